@@ -28,7 +28,7 @@ pub fn run(check: bool) -> Result<(), String> {
     }
 }
 
-/// The generated text of a kind: its sections, each headed by a marker.
+/// Returns the generated text of a kind: its sections, each headed by a marker.
 fn tables(kind: &str) -> Result<String, String> {
     let out = Command::new("cargo")
         .args(["run", "--quiet", "--locked", "--package", "txweir-cli", "--", "kinds", "--markdown", kind])
@@ -41,7 +41,7 @@ fn tables(kind: &str) -> Result<String, String> {
     String::from_utf8(out.stdout).map_err(|e| format!("{kind}: {e}"))
 }
 
-/// Replaces what stands between each opening marker of `generated` and `<!-- end -->`.
+/// Replaces the text between each opening marker of `generated` and `<!-- end -->`.
 fn fill(page: &str, generated: &str) -> Result<String, String> {
     let mut page = page.to_string();
     for section in generated.split("<!-- generated: ").skip(1) {

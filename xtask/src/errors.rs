@@ -1,7 +1,8 @@
 //! Errors are told apart by their types: no code of a crate compares their texts.
 //!
-//! The texts of a `ConfigError` are for people and may be reworded. Code that decides by them breaks without a
-//! compiler error. It asks `kind`, `reason`, `object` or `key` instead. The type of `object` has no text to compare.
+//! The texts of a `ConfigError` are for people and may be reworded. Code that decides by them
+//! breaks without a compiler error. It asks `kind`, `reason`, `object` or `key` instead. The type
+//! of `object` has no text to compare.
 
 /// The one file that may look into the texts: it prints them.
 const HOME: &str = "crates/core/src/text/error.rs";
@@ -9,7 +10,7 @@ const HOME: &str = "crates/core/src/text/error.rs";
 const TEXTS: [&str; 3] = ["expected", "given", "hint"];
 /// The usual names of a value that is an error.
 const ERRORS: [&str; 6] = ["e", "err", "error", "refusal", "refused", "why"];
-/// What compares a text, where it follows one.
+/// Code that compares a text, where it follows one.
 const COMPARES: [&str; 12] = [
     " == ",
     " != ",
@@ -24,7 +25,7 @@ const COMPARES: [&str; 12] = [
     ".starts_with(",
     ".strip_",
 ];
-/// What compares the whole message, or the word that was given with a fixed one.
+/// Code that compares the whole message, or the given word with a fixed one.
 const ANYWHERE: [&str; 5] = [
     ".to_string() == ",
     ".to_string().contains(",
@@ -33,7 +34,8 @@ const ANYWHERE: [&str; 5] = [
     ".is_given(\"",
 ];
 
-/// Lists the lines outside of tests that compare a text of an error. `code` is a file up to its tests.
+/// Lists the lines outside of tests that compare a text of an error. `code` is a file up to its
+/// tests.
 pub fn check(name: &str, code: &str, found: &mut Vec<String>) {
     let tests = name.contains("/tests/") || name.ends_with("/tests.rs");
     if !name.contains("/src/") || name == HOME || tests {
@@ -50,7 +52,8 @@ pub fn check(name: &str, code: &str, found: &mut Vec<String>) {
     }
 }
 
-/// Whether a line compares a text of an error; with `bare`, also one that stands without the error before it.
+/// True if a line compares a text of an error; with `bare`, also a text without the error before
+/// it.
 fn compares(line: &str, bare: bool) -> bool {
     let is_name = |c: char| c.is_alphanumeric() || matches!(c, '_' | '$');
     TEXTS.iter().flat_map(|text| line.match_indices(text)).any(|(at, text)| {
@@ -66,7 +69,7 @@ fn compares(line: &str, bare: bool) -> bool {
 
 #[cfg(test)]
 mod tests {
-    /// The number of lines that break the rule.
+    /// Returns the number of lines that break the rule.
     fn broken(name: &str, code: &str) -> usize {
         let mut found = Vec::new();
         super::check(name, code, &mut found);

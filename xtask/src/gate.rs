@@ -1,5 +1,5 @@
-//! Instructions per packet, counted by callgrind and checked in as a table, so that a change of cost shows as a
-//! diff. Two runs of different length are subtracted, which leaves out start-up.
+//! Instructions per packet, counted by callgrind and checked in as a table, so that a change of
+//! cost shows as a diff. Two runs of different length are subtracted, which leaves out start-up.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -8,8 +8,8 @@ use std::process::Command;
 
 const TABLE: &str = "spec/instructions.txt";
 
-/// Jobs that are counted. The 100 000-flow job is left to the clock: it measures the memory, not the code. So are those of
-/// owners: valgrind has no membarrier(2).
+/// The counted jobs. The 100 000-flow job is only timed: it measures the memory, not the code. The
+/// jobs of owners are only timed too: valgrind has no membarrier(2).
 const JOBS: [&str; 24] = [
     "fifo-direct",
     "fifo-direct-nobql",
@@ -40,7 +40,7 @@ const JOBS: [&str; 24] = [
 /// Packets in the shorter run; the longer has twice as many.
 const PACKETS: u64 = 65_536;
 
-/// A change smaller than this many hundredths of the old count is the compiler's noise.
+/// A change smaller than this percentage of the old count is the compiler's noise.
 const TOLERANCE_PERCENT: f64 = 2.0;
 
 /// Counts every job and compares with the table, or writes it.

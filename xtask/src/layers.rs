@@ -1,20 +1,18 @@
 //! Layers: within a crate no module names one above it.
 //!
-//! The modules at the root of a crate are its rooms. A crate may declare their order, the lowest first
-//! (`[package.metadata.layers] order = [...]` in its manifest). A room then names only rooms before it. In a crate
-//! without a declared order, no two rooms may depend on each other, directly or through others.
+//! The modules at the root of a crate are its rooms. A crate may declare their order, the lowest
+//! first (`[package.metadata.layers] order = [...]` in its manifest). A room then names only rooms
+//! before it. In a crate without a declared order, no two rooms may depend on each other, directly
+//! or through others.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// For each room the rooms that it names, each with one place where it does.
+/// For each room the rooms that it names, each with one place of the name.
 type Arrows = BTreeMap<String, BTreeMap<String, String>>;
 
-/// Crates whose modules still depend on each other: one state machine, the sender, spread over the modules at the root.
-const NOT_YET: [&str; 1] = ["crates/transport"];
-
-/// Checks every crate and lists what breaks the rule.
+/// Checks every crate and lists the violations.
 pub fn check(root: &Path, found: &mut Vec<String>) -> Result<(), String> {
     let crates = root.join("crates");
     let entries = fs::read_dir(&crates).map_err(|e| format!("crates: {e}"))?;
@@ -28,14 +26,13 @@ pub fn check(root: &Path, found: &mut Vec<String>) -> Result<(), String> {
         let arrows = arrows_of(&dir.join("src"), root);
         match declared(&manifest) {
             Some(order) => check_order(&name, &order, &arrows, found),
-            None if NOT_YET.contains(&name.as_str()) => {}
             None => check_cycles(&name, &arrows, found),
         }
     }
     Ok(())
 }
 
-/// The order that a manifest declares.
+/// Returns the order that a manifest declares.
 fn declared(manifest: &str) -> Option<Vec<String>> {
     let table = manifest.split("[package.metadata.layers]").nth(1)?;
     let list = table.split("order = [").nth(1)?.split(']').next()?;
@@ -95,7 +92,7 @@ fn reaches(arrows: &Arrows, from: &str, to: &str) -> bool {
     false
 }
 
-/// The arrows between the rooms of a crate.
+/// Returns the arrows between the rooms of a crate.
 fn arrows_of(src: &Path, root: &Path) -> Arrows {
     let mut files = Vec::new();
     collect(src, &mut Vec::new(), &mut files);
@@ -121,7 +118,7 @@ fn arrows_of(src: &Path, root: &Path) -> Arrows {
     arrows
 }
 
-/// Every source below a folder with its module path; tests have none.
+/// Collects every source below a folder with its module path; tests have none.
 fn collect(dir: &Path, path: &mut Vec<String>, files: &mut Vec<(PathBuf, Vec<String>)>) {
     for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
         let file = entry.path();
@@ -143,7 +140,7 @@ fn collect(dir: &Path, path: &mut Vec<String>, files: &mut Vec<(PathBuf, Vec<Str
     }
 }
 
-/// The names that the root of a crate re-exports, with the room of each.
+/// Returns the names that the root of a crate re-exports, with the room of each.
 fn re_exports(text: &str, rooms: &BTreeSet<String>) -> Vec<(String, String)> {
     let mut all = Vec::new();
     for statement in text.split("pub use ").skip(1) {
@@ -158,7 +155,8 @@ fn re_exports(text: &str, rooms: &BTreeSet<String>) -> Vec<(String, String)> {
     all
 }
 
-/// What a source names at the root of its crate, with the number of the line. Comments and unit tests do not count.
+/// Returns the names that a source uses at the root of its crate, each with the number of its line.
+/// Comments and unit tests do not count.
 fn named(text: &str, path: &[String]) -> Vec<(usize, String)> {
     let code = &text[..tests_at(text)];
     let mut all = Vec::new();
@@ -170,7 +168,7 @@ fn named(text: &str, path: &[String]) -> Vec<(usize, String)> {
             continue;
         }
         for rest in at_root(line, path) {
-            // A macro at the root is no room's; a group may go on over lines.
+            // A macro at the root belongs to no room; a group may continue over lines.
             match rest.strip_prefix('{') {
                 Some(inner) => group = in_group(inner, 1, &mut |name| all.push((i + 1, name))),
                 None => all.extend(word(rest).map(|name| (i + 1, name))),
@@ -180,7 +178,8 @@ fn named(text: &str, path: &[String]) -> Vec<(usize, String)> {
     all
 }
 
-/// The first names of the items of a `use` group, as far as one line goes; how deep the next one begins.
+/// Gives `f` the first names of the items of a `use` group, up to the end of the line. Returns the
+/// depth at which the next line begins.
 fn in_group(line: &str, mut depth: usize, f: &mut dyn FnMut(String)) -> Option<usize> {
     let mut begins = true;
     for (at, c) in line.char_indices() {
@@ -203,7 +202,8 @@ fn in_group(line: &str, mut depth: usize, f: &mut dyn FnMut(String)) -> Option<u
     Some(depth)
 }
 
-/// Where the unit tests at the end of a source begin: at `#[cfg(test)]` or `#[cfg(all(test, ...))]` before an inline module.
+/// Returns the place where the unit tests at the end of a source begin: at `#[cfg(test)]` or
+/// `#[cfg(all(test, ...))]` before an inline module.
 fn tests_at(text: &str) -> usize {
     let is_tests = |from: usize| {
         let (attribute, next) = text[from..].split_once('\n').unwrap_or_default();
@@ -213,7 +213,8 @@ fn tests_at(text: &str) -> usize {
     text.match_indices("#[cfg(").map(|(at, _)| at).find(|at| is_tests(*at)).unwrap_or(text.len())
 }
 
-/// What follows each path of a line to the root of the crate: `crate::`, or as many `super::` as the module is deep.
+/// Returns the text after each path of a line to the root of the crate: `crate::`, or `super::`
+/// repeated for the depth of the module.
 fn at_root<'a>(line: &'a str, path: &[String]) -> Vec<&'a str> {
     let is_word = |c: char| c.is_alphanumeric() || c == '_';
     let begins = |at: usize| !line[..at].ends_with(is_word);
@@ -236,7 +237,7 @@ fn at_root<'a>(line: &'a str, path: &[String]) -> Vec<&'a str> {
     all
 }
 
-/// The name that a text begins with; none if a macro's.
+/// Returns the name that a text begins with; none for a macro's.
 fn word(text: &str) -> Option<String> {
     let end = text.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(text.len());
     (end > 0 && !text[end..].starts_with('!')).then(|| text[..end].to_owned())
@@ -313,7 +314,7 @@ mod tests {
         assert_eq!(names("#[cfg(test)]").len(), 1);
         assert_eq!(names("#[cfg(all(test, not(loom)))]").len(), 1);
         assert_eq!(names("#[cfg(not(loom))]").len(), 2);
-        // A module in a file of its own hides nothing of what follows.
+        // A module in a file of its own hides nothing of the code after it.
         assert_eq!(named("#[cfg(test)]\nmod tests;\nuse crate::a;\n", &["room".into()]).len(), 1);
     }
 }

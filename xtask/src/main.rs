@@ -13,7 +13,7 @@ mod tidy;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// The repository's root.
+/// Returns the repository's root.
 fn root() -> PathBuf {
     let here = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
     here.parent().map_or_else(|| here.clone(), PathBuf::from)

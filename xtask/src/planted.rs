@@ -1,11 +1,12 @@
-//! Proof that the models of what threads share can fail: bugs, applied one at a time to a copy of a crate, which its models
-//! must find.
+//! Proof that the models of shared state can fail: bugs, applied one at a time to a copy of a
+//! crate, which its models must find.
 //!
-//! A [`Suite`] names a crate, its models, and a table of bugs beside them. [`Copy::make`] copies the crate's sources into a
-//! workspace of its own below the target directory. The models run there once as the crate is ([`Copy::command`]). Then
-//! [`Copy::find`] edits the copy for each bug, builds it, and runs the models that the bug's entry names: each must fail. While
-//! the models run with one bug, the copy with the next one is built. Nothing but the copied crate is built again, and that
-//! incrementally.
+//! A [`Suite`] names a crate, its models, and a table of bugs beside them. [`Copy::make`] copies
+//! the crate's sources into a workspace of its own below the target directory. The models run there
+//! once as the crate is ([`Copy::command`]). Then [`Copy::find`] edits the copy for each bug,
+//! builds it, and runs the models that the bug's entry names: each must fail. While the models run
+//! with one bug, the copy with the next one is built. Only the copied crate is built again, and
+//! that incrementally.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -20,7 +21,7 @@ mod lease;
 /// A bug.
 #[derive(Clone, Copy, Debug)]
 pub struct Bug {
-    /// Its name, in snake case; one of its own within a table.
+    /// Its name, in snake case; unique within a table.
     pub name: &'static str,
     /// The file that it changes, below the crate's folder.
     pub file: &'static str,
@@ -35,7 +36,7 @@ pub struct Bug {
 pub struct Edit {
     /// The text to replace, to the letter. The file has it exactly once.
     pub old: &'static str,
-    /// The text instead.
+    /// The text in its place.
     pub new: &'static str,
 }
 
@@ -64,7 +65,8 @@ struct Part {
     manifest: &'static str,
 }
 
-/// The law of the shared rate with the two modules that it uses: the rest of core would be built again for each bug.
+/// The law of the shared rate with the two modules that it uses: the rest of core would be built
+/// again for each bug.
 const LEASE: Part = Part {
     files: &["src/law/lease.rs", "src/base/time.rs", "src/base/units.rs", "tests/loom_lease.rs"],
     root: "\
@@ -118,7 +120,7 @@ pub struct Copy {
     from: PathBuf,
     /// The folder of the workspace.
     workspace: PathBuf,
-    /// Where cargo builds: apart from the other builds, which have other flags.
+    /// The folder in which cargo builds: apart from the other builds, which have other flags.
     target: PathBuf,
 }
 
@@ -130,7 +132,8 @@ struct Running {
 }
 
 impl Copy {
-    /// Copies the crate as it is. Files that are the same already keep their time, so that they are not built again.
+    /// Copies the crate as it is. A file that is the same already keeps its time, so that it is not
+    /// built again.
     pub fn make(suite: Suite, root: &Path) -> Result<Self, String> {
         let target = std::env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into());
         let target = root.join(target).join("loom");
@@ -157,12 +160,12 @@ impl Copy {
         Ok(copy)
     }
 
-    /// The folder of the copied crate.
+    /// Returns the folder of the copied crate.
     fn home(&self) -> PathBuf {
         self.workspace.join("copy")
     }
 
-    /// `cargo test` of the models, without further arguments.
+    /// Returns the `cargo test` command of the models, without further arguments.
     pub fn command(&self) -> Command {
         let mut command = Command::new("cargo");
         command
@@ -174,7 +177,8 @@ impl Copy {
         command
     }
 
-    /// Plants each bug. `report` gets a line for each, and whether all models of its entry have failed.
+    /// Plants each bug. `report` gets a line for each, and true if all models of its entry have
+    /// failed.
     pub fn find(&self, report: &mut dyn FnMut(&str, bool)) {
         let mut running: Option<Running> = None;
         for bug in self.suite.bugs {
@@ -200,7 +204,7 @@ impl Copy {
         }
     }
 
-    /// Builds the copy with a bug, leaves the copy as it was, and starts the models.
+    /// Builds the copy with a bug, restores the copy, and starts the models.
     fn plant(&self, bug: &'static Bug) -> Result<Running, String> {
         let sound = read(&self.from.join(bug.file))?;
         let file = self.home().join(bug.file);
@@ -217,7 +221,8 @@ impl Copy {
         Ok(Running { bug, child, since: Instant::now() })
     }
 
-    /// Builds the models; their program, under a name of its own: the next build writes over the other one.
+    /// Builds the models. Returns their program, under a name of its own: the next build overwrites
+    /// the other one.
     fn build(&self, bug: &Bug) -> Result<PathBuf, String> {
         let built = self
             .command()
@@ -251,13 +256,13 @@ impl Running {
     }
 }
 
-/// The models of a bug that have not failed, by the output of the test program.
+/// Returns the models of a bug that have not failed, by the output of the test program.
 fn missed(bug: &Bug, output: &str) -> Vec<&'static str> {
     let failed = |model: &str| output.lines().any(|line| line == format!("test {model} ... FAILED"));
     bug.models.iter().copied().filter(|model| !failed(model)).collect()
 }
 
-/// A text with the edits of a bug.
+/// Returns a text with the edits of a bug.
 fn edited(bug: &Bug, text: &str) -> Result<String, String> {
     bug.edits.iter().try_fold(text.to_owned(), |text, Edit { old, new }| match text.matches(old).count() {
         1 => Ok(text.replace(old, new)),
@@ -305,7 +310,7 @@ fn read(file: &Path) -> Result<String, String> {
     fs::read_to_string(file).map_err(|e| format!("{}: {e}", file.display()))
 }
 
-/// Writes a file that is not like this already.
+/// Writes a file, unless it has this text already.
 fn write(file: &Path, text: &str) -> Result<(), String> {
     if fs::read_to_string(file).is_ok_and(|now| now == text) {
         return Ok(());

@@ -4,8 +4,9 @@ use crate::planted::{Copy, SUITES};
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 
-/// `cargo test` over the workspace, then the models of what threads share, then the bugs that the models must find; prints its
-/// progress, each reason for a skipped test, and the sum. With arguments, only the tests of the workspace that they choose.
+/// Runs `cargo test` over the workspace, then the models of shared state, then the bugs that the
+/// models must find. Prints its progress, each reason for a skipped test, and the sum. With
+/// arguments, runs only the tests of the workspace that they choose.
 pub fn run(extra: &[&str]) -> Result<(), String> {
     let mut sum = Sum::default();
     let mut command = Command::new("cargo");
@@ -60,7 +61,7 @@ fn cargo(mut command: Command, sum: &mut Sum) -> Result<(), String> {
     }
     let status = child.wait().map_err(|e| format!("cargo: {e}"))?;
     if !status.success() && sum.failed == before {
-        // Something did not build, or a test binary died: no count of its tests was printed.
+        // A build failed, or a test binary died: no count of its tests was printed.
         sum.failed += 1;
     }
     Ok(())
@@ -75,7 +76,7 @@ struct Sum {
 }
 
 impl Sum {
-    /// Prints the reasons and the sum. An error if a test failed, or none ran.
+    /// Prints the reasons and the sum. Fails if a test failed, or none ran.
     fn close(&self) -> Result<(), String> {
         for reason in &self.skipped {
             println!("{reason}");
@@ -104,7 +105,7 @@ impl Sum {
             self.skipped.push(line.to_string());
         }
         match line {
-            // What passing tests printed is kept for the reasons above only.
+            // The output of passing tests is kept for the reasons above only.
             "successes:" => self.in_successes = true,
             "failures:" => self.in_successes = false,
             _ => {}

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Words that may not stand in Rust source, and what to do instead.
+/// Words that may not stand in Rust source, and the advice for each.
 const BANNED: [(&str, &str); 5] = [
     ("TODO", "do it, or open an issue"),
     ("FIXME", "fix it, or open an issue"),
@@ -16,11 +16,12 @@ const BANNED: [(&str, &str); 5] = [
 const FILE_LINES_MAX: usize = 500;
 /// Longest line of source.
 const LINE_LEN_MAX: usize = 130;
-/// The only files outside of tests with unsafe code: system calls; and what threads share, which is model-checked.
+/// The only files outside of tests with unsafe code: system calls; and the shared state of threads,
+/// which is model-checked.
 const UNSAFE_HOMES: [&str; 3] =
     ["crates/device/src/sys.rs", "crates/handoff/src/baton.rs", "crates/handoff/src/list.rs"];
 
-/// Checks every rule and lists what breaks one.
+/// Checks every rule and lists the violations.
 pub fn run() -> Result<(), String> {
     let root = crate::root();
     let mut found = Vec::new();
@@ -46,7 +47,7 @@ pub fn run() -> Result<(), String> {
     }
 }
 
-/// Every Rust source of the repository.
+/// Returns every Rust source of the repository.
 fn sources(root: &Path) -> Vec<PathBuf> {
     let mut dirs = vec![root.join("crates"), root.join("xtask")];
     let mut files = Vec::new();
@@ -91,7 +92,7 @@ fn check_source(name: &str, text: &str, found: &mut Vec<String>) {
     }
 }
 
-/// Every dependency has its sentence in CONTRIBUTING.md.
+/// Checks that every dependency has its sentence in CONTRIBUTING.md.
 fn check_dependencies(root: &Path, found: &mut Vec<String>) -> Result<(), String> {
     let manifest = fs::read_to_string(root.join("Cargo.toml")).map_err(|e| format!("Cargo.toml: {e}"))?;
     let prose =
@@ -109,7 +110,7 @@ fn check_dependencies(root: &Path, found: &mut Vec<String>) -> Result<(), String
     Ok(())
 }
 
-/// Every kind of the registry has its page.
+/// Checks that every kind of the registry has its page.
 fn check_kinds(root: &Path, found: &mut Vec<String>) -> Result<(), String> {
     let dir = root.join("crates/core/src/qdisc");
     for entry in fs::read_dir(&dir).map_err(|e| format!("qdisc: {e}"))?.flatten() {

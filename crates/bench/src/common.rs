@@ -1,14 +1,14 @@
-//! The choice of a processor, the spread of samples, and a lock: shared by the measurements by the
-//! clock on the wall.
+//! The choice of a processor, the spread of samples, and a lock: shared by the measurements in
+//! wall-clock time.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// The number of the last processor: interrupts tend to go to the first.
+/// Returns the number of the last processor: interrupts tend to go to the first.
 pub fn default_cpu() -> usize {
     std::thread::available_parallelism().map_or(0, |n| n.get() - 1)
 }
 
-/// Median, least and most of some samples; zeros if there are none.
+/// Returns the median, least and greatest of some samples; zeros if there are none.
 pub fn spread(samples: &[f64]) -> [f64; 3] {
     let mut s = samples.to_vec();
     s.sort_by(f64::total_cmp);

@@ -1,6 +1,6 @@
-//! The time that direct hand-over to the driver saves, measured on this machine by the clock on the
-//! wall (Robert Watson, "Changes in the network interface queueing handoff model", freebsd-arch,
-//! 30 July 2006).
+//! The time that direct hand-over to the driver saves, measured on this machine in wall-clock time
+//! (Robert Watson, "Changes in the network interface queueing handoff model", freebsd-arch, 30 July
+//! 2006).
 
 mod line;
 mod live;
@@ -23,21 +23,22 @@ use ways::{Devices, Frame, Way};
 /// The name to ask for.
 pub const NAME: &str = "handoff";
 
-/// A live packet costs some hundred times as much: so many fewer are sent.
+/// A live packet costs some hundred times as much, so the packets are fewer by this factor.
 const LIVE_SHARE: u64 = 64;
-/// And so does one of the line.
+/// The same factor for a packet of the line.
 const LINE_SHARE: u64 = 64;
 
-/// The place where the line is the bound.
+/// The place in which the line is the bottleneck.
 const LINE: &str = "100 Mbit/s line";
 
-/// How soon the line is asked for completions: a quarter of what its ring holds.
+/// Time after which the line is asked for completions: a quarter of the frames in its ring.
 const LINE_POLL: Nanos = Nanos(256 * FRAME_NS);
 
-/// What is asked for where the line is the bound: that packets are not fewer, but for what cannot be told apart.
+/// The least ratio where the line is the bottleneck: no fewer packets, within the resolution of the
+/// measurement.
 const NO_LESS: f64 = 0.99;
 
-/// What is printed with the numbers.
+/// The text that is printed with the numbers.
 const SOURCES: &[&str] = &[
     "Published by Robert Watson, freebsd-arch, 30 July 2006: UDP without payload, CPU-bound, +5 % packets on one",
     "processor, +10 % on several, of all that a packet costs in the kernel. Here a packet's way begins where the link layer",
@@ -46,13 +47,13 @@ const SOURCES: &[&str] = &[
     "(1.00, at least 0.99). The line sends them at 100 Mbit/s, by the clock on the wall, and makes up for no gap.",
 ];
 
-/// How to measure.
+/// The parameters of a measurement.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
     /// Rounds that count, each of which runs every way once.
     pub rounds: u32,
-    /// Packets of a round, of all producers together. The line and the packet socket, where a packet
-    /// costs more, are given 1/64 of them.
+    /// Packets of a round, of all producers together. The line and the packet socket, where a
+    /// packet costs more, get 1/64 of them.
     pub packets: u64,
     /// Threads that send, beside the measurement with one; 0 counts as 1.
     pub producers: usize,
@@ -73,11 +74,11 @@ struct Series {
     producers: usize,
     /// Nanoseconds per packet, one a round.
     ns: Vec<f64>,
-    /// Of the way with locks, in the same rounds.
+    /// Samples of the way with locks, in the same rounds.
     locks: Vec<f64>,
 }
 
-/// Runs all ways in all places; `progress` is told what begins.
+/// Runs all ways in all places; `progress` gets the name of each before it begins.
 ///
 /// # Errors
 /// A thread that sends or serves has failed, or a device was shown fewer packets than were sent.
@@ -104,7 +105,7 @@ pub fn measure(options: Options, progress: &mut dyn FnMut(&str)) -> Result<Measu
     for &producers in &counts {
         let devices = Devices { make: &|| Ok(Line::new()), poll: Some(LINE_POLL) };
         let mut set = ways::ways(&devices, producers)?;
-        // Who has a device to itself has a line to itself, which is another bound.
+        // A sender with a device to itself has a line to itself, which is another bound.
         set.retain(|way| !way.key.starts_with("own path"));
         let packets = (options.packets / LINE_SHARE).max(1 << 12);
         all.extend(series(LINE, &set, producers, options.rounds, packets, progress)?);
@@ -160,7 +161,8 @@ fn series(
         .collect())
 }
 
-/// So many packets by each producer, each on a processor of its own while there are enough; nanoseconds per packet, of all.
+/// Sends `each` packets by each producer, each on a processor of its own while there are enough.
+/// Returns nanoseconds per packet, of all.
 fn run(way: &Way, producers: usize, each: u64) -> Result<f64, String> {
     let shown = || way.shown.iter().map(|s| s.frames.load(Ordering::Acquire)).sum::<u64>();
     let before = shown();
@@ -171,7 +173,7 @@ fn run(way: &Way, producers: usize, each: u64) -> Result<f64, String> {
                 let gate = &gate;
                 scope.spawn(move || {
                     let processors = default_cpu() + 1;
-                    // Not to be kept in one place is allowed, and shows as spread.
+                    // A refused pin is no error: it shows as spread.
                     let _ = txweir_device::cpu::pin((processors - 1 + processors * who - who) % processors);
                     gate.wait();
                     let start = now_ns();
@@ -190,7 +192,7 @@ fn run(way: &Way, producers: usize, each: u64) -> Result<f64, String> {
     };
     let sent = each * producers as u64;
     if !way.shown.is_empty() {
-        // What the last sender left to the service.
+        // The packets that the last sender left to the service.
         let patience = now_ns() + 10_000_000_000;
         while shown() - before < sent && now_ns() < patience {
             std::thread::sleep(Duration::from_micros(100));
@@ -201,7 +203,7 @@ fn run(way: &Way, producers: usize, each: u64) -> Result<f64, String> {
             return Err(format!("{sent} packets were sent and the device was shown {got}{state}"));
         }
     }
-    // On the wall until the last sender is through, or the last packet has left.
+    // Wall-clock time until the last sender has finished, or the last packet has left.
     let left = way.shown.iter().map(|s| s.until_ns.load(Ordering::Acquire)).max().unwrap_or(0);
     wait_until(left);
     Ok((end.max(left) - start) as f64 / sent as f64)
@@ -215,13 +217,13 @@ fn wait_until(ns: u64) {
 }
 
 impl Series {
-    /// How many times the packets per second of the way with locks, round by round.
+    /// Returns the ratio to the packets per second of the way with locks, round by round.
     fn over_locks(&self) -> Option<[f64; 3]> {
         let ratios: Vec<f64> = self.locks.iter().zip(&self.ns).map(|(locks, ns)| locks / ns).collect();
         (!ratios.is_empty() && self.key != "locks").then(|| spread(&ratios))
     }
 
-    /// What was claimed for this change, as a factor, and what is asked for at least.
+    /// Returns the published claim for this change, as a factor, and the least accepted factor.
     fn claimed(&self) -> Option<(Published, f64)> {
         let (claim, least) = match (self.place == LINE, self.producers) {
             (true, _) => (1.0, NO_LESS),
@@ -245,7 +247,7 @@ impl Series {
         }
     }
 
-    /// Rows in the form of the other experiments, each with its least and most.
+    /// Returns the rows in the form of the other experiments, each with its least and greatest.
     fn rows(&self) -> Vec<(Row, [f64; 3])> {
         let ns = spread(&self.ns);
         let rate = [1e9 / ns[0], 1e9 / ns[2], 1e9 / ns[1]];
@@ -263,12 +265,13 @@ impl Series {
 }
 
 impl Measured {
-    /// Rows in the form of [`crate::reproduce`], each with its median, least and most.
+    /// Returns the rows in the form of [`crate::reproduce`], each with its median, least and
+    /// greatest.
     pub fn rows(&self) -> impl Iterator<Item = (Row, [f64; 3])> {
         self.all.iter().flat_map(Series::rows)
     }
 
-    /// All as a table for reading, with its sources.
+    /// Renders all rows as a table for reading, with its sources.
     pub fn table(&self) -> String {
         table(&self.all, &self.notes, self.options)
     }
@@ -333,7 +336,8 @@ fn table(all: &[Series], notes: &[String], options: Options) -> String {
 mod tests {
     use super::*;
 
-    /// Every way hands over every packet, with several senders too: `run` compares what was sent with what the device was shown.
+    /// Every way hands over every packet, with several senders too: `run` compares the sent packets
+    /// with those that the device was shown.
     #[test]
     fn every_way_loses_nothing() {
         let options = Options { rounds: 1, packets: 4096, producers: 3 };
@@ -344,7 +348,7 @@ mod tests {
         };
         assert_eq!((of("null ring", 1), of("null ring", 3)), (12, 10));
         assert_eq!((of(LINE, 1), of(LINE, 3)), (8, 8));
-        // No way sends more than the line does, whatever else there is to do on this machine.
+        // No way sends more than the line does, whatever other load this machine has.
         for s in all.iter().filter(|s| s.place == LINE) {
             assert!(s.ns.iter().all(|ns| *ns >= FRAME_NS as f64), "{}: {:?}", s.key, s.ns);
         }
@@ -372,7 +376,7 @@ mod tests {
             (row.published, *over, row.within()),
             (Some(Published::one(1.1)), [1.5, 0.75, 3.0], Some(true))
         );
-        // On a line that is the bound it is to be no less, within a percent.
+        // On a line that is the bottleneck the ratio must be no less, within a percent.
         let on_a_line = |ns| {
             let series = Series {
                 place: LINE.into(),

@@ -1,4 +1,4 @@
-//! The jobs of `txweir bench`: paths of the engine, and the queues of others.
+//! The jobs of `txweir bench`: paths of the engine, and the queues of other crates.
 
 mod filters;
 mod handed;
@@ -17,19 +17,19 @@ use path::{Run, Sink, bursts, bursts_of, made, paced, path};
 
 pub use path::BURST;
 
-/// A named job, and whether it is ours or somebody else's queue.
+/// A named job, and whether it is a path of the engine or a queue of another crate.
 #[derive(Debug)]
 pub struct Job {
     /// The name to ask for, that of the instruction table.
     pub name: &'static str,
     /// One line.
     pub about: &'static str,
-    /// It is no path of the engine: a queue of another crate, or a yardstick.
+    /// True for a queue of another crate or a yardstick.
     pub peer: bool,
     make: fn() -> Run,
 }
 
-/// All that can be timed. The names are those of the instruction table.
+/// All jobs. Their names are those of the instruction table.
 pub const JOBS: &[Job] = &[
     Job { name: "fifo-direct", about: "pfifo, empty: direct dispatch", peer: false, make: || idle(true) },
     Job {
@@ -118,7 +118,7 @@ pub const JOBS: &[Job] = &[
     },
     Job {
         name: "tbf-shared",
-        about: "the same with a shared rate that nobody else has",
+        about: "the same with a shared rate of one member",
         peer: false,
         make: tbf_shared,
     },
@@ -239,7 +239,8 @@ fn prio(bands: u32) -> Run {
     )
 }
 
-/// Packets of 64 bytes at a rate at which a burst takes less time than until the next: every step of cake but the wait.
+/// Packets of 64 bytes at a rate at which a burst takes less time than until the next: every step
+/// of cake but the wait.
 fn cake() -> Run {
     let flows = draw(1 << 16, |r| (0, r.below(1024) as u32));
     path("cake", "bandwidth 400gbit memlimit 100mb rtt 100s", 8192, true, 4096, flows)
@@ -248,7 +249,8 @@ fn cake() -> Run {
 /// The classes of `drr_1k`.
 const CLASSES: u16 = 1000;
 
-/// A path with a root of this kind and a class for each number, told by `class`: the one above it and its options.
+/// Builds a path with a root of this kind and a class for each number; `class` returns the class
+/// above it and its options.
 fn with_classes<'a>(
     kind: &str,
     pool: usize,
@@ -264,7 +266,7 @@ fn with_classes<'a>(
         for minor in 1..=count {
             let (above, words) = class(minor);
             let (above, id) = (Handle::new(major, above), Handle::new(major, minor));
-            if let Err(e) = tree.add_class(above, id, None, &mut Words::new(words), cx) {
+            if let Err(e) = tree.edit(cx).add_class(above, id, None, &mut Words::new(words)) {
                 unreachable!("a benchmark's own classes are right: {e}");
             }
         }
@@ -302,7 +304,7 @@ fn pie() -> Run {
 }
 
 fn dualpi2() -> Run {
-    // One in two is of a scalable sender, which one bit of the hash says.
+    // One sender in two is scalable: one bit of the hash says so.
     let packets = draw(1 << 16, |r| (0, r.next_u64() as u32));
     bursts_of(made("dualpi2", "limit 1000", 1024, true), 64, packets, |m| {
         let ecn = if m.hash & 1 == 0 { Ecn::Ect1 } else { Ecn::NotEct };
@@ -316,7 +318,7 @@ fn sfq_1k() -> Run {
 }
 
 fn rough() -> Run {
-    // One in four is a control segment, which one bit of the hash says.
+    // One packet in four is a control segment: one bit of the hash says so.
     let packets = draw(1 << 16, |r| (0, r.next_u64() as u32));
     bursts_of(made("rough", "limit 1000", 4096, true), 256, packets, |mut m| {
         m.tcp_control = m.hash & 3 == 0;
@@ -364,7 +366,7 @@ fn draw(n: usize, mut f: impl FnMut(&mut Rng) -> (u32, u32)) -> Vec<(u32, u32)> 
     (0..n).map(|_| f(&mut rng)).collect()
 }
 
-/// Bursts through a queue of somebody else's that carries the same 60 bytes of metadata.
+/// Runs bursts through a queue of another crate that carries the same 60 bytes of metadata.
 fn peer<Q: 'static>(mut q: Q, push: fn(&mut Q, Meta), pop: fn(&mut Q) -> Option<Meta>) -> Run {
     Box::new(move |packets| {
         for _ in 0..packets / BURST {
@@ -405,7 +407,7 @@ fn locked_deque() -> Run {
     peer(queue, |q, m| lock(q).push_back(m), |q| lock(q).pop_front())
 }
 
-/// What the jobs do besides queueing.
+/// Runs only the work of the jobs besides queueing.
 fn make_meta() -> Run {
     let kinds = [(0, 1)];
     Box::new(move |packets| {
@@ -416,7 +418,7 @@ fn make_meta() -> Run {
     })
 }
 
-/// A walk through 64 MB in one random cycle (Sattolo's shuffle), one load after the other.
+/// Walks through 64 MB in one random cycle (Sattolo's shuffle), one load after the other.
 fn cache_miss() -> Run {
     let mut next: Vec<u32> = (0..16 << 20).collect();
     let mut rng = Rng::new(3);
@@ -432,7 +434,8 @@ fn cache_miss() -> Run {
     })
 }
 
-/// A chain of multiplication and exclusive or: 3 + 1 cycles a step on every recent x86 and Arm server core.
+/// Runs a chain of multiplication and exclusive or: 3 + 1 cycles a step on every recent x86 and Arm
+/// server core.
 fn chain() -> Run {
     let mut x = 1u64;
     Box::new(move |steps| {
@@ -448,7 +451,7 @@ fn chain() -> Run {
 pub struct Times {
     /// Nanoseconds per packet: for each job, one sample per round.
     pub samples: Vec<Vec<f64>>,
-    /// The thread was kept on the processor that was asked for.
+    /// True if the thread was kept on the requested processor.
     pub pinned: bool,
 }
 
@@ -474,8 +477,8 @@ pub fn time(jobs: &[&Job], rounds: u32, packets: u64, cpu: usize) -> Times {
     Times { samples, pinned }
 }
 
-/// Median, least and most cost of the byte limit in nanoseconds per packet, paired by round:
-/// `fifo-direct` less `fifo-direct-nobql`. `None` unless both were timed.
+/// Returns the median, least and greatest cost of the byte limit in nanoseconds per packet, paired
+/// by round: `fifo-direct` less `fifo-direct-nobql`. `None` unless both were timed.
 pub fn byte_limit_share(jobs: &[&Job], samples: &[Vec<f64>]) -> Option<[f64; 3]> {
     let of = |name: &str| jobs.iter().position(|j| j.name == name).map(|i| &samples[i]);
     let diff: Vec<f64> =

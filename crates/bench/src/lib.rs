@@ -5,9 +5,9 @@
 //! **In virtual time.** [`reproduce`] runs published experiments again by txweir's own transmit
 //! path and sets them beside their numbers: the same rows on every machine.
 //!
-//! **By the clock on the wall.** [`jobs`] times the engine packet by packet, beside the queues of
-//! other crates; [`threads`] times queues between threads; [`handoff`] measures the time that
-//! direct hand-over to the driver saves.
+//! **In wall-clock time.** [`jobs`] times the engine packet by packet, beside the queues of other
+//! crates; [`threads`] times queues between threads; [`handoff`] measures the time that direct
+//! hand-over to the driver saves.
 //!
 //! It is a crate of its own because it depends on those queues (`rtrb`, `crossbeam-queue`) and
 //! models the machines of the experiments, neither of which belongs into a library for programs.

@@ -1,5 +1,5 @@
-//! A device that costs as little as a device can: descriptors are written into a ring, a counter stands for the doorbell, and
-//! what was shown is finished at once.
+//! A device of the least possible cost: descriptors are written into a ring, a counter stands for
+//! the doorbell, and a shown frame is finished at once.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -20,7 +20,7 @@ pub(crate) struct NullRing<F> {
 }
 
 impl<F: Copy> NullRing<F> {
-    /// A ring, and its doorbell: how many frames it was shown.
+    /// Creates a ring, and its doorbell: the number of frames that it was shown.
     pub(crate) fn new() -> (Self, Arc<AtomicU64>) {
         let doorbell = Arc::new(AtomicU64::new(0));
         let ring = Box::new([None; SLOTS]);

@@ -1,5 +1,5 @@
-//! Published experiments, run again in virtual time by txweir's own transmit path, and set beside what was
-//! published: every row with its band, and every parameter with where it comes from.
+//! Published experiments, run again in virtual time by txweir's own transmit path, beside the
+//! published numbers: every row with its band, and every parameter with its source.
 
 mod bql;
 mod dragonfly;
@@ -17,16 +17,16 @@ use plot::Plot;
 pub struct Published {
     /// Least.
     pub low: f64,
-    /// Most; equal to the least if one number was published.
+    /// Greatest; equal to the least if one number was published.
     pub high: f64,
 }
 
 impl Published {
-    /// One number.
+    /// Creates a quantity of one number.
     pub const fn one(n: f64) -> Self {
         Self { low: n, high: n }
     }
-    /// A range.
+    /// Creates a quantity of a range.
     pub const fn range(low: f64, high: f64) -> Self {
         Self { low, high }
     }
@@ -35,14 +35,14 @@ impl Published {
     }
 }
 
-/// How far a measured value may be from the published one.
+/// The allowed distance of a measured value from the published one.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Band {
-    /// So many percent below the least and above the most.
+    /// This number of percent below the least and above the greatest.
     Percent(f64),
-    /// Down to the least over this, up to the most times this.
+    /// Down to the least over this, up to the greatest times this.
     Factor(f64),
-    /// So much below the least and above the most, in the unit of the row.
+    /// This distance below the least and above the greatest, in the unit of the row.
     Absolute(f64),
     /// This or less, whatever was published.
     AtMost(f64),
@@ -77,40 +77,42 @@ impl fmt::Display for Band {
 /// One line of the comparison.
 #[derive(Clone, Debug)]
 pub struct Row {
-    /// Which experiment.
+    /// The experiment.
     pub experiment: &'static str,
-    /// Which case of it.
+    /// The case of the experiment.
     pub row: String,
-    /// What was measured.
+    /// The measured quantity.
     pub metric: &'static str,
-    /// In which unit.
+    /// Its unit.
     pub unit: &'static str,
-    /// What was published, or what a law says where `law` is set; `None` if nobody has measured it.
+    /// The published value, or that of a law where `law` is set; `None` if there is no published
+    /// measurement.
     pub published: Option<Published>,
-    /// The expectation is a law, not a published measurement.
+    /// True if the expectation is a law, not a published measurement.
     pub law: bool,
-    /// What was measured here.
+    /// The value measured here.
     pub measured: f64,
-    /// How far it may be off; without anything published it means nothing.
+    /// The allowed distance; without a published value it has no meaning.
     pub band: Band,
-    /// The parameter that was fitted on this very row, if one was: then it predicts nothing.
+    /// The parameter that was fitted on this very row, if one was: then the row predicts nothing.
     pub fitted: Option<&'static str>,
 }
 
 impl Row {
-    /// Measured over published (over the middle of a range); `None` if nothing was published.
+    /// Returns measured over published (over the middle of a range); `None` if no value was
+    /// published.
     pub fn ratio(&self) -> Option<f64> {
         self.published.map(|p| match p.middle() {
             0.0 => 0.0,
             m => self.measured / m,
         })
     }
-    /// Whether the measured value lies in the band; `None` if nothing was published.
+    /// True if the measured value lies in the band; `None` if no value was published.
     pub fn within(&self) -> Option<bool> {
         let (low, high) = self.band.bounds(self.published?);
         Some((low..=high).contains(&self.measured))
     }
-    /// One line of a table below those of `case`.
+    /// Renders one line of a table below those of `case`.
     fn line(&self, case: &str) -> String {
         let shown = if self.row == case { "" } else { self.row.as_str() };
         let published = match self.published {
@@ -141,20 +143,21 @@ pub struct Experiment {
     pub name: &'static str,
     /// One line.
     pub about: &'static str,
-    /// Where it was published, and where each parameter comes from.
+    /// The publication, and the source of each parameter.
     pub sources: &'static [&'static str],
     plot: &'static Plot,
     run: Run,
 }
 
-/// Runs an experiment, telling what begins.
+/// Runs an experiment; the callback gets the name of each part before it begins.
 type Run = fn(&mut dyn FnMut(&str)) -> Result<Vec<Row>, String>;
 
 /// Every experiment.
 pub const EXPERIMENTS: &[Experiment] =
     &[bql::EXPERIMENT, fairsend::EXPERIMENT, mqprio::EXPERIMENT, prioack::EXPERIMENT];
 
-/// Runs the experiment of this name, or all; `progress` is told what begins.
+/// Runs the experiment of this name, or all; `progress` gets the name of each part before it
+/// begins.
 ///
 /// # Errors
 /// There is no experiment of that name.
@@ -172,7 +175,7 @@ pub fn run(name: Option<&str>, progress: &mut dyn FnMut(&str)) -> Result<Vec<Row
     Ok(rows)
 }
 
-/// A number with as many digits as are worth reading: `3.11M`, `453K`, `36`, `0.55`.
+/// Renders a number with the digits that are worth reading: `3.11M`, `453K`, `36`, `0.55`.
 fn figure(n: f64) -> String {
     match n.abs() {
         a if a >= 9_999_500.0 => format!("{:.1}M", n / 1e6),
@@ -185,7 +188,8 @@ fn figure(n: f64) -> String {
     }
 }
 
-/// The rows as a picture: SVG, light or dark as its reader is. What was published stands below what was measured.
+/// Renders the rows as a picture: SVG, light or dark by the reader's scheme. The published value
+/// stands below the measured one.
 pub fn svg(rows: &[Row]) -> String {
     let of = |e: &'static Experiment| {
         let its: Vec<&Row> = rows.iter().filter(|r| r.experiment == e.name).collect();
@@ -195,7 +199,7 @@ pub fn svg(rows: &[Row]) -> String {
     plot::svg(&shown)
 }
 
-/// The rows as a table for reading, with their sources and a sum.
+/// Renders the rows as a table for reading, with their sources and a sum.
 pub fn table(rows: &[Row]) -> String {
     use std::fmt::Write as _;
     let mut out = String::new();

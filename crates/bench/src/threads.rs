@@ -1,5 +1,5 @@
-//! How long an item takes from any of several threads to one, by the admission list and by
-//! the queues of others.
+//! The time of an item from any of several threads to one, by the admission list and by the queues
+//! of other crates.
 
 use std::collections::VecDeque;
 use std::hint::black_box;
@@ -12,26 +12,26 @@ use txweir_handoff::list;
 
 use crate::common::{default_cpu, lock};
 
-/// Places of every queue that is bounded.
+/// Places of every bounded queue.
 pub const PLACES: usize = 1024;
 
-/// Tries in vain before a thread lets others go first: on a machine with fewer processors than threads they may be the ones that
-/// are waited for.
+/// Tries in vain before a thread lets others run: on a machine with fewer processors than threads
+/// it may be waiting for one of these.
 const TRIES: u32 = 64;
 
-/// The end of a queue where a thread puts items; what does not fit comes back.
+/// The end of a queue where a thread puts items; an item that does not fit comes back.
 type Put = Box<dyn FnMut(u64) -> Result<(), u64> + Send>;
 /// The end where one thread takes them.
 type Take = Box<dyn FnMut() -> Option<u64> + Send>;
 
-/// A queue: its ends, for so many producers.
+/// A queue: its ends, for a number of producers.
 #[derive(Debug)]
 pub struct Peer {
     /// The name to ask for.
     pub name: &'static str,
     /// One line.
     pub about: &'static str,
-    /// `None` if it is not for so many.
+    /// Creates the ends for this number of producers; `None` if the queue does not support it.
     make: fn(usize) -> Option<(Vec<Put>, Take)>,
 }
 
@@ -126,7 +126,7 @@ fn wait(tries: &mut u32) {
     }
 }
 
-/// So many items by each producer; nanoseconds per item, of all.
+/// Passes `each` items from each producer. Returns nanoseconds per item, of all.
 fn run(puts: &mut [Put], take: &mut Take, each: u64) -> f64 {
     let processors = default_cpu() + 1;
     let total = each * puts.len() as u64;
@@ -136,7 +136,8 @@ fn run(puts: &mut [Put], take: &mut Take, each: u64) -> f64 {
         for (who, put) in puts.iter_mut().enumerate() {
             let (gate, failed) = (&gate, &failed);
             scope.spawn(move || {
-                // The consumer has the last; one that may not be chosen is no error.
+                // The last processor is the consumer's; a processor that may not be chosen is no
+                // error.
                 let _ = txweir_device::cpu::pin(who % (processors - 1).max(1));
                 gate.wait();
                 let mut tries = 0;
@@ -175,10 +176,10 @@ fn run(puts: &mut [Put], take: &mut Take, each: u64) -> f64 {
     })
 }
 
-/// Samples of a queue with so many producers.
+/// Samples of a queue with a number of producers.
 #[derive(Debug)]
 pub struct Series {
-    /// Which queue.
+    /// The queue.
     pub peer: &'static Peer,
     /// Threads that put items into it; one more takes them.
     pub producers: usize,
@@ -186,9 +187,9 @@ pub struct Series {
     pub ns: Vec<f64>,
 }
 
-/// Times every queue that is for so many producers, or the one named `only`: each once a round, with
-/// `packets` items of all producers together. One more round comes first and is not counted. The
-/// list is empty if no queue has that name; 0 producers count as 1.
+/// Times every queue that supports this number of producers, or the one named `only`: each once a
+/// round, with `packets` items of all producers together. One more round comes first and is not
+/// counted. The list is empty if no queue has that name; 0 producers count as 1.
 pub fn measure(producers: usize, rounds: u32, packets: u64, only: Option<&str>) -> Vec<Series> {
     let producers = producers.max(1);
     let mut all: Vec<(Series, (Vec<Put>, Take))> = PEERS

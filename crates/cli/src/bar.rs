@@ -1,11 +1,11 @@
-//! How far a long run has come.
+//! The progress of a long run.
 
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
 
-/// A bar on stderr, for a run that takes more than two seconds and somebody who watches.
+/// A bar on stderr, for a run that takes more than two seconds while a terminal is there.
 pub struct Bar {
     whole: u64,
     started: Instant,
@@ -16,12 +16,12 @@ pub struct Bar {
 impl Bar {
     const QUIET: Duration = Duration::from_secs(2);
 
-    /// For a run whose end is at `whole`.
+    /// Creates the bar of a run whose end is at `whole`.
     pub fn new(whole: u64) -> Self {
         Self { whole, started: Instant::now(), shown: None, watched: std::io::stderr().is_terminal() }
     }
 
-    /// It has come so far.
+    /// Sets the progress.
     pub fn at(&mut self, now: u64) {
         let elapsed = self.started.elapsed();
         if !self.watched || elapsed <= Self::QUIET || now == 0 {
@@ -32,13 +32,13 @@ impl Bar {
             let style = ProgressStyle::with_template("{bar:40} {percent:>3} %  {msg}");
             ProgressBar::new(whole).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
         });
-        // Simulated time passes evenly enough to say when it is over.
+        // Simulated time passes evenly enough to tell when the run ends.
         let left = elapsed.as_secs_f64() * (whole - now.min(whole)) as f64 / now as f64;
         bar.set_message(format!("{left:.0} s left"));
         bar.set_position(now);
     }
 
-    /// It is over.
+    /// Removes the bar at the end of the run.
     pub fn end(self) {
         if let Some(bar) = self.shown {
             bar.finish_and_clear();

@@ -1,4 +1,4 @@
-//! Batch files of any size: told to the daemon in pieces, in order, each of whole lines.
+//! Batch files of any size: sent to the daemon in pieces, in order, each of whole lines.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader};
@@ -11,11 +11,11 @@ use txweir::tc::tool::Flags;
 
 use crate::{Failure, client};
 
-/// Bytes of a piece, about: some hundred lines. Packets wait while the daemon does one. As JSON it has at most six times that,
-/// which is below what a request may have.
+/// Bytes of a piece, about: some hundred lines. Packets wait while the daemon does a piece. As JSON
+/// a piece has at most six times that, which is below the limit of a request.
 const PIECE: usize = 64 << 10;
 
-/// A batch, as it is read.
+/// A batch that is being read.
 struct Pieces {
     name: String,
     from: Box<dyn BufRead>,
@@ -31,7 +31,8 @@ impl Pieces {
         })
     }
 
-    /// The lines that come next, of about so many bytes; none at the end. A line that the next one continues is not its last.
+    /// Returns the next lines, about `bytes` long; none at the end. A line that the next one
+    /// continues is not the last of a piece.
     fn next(&mut self, bytes: usize) -> io::Result<Option<Batch>> {
         let (mut text, lines_before) = (String::new(), self.lines);
         while self.from.read_line(&mut text)? > 0 {
@@ -44,15 +45,16 @@ impl Pieces {
     }
 }
 
-/// Whether the next line belongs to the last: a backslash at its end, which none before it takes away.
+/// True if the next line belongs to the last one: it ends in a backslash that no backslash before
+/// it escapes.
 fn continues(text: &str) -> bool {
     let line = text.strip_suffix('\n').unwrap_or(text);
     let line = line.strip_suffix('\r').unwrap_or(line);
     (line.len() - line.trim_end_matches('\\').len()) % 2 == 1
 }
 
-/// Does the batch that `-b` names: in one request if it is to be done whole, else in as many as it takes, until one fails; with
-/// `-force` all of them.
+/// Does the batch that `-b` names: in one request if it is to be done whole, else in as many as it
+/// takes, until one fails; with `-force` all of them.
 pub fn run(
     socket: Option<&Path>,
     flags: &Flags,
@@ -60,7 +62,7 @@ pub fn run(
     args: &[String],
     class_names: Option<&String>,
 ) -> Result<ExitCode, Failure> {
-    // As tc says it.
+    // tc has the same words for it.
     let unreadable = |e| Failure::usage(format!("Cannot open file \"{name}\" for reading: {e}"));
     let mut pieces = Pieces::open(name).map_err(unreadable)?;
     let whole = flags.atomic || flags.dry_run;

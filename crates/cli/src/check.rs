@@ -1,4 +1,4 @@
-//! `txweir check`: what a policy would do on Linux, without a device.
+//! `txweir check`: the effect of a policy on Linux, without a device.
 
 use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
@@ -12,9 +12,9 @@ use txweir::tc::json::{self, Object};
 
 use crate::{Failure, failure, policy};
 
-/// Something is wrong.
+/// Exit status for errors.
 const ERRORS: u8 = 1;
-/// Something is hardly meant.
+/// Exit status for warnings: likely mistakes.
 const WARNINGS: u8 = 3;
 
 /// Options of `txweir check`.
@@ -81,7 +81,7 @@ fn print(report: &Report) {
     for d in &report.diagnostics {
         let mut text = failure::rendered(d, terminal);
         text.push(b'\n');
-        // A reader that has gone away misses nothing.
+        // A closed stdout is no error: the reader has gone.
         let _ = std::io::stdout().write_all(&text);
     }
     if !report.facts.is_empty() {
@@ -92,7 +92,7 @@ fn print(report: &Report) {
     println!("{}, {}", many(errors, "error"), many(warnings, "warning"));
 }
 
-/// Each leaf and how long a packet may wait in it.
+/// Renders each leaf and the longest time that a packet waits in it.
 fn table(facts: &[Fact]) -> String {
     let head = ["dev", "leaf", "queue", "a packet waits"].map(String::from);
     let row = |f: &Fact| {

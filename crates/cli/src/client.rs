@@ -1,4 +1,4 @@
-//! One question to a running daemon.
+//! One request to a running daemon.
 
 use std::io::{self, ErrorKind, Write};
 use std::path::Path;
@@ -9,30 +9,30 @@ use txweir::daemon::{Client, socket};
 
 use crate::Failure;
 
-/// The daemon at `socket`, or where it is by default.
+/// Connects to the daemon at `socket`, or at the default place.
 pub fn connect(socket: Option<&Path>) -> Result<Client, Failure> {
     let path = socket::path(socket).map_err(Failure::usage)?;
     Client::connect(&path).map_err(Failure::usage)
 }
 
-/// Asks it; its reply.
+/// Sends a request and returns the reply.
 pub fn reply(socket: Option<&Path>, ask: &Ask) -> Result<Reply, Failure> {
     connect(socket)?.ask(ask).map_err(Failure::usage)
 }
 
-/// Asks, and prints the reply: its exit status.
+/// Sends a request, prints the reply and returns its exit status.
 pub fn ask(socket: Option<&Path>, ask: &Ask) -> Result<ExitCode, Failure> {
     let reply = reply(socket, ask)?;
     print(&reply)?;
     Ok(ExitCode::from(reply.status))
 }
 
-/// Prints what a reply says.
+/// Prints the texts of a reply.
 pub fn print(reply: &Reply) -> Result<(), Failure> {
-    // There is nowhere else to say that stderr is gone.
+    // An error of stderr cannot be reported anywhere.
     let _ = io::stderr().write_all(reply.stderr.as_bytes());
     match io::stdout().write_all(reply.stdout.as_bytes()).and_then(|()| io::stdout().flush()) {
-        // A reader that has gone away misses nothing.
+        // A closed stdout is no error: the reader has gone.
         Err(e) if e.kind() != ErrorKind::BrokenPipe => Err(Failure::failed(format!("stdout: {e}"))),
         _ => Ok(()),
     }

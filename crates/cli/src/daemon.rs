@@ -37,11 +37,11 @@ pub fn main(args: Args) -> Result<(), Failure> {
     if let Some(file) = &args.config {
         configure(&mut daemon, file)?;
     }
-    // Only now: who finds the socket finds the configuration as well.
+    // Only now: a client that finds the socket finds the configuration as well.
     let listener = Listener::bind(&path).map_err(Failure::usage)?;
     let ready = format!("ready: {}\n", listener.path().display());
     let mut out = io::stdout().lock();
-    // Nobody may be listening there, which is no reason not to serve.
+    // A closed stdout is no reason not to serve.
     let _ = out.write_all(ready.as_bytes()).and_then(|()| out.flush());
     drop(out);
     let mut server = Server::new(daemon, listener);
@@ -49,12 +49,13 @@ pub fn main(args: Args) -> Result<(), Failure> {
     if let Some(said) = args.samples.said(server.daemon_mut().links_mut().notes_mut()) {
         let _ = io::stderr().write_all(said.as_bytes());
     }
-    // A signal that is not taken would be met by its usual action once they are given back.
+    // A signal that is not taken here would have its default effect once they are given back.
     while let Ok(Some(_)) = signals.pending() {}
     served.map_err(Failure::failed)
 }
 
-/// Applies a configuration, before anybody can ask for anything; what is wrong with it is said as the daemon says it.
+/// Applies a configuration, before a client can send requests. The daemon's own words report its
+/// errors.
 fn configure(daemon: &mut Daemon, file: &Path) -> Result<(), Failure> {
     let (name, text) = match file.to_str() {
         Some("-") => ("<stdin>".to_owned(), io::read_to_string(io::stdin())),
@@ -62,7 +63,7 @@ fn configure(daemon: &mut Daemon, file: &Path) -> Result<(), Failure> {
     };
     let text = text.map_err(|e| Failure::usage(format!("--config {name}: {e}")))?;
     let reply = daemon.configure(Instant(clock::now_ns()), &name, &text);
-    // Warnings too.
+    // stderr has the warnings too.
     let _ = io::stderr().write_all(reply.stderr.as_bytes());
     match reply.status {
         0 => Ok(()),

@@ -1,4 +1,4 @@
-//! Why a command ended without doing what it was asked: one clear line, or the places in a text.
+//! The reason that a command ended without doing its work: one clear line, or the places in a text.
 
 use std::fmt::Display;
 use std::io::{IsTerminal, Write};
@@ -7,12 +7,12 @@ use std::process::ExitCode;
 use ariadne::{Color, Config, IndexType, Label, Report, ReportKind};
 use txweir::tc::{Diagnostic, Diagnostics, Severity};
 
-/// What could not be read or opened.
+/// Exit status for an input that cannot be read or opened.
 const USAGE: u8 = 1;
-/// What was understood and went wrong.
+/// Exit status for a request that was understood and failed.
 const FAILED: u8 = 2;
 
-/// Why a command failed, and its exit status.
+/// The reason that a command failed, and its exit status.
 #[derive(Debug)]
 pub struct Failure {
     said: Said,
@@ -26,22 +26,22 @@ enum Said {
 }
 
 impl Failure {
-    /// What was asked cannot be read or opened: an option, a file, an interface. Exit status 1.
+    /// A failure to read or open an option, a file or an interface. Exit status 1.
     pub fn usage(line: impl Display) -> Self {
         Self { said: Said::Line(line.to_string()), status: USAGE }
     }
 
-    /// What was asked was understood, and went wrong later. Exit status 2.
+    /// A later failure of a request that was understood. Exit status 2.
     #[allow(dead_code, reason = "for the subcommands that do something that can fail late")]
     pub fn failed(line: impl Display) -> Self {
         Self { said: Said::Line(line.to_string()), status: FAILED }
     }
 
-    /// Says it on stderr.
+    /// Reports the failure on stderr.
     pub fn report(self) -> ExitCode {
         match &self.said {
             Said::Line(line) => {
-                // There is nowhere else to say that stderr is gone.
+                // An error of stderr cannot be reported anywhere.
                 let _ = writeln!(std::io::stderr(), "txweir: {line}");
             }
             Said::Places(all) => {
@@ -69,15 +69,16 @@ impl From<Diagnostic> for Failure {
     }
 }
 
-/// Prints a diagnostic on stderr: on a terminal drawn and, unless NO_COLOR is set, coloured; elsewhere plain.
+/// Prints a diagnostic on stderr: on a terminal drawn and, unless NO_COLOR is set, coloured;
+/// elsewhere plain.
 pub fn say(d: &Diagnostic) {
     let mut stderr = std::io::stderr();
     let text = rendered(d, stderr.is_terminal());
-    // There is nowhere else to say that stderr is gone.
+    // An error of stderr cannot be reported anywhere.
     let _ = stderr.write_all(&text);
 }
 
-/// A diagnostic as it is printed: for a terminal or not, with the end of its last line.
+/// Returns a diagnostic as it is printed, for a terminal or not, with the end of its last line.
 pub fn rendered(d: &Diagnostic, terminal: bool) -> Vec<u8> {
     let mut drawn = Vec::new();
     let colour = std::env::var_os("NO_COLOR").is_none_or(|v| v.is_empty());
@@ -111,7 +112,8 @@ fn draw(d: &Diagnostic, colour: bool, to: &mut Vec<u8>) -> std::io::Result<()> {
     report.finish().write(ariadne::sources([(name, d.source.text.as_str())]), to)
 }
 
-/// What clap has to say about the arguments, in one line; or the help, for a command line that is only begun.
+/// Prints clap's message about the arguments in one line; or the help, for an incomplete command
+/// line.
 pub fn of_arguments(e: &clap::Error) -> ExitCode {
     if e.kind() == clap::error::ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
         let _ = e.print();
@@ -120,7 +122,8 @@ pub fn of_arguments(e: &clap::Error) -> ExitCode {
     Failure::usage(in_one_line(&e.render().to_string())).report()
 }
 
-/// Without the usage, and without a tip that no option here follows: nothing but options begins with a dash.
+/// Removes the usage, and a tip that is wrong for every option here: only options begin with a
+/// dash.
 fn in_one_line(text: &str) -> String {
     let said = text.split("\nUsage:").next().unwrap_or(text);
     let said = said.split("\nFor more information").next().unwrap_or(said);
@@ -129,8 +132,8 @@ fn in_one_line(text: &str) -> String {
     words.join(" ").replacen(" tip: ", "; ", 1)
 }
 
-/// Lets a command whose output nobody reads any more (`txweir kinds | head -1`) end without a word: printing would
-/// panic.
+/// Makes a command end silently once the reader of its output has gone (`txweir kinds | head -1`):
+/// printing would panic.
 pub fn end_quietly_without_a_reader() {
     let usual = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |info| {

@@ -1,4 +1,4 @@
-//! `txweir kinds`: what can be configured and what is counted, from the declarations in the code.
+//! `txweir kinds`: the parameters and counters of each kind, from the declarations in the code.
 
 use txweir::core::qdisc::{KINDS, kind};
 use txweir::core::sched::classful::ClassSpec;
@@ -44,18 +44,18 @@ pub fn main(args: Args) -> Result<(), Failure> {
     Ok(())
 }
 
-/// A parameter as it is documented.
+/// A parameter in the documentation.
 struct Row {
     /// The words to write: `limit`, `burst, buffer, maxburst`, `ecn, noecn`.
     words: String,
-    /// What the value is, with its range.
+    /// The form of the value, with its range.
     value: String,
-    /// What it is if not given, on an Ethernet device; `required`, `off`.
+    /// The value without the parameter, on an Ethernet device; `required`, `off`.
     default: String,
     about: &'static str,
 }
 
-/// What a value is, with its range.
+/// Returns the form of a value, with its range.
 fn value(p: &Param) -> String {
     match (p.flag, p.range) {
         (true, _) => "flag".to_string(),
@@ -64,7 +64,7 @@ fn value(p: &Param) -> String {
     }
 }
 
-/// The parameters of the classes of a kind.
+/// Returns the parameters of the classes of a kind.
 fn class_rows(classes: &ClassSpec) -> Vec<Row> {
     let mut rows = Vec::new();
     classes.defaults(&Env::default(), &mut |o: Shown<'_>| {
@@ -101,8 +101,8 @@ fn rows(spec: &Spec) -> Vec<Row> {
 /// A parameter with a text.
 type Told = (&'static str, String);
 
-/// The parameters that must be given, with what is said when they are not; and the values of the others that have
-/// one then.
+/// Returns the required parameters, each with the error text that names it, and the default values
+/// of the others once the required ones are given.
 fn defaults(spec: &Spec) -> (Vec<Told>, Vec<Told>) {
     let mut given: Vec<&str> = Vec::new();
     let mut required: Vec<Told> = Vec::new();
@@ -123,7 +123,7 @@ fn defaults(spec: &Spec) -> (Vec<Told>, Vec<Told>) {
         else {
             return (required, Vec::new());
         };
-        // Any value does: it only lets the others show theirs.
+        // Any value does: it only makes the other parameters print theirs.
         let sample = match param.expected {
             rate if rate == <Rate as Value>::EXPECTED => "1mbit",
             size if size == <Bytes as Value>::EXPECTED => "10kb",
@@ -134,7 +134,7 @@ fn defaults(spec: &Spec) -> (Vec<Told>, Vec<Told>) {
     }
 }
 
-/// What it does beside queueing, in words.
+/// Returns the abilities of a kind beside queueing, in words.
 fn flags(spec: &Spec) -> Vec<&'static str> {
     let all = [
         (spec.shape.is_classful(), "classful"),
@@ -189,7 +189,7 @@ fn push_rows(out: &mut String, rows: Vec<Row>) {
     }
 }
 
-/// The tables of `docs/qdisc/KIND.md`, each between its markers.
+/// Renders the tables of `docs/qdisc/KIND.md`, each between its markers.
 fn markdown(spec: &Spec) -> String {
     let mut out = String::new();
     push_table(&mut out, "parameters", "No parameters.", rows(spec));

@@ -107,7 +107,7 @@ fn scenario(args: RunArgs) -> Result<(), Failure> {
     Ok(())
 }
 
-/// A file to be written, empty.
+/// Creates an empty file to write to.
 fn created(path: &Path) -> Result<File, Failure> {
     File::create(path).map_err(|e| Failure::usage(format!("{}: {e}", path.display())))
 }
@@ -123,7 +123,7 @@ fn load(path: &Path) -> Result<Scenario, Failure> {
 }
 
 fn reproduce(args: &ReproduceArgs) -> Result<(), Failure> {
-    // Before the experiments, which take their time.
+    // Opened before the experiments, which take long.
     let plot = args.plot.as_deref().map(|path| Ok::<_, Failure>((created(path)?, path)));
     let mut plot = plot.transpose()?;
     let watched = std::io::stderr().is_terminal();
@@ -166,7 +166,7 @@ fn reproduce(args: &ReproduceArgs) -> Result<(), Failure> {
     Ok(())
 }
 
-/// A row as a JSON object.
+/// Renders a row as a JSON object.
 fn row(r: &Row) -> Value {
     let published =
         r.published.map(|Published { low, high }| if low == high { json!(low) } else { json!([low, high]) });
@@ -185,7 +185,7 @@ fn row(r: &Row) -> Value {
     })
 }
 
-/// A row of which there are several samples, as a JSON object.
+/// Renders a row with several samples as a JSON object.
 fn sampled_row(r: &Row, least: f64, most: f64) -> Value {
     let mut value = row(r);
     value["least"] = json!(least);

@@ -1,4 +1,4 @@
-//! `txweir link`: what the links of a running daemon are, told to it in words.
+//! `txweir link`: shows and changes the links of a running daemon.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -8,7 +8,7 @@ use txweir::daemon::protocol::Ask;
 
 use crate::{Failure, client};
 
-/// Options of `txweir link`: those that are ours; the rest are the daemon's.
+/// Options of `txweir link` itself; the rest are the daemon's.
 #[derive(Debug, clap::Args)]
 #[command(disable_help_flag = true)]
 pub struct Args {
@@ -23,7 +23,7 @@ pub struct Args {
 
 /// Runs `txweir link`.
 pub fn main(args: Args) -> Result<ExitCode, Failure> {
-    // Help, and what cannot be read, need no daemon.
+    // Help and unreadable words need no daemon.
     match grammar::read(&args.words) {
         Ok(_) => client::ask(args.socket.as_deref(), &Ask::Link { args: args.words }),
         Err(not_read) if not_read.help => {

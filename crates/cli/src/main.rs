@@ -72,7 +72,7 @@ fn main() -> ExitCode {
     let cli = match Cli::try_parse_from(arguments()) {
         Ok(cli) => cli,
         Err(e) if !e.use_stderr() => {
-            // A reader that has gone away misses nothing.
+            // A closed stdout is no error: the reader has gone.
             let _ = e.print();
             return ExitCode::SUCCESS;
         }
@@ -84,7 +84,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// The arguments; called by the name of tc, it is `txweir tc`.
+/// Returns the arguments. Under the name of tc the command is `txweir tc`.
 fn arguments() -> Vec<OsString> {
     let mut all: Vec<OsString> = std::env::args_os().collect();
     if all.first().and_then(|name| Path::new(name).file_name()).is_some_and(|name| name == "tc") {

@@ -6,7 +6,7 @@ use txweir::tc::Policy;
 
 use crate::{Failure, failure};
 
-/// Reads a policy, and says on stderr what of it is accepted and hardly meant. `-` is stdin.
+/// Reads a policy, and warns on stderr of likely mistakes in it. `-` is stdin.
 pub fn load(path: &Path) -> Result<Policy, Failure> {
     let (name, text) = text(path)?;
     let policy = Policy::parse(&text, &name)?;
@@ -14,7 +14,7 @@ pub fn load(path: &Path) -> Result<Policy, Failure> {
     Ok(policy)
 }
 
-/// The name of a file and what is in it. `-` is stdin.
+/// Returns the name of a file and its text. `-` is stdin.
 pub fn text(path: &Path) -> Result<(String, String), Failure> {
     let (name, text) = match path.to_str() {
         Some("-") => ("<stdin>".to_string(), std::io::read_to_string(std::io::stdin())),

@@ -12,10 +12,10 @@ use txweir::lab::recorded::{Content, cases};
 
 use crate::Failure;
 
-/// Fewer rows are inside than `--min-inside` asks for.
+/// Exit status for fewer rows inside than `--min-inside` asks for.
 const BELOW: u8 = 1;
 
-/// Which runs of the matrix are played.
+/// The runs of the matrix that are played.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum Set {
     /// The runs that the transport was tuned on, and packet-exact cases
@@ -75,7 +75,7 @@ impl Recorded {
         Ok(true)
     }
 
-    /// True if nothing was taken in.
+    /// True if no recording was taken in.
     pub fn is_empty(&self) -> bool {
         self.runs.is_empty() && self.cases.is_empty()
     }
@@ -99,10 +99,10 @@ impl Recorded {
         }
     }
 
-    /// Plays and prints.
+    /// Plays the recordings and prints the comparison.
     ///
     /// # Errors
-    /// Nothing is left to play, a run cannot be played, a file cannot be written.
+    /// No recording is left to play, a run cannot be played, or a file cannot be written.
     pub fn play(mut self, args: &Args, verbose: bool, json: bool) -> Result<ExitCode, Failure> {
         self.choose(args)?;
         let processors = || std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
@@ -131,7 +131,7 @@ impl Recorded {
     }
 }
 
-/// The exit status, and a line about a floor that was missed.
+/// Returns the exit status, and prints a line about a missed floor.
 fn status(rows: &[Compared], floor: Option<usize>) -> ExitCode {
     let inside = rows.iter().filter(|r| r.verdict() != Verdict::Outside).count();
     match floor {

@@ -1,4 +1,5 @@
-//! `txweir lab replay`: what the Linux kernel was recorded to do, replayed here and compared: traces of queues, and TCP.
+//! `txweir lab replay`: replays recordings of the Linux kernel and compares: traces of queues, and
+//! TCP.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -8,7 +9,7 @@ use txweir::lab::replay::{Replayed, Trace, json, table};
 use crate::Failure;
 use crate::recorded::{self, Recorded};
 
-/// Something differs.
+/// Exit status for a difference.
 const DIFFERS: u8 = 1;
 
 #[derive(Debug, clap::Args)]
@@ -59,7 +60,7 @@ pub fn main(args: &Args) -> Result<ExitCode, Failure> {
     Ok(if equal { status } else { ExitCode::from(DIFFERS) })
 }
 
-/// A file as it is; of a folder, all traces in it and below, by name.
+/// Adds the file itself; for a folder, all traces in it and below, by name.
 fn find(path: &Path, files: &mut Vec<PathBuf>) -> Result<(), Failure> {
     if !path.is_dir() {
         files.push(path.into());
@@ -81,7 +82,7 @@ fn find(path: &Path, files: &mut Vec<PathBuf>) -> Result<(), Failure> {
     }
 }
 
-/// The name of a file in messages, and its text.
+/// Returns the name of a file for messages, and its text.
 fn read(path: &Path) -> Result<(String, String), Failure> {
     let (name, text) = match path.to_str() {
         Some("-") => ("<stdin>".to_string(), std::io::read_to_string(std::io::stdin())),

@@ -85,7 +85,7 @@ pub struct Args {
     json: bool,
 }
 
-/// Where the samples of `sample` actions go.
+/// The destinations of the samples of `sample` actions.
 #[derive(Debug, clap::Args)]
 pub struct Samples {
     /// Write the packets of `sample` actions into this new file (pcapng)
@@ -99,7 +99,7 @@ pub struct Samples {
 }
 
 impl Samples {
-    /// Makes ready for samples, and for lines, which go to the standard error.
+    /// Opens the destinations of samples, and of lines, which go to the standard error.
     pub fn open(&self, notes: &mut Notes) -> Result<(), Failure> {
         let Some(path) = &self.samples else { return Ok(()) };
         let max = match &self.samples_max {
@@ -118,7 +118,7 @@ impl Samples {
         opened.map_err(|e| Failure::usage(format!("--samples {}: {e}", path.display())))
     }
 
-    /// What has become of samples, in one line; nothing if they went nowhere.
+    /// Returns the fate of samples in one line; none if they went nowhere.
     pub fn said(&self, notes: &Notes) -> Option<String> {
         let (path, counts) = (self.samples.as_ref()?, notes.sampled()?);
         let (written, dropped) = (counts.written, counts.dropped);
@@ -126,7 +126,7 @@ impl Samples {
     }
 }
 
-/// What the options say, before anything is opened.
+/// The options as they are read, before any interface is opened.
 struct Plan {
     endpoints: [Endpoint; 2],
     wires: [WireSpec; 2],
@@ -170,13 +170,13 @@ pub fn main(args: Args) -> Result<(), Failure> {
     ended.map(|_| ()).map_err(Failure::failed)
 }
 
-/// Why a run has ended as it should.
+/// The regular end of a run.
 enum By {
     Duration,
     Signal(Signal),
 }
 
-/// Forwards until a signal is there, or as the options say.
+/// Forwards until a signal comes, or as the options say.
 fn until_signal(
     server: &mut Server,
     signals: &Signals,
@@ -225,15 +225,16 @@ impl Plan {
         let now = Instant(clock::now_ns());
         let names = self.names();
         let [there, back] = &self.wires;
-        // What leaves by the output goes there, what leaves by the input goes back.
+        // Packets that leave by the output go there; packets that leave by the input go back.
         let input = self.link(args, &self.endpoints[IN], &names[IN], back)?;
         let output = self.link(args, &self.endpoints[OUT], &names[OUT], there)?;
         let mut links = Links::between([input, output]);
         links.set_now(now);
         for link in links.all_mut() {
-            link.way.set_fairsend(now, self.fairsend);
-            link.way.set_prio_synack(args.prio_synack);
-            link.way.set_direct(!args.no_direct);
+            link.way.classifier_mut().set_prio_synack(args.prio_synack);
+            let mut way = link.way.control(now);
+            way.set_fairsend(self.fairsend);
+            way.set_direct(!args.no_direct);
         }
         for (policy, at) in self.policies.iter().zip([OUT, IN]) {
             let Some(policy) = policy else { continue };
@@ -245,8 +246,8 @@ impl Plan {
         Ok(links)
     }
 
-    /// The names of the links: those of the interfaces. Of two interfaces of one name, in two network namespaces, the one of
-    /// `--in` has another.
+    /// Returns the names of the links: those of the interfaces. If both interfaces have one name,
+    /// in two network namespaces, the one of `--in` gets another.
     fn names(&self) -> [IfName; 2] {
         let [input, output] = self.endpoints.each_ref().map(|e| e.name.clone());
         let mut others = ["in", "input"].into_iter().filter_map(|name| IfName::new(name).ok());
@@ -274,7 +275,7 @@ impl Plan {
     }
 }
 
-/// The policy of each way, checked as far as it can be without its device.
+/// Reads the policy of each way and checks it as far as possible without its device.
 fn policies(args: &Args, endpoints: &[Endpoint; 2]) -> Result<[Option<Policy>; 2], Failure> {
     let [input, output] = endpoints.each_ref().map(|e| e.name.as_str());
     let both = args.policy.as_deref().map(policy::load).transpose()?;
@@ -282,12 +283,12 @@ fn policies(args: &Args, endpoints: &[Endpoint; 2]) -> Result<[Option<Policy>; 2
     both.iter().try_for_each(|policy| known(policy, &[output, input]))?;
     back.iter().try_for_each(|policy| known(policy, &[input]))?;
     let there = both.as_ref().map(|p| p.for_device(output));
-    // Of one file for both ways the lines about actions are done once.
+    // The lines of one file for both ways about actions are done once.
     let back = back.or(both.map(Policy::without_actions));
     Ok([there, back.map(|p| p.for_device(input))])
 }
 
-/// Refuses lines for a device that no packets leave by here.
+/// Refuses lines for a device by which no packet leaves.
 fn known(policy: &Policy, devices: &[&str]) -> Result<(), Failure> {
     let named = policy.commands().iter().filter_map(Command::dev);
     let Some(dev) = named.into_iter().find(|dev| !devices.contains(&dev.text.as_str())) else {
@@ -303,7 +304,8 @@ fn on_off(text: &str) -> Result<bool, String> {
     bool::take(&mut Words::new(&[text])).map_err(|_| "expected on or off".to_owned())
 }
 
-/// A time with its unit: a bare number would be microseconds to tc and seconds to most people.
+/// Reads a time with its unit: a bare number would be microseconds to tc and seconds to most
+/// people.
 fn time(option: &str, text: &str) -> Result<Nanos, Failure> {
     let bare = text.bytes().all(|b| b.is_ascii_digit() || b == b'.');
     match Nanos::take(&mut Words::new(&[text])) {
@@ -315,7 +317,7 @@ fn time(option: &str, text: &str) -> Result<Nanos, Failure> {
     }
 }
 
-/// The line that says that frames are forwarded from now on.
+/// Returns the line that reports the start of forwarding.
 fn ready(links: &Links, json: bool) -> String {
     let [a, b] = [IN, OUT].map(|at| links.all()[at].interface());
     if json {
@@ -345,7 +347,7 @@ fn ended_by<E>(ended: &Result<By, E>, elapsed: Nanos) -> String {
     format!("ended {by}, after {}", text_of(&elapsed))
 }
 
-/// Prints at once. Nobody may be listening any more, which is no reason to stop forwarding.
+/// Prints at once. A reader that has gone is no reason to stop forwarding.
 fn say(text: &str) {
     let mut out = std::io::stdout().lock();
     let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());

@@ -1,4 +1,4 @@
-//! `txweir tc`: tc's own words, told to a running daemon.
+//! `txweir tc`: sends tc's own words to a running daemon.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -10,7 +10,7 @@ use txweir::tc::tool::{self, Flags, NoDevices, Request};
 
 use crate::{Failure, batch, client};
 
-/// Options of `txweir tc`: the one that is ours; the rest are tc's.
+/// Options of `txweir tc` itself; the rest are tc's.
 #[derive(Debug, clap::Args)]
 #[command(disable_help_flag = true)]
 pub struct Args {
@@ -30,7 +30,7 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
     if args.words.first().is_some_and(|word| word == "save") {
         return save(socket, &args.words[1..]);
     }
-    // What is wrong with the words is for the daemon to say; with the options, for whoever reads them.
+    // An error in the options is reported here; the daemon reports an error in the other words.
     let Ok(flags) = Flags::read(&args.words) else { return about(args.words) };
     let asks = match args.words.get(flags.before) {
         None => true,
@@ -42,7 +42,7 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
     let class_names = match read_class_names(&flags) {
         Ok(names) => names,
         Err(said) => {
-            // The status that tc has for it.
+            // This is the status that tc has for it.
             eprintln!("{said}");
             return Ok(ExitCode::from(255));
         }
@@ -53,7 +53,8 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
     }
 }
 
-/// What needs no daemon: the help and the version, for whoever has none yet or only asks which tc this is.
+/// Answers the requests that need no daemon: the help and the version, for a user without a daemon
+/// and for a program that asks which tc this is.
 fn about(words: Vec<String>) -> Result<ExitCode, Failure> {
     let done = tool::run(&Request { args: words, ..Request::default() }, &mut NoDevices::default());
     eprint!("{}", done.stderr);
@@ -61,10 +62,10 @@ fn about(words: Vec<String>) -> Result<ExitCode, Failure> {
     Ok(ExitCode::from(done.status))
 }
 
-/// Where tc has the names of classes, unless `-cf` says otherwise.
+/// The file in which tc has the names of classes, unless `-cf` names another.
 const CLASS_NAMES: &str = "/etc/iproute2/tc_cls";
 
-/// The names of classes, if they are asked for. Only a file that was named has to be there.
+/// Reads the names of classes, if they are asked for. Only a file that was named must exist.
 fn read_class_names(flags: &Flags) -> Result<Option<String>, String> {
     match (flags.names, &flags.class_names) {
         (false, _) => Ok(None),
@@ -76,7 +77,7 @@ fn read_class_names(flags: &Flags) -> Result<Option<String>, String> {
     }
 }
 
-/// `save FILE`: the commands that make the daemon's present configuration.
+/// Handles `save FILE`: writes the commands that make the daemon's present configuration.
 fn save(socket: Option<&Path>, words: &[String]) -> Result<ExitCode, Failure> {
     let [file] = words else {
         return Err(Failure::usage("save: expected one FILE, or `-` for stdout"));
@@ -93,8 +94,8 @@ fn save(socket: Option<&Path>, words: &[String]) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Writes a file whole or not at all: whoever reads it finds the old text or the new one, also after a crash. A link is
-/// followed, and what is no file (a device, a pipe) is written to and not replaced.
+/// Writes a file whole or not at all: a reader finds the old text or the new one, also after a
+/// crash. A symbolic link is followed. A device or a pipe is written to and not replaced.
 fn write_whole(path: &Path, text: &str) -> io::Result<()> {
     if fs::metadata(path).is_ok_and(|there| !there.is_file()) {
         return fs::write(path, text);

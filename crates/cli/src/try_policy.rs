@@ -10,7 +10,7 @@ use txweir::lab::trial::{
 use crate::bar::Bar;
 use crate::{Failure, policy};
 
-/// The word for what a device starts with.
+/// The word for the qdisc that a device starts with.
 const DEFAULT: &str = "default";
 
 /// Options of `txweir try`.
@@ -104,7 +104,8 @@ pub fn main(args: Args) -> Result<(), Failure> {
     let traffic = traffic(&args.traffic, &setup)?;
     let entries = entries(&args.policies)?;
     if let Some(path) = &args.html {
-        // Said now and not after a long run. What is there stays until there is something to write.
+        // A wrong path is refused now and not after a long run. The file keeps its text until the
+        // page is written.
         let opened = std::fs::OpenOptions::new().append(true).create(true).open(path);
         opened.map_err(|e| Failure::usage(format!("--html {}: {e}", path.display())))?;
     }
@@ -130,7 +131,7 @@ pub fn main(args: Args) -> Result<(), Failure> {
     Ok(())
 }
 
-/// A congestion control by its name.
+/// Finds a congestion control by its name.
 fn algorithm(name: &str) -> Result<&'static Algorithm, Failure> {
     Algorithm::named(name).ok_or_else(|| {
         let names: Vec<&str> = ALGORITHMS.iter().map(|a| a.name).collect();
@@ -138,7 +139,8 @@ fn algorithm(name: &str) -> Result<&'static Algorithm, Failure> {
     })
 }
 
-/// A value that says its unit: a bare number would be bit/s or microseconds to tc, and hardly that to who types it.
+/// Reads a value with its unit: a bare number would be bit/s or microseconds to tc, and its writer
+/// probably means another unit.
 fn with_unit<T: Value>(option: &str, text: &str, expected: &str) -> Result<T, Failure> {
     let bare = text != "0" && text.bytes().all(|b| b.is_ascii_digit() || b == b'.');
     T::take(&mut Words::new(&[text]))
@@ -147,7 +149,7 @@ fn with_unit<T: Value>(option: &str, text: &str, expected: &str) -> Result<T, Fa
         .ok_or_else(|| Failure::usage(format!("{option}: expected {expected}, given \"{text}\"")))
 }
 
-/// A mix by its name, else a file.
+/// Finds a mix by its name, else reads a file.
 fn traffic(named: &str, setup: &Setup) -> Result<Traffic, Failure> {
     if let Some(mix) = Traffic::mix(named) {
         return Ok(mix);
@@ -163,7 +165,7 @@ fn traffic(named: &str, setup: &Setup) -> Result<Traffic, Failure> {
     })
 }
 
-/// The policies in order, each with a name of its own.
+/// Reads the policies in order; each gets a name of its own.
 fn entries(given: &[String]) -> Result<Vec<Entry>, Failure> {
     let given: Vec<&str> = match given {
         [] => vec![DEFAULT],

@@ -1,5 +1,6 @@
-//! `txweir daemon`, `link` and `tc` as processes: start and end, configuration that survives, the session of
-//! `docs/daemon.md` and the lines of `docs/protocol.md` as they stand there; and, as root, live links.
+//! `txweir daemon`, `link` and `tc` as processes: start and end, configuration that survives, the
+//! session of `docs/daemon.md` and the lines of `docs/protocol.md` as they stand there; and, as
+//! root, live links.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -38,17 +39,17 @@ impl Dir {
     fn socket(&self) -> PathBuf {
         self.0.join("txweir.sock")
     }
-    /// `txweir` with these words, which finds its daemon in this directory.
+    /// Makes a `txweir` command of these words, which finds its daemon in this directory.
     fn command(&self, words: &[&str]) -> Command {
         let mut command = Command::new(TXWEIR);
         command.args(words).current_dir(&self.0).env("XDG_RUNTIME_DIR", &self.0).env_remove("TXWEIR_SOCKET");
         command
     }
-    /// Runs it: exit code, output, errors.
+    /// Runs a command and returns exit code, output, errors.
     fn run(&self, words: &[&str]) -> (i32, String, String) {
         told(&self.command(words).output().expect("run"))
     }
-    /// Runs a line of words that is to succeed; what it prints.
+    /// Runs a line of words that must succeed. Returns its output.
     fn ok(&self, line: &str) -> String {
         let (code, out, err) = self.run(&line.split_whitespace().collect::<Vec<_>>());
         assert_eq!((code, err.as_str()), (0, ""), "{line}");
@@ -98,7 +99,7 @@ impl Daemon {
         kill_process(Pid::from_raw(pid).expect("a process id"), signal).expect("signal it");
     }
 
-    /// Waits for its end: exit code, what it printed after its first line, its errors.
+    /// Waits for its end. Returns the exit code, its output after the first line, its errors.
     fn ended(&mut self) -> (Option<i32>, String, String) {
         let give_up = Instant::now() + PATIENCE;
         while self.child.try_wait().expect("wait").is_none() {
@@ -124,7 +125,7 @@ fn a_batch_of_any_size_is_done_line_by_line() {
     let dir = Dir::new();
     let _daemon = Daemon::start(&mut dir.command(&["daemon"]));
     dir.ok("link add lan");
-    // 2 MB, with one line that goes over two, at the end of a piece.
+    // 2 MB, with one line that continues over two, at the end of a piece.
     let lines = |from: u32, to: u32| {
         (from..to).fold(String::from("qdisc replace dev lan clsact\n"), |mut text, n| {
             let address = std::net::Ipv4Addr::from(0x0a00_0000 + n);
@@ -140,7 +141,7 @@ fn a_batch_of_any_size_is_done_line_by_line() {
     assert_eq!(dir.ok("tc -b many.tc"), "");
     let shown = |dir: &Dir| dir.ok("tc filter show dev lan ingress").matches("handle 0x").count();
     assert_eq!(shown(&dir), 20_000);
-    // Whole it is too long, which is said with the bound; nothing is done.
+    // The whole batch is too long for a request: the refusal names the bound, and no line is done.
     for flag in ["--atomic", "--dry-run"] {
         let (code, out, err) = dir.run(&["tc", flag, "-b", "many.tc"]);
         assert_eq!((code, out.as_str()), (1, ""), "{err}");
@@ -149,7 +150,8 @@ fn a_batch_of_any_size_is_done_line_by_line() {
         );
         assert!(err.starts_with(&said), "{err}");
     }
-    // A line that fails ends it, and is named by its number in the file; the lines before it are done.
+    // A line that fails ends the batch, and the error names its number in the file; the lines
+    // before it are done.
     dir.ok("tc filter del dev lan ingress");
     let wrong = "filter add dev lan ingress protocol ip prio 2 flower dst_ip nowhere classid 1:1\n";
     let (first, last) = (lines(0, 10_000), lines(10_000, 12_000));
@@ -165,7 +167,7 @@ fn a_batch_of_any_size_is_done_line_by_line() {
         assert_eq!((err.matches("Command failed").count(), shown(&dir)), (1, left));
         dir.ok("tc filter del dev lan ingress");
     }
-    // What is printed comes in order, from stdin too.
+    // The output comes in order, from stdin too.
     let shows = fs::File::open(dir.file("shows.tc", &"qdisc show dev lan\n".repeat(10_000))).expect("a file");
     let (code, out, _) = told(&dir.command(&["tc", "-b", "-"]).stdin(shows).output().expect("run"));
     assert_eq!((code, out.matches("qdisc clsact").count()), (0, 10_000));
@@ -179,7 +181,7 @@ fn a_daemon_says_one_line_and_leaves_nothing_behind() {
         let socket = dir.socket();
         assert_eq!(daemon.ready, format!("ready: {}\n", socket.display()));
         assert_eq!(fs::metadata(&socket).expect("the socket").permissions().mode() & 0o777, 0o600);
-        // A second one is refused, and does no harm.
+        // A second daemon is refused, and does no harm.
         let (code, out, err) = dir.run(&["daemon"]);
         let expected = format!(
             "txweir: socket {}: a daemon serves there already: stop it, or give another --socket\n",
@@ -294,7 +296,7 @@ fn configuration_survives() {
     drop(daemon);
     let _again = Daemon::start(&mut dir.command(&["daemon", "--config", "saved.tc"]));
     assert_eq!((dir.ok("tc save -"), dir.ok("tc qdisc show")), (saved.clone(), shown));
-    // On a daemon that has it all already, it changes nothing.
+    // On a daemon that has all of it already, the configuration changes nothing.
     assert_eq!(dir.ok("tc -b saved.tc"), "");
     assert_eq!(dir.ok("tc save -"), saved);
     // From stdin too.
@@ -338,15 +340,15 @@ fn a_wrong_configuration_starts_nothing() {
     assert_eq!((code, err.as_str()), (1, expected));
 }
 
-/// The repository's documents.
+/// Reads a document of the repository.
 fn document(name: &str) -> String {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs").join(name);
     fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
 }
 
-/// The commands of a document's sessions (blocks of `console`), each with what it is to print. A `$` line is a command,
-/// `>` lines go on with it, and the lines up to the next command are its output and errors; a last line `? N` is an exit
-/// status other than 0.
+/// Returns the commands of a document's sessions (blocks of `console`), each with its expected
+/// output. A `$` line is a command, `>` lines continue it, and the lines up to the next command are
+/// its output and errors; a last line `? N` is an exit status other than 0.
 fn sessions(text: &str) -> Vec<(String, String)> {
     let mut all: Vec<(String, String)> = Vec::new();
     let mut within = false;
@@ -383,7 +385,7 @@ fn the_session_of_the_document_is_what_happens() {
     for (command, expected) in all {
         let place = |text: &str| text.replace(&dir.0.display().to_string(), "/run/user/1000");
         if let Some(words) = command.strip_prefix("txweir daemon").and_then(|rest| rest.strip_suffix('&')) {
-            // The one before, if any, is stopped by its document, or here.
+            // The document stops the daemon before this one, if there is one, or this line does.
             drop(daemon.take());
             let words: Vec<&str> = std::iter::once("daemon").chain(words.split_whitespace()).collect();
             let started = Daemon::start(&mut dir.command(&words));
@@ -423,7 +425,8 @@ fn the_lines_of_the_protocol_are_what_is_said() {
     assert!(asked > 8 && !pending, "{asked}");
 }
 
-/// A client and a server with a TAP device each, and a daemon in a namespace between them with a link for either.
+/// A client and a server with a TAP device each, and a daemon in a namespace between them with a
+/// link for either.
 struct Net {
     dir: Dir,
     client: NetNs,
@@ -433,7 +436,7 @@ struct Net {
 }
 
 impl Net {
-    /// With TAP devices, or with packet sockets on veth pairs.
+    /// Creates the hosts with TAP devices, or with packet sockets on veth pairs.
     fn new(kind: &str) -> Self {
         let [client, middle, server] = ["client", "middle", "server"].map(NetNs::new);
         let dir = Dir::new();
@@ -477,8 +480,8 @@ macro_rules! skip_unless_possible {
     };
 }
 
-/// Sends numbered datagrams to a socket that sends each back, twenty at a time and never more than sixty ahead of what has
-/// come back, which the sockets' buffers hold; how many came back.
+/// Sends numbered datagrams to a socket that sends each back, twenty at a time. Never more than
+/// sixty are unanswered: the sockets' buffers hold these. Returns the number that came back.
 fn echo(net: &Net, total: usize) -> usize {
     const BURST: usize = 20;
     const AHEAD_MAX: usize = 60;
@@ -498,7 +501,7 @@ fn echo(net: &Net, total: usize) -> usize {
     client.connect("10.78.0.2:7000").expect("connect");
     client.set_read_timeout(Some(PATIENCE)).expect("a timeout");
     let mut buffer = [0; 2000];
-    // The first waits for address resolution, which drops what comes too fast.
+    // The first datagram waits for address resolution, which drops datagrams that come too fast.
     client.send(b"begin").expect("send");
     assert_eq!(client.recv(&mut buffer).expect("an answer"), 5);
     let (mut sent, mut seen) = (0, std::collections::HashSet::new());
@@ -528,7 +531,8 @@ fn live_links_forward_and_lose_nothing_while_qdiscs_are_replaced() {
         let (came, replaced) = std::thread::scope(|scope| {
             let replacing = scope.spawn(|| {
                 let plans = [
-                    // Slow enough that packets wait at every replacement; then other kinds, with what waits.
+                    // Slow enough that packets wait at every replacement; then other kinds, with
+                    // the waiting packets.
                     "root handle 1: tbf rate 8mbit burst 3kb limit 1mb",
                     "root handle 1: tbf rate 6mbit burst 3kb limit 1mb",
                     "root handle 2: fq_codel target 1s interval 10s",
@@ -587,7 +591,7 @@ fn kernel_tcp_goes_through_two_links_under_reconfiguration() {
     );
     net.dir.file("saved.tc", &saved);
     assert_eq!((net.dir.ok("tc -b saved.tc"), net.dir.ok("tc save -")), (String::new(), saved));
-    // A link without a peer counts what comes in and lets it go.
+    // A link without a peer counts the packets that come in and drops them.
     net.dir.ok("link set left --peer none");
     net.client.run(&["ip", "link", "set", "dev", "tap0", "down"]);
     assert_eq!(net.dir.ok("link show left").split_whitespace().filter(|word| *word == "down").count(), 1);
@@ -601,11 +605,11 @@ fn an_interface_that_goes_takes_no_other_link_with_it() {
     net.client.run(&["ip", "link", "del", "dev", "tap0"]);
     let give_up = Instant::now() + PATIENCE;
     while !net.dir.ok("link show left").contains("gone") {
-        assert!(Instant::now() < give_up, "nobody saw it go: {}", net.dir.ok("link show"));
+        assert!(Instant::now() < give_up, "the daemon did not notice: {}", net.dir.ok("link show"));
         std::thread::sleep(Duration::from_millis(5));
     }
     assert!(net.dir.ok("link send left --packets 3").starts_with("3 packets"));
-    // The server's stack may have sent something of its own in between.
+    // The server's stack may have sent packets of its own in between.
     assert!(net.count("left", "lost") >= 3);
     assert_eq!(net.count("lan", "lost"), 0);
     net.dir.ok("link del left");

@@ -1,10 +1,10 @@
-//! What documents show as the output of a command is its output, literally. To take over what it prints now:
-//! `TXWEIR_BLESS=1 cargo test -p txweir-cli --test documents`.
+//! The output of a command in the documents is its real output, literally. To write the present
+//! output into them: `TXWEIR_BLESS=1 cargo test -p txweir-cli --test documents`.
 
 use std::path::Path;
 use std::process::Command;
 
-/// Begins a block of a command and its output.
+/// The beginning of a block of a command and its output.
 const BEGIN: &str = "```console\n$ ";
 const END: &str = "\n```";
 
@@ -25,7 +25,7 @@ fn commands_print_what_the_documents_show() {
     }
 }
 
-/// Holds a document with so many commands to what they print.
+/// Compares a document, in which `expected` commands stand, with the output of its commands.
 fn document(name: &str, expected: usize) {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let path = root.join(name);

@@ -1,5 +1,5 @@
-//! `txweir run` with the kernel's own TCP, in network namespaces that each test makes and removes. Needs root and
-//! `/dev/net/tun`; says why and passes where these are missing.
+//! `txweir run` with the kernel's own TCP, in network namespaces that each test makes and removes.
+//! The tests need root and `/dev/net/tun`; without these they say why and pass.
 
 mod common;
 
@@ -37,7 +37,7 @@ fn answer(listener: &TcpListener) {
     }
 }
 
-/// Sends requests one after the other for `time`; the median of the round trips.
+/// Sends requests one after the other for `time`. Returns the median of the round trips.
 fn ask(server: SocketAddr, time: Duration) -> Duration {
     let mut stream = TcpStream::connect_timeout(&server, PATIENCE).expect("connect");
     stream.set_nodelay(true).expect("no delay");
@@ -54,7 +54,7 @@ fn ask(server: SocketAddr, time: Duration) -> Duration {
     median(trips)
 }
 
-/// What one run of bulk beside requests measured.
+/// The results of one run of bulk beside requests.
 #[derive(Clone, Copy, Debug)]
 struct Measured {
     round_trip: Duration,
@@ -67,14 +67,15 @@ struct Measured {
 /// Streams of bulk TCP. One would do for the rate; several fill the ring sooner.
 const STREAMS: &str = "16";
 
-/// Bulk TCP from client to server by iperf3, and requests beside it, through a wire of this kind.
+/// Runs bulk TCP from client to server by iperf3, and requests beside it, through a wire of this
+/// kind.
 fn bulk_and_requests(net: &Net, wire: &str) -> Measured {
     let running = net.start(&["--wire", wire, "--json"]);
     let server = Process::spawn(&mut net.server.command(&["iperf3", "-s", "-1", "-J"]));
     let listener = net.server.enter(|| TcpListener::bind(address(5300)).expect("bind"));
     let answers = net.server.spawn(move || answer(&listener));
     wait_for_listener(&net.server, 5201);
-    // The first second, in which the windows open, is left out by iperf3 itself.
+    // iperf3 itself leaves out the first second, in which the windows open.
     let control = congestion_control(&net.client);
     let args = ["iperf3", "-c", "10.77.0.2", "-P", STREAMS, "-C", control, "-t", "4", "-O", "1", "-J"];
     let client = Process::spawn(&mut net.client.command(&args));
@@ -91,13 +92,14 @@ fn bulk_and_requests(net: &Net, wire: &str) -> Measured {
     Measured { round_trip, bulk, held_max }
 }
 
-/// A congestion control that fills a queue, whatever the system's default: BBR would leave most of the ring empty.
+/// Returns a congestion control that fills a queue, whatever the system's default: BBR would leave
+/// most of the ring empty.
 fn congestion_control(netns: &NetNs) -> &'static str {
     let available = netns.run(&["cat", "/proc/sys/net/ipv4/tcp_available_congestion_control"]);
     if available.split_whitespace().any(|name| name == "cubic") { "cubic" } else { "reno" }
 }
 
-/// Waits until somebody listens on the port, without connecting to it.
+/// Waits until a program listens on the port, without connecting to it.
 fn wait_for_listener(netns: &NetNs, port: u16) {
     let give_up = Instant::now() + PATIENCE;
     let listening = format!(":{port:04X} 00000000:0000 0A"); // local port, any peer, state LISTEN (proc(5))
@@ -107,13 +109,14 @@ fn wait_for_listener(netns: &NetNs, port: u16) {
         if tables.contains(&listening) || tables.contains(&any) {
             return;
         }
-        assert!(Instant::now() < give_up, "nobody listens on port {port}");
+        assert!(Instant::now() < give_up, "no program listens on port {port}");
         std::thread::sleep(Duration::from_millis(10));
     }
 }
 
-/// The published effect, live: a request of low delay passes the queue of the qdisc, but not the frames that are
-/// in the device's ring already. Without a byte limit the ring holds 47 super-frames, 25 ms at 1 Gbit/s.
+/// The published effect, live: a request of low delay passes the queue of the qdisc, but not the
+/// frames that are in the device's ring already. Without a byte limit the ring holds 47
+/// super-frames, 25 ms at 1 Gbit/s.
 #[test]
 fn byte_limits_cut_the_latency_of_requests_beside_bulk_and_keep_its_rate() {
     skip_unless_possible!();
@@ -156,8 +159,8 @@ fn turns_of_flows_keep_a_request_from_waiting_behind_bulk() {
     skip_unless_possible!();
     let net = Net::with_taps();
     let policy = Temp::new("fifo.tc", "qdisc add root pfifo limit 1000\n");
-    // Requests have no priority here: the queue is first in, first out, and fills with what four windows hold. Reno's
-    // windows grow until something is lost; cubic's may stop as soon as they see a delay.
+    // Requests have no priority here: the queue is first in, first out, and four windows fill it.
+    // Reno's windows grow until a packet is lost; cubic's may stop as soon as they see a delay.
     net.client.enter(|| std::fs::write("/proc/sys/net/ipv4/tcp_congestion_control", "reno").expect("reno"));
     const BYTES: u64 = 1_500_000;
     let wire = "rate=20mbit,ring=64";
@@ -195,7 +198,8 @@ fn turns_of_flows_keep_a_request_from_waiting_behind_bulk() {
     println!("round trip without turns {off:?}, with turns {on:?}, {gate}");
     assert!(no_gate.is_null() && gate["fairsend"] == 4, "{no_gate} {gate}");
     assert!(gate["held"].as_u64() > Some(1000), "{gate}");
-    // With turns: what the byte limit leaves in the ring, and four packets of each of five flows, at 0.6 ms each.
+    // With turns a request waits for the bytes that the byte limit leaves in the ring, and four
+    // packets of each of five flows, at 0.6 ms each.
     assert!(on * 4 < off, "{off:?} {on:?}");
 }
 
@@ -244,7 +248,8 @@ fn a_duration_ends_it_and_intervals_report() {
     assert_eq!(end["event"], "end");
     assert!(end["elapsed_ns"].as_u64().expect("a time") >= 600_000_000);
     let number = |pointer: &str| end.pointer(pointer).and_then(Value::as_u64).expect(pointer);
-    // A megabyte went one way, and what came in has gone out: nothing waits after half a second of silence.
+    // A megabyte went one way, and every packet that came in has gone out: none waits after half a
+    // second of silence.
     assert!(number("/directions/0/stats/received_bytes") > 1_000_000);
     for way in ["/directions/0", "/directions/1"] {
         let of = |key: &str| number(&format!("{way}/{key}"));
@@ -316,7 +321,7 @@ fn filters_choose_and_actions_tell() {
     assert_eq!(packets(1, "10:"), 0, "{end}");
     assert!(packets(1, "20:") > 5, "{end}");
     assert!(err.lines().any(|line| line == "simple: seen_1"), "{err}");
-    let said = err.lines().find(|line| line.starts_with("samples: ")).expect("what became of samples");
+    let said = err.lines().find(|line| line.starts_with("samples: ")).expect("the fate of samples");
     assert!(said.ends_with(", 0 dropped") && !said.starts_with("samples: 0"), "{said}");
     assert!(std::fs::metadata(&samples).expect("the file").len() > 1000);
 }
@@ -342,7 +347,8 @@ fn refused(args: &[&str]) -> (Option<i32>, String) {
     (code, err)
 }
 
-/// None of these needs root: they are refused before anything is opened, or because nothing is there.
+/// None of these needs root: they are refused before an interface is opened, or because none is
+/// there.
 #[test]
 fn what_is_wrong_is_one_line_and_exit_code_1() {
     let wire = ["--in", "no-such-a", "--out", "no-such-b", "--wire"];
@@ -365,7 +371,7 @@ fn what_is_wrong_is_one_line_and_exit_code_1() {
         ),
         ([&ok[..], &["--stats-interval", "x"]].concat(), "--stats-interval: expected a time with its unit"),
         ([&ok[..], &["--prio-synack", "of"]].concat(), "for '--prio-synack <on|off>': expected on or off"),
-        // Both words are taken: what is wrong comes after them.
+        // Both words are taken: the error comes after them.
         ([&ok[..], &["--prio-synack", "off"]].concat(), "interface `no-such-a` does not exist"),
         ([&ok[..], &["--prio-synack", "on"]].concat(), "interface `no-such-a` does not exist"),
         ([&ok[..], &["--policy", "/no/such/file"]].concat(), "/no/such/file: No such file"),
@@ -383,7 +389,7 @@ fn what_is_wrong_is_one_line_and_exit_code_1() {
     }
 }
 
-/// A wrong policy is pointed at, in as many lines as that takes.
+/// The diagnostic points at the error in a policy, in as many lines as that takes.
 #[test]
 fn a_wrong_policy_is_exit_code_1() {
     for (line, expected) in [
@@ -405,7 +411,7 @@ fn missing_privilege_is_one_line_and_exit_code_1() {
     if rustix::process::geteuid().is_root() {
         command.uid(65_534).gid(65_534); // nobody
     }
-    // The program may be where nobody may look.
+    // The program may lie where the user nobody may not look.
     let child = match command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn() {
         Ok(child) => child,
         Err(error) => return println!("skipped, because the program cannot be run as nobody: {error}"),

@@ -1,6 +1,7 @@
-//! What goes first leaves FIN, RST and data of each flow in their order: seen in what the kernel's own TCP sends through `txweir
-//! run`, captured where it comes out. In network namespaces that the test makes and removes; needs root and `/dev/net/tun`, says
-//! why and passes where these are missing.
+//! Kinds that send some packets first leave FIN, RST and data of each flow in their order: seen in
+//! the packets that the kernel's own TCP sends through `txweir run`, captured where they come out.
+//! The test makes and removes network namespaces; it needs root and `/dev/net/tun`, and without
+//! these says why and passes.
 
 mod common;
 
@@ -15,7 +16,7 @@ use std::time::{Duration, Instant};
 use rustix::net::sockopt::set_socket_linger;
 use txweir::core::packet::headers::{Headers, L4, tcp_flag};
 use txweir_device::testnet::NetNs;
-use txweir_device::{Packet, PacketOptions};
+use txweir_device::{Packet, PacketOptions, Source};
 
 use common::{Net, Temp, address, skip_unless_possible};
 
@@ -57,7 +58,7 @@ fn seen(frame: &[u8]) -> Option<Seen> {
     })
 }
 
-/// Captures what comes in at an interface of a namespace, until it is told to stop.
+/// Captures the packets that come in at an interface of a namespace, until it is told to stop.
 fn capture(netns: &NetNs, interface: &str, stop: &Arc<AtomicBool>) -> JoinHandle<Vec<Seen>> {
     let name = interface.parse().expect("an interface");
     let mut packet = netns.enter(|| Packet::open(&name, &PacketOptions::default()).expect("a packet socket"));
@@ -74,21 +75,21 @@ fn capture(netns: &NetNs, interface: &str, stop: &Arc<AtomicBool>) -> JoinHandle
     })
 }
 
-/// What a capture says of its flows.
+/// The findings of a capture about its flows.
 #[derive(Debug, Default)]
 struct Told {
     flows: usize,
     fins: u32,
     resets: u32,
     data: u32,
-    /// Control that came before data of its flow that had been sent before it.
+    /// Control segments that came before data of their flow that had been sent before them.
     overtook: u32,
 }
 
-/// Holds every flow to its order.
+/// Checks the order of every flow.
 fn held_to_order(all: &[Seen], what: &str) -> Told {
     let mut told = Told::default();
-    // The sequence number that comes next, by flow.
+    // The next sequence number, by flow.
     let mut next: HashMap<(u16, u16), u32> = HashMap::new();
     for s in all {
         if s.flags & tcp_flag::SYN != 0 {
@@ -96,7 +97,7 @@ fn held_to_order(all: &[Seen], what: &str) -> Told {
             continue;
         }
         let Some(next) = next.get_mut(&s.flow) else { continue };
-        // How far beyond what has come; below zero is what has come before.
+        // The distance beyond the data that has come; negative for data that has come before.
         let ahead = s.seq.wrapping_sub(*next) as i32;
         if s.control {
             told.overtook += u32::from(ahead > 0);
@@ -115,7 +116,7 @@ fn held_to_order(all: &[Seen], what: &str) -> Told {
     told
 }
 
-/// Both ways at once: what comes is read while `BYTES` are written.
+/// Sends and receives at once: it reads while it writes `BYTES`.
 fn both_ways(mut stream: TcpStream) -> usize {
     stream.set_read_timeout(Some(PATIENCE)).expect("set a timeout");
     let mut reader = stream.try_clone().expect("a second handle");
@@ -139,7 +140,8 @@ fn both_ways(mut stream: TcpStream) -> usize {
     reading.join().expect("the reader")
 }
 
-/// Connections through this root qdisc, both ways; what came out at the server and at the client.
+/// Runs connections through this root qdisc, both ways. Returns the findings at the server and at
+/// the client.
 fn connections(qdisc: &str) -> [Told; 2] {
     let net = Net::with_taps();
     let Net { client, server, .. } = &net;
@@ -161,7 +163,7 @@ fn connections(qdisc: &str) -> [Told; 2] {
                 if n < ORDERLY {
                     return both_ways(stream);
                 }
-                // What is written waits on the way when the connection is cut off.
+                // The written data waits on the way when the connection is cut off.
                 stream.set_write_timeout(Some(PATIENCE)).expect("set a timeout");
                 let _ = stream.write_all(&vec![9; BYTES]);
                 thread::sleep(Duration::from_millis(10));
@@ -176,7 +178,7 @@ fn connections(qdisc: &str) -> [Told; 2] {
     for got in &received {
         assert!(got[..usize::from(ORDERLY)].iter().all(|n| *n == BYTES), "{qdisc}: {received:?}");
     }
-    // The last FINs and what answers them.
+    // The last FINs and their answers.
     let settled = Instant::now() + Duration::from_millis(300);
     while Instant::now() < settled {
         thread::sleep(Duration::from_millis(20));
@@ -185,7 +187,7 @@ fn connections(qdisc: &str) -> [Told; 2] {
     stop.store(true, Ordering::Release);
     let captured = captures.map(|capture| capture.join().expect("a capture"));
     for way in 0..2 {
-        // What is lost on the way leaves a gap that looks as if something had overtaken it.
+        // A packet lost on the way leaves a gap that looks as if another had overtaken it.
         let stats = &end["directions"][way]["stats"];
         assert_eq!((stats["dropped"].as_u64(), stats["lost"].as_u64()), (Some(0), Some(0)), "{qdisc}: {end}");
     }

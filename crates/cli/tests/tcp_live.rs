@@ -1,10 +1,11 @@
-//! Two experiments of DragonFly BSD's (`net.inet.tcp.fairsend`, January 2013; `net.inet.tcp.prio_synack`, June 2013) with the
-//! kernel's own TCP through `txweir run`: host A sends bulk to B, and something else needs what leaves A in small segments,
-//! connections or acknowledgements. Each with and without a byte limit below the queue. Directions and ratios are held to, with a
-//! margin; `-- --nocapture` prints the tables of docs/tcp.md.
+//! Two experiments of DragonFly BSD's (`net.inet.tcp.fairsend`, January 2013;
+//! `net.inet.tcp.prio_synack`, June 2013) with the kernel's own TCP through `txweir run`: host A
+//! sends bulk to B, and other traffic depends on small segments that leave A: connections or
+//! acknowledgements. Each runs with and without a byte limit below the queue. Directions and ratios
+//! are asserted, with a margin; `-- --nocapture` prints the tables of docs/tcp.md.
 //!
-//! In network namespaces that each test makes and removes; needs root and `/dev/net/tun`, says why and passes where these are
-//! missing.
+//! The tests make and remove network namespaces. They need root and `/dev/net/tun`; without these
+//! they say why and pass.
 
 mod common;
 
@@ -22,25 +23,29 @@ use txweir_device::testnet::NetNs;
 
 use common::{Net, PATIENCE, Temp, median, skip_unless_possible};
 
-/// They share the machine: one at a time.
+/// The experiments share the machine, so one runs at a time.
 static ALONE: Mutex<()> = Mutex::new(());
 
-/// The line: slow enough that the machine is not what limits, also where two cores do other things as well.
+/// The line: slow enough that the machine is not the bottleneck, also where two cores have other
+/// work as well.
 const LINE: &str = "rate=100mbit";
-/// The ring below: "normally 512 or more even for GigE", says the commit, and a descriptor for each frame.
+/// The ring below: "normally 512 or more even for GigE", says the commit, and a descriptor for each
+/// frame.
 const RING: &str = "ring=512,descriptors=1";
-/// The way back is not the experiment: there two machines sent to A, here every flow has a queue of its own. Such a target drops
-/// nothing.
+/// The way back is not the experiment: there two machines sent to A, here every flow has a queue of
+/// its own. Such a target drops no packet.
 const BACK: &str = "qdisc add root fq_codel target 5s interval 100s\n";
 
 /// Rounds of which the medians are taken; each has every case once.
 const ROUNDS: usize = 3;
 
-/// Waits until no other experiment runs, and has this one go before what else the machine does: a thread that reads late holds
-/// its stream up, and that is not what is measured. Where this is not allowed it is measured as well.
+/// Waits until no other experiment runs, and gives this one priority over other work of the
+/// machine: a thread that reads late holds up its stream, and this is not to be measured. Where the
+/// system forbids the priority, the experiment is measured as well.
 fn alone() -> MutexGuard<'static, ()> {
     let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
-    // Of this thread, and of every thread and program that it starts from now on (setpriority(2)).
+    // The priority of this thread, and of every thread and program that it starts from now on
+    // (setpriority(2)).
     let _ = setpriority_process(None, -20);
     alone
 }
@@ -57,14 +62,15 @@ struct Host<'a> {
 }
 
 impl<'a> Host<'a> {
-    /// A and B.
+    /// Returns A and B.
     fn both(net: &'a Net) -> [Self; 2] {
         let host = |netns, last| Host { netns, address: [10, 77, 0, last] };
         [host(&net.client, 1), host(&net.server, 2)]
     }
 
-    /// Has its TCP fill a queue, and buffers of so many bytes that do not grow, so that what is on the way is known: two thirds
-    /// of the receiver's are the window. What one run learned does not change the next one.
+    /// Has the host's TCP fill a queue, with buffers of these sizes that do not grow, so that the
+    /// bytes on the way are known: the window is two thirds of the receiver's. A run leaves no
+    /// learned state to the next one.
     fn prepare(&self, receive: u32, send: u32) {
         let settings = [
             ("tcp_congestion_control", "reno".to_owned()),
@@ -79,7 +85,7 @@ impl<'a> Host<'a> {
         });
     }
 
-    /// A listener at a port that nobody else had lately.
+    /// Opens a listener at a port that no other socket had lately.
     fn listen(&self) -> (TcpListener, SocketAddr) {
         let any = SocketAddr::from((self.address, 0));
         let listener = self.netns.enter(|| TcpListener::bind(any).expect("bind"));
@@ -89,7 +95,7 @@ impl<'a> Host<'a> {
     }
 }
 
-/// How soon who is blocked looks whether it is over.
+/// Time between two looks of a blocked thread whether the run is over.
 const LOOK: Duration = ms(50);
 
 /// TCP streams that send as much as they can.
@@ -103,7 +109,7 @@ impl Streams {
     fn start(from: Host<'_>, to: Host<'_>, count: usize) -> Self {
         let (listener, at) = to.listen();
         let connect = || TcpStream::connect_timeout(&at, PATIENCE).expect("connect");
-        // All at once, and not each one a queue later than the one before.
+        // All connect at once, so that no stream starts one queue later than the one before.
         let sources: Vec<TcpStream> = from.netns.enter(|| {
             thread::scope(|scope| {
                 let all: Vec<_> = (0..count).map(|_| scope.spawn(connect)).collect();
@@ -120,7 +126,7 @@ impl Streams {
     }
 
     fn source(&mut self, mut stream: TcpStream) {
-        // What is not sent when it is over is not sent at all.
+        // Data that is unsent when the run is over is dropped.
         set_socket_linger(&stream, Some(Duration::ZERO)).expect("linger");
         stream.set_write_timeout(Some(LOOK)).expect("a timeout");
         let stop = Arc::clone(&self.stop);
@@ -130,7 +136,7 @@ impl Streams {
                 match stream.write(&data) {
                     Ok(_) => {}
                     Err(error) if error.kind() == ErrorKind::WouldBlock => {}
-                    // The other end was first to see that it is over.
+                    // The other end was first to see that the run is over.
                     Err(_) if stop.load(Ordering::Relaxed) => {}
                     Err(error) => panic!("source: {error}"),
                 }
@@ -154,7 +160,7 @@ impl Streams {
         }));
     }
 
-    /// What has come so far.
+    /// Returns the payload that has come so far.
     fn reading(&self) -> Reading {
         Reading { at: Instant::now(), bytes: self.received.load(Ordering::Relaxed) }
     }
@@ -175,15 +181,16 @@ struct Reading {
 }
 
 impl Reading {
-    /// Mbit/s since an earlier one.
+    /// Returns Mbit/s since an earlier reading.
     fn since(&self, before: &Self) -> f64 {
         (self.bytes - before.bytes) as f64 * 8.0 / (self.at - before.at).as_secs_f64() / 1e6
     }
 }
 
-/// Clients open connections for `time`, `clients` of them at once, each its next one when the last is over: connections per
-/// second. As in netperf's TCP_CC nothing is sent; the server closes first and the client waits for that. So it is the server
-/// that keeps the connection in TIME-WAIT, and a client's port is free again.
+/// Has `clients` clients at once open connections for `time`, each its next one when the last is
+/// over. Returns connections per second. As in netperf's TCP_CC no data is sent; the server closes
+/// first and the client waits for that. So the server keeps the connection in TIME-WAIT, and a
+/// client's port is free again.
 fn connections(from: Host<'_>, to: Host<'_>, clients: usize, time: Duration) -> f64 {
     let (listener, at) = to.listen();
     set_socket_timeout(&listener, Timeout::Recv, Some(LOOK)).expect("a timeout");
@@ -209,8 +216,9 @@ fn connections(from: Host<'_>, to: Host<'_>, clients: usize, time: Duration) -> 
     })
 }
 
-/// One client; its connections per second, from its first SYN to its last end: all began at the same time, and the last
-/// connection of each, cut off at the same time as well, would count for all or none.
+/// Runs one client. Returns its connections per second, from its first SYN to its last end. All
+/// clients begin at the same time: the last connection of each, cut off at the same time as well,
+/// would count for all or none.
 fn client(at: SocketAddr, time: Duration) -> f64 {
     let start = Instant::now();
     let (mut count, mut elapsed) = (0_u32, Duration::ZERO);
@@ -224,26 +232,27 @@ fn client(at: SocketAddr, time: Duration) -> f64 {
     f64::from(count) / elapsed.as_secs_f64()
 }
 
-/// If an event of the wire was attended to later than this, the program had no processor for about as long as what waits in A
-/// lasts: that is the machine, and is measured again.
+/// If the program handled an event of the wire later than this, it had no processor for about as
+/// long as the packets that wait in A last. The machine causes that, so the measurement is
+/// repeated.
 const LATE_MAX_NS: u64 = 30_000_000;
-/// How often, in each experiment; whatever comes then counts.
+/// Repetitions in each experiment; the measurement after the last one counts in any case.
 const AGAIN_MAX: usize = 2;
 
-/// Whether the machine stopped while this was measured, by the program's own account.
+/// True if the machine stopped while this was measured, by the program's own account.
 fn stopped(end: &Value) -> bool {
     let late = |way: usize| end["directions"][way]["stats"]["late_max_ns"].as_u64().expect("a counter");
     late(0).max(late(1)) > LATE_MAX_NS
 }
 
-/// Calls `measure` until what it measured counts; the first argument is whether it does in any case.
+/// Calls `measure` until its measurement counts; the first argument is true if it does in any case.
 fn again(left: &mut usize, mut measure: impl FnMut(bool) -> bool) {
     while !measure(*left == 0) {
         *left -= 1;
     }
 }
 
-/// Median, and from where to where.
+/// Renders the median, the least and the greatest.
 fn spread(values: &[f64]) -> String {
     let min = values.iter().copied().fold(f64::INFINITY, f64::min);
     let max = values.iter().copied().fold(0.0, f64::max);
@@ -256,16 +265,16 @@ fn mean_and_variance(values: &[f64]) -> (f64, f64) {
     (mean, values.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / count)
 }
 
-/// What one case of the first experiment measured, round by round.
+/// The measurements of one case of the first experiment, round by round.
 #[derive(Default)]
 struct Prio {
     /// Per second.
     connections: Vec<f64>,
-    /// Mbit/s beside the connections.
+    /// Mbit/s of bulk beside the connections.
     beside_connections: Vec<f64>,
     /// Mbit/s that come in.
     stream: Vec<f64>,
-    /// Mbit/s beside what comes in.
+    /// Mbit/s of bulk beside the incoming streams.
     beside_stream: Vec<f64>,
     /// The most bytes that the ring held.
     ring: Vec<f64>,
@@ -273,14 +282,16 @@ struct Prio {
 
 impl Prio {
     const BULK: usize = 16;
-    /// Streams into A. With as many as bulk has, of the same windows, the line is all but full also without the knob.
+    /// Streams into A. With as many as bulk has, of the same windows, the line is nearly full also
+    /// without the knob.
     const STREAMS: usize = 12;
     const CLIENTS: usize = 64;
-    /// Buffers, and so windows of 22 segments: 352 of bulk wait in A. They fit into the ring, and into the 500 places of a TAP
-    /// device, so nothing is lost if the program has to wait for a processor.
+    /// Buffers, and so windows of 22 segments: 352 segments of bulk wait in A. They fit into the
+    /// ring, and into the 500 places of a TAP device, so no packet is lost if the program has to
+    /// wait for a processor.
     const BUFFER: u32 = 48 << 10;
 
-    /// False if it does not count, and nothing is noted.
+    /// Measures one round. False if it does not count; then it leaves no numbers.
     fn measure(&mut self, net: &Net, args: &[&str], in_any_case: bool) -> bool {
         let [a, b] = Host::both(net);
         let running = net.start(args);
@@ -312,8 +323,8 @@ impl Prio {
     }
 }
 
-/// S. Ziehau, commit 4cc8caef: with SYN, SYN-ACK and pure ACK first, a host that sends bulk accepts 1.6 to 1.8 times as many
-/// connections, streams into it are 5 to 6 % faster, and bulk loses 2 %.
+/// S. Ziehau, commit 4cc8caef: with SYN, SYN-ACK and pure ACK first, a host that sends bulk accepts
+/// 1.6 to 1.8 times as many connections, streams into it are 5 to 6 % faster, and bulk loses 2 %.
 #[test]
 fn prio_synack_counts_where_a_byte_limit_is_below() {
     skip_unless_possible!();
@@ -355,9 +366,9 @@ fn prio_synack_counts_where_a_byte_limit_is_below() {
             m(&on.beside_stream) / m(&off.beside_stream),
         );
     }
-    // What waits is above the ring, or in it.
+    // Packets wait above the ring, or in it.
     assert!(m(&on.ring) < 30_000.0 && m(&on_bare.ring) > 300_000.0);
-    // A client waits twice for what waits in A, for the SYN-ACK and for the FIN, or once.
+    // A client waits for the queue in A twice, for the SYN-ACK and for the FIN, or once.
     assert!(m(&on.connections) >= 1.3 * m(&off.connections));
     assert!(m(&on_bare.connections) <= 1.15 * m(&off_bare.connections));
     assert!(m(&on.stream) >= 1.15 * m(&off.stream));
@@ -366,38 +377,39 @@ fn prio_synack_counts_where_a_byte_limit_is_below() {
     assert!(m(&on.beside_stream) >= 0.95 * m(&off.beside_stream));
 }
 
-/// What one case of the second experiment measured, round by round.
+/// The measurements of one case of the second experiment, round by round.
 #[derive(Default)]
 struct Fair {
-    /// What came in, Mbit/s, sample by sample of all rounds.
+    /// Mbit/s that came in, sample by sample of all rounds.
     samples: Vec<f64>,
     /// The means of the rounds.
     mean: Vec<f64>,
     /// The variances of the rounds, (Mbit/s)^2.
     variance: Vec<f64>,
-    /// The same without the lowest and the highest sample of each: where the machine stops for a while one is low, and what was
-    /// kept waiting is in the next.
+    /// The variances without the lowest and the highest sample of each round: where the machine
+    /// stops for a while one sample is low, and the delayed packets are in the next.
     middle: Vec<f64>,
-    /// What went out.
+    /// Mbit/s that went out.
     sent: Vec<f64>,
     /// Packets that the gate has dropped.
     dropped: u64,
 }
 
 impl Fair {
-    /// Of what A sends, windows of 59 segments at B: eight of them overfill the queue, which then drops, and sixteen fit into the
-    /// 1024 places of a gate, which does not.
+    /// Buffers for the streams that A sends, windows of 59 segments at B: eight of them overfill
+    /// the queue, which then drops, and sixteen fit into the 1024 places of a gate, which does not.
     const BUFFER_OUT: u32 = 128 << 10;
-    /// Of what A sends, windows of 470 segments at B: they overfill the gate.
+    /// Buffers for the streams that A sends, windows of 470 segments at B: they overfill the gate.
     const BUFFER_OVER: u32 = 1 << 20;
-    /// Of what A receives, windows of 18 segments: eight of them are less than the line carries in the time of a full queue, and
-    /// sixteen are more, as the published rates of eight and of sixteen have it.
+    /// Buffers for the streams that A receives, windows of 18 segments: eight of them are less than
+    /// the line carries in the time of a full queue, and sixteen are more, in agreement with the
+    /// published rates of eight and of sixteen.
     const BUFFER_IN: u32 = 40 << 10;
     const QUEUE: &str = "qdisc add root pfifo limit 256\n";
     const SAMPLES: usize = 10;
     const EVERY: Duration = ms(200);
 
-    /// False if it does not count, and nothing is noted.
+    /// Measures one round. False if it does not count; then it leaves no numbers.
     fn measure(&mut self, net: &Net, streams: usize, args: &[&str], in_any_case: bool) -> bool {
         let [a, b] = Host::both(net);
         let running = net.start(args);
@@ -433,8 +445,9 @@ impl Fair {
     }
 }
 
-/// S. Ziehau, commit 2fb3a851: a host that sends eight streams and receives eight receives 670 to 850 Mbit/s of 1 Gbit/s, and a
-/// steady 981 if senders yield after four segments; with sixteen and sixteen it is 960 to 980, and 981.
+/// S. Ziehau, commit 2fb3a851: a host that sends eight streams and receives eight receives 670 to
+/// 850 Mbit/s of 1 Gbit/s, and a steady 981 if senders yield after four segments; with sixteen and
+/// sixteen it is 960 to 980, and 981.
 #[test]
 fn fairsend_steadies_what_comes_in_where_a_byte_limit_is_below() {
     skip_unless_possible!();
@@ -474,7 +487,7 @@ fn fairsend_steadies_what_comes_in_where_a_byte_limit_is_below() {
         let columns = columns.map(|values| spread(values)).join(" | ");
         println!("| {streams}+{streams} | {bql} | {fair} | {columns} |");
     }
-    // Senders that nothing but loss slows down.
+    // Senders that only loss slows down.
     a.prepare(Fair::BUFFER_IN, 1 << 21);
     b.prepare(Fair::BUFFER_OVER, 1 << 18);
     let wire = format!("{LINE},{RING}");
@@ -496,11 +509,12 @@ fn fairsend_steadies_what_comes_in_where_a_byte_limit_is_below() {
     assert!(m(&on.mean) >= 1.08 * m(&off.mean));
     assert!(m(&off.middle) >= 3.0 * m(&on.middle));
     assert!(m(&on.sent) >= 0.95 * m(&off.sent));
-    // The ring takes all there is: who has had a turn finds room for the next one at once.
+    // The ring takes all packets: a sender that has had a turn finds room for the next one at once.
     assert!(m(&on_bare.mean) <= 0.6 * m(&on.mean) && m(&off_bare.mean) <= 0.6 * m(&on.mean));
     // Twice the windows.
     assert!(m(&off_16.mean) > m(&off.mean));
-    // Windows that fit into the gate lose nothing there. Where they do not, who has most does, and no acknowledgement.
+    // Windows that fit into the gate lose no packet there. Where they do not fit, the flow with the
+    // most packets loses some, and no acknowledgement is lost.
     assert_eq!(of[..4].iter().map(|of| of.dropped).sum::<u64>(), 0);
     assert!(over.dropped > 0 && m(&over.mean) >= 0.9 * m(&on.mean));
 }

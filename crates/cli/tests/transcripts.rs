@@ -1,4 +1,5 @@
-//! What the command prints, literally: `spec/cli`. To take over what it prints now: `TRYCMD=overwrite cargo test`.
+//! The output of the command, literally: `spec/cli`. To write the present output there:
+//! `TRYCMD=overwrite cargo test`.
 
 #[test]
 fn transcripts() {

@@ -1,19 +1,21 @@
 //! The transmit side of a network stack, as a value.
 //!
-//! **The nouns.** A [`Meta`] is what a scheduler may know of a packet; a [`Pkt`] is the one handle to it; a
-//! [`sched::node::Node`] is a qdisc with its books; a [`Tree`] is the qdiscs of one transmit queue; a [`TxPath`] is the
-//! queue: tree, byte queue limit ([`Dql`]) and the way to a [`TxQueue`], the device.
+//! **The nouns.** A [`Meta`] has the facts about a packet that a scheduler may read; a [`Pkt`] is
+//! the one handle to it; a [`sched::node::Node`] is a qdisc with its books; a [`Tree`] is the
+//! qdiscs of one transmit queue; a [`TxPath`] is the queue: tree, byte queue limit ([`Dql`]) and
+//! the way to a [`TxQueue`], the device.
 //!
-//! **The path.** `submit` sends a packet straight to the device if nothing waits and nothing stops it, else
-//! enqueues it; `drain` moves packets to the device as long as it promises slots and the byte limit allows;
-//! `reap` takes completions and teaches the byte limit.
+//! **The path.** `submit` sends a packet straight to the device if nothing waits and nothing stops
+//! it, else enqueues it; `drain` moves packets to the device as long as it promises slots and the
+//! byte limit allows; `reap` takes completions and teaches the byte limit.
 //!
-//! **The laws.** No I/O, no clock, no lock, no global, no thread, no allocation after start. What comes in
-//! leaves, waits, or is dropped with a counted reason, at every node, after every call. A packet leaves its
-//! qdisc only once the device has promised a slot, so nothing is ever put back. Same input, same seed, same
-//! output.
+//! **The laws.** No I/O, no clock, no lock, no global, no thread, no allocation after start. Every
+//! packet that enters leaves, waits, or is dropped with a counted reason, at every node, after
+//! every call. A packet leaves its qdisc only once the device has promised a slot, so no packet is
+//! ever put back. Same input, same seed, same output.
 //!
-//! A [`model::wire::Wire`] is a device modelled in time: the same code paces a live link and a virtual one.
+//! A [`model::wire::Wire`] is a device modelled in time: the same code paces a live link and a
+//! virtual one.
 
 #![no_std]
 #![forbid(unsafe_code)]

@@ -1,4 +1,4 @@
-//! `Client`: asks a daemon and waits for what it says.
+//! `Client`: sends requests to a daemon and waits for the replies.
 
 use std::fmt;
 use std::io::{self, BufRead, BufReader, Write};
@@ -16,15 +16,15 @@ pub struct Client {
     next_id: u64,
 }
 
-/// Why there is no answer.
+/// The reason for a missing answer.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum ClientError {
-    /// No connection.
+    /// No connection could be made.
     Socket(SocketError),
-    /// What is asked is longer than a request may be; its length is given.
+    /// The request is longer than a request may be; its length is given.
     TooLong(usize),
-    /// The connection ended, or what came was no reply.
+    /// The connection ended, or the daemon sent something other than a reply.
     Lost(PathBuf, String),
 }
 
@@ -54,13 +54,13 @@ impl Client {
     /// Connects to the daemon at `path`.
     ///
     /// # Errors
-    /// There is none.
+    /// No daemon serves there, or it cannot be reached.
     pub fn connect(path: &Path) -> Result<Self, ClientError> {
         let stream = socket::connect(path).map_err(ClientError::Socket)?;
         Ok(Self { stream: BufReader::new(stream), path: path.to_path_buf(), next_id: 1 })
     }
 
-    /// Asks, and waits for the reply.
+    /// Sends a request and waits for the reply.
     ///
     /// # Errors
     /// The request is too long, or the daemon has ended.

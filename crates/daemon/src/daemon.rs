@@ -1,4 +1,4 @@
-//! `Daemon`: the links, and what can be asked about them. It does no I/O of its own but that of its links.
+//! `Daemon`: the links, and the requests about them. It does no I/O except through its links.
 
 use txweir_core::Instant;
 use txweir_tc::Source;
@@ -9,42 +9,42 @@ use crate::links::Links;
 use crate::protocol::{Ask, Batch, Reply};
 use crate::show;
 
-/// The links and what clients may ask.
+/// The links and the requests that clients may make.
 #[derive(Debug, Default)]
 pub struct Daemon {
     links: Links,
 }
 
 impl Daemon {
-    /// One without links.
+    /// Makes a daemon without links.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// One with these links.
+    /// Makes a daemon with these links.
     #[must_use]
     pub const fn with(links: Links) -> Self {
         Self { links }
     }
 
-    /// Its links.
+    /// Returns its links.
     #[must_use]
     pub const fn links(&self) -> &Links {
         &self.links
     }
-    /// Its links, to use.
+    /// Returns its links, to use them.
     pub const fn links_mut(&mut self) -> &mut Links {
         &mut self.links
     }
 
-    /// Does what is asked, whole or not at all, and says what came of it.
+    /// Performs a request, whole or not at all, and returns the reply.
     pub fn answer(&mut self, now: Instant, ask: &Ask) -> Reply {
         self.links.now = now;
         match ask {
             Ask::Tc { args, batch, class_names } => self.tc(args, batch.as_ref(), class_names.as_ref()),
             Ask::Link { args } => self.link(now, args),
-            // Links first: the lines of tc are about them.
+            // Links come first: the lines of tc refer to them.
             Ask::Save => Reply::done(self.links.save() + &tool::save(&mut self.links)),
             Ask::Version => Reply::done(concat!("txweir ", env!("CARGO_PKG_VERSION"), "\n")),
         }
@@ -74,7 +74,7 @@ impl Daemon {
         }
     }
 
-    /// Does what a link command says, whole or not at all; what is to be printed.
+    /// Performs a link command, whole or not at all, and returns its output.
     ///
     /// # Errors
     /// One line that names the link, the key, what was expected and what was given.

@@ -1,18 +1,20 @@
 //! The words of `txweir link ...`.
 
+use clap::builder::PossibleValue;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use txweir_core::Rate;
 use txweir_core::text::value::{Value, Words};
-use txweir_device::IfName;
+use txweir_device::{IfName, Kind};
 use txweir_runtime::WireSpec;
 
 /// Most transmit queues of a link.
 pub const QUEUES_MAX: u32 = 4096;
-/// Most packets of one `link send`: as many as can wait on a link. More would keep other links waiting.
+/// Most packets of one `link send`: as many as can wait on a link. A larger number would keep other
+/// links waiting.
 pub const SEND_MAX: u32 = 16_384;
 /// Most flows of made-up packets: each takes a source port that is not reserved.
 pub const FLOWS_MAX: u32 = 60_000;
-/// Largest MTU: what the kernel takes for a device without a limit of its own.
+/// Largest MTU: the largest that the kernel accepts for a device without a limit of its own.
 const MTU_MAX: u32 = i32::MAX as u32;
 
 /// Add, change, remove and show the links of the daemon
@@ -25,7 +27,7 @@ struct Link {
     verb: Option<Verb>,
 }
 
-/// What to do with a link.
+/// A command about links.
 #[derive(Clone, Debug, PartialEq, Eq, Subcommand)]
 pub enum Verb {
     /// Add a link
@@ -42,39 +44,62 @@ pub enum Verb {
     Send(Send),
 }
 
-/// What is behind a link's transmit path.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+/// The device behind a link's transmit path.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LinkType {
-    /// No device: packets are gone as soon as they are sent
+    /// No device.
     #[default]
     Null,
-    /// A model of a device in time (rate, ring, completions), and no device behind it
+    /// A model of a device in time, without a device behind it.
     Wire,
-    /// A TAP device
-    Tap,
-    /// A packet socket on any Ethernet interface
-    Packet,
+    /// An interface of this kind.
+    Live(Kind),
+}
+
+/// Every type: the two without an interface, and the kinds of interfaces.
+const LINK_TYPES: [LinkType; 2 + Kind::ALL.len()] = {
+    let mut types = [LinkType::Null; 2 + Kind::ALL.len()];
+    types[1] = LinkType::Wire;
+    let mut at = 0;
+    while at < Kind::ALL.len() {
+        types[2 + at] = LinkType::Live(Kind::ALL[at]);
+        at += 1;
+    }
+    types
+};
+
+impl ValueEnum for LinkType {
+    fn value_variants<'a>() -> &'a [Self] {
+        &LINK_TYPES
+    }
+    fn to_possible_value(&self) -> Option<PossibleValue> {
+        let help = match self {
+            Self::Null => "No device: packets are gone as soon as they are sent",
+            Self::Wire => "A model of a device in time (rate, ring, completions), and no device behind it",
+            Self::Live(kind) => kind.about(),
+        };
+        Some(PossibleValue::new(self.name()).help(help))
+    }
 }
 
 impl LinkType {
-    /// The word.
+    /// Returns the word.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
             Self::Null => "null",
             Self::Wire => "wire",
-            Self::Tap => "tap",
-            Self::Packet => "packet",
+            Self::Live(kind) => kind.word(),
         }
     }
     /// True if frames come in and go out.
     #[must_use]
     pub const fn is_live(self) -> bool {
-        matches!(self, Self::Tap | Self::Packet)
+        matches!(self, Self::Live(_))
     }
 }
 
-/// What a link is made with.
+/// The parameters of a new link.
 #[derive(Args, Clone, Debug, PartialEq, Eq)]
 pub struct Make {
     /// Type of the device behind the link [default: null]
@@ -95,7 +120,7 @@ pub struct Make {
     pub change: Change,
 }
 
-/// What can be changed of a link.
+/// The parameters of a link that can be changed.
 #[derive(Args, Clone, Debug, PartialEq, Eq)]
 pub struct Change {
     /// Name of the link, 1 to 15 bytes
@@ -141,7 +166,7 @@ pub struct Named {
     pub name: IfName,
 }
 
-/// What to show.
+/// The parameters of `link show`.
 #[derive(Args, Clone, Debug, PartialEq, Eq)]
 pub struct Show {
     /// Name of the link [default: all]
@@ -152,7 +177,7 @@ pub struct Show {
     pub json: bool,
 }
 
-/// What to send.
+/// The parameters of `link send`.
 #[derive(Args, Clone, Debug, PartialEq, Eq)]
 pub struct Send {
     /// Name of the link
@@ -186,7 +211,7 @@ pub struct Send {
     pub tos: u8,
 }
 
-/// A decimal number from `MIN` to `MAX`.
+/// Reads a decimal number from `MIN` to `MAX`.
 fn within<const MIN: u32, const MAX: u32>(text: &str) -> Result<u32, String> {
     let wrong = || format!("expected {MIN} to {MAX}");
     text.parse().ok().filter(|n| (MIN..=MAX).contains(n)).ok_or_else(wrong)
@@ -203,7 +228,7 @@ fn rate(text: &str) -> Result<Rate, String> {
     }
 }
 
-/// A number as C writes it: decimal, or hexadecimal after 0x.
+/// Reads a number as C writes it: decimal, or hexadecimal after 0x.
 fn number(text: &str) -> Result<u32, String> {
     let read = match text.strip_prefix("0x") {
         Some(hex) => u32::from_str_radix(hex, 16),
@@ -231,19 +256,19 @@ fn priority(text: &str) -> Result<u32, String> {
     }
 }
 
-/// What words that are no command come to: a text, and whether it is the help that was asked for.
+/// The result of words that are no command: a text, and whether it is the help that was asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NotRead {
-    /// To be printed: on stdout if it is help, else on stderr.
+    /// The text to be printed: on stdout if it is help, else on stderr.
     pub text: String,
-    /// Whether it is.
+    /// True if the text is help that was asked for.
     pub help: bool,
 }
 
 /// Reads the words after `link`; no words show all links.
 ///
 /// # Errors
-/// Help, or one line that says what is wrong.
+/// Help, or one line that names the mistake.
 pub fn read<S: AsRef<str>>(words: &[S]) -> Result<Verb, NotRead> {
     let words = std::iter::once("txweir link").chain(words.iter().map(AsRef::as_ref));
     match Link::try_parse_from(words) {

@@ -1,9 +1,10 @@
-//! The daemon: links that keep forwarding while tc commands change what waits on them.
+//! The daemon: links that keep forwarding while tc commands change the qdiscs on them.
 //!
-//! A [`Daemon`] owns [`Links`]: each a transmit path with a qdisc tree, and behind it nothing, a modelled wire, a TAP
-//! device or a packet socket. A [`Server`] runs them on one thread, beside the clients of a Unix socket
-//! ([`Listener`]), who ask in lines of JSON ([`protocol`]): tc commands, link commands, the present configuration. A
-//! [`Client`] asks.
+//! A [`Daemon`] owns [`Links`]. Each is a transmit path with a qdisc tree, and behind it no device,
+//! a modelled wire, a TAP device or a packet socket. A [`Server`] runs them on one thread, beside
+//! the clients of a Unix socket ([`Listener`]). Clients send requests in lines of JSON
+//! ([`protocol`]): tc commands, link commands, the present configuration. A [`Client`] sends such
+//! requests.
 //!
 //! ```
 //! use txweir_daemon::{Daemon, protocol::Ask};
@@ -20,6 +21,7 @@
 
 pub mod client;
 mod daemon;
+mod end;
 pub mod grammar;
 mod link;
 mod links;

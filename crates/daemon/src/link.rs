@@ -1,7 +1,6 @@
-//! `Link`: a name, a transmit path, and what is behind it.
+//! `Link`: a name, a transmit path, and the device behind it.
 
 use std::hash::{BuildHasher, RandomState};
-use std::io;
 
 use txweir_core::base::queues::QueueSet;
 use txweir_core::base::tally::Tally;
@@ -10,87 +9,58 @@ use txweir_core::path::entry::HookCounts;
 use txweir_core::text::value::text_of;
 use txweir_core::turns::Quota;
 use txweir_core::{Env, Instant, Rate};
-use txweir_device::{Counters, Endpoint, IfName, Kind, LinkIo, LinkOptions, Loss, Sent, VnetHdr};
-use txweir_runtime::{Direction, DirectionConfig, E1000_DESCRIPTORS, FrameIo, WireSpec};
+use txweir_device::{Counters, Endpoint, IfName, Kind, LinkIo, LinkOptions};
+use txweir_runtime::{Direction, DirectionConfig, E1000_DESCRIPTORS, WireSpec};
 use txweir_tc::tool::Hook;
 
+use crate::end::End;
 use crate::grammar::{Change, LinkType, Make, Send};
 use crate::traffic::{HEADERS, Traffic};
 
 /// Bytes of an Ethernet header.
 const LINK_HEADER: u32 = 14;
-/// Why a link without a device has no rate.
+/// The reason for which a link without a device has no rate.
 const NO_RATE: &str = "a null link takes what it is sent at once: expected type wire, tap or packet";
-/// What ip(8) shows of a new Ethernet device.
+/// The transmit queue length that ip(8) shows for a new Ethernet device.
 const TXQUEUELEN: u32 = 1000;
 /// MTU of Ethernet (RFC 894).
 const MTU: u32 = 1500;
 
-/// Where the frames of a link go.
-#[derive(Debug)]
-pub enum End {
-    /// Nowhere: they are taken.
-    Null,
-    /// To an interface.
-    Live(Box<LinkIo>),
-    /// To an interface that has gone; what the system said.
-    Gone(String),
-}
-
-impl FrameIo for End {
-    fn recv(&mut self, frame: &mut [u8]) -> io::Result<Option<(VnetHdr, usize)>> {
-        match self {
-            Self::Live(link) => link.recv(frame),
-            Self::Null | Self::Gone(_) => Ok(None),
-        }
-    }
-
-    fn send(&mut self, hdr: &VnetHdr, frame: &[u8]) -> io::Result<Sent> {
-        match self {
-            Self::Null => Ok(Sent::Taken),
-            Self::Live(link) => link.send(hdr, frame),
-            Self::Gone(_) => Ok(Sent::Lost(Loss::LinkDown)),
-        }
-    }
-}
-
 /// A link of the daemon.
 #[derive(Debug)]
 pub struct Link {
-    /// Its name, unlike that of any other.
+    /// Its name, which no other link has.
     pub name: IfName,
-    /// What is behind it.
+    /// The type of the device behind it.
     pub kind: LinkType,
-    /// Transmit queues.
+    /// Number of transmit queues.
     pub queues: u32,
-    /// The interface of a live one.
+    /// The interface of a live link.
     pub endpoint: Option<Endpoint>,
-    /// The link that frames which come in here leave by.
+    /// The link by which frames leave that come in here.
     pub peer: Option<IfName>,
-    /// What is sent here.
-    pub way: Direction,
-    /// Where it goes.
-    pub end: End,
-    /// Frames that came in and had no peer to leave by.
+    /// Its transmit path, up to the device.
+    pub way: Direction<End>,
+    /// Frames that came in while the link had no peer.
     pub unclaimed: Tally,
     /// The hook that tc has put on it.
     pub hook: Option<Hook>,
-    /// What its hooks have counted.
+    /// Counters of its hooks.
     pub hook_counts: HookCounts,
-    /// The time of the request that is being done.
+    /// The time of the request that is performed.
     pub now: Instant,
-    /// The wire as it was given; its rate is the present one.
+    /// The wire as it was given, with its present rate.
     wire: Option<WireSpec>,
 }
 
-/// Transmit queues as core counts them; the grammar takes at most 4096.
+/// Returns a number of transmit queues as core counts them; the grammar accepts at most 4096.
 fn number_of(queues: u32) -> u16 {
     u16::try_from(queues).unwrap_or(QueueSet::QUEUES_MAX)
 }
 
-/// What the wire of a link is like where only its rate is said: the one of [`WireSpec`].
+/// Returns the default wire of [`WireSpec`] with this rate.
 fn wire_of(rate: Rate) -> WireSpec {
-    // The points are distinct and in range; were they not, one descriptor per packet would do.
+    // The points are distinct and in range; otherwise one descriptor per packet would be used.
     let descriptors =
         DescriptorCost::from_points(&E1000_DESCRIPTORS).unwrap_or_else(|_| DescriptorCost::one());
     let wire = WireConfig { rate, descriptors, ..WireConfig::default() };
@@ -98,10 +68,11 @@ fn wire_of(rate: Rate) -> WireSpec {
 }
 
 impl Link {
-    /// Makes one, with the default qdisc; a live one is opened. The peer is for the caller.
+    /// Makes a link with the default qdisc, and opens the interface of a live one. The caller sets
+    /// the peer.
     ///
     /// # Errors
-    /// One line that says what cannot be.
+    /// One line that names the impossible parameter.
     pub fn new(make: &Make) -> Result<Self, String> {
         let kind = make.kind.unwrap_or_default();
         let change = &make.change;
@@ -119,13 +90,13 @@ impl Link {
         };
         let endpoint = endpoint(make, kind)?;
         let (end, found_mtu) = match &endpoint {
-            None => (End::Null, None),
+            None => (End::null(), None),
             Some(endpoint) => {
                 let link = endpoint
                     .open(&LinkOptions::default())
                     .map_err(|e| format!("link {}: {e}", change.name))?;
                 let mtu = link.mtu().ok().and_then(|mtu| u32::try_from(mtu).ok());
-                (End::Live(Box::new(link)), mtu)
+                (End::Live(link), mtu)
             }
         };
         let env = Env {
@@ -134,47 +105,52 @@ impl Link {
             tx_queue_len: change.txqueuelen.unwrap_or(TXQUEUELEN),
             queues: number_of(queues),
             link_rate: wire.as_ref().map(|spec| spec.wire.rate),
-            // What the standard library keys its own hashes with: from the system's random source.
+            // The seed comes from the system's random source, as the keys of the standard library's
+            // hashes do.
             seed: RandomState::new().hash_one(change.name.as_str()),
             ..Env::default()
         };
-        let mut link = Self::with(change.name.clone(), kind, env, wire)?;
-        (link.endpoint, link.end) = (endpoint, end);
-        link.way.set_prio_synack(change.prio_synack.unwrap_or(true));
-        link.way.set_fairsend(Instant::ZERO, Quota::segs(change.fairsend.unwrap_or(0)));
+        let mut link = Self::with(change.name.clone(), kind, env, wire, end)?;
+        link.endpoint = endpoint;
+        link.way.classifier_mut().set_prio_synack(change.prio_synack.unwrap_or(true));
+        link.way.control(Instant::ZERO).set_fairsend(Quota::segs(change.fairsend.unwrap_or(0)));
         Ok(link)
     }
 
-    /// One that sends by an interface that is open already, through this wire.
+    /// Makes a link that sends through this wire by an interface that is open already.
     ///
     /// # Errors
-    /// One line that says what cannot be.
+    /// One line that names the impossible parameter.
     pub fn over(name: IfName, endpoint: Endpoint, io: LinkIo, wire: WireSpec) -> Result<Self, String> {
         let mtu = io.mtu().map_err(|e| format!("interface `{endpoint}`: {e}"))?;
         let env = Env {
             mtu: u32::try_from(mtu).unwrap_or(u32::MAX),
             link_rate: Some(wire.wire.rate),
-            // What the standard library keys its own hashes with: from the system's random source.
+            // The seed comes from the system's random source, as the keys of the standard library's
+            // hashes do.
             seed: RandomState::new().hash_one(name.as_str()),
             ..Env::default()
         };
-        let kind = match io {
-            LinkIo::Tap(_) => LinkType::Tap,
-            LinkIo::Packet(_) => LinkType::Packet,
-        };
-        let mut link = Self::with(name, kind, env, Some(wire))?;
-        (link.endpoint, link.end) = (Some(endpoint), End::Live(Box::new(io)));
+        let kind = LinkType::Live(Kind::of(io.kind()).unwrap_or(Kind::Auto));
+        let mut link = Self::with(name, kind, env, Some(wire), End::Live(io))?;
+        link.endpoint = Some(endpoint);
         Ok(link)
     }
 
-    /// One without anything behind it.
-    fn with(name: IfName, kind: LinkType, env: Env, wire: Option<WireSpec>) -> Result<Self, String> {
+    /// Makes a link whose frames go to this end.
+    fn with(
+        name: IfName,
+        kind: LinkType,
+        env: Env,
+        wire: Option<WireSpec>,
+        end: End,
+    ) -> Result<Self, String> {
         let (model, bql) = match wire.clone() {
             Some(WireSpec { wire, bql }) => (Some(wire), bql),
             None => (None, None),
         };
         let config = DirectionConfig { wire: model, bql, env, ..DirectionConfig::default() };
-        let way = Direction::new(config).map_err(|e| format!("link {name}: {e}"))?;
+        let way = Direction::new(config, end).map_err(|e| format!("link {name}: {e}"))?;
         Ok(Self {
             name,
             kind,
@@ -182,7 +158,6 @@ impl Link {
             endpoint: None,
             peer: None,
             way,
-            end: End::Null,
             unclaimed: Tally::default(),
             hook: None,
             hook_counts: HookCounts::default(),
@@ -191,28 +166,28 @@ impl Link {
         })
     }
 
-    /// Its interface as it was given, or its name where it has none.
+    /// Returns its interface as it was given, or its name if it has none.
     #[must_use]
     pub fn interface(&self) -> String {
         self.endpoint.as_ref().map_or_else(|| self.name.to_string(), Endpoint::to_string)
     }
 
-    /// What qdiscs know of it.
+    /// Returns the description of the link that its qdiscs get.
     #[must_use]
     pub fn env(&self) -> &Env {
         self.way.port().env()
     }
 
-    /// Its wire, at its present rate.
+    /// Returns its wire, at the present rate.
     #[must_use]
     pub const fn wire(&self) -> Option<&WireSpec> {
         self.wire.as_ref()
     }
 
-    /// Whether these changes can be made; all but the peer, which is for the caller.
+    /// Checks that these changes can be made, except the peer, which the caller checks.
     ///
     /// # Errors
-    /// One line.
+    /// One line that names the refused change.
     pub fn check(&self, change: &Change) -> Result<(), String> {
         if let Some(queues) = change.queues.filter(|queues| *queues != self.queues)
             && let Err(err) = self.way.check_queues(number_of(queues))
@@ -232,10 +207,10 @@ impl Link {
         }
     }
 
-    /// Whether it is what `make` says, or can be changed to it.
+    /// Checks that the link is as `make` describes it, or can be changed to that.
     ///
     /// # Errors
-    /// One line.
+    /// One line that names the difference.
     pub fn check_same(&self, make: &Make) -> Result<(), String> {
         let differs = |key: &str, is: &str, given: &str| {
             let how = "delete the link and add it";
@@ -268,7 +243,7 @@ impl Link {
         self.check(&make.change)
     }
 
-    /// What [`change`](Self::change) would change, a line each.
+    /// Returns the changes that [`change`](Self::change) would make, one line each.
     #[must_use]
     pub fn differences(&self, change: &Change) -> Vec<String> {
         let env = self.env();
@@ -283,7 +258,7 @@ impl Link {
         let len = env.tx_queue_len;
         differs("txqueuelen", number(len), number(change.txqueuelen.unwrap_or(len)));
         differs("queues", number(self.queues), number(change.queues.unwrap_or(self.queues)));
-        let is = self.way.prio_synack();
+        let is = self.way.classifier().prio_synack();
         let word = |on: bool| if on { "on" } else { "off" }.to_owned();
         differs("prio-synack", word(is), word(change.prio_synack.unwrap_or(is)));
         let fairsend = self.way.fairsend().segs;
@@ -294,7 +269,7 @@ impl Link {
         said
     }
 
-    /// Makes changes that [`check`](Self::check) has passed.
+    /// Makes changes that [`check`](Self::check) has accepted.
     pub fn change(&mut self, now: Instant, change: &Change) {
         let mut env = *self.env();
         env.mtu = change.mtu.unwrap_or(env.mtu);
@@ -302,28 +277,28 @@ impl Link {
         if let (Some(rate), Some(spec)) = (change.rate, &mut self.wire) {
             spec.wire.rate = rate;
             env.link_rate = Some(rate);
-            self.way.set_rate(rate);
+            self.way.control(now).set_rate(rate);
         }
         if let Some(on) = change.prio_synack {
-            self.way.set_prio_synack(on);
+            self.way.classifier_mut().set_prio_synack(on);
         }
         if let Some(segs) = change.fairsend.filter(|segs| *segs != self.way.fairsend().segs) {
-            self.way.set_fairsend(now, Quota::segs(segs));
+            self.way.control(now).set_fairsend(Quota::segs(segs));
         }
         if env != *self.env() {
-            self.way.set_env(now, env);
+            self.way.control(now).set_env(env);
         }
         if let Some(queues) = change.queues.filter(|queues| *queues != self.queues) {
-            let done = self.way.set_queues(now, number_of(queues));
-            // What was checked is done.
+            let done = self.way.control(now).set_queues(number_of(queues));
+            // The change was checked before and is made now.
             self.queues = if done.is_ok() { queues } else { self.queues };
         }
     }
 
-    /// What `link send` has to say of a size and a number of packets that cannot be.
+    /// Returns the generated packets of a `link send`.
     ///
     /// # Errors
-    /// A size that the MTU does not allow.
+    /// One line: the MTU does not allow the size, or the packets are too many for it.
     pub fn made_up(&self, send: &Send) -> Result<Traffic, String> {
         let most = self.env().frame_max().min(LARGEST_FRAME);
         let size = send.size.unwrap_or_else(|| most.max(HEADERS as u32));
@@ -342,42 +317,43 @@ impl Link {
         Ok(Traffic::new(send.packets, size as usize, send.flows, send.tos))
     }
 
-    /// Runs what is due at `now`.
+    /// Runs the events that are due at `now`.
     pub fn advance(&mut self, now: Instant) {
-        if let Err(error) = self.way.advance(now, &mut self.end) {
+        if let Err(error) = self.way.advance(now) {
             self.lost(&error);
-            // The second time nothing can fail: what is sent to an interface that is gone is lost.
-            let _ = self.way.advance(now, &mut self.end);
+            // The second call cannot fail: frames sent to an interface that has disappeared are
+            // lost.
+            let _ = self.way.advance(now);
         }
     }
 
-    /// Its interface does not work any more.
-    pub fn lost(&mut self, error: &io::Error) {
-        self.end = End::Gone(error.to_string());
+    /// Marks its interface as not working any more.
+    pub fn lost(&mut self, error: &impl ToString) {
+        self.way.device_mut().go(error.to_string());
     }
 
-    /// `up`; for an interface also `down`, or `gone` once it does not work any more.
+    /// Returns `up`; for an interface also `down`, or `gone` once it does not work any more.
     #[must_use]
     pub fn state(&self) -> &'static str {
-        match &self.end {
-            End::Null => "up",
+        match self.way.device() {
+            End::Null(_) => "up",
             End::Live(link) => match link.is_up() {
                 Ok(false) => "down",
                 _ => "up",
             },
-            End::Gone(_) => "gone",
+            End::Gone(..) => "gone",
         }
     }
 
-    /// What its interface has counted.
+    /// Returns the counters of its interface.
     pub fn counters(&mut self) -> Option<Counters> {
-        match &mut self.end {
+        match self.way.device_mut() {
             End::Live(link) => Some(link.counters()),
-            End::Null | End::Gone(_) => None,
+            End::Null(_) | End::Gone(..) => None,
         }
     }
 
-    /// The words after `link replace` that make it, but for its peer.
+    /// Returns the words after `link replace` that make this link, except its peer.
     #[must_use]
     pub fn words(&self) -> String {
         let env = self.env();
@@ -390,7 +366,7 @@ impl Link {
             words.push_str(&format!(" --if {}", protected(&bare.to_string())));
         }
         words.push_str(&format!(" --mtu {} --txqueuelen {}", env.mtu, env.tx_queue_len));
-        if !self.way.prio_synack() {
+        if !self.way.classifier().prio_synack() {
             words.push_str(" --prio-synack off");
         }
         let fairsend = self.way.fairsend().segs;
@@ -404,25 +380,25 @@ impl Link {
     }
 }
 
-/// Most bytes of one `send`: what [`SEND_MAX`](crate::grammar::SEND_MAX) full Ethernet frames come to. Other links wait
-/// for the time that it takes, some milliseconds.
+/// Most bytes of one `send`: those of [`SEND_MAX`](crate::grammar::SEND_MAX) full Ethernet frames.
+/// Other links wait meanwhile, some milliseconds.
 const SEND_BYTES_MAX: u64 = 16_384 * 1514;
 
-/// A word as it is to be written in a tc line, where blanks end a word and some characters stand for something else.
+/// Returns a word in the form of a tc line, in which blanks end a word and some characters are
+/// special.
 fn protected(word: &str) -> String {
     let special = |c: char| c.is_whitespace() || matches!(c, '"' | '\'' | '\\' | '#');
     word.chars().flat_map(|c| special(c).then_some('\\').into_iter().chain([c])).collect()
 }
 
-/// The longest IPv4 packet behind an Ethernet header.
+/// Bytes of the longest IPv4 packet behind an Ethernet header.
 const LARGEST_FRAME: u32 = 65_535 + LINK_HEADER;
 
-/// The interface of a live link.
+/// Returns the interface of a live link.
 fn endpoint(make: &Make, kind: LinkType) -> Result<Option<Endpoint>, String> {
     let name = &make.change.name;
     let kind = match (kind, &make.interface) {
-        (LinkType::Tap, _) => Kind::Tap,
-        (LinkType::Packet, _) => Kind::Packet,
+        (LinkType::Live(kind), _) => kind,
         (_, None) => return Ok(None),
         (other, Some(given)) => {
             return Err(format!(

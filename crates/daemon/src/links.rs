@@ -1,4 +1,4 @@
-//! `Links`: all links of a daemon, what can be done with them, and one turn of their work.
+//! `Links`: all links of a daemon, the commands on them, and one turn of their work.
 
 mod pass;
 
@@ -9,24 +9,25 @@ use txweir_core::classify::action::State;
 use txweir_core::classify::filter::Filters;
 use txweir_core::path::rates::SharedRates;
 use txweir_device::poll::{PollFd, PollFlags};
-use txweir_device::{IfName, MAX_FRAME};
+use txweir_device::{IfName, MAX_FRAME, Source};
 use txweir_runtime::{Notes, Received};
 use txweir_tc::tool::Ports;
 
+use crate::end::End;
 use crate::grammar::{Change, LinkType, Make, Verb};
-use crate::link::{End, Link};
+use crate::link::Link;
 use pass::admit;
 
 /// Most links: each takes some 2 MiB for the packets that can wait on it.
 pub const LINKS_MAX: usize = 1024;
-/// Most frames received from one link before the next is looked at.
+/// Most frames received from one link before the next link has its turn.
 const BURST: usize = 64;
-/// In place of a link's name: no peer.
+/// The word that stands for no peer.
 const NONE: &str = "none";
 /// Most links that a message names.
 const NAMED_MAX: usize = 20;
 
-/// What is to become of a link's peer.
+/// The change of a link's peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Peer {
     AsItIs,
@@ -39,21 +40,21 @@ enum Peer {
 #[derive(Debug)]
 pub struct Links {
     pub(crate) all: Vec<Link>,
-    /// Where frames are received that nobody forwards.
+    /// Buffer for frames that are received and not forwarded.
     scratch: Box<[u8]>,
-    /// The time of the request that is being done.
+    /// The time of the request that is performed.
     pub(crate) now: Instant,
     /// Filters and actions of all links.
     pub(crate) filters: Filters,
-    /// What they have counted.
+    /// The state and counters of filters and actions.
     pub(crate) state: State,
     /// Rates that qdiscs of any links share by name.
     pub(crate) rates: SharedRates,
-    /// By which numbers they know links.
+    /// The numbers by which filters and actions know links.
     pub(crate) ports: Ports,
-    /// Where samples and lines go that actions want to have written.
+    /// The destination of samples and log lines of actions.
     pub(crate) notes: Notes,
-    /// What they count has room for all that there are.
+    /// True if `state` has room for all filters and actions.
     pub(crate) fitted: bool,
 }
 
@@ -68,25 +69,27 @@ impl Default for Links {
             ports: Ports::default(),
             notes: Notes::default(),
             fitted: true,
-            // What the standard library keys its own hashes with: from the system's random source.
+            // The seed comes from the system's random source, as the keys of the standard library's
+            // hashes do.
             state: State::new(RandomState::new().hash_one(0u8)),
         }
     }
 }
 
 impl Links {
-    /// All links.
+    /// Returns all links.
     #[must_use]
     pub fn all(&self) -> &[Link] {
         &self.all
     }
 
-    /// All links, to use.
+    /// Returns all links, to use them.
     pub fn all_mut(&mut self) -> &mut [Link] {
         &mut self.all
     }
 
-    /// Two links, of which what comes in by one leaves by the other. Their names differ.
+    /// Returns two links that are peers of each other: frames that come in by one leave by the
+    /// other. Their names differ.
     #[must_use]
     pub fn between(links: [Link; 2]) -> Self {
         let mut both = Self { all: links.into(), ..Self::default() };
@@ -94,46 +97,47 @@ impl Links {
         both
     }
 
-    /// The time of what is changed next.
+    /// Sets the time of the next changes.
     pub const fn set_now(&mut self, now: Instant) {
         self.now = now;
     }
 
-    /// The first interface that does not work any more: its name, and what the system said.
+    /// Returns the name of the first interface that does not work any more, and the system's error.
     pub(crate) fn gone(&self) -> Option<(String, String)> {
-        self.all.iter().find_map(|link| match &link.end {
-            End::Gone(why) => Some((link.interface(), why.clone())),
-            End::Null | End::Live(_) => None,
+        self.all.iter().find_map(|link| match link.way.device() {
+            End::Gone(why, _) => Some((link.interface(), why.clone())),
+            End::Null(_) | End::Live(_) => None,
         })
     }
 
-    /// Where samples and lines have gone.
+    /// Returns the destinations of samples and log lines, with their counters.
     #[must_use]
     pub const fn notes(&self) -> &Notes {
         &self.notes
     }
 
-    /// Where samples and lines go, to be told before they come.
+    /// Returns the destinations of samples and log lines, to be set before there are any.
     pub const fn notes_mut(&mut self) -> &mut Notes {
         &mut self.notes
     }
 
-    /// The link of this name.
+    /// Returns the link of this name.
     #[must_use]
     pub fn find(&self, name: &str) -> Option<&Link> {
         self.all.iter().find(|link| link.name.as_str() == name)
     }
 
-    /// The link of this name, to use.
+    /// Returns the link of this name, to use it.
     pub fn find_mut(&mut self, name: &str) -> Option<&mut Link> {
         self.all.iter_mut().find(|link| link.name.as_str() == name)
     }
 
-    /// Does what a link command says that changes something, or only says what it would change (`dry`): a line a
-    /// change; none if all is so already.
+    /// Performs a link command that changes something. With `dry` it changes nothing. Returns one
+    /// line for each change; none if the links are already as requested.
     ///
     /// # Errors
-    /// One line that names the link, the key, what was expected and what was given. A dry one is refused for the same reasons.
+    /// One line that names the link, the key, what was expected and what was given. A dry run is
+    /// refused for the same reasons.
     pub fn change(&mut self, now: Instant, verb: &Verb, dry: bool) -> Result<Vec<String>, String> {
         match verb {
             Verb::Add(make) => self.add(make, dry),
@@ -209,7 +213,7 @@ impl Links {
             self.set_peer(at, peer);
             self.all[at].change(now, change);
             self.all[at].advance(now);
-            for block in self.all[at].way.take_orphans() {
+            for block in self.all[at].way.control(now).take_orphans() {
                 self.filters.delete_block(block);
                 self.fitted = false;
             }
@@ -236,7 +240,7 @@ impl Links {
         Ok(vec![format!("- link {name}")])
     }
 
-    /// The peer that a link of this name and type is to have.
+    /// Returns the peer that the change asks for, for a link of this name and type.
     fn peer_of(&self, name: &IfName, kind: LinkType, change: &Change) -> Result<Peer, String> {
         let Some(wanted) = &change.peer else { return Ok(Peer::AsItIs) };
         if wanted.as_str() == NONE {
@@ -262,7 +266,7 @@ impl Links {
         }
     }
 
-    /// Ends what a link has with its peer, and begins it with another, on both sides.
+    /// Parts a link from its peer and connects it with another, on both sides.
     fn set_peer(&mut self, at: usize, peer: Peer) {
         if peer == Peer::AsItIs {
             return;
@@ -278,23 +282,24 @@ impl Links {
         }
     }
 
-    /// The interfaces, for waiting: in the order of the links, live ones only.
+    /// Adds the interfaces to wait for: those of live links only, in the order of the links.
     pub fn poll<'a>(&'a self, fds: &mut Vec<PollFd<'a>>) {
         for link in &self.all {
-            if let End::Live(io) = &link.end {
+            if let End::Live(io) = link.way.device() {
                 let mut events = PollFlags::IN;
-                events.set(PollFlags::OUT, link.way.waits_for_output());
-                fds.push(PollFd::new(&**io, events));
+                events.set(PollFlags::OUT, link.way.waits_for_device());
+                fds.push(PollFd::new(io, events));
             }
         }
     }
 
-    /// One turn: receives a burst from each link that is `ready` (in the order of [`poll`](Self::poll)), and runs what is
-    /// due. True if there may be more to receive.
+    /// Performs one turn: receives a burst from each link that is `ready` (in the order of
+    /// [`poll`](Self::poll)), and runs the due events. Returns true if there may be more to
+    /// receive.
     pub fn turn(&mut self, clock: &dyn Fn() -> Instant, ready: &[bool]) -> bool {
         let mut more = false;
         let mut ready = ready.iter();
-        let is_live = |link: &Link| matches!(link.end, End::Live(_));
+        let is_live = |link: &Link| matches!(link.way.device(), End::Live(_));
         let due: Vec<usize> = (0..self.all.len())
             .filter(|at| is_live(&self.all[*at]) && ready.next().copied().unwrap_or(true))
             .collect();
@@ -306,20 +311,20 @@ impl Links {
         more
     }
 
-    /// When the next turn is due, if nothing comes in.
+    /// Returns the time at which the next turn is due, if no frame comes in.
     #[must_use]
     pub fn deadline(&self, now: Instant) -> Option<Instant> {
         self.all.iter().filter_map(|link| link.way.deadline(now)).min()
     }
 
-    /// A burst from one link. True if there may be more.
+    /// Receives a burst from one link. Returns true if there may be more.
     fn receive(&mut self, clock: &dyn Fn() -> Instant, at: usize) -> bool {
         let peer = self.all[at].peer.as_ref().and_then(|peer| self.index(peer).ok());
         let Some(peer) = peer.filter(|peer| *peer != at) else { return self.receive_unclaimed(at) };
         let Ok([mut from, mut to]) = self.all.get_disjoint_mut([at, peer]) else { return false };
         let asks = !self.filters.is_empty();
         for _ in 0..BURST {
-            match to.way.receive(&mut from.end) {
+            match to.way.receive(from.way.device_mut()) {
                 Ok(Received::Frame(arrival)) if asks => {
                     self.pass(clock(), Some(at), peer, arrival);
                     let Ok(again) = self.all.get_disjoint_mut([at, peer]) else { return false };
@@ -338,10 +343,9 @@ impl Links {
     }
 
     fn receive_unclaimed(&mut self, at: usize) -> bool {
-        use txweir_runtime::FrameIo;
         let link = &mut self.all[at];
         for _ in 0..BURST {
-            match link.end.recv(&mut self.scratch) {
+            match link.way.device_mut().recv(&mut self.scratch) {
                 Ok(Some((_, len))) => link.unclaimed.add(u32::try_from(len).unwrap_or(u32::MAX)),
                 Ok(None) => return false,
                 Err(error) => {
@@ -353,14 +357,14 @@ impl Links {
         true
     }
 
-    /// The `link replace` lines that make all links, in order.
+    /// Returns the `link replace` lines that make all links, in order.
     #[must_use]
     pub fn save(&self) -> String {
         let mut out = String::new();
         for (at, link) in self.all.iter().enumerate() {
             out.push_str("link replace ");
             out.push_str(&link.words());
-            // The second of two peers names the first, which is there by then.
+            // The second of two peers names the first, which exists by then.
             let earlier = |peer: &IfName| self.all[..at].iter().any(|other| other.name == *peer);
             if let Some(peer) = link.peer.as_ref().filter(|peer| earlier(peer)) {
                 out.push_str(&format!(" --peer {peer}"));

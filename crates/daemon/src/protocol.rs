@@ -1,16 +1,17 @@
-//! What goes over the socket: a JSON object a line each way (`docs/protocol.md`).
+//! The messages on the socket: a JSON object a line each way (`docs/protocol.md`).
 //!
-//! Requests are read by hand from any JSON, so that a refusal names the key, what was expected there and what was given;
-//! a key that nobody knows is refused as well, because whoever wrote it meant something.
+//! Requests are read by hand from any JSON, so that a refusal names the key, what was expected
+//! there and what was given. An unknown key is refused as well, because ignoring it would hide a
+//! mistake of the client.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-/// Longest request, bytes without the end of its line: a batch of some fifteen thousand tc lines. Packets wait while a
-/// request is read, a few milliseconds for the longest.
+/// Longest request, bytes without the end of its line: a batch of some fifteen thousand tc lines.
+/// Packets wait while a request is read, a few milliseconds for the longest.
 pub const LINE_MAX: usize = 1 << 20;
 
-/// What a client asks for.
+/// A request of a client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Ask {
     /// A tc command: its words after `tc`.
@@ -27,20 +28,20 @@ pub enum Ask {
         /// The words.
         args: Vec<String>,
     },
-    /// The commands that make the present configuration.
+    /// The request for the commands that make the present configuration.
     Save,
-    /// Which program this is.
+    /// The request for the name and version of this program.
     Version,
 }
 
 /// The text of a batch file.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Batch {
-    /// What messages call it.
+    /// Its name in messages.
     pub name: String,
-    /// All of it, or a part that is done after those before it.
+    /// The whole file, or a part that is performed after the parts before it.
     pub text: String,
-    /// Lines of the file before the text.
+    /// Number of lines of the file before the text.
     #[serde(default)]
     pub lines_before: usize,
 }
@@ -48,45 +49,47 @@ pub struct Batch {
 /// A line from a client.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Request {
-    /// Given back with the reply: a number, a text or null.
+    /// The identifier that the reply repeats: a number, a text or null.
     pub id: Value,
-    /// What it asks for, or why that cannot be told.
+    /// The request itself, or the reason for which it could not be read.
     pub ask: Result<Ask, String>,
 }
 
 /// A line to a client.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Reply {
-    /// The request's; null if it had none or could not be read.
+    /// The identifier of the request; null if it had none or could not be read.
     #[serde(default)]
     pub id: Value,
     /// 0: done. 1: not understood. 2: understood, and refused.
     pub status: u8,
-    /// What to print.
+    /// Text to print on stdout.
     #[serde(default)]
     pub stdout: String,
-    /// What to print on stderr.
+    /// Text to print on stderr.
     #[serde(default)]
     pub stderr: String,
 }
 
 impl Reply {
-    /// Done, with this to print.
+    /// Returns the reply to a request that was performed, with this output.
     #[must_use]
     pub fn done(stdout: impl Into<String>) -> Self {
         Self { stdout: stdout.into(), ..Self::default() }
     }
 
-    /// Not done. The error ends with its line.
+    /// Returns the reply to a request that was not performed. The error is made to end with a line
+    /// end.
     #[must_use]
     pub fn refused(status: u8, error: &str) -> Self {
         Self { status, stderr: format!("{}\n", error.trim_end()), ..Self::default() }
     }
 
-    /// The line, with its end.
+    /// Returns the reply as a line, with its end.
     #[must_use]
     pub fn line(&self) -> Vec<u8> {
-        // Numbers and texts always have a JSON form; were there none, the client still gets a reply.
+        // Numbers and texts always have a JSON form; without one the client would still get a
+        // reply.
         let mut line = serde_json::to_vec(self)
             .unwrap_or_else(|_| br#"{"id":null,"status":2,"stdout":"","stderr":"no reply"}"#.to_vec());
         line.push(b'\n');
@@ -94,13 +97,13 @@ impl Reply {
     }
 }
 
-/// The keys of every request, and those of some.
+/// The keys that a request may have.
 const KEYS: [&str; 5] = ["id", "do", "args", "batch", "class_names"];
-/// What can be asked for.
+/// The requests by name, for messages.
 const ASKS: &str = "\"tc\", \"link\", \"save\" or \"version\"";
 
 impl Request {
-    /// Reads a line, its end left out.
+    /// Reads a line without its end.
     #[must_use]
     pub fn read(line: &[u8]) -> Self {
         let object = match serde_json::from_slice::<Value>(line) {
@@ -119,7 +122,7 @@ impl Request {
         }
     }
 
-    /// A request as a line, with its end.
+    /// Returns a request as a line, with its end.
     #[must_use]
     pub fn line(id: u64, ask: &Ask) -> Vec<u8> {
         let value = match ask {
@@ -214,7 +217,7 @@ fn batch(object: &Map<String, Value>) -> Result<Option<Batch>, String> {
     Ok(Some(Batch { name: text("name")?, text: text("text")?, lines_before }))
 }
 
-/// Most of a value that is repeated in a message, bytes.
+/// Most bytes of a value that a message repeats.
 const GIVEN_MAX: usize = 60;
 
 fn wrong(key: &str, expected: &str, given: &Value) -> String {
@@ -284,7 +287,7 @@ mod tests {
         }
         let long = error(&format!(r#"{{"do":"tc","args":"{}"}}"#, "é".repeat(1000)));
         assert!(long.len() < 150 && long.ends_with("..."), "{long}");
-        // Nesting that would overflow a stack is refused by the reader.
+        // The reader refuses nesting that would overflow a stack.
         assert!(error(&"[".repeat(100_000)).contains("recursion limit"));
     }
 }

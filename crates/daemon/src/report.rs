@@ -1,5 +1,6 @@
-//! What links have counted: the report of `txweir run` as text and as JSON, and the objects that `txweir link show --json`
-//! is made of. Counters come from their declarations (`stats!`), reasons from the lists of the core.
+//! The counters of links: the report of `txweir run` as text and as JSON, and the objects of
+//! `txweir link show --json`. Counters come from their declarations (`stats!`), reasons from the
+//! lists of the core.
 
 use std::fmt::{self, Write};
 
@@ -11,9 +12,10 @@ use txweir_runtime::Direction;
 use txweir_tc::json::{self, Object};
 use txweir_tc::show;
 
+use crate::end::End;
 use crate::links::Links;
 
-/// Everything about each way from a link to its peer, for people.
+/// Returns the report of every direction between a link and its peer, for people.
 #[must_use]
 pub fn text(links: &mut Links, elapsed: Nanos) -> String {
     let mut out = String::new();
@@ -24,7 +26,8 @@ pub fn text(links: &mut Links, elapsed: Nanos) -> String {
     out
 }
 
-/// The same as one JSON object on one line. `event` says what made it: `stats` or `end`.
+/// Returns the same report as one JSON object on one line. `event` is the cause of the report:
+/// `stats` or `end`.
 #[must_use]
 pub fn json(links: &mut Links, event: &str, elapsed: Nanos) -> String {
     let mut ways = Vec::new();
@@ -33,7 +36,7 @@ pub fn json(links: &mut Links, event: &str, elapsed: Nanos) -> String {
     Object::new().text("event", event).uint("elapsed_ns", elapsed.0).raw("directions", &ways).finish()
 }
 
-/// Where a direction begins and ends.
+/// The two ends of a direction.
 struct Ends {
     from: String,
     to: String,
@@ -41,8 +44,8 @@ struct Ends {
     output: Counters,
 }
 
-/// Shows each way from a link to its peer.
-fn each_way(links: &mut Links, mut f: impl FnMut(&Direction, &Ends)) {
+/// Calls `f` with each direction from a link to its peer.
+fn each_way(links: &mut Links, mut f: impl FnMut(&Direction<End>, &Ends)) {
     let counted: Vec<Counters> =
         links.all_mut().iter_mut().map(|l| l.counters().unwrap_or_default()).collect();
     let all = links.all();
@@ -56,7 +59,7 @@ fn each_way(links: &mut Links, mut f: impl FnMut(&Direction, &Ends)) {
     }
 }
 
-fn write_direction(out: &mut String, way: &Direction, ends: &Ends, elapsed: Nanos) -> fmt::Result {
+fn write_direction(out: &mut String, way: &Direction<End>, ends: &Ends, elapsed: Nanos) -> fmt::Result {
     let s = way.stats();
     let rate = |bytes: u64| per_second(u128::from(bytes) * 8, elapsed);
     writeln!(out, "{} -> {}", ends.from, ends.to)?;
@@ -134,7 +137,7 @@ fn write_direction(out: &mut String, way: &Direction, ends: &Ends, elapsed: Nano
     writeln!(out, "  out    {} frames, marked {}, full {full}, lost {lost}", s.delivered, s.marked)
 }
 
-fn direction(way: &Direction, ends: &Ends) -> String {
+fn direction(way: &Direction<End>, ends: &Ends) -> String {
     let mut o = Object::new().text("from", &ends.from).text("to", &ends.to);
     if let Some(gate) = gate(way) {
         o = o.raw("gate", &gate);
@@ -151,14 +154,14 @@ fn direction(way: &Direction, ends: &Ends) -> String {
         .finish()
 }
 
-/// Counters as an object, as they are declared.
+/// Returns counters as an object, as they are declared.
 pub(crate) fn counted(counters: &impl txweir_core::text::stats::Counters) -> String {
     let mut o = Some(Object::new());
     counters.visit(&mut |counter, n| o = o.take().map(|o| o.uint(counter.key, n)));
     o.unwrap_or_default().finish()
 }
 
-/// What an interface has received.
+/// Returns the counters of frames that an interface has received.
 pub(crate) fn rx(counters: &Counters) -> Object {
     Object::new()
         .uint("frames", counters.rx_frames)
@@ -169,7 +172,7 @@ pub(crate) fn rx(counters: &Counters) -> Object {
         .uint("missed", counters.rx_missed)
 }
 
-/// What an interface has sent.
+/// Returns the counters of frames that an interface has sent.
 pub(crate) fn tx(counters: &Counters) -> String {
     Object::new()
         .uint("frames", counters.tx_frames)
@@ -182,15 +185,15 @@ pub(crate) fn tx(counters: &Counters) -> String {
         .finish()
 }
 
-/// What a reason is one of.
+/// The event that a reason explains.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Why {
     Drop,
     Mark,
 }
 
-/// The reasons of drops, or of marks, that have counted anything.
-pub(crate) fn reasons(way: &Direction, wanted: Why) -> String {
+/// Returns the reasons of drops, or of marks, whose counters are not 0.
+pub(crate) fn reasons(way: &Direction<End>, wanted: Why) -> String {
     let mut o = Some(Object::new());
     each_reason(way, &mut |why, name, n| {
         if why == wanted {
@@ -200,9 +203,10 @@ pub(crate) fn reasons(way: &Direction, wanted: Why) -> String {
     o.unwrap_or_default().finish()
 }
 
-/// What waits ahead of a direction's qdiscs, as JSON; `None` if flows do not take turns.
+/// Returns the state of the gate ahead of a direction's qdiscs, as JSON; `None` if flows do not
+/// take turns.
 #[must_use]
-pub fn gate(way: &Direction) -> Option<String> {
+pub fn gate(way: &Direction<End>) -> Option<String> {
     let gate = way.gate()?;
     let mut o = Some(
         Object::new()
@@ -213,7 +217,7 @@ pub fn gate(way: &Direction) -> Option<String> {
     o.map(Object::finish)
 }
 
-pub(crate) fn bql(way: &Direction) -> String {
+pub(crate) fn bql(way: &Direction<End>) -> String {
     let Some(dql) = way.path().dql() else { return "null".to_owned() };
     let d = dql.stats();
     let o = Object::new()
@@ -231,7 +235,7 @@ pub(crate) fn bql(way: &Direction) -> String {
     }
 }
 
-pub(crate) fn wire(way: &Direction) -> String {
+pub(crate) fn wire(way: &Direction<End>) -> String {
     let Some(wire) = way.wire() else { return "null".to_owned() };
     Object::new()
         .uint("rate_bit_s", wire.config().rate.bits())
@@ -243,15 +247,15 @@ pub(crate) fn wire(way: &Direction) -> String {
         .finish()
 }
 
-/// Shows each reason that has counted anything: what it is one of, its name, its count.
-fn each_reason(way: &Direction, f: &mut dyn FnMut(Why, &str, u64)) {
+/// Calls `f` with the event, name and count of each reason whose counter is not 0.
+fn each_reason(way: &Direction<End>, f: &mut dyn FnMut(Why, &str, u64)) {
     let port = way.port();
     let drops = DropReason::ALL.iter().map(|r| (Why::Drop, r.name(), port.drops(*r)));
     let marks = MarkReason::ALL.iter().map(|r| (Why::Mark, r.name(), port.marks(*r)));
     drops.chain(marks).filter(|(_, _, n)| *n > 0).for_each(|(why, name, n)| f(why, name, n));
 }
 
-/// A size in decimal units, three digits: `3.12 MB`.
+/// Returns a size in decimal units, three digits: `3.12 MB`.
 fn size(bytes: u64) -> String {
     scaled(u128::from(bytes), "B")
 }
@@ -260,7 +264,7 @@ fn per_second(amount: u128, elapsed: Nanos) -> String {
     scaled(amount * 1_000_000_000 / u128::from(elapsed.0.max(1)), "bit/s")
 }
 
-/// Three significant digits and a decimal prefix.
+/// Returns three significant digits and a decimal prefix.
 fn scaled(amount: u128, unit: &str) -> String {
     let prefixes = ["", "k", "M", "G", "T", "P"];
     let (mut whole, mut part, mut power) = (amount, 0, 0);
@@ -276,7 +280,7 @@ fn scaled(amount: u128, unit: &str) -> String {
     }
 }
 
-/// `part` of `whole` in percent, one decimal place.
+/// Returns `part` of `whole` in percent, one decimal place.
 fn percent(part_ns: u64, whole: Nanos) -> String {
     let tenths = u128::from(part_ns) * 1000 / u128::from(whole.0.max(1));
     format!("{}.{}", tenths / 10, tenths % 10)

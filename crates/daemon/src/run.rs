@@ -1,29 +1,23 @@
-//! When a server ends, and what it does at regular times.
+//! The end of a server's loop, and its work at regular times.
 
 use std::fmt;
 use std::io;
 
 use txweir_core::{Instant, Nanos};
 
-/// How the loop runs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Options of the loop. The default: it runs until the caller stops it, without reports, in any
+/// state of the interfaces.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RunOptions {
     /// The loop ends at this time; `None` for never.
     pub end: Option<Instant>,
     /// The loop reports this often, at least every millisecond.
     pub stats_interval: Option<Nanos>,
-    /// The loop ends once an interface does not work any more. A daemon goes on without it.
+    /// True if the loop ends once an interface does not work any more. A daemon goes on without it.
     pub needs_all_links: bool,
 }
 
-impl Default for RunOptions {
-    /// Until the caller stops the loop, without reports, whatever becomes of the interfaces.
-    fn default() -> Self {
-        Self { end: None, stats_interval: None, needs_all_links: false }
-    }
-}
-
-/// Why the loop ended as it should.
+/// The reason for which the loop ended as intended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ended {
     /// The time was over.
@@ -32,14 +26,14 @@ pub enum Ended {
     Stopped,
 }
 
-/// Why the loop could not go on.
+/// The reason for which the loop could not go on.
 #[derive(Debug)]
 pub enum RunError {
     /// A link does not work any more: its interface was removed, or the system is in trouble.
     Link {
         /// The interface.
         name: String,
-        /// What the system said.
+        /// The system's error.
         error: String,
     },
     /// Waiting failed.
@@ -64,7 +58,7 @@ impl std::error::Error for RunError {
     }
 }
 
-/// The reports of a loop: when the next one is due.
+/// The reports of a loop, with the time of the next one.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Reports {
     interval: Nanos,
@@ -82,7 +76,8 @@ impl Reports {
     pub(crate) const fn next(&self) -> Instant {
         self.next
     }
-    /// Whether a report is due. The next one is then an interval later, or at once if that is over as well.
+    /// True if a report is due. The next one is then an interval later, or at once if that time has
+    /// passed as well.
     pub(crate) fn take_due(&mut self, now: Instant) -> bool {
         let due = self.next <= now;
         if due {

@@ -1,5 +1,6 @@
-//! `Server`: the loop. One thread for packets and clients: a request is done between two turns of the links, whole, and
-//! no client is ever waited for. `txweir run` is a server without a socket.
+//! `Server`: the loop. One thread serves packets and clients: it performs a whole request between
+//! two turns of the links, and it never waits for a client. `txweir run` is a server without a
+//! socket.
 
 use std::io::{self, ErrorKind};
 use std::os::fd::AsFd;
@@ -15,16 +16,16 @@ use crate::run::{Ended, Reports, RunError, RunOptions};
 use crate::session::{Line, Session};
 use crate::socket::Listener;
 
-/// Most clients at once: with what each may leave unfinished, a bound on memory. One more makes the one go that has
-/// been silent longest.
+/// Most clients at once. With the bound on each client's unfinished data this bounds memory. One
+/// more client disconnects the one that has been silent longest.
 const CLIENTS_MAX: usize = 64;
-/// How long requests are done before the links have their turn; a request that was begun is finished.
+/// Time for requests before the links have their turn; a request that has begun is finished.
 const REQUESTS_FOR: Nanos = Nanos::from_micros(500);
-/// How long not to accept after the system had no room for one more connection.
+/// Time without accepting, after the system had no room for one more connection.
 const ACCEPT_PAUSE: Nanos = Nanos::from_millis(100);
-/// How long before a deadline to ask instead of sleeping: a wake-up from sleep is late by some 15 us, and a frame that takes
-/// less on the wire need not wait that long. It is less than one wake-up from sleep, and so nothing where deadlines are far
-/// apart.
+/// Time before a deadline that is spent polling instead of sleeping: a wake-up from sleep is late
+/// by some 15 us, and a frame that takes less time on the wire need not wait that long. This time
+/// is shorter than one wake-up from sleep, and so negligible where deadlines are far apart.
 const SPIN: Nanos = Nanos::from_micros(10);
 
 /// The socket, the clients and the daemon that they speak to.
@@ -33,20 +34,20 @@ pub struct Server {
     daemon: Daemon,
     listener: Option<Listener>,
     sessions: Vec<Session>,
-    /// Whose turn it is among the clients.
+    /// Index of the client whose turn is next.
     turn: usize,
-    /// Not to accept before.
+    /// Time before which the server does not accept; `None` for no pause.
     pause: Option<Instant>,
 }
 
-/// What a wait has found.
+/// The result of a wait.
 #[derive(Debug, Default)]
 struct Ready {
     stop: bool,
     connection: bool,
-    /// By client.
+    /// One entry a client.
     sessions: Vec<PollFlags>,
-    /// By live link.
+    /// One entry a live link.
     links: Vec<bool>,
 }
 
@@ -55,19 +56,19 @@ fn clock() -> Instant {
 }
 
 impl Server {
-    /// Serves `daemon` at `listener`.
+    /// Makes a server of `daemon` at `listener`.
     #[must_use]
     pub const fn new(daemon: Daemon, listener: Listener) -> Self {
         Self { daemon, listener: Some(listener), sessions: Vec::new(), turn: 0, pause: None }
     }
 
-    /// Runs the links of `daemon`, which no client can reach.
+    /// Makes a server that runs the links of `daemon`, and that no client can reach.
     #[must_use]
     pub const fn without_socket(daemon: Daemon) -> Self {
         Self { daemon, listener: None, sessions: Vec::new(), turn: 0, pause: None }
     }
 
-    /// The daemon, to look at when it has ended.
+    /// Returns the daemon, to read its state after the end.
     pub const fn daemon_mut(&mut self) -> &mut Daemon {
         &mut self.daemon
     }
@@ -80,12 +81,13 @@ impl Server {
         self.run(stop, &RunOptions::default(), |_| {}).map(|_| ())
     }
 
-    /// Serves until `stop` has something to read; signals, for one ([`Signals`](txweir_device::Signals)), or until what
-    /// `options` says. `stats` is called at each interval, not at the end.
+    /// Serves until `stop` has something to read, for example signals
+    /// ([`Signals`](txweir_device::Signals)), or until an end that `options` names. It calls
+    /// `stats` at each interval, not at the end.
     ///
     /// # Errors
-    /// Waiting itself fails, or an interface does not work any more that `options` need. What was forwarded until then is
-    /// counted.
+    /// Waiting itself fails, or an interface that `options` need does not work any more. Frames
+    /// forwarded until then are counted.
     pub fn run(
         &mut self,
         stop: &impl AsFd,
@@ -122,7 +124,7 @@ impl Server {
         }
     }
 
-    /// Waits for clients, frames and the end, and at most until something is due.
+    /// Waits for clients, frames and the end, and at most until the next due time.
     fn wait(&mut self, stop: &impl AsFd, more: bool, due: Option<Instant>) -> io::Result<Ready> {
         let now = clock();
         self.pause = self.pause.filter(|until| *until > now);
@@ -143,12 +145,12 @@ impl Server {
             stop: !fds[0].revents().is_empty(),
             connection: self.listener.is_some() && !fds[1].revents().is_empty(),
             sessions: fds[first..first + clients].iter().map(PollFd::revents).collect(),
-            // Errors and hang-ups are received as well, to learn what they are.
+            // Errors and hang-ups lead to a reception as well, which returns the error.
             links: fds[first + clients..].iter().map(|fd| fd.revents().intersects(!PollFlags::OUT)).collect(),
         })
     }
 
-    /// Takes the connections that wait.
+    /// Accepts the waiting connections.
     fn accept(&mut self) {
         for _ in 0..CLIENTS_MAX {
             let Some(listener) = &self.listener else { return };
@@ -158,7 +160,8 @@ impl Server {
                     if self.sessions.len() >= CLIENTS_MAX {
                         self.drop_the_most_silent();
                     }
-                    // One that cannot be made non-blocking is not served: it could hold up all others.
+                    // A connection that cannot be made non-blocking is not served: it could hold up
+                    // all others.
                     self.sessions.extend(Session::new(stream, now));
                 }
                 Err(e) if matches!(e.kind(), ErrorKind::WouldBlock) => return,
@@ -178,7 +181,8 @@ impl Server {
         }
     }
 
-    /// Reads from clients, does a request of each in turn while there is time, and writes to them.
+    /// Reads from clients, performs a request of each in turn while there is time, and writes to
+    /// them.
     fn attend(&mut self, ready: &[PollFlags]) {
         let until = clock() + REQUESTS_FOR;
         let mut gone = vec![false; self.sessions.len()];
@@ -188,7 +192,7 @@ impl Server {
                 continue;
             }
             let wrote = session.write();
-            // A client that hung up may have sent its last before; reading finds the end.
+            // A client that hung up may have sent a last request before; reading finds the end.
             gone[at] = wrote.and_then(|()| session.read(clock())).is_err()
                 || (events.intersects(PollFlags::ERR | PollFlags::HUP) && !session.has_request());
         }

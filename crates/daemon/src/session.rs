@@ -1,5 +1,5 @@
-//! `Session`: one client's connection. It never waits: it reads what is there, keeps at most one unfinished request, and
-//! stops reading while its client does not take its replies.
+//! `Session`: one client's connection. It never waits: it reads the available bytes, keeps at most
+//! one unfinished request, and stops reading while its client does not take its replies.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -9,16 +9,16 @@ use txweir_device::poll::PollFlags;
 
 use crate::protocol::{LINE_MAX, Reply};
 
-/// Bytes read from one client before others are looked at.
+/// Bytes read from one client before others have their turn.
 const READ_MAX: usize = 64 << 10;
-/// Replies that wait for a client to take them before no more of its requests are done. So a client has at most this
-/// and one reply waiting.
+/// Bytes of waiting replies beyond which no more requests of the client are performed. So a client
+/// has at most this and one reply waiting.
 const UNREAD_MAX: usize = 256 << 10;
 
-/// What a client has sent.
+/// A line that a client has sent.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Line {
-    /// A request, its end left out.
+    /// A request without the end of its line.
     Whole(Vec<u8>),
     /// More than [`LINE_MAX`] bytes without an end; the rest is skipped.
     TooLong,
@@ -33,14 +33,14 @@ pub struct Session {
     scanned: usize,
     /// The end of a line, if one is known to be in `input`.
     end: Option<usize>,
-    /// In the middle of a line that was too long.
+    /// True in the middle of a line that was too long.
     skipping: bool,
     output: Vec<u8>,
-    /// How much of `output` the client has.
+    /// Bytes of `output` that the client has.
     written: usize,
-    /// The client will send no more.
+    /// True if the client will send no more.
     ended: bool,
-    /// When it last sent something.
+    /// The time at which the client last sent something.
     pub heard: Instant,
 }
 
@@ -64,12 +64,12 @@ impl Session {
         })
     }
 
-    /// The connection, for waiting.
+    /// Returns the connection, for waiting.
     pub const fn stream(&self) -> &UnixStream {
         &self.stream
     }
 
-    /// What to wait for.
+    /// Returns the events to wait for.
     #[must_use]
     pub fn events(&self) -> PollFlags {
         let mut events = PollFlags::empty();
@@ -82,13 +82,14 @@ impl Session {
         events
     }
 
-    /// Whether a request is there and may be done.
+    /// True if a request is there and may be performed.
     #[must_use]
     pub fn has_request(&self) -> bool {
         (self.end.is_some() || self.is_too_long()) && self.unread() <= UNREAD_MAX
     }
 
-    /// Whether nothing more can come of it: the client has sent its last, and has all replies. Half a line is no request.
+    /// True if the session has ended: the client sends no more, and has all replies. A half line is
+    /// no request.
     #[must_use]
     pub fn is_over(&self) -> bool {
         self.ended && self.end.is_none() && self.unread() == 0
@@ -102,7 +103,7 @@ impl Session {
         self.end.is_none() && !self.skipping && self.input.len() > LINE_MAX
     }
 
-    /// Reads what is there, up to a bite.
+    /// Reads the available bytes, at most [`READ_MAX`] and one buffer.
     ///
     /// # Errors
     /// The client is gone.
@@ -126,7 +127,7 @@ impl Session {
         Ok(())
     }
 
-    /// Looks for the end of a line, each byte once.
+    /// Searches the end of a line, each byte once.
     fn scan(&mut self) {
         let found = self.input[self.scanned..].iter().position(|b| *b == b'\n').map(|i| self.scanned + i);
         self.scanned = found.unwrap_or(self.input.len());
@@ -134,7 +135,7 @@ impl Session {
             self.end = found;
             return;
         }
-        // The rest of a line that was too long is thrown away, its end included.
+        // The rest of a line that was too long is discarded, its end included.
         let rest = found.map_or(self.input.len(), |end| end + 1);
         self.input.drain(..rest);
         self.scanned = 0;
@@ -165,7 +166,7 @@ impl Session {
         Some(Line::Whole(line))
     }
 
-    /// Sends a reply, as far as the client takes it now.
+    /// Sends a reply, as far as the client accepts it now.
     ///
     /// # Errors
     /// The client is gone.
@@ -174,7 +175,7 @@ impl Session {
         self.write()
     }
 
-    /// Sends what waits, as far as the client takes it now.
+    /// Sends the waiting bytes, as far as the client accepts them now.
     ///
     /// # Errors
     /// The client is gone.
@@ -188,7 +189,7 @@ impl Session {
                 Err(e) => return Err(e),
             }
         }
-        // Large replies give their memory back.
+        // The memory of large replies is freed.
         self.output = Vec::new();
         self.written = 0;
         Ok(())
@@ -218,7 +219,7 @@ mod tests {
                 assert_eq!((session.next(), session.has_request()), (None, false));
             }
         }
-        // What is there is not read on before it is done.
+        // No more bytes are read until the request is performed.
         assert!(!session.events().contains(PollFlags::IN));
         let mut lines = Vec::new();
         loop {
@@ -273,7 +274,7 @@ mod tests {
         assert!((3..20).contains(&done), "{done}");
         assert!(session.unread() <= UNREAD_MAX + 100_100);
         assert_eq!(session.events(), PollFlags::OUT);
-        // Once it reads, it gets everything, in order.
+        // Once the client reads, it gets every reply, in order.
         let reader = std::thread::spawn(move || {
             let mut all = vec![0; 100 * reply.line().len()];
             client.read_exact(&mut all).unwrap();

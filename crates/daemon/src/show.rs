@@ -2,10 +2,11 @@
 
 use txweir_core::TxPath;
 use txweir_core::text::value::text_of;
-use txweir_runtime::Frame;
+use txweir_device::Frame;
 use txweir_tc::json::{self, Object};
 
-use crate::link::{End, Link};
+use crate::end::End;
+use crate::link::Link;
 use crate::report::{self, Why};
 
 /// The columns of the table.
@@ -14,12 +15,12 @@ const HEAD: [&str; 13] = [
     "BACKLOG", "BQL",
 ];
 
-/// What is printed where there is nothing.
+/// The text of an empty cell.
 const NOTHING: &str = "-";
 
-/// A table: a line a link below a head, columns as wide as they need to be. `DROPS` are those of the qdiscs and of
-/// the link; `BACKLOG` is packets; `BQL` is bytes in flight, of how many at most, in all queues
-/// together.
+/// Returns a table: a line a link below a head, columns as wide as needed. `DROPS` are those of the
+/// qdiscs and of the link. `BACKLOG` is packets. `BQL` is the bytes in flight and their limit, in
+/// all queues together.
 pub fn text(links: &mut [Link]) -> String {
     let mut rows = vec![HEAD.map(String::from)];
     rows.extend(links.iter_mut().map(row));
@@ -59,13 +60,13 @@ fn row(link: &mut Link) -> [String; HEAD.len()] {
     ]
 }
 
-/// Everything that was submitted and will not leave, `lost` included.
+/// Returns the number of packets that were submitted and will not leave, `lost` included.
 fn drops(link: &Link) -> u64 {
     let stats = link.way.stats();
     stats.dropped + stats.no_memory + stats.malformed + stats.lost
 }
 
-/// A list of objects.
+/// Returns a list of objects.
 pub fn json(links: &mut [Link]) -> String {
     json::list(links.iter_mut().map(object)) + "\n"
 }
@@ -79,7 +80,7 @@ fn object(link: &mut Link) -> String {
         .uint("queues", u64::from(link.queues))
         .uint("mtu", u64::from(env.mtu))
         .uint("txqueuelen", u64::from(env.tx_queue_len))
-        .bool("prio_synack", link.way.prio_synack());
+        .bool("prio_synack", link.way.classifier().prio_synack());
     if let Some(rate) = env.link_rate {
         o = o.uint("rate_bit_s", rate.bits());
     }
@@ -93,7 +94,7 @@ fn object(link: &mut Link) -> String {
         o = o.text("peer", peer.as_str());
     }
     o = o.text("state", link.state());
-    if let End::Gone(why) = &link.end {
+    if let End::Gone(why, _) = link.way.device() {
         o = o.text("why", why);
     }
     o = o
@@ -126,7 +127,7 @@ fn object(link: &mut Link) -> String {
         o = o.raw("gate", &gate);
     }
     if let Some(counters) = counters {
-        // `packets` is what `frames` is, by the word of ip(8).
+        // `packets` equals `frames`; it is the word of ip(8).
         let rx = report::rx(&counters)
             .uint("packets", counters.rx_frames)
             .uint("unclaimed", link.unclaimed.packets);
@@ -135,7 +136,7 @@ fn object(link: &mut Link) -> String {
     o.finish()
 }
 
-/// What a queue that has a path of its own has done.
+/// Returns the counters of a queue that has a path of its own.
 fn queue_object(path: &TxPath<Frame>) -> String {
     let (stats, backlog) = (path.stats(), path.backlog());
     let o = Object::new()

@@ -1,4 +1,4 @@
-//! Where the daemon is to be found, and the socket there.
+//! The place of the daemon's socket, and the socket itself.
 
 use std::ffi::OsString;
 use std::fmt;
@@ -12,14 +12,15 @@ use rustix::fs::{Mode, fchmod};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, listen, socket_with};
 
-/// Names a path that the daemon listens on and its clients connect to.
+/// The environment variable that names the path on which the daemon listens and to which clients
+/// connect.
 pub const VARIABLE: &str = "TXWEIR_SOCKET";
 
 /// Connections that may wait to be accepted.
 const BACKLOG: i32 = 128;
 
-/// The path to use: the one given, else the one that `TXWEIR_SOCKET` names, else `txweir.sock` in `XDG_RUNTIME_DIR`,
-/// else, for root, `/run/txweir.sock`.
+/// Returns the path to use: the given one, else the one that `TXWEIR_SOCKET` names, else
+/// `txweir.sock` in `XDG_RUNTIME_DIR`, else, for root, `/run/txweir.sock`.
 ///
 /// # Errors
 /// There is none of these.
@@ -42,17 +43,17 @@ fn choose(
         .or_else(|| root.then(|| PathBuf::from("/run/txweir.sock")))
 }
 
-/// Why there is no socket.
+/// The reason for which there is no socket.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum SocketError {
-    /// Nothing says where it should be.
+    /// No option and no variable names the path.
     NoPath,
     /// The path does not fit into the address of a socket.
     TooLong(PathBuf),
     /// Another daemon serves there.
     Taken(PathBuf),
-    /// Something is there that is not a socket.
+    /// The file at the path is not a socket.
     NotASocket(PathBuf),
     /// No daemon serves there.
     NoDaemon(PathBuf),
@@ -60,9 +61,9 @@ pub enum SocketError {
     System {
         /// The step, as a verb that the path completes.
         what: &'static str,
-        /// Where.
+        /// The path.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         error: io::Error,
     },
 }
@@ -117,7 +118,7 @@ fn system(what: &'static str, path: &Path) -> impl Fn(io::Error) -> SocketError 
 /// Connects to a daemon.
 ///
 /// # Errors
-/// There is none, or it may not be spoken to.
+/// No daemon serves there, or this process may not connect to it.
 pub fn connect(path: &Path) -> Result<UnixStream, SocketError> {
     check_length(path)?;
     UnixStream::connect(path).map_err(|error| match error.kind() {
@@ -135,9 +136,9 @@ fn check_length(path: &Path) -> Result<(), SocketError> {
 
 /// A socket that clients connect to, removed when dropped.
 ///
-/// Its owner alone may connect, from the moment it exists: on Linux the mode of the unbound socket is that of the file
-/// that binding makes. Beside it lies a lock, `PATH.lock`, for as long as the daemon lives: two daemons that find the
-/// socket of one that died cannot both replace it.
+/// Only its owner may connect, from the moment the socket exists: on Linux the mode of the unbound
+/// socket becomes that of the file that binding makes. A lock, `PATH.lock`, lies beside it while
+/// the daemon lives: two daemons that find the socket of a dead one cannot both replace it.
 #[derive(Debug)]
 pub struct Listener {
     listener: UnixListener,
@@ -145,12 +146,12 @@ pub struct Listener {
     /// Device and inode of the socket's file.
     file: (u64, u64),
     lock: PathBuf,
-    /// Held, not used.
+    /// The locked file: the lock lasts as long as it is open.
     _locked: File,
 }
 
 impl Listener {
-    /// Makes the socket. One that a dead daemon left behind is replaced.
+    /// Makes the socket, and replaces one that a dead daemon left behind.
     ///
     /// # Errors
     /// Another daemon serves there, or the system refuses.
@@ -177,13 +178,13 @@ impl Listener {
         Ok(Self { listener: socket.into(), path: path.to_path_buf(), file, lock, _locked: locked })
     }
 
-    /// Where it is.
+    /// Returns its path.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The socket itself, which does not wait.
+    /// Returns the socket itself, which is non-blocking.
     pub const fn socket(&self) -> &UnixListener {
         &self.listener
     }
@@ -191,11 +192,12 @@ impl Listener {
 
 impl Drop for Listener {
     fn drop(&mut self) {
-        // Somebody may have put another file there since.
+        // Another process may have put another file there since.
         if file_of(&self.path).is_ok_and(|file| file == self.file) {
             let _ = fs::remove_file(&self.path);
         }
-        // While it is still locked: whoever waits for it looks again.
+        // The file is removed while it is still locked: a process that gets the removed lock tries
+        // again.
         let _ = fs::remove_file(&self.lock);
     }
 }
@@ -205,7 +207,8 @@ fn file_of(path: &Path) -> io::Result<(u64, u64)> {
     Ok((found.dev(), found.ino()))
 }
 
-/// How often a lock that was removed while it was being taken is tried again: each time, a daemon has just ended.
+/// Number of attempts to take a lock that is removed in between. Before each further attempt, a
+/// daemon has just ended.
 const TRIES: usize = 100;
 
 fn take_lock(path: &Path, lock: &Path) -> Result<File, SocketError> {
@@ -230,7 +233,8 @@ fn take_lock(path: &Path, lock: &Path) -> Result<File, SocketError> {
     Err(SocketError::Taken(path.to_path_buf()))
 }
 
-/// Removes the socket of a daemon that is dead; the lock is held, so that nobody else does the same.
+/// Removes the socket of a dead daemon. The caller holds the lock, so that no other daemon does the
+/// same.
 fn remove_stale(path: &Path) -> Result<(), SocketError> {
     match fs::symlink_metadata(path) {
         Err(e) if e.kind() == ErrorKind::NotFound => return Ok(()),
@@ -307,7 +311,7 @@ mod tests {
         drop(UnixListener::bind(dir.socket()).unwrap());
         assert!(dir.socket().exists());
         drop(Listener::bind(&dir.socket()).unwrap());
-        // One that some other program serves, which knows of no lock.
+        // The socket of another program, which does not know the lock.
         let other = UnixListener::bind(dir.socket()).unwrap();
         assert!(matches!(Listener::bind(&dir.socket()), Err(SocketError::Taken(_))));
         drop(other);

@@ -4,7 +4,8 @@ use txweir_core::classify::action::State;
 use txweir_core::classify::filter::Filters;
 use txweir_core::classify::packet::PortId;
 use txweir_core::path::entry::HookCounts;
-use txweir_core::path::port::{Qdiscs, Trees};
+use txweir_core::path::qdiscs::Qdiscs;
+use txweir_core::path::trees::Trees;
 use txweir_core::{ConfigError, Env, Handle, Instant, Meta, Tree, TxPath};
 use txweir_tc::tool::{Device, Devices, Hook, LOOPBACK, LinkLine, SwapDone};
 
@@ -21,7 +22,7 @@ impl Devices for Links {
         let now = self.now;
         let link = self.find_mut(name)?;
         link.now = now;
-        // What has left by now has left before whatever comes next.
+        // Due events run first: frames that have left by now left before the command.
         link.advance(now);
         Some(link)
     }
@@ -59,7 +60,7 @@ impl Devices for Links {
         let trees: Vec<&Tree> = self.all.iter().filter(|l| is_meant(l)).flat_map(trees_of).collect();
         let agreed = self.rates.agree(&trees)?;
         for link in self.all.iter_mut().filter(|l| is_meant(l)) {
-            link.way.configure_each(self.now, |tree, _| agreed.join(tree));
+            link.way.control(self.now).configure_each(|tree, _| agreed.join(tree));
             link.advance(self.now);
         }
         Ok(())
@@ -80,7 +81,7 @@ impl Devices for Links {
     }
 }
 
-/// The trees of a link: one for each queue, or one for all.
+/// Returns the trees of a link: one for each queue, or one for all.
 fn trees_of(link: &Link) -> impl Iterator<Item = &Tree> {
     link.way.port().paths().iter().map(TxPath::tree)
 }
@@ -117,15 +118,15 @@ impl Device for Link {
         self.hook_counts
     }
 
-    fn configure(&mut self, f: &mut dyn FnMut(&mut dyn Qdiscs)) {
+    fn configure(&mut self, f: &mut dyn FnMut(&mut Qdiscs<'_>)) {
         let now = self.now;
-        self.way.change(now, f);
+        self.way.control(now).change(f);
         self.advance(now);
     }
 
-    fn swap(&mut self, f: &mut dyn FnMut(&mut dyn Qdiscs)) -> SwapDone {
+    fn swap(&mut self, f: &mut dyn FnMut(&mut Qdiscs<'_>)) -> SwapDone {
         let now = self.now;
-        let ((), done) = self.way.swap(now, f);
+        let ((), done) = self.way.control(now).swap(f);
         self.advance(now);
         SwapDone { kept: done.kept, moved: done.moved, dropped: done.dropped }
     }
@@ -133,7 +134,7 @@ impl Device for Link {
     fn queued(&self, f: &mut dyn FnMut(Handle, Handle, &Meta)) {
         let mut waiting: Vec<(Handle, Handle, Meta)> = Vec::new();
         self.way.port().queued(&mut |parent, handle, m| waiting.push((parent, handle, *m)));
-        // As a swap puts them into a new tree.
+        // The order in which a swap puts packets into a new tree.
         waiting.sort_by_key(|(_, _, m)| m.enqueued);
         waiting.iter().for_each(|(parent, handle, m)| f(*parent, *handle, m));
     }

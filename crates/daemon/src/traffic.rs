@@ -1,16 +1,16 @@
-//! Made-up packets for `link send`: a port to receive from, whose frames are the smallest that are still IPv4 and UDP,
-//! padded to a length.
+//! Generated packets for `link send`: a source whose frames are the smallest possible IPv4 and UDP
+//! frames, padded to a length.
 
 use std::io;
 
 use txweir_core::packet::checksum::Sum;
-use txweir_device::{Sent, VnetHdr};
-use txweir_runtime::FrameIo;
+use txweir_device::{Source, VnetHdr};
 
 /// Bytes of the headers: Ethernet 14, IPv4 20, UDP 8.
 pub const HEADERS: usize = 42;
 
-/// The destination port of the Discard Protocol (RFC 863): should a frame reach somebody, it is thrown away there.
+/// The destination port of the Discard Protocol (RFC 863): a host that receives such a frame
+/// discards it.
 const DISCARD: u16 = 9;
 /// The first source port that is not reserved; flow n has the n-th after it.
 const FIRST_PORT: u16 = 1024;
@@ -18,11 +18,11 @@ const FIRST_PORT: u16 = 1024;
 /// Frames still to be received.
 #[derive(Debug)]
 pub struct Traffic {
-    /// How many.
+    /// Number of frames.
     pub left: u32,
     /// Length of each, at least [`HEADERS`].
     pub size: usize,
-    /// How many flows they are dealt to in turn.
+    /// Number of flows to which frames are dealt in turn.
     pub flows: u16,
     /// The TOS field.
     pub tos: u8,
@@ -30,7 +30,7 @@ pub struct Traffic {
 }
 
 impl Traffic {
-    /// Frames of `size` bytes; shorter ones than the headers are as long as the headers.
+    /// Makes frames of `size` bytes, but at least of the length of the headers.
     pub fn new(packets: u32, size: usize, flows: u32, tos: u8) -> Self {
         let flows = u16::try_from(flows).unwrap_or(u16::MAX).min(u16::MAX - FIRST_PORT);
         Self { left: packets, size: size.max(HEADERS), flows: flows.max(1), tos, next_flow: 0 }
@@ -60,23 +60,19 @@ impl Traffic {
 }
 
 impl Traffic {
-    /// Bytes of each frame.
+    /// Returns the bytes of each frame.
     pub const fn size(&self) -> usize {
         self.size
     }
 }
 
-impl FrameIo for Traffic {
+impl Source for Traffic {
     fn recv(&mut self, frame: &mut [u8]) -> io::Result<Option<(VnetHdr, usize)>> {
         let Some(frame) = frame.get_mut(..self.size).filter(|_| self.left > 0) else { return Ok(None) };
         self.write(frame);
         self.left -= 1;
         self.next_flow = (self.next_flow + 1) % self.flows;
         Ok(Some((VnetHdr::default(), self.size)))
-    }
-
-    fn send(&mut self, _: &VnetHdr, _: &[u8]) -> io::Result<Sent> {
-        Ok(Sent::Taken)
     }
 }
 
@@ -94,7 +90,7 @@ mod tests {
             let frame = &buffer[..len];
             let headers = Headers::parse_ethernet(frame);
             assert_eq!((len, headers.ethertype, headers.ds), (100, 0x0800, 0x12));
-            // A header with its right checksum sums to all ones (RFC 1071).
+            // A header with the right checksum sums to all ones (RFC 1071).
             assert_eq!(Sum::default().bytes(&frame[14..34]).partial(), 0xffff);
             assert_eq!(frame[16..18], 86u16.to_be_bytes());
             assert_eq!(frame[38..40], 66u16.to_be_bytes());

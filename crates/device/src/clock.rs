@@ -1,13 +1,14 @@
-//! The monotonic clock: the only place of txweir's live path that asks what time it is.
+//! The monotonic clock: the only place of txweir's live path that reads the time.
 
 use rustix::time::{ClockId, clock_gettime};
 
-/// Nanoseconds of `CLOCK_MONOTONIC`. Never goes back, is not set by anybody, stands still while the machine sleeps;
-/// its zero has no meaning. Wraps after 584 years of uptime. Costs about 40 ns (vDSO).
+/// Returns the nanoseconds of `CLOCK_MONOTONIC`. The clock never goes back, cannot be set, and
+/// stands still while the machine sleeps. Its zero has no meaning. It wraps after 584 years of
+/// uptime. A call costs about 40 ns (vDSO).
 #[must_use]
 pub fn now_ns() -> u64 {
     let now = clock_gettime(ClockId::Monotonic);
-    // Both fields are non-negative by definition of the clock; a negative one would read as 0.
+    // Both fields are non-negative by definition of the clock; a negative one reads as 0.
     let secs = u64::try_from(now.tv_sec).unwrap_or(0);
     let nanos = u64::try_from(now.tv_nsec).unwrap_or(0);
     secs.wrapping_mul(1_000_000_000).wrapping_add(nanos)

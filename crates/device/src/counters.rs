@@ -1,33 +1,71 @@
-//! What went through a link, and what did not.
+//! The tallies of a link: frames that passed, and frames that were lost and why.
+
+use std::io;
 
 use rustix::io::Errno;
 
 use crate::vnet::VnetHdr;
 
-/// What became of one frame handed to a link.
+/// The fate of a frame that the kernel did not take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[must_use]
-pub enum Sent {
-    /// The kernel took it. That says nothing of its arrival: an interface without carrier drops without a word.
-    Taken,
-    /// No room now: the frame is still the caller's. Wait for writability and offer it again.
+pub(crate) enum NotTaken {
+    /// No room now: the frame still belongs to the caller, who offers it again when the link is
+    /// writable.
     Full,
-    /// The kernel refused it and will again: the frame is lost at this link, and counted.
-    Lost(Loss),
+    /// The kernel refused the frame and will refuse it again: it is lost at this link, and counted
+    /// by its reason.
+    Lost,
 }
 
-/// Why a link lost a frame.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Loss {
-    /// The interface is down (`ip link set dev NAME up`).
-    LinkDown,
-    /// The kernel or the device had no memory or ring room for it.
-    NoBuffer,
-    /// The kernel found the frame or its header wrong: too long for the interface, too short, or not as described.
-    Refused,
+/// The fates of frames that were handed to a link together, in order. The first `taken + lost` of
+/// them are gone.
+#[derive(Debug)]
+#[must_use]
+pub struct Batch {
+    /// Frames that the kernel took.
+    pub taken: usize,
+    /// Frames that the kernel refused for good, between or after those that it took.
+    pub lost: usize,
+    /// The reason for which the rest still belongs to the caller.
+    pub rest: Rest,
 }
 
-/// Tallies of one link since it was opened. Frames count as the link saw them: a super-frame is one.
+/// The reason for which frames of a batch still belong to the caller.
+#[derive(Debug)]
+pub enum Rest {
+    /// No frame is left over.
+    None,
+    /// The link is full: the first of the remaining frames found no room.
+    Full,
+    /// The link is gone.
+    Gone(io::Error),
+}
+
+impl Batch {
+    /// Returns the fates of a batch of which no frame is gone yet.
+    pub(crate) const fn new() -> Self {
+        Self { taken: 0, lost: 0, rest: Rest::None }
+    }
+
+    /// Returns the number of frames that do not belong to the caller any more.
+    #[must_use]
+    pub const fn gone(&self) -> usize {
+        self.taken + self.lost
+    }
+
+    /// Notes that one more frame was not taken. Returns true if the next one can be tried.
+    pub(crate) fn goes_on_after(&mut self, frame: Result<NotTaken, Errno>) -> bool {
+        match frame {
+            Ok(NotTaken::Lost) => self.lost += 1,
+            Ok(NotTaken::Full) => self.rest = Rest::Full,
+            Err(errno) => self.rest = Rest::Gone(errno.into()),
+        }
+        matches!(self.rest, Rest::None)
+    }
+}
+
+/// Tallies of one link since it was opened. Frames count as the link saw them: a super-frame is
+/// one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Counters {
@@ -37,12 +75,13 @@ pub struct Counters {
     pub rx_bytes: u64,
     /// Super-frames among them.
     pub rx_gso_frames: u64,
-    /// Frames longer than the buffer given, left out.
+    /// Frames longer than the given buffer, left out.
     pub rx_oversize: u64,
-    /// Frames that the kernel could not describe by a vnet header (a tunnelled super-frame), left out by it.
+    /// Frames that the kernel could not describe by a vnet header (a tunnelled super-frame), and
+    /// therefore left out.
     pub rx_refused: u64,
-    /// Frames that the kernel dropped before the packet socket, because its buffer was full. A TAP device counts its
-    /// own as the interface's `tx_dropped`.
+    /// Frames that the kernel dropped before the packet socket, because its buffer was full. A TAP
+    /// device counts its own as the interface's `tx_dropped`.
     pub rx_missed: u64,
     /// Frames that the kernel took.
     pub tx_frames: u64,
@@ -50,13 +89,16 @@ pub struct Counters {
     pub tx_bytes: u64,
     /// Super-frames among them.
     pub tx_gso_frames: u64,
-    /// How often a send met a full link and gave the frame back.
+    /// System calls made to send frames.
+    pub tx_calls: u64,
+    /// Sends that met a full link.
     pub tx_full: u64,
-    /// Frames lost for [`Loss::LinkDown`].
+    /// Frames lost because the interface was down (`ip link set dev NAME up`).
     pub tx_lost_down: u64,
-    /// Frames lost for [`Loss::NoBuffer`].
+    /// Frames lost because the kernel or the device had no memory or ring room for them.
     pub tx_lost_buffer: u64,
-    /// Frames lost for [`Loss::Refused`].
+    /// Frames that the kernel refused as wrong: too long for the interface, too short, or not as
+    /// their header describes.
     pub tx_lost_refused: u64,
 }
 
@@ -67,32 +109,26 @@ impl Counters {
         self.rx_gso_frames += u64::from(hdr.is_gso());
     }
 
-    pub(crate) fn taken(&mut self, hdr: &VnetHdr, len: usize) -> Sent {
+    pub(crate) fn taken(&mut self, hdr: &VnetHdr, len: usize) {
         self.tx_frames += 1;
         self.tx_bytes += len as u64;
         self.tx_gso_frames += u64::from(hdr.is_gso());
-        Sent::Taken
     }
 
     /// Sorts a failed send into back-pressure, loss of this frame, or an error of the link itself.
-    pub(crate) fn not_taken(&mut self, errno: Errno) -> Result<Sent, Errno> {
-        let loss = match errno {
+    pub(crate) fn not_taken(&mut self, errno: Errno) -> Result<NotTaken, Errno> {
+        *match errno {
             Errno::AGAIN => {
                 self.tx_full += 1;
-                return Ok(Sent::Full);
+                return Ok(NotTaken::Full);
             }
-            // A TAP that is down says EIO (tun_get_user), a packet socket ENETDOWN.
-            Errno::IO | Errno::NETDOWN => Loss::LinkDown,
-            Errno::NOBUFS | Errno::NOMEM => Loss::NoBuffer,
-            Errno::INVAL | Errno::MSGSIZE | Errno::TOOBIG => Loss::Refused,
+            // A TAP device that is down answers EIO (tun_get_user), a packet socket ENETDOWN.
+            Errno::IO | Errno::NETDOWN => &mut self.tx_lost_down,
+            Errno::NOBUFS | Errno::NOMEM => &mut self.tx_lost_buffer,
+            Errno::INVAL | Errno::MSGSIZE | Errno::TOOBIG => &mut self.tx_lost_refused,
             other => return Err(other),
-        };
-        *match loss {
-            Loss::LinkDown => &mut self.tx_lost_down,
-            Loss::NoBuffer => &mut self.tx_lost_buffer,
-            Loss::Refused => &mut self.tx_lost_refused,
         } += 1;
-        Ok(Sent::Lost(loss))
+        Ok(NotTaken::Lost)
     }
 }
 
@@ -103,11 +139,10 @@ mod tests {
     #[test]
     fn errors_of_a_frame_are_not_errors_of_the_link() {
         let mut c = Counters::default();
-        assert_eq!(c.not_taken(Errno::AGAIN), Ok(Sent::Full));
-        assert_eq!(c.not_taken(Errno::IO), Ok(Sent::Lost(Loss::LinkDown)));
-        assert_eq!(c.not_taken(Errno::NETDOWN), Ok(Sent::Lost(Loss::LinkDown)));
-        assert_eq!(c.not_taken(Errno::NOBUFS), Ok(Sent::Lost(Loss::NoBuffer)));
-        assert_eq!(c.not_taken(Errno::MSGSIZE), Ok(Sent::Lost(Loss::Refused)));
+        assert_eq!(c.not_taken(Errno::AGAIN), Ok(NotTaken::Full));
+        for errno in [Errno::IO, Errno::NETDOWN, Errno::NOBUFS, Errno::MSGSIZE] {
+            assert_eq!(c.not_taken(errno), Ok(NotTaken::Lost));
+        }
         assert_eq!(c.not_taken(Errno::BADFD), Err(Errno::BADFD));
         assert_eq!((c.tx_full, c.tx_lost_down, c.tx_lost_buffer, c.tx_lost_refused), (1, 2, 1, 1));
     }

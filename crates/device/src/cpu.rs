@@ -1,12 +1,12 @@
-//! Keeping a thread on one processor.
+//! Binding of a thread to one processor.
 
 use rustix::thread::{CpuSet, sched_setaffinity};
 use std::io;
 
-/// Keeps the calling thread on processor `cpu`, counted from 0.
+/// Binds the calling thread to processor `cpu`, counted from 0.
 ///
 /// # Errors
-/// What the system says: `cpu` does not exist, or this process may not use it.
+/// The system's error: `cpu` does not exist, or this process may not use it.
 pub fn pin(cpu: usize) -> io::Result<()> {
     let mut set = CpuSet::new();
     if cpu >= CpuSet::MAX_CPU {

@@ -9,20 +9,91 @@ use crate::link::{LinkIo, LinkOptions};
 use crate::name::{IfName, NameError};
 use crate::netns::Netns;
 use crate::packet::Packet;
+use crate::queue::Batched;
 use crate::tap::Tap;
 
-/// How to open the interface.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Kind {
-    /// As a TAP device if it is one, and by a packet socket otherwise.
-    Auto,
-    /// As a TAP device (`tap:`).
-    Tap,
-    /// By a packet socket (`packet:`), which on a TAP device means beside whoever holds it.
-    Packet,
+/// Declares the kinds of links: the word before the colon of an endpoint, its meaning, and the
+/// function that opens one.
+macro_rules! kinds {
+    ($($(#[$doc:meta])* $Kind:ident $word:literal $about:literal $open:expr;)*) => {
+        /// The way in which an interface is opened.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        pub enum Kind {
+            /// As a TAP device if it is one, and by a packet socket otherwise.
+            Auto,
+            $($(#[$doc])* $Kind,)*
+        }
+
+        impl Kind {
+            /// All kinds that have a word.
+            pub const ALL: &[Self] = &[$(Self::$Kind),*];
+
+            /// Returns the word; empty for `Auto`.
+            #[must_use]
+            pub const fn word(self) -> &'static str {
+                match self {
+                    Self::Auto => "",
+                    $(Self::$Kind => $word,)*
+                }
+            }
+
+            /// Returns one line about the kind, for people; empty for `Auto`.
+            #[must_use]
+            pub const fn about(self) -> &'static str {
+                match self {
+                    Self::Auto => "",
+                    $(Self::$Kind => $about,)*
+                }
+            }
+
+            /// Returns the kind that has this word.
+            #[must_use]
+            pub fn of(word: &str) -> Option<Self> {
+                Self::ALL.iter().copied().find(|kind| kind.word() == word)
+            }
+
+            /// Opens the interface in the namespace of the calling thread.
+            fn open(self, name: &IfName, options: &LinkOptions) -> Result<LinkIo, OpenCause> {
+                match self {
+                    Self::Auto => Self::found(name, options.tap.create)?.open(name, options),
+                    $(Self::$Kind => {
+                        let opened: Result<_, OpenCause> = $open(name, options);
+                        opened.map(|nic| Box::new(nic) as LinkIo)
+                    })*
+                }
+            }
+        }
+    };
 }
 
-/// Where a link is: an interface, perhaps in another network namespace, and how to open it.
+kinds! {
+    /// As a TAP device (`tap:`).
+    Tap "tap" "A TAP device"
+        |name, options: &LinkOptions| Tap::attach(name, &options.tap).map(|tap| Batched::new(tap, options.memory));
+    /// By a packet socket (`packet:`), which on a TAP device works beside the process that holds
+    /// the device.
+    Packet "packet" "A packet socket on any Ethernet interface"
+        |name, options: &LinkOptions| Packet::attach(name, &options.packet).map(|p| Batched::new(p, options.memory));
+}
+
+impl Kind {
+    /// Returns the kind of an interface: `Tap` if it is a TAP device, or will be created as one.
+    fn found(name: &IfName, create: bool) -> Result<Self, OpenCause> {
+        let control = Control::open().map_err(|errno| OpenCause::system("open a socket for", errno))?;
+        match control.index(name).map_err(|errno| OpenCause::system("look up", errno))? {
+            None if create => Ok(Self::Tap),
+            None => Err(OpenCause::Missing),
+            Some(_) => match control.kind(name) {
+                Ok(Found::Tap) => Ok(Self::Tap),
+                Ok(Found::Tun) => Err(OpenCause::IsTun),
+                Ok(Found::Other { .. }) => Ok(Self::Packet),
+                Err(errno) => Err(OpenCause::system("look up the driver of", errno)),
+            },
+        }
+    }
+}
+
+/// The place of a link: an interface, perhaps in another network namespace, and the way to open it.
 ///
 /// ```
 /// use txweir_device::{Endpoint, Kind};
@@ -33,26 +104,26 @@ pub enum Kind {
 /// # Ok::<(), txweir_device::EndpointError>(())
 /// ```
 ///
-/// Neither `:` nor `/` can be part of an interface name, so that nothing needs quoting. The namespace is a name of
-/// ip-netns(8), or an absolute path (`/proc/4711/ns/net/tap0`).
+/// Neither `:` nor `/` can be part of an interface name, so that nothing needs quoting. The
+/// namespace is a name of ip-netns(8), or an absolute path (`/proc/4711/ns/net/tap0`).
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Endpoint {
-    /// How to open it.
+    /// The way to open it.
     pub kind: Kind,
-    /// Where it is; `None` for the namespace of the calling thread.
+    /// The network namespace of the interface; `None` for that of the calling thread.
     pub netns: Option<Netns>,
     /// The interface.
     pub name: IfName,
 }
 
-/// Why a text is not an endpoint.
+/// The reason for which a text is not an endpoint.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum EndpointError {
-    /// A word before a colon that is neither `tap` nor `packet`.
+    /// A word before a colon that names no kind of link.
     Kind(String),
     /// A namespace that is neither a name nor an absolute path.
     Namespace(String),
-    /// Not the name of an interface; the name is given.
+    /// A text that is not the name of an interface; the text is given.
     Name(String, NameError),
 }
 
@@ -60,7 +131,12 @@ impl fmt::Display for EndpointError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Kind(kind) => {
-                write!(f, "unknown kind of link `{kind}`: write `tap:NAME`, `packet:NAME` or NAME alone")
+                write!(f, "unknown kind of link `{kind}`: write ")?;
+                for (at, kind) in Kind::ALL.iter().enumerate() {
+                    let comma = if at == 0 { "" } else { ", " };
+                    write!(f, "{comma}`{}:NAME`", kind.word())?;
+                }
+                f.write_str(" or NAME alone")
             }
             Self::Namespace(netns) => {
                 write!(f, "`{netns}` is neither the name of a network namespace nor an absolute path")
@@ -76,11 +152,12 @@ impl FromStr for Endpoint {
     type Err = EndpointError;
 
     fn from_str(text: &str) -> Result<Self, EndpointError> {
-        // A colon behind a slash is not a kind's: it stands in a path, or where no colon may be.
+        // A colon behind a slash does not end a kind: it stands in a path, or where no colon may
+        // be.
         let (kind, rest) = match text.split_once(':') {
-            Some(("tap", rest)) => (Kind::Tap, rest),
-            Some(("packet", rest)) => (Kind::Packet, rest),
-            Some((kind, _)) if !kind.contains('/') => return Err(EndpointError::Kind(kind.to_owned())),
+            Some((kind, rest)) if !kind.contains('/') => {
+                (Kind::of(kind).ok_or_else(|| EndpointError::Kind(kind.to_owned()))?, rest)
+            }
             _ => (Kind::Auto, text),
         };
         let (netns, name) = match rest.rsplit_once('/') {
@@ -97,11 +174,9 @@ impl FromStr for Endpoint {
 
 impl fmt::Display for Endpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self.kind {
-            Kind::Auto => "",
-            Kind::Tap => "tap:",
-            Kind::Packet => "packet:",
-        })?;
+        if self.kind != Kind::Auto {
+            write!(f, "{}:", self.kind.word())?;
+        }
         if let Some(netns) = &self.netns {
             write!(f, "{netns}/")?;
         }
@@ -110,47 +185,20 @@ impl fmt::Display for Endpoint {
 }
 
 impl Endpoint {
-    /// Opens the link. With [`Kind::Auto`] the interface's driver decides (`ETHTOOL_GDRVINFO`), and a missing one is
-    /// created as a TAP device if the options say so. The calling thread stays in its own namespace.
+    /// Opens the link. With [`Kind::Auto`] the interface's driver decides (`ETHTOOL_GDRVINFO`), and
+    /// a missing interface is created as a TAP device if the options allow it. The calling thread
+    /// stays in its own namespace.
     ///
     /// # Errors
-    /// [`OpenError`], one sentence that names the endpoint and says what to do.
+    /// [`OpenError`]: one sentence that names the endpoint and says what to do.
     pub fn open(&self, options: &LinkOptions) -> Result<LinkIo, OpenError> {
         let opened = match &self.netns {
-            None => self.open_here(options),
+            None => self.kind.open(&self.name, options),
             Some(netns) => netns
-                .within(|| self.open_here(options))
+                .within(|| self.kind.open(&self.name, options))
                 .unwrap_or_else(|error| Err(OpenCause::entering(netns, error))),
         };
         opened.map_err(|cause| OpenError { interface: self.to_string(), cause })
-    }
-
-    fn open_here(&self, options: &LinkOptions) -> Result<LinkIo, OpenCause> {
-        let as_tap = match self.kind {
-            Kind::Tap => true,
-            Kind::Packet => false,
-            Kind::Auto => self.is_tap(options.tap.create)?,
-        };
-        if as_tap {
-            Tap::attach(&self.name, &options.tap).map(LinkIo::Tap)
-        } else {
-            Packet::attach(&self.name, &options.packet).map(LinkIo::Packet)
-        }
-    }
-
-    /// Whether the interface is a TAP device, or will be one when it is created.
-    fn is_tap(&self, create: bool) -> Result<bool, OpenCause> {
-        let control = Control::open().map_err(|errno| OpenCause::system("open a socket for", errno))?;
-        match control.index(&self.name).map_err(|errno| OpenCause::system("look up", errno))? {
-            None if create => Ok(true),
-            None => Err(OpenCause::Missing),
-            Some(_) => match control.kind(&self.name) {
-                Ok(Found::Tap) => Ok(true),
-                Ok(Found::Tun) => Err(OpenCause::IsTun),
-                Ok(Found::Other { .. }) => Ok(false),
-                Err(errno) => Err(OpenCause::system("look up the driver of", errno)),
-            },
-        }
     }
 }
 

@@ -1,4 +1,4 @@
-//! Why a link could not be opened: one sentence that names the interface and says what to do.
+//! Errors of opening a link: one sentence each, which names the interface and says what to do.
 
 use std::{fmt, io};
 
@@ -11,15 +11,15 @@ use crate::netns::{EnterError, Netns};
 pub struct OpenError {
     /// The interface, or the endpoint as it was written (`client/tap0`).
     pub interface: String,
-    /// What stood in the way.
+    /// The reason.
     pub cause: OpenCause,
 }
 
-/// What stood in the way of opening a link.
+/// The reason for which a link could not be opened.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum OpenCause {
-    /// There is no such interface, and creating it was not asked for.
+    /// There is no such interface, and the options did not ask for its creation.
     Missing,
     /// There is no such network namespace.
     NoNamespace(Netns),
@@ -45,7 +45,7 @@ pub enum OpenCause {
     System {
         /// The step, as a verb that the interface's name completes: "bind a packet socket to".
         what: &'static str,
-        /// What the system said.
+        /// The system's error.
         error: io::Error,
     },
 }
@@ -55,7 +55,7 @@ impl OpenCause {
         Self::System { what, error: errno.into() }
     }
 
-    /// The reason for which `netns` could not be entered.
+    /// Returns the reason for which `netns` could not be entered.
     pub(crate) fn entering(netns: &Netns, error: EnterError) -> Self {
         match error {
             EnterError::Missing => Self::NoNamespace(netns.clone()),

@@ -1,24 +1,27 @@
-//! A frame to send, and the bounds of what one call does with frames.
+//! A frame as a system call takes it, and the bounds of one call.
 
 use crate::vnet::VnetHdr;
 
-/// Bytes that a receive buffer needs to hold any frame a link delivers: an IP packet of 65 535 bytes, which is the
-/// most that its length field can say, behind an Ethernet header with two 802.1Q/802.1ad tags, and one byte more, by
-/// which a longer frame is told from one that fits exactly. Frames beyond it (BIG TCP) are counted as
+/// Bytes that a receive buffer needs to hold any frame that a link delivers. An IP packet has at
+/// most 65 535 bytes, the largest value of its length field; an Ethernet header with two
+/// 802.1Q/802.1ad tags stands in front of it. One byte more tells a longer frame from one that fits
+/// exactly. Longer frames (BIG TCP) are counted as
 /// [`Counters::rx_oversize`](crate::Counters::rx_oversize) and left out.
 pub const MAX_FRAME: usize = 65_535 + 14 + 2 * 4 + 1;
 
-/// Most frames that one system call sends. Beyond some tens the cost of the call is gone in that of the frames.
+/// Most frames that one system call sends. Beyond some tens of frames the cost of the call is
+/// negligible beside the cost of the frames.
 pub const BATCH_MAX: usize = 64;
 
-/// Most frames that one receive leaves out before it returns, so that a flood of them cannot hold the caller.
+/// Most frames that one receive leaves out before it returns, so that a flood of such frames cannot
+/// hold the caller.
 pub(crate) const SKIP_MAX: usize = 64;
 
-/// A frame to send.
+/// A frame to send, with its bytes in any memory.
 #[derive(Clone, Copy, Debug)]
-pub struct Frame<'a> {
-    /// What is left to do on it.
+pub struct FrameRef<'a> {
+    /// The work that is left undone on it.
     pub hdr: VnetHdr,
-    /// From the Ethernet header on.
+    /// Its bytes, from the Ethernet header on.
     pub bytes: &'a [u8],
 }

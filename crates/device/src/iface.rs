@@ -1,4 +1,4 @@
-//! Interfaces by name: what the kernel says about them.
+//! Interfaces by name: the facts that the kernel reports about them.
 
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::io::Errno;
@@ -7,7 +7,7 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 use crate::name::IfName;
 use crate::sys;
 
-/// What an interface turned out to be.
+/// The kind that an interface turned out to have.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Found {
     Tap,
@@ -15,11 +15,12 @@ pub(crate) enum Found {
     Other { driver: String },
 }
 
-/// Questions about interfaces of one network namespace: that of the thread which opened it, for good.
+/// Questions about the interfaces of one network namespace: that of the thread which opened it, for
+/// good.
 ///
-/// All go through ioctls on a socket, and none through `/sys/class/net`: a mounted sysfs shows the namespace in
-/// which it was mounted, not that of the thread that looks, so that it answers for the wrong interfaces as soon as
-/// a thread has moved (namespaces(7), sysfs(5)).
+/// All questions go through ioctls on a socket, and none through `/sys/class/net`: a mounted sysfs
+/// shows the namespace in which it was mounted, not that of the thread that reads it. It would
+/// report the wrong interfaces as soon as a thread has moved (namespaces(7), sysfs(5)).
 #[derive(Debug)]
 pub(crate) struct Control(OwnedFd);
 
@@ -31,7 +32,7 @@ impl Control {
         Ok(Self(fd))
     }
 
-    /// The interface's index, or `None` when there is no such interface.
+    /// Returns the interface's index, or `None` when there is no such interface.
     pub(crate) fn index(&self, name: &IfName) -> Result<Option<u32>, Errno> {
         match rustix::net::netdevice::name_to_index(&self.0, name.as_str()) {
             Ok(index) => Ok(Some(index)),
@@ -40,7 +41,8 @@ impl Control {
         }
     }
 
-    /// What kind of interface this is. The TUN driver tells its two kinds apart by its bus information.
+    /// Returns the kind of an interface. The TUN driver tells its two kinds apart by its bus
+    /// information.
     pub(crate) fn kind(&self, name: &IfName) -> Result<Found, Errno> {
         match sys::if_driver(self.0.as_fd(), name) {
             Ok((driver, bus)) if driver == "tun" => Ok(if bus == "tap" { Found::Tap } else { Found::Tun }),
@@ -51,7 +53,8 @@ impl Control {
         }
     }
 
-    /// Whether frames begin with an Ethernet header: `ARPHRD_ETHER`, or the loopback's.
+    /// True if frames begin with an Ethernet header: the hardware type is `ARPHRD_ETHER` or the
+    /// loopback's.
     pub(crate) fn is_ethernet(&self, name: &IfName) -> Result<bool, Errno> {
         let kind = sys::if_hardware(self.0.as_fd(), name)?;
         Ok(kind == libc::ARPHRD_ETHER || kind == libc::ARPHRD_LOOPBACK)

@@ -1,13 +1,16 @@
 //! Live packet I/O for txweir on Linux.
 //!
-//! A *link* is one Ethernet interface as this process sees it: a TAP device ([`Tap`]) or a packet socket bound to
-//! an interface ([`Packet`]); [`LinkIo`] is either. Both carry a [`VnetHdr`] beside every frame, so that a TCP
-//! super-frame of up to 64 KiB crosses user space whole and is cut into wire segments only where somebody must
-//! cut it ([`Segmenter`]). An [`Endpoint`] is the text form that a user writes (`tap0`, `packet:eth0`,
-//! `client/tap0`), and opens the link.
+//! A *link* is one Ethernet interface as this process sees it ([`Nic`]): a TAP device ([`Tap`]) or
+//! a packet socket bound to an interface ([`Packet`]). A link is a transmit queue as well, with
+//! frames of its own ([`Backend`]): [`TapQueue`], [`PacketQueue`], and [`LinkIo`] for any of them.
+//! A [`VnetHdr`] travels beside every frame, so that a TCP super-frame of up to 64 KiB crosses user
+//! space whole. It is cut into wire segments ([`Segmenter`]) only where a qdisc or an output needs
+//! the segments. An [`Endpoint`] is the text form that a user writes (`tap0`, `packet:eth0`,
+//! `client/tap0`), and opens the link. A further kind of link is a file with its [`Backend`] and
+//! [`Nic`], and a line in the list of `endpoint.rs`.
 //!
 //! ```no_run
-//! use txweir_device::{Endpoint, LinkOptions, MAX_FRAME};
+//! use txweir_device::{Endpoint, LinkOptions, MAX_FRAME, Source};
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let endpoint: Endpoint = "client/tap0".parse()?;
 //! let mut link = endpoint.open(&LinkOptions::default())?;
@@ -19,25 +22,29 @@
 //! # }
 //! ```
 //!
-//! Everything that needs `unsafe` lives in one private module of safe wrappers around system calls; the rest of the
-//! crate is checked to have none.
+//! One private module of safe wrappers around system calls contains all code that needs `unsafe`;
+//! the compiler checks that the rest of the crate has none.
 #![deny(unsafe_code)]
 
 #[cfg(not(target_os = "linux"))]
 compile_error!("txweir-device drives Linux TAP devices and packet sockets; it has no other backend");
 
+mod backend;
 pub mod clock;
 mod counters;
 pub mod cpu;
 mod endpoint;
 mod error;
 mod frame;
+mod frames;
 mod iface;
 mod link;
 mod name;
 mod netns;
+mod nic;
 mod packet;
 pub mod poll;
+mod queue;
 pub mod segment;
 mod signal;
 #[allow(unsafe_code, reason = "the one module that calls the system by raw pointers")]
@@ -47,14 +54,18 @@ mod tap;
 pub mod testnet;
 pub mod vnet;
 
-pub use counters::{Counters, Loss, Sent};
+pub use backend::{Backend, Beside, Fates, Finished, Landed, Source, Store, Write};
+pub use counters::{Batch, Counters, Rest};
 pub use endpoint::{Endpoint, EndpointError, Kind};
 pub use error::{OpenCause, OpenError};
-pub use frame::{BATCH_MAX, Frame, MAX_FRAME};
-pub use link::{LinkIo, LinkOptions};
+pub use frame::{BATCH_MAX, FrameRef, MAX_FRAME};
+pub use frames::{Frame, Frames};
+pub use link::{FRAME_MEMORY, Interface, LinkIo, LinkOptions, PacketQueue, TapQueue};
 pub use name::{IfName, NameError};
 pub use netns::{Netns, within_new};
+pub use nic::{Calls, Nic};
 pub use packet::{Packet, PacketOptions};
+pub use queue::{Batched, PLACES};
 pub use segment::{SegmentError, Segmenter, Shape};
 pub use signal::{Signal, Signals};
 pub use tap::{Offload, Tap, TapOptions};

@@ -1,4 +1,4 @@
-//! The names of interfaces: which texts the kernel takes as one.
+//! The names of interfaces: the texts that the kernel accepts as one.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,23 +7,23 @@ use std::str::FromStr;
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct IfName(String);
 
-/// Why a text is not the name of an interface.
+/// The reason for which a text is not the name of an interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum NameError {
-    /// Nothing, or more than 15 bytes (`IFNAMSIZ` - 1); how many there are is given.
+    /// No byte, or more than 15 bytes (`IFNAMSIZ` - 1); the number of bytes is given.
     Length(usize),
-    /// A character that the kernel does not take (white space, `/`, `:`), or that stands for something else
-    /// (`%`, by which the kernel numbers new interfaces).
+    /// A character that the kernel does not accept (white space, `/`, `:`), or that has another
+    /// meaning (`%`, by which the kernel numbers new interfaces).
     Character(char),
     /// `.` or `..`.
     Dots,
 }
 
 impl IfName {
-    /// Checks a name.
+    /// Checks a name. It does not look for an interface of this name.
     ///
     /// # Errors
-    /// [`NameError`] for what can never be the name of an interface. Whether there is one is another question.
+    /// [`NameError`] for a text that can never be the name of an interface.
     pub fn new(name: &str) -> Result<Self, NameError> {
         if name.is_empty() || name.len() >= libc::IFNAMSIZ {
             return Err(NameError::Length(name.len()));
@@ -38,7 +38,7 @@ impl IfName {
         }
     }
 
-    /// The name as text.
+    /// Returns the name as text.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0

@@ -1,4 +1,4 @@
-//! Named network namespaces, entered for the time of one call.
+//! Named network namespaces, entered for the duration of one call.
 
 use std::path::PathBuf;
 use std::{fmt, io, thread};
@@ -10,14 +10,15 @@ use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
 use crate::sys;
 
-/// Where ip-netns(8) keeps its names.
+/// The directory in which ip-netns(8) keeps its names.
 const NAMED: &str = "/run/netns";
 
-/// A network namespace: a name that `ip netns` gave, or an absolute path such as `/proc/4711/ns/net`.
+/// A network namespace: a name that `ip netns` gave, or an absolute path such as
+/// `/proc/4711/ns/net`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Netns(String);
 
-/// Why a network namespace could not be entered.
+/// The reason for which a network namespace could not be entered.
 #[derive(Debug)]
 pub(crate) enum EnterError {
     /// There is no such network namespace.
@@ -26,7 +27,8 @@ pub(crate) enum EnterError {
     Denied,
     /// The system refused a step for another reason.
     System {
-        /// The step, as a verb that the name of what is used there completes: "enter the network namespace of".
+        /// The step, as a verb phrase that the name of the namespace completes: "enter the network
+        /// namespace of".
         what: &'static str,
         /// The system's error.
         error: io::Error,
@@ -48,15 +50,16 @@ impl Netns {
         usable.then(|| Self(text.to_owned()))
     }
 
-    /// The file that stands for the namespace.
+    /// Returns the path of the file that stands for the namespace.
     #[must_use]
     pub(crate) fn path(&self) -> PathBuf {
         PathBuf::from(NAMED).join(&self.0) // an absolute path replaces the directory
     }
 
-    /// Runs `f` in this namespace and gives back what it returns. Descriptors opened there stay in the namespace
-    /// they belong to. It runs on a thread of its own, because a namespace is an attribute of the thread, and a
-    /// failed way back would leave the caller's in the wrong one.
+    /// Runs `f` in this namespace and returns its result. Descriptors that `f` opens stay in this
+    /// namespace. `f` runs on a thread of its own, because the namespace is an attribute of the
+    /// thread: if the way back failed on the caller's thread, that thread would be left in the
+    /// wrong namespace.
     ///
     /// # Errors
     /// The namespace does not exist, or this process may not enter it (`CAP_SYS_ADMIN`).
@@ -78,7 +81,7 @@ impl Netns {
                 match move_into_link_name_space(fd.as_fd(), Some(LinkNameSpaceType::Network)) {
                     Ok(()) => Ok(f()),
                     Err(Errno::PERM) => Err(EnterError::Denied),
-                    // Whatever the file is, it is no network namespace.
+                    // The file exists, but it is no network namespace.
                     Err(Errno::INVAL) => Err(EnterError::Missing),
                     Err(errno) => Err(EnterError::system("enter the network namespace of", errno)),
                 }
@@ -89,11 +92,12 @@ impl Netns {
     }
 }
 
-/// Runs `f` in a new network namespace without a name, on a thread of its own, and gives back what it returns. Commands that
-/// `f` starts are in it as well. The namespace ends with the last thread, process and descriptor in it.
+/// Runs `f` in a new network namespace without a name, on a thread of its own, and returns its
+/// result. Commands that `f` starts are in the namespace as well. The namespace ends with the last
+/// thread, process and descriptor in it.
 ///
 /// # Errors
-/// The system's, above all that this process may not make one (`CAP_SYS_ADMIN`).
+/// The system's error, above all that this process may not make a namespace (`CAP_SYS_ADMIN`).
 ///
 /// # Panics
 /// Only when `f` does.

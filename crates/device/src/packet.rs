@@ -1,8 +1,8 @@
 //! Packet sockets (packet(7)): any Ethernet interface, without its cooperation.
 //!
-//! Received are the frames that come in from the wire (or from the peer of a veth), not those that the machine sends
-//! out itself. They are copies: the machine's own stack sees them too, so an interface that txweir forwards from
-//! should have no addresses of its own.
+//! A packet socket receives the frames that come in from the wire (or from the peer of a veth), not
+//! those that the machine itself sends. They are copies: the machine's own stack sees them too, so
+//! an interface that txweir forwards from should have no addresses of its own.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -10,29 +10,33 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with, sockopt};
 
-use crate::counters::{Counters, Sent};
+use crate::backend::Source;
+use crate::counters::{Batch, Counters};
 use crate::error::{OpenCause, OpenError};
-use crate::frame::{BATCH_MAX, Frame, SKIP_MAX};
+use crate::frame::{BATCH_MAX, FrameRef, SKIP_MAX};
 use crate::iface::Control;
 use crate::name::IfName;
+use crate::nic::{Calls, Nic};
 use crate::sys;
 use crate::vnet::{HDR_LEN_SHORT, VnetHdr};
 
 /// Bytes of an 802.1Q tag.
 const TAG_LEN: usize = 4;
-/// Bytes in front of it: the two Ethernet addresses.
+/// Bytes in front of a tag: the two Ethernet addresses.
 const ADDRESSES_LEN: usize = 12;
 
-/// How to open a packet socket.
+/// The options with which a packet socket is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PacketOptions {
-    /// Send around the interface's own queueing discipline (`PACKET_QDISC_BYPASS`). It saves some 10 % per frame,
-    /// but a device without room then drops, where a discipline would have waited: only for an output that is paced
-    /// below the device's rate. Off by default.
+    /// True to send around the interface's own queueing discipline (`PACKET_QDISC_BYPASS`). This
+    /// saves some 10 % per frame, but a device without room then drops a frame that would have
+    /// waited in a discipline. Use it only for an output that is paced below the device's rate.
+    /// Default false.
     pub qdisc_bypass: bool,
-    /// Bytes of each of the socket's two buffers. The kernel counts its own overhead against them, and a super-frame
-    /// takes about 70 KiB: its usual 208 KiB hold two or three. Default 4 MiB. Without `CAP_NET_ADMIN` the system's
-    /// maximum (`net.core.rmem_max`, `wmem_max`) bounds it.
+    /// Bytes of each of the socket's two buffers. Default 4 MiB. The kernel counts its own overhead
+    /// against them, and a super-frame takes about 70 KiB: the kernel's usual 208 KiB hold two or
+    /// three. Without `CAP_NET_ADMIN` the system's maximum (`net.core.rmem_max`, `wmem_max`) bounds
+    /// it.
     pub buffer_bytes: usize,
 }
 
@@ -42,7 +46,7 @@ impl Default for PacketOptions {
     }
 }
 
-/// A packet socket bound to one interface, which it makes promiscuous for as long as it lives. Non-blocking.
+/// A packet socket bound to one interface, which it keeps promiscuous while it lives. Non-blocking.
 #[derive(Debug)]
 pub struct Packet {
     fd: OwnedFd,
@@ -52,10 +56,11 @@ pub struct Packet {
 }
 
 impl Packet {
-    /// Opens a packet socket on the interface `name` in the network namespace of the calling thread.
+    /// Opens a packet socket on the interface `name` in the network namespace of the calling
+    /// thread.
     ///
     /// # Errors
-    /// [`OpenError`], one sentence that says what to do.
+    /// [`OpenError`]: one sentence that says what to do.
     pub fn open(name: &IfName, options: &PacketOptions) -> Result<Self, OpenError> {
         Self::attach(name, options).map_err(|cause| OpenError { interface: name.to_string(), cause })
     }
@@ -67,8 +72,8 @@ impl Packet {
         if !control.is_ethernet(name).map_err(|errno| OpenCause::system("look up the type of", errno))? {
             return Err(OpenCause::NotEthernet);
         }
-        // Protocol 0 receives nothing; binding sets the protocol and the interface at once, so that no frame of
-        // another interface ever comes in.
+        // With protocol 0 the socket receives nothing. Binding sets the protocol and the interface
+        // at once, so that no frame of another interface ever comes in.
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let fd = socket_with(AddressFamily::PACKET, SocketType::RAW, flags, None).map_err(
             |errno| match errno {
@@ -94,43 +99,13 @@ impl Packet {
             .map_err(|errno| OpenCause::system("receive all frames of", errno))?;
         Ok(Self { fd, control, name: name.clone(), counters: Counters::default() })
     }
+}
 
-    /// The interface's name, as it was when opened.
-    #[must_use]
-    pub fn name(&self) -> &IfName {
-        &self.name
-    }
-
-    /// Tallies since it was opened; asks the kernel for the frames it dropped before the socket.
-    pub fn counters(&mut self) -> Counters {
-        // A socket that cannot say what it missed still has its other tallies.
-        self.counters.rx_missed += u64::from(sys::packet_missed(self.fd.as_fd()).unwrap_or(0));
-        self.counters
-    }
-
-    /// Whether the interface is administratively up.
-    ///
-    /// # Errors
-    /// The interface is gone, or was moved to another namespace after opening.
-    pub fn is_up(&self) -> io::Result<bool> {
-        Ok(self.control.is_up(&self.name)?)
-    }
-
-    /// The interface's MTU in bytes, Ethernet header not counted.
-    ///
-    /// # Errors
-    /// As [`is_up`](Self::is_up).
-    pub fn mtu(&self) -> io::Result<usize> {
-        Ok(self.control.mtu(&self.name)?)
-    }
-
-    /// Reads one frame into the front of `frame`: its header and its length. `None` when nothing waits. A VLAN tag
-    /// that the kernel took out is put back where it was.
-    ///
-    /// # Errors
-    /// The interface is gone (`ENODEV`), or the system is in trouble. An interface that merely went down gives
-    /// nothing until it is up again; what concerns one frame only is counted.
-    pub fn recv(&mut self, frame: &mut [u8]) -> io::Result<Option<(VnetHdr, usize)>> {
+impl Source for Packet {
+    /// A VLAN tag that the kernel took out is put back where it was. An error is the interface's
+    /// (`ENODEV`: it is gone) or the system's. An interface that is only down delivers nothing
+    /// until it is up again, and a fault of one frame is counted.
+    fn recv(&mut self, frame: &mut [u8]) -> io::Result<Option<(VnetHdr, usize)>> {
         let mut raw = [0; HDR_LEN_SHORT];
         for _ in 0..SKIP_MAX {
             match sys::packet_recv(self.fd.as_fd(), &mut raw, frame) {
@@ -150,9 +125,9 @@ impl Packet {
                 }
                 Err(Errno::AGAIN) => return Ok(None),
                 Err(Errno::INTR) => {}
-                // A frame for which virtio has no type, consumed by the attempt.
+                // A frame for which virtio has no type; the failed call has consumed it.
                 Err(Errno::INVAL) => self.counters.rx_refused += 1,
-                // Said once, when the interface goes down or away.
+                // The kernel reports this once, when the interface goes down or disappears.
                 Err(Errno::NETDOWN) if self.control.index(&self.name)?.is_some() => return Ok(None),
                 Err(Errno::NETDOWN) => return Err(Errno::NODEV.into()),
                 Err(errno) => return Err(errno.into()),
@@ -160,49 +135,57 @@ impl Packet {
         }
         Ok(None)
     }
+}
 
-    /// Sends one frame, whole; the kernel cuts super-frames for a device that cannot.
-    ///
-    /// # Errors
-    /// The interface is gone. What concerns one frame only is [`Sent::Lost`], and counted.
-    pub fn send(&mut self, hdr: &VnetHdr, frame: &[u8]) -> io::Result<Sent> {
-        let (_, last) = self.send_batch(&[Frame { hdr: *hdr, bytes: frame }])?;
-        Ok(last)
+impl Nic for Packet {
+    fn kind(&self) -> &'static str {
+        "packet"
     }
+    fn name(&self) -> &IfName {
+        &self.name
+    }
+    /// Returns the tallies, after it has asked the kernel for the frames that it dropped before the
+    /// socket.
+    fn counters(&mut self) -> Counters {
+        // A socket that cannot report its missed frames still has its other tallies.
+        self.counters.rx_missed += u64::from(sys::packet_missed(self.fd.as_fd()).unwrap_or(0));
+        self.counters
+    }
+    fn is_up(&self) -> io::Result<bool> {
+        Ok(self.control.is_up(&self.name)?)
+    }
+    fn mtu(&self) -> io::Result<usize> {
+        Ok(self.control.mtu(&self.name)?)
+    }
+}
 
-    /// Sends frames in order, by as few system calls as possible, until all are gone or the socket is full. Returns
-    /// how many are gone, taken or lost, and what became of the last one that was tried; `Taken` for no frames.
-    ///
-    /// # Errors
-    /// The interface is gone. The frames before the error were sent and counted.
-    pub fn send_batch(&mut self, frames: &[Frame<'_>]) -> io::Result<(usize, Sent)> {
-        let (mut gone, mut last) = (0, Sent::Taken);
+impl Calls for Packet {
+    /// Sends by as few system calls as possible. The kernel cuts super-frames for a device that
+    /// cannot.
+    fn send_batch(&mut self, frames: &[FrameRef<'_>]) -> Batch {
+        let mut done = Batch::new();
         let mut hdrs = [[0; HDR_LEN_SHORT]; BATCH_MAX];
         let mut bytes: [&[u8]; BATCH_MAX] = [&[]; BATCH_MAX];
-        while gone < frames.len() {
-            let batch = &frames[gone..frames.len().min(gone + BATCH_MAX)];
+        while done.gone() < frames.len() {
+            let batch = &frames[done.gone()..frames.len().min(done.gone() + BATCH_MAX)];
             for ((hdr, bytes), frame) in hdrs.iter_mut().zip(&mut bytes).zip(batch) {
                 *hdr = frame.hdr.encode_short();
                 *bytes = frame.bytes;
             }
+            self.counters.tx_calls += 1;
             match sys::packet_send(self.fd.as_fd(), &hdrs, &bytes[..batch.len()]) {
                 Ok(count) => {
+                    done.taken += count;
                     for frame in &batch[..count] {
-                        last = self.counters.taken(&frame.hdr, frame.bytes.len());
+                        self.counters.taken(&frame.hdr, frame.bytes.len());
                     }
-                    gone += count;
                 }
                 Err(Errno::INTR) => {}
-                Err(errno) => {
-                    last = self.counters.not_taken(errno)?;
-                    if last == Sent::Full {
-                        break;
-                    }
-                    gone += 1;
-                }
+                Err(errno) if done.goes_on_after(self.counters.not_taken(errno)) => {}
+                Err(_) => break,
             }
         }
-        Ok((gone, last))
+        done
     }
 }
 
@@ -220,8 +203,8 @@ fn set_buffers(socket: BorrowedFd<'_>, bytes: usize) -> Result<(), Errno> {
         .or_else(|_| sockopt::set_socket_send_buffer_size(socket, bytes))
 }
 
-/// Puts a VLAN tag back behind the addresses. Returns the length with it; what does not fit is not moved, and shows
-/// as a length beyond the buffer.
+/// Puts a VLAN tag back behind the addresses. Returns the length with the tag. Without room it
+/// changes nothing, and the returned length exceeds the buffer.
 fn insert_tag(frame: &mut [u8], len: usize, [protocol, control]: [u16; 2]) -> usize {
     let tagged = len + TAG_LEN;
     if len >= ADDRESSES_LEN && tagged <= frame.len() {
@@ -242,7 +225,7 @@ mod tests {
         assert_eq!(insert_tag(&mut frame, 18, [0x88a8, 0x2064]), 22);
         let expected = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 0x88, 0xa8, 0x20, 0x64, 12, 13, 14, 15, 16, 17];
         assert_eq!(frame, expected);
-        // No room: a length that the caller sees to be too long, and the frame as it was.
+        // No room: the caller sees a length beyond the buffer, and the frame is unchanged.
         assert_eq!(insert_tag(&mut frame, 19, [0x8100, 1]), 23);
         assert_eq!(frame, expected);
     }

@@ -9,20 +9,22 @@ use rustix::io::Errno;
 
 use crate::clock::now_ns;
 
-/// Waits until one of `fds` is ready or `deadline_ns` (of [`now_ns`]) has come; without a
-/// deadline, for as long as it takes. Returns how many of `fds` are ready, 0 when the deadline came first; each
-/// `PollFd` then holds its own events. A deadline in the past asks once and returns at once.
+/// Waits until one of `fds` is ready or `deadline_ns` (of [`now_ns`]) has come; without a deadline,
+/// waits without limit. Returns how many of `fds` are ready, 0 when the deadline came first; each
+/// `PollFd` then holds its own events. With a deadline in the past it polls once and returns at
+/// once.
 ///
-/// The last `spin_ns` before the deadline are spent asking instead of sleeping: a wake-up from sleep is late by some
-/// 15 us, and one core for that long buys the difference. 0 never spins; with a spin longer than the wait the call
-/// does not sleep at all.
+/// It spends the last `spin_ns` before the deadline polling instead of sleeping: a wake-up from
+/// sleep is late by some 15 us, and one core for that long buys the difference. 0 never spins; with
+/// a spin longer than the wait the call does not sleep at all.
 ///
-/// An interrupted wait is resumed with what is left of it. Signals that a loop has to see are therefore taken by
-/// [`Signals`](crate::Signals), whose descriptor belongs among `fds`. Readiness for errors and hang-up is reported
-/// whether asked for or not (poll(2)); receive on such a descriptor to learn the error.
+/// An interrupted wait is resumed with the remaining time. Signals that a loop has to see are
+/// therefore taken by [`Signals`](crate::Signals), whose descriptor belongs among `fds`. Errors and
+/// hang-up are always reported as readiness (poll(2)); receive on such a descriptor to learn the
+/// error.
 ///
 /// # Errors
-/// What ppoll(2) says, `EINTR` excepted.
+/// Those of ppoll(2), `EINTR` excepted.
 pub fn wait(fds: &mut [PollFd<'_>], deadline_ns: Option<u64>, spin_ns: u64) -> io::Result<usize> {
     loop {
         let left_ns = deadline_ns.map(|at| at.saturating_sub(now_ns()));
@@ -36,16 +38,17 @@ pub fn wait(fds: &mut [PollFd<'_>], deadline_ns: Option<u64>, spin_ns: u64) -> i
     }
 }
 
-/// Lets the calling thread's sleeps end as near to their deadline as the kernel can, instead of up to 50 us later
-/// (the default timer slack, prctl(2) `PR_SET_TIMERSLACK`).
+/// Makes the calling thread's sleeps end as near to their deadline as the kernel can, instead of up
+/// to 50 us later (the default timer slack, prctl(2) `PR_SET_TIMERSLACK`).
 ///
 /// # Errors
-/// What prctl(2) says.
+/// Those of prctl(2).
 pub fn sharpen_timers() -> io::Result<()> {
     Ok(rustix::thread::set_current_timer_slack(NonZeroU64::new(1))?)
 }
 
-/// Nanoseconds as the system call wants them. 2^64 ns are 584 years: the seconds always fit.
+/// Returns nanoseconds in the form of the system call. 2^64 ns are 584 years: the seconds always
+/// fit.
 fn timespec(ns: u64) -> Timespec {
     Timespec {
         tv_sec: i64::try_from(ns / 1_000_000_000).unwrap_or(i64::MAX),
@@ -82,7 +85,7 @@ mod tests {
             assert_eq!(wait(&mut fds, Some(now_ns() + 60_000 * MS), spin_ns).unwrap(), 1);
             assert_eq!(fds[1].revents(), PollFlags::IN);
         }
-        // A deadline in the past still tells what is ready.
+        // A wait with a deadline in the past still reports the ready descriptors.
         let mut fds = [PollFd::new(&a, PollFlags::IN)];
         assert_eq!(wait(&mut fds, Some(0), 0).unwrap(), 1);
     }

@@ -1,17 +1,20 @@
-//! Software segmentation: what a network card with TSO does to a super-frame, and the checksum completion that a card
-//! does to every frame. For outputs without these offloads, and for schedulers that must cut (a token bucket whose
-//! burst is smaller than 64 KiB).
+//! Software segmentation: the cutting of a super-frame that a network card with TSO does, and the
+//! checksum completion that a card does for every frame. It serves outputs without these offloads,
+//! and schedulers that must cut (a token bucket whose burst is smaller than 64 KiB).
 //!
-//! Each segment repeats the Ethernet, VLAN, IP and transport headers. Of these change: the IP length, the IPv4
-//! identification (one more per segment, RFC 6864 section 4 lets a sender do as it likes) and header checksum; TCP's
-//! sequence number, FIN and PSH (on the last segment only) and CWR (on the first only, RFC 3168 section 6.1.2);
-//! UDP's length; and the transport checksum, which comes out complete.
+//! Each segment repeats the Ethernet, VLAN, IP and transport headers. These fields change: the IP
+//! length; the IPv4 identification (one more per segment; RFC 6864 section 4 leaves the value to
+//! the sender) and header checksum; TCP's sequence number, FIN and PSH (on the last segment only)
+//! and CWR (on the first only, RFC 3168 section 6.1.2); UDP's length; and the transport checksum,
+//! which is complete in the segments.
 //!
-//! The transport checksum is derived from the pseudo-header sum that the sender left in the field (VIRTIO 1.2 section
-//! 5.1.6.2), with the length exchanged, not from the addresses: so an IPv6 routing header, whose final destination
-//! and not the current one is summed (RFC 8200 section 8.1), needs no special case.
+//! The transport checksum is derived from the pseudo-header sum that the sender left in the field
+//! (VIRTIO 1.2 section 5.1.6.2), with the length exchanged, and not from the addresses. So an IPv6
+//! routing header needs no special case, although the sum covers the final destination and not the
+//! current one (RFC 8200 section 8.1).
 //!
-//! All functions here are total: no bytes and no header make them panic. Time is linear in what is written.
+//! All functions here are total: no bytes and no header make them panic. Their time is linear in
+//! the bytes that they write.
 
 use std::fmt;
 
@@ -21,10 +24,10 @@ use crate::vnet::{Gso, VnetHdr};
 
 /// Ethernet addresses and type, without tags.
 const ETHERNET_LEN: usize = 14;
-/// Most 802.1Q/802.1ad tags that are looked through; two are the standard's, the rest is slack.
+/// Most 802.1Q/802.1ad tags that the parser passes over. The standards have two; the rest is slack.
 const TAGS_MAX: usize = 4;
-/// Most IPv6 extension headers that are looked through. RFC 8200 section 4.1 names six that may stand before the
-/// transport header, one of them twice; RFC 8883 calls eight a sensible limit.
+/// Most IPv6 extension headers that the parser passes over. RFC 8200 section 4.1 names six that may
+/// stand before the transport header, one of them twice; RFC 8883 calls eight a sensible limit.
 const EXTENSIONS_MAX: usize = 8;
 
 const PROTO_TCP: u8 = 6;
@@ -34,20 +37,20 @@ const TCP_FIN: u8 = 0x01;
 const TCP_PSH: u8 = 0x08;
 const TCP_CWR: u8 = 0x80;
 
-/// Why a frame could not be cut or completed.
+/// The reason for which a frame could not be cut or completed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum SegmentError {
-    /// The frame ends inside its headers, or a header says a length that cannot be.
+    /// The frame ends inside its headers, or a header has an impossible length.
     Truncated,
-    /// Neither IPv4 nor IPv6; the Ethernet type is given.
+    /// The frame is neither IPv4 nor IPv6; the Ethernet type is given.
     NotIp(u16),
     /// An IP fragment has no transport header to repeat.
     Fragment,
     /// More than eight IPv6 extension headers.
     Extensions,
-    /// The vnet header says another protocol than the frame has; the frame's is given.
+    /// The vnet header names another protocol than the frame has; the frame's is given.
     Protocol(u8),
-    /// The vnet header's type is none of those cut here.
+    /// The vnet header's type is none of those that this module cuts.
     Unsupported(u8),
     /// A super-frame without a segment size, or one whose segments would exceed an IP packet.
     Size,
@@ -77,12 +80,12 @@ impl fmt::Display for SegmentError {
 
 impl std::error::Error for SegmentError {}
 
-/// Where the layers of a frame begin.
+/// The offsets of the layers of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Layers {
     /// First byte of the IP header.
     ip: usize,
-    /// Whether it is IPv6.
+    /// True for IPv6.
     v6: bool,
     /// First byte of the transport header.
     l4: usize,
@@ -90,11 +93,11 @@ struct Layers {
     proto: u8,
 }
 
-/// What a frame comes to on the wire; the numbers by which a scheduler accounts for it.
+/// The size of a frame on the wire: the numbers by which a scheduler accounts for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape {
-    /// Bytes of all headers that each segment repeats, Ethernet to transport; 0 for an ordinary frame, where nobody
-    /// needs to know.
+    /// Bytes of all headers that each segment repeats, Ethernet to transport; 0 for an ordinary
+    /// frame, for which no caller uses it.
     pub header_len: usize,
     /// Segments it will be cut into; 1 for an ordinary frame.
     pub segments: usize,
@@ -103,10 +106,10 @@ pub struct Shape {
 }
 
 impl Shape {
-    /// Measures a frame. An ordinary frame is not looked into and always measures.
+    /// Measures a frame. An ordinary frame is not parsed, and measuring it never fails.
     ///
     /// # Errors
-    /// For a super-frame that [`Segmenter::new`] would refuse; the same errors.
+    /// For a super-frame, the same errors as [`Segmenter::new`].
     pub fn of(hdr: &VnetHdr, frame: &[u8]) -> Result<Self, SegmentError> {
         if !hdr.is_gso() {
             return Ok(Self { header_len: 0, segments: 1, wire_len: frame.len() });
@@ -121,28 +124,29 @@ impl Shape {
     }
 }
 
-/// Cuts one super-frame into its segments, one [`next_into`](Self::next_into) after the other.
+/// Cuts one super-frame into its segments, one with each [`next_into`](Self::next_into).
 #[derive(Clone, Debug)]
-pub struct Segmenter<'a> {
-    frame: &'a [u8],
+pub struct Segmenter {
+    /// Bytes of the super-frame.
+    len: usize,
     layers: Layers,
     header_len: usize,
     /// First byte of the transport checksum field.
     csum_at: usize,
     gso_size: usize,
-    /// Payload bytes already given out.
+    /// Payload bytes of the segments already written.
     sent: usize,
     /// Index of the next segment.
     index: usize,
 }
 
-impl<'a> Segmenter<'a> {
-    /// Checks a super-frame. Reads headers only.
+impl Segmenter {
+    /// Checks a super-frame. It reads headers only.
     ///
     /// # Errors
-    /// [`SegmentError`], all but `Room`, when frame and header do not describe a TCP or UDP super-frame whose
-    /// checksum was left to the device.
-    pub fn new(hdr: &VnetHdr, frame: &'a [u8]) -> Result<Self, SegmentError> {
+    /// [`SegmentError`], all but `Room`, when frame and header do not describe a TCP or UDP
+    /// super-frame whose checksum was left to the device.
+    pub fn new(hdr: &VnetHdr, frame: &[u8]) -> Result<Self, SegmentError> {
         let layers = parse(frame)?;
         let (proto, csum_offset) = match (hdr.gso, layers.v6) {
             (Gso::TcpV4, false) | (Gso::TcpV6, true) => (PROTO_TCP, 16),
@@ -174,42 +178,48 @@ impl<'a> Segmenter<'a> {
             return Err(SegmentError::Size);
         }
         let csum_at = layers.l4 + csum_offset;
-        Ok(Self { frame, layers, header_len, csum_at, gso_size, sent: 0, index: 0 })
+        Ok(Self { len: frame.len(), layers, header_len, csum_at, gso_size, sent: 0, index: 0 })
     }
 
-    /// How many segments the whole super-frame makes, at least 1; those given out already included.
+    /// Returns the number of segments of the whole super-frame, at least 1, those already written
+    /// included.
     #[must_use]
     pub fn segments(&self) -> usize {
-        (self.frame.len() - self.header_len).div_ceil(self.gso_size).max(1)
+        (self.len - self.header_len).div_ceil(self.gso_size).max(1)
     }
 
-    /// Bytes of the longest segment: the room that [`next_into`](Self::next_into) needs.
+    /// Returns the bytes of the longest segment: the room that [`next_into`](Self::next_into)
+    /// needs.
     #[must_use]
     pub fn longest(&self) -> usize {
-        self.header_len + self.gso_size.min(self.frame.len() - self.header_len)
+        self.header_len + self.gso_size.min(self.len - self.header_len)
     }
 
-    /// Writes the next segment to the front of `out`: a complete ordinary frame, whose vnet header is
-    /// `VnetHdr::default()`. Returns its length, or `None` after the last.
+    /// Writes the next segment of `frame`, the one that `new` has checked, to the front of `out`.
+    /// The segment is a complete ordinary frame, whose vnet header is `VnetHdr::default()`. Returns
+    /// its length, or `None` after the last.
     ///
     /// # Errors
-    /// `Room` when `out` is shorter than [`longest`](Self::longest); nothing was written then, and no segment is
-    /// skipped.
-    pub fn next_into(&mut self, out: &mut [u8]) -> Result<Option<usize>, SegmentError> {
+    /// `Room` when `out` is shorter than [`longest`](Self::longest), `Truncated` for a frame of
+    /// another length. Nothing is written then, and no segment is skipped.
+    pub fn next_into(&mut self, frame: &[u8], out: &mut [u8]) -> Result<Option<usize>, SegmentError> {
         if self.index == self.segments() {
             return Ok(None);
+        }
+        if frame.len() != self.len {
+            return Err(SegmentError::Truncated);
         }
         let longest = self.longest();
         if out.len() < longest {
             return Err(SegmentError::Room(longest));
         }
         let from = self.header_len + self.sent;
-        let to = self.frame.len().min(from + self.gso_size);
-        let last = to == self.frame.len();
+        let to = self.len.min(from + self.gso_size);
+        let last = to == self.len;
         let len = self.header_len + (to - from);
         let out = &mut out[..len];
-        out[..self.header_len].copy_from_slice(&self.frame[..self.header_len]);
-        out[self.header_len..].copy_from_slice(&self.frame[from..to]);
+        out[..self.header_len].copy_from_slice(&frame[..self.header_len]);
+        out[self.header_len..].copy_from_slice(&frame[from..to]);
         self.write_ip(out);
         self.write_transport(out, last);
         self.sent += to - from;
@@ -217,7 +227,7 @@ impl<'a> Segmenter<'a> {
         Ok(Some(len))
     }
 
-    /// IP length, and for IPv4 identification and header checksum.
+    /// Writes the IP length, and for IPv4 the identification and the header checksum.
     fn write_ip(&self, out: &mut [u8]) {
         let ip = self.layers.ip;
         if self.layers.v6 {
@@ -233,11 +243,12 @@ impl<'a> Segmenter<'a> {
         put(out, ip + 10, sum.into());
     }
 
-    /// Sequence number and flags or UDP length, then the checksum from the partial one.
+    /// Writes the sequence number and flags or the UDP length, then the checksum from the partial
+    /// one.
     fn write_transport(&self, out: &mut [u8], last: bool) {
         let l4 = self.layers.l4;
         let seed = u16::from_be_bytes([out[self.csum_at], out[self.csum_at + 1]]);
-        let (old_len, new_len) = (self.frame.len() - l4, out.len() - l4);
+        let (old_len, new_len) = (self.len - l4, out.len() - l4);
         if self.layers.proto == PROTO_TCP {
             let seq = u32::from_be_bytes([out[l4 + 4], out[l4 + 5], out[l4 + 6], out[l4 + 7]]);
             let seq = seq.wrapping_add(self.sent as u32); // modulo 2^32 by definition (RFC 9293 section 3.4)
@@ -248,7 +259,8 @@ impl<'a> Segmenter<'a> {
         } else {
             put(out, l4 + 4, new_len);
         }
-        // The pseudo-header holds the length as 32 bits in IPv6 and as 16 in IPv4; folded, both are the same.
+        // The pseudo-header holds the length as 32 bits in IPv6 and as 16 in IPv4; folded, both are
+        // the same.
         let pseudo = Sum::default().word(seed).minus(fold_len(old_len)).word(fold_len(new_len)).partial();
         put(out, self.csum_at, pseudo.into());
         let sum = Sum::default().bytes(&out[l4..]).finish();
@@ -256,12 +268,13 @@ impl<'a> Segmenter<'a> {
     }
 }
 
-/// Completes the checksum of an ordinary frame in place, if its header says that this was left undone, and takes the
-/// note out of the header. Does nothing otherwise. The cost is one pass over the transport header and payload.
+/// Completes the checksum of an ordinary frame in place, if its header says that it was left
+/// undone, and resets the header. Does nothing otherwise. The cost is one pass over the transport
+/// header and payload.
 ///
 /// # Errors
-/// `Checksum` when the described field lies outside the frame, `Unsupported` for a super-frame, which must be cut
-/// instead; frame and header are unchanged then.
+/// `Checksum` when the described field lies outside the frame; `Unsupported` for a super-frame,
+/// which must be cut instead. Frame and header are unchanged then.
 pub fn complete_checksum(hdr: &mut VnetHdr, frame: &mut [u8]) -> Result<(), SegmentError> {
     if hdr.is_gso() {
         return Err(SegmentError::Unsupported(hdr.gso.code()));
@@ -280,13 +293,13 @@ pub fn complete_checksum(hdr: &mut VnetHdr, frame: &mut [u8]) -> Result<(), Segm
     Ok(())
 }
 
-/// Stores the low 16 bits of `value`, big-endian. The callers' lengths fit, checked by [`Segmenter::new`]; an IPv4
-/// identification wraps as it should.
+/// Stores the low 16 bits of `value`, big-endian. The callers' lengths fit, as [`Segmenter::new`]
+/// has checked; an IPv4 identification wraps as it should.
 fn put(out: &mut [u8], at: usize, value: usize) {
     out[at..at + 2].copy_from_slice(&((value & 0xffff) as u16).to_be_bytes());
 }
 
-/// A length as the 16-bit word that it adds to a one's-complement sum.
+/// Returns a length as the 16-bit word that it adds to a one's-complement sum.
 fn fold_len(len: usize) -> u16 {
     Sum::default().bytes(&(len as u64).to_be_bytes()).partial()
 }
@@ -324,7 +337,8 @@ fn parse_v4(frame: &[u8], ip: usize) -> Result<Layers, SegmentError> {
     if header_len < 20 || l4 > frame.len() {
         return Err(SegmentError::Truncated);
     }
-    // More-fragments flag or an offset (RFC 791 section 3.1); the flag bit above them is don't-fragment.
+    // The fragment is told by the more-fragments flag or an offset (RFC 791 section 3.1); the flag
+    // bit above them is don't-fragment.
     if word(frame, ip + 6)? & 0x3fff != 0 {
         return Err(SegmentError::Fragment);
     }
@@ -335,8 +349,8 @@ fn parse_v6(frame: &[u8], ip: usize) -> Result<Layers, SegmentError> {
     let mut proto = byte(frame, ip + 6)?;
     let mut l4 = ip + 40;
     for _ in 0..EXTENSIONS_MAX {
-        // Length fields: units of 8 bytes beyond the first 8 (RFC 8200 section 4), but for AH units of 4 beyond 8
-        // (RFC 4302 section 2.2).
+        // Length fields count units of 8 bytes beyond the first 8 (RFC 8200 section 4); that of AH
+        // counts units of 4 bytes beyond the first 8 (RFC 4302 section 2.2).
         let len = match proto {
             0 | 43 | 60 | 135 => usize::from(byte(frame, l4 + 1)?) * 8 + 8,
             51 => usize::from(byte(frame, l4 + 1)?) * 4 + 8,

@@ -1,4 +1,5 @@
-//! Ctrl-C and SIGTERM as something to read, so that a loop ends between two frames and not in the middle of one.
+//! Ctrl-C and SIGTERM as readable events, so that a loop ends between two frames and not in the
+//! middle of one.
 
 use std::io;
 use std::marker::PhantomData;
@@ -17,17 +18,18 @@ pub enum Signal {
     Terminate,
 }
 
-/// SIGINT and SIGTERM, taken from their default action for as long as this value lives.
+/// SIGINT and SIGTERM, withheld from their default action while this value lives.
 ///
-/// Take them before starting other threads: a signal goes to any thread that does not block it, and threads inherit
-/// the mask of their parent. So do programs that this thread starts, which then hear neither signal unless they ask
-/// for it. Dropping the value gives the signals their action back, which then meets those still pending. Not `Send`,
-/// because the mask to be restored belongs to the thread.
+/// Take them before starting other threads: the kernel delivers a signal to any thread that does
+/// not block it, and threads inherit the mask of their parent. Programs that this thread starts
+/// inherit it too, and then receive neither signal unless they unblock it. Dropping the value
+/// restores the signals' action, which also applies to signals still pending. Not `Send`, because
+/// the mask to be restored belongs to the thread.
 ///
 /// ```
 /// use txweir_device::Signals;
 /// let signals = Signals::take()?;
-/// assert_eq!(signals.pending()?, None); // nobody pressed Ctrl-C
+/// assert_eq!(signals.pending()?, None); // no Ctrl-C so far
 /// # Ok::<(), std::io::Error>(())
 /// ```
 #[derive(Debug)]
@@ -43,7 +45,7 @@ impl Signals {
     /// Blocks both signals and opens the descriptor from which they are read (signalfd(2)).
     ///
     /// # Errors
-    /// What pthread_sigmask(3) and signalfd(2) say; the mask is unchanged then.
+    /// Those of pthread_sigmask(3) and signalfd(2); the mask is unchanged then.
     pub fn take() -> io::Result<Self> {
         let before = sys::block_signals(&TAKEN)?;
         match sys::signal_fd(&TAKEN) {
@@ -55,12 +57,14 @@ impl Signals {
         }
     }
 
-    /// The next signal that has come, if any. Does not wait: the descriptor is readable when there is one.
+    /// Returns the next signal that has come, if any, without waiting. The descriptor is readable
+    /// when there is one.
     ///
     /// # Errors
-    /// What read(2) says, `EAGAIN` excepted.
+    /// Those of read(2), `EAGAIN` excepted.
     pub fn pending(&self) -> io::Result<Option<Signal>> {
-        // struct signalfd_siginfo (signalfd(2)): 128 bytes, of which the first four are the signal's number.
+        // struct signalfd_siginfo (signalfd(2)) has 128 bytes; the first four are the signal's
+        // number.
         let mut info = [0; 128];
         match rustix::io::retry_on_intr(|| rustix::io::read(&self.fd, &mut info)) {
             Ok(_) if info[..4] == libc::SIGINT.to_ne_bytes() => Ok(Some(Signal::Interrupt)),
@@ -89,7 +93,8 @@ mod tests {
     use crate::clock::now_ns;
     use crate::poll::{PollFd, PollFlags, wait};
 
-    /// Signals are sent to this thread alone, so that other tests of the process are left in peace.
+    /// The test sends the signals to this thread alone, so that other tests of the process never
+    /// receive them.
     #[test]
     fn signals_are_read_and_wake_a_wait() {
         let signals = Signals::take().unwrap();
@@ -109,7 +114,7 @@ mod tests {
     /// Bits of SIGINT (2) and SIGTERM (15) in the mask that proc(5) shows.
     const BOTH: u64 = 1 << 1 | 1 << 14;
 
-    /// This thread's mask of blocked signals.
+    /// Returns this thread's mask of blocked signals.
     fn blocked() -> u64 {
         let status = std::fs::read_to_string("/proc/thread-self/status").unwrap();
         let mask = status.lines().find_map(|line| line.strip_prefix("SigBlk:")).unwrap();

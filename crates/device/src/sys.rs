@@ -1,6 +1,7 @@
-//! Safe wrappers around the system calls that rustix does not have: interface and TUN ioctls, packet socket options,
-//! `recvmsg` with packet auxiliary data, `sendmmsg`, and the signal mask. The only unsafe code of the workspace's
-//! live path; each function is a single call, with its own argument structures on its own stack.
+//! Safe wrappers around the system calls that rustix does not have: interface and TUN ioctls,
+//! packet socket options, `recvmsg` with packet auxiliary data, `sendmmsg`, and the signal mask.
+//! This is the only unsafe code of the workspace's live path. Each function is a single call, with
+//! its own argument structures on its own stack.
 
 use std::io;
 use std::mem::{size_of, zeroed};
@@ -14,7 +15,7 @@ use crate::frame::BATCH_MAX;
 use crate::name::IfName;
 use crate::vnet::HDR_LEN_SHORT;
 
-/// `ETHTOOL_GDRVINFO` (linux/ethtool.h): which driver an interface belongs to. Needs no privilege.
+/// `ETHTOOL_GDRVINFO` (linux/ethtool.h): reports the driver of an interface. Needs no privilege.
 const ETHTOOL_GDRVINFO: u32 = 3;
 
 /// `struct ethtool_drvinfo` (linux/ethtool.h), which libc does not have.
@@ -30,7 +31,7 @@ struct Drvinfo {
     lengths: [u32; 5],
 }
 
-/// The error of the last call when `result` is negative.
+/// Returns the error of the last call when `result` is negative.
 fn check(result: c_int) -> Result<c_int, Errno> {
     if result >= 0 { Ok(result) } else { Err(last_errno()) }
 }
@@ -49,16 +50,17 @@ fn request(name: &IfName) -> libc::ifreq {
     req
 }
 
-/// One ioctl that takes an `ifreq` and fills it in.
+/// Performs one ioctl that takes an `ifreq` and fills it in.
 ///
 /// # Safety
-/// `op` must be one that takes a pointer to `ifreq` and follows no pointer in `req` but valid ones.
+/// `op` must take a pointer to `ifreq` and must follow only valid pointers in `req`.
 unsafe fn if_ioctl(fd: BorrowedFd<'_>, op: libc::Ioctl, req: &mut libc::ifreq) -> Result<(), Errno> {
-    // SAFETY: the descriptor is open for the borrow; op takes an ifreq by the caller's promise; req is one.
+    // SAFETY: the descriptor is open for the borrow; op takes an ifreq by the caller's promise; req
+    // is one.
     check(unsafe { libc::ioctl(fd.as_raw_fd(), op, ptr::from_mut(req)) }).map(drop)
 }
 
-/// `SIOCGIFFLAGS`: the interface's `IFF_` flags.
+/// `SIOCGIFFLAGS`: returns the interface's `IFF_` flags.
 pub(crate) fn if_flags(fd: BorrowedFd<'_>, name: &IfName) -> Result<c_int, Errno> {
     let mut req = request(name);
     // SAFETY: the operation takes an ifreq without pointers and fills in ifru_flags.
@@ -69,7 +71,7 @@ pub(crate) fn if_flags(fd: BorrowedFd<'_>, name: &IfName) -> Result<c_int, Errno
     Ok(c_int::from(flags))
 }
 
-/// `SIOCGIFMTU`: the interface's MTU in bytes, Ethernet header not counted.
+/// `SIOCGIFMTU`: returns the interface's MTU in bytes, Ethernet header not counted.
 pub(crate) fn if_mtu(fd: BorrowedFd<'_>, name: &IfName) -> Result<c_int, Errno> {
     let mut req = request(name);
     // SAFETY: the operation takes an ifreq without pointers and fills in ifru_mtu.
@@ -79,7 +81,7 @@ pub(crate) fn if_mtu(fd: BorrowedFd<'_>, name: &IfName) -> Result<c_int, Errno> 
     }
 }
 
-/// `SIOCGIFHWADDR`: the interface's hardware type (`ARPHRD_`).
+/// `SIOCGIFHWADDR`: returns the interface's hardware type (`ARPHRD_`).
 pub(crate) fn if_hardware(fd: BorrowedFd<'_>, name: &IfName) -> Result<u16, Errno> {
     let mut req = request(name);
     // SAFETY: the operation takes an ifreq without pointers and fills in ifru_hwaddr.
@@ -89,7 +91,7 @@ pub(crate) fn if_hardware(fd: BorrowedFd<'_>, name: &IfName) -> Result<u16, Errn
     }
 }
 
-/// The interface's driver name and its bus information ("tun" and "tap" for a TAP device).
+/// Returns the interface's driver name and its bus information ("tun" and "tap" for a TAP device).
 pub(crate) fn if_driver(fd: BorrowedFd<'_>, name: &IfName) -> Result<(String, String), Errno> {
     let mut info = Drvinfo {
         cmd: ETHTOOL_GDRVINFO,
@@ -103,8 +105,8 @@ pub(crate) fn if_driver(fd: BorrowedFd<'_>, name: &IfName) -> Result<(String, St
     };
     let mut req = request(name);
     req.ifr_ifru.ifru_data = ptr::from_mut(&mut info).cast();
-    // SAFETY: SIOCETHTOOL follows ifru_data, which points to a structure of the layout and size that its first
-    // member asks for, alive and not otherwise borrowed during the call.
+    // SAFETY: SIOCETHTOOL follows ifru_data, which points to a structure of the layout and size
+    // that its first member asks for, alive and not otherwise borrowed during the call.
     unsafe { if_ioctl(fd, libc::SIOCETHTOOL as libc::Ioctl, &mut req)? };
     let text = |raw: &[u8; 32]| {
         let used = raw.iter().position(|byte| *byte == 0).unwrap_or(raw.len());
@@ -121,13 +123,14 @@ pub(crate) fn tun_attach(fd: BorrowedFd<'_>, name: &IfName, flags: c_int) -> Res
     unsafe { if_ioctl(fd, libc::TUNSETIFF, &mut req) }
 }
 
-/// `TUNSETVNETHDRSZ`: bytes of the vnet header in front of each frame.
+/// `TUNSETVNETHDRSZ`: sets the bytes of the vnet header in front of each frame.
 pub(crate) fn tun_set_header_len(fd: BorrowedFd<'_>, len: c_int) -> Result<(), Errno> {
     // SAFETY: the operation reads one int through the pointer, which is valid for the call.
     check(unsafe { libc::ioctl(fd.as_raw_fd(), libc::TUNSETVNETHDRSZ, ptr::from_ref(&len)) }).map(drop)
 }
 
-/// `TUNSETOFFLOAD`: what the kernel may leave undone in frames it gives us (`TUN_F_` bits).
+/// `TUNSETOFFLOAD`: sets the work that the kernel may leave undone in the frames that it delivers
+/// (`TUN_F_` bits).
 pub(crate) fn tun_set_offload(fd: BorrowedFd<'_>, bits: libc::c_uint) -> Result<(), Errno> {
     // SAFETY: the operation takes its bits by value; no memory is involved.
     check(unsafe { libc::ioctl(fd.as_raw_fd(), libc::TUNSETOFFLOAD, libc::c_ulong::from(bits)) }).map(drop)
@@ -141,7 +144,8 @@ pub(crate) fn packet_bind(fd: BorrowedFd<'_>, index: u32) -> Result<(), Errno> {
     addr.sll_protocol = (libc::ETH_P_ALL as u16).to_be(); // 3
     addr.sll_ifindex = c_int::try_from(index).map_err(|_| Errno::NODEV)?;
     let len = size_of::<libc::sockaddr_ll>() as libc::socklen_t; // 20
-    // SAFETY: the pointer and the length describe one initialised sockaddr_ll, alive during the call.
+    // SAFETY: the pointer and the length describe one initialised sockaddr_ll, alive during the
+    // call.
     check(unsafe { libc::bind(fd.as_raw_fd(), ptr::from_ref(&addr).cast(), len) }).map(drop)
 }
 
@@ -152,7 +156,8 @@ pub(crate) fn packet_bind(fd: BorrowedFd<'_>, index: u32) -> Result<(), Errno> {
 unsafe fn packet_option<T>(fd: BorrowedFd<'_>, option: c_int, value: &T) -> Result<(), Errno> {
     let len = size_of::<T>() as libc::socklen_t; // a few bytes
     let value: *const c_void = ptr::from_ref(value).cast();
-    // SAFETY: pointer and length describe `value`, which the kernel may read by the caller's promise.
+    // SAFETY: pointer and length describe `value`, which the kernel may read by the caller's
+    // promise.
     check(unsafe { libc::setsockopt(fd.as_raw_fd(), libc::SOL_PACKET, option, value, len) }).map(drop)
 }
 
@@ -162,7 +167,7 @@ pub(crate) fn packet_switch_on(fd: BorrowedFd<'_>, option: c_int) -> Result<(), 
     unsafe { packet_option::<c_int>(fd, option, &1) }
 }
 
-/// Lets the interface receive frames for any address for as long as the socket lives.
+/// Makes the interface receive frames for any address while the socket lives.
 pub(crate) fn packet_promiscuous(fd: BorrowedFd<'_>, index: u32) -> Result<(), Errno> {
     let member = libc::packet_mreq {
         mr_ifindex: c_int::try_from(index).map_err(|_| Errno::NODEV)?,
@@ -174,33 +179,34 @@ pub(crate) fn packet_promiscuous(fd: BorrowedFd<'_>, index: u32) -> Result<(), E
     unsafe { packet_option(fd, libc::PACKET_ADD_MEMBERSHIP, &member) }
 }
 
-/// `PACKET_STATISTICS`: frames that found the socket's buffer full since the last call.
+/// `PACKET_STATISTICS`: returns how many frames found the socket's buffer full since the last call.
 pub(crate) fn packet_missed(fd: BorrowedFd<'_>) -> Result<u32, Errno> {
     let mut stats = libc::tpacket_stats { tp_packets: 0, tp_drops: 0 };
     let mut len = size_of::<libc::tpacket_stats>() as libc::socklen_t; // 8
     let to: *mut c_void = ptr::from_mut(&mut stats).cast();
-    // SAFETY: pointer and length describe `stats`, which any bytes are a valid value of.
+    // SAFETY: pointer and length describe `stats`, for which any bytes are a valid value.
     check(unsafe {
         libc::getsockopt(fd.as_raw_fd(), libc::SOL_PACKET, libc::PACKET_STATISTICS, to, &raw mut len)
     })?;
     Ok(stats.tp_drops)
 }
 
-/// What [`packet_recv`] learned beside the bytes.
+/// The facts beside the bytes of a frame that [`packet_recv`] received.
 pub(crate) struct Received {
-    /// Bytes of the frame, more than the buffer holds when it was cut short.
+    /// Bytes of the frame; more than the buffer holds when the frame was cut short.
     pub(crate) len: usize,
     /// 802.1Q/802.1ad protocol and control information that the kernel took out of the frame.
     pub(crate) tag: Option<[u16; 2]>,
 }
 
-/// Receives one frame and its vnet header from a packet socket with `PACKET_VNET_HDR` and `PACKET_AUXDATA`.
+/// Receives one frame and its vnet header from a packet socket with `PACKET_VNET_HDR` and
+/// `PACKET_AUXDATA`.
 pub(crate) fn packet_recv(
     fd: BorrowedFd<'_>,
     hdr: &mut [u8; HDR_LEN_SHORT],
     frame: &mut [u8],
 ) -> Result<Received, Errno> {
-    /// Room for one control message, aligned as one must be.
+    /// Room for one control message, with the alignment that it needs.
     #[repr(C, align(16))]
     struct Control([u8; 128]);
     let mut control = Control([0; 128]);
@@ -214,20 +220,21 @@ pub(crate) fn packet_recv(
     msg.msg_iovlen = iov.len() as _; // 2
     msg.msg_control = control.0.as_mut_ptr().cast();
     msg.msg_controllen = control.0.len() as _; // 128
-    // SAFETY: every pointer in msg is to memory of the length beside it, exclusively borrowed for the call. Any
-    // bytes are valid values of what the kernel writes there.
+    // SAFETY: every pointer in msg is to memory of the length beside it, exclusively borrowed for
+    // the call. Any bytes that the kernel writes there are valid values.
     let got = unsafe { libc::recvmsg(fd.as_raw_fd(), &raw mut msg, libc::MSG_TRUNC | libc::MSG_DONTWAIT) };
     let got = usize::try_from(got).map_err(|_| last_errno())?;
-    // With MSG_TRUNC the result is the whole frame's length, of which only so much was stored as fits; the vnet
-    // header is counted in both.
+    // With MSG_TRUNC the result is the length of the whole frame, even where the buffer holds less;
+    // the vnet header is counted in it.
     let len = got.checked_sub(HDR_LEN_SHORT).ok_or(Errno::INVAL)?;
     Ok(Received { len, tag: auxiliary_tag(&msg) })
 }
 
-/// The VLAN tag among the control messages of a received `msg`.
+/// Returns the VLAN tag among the control messages of a received `msg`.
 fn auxiliary_tag(msg: &libc::msghdr) -> Option<[u16; 2]> {
-    // SAFETY: msg was filled in by recvmsg, and its control buffer is alive and as long as msg_controllen says;
-    // CMSG_FIRSTHDR and CMSG_NXTHDR only give headers that lie wholly within.
+    // SAFETY: recvmsg has filled in msg, and its control buffer is alive and as long as
+    // msg_controllen says; CMSG_FIRSTHDR and CMSG_NXTHDR only return headers that lie wholly
+    // within.
     unsafe {
         let mut at = libc::CMSG_FIRSTHDR(msg);
         while let Some(head) = at.as_ref() {
@@ -247,8 +254,8 @@ fn auxiliary_tag(msg: &libc::msghdr) -> Option<[u16; 2]> {
     None
 }
 
-/// Sends the first [`BATCH_MAX`] of `frames`, each with its vnet header, by one call. Returns how many were taken;
-/// an error concerns the first frame only, of which none was taken then.
+/// Sends the first [`BATCH_MAX`] of `frames`, each with its vnet header, by one call. Returns how
+/// many were taken; an error concerns the first frame only, and no frame was taken then.
 pub(crate) fn packet_send(
     fd: BorrowedFd<'_>,
     hdrs: &[[u8; HDR_LEN_SHORT]; BATCH_MAX],
@@ -268,18 +275,19 @@ pub(crate) fn packet_send(
         msg.msg_hdr.msg_iovlen = iov.len() as _; // 2
     }
     let flags = libc::MSG_DONTWAIT;
-    // SAFETY: the first `count` messages point to two buffers each, alive during the call, of the lengths beside
-    // them; sending only reads them, although the C type has no const. The kernel writes msg_len alone.
+    // SAFETY: the first `count` messages point to two buffers each, alive during the call, of the
+    // lengths beside them; sending only reads them, although the C type has no const. The kernel
+    // writes msg_len alone.
     let sent = unsafe {
         libc::sendmmsg(fd.as_raw_fd(), msgs.as_mut_ptr(), count as libc::c_uint, flags as _) // count <= BATCH_MAX
     };
     usize::try_from(sent).map_err(|_| last_errno())
 }
 
-/// The set of `signals`.
+/// Returns the set of `signals`.
 fn signal_set(signals: &[c_int]) -> libc::sigset_t {
-    // SAFETY: sigset_t is plain C data, initialised by sigemptyset before it is used; sigaddset with a signal
-    // number that exists cannot fail, and with another leaves the set alone.
+    // SAFETY: sigset_t is plain C data, initialised by sigemptyset before it is used; sigaddset
+    // with a signal number that exists cannot fail, and with another leaves the set alone.
     unsafe {
         let mut set: libc::sigset_t = zeroed();
         libc::sigemptyset(&raw mut set);
@@ -290,7 +298,7 @@ fn signal_set(signals: &[c_int]) -> libc::sigset_t {
     }
 }
 
-/// Blocks `signals` for the calling thread and for threads it starts. Returns the mask before.
+/// Blocks `signals` for the calling thread and for threads that it starts. Returns the mask before.
 pub(crate) fn block_signals(signals: &[c_int]) -> Result<libc::sigset_t, Errno> {
     let set = signal_set(signals);
     // SAFETY: both pointers are to sigset_t of this frame, alive during the call.
@@ -305,21 +313,22 @@ pub(crate) fn block_signals(signals: &[c_int]) -> Result<libc::sigset_t, Errno> 
 
 /// Sets the calling thread's signal mask, as [`block_signals`] returned it.
 pub(crate) fn restore_signals(before: &libc::sigset_t) {
-    // SAFETY: the pointer is to an initialised sigset_t, alive during the call; no old mask is asked for. The call
-    // can only fail for a wrong first argument.
+    // SAFETY: the pointer is to an initialised sigset_t, alive during the call; the call writes no
+    // old mask. It can only fail for a wrong first argument.
     unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, before, ptr::null_mut()) };
 }
 
-/// A non-blocking descriptor that becomes readable when one of `signals`, which must be blocked, is pending.
+/// Returns a non-blocking descriptor that is readable when one of `signals`, which must be blocked,
+/// is pending.
 pub(crate) fn signal_fd(signals: &[c_int]) -> Result<OwnedFd, Errno> {
     let set = signal_set(signals);
     // SAFETY: the pointer is to an initialised sigset_t; -1 asks for a new descriptor.
     let fd = check(unsafe { libc::signalfd(-1, &raw const set, libc::SFD_NONBLOCK | libc::SFD_CLOEXEC) })?;
-    // SAFETY: the call succeeded, so that fd is open and nobody else's.
+    // SAFETY: the call succeeded, so that fd is open and has no other owner.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-/// Moves the calling thread into a new network namespace, which has nothing in it but a loopback device.
+/// Moves the calling thread into a new network namespace, which contains only a loopback device.
 pub(crate) fn unshare_net() -> Result<(), Errno> {
     // SAFETY: no memory is involved; nothing but the thread's network namespace changes.
     check(unsafe { libc::unshare(libc::CLONE_NEWNET) }).map(drop)

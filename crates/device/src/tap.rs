@@ -1,8 +1,8 @@
 //! TAP devices: the kernel's own stack on one side, this process on the other.
 //!
-//! There is no back-pressure towards the kernel: a TAP device whose queue (`txqueuelen` frames) is full drops, and it
-//! drops without a word. Whoever reads must keep up and do the queueing itself. A write goes straight into the
-//! kernel's receive path and is done when it returns; there are no completions.
+//! There is no back-pressure towards the kernel: a TAP device whose queue (`txqueuelen` frames) is
+//! full drops frames silently. The reader must keep up and do the queueing itself. A write enters
+//! the kernel's receive path directly and is complete when it returns; there are no completions.
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -12,36 +12,42 @@ use libc::{TUN_F_CSUM, TUN_F_TSO_ECN, TUN_F_TSO4, TUN_F_TSO6, TUN_F_USO4, TUN_F_
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
-use crate::counters::{Counters, Sent};
+use crate::backend::Source;
+use crate::counters::{Batch, Counters};
 use crate::error::{OpenCause, OpenError};
-use crate::frame::SKIP_MAX;
+use crate::frame::{FrameRef, SKIP_MAX};
 use crate::iface::{Control, Found};
 use crate::name::IfName;
+use crate::nic::{Calls, Nic};
 use crate::sys;
 use crate::vnet::{HDR_LEN, VnetHdr};
 
 /// The device file of the TUN driver (tun in the kernel's Documentation/networking).
 const TUN_DEVICE: &str = "/dev/net/tun";
 
-/// What the kernel may leave undone in the frames it gives us.
+/// The work that the kernel may leave undone in the frames that it delivers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Offload {
     /// Nothing: complete frames no longer than the MTU allows.
     None,
-    /// Checksums and TCP segmentation; the kernel is older than 6.2 and has no UDP segmentation for TAP devices.
+    /// Checksums and TCP segmentation; the kernel is older than 6.2 and has no UDP segmentation for
+    /// TAP devices.
     Tcp,
     /// Checksums, TCP and UDP segmentation.
     TcpUdp,
 }
 
-/// How to open a TAP device. The default: it must exist, one queue, all offloads the kernel has.
+/// The options with which a TAP device is opened. The default: it must exist, has one queue, and
+/// uses all offloads that the kernel has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TapOptions {
-    /// Create the device when there is none; it then lives until it is closed, and is down until somebody sets it up.
+    /// True to create the device when there is none. It then lives until it is closed, and is down
+    /// until an administrator sets it up.
     pub create: bool,
-    /// Open it as one queue of a multi-queue device; open it again for each further queue.
+    /// True to open it as one queue of a multi-queue device; open it again for each further queue.
     pub multi_queue: bool,
-    /// Ask for frames with checksum and segmentation left undone. Off costs most of the throughput of bulk TCP.
+    /// True to ask for frames with checksum and segmentation left undone. False costs most of the
+    /// throughput of bulk TCP.
     pub offload: bool,
 }
 
@@ -51,8 +57,8 @@ impl Default for TapOptions {
     }
 }
 
-/// One queue of a TAP device. Reading gives what the kernel sends out through the interface; writing is what the
-/// interface receives. Non-blocking.
+/// One queue of a TAP device. A read returns a frame that the kernel sends through the interface;
+/// the interface receives a frame that is written. Non-blocking.
 #[derive(Debug)]
 pub struct Tap {
     fd: OwnedFd,
@@ -63,11 +69,11 @@ pub struct Tap {
 }
 
 impl Tap {
-    /// Opens the TAP device `name` in the network namespace of the calling thread. It stays attached to the device
-    /// wherever the thread, or the device, moves afterwards.
+    /// Opens the TAP device `name` in the network namespace of the calling thread. The queue stays
+    /// attached to the device when the thread or the device moves to another namespace.
     ///
     /// # Errors
-    /// [`OpenError`], one sentence that says what to do.
+    /// [`OpenError`]: one sentence that says what to do.
     pub fn open(name: &IfName, options: &TapOptions) -> Result<Self, OpenError> {
         Self::attach(name, options).map_err(|cause| OpenError { interface: name.to_string(), cause })
     }
@@ -94,47 +100,30 @@ impl Tap {
         Ok(Self { fd, control, name: name.clone(), offload, counters: Counters::default() })
     }
 
-    /// The interface's name, as it was when opened.
-    #[must_use]
-    pub fn name(&self) -> &IfName {
-        &self.name
-    }
-
-    /// What the kernel agreed to leave undone.
+    /// Returns the work that the kernel agreed to leave undone.
     #[must_use]
     pub fn offload(&self) -> Offload {
         self.offload
     }
 
-    /// Tallies since it was opened.
-    #[must_use]
-    pub fn counters(&self) -> Counters {
-        self.counters
+    /// Writes one frame, whole; super-frames need no room in the MTU.
+    fn write(&mut self, frame: &FrameRef<'_>) -> Result<(), Errno> {
+        let raw = frame.hdr.encode();
+        rustix::io::retry_on_intr(|| {
+            self.counters.tx_calls += 1;
+            rustix::io::writev(&self.fd, &[IoSlice::new(&raw), IoSlice::new(frame.bytes)])
+        })?;
+        self.counters.taken(&frame.hdr, frame.bytes.len());
+        Ok(())
     }
+}
 
-    /// Whether the interface is administratively up.
-    ///
-    /// # Errors
-    /// The interface is gone, or was moved to another namespace after opening.
-    pub fn is_up(&self) -> io::Result<bool> {
-        Ok(self.control.is_up(&self.name)?)
-    }
-
-    /// The interface's MTU in bytes, Ethernet header not counted.
-    ///
-    /// # Errors
-    /// As [`is_up`](Self::is_up).
-    pub fn mtu(&self) -> io::Result<usize> {
-        Ok(self.control.mtu(&self.name)?)
-    }
-
-    /// Reads one frame into the front of `frame`: its header and its length. `None` when nothing waits. Give it
-    /// [`MAX_FRAME`](crate::MAX_FRAME) bytes: a frame that fills the buffer to the last byte counts as too long
-    /// and is left out, because the driver does not say whether it cut one short.
-    ///
-    /// # Errors
-    /// The device is gone (`EBADFD`), or the system is in trouble. What concerns one frame only is counted instead.
-    pub fn recv(&mut self, frame: &mut [u8]) -> io::Result<Option<(VnetHdr, usize)>> {
+impl Source for Tap {
+    /// The room has to be [`MAX_FRAME`](crate::MAX_FRAME) bytes: a frame that fills it to the last
+    /// byte counts as too long and is left out, because the driver does not report truncation. An
+    /// error is the device's (`EBADFD`: it is gone) or the system's; a fault of one frame is
+    /// counted instead.
+    fn recv(&mut self, frame: &mut [u8]) -> io::Result<Option<(VnetHdr, usize)>> {
         let mut raw = [0; HDR_LEN];
         for _ in 0..SKIP_MAX {
             let got = rustix::io::retry_on_intr(|| {
@@ -147,7 +136,7 @@ impl Tap {
                     self.counters.received(&hdr, len);
                     return Ok(Some((hdr, len)));
                 }
-                // A frame for which virtio has no type, consumed by the attempt.
+                // A frame for which virtio has no type; the failed call has consumed it.
                 Ok(_) | Err(Errno::INVAL) => self.counters.rx_refused += 1,
                 Err(Errno::AGAIN) => return Ok(None),
                 Err(errno) => return Err(errno.into()),
@@ -155,20 +144,37 @@ impl Tap {
         }
         Ok(None)
     }
+}
 
-    /// Writes one frame, whole; super-frames need no room in the MTU.
-    ///
-    /// # Errors
-    /// The device is gone. What concerns one frame only is [`Sent::Lost`], and counted.
-    pub fn send(&mut self, hdr: &VnetHdr, frame: &[u8]) -> io::Result<Sent> {
-        let raw = hdr.encode();
-        let sent = rustix::io::retry_on_intr(|| {
-            rustix::io::writev(&self.fd, &[IoSlice::new(&raw), IoSlice::new(frame)])
-        });
-        match sent {
-            Ok(_) => Ok(self.counters.taken(hdr, frame.len())),
-            Err(errno) => Ok(self.counters.not_taken(errno)?),
+impl Nic for Tap {
+    fn kind(&self) -> &'static str {
+        "tap"
+    }
+    fn name(&self) -> &IfName {
+        &self.name
+    }
+    fn counters(&mut self) -> Counters {
+        self.counters
+    }
+    fn is_up(&self) -> io::Result<bool> {
+        Ok(self.control.is_up(&self.name)?)
+    }
+    fn mtu(&self) -> io::Result<usize> {
+        Ok(self.control.mtu(&self.name)?)
+    }
+}
+
+impl Calls for Tap {
+    fn send_batch(&mut self, frames: &[FrameRef<'_>]) -> Batch {
+        let mut done = Batch::new();
+        for frame in frames {
+            match self.write(frame) {
+                Ok(()) => done.taken += 1,
+                Err(errno) if done.goes_on_after(self.counters.not_taken(errno)) => {}
+                Err(_) => break,
+            }
         }
+        done
     }
 }
 
@@ -181,15 +187,16 @@ impl AsFd for Tap {
 fn open_tun() -> Result<OwnedFd, OpenCause> {
     let flags = OFlags::RDWR | OFlags::NONBLOCK | OFlags::CLOEXEC;
     rustix::fs::open(TUN_DEVICE, flags, Mode::empty()).map_err(|errno| match errno {
-        // A device file without its driver says ENODEV or ENXIO.
+        // A device file without its driver answers ENODEV or ENXIO.
         Errno::NOENT | Errno::NOTDIR | Errno::NODEV | Errno::NXIO => OpenCause::NoTunDevice,
         Errno::ACCESS | Errno::PERM => OpenCause::TunDeviceDenied,
         errno => OpenCause::system("open /dev/net/tun for", errno),
     })
 }
 
-/// Attaches to the device. An existing device has one queue or many by its creation, and the driver insists on being
-/// asked for what it is: so a refusal of the one is followed by a try of the other.
+/// Attaches to the device. An existing device was created with one queue or with many, and the
+/// driver accepts only a request that matches: after a refusal of one form this function tries the
+/// other.
 fn attach_queue(fd: BorrowedFd<'_>, name: &IfName, multi: bool, exists: bool) -> Result<(), OpenCause> {
     let flags = IFF_TAP | IFF_NO_PI | IFF_VNET_HDR;
     let (first, second) =
@@ -200,13 +207,13 @@ fn attach_queue(fd: BorrowedFd<'_>, name: &IfName, multi: bool, exists: bool) ->
     };
     tried.map_err(|errno| match errno {
         Errno::PERM => OpenCause::TapDenied,
-        // EBUSY: a single queue that is taken; E2BIG: as many queues as the device may have are.
+        // EBUSY: the single queue is taken; E2BIG: all queues that the device may have are taken.
         Errno::BUSY | Errno::TOOBIG => OpenCause::Busy,
         errno => OpenCause::system("attach to the TAP device", errno),
     })
 }
 
-/// Asks for the most, and for less when the kernel does not know it.
+/// Requests all offloads, and fewer when the kernel does not know some of them.
 fn set_offload(fd: BorrowedFd<'_>, wanted: bool) -> Result<Offload, Errno> {
     let tcp = TUN_F_CSUM | TUN_F_TSO4 | TUN_F_TSO6 | TUN_F_TSO_ECN;
     if !wanted {

@@ -1,5 +1,5 @@
-//! Network namespaces for tests that need the kernel's stack. For tests only: a failure is a panic that shows the
-//! command. Switched on by the feature `testnet`.
+//! Network namespaces for tests that need the kernel's stack. For tests only: a failure is a panic
+//! that shows the command. The feature `testnet` switches this module on.
 //!
 //! ```no_run
 //! use txweir_device::testnet::{self, NetNs};
@@ -21,8 +21,8 @@ use std::time::{Duration, Instant};
 
 use crate::netns::Netns;
 
-/// Why tests with namespaces cannot run here, as the end of the sentence "skipped, because ..."; `None` if they can.
-/// Tried, not guessed: a namespace is made and removed.
+/// Returns why tests with namespaces cannot run here, as the end of the sentence "skipped, because
+/// ..."; `None` if they can. The function makes and removes a namespace to find out.
 #[must_use]
 pub fn skip_reason() -> Option<String> {
     if let Err(error) = OpenOptions::new().read(true).write(true).open("/dev/net/tun") {
@@ -49,13 +49,13 @@ fn ip(args: &[&str]) -> std::io::Result<Output> {
     Command::new("ip").args(args).output()
 }
 
-/// A name that no other process and no other call has: `txw-LABEL-PID-N`.
+/// Returns a name that no other process and no other call uses: `txw-LABEL-PID-N`.
 fn unique(label: &str) -> String {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     format!("txw-{label}-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed))
 }
 
-/// A network namespace of ip-netns(8), removed when dropped, also by a panic.
+/// A network namespace of ip-netns(8), removed when dropped, also during a panic.
 #[derive(Debug)]
 pub struct NetNs {
     name: String,
@@ -66,7 +66,7 @@ impl NetNs {
     /// Makes a namespace with a unique name and sets its loopback up.
     ///
     /// # Panics
-    /// When it cannot; ask [`skip_reason`] first.
+    /// When the system refuses; call [`skip_reason`] first.
     #[must_use]
     pub fn new(label: &str) -> Self {
         let name = unique(label);
@@ -77,13 +77,13 @@ impl NetNs {
         made
     }
 
-    /// The namespace's name, for `ip -n` and for the endpoint `NAME/INTERFACE`.
+    /// Returns the namespace's name, for `ip -n` and for the endpoint `NAME/INTERFACE`.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// A command that will run inside.
+    /// Returns a command that will run inside.
     #[must_use]
     pub fn command(&self, args: &[&str]) -> Command {
         let mut command = Command::new("ip");
@@ -91,10 +91,10 @@ impl NetNs {
         command
     }
 
-    /// Runs a command inside and returns what it printed.
+    /// Runs a command inside and returns its standard output.
     ///
     /// # Panics
-    /// When it fails, with its error output.
+    /// When the command fails, with its error output.
     pub fn run(&self, args: &[&str]) -> String {
         must(&mut self.command(args))
     }
@@ -121,18 +121,18 @@ impl NetNs {
     /// Makes a veth pair between this namespace and another.
     ///
     /// # Panics
-    /// When it cannot.
+    /// When `ip` fails.
     pub fn veth(&self, name: &str, peer_ns: &Self, peer: &str) {
         let command =
             ["ip", "link", "add", name, "type", "veth", "peer", "name", peer, "netns", peer_ns.name()];
         self.run(&command);
     }
 
-    /// Gives an interface an address ("10.0.0.1/24") and sets it up. IPv6 addresses are usable at once, without
-    /// duplicate address detection.
+    /// Gives an interface an address ("10.0.0.1/24") and sets it up. IPv6 addresses are usable at
+    /// once, without duplicate address detection.
     ///
     /// # Panics
-    /// When it cannot.
+    /// When `ip` fails.
     pub fn up(&self, interface: &str, address: &str) {
         if address.contains(':') {
             self.run(&["ip", "address", "add", address, "dev", interface, "nodad"]);
@@ -142,8 +142,9 @@ impl NetNs {
         self.run(&["ip", "link", "set", "dev", interface, "up"]);
     }
 
-    /// Waits until an interface that was set up is ready to carry frames. The kernel gives a veth its queueing
-    /// discipline a moment after its peer came up, and drops without a word until then.
+    /// Waits until an interface that was set up is ready to carry frames. The kernel gives a veth
+    /// its queueing discipline a moment after its peer came up, and silently drops frames until
+    /// then.
     ///
     /// # Panics
     /// When that takes longer than a minute.
@@ -158,11 +159,12 @@ impl NetNs {
         }
     }
 
-    /// Starts a TCP sink inside: it takes one connection, reads it to its end, answers with the number of bytes as
-    /// eight big-endian ones, and returns the number. Returns once it listens.
+    /// Starts a TCP sink inside: it accepts one connection, reads it to its end, answers with the
+    /// number of bytes as a big-endian 64-bit number, and returns that number. This function
+    /// returns once the sink listens.
     ///
     /// # Panics
-    /// When the address cannot be bound; the thread, when nothing comes for ten seconds.
+    /// When the address cannot be bound; the thread panics when nothing comes for ten seconds.
     pub fn tcp_sink(&self, addr: SocketAddr) -> JoinHandle<u64> {
         let listener = self.enter(|| TcpListener::bind(addr).expect("bind the sink"));
         self.spawn(move || {
@@ -180,10 +182,11 @@ impl NetNs {
         })
     }
 
-    /// Sends `bytes` from inside to a [`tcp_sink`](Self::tcp_sink) and waits for its answer, which it returns.
+    /// Sends `bytes` from inside to a [`tcp_sink`](Self::tcp_sink) and waits for its answer, which
+    /// the thread returns.
     ///
     /// # Panics
-    /// When a connection does not come about within ten seconds, or stalls for as long.
+    /// The thread panics when the connection is not made within ten seconds, or stalls for as long.
     pub fn tcp_source(&self, addr: SocketAddr, bytes: u64) -> JoinHandle<u64> {
         self.spawn(move || {
             let mut stream = TcpStream::connect_timeout(&addr, PATIENCE).expect("connect to the sink");
@@ -206,15 +209,17 @@ impl NetNs {
 
 impl Drop for NetNs {
     fn drop(&mut self) {
-        // A panic on the way out of a panic would hide the first; the name tells whose it was if it stays behind.
+        // A second panic during a panic would hide the first. The name identifies the test if the
+        // namespace stays behind.
         let _ = ip(&["netns", "del", &self.name]);
     }
 }
 
-/// Longer than any step of a test takes on a busy machine.
+/// A time longer than any step of a test takes on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Takes one connection, and gives up after [`PATIENCE`], which `TcpListener` itself never does.
+/// Accepts one connection, and gives up after [`PATIENCE`], because `TcpListener` itself has no
+/// time limit.
 fn accept(listener: &TcpListener) -> (TcpStream, SocketAddr) {
     listener.set_nonblocking(true).expect("make the sink non-blocking");
     let give_up = Instant::now() + PATIENCE;
@@ -234,7 +239,7 @@ fn accept(listener: &TcpListener) -> (TcpStream, SocketAddr) {
     (stream, peer)
 }
 
-/// Runs a command to its end and returns its output; panics with its errors when it fails.
+/// Runs a command to its end and returns its output; panics with its error output when it fails.
 fn must(command: &mut Command) -> String {
     let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
     assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));

@@ -1,4 +1,4 @@
-//! The header that travels beside each frame: what the kernel left for the device to do.
+//! The header that travels beside each frame: the work that the kernel left for the device.
 //!
 //! Layout: `struct virtio_net_hdr_v1`, VIRTIO 1.2 section 5.1.6, twelve bytes:
 //!
@@ -6,8 +6,8 @@
 //! 0 flags   1 gso_type   2 hdr_len   4 gso_size   6 csum_start   8 csum_offset   10 num_buffers
 //! ```
 //!
-//! TAP devices and packet sockets use the byte order of the machine (the "legacy" order), unless told otherwise.
-//! Packet sockets leave out the last two bytes.
+//! TAP devices and packet sockets use the byte order of the machine (the "legacy" order), unless
+//! configured otherwise. Packet sockets leave out the last two bytes.
 
 /// Bytes of the header on a TAP device (set there by `TUNSETVNETHDRSZ`).
 pub const HDR_LEN: usize = 12;
@@ -21,7 +21,7 @@ const F_DATA_VALID: u8 = 2;
 /// `VIRTIO_NET_HDR_GSO_ECN`, or-ed into the type.
 const GSO_ECN: u8 = 0x80;
 
-/// What kind of super-frame this is: which protocol repeats its header in each segment.
+/// The kind of a super-frame: the protocol whose header each segment repeats.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Gso {
     /// One ordinary frame.
@@ -33,12 +33,13 @@ pub enum Gso {
     TcpV6,
     /// UDP datagrams of equal size behind one header (`UDP_SEGMENT`), IPv4 or IPv6.
     UdpL4,
-    /// A type that this crate does not cut; passed on unchanged. Never holds one of the values above.
+    /// A type that this crate does not cut and passes on unchanged. Never holds one of the values
+    /// above.
     Other(u8),
 }
 
 impl Gso {
-    /// The type's number, without the ECN bit (VIRTIO 1.2 section 5.1.6).
+    /// Returns the type's number, without the ECN bit (VIRTIO 1.2 section 5.1.6).
     #[must_use]
     pub(crate) const fn code(self) -> u8 {
         match self {
@@ -50,7 +51,7 @@ impl Gso {
         }
     }
 
-    /// The type with this number; the ECN bit is not part of it and is ignored.
+    /// Returns the type with this number; the ECN bit is not part of it and is ignored.
     #[must_use]
     pub(crate) const fn from_code(code: u8) -> Self {
         match code & !GSO_ECN {
@@ -63,31 +64,37 @@ impl Gso {
     }
 }
 
-/// What the sender left undone on one frame. The default value says "nothing": an ordinary, complete frame.
+/// The work that the sender left undone on one frame. The default value means "none": an ordinary,
+/// complete frame.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct VnetHdr {
-    /// The checksum at `csum_start + csum_offset` holds only the pseudo-header's sum; whoever puts the frame on a
-    /// wire must sum from `csum_start` to the end of the frame and store the result there.
+    /// True if the checksum at `csum_start + csum_offset` holds only the pseudo-header's sum. The
+    /// code that puts the frame on a wire must sum from `csum_start` to the end of the frame and
+    /// store the result there.
     pub needs_csum: bool,
-    /// The receiver's kernel has verified the checksum already.
+    /// True if the receiver's kernel has verified the checksum already.
     pub data_valid: bool,
     /// Kind of super-frame.
     pub gso: Gso,
-    /// The super-frame's TCP header has CWR set, which only the first segment may keep (RFC 3168 section 6.1.2).
+    /// True if the super-frame's TCP header has CWR set, which only the first segment may keep (RFC
+    /// 3168 section 6.1.2).
     pub ecn: bool,
-    /// Bytes that the sender's kernel holds contiguously. A hint for the receiver's allocation only: it is *not*
-    /// the length of the headers (Linux fills in the linear part of its buffer). [`crate::Shape`] measures headers.
+    /// Bytes that the sender's kernel holds contiguously. This is a hint for the receiver's
+    /// allocation only, and *not* the length of the headers (Linux fills in the linear part of its
+    /// buffer). [`crate::Shape`] measures headers.
     pub hdr_len: u16,
     /// Payload bytes per segment of a super-frame; 0 on an ordinary frame.
     pub gso_size: u16,
-    /// Bytes from the start of the frame to where the checksum begins (the transport header).
+    /// Bytes from the start of the frame to the first byte that the checksum covers (the transport
+    /// header).
     pub csum_start: u16,
     /// Bytes from `csum_start` to the 16-bit checksum field.
     pub csum_offset: u16,
 }
 
 impl VnetHdr {
-    /// Reads the header as a TAP device gives it. Total: bits without a meaning here are left out.
+    /// Reads the header in the form of a TAP device. Total: bits without a meaning here are left
+    /// out.
     #[must_use]
     pub fn decode(raw: &[u8; HDR_LEN]) -> Self {
         let mut short = [0; HDR_LEN_SHORT];
@@ -95,7 +102,7 @@ impl VnetHdr {
         Self::decode_short(&short)
     }
 
-    /// Reads the header as a packet socket gives it.
+    /// Reads the header in the form of a packet socket.
     #[must_use]
     pub(crate) fn decode_short(raw: &[u8; HDR_LEN_SHORT]) -> Self {
         let word = |at: usize| u16::from_ne_bytes([raw[at], raw[at + 1]]);
@@ -111,7 +118,8 @@ impl VnetHdr {
         }
     }
 
-    /// The header as a TAP device takes it; `num_buffers` is 0, since a frame is one buffer here.
+    /// Returns the header in the form of a TAP device; `num_buffers` is 0, since a frame is one
+    /// buffer here.
     #[must_use]
     pub fn encode(&self) -> [u8; HDR_LEN] {
         let mut raw = [0; HDR_LEN];
@@ -119,7 +127,7 @@ impl VnetHdr {
         raw
     }
 
-    /// The header as a packet socket takes it.
+    /// Returns the header in the form of a packet socket.
     #[must_use]
     pub(crate) fn encode_short(&self) -> [u8; HDR_LEN_SHORT] {
         let mut raw = [0; HDR_LEN_SHORT];
@@ -133,14 +141,14 @@ impl VnetHdr {
         raw
     }
 
-    /// Whether the frame is a super-frame, to be cut before it can go on a wire.
+    /// True if the frame is a super-frame, which must be cut before it can go on a wire.
     #[must_use]
     pub fn is_gso(&self) -> bool {
         self.gso != Gso::None
     }
 
-    /// The header of the same frame after `bytes` were inserted in front of its network header (a VLAN tag that a
-    /// packet socket delivered beside the frame).
+    /// Returns the header of the same frame after `bytes` were inserted in front of its network
+    /// header (a VLAN tag that a packet socket delivered beside the frame).
     #[must_use]
     pub(crate) fn moved_by(mut self, bytes: u16) -> Self {
         if self.needs_csum {
@@ -158,8 +166,8 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// A header as Linux gives it for a TCP super-frame: NEEDS_CSUM, TCPv4 with ECN, hdr_len 66, mss 1448,
-    /// csum_start 34, csum_offset 16.
+    /// A header as Linux delivers it for a TCP super-frame: NEEDS_CSUM, TCPv4 with ECN, hdr_len 66,
+    /// mss 1448, csum_start 34, csum_offset 16.
     #[test]
     fn a_tcp_super_frame_in_bytes() {
         let hdr = VnetHdr {

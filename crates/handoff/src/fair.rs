@@ -1,20 +1,25 @@
-//! Turns between threads: no sender has more than its quota waiting in a queue that others send by as well.
+//! Turns between threads: no sender has more than its quota waiting in a queue that it shares with
+//! others.
 //!
-//! Senders on one thread yield by standing in line (`txweir_core::turns`). Senders on several threads share no line, and a
-//! thread that sends ten times as eagerly has ten times the packets in the admission list and in the qdiscs. Here each
-//! [`Worker`] may have so many segments between it and the device; once they are used up it waits until some have gone to the
-//! device, and meanwhile the others' packets go. In a queue that is first in, first out, that is a turn of the quota for each
-//! in every round.
+//! Senders on one thread yield by standing in line (`txweir_core::turns`). Senders on several
+//! threads share no line, and a thread that sends ten times as eagerly has ten times the packets in
+//! the admission list and in the qdiscs. Here each [`Worker`] may have a quota of segments between
+//! it and the device. A worker that has used up its quota waits until the device has taken some,
+//! and meanwhile the others' packets are sent. In a first-in, first-out queue each worker so has a
+//! turn of one quota in every round.
 //!
-//! What is counted comes back with the packet: [`FairDevice`] stands before the real device, and what is pushed or dropped
-//! there is not owed any more. There is no lock on the way of a packet: an addition and a subtraction on a word that is the
-//! worker's own.
+//! The charge ends with the packet: [`FairDevice`] stands before the real device, and every frame
+//! that is pushed or dropped there is no longer charged to its worker. The path of a packet has no
+//! lock: one addition and one subtraction on a word of the worker's own.
 //!
-//! - T1: a worker has less than the quota in the queue when it sends: at most the quota and one unit.
-//! - T2: who was told `Wait` and asks to be woken ([`Worker::when_turn`]) is woken once it may send; at once if it may already.
-//! - T3: what a worker is counted it gets back, whatever becomes of the packet.
+//! - T1: a worker has less than the quota in the queue when it sends: at most the quota and one
+//!   unit.
+//! - T2: a worker that got `Wait` and asks to be woken ([`Worker::when_turn`]) is woken once it may
+//!   send; at once if it may already.
+//! - T3: a worker gets back every segment that it was charged, whatever the fate of the packet.
 //!
-//! `tests/loom_handoff.rs` goes through the interleavings of who waits and who gives back.
+//! `tests/loom_handoff.rs` runs every interleaving of a worker that waits and a thread that gives
+//! segments back.
 
 use std::fmt;
 use std::sync::{Arc, Weak};
@@ -27,13 +32,13 @@ use crate::queue::{Handed, Queue};
 use crate::sync::{AtomicU32, Mutex, Ordering, barrier};
 use crate::wake::Wakeup;
 
-/// What one worker has in a queue.
+/// The segments that one worker has in a queue.
 struct Account {
-    /// Segments between it and the device.
+    /// Segments between the worker and the device.
     segs: AtomicU32,
-    /// How many end its turn; 0: none. All workers of a queue share it.
+    /// Segments that end its turn; 0: no limit. All workers of a queue share it.
     quota: Arc<AtomicU32>,
-    /// 1: it waits.
+    /// 1 while the worker waits.
     waits: AtomicU32,
     waiter: Mutex<Option<Wakeup>>,
 }
@@ -44,10 +49,11 @@ impl Account {
         quota > 0 && self.segs.load(Ordering::Acquire) >= quota
     }
 
-    /// Wakes it, if it waits and may send.
+    /// Wakes the worker, if it waits and may send.
     fn tell(&self) {
-        // Who waits says so, then looks whether it may send; who gives back does that, then looks whether anybody waits. With a
-        // fence between the two on either side, one of them sees the other.
+        // The waiting worker sets `waits`, then looks whether it may send. The thread that gives
+        // segments back subtracts them, then looks at `waits`. With a fence between the two steps
+        // on either side, one of them sees the other.
         barrier();
         if self.waits.load(Ordering::Relaxed) != 0
             && !self.is_spent()
@@ -59,7 +65,7 @@ impl Account {
     }
 }
 
-/// Segments that count for a worker until this is dropped.
+/// Segments that are charged to a worker until this is dropped.
 struct Debt {
     account: Arc<Account>,
     segs: u32,
@@ -79,7 +85,7 @@ impl Drop for Debt {
     }
 }
 
-/// A frame, and whose it is.
+/// A frame, and the worker that is charged for it.
 pub struct Owed<F> {
     /// The frame.
     pub frame: F,
@@ -87,12 +93,12 @@ pub struct Owed<F> {
 }
 
 impl<F> Owed<F> {
-    /// A frame that counts for nobody.
+    /// Creates a frame that is charged to no worker.
     pub const fn nobodys(frame: F) -> Self {
         Self { frame, debt: None }
     }
 
-    /// A piece of this one, of so many segments: for a `Cutter`.
+    /// Creates a piece of this frame, of `segs` segments: for a `Cutter`.
     pub fn piece(&self, frame: F, segs: u32) -> Self {
         Self { frame, debt: self.debt.as_ref().map(|debt| Debt::new(&debt.account, segs)) }
     }
@@ -104,7 +110,7 @@ impl<F: fmt::Debug> fmt::Debug for Owed<F> {
     }
 }
 
-/// A device that gives back what its senders were counted.
+/// A device that ends the charge of each frame's worker.
 #[derive(Debug)]
 pub struct FairDevice<D> {
     /// The device.
@@ -153,19 +159,19 @@ impl fmt::Debug for Turns {
 }
 
 impl Turns {
-    /// Turns of so many segments; 0: as many as each likes.
+    /// Creates turns of `quota` segments; 0: no limit.
     #[must_use]
     pub fn new(quota: u32) -> Self {
         Self { quota: Arc::new(AtomicU32::new(quota)), accounts: Mutex::new(Vec::new()) }
     }
 
-    /// Segments of a turn.
+    /// Returns the segments of a turn.
     #[must_use]
     pub fn quota(&self) -> u32 {
         self.quota.load(Ordering::Relaxed)
     }
 
-    /// Another quota, from the next packet of each worker on.
+    /// Sets the quota, from the next packet of each worker on.
     pub fn set_quota(&self, quota: u32) {
         self.quota.store(quota, Ordering::Relaxed);
         if let Ok(accounts) = self.accounts.lock() {
@@ -173,7 +179,7 @@ impl Turns {
         }
     }
 
-    /// A worker more: for one thread or task at a time.
+    /// Adds a worker: for one thread or task at a time.
     #[must_use]
     pub fn worker(&self) -> Worker {
         let account = Arc::new(Account {
@@ -190,13 +196,13 @@ impl Turns {
     }
 }
 
-/// What became of a packet.
+/// The fate of a packet.
 #[must_use]
 #[derive(Debug, PartialEq, Eq)]
 pub enum Taken<F> {
     /// It was handed to the queue.
     Handed(Handed<F>),
-    /// It is the others' turn; the frame comes back.
+    /// It is the turn of other workers; the frame comes back.
     Wait(F),
 }
 
@@ -212,13 +218,13 @@ impl fmt::Debug for Worker {
 }
 
 impl Worker {
-    /// Segments that it has between it and the device.
+    /// Returns the segments that the worker has between it and the device.
     #[must_use]
     pub fn waiting(&self) -> u32 {
         self.account.segs.load(Ordering::Acquire)
     }
 
-    /// Sends a packet, if it is its turn. What carries no payload never waits.
+    /// Sends a packet, if it is the worker's turn. A packet without payload never waits.
     pub fn send<D: TxQueue>(
         &self,
         queue: &Queue<FairDevice<D>>,
@@ -242,7 +248,8 @@ impl Worker {
         })
     }
 
-    /// Has `wakeup` told once it may send; at once if it may. One at a time: a later one replaces it.
+    /// Has `wakeup` called once the worker may send; at once if it may already. A later call
+    /// replaces the wakeup.
     pub fn when_turn(&self, wakeup: Wakeup) {
         if let Ok(mut waiter) = self.account.waiter.lock() {
             *waiter = Some(wakeup);

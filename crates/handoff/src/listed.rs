@@ -1,4 +1,4 @@
-//! A packet in the admission list, and the answer to a sender that asks what became of it.
+//! A packet in the admission list, and the answer to a sender that asks for its fate.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,14 +16,14 @@ pub struct Ticket(pub u64);
 pub(crate) struct Listed<F> {
     pub frame: F,
     pub meta: Meta,
-    /// Who wants to know what becomes of it; 0: nobody.
+    /// The number of the sender that asks for the packet's fate; 0: none.
     pub asker: u32,
     pub ticket: Ticket,
 }
 
-/// What became of a listed packet, for the sender that asked.
+/// The fate of a listed packet, for the sender that asked.
 pub(crate) type Answer<F> = (Ticket, Admitted<F>);
 
-/// Where answers go, by the number of who asks. Looked at only for a packet that somebody asks about and that came through
-/// the list.
+/// Where answers go, by the number of the asker. Only a packet that came through the list and has
+/// an asker causes a look at it.
 pub(crate) type Askers<F> = Arc<Mutex<BTreeMap<u32, Append<Answer<F>>>>>;

@@ -1,4 +1,4 @@
-//! `Log`: the last events of a queue, for whoever has to find out why it stood still.
+//! `Log`: the last events of a queue, to find out why it stood still.
 
 use std::fmt;
 
@@ -7,34 +7,34 @@ use txweir_core::Instant;
 /// Events that are kept.
 pub const EVENTS: usize = 64;
 
-/// What happened with a queue. Packets that go directly to the device are not among it: they leave nothing behind.
+/// An event of a queue. Packets that go directly to the device leave no event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// Somebody took the queue to run it, for these flags.
+    /// A thread took the queue to run it, for these flags.
     Taken(&'static str),
-    /// So many packets were taken from the admission list.
+    /// This number of packets was taken from the admission list.
     Admitted(u32),
-    /// So many packets went to the device.
+    /// This number of packets went to the device.
     Sent(u64),
-    /// The device had finished so many packets.
+    /// The device had finished this number of packets.
     Reaped(u32),
-    /// It rests: nothing waits.
+    /// The queue rests: no packet waits.
     Idle,
-    /// It rests: the device, or the byte limit, takes nothing.
+    /// The queue rests: the device, or the byte limit, takes nothing.
     Stopped,
-    /// It rests until then.
+    /// The queue rests until then.
     Until(Instant),
-    /// Its budget is spent; somebody else was told to go on.
+    /// The budget is spent; another thread was told to go on.
     Abdicated,
-    /// Senders that were refused have been told that there is room.
+    /// This number of refused senders was told that there is room.
     Woke(u32),
-    /// The monitor found it standing.
+    /// The monitor found the queue standing.
     FoundStuck,
     /// The watchdog found that the device finishes nothing.
     TimedOut,
-    /// It was frozen: nothing goes into the device.
+    /// The queue was frozen: no packet goes into the device.
     Frozen,
-    /// That has ended.
+    /// The queue was thawed.
     Thawed,
     /// The device was reset.
     Reset,
@@ -82,7 +82,7 @@ impl Log {
         self.total += 1;
     }
 
-    /// What is kept, oldest first.
+    /// Returns the events that are kept, oldest first.
     pub fn events(&self) -> impl Iterator<Item = (Instant, Event)> {
         let kept = self.total.min(EVENTS as u64);
         (self.total - kept..self.total).map(|n| self.ring[(n % EVENTS as u64) as usize])

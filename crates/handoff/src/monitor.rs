@@ -1,8 +1,10 @@
-//! `Monitor`: looks from outside whether what must not happen has happened. It finds queues that stand still with nobody to come
-//! for them, and devices that finish nothing, and says so with what the queue did last.
+//! `Monitor`: checks from outside that no queue and no device stands still. It finds queues that
+//! stand still without a thread that is about to come for them, and devices that finish nothing,
+//! and reports them with the last events of the queue.
 //!
-//! The first is a bug, of a device's owner that does not tell (`Queue::kick`) or of this crate; the models say that it is not the
-//! latter. The queue is run when it is found, so that traffic goes on.
+//! The first is a bug, of a device's owner that does not call `Queue::kick` or of this crate; the
+//! models show that it is not the latter. The monitor runs a queue that it finds, so that traffic
+//! goes on.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,18 +19,18 @@ use crate::queue::Queue;
 use crate::report::{Report, Stall, Stuck, Why};
 use crate::watchdog::{Watch, Watchdog};
 
-/// What is remembered of a queue between two looks.
+/// The state of a queue that is kept between two looks.
 #[derive(Clone, Copy, Debug, Default)]
 struct Seen {
-    /// How far it was.
+    /// The progress of the queue at that look.
     progress: u64,
-    /// Since when it has been there, if there was something to be seen to.
+    /// The time since which the queue has been there, if there was work for it.
     since: Option<(Instant, Why)>,
     stalls: u64,
     watch: Watch,
 }
 
-/// Looks at queues now and then.
+/// Looks at queues at an interval.
 #[derive(Clone, Debug)]
 pub struct Monitor {
     interval: Nanos,
@@ -52,39 +54,43 @@ impl Default for Monitor {
 }
 
 impl Monitor {
-    /// How often it looks.
+    /// Sets the time between two looks.
     #[must_use]
     pub const fn interval(mut self, interval: Nanos) -> Self {
         self.interval = interval;
         self
     }
-    /// How long a queue may stand where it is before that counts: a sender may have been stopped by the system between two
-    /// instructions.
+    /// Sets how long a queue may stand before it is reported: the system may have stopped a sender
+    /// between two instructions.
     #[must_use]
     pub const fn patience(mut self, patience: Nanos) -> Self {
         self.patience = patience;
         self
     }
-    /// How long a device may hold packets without finishing one, or hold none and take none although packets wait.
+    /// Sets how long a device may hold packets without finishing one, or hold none and take none
+    /// although packets wait.
     #[must_use]
     pub const fn timeout(mut self, timeout: Nanos) -> Self {
         self.watchdog.timeout = timeout;
         self
     }
-    /// Has `reset` called when a queue of the device has been stopped for longer than the [`timeout`](Self::timeout) with
-    /// packets waiting: once, until the device has taken or finished something again. All queues that are looked at together are
-    /// taken for one device's, and are frozen meanwhile ([`Queue::freeze`]); afterwards each is run. It is called by the thread
-    /// that looks (a [`Service`](crate::Service)'s own), with nothing taken or locked, and may take its time and panic.
+    /// Has `reset` called when a queue of the device has been stopped for longer than the
+    /// [`timeout`](Self::timeout) with packets waiting: once, until the device has taken or
+    /// finished a packet again. The monitor takes all queues that it looks at together for those of
+    /// one device. It freezes them meanwhile ([`Queue::freeze`]) and runs each afterwards. The
+    /// thread that looks (a [`Service`](crate::Service)'s own) calls `reset`, with no queue taken
+    /// and no lock held. `reset` may take its time and panic.
     ///
-    /// It reaches a device by [`Queue::post`]: what it posts is done before the queue goes on. One that has forgotten what it was
-    /// given is followed by [`Owned::device_reset`].
+    /// `reset` reaches a device by [`Queue::post`]: a posted function is called before the queue
+    /// goes on. After a reset that makes the device forget its packets, the handler calls
+    /// [`Owned::device_reset`].
     #[must_use]
     pub fn on_timeout(mut self, reset: impl Fn(Stall) + Send + Sync + 'static) -> Self {
         self.watchdog.handler = Some(Arc::new(reset));
         self
     }
 
-    /// Looks at the queues if it is time to; how long until the next look.
+    /// Looks at the queues if it is time to. Returns the time until the next look.
     pub fn look<D: TxQueue>(&mut self, queues: &[Arc<Queue<D>>], report: &mut dyn FnMut(Report)) -> Duration {
         let Some(first) = queues.first() else { return Duration::from_secs(1) };
         let now = first.now();
@@ -96,7 +102,7 @@ impl Monitor {
         let mut timed_out = false;
         for (at, queue) in queues.iter().enumerate() {
             let called = queue.is_waiting_for_somebody();
-            // Whoever has it is at work.
+            // The holder of the queue is at work.
             let Some((found, progress)) = queue.inspect(|o| (self.found(o, now, called), progress(o))) else {
                 continue;
             };
@@ -109,7 +115,8 @@ impl Monitor {
                         let stood = now.saturating_since(since);
                         if stood >= self.patience {
                             seen.since = None;
-                            // A later look changes what it looks at: what has been finished is taken then.
+                            // The first reason is reported: a look changes its object, because it
+                            // takes the packets that the device has finished.
                             report(Report::Stuck(stuck(queue, at, first, stood)));
                         }
                     }
@@ -124,7 +131,7 @@ impl Monitor {
         Duration::from_nanos(self.interval.0)
     }
 
-    /// What is the matter with a queue that nobody has.
+    /// Returns why a queue that no thread has stands still.
     fn found<D: TxQueue>(&self, o: &mut Owned<D>, now: Instant, called: bool) -> Option<Why> {
         if called {
             return Some(Why::Uncalled);
@@ -162,13 +169,13 @@ fn progress<D: TxQueue>(o: &Owned<D>) -> u64 {
     path.tx_packets + path.queued + o.counts.runs
 }
 
-/// Counts it, notes it, and has the queue run.
+/// Counts and notes the event, and has the queue run.
 fn stuck<D: TxQueue>(queue: &Queue<D>, at: usize, why: Why, stood: Nanos) -> Stuck {
     let noted = queue.try_with(|o| {
         o.counts.stuck += 1;
         let now = o.now;
         o.log.note(now, Event::FoundStuck);
-        // What has been finished and not told is taken now.
+        // Takes the packets that the device has finished without telling.
         o.reap();
         (o.backlog(), o.log.events().collect())
     });

@@ -1,4 +1,5 @@
-//! What whoever has a queue works with: the transmit path, the device, the receiving end of the admission list.
+//! The parts that the holder of a queue works with: the transmit path, the device, the receiving
+//! end of the admission list.
 
 use txweir_core::base::tally::Tally;
 use txweir_core::path::device::TxQueue;
@@ -15,21 +16,22 @@ txweir_core::stats! {
     pub struct HandoffStats {
         /// Packets that came through the admission list, because another thread had the queue.
         listed: u64,
-        /// Times the queue was run by somebody, direct dispatch apart.
+        /// Times a thread ran the queue, direct dispatch apart.
         runs: u64,
-        /// Times whoever ran it had spent the budget and left the rest to somebody else.
+        /// Times the running thread had spent the budget and left the rest to another thread.
         abdications: u64,
         /// Times completions were looked for because a device said so.
         kicks: u64,
         /// Packets that the device has finished, or was made to forget.
         reaped: u64,
-        /// Listed packets that only fit in pieces, with nobody there to cut them; dropped.
+        /// Listed packets that only fit in pieces, with no cutter set; dropped.
         uncut: u64,
-        /// Listed packets that were dropped as they came, where full queues drop, or whose sender has gone.
+        /// Listed packets that were dropped as they came, where full queues drop, or whose sender
+        /// has gone.
         overrun: u64,
         /// Senders that were told that there is room.
         woken: u64,
-        /// Times the monitor found it standing.
+        /// Times the monitor found the queue standing.
         stuck: u64,
         /// Times the device finished nothing for too long.
         timeouts: u64,
@@ -41,31 +43,32 @@ txweir_core::stats! {
 /// Numbers of a queue that are published together.
 pub(crate) const WORDS: usize = PathStats::TABLE.len() + HandoffStats::TABLE.len() + 2;
 
-/// Cuts a super-packet into pieces of at most so many bytes and hands on each.
+/// Cuts a super-packet into pieces of at most the given number of bytes and hands on each.
 pub type Cutter<F> = Box<dyn FnMut(F, &Meta, u32, &mut dyn FnMut(F, Meta)) + Send>;
 
-/// What the baton of a queue is about.
+/// The value of a queue's baton.
 pub struct Owned<D: TxQueue> {
     /// The transmit path.
     pub path: TxPath<D::Frame>,
     /// The device's queue.
     pub dev: D,
     pub(crate) list: Take<Listed<D::Frame>, Detail>,
-    /// Where an extra is copied to.
+    /// The place that an extra is copied to.
     extra: Box<Detail>,
-    /// The oldest packet of the list, if there was no room for it: it waits, and those behind it. Whether `extra` is its own.
+    /// The oldest packet of the list, if there was no room for it: it waits, and so do those behind
+    /// it. The flag is true if `extra` belongs to it.
     held: Option<(Listed<D::Frame>, bool)>,
     askers: Askers<D::Frame>,
     pub(crate) done: Box<dyn FnMut(D::Frame) + Send>,
     pub(crate) cut: Option<Cutter<D::Frame>>,
     /// The time of the last run.
     pub(crate) now: Instant,
-    /// Nothing that waits was refused room since then.
+    /// True if the path has refused a packet for want of room, and has had no room since.
     pub(crate) path_full: bool,
-    /// When it is to be run again, as it was last said.
+    /// The time at which the queue is to be run again, as the last run said.
     pub(crate) timer: u64,
     pub(crate) unpublished: u64,
-    /// How many want it frozen.
+    /// The number of freezes that were not thawed yet.
     frozen: u32,
     pub(crate) counts: HandoffStats,
     pub(crate) log: Log,
@@ -99,59 +102,60 @@ impl<D: TxQueue> Owned<D> {
         }
     }
 
-    /// Whether there is something in the admission list, or about to be.
+    /// True if the admission list has a packet, or is about to have one.
     #[inline]
     pub fn is_listed(&self) -> bool {
         self.held.is_some() || !self.list.is_empty()
     }
 
-    /// Packets that wait, in the list and in the qdiscs.
+    /// Returns the packets that wait, in the list and in the qdiscs.
     pub(crate) fn waiting(&self) -> u64 {
         self.backlog().packets + self.list.used() + u64::from(self.held.is_some())
     }
 
-    /// Whether something can be taken from the list now.
+    /// True if a packet can be taken from the list now.
     pub(crate) fn is_ready(&self) -> bool {
         self.held.is_none() && self.list.is_ready()
     }
 
-    /// Whether a packet of the list waits for room, and there is some now.
+    /// True if a packet of the list waits for room, and there is room now.
     pub(crate) const fn may_go_on(&self) -> bool {
         self.held.is_some() && !self.path_full
     }
 
-    /// What waits in the qdiscs.
+    /// Returns the packets and bytes that wait in the qdiscs.
     pub fn backlog(&self) -> Tally {
         self.path.backlog()
     }
 
-    /// The time of this run.
+    /// Returns the time of this run.
     pub const fn now(&self) -> Instant {
         self.now
     }
 
-    /// The last events.
+    /// Returns the last events.
     pub const fn log(&self) -> &Log {
         &self.log
     }
 
-    /// Packets that the device was given and has not finished.
+    /// Returns the packets that the device was given and has not finished.
     pub(crate) const fn in_flight(&self) -> u64 {
         self.path.stats().tx_packets.saturating_sub(self.counts.reaped)
     }
 
-    /// The device was reset and has forgotten what it was given: none of that will be reported as finished. For who resets it,
-    /// and has made sure of that.
+    /// Records that the device was reset and has forgotten the packets that it was given: it will
+    /// report none of them as finished. The code that resets the device calls this, and makes sure
+    /// of that.
     pub fn device_reset(&mut self) {
         self.path.device_reset(self.now);
         self.counts.reaped = self.path.stats().tx_packets;
     }
 
-    /// Nothing goes into the device from here on.
+    /// Keeps all packets from the device from here on.
     pub(crate) fn freeze(&mut self) {
-        // What it was given it is also shown.
+        // The packets that the device has are announced to it first.
         self.path.doorbell(&mut self.dev);
-        // Others may have frozen or thawed the path by themselves: what they have frozen stays so.
+        // Other code may have frozen or thawed the path: a freeze of another stays.
         self.frozen = match (self.path.stops().has(Stops::FROZEN), self.frozen) {
             (false, _) => 1,
             (true, wanted) => wanted.max(1) + 1,
@@ -169,8 +173,8 @@ impl<D: TxQueue> Owned<D> {
         }
     }
 
-    /// Sends packets past the qdiscs, up to the first that does not go; after the last it rings the doorbell. How many went,
-    /// and that packet.
+    /// Sends packets past the qdiscs, up to the first that the device does not take; after the last
+    /// it rings the doorbell. Returns the number of packets sent, and the refused packet.
     #[inline(always)]
     pub(crate) fn send_directly(
         &mut self,
@@ -179,7 +183,7 @@ impl<D: TxQueue> Owned<D> {
         let mut went = 0;
         for (frame, meta) in packets {
             if let Err(frame) = self.path.send_direct(frame, &meta, &mut self.dev) {
-                // The doorbell is for the end of the burst.
+                // The caller rings the doorbell at the end of the burst.
                 return (went, Some((frame, meta)));
             }
             went += 1;
@@ -188,7 +192,7 @@ impl<D: TxQueue> Owned<D> {
         (went, None)
     }
 
-    /// Takes packets from the list into the path, at most so many; how many are left to take of them.
+    /// Takes packets from the list into the path, at most `left`. Returns the rest of `left`.
     pub(crate) fn admit_listed(&mut self, mut left: u32) -> u32 {
         let before = left;
         while left > 0 {
@@ -208,8 +212,8 @@ impl<D: TxQueue> Owned<D> {
         left
     }
 
-    /// Takes a packet into the path. One for which there is no room, and about which nobody asks, comes back where nothing is to
-    /// be lost.
+    /// Takes a packet into the path. A packet that finds no room and has no asker comes back where
+    /// the path refuses instead of dropping.
     fn admit_one(&mut self, item: Listed<D::Frame>, has_extra: bool) -> Option<(Listed<D::Frame>, bool)> {
         let Listed { frame, meta, asker, ticket } = item;
         let detail = has_extra.then_some(&*self.extra);
@@ -224,7 +228,7 @@ impl<D: TxQueue> Owned<D> {
                 return Some((Listed { frame, meta, asker, ticket }, has_extra));
             }
             Admitted::Full(frame) => {
-                // Who asked has gone.
+                // The asker has gone.
                 self.counts.overrun += 1;
                 self.dev.discard(frame, &meta, DropReason::Overlimit);
             }
@@ -232,11 +236,11 @@ impl<D: TxQueue> Owned<D> {
         None
     }
 
-    /// Tells a sender what became of its packet; gives that back if the sender is not there any more.
+    /// Tells a sender the fate of its packet. Returns the fate if the sender is not there any more.
     fn answer(&self, asker: u32, ticket: Ticket, done: Admitted<D::Frame>) -> Option<Admitted<D::Frame>> {
         let Ok(askers) = self.askers.lock() else { return Some(done) };
         let Some(mail) = askers.get(&asker) else { return Some(done) };
-        // It has kept the place free.
+        // The sender has kept the place free.
         mail.push((ticket, done), None).err().map(|(_, unread)| unread)
     }
 
@@ -257,7 +261,7 @@ impl<D: TxQueue> Owned<D> {
         path.set_role(role);
     }
 
-    /// Takes what the device has finished.
+    /// Takes the packets that the device has finished.
     pub(crate) fn reap(&mut self) -> u32 {
         let n = self.path.reap(self.now, &mut self.dev, &mut self.done);
         if n > 0 {
@@ -267,15 +271,17 @@ impl<D: TxQueue> Owned<D> {
         n
     }
 
-    /// Sends what goes. The device is asked for completions wherever it takes nothing more: one that has finished
-    /// something between its last round and its refusal may not say so again.
+    /// Sends the packets that may go. It asks the device for completions whenever the device takes
+    /// nothing more: a device that has finished a packet between its last round and its refusal may
+    /// not tell again.
     pub(crate) fn drain(&mut self, budget: u32) -> Wake {
         let before = self.path.stats().tx_packets;
         let sent = |o: &Self| u32::try_from(o.path.stats().tx_packets - before).unwrap_or(u32::MAX);
         let mut left = budget;
         let wake = loop {
             match self.path.drain(self.now, left, &mut self.dev) {
-                // Each further round has seen the device finish something, and all of them together send the budget.
+                // In each further round the device has finished a packet, and all rounds together
+                // send the budget.
                 Wake::Device if self.reap() > 0 => {
                     left = budget.saturating_sub(sent(self));
                     if left == 0 {
@@ -295,7 +301,7 @@ impl<D: TxQueue> Owned<D> {
         wake
     }
 
-    /// The numbers that are published.
+    /// Returns the numbers that are published.
     pub(crate) fn words(&self) -> [u64; WORDS] {
         let mut words = [0; WORDS];
         let mut at = 0;
@@ -313,7 +319,7 @@ impl<D: TxQueue> Owned<D> {
         words
     }
 
-    /// Whether the device has finished something that nobody has taken.
+    /// True if the device has finished a packet that was not taken yet.
     pub(crate) fn has_finished(&mut self) -> bool {
         self.in_flight() > 0 && self.reap() > 0
     }

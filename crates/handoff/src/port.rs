@@ -1,9 +1,9 @@
-//! `Port`: several queues, and what is decided ahead of them, for any number of threads.
+//! `Port`: several queues, and the decisions ahead of them, for any number of threads.
 //!
-//! What is decided by is a [`Policy`]: filters, actions and the choice of a queue, published as a whole. A sender reads the
-//! one that is there when it sends, without a lock and without writing anything shared, and classifies with it to the end; a
-//! new one
-//! never waits for readers, and readers never wait for it. What filters and actions count and remember is each sender's own.
+//! A [`Policy`] decides: filters, actions and the choice of a queue, published as a whole. A sender
+//! reads the current policy when it sends, without a lock and without writing a shared word, and
+//! classifies with it to the end. A new policy never waits for readers, and readers never wait for
+//! it. The counters and memories of filters and actions are each sender's own.
 
 use std::fmt;
 use std::sync::{Arc, Mutex};
@@ -24,20 +24,22 @@ use txweir_core::{Admitted, Detail, Instant, Meta, Tree};
 
 use crate::queue::{Handed, Queue};
 
-/// What is decided ahead of the queues.
+/// The decisions ahead of the queues.
 #[derive(Clone, Debug)]
 pub struct Policy {
-    /// How a queue is chosen.
+    /// The rule that chooses a queue.
     pub selector: Selector,
     /// Filters and actions.
     pub filters: Filters,
     /// The filters that every packet meets before its queue is chosen.
     pub egress: Option<BlockId>,
-    /// Of each queue, the qdiscs whose filters are asked ahead of it: made by the commands that made the queue's own.
+    /// For each queue, the qdiscs whose filters are asked ahead of it: made by the commands that
+    /// made the queue's own.
     pub shapes: Vec<Option<Arc<Tree>>>,
     /// The number by which actions know this port.
     pub port: PortId,
-    /// Whether TCP control segments are marked as such (`Meta::tcp_control`), which some qdiscs send first.
+    /// True if TCP control segments are marked as such (`Meta::tcp_control`): some qdiscs send them
+    /// first.
     pub prio_synack: bool,
 }
 
@@ -45,7 +47,7 @@ pub struct Policy {
 pub struct Port<D: TxQueue> {
     queues: Vec<Arc<Queue<D>>>,
     policy: ArcSwap<Policy>,
-    /// One writer at a time.
+    /// Held by the one writer.
     writer: Mutex<()>,
     hasher: FlowHasher,
     seed: u64,
@@ -58,8 +60,8 @@ impl<D: TxQueue> fmt::Debug for Port<D> {
 }
 
 impl<D: TxQueue> Port<D> {
-    /// A port of these queues, in the order of their numbers. The seed keys the flow hash and is to be secret where strangers
-    /// send.
+    /// Creates a port of these queues, in the order of their numbers. The seed keys the flow hash.
+    /// It must be secret where strangers send.
     #[must_use]
     pub fn new(queues: Vec<Arc<Queue<D>>>, seed: u64) -> Arc<Self> {
         let many = u16::try_from(queues.len()).unwrap_or(u16::MAX);
@@ -80,20 +82,21 @@ impl<D: TxQueue> Port<D> {
         })
     }
 
-    /// Its queues.
+    /// Returns the queues.
     #[must_use]
     pub fn queues(&self) -> &[Arc<Queue<D>>] {
         &self.queues
     }
 
-    /// The policy that packets meet now.
+    /// Returns the policy that packets meet now.
     #[must_use]
     pub fn policy(&self) -> Arc<Policy> {
         self.policy.load_full()
     }
 
-    /// Changes the policy: `f` gets a copy, whose tables are shared with the one in use until they are changed. If it says that
-    /// all went well, the copy is what the next packet meets; otherwise nothing has happened.
+    /// Changes the policy: `f` gets a copy, whose tables are shared with the policy in use until
+    /// they are changed. If `f` succeeds, the next packet meets the copy; otherwise nothing
+    /// changes.
     ///
     /// # Errors
     /// Those of `f`.
@@ -105,7 +108,7 @@ impl<D: TxQueue> Port<D> {
         Ok(())
     }
 
-    /// A handle to send by, for one thread or task at a time; clones are for others.
+    /// Creates a handle to send by, for one thread or task at a time; clones are for others.
     #[must_use]
     pub fn sender(self: &Arc<Self>) -> Sender<D> {
         Sender {
@@ -119,7 +122,7 @@ impl<D: TxQueue> Port<D> {
     }
 }
 
-/// Where a cache finds the policy of a port that it shares.
+/// The place where a cache finds the policy of a port that it shares.
 struct ArcOf<D: TxQueue>(Arc<Port<D>>);
 
 impl<D: TxQueue> std::ops::Deref for ArcOf<D> {
@@ -135,12 +138,13 @@ impl<D: TxQueue> Clone for ArcOf<D> {
     }
 }
 
-/// A handle to send by. Cloning it costs a few counters; a clone has counters and memories of its own.
+/// A handle to send by. Cloning it costs a few counters; a clone has counters and memories of its
+/// own.
 pub struct Sender<D: TxQueue> {
     port: Arc<Port<D>>,
     policy: Cache<ArcOf<D>, Arc<Policy>>,
     who: select::Sender,
-    /// What is remembered of the last choice, for a sender that is one flow.
+    /// The memory of the last choice, for a sender that is one flow.
     cached: Option<Cached>,
     state: State,
     /// The policy that `state` has room for, by its address; 0: none.
@@ -159,42 +163,45 @@ impl<D: TxQueue> Clone for Sender<D> {
     }
 }
 
-/// What became of a frame.
+/// The fate of a frame.
 #[must_use]
 #[derive(Debug, PartialEq, Eq)]
 pub enum Passed<F> {
     /// It was handed to a queue.
     Handed(u16, Handed<F>),
-    /// Filters ahead of the queue dropped it; it comes back.
+    /// Filters ahead of the queue dropped the frame; it comes back.
     Filtered(F),
-    /// An action has taken it, or has sent it elsewhere; what is left of it comes back.
+    /// An action has taken the frame, or has sent it elsewhere; the rest of it comes back.
     Taken(F),
 }
 
 impl<D: TxQueue> Sender<D> {
-    /// Who sends, as far as the choice of a queue goes by it.
+    /// Sets the worker that sends, for selectors that choose a queue by it.
     pub const fn set_worker(&mut self, worker: u32) {
         self.who.worker = worker;
     }
 
-    /// From now on what is sent here is one flow, which keeps its queue: see `txweir_core::path::select`.
+    /// Declares that all packets sent here from now on are one flow, which keeps its queue: see
+    /// `txweir_core::path::select`.
     pub fn remember(&mut self) {
         self.cached = Some(Cached::default());
     }
 
-    /// What filters and actions have counted and remember of what was sent here.
+    /// Returns the counters and memories of filters and actions for the packets that were sent
+    /// here.
     #[must_use]
     pub const fn state(&self) -> &State {
         &self.state
     }
 
-    /// The port.
+    /// Returns the port.
     #[must_use]
     pub const fn port(&self) -> &Arc<Port<D>> {
         &self.port
     }
 
-    /// Sends a packet of which the metadata is known; no filters are asked. The queue that was chosen, and what became of it.
+    /// Sends a packet whose metadata is known, without asking filters. Returns the chosen queue and
+    /// the fate of the packet.
     #[inline]
     pub fn send(&mut self, frame: D::Frame, mut meta: Meta) -> (u16, Handed<D::Frame>) {
         let queue = match self.port.queues.len() {
@@ -208,7 +215,7 @@ impl<D: TxQueue> Sender<D> {
 
     #[inline]
     fn choose(&mut self, meta: &Meta) -> u16 {
-        // Only what is remembered has an age.
+        // Only a remembered choice has an age.
         let now = match &self.cached {
             Some(_) => self.port.queues[0].now(),
             None => Instant::ZERO,
@@ -219,10 +226,11 @@ impl<D: TxQueue> Sender<D> {
         if usize::from(queue) < self.port.queues.len() { queue } else { 0 }
     }
 
-    /// Reads a frame's headers, asks the filters of the port and of the qdiscs, chooses a queue, and sends. Copies that
-    /// actions make go to `outlet`.
+    /// Reads a frame's headers, asks the filters of the port and of the qdiscs, chooses a queue,
+    /// and sends. Copies that actions make go to `outlet`.
     ///
-    /// `shape` may complete the metadata before anything is asked: segments of a super-frame, a mark, a priority.
+    /// `shape` may complete the metadata before any filter is asked: segments of a super-frame, a
+    /// mark, a priority.
     pub fn send_frame(
         &mut self,
         mut frame: D::Frame,
@@ -237,7 +245,8 @@ impl<D: TxQueue> Sender<D> {
             .hash(self.port.hasher.five_tuple(&headers))
             .priority(headers.tos_priority())
             .ecn(headers.ecn());
-        // Borrowed, not cloned: the count of a shared `Arc` would be written by every sender for each packet.
+        // Borrowed, not cloned: every sender would write the count of a shared `Arc` for each
+        // packet.
         let policy = self.policy.load();
         (meta.ds, meta.protocol, meta.tcp_control) =
             (headers.ds, headers.ethertype, policy.prio_synack && headers.is_tcp_control());
@@ -267,7 +276,7 @@ impl<D: TxQueue> Sender<D> {
             Entered::Dropped => return Passed::Filtered(frame),
             Entered::Stolen => return Passed::Taken(frame),
         };
-        // Whatever filters at the qdiscs say of it, it is sent by the queue whose qdiscs were asked.
+        // The frame goes to the queue whose qdiscs were asked, whatever queue their filters choose.
         meta.queue = queue;
         let Some(to) = self.port.queues.get(usize::from(queue)) else {
             return Passed::Handed(queue, Handed::Done(Admitted::Full(frame)));

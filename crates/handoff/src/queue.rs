@@ -1,17 +1,22 @@
-//! `Queue`: one transmit queue that any number of threads send by. Whoever finds it idle sends directly or runs it; who finds
-//! somebody at it leaves the packet in the admission list and goes on.
+//! `Queue`: one transmit queue that any number of threads send by. A thread that finds the queue
+//! idle sends directly or runs it. A thread that finds another thread there leaves the packet in
+//! the admission list and goes on.
 //!
-//! There is one word between the threads ([`Baton`]): whether somebody has the queue, and flags for whoever has it. A packet is
-//! appended first and the flag set afterwards, and nobody can put the queue down past a flag. So at every moment at which a
-//! packet is in the list, somebody is about to come for it: its sender on the way to the flag, or whoever has the queue, or
-//! (`WORK` set with nobody there) the service, which has been woken.
+//! The threads share one word ([`Baton`]): whether a thread has the queue, and flags for that
+//! holder. A sender appends the packet first and sets the flag afterwards, and no thread can put
+//! the queue down past a flag. So whenever a packet is in the list, a thread is about to come for
+//! it: its sender on the way to the flag, or the holder of the queue, or (`WORK` set and no holder)
+//! the service, which has been woken.
 //!
-//! What can happen later has somebody as well: the device, whose owner calls [`kick`](Queue::kick) after it has finished
-//! something; a time, which the service waits for ([`deadline`](Queue::deadline)).
+//! A later event has a thread as well: the owner of the device calls [`kick`](Queue::kick) after
+//! the device has finished a packet, and the service waits for a time
+//! ([`deadline`](Queue::deadline)).
 //!
-//! - H1: no packet is in the list or in the path, with the queue free to transmit, and nobody to come for it.
-//! - H2: what one sender sends leaves admission in the order in which it was sent, directly or through the list.
-//! - H3: who was told `Full` and has asked for it is woken once there is room.
+//! - H1: no packet is in the list or in the path, with the queue free to transmit, and no thread
+//!   about to come for it.
+//! - H2: the packets of one sender leave admission in the order in which they were sent, directly
+//!   or through the list.
+//! - H3: a sender that was told `Full` and has asked for it is woken once there is room.
 
 mod owner;
 mod run;
@@ -36,59 +41,64 @@ use crate::wake::Wakeup;
 
 pub use owner::Owner;
 
-/// There is something in the list, or left over from a run.
+/// The list has a packet, or a run has left one over.
 const WORK: Flags = Flags::of(0);
 /// The device has finished something.
 const KICK: Flags = Flags::of(1);
-/// There are commands.
+/// Commands wait.
 const COMMAND: Flags = Flags::of(2);
-/// Somebody wants to read fresh numbers.
+/// A thread wants to read fresh numbers.
 const LOOK: Flags = Flags::of(3);
 /// A sender waits for room, or will have to: the list has used its last place but one.
 const WAITING: Flags = Flags::of(4);
-/// What is answered by a run.
+/// The flags that a run answers.
 const CALLS: Flags = WORK.and(KICK).and(COMMAND).and(LOOK);
 
 /// No time.
 const NEVER: u64 = u64::MAX;
 
-/// A command for whoever has the queue.
+/// A command for the holder of the queue.
 type Command<D> = Box<dyn FnOnce(&mut Owned<D>) + Send>;
 
-/// Who runs a queue.
+/// The thread that runs a queue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Drain {
-    /// Who sends, where nobody else is at it; the service has what is left over, and the times.
+    /// The sender, where no other thread has the queue; the service handles the rest and the times.
     #[default]
     Caller,
     /// The service alone: senders append and go on.
     Worker,
 }
 
-/// How to make a queue.
+/// The parameters of a queue.
 pub struct QueueConfig<F> {
     /// Places of the admission list, rounded up to a power of two.
     pub list: usize,
-    /// Room for a [`Detail`] beside each listed packet: wanted where the tree wants it (`TxPath::wants_detail`).
+    /// Room for a [`Detail`] beside each listed packet: needed where the tree wants it
+    /// (`TxPath::wants_detail`).
     pub details: bool,
-    /// Who runs it.
+    /// The thread that runs the queue.
     pub drain: Drain,
-    /// Most packets that one turn takes from the list, and then from the path, before somebody else is told to go on.
+    /// Most packets that one turn takes from the list, and then from the path, before another
+    /// thread is told to go on.
     pub budget: u32,
-    /// What time it is. Read once for each run; direct dispatch does not ask.
+    /// The clock. Each run reads it once; direct dispatch does not.
     pub clock: fn() -> Instant,
-    /// How soon a device is asked for completions that does not tell by itself; `None`: its owner calls [`Queue::kick`].
+    /// Time after which a device is asked for completions that does not tell by itself; `None`: its
+    /// owner calls [`Queue::kick`].
     pub poll: Option<Nanos>,
-    /// Where frames go that the device gives back.
+    /// Takes the frames that the device gives back.
     pub done: Box<dyn FnMut(F) + Send>,
-    /// Who cuts a super-packet from the list that a shaper takes only in pieces; without, it is dropped.
+    /// Cuts a listed super-packet that a shaper takes only in pieces; without a cutter, the packet
+    /// is dropped.
     pub cut: Option<Cutter<F>>,
-    /// Numbers are published at least after so many packets.
+    /// Most packets between two publications of the numbers.
     pub publish: u64,
 }
 
 impl<F: 'static> QueueConfig<F> {
-    /// A list of 1024, the sender drains, budget 64, back-pressure, frames that come back are let go.
+    /// Defaults: a list of 1024, the sender drains, budget 64, back-pressure, frames that come back
+    /// are dropped.
     pub fn new(clock: fn() -> Instant) -> Self {
         Self {
             list: 1024,
@@ -114,29 +124,29 @@ impl<F> fmt::Debug for QueueConfig<F> {
     }
 }
 
-/// What became of a packet.
+/// The fate of a packet.
 #[must_use]
 #[derive(Debug, PartialEq, Eq)]
 pub enum Handed<F> {
-    /// This thread had the queue, and so it knows.
+    /// This thread had the queue, so it knows the fate.
     Done(Admitted<F>),
-    /// Another thread has the queue and takes it from the admission list.
+    /// Another thread has the queue and takes the packet from the admission list.
     Listed,
 }
 
-/// When a queue is to be served again.
+/// The event after which a queue is to be served again.
 #[must_use]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rest {
-    /// When somebody sends.
+    /// A sender sends.
     Idle,
-    /// When the device has finished something.
+    /// The device finishes a packet.
     Device,
-    /// At this time.
+    /// This time.
     At(Instant),
-    /// At once: the budget is spent.
+    /// None: the budget is spent, and the queue is to be served at once.
     Again,
-    /// Somebody else has it.
+    /// None: another thread has the queue.
     Elsewhere,
 }
 
@@ -147,7 +157,7 @@ pub struct Counts {
     pub path: PathStats,
     /// Of the hand-over between threads.
     pub handoff: HandoffStats,
-    /// What waits in its qdiscs.
+    /// The packets and bytes that wait in its qdiscs.
     pub backlog: Tally,
 }
 
@@ -160,9 +170,9 @@ pub struct Queue<D: TxQueue> {
     clock: fn() -> Instant,
     poll: Option<Nanos>,
     publish: u64,
-    /// When the service is to come, in nanoseconds.
+    /// The time at which the service is to come, in nanoseconds.
     timer: AtomicU64,
-    /// How the service is told to come.
+    /// Tells the service to come.
     service: Wakeup,
     waiters: Mutex<Vec<Wakeup>>,
     commands: Mutex<Vec<Command<D>>>,
@@ -170,9 +180,9 @@ pub struct Queue<D: TxQueue> {
     /// The number of the last asker.
     last_asker: AtomicU32,
     published: Published<WORDS>,
-    /// 1: it has an owner.
+    /// 1 while the queue has an owner.
     has_owner: AtomicU32,
-    /// 1: its tree wants to know more of packets than their metadata.
+    /// 1 while the tree wants to know more of packets than their metadata.
     details: Arc<AtomicU32>,
 }
 
@@ -186,7 +196,8 @@ impl<D: TxQueue> fmt::Debug for Queue<D> {
 }
 
 impl<D: TxQueue> Queue<D> {
-    /// A queue from its path and its device. `service` is how whoever calls [`serve`](Self::serve) is told to.
+    /// Creates a queue from its path and its device. `service` tells the thread that calls
+    /// [`serve`](Self::serve) to do so.
     pub fn new(path: TxPath<D::Frame>, dev: D, config: QueueConfig<D::Frame>, service: Wakeup) -> Self {
         let (append, take) = list(config.list, config.details);
         let QueueConfig { drain, budget, clock, poll, publish, done, cut, .. } = config;
@@ -213,7 +224,8 @@ impl<D: TxQueue> Queue<D> {
         }
     }
 
-    /// Sets flags, and runs the queue if nobody else has it and this is not the service's alone.
+    /// Sets flags, and runs the queue if no other thread has it and the queue is not the service's
+    /// alone.
     fn call(&self, flags: Flags, why: &'static str) -> Rest {
         if self.drain == Drain::Worker {
             if self.baton.flag(flags) {
@@ -227,14 +239,15 @@ impl<D: TxQueue> Queue<D> {
         }
     }
 
-    /// The device has finished something, or takes something again: from whatever thread sees it.
+    /// Says that the device has finished a packet, or takes packets again. Any thread that sees it
+    /// may call this.
     #[inline]
     pub fn kick(&self) {
         let _ = self.call(KICK, "kick");
     }
 
-    /// Runs the queue, for whoever waits for its times and was told to come. Somebody else's turn is not waited for; what it
-    /// leaves over it tells.
+    /// Runs the queue, for the thread that waits for its times and was told to come. It does not
+    /// wait for another thread's turn; that thread tells of the rest.
     pub fn serve(&self) -> Rest {
         match self.baton.knock(WORK) {
             Some(turn) => self.run(turn, "service", true),
@@ -242,7 +255,8 @@ impl<D: TxQueue> Queue<D> {
         }
     }
 
-    /// When the service is to call [`serve`](Self::serve), if nobody tells it before.
+    /// Returns the time at which the service is to call [`serve`](Self::serve), unless a thread
+    /// tells it before.
     pub fn deadline(&self) -> Option<Instant> {
         match self.timer.load(Ordering::Acquire) {
             NEVER => None,
@@ -250,21 +264,23 @@ impl<D: TxQueue> Queue<D> {
         }
     }
 
-    /// Has `wakeup` told once there is room, for a sender that was told `Full`; once too often is possible, once too few is not.
-    /// Who asks again before that is told once.
+    /// Has `wakeup` called once there is room, for a sender that was told `Full`. A call too many
+    /// is possible, a call too few is not. A sender that asks again before the call is told once.
     pub fn when_room(&self, wakeup: Wakeup) {
         if let Ok(mut waiters) = self.waiters.lock()
             && !waiters.iter().any(|waits| waits.is_same(&wakeup))
         {
             waiters.push(wakeup);
         }
-        // Whoever has the queue then sees that somebody waits; if nobody has it, this looks whether there is room by now.
+        // The holder of the queue then sees that a sender waits. Without a holder, this call looks
+        // whether there is room by now.
         let _ = self.call(WAITING.and(WORK), "waiting");
     }
 
-    /// Someone who asks what becomes of packets: where the answers go. Its number.
+    /// Adds a sender that asks for the fate of its packets; its answers go to `mail`. Returns its
+    /// number.
     pub(crate) fn add_asker(&self, mail: Append<Answer<D::Frame>>) -> u32 {
-        // 0 is nobody; four billion askers later the first number is used again.
+        // 0 is no asker; four billion askers later the first number is used again.
         let id = self.last_asker.fetch_add(1, Ordering::Relaxed).wrapping_add(1).max(1);
         if let Ok(mut askers) = self.askers.lock() {
             askers.insert(id, mail);
@@ -278,12 +294,13 @@ impl<D: TxQueue> Queue<D> {
         }
     }
 
-    /// Whether senders are being refused, or would be before long.
+    /// True if senders are being refused, or would be before long.
     pub fn is_stopped(&self) -> bool {
         self.baton.flags().has(WAITING)
     }
 
-    /// Has `f` called with the queue's parts between two bursts, by this thread or by whoever has the queue.
+    /// Has `f` called with the queue's parts between two bursts, by this thread or by the holder of
+    /// the queue.
     pub fn post(&self, f: impl FnOnce(&mut Owned<D>) + Send + 'static) {
         if let Ok(mut commands) = self.commands.lock() {
             commands.push(Box::new(f));
@@ -291,9 +308,9 @@ impl<D: TxQueue> Queue<D> {
         let _ = self.call(COMMAND, "command");
     }
 
-    /// Keeps what is sent from the device until [`thaw`](Self::thaw): it waits in the qdiscs, or finds no room. Completions are
-    /// still taken. `frozen` is called as soon as no thread is sending and none will; at once, if nobody has the queue.
-    /// As often as it is frozen it has to be thawed.
+    /// Keeps packets from the device until [`thaw`](Self::thaw): they wait in the qdiscs, or find
+    /// no room. Completions are still taken. `frozen` is called as soon as no thread is sending and
+    /// none will; at once, if no thread has the queue. Each freeze needs a thaw of its own.
     pub fn freeze(&self, frozen: impl FnOnce() + Send + 'static) {
         self.post(|o| {
             o.freeze();
@@ -306,8 +323,9 @@ impl<D: TxQueue> Queue<D> {
         self.post(|o| o.thaw());
     }
 
-    /// Changes the qdiscs between two bursts, whoever has the queue then, and runs it: `f` gets the tree and what its operations
-    /// need. What it says is handed to `done`, by the same thread.
+    /// Changes the qdiscs between two bursts, by this thread or the holder of the queue, and runs
+    /// the queue. `f` gets the tree and the context of its operations. Its result is handed to
+    /// `done`, by the same thread.
     pub fn configure<R: 'static>(
         &self,
         f: impl FnOnce(&mut Tree, &mut Cx) -> R + Send + 'static,
@@ -320,13 +338,15 @@ impl<D: TxQueue> Queue<D> {
         });
     }
 
-    /// Whether its tree wants to know more of packets than their metadata: see [`send_with`](Self::send_with).
+    /// True if the tree wants to know more of packets than their metadata: see
+    /// [`send_with`](Self::send_with).
     pub fn wants_detail(&self) -> bool {
         self.details.load(Ordering::Relaxed) != 0
     }
 
-    /// The queue's numbers, all of one moment; at most `QueueConfig::publish` packets and one turn old. Nobody waits: a
-    /// queue that is idle is looked at, of one that is busy the last that was published is read.
+    /// Returns the queue's numbers, all of one moment; at most `QueueConfig::publish` packets and
+    /// one turn old. It never waits: it looks at an idle queue, and reads the last publication of a
+    /// busy one.
     #[must_use]
     pub fn counts(&self) -> Counts {
         if let Some(turn) = self.baton.knock(LOOK) {
@@ -342,7 +362,7 @@ impl<D: TxQueue> Queue<D> {
         }
     }
 
-    /// Calls `f` with the queue's parts if nobody has it, and runs it afterwards.
+    /// Calls `f` with the queue's parts if no thread has the queue, and runs it afterwards.
     pub fn try_with<R>(&self, f: impl FnOnce(&mut Owned<D>) -> R) -> Option<R> {
         let mut turn = self.baton.knock(Flags::NONE)?;
         turn.now = (self.clock)();
@@ -351,35 +371,35 @@ impl<D: TxQueue> Queue<D> {
         Some(r)
     }
 
-    /// Calls `f` with the queue's parts if nobody has it, and leaves it as it is.
+    /// Calls `f` with the queue's parts if no thread has the queue, and leaves it as it is.
     pub(crate) fn inspect<R>(&self, f: impl FnOnce(&mut Owned<D>) -> R) -> Option<R> {
         let mut turn = self.baton.knock(Flags::NONE)?;
         let before = turn.flags();
         let r = f(&mut turn);
         match turn.leave(before) {
             Ok(()) => {}
-            // Somebody has left word meanwhile and relies on this thread.
+            // Another thread has set a flag meanwhile and relies on this one.
             Err(turn) => drop(self.leave(turn, "inspected", false)),
         }
         Some(r)
     }
 
-    /// What time it is on its clock.
+    /// Returns the time on the queue's clock.
     pub(crate) fn now(&self) -> Instant {
         (self.clock)()
     }
 
-    /// Whether the service has something to do with it.
+    /// True if the service has work at this queue.
     pub(crate) fn wants_service(&self, now: Instant) -> bool {
         self.is_waiting_for_somebody() || self.deadline().is_some_and(|at| at <= now)
     }
 
-    /// Whether there is a flag that nobody has seen to.
+    /// True if a flag is set and no thread has the queue.
     pub(crate) fn is_waiting_for_somebody(&self) -> bool {
         !self.baton.is_taken() && self.baton.flags().has(CALLS)
     }
 
-    /// Whether somebody has it, or has been told to come for it.
+    /// True if a thread has the queue, or has been told to come for it.
     pub fn is_called(&self) -> bool {
         self.baton.is_taken() || self.baton.flags().has(CALLS)
     }

@@ -7,25 +7,28 @@ use txweir_core::{Instant, Nanos};
 
 use crate::log::Event;
 
-/// What was found.
+/// A finding.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Report {
-    /// Something waits, it may leave, and nobody was to come for it.
+    /// A packet waits and may leave, and no thread was about to come for it.
     Stuck(Stuck),
-    /// The device has finished nothing for longer than the watchdog's time: see [`Monitor::timeout`](crate::Monitor::timeout).
+    /// The device has finished nothing for longer than the watchdog's time: see
+    /// [`Monitor::timeout`](crate::Monitor::timeout).
     TimedOut(Stall),
-    /// The device was reset because of that: see [`Monitor::on_timeout`](crate::Monitor::on_timeout).
+    /// The device was reset because of that: see
+    /// [`Monitor::on_timeout`](crate::Monitor::on_timeout).
     Reset {
         /// The number of the queue that has timed out.
         queue: usize,
-        /// How long that took.
+        /// The duration of the reset.
         took: Nanos,
-        /// Whether who should have done it has panicked.
+        /// True if the handler has panicked.
         panicked: bool,
     },
-    /// The device was to be reset, and was not: somebody is in it. It is tried again after another timeout.
+    /// The device was to be reset, and was not: a thread is sending by it. The reset is tried again
+    /// after another timeout.
     NotReset {
-        /// The number of the queue that somebody is in.
+        /// The number of the queue that a thread is sending by.
         queue: usize,
     },
     /// Completions came late, as the byte limit's own watch has counted (`Dql::set_stall_thrs`).
@@ -34,7 +37,7 @@ pub enum Report {
         queue: usize,
         /// Stalls since the last report.
         stalls: u64,
-        /// The longest so far.
+        /// The longest stall so far.
         longest: Nanos,
     },
 }
@@ -44,22 +47,23 @@ pub enum Report {
 pub struct Stuck {
     /// The queue's number.
     pub queue: usize,
-    /// What was the matter.
+    /// The reason.
     pub why: Why,
-    /// How long, at least.
+    /// The time that it stood, at least.
     pub stood: Nanos,
-    /// What waited in the qdiscs.
+    /// The packets and bytes that waited in the qdiscs.
     pub backlog: Tally,
     /// The last events, oldest first.
     pub events: Vec<(Instant, Event)>,
 }
 
-/// Why a queue stood still.
+/// The reason that a queue stood still.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Why {
-    /// Packets were in the admission list, and no flag said so: or their sender is stopped between the two.
+    /// Packets were in the admission list, and no flag said so; or their sender is stopped between
+    /// the two steps.
     Listed,
-    /// A flag was set, and nobody came for it: the service does not run, or was not told.
+    /// A flag was set, and no thread came for it: the service does not run, or was not told.
     Uncalled,
     /// Packets waited in the qdiscs, and the device took them when it was asked.
     MayTransmit,
@@ -73,7 +77,7 @@ impl fmt::Display for Why {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Listed => "packets in the admission list and no flag set",
-            Self::Uncalled => "a flag was set and nobody came",
+            Self::Uncalled => "a flag was set and no thread came for it",
             Self::MayTransmit => "packets waited and the device would have taken them",
             Self::Untold => "the device had finished packets and did not tell",
             Self::Overdue => "the time to run it has passed",
@@ -102,7 +106,7 @@ impl fmt::Display for Report {
             Self::NotReset { queue } => {
                 write!(
                     f,
-                    "queue {queue}: the device is not reset, because somebody is sending and does not end"
+                    "queue {queue}: the device is not reset, because a thread is sending and does not end"
                 )
             }
             Self::Stalled { queue, stalls, longest } => write!(
@@ -119,11 +123,12 @@ impl fmt::Display for Report {
 pub struct Stall {
     /// The queue's number.
     pub queue: usize,
-    /// How long it has been so.
+    /// The time that it has stood.
     pub stood: Nanos,
     /// Packets that the device holds.
     pub in_flight: u64,
-    /// Packets that wait because the device, or the byte limit, has stopped the queue; 0 if it is not stopped.
+    /// Packets that wait because the device, or the byte limit, has stopped the queue; 0 if it is
+    /// not stopped.
     pub waiting: u64,
 }
 

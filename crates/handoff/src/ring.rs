@@ -1,12 +1,13 @@
-//! A device that is a ring to another thread: what a VMM, a sandbox or a test puts behind a queue.
+//! A device that is a ring to another thread, as a VMM, a sandbox or a test puts behind a queue.
 //!
-//! Either side tells the other only when that has said that it will sleep: it sets its flag, looks once more, and sleeps;
-//! the other publishes, and then looks at the flag, with a full barrier between the two on both sides. Each side looks only at
-//! what the other publishes, never at an index of its own making for the other's state (what stalled Linux's veth for good,
-//! CVE-2025-68232).
+//! Each side tells the other only when the other has said that it will sleep. The side that will
+//! sleep sets its flag, looks once more, and sleeps. The other side publishes, and then looks at
+//! the flag. A full barrier stands between the two steps on both sides. Each side looks only at the
+//! words that the other publishes, never at its own index as a sign of the other's state (that
+//! mistake stalled Linux's veth for good, CVE-2025-68232).
 //!
-//! The sending side says that it will sleep by a `reap` that finds nothing, which is the last thing that a queue does
-//! before it rests because of the device.
+//! The sending side says that it will sleep by a `reap` that finds nothing, which is the last step
+//! of a queue before it rests because of the device.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -20,15 +21,15 @@ use crate::wake::Wakeup;
 
 #[derive(Debug)]
 struct Shared {
-    /// Packets that the receiver is through with.
+    /// Packets that the receiver has finished.
     finished: AtomicU64,
-    /// 1: the sender rests, and is to be told of the next that is finished.
+    /// 1 while the sender rests: it is to be told of the next packet that is finished.
     sender_rests: AtomicU32,
-    /// 1: the receiver rests, and is to be told of the next that is shown.
+    /// 1 while the receiver rests: it is to be told of the next packet that is shown.
     receiver_rests: AtomicU32,
-    /// How the sender is told: its queue's `kick`.
+    /// Tells the sender: its queue's `kick`.
     kick: Mutex<Option<Wakeup>>,
-    /// How the receiver is told.
+    /// Tells the receiver.
     doorbell: Wakeup,
 }
 
@@ -39,7 +40,7 @@ pub struct RingSender<F> {
     slots: u64,
     pushed: u64,
     reaped: u64,
-    /// Bytes of each packet that was pushed and is not reaped.
+    /// Bytes of each packet that was pushed and not reaped.
     sizes: VecDeque<u32>,
 }
 
@@ -64,7 +65,8 @@ impl<F> std::fmt::Debug for RingReceiver<F> {
     }
 }
 
-/// A ring of so many slots, rounded up to a power of two; `doorbell` tells the receiver that there is something.
+/// Creates a ring of `slots` slots, rounded up to a power of two; `doorbell` tells the receiver
+/// that packets are there.
 pub fn ring<F>(slots: usize, doorbell: Wakeup) -> (RingSender<F>, RingReceiver<F>) {
     let (out, from) = list(slots, false);
     let shared = Arc::new(Shared {
@@ -90,7 +92,7 @@ impl<F> TxQueue for RingSender<F> {
 
     #[inline]
     fn reserve(&mut self, want: u32) -> u32 {
-        // What is finished counts once it is reaped, as with the byte limit.
+        // A finished packet frees its slot once it is reaped, as with the byte limit.
         let free = self.slots.saturating_sub(self.pushed - self.reaped);
         want.min(u32::try_from(free).unwrap_or(u32::MAX))
     }
@@ -130,20 +132,22 @@ impl<F> TxQueue for RingSender<F> {
 }
 
 impl<F> RingReceiver<F> {
-    /// How the sender is told that something is finished: by its queue's `kick`. To be set before anything is received.
+    /// Sets the wakeup that tells the sender of finished packets: its queue's `kick`. It must be
+    /// set before a packet is received.
     pub fn on_finished(&self, kick: Wakeup) {
         if let Ok(mut slot) = self.shared.kick.lock() {
             *slot = Some(kick);
         }
     }
 
-    /// The next packet, and its bytes on the wire. It occupies its slot until it is [`finish`](Self::finish)ed.
+    /// Takes the next packet, and its bytes on the wire. The packet occupies its slot until it is
+    /// [`finish`](Self::finish)ed.
     #[inline]
     pub fn pop(&mut self) -> Option<(F, u32)> {
         self.from.pop(&mut ()).map(|(item, _)| item)
     }
 
-    /// As `pop`; if there is nothing, the doorbell will ring for the next.
+    /// Does the same as `pop`; if there is no packet, the doorbell will ring for the next.
     pub fn pop_or_rest(&mut self) -> Option<(F, u32)> {
         self.pop().or_else(|| {
             self.shared.receiver_rests.swap(1, Ordering::Relaxed);
@@ -152,7 +156,7 @@ impl<F> RingReceiver<F> {
         })
     }
 
-    /// So many of the packets received are done with.
+    /// Says that the receiver has finished this number of received packets.
     #[inline]
     pub fn finish(&self, packets: u64) {
         self.shared.finished.fetch_add(packets, Ordering::Release);

@@ -1,5 +1,5 @@
-//! `Service`: the thread that comes for what nobody else does: times, what is over a budget, everything of a queue whose senders
-//! only append, and the monitor.
+//! `Service`: the thread that does the work that no sender does: times, packets beyond a budget,
+//! every packet of a queue whose senders only append, and the monitor.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -14,22 +14,22 @@ use crate::queue::{Queue, Rest};
 use crate::report::Report;
 use crate::wake::Wakeup;
 
-/// A bell that can be rung before the thread that it wakes is there.
+/// A bell that can be rung before the thread that it wakes exists.
 #[derive(Clone, Debug, Default)]
 pub struct Bell(Arc<OnceLock<Thread>>);
 
 impl Bell {
-    /// One that nobody hears yet.
+    /// Creates a bell that no thread hears yet.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
-    /// What rings it: for [`Queue::new`].
+    /// Returns the wakeup that rings the bell: for [`Queue::new`].
     #[must_use]
     pub fn wakeup(&self) -> Wakeup {
         let thread = Arc::clone(&self.0);
         Wakeup::calling(move || {
-            // A service that has not begun looks at everything when it does.
+            // A service that has not begun looks at every queue when it begins.
             if let Some(thread) = thread.get() {
                 thread.unpark();
             }
@@ -37,20 +37,21 @@ impl Bell {
     }
 }
 
-/// A thread that serves queues, until it is let fall.
+/// A thread that serves queues, until this is dropped.
 #[derive(Debug)]
 pub struct Service {
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
-/// Longest sleep: how late a stop is noticed at worst, were its wake-up lost.
+/// Longest sleep: the worst delay of a stop whose wake-up is lost.
 const SLEEP_MAX: Duration = Duration::from_secs(1);
 
 impl Service {
-    /// A thread of that name that serves these queues, all of which were made with the bell's wake-up. Every
-    /// `Monitor::interval` it has the monitor look at them; `report` gets what that finds.
-    /// A handler that resets the device (`Monitor::on_timeout`) is called here as well: until it returns, none of them is served.
+    /// Starts a thread of that name that serves these queues, all of which were made with the
+    /// bell's wake-up. Every `Monitor::interval` it has the monitor look at them; `report` gets the
+    /// findings. A handler that resets the device (`Monitor::on_timeout`) is called here as well:
+    /// until it returns, none of the queues is served.
     ///
     /// # Errors
     /// The system starts no more threads.
@@ -68,7 +69,8 @@ impl Service {
         let stop = Arc::new(AtomicBool::new(false));
         let (stopped, bell) = (Arc::clone(&stop), bell.clone());
         let thread = thread::Builder::new().name(name.to_owned()).spawn(move || {
-            // A bell has one hearer; a second service on it would be deaf, and is none.
+            // One thread hears a bell: a second service on it would miss every ring, so it ends at
+            // once.
             if bell.0.set(thread::current()).is_err() {
                 return;
             }
@@ -92,7 +94,7 @@ impl Service {
         self.stop.store(true, Ordering::Release);
         if let Some(thread) = self.thread.take() {
             thread.thread().unpark();
-            // What it may have panicked with has been printed.
+            // A panic of the thread has been printed.
             drop(thread.join());
         }
     }
@@ -104,7 +106,7 @@ impl Drop for Service {
     }
 }
 
-/// Serves each queue that wants it; how long there is nothing to do, `None` if there is.
+/// Serves each queue that wants it. Returns how long there is no work, `None` if there is work now.
 fn serve_all<D: TxQueue>(queues: &[Arc<Queue<D>>]) -> Option<Duration> {
     let mut again = false;
     let mut next: Option<(Instant, Instant)> = None;

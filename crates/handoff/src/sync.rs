@@ -1,4 +1,5 @@
-//! What threads share, from the standard library or, with `--cfg loom`, from the model checker.
+//! The primitives that threads share, from the standard library or, with `--cfg loom`, from the
+//! model checker.
 
 #[cfg(loom)]
 pub(crate) use loom::{
@@ -17,14 +18,15 @@ pub(crate) use std::sync::{
     atomic::{AtomicU32, AtomicU64, Ordering, fence},
 };
 
-/// Between what is said and what is then looked at: with one on either side, one of two threads sees the other.
+/// Orders a thread's store before its later load: with a barrier on either side, one of two threads
+/// sees the other's store.
 #[inline(always)]
 pub(crate) fn barrier() {
     fence(Ordering::SeqCst);
 }
 
-/// The owner's side of an asymmetric barrier: where the others call [`heavy_barrier`], as much as a sequentially consistent
-/// fence, for nothing.
+/// The owner's side of an asymmetric barrier: where the others call [`heavy_barrier`], it has the
+/// effect of a sequentially consistent fence, and costs no instruction.
 #[inline(always)]
 pub(crate) fn light_barrier() {
     #[cfg(not(loom))]
@@ -33,22 +35,24 @@ pub(crate) fn light_barrier() {
     fence(Ordering::SeqCst);
 }
 
-/// The others' side of an asymmetric barrier: every thread of this process that runs passes a full barrier between the call
-/// and its end. For who has seen [`can_bar`] say true, before.
+/// The others' side of an asymmetric barrier: every running thread of this process passes a full
+/// barrier between the call and its end. The caller must have seen [`can_bar`] return true before.
 #[cfg(not(loom))]
 pub(crate) fn heavy_barrier() {
     use rustix::thread::{MembarrierCommand, membarrier};
-    // Another process of the same memory (vfork) aside, a registration holds until exec; a second one does no harm.
+    // A registration holds until exec, unless another process shares the memory (vfork); a second
+    // registration does no harm.
     let done = membarrier(MembarrierCommand::PrivateExpedited)
         .or_else(|_| can_bar().then_some(()).ok_or(rustix::io::Errno::PERM))
         .or_else(|_| membarrier(MembarrierCommand::Global));
     if done.is_err() {
-        // To go on would be two threads in one place.
+        // Without the barrier two threads could have the value at once.
         std::process::abort();
     }
 }
 
-/// Whether the system has what [`heavy_barrier`] needs, which is then arranged for.
+/// True if the system has the membarrier(2) that [`heavy_barrier`] needs. Registers the process for
+/// it.
 #[cfg(not(loom))]
 pub(crate) fn can_bar() -> bool {
     use rustix::thread::{MembarrierCommand, membarrier};

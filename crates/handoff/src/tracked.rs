@@ -1,4 +1,5 @@
-//! `Tracked`: a sender that learns what becomes of each of its packets, also of those that another thread takes from the list.
+//! `Tracked`: a sender that learns the fate of each of its packets, also of those that another
+//! thread takes from the list.
 
 use std::sync::Arc;
 
@@ -9,8 +10,9 @@ use crate::list::{Take, list};
 use crate::listed::{Answer, Listed, Ticket};
 use crate::queue::{Handed, Queue};
 
-/// A sender that asks. Where it has the queue itself, the answer is immediate; where another thread takes the packet, the answer
-/// is put into a list of this sender's own, which nobody else reads.
+/// A sender that asks for the fate of its packets. Where it has the queue itself, the answer is
+/// immediate. Where another thread takes the packet, that thread puts the answer into a list that
+/// only this sender reads.
 ///
 /// A packet that finds no room comes back: from [`send`](Self::send), or with its answer.
 pub struct Tracked<D: TxQueue> {
@@ -33,7 +35,7 @@ impl<D: TxQueue> std::fmt::Debug for Tracked<D> {
 }
 
 impl<D: TxQueue> Tracked<D> {
-    /// A sender on this queue with room for so many answers that have not been read, at least 2.
+    /// Creates a sender on this queue with room for `answers` unread answers, at least 2.
     pub fn new(queue: Arc<Queue<D>>, answers: usize) -> Self {
         let (post, mail) = list(answers, false);
         let places = post.places();
@@ -41,14 +43,15 @@ impl<D: TxQueue> Tracked<D> {
         Self { queue, mail, id, next: 0, outstanding: 0, places }
     }
 
-    /// Sends a packet; its ticket, and what is known of it now. `Listed` has an answer later, under the same ticket.
+    /// Sends a packet. Returns its ticket, and its fate as far as it is known now. `Listed` has an
+    /// answer later, under the same ticket.
     ///
-    /// With as many answers unread as there is room for, the packet comes back as `Full`.
+    /// While the unread answers fill their list, the packet comes back as `Full`.
     pub fn send(&mut self, frame: D::Frame, meta: Meta) -> (Ticket, Handed<D::Frame>) {
         self.send_with(frame, meta, None)
     }
 
-    /// As `send`, with what is known of the packet beside its metadata.
+    /// Sends as `send` does, with facts about the packet beside its metadata.
     pub fn send_with(
         &mut self,
         frame: D::Frame,
@@ -67,20 +70,20 @@ impl<D: TxQueue> Tracked<D> {
         (ticket, handed)
     }
 
-    /// The next answer that is there, in the order of sending.
+    /// Takes the next answer that is there, in the order of sending.
     pub fn answer(&mut self) -> Option<Answer<D::Frame>> {
         let (answer, _) = self.mail.pop(&mut ())?;
         self.outstanding -= 1;
         Some(answer)
     }
 
-    /// Packets whose answer has not been read.
+    /// Returns the packets whose answer has not been read.
     #[must_use]
     pub const fn outstanding(&self) -> usize {
         self.outstanding
     }
 
-    /// The queue that it sends by.
+    /// Returns the queue that the sender sends by.
     #[must_use]
     pub const fn queue(&self) -> &Arc<Queue<D>> {
         &self.queue

@@ -1,36 +1,37 @@
-//! `Wakeup`: how somebody who waits is told, whatever they wait in.
+//! `Wakeup`: tells a waiting thread or task, whatever it waits in.
 
 use std::fmt;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::task::Waker;
 
-/// How somebody is told that there is something to do. Telling is cheap, never blocks, and may happen once too often.
+/// Tells a waiting thread or task that there is work. The call is cheap, never blocks, and may
+/// happen once too often.
 #[derive(Clone)]
 pub enum Wakeup {
-    /// By a call, from whatever thread has the queue then. It must not block; it may send.
+    /// Calls a function, on the thread that has the queue then. It must not block; it may send.
     Callback(Arc<dyn Fn() + Send + Sync>),
-    /// A task of an asynchronous runtime.
+    /// Wakes a task of an asynchronous runtime.
     Task(Waker),
-    /// An eventfd(2), to which 1 is added: for who waits in epoll, poll or io_uring.
+    /// Adds 1 to an eventfd(2): for a thread that waits in epoll, poll or io_uring.
     EventFd(Arc<OwnedFd>),
-    /// A thread that parks itself.
+    /// Unparks a thread.
     Thread(std::thread::Thread),
 }
 
 impl Wakeup {
-    /// One that calls `f`.
+    /// Creates a wakeup that calls `f`.
     pub fn calling(f: impl Fn() + Send + Sync + 'static) -> Self {
         Self::Callback(Arc::new(f))
     }
 
-    /// The thread that calls this.
+    /// Creates a wakeup for the calling thread.
     #[must_use]
     pub fn this_thread() -> Self {
         Self::Thread(std::thread::current())
     }
 
-    /// An eventfd and its other end: [`readable`](rustix::event::poll) until it is read.
+    /// Creates an eventfd and its other end: [`readable`](rustix::event::poll) until it is read.
     ///
     /// # Errors
     /// The system has no more descriptors.
@@ -40,7 +41,7 @@ impl Wakeup {
         Ok((Self::EventFd(Arc::clone(&fd)), fd))
     }
 
-    /// Whether it tells the same one in the same way.
+    /// True if both wake the same receiver in the same way.
     #[must_use]
     pub(crate) fn is_same(&self, other: &Self) -> bool {
         match (self, other) {
@@ -52,12 +53,12 @@ impl Wakeup {
         }
     }
 
-    /// Tells.
+    /// Wakes the receiver.
     pub fn wake(&self) {
         match self {
             Self::Callback(f) => f(),
             Self::Task(waker) => waker.wake_by_ref(),
-            // Full means that it is readable, which is all that is wanted.
+            // A full counter is readable too, and so has woken the reader.
             Self::EventFd(fd) => drop(rustix::io::write(fd, &1u64.to_ne_bytes())),
             Self::Thread(thread) => thread.unpark(),
         }

@@ -1,16 +1,22 @@
-//! The watchdog: finds a queue that its device has stopped and does not start again, and has the device reset.
+//! The watchdog: finds a queue that its device has stopped and does not start again, and has the
+//! device reset.
 //!
-//! As Linux's: the first queue of a device that has been stopped for longer than the timeout, with packets waiting, is counted
-//! and named; all queues of the device are frozen, the caller's handler is called, and they go on. Frozen means that nothing goes
-//! into the device (completions are still taken from it): what is sent meanwhile waits in the qdiscs, or finds no room.
+//! It works as Linux's does. The first queue of a device that has been stopped for longer than the
+//! timeout, with packets waiting, is counted and named. All queues of the device are frozen, the
+//! caller's handler is called, and they go on. No packet goes into the device of a frozen queue
+//! (completions are still taken from it): packets sent meanwhile wait in the qdiscs, or find no
+//! room.
 //!
 //! - W1: while the handler runs, no thread is sending by any of the queues, and none begins to.
-//! - W2: afterwards every queue is run, so that what waited goes on without anybody sending; also if the handler has panicked.
-//! - W3: the handler is called without a lock and with no queue taken: senders go on, and it may send, post and look itself.
+//! - W2: afterwards every queue is run, so that waiting packets go on without a new send; also if
+//!   the handler has panicked.
+//! - W3: the handler is called without a lock and with no queue taken: senders go on, and the
+//!   handler itself may send, post and look.
 //!
-//! Where it differs from Linux: PARITY.md, watchdog-once.
+//! For the difference to Linux see PARITY.md, watchdog-once.
 //!
-//! A packet costs nothing for it: frozen is one of the bits that the direct way looks at anyhow.
+//! It adds no cost to a packet: the frozen bit is one of the bits that direct dispatch tests
+//! anyhow.
 
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -27,25 +33,27 @@ use crate::queue::Queue;
 use crate::report::{Report, Stall};
 use crate::sync::{AtomicU32, Ordering};
 
-/// Longest wait for who is sending by one of the queues just then, in steps: a turn is some microseconds, and a thread that has
-/// been stopped by the system in the middle of one runs again within some ten milliseconds.
+/// Longest wait for a thread that is sending by one of the queues, in steps: a turn is some
+/// microseconds, and a thread that the system has stopped in the middle of one runs again within
+/// some ten milliseconds.
 const STEPS: u32 = 1000;
 const STEP: Duration = Duration::from_micros(100);
 
-/// What is remembered of a queue between two looks.
+/// The state of a queue that is kept between two looks.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Watch {
-    /// How far its device was.
+    /// The progress of its device.
     mark: (u64, u64),
-    /// Since when it has been there, or when that was last reported; `None` while there is nothing for it to do.
+    /// The time since which the device has been there, or of the last report of that; `None` while
+    /// the device has no work.
     since: Option<Instant>,
-    /// Since when it has been stopped as well, with packets waiting.
+    /// The time since which it has been stopped as well, with packets waiting.
     stopped: Option<Instant>,
-    /// The device was reset for it.
+    /// True if the device was reset for it.
     reset: bool,
 }
 
-/// What to do about devices that stand still.
+/// The rule for devices that stand still.
 #[derive(Clone)]
 pub(crate) struct Watchdog {
     pub(crate) timeout: Nanos,
@@ -59,7 +67,7 @@ impl fmt::Debug for Watchdog {
 }
 
 impl Watchdog {
-    /// Looks at a queue; whether its device has timed out, as was then reported.
+    /// Looks at a queue. True if its device has timed out, which is then reported.
     pub(crate) fn look<D: TxQueue>(
         &self,
         queues: &[Arc<Queue<D>>],
@@ -74,13 +82,14 @@ impl Watchdog {
         report(Report::TimedOut(stall));
         if reset {
             watch.reset = self.reset(queues, stall, report);
-            // If somebody was in the way, it is tried again after as long.
+            // If a thread was in the way, the reset is tried again after another timeout.
             watch.stopped = Some(now);
         }
         true
     }
 
-    /// One look; whether the device has timed out, and whether it is to be reset.
+    /// Looks once. Returns the stall if the device has timed out, and whether the device is to be
+    /// reset.
     fn step<D: TxQueue>(
         &self,
         o: &mut Owned<D>,
@@ -88,7 +97,8 @@ impl Watchdog {
         now: Instant,
         watch: &mut Watch,
     ) -> Option<(Stall, bool)> {
-        // What it has finished while nobody had reason to ask is no news.
+        // Packets that the device finished while no thread had reason to ask are taken first: they
+        // are no sign of a stall.
         o.reap();
         let (in_flight, stops) = (o.in_flight(), o.path.stops());
         let stopped = stops.stopped() && !stops.has(Stops::FROZEN);
@@ -97,7 +107,7 @@ impl Watchdog {
             *watch = Watch::default();
             return None;
         }
-        // A device that holds something has to finish it; one that holds nothing, to take something.
+        // A device that holds packets has to finish one; a device that holds none has to take one.
         let mark = (o.counts.reaped, if in_flight > 0 { 0 } else { o.path.stats().tx_packets });
         let since = match watch.since {
             Some(since) if watch.mark == mark => since,
@@ -120,7 +130,8 @@ impl Watchdog {
         Some((Stall { queue: at, stood: stood.max(stopped), in_flight, waiting }, reset))
     }
 
-    /// Freezes all queues, calls the handler, and lets them go on; whether it was called.
+    /// Freezes all queues, calls the handler, and lets the queues go on. True if the handler was
+    /// called.
     fn reset<D: TxQueue>(
         &self,
         queues: &[Arc<Queue<D>>],
@@ -151,7 +162,7 @@ impl Watchdog {
 /// Queues that are frozen, or being frozen, until this is dropped.
 struct Frozen<'a, D: TxQueue> {
     queues: &'a [Arc<Queue<D>>],
-    /// 1: it is.
+    /// 1 once the queue is frozen.
     done: Vec<Arc<AtomicU32>>,
 }
 
@@ -166,12 +177,13 @@ impl<'a, D: TxQueue> Frozen<'a, D> {
         Self { queues, done: done.collect() }
     }
 
-    /// Waits until all are; otherwise the number of one that somebody is in and does not come out of.
+    /// Waits until all queues are frozen. Otherwise returns the number of a queue in which a thread
+    /// is sending without an end.
     fn wait(&self) -> Option<usize> {
         let mut steps = 0;
-        // Each round sees one more that is, or is a step.
+        // Each round finds one more frozen queue, or is a step.
         while let Some(at) = self.done.iter().position(|done| done.load(Ordering::Acquire) == 0) {
-            // One that only the service runs is run here: this may be the service.
+            // A queue that only the service runs is run here: this may be the service's thread.
             let _ = self.queues[at].serve();
             if self.done[at].load(Ordering::Acquire) == 0 {
                 if steps == STEPS {

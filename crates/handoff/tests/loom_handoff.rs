@@ -1,8 +1,9 @@
-//! The hand-over between threads, through every interleaving of two and three of them that a weak memory allows. `cargo xtask
-//! test` builds this with `--cfg loom`; without it there is nothing here.
+//! The hand-over between threads, through every interleaving of two and three of them that a weak
+//! memory allows. `cargo xtask test` builds this with `--cfg loom`; without it this file is empty.
 //!
-//! Each class of missed kick that others have had is a model, named after it. `planted/table.rs` lists bugs that the models must
-//! find: `cargo xtask test` applies each to a copy of the crate.
+//! Each class of missed kick known from other systems is a model, named after it.
+//! `planted/table.rs` lists bugs that the models must find: `cargo xtask test` applies each to a
+//! copy of the crate.
 #![cfg(loom)]
 #![allow(missing_docs)]
 
@@ -19,7 +20,7 @@ fn clock() -> Instant {
     Instant(1)
 }
 
-/// A device of so many slots; another thread finishes packets.
+/// A device of a number of slots; another thread finishes packets.
 struct Slots {
     slots: u32,
     pushed: Arc<AtomicU32>,
@@ -29,7 +30,7 @@ struct Slots {
     sent: Arc<Quiet<Vec<u64>>>,
 }
 
-/// What a model sees of a device.
+/// A model's view of a device.
 #[derive(Clone)]
 struct Seen {
     pushed: Arc<AtomicU32>,
@@ -97,8 +98,9 @@ fn config<F: 'static>() -> QueueConfig<F> {
     QueueConfig { list: 4, publish: u64::MAX, ..QueueConfig::new(clock) }
 }
 
-/// Who runs the queue for others, reduced to whether it was told. Never a plain store beside a swap: the checker lets such
-/// a store fall between a swap and what the swap has read.
+/// Makes the wakeup of the thread that runs the queue for others, reduced to a word that says
+/// whether it was told. It is never a plain store beside a swap: the checker lets such a store fall
+/// between a swap and the value that the swap has read.
 fn told() -> (Wakeup, Arc<AtomicU32>) {
     let told = Arc::new(AtomicU32::new(0));
     let mine = Arc::clone(&told);
@@ -117,10 +119,10 @@ fn serve_if_told<D: TxQueue>(queue: &Queue<D>, told: &AtomicU32) {
     }
 }
 
-/// What is left over in a queue that nobody has.
+/// Returns the work that is left over in a queue that no thread has.
 fn left_over<D: TxQueue>(queue: &Queue<D>) -> (bool, u64) {
-    assert!(!queue.is_called(), "somebody is expected who does not come: {queue:?}");
-    queue.try_with(|o| (o.is_listed(), o.backlog().packets)).expect("nobody has it")
+    assert!(!queue.is_called(), "a thread is expected that does not come: {queue:?}");
+    queue.try_with(|o| (o.is_listed(), o.backlog().packets)).expect("no thread has it")
 }
 
 fn model(preemptions: Option<usize>, f: impl Fn() + Sync + Send + 'static) {
@@ -137,7 +139,8 @@ fn send(queue: &Queue<Slots>, n: u64) {
     }
 }
 
-/// Class b (enqueue beside the end of a run) and f (a failed try-lock that tells nobody); bugs 1, 2, 14 of the ledger.
+/// Class b (enqueue beside the end of a run) and f (a failed try-lock that tells no thread); bugs
+/// 1, 2, 14 of the ledger.
 #[test]
 fn a_packet_beside_the_end_of_a_run_is_sent() {
     model(None, || {
@@ -155,7 +158,8 @@ fn a_packet_beside_the_end_of_a_run_is_sent() {
     });
 }
 
-/// Bug 3 (direct dispatch overtakes what waits) and 13 (what was refused goes to the back): each sender's order holds.
+/// Bug 3 (direct dispatch overtakes waiting packets) and 13 (a refused packet goes to the back):
+/// each sender's order holds.
 #[test]
 fn nobody_overtakes_itself() {
     model(Some(3), || {
@@ -181,7 +185,7 @@ fn nobody_overtakes_itself() {
     });
 }
 
-/// Who finds the flag set that it would set relies on it, with what it has appended to be seen.
+/// A sender that finds its flag set relies on it: its appended packet is seen.
 #[test]
 fn a_flag_that_is_set_already_is_relied_on() {
     model(Some(4), || {
@@ -197,7 +201,8 @@ fn a_flag_that_is_set_already_is_relied_on() {
     });
 }
 
-/// Class a (stop beside a completion) and e (refused, and started again before that was written down).
+/// Class a (stop beside a completion) and e (refused, and started again before that was written
+/// down).
 #[test]
 fn a_completion_beside_a_stop_is_seen() {
     model(None, || {
@@ -214,7 +219,8 @@ fn a_completion_beside_a_stop_is_seen() {
     });
 }
 
-/// Class d: what waits while the queue is frozen leaves once it is not, whoever was told meanwhile.
+/// Class d: a packet that waits while the queue is frozen leaves after the thaw, whichever thread
+/// was told meanwhile.
 #[test]
 fn a_wake_while_frozen_is_not_lost() {
     model(Some(3), || {
@@ -235,8 +241,8 @@ fn a_wake_while_frozen_is_not_lost() {
     });
 }
 
-/// A queue that is frozen for a reset beside a sender: nothing goes into the device between the word that it is and the thaw, and
-/// what waited leaves afterwards, whoever sends.
+/// A queue that is frozen for a reset beside a sender: no packet goes into the device between the
+/// report of the freeze and the thaw, and waiting packets leave afterwards, whichever thread sends.
 #[test]
 fn nothing_goes_into_the_device_while_it_is_reset() {
     model(Some(3), || {
@@ -260,7 +266,8 @@ fn nothing_goes_into_the_device_while_it_is_reset() {
     });
 }
 
-/// Class c: while something waits for a time, the service knows that time or has been told; a head that is replaced too.
+/// Class c: while a packet waits for a time, the service knows that time or has been told; a head
+/// that is replaced too.
 #[test]
 fn the_service_knows_when_to_come() {
     model(Some(3), || {
@@ -278,16 +285,16 @@ fn the_service_knows_when_to_come() {
         let sleeps_until = queue.deadline();
         t.join().unwrap();
         u.join().unwrap();
-        let waits = queue.try_with(|o| o.backlog().packets).expect("nobody has it");
+        let waits = queue.try_with(|o| o.backlog().packets).expect("no thread has it");
         assert_eq!(seen.sent().len() as u64 + waits, 2);
         if waits > 0 {
-            assert!(sleeps_until.is_some() || told.load(Ordering::Acquire) == 1, "nobody comes for it");
+            assert!(sleeps_until.is_some() || told.load(Ordering::Acquire) == 1, "no thread comes for it");
             assert!(queue.deadline().is_some());
         }
     });
 }
 
-/// What is over the budget is left to the service, and it is told.
+/// Work beyond the budget is left to the service, and the service is told.
 #[test]
 fn what_is_left_over_is_told() {
     model(Some(3), || {
@@ -307,7 +314,8 @@ fn what_is_left_over_is_told() {
     });
 }
 
-/// A worker alone runs the queue: it is told of what senders append and of what the device has finished.
+/// A worker alone runs the queue: it is told of appended packets and of packets that the device has
+/// finished.
 #[test]
 fn a_worker_is_told_of_everything() {
     model(Some(3), || {
@@ -318,7 +326,7 @@ fn a_worker_is_told_of_everything() {
         let theirs = Arc::clone(&queue);
         let t = thread::spawn(move || send(&theirs, 1));
         let (queue2, device) = (Arc::clone(&queue), seen.clone());
-        // The worker, which runs out of things to do now and then.
+        // The worker, which has no work now and then.
         let told2 = Arc::clone(&told);
         let worker = thread::spawn(move || {
             serve_if_told(&queue2, &told2);
@@ -339,7 +347,8 @@ fn a_worker_is_told_of_everything() {
     });
 }
 
-/// Class g (an index of the other side taken for news), bug 6: a ring whose sides sleep, each told by the other.
+/// Class g (an index of the other side taken for news), bug 6: a ring whose sides sleep, each told
+/// by the other.
 #[test]
 fn neither_side_of_a_ring_sleeps_past_the_other() {
     model(Some(3), || {
@@ -380,7 +389,7 @@ fn neither_side_of_a_ring_sleeps_past_the_other() {
     });
 }
 
-/// Who was told that there is no room, and asked to be told when there is, is told.
+/// A sender that was told `Full`, and asked to be told of room, is told.
 #[test]
 fn who_waits_for_room_is_told() {
     model(Some(3), || {
@@ -401,12 +410,12 @@ fn who_waits_for_room_is_told() {
             _ => None,
         };
         t.join().unwrap();
-        assert!(woken.is_none_or(|w| w.load(Ordering::Acquire) == 1), "there is room, and nobody said so");
+        assert!(woken.is_none_or(|w| w.load(Ordering::Acquire) == 1), "there is room, and no thread said so");
         assert!(!queue.is_called());
     });
 }
 
-/// A full admission list refuses, and whoever was refused is told once it is empty.
+/// A full admission list refuses, and every refused sender is told once it is empty.
 #[test]
 fn who_waits_for_the_list_is_told() {
     model(Some(2), || {
@@ -429,13 +438,14 @@ fn who_waits_for_the_list_is_told() {
         }
         t.join().unwrap();
         serve_if_told(&queue, &told_service);
-        assert!(woken.is_none_or(|w| w.load(Ordering::Acquire) == 1), "there is room, and nobody said so");
+        assert!(woken.is_none_or(|w| w.load(Ordering::Acquire) == 1), "there is room, and no thread said so");
         assert_eq!(left_over(&queue), (false, 0));
         assert_eq!(seen.sent().len() + refused, 3);
     });
 }
 
-/// The owner sends by plain stores beside somebody who sends as everybody does; both go on afterwards.
+/// The owner sends by plain stores beside a thread that sends as every thread does; both go on
+/// afterwards.
 #[test]
 fn the_bias_is_taken_away_beside_its_use() {
     model(Some(3), || {
@@ -455,7 +465,7 @@ fn the_bias_is_taken_away_beside_its_use() {
     });
 }
 
-/// The bias is taken away by two at once, while the owner ends it.
+/// Two threads take the bias away at once, while the owner ends it.
 #[test]
 fn two_who_ask_for_the_bias_at_once() {
     model(Some(2), || {
@@ -498,9 +508,9 @@ fn a_completion_beside_the_owner_is_seen() {
     });
 }
 
-/// An owner that has sent packet 1 and got the bias for it.
+/// Returns an owner that has sent packet 1 and got the bias for it.
 fn biased(queue: &Arc<Queue<Slots>>) -> Owner<Slots> {
-    let mut owner = Owner::new(Arc::clone(queue)).expect("the first");
+    let mut owner = Owner::new(Arc::clone(queue)).expect("the first owner");
     owned_send(&mut owner, 1);
     assert!(owner.is_biased());
     owner
@@ -513,7 +523,8 @@ fn owned_send(owner: &mut Owner<Slots>, n: u64) {
     }
 }
 
-/// A queue with turns, and a worker whose turn is over: packet 0 is with the device, of one slot, and packet 1 waits.
+/// Makes a queue with turns, and a worker whose turn is over: packet 0 is with the device, of one
+/// slot, and packet 1 waits.
 fn turns(quota: u32) -> (Arc<Queue<FairDevice<Slots>>>, Seen, Arc<Turns>, Worker) {
     let (dev, seen) = device(1);
     let (service, _) = told();
@@ -530,7 +541,7 @@ fn take_turn(worker: &Worker, queue: &Queue<FairDevice<Slots>>, n: u64) -> Taken
     worker.send(queue, n, Meta::new(1500))
 }
 
-/// Sends, or asks to be told of the next turn; whether it was told, if it asked.
+/// Sends, or asks to be told of the next turn. Returns whether the worker was told, if it asked.
 fn send_or_wait(worker: &Worker, queue: &Queue<FairDevice<Slots>>, n: u64) -> Option<Arc<AtomicU32>> {
     match take_turn(worker, queue, n) {
         Taken::Wait(back) => {
@@ -547,7 +558,7 @@ fn was_told(asked: Option<&Arc<AtomicU32>>) -> bool {
     asked.is_none_or(|told| told.load(Ordering::Acquire) == 1)
 }
 
-/// Who was told that it is the others' turn, and asked to be told of its own, is told; what it was counted comes back.
+/// A worker that was told `Wait`, and asked to be told of its turn, is told; its charge comes back.
 #[test]
 fn who_waits_for_its_turn_is_told() {
     model(None, || {
@@ -556,8 +567,8 @@ fn who_waits_for_its_turn_is_told() {
         let t = thread::spawn(move || device.finish_one(1, &theirs));
         let asked = send_or_wait(&worker, &queue, 2);
         t.join().unwrap();
-        assert!(was_told(asked.as_ref()), "it is its turn, and nobody said so");
-        // What it has sent since waits, and is its debt still.
+        assert!(was_told(asked.as_ref()), "it is its turn, and no thread said so");
+        // The packet that it has sent since waits, and is still charged to it.
         assert_eq!(worker.waiting(), u32::from(asked.is_none()));
         drop(queue);
         assert_eq!(worker.waiting(), 0);
@@ -581,7 +592,7 @@ fn two_who_wait_for_their_turns_are_told() {
         let asked = send_or_wait(&worker, &queue, 2);
         t.join().unwrap();
         let (others, other) = u.join().unwrap();
-        assert!(was_told(asked.as_ref()) && was_told(others.as_ref()), "a turn that nobody told of");
+        assert!(was_told(asked.as_ref()) && was_told(others.as_ref()), "a turn that no thread told of");
         drop(queue);
         assert_eq!((worker.waiting(), other.waiting()), (0, 0));
     });
@@ -595,11 +606,12 @@ fn a_greater_quota_beside_who_waits_is_told() {
         let t = thread::spawn(move || turns.set_quota(2));
         let asked = send_or_wait(&worker, &queue, 2);
         t.join().unwrap();
-        assert!(was_told(asked.as_ref()), "it may send two, and nobody said so");
+        assert!(was_told(asked.as_ref()), "it may send two, and no thread said so");
     });
 }
 
-/// What two workers are counted comes back from the list, the qdisc, the device, and with what was refused.
+/// The charges of two workers come back from the list, the qdisc, the device, and with refused
+/// packets.
 #[test]
 fn what_was_counted_comes_back_from_everywhere() {
     model(None, || {
@@ -613,7 +625,7 @@ fn what_was_counted_comes_back_from_everywhere() {
         });
         let _ = take_turn(&worker, &queue, 2);
         let other = t.join().unwrap();
-        let waits = queue.try_with(|o| o.backlog().packets).expect("nobody has it");
+        let waits = queue.try_with(|o| o.backlog().packets).expect("no thread has it");
         assert_eq!(waits, 2, "the qdisc has room for two");
         assert!(worker.waiting() + other.waiting() <= 4, "2 in the qdisc, at most 1 held, at most 1 listed");
         drop(queue);

@@ -86,7 +86,7 @@ fn net(flows: u32) -> Result<Net, String> {
         let nic = net.link(from, to, NicConfig { path: PathConfig::default(), wire, link, seed: 1 })?;
         net.nic_mut(nic)
             .configure(Instant::ZERO, |tree, cx| {
-                tree.replace(Handle::ROOT, None, "fq_codel", &mut Words::new(&[]), cx)
+                tree.edit(cx).replace(Handle::ROOT, None, "fq_codel", &mut Words::new(&[]))
             })
             .map_err(|e| e.to_string())?;
     }

@@ -152,15 +152,21 @@ impl App {
     }
 
     /// Reads what has come and writes a part of what can go: to be repeated, once TCP has sent what it may, for as long as
-    /// something is written. Gives the time that a transaction took, if one ended.
-    pub(crate) fn step(&mut self, now: Instant, tcp: &mut Connection, cpu: &mut Cpu) -> Option<Nanos> {
+    /// something is written. A sink reads `late` after `now`. Gives the time that a transaction took, if one ended.
+    pub(crate) fn step(
+        &mut self,
+        now: Instant,
+        late: Nanos,
+        tcp: &mut Connection,
+        cpu: &mut Cpu,
+    ) -> Option<Nanos> {
         match self {
             Self::Stream(s) => {
                 s.step(now, tcp);
                 None
             }
             Self::Sink(s) => {
-                s.step(now, tcp);
+                s.step(now + late, tcp);
                 None
             }
             Self::Client(c) => c.step(now, tcp, cpu),

@@ -140,6 +140,12 @@ impl<P: Payload> Engine<P> {
         Some(e)
     }
 
+    /// When the next event happens, if there is one.
+    pub fn upcoming(&mut self) -> Option<Instant> {
+        self.fill_hole();
+        self.heap.first().map(|e| e.at)
+    }
+
     /// Records something that an actor did at this instant: for packets admitted, dropped, delivered.
     pub fn note(&mut self, actor: u32, code: u32, value: u64) {
         if let Some(t) = &mut self.trace {

@@ -6,11 +6,14 @@ mod measure;
 mod observe;
 mod replay;
 mod single;
+mod turns;
 mod watch;
+
+use std::collections::VecDeque;
 
 use txweir_core::base::rng::Rng;
 use txweir_core::path::rates::SharedRates;
-use txweir_core::{DropReason, Instant, Rate, Tally};
+use txweir_core::{DropReason, Instant, Nanos, Rate, Tally};
 use txweir_tc::{Diagnostic, Policy};
 
 use crate::cpu::Cpu;
@@ -98,6 +101,14 @@ pub struct Net {
     replay: Option<Replay>,
     watch: Option<Box<Watch>>,
     observer: Option<Box<dyn Observer>>,
+    /// Ends whose applications run once nothing more happens at this instant, in the order in which they were woken.
+    woken: VecDeque<u32>,
+    /// Ends of which enough has left the host that they may send again. They do ahead of the applications.
+    freed: VecDeque<u32>,
+    /// How long a process takes for a reading of the clock, and the readings of this instant. They delay nothing but
+    /// what a reader notes as the time.
+    reading: Nanos,
+    readings: (Instant, u32),
     /// Packets that reached their end, and their bytes on the wire.
     delivered: Tally,
     /// Packets that a host in between passed on, and their bytes on the wire.
@@ -130,6 +141,10 @@ impl Net {
             replay: None,
             watch: None,
             observer: None,
+            woken: VecDeque::new(),
+            freed: VecDeque::new(),
+            reading: Nanos::ZERO,
+            readings: (Instant::ZERO, 0),
             delivered: Tally::default(),
             forwarded: Tally::default(),
             refused: Tally::default(),
@@ -224,9 +239,16 @@ impl Net {
     pub fn nic_mut(&mut self, nic: u32) -> &mut Nic {
         &mut self.nics[nic as usize]
     }
+
     /// Runs until `until`.
     pub fn run(&mut self, until: Instant) {
-        while let Some(e) = self.engine.next(until) {
+        loop {
+            let waits = !(self.freed.is_empty() && self.woken.is_empty());
+            if waits && self.engine.upcoming().is_none_or(|at| at > self.engine.now()) {
+                self.run_later();
+                continue;
+            }
+            let Some(e) = self.engine.next(until) else { break };
             self.handle(e);
         }
     }
@@ -240,7 +262,7 @@ impl Net {
             }
             What::Timer => {
                 if self.ends[e.actor as usize].alarm.fired(e.at) {
-                    self.poll(e.actor);
+                    self.timer(e.actor);
                 }
             }
             What::Source => {
@@ -392,22 +414,33 @@ impl Net {
         }
     }
 
-    /// Lets a connection end hand frames to its NIC; gives the NIC if it did.
+    /// Lets a connection end hand frames to its NIC; gives the NIC if it did. Its application runs behind all that happens
+    /// at this instant, as a process runs behind the interrupts of a kernel.
     fn send(&mut self, n: u32) -> Option<u32> {
         if n >= QUICS {
             return self.send_quic(n - QUICS);
         }
+        if !self.ends[n as usize].idle && !std::mem::replace(&mut self.ends[n as usize].woken, true) {
+            self.woken.push_back(n);
+        }
+        self.send_with(n, None)
+    }
+
+    /// The same without the application, or with it alone, which then reads so much after the present.
+    fn send_with(&mut self, n: u32, application: Option<Nanos>) -> Option<u32> {
         if self.ends[n as usize].idle {
             return None;
         }
-        let Self { engine, ends, hosts, nics, routes, watch, observer, groups, measuring_from, .. } = self;
+        let Self {
+            engine, ends, hosts, nics, routes, watch, observer, groups, measuring_from, readings, ..
+        } = self;
         let end = &mut ends[n as usize];
         let number = routes[end.host as usize][end.far as usize];
         let nic = &mut nics[number as usize];
         let now = engine.now();
         let mut offered = false;
         end.conn.set_queue_paces(nic.paces());
-        let took = end.conn.poll(now, &mut hosts[end.host as usize].cpu, |frame| {
+        let mut sink = |frame: Frame| {
             offered = true;
             if let Some(watch) = watch.as_deref_mut() {
                 watch.sent(now, n, &frame);
@@ -422,7 +455,15 @@ impl Net {
                 (Ok(()), Some(DropReason::FlowOverlimit | DropReason::Overmemory)) => Handed::Congested,
                 (Ok(()), Some(_)) => Handed::Dropped,
             }
-        });
+        };
+        let took = if let Some(late) = application {
+            let acted = end.conn.poll_application(now, late, &mut hosts[end.host as usize].cpu, &mut sink);
+            readings.1 += acted.calls;
+            acted.took
+        } else {
+            end.conn.poll_stack(now, &mut sink);
+            None
+        };
         if let Some(observer) = observer {
             observer.polled(now, n, &end.conn, took);
         }
@@ -489,22 +530,16 @@ impl Net {
     fn kick(&mut self, nic: u32) {
         loop {
             self.nics[nic as usize].kick(&mut self.engine);
-            let mut again = false;
             while let Some((end, bytes)) = self.nics[nic as usize].take_released() {
                 if self.ends[end as usize].conn.released(bytes) {
-                    again |= self.send(end) == Some(nic);
+                    self.freed.push_back(end);
                 }
             }
-            while let Some(queue) = self.nics[nic as usize].take_wake() {
-                while let Some(end) = self.nics[nic as usize].next_waiting(queue) {
-                    if self.wake(end) {
-                        break;
-                    }
+            let Some(queue) = self.nics[nic as usize].take_wake() else { return };
+            while let Some(end) = self.nics[nic as usize].next_waiting(queue) {
+                if self.wake(end) {
+                    break;
                 }
-                self.nics[nic as usize].kick(&mut self.engine);
-            }
-            if !again {
-                return;
             }
         }
     }

@@ -200,6 +200,15 @@ pub struct ConnStats {
     pub stopped: u64,
 }
 
+/// One turn of an application.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Acted {
+    /// The time of a transaction that ended.
+    pub(crate) took: Option<Nanos>,
+    /// The parts of calls that it wrote.
+    pub(crate) calls: u32,
+}
+
 /// One end of a TCP connection with its application.
 #[derive(Debug)]
 pub struct Conn {
@@ -318,7 +327,7 @@ impl Conn {
 
     /// The first device has sent so many bytes that this end counted as lying below the socket. True if it waited for
     /// that, and is to be polled.
-    pub const fn released(&mut self, bytes: u32) -> bool {
+    pub fn released(&mut self, bytes: u32) -> bool {
         self.tcp.released(bytes)
     }
 
@@ -350,23 +359,52 @@ impl Conn {
         cpu: &mut Cpu,
         mut sink: impl FnMut(Frame) -> R,
     ) -> Option<Nanos> {
+        if self.poll_stack(now, &mut sink) {
+            self.poll_application(now, Nanos::ZERO, cpu, &mut sink).took
+        } else {
+            None
+        }
+    }
+
+    /// Lets the application act, and TCP send the data that results. A sink reads `late` after `now`. Segments that
+    /// the stack held back without the application stay back.
+    pub(crate) fn poll_application<R: Into<Handed>>(
+        &mut self,
+        now: Instant,
+        late: Nanos,
+        cpu: &mut Cpu,
+        sink: &mut impl FnMut(Frame) -> R,
+    ) -> Acted {
+        let mut acted = Acted::default();
+        if self.opens < Instant::MAX {
+            return acted;
+        }
+        loop {
+            let written = self.tcp.flow().write;
+            acted.took = self.app.step(now, late, &mut self.tcp, cpu).or(acted.took);
+            self.drain(now, sink);
+            if self.tcp.flow().write == written {
+                return acted;
+            }
+            acted.calls = acted.calls.saturating_add(1);
+        }
+    }
+
+    /// Does what is due without the application: timers, and what TCP has to send. False before it opens.
+    pub(crate) fn poll_stack<R: Into<Handed>>(
+        &mut self,
+        now: Instant,
+        sink: &mut impl FnMut(Frame) -> R,
+    ) -> bool {
         if self.opens < Instant::MAX {
             if now < self.opens {
-                return None;
+                return false;
             }
             self.opens = Instant::MAX;
         }
         self.tcp.on_time(now);
-        self.drain(now, &mut sink);
-        let mut took = None;
-        loop {
-            let written = self.tcp.flow().write;
-            took = self.app.step(now, &mut self.tcp, cpu).or(took);
-            self.drain(now, &mut sink);
-            if self.tcp.flow().write == written {
-                return took;
-            }
-        }
+        self.drain(now, sink);
+        true
     }
 
     /// Hands out what TCP has to send.
@@ -468,6 +506,14 @@ impl Conn {
         let app = self.app.due().filter(|due| *due > now);
         let tcp = self.tcp.deadline().map(|at| at.max(Instant(now.0 + 1)));
         [app, tcp].into_iter().flatten().min()
+    }
+
+    /// Something of it is due: the opening, a timer of TCP, or the application.
+    pub fn is_due(&self, now: Instant) -> bool {
+        if self.opens < Instant::MAX {
+            return self.opens <= now;
+        }
+        [self.app.due(), self.tcp.deadline()].into_iter().flatten().any(|at| at <= now)
     }
 
     /// The connection was reset, or given up.

@@ -1,4 +1,4 @@
-//! The laws that are checked after every call, and what they need to remember between calls.
+//! The laws that are checked after every call, and their state between calls.
 
 use std::collections::HashMap;
 
@@ -21,11 +21,11 @@ use crate::reasons::Told;
 /// Classful kinds that also queue packets of their own, beside those in their classes.
 const OWN_QUEUE: &[&str] = &["htb", "netem"];
 
-/// Kinds in which a class that may not send yet holds up the others, as in Linux: below one of these a shaper holds back
-/// everything.
+/// Kinds in which a class that may not send yet holds up the others, as in Linux: below one of
+/// these a shaper holds back all packets.
 const HELD_UP_BY_ONE: &[&str] = &["drr", "ets"];
 
-/// Wakes without progress that are too many: each level of shapers may ask for two.
+/// Most wakes without progress: each level of shapers may ask for two.
 const STUCK_MAX: u32 = 32;
 
 /// The call that was just made.
@@ -36,40 +36,43 @@ pub enum Called {
     Other,
 }
 
-/// What a node may hold at most, by its own options, and what it is.
+/// The bounds of a node by its own options, and its properties.
 #[derive(Clone, Debug, Default)]
 struct NodeRule {
     packets: Option<u64>,
     bytes: Option<u64>,
     memory: Option<u64>,
     leaf: bool,
-    /// It or a node above it shapes.
+    /// True if the node or a node above it shapes.
     shaped: bool,
     kind: &'static str,
-    /// It has a band for control segments before it, which holds packets of its own.
+    /// True if the node has a band for control segments ahead of it, which holds packets of its
+    /// own.
     band: bool,
 }
 
-/// What is remembered between calls.
+/// The state between calls.
 #[derive(Debug, Default)]
 pub struct Checker {
-    /// How often classes have been assigned anew.
+    /// Number of times that classes were assigned anew.
     pub epoch: u32,
-    /// A waiting packet has been sent or dropped since a sender was last told `Full`.
+    /// True if a waiting packet was sent or dropped since a sender was last told `Full`.
     pub left_the_qdiscs: bool,
     waiting: bool,
     rules: Vec<NodeRule>,
     places: Vec<Handle>,
     reorders: bool,
-    /// Some kind sends, or has sent, control segments before other packets of their flows.
+    /// True if some kind sends, or has sent, control segments before other packets of their flows.
     control_first: bool,
-    /// How often qdiscs that send control first have come or gone: control that waited then may be overtaken by later control.
+    /// Number of times that qdiscs that send control first were added or removed: control that
+    /// waited then may be overtaken by later control.
     pub controls: u32,
     controlled: Vec<(Handle, Handle)>,
-    /// A packet with a launch time has come: fq then sends packets of a flow in order of their times.
+    /// True if a packet with a launch time has come: fq then sends packets of a flow in order of
+    /// their times.
     pub stamped: bool,
     timed: bool,
-    /// The root has, or had, a size table.
+    /// True if the root has, or had, a size table.
     pub sized: bool,
     promise: Option<Instant>,
     stuck: u32,
@@ -78,18 +81,18 @@ pub struct Checker {
     last_of_flow: HashMap<(u32, u32, Handle, Option<u32>, u32), u64>,
     discards: [u64; DropReason::COUNT],
     largest: u32,
-    /// The reasons that nodes tell.
+    /// The reasons that nodes report.
     pub told: Told,
 }
 
-/// What is checked.
+/// The objects of a check.
 #[derive(Clone, Copy, Debug)]
 pub struct View<'a> {
     pub path: &'a TxPath<Frame>,
     pub dev: &'a Device,
     pub frames: &'a [Known],
     pub seen: &'a [Seen],
-    /// What waits, by the frames' fates.
+    /// Waiting packets, by the frames' fates.
     pub waiting: Tally,
     pub now: Instant,
 }
@@ -105,34 +108,34 @@ macro_rules! hold {
 }
 
 impl Checker {
-    /// Something came in: what was promised of the next departure holds no more.
+    /// Notes an input: the promised time of the next departure is void.
     pub fn input(&mut self) {
         self.promise = None;
         self.stuck = 0;
     }
-    /// The instant that the last wake named, if it still holds.
+    /// Returns the instant that the last wake named, if it still holds.
     pub fn promised(&self) -> Option<Instant> {
         self.promise
     }
-    /// A sender was told `Full`.
+    /// Notes that a sender was told `Full`.
     pub fn told_full(&mut self) {
         self.waiting = true;
         self.left_the_qdiscs = false;
     }
-    /// Whether senders must be woken now, and whether they may.
+    /// Returns whether senders must be woken now, and whether they may be.
     pub fn wakes(&self) -> (bool, bool) {
         (self.waiting && self.left_the_qdiscs, self.waiting)
     }
-    /// Senders were woken.
+    /// Notes that senders were woken.
     pub fn woken(&mut self) {
         self.waiting = false;
     }
-    /// Where qdiscs are.
+    /// Returns the places of qdiscs.
     pub fn places(&self) -> &[Handle] {
         &self.places
     }
 
-    /// Learns the tree; gives its depth.
+    /// Reads the tree and returns its depth.
     pub fn learn(&mut self, path: &TxPath<Frame>) -> usize {
         let (mut rules, mut places, mut deepest) = (Vec::<NodeRule>::new(), Vec::new(), 0);
         let mut nodes: Vec<(usize, bool)> = Vec::new();
@@ -160,10 +163,11 @@ impl Checker {
                 band,
                 ..NodeRule::default()
             };
-            // A classful qdisc's limit is that of the qdisc it was made with below; a grafted one has its own.
+            // A classful qdisc's limit is that of the qdisc that it made below itself; a grafted
+            // one has its own.
             let own = classes.iter().all(|c| c.node.handle().is_none());
             qdisc.options(&mut |s| match (s.param.key, s.value.json()) {
-                // That of each of three bands; and 8 packets past them.
+                // The limit holds for each of three bands; 8 packets may be past them.
                 ("limit", Json::Uint(n)) if spec.kind == "fq" => rule.packets = Some(3 * n + 8),
                 ("limit", Json::Uint(n)) if own && s.param.expected == Packets::EXPECTED => {
                     rule.packets = Some(n)
@@ -191,9 +195,10 @@ impl Checker {
         self.control_first |= !controlled.is_empty();
         self.controls += u32::from(self.controlled != controlled);
         self.controlled = controlled;
-        // One that was taken away charges on until its packets have left.
+        // A removed size table still applies to the packets that it has charged.
         let mut charged = false;
-        // Each by itself: what some are charged above their bytes others may be charged below.
+        // Each packet is compared by itself: some may be charged above their bytes and others
+        // below.
         waiting_below(path, path.tree().root(), &mut |w| {
             charged |= path.cx().pool.wire_len(w) != w.meta.wire_len
         });
@@ -203,7 +208,7 @@ impl Checker {
         deepest
     }
 
-    /// Law 8 for every qdisc of the tree: what is wrong, if something is.
+    /// Checks law 8 for every qdisc of the tree, and returns the violation, if any.
     pub fn round_trip(&self, path: &TxPath<Frame>, env: &Env) -> Option<String> {
         let mut wrong = None;
         path.tree().visit(&mut |_, node| {
@@ -231,12 +236,12 @@ impl Checker {
         wrong
     }
 
-    /// All laws that can be seen from outside.
+    /// Checks all laws that can be seen from outside.
     pub fn check(&mut self, v: &View<'_>, called: Called) -> Verdict {
         let pushed = self.flow_order(v)?;
         self.nodes(v.path)?;
         self.told.check(v.path)?;
-        // To look at every packet after each of a burst would take most of the time.
+        // A check of every packet after each submission of a burst would take most of the time.
         self.frames(v, !matches!(called, Called::Submit))?;
         self.in_flight(v, pushed)?;
         if let Called::Drain { budget, frozen, wake, sent, dropped } = called {
@@ -249,7 +254,7 @@ impl Checker {
         Ok(())
     }
 
-    /// Law 2, and the account of what left. True if something was pushed.
+    /// Checks law 2, and the account of departures. True if a frame was pushed.
     fn flow_order(&mut self, v: &View<'_>) -> Result<bool, (Law, String)> {
         let mut pushed = false;
         for s in &v.seen[self.checked..] {
@@ -275,7 +280,7 @@ impl Checker {
         Ok(pushed)
     }
 
-    /// Laws 1 and 5 at every node.
+    /// Checks laws 1 and 5 at every node.
     fn nodes(&self, path: &TxPath<Frame>) -> Verdict {
         let mut verdict = Ok(());
         let mut rules = self.rules.iter();
@@ -289,7 +294,7 @@ impl Checker {
         verdict
     }
 
-    /// Law 1 for frames: each in one place, each drop counted.
+    /// Checks law 1 for frames: each is in one place, each drop is counted.
     fn frames(&self, v: &View<'_>, look: bool) -> Verdict {
         let View { path, dev, waiting, .. } = v;
         hold!(Bounds, dev.breaches.is_empty(), "{:?}", dev.breaches);
@@ -297,10 +302,11 @@ impl Checker {
         let queued = path.backlog();
         let live = path.cx().pool.live() as u64;
         hold!(Conservation, live == queued.packets, "{live} live in the pool, {} queued", queued.packets);
-        // A size table may charge others than wire bytes; none is gone with the packets.
+        // A size table may charge other than wire bytes; a removed one still applies to its
+        // packets.
         let books = if self.sized { Tally { bytes: waiting.bytes, ..queued } } else { queued };
         hold!(Conservation, *waiting == books, "{waiting:?} wait by the frames, {queued:?} by the books");
-        hold!(Conservation, queued.packets > 0 || queued.bytes == 0, "nothing waits, of {queued:?}");
+        hold!(Conservation, queued.packets > 0 || queued.bytes == 0, "no packet waits, of {queued:?}");
         if look {
             let mut shown = Tally::default();
             path.queued(&mut |_, _, m| shown.add(m.wire_len));
@@ -321,7 +327,8 @@ impl Checker {
         Ok(())
     }
 
-    /// The byte limit: in flight is what the device holds, and never more than the limit plus one object.
+    /// Checks the byte limit: its in-flight equals the bytes of the device, and never exceeds the
+    /// limit plus one object.
     fn in_flight(&mut self, v: &View<'_>, pushed: bool) -> Verdict {
         let View { path, dev, .. } = v;
         let Some(dql) = path.dql() else { return Ok(()) };
@@ -341,7 +348,7 @@ impl Checker {
         Ok(())
     }
 
-    /// Laws 3 and 13: the answer names somebody, and for a reason.
+    /// Checks laws 3 and 13: the answer names the next caller, and for a reason.
     fn wake(&self, v: &View<'_>, wake: Wake, frozen: bool, (budget, sent): (u32, u32)) -> Verdict {
         let View { path, dev, now, .. } = *v;
         let queued = path.backlog().packets;
@@ -368,7 +375,8 @@ impl Checker {
                 let mut kept = None;
                 path.tree().visit(&mut |place, node| {
                     let rule = rules.next().cloned().unwrap_or_default();
-                    // Below multiq a packet may be for a queue that is stopped, and one at the front holds up the others.
+                    // Below multiq a packet may be for a stopped queue, and such a packet at the
+                    // front holds up the others.
                     let stopped = !path.cx().stopped_queues().is_empty() && self.by_queue();
                     if rule.leaf && !rule.shaped && !node.is_empty() && !stopped {
                         kept = Some((rule.kind, place.parent));
@@ -384,12 +392,12 @@ impl Checker {
         Ok(())
     }
 
-    /// Whether a qdisc of the tree keeps packets for stopped queues.
+    /// True if a qdisc of the tree keeps packets for stopped queues.
     fn by_queue(&self) -> bool {
         self.rules.iter().any(|rule| ["mq", "mqprio", "multiq"].contains(&rule.kind))
     }
 
-    /// Law 4, from one wake to the next.
+    /// Checks law 4, from one wake to the next.
     fn honesty(
         &mut self,
         v: &View<'_>,
@@ -422,7 +430,8 @@ impl Checker {
     }
 }
 
-/// How often a packet may still pass from one qdisc to one below it, which is progress that no device sees.
+/// Returns how often packets may still pass from a qdisc to one below it: such progress is
+/// invisible to the device.
 fn moves(path: &TxPath<Frame>) -> u32 {
     let mut moves = 0;
     path.tree().visit(&mut |_, node| {
@@ -433,9 +442,10 @@ fn moves(path: &TxPath<Frame>) -> u32 {
     moves
 }
 
-/// Laws 1 and 5 at one node.
+/// Checks laws 1 and 5 at one node.
 fn node_laws(path: &TxPath<Frame>, node: &txweir_core::sched::node::Node, rule: &NodeRule) -> Verdict {
-    // `queued` is what was admitted, sent and dropped: it has to be what waits, which nobody counts.
+    // `queued` is computed from packets admitted, sent and dropped: it must equal the number of
+    // waiting packets, which no code counts.
     let queued = node.books().queued;
     let (mut waits, mut wire) = (Tally::default(), Tally::default());
     waiting_below(path, node, &mut |w| {
@@ -450,7 +460,8 @@ fn node_laws(path: &TxPath<Frame>, node: &txweir_core::sched::node::Node, rule: 
         own = Tally { packets: queued.packets - 1, bytes: queued.bytes - u64::from(m.wire_len) };
     }
     if !rule.leaf && !rule.band && !OWN_QUEUE.contains(&rule.kind) {
-        // By the books of the classes, and on the wire, which a class with a size table does not count in.
+        // By the books of the classes, and by wire bytes, because a class with a size table does
+        // not count those.
         let mut below = Tally::default();
         for class in node.qdisc().classes() {
             below.packets += class.node.books().queued.packets;
@@ -462,7 +473,7 @@ fn node_laws(path: &TxPath<Frame>, node: &txweir_core::sched::node::Node, rule: 
             hold!(Conservation, alike, "{own:?} queued, {below:?} in its classes, {wire} bytes on the wire");
         }
     }
-    // What a shaper above holds back is not in the qdisc any more.
+    // A packet that a shaper above holds back is not in the qdisc any more.
     hold!(Bounds, rule.packets.is_none_or(|l| own.packets <= l), "{own:?} queued, limit {:?}", rule.packets);
     hold!(Bounds, rule.bytes.is_none_or(|l| own.bytes <= l), "{own:?} queued, limit {:?}", rule.bytes);
     if let Some(limit) = rule.memory {
@@ -473,7 +484,7 @@ fn node_laws(path: &TxPath<Frame>, node: &txweir_core::sched::node::Node, rule: 
     Ok(())
 }
 
-/// Shows what waits in a node and below.
+/// Calls `f` with each packet that waits in a node and below.
 fn waiting_below(
     path: &TxPath<Frame>,
     node: &txweir_core::sched::node::Node,
@@ -483,7 +494,7 @@ fn waiting_below(
     node.qdisc().classes().iter().for_each(|class| waiting_below(path, &class.node, f));
 }
 
-/// Wire bytes of what waits in a node and below, whatever is charged.
+/// Returns the wire bytes of packets that wait in a node and below, independent of charges.
 fn wire_bytes(path: &TxPath<Frame>, node: &txweir_core::sched::node::Node) -> u64 {
     let mut sum = 0;
     waiting_below(path, node, &mut |w| sum += u64::from(path.cx().pool.wire_len(w)));
@@ -493,7 +504,7 @@ fn wire_bytes(path: &TxPath<Frame>, node: &txweir_core::sched::node::Node) -> u6
 /// An option as shown: key, exact text, JSON.
 type ShownOption = (&'static str, String, Json);
 
-/// Everything that a refused change must leave as it was.
+/// The state that a refused change must not alter.
 #[derive(Debug, PartialEq)]
 pub struct Snapshot {
     nodes: Vec<(Handle, &'static str, Vec<ShownOption>, Books)>,
@@ -502,7 +513,7 @@ pub struct Snapshot {
     live: usize,
 }
 
-/// Takes one.
+/// Takes a snapshot.
 pub fn snapshot(path: &TxPath<Frame>) -> Snapshot {
     let (mut nodes, mut classes) = (Vec::new(), Vec::new());
     path.tree().visit(&mut |_, node| {
@@ -513,7 +524,7 @@ pub fn snapshot(path: &TxPath<Frame>) -> Snapshot {
 }
 
 impl Snapshot {
-    /// The first difference, in words.
+    /// Returns the first difference, in words.
     pub fn differs_from(&self, other: &Self) -> Option<String> {
         if self.nodes.len() != other.nodes.len() {
             return Some(format!("{} nodes became {}", self.nodes.len(), other.nodes.len()));

@@ -1,14 +1,14 @@
-//! A device that keeps records: what was promised, pushed, discarded, and whether the protocol was kept.
+//! A device that keeps records: promises, pushes, discards, and breaches of the protocol.
 
 use std::collections::VecDeque;
 
 use txweir_core::{Completed, DeviceError, DropReason, Meta, TxQueue};
 
-/// A packet of the test: its number. Not `Clone`, so that there is one of each.
+/// A packet of the test: its number. Not `Clone`, so that each exists once.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Frame(pub u32);
 
-/// What happened to a frame.
+/// The fate of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
     /// Pushed to the device.
@@ -17,28 +17,28 @@ pub enum Fate {
     Discarded(DropReason),
 }
 
-/// A device of so many slots that finishes packets when told to.
+/// A device of a number of slots that finishes packets when told to.
 #[derive(Debug, Default)]
 pub struct Device {
-    /// Slots that it has.
+    /// Number of slots.
     pub slots: u32,
     pending: VecDeque<(Frame, u32)>,
     finished: VecDeque<(Frame, u32)>,
     promised: u32,
-    /// Pushed since the last doorbell.
+    /// Frames pushed since the last doorbell.
     pub unseen: u32,
-    /// What the last reserve gave.
+    /// The result of the last reserve.
     pub last_promise: Option<u32>,
-    /// The most that was ever asked for at once.
+    /// The largest number that was requested at once.
     pub most_wanted: u32,
-    /// Everything that happened to frames, in order.
+    /// The fates of frames, in order.
     pub log: Vec<(u32, Fate, Meta)>,
     /// Breaches of the protocol.
     pub breaches: Vec<String>,
 }
 
 impl Device {
-    /// A device with so many slots.
+    /// Makes a device with this number of slots.
     pub fn new(slots: u32) -> Self {
         Self { slots, ..Self::default() }
     }
@@ -47,15 +47,15 @@ impl Device {
         let n = n.min(self.pending.len());
         self.finished.extend(self.pending.drain(..n));
     }
-    /// Packets pushed and not yet reaped.
+    /// Returns the number of packets pushed and not yet reaped.
     pub fn held_packets(&self) -> u32 {
         (self.pending.len() + self.finished.len()) as u32
     }
-    /// Their wire bytes.
+    /// Returns the wire bytes of these packets.
     pub fn held_bytes(&self) -> u64 {
         self.pending.iter().chain(&self.finished).map(|(_, bytes)| u64::from(*bytes)).sum()
     }
-    /// Forgets everything that was pushed, as a reset of the hardware does.
+    /// Forgets all pushed packets, as a reset of the hardware does.
     pub fn reset(&mut self) {
         self.pending.clear();
         self.finished.clear();

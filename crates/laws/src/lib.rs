@@ -1,6 +1,7 @@
-//! The laws of qdiscs, for any kind: random configurations, random operations, a device that keeps records, and a world that
-//! checks every law after every call. Everything is derived from the declarations of a kind (`Spec`): a kind that is built in,
-//! or registered by another crate, inherits them all.
+//! The laws of qdiscs, for any kind: random configurations, random operations, a device that keeps
+//! records, and a world that checks every law after every call. Everything is derived from the
+//! declarations of a kind (`Spec`): a kind that is built in, or registered by another crate,
+//! inherits them all.
 //!
 //! ```
 //! use txweir_core::qdisc::kind;
@@ -32,14 +33,14 @@ use std::cell::RefCell;
 use std::fmt;
 use std::sync::Once;
 
-/// A law that does not hold.
+/// A violation of a law.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation {
-    /// Which law.
+    /// The law.
     pub law: Law,
-    /// What was seen.
+    /// The observation.
     pub what: String,
-    /// Index of the operation after which it was seen.
+    /// Index of the operation after which it was observed.
     pub op: usize,
 }
 
@@ -50,31 +51,36 @@ pub enum Law {
     Conservation = 1,
     /// Packets of one flow leave in order.
     Order = 2,
-    /// What does not shape never keeps packets from a device that would take them.
+    /// A qdisc that does not shape never keeps packets from a device that would take them.
     WorkConservation = 3,
-    /// After `At(t)` nothing leaves before t; at t there is progress or a later t, and progress in the end.
+    /// After `At(t)` no packet leaves before t; at t there is progress or a later t, and progress
+    /// in the end.
     HonestWake = 4,
-    /// Never above a configured limit, nor above the pool, nor more than was promised or asked for.
+    /// No number exceeds a configured limit, the pool, or the number promised or requested.
     Bounds = 5,
-    /// A purge leaves nothing behind.
+    /// After a purge the qdisc is empty.
     Reset = 6,
     /// A refused change changes nothing.
     Change = 7,
-    /// What is printed reads back as the same.
+    /// Printed options read back as the same options.
     RoundTrip = 8,
-    /// The defaults that are printed are the defaults that are used.
+    /// The printed defaults are the defaults in use.
     Defaults = 9,
     /// The same seed gives the same run.
     Determinism = 10,
     /// Direct dispatch is indistinguishable from enqueue-then-dequeue.
     Direct = 11,
-    /// If a packet waits, somebody is named who will come; who was told `Full` is woken.
+    /// If a packet waits, a caller is named that will come for it; a sender that was told `Full` is
+    /// woken.
     Liveness = 13,
-    /// The byte limit's in-flight is what the device holds, and at most the limit plus one object.
+    /// The byte limit's in-flight equals the bytes of the device, and is at most the limit plus one
+    /// object.
     InFlight = 18,
-    /// What the queues of a port count is what the port counts, and what its device has seen (I7).
+    /// The counters of a port's queues add up to those of the port, and to the packets that its
+    /// device has seen (I7).
     Sums = 19,
-    /// Every node knows for which reasons packets were dropped and marked in it and below: all that its books count.
+    /// Every node counts the reasons for which packets were dropped and marked in it and below:
+    /// their sum equals its books.
     Reasons = 20,
 }
 
@@ -88,7 +94,7 @@ thread_local! {
     static REPRODUCE: RefCell<String> = const { RefCell::new(String::new()) };
 }
 
-/// Says how to reproduce what this thread now does; any panic from here on prints it.
+/// Sets the command that reproduces the work of this thread; any panic from here on prints it.
 pub fn reproduce_with(command: String) {
     static HOOK: Once = Once::new();
     HOOK.call_once(|| {

@@ -1,4 +1,4 @@
-//! Random operations as data, so that a run can be repeated, compared and cut down.
+//! Random operations as data, so that a run can be repeated, compared and shortened.
 
 use txweir_core::base::rng::Rng;
 use txweir_core::{Ecn, Instant, Meta};
@@ -8,62 +8,62 @@ use crate::options::{chance, log_uniform, pick};
 /// One call, or a few of one sort, on a transmit path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Op {
-    /// Submits packets alike, but for their numbers.
+    /// Submits packets that differ only in their numbers.
     Submit { meta: Meta, class: u32, burst: u32 },
     /// Drains with this budget.
     Drain(u32),
     /// Lets time pass.
     Step(u64),
-    /// Lets time pass to the instant that the last wake named, and drains; so many times.
+    /// Lets time pass to the instant that the last wake named, and drains; this number of times.
     Follow(u32),
-    /// Asks again before the instant that the last wake named: so many 256ths of the way.
+    /// Drains before the instant that the last wake named: after this number of 256ths of the way.
     Early(u32),
     /// Gives the device another number of slots.
     Slots(u32),
-    /// The device finishes so many packets.
+    /// The device finishes this number of packets.
     Finish(u32),
     /// Reaps.
     Reap,
-    /// Asks whether senders are to be woken.
+    /// Takes the flag that senders are to be woken.
     TakeWake,
     /// Freezes, or thaws.
     Freeze(bool),
     /// Stops one of the transmit queues that the path feeds, or starts it.
     Queue { queue: u16, stop: bool },
-    /// The device forgets what it holds.
+    /// The device forgets its frames.
     DeviceReset,
-    /// Drops everything queued.
+    /// Drops every queued packet.
     Purge,
-    /// Random legal options at a place.
+    /// Sets random legal options at a place.
     Change { place: u32, seed: u64 },
-    /// Options that must be refused.
+    /// Gives options that must be refused.
     Illegal { place: u32, seed: u64 },
-    /// A random kind at a place.
+    /// Puts a random kind at a place.
     Replace { place: u32, seed: u64 },
-    /// The kind under test, or any, below the root.
+    /// Grafts the kind under test, or any, below the root.
     Graft { place: u32, seed: u64 },
-    /// The default at a place.
+    /// Deletes the qdisc at a place, which restores the default.
     Delete { place: u32 },
-    /// Random changes of the tree, in one swap that keeps what waits.
+    /// Changes the tree at random, in one swap that keeps waiting packets.
     Swap { seed: u64 },
-    /// A random size table at a place, or none.
+    /// Sets a random size table at a place, or none.
     Stab { place: u32, seed: u64 },
-    /// A class added, changed or deleted, of the qdisc at a place that has such classes.
+    /// Adds, changes or deletes a class of the qdisc at a place that has such classes.
     Class { place: u32, seed: u64 },
-    /// Other bounds of the byte limit.
+    /// Sets other bounds of the byte limit.
     Bounds { min: u32, max: u32 },
 }
 
-/// How many sorts of operations there are.
+/// Number of sorts of operations.
 const SORTS: usize = 20;
-/// Which of them is about classes.
+/// Index of the sort about classes.
 const CLASS: usize = 19;
-/// Packets are for so many transmit queues; the device may have fewer.
+/// Number of transmit queues that packets are for; the device may have fewer.
 const QUEUES: u32 = 6;
-/// From here on in the list they purge or reconfigure.
+/// Index of the first sort in the list that purges or reconfigures.
 const FIRST_RARE: usize = 9;
 
-/// Where a run's numbers come from: its own idea of sizes, flows, times and of how often to do what.
+/// The distribution of a run's numbers: its sizes, flows, times and frequencies of operations.
 #[derive(Debug)]
 pub struct Swarm {
     weights: [u64; SORTS],
@@ -75,11 +75,11 @@ pub struct Swarm {
     steps: u64,
     slots: u64,
     ecn: bool,
-    /// One packet in so many has a launch time; 0: none has.
+    /// One packet in this number has a launch time; 0: no packet has one.
     stamps: u64,
 }
 
-/// Which operations a run may hold.
+/// The operations that a run may contain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scope {
     /// All.
@@ -89,8 +89,8 @@ pub enum Scope {
 }
 
 impl Swarm {
-    /// Random weights, a third of them zero: a run that never drains, or never reaps, finds other things than
-    /// one that does everything evenly (Groce et al., "Swarm testing", ISSTA 2012).
+    /// Draws random weights, a third of them zero: a run that never drains, or never reaps, finds
+    /// other faults than a run of even weights (Groce et al., "Swarm testing", ISSTA 2012).
     pub fn new(rng: &mut Rng, scope: Scope) -> Self {
         let mut weights = [0_u64; SORTS];
         for (sort, weight) in weights.iter_mut().enumerate() {
@@ -98,16 +98,17 @@ impl Swarm {
                 0 => 0,
                 _ => 1 << rng.below(6),
             };
-            // What purges or reconfigures is rare beside what moves packets.
+            // Operations that purge or reconfigure are rare beside those that move packets.
             *weight *= match (sort < FIRST_RARE, scope) {
                 (true, _) => 32,
-                // Classes come and go more often than qdiscs: of most trees there are none.
+                // Classes are added and deleted more often than qdiscs, because most trees have
+                // none.
                 (false, Scope::All) if sort == CLASS => 4,
                 (false, Scope::All) => 1,
                 (false, Scope::Traffic) => 0,
             };
         }
-        // Something always comes in, and something always goes out.
+        // Packets always come in, and packets always leave.
         for (sort, least) in [(0, 256), (1, 256), (6, 128), (7, 128)] {
             weights[sort] += least;
         }
@@ -118,7 +119,7 @@ impl Swarm {
             flows: 1 + log_uniform(rng, 300),
             priorities: (0..1 + rng.below(4)).map(|_| priority(rng)).collect(),
             bursts: 1 + log_uniform(rng, 80),
-            // Runs that take less than comes have standing queues, which is what an AQM is there for.
+            // Runs with fewer departures than arrivals have standing queues, for which AQMs exist.
             budget: *pick(rng, &[2, 4, 20, 200, 1 << 32]),
             steps: 1 << (10 + rng.below(27)),
             slots: log_uniform(rng, 300),
@@ -127,7 +128,7 @@ impl Swarm {
         }
     }
 
-    /// One operation.
+    /// Draws one operation.
     pub fn op(&self, rng: &mut Rng) -> Op {
         let mut at = rng.below(self.weights.iter().sum());
         let sort = self.weights.iter().position(|w| match at.checked_sub(*w) {
@@ -173,12 +174,12 @@ impl Swarm {
         }
     }
 
-    /// A packet.
+    /// Draws a packet.
     pub fn meta(&self, rng: &mut Rng) -> Meta {
         let hash = (rng.below(self.flows) as u32).wrapping_mul(0x9e37_79b9);
         let size = *pick(rng, &self.sizes);
         let meta = match rng.below(40) {
-            // Super-packets; now and then one that no device takes.
+            // Super-packets, and rarely one that no device accepts.
             0..4 => Meta::new(1514 + rng.below(64_000) as u32).gso(54, 1448),
             4 => Meta::new(log_uniform(rng, u64::from(u32::MAX)) as u32).gso(66, 1200),
             5 => Meta::new(rng.below(2000) as u32),
@@ -188,20 +189,20 @@ impl Swarm {
         let mut meta = meta.hash(hash).priority(*pick(rng, &self.priorities)).ecn(ecn);
         // A segment without data is small.
         meta.tcp_control = meta.segs == 1 && meta.len <= 64;
-        // A flow has one queue, or its packets would overtake each other.
+        // A flow has one queue; otherwise its packets would overtake each other.
         meta.queue = queue_of(&meta);
-        // Past or near, and now and then beyond any horizon.
+        // Times are past or near, and rarely beyond any horizon.
         let stamped = self.stamps > 0 && chance(rng, 1, self.stamps);
         if stamped { meta.txtime(Instant(log_uniform(rng, 1 << 44))) } else { meta }
     }
 }
 
-/// The transmit queue of a packet's flow.
+/// Returns the transmit queue of a packet's flow.
 pub fn queue_of(meta: &Meta) -> u16 {
     (meta.hash % QUEUES) as u16
 }
 
-/// A priority: a band, or the name of a class that may or may not exist.
+/// Draws a priority: a band, or the handle of a class that may or may not exist.
 fn priority(rng: &mut Rng) -> u32 {
     match rng.below(6) {
         0 => ((1 + rng.below(3)) << 16 | rng.below(20)) as u32,

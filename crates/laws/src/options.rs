@@ -1,4 +1,4 @@
-//! Random configurations from a kind's declarations, and what a qdisc prints of itself.
+//! Random configurations from a kind's declarations, and the printed options of a qdisc.
 
 use txweir_core::base::chance::{Percent, Probability};
 use txweir_core::base::link::LinkLayer;
@@ -21,23 +21,23 @@ use txweir_core::text::value::{
 };
 use txweir_core::{Bytes, Env, Nanos, Packets, Rate};
 
-/// True with a chance of `n` in `of`.
+/// True with a probability of `n` in `of`.
 pub fn chance(rng: &mut Rng, n: u64, of: u64) -> bool {
     rng.below(of) < n
 }
 
-/// One of `items`.
+/// Draws one of `items`.
 pub fn pick<'a, T>(rng: &mut Rng, items: &'a [T]) -> &'a T {
     &items[rng.below(items.len() as u64) as usize]
 }
 
-/// A number whose logarithm is uniform: small ones and large ones alike, 0 now and then.
+/// Draws a number whose logarithm is uniform: small and large ones with equal frequency, rarely 0.
 pub fn log_uniform(rng: &mut Rng, max: u64) -> u64 {
     let bits = rng.below(65 - u64::from(max.leading_zeros()));
     rng.below(1 << bits).min(max)
 }
 
-/// Words that set `param` to something of its type, not necessarily in its range.
+/// Draws words that set `param` to a value of its type, not necessarily in its range.
 fn value_words(param: &Param, rng: &mut Rng) -> Vec<String> {
     if chance(rng, 1, 6) {
         // The ends of the range, as the declaration names them.
@@ -158,7 +158,7 @@ fn value_words(param: &Param, rng: &mut Rng) -> Vec<String> {
 /// Shapes of distributions, in tc's words and as numbers.
 const SHAPES: [&str; 5] = ["uniform", "normal", "pareto", "paretonormal", "-8192,0,4096,9000"];
 
-/// One to `n` percentages.
+/// Draws one to `n` percentages.
 fn percents(rng: &mut Rng, n: u64) -> Vec<String> {
     (0..1 + rng.below(n)).map(|_| exact_of(&Percent(log_uniform(rng, u64::from(u32::MAX)) as u32))).collect()
 }
@@ -167,17 +167,17 @@ fn starts_with_digit(word: &str) -> bool {
     word.starts_with(|c: char| c.is_ascii_digit())
 }
 
-/// Random words: well-formed, perhaps refused.
+/// Draws random words: well-formed, perhaps refused.
 pub fn random(spec: &Spec, rng: &mut Rng) -> Vec<String> {
     if spec.kind == "mqprio" && chance(rng, 1, 2) {
-        // Words that fit together by chance hardly ever do.
+        // Independent random words hardly ever fit together.
         let words = pick(rng, &["num_tc 1 map 0 queues 2@0 hw 0", "num_tc 2 map 0 1 1 queues 1@0 1@1 hw 0"]);
         return words.split(' ').map(String::from).collect();
     }
     random_of(spec.params, rng)
 }
 
-/// Random words for some of these parameters.
+/// Draws random words for some of these parameters.
 pub fn random_of(params: &'static [Param], rng: &mut Rng) -> Vec<String> {
     let (n, of) = *pick(rng, &[(1, 8), (1, 2), (3, 4)]);
     let mut words = Vec::new();
@@ -194,7 +194,7 @@ pub fn random_of(params: &'static [Param], rng: &mut Rng) -> Vec<String> {
     words
 }
 
-/// Random words that the kind takes.
+/// Draws random words that the kind accepts.
 pub fn legal(spec: &Spec, env: &Env, rng: &mut Rng) -> Vec<String> {
     for _ in 0..2000 {
         let words = random(spec, rng);
@@ -205,7 +205,8 @@ pub fn legal(spec: &Spec, env: &Env, rng: &mut Rng) -> Vec<String> {
     panic!("2000 random configurations of {} and none is legal: teach `value_words` its ranges", spec.kind)
 }
 
-/// Random words that a new class of the kind takes, as far as that can be told without its qdisc. What must be given is.
+/// Draws random words that a new class of the kind accepts, as far as that can be decided without
+/// its qdisc. Required parameters are given.
 pub fn legal_class(classes: &ClassSpec, env: &Env, rng: &mut Rng) -> Vec<String> {
     for _ in 0..2000 {
         let mut words = random_of(classes.params, rng);
@@ -222,7 +223,8 @@ pub fn legal_class(classes: &ClassSpec, env: &Env, rng: &mut Rng) -> Vec<String>
     panic!("2000 random classes of {} and none is legal: teach `value_words` their ranges", classes.kind)
 }
 
-/// The classes that commands have made, or may change: which they are, and the words that make them.
+/// Returns the classes that commands have made, or may change: their places, and the words that
+/// make them.
 pub fn classes_of(qdisc: &dyn Qdisc) -> Vec<(ClassAt, Vec<String>)> {
     let mut all = Vec::new();
     if let Some(classes) = qdisc.user_classes() {
@@ -235,7 +237,8 @@ pub fn classes_of(qdisc: &dyn Qdisc) -> Vec<(ClassAt, Vec<String>)> {
     all
 }
 
-/// Words that no kind takes: an unknown key, a value missing, a value that is none, something out of range.
+/// Draws words that no kind accepts: an unknown key, a missing value, an invalid value, a value out
+/// of range.
 pub fn illegal(spec: &Spec, env: &Env, rng: &mut Rng) -> Vec<String> {
     let mut words = legal(spec, env, rng);
     let keyed: Vec<&Param> = spec.params.iter().filter(|p| !p.flag).collect();
@@ -248,7 +251,7 @@ pub fn illegal(spec: &Spec, env: &Env, rng: &mut Rng) -> Vec<String> {
     words
 }
 
-/// A qdisc from words, if the kind takes them.
+/// Builds a qdisc from words, if the kind accepts them.
 pub fn build(spec: &Spec, words: &[String], env: &Env) -> Option<Box<dyn Qdisc>> {
     with_words(words, |w| spec.build(w, env).ok())
 }
@@ -259,7 +262,7 @@ pub fn with_words<R>(words: &[String], f: impl FnOnce(&mut Words<'_>) -> R) -> R
     f(&mut Words::new(&words))
 }
 
-/// What a qdisc shows of its options: key, exact text (empty if not set), JSON.
+/// Returns the options that a qdisc shows: key, exact text (empty if not set), JSON.
 pub fn shown(qdisc: &dyn Qdisc) -> Vec<(&'static str, String, Json)> {
     let mut all = Vec::new();
     qdisc.options(&mut |s| {
@@ -269,7 +272,7 @@ pub fn shown(qdisc: &dyn Qdisc) -> Vec<(&'static str, String, Json)> {
     all
 }
 
-/// The words that make another like it, in exact form.
+/// Returns the words that make an equal qdisc, in exact form.
 pub fn printed(qdisc: &dyn Qdisc) -> Vec<String> {
     let mut words = Vec::new();
     qdisc.options(&mut |s| push_words(&mut words, &s));
@@ -286,12 +289,12 @@ fn push_words(words: &mut Vec<String>, s: &Shown<'_>) {
     }
 }
 
-/// Whether a value's JSON and exact text say the same: the number, in the unit that JSON has.
+/// True if a value's JSON and exact text agree: the number, in the unit that JSON has.
 pub fn agree(declared: &str, exact: &str, json: &Json) -> bool {
     let digits: String = exact.chars().take_while(char::is_ascii_digit).collect();
     match json {
         Json::Bool(b) => exact == if *b { "on" } else { "off" } || (exact.is_empty() && !b),
-        // Words that are left out where they are the default, because tc refuses them beside others.
+        // Words are left out where they are the default, because tc refuses them beside others.
         Json::Text(t) if declared == Mode::EXPECTED || declared == Shaper::EXPECTED => {
             t == exact || exact.is_empty() && t == "dcb"
         }

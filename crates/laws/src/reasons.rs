@@ -1,4 +1,4 @@
-//! The law of reasons: every node knows why packets were dropped and marked in it and below.
+//! The law of reasons: every node counts why packets were dropped and marked in it and below.
 
 use txweir_core::sched::node::Node;
 use txweir_core::{DropReason, MarkReason, Reasons, TxPath};
@@ -6,25 +6,25 @@ use txweir_core::{DropReason, MarkReason, Reasons, TxPath};
 use crate::Law;
 use crate::device::Frame;
 
-/// A fault in the reasons as the checker reads them, to see that it finds that.
+/// A fault in the reasons as the checker reads them, which the law must detect.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Planted {
     #[default]
     Nothing,
-    /// One drop in ten is counted by none of the reasons.
+    /// One drop in ten is counted by no reason.
     Forgets,
     /// Packets dropped because a limit was reached count as dropped by an AQM.
     Confuses,
     /// A node below another forgets every second drop, books and all.
     LosesOnTheWayUp,
-    /// Marks are counted in no node but a leaf.
+    /// Marks are counted only in leaves.
     MarksStayBelow,
     /// Every mark is counted at the root twice.
     MarksTwice,
 }
 
 impl Planted {
-    /// The reasons of a node, with what is planted in them, and what its books say was dropped.
+    /// Returns the reasons of a node, with the planted fault, and the drops by its books.
     fn read(self, node: &Node, root: bool) -> (Reasons, u64) {
         let (mut reasons, mut dropped) = (*node.reasons(), node.books().dropped.packets);
         let leaf = node.qdisc().classes().is_empty();
@@ -51,7 +51,8 @@ impl Planted {
 #[derive(Debug, Default)]
 pub struct Told {
     pub planted: Planted,
-    /// Counts of the path that its root does not have: packets refused before any qdisc, and counts of roots that are gone.
+    /// Counts of the path that its root does not have: packets refused before any qdisc, and counts
+    /// of removed roots.
     outside: Reasons,
 }
 
@@ -59,12 +60,12 @@ pub struct Told {
 const REFUSED: [DropReason; 2] = [DropReason::PoolFull, DropReason::Oversize];
 
 impl Told {
-    /// The tree was changed: its root may be another one.
+    /// Notes that the tree was changed: its root may be another one.
     pub fn learn(&mut self, path: &TxPath<Frame>) {
         self.outside = outside(path, &self.planted.read(path.tree().root(), true).0);
     }
 
-    /// After every call, every node.
+    /// Checks every node after every call.
     pub fn check(&mut self, path: &TxPath<Frame>) -> Result<(), (Law, String)> {
         let root = path.tree().root();
         let (was, is) = (self.outside, outside(path, &self.planted.read(root, true).0));
@@ -113,7 +114,7 @@ fn broken(what: String) -> (Law, String) {
     (Law::Reasons, what)
 }
 
-/// Counts of the path that its root does not have.
+/// Returns the counts of the path that its root does not have.
 fn outside(path: &TxPath<Frame>, root: &Reasons) -> Reasons {
     let cx = path.cx();
     let mut outside = Reasons::default();

@@ -15,7 +15,7 @@ use crate::options::{chance, classes_of, illegal, legal, legal_class, pick, rand
 use crate::world::World;
 use crate::{Law, Violation};
 
-/// A size table, or none.
+/// Draws a size table, or none.
 fn random_stab(rng: &mut Rng) -> Option<Stab> {
     chance(rng, 2, 3).then(|| Stab {
         overhead: *pick(rng, &[0, -14, 4, 40, -2000, 300]),
@@ -25,14 +25,14 @@ fn random_stab(rng: &mut Rng) -> Option<Stab> {
     })
 }
 
-/// What was done to a class.
+/// The change of a class.
 enum ClassDone {
     Added,
     Changed,
     Deleted,
 }
 
-/// A class of the qdisc at `parent` added, changed or deleted; `None` if it has no such classes.
+/// Adds, changes or deletes a class of the qdisc at `parent`; `None` if it has no such classes.
 fn change_class(
     tree: &mut Tree,
     cx: &mut Cx,
@@ -47,7 +47,7 @@ fn change_class(
         }
     });
     let (spec, owner, there) = found?;
-    // Few numbers, so that they meet; now and then a large one.
+    // Few numbers, so that they collide; rarely a large one.
     let minor = if chance(rng, 1, 20) { rng.next_u64() as u16 } else { 1 + rng.below(12) as u16 };
     let class = Handle::new(owner.major(), minor);
     let above = match rng.below(3) {
@@ -58,15 +58,18 @@ fn change_class(
     let words = legal_class(spec, env, rng);
     let changed = there.iter().any(|(at, _)| at.minor == minor);
     Some(match rng.below(5) {
-        0 => tree.delete_class(class, cx).map(|()| ClassDone::Deleted),
-        1 => with_words(&words, |w| tree.change_class(None, class, None, w, cx)).map(|()| ClassDone::Changed),
-        2 => with_words(&words, |w| tree.replace_class(above, class, None, w, cx))
+        0 => tree.edit(cx).delete_class(class).map(|()| ClassDone::Deleted),
+        1 => with_words(&words, |w| tree.edit(cx).change_class(None, class, None, w))
+            .map(|()| ClassDone::Changed),
+        2 => with_words(&words, |w| tree.edit(cx).replace_class(above, class, None, w))
             .map(|()| if changed { ClassDone::Changed } else { ClassDone::Added }),
-        _ => with_words(&words, |w| tree.add_class(above, class, None, w, cx)).map(|()| ClassDone::Added),
+        _ => {
+            with_words(&words, |w| tree.edit(cx).add_class(above, class, None, w)).map(|()| ClassDone::Added)
+        }
     })
 }
 
-/// One random operation on a tree; it may be refused.
+/// Performs one random operation on a tree; it may be refused.
 fn change_at_random(tree: &mut Tree, cx: &mut Cx, env: &Env, own: &str, rng: &mut Rng) {
     let mut places = Vec::new();
     tree.visit(&mut |place, node| places.push((place.parent, node.qdisc().spec())));
@@ -76,14 +79,14 @@ fn change_at_random(tree: &mut Tree, cx: &mut Cx, env: &Env, own: &str, rng: &mu
             let _ = change_class(tree, cx, parent, env, rng);
         }
         5 => {
-            let _ = tree.set_stab(parent, random_stab(rng), cx);
+            let _ = tree.edit(cx).set_stab(parent, random_stab(rng));
         }
         0 => {
             let words = legal(spec, env, rng);
-            let _ = with_words(&words, |w| tree.change(parent, None, w, cx));
+            let _ = with_words(&words, |w| tree.edit(cx).change(parent, None, w));
         }
         1 => {
-            let _ = tree.delete(parent, cx);
+            let _ = tree.edit(cx).delete(parent);
         }
         _ => {
             let own = KINDS.iter().find(|k| k.kind == own && chance(rng, 1, 2)).copied();
@@ -92,16 +95,16 @@ fn change_at_random(tree: &mut Tree, cx: &mut Cx, env: &Env, own: &str, rng: &mu
             let handle =
                 chance(rng, 1, 3).then(|| Handle::new(1 + rng.below(u64::from(u16::MAX)) as u16 % 4, 0));
             let words = legal(kind, env, rng);
-            let _ = with_words(&words, |w| tree.replace(parent, handle, kind.kind, w, cx));
+            let _ = with_words(&words, |w| tree.edit(cx).replace(parent, handle, kind.kind, w));
         }
     }
 }
 
-/// Kinds without classes whose options say which queue a flow is in.
+/// Kinds without classes whose options decide the queue of a flow.
 const ASSIGNS: &[&str] = &["cake"];
 
 impl World {
-    /// Reconfigures; what is refused must change nothing.
+    /// Reconfigures; a refused operation must change nothing.
     pub fn reconfigure(&mut self, op: &Op) -> Result<(), Violation> {
         let before = snapshot(&self.path);
         let Some(applied) = self.try_reconfigure(op) else { return Ok(()) };
@@ -109,7 +112,8 @@ impl World {
         self.checker.input();
         match applied {
             Ok(classes) => {
-                // Classes may now be chosen otherwise: packets queued before and after are not one flow.
+                // Classes may now be chosen differently: packets queued before and after are not
+                // one flow.
                 self.checker.epoch += u32::from(classes);
                 self.configured()
             }
@@ -123,7 +127,8 @@ impl World {
         }
     }
 
-    /// Tries; `None` if there is nothing to try. `Ok(true)`: a qdisc with a choice of classes was changed.
+    /// Tries an operation; `None` if there is no object for it. `Ok(true)`: a qdisc with a choice
+    /// of classes was changed.
     fn try_reconfigure(&mut self, op: &Op) -> Option<Result<bool, String>> {
         let (place, seed) = match *op {
             Op::Change { place, seed } | Op::Illegal { place, seed } => (place, seed),
@@ -136,9 +141,9 @@ impl World {
         let env = self.env;
         let places = self.checker.places();
         let place = match op {
-            // Below the root, if there is anything.
+            // Below the root, if a qdisc is there.
             Op::Graft { .. } => 1 + (place as usize).checked_rem(places.len() - 1)?,
-            // Where there are such classes.
+            // At a qdisc with such classes.
             Op::Class { .. } => {
                 let (mut at, mut with) = (0, Vec::new());
                 self.path.tree().visit(&mut |_, node| {
@@ -158,9 +163,9 @@ impl World {
             Op::Change { .. } => {
                 let words =
                     if chance(&mut rng, 1, 3) { random(spec, &mut rng) } else { legal(spec, &env, &mut rng) };
-                let r = self
-                    .path
-                    .configure(now, dev, |tree, cx| with_words(&words, |w| tree.change(parent, None, w, cx)));
+                let r = self.path.configure(now, dev, |tree, cx| {
+                    with_words(&words, |w| tree.edit(cx).change(parent, None, w))
+                });
                 self.totals.changed += u64::from(r.is_ok());
                 r.map(|()| spec.shape.is_classful() || ASSIGNS.contains(&spec.kind))
                     .map_err(|e| e.to_string())
@@ -168,7 +173,7 @@ impl World {
             Op::Illegal { .. } => {
                 let words = illegal(spec, &env, &mut rng);
                 let r = self.path.configure(now, dev, |tree, cx| {
-                    with_words(&words, |w| tree.replace(parent, None, spec.kind, w, cx))
+                    with_words(&words, |w| tree.edit(cx).replace(parent, None, spec.kind, w))
                 });
                 let Err(e) = r else { panic!("{} took {words:?}", spec.kind) };
                 Err(e.to_string())
@@ -181,7 +186,7 @@ impl World {
                     .then(|| Handle::new(1 + rng.below(u64::from(u16::MAX)) as u16 % 4, 0));
                 let words = legal(kind, &env, &mut rng);
                 let r = self.path.configure(now, dev, |tree, cx| {
-                    with_words(&words, |w| tree.replace(parent, handle, kind.kind, w, cx))
+                    with_words(&words, |w| tree.edit(cx).replace(parent, handle, kind.kind, w))
                 });
                 self.totals.grafted += u64::from(r.is_ok());
                 r.map(|_| kind.shape.is_classful() || ASSIGNS.contains(&kind.kind)).map_err(|e| e.to_string())
@@ -200,19 +205,20 @@ impl World {
             }
             Op::Stab { .. } => {
                 let stab = random_stab(&mut rng);
-                let r = self.path.configure(now, dev, |tree, cx| tree.set_stab(parent, stab, cx));
+                let r = self.path.configure(now, dev, |tree, cx| tree.edit(cx).set_stab(parent, stab));
                 self.totals.stabs += u64::from(r.is_ok());
                 r.map(|()| false).map_err(|e| e.to_string())
             }
             _ => {
-                let r = self.path.configure(now, dev, |tree, cx| tree.delete(parent, cx));
+                let r = self.path.configure(now, dev, |tree, cx| tree.edit(cx).delete(parent));
                 self.totals.deleted += u64::from(r.is_ok());
                 r.map(|()| false).map_err(|e| e.to_string())
             }
         })
     }
 
-    /// Changes the tree at random, in one swap: what waited waits on, in order, or is dropped and counted.
+    /// Changes the tree at random, in one swap: waiting packets keep waiting, in order, or are
+    /// dropped and counted.
     pub fn swap(&mut self, seed: u64) -> Result<(), Violation> {
         let mut rng = Rng::new(seed);
         let (env, kind, before) = (self.env, self.kind, self.path.backlog());
@@ -258,13 +264,15 @@ impl World {
         self.account()?;
         self.checker.input();
         self.totals.swapped += 1;
-        // Of what came before they were wanted, details are not known: it may be in another queue than what follows.
+        // The details of packets that came before they were wanted are not known: such a packet may
+        // be in another queue than later ones.
         self.checker.epoch += u32::from(self.path.wants_detail() && !detailed);
         self.totals.kept += swapped.kept.packets;
         self.totals.moved += swapped.moved.packets;
         self.totals.swap_cut += swapped.cut;
         let Swapped { kept, moved, dropped, cut } = swapped;
-        // The bytes are what the root charges: the same only if it has had no size table.
+        // The bytes are those that the root charges: they stay the same only if it has had no size
+        // table.
         let sized = sized || self.path.tree().root().stab().is_some();
         let before = if sized { Tally { bytes: 0, ..before } } else { before };
         let [kept, moved, dropped] =
@@ -279,7 +287,7 @@ impl World {
         self.configured()
     }
 
-    /// After every successful change of the tree.
+    /// Runs after every successful change of the tree.
     pub fn configured(&mut self) -> Result<(), Violation> {
         let depth = self.checker.learn(&self.path);
         self.totals.depth = self.totals.depth.max(depth as u64);

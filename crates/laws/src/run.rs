@@ -12,7 +12,7 @@ use crate::setup::{Setup, Totals};
 use crate::world::{Mode, World};
 use crate::{Law, Violation};
 
-/// Everything that a run depends on.
+/// All inputs of a run.
 #[derive(Clone, Debug)]
 pub struct Plan {
     pub spec: &'static Spec,
@@ -22,11 +22,11 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// The plan of a seed.
+    /// Returns the plan of a seed.
     pub fn new(spec: &'static Spec, seed: u64, scope: Scope, ops: usize) -> Self {
         let mut rng = Rng::new(seed);
         let mut setup = Setup::random(spec.kind, &mut rng);
-        // Now and then the kind is not the root, but below one that has classes.
+        // At random the kind is not the root, but stands below a kind that has classes.
         let classful: Vec<_> = KINDS.iter().filter(|k| k.shape.is_classful()).collect();
         let registered = KINDS.iter().any(|k| k.kind == spec.kind);
         let below = registered && scope == Scope::All && !spec.root_only && chance(&mut rng, 1, 3);
@@ -34,13 +34,13 @@ impl Plan {
         if below {
             setup.nest.push(Op::Graft { place: rng.next_u64() as u32, seed: rng.next_u64() });
         }
-        // A kind whose classes commands make is nothing without some.
+        // A kind whose classes are made by commands has no use without some.
         let made = |s: &Spec| s.classes.is_some_and(|c| c.made);
         if made(spec) || below && KINDS.iter().any(|k| k.kind == setup.kind && made(k)) {
             let ops = (0..2 + rng.below(12))
                 .map(|_| Op::Class { place: rng.next_u64() as u32, seed: rng.next_u64() });
             let ops: Vec<Op> = ops.collect();
-            // Before the graft too, so that it finds a class.
+            // The classes are made before the graft too, so that it finds one.
             setup.nest.splice(0..0, ops.iter().cloned());
             setup.nest.extend(ops);
         }
@@ -50,7 +50,7 @@ impl Plan {
         Self { spec, words, setup, ops }
     }
 
-    /// A world as planned, before the operations.
+    /// Returns a world as planned, before the operations.
     pub fn world(&self) -> Result<World, Violation> {
         self.world_from(&self.words)
     }
@@ -61,7 +61,7 @@ impl Plan {
         World::new(&self.setup, Node::new(Handle::new(1, 0), qdisc))
     }
 
-    /// Runs it.
+    /// Runs the plan.
     pub fn run(&self) -> Result<World, Violation> {
         let mut world = self.world()?;
         world.run_all(&self.ops)?;
@@ -69,8 +69,8 @@ impl Plan {
         Ok(world)
     }
 
-    /// The plan without the operations that the violation does not need: those after it, then whatever halves,
-    /// quarters and so on can be left out (delta debugging, Zeller 2002).
+    /// Returns the plan without the operations that the violation does not need: those after it,
+    /// then halves, quarters and so on that can be left out (delta debugging, Zeller 2002).
     pub fn cut_down(&self, law: Law) -> Self {
         let fails = |ops: &[Op]| {
             let plan = Self { ops: ops.to_vec(), ..self.clone() };
@@ -95,14 +95,14 @@ impl Plan {
     }
 }
 
-/// Lets everything out: whatever waits leaves in bounded time once nothing stops it.
+/// Lets every packet out: a waiting packet leaves in bounded time once no obstacle remains.
 fn finish(world: &mut World) -> Result<(), Violation> {
     world.path.thaw();
     (0..64).for_each(|queue| world.path.start_queue(queue));
     world.checker.input();
     world.dev.slots = 1000;
-    // Each round either sends something or goes to the next instant named; a shaper may need a round per packet
-    // and level.
+    // Each round either sends a packet or goes to the next instant named; a shaper may need a round
+    // per packet and level.
     for _ in 0..40_000 {
         world.dev.finish(usize::MAX);
         world.reap()?;
@@ -116,7 +116,8 @@ fn finish(world: &mut World) -> Result<(), Violation> {
     world.fail(Law::Liveness, format!("{:?} still wait with nothing in their way", world.path.backlog()))
 }
 
-/// Laws 1 to 8, 13 and that of the byte limit, after every call; and law 10, by doing it twice.
+/// Checks laws 1 to 8, 13 and that of the byte limit, after every call; and law 10, by running
+/// twice.
 pub fn swarm(spec: &'static Spec, seed: u64, ops: usize) -> Result<Totals, (Violation, Plan)> {
     let plan = Plan::new(spec, seed, Scope::All, ops);
     let again = Plan::new(spec, seed, Scope::All, ops);
@@ -134,14 +135,15 @@ pub fn swarm(spec: &'static Spec, seed: u64, ops: usize) -> Result<Totals, (Viol
     verdict.map_err(|v| (v, plan))
 }
 
-/// Law 6: after a purge it behaves like a fresh one.
+/// Checks law 6: after a purge the qdisc behaves like a fresh one.
 pub fn purged_is_fresh(spec: &'static Spec, seed: u64, ops: usize) -> Result<(), Violation> {
     let mut plan = Plan::new(spec, seed, Scope::Traffic, ops);
-    // What the byte limit has learned is not the qdiscs'.
+    // The byte limit's state does not belong to the qdiscs.
     plan.setup.bql = None;
     let mut rng = Rng::new(seed);
     let (before, after) = plan.ops.split_at(ops / 2);
-    // A queue that stands, so that an AQM has something to remember, and the same again, so that it matters.
+    // A standing queue gives an AQM some state, and a second standing queue shows the effect of
+    // that state.
     let stand = standing(&mut rng);
     let (before, after) = ([before, &stand].concat(), [&stand, after].concat());
     let mut used = plan.world()?;
@@ -155,7 +157,8 @@ pub fn purged_is_fresh(spec: &'static Spec, seed: u64, ops: usize) -> Result<(),
     used.run(&Op::TakeWake)?;
     let mut fresh = plan.world()?;
     if used.path.cx().rng != fresh.path.cx().rng {
-        // It draws: the generator goes on where it was, so the runs differ by design.
+        // The kind draws random numbers: the generator continues at its state, so the runs differ
+        // by design.
         return Ok(());
     }
     fresh.now = used.now;
@@ -173,7 +176,7 @@ pub fn purged_is_fresh(spec: &'static Spec, seed: u64, ops: usize) -> Result<(),
     }
 }
 
-/// More comes than leaves, for a time, from a few flows.
+/// Returns operations in which more packets come than leave, for a time, from a few flows.
 fn standing(rng: &mut Rng) -> Vec<Op> {
     let (step, flows) = (1 << (20 + rng.below(6)), 1 + rng.below(3) as u32);
     let round = |i: u32| {

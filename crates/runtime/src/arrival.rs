@@ -1,25 +1,24 @@
-//! `Arrival`: a frame on its way into a direction.
+//! `Arrival`: a frame that is about to enter a direction.
 
 use txweir_core::Meta;
 use txweir_core::packet::headers::Headers;
 use txweir_core::packet::route::Route;
 
-use crate::frame::Frame;
-
-/// A frame on its way in.
+/// A frame that is about to enter, in the store of the device by which it leaves.
 #[derive(Debug)]
-pub struct Arrival {
-    pub(crate) frame: Frame,
+pub struct Arrival<F> {
+    pub(crate) frame: F,
     pub(crate) meta: Meta,
-    /// What its bytes say.
+    /// The headers as read from its bytes.
     pub(crate) headers: Headers,
     pub(crate) route: Route,
-    /// Its transmit queue is chosen already.
+    /// True if its transmit queue is chosen already.
     pub(crate) queue_chosen: bool,
 }
 
-impl Arrival {
-    /// What the qdiscs will know of it, to be changed by who knows more than the headers say.
+impl<F> Arrival<F> {
+    /// Returns the metadata that the qdiscs will see, for a caller that knows more about the frame
+    /// than its headers say.
     pub const fn meta_mut(&mut self) -> &mut Meta {
         &mut self.meta
     }

@@ -1,11 +1,12 @@
-//! From bytes to [`Meta`]: what a qdisc may know of a frame. One pass over the headers, total on any bytes.
+//! From bytes to [`Meta`]: the facts about a frame that a qdisc may use. One pass over the headers,
+//! total on any bytes.
 
+use txweir_core::Meta;
 use txweir_core::packet::hash::FlowHasher;
 use txweir_core::packet::headers::Headers;
-use txweir_core::{Detail, Meta};
 use txweir_device::{SegmentError, Shape, VnetHdr};
 
-/// Reads frames.
+/// Reads the headers of frames.
 #[derive(Clone, Debug)]
 pub struct Classifier {
     hasher: FlowHasher,
@@ -14,41 +15,37 @@ pub struct Classifier {
 }
 
 impl Classifier {
-    /// With the key of the flow hash, which must be secret where strangers send.
+    /// Makes a reader with the key of the flow hash, which must be secret where untrusted hosts
+    /// send.
     #[must_use]
     pub const fn new(seed: u64) -> Self {
         Self { hasher: FlowHasher::new(seed), prio_synack: true, read: 0 }
     }
 
-    /// Whether TCP control segments are marked as such, which some qdiscs send first: from the next frame on.
+    /// Sets whether the next frames that are TCP control segments are marked as such; some qdiscs
+    /// send marked ones first.
     pub const fn set_prio_synack(&mut self, on: bool) {
         self.prio_synack = on;
     }
 
-    /// Whether they are; at first, yes.
+    /// True if TCP control segments are marked. True at first.
     #[must_use]
     pub const fn prio_synack(&self) -> bool {
         self.prio_synack
     }
 
-    /// Frames whose headers were read.
+    /// Returns the number of frames whose headers were read.
     #[must_use]
     pub const fn headers_read(&self) -> u64 {
         self.read
     }
 
-    /// What few qdiscs want to know beyond its metadata, of a frame whose headers were read.
-    #[must_use]
-    pub fn detail(&self, headers: &Headers, frame: &[u8]) -> Detail {
-        Detail::of(headers, frame, &self.hasher)
-    }
-
-    /// Reads a frame. The priority is what Linux gives a forwarded packet, from the TOS field (tc-prio(8)): 0x10,
-    /// low delay, is priority 6, which pfifo_fast and prio serve first.
+    /// Reads a frame. The priority is the one that Linux gives a forwarded packet, from the TOS
+    /// field (tc-prio(8)): 0x10, low delay, is priority 6, which pfifo_fast and prio serve first.
     ///
     /// # Errors
-    /// A super-frame whose headers and vnet header do not describe one: nobody could cut it, and what it would
-    /// come to on the wire cannot be said.
+    /// For a super-frame whose headers and vnet header do not describe one: it cannot be cut, and
+    /// its size on the wire is unknown.
     pub fn read(&mut self, hdr: &VnetHdr, frame: &[u8]) -> Result<(Meta, Headers), SegmentError> {
         let shape = Shape::of(hdr, frame)?;
         let headers = Headers::parse_ethernet(frame);

@@ -1,9 +1,10 @@
 //! Turns of flows ahead of a direction's qdiscs: see `txweir_core::turns::Gate`.
 //!
-//! The kernel's own bound of what a socket has on its way (TCP Small Queues) ends where a frame is read from a TAP device or a
-//! packet socket: for the kernel it has left. The gate is that bound's other half. There is no way to tell a kernel to wait: what
-//! is left unread its own ring drops, from whomever. So everything is read, and where the gate is full the oldest frame of the
-//! flow of which most wait is dropped, and counted.
+//! The kernel bounds the data that a socket has on its way (TCP Small Queues), but that bound ends
+//! where a frame is read from a TAP device or a packet socket: for the kernel the frame has left.
+//! The gate is the other half of that bound. A kernel cannot be told to wait: its own ring drops
+//! frames that are left unread, of any flow. So this crate reads every frame, and where the gate is
+//! full it drops and counts the oldest frame of the flow with the most waiting frames.
 
 use txweir_core::Instant;
 use txweir_core::packet::route::Asked;
@@ -12,81 +13,77 @@ use txweir_core::path::select::Sender;
 use txweir_core::sched::answer::Verdict;
 use txweir_core::turns::{Gate, Load, Offered, Quota};
 
-use crate::arrival::Arrival;
-use crate::direction::Direction;
-use crate::frame::Frame;
+use txweir_device::Backend;
 
-/// Buckets for flows: with a hundred flows that have much to send, a new one shares a bucket with one of them once in 41 times.
+use crate::arrival::Arrival;
+use crate::drain::Drain;
+
+/// Buckets for flows. Beside a hundred flows with much to send, a new flow shares a bucket with one
+/// of them once in 41 times.
 const FLOWS: u32 = 4096;
-/// Frames that can wait: as many as the queue of a new interface holds, rounded up.
+/// Most frames that can wait: as many as the queue of a new interface holds, rounded up.
 const PLACES: u32 = 1024;
-/// Flows that are asked, one after the other, whether the qdiscs have room for them, until one has: the rest is asked the next
-/// time.
+/// Most flows for which the qdiscs are asked in one pass whether they have room. The next pass
+/// continues with the others.
 const LOOKS: usize = 16;
 
-impl Direction {
-    /// From now on a flow has at most this in the qdiscs at a time, and one unit; what is more waits its turn. With
-    /// [`Quota::OFF`] what waits goes into the qdiscs at once.
+impl<D: Backend> Drain<D> {
+    /// Bounds the share of a flow in the qdiscs from now on: at most this quota at a time, or one
+    /// unit; its other frames wait their turn. With [`Quota::OFF`] the waiting frames enter the
+    /// qdiscs at once.
     pub fn set_fairsend(&mut self, now: Instant, quota: Quota) {
-        match &mut self.line.gate {
+        match &mut self.exit.gate {
             Some(gate) => gate.set_quota(quota),
             None if quota.is_off() => return,
             gate => *gate = Some(Box::new(Gate::new(FLOWS, PLACES, quota))),
         }
         self.drain_all(now);
-        // Where the qdiscs are full they go on taking from it.
+        // While the qdiscs are full, frames still wait in the gate, which then stays until it is
+        // empty.
         if quota.is_off() {
-            self.line.gate.take_if(|gate| gate.waiting() == 0);
+            self.exit.gate.take_if(|gate| gate.waiting() == 0);
         }
     }
 
-    /// Its gate, if flows take turns.
-    #[must_use]
-    pub fn gate(&self) -> Option<&Gate<Arrival>> {
-        self.line.gate.as_deref()
-    }
-
-    /// What a flow may have in the qdiscs.
-    #[must_use]
-    pub fn fairsend(&self) -> Quota {
-        self.gate().map_or(Quota::OFF, Gate::quota)
-    }
-
-    /// A frame on its way to the qdiscs; `None` if it has to wait.
-    pub(crate) fn offer(&mut self, now: Instant, mut arrival: Arrival) -> Option<Arrival> {
-        if self.line.gate.is_none() {
+    /// Offers the gate a frame that is about to enter the qdiscs. Returns the frame if it may
+    /// enter, `None` if it has to wait.
+    pub fn offer(&mut self, now: Instant, mut arrival: Arrival<D::Frame>) -> Option<Arrival<D::Frame>> {
+        if self.exit.gate.is_none() {
             return Some(arrival);
         }
         if !arrival.queue_chosen {
-            self.choose_for(&mut arrival.meta, Choice::By(&Sender::default(), None), now);
+            self.port.choose_for(&mut arrival.meta, Choice::By(&Sender::default(), None), now);
             arrival.queue_chosen = true;
         }
         let room = has_room(&self.port, &arrival);
-        let gate = self.line.gate.as_mut()?;
+        let gate = self.exit.gate.as_mut()?;
         match gate.offer(arrival.meta.hash, Load::of(&arrival.meta), room, arrival) {
             Offered::Pass(arrival) => Some(arrival),
             Offered::Held => None,
             Offered::Instead(other) => {
-                self.line.discard(other.frame);
+                self.exit.discard(other.frame);
                 None
             }
         }
     }
 
-    /// From the gate to the qdiscs and on to the device, as much as turns allow and finds room.
-    pub(crate) fn feed(&mut self, now: Instant) {
-        match &mut self.line.gate {
+    /// Moves frames from the gate to the qdiscs and on to the device, as far as turns and room
+    /// allow.
+    pub fn feed(&mut self, now: Instant) {
+        match &mut self.exit.gate {
             Some(gate) if gate.waiting() > 0 => {
                 if gate.ready() == 0 && self.port.backlog().packets == 0 {
-                    // What was cut and lost on the way is not in a path, whatever was counted.
+                    // Pieces of a cut frame that were lost are in no path, although the gate still
+                    // counts them.
                     gate.path_is_empty();
                 }
             }
             _ => return,
         }
         let mut passed_over = 0;
-        // Bounded: each round takes a frame of those that wait, or passes over one flow more of those that are ready.
-        while let Some(gate) = &mut self.line.gate {
+        // The loop is bounded: each round takes one of the waiting frames, or passes over one more
+        // of the ready flows.
+        while let Some(gate) = &mut self.exit.gate {
             let most = gate.ready().min(LOOKS);
             let Some(front) = gate.front() else { break };
             if !has_room(&self.port, front) {
@@ -107,9 +104,10 @@ impl Direction {
     }
 }
 
-/// Whether the qdiscs would take it without dropping anything for it. Where nothing waits nothing is waited for.
-fn has_room(port: &TxPort<Frame>, arrival: &Arrival) -> bool {
+/// True if the qdiscs would take the frame without dropping a packet for it, or if they are empty:
+/// then there is no departure to wait for.
+fn has_room<F>(port: &TxPort<F>, arrival: &Arrival<F>) -> bool {
     let asked = Asked { meta: &arrival.meta, route: Some(&arrival.route) };
     port.path(arrival.meta.queue)
-        .is_none_or(|path| path.tree().admit_asked(&asked) != Verdict::Full || path.backlog().packets == 0)
+        .is_none_or(|path| path.tree().root().admit(&asked) != Verdict::Full || path.backlog().packets == 0)
 }

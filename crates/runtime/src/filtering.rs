@@ -1,68 +1,44 @@
-//! Filters on a direction's packets: see [`txweir_core::path::entry`].
+//! A frame of a store as filters and actions see it.
 
-use txweir_core::classify::packet::{FrameBytes, Packet, Undone};
-use txweir_core::path::entry::{Entry, Passed};
-use txweir_core::path::select::Sender;
+use txweir_core::classify::packet::{FrameBytes, Undone};
+use txweir_device::Store;
 
-use crate::arrival::Arrival;
-use crate::direction::Direction;
-use crate::frame::Frame;
+/// A frame and the store that contains it.
+pub struct InStore<'a, S: Store> {
+    pub store: &'a mut S,
+    pub frame: &'a mut S::Frame,
+}
 
-impl FrameBytes for Frame {
+impl<S: Store> FrameBytes for InStore<'_, S> {
     fn bytes(&self) -> &[u8] {
-        self.bytes()
+        self.store.bytes(self.frame)
     }
     fn bytes_mut(&mut self) -> &mut [u8] {
-        self.bytes_mut()
+        self.store.bytes_mut(self.frame)
     }
-    /// As far as its buffer has room. What is left to be done on the frame is done that much further back.
+    /// Inserts bytes as far as the frame's memory has room. Behind the place of insertion, the
+    /// start of an undone checksum moves by as many bytes.
     fn insert(&mut self, at: usize, bytes: &[u8]) -> bool {
-        let done = self.widen(at, bytes);
-        if let (true, Ok(len)) = (done && at <= usize::from(self.hdr.csum_start), u16::try_from(bytes.len()))
-        {
-            self.hdr.csum_start = self.hdr.csum_start.saturating_add(len);
+        let done = self.store.insert(self.frame, at, bytes);
+        let hdr = &mut self.store.beside_mut(self.frame).hdr;
+        if let (true, Ok(len)) = (done && at <= usize::from(hdr.csum_start), u16::try_from(bytes.len())) {
+            hdr.csum_start = hdr.csum_start.saturating_add(len);
         }
         done
     }
     fn remove(&mut self, at: usize, len: usize) -> bool {
-        let done = self.narrow(at, len);
-        if let (true, Ok(len)) = (done && at < usize::from(self.hdr.csum_start), u16::try_from(len)) {
-            self.hdr.csum_start = self.hdr.csum_start.saturating_sub(len);
+        let done = self.store.remove(self.frame, at, len);
+        let hdr = &mut self.store.beside_mut(self.frame).hdr;
+        if let (true, Ok(len)) = (done && at < usize::from(hdr.csum_start), u16::try_from(len)) {
+            hdr.csum_start = hdr.csum_start.saturating_sub(len);
         }
         done
     }
     fn undone(&self) -> Undone {
-        Undone(self.hdr.encode())
+        Undone(self.store.beside(self.frame).hdr.encode())
     }
     fn checksum_left(&self) -> Option<usize> {
-        self.hdr.needs_csum.then_some(usize::from(self.hdr.csum_start))
-    }
-}
-
-impl Direction {
-    /// Asks the filters about a frame that is to be admitted, which they may change, and chooses its queue; what is to be
-    /// admitted. A frame that they drop before it is queued, or that an action takes, is counted and is none. `depth` is the
-    /// redirections behind it.
-    pub fn classify(&mut self, mut arrival: Arrival, depth: u8, entry: &mut Entry<'_>) -> Option<Arrival> {
-        let marks = self.prio_synack();
-        let Arrival { frame, meta, headers, route, queue_chosen } = &mut arrival;
-        let mut packet = Packet::new(frame, meta, *headers);
-        (packet.depth, packet.marks) = (depth, marks);
-        let passed = self.port.pass(entry, &mut packet, &Sender::default(), None);
-        *headers = packet.headers;
-        match passed {
-            Passed::Queue(_, said) => {
-                (*route, *queue_chosen) = (said, true);
-                Some(arrival)
-            }
-            Passed::Dropped => {
-                self.hook_dropped(arrival);
-                None
-            }
-            Passed::Stolen => {
-                self.taken(arrival);
-                None
-            }
-        }
+        let hdr = self.store.beside(self.frame).hdr;
+        hdr.needs_csum.then_some(usize::from(hdr.csum_start))
     }
 }

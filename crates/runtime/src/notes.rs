@@ -1,4 +1,5 @@
-//! What filters and actions have to tell people: samples of packets, into a capture file, and lines, into a log.
+//! Output of filters and actions for people: samples of packets, into a capture file, and lines,
+//! into a log.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -10,41 +11,42 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use txweir_core::packet::pcapng::{Block, OPT_COMMENT};
 use txweir_core::{Instant, Meta, Nanos};
 
-/// Bytes of a file of samples, at most, where nothing is said.
+/// Default bound of a file of samples, bytes.
 pub const SAMPLES_MAX: u64 = 64 << 20;
-/// Groups of samples, at most: each is an interface of the file.
+/// Most groups of samples: each is an interface of the file.
 const GROUPS_MAX: usize = 256;
-/// Lines in one second, at most: somebody reads them, and the loop waits for whoever takes them.
+/// Most lines in one second: people read them, and the loop waits while they are written.
 const LINES_MAX: u32 = 100;
 const SECOND: Nanos = Nanos::from_secs(1);
 
-/// Where samples and lines go.
+/// The destinations of samples and lines.
 pub struct Notes {
     samples: Option<Samples>,
     log: Box<dyn Write + Send>,
-    /// The second that lines are counted in, and how many it has had; of those that were left out.
+    /// The start of the second in which lines are counted, the number of its lines, and the number
+    /// of lines left out.
     second: Instant,
     lines: u32,
     left_out: u64,
 }
 
-/// What has become of samples.
+/// The fates of samples.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SampleCounts {
-    /// Written.
+    /// Samples written.
     pub written: u64,
-    /// Not written: there was no room in the file, a group too many, or an error.
+    /// Samples not written: the file had no room, there was a group too many, or writing failed.
     pub dropped: u64,
 }
 
 /// A file of samples.
 struct Samples {
     file: Box<dyn Write + Send>,
-    /// What is left of its room.
+    /// Bytes that the file may still grow.
     left: u64,
-    /// What a time of the loop's clock is as a time of day.
+    /// Nanoseconds to add to a time of the loop's clock for a time of day.
     day: u64,
-    /// Interface and packets of each group.
+    /// Interface and number of packets of each group.
     groups: BTreeMap<u32, (u32, u64)>,
     counts: SampleCounts,
 }
@@ -56,25 +58,26 @@ impl fmt::Debug for Notes {
 }
 
 impl Default for Notes {
-    /// Lines go to the standard error, samples nowhere.
+    /// Returns notes whose lines go to the standard error, and whose samples are discarded.
     fn default() -> Self {
         Self::new(Box::new(io::stderr()))
     }
 }
 
 impl Notes {
-    /// Lines go there, samples nowhere.
+    /// Makes notes whose lines go to `log`, and whose samples are discarded.
     #[must_use]
     pub fn new(log: Box<dyn Write + Send>) -> Self {
         Self { samples: None, log, second: Instant::ZERO, lines: 0, left_out: 0 }
     }
 
-    /// Samples go into a new file of that name, of at most `max` bytes. The loop's clock shows `now`.
+    /// Directs samples into a new file of that name, of at most `max` bytes. The loop's clock shows
+    /// `now`.
     ///
     /// # Errors
-    /// It cannot be made; or it is no ordinary file, for which a loop might have to wait.
+    /// The file cannot be made, or it is no ordinary file, for which a loop might have to wait.
     pub fn samples_to(&mut self, path: &Path, max: u64, now: Instant) -> io::Result<()> {
-        // Looked at first: to open a pipe would be to wait for its reader.
+        // The check comes before the open: opening a pipe would wait for its reader.
         if path.metadata().is_ok_and(|there| !there.is_file()) {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "expected an ordinary file"));
         }
@@ -84,10 +87,11 @@ impl Notes {
         self.samples_into(Box::new(file), max, day)
     }
 
-    /// Samples are written there, at most `max` bytes; a time of the loop's is so much later as a time of day.
+    /// Directs samples into `file`, at most `max` bytes. A time of day is the loop's time plus
+    /// `day_ns`.
     ///
     /// # Errors
-    /// Of writing.
+    /// Those of writing.
     pub fn samples_into(&mut self, mut file: Box<dyn Write + Send>, max: u64, day_ns: u64) -> io::Result<()> {
         let section = Block::section("txweir").bytes();
         file.write_all(&section)?;
@@ -97,7 +101,7 @@ impl Notes {
         Ok(())
     }
 
-    /// What has become of samples, if they go anywhere.
+    /// Returns the fates of samples, if they are written anywhere.
     #[must_use]
     pub fn sampled(&self) -> Option<SampleCounts> {
         self.samples.as_ref().map(|samples| samples.counts)
@@ -124,7 +128,7 @@ impl Notes {
         }
         self.lines += 1;
         let text = text.replace(char::is_control, " ");
-        // Nobody may be listening, which is no reason to stop.
+        // The log may have no reader; that must not stop the loop.
         let _ = writeln!(self.log, "simple: {text}_{count}");
     }
 
@@ -143,7 +147,7 @@ impl Drop for Notes {
 }
 
 impl Samples {
-    /// Whether it was written.
+    /// Writes a sample. Returns true if it was written.
     fn write(&mut self, now: Instant, group: u32, rate: u32, frame: &[u8], m: &Meta) -> bool {
         let (interface, number) = match self.groups.get(&group) {
             Some(known) => *known,
@@ -167,11 +171,11 @@ impl Samples {
         written
     }
 
-    /// All of it, or nothing; after an error nothing more.
+    /// Writes all bytes or, if they exceed the room, none. After an error it writes nothing more.
     fn put(&mut self, bytes: &[u8]) -> bool {
         let Some(left) = self.left.checked_sub(bytes.len() as u64) else { return false };
         let written = self.file.write_all(bytes).is_ok();
-        // Behind a part of a block nothing could be read.
+        // A reader could not parse anything behind a part of a block.
         self.left = if written { left } else { 0 };
         written
     }

@@ -1,37 +1,38 @@
-//! Where actions of live devices send things: copies wait until the frame itself is done with, samples and lines are written.
+//! Destinations of live devices' actions: copies wait until the frame itself is processed, samples
+//! and lines are written.
 
 use std::io;
 
 use txweir_core::classify::packet::{FrameBytes, Outlet, PortId, Way};
 use txweir_core::{Instant, Meta};
-use txweir_device::{Sent, VnetHdr};
+use txweir_device::{Source, VnetHdr};
 
-use crate::io::FrameIo;
 use crate::notes::Notes;
 
-/// Most copies that wait while a frame and what comes of it is passed on; what is beyond is refused, which the action counts.
+/// Most copies that wait while a frame and its copies are passed on. Further copies are refused,
+/// which the action counts.
 const COPIES_MAX: usize = 64;
 
 /// A copy that an action has sent.
 #[derive(Clone, Debug)]
 pub struct Copy {
-    /// The port that it is for.
+    /// The port that receives it.
     pub to: PortId,
-    /// Which way it goes there.
+    /// The direction in which it passes that port.
     pub way: Way,
-    /// What is left to be done on it: a checksum, to be cut.
+    /// The work that is left undone on it: a checksum, segmentation.
     pub hdr: VnetHdr,
     /// Its bytes.
     pub frame: Vec<u8>,
-    /// What the frame had as its priority.
+    /// The priority of the frame.
     pub priority: u32,
-    /// And as its mark.
+    /// The mark of the frame.
     pub mark: u32,
     /// Redirections behind it.
     pub depth: u8,
 }
 
-/// Takes what actions send while one frame is asked about.
+/// Takes the output of actions while the filters process one frame.
 #[derive(Debug)]
 pub struct Outlets<'a> {
     /// Ports that take frames.
@@ -62,18 +63,15 @@ impl Outlet for Outlets<'_> {
     }
 }
 
-/// One copy, to be received once.
+/// A source that delivers one copy once.
 #[derive(Debug)]
 pub struct One<'a>(pub Option<&'a Copy>);
 
-impl FrameIo for One<'_> {
+impl Source for One<'_> {
     fn recv(&mut self, frame: &mut [u8]) -> io::Result<Option<(VnetHdr, usize)>> {
         let Some(Copy { hdr, frame: bytes, .. }) = self.0.take() else { return Ok(None) };
         let Some(room) = frame.get_mut(..bytes.len()) else { return Ok(None) };
         room.copy_from_slice(bytes);
         Ok(Some((*hdr, bytes.len())))
-    }
-    fn send(&mut self, _: &VnetHdr, _: &[u8]) -> io::Result<Sent> {
-        Ok(Sent::Taken)
     }
 }

@@ -1,4 +1,5 @@
-//! `WireSpec`: a wire and its byte queue limit as a user writes them, `rate=1gbit,ring=1024,bql=off`.
+//! `WireSpec`: a wire and its byte queue limit as a user writes them,
+//! `rate=1gbit,ring=1024,bql=off`.
 
 use std::fmt;
 use std::str::FromStr;
@@ -9,13 +10,13 @@ use txweir_core::text::error::Object;
 use txweir_core::text::value::{Value, Words, exact_of, text_of};
 use txweir_core::{Bytes, ConfigError, ErrorKind, Instant, Nanos, Rate};
 
-/// Descriptors per packet of a card that splits buffers at 4 KiB and adds a context descriptor, in hundredths:
-/// 3.4 for a full Ethernet frame, 21.5 for a super-frame of 64 KiB. Fitted on the e1000 of the published byte
-/// queue limit measurements (Herbert, "bql: Byte Queue Limits", netdev, November 2011): its 1024 descriptors
-/// held 300 full frames, or 47 super-frames.
+/// Descriptors per packet of a card that splits buffers at 4 KiB and adds a context descriptor, in
+/// hundredths: 3.4 for a full Ethernet frame, 21.5 for a super-frame of 64 KiB. Fitted on the e1000
+/// of the published byte queue limit measurements (Herbert, "bql: Byte Queue Limits", netdev,
+/// November 2011): its 1024 descriptors held 300 full frames, or 47 super-frames.
 pub const E1000_DESCRIPTORS: [(u32, u32); 2] = [(1514, 340), (65_226, 2150)];
 
-/// A wire, and what limits the bytes in its ring.
+/// A wire, and the limit of the bytes in its ring.
 ///
 /// Keys, separated by commas, in any order, each at most once:
 ///
@@ -93,8 +94,8 @@ impl FromStr for WireSpec {
 }
 
 impl fmt::Display for WireSpec {
-    /// As it is written, exact to the unit, keys with their default value left out: what is printed reads back as the
-    /// same wire.
+    /// Prints the text form, exact to the unit, without the keys that have their default value. The
+    /// printed text reads back as the same wire.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (wire, usual) = (&self.wire, WireConfig::default());
         write!(f, "rate={}", said(&wire.rate))?;
@@ -158,7 +159,7 @@ fn write_descriptors(f: &mut fmt::Formatter<'_>, cost: &DescriptorCost) -> fmt::
     Ok(())
 }
 
-/// As tc says it if that loses nothing, else exactly.
+/// Returns the text that tc prints if that loses nothing, else an exact one.
 fn said<T: Value + PartialEq>(value: &T) -> String {
     let short = text_of(value);
     match T::take(&mut Words::new(&[&short])) {
@@ -167,7 +168,7 @@ fn said<T: Value + PartialEq>(value: &T) -> String {
     }
 }
 
-/// The spec as read so far.
+/// The part of the spec that was read so far.
 struct Reader {
     wire: WireConfig,
     limit: DqlConfig,
@@ -201,7 +202,7 @@ impl Reader {
     }
 
     fn finish(self) -> Result<WireSpec, ConfigError> {
-        // What only the whole can tell: tried, so that it is said in one place.
+        // Checks that need the whole spec: building a wire runs the checks at their single place.
         Wire::<()>::new(self.wire.clone())?;
         if self.limit.limit_min > self.limit.limit_max {
             let expected = format!("at most bql-max, {}", self.limit.limit_max);
@@ -233,7 +234,7 @@ fn unknown(key: &str) -> ConfigError {
         .map(|known| (strsim::damerau_levenshtein(&key.to_ascii_lowercase(), known), known))
         .min();
     match nearest {
-        // One letter in three may be wrong.
+        // A hint may differ from the given key in one letter of three.
         Some((distance, known)) if distance <= (known.len() / 3).max(1) => {
             err.hint(format!("did you mean \"{known}\"?"))
         }
@@ -241,12 +242,12 @@ fn unknown(key: &str) -> ConfigError {
     }
 }
 
-/// One value of a type that tc knows.
+/// Reads one value of a type that tc knows.
 fn read<T: Value>(key: &str, value: &str) -> Result<T, ConfigError> {
     T::take(&mut Words::new(&[value])).map_err(|_| bad(key, T::EXPECTED, value))
 }
 
-/// A size that a limit can be.
+/// Reads a size in the range of a limit.
 fn size(key: &str, value: &str) -> Result<u32, ConfigError> {
     let Bytes(bytes) = read(key, value)?;
     u32::try_from(bytes)
@@ -255,7 +256,7 @@ fn size(key: &str, value: &str) -> Result<u32, ConfigError> {
         .ok_or_else(|| bad(key, &format!("at most {} bytes", txweir_core::path::dql::LIMIT_MAX), value))
 }
 
-/// Bytes per frame: no link has more than 64 KiB of them.
+/// Reads bytes per frame: no link has more than 64 KiB of them.
 fn small(key: &str, value: &str) -> Result<u32, ConfigError> {
     let bytes: u32 = read(key, value)?;
     if bytes > 65_535 { Err(bad(key, "0 to 65535 bytes", value)) } else { Ok(bytes) }
@@ -299,7 +300,7 @@ fn descriptors(value: &str) -> Result<DescriptorCost, ConfigError> {
     DescriptorCost::from_points(&points.ok_or_else(wrong)?)
 }
 
-/// `21.5` as 2150; at most two decimal places.
+/// Reads a number in hundredths, `21.5` as 2150, with at most two decimal places.
 fn hundredths(text: &str) -> Option<u32> {
     let (whole, part) = text.split_once('.').unwrap_or((text, "0"));
     let digits = |s: &str| !s.is_empty() && s.bytes().all(|b| b.is_ascii_digit());

@@ -3,8 +3,9 @@
 use txweir_core::classify::action::State;
 use txweir_core::classify::filter::{BlockId, Filters};
 use txweir_core::classify::packet::PortId;
-use txweir_core::path::port::{InTree, Qdiscs, Trees};
+use txweir_core::path::qdiscs::Qdiscs;
 use txweir_core::path::rates::SharedRates;
+use txweir_core::path::trees::Trees;
 use txweir_core::qdisc::Registry;
 use txweir_core::sched::cx::Cx;
 use txweir_core::{ConfigError, Env, Handle, Instant, Meta, Tree};
@@ -166,15 +167,15 @@ impl Device for MemoryDevice {
     fn set_hook(&mut self, hook: Option<Hook>) {
         self.hook = hook;
     }
-    fn configure(&mut self, f: &mut dyn FnMut(&mut dyn Qdiscs)) {
-        f(&mut InTree::new(&mut self.tree, &mut self.cx));
+    fn configure(&mut self, f: &mut dyn FnMut(&mut Qdiscs<'_>)) {
+        f(&mut self.tree.edit(&mut self.cx));
     }
     /// All packets are queued anew.
-    fn swap(&mut self, f: &mut dyn FnMut(&mut dyn Qdiscs)) -> SwapDone {
+    fn swap(&mut self, f: &mut dyn FnMut(&mut Qdiscs<'_>)) -> SwapDone {
         let mut done = SwapDone::default();
         let mut cx = Cx::new(POOL, self.tree.env().seed);
         let Ok(mut tree) = show::copy(&self.tree, &mut cx) else { return done };
-        f(&mut InTree::new(&mut tree, &mut cx));
+        f(&mut tree.edit(&mut cx));
         let metas: Vec<Meta> = std::mem::take(&mut self.waiting).into_iter().map(|q| q.meta).collect();
         let places = enqueue(&mut tree, &mut cx, &metas);
         for (meta, place) in metas.iter().zip(&places) {

@@ -3,7 +3,6 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use txweir_core::path::port::InTree;
 use txweir_core::sched::cx::Cx;
 use txweir_core::text::value::Words;
 use txweir_core::{ConfigError, Env, ErrorKind, Tree};
@@ -153,7 +152,7 @@ impl Policy {
     fn run(&self, tree: &mut Tree, cx: &mut Cx) -> Result<(), Diagnostic> {
         self.device()?;
         self.commands.iter().try_for_each(|cmd| match Change::of(cmd).filter(|_| !is_hook(cmd)) {
-            Some(change) => command::run(&self.source, &change, &mut InTree::new(tree, cx)),
+            Some(change) => command::run(&self.source, &change, &mut tree.edit(cx)),
             None => Err(not_done(&self.source, cmd)),
         })
     }

@@ -20,8 +20,8 @@ mod tbf;
 use std::fmt::Write;
 
 use txweir_core::packet::pool::Pool;
-use txweir_core::path::port::Trees;
 use txweir_core::path::tree::Place;
+use txweir_core::path::trees::Trees;
 use txweir_core::sched::node::{Books, Node};
 use txweir_core::sched::stab::Stab;
 use txweir_core::text::params::Shown;

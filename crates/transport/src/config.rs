@@ -130,8 +130,11 @@ pub struct Config {
     pub receive_buffer: u64,
     /// The most that tuning makes of it (`tcp_rmem`, third number); not above 1 GiB.
     pub receive_buffer_max: u64,
-    /// Memory that a full segment takes in the receive buffer, bytes.
+    /// Memory that a full segment takes in the receive buffer, bytes. A unit takes as much beside its payload.
     pub segment_memory: u32,
+    /// Full segments that share one buffer while they wait for the reader, which then takes them at once. 1 where each
+    /// keeps its own.
+    pub merged: u32,
     /// When data in order is acknowledged.
     pub acks: Acks,
     /// Shortest delay of an acknowledgement.
@@ -172,7 +175,8 @@ impl Default for Config {
             send_buffer: 0,
             receive_buffer: 131_072,
             receive_buffer_max: 6 << 20,
-            segment_memory: 2_304,
+            segment_memory: 2_280,
+            merged: 17,
             acks: Acks::Adaptive,
             ack_delay: Nanos::from_millis(40),
             detection: Detection::RackTlp,
@@ -215,6 +219,7 @@ impl Config {
             receive_buffer,
             receive_buffer_max: receive_buffer,
             segment_memory: 2 * 1_448,
+            merged: 1,
             acks: Acks::Every(2),
             ack_delay: Nanos::from_millis(100),
             detection: Detection::DupThresh,

@@ -1,20 +1,22 @@
 //! One end of a connection: the handshake, the two halves, and what its driver calls.
 
+mod below;
+
 use std::sync::Arc;
 
 use txweir_core::{Ecn, Instant};
 
-use crate::accecn;
 use crate::cc::{Congestion, Wants};
 use crate::config::{Config, EcnMode, Pacing, STAMP_BYTES};
+use crate::ecn::accecn;
 use crate::flow::Flow;
-use crate::local;
-use crate::output;
 use crate::receiver::{Due, Receiver};
 use crate::segment::{Flags, Sacks, Segment, SynOptions};
+use crate::sender::local;
+use crate::sender::output;
+use crate::sender::timer::{self, Purpose};
+use crate::sender::writer::{self, Gate};
 use crate::sender::{Counters, Sender};
-use crate::timer::{self, Purpose};
-use crate::writer::{self, Gate};
 
 /// SYNs sent again at a steady pace before the pace falls.
 const SYN_LINEAR: u32 = 4;
@@ -48,7 +50,7 @@ pub enum State {
 #[derive(Debug)]
 pub struct Connection {
     state: State,
-    tx: Sender,
+    pub(crate) tx: Sender,
     rx: Receiver,
     /// A SYN, or the answer to one, is to be sent.
     syn_due: bool,
@@ -172,23 +174,6 @@ impl Connection {
         self.rx.take(now, most)
     }
 
-    /// The path has cut the unit that left last into so many segments: each of them takes memory of its own below the
-    /// socket, and is released by itself (see [`below_socket_cut`](crate::below_socket_cut)).
-    pub const fn cut(&mut self, segments: u32) {
-        output::cut(&mut self.tx, segments);
-    }
-
-    /// The device has sent what this end had handed out: so many bytes less lie below the socket (small queues, see
-    /// [`below_socket`](crate::below_socket)). True if this end waited for that, so that it is to be asked for segments.
-    pub const fn released(&mut self, bytes: u32) -> bool {
-        self.tx.below = self.tx.below.saturating_sub(bytes);
-        let waited = std::mem::replace(&mut self.tx.throttled, false);
-        if waited {
-            self.tx.writer.gate = Gate::Open;
-        }
-        waited
-    }
-
     /// A queue on this host has not taken the segment with data that [`transmit`](Self::transmit) gave last: it has not been
     /// sent, and goes with a later event. The window shrinks once per round trip.
     pub fn dropped(&mut self) {
@@ -244,6 +229,9 @@ impl Connection {
         self.tx.flow.now = now;
         self.tx.writer.gate = Gate::Open;
         self.tx.writer.heard = true;
+        if self.tx.flow.departs != now {
+            self.tx.writer.units = 0;
+        }
         if seg.flags.has(Flags::RST) {
             if !matches!(self.state, State::Listen) {
                 self.state = State::Failed;
@@ -289,7 +277,7 @@ impl Connection {
             return;
         }
         if seg.flags.has(Flags::ACK) {
-            crate::ack::take(&mut self.tx, seg, self.peer_scale, self.sack);
+            crate::sender::ack::take(&mut self.tx, seg, self.peer_scale, self.sack);
         }
         let done = self.tx.closing && self.tx.flow.una == self.tx.end() && self.rx.closed();
         if done {
@@ -425,7 +413,7 @@ impl Connection {
         }
         tx.cc.start(&mut tx.flow);
         if !tx.cc.owns_window() {
-            crate::ack::pace(&mut tx.flow, tx.cc.pacing_percent());
+            crate::sender::ack::pace(&mut tx.flow, tx.cc.pacing_percent());
         }
     }
 
@@ -446,6 +434,9 @@ impl Connection {
         }
         if self.state == State::Established {
             if std::mem::take(&mut self.tx.window_probe_due) {
+                if let Some(out) = output::despite_refusal(&mut self.tx) {
+                    return Some(self.data(now, out));
+                }
                 let seq = self.tx.flow.una - 1;
                 let ticks = self.tx.rto();
                 timer::set(&mut self.tx, Purpose::Window, ticks);

@@ -1,10 +1,12 @@
 //! Congestion marks: how a sender asks for them and reads their echo, how a receiver echoes them
 //! (RFC 3168, 8257, 9768).
 
+pub(crate) mod accecn;
+
 use txweir_core::Ecn;
 
-use crate::accecn::{Counts, Told};
 use crate::config::EcnMode;
+use crate::ecn::accecn::{Counts, Told};
 use crate::rare::Rare;
 use crate::segment::{EcnBytes, Flags, Segment};
 

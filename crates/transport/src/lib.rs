@@ -22,39 +22,25 @@
 //! waits in the send buffer. An idle end takes less than 2 KB.
 #![forbid(unsafe_code)]
 
-mod accecn;
-mod ack;
 pub mod cc;
 mod config;
 mod connection;
-mod dupthresh;
 mod ecn;
 mod flow;
-mod gaps;
-mod local;
-mod output;
-mod rack;
 mod rare;
-mod rate;
 mod receiver;
-mod recovery;
 mod rtt;
-mod sack;
 mod segment;
 mod sender;
 mod tick;
-mod timer;
-mod units;
-mod window;
 pub mod wire;
-mod writer;
 
 pub use config::{Acks, Algorithm, Config, Detection, EcnMode, Pacing};
 pub use connection::{Connection, State};
 pub use flow::{CaState, Flow};
-pub use gaps::GAPS_MAX;
-pub use output::{below_socket, below_socket_cut};
+pub use receiver::gaps::GAPS_MAX;
 pub use segment::{EcnBytes, Flags, Sacks, Segment, SynOptions};
 pub use sender::Counters;
+pub use sender::output::{below_socket, below_socket_cut};
+pub use sender::units::UNITS_MAX;
 pub use tick::Tick;
-pub use units::UNITS_MAX;

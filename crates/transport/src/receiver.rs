@@ -1,15 +1,18 @@
 //! The receiving half of a connection: what has come, what is missing, and when to acknowledge.
 
+pub(crate) mod gaps;
+pub(crate) mod window;
+
 use std::sync::Arc;
 
 use txweir_core::{Ecn, Instant, Nanos};
 
 use crate::config::{Acks, Config};
 use crate::ecn::{EcnReceiver, Reaction};
-use crate::gaps::{Added, Gaps};
 use crate::rare::{Blank, Maybe, Rare};
+use crate::receiver::gaps::{Added, Gaps};
+use crate::receiver::window::Window;
 use crate::segment::{Flags, Sacks, Segment};
-use crate::window::Window;
 
 /// Acknowledgements in a row without delay, at most.
 const QUICK_MAX: u32 = 16;
@@ -182,8 +185,8 @@ impl Receiver {
         if n == 0 {
             return 0;
         }
-        // A reader copies segment by segment, and the first one of a new round trip ends the last.
-        let first = n.min(u64::from(self.segment));
+        // A reader copies buffer by buffer, and the first one of a new round trip ends the last.
+        let first = n.min(self.window.shared());
         self.window.read(now, self.read + first, self.readable() - first);
         self.read += n;
         let empty = self.readable() == 0;
@@ -341,7 +344,7 @@ impl Receiver {
         let len = if seg.gso > 0 { u32::from(seg.gso).min(seg.len) } else { seg.len };
         if len >= self.segment {
             if len > self.segment || self.segment == SEGMENT_DEFAULT {
-                self.window.full_segment(u64::from(len));
+                self.window.full_segment(u64::from(seg.len));
             }
             self.segment = len;
             // A super-segment is more than one segment, as a short one is less, and a full one that is pushed may be the last

@@ -1,19 +1,31 @@
 //! The sending half of a connection: its state, and what others ask of it.
 
+pub(crate) mod ack;
+pub(crate) mod dupthresh;
+pub(crate) mod local;
+pub(crate) mod output;
+pub(crate) mod rack;
+pub(crate) mod rate;
+pub(crate) mod recovery;
+pub(crate) mod sack;
+pub(crate) mod timer;
+pub(crate) mod units;
+pub(crate) mod writer;
+
 use std::sync::Arc;
 
 use crate::cc::{self, Congestion};
 use crate::config::{Config, Pacing};
 use crate::ecn::EcnSender;
 use crate::flow::Flow;
-use crate::rack::Rack;
 use crate::rare::{Blank, Maybe, Rare};
-use crate::rate::Rate;
-use crate::recovery::Recovery;
 use crate::rtt::Rtt;
-use crate::timer::Timer;
-use crate::units::Units;
-use crate::writer::Writer;
+use crate::sender::rack::Rack;
+use crate::sender::rate::Rate;
+use crate::sender::recovery::Recovery;
+use crate::sender::timer::Timer;
+use crate::sender::units::Units;
+use crate::sender::writer::Writer;
 
 /// What an end has counted since its start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

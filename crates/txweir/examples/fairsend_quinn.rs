@@ -1,5 +1,6 @@
-//! QUIC connections that take turns: quinn-proto's `poll_transmit` gives as many datagrams as it is asked for, and a `FairSend`
-//! says how many, and whose turn it is.
+//! QUIC connections that take turns: quinn-proto's `poll_transmit` gives as many datagrams as it is
+//! asked for, and a `FairSend` says which connection has the turn, and how many datagrams it may
+//! send.
 
 use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
@@ -18,20 +19,20 @@ pub struct FairConnections {
     endpoint: Endpoint,
     fair: FairSend,
     all: Vec<(SenderId, ConnectionHandle, Connection)>,
-    /// Whose turn the full device has interrupted.
+    /// The turn that the full device has interrupted.
     current: Option<Burst>,
     buffer: Vec<u8>,
 }
 
 impl FairConnections {
-    /// For at most so many connections.
+    /// Creates room for at most `most` connections.
     pub fn new(most: u32, quota: Quota) -> Self {
         let endpoint = Endpoint::new(Arc::default(), None, true, None);
         let fair = FairSend::new(most, quota);
         Self { endpoint, fair, all: Vec::new(), current: None, buffer: Vec::new() }
     }
 
-    /// Begins a connection; its number.
+    /// Begins a connection and returns its number.
     pub fn connect(
         &mut self,
         now: Time,
@@ -45,12 +46,13 @@ impl FairConnections {
         Ok(self.all.len() - 1)
     }
 
-    /// A connection, to write to and to read from; then it is [`ready`](Self::ready).
+    /// Returns a connection, to write to and to read from; after that the caller calls
+    /// [`ready`](Self::ready).
     pub fn connection(&mut self, number: usize) -> &mut Connection {
         &mut self.all[number].2
     }
 
-    /// A connection may have something to send.
+    /// Says that a connection may have data to send.
     pub fn ready(&mut self, number: usize, cause: Cause) {
         let id = self.all[number].0;
         let holds_turn = self.current.as_ref().is_some_and(|burst| burst.sender() == id);
@@ -59,7 +61,7 @@ impl FairConnections {
         }
     }
 
-    /// A datagram has come in.
+    /// Takes in a datagram.
     pub fn receive(&mut self, now: Time, from: SocketAddr, datagram: &[u8]) {
         let event = self.endpoint.handle(now, from, None, None, datagram.into(), &mut self.buffer);
         self.buffer.clear();
@@ -70,21 +72,23 @@ impl FairConnections {
         }
     }
 
-    /// Runs the timers that are due. When the next one is.
+    /// Runs the timers that are due. Returns the time of the next one.
     pub fn advance(&mut self, now: Time) -> Option<Time> {
         for number in 0..self.all.len() {
             let (_, handle, connection) = &mut self.all[number];
             settle(&mut self.endpoint, *handle, connection);
             if connection.poll_timeout().is_some_and(|at| at <= now) {
                 connection.handle_timeout(now);
-                // quinn's pacing is a timer as well: not everything that comes by it is repair, so it takes its turn.
+                // quinn's pacing is a timer as well: a packet that it causes need not be repair, so
+                // the connection takes its turn.
                 self.ready(number, Cause::Data);
             }
         }
         self.all.iter_mut().filter_map(|(.., connection)| connection.poll_timeout()).min()
     }
 
-    /// Sends as long as there is room for datagrams. `send` gets several at a time, to be cut after so many bytes each.
+    /// Sends as long as there is room for datagrams. `send` gets several at a time, to be cut into
+    /// datagrams of that many bytes.
     pub fn send(&mut self, now: Time, room: &dyn Fn() -> usize, send: &mut dyn FnMut(&[u8], usize)) {
         while let Some(mut burst) = self.current.take().or_else(|| self.fair.next_turn()) {
             let (.., connection) = &mut self.all[burst.sender().index()];
@@ -94,14 +98,14 @@ impl FairConnections {
                     self.current = Some(burst);
                     return;
                 }
-                // A unit is never more than what is left of the turn.
+                // A unit is never longer than the rest of the turn.
                 let most = free.min(burst.room_segs() as usize).clamp(1, UNIT_MAX);
                 let before = connection.stats().frame_tx.stream;
                 self.buffer.clear();
                 let Some(unit) = connection.poll_transmit(now, most, &mut self.buffer) else { break };
                 let size = unit.segment_size.unwrap_or(unit.size);
                 send(&self.buffer[..unit.size], size);
-                // Acknowledgements alone spend nothing.
+                // Acknowledgements alone do not use up the turn.
                 if connection.stats().frame_tx.stream > before {
                     burst.count(unit.size.div_ceil(size) as u32, unit.size as u64);
                 }
@@ -117,7 +121,7 @@ impl FairConnections {
 /// Most datagrams that Linux cuts out of one send (`UDP_MAX_SEGMENTS`).
 const UNIT_MAX: usize = 64;
 
-/// What a connection and its endpoint tell each other.
+/// Passes the events between a connection and its endpoint.
 fn settle(endpoint: &mut Endpoint, handle: ConnectionHandle, connection: &mut Connection) {
     while connection.poll().is_some() {}
     while let Some(event) = connection.poll_endpoint_events() {
@@ -127,11 +131,12 @@ fn settle(endpoint: &mut Endpoint, handle: ConnectionHandle, connection: &mut Co
     }
 }
 
-/// The other end: reads what comes, and counts it.
+/// The other end: reads and counts the bytes that arrive.
 struct Server {
     endpoint: Endpoint,
     all: HashMap<ConnectionHandle, Connection>,
-    /// Bytes of each that have arrived, in the order in which they were accepted.
+    /// Bytes of each connection that have arrived, in the order in which the connections were
+    /// accepted.
     got: Vec<(ConnectionHandle, u64)>,
     buffer: Vec<u8>,
 }
@@ -156,7 +161,7 @@ impl Server {
         }
     }
 
-    /// Reads what is there and runs what is due; what it sends goes to `send`.
+    /// Reads the arrived data and runs the timers that are due; its datagrams go to `send`.
     fn advance(&mut self, now: Time, send: &mut dyn FnMut(&[u8])) -> Option<Time> {
         let mut next = None;
         for (handle, got) in &mut self.got {
@@ -191,7 +196,7 @@ struct Line {
 }
 
 const SLOTS: usize = 16;
-/// What IP and UDP add to each datagram.
+/// Bytes that IP and UDP add to each datagram.
 const HEADERS: usize = 28;
 
 impl Line {
@@ -213,24 +218,24 @@ impl Line {
     }
 }
 
-/// What came of it.
+/// The results of a run.
 #[derive(Debug)]
 pub struct Outcome {
     /// Bytes of each bulk connection that have arrived.
     pub bulk: Vec<u64>,
-    /// How long each request took to arrive, in virtual time.
+    /// The time that each request took to arrive, in virtual time.
     pub requests: Vec<Duration>,
 }
 
-/// How many connections have more to send than the line takes.
+/// Connections with more data to send than the line takes.
 pub const BULK: usize = 8;
-/// Bytes of a request, and how often there is one.
+/// Bytes of a request, and the time between two.
 const REQUEST: u64 = 100;
 const EVERY: Duration = Duration::from_millis(10);
-/// How long a datagram is on its way, in each direction.
+/// The time that a datagram is on its way, in each direction.
 const AWAY: Duration = Duration::from_millis(10);
 
-/// The first datagram on a way, if it is there by now.
+/// Takes the first datagram on a way, if it has arrived by now.
 fn arrived(way: &mut VecDeque<(Time, Vec<u8>)>, now: Time) -> Option<Vec<u8>> {
     way.front().filter(|(at, _)| *at <= now)?;
     way.pop_front().map(|(_, datagram)| datagram)
@@ -246,8 +251,8 @@ fn configs() -> Result<(ServerConfig, ClientConfig), Box<dyn std::error::Error>>
     Ok((server, ClientConfig::with_root_certificates(Arc::new(roots))?))
 }
 
-/// A path without surprises: no probing for its MTU, and a congestion window that is never in the way; what limits a connection
-/// is how much of its data may be unacknowledged.
+/// A path without surprises: no probing for its MTU, and a congestion window that never limits. The
+/// limit of a connection is the amount of its data that may be unacknowledged.
 fn transport(window: u64) -> Arc<TransportConfig> {
     let mut reno = NewRenoConfig::default();
     reno.initial_window(4 << 20);
@@ -257,10 +262,11 @@ fn transport(window: u64) -> Arc<TransportConfig> {
     Arc::new(transport)
 }
 
-/// Eight bulk connections with windows of 48 to 216 KiB and one with short requests, for so long in virtual time.
+/// Runs eight bulk connections with windows of 48 to 216 KiB and one with short requests, for this
+/// virtual time.
 pub fn run(quota: Quota, virtual_time: Duration) -> Result<Outcome, Box<dyn std::error::Error>> {
     let (near, far): (SocketAddr, SocketAddr) = ("10.0.0.1:4433".parse()?, "10.0.0.2:4433".parse()?);
-    // quinn takes times of the system's clock only; which one it is does not matter here.
+    // quinn takes times of the system's clock only; the choice of the start does not matter here.
     let start = Time::now();
     let (server, client) = configs()?;
     let endpoint = Endpoint::new(Arc::new(EndpointConfig::default()), Some(Arc::new(server)), true, None);

@@ -1,6 +1,7 @@
-//! smoltcp sockets that take turns. smoltcp asks its sockets in the order of their numbers, from the first one at each poll:
-//! where the device is full most of the time, the first ones get what there is, and a request waits behind whole windows. Here
-//! each socket is a set of its own, and a `FairSend` says whose turn it is.
+//! smoltcp sockets that take turns. smoltcp asks its sockets in the order of their numbers, from
+//! the first one at each poll: where the device is full most of the time, the first sockets get all
+//! its room, and a request waits behind whole windows. Here each socket is a set of its own, and a
+//! `FairSend` says which socket has the turn.
 
 use std::collections::VecDeque;
 
@@ -16,17 +17,17 @@ pub struct FairSockets<'a> {
     iface: Interface,
     fair: FairSend,
     sockets: Vec<(SenderId, SocketSet<'a>, SocketHandle)>,
-    /// Whose turn the full device has interrupted.
+    /// The turn that the full device has interrupted.
     current: Option<Burst>,
-    /// Answers to packets that came in, which no socket sends: they wait for nobody's turn.
+    /// Answers to arrived packets, which no socket sends: they wait for no turn.
     answers: Answers,
 }
 
-/// Most answers that wait; what is beyond is lost, as it is where a device is full.
+/// Most answers that wait; further ones are lost, as where a device is full.
 const ANSWERS_MAX: usize = 64;
 
 impl<'a> FairSockets<'a> {
-    /// For at most so many sockets.
+    /// Creates room for at most `most` sockets.
     pub fn new(iface: Interface, most: u32, quota: Quota) -> Self {
         Self {
             iface,
@@ -37,7 +38,7 @@ impl<'a> FairSockets<'a> {
         }
     }
 
-    /// Takes a socket in; its number.
+    /// Takes a socket in and returns its number.
     pub fn add(&mut self, socket: Socket<'a>) -> Option<usize> {
         let id = self.fair.join()?;
         let mut set = SocketSet::new(Vec::new());
@@ -46,13 +47,13 @@ impl<'a> FairSockets<'a> {
         Some(self.sockets.len() - 1)
     }
 
-    /// A socket, and what connecting it needs.
+    /// Returns a socket, and the interface that it needs to connect.
     pub fn socket(&mut self, number: usize) -> (&mut Socket<'a>, &mut Interface) {
         let (_, set, handle) = &mut self.sockets[number];
         (set.get_mut(*handle), &mut self.iface)
     }
 
-    /// A packet has come in: the socket of its port takes it.
+    /// Takes in a packet: the socket of its port gets it.
     pub fn receive(&mut self, now: Time, packet: Vec<u8>) {
         let port = tcp(&packet).map(|tcp| tcp.dst_port());
         let of_port = |(_, set, handle): &(SenderId, SocketSet<'a>, SocketHandle)| {
@@ -65,10 +66,11 @@ impl<'a> FairSockets<'a> {
         }
     }
 
-    /// Sends as long as the device takes it. To be called after whatever may have given somebody something to send: data,
-    /// packets, time, room.
+    /// Sends as long as the device takes packets. The caller calls this after every event that may
+    /// give a socket something to send: data, packets, time, room.
     pub fn send<D: Device>(&mut self, now: Time, device: &mut D) {
-        // smoltcp does not say why a socket would send; so what it repairs after its timer waits its turn as well.
+        // smoltcp does not say why a socket would send; so a repair after its timer waits its turn
+        // as well.
         for (id, set, _) in &self.sockets {
             let holds_turn = self.current.as_ref().is_some_and(|burst| burst.sender() == *id);
             if !holds_turn
@@ -104,7 +106,7 @@ impl<'a> FairSockets<'a> {
         }
     }
 
-    /// When a timer of a socket runs out.
+    /// Returns the time at which the next timer of a socket runs out.
     pub fn poll_at(&mut self, now: Time) -> Option<Time> {
         let Self { iface, sockets, .. } = self;
         sockets.iter().filter_map(|(_, set, _)| iface.poll_at(now, set)).filter(|at| *at > now).min()
@@ -115,14 +117,14 @@ fn tcp(packet: &[u8]) -> Option<TcpPacket<&[u8]>> {
     TcpPacket::new_checked(Ipv4Packet::new_checked(packet).ok()?.payload()).ok()
 }
 
-/// A device that counts what is sent.
+/// A device that counts the sent packets.
 struct Counted<'d, D> {
     device: &'d mut D,
     segs: u32,
     bytes: u64,
 }
 
-/// A device that hands in one packet, and keeps what is said to it.
+/// A device that hands in one packet, and keeps the answers to it.
 #[derive(Default)]
 struct Answers {
     inbox: Option<Vec<u8>>,
@@ -155,7 +157,7 @@ impl TxToken for Reply<'_> {
     }
 }
 
-/// IP packets of at most 1500 bytes.
+/// Returns the capabilities: IP packets of at most 1500 bytes.
 fn capabilities() -> DeviceCapabilities {
     let mut caps = DeviceCapabilities::default();
     (caps.medium, caps.max_transmission_unit) = (Medium::Ip, 1500);
@@ -210,7 +212,7 @@ impl<D: Device> Device for Counted<'_, D> {
 #[derive(Default)]
 struct Line {
     ring: VecDeque<Vec<u8>>,
-    /// When the first of the ring has left.
+    /// The time at which the first packet of the ring has left.
     until: i64,
 }
 
@@ -234,7 +236,7 @@ impl Line {
     fn micros(len: usize) -> i64 {
         (len as i64 * 8 + 99) / 100
     }
-    /// What has left by now.
+    /// Takes a packet that has left by now.
     fn left(&mut self, now: i64) -> Option<Vec<u8>> {
         if self.until > now {
             return None;
@@ -260,7 +262,7 @@ impl Device for Line {
     }
 }
 
-/// The other host's device: what came in, and what goes back, without a limit.
+/// The other host's device: the packets that came in and those that go back, without a limit.
 #[derive(Default)]
 struct Far(VecDeque<Vec<u8>>, Vec<Vec<u8>>);
 
@@ -279,24 +281,26 @@ impl Device for Far {
     }
 }
 
-/// What came of it.
+/// The results of a run.
 #[derive(Debug)]
 pub struct Outcome {
     /// Bytes of each bulk sender that have arrived.
     pub bulk: Vec<u64>,
-    /// How long each request took to arrive, in virtual microseconds.
+    /// The time that each request took to arrive, in virtual microseconds.
     pub requests: Vec<i64>,
 }
 
-/// How many senders have more than the line takes.
+/// Senders with more data than the line takes.
 pub const BULK: usize = 8;
-/// Bytes of a request, and how often there is one.
+/// Bytes of a request, and the time between two.
 const REQUEST: usize = 100;
 const EVERY: i64 = 10_000;
-/// How long a packet is on its way, in each direction: a window that is sent comes back open after twice that.
+/// The time that a packet is on its way, in each direction: a window that is sent comes back open
+/// after twice that.
 const AWAY: i64 = 10_000;
 
-/// Eight bulk senders with windows of 48 to 216 KiB and one with short requests, for so many virtual milliseconds.
+/// Runs eight bulk senders with windows of 48 to 216 KiB and one with short requests, for this
+/// number of virtual milliseconds.
 pub fn run(quota: Quota, millis: i64) -> Result<Outcome, Box<dyn std::error::Error>> {
     let (near, far) = (IpAddress::v4(10, 0, 0, 1), IpAddress::v4(10, 0, 0, 2));
     let interface = |address, device: &mut dyn FnMut(Config) -> Interface| {

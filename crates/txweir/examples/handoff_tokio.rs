@@ -1,5 +1,5 @@
-//! Tasks of Tokio and a thread that send on one port and wait for room without blocking each other, and beside them a loop that
-//! runs to completion and pays for nothing that is between threads.
+//! Tasks of Tokio and a thread that send on one port and wait for room without blocking each other.
+//! Beside them is a loop that runs to completion and pays no cost of a hand-over between threads.
 
 use std::error::Error;
 use std::future::poll_fn;
@@ -19,14 +19,15 @@ use txweir::{Admitted, Instant, Meta, PathConfig, TxPath, TxQueue};
 
 /// Tasks beside the thread.
 pub const TASKS: u64 = 4;
-/// Longest that anybody waits for room.
+/// Longest wait of a sender for room.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// A packet: who sent it, and the how manieth of theirs it is.
+/// A packet: the number of its sender, and its own number among the packets of that sender.
 type Frame = (u64, u64);
 type Failure = Box<dyn Error + Send + Sync>;
 
-/// Sends a packet from a task; how often it had to wait for room. It waits without a thread of its own: the queue wakes it.
+/// Sends a packet from a task. Returns the number of waits for room. It waits without a thread of
+/// its own: the queue wakes it.
 async fn send<D: TxQueue<Frame = Frame>>(sender: &mut Sender<D>, frame: Frame) -> u64 {
     let (mut held, mut told, mut waits) = (Some(frame), false, 0);
     poll_fn(|task| {
@@ -38,7 +39,7 @@ async fn send<D: TxQueue<Frame = Frame>>(sender: &mut Sender<D>, frame: Frame) -
                 waits += 1;
                 return Poll::Pending;
             }
-            // Asked for first and tried once more, so that no wake-up falls between.
+            // It asks first and tries once more, so that no wake-up is lost between the two.
             told = true;
             sender.port().queues()[usize::from(queue)].when_room(Wakeup::Task(task.waker().clone()));
         }
@@ -47,7 +48,7 @@ async fn send<D: TxQueue<Frame = Frame>>(sender: &mut Sender<D>, frame: Frame) -
     .await
 }
 
-/// The same from a thread, which sleeps meanwhile.
+/// Does the same from a thread, which sleeps meanwhile.
 fn send_from_thread<D: TxQueue<Frame = Frame>>(queue: &Queue<D>, frame: Frame) -> Result<u64, Failure> {
     let frame = match queue.send(frame, Meta::new(1500)) {
         Handed::Done(Admitted::Full(back)) => back,
@@ -59,7 +60,7 @@ fn send_from_thread<D: TxQueue<Frame = Frame>>(queue: &Queue<D>, frame: Frame) -
     }
 }
 
-/// A device whose other end is a thread of its own: it takes 32 packets, and then a pause.
+/// A device whose other end is a thread of its own: it takes 32 packets, and then makes a pause.
 fn wire(mut from: RingReceiver<Frame>, bell: &OnceLock<thread::Thread>, over: &AtomicBool) -> Vec<Frame> {
     let mut got = Vec::new();
     let _ = bell.set(thread::current());
@@ -78,7 +79,7 @@ fn wire(mut from: RingReceiver<Frame>, bell: &OnceLock<thread::Thread>, over: &A
     }
 }
 
-/// A device that is done with a packet as soon as it is shown it, as a socket is.
+/// A device that has finished a packet as soon as it is shown it, as a socket has.
 struct AtOnce {
     pushed: u32,
     shown: Arc<AtomicU64>,
@@ -99,8 +100,9 @@ impl TxQueue for AtOnce {
     fn reap(&mut self, _: &mut dyn FnMut(Completed<Frame>)) {}
 }
 
-/// A loop that runs to completion: the queue is biased to it, so that it sends without an atomic exchange. The packets that the
-/// device was shown, and whether the loop was alone to the end.
+/// Runs a loop to completion: the queue is biased to it, so that it sends without an atomic
+/// exchange. Returns the packets that the device was shown, and whether the loop was alone to the
+/// end.
 fn run_to_completion(count: u64) -> Result<(u64, bool), Failure> {
     let shown = Arc::new(AtomicU64::new(0));
     let device = AtOnce { pushed: 0, shown: Arc::clone(&shown) };
@@ -119,22 +121,23 @@ fn clock() -> Instant {
     Instant(UNIX_EPOCH.elapsed().map_or(0, |d| u64::try_from(d.as_nanos()).unwrap_or(u64::MAX)))
 }
 
-/// What happened.
+/// The results of a run.
 #[derive(Debug)]
 pub struct Outcome {
-    /// How often each sender had to wait: the tasks, then the thread.
+    /// Waits of each sender: the tasks, then the thread.
     pub waits: Vec<u64>,
-    /// What the device got, in order.
+    /// The packets that the device got, in order.
     pub got: Vec<Frame>,
     /// Wake-ups of senders.
     pub woken: u64,
     /// Packets that another sender took in.
     pub listed: u64,
-    /// What the loop's device was shown, and whether nobody disturbed the loop.
+    /// The packets that the loop's device was shown, and true if no other thread disturbed the
+    /// loop.
     pub owner: (u64, bool),
 }
 
-/// Each sender sends so many packets.
+/// Has each sender send `each` packets.
 pub fn run(each: u64) -> Result<Outcome, Failure> {
     // The port: a small ring and a short queue, so that senders have to wait.
     let (bell, door) = (Bell::new(), Arc::new(OnceLock::<thread::Thread>::new()));
@@ -181,7 +184,7 @@ pub fn run(each: u64) -> Result<Outcome, Failure> {
     waits.push(beside?);
     let owner = alone.join().map_err(|_| "the loop has failed")??;
 
-    // What was taken in leaves; then the wire may end.
+    // The packets taken in leave; then the wire may end.
     let all = each * (TASKS + 1);
     for _ in 0..PATIENCE.as_millis() {
         if queue.counts().path.tx_packets == all {

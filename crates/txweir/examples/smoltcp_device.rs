@@ -1,5 +1,5 @@
-//! Any smoltcp device, with a transmit path between the stack and it: what the stack sends waits in qdiscs of
-//! your choice, and when they are full the stack waits too.
+//! Any smoltcp device, with a transmit path between the stack and it: the packets of the stack wait
+//! in qdiscs of your choice, and when they are full the stack waits too.
 
 use std::marker::PhantomData;
 
@@ -11,17 +11,17 @@ use smoltcp::wire::{HardwareAddress, IpAddress, IpCidr};
 use txweir::core::sched::answer::Verdict;
 use txweir::{Completed, DeviceError, Env, Instant, Meta, PathConfig, TxPath, TxQueue, Wake};
 
-/// A device whose sends go through a path. Call [`Shaped::flush`] after each poll of the interface, and when
-/// the wake-up that it answers is due.
+/// A device whose sends go through a path. Call [`Shaped::flush`] after each poll of the interface,
+/// and when the wake-up that it returns is due.
 pub struct Shaped<D> {
     /// The device.
     pub inner: D,
-    /// What stands before it.
+    /// The path in front of it.
     pub path: TxPath<Vec<u8>>,
 }
 
 impl<D: Device> Shaped<D> {
-    /// Sends what may leave now.
+    /// Sends the packets that may leave now.
     pub fn flush(&mut self, now: Time) -> Wake {
         self.path.drain(at(now), u32::MAX, &mut Tokens(Some((&mut self.inner, now))))
     }
@@ -54,20 +54,21 @@ impl<D: Device> Device for Shaped<D> {
     }
 }
 
-/// The stack's permission to send one frame: into the path.
+/// The stack's permission to send one frame into the path.
 pub struct Submit<'a, D>(&'a mut TxPath<Vec<u8>>, Time, PhantomData<D>);
 
 impl<D: Device> TxToken for Submit<'_, D> {
     fn consume<R, F: FnOnce(&mut [u8]) -> R>(self, len: usize, f: F) -> R {
         let mut frame = vec![0; len];
         let result = f(&mut frame);
-        // A reply to a received frame is made without asking for room first; it is lost if there is none.
+        // A reply to a received frame is made without asking for room first; a full path loses it.
         let _ = self.0.submit(at(self.1), frame, Meta::new(len as u32), &mut Tokens::<D>(None));
         result
     }
 }
 
-/// The inner device's tokens as promises of slots; none while the device is lent out to its receive token.
+/// The inner device's tokens as promises of slots; none while the device is lent out to its receive
+/// token.
 struct Tokens<'a, D>(Option<(&'a mut D, Time)>);
 
 impl<D: Device> TxQueue for Tokens<'_, D> {
@@ -91,18 +92,19 @@ fn at(now: Time) -> Instant {
     Instant::from_micros(now.total_micros().unsigned_abs())
 }
 
-/// What became of a transfer.
+/// The results of a transfer.
 #[derive(Debug)]
 pub struct Transfer {
-    /// What arrived.
+    /// The bytes that arrived.
     pub received: Vec<u8>,
-    /// When the last of it did, in virtual microseconds.
+    /// The time at which the last of them arrived, in virtual microseconds.
     pub micros: i64,
     /// Packets that the path dropped.
     pub dropped: u64,
 }
 
-/// Moves `data` over TCP from one socket to another through a loopback device behind `qdisc`, in virtual time.
+/// Moves `data` over TCP from one socket to another through a loopback device behind `qdisc`, in
+/// virtual time.
 pub fn run(data: &[u8], qdisc: &str, options: &[&str]) -> Result<Transfer, Box<dyn std::error::Error>> {
     let env = Env { mtu: 1500, link_header: 0, ..Env::default() };
     let path =
@@ -131,7 +133,7 @@ pub fn run(data: &[u8], qdisc: &str, options: &[&str]) -> Result<Transfer, Box<d
         while socket.can_recv() {
             socket.recv(|bytes| (bytes.len(), received.extend_from_slice(bytes)))?;
         }
-        // On to the next thing that can happen: a packet may leave, or a timer of TCP runs out.
+        // The time goes on to the next event: a packet may leave, or a timer of TCP runs out.
         let may_leave = match device.flush(now) {
             Wake::At(t, _) => t.as_nanos().div_ceil(1000) as i64,
             _ => i64::MAX,

@@ -1,5 +1,6 @@
-//! A kind of qdisc of one's own: a weighted fair queue, registered beside the built-in kinds. The tc language reads its
-//! options, `show` prints them with its counters, and `tests/it/wfq.rs` holds it to the laws, all from the declarations here.
+//! A kind of qdisc of one's own: a weighted fair queue, registered beside the built-in kinds. The
+//! tc language reads its options, `show` prints them with its counters, and `tests/it/wfq.rs` holds
+//! it to the laws, all from the declarations here.
 
 use txweir::core::qdisc::Registry;
 use txweir::core::sched::spec::Spec;
@@ -16,7 +17,8 @@ pub mod kind {
     use txweir::core::sched::spec::Flags;
     use txweir::{ClassId, ConfigError, DropReason, Env, Packets};
 
-    /// Bands, each a power of `ratio` heavier than the one after it: those of the priorities 0, 1, 2, and 3 and above.
+    /// Bands, each a power of `ratio` heavier than the one after it: those of the priorities 0, 1,
+    /// 2, and 3 and above.
     const BANDS: usize = 4;
 
     txweir::core::params! {
@@ -37,11 +39,13 @@ pub mod kind {
         }
     }
 
-    /// Start-time fair queueing (P. Goyal, H. Vin, H. Cheng, SIGCOMM 1996): the packet with the least start tag goes first.
+    /// Start-time fair queueing (P. Goyal, H. Vin, H. Cheng, SIGCOMM 1996): the packet with the
+    /// least start tag goes first.
     #[derive(Debug)]
     pub struct Wfq {
         bands: [Queue; BANDS],
-        /// The start tag of the first packet of each band, and the finish tag of the last where the band is empty.
+        /// The start tag of the first packet of each band, and the finish tag of the last where the
+        /// band is empty.
         tags: [u64; BANDS],
         /// The start tag of the packet that was sent last.
         virtual_time: u64,
@@ -135,7 +139,8 @@ pub fn kinds() -> Result<Registry, txweir::ConfigError> {
     Registry::with(OWN)
 }
 
-/// Offers 60 packets of each priority and gives the priorities of the first `sent` that leave, and what `show` prints.
+/// Offers 60 packets of each priority and gives the priorities of the first `sent` that leave, and
+/// what `show` prints.
 pub fn run(lines: &str, sent: u32) -> Result<(Vec<u32>, String), Box<dyn std::error::Error>> {
     let policy = Policy::of(Source::new("wfq.tc", lines).with_kinds(kinds()?), 0..lines.len())?;
     let mut device = VecDevice::with_slots(1);

@@ -1,8 +1,10 @@
-//! The transmit side of a network stack, as a library: a queueing discipline in front of a device, a byte limit
-//! that learns how much the device needs in flight, and back-pressure to the sender instead of silent drops.
+//! The transmit side of a network stack, as a library: a queueing discipline in front of a device,
+//! a byte limit that learns how much the device needs in flight, and back-pressure to the sender
+//! instead of silent drops.
 //!
-//! A [`TxPath`] is one transmit queue. It is a value: it has no thread, no clock and no I/O of its own. You hand
-//! it packets and the time; it hands packets to your device, as many as the device has promised to take:
+//! A [`TxPath`] is one transmit queue. It is a value: it has no thread, no clock and no I/O of its
+//! own. You hand it packets and the time; it hands packets to your device, as many as the device
+//! has promised to take:
 //!
 //! ```
 //! use txweir::{Admitted, Instant, Meta, PathConfig, TxPath, Wake, testing::VecDevice};
@@ -12,15 +14,17 @@
 //! let mut path = TxPath::new(PathConfig::default())?.with_qdisc("pfifo", &["limit", "2"])?;
 //! let now = Instant::ZERO;
 //!
-//! // The first packet goes straight to the device; how much more the device needs is yet to be learnt, so the
-//! // next two wait. Then the queue is full, and the packet comes back to its sender.
+//! // The first packet goes straight to the device; the path has yet to learn how much more the
+//! // device needs, so the next two wait. Then the queue is full, and the packet comes back to its
+//! // sender.
 //! assert_eq!(path.submit(now, "a", Meta::new(1500), &mut device), Admitted::Sent);
 //! assert_eq!(path.submit(now, "b", Meta::new(1500), &mut device), Admitted::Queued);
 //! assert_eq!(path.submit(now, "c", Meta::new(1500), &mut device), Admitted::Queued);
 //! assert_eq!(path.submit(now, "d", Meta::new(1500), &mut device), Admitted::Full("d"));
 //! assert_eq!(path.drain(now, 64, &mut device), Wake::Device);
 //!
-//! // The device finishes one: the path learns from it, sends what waits, and wakes the sender.
+//! // The device finishes one: the path learns from it, sends a waiting packet, and wakes
+//! // the sender.
 //! device.finish(1);
 //! path.reap(now, &mut device, |_frame| {});
 //! assert_eq!(path.drain(now, 64, &mut device), Wake::Idle);
@@ -29,7 +33,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! What waits, and in which order it leaves, is said in the language of Linux's tc(8):
+//! The language of Linux's tc(8) says which packets wait, and in which order they leave:
 //!
 //! ```
 //! use txweir::{Env, PathConfig, TxPath, Instant, tc::{Policy, show}, testing::VecDevice};
@@ -45,13 +49,13 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! `examples/backpressure.rs` replaces a bounded channel by a path; `examples/smoltcp_device.rs` puts one behind
-//! any smoltcp device. `examples/fairsend_smoltcp.rs` and `examples/fairsend_quinn.rs` let sockets and connections take turns
-//! (`core::fairsend`).
+//! `examples/backpressure.rs` replaces a bounded channel by a path; `examples/smoltcp_device.rs`
+//! puts one behind any smoltcp device. `examples/fairsend_smoltcp.rs` and
+//! `examples/fairsend_quinn.rs` let sockets and connections take turns (`core::fairsend`).
 //!
-//! Features: `lab` adds virtual time with hosts that speak real TCP, `handoff` a queue that many threads send by, `live`
-//! packet I/O on Linux, `daemon` links that tc commands change while they run, `lint` a linter for
-//! policies of Linux's tc.
+//! Features: `lab` adds virtual time with hosts that speak real TCP, `handoff` a queue that many
+//! threads send by, `live` packet I/O on Linux, `daemon` links that tc commands change while they
+//! run, `lint` a linter for policies of Linux's tc.
 
 #![forbid(unsafe_code)]
 

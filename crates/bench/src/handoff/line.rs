@@ -1,5 +1,6 @@
-//! A device whose line is the bound: it takes frames as fast as a ring can, and sends them at the line's rate by the clock on the
-//! wall. What nobody gives it in time it does not make up for: a line that has stood idle is late for good.
+//! A device whose line is the bottleneck: it takes frames as fast as a ring can, and sends them at
+//! the line's rate in wall-clock time. It does not make up for idle time: a line that has stood
+//! idle is late for good.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,22 +11,25 @@ use txweir_device::clock;
 
 use super::ways::{FRAME_LEN, Frame};
 
-/// A frame without payload on Fast Ethernet: 64 bytes at least, 8 of preamble and 12 of gap.
+/// Time of a frame without payload on Fast Ethernet: 64 bytes at least, 8 of preamble and 12 of
+/// gap.
 pub(super) const FRAME_NS: u64 = (64 + 8 + 12) * 80;
-/// Descriptors of the ring: for 6.9 ms, longer than a thread waits for its turn on a processor that it shares with another.
+/// Descriptors of the ring: for 6.9 ms, longer than a thread waits for its turn on a processor that
+/// it shares with another.
 const SLOTS: u64 = 1024;
 
-/// What can be seen of a device from outside.
+/// The state of a device that is visible from outside.
 #[derive(Debug, Default)]
 pub(super) struct Shown {
-    /// Frames that it was shown.
+    /// Frames that the device was shown.
     pub frames: Arc<AtomicU64>,
-    /// When the last of them has left, for a device that takes its time, in nanoseconds of the clock; 0: at once.
+    /// The time at which the last of them has left, for a device that takes time, in nanoseconds of
+    /// the clock; 0: at once.
     pub until_ns: Arc<AtomicU64>,
 }
 
 impl Shown {
-    /// Of a device that sends at once.
+    /// Creates the state of a device that sends at once.
     pub(super) fn at_once(frames: Arc<AtomicU64>) -> Self {
         Self { frames, ..Self::default() }
     }
@@ -36,14 +40,14 @@ pub(super) struct Line {
     clock: fn() -> u64,
     pushed: u64,
     reaped: u64,
-    /// When the last that was pushed will have left.
+    /// The time at which the last pushed frame will have left.
     until: u64,
     shown: Arc<AtomicU64>,
     until_ns: Arc<AtomicU64>,
 }
 
 impl Line {
-    /// A line that is idle, with an empty ring.
+    /// Creates an idle line with an empty ring.
     pub(super) fn new() -> (Self, Shown) {
         Self::with_clock(clock::now_ns)
     }
@@ -71,7 +75,7 @@ impl TxQueue for Line {
         Ok(())
     }
     fn reap(&mut self, sink: &mut dyn FnMut(Completed<Frame>)) {
-        // What is in the ring leaves without a gap up to the end.
+        // The frames in the ring leave without a gap up to the end.
         let in_ring = self.until.saturating_sub((self.clock)()).div_ceil(FRAME_NS);
         let packets = self.pushed.saturating_sub(in_ring).saturating_sub(self.reaped);
         if packets > 0 {

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use txweir_core::Meta;
 use txweir_core::path::device::{Completed, DeviceError, TxQueue};
-use txweir_device::{Frame as Sent, IfName, Packet, PacketOptions, VnetHdr, within_new};
+use txweir_device::{Calls, FrameRef, IfName, Packet, PacketOptions, Rest, VnetHdr, within_new};
 
 use super::line::Shown;
 use super::ways::{FRAME_LEN, Frame};
@@ -31,18 +31,18 @@ impl TxQueue for Socket {
         self.held.push(frame);
     }
     fn commit(&mut self) -> Result<(), DeviceError> {
-        let mut frames = [Sent { hdr: VnetHdr::default(), bytes: &[] }; HELD_MAX];
+        let mut frames = [FrameRef { hdr: VnetHdr::default(), bytes: &[] }; HELD_MAX];
         for (to, frame) in frames.iter_mut().zip(&self.held) {
             to.bytes = *frame;
         }
-        match self.packet.send_batch(&frames[..self.held.len()]) {
-            Ok((gone, _)) => {
-                self.held.drain(..gone);
-                self.finished += gone as u32; // at most HELD_MAX
-                self.shown.fetch_add(gone as u64, Ordering::Release);
-                Ok(())
-            }
-            Err(e) => Err(DeviceError(e.to_string())),
+        let sent = self.packet.send_batch(&frames[..self.held.len()]);
+        let gone = sent.gone();
+        self.held.drain(..gone);
+        self.finished += gone as u32; // at most HELD_MAX
+        self.shown.fetch_add(gone as u64, Ordering::Release);
+        match sent.rest {
+            Rest::None | Rest::Full => Ok(()),
+            Rest::Gone(e) => Err(DeviceError(e.to_string())),
         }
     }
     fn reap(&mut self, sink: &mut dyn FnMut(Completed<Frame>)) {
@@ -57,7 +57,7 @@ impl TxQueue for Socket {
     }
 }
 
-/// A packet socket on a veth whose other end nobody listens at.
+/// Opens a packet socket on a veth at whose other end no socket listens.
 pub(super) fn socket() -> Result<(Socket, Shown), String> {
     let opened = within_new(|| {
         run(&["link", "add", "out", "address", "02:00:00:00:00:01", "type", "veth", "peer", "name", "sink"])?;

@@ -1,4 +1,4 @@
-//! The ways of a packet from its sender to the driver that are compared.
+//! The compared ways of a packet from its sender to the driver.
 
 use std::collections::VecDeque;
 use std::hint::black_box;
@@ -25,10 +25,10 @@ const BURST: u64 = 32;
 /// Frames that a sender has ready.
 const READY: usize = 256;
 
-/// So many packets as sender number so and so.
+/// Sends a number of packets as the sender of a number: `(sender, packets)`.
 type Sending = Box<dyn Fn(usize, u64) + Send + Sync>;
 
-/// What there is to say of a queue.
+/// Describes the state of a queue.
 type Stating = Box<dyn Fn() -> String + Send + Sync>;
 
 /// A way, ready to be used.
@@ -36,21 +36,22 @@ pub(super) struct Way {
     pub key: &'static str,
     pub about: &'static str,
     pub send: Sending,
-    /// How its queue stands, where something has gone wrong.
+    /// Describes its queue, for an error message.
     pub state: Stating,
-    /// What its devices were shown; none for what sends nothing.
+    /// The frames that its devices were shown; none for a way that sends none.
     pub shown: Vec<Shown>,
 }
 
 /// Devices of one kind.
 pub(super) struct Devices<'a, D> {
-    /// Makes one, and what is seen of it.
+    /// Makes a device, and its visible state.
     pub make: &'a dyn Fn() -> Result<(D, Shown), String>,
-    /// How soon one is to be asked for completions; `None`: what it was shown it is done with.
+    /// Time after which a device is to be asked for completions; `None`: a shown packet is
+    /// finished.
     pub poll: Option<Nanos>,
 }
 
-/// Frames with all their headers, each with an identification of its own.
+/// Returns frames with all their headers, each with an identification of its own.
 fn frames() -> &'static [[u8; FRAME_LEN]; READY] {
     let mut frames = Box::new([[0; FRAME_LEN]; READY]);
     for (id, frame) in (0u16..).zip(frames.iter_mut()) {
@@ -80,10 +81,11 @@ fn path(kind: &str, direct: bool) -> TxPath<Frame> {
     path
 }
 
-/// The interface queue and the driver of 2006, each with its lock. The ring is never full, so that "output active" is never set.
+/// The interface queue and the driver of 2006, each with its lock. The ring is never full, so that
+/// "output active" is never set.
 struct Old<D> {
     queue: Mutex<VecDeque<Frame>>,
-    /// Packets in it, for who looks without the lock.
+    /// Packets in the queue, for a look without the lock.
     waiting: AtomicUsize,
     driver: Mutex<D>,
 }
@@ -117,11 +119,12 @@ fn put<D: TxQueue<Frame = Frame>>(driver: &mut D, frame: Frame, meta: Meta) {
         driver.reap(&mut |_| {});
     }
     driver.push(frame, &meta);
-    // What a device has to say of an error shows as frames that it was not shown.
+    // An error of a device shows as frames that it was not shown.
     let _ = driver.commit();
 }
 
-/// One packet after the other by `send`, which says whether it is to be tried again.
+/// Sends one packet after the other by `send`, which returns true if it takes the packet and false
+/// to try again.
 #[inline(always)]
 fn each(frames: &'static [[u8; FRAME_LEN]; READY], n: u64, mut send: impl FnMut(Frame, Meta) -> bool) {
     for i in 0..n {
@@ -132,7 +135,7 @@ fn each(frames: &'static [[u8; FRAME_LEN]; READY], n: u64, mut send: impl FnMut(
     }
 }
 
-/// A burst.
+/// Returns a burst.
 fn burst(frames: &'static [[u8; FRAME_LEN]; READY]) -> impl ExactSizeIterator<Item = (Frame, Meta)> {
     (0..BURST as usize).map(move |i| (&frames[i], Meta::new(FRAME_LEN as u32).hash(i as u32)))
 }
@@ -142,7 +145,7 @@ fn is_in<F>(handed: &Handed<F>) -> bool {
     !matches!(handed, Handed::Done(Admitted::Full(_)))
 }
 
-/// A queue and the service that comes for what is left over.
+/// A queue and its service.
 struct Served<D: TxQueue<Frame = Frame> + Send + 'static> {
     queue: Arc<Queue<D>>,
     _service: Service,
@@ -158,19 +161,19 @@ impl<D: TxQueue<Frame = Frame> + Send + 'static> Served<D> {
         Ok(Self { queue, _service: service.map_err(|e| format!("a thread for the service: {e}"))? })
     }
 
-    /// By a call, so that who captures it has the service as well.
+    /// Returns the queue by a call, so that a closure that uses it captures the service as well.
     const fn queue(&self) -> &Arc<Queue<D>> {
         &self.queue
     }
 
-    /// Its numbers and flags.
+    /// Describes its numbers and flags.
     fn state(&self) -> Stating {
         let queue = Arc::clone(&self.queue);
         Box::new(move || format!("; {:?}, {:?}", queue.counts(), queue))
     }
 }
 
-/// All ways over devices of one kind.
+/// Returns all ways over devices of one kind.
 pub(super) fn ways<D>(devices: &Devices<'_, D>, senders: usize) -> Result<Vec<Way>, String>
 where
     D: TxQueue<Frame = Frame> + Send + 'static,
@@ -193,7 +196,7 @@ where
     Ok(all)
 }
 
-/// What was there, and what was proposed.
+/// Returns the old way and the proposed one.
 fn locked<D>(devices: &Devices<'_, D>) -> Result<Vec<Way>, String>
 where
     D: TxQueue<Frame = Frame> + Send + 'static,
@@ -254,7 +257,8 @@ where
     Ok(Way { key: "bursts", about, send: Box::new(send), state, shown: vec![shown] })
 }
 
-/// The first sender owns the queue, the others send as everybody does.
+/// Returns the ways in which the first sender owns the queue and the others send as every thread
+/// does.
 fn owner<D>(devices: &Devices<'_, D>) -> Result<Vec<Way>, String>
 where
     D: TxQueue<Frame = Frame> + Send + 'static,
@@ -289,7 +293,7 @@ where
     Ok(both)
 }
 
-/// Each sender has a path and a device of its own.
+/// Returns the ways in which each sender has a path and a device of its own.
 fn to_completion<D>(devices: &Devices<'_, D>, senders: usize) -> Result<Vec<Way>, String>
 where
     D: TxQueue<Frame = Frame> + Send + 'static,
@@ -325,7 +329,7 @@ where
     Ok(both)
 }
 
-/// What the operations between threads cost alone, with nobody else there.
+/// Returns the operations between threads alone, without another thread.
 pub(super) fn yardsticks() -> Vec<Way> {
     let word = AtomicU32::new(0);
     let swaps = move |_, n| {

@@ -1,4 +1,4 @@
-//! What `txweir bench` times of filters: a packet is classified, and nothing is done with it.
+//! The filter jobs of `txweir bench`: a packet is classified, and then dropped from view.
 
 use std::hint::black_box;
 
@@ -14,14 +14,14 @@ use txweir_core::classify::filter::{
 use txweir_core::classify::packet::{NoOutlet, Packet};
 use txweir_core::classify::{
     action::Run as FilterRun,
-    filter::{Basic, BlockId, Bpf, Filters, Flower, Goal, Named, Rule, U32, What},
+    filter::{Basic, BlockId, Bpf, Existence, Filters, Flower, Goal, Named, Rule, U32},
 };
 use txweir_core::packet::headers::Headers;
 use txweir_core::{Handle, Instant, Meta};
 
 use super::path::Run;
 
-/// Filters being put.
+/// Filters that are being installed.
 struct Bench {
     filters: Filters,
     block: BlockId,
@@ -34,16 +34,16 @@ impl Bench {
         Self { filters, block }
     }
 
-    /// One more, of priority 1 and for IPv4, that leads to a class.
+    /// Adds a filter of priority 1 for IPv4 that leads to a class.
     fn add(&mut self, handle: Option<u32>, rule: &Rule, class: u32) {
         let named = Named { prio: Some(1), protocol: Some(0x0800), handle, ..Named::default() };
         let goal = Goal { class: Handle(class), ..Goal::default() };
-        if let Err(e) = self.filters.put(self.block, named, rule, &goal, What::Add, Instant::ZERO) {
+        if let Err(e) = self.filters.put(self.block, named, rule, &goal, Existence::Add, Instant::ZERO) {
             unreachable!("a benchmark's own filters are right: {e}");
         }
     }
 
-    /// UDP packets to these addresses, port 53, through them.
+    /// Classifies UDP packets to these addresses, port 53.
     fn classify(self, to: &[u32]) -> Run {
         let Self { filters, block } = self;
         let mut state = State::new(1);
@@ -87,21 +87,23 @@ fn flower_rule(i: u32) -> Rule {
     Rule::Flower(rule)
 }
 
-/// Destinations of packets, at random, about as many as there are filters: what is timed is not the memory of frames.
+/// Returns random destinations of packets, about as many as filters: so the job does not time the
+/// memory of frames.
 fn destinations(filters: u32) -> Vec<u32> {
     let frames = filters.next_power_of_two().clamp(64, 1 << 13) as usize;
     let mut rng = Rng::new(1);
     (0..frames).map(|_| address(rng.below(filters.into()) as u32)).collect()
 }
 
-/// Flower filters of one mask, each of another destination.
+/// Times flower filters of one mask, each of another destination.
 pub(super) fn flower(rules: u32) -> Run {
     let mut bench = Bench::new();
     (0..rules).for_each(|i| bench.add(None, &flower_rule(i), 0x1_0000 + i));
     bench.classify(&destinations(rules))
 }
 
-/// Each packet of the count is a filter more, each with another destination: `most` are there at most, then it begins anew.
+/// Adds a filter for each packet of the count, each with another destination; at `most` filters it
+/// begins again with none.
 pub(super) fn add(most: u32) -> Run {
     let (mut bench, mut next) = (Bench::new(), 0);
     Box::new(move |packets| {
@@ -115,13 +117,13 @@ pub(super) fn add(most: u32) -> Run {
     })
 }
 
-/// The destination is this.
+/// Matches this destination.
 fn to(value: u32) -> Match {
     let keys = vec![Key { value, mask: u32::MAX, at: 16, next: false }];
     Match { selector: Some(Selector { keys, ..Selector::default() }), ..Match::default() }
 }
 
-/// One u32 filter, which looks at the destination and the ports.
+/// Times one u32 filter, which looks at the destination and the ports.
 pub(super) fn u32_one() -> Run {
     let mut rule = to(address(0));
     if let Some(selector) = &mut rule.selector {
@@ -132,7 +134,8 @@ pub(super) fn u32_one() -> Run {
     bench.classify(&[address(0); 64])
 }
 
-/// A table of 256 buckets by the last byte of the destination, with a filter in each, which one filter links to.
+/// Times a table of 256 buckets by the last byte of the destination, with a filter in each, to
+/// which one filter links.
 pub(super) fn u32_table() -> Run {
     const TABLE: u32 = 1 << 20;
     let mut bench = Bench::new();
@@ -147,7 +150,7 @@ pub(super) fn u32_table() -> Run {
     bench.classify(&destinations(256))
 }
 
-/// One basic filter with one condition: the word of the destination.
+/// Times one basic filter with one condition: the word of the destination.
 pub(super) fn basic() -> Run {
     let what =
         Condition::U32(ematch::U32 { value: address(0), mask: u32::MAX, offset: 16, next_header: false });
@@ -157,7 +160,7 @@ pub(super) fn basic() -> Run {
     bench.classify(&[address(0); 64])
 }
 
-/// One program that looks at the ethertype and the destination, of six instructions.
+/// Times one program of six instructions that looks at the ethertype and the destination.
 pub(super) fn bpf() -> Run {
     // ldh [12]; jeq 0x800, else 0; ld [30]; jeq ADDRESS, else 0; ret -1; ret 0
     let program = [

@@ -1,4 +1,5 @@
-//! A queue that many threads may send by, used by one: what its admission costs when nobody is in the way.
+//! A queue that many threads may send by, used by one: the cost of its admission without
+//! contention.
 
 use std::hint::black_box;
 use std::sync::{Arc, LazyLock};
@@ -10,7 +11,8 @@ use txweir_handoff::{Drain, Owner, Queue, QueueConfig, Rest, Wakeup};
 use super::path::{BURST, Run};
 use crate::nullring::NullRing;
 
-/// The monotonic clock, by the standard library: rustix's way to it crashes under valgrind, which counts these jobs.
+/// Returns the monotonic time of the standard library: rustix's call crashes under valgrind, which
+/// counts these jobs.
 fn time() -> Instant {
     static START: LazyLock<Clock> = LazyLock::new(Clock::now);
     Instant::ZERO + Nanos(START.elapsed().as_nanos() as u64) // 584 years
@@ -35,7 +37,7 @@ fn burst() -> impl Iterator<Item = (u64, Meta)> {
     (0..BURST).map(|i| (i, meta(i)))
 }
 
-/// One at a time, directly.
+/// Sends packet by packet, directly.
 pub(super) fn direct() -> Run {
     let queue = queue(Drain::Caller);
     Box::new(move |packets| {
@@ -45,7 +47,7 @@ pub(super) fn direct() -> Run {
     })
 }
 
-/// Bursts, directly.
+/// Sends bursts, directly.
 pub(super) fn bursts() -> Run {
     let queue = queue(Drain::Caller);
     Box::new(move |packets| {
@@ -55,10 +57,10 @@ pub(super) fn bursts() -> Run {
     })
 }
 
-/// One at a time or in bursts, by the sender to whom the queue is biased.
+/// Sends packet by packet or in bursts, by the sender to which the queue is biased.
 pub(super) fn owner(by_burst: bool) -> Run {
     let Some(mut owner) = Owner::new(queue(Drain::Caller)) else {
-        // A system without membarrier(2) has no owners: what they would do then.
+        // A system without membarrier(2) has no owners: their sends would take this way.
         return if by_burst { bursts() } else { direct() };
     };
     Box::new(move |packets| {
@@ -74,7 +76,7 @@ pub(super) fn owner(by_burst: bool) -> Run {
     })
 }
 
-/// Through the admission list: bursts that somebody else takes.
+/// Sends through the admission list: bursts that the service takes.
 pub(super) fn listed() -> Run {
     let queue = queue(Drain::Worker);
     Box::new(move |packets| {

@@ -1,4 +1,4 @@
-//! Bursts of packets through a path of the engine, which is what most jobs time.
+//! Bursts of packets through a path of the engine: most jobs time this.
 
 use std::hint::black_box;
 
@@ -9,22 +9,22 @@ use txweir_core::{DqlConfig, Instant, Meta, Nanos, PathConfig, Role, TxPath};
 /// Packets per burst, as a device driver's poll would hand them over.
 pub const BURST: u64 = 32;
 
-/// Time from burst to burst: short enough that no standing queue here ever looks old to CoDel.
+/// Time from burst to burst: short enough that no standing queue here looks old to CoDel.
 pub(super) const BURST_TIME: Nanos = Nanos(100);
 
-/// Time before the first burst: longer than any job's delay, and nothing to CoDel.
+/// Time before the first burst: longer than any job's delay, and short to CoDel.
 pub(super) const STANDING_TIME: Nanos = Nanos(10_000);
 
 /// A job: enqueue and dequeue this many packets.
 pub(super) type Run = Box<dyn FnMut(u64)>;
 
-/// A device that takes everything while it is open and has finished it by the next reap.
+/// A device that takes every packet while it is open and has finished it by the next reap.
 #[derive(Default)]
 pub(super) struct Sink {
     open: bool,
     packets: u32,
     bytes: u32,
-    /// Flow hashes of what was sent since this was last emptied, if they are asked for.
+    /// Flow hashes of the packets sent since this was last emptied, if they are asked for.
     hashes: Option<Vec<u32>>,
 }
 
@@ -56,8 +56,8 @@ impl TxQueue for Sink {
     }
 }
 
-/// A path that holds `standing` packets between bursts. Packets take priority and flow hash from `kinds` in turn;
-/// the number of kinds is a power of two.
+/// Builds a path that holds `standing` packets between bursts. Packets take priority and flow hash
+/// from `kinds` in turn; the number of kinds is a power of two.
 pub(super) fn path(
     kind: &str,
     options: &str,
@@ -69,7 +69,7 @@ pub(super) fn path(
     bursts(made(kind, options, pool, bql), standing, kinds)
 }
 
-/// A path with this root.
+/// Builds a path with this root.
 pub(super) fn made(kind: &str, options: &str, pool: usize, bql: bool) -> TxPath<u64> {
     let config = PathConfig {
         pool,
@@ -85,12 +85,12 @@ pub(super) fn made(kind: &str, options: &str, pool: usize, bql: bool) -> TxPath<
     }
 }
 
-/// Bursts through a path: see `path`.
+/// Runs bursts through a path: see `path`.
 pub(super) fn bursts(path: TxPath<u64>, standing: u64, kinds: Vec<(u32, u32)>) -> Run {
     bursts_of(path, standing, kinds, |m| m)
 }
 
-/// The same of packets that `shape` completes.
+/// Runs bursts of packets that `shape` completes.
 pub(super) fn bursts_of(
     mut path: TxPath<u64>,
     standing: u64,
@@ -111,7 +111,7 @@ pub(super) fn bursts_of(
         let _ = path.submit(now, frame, next(), &mut dev);
     }
     dev.open = true;
-    // What is delayed is due by then.
+    // Delayed packets are due by then.
     now += STANDING_TIME;
     Box::new(move |packets| {
         for burst in 0..packets / BURST {
@@ -132,8 +132,8 @@ pub(super) fn bursts_of(
     })
 }
 
-/// So many flows, each at its rate with two packets waiting: for each that leaves, the flow gets another. Time goes on by
-/// what a burst takes at 10 million packets a second.
+/// Runs `flows` flows, each at its rate with two packets waiting: for each packet that leaves, the
+/// flow gets another. Time advances by the duration of a burst at 10 million packets a second.
 pub(super) fn paced(flows: u32) -> Run {
     const STEP: Nanos = Nanos(100 * BURST);
     let interval = u64::from(flows) * 100;
@@ -155,7 +155,7 @@ pub(super) fn paced(flows: u32) -> Run {
     };
     let mut dev = Sink { open: true, hashes: Some(Vec::new()), ..Sink::default() };
     let mut now = Instant::from_secs(1);
-    // The flows begin one after the other, in no order, over one interval.
+    // The flows begin one after the other, in random order, over one interval.
     let mut order: Vec<u32> = (0..flows).collect();
     let mut rng = Rng::new(4);
     for i in (1..order.len()).rev() {
@@ -183,6 +183,6 @@ pub(super) fn paced(flows: u32) -> Run {
                 let _ = path.submit(now, 0, Meta::new(64).hash(hash), &mut dev);
             }
         }
-        assert_eq!(path.cx().dropped().packets, 0, "none is lost");
+        assert_eq!(path.cx().dropped().packets, 0, "no packet is lost");
     })
 }

@@ -12,7 +12,8 @@ use crate::common::default_cpu;
 /// 1 Tbit/s.
 const RATE: Rate = Rate(125_000_000_000);
 
-/// A queue that leases for bursts of 64 byte packets, in its own time; refused, it is there when it was told to be.
+/// Leases for bursts of 64 byte packets, in the queue's own time; after a refusal the time goes on
+/// to the one that the law gave.
 fn bursts_of(lease: &mut Lease, now: &mut Instant, packets: u64) {
     for _ in 0..packets / BURST {
         *now += BURST_TIME;
@@ -29,15 +30,17 @@ fn bursts_of(lease: &mut Lease, now: &mut Instant, packets: u64) {
 fn joined(shared: &Arc<SharedRate>) -> Lease {
     match Lease::join(Arc::clone(shared)) {
         Some(lease) => lease,
-        None => unreachable!("nobody changes the rate"),
+        None => unreachable!("no thread changes the rate"),
     }
 }
 
-/// Bursts through the law alone; beside it, if asked for, another thread on another processor does the same all the while.
+/// Runs bursts through the law alone; if asked for, another thread on another processor does the
+/// same beside it.
 pub(super) fn lease(other: bool) -> Run {
     let shared = Arc::new(SharedRate::new(RATE, Bytes(1_000_000)));
     let (mut mine, mut now) = (joined(&shared), Instant::ZERO + STANDING_TIME);
-    // Runs of ours, counted when they begin and when they end: odd, the other is to be busy.
+    // Runs of this thread, counted at their begin and at their end: while the number is odd, the
+    // other thread is to be busy.
     let turn = Arc::new(AtomicU64::new(0));
     let thread = other.then(|| {
         let (mut theirs, turn) = (joined(&shared), Arc::clone(&turn));
@@ -50,7 +53,8 @@ pub(super) fn lease(other: bool) -> Run {
                     std::thread::park();
                     continue;
                 }
-                // Ours has chosen its own by now; the one before that, the last before the first.
+                // The first thread has chosen its processor by now; this takes the processor before
+                // that, or the last before the first.
                 pinned =
                     pinned || txweir_device::cpu::pin((default_cpu() + processors - 1) % processors).is_ok();
                 bursts_of(&mut theirs, &mut now, 64 * BURST);

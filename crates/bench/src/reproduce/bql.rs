@@ -1,4 +1,5 @@
-//! Byte Queue Limits: "[PATCH v4 0/10] bql: Byte Queue Limits", Tom Herbert, netdev, 28 November 2011.
+//! Byte Queue Limits: "[PATCH v4 0/10] bql: Byte Queue Limits", Tom Herbert, netdev, 28 November
+//! 2011.
 
 use txweir_core::Instant;
 

@@ -1,4 +1,4 @@
-//! What the two experiments with DragonFly BSD (2013) have in common: one host in detail, two
+//! The common parts of the two experiments with DragonFly BSD (2013): one host in detail, two
 //! peers, and connections between them by the lab's TCP (`txweir-transport`, as of RFC 6675).
 
 mod egress;
@@ -13,8 +13,8 @@ pub(super) use machine::{Machine, Setup};
 
 use txweir_lab::workers;
 
-/// Does `jobs` independent runs, as many at a time as there are processors, and gives their results
-/// in order: the same on any machine.
+/// Does `jobs` independent runs, at most one for each processor at a time. Returns their results in
+/// order: the same on any machine.
 pub(super) fn each<T: Send>(
     jobs: usize,
     run: impl Fn(usize) -> Result<T, String> + Sync,

@@ -1,5 +1,5 @@
-//! Senders that yield: "tcp: Improve sender-sender and sender-receiver fairness on the same netisr", Sepherosa Ziehau, DragonFly
-//! BSD, commit 2fb3a851, January 2013.
+//! Senders that yield: "tcp: Improve sender-sender and sender-receiver fairness on the same
+//! netisr", Sepherosa Ziehau, DragonFly BSD, commit 2fb3a851, January 2013.
 
 use txweir_core::{Instant, Nanos};
 
@@ -9,15 +9,15 @@ use super::{Band, Experiment, Published, Row};
 
 const NAME: &str = "fairsend";
 
-/// What the thread needs for a message, and for a segment that it sends. Fitted on what is received beside 8 senders that
-/// yield.
+/// Processor time of the thread for a message, and for a segment that it sends. Fitted on the rate
+/// received beside 8 senders that yield.
 const COST: Nanos = Nanos(4_500);
-/// Frames that wait for the ring at most: one less than it has descriptors, as BSD's drivers have it.
+/// Most frames that wait for the ring: one less than it has descriptors, as in BSD's drivers.
 const LIMIT: u32 = 511;
-/// Segments that a stream of A has on its way at most, and a stream to A: the first fitted with `LATE`, on what is received
-/// beside 8 senders that do not yield, the second 57344 B.
+/// Most segments on the way of a stream of A, and of a stream to A: the first fitted with `LATE`,
+/// on the rate received beside 8 senders that do not yield, the second 57344 B.
 const WINDOWS: [u32; 2] = [88, 39];
-/// How late an application comes to write at most.
+/// Greatest delay of an application before it writes.
 const LATE: Nanos = Nanos::from_millis(10);
 
 pub(super) const EXPERIMENT: Experiment = Experiment {
@@ -34,7 +34,7 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
         "Fitted: 4.5 us of the thread per message and per segment sent, on \"received\" of \"8+8: fair 4\"; windows from A of 88",
         "segments and applications that write when half of that is free, up to 10 ms late, on \"received\" of \"8+8: fair 0\".",
         "Every other row is predicted. From \"turns\" on it is 8+8 with another number of segments in a turn, frames of",
-        "queue, descriptors (ACKs go first, and nobody yields), us per message, segments in a window of A, ms that an",
+        "queue, descriptors (ACKs go first, and no sender yields), us per message, segments in a window of A, ms that an",
         "application is late at most, threads of 4.5 us, or segments in a unit (4).",
         "Not in the source, and assumed: two descriptors for a frame; no TSO; 50 us each way beside queues; the lab's TCP",
         "as of RFC 6675, and a sender refused by its own queue begins anew with one segment (4.4BSD).",
@@ -80,12 +80,13 @@ fn setup(senders: u32, receivers: u32, fairsend: u32, seed: u64) -> Setup {
     }
 }
 
-/// Messages and segments alike; no connections are opened.
+/// Returns the same cost for messages and segments; no connections are opened.
 const fn costs(each: Nanos) -> [Nanos; 3] {
     [each, each, Nanos::ZERO]
 }
 
-/// Rates in Mbit/s of frames, as `systat -if` counts them: from the second second on, second by second.
+/// Rates in Mbit/s of frames, as `systat -if` counts them: from the second second on, second by
+/// second.
 struct Rates {
     received: Vec<f64>,
     sent: f64,
@@ -103,7 +104,7 @@ impl Rates {
     }
 }
 
-/// One run of so many seconds, each for itself.
+/// Runs a number of seconds. Returns the rates of each.
 fn seconds(setup: Setup, seconds: u64) -> Result<Rates, String> {
     let mut machine = Machine::new(setup)?;
     machine.run(Instant::from_millis(1_000));
@@ -118,14 +119,14 @@ fn seconds(setup: Setup, seconds: u64) -> Result<Rates, String> {
     Ok(Rates { received, sent })
 }
 
-/// Five seconds of three seeds.
+/// Runs five seconds of three seeds.
 fn rates(setup: impl Fn(u64) -> Setup + Sync) -> Result<Rates, String> {
     let seeds = each(3, |job| seconds(setup(1 + job as u64), 5))?;
     let sent = seeds.iter().map(|r| r.sent).sum::<f64>() / seeds.len() as f64;
     Ok(Rates { received: seeds.into_iter().flat_map(|r| r.received).collect(), sent })
 }
 
-/// Jain's index of what senders deliver in three seconds, the mean of ten seeds.
+/// Returns Jain's index of the bytes that senders deliver in three seconds, the mean of ten seeds.
 fn jain(setup: impl Fn(u64) -> Setup + Sync) -> Result<f64, String> {
     let index = |setup: Setup| {
         let mut machine = Machine::new(setup)?;
@@ -154,8 +155,8 @@ fn unpublished(name: String, metric: &'static str, measured: f64) -> Row {
     row(name, metric, None, measured, Band::Percent(0.0))
 }
 
-/// Streams each way, what was published to be received without turns, and how far on over off may be off, in percent. Of more
-/// than 16 it is said that there is no difference.
+/// Streams each way, the published received rate without turns, and the band of on over off, in
+/// percent. The publication says of more than 16 that there is no difference.
 type Case = (u32, Option<Published>, f64);
 
 const CASES: [Case; 3] = [
@@ -204,8 +205,8 @@ fn case(&(n, without, percent): &Case) -> Result<Vec<Row>, String> {
     Ok(rows)
 }
 
-/// "Improves Jain's fairness index between various amount of senders (8 ~ 128) a little bit (sending only tests)": it is not
-/// worse.
+/// "Improves Jain's fairness index between various amount of senders (8 ~ 128) a little bit
+/// (sending only tests)": the index must be no worse.
 fn indices() -> Result<Vec<Row>, String> {
     let mut rows = Vec::new();
     for n in [8, 16, 32, 64, 128] {
@@ -225,7 +226,7 @@ fn indices() -> Result<Vec<Row>, String> {
     Ok(rows)
 }
 
-/// Where nobody has published anything: other turns, rings, threads.
+/// Returns rows without a published value: other turns, rings, threads.
 fn others() -> Result<Vec<Row>, String> {
     let mut jobs: Vec<(&str, String, Setup)> = Vec::new();
     for n in [0, 1, 2, 4, 8, 16, 64] {
@@ -291,7 +292,7 @@ fn run(progress: &mut dyn FnMut(&str)) -> Result<Vec<Row>, String> {
 mod tests {
     use super::*;
 
-    /// With turns more of what waits waits with the senders, where no ACK is behind it.
+    /// With turns more of the waiting segments wait with the senders, where no ACK is behind them.
     #[test]
     fn turns_move_what_waits_from_the_queue_to_the_senders() {
         let held = |fair| {

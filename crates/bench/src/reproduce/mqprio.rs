@@ -1,9 +1,10 @@
-//! Traffic classes of transmit queues: "Qdisc Experiments at 10Gbps", John Fastabend, Linux Plumbers Conference 2012.
+//! Traffic classes of transmit queues: "Qdisc Experiments at 10Gbps", John Fastabend, Linux
+//! Plumbers Conference 2012.
 
 mod machine;
 
 use txweir_core::base::env::Offload;
-use txweir_core::path::port::Qdiscs;
+use txweir_core::path::qdiscs::Qdiscs;
 use txweir_core::sched::traffic::Range;
 use txweir_core::text::value::Words;
 use txweir_core::{Env, Handle, Instant, Nanos, PathConfig, Rate, Role};
@@ -19,26 +20,29 @@ use machine::{CLASSES, Census, Got, Load, Machine};
 
 const NAME: &str = "mqprio";
 
-/// Bits per second that the published machine served with eight queues: the sum of what its classes received.
+/// Bits per second that the published machine served with eight queues: the sum over its classes.
 const LINE: u64 = 3_513_000_000;
-/// Bytes of a frame: by Little's law the 1000 packets of a full queue at 400 Mbit/s are the 24.24 ms that were measured.
+/// Bytes of a frame: by Little's law the 1000 packets of a full queue at 400 Mbit/s are the 24.24
+/// ms that were measured.
 const FRAME: u32 = 1212;
 /// Bits per second that each class is offered.
 const OFFERED: u64 = 554_000_000;
 /// Sending threads.
 const THREADS: usize = 16;
-/// From the start of one to that of the next: each class meets a machine that is not full yet, as its published minimum says.
+/// Time from the start of a thread to that of the next: each class meets a machine that is not full
+/// yet, as its published minimum shows.
 const APART: Nanos = Nanos::from_millis(2);
-/// How long a lock is held by one operation: fitted on what class 6 received below prio and htb.
+/// Time that one operation holds a lock: fitted on the rate of class 6 below prio and htb.
 const HOLD: Nanos = Nanos(1_305);
-/// What every packet takes beside, before the lock and after the line: fitted on the least time of class 0.
+/// Time of every packet beside, before the lock and after the line: fitted on the least time of
+/// class 0.
 const BESIDE: Nanos = Nanos(4_300);
-/// Rates, means and maxima are of this time: by then queues that fill slowly are full. Minima are of the whole run, as the queues
-/// of the published one were empty once too.
+/// Rates, means and maxima are taken from this time on: by then queues that fill slowly are full.
+/// Minima are of the whole run, because the queues of the published one were empty once too.
 const FROM: Instant = Instant::from_millis(700);
 const TO: Instant = Instant::from_millis(1000);
 
-/// Strict priority for classes 7 and 6, and a sixth of what they leave for each of the others.
+/// Strict priority for classes 7 and 6, and a sixth of the rest for each of the others.
 const PRIO_HTB: &str = "\
 qdisc add root handle 1: prio bands 3 priomap 2 2 2 2 2 2 1 0 2 2 2 2 2 2 2 2
 qdisc add parent 1:3 handle 20: htb
@@ -118,7 +122,7 @@ const FIGURE_2: Figure = [
     [465.0, 6_802_623.0, 7_760.0, 15_770_720.0],
 ];
 
-/// How packets get to the line.
+/// The way of packets to the line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Way {
     /// mqprio; `hw` leaves the classes to the device, without it its rings take turns.
@@ -127,16 +131,16 @@ enum Way {
     PrioHtb,
 }
 
-/// What is known of a column beforehand.
+/// The published or expected values of a column, known beforehand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Known {
     Figure1,
     Figure2,
     /// Each queue gets an eighth of the line.
     Turns,
-    /// Nothing: each class is shown.
+    /// No value: each class is shown.
     Classes,
-    /// Nothing: the two groups of classes are shown.
+    /// No value: the two groups of classes are shown.
     Groups,
 }
 
@@ -203,7 +207,7 @@ fn machine(c: &Column, away: [Nanos; 2], seed: u64) -> Result<Machine, String> {
         Way::Mqprio { hw } => {
             let line = format!("{MQPRIO} {}", u8::from(hw));
             let words: Vec<&str> = line.split(' ').collect();
-            let added = port.configure(Instant::ZERO, rings, |q: &mut dyn Qdiscs| {
+            let added = port.configure(Instant::ZERO, rings, |q: &mut Qdiscs<'_>| {
                 q.add(Handle::ROOT, Some(Handle::new(1, 0)), NAME, &mut Words::new(&words))
             });
             added.map_err(|e| e.to_string())?;
@@ -215,7 +219,8 @@ fn machine(c: &Column, away: [Nanos; 2], seed: u64) -> Result<Machine, String> {
     Ok(machine)
 }
 
-/// What the device makes of mqprio's classes: with `hw 1` the last two before all others, and those alike; else turns.
+/// Returns the device's scheduler for mqprio's classes: with `hw 1` the last two before all others,
+/// and those alike; else turns.
 fn scheduler(ranges: &[Range], hw: bool) -> LineConfig {
     if !hw {
         return LineConfig::round_robin(8);
@@ -226,7 +231,7 @@ fn scheduler(ranges: &[Range], hw: bool) -> LineConfig {
     LineConfig::classes(8, &ranges.iter().enumerate().map(class).collect::<Vec<_>>())
 }
 
-/// What a column came to.
+/// The results of a column.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Measured {
     classes: [Got; CLASSES],
@@ -245,7 +250,8 @@ impl Measured {
         }
         Ok(Self { classes, census: machine.census() })
     }
-    /// Mbit/s received of some classes together, and their mean, least and greatest time in us.
+    /// Returns the received Mbit/s of some classes together, and their mean, least and greatest
+    /// time in us.
     fn numbers(&self, classes: std::ops::Range<usize>) -> [f64; 4] {
         let all = || self.classes[classes.clone()].iter();
         let packets = all().map(|g| g.packets).sum::<u64>() as f64;
@@ -261,14 +267,14 @@ impl Measured {
 
 const METRICS: [(&str, &str); 4] = [("rx", "Mbit/s"), ("mean", "us"), ("least", "us"), ("greatest", "us")];
 
-/// A row of nothing but what was measured.
+/// Returns a row of the measured value alone.
 fn plain(row: String, metric: usize, measured: f64) -> Row {
     let (metric, unit) = METRICS[metric];
     let band = Band::Percent(0.0);
     Row { experiment: NAME, row, metric, unit, published: None, law: false, measured, band, fitted: None }
 }
 
-/// What is expected of a metric of a class, and how far it may be off.
+/// Returns the expected value of a metric of a class, and its band.
 fn expected(known: Known, class: usize, metric: usize) -> Option<(f64, Band)> {
     let high = class >= 6;
     let (figure, band) = match known {
@@ -294,7 +300,7 @@ fn expected(known: Known, class: usize, metric: usize) -> Option<(f64, Band)> {
     Some((figure[class][metric] / unit, band))
 }
 
-/// The rows of a column.
+/// Returns the rows of a column.
 fn rows(c: &Column, m: &Measured) -> Vec<Row> {
     if c.known == Known::Groups {
         let groups = [("classes 0-5", 0..6), ("classes 6-7", 6..8)];
@@ -335,7 +341,8 @@ fn rows(c: &Column, m: &Measured) -> Vec<Row> {
     rows
 }
 
-/// What the slides conclude: how much later the highest class is on one queue, and what capacity is lost there.
+/// Returns the conclusions of the slides: the factor by which the highest class is later on one
+/// queue, and the capacity lost there.
 fn conclusions(mqprio: &Measured, one: &Measured) -> [Row; 2] {
     let sum = |figure: &Figure| figure.iter().map(|class| class[0]).sum::<f64>();
     let row = |metric, unit, published, measured, band| Row {
@@ -371,7 +378,7 @@ fn run(progress: &mut dyn FnMut(&str)) -> Result<Vec<Row>, String> {
 mod tests {
     use super::*;
 
-    /// Which part of the gain is whose, in factors.
+    /// Each part of the gain is seen alone, in factors.
     #[test]
     fn each_part_of_the_gain_is_seen_alone() {
         let measured: Vec<Measured> = COLUMNS.iter().map(|c| Measured::of(c, 5).unwrap()).collect();
@@ -380,26 +387,31 @@ mod tests {
         };
         let mean = |m: &Measured, classes| m.numbers(classes)[1];
         let rx = |m: &Measured, classes| m.numbers(classes)[0];
-        // A byte limit on the one queue: 40 times less for the strict classes, and nothing else of theirs changes.
+        // A byte limit on the one queue: 40 times less for the strict classes, and no other number
+        // of theirs changes.
         assert!(mean(one, 6..8) > 40.0 * mean(bql, 6..8));
         assert!((rx(one, 6..8) / rx(bql, 6..8) - 1.0).abs() < 0.01);
-        // No lock: they get all they offer, and wait less than half as long; without a byte limit it does not matter to them.
+        // Without a lock they get all they offer, and wait less than half as long; without a byte
+        // limit it does not matter to them.
         assert!(
             rx(unlocked_bql, 6..8) > 1.15 * rx(bql, 6..8) && 2.0 * mean(unlocked_bql, 6..8) < mean(bql, 6..8)
         );
         assert!((mean(unlocked, 6..8) / mean(one, 6..8) - 1.0).abs() < 0.03);
-        // The device's scheduler against prio and htb with neither lock nor deep ring: what is left of 290 times.
+        // The device's scheduler against prio and htb with neither lock nor deep ring: the rest of
+        // the 290 times.
         let left = mean(unlocked_bql, 6..8) / mean(hw, 6..8);
         assert!((2.0..4.0).contains(&left), "{left}");
         // Queues alone, without classes in the device, are worse than prio on one queue.
         assert!(mean(turns, 6..8) > 5.0 * mean(one, 6..8));
-        // Deep rings do no harm to strict classes that have rings of their own, and double what the others wait.
+        // Deep rings do no harm to strict classes that have rings of their own, and double the
+        // waits of the others.
         assert!((mean(deep, 6..8) / mean(hw, 6..8) - 1.0).abs() < 0.1);
         assert!((mean(deep, 0..6) / mean(hw, 0..6) - 2.02).abs() < 0.05);
     }
 
-    /// What would account for most of the rows that miss below prio and htb, and for which not. The two times are set
-    /// by the greatest time of the strict classes and by the capacity lost; nothing published names them.
+    /// An absence of the drainer now and then would account for most of the rows that miss below
+    /// prio and htb, but not for all. The greatest time of the strict classes and the capacity lost
+    /// set the two times; no publication names them.
     #[test]
     fn an_absence_now_and_then_would_account_for_the_capacity() {
         let (every, long) = (Nanos::from_millis(279), Nanos::from_micros(15_700));
@@ -423,18 +435,19 @@ mod tests {
         }
         let mean = |class: usize| got[class].sum as f64 / got[class].packets as f64;
         near(mean(6), FIGURE_2[6][1], 6.0);
-        // Class 7 is no later than class 6, as it was.
+        // Class 7 is no later than class 6, as before.
         near(mean(7), mean(6), 1.0);
     }
 
-    /// Where all packets are, in every column.
+    /// Every packet is in one place, in every column.
     #[test]
     fn every_packet_is_in_one_place() {
         for c in &COLUMNS {
             let Census { made, at_locks, dropped, queued, in_rings, left } =
                 Measured::of(c, 2).unwrap().census;
             assert_eq!(made, at_locks + dropped + queued + in_rings + left, "{}", c.name);
-            // Six classes of 1000 packets wait at least, and what was offered beyond the line is dropped.
+            // Six classes of 1000 packets wait at least, and packets offered beyond the line are
+            // dropped.
             assert!(
                 left > 340_000 && queued > 5_900 && dropped > 1_000 && in_rings <= 6 * 1024 + 40,
                 "{}",

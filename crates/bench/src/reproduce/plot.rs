@@ -1,16 +1,17 @@
-//! The rows of a comparison as a picture: what was published below what was measured, case by case, as SVG.
+//! The rows of a comparison as a picture: the published value below the measured one, case by case,
+//! as SVG.
 //!
-//! It is drawn from the rows alone, and the same rows give the same text. Colours follow the reader's scheme, light or dark; what
-//! they say is said by shapes too.
+//! It is drawn from the rows alone, and the same rows give the same text. Colours follow the
+//! reader's scheme, light or dark; shapes tell the same as colours.
 
 use std::fmt::Write as _;
 
 use super::{Experiment, Published, Row};
 use txweir_lab::trial::html::escaped;
 
-/// What is drawn of an experiment.
+/// The drawn parts of an experiment.
 pub(super) struct Plot {
-    /// Side by side, over the same cases.
+    /// The panels, side by side, over the same cases.
     pub(super) panels: &'static [Panel],
     /// Cases that are not drawn: sums, which would take the axis for themselves.
     pub(super) without: &'static [&'static str],
@@ -18,13 +19,13 @@ pub(super) struct Plot {
 
 /// Some metrics of one unit over an axis.
 pub(super) struct Panel {
-    /// What is on the axis, and in which unit.
+    /// The title of the axis, with its unit.
     pub(super) title: &'static str,
-    /// What the marks are; a case has one of them.
+    /// The metrics of the marks; a case has one of them.
     pub(super) metrics: &'static [&'static str],
-    /// What the lines through the marks reach from and to.
+    /// The metrics at the ends of the lines through the marks.
     pub(super) spread: Option<[&'static str; 2]>,
-    /// Each factor of ten has the same room.
+    /// True if each factor of ten has the same room.
     pub(super) log: bool,
     /// The panel's share of the width, beside those of the others.
     pub(super) share: u32,
@@ -33,15 +34,16 @@ pub(super) struct Panel {
 const WIDTH: f64 = 880.0;
 /// Room for the names of cases.
 const LABELS: f64 = 136.0;
-/// Between panels, and to the right of the last.
+/// Room between panels, and to the right of the last.
 const GAP: f64 = 26.0;
-/// From one case to the next, and the height of what is above the first of a group.
+/// Distance from one case to the next, and the height above the first of a group.
 const PITCH: f64 = 15.0;
 const GROUP: f64 = 26.0;
-/// Above the cases of an experiment: its line, the titles, the numbers of the axes.
+/// Height above the cases of an experiment: its line, the titles, the numbers of the axes.
 const HEAD: f64 = 66.0;
 const LEGEND: f64 = 34.0;
-/// How far the measured mark is above the middle of its case's line, and the published one below.
+/// Distance of the measured mark above the middle of its case's line, and of the published one
+/// below.
 const APART: f64 = 2.8;
 
 const STYLE: &str = "\
@@ -73,7 +75,7 @@ const STYLE: &str = "\
 /// A case: its name within its group, and its rows.
 type Line<'a> = (&'a str, Vec<&'a Row>);
 
-/// The picture of some experiments, one below the other.
+/// Renders the picture of some experiments, one below the other.
 pub(super) fn svg(experiments: &[(&Experiment, Vec<&Row>)]) -> String {
     let mut body = String::new();
     let mut y = LEGEND;
@@ -116,7 +118,7 @@ fn legend() -> String {
     out
 }
 
-/// An experiment below `top`; answers where it ends.
+/// Draws an experiment below `top`. Returns its lower end.
 fn experiment(out: &mut String, top: f64, e: &Experiment, rows: &[&Row]) -> f64 {
     let groups = groups(e.plot, rows);
     text(out, 8.0, top + 16.0, "b", e.name);
@@ -161,12 +163,12 @@ fn experiment(out: &mut String, top: f64, e: &Experiment, rows: &[&Row]) -> f64 
     end + 10.0
 }
 
-/// The middle of a case's line below the top of its group.
+/// Returns the middle of a case's line below the top of its group.
 fn middle(top: f64, index: usize) -> f64 {
     top + GROUP - 4.0 + PITCH * (index as f64 + 0.5)
 }
 
-/// The cases in the order of their rows, under what their names have in common.
+/// Returns the cases in the order of their rows, under the common part of their names.
 fn groups<'a>(plot: &Plot, rows: &[&'a Row]) -> Vec<(&'a str, Vec<Line<'a>>)> {
     let mut groups: Vec<(&str, Vec<Line<'_>>)> = Vec::new();
     for row in rows.iter().filter(|r| plot.panels.iter().any(|p| p.shows(r))) {
@@ -186,7 +188,7 @@ fn groups<'a>(plot: &Plot, rows: &[&'a Row]) -> Vec<(&'a str, Vec<Line<'a>>)> {
     groups
 }
 
-/// `group: case`, or `group, case`.
+/// Splits `group: case`, or `group, case`.
 fn halves(row: &Row) -> (&str, &str) {
     let name = &*row.row;
     name.split_once(": ").or_else(|| name.split_once(", ")).unwrap_or(("", name))
@@ -198,7 +200,7 @@ impl Panel {
     }
 }
 
-/// What a panel has of one case.
+/// Draws the part of a panel for one case.
 fn case(out: &mut String, panel: &Panel, axis: &Axis, rows: &[&Row], y: f64) {
     let Some(row) = rows.iter().find(|r| panel.metrics.contains(&r.metric)) else { return };
     let end = |i: usize| rows.iter().find(|r| panel.spread.is_some_and(|s| s[i] == r.metric));
@@ -231,7 +233,7 @@ fn case(out: &mut String, panel: &Panel, axis: &Axis, rows: &[&Row], y: f64) {
     measured(out, axis.x(row.measured), y - APART, class);
 }
 
-/// A disc; a ring where it was fitted, a square where it is outside.
+/// Draws a disc; a ring where the row was fitted, a square where it is outside its band.
 fn measured(out: &mut String, x: f64, y: f64, class: &str) {
     let _ = match class {
         "x o" => writeln!(
@@ -244,7 +246,7 @@ fn measured(out: &mut String, x: f64, y: f64, class: &str) {
     };
 }
 
-/// A diamond, as wide as the range.
+/// Draws a diamond, as wide as the range.
 fn published(out: &mut String, [from, to]: [f64; 2], y: f64) {
     let (left, right) = (from - 3.2, to + 3.2);
     let across = to - from;
@@ -254,7 +256,7 @@ fn published(out: &mut String, [from, to]: [f64; 2], y: f64) {
     );
 }
 
-/// An upright stroke.
+/// Draws an upright stroke.
 fn law(out: &mut String, x: f64, y: f64) {
     let _ = writeln!(out, "  <path class=\"l\" d=\"M{x:.1} {:.1}v6\"/>", y - 3.0);
 }
@@ -263,7 +265,7 @@ fn text(out: &mut String, x: f64, y: f64, class: &str, words: &str) {
     let _ = writeln!(out, "  <text class=\"{class}\" x=\"{x:.1}\" y=\"{y:.1}\">{}</text>", escaped(words));
 }
 
-/// From numbers to places.
+/// The map from numbers to places.
 struct Axis {
     log: bool,
     from: f64,
@@ -274,7 +276,7 @@ struct Axis {
 }
 
 impl Axis {
-    /// One that has room for everything in a panel; `None` if that is nothing.
+    /// Creates an axis that has room for every value of a panel; `None` if there is none.
     fn of(panel: &Panel, rows: &[&Row], plot: &Plot, left: f64, width: f64) -> Option<Self> {
         let shown = || rows.iter().filter(|r| panel.shows(r) && !plot.without.contains(&halves(r).1));
         let unit = shown().next()?.unit;
@@ -282,7 +284,7 @@ impl Axis {
             let Published { low, high } = r.published.unwrap_or(Published::one(r.measured));
             [low, high, r.measured]
         };
-        // A logarithmic axis has no zero: what is nothing stands at its left end.
+        // A logarithmic axis has no zero: a zero stands at its left end.
         let values = || shown().flat_map(both).filter(|v| !panel.log || *v >= 1.0);
         let most = values().fold(1.0, f64::max);
         let (from, to) = match panel.log {
@@ -301,7 +303,7 @@ impl Axis {
         self.left + self.width * part
     }
 
-    /// Where a line is drawn, and what is written there.
+    /// Returns the places of the lines, and their labels.
     fn ticks(&self) -> Vec<(f64, String)> {
         let step = round(self.to / 5.0, true);
         let all = (0..16).map(|i| if self.log { 10f64.powi(i) } else { f64::from(i) * step });
@@ -310,7 +312,7 @@ impl Axis {
     }
 }
 
-/// The next of 1, 2, 5, 10, 20, ... at or below a number from 1 on, or at or above it.
+/// Returns the next of 1, 2, 5, 10, 20, ... at or below a number from 1 on, or at or above it.
 fn round(n: f64, up: bool) -> f64 {
     let steps = || (0..16).flat_map(|i| [1.0, 2.0, 5.0].map(|s| s * 10f64.powi(i)));
     match up {
@@ -319,7 +321,7 @@ fn round(n: f64, up: bool) -> f64 {
     }
 }
 
-/// A round number, short: `500`, `10K`; times with the unit that suits them.
+/// Renders a round number, short: `500`, `10K`; times with the unit that suits them.
 fn label(n: f64, unit: &str) -> String {
     match (unit, n) {
         ("us", n) if n >= 1e3 => format!("{} ms", n / 1e3),
@@ -382,7 +384,7 @@ mod tests {
         assert_eq!(names, [("mq", vec!["class 0", "class 1"]), ("2 q", vec!["BQL, fifo"])]);
     }
 
-    /// A mark's shape says what is known of it.
+    /// A mark's shape shows the state of its value.
     #[test]
     fn marks_differ_by_more_than_their_colour() {
         let drawn = |r: Row| {

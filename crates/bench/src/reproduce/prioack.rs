@@ -1,5 +1,5 @@
-//! TCP control segments first: "altq: Implement two level "rough" priority queue for plain sub-queue", Sepherosa Ziehau,
-//! DragonFly BSD, commit 4cc8caef, June 2013.
+//! TCP control segments first: "altq: Implement two level "rough" priority queue for plain
+//! sub-queue", Sepherosa Ziehau, DragonFly BSD, commit 4cc8caef, June 2013.
 
 use txweir_core::{Instant, Nanos};
 
@@ -9,19 +9,20 @@ use super::{Band, Experiment, Published, Row};
 
 const NAME: &str = "prio-ack";
 
-/// Segments that a stream has on its way at most: a send buffer of 32 KB, on all hosts. Fitted on the connections of "no TSO,
-/// on".
+/// Most segments on the way of a stream: a send buffer of 32 KB, on all hosts. Fitted on the
+/// connections of "no TSO, on".
 const WINDOW: u32 = 22;
-/// Segments that A acknowledges at a time: fitted on the bulk rate beside streams, of which its ACKs take their part.
+/// Segments that A acknowledges at a time: fitted on the bulk rate beside streams, because its ACKs
+/// take a part of the line.
 const EVERY: u32 = 4;
-/// What a thread needs for each of the three messages of a connection: fitted on the connections of a machine that does nothing
-/// else.
+/// Processor time of a thread for each of the three messages of a connection: fitted on the
+/// connections of a machine without other work.
 const STEP_COST: Nanos = Nanos(11_960);
-/// Packets of a ring's queue. Fitted on the connections of "no TSO, off": a queue that what the windows let wait makes overflow
-/// loses SYN-ACKs, and each costs its client 3 s.
+/// Packets of a ring's queue. Fitted on the connections of "no TSO, off": a queue that the windows
+/// make overflow loses SYN-ACKs, and each costs its client 3 s.
 const LIMIT: u32 = 1000;
-/// Hundredths of descriptors: a full frame without TSO is a header and a payload over two clusters, a unit of four segments a
-/// header and three clusters.
+/// Hundredths of descriptors: a full frame without TSO is a header and a payload over two clusters,
+/// a unit of four segments a header and three clusters.
 const DESCRIPTORS: [u32; 2] = [300, 400];
 
 pub(super) const EXPERIMENT: Experiment = Experiment {
@@ -50,11 +51,11 @@ const PLOT: Plot = Plot {
         Panel { title: "stream, Mbit/s", metrics: &["stream"], spread: None, log: false, share: 1 },
         Panel { title: "bulk, Mbit/s", metrics: &["bulk"], spread: None, log: false, share: 1 },
     ],
-    // On the scale of a machine that does nothing else nothing of the rest is seen.
+    // On the scale of a machine without other work the other rows would vanish.
     without: &["connections"],
 };
 
-/// What runs beside the bulk streams.
+/// The traffic beside the bulk streams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Beside {
     Connections,
@@ -116,7 +117,7 @@ fn row(row: String, metric: &'static str, published: Option<f64>, measured: f64)
     Row { experiment: NAME, row, metric, unit, published, law: false, measured, band, fitted: None }
 }
 
-/// Nothing else runs.
+/// Runs each traffic alone.
 fn alone() -> Result<[Row; 3], String> {
     let runs = [(true, None), (false, Some(Beside::Streams)), (false, Some(Beside::Connections))];
     let got = each(runs.len(), |i| rates(setup(runs[i].0, runs[i].1, true, true)))?;
@@ -129,7 +130,8 @@ fn alone() -> Result<[Row; 3], String> {
     ])
 }
 
-/// What runs beside, TSO, and for the knob on and off what was published of bulk and of what runs beside.
+/// The traffic beside, TSO, and for the knob on and off the published rates of bulk and of that
+/// traffic.
 type Case = (Beside, bool, [[f64; 2]; 2]);
 
 const CASES: [Case; 4] = [
@@ -166,8 +168,9 @@ fn case(&(beside, tso, published): &Case) -> Result<Vec<Row>, String> {
     Ok(rows)
 }
 
-/// Connections where nobody has published anything: the deeper the rings, the rougher the priority; and queues that overflow
-/// (512 packets and 16 for each of 8 processors). And windows between those that would fit either half.
+/// Returns rows of connections without a published value: the deeper the rings, the rougher the
+/// priority; and queues that overflow (512 packets and 16 for each of 8 processors). And windows
+/// between those that would fit either half.
 fn unpublished() -> Result<Vec<Row>, String> {
     let mut jobs: Vec<(String, Setup)> = Vec::new();
     let mut both = |group: &str, of: &dyn Fn(bool) -> Setup| {
@@ -201,7 +204,8 @@ fn run(progress: &mut dyn FnMut(&str)) -> Result<Vec<Row>, String> {
 mod tests {
     use super::*;
 
-    /// What waits is what the windows let wait; the priority is as rough as the rings are deep; nothing overflows.
+    /// The windows decide how much waits; the priority is as rough as the rings are deep; no queue
+    /// overflows.
     #[test]
     fn the_windows_decide_what_waits_and_the_rings_how_rough_the_priority_is() {
         let held = |ring| {

@@ -8,7 +8,8 @@ fn one<'a>(rows: &'a [Row], row: &str, metric: &str) -> &'a Row {
     rows.iter().find(|r| r.row == row && r.metric == metric).expect("such a row")
 }
 
-/// Rows that miss are part of what is said; one that comes to hit is news as well.
+/// The list of rows that miss is a part of the result, so a row that no longer misses fails the
+/// test as well.
 #[test]
 fn the_rows_outside_their_bands_are_these() {
     let rows = run(Some("fairsend"), &mut |_| {}).unwrap();
@@ -27,7 +28,7 @@ fn the_rows_outside_their_bands_are_these() {
         ]
     );
     assert_eq!(rows.iter().filter(|r| r.within() == Some(true) && r.fitted.is_none()).count(), 16);
-    // Four is the least that costs the senders nothing, and more of it costs those who receive.
+    // Four is the least that costs the senders nothing, and a greater number costs the receivers.
     let of = |n: u32, metric| one(&rows, &format!("turns: N = {n}"), metric).measured;
     assert!(of(1, "sent") < 800.0 && of(2, "sent") < 900.0 && of(4, "sent") > 970.0);
     let received = [4, 8, 16, 64, 0].map(|n| of(n, "received"));

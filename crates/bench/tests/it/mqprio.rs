@@ -4,7 +4,8 @@ use txweir_bench::reproduce::run;
 
 use crate::rows::{assert_drawn, outside};
 
-/// What the table says, rows that miss included: one that comes to hit is news as well.
+/// The results of the table, rows that miss included: a row that no longer misses fails the test as
+/// well.
 #[test]
 fn the_rows_outside_their_bands_are_these() {
     let rows = run(Some("mqprio"), &mut |_| {}).unwrap();

@@ -4,7 +4,8 @@ use txweir_bench::reproduce::run;
 
 use crate::rows::{assert_drawn, outside};
 
-/// Rows that miss are part of what is said; one that comes to hit is news as well.
+/// The list of rows that miss is a part of the result, so a row that no longer misses fails the
+/// test as well.
 #[test]
 fn the_rows_outside_their_bands_are_these() {
     let rows = run(Some("prio-ack"), &mut |_| {}).unwrap();

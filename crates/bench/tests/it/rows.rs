@@ -2,13 +2,13 @@
 
 use txweir_bench::reproduce::{Row, svg};
 
-/// The rows outside their bands.
+/// Returns the rows outside their bands.
 pub(crate) fn outside(rows: &[Row]) -> Vec<String> {
     let missed = rows.iter().filter(|r| r.within() == Some(false));
     missed.map(|r| format!("{}, {}", r.row, r.metric)).collect()
 }
 
-/// Compares a picture of the documents with what these rows give.
+/// Compares a picture of the documents with the picture of these rows.
 pub(crate) fn assert_drawn(rows: &[Row], file: &str, picture: &str) {
     let name = rows.first().map_or("", |r| r.experiment);
     assert!(

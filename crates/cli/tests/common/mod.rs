@@ -1,5 +1,6 @@
-//! What the tests of `txweir run` share: the program, as a process that does not outlive its test, and a client and a server in
-//! network namespaces of their own with it between them.
+//! The helpers that the tests of `txweir run` share: the program, as a process that does not
+//! outlive its test, and a client and a server in network namespaces of their own with the program
+//! between them.
 
 #![allow(dead_code)] // each test binary uses its own part
 
@@ -27,7 +28,7 @@ macro_rules! skip_unless_possible {
 }
 pub(crate) use skip_unless_possible;
 
-/// `txweir run` with these arguments.
+/// Makes a `txweir run` command with these arguments.
 pub fn txweir(args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_txweir"));
     command.arg("run").args(args);
@@ -45,7 +46,7 @@ impl Drop for Process {
 }
 
 impl Process {
-    /// Starts it, with all it prints piped.
+    /// Starts the process, with all its output piped.
     pub fn spawn(command: &mut Command) -> Self {
         let piped = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         Self(piped.spawn().unwrap_or_else(|error| panic!("{command:?}: {error}")))
@@ -57,12 +58,12 @@ impl Process {
         kill_process(Pid::from_raw(pid).expect("a process id"), signal).expect("signal it");
     }
 
-    /// Waits for its end: exit code, the rest of its output, its errors.
+    /// Waits for its end. Returns the exit code, the rest of its output, its errors.
     pub fn end(self) -> (Option<i32>, String, String) {
         self.end_within(PATIENCE)
     }
 
-    /// The same, with another patience.
+    /// Does the same, with another patience.
     pub fn end_within(mut self, patience: Duration) -> (Option<i32>, String, String) {
         let give_up = Instant::now() + patience;
         while self.0.try_wait().expect("wait").is_none() {
@@ -105,7 +106,7 @@ impl Running {
         self.process.signal(signal);
     }
 
-    /// Waits for its end: exit code, what it printed after the ready line, its errors.
+    /// Waits for its end. Returns the exit code, its output after the ready line, its errors.
     pub fn end(mut self) -> (Option<i32>, String, String) {
         let mut out = String::new();
         self.stdout.read_to_string(&mut out).expect("text");
@@ -113,7 +114,7 @@ impl Running {
         (code, out, err)
     }
 
-    /// Reads on a thread what it prints: it stands still while nobody reads and the pipe is full.
+    /// Reads its output on a thread: the process stops while the pipe is full.
     pub fn follow(mut self) -> Followed {
         let reader = std::thread::spawn(move || {
             let mut out = String::new();
@@ -123,7 +124,7 @@ impl Running {
         Followed { process: self.process, reader }
     }
 
-    /// Ends it by SIGTERM; its last line, read as JSON.
+    /// Ends it by SIGTERM. Returns its last line, read as JSON.
     pub fn stop(self) -> Value {
         self.signal(Signal::TERM);
         let (code, out, err) = self.end();
@@ -139,10 +140,11 @@ pub struct Followed {
 }
 
 impl Followed {
-    /// Ends it by SIGTERM; each line since the first, read as JSON.
+    /// Ends it by SIGTERM. Returns each line since the first, read as JSON.
     pub fn stop(self) -> Vec<Value> {
         self.process.signal(Signal::TERM);
-        // With several at a time, the kernel takes long to close their devices where the machine is busy.
+        // With several at a time, the kernel takes long to close their devices where the machine is
+        // busy.
         let (code, _, err) = self.process.end_within(6 * PATIENCE);
         assert_eq!((code, err.as_str()), (Some(0), ""));
         let out = self.reader.join().expect("its output");
@@ -150,7 +152,8 @@ impl Followed {
     }
 }
 
-/// Client, middle and server. The outer two have a TAP device each, which a program in the middle opens.
+/// Client, middle and server. The outer two have a TAP device each, which a program in the middle
+/// opens.
 pub struct Net {
     pub client: NetNs,
     pub middle: NetNs,
@@ -160,7 +163,7 @@ pub struct Net {
 }
 
 impl Net {
-    /// TAP devices.
+    /// Creates the hosts with TAP devices.
     pub fn with_taps() -> Self {
         let [client, middle, server] = ["client", "middle", "server"].map(NetNs::new);
         for (netns, address) in [(&client, "10.77.0.1/24"), (&server, "10.77.0.2/24")] {
@@ -171,7 +174,7 @@ impl Net {
         Self { client, middle, server, input, output }
     }
 
-    /// The same with a veth pair on each side, whose inner ends packet sockets open.
+    /// Creates the hosts with a veth pair on each side, whose inner ends packet sockets open.
     pub fn with_veths() -> Self {
         let [client, middle, server] = ["client", "middle", "server"].map(NetNs::new);
         for (netns, address, inner) in [(&client, "10.77.0.1/24", "left"), (&server, "10.77.0.2/24", "right")]
@@ -199,7 +202,7 @@ impl Net {
     }
 }
 
-/// The server, at this port.
+/// Returns the server's address at this port.
 pub fn address(port: u16) -> SocketAddr {
     SocketAddr::from(([10, 77, 0, 2], port))
 }
@@ -208,13 +211,13 @@ pub fn address(port: u16) -> SocketAddr {
 pub struct Temp(pub PathBuf);
 
 impl Temp {
-    /// A file of this text.
+    /// Creates a file of this text.
     pub fn new(name: &str, text: &str) -> Self {
         let path = std::env::temp_dir().join(format!("txw-{}-{name}", std::process::id()));
         std::fs::write(&path, text).expect("write a temporary file");
         Self(path)
     }
-    /// Where it is.
+    /// Returns its path.
     pub fn path(&self) -> &str {
         self.0.to_str().expect("a path in UTF-8")
     }
@@ -226,7 +229,7 @@ impl Drop for Temp {
     }
 }
 
-/// The middle one of values that can all be compared.
+/// Returns the median of values that can all be compared.
 pub fn median<T: Copy + PartialOrd>(mut values: Vec<T>) -> T {
     values.sort_by(|a, b| a.partial_cmp(b).expect("comparable"));
     values[values.len() / 2]

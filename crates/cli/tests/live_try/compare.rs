@@ -1,4 +1,5 @@
-//! What `txweir try` says of policies beside what they did live: values, pairs, and whether the ranks are the same.
+//! Compares the claims of `txweir try` about policies with live runs: values, pairs, and whether
+//! the ranks are the same.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -8,7 +9,8 @@ use serde_json::Value;
 use crate::scenarios::{Load, Scenario};
 use crate::traffic::LiveRun;
 
-/// One value of a policy: the median of its runs; the interval of `txweir try`, or the smallest and the largest live run.
+/// One value of a policy: the median of its runs; the interval of `txweir try`, or the smallest and
+/// the largest live run.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Runs {
     pub median: f64,
@@ -35,7 +37,7 @@ pub enum Better {
     Neither,
 }
 
-/// What live runs say of two policies of which `txweir try` says that the first is better.
+/// The verdict of live runs on two policies of which `txweir try` says that the first is better.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pair {
     Same,
@@ -43,8 +45,9 @@ pub enum Pair {
 }
 
 impl Row {
-    /// How far apart intervals must be for one live run to be held to their order. Linux beside itself differs by up to 3 % of
-    /// goodput, 0.02 of Jain's index and 20 % of a percentile (docs/transport.md), and this test asserts nothing below 10 ms.
+    /// Returns the distance that intervals must have for one live run to be held to their order.
+    /// Two runs of Linux differ by up to 3 % of goodput, 0.02 of Jain's index and 20 % of a
+    /// percentile (docs/transport.md), and this test asserts no difference below 10 ms.
     fn margin(&self, a: f64, b: f64) -> f64 {
         let larger = a.max(b);
         match self.measure.as_str() {
@@ -56,7 +59,7 @@ impl Row {
         }
     }
 
-    /// Policies that `try` tells apart by more than the margin, the better one first.
+    /// Returns the policies that `try` tells apart by more than the margin, the better one first.
     pub fn pairs(&self) -> Vec<(usize, usize, Pair)> {
         let all = 0..self.tried.len();
         let more = match self.better {
@@ -79,7 +82,7 @@ impl Row {
         judged.collect()
     }
 
-    /// The last column of the table.
+    /// Renders the last column of the table.
     fn said(&self, policies: &[&str]) -> String {
         let pairs = self.pairs();
         let wrong: Vec<String> = pairs
@@ -97,13 +100,13 @@ impl Row {
         }
     }
 
-    /// A value and its interval for people.
+    /// Renders a value and its interval for people.
     fn interval(&self, of: &Runs) -> String {
         let [median, low, high] = [of.median, of.low, of.high].map(|value| self.shown(value));
         if low == high { median } else { format!("{median} ({low}..{high})") }
     }
 
-    /// A value for people.
+    /// Renders a value for people.
     fn shown(&self, value: f64) -> String {
         match self.measure.as_str() {
             _ if value.is_infinite() => "none".into(),
@@ -137,7 +140,8 @@ impl Row {
     }
 }
 
-/// The value of a measure in a live run; `group` is that of the traffic, if it is of one.
+/// Returns the value of a measure in a live run; `group` is that of the traffic, if the measure
+/// belongs to one.
 fn live_value(scenario: &Scenario, run: &LiveRun, group: Option<usize>, measure: &str) -> Option<f64> {
     let Some(group) = group else {
         return match measure {
@@ -168,13 +172,13 @@ fn live_value(scenario: &Scenario, run: &LiveRun, group: Option<usize>, measure:
     })
 }
 
-/// Jain's index: 1 if all are alike, one over their number if one has all.
+/// Returns Jain's index: 1 if all are alike, one over their number if one has all.
 fn jain(of: &[u64]) -> f64 {
     let (sum, squares) = of.iter().map(|x| *x as f64).fold((0.0, 0.0), |(s, q), x| (s + x, q + x * x));
     if squares == 0.0 { 1.0 } else { sum * sum / (of.len() as f64 * squares) }
 }
 
-/// The rows that both have. `runs` are those of each policy, in the order of `try`.
+/// Returns the rows that both have. `runs` are those of each policy, in the order of `try`.
 pub fn rows(scenario: &Scenario, tried: &Value, runs: &[Vec<LiveRun>]) -> Vec<Row> {
     let policies = tried["policies"].as_array().expect("policies");
     assert_eq!(policies.len(), runs.len(), "policies of {}", scenario.name);
@@ -200,14 +204,14 @@ pub fn rows(scenario: &Scenario, tried: &Value, runs: &[Vec<LiveRun>]) -> Vec<Ro
         });
         let group = name.unwrap_or("bottleneck").into();
         let row = Row { group, measure: measure.into(), better, tried: tried.collect(), live };
-        // Marks, where nothing asks for them.
+        // Marks, where no stack asks for them.
         let none = row.tried.iter().all(|t| t.high == 0.0) && row.live.iter().all(|l| l.high == 0.0);
         (!none).then_some(row)
     });
     each.collect()
 }
 
-/// The middle of the values, or the mean of the middle two; the smallest and the largest.
+/// Returns the middle of the values, or the mean of the middle two; the smallest and the largest.
 fn middle(mut values: Vec<f64>) -> Option<Runs> {
     values.sort_by(f64::total_cmp);
     let (a, b) = (values.get(values.len().saturating_sub(1) / 2)?, values.get(values.len() / 2)?);
@@ -215,7 +219,7 @@ fn middle(mut values: Vec<f64>) -> Option<Runs> {
     Some(Runs { median, low: *values.first()?, high: *values.last()? })
 }
 
-/// Every pair that came out the other way, in words.
+/// Describes every pair that came out the other way.
 pub fn reversed(scenario: &Scenario, rows: &[Row]) -> Vec<String> {
     let each = rows.iter().flat_map(|row| {
         let wrong = row.pairs().into_iter().filter(|(.., pair)| *pair == Pair::Reversed);
@@ -236,7 +240,7 @@ pub fn reversed(scenario: &Scenario, rows: &[Row]) -> Vec<String> {
     each.collect()
 }
 
-/// The scenario's table, as docs/try.md has it.
+/// Renders the scenario's table, as docs/try.md has it.
 pub fn table(scenario: &Scenario, rows: &[Row]) -> String {
     let names: Vec<&str> = scenario.policies.iter().map(|p| p.name).collect();
     let columns = names.iter().map(|name| format!(" {name}: try | live |"));
@@ -268,7 +272,8 @@ mod tests {
 
     const MS: f64 = 1e6;
 
-    /// Two policies that are told apart, and live runs with their labels exchanged: the one thing that must not pass.
+    /// Two policies that are told apart, and live runs with their labels exchanged: this must not
+    /// pass.
     #[test]
     fn exchanged_policies_are_found() {
         let slow = [300.0 * MS, 310.0 * MS, 320.0 * MS];
@@ -281,7 +286,7 @@ mod tests {
         assert_eq!(wrong.said(&["a", "b", "c"]), "no: b is not better than a");
     }
 
-    /// More is better for the one, less for the other.
+    /// More is better for one policy, less for the other.
     #[test]
     fn the_better_one_comes_first() {
         let (few, many) = ([1e6, 1e6, 1e6], [9e6, 9e6, 9e6]);
@@ -304,7 +309,7 @@ mod tests {
         let wide =
             row("jain", Better::More, [[0.5, 0.9, 0.99], [0.4, 0.6, 0.56], [0.9, 0.9, 0.9]], [0.1, 0.2, 0.3]);
         assert_eq!(wide.pairs(), [(2, 1, Pair::Same)]);
-        // Nothing ended in the worst run of the second, and in no live run of it.
+        // No request ended in the worst run of the second, and none in any live run of it.
         let none = [50.0 * MS, f64::INFINITY, f64::INFINITY];
         let ended = [30.0 * MS; 3];
         let all =

@@ -1,4 +1,5 @@
-//! How late the machine was while a run was measured: a thread that sleeps for a millisecond at a time says so.
+//! The lateness of the machine while a run was measured: a thread that sleeps for a millisecond at
+//! a time tells it.
 
 use std::fmt;
 use std::sync::Arc;
@@ -6,13 +7,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-/// The machine carries a run if of the naps 99 % end at most so late: requests and queues are told apart by more than that,
+/// The machine carries a run if 99 % of the naps end at most this late: the differences between
+/// requests and queues are greater,
 const P99_MAX: Duration = Duration::from_millis(10);
-/// and if nothing stands still for as long as half of TCP's shortest timeout, which would make losses of its own.
+/// and if no thread stands still for half of TCP's shortest timeout, which would make losses of its
+/// own.
 const WORST_MAX: Duration = Duration::from_millis(100);
 const NAP: Duration = Duration::from_millis(1);
 
-/// How late naps ended; the worst of them, of the events of the forwarder's wire and of the starts of the traffic.
+/// The lateness of the naps; its worst value covers the events of the forwarder's wire and the
+/// starts of the traffic too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lateness {
     pub p99: Duration,
@@ -20,12 +24,12 @@ pub struct Lateness {
 }
 
 impl Lateness {
-    /// Whether the machine was too late for what was measured to count.
+    /// True if the machine was too late for the measurement to count.
     pub fn too_busy(&self) -> bool {
         self.p99 > P99_MAX || self.worst > WORST_MAX
     }
 
-    /// The greater of each.
+    /// Returns the greater of each.
     pub fn max(self, other: Self) -> Self {
         Self { p99: self.p99.max(other.p99), worst: self.worst.max(other.worst) }
     }
@@ -60,7 +64,7 @@ impl Watch {
         Self { stop, thread }
     }
 
-    /// Ends it. `others` is how late, at worst, else was what the run needed.
+    /// Ends the thread. `others` is the worst lateness of the other parts of the run.
     pub fn end(self, others: Duration) -> Lateness {
         self.stop.store(true, Ordering::Relaxed);
         let late = self.thread.join().expect("the naps");
@@ -68,7 +72,7 @@ impl Watch {
     }
 }
 
-/// The time-weighted percentile: a nap that was long counts for as long as it was.
+/// Returns the time-weighted percentile: a long nap counts for its whole length.
 fn of(mut late: Vec<Duration>, others: Duration) -> Lateness {
     late.sort_unstable();
     let whole: Duration = late.iter().map(|late| *late + NAP).sum();

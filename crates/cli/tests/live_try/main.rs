@@ -1,9 +1,11 @@
-//! `txweir try` held against `txweir run`: the same policies on the same traffic, once in virtual time with the lab's TCP, once
-//! with the kernel's between two network namespaces. Whom `try` tells apart clearly has the same rank live.
+//! `txweir try` compared with `txweir run`: the same policies on the same traffic, once in virtual
+//! time with the lab's TCP, once with the kernel's between two network namespaces. Policies that
+//! `try` tells apart clearly have the same rank live.
 //!
-//! `TXWEIR_LIVE_RUNS=5 cargo test -p txweir-cli --test live_try -- --nocapture` prints the tables of docs/try.md, of five live
-//! runs of each policy; without the variable there is one. Needs root and `/dev/net/tun`, says
-//! why and passes where these are missing. A live run that the machine was too late for does not count, and is done again.
+//! `TXWEIR_LIVE_RUNS=5 cargo test -p txweir-cli --test live_try -- --nocapture` prints the tables
+//! of docs/try.md, of five live runs of each policy; without the variable there is one. It needs
+//! root and `/dev/net/tun`, and without these says why and passes. A live run for which the machine
+//! was too late does not count, and is repeated.
 
 #[path = "../common/mod.rs"]
 mod common;
@@ -27,14 +29,14 @@ use lateness::Lateness;
 use scenarios::{SCENARIOS, Scenario};
 use traffic::LiveRun;
 
-/// Live runs at a time, in the first round and in those that repeat what was too late or came out the other way.
+/// Live runs at a time, in the first round and in those that repeat late or reversed runs.
 const AT_ONCE: [usize; 3] = [6, 3, 3];
 /// No live run begins later than this after the first one, times the runs that are asked for.
 const BUDGET: Duration = Duration::from_secs(100);
-/// The environment variable that says how many live runs each policy is to have: 1 to 64, 1 without it.
+/// The environment variable with the number of live runs of each policy: 1 to 64, 1 without it.
 const RUNS: &str = "TXWEIR_LIVE_RUNS";
 
-/// What `txweir try` says of the scenario, as JSON.
+/// Returns the report of `txweir try` on the scenario, as JSON.
 fn tried(scenario: &Scenario) -> Value {
     let file =
         |i: usize, text: &str| Temp::new(&format!("try-{}-{i}", scenario.name.replace(' ', "-")), text);
@@ -51,19 +53,19 @@ fn tried(scenario: &Scenario) -> Value {
     serde_json::from_slice(&output.stdout).expect("JSON")
 }
 
-/// Why the kernel cannot run it, if so.
+/// Returns the reason that the kernel cannot run the scenario, if there is one.
 fn unavailable(scenario: &Scenario) -> Option<String> {
     let name = scenario.congestion;
     traffic::tcp_with(name).err().map(|error| format!("this kernel has no {name}: {error}"))
 }
 
-/// A scenario, and what is known of it.
+/// A scenario and its results.
 struct Case {
     scenario: &'static Scenario,
     tried: Value,
-    /// Live runs of each policy that the machine was in time for.
+    /// Live runs of each policy for which the machine was in time.
     runs: Vec<Vec<LiveRun>>,
-    /// How late the machine was for the others.
+    /// The lateness of the machine in the other runs.
     too_late: Option<Lateness>,
 }
 
@@ -72,7 +74,7 @@ impl Case {
         self.runs.iter().all(|runs| !runs.is_empty())
     }
 
-    /// Pairs that came out the other way; none while there are policies without a run.
+    /// Returns the pairs that came out the other way; none while a policy has no run.
     fn reversed(&self) -> Vec<String> {
         match self.complete() {
             true => compare::reversed(self.scenario, &compare::rows(self.scenario, &self.tried, &self.runs)),
@@ -80,18 +82,19 @@ impl Case {
         }
     }
 
-    /// Policies that have to run: those without a run, or all of them if a pair came out the other way.
+    /// Returns the policies that have to run: those without a run, or all of them if a pair came
+    /// out the other way.
     fn wanted(&self) -> Vec<usize> {
         let again = !self.reversed().is_empty();
         (0..self.runs.len()).filter(|i| again || self.runs[*i].is_empty()).collect()
     }
 
-    /// Whether a pair that came out the other way has done so in more than one run of each policy.
+    /// True if a pair that came out the other way has done so in more than one run of each policy.
     fn repeated(&self) -> bool {
         self.runs.iter().all(|runs| runs.len() > 1)
     }
 
-    /// Why there are not enough runs.
+    /// Returns the reason that there are not enough runs.
     fn why_not(&self) -> String {
         match self.too_late {
             Some(late) => format!("the machine was {late}"),
@@ -99,13 +102,13 @@ impl Case {
         }
     }
 
-    /// Prints the table; the pairs that came out the other way, if that is certain enough.
+    /// Prints the table. Returns the pairs that came out the other way, if that is certain enough.
     fn judge(&self) -> Vec<String> {
         let (name, reversed) = (self.scenario.name, self.reversed());
         if self.complete() {
             let rows = compare::rows(self.scenario, &self.tried, &self.runs);
             print!("\n{}", compare::table(self.scenario, &rows));
-            // Once is no proof.
+            // One run is no proof.
             if reversed.is_empty() || self.repeated() {
                 return reversed;
             }
@@ -123,7 +126,8 @@ impl Case {
     }
 }
 
-/// Runs so many of the jobs (case, policy) at a time; those that begin before the end of the budget.
+/// Runs the jobs (case, policy), `at_once` at a time; it runs those that begin before the end of
+/// the budget.
 fn round(cases: &mut [Case], jobs: &[(usize, usize)], at_once: usize, until: Instant) {
     static UNIQUE: AtomicUsize = AtomicUsize::new(0);
     let (next, done) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
@@ -153,7 +157,8 @@ fn round(cases: &mut [Case], jobs: &[(usize, usize)], at_once: usize, until: Ins
 #[test]
 fn policies_rank_live_as_they_do_in_virtual_time() {
     skip_unless_possible!();
-    // Before what else the machine does, if that is allowed: of this thread and of all that it starts from now on.
+    // The priority over other work of the machine, if the system allows it: for this thread and for
+    // all that it starts from now on.
     let _ = setpriority_process(None, -20);
     let mut cases = Vec::new();
     for scenario in SCENARIOS {

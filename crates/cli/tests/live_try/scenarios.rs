@@ -1,20 +1,21 @@
-//! The scenarios: a bottleneck, policies for it, and traffic, said once for `txweir try` and for the kernel.
+//! The scenarios: a bottleneck, policies for it, and traffic, described once for `txweir try` and
+//! for the kernel.
 
 use std::fmt::Write as _;
 use std::time::Duration;
 
-/// What the members of a group do.
+/// The traffic of the members of a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Load {
     /// TCP that sends as much as it can.
     Stream,
-    /// Requests and responses of so many bytes over TCP, one after the other.
+    /// Requests and responses of this size over TCP, one after the other.
     Rr { bytes: usize },
-    /// UDP frames of so many bytes, Ethernet header included, one each `every`.
+    /// UDP frames of this size, Ethernet header included, one each `every`.
     Cbr { frame: usize, every: Duration },
 }
 
-/// Members that do the same.
+/// Members with the same traffic.
 #[derive(Clone, Copy, Debug)]
 pub struct Group {
     pub name: &'static str,
@@ -29,12 +30,13 @@ impl Group {
         Self { name, load, count, priority: 0 }
     }
 
-    /// Each member starts so much after the one before.
+    /// Returns the time from the start of a member to that of the next.
     pub fn spread(&self) -> Duration {
         self.stagger() / self.count.max(1) as u32
     }
 
-    /// Calls are spread over the time between two packets, the others over the stagger of a scenario file.
+    /// Calls are spread over the time between two packets, the others over the stagger of a
+    /// scenario file.
     const fn stagger(&self) -> Duration {
         match self.load {
             Load::Cbr { every, .. } => every,
@@ -84,7 +86,7 @@ const FAIR_19: Policy = Policy {
 const CAKE_19: Policy = Policy { name: "cake", text: "qdisc add root cake bandwidth 19mbit besteffort\n" };
 const FQ_CODEL: Policy = Policy { name: "fq_codel", text: "qdisc add root fq_codel\n" };
 
-/// Each pair of them that `txweir try` tells apart clearly is to come out the same way live.
+/// Each pair of them that `txweir try` tells apart clearly must come out the same way live.
 pub const SCENARIOS: &[Scenario] = &[
     Scenario {
         name: "64 flows",
@@ -180,13 +182,13 @@ pub const SCENARIOS: &[Scenario] = &[
 const FIRST_PORT: u16 = 2000;
 
 impl Scenario {
-    /// Members of all groups: each with its group and its port.
+    /// Returns the members of all groups: each with its group and its port.
     pub fn members(&self) -> impl Iterator<Item = (usize, usize, u16)> + '_ {
         let all = self.groups.iter().enumerate().flat_map(|(g, group)| (0..group.count).map(move |m| (g, m)));
         all.zip(FIRST_PORT..).map(|((group, member), port)| (group, member, port))
     }
 
-    /// The traffic as a scenario file, for `txweir try --traffic`.
+    /// Renders the traffic as a scenario file, for `txweir try --traffic`.
     pub fn toml(&self) -> String {
         let mut text = format!("title = \"{}\"\nduration = \"10s\"\n", self.name);
         text += "[[host]]\nname = \"near\"\n[[host]]\nname = \"far\"\n";

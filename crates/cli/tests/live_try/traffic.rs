@@ -1,4 +1,5 @@
-//! One live run: the kernel's TCP and UDP between two namespaces, `txweir run` with the policy between them.
+//! One live run: the kernel's TCP and UDP between two namespaces, `txweir run` with the policy
+//! between them.
 
 use std::collections::BTreeMap;
 use std::io::{ErrorKind, Read, Write};
@@ -28,12 +29,13 @@ const LOW_DELAY: u8 = 0x10;
 /// Bytes of a UDP frame that are no payload: Ethernet, IPv4 and UDP headers.
 const UDP_HEADERS: usize = 14 + 20 + 8;
 
-/// What one group did after the warm-up.
+/// The results of one group after the warm-up.
 #[derive(Clone, Debug, Default)]
 pub struct GroupRun {
     /// Payload that each member delivered (`Stream`), bytes.
     pub bytes: Vec<u64>,
-    /// Requests to their responses (`Rr`), one way (`Cbr`), round trips (`Stream`), nanoseconds, sorted.
+    /// Requests to their responses (`Rr`), one way (`Cbr`), round trips (`Stream`), nanoseconds,
+    /// sorted.
     pub times: Vec<u64>,
     /// Payload that was sent again (`Stream`), bytes.
     pub again: u64,
@@ -45,7 +47,7 @@ pub struct GroupRun {
 #[derive(Clone, Debug)]
 pub struct LiveRun {
     pub groups: Vec<GroupRun>,
-    /// The time that was measured.
+    /// The length of the measurement.
     pub measured: Duration,
     /// Packets that the bottleneck dropped, and those that it marked.
     pub dropped: u64,
@@ -53,19 +55,19 @@ pub struct LiveRun {
     pub late: Lateness,
 }
 
-/// What the threads of a run share.
+/// The state that the threads of a run share.
 struct Shared {
     /// Set once every thread is there.
     start: Arc<OnceLock<Instant>>,
-    /// How late the member was that began latest, nanoseconds.
+    /// The worst lateness of a member at its start, nanoseconds.
     late: AtomicU64,
     stop: AtomicBool,
-    /// Every connection, so that the end of the run unblocks whoever reads or writes one.
+    /// Every connection, so that the end of the run unblocks its readers and writers.
     open: Mutex<Vec<TcpStream>>,
     groups: Vec<Counters>,
 }
 
-/// What the members of a group count.
+/// The counters of the members of a group.
 #[derive(Default)]
 struct Counters {
     delivered: Vec<AtomicU64>,
@@ -75,7 +77,7 @@ struct Counters {
 }
 
 impl Shared {
-    /// When the run begins; waits until that is known.
+    /// Returns the time at which the run begins; waits until that is known.
     fn start(&self) -> Instant {
         *self.start.wait()
     }
@@ -88,7 +90,7 @@ impl Shared {
         self.stop.load(Ordering::Relaxed)
     }
 
-    /// Notes that a member, now, does what it should have done at that time.
+    /// Notes that a member now does the work that was due at that time.
     fn begun(&self, due: Instant) {
         self.late.fetch_max(due.elapsed().as_nanos() as u64, Ordering::Relaxed);
     }
@@ -103,7 +105,7 @@ impl Shared {
 
     /// Has the end of the run close this connection. False if the run is over.
     fn keep(&self, stream: &TcpStream) -> bool {
-        // What is not sent at the end is not sent at all, so that no socket outlives its namespace.
+        // Data that is unsent at the end is dropped, so that no socket outlives its namespace.
         let _ = set_socket_linger(stream, Some(Duration::ZERO));
         let Ok(clone) = stream.try_clone() else { return false };
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
@@ -133,7 +135,8 @@ pub fn run(scenario: &Scenario, policy: &Policy, unique: usize) -> LiveRun {
     let running = net.start(&[&args[..], &rest, &["--stats-interval", "1s"]].concat()).follow();
     let ready = Instant::now();
     for netns in [&net.client, &net.server] {
-        // The program has only now opened the other side, and a SYN that is sent before would come a second later.
+        // The program has only now opened the other side: a SYN sent earlier would come a second
+        // later.
         netns.wait_for_carrier("tap0");
     }
     let watch = Watch::start();
@@ -163,7 +166,7 @@ pub fn run(scenario: &Scenario, policy: &Policy, unique: usize) -> LiveRun {
         value.and_then(Value::as_u64).expect("a counter")
     };
     let last = reports.len() - 1;
-    // There is a report each second; the one at the end of the warm-up, give or take half a second.
+    // There is a report each second; this is the one nearest to the end of the warm-up.
     let warm = (start.saturating_duration_since(ready) + WARMUP).as_secs_f64().round() as usize;
     let since = |key: &str| count(last, key) - count(warm.saturating_sub(1).min(last), key);
     let late = ["0/stats/late_max_ns", "1/stats/late_max_ns"].map(|key| count(last, key));
@@ -177,7 +180,8 @@ pub fn run(scenario: &Scenario, policy: &Policy, unique: usize) -> LiveRun {
     }
 }
 
-/// What each group did, with what was seen of its streams and what they delivered.
+/// Collects the results of each group from the capture of its streams and the bytes that they
+/// delivered.
 fn gathered(
     scenario: &Scenario,
     shared: &Shared,
@@ -198,10 +202,11 @@ fn gathered(
     each.collect()
 }
 
-/// Gives both stacks what the hosts of `txweir try` have: a receive buffer that tuning may make 64 MB of, one segment in each
-/// packet that leaves, nothing remembered from connections before, no need to ask for addresses. The device's queue holds what
-/// comes while the program waits for a processor. Sockets choose their congestion control themselves, before they have another
-/// one than Reno, because BBR would leave its pacing behind.
+/// Gives both stacks the settings of the hosts of `txweir try`: a receive buffer that tuning may
+/// enlarge to 64 MB, one segment in each packet that leaves, no memory of earlier connections, no
+/// need to ask for addresses. The device's queue holds the packets that come while the program
+/// waits for a processor. Sockets choose their congestion control themselves, before they have
+/// another one than Reno, because BBR would leave its pacing behind.
 fn prepare(net: &Net, ecn: bool) {
     const MACS: [&str; 2] = ["02:00:00:00:00:01", "02:00:00:00:00:02"];
     const ADDRESSES: [&str; 2] = ["10.77.0.1", "10.77.0.2"];
@@ -235,12 +240,12 @@ struct Member {
     congestion: &'static str,
     tos: u8,
     at: SocketAddr,
-    /// After the start of the run.
+    /// The time of its start after the start of the run.
     offset: Duration,
 }
 
 impl Member {
-    /// Bytes that it reads or writes at a time.
+    /// Returns the bytes that it reads or writes at a time.
     const fn buffer(&self) -> usize {
         match self.load {
             Load::Rr { bytes } => bytes,
@@ -251,14 +256,15 @@ impl Member {
 
 type Work = Box<dyn FnOnce() + Send>;
 
-/// Starts one end of every member in a namespace. What `prepared` does is done before this returns, what it gives later.
+/// Starts one end of every member in a namespace. `prepared` runs before this returns; the work
+/// that it returns runs later.
 fn spawn(
     netns: &NetNs,
     scenario: &Scenario,
     shared: &Arc<Shared>,
     prepared: fn(Member) -> Work,
 ) -> Vec<JoinHandle<()>> {
-    // A thread is in the namespace of the one that starts it.
+    // A thread is in the namespace of the thread that starts it.
     netns.enter(|| {
         let members = scenario.members().map(|(group, member, port)| {
             let of = &scenario.groups[group];
@@ -277,7 +283,7 @@ fn spawn(
     })
 }
 
-/// The end that listens.
+/// Makes the end that listens.
 fn server(member: Member) -> Work {
     if let Load::Cbr { .. } = member.load {
         let socket = UdpSocket::bind(member.at).expect("bind");
@@ -301,7 +307,7 @@ fn server(member: Member) -> Work {
     })
 }
 
-/// The end that begins.
+/// Makes the end that connects.
 fn client(member: Member) -> Work {
     let mut data = vec![0x5a; member.buffer()];
     Box::new(move || {
@@ -336,17 +342,17 @@ fn client(member: Member) -> Work {
     })
 }
 
-/// A connection of that congestion control.
+/// Opens a connection with the member's congestion control.
 fn connect(member: &Member) -> rustix::io::Result<TcpStream> {
     let socket = tcp_with(member.congestion)?;
-    // It bounds the handshake too (socket(7)).
+    // The timeout bounds the handshake too (socket(7)).
     set_socket_timeout(&socket, Timeout::Send, Some(PATIENCE))?;
     rustix::net::connect(&socket, &member.at)?;
     set_socket_timeout(&socket, Timeout::Send, None)?;
     Ok(socket.into())
 }
 
-/// A TCP socket with a congestion control.
+/// Opens a TCP socket with a congestion control.
 pub fn tcp_with(congestion: &str) -> rustix::io::Result<OwnedFd> {
     let socket = socket(AddressFamily::INET, SocketType::STREAM, Some(ipproto::TCP))?;
     set_tcp_congestion(&socket, congestion)?;
@@ -384,7 +390,7 @@ fn answer(stream: &mut TcpStream, tos: u8, message: &mut [u8]) {
     while stream.read_exact(message).and_then(|()| stream.write_all(message)).is_ok() {}
 }
 
-/// Sends packets that say when they were sent.
+/// Sends packets with the time of sending in them.
 fn talk(member: &Member, payload: usize, every: Duration) {
     let socket = UdpSocket::bind("0.0.0.0:0").expect("bind");
     set_ip_tos(&socket, member.tos).expect("set the TOS");
@@ -402,12 +408,13 @@ fn talk(member: &Member, payload: usize, every: Duration) {
     }
 }
 
-/// Whether a packet sent at this time of the run counts: it is measured, and has a second to arrive in.
+/// True if a packet sent at this time of the run counts: it is measured, and has a second to arrive
+/// in.
 fn counts(sent: Duration) -> bool {
     (WARMUP..TIME - WARMUP).contains(&sent)
 }
 
-/// Receives them until the run is over.
+/// Receives these packets until the run is over.
 fn hear(member: &Member, socket: &UdpSocket) {
     socket.set_read_timeout(Some(Duration::from_millis(100))).expect("a timeout");
     let mut packet = [0; 1 << 11];
@@ -427,7 +434,8 @@ fn hear(member: &Member, socket: &UdpSocket) {
     }
 }
 
-/// Waits until the run is over: what each member of each group delivered after the warm-up, and how long that was.
+/// Waits until the run is over. Returns the bytes that each member of each group delivered after
+/// the warm-up, and the length of that time.
 fn measure(shared: &Shared) -> (Vec<Vec<u64>>, Duration) {
     let wait = |until: Instant| thread::sleep(until.saturating_duration_since(Instant::now()));
     let read = || -> Vec<Vec<u64>> {

@@ -1,5 +1,6 @@
-//! Round trips of TCP streams, taken from the packets at the sender's device by the rule of `txweir try`: from data sent to the
-//! acknowledgement that covers it; while something is being sent again, nothing is timed.
+//! Round trips of TCP streams, taken from the packets at the sender's device by the rule of `txweir
+//! try`: from data sent to the acknowledgement that covers it; no data is timed while a
+//! retransmission is unacknowledged.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::os::fd::OwnedFd;
@@ -13,14 +14,14 @@ use txweir_device::testnet::NetNs;
 
 /// All protocols, in network order (packet(7)).
 const ETH_P_ALL: u32 = (0x0003_u16).to_be() as u32;
-/// Room for what comes while the thread waits for a processor.
+/// Room for the packets that come while the thread waits for a processor.
 const BUFFER: usize = 16 << 20;
-/// How soon the thread sees that the run is over.
+/// Time between two looks of the thread whether the run is over.
 const LOOK: Duration = Duration::from_millis(100);
 /// Headers of Ethernet, IPv4 and TCP, with all options that they can have.
 const HEADERS_MAX: usize = 14 + 60 + 60;
 
-/// The fields of a TCP segment that say what it covers.
+/// The fields of a TCP segment that tell the data that it covers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Segment {
     source: u16,
@@ -31,7 +32,7 @@ struct Segment {
 }
 
 impl Segment {
-    /// Reads a frame; nothing if it is not TCP over IPv4.
+    /// Reads a frame; `None` if it is not TCP over IPv4.
     fn read(frame: &[u8]) -> Option<Self> {
         let u16_at = |at: usize| Some(u16::from_be_bytes(frame.get(at..at + 2)?.try_into().ok()?));
         let u32_at = |at: usize| Some(u32::from_be_bytes(frame.get(at..at + 4)?.try_into().ok()?));
@@ -59,15 +60,15 @@ const fn after(a: u32, b: u32) -> bool {
 /// One connection.
 #[derive(Default)]
 struct Trips {
-    /// Sequence number after the data, and when it was sent.
+    /// Sequence number after the data, and the time of sending.
     out: VecDeque<(u32, Duration)>,
     highest: Option<u32>,
-    /// Until this is acknowledged, nothing is timed.
+    /// Until this is acknowledged, no data is timed.
     recover: Option<u32>,
 }
 
 impl Trips {
-    /// The bytes of it that were sent before.
+    /// Notes sent data. Returns the bytes of it that were sent before.
     fn sent(&mut self, at: Duration, segment: &Segment) -> u32 {
         let end = segment.seq.wrapping_add(segment.payload);
         let highest = self.highest.unwrap_or(segment.seq);
@@ -87,7 +88,7 @@ impl Trips {
         again
     }
 
-    /// How long the latest data took that this acknowledgement covers.
+    /// Returns the time that the latest data took that this acknowledgement covers.
     fn acknowledged(&mut self, at: Duration, segment: &Segment) -> Option<Duration> {
         if self.recover.is_some_and(|until| !after(until, segment.ack)) {
             self.recover = None;
@@ -103,7 +104,7 @@ impl Trips {
     }
 }
 
-/// What was seen of the connections to one port.
+/// The findings about the connections to one port.
 #[derive(Clone, Debug, Default)]
 pub struct Seen {
     /// Nanoseconds.
@@ -116,7 +117,8 @@ pub struct Seen {
 pub struct Capture(JoinHandle<BTreeMap<u16, Seen>>);
 
 impl Capture {
-    /// Begins when `start` is set. Counts what happens from `warmup` to `end` after it, and ends then.
+    /// Begins when `start` is set. Counts the packets from `warmup` to `end` after it, and ends
+    /// then.
     pub fn start(netns: &NetNs, start: Arc<OnceLock<Instant>>, warmup: Duration, end: Duration) -> Self {
         let socket = netns.enter(|| {
             let all = Protocol::from_raw(ETH_P_ALL.try_into().expect("not zero"));
@@ -127,7 +129,7 @@ impl Capture {
         Self(thread::spawn(move || watch(&socket, *start.wait(), warmup, end)))
     }
 
-    /// Waits for its end: what was seen, by the port that data goes to.
+    /// Waits for its end. Returns the findings, by the port that data goes to.
     pub fn end(self) -> BTreeMap<u16, Seen> {
         self.0.join().expect("the capture")
     }
@@ -178,7 +180,8 @@ mod tests {
         assert_eq!(trips.acknowledged(ms(40), &segment(0, 0, at(200))), Some(ms(30)), "the latest");
         trips.sent(ms(50), &segment(at(200), 100, 0));
         trips.sent(ms(50), &segment(at(300), 100, 0));
-        // The first of them again: what is out is not timed, nor what is sent until it is acknowledged.
+        // The first of them again: data in flight is not timed, nor data sent until it is
+        // acknowledged.
         assert_eq!(trips.sent(ms(60), &segment(at(200), 100, 0)), 100);
         trips.sent(ms(61), &segment(at(400), 100, 0));
         assert_eq!(trips.acknowledged(ms(90), &segment(0, 0, at(400))), None);

@@ -1,4 +1,4 @@
-//! `Env`, what a qdisc may know of its device, and what that device can do by itself.
+//! `Env`, the properties of a device that a qdisc may know, and the abilities of the device itself.
 
 use crate::base::units::Rate;
 
@@ -11,30 +11,33 @@ pub struct Env {
     pub link_header: u32,
     /// The device's transmit queue length, packets: the default limit of the FIFO kinds.
     pub tx_queue_len: u32,
-    /// Its transmit queues, all fed by this tree; at least 1, at most `QueueSet::QUEUES_MAX`.
+    /// Number of transmit queues, all fed by this tree; at least 1, at most `QueueSet::QUEUES_MAX`.
     pub queues: u16,
-    /// The link's rate, if known: what a rate in percent is a part of (`rate 50%`). No default depends on it.
+    /// The link's rate, if known: the base of a rate in percent (`rate 50%`). No default depends on
+    /// it.
     pub link_rate: Option<Rate>,
-    /// Packets that can wait on the path at once, in all qdiscs together: more room than that nobody needs to take.
+    /// Largest number of packets that can wait on the path at once, in all qdiscs together: no
+    /// qdisc needs more room.
     pub packets: u32,
-    /// What the device's own scheduler can do.
+    /// Abilities of the device's own scheduler.
     pub offload: Offload,
     /// Seed of keyed hashes and random draws.
     pub seed: u64,
-    /// Has the laws of codel, fq_codel and pie do what Linux does where they leave it (`CodelParams::with_strict_linux`,
-    /// `PieParams::strict_linux`): for comparison with Linux only.
+    /// True if the laws of codel, fq_codel and pie follow Linux where it deviates from their RFCs
+    /// (`CodelParams::with_strict_linux`, `PieParams::strict_linux`): for comparison with Linux
+    /// only.
     pub strict_linux: bool,
 }
 
 impl Env {
-    /// The largest frame that is not a super-packet: MTU plus link header.
+    /// Returns the largest frame that is not a super-packet: MTU plus link header.
     pub const fn frame_max(&self) -> u32 {
         self.mtu.saturating_add(self.link_header)
     }
 }
 
 impl Default for Env {
-    /// Ethernet: MTU 1500, header 14, queue length 1000, one queue.
+    /// Returns Ethernet: MTU 1500, header 14, queue length 1000, one queue.
     fn default() -> Self {
         Self {
             mtu: 1500,
@@ -50,27 +53,28 @@ impl Default for Env {
     }
 }
 
-/// What a device's scheduler can do by itself: what a control plane may hand over to it, and has to refuse otherwise.
+/// Abilities of a device's scheduler: a control plane may hand these tasks over to it, and must
+/// refuse others.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Offload {
-    /// Traffic classes that it tells apart; 0 and 1: it knows none.
+    /// Number of traffic classes; 0 and 1 mean none.
     pub classes: u8,
-    /// It takes the classes of mqprio in mode `dcb` (tc-mqprio(8)).
+    /// True if it takes the classes of mqprio in mode `dcb` (tc-mqprio(8)).
     pub dcb: bool,
-    /// It takes the classes of mqprio in mode `channel`.
+    /// True if it takes the classes of mqprio in mode `channel`.
     pub channel: bool,
-    /// It keeps least and greatest rates of classes: the shaper `bw_rlimit` of mqprio.
+    /// True if it keeps minimum and maximum rates of classes: the shaper `bw_rlimit` of mqprio.
     pub bw_rlimit: bool,
-    /// It shares the line by weight (IEEE 802.1Q, enhanced transmission selection).
+    /// True if it shares the line by weight (IEEE 802.1Q, enhanced transmission selection).
     pub ets: bool,
-    /// It keeps a greatest rate of a single queue (`tx_maxrate`).
+    /// True if it keeps a maximum rate of a single queue (`tx_maxrate`).
     pub queue_rate: bool,
-    /// It interrupts frames of preemptible classes (IEEE 802.1Qbu, 802.3br).
+    /// True if it interrupts frames of preemptible classes (IEEE 802.1Qbu, 802.3br).
     pub fp: bool,
 }
 
 impl Offload {
-    /// Nothing: queues take turns.
+    /// No abilities: queues take turns.
     pub const NONE: Self = Self {
         classes: 0,
         dcb: false,
@@ -80,7 +84,7 @@ impl Offload {
         queue_rate: false,
         fp: false,
     };
-    /// Everything, with as many classes as mqprio has.
+    /// All abilities, with as many classes as mqprio has.
     pub const ALL: Self = Self {
         classes: 16,
         dcb: true,
@@ -92,11 +96,11 @@ impl Offload {
     };
 }
 
-/// What a device has and can do.
+/// Resources and abilities of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Caps {
-    /// Transmit queues.
+    /// Number of transmit queues.
     pub queues: u16,
-    /// What its scheduler can do by itself.
+    /// Abilities of its scheduler.
     pub offload: Offload,
 }

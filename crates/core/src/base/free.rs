@@ -1,9 +1,9 @@
-//! Numbers that are free, from 1 on: what gives handles and indexes to those that ask for none.
+//! Free numbers, from 1 on: the source of handles and indexes for commands that name none.
 
 use alloc::collections::BTreeMap;
 
-/// Which numbers are free, as ranges. Each operation costs the logarithm of their number, which is at most that of the numbers
-/// that were given back or asked for out of turn.
+/// The free numbers, as ranges. Each operation costs the logarithm of the number of ranges, which
+/// is at most that of the numbers given back or taken out of order.
 #[derive(Clone, Debug)]
 pub(crate) struct FreeNumbers {
     /// The last number of each range, by its first.
@@ -11,19 +11,19 @@ pub(crate) struct FreeNumbers {
 }
 
 impl Default for FreeNumbers {
-    /// All are free.
+    /// Returns the set in which all numbers are free.
     fn default() -> Self {
         Self { ranges: BTreeMap::from([(1, u32::MAX)]) }
     }
 }
 
 impl FreeNumbers {
-    /// The lowest that is free; the highest that there is, if none is.
+    /// Returns the lowest free number; `u32::MAX` if none is free.
     pub(crate) fn lowest(&self) -> u32 {
         self.ranges.keys().next().copied().unwrap_or(u32::MAX)
     }
 
-    /// One is free no more.
+    /// Makes a number taken.
     pub(crate) fn take(&mut self, number: u32) {
         let range = self.ranges.range(..=number).next_back().map(|(first, last)| (*first, *last));
         let Some((first, last)) = range.filter(|(_, last)| number <= *last) else { return };
@@ -36,7 +36,7 @@ impl FreeNumbers {
         }
     }
 
-    /// One that was taken is free again.
+    /// Makes a taken number free.
     pub(crate) fn give(&mut self, number: u32) {
         if number == 0 {
             return;
@@ -77,7 +77,7 @@ mod tests {
             assert_eq!(Some(free.lowest()), lowest);
         }
         taken.iter().for_each(|number| free.give(*number));
-        assert_eq!(free.ranges, BTreeMap::from([(1, u32::MAX)]), "all together again");
+        assert_eq!(free.ranges, BTreeMap::from([(1, u32::MAX)]), "all ranges are merged again");
         for number in [0, u32::MAX, u32::MAX] {
             free.take(number);
             free.give(number);

@@ -1,4 +1,5 @@
-//! `Handle`: the name of a qdisc or class, `major:minor`, two 16-bit hexadecimal numbers (tc(8), "CLASSES").
+//! `Handle`: the name of a qdisc or class, `major:minor`, two 16-bit hexadecimal numbers (tc(8),
+//! "CLASSES").
 
 use core::fmt;
 use core::str::FromStr;
@@ -16,19 +17,19 @@ impl Handle {
     /// The word `root`.
     pub const ROOT: Self = Self(u32::MAX);
 
-    /// `major:minor`.
+    /// Returns `major:minor`.
     pub const fn new(major: u16, minor: u16) -> Self {
         Self((major as u32) << 16 | minor as u32)
     }
-    /// The part before the colon: which qdisc.
+    /// Returns the part before the colon, the number of the qdisc.
     pub const fn major(self) -> u16 {
         (self.0 >> 16) as u16
     }
-    /// The part after the colon: which class of it; 0 is the qdisc itself.
+    /// Returns the part after the colon, the number of the class; 0 is the qdisc itself.
     pub const fn minor(self) -> u16 {
         self.0 as u16
     }
-    /// The qdisc that this class belongs to: the same major, minor 0.
+    /// Returns the qdisc of this class: the same major, minor 0.
     pub const fn qdisc(self) -> Self {
         Self(self.0 & 0xffff_0000)
     }
@@ -39,7 +40,8 @@ impl Handle {
 }
 
 impl fmt::Display for Handle {
-    /// As tc prints it: `root`, `none`, `1:` for a qdisc, `1:a` for a class, `:2` without a major.
+    /// Writes the handle as tc does: `root`, `none`, `1:` for a qdisc, `1:a` for a class, `:2`
+    /// without a major.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (*self, self.major(), self.minor()) {
             (Self::ROOT, ..) => f.write_str("root"),
@@ -57,7 +59,7 @@ impl fmt::Debug for Handle {
     }
 }
 
-/// Why a text is not a handle.
+/// Error for a text that is not a handle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HandleError;
 
@@ -70,7 +72,8 @@ impl fmt::Display for HandleError {
 impl FromStr for Handle {
     type Err = HandleError;
 
-    /// `root`, `none`, `1:`, `1:a`, `:a`, or `1` (a qdisc's major alone, as tc accepts for `handle`).
+    /// Parses `root`, `none`, `1:`, `1:a`, `:a`, or `1` (a qdisc's major alone, as tc accepts for
+    /// `handle`).
     fn from_str(s: &str) -> Result<Self, HandleError> {
         fn half(s: &str) -> Result<u16, HandleError> {
             match s {

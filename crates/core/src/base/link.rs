@@ -1,16 +1,16 @@
-//! How a link carries a packet, as numbers.
+//! Transport of packets on a link, as numbers.
 
-/// How a link carries a packet (tc-stab(8), tc-tbf(8)).
+/// Transport of packets on a link (tc-stab(8), tc-tbf(8)).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LinkLayer {
-    /// Whole.
+    /// Whole packets.
     #[default]
     Ethernet,
-    /// In cells of 53 bytes that carry 48 each; tc's `atm` and `adsl`.
+    /// Cells of 53 bytes that carry 48 each; tc's `atm` and `adsl`.
     Atm,
 }
 
 /// Bytes of an ATM cell (ITU-T I.361).
 pub(crate) const CELL: u64 = 53;
-/// Bytes that it carries.
+/// Payload bytes of an ATM cell.
 pub(crate) const CELL_PAYLOAD: u64 = 48;

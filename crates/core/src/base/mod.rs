@@ -1,4 +1,5 @@
-//! Numbers and names: time, units, handles, random numbers, sets of queues, timers. This layer knows no packet.
+//! Numbers and names: time, units, handles, random numbers, sets of queues, timers. This layer
+//! knows no packet.
 
 pub mod chance;
 pub mod env;

@@ -1,4 +1,5 @@
-//! `QueueSet`: a set of a device's transmit queues, of fixed size, so that it can change while packets flow.
+//! `QueueSet`: a set of a device's transmit queues, of fixed size, so that it can change while
+//! packets flow.
 
 /// A set of transmit queues, by their numbers from 0.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -16,27 +17,27 @@ impl Default for QueueSet {
 }
 
 impl QueueSet {
-    /// Most queues of a device, as in Linux's links.
+    /// Largest number of queues of a device, as in Linux's links.
     pub const QUEUES_MAX: u16 = WORDS as u16 * 64;
 
-    /// None.
+    /// Returns an empty set.
     pub const fn new() -> Self {
         Self { words: [0; WORDS], count: 0 }
     }
-    /// True if there is none in it.
+    /// True if the set has no queues.
     pub const fn is_empty(&self) -> bool {
         self.count == 0
     }
-    /// How many are in it.
+    /// Returns the number of queues in the set.
     pub const fn len(&self) -> usize {
         self.count as usize
     }
-    /// True if the queue is in it.
+    /// True if the queue is in the set.
     pub fn contains(&self, queue: u16) -> bool {
         let (word, bit) = place(queue);
         self.words.get(word).is_some_and(|w| w & bit != 0)
     }
-    /// Puts a queue in; one from `QUEUES_MAX` on is no queue and is let be.
+    /// Adds a queue; a number from `QUEUES_MAX` on is ignored.
     #[inline]
     pub fn insert(&mut self, queue: u16) {
         let (word, bit) = place(queue);
@@ -45,7 +46,7 @@ impl QueueSet {
             *w |= bit;
         }
     }
-    /// Takes a queue out.
+    /// Removes a queue.
     #[inline]
     pub fn remove(&mut self, queue: u16) {
         let (word, bit) = place(queue);
@@ -54,27 +55,27 @@ impl QueueSet {
             *w &= !bit;
         }
     }
-    /// Takes all out.
+    /// Removes all queues.
     pub const fn clear(&mut self) {
         *self = Self::new();
     }
-    /// Takes out those from `count` on.
+    /// Removes the queues from `count` on.
     pub fn truncate(&mut self, count: usize) {
         for queue in count..usize::from(Self::QUEUES_MAX) {
-            // Below `QUEUES_MAX`.
+            // The number is below `QUEUES_MAX`.
             self.remove(queue as u16);
         }
     }
-    /// The first one from `from` on that is in this set and not in `other`.
+    /// Returns the first queue from `from` on that is in this set and not in `other`.
     #[inline]
     pub(crate) fn next_without(&self, other: &Self, from: u16) -> Option<u16> {
         let (first, bit) = place(from);
-        // Those from `from` on in the first word, all in those after it.
+        // The bits from `from` on in the first word, all bits in later words.
         let mut mask = !(bit - 1);
         for word in first..WORDS {
             let left = self.words[word] & !other.words[word] & mask;
             if left != 0 {
-                // A word's number and a bit's are below 64.
+                // The numbers of a word and of a bit are below 64.
                 return Some(word as u16 * 64 + left.trailing_zeros() as u16);
             }
             mask = u64::MAX;
@@ -83,7 +84,7 @@ impl QueueSet {
     }
 }
 
-/// The word of a queue, and its bit in it.
+/// Returns the word of a queue, and its bit in the word.
 const fn place(queue: u16) -> (usize, u64) {
     (queue as usize / 64, 1 << (queue % 64))
 }

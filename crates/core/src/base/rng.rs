@@ -1,19 +1,20 @@
-//! Small seeded generator, the only randomness in core: SplitMix64 (Steele, Lea, Flood, OOPSLA 2014).
+//! Small seeded generator, the only randomness in core: SplitMix64 (Steele, Lea, Flood, OOPSLA
+//! 2014).
 //!
-//! The algorithm is part of the determinism contract: the same seed gives the same numbers on every platform
-//! and in every version.
+//! The algorithm is part of the determinism contract: the same seed gives the same numbers on every
+//! platform and in every version.
 
 /// A seeded generator.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rng(u64);
 
 impl Rng {
-    /// A generator that any seed, zero included, starts well.
+    /// Returns a generator. Any seed, zero included, is good.
     pub const fn new(seed: u64) -> Self {
         Self(seed)
     }
 
-    /// The next 64 bits.
+    /// Returns the next 64 bits.
     pub const fn next_u64(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
@@ -22,7 +23,8 @@ impl Rng {
         z ^ (z >> 31)
     }
 
-    /// A number in `0..n`; 0 if `n` is 0. The bias of the multiply-shift is below `n` / 2^64.
+    /// Returns a number in `0..n`; 0 if `n` is 0. The bias of the multiply-shift is below `n` /
+    /// 2^64.
     pub const fn below(&mut self, n: u64) -> u64 {
         ((self.next_u64() as u128 * n as u128) >> 64) as u64
     }

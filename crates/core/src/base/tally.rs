@@ -16,12 +16,12 @@ impl Tally {
         self.packets += 1;
         self.bytes += bytes as u64;
     }
-    /// Both together.
+    /// Returns the sum of both.
     #[must_use]
     pub const fn plus(self, other: Self) -> Self {
         Self { packets: self.packets + other.packets, bytes: self.bytes + other.bytes }
     }
-    /// What was added since `earlier`.
+    /// Returns the difference to `earlier`.
     #[inline]
     pub const fn since(self, earlier: Self) -> Self {
         Self { packets: self.packets - earlier.packets, bytes: self.bytes - earlier.bytes }

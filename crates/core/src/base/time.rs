@@ -1,8 +1,8 @@
 //! `Instant` and `Nanos`: whole nanoseconds in a `u64`, with no link to any operating-system clock.
 //!
-//! The caller says what time it is; core never asks. An `Instant` counts from whatever origin the caller
-//! chose (a lab run starts at zero; the live loop uses the monotonic clock). 2^64 ns is 584 years, so the
-//! additions below saturate instead of failing.
+//! The caller provides the time; core never reads a clock. An `Instant` counts from an origin that
+//! the caller chooses (a lab run starts at zero; the live loop uses the monotonic clock). 2^64 ns
+//! is 584 years, so the additions below saturate instead of failing.
 
 use core::fmt;
 use core::ops::{Add, AddAssign, Sub};
@@ -18,64 +18,64 @@ pub struct Nanos(pub u64);
 impl Instant {
     /// The caller's origin.
     pub const ZERO: Self = Self(0);
-    /// Later than anything that will happen: "never".
+    /// An instant later than all others: "never".
     pub const MAX: Self = Self(u64::MAX);
 
-    /// From nanoseconds since the origin.
+    /// Returns an instant from nanoseconds since the origin.
     pub const fn from_nanos(ns: u64) -> Self {
         Self(ns)
     }
-    /// From microseconds since the origin (saturating).
+    /// Returns an instant from microseconds since the origin (saturating).
     pub const fn from_micros(us: u64) -> Self {
         Self(us.saturating_mul(1_000))
     }
-    /// From milliseconds since the origin (saturating).
+    /// Returns an instant from milliseconds since the origin (saturating).
     pub const fn from_millis(ms: u64) -> Self {
         Self(ms.saturating_mul(1_000_000))
     }
-    /// From seconds since the origin (saturating).
+    /// Returns an instant from seconds since the origin (saturating).
     pub const fn from_secs(s: u64) -> Self {
         Self(s.saturating_mul(1_000_000_000))
     }
-    /// Nanoseconds since the origin.
+    /// Returns the nanoseconds since the origin.
     pub const fn as_nanos(self) -> u64 {
         self.0
     }
-    /// Time elapsed since `earlier`; zero if `earlier` is later.
+    /// Returns the time since `earlier`; zero if `earlier` is later.
     pub const fn saturating_since(self, earlier: Self) -> Nanos {
         Nanos(self.0.saturating_sub(earlier.0))
     }
 }
 
 impl Nanos {
-    /// No time at all.
+    /// A span of zero.
     pub const ZERO: Self = Self(0);
 
-    /// From nanoseconds.
+    /// Returns a span from nanoseconds.
     pub const fn from_nanos(ns: u64) -> Self {
         Self(ns)
     }
-    /// From microseconds (saturating).
+    /// Returns a span from microseconds (saturating).
     pub const fn from_micros(us: u64) -> Self {
         Self(us.saturating_mul(1_000))
     }
-    /// From milliseconds (saturating).
+    /// Returns a span from milliseconds (saturating).
     pub const fn from_millis(ms: u64) -> Self {
         Self(ms.saturating_mul(1_000_000))
     }
-    /// From seconds (saturating).
+    /// Returns a span from seconds (saturating).
     pub const fn from_secs(s: u64) -> Self {
         Self(s.saturating_mul(1_000_000_000))
     }
-    /// Whole nanoseconds.
+    /// Returns the whole nanoseconds.
     pub const fn as_nanos(self) -> u64 {
         self.0
     }
-    /// Whole microseconds, rounded down.
+    /// Returns the whole microseconds, rounded down.
     pub const fn as_micros(self) -> u64 {
         self.0 / 1_000
     }
-    /// `self - other`, at least zero.
+    /// Returns `self - other`, at least zero.
     pub const fn saturating_sub(self, other: Self) -> Self {
         Self(self.0.saturating_sub(other.0))
     }
@@ -115,7 +115,8 @@ impl fmt::Display for Instant {
 }
 
 impl fmt::Display for Nanos {
-    /// The largest unit that leaves no remainder below a nanosecond lost: `1.5ms`, `250us`, `17ns`.
+    /// Writes the exact span in the largest unit of which it has at least one: `1.5ms`, `250us`,
+    /// `17ns`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (unit, name) = match self.0 {
             n if n >= 1_000_000_000 => (1_000_000_000, "s"),

@@ -1,5 +1,6 @@
-//! `Bytes`, `Packets`, `Rate`, and what each takes or carries at a rate, with the rounding in the name. The data path
-//! divides a size by a rate in one other place, the wire model, which carries the remainder to the next packet.
+//! `Bytes`, `Packets`, `Rate`, and the conversions between sizes and times at a rate, with the
+//! rounding in the name. The data path divides a size by a rate in one other place, the wire model,
+//! which carries the remainder to the next packet.
 
 use crate::base::time::Nanos;
 
@@ -11,22 +12,23 @@ pub struct Bytes(pub u64);
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Packets(pub u32);
 
-/// A rate in bytes per second, as tc carries it.
+/// A rate in bytes per second, as in tc.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Rate(pub u64);
 
 const NANOS_PER_SEC: u128 = 1_000_000_000;
 
 impl Rate {
-    /// From bits per second, rounded down to whole bytes.
+    /// Returns a rate from bits per second, rounded down to whole bytes.
     pub const fn from_bits(bits_per_s: u64) -> Self {
         Self(bits_per_s / 8)
     }
-    /// In bits per second (saturating).
+    /// Returns the rate in bits per second (saturating).
     pub const fn bits(self) -> u64 {
         self.0.saturating_mul(8)
     }
-    /// The time that `bytes` take at this rate, rounded up; saturates, and is the maximum at rate 0.
+    /// Returns the time that `bytes` take at this rate, rounded up (saturating); the maximum at
+    /// rate 0.
     pub fn time_ceil(self, bytes: u64) -> Nanos {
         match self.0 {
             0 => Nanos(u64::MAX),
@@ -36,7 +38,7 @@ impl Rate {
             }
         }
     }
-    /// The bytes that pass at this rate in `t`, rounded down (saturating).
+    /// Returns the bytes that pass at this rate in `t`, rounded down (saturating).
     pub(crate) fn bytes_floor(self, t: Nanos) -> Bytes {
         let b = u128::from(self.0) * u128::from(t.0) / NANOS_PER_SEC;
         Bytes(u64::try_from(b).unwrap_or(u64::MAX))
@@ -45,9 +47,10 @@ impl Rate {
 
 /// A rate prepared for the data path: a time is one multiplication and one shift, no division.
 ///
-/// `time = bytes * mult >> shift`. Up to 64 Gbit/s `mult` is a full 32-bit factor, so that its relative error is below
-/// 2^-31; above, the error grows with the rate, to below 2^-28 at 400 Gbit/s. It is always towards "sooner". This is
-/// the reference's arithmetic (tc-tbf(8) names its grain), so that schedules agree with it to the nanosecond.
+/// `time = bytes * mult >> shift`. Up to 64 Gbit/s `mult` is a full 32-bit factor, so that its
+/// relative error is below 2^-31; above, the error grows with the rate, to below 2^-28 at 400
+/// Gbit/s. The time is never too long. This is the reference's arithmetic (tc-tbf(8) names its
+/// granularity), so that schedules agree with it to the nanosecond.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RateMul {
     mult: u32,
@@ -55,7 +58,7 @@ pub struct RateMul {
 }
 
 impl RateMul {
-    /// Prepares `rate`; rate 0 is treated as 1 byte/s.
+    /// Prepares `rate`; rate 0 counts as 1 byte/s.
     pub fn new(rate: Rate) -> Self {
         // mult = floor(10^9 * 2^shift / rate) for the largest shift at which it still fits 32 bits,
         // and at which the shifted numerator still fits 64.
@@ -72,7 +75,7 @@ impl RateMul {
         }
     }
 
-    /// The time for `bytes`, rounded down.
+    /// Returns the time for `bytes`, rounded down.
     pub const fn time_floor(self, bytes: u64) -> Nanos {
         if bytes <= u32::MAX as u64 {
             // 64 bits hold the product.

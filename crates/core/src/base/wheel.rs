@@ -1,22 +1,27 @@
-//! `Wheel`: ids with a deadline each, handed out in order of deadline. One of it serves everything that waits in a
-//! qdisc for a time: throttled flows, classes out of tokens, packets with a launch time, gates that open.
+//! `Wheel`: ids with a deadline each, returned in order of deadline. One wheel serves all timed
+//! waits of a qdisc: throttled flows, classes out of tokens, packets with a launch time, gates that
+//! open.
 //!
-//! A hierarchical timing wheel (Varghese and Lauck, SOSP 1987): 8 levels of 256 slots, level `l` of slots 256^l ns
-//! wide, which covers every `u64`. A deadline lies on the level of the highest base-256 digit in which it differs from
-//! the wheel's `base`, in the slot of its own digit there; so level 0 holds exact nanoseconds, and the first occupied
-//! slot of the lowest occupied level holds the earliest deadline. Nothing ticks: each slot knows a lower bound of its
-//! deadlines, and the base jumps there when that is due. The slot's ids then move to lower levels, in order.
+//! A hierarchical timing wheel (Varghese and Lauck, SOSP 1987): 8 levels of 256 slots; a slot of
+//! level `l` is 256^l ns wide, which covers every `u64`. A deadline lies on the level of the
+//! highest base-256 digit in which it differs from the wheel's `base`, in the slot of its own digit
+//! there; so level 0 holds exact nanoseconds, and the first occupied slot of the lowest occupied
+//! level holds the earliest deadline. Nothing ticks: each slot knows a lower bound of its
+//! deadlines, and the base jumps there when that is due. The slot's ids then move to lower levels,
+//! in order.
 //!
-//! **Order.** Strict: by deadline to the nanosecond, and among equal deadlines first in, first out. (Equal deadlines
-//! share a slot at any time, lists are first in first out, and a slot is emptied before the base enters its span.)
+//! **Order.** Strict: by deadline to the nanosecond, and among equal deadlines first in, first out.
+//! (Equal deadlines share a slot at any time, lists are first in first out, and a slot is emptied
+//! before the base enters its span.)
 //!
-//! **Cost.** Insert and remove are O(1): a count of leading zeroes, a list link, a bit. To pop is O(1) and a move of
-//! each id at most once per level that it descends: at most 7 moves in its stay, whatever is removed in between, and
-//! 1 or 2 where deadlines are microseconds to milliseconds ahead; an id that is alone in its slot is popped from
-//! there. No cost grows with the number of ids that wait. The one exception is documented at [`Wheel::insert`].
+//! **Cost.** Insert and remove are O(1): a count of leading zeroes, a list link, a bit. A pop is
+//! O(1), plus a move of each id at most once per level that it descends: at most 7 moves in its
+//! stay, whatever is removed in between, and 1 or 2 where deadlines are microseconds to
+//! milliseconds ahead; an id that is alone in its slot is popped from there. No cost grows with the
+//! number of ids that wait. The one exception is documented at [`Wheel::insert`].
 //!
-//! **Memory.** 24 bytes for each id that it has room for, 37 kB for the wheel. Nothing is allocated after
-//! [`Wheel::with_capacity`] but by [`Wheel::reserve`].
+//! **Memory.** 24 bytes for each id of the capacity, 37 kB for the wheel. Only
+//! [`Wheel::with_capacity`] and [`Wheel::reserve`] allocate.
 
 mod packed;
 
@@ -29,14 +34,15 @@ pub use packed::PackedWheel;
 
 /// "No id" in a link.
 const NIL: u32 = u32::MAX;
-/// Bits of a digit: with whole bytes, a level is found without a division; and an id that waits for some microseconds to
-/// seconds, as most do, descends 1 to 3 levels.
+/// Bits of a digit. With whole bytes, a level is found without a division; and an id that waits for
+/// some microseconds to seconds, as most do, descends 1 to 3 levels.
 const BITS: u32 = 8;
 /// 8 digits of 8 bits are the 64 bits of a deadline.
 const LEVELS: usize = 8;
-/// Of all levels, and of the one below them, of which only `LATE` is used.
+/// Slots of all levels, and of an extra level below them, of which only `LATE` is used.
 const SLOTS: usize = (LEVELS + 1) << BITS;
-/// In place of a slot: the list of what was late already when it was inserted. It comes before all others.
+/// In place of a slot: the list of ids that were late when they were inserted. It comes before all
+/// others.
 const LATE: usize = 0;
 /// In place of a slot: the id does not wait.
 const NOWHERE: u16 = u16::MAX;
@@ -49,22 +55,23 @@ struct Entry {
     slot: u16,
 }
 
-const _: () = assert!(size_of::<Entry>() == 24, "the module says what an id costs");
+const _: () = assert!(size_of::<Entry>() == 24, "the module header states the size of an id");
 
 #[derive(Clone, Copy, Debug)]
 struct Slot {
     head: u32,
     tail: u32,
-    /// None of its deadlines is earlier; one is this, unless an id was removed.
+    /// Lower bound of its deadlines; equal to the earliest, unless an id was removed.
     min: u64,
 }
 
 const EMPTY: Slot = Slot { head: NIL, tail: NIL, min: u64::MAX };
 
-/// Ids that wait for their deadlines. An id is the caller's index of whatever waits: a flow, a class, a packet's slot.
+/// Ids that wait for their deadlines. An id is the caller's index of a flow, a class, or a packet's
+/// slot.
 #[derive(Clone, Debug)]
 pub struct Wheel {
-    /// Not later than any deadline but those in `LATE`, and never later than a `now` that was given.
+    /// Not later than any deadline outside `LATE`, and not later than the latest given `now`.
     base: u64,
     len: u32,
     levels: Levels,
@@ -73,7 +80,7 @@ pub struct Wheel {
 }
 
 impl Wheel {
-    /// An empty wheel with room for the ids below `capacity`.
+    /// Returns an empty wheel with room for the ids below `capacity`.
     pub fn with_capacity(capacity: u32) -> Self {
         let mut wheel =
             Self { base: 0, len: 0, levels: Levels::NONE, slots: vec![EMPTY; SLOTS], entries: Vec::new() };
@@ -81,7 +88,8 @@ impl Wheel {
         wheel
     }
 
-    /// Makes room for the ids below `capacity`; room is never given up. Allocates: not for the data path.
+    /// Makes room for the ids below `capacity`; the capacity never shrinks. Allocates: not for the
+    /// data path.
     pub fn reserve(&mut self, capacity: u32) {
         let capacity = capacity as usize;
         if capacity > self.entries.len() {
@@ -90,15 +98,15 @@ impl Wheel {
         }
     }
 
-    /// Ids below this have room.
+    /// Returns the capacity: the wheel has room for smaller ids.
     pub fn capacity(&self) -> u32 {
         self.entries.len() as u32
     }
-    /// How many ids wait.
+    /// Returns the number of ids that wait.
     pub const fn len(&self) -> u32 {
         self.len
     }
-    /// True if none waits.
+    /// True if no id waits.
     pub const fn is_empty(&self) -> bool {
         self.len == 0
     }
@@ -106,15 +114,17 @@ impl Wheel {
     pub fn contains(&self, id: u32) -> bool {
         self.deadline(id).is_some()
     }
-    /// What this id waits for, if it does.
+    /// Returns the deadline of this id, if it waits.
     pub fn deadline(&self, id: u32) -> Option<Instant> {
         self.entries.get(id as usize).filter(|e| e.slot != NOWHERE).map(|e| Instant(e.when))
     }
 
-    /// Lets `id` wait for `when`. An id that waits already is moved there, behind what waits for the same.
+    /// Makes `id` wait for `when`. An id that waits already is moved there, behind ids with the
+    /// same deadline.
     ///
-    /// O(1), with one exception: a deadline before one that was popped already, while others wait, is sorted among its
-    /// like from the end, which costs a step for each of them that is later. Nobody who waits for the future meets it.
+    /// O(1), with one exception: a deadline before the wheel's base, while others wait, is sorted
+    /// among the late ids from the end, which costs a step for each later one. Deadlines in the
+    /// future never take this path.
     ///
     /// # Panics
     /// If `id` is not below the capacity.
@@ -135,13 +145,13 @@ impl Wheel {
         self.push(id, when.0, slot);
     }
 
-    /// Lets `id` wait for another deadline, or for one at all: the same as [`Wheel::insert`].
+    /// Makes `id` wait for another deadline, or for a first one: the same as [`Wheel::insert`].
     #[inline]
     pub fn reschedule(&mut self, id: u32, when: Instant) {
         self.insert(id, when);
     }
 
-    /// Lets `id` wait no longer: true if it did. O(1).
+    /// Ends the wait of `id`. True if it waited. O(1).
     #[inline]
     pub fn remove(&mut self, id: u32) -> bool {
         let waits = self.contains(id);
@@ -151,18 +161,18 @@ impl Wheel {
         waits
     }
 
-    /// When there may be something to pop: the earliest deadline. After a removal it may be an earlier instant, at
-    /// which [`Wheel::pop_due`] gives nothing and the answer is a later one; never a later one than the earliest
-    /// deadline. `None` if nothing waits. O(1).
+    /// Returns the earliest deadline. After a removal it may return an earlier instant, at which
+    /// [`Wheel::pop_due`] returns `None` and corrects the answer; it never returns a later instant
+    /// than the earliest deadline. `None` if no id waits. O(1).
     #[inline]
     pub fn next(&self) -> Option<Instant> {
         self.levels.first().map(|slot| Instant(self.slots[slot].min))
     }
 
-    /// Takes the earliest of what is due at `now`, its deadline included.
+    /// Removes and returns the earliest id that is due at `now`, with its deadline.
     #[inline]
     pub fn pop_due(&mut self, now: Instant) -> Option<(u32, Instant)> {
-        // Each turn but the last moves ids to a lower level: at most 7 turns.
+        // Each round but the last moves ids to a lower level: at most 7 rounds.
         loop {
             let Some(slot) = self.levels.first() else {
                 self.base = self.base.max(now.0);
@@ -175,7 +185,7 @@ impl Wheel {
             if is_exact(slot) || head == tail {
                 let when = self.entries[head as usize].when;
                 if when > now.0 {
-                    // What made the bound low was removed.
+                    // The id that set the lower bound was removed.
                     self.slots[slot].min = when;
                     return None;
                 }
@@ -187,7 +197,7 @@ impl Wheel {
         }
     }
 
-    /// Nothing waits any longer, and the wheel is as it was made. O(number that waited).
+    /// Removes all ids and restores a new wheel. O(number of ids that wait).
     pub fn clear(&mut self) {
         while let Some(slot) = self.levels.first() {
             self.unlink(self.slots[slot].head);
@@ -195,8 +205,8 @@ impl Wheel {
         self.base = 0;
     }
 
-    /// Moves the base to `min`, which lies in the span of the first slot and is due, and the slot's ids where they
-    /// belong then: all to lower levels.
+    /// Moves the base to `min`, which is due and lies in the span of the first slot, and the slot's
+    /// ids to their new places: all at lower levels.
     fn cascade(&mut self, slot: usize, min: u64) {
         let mut id = core::mem::replace(&mut self.slots[slot], EMPTY).head;
         self.levels.clear(slot);
@@ -208,7 +218,7 @@ impl Wheel {
         }
     }
 
-    /// Appends an id whose deadline is set to a slot.
+    /// Appends an id with a deadline to a slot.
     #[inline]
     fn push(&mut self, id: u32, when: u64, slot: usize) {
         let list = &mut self.slots[slot];
@@ -224,7 +234,7 @@ impl Wheel {
         (e.prev, e.next, e.slot) = (tail, NIL, slot as u16);
     }
 
-    /// Sorts an id into the list of the late.
+    /// Sorts an id into the list of late ids.
     #[cold]
     fn insert_late(&mut self, id: u32, when: u64) {
         let list = self.slots[LATE];
@@ -252,7 +262,7 @@ impl Wheel {
         }
     }
 
-    /// Takes an id that waits out of its list.
+    /// Takes a waiting id out of its list.
     #[inline]
     fn unlink(&mut self, id: u32) {
         let Entry { prev, next, slot, .. } = self.entries[id as usize];
@@ -265,13 +275,13 @@ impl Wheel {
             self.levels.clear(slot);
         }
         if slot == LATE {
-            // Sorted: its head is its earliest.
+            // The list is sorted: its head is the earliest.
             self.slots[LATE].min = self.entries.get(head as usize).map_or(u64::MAX, |e| e.when);
         }
     }
 }
 
-/// A set of slots: those that are occupied. Slot `d` of level `l` has the number 256 (l + 1) + d.
+/// The set of occupied slots. Slot `d` of level `l` has the number 256 (l + 1) + d.
 #[derive(Clone, Copy, Debug)]
 struct Levels {
     /// Bit `w` is set if word `w` is not 0.
@@ -298,7 +308,8 @@ impl Levels {
     fn has(&self, slot: usize) -> bool {
         self.words[slot / 64] >> (slot % 64) & 1 != 0
     }
-    /// The first of them: if they are those that are occupied, that with the earliest deadlines.
+    /// Returns the first slot of the set: that with the earliest deadlines, if the set is that of
+    /// the occupied slots.
     #[inline]
     fn first(&self) -> Option<usize> {
         let at = self.summary.trailing_zeros() as usize;
@@ -307,16 +318,16 @@ impl Levels {
     }
 }
 
-/// True if all deadlines in this slot are the same, or they are in order.
+/// True if all deadlines in this slot are equal or in order.
 #[inline]
 const fn is_exact(slot: usize) -> bool {
     slot < 2 << BITS
 }
 
-/// The slot of a deadline that is not before `base`.
+/// Returns the slot of a deadline that is not before `base`.
 #[inline]
 const fn place(when: u64, base: u64) -> usize {
-    // The lowest bit of the highest digit that differs; a zero counts as its lowest digit.
+    // The lowest bit of the highest digit that differs; equal numbers differ in the lowest digit.
     let shift = (63 - ((when ^ base) | 1).leading_zeros()) & !(BITS - 1);
     let digit = (when >> shift) & 0xff;
     ((shift as usize + 8) << 5) + digit as usize
@@ -345,7 +356,7 @@ mod tests {
         assert_eq!((w.len(), w.next(), w.pop_due(at(4))), (6, Some(at(5)), None));
         assert_eq!(w.pop_due(at(5)), Some((1, at(5))));
         assert_eq!(w.pop_due(at(698)), None);
-        // Late to the party of 700, and from another base.
+        // Id 6 joins the others at 700 later, and from another base.
         w.insert(6, at(700));
         assert_eq!(w.pop_due(at(699)), Some((4, at(699))));
         w.insert(7, at(700));
@@ -372,7 +383,7 @@ mod tests {
     #[test]
     fn after_a_removal_next_is_early_and_then_right() {
         let mut w = Wheel::with_capacity(3);
-        // All in one slot.
+        // All three are in one slot.
         for (id, when) in [(0, 5_200), (1, 5_250), (2, 5_300)] {
             w.insert(id, at(when));
         }
@@ -389,7 +400,7 @@ mod tests {
         assert_eq!((w.capacity(), w.pop_due(at(1))), (5, Some((4, at(1)))));
     }
 
-    /// How often ids are moved between slots in their stay: what the module says of the cost.
+    /// Counts the moves of ids between slots, to check the cost that the module states.
     #[test]
     fn an_id_descends_each_level_once() {
         let mut w = Wheel::with_capacity(4_096);
@@ -446,7 +457,8 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(2_000))]
 
-        /// Against a sorted map. Time moves on, or (`absolute`) jumps about, so that what is late is met as well.
+        /// Compares the wheel with a sorted map. Time moves on, or (`absolute`) jumps, so that late
+        /// insertions occur too.
         #[test]
         fn is_a_sorted_map(ops in ops(), absolute in any::<bool>()) {
             let mut w = Wheel::with_capacity(IDS);

@@ -1,23 +1,24 @@
-//! The numbers by which filters count (`State::hits`). What a filter had that has gone is given to the next, so that a table that
-//! changes for ever stays as large as it was at its largest.
+//! Allocator of the numbers by which filters count (`State::hits`). Numbers of a removed filter go
+//! to the next one, so that a table under constant change stays as large as its largest size so
+//! far.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
-/// Which numbers are in use, and since when. 0 is none's.
+/// Numbers in use, and the time of their assignment as a serial. No filter has 0.
 #[derive(Clone, Debug, Default)]
 pub struct Counters {
-    /// By number, the serial with which it was last given.
+    /// By number, the serial of its last assignment.
     given: Vec<u64>,
-    /// By the first of a filter's numbers, how many it has.
+    /// By the first number of a filter, the count of its numbers.
     widths: Vec<u16>,
-    /// The first numbers of those that are free, by how many they are.
+    /// The first numbers of free runs, by the length of the run.
     free: BTreeMap<u16, Vec<u32>>,
     serial: u64,
 }
 
 impl Counters {
-    /// Gives so many numbers in a row, and says the first.
+    /// Assigns `width` numbers in a row and returns the first.
     pub(crate) fn take(&mut self, width: u16) -> u32 {
         self.serial += 1;
         let first = match self.free.get_mut(&width).and_then(Vec::pop) {
@@ -34,7 +35,7 @@ impl Counters {
         u32::try_from(first).unwrap_or(0)
     }
 
-    /// Takes back the numbers that begin with this one; 0 is none.
+    /// Frees the numbers that begin with this one; 0 is none.
     pub(crate) fn give(&mut self, first: u32) {
         let width = self.widths.get_mut(first as usize).map_or(0, core::mem::take);
         if width > 0 {
@@ -42,19 +43,19 @@ impl Counters {
         }
     }
 
-    /// How many there are, those that are free included.
+    /// Returns the count of all numbers, free ones included.
     pub fn len(&self) -> usize {
         self.given.len()
     }
-    /// True if none was ever given.
+    /// True if no number was ever assigned.
     pub fn is_empty(&self) -> bool {
         self.given.is_empty()
     }
-    /// Grows with each that is given.
+    /// Returns a serial that grows with each assignment.
     pub(crate) const fn serial(&self) -> u64 {
         self.serial
     }
-    /// The serial with which each was last given.
+    /// Returns the serial of the last assignment of each number.
     pub(crate) fn given(&self) -> &[u64] {
         &self.given
     }

@@ -1,4 +1,5 @@
-//! Classification: filters and actions decide on a packet before it is queued, while its bytes are at hand.
+//! Classification: filters and actions decide on a packet before it is queued, while its bytes are
+//! at hand.
 
 pub mod action;
 pub mod counters;

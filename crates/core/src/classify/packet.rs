@@ -1,10 +1,11 @@
-//! `Packet`: a packet while filters look at it and actions change it: its bytes, what is known of them, and where it is.
-//! That is before it is queued: qdiscs see metadata only.
+//! A packet while filters read it and actions change it: its bytes, its metadata and its headers,
+//! and its place. Both work before the packet is queued; qdiscs see metadata only.
 
 use crate::packet::headers::Headers;
 use crate::packet::meta::{Ecn, Meta};
 
-/// A port among those of one owner: what an action redirects to. The owner gives the numbers out; 0 is none.
+/// A port among those of one owner, to which actions redirect. The owner assigns the numbers; 0 is
+/// none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PortId(pub u32);
 
@@ -13,40 +14,42 @@ impl PortId {
     pub const NONE: Self = Self(0);
 }
 
-/// Which way a packet goes through a port.
+/// Direction of a packet through a port.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Way {
-    /// It has come in.
+    /// The packet was received.
     Ingress,
-    /// It is to be sent.
+    /// The packet is to be sent.
     #[default]
     Egress,
 }
 
-/// The bytes of a frame, to read and to change. A frame may hold only its first bytes, where nobody looks at the rest
-/// (the lab): its length is `Meta::len`.
+/// The bytes of a frame, for reading and changing. A frame may hold only its first bytes if its
+/// owner never reads the rest (as in the lab): its length is `Meta::len`.
 pub trait FrameBytes {
-    /// The bytes.
+    /// Returns the bytes.
     fn bytes(&self) -> &[u8];
-    /// The bytes, to change.
+    /// Returns the bytes, mutably.
     fn bytes_mut(&mut self) -> &mut [u8];
-    /// Puts bytes in at an offset; false, and nothing done, if there is no room or no such offset.
+    /// Inserts bytes at an offset. False, without a change, if there is no room or no such offset.
     fn insert(&mut self, at: usize, bytes: &[u8]) -> bool;
-    /// Takes bytes out at an offset; false, and nothing done, if there are not so many.
+    /// Removes `len` bytes at an offset. False, without a change, if the frame has fewer bytes
+    /// there.
     fn remove(&mut self, at: usize, len: usize) -> bool;
-    /// Where the sum begins that the device is to reckon and to write, if a checksum was left to it: the field has the sum of
-    /// the pseudo-header until then. (Linux: CHECKSUM_PARTIAL; virtio: NEEDS_CSUM.)
+    /// Returns the offset at which the device begins to sum, if a checksum was left to it. Until
+    /// then the checksum field holds the sum of the pseudo-header. (Linux: CHECKSUM_PARTIAL;
+    /// virtio: NEEDS_CSUM.)
     fn checksum_left(&self) -> Option<usize> {
         None
     }
-    /// What else is left to be done on the frame, in its owner's own words (of virtio-net: the header): a copy has to be
-    /// handed on with the same.
+    /// Returns the other work that is left to be done on the frame, in a form that only its owner
+    /// reads (for virtio-net, the header). A copy must be passed on with the same value.
     fn undone(&self) -> Undone {
         Undone::default()
     }
 }
 
-/// What is left to be done on a frame; only whose frames they are can read it. Zeros: nothing.
+/// Work left to be done on a frame; only the owner of the frames can read it. Zeros mean none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Undone(pub [u8; 12]);
 
@@ -73,18 +76,19 @@ impl FrameBytes for alloc::vec::Vec<u8> {
     }
 }
 
-/// What actions send besides the packet itself; implemented by whoever owns the ports. What is handed over is to be copied.
+/// Sink for everything that actions send besides the packet itself; implemented by the owner of the
+/// ports. The implementation copies the data that it keeps.
 pub trait Outlet {
-    /// Takes a copy of a packet for another port, `depth` redirections deep; false if the port is not there or is down, or
-    /// the packet is too deep.
+    /// Takes a copy of a packet for another port, `depth` redirections deep. False if the port does
+    /// not exist or is down, or if the packet is too deep.
     fn send(&mut self, to: PortId, way: Way, frame: &dyn FrameBytes, m: &Meta, depth: u8) -> bool;
-    /// Takes a sample of a packet: the first bytes of it, as many as asked for.
+    /// Takes a sample of a packet: its first bytes, as many as the action asks for.
     fn sample(&mut self, _group: u32, _rate: u32, _frame: &[u8], _m: &Meta) {}
-    /// Takes a line that an action wants to have written.
+    /// Takes a line of text that an action asks to be written.
     fn say(&mut self, _text: &str, _count: u64) {}
 }
 
-/// An outlet that takes nothing.
+/// An outlet that discards everything.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoOutlet;
 
@@ -94,25 +98,26 @@ impl Outlet for NoOutlet {
     }
 }
 
-/// A packet on its way to a queue.
+/// A packet before it is queued.
 pub struct Packet<'a> {
-    /// Its bytes. After a change to them, say so: `rewritten`.
+    /// The bytes. After a change to them, call `rewritten`.
     pub frame: &'a mut dyn FrameBytes,
-    /// What qdiscs will know of it.
+    /// The metadata that qdiscs will see.
     pub meta: &'a mut Meta,
-    /// What was read of its bytes.
+    /// The headers parsed from the bytes.
     pub headers: Headers,
-    /// The port that it is at.
+    /// The port at which the packet is.
     pub port: PortId,
-    /// The port that it has come in by, if any.
+    /// The port that received the packet, if any.
     pub iif: PortId,
-    /// Which way it goes.
+    /// Direction of the packet.
     pub way: Way,
-    /// True once an action has chosen its transmit queue, which is `Meta::queue` then.
+    /// True once an action has chosen the transmit queue, which is then in `Meta::queue`.
     pub queue_chosen: bool,
-    /// How many redirections it has behind it.
+    /// Number of redirections of the packet so far.
     pub depth: u8,
-    /// Whether TCP control segments are marked (`Meta::tcp_control`) when its bytes are read again: the port's `prio_synack`.
+    /// True if TCP control segments are marked (`Meta::tcp_control`) when the bytes are parsed
+    /// again: the port's `prio_synack`.
     pub marks: bool,
 }
 
@@ -123,13 +128,13 @@ impl core::fmt::Debug for Packet<'_> {
 }
 
 impl<'a> Packet<'a> {
-    /// A packet that is sent from here.
+    /// Returns a packet that is sent by this host.
     pub fn new(frame: &'a mut dyn FrameBytes, meta: &'a mut Meta, headers: Headers) -> Self {
         let (port, iif, way) = (PortId::NONE, PortId::NONE, Way::Egress);
         Self { frame, meta, headers, port, iif, way, queue_chosen: false, depth: 0, marks: true }
     }
 
-    /// At this port, going this way.
+    /// Places the packet at this port, in this direction.
     #[must_use]
     pub const fn at(mut self, port: PortId, way: Way) -> Self {
         self.port = port;
@@ -137,20 +142,22 @@ impl<'a> Packet<'a> {
         self
     }
 
-    /// The offset of its network header; behind the link header if there is none that was understood.
+    /// Returns the offset of the network header, or the end of the link header if no network header
+    /// was understood.
     #[inline]
     pub fn network(&self) -> usize {
         usize::from(self.headers.l3_offset.unwrap_or(u16::from(self.headers.link_len)))
     }
 
-    /// The protocol in its link header, which filters are asked by: that of the outermost VLAN tag, if it has any.
+    /// Returns the protocol by which filters are selected, from the link header: that of the
+    /// outermost VLAN tag, if there is one.
     #[inline]
     pub const fn protocol(&self) -> u16 {
         self.headers.link_protocol
     }
 
-    /// An action has changed bytes, and made the frame so much longer or shorter: what is known of it is read again. The
-    /// flow hash stays, so that a flow is not torn apart by what is done to it here.
+    /// Parses the bytes again after an action changed them and made the frame longer by `longer`
+    /// bytes. The flow hash stays, so that an action does not split a flow.
     pub fn rewritten(&mut self, longer: i32) {
         let ip_alone = self.headers.link_len == 0 && self.headers.l3_offset == Some(0);
         self.headers = match ip_alone {
@@ -161,7 +168,7 @@ impl<'a> Packet<'a> {
         m.len = m.len.saturating_add_signed(longer);
         m.wire_len = m.wire_len.saturating_add_signed(longer.saturating_mul(i32::from(m.segs)));
         if m.segs > 1 {
-            // A cut repeats what was put in, and not what was taken out.
+            // Each segment of a cut repeats inserted bytes; removed bytes are missing in each.
             m.header_len = m.header_len.saturating_add_signed(i16::try_from(longer).unwrap_or(0));
         }
         m.protocol = self.headers.ethertype;

@@ -1,36 +1,40 @@
-//! A set of small numbers in order: membership is a bit, and one word above sums up 64 below, so that the next member
-//! is found in at most five steps whatever the set's size (van Emde Boas, "Preserving order in a forest", 1977, cut
-//! down to words).
+//! A set of small numbers in order. Membership is a bit, and one word above sums up 64 below, so
+//! that the next member is found in at most five steps whatever the set's size (van Emde Boas,
+//! "Preserving order in a forest", 1977, reduced to words).
 //!
-//! Memory: one bit and 1/63 for each number that it has room for. Nothing is allocated after [`Bits::reserve`].
+//! Memory: one bit and 1/63 per number of the capacity. Nothing is allocated after
+//! [`Bits::reserve`].
 
 use alloc::vec;
 use alloc::vec::Vec;
 
-/// Levels of words: 64^3 numbers, more than the 65 536 that there can be.
+/// Levels of words: 64^3 numbers, more than the 65 536 possible ones.
 const LEVELS: usize = 3;
 
-/// Members below 65 536.
+/// A set of numbers below 65 536.
 #[derive(Clone, Debug, Default)]
 pub struct Bits {
-    /// The members, then a bit for each word of them that is not zero, then the same of those.
+    /// The members, then a bit for each word of members that is not zero, then the same of those
+    /// words.
     words: Vec<u64>,
-    /// Where each level begins, and the end.
+    /// Index of the first word of each level, and the end.
     start: [u16; LEVELS + 1],
 }
 
 impl Bits {
-    /// An empty set without room.
+    /// Returns an empty set without capacity.
     pub const fn new() -> Self {
         Self { words: Vec::new(), start: [0; LEVELS + 1] }
     }
-    /// Makes room for the numbers below `capacity`, at most 65 536. Allocates: not for the data path.
+    /// Raises the capacity to the numbers below `capacity`, at most 65 536. Allocates: not for the
+    /// data path.
     pub fn reserve(&mut self, capacity: usize) {
         debug_assert!(capacity <= 1 << 16);
         if capacity <= self.capacity() {
             return;
         }
-        // Grown by doubling, so that one at a time costs no more than all at once.
+        // The capacity doubles, so that growth one number at a time costs no more than growth at
+        // once.
         let mut count = capacity.next_power_of_two().div_ceil(64);
         let mut grown = Self { words: Vec::new(), start: [0; LEVELS + 1] };
         let mut end = 0;
@@ -48,11 +52,11 @@ impl Bits {
         }
         *self = grown;
     }
-    /// Numbers below this have room.
+    /// Returns the capacity: smaller numbers can be members.
     pub const fn capacity(&self) -> usize {
         self.start[1] as usize * 64
     }
-    /// True without members.
+    /// True if the set has no members.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.words.last().is_none_or(|top| *top == 0)
@@ -62,10 +66,10 @@ impl Bits {
     pub fn has(&self, i: usize) -> bool {
         i < self.capacity() && self.words[i >> 6] & (1 << (i & 63)) != 0
     }
-    /// Makes `i` a member.
+    /// Adds `i`.
     ///
     /// # Panics
-    /// If there is no room for it.
+    /// If `i` is not below the capacity.
     #[inline]
     pub fn set(&mut self, mut i: usize) {
         for level in 0..LEVELS {
@@ -78,7 +82,7 @@ impl Bits {
             i >>= 6;
         }
     }
-    /// Makes `i` no member.
+    /// Removes `i`.
     #[inline]
     pub fn clear(&mut self, mut i: usize) {
         if i >= self.capacity() {
@@ -93,11 +97,11 @@ impl Bits {
             i >>= 6;
         }
     }
-    /// The first member that is not below `i`.
+    /// Returns the first member that is not below `i`.
     #[inline]
     pub fn next(&self, mut i: usize) -> Option<usize> {
         let mut level = 0;
-        // Up until a word has a bit there or behind it: at most `LEVELS` steps.
+        // Goes up until a word has a bit at or behind the position: at most `LEVELS` steps.
         loop {
             let (from, to) = (usize::from(*self.start.get(level)?), usize::from(*self.start.get(level + 1)?));
             let word = from + (i >> 6);
@@ -111,14 +115,15 @@ impl Bits {
             i = (i >> 6) + 1;
             level += 1;
         }
-        // Down to the member.
+        // Goes down to the member.
         while level > 0 {
             level -= 1;
             i = (i << 6) + self.words[usize::from(self.start[level]) + i].trailing_zeros() as usize;
         }
         Some(i)
     }
-    /// Makes place for a new number `i`, which is no member: those from there on count one more. There is room for them.
+    /// Inserts a new number `i`, which is no member: members from `i` on move up by one. The
+    /// capacity must suffice.
     pub(crate) fn shift_up(&mut self, i: usize) {
         let mut carry = 0;
         for w in i >> 6..usize::from(self.start[1]) {
@@ -130,7 +135,7 @@ impl Bits {
         }
         self.sum_up();
     }
-    /// Lets go of the number `i`: those behind it count one less.
+    /// Removes the number `i`: members behind it move down by one.
     pub(crate) fn shift_down(&mut self, i: usize) {
         let words = usize::from(self.start[1]);
         for w in i >> 6..words {
@@ -143,7 +148,7 @@ impl Bits {
         self.sum_up();
     }
 
-    /// The upper levels anew.
+    /// Recomputes the upper levels.
     fn sum_up(&mut self) {
         for level in 1..LEVELS {
             let (from, to, end) = (self.start[level - 1], self.start[level], self.start[level + 1]);

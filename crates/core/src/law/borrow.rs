@@ -1,26 +1,31 @@
-//! Hierarchical token buckets with borrowing, on numbers: which class may send, in whose turn, and who is charged
-//! (M. Devera, "Hierarchical token bucket theory", 2002).
+//! Hierarchical token buckets with borrowing, on numbers: the classes that may send, their turns,
+//! and the charge for each packet (M. Devera, "Hierarchical token bucket theory", 2002).
 //!
-//! A class has tokens for its rate and for its ceiling. With both it *can send*; without those of its rate it *may
-//! borrow* from the class above; without those of its ceiling it can do neither. Who can send stands, if it or something
-//! below it has packets, in the *row* of its level and of the packets' priority; who may borrow stands in the *feed* of
-//! the class above. A row leads to a leaf through feeds: the leaf sends, with the tokens of the class in the row. Rows and
-//! feeds are in the order of minor numbers, and each has a turn. Who is out of tokens waits for the time at which they
-//! will be there.
+//! A class has tokens for its rate and for its ceiling. With both it *can send*; without those of
+//! its rate it *may borrow* from the class above; without those of its ceiling it can do neither. A
+//! class that can send stands, if it or a class below it has packets, in the *row* of its level and
+//! of the packets' priority. A class that may borrow stands in the *feed* of the class above. A row
+//! leads to a leaf through feeds: the leaf sends, with the tokens of the class in the row. Rows and
+//! feeds are in the order of minor numbers, and each has a turn. A class out of tokens waits for
+//! the time at which it has them again.
 //!
-//! - I1: a class is in one row, or in one feed, or in none, for each priority that waits in it or below.
-//! - I2: whoever cannot send waits on the wheel, or is on the list of what is due.
+//! - I1: a class is in one row, or in one feed, or in none, for each priority that waits in it or
+//!   below.
+//! - I2: a class that cannot send waits on the wheel or stands in the list of due classes.
 //! - I3: a feed has members if and only if the class above is active in that priority.
 //!
-//! A class may share a ceiling with classes of other trees, on other threads ([`super::lease`]), beside its own. What it and
-//! those below it send is paid for there; while it is not, the class can neither send nor borrow.
+//! Beside its own ceiling, a class may share one with classes of other trees, on other threads
+//! ([`super::lease`]). The traffic of the class and of those below it is paid for there; while that
+//! is impossible, the class can neither send nor borrow.
 //!
-//! **Cost.** To find a leaf is a step for each level of the tree (16-bit sets, see [`Bits`]); to charge as well. What
-//! becomes due is O(1) for each ([`Wheel`]), once between two packets of its own. No cost grows with the number of
-//! classes but that of making one, which moves its later siblings.
+//! **Cost.** To find a leaf takes a step for each level of the tree (16-bit sets, see [`Bits`]); so
+//! does a charge. A class that becomes due is O(1) ([`Wheel`]), once between two packets of its
+//! own. No cost grows with the number of classes, except the addition of a class, which moves its
+//! later siblings.
 //!
-//! **Memory.** 128 bytes for each class (two cache lines), 32 of numbers that few packets touch, 24 of the wheel, four for each
-//! minor number; for a class with classes below 280 and two bytes for each of them; bits for each row and feed in use.
+//! **Memory.** 128 bytes for each class (two cache lines), 32 of numbers that few packets touch, 24
+//! of the wheel, four for each minor number; for a class with classes below 280 and two bytes for
+//! each of them; bits for each row and feed in use.
 
 mod turns;
 
@@ -36,23 +41,24 @@ use crate::base::units::RateMul;
 use crate::base::wheel::Wheel;
 use crate::law::minors::Minors;
 
-/// Levels of classes (tc-htb(8): "depth 8"). Leaves are level 0, a root class with classes below is level 7.
+/// Levels of classes (tc-htb(8): "depth 8"). Leaves are level 0, a root class with classes below is
+/// level 7.
 pub const LEVELS: usize = 8;
 /// Priorities of packets.
 pub(crate) const PRIOS: usize = 8;
-/// Most classes: indexes above are marks.
+/// Largest number of classes: higher indexes are sentinels.
 pub const CLASSES_MAX: usize = OUT as usize;
 
 /// No class.
 const NONE: u16 = u16::MAX;
-/// In place of the one before: not listed.
+/// `due_prev` of a class that is not listed.
 const OUT: u16 = u16::MAX - 1;
-/// Tokens are kept within this of zero, ns: what a class saves or owes is forgotten after a minute.
+/// Tokens stay within this of zero, ns: savings and debts of a class are forgotten after a minute.
 const SPAN: i64 = 60_000_000_000;
-/// A look for a leaf ends after so many steps, whatever the tree: each feed is wound up at most once in it.
+/// Bound on the steps of one search for a leaf: it resets the turn of each feed at most once.
 const STEPS_MAX: usize = u16::MAX as usize;
 
-/// Whether a class has tokens.
+/// State of a class's tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Mode {
     CanSend,
@@ -60,37 +66,37 @@ enum Mode {
     CantSend,
 }
 
-/// What a class is allowed.
+/// Parameters of a class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape {
-    /// What it may send by its own right.
+    /// Rate that the class has of its own right.
     pub rate: RateMul,
-    /// What it may send at most, with what it borrows.
+    /// Highest rate, with borrowed tokens.
     pub ceil: RateMul,
     /// Depth of the rate's bucket, in ticks of 64 ns.
     pub buffer: u32,
     /// Depth of the ceiling's bucket, in ticks of 64 ns.
     pub cbuffer: u32,
-    /// What its packets are charged; overhead and mpu are 16 bits.
+    /// Charge for its packets; overhead and mpu are 16 bits.
     pub sizing: Sizing,
-    /// Bytes that it sends in one turn, at most 2^31 - 1.
+    /// Bytes that the class sends in one turn, at most 2^31 - 1.
     pub quantum: u32,
-    /// Below 8; lower ones first.
+    /// Priority, below 8; lower ones go first.
     pub prio: u8,
 }
 
-/// A class, as each of its packets touches it: two cache lines.
+/// The part of a class that each of its packets touches: two cache lines.
 #[derive(Clone, Debug)]
 #[repr(align(64))]
 struct Hot {
     tokens: i64,
     ctokens: i64,
-    /// When `tokens` and `ctokens` were right.
+    /// Time at which `tokens` and `ctokens` were right.
     checked: Instant,
     bytes: u64,
     segs: u64,
-    /// Of a leaf: for each level, the bytes it may still send in its turn there (an `i32`). Of one with classes below: for
-    /// each priority, the turn in its feed (see `Turn`).
+    /// In a leaf: for each level, the bytes that are left of its turn there (an `i32`). In a class
+    /// with classes below: for each priority, the turn in its feed (see `Turn`).
     turns: [u32; LEVELS],
     rate: RateMul,
     ceil: RateMul,
@@ -103,26 +109,26 @@ struct Hot {
     mpu: u16,
     parent: u16,
     minor: u16,
-    /// Its place among its siblings.
+    /// Index among the siblings.
     rank: u16,
-    /// Which of `inner` it is, if it has classes below.
+    /// Index into `inner`, if the class has classes below.
     inner: u16,
-    /// Of the list of what is due.
+    /// Links of the list of due classes.
     due_prev: u16,
     due_next: u16,
     layer: LinkLayer,
     mode: Mode,
     level: u8,
-    /// A bit for each priority that waits in it, or in its feeds.
+    /// A bit for each priority that waits in the class, or in its feeds.
     active: u8,
 }
 
-const _: () = assert!(size_of::<Hot>() == 128, "the module says what a class costs");
+const _: () = assert!(size_of::<Hot>() == 128, "the module header states the size of a class");
 
-/// What few packets touch.
+/// The part of a class that few packets touch.
 #[derive(Clone, Copy, Debug, Default)]
 struct Cold {
-    /// When its buckets were made full, and how deep they were then, ticks.
+    /// Time at which its buckets were made full, and their depths then, in ticks.
     filled: Instant,
     depths: (u32, u32),
     overlimits: u32,
@@ -130,16 +136,16 @@ struct Cold {
     prio: u8,
 }
 
-/// What a class with classes below has in addition.
+/// Additional part of a class with classes below.
 #[derive(Clone, Debug, Default)]
 struct Inner {
-    /// By minor number.
+    /// Slots, by minor number.
     children: Vec<u16>,
     /// For each priority, the ranks of the children that may borrow and have packets.
     feeds: [Bits; PRIOS],
 }
 
-/// Whose turn it is in a feed: a member; or none, and then the first from a minor number on.
+/// Turn in a feed: a member; or `NONE`, and then the first member from a minor number on.
 #[derive(Clone, Copy)]
 struct Turn {
     at: u16,
@@ -155,10 +161,10 @@ impl Turn {
     }
 }
 
-/// An inner class whose feeds nobody has looked at.
+/// Turn of a feed that has not been searched yet.
 const NO_TURN: u32 = Turn { at: NONE, from: 0 }.bits();
 
-/// First and last of a list.
+/// First and last member of a list.
 #[derive(Clone, Copy, Debug)]
 struct Ends {
     head: u16,
@@ -174,52 +180,53 @@ pub(crate) struct Borrow {
     free: Vec<u16>,
     free_inner: Vec<u16>,
     minors: Minors,
-    /// Those of them without classes below.
+    /// Slots of the classes without classes below.
     leaves_by_minor: Minors,
-    /// For each level and priority, the minor numbers of those that can send and have packets.
+    /// For each level and priority, the minor numbers of the classes that can send and have
+    /// packets.
     rows: Box<[Bits; LEVELS * PRIOS]>,
-    /// Whose turn it is in each.
+    /// The member of each row whose turn it is.
     row_turns: Box<[u16; LEVELS * PRIOS]>,
     /// For each level, a bit for each priority whose row has members.
     row_mask: [u8; LEVELS],
     /// A bit for each level with such a row.
     level_mask: u8,
-    /// Who waits for tokens.
+    /// Classes that wait for tokens.
     wheel: Wheel,
-    /// Before this, nobody on the wheel is due: no later than what it says.
+    /// No class on the wheel is due before this time: at most the wheel's next deadline.
     asleep: Instant,
-    /// For each level, who has waited long enough and has not been looked at.
+    /// For each level, the classes that are due and have not been updated.
     due: [Ends; LEVELS],
-    /// A bit for each level whose list of these is not empty.
+    /// A bit for each level with due classes.
     due_mask: u8,
-    /// Leaves that are active.
+    /// Number of active leaves.
     leaves: u32,
-    /// Times that a class ran out of its ceiling's tokens, since it was last asked.
+    /// Times that a class ran out of its ceiling's tokens since the last `take_overlimits`.
     overlimits: u32,
-    /// The ceilings that are shared with others; few.
+    /// The ceilings that are shared with other trees; few.
     leases: Vec<(u16, Lease)>,
 }
 
-/// The numbers of a class that are shown.
+/// Numbers of a class for display.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shown {
-    /// Wire bytes and segments that left through it.
+    /// Wire bytes and segments that left through the class.
     pub sent: (u64, u64),
-    /// Packets that it sent, or let send, with its own tokens.
+    /// Packets sent with the class's own tokens, by itself or by a class below.
     pub lent: u32,
-    /// Packets that it sent with those of a class above.
+    /// Packets sent with the tokens of a class above.
     pub borrowed: u32,
     /// Tokens of its rate, in ticks.
     pub tokens: i64,
     /// Tokens of its ceiling, in ticks.
     pub ctokens: i64,
-    /// Times that it ran out of the ceiling's tokens.
+    /// Times that the class ran out of the ceiling's tokens.
     pub overlimits: u32,
-    /// Packets dropped on their way into it.
+    /// Packets dropped on their way into the class.
     pub drops: u32,
     /// Bytes of a turn.
     pub quantum: u32,
-    /// 0 for a leaf.
+    /// Level; 0 for a leaf.
     pub level: u8,
 }
 
@@ -230,7 +237,7 @@ impl Default for Borrow {
 }
 
 impl Borrow {
-    /// No classes.
+    /// Returns an empty set of classes.
     pub fn new() -> Self {
         Self {
             hot: Vec::new(),
@@ -260,46 +267,47 @@ impl Borrow {
     pub(crate) fn is_full(&self) -> bool {
         self.free.is_empty() && self.hot.len() >= CLASSES_MAX
     }
-    /// The slot of a class.
+    /// Returns the slot of a class.
     #[inline]
     pub fn slot(&self, minor: u16) -> Option<usize> {
         self.minors.slot(minor)
     }
-    /// The slot of a class that has none below.
+    /// Returns the slot of a class without classes below.
     #[inline]
     pub(crate) fn leaf_slot(&self, minor: u16) -> Option<usize> {
         self.leaves_by_minor.slot(minor)
     }
-    /// The classes and their slots, by minor number.
+    /// Returns the classes and their slots, by minor number.
     pub fn iter(&self) -> impl Iterator<Item = (u16, usize)> + '_ {
         self.minors.iter()
     }
-    /// The minor number of the class in a slot.
+    /// Returns the minor number of the class in a slot.
     pub fn minor(&self, i: usize) -> u16 {
         self.hot[i].minor
     }
-    /// The minor number of the class above; 0 if there is none.
+    /// Returns the minor number of the class above; 0 if there is none.
     pub fn parent(&self, i: usize) -> u16 {
         self.hot.get(usize::from(self.hot[i].parent)).map_or(0, |p| p.minor)
     }
-    /// True if it has no classes below.
+    /// True if the class has no classes below.
     #[inline]
     pub fn is_leaf(&self, i: usize) -> bool {
         self.hot[i].level == 0
     }
-    /// The classes below, by minor number.
+    /// Returns the slots of the classes below, by minor number.
     pub fn children(&self, i: usize) -> &[u16] {
         self.inner.get(usize::from(self.hot[i].inner)).map_or(&[], |inner| &inner.children)
     }
     /// True if a class below this one would be too deep.
     pub(crate) fn is_deepest(&self, i: usize) -> bool {
-        // The class above may itself be a leaf still only if this is a root class.
+        // Level 0 of a leaf does not tell its depth, but the level of the class above does.
         let above = self.hot.get(usize::from(self.hot[i].parent));
         above.is_some_and(|above| above.level < 2)
     }
 
-    /// Adds a class with full buckets, of which there is none of this number, below the one in a slot or at the root.
-    /// One above it that was a leaf is none any longer: nothing waits in it. Gives its slot.
+    /// Adds a class with full buckets and a minor number not yet in use, below the class in a slot
+    /// or at the root. A leaf above it, in which no packet may wait, is a leaf no longer. Returns
+    /// the slot of the new class.
     pub fn add(&mut self, minor: u16, parent: Option<usize>, shape: &Shape, now: Instant) -> usize {
         let i = match self.free.pop() {
             Some(i) => usize::from(i),
@@ -324,7 +332,8 @@ impl Borrow {
         i
     }
 
-    /// Gives a class another shape; its tokens, its mode and its turns stay, and the priority in which it waits now.
+    /// Gives a class another shape. Its tokens, mode and turns stay, and so does the priority in
+    /// which it waits.
     pub fn set(&mut self, i: usize, shape: &Shape) {
         let narrow = |n: u32| u16::try_from(n).unwrap_or(u16::MAX);
         let hot = &mut self.hot[i];
@@ -339,19 +348,19 @@ impl Borrow {
         self.make_room(i);
     }
 
-    /// Beside its own, a class has a ceiling that is shared with classes elsewhere; or has none any longer.
+    /// Sets the ceiling that a class shares with classes elsewhere, beside its own, or removes it.
     pub fn share(&mut self, i: usize, lease: Option<Lease>) {
         self.leases.retain(|(slot, _)| usize::from(*slot) != i);
-        // Fewer than `CLASSES_MAX`.
+        // Slots are below `CLASSES_MAX`.
         self.leases.extend(lease.map(|lease| (i as u16, lease)));
     }
-    /// The ceiling that a class shares.
+    /// Returns the ceiling that a class shares.
     pub fn shared(&self, i: usize) -> Option<&Lease> {
         self.leases.iter().find(|(slot, _)| usize::from(*slot) == i).map(|(_, lease)| lease)
     }
 
-    /// Removes a leaf in which nothing waits. Gives the slot of the class above if that is a leaf again, with full
-    /// buckets.
+    /// Removes a leaf in which no packet waits. Returns the slot of the class above if that is a
+    /// leaf again, with full buckets.
     pub fn remove(&mut self, i: usize, now: Instant) -> Option<usize> {
         self.deactivate(i);
         self.unwait(i);
@@ -360,7 +369,7 @@ impl Borrow {
         self.minors.set(minor, None);
         self.leaves_by_minor.set(minor, None);
         self.hot[i] = vacant();
-        // Fewer than `CLASSES_MAX`.
+        // Slots are below `CLASSES_MAX`.
         self.free.push(i as u16);
         let p = usize::from(parent);
         let inner = usize::from(self.hot.get(p)?.inner);
@@ -385,7 +394,7 @@ impl Borrow {
         Some(p)
     }
 
-    /// Nobody is active, and the buckets are as if no packet had ever come.
+    /// Makes all classes inactive and restores the buckets of a class that never sent a packet.
     pub fn reset(&mut self) {
         self.rest();
         for i in 0..self.hot.len() {
@@ -399,7 +408,7 @@ impl Borrow {
         self.overlimits = 0;
     }
 
-    /// As when its buckets were made full.
+    /// Restores the state of a class when its buckets were last made full.
     fn refill(&mut self, i: usize) {
         let (Cold { filled, depths, .. }, hot) = (self.cold[i], &mut self.hot[i]);
         (hot.mode, hot.checked) = (Mode::CanSend, filled);
@@ -408,7 +417,7 @@ impl Borrow {
         hot.turns = [if hot.level == 0 { 0 } else { NO_TURN }; LEVELS];
     }
 
-    /// Nobody is active.
+    /// Makes all leaves inactive.
     pub fn rest(&mut self) {
         for i in 0..self.hot.len() {
             if self.hot[i].level == 0 {
@@ -417,7 +426,7 @@ impl Borrow {
         }
     }
 
-    /// The numbers of a class.
+    /// Returns the numbers of a class.
     pub fn shown(&self, i: usize) -> Shown {
         let (hot, cold) = (&self.hot[i], &self.cold[i]);
         let ticks = |ns: i64| ns.div_euclid(TICK_NS as i64).clamp(i32::MIN.into(), i32::MAX.into());
@@ -448,7 +457,7 @@ impl Borrow {
                 self.hot.get(usize::from(self.hot[p].parent)).map_or(LEVELS as u8, |above| above.level);
             let inner = self.free_inner.pop().unwrap_or_else(|| {
                 self.inner.push(Inner::default());
-                // As many as there are classes at most.
+                // There are at most as many as classes.
                 (self.inner.len() - 1) as u16
             });
             let hot = &mut self.hot[p];
@@ -474,7 +483,7 @@ impl Borrow {
     fn make_room(&mut self, i: usize) {
         let prio = usize::from(self.cold[i].prio);
         let mut at = i;
-        // At most `LEVELS` turns.
+        // At most `LEVELS` rounds.
         loop {
             let Hot { level, minor, parent, .. } = self.hot[at];
             self.rows[usize::from(level) * PRIOS + prio].reserve(usize::from(minor) + 1);
@@ -517,7 +526,7 @@ fn vacant() -> Hot {
     }
 }
 
-/// The bits of a mask, lowest first.
+/// Returns the bits of a mask, lowest first.
 fn bits(mut mask: u8) -> impl Iterator<Item = usize> {
     core::iter::from_fn(move || {
         let bit = mask.trailing_zeros() as usize;

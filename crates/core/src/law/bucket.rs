@@ -1,4 +1,4 @@
-//! What the kinds with buckets of tokens share: what a packet is charged, and the grain in which tc gives the depth of a
+//! Token buckets: the charge for a packet, and the granularity in which tc gives the depth of a
 //! bucket to the kernel and takes it back.
 //!
 //! Tokens are nanoseconds of sending at the bucket's rate.
@@ -7,19 +7,19 @@ use crate::base::link::{CELL, CELL_PAYLOAD, LinkLayer};
 use crate::base::time::{Instant, Nanos};
 use crate::base::units::{Bytes, Rate, RateMul};
 
-/// What a link makes of a packet: a header more, a smallest size, cells (tc-tbf(8), tc-stab(8)).
+/// Size of a packet on the link: extra header, smallest size, cells (tc-tbf(8), tc-stab(8)).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sizing {
     /// Bytes added to each packet.
     pub overhead: u32,
     /// Smallest size, bytes, after the overhead.
     pub mpu: u32,
-    /// Whole, or in cells.
+    /// Whole packets, or cells.
     pub layer: LinkLayer,
 }
 
 impl Sizing {
-    /// The bytes that a packet of `len` bytes is charged.
+    /// Returns the bytes charged for a packet of `len` bytes.
     #[inline]
     pub fn size(self, len: u32) -> u64 {
         let size = (u64::from(len) + u64::from(self.overhead)).max(u64::from(self.mpu));
@@ -30,20 +30,20 @@ impl Sizing {
     }
 }
 
-/// The tokens that so many charged bytes cost at a rate.
+/// Returns the tokens that `size` charged bytes cost at a rate.
 #[inline]
 pub fn cost(rate: RateMul, size: u64) -> i64 {
     to_i64(rate.time_floor(size))
 }
 
-/// A time as a number that may be taken off another.
+/// Returns a time as a signed number of nanoseconds, which can be subtracted.
 #[inline]
 pub(crate) fn to_i64(t: Nanos) -> i64 {
     i64::try_from(t.0).unwrap_or(i64::MAX)
 }
 
-/// A bucket at a rate and, if there is one, a second one at a peak rate: a packet conforms if both have what it costs.
-/// What a conforming packet costs is taken; another takes nothing.
+/// A bucket at a rate and an optional second one at a peak rate. A packet conforms if both have the
+/// tokens for it. A conforming packet takes its tokens; any other takes none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Buckets {
     rate: RateMul,
@@ -51,24 +51,25 @@ pub struct Buckets {
     peak: Option<(RateMul, i64)>,
 }
 
-/// What is missing in [`Buckets`]: they are kept apart from it, so that who remembers nothing has them full.
+/// Tokens missing in [`Buckets`]. They are kept apart from the buckets, so that the default state
+/// is full buckets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Spent {
     /// Tokens missing in the bucket of the rate.
     pub rate: u64,
-    /// Tokens missing in that of the peak rate.
+    /// Tokens missing in the bucket of the peak rate.
     pub peak: u64,
-    /// When that was right.
+    /// Time at which these numbers were right.
     pub at: Instant,
 }
 
 impl Buckets {
-    /// Buckets of these rates and depths, in nanoseconds.
+    /// Returns buckets of these rates and depths, in nanoseconds.
     pub const fn new(rate: RateMul, depth: i64, peak: Option<(RateMul, i64)>) -> Self {
         Self { rate, depth, peak }
     }
 
-    /// Nothing in either.
+    /// Returns the state in which both buckets are empty.
     pub fn empty(&self, at: Instant) -> Spent {
         Spent {
             rate: self.depth.unsigned_abs(),
@@ -77,10 +78,12 @@ impl Buckets {
         }
     }
 
-    /// Whether a packet that is charged so many bytes conforms; then it is paid for.
+    /// Takes the tokens for a packet of `size` charged bytes. False, and takes none, if it does not
+    /// conform.
     #[inline]
     pub fn take(&self, spent: &mut Spent, now: Instant, size: u64) -> bool {
-        // What a long silence brings is one full bucket, of the peak rate too: so the reference has it.
+        // A long silence brings at most one full bucket of the rate, for the peak rate too, as in
+        // the reference.
         let elapsed = to_i64(now.saturating_since(spent.at)).min(self.depth);
         let left = |depth: i64, spent: u64, cost: i64| {
             let spent = i64::try_from(spent).unwrap_or(i64::MAX).min(depth);
@@ -97,20 +100,21 @@ impl Buckets {
     }
 }
 
-/// Nanoseconds of one tick of the kernel's packet scheduler clock: `/proc/net/psched` says so.
+/// Nanoseconds of one tick of the kernel's packet scheduler clock, as in `/proc/net/psched`.
 pub const TICK_NS: u64 = 64;
-/// Ticks of a microsecond.
+/// Ticks per microsecond.
 const TICKS_PER_US: f64 = 15.625;
 
-/// The depth of a bucket of `size` bytes in ticks, as tc reckons it: the time in floating point, cut to whole
-/// microseconds, and that cut to ticks; of both the low 32 bits.
+/// Returns the depth of a bucket of `size` bytes in ticks, computed as by tc: the time in floating
+/// point, cut to whole microseconds, and that cut to ticks. The low 32 bits of both are kept.
 pub fn ticks(rate: Rate, size: Bytes) -> u32 {
-    // Not the data path. Casts from floating point cut towards zero; those to 32 bits keep the low ones, as tc's do.
+    // Not the data path. Casts from floating point round towards zero; casts to 32 bits keep the
+    // low bits, as in tc.
     let us = (1e6 * (size.0 as f64 / rate.0.max(1) as f64)) as u64 as u32;
     (f64::from(us) * TICKS_PER_US) as u64 as u32
 }
 
-/// The size that tc shows for a bucket of so many ticks: whole microseconds at the rate.
+/// Returns the size that tc shows for a bucket of `ticks` ticks: whole microseconds at the rate.
 pub fn shown_size(rate: Rate, ticks: u64) -> Bytes {
     rate.bytes_floor(Nanos::from_micros(ticks.saturating_mul(TICK_NS) / 1_000))
 }
@@ -119,7 +123,7 @@ pub fn shown_size(rate: Rate, ticks: u64) -> Bytes {
 mod tests {
     use super::*;
 
-    /// What tc 6.1 gave to a kernel, and showed of it.
+    /// Depths that tc 6.1 gave to a kernel, and the sizes that it showed.
     #[test]
     fn depths_are_those_of_tc() {
         for (bits, size, expected, shown) in [

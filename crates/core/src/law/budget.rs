@@ -1,21 +1,25 @@
-//! What goes first may take so much of what leaves, and no more: a share, by bytes, over a window.
+//! Limit on the traffic that goes first: a share of the bytes that leave, over a window.
 //!
-//! Two sorts of packets leave by one door, those *ahead* and the *others*. Each byte of the others earns credit, each byte ahead
-//! costs some, so that what is earned and spent is even when the ahead have their share. Credit is never more than the share of
-//! [`WINDOW`]: what was not used before cannot be saved up beyond it.
+//! Two sorts of packets leave through one door: packets *ahead* and the *others*. Each byte of the
+//! others earns credit, and each byte ahead costs some, so that the balance is even when the
+//! packets ahead have their share. Credit never exceeds the share of [`WINDOW`]: an unused share is
+//! not saved up beyond it.
 //!
-//! - B1: of any `n` bytes that leave in a row while others wait, those ahead are at most `share * (n + WINDOW)` and one packet.
-//! - B2: while no others wait there is nobody to protect: nothing is charged, and credit is full when others come.
-//! - B3: with a share above zero, packets ahead that have spent their credit go first again once the others have sent
-//!   `(1 - share) / share` times the bytes of the last of them.
+//! - B1: of any `n` bytes that leave in a row while others wait, at most `share * (n + WINDOW)` and
+//!   one packet are bytes ahead.
+//! - B2: while no others wait, no packet needs protection: nothing is charged, and credit is full
+//!   when others come.
+//! - B3: with a share above zero, packets ahead that have spent their credit go first again once
+//!   the others have sent `(1 - share) / share` times the bytes of the last packet ahead.
 
 use crate::base::chance::Percent;
 
-/// Bytes over which a share is reckoned: some 43 full Ethernet frames, half a millisecond at 1 Gbit/s. Less than the largest
-/// super-packet would have one such packet of the others decide about many turns.
+/// Bytes over which a share is counted: about 43 full Ethernet frames, half a millisecond at 1
+/// Gbit/s. With a window smaller than the largest super-packet, one such packet of the others would
+/// decide many turns.
 pub const WINDOW: u32 = 1 << 16;
 
-/// What those ahead may still take.
+/// Credit of the packets ahead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Budget {
     share: Percent,
@@ -24,39 +28,40 @@ pub(crate) struct Budget {
 }
 
 impl Budget {
-    /// With this share of what leaves, and full credit. A hundred percent: those ahead always go first.
+    /// Returns a budget with this share of the bytes and full credit. With a hundred percent,
+    /// packets ahead always go first.
     pub const fn new(share: Percent) -> Self {
         Self { share, credit: Self::full(share) }
     }
     const fn full(share: Percent) -> i64 {
         WINDOW as i64 * share.0 as i64
     }
-    /// The share.
+    /// Returns the share.
     pub const fn share(&self) -> Percent {
         self.share
     }
-    /// Another share from here on; credit is full.
+    /// Sets another share; credit becomes full.
     pub(crate) const fn set_share(&mut self, share: Percent) {
         *self = Self::new(share);
     }
-    /// Whether a packet ahead goes before one of the others.
+    /// True if a packet ahead goes before one of the others.
     #[inline]
     pub const fn allows(&self) -> bool {
         self.credit > 0
     }
-    /// Nobody else waits.
+    /// Fills the credit, because no others wait.
     #[inline]
     pub const fn refill(&mut self) {
         self.credit = Self::full(self.share);
     }
-    /// A packet ahead of so many bytes has left, and others wait.
+    /// Charges a packet of `bytes` bytes that left ahead while others wait.
     #[inline]
     pub const fn spend(&mut self, bytes: u32) {
-        // A packet has less than 2^32 bytes: the product fits, and the sum is held.
+        // A packet has less than 2^32 bytes, so the product fits, and the subtraction saturates.
         let cost = (bytes as u64 * self.share.rest().0 as u64) as i64;
         self.credit = self.credit.saturating_sub(if cost < 0 { i64::MAX } else { cost });
     }
-    /// One of the others of so many bytes has left.
+    /// Credits a packet of `bytes` bytes of the others that has left.
     #[inline]
     pub(crate) const fn earn(&mut self, bytes: u32) {
         let earned = (bytes as u64 * self.share.0 as u64) as i64;
@@ -71,7 +76,7 @@ mod tests {
     use super::*;
     use crate::base::rng::Rng;
 
-    /// A tenth, as tc would read it.
+    /// One tenth, as tc reads it.
     const TENTH: Percent = Percent(u32::MAX / 10);
 
     #[test]
@@ -103,7 +108,8 @@ mod tests {
             allowed
         });
         assert_eq!(spent.count(), 8);
-        // 8 * 900 - 6553.6 are 646.4 bytes of debt: at 150 for each packet of the others, five.
+        // 8 * 900 - 6553.6 are 646.4 bytes of debt: at 150 for each packet of the others, that
+        // takes five.
         for turn in 1..=5 {
             assert!(!budget.allows(), "{turn}");
             budget.earn(1500);

@@ -1,26 +1,28 @@
-//! The COBALT control law on numbers: CoDel (RFC 8289) whose rate of signals falls off again when the queue is good, and
-//! BLUE (Feng, Kandlur, Saha and Shin, "BLUE: a new class of active queue management algorithms", 1999) for what does
-//! not answer signals (Hoiland-Jorgensen, Taht and Morton, "Piece of CAKE", 2018, section III-D). O(1) per packet, but
-//! that the count falls by one for each signal that would have been due while nothing was asked: at most `DECAY_MAX`.
+//! The COBALT control law on numbers: CoDel (RFC 8289) with a rate of signals that decays once the
+//! queue is good, and BLUE (Feng, Kandlur, Saha and Shin, "BLUE: a new class of active queue
+//! management algorithms", 1999) for flows that do not answer signals (Hoiland-Jorgensen, Taht and
+//! Morton, "Piece of CAKE", 2018, section III-D). O(1) per packet, except that the count falls by
+//! one for each signal that fell due since the last call: at most `DECAY_MAX`.
 
 use crate::base::time::{Instant, Nanos};
 
-/// One: the inverse square root of 1, as near as 32 bits of fraction come.
+/// One: the inverse square root of 1, as near as a fraction of 32 bits comes.
 const ONE: u32 = u32::MAX;
 
-/// Counts whose inverse square roots are looked up; above, one Newton step from the last value is near enough.
+/// Number of counts whose inverse square roots come from a table; above, one Newton step from the
+/// last value is accurate enough.
 const TABLE: usize = 16;
 
-/// Newton steps that an entry of the table takes, from the one before it: after these no step changes it by more than the
-/// rounding.
+/// Newton steps from one entry of the table to the next: further steps change the entry by no more
+/// than the rounding.
 const TABLE_STEPS: u32 = 8;
 
-/// Most signals that a count forgets in one look: what had more is forgotten by then.
+/// Largest number of signals that one call forgets; a bound on its time.
 const DECAY_MAX: u32 = 1 << 16;
 
-/// How BLUE's probability rises each time that the queue overflows: 1/256, of 2^32.
+/// Rise of BLUE's probability at each overflow of the queue: 1/256, in units of 2^-32.
 const RISE: u32 = 1 << 24;
-/// How it falls each time that the queue runs empty: 1/4096, of 2^32.
+/// Fall of BLUE's probability each time the queue runs empty: 1/4096, in units of 2^-32.
 const FALL: u32 = 1 << 20;
 
 /// `1 / sqrt(count)` in units of 2^-32, for small counts.
@@ -30,7 +32,7 @@ const fn roots() -> [u32; TABLE] {
     let mut table = [ONE; TABLE];
     let mut count = 1;
     while count < TABLE {
-        // Each starts from the one before it.
+        // Each entry starts from the one before it.
         let mut root = table[count - 1];
         let mut step = 0;
         while step < TABLE_STEPS {
@@ -43,59 +45,64 @@ const fn roots() -> [u32; TABLE] {
     table
 }
 
-/// One Newton step from `x` towards `1 / sqrt(count)`: x (3 - count x^2) / 2, rounded down at each operation.
+/// Returns `x` after one Newton step towards `1 / sqrt(count)`: x (3 - count x^2) / 2, rounded down
+/// at each operation.
 const fn newton(x: u32, count: u32) -> u32 {
     let x = x as u64;
     let square = (x * x) >> 32;
     let rest = (3u64 << 32).wrapping_sub((count as u64).wrapping_mul(square));
-    // Two bits are given up before the multiplication, so that it fits 64.
+    // A right shift by two bits before the multiplication keeps the product within 64 bits.
     ((rest >> 2).wrapping_mul(x) >> 31) as u32
 }
 
-/// What the law is to do.
+/// The parameters of the law.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CobaltParams {
-    /// Standing delay that is acceptable, ns.
+    /// Acceptable standing delay, ns.
     pub target: u64,
-    /// Time over which it must stay above, ns.
+    /// Time for which the delay must stay above the target, ns.
     pub interval: u64,
-    /// Time that a full frame takes at the rate, ns: a queue of less than four is no queue.
+    /// Transmission time of a full frame at the rate, ns: a queue of less than four frames is never
+    /// bad.
     pub mtu_time: u64,
 }
 
-/// Longer ago than any target or interval: when a law that has seen nothing last did anything.
+/// Time of the last events of a new law: longer ago than any target or interval.
 const LONG_AGO: Instant = Instant(0u64.wrapping_sub(1 << 62));
 
-/// What the law remembers of one queue.
+/// State of the law for one queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CobaltState {
-    /// When the next signal is due while there is a count; before, when the queue counts as idle.
+    /// While there is a count, the time at which the next signal is due; otherwise the time at
+    /// which the queue becomes idle.
     drop_next: Instant,
-    /// When BLUE last changed its mind.
+    /// Time of the last change of BLUE's probability.
     blue_timer: Instant,
     count: u32,
-    /// BLUE's probability, of 2^32.
+    /// BLUE's probability, in units of 2^-32.
     p_drop: u32,
-    /// `1 / sqrt(count)`, of 2^32.
+    /// `1 / sqrt(count)`, in units of 2^-32.
     root: u32,
     dropping: bool,
 }
 
 impl Default for CobaltState {
-    /// Nothing is remembered. The first spacing is none at all (`root` is 0): the second packet above target is
-    /// signalled, as in the reference, and not only the first after an interval.
+    /// Returns the state of a new queue. The first spacing is zero (`root` is 0): as in the
+    /// reference, the second packet above target is signalled, not only the first one after an
+    /// interval.
     fn default() -> Self {
         Self { drop_next: LONG_AGO, blue_timer: LONG_AGO, count: 0, p_drop: 0, root: 0, dropping: false }
     }
 }
 
-/// `later - earlier` in ns, negative if it is the other way round.
+/// Returns `later - earlier` in ns, negative if `later` lies before `earlier`.
 const fn since(later: Instant, earlier: Instant) -> i64 {
     later.0.wrapping_sub(earlier.0).cast_signed()
 }
 
 impl CobaltState {
-    /// The queue overflowed and lost its oldest packet: true if BLUE begins to drop by that.
+    /// Records that the queue overflowed and lost its oldest packet. True if BLUE begins to drop by
+    /// that.
     pub fn on_full(&mut self, p: &CobaltParams, now: Instant) -> bool {
         let mut began = false;
         if self.blue_may_move(p, now) {
@@ -109,7 +116,7 @@ impl CobaltState {
         began
     }
 
-    /// The queue was found empty: true if BLUE stops dropping by that.
+    /// Records that the queue was found empty. True if BLUE stops dropping by that.
     pub fn on_empty(&mut self, p: &CobaltParams, now: Instant) -> bool {
         let mut ended = false;
         if self.p_drop > 0 && self.blue_may_move(p, now) {
@@ -124,9 +131,9 @@ impl CobaltState {
         ended
     }
 
-    /// A packet that waited `sojourn` is at the head. `lenient` is the number of flows for whose sake a delay of two
-    /// frames each is borne. `signal` marks the packet, and says whether it could; `draw` is a uniform 32-bit number.
-    /// True if the packet is to be dropped.
+    /// Decides about the packet at the head, which waited `sojourn`. True if it is to be dropped.
+    /// For each of `lenient` flows a delay of two frames is tolerated. `signal` marks the packet
+    /// and returns true if that was possible; `draw` returns a uniform 32-bit number.
     pub fn on_dequeue(
         &mut self,
         p: &CobaltParams,
@@ -157,7 +164,7 @@ impl CobaltState {
         } else if due {
             late = self.forget(p, now);
         }
-        // BLUE: what does not answer marks is dropped although it takes them.
+        // BLUE drops packets of flows that accept marks but do not answer them.
         drop |= self.p_drop > 0 && draw() < self.p_drop;
         if self.count == 0 {
             // The time of the next signal doubles as the time until which the queue is active.
@@ -168,7 +175,8 @@ impl CobaltState {
         drop
     }
 
-    /// The queue is good: forgets each signal that would have been due by now. Gives how late the next one is.
+    /// Forgets each signal that was due by now, because the queue is good. Returns the lateness of
+    /// the next signal, ns.
     fn forget(&mut self, p: &CobaltParams, now: Instant) -> i64 {
         for _ in 0..DECAY_MAX {
             self.forget_one(p);
@@ -179,39 +187,39 @@ impl CobaltState {
         since(now, self.drop_next)
     }
 
-    /// How long ago the next signal was due, ns; negative if it is to come.
+    /// Returns the time since the next signal was due, ns; negative if it is still to come.
     #[must_use]
     pub(crate) const fn lag(&self, now: Instant) -> i64 {
         since(now, self.drop_next)
     }
 
-    /// Whether nothing is remembered that matters: then the queue need not be looked at again.
+    /// True if the state has no effect on later decisions: the queue need not be looked at again.
     #[must_use]
     pub const fn at_rest(&self, now: Instant) -> bool {
         self.p_drop == 0 && self.count == 0 && since(now, self.drop_next) >= 0
     }
 
-    /// Whether the law is signalling.
+    /// True if the law is signalling.
     #[must_use]
     pub const fn dropping(&self) -> bool {
         self.dropping
     }
-    /// Signals since it began, less those forgotten.
+    /// Returns the number of signals since signalling began, less the forgotten ones.
     #[must_use]
     pub const fn count(&self) -> u32 {
         self.count
     }
-    /// BLUE's probability, of 2^32.
+    /// Returns BLUE's probability, in units of 2^-32.
     #[must_use]
     pub const fn p_drop(&self) -> u32 {
         self.p_drop
     }
-    /// How long ago BLUE last changed its mind, ns.
+    /// Returns the time since the last change of BLUE's probability, ns.
     #[must_use]
     pub(crate) const fn blue_age(&self, now: Instant) -> i64 {
         since(now, self.blue_timer)
     }
-    /// When the next signal is due.
+    /// Returns the time at which the next signal is due.
     #[must_use]
     pub const fn drop_next(&self) -> Instant {
         self.drop_next
@@ -221,7 +229,7 @@ impl CobaltState {
         self.count > 0 && since(now, self.drop_next) >= 0
     }
 
-    /// BLUE moves at most once per target.
+    /// True if BLUE may change its probability: at most once per target.
     const fn blue_may_move(&self, p: &CobaltParams, now: Instant) -> bool {
         since(now, self.blue_timer) > p.target.cast_signed()
     }
@@ -239,7 +247,7 @@ impl CobaltState {
         };
     }
 
-    /// One spacing after `t`: `interval / sqrt(count)`, rounded down.
+    /// Returns the time one spacing after `t`: `interval / sqrt(count)`, rounded down.
     fn after(&self, t: Instant, p: &CobaltParams) -> Instant {
         let spacing = (u128::from(p.interval) * u128::from(self.root)) >> 32;
         t + Nanos(u64::try_from(spacing).unwrap_or(u64::MAX))

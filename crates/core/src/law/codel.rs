@@ -1,10 +1,10 @@
-//! The CoDel control law on numbers: when to drop or mark, given how long packets waited. No queue and no
-//! packet here.
+//! The CoDel control law on numbers: when to drop or mark, given how long packets waited. No queue
+//! and no packet here.
 //!
-//! A queue is bad when its packets have waited at least `target` for a whole `interval`; then one packet is
-//! dropped (or marked), and further ones at intervals of `interval / sqrt(count)` until a packet has waited
-//! less. Source: RFC 8289 (K. Nichols and others, January 2018), section 5 for the algorithm and its
-//! pseudocode.
+//! A queue is bad when its packets have waited at least `target` for a whole `interval`; then one
+//! packet is dropped (or marked), and further ones at intervals of `interval / sqrt(count)` until a
+//! packet has waited less. Source: RFC 8289 (K. Nichols and others, January 2018), section 5 for
+//! the algorithm and its pseudocode.
 //!
 //! A qdisc pops packets and asks about each, until one is delivered or none is left:
 //!
@@ -31,16 +31,17 @@
 //! assert_eq!(delivered, Some(false));
 //! ```
 //!
-//! Where a dequeue stopped is part of the state, so nothing is lost if a caller gives up in the middle. Cost:
-//! a few comparisons per packet, one short multiplication chain per drop or mark, no division. Memory: 20
-//! bytes per queue.
+//! The point at which a dequeue stopped is part of the state, so nothing is lost if a caller gives
+//! up in the middle. Cost: a few comparisons per packet, one short multiplication chain per drop or
+//! mark, no division. Memory: 20 bytes per queue.
 //!
-//! Three details are those of the Linux implementation rather than the RFC's pseudocode, so that decisions
-//! can be compared with it one by one. Time is in ticks of 1024 ns, kept in 32 bits and compared as signed
-//! differences: a queue untouched for more than 2^31 ticks (36 minutes) may be misjudged once. A delay is bad
-//! strictly after an interval, not at its end. The inverse square root of the count is a 16-bit fraction
-//! improved by one Newton step at each change of the count, so the second spacing is 29 % shorter than the
-//! ideal and the third 3 %. [`CodelParams::with_strict_linux`] names the point where Linux is not followed.
+//! Three details are those of the Linux implementation rather than the RFC's pseudocode, so that
+//! decisions can be compared with it one by one. Time is in ticks of 1024 ns, kept in 32 bits and
+//! compared as signed differences: a queue untouched for more than 2^31 ticks (36 minutes) may be
+//! misjudged once. A delay is bad strictly after an interval, not at its end. The inverse square
+//! root of the count is a 16-bit fraction improved by one Newton step at each change of the count,
+//! so the second spacing is 29 % shorter than the ideal and the third 3 %.
+//! [`CodelParams::with_strict_linux`] names the point where Linux is not followed.
 
 use core::fmt;
 
@@ -55,24 +56,24 @@ const SPAN_MAX: u32 = u32::MAX / 2;
 /// The longest interval: sixteen of them are compared with a time difference.
 const INTERVAL_MAX: u32 = SPAN_MAX / RECENT_INTERVALS;
 
-/// A queue that left the dropping state less than this many intervals ago resumes near the rate it had
-/// reached (RFC 8289 section 5.5 chose sixteen).
+/// A queue that left the dropping state less than this many intervals ago resumes near the rate it
+/// had reached (RFC 8289 section 5.5 chose sixteen).
 const RECENT_INTERVALS: u32 = 16;
 
-/// A point in time, or a span of it, in the law's ticks of 1024 ns. Points wrap every 73 minutes; there is no
-/// order on them, only [`is_before`](Self::is_before).
+/// A point in time, or a span of it, in the law's ticks of 1024 ns. Points wrap every 73 minutes;
+/// there is no order on them, only [`is_before`](Self::is_before).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Ticks(pub u32);
 
 impl Ticks {
-    /// The tick that a point in time lies in: the low 32 bits of its number.
+    /// Returns the tick that contains a point in time: the low 32 bits of its number.
     #[inline]
     #[must_use]
     pub const fn at(time: Instant) -> Self {
         Self((time.as_nanos() >> TICK_SHIFT) as u32)
     }
 
-    /// The whole ticks in a span, at most 2^31 - 1 (36 minutes).
+    /// Returns the whole ticks in a span, at most 2^31 - 1 (36 minutes).
     #[inline]
     #[must_use]
     pub const fn span(span: Nanos) -> Self {
@@ -80,35 +81,35 @@ impl Ticks {
         Self(if ticks > SPAN_MAX as u64 { SPAN_MAX } else { ticks as u32 })
     }
 
-    /// The span from `earlier` to this point.
+    /// Returns the span from `earlier` to this point.
     #[inline]
     #[must_use]
     pub const fn since(self, earlier: Self) -> Self {
         Self(self.0.wrapping_sub(earlier.0))
     }
 
-    /// The point that lies `span` after this one.
+    /// Returns the point that lies `span` after this one.
     #[inline]
     #[must_use]
     pub const fn after(self, span: Self) -> Self {
         Self(self.0.wrapping_add(span.0))
     }
 
-    /// Whether this lies before `other`, given that they are less than 2^31 ticks apart.
+    /// True if this point lies before `other`, given that they are less than 2^31 ticks apart.
     #[inline]
     #[must_use]
     pub const fn is_before(self, other: Self) -> bool {
         self.since(other).0.cast_signed() < 0
     }
 
-    /// This span in nanoseconds.
+    /// Returns this span in nanoseconds.
     #[must_use]
     pub const fn as_nanos(self) -> Nanos {
         Nanos((self.0 as u64) << TICK_SHIFT)
     }
 }
 
-/// Why parameters were refused.
+/// Reason why parameters were refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CodelError {
     /// A target of more than 2^31 - 1 ticks (36 minutes).
@@ -140,9 +141,10 @@ pub struct CodelParams {
 }
 
 impl CodelParams {
-    /// `target`: the standing delay that is acceptable, 5 ms on the Internet (RFC 8289 section 4.3).
-    /// `interval`: the time a sender needs to react, 100 ms there (section 4.2). `mtu` in bytes: a backlog of
-    /// no more than one packet is never bad, however slow the link. Without ECN and CE threshold.
+    /// Returns parameters without ECN and CE threshold. `target` is the standing delay that is
+    /// acceptable, 5 ms on the Internet (RFC 8289 section 4.3). `interval` is the time a sender
+    /// needs to react, 100 ms there (section 4.2). `mtu` is in bytes: a backlog of no more than one
+    /// packet is never bad, however slow the link.
     ///
     /// # Errors
     /// [`CodelError`] if `target` or `interval` does not fit the law's clock.
@@ -158,7 +160,7 @@ impl CodelParams {
         Ok(Self { target, interval, ce_threshold: None, mtu, ecn: false, strict_linux: false })
     }
 
-    /// Marks packets of ECN-capable transports where others would be dropped (RFC 3168 section 5).
+    /// Marks packets of ECN-capable transports instead of dropping them (RFC 3168 section 5).
     #[must_use]
     pub(crate) const fn with_ecn(mut self, ecn: bool) -> Self {
         self.ecn = ecn;
@@ -175,9 +177,10 @@ impl CodelParams {
         self
     }
 
-    /// Follows Linux 6.x where it leaves RFC 8289. For differential tests only: when a count has jumped by overflow
-    /// drops, the Newton step leaves its range and the spacing becomes arbitrary, or zero for ever (here the start of
-    /// the step is first brought into range).
+    /// Follows Linux 6.x where it deviates from RFC 8289. For differential tests only: after
+    /// overflow drops made a count jump, the Newton step leaves its range, and the spacing becomes
+    /// arbitrary or stays zero for ever. Without this option the start of the step is first brought
+    /// into range.
     #[must_use]
     pub const fn with_strict_linux(mut self, strict: bool) -> Self {
         self.strict_linux = strict;
@@ -185,27 +188,30 @@ impl CodelParams {
     }
 }
 
-/// What the law needs to know about the packet just taken from the queue.
+/// Properties of the packet just taken from the queue that the law needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Head {
-    /// How long it waited.
+    /// Time that the packet waited.
     pub sojourn: Ticks,
-    /// Bytes left in the whole qdisc after it was taken (in fq_codel too: not those of its flow).
+    /// Bytes left in the whole qdisc after the packet was taken (in fq_codel too: not those of its
+    /// flow).
     pub backlog_bytes: u64,
-    /// It can carry a mark: its ECN field is ECT(0), ECT(1) or CE (RFC 3168 section 5).
+    /// True if the packet can carry a mark: its ECN field is ECT(0), ECT(1) or CE (RFC 3168 section
+    /// 5).
     pub ecn_capable: bool,
-    /// The CE threshold applies to it: ECN-capable and chosen by the qdisc's selector, if it has one.
+    /// True if the CE threshold applies: the packet is ECN-capable and matches the qdisc's
+    /// selector, if there is one.
     pub ce_threshold_applies: bool,
 }
 
 impl Head {
-    /// A packet that cannot carry a mark.
+    /// Returns the head for a packet that cannot carry a mark.
     #[must_use]
     pub const fn new(sojourn: Ticks, backlog_bytes: u64) -> Self {
         Self { sojourn, backlog_bytes, ecn_capable: false, ce_threshold_applies: false }
     }
 
-    /// The same with both kinds of mark allowed, or not.
+    /// Allows or forbids both kinds of mark.
     #[must_use]
     pub(crate) const fn with_ecn_capable(mut self, capable: bool) -> Self {
         self.ecn_capable = capable;
@@ -214,27 +220,27 @@ impl Head {
     }
 }
 
-/// What to do with the packet just taken.
+/// Decision about the packet just taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Decision {
-    /// Drop it, take the next one and ask again with the same `now`.
+    /// Drop the packet, take the next one and ask again with the same `now`.
     Drop,
-    /// Send it, with CE set if either mark is.
+    /// Send the packet, with CE set if either mark is.
     Deliver(Marks),
 }
 
-/// Why a delivered packet is to be marked CE; each has its counter.
+/// Reasons to mark a delivered packet CE; each has its own counter.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Marks {
-    /// Instead of a drop (`ecn_mark` in tc).
+    /// A mark instead of a drop (`ecn_mark` in tc).
     pub ecn: bool,
-    /// For its delay alone (`ce_mark` in tc).
+    /// A mark for the delay alone (`ce_mark` in tc).
     pub ce_threshold: bool,
 }
 
 impl Marks {
-    /// Whether CE is to be set.
+    /// True if CE is to be set.
     #[inline]
     #[must_use]
     pub const fn any(self) -> bool {
@@ -242,7 +248,7 @@ impl Marks {
     }
 }
 
-/// Where the law stands between two packets.
+/// Phase of the law between two packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Phase {
     /// Not dropping.
@@ -250,22 +256,24 @@ enum Phase {
     Idle,
     /// Dropping; the next drop comes at `drop_next`.
     Dropping,
-    /// Dropping begins with the drop just asked for: the next packet goes out whatever it is.
+    /// The law has just asked for the drop that begins dropping: the next packet is delivered in
+    /// any case.
     Entered,
-    /// A drop was just asked for while dropping: the next packet decides whether another is due.
+    /// The law has just asked for a drop while dropping: the next packet decides whether another is
+    /// due.
     Resuming,
 }
 
-/// The law's memory of one queue: 20 bytes.
+/// State of the law for one queue: 20 bytes.
 #[derive(Clone, Copy, Debug)]
 pub struct CodelState {
     /// Drops and marks since dropping began.
     count: u32,
-    /// `count` as it was when dropping last began.
+    /// Value of `count` when dropping last began.
     lastcount: u32,
-    /// When a delay that stays above target becomes bad; meaningful while `armed`.
+    /// Time at which a delay that stays above target becomes bad; meaningful while `armed`.
     first_above: Ticks,
-    /// When the next drop is due, or was due when dropping ended.
+    /// Time at which the next drop is due, or was due when dropping ended.
     drop_next: Ticks,
     inv_sqrt: InvSqrt,
     armed: bool,
@@ -273,7 +281,7 @@ pub struct CodelState {
 }
 
 impl Default for CodelState {
-    /// A queue that was never bad.
+    /// Returns the state of a queue that was never bad.
     fn default() -> Self {
         Self {
             count: 0,
@@ -288,7 +296,7 @@ impl Default for CodelState {
 }
 
 impl CodelState {
-    /// Decides about the packet just taken. `now` is the same for all packets of one dequeue.
+    /// Decides about the packet just taken. `now` must be the same for all packets of one dequeue.
     #[inline]
     pub fn on_dequeue(&mut self, p: &CodelParams, head: &Head, now: Ticks) -> Decision {
         let bad = self.delay_is_bad(p, head, now);
@@ -328,20 +336,21 @@ impl CodelState {
         }
     }
 
-    /// The queue has nothing left to take.
+    /// Ends dropping, because the queue has no packet left.
     #[inline]
     pub fn on_empty(&mut self) {
         self.armed = false;
         self.phase = Phase::Idle;
     }
 
-    /// Counts `drops` made for want of room rather than by the law, so that the law drops faster when it next
-    /// has reason to (fq_codel drops from the flow with the largest backlog, RFC 8290 section 4.1).
+    /// Counts `drops` for lack of room, which the law did not ask for. The law then drops faster
+    /// when it next has a reason to (fq_codel drops from the flow with the largest backlog, RFC
+    /// 8290 section 4.1).
     pub(crate) fn count_overflow(&mut self, drops: u32) {
         self.count = self.count.wrapping_add(drops);
     }
 
-    /// Whether the law remembers nothing of a standing queue: a packet that did not wait would change
+    /// True if the law remembers no standing queue: a packet that did not wait would change
     /// nothing.
     #[inline]
     #[must_use]
@@ -349,31 +358,33 @@ impl CodelState {
         !self.armed && matches!(self.phase, Phase::Idle)
     }
 
-    /// Whether the law is dropping.
+    /// True if the law is dropping.
     #[must_use]
     pub const fn dropping(&self) -> bool {
         !matches!(self.phase, Phase::Idle)
     }
 
-    /// Drops and marks since dropping began, and overflow drops.
+    /// Returns the drops and marks since dropping began, plus overflow drops.
     #[must_use]
     pub const fn count(&self) -> u32 {
         self.count
     }
 
-    /// [`count`](Self::count) when dropping last began.
+    /// Returns the [`count`](Self::count) at which dropping last began.
     #[must_use]
     pub const fn lastcount(&self) -> u32 {
         self.lastcount
     }
 
-    /// When the next drop is due while dropping; before, when it would have been.
+    /// Returns the time at which the next drop is due while dropping, or was due when dropping
+    /// ended.
     #[must_use]
     pub const fn drop_next(&self) -> Ticks {
         self.drop_next
     }
 
-    /// Whether the delay has been above target for an interval (`dodequeue` in RFC 8289 section 5.6).
+    /// True if the delay has been above target for an interval (`dodequeue` in RFC 8289 section
+    /// 5.6).
     #[inline]
     fn delay_is_bad(&mut self, p: &CodelParams, head: &Head, now: Ticks) -> bool {
         if head.sojourn.is_before(p.target) || head.backlog_bytes <= u64::from(p.mtu) {
@@ -388,14 +399,15 @@ impl CodelState {
         self.first_above.is_before(now)
     }
 
-    /// Begins dropping: at the first rate, or if the queue was bad recently, near the rate that controlled it
-    /// then (RFC 8289 section 5.5).
+    /// Begins dropping: at the first rate, or if the queue was bad recently, near the rate that
+    /// controlled it then (RFC 8289 section 5.5).
     fn start_dropping(&mut self, p: &CodelParams, now: Ticks) {
         let reached = self.count.wrapping_sub(self.lastcount);
         let recently = now.since(self.drop_next).is_before(Ticks(RECENT_INTERVALS * p.interval.0));
         if reached > 1 && recently {
             if p.strict_linux && self.lastcount == 0 {
-                // Overflow drops came before the first use: the reference starts from a fraction of zero.
+                // Overflow drops preceded the first use: the reference starts from a fraction of
+                // zero.
                 self.inv_sqrt = InvSqrt::ZERO;
             }
             self.count = reached;
@@ -408,13 +420,13 @@ impl CodelState {
         self.schedule(p, now);
     }
 
-    /// Puts the next drop one spacing after `from`.
+    /// Schedules the next drop one spacing after `from`.
     #[inline]
     fn schedule(&mut self, p: &CodelParams, from: Ticks) {
         self.drop_next = from.after(self.inv_sqrt.times(p.interval));
     }
 
-    /// A drop is due. A mark takes its place where it can, and ends this dequeue.
+    /// Carries out a drop that is due. A mark takes its place if possible, and ends this dequeue.
     fn drop_or_mark(&mut self, p: &CodelParams, head: &Head, marks: Marks) -> Decision {
         if !(p.ecn && head.ecn_capable) {
             return Decision::Drop;
@@ -432,18 +444,18 @@ impl CodelState {
 struct InvSqrt(u16);
 
 impl InvSqrt {
-    /// The nearest to 1 that fits.
+    /// The fraction nearest to 1.
     const ONE: Self = Self(u16::MAX);
     const ZERO: Self = Self(0);
 
-    /// `span / sqrt(count)`, rounded down.
+    /// Returns `span / sqrt(count)`, rounded down.
     #[inline]
     const fn times(self, span: Ticks) -> Ticks {
         // 32 bits by 16 bits, less 16 bits: fits 32 bits.
         Ticks(((span.0 as u64 * self.0 as u64) >> 16) as u32)
     }
 
-    /// One Newton step towards `1 / sqrt(count)`: x becomes x (3 - count x^2) / 2.
+    /// Takes one Newton step towards `1 / sqrt(count)`: x becomes x (3 - count x^2) / 2.
     ///
     /// In units of 2^-32, rounded down at each operation.
     fn step(&mut self, count: u32, strict_linux: bool) {
@@ -452,8 +464,9 @@ impl InvSqrt {
         let mut x = u64::from(self.0) << 16;
         let count_x2 = |x: u64| count * ((x * x) >> 32);
         if !strict_linux && count_x2(x) >= 3 * ONE {
-            // Too far above the root: the step would turn negative. Halve until below the root; that ends
-            // after at most 16 rounds, when x is 2^-16 and count x^2 below one.
+            // The fraction is so far above the root that the step would turn negative. It is halved
+            // until it is below the root, in at most 16 rounds: then x is 2^-16 and count x^2 below
+            // one.
             while count_x2(x) > ONE {
                 x >>= 1;
             }
@@ -462,7 +475,7 @@ impl InvSqrt {
         let next = (factor.wrapping_mul(x) >> 31) >> 16;
         self.0 = match strict_linux {
             true => (next & 0xffff) as u16,
-            // Zero would stay zero for ever.
+            // A fraction of zero would stay zero for ever.
             false => u16::try_from(next).unwrap_or(u16::MAX).max(1),
         };
     }

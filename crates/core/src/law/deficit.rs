@@ -1,10 +1,12 @@
-//! Deficit round robin on numbers (Shreedhar & Varghese, SIGCOMM 1995): who of those that have something to send is at the
-//! front, and whether its credit covers it. O(1) per decision, as long as a quantum covers what is sent.
+//! Deficit round robin on numbers (Shreedhar & Varghese, SIGCOMM 1995): a round of the members that
+//! have something to send, each with a credit of bytes. O(1) per decision, as long as a quantum
+//! covers a packet.
 //!
 //! - I1: a member that joins gets one quantum and stands last.
-//! - I2: whoever cannot pay gets its quantum and goes to the back; between two turns every other member has one.
-//! - I3: `advance` does in one pass what that many empty rounds would do, so that a quantum of one byte costs no more
-//!   than a pass over the members.
+//! - I2: a member that cannot pay gets its quantum and goes to the back; between two turns of a
+//!   member every other member has one.
+//! - I3: one call of `advance` equals the given number of rounds in which no member can pay, so
+//!   that a quantum of one byte costs no more than one pass over the members.
 
 use alloc::vec::Vec;
 
@@ -17,7 +19,7 @@ pub struct Round {
     len: u16,
 }
 
-/// 16 bytes, four in a cache line.
+/// A member of the round: 16 bytes, four in a cache line.
 #[derive(Clone, Copy, Debug)]
 struct Member {
     deficit: u64,
@@ -28,7 +30,7 @@ struct Member {
 
 /// The end of the list.
 const END: u16 = u16::MAX;
-/// `prev` of one that is not listed: no member has this index.
+/// `prev` of a member that is not listed: no member has this index.
 const OUT: u16 = u16::MAX - 1;
 
 impl Default for Round {
@@ -38,43 +40,43 @@ impl Default for Round {
 }
 
 impl Round {
-    /// Most members: indexes above are marks.
+    /// Largest number of members: higher indexes are sentinels.
     pub const MEMBERS_MAX: usize = OUT as usize;
 
-    /// An empty round without members.
+    /// Returns an empty round without members.
     pub const fn new() -> Self {
         Self { members: Vec::new(), head: END, tail: END, len: 0 }
     }
-    /// Takes in a member with the next index, up to `MEMBERS_MAX`; it is not listed yet.
+    /// Adds a member with the next index, up to `MEMBERS_MAX`; it is not listed yet.
     pub fn add(&mut self, quantum: u32) {
         debug_assert!(self.members.len() < Self::MEMBERS_MAX);
         self.members.push(Member { deficit: 0, quantum, prev: OUT, next: END });
     }
-    /// Lets go of the members from index `count` on.
+    /// Removes the members from index `count` on.
     pub fn truncate(&mut self, count: usize) {
         for i in count..self.members.len() {
             self.leave(i);
         }
         self.members.truncate(count);
     }
-    /// Gives a member another quantum, in bytes, at least 1; its credit stays.
+    /// Sets a member's quantum, in bytes, at least 1; its credit stays.
     pub(crate) fn set_quantum(&mut self, i: usize, quantum: u32) {
         self.members[i].quantum = quantum;
     }
-    /// Its quantum.
+    /// Returns a member's quantum, in bytes.
     pub fn quantum(&self, i: usize) -> u32 {
         self.members[i].quantum
     }
-    /// Its credit, in bytes.
+    /// Returns a member's credit, in bytes.
     #[inline]
     pub fn deficit(&self, i: usize) -> u64 {
         self.members[i].deficit
     }
-    /// How many are listed.
+    /// Returns the number of listed members.
     pub const fn len(&self) -> usize {
         self.len as usize
     }
-    /// True if nobody is listed.
+    /// True if no member is listed.
     pub const fn is_empty(&self) -> bool {
         self.len == 0
     }
@@ -83,12 +85,12 @@ impl Round {
     pub fn listed(&self, i: usize) -> bool {
         self.members[i].prev != OUT
     }
-    /// The member whose turn it is.
+    /// Returns the member whose turn it is.
     #[inline]
     pub fn front(&self) -> Option<usize> {
         (self.head != END).then_some(usize::from(self.head))
     }
-    /// Lists a member last, with a fresh credit of one quantum; one that is listed already starts anew.
+    /// Lists a member last, with a credit of one quantum, whether it was listed before or not.
     #[inline]
     pub fn join(&mut self, i: usize) {
         self.leave(i);
@@ -114,14 +116,14 @@ impl Round {
         self.members[i].prev = OUT;
         self.len -= 1;
     }
-    /// Takes everybody off.
+    /// Takes all members off the list.
     pub fn clear(&mut self) {
         while let Some(i) = self.front() {
             self.leave(i);
         }
     }
-    /// Charges the member at the front `bytes`, if its credit covers them; otherwise gives it its quantum and sends it to the
-    /// back. True if it may send.
+    /// Charges the member at the front `bytes` and returns true if its credit covers them.
+    /// Otherwise gives it its quantum, sends it to the back and returns false.
     #[inline]
     pub fn charge(&mut self, i: usize, bytes: u32) -> bool {
         let pays = u64::from(bytes) <= self.members[i].deficit;
@@ -137,7 +139,7 @@ impl Round {
     pub fn pay(&mut self, i: usize, bytes: u64) {
         self.members[i].deficit -= bytes;
     }
-    /// The member at the front cannot pay: gives it its quantum and sends it to the back.
+    /// Gives the member at the front, which cannot pay, its quantum and sends it to the back.
     #[inline]
     pub fn defer(&mut self, i: usize) {
         let member = &mut self.members[i];
@@ -147,7 +149,8 @@ impl Round {
             self.append(i);
         }
     }
-    /// How many more turns that cannot pay `bytes` the member would have, if it were asked now; 0 if it can pay.
+    /// Returns the number of further turns in which the member could not pay `bytes`; 0 if it can
+    /// pay now.
     #[inline]
     pub(crate) fn turns_short(&self, i: usize, bytes: u32) -> u64 {
         let Member { deficit, quantum, .. } = self.members[i];
@@ -161,7 +164,7 @@ impl Round {
             at = member.next;
         }
     }
-    /// The listed members, the one at the front first.
+    /// Returns the listed members, the one at the front first.
     pub fn iter(&self) -> impl Iterator<Item = usize> + '_ {
         let mut at = self.head;
         core::iter::from_fn(move || {
@@ -174,7 +177,7 @@ impl Round {
 
     #[inline]
     fn append(&mut self, i: usize) {
-        // Fewer than `MEMBERS_MAX` were taken in.
+        // `add` limits the members to fewer than `MEMBERS_MAX`.
         let index = i as u16;
         let last = core::mem::replace(&mut self.tail, index);
         match self.members.get_mut(usize::from(last)) {
@@ -239,7 +242,7 @@ mod tests {
         for r in [&mut slow, &mut fast] {
             (0..3).for_each(|i| r.join(i));
         }
-        // The nearest is number 2: it has 100, and needs 9 more turns that cannot pay.
+        // Member 2 is the nearest: it has 100, and needs 9 more turns that cannot pay.
         let rounds = (0..3).map(|i| fast.turns_short(i, bytes[i])).min();
         assert_eq!(rounds, Some(9));
         for _ in 0..9 * 3 {

@@ -1,5 +1,5 @@
-//! What a bad link does to packets, on numbers: correlated chances, two models of loss in bursts, times drawn from a
-//! distribution, and the time that a packet takes in cells (tc-netem(8)).
+//! Impairments of a bad link, on numbers: correlated chances, two models of loss in bursts, times
+//! drawn from a distribution, and the time that a packet takes in cells (tc-netem(8)).
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -8,21 +8,21 @@ use alloc::vec::Vec;
 use crate::base::rng::Rng;
 use crate::base::units::Rate;
 
-/// A number drawn for a decision: 32 bits.
+/// Draws a number for a decision: 32 bits.
 fn draw(rng: &mut Rng) -> u32 {
     (rng.next_u64() >> 32) as u32
 }
 
-/// Numbers of which each is a mixture of the last one and a new one.
+/// A sequence of random numbers, each a mixture of the last one and a fresh one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Correlated {
-    /// The weight of the last one, in units of 2^-32 and one more, or 0: none at all.
+    /// Weight of the last number, minus one, in units of 2^-32; 0 for no correlation.
     rho: u32,
     last: Option<u32>,
 }
 
 impl Correlated {
-    /// With this correlation in units of 1/(2^32 - 1).
+    /// Returns a sequence with this correlation, in units of 1/(2^32 - 1).
     pub const fn new(rho: u32) -> Self {
         Self { rho, last: None }
     }
@@ -32,8 +32,9 @@ impl Correlated {
         self.last = None;
     }
 
-    /// The next number. The mixture is a moving average: with a high correlation the numbers stay near the middle, and
-    /// small chances come about more seldom than they say (tc-netem(8) warns of it).
+    /// Returns the next number. The mixture is a moving average: with a high correlation the
+    /// numbers stay near the middle, and small chances occur more seldom than configured
+    /// (tc-netem(8) warns of it).
     #[inline]
     pub fn next(&mut self, rng: &mut Rng) -> u32 {
         let fresh = draw(rng);
@@ -42,7 +43,7 @@ impl Correlated {
         }
         let last = self.last.unwrap_or_else(|| draw(rng));
         let rho = u64::from(self.rho) + 1;
-        // Two weights that add up to 2^32 and numbers below it: the sum is below 2^64.
+        // The weights add up to 2^32 and the numbers are below it, so the sum is below 2^64.
         let mixed = (u64::from(fresh) * ((1 << 32) - rho) + u64::from(last) * rho) >> 32;
         self.last = Some(mixed as u32);
         mixed as u32
@@ -57,11 +58,11 @@ pub(crate) struct Dice {
 }
 
 impl Dice {
-    /// Such a chance.
+    /// Returns a decision with this chance and correlation, both in units of 1/(2^32 - 1).
     pub const fn new(chance: u32, rho: u32) -> Self {
         Self { chance, numbers: Correlated::new(rho) }
     }
-    /// True if it never happens.
+    /// True if the chance is zero.
     pub(crate) const fn is_never(&self) -> bool {
         self.chance == 0
     }
@@ -69,7 +70,7 @@ impl Dice {
     pub const fn forget(&mut self) {
         self.numbers.forget();
     }
-    /// Whether it happens. Nothing is drawn for what never happens.
+    /// Draws a number and returns true if the event happens. A chance of zero draws nothing.
     #[inline]
     pub(crate) fn roll(&mut self, rng: &mut Rng) -> bool {
         self.chance > 0 && self.chance >= self.numbers.next(rng)
@@ -79,35 +80,37 @@ impl Dice {
 /// A model of loss.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LossModel {
-    /// Each packet by itself, or with correlation.
+    /// Independent or correlated losses.
     Random(Dice),
-    /// A chain of four states: received, received within a burst of losses, lost in a burst, lost alone (Salsano,
-    /// Ludovici, Ordine, "Definition of a general and intuitive loss model for packet networks").
+    /// A chain of four states: received, received within a burst of losses, lost in a burst, lost
+    /// alone (Salsano, Ludovici, Ordine, "Definition of a general and intuitive loss model for
+    /// packet networks").
     Markov {
-        /// From received to lost in a burst.
+        /// Chance of the step from received to lost in a burst.
         p13: u32,
-        /// And back.
+        /// Chance of the step back.
         p31: u32,
-        /// From lost in a burst to received within it.
+        /// Chance of the step from lost in a burst to received within it.
         p32: u32,
-        /// And back.
+        /// Chance of the step back.
         p23: u32,
-        /// From received to lost alone; the way back is taken with the next packet.
+        /// Chance of the step from received to lost alone; the next packet takes the way back.
         p14: u32,
-        /// Where it stands.
+        /// The present state.
         state: MarkovState,
     },
-    /// A link that is good or bad, and loses packets with a chance in each state (Gilbert 1960, Elliott 1963).
+    /// A link that is good or bad, and loses packets with a chance in each state (Gilbert 1960,
+    /// Elliott 1963).
     GilbertElliott {
-        /// From good to bad.
+        /// Chance of the step from good to bad.
         p: u32,
-        /// From bad to good.
+        /// Chance of the step from bad to good.
         r: u32,
-        /// Chance of a loss while bad.
+        /// Chance of a loss in the bad state.
         bad: u32,
-        /// Chance of a loss while good.
+        /// Chance of a loss in the good state.
         good: u32,
-        /// Where it stands.
+        /// True in the bad state.
         is_bad: bool,
     },
 }
@@ -127,7 +130,7 @@ pub(crate) enum MarkovState {
 }
 
 impl LossModel {
-    /// Begins anew, in the good state.
+    /// Returns to the first, good state.
     pub fn forget(&mut self) {
         match self {
             Self::Random(dice) => dice.forget(),
@@ -136,7 +139,7 @@ impl LossModel {
         }
     }
 
-    /// Whether the next packet is lost.
+    /// Moves the model by one packet and returns true if that packet is lost.
     #[inline]
     pub fn loses(&mut self, rng: &mut Rng) -> bool {
         match self {
@@ -156,7 +159,8 @@ impl LossModel {
 }
 
 fn markov(state: MarkovState, [p13, p31, p32, p23, p14]: [u32; 5], drawn: u32) -> MarkovState {
-    // Two of the chances share one draw: what is below the first takes the one way, what is below their sum the other.
+    // Two chances share one draw: a number below the first takes the first way, a number between
+    // the first and the sum of both takes the second.
     let of_two =
         |first: u32, second: u32| (drawn < first, u64::from(drawn) < u64::from(first) + u64::from(second));
     match state {
@@ -176,27 +180,28 @@ fn markov(state: MarkovState, [p13, p31, p32, p23, p14]: [u32; 5], drawn: u32) -
     }
 }
 
-/// Entries of the tables that are worked out here.
+/// Number of entries of the tables that this module computes.
 pub const TABLE: usize = 4096;
 
 /// One standard deviation in a table.
 const SIGMA: i64 = 8192;
 
-/// Largest number of entries of a table that is given.
+/// Largest number of entries of a table from the caller.
 pub(crate) const TABLE_MAX: usize = 16_384;
 
-/// How times are distributed about their middle.
+/// Distribution of times around their mean.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Distribution {
-    /// All times within the deviation are as likely.
+    /// All times within the deviation are equally likely.
     Uniform,
-    /// The inverse of its distribution function: at entry i of n the deviation below which a share of i/n lies, where
-    /// 8192 is one standard deviation.
+    /// The inverse of the distribution function. Entry i of n is the deviation below which a share
+    /// of i/n lies; 8192 is one standard deviation.
     Table(Arc<[i16]>),
 }
 
 impl Distribution {
-    /// A time: `middle`, and a deviation of about `deviation`, at most 2^31, on either side, ns.
+    /// Returns a time in ns around `middle`. `deviation`, at most 2^31 ns, is the half width of the
+    /// uniform distribution and the standard deviation of a table.
     #[inline]
     pub fn time(&self, middle: i64, deviation: i64, numbers: &mut Correlated, rng: &mut Rng) -> i64 {
         if deviation == 0 {
@@ -216,16 +221,17 @@ impl Distribution {
     }
 }
 
-/// Standard normal.
+/// Returns the table of the standard normal distribution.
 pub fn normal() -> Vec<i16> {
-    // Half of the bell, in steps of 1/8192 of a standard deviation: the density in the middle of each step is that of the
-    // last one times a ratio, exp(-h x), and the ratio shrinks by exp(-h^2) each time. In units of 2^-62.
+    // One half of the bell, in steps of 1/8192 of a standard deviation. The density in the middle
+    // of a step is the density of the last step times a ratio, exp(-h x), and the ratio shrinks by
+    // exp(-h^2) with each step. Units are 2^-62.
     const ONE: u128 = 1 << 62;
     // exp(-2^-26) = 1 - 2^-26 + 2^-53 - ...
     const SHRINK: u128 = ONE - (ONE >> 26) + (ONE >> 53);
     // h / sqrt(2 pi), h = 2^-13: 0.398 942 280 401 432 677 94.
     const DENSITY: u128 = (398_942_280_401_432_678 * ONE / 1_000_000_000_000_000_000) >> 13;
-    // From the middle of the first step, at h/2: exp(-h^2 / 8) = 1 - 2^-29.
+    // The density in the middle of the first step, at h/2: exp(-h^2 / 8) = 1 - 2^-29.
     let (mut density, mut ratio) = (DENSITY - (DENSITY >> 29), SHRINK);
     let (mut below, mut x) = (0u128, 0i16);
     let half = TABLE / 2;
@@ -240,14 +246,16 @@ pub fn normal() -> Vec<i16> {
         }
         upper.push(x);
     }
-    // Nothing lies below the first entry.
+    // No deviation lies below the first entry.
     let lower = core::iter::once(i16::MIN).chain(upper[1..].iter().rev().map(|x| -x));
     lower.chain(upper.iter().copied()).collect()
 }
 
-/// Pareto with exponent 3, its mean in the middle, 4/3 of its deviation to a standard deviation.
+/// Returns the table of a Pareto distribution with exponent 3. Its mean is entry 0, and 4/3 of its
+/// deviation count as one standard deviation.
 pub fn pareto() -> Vec<i16> {
-    // ((1 - i/n)^(-1/3) - 3/2) 4/3 8192: twice the first part is a cube root of 2^60 / (27 m), m = n - i.
+    // ((1 - i/n)^(-1/3) - 3/2) 4/3 8192: twice the first part is a cube root of 2^60 / (27 m), m =
+    // n - i.
     let entry = |m: u128| {
         let twice = cube_root((1u128 << 60) / (27 * m));
         i16::try_from(twice.div_ceil(2) as i64 - 2 * SIGMA).unwrap_or(i16::MAX)
@@ -255,7 +263,7 @@ pub fn pareto() -> Vec<i16> {
     (1..=TABLE as u128).rev().map(entry).collect()
 }
 
-/// The largest whole number whose cube is at most `n`.
+/// Returns the largest whole number whose cube is at most `n`.
 fn cube_root(n: u128) -> u128 {
     let mut root = 0u128;
     for bit in (0..42).rev() {
@@ -267,31 +275,31 @@ fn cube_root(n: u128) -> u128 {
     root
 }
 
-/// A quarter normal and three quarters Pareto.
+/// Returns the table of one quarter normal and three quarters Pareto.
 pub(crate) fn pareto_normal() -> Vec<i16> {
     let mix = |(normal, pareto): (i16, i16)| {
         let mixed = (i32::from(normal) + 3 * i32::from(pareto) + 2).div_euclid(4);
-        // An average of numbers of 16 bits.
+        // The average of 16-bit numbers fits 16 bits.
         mixed as i16
     };
     normal().into_iter().zip(pareto()).map(mix).collect()
 }
 
-/// What a packet takes on a link of a rate, in cells if it has any.
+/// Transmission time of packets on a link, in cells if the link has any.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct CellRate {
     /// The rate; above 0.
     pub rate: Rate,
-    /// Bytes added to each packet, or taken off.
+    /// Bytes added to each packet; a negative number takes bytes off.
     pub overhead: i32,
-    /// Bytes of a packet that a cell carries; 0 is no cells.
+    /// Bytes of a packet that one cell carries; 0 for no cells.
     pub cell: u32,
-    /// Bytes added to each cell, or taken off.
+    /// Bytes added to each cell; a negative number takes bytes off.
     pub cell_overhead: i32,
 }
 
 impl CellRate {
-    /// Nanoseconds for a packet of `len` bytes, rounded down.
+    /// Returns the nanoseconds for a packet of `len` bytes, rounded down.
     #[inline]
     pub fn time(&self, len: u32) -> i64 {
         let mut len = (i64::from(len) + i64::from(self.overhead)).max(0);
@@ -305,7 +313,7 @@ impl CellRate {
     }
 }
 
-/// The entries of a table, shared by all who use it.
+/// Wraps the entries of a table, which all users then share.
 pub fn shared(entries: Vec<i16>) -> Distribution {
     Distribution::Table(Box::<[i16]>::from(entries).into())
 }

@@ -1,12 +1,13 @@
-//! Pacing: how long a flow waits after a packet so that it keeps to a rate.
+//! Pacing: the delay between packets of a flow that keeps it to a rate.
 
 use crate::base::time::Nanos;
 
-/// No packet delays the next by more than this: beyond it, a flow would seem dead.
+/// Largest delay between two packets: with a longer one, a flow would seem dead.
 pub const DELAY_MAX: Nanos = Nanos(1_000_000_000);
 
-/// The time that `bytes` take at `rate` bytes per second, rounded down; and true if that is more than [`DELAY_MAX`], which
-/// is the answer then. A rate of 0 is never fast enough.
+/// Returns the time that `bytes` take at `rate` bytes per second, rounded down, and false. If the
+/// time is more than [`DELAY_MAX`], returns [`DELAY_MAX`] and true. A rate of 0 counts as 1 byte
+/// per second.
 #[inline]
 pub const fn delay(bytes: u32, rate: u64) -> (Nanos, bool) {
     // 2^32 bytes times 10^9 is below 2^62.
@@ -18,8 +19,8 @@ pub const fn delay(bytes: u32, rate: u64) -> (Nanos, bool) {
     if ns > DELAY_MAX.0 { (DELAY_MAX, true) } else { (Nanos(ns), false) }
 }
 
-/// `delay` less what the packet left late (a timer is never early), at most half of it: the rate is kept over time,
-/// without bursts.
+/// Returns `delay` less the lateness of the packet (a timer is never early), at most half of
+/// `delay`: the rate is kept over time, without bursts.
 #[inline]
 pub(crate) const fn make_up(delay: Nanos, late: Nanos) -> Nanos {
     let half = delay.0 / 2;

@@ -5,19 +5,19 @@
 //!
 //! One record of parameters and one of state per pair of queues; no queue, no packet, no clock. The
 //! owner makes an update each `tupdate` ([`Pi2State::update`]; several at once, after a silence, by
-//! [`Pi2State::catch_up`]), and asks for each packet what the probability means for it. O(1) per
-//! packet and update. Any number of missed updates is made up for in at most 60 steps at the
-//! defaults, and 50 000 with the shortest `tupdate` and the smallest gain.
+//! [`Pi2State::catch_up`]), and asks for each packet which signal it gets. O(1) per packet and
+//! update. Any number of missed updates is made up for in at most 60 steps at the defaults, and 50
+//! 000 with the shortest `tupdate` and the smallest gain.
 //!
-//! Arithmetic is on integers, in the grain of the Linux reference: a probability is a part of 2^32
-//! - 1, and a gain is a whole number of such parts per 64 ns of delay.
+//! Arithmetic is on integers, in the granularity of the Linux reference: a probability is a part of
+//! 2^32 - 1, and a gain is a whole number of such parts per 64 ns of delay.
 
 use crate::base::time::Nanos;
 
 /// A probability of one.
 pub const ONE: u32 = u32::MAX;
 
-/// A delay is weighed in units of 64 ns.
+/// A delay is measured in units of 64 ns.
 const UNIT_SHIFT: u32 = 6;
 
 /// Parts of a probability per 64 ns for a gain of 1/256 Hz, times 10^9: (2^32 - 1) * 64 / 256,
@@ -38,15 +38,15 @@ impl Gain {
     /// The largest: just below 2^23 Hz, so that the law's own unit holds it in 32 bits.
     pub const MAX: Self = Self((1 << 31) - 1);
 
-    /// The gain in the law's own unit, parts of [`ONE`] per 64 ns, rounded down.
+    /// Returns the gain in the law's own unit, parts of [`ONE`] per 64 ns, rounded down.
     const fn per_unit(self) -> i128 {
         (self.0 as u64 * GRAIN / NANOS) as i128
     }
-    /// The gain that the law keeps, once rounded to its own unit, as Linux shows it: again in
-    /// 256ths of one per second, and again rounded down.
+    /// Returns the gain as Linux shows it: rounded down to the law's own unit, then back to 256ths
+    /// of one per second, again rounded down.
     #[must_use]
     pub const fn kept(self) -> Self {
-        // Not above the gain given.
+        // The result is not above the given gain, so the cast is exact.
         Self((self.per_unit() as u64 * NANOS / GRAIN) as u32)
     }
 }
@@ -62,30 +62,31 @@ pub struct Pi2Params {
     pub alpha: Gain,
     /// Gain of the change since the last update (figure 2, beta).
     pub beta: Gain,
-    /// How many times the base probability a scalable packet is marked with (figure 2, k); at least
-    /// 1.
+    /// Ratio of the marking probability of a scalable packet to the base probability (figure 2, k);
+    /// at least 1.
     pub coupling: u32,
-    /// Above a coupled probability of one, packets are dropped whatever their ECN field says.
-    /// Otherwise the base probability ends where the coupled one is one, and the queue grows.
+    /// True if packets are dropped whatever their ECN field says once the coupled probability is
+    /// above one. Otherwise the base probability ends where the coupled one is one, and the queue
+    /// grows.
     pub drops_on_overload: bool,
 }
 
 impl Pi2Params {
-    /// The highest base probability.
+    /// Returns the highest base probability.
     const fn most(&self) -> u32 {
         if self.drops_on_overload { ONE } else { ONE / self.coupling }
     }
-    /// The change that an update makes, in 64ths of a part of [`ONE`].
+    /// Returns the change that an update makes, in 64ths of a part of [`ONE`].
     const fn delta(&self, delay: Nanos, last: Nanos) -> i128 {
         let (delay, last, target) = (delay.0 as i128, last.0 as i128, self.target.0 as i128);
         self.alpha.per_unit() * (delay - target) + self.beta.per_unit() * (delay - last)
     }
 }
 
-/// The congestion signal that the law has for a packet.
+/// Congestion signal for a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Signal {
-    /// None.
+    /// No signal.
     Pass,
     /// A CE mark.
     Mark,
@@ -93,18 +94,18 @@ pub enum Signal {
     Drop,
 }
 
-/// The law's memory of one pair of queues.
+/// State of the law for one pair of queues.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Pi2State {
-    /// Part of `ONE`.
+    /// Base probability, as a part of `ONE`.
     prob: u32,
     /// The delay at the last update.
     delay: Nanos,
 }
 
 impl Pi2State {
-    /// One update of the base probability, with the greater of the two queues' delays (RFC 9332
-    /// figure 8).
+    /// Makes one update of the base probability, with the greater of the two queues' delays (RFC
+    /// 9332 figure 8).
     pub fn update(&mut self, p: &Pi2Params, delay: Nanos) {
         let delta = p.delta(delay, self.delay);
         self.delay = delay;
@@ -119,15 +120,15 @@ impl Pi2State {
         self.prob = prob.min(p.most());
     }
 
-    /// So many updates in a row, one each `tupdate`, in which nothing comes or leaves: exactly as
-    /// many calls of [`update`](Self::update). `first` is the delay at the first of them, and the
-    /// packet at the head grows older by `tupdate` with each; `None` if nothing waits, and the
-    /// delay stays zero.
+    /// Makes `updates` updates in a row, one each `tupdate`, in which no packet comes or leaves:
+    /// exactly as many calls of [`update`](Self::update). `first` is the delay at the first of
+    /// them, and the packet at the head grows older by `tupdate` with each. `None` means that no
+    /// packet waits, and the delay stays zero.
     ///
     /// A constant change is made in one step. With a growing delay the change grows too: the
     /// probability falls to zero, stays there until the delay is near the target, rises, and stays
-    /// at its highest. The loop makes the steps on the way, of which there are few because each is
-    /// larger than the one before, and passes over the rest.
+    /// at its highest. The loop makes the steps on the way, which are few because each is larger
+    /// than the one before, and skips the rest.
     pub fn catch_up(&mut self, p: &Pi2Params, first: Option<Nanos>, updates: u64) {
         match first {
             Some(delay) => _ = self.catch_up_waiting(p, delay, updates),
@@ -135,7 +136,7 @@ impl Pi2State {
         }
     }
 
-    /// `catch_up` with a packet at the head: how many steps it took.
+    /// Does the work of `catch_up` with a packet at the head. Returns the number of steps.
     fn catch_up_waiting(&mut self, p: &Pi2Params, first: Nanos, updates: u64) -> u64 {
         let (mut left, mut steps, mut delay) = (updates, 0, first);
         while left > 0 {
@@ -150,17 +151,17 @@ impl Pi2State {
         steps
     }
 
-    /// `catch_up` with nothing waiting.
+    /// Does the work of `catch_up` with no packet waiting.
     fn catch_up_idle(&mut self, p: &Pi2Params, updates: u64) {
         if let Some(rest) = updates.checked_sub(1) {
             self.update(p, Nanos::ZERO);
-            // The delay is zero and was: the change is the same from here on.
+            // The delay stays zero: the change is the same from here on.
             self.shift(p, p.delta(Nanos::ZERO, Nanos::ZERO), rest);
         }
     }
 
-    /// How many of the next `most` updates of a growing delay need no step of their own: they leave
-    /// the probability where it is, at an end of its range, or, without `alpha`, are made here.
+    /// Returns how many of the next `most` updates of a growing delay need no step of their own:
+    /// they leave the probability at an end of its range, or, without `alpha`, are made here.
     fn unchanging(&mut self, p: &Pi2Params, most: u64) -> u64 {
         let next = self.delay + p.tupdate;
         let delta = p.delta(next, self.delay);
@@ -171,7 +172,7 @@ impl Pi2State {
         match (delta > 0, self.prob) {
             (true, prob) if prob == p.most() => most,
             (false, 0) => {
-                // Each further update adds the same to the change, until it is above zero.
+                // Each further update adds the same amount to the change, until it is above zero.
                 let growth = p.alpha.per_unit() * i128::from(p.tupdate.0);
                 let until = delta.unsigned_abs().checked_div(growth.unsigned_abs()).unwrap_or(0) + 1;
                 u64::try_from(until).unwrap_or(u64::MAX).min(most)
@@ -180,9 +181,9 @@ impl Pi2State {
         }
     }
 
-    /// What the law has for a Classic packet: a drop, or a mark of one that can be marked
-    /// (`capable`), with the square of the base probability (RFC 9332 figure 7, lines 10 to 17).
-    /// `coin` gives 32 random bits, and is asked at most twice.
+    /// Returns the signal for a Classic packet: with the square of the base probability a drop, or
+    /// a mark if the packet can be marked (`capable`; RFC 9332 figure 7, lines 10 to 17). `coin`
+    /// returns 32 random bits, and is called at most twice.
     #[inline]
     pub fn classic(&self, p: &Pi2Params, capable: bool, mut coin: impl FnMut() -> u32) -> Signal {
         match self.squared(&mut coin) {
@@ -192,10 +193,10 @@ impl Pi2State {
         }
     }
 
-    /// What the law has for a packet of the low-latency queue: a mark with the coupled probability;
-    /// in overload a drop with the square of the base probability, and a mark of what is left (RFC
-    /// 9332 figure 7, lines 4b to 8j). A packet that cannot be marked is dropped in place of a
-    /// mark, except in overload. `coin` as for [`classic`](Self::classic).
+    /// Returns the signal for a packet of the low-latency queue: a mark with the coupled
+    /// probability; in overload a drop with the square of the base probability, and otherwise a
+    /// mark (RFC 9332 figure 7, lines 4b to 8j). A packet that cannot be marked is dropped in place
+    /// of a mark, except in overload. `coin` is as for [`classic`](Self::classic).
     #[inline]
     pub fn scalable(&self, p: &Pi2Params, capable: bool, mut coin: impl FnMut() -> u32) -> Signal {
         match u32::try_from(self.coupled(p)) {
@@ -207,19 +208,19 @@ impl Pi2State {
         }
     }
 
-    /// Two tosses, each with the base probability: its square (RFC 9332 section 2.1 has both ways
-    /// to square).
+    /// Tosses twice with the base probability. True with the square of it (RFC 9332 section 2.1 has
+    /// both ways to square).
     #[inline]
     fn squared(&self, coin: &mut impl FnMut() -> u32) -> bool {
         tossed(self.prob, coin) && tossed(self.prob, coin)
     }
 
-    /// The base probability p', as a part of [`ONE`].
+    /// Returns the base probability p', as a part of [`ONE`].
     #[must_use]
     pub const fn prob(&self) -> u32 {
         self.prob
     }
-    /// The coupled probability k * p', in parts of [`ONE`]; more than one of them is overload.
+    /// Returns the coupled probability k * p', in parts of [`ONE`]; above [`ONE`] is overload.
     #[must_use]
     pub const fn coupled(&self, p: &Pi2Params) -> u64 {
         self.prob as u64 * p.coupling as u64
@@ -229,14 +230,14 @@ impl Pi2State {
     pub const fn overloaded(&self, p: &Pi2Params) -> bool {
         self.coupled(p) > ONE as u64
     }
-    /// The delay that the law last went by.
+    /// Returns the delay at the last update.
     #[must_use]
     pub const fn delay(&self) -> Nanos {
         self.delay
     }
 }
 
-/// One toss. The coin is not asked where the probability is zero.
+/// Makes one toss. A probability of zero does not call the coin.
 #[inline]
 fn tossed(prob: u32, coin: &mut impl FnMut() -> u32) -> bool {
     prob > 0 && coin() <= prob

@@ -1,9 +1,11 @@
-//! The PIE control law (RFC 8033), on numbers: a probability, moved at a steady pace by how far the delay of a queue is
-//! from its target and by where it is going, and what that probability asks of a packet that arrives.
+//! The PIE control law (RFC 8033), on numbers: a probability, moved at a steady pace by the
+//! distance of a queue's delay from its target and by the trend of that delay, and its effect on a
+//! packet that arrives.
 //!
-//! One record of parameters and one of state per queue; no queue, no packet, no clock. Its owner tells it of arrivals and
-//! departures, and lets it make an update each `tupdate` ([`PieState::update`]; several at once, after a silence, by
-//! [`PieState::catch_up`]). O(1) per packet and update; any number of updates is made up for in at most some 3000 steps.
+//! One record of parameters and one of state per queue; no queue, no packet, no clock. The owner
+//! reports arrivals and departures, and makes an update each `tupdate` ([`PieState::update`];
+//! several at once, after a silence, by [`PieState::catch_up`]). O(1) per packet and update; any
+//! number of updates is made up for in at most about 3000 steps.
 //!
 //! Arithmetic is on integers: a probability is a part of 2^56 - 1, time runs in ticks of 64 ns.
 
@@ -15,41 +17,47 @@ const TICK_SHIFT: u32 = 6;
 /// Ticks in a second.
 const TICKS_PER_S: u64 = 1_000_000_000 >> TICK_SHIFT;
 
-/// A probability of one. The eight bits above it are room for the sum of several (RFC 8033 section 5.4).
+/// A probability of one. The eight bits above it are room for the sum of several (RFC 8033 section
+/// 5.4).
 pub const ONE: u64 = u64::MAX >> 8;
 
-/// Two percent: the most that one update adds once the probability is 10 % (RFC 8033 section 5.5), and what it adds
-/// beyond the law while the delay is above `HIGH` (section 5.6).
+/// Two percent: the most that one update adds once the probability is 10 % (RFC 8033 section 5.5),
+/// and its addition beyond the law while the delay is above `HIGH` (section 5.6).
 const TWO_PERCENT: u64 = ONE / 50;
 
-/// Ten percent: from here on the gains are as configured (RFC 8033 section 4.2), and a packet is dropped where it could be
-/// marked (section 5.1).
+/// Ten percent: from here on the gains are as configured (RFC 8033 section 4.2), and a packet is
+/// dropped even if it could be marked (section 5.1).
 const TEN_PERCENT: u64 = ONE / 10;
 
-/// A delay that calls for more than the law: 250 ms (RFC 8033 section 5.6).
+/// A delay that requires more than the law: 250 ms (RFC 8033 section 5.6).
 const HIGH: Ticks = Ticks::span(Nanos::from_millis(250));
 
-/// A burst that begins at an idle queue passes for this long: 150 ms (RFC 8033 section 4.4, MAX_BURST).
+/// Time for which a burst that begins at an idle queue passes: 150 ms (RFC 8033 section 4.4,
+/// MAX_BURST).
 const MAX_BURST: Ticks = Ticks::span(Nanos::from_millis(150));
 
-/// A queue of less than this many full frames is not one (RFC 8033 section 4.1: 2 x MEAN_PKTSIZE).
+/// A queue of less than this many full frames is never bad (RFC 8033 section 4.1: 2 x
+/// MEAN_PKTSIZE).
 const FRAMES_MIN: u64 = 2;
 
-/// Below a sum of 85 % of a drop none is made, from 8.5 drops on one is (RFC 8033 section 5.4).
+/// Bounds of the sum of probabilities: below 85 % of a drop no packet is dropped, from 8.5 drops on
+/// one is (RFC 8033 section 5.4).
 const SUM_LOW: u64 = ONE / 100 * 85;
 const SUM_HIGH: u64 = ONE / 2 * 17;
 
-/// Steps by which the gains shrink with the probability: below 10 % to a half, below 1 % and each decade down to 0.0001 % to
-/// a quarter more (RFC 8033 section 4.2 has the same steps, rounded to 1/2, 1/8, 1/32, ... 1/2048).
+/// Number of steps by which the gains shrink with the probability: below 10 % to a half, below 1 %
+/// and each decade down to 0.0001 % to a further quarter (RFC 8033 section 4.2 has the same steps,
+/// rounded to 1/2, 1/8, 1/32, ... 1/2048).
 const DECADES: u32 = 6;
 
-/// Departures of this many bytes are one measurement of the rate (RFC 8033 section 5.3, DQ_THRESHOLD: 2^14).
+/// Number of departed bytes that make one measurement of the rate (RFC 8033 section 5.3,
+/// DQ_THRESHOLD: 2^14).
 const MEASURE_BYTES: u64 = 1 << 14;
 
 /// Binary places of a measured rate.
 const RATE_SHIFT: u32 = 8;
 
-/// An update of the decay takes a 64th off (RFC 8033 section 4.2: 2 %; here 1/64, as Linux has it).
+/// The decay takes a 64th off at each update (RFC 8033 section 4.2: 2 %; here 1/64, as in Linux).
 const DECAY_SHIFT: u32 = 6;
 
 /// A point in time, or a span of it, in the law's ticks of 64 ns.
@@ -57,25 +65,25 @@ const DECAY_SHIFT: u32 = 6;
 pub struct Ticks(pub u64);
 
 impl Ticks {
-    /// The tick that a point in time lies in.
+    /// Returns the tick that contains a point in time.
     #[inline]
     #[must_use]
     pub const fn at(time: Instant) -> Self {
         Self(time.0 >> TICK_SHIFT)
     }
-    /// The whole ticks in a span.
+    /// Returns the whole ticks in a span.
     #[inline]
     #[must_use]
     pub const fn span(span: Nanos) -> Self {
         Self(span.0 >> TICK_SHIFT)
     }
-    /// The span from `earlier` to this point; zero if it is not earlier.
+    /// Returns the span from `earlier` to this point; zero if it is not earlier.
     #[inline]
     #[must_use]
     pub const fn since(self, earlier: Self) -> Self {
         Self(self.0.saturating_sub(earlier.0))
     }
-    /// This span in nanoseconds.
+    /// Returns this span in nanoseconds.
     #[must_use]
     pub const fn as_nanos(self) -> Nanos {
         Nanos(self.0.saturating_mul(1 << TICK_SHIFT))
@@ -91,41 +99,44 @@ pub struct PieParams {
     pub alpha: u32,
     /// Gain of the change since the last update, in 16ths of a drop per second of delay.
     pub beta: u32,
-    /// A packet of less than a full frame is dropped with a smaller probability, by its length.
+    /// True if a packet shorter than a full frame is dropped with a smaller probability, by its
+    /// length.
     pub bytemode: bool,
-    /// The delay is the backlog over a measured rate (RFC 8033 section 5.3), and not how long packets waited.
+    /// True if the delay is the backlog over a measured rate (RFC 8033 section 5.3), and not the
+    /// time that packets waited.
     pub estimates_rate: bool,
     /// A full frame, bytes.
     pub mtu: u32,
-    /// Follows Linux where it leaves RFC 8033. For differential tests only:
-    /// - the probability is not bounded by one, so that what a long overload has added on top must be worked off again;
-    /// - a mark that is made because none was for long does not begin the sum anew, so that every packet after it is marked,
-    ///   until one is dropped or the queue is calm.
+    /// Follows Linux where it deviates from RFC 8033. For differential tests only:
+    /// - the probability is not bounded by one, so that the excess from a long overload must be
+    ///   worked off again;
+    /// - a mark made because none was made for long does not reset the sum, so that every packet
+    ///   after it is marked, until one is dropped or the queue is calm.
     pub strict_linux: bool,
 }
 
-/// The law's memory of one queue.
+/// State of the law for one queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PieState {
-    /// Part of `ONE`.
+    /// Probability, as a part of `ONE`.
     prob: u64,
     /// Sum of the probabilities since the last drop.
     sum: u64,
-    /// What is left of the time for which a burst passes.
+    /// Rest of the time for which a burst passes.
     burst: Ticks,
     delay: Ticks,
     /// `delay` at the last update.
     delay_old: Ticks,
-    /// When a packet last left; while a rate is measured, when the measurement began.
+    /// Time at which a packet last left; during a measurement, the time at which it began.
     left: Ticks,
-    /// Bytes that have left in the present measurement; `None` while none is made.
+    /// Bytes that have left in the present measurement; `None` outside a measurement.
     measured: Option<u64>,
-    /// Bytes per tick, with `RATE_SHIFT` binary places; 0 if it was never measured.
+    /// Bytes per tick, with `RATE_SHIFT` binary places; 0 before the first measurement.
     rate: u64,
 }
 
 impl Default for PieState {
-    /// A queue that was never long.
+    /// Returns the state of a queue that was never long.
     fn default() -> Self {
         Self {
             prob: 0,
@@ -141,8 +152,9 @@ impl Default for PieState {
 }
 
 impl PieState {
-    /// Whether a packet of `len` bytes that comes to `backlog` waiting bytes is to be dropped, or marked in its place. `coin`
-    /// gives 64 random bits, and is asked only where the sum of probabilities leaves it open (RFC 8033 sections 4.1, 5.4).
+    /// True if a packet of `len` bytes that arrives at a backlog of `backlog` bytes is to be
+    /// dropped, or marked instead. `coin` returns 64 random bits, and is called only if the sum of
+    /// probabilities leaves the decision open (RFC 8033 sections 4.1, 5.4).
     #[inline]
     pub fn drops(&mut self, p: &PieParams, len: u32, backlog: u64, coin: impl FnOnce() -> u64) -> bool {
         let calm = self.delay.0 < p.target.0 / 2 && self.prob < ONE / 5;
@@ -170,20 +182,23 @@ impl PieState {
         unlucky
     }
 
-    /// A packet was dropped on arrival, for whatever reason: the sum begins anew (RFC 8033 section 5.4).
+    /// Resets the sum, because a packet was dropped on arrival, for whatever reason (RFC 8033
+    /// section 5.4).
     #[inline]
     pub const fn dropped(&mut self) {
         self.sum = 0;
     }
 
-    /// Whether a packet that can be marked is still marked, or is dropped as any other (RFC 8033 section 5.1: up to 10 %).
+    /// True if a packet that can be marked is still marked; otherwise it is dropped as any other
+    /// (RFC 8033 section 5.1: up to 10 %).
     #[inline]
     #[must_use]
     pub const fn marks(&self) -> bool {
         self.prob <= TEN_PERCENT
     }
 
-    /// A packet of `len` bytes leaves at `now`, having waited for `sojourn`, and leaves `backlog` bytes behind.
+    /// Records that a packet of `len` bytes leaves at `now`, after a wait of `sojourn`, and leaves
+    /// `backlog` bytes behind.
     #[inline]
     pub fn departed(&mut self, p: &PieParams, len: u32, sojourn: Ticks, now: Ticks, backlog: u64) {
         let spent = match p.estimates_rate {
@@ -198,8 +213,8 @@ impl PieState {
         }
     }
 
-    /// One step of the measurement of the departure rate, which is made while enough waits (RFC 8033 section 5.3): how long
-    /// it took, if this ends it.
+    /// Makes one step of the measurement of the departure rate, which runs while enough bytes wait
+    /// (RFC 8033 section 5.3). Returns the time that the measurement took, if this step ends it.
     fn measure(&mut self, len: u32, now: Ticks, backlog: u64) -> Option<Ticks> {
         if backlog >= MEASURE_BYTES && self.measured.is_none() {
             (self.left, self.measured) = (now, Some(0));
@@ -217,14 +232,16 @@ impl PieState {
         Some(took)
     }
 
-    /// One update of the probability, with `backlog` bytes waiting: to be made each `tupdate` (RFC 8033 section 4.2).
+    /// Makes one update of the probability, with `backlog` bytes waiting. The owner calls it each
+    /// `tupdate` (RFC 8033 section 4.2).
     pub fn update(&mut self, p: &PieParams, backlog: u64) {
         let old = if p.estimates_rate { self.delay } else { self.delay_old };
         if p.estimates_rate {
             self.delay = Ticks((backlog << RATE_SHIFT).checked_div(self.rate).unwrap_or(0));
         }
         self.move_prob(p, self.step(p, self.delay, old));
-        // A delay of zero over a backlog is a packet that has just begun to wait: not a calm queue.
+        // A delay of zero with a backlog means that a packet has just begun to wait: the queue is
+        // not calm.
         if self.delay.0 == 0 && old.0 == 0 && backlog == 0 {
             self.prob -= self.prob >> DECAY_SHIFT;
         }
@@ -237,11 +254,13 @@ impl PieState {
         }
     }
 
-    /// So many updates in a row, with nothing coming or leaving between them. Exactly as many calls of
-    /// [`update`](Self::update) would do, in a bounded number of steps: a steady delay moves the probability in a straight
-    /// line within each decade, so that a line takes one step and ends at zero, at one, or in the next decade; an idle queue
-    /// decays to zero within 3000 updates, and then nothing changes any more. Where a delay above 250 ms is below the target,
-    /// the probability can swing between two decades for ever; it is left somewhere on its way after `ROUNDS_MAX` steps.
+    /// Makes `updates` updates in a row, without arrivals or departures between them. The result is
+    /// that of as many calls of [`update`](Self::update), in a bounded number of steps: a steady
+    /// delay moves the probability in a straight line within each decade, so that a line takes one
+    /// step and ends at zero, at one, or in the next decade; an idle queue decays to zero within
+    /// 3000 updates, and then nothing changes any more. If a delay above 250 ms is below the
+    /// target, the probability can swing between two decades for ever; it is left somewhere on its
+    /// way after `ROUNDS_MAX` steps.
     pub fn catch_up(&mut self, p: &PieParams, backlog: u64, updates: u64) {
         let mut left = updates;
         for _ in 0..ROUNDS_MAX {
@@ -258,7 +277,8 @@ impl PieState {
         }
     }
 
-    /// Makes as many of `most` updates as move the probability by the same step, without leaving its decade; how many.
+    /// Makes those of `most` updates that move the probability by the same step without leaving its
+    /// decade. Returns their number.
     fn glide(&mut self, p: &PieParams, backlog: u64, most: u64) -> u64 {
         let steady = match p.estimates_rate {
             true => self.delay.0 == (backlog << RATE_SHIFT).checked_div(self.rate).unwrap_or(0),
@@ -278,10 +298,10 @@ impl PieState {
         n
     }
 
-    /// What an update adds to the probability.
+    /// Returns the change of the probability by one update.
     fn step(&self, p: &PieParams, delay: Ticks, old: Ticks) -> i64 {
-        // The gains for a distance of one tick. Below 10 % they are those of RFC 8033's table, so that a small
-        // probability moves in small steps.
+        // The gains are for a distance of one tick. Below 10 % they are those of RFC 8033's table,
+        // so that a small probability moves in small steps.
         let shift = match decade(self.prob) {
             0 => 0,
             n => 2 * n - 1,
@@ -295,7 +315,7 @@ impl PieState {
         if delay > HIGH {
             step += i128::from(TWO_PERCENT);
         }
-        // More than any probability can move.
+        // The bounds are more than any probability can move.
         step.clamp(i128::from(i64::MIN), i128::from(i64::MAX)) as i64
     }
 
@@ -308,32 +328,32 @@ impl PieState {
         };
     }
 
-    /// The probability of a drop, as a part of [`ONE`].
+    /// Returns the probability of a drop, as a part of [`ONE`].
     #[must_use]
     pub const fn prob(&self) -> u64 {
         self.prob
     }
-    /// The delay that the law last went by.
+    /// Returns the delay at the last update or departure.
     #[must_use]
     pub const fn delay(&self) -> Ticks {
         self.delay
     }
-    /// The measured departure rate, bytes per second; 0 before the first measurement.
+    /// Returns the measured departure rate, bytes per second; 0 before the first measurement.
     #[must_use]
     pub const fn rate(&self) -> u64 {
         self.rate.saturating_mul(TICKS_PER_S) >> RATE_SHIFT
     }
 }
 
-/// Steps of `catch_up`, at most: more than a decay and all decades take.
+/// Largest number of steps of `catch_up`: more than a decay and all decades take.
 const ROUNDS_MAX: u32 = 8192;
 
-/// How many decades below 10 % a probability lies: 0 from there on, at most `DECADES`.
+/// Returns the decade below 10 % that contains a probability: 0 above 10 %, at most `DECADES`.
 fn decade(prob: u64) -> u32 {
     (0..DECADES).find(|n| prob >= decade_bounds(*n).0).unwrap_or(DECADES)
 }
 
-/// The least probability of a decade, and the least of the next one.
+/// Returns the least probability of a decade, and the least of the next higher one.
 const fn decade_bounds(decade: u32) -> (u64, u64) {
     const fn least(n: u32) -> u64 {
         if n >= DECADES { 0 } else { ONE / 10u64.pow(n + 1) }

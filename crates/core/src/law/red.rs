@@ -1,47 +1,50 @@
-//! The RED control law, on numbers: an average of the queue and what it asks of a packet that arrives (Floyd and
-//! Jacobson, "Random Early Detection Gateways for Congestion Avoidance", 1993; here: the paper), with the adaptive
-//! probability of Floyd, Gummadi and Shenker, "Adaptive RED", 2001 (here: Adaptive RED).
+//! The RED control law, on numbers: an average of the queue and its effect on a packet that arrives
+//! (Floyd and Jacobson, "Random Early Detection Gateways for Congestion Avoidance", 1993; here: the
+//! paper), with the adaptive probability of Floyd, Gummadi and Shenker, "Adaptive RED", 2001 (here:
+//! Adaptive RED).
 //!
-//! The average moves by `2^-wlog` of its distance from the queue with each arrival, and towards zero while nothing is
-//! queued. Below `min` nothing happens, from `max` on every packet is to be marked, and between them the gaps between
-//! marks are drawn so that they are uniform, as section 7 of the paper prefers: one number is drawn per mark, not per
-//! packet. "Queue" is whatever the caller counts, bytes or packets, always in the same unit as `min` and `max`.
+//! The average moves by `2^-wlog` of its distance from the queue with each arrival, and towards
+//! zero while nothing is queued. Below `min` no packet is marked, from `max` on every packet is,
+//! and between them the gaps between marks are drawn so that they are uniform, as section 7 of the
+//! paper prefers: one number is drawn per mark, not per packet. "Queue" is the quantity that the
+//! caller counts, bytes or packets, always in the same unit as `min` and `max`.
 //!
-//! All arithmetic is on integers; what needs a logarithm or a power is worked out once, from the parameters.
+//! All arithmetic is on integers; logarithms and powers are computed once, from the parameters.
 
 use core::fmt;
 
 use crate::base::rng::Rng;
 use crate::base::time::{Instant, Nanos};
 
-/// Entries of the table by which an average is halved after an idle time.
+/// Entries of the table of shifts that shrink an average after an idle time.
 pub(crate) const IDLE_CELLS: usize = 256;
 
-/// A shift by this much leaves nothing of an average: the last entry of the table.
+/// The last entry of the table: a shift by this much leaves nothing of an average.
 const SHIFT_MAX: u8 = 31;
 
 /// Time between two steps of the adaptive probability (Adaptive RED section 4.1: 0.5 s).
 pub(crate) const ADAPT_INTERVAL: Nanos = Nanos::from_millis(500);
 
-/// One percent of 2^32, rounded: least probability that is still lowered, and most that one step adds (Adaptive RED
-/// section 4.2).
+/// One percent of 2^32, rounded: the least probability that is still lowered, and the most that one
+/// step adds (Adaptive RED section 4.2).
 const PERCENT: u32 = 42_949_673;
 
-/// Above it the probability is no longer raised (Adaptive RED section 4.1: at most 0.5).
+/// The probability is no longer raised above this (Adaptive RED section 4.1: at most 0.5).
 const HALF: u32 = 50 * PERCENT;
 
-/// More steps than can change anything: from the least probability to the most takes below 60, back below 40.
+/// More steps than can change anything: from the least probability to the highest takes below 60,
+/// back below 40.
 const STEPS_MAX: u64 = 128;
 
-/// Grains of a clock of 64 ns in 8 microseconds: idle tables are laid out in them, see `IdleTable::new`.
+/// Units of 64 ns in 8 microseconds: idle tables are laid out in them, see `IdleTable::new`.
 const GRAINS_PER_8_US: u64 = 125;
 
-/// Why parameters were refused.
+/// Reason why parameters were refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RedError {
-    /// `burst` packets of `avpkt` do not even reach `min`; this many would.
+    /// `burst` packets of `avpkt` do not even reach `min`; this number would.
     BurstTooSmall(u64),
-    /// No weight is small enough for such a burst.
+    /// No weight is small enough for the burst.
     BurstTooLarge,
     /// `min`, shifted by the weight, does not fit 32 bits.
     MinTooLarge,
@@ -65,15 +68,16 @@ impl fmt::Display for RedError {
 
 impl core::error::Error for RedError {}
 
-/// The weight of one arrival, as a negative power of two, for which `burst` packets of `avpkt` bytes that arrive at an
-/// empty queue just fail to bring the average to `min` bytes (the paper, section 6, equation 3): from 1 to 31.
+/// Returns the weight of one arrival, as a negative power of two, for which `burst` packets of
+/// `avpkt` bytes that arrive at an empty queue just fail to bring the average to `min` bytes (the
+/// paper, section 6, equation 3): from 1 to 31.
 ///
 /// # Errors
 /// [`RedError::BurstTooSmall`], [`RedError::BurstTooLarge`].
 pub fn weight_for_burst(min: u32, burst: u32, avpkt: u32) -> Result<u8, RedError> {
     let avpkt = u64::from(avpkt.max(1));
     let reach = (u64::from(burst) + 1) * avpkt;
-    // The distance in packets by which the burst overtops min, times avpkt.
+    // The distance in packets by which the burst exceeds min, times avpkt.
     let over = reach.saturating_sub(min.into());
     if over < avpkt {
         return Err(RedError::BurstTooSmall(1 + u64::from(min) / avpkt));
@@ -86,7 +90,7 @@ pub fn weight_for_burst(min: u32, burst: u32, avpkt: u32) -> Result<u8, RedError
     (1..=31).find(fits).ok_or(RedError::BurstTooLarge)
 }
 
-/// `(1 - 2^-wlog) ^ n` in units of 2^-64.
+/// Returns `(1 - 2^-wlog) ^ n` in units of 2^-64.
 fn power_of_rest(wlog: u8, n: u32) -> u128 {
     let mut square = (1u128 << 64) - (1u128 << (64 - wlog));
     let (mut power, mut n) = (1u128 << 64, n);
@@ -100,7 +104,7 @@ fn power_of_rest(wlog: u8, n: u32) -> u128 {
     power
 }
 
-/// The product of two numbers of at most one, in units of 2^-64.
+/// Returns the product of two numbers of at most one, in units of 2^-64.
 const fn product(a: u128, b: u128) -> u128 {
     if a >> 64 == 1 {
         return b;
@@ -111,51 +115,55 @@ const fn product(a: u128, b: u128) -> u128 {
     (a * b) >> 64
 }
 
-/// What the reference makes of a probability of one, which its 32 bits do not hold: the largest power of two in
-/// `1 / delta`, times `delta`, in units of 2^-32: more than one half.
+/// Returns the probability that the reference has for a configured one, which its 32 bits do not
+/// hold: the largest power of two below `1 / delta`, times `delta`, in units of 2^-32. That is
+/// about one half or more.
 pub(crate) fn probability_of_one(delta: u32) -> u32 {
     let plog = u32::BITS - delta.leading_zeros();
     u32::MAX.checked_shr(plog).unwrap_or(0).saturating_mul(delta.max(1)).max(1)
 }
 
-/// By how many halvings an average shrinks over an idle time: as if, all the while, packets of the average size had
-/// arrived at an empty queue at the link's rate (the paper, section 11).
+/// Number of halvings by which an average shrinks over an idle time: as if packets of the average
+/// size had arrived at an empty queue at the link's rate throughout that time (the paper, section
+/// 11).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IdleTable {
-    /// A cell is 2 to this power, microseconds.
+    /// Binary logarithm of the length of a cell in microseconds.
     cell_log: u8,
     shifts: [u8; IDLE_CELLS],
 }
 
 impl IdleTable {
-    /// For a weight of `2^-wlog` and packets that take `packet_time` each.
+    /// Computes the table for a weight of `2^-wlog` and packets that take `packet_time` each.
     ///
-    /// As in the reference the table is laid out in grains of 64 ns and read in microseconds, so that an average is
-    /// remembered about sixteen times as long as the paper says; and the shrinkage per packet is taken by the natural
-    /// logarithm where a shift halves.
+    /// As in the reference the table is laid out in units of 64 ns and read in microseconds, so
+    /// that an average is remembered about sixteen times as long as the paper says; and the
+    /// shrinkage per packet is computed with the natural logarithm, although a shift halves.
     pub fn new(wlog: u8, packet_time: Nanos) -> Self {
-        // Whole microseconds, then whole grains: the reference's rounding; in its 32 bits they are at most 274 s.
+        // Whole microseconds, then whole units of 64 ns, as the reference rounds; its 32 bits hold
+        // at most 274 s.
         let grains = u128::from((packet_time.as_micros() * GRAINS_PER_8_US / 8).min(u32::MAX.into()));
         let shrink = shrink_per_packet(wlog);
         let mut shifts = [0; IDLE_CELLS];
-        // The coarsest time that must be told apart is where nothing is left; it is to lie in the first 512 cells.
+        // The largest distinct time is the one that leaves nothing; it must lie in the first 512
+        // cells.
         let wide = |log: &u8| (u128::from(SHIFT_MAX) * grains) << 62 < (512 * shrink) << log;
         let cell_log = (0..31).find(wide).unwrap_or(31);
         for (cell, shift) in shifts.iter_mut().enumerate().skip(1) {
             let halvings = ((cell as u128 * shrink) << cell_log).checked_div(grains << 62);
             *shift = halvings.and_then(|h| u8::try_from(h).ok()).map_or(SHIFT_MAX, |h| h.min(SHIFT_MAX));
         }
-        // Whatever lies beyond the table is forgotten.
+        // Any time beyond the table forgets the average.
         shifts[IDLE_CELLS - 1] = SHIFT_MAX;
         Self { cell_log, shifts }
     }
 
-    /// A cell is 2 to this power, microseconds: `Scell_log` in tc.
+    /// Returns the binary logarithm of the length of a cell in microseconds: `Scell_log` in tc.
     pub const fn cell_log(&self) -> u8 {
         self.cell_log
     }
 
-    /// What `idle` leaves of an average.
+    /// Returns the average after an idle time.
     fn shrink(&self, average: u64, idle: Nanos) -> u64 {
         let longest = (IDLE_CELLS as u64 - 1) << self.cell_log;
         let idle = idle.as_micros().min(longest);
@@ -163,25 +171,25 @@ impl IdleTable {
         if shift > 0 {
             return average >> shift;
         }
-        // Less than one halving: a straight line towards half, instead of nothing.
+        // Less than one halving: a straight line towards half, instead of no change.
         let less = ((u128::from(average) * u128::from(idle)) >> self.cell_log) as u64;
         if less < average >> 1 { average - less } else { average >> 1 }
     }
 }
 
-/// `-ln(1 - 2^-wlog)` in units of 2^-62: the series of 2^-(wlog n) / n.
+/// Returns `-ln(1 - 2^-wlog)` in units of 2^-62: the series of 2^-(wlog n) / n.
 fn shrink_per_packet(wlog: u8) -> u128 {
     let wlog = u32::from(wlog.clamp(1, 62));
     (1..=62 / wlog).map(|n| (1u128 << (62 - wlog * n)) / u128::from(n)).sum()
 }
 
-/// What the law asks for a packet that arrives.
+/// Decision of the law about a packet that arrives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum RedAction {
-    /// Nothing.
+    /// No mark.
     Pass,
-    /// A mark, because a number drawn for it says so: the average is between `min` and `max`.
+    /// A mark, because a number drawn for it demands one: the average is between `min` and `max`.
     Early,
     /// A mark, because the average is at `max` or above.
     Forced,
@@ -197,17 +205,18 @@ pub struct RedParams {
     probability: u32,
     /// `max - min`, at least 1, not shifted.
     delta: u32,
-    /// The adaptive probability is lowered below the first and raised above the second, not shifted.
+    /// Targets, not shifted: the adaptive probability is lowered below the first and raised above
+    /// the second.
     targets: (u64, u64),
     idle: IdleTable,
 }
 
 impl RedParams {
-    /// `min` and `max` in the unit of the queue; `wlog` from [`weight_for_burst`]; `probability` of a mark just below
-    /// `max` in units of 2^-32.
+    /// Returns the parameters. `min` and `max` are in the unit of the queue; `wlog` is from
+    /// [`weight_for_burst`]; `probability` of a mark just below `max` is in units of 2^-32.
     ///
     /// # Errors
-    /// [`RedError`] for what does not fit.
+    /// [`RedError`] for the parameter that does not fit.
     pub fn new(min: u32, max: u32, wlog: u8, probability: u32, idle: IdleTable) -> Result<Self, RedError> {
         let shifted =
             |n: u32| (wlog < 32).then(|| u64::from(n) << wlog).filter(|n| *n <= u64::from(u32::MAX));
@@ -217,43 +226,46 @@ impl RedParams {
             return Err(RedError::NoProbability);
         }
         let delta = max - min;
-        // Adaptive RED section 4.1: the average is to stay between 0.4 and 0.6 of the way from min to max.
+        // Adaptive RED section 4.1: the average should stay between 0.4 and 0.6 of the way from min
+        // to max.
         let fifth = u64::from(delta / 5);
         let targets = (u64::from(min) + 2 * fifth, u64::from(min) + 3 * fifth);
         Ok(Self { min: min_shifted, max: max_shifted, wlog, probability, delta: delta.max(1), targets, idle })
     }
 
-    /// The probability of a mark just below `max`, as given, in units of 2^-32.
+    /// Returns the probability of a mark just below `max`, as given, in units of 2^-32.
     pub const fn probability(&self) -> u32 {
         self.probability
     }
-    /// `Scell_log` in tc.
+    /// Returns `Scell_log` in tc.
     pub const fn cell_log(&self) -> u8 {
         self.idle.cell_log
     }
 }
 
-/// The law's memory of one queue.
+/// State of the law for one queue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RedState {
-    /// Times 2^wlog.
+    /// The average times 2^wlog.
     average: u64,
-    /// Packets since the last mark while between `min` and `max`; `None` when the average was not there last.
+    /// Packets since the last mark while between `min` and `max`; `None` if the average was last
+    /// outside.
     count: Option<u32>,
     /// The number drawn for the next mark.
     drawn: u64,
-    /// Since when nothing is queued.
+    /// Time since which nothing is queued.
     idle_since: Option<Instant>,
     /// The probability, in units of 2^-32: adapted, or as given.
     probability: u32,
-    /// A number drawn is in units of 2^-32 and divided by this: the probability over `delta`, at least 1.
+    /// Divisor of a drawn number in units of 2^-32: the probability over `delta`, at least 1.
     per_unit: u32,
-    /// When the probability was last adapted.
+    /// Time at which the probability was last adapted.
     adapted: Instant,
 }
 
 impl RedState {
-    /// A queue that was never used. `now` starts the clock of the adaptive probability.
+    /// Returns the state of a queue that was never used. `now` starts the clock of the adaptive
+    /// probability.
     pub fn new(p: &RedParams, now: Instant) -> Self {
         Self {
             average: 0,
@@ -266,40 +278,42 @@ impl RedState {
         }
     }
 
-    /// The average in the queue's unit.
+    /// Returns the average in the queue's unit.
     pub const fn average(&self, p: &RedParams) -> u64 {
         self.average >> p.wlog
     }
-    /// The probability of a mark just below `max`, in units of 2^-32.
+    /// Returns the probability of a mark just below `max`, in units of 2^-32.
     pub const fn probability(&self) -> u32 {
         self.probability
     }
 
-    /// True if it remembers nothing: a packet that comes to an empty queue now would change nothing.
+    /// True if the law remembers nothing: a packet that comes to an empty queue now would change
+    /// nothing.
     #[inline]
     pub const fn at_rest(&self, p: &RedParams) -> bool {
         self.average == 0 && p.min > 0
     }
 
-    /// Nothing is queued any more: from `now` on the average shrinks with time.
+    /// Records that nothing is queued any more: from `now` on the average shrinks with time.
     #[inline]
     pub(crate) fn start_idle(&mut self, now: Instant) {
         self.idle_since.get_or_insert(now);
     }
 
-    /// Brings the average up to date for a packet that arrives at a queue of this length, the packet not included, and
-    /// says what is asked for it.
+    /// Updates the average for a packet that arrives at a queue of length `queue`, without that
+    /// packet, and decides about it.
     #[inline]
     pub fn on_arrival(&mut self, p: &RedParams, queue: u64, now: Instant, rng: &mut Rng) -> RedAction {
         self.average = match self.idle_since.take() {
             Some(since) => p.idle.shrink(self.average, now.saturating_since(since)),
-            // avg + w (queue - avg), with avg held times 1/w.
+            // avg + w (queue - avg), where avg is stored times 1/w.
             None => self.average - (self.average >> p.wlog) + queue,
         };
         self.action(p, rng)
     }
 
-    /// What the average asks for the next packet; `on_arrival` for who keeps averages by other rules.
+    /// Decides about the next packet by the average. Callers that keep averages by other rules use
+    /// it in place of `on_arrival`.
     #[inline]
     pub fn action(&mut self, p: &RedParams, rng: &mut Rng) -> RedAction {
         if self.average < p.min {
@@ -326,13 +340,15 @@ impl RedState {
         RedAction::Early
     }
 
-    /// Draws when the next mark comes: after as many packets as the number holds times their distance above `min`.
+    /// Draws the distance to the next mark: it comes once the packets times their distance above
+    /// `min` reach the number.
     fn draw(&mut self, rng: &mut Rng) {
         self.drawn = (rng.next_u64() >> 32) / u64::from(self.per_unit);
     }
 
-    /// Takes the steps of the adaptive probability that are due (Adaptive RED section 4): raised by at most one percent
-    /// and a quarter of itself while the average is above its target, lowered by a tenth while it is below.
+    /// Takes the steps of the adaptive probability that are due (Adaptive RED section 4): it rises
+    /// by at most one percent and a quarter of itself while the average is above its target, and
+    /// falls by a tenth while it is below.
     #[inline]
     pub fn adapt(&mut self, p: &RedParams, now: Instant) {
         let due = now.saturating_since(self.adapted).as_nanos() / ADAPT_INTERVAL.as_nanos();
@@ -344,7 +360,7 @@ impl RedState {
     #[cold]
     fn take_steps(&mut self, p: &RedParams, due: u64) {
         let span = |n: u64| Nanos(ADAPT_INTERVAL.as_nanos().saturating_mul(n));
-        // What lies further back than any step can still be seen from is passed over.
+        // Steps too far back to have an effect are skipped.
         let (first, start) = (due - due.min(STEPS_MAX), self.adapted);
         for n in first + 1..=due {
             self.adapted = start + span(n);
@@ -358,7 +374,7 @@ impl RedState {
                 self.probability = self.probability / 10 * 9;
             }
         }
-        // To the nearest.
+        // The quotient is rounded to the nearest number.
         let rounded = (u64::from(self.probability) + u64::from(p.delta / 2)) / u64::from(p.delta);
         self.per_unit = u32::try_from(rounded).unwrap_or(u32::MAX).max(1);
     }

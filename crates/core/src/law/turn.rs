@@ -2,47 +2,48 @@
 //! appendix A.2, "WRR"): the first queue goes first, and the second has its share while both have
 //! packets.
 //!
-//! The credit says whose turn it is. A packet of the first queue moves it towards the second, by
-//! the second's share; a packet of the second moves it back, by the first's share. So over a time
-//! in which both have packets their bytes are as their shares. The credit changes only where there
-//! was a choice. O(1); 24 bytes.
+//! The credit determines whose turn it is. A packet of the first queue moves it towards the second,
+//! by the second's share; a packet of the second moves it back, by the first's share. So over a
+//! time in which both have packets their bytes are in the ratio of their shares. The credit changes
+//! only when both queues had a packet. O(1); 24 bytes.
 
 /// Shares are parts of a hundred.
 const WHOLE: u32 = 100;
 
-/// Two queues' turns.
+/// Turns of two queues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Turn {
     /// The second queue's share, in hundredths.
     share: u32,
     /// The credit of an idle pair.
     start: i64,
-    /// In hundredths of a byte; above zero it is the second's turn.
+    /// Credit in hundredths of a byte; above zero it is the second queue's turn.
     credit: i64,
 }
 
 impl Turn {
-    /// Turns in which the second queue has `share` hundredths, at most 100. An idle pair begins
-    /// with a credit of one `frame` of bytes times the difference of the shares, so that the queue
-    /// with the larger share goes first.
+    /// Returns turns in which the second queue has `share` hundredths, at most 100. An idle pair
+    /// begins with a credit of one `frame` of bytes times the difference of the shares, so that the
+    /// queue with the larger share goes first.
     #[must_use]
     pub const fn new(share: u32, frame: u32) -> Self {
         let share = if share < WHOLE { share } else { WHOLE };
         let start = frame as i64 * (share as i64 - (WHOLE - share) as i64);
         Self { share, start, credit: start }
     }
-    /// The pair is idle: the credit begins anew.
+    /// Resets the credit, because the pair is idle.
     pub const fn restart(&mut self) {
         self.credit = self.start;
     }
-    /// Whether it is the second queue's turn, where both have packets.
+    /// True if it is the second queue's turn, where both have packets.
     #[inline]
     #[must_use]
     pub(crate) const fn is_second(&self) -> bool {
         self.credit > 0
     }
-    /// The queue whose turn it was has sent a packet of `len` bytes, and the other had one too. The
-    /// credit stays within one packet's bytes times 100 of zero, or of where it began.
+    /// Charges the queue whose turn it was for a packet of `len` bytes, sent while the other had
+    /// one too. The credit stays within one packet's bytes times 100 of zero, or of the credit of
+    /// an idle pair.
     #[inline]
     pub const fn sent(&mut self, len: u32) {
         if self.is_second() {
@@ -51,7 +52,7 @@ impl Turn {
             self.credit += self.share as i64 * len as i64;
         }
     }
-    /// The credit, in hundredths of a byte: above zero it is the second queue's.
+    /// Returns the credit in hundredths of a byte: above zero it is the second queue's turn.
     #[must_use]
     pub const fn credit(&self) -> i64 {
         self.credit
@@ -64,7 +65,7 @@ mod tests {
 
     use super::*;
 
-    /// Who sends, and the credit after it.
+    /// Returns, for each packet, true if the second queue sends it, and the credit after it.
     fn run(turn: &mut Turn, lens: &[u32]) -> Vec<(bool, i64)> {
         let each = |len: &u32| {
             let second = turn.is_second();

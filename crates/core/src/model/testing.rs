@@ -1,4 +1,4 @@
-//! Devices for tests and examples: nothing but a list.
+//! A device for tests and examples that only keeps lists.
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -7,7 +7,7 @@ use crate::packet::meta::Meta;
 use crate::packet::reason::DropReason;
 use crate::path::device::{Completed, DeviceError, TxQueue};
 
-/// A device of so many slots that finishes packets when it is told to.
+/// A device with a number of slots that finishes packets on request.
 #[derive(Debug)]
 pub struct VecDevice<F> {
     slots: u32,
@@ -21,7 +21,7 @@ pub struct VecDevice<F> {
 }
 
 impl<F> VecDevice<F> {
-    /// A device with so many slots.
+    /// Returns a device with this number of slots.
     pub fn with_slots(slots: u32) -> Self {
         Self {
             slots,
@@ -39,31 +39,31 @@ impl<F> VecDevice<F> {
         let n = n.min(self.pending.len());
         self.finished.extend(self.pending.drain(..n));
     }
-    /// Packets pushed and not yet reaped.
+    /// Returns the number of packets pushed and not yet reaped.
     pub fn in_flight(&self) -> usize {
         self.pending.len() + self.finished.len()
     }
-    /// Every frame sent, in order.
+    /// Returns every frame sent, in order.
     pub fn sent(&self) -> &[F] {
         &self.sent
     }
-    /// The metadata of every frame sent, in order.
+    /// Returns the metadata of every frame sent, in order.
     pub fn metas(&self) -> &[Meta] {
         &self.metas
     }
-    /// Every frame dropped, with its reason.
+    /// Returns every frame dropped, with its reason.
     pub fn discarded(&self) -> &[(F, DropReason)] {
         &self.discarded
     }
-    /// Every bit that was to be turned over, in order.
+    /// Returns every bit that was to be flipped, in order.
     pub fn flipped(&self) -> &[u32] {
         &self.flipped
     }
-    /// Doorbells rung.
+    /// Returns the number of doorbells rung.
     pub fn doorbells(&self) -> u64 {
         self.doorbells
     }
-    /// Changes the number of slots, as a device that is throttled does.
+    /// Changes the number of slots, as a throttled device does.
     pub fn set_slots(&mut self, slots: u32) {
         self.slots = slots;
     }

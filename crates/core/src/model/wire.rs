@@ -1,25 +1,32 @@
-//! `Wire`: a device modelled in time. Rings counted in descriptors, a scheduler that takes turns among them or knows
-//! traffic classes, one line that serialises at a rate, and completions that come when an interrupt would bring them. The
-//! lab drives it by virtual time, the live loop by the monotonic clock; it is the same arithmetic.
+//! `Wire`: a device modelled in time. It has rings counted in descriptors, a scheduler that gives
+//! them turns or knows traffic classes, one line that serialises at a rate, and completions at the
+//! times at which interrupts would bring them. The lab drives it by virtual time, the live loop by
+//! the monotonic clock; the arithmetic is the same.
 //!
-//! A ring is a [`TxQueue`] ([`Wire::ring`]); the wire itself is one too, its first ring. How rings share the line is a
-//! value, [`LineConfig`], which can be changed while packets flow ([`Wire::configure_scheduler`]):
+//! A ring is a [`TxQueue`] ([`Wire::ring`]); the wire itself is one too, its first ring. A value,
+//! [`LineConfig`], defines how rings share the line, and can be changed while packets flow
+//! ([`Wire::configure_scheduler`]):
 //!
 //! - *Turns*: one class; rings take turns, unit by unit, and a super-packet is one unit.
-//! - *Strict* classes, the highest first (IEEE 802.1Q-2018 clause 8.6.8.1); below them classes that share the line by
-//!   weight, counted in bytes on the line (clauses 8.6.8.3 and 37, enhanced transmission selection).
-//! - *Rates*: a greatest rate of a ring or a class; a least rate of a class, served before others that share.
-//! - *Preemption*: frames of preemptible classes are interrupted for all others (clause 6.7.2; 802.3-2018 clause 99).
+//! - *Strict* classes, the highest first (IEEE 802.1Q-2018 clause 8.6.8.1); below them classes that
+//!   share the line by weight, counted in bytes on the line (clauses 8.6.8.3 and 37, enhanced
+//!   transmission selection).
+//! - *Rates*: a maximum rate of a ring or a class; a minimum rate of a class, served before others
+//!   that share.
+//! - *Preemption*: frames of preemptible classes are interrupted for all others (clause 6.7.2;
+//!   802.3-2018 clause 99).
 //!
-//! Order of effects at one instant: a unit finishes on the wire, its completion is recorded, the next one starts; then the
-//! completion rounds run, by index of the ring. Whoever drives it then reaps and drains.
+//! Order of effects at one instant: a unit finishes on the wire, its completion is recorded, the
+//! next one starts; then the completion rounds run, by index of the ring. After that the driver
+//! reaps and drains.
 //!
 //! - I1: units of one ring leave in the order in which they were pushed.
-//! - I2: the line does not rest while the device knows of a unit whose rates let it go.
-//! - I3: what rings count is what the device counts, and what classes count as well.
+//! - I2: the line does not rest while the device knows of a unit that the rates allow to go.
+//! - I3: the counts of all rings add up to those of the device, and so do the counts of all
+//!   classes.
 //!
-//! A step costs a pass over the classes at most, and one over the rings where a completion round runs or a ring has a rate
-//! of its own; one ring alone is not charged for the rest.
+//! A step costs at most a pass over the classes, and one over the rings if a completion round runs
+//! or a ring has a rate of its own; a single ring without rates avoids the scheduler.
 
 mod config;
 mod framing;
@@ -52,22 +59,23 @@ pub struct Departure<F> {
     pub frame: F,
     /// Its metadata.
     pub meta: Meta,
-    /// The ring that it was in.
+    /// The ring that held it.
     pub ring: u16,
-    /// When its first bit left.
+    /// Time at which its first bit left.
     pub start: Instant,
-    /// When its last bit left, overhead included. Where it was interrupted, others were on the line in between.
+    /// Time at which its last bit left, overhead included. An interrupted unit had others on the
+    /// line in between.
     pub finish: Instant,
 }
 
-/// What has left the line.
+/// Sums over units that have left the line.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Packets (a super-packet is one).
     pub units: u64,
     /// Their bytes on the wire, without the line's overhead.
     pub bytes: u64,
-    /// Time that the line was busy with them and with parts of them, overhead included.
+    /// Time for which the line was busy with them and with parts of them, overhead included.
     pub busy: Nanos,
 }
 
@@ -81,16 +89,17 @@ impl Counts {
     }
 }
 
-/// What is on the line.
+/// The unit on the line.
 #[derive(Clone, Copy, Debug)]
 struct Sending {
     ring: usize,
     start: Instant,
     finish: Instant,
-    /// The line's rate in bits per second, and what the division before had left over: both make `finish`.
+    /// The line's rate in bits per second, and the remainder of the division before: both determine
+    /// `finish`.
     rate: u64,
     carried: u64,
-    /// It ends here without being whole: so many bytes of its frames have gone by then.
+    /// Bytes of its frames sent by `finish`, if the unit is interrupted there.
     cut: Option<u64>,
 }
 
@@ -101,26 +110,27 @@ pub struct Wire<F> {
     framing: Framing,
     rings: Vec<Ring<F>>,
     line: Line,
-    /// The driver's view of the time, set by `advance` and `at`.
+    /// The driver's present time, set by `advance`.
     now: Instant,
     sending: Option<Sending>,
-    /// While nothing is sent: when the device looks at the rings next, after a doorbell or when a rate allows more.
+    /// While nothing is sent: the time of the device's next look at the rings, after a doorbell or
+    /// when a rate allows more.
     look_at: Option<Instant>,
-    /// Nanoseconds numerator left over by the last division, while the line is busy.
+    /// Remainder of the last division, in the numerator's units, while the line is busy.
     remainder: u64,
-    /// The earliest completion round of any ring; `MAX` if there is none.
+    /// Time of the earliest completion round of any ring; `MAX` if there is none.
     round_at: Instant,
-    /// Rings with completions to be reaped.
+    /// Number of rings with completions to be reaped.
     reported: usize,
     held: Tally,
-    /// By class, then of rings that were not in use: what rings did that have been in another class since.
+    /// By class, then for rings not in use: counts up to the last change of the scheduler.
     classes: [Counts; CLASSES_MAX + 1],
     rounds: u64,
     doorbells: u64,
 }
 
 impl<F> Wire<F> {
-    /// A wire, idle.
+    /// Returns an idle wire.
     pub fn new(config: WireConfig) -> Result<Self, ConfigError> {
         let rings = config.checked_rings()?;
         let line = config.line.clone().unwrap_or_else(|| LineConfig::round_robin(config.rings));
@@ -149,22 +159,24 @@ impl<F> Wire<F> {
         })
     }
 
-    /// What it is like. Its `line` is what it was made with: see [`scheduler`](Self::scheduler).
+    /// Returns the configuration. Its `line` is that given to `new`; for the current one see
+    /// [`scheduler`](Self::scheduler).
     pub const fn config(&self) -> &WireConfig {
         &self.config
     }
-    /// What a control plane may ask of it.
+    /// Returns the capabilities that a control plane may rely on.
     pub const fn caps(&self) -> Caps {
         Caps { queues: self.config.rings, offload: self.config.offload }
     }
-    /// How its rings share the line.
+    /// Returns the scheduler's configuration.
     pub const fn scheduler(&self) -> &LineConfig {
         self.line.config()
     }
 
-    /// Changes how the rings share the line, from the next unit on; the one being sent goes on, and one that was interrupted
-    /// is finished. What is in the rings stays there, in order. A ring that is not used any more promises nothing, and what
-    /// it holds goes before all else; one that is used again is to be drained by its owner. An error changes nothing.
+    /// Changes the sharing of the line, from the next unit on; the unit being sent goes on, and an
+    /// interrupted one is finished. Packets in the rings stay there, in order. A ring that is no
+    /// longer in use grants no room, and its packets go before all others; the owner must drain a
+    /// ring that is in use again. An error changes nothing.
     pub fn configure_scheduler(&mut self, line: &LineConfig) -> Result<(), ConfigError> {
         line.check(&self.caps(), self.config.rate)?;
         for ring in &mut self.rings {
@@ -174,20 +186,20 @@ impl<F> Wire<F> {
         }
         self.line = self.line.reconfigured(line.clone(), &mut self.rings);
         if self.sending.is_none() && self.look_at.is_some() {
-            // What waited for a rate may have another now.
+            // A unit that waited for a rate may have another now.
             self.look_at = Some(self.now);
         }
         Ok(())
     }
 
-    /// Whether it can have so many rings.
+    /// Checks that the wire can have this number of rings.
     pub fn check_rings(&self, rings: u16) -> Result<(), ConfigError> {
         WireConfig { rings: rings.max(self.config.rings), ..self.config.clone() }.checked_rings().map(|_| ())
     }
 
-    /// Gives it more rings, if it has fewer than so many: they are not in use until a scheduler says so
-    /// ([`configure_scheduler`](Self::configure_scheduler)). Those that it has stay as they are. It allocates. An error changes
-    /// nothing.
+    /// Adds rings until there are `rings`. New ones are not in use until a scheduler uses them
+    /// ([`configure_scheduler`](Self::configure_scheduler)); existing ones stay as they are.
+    /// Allocates. An error changes nothing.
     pub fn add_rings(&mut self, rings: u16) -> Result<(), ConfigError> {
         if usize::from(rings) <= self.rings.len() {
             return Ok(());
@@ -202,8 +214,8 @@ impl<F> Wire<F> {
         self.configure_scheduler(&line)
     }
 
-    /// Changes the line rate from the next unit on; the one being sent keeps its time. Least rates may be more than the line
-    /// then: the class most behind goes first.
+    /// Changes the line rate from the next unit on; the unit being sent keeps its time. Minimum
+    /// rates may then exceed the line: the class most behind goes first.
     pub const fn set_rate(&mut self, rate: Rate) {
         if rate.0 > 0 {
             self.config.rate = rate;
@@ -212,13 +224,13 @@ impl<F> Wire<F> {
         }
     }
 
-    /// A ring as the queue that it is; `None` beyond the last.
+    /// Returns a ring as a device queue; `None` beyond the last.
     #[inline]
     pub fn ring(&mut self, index: u16) -> Option<RingQueue<'_, F>> {
         let index = usize::from(index);
         (index < self.rings.len()).then_some(RingQueue { wire: self, index })
     }
-    /// What a ring holds and has done; nothing beyond the last.
+    /// Returns the state and counts of a ring; zeros beyond the last.
     pub fn ring_stats(&self, index: u16) -> RingStats {
         let Some(ring) = self.rings.get(usize::from(index)) else { return RingStats::default() };
         RingStats {
@@ -231,34 +243,35 @@ impl<F> Wire<F> {
             reported: ring.has_reported(),
         }
     }
-    /// What has left the line of rings that were in this class then; of rings not in use, as of class `CLASSES_MAX`.
+    /// Returns the counts of units that left while their ring was in this class; `CLASSES_MAX`
+    /// stands for rings not in use.
     pub fn class_counts(&self, class: usize) -> Counts {
         let before = self.classes.get(class).copied().unwrap_or_default();
         let rings = self.rings.iter().filter(|r| usize::from(r.class) == class);
         rings.fold(before, |sum, r| sum.plus(r.since_counted()))
     }
-    /// What has left the line.
+    /// Returns the counts of all units that have left the line.
     pub fn counts(&self) -> Counts {
         self.rings.iter().fold(Counts::default(), |sum, r| sum.plus(r.counts))
     }
-    /// Packets and wire bytes pushed and not yet reaped: what the device holds.
+    /// Returns the packets and wire bytes pushed and not yet reaped: the content of the device.
     pub const fn held(&self) -> Tally {
         self.held
     }
-    /// Descriptors in use.
+    /// Returns the number of descriptors in use.
     pub fn descriptors_used(&self) -> u32 {
         self.rings.iter().map(Ring::descriptors_used).sum()
     }
-    /// Completion rounds so far.
+    /// Returns the number of completion rounds so far.
     pub const fn rounds(&self) -> u64 {
         self.rounds
     }
-    /// Doorbells so far.
+    /// Returns the number of doorbells so far.
     pub const fn doorbells(&self) -> u64 {
         self.doorbells
     }
 
-    /// The next instant at which something happens on it; `None` if it is idle.
+    /// Returns the next instant at which something happens on the wire; `None` if it is idle.
     #[inline]
     pub fn next_event(&self) -> Option<Instant> {
         let next = self.line_event().map_or(self.round_at, |line| line.min(self.round_at));
@@ -272,9 +285,9 @@ impl<F> Wire<F> {
         }
     }
 
-    /// Runs it up to `now`: gives each unit that has left the wire, and answers true if completions are there to
-    /// be reaped. To be called with the present time before `submit`, `drain` and `reap` as well, because a doorbell
-    /// takes effect at the time last told.
+    /// Runs the wire up to `now` and passes each unit that has left to `left`. True if completions
+    /// can be reaped. The caller also runs it with the present time before `submit`, `drain` and
+    /// `reap`, because a doorbell takes effect at the last known time.
     pub fn advance(&mut self, now: Instant, mut left: impl FnMut(Departure<F>)) -> bool {
         loop {
             let line = self.line_event().unwrap_or(Instant::MAX);
@@ -296,7 +309,7 @@ impl<F> Wire<F> {
         self.reported > 0
     }
 
-    /// Takes what is on the line off it; the unit, if that was its end.
+    /// Takes the unit off the line. Returns it, unless it was interrupted.
     #[inline]
     fn end(&mut self) -> Option<Departure<F>> {
         let Sending { ring: index, start, finish, cut, .. } = self.sending.take()?;
@@ -314,11 +327,11 @@ impl<F> Wire<F> {
             self.line.leaves(index, ring.class);
         }
         self.round_at = self.round_at.min(ring.round_at);
-        // At most as many rings as there are numbers for them.
+        // The number of rings fits 16 bits.
         Some(Departure { frame: unit.frame, meta: unit.meta, ring: index as u16, start: ring.begun, finish })
     }
 
-    /// Starts the next unit at the present time, if there is one that may go; nothing is being sent.
+    /// Starts the next unit at the present time, if one may go. No unit may be on the line.
     #[inline]
     fn start(&mut self) {
         self.look_at = None;
@@ -350,7 +363,8 @@ impl<F> Wire<F> {
         self.sending = Some(Sending { ring: index, start, finish, rate, carried, cut: None });
     }
 
-    /// What is being sent ends at the first place that allows it, because something that may interrupt it has come.
+    /// Lets the unit on the line end at the first place that allows it, for a unit that may
+    /// interrupt it.
     #[cold]
     fn interrupt(&mut self) {
         let Some(s) = &mut self.sending else { return };
@@ -367,12 +381,13 @@ impl<F> Wire<F> {
         }
     }
 
-    /// Bytes that a packet takes on the line: each segment with its headers, padding and overhead.
+    /// Returns the bytes that a packet takes on the line: each segment with its headers, padding
+    /// and overhead.
     pub fn line_bytes(&self, m: &Meta) -> u64 {
         self.framing.line_bytes(m)
     }
 
-    /// The completion rounds of the present time.
+    /// Runs the completion rounds of the present time.
     fn round(&mut self) {
         let mut next = Instant::MAX;
         for ring in &mut self.rings {
@@ -426,7 +441,7 @@ impl<F> Wire<F> {
     }
 }
 
-/// The first ring.
+/// The wire as its first ring.
 impl<F> TxQueue for Wire<F> {
     type Frame = F;
 
@@ -449,11 +464,11 @@ impl<F> TxQueue for Wire<F> {
     }
 }
 
-/// The time that `bytes` take on a line of `rate` bits per second after a division that left `carried` over, and what this
-/// one leaves over.
+/// Returns the time that `bytes` take on a line of `rate` bits per second, given the remainder
+/// `carried` of the division before, and the remainder of this one.
 #[inline]
 fn time_of(bytes: u64, rate: u64, carried: u64) -> (Nanos, u64) {
-    // Below 2 GB 64 bits hold it.
+    // Below 2 GB, 64 bits hold the product.
     match (bytes * 8).checked_mul(1_000_000_000).and_then(|ns| ns.checked_add(carried)) {
         Some(ns) => (Nanos(ns / rate), ns % rate),
         None => {

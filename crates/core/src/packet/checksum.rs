@@ -1,7 +1,9 @@
-//! The Internet checksum (RFC 1071), sums of 16-bit words in one's complement, and CRC-32C, which SCTP has instead.
+//! The Internet checksum (RFC 1071), sums of 16-bit words in one's complement, and CRC-32C, which
+//! SCTP uses instead.
 //!
-//! A `Sum` is kept as a wide number and folded at the end; adding is associative, so that a header, a payload and a
-//! pseudo-header may be summed apart. Each part but the last must have an even length.
+//! A `Sum` is kept as a wide number and folded at the end. Addition is associative, so a header, a
+//! payload and a pseudo-header may be summed apart. Each part but the last must have an even
+//! length.
 
 /// A running one's-complement sum.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -12,8 +14,9 @@ impl Sum {
     /// Linear in the length.
     #[must_use]
     pub fn bytes(self, bytes: &[u8]) -> Self {
-        // 32-bit words fold to the same 16-bit sum, because 2^16 = 1 modulo 2^16 - 1; a slice has at most 2^61 of
-        // them here only in theory: frames are below 2^17 bytes, so 64 bits cannot overflow.
+        // 32-bit words fold to the same 16-bit sum, because 2^16 = 1 modulo 2^16 - 1. Frames are
+        // below 2^17 bytes, so 64 bits cannot overflow; a slice of 2^61 words exists only in
+        // theory.
         let (words, rest) = bytes.as_chunks::<4>();
         let mut sum: u64 = words.iter().map(|word| u64::from(u32::from_be_bytes(*word))).sum();
         let mut last = [0; 4];
@@ -28,26 +31,28 @@ impl Sum {
         Self(self.0 + u64::from(word))
     }
 
-    /// Takes one 16-bit word away, which in one's complement is adding its complement (RFC 1624 section 3).
+    /// Subtracts one 16-bit word: adds its complement, as one's complement requires (RFC 1624
+    /// section 3).
     #[must_use]
     pub fn minus(self, word: u16) -> Self {
         self.word(!word)
     }
 
-    /// The 16-bit sum, not complemented: what a partial checksum field holds.
+    /// Returns the 16-bit sum, not complemented, as a partial checksum field holds it.
     #[must_use]
     pub fn partial(self) -> u16 {
         fold(self.0)
     }
 
-    /// The checksum to store where 0 means nothing special, as in an IPv4 header: the complement.
+    /// Returns the checksum to store where 0 has no special meaning, as in an IPv4 header: the
+    /// complement.
     #[must_use]
     pub fn checksum(self) -> u16 {
         !fold(self.0)
     }
 
-    /// The checksum to store: the complement, with 0 written as 0xffff, its equal in one's complement, because
-    /// UDP reserves 0 for "no checksum" (RFC 768).
+    /// Returns the checksum to store: the complement, with 0 written as 0xffff, its equal in one's
+    /// complement, because UDP reserves 0 for "no checksum" (RFC 768).
     #[must_use]
     pub fn finish(self) -> u16 {
         match self.checksum() {
@@ -57,8 +62,8 @@ impl Sum {
     }
 }
 
-/// The checksum after one 16-bit word of what it covers has changed from `old` to `new` (RFC 1624, equation 3): a wrong one
-/// stays wrong.
+/// Returns the checksum after one 16-bit word of the covered bytes has changed from `old` to `new`
+/// (RFC 1624, equation 3): a wrong checksum stays wrong.
 #[must_use]
 pub const fn update(checksum: u16, old: u16, new: u16) -> u16 {
     let sum = !checksum as u32 + !old as u32 + new as u32;
@@ -70,7 +75,7 @@ pub const fn update(checksum: u16, old: u16, new: u16) -> u16 {
 /// The polynomial of CRC-32C, its bits in reverse (RFC 9260 appendix A: 0x1edc6f41).
 const CASTAGNOLI: u32 = 0x82f6_3b78;
 
-/// What each byte does to the remainder.
+/// Remainder of each byte.
 static CRC_OF_BYTE: [u32; 256] = {
     let mut table = [0; 256];
     let mut byte = 0;
@@ -86,7 +91,8 @@ static CRC_OF_BYTE: [u32; 256] = {
     table
 };
 
-/// CRC-32C (RFC 9260 appendix A) of parts that lie one behind the other; SCTP stores it with its low byte first.
+/// Returns the CRC-32C (RFC 9260 appendix A) of consecutive parts; SCTP stores it with its low byte
+/// first.
 #[must_use]
 pub fn crc32c(parts: &[&[u8]]) -> u32 {
     let bytes = parts.iter().flat_map(|part| part.iter());
@@ -125,7 +131,8 @@ mod tests {
         assert_eq!(Sum::default().bytes(&[0xff, 0xff]).checksum(), 0);
     }
 
-    /// RFC 3720 appendix B.4: 32 bytes of zeros, of ones, counting up, counting down; and the check value of the catalogues.
+    /// RFC 3720 appendix B.4: 32 bytes of zeros, of ones, counting up, counting down; and the check
+    /// value of the catalogues.
     #[test]
     fn crc_of_known_bytes() {
         let (up, down): ([u8; 32], [u8; 32]) =
@@ -139,7 +146,7 @@ mod tests {
 
     #[test]
     fn checksum_example_of_rfc_1624() {
-        // Section 4: where equation 2 of RFC 1141 gives 0xffff.
+        // Section 4, where equation 2 of RFC 1141 gives 0xffff.
         assert_eq!(update(0xdd2f, 0x5555, 0x3285), 0x0000);
     }
 
@@ -156,7 +163,7 @@ mod tests {
     }
 
     proptest! {
-        /// Against the definition: 16-bit words, carry by carry.
+        /// Compares with the definition: 16-bit words, carry by carry.
         #[test]
         fn equals_the_definition(data in proptest::collection::vec(any::<u8>(), 0..2000)) {
             let mut sum = 0u32;
@@ -167,7 +174,8 @@ mod tests {
             prop_assert_eq!(u32::from(Sum::default().bytes(&data).partial()), sum);
         }
 
-        /// Replacing a word by `minus` and `word` is the same as summing anew (RFC 1624), up to the two zeros.
+        /// Replacing a word by `minus` and `word` equals summing anew (RFC 1624), up to the two
+        /// zeros.
         #[test]
         fn a_word_can_be_replaced(data in any::<[u8; 20]>(), new in any::<u16>()) {
             let mut changed = data;

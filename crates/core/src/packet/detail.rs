@@ -1,6 +1,7 @@
-//! `Detail`: what few kinds want to know of a packet beyond its `Meta`: hosts, where its network header begins, and, of a
-//! TCP segment, what it acknowledges. The pool keeps it beside the metadata only while a qdisc of the tree wants it
-//! (`Discipline::WANTS_DETAIL`); whoever has the bytes then reads it once, on the way in (`TxPath::submit_with`).
+//! `Detail`: facts about a packet beyond its `Meta` that few kinds need: hosts, the offset of its
+//! network header, and the acknowledgement of a TCP segment. The pool keeps it beside the metadata
+//! only while a qdisc of the tree wants it (`Discipline::WANTS_DETAIL`). The owner of the bytes
+//! then reads it once, on the way in (`TxPath::submit_with`).
 
 use crate::packet::hash::FlowHasher;
 use crate::packet::headers::{Fragment, Headers, L3, L4, tcp_flag};
@@ -9,24 +10,25 @@ use crate::packet::route::Route;
 /// Blocks of a selective acknowledgement that fit the options of a segment (RFC 2018 section 3).
 pub const SACK_BLOCKS: usize = 4;
 
-/// What is known of one packet beside its metadata.
+/// Facts about one packet beside its metadata.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Detail {
     /// Keyed hash of the source address; 0 if there is none.
     pub src_host: u32,
     /// Keyed hash of the destination address; 0 if there is none.
     pub dst_host: u32,
-    /// Bytes in front of the network header, if it was found.
+    /// Number of bytes in front of the network header, if it was found.
     pub l3_offset: Option<u16>,
-    /// What a TCP segment acknowledges; `None` for anything else, and for what is cut or malformed.
+    /// Acknowledgement of a TCP segment; `None` for other packets, and for cut or malformed ones.
     pub tcp: Option<TcpDetail>,
-    /// What filters at qdiscs have said of it (`Tree::route`).
+    /// Results of the filters at qdiscs (`Tree::route`).
     pub route: Route,
-    /// For the qdisc that the packet waits in: a number of its own. What is handed in is overwritten.
+    /// Number that the qdisc in which the packet waits keeps for it. A value that is handed in is
+    /// overwritten.
     pub note: u32,
 }
 
-/// What a TCP segment says besides its data.
+/// Header fields and options of a TCP segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TcpDetail {
     /// Source and destination address, IPv4 mapped into IPv6.
@@ -37,17 +39,19 @@ pub struct TcpDetail {
     pub ack: u32,
     /// The segment's timestamp and the one that it echoes (RFC 7323 section 3.2).
     pub stamps: Option<[u32; 2]>,
-    /// Left and right edges of what is acknowledged selectively.
+    /// Left and right edges of the selectively acknowledged blocks.
     pub sack: [[u32; 2]; SACK_BLOCKS],
-    /// How many of `sack` there are.
+    /// Number of valid entries in `sack`.
     pub sacks: u8,
     /// Control bits, see `headers::tcp_flag`.
     pub flags: u8,
-    /// True if any of the four bits between the data offset and the control bits is set (RFC 9293 section 3.1).
+    /// True if any of the four bits between the data offset and the control bits is set (RFC 9293
+    /// section 3.1).
     pub reserved: bool,
     /// True if it carries data.
     pub data: bool,
-    /// True if its options are well-formed, and none but padding, timestamps, selective acknowledgement, MD5 signature.
+    /// True if its options are well-formed, and are only padding, timestamps, selective
+    /// acknowledgement and MD5 signature.
     pub plain: bool,
 }
 
@@ -55,7 +59,8 @@ const _: () =
     assert!(size_of::<Detail>() <= 216, "what a path keeps beside each slot for the kinds that want it");
 
 impl Detail {
-    /// What `bytes`, of which `h` was read, say; `hasher` keys the hashes of hosts.
+    /// Returns the facts that `bytes` hold, of which `h` was read; `hasher` keys the hashes of
+    /// hosts.
     pub fn of(h: &Headers, bytes: &[u8], hasher: &FlowHasher) -> Self {
         let hosts = match h.l3 {
             L3::Ipv4 | L3::Ipv6 => [hasher.source(h), hasher.destination(h)],
@@ -71,7 +76,7 @@ impl Detail {
         }
     }
 
-    /// That of a piece which was cut from the packet: it has data, whatever the packet had.
+    /// Returns the detail of a piece cut from the packet: it has data, even if the packet had none.
     #[must_use]
     pub fn piece(mut self) -> Self {
         if let Some(tcp) = &mut self.tcp {
@@ -103,7 +108,8 @@ impl TcpDetail {
         Some(tcp)
     }
 
-    /// Reads the options that it knows; false if there are others, or they are malformed. Bounded by their 40 bytes.
+    /// Reads the known options; false if there are others, or they are malformed. Bounded by their
+    /// 40 bytes.
     fn read_options(&mut self, mut options: &[u8]) -> bool {
         let mut plain = true;
         while let [kind, rest @ ..] = options {
@@ -142,12 +148,12 @@ impl TcpDetail {
         }
     }
 
-    /// The blocks of its selective acknowledgement.
+    /// Returns the blocks of its selective acknowledgement.
     pub fn blocks(&self) -> &[[u32; 2]] {
         self.sack.get(..usize::from(self.sacks)).unwrap_or(&self.sack)
     }
 
-    /// The bits of congestion notification: ECE and CWR.
+    /// Returns the bits of congestion notification: ECE and CWR.
     pub const fn notice(&self) -> u8 {
         self.flags & (tcp_flag::ECE | tcp_flag::CWR)
     }

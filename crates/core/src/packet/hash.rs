@@ -1,19 +1,23 @@
-//! Keyed flow hash over `Headers`: five-tuple, symmetric five-tuple, host pair, source host, destination host.
+//! Keyed flow hash over `Headers`: five-tuple, symmetric five-tuple, host pair, source host,
+//! destination host.
 //!
-//! SipHash-1-3 (Aumasson and Bernstein, "SipHash: a fast short-input PRF", INDOCRYPT 2012; the 1-3 variant is
-//! the authors' own choice for hash tables), on 13 bytes for an IPv4 five-tuple and 37 for IPv6. Why a
-//! pseudo-random function, and not one of the cheaper keyed functions: who sends packets through a queue sees
-//! by its delays which of his flows share a bucket. Of a universal hash (multilinear, Toeplitz, polynomial)
-//! one collision seen gives away a difference that collides everywhere; multiply-and-fold mixers have inputs
-//! that cancel. Under a PRF every collision has to be searched anew, and nothing is learned for the next.
+//! SipHash-1-3 (Aumasson and Bernstein, "SipHash: a fast short-input PRF", INDOCRYPT 2012; the 1-3
+//! variant is the authors' own choice for hash tables), on 13 bytes for an IPv4 five-tuple and 37
+//! for IPv6. The hash is a pseudo-random function, not one of the cheaper keyed functions, because
+//! a sender of packets through a queue learns from its delays which of its flows share a bucket.
+//! With a universal hash (multilinear, Toeplitz, polynomial) one observed collision reveals a
+//! difference that collides everywhere; multiply-and-fold mixers have inputs that cancel. Under a
+//! PRF every collision has to be searched anew, and none helps to find the next.
 //!
-//! Fragments hash by their two addresses only: later ones have no ports, and in IPv6 may tell another protocol
-//! than the first (RFC 8200 section 4.5), yet all pieces of a datagram must meet in one flow.
+//! Fragments hash by their two addresses only. Later fragments have no ports, and in IPv6 may name
+//! another protocol than the first (RFC 8200 section 4.5), but all pieces of a datagram must be in
+//! one flow.
 
 use crate::base::rng::Rng;
 use crate::packet::headers::{Fragment, Headers, L3, L4};
 
-/// A flow hash with its key. The same seed gives the same hashes on every platform and in every version.
+/// A flow hash with its key. The same seed gives the same hashes on every platform and in every
+/// version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FlowHasher {
     k0: u64,
@@ -21,17 +25,17 @@ pub struct FlowHasher {
 }
 
 impl FlowHasher {
-    /// A hash keyed by `seed`, which spreads over SipHash's 128 bits of key. Where strangers send packets,
-    /// the seed must come from the operating system's random source and stay secret; in virtual time it is
-    /// the scenario's.
+    /// Returns a hash keyed by `seed`, which spreads over SipHash's 128 bits of key. Where
+    /// untrusted hosts send packets, the seed must come from the operating system's random source
+    /// and stay secret; in virtual time the scenario gives it.
     pub const fn new(seed: u64) -> Self {
         let mut rng = Rng::new(seed);
         Self { k0: rng.next_u64(), k1: rng.next_u64() }
     }
 
-    /// Addresses, protocol and ports: one direction of one conversation. Echo and timestamp messages of ICMP
-    /// use their identifier in place of ports. Packets that are neither IP nor ARP hash by their ethertype,
-    /// in every variant.
+    /// Hashes addresses, protocol and ports: one direction of one conversation. Echo and timestamp
+    /// messages of ICMP use their identifier in place of ports. Packets that are neither IP nor ARP
+    /// hash by their ethertype, in every variant.
     pub fn five_tuple(&self, h: &Headers) -> u32 {
         let (src_port, dst_port, protocol) = upper(h);
         self.tuple(h, &h.src, &h.dst, tail(src_port, dst_port, protocol))
@@ -40,7 +44,8 @@ impl FlowHasher {
     /// Like `five_tuple`, but both directions of a conversation hash alike.
     pub fn symmetric(&self, h: &Headers) -> u32 {
         let (src_port, dst_port, protocol) = upper(h);
-        // An address goes with its port: sorting the two separately would merge A:1 > B:2 with A:2 > B:1.
+        // An address goes with its port: sorting the two separately would merge A:1 > B:2 with A:2
+        // > B:1.
         let (a, b) = (u128::from_be_bytes(h.src), u128::from_be_bytes(h.dst));
         if (b, dst_port) < (a, src_port) {
             self.tuple(h, &h.dst, &h.src, tail(dst_port, src_port, protocol))
@@ -49,7 +54,7 @@ impl FlowHasher {
         }
     }
 
-    /// Both addresses, in order.
+    /// Hashes both addresses, in order.
     pub fn host_pair(&self, h: &Headers) -> u32 {
         match h.l3 {
             L3::None => self.other(h),
@@ -58,12 +63,12 @@ impl FlowHasher {
         }
     }
 
-    /// The source address.
+    /// Hashes the source address.
     pub fn source(&self, h: &Headers) -> u32 {
         self.host(h, &h.src)
     }
 
-    /// The destination address. A host has the same hash as a source and as a destination.
+    /// Hashes the destination address. A host has the same hash as a source and as a destination.
     pub fn destination(&self, h: &Headers) -> u32 {
         self.host(h, &h.dst)
     }
@@ -88,7 +93,7 @@ impl FlowHasher {
         self.start().finish(2, u64::from(h.ethertype))
     }
 
-    /// Any words, in order.
+    /// Hashes any words, in order.
     #[inline]
     pub(crate) fn words(&self, words: impl Iterator<Item = u64>) -> u32 {
         let mut count = 0u8;
@@ -109,29 +114,29 @@ impl FlowHasher {
     }
 }
 
-/// Maps a hash to `0..n` in proportion, without a division; 0 if `n` is 0 (Lemire, "Fast random integer
-/// generation in an interval", 2019).
+/// Maps a hash to `0..n` in proportion, without a division; 0 if `n` is 0 (Lemire, "Fast random
+/// integer generation in an interval", 2019).
 pub(crate) const fn reciprocal_scale(hash: u32, n: u32) -> u32 {
     ((hash as u64 * n as u64) >> 32) as u32 // below n
 }
 
-/// Ports and protocol, or zeros in their place for fragments.
+/// Returns ports and protocol, or zeros for fragments.
 const fn upper(h: &Headers) -> (u16, u16, u8) {
     match (h.fragment, h.l4) {
         (Fragment::First | Fragment::Later, _) => (0, 0, 0),
         (Fragment::Whole, L4::None) => (0, 0, h.protocol),
-        // The identifier on both sides, so that request and answer are symmetric.
+        // The identifier stands on both sides, so that request and answer are symmetric.
         (Fragment::Whole, L4::Icmp | L4::Icmpv6) => (h.dst_port, h.dst_port, h.protocol),
         (Fragment::Whole, _) => (h.src_port, h.dst_port, h.protocol),
     }
 }
 
-/// The five bytes behind the addresses.
+/// Returns the five bytes behind the addresses.
 const fn tail(src_port: u16, dst_port: u16, protocol: u8) -> u64 {
     src_port as u64 | (dst_port as u64) << 16 | (protocol as u64) << 32
 }
 
-/// The IPv4 address inside its mapped form.
+/// Returns the IPv4 address inside its mapped form.
 const fn v4(a: &[u8; 16]) -> u32 {
     u32::from_le_bytes([a[12], a[13], a[14], a[15]])
 }
@@ -163,7 +168,7 @@ impl Sip {
         self
     }
 
-    /// Takes in eight bytes, as one little-endian word: one round.
+    /// Absorbs eight bytes, as one little-endian word: one round.
     #[inline(always)]
     const fn word(mut self, m: u64) -> Self {
         self.v3 ^= m;
@@ -178,7 +183,7 @@ impl Sip {
         self.word(m as u64).word((m >> 64) as u64) // the two halves
     }
 
-    /// Ends a message of `len` bytes, of which the last `len` % 8 are `tail`: three rounds more.
+    /// Ends a message of `len` bytes, of which the last `len` % 8 are `tail`: three more rounds.
     #[inline(always)]
     const fn finish(self, len: u8, tail: u64) -> u32 {
         let mut s = self.word((len as u64) << 56 | tail);
@@ -194,7 +199,8 @@ mod tests {
     use crate::packet::headers::End;
     use alloc::vec::Vec;
 
-    /// SipHash-c-d as the paper writes it, byte by byte: the model that the fast form must equal.
+    /// Computes SipHash-c-d as the paper defines it, byte by byte: the model that the fast form
+    /// must equal.
     fn sip_model(c: usize, d: usize, k0: u64, k1: u64, message: &[u8]) -> u64 {
         let mut v = [0x736f6d6570736575, 0x646f72616e646f6d, 0x6c7967656e657261, 0x7465646279746573];
         for (i, word) in v.iter_mut().enumerate() {
@@ -223,7 +229,7 @@ mod tests {
         v[0] ^ v[1] ^ v[2] ^ v[3]
     }
 
-    /// A whole TCP segment over IPv4.
+    /// Returns a whole TCP segment over IPv4.
     fn v4_flow(src: u32, src_port: u16, dst: u32, dst_port: u16) -> Headers {
         let mapped = |a: u32| (0xffff_0000_0000 | u128::from(a)).to_be_bytes();
         Headers {
@@ -260,7 +266,8 @@ mod tests {
 
     #[test]
     fn is_siphash_1_3_of_the_tuple() {
-        // The model itself, against the paper's appendix: SipHash-2-4 of 00..0e under the key 00..0f.
+        // First the model itself is checked against the paper's appendix: SipHash-2-4 of 00..0e
+        // under the key 00..0f.
         let message: Vec<u8> = (0..15).collect();
         assert_eq!(
             sip_model(2, 4, 0x0706_0504_0302_0100, 0x0f0e_0d0c_0b0a_0908, &message),
@@ -321,7 +328,8 @@ mod tests {
                 protocol: 60,
                 ..whole
             };
-            // Bytes of a later fragment that look like ports are not read, even if somebody put them there.
+            // Bytes of a later fragment that look like ports are not read, even if a sender forges
+            // them.
             let forged = Headers { src_port: 7, dst_port: 8, l4: L4::Tcp, ..later };
             assert!(VARIANTS.iter().all(|v| v(&f, &first) == v(&f, &later)));
             assert!(VARIANTS.iter().all(|v| v(&f, &later) == v(&f, &forged)));
@@ -340,7 +348,8 @@ mod tests {
             |h| h.dst_port ^= 0x8000,
             |h| h.protocol ^= 1,
         ];
-        // Which of those changes each variant must hear: five-tuple, symmetric, pair, source, destination.
+        // Changes that each variant must react to: five-tuple, symmetric, pair, source,
+        // destination.
         let heard = [
             [true; 5],
             [true; 5],
@@ -378,7 +387,7 @@ mod tests {
             seen.dedup();
             assert!(seen.len() >= 999, "{}", seen.len());
         }
-        // Flows that share a bucket under one key are apart under another, as often as chance has it.
+        // Flows that share a bucket under one key are apart under another, except by chance.
         let (f, g) = (FlowHasher::new(1), FlowHasher::new(2));
         let bucket = |f: &FlowHasher, port| reciprocal_scale(f.five_tuple(&v4_flow(1, port, 3, 4)), 1024);
         let home = bucket(&f, 0);
@@ -409,7 +418,8 @@ mod tests {
             }
             let expected = f64::from(n) / 1024.0;
             let chi2: f64 = buckets.iter().map(|&b| (f64::from(b) - expected).powi(2) / expected).sum();
-            // 1023 degrees of freedom: mean 1023, standard deviation 45; five of them either side.
+            // 1023 degrees of freedom: mean 1023, standard deviation 45; the bounds are five of
+            // them on either side.
             assert!((797.0..=1249.0).contains(&chi2), "{chi2}");
         }
     }

@@ -1,19 +1,21 @@
-//! One pass over the bytes of a packet: link header, VLAN tags, ARP, IPv4 or IPv6 with its extension headers,
-//! and the transport header, into `Headers`, a small plain value.
+//! One pass over the bytes of a packet: link header, VLAN tags, ARP, IPv4 or IPv6 with its
+//! extension headers, and the transport header, into `Headers`, a small plain value.
 //!
-//! The pass is total. It never panics and never reads beyond the bytes, whatever they are; where it has to
-//! stop, it keeps what was certain and says why in `Headers::end`. Invariants:
+//! The pass is total. It never panics and never reads beyond the bytes, whatever they are. Where it
+//! has to stop, it keeps the fields that were certain and gives the reason in `Headers::end`.
+//! Invariants:
 //!
 //! - every offset that is reported, and `header_len`, is at most the number of bytes given;
-//! - what a cut packet reports is what the whole packet reports, or nothing (zero, `None`);
+//! - a field read from a cut packet equals that of the whole packet, or is empty (zero, `None`);
 //! - every walk is bounded: `MAX_VLAN_TAGS` tags, `MAX_EXTENSIONS` extension headers.
 //!
-//! It reads for scheduling, not for reception: checksums are not verified, and tunnels (IP in IP, GRE, ESP)
-//! are not entered, so that a tunnel is one flow.
+//! It reads for scheduling, not for reception: checksums are not verified, and tunnels (IP in IP,
+//! GRE, ESP) are not entered, so that a tunnel is one flow.
 //!
-//! Sources: IEEE 802.1Q; ARP RFC 826; IPv4 RFC 791; IPv6 RFC 8200, its jumbograms RFC 2675 and atomic
-//! fragments RFC 6946; AH RFC 4302; mobility header RFC 6275; TCP RFC 9293; UDP RFC 768; ICMP RFC 792 and
-//! RFC 4443; SCTP RFC 9260; DCCP RFC 4340; the DS and ECN fields RFC 2474 and RFC 3168.
+//! Sources: IEEE 802.1Q; ARP RFC 826; IPv4 RFC 791; IPv6 RFC 8200, its jumbograms RFC 2675 and
+//! atomic fragments RFC 6946; AH RFC 4302; mobility header RFC 6275; TCP RFC 9293; UDP RFC 768;
+//! ICMP RFC 792 and RFC 4443; SCTP RFC 9260; DCCP RFC 4340; the DS and ECN fields RFC 2474 and RFC
+//! 3168.
 
 mod edit;
 
@@ -82,12 +84,12 @@ pub mod tcp_flag {
     pub const CWR: u8 = 0x80;
 }
 
-/// VLAN tags walked through. 802.1ad needs two; eight leave room for providers that stack their own, and
-/// bound the work on a frame made of tags.
+/// VLAN tags walked through. 802.1ad needs two; eight leave room for providers that stack their
+/// own, and bound the work on a frame made of tags.
 pub const MAX_VLAN_TAGS: usize = 8;
 
-/// Extension headers walked through. RFC 8200 section 4.1 has a sender write each at most once, destination
-/// options twice: seven, and the mobility header.
+/// Extension headers walked through. RFC 8200 section 4.1 has a sender write each at most once,
+/// destination options twice: seven, and the mobility header.
 pub const MAX_EXTENSIONS: usize = 8;
 
 /// Bytes of an Ethernet header without tags.
@@ -98,7 +100,8 @@ const TAG: usize = 4;
 const IPV4: usize = 20;
 /// Bytes of an IPv6 header without extensions.
 const IPV6: usize = 40;
-/// The longest extension header: a length field of 255, in units of 8 bytes, not counting the first 8.
+/// The longest extension header: a length field of 255, in units of 8 bytes, not counting the first
+/// 8.
 const LONGEST_EXTENSION: usize = 256 * 8;
 /// The longest transport header: a DCCP data offset of 255 words.
 const LONGEST_TRANSPORT: usize = 255 * 4;
@@ -124,7 +127,8 @@ pub enum L3 {
     Ipv6,
 }
 
-/// Transport layer of a packet, known once its ports (ICMP: type, code and checksum) have been read.
+/// Transport layer of a packet, known once its ports (ICMP: type, code and checksum) have been
+/// read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum L4 {
@@ -145,12 +149,12 @@ pub enum L4 {
     Dccp,
 }
 
-/// Which part of a datagram a packet is.
+/// Part of a datagram that a packet is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Fragment {
-    /// All of it, as far as was read. An IPv6 packet with a fragment header of offset 0 and no more to come
-    /// is whole too (an atomic fragment, RFC 6946).
+    /// The whole datagram, as far as was read. An IPv6 packet whose fragment header has offset 0
+    /// and no more fragments to come is whole too (an atomic fragment, RFC 6946).
     #[default]
     Whole,
     /// The first fragment: it has the transport header.
@@ -159,70 +163,73 @@ pub enum Fragment {
     Later,
 }
 
-/// Where the pass ended.
+/// State in which the pass ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum End {
-    /// Everything there is was understood: up to the end of the transport header, of ARP, or of the headers
-    /// that a later fragment has.
+    /// All headers were understood: up to the end of the transport header, of ARP, or of the
+    /// headers that a later fragment has.
     Whole,
     /// At a protocol that the pass does not know: everything before it was understood.
     Opaque,
     /// The bytes, or the length that the IP header declares, ended inside a header.
     #[default]
     Truncated,
-    /// A field contradicts its protocol: a wrong version, a header shorter than its fixed part, hop-by-hop
-    /// options that are not first, or a fragment header inside a first fragment.
+    /// A field contradicts its protocol: a wrong version, a header shorter than its fixed part,
+    /// hop-by-hop options that are not first, or a fragment header inside a first fragment.
     Malformed,
     /// More than `MAX_VLAN_TAGS` tags or `MAX_EXTENSIONS` extension headers.
     TooDeep,
 }
 
-/// Where the network header of a packet is, and what it is.
+/// Kind and place of a packet's network header.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Network {
-    /// What it is.
+    /// Its kind.
     pub l3: L3,
     /// Its offset, if it was found.
     pub offset: Option<u16>,
 }
 
-/// What is known of one packet from its bytes. Fields that do not apply are zero or `None`.
+/// Fields read from the bytes of one packet. Fields that do not apply are zero or `None`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Headers {
-    /// Source address; IPv4, and ARP's sender, as `::ffff:a.b.c.d` (IPv4-mapped, RFC 4291 section 2.5.5.2).
+    /// Source address; IPv4, and ARP's sender, as `::ffff:a.b.c.d` (IPv4-mapped, RFC 4291 section
+    /// 2.5.5.2).
     pub src: [u8; 16],
     /// Destination address; IPv4, and ARP's target, as `::ffff:a.b.c.d`.
     pub dst: [u8; 16],
     /// IPv6 flow label, 20 bits.
     pub flow_label: u32,
-    /// Bytes of the IP packet, its header included, as the header declares; the packet given may be shorter
-    /// (cut) or longer (Ethernet padding). Where the field is 0 because the length does not fit it
-    /// (jumbograms, super-packets beyond 64 KiB), all the bytes there are.
+    /// Bytes of the IP packet, its header included, as the header declares; the given packet may be
+    /// shorter (cut) or longer (Ethernet padding). If the field is 0 because the length does not
+    /// fit it (jumbograms, super-packets beyond 64 KiB), all present bytes.
     pub ip_len: u32,
-    /// Payload bytes behind the transport header, of this fragment, as the IP header declares: link padding
-    /// does not count, and a cut packet still tells its full payload. 0 unless `end` is `Whole`.
+    /// Payload bytes behind the transport header, of this fragment, as the IP header declares: link
+    /// padding does not count, and a cut packet still has its full payload here. 0 unless `end` is
+    /// `Whole`.
     pub payload_len: u32,
-    /// Ethertype that the link header carries: of the outermost tag if there are tags, else the same as
-    /// `ethertype`. From `parse_ip`, the ethertype of the IP version.
+    /// Ethertype that the link header carries: of the outermost tag if there are tags, else the
+    /// same as `ethertype`. From `parse_ip`, the ethertype of the IP version.
     pub link_protocol: u16,
     /// Ethertype behind all tags read. Values below 0x0600 are an 802.3 length.
     pub ethertype: u16,
-    /// Tag control information of the outermost VLAN tag: priority (3 bits), DEI, VLAN identifier (12 bits).
+    /// Tag control information of the outermost VLAN tag: priority (3 bits), DEI, VLAN identifier
+    /// (12 bits).
     pub vlan: Option<u16>,
     /// Tag control information of the tag behind the outermost.
     pub inner_vlan: Option<u16>,
     /// Offset of the network header: `link_len` and all tags.
     pub l3_offset: Option<u16>,
-    /// Offset behind the IP header and its extensions: of the transport header if `l4` is known. None in
-    /// later fragments.
+    /// Offset behind the IP header and its extensions: of the transport header if `l4` is known.
+    /// None in later fragments.
     pub l4_offset: Option<u16>,
     /// Source port. ICMP: type in the high byte, code in the low. ARP: the operation.
     pub src_port: u16,
     /// Destination port. ICMP: the identifier of echo and timestamp messages, else 0.
     pub dst_port: u16,
-    /// All bytes up to the end of the transport header, what segmentation repeats per segment; 0 unless the
-    /// transport header was read whole.
+    /// All bytes up to the end of the transport header, which segmentation repeats per segment; 0
+    /// unless the transport header was read whole.
     pub header_len: u16,
     /// Bytes of link header without tags: 14 for Ethernet, 0 for packets that start with IP.
     pub link_len: u8,
@@ -230,8 +237,8 @@ pub struct Headers {
     pub ds: u8,
     /// IPv4 time to live, IPv6 hop limit.
     pub ttl: u8,
-    /// IP protocol of the upper layer. Where the walk stopped early or in a later fragment, the number of
-    /// the header at which it stopped, which may be an extension header's.
+    /// IP protocol of the upper layer. Where the walk stopped early or in a later fragment, the
+    /// number of the header at which it stopped, which may be an extension header's.
     pub protocol: u8,
     /// TCP control bits, see `tcp_flag`.
     pub tcp_flags: u8,
@@ -239,9 +246,9 @@ pub struct Headers {
     pub l3: L3,
     /// Transport layer.
     pub l4: L4,
-    /// Which part of its datagram.
+    /// Part of the datagram that the packet is.
     pub fragment: Fragment,
-    /// Where the pass ended.
+    /// State in which the pass ended.
     pub end: End,
 }
 
@@ -254,13 +261,14 @@ impl Default for Headers {
 }
 
 impl Headers {
-    /// Where the network header is: what a change of its DS field goes by ([`set_ce`], [`clear_dscp`]).
+    /// Returns the kind and place of the network header, by which its DS field is changed
+    /// ([`set_ce`], [`clear_dscp`]).
     #[must_use]
     pub const fn network_header(&self) -> Network {
         Network { l3: self.l3, offset: self.l3_offset }
     }
 
-    /// What is known of no bytes at all.
+    /// Headers of no bytes at all.
     pub const EMPTY: Self = Self {
         src: [0; 16],
         dst: [0; 16],
@@ -287,7 +295,8 @@ impl Headers {
         end: End::Truncated,
     };
 
-    /// Reads a packet that starts with an Ethernet header (no preamble, no frame check sequence needed).
+    /// Reads a packet that starts with an Ethernet header (no preamble, no frame check sequence
+    /// needed).
     ///
     /// ```
     /// use txweir_core::packet::headers::{End, Headers};
@@ -355,8 +364,8 @@ impl Headers {
         let Some(fixed) = chunk::<8>(frame, at) else { return End::Truncated };
         self.l3 = L3::Arp;
         self.src_port = be16(fixed[6], fixed[7]);
-        // Addresses are read from the only combination in use: hardware Ethernet (1), protocol IPv4, and
-        // their lengths.
+        // Addresses are read from the only combination in use: hardware Ethernet (1), protocol
+        // IPv4, and their lengths.
         if fixed[..6] != [0, 1, 8, 0, 6, 4] {
             return End::Opaque;
         }
@@ -405,10 +414,11 @@ impl Headers {
         self.upper(packet, at + IPV6, ip[6])
     }
 
-    /// Notes the length that the IP header at `at` declares, and returns `frame` without what lies beyond it.
+    /// Notes the length that the IP header at `at` declares, and returns `frame` without the bytes
+    /// beyond it.
     ///
-    /// A length field of 0 is believed unless the bytes at hand do not fit the field: then it stands for them
-    /// (RFC 2675 section 3; Linux writes 0 in super-packets beyond 64 KiB, IPv4 too).
+    /// A length field of 0 is believed unless the present bytes do not fit the field: then they
+    /// count (RFC 2675 section 3; Linux writes 0 in super-packets beyond 64 KiB, IPv4 too).
     fn declare<'a>(&mut self, frame: &'a [u8], at: usize, declared: usize, zero: bool) -> &'a [u8] {
         let present = frame.len().saturating_sub(at);
         let len = if zero && present > declared + usize::from(u16::MAX) { present } else { declared };
@@ -416,7 +426,7 @@ impl Headers {
         frame.get(..at.saturating_add(len)).unwrap_or(frame)
     }
 
-    /// Walks the extension headers from `at` on; `frame` ends where IP says that the packet ends.
+    /// Walks the extension headers from `at` on; `frame` ends where the IP packet ends.
     fn upper(&mut self, frame: &[u8], mut at: usize, mut next: u8) -> End {
         for depth in 0..=MAX_EXTENSIONS {
             self.protocol = next;
@@ -429,8 +439,8 @@ impl Headers {
             if depth == MAX_EXTENSIONS {
                 break;
             }
-            // RFC 8200 section 4.1: hop-by-hop options come first or not at all. And what is fragmented holds
-            // no fragment header: a packet is not a first and another piece at once.
+            // RFC 8200 section 4.1: hop-by-hop options come first or not at all. A fragment holds
+            // no further fragment header: a packet is not a first and another piece at once.
             if (next == protocol::HOP_BY_HOP && depth > 0)
                 || (next == protocol::FRAGMENT && self.fragment == Fragment::First)
             {
@@ -496,22 +506,25 @@ impl Headers {
         End::Whole
     }
 
-    /// True if nothing was missing, wrong or too deep: the pass ended because there was no more to know.
+    /// True if nothing was missing, wrong or too deep: the pass ended because no more header was to
+    /// come.
     pub const fn is_complete(&self) -> bool {
         matches!(self.end, End::Whole | End::Opaque)
     }
 
-    /// Differentiated services code point, 0..64 (RFC 2474); 0 for packets that are not IP.
+    /// Returns the differentiated services code point, 0..64 (RFC 2474); 0 for packets that are not
+    /// IP.
     pub const fn dscp(&self) -> u8 {
         self.ds >> 2
     }
 
-    /// ECN field (RFC 3168 section 5); `NotEct` for packets that are not IP.
+    /// Returns the ECN field (RFC 3168 section 5); `NotEct` for packets that are not IP.
     pub const fn ecn(&self) -> Ecn {
         Ecn::from_ds(self.ds)
     }
 
-    /// Ports of a transport that has ports. Of a datagram's fragments only the first tells them.
+    /// Returns the ports of a transport that has ports. Of a datagram's fragments only the first
+    /// has them.
     pub const fn ports(&self) -> Option<(u16, u16)> {
         match self.l4 {
             L4::Tcp | L4::Udp | L4::Sctp | L4::Dccp => Some((self.src_port, self.dst_port)),
@@ -519,15 +532,17 @@ impl Headers {
         }
     }
 
-    /// True for a TCP segment that carries control and no data: SYN, SYN-ACK, pure ACK (also one that
-    /// carries SACK blocks, ECN echo or a window update), and the urgent notification without data.
+    /// True for a TCP segment that carries control and no data: SYN, SYN-ACK, pure ACK (also one
+    /// that carries SACK blocks, ECN echo or a window update), and the urgent notification without
+    /// data.
     ///
-    /// Such a segment may overtake data of its own connection: its sequence number is acceptable and its
-    /// cumulative acknowledgement is repeated by later segments. FIN and RST may not, as they end the stream
-    /// at a place in it; neither may anything with payload (DragonFly BSD's rule for its priority
-    /// sub-queue). A segment with neither SYN nor ACK belongs to no connection (RFC 9293 section 3.10.7.4).
-    /// A keep-alive without data cannot be told from an ACK by its flags and counts as one. False for
-    /// fragments and for segments whose header was not read whole.
+    /// Such a segment may overtake data of its own connection: its sequence number is acceptable
+    /// and its cumulative acknowledgement is repeated by later segments. FIN and RST may not, as
+    /// they end the stream at a place in it; neither may a segment with payload (DragonFly BSD's
+    /// rule for its priority sub-queue). A segment with neither SYN nor ACK belongs to no
+    /// connection (RFC 9293 section 3.10.7.4). A keep-alive without data cannot be told from an ACK
+    /// by its flags and counts as one. False for fragments and for segments whose header was not
+    /// read whole.
     pub const fn is_tcp_control(&self) -> bool {
         use tcp_flag::{ACK, FIN, RST, SYN};
         matches!((self.l4, self.fragment, self.end), (L4::Tcp, Fragment::Whole, End::Whole))
@@ -536,8 +551,8 @@ impl Headers {
             && self.tcp_flags & (SYN | ACK) != 0
     }
 
-    /// Priority that Linux gives to a forwarded IPv4 packet from its TOS field, see `tos_priority`; 0 for
-    /// everything else, IPv6 included.
+    /// Returns the priority that Linux gives to a forwarded IPv4 packet from its TOS field, see
+    /// `tos_priority`; 0 for all other packets, IPv6 included.
     pub const fn tos_priority(&self) -> u32 {
         match self.l3 {
             L3::Ipv4 => tos_priority(self.ds),
@@ -546,23 +561,23 @@ impl Headers {
     }
 }
 
-/// Linux priority of an IPv4 TOS field by its four bits of RFC 1349: 0 best effort, 2 bulk, 4 interactive
-/// bulk, 6 interactive (tc-prio(8)).
+/// Returns the Linux priority of an IPv4 TOS field by its four bits of RFC 1349: 0 best effort, 2
+/// bulk, 4 interactive bulk, 6 interactive (tc-prio(8)).
 pub const fn tos_priority(tos: u8) -> u32 {
     const PRIORITY: [u32; 16] = [0, 0, 0, 0, 2, 2, 2, 2, 6, 6, 6, 6, 4, 4, 4, 4];
     PRIORITY[(tos >> 1 & 15) as usize]
 }
 
-/// Segments and wire bytes of a super-packet of `frame_len` bytes, of which the first `header_len` repeat in
-/// each segment and the rest is cut every `gso_size` bytes. A packet without payload, or a `gso_size` of 0,
-/// is one segment of its own length. Both results saturate.
+/// Returns the segments and wire bytes of a super-packet of `frame_len` bytes, of which the first
+/// `header_len` repeat in each segment and the rest is cut every `gso_size` bytes. A packet without
+/// payload, or a `gso_size` of 0, is one segment of its own length. Both results saturate.
 pub const fn gso_lengths(frame_len: u32, header_len: u16, gso_size: u16) -> (u16, u32) {
     let payload = frame_len.saturating_sub(header_len as u32);
     if gso_size == 0 || payload == 0 {
         return (1, frame_len);
     }
     let segs = payload.div_ceil(gso_size as u32);
-    // No link carries a unit of 65 536 segments; a forged one is counted as the most there can be.
+    // No link carries a unit of 65 536 segments; a forged one counts as the maximum.
     let segs = if segs > u16::MAX as u32 { u16::MAX } else { segs as u16 };
     (segs, frame_len.saturating_add((segs as u32 - 1) * header_len as u32))
 }
@@ -593,7 +608,7 @@ const fn fragment(offset: bool, more: bool) -> Fragment {
     }
 }
 
-/// The `N` bytes at `at`, if they are all there.
+/// Returns the `N` bytes at `at`, if they are all there.
 fn chunk<const N: usize>(bytes: &[u8], at: usize) -> Option<&[u8; N]> {
     bytes.get(at..)?.first_chunk()
 }
@@ -602,7 +617,7 @@ const fn be16(high: u8, low: u8) -> u16 {
     u16::from_be_bytes([high, low])
 }
 
-/// An offset of the walk, all of which fit (asserted beside the bounds).
+/// Returns an offset of the walk as `u16`; all offsets fit (asserted beside the bounds).
 fn offset(at: usize) -> u16 {
     u16::try_from(at).unwrap_or(u16::MAX)
 }
@@ -640,11 +655,11 @@ mod tests {
         for flags in [FIN, FIN | ACK, RST, RST | ACK, SYN | FIN, SYN | RST, FIN | PSH | URG, 0, PSH, URG] {
             assert!(!control(flags), "{flags:#x}");
         }
-        // Data and anything, down to the one byte of a window probe or a keep-alive.
+        // No segment with data is control, down to the one byte of a window probe or a keep-alive.
         assert!(
             (0..=255).all(|flags| [1, 2, 1448, u32::MAX].iter().all(|&n| !tcp(n, flags).is_tcp_control()))
         );
-        // All 256 combinations without data, against the rule in words.
+        // Compares all 256 combinations without data with the rule in words.
         for flags in 0..=255u8 {
             let (fin, syn, rst, ack) = (flags & 1 > 0, flags & 2 > 0, flags & 4 > 0, flags & 16 > 0);
             assert_eq!(control(flags), (syn || ack) && !fin && !rst, "{flags:#x}");

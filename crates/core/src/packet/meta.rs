@@ -1,4 +1,5 @@
-//! `Meta`: what a qdisc may know of a packet. Together with its list link it fills one cache line.
+//! `Meta`: the facts about a packet that a qdisc may read. Together with its list link it fills one
+//! cache line.
 
 use crate::base::handle::ClassId;
 use crate::base::time::Instant;
@@ -20,7 +21,7 @@ pub enum Ecn {
 }
 
 impl Ecn {
-    /// From the low two bits of the DS field.
+    /// Returns the ECN field in the low two bits of the DS field.
     pub const fn from_ds(ds: u8) -> Self {
         match ds & 3 {
             1 => Self::Ect1,
@@ -38,19 +39,21 @@ impl Ecn {
 /// One packet as the scheduler sees it. A GSO super-packet is one packet of `segs` segments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Meta {
-    /// When the outermost qdisc admitted it, or an emulated link (netem) gave it to the qdisc in its class; set by the
-    /// engine. Sojourn times are measured from here.
+    /// Time at which the outermost qdisc admitted it, or an emulated link (netem) gave it to the
+    /// qdisc in its class; set by the engine. Sojourn times are measured from here.
     pub enqueued: Instant,
-    /// Launch time: before it the packet is not to leave (Linux: `SO_TXTIME`); `ZERO` if it has none.
+    /// Launch time: the packet must not leave before it (Linux: `SO_TXTIME`); `ZERO` if it has
+    /// none.
     pub txtime: Instant,
     /// Bytes of the frame as handed in, link header included.
     pub len: u32,
-    /// Bytes after segmentation: `len` plus the repeated headers of segments 2..; what qdiscs count.
+    /// Bytes after segmentation: `len` plus the repeated headers of segments 2..; the size that
+    /// qdiscs count.
     pub wire_len: u32,
     /// Keyed flow hash.
     pub hash: u32,
-    /// Priority; its low four bits choose a band, and a value whose major is a qdisc's handle chooses that
-    /// qdisc's class directly (tc-prio(8)).
+    /// Priority; its low four bits choose a band, and a value whose major is a qdisc's handle
+    /// chooses that qdisc's class directly (tc-prio(8)).
     pub priority: u32,
     /// Firewall mark.
     pub mark: u32,
@@ -70,34 +73,37 @@ pub struct Meta {
     pub ds: u8,
     /// ECN field, as parsed or as marked since.
     pub ecn: Ecn,
-    /// True once a qdisc has CE-marked it: the bytes are to be marked on the way out.
+    /// True once a qdisc has CE-marked it: the device must mark the bytes on the way out.
     pub marked: bool,
-    /// True once a qdisc has cleared its DSCP: the bytes are to be cleared on the way out.
+    /// True once a qdisc has cleared its DSCP: the device must clear it in the bytes on the way
+    /// out.
     pub washed: bool,
-    /// True for a TCP segment that carries control and no data: SYN, SYN-ACK, pure ACK (`Headers::is_tcp_control`); false for all
-    /// where the port has this switched off (`prio_synack`).
+    /// True for a TCP segment that carries control and no data: SYN, SYN-ACK, pure ACK
+    /// (`Headers::is_tcp_control`); always false where the port has this switched off
+    /// (`prio_synack`).
     pub tcp_control: bool,
-    /// What the engine notes of it.
+    /// Note of the engine.
     pub(crate) note: Note,
 }
 
-/// What the engine notes of a packet: how its transmit queue was chosen, as long as that may have to be done again; why it was
-/// dropped, once it was.
+/// Note of the engine on a packet: the basis of its choice of transmit queue, as long as the choice
+/// may have to be repeated; the drop reason, once it was dropped.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Note {
-    /// By its hash: whoever chooses again comes to where the packets behind it come.
+    /// The queue was chosen by the packet's hash: a repeated choice gives the queue of the packets
+    /// behind it.
     #[default]
     Hashed,
-    /// By who sends it.
+    /// The queue was chosen by the sender.
     BySender,
-    /// Elsewhere: it was asked for.
+    /// The queue was chosen elsewhere: it was asked for.
     Asked,
     /// Dropped.
     Dropped(DropReason),
 }
 
 impl Meta {
-    /// A piece of a packet takes over what qdiscs have written into that by now, and its queue.
+    /// Copies into a piece the queue of the whole packet and the marks that qdiscs have made on it.
     pub(crate) const fn inherit(&mut self, whole: &Self) {
         (self.queue, self.note) = (whole.queue, whole.note);
         if whole.marked {
@@ -108,7 +114,7 @@ impl Meta {
         }
     }
 
-    /// Why it was dropped, once it was.
+    /// Returns the drop reason, once the packet was dropped.
     pub(crate) const fn dropped_for(&self) -> Option<DropReason> {
         match self.note {
             Note::Dropped(reason) => Some(reason),
@@ -116,7 +122,7 @@ impl Meta {
         }
     }
 
-    /// A packet of `len` bytes, one segment, priority 0, hash 0.
+    /// Returns a packet of `len` bytes, one segment, priority 0, hash 0.
     pub const fn new(len: u32) -> Self {
         Self {
             enqueued: Instant::ZERO,
@@ -141,36 +147,37 @@ impl Meta {
         }
     }
 
-    /// With this flow hash.
+    /// Sets the flow hash.
     #[must_use]
     pub const fn hash(mut self, hash: u32) -> Self {
         self.hash = hash;
         self
     }
 
-    /// With this priority.
+    /// Sets the priority.
     #[must_use]
     pub const fn priority(mut self, priority: u32) -> Self {
         self.priority = priority;
         self
     }
 
-    /// With this launch time.
+    /// Sets the launch time.
     #[must_use]
     pub const fn txtime(mut self, txtime: Instant) -> Self {
         self.txtime = txtime;
         self
     }
 
-    /// With this ECN field.
+    /// Sets the ECN field.
     #[must_use]
     pub const fn ecn(mut self, ecn: Ecn) -> Self {
         self.ecn = ecn;
         self
     }
 
-    /// As a GSO super-packet: `header_len` bytes of headers, then payload cut every `gso_size` bytes.
-    /// A `gso_size` of 0, or one that covers the payload, leaves it an ordinary packet.
+    /// Makes it a GSO super-packet: `header_len` bytes of headers, then payload cut every
+    /// `gso_size` bytes. A `gso_size` of 0, or one that covers the payload, leaves it an ordinary
+    /// packet.
     #[must_use]
     pub const fn gso(mut self, header_len: u16, gso_size: u16) -> Self {
         let payload = self.len.saturating_sub(header_len as u32);
@@ -178,7 +185,7 @@ impl Meta {
             return self;
         }
         let segs = payload.div_ceil(gso_size as u32);
-        // No link carries a unit of 65 536 segments; a forged one is counted as the most there can be.
+        // No link carries a unit of 65 536 segments; a forged one counts as the maximum.
         self.segs = if segs > u16::MAX as u32 { u16::MAX } else { segs as u16 };
         self.gso_size = gso_size;
         self.header_len = header_len;
@@ -186,7 +193,8 @@ impl Meta {
         self
     }
 
-    /// The largest single packet that this becomes on the wire, link header included.
+    /// Returns the size of the largest single packet that this becomes on the wire, link header
+    /// included.
     pub const fn segment_len(&self) -> u32 {
         if self.segs > 1 { self.header_len as u32 + self.gso_size as u32 } else { self.len }
     }

@@ -1,4 +1,5 @@
-//! One packet: its metadata, what is read from its bytes, its slot in the pool, the reasons that end it.
+//! One packet: its metadata, the headers read from its bytes, its slot in the pool, the reasons
+//! that end it.
 
 pub mod checksum;
 pub mod detail;

@@ -1,5 +1,6 @@
-//! `Pool`: packet metadata in one array; `Pkt`, the move-only handle to an entry; `List`, a queue of them
-//! threaded through the array. Nothing here allocates after the pool is made.
+//! `Pool`: packet metadata in one array; `Pkt`, the move-only handle to an entry; `List`, a queue
+//! of packets threaded through the array. Nothing here allocates after the pool is made, except
+//! `keep_details`.
 
 use alloc::vec::Vec;
 
@@ -11,21 +12,22 @@ use crate::packet::route::Route;
 /// "No packet" in a link.
 const NIL: u32 = u32::MAX;
 
-/// A packet in a pool. There is exactly one handle to each packet, and it can only be moved: onto a list,
-/// out to the device, or to `Cx::drop`. Letting one fall is a bug; builds with debug assertions panic then.
+/// A packet in a pool. There is exactly one handle to each packet, and it can only be moved: onto a
+/// list, out to the device, or to `Cx::drop`. A dropped handle is a leaked packet, which is a bug;
+/// builds with debug assertions panic then.
 #[must_use = "a packet must be queued, sent or dropped with a reason"]
 #[derive(Debug, PartialEq, Eq)]
 pub struct Pkt(u32);
 
 impl Pkt {
-    /// Gives up the handle for its index, to store it in a link.
+    /// Consumes the handle and returns its index, to store it in a link.
     fn into_index(self) -> u32 {
         let index = self.0;
         core::mem::forget(self);
         index
     }
 
-    /// The slot's number: a key for arrays that run parallel to the pool. Unique among live packets.
+    /// Returns the slot's number: a key for arrays parallel to the pool. Unique among live packets.
     pub const fn index(&self) -> usize {
         self.0 as usize
     }
@@ -34,7 +36,7 @@ impl Pkt {
 impl Drop for Pkt {
     fn drop(&mut self) {
         if cfg!(debug_assertions) {
-            panic!("packet {} was let fall: neither queued, sent nor dropped with a reason", self.0);
+            panic!("packet {} was leaked: neither queued, sent nor dropped with a reason", self.0);
         }
     }
 }
@@ -55,36 +57,37 @@ const _: () = assert!(size_of::<Slot>() == 64, "a packet's metadata and link fil
 #[derive(Debug)]
 pub struct Pool {
     slots: Vec<Slot>,
-    /// For packets on a `Deque`, the one before it there. Apart from the slots, which are full.
+    /// For a packet on a `Deque`, its predecessor there. Apart from the slots, which are full.
     back: Vec<u32>,
-    /// The wire bytes of packets that are charged another size (crate::sched::stab), `NIL` of any
-    /// other. Apart from the slots, which
-    /// are full.
+    /// Wire bytes of packets that are charged another size (crate::sched::stab); `NIL` for all
+    /// others. Apart from the slots, which are full.
     wires: Vec<u32>,
-    /// How many are charged another size.
+    /// Number of packets that are charged another size.
     charged: u32,
     turn: u32,
-    /// Beside each slot, or empty while nobody wants them.
+    /// Details of each slot; empty while no qdisc wants them.
     details: Vec<Detail>,
     free: u32,
     live: u32,
 }
 
-/// A packet that waits in a pool, as visitors are shown it: they can read it and not take it.
+/// A waiting packet as visitors see it: they can read it but not take it.
 #[derive(Clone, Copy, Debug)]
 pub struct Waiting<'a> {
-    /// Its metadata. `wire_len` is what it is charged where it waits; [`Pool::wire_len`] tells its bytes on the wire.
+    /// Its metadata. `wire_len` is the charged size where it waits; [`Pool::wire_len`] returns its
+    /// bytes on the wire.
     pub meta: &'a Meta,
     /// Its slot in the pool.
     index: u32,
 }
 
 impl Pool {
-    /// Room for `capacity` packets (at least 1, at most 2^31).
+    /// Returns a pool with room for `capacity` packets (at least 1, at most 2^31).
     pub fn new(capacity: usize) -> Self {
         let capacity = capacity.clamp(1, 1 << 31);
         let mut slots = Vec::with_capacity(capacity);
-        // The free list starts in index order, so that a lightly used pool stays in few cache lines.
+        // The free list starts in index order, so that a lightly used pool stays in few cache
+        // lines.
         slots.extend((1..=capacity).map(|next| Slot {
             meta: Meta::new(0),
             next: if next == capacity { NIL } else { next as u32 },
@@ -95,16 +98,16 @@ impl Pool {
         Self { slots, back, wires, charged: 0, turn: 0, details: Vec::new(), free: 0, live: 0 }
     }
 
-    /// How many packets it can hold.
+    /// Returns the number of packets that it can hold.
     pub fn capacity(&self) -> usize {
         self.slots.len()
     }
-    /// How many it holds now.
+    /// Returns the number of packets that it holds now.
     pub fn live(&self) -> usize {
         self.live as usize
     }
 
-    /// Takes a slot for a packet that is admitted at `now`; `None` if all are in use.
+    /// Allocates a slot for a packet that is admitted at `now`; `None` if all are in use.
     #[inline(always)]
     pub fn alloc(&mut self, meta: Meta, now: Instant) -> Option<Pkt> {
         let index = self.free;
@@ -117,24 +120,19 @@ impl Pool {
         Some(Pkt(index))
     }
 
-    /// Gives a packet the place of another in the order of admission: for a piece of one that waited.
-    pub(crate) fn set_age(&mut self, p: &Pkt, age: u32) {
-        self.slots[p.index()].turn = self.turn.wrapping_sub(age);
-    }
-
-    /// How many packets have been admitted since this one, itself included: of two, the one with the greater age came
-    /// first. Modulo 2^32.
+    /// Returns the number of packets admitted since this one, itself included: of two packets, the
+    /// one with the greater age came first. Modulo 2^32.
     pub(crate) fn age(&self, p: &Pkt) -> u32 {
         self.turn.wrapping_sub(self.slots[p.index()].turn)
     }
 
-    /// Returns a slot.
+    /// Frees the slot of a packet.
     #[inline]
     pub fn free(&mut self, p: Pkt) {
         let _ = self.release(p);
     }
 
-    /// Returns a slot, for a last look at what was in it.
+    /// Frees the slot of a packet and returns its metadata, for a last look.
     #[inline]
     pub(crate) fn release(&mut self, p: Pkt) -> &Meta {
         let index = p.into_index();
@@ -145,36 +143,38 @@ impl Pool {
         &slot.meta
     }
 
-    /// The packet's metadata.
+    /// Returns the packet's metadata.
     #[inline]
     pub fn meta(&self, p: &Pkt) -> &Meta {
         &self.slots[p.index()].meta
     }
-    /// Begins or ends to keep details. What waits already has none. Allocates: between bursts only.
+    /// Begins or ends to keep details. Packets that wait already have none. Allocates: between
+    /// bursts only.
     pub(crate) fn keep_details(&mut self, keep: bool) {
         if keep == self.details.is_empty() {
             self.details = Vec::new();
             self.details.resize(if keep { self.slots.len() } else { 0 }, Detail::default());
         }
     }
-    /// Whether details are kept.
+    /// True if details are kept.
     #[inline]
     pub(crate) const fn keeps_details(&self) -> bool {
         !self.details.is_empty()
     }
-    /// What is known of the packet beside its metadata, if that is kept.
+    /// Returns the detail of the packet, if details are kept.
     #[inline]
     pub fn detail(&self, p: &Pkt) -> Option<&Detail> {
         self.details.get(p.index())
     }
-    /// Sets what is known of it, if that is kept.
+    /// Sets the detail of the packet, if details are kept.
     #[inline]
     pub(crate) fn set_detail(&mut self, p: &Pkt, detail: &Detail) {
         if let Some(slot) = self.details.get_mut(p.index()) {
             *slot = *detail;
         }
     }
-    /// Says that nothing is known of it. Field by field: of an acknowledgement only that there is none is written.
+    /// Clears the detail of the packet, field by field: an absent acknowledgement costs one tag,
+    /// not the whole struct.
     #[inline]
     pub(crate) fn clear_detail(&mut self, p: &Pkt) {
         if let Some(slot) = self.details.get_mut(p.index()) {
@@ -182,32 +182,33 @@ impl Pool {
             slot.route = Route::default();
         }
     }
-    /// Notes a number of a packet, for the qdisc that it waits in, if details are kept.
+    /// Stores a number for a packet, for the qdisc that it waits in, if details are kept.
     #[inline]
     pub(crate) fn set_note(&mut self, p: &Pkt, note: u32) {
         if let Some(slot) = self.details.get_mut(p.index()) {
             slot.note = note;
         }
     }
-    /// What the packet in slot `index` was when it came: its metadata without what a size table charges.
+    /// Returns the metadata of the packet in slot `index` without the charge of a size table.
     pub(crate) fn as_it_came(&self, index: usize) -> Meta {
         let meta = &self.slots[index].meta;
         // Capacities are at most 2^31.
         Meta { wire_len: self.wire_len(Waiting { meta, index: index as u32 }), ..*meta }
     }
-    /// Charges the packet so many bytes from here on, in place of its wire bytes.
+    /// Charges the packet this many bytes from here on, in place of its wire bytes.
     pub(crate) fn charge(&mut self, p: &Pkt, charged: u32) {
         let meta = &mut self.slots[p.index()].meta;
         self.charged += u32::from(self.wires[p.index()] == NIL);
         self.wires[p.index()] = meta.wire_len;
         meta.wire_len = charged;
     }
-    /// True if the packet is charged something else than its wire bytes.
+    /// True if the packet is charged another size than its wire bytes.
     #[inline]
     pub(crate) fn is_charged(&self, p: &Pkt) -> bool {
         self.charged != 0 && self.wires[p.index()] != NIL
     }
-    /// Gives the packet at this index its wire bytes back, if it was charged others: what it was charged, and those.
+    /// Restores the wire bytes of the packet at this index, if it was charged another size. Returns
+    /// the charged size and the wire bytes.
     pub(crate) fn uncharge(&mut self, index: usize) -> (u32, u32) {
         let meta = &mut self.slots[index].meta;
         let charged = meta.wire_len;
@@ -218,19 +219,19 @@ impl Pool {
         }
         (charged, meta.wire_len)
     }
-    /// The wire bytes of a packet of this pool that waits, whatever it is charged.
+    /// Returns the wire bytes of a waiting packet of this pool, whatever it is charged.
     pub fn wire_len(&self, waiting: Waiting<'_>) -> u32 {
         match self.wires.get(waiting.index as usize) {
             Some(wire) if *wire != NIL => *wire,
             _ => waiting.meta.wire_len,
         }
     }
-    /// The packet's metadata, to change.
+    /// Returns the packet's metadata, to change.
     #[inline]
     pub fn meta_mut(&mut self, p: &Pkt) -> &mut Meta {
         &mut self.slots[p.index()].meta
     }
-    /// The metadata of the packet in this slot, to change.
+    /// Returns the metadata of the packet in this slot, to change.
     #[inline]
     pub(crate) fn meta_at_mut(&mut self, index: usize) -> &mut Meta {
         &mut self.slots[index].meta
@@ -251,7 +252,7 @@ impl Default for List {
 }
 
 impl List {
-    /// An empty list.
+    /// Returns an empty list.
     pub const fn new() -> Self {
         Self { head: NIL, tail: NIL }
     }
@@ -271,15 +272,15 @@ impl List {
         }
         self.tail = index;
     }
-    /// Inserts a packet behind all in front that are to stay `before` it. O(1) if that is all of them, else a step for
-    /// each of those.
+    /// Inserts a packet behind all packets at the front for which `before` is true. O(1) if that
+    /// holds for the last packet, else one step for each packet passed.
     #[inline]
     pub(crate) fn insert_by(&mut self, pool: &mut Pool, p: Pkt, before: impl Fn(&Meta) -> bool) {
         if self.is_empty() || before(&pool.slots[self.tail as usize].meta) {
             return self.push_back(pool, p);
         }
         let (mut prev, mut next) = (NIL, self.head);
-        // It ends: the last is not `before`.
+        // The loop ends, because `before` is false for the last packet.
         while before(&pool.slots[next as usize].meta) {
             (prev, next) = (next, pool.slots[next as usize].next);
         }
@@ -290,7 +291,7 @@ impl List {
             _ => pool.slots[prev as usize].next = index,
         }
     }
-    /// Puts a packet before all others.
+    /// Puts a packet in front of all others.
     #[inline]
     pub fn push_front(&mut self, pool: &mut Pool, p: Pkt) {
         let mut behind = core::mem::take(self);
@@ -305,17 +306,17 @@ impl List {
         self.head = slot.next;
         Some(Pkt(index))
     }
-    /// The oldest packet's metadata.
+    /// Returns the oldest packet's metadata.
     #[inline]
     pub fn front<'a>(&self, pool: &'a Pool) -> Option<&'a Meta> {
         pool.slots.get(self.head as usize).map(|s| &s.meta)
     }
-    /// The oldest packet.
+    /// Returns the oldest packet.
     #[inline]
     pub fn first<'a>(&self, pool: &'a Pool) -> Option<Waiting<'a>> {
         pool.slots.get(self.head as usize).map(|s| Waiting { meta: &s.meta, index: self.head })
     }
-    /// Appends all packets of `other`, which is empty then. O(1).
+    /// Appends all packets of `other`, which is empty afterwards. O(1).
     pub fn append(&mut self, pool: &mut Pool, other: &mut Self) {
         let other = core::mem::take(other);
         if other.head == NIL {
@@ -327,7 +328,7 @@ impl List {
         }
         self.tail = other.tail;
     }
-    /// Gives each of its packets its wire bytes back.
+    /// Restores the wire bytes of each of its packets.
     pub(crate) fn uncharge(&self, pool: &mut Pool) {
         let mut at = self.head;
         while let Some(slot) = pool.slots.get(at as usize) {
@@ -336,7 +337,7 @@ impl List {
             at = next;
         }
     }
-    /// What is known of its packets beside their metadata, oldest first; nothing if that is not kept.
+    /// Iterates over the details of its packets, oldest first; empty if details are not kept.
     pub fn details<'a>(&self, pool: &'a Pool) -> impl Iterator<Item = &'a Detail> + use<'a> {
         let follow = move |index: &u32| pool.slots.get(*index as usize).map(|s| s.next);
         core::iter::successors(Some(self.head), follow).map_while(|index| pool.details.get(index as usize))
@@ -356,20 +357,21 @@ impl List {
         }
         Some(Pkt(index))
     }
-    /// The metadata of its packets, oldest first.
+    /// Iterates over the metadata of its packets, oldest first.
     pub fn metas<'a>(&self, pool: &'a Pool) -> impl Iterator<Item = &'a Meta> + use<'a> {
         self.waiting(pool).map(|w| w.meta)
     }
-    /// Its packets, oldest first.
+    /// Iterates over its packets, oldest first.
     pub fn waiting<'a>(&self, pool: &'a Pool) -> impl Iterator<Item = Waiting<'a>> + use<'a> {
         waiting_from(self.head, pool)
     }
-    /// Where it ends now.
+    /// Returns the present end of the list.
     #[inline]
     pub(crate) const fn end(&self) -> End {
         End(if self.is_empty() { NIL } else { self.tail })
     }
-    /// The metadata of the packets that were appended since it ended there, oldest first. Of it nothing was taken since.
+    /// Iterates over the metadata of the packets appended since the list ended at `end`, oldest
+    /// first. No packet may have been taken since.
     pub(crate) fn metas_since<'a>(
         &self,
         end: End,
@@ -380,32 +382,32 @@ impl List {
     }
 }
 
-/// Where a `List` ended at some time: its last packet, if it had one.
+/// End of a `List` at some time: its last packet, if it had one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct End(u32);
 
 impl Default for End {
-    /// That of an empty list.
+    /// Returns the end of an empty list.
     fn default() -> Self {
         Self(NIL)
     }
 }
 
-/// The packets on a list from this one on.
+/// Iterates over the packets on a list from this one on.
 fn waiting_from(head: u32, pool: &Pool) -> impl Iterator<Item = Waiting<'_>> {
     let at = |index: u32| pool.slots.get(index as usize).map(|slot| (index, slot));
     core::iter::successors(at(head), move |(_, slot)| at(slot.next))
         .map(|(index, slot)| Waiting { meta: &slot.meta, index })
 }
 
-/// A `List` whose newest packet can be taken too, in O(1).
+/// A `List` whose newest packet can also be taken, in O(1).
 #[derive(Debug, Default)]
 pub struct Deque {
     list: List,
 }
 
 impl Deque {
-    /// An empty one.
+    /// Returns an empty deque.
     pub const fn new() -> Self {
         Self { list: List::new() }
     }
@@ -417,7 +419,7 @@ impl Deque {
     /// Appends a packet.
     #[inline]
     pub fn push_back(&mut self, pool: &mut Pool, p: Pkt) {
-        // Of the first packet it is never asked.
+        // `back` of the first packet is never read.
         pool.back[p.index()] = self.list.tail;
         self.list.push_back(pool, p);
     }
@@ -441,12 +443,13 @@ impl Deque {
         }
         Some(Pkt(tail))
     }
-    /// The oldest packet's metadata.
+    /// Returns the oldest packet's metadata.
     #[inline]
     pub fn front<'a>(&self, pool: &'a Pool) -> Option<&'a Meta> {
         self.list.front(pool)
     }
-    /// The oldest packet, if there is one, for a look or a mark: `f` gets what `Cx::mark` takes. It stays where it is.
+    /// Calls `f` on the oldest packet, if there is one, to read or to mark it (`Cx::mark`). The
+    /// packet stays on the deque.
     pub(crate) fn with_front<R>(&self, f: impl FnOnce(&Pkt) -> R) -> Option<R> {
         if self.list.is_empty() {
             return None;
@@ -456,21 +459,21 @@ impl Deque {
         let _ = p.into_index();
         Some(r)
     }
-    /// Appends all its packets to `out`, and is empty then. O(1).
+    /// Appends all its packets to `out`, and is empty afterwards. O(1).
     pub fn drain(&mut self, out: &mut List, pool: &mut Pool) {
         out.append(pool, &mut self.list);
     }
-    /// The metadata of its packets, oldest first.
+    /// Iterates over the metadata of its packets, oldest first.
     pub fn metas<'a>(&self, pool: &'a Pool) -> impl Iterator<Item = &'a Meta> + use<'a> {
         self.list.metas(pool)
     }
-    /// Its packets, oldest first.
+    /// Iterates over its packets, oldest first.
     pub fn waiting<'a>(&self, pool: &'a Pool) -> impl Iterator<Item = Waiting<'a>> + use<'a> {
         self.list.waiting(pool)
     }
 }
 
-/// A `List` that knows its length: what most disciplines queue in.
+/// A `List` that knows its length: the queue of most disciplines.
 #[derive(Debug, Default)]
 pub struct Queue {
     list: List,
@@ -479,16 +482,16 @@ pub struct Queue {
 }
 
 impl Queue {
-    /// An empty queue.
+    /// Returns an empty queue.
     pub const fn new() -> Self {
         Self { list: List::new(), packets: 0, bytes: 0 }
     }
-    /// Packets in it.
+    /// Returns the number of its packets.
     #[inline]
     pub const fn packets(&self) -> u32 {
         self.packets
     }
-    /// Their wire bytes.
+    /// Returns the sum of their wire bytes.
     #[inline]
     pub const fn bytes(&self) -> u64 {
         self.bytes
@@ -505,7 +508,7 @@ impl Queue {
         self.bytes += u64::from(pool.meta(&p).wire_len);
         self.list.push_back(pool, p);
     }
-    /// Puts a packet before all others.
+    /// Puts a packet in front of all others.
     #[inline]
     pub fn push_front(&mut self, pool: &mut Pool, p: Pkt) {
         self.packets += 1;
@@ -520,26 +523,26 @@ impl Queue {
         self.bytes -= u64::from(pool.meta(&p).wire_len);
         Some(p)
     }
-    /// The oldest packet's metadata.
+    /// Returns the oldest packet's metadata.
     #[inline]
     pub fn front<'a>(&self, pool: &'a Pool) -> Option<&'a Meta> {
         self.list.front(pool)
     }
-    /// The oldest packet.
+    /// Returns the oldest packet.
     #[inline]
     pub fn first<'a>(&self, pool: &'a Pool) -> Option<Waiting<'a>> {
         self.list.first(pool)
     }
-    /// Appends all its packets to `out`, and is empty then. O(1).
+    /// Appends all its packets to `out`, and is empty afterwards. O(1).
     pub fn drain(&mut self, out: &mut List, pool: &mut Pool) {
         out.append(pool, &mut self.list);
         *self = Self::new();
     }
-    /// The metadata of its packets, oldest first.
+    /// Iterates over the metadata of its packets, oldest first.
     pub fn metas<'a>(&self, pool: &'a Pool) -> impl Iterator<Item = &'a Meta> + use<'a> {
         self.list.metas(pool)
     }
-    /// Its packets, oldest first.
+    /// Iterates over its packets, oldest first.
     pub fn waiting<'a>(&self, pool: &'a Pool) -> impl Iterator<Item = Waiting<'a>> + use<'a> {
         self.list.waiting(pool)
     }
@@ -669,7 +672,7 @@ mod tests {
 
     #[test]
     #[cfg(debug_assertions)]
-    #[should_panic(expected = "was let fall")]
+    #[should_panic(expected = "was leaked")]
     fn a_leaked_packet_is_reported() {
         let _leak = alloc(&mut Pool::new(1), 1).unwrap();
     }

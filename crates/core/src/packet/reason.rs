@@ -1,5 +1,5 @@
-//! Closed enums of why a packet was dropped, why it was marked and why a wake-up is wanted. The names are
-//! stable: they are what counters, logs and metrics carry.
+//! Closed enums of the reasons of drops, marks and wake-ups. The names are stable: counters, logs
+//! and metrics carry them.
 
 macro_rules! reasons {
     ($(#[$meta:meta])* $name:ident { $($(#[doc = $doc:literal])+ $variant:ident = $text:literal,)* }) => {
@@ -10,15 +10,15 @@ macro_rules! reasons {
         pub enum $name { $($(#[doc = $doc])+ $variant,)* }
 
         impl $name {
-            /// Every reason, in order of its number.
+            /// All reasons, in order of their numbers.
             pub const ALL: &'static [Self] = &[$(Self::$variant,)*];
-            /// How many there are.
+            /// Number of reasons.
             pub const COUNT: usize = Self::ALL.len();
-            /// The stable name.
+            /// Returns the stable name.
             pub const fn name(self) -> &'static str {
                 match self { $(Self::$variant => $text,)* }
             }
-            /// One sentence of meaning.
+            /// Returns the meaning in one sentence.
             pub const fn about(self) -> &'static str {
                 match self { $(Self::$variant => concat!($($doc),+).trim_ascii(),)* }
             }
@@ -33,7 +33,7 @@ macro_rules! reasons {
 }
 
 reasons! {
-    /// Why a packet was dropped.
+    /// Reason of a drop.
     DropReason {
         /// The queue was at its limit of packets or bytes and the arriving packet was refused.
         Overlimit = "overlimit",
@@ -45,15 +45,16 @@ reasons! {
         Overmemory = "overmemory",
         /// An AQM decided that the queue had stood too long and the packet could not be marked.
         Congested = "congested",
-        /// The packet is larger than a shaper's bucket or the largest object of a byte limit: it could never leave.
+        /// The packet is larger than a shaper's bucket or the largest object of a byte limit: it
+        /// could never leave.
         Oversize = "oversize",
         /// An emulated link lost the packet.
         Lost = "lost",
         /// No class of the qdisc takes this packet.
         NoClass = "no_class",
-        /// A later acknowledgement in the same queue says all that it said.
+        /// A later acknowledgement in the same queue carries the same information.
         AckFilter = "ack_filter",
-        /// A filter's action said so.
+        /// The action of a filter dropped the packet.
         Filtered = "filtered",
         /// Every packet slot of the transmit path was in use.
         PoolFull = "pool_full",
@@ -67,7 +68,7 @@ reasons! {
 }
 
 reasons! {
-    /// Why a packet was CE-marked.
+    /// Reason of a CE mark.
     MarkReason {
         /// The AQM's control law signalled congestion.
         Congested = "congested",
@@ -79,15 +80,17 @@ reasons! {
 }
 
 reasons! {
-    /// Why a qdisc wants to be asked again at a later instant.
+    /// Reason for which a qdisc asks for a call at a later instant.
     WakeReason {
         /// A shaper has no tokens for the packet at its head.
         Tokens = "tokens",
         /// A packet waits for its launch time, or a flow for the time that its rate spaces it by.
         LaunchTime = "launch_time",
-        /// The packets in an emulated link have not waited long enough, or its next slot has not come.
+        /// The packets in an emulated link have not waited long enough, or its next slot has not
+        /// come.
         Delay = "delay",
-        /// All that waits is for transmit queues that may not transmit: the instant is the end of time.
+        /// Packets wait only for transmit queues that may not transmit: the instant is the end of
+        /// time.
         Queue = "queue",
     }
 }
@@ -102,7 +105,7 @@ pub struct Reasons {
 }
 
 impl Reasons {
-    /// The sums of both.
+    /// Returns the sums of both.
     #[must_use]
     pub fn plus(&self, o: &Self) -> Self {
         Self {
@@ -110,7 +113,7 @@ impl Reasons {
             marks: core::array::from_fn(|i| self.marks[i] + o.marks[i]),
         }
     }
-    /// The packets counted since `earlier`, which is an earlier state of the same counters.
+    /// Returns the packets counted since `earlier`, which is an earlier state of the same counters.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         Self {
@@ -118,15 +121,17 @@ impl Reasons {
             marks: core::array::from_fn(|i| self.marks[i] - earlier.marks[i]),
         }
     }
-    /// All packets dropped.
+    /// Returns the number of packets dropped.
     pub fn dropped(&self) -> u64 {
         self.drops.iter().sum()
     }
-    /// The reasons for which packets were dropped, each with its count, which is not 0.
+    /// Iterates over the reasons for which packets were dropped, each with its count, which is not
+    /// 0.
     pub fn each_drop(&self) -> impl Iterator<Item = (DropReason, u64)> + '_ {
         DropReason::ALL.iter().copied().zip(self.drops).filter(|(_, n)| *n > 0)
     }
-    /// The reasons for which packets were marked, each with its count, which is not 0.
+    /// Iterates over the reasons for which packets were marked, each with its count, which is not
+    /// 0.
     pub fn each_mark(&self) -> impl Iterator<Item = (MarkReason, u64)> + '_ {
         MarkReason::ALL.iter().copied().zip(self.marks).filter(|(_, n)| *n > 0)
     }

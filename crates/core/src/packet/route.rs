@@ -1,13 +1,15 @@
-//! `Route`: what filters at qdiscs have said of a packet, worked out before it is queued, while its bytes are at hand.
+//! `Route`: the results of the filters at qdiscs for a packet. They are computed before the packet
+//! is queued, while its bytes are at hand.
 //!
-//! [`Tree::route`](crate::Tree::route) goes the way that the packet will go: it asks the filters
-//! of the root, then those of the qdisc in the class
-//! that comes of it, and so on. What they say is kept beside the packet ([`crate::Detail`]) and looked up when it is queued: so
-//! qdiscs need no bytes, filters no queue, and a packet that an action takes away is never queued at all.
+//! [`Tree::route`](crate::Tree::route) goes the way that the packet will go: it runs the filters of
+//! the root, then those of the qdisc in the resulting class, and so on. The results are kept beside
+//! the packet ([`crate::Detail`]) and looked up when it is queued. Therefore qdiscs need no bytes,
+//! filters need no queue, and a packet that an action takes away is never queued.
 //!
-//! - A priority that names a class of a qdisc goes before its filters, as in the reference.
-//! - The way is bounded: `DEPTH_MAX` qdiscs, in each of which an inner class can have filters that are asked next, `DEPTH_MAX`
-//!   times.
+//! - A priority that names a class of a qdisc takes precedence over its filters, as in the
+//!   reference.
+//! - The way is bounded: `DEPTH_MAX` qdiscs. In each of them up to `DEPTH_MAX` blocks of filters
+//!   run, one after the other, where inner classes have filters.
 
 use core::ops::Deref;
 
@@ -17,35 +19,35 @@ use crate::packet::meta::Meta;
 /// Deepest nesting of qdiscs: bounds the call stack of the data path.
 pub const DEPTH_MAX: usize = 8;
 
-/// What the filters of a qdisc have said.
+/// Result of the filters of a qdisc.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Said {
-    /// Nothing: there are none, or none matched.
+    /// No result: there are no filters, or none matched.
     #[default]
     Nothing,
-    /// This class; what the number means is the kind's business.
+    /// This class; the kind of the qdisc defines the meaning of the number.
     Class(ClassId),
-    /// It is dropped there.
+    /// The packet is dropped there.
     Drop,
 }
 
-/// What a kind makes of what its filters have found.
+/// Answer of a kind to the result of its filters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Found {
-    /// That decides.
+    /// The result is final.
     Said(Said),
-    /// It is an inner class: its filters are asked.
+    /// The class is an inner one: its filters run next.
     Inner(ClassId),
 }
 
-/// What filters have said at each qdisc on a packet's way.
+/// Results of the filters at each qdisc on a packet's way.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Route {
     steps: [(u16, Said); DEPTH_MAX],
 }
 
 impl Route {
-    /// What was said at a qdisc so deep, if it has this major number.
+    /// Returns the result at a qdisc of this depth, if it has this major number.
     #[inline]
     pub fn said(&self, depth: usize, major: u16) -> Said {
         match self.steps.get(depth) {
@@ -58,23 +60,23 @@ impl Route {
             *step = (major, said);
         }
     }
-    /// Whether anything was said.
+    /// True if no filter gave a result.
     pub fn is_empty(&self) -> bool {
         self.steps.iter().all(|(_, said)| *said == Said::Nothing)
     }
 }
 
-/// A packet that is asked about, with what filters have said of it.
+/// A packet that is offered to a qdisc, with the results of filters for it.
 #[derive(Clone, Copy, Debug)]
 pub struct Asked<'a> {
     /// Its metadata.
     pub meta: &'a Meta,
-    /// Its route; `None` if no filters were asked.
+    /// Its route; `None` if no filters ran.
     pub route: Option<&'a Route>,
 }
 
 impl<'a> Asked<'a> {
-    /// One of which no filters were asked.
+    /// Returns a packet for which no filters ran.
     pub const fn of(meta: &'a Meta) -> Self {
         Self { meta, route: None }
     }
@@ -88,11 +90,11 @@ impl Deref for Asked<'_> {
     }
 }
 
-/// What came of asking the filters on a packet's way.
+/// Outcome of the filters on a packet's way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Routed {
-    /// It is to be queued, with this.
+    /// The packet is to be queued, with this route.
     Go(Route),
-    /// An action has taken it.
+    /// An action has taken the packet.
     Stolen,
 }

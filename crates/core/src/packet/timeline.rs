@@ -1,7 +1,9 @@
-//! `Timeline`: packets that wait for a time each, handed out in its order; of those that wait for the same, first in,
-//! first out. It remembers the order in which they came as well, for who wants all of them back.
+//! `Timeline`: packets that wait for a deadline each, handed out in the order of the deadlines;
+//! those with the same deadline in the order of arrival. It also remembers the order of arrival of
+//! all its packets, for a caller that takes all of them back.
 //!
-//! O(1) per packet: see `Wheel`. 40 bytes for each packet that there is room for, taken when it is made.
+//! O(1) per packet: see `Wheel`. 40 bytes for each packet that it has room for, allocated when it
+//! is made.
 
 use alloc::vec::Vec;
 
@@ -9,10 +11,10 @@ use crate::base::time::Instant;
 use crate::base::wheel::Wheel;
 use crate::packet::pool::{List, Pkt, Pool, Waiting};
 
-/// No place.
+/// Index of no place.
 const NIL: u32 = u32::MAX;
 
-/// Room for one packet, in the list of those that wait, by arrival, or in that of free places.
+/// Room for one packet, in the list of waiting packets by arrival, or in the list of free places.
 #[derive(Debug)]
 struct Place {
     /// At most one packet.
@@ -34,7 +36,7 @@ pub struct Timeline {
 }
 
 impl Timeline {
-    /// An empty one with room for so many packets.
+    /// Returns an empty timeline with room for this many packets.
     pub fn with_capacity(packets: u32) -> Self {
         let mut line = Self {
             wheel: Wheel::with_capacity(0),
@@ -48,7 +50,7 @@ impl Timeline {
         line
     }
 
-    /// Makes room for so many packets; room is never given up. Allocates: not for the data path.
+    /// Makes room for this many packets; room is never given up. Allocates: not for the data path.
     pub fn reserve(&mut self, packets: u32) {
         let there = self.places.len();
         let wanted = (packets as usize).max(there);
@@ -57,38 +59,38 @@ impl Timeline {
         self.places.resize_with(wanted, || Place { packet: List::new(), prev: NIL, next: NIL });
         for at in (there..wanted).rev() {
             self.places[at].next = self.free;
-            // Places are counted by `packets`, 32 bits.
+            // `packets` counts the places in 32 bits.
             self.free = at as u32;
         }
     }
 
-    /// Packets that wait.
+    /// Returns the number of packets that wait.
     #[inline]
     pub const fn len(&self) -> u32 {
         self.wheel.len()
     }
-    /// True if none waits.
+    /// True if no packet waits.
     #[inline]
     pub const fn is_empty(&self) -> bool {
         self.wheel.is_empty()
     }
-    /// The latest deadline of those that wait; `None` if none does.
+    /// Returns the latest deadline since the timeline was empty; `None` if it is empty.
     #[inline]
     pub fn latest(&self) -> Option<Instant> {
         (!self.is_empty()).then_some(self.latest)
     }
-    /// The earliest deadline of those that wait.
+    /// Returns the earliest deadline of the waiting packets.
     #[inline]
     pub fn next(&self) -> Option<Instant> {
         self.wheel.next()
     }
-    /// The packet that has waited longest.
+    /// Returns the metadata of the packet that has waited longest.
     #[cfg(test)]
     pub fn oldest<'a>(&self, pool: &'a Pool) -> Option<&'a crate::packet::meta::Meta> {
         self.places.get(self.oldest as usize)?.packet.front(pool)
     }
 
-    /// Lets a packet wait until `when`; gives it back if there is no room.
+    /// Lets a packet wait until `when`; returns it if there is no room.
     #[inline]
     pub fn push(&mut self, pool: &mut Pool, p: Pkt, when: Instant) -> Result<(), Pkt> {
         let at = self.free;
@@ -113,7 +115,7 @@ impl Timeline {
         self.take(at, pool)
     }
 
-    /// Takes the packet that has waited longest, whatever it waits for.
+    /// Takes the packet that has waited longest, whatever its deadline.
     pub(crate) fn pop_oldest(&mut self, pool: &Pool) -> Option<Pkt> {
         let at = self.oldest;
         self.places.get(at as usize)?;
@@ -138,7 +140,7 @@ impl Timeline {
         packet
     }
 
-    /// Hands out every packet to the back of `out`, by arrival.
+    /// Moves every packet to the back of `out`, by arrival.
     pub fn drain(&mut self, out: &mut List, pool: &mut Pool) {
         while let Some(p) = self.pop_oldest(pool) {
             out.push_back(pool, p);
@@ -146,7 +148,7 @@ impl Timeline {
         self.wheel.clear();
     }
 
-    /// Every packet, by arrival.
+    /// Iterates over all packets, by arrival.
     pub fn waiting<'a>(&'a self, pool: &'a Pool) -> impl Iterator<Item = Waiting<'a>> {
         let place = |at: u32| self.places.get(at as usize);
         core::iter::successors(place(self.oldest), move |p| place(p.next))

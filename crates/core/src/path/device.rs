@@ -1,5 +1,6 @@
 //! `TxQueue`: a device's transmit queue, which promises slots before a packet leaves its qdisc.
 
+use alloc::boxed::Box;
 use alloc::string::String;
 use core::fmt;
 
@@ -8,9 +9,9 @@ use crate::packet::reason::DropReason;
 
 /// A device's transmit queue.
 ///
-/// The order of calls is reserve, push (at most as many as were promised), commit. What was promised and not
-/// pushed goes back with the commit. Because a packet is only taken from its qdisc once a slot is promised,
-/// there is no way back into the qdisc and no requeue.
+/// The order of calls is reserve, push (at most as many times as slots were promised), commit. A
+/// commit also returns the promises that no push used. A packet is taken from its qdisc only after
+/// a slot is promised. No packet therefore returns to the qdisc, and there is no requeue.
 pub trait TxQueue {
     /// The user's own packet: a `Vec<u8>`, a buffer address, an mbuf pointer.
     type Frame;
@@ -18,60 +19,68 @@ pub trait TxQueue {
     /// Promises up to `want` slots, each for one packet of any size that the device takes.
     fn reserve(&mut self, want: u32) -> u32;
 
-    /// Takes a packet into a promised slot. `m.marked` asks for a CE mark on the bytes, `m.washed` for a DSCP of 0.
+    /// Takes a packet into a promised slot. `m.marked` asks for a CE mark on the bytes, `m.washed`
+    /// for a DSCP of 0.
     fn push(&mut self, frame: Self::Frame, m: &Meta);
 
-    /// Shows the pushed packets to the device (one doorbell) and gives unused promises back.
+    /// Shows the pushed packets to the device (one doorbell) and returns unused promises.
     fn commit(&mut self) -> Result<(), DeviceError>;
 
-    /// Reports what the device has finished since the last call, in one round.
+    /// Reports the packets that the device has finished since the last call, in one round.
     fn reap(&mut self, sink: &mut dyn FnMut(Completed<Self::Frame>));
 
-    /// A copy of a frame that waits, as an emulated link asks. The default has none to give: then there is no second
-    /// packet, and it is counted.
+    /// Returns a copy of a waiting frame, for an emulated link that duplicates. The default returns
+    /// `None`: then there is no second packet, and `PathStats::uncopied` counts it.
     fn copy(&mut self, frame: &Self::Frame) -> Option<Self::Frame> {
         let _ = frame;
         None
     }
 
-    /// Turns over one bit of a frame that waits, counted from its first, as an emulated link asks: `flip_bit` does it.
-    /// The default has no bytes.
+    /// Inverts one bit of a waiting frame, counted from the first bit of the frame, for an emulated
+    /// link that corrupts: [`flip_bit`] does it. The default does nothing.
     fn corrupt(&mut self, frame: &mut Self::Frame, bit: u32) {
         let _ = (frame, bit);
     }
 
-    /// Takes back the frame of a packet that was dropped. The default lets it go.
+    /// Takes back the frame of a dropped packet. The default drops the frame.
     fn discard(&mut self, frame: Self::Frame, m: &Meta, reason: DropReason) {
         let _ = (frame, m, reason);
     }
 }
 
-impl<Q: TxQueue + ?Sized> TxQueue for &mut Q {
-    type Frame = Q::Frame;
-    fn reserve(&mut self, want: u32) -> u32 {
-        (**self).reserve(want)
-    }
-    fn push(&mut self, frame: Q::Frame, m: &Meta) {
-        (**self).push(frame, m);
-    }
-    fn commit(&mut self) -> Result<(), DeviceError> {
-        (**self).commit()
-    }
-    fn reap(&mut self, sink: &mut dyn FnMut(Completed<Q::Frame>)) {
-        (**self).reap(sink);
-    }
-    fn copy(&mut self, frame: &Q::Frame) -> Option<Q::Frame> {
-        (**self).copy(frame)
-    }
-    fn corrupt(&mut self, frame: &mut Q::Frame, bit: u32) {
-        (**self).corrupt(frame, bit);
-    }
-    fn discard(&mut self, frame: Q::Frame, m: &Meta, reason: DropReason) {
-        (**self).discard(frame, m, reason);
-    }
+/// Implements `TxQueue` for a pointer to a queue, by calling the queue.
+macro_rules! reached_through {
+    ($($Through:ty),*) => {$(
+        impl<Q: TxQueue + ?Sized> TxQueue for $Through {
+            type Frame = Q::Frame;
+            fn reserve(&mut self, want: u32) -> u32 {
+                (**self).reserve(want)
+            }
+            fn push(&mut self, frame: Q::Frame, m: &Meta) {
+                (**self).push(frame, m);
+            }
+            fn commit(&mut self) -> Result<(), DeviceError> {
+                (**self).commit()
+            }
+            fn reap(&mut self, sink: &mut dyn FnMut(Completed<Q::Frame>)) {
+                (**self).reap(sink);
+            }
+            fn copy(&mut self, frame: &Q::Frame) -> Option<Q::Frame> {
+                (**self).copy(frame)
+            }
+            fn corrupt(&mut self, frame: &mut Q::Frame, bit: u32) {
+                (**self).corrupt(frame, bit);
+            }
+            fn discard(&mut self, frame: Q::Frame, m: &Meta, reason: DropReason) {
+                (**self).discard(frame, m, reason);
+            }
+        }
+    )*};
 }
 
-/// Turns over one bit of a frame, counted from its first; none where it has not so many.
+reached_through!(&mut Q, Box<Q>);
+
+/// Inverts one bit of a frame, counted from its first. Does nothing past the end of the frame.
 pub fn flip_bit(frame: &mut [u8], bit: u32) {
     if let Some(byte) = frame.get_mut(bit as usize / 8) {
         *byte ^= 1 << (bit % 8);
@@ -81,15 +90,15 @@ pub fn flip_bit(frame: &mut [u8], bit: u32) {
 /// Packets that the device has finished with.
 #[derive(Debug)]
 pub struct Completed<F> {
-    /// How many packets (super-packets count once, as they were pushed).
+    /// Number of packets (a super-packet counts once, as it was pushed).
     pub packets: u32,
-    /// The sum of their `wire_len`, exactly as they were pushed.
+    /// Sum of their `wire_len`, exactly as they were pushed.
     pub bytes: u32,
-    /// The frame, where completion is what gives it back.
+    /// The frame, if the device returns frames at completion.
     pub frame: Option<F>,
 }
 
-/// The device refused a commit.
+/// Refusal of a commit by the device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeviceError(pub String);
 

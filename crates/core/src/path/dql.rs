@@ -1,81 +1,74 @@
-//! Dynamic queue limits: how much a device queue may hold, learned from when its completions arrive.
+//! Dynamic queue limits: the amount that a device queue may hold, learned from the arrival of its
+//! completions.
 //!
-//! The engine reports every object it posts to the device (`queued`) and every batch the device has finished
-//! (`completed`); `available() >= 0` means one more object may be posted. The limit is the smallest amount
-//! that did not let the device run dry between completions: it grows at once when the device starved, and
-//! shrinks by the least slack seen during a hold time. The algorithm is Tom Herbert's byte queue limits
-//! (netdev, "bql: Byte Queue Limits", November 2011, and the dynamic_queue_limits library that came with it).
+//! The engine reports every object it posts to the device (`queued`) and every batch the device has
+//! finished (`completed`); `available() >= 0` means one more object may be posted. The limit is the
+//! smallest amount that did not let the device run dry between completions: it grows at once when
+//! the device starved, and shrinks by the least slack seen during a hold time. The algorithm is Tom
+//! Herbert's byte queue limits (netdev, "bql: Byte Queue Limits", November 2011, and the
+//! dynamic_queue_limits library that came with it).
 //!
-//! Cost: `queued` and `available` together are a dozen instructions, without division; `completed` is about
-//! eighty per completion round. Memory: one fixed record per transmit queue.
+//! Cost: `queued` and `available` together are a dozen instructions, without division; `completed`
+//! is about eighty per completion round. Memory: one fixed record per transmit queue.
 //!
-//! Totals are `u32` and wrap; only differences of totals are ever compared, as signed 32-bit numbers.
+//! Totals are `u32` and wrap; only differences of totals are ever compared, as signed 32-bit
+//! numbers.
 //!
 //! Invariants, with `A` the admission threshold that `available` subtracts from, `L` the limit, `C`
 //! completed:
-//! - queued minus completed is what the device holds (`inflight`);
+//! - queued minus completed is the amount that the device holds (`inflight`);
 //! - after each completion and after `reset`, `A = L + C`;
-//! - a poster that asks `available` before each post never has more than `L` plus one object in flight.
+//! - a poster that asks `available` before each post never has more than `L` plus one object in
+//!   flight.
 //!
-//! With a saturating sender, completions every `T` and a drain rate `R`, the limit settles at about `2 * R *
-//! T`, or at one to two objects where an object is larger than that. It therefore follows interrupt
-//! coalescing: to bound delay, set `limit_max` to [`Dql::cap_for`] the delay that is acceptable, and look at
-//! [`DqlStats::completion_interval`] to see why a limit is as large as it is.
+//! With a saturating sender, completions every `T` and a drain rate `R`, the limit settles at about
+//! `2 * R * T`, or at one to two objects where an object is larger than that. It therefore follows
+//! interrupt coalescing. To bound delay, set `limit_max` to [`Dql::cap_for`] the acceptable delay.
+//! [`DqlStats::completion_interval`] explains a large limit.
 //!
-//! Differs from Linux: `reset` makes the threshold valid at once (Linux leaves the old one in place until the
-//! next completion, and ignores `limit_min` until then); `strict_linux` restores that. `limit_min >
-//! limit_max` is refused.
+//! Differs from Linux: `reset` makes the threshold valid at once (Linux leaves the old one in place
+//! until the next completion, and ignores `limit_min` until then); `strict_linux` restores that.
+//! `limit_min > limit_max` is refused.
+
+mod cadence;
+mod stall;
 
 use core::fmt;
 
 use crate::base::time::{Instant, Nanos};
+use cadence::Cadence;
+use stall::StallWatch;
 
-/// The largest object that can be posted, in the queue's unit: one sixteenth of the counters' range, so that
-/// signed comparison of totals keeps its meaning.
+pub use stall::{STALL_TICKS_MAX, STALL_TICKS_MIN};
+
+/// The largest object that can be posted, in the queue's unit: one sixteenth of the counters'
+/// range, so that signed comparison of totals keeps its meaning.
 pub const OBJECT_MAX: u32 = u32::MAX / 16;
 
 /// The largest limit: a limit plus one object still is a positive signed 32-bit number.
 pub const LIMIT_MAX: u32 = u32::MAX / 2 - OBJECT_MAX;
 
-/// How long slack must persist before the limit shrinks, unless configured: one second, as in the 2011
+/// Default time that slack must persist before the limit shrinks: one second, as in the 2011
 /// library.
 pub(crate) const HOLD_TIME: Nanos = Nanos::from_millis(1_000);
 
-/// The grain of stall detection, unless configured.
+/// Default grain of stall detection.
 pub(crate) const STALL_TICK: Nanos = Nanos::from_millis(1);
 
-/// The smallest stall threshold, in ticks: half of it must leave room for the tick of the post and that of
-/// the completion.
-pub const STALL_TICKS_MIN: u64 = 4;
-
-/// The largest stall threshold, in ticks: half of the history, so that a post is still on record when its
-/// stall is looked for.
-pub const STALL_TICKS_MAX: u64 = HISTORY_TICKS / 2;
-
-/// Words in the post history.
-const HISTORY_WORDS: usize = 4;
-/// Ticks that one word records, one bit of a `u64` each.
-const WORD_TICKS: u64 = 64;
-/// Ticks that the whole history reaches back, at most.
-const HISTORY_TICKS: u64 = HISTORY_WORDS as u64 * WORD_TICKS;
-/// Weight of a new sample in the smoothed completion interval is 1/8, the weight of a round-trip sample in
-/// RFC 6298 section 2.3.
-const INTERVAL_SHIFT: u32 = 3;
-
-/// What a queue limit counts.
+/// Unit that a queue limit counts in.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Unit {
     /// Bytes on the wire: for devices whose time per object depends on its length.
     #[default]
     Bytes,
-    /// Packets, one per object handed over: for devices where a process consumes (TAP, veth), whose time per
-    /// object hardly depends on its length.
+    /// Packets, one per object handed over: for devices where a process consumes (TAP, veth), whose
+    /// time per object depends little on its length.
     Packets,
 }
 
 impl Unit {
-    /// What an object of `wire_len` bytes that counts as `packets` packets costs. The same cost must be
-    /// reported at post and at completion.
+    /// Returns the cost of an object of `wire_len` bytes that counts as `packets` packets. The same
+    /// cost must be reported at post and at completion.
     #[inline]
     #[must_use]
     pub const fn cost(self, wire_len: u32, packets: u32) -> u32 {
@@ -86,27 +79,27 @@ impl Unit {
     }
 }
 
-/// Configuration of a queue limit. `Default` is an unbounded limit in bytes with a hold time of one second
-/// and no stall detection.
+/// Configuration of a queue limit. `Default` is an unbounded limit in bytes with a hold time of one
+/// second and no stall detection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DqlConfig {
     /// The limit never falls below this; at most `limit_max`.
     pub limit_min: u32,
-    /// The limit never rises above this; at most [`LIMIT_MAX`]. Below one object the device still makes
-    /// progress, one object at a time.
+    /// The limit never rises above this; at most [`LIMIT_MAX`]. Below one object the device still
+    /// makes progress, one object at a time.
     pub limit_max: u32,
-    /// How long slack must persist before the limit shrinks.
+    /// Time that slack must persist before the limit shrinks.
     pub hold_time: Nanos,
-    /// A completion that comes later than this after a post is a stall; zero turns detection off. Rounded up
-    /// to ticks, [`STALL_TICKS_MIN`] to [`STALL_TICKS_MAX`] of them.
+    /// A completion that comes later than this after a post is a stall; zero turns detection off.
+    /// Rounded up to ticks, [`STALL_TICKS_MIN`] to [`STALL_TICKS_MAX`] of them.
     pub stall_thrs: Nanos,
     /// The grain of stall detection; not zero.
     pub stall_tick: Nanos,
-    /// What the limit counts. Carried for the engine and its reports: the arithmetic is the same.
+    /// Unit of the limit. Carried for the engine and its reports: the arithmetic is the same.
     pub unit: Unit,
-    /// Keep the reference's stale threshold over `reset`, and no effect of `limit_min` before the first
-    /// completion. For differential tests only: after a reset the stale threshold permits one unbounded
-    /// burst, or nothing but one object at a time, until something completes.
+    /// True to keep the reference's stale threshold over `reset`, and to ignore `limit_min` before
+    /// the first completion. For differential tests only: after a reset the stale threshold permits
+    /// one unbounded burst, or only one object at a time, until the first completion.
     pub strict_linux: bool,
 }
 
@@ -124,7 +117,8 @@ impl Default for DqlConfig {
     }
 }
 
-/// Why a configuration, a post or a completion was refused. The queue limit is unchanged by the refused call.
+/// Refusal of a configuration, a post or a completion. The refused call leaves the queue limit
+/// unchanged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DqlError {
     /// A limit above [`LIMIT_MAX`].
@@ -146,19 +140,19 @@ pub enum DqlError {
     },
     /// The tick of stall detection is zero.
     ZeroTick,
-    /// A post of more than [`OBJECT_MAX`] in one object. Refused here because ignoring it would surface as an
-    /// accounting error at its completion, far from the cause.
+    /// A post of more than [`OBJECT_MAX`] in one object. Refused here because ignoring it would
+    /// surface as an accounting error at its completion, far from the cause.
     ObjectTooLarge {
         /// The size of the object.
         given: u32,
     },
-    /// More was reported complete than is in flight: the posted and the completed sizes of some object
-    /// differ, or a reset forgot objects that the device kept. The totals cannot be trusted any more; the
-    /// engine must reset the queue.
+    /// More was reported complete than is in flight. Either the posted and the completed sizes of
+    /// some object differ, or a reset forgot objects that the device kept. The totals cannot be
+    /// trusted any more; the engine must reset the queue.
     Overcompleted {
-        /// What was reported.
+        /// The amount reported.
         completed: u32,
-        /// What was in flight.
+        /// The amount in flight.
         inflight: u32,
     },
 }
@@ -190,7 +184,7 @@ impl core::error::Error for DqlError {}
 /// The state and counters of a queue limit at one moment. Amounts are in `unit`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DqlStats {
-    /// What the amounts count.
+    /// Unit of the amounts.
     pub unit: Unit,
     /// The limit now.
     pub limit: u32,
@@ -198,11 +192,11 @@ pub struct DqlStats {
     pub limit_min: u32,
     /// Its upper bound.
     pub limit_max: u32,
-    /// How long slack must persist before the limit shrinks.
+    /// Time that slack must persist before the limit shrinks.
     pub hold_time: Nanos,
-    /// Posted and not yet completed.
+    /// Amount posted and not yet completed.
     pub inflight: u32,
-    /// What [`Dql::available`] answers.
+    /// Value of [`Dql::available`].
     pub available: i32,
     /// The stall threshold; zero is off.
     pub stall_thrs: Nanos,
@@ -212,30 +206,31 @@ pub struct DqlStats {
     pub stall_max: Nanos,
     /// Completion rounds that reported work.
     pub completions: u64,
-    /// Completions that found the device had run dry while more was waiting: the limit grew.
+    /// Completions that found that the device had run dry while more was waiting: the limit grew.
     pub starved: u64,
     /// Completions that lowered the limit.
     pub shrinks: u64,
-    /// Of those, the ones decided with no slack observed in the hold time before: after an idle time, one
-    /// busy interval spoke for the whole hold time.
+    /// Of `shrinks`, the number decided with no slack observed in the hold time before: after an
+    /// idle time, one busy interval stood for the whole hold time.
     pub idle_shrinks: u64,
     /// Posts refused because the object was too large.
     pub refused: u64,
-    /// Smoothed time that the device, having work, takes to report a completion; `None` before the first. The
-    /// limit is about twice what the device sends in this time.
+    /// Smoothed time in which the device, having work, reports a completion; `None` before the
+    /// first. The limit is about twice the amount that the device sends in this time.
     pub completion_interval: Option<Nanos>,
 }
 
 /// A dynamic queue limit: one per transmit queue, written by its one owner.
 #[derive(Clone, Debug)]
 pub struct Dql {
-    /// Everything ever posted.
+    /// Total ever posted.
     queued: u32,
-    /// Limit plus completed at the last completion; posting is allowed while `queued` has not passed it.
+    /// Limit plus completed at the last completion; posting is allowed while `queued` has not
+    /// passed it.
     threshold: u32,
     /// Size of the latest post.
     last_post: u32,
-    /// Everything ever completed.
+    /// Total ever completed.
     completed: u32,
 
     limit: u32,
@@ -243,12 +238,13 @@ pub struct Dql {
     limit_max: u32,
     hold_time: Nanos,
 
-    /// What the previous completion round left behind.
+    /// State at the previous completion round.
     prev: Round,
     /// The least slack seen since `slack_start`.
     lowest_slack: u32,
     slack_start: Instant,
-    /// When slack was last observed, or `slack_start`: only for the `idle_shrinks` counter.
+    /// Time at which slack was last observed, or `slack_start`: only for the `idle_shrinks`
+    /// counter.
     slack_seen: Instant,
 
     stall: StallWatch,
@@ -258,10 +254,10 @@ pub struct Dql {
     counts: Counts,
 }
 
-/// What one completion round leaves for the next to compare with.
+/// State that one completion round leaves for the next to compare with.
 #[derive(Clone, Copy, Debug, Default)]
 struct Round {
-    /// By how much the posted amount exceeded the limit when the round began.
+    /// Amount by which the posted total exceeded the limit when the round began.
     over_limit: u32,
     /// The total posted when the round ran.
     queued: u32,
@@ -278,7 +274,7 @@ struct Counts {
     refused: u64,
 }
 
-/// `a - b` of two wrapping totals, or zero when `b` is ahead.
+/// Returns `a - b` of two wrapping totals, or zero when `b` is ahead.
 #[inline]
 const fn positive_diff(a: u32, b: u32) -> u32 {
     let d = a.wrapping_sub(b);
@@ -286,11 +282,11 @@ const fn positive_diff(a: u32, b: u32) -> u32 {
 }
 
 impl Dql {
-    /// A queue limit with nothing in flight.
+    /// Returns a queue limit with nothing in flight.
     ///
     /// # Errors
     /// [`DqlError::LimitTooLarge`], [`DqlError::MinAboveMax`], [`DqlError::StallRange`] and
-    /// [`DqlError::ZeroTick`] name what is wrong with `config`.
+    /// [`DqlError::ZeroTick`] name the fault of `config`.
     pub fn new(config: &DqlConfig, now: Instant) -> Result<Self, DqlError> {
         let mut dql = Self {
             queued: 0,
@@ -317,12 +313,12 @@ impl Dql {
         Ok(dql)
     }
 
-    /// Reports one object of size `n` posted to the device at `now`. `now` matters to stall detection and to
-    /// the completion interval only.
+    /// Reports one object of size `n` posted to the device at `now`. `now` matters to stall
+    /// detection and to the completion interval only.
     ///
     /// # Errors
-    /// [`DqlError::ObjectTooLarge`] above [`OBJECT_MAX`]: nothing is recorded, and the object must not be
-    /// handed to the device.
+    /// [`DqlError::ObjectTooLarge`] above [`OBJECT_MAX`]: nothing is recorded, and the object must
+    /// not be handed to the device.
     #[inline]
     pub fn queued(&mut self, n: u32, now: Instant) -> Result<(), DqlError> {
         if n > OBJECT_MAX {
@@ -340,20 +336,21 @@ impl Dql {
         Ok(())
     }
 
-    /// How much may still be posted. Zero or more allows one more object of any size: what is in flight may
-    /// exceed the limit by up to one object.
+    /// Returns the amount that may still be posted. Zero or more allows one more object of any
+    /// size: the amount in flight may exceed the limit by up to one object.
     #[inline]
     #[must_use]
     pub const fn available(&self) -> i32 {
         self.threshold.wrapping_sub(self.queued).cast_signed()
     }
 
-    /// Reports that the device has finished `n` since the previous call: once per completion round, with the
-    /// sum of what `queued` was given for the finished objects. Zero is not a completion and changes nothing.
+    /// Reports that the device has finished `n` since the previous call. The engine calls it once
+    /// per completion round, with the sum of the amounts given to `queued` for the finished
+    /// objects. Zero is not a completion and changes nothing.
     ///
     /// # Errors
-    /// [`DqlError::Overcompleted`] when `n` is more than is in flight: nothing changes, and the engine must
-    /// [`reset`](Self::reset) the queue.
+    /// [`DqlError::Overcompleted`] when `n` is more than is in flight: nothing changes, and the
+    /// engine must [`reset`](Self::reset) the queue.
     pub fn completed(&mut self, n: u32, now: Instant) -> Result<(), DqlError> {
         if n == 0 {
             return Ok(());
@@ -364,23 +361,24 @@ impl Dql {
         }
         let total = self.completed.wrapping_add(n);
         let mut over_limit = positive_diff(inflight, self.limit);
-        // Everything that the previous round left in flight is done. Equality counts: a device that carries
-        // single objects larger than the limit completes exactly the previous batch each time, and starves in
-        // between.
+        // Everything that the previous round left in flight is done. Equality counts: a device that
+        // carries single objects larger than the limit completes exactly the previous batch each
+        // time, and starves in between.
         let prev_done = total.wrapping_sub(self.prev.queued).cast_signed() >= 0;
         let drained = total == self.queued;
 
         let mut limit = self.limit;
         if (over_limit > 0 && drained) || (self.prev.over_limit > 0 && prev_done) {
-            // The device ran dry while the limit held posts back: grow by what was posted and done since the
-            // previous round, plus what was then over the limit.
+            // The device ran dry while the limit held posts back. The limit grows by the amount
+            // posted and done since the previous round, plus the amount that was then over the
+            // limit.
             limit =
                 limit.wrapping_add(positive_diff(total, self.prev.queued)).wrapping_add(self.prev.over_limit);
             self.counts.starved += 1;
             self.restart_slack(now);
         } else if !prev_done {
-            // Something posted before the previous round is still there, so the device never ran dry in
-            // between.
+            // Something posted before the previous round is still there, so the device never ran
+            // dry in between.
             limit = self.busy_interval(n, now);
         }
         limit = limit.clamp(self.limit_min, self.limit_max);
@@ -400,13 +398,13 @@ impl Dql {
         Ok(())
     }
 
-    /// The device was busy throughout the interval that ends with `n` completed: note how much of the limit
-    /// was not needed for that, and after a hold time give the least of it up. Returns the limit that
-    /// results, before its bounds.
+    /// Updates the slack after an interval in which the device was busy throughout and completed
+    /// `n`: notes the part of the limit that the interval did not need, and after a hold time gives
+    /// up the least of these parts. Returns the resulting limit, before its bounds apply.
     fn busy_interval(&mut self, n: u32, now: Instant) -> u32 {
         // Twice the amount completed covers one interval in flight and one being refilled.
         let unneeded = positive_diff(self.limit.wrapping_add(self.prev.over_limit), n.wrapping_mul(2));
-        // The part of the last object that lay within the limit.
+        // Part of the last object that lay within the limit.
         let last_object = match self.prev.over_limit {
             0 => 0,
             over => positive_diff(self.prev.last_post, over),
@@ -434,10 +432,11 @@ impl Dql {
         self.lowest_slack = u32::MAX;
     }
 
-    /// Forgets everything in flight and everything learned: the limit falls to `limit_min`. Counters stay.
+    /// Forgets everything in flight and everything learned: the limit falls to `limit_min`.
+    /// Counters stay.
     ///
-    /// To be called whenever posted objects were freed without a completion, and never while the device keeps
-    /// any of them: their completion would be an accounting error.
+    /// The engine must call this whenever posted objects were freed without a completion, and never
+    /// while the device keeps any of them: their completion would be an accounting error.
     pub fn reset(&mut self, now: Instant) {
         self.queued = 0;
         self.completed = 0;
@@ -452,13 +451,13 @@ impl Dql {
         self.cadence.restart(now);
     }
 
-    /// The upper bound of the limit that keeps the delay behind a full device queue at `target`, if the
-    /// device drains `rate_bytes_per_s`: for [`set_limit_max`](Self::set_limit_max). Rounded down, at most
-    /// [`LIMIT_MAX`].
+    /// Returns the upper bound of the limit that keeps the delay behind a full device queue at
+    /// `target`, if the device drains `rate_bytes_per_s`: for
+    /// [`set_limit_max`](Self::set_limit_max). Rounded down, at most [`LIMIT_MAX`].
     ///
-    /// What is in flight may exceed the limit by one object, so the delay is bounded by `target` plus the
-    /// time of one object. A cap below one object makes the device stop and wait: it carries one object per
-    /// completion.
+    /// The amount in flight may exceed the limit by one object, so the delay is bounded by `target`
+    /// plus the time of one object. A cap below one object makes the device stop and wait: it
+    /// carries one object per completion.
     ///
     /// ```
     /// # use txweir_core::{path::dql::Dql, base::time::Nanos};
@@ -473,13 +472,14 @@ impl Dql {
 
 /// The control surface, under the names of Linux's `byte_queue_limits` directory in sysfs.
 impl Dql {
-    /// The limit now.
+    /// Returns the limit now.
     #[must_use]
     pub const fn limit(&self) -> u32 {
         self.limit
     }
 
-    /// Overwrites the limit. Takes effect, and is brought within its bounds, at the next completion.
+    /// Overwrites the limit. The new limit takes effect, brought within its bounds, at the next
+    /// completion.
     ///
     /// # Errors
     /// [`DqlError::LimitTooLarge`] above [`LIMIT_MAX`].
@@ -491,7 +491,7 @@ impl Dql {
         Ok(())
     }
 
-    /// The lower bound of the limit.
+    /// Returns the lower bound of the limit.
     #[must_use]
     pub const fn limit_min(&self) -> u32 {
         self.limit_min
@@ -505,7 +505,7 @@ impl Dql {
         self.set_bounds(limit_min, self.limit_max)
     }
 
-    /// The upper bound of the limit.
+    /// Returns the upper bound of the limit.
     #[must_use]
     pub const fn limit_max(&self) -> u32 {
         self.limit_max
@@ -514,12 +514,14 @@ impl Dql {
     /// Sets the upper bound of the limit, from the next completion on.
     ///
     /// # Errors
-    /// [`DqlError::MinAboveMax`] below `limit_min`, [`DqlError::LimitTooLarge`] above [`LIMIT_MAX`].
+    /// [`DqlError::MinAboveMax`] below `limit_min`, [`DqlError::LimitTooLarge`] above
+    /// [`LIMIT_MAX`].
     pub fn set_limit_max(&mut self, limit_max: u32) -> Result<(), DqlError> {
         self.set_bounds(self.limit_min, limit_max)
     }
 
-    /// Sets both bounds at once, so that their order of change does not matter; from the next completion on.
+    /// Sets both bounds at once, from the next completion on. The order of their changes then does
+    /// not matter.
     ///
     /// # Errors
     /// [`DqlError::MinAboveMax`], [`DqlError::LimitTooLarge`].
@@ -535,25 +537,25 @@ impl Dql {
         Ok(())
     }
 
-    /// How long slack must persist before the limit shrinks.
+    /// Returns the time that slack must persist before the limit shrinks.
     #[must_use]
     pub const fn hold_time(&self) -> Nanos {
         self.hold_time
     }
 
-    /// Sets how long slack must persist before the limit shrinks, from the next completion on.
+    /// Sets the time that slack must persist before the limit shrinks, from the next completion on.
     pub fn set_hold_time(&mut self, hold_time: Nanos) {
         self.hold_time = hold_time;
     }
 
-    /// Posted and not yet completed.
+    /// Returns the amount posted and not yet completed.
     #[inline]
     #[must_use]
     pub const fn inflight(&self) -> u32 {
         self.queued.wrapping_sub(self.completed)
     }
 
-    /// The stall threshold, in whole ticks; zero is off.
+    /// Returns the stall threshold, in whole ticks; zero is off.
     #[must_use]
     pub fn stall_thrs(&self) -> Nanos {
         self.stall.span(u64::from(self.stall.thrs_ticks))
@@ -561,9 +563,9 @@ impl Dql {
 
     /// Sets the stall threshold, rounded up to ticks; zero turns detection off.
     ///
-    /// A completion that comes later than this after the first post that follows the completion before it is
-    /// counted, and so are some that come later than half of it. The history reaches back 192 to 256 ticks,
-    /// so a longer wait may go unseen when posts went on during it.
+    /// The first post after a completion starts the wait for the next completion. A wait longer
+    /// than the threshold is counted, and so are some waits longer than half of it. The history
+    /// reaches back 192 to 256 ticks, so a longer wait may go unseen when posts went on during it.
     ///
     /// # Errors
     /// [`DqlError::StallRange`] outside [`STALL_TICKS_MIN`] to [`STALL_TICKS_MAX`] ticks.
@@ -571,19 +573,19 @@ impl Dql {
         self.stall.set_threshold(stall_thrs, now)
     }
 
-    /// Whether it looks for stalls, and so has to know when packets are posted.
+    /// True if the limit looks for stalls, and so needs the time of each post.
     #[must_use]
     pub(crate) const fn watches_stalls(&self) -> bool {
         self.stall.thrs_ticks != 0
     }
 
-    /// Stalls seen.
+    /// Returns the number of stalls seen.
     #[must_use]
     pub const fn stall_cnt(&self) -> u64 {
         self.stall.count
     }
 
-    /// The longest stall since [`clear_stall_max`](Self::clear_stall_max), in whole ticks.
+    /// Returns the longest stall since [`clear_stall_max`](Self::clear_stall_max), in whole ticks.
     #[must_use]
     pub fn stall_max(&self) -> Nanos {
         self.stall.span(self.stall.max_ticks)
@@ -594,13 +596,13 @@ impl Dql {
         self.stall.max_ticks = 0;
     }
 
-    /// What the limit counts.
+    /// Returns the unit of the limit.
     #[must_use]
     pub const fn unit(&self) -> Unit {
         self.unit
     }
 
-    /// Everything above and the counters, at once.
+    /// Returns all of the above and the counters.
     #[must_use]
     pub fn stats(&self) -> DqlStats {
         DqlStats {
@@ -621,163 +623,6 @@ impl Dql {
             refused: self.counts.refused,
             completion_interval: self.cadence.interval(),
         }
-    }
-}
-
-/// How often the device reports completions while it has work.
-///
-/// A sample runs from the previous completion, or from the post that ended an idle time if that is later, so
-/// that idle time is not mistaken for coalescing.
-#[derive(Clone, Copy, Debug)]
-struct Cadence {
-    /// When the device last went from idle to busy, or last completed something.
-    busy_since: Instant,
-    /// The smoothed interval in ns, times eight; zero before the first sample.
-    scaled: u64,
-}
-
-impl Cadence {
-    const fn new(now: Instant) -> Self {
-        Self { busy_since: now, scaled: 0 }
-    }
-
-    fn restart(&mut self, now: Instant) {
-        self.busy_since = now;
-    }
-
-    fn completed(&mut self, now: Instant) {
-        // Held below 2^60 ns (36 years) so that the scaled value fits, and above zero, which means "no
-        // sample".
-        let sample = now.saturating_since(self.busy_since).as_nanos().clamp(1, 1 << 60);
-        self.busy_since = now;
-        self.scaled = match self.scaled {
-            0 => sample << INTERVAL_SHIFT,
-            scaled => scaled - (scaled >> INTERVAL_SHIFT) + sample,
-        };
-    }
-
-    const fn interval(&self) -> Option<Nanos> {
-        match self.scaled {
-            0 => None,
-            scaled => Some(Nanos::from_nanos(scaled >> INTERVAL_SHIFT)),
-        }
-    }
-}
-
-/// Finds completions that came too late: a ring of bits, one per tick, set when something was posted in that
-/// tick.
-#[derive(Clone, Debug)]
-struct StallWatch {
-    /// The threshold; zero is off.
-    thrs_ticks: u32,
-    /// Length of a tick, not zero.
-    tick_ns: u64,
-    /// The tick that was last worked out, and when the next one begins: dividing once per tick is enough.
-    tick: u64,
-    tick_end_ns: u64,
-    /// The tick of the latest completion.
-    last_reap: u64,
-    /// The newest word of the history, counted in words since tick zero.
-    head: u64,
-    history: [u64; HISTORY_WORDS],
-    count: u64,
-    max_ticks: u64,
-}
-
-impl StallWatch {
-    fn new(tick: Nanos) -> Result<Self, DqlError> {
-        if tick == Nanos::ZERO {
-            return Err(DqlError::ZeroTick);
-        }
-        Ok(Self {
-            thrs_ticks: 0,
-            tick_ns: tick.as_nanos(),
-            tick: 0,
-            tick_end_ns: 0,
-            last_reap: 0,
-            head: 0,
-            history: [0; HISTORY_WORDS],
-            count: 0,
-            max_ticks: 0,
-        })
-    }
-
-    fn span(&self, ticks: u64) -> Nanos {
-        Nanos::from_nanos(ticks.saturating_mul(self.tick_ns))
-    }
-
-    fn set_threshold(&mut self, thrs: Nanos, now: Instant) -> Result<(), DqlError> {
-        let ticks = thrs.as_nanos().div_ceil(self.tick_ns);
-        self.thrs_ticks = match u32::try_from(ticks) {
-            Ok(0) => 0,
-            Ok(t) if (STALL_TICKS_MIN..=STALL_TICKS_MAX).contains(&ticks) => t,
-            _ => return Err(DqlError::StallRange { ticks }),
-        };
-        self.last_reap = self.tick_of(now);
-        Ok(())
-    }
-
-    /// The tick that `now` lies in. Time does not run backwards here: an earlier `now` counts as the latest
-    /// tick.
-    #[inline]
-    fn tick_of(&mut self, now: Instant) -> u64 {
-        if now.as_nanos() >= self.tick_end_ns {
-            self.tick = now.as_nanos() / self.tick_ns;
-            self.tick_end_ns = self.tick.saturating_add(1).saturating_mul(self.tick_ns);
-        }
-        self.tick
-    }
-
-    /// Where in the ring a word of the history is kept. Exact on any pointer width: the ring's length is a
-    /// power of two.
-    const fn slot(word: u64) -> usize {
-        word as usize % HISTORY_WORDS
-    }
-
-    /// The bit of `tick` in its word.
-    const fn mask(tick: u64) -> u64 {
-        1 << (tick % WORD_TICKS)
-    }
-
-    fn posted(&mut self, now: Instant) {
-        let tick = self.tick_of(now);
-        let word = tick / WORD_TICKS;
-        // The words between the old head and the new one held ticks that are about to leave the history.
-        for reused in (self.head + 1..=word).rev().take(HISTORY_WORDS) {
-            self.history[Self::slot(reused)] = 0;
-        }
-        self.head = word;
-        self.history[Self::slot(word)] |= Self::mask(tick);
-    }
-
-    fn completed(&mut self, now: Instant) {
-        let now = self.tick_of(now);
-        let thrs = u64::from(self.thrs_ticks);
-        if now >= self.last_reap.saturating_add(thrs) {
-            // From the tick after the latest completion, as far as the history reaches, up to half a
-            // threshold ago.
-            let newest = self.head * WORD_TICKS + (WORD_TICKS - 1);
-            let oldest = newest.saturating_sub(HISTORY_TICKS - 1);
-            let from = oldest.max(self.last_reap.saturating_add(1));
-            let to = newest.min(now - thrs / 2);
-            if let Some(tick) = self.first_posted(from, to) {
-                self.count += 1;
-                self.max_ticks = self.max_ticks.max(now - tick);
-            }
-        }
-        self.last_reap = now;
-    }
-
-    /// The first tick from `from` to `to`, both included and both within the history, in which something was
-    /// posted.
-    fn first_posted(&self, from: u64, to: u64) -> Option<u64> {
-        (from..=to).find(|&tick| self.history[Self::slot(tick / WORD_TICKS)] & Self::mask(tick) != 0)
-    }
-
-    fn reset(&mut self, now: Instant) {
-        self.last_reap = self.tick_of(now);
-        self.head = self.last_reap / WORD_TICKS;
-        self.history = [0; HISTORY_WORDS];
     }
 }
 

@@ -1,15 +1,17 @@
-//! `Entry`: what is decided on a packet before it is queued, in one order for every owner of packets.
+//! `Entry`: the decisions on a packet before it is queued, in one order for every owner of packets.
 //!
 //! 1. The filters at the ingress hook of the port that the packet came in by, if it came in.
 //! 2. The filters at the egress hook of the port that it leaves by.
 //! 3. The transmit queue: the one that an action has chosen, else the one that the port selects.
 //! 4. The filters at the qdiscs on its way in that queue ([`Tree::route`]).
 //!
-//! Actions may change the packet, take it, or send copies of it at each of these places. The headers are read once, by
-//! the owner of the bytes, and again only where an action has rewritten them: [`Packet::headers`] is always what the bytes
-//! are. Each step asks only what is there: without filters a packet costs the choice of its queue.
+//! Actions may change the packet, take it, or send copies of it at each of these places. The owner
+//! of the bytes reads the headers once, and again only where an action has rewritten them:
+//! [`Packet::headers`] always agrees with the bytes. A step without filters is skipped: without
+//! any filters a packet costs the choice of its queue.
 //!
-//! [`Port::pass`](crate::path::port::Port::pass) is this for a port; who has queues in another form implements [`Ways`].
+//! [`Port::pass`](crate::path::port::Port::pass) applies an entry to a port. An owner that holds
+//! its queues in another form implements [`Ways`].
 
 use crate::base::tally::Tally;
 use crate::base::time::Instant;
@@ -20,18 +22,19 @@ use crate::packet::meta::Meta;
 use crate::packet::route::{Route, Routed};
 use crate::path::tree::Tree;
 
-/// What the hooks of a device have seen, as Linux counts it: only where there are filters to be asked (in chain 0), and both
-/// hooks of clsact together.
+/// Packets seen and dropped at the hooks of a device, as Linux counts them: only where the hook has
+/// filters in chain 0, and both hooks of clsact together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HookCounts {
-    /// Packets, and bytes: without the link header of what was received, with all headers of the segments of what is sent.
+    /// Packets and bytes. Bytes of received packets exclude the link header. Bytes of sent packets
+    /// include all headers of all segments.
     pub seen: Tally,
     /// Packets that filters have dropped.
     pub drops: u64,
 }
 
 impl HookCounts {
-    /// Adds what another has counted.
+    /// Adds the counts of another hook.
     pub const fn add(&mut self, more: Self) {
         self.seen = self.seen.plus(more.seen);
         self.drops += more.drops;
@@ -41,29 +44,30 @@ impl HookCounts {
 /// A port, and the filters at its hook for one direction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Hooked {
-    /// The number by which actions know the port.
+    /// Number by which actions know the port.
     pub port: PortId,
     /// The filters at its hook, if it has any.
     pub block: Option<BlockId>,
 }
 
-/// What a packet is asked about with.
+/// State with which a packet is classified.
 pub struct Entry<'a> {
     /// The filters and actions.
     pub filters: &'a Filters,
-    /// What they count; made to fit the filters (`Filters::fit`).
+    /// Counters of the filters and actions, sized to the filters (`Filters::fit`).
     pub state: &'a mut State,
-    /// Where actions send copies.
+    /// Receiver of the copies that actions send.
     pub outlet: &'a mut dyn Outlet,
     /// The time.
     pub now: Instant,
     /// The port that the packet came in by, with its ingress hook; `None` if it is sent from here.
     pub from: Option<Hooked>,
-    /// The port that it leaves by, with its egress hook; `None` if only its arrival is asked about.
+    /// The port that the packet leaves by, with its egress hook; `None` if only its arrival is
+    /// classified.
     pub to: Option<Hooked>,
-    /// Transmit queues of the port that it leaves by.
+    /// Number of transmit queues of the port that it leaves by.
     pub queues: u32,
-    /// What the hooks of `from` and `to` have counted, to be added to what their devices have.
+    /// Counts of the hooks of `from` and `to`. The owner adds them to the counts of its devices.
     pub counted: [HookCounts; 2],
 }
 
@@ -75,48 +79,49 @@ impl core::fmt::Debug for Entry<'_> {
 
 /// The queues that a packet can go to.
 pub trait Ways {
-    /// Chooses the queue, and notes it in the metadata; `asked` is the one that an action has chosen.
+    /// Chooses the queue, and notes it in the metadata; `asked` is the queue that an action has
+    /// chosen.
     fn choose(&mut self, meta: &mut Meta, asked: Option<u16>) -> u16;
-    /// The qdiscs whose filters are asked about a packet for this queue, if there are any.
+    /// Returns the qdiscs whose filters classify a packet for this queue, if there are any.
     fn tree(&self, queue: u16) -> Option<&Tree>;
 }
 
-/// What has become of a packet before it was queued.
+/// Fate of a packet before it is queued.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Passed {
-    /// It goes to this queue, with what filters at the qdiscs said.
+    /// The packet goes to this queue, with the results of the filters at the qdiscs.
     Queue(u16, Route),
-    /// The filters of a hook dropped it.
+    /// The filters of a hook dropped the packet.
     Dropped,
-    /// An action took it, or sent it elsewhere.
+    /// An action took the packet, or sent it elsewhere.
     Stolen,
 }
 
-/// What the hooks have made of a packet.
+/// Verdict of the hooks on a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Asked {
-    /// It goes on.
+pub enum HookVerdict {
+    /// The packet goes on.
     Go,
-    /// Filters dropped it.
+    /// Filters dropped the packet.
     Dropped,
-    /// An action took it, or sent it elsewhere.
+    /// An action took the packet, or sent it elsewhere.
     Stolen,
 }
 
 impl<'a> Entry<'a> {
-    /// An entry that asks these filters, without a hook on either side.
+    /// Returns an entry that uses these filters, without a hook on either side.
     pub fn new(filters: &'a Filters, state: &'a mut State, outlet: &'a mut dyn Outlet, now: Instant) -> Self {
         let counted = [HookCounts::default(); 2];
         Self { filters, state, outlet, now, from: None, to: None, queues: 1, counted }
     }
 
-    /// Asks the hooks, chooses a queue, and asks the qdiscs on the way there.
+    /// Runs the hooks, chooses a queue, and runs the filters at the qdiscs on the way there.
     #[inline]
     pub fn pass(&mut self, packet: &mut Packet<'_>, ways: &mut impl Ways) -> Passed {
         match self.ask_hooks(packet) {
-            Asked::Go => {}
-            Asked::Dropped => return Passed::Dropped,
-            Asked::Stolen => return Passed::Stolen,
+            HookVerdict::Go => {}
+            HookVerdict::Dropped => return Passed::Dropped,
+            HookVerdict::Stolen => return Passed::Stolen,
         }
         let asked = packet.queue_chosen.then_some(packet.meta.queue);
         let queue = ways.choose(packet.meta, asked);
@@ -129,13 +134,13 @@ impl<'a> Entry<'a> {
         }
     }
 
-    /// Asks the hooks alone.
-    pub fn ask_hooks(&mut self, packet: &mut Packet<'_>) -> Asked {
+    /// Runs the filters of the hooks alone.
+    pub fn ask_hooks(&mut self, packet: &mut Packet<'_>) -> HookVerdict {
         let hooks = [(self.from, Way::Ingress), (self.to, Way::Egress)];
         for (side, (hooked, way)) in hooks.into_iter().enumerate() {
             let Some(Hooked { port, block }) = hooked else { continue };
             (packet.port, packet.way) = (port, way);
-            // A queue of the port that it came in by says nothing of those that it may leave by.
+            // A queue of the arrival port says nothing about the queues of the departure port.
             packet.queue_chosen = false;
             packet.iif = self.from.map_or(PortId::NONE, |from| from.port);
             let Some(block) = block else { continue };
@@ -144,7 +149,7 @@ impl<'a> Entry<'a> {
                 let seen = &mut self.counted[side].seen;
                 seen.packets += u64::from(packet.meta.segs);
                 seen.bytes += u64::from(match way {
-                    // A frame comes in whole, and its link header has been read by then.
+                    // A frame arrives whole, and its link header has been read by then.
                     Way::Ingress => packet.meta.len.saturating_sub(u32::from(packet.headers.link_len)),
                     Way::Egress => packet.meta.wire_len,
                 });
@@ -154,12 +159,12 @@ impl<'a> Entry<'a> {
                 Verdict::Class(class) => packet.meta.class = class,
                 Verdict::Drop => {
                     self.counted[side].drops += u64::from(counts);
-                    return Asked::Dropped;
+                    return HookVerdict::Dropped;
                 }
-                Verdict::Stolen => return Asked::Stolen,
+                Verdict::Stolen => return HookVerdict::Stolen,
             }
         }
-        Asked::Go
+        HookVerdict::Go
     }
 
     fn run(&mut self) -> Run<'_> {
@@ -173,7 +178,7 @@ impl<'a> Entry<'a> {
     }
 }
 
-/// Whether packets are counted where these filters are asked.
+/// True if packets that this block classifies are counted.
 fn counts(filters: &Filters, block: BlockId) -> bool {
     // Chains are in the order of their numbers.
     let first = filters.block(block).and_then(|block| block.chains.first());

@@ -1,11 +1,13 @@
-//! Rates that qdiscs of several trees share by name (`tbf ... shared NAME`): who has joined which.
+//! `SharedRates`: rates that qdiscs of several trees share by name (`tbf ... shared NAME`).
 //!
-//! A qdisc is made with the name alone, and a rate of its own: alone in a tree that nobody joins it shapes to the whole of it.
-//! Whoever owns the trees, of one device or of all, keeps one [`SharedRates`] and calls [`SharedRates::join`] for those that
-//! a command has made or changed; where several are changed together, [`SharedRates::agree`], and [`Agreed::join`] for each. The
-//! first to use a name makes its rate, the last to let go of it takes it away. What is refused had better be asked for first
-//! ([`SharedRates::check`], of copies): a qdisc whose rate others do not have stays alone. This is for the control
-//! plane: where threads have trees of their own, whoever lets them change those keeps it behind a lock.
+//! A qdisc is made with the name alone, and a rate of its own: until it is joined, it shapes to the
+//! whole of that rate. The owner of the trees, of one device or of all, keeps one [`SharedRates`].
+//! It calls [`SharedRates::join`] for trees that a command has made or changed; where several are
+//! changed together, [`SharedRates::agree`], and [`Agreed::join`] for each. The first qdisc that
+//! uses a name makes its rate; the last one that lets go of it removes it. The owner checks a
+//! change on copies first ([`SharedRates::check`]), because a qdisc with another rate than the
+//! others of its name stays alone. This is for the control plane: where threads have trees of their
+//! own, the owner keeps this behind a lock.
 
 use alloc::collections::BTreeMap;
 use alloc::format;
@@ -43,45 +45,46 @@ pub struct Agreed {
 }
 
 impl Agreed {
-    /// Joins the qdiscs of a tree: one of those that have agreed.
+    /// Joins the qdiscs of a tree that is one of those that have agreed.
     pub fn join(&self, tree: &mut Tree) {
         join_below(tree.root_mut(), &self.rates, 0);
     }
 }
 
-/// What the trees in question say of a name.
+/// Values that the trees in question give for a name.
 struct Wish {
     name: Name,
     rate: Rate,
     burst: Bytes,
-    /// How many of them have joined the rate of that name.
+    /// Number of their qdiscs that have joined the rate of that name.
     joined: u32,
 }
 
 impl SharedRates {
-    /// None.
+    /// Returns an empty set.
     pub const fn new() -> Self {
         Self { entries: BTreeMap::new() }
     }
 
-    /// The rate of that name, if anybody uses it.
+    /// Returns the rate of that name, if any qdisc uses it.
     pub fn find(&self, name: &Name) -> Option<Arc<SharedRate>> {
         self.entries.get(name)?.shared.upgrade()
     }
 
-    /// The names in use, in order.
+    /// Iterates over the names in use, in order.
     pub fn names(&self) -> impl Iterator<Item = &Name> {
         self.entries.iter().filter(|(_, e)| e.shared.strong_count() > 0).map(|(name, _)| name)
     }
 
-    /// Whether any qdisc of a tree names a rate.
+    /// True if any qdisc of a tree names a rate.
     pub fn named(tree: &Tree) -> bool {
         let mut any = false;
         each(tree, &mut |_, _| any = true);
         any
     }
 
-    /// Whether `trees` could be joined in the place of `present`, those that they are made from (which may be they themselves).
+    /// Checks that `trees` could be joined in the place of `present`, the trees that they are made
+    /// from (possibly the same trees).
     ///
     /// # Errors
     /// Names the first qdisc whose rate or burst is not that of others with the same name.
@@ -89,11 +92,12 @@ impl SharedRates {
         self.wishes(trees, present).map(|_| ())
     }
 
-    /// The rates that `trees` name, to join them to: of a name that only these trees use, with the rate and the burst that
-    /// they say, at once for all of them. Until they have joined, each shapes alone.
+    /// Returns the rates that `trees` name, to join them to. A name that only these trees use gets
+    /// the rate and the burst that they give, at once for all of them. Until they have joined, each
+    /// shapes alone.
     ///
     /// # Errors
-    /// As `check`; then nothing has changed.
+    /// As `check`; on an error nothing has changed.
     pub fn agree(&mut self, trees: &[&Tree]) -> Result<Agreed, ConfigError> {
         let mut agreed = Agreed::default();
         for Wish { name, rate, burst, .. } in self.wishes(trees, trees)? {
@@ -112,13 +116,14 @@ impl SharedRates {
     /// Joins every qdisc of one tree that names a rate.
     ///
     /// # Errors
-    /// As `check`; then nothing has changed.
+    /// As `check`; on an error nothing has changed.
     pub fn join(&mut self, tree: &mut Tree) -> Result<(), ConfigError> {
         self.agree(&[tree])?.join(tree);
         Ok(())
     }
 
-    /// What `trees` want, each name once, checked against one another and against who else uses the name.
+    /// Returns the rates that `trees` want, each name once, checked against one another and against
+    /// the other users of the name.
     fn wishes(&self, trees: &[&Tree], present: &[&Tree]) -> Result<Vec<Wish>, ConfigError> {
         let mut wishes: Vec<Wish> = Vec::new();
         let mut refused = None;
@@ -147,7 +152,7 @@ impl SharedRates {
             let Some(shared) = self.find(&wish.name) else { continue };
             let Some(entry) = self.entries.get(&wish.name) else { continue };
             if shared.queues() > wish.joined && (entry.rate, entry.burst) != (wish.rate, wish.burst) {
-                // The first that names it.
+                // The error names the first qdisc with that name.
                 for tree in trees {
                     each(tree, &mut |handle, share| {
                         if *share.name == wish.name && refused.is_none() {
@@ -178,12 +183,12 @@ fn each(tree: &Tree, f: &mut dyn FnMut(Handle, Share<'_>)) {
     tree.visit(&mut |_, node| node.qdisc().shares(&mut |share| f(node.handle(), share)));
 }
 
-/// Joins a qdisc and those below; no deeper than `tree::DEPTH_MAX`.
+/// Joins a qdisc and those below; no deeper than `route::DEPTH_MAX`.
 fn join_below(node: &mut Node, rates: &BTreeMap<Name, Arc<SharedRate>>, depth: usize) {
     let mut due = Vec::new();
     node.qdisc().shares(&mut |share| {
         let shared = rates.get(share.name).filter(|shared| !Arc::ptr_eq(shared, share.lease.shared()));
-        // Nobody changes it now, so that none is refused.
+        // No thread changes the rate now, so `Lease::join` refuses none.
         due.extend(
             shared.and_then(|shared| Lease::join(Arc::clone(shared))).map(|lease| (share.minor, lease)),
         );

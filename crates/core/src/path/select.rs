@@ -1,18 +1,21 @@
-//! Which transmit queue a packet goes to, where nothing has chosen one: the order of the reference (Linux
-//! `netdev_pick_tx`, Documentation/networking/scaling.rst).
+//! The choice of a packet's transmit queue where nothing else has chosen one, in the order of the
+//! reference (Linux `netdev_pick_tx`, Documentation/networking/scaling.rst).
 //!
 //! 1. A port with one queue has no choice.
-//! 2. The queue that the sender's last packet took, so that a flow stays in order: unless the sender says that nothing of it is
-//!    in flight, or the queue is gone, or the choice is older than `RESELECT`.
-//! 3. The queues that were set aside for who sends (XPS): for the queue that the packet came in by, else for the sender's
-//!    processor. Of several the flow hash takes one.
-//! 4. The flow hash, within the queues of the packet's traffic class. A packet that came in by a queue goes out by the one of
-//!    that number, folded into the range.
+//! 2. The queue that the sender's last packet took, so that a flow stays in order: unless the
+//!    sender reports that nothing of it is in flight, or the queue is gone, or the choice is older
+//!    than `RESELECT`.
+//! 3. The queues that were set aside for the sender (XPS): for the queue that the packet came in
+//!    by, else for the sender's processor. The flow hash selects one of several.
+//! 4. The flow hash, within the queues of the packet's traffic class. A packet that came in by a
+//!    queue goes out by the queue of that number, folded into the range.
 //!
-//! A selector is a value: any number of threads choose by the same one. What a sender remembers is its own ([`Cached`]).
+//! A selector is a value: any number of threads choose by the same one. Each sender keeps its own
+//! memory ([`Cached`]).
 //!
-//! - I6: a sender whose choice is remembered changes its queue only when it says that nothing of it is in flight, or when
-//!   the queues have changed, which is the port's business (`crate::path::port`).
+//! - I6: a sender whose choice is remembered changes its queue only in two cases: it reports that
+//!   nothing of it is in flight, or the queues have changed, which the port handles
+//!   (`crate::path::port`).
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -24,7 +27,7 @@ use crate::sched::traffic::CLASSES_MAX;
 use crate::sched::traffic::Range;
 use crate::sched::traffic::TrafficClasses;
 
-/// How long a remembered choice holds, as in Linux 7 (`net.core.txq_reselection_ms`).
+/// Time that a remembered choice holds, as in Linux 7 (`net.core.txq_reselection_ms`).
 pub const RESELECT: Nanos = Nanos::from_millis(1000);
 
 /// Queues set aside for senders: for each sender (a processor, a worker) and traffic class, a list.
@@ -35,7 +38,8 @@ pub struct Xps {
 }
 
 impl Xps {
-    /// None, for this many senders and traffic classes (at least 1 each, at most 65 536 senders).
+    /// Returns empty lists, for this many senders and traffic classes (at least 1 each, at most 65
+    /// 536 senders).
     pub fn new(senders: usize, classes: usize) -> Self {
         let (senders, classes) = (senders.clamp(1, 1 << 16), classes.clamp(1, CLASSES_MAX));
         Self { classes, lists: alloc::vec![Box::default(); senders * classes] }
@@ -60,59 +64,60 @@ impl Xps {
     }
 }
 
-/// A hash spread over `0..n`.
+/// Returns a hash spread over `0..n`.
 #[inline]
 fn scale(hash: u32, n: u64) -> u64 {
     (u64::from(hash) * n) >> 32
 }
 
-/// Who sends a packet, as far as it matters here.
+/// Properties of a packet's sender that the choice depends on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sender {
-    /// Its processor or worker: what XPS goes by.
+    /// Its processor or worker, by which XPS chooses.
     pub worker: u32,
-    /// The queue that the packet came in by, 0-based, if it is passed on.
+    /// The queue that the packet came in by, 0-based, if the packet is forwarded.
     pub came_by: Option<u16>,
-    /// Nothing of this sender is in flight, so that its queue may change (`ooo_okay`).
+    /// True if nothing of this sender is in flight, so that its queue may change (`ooo_okay`).
     pub idle: bool,
 }
 
-/// What a sender remembers of its last choice: a socket's, a connection's.
+/// Memory of a sender (a socket, a connection) of its last choice.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Cached {
     queue: Option<u16>,
     at: Instant,
-    /// Of which queues it was chosen.
+    /// Value of `Selector::era` at the choice.
     era: u32,
     by_sender: bool,
 }
 
-/// How a port chooses.
+/// Rules by which a port chooses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Selector {
     queues: u16,
     classes: Option<TrafficClasses>,
     by_worker: Option<Xps>,
     by_arrival: Option<Xps>,
-    /// Counts the times that what waited was chosen a queue for anew: what is remembered from before holds no more.
+    /// Number of times that the queues of waiting packets were chosen anew: earlier remembered
+    /// choices hold no more.
     era: u32,
 }
 
-/// What was wrong with a choice that was made elsewhere; the packet goes to queue 0.
+/// Refusal of a choice that was made elsewhere; the packet goes to queue 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NoSuchQueue(pub u16);
 
 impl Selector {
-    /// For so many queues, at least 1 and at most `QueueSet::QUEUES_MAX`.
+    /// Returns a selector for this many queues, at least 1 and at most `QueueSet::QUEUES_MAX`.
     pub fn new(queues: u16) -> Self {
         let queues = queues.clamp(1, QueueSet::QUEUES_MAX);
         Self { queues, classes: None, by_worker: None, by_arrival: None, era: 0 }
     }
-    /// How many queues.
+    /// Returns the number of queues.
     pub const fn queues(&self) -> u16 {
         self.queues
     }
-    /// Traffic classes, if the port has any.
+    /// Returns the traffic classes, if the port has any.
     pub const fn classes(&self) -> Option<&TrafficClasses> {
         self.classes.as_ref()
     }
@@ -124,32 +129,34 @@ impl Selector {
     pub fn set_queues(&mut self, queues: u16) {
         self.queues = queues.clamp(1, QueueSet::QUEUES_MAX);
     }
-    /// Ends what senders remember.
+    /// Ends the choices that senders remember.
     pub(crate) const fn renew(&mut self) {
         self.era = self.era.wrapping_add(1);
     }
-    /// Queues by who sends.
+    /// Sets the queues by sender.
     pub fn set_xps(&mut self, by_worker: Option<Xps>) {
         self.by_worker = by_worker;
     }
-    /// Queues by the queue that a packet came in by.
+    /// Sets the queues by the queue that a packet came in by.
     pub fn set_arrival_xps(&mut self, by_arrival: Option<Xps>) {
         self.by_arrival = by_arrival;
     }
 
-    /// A queue that was chosen elsewhere, as far as there is one.
+    /// Returns a queue that was chosen elsewhere.
+    ///
+    /// # Errors [`NoSuchQueue`] if the queue does not exist.
     #[inline]
     pub const fn chosen(&self, queue: u16) -> Result<u16, NoSuchQueue> {
         if queue < self.queues { Ok(queue) } else { Err(NoSuchQueue(queue)) }
     }
 
-    /// Chooses; below `queues` always.
+    /// Chooses a queue, always below `queues`.
     #[inline]
     pub fn select(&self, m: &Meta, sender: &Sender, cached: Option<&mut Cached>, now: Instant) -> u16 {
         self.select_noted(m, sender, cached, now).0
     }
 
-    /// Chooses, and says what by.
+    /// Chooses a queue, and returns the basis of the choice.
     #[inline]
     pub(crate) fn select_noted(
         &self,
@@ -175,7 +182,7 @@ impl Selector {
         }
     }
 
-    /// Chooses without regard to what was chosen before.
+    /// Chooses without regard to the last choice.
     #[inline]
     fn fresh(&self, m: &Meta, sender: &Sender) -> (u16, Note) {
         let class = self.classes.as_ref().map_or(0, |c| c.class(m.priority));
@@ -186,8 +193,9 @@ impl Selector {
         }
     }
 
-    /// Chooses anew for a packet that waited while the queues changed, so that it goes where those behind it will: by its hash,
-    /// or where it waited if it was not chosen by that. Who sent it is not known any more.
+    /// Chooses anew for a packet that waited while the queues changed, so that it goes where the
+    /// packets behind it will. A queue that was chosen by the hash is chosen by it again; otherwise
+    /// the packet stays in its queue. Its sender is not known any more.
     pub(crate) fn select_again(&self, m: &Meta) -> (u16, Note) {
         let by_hash = || {
             let class = self.classes.as_ref().map_or(0, |c| c.class(m.priority));
@@ -214,7 +222,7 @@ impl Selector {
     fn hashed(&self, hash: u32, class: usize, came_by: Option<u16>) -> u16 {
         let all = Range { count: self.queues, offset: 0 };
         let range = self.classes.as_ref().and_then(|c| c.ranges().get(class)).copied().unwrap_or(all);
-        // A class whose queues have gone takes all there are.
+        // A class whose queues are gone uses all queues.
         let fits = range.count > 0 && range.offset < self.queues;
         let range = if fits { range } else { all };
         let count = range.count.min(self.queues - range.offset);

@@ -1,12 +1,14 @@
-//! `TxPath`: one transmit queue. It owns the tree of qdiscs, the packets in it and the byte queue limit, and
-//! it is the only place where a packet meets a device.
+//! `TxPath`: one transmit queue. It owns the tree of qdiscs, the packets in it and the byte queue
+//! limit, and it is the only place where a packet meets a device.
 //!
-//! One writer: the owner calls, in any order and as often as it likes, `submit` for each packet, then `drain`
-//! once (after a burst of submits, after a reap, and when a wake-up it asked for is due), and `reap` when the
-//! device has finished something. Spurious calls are harmless. What `drain` answers says who must call it
-//! next: nobody (`Idle`), whoever sees the device finish (`Device`), a timer (`At`), or at once (`More`).
+//! One writer: the owner calls, in any order and as often as it likes, `submit` for each packet,
+//! then `drain` once (after a burst of submits, after a reap, and when a wake-up it asked for is
+//! due), and `reap` when the device has finished something. Spurious calls are harmless. The answer
+//! of `drain` tells when to call it next: never before a new packet (`Idle`), when the device has
+//! finished something (`Device`), at a time (`At`), or at once (`More`).
 
 mod direct;
+mod held;
 mod requests;
 mod stats;
 mod stops;
@@ -34,49 +36,53 @@ use crate::sched::trace::{Event, Record, Trace};
 use crate::text::error::ConfigError;
 use crate::text::value::Words;
 
+pub(crate) use held::Held;
 pub use stats::PathStats;
 pub use stops::Stops;
 pub use swap::Swapped;
 pub(crate) use swap::Waiting;
 
-/// Most packets taken from the qdiscs on one promise: bounds the burst that a scheduler cannot revise any
-/// more, and the time until the owner looks at anything else.
+/// Most packets taken from the qdiscs on one promise: bounds the burst that a scheduler can no
+/// longer revise, and the time until the owner looks at anything else.
 pub const BULK: u32 = 64;
 
-/// What a full queue means.
+/// Meaning of a full queue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Role {
-    /// The sender is in this process and can wait: it gets the frame back and is woken when there is room.
+    /// The sender is in this process and can wait: it gets the frame back and is woken when there
+    /// is room.
     #[default]
     Origin,
     /// The sender is elsewhere: a full queue drops and counts.
     Forwarder,
 }
 
-/// What became of a submitted packet.
+/// Fate of a submitted packet.
 #[must_use]
 #[derive(Debug, PartialEq, Eq)]
 pub enum Admitted<F> {
-    /// It is with the device; the doorbell rings at the next `drain`.
+    /// The packet is with the device; the doorbell rings at the next `drain`.
     Sent,
-    /// It waits in a qdisc; call `drain`.
+    /// The packet waits in a qdisc; the caller calls `drain`.
     Queued,
-    /// It was dropped; the device's `discard` got the frame.
+    /// The packet was dropped; the device's `discard` got the frame.
     Dropped(DropReason),
-    /// Origin only: there is no room. The frame comes back, and `take_wake` will say when to try again.
+    /// Origin only: there is no room. The frame comes back, and `take_wake` tells when to try
+    /// again.
     Full(F),
-    /// A qdisc on its path takes it only in pieces of at most this many bytes: cut it and submit the pieces.
+    /// A qdisc on its path takes it only in pieces of at most this many bytes: the caller cuts it
+    /// and submits the pieces.
     Cut(F, u32),
 }
 
-/// Who must call `drain` next, and when.
+/// Time and caller of the next `drain`.
 #[must_use]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wake {
-    /// Nobody: nothing waits.
+    /// None: nothing waits.
     Idle,
-    /// Whoever sees the device finish something (or thaws it, or starts a queue): packets wait and the device does not take
-    /// them.
+    /// The owner, when the device finishes something, the path is thawed, or a queue is started:
+    /// packets wait and the device does not take them.
     Device,
     /// A timer: nothing may leave before this instant.
     At(Instant, WakeReason),
@@ -84,23 +90,23 @@ pub enum Wake {
     More,
 }
 
-/// How to make a transmit path.
+/// Configuration of a transmit path.
 #[derive(Clone, Debug)]
 pub struct PathConfig {
-    /// The device it sits on.
+    /// Properties of the device it sits on.
     pub env: Env,
-    /// Packets that can wait at once, in all qdiscs together.
+    /// Number of packets that can wait at once, in all qdiscs together.
     pub pool: usize,
-    /// What a full queue means.
+    /// Meaning of a full queue.
     pub role: Role,
-    /// The byte queue limit; `None` leaves only the device's ring to bound what is in flight.
+    /// The byte queue limit; with `None` only the device's ring bounds the packets in flight.
     pub bql: Option<DqlConfig>,
-    /// Event records to keep; 0 keeps none.
+    /// Number of event records to keep; 0 keeps none.
     pub trace: usize,
 }
 
 impl Default for PathConfig {
-    /// Ethernet, 16 384 packets, origin, byte limit on, no trace.
+    /// Returns Ethernet, 16 384 packets, origin, byte limit on, no trace.
     fn default() -> Self {
         Self {
             env: Env::default(),
@@ -131,26 +137,20 @@ impl Default for PathConfig {
 /// ```
 #[derive(Debug)]
 pub struct TxPath<F> {
-    tree: Tree,
-    cx: Cx,
-    frames: Vec<Option<F>>,
+    held: Held<F>,
     dql: Option<Dql>,
     role: Role,
     stops: Stops,
-    /// Pushed since the last doorbell.
+    /// True if a packet was pushed since the last doorbell.
     uncommitted: bool,
-    /// The root has answered `Empty` since a packet last entered it, nothing waits in it, and it has no size table.
-    settled: bool,
-    /// A sender was told `Full` and not yet woken.
+    /// True if a sender was told `Full` and not yet woken.
     waiting: bool,
-    /// Something left the qdiscs since then.
-    freed: bool,
-    stats: PathStats,
     device_error: Option<Box<DeviceError>>,
 }
 
 impl<F> TxPath<F> {
-    /// A path with the default root qdisc, pfifo_fast. All memory for packets is taken here.
+    /// Returns a path with the default root qdisc, pfifo_fast. All memory for packets is allocated
+    /// here.
     pub fn new(config: PathConfig) -> Result<Self, DqlError> {
         let mut cx = Cx::new(config.pool, config.env.seed);
         let env = Env { packets: u32::try_from(config.pool).unwrap_or(u32::MAX), ..config.env };
@@ -158,35 +158,38 @@ impl<F> TxPath<F> {
         let mut frames = Vec::new();
         frames.resize_with(cx.pool.capacity(), || None);
         Ok(Self {
-            tree: Tree::new(env),
-            cx,
-            frames,
+            held: Held {
+                tree: Tree::new(env),
+                cx,
+                frames,
+                settled: true,
+                freed: false,
+                stats: PathStats::default(),
+            },
             dql: config.bql.map(|c| Dql::new(&c, Instant::ZERO)).transpose()?,
             role: config.role,
             stops: Stops::NONE,
             uncommitted: false,
-            settled: true,
             waiting: false,
-            freed: false,
-            stats: PathStats::default(),
             device_error: None,
         })
     }
 
-    /// With the kinds of a registry for its qdiscs, before any is added.
+    /// Sets the registry of kinds for its qdiscs, before any is added.
     #[must_use]
     pub fn with_kinds(mut self, kinds: Registry) -> Self {
-        self.tree = self.tree.with_kinds(kinds);
+        self.held.tree = self.held.tree.with_kinds(kinds);
         self
     }
-    /// With another root qdisc, before anything is submitted.
+    /// Replaces the root qdisc, before anything is submitted.
     pub fn with_qdisc(mut self, kind: &str, options: &[&str]) -> Result<Self, ConfigError> {
-        self.tree.replace(Handle::ROOT, None, kind, &mut Words::new(options), &mut self.cx)?;
-        self.cx.pool.keep_details(self.tree.wants_detail());
+        self.held.tree.edit(&mut self.held.cx).replace(Handle::ROOT, None, kind, &mut Words::new(options))?;
+        self.held.cx.pool.keep_details(self.held.tree.wants_detail());
         Ok(self)
     }
 
-    /// Takes a packet: straight to the device if nothing waits and nothing stops it, else into the qdiscs.
+    /// Takes a packet: straight to the device if nothing waits and nothing stops it, else into the
+    /// qdiscs.
     #[inline(always)]
     pub fn submit<D>(&mut self, now: Instant, frame: F, m: Meta, dev: &mut D) -> Admitted<F>
     where
@@ -195,7 +198,8 @@ impl<F> TxPath<F> {
         self.submit_with(now, frame, m, None, dev)
     }
 
-    /// As `submit`, with what is known of the packet beside its metadata: where `wants_detail` says so.
+    /// As `submit`, with facts about the packet beside its metadata: needed where `wants_detail` is
+    /// true.
     #[inline(always)]
     pub fn submit_with<D>(
         &mut self,
@@ -208,13 +212,14 @@ impl<F> TxPath<F> {
     where
         D: TxQueue<Frame = F>,
     {
-        // Copies are made where a reference would have to leave this function: then the metadata itself stays in
-        // registers until it is written to its slot. Read back right after it was written in parts, it would stall.
-        self.cx.now = now;
+        // `m` is copied where a reference would have to leave this function: then the metadata
+        // itself stays in registers until it is written to its slot. A read right after a write in
+        // parts would stall on store forwarding.
+        self.held.cx.now = now;
         if self.may_go_direct(m.wire_len) && dev.reserve(1) == 1 {
-            self.tree.root_mut().charge_direct(&m);
-            self.stats.direct += 1;
-            self.record(Event::Direct, &m);
+            self.held.tree.root_mut().charge_direct(&m);
+            self.held.stats.direct += 1;
+            self.held.record(Event::Direct, &m);
             let sent = m;
             self.push(frame, &sent, dev);
             return Admitted::Sent;
@@ -222,22 +227,23 @@ impl<F> TxPath<F> {
         self.enqueue(frame, m, detail, dev)
     }
 
-    /// True while a qdisc wants to know more of a packet than its metadata: see `submit_with`. It changes only when the
-    /// tree does.
+    /// True while a qdisc needs more of a packet than its metadata: see `submit_with`. It changes
+    /// only when the tree does.
     #[inline]
     pub const fn wants_detail(&self) -> bool {
-        self.cx.pool.keeps_details()
+        self.held.cx.pool.keeps_details()
     }
 
-    /// Rule DD: every qdisc on the path transparent and empty, no stop, not switched off, the byte limit not reached. That the
-    /// ring has room is asked last, by the caller, because it is a promise.
+    /// True if rule DD holds, except for the room in the ring: every qdisc on the path is
+    /// transparent and empty, no stop is set, the direct way is on, and the byte limit is not
+    /// reached. The caller asks the ring for room last, because the answer is a promise.
     #[inline]
     fn may_go_direct(&self, wire_len: u32) -> bool {
         self.stops.may_go_direct()
-            && self.settled
+            && self.held.settled
             && wire_len <= OBJECT_MAX
             && self.dql.as_ref().is_none_or(|d| d.available() >= 0)
-            && self.tree.root().qdisc().transparent(wire_len)
+            && self.held.tree.root().qdisc().transparent(wire_len)
     }
 
     #[inline(always)]
@@ -248,93 +254,74 @@ impl<F> TxPath<F> {
         let origin = self.role == Role::Origin;
         if origin || m.segs > 1 {
             let asked = m;
-            match self.tree.admit_asked(&Asked { meta: &asked, route: detail.map(|d| &d.route) }) {
-                // With nothing queued no departure would ever wake the sender: then it is a drop.
-                Verdict::Full if origin && !self.tree.root().is_empty() => return self.full(frame),
+            match self.held.tree.root().admit(&Asked { meta: &asked, route: detail.map(|d| &d.route) }) {
+                // With nothing queued no departure would ever wake the sender, so the packet is
+                // dropped.
+                Verdict::Full if origin && !self.held.tree.root().is_empty() => return self.full(frame),
                 Verdict::Cut(max) => {
-                    self.stats.cut += 1;
+                    self.held.stats.cut += 1;
                     return Admitted::Cut(frame, max);
                 }
                 Verdict::Accept | Verdict::Full | Verdict::TooLarge(_) => {}
             }
         }
         if m.wire_len > OBJECT_MAX {
-            // More than the byte limit can count: no device takes such a unit.
+            // The byte limit cannot count this much: no device takes such a unit.
             let refused = m;
-            return self.refuse(frame, &refused, DropReason::Oversize, dev);
+            return self.held.refuse(frame, &refused, DropReason::Oversize, dev);
         }
-        let Some(p) = self.cx.pool.alloc(m, self.cx.now) else {
+        let Some(p) = self.held.cx.pool.alloc(m, self.held.cx.now) else {
             if origin {
                 return self.full(frame);
             }
             let refused = m;
-            return self.refuse(frame, &refused, DropReason::PoolFull, dev);
+            return self.held.refuse(frame, &refused, DropReason::PoolFull, dev);
         };
-        if self.cx.pool.keeps_details() {
-            self.note_detail(&p, detail);
+        if self.held.cx.pool.keeps_details() {
+            self.held.note_detail(&p, detail);
         }
         let index = p.index();
-        self.frames[index] = Some(frame);
-        self.stats.queued += 1;
-        self.record(Event::Enqueued, &m);
-        self.settled = false;
-        self.tree.root_mut().enqueue(p, &mut self.cx);
-        match self.cx.owing() {
+        self.held.frames[index] = Some(frame);
+        self.held.stats.queued += 1;
+        self.held.record(Event::Enqueued, &m);
+        self.held.settled = false;
+        self.held.tree.root_mut().enqueue(p, &mut self.held.cx);
+        match self.held.cx.owing() {
             false => Admitted::Queued,
             true => self.see_to_newcomer(index, dev),
         }
     }
 
-    /// Something was dropped or asked for when a packet came.
+    /// Handles drops and requests that the arrival of a packet has caused.
     #[inline(never)]
     fn see_to_newcomer<D>(&mut self, index: usize, dev: &mut D) -> Admitted<F>
     where
         D: TxQueue<Frame = F>,
     {
-        self.cx.pay_up();
-        self.carry_out(dev);
-        match self.settle(Some(index), dev) {
+        self.held.cx.pay_up();
+        self.held.carry_out(dev);
+        match self.held.settle(Some(index), dev) {
             Some(reason) => Admitted::Dropped(reason),
             None => Admitted::Queued,
         }
     }
 
-    /// Notes what is known of a packet beside its metadata: apart, because few trees ask.
-    #[inline(never)]
-    fn note_detail(&mut self, p: &Pkt, detail: Option<&Detail>) {
-        match detail {
-            Some(detail) => self.cx.pool.set_detail(p, detail),
-            None => self.cx.pool.clear_detail(p),
-        }
-    }
-
-    /// Drops a packet that no qdisc has seen.
-    #[cold]
-    fn refuse<D>(&mut self, frame: F, m: &Meta, reason: DropReason, dev: &mut D) -> Admitted<F>
-    where
-        D: TxQueue<Frame = F>,
-    {
-        self.cx.refuse(m, reason);
-        dev.discard(frame, m, reason);
-        Admitted::Dropped(reason)
-    }
-
     fn full(&mut self, frame: F) -> Admitted<F> {
         self.waiting = true;
-        self.freed = false;
-        self.stats.full += 1;
+        self.held.freed = false;
+        self.held.stats.full += 1;
         Admitted::Full(frame)
     }
 
-    /// Moves up to `budget` packets from the qdiscs to the device, then rings the doorbell once if anything was
-    /// pushed since the last time.
+    /// Moves up to `budget` packets from the qdiscs to the device, then rings the doorbell once if
+    /// anything was pushed since the last time.
     #[inline]
     pub fn drain<D>(&mut self, now: Instant, budget: u32, dev: &mut D) -> Wake
     where
         D: TxQueue<Frame = F>,
     {
-        self.cx.now = now;
-        self.cx.forget_earlier();
+        self.held.cx.now = now;
+        self.held.cx.forget_earlier();
         let wake = self.run(budget, dev);
         self.doorbell(dev);
         wake
@@ -345,7 +332,7 @@ impl<F> TxPath<F> {
         D: TxQueue<Frame = F>,
     {
         let mut left = budget;
-        while !self.tree.root().is_empty() {
+        while !self.held.tree.root().is_empty() {
             if left == 0 {
                 return Wake::More;
             }
@@ -355,7 +342,7 @@ impl<F> TxPath<F> {
             let promised = dev.reserve(left.min(BULK));
             if promised == 0 {
                 self.stops.set(Stops::DRV);
-                self.stats.stop_drv += 1;
+                self.held.stats.stop_drv += 1;
                 return Wake::Device;
             }
             self.stops.clear(Stops::DRV);
@@ -364,20 +351,21 @@ impl<F> TxPath<F> {
                 return wake;
             }
         }
-        if !self.settled {
-            // The root is told that it is empty, so that an AQM forgets what it knew of the standing queue.
-            self.settled = self.tree.root().is_settled();
-            match self.tree.root_mut().dequeue(&mut self.cx) {
+        if !self.held.settled {
+            // The dequeue tells the root that it is empty, so that an AQM forgets the standing
+            // queue.
+            self.held.settled = self.held.tree.root().is_settled();
+            match self.held.tree.root_mut().dequeue(&mut self.held.cx) {
                 Next::Empty | Next::At(..) => {}
-                // A root without packets has none to give; were one to appear, it is still counted.
-                Next::Packet(p) => self.cx.drop(p, DropReason::Purged),
+                // An empty root returns no packet; if it did, the packet would still be counted.
+                Next::Packet(p) => self.held.cx.drop(p, DropReason::Purged),
             }
-            self.settle(None, dev);
+            self.held.settle(None, dev);
         }
         Wake::Idle
     }
 
-    /// Sends up to `n` packets into promised slots; `Some` if something else than the count ended it.
+    /// Sends up to `n` packets into promised slots; `Some` if anything but the count ended it.
     #[inline]
     fn send_up_to<D>(&mut self, n: u32, dev: &mut D) -> Option<Wake>
     where
@@ -386,12 +374,12 @@ impl<F> TxPath<F> {
         for _ in 0..n {
             if self.dql.as_ref().is_some_and(|d| d.available() < 0) {
                 self.stops.set(Stops::STACK);
-                self.stats.stop_stack += 1;
+                self.held.stats.stop_stack += 1;
                 return Some(Wake::Device);
             }
-            let next = self.tree.root_mut().dequeue(&mut self.cx);
+            let next = self.held.tree.root_mut().dequeue(&mut self.held.cx);
             match next {
-                Next::Packet(p) if !self.cx.owing() => self.send(p, dev),
+                Next::Packet(p) if !self.held.cx.owing() => self.send(p, dev),
                 other => {
                     let wake = self.see_to(other, dev);
                     if wake.is_some() {
@@ -399,35 +387,36 @@ impl<F> TxPath<F> {
                     }
                 }
             }
-            if self.tree.root().is_empty() {
+            if self.held.tree.root().is_empty() {
                 return None;
             }
         }
         None
     }
 
-    /// Answers to the root that are no packet, or come with work for the owner of the frames; `Some` if nothing leaves now.
+    /// Handles an answer of the root that is no packet, or that comes with work for the owner of
+    /// the frames; `Some` if nothing leaves now.
     #[inline(never)]
     fn see_to<D>(&mut self, next: Next, dev: &mut D) -> Option<Wake>
     where
         D: TxQueue<Frame = F>,
     {
-        self.cx.pay_up();
-        self.carry_out(dev);
+        self.held.cx.pay_up();
+        self.held.carry_out(dev);
         let wake = match next {
             Next::Packet(p) => {
                 self.send(p, dev);
                 None
             }
-            // Empty although something was queued: what was queued has just been dropped.
+            // The root is empty although packets were queued: they have just been dropped.
             Next::Empty => {
-                self.settled = self.tree.root().is_settled();
+                self.held.settled = self.held.tree.root().is_settled();
                 Some(Wake::Idle)
             }
             Next::At(_, WakeReason::Queue) => Some(Wake::Device),
             Next::At(t, why) => Some(Wake::At(t, why)),
         };
-        self.settle(None, dev);
+        self.held.settle(None, dev);
         wake
     }
 
@@ -436,16 +425,17 @@ impl<F> TxPath<F> {
     where
         D: TxQueue<Frame = F>,
     {
-        self.freed = true;
-        let frame = self.frames[p.index()].take();
-        // The metadata is read where it lies: a copy of the cache line would cost as much as the rest.
-        let m = self.cx.pool.release(p);
+        self.held.freed = true;
+        let frame = self.held.frames[p.index()].take();
+        // The metadata is read in place: a copy of the cache line would cost as much as the rest.
+        let m = self.held.cx.pool.release(p);
         if let Some(frame) = frame {
-            post(self.dql.as_mut(), &mut self.stats, m, self.cx.now);
+            post(self.dql.as_mut(), &mut self.held.stats, m, self.held.cx.now);
             self.uncommitted = true;
-            if self.cx.trace.is_on() {
-                let (at, event, hash, wire_len) = (self.cx.now, Event::Sent(m.marked), m.hash, m.wire_len);
-                self.cx.trace.record(Record { at, event, hash, wire_len });
+            if self.held.cx.trace.is_on() {
+                let (at, event, hash, wire_len) =
+                    (self.held.cx.now, Event::Sent(m.marked), m.hash, m.wire_len);
+                self.held.cx.trace.record(Record { at, event, hash, wire_len });
             }
             dev.push(frame, m);
         }
@@ -456,32 +446,13 @@ impl<F> TxPath<F> {
     where
         D: TxQueue<Frame = F>,
     {
-        post(self.dql.as_mut(), &mut self.stats, m, self.cx.now);
+        post(self.dql.as_mut(), &mut self.held.stats, m, self.held.cx.now);
         self.uncommitted = true;
         dev.push(frame, m);
     }
 
-    /// Gives the frames of dropped packets back; the reason, if `newcomer` was among them.
-    fn settle<D>(&mut self, newcomer: Option<usize>, dev: &mut D) -> Option<DropReason>
-    where
-        D: TxQueue<Frame = F>,
-    {
-        let mut refused = None;
-        while let Some((index, m)) = self.cx.settle_drop() {
-            self.freed = true;
-            let reason = m.dropped_for().unwrap_or(DropReason::Purged);
-            if Some(index) == newcomer {
-                refused = Some(reason);
-            }
-            if let Some(frame) = self.frames[index].take() {
-                dev.discard(frame, &m, reason);
-            }
-        }
-        refused
-    }
-
-    /// Takes what the device has finished: tells the byte limit, and gives frames back through `done`. Gives the
-    /// number of packets finished; then call `drain`.
+    /// Takes the packets that the device has finished: tells the byte limit, and returns frames
+    /// through `done`. Returns the number of packets finished; the caller then calls `drain`.
     #[inline]
     pub fn reap<D>(&mut self, now: Instant, dev: &mut D, mut done: impl FnMut(F)) -> u32
     where
@@ -501,7 +472,7 @@ impl<F> TxPath<F> {
         self.stops.clear(Stops::DRV);
         if let Some(dql) = &mut self.dql {
             if dql.completed(dql.unit().cost(bytes, packets), now).is_err() {
-                self.stats.dql_errors += 1;
+                self.held.stats.dql_errors += 1;
                 dql.reset(now);
             }
             if dql.available() >= 0 {
@@ -511,54 +482,79 @@ impl<F> TxPath<F> {
         packets
     }
 
-    /// True once after a `Full`, when something has left the qdiscs since: senders that wait may try again.
+    /// True once after a `Full`, when a packet has left the qdiscs since: waiting senders may try
+    /// again.
     #[inline]
     pub const fn take_wake(&mut self) -> bool {
-        let wake = self.waiting && self.freed;
+        let wake = self.waiting && self.held.freed;
         if wake {
             self.waiting = false;
-            self.stats.tx_wake += 1;
+            self.held.stats.tx_wake += 1;
         }
         wake
     }
 
-    /// Changes the tree, between bursts: `f` gets the tree and what its operations need. Frames of packets that
-    /// it drops go to the device's `discard`. Call `drain` afterwards.
+    /// Changes the tree, between bursts: `f` gets the tree and the context that its operations
+    /// need. Frames of packets that it drops go to the device's `discard`. The caller calls `drain`
+    /// afterwards.
     pub fn configure<D, R>(&mut self, now: Instant, dev: &mut D, f: impl FnOnce(&mut Tree, &mut Cx) -> R) -> R
     where
         D: TxQueue<Frame = F>,
     {
-        self.cx.now = now;
-        let r = f(&mut self.tree, &mut self.cx);
-        self.cx.pool.keep_details(self.tree.wants_detail());
-        self.settled = false;
-        self.settle(None, dev);
-        r
+        self.held.configure(now, dev, f)
+    }
+
+    /// Changes the tree, between bursts, and keeps the packets that wait. `f` gets the tree and the
+    /// context that its operations need. Packets that it removes are set aside and queued again. If
+    /// any were set aside, or the tree was disturbed (`Tree::disturb`), all other waiting packets
+    /// are queued again with them: in order of arrival, each with the time at which it was first
+    /// queued, classified anew. Packets of one flow stay in order, unless a new qdisc chooses a
+    /// queue by details (`wants_detail`) that were not kept when they came.
+    ///
+    /// Packets for which the new tree has no room are dropped, with their own reason. A
+    /// super-packet that it takes only in pieces is given to `cut` with its metadata, the largest
+    /// size of a piece, and a function that takes each piece in turn. Qdiscs that stay keep their
+    /// counters, the state of their laws, and their tokens. The byte limit and the device are not
+    /// touched. The caller calls `drain` afterwards.
+    ///
+    /// `f` must not fail halfway: the packets that it has removed by then are queued again in the
+    /// rest of the tree.
+    pub fn swap<D, R>(
+        &mut self,
+        now: Instant,
+        dev: &mut D,
+        f: impl FnOnce(&mut Tree, &mut Cx) -> R,
+        cut: impl FnMut(F, &Meta, u32, &mut dyn FnMut(F, Meta)),
+    ) -> (R, Swapped)
+    where
+        D: TxQueue<Frame = F>,
+    {
+        let dropped = self.held.begin_swap(now);
+        let r = self.held.edit(f);
+        (r, self.held.end_swap(dropped, dev, cut))
     }
 
     /// Stops transmission until `thaw`: packets are queued, none leaves.
     pub const fn freeze(&mut self) {
         self.stops.set(Stops::FROZEN);
     }
-    /// Ends `freeze`; call `drain` afterwards.
+    /// Ends `freeze`; the caller calls `drain` afterwards.
     pub const fn thaw(&mut self) {
         self.stops.clear(Stops::FROZEN);
     }
-    /// One of several transmit queues that this path feeds may not transmit, until `start_queue`. Kinds that know for which
-    /// queue a packet is (`Meta::queue`) keep what is for it; to the others it means nothing: a device that takes
-    /// nothing at all promises no slot. From `QueueSet::QUEUES_MAX` on there is no such queue.
+    /// Stops one of several transmit queues that this path feeds, until `start_queue`. Kinds that
+    /// know the queue of a packet (`Meta::queue`) keep the packets for it. For other kinds the call
+    /// has no effect: a device that takes nothing at all promises no slot. Queues from
+    /// `QueueSet::QUEUES_MAX` on do not exist.
     pub fn stop_queue(&mut self, queue: u16) {
-        self.cx.stopped.insert(queue);
+        self.held.cx.stopped.insert(queue);
     }
-    /// Ends `stop_queue`; call `drain` afterwards.
+    /// Ends `stop_queue`; the caller calls `drain` afterwards.
     pub fn start_queue(&mut self, queue: u16) {
-        self.cx.stopped.remove(queue);
+        self.held.cx.stopped.remove(queue);
     }
-    /// Ends `stop_queue` of all queues.
-    pub(crate) fn start_queues(&mut self) {
-        self.cx.stopped.clear();
-    }
-    /// The device was reset and has forgotten everything pushed: what was in flight will not be reported.
+    /// Notes that the device was reset and has forgotten everything pushed: it will not report the
+    /// packets in flight.
     pub fn device_reset(&mut self, now: Instant) {
         if let Some(dql) = &mut self.dql {
             dql.reset(now);
@@ -567,56 +563,54 @@ impl<F> TxPath<F> {
         self.stops.clear(Stops::STACK);
     }
 
-    /// The qdiscs.
+    /// Returns the packets that wait on it.
+    pub(crate) const fn held_mut(&mut self) -> &mut Held<F> {
+        &mut self.held
+    }
+    /// Returns the qdiscs.
     pub const fn tree(&self) -> &Tree {
-        &self.tree
+        &self.held.tree
     }
-    /// Shows every packet that waits in the qdiscs: see `Tree::queued`.
+    /// Calls `f` on every packet that waits in the qdiscs: see `Tree::queued`.
     pub fn queued(&self, f: &mut dyn FnMut(Handle, Handle, &Meta)) {
-        self.tree.queued(&self.cx.pool, f);
+        self.held.tree.queued(&self.held.cx.pool, f);
     }
-    /// Packets and bytes waiting in the qdiscs: wire bytes, or what the root's size table charges.
+    /// Returns packets and bytes waiting in the qdiscs: wire bytes, or those that the root's size
+    /// table charges.
     pub const fn backlog(&self) -> Tally {
-        self.tree.root().backlog()
+        self.held.tree.root().backlog()
     }
-    /// The byte queue limit, if there is one.
+    /// Returns the byte queue limit, if there is one.
     pub const fn dql(&self) -> Option<&Dql> {
         self.dql.as_ref()
     }
-    /// The byte queue limit, to set its knobs.
+    /// Returns the byte queue limit, to set its knobs.
     pub const fn dql_mut(&mut self) -> Option<&mut Dql> {
         self.dql.as_mut()
     }
-    /// What stops it now.
+    /// Returns the causes that stop it now.
     pub const fn stops(&self) -> Stops {
         self.stops
     }
-    /// Its counters.
+    /// Returns its counters.
     pub const fn stats(&self) -> &PathStats {
-        &self.stats
+        &self.held.stats
     }
-    /// Drops and marks by reason, and the trace.
+    /// Returns drops and marks by reason, and the trace.
     pub const fn cx(&self) -> &Cx {
-        &self.cx
+        &self.held.cx
     }
-    /// The last error of a doorbell, taken.
+    /// Takes the last error of a doorbell.
     pub fn take_device_error(&mut self) -> Option<DeviceError> {
         self.device_error.take().map(|e| *e)
-    }
-
-    #[inline]
-    fn record(&mut self, event: Event, m: &Meta) {
-        if self.cx.trace.is_on() {
-            let (at, hash, wire_len) = (self.cx.now, m.hash, m.wire_len);
-            self.cx.trace.record(Record { at, event, hash, wire_len });
-        }
     }
 }
 
 /// Books a packet that goes to the device.
 #[inline]
 fn post(dql: Option<&mut Dql>, stats: &mut PathStats, m: &Meta, now: Instant) {
-    // On both sides of that branch, so that nobody makes one addition of vectors of the two.
+    // The two increments stand on either side of the branch: adjacent, LLVM would fuse them into
+    // one vector addition, which is slower here.
     stats.tx_packets += 1;
     if let Some(dql) = dql {
         // Units above the largest object were refused at admission.

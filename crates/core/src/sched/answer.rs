@@ -1,10 +1,12 @@
-//! What qdiscs answer: the next packet, or why there is none; whether a packet would be taken.
+//! Answers of qdiscs: the next packet, or the reason why there is none; whether a packet would be
+//! accepted.
 
 use crate::base::time::Instant;
 use crate::packet::pool::Pkt;
 use crate::packet::reason::WakeReason;
 
-/// The answer to "next?". It is never ambiguous: nothing there, or not yet and why.
+/// Answer of a dequeue. It is never ambiguous: the queue is empty, or the time of the next attempt
+/// and its reason.
 #[must_use]
 #[derive(Debug, PartialEq, Eq)]
 pub enum Next {
@@ -12,31 +14,33 @@ pub enum Next {
     Packet(Pkt),
     /// Nothing is queued.
     Empty,
-    /// Something is queued, but nothing may leave before this instant.
+    /// Packets are queued, but none may leave before this instant.
     At(Instant, WakeReason),
 }
 
-/// The answer of a qdisc to a request for a packet of at most so many bytes.
+/// Answer of a qdisc to a request for a packet of at most a given number of bytes.
 #[must_use]
 #[derive(Debug, PartialEq, Eq)]
 pub enum Within {
-    /// It cannot tell without giving a packet, or has none that may leave: to be peeked at.
+    /// The qdisc cannot tell without dequeueing, or has no packet that may leave: the caller must
+    /// peek.
     Unknown,
     /// This packet is to be sent now.
     Packet(Pkt),
-    /// The next packet has more wire bytes than that, so many; it stays.
+    /// The next packet has more wire bytes than that: this many. It stays.
     Larger(u32),
 }
 
-/// The answer to "would you take it?".
+/// Answer to the question whether a packet would be accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// It would be queued, and nothing would be dropped for it.
+    /// The packet would be queued, and nothing would be dropped for it.
     Accept,
-    /// Something would be dropped: a sender that can wait should.
+    /// A packet would be dropped: a sender that can wait should wait.
     Full,
     /// Its segments are larger than this many bytes, which is the most that can ever leave here.
     TooLarge(u32),
-    /// It is a super-packet that can only leave in pieces of at most this many bytes: cut it first.
+    /// It is a super-packet that can only leave in pieces of at most this many bytes: it must be
+    /// cut first.
     Cut(u32),
 }

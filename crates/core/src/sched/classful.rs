@@ -1,5 +1,5 @@
-//! Classes that commands make, change and delete: what the author of such a kind writes (`Classful`), and its erased
-//! form (`UserClasses`).
+//! Classes that commands make, change and delete: the trait that the author of such a kind
+//! implements (`Classful`), and its erased form (`UserClasses`).
 //!
 //! A kind whose classes come with its options (prio) needs none of this.
 
@@ -16,33 +16,34 @@ use crate::text::params::{Given, Param, Params, Shown, apply, each_given};
 use crate::text::stats::Counter;
 use crate::text::value::Words;
 
-/// What is declared of the classes of a kind.
+/// Declarations of the classes of a kind.
 #[derive(Debug)]
 pub struct ClassSpec {
-    /// The kind of qdisc: a class goes by the same word.
+    /// The kind of qdisc; its classes have the same word.
     pub kind: &'static str,
     /// The parameters of a class.
     pub params: &'static [Param],
     /// The keys that tc takes once in a line.
     pub once: &'static [&'static str],
-    /// The words that tc lets be cut short, in the order in which it tries them.
+    /// The words that tc accepts abbreviated, in the order in which it tries them.
     pub cut: &'static [&'static str],
-    /// The keys that Linux has not.
+    /// The keys that Linux does not have.
     pub own: &'static [&'static str],
     /// The program that refuses options of a class.
     pub refused_by: RefusedBy,
     /// The counters of a class, beside those that every class has.
     pub counters: &'static [Counter],
-    /// True if classes are added and deleted by commands; false if they come with the qdisc and are only changed.
+    /// True if classes are added and deleted by commands; false if they come with the qdisc and are
+    /// only changed.
     pub made: bool,
-    /// Reads words as the options of a new class, and forgets them.
+    /// Reads words as the options of a new class, and discards the result.
     read: fn(&mut Words<'_>, &Env) -> Result<(), ConfigError>,
     defaults: ShowDefaults,
     each_given: EachGiven,
 }
 
 impl ClassSpec {
-    /// That of a kind.
+    /// Returns the declarations of a kind.
     pub const fn of<D: Classful>() -> Self {
         Self {
             kind: D::KIND,
@@ -63,21 +64,22 @@ impl ClassSpec {
             each_given: each_given::<D::Class>,
         }
     }
-    /// Shows every parameter with its default on a device.
+    /// Calls `f` on every parameter with its default on a device.
     pub fn defaults(&self, env: &Env, f: &mut dyn FnMut(Shown<'_>)) {
         (self.defaults)(env, f);
     }
-    /// Shows each key of a line and the words that belong to it: see [`each_given`].
+    /// Calls `f` on each key of a line with the words that belong to it: see [`each_given`].
     pub fn each_given(&self, words: &mut Words<'_>, f: &mut dyn FnMut(Given)) -> bool {
         (self.each_given)(words, f)
     }
-    /// Whether words can be read as the options of a class; what contradicts another class is found when it is added.
+    /// Checks that words can be read as the options of a class. A contradiction to another class is
+    /// found when the class is added.
     pub fn read(&self, words: &mut Words<'_>, env: &Env) -> Result<(), ConfigError> {
         (self.read)(words, env)
     }
 }
 
-/// Which class, and below which: minor numbers, 0 for the qdisc itself.
+/// Place of a class: minor numbers of the class and its parent, 0 for the qdisc itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClassAt {
     /// The class.
@@ -86,16 +88,17 @@ pub struct ClassAt {
     pub parent: u16,
 }
 
-/// A class as it is shown.
+/// A class as visitors see it.
 #[derive(Clone, Copy, Debug)]
 pub struct ClassShown<'a> {
-    /// Which it is.
+    /// Its place.
     pub at: ClassAt,
-    /// What its packets wait in; `None` for one that has classes below instead, or a band without a qdisc.
+    /// The qdisc that its packets wait in; `None` for a class that has classes below instead, or a
+    /// band without a qdisc.
     pub leaf: Option<&'a Node>,
     /// Packets and bytes that left through it.
     pub sent: Tally,
-    /// Segments that left through it: what tc calls packets.
+    /// Segments that left through it: tc counts them as packets.
     pub sent_segs: u64,
     /// Packets dropped on their way into it.
     pub drops: u64,
@@ -108,10 +111,10 @@ pub struct ClassShown<'a> {
 }
 
 impl<'a> ClassShown<'a> {
-    /// A class directly below the qdisc whose counters are those of the qdisc in it.
+    /// Returns a class directly below the qdisc, whose counters are those of the qdisc in it.
     pub fn of(class: &'a Class) -> Self {
         let books = class.node.books();
-        // What a peek has taken out of that is sent as far as it is concerned.
+        // A packet that a peek has taken out of that qdisc counts as sent there.
         let Tally { packets, bytes } = books.sent;
         let peeked = books.peeked;
         let sent = Tally { packets: packets + peeked.packets, bytes: bytes + peeked.bytes };
@@ -128,25 +131,26 @@ impl<'a> ClassShown<'a> {
     }
 }
 
-/// What the author of a kind writes whose classes commands make, or only change. Beside it, the kind names its
-/// declarations in `Discipline::MADE`.
+/// Trait of a kind whose classes commands make or change, for its author to implement. The kind
+/// also names its declarations in `Discipline::MADE`.
 pub trait Classful: Discipline {
     /// The parameters of a class, from `params!`.
     type Class: Params;
     /// The counters of a class, beside those that every class has.
     const COUNTERS: &'static [Counter] = &[];
-    /// The program that refuses options of a class, where that is not as for most kinds.
+    /// The program that refuses options of a class, if it is another one than for most kinds.
     const CLASS_REFUSED_BY: RefusedBy = |_, _| None;
-    /// What a change does to options not named.
+    /// Effect of a change on options not named.
     const CLASS_CHANGE: ChangeRule = ChangeRule::Merge;
 
-    /// Brings the parameters of a class by themselves to one form, and refuses those that lack something.
+    /// Brings the parameters of one class to one form, and refuses incomplete ones.
     fn complete_class(_class: Object, _cfg: &mut Self::Class, _env: &Env) -> Result<(), ConfigError> {
         Ok(())
     }
-    /// Brings parameters to one form, and refuses what cannot be: an impossible place, parameters that contradict each
-    /// other or those of other classes, a change that is not possible while running. `old` are the present ones, or `None`
-    /// for a new class; `name` is the class, for errors. After it nothing can fail.
+    /// Brings parameters to one form, and refuses impossible ones: an impossible place, parameters
+    /// that contradict each other or those of other classes, a change that is not possible while
+    /// running. `old` are the present ones, or `None` for a new class; `class` is the class, for
+    /// errors. After it nothing can fail.
     fn resolve_class(
         &self,
         class: Object,
@@ -157,23 +161,23 @@ pub trait Classful: Discipline {
     ) -> Result<(), ConfigError>;
     /// Brings the parameters of the qdisc up to date, where commands to its classes change them.
     fn refresh(&self, _cfg: &mut Self::Config) {}
-    /// Makes a class, of which there is none of this number. What a class above it held is dropped.
+    /// Makes a class with a new number. The packets that a class above it held are dropped.
     fn add_class(&mut self, at: ClassAt, cfg: Self::Class, env: &Env, cx: &mut Cx);
-    /// Gives a class that is there new parameters.
+    /// Gives an existing class new parameters.
     fn change_class(&mut self, minor: u16, cfg: Self::Class, env: &Env, cx: &mut Cx);
     /// Refuses to delete a class that others need.
     fn may_delete(&self, _class: Object, _minor: u16) -> Result<(), ConfigError> {
         Ok(())
     }
-    /// Deletes a class that is there; what waits in it is dropped.
+    /// Deletes an existing class and drops the packets in it.
     fn delete_class(&mut self, minor: u16, env: &Env, cx: &mut Cx);
-    /// The parameters of a class.
+    /// Returns the parameters of a class.
     fn class_config(&self, minor: u16) -> Option<&Self::Class>;
-    /// The class above one that is there; 0 if that is the qdisc.
+    /// Returns the class above an existing one; 0 if that is the qdisc.
     fn class_parent(&self, _minor: u16) -> u16 {
         0
     }
-    /// Shows every class, those above before those below.
+    /// Calls `f` on every class, parents before children.
     fn list_classes(&self, f: &mut dyn FnMut(ClassShown<'_>));
 }
 
@@ -181,9 +185,9 @@ pub trait Classful: Discipline {
 pub trait UserClasses {
     /// See `Discipline::MADE`.
     fn class_spec(&self) -> &'static ClassSpec;
-    /// Whether there is such a class.
+    /// True if the class exists.
     fn has(&self, minor: u16) -> bool;
-    /// Adds a class that is not there yet, all or nothing. `name` is the class, for errors.
+    /// Adds a class that does not exist yet, all or nothing. `class` is the class, for errors.
     fn add(
         &mut self,
         class: Object,
@@ -204,7 +208,7 @@ pub trait UserClasses {
     ) -> Result<(), ConfigError>;
     /// Deletes a class.
     fn delete(&mut self, class: Object, minor: u16, env: &Env, cx: &mut Cx) -> Result<(), ConfigError>;
-    /// Shows every parameter of a class with its present value.
+    /// Calls `f` on every parameter of a class with its present value.
     fn options(&self, minor: u16, f: &mut dyn FnMut(Shown<'_>));
     /// See `Classful::list_classes`.
     fn list(&self, f: &mut dyn FnMut(ClassShown<'_>));

@@ -1,4 +1,5 @@
-//! `Cx`: what a qdisc may reach during one call. It is the only way to drop or mark a packet.
+//! `Cx`: the context that a qdisc may reach during one call. It is the only way to drop or mark a
+//! packet.
 
 use alloc::vec::Vec;
 
@@ -12,13 +13,13 @@ use crate::packet::reason::{DropReason, MarkReason, Reasons, WakeReason};
 use crate::sched::answer::Next;
 use crate::sched::trace::{Event, Record, Trace};
 
-/// What `Cx` had counted before a call.
+/// Counts of `Cx` before a call.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Before {
     pub(crate) dropped: Tally,
     pub(crate) overlimits: u64,
-    /// The packets behind it on the list of dropped ones were dropped since: their reasons are read there, so that
-    /// the counters by reason need not be copied.
+    /// End of the list of dropped packets before the call. The packets behind it were dropped
+    /// since. Their reasons are read there, so that the counters by reason need not be copied.
     last_dropped: End,
     marks: [u64; MarkReason::COUNT],
 }
@@ -35,30 +36,30 @@ impl Before {
     }
 }
 
-/// What a qdisc asks of the owner of the frames, of the packet in a slot.
+/// Request of a qdisc to the owner of the frames, for the packet in a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Request {
-    /// A copy.
+    /// To copy the frame.
     Copy(usize),
-    /// This bit turned over.
+    /// To invert this bit of the frame.
     Flip(usize, u32),
 }
 
-/// Requests of one call, at most: what is asked beyond them is not done.
+/// Most requests of one call; further ones are ignored.
 const REQUESTS_MAX: usize = 64;
 
-/// The surroundings of a qdisc call: the time, the packets, and where decisions are told to.
+/// Context of a qdisc call: the time, the packets, and the record of decisions.
 ///
-/// Drops told here settle on the way back up the call stack: each node that was called through compares
-/// `dropped` before and after the call, and takes the difference off its own backlog. The stack is the chain
-/// of ancestors, so no qdisc knows its parent.
+/// Drops recorded here settle on the way back up the call stack: each node on the way compares
+/// `dropped` before and after the call, and subtracts the difference from its own backlog. The
+/// stack is the chain of ancestors, so no qdisc knows its parent.
 #[derive(Debug)]
 pub struct Cx {
     /// The time of this call.
     pub now: Instant,
     /// Every packet of the transmit path.
     pub pool: Pool,
-    /// The only randomness.
+    /// The only source of randomness.
     pub rng: Rng,
     /// Event records.
     pub trace: Trace,
@@ -66,30 +67,33 @@ pub struct Cx {
     dropped_list: List,
     /// See `owing`.
     owing: bool,
-    /// What had been counted when `owing` was set.
+    /// Counts at the time when `owing` was set.
     before: Before,
     last_dropped_hash: u32,
-    /// Set while a tree is swapped for another: see `swapping`.
+    /// True while a tree is swapped for another: see `swapping`.
     swapping: bool,
-    /// What has been set aside instead of dropped.
+    /// Packets and bytes set aside instead of dropped.
     pub(crate) aside: Tally,
     aside_list: List,
-    /// What was charged above the wire bytes, of packets dropped and of packets set aside, since the node with the
-    /// size table last settled.
+    /// Charge above the wire bytes, of packets dropped and of packets set aside, since the node
+    /// with the size table last settled.
     excess: (i64, i64),
-    /// During a change: what a peek has taken out of the qdisc that is changed.
+    /// During a change: the packet that a peek has taken out of the qdisc that is changed.
     pub(crate) peeked: List,
-    /// The earliest time that a qdisc below has named, of those that lost to a packet that was ready beside it.
+    /// Earliest time that a qdisc below has given, of those that lost to a packet that was ready
+    /// beside them.
     earlier: Option<(Instant, WakeReason)>,
-    /// Why a qdisc has just given no packet: the time to ask again, or that it is empty.
+    /// Time at which a qdisc that has just returned no packet may be asked again; `None` if it is
+    /// empty.
     answer: Option<(Instant, WakeReason)>,
-    /// Of the node being called and of those above it: each takes off its own before it returns.
+    /// Overlimits of the node being called and of those above it: each subtracts its own before it
+    /// returns.
     pub(crate) overlimits: u64,
-    /// What is asked of the owner of the frames; never more than there is room for.
+    /// Requests to the owner of the frames; never more than the capacity.
     requests: Vec<Request>,
-    /// Set while a copy is being queued: see `copying`.
+    /// True while a copy is being queued: see `copying`.
     pub(crate) copying: bool,
-    /// Set while packets that waited in another tree are queued: see `again`.
+    /// True while packets that waited in another tree are queued: see `again`.
     pub(crate) requeueing: bool,
     /// Transmit queues that may not transmit.
     pub(crate) stopped: QueueSet,
@@ -97,7 +101,7 @@ pub struct Cx {
 }
 
 impl Cx {
-    /// Surroundings with room for `pool` packets.
+    /// Returns a context with room for `pool` packets.
     pub fn new(pool: usize, seed: u64) -> Self {
         Self {
             now: Instant::ZERO,
@@ -125,25 +129,29 @@ impl Cx {
         }
     }
 
-    /// During a change: the packet that a peek has taken out of the qdisc, which is the oldest that it has to drop.
+    /// Takes, during a change, the packet that a peek has taken out of the qdisc. It is the oldest
+    /// that the qdisc has to drop.
     pub fn take_peeked(&mut self) -> Option<Pkt> {
         self.peeked.pop_front(&self.pool)
     }
 
-    /// A class will have a packet at `t`, but another has one now. If that one has to wait for a shaper above, `t` may be
-    /// the time to ask again: what is ready then may be smaller, and leave at once.
+    /// Notes that a class will have a packet at `t`, while another class has one now. If that one
+    /// has to wait for a shaper above, `t` may be the time to ask again: the packet that is ready
+    /// then may be smaller, and leave at once.
     pub fn may_be_ready(&mut self, t: Instant, why: WakeReason) {
         if self.earlier.is_none_or(|(u, _)| t < u) {
             self.earlier = Some((t, why));
         }
     }
 
-    /// The earlier of a shaper's own time and of those that `may_be_ready` was told since the path was last asked.
+    /// Returns the earlier of a shaper's own time and of the times given to `may_be_ready` since
+    /// the path was last asked.
     pub fn earliest(&self, t: Instant, why: WakeReason) -> (Instant, WakeReason) {
         self.earlier.filter(|(u, _)| *u < t).unwrap_or((t, why))
     }
 
-    /// Why the qdisc that was asked last has given no packet. Apart from the packet, which so stays in a register.
+    /// Returns the reason why the last called qdisc returned no packet. It is stored apart from the
+    /// packet, so that the packet stays in a register.
     #[inline(always)]
     pub(crate) const fn answer(&self) -> Next {
         match self.answer {
@@ -152,7 +160,7 @@ impl Cx {
         }
     }
 
-    /// What `answer` is to tell.
+    /// Sets the reason that `answer` returns.
     #[inline(always)]
     pub(crate) fn set_answer(&mut self, next: Next) {
         self.answer = match next {
@@ -161,19 +169,20 @@ impl Cx {
         };
     }
 
-    /// The path is asked anew.
+    /// Forgets the times given to `may_be_ready`, because the path is asked anew.
     pub(crate) const fn forget_earlier(&mut self) {
         self.earlier = None;
     }
 
-    /// The packet's metadata.
+    /// Returns the packet's metadata.
     #[inline]
     pub fn meta(&self, p: &Pkt) -> &Meta {
         self.pool.meta(p)
     }
 
-    /// Drops a packet. It stays in the pool, on a list of its own, until the engine has given its frame back. While
-    /// `swapping`, one that is `Purged` is set aside instead, to be queued again.
+    /// Drops a packet. It stays in the pool, on the list of dropped packets, until the engine has
+    /// returned its frame. While `swapping`, a `Purged` packet is set aside instead, to be queued
+    /// again.
     #[inline]
     pub fn drop(&mut self, p: Pkt, reason: DropReason) {
         if self.swapping && reason == DropReason::Purged {
@@ -193,7 +202,8 @@ impl Cx {
         self.dropped_list.push_back(&mut self.pool, p);
     }
 
-    /// A packet that a size table has charged is dropped: all below the table count what it was charged.
+    /// Counts the drop of a packet that a size table has charged: all nodes below the table count
+    /// the charged size.
     #[cold]
     #[inline(never)]
     fn uncharge_dropped(&mut self, index: usize) {
@@ -202,56 +212,60 @@ impl Cx {
         self.dropped.add(charged);
     }
 
-    /// True while one tree is swapped for another, under load: packets of what is removed are set aside and queued
-    /// again. A kind that is changed then keeps what a change would otherwise give away anew, as tokens.
+    /// True while one tree is swapped for another, under load: packets of removed qdiscs are set
+    /// aside and queued again. A kind that is changed then keeps state that a change would
+    /// otherwise renew, such as tokens.
     pub const fn swapping(&self) -> bool {
         self.swapping
     }
 
-    /// True for a packet that waited in another tree and is queued again: what becomes of it was decided by then.
+    /// True for a packet that waited in another tree and is queued again: the decisions on it were
+    /// made before.
     #[inline]
     pub const fn again(&self) -> bool {
         self.requeueing
     }
 
-    /// True for a copy that was asked for: of it none is made.
+    /// True for a requested copy: no copy is made of a copy.
     #[inline]
     pub const fn copying(&self) -> bool {
         self.copying
     }
 
-    /// Asks for a copy of a packet that is being queued, to enter at the root behind it.
+    /// Requests a copy of a packet that is being queued, to enter at the root behind it.
     pub(crate) fn request_copy(&mut self, p: &Pkt) {
         self.request(Request::Copy(p.index()));
     }
 
-    /// Asks for one bit of a packet's frame to be turned over, counted from its first.
+    /// Requests the inversion of one bit of a packet's frame, counted from its first.
     pub(crate) fn request_flip(&mut self, p: &Pkt, bit: u32) {
         self.request(Request::Flip(p.index(), bit));
     }
 
     fn request(&mut self, request: Request) {
-        // One packet at a time comes from outside; only one emulated link behind another may take in many at once.
+        // Packets come from outside one at a time; only an emulated link behind another may take in
+        // many at once.
         if self.requests.len() < REQUESTS_MAX {
             self.owe();
             self.requests.push(request);
         }
     }
 
-    /// The last thing asked of the owner of the frames; taken.
+    /// Takes the latest request to the owner of the frames.
     #[inline]
     pub(crate) fn take_request(&mut self) -> Option<Request> {
         self.requests.pop()
     }
 
-    /// Whether anything was dropped, marked, counted as an overlimit, or asked of the owner of the frames, since `pay_up`
-    /// or `begin_call`: the one thing that is looked at after a call in which nothing of the kind happened.
+    /// True if a packet was dropped or marked, an overlimit counted, or a request made to the owner
+    /// of the frames, since `pay_up` or `begin_call`. The only flag that is tested after a call
+    /// without such effects.
     #[inline(always)]
     pub(crate) const fn owing(&self) -> bool {
         self.owing
     }
 
-    /// What had been counted before the first of it.
+    /// Returns the counts before the first of these effects.
     pub(crate) const fn before(&self) -> Before {
         self.before
     }
@@ -263,18 +277,19 @@ impl Cx {
         }
     }
 
-    /// The owner of the frames sees to it now.
+    /// Clears the flag, because the owner of the frames handles the effects now.
     pub(crate) const fn pay_up(&mut self) {
         self.owing = false;
     }
 
-    /// A node is called after something has happened beside it, which is none of its business: gives what `end_call` takes.
+    /// Hides earlier effects from the node about to be called. Returns the value that `end_call`
+    /// takes.
     pub(crate) const fn begin_call(&mut self) -> Before {
         self.owing = false;
         self.before
     }
 
-    /// Ends `begin_call`.
+    /// Ends `begin_call` and restores the hidden effects.
     pub(crate) const fn end_call(&mut self, outer: Before) {
         self.owing = true;
         self.before = outer;
@@ -288,25 +303,27 @@ impl Cx {
         self.aside_list.push_back(&mut self.pool, p);
     }
 
-    /// From here on what is purged is set aside.
+    /// Begins to set purged packets aside.
     pub(crate) const fn begin_swap(&mut self) {
         self.swapping = true;
     }
 
-    /// Ends `begin_swap`; gives what was set aside.
+    /// Ends `begin_swap` and returns the packets set aside.
     pub(crate) fn end_swap(&mut self) -> List {
         self.swapping = false;
         core::mem::take(&mut self.aside_list)
     }
 
-    /// Counts a packet that was dropped before it entered any qdisc: it is in nobody's backlog.
+    /// Counts a packet that was dropped before it entered any qdisc: it is in the backlog of no
+    /// node.
     #[cold]
     pub(crate) fn refuse(&mut self, m: &Meta, reason: DropReason) {
         self.dropped.add(m.wire_len);
         self.count_drop(m.hash, m.wire_len, reason);
     }
 
-    /// The nodes above a size table count wire bytes: takes off what was charged below it beyond them.
+    /// Subtracts the charge beyond the wire bytes from the counts, because the nodes above a size
+    /// table count wire bytes.
     pub(crate) fn settle_sizes(&mut self) {
         let (dropped, aside) = core::mem::take(&mut self.excess);
         self.dropped.bytes = self.dropped.bytes.wrapping_sub_signed(dropped);
@@ -319,13 +336,15 @@ impl Cx {
         self.trace.record(Record { at: self.now, event: Event::Dropped(reason), hash, wire_len });
     }
 
-    /// CE-marks a packet if its transport takes marks; false if it does not (then drop it instead).
+    /// CE-marks a packet if its transport takes marks; false if it does not: then the caller drops
+    /// it instead.
     #[inline]
     pub fn mark(&mut self, p: &Pkt, reason: MarkReason) -> bool {
         self.mark_at(p.index(), reason)
     }
 
-    /// Apart, and by the slot's number, so that an AQM keeps in registers the many packets that it does not mark.
+    /// Does the work of `mark`. Out of line, and by the slot's number instead of a reference, so
+    /// that an AQM keeps in registers the many packets that it does not mark.
     #[inline(never)]
     fn mark_at(&mut self, index: usize, reason: MarkReason) -> bool {
         let meta = self.pool.meta_at_mut(index);
@@ -339,13 +358,13 @@ impl Cx {
         true
     }
 
-    /// Adds to `sum` the packets dropped since, by reason.
+    /// Adds to `sum` the packets dropped since `before`, by reason.
     pub(crate) fn add_drops(&self, before: &Before, sum: &mut Reasons) {
         let dropped = self.dropped_list.metas_since(before.last_dropped, &self.pool);
         dropped.filter_map(Meta::dropped_for).for_each(|reason| sum.drops[reason as usize] += 1);
     }
 
-    /// Adds to `sum` the packets marked since, by reason.
+    /// Adds to `sum` the packets marked since `before`, by reason.
     #[inline]
     pub(crate) fn add_marks(&self, before: &Before, sum: &mut Reasons) {
         if self.reasons.marks != before.marks {
@@ -363,40 +382,42 @@ impl Cx {
         meta.ds &= 3;
     }
 
-    /// Counts that a packet had to wait for tokens, or that a law marked or dropped it, at the node being called.
+    /// Counts, at the node being called, that a packet had to wait for tokens, or that a law marked
+    /// or dropped it.
     #[inline]
     pub fn overlimit(&mut self) {
         self.owe();
         self.overlimits += 1;
     }
 
-    /// The transmit queues that may not transmit now, where one path feeds a device of several. A kind that knows for which
-    /// queue a packet is keeps those that are for one of these.
+    /// Returns the transmit queues that may not transmit now, where one path feeds a device of
+    /// several. A kind that knows the queue of a packet keeps the packets for these queues.
     #[inline]
     pub const fn stopped_queues(&self) -> &QueueSet {
         &self.stopped
     }
 
-    /// Packets dropped for `reason` since the start.
+    /// Returns the number of packets dropped for `reason` since the start.
     pub const fn drops(&self, reason: DropReason) -> u64 {
         self.reasons.drops[reason as usize]
     }
-    /// Packets marked for `reason` since the start.
+    /// Returns the number of packets marked for `reason` since the start.
     pub const fn marks(&self, reason: MarkReason) -> u64 {
         self.reasons.marks[reason as usize]
     }
-    /// All packets and bytes dropped since the start.
+    /// Returns all packets and bytes dropped since the start.
     pub const fn dropped(&self) -> Tally {
         self.dropped
     }
 
-    /// The flow hash of the packet dropped last.
+    /// Returns the flow hash of the packet dropped last.
     #[cold]
     pub(crate) const fn last_dropped_hash(&self) -> u32 {
         self.last_dropped_hash
     }
 
-    /// Takes back the oldest dropped packet's slot: its frame's index, metadata and reason.
+    /// Frees the slot of the oldest dropped packet. Returns its frame's index and its metadata,
+    /// which hold the reason.
     #[inline]
     pub(crate) fn settle_drop(&mut self) -> Option<(usize, Meta)> {
         let p = self.dropped_list.pop_front(&self.pool)?;

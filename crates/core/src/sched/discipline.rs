@@ -1,4 +1,4 @@
-//! `Discipline`: what the author of a qdisc writes.
+//! `Discipline`: the trait that the author of a qdisc implements.
 
 use core::fmt::Debug;
 
@@ -17,7 +17,7 @@ use crate::text::error::ConfigError;
 use crate::text::params::Params;
 use crate::text::stats::{Counter, Counters};
 
-/// What changing an option does to those not named (as tc behaves for the kind).
+/// Effect of a change of options on those not named (as tc behaves for the kind).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ChangeRule {
     /// They keep their values.
@@ -26,10 +26,10 @@ pub enum ChangeRule {
     Replace,
 }
 
-/// Whether a kind asks filters, and where it has them.
+/// Use of filters by a kind, and the places where they can be bound.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Filtered {
-    /// It asks none.
+    /// The kind uses no filters.
     #[default]
     No,
     /// At the qdisc.
@@ -38,24 +38,26 @@ pub enum Filtered {
     Classes,
 }
 
-/// What the author of a qdisc writes: the algorithm. Parsing, printing, packet counting, peeking, dropping
-/// and tracing are done around it, once for all kinds.
+/// The algorithm of a qdisc, for its author to implement. Parsing, printing, packet counting,
+/// peeking, dropping and tracing are done around it, once for all kinds.
 pub trait Discipline: Debug + Send + Sync + Sized + 'static {
     /// The tc word.
     const KIND: &'static str;
-    /// One sentence.
+    /// Description, in one sentence.
     const ABOUT: &'static str;
-    /// What it does to packets.
+    /// Its effects on packets.
     const FLAGS: Flags;
-    /// Its classes.
+    /// Shape of its classes.
     const SHAPE: ClassShape = ClassShape::Leaf;
-    /// What a change does to options not named.
+    /// Effect of a change on options not named.
     const CHANGE: ChangeRule = ChangeRule::Merge;
-    /// True if it looks at the class that a packet names in it. If not, nobody works it out.
+    /// True if it looks at the class that a packet names in it. If not, the engine does not compute
+    /// it.
     const TAKES_CLASS: bool = Self::SHAPE.is_classful();
-    /// True if it stands at the root of a device only: its classes are the device's transmit queues.
+    /// True if it stands at the root of a device only: its classes are the device's transmit
+    /// queues.
     const ROOT_ONLY: bool = false;
-    /// Where filters can be put: at it, and at its classes.
+    /// Places where filters can be bound: at it, and at its classes.
     const FILTERS: Filtered = Filtered::No;
     /// Its classes, if they have qdiscs of their own: `capability!()`.
     const CLASSES: Option<Capability<Self, dyn Classes>> = None;
@@ -63,92 +65,102 @@ pub trait Discipline: Debug + Send + Sync + Sized + 'static {
     const MADE: Option<MadeClasses<Self>> = None;
     /// The rates that it, or its classes, share by a name: `capability!()`.
     const SHARES: Option<Capability<Self, dyn Shares>> = None;
-    /// The most that waits in it.
+    /// Most packets or bytes that wait in it.
     const CAPACITY: Capacity = Capacity::KEY;
-    /// How tc prints it, beyond its parameters and counters.
+    /// Style in which tc prints it, beyond its parameters and counters.
     const STYLE: Style = Style::PLAIN;
-    /// The program that refuses options of it, where that is not as for most kinds.
+    /// The program that refuses its options, if it is another one than for most kinds.
     const REFUSED_BY: RefusedBy = |_, _| None;
     /// True if Linux has the kind.
     const IN_LINUX: bool = true;
-    /// The parameter that, while it is set, may have it ask for copies of packets. Of all qdiscs in a tree that emulate a
-    /// link the one that copies must be the only one, so that copies are not copied again, here or further on.
+    /// The parameter that, while it is set, lets it request copies of packets. A qdisc that copies
+    /// must be the only one of its kind in a tree, so that copies are not copied again, here or
+    /// further on.
     const COPIES: Option<&'static str> = None;
-    /// True if it wants to know more of a packet than its metadata (`crate::packet::detail`).
+    /// True if it needs more of a packet than its metadata (`crate::packet::detail`).
     const WANTS_DETAIL: bool = false;
-    /// True if it may send TCP control segments (`Meta::tcp_control`) before other packets of their flows that came earlier.
+    /// True if it may send TCP control segments (`Meta::tcp_control`) before earlier packets of
+    /// their flows.
     const CONTROL_FIRST: bool = false;
-    /// The share of what leaves that its parameters give to TCP control segments in a band before it
+    /// Share of the departures that its parameters give to TCP control segments in a band before it
     /// (`crate::sched::node::BAND_PACKETS`); `None`: they ask for no band.
     const BAND: fn(&Self::Config) -> Option<Percent> = |_| None;
     /// The counters of each of its `parts`, if it has any: the table of a `stats!`.
     const PARTS: &'static [Counter] = &[];
     /// Its parameters, from `params!`.
     type Config: Params;
-    /// What `resolve` makes of the parameters for `new` and `change`, beyond the parameters themselves: the law that they
-    /// choose. `()` if there is nothing.
+    /// Result of `resolve` for `new` and `change`, beyond the parameters themselves: the law that
+    /// they choose. `()` if there is nothing.
     type Rules;
     /// Its counters, from `stats!`.
     type Stats: Counters;
 
-    /// Brings parameters that can be said in several ways to one form, and refuses those that contradict each
-    /// other, or (with `old`, the present ones) cannot be changed while running. After it nothing can fail.
+    /// Brings parameters that can be written in several ways to one form, and refuses those that
+    /// contradict each other, or (with `old`, the present ones) cannot be changed while running.
+    /// After it nothing can fail.
     ///
     /// # Errors
-    /// The parameters do not go together.
+    /// The parameters contradict each other, or cannot be changed.
     fn resolve(
         cfg: &mut Self::Config,
         old: Option<&Self::Config>,
         env: &Env,
     ) -> Result<Self::Rules, ConfigError>;
-    /// Makes one from resolved parameters. All memory it will need is taken here.
+    /// Makes a qdisc from resolved parameters. All memory that it will need is allocated here.
     fn new(cfg: &Self::Config, rules: Self::Rules, env: &Env) -> Self;
-    /// It is part of a tree from `now` on: what it does at times of its own, packets or not, counts from here. A kind that
-    /// is never told counts from zero.
+    /// Tells the qdisc that it is part of a tree from `now` on. Periodic work counts from here. A
+    /// kind that is never told counts from zero.
     fn start(&mut self, _now: Instant) {}
-    /// Takes new, resolved parameters; may drop packets to obey them. Not called while `Cx::swapping` if nothing
-    /// changes.
+    /// Takes new, resolved parameters; may drop packets to comply with them. Not called while
+    /// `Cx::swapping` if nothing changes.
     fn change(&mut self, cfg: &Self::Config, rules: Self::Rules, env: &Env, cx: &mut Cx);
-    /// Whether this packet would be queued without a drop.
+    /// Returns whether this packet would be queued without a drop.
     fn admit(&self, m: &Asked<'_>, class: Option<ClassId>) -> Verdict;
     /// Takes the packet: queues it, hands it to a child, or drops it (or others) through `cx`.
     fn enqueue(&mut self, p: Pkt, class: Option<ClassId>, cx: &mut Cx);
-    /// Queues the packet, if that is all there is to do: nobody else is asked, nothing is dropped. Otherwise gives it back,
-    /// for `enqueue`. Where most packets go this way, the node is spared to look what else has happened.
+    /// Queues the packet, if that is the whole effect: no other qdisc is called and nothing is
+    /// dropped. Otherwise returns the packet, for `enqueue`. If most packets take this path, the
+    /// node saves the check for other effects.
     #[inline]
     fn enqueue_quietly(&mut self, p: Pkt, _class: Option<ClassId>, _pool: &mut Pool) -> Option<Pkt> {
         Some(p)
     }
-    /// Gives the next packet. It must leave now: the device has promised a slot.
+    /// Returns the next packet. It must leave now: the device has promised a slot.
     fn dequeue(&mut self, cx: &mut Cx) -> Next;
-    /// The packet that `dequeue` would give, and without a drop, if that can be told without taking it; `None` if not, or
-    /// if there is none. A kind that tells it leaves `peek` as it is.
+    /// Returns the packet that `dequeue` would return without a drop, if that is known without
+    /// taking it; `None` if not, or if there is none. A kind that implements this keeps the default
+    /// `peek`.
     fn head<'a>(&self, _pool: &'a Pool) -> Option<Waiting<'a>> {
         None
     }
-    /// What `dequeue` would give, if that can be told without taking a packet out of here; `None` if not: then the node
-    /// takes it out and holds it. A kind with classes asks those.
+    /// Returns the answer that `dequeue` would give, if that is known without taking a packet out;
+    /// `None` if not: then the node takes the packet out and holds it. A kind with classes peeks
+    /// into those.
     fn peek(&mut self, cx: &mut Cx) -> Option<Peek> {
         self.head(&cx.pool).map(|w| Peek::Ready { wire_len: w.meta.wire_len, segs: w.meta.segs })
     }
-    /// A packet that it gave is held by a peek and has not left: a limit on what waits counts it. Or it is no longer.
+    /// Tells the qdisc whether a peek holds a packet that it returned and that has not left: a
+    /// limit on waiting packets counts it.
     fn holding(&mut self, _held: bool) {}
-    /// Hands out every packet that waits in here, to the back of `out`, in the order in which `queued` shows them. What
-    /// waits in its classes is not its own. Everything else stays as it is: what a law remembers, tokens, counters.
+    /// Moves every packet that waits in it to the back of `out`, in the order in which `queued`
+    /// shows them. Packets in its classes are not its own. Everything else stays unchanged: the
+    /// state of a law, tokens, counters.
     fn drain(&mut self, out: &mut List, pool: &mut Pool);
-    /// Shows every packet that `drain` would hand out; packets of one flow in their order.
+    /// Calls `f` on every packet that `drain` would move; packets of one flow in their order.
     fn queued(&self, pool: &Pool, f: &mut dyn FnMut(Waiting<'_>));
-    /// Forgets everything but parameters and counters: it is then like new. Nothing is queued, here or below.
+    /// Forgets everything but parameters and counters, as if new. Nothing is queued, here or below.
     fn reset(&mut self, cx: &mut Cx);
-    /// True if a packet of `wire_len` bytes that came now, with nothing queued, would leave at once and leave no
-    /// trace in here: then it may go to the device directly. Asked by its size alone, because a reference to
-    /// metadata that is still in registers would cost more than the rest of the direct path.
+    /// True if a packet of `wire_len` bytes that came now, with nothing queued, would leave at once
+    /// and leave no trace in here: then it may go to the device directly. The size is the only
+    /// argument, because a reference to metadata that is still in registers would cost more than
+    /// the rest of the direct path.
     fn transparent(&self, _wire_len: u32) -> bool {
         false
     }
-    /// Its counters.
+    /// Returns its counters.
     fn stats(&self) -> Self::Stats;
-    /// The flows, or other parts without qdiscs, that it keeps apart: `Some(self)` where it does.
+    /// Returns the flows, or other parts without qdiscs, that it keeps apart: `Some(self)` if it
+    /// has any.
     fn as_flows(&self) -> Option<&dyn Flows> {
         None
     }

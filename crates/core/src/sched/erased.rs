@@ -1,4 +1,4 @@
-//! `Qdisc`, a qdisc of any kind, and `Erased`, which makes one of every `Discipline`.
+//! `Qdisc`, a qdisc of any kind, and `Erased`, which makes a `Qdisc` of every `Discipline`.
 
 use alloc::boxed::Box;
 use core::any::Any;
@@ -28,7 +28,7 @@ use crate::text::value::Words;
 
 /// A qdisc of any kind. Implemented once, for every `Discipline`.
 pub trait Qdisc: Any + Debug + Send + Sync {
-    /// Its entry in the registry.
+    /// Returns its entry in the registry.
     fn spec(&self) -> &'static Spec;
     /// See `Discipline::TAKES_CLASS`.
     fn takes_class(&self) -> bool;
@@ -44,9 +44,11 @@ pub trait Qdisc: Any + Debug + Send + Sync {
     fn select(&self, m: &Meta, class: Option<ClassId>) -> Option<&Class>;
     /// See `Discipline`; keeps the account of its node.
     fn enqueue(&mut self, p: Pkt, account: &mut Account, cx: &mut Cx);
-    /// See `Discipline`; keeps the account of its node. Without a packet, `Cx::answer` tells why.
+    /// See `Discipline`; keeps the account of its node. Without a packet, `Cx::answer` returns the
+    /// reason.
     fn dequeue(&mut self, account: &mut Account, cx: &mut Cx) -> Option<Pkt>;
-    /// As `dequeue`, if `head` can tell the next packet and it has at most so many wire bytes. Then nothing is dropped.
+    /// As `dequeue`, if `head` knows the next packet and it has at most `most` wire bytes. Then
+    /// nothing is dropped.
     fn dequeue_within(&mut self, most: u64, account: &mut Account, cx: &mut Cx) -> Within;
     /// See `Discipline`.
     fn head<'a>(&self, pool: &'a Pool) -> Option<Waiting<'a>>;
@@ -66,9 +68,9 @@ pub trait Qdisc: Any + Debug + Send + Sync {
     fn copies(&self) -> bool;
     /// Reads and applies new parameters, all or nothing.
     fn change(&mut self, words: &mut Words<'_>, env: &Env, cx: &mut Cx) -> Result<(), ConfigError>;
-    /// Shows every parameter with its present value.
+    /// Calls `f` on every parameter with its present value.
     fn options(&self, f: &mut dyn FnMut(Shown<'_>));
-    /// Shows every counter.
+    /// Calls `f` on every counter.
     fn counters(&self, f: &mut dyn FnMut(&'static Counter, u64));
     /// See `Discipline`.
     fn parts(&self, f: &mut dyn FnMut(&'static str, &'static Counter, u64));
@@ -102,18 +104,18 @@ pub struct Erased<D: Discipline> {
 impl<D: Discipline> Erased<D> {
     const SPEC: &'static Spec = &Spec::of::<D>();
 
-    /// One with these parameters, which are resolved.
+    /// Returns a qdisc with these parameters, which are resolved.
     fn of(cfg: D::Config, rules: D::Rules, env: &Env) -> Self {
         Self { inner: D::new(&cfg, rules, env), cfg }
     }
 }
 
 impl<D: Discipline<Rules = ()>> Erased<D> {
-    /// One of a kind that refuses no parameters in their ranges.
+    /// Returns a qdisc of a kind that refuses no parameters in their ranges.
     pub(crate) fn plain(cfg: D::Config, env: &Env) -> Self {
         Self::of(cfg, (), env)
     }
-    /// Gives it new parameters.
+    /// Gives the qdisc new parameters.
     pub(crate) fn change_plain(&mut self, cfg: D::Config, env: &Env, cx: &mut Cx) {
         if !(cx.swapping() && cfg == self.cfg) {
             self.inner.change(&cfg, (), env, cx);
@@ -125,7 +127,7 @@ impl<D: Discipline<Rules = ()>> Erased<D> {
 /// Resolves parameters.
 ///
 /// # Errors
-/// One is out of its range, or the kind refuses them.
+/// A parameter is out of its range, or the kind refuses them.
 pub(crate) fn resolved<D: Discipline>(
     mut cfg: D::Config,
     env: &Env,
@@ -142,23 +144,23 @@ fn rules_of<D: Discipline>(cfg: &mut D::Config, env: &Env) -> Result<D::Rules, C
     D::resolve(cfg, None, env)
 }
 
-/// A qdisc with these parameters.
+/// Returns a qdisc with these parameters.
 ///
 /// # Errors
-/// One is out of its range, or the kind refuses them.
+/// A parameter is out of its range, or the kind refuses them.
 pub(crate) fn made<D: Discipline>(mut cfg: D::Config, env: &Env) -> Result<Box<dyn Qdisc>, ConfigError> {
     let rules = rules_of::<D>(&mut cfg, env)?;
     Ok(Box::new(Erased::<D>::of(cfg, rules, env)))
 }
 
-/// The parameters of a qdisc that is not made yet, of any kind: read, held to everything that the kind asks of them, and
-/// in the form that it gives them.
+/// Resolved parameters of a qdisc of any kind that is not made yet: read, checked against all rules
+/// of the kind, and brought to its form.
 pub trait Resolved {
-    /// Shows every parameter with its value.
+    /// Calls `f` on every parameter with its value.
     fn options(&self, f: &mut dyn FnMut(Shown<'_>));
     /// See `Discipline::COPIES`.
     fn copies(&self) -> bool;
-    /// Makes the qdisc, which takes all the memory that it will need.
+    /// Makes the qdisc, which allocates all the memory that it will need.
     fn make(self: Box<Self>, env: &Env) -> Box<dyn Qdisc>;
 }
 
@@ -207,7 +209,8 @@ fn copies<D: Discipline>(cfg: &D::Config) -> bool {
 }
 
 impl<D: Discipline> Erased<D> {
-    /// Apart, so that what is quiet has few registers to save.
+    /// Does the work of `enqueue` when `enqueue_quietly` has not queued the packet. Out of line:
+    /// inlined, it would make the common quiet path spill registers.
     #[inline(never)]
     fn enqueue_loudly(&mut self, p: Pkt, class: Option<ClassId>, account: &mut Account, cx: &mut Cx) {
         if cx.owing() {
@@ -221,7 +224,7 @@ impl<D: Discipline> Erased<D> {
         }
     }
 
-    /// As `Qdisc::dequeue`, after something was dropped beside it.
+    /// As `Qdisc::dequeue`, after an effect beside this qdisc.
     #[cold]
     #[inline(never)]
     fn dequeue_owing(&mut self, account: &mut Account, cx: &mut Cx) -> Option<Pkt> {
@@ -340,7 +343,7 @@ impl<D: Discipline> Qdisc for Erased<D> {
         apply(&mut cfg, D::KIND, words)?;
         let rules = D::resolve(&mut cfg, Some(&self.cfg), env)?;
         if cx.swapping() && cfg == self.cfg {
-            // The new policy has it as it is.
+            // The new policy keeps the qdisc unchanged.
             return Ok(());
         }
         self.inner.change(&cfg, rules, env, cx);

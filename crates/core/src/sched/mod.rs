@@ -1,4 +1,4 @@
-//! The engine around every kind of qdisc: nodes with their books, and the surroundings of a call.
+//! The engine around every kind of qdisc: nodes with their books, and the context of a call.
 
 pub mod answer;
 pub mod capability;

@@ -1,4 +1,4 @@
-//! `Node`: a qdisc with everything around it that is the same for every kind: the class choice by priority,
+//! `Node`: a qdisc with the state that is the same for every kind: the class choice by priority,
 //! the held packet of a peek, and the books.
 
 mod account;
@@ -28,12 +28,12 @@ pub use account::{Account, Books};
 pub use band::BAND_PACKETS;
 pub(crate) use band::share as band_share;
 
-/// A class of a classful qdisc: its minor number and the qdisc that its packets wait in. Two cache lines, of which a packet
-/// touches the first.
+/// A class of a classful qdisc: its minor number and the qdisc that its packets wait in. Two cache
+/// lines, of which a packet touches the first.
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub struct Class {
-    /// What its packets wait in.
+    /// The qdisc that its packets wait in.
     pub node: Node,
     /// The minor number; the major is the qdisc's.
     pub minor: u16,
@@ -41,10 +41,10 @@ pub struct Class {
 
 const _: () = assert!(size_of::<Class>() == 128, "what a packet does not touch has a cache line of its own");
 
-/// The answer to a peek.
+/// Answer to a peek.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Peek {
-    /// A packet is ready, of this many wire bytes and segments; `Node::dequeue` will give it.
+    /// A packet is ready, of this many wire bytes and segments; `Node::dequeue` will return it.
     Ready {
         /// Bytes after segmentation.
         wire_len: u32,
@@ -53,21 +53,21 @@ pub enum Peek {
     },
     /// Nothing is queued.
     Empty,
-    /// Nothing may leave before this.
+    /// Nothing may leave before this instant.
     At(Instant, WakeReason),
 }
 
-/// The answer to a request for a packet of at most so many bytes.
+/// Answer to a request for a packet of at most a given number of bytes.
 #[must_use]
 #[derive(Debug, PartialEq, Eq)]
 pub enum Offer {
     /// This packet is to be sent now.
     Packet(Pkt),
-    /// The next packet has more wire bytes than that, so many; it stays.
+    /// The next packet has more wire bytes than that: this many. It stays.
     Larger(u32),
     /// Nothing is queued.
     Empty,
-    /// Something is queued, but nothing may leave before this instant.
+    /// Packets are queued, but none may leave before this instant.
     At(Instant, WakeReason),
 }
 
@@ -77,11 +77,12 @@ pub enum Offer {
 pub struct Node {
     qdisc: Box<dyn Qdisc>,
     account: Account,
-    /// At most one packet. A list and not a `Pkt`, so that a tree with packets in it can be let go.
+    /// At most one packet. A list and not a `Pkt`, so that a tree with packets in it can be
+    /// dropped.
     held: List,
 }
 
-/// What has left through a place in a tree.
+/// Departures through a place in a tree.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Passed {
     /// Packets and wire bytes.
@@ -91,7 +92,8 @@ pub struct Passed {
 }
 
 impl Node {
-    /// A node around a qdisc that was built from words (`Spec::build`). Handle `NONE` marks a default one.
+    /// Returns a node around a qdisc that was built from words (`Spec::build`). Handle `NONE` marks
+    /// a default one.
     pub fn new(handle: Handle, qdisc: Box<dyn Qdisc>) -> Self {
         let class_major = if qdisc.takes_class() { handle.major() } else { 0 };
         let account = Account { handle, class_major, ..Account::default() };
@@ -100,29 +102,29 @@ impl Node {
         node
     }
 
-    /// A node around a discipline with these parameters.
+    /// Returns a node around a discipline with these parameters.
     pub fn of<D: Discipline>(handle: Handle, cfg: D::Config, env: &Env) -> Result<Self, ConfigError> {
         Ok(Self::new(handle, erased::made::<D>(cfg, env)?))
     }
 
-    /// A default node around a discipline that refuses no parameters in their ranges.
+    /// Returns a default node around a discipline that refuses no parameters in their ranges.
     pub(crate) fn plain<D: Discipline<Rules = ()>>(cfg: D::Config, env: &Env) -> Self {
         Self::new(Handle::NONE, Box::new(Erased::<D>::plain(cfg, env)))
     }
 
-    /// Its handle; `NONE` for a default qdisc.
+    /// Returns its handle; `NONE` for a default qdisc.
     pub const fn handle(&self) -> Handle {
         self.account.handle
     }
-    /// The qdisc.
+    /// Returns the qdisc.
     pub fn qdisc(&self) -> &dyn Qdisc {
         &*self.qdisc
     }
-    /// The qdisc, to change.
+    /// Returns the qdisc, to change.
     pub(crate) fn qdisc_mut(&mut self) -> &mut dyn Qdisc {
         &mut *self.qdisc
     }
-    /// Its books.
+    /// Returns its books.
     pub fn books(&self) -> Books {
         let a = &self.account;
         let gone = Tally { packets: a.out_packets, bytes: a.out_bytes };
@@ -137,18 +139,20 @@ impl Node {
             overlimits: a.overlimits,
         }
     }
-    /// The packets dropped in it or in anything below it, and those marked there, by reason. The drops are together those
-    /// of [`Books::dropped`]: a packet that was refused before any qdisc saw it (`Admitted::Dropped` with `PoolFull`, or with
-    /// `Oversize` above the largest object of a byte limit) is dropped at no node.
+    /// Returns the packets dropped in it or in anything below it, and those marked there, by
+    /// reason. The sum of the drops is [`Books::dropped`]: a packet that was refused before any
+    /// qdisc saw it (`Admitted::Dropped` with `PoolFull`, or with `Oversize` above the largest
+    /// object of a byte limit) is dropped at no node.
     pub const fn reasons(&self) -> &Reasons {
         &self.account.rest.reasons
     }
-    /// Packets and bytes in it now, all levels below included.
+    /// Returns packets and bytes in it now, all levels below included.
     #[inline]
     pub const fn backlog(&self) -> Tally {
         self.account.queued()
     }
-    /// Its size table, if it has one. Its books, and those below, then count what the table charges.
+    /// Returns its size table, if it has one. Its books, and those below, then count the charged
+    /// sizes.
     pub fn stab(&self) -> Option<&Stab> {
         self.account.rest.table.as_ref().map(SizeTable::stab)
     }
@@ -157,7 +161,7 @@ impl Node {
     pub(crate) const fn has_sizes(&self) -> bool {
         self.account.special & SIZED != 0
     }
-    /// Gives it a size table, or takes it away. What is queued stays charged as it was.
+    /// Sets or removes its size table. Queued packets stay charged as they were.
     pub(crate) fn set_sizes(&mut self, table: Option<SizeTable>) {
         if table.is_some() || self.has_sizes() {
             self.account.special |= SIZED;
@@ -165,21 +169,22 @@ impl Node {
             self.forget_sizes();
         }
     }
-    /// What has left through the place where it is: through this node and those that were there before it. Wire bytes,
-    /// also of packets that are charged another size.
+    /// Returns the departures through its place: through this node and through earlier nodes there.
+    /// Counts wire bytes, also for packets that are charged another size.
     pub fn passed(&self) -> Passed {
         let Books { sent, sent_segs, .. } = self.books();
         let former = self.account.rest.former;
         Passed {
             sent: Tally {
                 packets: sent.packets + former.sent.packets,
-                // Of packets that are charged more than their wire bytes the difference is below zero.
+                // For packets charged more than their wire bytes the difference is negative, hence
+                // the wrapping addition.
                 bytes: sent.bytes.wrapping_add(former.sent.bytes),
             },
             segs: sent_segs + former.segs,
         }
     }
-    /// It takes the place of another node.
+    /// Takes over the departures of the node that it replaces.
     pub(crate) fn follow(&mut self, other: &Self) {
         self.account.rest.former = other.passed();
     }
@@ -188,7 +193,7 @@ impl Node {
     pub const fn is_empty(&self) -> bool {
         self.account.in_packets == self.account.out_packets
     }
-    /// Whether it holds a packet may have changed.
+    /// Recomputes the `HELD` bit.
     fn review(&mut self) {
         let held = if self.held.is_empty() { 0 } else { HELD };
         self.account.special = self.account.special & !HELD | held;
@@ -204,24 +209,25 @@ impl Node {
         }
     }
 
-    /// The class that a packet's priority names here.
+    /// Returns the class that a packet's priority names here.
     pub(crate) fn named_class(&self, m: &Meta) -> Option<ClassId> {
         let named = Handle(m.priority);
         (named.major() == self.account.class_major && named.major() != 0).then_some(named)
     }
 
-    /// Whether it, or a class of it, has filters.
+    /// True if it, or a class of it, has filters.
     #[inline]
     pub(crate) const fn is_filtered(&self) -> bool {
         self.account.filtered != 0
     }
-    /// It has filters, and so many qdiscs are above it; or it has none any more.
+    /// Sets the number of qdiscs above it if it has filters; `None` if it has none.
     pub(crate) fn set_filtered(&mut self, depth: Option<usize>) {
         // A tree is at most `DEPTH_MAX` deep.
         self.account.filtered = depth.map_or(0, |d| d as u8 + 1);
     }
 
-    /// Does what the filters have said of a packet that is queued here; the packet, unless that was to drop it.
+    /// Applies the result of the filters to a packet that is queued here. Returns the packet,
+    /// unless the filters drop it.
     #[inline(never)]
     fn obey(&mut self, p: Pkt, cx: &mut Cx) -> Option<Pkt> {
         let major = self.handle().major();
@@ -246,12 +252,13 @@ impl Node {
         Some(p)
     }
 
-    /// The class that a packet would wait in, if it has a qdisc; none if the packet would wait in the band.
+    /// Returns the class that a packet would wait in, if it has a qdisc; `None` if the packet would
+    /// wait in the band.
     pub(crate) fn select(&self, m: &Meta, class: Option<ClassId>) -> Option<&Class> {
         if self.band_takes(m) { None } else { self.qdisc.select(m, class) }
     }
 
-    /// Whether the packet would be queued without a drop.
+    /// Returns whether the packet would be queued without a drop.
     #[inline]
     pub fn admit(&self, m: &Asked<'_>) -> Verdict {
         match self.account.special & (SIZED | BAND) {
@@ -261,7 +268,7 @@ impl Node {
         }
     }
 
-    /// As `admit`; sizes that the qdiscs below name are charged ones, those in the answer wire bytes.
+    /// As `admit`. The qdiscs below answer in charged sizes; the returned answer is in wire bytes.
     #[cold]
     fn admit_sized(&self, m: &Asked<'_>) -> Verdict {
         let class = self.classify_asked(m);
@@ -277,15 +284,17 @@ impl Node {
         }
     }
 
-    /// True if nothing waits here and a packet of `wire_len` bytes that comes now may go to the device directly. Not
-    /// with a size table: what the packet is charged would have to be reckoned on the direct path. Nor with a band that has
-    /// a share: a control segment that goes directly spends no credit, one that was queued does.
+    /// True if nothing waits here and a packet of `wire_len` bytes that comes now may go to the
+    /// device directly. False with a size table, because the direct path would have to compute the
+    /// charge. False with a band that has a share: a control segment that goes directly spends no
+    /// credit, but a queued one does.
     #[inline]
     pub fn transparent(&self, wire_len: u32) -> bool {
         self.is_settled() && self.qdisc.transparent(wire_len)
     }
 
-    /// The part of `transparent` that only changes when a packet passes, or the tree is changed.
+    /// Returns the part of `transparent` that changes only when a packet passes or the tree is
+    /// changed.
     #[inline]
     pub(crate) const fn is_settled(&self) -> bool {
         self.is_empty() && self.account.special & (SIZED | RATIONED) == 0 && !self.is_filtered()
@@ -329,7 +338,7 @@ impl Node {
         }
     }
 
-    /// The next packet, if it may leave now.
+    /// Returns the next packet, if it may leave now.
     #[inline(always)]
     pub fn dequeue(&mut self, cx: &mut Cx) -> Next {
         let next = match self.account.special {
@@ -359,7 +368,7 @@ impl Node {
         Some(p)
     }
 
-    /// Asks the qdisc. A packet that it gives has not left this node yet.
+    /// Dequeues from the qdisc without counting a departure from this node.
     fn ask(&mut self, cx: &mut Cx) -> Option<Pkt> {
         let dropped = cx.dropped.packets;
         let next = match self.has_band() {
@@ -375,7 +384,7 @@ impl Node {
         next
     }
 
-    /// The next packet, if it may leave now and has at most so many wire bytes.
+    /// Returns the next packet, if it may leave now and has at most `most` wire bytes.
     pub fn dequeue_within(&mut self, most: u64, cx: &mut Cx) -> Offer {
         match self.try_within(most, cx) {
             (Within::Packet(p), _) => Offer::Packet(p),
@@ -384,7 +393,8 @@ impl Node {
         }
     }
 
-    /// The part of `dequeue_within` that is short; `Unknown`, if it takes more than that. With the packet, its wire bytes.
+    /// Does the fast part of `dequeue_within`; `Unknown` if that does not suffice. Returns the wire
+    /// bytes of the packet with it.
     #[inline(always)]
     pub(crate) fn try_within(&mut self, most: u64, cx: &mut Cx) -> (Within, u64) {
         if self.account.special != 0 {
@@ -392,11 +402,11 @@ impl Node {
         }
         let before = self.account.out_bytes;
         let within = self.qdisc.dequeue_within(most, &mut self.account, cx);
-        // It drops nothing on the way: what has gone has left.
+        // The call drops nothing, so the difference is the packet that left.
         (within, self.account.out_bytes - before)
     }
 
-    /// As `dequeue_within`, of a qdisc that cannot tell its next packet.
+    /// As `dequeue_within`, for a qdisc that does not know its next packet.
     #[inline(never)]
     pub(crate) fn peek_within(&mut self, most: u64, cx: &mut Cx) -> Offer {
         match self.peek(cx) {
@@ -411,7 +421,7 @@ impl Node {
         }
     }
 
-    /// A packet leaves the size table: those above see its wire bytes.
+    /// Restores the wire bytes of a packet that leaves the size table, for the nodes above.
     #[cold]
     #[inline(never)]
     fn leave_sizes(&mut self, index: usize, cx: &mut Cx) {
@@ -421,7 +431,7 @@ impl Node {
         self.forget_sizes();
     }
 
-    /// Lets go of a size table that was taken away, once nothing is queued that it has charged.
+    /// Forgets a removed size table, once no packet that it has charged is queued.
     #[cold]
     fn forget_sizes(&mut self) {
         if self.is_empty() && self.stab().is_none() {
@@ -429,8 +439,9 @@ impl Node {
         }
     }
 
-    /// What `dequeue` would give. If the qdisc can only tell by giving it, the packet is held here until it is
-    /// asked for: it still counts as queued, and the qdisc is told (`Discipline::holding`).
+    /// Returns the answer that `dequeue` would give. If the qdisc can only tell by dequeueing, the
+    /// packet is held here until the next `dequeue`: it still counts as queued, and the qdisc is
+    /// told (`Discipline::holding`).
     #[inline]
     pub fn peek(&mut self, cx: &mut Cx) -> Peek {
         if self.account.special == 0
@@ -455,7 +466,7 @@ impl Node {
         self.look(cx, |_, w| w.meta.wire_len)
     }
 
-    /// As `peek`, with a size table: those above see the packet's wire bytes.
+    /// As `peek`, with a size table: the nodes above see the packet's wire bytes.
     #[cold]
     #[inline(never)]
     fn peek_sized(&mut self, cx: &mut Cx) -> Peek {
@@ -484,7 +495,7 @@ impl Node {
         }
     }
 
-    /// Keeps a packet that the qdisc gave and that does not leave yet.
+    /// Holds a packet that the qdisc returned and that does not leave yet.
     fn hold(&mut self, p: Pkt, cx: &mut Cx) {
         let m = cx.pool.meta(&p);
         self.account.peeked += 1;
@@ -497,7 +508,7 @@ impl Node {
         }
     }
 
-    /// The held packet was taken out.
+    /// Updates the books after the held packet was taken out.
     fn let_go(&mut self, p: &Pkt, cx: &Cx) {
         let m = cx.pool.meta(p);
         self.account.peeked -= 1;
@@ -507,7 +518,8 @@ impl Node {
         self.qdisc.holding(false);
     }
 
-    /// The packet that the last peek took out of the qdisc, if it has not been asked for since.
+    /// Returns the packet that the last peek took out of the qdisc, if it has not been dequeued
+    /// since.
     #[inline]
     pub fn held<'a>(&self, pool: &'a Pool) -> Option<&'a Meta> {
         self.held.front(pool)
@@ -528,13 +540,13 @@ impl Node {
         self.settle_all(before, cx);
     }
 
-    /// Hands out everything queued, here and below, to the back of `out`; packets of one flow in their order. The
-    /// books forget that they were admitted. What the qdiscs know and have counted stays.
+    /// Moves all queued packets, here and below, to the back of `out`; packets of one flow in their
+    /// order. The books forget that they were admitted. The qdiscs keep their state and counters.
     pub(crate) fn drain(&mut self, out: &mut List, cx: &mut Cx) {
         let mut own = List::new();
         if let Some(p) = self.held.pop_front(&cx.pool) {
             self.let_go(&p, cx);
-            // It came out of the qdisc before everything that is still there.
+            // The held packet left the qdisc before all packets that are still there.
             own.push_back(&mut cx.pool, p);
         }
         if let Some(band) = self.band_queue() {
@@ -555,14 +567,15 @@ impl Node {
         }
     }
 
-    /// Shows every packet that waits in this node itself, the held one first; `wire_len` is what it is charged here.
+    /// Calls `f` on every packet that waits in this node itself, the held one first; `wire_len` is
+    /// its charge here.
     pub fn queued(&self, pool: &Pool, f: &mut dyn FnMut(Waiting<'_>)) {
         self.held.waiting(pool).for_each(&mut *f);
         self.band_queued(pool, f);
         self.qdisc.queued(pool, f);
     }
 
-    /// Runs `f` on the qdisc and settles what it dropped.
+    /// Calls `f` on the qdisc and settles the packets that it dropped.
     pub(crate) fn with<R>(&mut self, cx: &mut Cx, f: impl FnOnce(&mut dyn Qdisc, &mut Cx) -> R) -> R {
         let before = (Before::of(cx), cx.aside);
         let outer = core::mem::replace(&mut cx.peeked, core::mem::take(&mut self.held));
@@ -574,7 +587,7 @@ impl Node {
         r
     }
 
-    /// Gives a node that `plain` has made new parameters; does nothing to one that was not.
+    /// Gives new parameters to a node that `plain` has made; does nothing to other nodes.
     pub(crate) fn change_plain<D: Discipline<Rules = ()>>(&mut self, cfg: D::Config, env: &Env, cx: &mut Cx) {
         self.with(cx, |qdisc, cx| {
             let qdisc: &mut dyn Any = qdisc;
@@ -584,7 +597,8 @@ impl Node {
         });
     }
 
-    /// Takes note of what was dropped since; what was set aside is forgotten, as if it had never been admitted.
+    /// Books the packets dropped since `before`; forgets those set aside, as if they had never been
+    /// admitted.
     fn settle_all(&mut self, (before, aside): (Before, Tally), cx: &mut Cx) {
         self.account.forget(cx.aside.since(aside));
         self.account.settle_drops(&before, cx);
@@ -593,7 +607,7 @@ impl Node {
         }
     }
 
-    /// Those above settle wire bytes.
+    /// Settles the drops in wire bytes for the nodes above.
     #[cold]
     #[inline(never)]
     fn settle_sizes(&mut self, cx: &mut Cx) {

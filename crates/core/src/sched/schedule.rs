@@ -1,4 +1,5 @@
-//! How rings share a line, as a value: which ring is of which traffic class, and what each class is given.
+//! The way in which rings share a line, as a value: the traffic class of each ring, and the service
+//! of each class.
 
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -9,59 +10,63 @@ use crate::base::units::Rate;
 use crate::sched::traffic::CLASSES_MAX;
 use crate::text::error::{ConfigError, ErrorKind, Object};
 
-/// Greatest weight: shares in percent (IEEE 802.1Q, the bandwidth table of enhanced transmission selection).
+/// Greatest weight: shares in percent (IEEE 802.1Q, the bandwidth table of enhanced transmission
+/// selection).
 pub(crate) const WEIGHT_MAX: u32 = 100;
 
-/// What a class is given of the line.
+/// Service that a class gets from the line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Service {
-    /// Before every class of a lower number, and before those that share.
+    /// Before every class with a lower number, and before those that share.
     Strict,
-    /// By weight, 1 to 100, in what the strict classes leave.
+    /// By weight, 1 to 100, in the part of the line that the strict classes leave.
     Ets(u32),
 }
 
-/// A traffic class: rings next to each other, and what they are given together. Within it rings take turns, unit by unit.
+/// A traffic class: adjacent rings, and the service that they get together. Within it rings take
+/// turns, unit by unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClassConfig {
     /// First ring.
     pub offset: u16,
     /// Number of rings, at least 1.
     pub count: u16,
-    /// Its place.
+    /// Its service.
     pub service: Service,
-    /// What it gets before others that share the line get more, in bytes on the line. A strict class has no use for it.
+    /// Rate that it gets before others that share the line get more, in bytes on the line. Unused
+    /// in a strict class.
     pub min_rate: Option<Rate>,
-    /// What it never exceeds, in bytes on the line.
+    /// Rate that it never exceeds, in bytes on the line.
     pub max_rate: Option<Rate>,
-    /// Its frames may be interrupted for frames of classes that are not preemptible, which all go first.
+    /// True if its frames may be interrupted for frames of classes that are not preemptible, which
+    /// all go first.
     pub preemptible: bool,
 }
 
 impl ClassConfig {
-    /// `count` rings from ring `offset` on, without limits.
+    /// Returns a class of `count` rings from ring `offset` on, without limits.
     pub const fn new(count: u16, offset: u16, service: Service) -> Self {
         Self { offset, count, service, min_rate: None, max_rate: None, preemptible: false }
     }
-    /// With a guarantee.
+    /// Sets the guaranteed rate.
     #[must_use]
     pub const fn min_rate(mut self, rate: Rate) -> Self {
         self.min_rate = Some(rate);
         self
     }
-    /// With a limit.
+    /// Sets the greatest rate.
     #[must_use]
     pub const fn max_rate(mut self, rate: Rate) -> Self {
         self.max_rate = Some(rate);
         self
     }
-    /// Whose frames may be interrupted.
+    /// Makes its frames preemptible.
     #[must_use]
     pub const fn preemptible(mut self) -> Self {
         self.preemptible = true;
         self
     }
-    /// The rings, `count@offset` as mqprio writes them.
+    /// Returns the rings, `count@offset` as mqprio writes them.
     fn queues(&self) -> String {
         format!("{}@{}", self.count, self.offset)
     }
@@ -70,33 +75,35 @@ impl ClassConfig {
     }
 }
 
-/// How the rings of a wire share its line.
+/// The way in which the rings of a wire share its line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LineConfig {
-    /// Rings in use, from the first; each is in one class. Those beyond take no more packets.
+    /// Number of rings in use, from the first; each is in one class. Rings beyond take no more
+    /// packets.
     pub rings: u16,
     /// Traffic classes, the lowest first; at least one.
     pub classes: Vec<ClassConfig>,
-    /// Rings that never exceed a rate of their own, in bytes on the line.
+    /// Rings with a greatest rate of their own, in bytes on the line.
     pub ring_max: Vec<(u16, Rate)>,
 }
 
 impl LineConfig {
-    /// One class: rings take turns, unit by unit.
+    /// Returns one class: rings take turns, unit by unit.
     pub fn round_robin(rings: u16) -> Self {
         Self::classes(rings, &[ClassConfig::new(rings, 0, Service::Strict)])
     }
-    /// One ring per class, all strict, the last one first.
+    /// Returns one ring per class, all strict, the last one first.
     pub fn strict(rings: u16) -> Self {
         let class = |ring| ClassConfig::new(1, ring, Service::Strict);
         Self { rings, classes: (0..rings).map(class).collect(), ring_max: Vec::new() }
     }
-    /// These classes.
+    /// Returns a configuration of these classes.
     pub fn classes(rings: u16, classes: &[ClassConfig]) -> Self {
         Self { rings, classes: classes.to_vec(), ring_max: Vec::new() }
     }
 
-    /// Whether a device of these abilities and this line rate can do it. An error says what stands in the way.
+    /// Checks that a device of these abilities and this line rate supports it. The error names the
+    /// obstacle.
     pub fn check(&self, caps: &Caps, rate: Rate) -> Result<(), ConfigError> {
         if self.rings == 0 || self.rings > caps.queues {
             let expected = format!("1 to {}, the rings of the device", caps.queues);
@@ -123,7 +130,7 @@ impl LineConfig {
         self.check_rings(&caps.offload)
     }
 
-    /// Every ring in use is in one class.
+    /// Checks that every ring in use is in one class.
     fn check_queues(&self) -> Result<(), ConfigError> {
         let mut order: Vec<&ClassConfig> = self.classes.iter().collect();
         order.sort_by_key(|c| c.offset);

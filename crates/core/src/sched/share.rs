@@ -4,7 +4,7 @@ use crate::base::units::{Bytes, Rate};
 use crate::law::lease::Lease;
 use crate::text::value::Name;
 
-/// What a qdisc shares, or one of its classes.
+/// A rate that a qdisc, or one of its classes, shares.
 #[derive(Clone, Copy, Debug)]
 pub struct Share<'a> {
     /// Minor number of the class; 0 for the qdisc itself.
@@ -15,6 +15,6 @@ pub struct Share<'a> {
     pub rate: Rate,
     /// The bucket that it was given, as packets are charged.
     pub burst: Bytes,
-    /// What it has joined.
+    /// The lease that it has joined.
     pub lease: &'a Lease,
 }

@@ -1,4 +1,5 @@
-//! `Spec`, a kind's entry in the registry, and the facts that a kind declares of itself for code that knows no kind.
+//! `Spec`, a kind's entry in the registry, and the facts that a kind declares for code that knows
+//! no particular kind.
 
 use alloc::boxed::Box;
 
@@ -11,12 +12,12 @@ use crate::text::params::{Given, Param, Params, Shown, apply, each_given};
 use crate::text::stats::{Counter, Counters};
 use crate::text::value::Words;
 
-/// What a kind does to packets, declared with it.
+/// Effects of a kind on packets, declared with it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Flags {
-    /// It may hold packets back although the device would take them (it answers `At`).
+    /// True if it may hold packets back although the device would take them (it answers `At`).
     pub shapes: bool,
-    /// It may send packets of one flow in another order.
+    /// True if it may send packets of one flow in another order.
     pub reorders: bool,
 }
 
@@ -28,7 +29,7 @@ pub enum ClassShape {
     Leaf,
     /// One, number 1, which any other number names as well.
     One,
-    /// As many as the parameter `bands` says, from number 1 on.
+    /// As many as the value of the parameter `bands`, from number 1 on.
     Bands,
     /// Those that commands add.
     Made,
@@ -43,49 +44,51 @@ impl ClassShape {
     }
 }
 
-/// The most that waits in a qdisc of a kind.
+/// Most packets or bytes that wait in a qdisc of a kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Capacity {
-    /// The parameters that bound it, a number of packets or bytes each: the first that is set counts.
+    /// The parameters that bound it, each a number of packets or bytes: the first that is set
+    /// counts.
     pub keys: &'static [&'static str],
-    /// The bound where none of them is set.
+    /// The bound if none of them is set.
     pub unset: Unset,
 }
 
 /// The bound of a qdisc whose limit is not set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unset {
-    /// So many packets.
+    /// This many packets.
     Packets(u32),
-    /// So many times the length of the device's queue, in packets.
+    /// This many times the length of the device's queue, in packets.
     Queues(u32),
 }
 
 impl Capacity {
-    /// The parameter `limit`; the length of the device's queue, where it is not set.
+    /// The parameter `limit`; the length of the device's queue if it is not set.
     pub const KEY: Self = Self { keys: &["limit"], unset: Unset::Queues(1) };
 }
 
-/// How tc prints a kind, beyond its parameters and counters.
+/// Style in which tc prints a kind, beyond its parameters and counters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Style {
-    /// A blank ends the options.
+    /// True if a blank ends the options.
     pub options_end_blank: bool,
-    /// A blank ends the counters.
+    /// True if a blank ends the counters.
     pub counters_end_blank: bool,
-    /// The counters are printed with the options, and not behind the counts of every qdisc.
+    /// True if the counters are printed with the options, and not behind the counts of every qdisc.
     pub counters_in_options: bool,
 }
 
 impl Style {
-    /// Nothing special.
+    /// No special style.
     pub const PLAIN: Self =
         Self { options_end_blank: false, counters_end_blank: false, counters_in_options: false };
     /// A blank ends the options.
     pub const BLANK: Self = Self { options_end_blank: true, ..Self::PLAIN };
 }
 
-/// The program that refuses options: tc ends with another status than the kernel's refusal gives it.
+/// The program that refuses options: tc's own refusal ends it with another status than the
+/// kernel's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refuser {
     /// tc, which prints its usage.
@@ -96,54 +99,55 @@ pub enum Refuser {
     Kernel,
 }
 
-/// The refuser of options, by the error that the kind has for them and all its words. `None`: as for most kinds, tc
-/// refuses words that it cannot read, and the kernel values that it does not take.
+/// Returns the refuser of options, by the error that the kind has for them and all its words.
+/// `None` is the rule of most kinds: tc refuses words that it cannot read, and the kernel refuses
+/// values that it does not take.
 pub type RefusedBy = fn(&ConfigError, &[&str]) -> Option<Refuser>;
 
 /// Reads the words after a kind.
 type Read = fn(&mut Words<'_>, &Env) -> Result<Box<dyn Resolved>, ConfigError>;
 
-/// Shows the defaults on a device.
+/// Calls a function on the defaults on a device.
 pub(crate) type ShowDefaults = fn(&Env, &mut dyn FnMut(Shown<'_>));
 
-/// Shows each key of a line: see [`each_given`].
+/// Calls a function on each key of a line: see [`each_given`].
 pub(crate) type EachGiven = fn(&mut Words<'_>, &mut dyn FnMut(Given)) -> bool;
 
-/// A kind of qdisc: its name, its declarations, and how to make one.
+/// A kind of qdisc: its name, its declarations, and its constructor.
 pub struct Spec {
     /// The tc word.
     pub kind: &'static str,
-    /// One sentence.
+    /// Description, in one sentence.
     pub about: &'static str,
-    /// What it does to packets.
+    /// Its effects on packets.
     pub flags: Flags,
-    /// Its classes.
+    /// Shape of its classes.
     pub shape: ClassShape,
-    /// It is for the root only: see `Discipline::ROOT_ONLY`.
+    /// True if it is for the root only: see `Discipline::ROOT_ONLY`.
     pub root_only: bool,
     /// Its parameters.
     pub params: &'static [Param],
     /// The keys that tc takes once in a line.
     pub once: &'static [&'static str],
-    /// The words that tc lets be cut short, in the order in which it tries them.
+    /// The words that tc accepts abbreviated, in the order in which it tries them.
     pub cut: &'static [&'static str],
-    /// The keys that Linux has not.
+    /// The keys that Linux does not have.
     pub own: &'static [&'static str],
     /// True if Linux has the kind.
     pub in_linux: bool,
     /// Its counters.
     pub counters: &'static [Counter],
-    /// The most that waits in it.
+    /// Most packets or bytes that wait in it.
     pub capacity: Capacity,
-    /// How tc prints it.
+    /// Style in which tc prints it.
     pub style: Style,
-    /// The program that refuses options of it.
+    /// The program that refuses its options.
     pub refused_by: RefusedBy,
-    /// Where filters can be put.
+    /// Places where filters can be bound.
     pub filters: Filtered,
-    /// What is declared of its classes, if commands make or change them.
+    /// The declarations of its classes, if commands make or change them.
     pub classes: Option<&'static ClassSpec>,
-    /// It may send TCP control segments before other packets of their flows.
+    /// True if it may send TCP control segments before other packets of their flows.
     pub control_first: bool,
     /// The counters of each of its parts; empty if it has none.
     pub parts: &'static [Counter],
@@ -153,7 +157,7 @@ pub struct Spec {
 }
 
 impl Spec {
-    /// The entry of a kind.
+    /// Returns the entry of a kind.
     pub const fn of<D: Discipline>() -> Self {
         Self {
             kind: D::KIND,
@@ -188,26 +192,27 @@ impl Spec {
         }
     }
 
-    /// Reads the words after the kind and holds them to everything that the kind asks of its options, without making a
-    /// qdisc. Rates in percent are of the environment's link rate, or of that of the words where the environment knows none.
+    /// Reads the words after the kind and checks them against all rules of the kind, without making
+    /// a qdisc. Rates in percent refer to the environment's link rate, or to that of the words if
+    /// the environment has none.
     ///
     /// # Errors
-    /// The kind refuses them; it would refuse them to a qdisc that is made, too.
+    /// The kind refuses them; it would also refuse them to a qdisc that is made.
     pub fn read(&self, words: &mut Words<'_>, env: &Env) -> Result<Box<dyn Resolved>, ConfigError> {
         (self.read)(words, env)
     }
-    /// Makes one from the words after its kind: `read`, and then [`Resolved::make`].
+    /// Makes a qdisc from the words after its kind: `read`, and then [`Resolved::make`].
     ///
     /// # Errors
-    /// As of `read`.
+    /// As `read`.
     pub fn build(&self, words: &mut Words<'_>, env: &Env) -> Result<Box<dyn Qdisc>, ConfigError> {
         Ok(self.read(words, env)?.make(env))
     }
-    /// Shows every parameter with its default on a device.
+    /// Calls `f` on every parameter with its default on a device.
     pub fn defaults(&self, env: &Env, f: &mut dyn FnMut(Shown<'_>)) {
         (self.defaults)(env, f);
     }
-    /// Shows each key of a line and the words that belong to it: see [`each_given`].
+    /// Calls `f` on each key of a line with the words that belong to it: see [`each_given`].
     pub fn each_given(&self, words: &mut Words<'_>, f: &mut dyn FnMut(Given)) -> bool {
         (self.each_given)(words, f)
     }

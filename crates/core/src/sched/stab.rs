@@ -1,14 +1,18 @@
-//! `Stab`, a size table at a qdisc (tc-stab(8)): what a packet is charged there and below, instead of its wire bytes.
+//! `Stab`, a size table at a qdisc (tc-stab(8)): the size that a packet is charged there and below,
+//! instead of its wire bytes.
 //!
-//! A link may carry more than the frame: a header per packet, a smallest packet, cells that are filled up. A qdisc
-//! with a size table, and everything below it, counts and charges what the link carries: books, quanta, tokens,
-//! limits in bytes. The device, its byte limit and the qdiscs above go on with the wire bytes.
+//! A link may carry more than the frame: a header per packet, a smallest packet, padded cells. A
+//! qdisc with a size table, and everything below it, counts and charges the bytes that the link
+//! carries: books, quanta, tokens, limits in bytes. The device, its byte limit and the qdiscs above
+//! still use the wire bytes.
 //!
-//! To a packet's wire bytes `overhead` is added; what is then below `mpu` is raised to it; on `atm` that is carried in
-//! cells of 53 bytes with 48 each. A super-packet is charged as its segments are: each with its overhead and cells.
+//! `overhead` is added to a packet's wire bytes. A sum below `mpu` is raised to `mpu`. On `atm` the
+//! result is carried in cells of 53 bytes with 48 each. A super-packet is charged as its segments
+//! are: each with its overhead and cells.
 //!
-//! The sizes are those of a table: `tsize` slots, each as wide as a power of two, that reach up to `mtu`; every packet of
-//! a slot is charged as the largest of it. The table itself is not kept: a slot's size is three operations on its number.
+//! The sizes are those of a table: `tsize` slots, each as wide as a power of two, that reach up to
+//! `mtu`. Every packet of a slot is charged as the largest of the slot. The table itself is not
+//! stored: the size of a slot is three operations on its number.
 //!
 //! Differs from Linux (PARITY.md: stab-gso, stab-once).
 
@@ -18,29 +22,29 @@ use crate::base::link::LinkLayer;
 use crate::packet::meta::Meta;
 use crate::text::error::{ConfigError, ErrorKind, Object};
 
-/// A size table as it is configured. The default changes no size.
+/// Configuration of a size table. The default changes no size.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stab {
     /// Bytes added to each packet; may be negative.
     pub overhead: i32,
-    /// Smallest size that is charged, bytes, after the overhead and before cells; 0 for none.
+    /// Smallest charged size, bytes, after the overhead and before cells; 0 for none.
     pub mpu: u32,
-    /// How the link carries it; `None`, which tc does not print, is as `Ethernet`.
+    /// Link layer; `None`, which tc does not print, is as `Ethernet`.
     pub linklayer: Option<LinkLayer>,
-    /// Largest size that the table is made for, bytes; 0 is 2047.
+    /// Largest size that the table covers, bytes; 0 is 2047.
     pub mtu: u32,
     /// Slots of the table, at most 32 700; 0 is 512.
     pub tsize: u32,
 }
 
-/// iproute2 6.1 shows this where tc-stab(8) says 2048.
+/// iproute2 6.1 shows this value although tc-stab(8) has 2048.
 const MTU: u32 = 2047;
-/// Slots of a table unless they are given (tc-stab(8)).
+/// Default number of slots of a table (tc-stab(8)).
 const TSIZE: u32 = 512;
-/// Larger tables do not fit into a message of tc's.
+/// Most slots: larger tables do not fit into a message of tc.
 const TSIZE_MAX: u32 = 32_700;
 
-/// What sizes are charged by.
+/// A size table, which maps sizes to charges.
 ///
 /// ```
 /// use txweir_core::{base::link::LinkLayer, sched::stab::{SizeTable, Stab}};
@@ -53,16 +57,16 @@ const TSIZE_MAX: u32 = 32_700;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SizeTable {
     stab: Stab,
-    /// A slot is 2^this bytes wide.
+    /// Width of a slot, as its binary logarithm in bytes.
     slot_log: u32,
 }
 
 impl SizeTable {
-    /// A table with this configuration. Without cells and without a smallest size there is none: then only the overhead
-    /// counts.
+    /// Returns a table with this configuration. Without cells and without a smallest size there is
+    /// no table: then only the overhead counts.
     ///
     /// # Errors
-    /// More slots than there can be.
+    /// `tsize` is above the largest number of slots.
     pub fn new(mut stab: Stab) -> Result<Self, ConfigError> {
         if stab.tsize > TSIZE_MAX {
             let expected = alloc::format!("at most {TSIZE_MAX} slots");
@@ -79,17 +83,17 @@ impl SizeTable {
                 *value = default;
             }
         }
-        // The narrowest slots that reach the largest size.
+        // The slots are the narrowest that reach the largest size.
         let slot_log = (0..32).find(|log| stab.mtu >> log < stab.tsize).unwrap_or(32);
         Ok(Self { stab, slot_log })
     }
 
-    /// Its configuration: defaults filled in, `mtu` and `tsize` 0 if there is no table.
+    /// Returns its configuration: defaults filled in, `mtu` and `tsize` 0 if there is no table.
     pub const fn stab(&self) -> &Stab {
         &self.stab
     }
 
-    /// What a packet of `len` bytes is charged: at least 1.
+    /// Returns the charge of a packet of `len` bytes: at least 1.
     pub fn size(&self, len: u32) -> u32 {
         let len = u64::try_from(i64::from(len) + i64::from(self.stab.overhead)).unwrap_or(0).max(1);
         let slots = u64::from(self.stab.tsize);
@@ -97,13 +101,13 @@ impl SizeTable {
         let size = match slot.checked_sub(slots) {
             _ if slots == 0 => len,
             None => self.slot_size(slot),
-            // Beyond the table: as many times its last slot as it goes in, and the rest.
+            // Beyond the table: the last slot as many times as it fits, and the rest.
             Some(_) => slot / slots * self.slot_size(slots - 1) + self.slot_size(slot % slots),
         };
         u32::try_from(size).unwrap_or(u32::MAX)
     }
 
-    /// What a packet is charged: a super-packet as the sum of its segments.
+    /// Returns the charge of a packet: for a super-packet the sum of its segments.
     pub fn charge(&self, m: &Meta) -> u32 {
         let full = u32::from(m.segs).saturating_sub(1);
         let segment = m.segment_len();
@@ -112,7 +116,8 @@ impl SizeTable {
         full.saturating_add(self.size(last))
     }
 
-    /// The largest packet, in wire bytes, that is charged at most `max`; 0 if none is.
+    /// Returns the largest packet, in wire bytes, that is charged at most `max`; 0 if there is
+    /// none.
     pub(crate) fn largest_within(&self, max: u32) -> u32 {
         let (mut fits, mut above) = (0u32, u32::MAX);
         while above - fits > 1 {
@@ -126,7 +131,7 @@ impl SizeTable {
         fits
     }
 
-    /// What the slot's largest packet takes.
+    /// Returns the bytes of the slot's largest packet on the link.
     fn slot_size(&self, slot: u64) -> u64 {
         let size = ((slot + 1) << self.slot_log).max(u64::from(self.stab.mpu));
         match self.stab.linklayer {
@@ -156,7 +161,7 @@ mod tests {
         SizeTable::new(stab).unwrap()
     }
 
-    /// What a kernel's bfifo counted for frames of these lengths.
+    /// Sizes that a kernel's bfifo counted for frames of these lengths.
     #[test]
     fn sizes_are_those_of_a_kernel() {
         const LENS: [u32; 20] =

@@ -1,30 +1,30 @@
-//! A fixed ring of small event records, overwritten when full and read out of band; and a rolling hash of
-//! every record, by which two runs are compared.
+//! A fixed ring of small event records, overwritten when full and read out of band; and a rolling
+//! hash of every record, to compare two runs.
 
 use alloc::vec::Vec;
 
 use crate::base::time::Instant;
 use crate::packet::reason::DropReason;
 
-/// What happened to a packet.
+/// Event in the life of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// Went to the device without waiting.
+    /// The packet went to the device without waiting.
     Direct,
-    /// Entered the root qdisc.
+    /// The packet entered the root qdisc.
     Enqueued,
-    /// Left the root qdisc for the device; true if it was CE-marked on the way.
+    /// The packet left the root qdisc for the device; true if it was CE-marked on the way.
     Sent(bool),
-    /// Was dropped.
+    /// The packet was dropped.
     Dropped(DropReason),
 }
 
 /// One record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Record {
-    /// When.
+    /// Time.
     pub at: Instant,
-    /// What.
+    /// Event.
     pub event: Event,
     /// The packet's flow hash.
     pub hash: u32,
@@ -42,7 +42,7 @@ pub struct Trace {
 }
 
 impl Trace {
-    /// Keeps the last `capacity` records.
+    /// Returns a ring that keeps the last `capacity` records.
     pub fn new(capacity: usize) -> Self {
         Self { ring: Vec::with_capacity(capacity), capacity, total: 0, digest: 0xcbf2_9ce4_8422_2325 }
     }
@@ -82,7 +82,7 @@ impl Trace {
         self.total += 1;
     }
 
-    /// The records still held, oldest first.
+    /// Iterates over the records still held, oldest first.
     pub fn records(&self) -> impl Iterator<Item = &Record> {
         let split = if self.ring.len() < self.capacity || self.capacity == 0 {
             0
@@ -92,12 +92,12 @@ impl Trace {
         self.ring[split..].iter().chain(&self.ring[..split])
     }
 
-    /// A hash of every record since the start.
+    /// Returns a hash of every record since the start.
     pub const fn digest(&self) -> u64 {
         self.digest
     }
 
-    /// How many records there have been.
+    /// Returns the number of records since the start.
     pub const fn total(&self) -> u64 {
         self.total
     }

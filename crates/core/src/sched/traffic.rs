@@ -1,22 +1,22 @@
-//! Traffic classes: which priorities, and which transmit queues, belong together (IEEE 802.1Q).
+//! Traffic classes: the priorities, and the transmit queues, that belong together (IEEE 802.1Q).
 
 use alloc::vec::Vec;
 
 use crate::text::error::{ConfigError, ErrorKind, Object};
 
-/// Traffic classes of a port, at most (IEEE 802.1Q has 8; Linux has room for 16).
+/// Most traffic classes of a port (IEEE 802.1Q has 8; Linux has room for 16).
 pub const CLASSES_MAX: usize = 16;
 
-/// Queues in a row: those of a traffic class.
+/// Adjacent queues: those of a traffic class.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Range {
-    /// How many.
+    /// Number of queues.
     pub count: u16,
-    /// The first, 0-based.
+    /// The first queue, 0-based.
     pub offset: u16,
 }
 
-/// Traffic classes: for each of the sixteen priorities its class, for each class its queues.
+/// Traffic classes: the class of each of the sixteen priorities, and the queues of each class.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TrafficClasses {
     map: [u8; 16],
@@ -24,7 +24,7 @@ pub struct TrafficClasses {
 }
 
 impl TrafficClasses {
-    /// One for each range, at most 16; all map entries below their number.
+    /// Returns one class for each range, at most 16; all map entries must be below their number.
     pub fn new(map: [u8; 16], ranges: &[Range]) -> Result<Self, ConfigError> {
         if !(1..=CLASSES_MAX).contains(&ranges.len()) {
             let expected = "1 to 16 traffic classes";
@@ -44,20 +44,20 @@ impl TrafficClasses {
         }
         Ok(Self { map, ranges: ranges.to_vec() })
     }
-    /// The class of a priority: its low four bits count.
+    /// Returns the class of a priority: its low four bits count.
     #[inline]
     pub fn class(&self, priority: u32) -> usize {
         usize::from(self.map[(priority & 15) as usize])
     }
-    /// The class that a queue belongs to; the first that has it.
+    /// Returns the first class that has a queue.
     pub fn class_of_queue(&self, queue: u16) -> Option<usize> {
         self.ranges.iter().position(|r| queue >= r.offset && queue - r.offset < r.count)
     }
-    /// The queues of each class.
+    /// Returns the queues of each class.
     pub fn ranges(&self) -> &[Range] {
         &self.ranges
     }
-    /// The class of each priority.
+    /// Returns the class of each priority.
     pub const fn map(&self) -> &[u8; 16] {
         &self.map
     }

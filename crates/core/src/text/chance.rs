@@ -1,16 +1,17 @@
-//! Chances as tc writes them: `Probability` as a part of one, `Percent` as a part of a hundred.
+//! Probabilities as tc writes them: `Probability` as a fraction of one, `Percent` as a fraction of
+//! a hundred.
 
 use core::fmt;
 
 use crate::base::chance::{Percent, Probability};
 use crate::text::value::{Json, Refusal, Show, Value, Words, decimal, exact_of, fraction};
 
-/// Decimal places that tell every multiple of 2^-32 from the next.
+/// Decimal places that distinguish all multiples of 2^-32.
 const PLACES: u32 = 12;
 
 impl Show for Probability {
     fn text(&self, f: &mut dyn fmt::Write) -> fmt::Result {
-        // The shortest that is cut off to the same.
+        // Searches for the shortest text that truncates to the same value.
         let units = u128::from(self.0);
         for places in 0..=PLACES {
             let one = 10u128.pow(places);
@@ -36,13 +37,13 @@ impl Value for Probability {
     }
 }
 
-/// Decimal places of a percentage that tell every unit from the next, rounded.
+/// Decimal places of a percentage that distinguish all units after rounding.
 const PERCENT_PLACES: u32 = 9;
 
 impl Show for Percent {
     fn text(&self, f: &mut dyn fmt::Write) -> fmt::Result {
         let (all, units) = (u128::from(u32::MAX), u128::from(self.0));
-        // The shortest that reads back as the same.
+        // Searches for the shortest text that reads back as the same value.
         for places in 0..=PERCENT_PLACES {
             let one = 10u128.pow(places + 2);
             let digits = (units * one + all / 2) / all;

@@ -1,8 +1,8 @@
-//! The one control-plane error: what kind, which object, which key, what was expected, what was given.
-//! Mishaps on the data path are counted reasons, not errors.
+//! The one control-plane error: its kind, the object, the key, the expected and the given value.
+//! Failures on the data path are counted reasons, not errors.
 //!
-//! `kind`, `object` and `reason` are for programs; `expected`, `given` and `hint` are texts for people, by which no program
-//! decides.
+//! `kind`, `object` and `reason` are for programs. `expected`, `given` and `hint` are texts for
+//! people; no program decides by them.
 
 use alloc::string::{String, ToString};
 use core::fmt;
@@ -17,13 +17,13 @@ pub enum ErrorKind {
     UnknownKind,
     /// The kind has no such parameter.
     UnknownKey,
-    /// The words after the key are not such a value.
+    /// The words after the key are not a value of its type.
     BadValue,
     /// A well-formed value outside its range.
     OutOfRange,
-    /// A share of a link whose rate is not known.
+    /// A percentage of a link whose rate is not known.
     NoLinkRate,
-    /// A parameter that must be given was not.
+    /// A required parameter was not given.
     Missing,
     /// Two parameters contradict each other, or a change is not possible while running.
     Conflict,
@@ -31,7 +31,7 @@ pub enum ErrorKind {
     NotFound,
     /// The place or the name is taken.
     Exists,
-    /// The object cannot do this.
+    /// The object does not support this.
     Unsupported,
 }
 
@@ -43,14 +43,16 @@ pub enum Reason {
     RootOnly,
     /// The qdisc cannot be changed while it runs (`Unsupported`).
     Unchangeable,
-    /// The object itself is there already (`Exists`); without this reason, another one holds its place or its name.
+    /// The object itself exists already (`Exists`); without this reason, another one holds its
+    /// place or its name.
     AlreadyThere,
     /// Other qdiscs share the rate of that name at another rate or burst (`Conflict`).
     SharedRate,
-    /// The value is outside the range that its parameter declares (`OutOfRange`); without this reason, it does not fit
-    /// the values of other parameters, or its type refuses it.
+    /// The value is outside the range that its parameter declares (`OutOfRange`); without this
+    /// reason, it does not fit the values of other parameters, or its type refuses it.
     DeclaredRange,
-    /// There are more elements than the object can have (`OutOfRange`); without this reason, there are too few.
+    /// There are more elements than the object can have (`OutOfRange`); without this reason, there
+    /// are too few.
     TooMany,
 }
 
@@ -78,13 +80,13 @@ pub enum Object {
     Wire,
     /// A traffic class of a modelled device, counted from 0: `wire class 1`.
     WireClass(usize),
-    /// A filter, of a kind if that is known: `filter u32`, `filter`.
+    /// A filter, with its kind if that is known: `filter u32`, `filter`.
     Filter(Option<&'static str>),
     /// A chain of filters: `chain`.
     Chain,
     /// A block of chains: `block`.
     Block,
-    /// An action, of a kind if that is known: `action gact`, `action`.
+    /// An action, with its kind if that is known: `action gact`, `action`.
     Action(Option<&'static str>),
     /// An action of a kind by its index: `action gact index 1`.
     ActionAt(&'static str, u32),
@@ -93,7 +95,7 @@ pub enum Object {
 }
 
 impl Object {
-    /// The place of a qdisc: `Root`, or the class that `parent` names.
+    /// Returns the place of a qdisc: `Root`, or the class that `parent` names.
     pub fn place(parent: Handle) -> Self {
         if parent == Handle::ROOT { Self::Root } else { Self::Class(Some(parent)) }
     }
@@ -126,7 +128,7 @@ impl fmt::Display for Object {
     }
 }
 
-/// A configuration was refused; nothing of it was applied.
+/// Refusal of a configuration, of which nothing was applied.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConfigError {
     /// The kind.
@@ -137,18 +139,18 @@ pub struct ConfigError {
     pub object: Object,
     /// The parameter, if the error is about one.
     pub key: Option<String>,
-    /// What was expected.
+    /// Expected value, in words.
     pub expected: String,
-    /// What was given; empty if nothing was.
+    /// Given words; empty if there were none.
     pub given: String,
-    /// What to do about it.
+    /// Advice to the user.
     pub hint: Option<String>,
     /// Index of the offending word among those passed in, for a caret.
     pub word: Option<usize>,
 }
 
 impl ConfigError {
-    /// An error about `object`.
+    /// Returns an error about `object`.
     pub fn new(kind: ErrorKind, object: Object, expected: impl ToString, given: impl ToString) -> Self {
         Self {
             kind,
@@ -161,39 +163,40 @@ impl ConfigError {
             word: None,
         }
     }
-    /// With the finer reason.
+    /// Sets the finer reason.
     #[must_use]
     pub const fn reason(mut self, reason: Reason) -> Self {
         self.reason = Some(reason);
         self
     }
-    /// With the parameter it is about.
+    /// Sets the parameter that the error is about.
     #[must_use]
     pub fn key(mut self, key: impl ToString) -> Self {
         self.key = Some(key.to_string());
         self
     }
-    /// With advice.
+    /// Sets the advice.
     #[must_use]
     pub fn hint(mut self, hint: impl ToString) -> Self {
         self.hint = Some(hint.to_string());
         self
     }
-    /// With the index of the offending word.
+    /// Sets the index of the offending word.
     #[must_use]
     pub const fn word(mut self, word: usize) -> Self {
         self.word = Some(word);
         self
     }
-    /// True if nothing was given where something was expected.
+    /// True if no word was given.
     pub fn is_given_nothing(&self) -> bool {
         self.given.is_empty()
     }
-    /// True of the word that was given.
+    /// True if this word was given.
     pub fn is_given(&self, word: &str) -> bool {
         self.given == word
     }
-    /// The noun of what was expected: `a rate` of `a rate (10mbit, 1.5gbit)`. `None` where it does not begin with one.
+    /// Returns the noun of the expected value: `a rate` of `a rate (10mbit, 1.5gbit)`. `None` where
+    /// the text does not begin with one.
     pub fn expected_noun(&self) -> Option<&str> {
         let noun = self.expected.strip_prefix("a ")?;
         let end = noun.find([' ', '(', ',']).unwrap_or(noun.len());
@@ -202,8 +205,8 @@ impl ConfigError {
 }
 
 impl fmt::Display for ConfigError {
-    /// `fq_codel limit: expected at least 1 packet, given "0" (hint)`; of a share of an unknown rate,
-    /// `tbf rate: 50% of a link whose rate is not known (hint)`.
+    /// Writes `fq_codel limit: expected at least 1 packet, given "0" (hint)`; for a percentage of
+    /// an unknown rate, `tbf rate: 50% of a link whose rate is not known (hint)`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.object)?;
         if let Some(key) = &self.key {

@@ -7,7 +7,7 @@ use crate::text::value::{Json, Refusal, Show, Value, Words, decimal, exact_of, f
 
 impl Show for Gain {
     fn text(&self, f: &mut dyn fmt::Write) -> fmt::Result {
-        // 1/256 is 0.00390625: eight places tell every unit.
+        // 1/256 is 0.00390625: eight places distinguish all units.
         decimal(f, u128::from(self.0) * 100_000_000 / u128::from(GAIN_UNITS), 8)
     }
     fn json(&self) -> Json {

@@ -1,4 +1,5 @@
-//! What a bad link does, as tc writes it: delays, chances of loss, rates in cells, slots (tc-netem(8)).
+//! Impairments of a link as tc writes them: delays, probabilities of loss, rates in cells, slots
+//! (tc-netem(8)).
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -11,7 +12,7 @@ use crate::law::impair::{Distribution, TABLE_MAX, normal, pareto, pareto_normal,
 use crate::text::error::ErrorKind;
 use crate::text::value::{Json, Quantity, Refusal, Show, Value, Words, exact_of};
 
-/// What `read` makes of the next word, taken if it makes anything of it.
+/// Reads a value with `read`; takes its words only if `read` accepts them.
 fn may<T>(words: &mut Words<'_>, read: impl Fn(&mut Words<'_>) -> Result<T, Refusal>) -> Option<T> {
     let mut ahead = words.clone();
     let value = read(&mut ahead).ok()?;
@@ -19,7 +20,7 @@ fn may<T>(words: &mut Words<'_>, read: impl Fn(&mut Words<'_>) -> Result<T, Refu
     Some(value)
 }
 
-/// Any of these is shown as the words that make it.
+/// Shows these types as the words that make them.
 macro_rules! shown_in_words {
     ($($type:ty),+) => { $(
         impl Show for $type {
@@ -53,7 +54,7 @@ impl Value for Places {
     }
 }
 
-/// A time of whole microseconds, below the 274 s that tc can say.
+/// Reads a time in whole microseconds, at most the 274 s that tc can express.
 fn micros(words: &mut Words<'_>) -> Result<Nanos, Refusal> {
     let time = Nanos::take(words)?;
     match time.as_micros() {
@@ -62,17 +63,17 @@ fn micros(words: &mut Words<'_>) -> Result<Nanos, Refusal> {
     }
 }
 
-/// What 32 bits of 64 ns hold.
+/// Largest time, in microseconds, that 32 bits of 64 ns hold.
 const MICROS_MAX: u64 = 274_877_906;
 
-/// A delay, how much it varies, and how much each one is like the last.
+/// A delay, its jitter, and the correlation of successive delays.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Delay {
-    /// The middle; whole microseconds.
+    /// Centre of the distribution; whole microseconds.
     pub time: Nanos,
-    /// The deviation on either side; whole microseconds.
+    /// Deviation on either side; whole microseconds.
     pub jitter: Nanos,
-    /// Weight of the last one.
+    /// Weight of the previous delay.
     pub correlation: Option<Percent>,
 }
 
@@ -94,12 +95,12 @@ impl Value for Delay {
     }
 }
 
-/// A chance, and how much each decision is like the last.
+/// A probability, and the correlation of successive decisions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Chance {
-    /// How often.
+    /// Probability of the event.
     pub share: Percent,
-    /// Weight of the last number drawn.
+    /// Weight of the previous random number.
     pub correlation: Option<Percent>,
 }
 
@@ -118,14 +119,14 @@ impl Value for Chance {
     }
 }
 
-/// How packets are lost.
+/// Model of packet loss.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Loss {
-    /// Each by itself, or with correlation.
+    /// Independent losses, or correlated ones.
     Random(Chance),
-    /// A chain of four states: p13, p31, p32, p23, p14.
+    /// A Markov chain of four states: p13, p31, p32, p23, p14.
     State([Percent; 5]),
-    /// A link that is good or bad: p, r, 1-h, 1-k.
+    /// A Gilbert-Elliott link, good or bad: p, r, 1-h, 1-k.
     Gemodel([Percent; 4]),
 }
 
@@ -141,7 +142,7 @@ impl fmt::Display for Loss {
     }
 }
 
-/// Percentages, at most as many as there are defaults; the defaults follow from the first.
+/// Reads at most `N` percentages; those left out are defaults that follow from the first.
 fn percents<const N: usize>(
     words: &mut Words<'_>,
     defaults: fn(Percent) -> [Percent; N],
@@ -177,14 +178,14 @@ impl Value for Loss {
     }
 }
 
-/// A rate, and what is added to packets and to cells before they are timed.
+/// A rate, and the bytes added to packets and to cells before their time is computed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LinkRate {
     /// The rate; 0 is none.
     pub rate: Rate,
     /// Bytes added to each packet.
     pub overhead: i32,
-    /// Bytes of a packet in a cell; 0 is no cells.
+    /// Payload bytes of a cell; 0 is no cells.
     pub cell: u32,
     /// Bytes added to each cell.
     pub cell_overhead: i32,
@@ -214,23 +215,23 @@ impl Value for LinkRate {
     }
 }
 
-/// The shape of a distribution of times.
+/// Shape of a distribution of times.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Shape {
-    /// As likely anywhere.
+    /// Uniform.
     Uniform,
-    /// The bell.
+    /// Normal.
     Normal,
     /// Pareto, exponent 3: a long tail.
     Pareto,
     /// A quarter normal, three quarters Pareto.
     ParetoNormal,
-    /// The inverse of a distribution function as numbers, 8192 a standard deviation.
+    /// The inverse of a distribution function as numbers, 8192 for a standard deviation.
     Table(Arc<[i16]>),
 }
 
 impl Shape {
-    /// What times are drawn from; works out the table.
+    /// Returns the distribution that times are drawn from; computes its table.
     pub fn distribution(&self) -> Distribution {
         match self {
             Self::Uniform => Distribution::Uniform,
@@ -283,10 +284,10 @@ impl Value for Shape {
     }
 }
 
-/// Times at which a link may be used, and how much at each.
+/// Times at which a link may be used, and the amount that leaves at each.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Slot {
-    /// How long after the last one a slot comes.
+    /// Time between the last slot and the next.
     pub gap: SlotGap,
     /// Most packets in a slot; 0 is no limit.
     pub packets: u32,
@@ -294,12 +295,12 @@ pub struct Slot {
     pub bytes: u32,
 }
 
-/// The time between slots.
+/// Time between slots.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SlotGap {
-    /// From the first to the second, as likely anywhere.
+    /// Uniform from the first to the second.
     Between(Nanos, Nanos),
-    /// A distribution about the first, with the second for its deviation.
+    /// A distribution around the first, with the second as its deviation.
     Shaped(Shape, Nanos, Nanos),
 }
 
@@ -321,7 +322,7 @@ impl fmt::Display for Slot {
     }
 }
 
-/// The longest time that is taken: 292 years, so that sums of two stay in range.
+/// Reads a time of at most 292 years, so that sums of two stay in range.
 fn slot_time(words: &mut Words<'_>) -> Result<Nanos, Refusal> {
     let time = Nanos::take(words)?;
     if i64::try_from(time.0).is_ok() { Ok(time) } else { Err(Refusal::NotSuch) }

@@ -1,4 +1,5 @@
-//! Words to values and values to words: parameters, counters, errors, and the notation of tc(8) for numbers.
+//! Conversion of words to values and of values to words: parameters, counters, errors, and the
+//! notation of tc(8) for numbers.
 
 pub mod chance;
 pub mod error;

@@ -1,5 +1,6 @@
-//! One declaration per parameter: `params!` turns a list into the struct, its defaults and ranges, the table
-//! that usage and documentation print, the reader of words, and the visitor that show and JSON print from.
+//! One declaration per parameter: `params!` turns a list into the struct, its defaults and ranges,
+//! the table that usage and documentation print, the reader of words, and the visitor that the
+//! printers of text and JSON use.
 
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -9,11 +10,11 @@ use crate::base::env::Env;
 use crate::text::error::{ConfigError, ErrorKind, Object, Reason};
 use crate::text::value::{Quantity, Refusal, Show, Words};
 
-/// The text of a value, for the macro below.
+/// `String`, under a name that the macro below can reach.
 #[doc(hidden)]
 pub use alloc::string::String as Text;
 
-/// What is declared of a parameter.
+/// Declaration of a parameter.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Param {
     /// Field and first key: the tc word.
@@ -22,38 +23,40 @@ pub struct Param {
     pub words: &'static [&'static str],
     /// True if the word itself is the value (`ecn`, `noecn`).
     pub flag: bool,
-    /// Of a parameter that is also set by words without a value: those. `words` are then keys, not aliases.
+    /// Words without a value that also set the parameter. If there are any, `words` are keys, not
+    /// aliases.
     pub alone: &'static [&'static str],
-    /// One sentence of meaning.
+    /// Meaning, in one sentence.
     pub about: &'static str,
-    /// The type, in words.
+    /// Type, in words.
     pub expected: &'static str,
-    /// The quantity of its words.
+    /// Quantity of its words.
     pub quantity: Quantity,
-    /// The range, in words; empty if the type is the range.
+    /// Range, in words; empty if the type is the range.
     pub range: &'static str,
-    /// The default, as declared.
+    /// Default, as declared.
     pub default: &'static str,
 }
 
 /// A parameter with its present value, as `visit` shows it.
 pub struct Shown<'a> {
-    /// The declaration.
+    /// Declaration.
     pub param: &'static Param,
-    /// The word to print: the key, or for a flag the word of the present value (`None`: it has no word).
+    /// Word to print: the key, or for a flag the word of the present value (`None`: it has no
+    /// word).
     pub word: Option<&'static str>,
     /// The value.
     pub value: &'a dyn Show,
 }
 
-/// What `set` did with a word.
+/// Result of `set` for a word.
 #[derive(Debug, PartialEq, Eq)]
 pub enum SetOutcome {
-    /// It set a parameter.
+    /// The word set a parameter.
     Set,
-    /// It is not a key.
+    /// The word is not a key.
     UnknownKey,
-    /// What follows was not taken as its value.
+    /// The words that follow were not taken as its value.
     BadValue(&'static Param, Refusal),
     /// The value is outside the range.
     OutOfRange(&'static Param),
@@ -61,40 +64,43 @@ pub enum SetOutcome {
 
 /// The parameters of a kind. Made by `params!`.
 pub trait Params: Send + Sync + Clone + PartialEq + core::fmt::Debug + 'static {
-    /// The declarations, in order.
+    /// Declarations, in order.
     const TABLE: &'static [Param];
-    /// Keys that tc takes once in a line.
+    /// Keys that tc accepts once in a line.
     const ONCE: &'static [&'static str] = &[];
-    /// Words that tc lets be cut short, in the order in which it tries them.
+    /// Words that tc accepts abbreviated, in the order in which it tries them.
     const CUT: &'static [&'static str] = &[];
-    /// Keys that Linux has not.
+    /// Keys that Linux does not have.
     const OWN: &'static [&'static str] = &[];
-    /// The defaults on this device.
+    /// Returns the defaults on this device.
     fn defaults(env: &Env) -> Self;
     /// Sets the parameter that `key` names from the words after it.
     fn set(&mut self, key: &str, words: &mut Words<'_>) -> SetOutcome;
-    /// The first parameter whose value is outside its range; a value that is the default on this device is
-    /// good. Holds a configuration made as a value to what `set` asks of words.
+    /// Returns the first parameter whose value is outside its range, with the value; the default on
+    /// this device is always good. Checks a configuration made as a value for the same ranges as
+    /// `set` checks words.
     fn out_of_range(&self, _env: &Env) -> Option<(&'static Param, String)> {
         None
     }
-    /// Shows every parameter, in order.
+    /// Calls `f` on every parameter, in order.
     fn visit(&self, f: &mut dyn FnMut(Shown<'_>));
 }
 
 /// One key of a line and the words that belong to it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Given {
-    /// The parameter that it sets.
+    /// Parameter that it sets.
     pub param: &'static Param,
-    /// The key: of aliases the first; of words that are the value (flags), and of keys of a group, the word itself.
+    /// The key: for aliases the first; for words that are the value (flags), and for keys of a
+    /// group, the word itself.
     pub key: &'static str,
-    /// The indexes of its words, the key first.
+    /// Indexes of its words, the key first.
     pub words: Range<usize>,
 }
 
-/// Shows each key of a line with its words, without a device. A value that is only refused for its size, or for what the
-/// device lacks, is shown too. False where a word is no key, or what follows is no such value: the line says nothing then.
+/// Calls `f` on each key of a line with its words, without a device. A value that is refused only
+/// for its size, or for something that the device lacks, is shown too. False where a word is no
+/// key, or the words that follow are no value of its type: then the keys of the line are not known.
 pub fn each_given<P: Params>(words: &mut Words<'_>, f: &mut dyn FnMut(Given)) -> bool {
     let mut cfg = P::defaults(&Env::default());
     loop {
@@ -112,7 +118,7 @@ pub fn each_given<P: Params>(words: &mut Words<'_>, f: &mut dyn FnMut(Given)) ->
 }
 
 impl Param {
-    /// The key that `word` stands for, if it sets this parameter: see [`Given::key`].
+    /// Returns the key that `word` stands for, if it sets this parameter: see [`Given::key`].
     pub fn key_of(&self, word: &str) -> Option<&'static str> {
         let itself = self.words.iter().chain(self.alone).find(|w| **w == word)?;
         let alias = !self.flag && self.alone.is_empty();
@@ -120,7 +126,8 @@ impl Param {
     }
 }
 
-/// Reads `words` into `cfg` until they end. On an error `cfg` is half-read and to be thrown away.
+/// Reads `words` into `cfg` until they end. After an error `cfg` is half-read, and the caller must
+/// discard it.
 pub fn apply<P: Params>(cfg: &mut P, kind: &'static str, words: &mut Words<'_>) -> Result<(), ConfigError> {
     while let Some(key) = words.take() {
         let at = words.at() - 1;
@@ -141,7 +148,8 @@ pub fn apply<P: Params>(cfg: &mut P, kind: &'static str, words: &mut Words<'_>) 
             (_, "") => (ErrorKind::BadValue, param.expected.to_string(), None, None),
             (_, range) => (ErrorKind::BadValue, format!("{}, {range}", param.expected), None, None),
         };
-        // The words as given; the caret goes under the first of the value, or the key if there is none.
+        // The words as given; the caret goes under the first word of the value, or under the key if
+        // there is none.
         let mut rest = Words::clone(words);
         rest.rewind(at + 1);
         let (given, caret) = match rest.peek() {
@@ -167,26 +175,28 @@ fn known_keys(table: &'static [Param]) -> String {
     if s.is_empty() { "no parameter".into() } else { s }
 }
 
-/// A parameter that is set by several words, each with a value of its own or alone: a mode of `params!`.
+/// A parameter that is set by several words, each with a value of its own or alone: a mode of
+/// `params!`.
 pub trait Group: Show + Clone + PartialEq {
-    /// What follows a key, for error messages and tables.
+    /// Words that follow a key, for error messages and tables.
     const EXPECTED: &'static str;
-    /// The quantity of the words after a key.
+    /// Quantity of the words after a key.
     const QUANTITY: Quantity = Quantity::Other;
-    /// Takes what `key` says, which is one of those declared.
+    /// Takes the value of `key`, which is one of those declared.
     ///
     /// # Errors
-    /// What follows is not such a value.
+    /// The words that follow are not a value of the key.
     fn read(&mut self, key: &str, words: &mut Words<'_>) -> Result<(), Refusal>;
 }
 
-/// Declares parameters. Each line: documentation, field, type, default (may use the environment), then
-/// `keys ["word", "alias"]`, `sizes ["word", "alias"]` (a size that a cell may follow) or
-/// `flags ["on-word" = value, "off-word" = value]`, or for a type that is a `Group` (and prints its own words)
-/// `group (["key"], ["word"])` with the words that take a value and those that stand alone; then an optional range in
-/// words with its test.
+/// Declares parameters. Each line: documentation, field, type, default (may use the environment),
+/// then `keys ["word", "alias"]`, `sizes ["word", "alias"]` (a size that a cell may follow) or
+/// `flags ["on-word" = value, "off-word" = value]`, or for a type that is a `Group` (and prints its
+/// own words) `group (["key"], ["word"])` with the words that take a value and those that stand
+/// alone; then an optional range in words with its test.
 ///
-/// After the name may stand `once ["key"]`, `cut ["word"]` and `own ["key"]`: see `Params::{ONCE, CUT, OWN}`.
+/// After the name may stand `once ["key"]`, `cut ["word"]` and `own ["key"]`: see `Params::{ONCE,
+/// CUT, OWN}`.
 #[macro_export]
 #[doc(hidden)]
 macro_rules! params {

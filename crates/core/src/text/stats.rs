@@ -1,81 +1,81 @@
-//! One declaration per counter: `stats!` turns a list into the struct, the table that documentation prints,
-//! and the visitor that show, JSON and metrics print from.
+//! One declaration per counter: `stats!` turns a list into the struct, the table that documentation
+//! prints, and the visitor that show, JSON and metrics print from.
 
-/// What is declared of a counter.
+/// Declaration of a counter.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Counter {
     /// The tc word and JSON key.
     pub key: &'static str,
     /// One sentence: exactly when it changes.
     pub about: &'static str,
-    /// How tc prints it.
+    /// The form in which tc prints it.
     pub print: Print,
 }
 
-/// How tc prints a counter: key and number, unless this says otherwise.
+/// Form in which tc prints a counter: key and number, unless a field changes it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Print {
-    /// It begins a line.
+    /// True if it begins a line.
     pub line: bool,
-    /// It is left out while it is zero.
+    /// True if it is left out while it is zero.
     pub nonzero: bool,
-    /// What its number means.
+    /// Meaning of its number.
     pub form: Form,
-    /// It is left out unless this flag is set among the parameters.
+    /// Flag among the parameters without which the counter is left out.
     pub with: Option<&'static str>,
 }
 
-/// What the number of a counter means.
+/// Meaning of the number of a counter.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Form {
-    /// Itself.
+    /// A number.
     #[default]
     Number,
     /// Microseconds.
     Micros,
-    /// A truth: tc prints the key alone while it is not zero, and JSON `true`.
+    /// A truth value: tc prints the key alone while it is not zero, and JSON `true`.
     Word,
-    /// Parts of 2^64, which are printed as a fraction.
+    /// Units of 2^-64, which are printed as a fraction.
     Part,
 }
 
 impl Counter {
-    /// One that tc prints as key and number.
+    /// Returns a counter that tc prints as key and number.
     pub const fn new(key: &'static str, about: &'static str) -> Self {
         let print = Print { line: false, nonzero: false, form: Form::Number, with: None };
         Self { key, about, print }
     }
-    /// It begins a line.
+    /// Makes it begin a line.
     #[must_use]
     pub const fn line(mut self) -> Self {
         self.print.line = true;
         self
     }
-    /// It is left out while it is zero.
+    /// Leaves it out while it is zero.
     #[must_use]
     pub const fn nonzero(mut self) -> Self {
         self.print.nonzero = true;
         self
     }
-    /// It is microseconds.
+    /// Declares its unit to be microseconds.
     #[must_use]
     pub const fn micros(mut self) -> Self {
         self.print.form = Form::Micros;
         self
     }
-    /// It is a word, printed while it is not zero.
+    /// Makes it a word, printed while it is not zero.
     #[must_use]
     pub const fn word(mut self) -> Self {
         self.print.form = Form::Word;
         self.nonzero()
     }
-    /// It is parts of 2^64.
+    /// Declares its unit to be 2^-64.
     #[must_use]
     pub const fn part(mut self) -> Self {
         self.print.form = Form::Part;
         self
     }
-    /// It is left out unless this flag is set among the parameters.
+    /// Leaves it out unless this flag is set among the parameters.
     #[must_use]
     pub const fn with(mut self, flag: &'static str) -> Self {
         self.print.with = Some(flag);
@@ -85,17 +85,18 @@ impl Counter {
 
 /// The counters of a kind. Made by `stats!`.
 pub trait Counters: Clone + core::fmt::Debug + 'static {
-    /// The declarations, in order.
+    /// Declarations, in order.
     const TABLE: &'static [Counter];
-    /// Shows every counter, in order.
+    /// Calls `f` on every counter, in order.
     fn visit(&self, f: &mut dyn FnMut(&'static Counter, u64));
-    /// Made again from the numbers that `visit` has shown, in the same order; one that does not fit is 0.
+    /// Makes the counters from the numbers that `visit` has shown, in the same order; a number that
+    /// does not fit becomes 0.
     fn read(next: &mut dyn FnMut() -> u64) -> Self;
 }
 
-/// Declares counters: documentation, field and type (anything that widens to `u64`); then, if tc does not print it as key and
-/// number, how: one or several of `[line]`, `[nonzero]`, `[micros]`, `[word]`, `[part]`, `[with("flag")]`, the methods of
-/// [`Counter`].
+/// Declares counters: documentation, field and type (any type that widens to `u64`). If tc does not
+/// print a counter as key and number, its form follows: one or several of `[line]`, `[nonzero]`,
+/// `[micros]`, `[word]`, `[part]`, `[with("flag")]`, the methods of [`Counter`].
 #[macro_export]
 #[doc(hidden)]
 macro_rules! stats {

@@ -3,7 +3,8 @@
 use crate::law::{codel, pie};
 use crate::text::value::{Show, Value};
 
-/// Makes a time that a law counts in ticks of its own a parameter: read as any time, shown in what its ticks amount to.
+/// Makes a parameter type of the ticks of a law: read as any time, shown as the time that the ticks
+/// amount to.
 macro_rules! time_in_ticks {
     ($ticks:ty) => {
         impl Show for $ticks {
@@ -27,10 +28,10 @@ macro_rules! time_in_ticks {
         }
     };
 }
-// 5 ms are 4882 of CoDel's ticks, and show as 4999 us, as tc has it.
+// 5 ms are 4882 of CoDel's ticks, and show as 4999 us, as in tc.
 time_in_ticks!(codel::Ticks);
 
-// 14.999 ms are 234 359 ticks, and show as 14 998 us, as tc has it.
+// 14.999 ms are 234 359 ticks, and show as 14 998 us, as in tc.
 time_in_ticks!(pie::Ticks);
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
-//! The text and JSON form of each parameter type, as tc reads and prints them (tc(8), "UNITS").
+//! Text and JSON forms of each parameter type, as tc reads and prints them (tc(8), "UNITS").
 //!
-//! Text is read exactly, in decimal, without floating point: `1.5mbit` is 1 500 000 bit/s to the bit.
+//! Text is read exactly, in decimal, without floating point: `1.5mbit` is 1 500 000 bit/s to the
+//! bit.
 
 mod hex;
 mod name;
@@ -17,7 +18,7 @@ use crate::text::error::ErrorKind;
 pub use hex::Hex;
 pub use name::Name;
 
-/// A value as JSON sees it. Rates are bytes/s and times microseconds, as `tc -j` prints them.
+/// A value in JSON. Rates are bytes/s and times microseconds, as `tc -j` prints them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Json {
     /// A whole number.
@@ -32,32 +33,32 @@ pub enum Json {
     List(Vec<u64>),
     /// A list of lists of numbers.
     Rows(Vec<Vec<u64>>),
-    /// A number that is not whole, or below zero, in digits.
+    /// Digits of a number that is not whole, or is below zero.
     Number(String),
-    /// `null`: the key alone says it.
+    /// `null`: the key alone has the meaning.
     Null,
     /// An object.
     Members(Vec<(&'static str, Json)>),
 }
 
-/// How a value is printed.
+/// A value that can be printed.
 pub trait Show {
     /// False for a value that is not set and so not printed.
     fn is_set(&self) -> bool {
         true
     }
-    /// As tc prints it: short, and rounded where tc rounds.
+    /// Writes the value as tc prints it: short, and rounded where tc rounds.
     fn text(&self, f: &mut dyn fmt::Write) -> fmt::Result;
-    /// Without loss: reading it back gives the same value.
+    /// Writes the value without loss: it reads back as the same value.
     fn exact(&self, f: &mut dyn fmt::Write) -> fmt::Result {
         self.text(f)
     }
-    /// As `tc -j` prints it.
+    /// Returns the value as `tc -j` prints it.
     fn json(&self) -> Json;
 }
 
-/// The quantity that the words of a parameter give, for programs that compare rates or add sizes without knowing the
-/// kind.
+/// Quantity that the words of a parameter give, for programs that read a line without its kind, to
+/// compare rates or sum sizes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Quantity {
     /// None of the following, or several.
@@ -75,37 +76,37 @@ pub enum Quantity {
     Time,
 }
 
-/// A parameter type: it can also be read from words.
+/// A parameter type that can also be read from words.
 pub trait Value: Show + Clone + PartialEq + Sized {
-    /// What is expected, for error messages and tables: "a time (5ms, 100us; bare: microseconds)".
+    /// Expected words, for error messages and tables: "a time (5ms, 100us; bare: microseconds)".
     const EXPECTED: &'static str;
-    /// The quantity of its words.
+    /// Quantity of its words.
     const QUANTITY: Quantity = Quantity::Other;
     /// Takes as many words as the value needs.
     ///
     /// # Errors
-    /// The words there are not such a value, or the type states why it refuses them.
+    /// The next words are not a value of this type, or the type gives its own reason.
     fn take(words: &mut Words<'_>) -> Result<Self, Refusal>;
 }
 
-/// Why words were not taken as a value.
+/// Reason for which words were not taken as a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// They are not such a value.
+    /// They are not a value of the type.
     NotSuch,
-    /// The type of the value states more.
+    /// The type of the value gives its own reason.
     Because {
         /// The kind of error.
         kind: ErrorKind,
-        /// What was expected.
+        /// Expected value.
         expected: String,
-        /// What to do about it.
+        /// Advice to the user.
         hint: Option<String>,
     },
 }
 
 impl Refusal {
-    /// With its kind, what was expected, and what to do about it.
+    /// Returns a refusal with its kind, the expected value and advice.
     pub fn because(kind: ErrorKind, expected: impl ToString, hint: Option<&str>) -> Self {
         Self::Because { kind, expected: expected.to_string(), hint: hint.map(ToString::to_string) }
     }
@@ -117,7 +118,7 @@ impl From<ParseIntError> for Refusal {
     }
 }
 
-/// A cursor over the words of a command, with what values may refer to.
+/// A cursor over the words of a command, with the link rate that values may refer to.
 #[derive(Clone, Debug)]
 pub struct Words<'a> {
     words: &'a [&'a str],
@@ -126,11 +127,11 @@ pub struct Words<'a> {
 }
 
 impl<'a> Words<'a> {
-    /// A cursor at the first of `words`, for a link whose rate is not known.
+    /// Returns a cursor at the first of `words`, for a link whose rate is not known.
     pub fn new(words: &'a [&'a str]) -> Self {
         Self { words, at: 0, link_rate: None }
     }
-    /// For a link of this rate, to which rates in percent refer. `None` leaves it as it is.
+    /// Sets the rate of the link, to which rates in percent refer. `None` keeps the present one.
     #[must_use]
     pub fn link_rate(mut self, rate: impl Into<Option<Rate>>) -> Self {
         self.know_link_rate(rate.into());
@@ -140,28 +141,28 @@ impl<'a> Words<'a> {
     pub(crate) fn know_link_rate(&mut self, rate: Option<Rate>) {
         self.link_rate = rate.or(self.link_rate);
     }
-    /// The index of the word that `take` gives next.
+    /// Returns the index of the word that `take` returns next.
     pub fn at(&self) -> usize {
         self.at
     }
-    /// Goes back (or on) to the word at index `at`.
+    /// Moves to the word at index `at`, back or forward.
     pub(crate) fn rewind(&mut self, at: usize) {
         self.at = at.min(self.words.len());
     }
-    /// The next word, not taken.
+    /// Returns the next word without taking it.
     pub fn peek(&self) -> Option<&'a str> {
         self.words.get(self.at).copied()
     }
-    /// The next word, taken.
+    /// Takes the next word.
     pub fn take(&mut self) -> Option<&'a str> {
         let w = self.peek()?;
         self.at += 1;
         Some(w)
     }
-    /// The next word of a value, taken.
+    /// Takes the next word of a value.
     ///
     /// # Errors
-    /// There is none.
+    /// No word is left.
     pub fn value(&mut self) -> Result<&'a str, Refusal> {
         self.take().ok_or(Refusal::NotSuch)
     }
@@ -172,7 +173,7 @@ fn number(word: &str) -> Option<(u128, u32, String)> {
     let digits = word.bytes().take_while(|b| b.is_ascii_digit() || *b == b'.').count();
     let (num, suffix) = word.split_at(digits);
     let (whole, part) = num.split_once('.').unwrap_or((num, ""));
-    // 20 digits hold any u64; more decimal places than 12 mean nothing in any unit here.
+    // 20 digits hold any u64; no unit here has a use for more than 12 decimal places.
     if whole.len() + part.len() == 0 || whole.len() > 20 || part.len() > 12 || part.contains('.') {
         return None;
     }
@@ -183,14 +184,14 @@ fn number(word: &str) -> Option<(u128, u32, String)> {
     Some((mantissa, part.len() as u32, suffix.to_ascii_lowercase()))
 }
 
-/// A decimal number without a unit: its digits as a whole number, and what they are to be divided by.
+/// Reads a decimal number without a unit: its digits as a whole number, and the divisor.
 pub(crate) fn fraction(word: &str) -> Option<(u128, u128)> {
     let (mantissa, places, suffix) = number(word)?;
     suffix.is_empty().then(|| (mantissa, 10u128.pow(places)))
 }
 
-/// `number(word)` times the unit that `factor` gives the suffix (numerator, denominator); what is below one is
-/// cut off, as tc does.
+/// Returns `number(word)` times the unit that `factor` gives the suffix (numerator, denominator);
+/// truncates to a whole number, as tc does.
 fn scaled(word: &str, factor: impl Fn(&str) -> Option<(u64, u64)>) -> Option<u64> {
     let (mantissa, places, suffix) = number(word)?;
     let (num, den) = factor(&suffix)?;
@@ -245,7 +246,8 @@ fn time_factor(suffix: &str) -> Option<(u64, u64)> {
     })
 }
 
-/// `num / den` with `digits` significant digits and no trailing zeros, as C's `%.{digits}g` prints it.
+/// Writes `num / den` with `digits` significant digits and no trailing zeros, as C's `%.{digits}g`
+/// does.
 fn significant(f: &mut dyn fmt::Write, num: u64, den: u64, digits: u32) -> fmt::Result {
     let (num, den) = (u128::from(num), u128::from(den));
     let whole_digits = (num / den).checked_ilog10().map_or(1, |d| d + 1);
@@ -254,7 +256,7 @@ fn significant(f: &mut dyn fmt::Write, num: u64, den: u64, digits: u32) -> fmt::
     decimal(f, (num * scale + den / 2) / den, places)
 }
 
-/// A decimal number of so many units of `10^-places`, without zeros at its end.
+/// Writes `units` of `10^-places` as a decimal number, without zeros at its end.
 pub(crate) fn decimal(f: &mut dyn fmt::Write, units: u128, places: u32) -> fmt::Result {
     let one = 10u128.pow(places);
     write!(f, "{}", units / one)?;
@@ -271,7 +273,8 @@ pub(crate) fn decimal(f: &mut dyn fmt::Write, units: u128, places: u32) -> fmt::
 
 impl Show for Rate {
     fn text(&self, f: &mut dyn fmt::Write) -> fmt::Result {
-        // The largest unit that keeps the number whole, or that is needed to stay below a million.
+        // Searches for the largest unit that keeps the number whole, or that brings it below a
+        // million.
         let mut rate = u128::from(self.0) * 8;
         let mut unit = 0;
         const UNITS: [&str; 5] = ["", "K", "M", "G", "T"];
@@ -292,7 +295,7 @@ impl Show for Rate {
 impl Value for Rate {
     const EXPECTED: &'static str = "a rate (10mbit, 1.5gbit, 100kbps = bytes; bare: bit/s)";
     const QUANTITY: Quantity = Quantity::Rate;
-    /// `50%` is that part of the link's rate, which must be known; at most all of it.
+    /// Reads a rate. `50%` is that part of the link's rate, which must be known; at most 100 %.
     fn take(words: &mut Words<'_>) -> Result<Self, Refusal> {
         let word = words.value()?;
         match word.strip_suffix('%') {
@@ -302,7 +305,7 @@ impl Value for Rate {
     }
 }
 
-/// So many percent of the link's rate, rounded to the nearest byte per second.
+/// Returns `percent` of the link's rate, rounded to the nearest byte per second.
 fn share_of_link(percent: &str, link: Option<Rate>) -> Result<Rate, Refusal> {
     let (mantissa, places, suffix) = number(percent).ok_or(Refusal::NotSuch)?;
     if !suffix.is_empty() {
@@ -313,15 +316,16 @@ fn share_of_link(percent: &str, link: Option<Rate>) -> Result<Rate, Refusal> {
         return Err(Refusal::because(ErrorKind::OutOfRange, "at most 100% of the link's rate", None));
     }
     let Some(link) = link else {
-        let hint = "say it absolutely, as in 10mbit, or say how fast the link is";
+        let hint = "give an absolute rate, as in 10mbit, or give the rate of the link";
         return Err(Refusal::because(ErrorKind::NoLinkRate, "a link whose rate is known", Some(hint)));
     };
     let rate = (u128::from(link.0) * mantissa + whole / 2) / whole;
     u64::try_from(rate).map(Rate).map_err(|_| Refusal::NotSuch)
 }
 
-/// A size that may be followed by a cell, `5kb/8` (tc-tbf(8), "burst"): a power of two up to 128. The cell only
-/// shaped the table of transmission times that tc once gave to the kernel; it is checked and has no effect.
+/// Reads a size that may be followed by a cell, `5kb/8` (tc-tbf(8), "burst"): a power of two up to
+/// 128. The cell only shaped the table of transmission times that tc once gave to the kernel; it is
+/// checked and has no effect.
 #[doc(hidden)]
 pub(crate) fn take_with_cell<V: Value>(words: &mut Words<'_>) -> Result<V, Refusal> {
     let word = words.value()?;
@@ -339,7 +343,7 @@ const CELL_MAX: u32 = 128;
 
 impl Show for Bytes {
     fn text(&self, f: &mut dyn fmt::Write) -> fmt::Result {
-        // Mb and Kb only where they lose next to nothing: within 1 KiB, respectively 16 bytes.
+        // Mb and Kb only where they lose little: less than 1 KiB, or less than 16 bytes.
         let near = |unit: u64, slack: u64| {
             let n = (self.0 + unit / 2) / unit;
             (self.0 >= unit && (n * unit).abs_diff(self.0) < slack).then_some(n)
@@ -411,7 +415,7 @@ impl Value for Nanos {
     }
 }
 
-/// Whole numbers as they are.
+/// Implements whole numbers as parameter types.
 macro_rules! whole {
     ($($number:ty: $expected:literal,)*) => { $(
         impl Show for $number {
@@ -482,7 +486,8 @@ impl<T: Value> Value for Option<T> {
     }
 }
 
-/// Sixteen band numbers, one for each value of the low four bits of a packet's priority (tc-prio(8)).
+/// Sixteen band numbers, one for each value of the low four bits of a packet's priority
+/// (tc-prio(8)).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PrioMap(pub [u8; 16]);
 
@@ -517,7 +522,7 @@ impl Value for PrioMap {
     }
 }
 
-/// Bits of a hash that count.
+/// Bits of a hash that are used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mask(pub u32);
 
@@ -542,7 +547,7 @@ impl Value for Mask {
     }
 }
 
-/// A time whose bare number is nanoseconds, and which JSON has in nanoseconds.
+/// A time that is in nanoseconds as a bare number and in JSON.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct NanosBare(pub u64);
 
@@ -600,7 +605,7 @@ impl Value for Triple {
     }
 }
 
-/// `value.text` as a `String`.
+/// Returns `value.text` as a `String`.
 pub fn text_of(value: &dyn Show) -> String {
     let mut s = String::new();
     // Writing into a String cannot fail.
@@ -608,7 +613,7 @@ pub fn text_of(value: &dyn Show) -> String {
     s
 }
 
-/// `value.exact` as a `String`.
+/// Returns `value.exact` as a `String`.
 pub fn exact_of(value: &dyn Show) -> String {
     let mut s = String::new();
     // Writing into a String cannot fail.
@@ -773,7 +778,7 @@ mod tests {
             let _ = (read::<Rate>(&s), read::<Bytes>(&s), read::<Nanos>(&s), read::<Packets>(&s), read::<PrioMap>(&s));
         }
 
-        // What is printed reads back as the same thing wherever the print keeps all digits.
+        // Printed text reads back as the same value wherever it keeps all digits.
         #[test]
         fn whole_kilobits_round_trip(k in 1u64..4_000_000) {
             let r = Rate(k * 125);

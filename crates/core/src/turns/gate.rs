@@ -1,38 +1,45 @@
 //! `Gate`: turns for packets whose senders are elsewhere.
 //!
-//! Whoever takes packets out of a TUN or TAP device, or off a wire, gets a sender's burst as a whole: nothing tells the sender to
-//! wait. The gate stands between that and a transmit path, and lets a flow have at most its quota in the path at a time;
-//! what is more waits here, a queue for each flow, and they take turns. So no flow's burst stands ahead of another's packet in
-//! the path, and the path's qdiscs decide among packets of all flows rather than of whoever came first.
+//! A program that takes packets out of a TUN or TAP device, or off a wire, gets a sender's burst as
+//! a whole, because no mechanism tells the sender to wait. The gate stands between that source and
+//! a transmit path, and lets a flow have at most its quota in the path at a time; further packets
+//! wait here, in a queue for each flow, and the queues take turns. So no flow's burst stands ahead
+//! of another's packet in the path, and the path's qdiscs decide among packets of all flows rather
+//! than those that came first.
 //!
-//! In the path is what waits in its qdiscs. What the device holds does not count, and so a gate takes no throughput: as soon as
-//! the qdiscs hand something to the device, the gate hands on more.
+//! The path counts as the packets that wait in its qdiscs. Packets that the device holds do not
+//! count, so a gate costs no throughput: as soon as the qdiscs hand a packet to the device, the
+//! gate hands on more.
 //!
-//! - G1: a flow has less than the quota in the path when a packet of it goes in: at most the quota and one unit.
-//! - G2: packets of one flow leave in the order in which they came, but for those without payload ([`Load::segs`] 0): these go
-//!   ahead if their flow has nothing here.
-//! - G3: nothing waits here whose flow may have it in the path, once [`front`](Gate::front) has answered `None`.
-//! - G4: at most so many packets wait as there are places. Where there is none left, the oldest packet of the flow of which most
-//!   wait makes room for the new one: a sender that nothing but loss slows down is told by loss, and no other flow loses for it.
+//! - G1: a flow has less than the quota in the path when a packet of it goes in: at most the quota
+//!   and one unit.
+//! - G2: packets of one flow leave in the order in which they came, except for those without
+//!   payload ([`Load::segs`] 0): these go ahead if their flow has nothing here.
+//! - G3: no packet waits here that its flow may have in the path, once [`front`](Gate::front) has
+//!   returned `None`.
+//! - G4: the number of waiting packets is at most that of the places. If no place is left, the
+//!   oldest packet of the flow with most waiting packets makes room for the new one: a sender that
+//!   only loss slows down gets a loss, and no other flow loses for it.
 //!
-//! Flows that share a bucket share turns. Each call takes constant time but for changes of the quota, and nothing is allocated
-//! after `new`.
+//! Flows that share a bucket share turns. Each call takes amortised constant time, except for
+//! changes of the quota and [`path_is_empty`](Gate::path_is_empty); only `new` allocates.
 
 use alloc::vec::Vec;
 
 use super::{NONE, Quota};
 
-/// What a packet counts.
+/// Charge for a packet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Load {
-    /// Segments with payload: 0 for an acknowledgement, which never spends a quota.
+    /// Number of segments with payload: 0 for an acknowledgement, which never spends a quota.
     pub segs: u32,
-    /// Bytes.
+    /// Number of bytes.
     pub bytes: u32,
 }
 
 impl Load {
-    /// Of a packet as schedulers know it: one that carries control and no data counts nothing.
+    /// Returns the load of a packet from its metadata: a packet that carries control and no data
+    /// counts nothing.
     #[must_use]
     pub fn of(meta: &crate::Meta) -> Self {
         match meta.tcp_control {
@@ -42,22 +49,22 @@ impl Load {
     }
 }
 
-/// What became of a packet at the gate.
+/// Result of an offer of a packet to the gate.
 #[must_use]
 #[derive(Debug, PartialEq, Eq)]
 pub enum Offered<T> {
-    /// It goes into the path, and is counted there.
+    /// The packet goes into the path, and is counted there.
     Pass(T),
-    /// It waits for its flow's turn.
+    /// The packet waits for its flow's turn.
     Held,
-    /// It waits for its flow's turn, and this one, which did, has made room for it.
+    /// The packet waits for its flow's turn; this other packet, which waited, has made room for it.
     Instead(T),
 }
 
 crate::stats! {
-    /// What has become of packets at a gate.
+    /// Counts of packets at a gate.
     pub struct GateStats {
-        /// Packets that went in at once.
+        /// Packets that passed at once.
         passed: u64,
         /// Packets that had to wait for a turn.
         held: u64,
@@ -65,22 +72,22 @@ crate::stats! {
         dropped: u64,
         /// Turns that ended with more to send.
         yields: u64,
-        /// The most packets that waited at a time.
+        /// Largest number of packets that waited at a time.
         waiting_max: u64,
     }
 }
 
-/// Flows, and what waits of each.
+/// Flows, and their waiting packets.
 #[derive(Clone, Debug)]
 pub struct Gate<T> {
     flows: Vec<Flow>,
     places: Vec<Place<T>>,
     /// The first free place.
     free: u32,
-    /// The flows of which so many packets wait, and how many of some wait at most.
+    /// `with[n]`: first flow with n waiting packets. `most`: the largest such n.
     with: Vec<u32>,
     most: u32,
-    /// Flows with something here that may go into the path, in the order of their turns.
+    /// List of the flows with a packet here that may go into the path, in the order of their turns.
     first: u32,
     last: u32,
     ready: u32,
@@ -91,23 +98,23 @@ pub struct Gate<T> {
 
 #[derive(Clone, Copy, Debug)]
 struct Flow {
-    /// What waits: the oldest, the latest.
+    /// The oldest and the latest waiting packet.
     head: u32,
     tail: u32,
-    /// The flow whose turn is after its own.
+    /// The next flow in the list.
     next: u32,
     listed: bool,
-    /// How many wait, and its neighbours among the flows of which as many do.
+    /// Number of waiting packets, and the neighbours among the flows with the same number.
     waits: u32,
     up: u32,
     down: u32,
-    /// In the path.
+    /// Load in the path.
     path: Sum,
-    /// Sent in this turn.
+    /// Load sent in this turn.
     turn: Sum,
 }
 
-/// Loads in sum.
+/// A sum of loads.
 #[derive(Clone, Copy, Debug, Default)]
 struct Sum {
     segs: u32,
@@ -119,7 +126,8 @@ impl Sum {
         self.segs = self.segs.saturating_add(load.segs);
         self.bytes = self.bytes.saturating_add(load.bytes.into());
     }
-    /// Copies that a path made of packets leave it without having come in.
+    /// Subtracts a load. The sum saturates, because copies that a path made of packets leave it
+    /// without having come in.
     fn sub(&mut self, load: Load) {
         self.segs = self.segs.saturating_sub(load.segs);
         self.bytes = self.bytes.saturating_sub(load.bytes.into());
@@ -137,7 +145,8 @@ struct Place<T> {
 }
 
 impl<T> Gate<T> {
-    /// With so many buckets for flows, rounded up to a power of two, and places for so many packets, at least one.
+    /// Returns a gate with `flows` buckets for flows, rounded up to a power of two, and `places`
+    /// places for packets, at least one of each.
     #[must_use]
     pub fn new(flows: u32, places: u32, quota: Quota) -> Self {
         let flow = Flow {
@@ -170,37 +179,38 @@ impl<T> Gate<T> {
         }
     }
 
-    /// The quota.
+    /// Returns the quota.
     #[must_use]
     pub const fn quota(&self) -> Quota {
         self.quota
     }
 
-    /// Another quota from the next packet on. Flows that may have more in the path now take their turns.
+    /// Sets another quota from the next packet on. Flows that may now have more in the path get
+    /// turns.
     pub fn set_quota(&mut self, quota: Quota) {
         self.quota = quota;
         self.wake_all();
     }
 
-    /// Packets that wait.
+    /// Returns the number of packets that wait.
     #[must_use]
     pub const fn waiting(&self) -> usize {
         self.waiting as usize
     }
 
-    /// Flows that have something here which may go into the path.
+    /// Returns the number of flows with a packet here that may go into the path.
     #[must_use]
     pub const fn ready(&self) -> usize {
         self.ready as usize
     }
 
-    /// What has happened.
+    /// Returns the counts.
     #[must_use]
     pub const fn stats(&self) -> GateStats {
         self.stats
     }
 
-    /// A packet of the flow with this hash comes. `room`: the path would take it now.
+    /// Offers a packet of the flow with this hash. `room` is true if the path would take it now.
     pub fn offer(&mut self, hash: u32, load: Load, room: bool, item: T) -> Offered<T> {
         let at = self.bucket(hash);
         let quota = self.quota;
@@ -229,7 +239,8 @@ impl<T> Gate<T> {
         out.map_or(Offered::Held, Offered::Instead)
     }
 
-    /// Frees a place for a packet of this flow: the oldest of the flow of which most wait, that one counted in.
+    /// Frees a place for a packet of the flow `at`: drops the oldest packet of the flow with most,
+    /// counting the new one.
     fn make_room(&mut self, at: usize) -> Option<T> {
         let longest = match self.flows[at].waits < self.most {
             true => self.with.get(self.most as usize).map_or(at, |flow| *flow as usize),
@@ -240,7 +251,8 @@ impl<T> Gate<T> {
         Some(item)
     }
 
-    /// Takes the oldest packet of a flow out of its place. One that has no more may stay in line; `front` sees to that.
+    /// Takes the oldest packet of a flow out of its place. A flow without further packets may stay
+    /// in the list; `front` skips it.
     fn pull(&mut self, at: usize) -> Option<(T, Load)> {
         let flow = self.flows.get_mut(at)?;
         let index = flow.head;
@@ -257,7 +269,7 @@ impl<T> Gate<T> {
         Some((item, load))
     }
 
-    /// Puts a flow among those of which as many wait.
+    /// Moves a flow to the list of flows with `count` waiting packets.
     fn now_waits(&mut self, at: usize, count: u32) {
         let Flow { waits: before, up, down, .. } = self.flows[at];
         if before > 0 {
@@ -278,26 +290,29 @@ impl<T> Gate<T> {
         }
         let flow = &mut self.flows[at];
         (flow.waits, flow.up, flow.down) = (count, NONE, first);
-        // By one at a time, so that what was the most is left by the last flow that had it or is gone beyond.
+        // Counts change by one at a time. So when the last flow with the largest count leaves it,
+        // `count` is the new largest.
         if count > self.most || (before == self.most && self.with[before as usize] == NONE) {
             self.most = count;
         }
     }
 
-    /// A packet of the flow with this hash has left the qdiscs: it was sent, or dropped.
+    /// Records that a packet of the flow with this hash has left the qdiscs: it was sent, or
+    /// dropped.
     pub fn left(&mut self, hash: u32, load: Load) {
         let at = self.bucket(hash);
         self.flows[at].path.sub(load);
         self.wake(at);
     }
 
-    /// A packet that did not come through the gate goes into the path: a piece of one that did.
+    /// Counts a packet that goes into the path without an offer: a piece of one that came through
+    /// the gate.
     pub fn joined(&mut self, hash: u32, load: Load) {
         let at = self.bucket(hash);
         self.flows[at].path.add(load);
     }
 
-    /// The path is empty, whatever was counted: what was lost between here and there is forgotten.
+    /// Records that the path is empty, whatever was counted: packets lost on the way are forgotten.
     pub fn path_is_empty(&mut self) {
         for flow in &mut self.flows {
             flow.path = Sum::default();
@@ -305,8 +320,8 @@ impl<T> Gate<T> {
         self.wake_all();
     }
 
-    /// The packet whose turn it is, to ask whether the path takes it. Then it is either [taken](Self::take) or
-    /// [passed over](Self::pass_over).
+    /// Returns the packet whose turn it is, so that the caller can ask whether the path takes it.
+    /// The caller then either [takes](Self::take) it or [passes it over](Self::pass_over).
     pub fn front(&mut self) -> Option<&T> {
         // Each round takes a flow off the list.
         while let Some(flow) = self.flows.get(self.first as usize) {
@@ -319,7 +334,7 @@ impl<T> Gate<T> {
         self.places.get(flow.head as usize)?.item.as_ref()
     }
 
-    /// Takes that packet; it is counted as in the path.
+    /// Takes the packet whose turn it is and counts it as in the path.
     pub fn take(&mut self) -> Option<T> {
         self.front()?;
         let at = self.first as usize;
@@ -337,7 +352,7 @@ impl<T> Gate<T> {
         Some(item)
     }
 
-    /// Sends the flow whose turn it is to the end of the line.
+    /// Sends the flow whose turn it is to the end of the list.
     pub fn pass_over(&mut self) {
         let at = self.first as usize;
         if at < self.flows.len() {
@@ -346,7 +361,7 @@ impl<T> Gate<T> {
         }
     }
 
-    /// Takes the first flow off the list; its turn is over.
+    /// Takes the first flow off the list and ends its turn.
     fn unlist(&mut self) {
         if let Some(flow) = self.flows.get_mut(self.first as usize) {
             self.first = flow.next;
@@ -358,14 +373,14 @@ impl<T> Gate<T> {
         }
     }
 
-    /// Puts a flow in line if something of it waits and may go.
+    /// Adds a flow to the list if a packet of it waits and may go.
     fn wake(&mut self, at: usize) {
         let flow = &mut self.flows[at];
         if flow.head == NONE || flow.listed || flow.path.spends(self.quota) {
             return;
         }
         flow.listed = true;
-        // Below `FLOWS_MAX`.
+        // The index is below `FLOWS_MAX`.
         let index = at as u32;
         let before = core::mem::replace(&mut self.last, index);
         match self.flows.get_mut(before as usize) {
@@ -381,13 +396,13 @@ impl<T> Gate<T> {
         }
     }
 
-    /// The number of buckets is a power of two.
+    /// Returns the bucket of a hash: the number of buckets is a power of two.
     const fn bucket(&self, hash: u32) -> usize {
         hash as usize & (self.flows.len() - 1)
     }
 }
 
-/// Most buckets: more would not fit the memory of a small machine.
+/// Largest number of buckets: more would not fit the memory of a small machine.
 const FLOWS_MAX: u32 = 1 << 20;
-/// Most places, for the same reason.
+/// Largest number of places, for the same reason.
 const PLACES_MAX: u32 = 1 << 24;

@@ -1,29 +1,36 @@
-//! Senders that yield: after so many segments the next one has its turn, and who has more to say stands in line again.
+//! Senders that yield: a sender that has sent its quota and has more goes back into the line, and
+//! the next one has its turn.
 //!
-//! One thread runs many senders (sockets, connections), and each of them would send as much as its window lets it. Then what
-//! the others have to say, acknowledgements above all, stands behind that burst in the device's ring. DragonFly BSD's TCP
-//! yields instead (`net.inet.tcp.fairsend`, January 2013): a sender that has sent four segments and wants to send more
-//! puts a message to itself at the tail of its thread's queue, and returns. [`FairSend`] is that queue and its rules, for any
-//! loop on one thread; [`Gate`] does the same to packets of senders that are elsewhere and cannot be asked to wait.
+//! One thread runs many senders (sockets, connections), and each of them would send as much as its
+//! window allows. Then the data of the others, acknowledgements above all, stands behind that burst
+//! in the device's ring. DragonFly BSD's TCP yields instead (`net.inet.tcp.fairsend`, January
+//! 2013): a sender that has sent four segments and wants to send more puts a message to itself at
+//! the tail of its thread's queue, and returns. [`FairSend`] is that queue and its rules, for any
+//! loop on one thread; [`Gate`] does the same to packets of senders that are elsewhere and cannot
+//! be asked to wait.
 //!
-//! What a sender has to say is not always to wait. The caller says why it sends ([`Cause`]): what an application gives and
-//! what acknowledgements make room for takes turns; what repairs, opens, closes or answers does not.
+//! Not all of a sender's output should wait. The caller names the reason for sending ([`Cause`]):
+//! data from an application and data for which acknowledgements make room take turns; repairs,
+//! opening, closing and answers do not.
 //!
-//! - F1: between two turns of others, a sender on a fair call sends fewer segments than the quota, and one unit more: the unit
-//!   that spends the quota is never cut.
+//! - F1: between two turns of others, a sender on a fair call sends fewer segments than the quota,
+//!   and one unit more: the unit that spends the quota is never cut.
 //! - F2: a sender stands in line at most once, and not once it has left.
-//! - F3: who stands in line is not run by a fair cause ([`Cause::Data`], [`Cause::Acked`]) until its turn. An acknowledgement
-//!   that is owed ([`Cause::Owing`]) takes it out of the line and runs it at once.
-//! - F4: only payload waits: a pass without (an acknowledgement, a FIN) goes out though the quota is spent.
-//! - F5: a plain cause neither waits nor yields, and changes nothing in the line: when what is lost is sent again is the same
-//!   with every quota.
+//! - F3: a sender in line does not run by a fair cause ([`Cause::Data`], [`Cause::Acked`]) until
+//!   its turn. An acknowledgement that is owed ([`Cause::Owing`]) takes it out of the line and runs
+//!   it at once.
+//! - F4: only payload waits: a unit without payload (an acknowledgement, a FIN) goes out though the
+//!   quota is spent.
+//! - F5: a plain cause neither waits nor yields, and changes nothing in the line: the time of a
+//!   retransmission does not depend on the quota.
 //!
-//! Every call takes the same time however many senders there are, 16 bytes for each; nothing is allocated after `new`.
+//! Every call takes constant time, whatever the number of senders; each sender takes 16 bytes. Only
+//! `new` allocates.
 //!
 //! ```
 //! use txweir_core::turns::{Cause, FairSend, Pass, Quota, SenderId};
 //!
-//! /// A sender with so many segments to send.
+//! /// A sender with `left` segments to send.
 //! fn output(fair: &mut FairSend, id: SenderId, cause: Cause, left: &mut u32, wire: &mut Vec<SenderId>) {
 //!     let Some(mut burst) = fair.begin(id, cause) else { return };
 //!     while *left > 0 && fair.pass(&mut burst, 1, 1448) == Pass::Go {
@@ -37,7 +44,7 @@
 //! let (mut of_a, mut of_b, mut wire) = (10, 1, Vec::new());
 //! output(&mut fair, a, Cause::Data, &mut of_a, &mut wire);
 //! output(&mut fair, b, Cause::Data, &mut of_b, &mut wire);
-//! // The caller's loop: a turn for each that stands in line now, then whatever else it has to do.
+//! // The caller's loop: a turn for each sender in line now, then the other work.
 //! while let Some(mut burst) = fair.next_turn() {
 //!     while of_a > 0 && fair.pass(&mut burst, 1, 1448) == Pass::Go {
 //!         wire.push(burst.sender());
@@ -53,38 +60,39 @@ use alloc::vec::Vec;
 
 pub use gate::{Gate, GateStats, Load, Offered};
 
-/// How much a sender may send before others have had a turn. The first of both that is spent ends the turn.
+/// Amount that a sender may send before others have had a turn. A turn ends when the first of both
+/// limits is reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Quota {
-    /// Segments with payload; a super-packet counts as many as it is cut into. 0: as many as it likes.
+    /// Segments with payload; a super-packet counts as many as it is cut into. 0 for no limit.
     pub segs: u32,
-    /// Bytes; 0: as many as it likes.
+    /// Bytes; 0 for no limit.
     pub bytes: u64,
 }
 
 impl Quota {
-    /// Nobody yields.
+    /// No limit: no sender yields.
     pub const OFF: Self = Self { segs: 0, bytes: 0 };
 
-    /// So many segments; 0 is [`OFF`](Self::OFF).
+    /// Returns a quota of segments; 0 is [`OFF`](Self::OFF).
     #[must_use]
     pub const fn segs(segs: u32) -> Self {
         Self { segs, bytes: 0 }
     }
 
-    /// So many bytes; 0 is [`OFF`](Self::OFF).
+    /// Returns a quota of bytes; 0 is [`OFF`](Self::OFF).
     #[must_use]
     pub const fn bytes(bytes: u64) -> Self {
         Self { segs: 0, bytes }
     }
 
-    /// Whether nobody yields.
+    /// True if no sender yields.
     #[must_use]
     pub const fn is_off(&self) -> bool {
         self.segs == 0 && self.bytes == 0
     }
 
-    /// Whether so much is all that a turn allows.
+    /// True if a turn with this many segments and bytes is over.
     #[must_use]
     pub const fn is_spent(&self, segs: u32, bytes: u64) -> bool {
         (self.segs > 0 && segs >= self.segs) || (self.bytes > 0 && bytes >= self.bytes)
@@ -92,20 +100,22 @@ impl Quota {
 }
 
 impl Default for Quota {
-    /// Four segments, the default of `net.inet.tcp.fairsend`.
+    /// Returns four segments, the default of `net.inet.tcp.fairsend`.
     fn default() -> Self {
         Self::segs(4)
     }
 }
 
-/// The most that an IP packet holds, headers included (RFC 791 section 3.1).
+/// Largest size of an IP packet, headers included (RFC 791 section 3.1).
 const IP_MAX: u32 = 65_535;
 
-/// Segments of the largest unit that a sender hands down at once where the device cuts up to `aggregate` bytes of payload, for
-/// segments of `mss` bytes behind `headers` bytes of network and transport header. At least two segments where the device
-/// takes less than one, whole segments only, and never more than an IP packet holds.
+/// Returns the segments of the largest unit that a sender hands down at once where the device cuts
+/// up to `aggregate` bytes of payload, for segments of `mss` bytes behind `headers` bytes of
+/// network and transport header. The unit has at least two segments if `aggregate` is less than
+/// one, whole segments only, and never more than an IP packet holds.
 ///
-/// One such unit may be more than a quota; then it is a turn. DragonFly's default `aggregate` is 6000.
+/// One such unit may be more than a quota; then it is a turn of its own. DragonFly's default
+/// `aggregate` is 6000.
 #[must_use]
 pub const fn unit_segs(aggregate: u32, mss: u32, headers: u32) -> u32 {
     let mss = if mss == 0 { 1 } else { mss };
@@ -115,31 +125,33 @@ pub const fn unit_segs(aggregate: u32, mss: u32, headers: u32) -> u32 {
     if unit < mss { 1 } else { unit / mss }
 }
 
-/// Why a sender sends.
+/// Reason for sending.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Cause {
-    /// The application has given data. Takes turns.
+    /// The application has passed data. Takes turns.
     Data,
     /// An acknowledgement has come and made room. Takes turns.
     Acked,
-    /// The same, and one is owed now or a SACK report is wanted. It yields like the others and waits for no turn.
+    /// As `Acked`, and an acknowledgement is owed now or a SACK report is wanted. It yields like
+    /// the others, but does not wait for a turn.
     Owing,
-    /// The application's data is urgent. Plain, like all below.
+    /// The application's data is urgent. Plain, as are all causes below.
     Urgent,
-    /// Something was lost: fast retransmission, recovery by SACK.
+    /// Data was lost: fast retransmission, recovery by SACK.
     Recovery,
     /// A timer ran out: retransmission, persist, delayed acknowledgement, keep-alive.
     Timer,
     /// The connection is opened, closed, shut down or reset.
     Control,
-    /// The application has read, and the window is to be told.
+    /// The application has read, and the window must be announced.
     Window,
-    /// A segment is answered at once: in order with an acknowledgement due, out of the window, a challenge (RFC 5961).
+    /// A segment is answered at once: in order with an acknowledgement due, out of the window, a
+    /// challenge (RFC 5961).
     Answer,
 }
 
 impl Cause {
-    /// All of them.
+    /// All causes.
     pub const ALL: [Self; 9] = [
         Self::Data,
         Self::Acked,
@@ -152,14 +164,15 @@ impl Cause {
         Self::Answer,
     ];
 
-    /// Whether a call for this reason yields when its quota is spent.
+    /// True if a call for this reason yields when its quota is spent.
     #[must_use]
     pub const fn is_fair(self) -> bool {
         matches!(self, Self::Data | Self::Acked | Self::Owing)
     }
 }
 
-/// A sender that has joined. Once it has left, its id names nobody, also after another has got its place.
+/// A sender that has joined. Once it has left, its id names no sender, even after another has got
+/// its place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct SenderId {
     index: u32,
@@ -167,14 +180,15 @@ pub struct SenderId {
 }
 
 impl SenderId {
-    /// Its place, below the number that [`FairSend::new`] was given: where the caller may keep what belongs to it.
+    /// Returns its place, below the number given to [`FairSend::new`], by which the caller may
+    /// index its own data.
     #[must_use]
     pub const fn index(self) -> usize {
         self.index as usize
     }
 }
 
-/// One call of a sender's output: what it has sent, and what it may.
+/// One call of a sender's output: the amount sent, and its limit.
 #[must_use]
 #[derive(Debug)]
 pub struct Burst {
@@ -185,18 +199,18 @@ pub struct Burst {
 }
 
 impl Burst {
-    /// Whose it is.
+    /// Returns the sender.
     pub const fn sender(&self) -> SenderId {
         self.sender
     }
 
-    /// Whether its turn is over, as far as payload goes.
+    /// True if its turn is over for payload.
     pub const fn is_spent(&self) -> bool {
         self.quota.is_spent(self.segs, self.bytes)
     }
 
-    /// Segments up to the end of the turn, for a stack that makes super-packets to measure; `u32::MAX` without a quota of
-    /// segments.
+    /// Returns the segments up to the end of the turn, so that a stack can size its super-packets;
+    /// `u32::MAX` without a quota of segments.
     pub const fn room_segs(&self) -> u32 {
         match self.quota.segs {
             0 => u32::MAX,
@@ -204,25 +218,25 @@ impl Burst {
         }
     }
 
-    /// Adds what was sent, for a stack that only knows afterwards: see [`FairSend::defer`].
+    /// Adds the amount sent, for a stack that knows it only afterwards: see [`FairSend::defer`].
     pub const fn count(&mut self, segs: u32, bytes: u64) {
         self.segs = self.segs.saturating_add(segs);
         self.bytes = self.bytes.saturating_add(bytes);
     }
 }
 
-/// What a sender does with its next unit.
+/// Decision about a sender's next unit.
 #[must_use]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pass {
-    /// It sends it.
+    /// The sender sends it.
     Go,
-    /// It returns; it stands in line now and its turn comes.
+    /// The sender returns; it stands in line now and its turn comes.
     Yield,
 }
 
 crate::stats! {
-    /// What has become of calls and turns.
+    /// Counts of calls and turns.
     pub struct FairStats {
         /// Turns given to senders that stood in line.
         turns: u64,
@@ -237,7 +251,7 @@ crate::stats! {
     }
 }
 
-/// The line of one thread: who has more to send, in the order in which they yielded.
+/// The line of one thread: the senders with more to send, in the order in which they yielded.
 #[derive(Clone, Debug)]
 pub struct FairSend {
     slots: Vec<Slot>,
@@ -255,7 +269,7 @@ struct Slot {
     generation: u32,
     at: At,
     prev: u32,
-    /// Of a free place, the next free one.
+    /// In a free place, the next free one.
     next: u32,
 }
 
@@ -266,11 +280,11 @@ enum At {
     InLine,
 }
 
-/// Nobody.
+/// No sender.
 const NONE: u32 = u32::MAX;
 
 impl FairSend {
-    /// For at most so many senders at a time.
+    /// Returns a line for at most `senders` senders at a time.
     #[must_use]
     pub fn new(senders: u32, quota: Quota) -> Self {
         let senders = senders.min(NONE - 1);
@@ -283,7 +297,7 @@ impl FairSend {
         Self { slots, free, head: NONE, tail: NONE, len: 0, quota, stats: FairStats::default() }
     }
 
-    /// Takes in a sender; `None` if there are as many as there may be.
+    /// Adds a sender; `None` if all places are taken.
     pub fn join(&mut self) -> Option<SenderId> {
         let index = self.free;
         let slot = self.slots.get_mut(index as usize)?;
@@ -292,7 +306,7 @@ impl FairSend {
         Some(SenderId { index, generation: slot.generation })
     }
 
-    /// Lets a sender go, with its turn if it stands in line. False if it had gone.
+    /// Removes a sender, and its turn if it stands in line. False if it had left before.
     pub fn leave(&mut self, id: SenderId) -> bool {
         let Some(at) = self.at(id) else { return false };
         if at == At::InLine {
@@ -300,44 +314,44 @@ impl FairSend {
         }
         let free = self.free;
         let slot = &mut self.slots[id.index()];
-        // Four billion senders later at the same place an id that somebody has kept would be good again.
+        // Only after four billion senders at the same place would an old id be valid again.
         slot.generation = slot.generation.wrapping_add(1);
         (slot.at, slot.next) = (At::Free, free);
         self.free = id.index;
         true
     }
 
-    /// The quota of calls that begin from now on. Who stands in line gets its turn in any case.
+    /// Sets the quota of calls that begin from now on. Senders in line get their turn in any case.
     pub const fn set_quota(&mut self, quota: Quota) {
         self.quota = quota;
     }
 
-    /// The quota.
+    /// Returns the quota.
     #[must_use]
     pub const fn quota(&self) -> Quota {
         self.quota
     }
 
-    /// How many stand in line.
+    /// Returns the number of senders in line.
     #[must_use]
     pub const fn waiting(&self) -> usize {
         self.len as usize
     }
 
-    /// Whether a sender stands in line.
+    /// True if a sender stands in line.
     #[must_use]
     pub fn is_waiting(&self, id: SenderId) -> bool {
         self.at(id) == Some(At::InLine)
     }
 
-    /// What has happened.
+    /// Returns the counts.
     #[must_use]
     pub const fn stats(&self) -> FairStats {
         self.stats
     }
 
-    /// Begins a call of a sender's output. `None`: it is to do nothing, because it stands in line and its turn comes, or
-    /// because it has left.
+    /// Begins a call of a sender's output. `None` if it must do nothing, because it stands in line
+    /// and its turn comes, or because it has left.
     pub fn begin(&mut self, id: SenderId, cause: Cause) -> Option<Burst> {
         let at = self.at(id)?;
         if !cause.is_fair() {
@@ -355,10 +369,10 @@ impl FairSend {
         Some(self.burst(id))
     }
 
-    /// The turn of whoever stands first in line; it does not stand there any more.
+    /// Takes the first sender out of the line and begins its turn.
     ///
-    /// A loop that has other work, such as receiving, gives each in line at its beginning one turn ([`waiting`](Self::waiting))
-    /// and then looks after that: the line may never end.
+    /// A loop with other work, such as receiving, gives one turn to each sender that is in line at
+    /// its beginning ([`waiting`](Self::waiting)), and then does that work: the line may never end.
     pub fn next_turn(&mut self) -> Option<Burst> {
         let index = self.head;
         let generation = self.slots.get(index as usize)?.generation;
@@ -367,8 +381,9 @@ impl FairSend {
         Some(self.burst(SenderId { index, generation }))
     }
 
-    /// Asks for a unit that is about to be sent: so many segments with payload (0: an acknowledgement, a FIN), so many bytes.
-    /// To be asked once the device has room for it, because `Go` counts it.
+    /// Asks for permission to send a unit of `segs` segments with payload (0: an acknowledgement, a
+    /// FIN) and `bytes` bytes. The caller asks once the device has room for the unit, because `Go`
+    /// counts it.
     pub fn pass(&mut self, burst: &mut Burst, segs: u32, bytes: u64) -> Pass {
         if segs > 0 && burst.is_spent() {
             self.defer(burst);
@@ -378,8 +393,9 @@ impl FairSend {
         Pass::Go
     }
 
-    /// Puts the sender at the end of the line, for a stack that does not know whether there is more before it tries: it sends,
-    /// [counts](Burst::count), and defers once the burst [is spent](Burst::is_spent). In vain at worst.
+    /// Puts the sender at the end of the line, for a stack that does not know whether there is more
+    /// before it tries: it sends, [counts](Burst::count), and defers once the burst [is
+    /// spent](Burst::is_spent). At worst the turn is in vain.
     pub fn defer(&mut self, burst: &Burst) {
         let SenderId { index, .. } = burst.sender;
         if self.at(burst.sender) != Some(At::Idle) {
@@ -400,13 +416,13 @@ impl FairSend {
         Burst { sender, quota: self.quota, segs: 0, bytes: 0 }
     }
 
-    /// Where a sender is; `None` if it has left.
+    /// Returns the state of a sender; `None` if it has left.
     fn at(&self, id: SenderId) -> Option<At> {
         let slot = self.slots.get(id.index())?;
         (slot.generation == id.generation && slot.at != At::Free).then_some(slot.at)
     }
 
-    /// Takes one who stands in line out of it.
+    /// Takes a sender out of the line.
     fn unlink(&mut self, index: u32) {
         let Slot { prev, next, .. } = self.slots[index as usize];
         match self.slots.get_mut(prev as usize) {

@@ -1,4 +1,4 @@
-//! csum: packets as Linux 6.12 left them, and that what is summed sums up.
+//! csum: packets as Linux 6.12 left them, and a check that summed packets sum up.
 
 use crate::common::action::{Bench, bytes, sums};
 use proptest::prelude::*;
@@ -21,7 +21,7 @@ fn bench(csum: Csum) -> Bench {
     Bench::new(Kind::Csum(csum), Control::Pass)
 }
 
-/// An IPv4 packet: bytes 2 to 9, checksum, and what follows the addresses.
+/// Returns an IPv4 packet: bytes 2 to 9, checksum, and the bytes behind the addresses.
 fn v4(words: &str, sum: &str, rest: &str) -> String {
     format!("{ETH4} 4500 {words} {sum} {HOSTS4} {rest}")
 }
@@ -36,16 +36,17 @@ fn becomes(csum: Csum, from: &str, to: &str) {
     assert_eq!(bench(csum).passes(from), compact(to));
 }
 
-/// Frames with wrong checksums, and what a kernel made of them (oracle, `action csum ip4h icmp igmp tcp udp udplite sctp`).
+/// Frames with wrong checksums, and the result of a kernel for each (oracle, `action csum ip4h icmp
+/// igmp tcp udp udplite sctp`).
 #[test]
 fn checksums_are_those_of_linux() {
     let tcp = |sum: &str| format!("03e800ff 00000001 00000002 50102000 {sum} 0000 {DATA}");
     let udp = |len: &str, sum: &str| format!("03e807d0 {len} {sum} {DATA}");
     for (words, sum, from, to) in [
         ("0025 1234 0000 4011", "5492", udp("0011", "dead"), udp("0011", "e57b")),
-        // Without a checksum it stays.
+        // A datagram without a checksum stays without one.
         ("0025 1234 0000 4011", "5492", udp("0011", "0000"), udp("0011", "0000")),
-        // A length that is not that of the packet.
+        // The UDP length differs from that of the packet.
         ("0025 1234 0000 4011", "5492", udp("0010", "dead"), udp("0010", "0000")),
         ("0025 1234 0000 4011", "5492", udp("0004", "dead"), udp("0004", "0000")),
         ("0025 1234 0000 4011", "5492", udp("00c8", "dead"), udp("00c8", "0000")),
@@ -62,7 +63,7 @@ fn checksums_are_those_of_linux() {
         ("0025 1234 0000 4088", "541b", udp("0028", "dead"), udp("0028", "0000")),
         // A later fragment has no transport header.
         ("0025 1234 0010 4011", "5482", udp("0011", "dead"), udp("0011", "dead")),
-        // What the link adds behind a packet is not summed.
+        // Padding of the link behind a packet is not summed.
         (
             "0025 1234 0000 4011",
             "5492",
@@ -102,8 +103,8 @@ fn only_what_is_asked_for() {
     becomes(ALL, &other, &other);
 }
 
-/// Parity: Linux puts the coverage into the pseudo-header (e526, dfac, 1ade), where RFC 3828 section 3.1 has the length that IP
-/// says.
+/// Parity: Linux puts the coverage into the pseudo-header (e526, dfac, 1ade), where RFC 3828
+/// section 3.1 has the length that IP gives.
 #[test]
 fn udplite_covers_what_it_says() {
     for (coverage, sum) in [("0000", "e515"), ("0008", "dfa3"), ("000c", "1ad9")] {
@@ -112,14 +113,14 @@ fn udplite_covers_what_it_says() {
     }
 }
 
-/// Parity: Linux sums the first fragment of a datagram as if it were all of it.
+/// Parity: Linux sums the first fragment of a datagram as if it were the whole datagram.
 #[test]
 fn the_transport_of_a_fragment_stays() {
     let first = |sum: &str| v4("0025 1234 2000 4011", sum, &format!("03e807d0 0011 dead {DATA}"));
     becomes(ALL, &first("beef"), &first("3492"));
 }
 
-/// Parity: Linux looks behind the tags that a device keeps apart, and not behind those in the bytes.
+/// Parity: Linux skips tags that a device keeps apart, but not those in the bytes.
 #[test]
 fn tags_are_looked_behind() {
     let tagged = |ip: &str, udp: &str| {
@@ -136,13 +137,13 @@ fn what_ends_too_early_is_dropped_and_counted() {
         v4("001e 1234 0000 4006", "beef", "00000000000000000000"),
         v4("001a 1234 0000 4011", "beef", "000000000000"),
         format!("{ETH4} 4500000000000000000000"),
-        // The header says more than there is.
+        // The header gives a greater length than the frame has.
         v4(
             "0031 1234 0000 4006",
             "beef",
             &format!("03e800ff 00000001 00000002 50102000 dead 0000 {}", &DATA[..10]),
         ),
-        // A header of four words is none.
+        // A header of four words is invalid.
         format!("{ETH4} 4400 0025 1234 0000 4011 beef {HOSTS4} 03e807d0 0011 dead {DATA}"),
         format!("{ETH6} 600000000011 1140 {}", &HOSTS6[..41]),
         v6("001911", &format!("00010002 0011 dead {DATA}")),
@@ -153,7 +154,8 @@ fn what_ends_too_early_is_dropped_and_counted() {
     }
 }
 
-/// What a super-packet's segments say is reckoned where it is cut; of a frame cut short the rest is not known.
+/// The checksums of a super-packet's segments are computed where it is cut; the rest of a truncated
+/// frame is not known.
 #[test]
 fn super_packets_and_frames_cut_short_keep_their_transport_checksum() {
     let frame = bytes(&v4(
@@ -172,7 +174,7 @@ fn super_packets_and_frames_cut_short_keep_their_transport_checksum() {
 }
 
 proptest! {
-    /// Whatever is in them, checksums are right afterwards.
+    /// Checksums are right afterwards, for any contents.
     #[test]
     fn what_is_summed_sums_up(
         v6 in any::<bool>(),
@@ -212,12 +214,12 @@ proptest! {
                 let crc = crc32c(&[&segment[..8], &[0; 4], &segment[12..]]);
                 prop_assert_eq!(&segment[8..12], &crc.to_le_bytes());
             }
-            // ICMP over the other IP is nobody's.
+            // ICMP of the other IP version is not summed.
             _ => prop_assert_eq!(segment, &body[..]),
         }
     }
 
-    /// No bytes make it panic, and it changes none of what it may not.
+    /// No bytes cause a panic, and only the fields of checksums change.
     #[test]
     fn any_bytes(frame in prop::collection::vec(any::<u8>(), 0..120), kind in prop::sample::select(vec![0x0800u16, 0x86dd])) {
         let mut frame = frame;

@@ -25,7 +25,7 @@ fn becomes(mut bench: Bench, from: &str, to: &str) {
     assert_eq!(bench.passes(&whole(from)), whole(to));
 }
 
-/// What stands between the addresses and the packet, before and after (oracle).
+/// The bytes between the addresses and the packet, before and after (oracle).
 #[test]
 fn tags_come_and_go_as_in_linux() {
     let push = |protocol, priority| vlan(Vlan::Push { id: 5, protocol, priority });
@@ -48,7 +48,7 @@ fn an_ethernet_header_comes_and_goes() {
     let (verdict, out, meta) = vlan(Vlan::PopEth).frame(&frame);
     assert!(matches!(verdict, Verdict::Class(_)));
     assert_eq!((hex(&out), meta.len, meta.protocol), (IP.replace(' ', ""), 37, ethertype::IPV4));
-    // Back on, read as the packet that it is.
+    // The tag is put back on, and the frame is read as the packet that it is.
     let mut bare = out;
     let mut meta = Meta::new(37);
     let headers = Headers::parse_ip(&bare);
@@ -57,7 +57,7 @@ fn an_ethernet_header_comes_and_goes() {
     assert!(matches!(vlan(push).send(&mut packet, Instant::ZERO), Verdict::Class(_)));
     assert_eq!((packet.headers.link_len, packet.headers.dst_port, packet.meta.len), (14, 2000, 51));
     assert_eq!(hex(&bare), format!("0200000000aa0200000000bb0800{IP}").replace(' ', ""));
-    // There is one already; tags would be left; the frame ends in its tag.
+    // The frame has a tag already; tags would be left; the frame ends in its tag.
     let tagged = format!("{MACS}810020050800{IP}");
     for (action, frame) in [
         (push, format!("{MACS}0800{IP}")),
@@ -73,7 +73,7 @@ fn an_ethernet_header_comes_and_goes() {
     }
 }
 
-/// Bytes in a buffer that does not grow.
+/// Bytes in a buffer of fixed size.
 struct Fixed {
     bytes: [u8; 64],
     len: usize,
@@ -170,7 +170,7 @@ fn who_takes_marks_is_marked() {
 }
 
 proptest! {
-    /// Any bytes: no panic; a tag put in and taken out again leaves the frame as it was; lengths are kept.
+    /// Any bytes: no panic; pushing and popping a tag leaves the frame as it was; lengths are kept.
     #[test]
     fn any_bytes(
         frame in prop::collection::vec(any::<u8>(), 0..90), tag in any::<bool>(), id in any::<u16>(), priority in any::<u8>(),

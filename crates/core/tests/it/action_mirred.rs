@@ -1,4 +1,4 @@
-//! mirred, sample and simple: what they hand to the outlet.
+//! mirred, sample and simple: the packets that they hand to the outlet.
 
 use crate::common::action::Bench;
 use txweir_core::base::handle::ClassId;
@@ -16,7 +16,7 @@ fn mirred(to: PortId, way: Way, redirect: bool) -> Bench {
     Bench::new(Kind::Mirred(Mirred { to, name: String::new(), way, redirect }), control)
 }
 
-/// What becomes of a packet that leaves `HERE` and has so many redirections behind it.
+/// Returns the verdict on a packet that leaves `HERE` with `depth` redirections behind it.
 fn send(bench: &mut Bench, depth: u8) -> Verdict {
     let mut frame = vec![7; 60];
     let mut meta = Meta::new(60);
@@ -39,7 +39,8 @@ fn a_copy_goes_and_the_packet_goes_on_or_is_gone() {
     }
 }
 
-/// Oracle: a target that is down counts an overlimit of the action; the drop is counted by who asked the filter.
+/// Oracle: a target that is down counts an overlimit of the action; the caller of the filter counts
+/// the drop.
 #[test]
 fn a_target_that_is_down_loses_what_is_redirected_and_the_copy_of_what_is_mirrored() {
     for (redirect, verdict) in [(false, PASSED), (true, Verdict::Drop)] {
@@ -49,7 +50,7 @@ fn a_target_that_is_down_loses_what_is_redirected_and_the_copy_of_what_is_mirror
         assert_eq!((bench.memory().packets, bench.memory().drops, bench.memory().overlimits), (1, 0, 1));
         assert!(bench.out.sent.is_empty());
     }
-    // What follows is what was said, whether the copy has gone or not.
+    // The configured verdict follows, whether the copy was sent or not.
     let mut bench = Bench::new(
         Kind::Mirred(Mirred { to: THERE, name: String::new(), way: Way::Egress, redirect: false }),
         Control::Drop,
@@ -58,7 +59,8 @@ fn a_target_that_is_down_loses_what_is_redirected_and_the_copy_of_what_is_mirror
     assert_eq!(send(&mut bench, 0), Verdict::Drop);
 }
 
-/// Oracle: of a chain of nine devices, each of which redirects to the next, the fourth action refuses.
+/// Oracle: in a chain of nine devices, each of which redirects to the next, the fourth action
+/// refuses.
 #[test]
 fn the_fourth_redirection_of_a_packet_is_refused() {
     let mut bench = mirred(THERE, Way::Egress, true);
@@ -69,7 +71,8 @@ fn the_fourth_redirection_of_a_packet_is_refused() {
     assert_eq!(bench.out.sent.iter().map(|s| s.3).collect::<Vec<_>>(), [1, 2, 3]);
 }
 
-/// Oracle: mirrored to its own device, a packet leaves twice and not for ever; redirected, it is dropped in the second round.
+/// Oracle: a packet mirrored to its own device leaves twice and no more; a redirected one is
+/// dropped in the second round.
 #[test]
 fn a_port_sends_a_packet_to_itself_once() {
     for (redirect, first, again) in [(false, PASSED, PASSED), (true, Verdict::Stolen, Verdict::Drop)] {
@@ -77,7 +80,7 @@ fn a_port_sends_a_packet_to_itself_once() {
         assert_eq!((send(&mut bench, 0), send(&mut bench, 1)), (first, again));
         assert_eq!((bench.out.sent.len(), bench.memory().overlimits), (1, 1));
     }
-    // To be received where it is sent is another thing.
+    // Reception on the port that sends the packet is a different case.
     let mut bench = mirred(HERE, Way::Ingress, false);
     assert_eq!((send(&mut bench, 1), bench.out.sent.len()), (PASSED, 1));
 }

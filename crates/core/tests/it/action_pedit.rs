@@ -1,4 +1,4 @@
-//! pedit: packets as Linux 6.12 left them, and that no bytes and no places make it panic.
+//! pedit: packets as Linux 6.12 left them, and a check that no bytes and no offsets cause a panic.
 
 use crate::common::action::{Bench, bytes, hex};
 use proptest::prelude::*;
@@ -9,7 +9,7 @@ const ETH4: &str = "02ff00000002 020000000000 0800 ";
 const UDP: &str = "450000241234000040115493 0a000001 0a000002 03e807d00010dead 6162636465666768";
 const TCP: &str =
     "450000301234000040065492 0a000001 0a000002 03e800ff000000010000000250102000dead0000 6162636465666768";
-/// With four bytes of options.
+/// A packet with four bytes of options.
 const OPT: &str = "46000028123400004011518e 0a000001 0a000002 01010100 03e807d00010dead 6162636465666768";
 
 fn key(header: Header, offset: i32, value: u32, mask: u32) -> Key {
@@ -20,7 +20,7 @@ fn bench(keys: &[Key]) -> Bench {
     Bench::new(Kind::Pedit(Pedit::new(keys.to_vec(), true).unwrap()), Control::Pass)
 }
 
-/// The packet behind `ETH4`, and how many were not changed for want of a place.
+/// Compares the packet behind `ETH4`, and the number of keys that found no place to change.
 #[track_caller]
 fn becomes(keys: &[Key], from: &str, to: &str, overlimits: u64) {
     let mut bench = bench(keys);
@@ -35,11 +35,11 @@ fn becomes(keys: &[Key], from: &str, to: &str, overlimits: u64) {
 #[test]
 fn words_are_changed_as_by_linux() {
     use Header::{Eth, Ip4, Network, Tcp, Udp};
-    // munge offset 24 u32 set 0x11223344: from the network header, whatever it is.
+    // munge offset 24 u32 set 0x11223344: from the network header, of any protocol.
     let raw = [key(Network, 24, 0x1122_3344, 0)];
     becomes(&raw, UDP, &UDP.replace("0010dead", "11223344"), 0);
     becomes(&raw, OPT, &OPT.replace("03e807d0", "11223344"), 0);
-    // munge offset 32 and 36 u32: the last word, and the one behind it.
+    // munge offset 32 and 36 u32: the last word, and the word behind it.
     becomes(&[key(Network, 32, 0x1122_3344, 0)], UDP, &UDP.replace("65666768", "11223344"), 0);
     becomes(&[key(Network, 36, 0x1122_3344, 0)], UDP, UDP, 1);
     // munge offset 8 u16 invert.
@@ -47,7 +47,8 @@ fn words_are_changed_as_by_linux() {
     // ex munge ip ttl add 0xff.
     let add = Key { add: true, ..key(Ip4, 8, 0xff00_0000, 0x00ff_ffff) };
     becomes(&[add], TCP, &TCP.replace("4006", "3f06"), 0);
-    // ex munge udp dport set 9, and of what is no UDP: the transport header is looked for, not its protocol.
+    // ex munge udp dport set 9, also of a packet that is no UDP: the action looks for the transport
+    // header, not for its protocol.
     let dport = [key(Udp, 0, 9, 0xffff_0000)];
     becomes(&dport, OPT, &OPT.replace("07d0", "0009"), 0);
     becomes(&dport, TCP, &TCP.replace("00ff0", "00090"), 0);
@@ -55,11 +56,11 @@ fn words_are_changed_as_by_linux() {
     // ex munge eth type set 0x88b6.
     let typed = format!("02ff00000002 020000000000 88b6 {UDP}");
     becomes(&[key(Eth, 12, 0x88b6_0000, 0x0000_ffff)], UDP, &typed, 0);
-    // Two words, of which the second or the first is not there: it ends the list.
+    // Two words, of which the second or the first does not exist: the missing word ends the list.
     let (ttl, beyond) = (key(Network, 8, 0x0700_0000, 0x00ff_ffff), key(Network, 400, 1, 0));
     becomes(&[ttl, beyond], UDP, &UDP.replace("4011", "0711"), 1);
     becomes(&[beyond, ttl], UDP, UDP, 1);
-    // In front of the network header is the link header, and in front of that nothing.
+    // The link header stands in front of the network header, and no bytes stand in front of it.
     becomes(&[key(Network, -4, 0x1122_3344, 0)], UDP, &format!("02ff00000002 020000001122 3344 {UDP}"), 0);
     becomes(
         &[key(Network, -16, 0x1122_3344, 0)],
@@ -95,7 +96,7 @@ fn an_offset_is_made_from_the_packet_and_must_be_aligned() {
     becomes(&shifted, UDP, &UDP.replace("4011", "0711"), 0);
 }
 
-/// Parity: Linux on a machine with the low byte first carries the other way: 00ff and 1 are 0000 there.
+/// Parity: Linux on a little-endian machine carries the other way: 00ff and 1 are 0000 there.
 #[test]
 fn what_is_added_carries_in_the_order_of_the_wire() {
     let dport = Key { add: true, ..key(Header::Tcp, 0, 1, 0xffff_0000) };
@@ -111,7 +112,7 @@ fn a_later_fragment_has_no_ports() {
     becomes(&[key(Header::Udp, 0, 9, 0xffff_0000)], &later, &later, 1);
 }
 
-/// What was read of the packet is read again: filters behind see the new ports, qdiscs the new DS field.
+/// The packet's metadata is read again: later filters see the new ports, qdiscs the new DS field.
 #[test]
 fn what_is_known_of_a_packet_follows_its_bytes() {
     let mut bench = bench(&[key(Header::Ip4, 0, 0x00b8_0000, 0xff00_ffff)]);
@@ -142,7 +143,8 @@ fn any_key() -> impl Strategy<Value = Key> {
 }
 
 proptest! {
-    /// Any bytes and any words: no panic, the length stays, and at most four bytes a word are changed.
+    /// Any bytes and any words: no panic, the length stays, and at most four bytes a word are
+    /// changed.
     #[test]
     fn any_words_on_any_bytes(
         frame in prop::collection::vec(any::<u8>(), 0..100),

@@ -1,4 +1,4 @@
-//! police: what Linux lets through, an exact model, and the bound of any window.
+//! police: the packets that Linux lets through, an exact model, and the bound of any window.
 
 use crate::common::action::Bench;
 use proptest::prelude::*;
@@ -11,7 +11,7 @@ use txweir_core::law::bucket::Sizing;
 use txweir_core::packet::headers::Headers;
 use txweir_core::{Bytes, Instant, Meta, Nanos, Rate};
 
-/// Time 0 of the recordings, so that what was set before it has a time too.
+/// Time 0 of the recordings, so that earlier times are positive too.
 const ZERO: u64 = 1_000_000_000;
 const MS: u64 = 1_000_000;
 
@@ -31,7 +31,7 @@ fn sized(config: Config, overhead: u32, mpu: u32, layer: LinkLayer) -> Config {
     Config { sizing: Sizing { overhead, mpu, layer }, ..config }
 }
 
-/// Whether a packet passes.
+/// True if a packet passes.
 fn passes(bench: &mut Bench, meta: &mut Meta, now: Instant) -> bool {
     let mut frame = vec![];
     bench.send(&mut Packet::new(&mut frame, meta, Headers::EMPTY), now) != Verdict::Drop
@@ -77,7 +77,7 @@ fn recorded() -> Vec<(&'static str, Config)> {
     ]
 }
 
-/// Every packet of 17 recordings of Linux passes here if it passed there.
+/// Every packet of 17 recordings of Linux passes here exactly if it passed there.
 #[test]
 fn police_conforms_as_linux_does() {
     let text = include_str!("common/police.txt");
@@ -86,7 +86,8 @@ fn police_conforms_as_linux_does() {
         let section = sections.next().unwrap();
         let (title, rows) = section.split_once('\n').unwrap();
         assert_eq!(title, name);
-        // Linux takes samples by a timer of a coarse wheel: these were 4 ms late (parity: police-average).
+        // Linux takes samples by a timer of a coarse wheel: these were 4 ms late (parity:
+        // police-average).
         let late = if config.average.is_some() { 4 * MS } else { 0 };
         let mut bench = Bench::at(kind(config), Control::Drop, Instant(ZERO - 100 * MS + late));
         let (mut now, mut dropped) = (ZERO, 0);
@@ -104,15 +105,16 @@ fn police_conforms_as_linux_does() {
         }
         let expected: String = rows.chars().filter(|c| matches!(c, '+' | '-')).collect();
         assert_eq!(seen, expected, "{name}");
-        assert!(expected.contains('+') && expected.contains('-'), "{name}: nothing is decided");
+        assert!(expected.contains('+') && expected.contains('-'), "{name}: packets pass and packets do not");
         let m = bench.memory();
         assert_eq!((m.overlimits, m.drops, m.packets), (dropped, dropped, seen.len() as u64), "{name}");
     }
     assert_eq!(sections.next(), None);
 }
 
-/// Linux 6.12: ten segments of 1500 bytes pass an mtu of 1500, ten of 1501 do not; a burst of 14 546 bytes is enough for 14 540
-/// wire bytes, but one of 14 539 is not; a super-packet is one packet.
+/// Linux 6.12: ten segments of 1500 bytes pass an mtu of 1500, ten of 1501 do not. A burst of 14
+/// 546 bytes is enough for 14 540 wire bytes, a burst of 14 539 is not. A super-packet is one
+/// packet.
 #[test]
 fn super_packets_are_measured_by_their_segments_and_charged_by_their_wire_bytes() {
     let super_packet = |mss: u32| Meta::new(54 + 10 * mss).gso(54, mss as u16);
@@ -167,7 +169,7 @@ fn what_cannot_be_is_refused() {
     assert_eq!(Police::new(rate(8000, 100)).unwrap().mtu(), MTU);
 }
 
-/// An average that nobody has looked at for a year is 0, at once.
+/// An average that was not read for a year is 0 at once.
 #[test]
 fn an_average_fades_in_silence() {
     let average = Some(Average { rate: Rate(1000), interval_log: 0, weight_log: 8 });
@@ -180,7 +182,8 @@ fn an_average_fades_in_silence() {
             first = first.or(Some(i));
         }
     }
-    // 250 000 bytes in a sample, 1/256 of them for the average: 3906 bytes a second after the first.
+    // 250 000 bytes in a sample, 1/256 of them for the average: 3906 bytes a second after the
+    // first.
     assert_eq!(first, Some(249));
     let after = |bench: &mut Bench, wait: u64| passes(bench, &mut Meta::new(1), Instant(now + wait));
     assert!(!after(&mut bench, 60_000 * MS));
@@ -188,8 +191,8 @@ fn an_average_fades_in_silence() {
 }
 
 proptest! {
-    /// In any window the bytes that conform are at most burst + rate x window; and a packet that fits is let through as an exact
-    /// bucket of fractions of a byte would, within the grain.
+    /// In any window the bytes that conform are at most burst + rate x window, and a packet that
+    /// fits passes, as in an exact bucket of fractions of a byte, within the grain.
     #[test]
     fn any_window_is_within_burst_and_rate(
         bits in prop::sample::select(vec![8_000u64, 64_000, 999_983, 10_000_000, 1_000_000_000]),
@@ -228,7 +231,7 @@ proptest! {
         }
     }
 
-    /// Nothing makes it panic, and what is missing is never more than there can be.
+    /// No parameters cause a panic, and the missing tokens never exceed the possible maximum.
     #[test]
     fn any_parameters_and_packets(
         bits in any::<u64>(), burst in any::<u64>(), peak in any::<Option<u64>>(), size in any::<Option<u32>>(),
@@ -264,7 +267,7 @@ proptest! {
     }
 }
 
-/// Each reader has its own bucket: two let through twice the burst.
+/// Each reader has its own bucket: two readers let twice the burst through.
 #[test]
 fn readers_have_a_bucket_each() {
     let config = mtu(rate(8_000, 1000), 2000);

@@ -1,5 +1,5 @@
-//! Law 12: nothing is allocated after start. Every call to the global allocator is counted, per thread: calls of other
-//! tests, on threads of their own, do not count.
+//! Law 12: no memory is allocated after start. The tests count every call to the global allocator,
+//! per thread: calls of other tests, on threads of their own, do not count.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -16,7 +16,9 @@ use txweir_core::classify::filter::flower::Field;
 use txweir_core::classify::packet::{FrameBytes, NoOutlet, Packet, PortId, Way};
 use txweir_core::classify::{
     action::Run,
-    filter::{Basic, Filters, Flow, Flower, Goal, Matchall, Named, Rule, Verdict as FilterVerdict, What},
+    filter::{
+        Basic, Existence, Filters, Flow, Flower, Goal, Matchall, Named, Rule, Verdict as FilterVerdict,
+    },
 };
 use txweir_core::packet::headers::Headers;
 use txweir_core::packet::pool::{List, Pkt, Pool, Queue, Waiting};
@@ -51,7 +53,7 @@ thread_local! {
 }
 
 fn count() {
-    // The thread may be ending, with its counter gone: then nobody asks either.
+    // The thread may be ending, without its counter: then no test reads the count either.
     let _ = CALLS.try_with(|c| c.set(c.get() + 1));
 }
 
@@ -78,7 +80,7 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// How often this thread calls the allocator in `f`.
+/// Counts the calls of the allocator by this thread in `f`.
 fn calls(f: impl FnOnce()) -> u64 {
     let before = CALLS.get();
     f();
@@ -124,7 +126,7 @@ impl TxQueue for Ring {
     }
 }
 
-/// What the load met.
+/// The events of a load.
 #[derive(Default, Debug)]
 struct Met {
     sent: u64,
@@ -134,7 +136,7 @@ struct Met {
     cut: u64,
 }
 
-/// Bursts of packets, drains, completions and wakes, until `packets` have been submitted.
+/// Runs bursts of packets, drains, completions and wakes, until `packets` have been submitted.
 fn load(path: &mut TxPath<u32>, ring: &mut Ring, rng: &mut Rng, packets: u32, met: &mut Met) {
     let mut now = Instant::from_secs(1);
     let mut left = packets;
@@ -149,7 +151,7 @@ fn load(path: &mut TxPath<u32>, ring: &mut Ring, rng: &mut Rng, packets: u32, me
                 m = m.ecn(Ecn::Ect0);
             }
             if rng.below(4) > 0 {
-                // Down the chain of first classes to the kind under test.
+                // The packet takes the chain of first classes to the kind under test.
                 m = m.priority(Handle::new(1, 1).0);
                 m.class = Handle::new(2, 1);
             }
@@ -185,7 +187,7 @@ fn path(role: Role, trace: usize) -> TxPath<u32> {
 /// Puts a kind with random legal options at `parent`, handles counting up from `1:`.
 fn put(path: &mut TxPath<u32>, ring: &mut Ring, parent: Handle, major: u16, kind: &str, rng: &mut Rng) {
     let spec = txweir_core::qdisc::kind(kind).unwrap();
-    // Of several netems in a tree none may duplicate.
+    // Where a tree has several netems, none may duplicate.
     let words = loop {
         let words = legal(spec, path.tree().env(), rng);
         if !words.iter().any(|w| w == "duplicate") {
@@ -194,7 +196,7 @@ fn put(path: &mut TxPath<u32>, ring: &mut Ring, parent: Handle, major: u16, kind
     };
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     path.configure(Instant::ZERO, ring, |tree, cx| {
-        tree.replace(parent, Some(Handle::new(major, 0)), kind, &mut Words::new(&words), cx)
+        tree.edit(cx).replace(parent, Some(Handle::new(major, 0)), kind, &mut Words::new(&words))
     })
     .unwrap();
     let Some(classes) = spec.classes.filter(|c| c.made) else { return };
@@ -202,12 +204,11 @@ fn put(path: &mut TxPath<u32>, ring: &mut Ring, parent: Handle, major: u16, kind
         let words = legal_class(classes, path.tree().env(), rng);
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
         path.configure(Instant::ZERO, ring, |tree, cx| {
-            tree.add_class(
+            tree.edit(cx).add_class(
                 Handle::new(major, 0),
                 Handle::new(major, minor),
                 None,
                 &mut Words::new(&words),
-                cx,
             )
         })
         .unwrap();
@@ -223,7 +224,7 @@ fn nothing_is_allocated_after_start() {
         for seed in 0..24 {
             let mut rng = Rng::new(seed);
             let role = if seed % 2 == 0 { Role::Origin } else { Role::Forwarder };
-            // Alone, below each classful kind, and two levels deep.
+            // The kind stands alone, below each classful kind, and two levels deep.
             let above = &[vec![], vec![classful[0]], vec![classful[seed as usize % classful.len()]; 2]]
                 [if spec.root_only { 0 } else { seed as usize % 3 }];
             let mut path = path(role, 64 * (seed as usize % 2));
@@ -363,7 +364,7 @@ fn the_counter_cries_out() {
     assert!(n >= 1000, "{n}");
 }
 
-/// A frame in a buffer that does not grow.
+/// A frame in a buffer of fixed size.
 struct Fixed([u8; 256], usize);
 
 impl FrameBytes for Fixed {
@@ -392,7 +393,7 @@ impl FrameBytes for Fixed {
     }
 }
 
-/// One action of each kind, all of which let a packet go on.
+/// Returns one action of each kind, each of which lets a packet continue.
 fn one_of_each() -> Vec<ActionKind> {
     let police = police::Config {
         rate: Rate::from_bits(1_000_000),
@@ -438,7 +439,7 @@ fn actions_allocate_nothing() {
         one_of_each().into_iter().map(|kind| Wanted::New(None, Box::new(Action::new(kind, Control::Pipe))));
     let goal = Goal { actions: actions.collect(), ..Goal::default() };
     let rule = Rule::Matchall(Matchall::default());
-    filters.put(block, Named::default(), &rule, &goal, What::Add, Instant::ZERO).unwrap();
+    filters.put(block, Named::default(), &rule, &goal, Existence::Add, Instant::ZERO).unwrap();
     let mut state = State::new(1);
     filters.fit(&mut state);
     let mut passed = 0;
@@ -475,7 +476,7 @@ fn filters_allocate_nothing() {
     let mut put = |prio, handle, rule: Rule, class| {
         let named = Named { prio: Some(prio), handle, ..Named::default() };
         let goal = Goal { class: Handle(class), ..Goal::default() };
-        filters.put(block, named, &rule, &goal, What::Add, Instant::ZERO).unwrap();
+        filters.put(block, named, &rule, &goal, Existence::Add, Instant::ZERO).unwrap();
     };
     let filter = |table, link, selector: Selector| {
         Rule::U32(U32::Filter(Box::new(Match { table, link, selector: Some(selector), ..Match::default() })))
@@ -548,7 +549,7 @@ fn filters_that_look_at_packets_allocate_nothing() {
     for (n, rule) in (1..).zip(&rules) {
         let prio = if matches!(rule, Rule::Flower(_)) { 1 } else { n };
         let named = Named { prio: Some(prio), handle: Some(n.into()), ..Named::default() };
-        filters.put(block, named, rule, &Goal::default(), What::Add, Instant::ZERO).unwrap();
+        filters.put(block, named, rule, &Goal::default(), Existence::Add, Instant::ZERO).unwrap();
     }
     let mut state = State::new(1);
     filters.fit(&mut state);
@@ -571,7 +572,7 @@ fn filters_that_look_at_packets_allocate_nothing() {
         }
     });
     assert_eq!(counted, 0);
-    assert_eq!(classes, 10_000, "what flower and basic leave, flow takes");
+    assert_eq!(classes, 10_000, "flow takes the packets that flower and basic do not match");
 }
 
 /// The line of senders, and the gate: joining, turns, leaving, and packets that wait.

@@ -10,7 +10,7 @@ use txweir_core::{Admitted, DropReason, Ecn, ErrorKind, Handle, Instant, MarkRea
 
 const T0: Instant = Instant::ZERO;
 
-/// A hash that is flow `f` of 1024.
+/// Returns a hash of flow `f` of 1024.
 const fn flow(f: u32) -> u32 {
     f << 22
 }
@@ -27,12 +27,12 @@ fn ticks(n: u64) -> Instant {
 fn a_new_flow_goes_first_for_one_quantum() {
     let mut lane = Lane::new("fq_codel", "");
     lane.fill(T0, 0, 100, packet(1, 500));
-    // A quantum of 1514 bytes as a new flow (four packets, 486 bytes of debt), then one packet of its first
-    // turn as an old one.
+    // A quantum of 1514 bytes as a new flow (four packets, 486 bytes of debt), then one packet of
+    // its first turn as an old one.
     assert_eq!(lane.ids(T0, 5), [0, 1, 2, 3, 4]);
     lane.fill(T0, 1000, 40, packet(2, 100));
     let expected: Vec<u32> = (1000..1016) // new: 16 packets, 86 bytes of debt
-        .chain([5, 6]) // what is left of the old flow's turn
+        .chain([5, 6]) // the rest of the old flow's turn
         .chain(1016..1031) // a turn each from here on: 1428 bytes
         .chain([7, 8, 9])
         .chain(1031..1040)
@@ -52,7 +52,7 @@ fn a_sparse_flow_that_comes_back_at_once_does_not_starve_the_others() {
         if id < 5000 {
             of_bulk += 1;
         } else {
-            // Always there again the moment it is gone.
+            // Each packet that leaves is replaced at once.
             lane.fill(T0, 5000 + i, 1, packet(2, 1514));
         }
     }
@@ -69,7 +69,7 @@ fn an_emptied_new_flow_waits_for_its_turn_among_the_old() {
     let counters =
         |lane: &Lane| ["new_flows_len", "old_flows_len", "new_flow_count"].map(|k| lane.counter(k));
     assert_eq!(counters(&lane), [0, 2, 2]);
-    // It was found empty and is an old flow now: coming back makes it no new one.
+    // The flow was found empty and is an old flow now: its return makes it no new one.
     lane.fill(T0, 101, 1, packet(2, 64));
     assert_eq!(counters(&lane), [0, 2, 2]);
     assert_eq!(lane.ids(T0, 3), [6, 101, 7]);
@@ -116,7 +116,7 @@ fn an_overflow_takes_half_of_the_fattest_flow_from_its_head() {
     let mut lane = Lane::new("fq_codel", "limit 50");
     lane.fill(T0, 0, 40, packet(1, 1000));
     lane.fill(T0, 100, 10, packet(2, 1000));
-    // The newcomer is of the thin flow, and stays.
+    // The new packet is of the thin flow, and stays.
     assert_eq!(lane.put(T0, 200, packet(2, 1000)), Admitted::Queued);
     let expected: Vec<_> = (0..20).map(|i| (i, DropReason::FlowOverlimit)).collect();
     assert_eq!(lane.drops(), expected);
@@ -125,7 +125,7 @@ fn an_overflow_takes_half_of_the_fattest_flow_from_its_head() {
 
 #[test]
 fn overflow_drops_make_the_law_start_faster() {
-    // 64 drops for want of room count for the flow's law: it starts as if it had dropped 64 times.
+    // 64 drops for lack of room count for the flow's law: it starts as if it had dropped 64 times.
     let gap = |limit: u32| {
         let mut lane = Lane::new("fq_codel", &format!("limit {limit} noecn"));
         lane.fill(T0, 1_000_000, 2064, packet(1, 1000));
@@ -172,8 +172,8 @@ fn memory_is_bounded_by_frames_and_slots() {
     assert!(lane.counter("memory_used") <= 3072, "{}", lane.counter("memory_used"));
 }
 
-/// Keeps `standing` packets in the queue: each `step` ticks one in, one out. Gives (tick, id) of drops, and
-/// the marks.
+/// Keeps `standing` packets in the queue: each `step` ticks one packet enters and one leaves.
+/// Returns (tick, id) of drops, and the marks.
 fn stand(
     lane: &mut Lane,
     standing: u32,
@@ -209,11 +209,11 @@ const SPACING: [u64; 10] =
 const INTERVAL: u64 = 97_656;
 const TARGET: u64 = 4_882;
 
-/// When drops (or marks) are due if the queue is looked at every `step` ticks.
+/// Returns the times at which drops (or marks) are due if a packet is dequeued every `step` ticks.
 fn golden(step: u64) -> Vec<u64> {
     let grid = |t: u64| t.div_ceil(step) * step;
-    // The first packet that waited for the target arms the law; it must then stay bad for longer than an
-    // interval.
+    // The first packet that waited for the target arms the law; the delay must then stay above it
+    // for longer than an interval.
     let first = grid(grid(TARGET) + INTERVAL + 1);
     let mut all = vec![first];
     all.extend(SPACING.map(|offset| grid(first + offset)));
@@ -260,10 +260,10 @@ fn a_short_wait_or_a_short_queue_is_never_bad() {
     // 400 packets, one every 10 ticks, wait 4 000 ticks: less than the target of 4 882.
     let mut lane = Lane::new("codel", "limit 5000");
     assert_eq!(stand(&mut lane, 400, 10, 600_000, packet(1, 1000)).0, []);
-    // One full frame left behind is not a queue, however slow the link.
+    // One full frame left behind is not a queue, on a link of any speed.
     let mut lane = Lane::new("codel", "");
     assert_eq!(stand(&mut lane, 1, 50_000, 2_000_000, packet(1, 1514)).0, []);
-    // Two are.
+    // Two full frames are.
     let mut lane = Lane::new("codel", "");
     assert_ne!(stand(&mut lane, 2, 50_000, 2_000_000, packet(1, 1514)).0, []);
 }
@@ -284,7 +284,7 @@ fn a_packet_that_waited_past_the_threshold_is_marked_and_no_other() {
         assert_eq!(look(lane.take(ticks(976))), (0, false, Ecn::Ect0), "{kind}");
         assert_eq!(look(lane.take(ticks(977))), (1, true, Ecn::Ce), "{kind}");
         assert_eq!(look(lane.take(ticks(977))), (2, false, Ecn::NotEct), "{kind}");
-        // It is counted, though the bytes carry the mark already.
+        // The mark is counted, although the bytes carry it already.
         assert_eq!(look(lane.take(ticks(977))), (3, false, Ecn::Ce), "{kind}");
         assert_eq!(lane.counter("ce_mark"), 2, "{kind}");
         assert_eq!(lane.path.cx().marks(MarkReason::CeThreshold), 2, "{kind}");
@@ -294,7 +294,8 @@ fn a_packet_that_waited_past_the_threshold_is_marked_and_no_other() {
 
 #[test]
 fn each_flow_has_a_law_of_its_own() {
-    // A standing flow is dropped from; a thin one beside it is not, although the whole queue stands.
+    // Packets of a standing flow are dropped; a thin flow beside it loses none, although the whole
+    // queue stands.
     let mut lane = Lane::new("fq_codel", "noecn");
     lane.fill(T0, 0, 3000, packet(1, 1000));
     let mut now = 0;
@@ -335,12 +336,12 @@ fn the_number_of_flows_cannot_change_while_running() {
 #[test]
 fn the_hash_is_scaled_and_a_class_named_by_priority_comes_first() {
     let mut lane = Lane::new("fq_codel", "flows 4");
-    // The upper two bits of the hash are the flow: these are all of flow 2.
+    // The upper two bits of the hash select the flow: these are all of flow 2.
     for (id, hash) in [(0, 0x8000_0000), (1, 0xbfff_ffff), (2, 0x9234_5678)] {
         lane.fill(T0, id, 1, Meta::new(1514).hash(hash));
     }
     assert_eq!(lane.counter("new_flow_count"), 1);
-    // Flow 8001:1 by name, although the hash says flow 2.
+    // The priority names flow 8001:1, although the hash selects flow 2.
     let named = Handle::new(0x8001, 1).0;
     lane.fill(T0, 3, 1, Meta::new(1514).hash(0x8000_0000).priority(named));
     assert_eq!(lane.counter("new_flow_count"), 2);
@@ -358,8 +359,9 @@ fn direct_dispatch_is_for_a_queue_at_rest() {
         assert_eq!(lane.ids(T0, 2), [1, 2], "{kind}");
         assert_eq!(submit(&mut lane, T0, 3), Admitted::Sent, "{kind}: it was told that it is empty");
     }
-    // A flow that has used its turn is still on a list when its last packet has left; a packet that went
-    // directly would get ahead of what its debt allows. The engine asks until the lists are empty.
+    // A flow that has used its turn is still on a list when its last packet has left; a packet that
+    // bypassed the qdisc would get ahead of what its debt allows. The engine dequeues until the
+    // lists are empty.
     let mut lane = Lane::new("fq_codel", "");
     lane.fill(T0, 0, 1, packet(1, 1514));
     lane.fill(T0, 1, 1, packet(2, 1514));
@@ -369,8 +371,9 @@ fn direct_dispatch_is_for_a_queue_at_rest() {
 
 #[test]
 fn an_empty_queue_forgets_that_it_stood() {
-    // A queue stands for half an interval, empties, and much later one burst stands for half an interval: it
-    // is not bad, because the time between does not count (RFC 8289 section 5.6, `dodequeue`).
+    // A queue stands for half an interval, empties, and much later a burst stands for half an
+    // interval: the queue is not bad, because the time between does not count (RFC 8289 section
+    // 5.6, `dodequeue`).
     let mut lane = Lane::new("codel", "limit 5000");
     lane.fill(T0, 0, 100, packet(1, 1000));
     let half = Nanos::from_millis(50);
@@ -384,7 +387,8 @@ fn an_empty_queue_forgets_that_it_stood() {
     assert_eq!(lane.drops(), []);
 }
 
-/// What `tc -s class show` lists: flows with packets or with a turn to come, by the class that leads to each.
+/// The listing of `tc -s class show`: flows with packets or with a turn to come, by the class that
+/// leads to each.
 #[test]
 fn fq_codel_shows_its_flows() {
     let mut lane = Lane::new("fq_codel", "");
@@ -406,7 +410,8 @@ fn fq_codel_shows_its_flows() {
     // 4096 ns are four ticks; the second packet is a debt.
     assert_eq!(lane.ids(ticks(4), 2), [0, 1]);
     assert_eq!(shown(&lane), [(0x2a, 1, 1000, vec![-486, 0, 0, 4, 0, 0]), (1024, 1, 60, fresh())]);
-    // Empty, and still on a list until its turn comes; gone once all were found empty.
+    // The flow is empty, and still on a list until its turn comes; it disappears once all were
+    // found empty.
     assert_eq!(lane.ids(ticks(4), 1), [9]);
     assert_eq!(
         shown(&lane),
@@ -416,7 +421,7 @@ fn fq_codel_shows_its_flows() {
     assert_eq!(shown(&lane), []);
 }
 
-/// A flow whose law is dropping says so, and when it will next.
+/// A flow whose law is dropping shows that, and the time of its next drop.
 #[test]
 fn fq_codel_shows_the_law_of_a_flow() {
     let mut lane = Lane::new("fq_codel", "noecn");
@@ -428,7 +433,7 @@ fn fq_codel_shows_the_law_of_a_flow() {
     lane.root().qdisc().flows(&lane.path.cx().pool, &mut |f| seen.push((f.minor, f.values.to_vec())));
     let [(8, values)] = seen.as_slice() else { panic!("{seen:?}") };
     let of = |key| values.iter().find(|(k, _)| *k == key).unwrap().1;
-    // Bad from 5 ms on for 100 ms: the first drop at 105 ms, the next 100 ms later.
+    // The delay is bad from 5 ms on for 100 ms: the first drop is at 105 ms, the next 100 ms later.
     assert_eq!((of("dropping"), of("count"), of("lastcount")), (1, 1, 1));
     assert_eq!(of("ldelay"), 150_000 - 1);
     assert!((50_000..60_000).contains(&of("drop_next")), "{values:?}");

@@ -1,13 +1,13 @@
-//! cake: numbers that were measured in Linux, models that were written apart from it, and what the manual page says.
-//! Packet by packet it is compared with the kernel in `spec/traces/cake`.
+//! cake: numbers measured in Linux, models written independently of it, and the statements of the
+//! manual page. `spec/traces/cake` compares it with the kernel packet by packet.
+
+mod ack_filter;
+mod bytes;
 
 use crate::common::lane::{Lane, Out};
 use proptest::prelude::*;
 use txweir_core::base::rng::Rng;
-use txweir_core::packet::detail::{Detail, SACK_BLOCKS, TcpDetail};
-use txweir_core::packet::hash::FlowHasher;
-use txweir_core::packet::headers::tcp_flag::{ACK, ECE, PSH, SYN};
-use txweir_core::packet::headers::{Headers, clear_dscp};
+use txweir_core::packet::detail::Detail;
 use txweir_core::{Admitted, DropReason, Ecn, Env, Handle, Instant, Meta, Nanos, Rate};
 
 const T0: Instant = Instant::ZERO;
@@ -16,7 +16,7 @@ fn ms(ms: u64) -> Instant {
     Instant::from_millis(ms)
 }
 
-/// Takes everything that leaves by `end`: when, and which.
+/// Takes all packets that leave by `end`, and returns the time and id of each.
 fn run(lane: &mut Lane, mut now: Instant, end: Instant) -> Vec<(Instant, u32)> {
     let mut sent = Vec::new();
     loop {
@@ -30,13 +30,14 @@ fn run(lane: &mut Lane, mut now: Instant, end: Instant) -> Vec<(Instant, u32)> {
 
 // The law.
 
-/// Linux 6.12: 80 000 packets of 125 bytes at once, `bandwidth 10mbit besteffort flowblind rtt 1s`, one each 100 us. Which
-/// were dropped.
+/// Linux 6.12: 80 000 packets of 125 bytes at once, `bandwidth 10mbit besteffort flowblind rtt 1s`,
+/// one departure each 100 us. The expected numbers are the dropped packets.
 #[test]
 fn drops_of_a_standing_queue_as_measured() {
     let mut lane = Lane::new("cake", "bandwidth 10mbit besteffort flowblind rtt 1s memlimit 200mb");
     lane.fill(T0, 0, 19_000, Meta::new(125));
-    // The kernel's timers fire up to two grains of 256 ns late, and so did those packets wait a little longer.
+    // The kernel's timers fire up to two grains of 256 ns late, so that those packets waited a
+    // little longer.
     let (mut sent, mut now) = (Vec::new(), T0);
     loop {
         match lane.take(now) {
@@ -55,7 +56,8 @@ fn drops_of_a_standing_queue_as_measured() {
 fn the_last_packet_of_a_queue_is_marked_and_never_dropped() {
     for ecn in [Ecn::NotEct, Ecn::Ect0] {
         let mut lane = Lane::new("cake", "bandwidth 1mbit besteffort flowblind rtt 20ms");
-        // One at a time, each after a second: the law wants to drop, and each is the last.
+        // One packet at a time, each after a second: the law asks for a drop, but each is the last
+        // packet.
         for i in 0..20 {
             let now = Instant::from_secs(u64::from(i) + 1);
             lane.fill(now, i, 1, Meta::new(1000).ecn(ecn));
@@ -71,8 +73,8 @@ fn the_last_packet_of_a_queue_is_marked_and_never_dropped() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// Departures, reckoned in exact arithmetic: each packet leaves when it has come and the one before it has taken its
-    /// time; time that was not used is lost.
+    /// Departures in exact arithmetic: each packet leaves when it has come and the packet before it
+    /// has taken its time; unused time is lost.
     #[test]
     fn packets_leave_when_exact_arithmetic_says(
         rate in 8_000u64..1_000_000_000,
@@ -92,11 +94,12 @@ proptest! {
         }
         sent.extend(run(&mut lane, at, Instant::MAX));
         prop_assert_eq!(sent.len(), packets.len());
-        // When the link is free, in units of 1/rate ns.
+        // The time at which the link is free, in units of 1/rate ns.
         let mut free = 0u128;
         for (i, (gone, id)) in sent.iter().enumerate() {
             let (come, len) = (u128::from(arrivals[i].0) * rate, packets[i].1);
-            // It is idle when a packet comes and nothing waits: the packet before it has left.
+            // The link is idle if the queue is empty when a packet comes: the packet before it has
+            // left.
             let idle = i == 0 || sent[i - 1].0 <= arrivals[i];
             if idle {
                 free = free.max(come);
@@ -113,7 +116,7 @@ proptest! {
     }
 }
 
-/// The same at a few rates in literal nanoseconds, as Linux sent them.
+/// Departures at a few rates in literal nanoseconds, as Linux sent the packets.
 #[test]
 fn departures_in_numbers() {
     for (options, len, times) in [
@@ -132,7 +135,7 @@ fn departures_in_numbers() {
     }
 }
 
-/// On ingress drops use up the schedule; the failsafe still lets two thirds of the rate through.
+/// On ingress, drops use up the schedule; the failsafe still lets two thirds of the rate through.
 #[test]
 fn on_ingress_what_is_dropped_is_charged() {
     for (options, least, most) in [("egress", 95_000, 105_000), ("ingress", 55_000, 75_000)] {
@@ -140,7 +143,7 @@ fn on_ingress_what_is_dropped_is_charged() {
         let mut lane = Lane::new("cake", &options);
         let mut bytes = 0;
         for i in 0..2000 {
-            // Three times the rate, which answers no signal.
+            // The load is three times the rate, and answers no signal.
             let now = Instant::from_micros(u64::from(i) * 2666);
             lane.fill(now, i, 1, Meta::new(1000));
             let sent = run(&mut lane, now, now + Nanos::from_micros(2665));
@@ -189,7 +192,8 @@ fn tins_by_mark_by_priority_and_by_dscp() {
     }
 }
 
-/// All 64 code points in each mode, as Linux 6.12 put them; tins by their place in the table of `tc -s`.
+/// All 64 code points in each mode, as Linux 6.12 classified them; tins by their place in the table
+/// of `tc -s`.
 #[test]
 fn every_dscp_as_measured() {
     let others = |tins: &[(u8, u8)], fallback: u8| {
@@ -283,7 +287,7 @@ fn the_rates_targets_and_quanta_of_tins_as_measured() {
     }
 }
 
-/// Within its share the higher tin goes first; above it the lower one gets what is left.
+/// Within its share the higher tin leaves first; above its share, the lower tin gets the rest.
 #[test]
 fn a_tin_above_its_share_does_not_starve_the_others() {
     let mut lane = Lane::new("cake", "bandwidth 8mbit diffserv3 flows rtt 1000s memlimit 100mb");
@@ -299,7 +303,8 @@ fn a_tin_above_its_share_does_not_starve_the_others() {
 
 // Flows and hosts.
 
-/// Bytes sent for each of `flows`: its hash, source host and destination host, all of them always busy.
+/// Returns the bytes sent for each of `flows` (its hash, source host and destination host), all of
+/// them always busy.
 fn shares(options: &str, flows: &[(u32, u32, u32)]) -> Vec<u64> {
     let mut lane = Lane::new("cake", options);
     for (i, (hash, src_host, dst_host)) in (0..).zip(flows) {
@@ -362,7 +367,8 @@ fn flowblind_is_a_fifo_and_a_class_overrides_the_flow() {
     assert_eq!(minors, [(7, 3)], "class 7 is the seventh queue");
 }
 
-/// Eight flows of one set have a queue each, the ninth shares one; what is empty and forgotten makes room.
+/// Eight flows of one set have a queue each, the ninth shares one; an empty and forgotten queue
+/// makes room.
 #[test]
 fn a_set_has_eight_ways() {
     let mut lane = Lane::new("cake", "besteffort flows");
@@ -377,7 +383,7 @@ fn a_set_has_eight_ways() {
     assert_eq!(ways(&lane), [8, 1, 1], "found in another way than its own");
 }
 
-/// A flow that sends little goes before those that have used up their turns.
+/// A flow that sends little leaves before flows that have used up their turns.
 #[test]
 fn a_sparse_flow_goes_first() {
     let mut lane = Lane::new("cake", "bandwidth 8mbit besteffort flows rtt 1000s");
@@ -395,7 +401,7 @@ fn a_sparse_flow_goes_first() {
 
 #[test]
 fn memory_is_that_of_linux_buffers_and_is_never_exceeded() {
-    // What Linux 6.12 told as `memory used` after a packet of such a length.
+    // The `memory used` that Linux 6.12 showed after a packet of such a length.
     for (len, memory) in [
         (60, 832),
         (240, 832),
@@ -452,7 +458,8 @@ fn the_longest_queue_loses_its_oldest() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
-    /// Random queues, with random departures: what is dropped is the oldest of a queue that no other exceeds.
+    /// Random queues, with random departures: each dropped packet is the oldest of a queue that no
+    /// other exceeds.
     #[test]
     fn drops_are_of_the_longest_queue(seed in any::<u64>(), limit in 3000u64..60_000) {
         let mut rng = Rng::new(seed);
@@ -462,11 +469,11 @@ proptest! {
         for id in 0..400 {
             if rng.below(3) == 0 {
                 let taken = lane.take(T0).id();
-                // BLUE, after an overflow: the oldest of a queue too.
+                // A drop of BLUE, after an overflow, is the oldest packet of a queue too.
                 let random = lane.drops().into_iter().map(|(id, _)| id);
                 for gone in random.chain(taken) {
                     let queue = queues.iter_mut().find(|q| q.front().is_some_and(|(id, _)| *id == gone));
-                    prop_assert!(queue.and_then(|q| q.pop_front()).is_some(), "{gone} was no queue's oldest");
+                    prop_assert!(queue.and_then(|q| q.pop_front()).is_some(), "{gone} was not the oldest of a queue");
                 }
                 continue;
             }
@@ -476,7 +483,7 @@ proptest! {
             for (gone, _) in lane.drops() {
                 let bytes: Vec<u64> = queues.iter().map(|q| q.iter().map(|(_, len)| len).sum()).collect();
                 let queue = queues.iter().position(|q| q.front().is_some_and(|(id, _)| *id == gone));
-                let Some(queue) = queue else { panic!("{gone} was no queue's oldest: {queues:?}") };
+                let Some(queue) = queue else { panic!("{gone} was not the oldest of a queue: {queues:?}") };
                 prop_assert_eq!(bytes[queue], bytes.iter().copied().max().unwrap_or(0), "{:?}", bytes);
                 queues[queue].pop_front();
             }
@@ -525,144 +532,10 @@ fn an_overhead_that_is_said_begins_the_sizes_seen_anew() {
     }
 }
 
-// The filter of acknowledgements.
+// Following the arrival rate.
 
-fn ack(ack: u32) -> TcpDetail {
-    TcpDetail {
-        addresses: [[1; 16], [2; 16]],
-        ports: [10, 20],
-        ack,
-        stamps: None,
-        sack: [[0; 2]; SACK_BLOCKS],
-        sacks: 0,
-        flags: ACK,
-        reserved: false,
-        data: false,
-        plain: true,
-    }
-}
-
-fn with_sack(number: u32, blocks: &[[u32; 2]]) -> TcpDetail {
-    let mut tcp = ack(number);
-    tcp.sack[..blocks.len()].copy_from_slice(blocks);
-    tcp.sacks = blocks.len() as u8;
-    tcp
-}
-
-/// Queues these in one flow; which were filtered out.
-fn filtered(options: &str, segments: &[TcpDetail]) -> Vec<u32> {
-    let mut lane = Lane::new("cake", &format!("bandwidth 1mbit besteffort flowblind {options}"));
-    for (i, tcp) in (0..).zip(segments) {
-        let detail = Detail { tcp: Some(*tcp), ..Detail::default() };
-        assert_eq!(lane.put_with(T0, i, Meta::new(66), &detail), Admitted::Queued);
-    }
-    let drops = lane.drops();
-    assert!(drops.iter().all(|(_, reason)| *reason == DropReason::AckFilter));
-    assert_eq!(lane.part("Tin 0", "ack_drops"), drops.len() as u64);
-    drops.into_iter().map(|(id, _)| id).collect()
-}
-
-#[test]
-fn which_acknowledgements_are_needless() {
-    let other = TcpDetail { ports: [11, 20], ..ack(300) };
-    let echo = |n| TcpDetail { flags: ACK | ECE, ..ack(n) };
-    let data = |n| TcpDetail { data: true, ..ack(n) };
-    let push = TcpDetail { flags: ACK | PSH, ..ack(200) };
-    let syn = TcpDetail { flags: ACK | SYN, ..ack(400) };
-    let odd = TcpDetail { plain: false, ..ack(200) };
-    let reserved = TcpDetail { reserved: true, ..ack(200) };
-    let stamped = |n, at| TcpDetail { stamps: Some([at, 5]), ..ack(n) };
-    let none: &[u32] = &[];
-    for (segments, on, aggressive) in [
-        (vec![ack(100), ack(200)], none, &[0][..]),
-        (vec![ack(100), ack(200), ack(300)], &[0], &[0, 1]),
-        (vec![ack(100), ack(200), ack(300), ack(400)], &[0, 1], &[0, 1, 2]),
-        // The same number again is a duplicate, and a signal of loss.
-        (vec![ack(100), ack(100), ack(100)], none, none),
-        (vec![ack(300), ack(200), ack(100)], none, none),
-        (vec![ack(u32::MAX - 50), ack(20), ack(100)], &[0], &[0, 1]),
-        (vec![ack(100), other, ack(300), ack(400)], &[0], &[0]),
-        // What follows directly may let the last one go; not over another connection's.
-        (vec![ack(100), other, ack(200)], none, none),
-        (vec![data(100), data(200), ack(300), ack(400)], none, &[2]),
-        // Data acknowledges too.
-        (vec![ack(100), ack(200), data(300)], &[0], &[0, 1]),
-        (vec![ack(100), push, odd, reserved, ack(300)], none, &[0]),
-        (vec![ack(100), ack(200), syn], none, &[0]),
-        // A change of congestion notification is not lost.
-        (vec![ack(100), echo(200), ack(300)], none, none),
-        (vec![ack(100), echo(200), echo(300), echo(400)], &[1], &[1, 2]),
-        (vec![stamped(100, 10), stamped(200, 11), stamped(300, 12)], &[0], &[0, 1]),
-        (vec![stamped(100, 10), stamped(200, 11), stamped(300, 9)], none, &[0]),
-    ] {
-        assert_eq!(filtered("ack-filter", &segments), on, "{segments:?}");
-        assert_eq!(filtered("ack-filter-aggressive", &segments), aggressive, "{segments:?}");
-        assert_eq!(filtered("no-ack-filter", &segments), none);
-    }
-}
-
-#[test]
-fn selective_acknowledgements_stay_until_later_ones_cover_them() {
-    let plain = ack(100);
-    let one = with_sack(100, &[[200, 300]]);
-    let more = with_sack(100, &[[200, 400]]);
-    let two = with_sack(100, &[[500, 600], [200, 400]]);
-    let duplicate = with_sack(100, &[[50, 80]]);
-    for (segments, dropped) in [
-        (vec![one, one], &[][..]),
-        (vec![one, more], &[0]),
-        (vec![more, one], &[]),
-        (vec![plain, one, two], &[0, 1]),
-        (vec![one, plain], &[]),
-        (vec![one, ack(250)], &[]),
-        (vec![two, with_sack(150, &[[500, 600], [200, 400]])], &[0]),
-        (vec![duplicate, with_sack(150, &[[50, 80]])], &[]),
-    ] {
-        assert_eq!(filtered("ack-filter-aggressive", &segments), dropped, "{segments:?}");
-    }
-}
-
-proptest! {
-    #![proptest_config(ProptestConfig::with_cases(256))]
-
-    /// Whatever comes: the newest stays, and nothing goes that is not said again by what stays behind it.
-    #[test]
-    fn nothing_is_lost_with_an_acknowledgement(seed in any::<u64>(), aggressive in any::<bool>()) {
-        let mut rng = Rng::new(seed);
-        let mut low = |n: u64| rng.below(n) as u32;
-        let segments: Vec<TcpDetail> = (0..30).map(|_| {
-            let mut tcp = ack(low(8) * 10);
-            tcp.ports[0] = low(2) as u16;
-            tcp.data = low(6) == 0;
-            tcp.plain = low(8) > 0;
-            tcp.flags = [ACK, ACK, ACK, ACK | ECE, ACK | SYN, ACK | PSH, 0][low(7) as usize];
-            tcp.stamps = (low(3) == 0).then(|| [low(4), low(4)]);
-            tcp.sacks = low(3) as u8;
-            for block in &mut tcp.sack[..usize::from(tcp.sacks)] {
-                let left = low(10) * 10;
-                *block = [left, left + 10 + low(3) * 10];
-            }
-            tcp
-        }).collect();
-        let mode = if aggressive { "ack-filter-aggressive" } else { "ack-filter" };
-        let dropped = filtered(mode, &segments);
-        let same = |a: &TcpDetail, b: &TcpDetail| a.ports == b.ports;
-        for id in &dropped {
-            let (gone, behind) = (segments[*id as usize], &segments[*id as usize + 1..]);
-            prop_assert!(!gone.data && gone.plain && gone.flags & !ECE == ACK, "{:?}", gone);
-            let mut later = (*id + 1..).zip(behind).filter(|(i, s)| !dropped.contains(i) && same(s, &gone));
-            let covers = |s: &TcpDetail| {
-                let blocks = |b: &[u32; 2]| s.blocks().iter().any(|c| c[0] <= b[0] && b[1] <= c[1]);
-                s.ack >= gone.ack && gone.blocks().iter().all(blocks) && s.flags & ACK != 0
-            };
-            prop_assert!(later.any(|(_, s)| covers(s)), "{} of {:#?}", id, segments);
-        }
-    }
-}
-
-// Following what arrives.
-
-/// A bottleneck of 4 Mbit/s in front of a shaper that was told 6: after a while it shapes below 4.
+/// A bottleneck of 4 Mbit/s stands in front of a shaper configured for 6: after a while it shapes
+/// below 4.
 #[test]
 fn autorate_settles_a_little_below_what_arrives() {
     let mut lane = Lane::new("cake", "bandwidth 6mbit autorate-ingress besteffort flowblind");
@@ -690,7 +563,7 @@ fn tins_that_go_drop_what_they_hold_and_count_it() {
     let purged = DropReason::Purged;
     assert_eq!(lane.drops(), (0..5).map(|id| (id, purged)).collect::<Vec<_>>());
     assert_eq!((lane.backlog(), lane.root().books().dropped.packets), (5, 5));
-    // A debt of turns from before there was a rate does not come back: both tins go on at once.
+    // A debt of turns from before there was a rate does not return: both tins continue at once.
     let mut lane = Lane::new("cake", "bandwidth 1gbit diffserv3 flows rtt 1000s");
     lane.fill(T0, 0, 500, voice);
     run(&mut lane, T0, ms(1000));
@@ -778,7 +651,8 @@ fn what_is_read_and_what_is_refused() {
     }
 }
 
-/// cake-long-interval: Linux reckons with 32 bits of nanoseconds, and gives the second signal after 997 ms.
+/// cake-long-interval: Linux computes with 32 bits of nanoseconds, and gives the second signal
+/// after 997 ms.
 #[test]
 fn an_interval_of_more_than_four_seconds_is_kept_whole() {
     let mut lane = Lane::new("cake", "bandwidth 1mbit besteffort flowblind rtt 10s memlimit 200mb");
@@ -797,77 +671,4 @@ fn an_empty_cake_asks_for_no_wake() {
     run(&mut lane, T0, Instant::MAX);
     assert!(!lane.drops().is_empty(), "its law has something to forget");
     assert_eq!((lane.take(Instant::from_secs(1)), lane.backlog()), (Out::Nothing, 0));
-}
-
-// From bytes.
-
-/// An IPv4 TCP segment with these options and so much payload; its header checksum is right.
-fn segment(options: &[u8], payload: usize) -> Vec<u8> {
-    let mut f = vec![2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 8, 0];
-    let total = 40 + options.len() + payload;
-    let mut ip = vec![0x45, 46 << 2 | 2, (total >> 8) as u8, total as u8, 0, 1, 0x40, 0, 64, 6, 0, 0];
-    ip.extend([10, 0, 0, 1, 10, 0, 0, 2]);
-    let sum: u32 = ip.chunks(2).map(|c| u32::from(c[0]) << 8 | u32::from(c[1])).sum();
-    let sum = !((sum & 0xffff) + (sum >> 16)) as u16;
-    ip[10..12].copy_from_slice(&sum.to_be_bytes());
-    f.extend(ip);
-    f.extend([0x30, 0x39, 0, 80, 0, 0, 0, 7, 0, 0, 0x30, 0x39]);
-    f.extend([(5 + options.len() as u8 / 4) << 4, ACK, 1, 0, 0, 0, 0, 0]);
-    f.extend(options);
-    f.resize(f.len() + payload, 0);
-    f
-}
-
-#[test]
-fn details_of_literal_segments() {
-    let hasher = FlowHasher::new(1);
-    let of = |bytes: &[u8]| {
-        let h = Headers::parse_ethernet(bytes);
-        let d = Detail::of(&h, bytes, &hasher);
-        assert_eq!(
-            (d.l3_offset, d.src_host, d.dst_host),
-            (Some(14), hasher.source(&h), hasher.destination(&h))
-        );
-        d.tcp
-    };
-    let tcp = of(&segment(&[], 0)).unwrap();
-    assert_eq!(
-        (tcp.ports, tcp.ack, tcp.flags, tcp.data, tcp.plain),
-        ([12_345, 80], 12_345, ACK, false, true)
-    );
-    assert!(of(&segment(&[], 1)).unwrap().data);
-    let tcp = of(&segment(&[1, 1, 8, 10, 0, 0, 1, 0, 0, 0, 0, 9], 0)).unwrap();
-    assert_eq!((tcp.stamps, tcp.plain), (Some([256, 9]), true));
-    let tcp = of(&segment(&[1, 1, 5, 10, 0, 0, 0, 1, 0, 0, 0, 2], 0)).unwrap();
-    assert_eq!((tcp.blocks(), tcp.plain), (&[[1, 2]][..], true));
-    // Window scale, a length of nothing, one beyond the end, a block cut short.
-    for options in [[3, 3, 7, 0], [8, 0, 0, 0], [8, 10, 0, 0], [5, 4, 0, 0]] {
-        assert!(!of(&segment(&options, 0)).unwrap().plain, "{options:?}");
-    }
-    let bytes = segment(&[1, 1, 8, 10, 0, 0, 1, 0, 0, 0, 0, 9], 5);
-    for cut in 0..bytes.len() - 5 {
-        let h = Headers::parse_ethernet(&bytes[..cut]);
-        assert_eq!(Detail::of(&h, &bytes[..cut], &hasher).tcp, None, "{cut} bytes");
-    }
-}
-
-#[test]
-fn a_washed_packet_keeps_its_ecn_field_and_a_right_checksum() {
-    let mut bytes = segment(&[], 0);
-    let h = Headers::parse_ethernet(&bytes);
-    clear_dscp(&mut bytes, h.network_header());
-    assert_eq!(bytes[15], 2);
-    let sum: u32 = bytes[14..34].chunks(2).map(|c| u32::from(c[0]) << 8 | u32::from(c[1])).sum();
-    assert_eq!((sum & 0xffff) + (sum >> 16), 0xffff);
-    // IPv6: version 6, traffic class ef | ECT(1), flow label abcde.
-    let mut bytes = [&[0; 12][..], &[0x86, 0xdd, 0x6b, 0x9a, 0xbc, 0xde], &[0; 36]].concat();
-    let h = Headers::parse_ethernet(&bytes);
-    assert_eq!(h.ds, 0xb9);
-    clear_dscp(&mut bytes, h.network_header());
-    assert_eq!(bytes[14..18], [0x60, 0x1a, 0xbc, 0xde]);
-    // What is not IP stays.
-    let mut arp = [&[0; 12][..], &[8, 6], &[0xff; 28]].concat();
-    let before = arp.clone();
-    clear_dscp(&mut arp, Headers::parse_ethernet(&before).network_header());
-    assert_eq!(arp, before);
 }

@@ -1,7 +1,7 @@
-//! The canaries: a discipline with a bug planted in it, one for each law, and each law must cry out. A law that
-//! cannot fail proves nothing.
+//! The canaries: for each law a discipline with a planted bug, which that law must detect. A law
+//! that cannot fail proves nothing.
 //!
-//! All are one FIFO with one thing wrong.
+//! All canaries are the same FIFO with one defect each.
 
 use std::fmt::Debug;
 use std::marker::PhantomData;
@@ -24,7 +24,7 @@ use txweir_core::text::params::{Param, Params, SetOutcome, Shown};
 use txweir_core::text::value::{Show, Value, Words};
 use txweir_core::{ClassId, ConfigError, DropReason, Env, MarkReason, Nanos, Packets, WakeReason};
 
-/// What may be wrong with a FIFO; the default is right.
+/// The possible defects of a FIFO; the default has none.
 trait Bug: Send + Sync + Debug + Sized + 'static {
     const KIND: &'static str;
     const SHAPES: bool = false;
@@ -60,11 +60,11 @@ trait Bug: Send + Sync + Debug + Sized + 'static {
 
 type ShowLimit = fn(&Packets, &mut dyn FnMut(Shown<'_>));
 
-/// The parameter of all of them, declared by hand so that it can be shown wrongly.
+/// The parameter of all canaries, declared by hand so that it can be shown wrongly.
 #[derive(Clone, Debug)]
 struct Limit {
     limit: Packets,
-    /// It was set, and is not the default.
+    /// True if it was set, and is not the default.
     given: bool,
     show: ShowLimit,
 }
@@ -111,7 +111,7 @@ impl Params for Limit {
     }
 }
 
-/// A FIFO, or nearly one.
+/// A FIFO with a defect.
 #[derive(Debug)]
 struct Bugged<B> {
     queue: Queue,
@@ -191,7 +191,7 @@ impl<B: Bug> Discipline for Bugged<B> {
     }
 }
 
-/// Declares a bug: its name and what differs.
+/// Declares a bug: its name and its differences.
 macro_rules! bug {
     ($name:ident { $($item:item)* }) => {
         #[derive(Debug)]
@@ -330,7 +330,7 @@ bug!(ShowsAnotherLimit {
     }
 });
 
-/// Shows packets without loss in text, and something else in JSON.
+/// A value that text shows exactly, and JSON shows wrongly.
 #[derive(Debug)]
 struct Torn(Packets);
 
@@ -382,12 +382,12 @@ bug!(DropsWhatItWouldAccept {
     }
 });
 
-/// The spec of a FIFO with that bug.
+/// Returns the spec of a FIFO with that bug.
 fn spec<B: Bug>() -> &'static Spec {
     Box::leak(Box::new(Spec::of::<Bugged<B>>()))
 }
 
-/// The laws that the swarm finds broken in 30 runs.
+/// Returns the laws that the swarm finds broken in 30 runs.
 fn swarm_finds<B: Bug>() -> Vec<Law> {
     let spec = spec::<B>();
     let mut laws: Vec<Law> =
@@ -397,7 +397,7 @@ fn swarm_finds<B: Bug>() -> Vec<Law> {
     laws
 }
 
-/// The laws that 30 runs of one of the comparisons find broken.
+/// Returns the laws that 30 runs of one of the comparisons find broken.
 fn finds<B: Bug, T>(law: fn(&'static Spec, u64, usize) -> Result<T, common::Violation>) -> Vec<Law> {
     let spec = spec::<B>();
     let mut laws: Vec<Law> = (0..30).filter_map(|seed| law(spec, seed, 200).err()).map(|v| v.law).collect();

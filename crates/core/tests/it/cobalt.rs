@@ -27,8 +27,8 @@ fn signals_come_at_the_inverse_square_root() {
     }
 }
 
-/// After a good time the count falls by one for each signal that would have been due; and a queue is at rest an interval
-/// after its last packet.
+/// After a good time the count falls by one for each signal that would have been due; and a queue
+/// is at rest an interval after its last packet.
 #[test]
 fn the_law_forgets_at_the_rate_at_which_it_learned() {
     let p = CobaltParams { target: 5_000_000, interval: 100_000_000, mtu_time: 0 };
@@ -72,7 +72,7 @@ fn blue_rises_and_falls_once_per_target() {
         assert_eq!(law.on_empty(&p, now), n == 31, "{n}");
     }
     assert_eq!(law.p_drop(), 0);
-    // Its draws: below its probability a packet goes, whatever it takes.
+    // Its random draws: a draw below its probability drops a packet of any kind.
     let mut law = CobaltState::default();
     law.on_full(&p, ms(2000));
     for (draw, drop) in [(0, true), ((1 << 24) - 1, true), (1 << 24, false), (u32::MAX, false)] {
@@ -81,7 +81,7 @@ fn blue_rises_and_falls_once_per_target() {
     }
 }
 
-/// A queue of four frames is no queue, nor on ingress one of two frames for each bulk flow.
+/// Four frames are no standing queue; on ingress, neither are two frames for each bulk flow.
 #[test]
 fn a_few_frames_are_no_standing_queue() {
     let p = CobaltParams { target: 5_000_000, interval: 100_000_000, mtu_time: 2_000_000 };

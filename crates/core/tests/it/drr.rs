@@ -20,9 +20,9 @@ fn on_class(lane: &mut Lane, verb: &str, minor: u16, words: &str) -> Result<(), 
     lane.path.configure(T, &mut lane.dev, |tree, cx| {
         let words = &mut Words::new(&words);
         match verb {
-            "add" => tree.add_class(Handle::new(0x8001, 0), class(minor), None, words, cx),
-            "change" => tree.change_class(None, class(minor), None, words, cx),
-            _ => tree.delete_class(class(minor), cx),
+            "add" => tree.edit(cx).add_class(Handle::new(0x8001, 0), class(minor), None, words),
+            "change" => tree.edit(cx).change_class(None, class(minor), None, words),
+            _ => tree.edit(cx).delete_class(class(minor)),
         }
     })
 }

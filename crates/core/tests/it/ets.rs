@@ -28,7 +28,7 @@ fn class(minor: u16) -> Handle {
 fn change_class(lane: &mut Lane, minor: u16, words: &str) -> Result<(), ConfigError> {
     let words: Vec<&str> = words.split_whitespace().collect();
     lane.path.configure(T, &mut lane.dev, |tree, cx| {
-        tree.change_class(None, class(minor), Some("ets"), &mut Words::new(&words), cx)
+        tree.edit(cx).change_class(None, class(minor), Some("ets"), &mut Words::new(&words))
     })
 }
 
@@ -168,10 +168,10 @@ fn a_class_has_its_quantum_changed_and_the_qdisc_shows_it() {
     );
     assert_eq!(change_class(&mut lane, 4, "").unwrap_err().kind, ErrorKind::NotFound);
     let add = lane.path.configure(T, &mut lane.dev, |tree, cx| {
-        tree.add_class(Handle::new(0x8001, 0), class(4), None, &mut Words::new(&[]), cx)
+        tree.edit(cx).add_class(Handle::new(0x8001, 0), class(4), None, &mut Words::new(&[]))
     });
     assert_eq!(add.unwrap_err().kind, ErrorKind::Unsupported);
-    let del = lane.path.configure(T, &mut lane.dev, |tree, cx| tree.delete_class(class(2), cx));
+    let del = lane.path.configure(T, &mut lane.dev, |tree, cx| tree.edit(cx).delete_class(class(2)));
     assert_eq!(del.unwrap_err().kind, ErrorKind::Unsupported);
 }
 

@@ -8,7 +8,7 @@ use txweir_core::classify::filter::ematch::{
 use txweir_core::classify::packet::{NoOutlet, Packet};
 use txweir_core::classify::{
     action::Run,
-    filter::{Basic, Filters, Goal, Named, Rule, Verdict, What},
+    filter::{Basic, Existence, Filters, Goal, Named, Rule, Verdict},
 };
 use txweir_core::packet::headers::Headers;
 use txweir_core::{ErrorKind, Handle, Instant};
@@ -22,7 +22,10 @@ fn put(
     let named = Named { prio: Some(1), handle: Some(handle), ..Named::default() };
     let goal = Goal { class: Handle(handle), actions: Vec::new() };
     let rule = Rule::Basic(Basic { expr: Some(expr) });
-    filters.put(block, named, &rule, &goal, What::Replace, Instant::ZERO).map(|_| ()).map_err(|err| err.kind)
+    filters
+        .put(block, named, &rule, &goal, Existence::Replace, Instant::ZERO)
+        .map(|_| ())
+        .map_err(|err| err.kind)
 }
 
 /// Whether an expression holds for a frame.

@@ -6,7 +6,7 @@ use txweir_core::classify::filter::bpf::{Instruction, PROGRAM_MAX};
 use txweir_core::classify::packet::{NoOutlet, Packet, PortId, Way};
 use txweir_core::classify::{
     action::Run,
-    filter::{BlockId, Bpf, Filters, Fw, Goal, Named, Rule, Verdict, What},
+    filter::{BlockId, Bpf, Existence, Filters, Fw, Goal, Named, Rule, Verdict},
 };
 use txweir_core::packet::headers::Headers;
 use txweir_core::{ConfigError, Handle, Instant, Meta};
@@ -23,7 +23,7 @@ impl Bench {
         let block = filters.add_block();
         Self { filters, block, state: State::new(1) }
     }
-    fn put(&mut self, handle: u32, rule: Rule, goal: &Goal, what: What) -> Result<u32, ConfigError> {
+    fn put(&mut self, handle: u32, rule: Rule, goal: &Goal, what: Existence) -> Result<u32, ConfigError> {
         let named = Named { prio: Some(1), handle: Some(handle), ..Named::default() };
         let done = self.filters.put(self.block, named, &rule, goal, what, Instant::ZERO);
         self.filters.fit(&mut self.state);
@@ -55,7 +55,7 @@ const FRAME: [u8; 20] = [2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 8, 0, 0x45, 0x10, 0
 /// What a program returns for the frame, as a class.
 fn returns(instructions: &[(u16, u8, u8, u32)]) -> u32 {
     let mut b = Bench::new();
-    b.put(1, Rule::Bpf(program(instructions)), &class(1), What::Add).unwrap();
+    b.put(1, Rule::Bpf(program(instructions)), &class(1), Existence::Add).unwrap();
     match b.ask(0x77, &FRAME) {
         Verdict::Unmatched => 0,
         Verdict::Class(class) => class.0,
@@ -135,7 +135,8 @@ fn instructions_do_what_they_are_for() {
 #[test]
 fn what_is_no_program_is_refused() {
     let refused = |instructions: &[(u16, u8, u8, u32)]| {
-        let err = Bench::new().put(1, Rule::Bpf(program(instructions)), &class(1), What::Add).unwrap_err();
+        let err =
+            Bench::new().put(1, Rule::Bpf(program(instructions)), &class(1), Existence::Add).unwrap_err();
         err.to_string()
     };
     let ret = (6, 0, 0, 0);
@@ -145,15 +146,15 @@ fn what_is_no_program_is_refused() {
         (vec![(0, 0, 0, 1)], "expected a return at the end, given \"0 0 0 1, instruction 0\""),
         (
             vec![(5, 0, 0, 1), ret],
-            "expected a jump forward, to an instruction that there is, given \"5 0 0 1, instruction 0\"",
+            "expected a jump forward, to an instruction of the program, given \"5 0 0 1, instruction 0\"",
         ),
         (
             vec![(5, 0, 0, u32::MAX), ret],
-            "expected a jump forward, to an instruction that there is, given \"5 0 0 4294967295, instruction 0\"",
+            "expected a jump forward, to an instruction of the program, given \"5 0 0 4294967295, instruction 0\"",
         ),
         (
             vec![(21, 0, 1, 0), ret],
-            "expected jumps forward, to an instruction that there is, given \"21 0 1 0, instruction 0\"",
+            "expected jumps forward, to an instruction of the program, given \"21 0 1 0, instruction 0\"",
         ),
         (
             vec![(52, 0, 0, 0), ret],
@@ -196,7 +197,7 @@ fn a_program_may_decide_itself() {
     let direct = |answer: u32| {
         let mut b = Bench::new();
         let rule = Bpf { direct: true, ..program(&[(6, 0, 0, answer)]) };
-        b.put(1, Rule::Bpf(rule), &class(5), What::Add).unwrap();
+        b.put(1, Rule::Bpf(rule), &class(5), Existence::Add).unwrap();
         b.ask(0, &FRAME)
     };
     assert_eq!(direct(0), Verdict::Class(Handle::new(1, 0)));
@@ -210,7 +211,7 @@ fn a_program_may_decide_itself() {
     let rule = Bpf { direct: true, ..program(&[(6, 0, 0, 0)]) };
     let drop = Wanted::New(None, Box::new(Action::new(Kind::Gact(Gact::default()), Control::Drop)));
     let goal = Goal { actions: vec![drop], ..class(1) };
-    let err = Bench::new().put(1, Rule::Bpf(rule), &goal, What::Add).unwrap_err();
+    let err = Bench::new().put(1, Rule::Bpf(rule), &goal, Existence::Add).unwrap_err();
     assert_eq!(
         err.to_string(),
         "filter bpf direct-action: expected a program or actions to decide, given \"both\""
@@ -221,16 +222,16 @@ fn a_program_may_decide_itself() {
 fn the_newest_program_is_asked_first() {
     let mut b = Bench::new();
     for (handle, minor) in [(0, 1), (9, 2), (0, 3)] {
-        b.put(handle, Rule::Bpf(program(&[(6, 0, 0, u32::MAX)])), &class(minor), What::Add).unwrap();
+        b.put(handle, Rule::Bpf(program(&[(6, 0, 0, u32::MAX)])), &class(minor), Existence::Add).unwrap();
     }
     assert_eq!(b.ask(0, &FRAME), Verdict::Class(Handle::new(1, 3)));
     let mut handles = Vec::new();
     b.filters.block(b.block).unwrap().chains[0].tables[0].visit(&mut |handle, _, _, _| handles.push(handle));
     assert_eq!(handles, [2, 9, 1]);
-    assert!(b.put(9, Rule::Bpf(program(&[(6, 0, 0, 0)])), &class(1), What::Add).is_err());
-    b.put(2, Rule::Bpf(program(&[(6, 0, 0, 0)])), &class(1), What::Replace).unwrap();
+    assert!(b.put(9, Rule::Bpf(program(&[(6, 0, 0, 0)])), &class(1), Existence::Add).is_err());
+    b.put(2, Rule::Bpf(program(&[(6, 0, 0, 0)])), &class(1), Existence::Replace).unwrap();
     assert_eq!(b.ask(0, &FRAME), Verdict::Class(Handle::new(1, 2)));
-    let err = b.put(5, Rule::Bpf(program(&[(6, 0, 0, 0)])), &class(1), What::Change).unwrap_err();
+    let err = b.put(5, Rule::Bpf(program(&[(6, 0, 0, 0)])), &class(1), Existence::Change).unwrap_err();
     assert_eq!(err.to_string(), "filter bpf handle: expected a filter that exists, given \"0x5\"");
 }
 
@@ -247,7 +248,7 @@ fn any_program_that_is_taken_ends() {
         let mut instructions: Vec<_> = (0..seed % 6).map(|_| any()).collect();
         instructions.push((0x16, 0, 0, 0));
         let mut b = Bench::new();
-        if b.put(1, Rule::Bpf(program(&instructions)), &class(1), What::Add).is_ok() {
+        if b.put(1, Rule::Bpf(program(&instructions)), &class(1), Existence::Add).is_ok() {
             taken += 1;
             for len in [0, 1, 14, 20] {
                 b.ask(seed as u32, &FRAME[..len]);
@@ -266,15 +267,15 @@ fn a_mark_is_looked_up() {
     let mut b = Bench::new();
     for mark_wanted in 1..=1000 {
         let minor = u16::try_from(mark_wanted).unwrap();
-        b.put(mark_wanted, mark(u32::MAX), &class(minor), What::Add).unwrap();
+        b.put(mark_wanted, mark(u32::MAX), &class(minor), Existence::Add).unwrap();
     }
     for (given, minor) in [(1, 1), (1000, 1000), (0x100, 256), (0, 0), (1001, 0), (0x1_0001, 0)] {
         let expected = if minor == 0 { Verdict::Unmatched } else { Verdict::Class(Handle::new(1, minor)) };
         assert_eq!(b.ask(given, &FRAME), expected, "{given:#x}");
     }
     let mut b = Bench::new();
-    b.put(5, mark(0xff), &class(1), What::Add).unwrap();
-    b.put(0x1ff, mark(0xff), &class(2), What::Add).unwrap();
+    b.put(5, mark(0xff), &class(1), Existence::Add).unwrap();
+    b.put(0x1ff, mark(0xff), &class(2), Existence::Add).unwrap();
     assert_eq!(b.ask(0xab05, &FRAME), Verdict::Class(Handle::new(1, 1)));
     // The mask takes bits of the packet's mark only.
     assert_eq!(b.ask(0x1ff, &FRAME), Verdict::Unmatched);
@@ -289,9 +290,9 @@ fn a_mark_is_looked_up() {
         (6, 0xff, Goal::default(), "filter fw classid: expected a class or an action, given nothing"),
         (5, 0xff, class(1), "filter fw handle: expected no such filter yet, given \"0x5\""),
     ] {
-        assert_eq!(b.put(handle, mark(mask), &goal, What::Add).unwrap_err().to_string(), said);
+        assert_eq!(b.put(handle, mark(mask), &goal, Existence::Add).unwrap_err().to_string(), said);
     }
-    b.put(5, mark(0xff), &class(9), What::Replace).unwrap();
+    b.put(5, mark(0xff), &class(9), Existence::Replace).unwrap();
     assert_eq!(b.ask(5, &FRAME), Verdict::Class(Handle::new(1, 9)));
     for handle in [5, 0x1ff] {
         b.filters

@@ -6,7 +6,7 @@ use txweir_core::classify::filter::flow::{Key, Keys, Mode};
 use txweir_core::classify::packet::{NoOutlet, Packet, PortId};
 use txweir_core::classify::{
     action::Run,
-    filter::{BlockId, Filters, Flow, Goal, Named, Rule, Verdict, What},
+    filter::{BlockId, Existence, Filters, Flow, Goal, Named, Rule, Verdict},
 };
 use txweir_core::packet::headers::Headers;
 use txweir_core::{ErrorKind, Handle, Instant, Meta};
@@ -22,7 +22,7 @@ impl Bench {
         let block = filters.add_block();
         Self { filters, block }
     }
-    fn put(&mut self, handle: u32, rule: Flow, what: What) -> Result<(), ErrorKind> {
+    fn put(&mut self, handle: u32, rule: Flow, what: Existence) -> Result<(), ErrorKind> {
         let named = Named { prio: Some(1), handle: Some(handle), ..Named::default() };
         let done =
             self.filters.put(self.block, named, &Rule::Flow(rule), &Goal::default(), what, Instant::ZERO);
@@ -85,12 +85,12 @@ fn a_key_becomes_a_class_by_arithmetic() {
         (Flow { baseclass: Some(Handle::new(0, 0xffff)), ..map(Key::ProtoDst) }, 52),
     ] {
         let mut bench = Bench::new(1);
-        bench.put(1, flow.clone(), What::Add).expect("added");
+        bench.put(1, flow.clone(), Existence::Add).expect("added");
         assert_eq!(bench.class(&frame(), 0), Handle(0x1_0000 | minor), "{flow:?}");
     }
     let mut bench = Bench::new(1);
     bench
-        .put(1, Flow { baseclass: Some(Handle::new(7, 3)), ..map(Key::ProtoDst) }, What::Add)
+        .put(1, Flow { baseclass: Some(Handle::new(7, 3)), ..map(Key::ProtoDst) }, Existence::Add)
         .expect("added");
     assert_eq!(bench.class(&frame(), 0), Handle::new(7, 56));
 }
@@ -103,12 +103,12 @@ fn addresses_of_ipv6_are_folded_and_fragments_have_no_ports() {
     six[20] = 17;
     six[22..38].copy_from_slice(&[1, 0, 0, 2, 3, 0, 0, 4, 5, 0, 0, 6, 0, 0, 0, 0x10]);
     let mut bench = Bench::new(1);
-    bench.put(1, rule(Mode::Map, &[Key::Src]), What::Add).expect("added");
+    bench.put(1, rule(Mode::Map, &[Key::Src]), Existence::Add).expect("added");
     assert_eq!(bench.class(&six, 0), Handle(0x1_0011));
     let mut first = frame();
     first[20] = 0x20;
     let mut bench = Bench::new(1);
-    bench.put(1, rule(Mode::Map, &[Key::ProtoDst]), What::Add).expect("added");
+    bench.put(1, rule(Mode::Map, &[Key::ProtoDst]), Existence::Add).expect("added");
     assert_eq!(bench.class(&first, 0), Handle(0x1_0001));
 }
 
@@ -117,7 +117,7 @@ fn a_hash_spreads_hears_its_keys_only_and_changes_with_the_period() {
     let flow = Flow { divisor: Some(64), ..rule(Mode::Hash, &[Key::Dst, Key::ProtoSrc]) };
     let bench = |seed, flow: &Flow| {
         let mut bench = Bench::new(seed);
-        bench.put(1, flow.clone(), What::Add).expect("added");
+        bench.put(1, flow.clone(), Existence::Add).expect("added");
         bench
     };
     let (one, other) = (bench(1, &flow), bench(2, &flow));
@@ -143,16 +143,25 @@ fn a_hash_spreads_hears_its_keys_only_and_changes_with_the_period() {
 fn what_is_not_said_stays_and_what_cannot_be_is_refused() {
     let mut bench = Bench::new(1);
     let map = rule(Mode::Map, &[Key::ProtoDst]);
-    assert_eq!(bench.put(0, map.clone(), What::Add), Err(ErrorKind::Missing));
-    assert_eq!(bench.put(1, Flow::default(), What::Add), Err(ErrorKind::Missing));
-    assert_eq!(bench.put(1, rule(Mode::Map, &[Key::Src, Key::Dst]), What::Add), Err(ErrorKind::OutOfRange));
-    assert_eq!(bench.put(1, Flow { rshift: Some(32), ..map.clone() }, What::Add), Err(ErrorKind::OutOfRange));
-    assert_eq!(bench.put(1, Flow { perturb: Some(3), ..map.clone() }, What::Add), Err(ErrorKind::Conflict));
-    bench.put(1, Flow { addend: Some(7), ..map }, What::Add).expect("added");
-    bench.put(1, Flow { divisor: Some(16), ..Flow::default() }, What::Change).expect("changed");
+    assert_eq!(bench.put(0, map.clone(), Existence::Add), Err(ErrorKind::Missing));
+    assert_eq!(bench.put(1, Flow::default(), Existence::Add), Err(ErrorKind::Missing));
+    assert_eq!(
+        bench.put(1, rule(Mode::Map, &[Key::Src, Key::Dst]), Existence::Add),
+        Err(ErrorKind::OutOfRange)
+    );
+    assert_eq!(
+        bench.put(1, Flow { rshift: Some(32), ..map.clone() }, Existence::Add),
+        Err(ErrorKind::OutOfRange)
+    );
+    assert_eq!(
+        bench.put(1, Flow { perturb: Some(3), ..map.clone() }, Existence::Add),
+        Err(ErrorKind::Conflict)
+    );
+    bench.put(1, Flow { addend: Some(7), ..map }, Existence::Add).expect("added");
+    bench.put(1, Flow { divisor: Some(16), ..Flow::default() }, Existence::Change).expect("changed");
     assert_eq!(bench.class(&frame(), 0), Handle(0x1_0000 + (53 + 7) % 16 + 1));
     assert_eq!(
-        bench.put(1, Flow { perturb: Some(3), ..Flow::default() }, What::Change),
+        bench.put(1, Flow { perturb: Some(3), ..Flow::default() }, Existence::Change),
         Err(ErrorKind::Conflict)
     );
     assert_eq!(bench.class(&frame(), 0), Handle(0x1_0000 + (53 + 7) % 16 + 1));
@@ -162,7 +171,7 @@ fn what_is_not_said_stays_and_what_cannot_be_is_refused() {
 fn any_bytes_are_looked_at() {
     let mut rng = Rng::new(4);
     let mut bench = Bench::new(4);
-    bench.put(1, rule(Mode::Hash, &Key::ALL), What::Add).expect("added");
+    bench.put(1, rule(Mode::Hash, &Key::ALL), Existence::Add).expect("added");
     for _ in 0..5000 {
         let frame: Vec<u8> = (0..rng.below(80)).map(|_| rng.next_u64() as u8).collect();
         assert_eq!(bench.class(&frame, 0).major(), 1);
@@ -189,7 +198,7 @@ fn keys_of_connections_are_those_of_a_packet_without_one() {
     ] {
         let mut bench = Bench::new(1);
         let flow = Flow { bits: Some((7, 0)), ..rule(Mode::Map, &[key]) };
-        bench.put(1, flow, What::Add).expect("added");
+        bench.put(1, flow, Existence::Add).expect("added");
         assert_eq!(bench.class(&frame, 0), Handle(0x1_0000 + class), "{key:?}");
     }
 }

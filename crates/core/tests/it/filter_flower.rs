@@ -8,7 +8,7 @@ use txweir_core::classify::filter::flower::Field;
 use txweir_core::classify::packet::{NoOutlet, Packet, PortId, Way};
 use txweir_core::classify::{
     action::Run,
-    filter::{BlockId, Filters, Flower, Goal, Named, Rule, Verdict, What},
+    filter::{BlockId, Existence, Filters, Flower, Goal, Named, Rule, Verdict},
 };
 use txweir_core::packet::headers::Headers;
 use txweir_core::{ErrorKind, Handle, Instant, Meta};
@@ -41,7 +41,7 @@ impl Bench {
         let block = filters.add_block();
         Self { filters, block, state: State::new(1) }
     }
-    fn put(&mut self, handle: u32, rule: &Flower, class: u32, what: What) -> Result<u32, ErrorKind> {
+    fn put(&mut self, handle: u32, rule: &Flower, class: u32, what: Existence) -> Result<u32, ErrorKind> {
         let named = Named { prio: Some(1), handle: Some(handle), ..Named::default() };
         let goal = Goal { class: Handle(class), actions: Vec::new() };
         let done =
@@ -232,7 +232,7 @@ fn random_filters_find_what_a_slow_matcher_finds() {
                             })
                     };
                     let twin = rules.values().any(same);
-                    let done = bench.put(step, &rule, step, What::Add);
+                    let done = bench.put(step, &rule, step, Existence::Add);
                     assert_eq!(done, if twin { Err(ErrorKind::Exists) } else { Ok(step) }, "seed {seed}");
                     if !twin {
                         rules.insert(step, rule.clone());
@@ -257,13 +257,13 @@ fn any_bytes_are_looked_at() {
     for (n, depth) in (1..=7).enumerate() {
         let lse = Field::lse(depth).expect("a depth");
         let rule = Flower::default().with(lse, rng.next_u64().into()).with(Field::LSES, 0x7f);
-        bench.put(n as u32 + 1, &rule, 1, What::Add).expect("added");
+        bench.put(n as u32 + 1, &rule, 1, Existence::Add).expect("added");
     }
     for n in 10..60 {
-        bench.put(n, &rule(&mut rng), n, What::Add).ok();
+        bench.put(n, &rule(&mut rng), n, Existence::Add).ok();
     }
     for field in [Field::ARP_SHA, Field::ARP_THA, Field::TCP_FLAGS, Field::ICMP_CODE, Field::PPPOE_SID] {
-        bench.put(100 + field.whole() as u32 % 97, &Flower::default().with(field, 1), 9, What::Add).ok();
+        bench.put(100 + field.whole() as u32 % 97, &Flower::default().with(field, 1), 9, Existence::Add).ok();
     }
     for _ in 0..20_000 {
         let mut frame: Vec<u8> = (0..rng.below(90)).map(|_| rng.next_u64() as u8).collect();
@@ -283,12 +283,12 @@ fn the_mask_that_came_first_is_asked_first() {
     let source = Flower::default().with(Field::SRC_IP, says(&frame, Field::SRC_IP));
     let target = Flower::default().with(Field::DST_IP, says(&frame, Field::DST_IP));
     let mut bench = Bench::new(1);
-    assert_eq!(bench.put(0, &target, 7, What::Add), Ok(1));
-    assert_eq!(bench.put(0, &source, 8, What::Add), Ok(2));
+    assert_eq!(bench.put(0, &target, 7, Existence::Add), Ok(1));
+    assert_eq!(bench.put(0, &source, 8, Existence::Add), Ok(2));
     assert_eq!(bench.class(&frame), Some(7));
     // A mask whose last filter goes is the last when it comes again.
     assert!(bench.delete(1));
-    assert_eq!(bench.put(0, &target, 7, What::Add), Ok(1));
+    assert_eq!(bench.put(0, &target, 7, Existence::Add), Ok(1));
     assert_eq!(bench.class(&frame), Some(8));
 }
 
@@ -296,7 +296,7 @@ fn the_mask_that_came_first_is_asked_first() {
 fn handles_are_the_lowest_that_are_free() {
     let mut bench = Bench::new(1);
     let rule = |n: u32| Flower::default().with(Field::SRC_IP, n.into());
-    let add = |bench: &mut Bench, handle, n| bench.put(handle, &rule(n), n, What::Add);
+    let add = |bench: &mut Bench, handle, n| bench.put(handle, &rule(n), n, Existence::Add);
     let given: Vec<_> = (1..).zip([0, 0, 7, 0]).map(|(n, handle)| add(&mut bench, handle, n)).collect();
     assert_eq!(given, [1, 2, 7, 3].map(Ok));
     assert_eq!(add(&mut bench, u32::MAX, 900), Ok(u32::MAX));
@@ -310,15 +310,15 @@ fn handles_are_the_lowest_that_are_free() {
 fn a_filter_is_replaced_within_its_mask() {
     let mut bench = Bench::new(1);
     let to = |n: u128| Flower::default().with(Field::DST_IP, n);
-    assert_eq!(bench.put(1, &to(1), 1, What::Add), Ok(1));
-    assert_eq!(bench.put(2, &to(2), 2, What::Add), Ok(2));
+    assert_eq!(bench.put(1, &to(1), 1, Existence::Add), Ok(1));
+    assert_eq!(bench.put(2, &to(2), 2, Existence::Add), Ok(2));
     // The same values as another; another mask; what is not there.
-    assert_eq!(bench.put(1, &to(2), 1, What::Replace), Err(ErrorKind::Exists));
+    assert_eq!(bench.put(1, &to(2), 1, Existence::Replace), Err(ErrorKind::Exists));
     let masked = Flower::default().with(Field::SRC_IP, 1);
-    assert_eq!(bench.put(1, &masked, 1, What::Replace), Err(ErrorKind::Conflict));
-    assert_eq!(bench.put(9, &to(9), 1, What::Change), Err(ErrorKind::NotFound));
-    assert_eq!(bench.put(0, &to(9), 1, What::Change), Err(ErrorKind::NotFound));
-    assert_eq!(bench.put(1, &to(0x0a00_0001), 5, What::Replace), Ok(1));
+    assert_eq!(bench.put(1, &masked, 1, Existence::Replace), Err(ErrorKind::Conflict));
+    assert_eq!(bench.put(9, &to(9), 1, Existence::Change), Err(ErrorKind::NotFound));
+    assert_eq!(bench.put(0, &to(9), 1, Existence::Change), Err(ErrorKind::NotFound));
+    assert_eq!(bench.put(1, &to(0x0a00_0001), 5, Existence::Replace), Ok(1));
     let mut frame = frame(&mut Rng::new(1));
     let ip = frame.len() - 40;
     frame[ip + 16..ip + 20].copy_from_slice(&[10, 0, 0, 1]);
@@ -330,7 +330,7 @@ fn a_filter_is_replaced_within_its_mask() {
 #[test]
 fn it_knows_by_which_port_a_packet_came() {
     let mut bench = Bench::new(1);
-    assert_eq!(bench.put(0, &Flower::default().with(Field::INDEV, 2), 2, What::Add), Ok(1));
-    assert_eq!(bench.put(0, &Flower::default().with(Field::INDEV, 3), 3, What::Add), Ok(2));
+    assert_eq!(bench.put(0, &Flower::default().with(Field::INDEV, 2), 2, Existence::Add), Ok(1));
+    assert_eq!(bench.put(0, &Flower::default().with(Field::INDEV, 3), 3, Existence::Add), Ok(2));
     assert_eq!(bench.class(&frame(&mut Rng::new(1))), Some(3));
 }

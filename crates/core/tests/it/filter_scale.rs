@@ -8,7 +8,7 @@ use txweir_core::classify::filter::u32::{Key, Match, Selector};
 use txweir_core::classify::packet::{NoOutlet, Packet};
 use txweir_core::classify::{
     action::Run,
-    filter::{BlockId, Filters, Flower, Fw, Goal, Matchall, Named, Rule, U32, What},
+    filter::{BlockId, Existence, Filters, Flower, Fw, Goal, Matchall, Named, Rule, U32},
 };
 use txweir_core::packet::headers::Headers;
 use txweir_core::{Handle, Instant, Meta};
@@ -32,7 +32,7 @@ fn dropping() -> Goal {
 }
 
 fn add(filters: &mut Filters, block: BlockId, named: Named, rule: &Rule, goal: &Goal) -> Named {
-    filters.put(block, named, rule, goal, What::Add, Instant::ZERO).expect("a filter that can be added")
+    filters.put(block, named, rule, goal, Existence::Add, Instant::ZERO).expect("a filter that can be added")
 }
 
 /// What the last of so many costs, each with an action of its own.
@@ -162,7 +162,9 @@ fn what_is_replaced_counts_on() {
     filters.fit(&mut state);
     classify(&filters, block, &mut state);
     let replace = |filters: &mut Filters, keys, minor| {
-        filters.put(block, at, &u32_of(keys), &class(minor), What::Replace, Instant::ZERO).expect("replaced");
+        filters
+            .put(block, at, &u32_of(keys), &class(minor), Existence::Replace, Instant::ZERO)
+            .expect("replaced");
     };
     replace(&mut filters, 1, 2);
     assert_eq!(counted(&filters, block, 1, &state, 4), [1, 1, 0, 1]);

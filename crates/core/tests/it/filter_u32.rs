@@ -10,7 +10,7 @@ use txweir_core::classify::filter::u32::{
 use txweir_core::classify::packet::{NoOutlet, Packet, PortId, Way};
 use txweir_core::classify::{
     action::Run,
-    filter::{BlockId, Filters, Goal, Named, Rule, Verdict, What},
+    filter::{BlockId, Existence, Filters, Goal, Named, Rule, Verdict},
 };
 use txweir_core::packet::headers::Headers;
 use txweir_core::{ConfigError, Handle, Instant, Meta};
@@ -59,19 +59,19 @@ impl Bench {
         let block = filters.add_block();
         Self { filters, block, state: State::new(1) }
     }
-    fn put(&mut self, named: Named, rule: U32, goal: &Goal, what: What) -> Result<u32, ConfigError> {
+    fn put(&mut self, named: Named, rule: U32, goal: &Goal, what: Existence) -> Result<u32, ConfigError> {
         let done = self.filters.put(self.block, named, &Rule::U32(rule), goal, what, Instant::ZERO);
         self.filters.fit(&mut self.state);
         done.map(|named| named.handle.expect("a handle"))
     }
     fn add(&mut self, named: Named, filter: Match, goal: &Goal) -> Result<u32, ConfigError> {
-        self.put(named, U32::Filter(Box::new(filter)), goal, What::Add)
+        self.put(named, U32::Filter(Box::new(filter)), goal, Existence::Add)
     }
     fn filter(&mut self, at: u16, filter: Match, minor: u16) -> u32 {
         self.add(prio(at), filter, &class(minor)).expect("added")
     }
     fn table(&mut self, at: u16, id: u32, divisor: u16) {
-        self.put(handle(at, id << 20), U32::Table(divisor), &Goal::default(), What::Add).expect("added");
+        self.put(handle(at, id << 20), U32::Table(divisor), &Goal::default(), Existence::Add).expect("added");
     }
     fn delete(&mut self, at: u16, id: u32) -> Result<(), ConfigError> {
         self.filters.delete(self.block, handle(at, id), None)
@@ -364,7 +364,7 @@ fn a_replaced_filter_matches_what_it_says_now() {
     let mut b = Bench::new();
     let id = b.filter(1, Match { mark: Some((0, 1)), ..keys(&[key(1, 0xffff, 20)]) }, 1);
     let again = |b: &mut Bench, filter: Match, minor| {
-        b.put(handle(1, id), U32::Filter(Box::new(filter)), &class(minor), What::Replace).unwrap();
+        b.put(handle(1, id), U32::Filter(Box::new(filter)), &class(minor), Existence::Replace).unwrap();
         (b.class(&udp(1, 0)), b.class(&udp(2, 0)))
     };
     assert_eq!(again(&mut b, keys(&[key(2, 0xffff, 20)]), 2), (0, 2));
@@ -402,7 +402,7 @@ fn what_cannot_be_is_refused_and_changes_nothing() {
             handle(1, 0x0050_0001),
             keys(&[]),
             "filter u32 handle: expected a handle in table 800:, given \"5::1\" (ht chooses the table; without it a \
-             filter is in the first of its priority)",
+             filter is in the root of its priority)",
         ),
         (prio(1), within(6, 0, keys(&[])), "filter u32 ht: expected a table that exists, given \"6:\""),
         (
@@ -438,10 +438,10 @@ fn what_cannot_be_is_refused_and_changes_nothing() {
             "filter u32 handle: expected the handle of a table, as divisor makes one, given \"0::1\"",
         ),
     ] {
-        let err = b.put(named, U32::Table(divisor), &Goal::default(), What::Add).unwrap_err();
+        let err = b.put(named, U32::Table(divisor), &Goal::default(), Existence::Add).unwrap_err();
         assert_eq!(err.to_string(), said);
     }
-    let err = b.put(prio(1), U32::Root, &Goal::default(), What::Add).unwrap_err();
+    let err = b.put(prio(1), U32::Root, &Goal::default(), Existence::Add).unwrap_err();
     assert_eq!(err.to_string(), "filter u32 handle: expected a filter or a table of its own, given \"0:\"");
     for (id, said) in [
         (5 << 20, "filter u32 handle: expected a table that no filter links to, given \"5:, held by 1\""),

@@ -5,7 +5,7 @@ use txweir_core::classify::action::{Action, Control, Gact, Kind, Skbedit, State,
 use txweir_core::classify::packet::{NoOutlet, Packet};
 use txweir_core::classify::{
     action::Run,
-    filter::{ANY_PROTOCOL, BlockId, Filters, Goal, Matchall, Named, RESTARTS_MAX, Rule, Verdict, What},
+    filter::{ANY_PROTOCOL, BlockId, Existence, Filters, Goal, Matchall, Named, RESTARTS_MAX, Rule, Verdict},
 };
 use txweir_core::packet::headers::{Headers, ethertype};
 use txweir_core::{ErrorKind, Handle, Instant, Meta};
@@ -42,7 +42,7 @@ impl Bench {
     }
     fn put(&mut self, named: Named, class: u32, actions: &[Wanted]) {
         let goal = goal(class, actions);
-        self.filters.put(self.block, named, &ALL, &goal, What::Add, Instant::ZERO).unwrap();
+        self.filters.put(self.block, named, &ALL, &goal, Existence::Add, Instant::ZERO).unwrap();
         self.filters.fit(&mut self.state);
     }
     /// What becomes of a packet of IPv4, and its metadata then.
@@ -178,20 +178,20 @@ fn a_shared_action_counts_for_all_and_goes_with_the_last() {
 fn a_filter_is_added_whole_or_not_at_all() {
     let mut b = Bench::new();
     let missing = goal(0, &[new(gact(Control::Pass)), Wanted::There("gact", 77)]);
-    let err = b.filters.put(b.block, at(0, 1), &ALL, &missing, What::Add, Instant::ZERO).unwrap_err();
+    let err = b.filters.put(b.block, at(0, 1), &ALL, &missing, Existence::Add, Instant::ZERO).unwrap_err();
     assert_eq!((err.kind, err.key.as_deref()), (ErrorKind::NotFound, Some("index")));
     assert_eq!(b.filters.actions.of_kind("gact").count(), 0);
     assert!(b.filters.block(b.block).unwrap().chains.is_empty());
     b.put(at(0, 1), 0, &[]);
     let one = goal(0, &[new(gact(Control::Drop))]);
-    let err = b.filters.put(b.block, at(0, 1), &ALL, &one, What::Add, Instant::ZERO).unwrap_err();
+    let err = b.filters.put(b.block, at(0, 1), &ALL, &one, Existence::Add, Instant::ZERO).unwrap_err();
     assert_eq!(err.to_string(), "filter matchall handle: expected no such filter yet, given \"0x1\"");
     assert_eq!(b.filters.actions.of_kind("gact").count(), 0);
-    b.filters.put(b.block, at(0, 1), &ALL, &one, What::Replace, Instant::ZERO).unwrap();
+    b.filters.put(b.block, at(0, 1), &ALL, &one, Existence::Replace, Instant::ZERO).unwrap();
     b.filters.fit(&mut b.state);
     assert_eq!(b.send().0, Verdict::Drop);
     let wrong = Named { protocol: Some(ethertype::ARP), ..at(0, 1) };
-    let err = b.filters.put(b.block, wrong, &ALL, &one, What::Replace, Instant::ZERO).unwrap_err();
+    let err = b.filters.put(b.block, wrong, &ALL, &one, Existence::Replace, Instant::ZERO).unwrap_err();
     assert_eq!(
         err.to_string(),
         "filter protocol: expected protocol 0x0003, which priority 1 has, given \"0x0806\""
@@ -202,7 +202,8 @@ fn a_filter_is_added_whole_or_not_at_all() {
 fn priorities_are_made_up_from_the_front() {
     let mut b = Bench::new();
     let prios = [0, 0, 0].map(|_| {
-        let put = b.filters.put(b.block, Named::default(), &ALL, &Goal::default(), What::Add, Instant::ZERO);
+        let put =
+            b.filters.put(b.block, Named::default(), &ALL, &Goal::default(), Existence::Add, Instant::ZERO);
         let named = put.unwrap();
         (named.prio, named.protocol)
     });
@@ -211,7 +212,7 @@ fn priorities_are_made_up_from_the_front() {
     // In front of the first there is nothing: it begins anew.
     b.put(at(0, 1), 0, &[]);
     b.filters.delete(b.block, at(0, 0xc000), None).unwrap();
-    let put = b.filters.put(b.block, Named::default(), &ALL, &Goal::default(), What::Add, Instant::ZERO);
+    let put = b.filters.put(b.block, Named::default(), &ALL, &Goal::default(), Existence::Add, Instant::ZERO);
     assert_eq!(put.unwrap().prio, Some(0xc000));
 }
 

@@ -31,19 +31,19 @@ fn htb(options: &str, classes: &[(u16, u16, &str)]) -> Lane {
 fn add(lane: &mut Lane, now: Instant, minor: u16, parent: u16, options: &str) -> Result<(), ConfigError> {
     let words = words(options);
     lane.path.configure(now, &mut lane.dev, |tree, cx| {
-        tree.add_class(at(parent), at(minor), Some("htb"), &mut Words::new(&words), cx)
+        tree.edit(cx).add_class(at(parent), at(minor), Some("htb"), &mut Words::new(&words))
     })
 }
 
 fn change(lane: &mut Lane, now: Instant, minor: u16, options: &str) -> Result<(), ConfigError> {
     let words = words(options);
     lane.path.configure(now, &mut lane.dev, |tree, cx| {
-        tree.change_class(None, at(minor), Some("htb"), &mut Words::new(&words), cx)
+        tree.edit(cx).change_class(None, at(minor), Some("htb"), &mut Words::new(&words))
     })
 }
 
 fn delete(lane: &mut Lane, now: Instant, minor: u16) -> Result<(), ConfigError> {
-    lane.path.configure(now, &mut lane.dev, |tree, cx| tree.delete_class(at(minor), cx))
+    lane.path.configure(now, &mut lane.dev, |tree, cx| tree.edit(cx).delete_class(at(minor)))
 }
 
 /// A packet of so many bytes for a class.
@@ -253,7 +253,7 @@ fn a_class_of_htb_needs_a_number() {
 fn a_class_cannot_be_moved_and_an_option_of_htb_can_be_changed() {
     let mut lane = htb("r2q 10", &[(1, 0, "rate 8mbit"), (0x10, 1, "rate 1mbit"), (2, 0, "rate 8mbit")]);
     let moved = lane.path.configure(Instant::ZERO, &mut lane.dev, |tree, cx| {
-        tree.replace_class(at(2), at(0x10), None, &mut Words::new(&["rate", "1mbit"]), cx)
+        tree.edit(cx).replace_class(at(2), at(0x10), None, &mut Words::new(&["rate", "1mbit"]))
     });
     assert_eq!(
         moved.unwrap_err().to_string(),

@@ -480,7 +480,7 @@ impl Pair {
         let options = given.options();
         let words: Vec<&str> = options.split_whitespace().collect();
         let made = self.command(|tree, cx| {
-            tree.add_class(at(parent), at(minor), Some("htb"), &mut Words::new(&words), cx)
+            tree.edit(cx).add_class(at(parent), at(minor), Some("htb"), &mut Words::new(&words))
         });
         assert_eq!(
             made,
@@ -508,8 +508,9 @@ impl Pair {
         let options = given.options();
         let words: Vec<&str> = options.split_whitespace().collect();
         let known = self.model.place(minor).is_some();
-        let done = self
-            .command(|tree, cx| tree.change_class(None, at(minor), Some("htb"), &mut Words::new(&words), cx));
+        let done = self.command(|tree, cx| {
+            tree.edit(cx).change_class(None, at(minor), Some("htb"), &mut Words::new(&words))
+        });
         assert_eq!(done, known, "change {minor:x}: {options}");
         if known {
             self.model.give(minor, given);
@@ -518,7 +519,7 @@ impl Pair {
     }
     fn delete(&mut self) {
         let minor = self.known();
-        let done = self.command(|tree, cx| tree.delete_class(at(minor), cx));
+        let done = self.command(|tree, cx| tree.edit(cx).delete_class(at(minor)));
         assert_eq!(done, self.model.delete(self.now, minor), "delete {minor:x}");
         self.met.removed += u64::from(done);
     }

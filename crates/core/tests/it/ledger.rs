@@ -347,7 +347,7 @@ fn a_graft_drops_what_waits_there_and_nothing_else() {
         assert_eq!(path.submit(T0, i, m, &mut dev), Admitted::Queued);
     }
     path.configure(T0, &mut dev, |tree, cx| {
-        tree.add(Handle::new(0x8001, 2), None, "fq_codel", &mut Words::new(&[]), cx)
+        tree.edit(cx).add(Handle::new(0x8001, 2), None, "fq_codel", &mut Words::new(&[]))
     })
     .unwrap();
     path.thaw();

@@ -24,7 +24,7 @@ impl Lane {
         let (kind, options) = line.split_once(' ').unwrap_or((line, ""));
         let words: Vec<&str> = options.split_whitespace().collect();
         self.path.configure(T0, &mut self.dev, |tree, cx| {
-            tree.add(parent, None, kind, &mut Words::new(&words), cx)
+            tree.edit(cx).add(parent, None, kind, &mut Words::new(&words))
         })
     }
     fn refused(&mut self, line: &str) -> String {
@@ -181,7 +181,7 @@ fn a_refused_mqprio_changes_nothing() {
     lane.add(Handle::new(0x8001, 1), "mqprio hw 0").unwrap_err();
     let change = |lane: &mut Lane, words: &[&str]| {
         lane.path.configure(T0, &mut lane.dev, |tree, cx| {
-            tree.change(Handle::ROOT, None, &mut Words::new(words), cx)
+            tree.edit(cx).change(Handle::ROOT, None, &mut Words::new(words))
         })
     };
     let err = change(&mut lane, &["queues", "2@0", "2@2"]).unwrap_err();
@@ -255,7 +255,7 @@ fn a_deleted_qdisc_gives_place_to_what_the_queue_had_at_first() {
         let root = lane.add(Handle::ROOT, root).unwrap();
         let class = Handle::new(root.major(), 2);
         lane.add(class, "pfifo limit 1").unwrap();
-        lane.path.configure(T0, &mut lane.dev, |tree, cx| tree.delete(class, cx)).unwrap();
+        lane.path.configure(T0, &mut lane.dev, |tree, cx| tree.edit(cx).delete(class)).unwrap();
         let mut kinds = Vec::new();
         lane.path.tree().visit(&mut |_, node| kinds.push(node.qdisc().spec().kind));
         assert_eq!(kinds[1..], ["pfifo_fast"; 2]);

@@ -123,7 +123,7 @@ fn a_deleted_qdisc_gives_place_to_a_pfifo() {
     lane.fill(T, 0, 1, meta(1));
     assert_eq!(lane.put(T, 1, meta(1)), Admitted::Dropped(DropReason::Overlimit));
     lane.drops();
-    let deleted = lane.path.configure(T, &mut lane.dev, |tree, cx| tree.delete(class(2), cx));
+    let deleted = lane.path.configure(T, &mut lane.dev, |tree, cx| tree.edit(cx).delete(class(2)));
     assert_eq!((deleted, lane.drops()), (Ok(()), vec![(0, DropReason::Purged)]));
     lane.fill(T, 2, 2, meta(1));
     assert_eq!(lane.ids(T, 9), [2, 3]);

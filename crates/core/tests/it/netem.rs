@@ -63,7 +63,7 @@ fn what_has_waited_goes_through_the_qdisc_in_the_class() {
     lane.path
         .configure(Instant::ZERO, &mut lane.dev, |tree, cx| {
             let words = ["rate", "8mbit", "burst", "1000", "limit", "10000"];
-            tree.add(Handle::new(0x8001, 1), None, "tbf", &mut Words::new(&words), cx)
+            tree.edit(cx).add(Handle::new(0x8001, 1), None, "tbf", &mut Words::new(&words))
         })
         .unwrap();
     for id in 0..5 {
@@ -242,7 +242,7 @@ fn add(
 ) -> Result<(), (ErrorKind, String)> {
     let words: Vec<&str> = line.split(' ').collect();
     let (handle, options) = (Some(Handle::new(major, 0)), &words[1..]);
-    let done = tree.replace(parent, handle, words[0], &mut Words::new(options), cx);
+    let done = tree.edit(cx).replace(parent, handle, words[0], &mut Words::new(options));
     done.map(|_| ()).map_err(|e| (e.kind, e.to_string()))
 }
 
@@ -257,7 +257,7 @@ fn one_that_duplicates_is_alone_in_its_tree() {
     add(class(2), 3, "netem delay 1ms").unwrap();
     let (kind, message) = add(class(3), 4, "netem duplicate 1%").unwrap_err();
     assert_eq!(kind, ErrorKind::Conflict);
-    assert!(message.contains("one that duplicates is alone"), "{message}");
+    assert!(message.contains("a qdisc that duplicates must be alone"), "{message}");
     assert_eq!(add(class(2), 3, "netem duplicate 1%").unwrap_err().0, ErrorKind::Conflict);
     // One in the place of the other is no second one.
     add(class(1), 2, "pfifo").unwrap();
@@ -289,7 +289,7 @@ fn a_copy_enters_at_the_root_and_is_copied_once() {
     let mut path = TxPath::new(config).unwrap().with_qdisc("prio", &[]).unwrap();
     path.configure(Instant::ZERO, &mut dev, |tree, cx| {
         let parent = Handle::new(tree.root().handle().major(), 2);
-        tree.add(parent, None, "netem", &mut Words::new(&["duplicate", "100%"]), cx)
+        tree.edit(cx).add(parent, None, "netem", &mut Words::new(&["duplicate", "100%"]))
     })
     .unwrap();
     let m = Meta::new(100).ecn(Ecn::Ect0);
@@ -374,7 +374,8 @@ fn a_swap_emulates_nothing_twice_and_keeps_the_time() {
         &mut lane.dev,
         |tree, cx| {
             let words = ["delay", "10ms", "loss", "90%", "corrupt", "90%", "duplicate", "90%"];
-            tree.replace(Handle::ROOT, Some(Handle::new(9, 0)), "netem", &mut Words::new(&words), cx)
+            tree.edit(cx)
+                .replace(Handle::ROOT, Some(Handle::new(9, 0)), "netem", &mut Words::new(&words))
                 .map(|_| ())
         },
         |_, _, _, _| {},
@@ -411,7 +412,7 @@ fn what_belongs_together_is_asked_for() {
         ("netem ecn", "ecn"),
     ] {
         let words: Vec<&str> = line.split(' ').skip(1).collect();
-        let err = tree.add(Handle::ROOT, None, "netem", &mut Words::new(&words), &mut cx).unwrap_err();
+        let err = tree.edit(&mut cx).add(Handle::ROOT, None, "netem", &mut Words::new(&words)).unwrap_err();
         assert_eq!((err.kind, err.key.as_deref()), (ErrorKind::Conflict, Some(key)), "{line}");
     }
 }

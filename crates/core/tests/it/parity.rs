@@ -94,13 +94,13 @@ fn what_the_byte_limit_cannot_count_is_dropped_at_admission() {
 fn the_lowest_free_handle_is_given_in_each_tree() {
     let mut cx = Cx::new(1, 0);
     let mut add = |tree: &mut Tree, parent| {
-        tree.add(parent, None, "prio", &mut Words::new(&[]), &mut cx).unwrap().to_string()
+        tree.edit(&mut cx).add(parent, None, "prio", &mut Words::new(&[])).unwrap().to_string()
     };
     let class = |minor| Handle::new(0x8001, minor);
     let mut tree = Tree::new(Env::default());
     assert_eq!(add(&mut tree, Handle::ROOT), "8001:");
     assert_eq!([1, 2, 3].map(|minor| add(&mut tree, class(minor))), ["8002:", "8003:", "8004:"]);
-    tree.delete(class(2), &mut Cx::new(1, 0)).unwrap();
+    tree.edit(&mut Cx::new(1, 0)).delete(class(2)).unwrap();
     assert_eq!(add(&mut tree, class(2)), "8003:");
     assert_eq!(add(&mut Tree::new(Env::default()), Handle::ROOT), "8001:");
 }
@@ -440,7 +440,7 @@ fn a_rate_may_be_a_share_of_the_link() {
     };
     assert_eq!(
         said(None, "50%"),
-        "tbf rate: 50% of a link whose rate is not known (say it absolutely, as in 10mbit, or say how fast the link is)"
+        "tbf rate: 50% of a link whose rate is not known (give an absolute rate, as in 10mbit, or give the rate of the link)"
     );
     assert_eq!(said(link, "100.5%"), "tbf rate: expected at most 100% of the link's rate, given \"100.5%\"");
     assert_eq!(said(link, "0%"), "tbf rate: expected at least 8bit, given \"0%\"");

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use txweir_core::base::rng::Rng;
 use txweir_core::model::testing::VecDevice;
-use txweir_core::path::port::{Choice, Port, Qdiscs};
+use txweir_core::path::port::{Choice, Port};
+use txweir_core::path::qdiscs::Qdiscs;
 use txweir_core::path::select::{Cached, Sender};
 use txweir_core::text::value::Words;
 use txweir_core::{
@@ -27,7 +28,7 @@ impl Lane {
         let dev = (0..queues).map(|_| VecDevice::with_slots(slots)).collect();
         Self { port: Port::new(config).unwrap(), dev, now: T0 }
     }
-    fn qdiscs<R>(&mut self, f: impl FnOnce(&mut dyn Qdiscs) -> R) -> R {
+    fn qdiscs<R>(&mut self, f: impl FnOnce(&mut Qdiscs<'_>) -> R) -> R {
         self.port.swap(self.now, &mut self.dev, f, |frame, m, _, each| each(frame, *m)).0
     }
     fn add(&mut self, parent: Handle, handle: u16, line: &str) -> Result<Handle, ConfigError> {
@@ -107,8 +108,14 @@ fn handles_are_those_of_the_whole_port() {
     );
     for (parent, handle, line, error) in [
         (ROOT, 0, "mq", "root: expected no qdisc there yet, given \"1:\" (use replace, or delete it first)"),
-        (class(3), 0x20, "pfifo", "qdisc handle: expected a handle not in use, given \"20:\""),
-        (class(4), 0, "pfifo", "qdisc parent: expected root or a class that exists, given \"1:4\""),
+        (class(1), 0x20, "pfifo", "qdisc handle: expected a handle not in use, given \"20:\""),
+        (
+            class(4),
+            0,
+            "pfifo",
+            "qdisc parent: expected root or a class that exists, given \"1:4\" \
+             (there are: 1:1 1:2 20:1 20:2 1:3 8002:1)",
+        ),
         (
             class(1),
             0,
@@ -137,11 +144,7 @@ fn classes_are_found_in_the_tree_that_has_them() {
     lane.add(Handle::new(1, 2), 5, "drr").unwrap();
     let class = Handle::new(5, 1);
     let add = |lane: &mut Lane, class: Handle| {
-        lane.qdiscs(|q| {
-            q.classes(None, class, &mut |tree, cx| {
-                tree.add_class(class.qdisc(), class, None, &mut Words::new(&["quantum", "500"]), cx)
-            })
-        })
+        lane.qdiscs(|q| q.add_class(class.qdisc(), class, None, &mut Words::new(&["quantum", "500"])))
     };
     add(&mut lane, class).unwrap();
     assert_eq!(lane.tree()[2..], ["1:2 drr 5:", "5:1 pfifo none"]);
@@ -430,4 +433,27 @@ fn a_change_drops_what_waits_and_a_swap_keeps_it() {
     assert_eq!((lane.port.backlog().packets, lane.port.drops(DropReason::Purged)), (0, 19));
     let discarded: usize = lane.dev.iter().map(|dev| dev.discarded().len()).sum();
     assert_eq!((discarded, lane.port.path_stats().queued), (21, 20 + 18 + 2 + 1));
+}
+
+/// Drops on paths that an earlier change took away are not told again.
+#[test]
+fn a_swap_tells_of_its_own_drops() {
+    let mut lane = Lane::new(2, 0);
+    lane.add(ROOT, 1, "mq").unwrap();
+    for n in 0..5 {
+        assert_eq!(lane.put(n, 0), Admitted::Queued);
+    }
+    let mut swap = |kind: &str, options: &[&str]| {
+        let (done, swapped) = lane.port.swap(
+            lane.now,
+            &mut lane.dev,
+            |q| q.replace(ROOT, None, kind, &mut Words::new(options)),
+            |frame, m, _, each| each(frame, *m),
+        );
+        done.unwrap();
+        (swapped.moved.packets, swapped.dropped.packets)
+    };
+    assert_eq!(swap("pfifo", &["limit", "2"]), (2, 3));
+    assert_eq!(swap("mq", &[]), (2, 0));
+    assert_eq!(swap("pfifo", &["limit", "9"]), (2, 0));
 }

@@ -6,7 +6,8 @@ use crate::common::ops::Scope;
 use crate::common::reasons::Planted;
 use crate::common::run::Plan;
 use txweir_core::model::testing::VecDevice;
-use txweir_core::path::port::{Choice, Port, Qdiscs};
+use txweir_core::path::port::{Choice, Port};
+use txweir_core::path::qdiscs::Qdiscs;
 use txweir_core::qdisc::KINDS;
 use txweir_core::sched::node::Node;
 use txweir_core::text::value::Words;
@@ -36,7 +37,7 @@ fn prio() -> Lane {
     let words = ["bands", "3"];
     lane.path
         .configure(T0, &mut lane.dev, |tree, cx| {
-            tree.replace(Handle::ROOT, Some(ROOT), "prio", &mut Words::new(&words), cx)
+            tree.edit(cx).replace(Handle::ROOT, Some(ROOT), "prio", &mut Words::new(&words))
         })
         .expect("a prio");
     lane
@@ -119,7 +120,7 @@ fn a_node_that_goes_takes_its_reasons_along_and_those_above_keep_theirs() {
     let (done, swapped) = lane.path.swap(
         T0,
         &mut lane.dev,
-        |tree, cx| tree.replace(band(1), None, "pfifo", &mut Words::new(&options), cx),
+        |tree, cx| tree.edit(cx).replace(band(1), None, "pfifo", &mut Words::new(&options)),
         |_, _, _, _| unreachable!("no packet has segments"),
     );
     assert!(done.is_ok());
@@ -140,7 +141,7 @@ fn a_port_sums_over_its_queues() {
     let config = PathConfig { env, role: Role::Forwarder, bql: None, pool: 100, trace: 0 };
     let mut port: Port<u32> = Port::new(config).expect("no byte limit");
     let mut dev: Vec<VecDevice<u32>> = (0..3).map(|_| VecDevice::with_slots(0)).collect();
-    let add = |qdiscs: &mut dyn Qdiscs| {
+    let add = |qdiscs: &mut Qdiscs<'_>| {
         qdiscs.add(Handle::ROOT, Some(ROOT), "mq", &mut Words::new(&[])).expect("mq");
         for (queue, limit) in [(1, "1"), (2, "2"), (3, "100")] {
             let options = ["limit", limit];

@@ -78,7 +78,7 @@ fn a_qdisc_added_below_red_survives_a_change() {
     let change = |lane: &mut Lane, limit: &str| {
         lane.path
             .configure(Instant::ZERO, &mut lane.dev, |tree, cx| {
-                tree.change(Handle::ROOT, None, &mut Words::new(&["limit", limit, "avpkt", "100"]), cx)
+                tree.edit(cx).change(Handle::ROOT, None, &mut Words::new(&["limit", limit, "avpkt", "100"]))
             })
             .unwrap();
     };
@@ -91,7 +91,7 @@ fn a_qdisc_added_below_red_survives_a_change() {
     lane.path
         .configure(Instant::ZERO, &mut lane.dev, |tree, cx| {
             let class = Handle::new(tree.root().handle().major(), 1);
-            tree.add(class, Some(Handle::new(5, 0)), "pfifo", &mut Words::new(&["limit", "9"]), cx)
+            tree.edit(cx).add(class, Some(Handle::new(5, 0)), "pfifo", &mut Words::new(&["limit", "9"]))
         })
         .unwrap();
     for id in 3..6 {
@@ -113,7 +113,7 @@ fn a_child_that_holds_packets_back_is_not_idle() {
         .configure(Instant::ZERO, &mut lane.dev, |tree, cx| {
             let words = ["rate", "8mbit", "burst", "1000", "limit", "100000"];
             let class = Handle::new(tree.root().handle().major(), 1);
-            tree.add(class, None, "tbf", &mut Words::new(&words), cx)
+            tree.edit(cx).add(class, None, "tbf", &mut Words::new(&words))
         })
         .unwrap();
     let mut drops = 0;
@@ -149,7 +149,7 @@ fn a_probability_is_at_most_one() {
     let add = |p: &str| {
         let (mut tree, mut cx) = (Tree::new(Env::default()), Cx::new(1, 0));
         let words = ["limit", "1mb", "avpkt", "1000", "probability", p];
-        tree.add(Handle::ROOT, None, "red", &mut Words::new(&words), &mut cx).map_err(|e| e.kind)?;
+        tree.edit(&mut cx).add(Handle::ROOT, None, "red", &mut Words::new(&words)).map_err(|e| e.kind)?;
         let mut shown = String::new();
         tree.root().qdisc().options(&mut |o| {
             if o.param.key == "probability" {

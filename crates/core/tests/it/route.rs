@@ -4,7 +4,7 @@ use txweir_core::classify::action::{Action, Control, Gact, Kind, State, Wanted};
 use txweir_core::classify::packet::{NoOutlet, Packet};
 use txweir_core::classify::{
     action::Run,
-    filter::{Filters, Goal, Matchall, Named, Rule, What},
+    filter::{Existence, Filters, Goal, Matchall, Named, Rule},
 };
 use txweir_core::model::testing::VecDevice;
 use txweir_core::packet::headers::{Headers, ethertype};
@@ -33,14 +33,14 @@ impl Lane {
         let words: Vec<&str> = options.split_whitespace().collect();
         let handle = Some(Handle::new(major, 0));
         let put = self.path.configure(T0, &mut self.dev, |t, cx| {
-            t.replace(parent, handle, kind, &mut Words::new(&words), cx)
+            t.edit(cx).replace(parent, handle, kind, &mut Words::new(&words))
         });
         put.unwrap();
     }
     fn class(&mut self, parent: Handle, class: Handle, options: &str) {
         let words: Vec<&str> = options.split_whitespace().collect();
         let put = self.path.configure(T0, &mut self.dev, |t, cx| {
-            t.add_class(parent, class, None, &mut Words::new(&words), cx)
+            t.edit(cx).add_class(parent, class, None, &mut Words::new(&words))
         });
         put.unwrap();
     }
@@ -48,13 +48,15 @@ impl Lane {
     fn filter(&mut self, at: Handle, protocol: u16, class: Handle, control: Control) {
         let block = self.path.tree().block(at).unwrap_or_else(|| {
             let block = self.filters.add_block();
-            self.path.configure(T0, &mut self.dev, |t, _| t.set_block(at, Some(block)));
+            self.path.configure(T0, &mut self.dev, |t, cx| t.edit(cx).set_block(at, Some(block)));
             block
         });
         let action = Wanted::New(None, Box::new(Action::new(Kind::Gact(Gact::default()), control)));
         let goal = Goal { class, actions: vec![action] };
         let named = Named { protocol: Some(protocol), ..Named::default() };
-        self.filters.put(block, named, &Rule::Matchall(Matchall::default()), &goal, What::Add, T0).unwrap();
+        self.filters
+            .put(block, named, &Rule::Matchall(Matchall::default()), &goal, Existence::Add, T0)
+            .unwrap();
         self.filters.fit(&mut self.state);
     }
     fn route(&mut self, protocol: u16, meta: &mut Meta) -> Routed {

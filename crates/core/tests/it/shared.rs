@@ -85,7 +85,7 @@ fn htb() -> Lane {
         let (parent, class) = (Handle::new(root.major(), above), Handle::new(root.major(), minor));
         lane.path
             .configure(Instant::ZERO, &mut lane.dev, |tree, cx| {
-                tree.add_class(parent, class, None, &mut Words::new(&words), cx)
+                tree.edit(cx).add_class(parent, class, None, &mut Words::new(&words))
             })
             .expect(options);
     }
@@ -137,7 +137,7 @@ fn a_class_leaves_when_it_is_deleted_and_names_itself_in_errors() {
         let words: Vec<&str> = options.split_whitespace().collect();
         let Lane { path, dev, .. } = &mut lanes[0];
         path.configure(Instant::ZERO, dev, |tree, cx| {
-            tree.change_class(Some(root), at(1), None, &mut Words::new(&words), cx)
+            tree.edit(cx).change_class(Some(root), at(1), None, &mut Words::new(&words))
         })
         .expect(options);
         path.configure(Instant::ZERO, dev, |tree, _| rates.join(tree)).map_err(|e| e.to_string())
@@ -152,7 +152,8 @@ fn a_class_leaves_when_it_is_deleted_and_names_itself_in_errors() {
     assert_eq!(rates.find(&up()).map(|s| s.queues()), Some(2));
     for minor in [0x10, 0x20, 1] {
         let Lane { path, dev, .. } = &mut lanes[0];
-        path.configure(Instant::ZERO, dev, |tree, cx| tree.delete_class(at(minor), cx)).expect("it is there");
+        path.configure(Instant::ZERO, dev, |tree, cx| tree.edit(cx).delete_class(at(minor)))
+            .expect("it is there");
     }
     assert_eq!(rates.find(&up()).map(|s| s.queues()), Some(1));
 }

@@ -9,7 +9,7 @@ const T0: Instant = Instant::ZERO;
 const ATM: Stab = Stab { overhead: 0, mpu: 0, linklayer: Some(LinkLayer::Atm), mtu: 2047, tsize: 512 };
 
 fn set(lane: &mut Lane, parent: Handle, stab: Option<Stab>) -> Result<(), ConfigError> {
-    lane.path.configure(T0, &mut lane.dev, |tree, cx| tree.set_stab(parent, stab, cx))
+    lane.path.configure(T0, &mut lane.dev, |tree, cx| tree.edit(cx).set_stab(parent, stab))
 }
 
 fn tally(packets: u64, bytes: u64) -> Tally {

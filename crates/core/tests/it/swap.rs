@@ -51,13 +51,13 @@ fn what_is_taken_out_is_what_was_shown() {
             let (mut tree, mut cx) = (Tree::new(env), Cx::new(4000, seed));
             let words = legal(spec, &env, &mut rng);
             let root = with_words(&words, |w| {
-                tree.add(Handle::ROOT, Some(Handle::new(1, 0)), spec.kind, w, &mut cx)
+                tree.edit(&mut cx).add(Handle::ROOT, Some(Handle::new(1, 0)), spec.kind, w)
             });
             root.unwrap();
             if spec.shape.is_classful() {
                 let words = legal(KINDS[seed as usize % KINDS.len()], &env, &mut rng);
                 let kind = KINDS[seed as usize % KINDS.len()].kind;
-                let _ = with_words(&words, |w| tree.add(Handle::new(1, 1), None, kind, w, &mut cx));
+                let _ = with_words(&words, |w| tree.edit(&mut cx).add(Handle::new(1, 1), None, kind, w));
             }
             for n in 0..200 {
                 cx.now = Instant(n * 1000);
@@ -150,7 +150,7 @@ fn grow(tree: &mut Tree, cx: &mut Cx, rng: &mut Rng) {
         }
         let words: Vec<&str> = ample(kind.kind).split_whitespace().collect();
         let words = &mut Words::new(&words);
-        tree.replace(place.parent, None, kind.kind, words, cx).unwrap();
+        tree.edit(cx).replace(place.parent, None, kind.kind, words).unwrap();
     }
 }
 
@@ -241,7 +241,9 @@ fn replace(lane: &mut Lane, now: Instant, lines: &[(&str, &str, &str)]) -> Swapp
         |tree, cx| {
             lines.iter().try_for_each(|(parent, kind, options)| {
                 let words: Vec<&str> = options.split_whitespace().collect();
-                tree.replace(parent.parse().unwrap(), None, kind, &mut Words::new(&words), cx).map(|_| ())
+                tree.edit(cx)
+                    .replace(parent.parse().unwrap(), None, kind, &mut Words::new(&words))
+                    .map(|_| ())
             })
         },
         |_, _, _, _| {},
@@ -349,7 +351,7 @@ fn what_must_be_cut_is_cut_in_its_place() {
         &mut lane.dev,
         |tree, cx| {
             let words = ["rate", "1gbit", "burst", "2000", "limit", "100kb"];
-            tree.replace(Handle::ROOT, None, "tbf", &mut Words::new(&words), cx)
+            tree.edit(cx).replace(Handle::ROOT, None, "tbf", &mut Words::new(&words))
         },
         |frame, m, max, queue| {
             asked.push((frame, m.segs, max));

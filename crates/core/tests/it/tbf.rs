@@ -213,7 +213,7 @@ fn a_deleted_child_gives_place_to_the_shapers_own_fifo() {
     let mut lane = Lane::new("tbf", "rate 1kbps burst 2000 limit 3000");
     let class = Handle::new(0x8001, 1);
     lane.graft(Instant::ZERO, class, "pfifo", "limit 100");
-    lane.path.configure(Instant::ZERO, &mut lane.dev, |tree, cx| tree.delete(class, cx)).unwrap();
+    lane.path.configure(Instant::ZERO, &mut lane.dev, |tree, cx| tree.edit(cx).delete(class)).unwrap();
     for id in 0..4 {
         let _ = lane.put(Instant::ZERO, id, Meta::new(1000));
     }

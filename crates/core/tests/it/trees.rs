@@ -50,7 +50,7 @@ impl Lane {
                 let id = Handle::new(1, minor);
                 lane.path
                     .configure(lane.now, &mut lane.dev, |tree, cx| {
-                        tree.add_class(Handle::new(1, 0), id, None, &mut Words::new(class), cx)
+                        tree.edit(cx).add_class(Handle::new(1, 0), id, None, &mut Words::new(class))
                     })
                     .unwrap();
             }
@@ -67,14 +67,14 @@ impl Lane {
         options: &[&str],
     ) -> Result<Handle, ConfigError> {
         self.path.configure(self.now, &mut self.dev, |tree, cx| {
-            tree.replace(parent, Some(Handle::new(major, 0)), kind, &mut Words::new(options), cx)
+            tree.edit(cx).replace(parent, Some(Handle::new(major, 0)), kind, &mut Words::new(options))
         })
     }
 
     fn change(&mut self, parent: Handle, options: &[&str]) {
         self.path
             .configure(self.now, &mut self.dev, |tree, cx| {
-                tree.change(parent, None, &mut Words::new(options), cx)
+                tree.edit(cx).change(parent, None, &mut Words::new(options))
             })
             .unwrap();
     }
@@ -184,7 +184,7 @@ fn a_class_emptied_twice_takes_nothing_from_its_siblings() {
         lane.add(Handle::new(1, 1), 11, "fq_codel", &[]).unwrap();
         let place = Handle::new(1, 1);
         for _ in 0..2 {
-            let delete = lane.path.configure(lane.now, &mut lane.dev, |tree, cx| tree.delete(place, cx));
+            let delete = lane.path.configure(lane.now, &mut lane.dev, |tree, cx| tree.edit(cx).delete(place));
             lane.audit();
             // There is a default one after the first.
             let _ = delete;
@@ -245,7 +245,9 @@ fn a_class_emptied_from_outside_and_filled_again_is_active_once() {
             let before = lane.path.backlog().packets;
             match round % 4 {
                 0 => drop(lane.add(place, 10 + (round % 3) as u16, "pfifo", &[])),
-                1 => drop(lane.path.configure(lane.now, &mut lane.dev, |tree, cx| tree.delete(place, cx))),
+                1 => {
+                    drop(lane.path.configure(lane.now, &mut lane.dev, |tree, cx| tree.edit(cx).delete(place)))
+                }
                 _ => {}
             }
             all -= before - lane.path.backlog().packets;
@@ -275,8 +277,9 @@ fn a_class_that_is_deleted_takes_its_own_packets_only() {
             assert_eq!(lane.put(minor, Handle::NONE, 700), Admitted::Queued, "{}", spec.kind);
         }
         let delete = |lane: &mut Lane, minor| {
-            lane.path
-                .configure(lane.now, &mut lane.dev, |tree, cx| tree.delete_class(Handle::new(1, minor), cx))
+            lane.path.configure(lane.now, &mut lane.dev, |tree, cx| {
+                tree.edit(cx).delete_class(Handle::new(1, minor))
+            })
         };
         delete(&mut lane, 2).unwrap();
         lane.audit();
@@ -325,7 +328,7 @@ fn class_commands_that_are_refused() {
     lane.add(Handle::new(1, 3), 2, "prio", &[]).unwrap();
     let mut said = |parent: Handle, class: Handle, kind: Option<&str>, options: &[&str]| {
         let done = lane.path.configure(lane.now, &mut lane.dev, |tree, cx| {
-            tree.add_class(parent, class, kind, &mut Words::new(options), cx)
+            tree.edit(cx).add_class(parent, class, kind, &mut Words::new(options))
         });
         done.unwrap_err().to_string()
     };
@@ -388,6 +391,10 @@ fn any_number_names_the_only_class() {
         let tree = |lane: &mut Lane, f: fn(&mut Tree, Handle, &mut Cx) -> Result<(), ConfigError>, minor| {
             lane.path.configure(lane.now, &mut lane.dev, |tree, cx| f(tree, class(minor), cx))
         };
+        let parent_of = |lane: &mut Lane| {
+            let ten = Handle::new(10, 0);
+            lane.path.configure(lane.now, &mut lane.dev, |tree, cx| tree.edit(cx).parent_of(ten))
+        };
         // Beyond the bands of prio, ets and multiq.
         let added = lane.add(class(0xfff0), 10, "pfifo", &["limit", "5"]);
         assert_eq!(added.is_ok(), spec.shape == ClassShape::One, "{}: {added:?}", spec.kind);
@@ -396,15 +403,16 @@ fn any_number_names_the_only_class() {
         }
         kinds.push(spec.kind);
         let again =
-            tree(&mut lane, |t, c, cx| t.add(c, None, "pfifo", &mut Words::new(&[]), cx).map(|_| ()), 3);
+            tree(&mut lane, |t, c, cx| t.edit(cx).add(c, None, "pfifo", &mut Words::new(&[])).map(|_| ()), 3);
         assert_eq!(
             again.unwrap_err().to_string(),
             "class 1:1: expected no qdisc there yet, given \"a:\" (use replace, or delete it first)"
         );
-        tree(&mut lane, |t, c, cx| t.change(c, None, &mut Words::new(&["limit", "9"]), cx), 0xffff).unwrap();
-        assert_eq!(lane.path.tree().parent_of(Handle::new(10, 0)).unwrap(), class(1));
-        tree(&mut lane, |t, c, cx| t.delete(c, cx), 7).unwrap();
-        assert!(lane.path.tree().parent_of(Handle::new(10, 0)).is_err());
+        tree(&mut lane, |t, c, cx| t.edit(cx).change(c, None, &mut Words::new(&["limit", "9"])), 0xffff)
+            .unwrap();
+        assert_eq!(parent_of(&mut lane).unwrap(), class(1));
+        tree(&mut lane, |t, c, cx| t.edit(cx).delete(c), 7).unwrap();
+        assert!(parent_of(&mut lane).is_err());
         let zero = lane.add(class(0), 10, "pfifo", &[]).unwrap_err().to_string();
         assert_eq!(zero, "qdisc parent: expected root or a class that exists, given \"1:\" (there are: 1:1)");
     }

@@ -1,25 +1,27 @@
-//! A frame's way into a link: the filters of the hooks and qdiscs that it passes, the link itself, and the copies that actions
-//! send to other links.
+//! The way of a frame into a link: the filters of the hooks and qdiscs that it passes, the link
+//! itself, and the copies that actions send to other links.
 
 use txweir_core::Instant;
 use txweir_core::classify::filter::BlockId;
 use txweir_core::classify::packet::{PortId, Way};
 use txweir_core::path::entry::{Entry, Hooked};
+use txweir_device::Frame;
 use txweir_runtime::{Arrival, Copy, One, Outlets, Received};
 use txweir_tc::tool::Hook;
 
 use super::Links;
+use crate::end::End;
 use crate::grammar::Send;
-use crate::link::{End, Link};
+use crate::link::Link;
 
-/// The filters at a hook of a link, if it has them.
+/// Returns the filters at a hook of a link, if it has them.
 fn hook_of(link: &Link, at: Hook, place: txweir_core::Handle) -> Option<BlockId> {
     let there = link.hook.is_some_and(|hook| hook == Hook::Clsact || hook == at);
     there.then(|| link.way.port().block(place)).flatten()
 }
 
 impl Links {
-    /// What is to be done before the next frame, after something has changed.
+    /// Makes room in the state for changed filters, before the next frame.
     pub(crate) fn fit_filters(&mut self) {
         if !self.fitted {
             self.filters.fit(&mut self.state);
@@ -27,21 +29,23 @@ impl Links {
         }
     }
 
-    /// Passes a frame on that came in by a link, or is sent from here, to the link at `to`, and whatever its actions send.
-    pub(crate) fn pass(&mut self, now: Instant, from: Option<usize>, to: usize, arrival: Arrival) {
+    /// Passes a frame that came in by a link, or is generated here, to the link at `to`, and then
+    /// the copies that its actions send.
+    pub(crate) fn pass(&mut self, now: Instant, from: Option<usize>, to: usize, arrival: Arrival<Frame>) {
         if self.filters.is_empty() {
             return admit(now, &mut self.all[to], arrival);
         }
         self.fit_filters();
         let mut up = Vec::new();
         for link in &self.all {
-            if !matches!(link.end, End::Gone(_)) {
+            if !matches!(link.way.device(), End::Gone(..)) {
                 up.push(self.ports.of(link.name.as_str()));
             }
         }
         let mut copies = Vec::new();
         self.pass_one(now, from, to, arrival, 0, &up, &mut copies);
-        // It ends: a copy is one redirection deeper than what it was made of, and actions make none of the deepest.
+        // The loop ends: a copy is one redirection deeper than its original, and at the greatest
+        // depth actions make no copies.
         while let Some(copy) = copies.pop() {
             self.pass_copy(now, &copy, &up, &mut copies);
         }
@@ -53,7 +57,7 @@ impl Links {
         now: Instant,
         from: Option<usize>,
         to: usize,
-        arrival: Arrival,
+        arrival: Arrival<Frame>,
         depth: u8,
         up: &[PortId],
         copies: &mut Vec<Copy>,
@@ -81,14 +85,14 @@ impl Links {
         }
     }
 
-    /// Puts made-up packets into the path of a link; what became of them, in one line.
+    /// Puts generated packets into the path of a link. Returns one line with their fates.
     pub(crate) fn send(&mut self, now: Instant, at: usize, send: &Send) -> Result<String, String> {
         let mut traffic = self.all[at].made_up(send)?;
         let size = traffic.size();
         let link = &self.all[at];
         let (before, sent_before) = (link.way.stats(), link.way.port().path_stats().tx_packets);
         while traffic.left > 0 {
-            // Made-up traffic never fails, and a frame without a buffer is counted.
+            // Generated traffic never fails, and a frame without a buffer is counted.
             if let Ok(Received::Frame(mut arrival)) = self.all[at].way.receive(&mut traffic) {
                 let meta = arrival.meta_mut();
                 meta.priority = send.priority.unwrap_or(meta.priority);
@@ -112,7 +116,7 @@ impl Links {
         ))
     }
 
-    /// A copy goes out by a link, or comes in by one and goes out by its peer.
+    /// Passes on a copy, which leaves by a link, or comes in by one and leaves by its peer.
     fn pass_copy(&mut self, now: Instant, copy: &Copy, up: &[PortId], copies: &mut Vec<Copy>) {
         let Some(at) =
             self.ports.name(copy.to).and_then(|name| self.all.iter().position(|l| l.name.as_str() == name))
@@ -132,7 +136,7 @@ impl Links {
                 }
             }
         };
-        // What cannot be kept is counted where it would have been.
+        // A copy without a buffer is counted at the link that it would have left by.
         if let Ok(Received::Frame(mut arrival)) = self.all[to].way.receive(&mut One(Some(copy))) {
             let meta = arrival.meta_mut();
             (meta.priority, meta.mark) = (copy.priority, copy.mark);
@@ -142,8 +146,8 @@ impl Links {
 }
 
 /// Takes a frame into a link.
-pub(crate) fn admit(now: Instant, link: &mut Link, arrival: Arrival) {
-    if let Err(error) = link.way.admit(now, arrival, &mut link.end) {
+pub(crate) fn admit(now: Instant, link: &mut Link, arrival: Arrival<Frame>) {
+    if let Err(error) = link.way.admit(now, arrival) {
         link.lost(&error);
     }
 }

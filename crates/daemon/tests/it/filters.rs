@@ -1,4 +1,4 @@
-//! Filters and actions on frames: what tc says, and what becomes of what is sent.
+//! Filters and actions on frames: the output of tc, and the fate of frames that are sent.
 
 use std::io::Write;
 use std::sync::{Arc, Mutex};
@@ -19,7 +19,7 @@ impl Bench {
         }
         bench
     }
-    /// Status, standard output, standard error.
+    /// Returns status, standard output and standard error.
     fn run(&mut self, line: &str) -> (u8, String, String) {
         let (object, rest) = line.split_once(' ').unwrap();
         let args: Vec<String> = rest.split(' ').map(String::from).collect();
@@ -72,7 +72,7 @@ fn a_copy_goes_to_another_link_and_a_redirected_frame_there_alone() {
         "4 packets of 100 bytes: 0 sent, 0 dropped, 4 taken by actions, 0 queued now"
     );
     assert!(b.show("-s qdisc show dev b").contains("Sent 700 bytes 7 pkt"));
-    // Round in a circle: three redirections, and no more.
+    // A circle of redirections ends after three.
     b.run("tc qdisc add dev b clsact");
     b.run("tc filter add dev b egress matchall action mirred egress redirect dev a");
     b.send("a --packets 1 --size 100");
@@ -118,8 +118,8 @@ fn what_an_action_says_of_a_packet_the_qdisc_sees() {
     assert!(b.show("-s class show dev a").contains("class prio 1:1 parent 1: \n Sent 200 bytes 2 pkt"));
 }
 
-/// What Linux 6.18 was seen to count: nothing without a filter in chain 0, everything that such filters are asked about, in
-/// and out together, what comes in without its link header.
+/// The counts of Linux 6.18, as measured: none without a filter in chain 0; every frame that such
+/// filters see, in and out together; frames that come in count without their link header.
 #[test]
 fn hooks_count_what_their_filters_are_asked_about() {
     let mut b = Bench::new(&["tc qdisc add dev a clsact", "tc qdisc add dev b ingress"]);
@@ -134,7 +134,7 @@ fn hooks_count_what_their_filters_are_asked_about() {
     b.run("tc filter add dev a egress chain 5 matchall action drop");
     b.send("a --packets 3 --size 100");
     sent(&mut b, "a", 0, 0, 0);
-    // Of another protocol: asked, and not matched.
+    // A filter of another protocol sees the frames, and does not match.
     b.run("tc filter add dev a egress protocol arp matchall action drop");
     b.send("a --packets 3 --size 100");
     sent(&mut b, "a", 300, 3, 0);
@@ -144,13 +144,13 @@ fn hooks_count_what_their_filters_are_asked_about() {
     let json = b.show("-j -s qdisc show dev a");
     let counts = r#""bytes":700,"packets":7,"drops":4,"overlimits":0,"requeues":0,"backlog":0,"qlen":0"#;
     assert!(json.contains(counts), "{json}");
-    // A new hook begins anew.
+    // A new hook begins with zero counts.
     b.run("tc qdisc del dev a clsact");
     b.run("tc qdisc add dev a clsact");
     sent(&mut b, "a", 0, 0, 0);
 }
 
-/// A writer whose bytes can be looked at.
+/// A writer whose bytes the test can read.
 #[derive(Clone, Default)]
 struct Shared(Arc<Mutex<Vec<u8>>>);
 
@@ -183,7 +183,8 @@ fn samples_and_lines_are_written() {
     b.send("a --packets 3 --size 100");
     assert_eq!(String::from_utf8(log.bytes()).unwrap(), "simple: seen_1\nsimple: seen_2\nsimple: seen_3\n");
     assert_eq!(b.0.links_mut().notes_mut().sampled(), Some(SampleCounts { written: 3, dropped: 0 }));
-    // The first packet is behind the section and the interface: 40 of its 100 bytes, at 1 s of the loop's and 5 s more.
+    // The first packet stands behind the section and the interface: 40 of its 100 bytes, at 1 s of
+    // the loop's time and 5 s more.
     let bytes = file.bytes();
     let word = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap());
     let mut blocks = Vec::new();
@@ -200,7 +201,7 @@ fn samples_and_lines_are_written() {
     assert_eq!(u64::from(word(packet + 12)) << 32 | u64::from(word(packet + 16)), 6_000_000_000);
     let text = String::from_utf8_lossy(&bytes);
     assert!(text.contains("group 7 rate 1/1 seq 0") && text.contains("group 7 rate 1/1 seq 2"), "{text}");
-    // The file has 2000 bytes of room, and a second 100 lines.
+    // The file has 2000 bytes of room, and a second has 100 lines.
     b.send("a --packets 200 --size 100");
     let counts = b.0.links_mut().notes_mut().sampled().unwrap();
     assert!(counts.dropped > 180 && counts.written + counts.dropped == 203, "{counts:?}");

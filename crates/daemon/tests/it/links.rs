@@ -1,4 +1,4 @@
-//! Links in virtual time: what commands do to them, and what becomes of packets.
+//! Links in virtual time: the effects of commands on them, and the fates of packets.
 
 use crate::common::{MS, World};
 use txweir_core::Instant;
@@ -44,7 +44,7 @@ fn drops_are_the_same_number_in_text_and_json_and_have_their_reasons() {
 #[test]
 fn a_wire_link_takes_its_time_and_loses_nothing_uncounted() {
     let mut world = World::with(&["add up --type wire --rate 10mbit"]);
-    // pfifo_fast lets 1000 wait; the byte limit starts at two frames.
+    // pfifo_fast lets 1000 packets wait; the byte limit starts at two frames.
     let said = world.link("send up --packets 2000 --flows 8");
     assert!(said.starts_with("2000 packets of 1514 bytes: "), "{said}");
     let drops = world.count("up", "drops");
@@ -178,7 +178,7 @@ fn what_is_saved_makes_the_same_again() {
          link replace c --type null --queues 16 --mtu 1500 --txqueuelen 3000\n"
     );
     let mut again = World::default();
-    // Twice: replacing what is there already changes nothing.
+    // The second round replaces each link by itself, and changes nothing.
     for _ in 0..2 {
         for line in saved.lines() {
             again.link(line.strip_prefix("link ").expect("a link line"));
@@ -204,8 +204,8 @@ uplink  wire  1       1500  1000    50Mbit  -     up     0        0      0      
     assert_eq!(world.link("show lan").lines().count(), 2);
 }
 
-/// A link of several queues has a qdisc for each; what is sent goes to them by the hash of its flow, and below mqprio within the
-/// queues of its traffic class.
+/// A link of several queues has a qdisc for each. Packets go to the queues by the hash of their
+/// flow, and below mqprio within the queues of their traffic class.
 #[test]
 fn a_link_of_several_queues_has_a_qdisc_for_each() {
     let mut world = World::with(&["add eth0 --queues 4"]);
@@ -231,12 +231,12 @@ fn a_link_of_several_queues_has_a_qdisc_for_each() {
     let all = ["1:ffe0", "1:ffe1", "1:ffe2", "1:1", "1:2", "1:3", "1:4"].map(|class| sent(&mut world, class));
     assert_eq!((all[0], all[1], all[2], all[3], all[6]), (10, 200, 30, 10, 30));
     assert!(all[4] > 20 && all[5] > 20 && all[4] + all[5] == 200, "{all:?}");
-    // An action at the egress hook goes before that.
+    // An action at the egress hook has precedence.
     world.tc("qdisc add dev eth0 clsact");
     world.tc("filter add dev eth0 egress matchall action skbedit queue_mapping 3");
     world.link("send eth0 --packets 40 --flows 9 --size 100 --priority 0");
     assert_eq!(["1:ffe0", "1:ffe2", "1:4"].map(|class| sent(&mut world, class)), [10, 70, 70]);
-    // As in Linux, one that the device is to schedule is refused where the device does not.
+    // As in Linux, an mqprio that the device has to schedule is refused where the device cannot.
     world.tc("qdisc del dev eth0 root");
     let reply = world.try_tc("qdisc add dev eth0 root mqprio num_tc 1 map 0 queues 4@0");
     assert_eq!(reply.status, 2);
@@ -244,7 +244,7 @@ fn a_link_of_several_queues_has_a_qdisc_for_each() {
     assert_eq!(reply.stderr.lines().next(), Some(said));
 }
 
-/// Two links and two queues of one of them send at one rate together, whoever of them has something to send.
+/// Two links and two queues of one of them share one rate, whichever of them have packets to send.
 #[test]
 fn links_and_queues_share_a_rate_by_its_name() {
     let mut world = World::with(&["add a", "add b --queues 2", "add c"]);
@@ -262,7 +262,8 @@ fn links_and_queues_share_a_rate_by_its_name() {
     world.until(Instant(1_100 * MS));
     let after = bytes(&mut world);
     let sent = [after[0] - before[0], after[1] - before[1]];
-    // A million bytes in the second, within a packet of each; a third of them each, as b has two queues with work.
+    // A million bytes in the second, within a packet of each; a third of them each, as b has two
+    // queues with packets.
     let sum = sent[0] + sent[1];
     assert!(sum.abs_diff(1_000_000) <= 6_000, "{sent:?}");
     assert!(sent[0].abs_diff(333_333) <= 40_000, "{sent:?}");
@@ -271,7 +272,8 @@ fn links_and_queues_share_a_rate_by_its_name() {
     assert_eq!(reply.status, 2);
     let said = "error[conflict]: qdisc 8001: cannot share: it has rate 9Mbit and a bucket of 10240 bytes";
     assert_eq!(reply.stderr.lines().next(), Some(said));
-    // With one link gone the other has the rate for itself; with all gone the name is free.
+    // After one link is removed the other has the rate for itself; after all are removed the name
+    // is free.
     world.link("del b");
     world.until(Instant(1_200 * MS));
     let before = world.count("a", "bytes");
@@ -282,7 +284,7 @@ fn links_and_queues_share_a_rate_by_its_name() {
     world.tc("qdisc add dev c root tbf rate 9mbit burst 10kb limit 10mb shared wan");
 }
 
-/// Queues come and go under load: what waits goes on waiting, in the queue that its flow has from then on.
+/// Queues come and go under load: waiting packets stay, in the new queue of their flow.
 #[test]
 fn a_link_gets_other_queues_and_loses_nothing() {
     let mut world = World::with(&["add eth0 --queues 2"]);
@@ -295,7 +297,7 @@ fn a_link_gets_other_queues_and_loses_nothing() {
     let before = backlog(&mut world);
     assert!(before > 350, "{before}");
     world.link("set eth0 --queues 4");
-    // What goes to the new ones leaves at once: a null link takes it, and nothing shapes it.
+    // Packets of the new queues leave at once: a null link accepts them, and no qdisc shapes them.
     let shown = world.tc("qdisc show dev eth0");
     assert_eq!(shown.lines().filter(|line| line.starts_with("qdisc pfifo_fast 0: parent 1:")).count(), 2);
     assert_eq!(world.tc("class show dev eth0 parent 1:").lines().count(), 4);
@@ -305,7 +307,7 @@ fn a_link_gets_other_queues_and_loses_nothing() {
     assert_eq!(world.tc("class show dev eth0 parent 1:").lines().count(), 2);
     world.until(Instant(2_000 * MS));
     assert_eq!(["packets", "drops", "backlog_packets"].map(|key| world.count("eth0", key)), [400, 0, 0]);
-    // What the root was made with must hold.
+    // The options of the root must hold.
     world.tc("qdisc replace dev eth0 root handle 2: mqprio num_tc 2 map 0 1 queues 1@0 1@1 hw 0");
     let said =
         "link eth0 queues: mqprio: expected a device with several transmit queues, given \"one queue\"\n";
@@ -317,7 +319,8 @@ fn a_link_gets_other_queues_and_loses_nothing() {
     );
 }
 
-/// The mark of TCP control segments is switched off and on while a link runs, is shown, and is saved where it is off.
+/// The marking of TCP control segments is switched off and on while a link runs, is shown, and is
+/// saved where it is off.
 #[test]
 fn prio_synack_is_switched_shown_and_saved() {
     let mut world = World::with(&["add lan"]);
@@ -345,12 +348,13 @@ fn flows_of_a_link_take_turns_from_when_it_is_said() {
     assert!(
         world.save().contains("link replace w --type wire --mtu 1500 --txqueuelen 1000 --fairsend 4 --wire ")
     );
-    // Ten of each of ten flows: the wire has some, the qdisc four of each, and the rest waits.
+    // Ten packets of each of ten flows: the wire has some, the qdisc four of each, and the rest
+    // waits.
     world.link("send w --packets 100 --flows 10");
     let (fairsend, waiting) = gate(&mut world).unwrap();
     let waiting = waiting.as_u64().unwrap();
     assert!(fairsend == 4 && (20..60).contains(&waiting), "{waiting}");
-    // More than finds a place: made-up packets cannot wait elsewhere.
+    // More packets than places: generated packets cannot wait elsewhere.
     let said = world.link("send w --packets 1200 --flows 1");
     assert!(said.contains(" dropped") && !said.contains(" 0 dropped"), "{said}");
     let again = world.save();

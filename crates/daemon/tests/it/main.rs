@@ -1,4 +1,5 @@
-//! The tests of the daemon, in one binary: links and queues in virtual time, the server over its socket.
+//! The tests of the daemon, in one binary: links and queues in virtual time, the server over its
+//! socket.
 
 mod common;
 mod filters;

@@ -1,10 +1,11 @@
-//! Links of several transmit queues in virtual time: each queue has its own qdiscs, byte limit and ring.
+//! Links of several transmit queues in virtual time: each queue has its own qdiscs, byte limit and
+//! ring.
 
 use crate::common::{MS, World};
 use txweir_core::sched::schedule::{ClassConfig, LineConfig, Service};
 use txweir_core::{Instant, Rate};
 
-/// Bytes and packets that a class, or a qdisc by a line of `show`, has sent.
+/// Returns the bytes and packets that a class or a qdisc has sent, as `show` prints them.
 fn sent(world: &mut World, show: &str) -> [u64; 2] {
     let text = world.tc(&format!("-s {show}"));
     let words: Vec<&str> = text.split_whitespace().collect();
@@ -26,11 +27,11 @@ fn plus(a: [u64; 2], b: [u64; 2]) -> [u64; 2] {
     [a[0] + b[0], a[1] + b[1]]
 }
 
-/// I7: what the queues have counted is what the device has, with what never waited.
+/// I7: the queues' counters add up to those of the device, packets that never waited included.
 #[test]
 fn the_queues_of_a_wire_link_count_what_the_link_counts() {
     let mut world = World::with(&["add up --type wire --rate 100mbit --queues 4"]);
-    // As in Linux: mq, and in each queue what a device of one has.
+    // As in Linux: mq, and in each queue the qdisc of a device with one queue.
     assert_eq!(
         world.tc("qdisc show dev up"),
         "qdisc mq 0: root \n".to_string()
@@ -63,14 +64,16 @@ fn the_queues_of_a_wire_link_count_what_the_link_counts() {
         assert_eq!(given + backlog + drops, 600, "{at} ms");
         assert!(packets <= given, "{at} ms: {packets} of {given}");
     }
-    // The shaper lets 50 wait; every queue had something, and what is transparent let the first go at once.
+    // The shaper lets 50 packets wait. Every queue had packets, and the transparent qdiscs let the
+    // first leave at once.
     let direct = per_queue(&mut world, "direct");
     assert!(direct[..2].iter().all(|n| *n > 0), "{direct:?}");
     let packets = per_queue(&mut world, "packets");
-    // Which flows a queue has is up to the key of the hash, which is secret and another each time; none at all is one in 10^7.
+    // The flows of a queue depend on the key of the hash, which is secret and different each time.
+    // A queue without any flow has a probability of 10^-7.
     assert!(packets.iter().all(|n| *n > 0), "{packets:?}");
     assert_eq!(world.count("up", "packets") + world.count("up", "drops"), 600);
-    // Leaves count what their class does.
+    // A leaf counts the same as its class.
     for (minor, handle) in [(2, 20), (3, 30), (4, 40)] {
         let leaf = sent(&mut world, &format!("qdisc show dev up handle {handle}:"));
         assert_eq!(leaf, class(&mut world, &format!("1:{minor}")));
@@ -91,19 +94,19 @@ fn hw_1_has_the_wire_serve_the_highest_class_first() {
         let link = world.daemon.links().find("up").expect("up");
         link.way.wire().expect("a wire").scheduler().clone()
     };
-    // The queue that no class has comes last.
+    // The queue without a class comes last.
     let strict = |offset| ClassConfig::new(1, offset, Service::Strict);
     assert_eq!(scheduler(&world), LineConfig::classes(4, &[strict(3), strict(0), strict(1), strict(2)]));
     for priority in [0, 1, 2] {
         world.link(&format!("send up --packets 100 --size 1000 --priority {priority}"));
     }
-    // 1024 bytes are 0.82 ms: of the two higher classes, 200 packets are 164 ms.
+    // 1024 bytes take 0.82 ms: the 200 packets of the two higher classes take 164 ms.
     world.until(Instant(160 * MS));
     let each = ["1:ffe0", "1:ffe1", "1:ffe2"].map(|tc| class(&mut world, tc)[1]);
     assert!(each[0] <= 9 && each[1] > 90 && each[2] == 100, "{each:?}");
     world.until(Instant(260 * MS));
     assert_eq!(world.count("up", "packets"), 300);
-    // In software they take turns.
+    // In software the queues take turns.
     world.tc("qdisc del dev up root");
     assert_eq!(scheduler(&world), LineConfig::round_robin(4));
     world.tc("qdisc add dev up root handle 1: mqprio num_tc 3 map 0 1 2 queues 1@0 1@1 1@2 hw 0");
@@ -139,10 +142,12 @@ fn hw_1_has_the_wire_keep_rates_of_classes() {
     let before = ["1:1", "1:2"].map(|n| class(&mut world, n)[1]);
     world.until(Instant(600 * MS));
     let after = ["1:1", "1:2"].map(|n| class(&mut world, n)[1]);
-    // 2 Mbit/s are 244 frames of 1024 bytes a second, the rest of the line 976; half a second, within the ring.
+    // 2 Mbit/s are 244 frames of 1024 bytes a second, the rest of the line is 976; the test takes
+    // half a second, within the ring.
     let got = [after[0] - before[0], after[1] - before[1]];
     assert!(got[0].abs_diff(488) <= 10 && got[1].abs_diff(122) <= 10, "{got:?}");
-    // What the line cannot keep is refused, and so is what has no device that could.
+    // Rates that the line cannot keep are refused, and so is a link without a device that could
+    // keep them.
     let save = world.save();
     for (line, said) in [
         (
@@ -177,7 +182,8 @@ fn load() -> World {
     world
 }
 
-/// A queue gets another qdisc: what waited there is dropped, or kept in an atomic batch; the others go on as they were.
+/// A queue gets another qdisc: packets that wait there are dropped, or kept in an atomic batch; the
+/// other queues go on unchanged.
 #[test]
 fn grafting_on_one_queue_leaves_the_others_as_they_are() {
     let mut world = load();
@@ -187,11 +193,12 @@ fn grafting_on_one_queue_leaves_the_others_as_they_are() {
     let after = per_queue(&mut world, "backlog_packets");
     assert_eq!((after[0], after[1], after[2], after[3]), (before[0], 0, before[2], before[3]));
     assert_eq!(world.count("up", "drops"), before[1]);
-    // The line does not rest: 0.82 ms a packet.
+    // The line is never idle: 0.82 ms a packet.
     world.until(Instant(182 * MS));
     let packets = world.count("up", "packets");
     assert!(packets.abs_diff(222) <= 1, "{packets}");
-    // In one step with what waits: nothing more is dropped, and the plan says so before.
+    // In one step the waiting packets are kept: no further packet is dropped, and the plan
+    // announces that.
     let lines = "qdisc replace dev up parent 1:1 handle 11: prio\nqdisc replace dev up parent 11:2 handle 12: pfifo limit 400\n";
     let waits = per_queue(&mut world, "backlog_packets");
     let plan = world.batch("--atomic --dry-run", lines);
@@ -227,7 +234,7 @@ fn roots_are_swapped_under_load() {
             .filter_map(|line| line.strip_prefix("queued: ")?.split(' ').next()?.parse::<u64>().ok())
             .sum();
         assert_eq!(moved, waits, "{plan}");
-        // All of it has priority 0: the first traffic class, with two queues.
+        // All packets have priority 0: the first traffic class, with two queues.
         assert!(
             !root.contains("mqprio") || plan.contains("parent 3:2") && !plan.contains("parent 3:3"),
             "{plan}"
@@ -241,7 +248,8 @@ fn roots_are_swapped_under_load() {
     }
     world.until(Instant(2_000 * MS));
     assert_eq!((world.count("up", "packets"), world.count("up", "backlog_packets")), (1000, 0));
-    // Without a root that was added: mq again, and what waited before is dropped with its qdisc.
+    // After the removal of the added root there is mq again, and packets that waited before are
+    // dropped with their qdisc.
     world.link("send up --packets 100 --flows 10 --size 1000");
     let waits = world.count("up", "backlog_packets");
     world.tc("qdisc del dev up root");
@@ -249,7 +257,7 @@ fn roots_are_swapped_under_load() {
     assert!(world.tc("qdisc show dev up").starts_with("qdisc mq 0: root \n"));
 }
 
-/// Queues of a wire come and go: nothing is lost, and what the root was made with must hold.
+/// Queues of a wire come and go: no packet is lost, and the options of the root must hold.
 #[test]
 fn queues_of_a_wire_come_and_go_under_load() {
     for kind in ["--type wire --wire rate=10mbit,ring=8,descriptors=1", "--type null"] {
@@ -300,7 +308,7 @@ fn queues_of_a_link_share_a_rate_by_its_name() {
     // A million bytes in a second, within a packet of each; a quarter each.
     assert!(each.iter().sum::<u64>().abs_diff(1_000_000) <= 6_000, "{each:?}");
     assert!(each.iter().all(|bytes| bytes.abs_diff(250_000) <= 30_000), "{each:?}");
-    // A new queue has no part in it until it is told; one that is told has.
+    // A new queue has no share of the rate until a command gives it one.
     world.link("set up --queues 5");
     let reply = world.try_tc("qdisc add dev up parent 1:5 tbf rate 9mbit burst 10kb limit 10mb shared wan");
     assert_eq!(reply.status, 2);
@@ -312,7 +320,8 @@ fn queues_of_a_link_share_a_rate_by_its_name() {
     assert!(sum.abs_diff(1_000_000) <= 6_000, "{sum}");
 }
 
-/// Filters at qdiscs of a queue and at the hooks: what goes with a qdisc goes, what is of the link stays.
+/// Filters at qdiscs of a queue and at the hooks: filters of a qdisc are removed with it, those of
+/// the link stay.
 #[test]
 fn filters_are_asked_on_the_path_of_each_queue() {
     let mut world = World::with(&["add up --type wire --rate 10mbit --queues 4"]);
@@ -343,7 +352,7 @@ fn filters_are_asked_on_the_path_of_each_queue() {
     assert_eq!(class(&mut world, "2:3")[1], 50);
     let saved = world.save();
     assert!(!saved.contains("30:") && saved.contains("queue_mapping 2"), "{saved}");
-    // With fewer queues what is of those that go, goes.
+    // With fewer queues, the filters of the removed queues are removed.
     world.tc("qdisc add dev up parent 2:4 handle 40: prio");
     world.tc("filter add dev up parent 40: protocol ip matchall classid 40:1");
     world.link("set up --queues 3");

@@ -1,4 +1,4 @@
-//! The server over its socket, in real time: many clients at once, and clients that do everything wrong.
+//! The server over its socket, in real time: many clients at once, and clients that misbehave.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use txweir_daemon::protocol::{Ask, Batch, LINE_MAX};
 use txweir_daemon::{Client, Daemon, Listener, Server};
 
-/// Longer than any single step takes on a busy machine.
+/// A time longer than any single step takes on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// A server on a thread of its own, ended with the test.
@@ -93,7 +93,7 @@ fn requests_are_answered_in_order_however_they_are_cut() {
     let version = wire.ask(r#"{"id":"v","do":"version"}"#);
     let stdout = format!("txweir {}\n", env!("CARGO_PKG_VERSION"));
     assert_eq!(version, json!({"id": "v", "status": 0, "stdout": stdout, "stderr": ""}));
-    // Five hundred at once, and then one byte by byte.
+    // Five hundred requests at once, and then one byte by byte.
     let many: String =
         (0..500).map(|i| format!("{{\"id\":{i},\"do\":\"link\",\"args\":[\"add\",\"l{i}\"]}}\n")).collect();
     let mut writer = wire.0.get_ref().try_clone().expect("clone");
@@ -186,7 +186,8 @@ fn hostile_clients_delay_nobody() {
     for i in 0..200 {
         client.ask(&link(&format!("add link{i}"))).expect("a reply");
     }
-    // Silent ones, ones in the middle of a line, ones that ask and never read, ones that vanish.
+    // Silent clients, clients in the middle of a line, clients that never read, clients that
+    // disappear.
     let silent: Vec<_> = (0..10).map(|_| server.connect()).collect();
     let mut halves: Vec<_> = (0..10).map(|_| server.connect()).collect();
     halves.iter_mut().for_each(|wire| wire.send(b"{\"do\":"));
@@ -207,7 +208,7 @@ fn hostile_clients_delay_nobody() {
     for _ in 0..50 {
         let started = Instant::now();
         assert_eq!(client.ask(&Ask::Version).expect("a reply").status, 0);
-        // A wide bound, for busy machines: waiting for any of the others would take for ever.
+        // A wide bound, for busy machines: waiting for any of the other clients would never end.
         assert!(started.elapsed() < Duration::from_secs(2), "{:?}", started.elapsed());
     }
     drop((silent, halves, deaf));

@@ -1,11 +1,11 @@
-//! Super-frames are built here from scratch, and segments are judged by checksums computed from their addresses by
-//! the definition of RFC 1071, independently of the code under test.
+//! The tests build super-frames from scratch, and judge segments by checksums that they compute
+//! from the addresses by the definition of RFC 1071, independently of the code under test.
 
 use proptest::prelude::*;
 
 use super::*;
 
-/// One's-complement sum by the definition: word by word, carry by carry.
+/// Returns the one's-complement sum by the definition: word by word, carry by carry.
 fn naive(parts: &[&[u8]]) -> u16 {
     let all = parts.concat();
     let mut sum = 0u32;
@@ -16,7 +16,7 @@ fn naive(parts: &[&[u8]]) -> u16 {
     sum as u16
 }
 
-/// How to build a super-frame.
+/// The description from which a test builds a super-frame.
 #[derive(Clone, Debug)]
 struct Plan {
     v6: bool,
@@ -137,15 +137,15 @@ fn cut(hdr: &VnetHdr, frame: &[u8]) -> Vec<Vec<u8>> {
     let mut cutter = Segmenter::new(hdr, frame).unwrap();
     let mut out = vec![0xee; cutter.longest()];
     let mut segments = Vec::new();
-    while let Some(len) = cutter.next_into(&mut out).unwrap() {
+    while let Some(len) = cutter.next_into(frame, &mut out).unwrap() {
         segments.push(out[..len].to_vec());
     }
     assert_eq!(segments.len(), cutter.segments());
-    assert_eq!(cutter.next_into(&mut out).unwrap(), None);
+    assert_eq!(cutter.next_into(frame, &mut out).unwrap(), None);
     segments
 }
 
-/// Everything that must hold of the segments of a super-frame built by `plan`.
+/// Checks every property of the segments of a super-frame built by `plan`.
 fn judge(plan: &Plan) {
     let (hdr, frame) = plan.build();
     let segments = cut(&hdr, &frame);
@@ -213,7 +213,7 @@ fn three_tcp_segments_by_hand() {
     judge(&plan);
 }
 
-/// The largest frame there is: 65 535 bytes of IP.
+/// Cuts the largest possible frame: 65 535 bytes of IP.
 #[test]
 fn the_largest_super_frame() {
     let plan = Plan::tcp4(65_535 - 20 - 32, 1448);
@@ -249,11 +249,11 @@ fn what_cannot_be_cut_says_why() {
     other[20] = 0x20; // more fragments
     assert_eq!(refused(&hdr, &other), SegmentError::Fragment);
     let mut cutter = Segmenter::new(&hdr, &frame).unwrap();
-    assert_eq!(cutter.next_into(&mut [0; 1513]), Err(SegmentError::Room(1514)));
-    assert_eq!(cutter.next_into(&mut [0; 1514]), Ok(Some(1514)));
+    assert_eq!(cutter.next_into(&frame, &mut [0; 1513]), Err(SegmentError::Room(1514)));
+    assert_eq!(cutter.next_into(&frame, &mut [0; 1514]), Ok(Some(1514)));
 }
 
-/// Nine extension headers are refused, eight are not.
+/// Eight extension headers are accepted, nine are refused.
 #[test]
 fn extension_headers_are_bounded() {
     for (count, expected) in [(8, Ok(())), (9, Err(SegmentError::Extensions))] {
@@ -269,8 +269,9 @@ fn extension_headers_are_bounded() {
     }
 }
 
-/// Without routing by software no test would see the difference between the addresses and the sum that was left: a
-/// super-frame with a routing header sums its final destination (RFC 8200 section 8.1).
+/// A super-frame with a routing header sums its final destination (RFC 8200 section 8.1). Only such
+/// a frame shows the difference between the sum that was left in the field and a sum over the
+/// addresses.
 #[test]
 fn the_left_sum_is_trusted_over_the_addresses() {
     let (hdr, mut frame) = Plan { v6: true, ..Plan::tcp4(2000, 1400) }.build();
@@ -294,7 +295,7 @@ fn completion_is_what_the_addresses_say() {
         assert_eq!(naive(&[&plan.pseudo(&frame[26..34], frame.len() - 34), &frame[34..]]), 0xffff);
         let before = frame.clone();
         complete_checksum(&mut hdr, &mut frame).unwrap();
-        assert_eq!(frame, before, "a complete frame is left alone");
+        assert_eq!(frame, before, "a complete frame is unchanged");
     }
 }
 
@@ -313,7 +314,7 @@ prop_compose! {
         flags: u8, seq: u32, id: u16, payload in prop::collection::vec(any::<u8>(), 0..6000),
         gso_size in 1u16..3000,
     ) -> Plan {
-        // Small segments of large payloads only cost time.
+        // Small segments of large payloads would only cost time.
         let gso_size = gso_size.max((payload.len() / 100) as u16).max(1);
         Plan { v6, udp, tags, ip_options, tcp_options, flags, seq, id, payload, gso_size }
     }
@@ -325,7 +326,8 @@ proptest! {
         judge(&plan);
     }
 
-    /// Any bytes under any header: an answer, never a panic, and never more segments than bytes.
+    /// Any bytes under any header give an answer, never a panic, and never more segments than
+    /// bytes.
     #[test]
     fn total_on_any_bytes(
         raw in any::<[u8; 12]>(), gso in 0usize..4, start in 0u16..80, offset in prop::sample::select(vec![6u16, 16]),
@@ -346,7 +348,7 @@ proptest! {
         if let Ok(mut cutter) = Segmenter::new(&hdr, &frame) {
             let mut out = vec![0; cutter.longest()];
             let mut count = 0;
-            while cutter.next_into(&mut out).unwrap().is_some() {
+            while cutter.next_into(&frame, &mut out).unwrap().is_some() {
                 count += 1;
             }
             prop_assert!(count <= frame.len());
@@ -363,7 +365,7 @@ proptest! {
         frame[at] = value;
         if let Ok(mut cutter) = Segmenter::new(&hdr, &frame) {
             let mut out = vec![0; cutter.longest()];
-            while cutter.next_into(&mut out).unwrap().is_some() {}
+            while cutter.next_into(&frame, &mut out).unwrap().is_some() {}
         }
     }
 }

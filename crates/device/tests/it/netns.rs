@@ -1,5 +1,5 @@
-//! Links against the kernel's own stack, in network namespaces that each test makes and removes. Needs root and
-//! `/dev/net/tun`; says why and passes where these are missing.
+//! Links against the kernel's own stack, in network namespaces that each test makes and removes.
+//! The tests need root and `/dev/net/tun`; without these they print the reason and pass.
 
 use std::net::SocketAddr;
 use std::os::unix::process::CommandExt;
@@ -9,12 +9,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use txweir_core::Meta;
+use txweir_core::path::device::DeviceError;
 use txweir_device::poll::{PollFd, PollFlags, wait};
 use txweir_device::testnet::{NetNs, skip_reason};
-use txweir_device::{Counters, Endpoint, LinkIo, LinkOptions, Loss, MAX_FRAME, Offload, OpenCause, Sent};
-use txweir_device::{Frame, Gso, Segmenter, Shape, TapOptions, VnetHdr, clock, segment};
+use txweir_device::{Backend as _, Fates, Landed, Source, Store as _};
+use txweir_device::{Counters, Endpoint, LinkIo, LinkOptions, MAX_FRAME, Offload, OpenCause};
+use txweir_device::{Gso, Segmenter, Shape, Tap, TapOptions, VnetHdr, clock, segment};
 
-/// Leaves a test that cannot run here, and says why.
+/// Returns from a test that cannot run here, and prints the reason.
 macro_rules! skip_unless_possible {
     () => {
         if let Some(reason) = skip_reason() {
@@ -33,7 +36,8 @@ fn create() -> LinkOptions {
     LinkOptions { tap: TapOptions { create: true, ..TapOptions::default() }, ..LinkOptions::default() }
 }
 
-/// Two namespaces and a new TAP device in each, opened from outside and set up with an IPv4 and an IPv6 address.
+/// Makes two namespaces and a new TAP device in each, opened from outside and set up with an IPv4
+/// and an IPv6 address.
 fn two_taps(options: &LinkOptions) -> (NetNs, NetNs, LinkIo, LinkIo) {
     let (client, server) = (NetNs::new("client"), NetNs::new("server"));
     let a = open(&format!("{}/tap0", client.name()), options);
@@ -52,7 +56,7 @@ fn address(netns: &NetNs, interface: &str, host: u8) {
 const SERVER_V4: &str = "10.77.0.2:5201";
 const SERVER_V6: &str = "[fd77::2]:5202";
 
-/// What a forwarder saw.
+/// The tallies of a forwarder.
 #[derive(Default)]
 struct Seen {
     a: Counters,
@@ -63,11 +67,11 @@ struct Seen {
     udp: u64,
 }
 
-/// How a forwarder passes a frame on.
+/// The form in which a forwarder passes a frame on.
 #[derive(Clone, Copy, PartialEq)]
 enum Pass {
     Whole,
-    /// Cut and completed in user space: nothing is left to the receiving kernel.
+    /// Cut and completed in user space: no work is left to the receiving kernel.
     Cut,
 }
 
@@ -126,7 +130,7 @@ fn some(
         } else if hdr.is_gso() {
             let mut cutter = Segmenter::new(&hdr, bytes).expect("cut");
             let mut total = 0;
-            while let Some(len) = cutter.next_into(segment).expect("cut") {
+            while let Some(len) = cutter.next_into(bytes, segment).expect("cut") {
                 deliver(to, &VnetHdr::default(), &segment[..len]);
                 total += len;
             }
@@ -139,13 +143,57 @@ fn some(
 }
 
 fn deliver(to: &mut LinkIo, hdr: &VnetHdr, bytes: &[u8]) {
-    while to.send(hdr, bytes).expect("send") == Sent::Full {
+    push(to, *hdr, bytes);
+    loop {
+        to.commit().expect("send");
+        if !to.is_full() {
+            return;
+        }
         let mut fds = [PollFd::new(to, PollFlags::OUT)];
         wait(&mut fds, Some(clock::now_ns() + 10_000_000), 0).expect("wait");
     }
 }
 
-/// One transfer from `client` to `server`; prints its rate, asserts that all bytes came.
+/// A source of one frame.
+struct Once<'a>(VnetHdr, &'a [u8]);
+
+impl Source for Once<'_> {
+    fn recv(&mut self, room: &mut [u8]) -> std::io::Result<Option<(VnetHdr, usize)>> {
+        room[..self.1.len()].copy_from_slice(self.1);
+        Ok(Some((self.0, self.1.len())))
+    }
+}
+
+/// Puts a frame into the link's batch.
+fn push(to: &mut LinkIo, hdr: VnetHdr, bytes: &[u8]) {
+    let Landed::Frame(frame) = to.store().receive(&mut Once(hdr, bytes)).expect("a frame") else {
+        panic!("no room")
+    };
+    assert_eq!(to.reserve(1), 1);
+    to.push(frame, &Meta::new(bytes.len() as u32));
+}
+
+/// Sends one frame without a header and returns its fate.
+fn send(to: &mut LinkIo, bytes: &[u8]) -> Result<Fates, DeviceError> {
+    push(to, VnetHdr::default(), bytes);
+    to.commit()?;
+    let mut finished = 0;
+    to.reap(&mut |done| finished += done.packets);
+    assert_eq!((finished, to.is_full()), (1, false));
+    Ok(to.take_fates())
+}
+
+const DELIVERED: Fates = Fates { delivered: 1, lost: 0 };
+const LOST: Fates = Fates { delivered: 0, lost: 1 };
+
+/// Returns the work that the kernel leaves undone on a new TAP device with these options.
+fn offload_of(options: TapOptions) -> Offload {
+    let name = "tap0".parse().expect("a name");
+    let options = TapOptions { create: true, ..options };
+    NetNs::new("offload").enter(|| Tap::open(&name, &options).expect("open").offload())
+}
+
+/// Makes one transfer from `client` to `server`, prints its rate, and asserts that all bytes came.
 fn transfer(client: &NetNs, server: &NetNs, addr: &str, mib: u64, what: &str) {
     let addr: SocketAddr = addr.parse().expect("an address");
     let sink = server.tcp_sink(addr);
@@ -157,7 +205,8 @@ fn transfer(client: &NetNs, server: &NetNs, addr: &str, mib: u64, what: &str) {
     assert_eq!(sink.join().expect("the sink"), mib << 20);
 }
 
-/// The namespace's count of segments with a wrong checksum, TCP and UDP, IPv4 and IPv6 (`Tcp` counts both).
+/// Returns the namespace's count of segments with a wrong checksum, TCP and UDP, IPv4 and IPv6
+/// (`Tcp` counts both).
 fn checksum_errors(netns: &NetNs) -> u64 {
     let text = netns.run(&["cat", "/proc/net/snmp"]);
     let lines: Vec<Vec<&str>> = text.lines().map(|line| line.split(' ').collect()).collect();
@@ -190,13 +239,13 @@ fn tcp_between_two_taps_travels_in_super_frames() {
     assert!(seen.tcp_v4 > 0 && seen.tcp_v6 > 0);
     assert!(seen.longest > 2 * 1514, "longest frame: {}", seen.longest);
     assert!(seen.a.rx_bytes > 320 << 20);
-    assert_eq!(seen.b.tx_frames, seen.a.rx_frames, "what came in at one end went out at the other");
+    assert_eq!(seen.b.tx_frames, seen.a.rx_frames, "frames in at one end, out at the other");
     assert_eq!((seen.a.rx_oversize, seen.a.rx_refused, seen.b.tx_lost_refused), (0, 0, 0));
     assert_eq!(checksum_errors(&server) + checksum_errors(&client), 0);
 }
 
-/// The kernel's own checks judge the segments made here: with a wrong checksum, length or sequence number no byte
-/// would arrive.
+/// The kernel's own checks judge the segments made here: with a wrong checksum, length or sequence
+/// number no byte would arrive.
 #[test]
 fn segments_cut_in_user_space_are_taken_by_the_kernel() {
     skip_unless_possible!();
@@ -211,26 +260,27 @@ fn segments_cut_in_user_space_are_taken_by_the_kernel() {
     assert_eq!(checksum_errors(&server) + checksum_errors(&client), 0);
 }
 
-/// Without offloads the kernel cuts and sums itself: nothing is left undone, and nothing exceeds the MTU.
+/// Without offloads the kernel cuts and sums itself: no work is left undone, and no frame exceeds
+/// the MTU.
 #[test]
 fn without_offloads_frames_are_ordinary() {
     skip_unless_possible!();
     let mut options = create();
     options.tap.offload = false;
     let (client, server, a, b) = two_taps(&options);
-    assert!(matches!(&a, LinkIo::Tap(tap) if tap.offload() == Offload::None));
+    assert_eq!(offload_of(options.tap), Offload::None);
     let forwarder = Forwarder::start(a, b, Pass::Whole);
     transfer(&client, &server, SERVER_V4, 16, "TAP to TAP, no offload");
     let seen = forwarder.stop();
     assert_eq!((seen.a.rx_gso_frames, seen.longest), (0, 1514));
 }
 
-/// UDP super-frames (`UDP_SEGMENT`), from a kernel that has them for TAP devices, cut here.
+/// UDP super-frames (`UDP_SEGMENT`), from a kernel that has them for TAP devices, are cut here.
 #[test]
 fn udp_super_frames_are_cut() {
     skip_unless_possible!();
     let (client, server, a, b) = two_taps(&create());
-    if matches!(&a, LinkIo::Tap(tap) if tap.offload() != Offload::TcpUdp) {
+    if offload_of(TapOptions::default()) != Offload::TcpUdp {
         println!("skipped, because this kernel has no UDP segmentation for TAP devices");
         return;
     }
@@ -280,14 +330,15 @@ fn packet_sockets_forward_between_veths() {
         options.packet.qdisc_bypass = bypass;
         let a = open(&format!("{}/m0", middle.name()), &options);
         let b = open(&format!("packet:{}/m1", middle.name()), &options);
-        assert!(matches!(a, LinkIo::Packet(_)), "a veth is opened by a packet socket");
+        assert_eq!(a.kind(), "packet", "a veth is opened by a packet socket");
         let forwarder = Forwarder::start(a, b, Pass::Whole);
         let what = if bypass { "veth to veth, bypass" } else { "veth to veth" };
         transfer(&client, &server, &format!("10.77.0.2:{port}"), 128, what);
         let seen = forwarder.stop();
         assert!(seen.tcp_v4 > 0);
         assert!(seen.longest > 2 * 1514, "longest frame: {}", seen.longest);
-        // What this side sends must not come back in as received: the acknowledgements are few and short.
+        // A frame that this side sends must not come back as received: the acknowledgements are few
+        // and short.
         assert!(seen.b.rx_bytes < seen.a.rx_bytes / 4, "{} against {}", seen.b.rx_bytes, seen.a.rx_bytes);
     }
     assert_eq!(checksum_errors(&server) + checksum_errors(&client), 0);
@@ -327,7 +378,8 @@ fn a_tap_may_move() {
     assert!(forwarder.stop().tcp_v4 > 0);
 }
 
-/// Two namespaces with a veth that carries only what the test sends: no link-local addresses.
+/// Makes two namespaces with a veth that carries only the test's own frames: no link-local
+/// addresses.
 fn silent_veth() -> (NetNs, NetNs) {
     let (one, two) = (NetNs::new("one"), NetNs::new("two"));
     one.veth("v1", &two, "v2");
@@ -340,7 +392,8 @@ fn silent_veth() -> (NetNs, NetNs) {
     (one, two)
 }
 
-/// A frame of the Ethernet type for local experiments (IEEE 802), marked by `index`, tagged when that is even.
+/// Returns a frame of the Ethernet type for local experiments (IEEE 802), marked by `index`, tagged
+/// when that is even.
 fn experimental(index: u8) -> Vec<u8> {
     let mut frame = vec![2, 0, 0, 0, 0, 9, 2, 0, 0, 0, 0, 8];
     if index.is_multiple_of(2) {
@@ -366,7 +419,8 @@ fn collect(link: &mut LinkIo, count: usize) -> Vec<(VnetHdr, Vec<u8>)> {
     got
 }
 
-/// The tag that the kernel takes out of a received frame is put back; a batch keeps its order, whatever its length.
+/// The tag that the kernel takes out of a received frame is put back, and a batch of any length
+/// keeps its order.
 #[test]
 fn tags_and_batches_survive_a_veth() {
     skip_unless_possible!();
@@ -377,24 +431,33 @@ fn tags_and_batches_survive_a_veth() {
     let details = two.run(&["ip", "-d", "link", "show", "dev", "v2"]);
     assert!(details.contains("promiscuity 1 "), "frames for any address are received: {details}");
     let frames: Vec<Vec<u8>> = (0..150).map(experimental).collect();
-    // A checksum left undone is described from the start of the frame, the tag counted.
+    // The offset of an undone checksum counts from the start of the frame, tag included.
     let hdr = VnetHdr { needs_csum: true, csum_start: 30, csum_offset: 6, ..VnetHdr::default() };
-    let batch: Vec<Frame<'_>> = frames.iter().map(|bytes| Frame { hdr, bytes }).collect();
-    assert_eq!(a.send_batch(&batch).unwrap(), (150, Sent::Taken));
-    assert_eq!(a.counters().tx_frames, 150);
+    frames.iter().for_each(|bytes| push(&mut a, hdr, bytes));
+    a.commit().unwrap();
+    assert_eq!(a.take_fates(), Fates { delivered: 150, lost: 0 });
+    // 64, 64 and 22.
+    assert_eq!((a.counters().tx_frames, a.counters().tx_calls), (150, 3));
     let got = collect(&mut b, 150);
     assert_eq!(got.len(), 150);
     assert!(got.iter().map(|(_, bytes)| bytes).eq(&frames), "order, tags and bytes");
     for (got, _) in got {
         assert_eq!((got.needs_csum, got.csum_start, got.csum_offset), (true, 30, 6));
     }
-    assert_eq!(beside.recv(&mut [0; 2000]).unwrap(), None, "what leaves an interface was not received by it");
+    assert_eq!(beside.recv(&mut [0; 2000]).unwrap(), None, "an interface does not receive its own frames");
 
-    // A frame that the kernel refuses is lost alone, in the middle of a batch, at its end, or by itself.
+    // A frame that the kernel refuses is lost alone, in the middle of a batch, at its end, or by
+    // itself.
     let long = vec![0x02; 5000];
-    let mixed = [&frames[1], &long, &frames[3], &long].map(|bytes| Frame { hdr: VnetHdr::default(), bytes });
-    assert_eq!(a.send_batch(&mixed).unwrap(), (4, Sent::Lost(Loss::Refused)));
-    assert_eq!(a.send(&VnetHdr::default(), &long).unwrap(), Sent::Lost(Loss::Refused));
+    for bytes in [&frames[1], &long, &frames[3], &long] {
+        push(&mut a, VnetHdr::default(), bytes);
+    }
+    a.commit().unwrap();
+    let mut finished = (0, 0);
+    a.reap(&mut |done| finished = (done.packets, done.bytes as usize));
+    let bytes = 150 * (frames[0].len() + frames[1].len()) / 2 + 2 * (frames[1].len() + long.len());
+    assert_eq!((a.take_fates(), finished), (Fates { delivered: 2, lost: 2 }, (154, bytes)));
+    assert_eq!(send(&mut a, &long), Ok(LOST));
     assert_eq!((a.counters().tx_frames, a.counters().tx_lost_refused), (152, 3));
     let got: Vec<Vec<u8>> = collect(&mut b, 2).into_iter().map(|(_, bytes)| bytes).collect();
     assert_eq!(got, [frames[1].clone(), frames[3].clone()]);
@@ -409,7 +472,7 @@ fn frames_beyond_the_buffer_are_left_out() {
     let mut b = open(&format!("{}/v2", two.name()), &LinkOptions::default());
     let frames = [2, 1].map(experimental);
     for frame in &frames {
-        assert_eq!(a.send(&VnetHdr::default(), frame).unwrap(), Sent::Taken);
+        assert_eq!(send(&mut a, frame), Ok(DELIVERED));
     }
     let mut small = vec![0; frames[1].len()]; // the untagged one fits, the tagged one does not
     let ready = wait(&mut [PollFd::new(&b, PollFlags::IN)], Some(clock::now_ns() + 10_000_000_000), 0);
@@ -417,7 +480,7 @@ fn frames_beyond_the_buffer_are_left_out() {
     assert_eq!(b.recv(&mut small).unwrap().map(|(_, len)| small[..len].to_vec()), Some(frames[1].clone()));
     assert_eq!(b.counters().rx_oversize, 1);
 
-    // A TAP device cuts in silence, so that a buffer filled to its end is one too small.
+    // A TAP device truncates silently, so that a buffer filled to its end is too small.
     let mut tap = open(&format!("{}/tap0", one.name()), &create());
     one.run(&["ip", "link", "set", "dev", "tap0", "addrgenmode", "none"]);
     one.up("tap0", "10.78.0.1/24");
@@ -442,7 +505,7 @@ fn a_link_that_is_down_or_gone() {
     let mut buffer = vec![0; MAX_FRAME];
     for link in [&mut tap, &mut packet] {
         assert!(!link.is_up().unwrap());
-        assert_eq!(link.send(&VnetHdr::default(), &frame).unwrap(), Sent::Lost(Loss::LinkDown));
+        assert_eq!(send(link, &frame), Ok(LOST));
         assert_eq!(link.recv(&mut buffer).unwrap(), None);
         assert_eq!(link.counters().tx_lost_down, 1);
     }
@@ -452,23 +515,24 @@ fn a_link_that_is_down_or_gone() {
     one.wait_for_carrier("v1");
     for link in [&mut tap, &mut packet] {
         assert!(link.is_up().unwrap());
-        assert_eq!(link.send(&VnetHdr::default(), &frame).unwrap(), Sent::Taken);
-        // 64 KiB are no ordinary frame for an MTU of 1500; a TAP device, which receives it, has no such limit.
-        let long = link.send(&VnetHdr::default(), &vec![0x02; 60_000]).unwrap();
-        let expected = if matches!(link, LinkIo::Tap(_)) { Sent::Taken } else { Sent::Lost(Loss::Refused) };
-        assert_eq!(long, expected);
+        assert_eq!(send(link, &frame), Ok(DELIVERED));
+        // 64 KiB are no ordinary frame for an MTU of 1500; a TAP device, which receives the frame,
+        // has no such limit.
+        let expected = if link.kind() == "tap" { DELIVERED } else { LOST };
+        assert_eq!(send(link, &vec![0x02; 60_000]), Ok(expected));
     }
     one.run(&["ip", "link", "del", "dev", "v1"]);
     one.run(&["ip", "link", "del", "dev", "tap0"]);
     for link in [&mut tap, &mut packet] {
         let drained = (0..1000).find_map(|_| link.recv(&mut buffer).err());
         assert!(drained.is_some(), "receiving on a removed interface is an error");
-        assert!(link.send(&VnetHdr::default(), &frame).is_err());
+        assert!(send(link, &frame).is_err());
+        assert_eq!(link.take_fates(), LOST, "the frames that it held are lost");
     }
 }
 
-/// Waits for `done`, up to ten seconds. A closed descriptor may live a moment longer, in a child that another test
-/// has forked and that has not yet become its program.
+/// Waits for `done`, up to ten seconds. A closed descriptor may live a moment longer in a child
+/// process that another test has forked and that has not yet called exec.
 fn eventually(what: &str, mut done: impl FnMut() -> bool) {
     let give_up = clock::now_ns() + 10_000_000_000;
     while !done() {
@@ -508,22 +572,23 @@ fn what_cannot_be_opened_says_why() {
         format!("TAP device `{name}/tap0` is in use by another process: stop that one first")
     );
     drop(held);
-    // A persistent device outlives its holder, and one made with several queues gives each of them.
+    // A persistent device outlives its holder, and a device created with several queues opens each
+    // of them.
     let endpoint: Endpoint = format!("{name}/tap0").parse().unwrap();
     eventually("the device is free again", || endpoint.open(&LinkOptions::default()).is_ok());
     let queues = [(); 2].map(|()| open(&format!("{name}/tapm"), &LinkOptions::default()));
-    assert!(queues.iter().all(|queue| matches!(queue, LinkIo::Tap(_))));
-    // A new device is asked for its queues by whoever makes it.
+    assert!(queues.iter().all(|queue| queue.kind() == "tap"));
+    // The process that creates a device must ask for several queues.
     let mut several = create();
     several.tap.multi_queue = true;
     let first = open(&format!("{name}/tapq"), &several);
     let second = open(&format!("{name}/tapq"), &several);
     assert_eq!((first.name().as_str(), second.name().as_str()), ("tapq", "tapq"));
     drop((first, second));
-    eventually("what was made here is gone when closed", || !one.run(&["ip", "-o", "link"]).contains("tapq"));
+    eventually("the new device is gone when closed", || !one.run(&["ip", "-o", "link"]).contains("tapq"));
 }
 
-/// Runs itself again as an ordinary user and looks at what that one is told.
+/// Runs itself again as an ordinary user and checks the messages that this user gets.
 #[test]
 fn an_ordinary_user_is_told_what_is_missing() {
     const INSIDE: &str = "TXWEIR_TEST_NETNS";
@@ -550,7 +615,7 @@ fn an_ordinary_user_is_told_what_is_missing() {
         Err(error) => println!("skipped, because an ordinary user cannot run the test program: {error}"),
         Ok(output) => {
             let said = String::from_utf8_lossy(&output.stdout);
-            // A name that no test has would succeed, and test nothing.
+            // A wrong test name would run no test and succeed.
             assert!(output.status.success() && said.contains("1 passed"), "{said}");
         }
     }

@@ -1,36 +1,42 @@
-//! The bias: a baton that one thread, its *owner*, takes and puts down by plain stores, as long as nobody else asks for it. Where
-//! an atomic exchange costs 8 ns and a packet 5, that is most of the price.
+//! The bias: one thread, the *owner* of a baton, takes and puts down the baton by plain stores, as
+//! long as no other thread asks for it. Where an atomic exchange costs 8 ns and a packet 5 ns, the
+//! exchange is most of the price.
 //!
-//! The owner writes `busy` and then looks at the word; everybody else changes the word and then looks at `busy`. Between the two
-//! there is a full barrier on both sides, of which the owner's costs nothing: the other side's is membarrier(2), which has every
-//! processor that runs a thread of this process pass through one, so that the compiler's alone is left to the owner. (In the
-//! models each is a sequentially consistent fence.) So at least one of the two sees the other:
+//! The owner writes `busy` and then reads the word; every other thread changes the word and then
+//! reads `busy`. A full barrier stands between the two on both sides. The owner's barrier is free:
+//! the other side calls membarrier(2), which makes every processor that runs a thread of this
+//! process pass a full barrier, so that a compiler barrier is enough for the owner. (In the models
+//! each is a sequentially consistent fence.) So at least one of the two sees the other:
 //!
-//! - Who knocks at a biased baton sets `TAKEN` beside `BIASED` and sees whether the owner is in. If not, the owner will see
-//!   `TAKEN` and stay out: the bias is taken away, and who has knocked has the baton.
-//! - If the owner is in, or was just coming or going, whoever of the two first takes `BIASED` away decides. The one who knocked
-//!   makes it `YOURS`: the owner has an ordinary turn, sees the flags, and puts it down as everybody does. The owner, on its
-//!   way out, makes it nothing: who knocked has the baton.
+//! - A thread that knocks at a biased baton sets `TAKEN` beside `BIASED` and sees whether the owner
+//!   is inside. If not, the owner will see `TAKEN` and stay out: the knocking thread clears
+//!   `BIASED` and has the baton.
+//! - If the owner is inside, or is just entering or leaving, the first of the two that clears
+//!   `BIASED` decides. The knocking thread replaces it by `YOURS`: the owner has an ordinary turn,
+//!   sees the flags, and puts the baton down as every thread does. The owner, on its way out,
+//!   replaces it by nothing: the knocking thread has the baton.
 //!
-//! Nobody waits for anybody; the owner gets the bias back by an atomic exchange of its own ([`Baton::bias`]).
+//! No thread waits for another. The owner gets the bias back by an atomic exchange of its own
+//! ([`Baton::bias`]).
 
 use crate::baton::{BIASED, Baton, TAKEN, Turn, YOURS};
 use crate::sync::{Ordering, heavy_barrier, light_barrier};
 
-/// The use of a baton's value by its owner, by the bias.
+/// The owner's use of a baton's value, by the bias.
 #[must_use = "it is put down with exit"]
 pub(crate) struct Inside<'a, T> {
     pub(super) baton: &'a Baton<T>,
 }
 
 impl<T> Baton<T> {
-    /// Biases it to the owner, if nobody has it and no flag is set. For the owner alone, of which there is one at a time.
+    /// Biases the baton to the owner, if no thread has it and no flag is set. Only the owner, of
+    /// which there is one at a time, calls this.
     pub(crate) fn bias(&self) -> bool {
         self.state.compare_exchange(0, BIASED, Ordering::Acquire, Ordering::Relaxed).is_ok()
     }
 
-    /// Takes it by the bias. Without the bias, or if somebody has asked for it, there is perhaps an ordinary turn to see to.
-    /// For the owner alone.
+    /// Takes the baton by the bias. Without the bias, or if another thread has asked for the baton,
+    /// there may be an ordinary turn to handle. Only the owner calls this.
     #[inline(always)]
     pub(crate) fn enter(&self) -> Result<Inside<'_, T>, Option<Turn<'_, T>>> {
         self.busy.store(1, Ordering::Relaxed);
@@ -41,13 +47,15 @@ impl<T> Baton<T> {
         }
     }
 
-    /// Ends the bias, on the owner's side: an ordinary turn if nobody else has it. For the owner alone, outside.
+    /// Ends the bias on the owner's side. Returns an ordinary turn if no other thread has the
+    /// baton. Only the owner calls this, outside.
     #[cold]
     #[inline(never)]
     pub(crate) fn step_out(&self) -> Option<Turn<'_, T>> {
         self.busy.store(0, Ordering::Release);
         let mut word = self.state.load(Ordering::Relaxed);
-        // Each failure is another's success: a knock, or the end of the bias, which comes once.
+        // Each failure is the success of another thread: a knock, or the end of the bias, which
+        // comes once.
         loop {
             let (mine, next) = match (word & YOURS != 0, word & BIASED != 0, word & TAKEN != 0) {
                 (true, _, _) => (true, word & !YOURS),
@@ -56,14 +64,16 @@ impl<T> Baton<T> {
                 (_, true, false) => (true, word & !BIASED | TAKEN),
             };
             match self.state.compare_exchange(word, next, Ordering::AcqRel, Ordering::Relaxed) {
-                // A turn that is made and let fall would put it down: none is made for nothing.
+                // Dropping a `Turn` puts the baton down, so none is made unless the baton is the
+                // owner's.
                 Ok(_) => return mine.then(|| Turn { baton: self }),
                 Err(now) => word = now,
             }
         }
     }
 
-    /// Takes the bias away, for who has just set `TAKEN` beside it: the turn, unless it is the owner's now.
+    /// Takes the bias away, for a thread that has just set `TAKEN` beside it. Returns the turn,
+    /// unless the turn is the owner's now.
     #[cold]
     #[inline(never)]
     pub(super) fn revoke(&self) -> Option<Turn<'_, T>> {
@@ -85,7 +95,8 @@ impl<T> Baton<T> {
 }
 
 impl<'a, T> Inside<'a, T> {
-    /// Puts it down. `Err` if somebody has asked for it meanwhile: the bias is gone, and perhaps there is a turn to see to.
+    /// Puts the baton down. `Err` if another thread has asked for it meanwhile: the bias has ended,
+    /// and there may be a turn to handle.
     #[inline(always)]
     pub(crate) fn exit(self) -> Result<(), Option<Turn<'a, T>>> {
         let baton = self.baton;
@@ -98,7 +109,8 @@ impl<'a, T> Inside<'a, T> {
         }
     }
 
-    /// Puts it down and gives up the bias: an ordinary turn, unless somebody else has asked for one first.
+    /// Puts the baton down and ends the bias. Returns an ordinary turn, unless another thread has
+    /// asked for one first.
     pub(crate) fn give_up(self) -> Option<Turn<'a, T>> {
         let baton = self.baton;
         std::mem::forget(self);
@@ -113,7 +125,7 @@ impl<T> std::fmt::Debug for Inside<'_, T> {
 }
 
 impl<T> Drop for Inside<'_, T> {
-    /// By a panic inside: the baton is put down, with whatever flags there are.
+    /// After a panic inside: puts the baton down, and leaves the flags as they are.
     fn drop(&mut self) {
         drop(self.baton.step_out());
     }
@@ -144,18 +156,18 @@ mod tests {
         // Outside, the owner is not asked.
         let turn = baton.knock(Flags::NONE).expect("the owner is out");
         assert_eq!(*turn, 8);
-        assert!(matches!(baton.enter(), Err(None)), "it has no bias and is not waited for");
+        assert!(matches!(baton.enter(), Err(None)), "the owner has no bias and waits for no thread");
         turn.leave(Flags::NONE).expect("nothing is left");
-        // Inside, the owner gets to know.
+        // Inside, the owner sees the flags.
         assert!(baton.bias());
         let inside = baton.enter().expect("biased");
         assert!(baton.knock(WORD).is_none(), "the owner is in");
-        let mut turn = inside.exit().expect_err("there is word").expect("it is the owner's");
+        let mut turn = inside.exit().expect_err("a flag is set").expect("the turn is the owner's");
         assert_eq!(turn.clear(WORD), WORD);
         turn.leave(Flags::NONE).expect("nothing is left");
         assert_eq!(baton.flags(), Flags::NONE);
-        assert!(baton.bias(), "as before");
-        let turn = baton.enter().expect("biased").give_up().expect("nobody has asked");
+        assert!(baton.bias(), "the bias can be taken again");
+        let turn = baton.enter().expect("biased").give_up().expect("no thread has asked");
         turn.leave(Flags::NONE).expect("nothing is left");
     }
 }

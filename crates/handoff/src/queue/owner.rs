@@ -1,5 +1,5 @@
-//! `Owner`: a sender for whom the queue is as good as its own while nobody else wants it, and is everybody's as soon as somebody
-//! does.
+//! `Owner`: a sender that has the queue to itself while no other thread uses it. As soon as another
+//! thread does, the owner is one sender among others.
 
 use std::sync::Arc;
 
@@ -12,39 +12,42 @@ use crate::owned::Owned;
 use crate::queue::{Drain, Handed, NEVER, Queue};
 use crate::sync::{Ordering, can_bar};
 
-/// Packets that the owner sends without meeting anybody before it is biased again, after the bias was taken away; twice as many
-/// with each time that it is taken away sooner than that. Taking it away costs the other side a membarrier(2), as much as the
-/// bias saves on some hundred packets.
+/// Packets that the owner sends without meeting another thread before the queue is biased to it
+/// again, after the bias was taken away. The number doubles each time that the bias is taken away
+/// sooner than that. Taking the bias away costs the other side a membarrier(2), as much as the bias
+/// saves on some hundred packets.
 const PATIENCE_MIN: u32 = 1 << 10;
-/// And at most.
+/// Upper bound of that number.
 const PATIENCE_MAX: u32 = 1 << 20;
 
-/// A sender to which the queue is biased: its packets go directly without an atomic exchange, as long as no other thread comes
-/// near the queue. Others may, at any time and by every means that they have otherwise; the first of them takes the bias away,
-/// and the owner then sends as everybody does, until it has been alone for a while.
+/// A sender to which the queue is biased: its packets go directly without an atomic exchange, as
+/// long as no other thread uses the queue. Other threads may use it at any time and by every other
+/// means. The first of them takes the bias away. The owner then sends as every thread does, until
+/// it has been alone for a while.
 ///
-/// One to a queue. Letting it fall ends the bias.
+/// A queue has at most one owner. Dropping the owner ends the bias.
 #[derive(Debug)]
 pub struct Owner<D: TxQueue> {
     queue: Arc<Queue<D>>,
     bias: Bias,
 }
 
-/// What the owner knows of its bias.
+/// The owner's knowledge of its bias.
 #[derive(Debug, Default)]
 struct Bias {
-    /// It is there, or somebody has taken it away and this has not been seen yet.
+    /// True if the owner has the bias, or another thread has taken it away and the owner has not
+    /// seen this yet.
     held: bool,
-    /// Packets sent by it since it was last given.
+    /// Packets sent by the bias since it was last given.
     used: u32,
-    /// Packets sent without meeting anybody since it was last taken away.
+    /// Packets sent without meeting another thread since the bias was last taken away.
     alone: u32,
-    /// How many of these it takes until it is given again.
+    /// The value of `alone` above which the bias is given again.
     patience: u32,
 }
 
 impl Bias {
-    /// Somebody has taken it away.
+    /// Records that another thread has taken the bias away.
     #[cold]
     fn lost(&mut self) {
         let soon = self.used < self.patience;
@@ -52,12 +55,14 @@ impl Bias {
         (self.held, self.used, self.alone) = (false, 0, 0);
     }
 
-    /// It was given up for a packet that does not go directly; the next that does, with nobody else there, brings it back.
+    /// Records that the bias was given up for a packet that does not go directly. The next packet
+    /// that does, with no other thread there, brings it back.
     fn given_up(&mut self) {
         (self.held, self.alone) = (false, self.patience);
     }
 
-    /// So many packets went without it, having met nobody; whether it is due.
+    /// Records that `packets` went without the bias and met no other thread. True if the bias is
+    /// due.
     fn is_due(&mut self, packets: u64) -> bool {
         self.alone = self.alone.saturating_add(u32::try_from(packets).unwrap_or(u32::MAX));
         self.alone > self.patience
@@ -65,8 +70,8 @@ impl Bias {
 }
 
 impl<D: TxQueue> Owner<D> {
-    /// The owner of this queue. `None` if there is one already, if senders do not run the queue (`Drain::Worker`), or if the
-    /// system has no membarrier(2).
+    /// Creates the owner of this queue. `None` if the queue has an owner already, if senders do not
+    /// run it (`Drain::Worker`), or if the system has no membarrier(2).
     #[must_use]
     pub fn new(queue: Arc<Queue<D>>) -> Option<Self> {
         if queue.drain != Drain::Caller || !can_bar() || queue.has_owner.swap(1, Ordering::AcqRel) == 1 {
@@ -75,25 +80,25 @@ impl<D: TxQueue> Owner<D> {
         Some(Self { queue, bias: Bias::default() })
     }
 
-    /// The queue that it sends by.
+    /// Returns the queue that the owner sends by.
     #[must_use]
     pub const fn queue(&self) -> &Arc<Queue<D>> {
         &self.queue
     }
 
-    /// Whether the queue is biased to it, as far as it knows.
+    /// True if the queue is biased to the owner, as far as the owner knows.
     #[must_use]
     pub const fn is_biased(&self) -> bool {
         self.bias.held
     }
 
-    /// As [`Queue::send`].
+    /// Sends as [`Queue::send`] does.
     #[inline(always)]
     pub fn send(&mut self, frame: D::Frame, meta: Meta) -> Handed<D::Frame> {
         self.send_with(frame, meta, None)
     }
 
-    /// As [`Queue::send_with`].
+    /// Sends as [`Queue::send_with`] does.
     #[inline(always)]
     pub fn send_with(
         &mut self,
@@ -139,7 +144,7 @@ impl<D: TxQueue> Owner<D> {
         )
     }
 
-    /// As [`Queue::send_burst`].
+    /// Sends as [`Queue::send_burst`] does.
     pub fn send_burst(
         &mut self,
         packets: &mut (impl Iterator<Item = (D::Frame, Meta)> + ?Sized),
@@ -184,7 +189,7 @@ impl<D: TxQueue> Owner<D> {
 }
 
 impl<D: TxQueue> Queue<D> {
-    /// Ends a turn by the bias in which so many packets went.
+    /// Ends a turn by the bias in which this number of packets went.
     #[inline(always)]
     fn leave_inside(&self, inside: Inside<'_, Owned<D>>, packets: u64, bias: &mut Bias) {
         bias.used = bias.used.saturating_add(u32::try_from(packets).unwrap_or(u32::MAX));
@@ -196,7 +201,8 @@ impl<D: TxQueue> Queue<D> {
         }
     }
 
-    /// The way of a packet without the bias: in the turn that came of that, or as everybody's.
+    /// Sends a packet without the bias: in the turn that the end of the bias gave, or as every
+    /// thread does.
     #[inline(never)]
     fn send_unbiased(
         &self,

@@ -1,4 +1,4 @@
-//! How whoever has a queue runs it, and puts it down.
+//! Runs a queue in the holder's turn, and puts it down.
 
 use txweir_core::path::device::TxQueue;
 use txweir_core::{Nanos, Wake};
@@ -11,7 +11,7 @@ use crate::sync::{Ordering, fence};
 use crate::wake::Wakeup;
 
 impl<D: TxQueue> Queue<D> {
-    /// Ends a turn in which nothing was left over and so many packets went.
+    /// Ends a turn in which no work was left over and `packets` went.
     #[inline(always)]
     pub(super) fn put_down(&self, mut turn: Turn<'_, Owned<D>>, packets: u64) {
         self.count(&mut turn, packets);
@@ -41,7 +41,7 @@ impl<D: TxQueue> Queue<D> {
         self.run_now(turn, why, by_service)
     }
 
-    /// As `run`, where the time has just been read.
+    /// Does the same as `run`, where the time has just been read.
     pub(super) fn run_now(&self, mut turn: Turn<'_, Owned<D>>, why: &'static str, by_service: bool) -> Rest {
         turn.counts.runs += 1;
         let now = turn.now;
@@ -74,7 +74,7 @@ impl<D: TxQueue> Queue<D> {
         rest
     }
 
-    /// Leaves the rest to the service.
+    /// Leaves the remaining work to the service.
     fn abdicate(&self, mut turn: Turn<'_, Owned<D>>, by_service: bool) {
         let now = turn.now;
         turn.counts.abdications += 1;
@@ -86,10 +86,10 @@ impl<D: TxQueue> Queue<D> {
         }
     }
 
-    /// Puts the queue down after it was only looked at, or runs it if there is something to do.
+    /// Puts the queue down after a look at it, or runs it if there is work to do.
     #[inline(never)]
     pub(super) fn leave(&self, mut turn: Turn<'_, Owned<D>>, why: &'static str, by_service: bool) -> Rest {
-        // Whoever may run it, who has it can say how it stands.
+        // The holder can publish the numbers, even where only the service may run the queue.
         if turn.flags().has(LOOK) && turn.clear(LOOK).has(LOOK) {
             self.publish(&mut turn);
         }
@@ -112,11 +112,12 @@ impl<D: TxQueue> Queue<D> {
         let mut calls = Flags::NONE;
         if turn.flags().has(CALLS) {
             calls = turn.clear(CALLS);
-            // Who sees that its flag is set does not set it again: either it sees this, or what it has appended is seen.
+            // A sender that sees its flag set does not set it again: either it sees this clearing,
+            // or this run sees its packet in the list.
             fence(Ordering::SeqCst);
         }
         if calls.has(LOOK) {
-            // Somebody waits for the numbers at the end of this round.
+            // A thread waits for the numbers at the end of this round.
             turn.unpublished = self.publish;
         }
         if calls.has(COMMAND) {
@@ -126,7 +127,8 @@ impl<D: TxQueue> Queue<D> {
             turn.counts.kicks += 1;
             turn.reap();
         }
-        // Each round takes of the budget, also one that only answers a flag; each further one has sent something.
+        // Each round costs some of the budget, also one that only answers a flag; each further one
+        // has sent a packet.
         let wake = loop {
             *left = turn.admit_listed(*left).saturating_sub(1);
             let sent = turn.path.stats().tx_packets;
@@ -165,12 +167,12 @@ impl<D: TxQueue> Queue<D> {
         }
     }
 
-    /// Takes out those who wait, if there is room.
+    /// Takes out the waiting senders, if there is room.
     fn look_after_waiters(&self, turn: &mut Turn<'_, Owned<D>>, woken: &mut Vec<Wakeup>) {
         if !turn.flags().has(WAITING) || turn.path_full || turn.list.used() > self.list.places() as u64 / 2 {
             return;
         }
-        // First the flag: who comes afterwards sets it again.
+        // The flag is cleared first: a sender that comes afterwards sets it again.
         turn.clear(WAITING);
         let mut waiters = self.waiters.lock().map(|mut w| std::mem::take(&mut *w)).unwrap_or_default();
         let (now, n) = (turn.now, waiters.len());
@@ -181,7 +183,7 @@ impl<D: TxQueue> Queue<D> {
         }
     }
 
-    /// Says when the service is to come.
+    /// Publishes the time at which the service is to come.
     fn arm(&self, turn: &mut Turn<'_, Owned<D>>, rest: Rest, by_service: bool) {
         let mut at = match rest {
             Rest::At(at) => at.0,

@@ -1,4 +1,4 @@
-//! The ways of a packet into a queue.
+//! The ways by which a packet enters a queue.
 
 use txweir_core::path::device::TxQueue;
 use txweir_core::{Admitted, Detail, Meta};
@@ -14,15 +14,17 @@ use crate::sync::barrier;
 use crate::wake::Wakeup;
 
 impl<D: TxQueue> Queue<D> {
-    /// Sends a packet: directly if the queue is idle, through the path if nobody else is at it, through the list otherwise.
+    /// Sends a packet: directly if the queue is idle, through the path if no other thread has the
+    /// queue, through the list otherwise.
     ///
-    /// `Done(Full(frame))` gives it back: there is no room in the path, or none in the list. See [`when_room`](Self::when_room).
+    /// `Done(Full(frame))` gives it back: there is no room in the path, or none in the list. See
+    /// [`when_room`](Self::when_room).
     #[inline(always)]
     pub fn send(&self, frame: D::Frame, meta: Meta) -> Handed<D::Frame> {
         self.send_with(frame, meta, None)
     }
 
-    /// As `send`, with what is known of the packet beside its metadata.
+    /// Sends as `send` does, with facts about the packet beside its metadata.
     #[inline(always)]
     pub fn send_with(&self, frame: D::Frame, meta: Meta, detail: Option<&Detail>) -> Handed<D::Frame> {
         self.send_item(Listed { frame, meta, asker: 0, ticket: Ticket::default() }, detail)
@@ -37,7 +39,8 @@ impl<D: TxQueue> Queue<D> {
             Err(busy) => busy,
             Ok(mut turn) => {
                 let o = &mut *turn;
-                // What this thread has listed before goes first. Who polls the device has to be told of what it gets.
+                // Packets that this thread has listed before go first. On a polled device without an
+                // armed timer the packet goes by a run, which arms the timer.
                 if !o.is_listed() && (self.poll.is_none() || o.timer != NEVER) {
                     match o.path.send_direct(item.frame, &item.meta, &mut o.dev) {
                         Ok(()) => {
@@ -54,10 +57,11 @@ impl<D: TxQueue> Queue<D> {
         self.send_listed(item, detail, busy)
     }
 
-    /// Sends packets in one turn, so that what is between threads is paid for once. Ends at the first that finds no room, or
-    /// once another thread has the queue and the list is full; that packet comes back. How many went, and that packet.
+    /// Sends packets in one turn, so that the cost of the hand-over is paid once. It ends at the
+    /// first packet that finds no room, or once another thread has the queue and the list is full;
+    /// that packet comes back. Returns the number of packets sent, and the packet that came back.
     ///
-    /// What a packet of a burst became is not told one by one; counters have it.
+    /// The fate of each packet of a burst is not returned; counters have it.
     #[inline]
     pub fn send_burst(
         &self,
@@ -76,7 +80,7 @@ impl<D: TxQueue> Queue<D> {
         self.go_on(turn, went, first, packets)
     }
 
-    /// Sends packets one by one, after so many that went.
+    /// Sends packets one by one, after `went` that were sent.
     pub(super) fn send_each(
         &self,
         mut went: u64,
@@ -91,8 +95,9 @@ impl<D: TxQueue> Queue<D> {
         (went, None)
     }
 
-    /// The rest of a burst of which so many went, from the first that does not go directly. If there is none, others' packets are
-    /// in front of what is left, if anything is.
+    /// Sends the rest of a burst of which `went` packets were sent, from the first that does not go
+    /// directly. Without such a packet, packets of other senders are in front of the rest, if there
+    /// is a rest.
     #[inline(never)]
     pub(super) fn go_on(
         &self,
@@ -124,7 +129,7 @@ impl<D: TxQueue> Queue<D> {
         (went, refused)
     }
 
-    /// The way of a packet for which the queue is there, and not direct.
+    /// Sends a packet by the path, in a turn of this thread.
     #[inline(never)]
     pub(super) fn send_in_turn(
         &self,
@@ -137,8 +142,8 @@ impl<D: TxQueue> Queue<D> {
         if o.is_listed() {
             o.admit_listed(self.budget);
             if o.is_listed() {
-                // Somebody in front is still writing its own, or waits for room, or there are very many: behind them, for the
-                // sake of order.
+                // A sender in front is still writing its packet, or one waits for room, or the list
+                // is long: this packet goes behind them, for the sake of order.
                 let listed = self.list.push(item, detail);
                 let _ = self.run_now(turn, "send", false);
                 return match listed {
@@ -153,11 +158,12 @@ impl<D: TxQueue> Queue<D> {
         Handed::Done(done)
     }
 
-    /// The way of a packet while somebody else is at the queue (`busy`), or where nobody but the service may be.
+    /// Sends a packet while another thread has the queue (`busy`), or where only the service may
+    /// run it.
     #[inline(never)]
     fn send_listed(&self, item: Listed<D::Frame>, detail: Option<&Detail>, busy: bool) -> Handed<D::Frame> {
         if !busy && let Some(turn) = self.baton.knock(Flags::NONE) {
-            // It was free after all, but for what has been left behind.
+            // The queue is free but has leftover work: this thread takes it and runs it.
             return self.send_in_turn(turn, item, detail);
         }
         let item = match self.append(item, detail) {
@@ -180,7 +186,7 @@ impl<D: TxQueue> Queue<D> {
         }
     }
 
-    /// Appends to the list and says so.
+    /// Appends to the list, and tells the holder or the service.
     #[inline]
     pub(crate) fn append(
         &self,
@@ -188,7 +194,7 @@ impl<D: TxQueue> Queue<D> {
         detail: Option<&Detail>,
     ) -> Result<(), Listed<D::Frame>> {
         let appended = self.list.push(item, detail)?;
-        // The consumer is to see that the list is as good as full before anybody is refused.
+        // The consumer must see that the list is nearly full before a sender is refused.
         let flags = if appended.free <= 1 { WORK.and(WAITING) } else { WORK };
         barrier();
         if self.baton.knows(flags) {
@@ -198,8 +204,8 @@ impl<D: TxQueue> Queue<D> {
         Ok(())
     }
 
-    /// As `send`, and if there is no room, waits for some, at most for so long. There is no wait without an end: who has nothing
-    /// else to do calls again.
+    /// Sends as `send` does, and waits for room if there is none, at most for `wait`. There is no
+    /// wait without an end: a caller without other work calls again.
     #[cfg(not(loom))]
     pub fn send_within(&self, frame: D::Frame, meta: Meta, wait: std::time::Duration) -> Handed<D::Frame> {
         let mut frame = match self.send(frame, meta) {
@@ -209,7 +215,7 @@ impl<D: TxQueue> Queue<D> {
         let ns = u64::try_from(wait.as_nanos()).unwrap_or(u64::MAX);
         let until = Instant(self.now().0.saturating_add(ns));
         loop {
-            // Asked for first and tried once more, so that no wake-up falls between.
+            // It asks first and tries once more, so that no wake-up is lost between the two.
             self.when_room(Wakeup::this_thread());
             frame = match self.send(frame, meta) {
                 Handed::Done(Admitted::Full(frame)) => frame,

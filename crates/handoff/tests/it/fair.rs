@@ -1,4 +1,5 @@
-//! Workers that share a queue and send with different eagerness: with turns each gets the same.
+//! Workers that share a queue and send with different eagerness: with turns each gets the same
+//! share.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -21,7 +22,8 @@ fn full_size() -> Meta {
     Meta::new(1514)
 }
 
-/// Rounds on one thread: the first worker tries ten times, the others once, and the device sends one. What each got.
+/// Rounds on one thread: the first worker tries ten times, the others once, and the device sends
+/// one packet. Returns the packets of each worker.
 fn rounds(workers: usize, quota: u32) -> Vec<u64> {
     let turns = Turns::new(quota);
     let senders: Vec<Worker> = (0..workers).map(|_| turns.worker()).collect();
@@ -75,11 +77,11 @@ fn what_was_counted_comes_back_whatever_happens() {
     let send = || worker.send(&queue, 1u64, full_size());
     assert_eq!((send(), worker.waiting()), (Taken::Handed(Handed::Done(Admitted::Sent)), 0));
     assert_eq!((send(), worker.waiting()), (Taken::Handed(Handed::Done(Admitted::Queued)), 1));
-    // Refused: it comes back, and so does what it counted.
+    // A refused packet comes back, and so does its charge.
     assert_eq!((send(), worker.waiting()), (Taken::Handed(Handed::Done(Admitted::Full(1))), 1));
     turns.set_quota(1);
     assert_eq!((send(), turns.quota()), (Taken::Wait(1), 1));
-    // Told when there is room in its turn, and at once if there is already.
+    // The worker is told once there is room in its turn, and at once if there is room already.
     let told = Arc::new(AtomicBool::new(false));
     let tell = Arc::clone(&told);
     let wakeup = Wakeup::calling(move || tell.store(true, Ordering::Release));
@@ -103,7 +105,7 @@ fn what_was_counted_comes_back_whatever_happens() {
     assert_eq!(worker.waiting(), 0);
 }
 
-/// Real threads over a ring whose other end takes a packet each 100 us.
+/// Runs real threads over a ring whose other end takes a packet each 100 us.
 fn threads(workers: usize, quota: u32) -> Vec<u64> {
     let (bell, door) = (Bell::new(), Bell2::default());
     let (device, mut from) = ring::<u64>(2, door.wakeup());

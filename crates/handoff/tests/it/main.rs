@@ -1,4 +1,4 @@
-//! The tests of the hand-over, in one binary: threads of the machine. The models have a binary of their own
+//! The tests of the hand-over on real threads, in one binary. The models have a binary of their own
 //! (`loom_handoff.rs`), because they are built with other flags.
 #![cfg(not(loom))]
 

@@ -1,5 +1,5 @@
-//! What the monitor finds: each way to stand still, planted by a device or a service that does not do its part; and nothing where
-//! there is nothing.
+//! The findings of the monitor: each way to stand still, planted by a device or a service that does
+//! not do its part; and no finding where nothing stands still.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -10,7 +10,7 @@ use txweir_handoff::*;
 
 use crate::common::own_time::{clock, pass};
 
-/// A device that tells nobody anything.
+/// A device that tells no thread of anything.
 struct Mute {
     slots: u32,
     in_ring: u32,
@@ -66,7 +66,7 @@ impl Bench {
         let handed = self.queues[0].send(n, Meta::new(100));
         assert!(!matches!(handed, Handed::Done(Admitted::Full(_) | Admitted::Dropped(_))), "{handed:?}");
     }
-    /// Looks after so much time.
+    /// Looks after this time has passed. Returns the number of findings.
     fn look(&mut self, ms: u64) -> usize {
         pass(ms);
         let found = &mut self.found;
@@ -94,7 +94,7 @@ fn a_device_that_does_not_tell_is_found_and_the_queue_goes_on() {
     let mut b = Bench::new(path("pfifo", &[]), Drain::Caller);
     b.send(1);
     b.send(2);
-    // The device is at work: that is nobody's fault.
+    // The device is at work: no party is at fault.
     assert_eq!((b.look(100), b.look(200), b.look(200), b.sent()), (0, 0, 0, 1));
     b.finished.store(1, Ordering::Relaxed);
     assert_eq!((b.look(100), b.look(100), b.sent()), (0, 1, 2));
@@ -103,7 +103,7 @@ fn a_device_that_does_not_tell_is_found_and_the_queue_goes_on() {
     let first = "queue 0: stood still for 100 ms: the device had finished packets and did not tell; 1 packets, 100 bytes wait\n";
     assert!(text.starts_with(first), "{text}");
     assert!(text.ends_with("found stuck"), "{text}");
-    // What it did last, before it stood still.
+    // The log has the last events before it stood still.
     assert!(text.contains("ns  taken: send\n") && text.contains("ns  stopped\n"), "{text}");
     assert_eq!(b.queues[0].counts().handoff.stuck, 1);
     assert_eq!((b.look(100), b.look(100), b.look(100)), (1, 1, 1), "once");
@@ -126,7 +126,7 @@ fn a_service_that_does_not_come_is_found() {
     b.send(1);
     assert_eq!((b.look(100), b.look(100)), (0, 1));
     assert_eq!((b.why(), b.sent()), (Some(Why::Uncalled), 1));
-    // One that comes in time is not.
+    // A service that comes in time is not reported.
     b.send(2);
     assert_eq!(b.look(100), 1);
     let _ = b.queues[0].serve();

@@ -1,4 +1,5 @@
-//! Filters that are changed while threads classify by them: no sender waits, none sees half a change.
+//! Filters that are changed while threads classify by them: no sender waits, and none sees half a
+//! change.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -7,7 +8,7 @@ use std::thread;
 
 use crate::common::clock;
 use txweir_core::classify::action::{Action, Control, Gact, Kind, Skbedit, Vlan, Wanted};
-use txweir_core::classify::filter::{Goal, Matchall, Named, Rule, What};
+use txweir_core::classify::filter::{Existence, Goal, Matchall, Named, Rule};
 use txweir_core::classify::packet::NoOutlet;
 use txweir_core::path::device::{Completed, DeviceError, TxQueue};
 use txweir_core::{Admitted, ConfigError, Handle, Instant, Meta, PathConfig, TxPath};
@@ -15,7 +16,8 @@ use txweir_handoff::*;
 
 const QUEUES: u32 = 4;
 
-/// A device's queue that notes which versions of the policy it has seen, and what did not fit together.
+/// A device's queue that notes the versions of the policy that it has seen, and the packets whose
+/// marks do not fit together.
 struct Checking {
     number: u16,
     seen: Arc<Mutex<(BTreeSet<u32>, Vec<Meta>)>>,
@@ -47,7 +49,7 @@ fn frame() -> Vec<u8> {
     frame
 }
 
-/// One filter sets the mark, the next the priority and the queue, each to the version.
+/// Sets the mark by one filter, the priority and the queue by the next, each to the version.
 fn set(policy: &mut Policy, version: u32) -> Result<(), ConfigError> {
     let block = *policy.egress.get_or_insert_with(|| policy.filters.add_block());
     let mark = Skbedit { mark: Some((version, u32::MAX)), ..Skbedit::default() };
@@ -62,7 +64,7 @@ fn set(policy: &mut Policy, version: u32) -> Result<(), ConfigError> {
             named,
             &Rule::Matchall(Matchall { skip_hw: false }),
             &goal,
-            What::Replace,
+            Existence::Replace,
             Instant(1),
         )?;
     }
@@ -106,7 +108,7 @@ fn a_change_under_load_is_seen_whole_or_not_at_all() {
         }
         stop.store(true, Ordering::Release);
     });
-    // What is still listed is taken by whoever looks.
+    // A look takes the packets that are still listed.
     port.queues().iter().for_each(|queue| while queue.serve() == Rest::Again {});
     let (versions, torn) = &*seen.lock().unwrap();
     assert_eq!(torn.as_slice(), []);
@@ -134,7 +136,7 @@ fn filters_drop_and_give_back_and_count_for_each_sender() {
         let goal = Goal { class: Handle(0), actions: vec![action] };
         let named = Named { prio: Some(1), ..Named::default() };
         let all = Rule::Matchall(Matchall { skip_hw: false });
-        policy.filters.put(block, named, &all, &goal, What::Add, Instant(1)).map(drop)
+        policy.filters.put(block, named, &all, &goal, Existence::Add, Instant(1)).map(drop)
     })
     .unwrap();
     let mut sender = port.sender();
@@ -151,7 +153,8 @@ fn filters_drop_and_give_back_and_count_for_each_sender() {
     assert_eq!((dropped(&sender), dropped(&other)), (Some(3), Some(1)));
 }
 
-/// A device that takes nothing until it is opened, and notes whose frames come and whether they are marked as TCP control.
+/// A device that takes nothing until it is opened, and notes the sender of each frame and whether
+/// the frame is marked as TCP control.
 struct Gated {
     open: Arc<AtomicBool>,
     seen: Arc<Mutex<Vec<(u8, bool)>>>,
@@ -171,7 +174,8 @@ impl TxQueue for Gated {
     fn reap(&mut self, _: &mut dyn FnMut(Completed<Vec<u8>>)) {}
 }
 
-/// A TCP segment of that number, in the last byte of its destination address: SYN without data, or ACK with ten bytes of it.
+/// Builds a TCP segment of that number, in the last byte of its destination address: SYN without
+/// data, or ACK with ten bytes of it.
 fn segment(number: u8, syn: bool) -> Vec<u8> {
     let mut frame = frame();
     frame.resize(64, 0);
@@ -181,8 +185,9 @@ fn segment(number: u8, syn: bool) -> Vec<u8> {
     frame
 }
 
-/// `prio_synack` while packets wait: what was marked stays marked and goes first; what comes afterwards is marked as the switch
-/// then stands, for senders that were there before as well, and also if an action has rewritten it.
+/// `prio_synack` while packets wait: marked packets stay marked and go first. Later packets are
+/// marked as the switch then stands, for older senders as well, and also if an action has rewritten
+/// the packet.
 #[test]
 fn the_switch_of_marks_is_for_the_packets_after_it() {
     let (open, seen) = (Arc::new(AtomicBool::new(false)), Arc::default());
@@ -191,7 +196,7 @@ fn the_switch_of_marks_is_for_the_packets_after_it() {
     let path = path.with_qdisc("rough", &[]).unwrap();
     let queue = Arc::new(Queue::new(path, dev, QueueConfig::new(clock), Bell::new().wakeup()));
     let port = Port::new(vec![queue], 7);
-    assert!(port.policy().prio_synack, "on, as long as nobody says otherwise");
+    assert!(port.policy().prio_synack, "on by default");
     let mut first = port.sender();
     let mut second = first.clone();
     let send = |sender: &mut Sender<Gated>, number, syn| {
@@ -211,7 +216,7 @@ fn the_switch_of_marks_is_for_the_packets_after_it() {
     switch(false);
     send(&mut first, 3, true);
     send(&mut second, 4, true);
-    // Of what an action has rewritten the headers are read again.
+    // The headers of a packet that an action has rewritten are read again.
     port.change(|policy| {
         let block = policy.filters.add_block();
         policy.egress = Some(block);
@@ -220,7 +225,7 @@ fn the_switch_of_marks_is_for_the_packets_after_it() {
         let goal = Goal { class: Handle(0), actions: vec![action] };
         let named = Named { prio: Some(1), ..Named::default() };
         let all = Rule::Matchall(Matchall { skip_hw: false });
-        policy.filters.put(block, named, &all, &goal, What::Add, Instant(1)).map(drop)
+        policy.filters.put(block, named, &all, &goal, Existence::Add, Instant(1)).map(drop)
     })
     .unwrap();
     send(&mut first, 5, true);

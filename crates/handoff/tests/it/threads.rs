@@ -1,4 +1,5 @@
-//! Senders on real threads: nothing is lost, nothing stands still, each sender's order holds, each learns what it asks for.
+//! Senders on real threads: no packet is lost, no queue stands still, each sender's order holds,
+//! and each sender gets its answers.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,10 +13,11 @@ use txweir_handoff::*;
 
 const LONG: Duration = Duration::from_secs(60);
 
-/// Packets that the stress test sends: enough for what happens once in ten million.
+/// Packets that the stress test sends: enough for an event that happens once in ten million.
 const STRESS: u64 = 100_000_000;
 
-/// Sends `n` packets as sender `who`, waiting for room where there is none; how often it had to.
+/// Sends `n` packets as sender `who`, waiting for room where there is none. Returns the number of
+/// waits.
 fn send_all(queue: &Queue<RingSender<u64>>, who: u64, n: u64) -> u64 {
     let mut waited = 0;
     for i in 0..n {
@@ -54,7 +56,7 @@ fn stress(drain: Drain, kind: &str, options: &[&str], senders: u64, each: u64, s
     let all = receiver.wait_for(senders * each, LONG);
     let counts = queue.counts();
     assert!(all, "{kind}: {counts:?}");
-    // Nobody had to find anything.
+    // The monitor had nothing to find.
     assert_eq!((counts.handoff.stuck, reports.load(Ordering::Relaxed)), (0, 0), "{kind}: {counts:?}");
     assert_eq!(counts.path.tx_packets, senders * each);
     service.stop();
@@ -81,8 +83,8 @@ fn eight_senders() {
     stress(Drain::Caller, "pfifo_fast", &[], 8, STRESS / 100, 128);
 }
 
-/// Every kind that does not drop by itself takes its packets through the same admission. (Those that do are in
-/// `every_kind_is_served`.)
+/// Every kind that does not drop by itself takes its packets through the same admission. (The test
+/// `every_kind_is_served` covers the others.)
 #[test]
 fn each_senders_order_holds() {
     for (drain, budget) in [(Drain::Caller, 64), (Drain::Caller, 1), (Drain::Worker, 7)] {
@@ -120,8 +122,8 @@ fn each_senders_order_holds() {
     }
 }
 
-/// Every kind that there is, with its defaults or what it needs, beside two senders: what is sent, dropped and queued is what was
-/// admitted, and what may leave leaves without anybody's help.
+/// Every kind, with its defaults or its required options, beside two senders: the packets sent,
+/// dropped and queued are those admitted, and every packet that may leave does so without help.
 #[test]
 fn every_kind_is_served() {
     let needs = |kind: &str| -> Vec<&'static str> {
@@ -136,7 +138,7 @@ fn every_kind_is_served() {
     };
     let mut seen = 0;
     for spec in txweir_core::qdisc::KINDS {
-        // These stand for the queues of a port; on a path there is one.
+        // These stand for the queues of a port; a path has one queue.
         if ["mq", "mqprio", "multiq"].contains(&spec.kind) {
             continue;
         }
@@ -166,7 +168,7 @@ fn every_kind_is_served() {
                 });
             }
         });
-        // What is left leaves by itself.
+        // The remaining packets leave by themselves.
         let until = clock() + Nanos::from_millis(30_000);
         let mut counts = queue.counts();
         while counts.backlog.packets > 0 && clock() < until {
@@ -174,7 +176,7 @@ fn every_kind_is_served() {
             counts = queue.counts();
         }
         assert_eq!(counts.backlog.packets, 0, "{}: {counts:?}", spec.kind);
-        // The service may have the queue for an instant yet.
+        // The service may still have the queue for an instant.
         let drops = loop {
             match queue.try_with(|o| o.path.cx().dropped().packets) {
                 Some(drops) => break drops,
@@ -189,8 +191,8 @@ fn every_kind_is_served() {
     assert!(seen >= 18, "{seen} kinds");
 }
 
-/// An owner sends by plain stores beside somebody who comes now and then, and beside somebody who is always there. The bias is
-/// taken away and comes back.
+/// An owner sends by plain stores beside a thread that comes now and then, and beside one that is
+/// always there. The bias is taken away and comes back.
 #[test]
 fn an_owner_and_others() {
     for (each, pause) in [(20_000, Duration::from_micros(50)), (1_000_000, Duration::ZERO)] {
@@ -206,7 +208,7 @@ fn an_owner_and_others() {
         let Some(mut owner) = Owner::new(Arc::clone(&queue)) else {
             return println!("skipped, because the system has no membarrier(2)");
         };
-        assert!(Owner::new(Arc::clone(&queue)).is_none(), "one to a queue");
+        assert!(Owner::new(Arc::clone(&queue)).is_none(), "a queue has one owner");
         let service =
             Service::spawn("service", &bell, vec![Arc::clone(&queue)], Monitor::default(), |_| {}).unwrap();
         let receiver = Receiver::spawn(from, &door, 16, true, 4099);
@@ -235,7 +237,7 @@ fn an_owner_and_others() {
         let all = receiver.wait_for(each + own, LONG);
         assert!(all, "{:?} of {}", queue.counts(), each + own);
         assert_eq!(queue.counts().handoff.stuck, 0);
-        assert!(Owner::new(Arc::clone(&queue)).is_some(), "the last has gone");
+        assert!(Owner::new(Arc::clone(&queue)).is_some(), "the last owner has gone");
         assert!(by_bias > 0);
         service.stop();
         let got = receiver.stop();
@@ -246,7 +248,8 @@ fn an_owner_and_others() {
     }
 }
 
-/// A burst by the owner is a burst, also where it does not go directly, and where others are in front.
+/// A burst by the owner is a burst, also where it does not go directly, and where other packets are
+/// in front.
 #[test]
 fn an_owners_bursts() {
     let path = path(false, "pfifo", &["limit", "2"]);
@@ -261,9 +264,9 @@ fn an_owners_bursts() {
     };
     assert_eq!(burst(0..2), (2, None, true));
     assert_eq!(burst(2..4), (2, None, true));
-    // One goes directly, two wait, and then there is no room.
+    // One packet goes directly, two wait, and then there is no room.
     assert_eq!(burst(4..9), (3, Some(7), false));
-    queue.try_with(|o| o.dev.finish(5)).expect("nobody has it");
+    queue.try_with(|o| o.dev.finish(5)).expect("no thread has it");
     queue.kick();
     assert_eq!(burst(7..9), (2, None, true));
     assert_eq!(queue.counts().path.direct, 7);
@@ -289,12 +292,12 @@ fn who_asks_learns_what_becomes_of_each_packet() {
             (Ticket(1), Admitted::Sent),
             (Ticket(2), Admitted::Queued),
             (Ticket(3), Admitted::Queued),
-            // The sender keeps what finds no room.
+            // The sender keeps a packet that finds no room.
             (Ticket(4), Admitted::Full(4)),
             (Ticket(5), Admitted::Full(5)),
         ]
     );
-    // As many unread answers as there is room for: nothing more is taken.
+    // With the list of unread answers full, no packet is taken.
     (6..=13u64).for_each(|n| assert_eq!(sender.send(n, Meta::new(100)), (Ticket(n), Handed::Listed)));
     assert_eq!(sender.send(14, Meta::new(100)).1, Handed::Done(Admitted::Full(14)));
 }
@@ -325,7 +328,7 @@ fn a_sender_that_has_gone_is_not_waited_for() {
     (1..=3u64).for_each(|n| assert_eq!(sender.send(n, Meta::new(100)).1, Handed::Listed));
     drop(sender);
     let _ = queue.serve();
-    // The third finds no room, and nobody to go back to.
+    // The third packet finds no room, and has no sender to go back to.
     let (sent, discarded) = queue.try_with(|o| (o.dev.sent().to_vec(), o.dev.discarded().to_vec())).unwrap();
     assert_eq!((sent, discarded), (vec![1], vec![(3, DropReason::Overlimit)]));
 }
@@ -344,7 +347,8 @@ fn what_finds_no_room_waits_in_the_list_or_is_dropped_and_counted() {
         let counts = queue.counts();
         let found = (counts.handoff.listed, counts.handoff.overrun, counts.backlog.packets);
         assert_eq!(found, (listed, overrun, 1), "{role:?}");
-        // Whoever is in front holds up those behind it until there is room; the list bounds how many.
+        // The packet in front holds up those behind it until there is room; the list bounds their
+        // number.
         if role == Role::Origin {
             assert_eq!(queue.send(7, Meta::new(100)), Handed::Listed);
             assert_eq!(queue.send(8, Meta::new(100)), Handed::Done(Admitted::Full(8)));
@@ -387,7 +391,7 @@ fn an_idle_queue_is_a_direct_call_and_a_scheduler_ends_that() {
     (0..10u64).for_each(|n| assert_eq!(direct.send(n, Meta::new(100)), Handed::Done(Admitted::Sent)));
     let counts = direct.counts();
     assert_eq!((counts.path.direct, counts.path.queued, counts.handoff.runs), (10, 0, 0));
-    // The rule of ALTQ: with a scheduler installed nothing goes past it (S2.7).
+    // The rule of ALTQ: with a scheduler installed no packet goes past it (S2.7).
     let shaped = Queue::new(
         path(false, "tbf", &["rate", "1gbit", "burst", "10000", "limit", "10000"]),
         VecDevice::with_slots(100),
@@ -453,7 +457,7 @@ fn a_wait_for_room_has_an_end_and_ends_when_there_is_some() {
     let began = clock();
     let refused = queue.send_within(4, Meta::new(100), Duration::from_millis(50));
     assert_eq!(refused, Handed::Done(Admitted::Full(4)));
-    // Who gives up and comes again is one who waits, however often.
+    // A thread that gives up and comes again is one waiting sender, however often it does.
     for _ in 0..100 {
         assert_eq!(queue.send_within(4, Meta::new(100), Duration::ZERO), Handed::Done(Admitted::Full(4)));
     }

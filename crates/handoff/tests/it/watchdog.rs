@@ -1,4 +1,5 @@
-//! The watchdog: a stopped queue has its device reset, once; nothing goes into the device meanwhile, and all of it goes on.
+//! The watchdog: it has the device of a stopped queue reset, once. No packet goes into the device
+//! meanwhile, and every packet goes on.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -13,18 +14,18 @@ use txweir_handoff::*;
 use crate::common;
 use crate::common::own_time::{clock, pass};
 
-/// What can be seen of a device, and done to it.
+/// The state of a device that a test sees and changes.
 #[derive(Default)]
 struct Hands {
     /// It finishes nothing.
     stuck: AtomicBool,
     /// Its doorbell does not return.
     hangs: AtomicBool,
-    /// It is being reset: nothing is to go into it.
+    /// It is being reset: no packet may go into it.
     resetting: AtomicBool,
     /// Frames, in order.
     got: Mutex<Vec<u64>>,
-    /// What went into it while it was being reset.
+    /// Packets that went into it while it was being reset.
     trespassed: AtomicU64,
 }
 
@@ -39,7 +40,7 @@ impl Hands {
     }
 }
 
-/// A device that finishes everything when it is asked, unless it is stuck.
+/// A device that finishes every packet when it is asked, unless it is stuck.
 struct Dev {
     slots: u32,
     in_ring: u32,
@@ -86,7 +87,7 @@ fn path(kind: &str, options: &[&str], bql: Option<DqlConfig>) -> TxPath<u64> {
 }
 
 impl Bench {
-    /// Two queues of two slots, each stuck.
+    /// Creates two queues of two slots, each stuck.
     fn new(drain: Drain) -> Self {
         Self::with(drain, || path("pfifo", &["limit", "2"], None))
     }
@@ -103,7 +104,7 @@ impl Bench {
         Self { queues, hands, monitor: Monitor::default(), found: Vec::new(), stalls: Arc::default() }
     }
 
-    /// Has this called for a reset, which is noted.
+    /// Has `reset` called for a reset, which is noted.
     fn reset_by(mut self, reset: impl Fn(&[Arc<Queue<Dev>>], &[Arc<Hands>]) + Send + Sync + 'static) -> Self {
         let (queues, hands, stalls) = (self.queues.clone(), self.hands.clone(), Arc::clone(&self.stalls));
         self.monitor = self.monitor.on_timeout(move |stall| {
@@ -119,7 +120,7 @@ impl Bench {
     fn send(&self, queue: usize, n: u64) -> Handed<u64> {
         self.queues[queue].send(n, Meta::new(100))
     }
-    /// Looks after so much time; what was found since the last.
+    /// Looks after this time has passed. Returns the findings since the last look.
     fn look(&mut self, ms: u64) -> Vec<Report> {
         pass(ms);
         let found = &mut self.found;
@@ -130,11 +131,11 @@ impl Bench {
         self.hands.iter().map(|h| h.trespassed.load(Ordering::SeqCst)).sum()
     }
     fn is_frozen(&self, queue: usize) -> bool {
-        self.queues[queue].try_with(|o| o.path.stops().has(Stops::FROZEN)).expect("nobody has it")
+        self.queues[queue].try_with(|o| o.path.stops().has(Stops::FROZEN)).expect("no thread has it")
     }
 }
 
-/// The device is being reset as long as there is this.
+/// The device is being reset as long as this exists.
 struct Resetting(Vec<Arc<Hands>>);
 
 impl Drop for Resetting {
@@ -158,7 +159,7 @@ const SENT: Handed<u64> = Handed::Done(Admitted::Sent);
 fn a_stopped_queue_has_its_device_reset_once() {
     let mut b = Bench::new(Drain::Caller).reset_by(|_, _| pass(3));
     assert_eq!([b.send(0, 1), b.send(0, 2), b.send(0, 3)], [SENT, SENT, QUEUED]);
-    // The other queue's device holds packets and finishes none either, but nothing waits for it.
+    // The other queue's device holds packets and finishes none either, but no packet waits for it.
     assert_eq!(b.send(1, 9), SENT);
     assert_eq!((b.look(100), b.look(5000)), (vec![], vec![]));
     let stall = Stall { queue: 0, stood: Nanos::from_millis(5100), in_flight: 2, waiting: 1 };
@@ -178,14 +179,14 @@ fn a_stopped_queue_has_its_device_reset_once() {
         (counts.timeouts, counts.resets)
     };
     assert_eq!((counted(&b, 0), counted(&b, 1)), ((1, 1), (0, 0)));
-    // The first that has timed out stands for all; the next look finds the other.
+    // The first queue that has timed out stands for all; the next look finds the other.
     let other = Stall { queue: 1, stood: Nanos::from_millis(5203), in_flight: 1, waiting: 0 };
     assert_eq!(b.look(100), [Report::TimedOut(other)]);
-    // It was no use: that is said again, and nothing is reset again.
+    // The reset did not help: this is reported again, and the device is not reset again.
     let again = b.look(5000);
     assert!(matches!(again[..], [Report::TimedOut(Stall { queue: 0, waiting: 1, .. })]), "{again:?}");
     assert_eq!((b.stalls.lock().unwrap().len(), counted(&b, 0), counted(&b, 1)), (1, (2, 1), (1, 0)));
-    // What has moved since may stall anew.
+    // A queue that has moved since may stall anew.
     b.hands[0].stuck.store(false, Ordering::SeqCst);
     b.queues[0].kick();
     b.hands[0].stuck.store(true, Ordering::SeqCst);
@@ -194,7 +195,7 @@ fn a_stopped_queue_has_its_device_reset_once() {
     assert_eq!((b.look(100), b.look(5000)), (vec![], vec![]));
     assert_eq!((b.look(100).len(), counted(&b, 0)), (2, (3, 2)));
     assert_eq!((b.hands[0].got(), b.trespassed()), (vec![1, 2, 3, 4], 0));
-    // What it did last says so.
+    // The log has its last events.
     let events: Vec<String> =
         b.queues[0].try_with(|o| o.log().events().map(|(_, e)| e.to_string()).collect()).unwrap();
     let at =
@@ -207,7 +208,7 @@ fn what_is_sent_during_a_reset_waits_and_goes_on_by_itself() {
     let told = Arc::new(AtomicU64::new(0));
     let counted = Arc::clone(&told);
     let mut b = Bench::new(Drain::Caller).reset_by(move |queues, hands| {
-        // The other queue is idle, and nothing goes directly; then it is full.
+        // The other queue is idle, and no packet goes directly; then it is full.
         let send = |queue: usize, n| queues[queue].send(n, Meta::new(100));
         assert_eq!([send(1, 11), send(1, 12)], [QUEUED, QUEUED]);
         assert_eq!(send(1, 13), Handed::Done(Admitted::Full(13)));
@@ -216,7 +217,7 @@ fn what_is_sent_during_a_reset_waits_and_goes_on_by_itself() {
             counted.fetch_add(1, Ordering::SeqCst);
         }));
         assert_eq!(send(0, 4), QUEUED);
-        // Everybody may come near: nothing moves.
+        // Any thread may come near: nothing moves.
         queues.iter().for_each(|queue| queue.kick());
         assert!(queues.iter().all(|queue| queue.serve() == Rest::Device));
         assert_eq!((hands[0].got(), hands[1].got()), (vec![1, 2], vec![]));
@@ -225,15 +226,15 @@ fn what_is_sent_during_a_reset_waits_and_goes_on_by_itself() {
     });
     assert_eq!([b.send(0, 1), b.send(0, 2), b.send(0, 3)], [SENT, SENT, QUEUED]);
     assert_eq!((b.look(100), b.look(5100).len()), (vec![], 2));
-    // Nobody has sent or kicked since.
+    // No thread has sent or kicked since.
     assert_eq!((b.hands[0].got(), b.hands[1].got()), (vec![1, 2, 3, 4], vec![11, 12]));
     assert_eq!((told.load(Ordering::SeqCst), b.trespassed()), (1, 0));
     assert!(!b.is_frozen(0) && !b.is_frozen(1));
-    // What it has forgotten is not waited for.
+    // Packets that the device has forgotten are not waited for.
     assert_eq!(counted_of(&b.queues[0]), (4, 2));
 }
 
-/// Packets that the device was given, and that it has finished or forgotten.
+/// Returns the packets that the device was given, and those that it has finished or forgotten.
 fn counted_of(queue: &Queue<Dev>) -> (u64, u64) {
     let counts = queue.counts();
     (counts.path.tx_packets, counts.handoff.reaped)
@@ -271,15 +272,15 @@ fn a_device_that_somebody_is_in_is_not_reset() {
         assert_eq!(found[1], Report::NotReset { queue: 1 });
         assert_eq!(
             found[1].to_string(),
-            "queue 1: the device is not reset, because somebody is sending and does not end"
+            "queue 1: the device is not reset, because a thread is sending and does not end"
         );
-        // Nobody was called, and the queue that was frozen already goes on.
+        // No handler was called, and the queue that was frozen already goes on.
         assert_eq!((b.stalls.lock().unwrap().len(), b.is_frozen(0)), (0, false));
         b.hands[1].hangs.store(false, Ordering::SeqCst);
         assert_eq!(sender.join().unwrap(), SENT);
     });
     assert!(!b.is_frozen(1));
-    // Tried again after as long.
+    // The reset is tried again after another timeout.
     assert_eq!(b.look(4900), []);
     let found = b.look(200);
     assert!(found.contains(&Report::Reset { queue: 0, took: Nanos(0), panicked: false }), "{found:?}");
@@ -318,7 +319,7 @@ fn what_others_have_frozen_stays_frozen() {
     assert_eq!((b.is_frozen(1), b.hands[1].got()), (true, vec![]));
     b.queues[1].post(|o| o.path.thaw());
     assert_eq!(b.hands[1].got(), [11]);
-    // The same by the queue's own word, which counts.
+    // The same by the queue's own freeze, which counts.
     b.queues[1].freeze(|| {});
     b.queues[1].freeze(|| {});
     assert_eq!(b.send(1, 12), QUEUED);
@@ -352,7 +353,7 @@ fn what_moves_or_waits_for_its_time_is_not_reset() {
     for _ in 0..90 {
         assert_eq!(b.look(100), []);
     }
-    // Slow, and never for as long as 5 s.
+    // Slow progress, and never a pause of 5 s.
     let mut b = Bench::new(Drain::Caller).reset_by(|_, _| ());
     for n in 0..20 {
         let _ = b.send(0, 2 * n);
@@ -364,7 +365,8 @@ fn what_moves_or_waits_for_its_time_is_not_reset() {
     }
 }
 
-/// Real threads and a service: three stalls of one of two queues, each ended by a reset of 20 ms, while three senders go on.
+/// Real threads and a service: three stalls of one of two queues, each ended by a reset of 20 ms,
+/// while three senders go on.
 #[test]
 fn senders_on_threads_lose_nothing_over_resets() {
     let hands: Vec<Arc<Hands>> = (0..2).map(|_| Arc::default()).collect();
@@ -402,7 +404,7 @@ fn senders_on_threads_lose_nothing_over_resets() {
                         frame = back;
                     }
                     n += 1;
-                    // Not as fast as it goes: the frames are kept.
+                    // A pause now and then bounds the frames that are kept.
                     if n % 64 == 0 {
                         thread::sleep(Duration::from_micros(200));
                     }

@@ -1,5 +1,6 @@
-//! Bugs of hand-overs between threads, as edits of this crate's source, each with the models of `loom_handoff.rs` that must
-//! fail with it. `cargo xtask test` applies one at a time to a copy of the crate (`xtask/src/planted.rs`).
+//! Bugs of hand-overs between threads, as edits of this crate's source, each with the models of
+//! `loom_handoff.rs` that must fail with it. `cargo xtask test` applies one at a time to a copy of
+//! the crate (`xtask/src/planted.rs`).
 
 use super::{Bug, Edit};
 
@@ -133,7 +134,8 @@ pub const BUGS: &[Bug] = &[
             },
             Edit {
                 old: "\
-        // Whoever has the queue then sees that somebody waits; if nobody has it, this looks whether there is room by now.
+        // The holder of the queue then sees that a sender waits. Without a holder, this call looks
+        // whether there is room by now.
         let _ = self.call(WAITING.and(WORK), \"waiting\");
 ",
                 new: "",

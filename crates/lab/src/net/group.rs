@@ -151,6 +151,8 @@ pub(super) struct End {
     pub(super) waiting: bool,
     /// It belongs to a short flow that is over: nothing reaches it, and it does nothing.
     pub(super) idle: bool,
+    /// Its application runs when nothing more happens at this instant.
+    pub(super) woken: bool,
 }
 
 /// A sender of UDP.
@@ -325,8 +327,8 @@ impl Net {
             if let Some(like) = self.ends.len().checked_sub(2).map(|n| &self.ends[n]) {
                 conn.share_config(&like.conn);
             }
-            let (alarm, waiting, idle) = (Alarm::default(), false, false);
-            self.ends.push(End { conn, alarm, host, far, group: number, waiting, idle });
+            let (alarm, waiting, idle, woken) = (Alarm::default(), false, false, false);
+            self.ends.push(End { conn, alarm, host, far, group: number, waiting, idle, woken });
         }
     }
 

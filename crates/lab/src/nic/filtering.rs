@@ -88,9 +88,9 @@ impl Sieve {
         let asked = entry.ask_hooks(&mut packet);
         self.counted.add(entry.counted[0]);
         match asked {
-            entry::Asked::Go => {}
-            entry::Asked::Dropped => return Some(Gone::Dropped),
-            entry::Asked::Stolen => return Some(Gone::Stolen),
+            entry::HookVerdict::Go => {}
+            entry::HookVerdict::Dropped => return Some(Gone::Dropped),
+            entry::HookVerdict::Stolen => return Some(Gone::Stolen),
         }
         put_back(&shown, &meta, frame, addresses);
         None

@@ -4,8 +4,9 @@ use txweir_core::classify::action::State;
 use txweir_core::classify::filter::Filters;
 use txweir_core::classify::packet::PortId;
 use txweir_core::path::entry::HookCounts;
-use txweir_core::path::port::{InTree, Qdiscs, Trees};
+use txweir_core::path::qdiscs::Qdiscs;
 use txweir_core::path::rates::SharedRates;
+use txweir_core::path::trees::Trees;
 use txweir_core::{ConfigError, Env, Handle, Instant, Meta, Tree};
 use txweir_tc::diagnostic::code;
 use txweir_tc::policy::UNNAMED;
@@ -140,11 +141,11 @@ impl Device for Site<'_> {
     fn hook_counts(&self) -> HookCounts {
         self.sieve.counted
     }
-    fn configure(&mut self, f: &mut dyn FnMut(&mut dyn Qdiscs)) {
-        self.nic.each_tree(self.now, &mut |tree, cx| f(&mut InTree::new(tree, cx)));
+    fn configure(&mut self, f: &mut dyn FnMut(&mut Qdiscs<'_>)) {
+        self.nic.each_tree(self.now, &mut |tree, cx| f(&mut tree.edit(cx)));
     }
     /// Nothing waits yet: a policy is applied before the run.
-    fn swap(&mut self, f: &mut dyn FnMut(&mut dyn Qdiscs)) -> SwapDone {
+    fn swap(&mut self, f: &mut dyn FnMut(&mut Qdiscs<'_>)) -> SwapDone {
         self.configure(f);
         SwapDone::default()
     }

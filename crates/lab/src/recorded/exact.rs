@@ -170,6 +170,9 @@ impl Case {
                 ..Tick::default()
             },
             small_queues: false,
+            // Frames of a packet socket lie in one piece, which takes a power of two, and are never merged.
+            segment_memory: 2_304,
+            merged: 1,
             ..Config::default()
         };
         if let Some([_, start, most]) = numbers("tcp_rmem").as_deref() {

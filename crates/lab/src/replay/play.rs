@@ -7,7 +7,8 @@ use txweir_core::classify::action::State;
 use txweir_core::classify::filter::Filters;
 use txweir_core::classify::packet::PortId;
 use txweir_core::packet::hash::FlowHasher;
-use txweir_core::path::port::{InTree, Qdiscs, Trees};
+use txweir_core::path::qdiscs::Qdiscs;
+use txweir_core::path::trees::Trees;
 use txweir_core::{
     Admitted, Completed, Detail, DeviceError, Env, Handle, Instant, Meta, PathConfig, Role, TxPath, TxQueue,
     Wake,
@@ -286,11 +287,11 @@ impl Device for Lane {
     fn set_hook(&mut self, hook: Option<Hook>) {
         self.hook = hook;
     }
-    fn configure(&mut self, f: &mut dyn FnMut(&mut dyn Qdiscs)) {
-        self.path.configure(self.now, &mut self.device, |tree, cx| f(&mut InTree::new(tree, cx)));
+    fn configure(&mut self, f: &mut dyn FnMut(&mut Qdiscs<'_>)) {
+        self.path.configure(self.now, &mut self.device, |tree, cx| f(&mut tree.edit(cx)));
     }
     /// No line of a trace asks for a swap: `--atomic` is not tc's.
-    fn swap(&mut self, f: &mut dyn FnMut(&mut dyn Qdiscs)) -> SwapDone {
+    fn swap(&mut self, f: &mut dyn FnMut(&mut Qdiscs<'_>)) -> SwapDone {
         self.configure(f);
         SwapDone::default()
     }

@@ -1,35 +1,15 @@
 //! A direction whose flows take turns, in virtual time.
 
-use std::collections::VecDeque;
-use std::io;
-
 use txweir_core::text::value::Words;
 use txweir_core::turns::Quota;
 use txweir_core::{Env, Handle, Instant, Nanos};
-use txweir_device::{Gso, Sent, VnetHdr};
-use txweir_runtime::{Direction, DirectionConfig, FrameIo, Received, WireSpec};
+use txweir_device::{Gso, VnetHdr};
+use txweir_runtime::{Direction, DirectionConfig, Received, WireSpec};
 
-/// Frames to be received, and those that were sent.
-#[derive(Default)]
-struct List {
-    incoming: VecDeque<(VnetHdr, Vec<u8>)>,
-    sent: Vec<Vec<u8>>,
-}
+use crate::list::{List, Out, To as _};
 
-impl FrameIo for List {
-    fn recv(&mut self, frame: &mut [u8]) -> io::Result<Option<(VnetHdr, usize)>> {
-        Ok(self.incoming.pop_front().map(|(hdr, bytes)| {
-            frame[..bytes.len()].copy_from_slice(&bytes);
-            (hdr, bytes.len())
-        }))
-    }
-    fn send(&mut self, _: &VnetHdr, frame: &[u8]) -> io::Result<Sent> {
-        self.sent.push(frame.to_vec());
-        Ok(Sent::Taken)
-    }
-}
-
-/// A TCP frame of flow `port` with so many bytes of payload, each `number`; a super-frame of segments of 1448 if there are more.
+/// Returns a TCP frame of flow `port` with `payload` bytes of payload, each of them `number`; a
+/// super-frame of segments of 1448 bytes if there are more.
 fn tcp(port: u16, payload: usize, number: u8) -> (VnetHdr, Vec<u8>) {
     let mut frame = vec![2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 8, 0, 0x45, 0];
     frame.extend((40 + payload as u16).to_be_bytes());
@@ -50,57 +30,57 @@ fn tcp(port: u16, payload: usize, number: u8) -> (VnetHdr, Vec<u8>) {
     (hdr, frame)
 }
 
-/// The flow of a frame.
+/// Returns the flow of a frame.
 fn port(frame: &[u8]) -> u16 {
     u16::from_be_bytes([frame[34], frame[35]])
 }
 
-fn direction(spec: &str, quota: u32) -> Direction {
+fn direction(spec: &str, quota: u32) -> Direction<Out> {
     let WireSpec { wire, bql } = spec.parse().unwrap();
-    let config =
-        DirectionConfig { wire: Some(wire), bql, memory: 64 << 20, env: Env::default(), packets: 4096 };
-    let mut way = Direction::new(config).unwrap();
-    way.set_fairsend(Instant::ZERO, Quota::segs(quota));
+    let config = DirectionConfig { wire: Some(wire), bql, env: Env::default(), packets: 4096 };
+    let mut way = Direction::new(config, Out::new(64 << 20)).unwrap();
+    way.control(Instant::ZERO).set_fairsend(Quota::segs(quota));
     way
 }
 
-fn root(way: &mut Direction, kind: &str, options: &[&str]) {
-    way.configure(Instant::ZERO, |tree, cx| {
-        tree.replace(Handle::ROOT, None, kind, &mut Words::new(options), cx).unwrap();
+fn root(way: &mut Direction<Out>, kind: &str, options: &[&str]) {
+    way.control(Instant::ZERO).configure(|tree, cx| {
+        tree.edit(cx).replace(Handle::ROOT, None, kind, &mut Words::new(options)).unwrap();
     });
 }
 
-/// Frames come at `now`, all of them.
+/// Receives and admits all frames at `now`.
 fn come(
-    way: &mut Direction,
+    way: &mut Direction<Out>,
     now: Instant,
     out: &mut List,
     frames: impl IntoIterator<Item = (VnetHdr, Vec<u8>)>,
 ) {
     let mut input = List { incoming: frames.into_iter().collect(), ..List::default() };
     while let Received::Frame(arrival) = way.receive(&mut input).unwrap() {
-        way.admit(now, arrival, out).unwrap();
+        way.admit_to(now, arrival, out).unwrap();
     }
     assert_eq!(input.incoming.len(), 0);
 }
 
-/// Until nothing is left to happen, or until `end`.
-fn run(way: &mut Direction, out: &mut List, from: Instant, end: Instant) -> Instant {
+/// Runs until no event is left, or until `end`.
+fn run(way: &mut Direction<Out>, out: &mut List, from: Instant, end: Instant) -> Instant {
     let mut now = from;
     for _ in 0..1_000_000 {
         match way.deadline(now).map(|at| at.max(now)) {
             Some(at) if at <= end => now = at,
             _ => return now,
         }
-        way.advance(now, out).unwrap();
+        way.advance_to(now, out).unwrap();
     }
-    panic!("does not come to an end");
+    panic!("the events do not end");
 }
 
 const NEVER: Instant = Instant(u64::MAX >> 1);
 const WIRE: &str = "rate=100mbit,ring=64";
 
-/// Eight flows come with 100 frames each, then one with a single frame: after how many frames it leaves.
+/// Eight flows send 100 frames each, then another flow sends one frame. Returns how many frames
+/// leave ahead of that one.
 fn place_of_a_late_one(quota: u32, kind: &str, options: &[&str]) -> usize {
     let mut way = direction(WIRE, quota);
     root(&mut way, kind, options);
@@ -111,21 +91,22 @@ fn place_of_a_late_one(quota: u32, kind: &str, options: &[&str]) -> usize {
     come(&mut way, Instant(2), &mut out, [tcp(98, 100, 0)]);
     run(&mut way, &mut out, Instant(2), NEVER);
     assert_eq!(out.sent.len(), 801);
-    // Each flow's order holds, and the shares of the first half are even where there are turns.
+    // Each flow's order holds, and with turns the shares of the first half are even.
     for flow in 0..8 {
-        let own = out.sent.iter().filter(|f| port(f) == flow).map(|f| f[54]);
+        let own = out.sent.iter().filter(|f| port(&f.1) == flow).map(|f| f.1[54]);
         assert!(own.eq(0..100), "flow {flow}");
-        let early = out.sent[..400].iter().filter(|f| port(f) == flow).count();
+        let early = out.sent[..400].iter().filter(|f| port(&f.1) == flow).count();
         assert!(quota == 0 || (44..=60).contains(&early), "flow {flow}: {early}");
     }
     assert_eq!(way.gate().map_or(0, |gate| gate.waiting()), 0);
-    out.sent.iter().position(|f| port(f) == 98).unwrap()
+    out.sent.iter().position(|f| port(&f.1) == 98).unwrap()
 }
 
 #[test]
 fn a_burst_in_the_qdiscs_does_not_delay_another_flow() {
     let limit = ["limit", "1000"];
-    // Without turns it stands behind all that came before it; with turns, behind what the device holds and four of each.
+    // Without turns the frame leaves behind all earlier ones; with turns, behind the frames of the
+    // device and four of each flow.
     assert_eq!(place_of_a_late_one(0, "pfifo", &limit), 800);
     let place = place_of_a_late_one(4, "pfifo", &limit);
     assert!(place < 64 + 8 * 4, "{place}");
@@ -134,7 +115,7 @@ fn a_burst_in_the_qdiscs_does_not_delay_another_flow() {
 
 #[test]
 fn full_qdiscs_are_waited_for() {
-    // Room for ten: without turns the qdisc drops, with turns nothing is lost.
+    // Room for ten frames: without turns the qdisc drops, with turns no frame is lost.
     assert_eq!(
         place_of_a_late_one(4, "pfifo", &["limit", "10"]),
         place_of_a_late_one(4, "pfifo", &["limit", "10"])
@@ -144,7 +125,7 @@ fn full_qdiscs_are_waited_for() {
     let mut out = List::default();
     come(&mut way, Instant(1), &mut out, (0..100).map(|n| tcp(1, 1448, n)));
     assert!(way.stats().dropped > 0);
-    // A qdisc that takes nothing drops, and does not hold up the rest.
+    // A qdisc that accepts no frame drops, and does not hold up the rest.
     let mut way = direction(WIRE, 4);
     root(&mut way, "bfifo", &["limit", "200"]);
     come(&mut way, Instant(1), &mut out, (0..200).map(|n| tcp(1, 1448, n)));
@@ -166,7 +147,7 @@ fn the_line_is_as_busy_as_without_turns() {
         assert_eq!(out.sent.len(), 1000);
         let busy = Nanos(way.stats().busy_ns);
         assert_eq!(busy, Nanos(12_208_000));
-        // The last completion, of which the first was due after 250 us.
+        // The end is the last completion; the first was due after 250 us.
         assert_eq!(end, Instant(13_250_000), "{quota}");
     }
 }
@@ -180,14 +161,15 @@ fn a_full_gate_drops_the_oldest_of_who_has_most() {
     let gate = way.gate().unwrap();
     let (waiting, dropped) = (gate.waiting() as u64, gate.stats().dropped);
     assert!(waiting == 1024 && dropped > 0 && way.stats().dropped == dropped, "{waiting} {dropped}");
-    // Others lose nothing, whether they pass or wait.
+    // Other flows lose no frame, whether they pass or wait.
     come(&mut way, Instant(2), &mut out, (0..100).map(|n| tcp(2, 100, n)));
     let gate = way.gate().unwrap();
     assert!(gate.waiting() == 1024 && gate.stats().dropped > dropped);
     let dropped = gate.stats().dropped;
     run(&mut way, &mut out, Instant(2), NEVER);
     assert_eq!((out.sent.len() as u64, way.stats().dropped), (1500 - dropped, dropped));
-    let second: Vec<u8> = out.sent.iter().filter(|frame| port(frame) == 2).map(|frame| frame[54]).collect();
+    let second: Vec<u8> =
+        out.sent.iter().filter(|frame| port(&frame.1) == 2).map(|frame| frame.1[54]).collect();
     assert!(second.into_iter().eq(0..100));
 }
 
@@ -198,20 +180,21 @@ fn turns_are_switched_on_and_off_while_packets_wait() {
     let mut out = List::default();
     come(&mut way, Instant(1), &mut out, (0..150).map(|n| tcp(1, 1448, n)));
     assert!(way.gate().is_none());
-    way.set_fairsend(Instant(2), Quota::segs(4));
+    way.control(Instant(2)).set_fairsend(Quota::segs(4));
     come(&mut way, Instant(2), &mut out, (150..200).map(|n| tcp(1, 1448, n)));
-    // What was in the qdiscs before was not counted; four more of the flow are, and the rest waits.
+    // Packets that were in the qdiscs before were not counted: four more of the flow enter, and the
+    // rest waits.
     assert_eq!((way.fairsend(), way.gate().unwrap().waiting()), (Quota::segs(4), 46));
     let backlog = way.path().backlog().packets;
-    way.set_fairsend(Instant(3), Quota::segs(10));
+    way.control(Instant(3)).set_fairsend(Quota::segs(10));
     assert_eq!((way.gate().unwrap().waiting(), way.path().backlog().packets), (40, backlog + 6));
-    way.set_fairsend(Instant(4), Quota::OFF);
+    way.control(Instant(4)).set_fairsend(Quota::OFF);
     assert_eq!(
         (way.fairsend(), way.gate().is_none(), way.path().backlog().packets),
         (Quota::OFF, true, backlog + 46)
     );
     run(&mut way, &mut out, Instant(4), NEVER);
-    assert!(out.sent.iter().map(|f| f[54]).eq(0..200));
+    assert!(out.sent.iter().map(|f| f.1[54]).eq(0..200));
 }
 
 #[test]
@@ -221,12 +204,12 @@ fn a_super_frame_is_a_turn_also_where_it_is_cut() {
     let frames = |flow| (0..10).map(move |n| tcp(flow, 20 * 1448, n));
     root(&mut way, "tbf", &["rate", "100mbit", "burst", "3000", "limit", "10mb"]);
     come(&mut way, Instant(1), &mut out, frames(1).chain(frames(2)));
-    // One of each flow is in the qdisc.
+    // The qdisc has one super-frame of each flow.
     assert_eq!(way.gate().unwrap().waiting(), 18);
     assert!(way.path().backlog().packets <= 40);
     run(&mut way, &mut out, Instant(1), NEVER);
     assert_eq!((out.sent.len(), way.stats().cut, way.gate().unwrap().waiting()), (400, 20, 0));
-    let turns: Vec<u16> = out.sent.chunks(20).map(|c| port(&c[0])).collect();
+    let turns: Vec<u16> = out.sent.chunks(20).map(|c| port(&c[0].1)).collect();
     assert_eq!(turns, [1, 2].repeat(10));
 }
 
@@ -241,7 +224,7 @@ fn acknowledgements_do_not_wait_behind_other_flows() {
     assert!(way.gate().unwrap().stats().held < 200);
     let held_of_first = way.gate().unwrap().waiting();
     come(&mut way, Instant(1), &mut out, [tcp(1, 0, 0)]);
-    // One of a flow that waits stands behind its own data.
+    // An acknowledgement of a flow that waits stands behind the flow's own data.
     assert_eq!(way.gate().unwrap().waiting(), held_of_first + 1);
     run(&mut way, &mut out, Instant(1), NEVER);
     assert_eq!(out.sent.len(), 251);

@@ -1,8 +1,5 @@
 //! Filters and actions on a direction's frames.
 
-use std::collections::VecDeque;
-use std::io;
-
 use txweir_core::classify::packet::{NoOutlet, PortId};
 use txweir_core::packet::checksum::Sum;
 use txweir_core::path::entry::{Entry, Hooked};
@@ -10,33 +7,16 @@ use txweir_core::text::value::Words;
 use txweir_core::turns::Quota;
 use txweir_core::{Env, Handle, Instant};
 use txweir_device::segment::complete_checksum;
-use txweir_device::{Gso, Sent, VnetHdr};
-use txweir_runtime::{Direction, DirectionConfig, FrameIo, Notes, One, Outlets, Received};
+use txweir_device::{FRAME_MEMORY, Gso, Source as _, VnetHdr};
+use txweir_runtime::{Direction, DirectionConfig, Notes, One, Outlets, Received};
 use txweir_tc::Source;
 use txweir_tc::memory::Memory;
 use txweir_tc::tool::{Devices as _, Hook, Request, run};
 
-/// A port with frames to be received, and one that remembers what was sent.
-#[derive(Default)]
-struct List {
-    incoming: VecDeque<(VnetHdr, Vec<u8>)>,
-    sent: Vec<(VnetHdr, Vec<u8>)>,
-}
+use crate::list::{List, Out, To as _};
 
-impl FrameIo for List {
-    fn recv(&mut self, frame: &mut [u8]) -> io::Result<Option<(VnetHdr, usize)>> {
-        Ok(self.incoming.pop_front().map(|(hdr, bytes)| {
-            frame[..bytes.len()].copy_from_slice(&bytes);
-            (hdr, bytes.len())
-        }))
-    }
-    fn send(&mut self, hdr: &VnetHdr, frame: &[u8]) -> io::Result<Sent> {
-        self.sent.push((*hdr, frame.to_vec()));
-        Ok(Sent::Taken)
-    }
-}
-
-/// What leaves a device with these filters on its egress hook when a frame is sent by it.
+/// Returns the frame that leaves a device with these filters on its egress hook, when `frame` is
+/// sent by it.
 fn through(lines: &str, frame: (VnetHdr, Vec<u8>)) -> (VnetHdr, Vec<u8>) {
     let mut devices = Memory::new(&["a"]);
     let batch = Some(Source::new("b", format!("qdisc add dev a clsact\n{lines}")));
@@ -45,20 +25,20 @@ fn through(lines: &str, frame: (VnetHdr, Vec<u8>)) -> (VnetHdr, Vec<u8>) {
     let block = devices.get("a").and_then(|a| a.block(Hook::EGRESS));
     let (filters, state) = devices.classify();
     let config = DirectionConfig { wire: None, bql: None, env: Env::default(), ..DirectionConfig::default() };
-    let mut way = Direction::new(config).unwrap();
-    let mut port = List { incoming: [frame].into(), sent: Vec::new() };
+    let mut way = Direction::new(config, Out::new(FRAME_MEMORY)).unwrap();
+    let mut port = List { incoming: [frame].into(), ..List::default() };
     let Ok(Received::Frame(arrival)) = way.receive(&mut port) else { panic!("nothing received") };
     let mut outlet = NoOutlet;
     let mut entry = Entry::new(filters, state, &mut outlet, Instant(1));
     entry.to = Some(Hooked { port: PortId(1), block });
-    let arrival = way.classify(arrival, 0, &mut entry).expect("it goes on");
-    way.admit(Instant(1), arrival, &mut port).unwrap();
-    way.advance(Instant(2), &mut port).unwrap();
-    port.sent.pop().expect("it has left")
+    let arrival = way.classify(arrival, 0, &mut entry).expect("an admitted frame");
+    way.admit_to(Instant(1), arrival, &mut port).unwrap();
+    way.advance_to(Instant(2), &mut port).unwrap();
+    port.sent.pop().expect("a sent frame")
 }
 
-/// A TCP frame from 10.0.0.1 to `dst` as a stack hands it to a device that does checksums: in the field is the sum of the
-/// pseudo-header.
+/// Returns a TCP frame from 10.0.0.1 to `dst` as a stack hands it to a device that computes
+/// checksums: the field contains the sum of the pseudo-header.
 fn left_to_the_device(dst: [u8; 4], payload: &[u8]) -> (VnetHdr, Vec<u8>) {
     let mut frame = vec![2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 8, 0, 0x45, 0];
     frame.extend((40 + payload.len() as u16).to_be_bytes());
@@ -73,7 +53,8 @@ fn left_to_the_device(dst: [u8; 4], payload: &[u8]) -> (VnetHdr, Vec<u8>) {
     (VnetHdr { needs_csum: true, csum_start: 34, csum_offset: 16, ..VnetHdr::default() }, frame)
 }
 
-/// The device's part, and whether the sums of IPv4 header and segment are right then (RFC 1071: all ones).
+/// Does the device's part and returns the sums of the IPv4 header and of the segment, which are all
+/// ones if the checksums are right (RFC 1071).
 fn completed((mut hdr, mut frame): (VnetHdr, Vec<u8>), ip: usize) -> (u16, u16) {
     complete_checksum(&mut hdr, &mut frame).unwrap();
     let segment = &frame[ip + 20..];
@@ -99,7 +80,8 @@ fn what_pedit_changed_is_in_the_sum_that_the_device_completes() {
     let sent = through(&lines, frame.clone());
     assert_eq!(sent.1[30..34], [192, 168, 77, 3]);
     assert_eq!((sent.0, completed(sent, 14)), (frame.0, (0xffff, 0xffff)));
-    // As it comes out of a device that was to do it: the same frame, sent there in the first place.
+    // The result equals a frame that was sent to that address in the first place, after the device
+    // has done its part.
     let direct = left_to_the_device([192, 168, 77, 3], b"payload");
     assert_eq!(through(&lines, frame), direct);
 }
@@ -112,7 +94,7 @@ fn a_tag_in_front_moves_where_the_device_begins() {
     assert_eq!(completed(sent, 18), (0xffff, 0xffff));
 }
 
-/// Inside a tunnel the device sums the inner segment: the outer one is not touched.
+/// Inside a tunnel the device sums the inner segment: the outer checksum is not changed.
 #[test]
 fn where_the_device_begins_elsewhere_the_transport_stays() {
     let (mut hdr, frame) = left_to_the_device([10, 0, 0, 2], &[0; 40]);
@@ -121,7 +103,7 @@ fn where_the_device_begins_elsewhere_the_transport_stays() {
     assert_eq!(through(lines, (hdr, frame.clone())), (hdr, frame));
 }
 
-/// A copy has the same left to be done as the frame that it was made of: a checksum, and to be cut.
+/// A copy leaves the same work undone as its original: a checksum, and segmentation.
 #[test]
 fn a_copy_takes_along_what_is_left_to_the_device() {
     let mut devices = Memory::new(&["a", "b"]);
@@ -133,10 +115,10 @@ fn a_copy_takes_along_what_is_left_to_the_device() {
     let to = devices.port("b").expect("a port");
     let (filters, state) = devices.classify();
     let config = DirectionConfig { wire: None, bql: None, env: Env::default(), ..DirectionConfig::default() };
-    let mut way = Direction::new(config).unwrap();
+    let mut way = Direction::new(config, Out::new(FRAME_MEMORY)).unwrap();
     let (mut hdr, frame) = left_to_the_device([10, 0, 0, 2], &[5; 3000]);
     (hdr.gso, hdr.gso_size) = (Gso::TcpV4, 1000);
-    let mut port = List { incoming: [(hdr, frame.clone())].into(), sent: Vec::new() };
+    let mut port = List { incoming: [(hdr, frame.clone())].into(), ..List::default() };
     let Ok(Received::Frame(arrival)) = way.receive(&mut port) else { panic!("nothing received") };
     let (mut copies, mut notes) = (Vec::new(), Notes::default());
     let mut outlet = Outlets { up: &[to], copies: &mut copies, notes: &mut notes, now: Instant(1) };
@@ -149,8 +131,8 @@ fn a_copy_takes_along_what_is_left_to_the_device() {
     assert_eq!((copied, &again[..len]), (hdr, &frame[..]));
 }
 
-/// Through filters at a hook and at a qdisc, flows that take turns, and a kind that wants more than the metadata, the headers
-/// of a frame are read once and its queue is chosen once.
+/// The headers of a frame are read once and its queue is chosen once, even with filters at a hook
+/// and at a qdisc, flows that take turns, and a kind that needs more than the metadata.
 #[test]
 fn headers_are_read_once_and_a_queue_is_chosen_once() {
     let mut devices = Memory::new(&["a"]);
@@ -164,25 +146,25 @@ fn headers_are_read_once_and_a_queue_is_chosen_once() {
     let (filters, state) = devices.classify();
     let env = Env { queues: 4, ..Env::default() };
     let config = DirectionConfig { wire: None, bql: None, env, ..DirectionConfig::default() };
-    let mut way = Direction::new(config).unwrap();
-    way.change(Instant(1), |qdiscs| {
+    let mut way = Direction::new(config, Out::new(FRAME_MEMORY)).unwrap();
+    way.control(Instant(1)).change(|qdiscs| {
         qdiscs.add(Handle::ROOT, Some(Handle::new(1, 0)), "cake", &mut Words::new(&[])).expect("a root");
     });
-    way.set_fairsend(Instant(1), Quota::segs(2));
+    way.control(Instant(1)).set_fairsend(Quota::segs(2));
     let frames = 200;
     let incoming = (0..frames).map(|i| left_to_the_device([10, 0, 0, i as u8], b"payload")).collect();
-    let mut port = List { incoming, sent: Vec::new() };
+    let mut port = List { incoming, ..List::default() };
     for _ in 0..frames {
         let Ok(Received::Frame(arrival)) = way.receive(&mut port) else { panic!("nothing received") };
         let mut outlet = NoOutlet;
         let mut entry = Entry::new(filters, state, &mut outlet, Instant(1));
         entry.to = Some(Hooked { port: PortId(1), block });
         let arrival = way.classify(arrival, 0, &mut entry).expect("it goes on");
-        way.admit(Instant(1), arrival, &mut port).unwrap();
+        way.admit_to(Instant(1), arrival, &mut port).unwrap();
     }
-    way.advance(Instant(2), &mut port).unwrap();
+    way.advance_to(Instant(2), &mut port).unwrap();
     assert_eq!(port.sent.len(), frames);
-    assert_eq!((way.headers_read(), way.port().stats().chosen), (frames as u64, frames as u64));
+    assert_eq!((way.classifier().headers_read(), way.port().stats().chosen), (frames as u64, frames as u64));
 }
 
 /// The count above is of all readings: nothing else of the live loop reads headers.

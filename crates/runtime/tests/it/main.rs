@@ -1,5 +1,9 @@
-//! The tests of the live loop, in one binary: a direction in virtual time, between ports that are lists.
+//! The tests of the live loop, in one binary: directions in virtual time whose devices are lists or
+//! memory, and one whose device is a packet socket.
 
 mod direction;
 mod fairsend;
 mod filtering;
+mod list;
+mod live;
+mod umem;

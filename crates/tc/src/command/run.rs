@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use txweir_core::path::port::Qdiscs;
+use txweir_core::path::qdiscs::Qdiscs;
 use txweir_core::sched::stab::Stab;
 use txweir_core::text::error::Object;
 use txweir_core::text::value::Words;
@@ -14,7 +14,7 @@ use crate::refusal;
 use crate::source::Source;
 
 /// Does it. An error leaves all as it was.
-pub(crate) fn run(source: &Arc<Source>, cmd: &Change, qdiscs: &mut dyn Qdiscs) -> Result<(), Diagnostic> {
+pub(crate) fn run(source: &Arc<Source>, cmd: &Change, qdiscs: &mut Qdiscs<'_>) -> Result<(), Diagnostic> {
     let done = match cmd {
         Change::Qdisc(cmd) => qdisc(cmd, qdiscs),
         Change::Class(cmd) => class(cmd, qdiscs),
@@ -60,28 +60,26 @@ impl Change {
     }
 }
 
-fn class(cmd: &ClassCommand, qdiscs: &mut dyn Qdiscs) -> Result<(), ConfigError> {
+fn class(cmd: &ClassCommand, qdiscs: &mut Qdiscs<'_>) -> Result<(), ConfigError> {
     let parent = cmd.parent.as_ref().map(|p| p.value);
     let class = cmd.classid.as_ref().map_or(Handle::NONE, |c| c.value);
     let kind = cmd.kind.as_ref().map(|k| k.text.as_str());
     let options: Vec<&str> = cmd.options.iter().map(|w| w.text.as_str()).collect();
-    qdiscs.classes(parent, class, &mut |tree, cx| {
-        let words = &mut Words::new(&options);
-        match cmd.verb {
-            Verb::Add => tree.add_class(parent.unwrap_or(class.qdisc()), class, kind, words, cx),
-            Verb::Replace => tree.replace_class(parent.unwrap_or(class.qdisc()), class, kind, words, cx),
-            Verb::Delete => tree.delete_class(class, cx),
-            Verb::Change | Verb::Link | Verb::Get | Verb::Show | Verb::Flush => {
-                tree.change_class(parent, class, kind, words, cx)
-            }
+    let words = &mut Words::new(&options);
+    match cmd.verb {
+        Verb::Add => qdiscs.add_class(parent.unwrap_or(class.qdisc()), class, kind, words),
+        Verb::Replace => qdiscs.replace_class(parent.unwrap_or(class.qdisc()), class, kind, words),
+        Verb::Delete => qdiscs.delete_class(class),
+        Verb::Change | Verb::Link | Verb::Get | Verb::Show | Verb::Flush => {
+            qdiscs.change_class(parent, class, kind, words)
         }
-    })
+    }
 }
 
-fn qdisc(cmd: &QdiscCommand, qdiscs: &mut dyn Qdiscs) -> Result<(), ConfigError> {
+fn qdisc(cmd: &QdiscCommand, qdiscs: &mut Qdiscs<'_>) -> Result<(), ConfigError> {
     let handle = cmd.handle.as_ref().map(|h| h.value);
     let parent = match (cmd.place.as_ref().map(|p| p.value), handle) {
-        (Some(Place::Below(parent)), _) => qdiscs.named(parent),
+        (Some(Place::Below(parent)), _) => qdiscs.trees().named(parent),
         (Some(Place::Handle(handle)), _) | (None, Some(handle)) => qdiscs.parent_of(handle)?,
         (Some(Place::Ingress | Place::Clsact | Place::Egress), _) => {
             let expected = "root, or parent MAJOR:MINOR";
@@ -140,12 +138,12 @@ fn qdisc(cmd: &QdiscCommand, qdiscs: &mut dyn Qdiscs) -> Result<(), ConfigError>
 /// Whether a qdisc is there; an error if it is not the one named, by handle and kind as far as given.
 fn present(
     cmd: &QdiscCommand,
-    qdiscs: &dyn Qdiscs,
+    qdiscs: &Qdiscs<'_>,
     parent: Handle,
     kind: Option<&str>,
 ) -> Result<bool, ConfigError> {
     let mut present = None;
-    qdiscs.visit(&mut |place, node| {
+    qdiscs.trees().visit(&mut |place, node| {
         if place.parent == parent && !node.handle().is_none() {
             present = Some((node.handle(), node.qdisc().spec().kind));
         }

@@ -3,7 +3,7 @@
 
 use std::fmt::Write;
 
-use txweir_core::path::port::Trees;
+use txweir_core::path::trees::Trees;
 use txweir_core::sched::capability::FlowShown;
 use txweir_core::sched::classful::{ClassShown, UserClasses};
 use txweir_core::sched::node::{Class, Node};

@@ -1,6 +1,6 @@
 //! What commands have made of the qdiscs of a device: the lines that make it again, and copies.
 
-use txweir_core::path::port::Trees;
+use txweir_core::path::trees::Trees;
 use txweir_core::sched::cx::Cx;
 use txweir_core::sched::stab::Stab;
 use txweir_core::text::value::Words;
@@ -48,16 +48,16 @@ pub(crate) fn copy<'a>(trees: impl Into<Trees<'a>>, cx: &mut Cx) -> Result<Tree,
         let options: Vec<&str> = made.options.iter().map(String::as_str).collect();
         let words = &mut Words::new(&options);
         match made.class {
-            Some(class) => copy.replace_class(made.parent, class, Some(made.kind), words, cx)?,
+            Some(class) => copy.edit(cx).replace_class(made.parent, class, Some(made.kind), words)?,
             None => {
-                copy.replace(made.parent, Some(made.handle), made.kind, words, cx)?;
+                copy.edit(cx).replace(made.parent, Some(made.handle), made.kind, words)?;
             }
         }
         if made.stab.is_some() {
-            copy.set_stab(made.parent, made.stab, cx)?;
+            copy.edit(cx).set_stab(made.parent, made.stab)?;
         }
     }
-    copy.set_blocks(trees.blocks());
+    copy.edit(cx).set_blocks(&trees.blocks().collect::<Vec<_>>());
     Ok(copy)
 }
 

@@ -1,7 +1,7 @@
 //! mq and mqprio as tc prints them: roots that stand for a qdisc for each transmit queue. What they have counted is the sum over
 //! those, and what a queue has at first is shown as well.
 
-use txweir_core::path::port::Trees;
+use txweir_core::path::trees::Trees;
 use txweir_core::sched::node::{Books, Node};
 use txweir_core::sched::traffic::Range;
 use txweir_core::text::value::{Json, Show, exact_of, text_of};

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use txweir_core::classify::filter::BlockId;
-use txweir_core::path::port::{InTree, Trees};
 use txweir_core::path::rates::SharedRates;
+use txweir_core::path::trees::Trees;
 use txweir_core::sched::cx::Cx;
 use txweir_core::{Handle, Tree};
 
@@ -49,7 +49,7 @@ pub(super) fn shares(source: &Arc<Source>, change: &Change, device: &dyn Device)
         return None;
     }
     let mut tree = copy(source, device.tree()).ok()?;
-    command::run(source, change, &mut InTree::new(&mut tree, &mut scratch_cx())).ok()?;
+    command::run(source, change, &mut tree.edit(&mut scratch_cx())).ok()?;
     Some(tree)
 }
 
@@ -81,7 +81,7 @@ pub(super) fn run(
     if change.is_two_steps() {
         // Rehearsed, so that what is refused is refused before anything is touched.
         let mut rehearsed = copy(source, device.tree())?;
-        command::run(source, change, &mut InTree::new(&mut rehearsed, &mut scratch_cx()))?;
+        command::run(source, change, &mut rehearsed.edit(&mut scratch_cx()))?;
     }
     let (mut refused, mut orphans) = (None, Vec::new());
     device.configure(&mut |qdiscs| {

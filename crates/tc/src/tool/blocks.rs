@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use txweir_core::Handle;
 use txweir_core::classify::filter::{BlockId, Filters};
-use txweir_core::path::port::Trees;
+use txweir_core::path::trees::Trees;
 
 use super::session::Session;
 use super::{Device, Hook};

@@ -6,7 +6,8 @@ use txweir_core::classify::action::State;
 use txweir_core::classify::filter::Filters;
 use txweir_core::classify::packet::PortId;
 use txweir_core::path::entry::HookCounts;
-use txweir_core::path::port::{Qdiscs, Trees};
+use txweir_core::path::qdiscs::Qdiscs;
+use txweir_core::path::trees::Trees;
 use txweir_core::qdisc::Registry;
 use txweir_core::{ConfigError, Env, Handle, Instant, Meta, Tally, Tree};
 
@@ -148,10 +149,10 @@ pub trait Device {
         HookCounts::default()
     }
     /// Calls `f` on its qdiscs, between two bursts of packets. Packets in what it removes are dropped.
-    fn configure(&mut self, f: &mut dyn FnMut(&mut dyn Qdiscs));
+    fn configure(&mut self, f: &mut dyn FnMut(&mut Qdiscs<'_>));
     /// Like `configure`, for many changes in one step: packets that wait are kept, in their order, and wait afterwards
     /// where the tree that `f` has made puts them.
-    fn swap(&mut self, f: &mut dyn FnMut(&mut dyn Qdiscs)) -> SwapDone;
+    fn swap(&mut self, f: &mut dyn FnMut(&mut Qdiscs<'_>)) -> SwapDone;
     /// Calls `f` on every packet that waits: the class that its qdisc hangs below, the qdisc's handle, the packet; in the
     /// order in which they would be put into a new tree.
     fn queued(&self, f: &mut dyn FnMut(Handle, Handle, &Meta));

@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use txweir_core::classify::filter::{ANY_PROTOCOL, BlockId, Filters, Named, Table, Template, What};
+use txweir_core::classify::filter::{ANY_PROTOCOL, BlockId, Existence, Filters, Named, Table, Template};
 use txweir_core::sched::discipline::Filtered;
 use txweir_core::{ConfigError, ErrorKind, Handle};
 
@@ -212,11 +212,11 @@ fn put(
         ));
     };
     let what = match cmd.verb {
-        Verb::Add => What::Add,
-        Verb::Replace => What::Replace,
-        _ => What::Change,
+        Verb::Add => Existence::Add,
+        Verb::Replace => Existence::Replace,
+        _ => Existence::Change,
     };
-    if what != What::Change {
+    if what != Existence::Change {
         named.protocol = named.protocol.or(Some(ANY_PROTOCOL));
     }
     let mut said = Said::filter(line.source, kind, cmd.handle.as_ref(), &cmd.options);

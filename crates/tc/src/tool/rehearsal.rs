@@ -5,8 +5,9 @@ use std::collections::BTreeSet;
 use txweir_core::classify::action::State;
 use txweir_core::classify::filter::{BlockId, Filters};
 use txweir_core::classify::packet::PortId;
-use txweir_core::path::port::{InTree, Qdiscs, Trees};
+use txweir_core::path::qdiscs::Qdiscs;
 use txweir_core::path::select::{Selector, Sender};
+use txweir_core::path::trees::Trees;
 use txweir_core::qdisc::Registry;
 use txweir_core::qdisc::mqprio;
 use txweir_core::sched::cx::Cx;
@@ -105,7 +106,7 @@ impl<'a> Rehearsal<'a> {
             let mut refused = None;
             // Filters are taken over whole, so which of them are whose is, too.
             let blocks: Vec<(Handle, BlockId)> = shadow.tree.blocks().collect();
-            let take_over = |qdiscs: &mut dyn Qdiscs| {
+            let take_over = |qdiscs: &mut Qdiscs<'_>| {
                 drop(qdiscs.take_orphans());
                 qdiscs.set_blocks(&blocks);
             };
@@ -291,10 +292,10 @@ impl Device for Shadow {
     fn set_hook(&mut self, hook: Option<Hook>) {
         self.hook = hook;
     }
-    fn configure(&mut self, f: &mut dyn FnMut(&mut dyn Qdiscs)) {
-        f(&mut InTree::new(&mut self.tree, &mut self.cx));
+    fn configure(&mut self, f: &mut dyn FnMut(&mut Qdiscs<'_>)) {
+        f(&mut self.tree.edit(&mut self.cx));
     }
-    fn swap(&mut self, f: &mut dyn FnMut(&mut dyn Qdiscs)) -> SwapDone {
+    fn swap(&mut self, f: &mut dyn FnMut(&mut Qdiscs<'_>)) -> SwapDone {
         self.configure(f);
         SwapDone::default()
     }

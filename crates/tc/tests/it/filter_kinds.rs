@@ -49,11 +49,7 @@ fn what_is_not_known_is_refused() {
         ("flower spi 3", 1, "flower does not look at spi"),
         ("flower indev b", 2, "there is no device \"b\""),
         ("flower src_mac 1:2:3:4:5:6/49", 1, "flower filter: \"1:2:3:4:5:6/49\" is not a value for this"),
-        (
-            "flow map key dst perturb 3",
-            2,
-            "filter flow perturb: expected hash, which it is for, given \"map\"",
-        ),
+        ("flow map key dst perturb 3", 2, "filter flow perturb: expected mode hash, given \"map\""),
     ] {
         let mut devices = set_up();
         let done = tc(&mut devices, &format!("filter add dev a protocol ip prio 1 handle 1 {words}"));

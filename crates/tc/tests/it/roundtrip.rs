@@ -107,11 +107,11 @@ fn with_classes(tree: &mut Tree, handle: Handle, spec: &Spec, rng: &mut Rng) -> 
             (Handle::new(handle.major(), minor), Handle::new(handle.major(), rng.below(6) as u16));
         let (words, cx) = (&mut Words::new(&words), &mut Cx::new(1, 0));
         let done = match classes.made {
-            true => tree.add_class(above, class, None, words, cx),
-            false => tree.change_class(None, class, None, words, cx),
+            true => tree.edit(cx).add_class(above, class, None, words),
+            false => tree.edit(cx).change_class(None, class, None, words),
         };
         taken += u64::from(done.is_ok());
-        let _ = tree.add(class, None, "pfifo", &mut Words::new(&["limit", "7"]), cx);
+        let _ = tree.edit(cx).add(class, None, "pfifo", &mut Words::new(&["limit", "7"]));
     }
     taken
 }
@@ -121,12 +121,12 @@ fn tree(spec: &Spec, options: &[String], below: bool) -> (Tree, Handle) {
     let (mut tree, mut cx) = (Tree::new(env()), Cx::new(1, 0));
     let mut parent = Handle::ROOT;
     if below && !spec.root_only {
-        tree.add(parent, Some(Handle::new(1, 0)), "prio", &mut Words::new(&[]), &mut cx).expect("prio");
+        tree.edit(&mut cx).add(parent, Some(Handle::new(1, 0)), "prio", &mut Words::new(&[])).expect("prio");
         parent = Handle::new(1, 2);
     }
     let words: Vec<&str> = options.iter().map(String::as_str).collect();
     let handle =
-        tree.add(parent, None, spec.kind, &mut Words::new(&words), &mut cx).expect("accepted before");
+        tree.edit(&mut cx).add(parent, None, spec.kind, &mut Words::new(&words)).expect("accepted before");
     (tree, handle)
 }
 

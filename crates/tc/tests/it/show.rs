@@ -403,7 +403,7 @@ fn a_refused_policy_leaves_the_packets_where_they_are() {
 fn multiq_in_text_and_json() {
     let mut cx = Cx::new(1, 0);
     let mut tree = Tree::new(Env { queues: 4, ..Env::default() });
-    tree.add(Handle::ROOT, Some(Handle::new(1, 0)), "multiq", &mut Words::new(&[]), &mut cx).unwrap();
+    tree.edit(&mut cx).add(Handle::ROOT, Some(Handle::new(1, 0)), "multiq", &mut Words::new(&[])).unwrap();
     assert_eq!(show::text(&tree, None, false), "qdisc multiq 1: root refcnt 2 bands 4/4 \n");
     let json = r#"[{"kind":"multiq","handle":"1:","root":true,"refcnt":2,"options":{"bands":4}}]"#;
     assert_eq!(show::json(&tree, None, false), json);

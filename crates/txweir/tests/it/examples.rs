@@ -1,4 +1,4 @@
-//! The examples do what they say.
+//! The examples do as their texts say.
 
 #[path = "../../examples/backpressure.rs"]
 #[allow(dead_code)]
@@ -39,18 +39,19 @@ fn smoltcp_sends_at_the_rate_of_the_path_and_loses_nothing() {
     let shaper = ["rate", "1mbit", "burst", "5kb", "limit", "64kb"];
     let t = smoltcp_device::run(&numbers(), "tbf", &shaper).expect("runs");
     assert_eq!((t.received == numbers(), t.dropped), (true, 0));
-    // 800 ms of payload at 1 Mbit/s, less a bucket of 41 ms; headers, and acknowledgements, which share the
-    // loopback, take a little more.
+    // 800 ms of payload at 1 Mbit/s, less a bucket of 41 ms; headers, and acknowledgements, which
+    // share the loopback, take a little more.
     assert!((760_000..1_000_000).contains(&t.micros), "{} us", t.micros);
     let t = smoltcp_device::run(&numbers(), "pfifo", &[]).expect("runs");
     assert_eq!((t.received == numbers(), t.dropped), (true, 0));
-    // Without a shaper it takes what the timers of TCP take.
+    // Without a shaper the transfer takes as long as the timers of TCP.
     assert!(t.micros < 400_000, "{} us", t.micros);
 }
 
 #[test]
 fn smoltcp_waits_while_the_path_is_full() {
-    // Room for five packets where TCP's window is eleven: the stack is held back, and nothing is lost.
+    // Room for five packets where TCP's window is eleven: the stack is held back, and no packet is
+    // lost.
     let shaper = ["rate", "1mbit", "burst", "5kb", "limit", "8kb"];
     let t = smoltcp_device::run(&numbers(), "tbf", &shaper).expect("runs");
     assert_eq!((t.received == numbers(), t.dropped), (true, 0));
@@ -64,9 +65,11 @@ fn jain(shares: &[u64]) -> f64 {
     (sum * sum) as f64 / (shares.len() as u64 * squares) as f64
 }
 
-/// What both stacks are to show: eight bulk senders whose windows are as 2 to 9, one with short requests.
+/// Checks the claim of both stacks: eight bulk senders whose windows are as 2 to 9, one with short
+/// requests.
 fn turns_are_felt(off: (&[u64], &[u64]), on: (&[u64], &[u64])) {
-    // Bytes and microseconds. A line of 100 Mbit/s carries 25 MB in two seconds, less headers and the first round trip.
+    // Bytes and microseconds. A line of 100 Mbit/s carries 25 MB in two seconds, less headers and
+    // the first round trip.
     for (bulk, requests) in [off, on] {
         let sum: u64 = bulk.iter().sum();
         assert!((22_500_000..25_000_000).contains(&sum) && requests.len() > 180, "{sum}, {requests:?}");
@@ -74,8 +77,8 @@ fn turns_are_felt(off: (&[u64], &[u64]), on: (&[u64], &[u64])) {
     // Without turns shares are as the windows are: for 2 to 9 the index is 0.852.
     assert!((0.84..0.90).contains(&jain(off.0)), "{off:?}");
     assert!(jain(on.0) > 0.999, "{on:?}");
-    // A request is 10 ms on its way. With turns it waits for at most eight of four packets and a ring of 16, 6 ms; without, for
-    // up to seven windows.
+    // A request is 10 ms on its way. With turns it waits for at most eight of four packets and a
+    // ring of 16, 6 ms; without, for up to seven windows.
     let worst = |requests: &[u64]| requests.iter().max().copied().unwrap_or(0);
     assert!((10_000..17_000).contains(&worst(on.1)), "{}", worst(on.1));
     assert!(worst(off.1) > 50_000, "{}", worst(off.1));
@@ -104,13 +107,14 @@ fn quic_connections_take_turns() {
 fn tasks_a_thread_and_a_loop_send_side_by_side() {
     let each = 1000;
     let o = handoff_tokio::run(each).expect("runs");
-    // Everything arrives once, and each sender's packets in their order.
+    // Every packet arrives once, and each sender's packets in their order.
     assert_eq!(o.got.len() as u64, each * (handoff_tokio::TASKS + 1));
     for who in 0..=handoff_tokio::TASKS {
         let own = o.got.iter().filter(|(from, _)| *from == who).map(|(_, n)| *n);
         assert!(own.eq(0..each), "sender {who}");
     }
-    // 5000 packets through a ring of 16, a queue of 32 and a list of 32: tasks were told to wait, and woken.
+    // 5000 packets through a ring of 16, a queue of 32 and a list of 32: tasks were told to wait,
+    // and woken.
     let waits: u64 = o.waits[..4].iter().sum();
     assert!(waits > 10 && o.woken > 10, "{:?}, {}", o.waits, o.woken);
     assert_eq!(o.owner, (each, true));

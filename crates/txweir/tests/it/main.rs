@@ -1,4 +1,5 @@
-//! The tests of the facade, in one binary: the examples do what they say, and the README shows them as they are.
+//! The tests of the facade, in one binary: the examples do as their texts say, and the README shows
+//! them as they are.
 
 mod examples;
 mod readme;

@@ -2,7 +2,7 @@
 
 const README: &str = include_str!("../../../../README.md");
 
-/// The part of a source between two lines, without blank ends.
+/// Returns the part of a source between two lines, without blank ends.
 fn part<'a>(source: &'a str, from: &str, to: &str) -> &'a str {
     let start = source.find(from).expect("the part begins");
     let end = source[start..].find(to).expect("the part ends");
@@ -18,7 +18,7 @@ fn shows_the_examples_as_they_are() {
     assert!(README.contains(wrapper), "README.md does not show examples/smoltcp_device.rs as it is");
 }
 
-/// Every file that the README links to is there.
+/// Checks that every file that the README links to exists.
 #[test]
 fn links_lead_somewhere() {
     let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");

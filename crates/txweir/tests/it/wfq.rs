@@ -1,5 +1,5 @@
-//! A kind that a test registers in two source edits, its file and a line: the grammar, `show`, `check` and the laws take it
-//! from its declarations.
+//! A kind that a test registers in two source edits, its file and a line: the grammar, `show`,
+//! `check` and the laws take it from its declarations.
 
 #[path = "../../examples/wfq.rs"]
 #[allow(dead_code)]

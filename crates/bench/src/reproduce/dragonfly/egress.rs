@@ -7,7 +7,7 @@ use super::machine::What;
 use super::packet::Packet;
 use txweir_lab::engine::{Alarm, Engine, Lane};
 
-/// Bytes of queue for each packet of its limit: what `rough` has where it is told none.
+/// Bytes of queue for each packet of its limit: the default of `rough`.
 const FRAME: u64 = 1514;
 
 /// A transmit side.
@@ -17,17 +17,17 @@ pub(super) struct Egress {
     wire: Wire<Packet>,
     alarm: Alarm,
     what: What,
-    /// Packets and bytes that the queue of a ring takes.
+    /// The limits of a ring's queue in packets and bytes.
     limits: [u64; 2],
     /// Bytes of data segments that have left the line since they were last taken, headers included.
     pub(super) bytes: u64,
-    /// Of all frames.
+    /// Bytes of all frames.
     pub(super) all: u64,
 }
 
 impl Egress {
-    /// With a two-level queue of `limit` packets over each ring; `what` happens when the line has
-    /// something to do.
+    /// Creates a transmit side with a two-level queue of `limit` packets over each ring; `what` is
+    /// the event of the line.
     pub(super) fn new(wire: WireConfig, limit: u32, what: What) -> Result<Self, String> {
         let config = PathConfig { role: Role::Forwarder, bql: None, pool: 2_000, ..PathConfig::default() };
         let path = |_| {
@@ -46,15 +46,15 @@ impl Egress {
         })
     }
 
-    /// Whether the queue of a ring takes a packet that is not control, as a driver's queue tells by
-    /// its count alone.
+    /// True if the queue of a ring takes a packet that is not control, as a driver's queue decides
+    /// by its count alone.
     pub(super) fn has_room(&self, ring: usize) -> bool {
         let waits = self.paths[ring % self.paths.len()].backlog();
         waits.packets < self.limits[0] && waits.bytes < self.limits[1]
     }
 
-    /// Gives a packet to a ring's queue; false if that had no room for it. To be followed by
-    /// `kick`.
+    /// Gives a packet to a ring's queue; false if the queue had no room for it. The caller calls
+    /// `kick` afterwards.
     pub(super) fn send(&mut self, now: Instant, ring: usize, packet: Packet, m: Meta) -> bool {
         let at = ring % self.paths.len();
         // A wire has at most as many rings as there are numbers for them.
@@ -62,7 +62,7 @@ impl Egress {
         matches!(self.paths[at].submit(now, packet, m, &mut queue), Admitted::Sent | Admitted::Queued)
     }
 
-    /// Moves what can move; what has left the line is on its way.
+    /// Moves every packet that can move; packets that have left the line are on their way.
     pub(super) fn kick(&mut self, engine: &mut Engine<What>, way: &mut Lane<Packet, What>, delay: Nanos) {
         let now = engine.now();
         let (bytes, all) = (&mut self.bytes, &mut self.all);
@@ -85,18 +85,18 @@ impl Egress {
         self.alarm.set(engine, self.wire.next_event(), 0, self.what);
     }
 
-    /// Whether the event at `at` is the one that it waits for.
+    /// True if the event at `at` is the one that it waits for.
     pub(super) fn fired(&mut self, at: Instant) -> bool {
         self.alarm.fired(at)
     }
 
-    /// Packets dropped.
+    /// Returns the packets dropped.
     #[cfg(test)]
     pub(super) fn dropped(&self) -> u64 {
         self.paths.iter().map(|p| p.cx().dropped().packets).sum()
     }
 
-    /// Bytes in the qdiscs and in the device.
+    /// Returns the bytes in the qdiscs and in the device.
     #[cfg(test)]
     pub(super) fn holds(&self) -> [u64; 2] {
         [self.paths.iter().map(|p| p.backlog().bytes).sum(), self.wire.held().bytes]

@@ -7,23 +7,23 @@ use super::machine::Setup;
 use super::packet::MSS;
 use txweir_lab::engine::Alarm;
 
-/// What a connection is for.
+/// The role of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Role {
     /// A stream that A sends.
     Sent,
     /// A stream that is sent to A.
     Received,
-    /// One of this client's, which A closes as soon as it is open (netperf's TCP_CC).
+    /// A connection of this client, which A closes as soon as it is open (netperf's TCP_CC).
     Client(u32),
 }
 
-/// Where a client stands with a connection.
+/// The progress of a client with a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stage {
-    /// It waits for the server to close it.
+    /// The client waits for the server to close it.
     Current,
-    /// It is at its next one, and this one is not yet closed both ways.
+    /// The client is at its next connection, and this one is not yet closed both ways.
     Left,
     /// The place is free.
     Over,
@@ -33,21 +33,21 @@ pub(super) enum Stage {
 #[derive(Debug)]
 pub(super) struct Link {
     pub(super) role: Role,
-    /// Which of the connections that have had its place.
+    /// The number of this connection among those that have had its place.
     pub(super) number: u32,
-    /// A's thread, and the place in that thread's line of one that sends.
+    /// A's thread, and for a sender the place in that thread's line.
     pub(super) thread: u32,
     pub(super) id: Option<SenderId>,
     pub(super) a: Connection,
     pub(super) peer: Connection,
-    /// Of A's end, and of the peer's. They stay with the place.
+    /// The alarms of A's end and of the peer's. They stay with the place.
     pub(super) alarms: [Alarm; 2],
-    /// A's thread has a message about a timer of A's end.
+    /// True if A's thread has a message about a timer of A's end.
     pub(super) timed: bool,
-    /// The application of a stream of A is about to write.
+    /// True if the application of a stream of A is about to write.
     pub(super) writing: bool,
     pub(super) stage: Stage,
-    /// Bytes that the reader has, and of them, those that were told of.
+    /// Bytes that the reader has, and of them, those that were announced.
     pub(super) read: u64,
     pub(super) told: u64,
 }
@@ -71,19 +71,19 @@ impl Link {
         }
     }
 
-    /// The next connection at this place.
+    /// Begins the next connection at this place.
     pub(super) fn anew(&mut self, s: &Setup, role: Role, thread: u32) {
         let next = Self::new(s, role, thread);
         *self = Self { number: self.number.wrapping_add(1), alarms: self.alarms, ..next };
     }
 }
 
-/// Of bytes of memory, half counts as payload.
+/// Of the bytes of memory, half counts as payload.
 const MEMORY: u64 = 2;
 
-/// Both ends: who sends opens, and a client opens.
+/// Creates both ends: the sender opens, and a client opens.
 fn ends(s: &Setup, role: Role) -> (Connection, Connection) {
-    // A window of so many segments is a send buffer of that size; receivers offer more.
+    // A window of a number of segments is a send buffer of that size; receivers offer more.
     let sender = |i: usize| Config {
         send_buffer: u64::from(s.windows[i] * MSS),
         gso_max: if s.unit[i] > 1 { s.unit[i] * (MSS + 52) } else { 0 },

@@ -2,10 +2,10 @@
 //! them.
 //!
 //! A sends streams to one peer; the other sends streams to A or opens connections to it. All of
-//! them are connections of `txweir-transport`, both ends of each. What leaves A leaves through
-//! core's code: `FairSend` decides whose turn it is on a thread, `rough` which packet of a ring's
-//! queue is next, `Wire` which ring. Peers take no time beside the way; what the second one sends
-//! goes through a queue and a ring of its own.
+//! them are connections of `txweir-transport`, both ends of each. Frames leave A through core's
+//! code: `FairSend` decides which sender of a thread has the turn, `rough` which packet of a ring's
+//! queue is next, `Wire` which ring. Peers take no time beside the way; the packets of the second
+//! one go through a queue and a ring of its own.
 
 mod host;
 mod peers;
@@ -20,7 +20,7 @@ use super::packet::{HEADERS, MSS, Packet};
 use host::{Message, Thread};
 use txweir_lab::engine::{Engine, Event, Lane, Payload};
 
-/// What an experiment is like.
+/// The parameters of an experiment.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(in super::super) struct Setup {
     /// Streams that A sends.
@@ -31,9 +31,9 @@ pub(in super::super) struct Setup {
     pub(in super::super) clients: u32,
     /// Segments of the largest unit, of A and of its peer; 1: no TSO.
     pub(in super::super) unit: [u32; 2],
-    /// Segments that a stream of A has on its way at most, and a stream to A.
+    /// Most segments on the way of a stream of A, and of a stream to A.
     pub(in super::super) windows: [u32; 2],
-    /// SYN, SYN-ACK and pure ACK are marked.
+    /// True if SYN, SYN-ACK and pure ACK are marked.
     pub(in super::super) prio: bool,
     /// `net.inet.tcp.fairsend`.
     pub(in super::super) fairsend: u32,
@@ -45,20 +45,20 @@ pub(in super::super) struct Setup {
     pub(in super::super) descriptors: [u32; 2],
     /// Packets that a ring's queue takes; bytes are 1514 times that.
     pub(in super::super) limit: u32,
-    /// Segments of the application's next write: it writes when there is room for so many.
+    /// Segments of the application's next write: it writes when there is room for them.
     pub(in super::super) write: u32,
-    /// How late it comes to that at most: so long, or less, by chance.
+    /// Greatest delay of the application before that write: the delay is random, at most this.
     pub(in super::super) late: Nanos,
     /// Segments of an acknowledgement by A, and by the peers.
     pub(in super::super) every: [u32; 2],
-    /// What a thread needs for a message of a stream and for each unit that it sends, and for a
-    /// message of a connection that opens or closes.
+    /// Processor time of a thread for a message of a stream and for each unit that it sends, and
+    /// for a message of a connection that opens or closes.
     pub(in super::super) costs: [Nanos; 3],
     /// Seed of the draws.
     pub(in super::super) seed: u64,
 }
 
-/// What has been done since it was last asked.
+/// The work since the last call of `take`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(in super::super) struct Done {
     /// Bytes of frames of A's streams that left, headers included.
@@ -71,17 +71,17 @@ pub(in super::super) struct Done {
     pub(in super::super) connections: u64,
 }
 
-/// What happens.
+/// An event.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum What {
-    /// A's line, and the peer's.
+    /// The event of A's line, and of the peer's.
     Line,
     PeerLine,
-    /// Something reaches the peers, A from the one that A sends to, A from the other.
+    /// A packet reaches the peers, A from the peer that A sends to, A from the other.
     AtPeer,
     Back,
     AtA,
-    /// A thread has done what it did.
+    /// A thread has finished its message.
     Done,
     /// A stream's application writes, at first or again.
     Write,
@@ -117,13 +117,13 @@ pub(in super::super) struct Machine {
     connections: u64,
 }
 
-/// From the end of a frame on the line to the thread that sees it, each way: switch, interrupt, and
-/// the way itself.
+/// Time from the end of a frame on the line to the thread that sees it, each way: switch,
+/// interrupt, and the way itself.
 const WAY: Nanos = Nanos::from_micros(50);
 /// Packets of the peer's queue: `ifq` of a device with 512 descriptors, and 16 for each of its 8
 /// processors.
 const PEER_LIMIT: u32 = 640;
-/// Streams and clients begin within so many nanoseconds.
+/// Streams and clients begin within this time, nanoseconds.
 const STARTS: u64 = 100_000_000;
 
 impl Machine {
@@ -158,8 +158,8 @@ impl Machine {
         Ok(machine)
     }
 
-    /// The streams, as many for each thread: the hash of a device (Toeplitz) is linear, and spreads
-    /// ports that follow one another evenly.
+    /// Adds the streams, as many for each thread: the hash of a device (Toeplitz) is linear, and
+    /// spreads consecutive ports evenly.
     fn populate(&mut self) {
         let s = self.setup;
         for n in 0..s.senders + s.receivers {
@@ -177,14 +177,14 @@ impl Machine {
         }
     }
 
-    /// Everything up to `until`.
+    /// Runs all events up to `until`.
     pub(in super::super) fn run(&mut self, until: Instant) {
         while let Some(e) = self.engine.next(until) {
             self.happens(e);
         }
     }
 
-    /// What was done since the last time.
+    /// Returns the work since the last call.
     pub(in super::super) fn take(&mut self) -> Done {
         let s = self.setup;
         let theirs = s.senders as usize..(s.senders + s.receivers) as usize;
@@ -197,23 +197,23 @@ impl Machine {
         }
     }
 
-    /// What each stream of A has delivered, in bytes.
+    /// Returns the bytes that each stream of A has delivered.
     pub(in super::super) fn delivered(&self) -> Vec<u64> {
         self.links[..self.setup.senders as usize].iter().map(|l| l.read).collect()
     }
 
-    /// Bytes in A's queues and in its device.
+    /// Returns the bytes in A's queues and in its device.
     #[cfg(test)]
     pub(in super::super) fn holds(&self) -> [u64; 2] {
         self.egress.holds()
     }
-    /// Packets that A's queues have dropped.
+    /// Returns the packets that A's queues have dropped.
     #[cfg(test)]
     pub(in super::super) fn dropped(&self) -> u64 {
         self.egress.dropped()
     }
 
-    /// Places of connections, and those that are free.
+    /// Returns the number of places of connections, and of the free ones.
     #[cfg(test)]
     pub(in super::super) fn places(&self) -> [usize; 2] {
         [self.links.len(), self.free.len()]
@@ -261,7 +261,7 @@ impl Machine {
         self.peer.kick(&mut self.engine, &mut self.to_a, WAY);
     }
 
-    /// The application of a stream writes: on A by a message to its thread.
+    /// Has the application of a stream write: on A by a message to its thread.
     fn write(&mut self, place: u32) {
         let link = &self.links[place as usize];
         if link.role == Role::Sent {
@@ -271,20 +271,20 @@ impl Machine {
         }
     }
 
-    /// Sees to the next deadline of A's end of a connection.
+    /// Sets the alarm for the next deadline of A's end of a connection.
     fn arm(&mut self, place: u32) {
         let link = &mut self.links[place as usize];
         if !link.timed {
             link.alarms[0].set(&mut self.engine, link.a.deadline(), place, What::Timer);
         }
     }
-    /// And of the peer's.
+    /// Sets the alarm for the next deadline of the peer's end.
     fn arm_peer(&mut self, place: u32) {
         let link = &mut self.links[place as usize];
         link.alarms[1].set(&mut self.engine, link.peer.deadline(), place, What::PeerTimer);
     }
 
-    /// A timer of A's end: its thread comes to it.
+    /// Queues a timer of A's end as a message of its thread.
     fn timer(&mut self, at: Instant, place: u32) {
         let link = &mut self.links[place as usize];
         if !link.alarms[0].fired(at) {

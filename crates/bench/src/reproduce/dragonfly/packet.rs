@@ -1,4 +1,4 @@
-//! What travels: a segment of a connection, with the length and the marks that a queue sees.
+//! A packet on the way: a segment of a connection, with the length and the marks that a queue sees.
 
 use txweir_core::Meta;
 use txweir_transport::{Flags, Segment};
@@ -7,14 +7,15 @@ use txweir_transport::{Flags, Segment};
 pub(super) const MSS: u32 = 1448;
 /// Ethernet, IPv4 and TCP with timestamps.
 pub(super) const HEADERS: u32 = 66;
-/// Of them, Ethernet, IPv4 and TCP without options.
+/// The Ethernet, IPv4 and TCP headers without options, of them.
 const PLAIN: u32 = 54;
 /// Options of a SYN: segment size, window scale, selective acknowledgements, timestamps.
 const SYN: u32 = 20;
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Packet {
-    /// The place of its connection, and which of the connections that have had this place it is.
+    /// The place of its connection, and the number of the connection among those that have had this
+    /// place.
     pub(super) place: u32,
     pub(super) number: u32,
     pub(super) seg: Segment,
@@ -35,13 +36,13 @@ impl Packet {
         };
         PLAIN + blocks + if s.stamps.is_some() { HEADERS - PLAIN } else { 0 }
     }
-    /// `net.inet.tcp.prio_synack` marks it: SYN, SYN-ACK or pure ACK, neither FIN nor RST
+    /// True if `net.inet.tcp.prio_synack` marks it: SYN, SYN-ACK or pure ACK, neither FIN nor RST
     /// (DragonFly BSD, 4cc8caef).
     const fn is_control(&self) -> bool {
         let flags = self.seg.flags;
         !self.is_data() && !flags.has(Flags::FIN) && !flags.has(Flags::RST)
     }
-    /// As a queue sees it; `prio`: that switch is on.
+    /// Returns the metadata that a queue sees; `prio` is true if that switch is on.
     pub(super) fn meta(&self, prio: bool) -> Meta {
         let headers = self.headers();
         let mut m = Meta::new(headers + self.seg.len);

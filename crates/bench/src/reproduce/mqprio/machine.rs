@@ -1,8 +1,9 @@
 //! The machine: threads that send, a lock around each qdisc, a port, and the device below it.
 //!
-//! What holds a lock for a time: putting a packet into the qdisc, and taking one out of it. Of the threads that come to put one
-//! in, one at a time competes with whoever takes out, and those two alternate. Linux does so since 2.6.36 ("net: add additional
-//! lock to qdisc to increase throughput", netdev, 2010), because whoever takes out would starve in one line with all.
+//! Two operations hold a lock for a time: putting a packet into the qdisc, and taking packets out
+//! of it. Of the threads that come to put a packet in, one at a time competes with the drainer, and
+//! those two alternate. Linux does so since 2.6.36 ("net: add additional lock to qdisc to increase
+//! throughput", netdev, 2010), because the drainer would starve in one line with all.
 
 use std::collections::VecDeque;
 
@@ -15,7 +16,7 @@ use txweir_core::{Instant, Meta, Nanos, PathConfig, Wake};
 /// Classes.
 pub(super) const CLASSES: usize = 8;
 
-/// A packet: of which class, and when it was made.
+/// A packet: its class, and the time at which it was made.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Packet {
     class: u8,
@@ -34,30 +35,32 @@ impl Queues for Rings {
     }
 }
 
-/// What threads send, and what it costs.
+/// The packets that threads send, and their costs.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Load {
     /// Threads, each of one class in turn.
     pub(super) threads: usize,
-    /// From the start of one thread to that of the next.
+    /// Time from the start of one thread to that of the next.
     pub(super) apart: Nanos,
-    /// From one packet of a thread to the next.
+    /// Time from one packet of a thread to the next.
     pub(super) gap: Nanos,
     /// Bytes of a packet.
     pub(super) len: u32,
     /// The priority of class 0; that of class n is n more.
     pub(super) priority: u32,
-    /// How long a lock is held, on average.
+    /// Time that a lock is held, on average.
     pub(super) hold: Nanos,
-    /// What a packet takes beside: before it comes to a lock, and after it has left the line.
+    /// Other time of a packet: before it comes to a lock, and after it has left the line.
     pub(super) beside: Nanos,
-    /// Nobody takes packets out for the last of these times of each of the first; zero for never.
+    /// The drainer is away for the last part of each period: the period, and the length of that
+    /// part; zero for never.
     pub(super) away: [Nanos; 2],
     /// Seed of the jitter.
     pub(super) seed: u64,
 }
 
-/// What a class has got: what has left the line, and how long that took from when it was made.
+/// The results of a class: the packets that have left the line, and their times since they were
+/// made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Got {
     /// Packets.
@@ -77,12 +80,12 @@ impl Got {
     }
 }
 
-/// Who holds a lock.
+/// The holder of a lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Holder {
     /// A thread, to put its packet in.
     Thread(usize),
-    /// Whoever takes packets out.
+    /// The drainer, which takes packets out.
     Drainer,
 }
 
@@ -91,22 +94,22 @@ enum Holder {
 struct Lock {
     /// Threads that wait.
     line: VecDeque<usize>,
-    /// Who has it, and until when.
+    /// The holder, and the time until which it holds the lock.
     held: Option<(Holder, Instant)>,
-    /// The last to have had it took packets out.
+    /// True if the last holder took packets out.
     drained: bool,
-    /// The device takes nothing until something has finished.
+    /// True if the device takes no packets until it has finished one.
     blocked: bool,
-    /// When the qdisc asked to be looked at again.
+    /// The time at which the qdisc asked to be looked at again.
     wake: Option<Instant>,
 }
 
 /// A thread that sends.
 #[derive(Debug)]
 struct Thread {
-    /// When its next packet is due; it may be late.
+    /// The time at which its next packet is due; it may be late.
     due: Instant,
-    /// When it made the packet that waits at a lock; `None` if none does.
+    /// The time at which it made the packet that waits at a lock; `None` if none waits.
     made: Option<Instant>,
 }
 
@@ -124,7 +127,7 @@ pub(super) struct Machine {
     made: u64,
 }
 
-/// Where all packets are.
+/// The places of all packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Census {
     /// Made.
@@ -159,7 +162,7 @@ impl Machine {
         })
     }
 
-    /// Everything before `until`.
+    /// Runs all events before `until`.
     pub(super) fn run(&mut self, until: Instant) {
         // One for each path: the qdiscs are there by now.
         self.locks.resize_with(self.port.paths().len(), Lock::default);
@@ -175,12 +178,12 @@ impl Machine {
         self.now = until;
     }
 
-    /// What was counted since the last time.
+    /// Returns the counts since the last call.
     pub(super) fn take(&mut self) -> [Got; CLASSES] {
         std::mem::take(&mut self.got)
     }
 
-    /// Where all packets are now, by the books of the port and of the device.
+    /// Returns the places of all packets now, by the books of the port and of the device.
     pub(super) fn census(&self) -> Census {
         let (books, left) = (self.port.books(), self.rings.0.counts().units);
         Census {
@@ -193,7 +196,8 @@ impl Machine {
         }
     }
 
-    /// Everything that happens now: the device first, then locks that are given back, then threads.
+    /// Runs all events of this moment: the device first, then locks that are given back, then
+    /// threads.
     fn step(&mut self, now: Instant) {
         self.now = now;
         self.device();
@@ -224,7 +228,7 @@ impl Machine {
     fn meta_of(&self, thread: usize) -> Meta {
         Meta::new(self.load.len).priority(self.load.priority + u32::from(self.class_of(thread)))
     }
-    /// The lock that a thread's packets meet.
+    /// Returns the lock that a thread's packets meet.
     fn path_of(&mut self, thread: usize) -> usize {
         let m = self.meta_of(thread);
         let queue = self.port.choose(&m, Choice::By(&Sender::default(), None), self.now);
@@ -249,7 +253,7 @@ impl Machine {
         }
     }
 
-    /// What the lock was held for is done.
+    /// Ends the operation for which the lock was held.
     fn done(&mut self, at: usize, holder: Holder) {
         self.locks[at].held = None;
         self.locks[at].drained = holder == Holder::Drainer;
@@ -266,7 +270,8 @@ impl Machine {
                 let (m, frame) = (self.meta_of(i), Packet { class: self.class_of(i), made });
                 let by = Sender::default();
                 let _ = self.port.send(self.now, frame, m, Choice::By(&by, None), &mut self.rings);
-                // The doorbell, if it went to the device at once; and whatever waits may try again.
+                // The doorbell, if the packet went to the device at once; and waiting packets may
+                // try again.
                 let _ = self.port.drain(self.now, queue, 0, &mut self.rings);
                 self.locks[at].wake = None;
                 let gap = self.jitter(self.load.gap);
@@ -275,14 +280,14 @@ impl Machine {
         }
     }
 
-    /// When whoever takes packets out is back, if nobody does now.
+    /// Returns the time at which the drainer is back, if it is away now.
     fn away_until(&self) -> Option<Instant> {
         let [every, long] = self.load.away.map(|n| n.0);
         let into = self.now.0.checked_rem(every)?;
         (into + long >= every && long > 0).then(|| self.now + Nanos(every - into))
     }
 
-    /// Gives a free lock to who is next.
+    /// Gives a free lock to the next holder.
     fn grant(&mut self, at: usize) {
         let lock = &self.locks[at];
         if lock.held.is_some() {
@@ -302,7 +307,7 @@ impl Machine {
         self.locks[at].held = Some((holder, until));
     }
 
-    /// About so long: a quarter less to a quarter more.
+    /// Returns a random time around this: a quarter less to a quarter more.
     fn jitter(&mut self, about: Nanos) -> Nanos {
         Nanos(about.0 - about.0 / 4 + self.rng.below(about.0 / 2 + 1))
     }

@@ -1,15 +1,16 @@
-//! `PackedWheel`: a `Wheel` whose ids cannot be taken back. Who waits in it is found by its deadline only, so its ids need
-//! no place of their own: they lie side by side in the slots, with their deadlines, and move from level to level in
-//! cache lines that are full of them. Where a million ids wait, that is the difference between a few lines read in a row
-//! and a line somewhere in memory for each id and move.
+//! `PackedWheel`: a `Wheel` without removal of ids. An id in it is found by its deadline only, so
+//! it needs no place of its own: ids lie side by side in the slots, with their deadlines, and move
+//! from level to level in full cache lines. With a million waiting ids, that is the difference
+//! between a few lines read in a row and a line somewhere in memory for each id and move.
 //!
-//! Order and levels are those of [`Wheel`](super::Wheel), and so is the bound of what an id costs. What came into a slot in
-//! order of deadline, as where all wait for as long, is popped from there and never moved; and so are few ids in
-//! whatever order. What is late when it is inserted, and out of order there too, costs a step for each of its like when it
-//! is popped.
+//! Order and levels are those of [`Wheel`](super::Wheel), and so is the bound on the cost of an id.
+//! Ids that came into a slot in order of deadline, as where all wait equally long, are popped from
+//! there and never moved; and so are a few ids in any order. An id that is late when it is
+//! inserted, and out of order there too, costs a step for each late id when it is popped.
 //!
-//! **Memory.** 64 bytes for each 5 ids that it has room for and for each two slots that are occupied, at most 64 for each
-//! id; 37 kB for the wheel. Nothing is allocated after [`PackedWheel::with_capacity`] but by [`PackedWheel::reserve`].
+//! **Memory.** 64 bytes for each 5 ids of the capacity and for each two occupied slots, at most 64
+//! for each id; 37 kB for the wheel. Only [`PackedWheel::with_capacity`] and
+//! [`PackedWheel::reserve`] allocate.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -17,7 +18,7 @@ use alloc::vec::Vec;
 use super::{LATE, Levels, NIL, SLOTS, place};
 use crate::base::time::Instant;
 
-/// Ids in a chunk.
+/// Number of ids in a chunk.
 const CELLS: u32 = 5;
 /// Bits of a cell's number in its chunk.
 const CELL_BITS: u32 = 3;
@@ -41,8 +42,8 @@ struct Chunk {
 
 const _: () = assert!(size_of::<Chunk>() == 64, "a chunk fills exactly one cache line");
 
-/// The ids of a slot: the cells from `head` to `tail`. A cell is named by its chunk's number and, in the lowest `CELL_BITS`,
-/// its own.
+/// The ids of a slot: the cells from `head` to `tail`. The name of a cell is its chunk's number
+/// and, in the lowest `CELL_BITS`, its own.
 #[derive(Clone, Copy, Debug)]
 struct Slot {
     head: u32,
@@ -53,22 +54,22 @@ struct Slot {
 
 const EMPTY: Slot = Slot { head: NIL, tail: NIL, min: u64::MAX };
 
-/// The number of a cell's chunk, and its own there.
+/// Returns the number of a cell's chunk, and the cell's own number there.
 #[inline]
 const fn split(cell: u32) -> (usize, usize) {
     ((cell >> CELL_BITS) as usize, (cell % (1 << CELL_BITS)) as usize)
 }
 
-/// Ids that wait for their deadlines, each until then.
+/// Ids that wait for their deadlines and cannot be removed before.
 #[derive(Clone, Debug)]
 pub struct PackedWheel {
-    /// Not later than any deadline but those that are late, and never later than a `now` that was given.
+    /// Not later than any deadline outside `LATE`, and not later than the latest given `now`.
     base: u64,
     len: u32,
     capacity: u32,
-    /// Slots in which something waits.
+    /// Occupied slots.
     levels: Levels,
-    /// Those of them whose ids are not in order of deadline.
+    /// Occupied slots whose ids are not in order of deadline.
     mixed: Levels,
     free: u32,
     slots: Vec<Slot>,
@@ -76,7 +77,7 @@ pub struct PackedWheel {
 }
 
 impl PackedWheel {
-    /// An empty wheel with room for `capacity` ids, at most 2^28.
+    /// Returns an empty wheel with room for `capacity` ids, at most 2^28.
     pub fn with_capacity(capacity: u32) -> Self {
         let mut wheel = Self {
             base: 0,
@@ -92,16 +93,16 @@ impl PackedWheel {
         wheel
     }
 
-    /// Makes room for `capacity` ids; room is never given up. Allocates: not for the data path.
+    /// Makes room for `capacity` ids; the capacity never shrinks. Allocates: not for the data path.
     pub fn reserve(&mut self, capacity: u32) {
         self.capacity = self.capacity.max(capacity);
-        // The first and the last chunk of a slot may be filled in part; those between are full. The one that is being
-        // emptied gives up its place after its ids have found theirs.
+        // The first and the last chunk of a slot may be partly filled; those between are full. A
+        // chunk that is being emptied is freed only after its ids have their new places.
         let needed = (capacity as usize).min(capacity.div_ceil(CELLS) as usize + 2 * SLOTS) + 1;
         let there = self.chunks.len();
         if needed > there {
             self.chunks.reserve_exact(needed - there);
-            // In order, so that few ids stay in few cache lines.
+            // Free chunks are linked in order, so that few ids stay in few cache lines.
             for at in there..needed {
                 let next = if at + 1 == needed { self.free } else { at as u32 + 1 };
                 self.chunks.push(Chunk { cells: [Cell { when: 0, id: NIL }; CELLS as usize], next });
@@ -110,19 +111,19 @@ impl PackedWheel {
         }
     }
 
-    /// How many ids wait.
+    /// Returns the number of ids that wait.
     pub const fn len(&self) -> u32 {
         self.len
     }
-    /// True if none waits.
+    /// True if no id waits.
     pub const fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Lets `id`, which does not wait yet, wait for `when`.
+    /// Makes `id`, which must not wait yet, wait for `when`.
     ///
     /// # Panics
-    /// If there is no room.
+    /// If as many ids as the capacity wait already.
     #[inline]
     pub fn insert(&mut self, id: u32, when: Instant) {
         assert!(self.len < self.capacity, "the wheel has room for {} ids", self.capacity);
@@ -134,16 +135,16 @@ impl PackedWheel {
         self.push(Cell { when: when.0, id }, slot);
     }
 
-    /// The earliest deadline. O(1).
+    /// Returns the earliest deadline. O(1).
     #[inline]
     pub fn next(&self) -> Option<Instant> {
         self.levels.first().map(|slot| Instant(self.slots[slot].min))
     }
 
-    /// Takes the earliest of what is due at `now`, its deadline included.
+    /// Removes and returns the earliest id that is due at `now`, with its deadline.
     #[inline]
     pub fn pop_due(&mut self, now: Instant) -> Option<(u32, Instant)> {
-        // Each turn but the last moves ids to a lower level: at most 7 turns.
+        // Each round but the last moves ids to a lower level: at most 7 rounds.
         loop {
             let Some(slot) = self.levels.first() else {
                 self.base = self.base.max(now.0);
@@ -163,7 +164,7 @@ impl PackedWheel {
         }
     }
 
-    /// Nothing waits any longer, and the wheel is as it was made. O(number that waited).
+    /// Removes all ids and restores a new wheel. O(number of ids that wait).
     pub fn clear(&mut self) {
         while let Some(slot) = self.levels.first() {
             self.pop_front(slot);
@@ -171,8 +172,8 @@ impl PackedWheel {
         (self.base, self.len, self.mixed) = (0, 0, Levels::NONE);
     }
 
-    /// Moves the base to `min`, which lies in the span of the first slot and is due, and the slot's ids where they
-    /// belong then: all to lower levels.
+    /// Moves the base to `min`, which is due and lies in the span of the first slot, and the slot's
+    /// ids to their new places: all at lower levels.
     fn cascade(&mut self, slot: usize, min: u64) {
         let Slot { head, tail, .. } = core::mem::replace(&mut self.slots[slot], EMPTY);
         self.levels.clear(slot);
@@ -193,8 +194,8 @@ impl PackedWheel {
         }
     }
 
-    /// Puts an id into a slot: at the end, or sorted if all of the slot are in one chunk, which costs at most as many steps
-    /// as it has cells.
+    /// Puts an id into a slot: at the end, or sorted if the slot has a single chunk, which costs at
+    /// most a step per cell.
     #[inline]
     fn push(&mut self, new: Cell, slot: usize) {
         let list = &mut self.slots[slot];
@@ -237,7 +238,8 @@ impl PackedWheel {
         }
     }
 
-    /// Takes the first id of an occupied slot: if that is not mixed, the earliest there.
+    /// Removes and returns the first id of an occupied slot: the earliest there, if the slot is not
+    /// mixed.
     #[inline]
     fn pop_front(&mut self, slot: usize) -> u32 {
         let list = &mut self.slots[slot];
@@ -248,7 +250,7 @@ impl PackedWheel {
         if head == tail {
             *list = EMPTY;
             self.levels.clear(slot);
-            // Nothing is left in the span of the slot, so that the base may be there.
+            // The span of the slot has no ids left, so the base may move there.
             self.base = self.base.max(min);
             self.give_back(at);
         } else if let Some(cell) = chunk.cells.get(i + 1) {
@@ -261,7 +263,8 @@ impl PackedWheel {
         id
     }
 
-    /// Takes the first of the late whose deadline is `min`. Those in front of it move up into its cell.
+    /// Removes and returns the first late id with the deadline `min`. The ids in front of it move
+    /// up into its cell.
     #[cold]
     fn pop_late(&mut self, min: u64) -> u32 {
         let Slot { head, tail, .. } = self.slots[LATE];
@@ -273,7 +276,7 @@ impl PackedWheel {
             if ahead.when == min {
                 least = least.min(here.when);
             } else {
-                // The first cell is given up, and what is sought ends in none.
+                // The first cell is freed later; `ahead` ends with the id that is sought.
                 self.chunks[at].cells[i] = ahead;
                 least = least.min(ahead.when);
                 ahead = here;
@@ -292,7 +295,7 @@ impl PackedWheel {
         ahead.id
     }
 
-    /// A chunk is free.
+    /// Frees a chunk.
     #[inline]
     fn give_back(&mut self, chunk: usize) {
         self.chunks[chunk].next = self.free;
@@ -309,13 +312,14 @@ mod tests {
     use super::super::tests::time;
     use super::*;
 
-    /// Few of them, so that slots are crowded; as many as there is room for.
+    /// Few ids, so that slots are crowded; the wheel has room for exactly these.
     const IDS: u32 = 40;
 
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(2_000))]
 
-        /// Against a sorted map, as `Wheel`. `spread` of a bit crowds the deadlines.
+        /// Compares the wheel with a sorted map, as for `Wheel`. `crowded` puts the deadlines close
+        /// together.
         #[test]
         fn is_a_sorted_map(
             ops in prop::collection::vec((0..16u8, time(), 0..9u64), 1..600),
@@ -358,7 +362,8 @@ mod tests {
         }
     }
 
-    /// However the ids are strewn and whatever is popped in between, there are chunks for all of them.
+    /// Checks that there are chunks for all ids, however they are spread and whatever is popped in
+    /// between.
     #[test]
     fn there_is_room_for_all_ids_in_any_slots() {
         for spread in [0, 8, 20, 36, 60] {

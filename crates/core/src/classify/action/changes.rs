@@ -1,34 +1,37 @@
-//! Which slots of a table have changed lately, so that who reads it looks at those, and not at a million that have not.
+//! Recently changed slots of a table, so that a reader updates those and not a million unchanged
+//! ones.
 
 use alloc::vec::Vec;
 
-/// Changes that are remembered, at most: far more than a burst of commands makes, and little beside the table.
+/// Largest number of changes that are remembered: far more than a burst of commands makes, and
+/// little beside the table.
 const MOST: usize = 8192;
 
-/// The slots that have changed, in order.
+/// The changed slots, in order.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Changes {
-    /// The last of them.
+    /// The latest changes.
     recent: Vec<u32>,
-    /// How many there were before these.
+    /// Number of changes before these.
     before: u64,
 }
 
 impl Changes {
-    /// How many there were.
+    /// Returns the number of changes so far.
     pub(super) const fn count(&self) -> u64 {
-        self.before + self.recent.len() as u64 // 64 bits
+        self.before + self.recent.len() as u64 // usize fits 64 bits
     }
 
     pub(super) fn add(&mut self, slot: u32) {
         if self.recent.len() == MOST {
             self.recent.drain(..MOST / 2);
-            self.before += (MOST / 2) as u64; // 64 bits
+            self.before += (MOST / 2) as u64; // usize fits 64 bits
         }
         self.recent.push(slot);
     }
 
-    /// Those after the first so many; none if these are not known one by one any more.
+    /// Returns the changes after the first `seen` ones; `None` if they are no longer remembered one
+    /// by one.
     pub(super) fn since(&self, seen: u64) -> Option<&[u32]> {
         let from = usize::try_from(seen.checked_sub(self.before)?).ok()?;
         self.recent.get(from..)
@@ -50,7 +53,7 @@ mod tests {
         assert_eq!(
             (changes.since(20_001), changes.since(100)),
             (None, None),
-            "too many, or of another table"
+            "forgotten, or counted in another table"
         );
         assert!(changes.since(20_000 - MOST as u64 / 2).is_some() && changes.recent.len() <= MOST);
     }

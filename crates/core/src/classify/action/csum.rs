@@ -1,18 +1,19 @@
-//! csum: reckons the checksums of a packet anew (tc-csum(8)), after its bytes have been changed: of the IPv4 header
-//! (RFC 791), ICMP (RFC 792, RFC 4443), IGMP (RFC 2236), TCP (RFC 9293), UDP (RFC 768, RFC 8200 section 8.1), UDP-Lite
-//! (RFC 3828), SCTP (RFC 9260 appendix A).
+//! csum: recomputes the checksums of a packet after changes to its bytes (tc-csum(8)): of the IPv4
+//! header (RFC 791), ICMP (RFC 792, RFC 4443), IGMP (RFC 2236), TCP (RFC 9293), UDP (RFC 768, RFC
+//! 8200 section 8.1), UDP-Lite (RFC 3828), SCTP (RFC 9260 appendix A).
 //!
-//! Which ones is said by the flags; of a packet that has another transport the IPv4 header alone is looked after. The
-//! transport of a super-packet is left to who cuts it, of a fragment to who puts it together, and of a frame of which only
-//! the first bytes are there it cannot be reckoned. UDP over IPv4 without a checksum stays without one. A UDP or UDP-Lite
-//! length that contradicts that of the IP packet leaves the checksum 0, as in the reference. A packet that ends
-//! before its headers do, or before the length that its IP header declares, is dropped and counted.
+//! Flags select the checksums; of a packet with another transport only the IPv4 header is updated.
+//! The transport checksum of a super-packet is left to the host that cuts it and that of a fragment
+//! to the host that reassembles it; that of a frame with only its first bytes cannot be computed.
+//! UDP over IPv4 without a checksum stays without one. A UDP or UDP-Lite length that contradicts
+//! that of the IP packet makes the checksum 0, as in the reference. A packet that ends before its
+//! headers do, or before the length that its IP header declares, is dropped and counted.
 //!
-//! Of a frame whose TCP or UDP checksum was left to the device
-//! ([`FrameBytes::checksum_left`](crate::classify::packet::FrameBytes::checksum_left)) the sum of
-//! the pseudo-header is reckoned anew, of a
-//! super-packet too, and the rest is still the device's: completed here it would be completed twice. Where the device begins to
-//! sum elsewhere, inside a tunnel, the transport is left alone.
+//! If the TCP or UDP checksum of a frame was left to the device
+//! ([`FrameBytes::checksum_left`](crate::classify::packet::FrameBytes::checksum_left)), the sum of
+//! the pseudo-header is recomputed, of a super-packet too, and the rest is still the device's:
+//! completed here it would be completed twice. If the device begins to sum elsewhere, inside a
+//! tunnel, the transport is left alone.
 //!
 //! Cost: linear in the bytes that are summed. Memory: none.
 //!
@@ -26,25 +27,25 @@ use crate::packet::headers::{Fragment, L3, ethertype, protocol};
 
 /// IGMP's protocol number (IANA "Protocol Numbers").
 const IGMP: u8 = 2;
-/// UDP-Lite's.
+/// UDP-Lite's protocol number.
 const UDPLITE: u8 = 136;
 
-/// Parameters of csum: which checksums.
+/// Parameters of csum: one flag per checksum.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Csum {
-    /// Of the IPv4 header.
+    /// Checksum of the IPv4 header.
     pub iph: bool,
-    /// Of ICMP and ICMPv6.
+    /// Checksum of ICMP and ICMPv6.
     pub icmp: bool,
-    /// Of IGMP.
+    /// Checksum of IGMP.
     pub igmp: bool,
-    /// Of TCP.
+    /// Checksum of TCP.
     pub tcp: bool,
-    /// Of UDP.
+    /// Checksum of UDP.
     pub udp: bool,
-    /// Of UDP-Lite.
+    /// Checksum of UDP-Lite.
     pub udplite: bool,
-    /// Of SCTP.
+    /// Checksum of SCTP.
     pub sctp: bool,
 }
 
@@ -69,7 +70,7 @@ impl Csum {
         control
     }
 
-    /// Whether the transport's checksum is to be reckoned, if it can be.
+    /// True if the transport's checksum is selected and can be computed.
     fn wants(&self, packet: &Packet<'_>, proto: u8) -> bool {
         let flag = match (packet.headers.l3, proto) {
             (L3::Ipv4, protocol::ICMP) | (L3::Ipv6, protocol::ICMPV6) => self.icmp,
@@ -84,7 +85,7 @@ impl Csum {
         flag && packet.headers.fragment == Fragment::Whole && own && is_whole(packet)
     }
 
-    /// None if the packet is too short for what it says.
+    /// Updates an IPv4 packet; `None` if it is shorter than its headers declare.
     fn ipv4(&self, packet: &mut Packet<'_>) -> Option<()> {
         let at = packet.network();
         let fixed = packet.frame.bytes().get(at..)?.first_chunk::<20>()?;
@@ -131,13 +132,13 @@ impl Csum {
     }
 }
 
-/// Writes the sum of the pseudo-header, if the device is to begin to sum where the segment does; none if that is shorter than
-/// the transport's header.
+/// Writes the sum of the pseudo-header if the device begins to sum at the start of the segment
+/// (`here`). `None` if the segment ends before the checksum field.
 fn partly(proto: u8, segment: &mut [u8], pseudo: Sum, here: bool) -> Option<()> {
     let at = match proto {
         protocol::TCP => 16,
         protocol::UDP => 6,
-        // Devices do no others.
+        // Devices compute no other checksums.
         _ => return Some(()),
     };
     let sum = with_len(pseudo, segment.len()).partial();
@@ -148,12 +149,13 @@ fn partly(proto: u8, segment: &mut [u8], pseudo: Sum, here: bool) -> Option<()> 
     Some(())
 }
 
-/// With the length of a segment: at most a datagram of 65 575 bytes with its headers, so one carry, which is a word of its own.
+/// Adds the length of a segment, at most 65 575 bytes of datagram and headers: the carry is a word
+/// of its own.
 fn with_len(sum: Sum, len: usize) -> Sum {
     sum.word((len >> 16) as u16).word((len & 0xffff) as u16)
 }
 
-/// Whether all the bytes are there, and not only the first.
+/// True if the frame has all its bytes, and not only the first.
 fn is_whole(packet: &Packet<'_>) -> bool {
     packet.frame.bytes().len() >= packet.meta.len as usize
 }
@@ -165,8 +167,8 @@ const fn fixed_len(l3: L3) -> usize {
     }
 }
 
-/// Reckons a transport's checksum over its segment; none if that is shorter than the transport's header. `pseudo` is the
-/// sum of the addresses and the protocol; the length comes to it here.
+/// Computes a transport's checksum over its segment; `None` if the segment is shorter than the
+/// transport's header. `pseudo` is the sum of the addresses and the protocol, without the length.
 fn transport(proto: u8, segment: &mut [u8], pseudo: Sum, ipv4: bool) -> Option<()> {
     let len = segment.len();
     let (least, at, start) = match proto {
@@ -174,7 +176,7 @@ fn transport(proto: u8, segment: &mut [u8], pseudo: Sum, ipv4: bool) -> Option<(
         protocol::UDP | UDPLITE => (8, 6, with_len(pseudo, len)),
         protocol::ICMPV6 => (8, 2, with_len(pseudo, len)),
         protocol::SCTP => (12, 8, Sum::default()),
-        // ICMP and IGMP sum nothing but themselves.
+        // ICMP and IGMP sum only themselves.
         _ => (8, 2, Sum::default()),
     };
     if len < least {
@@ -198,15 +200,15 @@ fn transport(proto: u8, segment: &mut [u8], pseudo: Sum, ipv4: bool) -> Option<(
     segment[at..at + 2].fill(0);
     if covered > 0 {
         let sum = start.bytes(&segment[..covered]);
-        // Where 0 says that there is no checksum, it is written as its equal.
+        // A checksum of 0 would mean none for UDP, so its equal is written.
         let sum = if matches!(proto, protocol::UDP | UDPLITE) { sum.finish() } else { sum.checksum() };
         segment[at..at + 2].copy_from_slice(&sum.to_be_bytes());
     }
     Some(())
 }
 
-/// Bytes that the checksum of a UDP or UDP-Lite segment covers; 0 if its length field is wrong. UDP-Lite's 0 is all
-/// (RFC 3828 section 3.1).
+/// Returns the bytes that the checksum of a UDP or UDP-Lite segment covers; 0 if its length field
+/// is wrong. UDP-Lite's 0 covers all (RFC 3828 section 3.1).
 const fn coverage(proto: u8, said: usize, len: usize) -> usize {
     match said {
         0 if proto == UDPLITE => len,

@@ -1,25 +1,25 @@
-//! gact: does nothing but say what follows; now and then something else, by chance or by count (tc-gact in
-//! tc-actions(8)).
+//! gact: returns a control and changes nothing; sometimes another control, by chance or by count
+//! (tc-gact in tc-actions(8)).
 //!
-//! Differs from Linux in nothing but the generator of its draws, which is seeded here.
+//! The only difference from Linux is the generator of random draws, which is seeded here.
 
 use super::{Control, Memory};
 use crate::classify::action::Run;
 use crate::classify::packet::Packet;
 
-/// When something else than the control follows.
+/// Condition for the other control.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Chance {
-    /// For one packet of so many, drawn (`netrand`). At least 1.
+    /// One packet in n, drawn at random (`netrand`). At least 1.
     Random(u16),
-    /// For every so-manieth packet (`determ`). At least 1.
+    /// Every n-th packet (`determ`). At least 1.
     Every(u16),
 }
 
 /// Parameters of gact.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Gact {
-    /// What follows instead, and when.
+    /// The other control, and its condition.
     pub instead: Option<(Chance, Control)>,
 }
 

@@ -1,9 +1,11 @@
-//! mirred: a packet goes to another port, as a copy or for good (tc-mirred(8)). The copy is the outlet's
-//! ([`Outlet::send`](crate::classify::packet::Outlet::send)): what the frame is now, and what is known of it.
+//! mirred: sends a packet to another port, as a copy or for good (tc-mirred(8)). The outlet gets
+//! the frame and the metadata as they are now
+//! ([`Outlet::send`](crate::classify::packet::Outlet::send)).
 //!
-//! What cannot be sent is counted (`overlimits`): a packet that was to be redirected is dropped then, one that was to be
-//! mirrored goes on. A packet has `REDIRECTIONS_MAX` redirections behind it at most, and a port that has sent it to itself
-//! once does not do so again: no loop of ports is for ever.
+//! A packet that cannot be sent is counted (`overlimits`). It is dropped if it was to be
+//! redirected; if it was to be mirrored, it goes on. A packet makes at most `REDIRECTIONS_MAX`
+//! redirections, and a port to which a redirection has led does not send it to itself again: no
+//! loop of ports is endless.
 //!
 //! Differs from Linux (PARITY.md: mirred-loop).
 
@@ -13,19 +15,19 @@ use super::{Control, Memory};
 use crate::classify::action::Run;
 use crate::classify::packet::{Packet, PortId, Way};
 
-/// Redirections of one packet, at most: the fourth is refused, as by the reference.
+/// Largest number of redirections of one packet: the fourth is refused, as by the reference.
 pub const REDIRECTIONS_MAX: u8 = 3;
 
 /// Parameters of mirred.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mirred {
-    /// The port.
+    /// The target port.
     pub to: PortId,
-    /// What its owner calls it.
+    /// The owner's name for it.
     pub name: String,
-    /// Whether it is to send the packet, or to receive it.
+    /// Direction in which the target port handles the packet: it sends or receives it.
     pub way: Way,
-    /// The packet itself goes, and not a copy.
+    /// True if the packet itself is sent, and not a copy.
     pub redirect: bool,
 }
 

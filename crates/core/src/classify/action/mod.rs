@@ -1,11 +1,13 @@
-//! Actions: what is done to a packet that a filter has matched, and where it goes then (tc-actions(8)).
+//! Actions: changes to a packet that a filter has matched, and decisions about its way
+//! (tc-actions(8)).
 //!
-//! An action has a kind, parameters, and a [`Control`] that says what follows it. Actions are kept in one table of their
-//! owner, [`Actions`], by kind and index, so that several filters can share one. What an action counts and remembers is not
-//! kept there but with each reader, in [`State`]: readers share nothing that is written per packet.
+//! An action has a kind, parameters, and a [`Control`] that decides the next step. Actions are kept
+//! in one table of their owner, [`Actions`], by kind and index, so that several filters can share
+//! one. Counters and state of an action are kept with each reader, in [`State`]: readers share no
+//! data that is written per packet.
 //!
-//! Bounds (mechanisms of tc(8)): an action that repeats itself does so `REPEATS_MAX` times, and jumps in one list are at most
-//! `ACTIONS_MAX`; what goes beyond is passed.
+//! Bounds (mechanisms of tc(8)): an action that repeats itself runs at most `REPEATS_MAX` times,
+//! and one list makes fewer than `ACTIONS_MAX` jumps; beyond, the packet passes.
 
 mod changes;
 pub mod csum;
@@ -47,41 +49,41 @@ pub use skbedit::Skbedit;
 pub use skbmod::Skbmod;
 pub use vlan::Vlan;
 
-/// Actions in one list, and jumps while it is run, at most.
+/// Largest number of actions in one list, and bound of the jumps in one run of it.
 pub const ACTIONS_MAX: usize = 32;
-/// Times that one action is repeated, at most.
+/// Largest number of runs of an action that repeats itself.
 pub const REPEATS_MAX: u32 = 32;
 
-/// What follows an action.
+/// Step that follows an action.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Control {
-    /// The next filter is asked, as if this one had not matched. (Linux: UNSPEC.)
+    /// Ask the next filter, as if this one had not matched. (Linux: UNSPEC.)
     Continue,
-    /// The packet goes on, in the class that the filter names.
+    /// Let the packet go on, in the class that the filter names.
     #[default]
     Pass,
-    /// Classification begins again.
+    /// Begin classification again.
     Reclassify,
-    /// The packet is dropped.
+    /// Drop the packet.
     Drop,
-    /// The next action of the list.
+    /// Run the next action of the list.
     Pipe,
-    /// The packet is taken away, and nobody counts a drop.
+    /// Take the packet away, without counting a drop.
     Stolen,
-    /// The same, said by who queues it elsewhere.
+    /// As `Stolen`, for a packet that is queued elsewhere.
     Queued,
-    /// The same action again.
+    /// Run the same action again.
     Repeat,
-    /// Taken away for the control plane.
+    /// Take the packet away for the control plane.
     Trap,
-    /// The action of the list that so many are in front of, counted from the first.
+    /// Run the action of the list with this index, counted from 0.
     Jump(u32),
-    /// Classification goes on in another chain.
+    /// Go on in another chain.
     Goto(u32),
 }
 
 impl Control {
-    /// Its word in tc.
+    /// Returns the word of the control in tc.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Continue => "continue",
@@ -112,7 +114,7 @@ macro_rules! kinds {
         pub const KINDS: &[&str] = &[$($word,)*];
 
         impl Kind {
-            /// Its word in tc.
+            /// Returns the word of the kind in tc.
             pub const fn name(&self) -> &'static str {
                 match self { $(Self::$variant(_) => $word,)* }
             }
@@ -136,25 +138,26 @@ kinds! {
     Vlan(Vlan) = "vlan",
 }
 
-/// An action with what follows it.
+/// An action: parameters, and the control that follows.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Action {
-    /// What it does.
+    /// Kind and parameters.
     pub kind: Kind,
-    /// What follows.
+    /// Control that follows.
     pub control: Control,
-    /// What its owner has written on it, in bytes: at most 16.
+    /// Bytes that the owner attached, at most 16.
     pub cookie: Vec<u8>,
-    /// It was said not to count per processor. It counts per reader all the same.
+    /// True if the command asked not to count per processor. Counters are per reader in any case.
     pub no_percpu: bool,
-    /// It was said not to be done in hardware; it never is.
+    /// True if the command asked not to offload to hardware; nothing is ever offloaded.
     pub skip_hw: bool,
-    /// Where it was said to be counted in hardware: bit 0 at once, bit 1 with a delay, none at all.
+    /// Hardware counters that the command asked for: bit 0 immediate, bit 1 delayed, `None` if it
+    /// did not say.
     pub hw_stats: Option<u8>,
 }
 
 impl Action {
-    /// One without a cookie.
+    /// Returns an action without a cookie.
     pub const fn new(kind: Kind, control: Control) -> Self {
         Self { kind, control, cookie: Vec::new(), no_percpu: false, skip_hw: false, hw_stats: None }
     }
@@ -164,44 +167,45 @@ impl Action {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ActionId(u32);
 
-/// What a reader knows of an action.
+/// A reader's state for one action.
 #[derive(Clone, Debug, Default)]
 pub struct Memory {
     serial: u32,
     version: u32,
-    /// Bytes that it has seen; wire bytes.
+    /// Wire bytes of the packets that the action has seen.
     pub bytes: u64,
-    /// Packets; segments of super-packets are counted.
+    /// Packets that the action has seen; a super-packet counts its segments.
     pub packets: u64,
-    /// Packets that it has dropped.
+    /// Packets that the action has dropped.
     pub drops: u64,
-    /// Packets that were more than a rate or a target had room for.
+    /// Packets in excess of a rate, or refused by a target.
     pub overlimits: u64,
-    /// When it was run for the first time.
+    /// Time of the first run.
     pub first: Option<Instant>,
-    /// When it was run last.
+    /// Time of the last run.
     pub used: Option<Instant>,
-    /// When the action was made, or its parameters were replaced.
+    /// Time at which the action was made, or its parameters were last replaced.
     pub since: Instant,
-    /// What only its kind understands: a position in a sequence, buckets. All 0 since then.
+    /// State that only the kind understands: a position in a sequence, buckets. Zeroed when the
+    /// parameters are replaced.
     pub words: [u64; 6],
 }
 
 /// An action in a table.
 #[derive(Clone, Debug)]
 pub struct Entry {
-    /// Its number among those of its kind.
+    /// Index among the actions of its kind.
     pub index: u32,
     /// The action.
     pub action: Arc<Action>,
-    /// Who holds it: the table itself, if it was put there by a command of its own, and filters.
+    /// Number of holders: filters, and the table itself if a command of its own added the action.
     pub refs: u32,
-    /// The filters that hold it.
+    /// Number of filters that hold the action.
     pub binds: u32,
-    /// When it was made.
+    /// Time at which the action was made.
     pub made: Instant,
     serial: u32,
-    /// How often its parameters have been replaced, and when last.
+    /// Number of replacements of its parameters, and the time of the last one.
     version: u32,
     since: Instant,
 }
@@ -210,7 +214,7 @@ pub struct Entry {
 #[derive(Clone, Debug, Default)]
 pub struct Actions {
     slots: Vec<Option<Entry>>,
-    /// Slots that are vacant.
+    /// Vacant slots.
     vacant: Vec<u32>,
     kinds: BTreeMap<&'static str, Numbers>,
     serial: u32,
@@ -220,47 +224,48 @@ pub struct Actions {
 /// The actions of a kind.
 #[derive(Clone, Debug, Default)]
 struct Numbers {
-    /// By index, the slot of each.
+    /// Slot of each index.
     slots: BTreeMap<u32, u32>,
     free: FreeNumbers,
 }
 
-/// An action as a filter names it.
+/// Reference to an action in a filter's command.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Wanted {
-    /// One that is there, by its kind and index.
+    /// An existing action, by its kind and index.
     There(&'static str, u32),
-    /// A new one; with an index, the one that has it if there is one, unchanged.
+    /// A new action. If an action has the index already, that one is taken, unchanged.
     New(Option<u32>, Box<Action>),
 }
 
 impl Actions {
-    /// The one in a slot.
+    /// Returns the action in a slot.
     #[inline]
     pub fn entry(&self, id: ActionId) -> Option<&Entry> {
         self.slots.get(id.0 as usize)?.as_ref()
     }
-    /// The one of that kind and index.
+    /// Returns the action with this kind and index.
     pub fn find(&self, kind: &str, index: u32) -> Option<ActionId> {
         self.kinds.get(kind)?.slots.get(&index).copied().map(ActionId)
     }
-    /// All of a kind, by index.
+    /// Returns all actions of a kind, by index.
     pub fn of_kind(&self, kind: &str) -> impl Iterator<Item = (ActionId, &Entry)> {
         let slots = self.kinds.get(kind).into_iter().flat_map(|numbers| numbers.slots.values());
         slots.filter_map(|slot| Some((ActionId(*slot), self.entry(ActionId(*slot))?)))
     }
-    /// How many slots there are: what a reader has room for after `State::fit`.
+    /// Returns all slots: a reader has room for each after `State::fit`.
     pub(crate) fn slots(&self) -> &[Option<Entry>] {
         &self.slots
     }
 
-    /// Puts a new one in the table, held by the table itself. Without an index, or with 0, it gets the lowest free one.
+    /// Adds a new action, held by the table itself. Without an index, or with 0, it gets the lowest
+    /// free one.
     pub fn add(&mut self, index: Option<u32>, action: Action, now: Instant) -> Result<ActionId, ConfigError> {
         let index = self.free_index(index, &action)?;
         Ok(self.put(index, action, now))
     }
 
-    /// Changes the one that has this index, for all that hold it, or adds it.
+    /// Replaces the action with this index, for all its holders, or adds it.
     pub fn replace(
         &mut self,
         index: Option<u32>,
@@ -280,7 +285,7 @@ impl Actions {
         }
     }
 
-    /// Takes one out of the table; refused while filters hold it.
+    /// Removes an action; refused while filters hold it.
     pub fn delete(&mut self, kind: &'static str, index: u32) -> Result<(), ConfigError> {
         let object = Object::ActionAt(kind, index);
         let Some(id) = self.find(kind, index) else {
@@ -300,8 +305,8 @@ impl Actions {
         }
     }
 
-    /// Takes out those of a kind that no filter holds, by index, up to the first that one holds, as Linux does; gives how
-    /// many.
+    /// Removes the actions of a kind, by index, up to the first that a filter holds, as Linux does.
+    /// Returns their number.
     pub fn flush(&mut self, kind: &str) -> usize {
         let free: Vec<ActionId> =
             self.of_kind(kind).take_while(|(_, e)| e.binds == 0).map(|(id, _)| id).collect();
@@ -309,7 +314,7 @@ impl Actions {
         free.len()
     }
 
-    /// Lets a filter hold what it names; all or nothing.
+    /// Makes a filter hold the actions that it names; all or none.
     pub(crate) fn bind(&mut self, wanted: &[Wanted], now: Instant) -> Result<Box<[ActionId]>, ConfigError> {
         if wanted.len() > ACTIONS_MAX {
             let expected = format!("at most {ACTIONS_MAX} actions");
@@ -348,7 +353,7 @@ impl Actions {
             (None, Wanted::New(index, action)) => {
                 let index = self.free_index(*index, action)?;
                 let id = self.put(index, (**action).clone(), now);
-                // Held by nobody yet: the filter is counted below.
+                // No holder yet: the filter is counted below.
                 if let Some(Some(entry)) = self.slots.get_mut(id.0 as usize) {
                     entry.refs = 0;
                 }
@@ -365,7 +370,7 @@ impl Actions {
         Ok(id)
     }
 
-    /// A filter lets go of its actions; those that nobody holds any more are gone.
+    /// Releases a filter's actions; actions without a holder are removed.
     pub(crate) fn unbind(&mut self, bound: &[ActionId]) {
         for id in bound {
             let Some(Some(entry)) = self.slots.get_mut(id.0 as usize) else { continue };
@@ -421,29 +426,29 @@ impl Actions {
         }
     }
 
-    /// The name of an action, for errors: `gact index 3`.
+    /// Returns the name of an action, for errors: `gact index 3`.
     pub fn name(&self, id: ActionId) -> String {
         self.entry(id).map_or_else(String::new, |e| format!("{} index {}", e.action.kind.name(), e.index))
     }
 }
 
-/// What one reader of filters keeps: counters and whatever actions remember. Nothing of it is shared. A reader is of one owner's
-/// filters, as they change.
+/// State of one reader of filters: counters and the state of actions. No reader shares it. A reader
+/// reads one owner's filters and follows their changes.
 #[derive(Clone, Debug)]
 pub struct State {
     memories: Vec<Memory>,
-    /// Counters of filters, by numbers that they were given.
+    /// Counters of filters, by the numbers assigned to them.
     hits: Vec<u64>,
-    /// The serial of the numbers that there is room for.
+    /// Serial of the assignments that have room here.
     fitted: u64,
-    /// The changes of actions that were seen.
+    /// Number of the changes of actions that were taken over.
     seen: u64,
-    /// For actions that draw.
+    /// Random generator for actions.
     pub rng: crate::base::rng::Rng,
 }
 
 impl State {
-    /// A reader's, with the seed of its draws.
+    /// Returns the state of a new reader, with the seed of its random draws.
     pub const fn new(seed: u64) -> Self {
         Self {
             memories: Vec::new(),
@@ -454,8 +459,8 @@ impl State {
         }
     }
 
-    /// Makes room for all actions that there are, and forgets what was known of others. To be called after every change,
-    /// between packets: an action without room here is run and not counted.
+    /// Makes room for all existing actions, and forgets the state of removed ones. The caller runs
+    /// it after every change, between packets: an action without room here runs and is not counted.
     pub(crate) fn fit(&mut self, actions: &Actions, counters: &Counters) {
         self.memories.resize_with(actions.slots().len(), Memory::default);
         match actions.changes.since(self.seen) {
@@ -474,7 +479,8 @@ impl State {
         }
     }
 
-    /// What is known of the action in a slot, if it is that one still.
+    /// Resets the state of the action in a slot if another action is there or its parameters
+    /// changed.
     fn renew(&mut self, actions: &Actions, slot: usize) {
         let Some(memory) = self.memories.get_mut(slot) else { return };
         let entry = actions.slots().get(slot).and_then(Option::as_ref);
@@ -483,12 +489,12 @@ impl State {
         if memory.serial != serial {
             *memory = Memory { serial, version, since, ..Memory::default() };
         } else if memory.version != version {
-            // Counters go on; what was remembered belongs to parameters that are gone.
+            // Counters go on; the rest of the state belonged to the replaced parameters.
             (memory.version, memory.since, memory.words) = (version, since, [0; 6]);
         }
     }
 
-    /// A filter's counter of this number goes up.
+    /// Increments the filter counter with this number.
     #[inline]
     pub(crate) fn hit(&mut self, id: u32) {
         if let Some(hits) = self.hits.get_mut(id as usize) {
@@ -496,25 +502,26 @@ impl State {
         }
     }
 
-    /// The counter of this number, whether `fit` has been called since it was given or not.
+    /// Returns the counter with this number, even if `fit` has not run since its assignment.
     pub fn hits(&self, counters: &Counters, id: u32) -> u64 {
         let known = counters.given().get(id as usize).is_some_and(|given| *given <= self.fitted);
         self.hits.get(id as usize).copied().filter(|_| known).unwrap_or(0)
     }
 
-    /// What is known of an action as it is in its table now, whether `fit` has been called since it came or not.
+    /// Returns the state of an action in its present table, even if `fit` has not run since it was
+    /// added.
     pub fn counted(&self, actions: &Actions, id: ActionId) -> Memory {
         let serial = actions.entry(id).map(|e| e.serial);
         self.memory(id).filter(|m| Some(m.serial) == serial).cloned().unwrap_or_default()
     }
 
-    /// What is known of an action.
+    /// Returns the state of an action.
     pub fn memory(&self, id: ActionId) -> Option<&Memory> {
         self.memories.get(id.0 as usize)
     }
 }
 
-/// Runs a list of actions on a packet; what follows the last one that was run.
+/// Runs a list of actions on a packet. Returns the control after the last action that ran.
 pub(crate) fn exec(list: &[ActionId], packet: &mut Packet<'_>, run: &mut Run<'_>) -> Control {
     let (mut at, mut jumps) = (0, 0);
     let mut last = Control::Pass;
@@ -525,7 +532,8 @@ pub(crate) fn exec(list: &[ActionId], packet: &mut Packet<'_>, run: &mut Run<'_>
             Control::Jump(n) => {
                 jumps += 1;
                 let to = n as usize;
-                // Counted from the first action, as Linux does: so a jump may go back, and jumps are bounded.
+                // The target counts from the first action, as in Linux, so a jump may go back;
+                // therefore jumps are bounded.
                 if to == 0 || to > list.len() || jumps >= ACTIONS_MAX {
                     return Control::Pass;
                 }
@@ -534,7 +542,7 @@ pub(crate) fn exec(list: &[ActionId], packet: &mut Packet<'_>, run: &mut Run<'_>
             _ => return last,
         };
     }
-    // Behind the last action nothing else is said.
+    // Behind the last action of the list the packet passes.
     match last {
         Control::Pipe | Control::Jump(_) => Control::Pass,
         last => last,
@@ -545,7 +553,8 @@ fn once(id: ActionId, packet: &mut Packet<'_>, run: &mut Run<'_>) -> Control {
     let Some(entry) = run.actions.entry(id) else { return Control::Pipe };
     let action = &entry.action;
     let slot = id.0 as usize;
-    // Taken out while the action runs, so that it can have the rest of the state too.
+    // The state is taken out while the action runs, so that the action can borrow the rest of
+    // `State` too.
     let mut mine = run.state.memories.get_mut(slot).map(core::mem::take).unwrap_or_default();
     let mut answer = Control::Pass;
     for _ in 0..REPEATS_MAX {

@@ -1,11 +1,12 @@
-//! pedit: changes bytes of a packet (tc-pedit(8)): words of 32 bits at places relative to a header, each of which is
-//! `(old & mask) ^ value`, or has something added to what the mask leaves out.
+//! pedit: changes bytes of a packet (tc-pedit(8)). It changes words of 32 bits at offsets from a
+//! header: a word becomes `(old & mask) ^ value`, or the value is added in the bits outside the
+//! mask.
 //!
-//! A word that does not lie in the frame, or whose offset was made from the packet and is not a multiple of four, ends the
-//! list, and is counted (`overlimits`); what was changed before stays so.
-//! The part of a word that lies in front of the frame is not there to be changed. Checksums are not looked after: csum is.
+//! A word outside the frame, or at an offset that was read from the packet and is not a multiple of
+//! four, ends the list, and is counted (`overlimits`); earlier changes stay. The part of a word in
+//! front of the frame is ignored. Checksums are not updated: csum does that.
 //!
-//! Cost: one step for each word, `KEYS_MAX` at most.
+//! Cost: one step for each word, at most `KEYS_MAX`.
 //!
 //! Differs from Linux (PARITY.md: pedit-add, pedit-fragment).
 
@@ -17,16 +18,16 @@ use crate::classify::action::Run;
 use crate::classify::packet::Packet;
 use crate::text::error::{ConfigError, ErrorKind, Object};
 
-/// Words that one action changes, at most, as tc has it.
+/// Largest number of words that one action changes, as in tc.
 pub const KEYS_MAX: usize = 128;
 
-/// Bytes that are changed at once.
+/// Bytes of a word.
 const WORD: usize = 4;
 
-/// What an offset counts from.
+/// Base of an offset.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Header {
-    /// The network header, whatever it is.
+    /// The network header of any protocol.
     #[default]
     Network,
     /// The Ethernet header.
@@ -41,31 +42,31 @@ pub enum Header {
     Udp,
 }
 
-/// A byte of the packet from which an offset is made.
+/// A byte of the packet that is added to an offset.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct At {
-    /// Where it is.
+    /// Offset of the byte.
     pub at: u32,
-    /// Which of its bits count.
+    /// Bits of the byte that count.
     pub mask: u32,
-    /// By how many bits they are moved down.
+    /// Bits by which they are shifted right.
     pub shift: u32,
 }
 
-/// One word that is changed.
+/// Change of one word.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Key {
-    /// What the offset counts from.
+    /// Base of the offset.
     pub header: Header,
-    /// Bytes from there.
+    /// Bytes from the base.
     pub offset: i32,
-    /// What comes to the offset.
+    /// Byte that is added to the offset.
     pub at: Option<At>,
-    /// The value is added, and not put in.
+    /// True if the value is added, and not written.
     pub add: bool,
-    /// The bits that stay, in the order of the wire.
+    /// Bits that stay, in network byte order.
     pub mask: u32,
-    /// What the others become, or what is added.
+    /// New value of the other bits, or the addend.
     pub value: u32,
 }
 
@@ -77,10 +78,11 @@ pub struct Pedit {
 }
 
 impl Pedit {
-    /// These words, in their order; `extended` if they were given so.
+    /// Returns an action that changes these words, in their order; `extended` if the command was in
+    /// the extended form.
     ///
     /// # Errors
-    /// There is none, or there are more than `KEYS_MAX`.
+    /// There are no words, or more than `KEYS_MAX`.
     pub fn new(keys: Vec<Key>, extended: bool) -> Result<Self, ConfigError> {
         match keys.len() {
             1..=KEYS_MAX => Ok(Self { keys: keys.into(), extended }),
@@ -92,11 +94,11 @@ impl Pedit {
         }
     }
 
-    /// The words.
+    /// Returns the words.
     pub fn keys(&self) -> &[Key] {
         &self.keys
     }
-    /// Whether they were given in the extended form.
+    /// True if the command was in the extended form.
     pub const fn extended(&self) -> bool {
         self.extended
     }
@@ -117,7 +119,7 @@ impl Pedit {
 }
 
 impl Key {
-    /// Changes the word; none if it is not there.
+    /// Changes the word; `None` if it is outside the frame.
     fn edit(&self, packet: &mut Packet<'_>) -> Option<()> {
         let base = match self.header {
             Header::Eth if packet.headers.link_len == 0 => return None,
@@ -136,7 +138,7 @@ impl Key {
             }
             place += further;
         }
-        // The bytes of the word that lie in front of the frame: at most three, or it is not there at all.
+        // Number of bytes of the word in front of the frame: at most three, or the word is outside.
         let before = usize::try_from(0.max(-place)).ok().filter(|n| *n < WORD)?;
         let start = usize::try_from(place.max(0)).ok()?;
         let there = bytes.get_mut(start..start.checked_add(WORD - before)?)?;

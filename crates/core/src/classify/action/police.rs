@@ -1,20 +1,25 @@
-//! police: packets within a rate are let through, others are treated otherwise (tc-police(8)). The rate is of bytes, with a
-//! burst and perhaps a peak rate, or of packets; or the average of what has come lately is looked at.
+//! police: passes packets within a rate and treats others differently (tc-police(8)). The limit is
+//! a rate of bytes, with a burst and an optional peak rate, or a rate of packets, or an average of
+//! the recent rate.
 //!
-//! Buckets are full of nanoseconds at their rate; a packet pays what its bytes (with what the link makes of them) take, from
-//! both buckets or from none. A packet of more than `mtu` bytes does not conform, a super-packet if one of its segments has
-//! more. Arithmetic and grain are those of the reference, to the nanosecond.
+//! Buckets hold nanoseconds at their rate; a packet takes the time of its bytes (adjusted for the
+//! link) from both buckets or from none. A packet of more than `mtu` bytes does not conform; a
+//! super-packet does not if one of its segments has more. Arithmetic and granularity are those of
+//! the reference, to the nanosecond.
 //!
-//! - I1: in any window of W the conforming bytes are at most burst + rate x W (within the grain of `RateMul`); so are packets.
-//! - I2: what does not conform takes nothing.
+//! - I1: in any window of length W the conforming bytes are at most burst + rate x W (within the
+//!   granularity of `RateMul`); so are packets.
+//! - I2: a packet that does not conform takes no tokens.
 //!
-//! What is missing in the buckets is kept in the reader's [`Memory`], where nothing is missing at first: a police action is exact
-//! for one reader. Several readers that share one have a bucket each, and let through that many times the rate; a rate that
-//! is shared would be asked in `Police::conforms`, in place of `Buckets::take`.
+//! The tokens missing in the buckets are kept in the reader's [`Memory`], initially none: a police
+//! action is exact for one reader. Several readers that share an action have a bucket each, and
+//! pass that many times the rate; `Police::conforms` is the place where a shared rate would replace
+//! `Buckets::take`.
 //!
 //! Cost: two multiplications, four with a peak rate. Memory: six words.
 //!
-//! Differs from Linux (PARITY.md: police-average, police-average-shown, police-average-words, police-readers).
+//! Differs from Linux (PARITY.md: police-average, police-average-shown, police-average-words,
+//! police-readers).
 
 use super::{Control, Memory};
 use crate::base::time::{Instant, Nanos};
@@ -25,40 +30,41 @@ use crate::law::bucket::{Buckets, Sizing, Spent, TICK_NS, cost, ticks};
 use crate::packet::meta::Meta;
 use crate::text::error::{ConfigError, ErrorKind, Object};
 
-/// What is measured, and what becomes of packets that conform.
+/// Limits, and the control for packets that conform.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Config {
-    /// Bytes in a second; 0 for none.
+    /// Bytes per second; 0 for none.
     pub rate: Rate,
-    /// Bytes that leave at once, at most; as tc gives them, in ticks of the rate. Goes with `rate`.
+    /// Largest burst in bytes, in tc's granularity of ticks of the rate. Requires `rate`.
     pub burst: Bytes,
-    /// The rate at which a burst leaves, at most. Goes with `rate` and `mtu`.
+    /// Highest rate at which a burst leaves. Requires `rate` and `mtu`.
     pub peakrate: Option<Rate>,
-    /// The largest packet, bytes; without one 2040 if there is a rate of bytes, else any.
+    /// Largest packet, bytes; the default is 2040 if there is a rate of bytes, and otherwise
+    /// unlimited.
     pub mtu: Option<u32>,
-    /// What a packet is charged.
+    /// Charge for a packet.
     pub sizing: Sizing,
-    /// Packets in a second, and at once. Excludes `rate`.
+    /// Packets per second, and in a burst. Excludes `rate`.
     pub packets: Option<(u64, u64)>,
-    /// The average that packets are not to reach.
+    /// Average rate that packets must not reach.
     pub average: Option<Average>,
-    /// What follows for a packet that conforms; for another, the action's control.
+    /// Control for a packet that conforms; for any other, the action's control.
     pub conform: Control,
 }
 
-/// An average rate, and how it is measured.
+/// A limit on an average rate, and the measurement of that average.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Average {
-    /// What is not to be reached.
+    /// The limit.
     pub rate: Rate,
-    /// Samples are taken every 250 ms times 2 to this: at most 5.
+    /// Binary logarithm of the sampling period in units of 250 ms: at most 5.
     pub interval_log: u8,
-    /// The newest sample counts for 2 to minus this of the average: 1 to 31.
+    /// Negative binary logarithm of the weight of the newest sample: 1 to 31.
     pub weight_log: u8,
 }
 
-/// The largest packet of a police action with a rate of bytes and without `mtu`: 255 cells of 8 bytes, which is what tc's
-/// table of rates reaches.
+/// Largest packet of a police action with a rate of bytes and without `mtu`: 255 cells of 8 bytes,
+/// the range of tc's rate table.
 pub const MTU: u32 = 255 << 3;
 
 /// Parameters of police.
@@ -73,7 +79,8 @@ impl Police {
     /// Checks parameters, and prepares them for the data path.
     ///
     /// # Errors
-    /// Nothing that is measured; both bytes and packets; a rate without a burst, or a peak rate without a rate or `mtu`.
+    /// No limit is given; limits of both bytes and packets; a rate without a burst, or a peak rate
+    /// without a rate or `mtu`.
     pub fn new(config: Config) -> Result<Self, ConfigError> {
         let err = |key: &str, kind, expected: &str, given: &str| {
             Err(ConfigError::new(kind, Object::ActionOptions("police"), expected, given).key(key))
@@ -109,9 +116,9 @@ impl Police {
     }
 
     fn meter(config: &Config, mtu: u32) -> Option<Buckets> {
-        let depth = |rate, size| i64::from(ticks(rate, size)) * TICK_NS as i64; // 64
+        let depth = |rate, size| i64::from(ticks(rate, size)) * TICK_NS as i64; // 64 fits
         match config.packets {
-            // One packet in a second is to the bucket what one byte is.
+            // One packet per second is one byte per second to the bucket.
             Some((rate, burst)) => {
                 Some(Buckets::new(RateMul::new(Rate(rate)), depth(Rate(rate), Bytes(burst)), None))
             }
@@ -126,11 +133,11 @@ impl Police {
         }
     }
 
-    /// The parameters.
+    /// Returns the parameters.
     pub const fn config(&self) -> &Config {
         &self.config
     }
-    /// The largest packet that conforms, bytes.
+    /// Returns the largest packet that conforms, in bytes.
     pub const fn mtu(&self) -> u32 {
         self.mtu
     }
@@ -156,7 +163,7 @@ impl Police {
         answer
     }
 
-    /// Whether a packet is within the rate; then it is paid for.
+    /// Takes the tokens for a packet. False if it exceeds the limits; then it takes none.
     #[inline]
     pub(crate) fn conforms(&self, m: &Meta, mine: &mut Memory, now: Instant) -> bool {
         if let Some(average) = self.config.average
@@ -175,7 +182,7 @@ impl Police {
         };
         let [rate, peak, at, ..] = mine.words;
         let mut spent = match (at, self.config.packets) {
-            // A bucket of packets is empty when the action is made, where one of bytes is full; so in the reference.
+            // A new bucket of packets is empty, a new bucket of bytes is full, as in the reference.
             (0, Some(_)) => meter.empty(mine.since),
             _ => Spent { rate, peak, at: Instant(at) },
         };
@@ -185,16 +192,17 @@ impl Police {
     }
 }
 
-/// Samples after which what is left of an average is reckoned at once.
+/// Number of single steps, after which the decay of an average is computed at once.
 const STEPS: u64 = 64;
 
 impl Average {
-    /// Bytes in a second, as of the last sample before now. The average is kept in 1/256 of them; samples that nobody took
-    /// are made up for when a packet comes.
+    /// Returns the bytes per second as of the last sample before now. The average is kept in units
+    /// of 1/256 byte; missed samples are made up for when a packet comes.
     fn measure(self, mine: &mut Memory, len: u32, now: Instant) -> u64 {
         let period = Nanos(250_000_000 << self.interval_log).0;
         let [_, _, _, mut average, mut next, mut counted] = mine.words;
-        // The packet that is looked at is counted already, and is not to count in a sample that was due before it.
+        // The present packet is already counted; a sample that was due before it must not include
+        // it.
         let total = mine.bytes.saturating_sub(u64::from(len));
         if next == 0 {
             next = mine.since.0.saturating_add(period);
@@ -219,7 +227,8 @@ impl Average {
         average.saturating_sub(average >> self.weight_log).saturating_add(sample >> self.weight_log)
     }
 
-    /// What is left of an average after so many samples of nothing: by squares, so that a year is no longer than a second.
+    /// Returns the rest of an average after `samples` empty samples. Squaring makes a year cost no
+    /// more than a second.
     fn fade(self, average: u64, mut samples: u64) -> u64 {
         let times = |a: u64, b: u64| ((u128::from(a) * u128::from(b)) >> 32) as u64; // `b` is at most 2^32
         let mut left = (1 << 32) - (1u64 << (32 - self.weight_log));

@@ -1,20 +1,20 @@
-//! `Run`: what filters and actions have at hand while a packet is classified.
+//! `Run`: context of filters and actions while a packet is classified.
 
 use crate::base::time::Instant;
 use crate::classify::action::{Actions, State};
 use crate::classify::packet::Outlet;
 
-/// What filters and actions have at hand while a packet is classified.
+/// Context of filters and actions while a packet is classified.
 pub struct Run<'a> {
-    /// The actions that there are.
+    /// The owner's actions.
     pub actions: &'a Actions,
-    /// The reader's own.
+    /// The reader's state.
     pub state: &'a mut State,
-    /// Where copies go.
+    /// Sink of copies, samples and text.
     pub outlet: &'a mut dyn Outlet,
-    /// The time.
+    /// The present time.
     pub now: Instant,
-    /// Transmit queues of the port that the packet is at.
+    /// Number of transmit queues of the packet's port.
     pub queues: u32,
 }
 

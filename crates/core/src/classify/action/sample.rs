@@ -1,7 +1,7 @@
-//! sample: shows one packet of so many, by chance, to somebody else (tc-sample(8)). Whoever that is is the outlet's
-//! ([`Outlet::sample`](crate::classify::packet::Outlet::sample)).
+//! sample: copies one packet in n, by chance, to a group of observers (tc-sample(8)). The outlet
+//! delivers the copy ([`Outlet::sample`](crate::classify::packet::Outlet::sample)).
 //!
-//! Differs from Linux in nothing but the generator of its draws, which is seeded here.
+//! The only difference from Linux is the generator of random draws, which is seeded here.
 
 use super::{Control, Memory};
 use crate::classify::action::Run;
@@ -17,10 +17,10 @@ pub struct Sample {
 }
 
 impl Sample {
-    /// One packet of `rate`, to `group`, cut to `trunc` bytes.
+    /// Returns an action that samples one packet in `rate`, for `group`, cut to `trunc` bytes.
     ///
     /// # Errors
-    /// One of none.
+    /// `rate` is 0.
     pub fn new(rate: u32, group: u32, trunc: Option<u32>) -> Result<Self, ConfigError> {
         match rate {
             0 => Err(ConfigError::new(
@@ -34,15 +34,15 @@ impl Sample {
         }
     }
 
-    /// One packet of so many.
+    /// Returns n of one packet in n.
     pub const fn rate(&self) -> u32 {
         self.rate
     }
-    /// To whom.
+    /// Returns the group of observers.
     pub const fn group(&self) -> u32 {
         self.group
     }
-    /// Bytes that are shown, at most.
+    /// Returns the largest number of bytes of a sample.
     pub const fn trunc(&self) -> Option<u32> {
         self.trunc
     }

@@ -1,5 +1,5 @@
-//! simple: has a line written for each packet, with its number (tc-simple(8)). The line is the outlet's
-//! ([`Outlet::say`](crate::classify::packet::Outlet::say)).
+//! simple: writes a line for each packet, with the number of the packet (tc-simple(8)). The outlet
+//! writes it ([`Outlet::say`](crate::classify::packet::Outlet::say)).
 
 use alloc::string::String;
 
@@ -8,7 +8,7 @@ use crate::classify::action::Run;
 use crate::classify::packet::Packet;
 use crate::text::error::{ConfigError, ErrorKind, Object};
 
-/// Bytes of a line, at most, as in the reference.
+/// Largest number of bytes of a line, as in the reference.
 pub const TEXT_MAX: usize = 31;
 
 /// Parameters of simple.
@@ -18,10 +18,10 @@ pub struct Simple {
 }
 
 impl Simple {
-    /// With this line.
+    /// Returns an action that writes this line.
     ///
     /// # Errors
-    /// It is longer than `TEXT_MAX`.
+    /// The line is longer than `TEXT_MAX`.
     pub fn new(text: String) -> Result<Self, ConfigError> {
         match text.len() > TEXT_MAX {
             true => {
@@ -33,7 +33,7 @@ impl Simple {
         }
     }
 
-    /// The line.
+    /// Returns the line.
     pub fn text(&self) -> &str {
         &self.text
     }

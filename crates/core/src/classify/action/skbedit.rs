@@ -1,38 +1,39 @@
-//! skbedit: sets what the stack knows of a packet: priority, mark, transmit queue, type (tc-skbedit(8)).
+//! skbedit: sets metadata of a packet: priority, mark, transmit queue, type (tc-skbedit(8)).
 
 use super::{Control, Memory};
 use crate::classify::action::Run;
 use crate::classify::packet::Packet;
 use crate::packet::headers::L3;
 
-/// To whom a packet is addressed.
+/// Addressee of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum PacketType {
-    /// To this host.
+    /// This host.
     Host = 0,
-    /// To all.
+    /// All hosts.
     Broadcast = 1,
-    /// To a group.
+    /// A group.
     Multicast = 2,
-    /// To another host.
+    /// Another host.
     OtherHost = 3,
 }
 
-/// Parameters of skbedit: what is not given stays as it is.
+/// Parameters of skbedit: `None` leaves the metadata as it is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Skbedit {
     /// Priority.
     pub priority: Option<u32>,
-    /// Priority from the DS field: its six high bits. Loses to none of the others.
+    /// True if the priority comes from the six high bits of the DS field; this takes precedence
+    /// over `priority`.
     pub inherit_dsfield: bool,
-    /// Transmit queue, 0-based; one that the device has not is ignored.
+    /// Transmit queue, 0-based; a queue that the device does not have is ignored.
     pub queue_mapping: Option<u16>,
-    /// With `queue_mapping`: the last of a range, in which the flow hash chooses.
+    /// Last queue of a range that begins with `queue_mapping`, from which the flow hash chooses.
     pub queue_mapping_max: Option<u16>,
     /// Mark, and the bits of it that are set.
     pub mark: Option<(u32, u32)>,
-    /// To whom it is addressed.
+    /// Addressee.
     pub packet_type: Option<PacketType>,
 }
 
@@ -53,7 +54,7 @@ impl Skbedit {
         if let Some(first) = self.queue_mapping {
             let queue = match self.queue_mapping_max {
                 Some(last) if last > first => {
-                    // Below 65 536: `last` and `first` are.
+                    // The sum is at most `last`, which is below 65 536.
                     first + (packet.meta.hash % (u32::from(last - first) + 1)) as u16
                 }
                 _ => first,

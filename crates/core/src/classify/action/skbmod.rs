@@ -1,7 +1,8 @@
-//! skbmod: sets or swaps what an Ethernet header says, or marks a packet as having met congestion (tc-skbmod(8)).
+//! skbmod: sets or swaps fields of an Ethernet header, or marks a packet as having met congestion
+//! (tc-skbmod(8)).
 //!
-//! Addresses and type are set first, then swapped. Frames without an Ethernet header are left as they are, and so are, by
-//! `ecn`, packets whose transport does not take marks (RFC 3168 section 5).
+//! Addresses and type are set first, then swapped. Frames without an Ethernet header stay as they
+//! are, and `ecn` leaves packets alone whose transport does not take marks (RFC 3168 section 5).
 //!
 //! Differs from Linux (PARITY.md: action-tags).
 
@@ -13,18 +14,18 @@ use crate::packet::headers;
 /// Bytes of an Ethernet header.
 const ETHERNET: usize = 14;
 
-/// Parameters of skbmod: what is not given stays as it is.
+/// Parameters of skbmod: `None` leaves a field as it is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Skbmod {
     /// Destination address.
     pub dmac: Option<[u8; 6]>,
     /// Source address.
     pub smac: Option<[u8; 6]>,
-    /// Ethertype; of the outermost tag, if there are any.
+    /// Ethertype; that of the outermost tag, if there are any.
     pub etype: Option<u16>,
-    /// The two addresses change places.
+    /// True if the two addresses are swapped.
     pub swap: bool,
-    /// ECN-capable becomes congestion experienced.
+    /// True if ECN-capable packets are marked as congestion experienced.
     pub ecn: bool,
 }
 

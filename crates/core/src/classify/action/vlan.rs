@@ -1,13 +1,12 @@
-//! vlan: puts a VLAN tag in front of a packet, takes the outermost away, or changes it; or does so with the whole Ethernet
-//! header (tc-vlan(8), IEEE 802.1Q).
+//! vlan: pushes a VLAN tag in front of a packet, pops the outermost one, or changes it; or pushes
+//! or pops the whole Ethernet header (tc-vlan(8), IEEE 802.1Q).
 //!
-//! Tags are in the bytes of a frame: putting one in makes it four bytes longer, for which it needs room
-//! ([`FrameBytes::insert`](crate::classify::packet::FrameBytes::insert)). What cannot be done is a
-//! drop, and counted: no room, a frame
-//! that ends inside its tag, a second Ethernet header, an Ethernet header to be taken away from behind which tags remain.
-//! A packet without a tag passes `pop` and `modify` as it is.
+//! Tags are in the bytes of a frame: a push makes it four bytes longer, for which it needs room
+//! ([`FrameBytes::insert`](crate::classify::packet::FrameBytes::insert)). An impossible change is a
+//! drop, and counted: no room, a frame that ends inside its tag, a second Ethernet header, a pop of
+//! an Ethernet header in front of tags. A packet without a tag passes `pop` and `modify` unchanged.
 //!
-//! Memory: none. Cost: the bytes behind the place are moved.
+//! Memory: none. Cost: the bytes behind the tag are moved.
 
 use super::{Control, Memory};
 use crate::classify::action::Run;
@@ -16,20 +15,20 @@ use crate::packet::headers::ethertype;
 
 /// Bytes of an Ethernet header.
 const ETHERNET: usize = 14;
-/// Where a tag stands: behind the two addresses.
+/// Offset of a tag: behind the two addresses.
 const TAG_AT: usize = 12;
 /// Bytes of a tag.
 const TAG: usize = 4;
-/// What a tag says besides its type: the VLAN in the low 12 bits, the priority in the high three.
+/// Fields of a tag besides its type: the VLAN in the low 12 bits, the priority in the high three.
 const ID: u16 = 0x0fff;
 const PRIORITY_SHIFT: u32 = 13;
 
 /// Parameters of vlan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Vlan {
-    /// The outermost tag goes.
+    /// Remove the outermost tag.
     Pop,
-    /// A tag comes, in front of all that there are.
+    /// Insert a tag in front of all others.
     Push {
         /// VLAN, 12 bits.
         id: u16,
@@ -38,18 +37,18 @@ pub enum Vlan {
         /// Priority, 3 bits.
         priority: u8,
     },
-    /// The outermost tag says something else.
+    /// Change the outermost tag.
     Modify {
         /// VLAN, 12 bits.
         id: u16,
         /// Type of the tag.
         protocol: u16,
-        /// Priority, 3 bits; none to leave it.
+        /// Priority, 3 bits; `None` to keep it.
         priority: Option<u8>,
     },
-    /// The Ethernet header goes.
+    /// Remove the Ethernet header.
     PopEth,
-    /// A packet without an Ethernet header gets one, with the type that the packet has.
+    /// Give a packet without an Ethernet header one, with the packet's ethertype.
     PushEth {
         /// Destination address.
         dst: [u8; 6],
@@ -86,7 +85,7 @@ impl Vlan {
     }
 }
 
-/// What a tag says once it has another VLAN, and perhaps another priority.
+/// Returns a tag's control information with another VLAN and, if given, another priority.
 fn tci(old: u16, id: u16, priority: Option<u8>) -> u16 {
     let old = old & !ID | id & ID;
     match priority {
@@ -99,13 +98,14 @@ fn is_ethernet(packet: &Packet<'_>) -> bool {
     usize::from(packet.headers.link_len) == ETHERNET && packet.frame.bytes().len() >= ETHERNET
 }
 
-/// Whether there is a tag; none if the frame ends in it.
+/// True if the frame has a tag; `None` if the frame ends in it.
 fn tagged(packet: &Packet<'_>) -> Option<bool> {
     let tag = is_ethernet(packet) && matches!(packet.protocol(), ethertype::VLAN | ethertype::SERVICE_VLAN);
     (!tag || packet.frame.bytes().len() >= ETHERNET + TAG).then_some(tag)
 }
 
-/// How much longer the frame is, of each that follows; none if it cannot be done.
+/// Pops the outermost tag. Returns, as the functions below, the growth of the frame in bytes;
+/// `None` if the change is impossible.
 fn pop(packet: &mut Packet<'_>) -> Option<i32> {
     match tagged(packet)? {
         true => packet.frame.remove(TAG_AT, TAG).then_some(-(TAG as i32)),
@@ -133,7 +133,7 @@ fn pop_eth(packet: &mut Packet<'_>) -> Option<i32> {
     if !is_ethernet(packet) || tagged(packet) != Some(false) || !packet.frame.remove(0, ETHERNET) {
         return None;
     }
-    // What is left begins with its network header, and is to be read so.
+    // The rest begins with its network header, and is parsed so.
     (packet.headers.link_len, packet.headers.l3_offset) = (0, Some(0));
     Some(-(ETHERNET as i32))
 }

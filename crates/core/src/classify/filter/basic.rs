@@ -1,15 +1,15 @@
 //! basic: conditions, joined by and, or, not (tc-basic(8), [`super::ematch`]).
 //!
-//! The filter that was added last is asked first, as in Linux. A filter whose actions say `continue` leaves the packet to the
-//! next.
+//! The filter that was added last is tried first, as in Linux. A filter whose actions return
+//! `continue` leaves the packet to the next.
 //!
-//! - Cost: each filter is asked until one decides. Memory: the filters, and an index of their handles.
+//! - Cost: filters are tried until one decides. Memory: the filters, and an index of their handles.
 
 use alloc::vec::Vec;
 
 use super::ematch::Expr;
-use super::listed::List;
-use super::{Bound, Decision, Filtering, Visit, What};
+use super::ordered::Ordered;
+use super::{Bound, Decision, Existence, Filtering, Visit};
 use crate::classify::action::Run;
 use crate::classify::counters::Counters;
 use crate::classify::packet::Packet;
@@ -18,14 +18,14 @@ use crate::text::error::ConfigError;
 /// Parameters of basic.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Basic {
-    /// What must hold; everything matches where there is none.
+    /// Condition for a match; `None` matches every packet.
     pub expr: Option<Expr>,
 }
 
 /// The filters of a table.
 #[derive(Clone, Debug, Default)]
 pub struct Table {
-    list: List<Basic>,
+    filters: Ordered<Basic>,
 }
 
 impl Filtering for Table {
@@ -36,42 +36,42 @@ impl Filtering for Table {
         handle: Option<u32>,
         rule: &Basic,
         goal: Bound,
-        what: What,
+        existence: Existence,
         _: &mut Counters,
     ) -> Result<(u32, Option<Bound>), (ConfigError, Bound)> {
         if let Err(err) = rule.expr.as_ref().map_or(Ok(()), Expr::check) {
             return Err((err, goal));
         }
-        self.list.put("basic", handle, goal, what, |_| Ok(rule.clone()))
+        self.filters.put("basic", handle, goal, existence, |_| Ok(rule.clone()))
     }
 
     fn delete(&mut self, handle: u32) -> Result<Vec<Bound>, ConfigError> {
-        self.list.delete("basic", handle)
+        self.filters.delete("basic", handle)
     }
 
     fn is_empty(&self) -> bool {
-        self.list.is_empty()
+        self.filters.is_empty()
     }
 
     fn visit(&self, f: Visit<'_, Basic>) {
-        self.list.iter().rev().for_each(|one| f(one.handle, &one.rule, &one.goal, 0));
+        self.filters.iter().rev().for_each(|filter| f(filter.handle, &filter.rule, &filter.goal, 0));
     }
 
     fn visit_made(&self, f: Visit<'_, Basic>) {
-        self.list.iter().for_each(|one| f(one.handle, &one.rule, &one.goal, 0));
+        self.filters.iter().for_each(|filter| f(filter.handle, &filter.rule, &filter.goal, 0));
     }
 
     fn find(&self, handle: u32, f: &mut dyn FnMut(&Basic, &Bound, u32)) {
-        if let Some(one) = self.list.get(handle) {
-            f(&one.rule, &one.goal, 0);
+        if let Some(filter) = self.filters.get(handle) {
+            f(&filter.rule, &filter.goal, 0);
         }
     }
 
     #[inline]
     fn classify(&self, packet: &mut Packet<'_>, run: &mut Run<'_>) -> Decision {
-        for one in self.list.iter().rev() {
-            if one.rule.expr.as_ref().is_none_or(|expr| expr.holds(packet, run)) {
-                match one.goal.decide(packet, run) {
+        for filter in self.filters.iter().rev() {
+            if filter.rule.expr.as_ref().is_none_or(|expr| expr.holds(packet, run)) {
+                match filter.goal.decide(packet, run) {
                     Decision::Next => {}
                     made => return made,
                 }

@@ -1,17 +1,21 @@
-//! bpf: a program of the classic Berkeley Packet Filter says whether a packet matches (tc-bpf(8)).
+//! bpf: a program of the classic Berkeley Packet Filter decides whether a packet matches
+//! (tc-bpf(8)).
 //!
-//! The machine: S. McCanne, V. Jacobson, "The BSD Packet Filter", USENIX 1993, with the remainder and exclusive-or operations
-//! that Linux has added. Two registers of 32 bits, 16 words of memory, loads from the packet in network byte order.
+//! The machine: S. McCanne, V. Jacobson, "The BSD Packet Filter", USENIX 1993, with the remainder
+//! and exclusive-or operations that Linux has added. Two registers of 32 bits, 16 words of memory,
+//! loads from the packet in network byte order.
 //!
-//! A program is checked when it is put: its operations are known, it jumps forward and to an instruction that there is, it
-//! ends with a return on every way, divides by no constant zero, and reads no word of memory that it has not written. So a run
-//! takes at most as many steps as there are instructions, and what is left to go wrong then, a load beyond the packet or a
-//! division by zero, ends it with 0.
+//! A program is checked when its filter is added: its operations are known, it jumps forward and to
+//! an existing instruction, it ends with a return on every path, divides by no constant zero, and
+//! reads no word of memory that it has not written. So a run takes at most as many steps as there
+//! are instructions. The remaining faults, a load beyond the packet or a division by zero, end the
+//! run with 0.
 //!
-//! Cost: a step for each instruction that is run. Memory: 8 bytes an instruction.
+//! Cost: a step for each instruction that runs. Memory: 8 bytes per instruction.
 //!
-//! What a program returns: 0, the packet does not match; 0xffffffff, it matches; anything else, it matches and that is its class.
-//! Offsets are from the link header, as Linux has them where packets are sent.
+//! Return values of a program: 0 does not match; 0xffffffff matches; any other value matches and is
+//! the class of the packet. Offsets are from the link header, as in Linux for packets that are
+//! sent.
 //!
 //! Differs from Linux: `bpf-ancillary`, `bpf-ebpf`.
 
@@ -22,7 +26,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 use super::chain::{exists, not_found};
-use super::{Bound, Decision, Filtering, What};
+use super::{Bound, Decision, Existence, Filtering};
 use crate::base::handle::Handle;
 use crate::classify::action::Control;
 use crate::classify::action::Run;
@@ -38,13 +42,14 @@ use machine::{MATCH, run as run_program};
 pub struct Bpf {
     /// The program.
     pub program: Vec<Instruction>,
-    /// What the program returns is not whether the packet matches but what becomes of it (`direct-action`).
+    /// True if the return value is a decision about the packet, and not whether it matches
+    /// (`direct-action`).
     pub direct: bool,
-    /// It was said not to be done in hardware; it never is.
+    /// True if the command asked not to offload to hardware; nothing is ever offloaded.
     pub skip_hw: bool,
 }
 
-/// The filters of a priority, the newest first: in this order they are asked.
+/// The filters of a priority, the newest first; they are tried in this order.
 #[derive(Clone, Debug, Default)]
 pub struct Table {
     filters: Vec<Filter>,
@@ -76,14 +81,14 @@ impl Filtering for Table {
         handle: Option<u32>,
         rule: &Bpf,
         goal: Bound,
-        what: What,
+        existence: Existence,
         ids: &mut Counters,
     ) -> Result<(u32, Option<Bound>), (ConfigError, Bound)> {
         let handle = handle.filter(|h| *h != 0);
         let there = handle.and_then(|h| self.filters.iter().position(|f| f.handle == h));
-        match (there, what) {
-            (Some(_), What::Add) => return Err((exists("bpf", handle.unwrap_or(0)), goal)),
-            (None, What::Change) => return Err((not_found("bpf", handle.unwrap_or(0)), goal)),
+        match (there, existence) {
+            (Some(_), Existence::Add) => return Err((exists("bpf", handle.unwrap_or(0)), goal)),
+            (None, Existence::Change) => return Err((not_found("bpf", handle.unwrap_or(0)), goal)),
             _ => {}
         }
         let checked = check(&rule.program).and_then(|()| match rule.direct && !goal.actions.is_empty() {
@@ -147,8 +152,9 @@ impl Filtering for Table {
     }
 }
 
-/// What a program says that decides itself, by the numbers that Linux has for it. A class there is that of the filter's qdisc; a
-/// redirection goes nowhere, because a program of this machine cannot say where to.
+/// Translates the decision of a program (`direct-action`), by Linux's numbers. The class is that of
+/// the filter's qdisc. A redirection has no target, because a program of this machine cannot name
+/// one.
 fn direct(filter: &Filter, answer: u32) -> Decision {
     let control = match answer {
         0 => Control::Pass,

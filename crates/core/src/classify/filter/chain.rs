@@ -1,4 +1,4 @@
-//! Blocks, chains and tables, and the operations on them: each applies whole or not at all.
+//! Blocks, chains and tables, and their operations: each applies whole or not at all.
 
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
@@ -16,62 +16,63 @@ use crate::classify::counters::Counters;
 use crate::classify::packet::Packet;
 use crate::text::error::{ConfigError, ErrorKind, Object};
 
-/// The first priority that a filter gets which was added without one, as in the reference; each further one is asked before.
+/// Priority of the first filter that was added without one, as in the reference; each further one
+/// gets the priority below the lowest in use.
 const AUTO_PRIO: u16 = 0xc000;
 
 /// A block of an owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct BlockId(pub(super) u32);
 
-/// What a line may find: add, replace or change.
+/// Requirement of a command on the existence of its object: add, replace or change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum What {
-    /// It must not be there.
+pub enum Existence {
+    /// The object must not exist.
     Add,
-    /// It may be.
+    /// The object may exist.
     Replace,
-    /// It must be.
+    /// The object must exist.
     Change,
 }
 
-/// Where a filter is, or is to be.
+/// Place of a filter, existing or new.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Named {
     /// The chain.
     pub chain: u32,
-    /// The priority; `None` for one that is made up.
+    /// The priority; `None` to choose one.
     pub prio: Option<u16>,
-    /// The protocol; `None` for what is there already, or all.
+    /// The protocol; `None` for that of the table, or all.
     pub protocol: Option<u16>,
-    /// The filter among those of its table.
+    /// The handle of the filter within its table.
     pub handle: Option<u32>,
 }
 
 /// The filters of one kind, priority and protocol.
 #[derive(Clone, Debug)]
 pub struct Table {
-    /// Asked in this order, the lowest first.
+    /// Priority; tables with lower ones are tried first.
     pub prio: u16,
-    /// Which packets are asked about.
+    /// Protocol of the packets that the filters see.
     pub protocol: u16,
     tables: Arc<Tables>,
 }
 
 impl Table {
-    /// The kind.
+    /// Returns the kind.
     pub fn kind(&self) -> &'static str {
         self.tables.kind()
     }
-    /// Shows all filters, in tc's order: handle, parameters, goal, and the first of the numbers of its counters
-    /// (`State::hits`).
+    /// Visits all filters, in tc's order: handle, parameters, goal, and the first of the numbers of
+    /// its counters (`State::hits`).
     pub fn visit(&self, f: &mut dyn FnMut(u32, Rule, &Bound, u32)) {
         self.tables.visit(f);
     }
-    /// Shows all filters in an order in which they can be added to make this table again.
+    /// Visits all filters in an order in which they can be added to make this table again.
     pub fn visit_made(&self, f: &mut dyn FnMut(u32, Rule, &Bound, u32)) {
         self.tables.visit_made(f);
     }
-    /// Shows the filter of that handle, if there is one.
+    /// Visits the filter with that handle, if there is one.
     pub fn find(&self, handle: u32, f: &mut dyn FnMut(Rule, &Bound, u32)) {
         self.tables.find(handle, f);
     }
@@ -80,35 +81,36 @@ impl Table {
 /// A chain of tables.
 #[derive(Clone, Debug, Default)]
 pub struct Chain {
-    /// Its number.
+    /// Number of the chain.
     pub index: u32,
-    /// Chains of its block that were made before it: they are listed in this order.
+    /// Number of the block's chains that were made before; chains are listed in this order.
     pub made: u32,
-    /// By priority.
+    /// The tables, by priority.
     pub tables: Vec<Table>,
-    /// It was made by a command of its own, and stays when it is empty; what its filters must be like, if that was said.
+    /// True if a command of its own made the chain; then it stays when it is empty.
     pub kept: bool,
-    /// What its filters must be like, if the chain was made so.
+    /// Restriction on the filters, if the chain was made with one.
     pub template: Option<Box<Template>>,
 }
 
-/// What the filters of a chain must be like: of this kind, and looking at nothing that this does not look at.
+/// Restriction on the filters of a chain: they have this kind, and read only fields and bits that
+/// this rule reads.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Template {
-    /// The protocol that was said, 0 for none.
+    /// Protocol in the command, 0 for none.
     pub protocol: u16,
-    /// What they may look at; the values do not matter.
+    /// Fields that the filters may read; the values do not matter.
     pub rule: Rule,
 }
 
-/// What is asked at one place.
+/// The chains of filters at one place.
 #[derive(Clone, Debug, Default)]
 pub struct Block {
-    /// By number.
+    /// The chains, by number.
     pub chains: Vec<Chain>,
-    /// Chains that were ever made.
+    /// Number of chains ever made.
     made: u32,
-    /// Several places have it, by a number.
+    /// Set if several places share the block by a number.
     pub(super) shared: Option<SharedBlock>,
 }
 
@@ -118,15 +120,15 @@ pub struct Filters {
     /// The actions.
     pub actions: Actions,
     pub(super) blocks: Vec<Option<Block>>,
-    /// The blocks that are shared, by their numbers.
+    /// The shared blocks, by their numbers.
     pub(super) numbers: BTreeMap<u32, BlockId>,
-    /// The numbers by which filters count.
+    /// The allocator of counters.
     pub counters: Counters,
     /// The key of the hashes of tables.
     seed: u64,
 }
 
-/// A filter of that handle is there already.
+/// Error: a filter with that handle exists already.
 pub(super) fn exists(kind: &'static str, handle: u32) -> ConfigError {
     ConfigError::new(
         ErrorKind::Exists,
@@ -137,7 +139,7 @@ pub(super) fn exists(kind: &'static str, handle: u32) -> ConfigError {
     .key("handle")
 }
 
-/// There is none of that handle.
+/// Error: no filter has that handle.
 pub(super) fn not_found(kind: &'static str, handle: u32) -> ConfigError {
     ConfigError::new(
         ErrorKind::NotFound,
@@ -152,27 +154,27 @@ fn no_block(block: BlockId) -> ConfigError {
     ConfigError::new(ErrorKind::NotFound, Object::Block, "a block that exists", block.0)
 }
 
-/// A table has filters of one kind.
+/// Error: the table has filters of another kind.
 pub(super) fn other_kind(given: &str) -> ConfigError {
     let expected = "the kind of the filters with this priority";
     ConfigError::new(ErrorKind::Conflict, Object::Filter(None), expected, given).key("kind")
 }
 
 impl Filters {
-    /// None.
+    /// Returns an owner's filters and actions, initially none.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// None, with the key of the hashes of tables: where filters are added on behalf of strangers, it must come from the
-    /// operating system's random source and stay secret.
+    /// Sets the key of the hashes of tables. If filters are added on behalf of strangers, it must
+    /// come from the operating system's random source and stay secret.
     #[must_use]
     pub const fn with_seed(mut self, seed: u64) -> Self {
         self.seed = seed;
         self
     }
 
-    /// A new, empty block.
+    /// Adds an empty block.
     pub fn add_block(&mut self) -> BlockId {
         let slot = match self.blocks.iter().position(Option::is_none) {
             Some(slot) => {
@@ -187,7 +189,8 @@ impl Filters {
         BlockId(u32::try_from(slot).unwrap_or(u32::MAX))
     }
 
-    /// A place has a block no more: the block goes, with all that is in it, if no other place shares it.
+    /// Removes a block from a place. The block is deleted with all its filters, unless another
+    /// place shares it.
     pub fn delete_block(&mut self, block: BlockId) {
         if !self.unshare(block) {
             return;
@@ -198,12 +201,12 @@ impl Filters {
         }
     }
 
-    /// True if there is no filter anywhere.
+    /// True if no block has a filter.
     pub fn is_empty(&self) -> bool {
         self.blocks.iter().flatten().all(|b| b.chains.iter().all(|c| c.tables.is_empty()))
     }
 
-    /// A block.
+    /// Returns a block.
     #[inline]
     pub fn block(&self, block: BlockId) -> Option<&Block> {
         self.blocks.get(block.0 as usize)?.as_ref()
@@ -214,29 +217,30 @@ impl Filters {
         found.ok_or_else(|| no_block(block))
     }
 
-    /// Makes room in a reader's state for all that there is: to be called after every change, between packets.
+    /// Makes room in a reader's state for all filters and actions. The caller runs it after every
+    /// change, between packets.
     pub fn fit(&self, state: &mut State) {
         state.fit(&self.actions, &self.counters);
     }
 
-    /// Adds, replaces or changes a filter. Gives where it is.
+    /// Adds, replaces or changes a filter. Returns its place.
     pub fn put(
         &mut self,
         block: BlockId,
         named: Named,
         rule: &Rule,
         goal: &Goal,
-        what: What,
+        existence: Existence,
         now: Instant,
     ) -> Result<Named, ConfigError> {
-        let prio = self.place(block, &named, rule, what)?;
+        let prio = self.place(block, &named, rule, existence)?;
         let protocol = named.protocol.unwrap_or(ANY_PROTOCOL);
         self.block(block).map_or(Ok(()), |found| found.fits(named.chain, protocol, rule))?;
         let actions = self.actions.bind(&goal.actions, now)?;
         let bound = Bound { class: goal.class, hits: 0, actions };
         let (seed, found) = (self.seed, self.blocks.get_mut(block.0 as usize).and_then(Option::as_mut));
-        let done =
-            found.map(|found| found.put(named, prio, protocol, rule, bound, what, &mut self.counters, seed));
+        let done = found
+            .map(|found| found.put(named, prio, protocol, rule, bound, existence, &mut self.counters, seed));
         match done.ok_or_else(|| no_block(block))? {
             Ok((handle, old)) => {
                 self.release(old.as_slice());
@@ -254,24 +258,30 @@ impl Filters {
         }
     }
 
-    /// The priority of the table that a filter belongs into, if that can be.
-    fn place(&mut self, block: BlockId, named: &Named, rule: &Rule, what: What) -> Result<u16, ConfigError> {
+    /// Returns the priority of the table for a filter, if the filter may be there.
+    fn place(
+        &mut self,
+        block: BlockId,
+        named: &Named,
+        rule: &Rule,
+        existence: Existence,
+    ) -> Result<u16, ConfigError> {
         let found = self.block_mut(block)?;
         found.takes(rule)?;
         let chain = found.chains.iter().find(|c| c.index == named.chain);
         let tables = chain.map_or(&[][..], |c| &c.tables);
         let Some(prio) = named.prio.filter(|p| *p != 0) else {
-            if what == What::Change {
+            if existence == Existence::Change {
                 return Err(
                     ConfigError::new(ErrorKind::Missing, Object::Filter(None), "a priority", "").key("prio")
                 );
             }
-            // Below 1 there is none: it begins anew, as in the reference.
+            // There is no priority below 1: the next one is the first again, as in the reference.
             let before = tables.first().map_or(0, |t| t.prio.saturating_sub(1));
             return Ok(if before == 0 { AUTO_PRIO } else { before });
         };
         let Some(table) = tables.iter().find(|t| t.prio == prio) else {
-            if what == What::Change {
+            if existence == Existence::Change {
                 return Err(ConfigError::new(
                     ErrorKind::NotFound,
                     Object::Filter(None),
@@ -295,15 +305,15 @@ impl Filters {
         Ok(prio)
     }
 
-    /// Takes filters away: one; with no handle, all of a priority; with no priority, all of a chain. `kind`, if given, must
-    /// be theirs.
+    /// Removes filters: one; without a handle, all of a priority; without a priority, all of a
+    /// chain. `kind`, if given, must be theirs.
     pub fn delete(&mut self, block: BlockId, named: Named, kind: Option<&str>) -> Result<(), ConfigError> {
         let Some(prio) = named.prio.filter(|p| *p != 0) else {
             if named.handle.is_some() || named.protocol.is_some() || kind.is_some() {
                 let err = ConfigError::new(ErrorKind::Missing, Object::Filter(None), "a priority", "");
                 return Err(err
                     .key("prio")
-                    .hint("without one all filters of the chain go, and nothing else is to be said"));
+                    .hint("without one, all filters of the chain are removed; give no other selector then"));
             }
             self.block_mut(block)?;
             self.clear(block, Some(named.chain));
@@ -349,7 +359,8 @@ impl Filters {
         Ok(())
     }
 
-    /// Makes a chain that stays when it has no filters, and whose filters may only look at what a template looks at.
+    /// Makes a chain that stays when it has no filters. A template restricts the fields that its
+    /// filters may read.
     pub fn add_chain(
         &mut self,
         block: BlockId,
@@ -379,7 +390,7 @@ impl Filters {
         }
     }
 
-    /// Takes a chain away, with its filters.
+    /// Removes a chain with its filters.
     pub fn delete_chain(&mut self, block: BlockId, index: u32) -> Result<(), ConfigError> {
         let chains = &mut self.block_mut(block)?.chains;
         match chains.iter_mut().find(|c| c.index == index) {
@@ -395,7 +406,7 @@ impl Filters {
         }
     }
 
-    /// Takes all filters of a chain, or of all chains, away.
+    /// Removes all filters of a chain, or of all chains.
     fn clear(&mut self, block: BlockId, chain: Option<u32>) {
         let mut gone = Vec::new();
         if let Ok(found) = self.block_mut(block) {
@@ -430,7 +441,7 @@ impl Filters {
 }
 
 impl Block {
-    /// A new chain, in its place.
+    /// Inserts a new chain at an index of the list.
     fn insert(&mut self, at: usize, index: u32) -> &mut Chain {
         self.chains.insert(at, Chain { index, made: self.made, ..Chain::default() });
         self.made = self.made.wrapping_add(1);
@@ -448,7 +459,7 @@ impl Block {
         protocol: u16,
         rule: &Rule,
         goal: Bound,
-        what: What,
+        existence: Existence,
         counters: &mut Counters,
         seed: u64,
     ) -> Result<(u32, Option<Bound>), (ConfigError, Bound)> {
@@ -465,12 +476,12 @@ impl Block {
             Ok(at) => {
                 let tables = Arc::make_mut(&mut chain.tables[at].tables);
                 tables.settle(shared);
-                (tables.put(named.handle, rule, goal, what, counters), tables.lift())
+                (tables.put(named.handle, rule, goal, existence, counters), tables.lift())
             }
             Err(at) => {
                 let mut tables = Tables::for_rule(rule, seed);
                 tables.join(shared, named.chain, prio);
-                let done = tables.put(named.handle, rule, goal, what, counters);
+                let done = tables.put(named.handle, rule, goal, existence, counters);
                 if done.is_err() {
                     tables.leave();
                 }
@@ -486,7 +497,7 @@ impl Block {
         done
     }
 
-    /// Takes one filter out, and its table if it was the last. Gives the goals that go with it.
+    /// Removes a filter, and its table if it was the last. Returns the goals that die with it.
     fn delete(&mut self, chain: usize, at: usize, handle: u32) -> Result<Vec<Bound>, ConfigError> {
         let shared = self.lift(self.chains[chain].tables[at].kind());
         let tables = Arc::make_mut(&mut self.chains[chain].tables[at].tables);
@@ -500,7 +511,7 @@ impl Block {
         done
     }
 
-    /// Takes a table out. Gives the goals that go with it.
+    /// Removes a table. Returns the goals that die with it.
     fn take(&mut self, chain: usize, at: usize) -> Vec<Bound> {
         let shared = self.lift(self.chains[chain].tables[at].kind());
         let mut table = self.chains[chain].tables.remove(at);
@@ -511,7 +522,8 @@ impl Block {
         gone
     }
 
-    /// Takes what tables of a kind share out of all of them, so that one of them can have it alone and change it.
+    /// Takes the data that tables of a kind share out of all of them, so that one table can own and
+    /// change it.
     fn lift(&mut self, kind: &str) -> Option<Shared> {
         if kind != SHARING {
             return None;
@@ -520,7 +532,7 @@ impl Block {
         tables.filter_map(|t| Arc::make_mut(&mut t.tables).lift()).last()
     }
 
-    /// Gives it back to all of them.
+    /// Puts the shared data back into all tables of the kind.
     fn settle(&mut self, shared: Option<&Shared>) {
         let Some(shared) = shared else { return };
         for table in self.chains.iter_mut().flat_map(|c| &mut c.tables).filter(|t| t.kind() == SHARING) {
@@ -538,7 +550,7 @@ impl Block {
                 Decision::Made(Control::Goto(index), _) => {
                     match self.chains.binary_search_by_key(&index, |c| c.index) {
                         Ok(at) => chain = &self.chains[at],
-                        // A chain without filters has nothing to say.
+                        // A chain without filters decides nothing.
                         Err(_) => return Verdict::Unmatched,
                     }
                 }
@@ -554,7 +566,7 @@ impl Block {
 }
 
 impl Chain {
-    /// Asks its tables in their order.
+    /// Tries the tables in their order.
     fn walk(&self, packet: &mut Packet<'_>, run: &mut Run<'_>) -> Decision {
         for table in &self.tables {
             if table.protocol == ANY_PROTOCOL || table.protocol == packet.protocol() {

@@ -1,10 +1,12 @@
-//! Extended matches: conditions on a packet, joined by and, or, not (tc-ematch(8)). What basic and flow filters may demand.
+//! Extended matches: conditions on a packet, joined by and, or, not (tc-ematch(8)). Part of basic
+//! and flow filters.
 //!
-//! A row of terms is read from the left, and ended by the first that settles it: one that fails before `and`, or one that
-//! holds before `or`. So `a and b or c` is `a and (b or c)`, as in the reference, and groups make it otherwise.
+//! A row of terms is evaluated from the left, up to the first term that settles it: one that fails
+//! before `and`, or one that holds before `or`. So `a and b or c` is `a and (b or c)`, as in the
+//! reference, and groups change that.
 //!
-//! - Cost: each term is looked at once at most. Memory: 32 bytes for each.
-//! - Bounds: groups are `DEPTH_MAX` deep at most; terms are as many as were given.
+//! - Cost: each term is evaluated at most once. Memory: 32 bytes for each.
+//! - Bounds: groups are at most `DEPTH_MAX` deep; the number of terms is that of the command.
 //!
 //! Differences from Linux (PARITY.md): `ematch-depth`, `ematch-transport`, `ematch-meta`.
 
@@ -16,65 +18,65 @@ use crate::classify::packet::{Packet, Way};
 use crate::packet::headers::{Fragment, L3};
 use crate::text::error::{ConfigError, ErrorKind, Object};
 
-/// Groups within groups, at most: the depth that Linux evaluates.
+/// Largest depth of groups within groups, as evaluated by Linux.
 pub const DEPTH_MAX: usize = 32;
 
-/// Terms, and how each is joined to the next.
+/// Terms, and the way each is joined to the next.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Expr {
-    /// In order; an expression of none holds.
+    /// The terms in order; an expression without terms holds.
     pub terms: Vec<Term>,
 }
 
-/// A condition in a row of them.
+/// A condition in a row.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Term {
-    /// It must not hold.
+    /// True if the condition must not hold.
     pub not: bool,
     /// The condition.
     pub what: Condition,
-    /// How the next one is joined; of no meaning for the last.
+    /// Join to the next term; ignored for the last.
     pub then: Join,
 }
 
-/// How terms are joined.
+/// Join of a term to the next.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Join {
-    /// All that follows must hold too.
+    /// The rest must hold too.
     #[default]
     And,
-    /// Or what follows.
+    /// The rest may hold instead.
     Or,
 }
 
 /// One condition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Condition {
-    /// A number in the packet.
+    /// A comparison of a number in the packet.
     Cmp(Cmp),
-    /// Bits of four bytes of the packet.
+    /// A comparison of bits in four bytes of the packet.
     U32(U32),
-    /// Bytes of the packet.
+    /// A comparison of bytes of the packet.
     Nbyte(Nbyte),
-    /// What is known of the packet.
+    /// A comparison of metadata of the packet.
     Meta(Meta),
     /// An expression in parentheses.
     Group(Expr),
 }
 
-/// Which header an offset is of.
+/// Base of an offset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Layer {
     /// The first byte of the frame.
     Link = 0,
-    /// Behind link header and tags.
+    /// The end of the link header and its tags.
     Network = 1,
-    /// Behind the IP header and its extensions.
+    /// The end of the IP header and its extensions.
     Transport = 2,
 }
 
-/// A comparison.
+/// A comparison operator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Op {
     /// Equal.
@@ -95,99 +97,100 @@ impl Op {
     }
 }
 
-/// `cmp`: a number in the packet, compared.
+/// `cmp`: compares a number in the packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cmp {
-    /// Bytes: 1, 2 or 4.
+    /// Length of the number in bytes: 1, 2 or 4.
     pub bytes: u8,
-    /// Where it stands.
+    /// Base of its offset.
     pub layer: Layer,
-    /// How far behind the beginning of that header.
+    /// Offset from the base.
     pub offset: u16,
     /// The bits that count; 0 for all.
     pub mask: u32,
-    /// Its bytes stand in the other order: the lowest first.
+    /// True if the number is in little-endian order.
     pub trans: bool,
-    /// How it is compared.
+    /// Operator.
     pub op: Op,
-    /// With what.
+    /// Value to compare with.
     pub value: u32,
 }
 
-/// `u32`: four bytes of the packet under a mask.
+/// `u32`: compares four bytes of the packet under a mask.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct U32 {
-    /// What they are to be.
+    /// Required value.
     pub value: u32,
     /// The bits that count.
     pub mask: u32,
-    /// How far behind the network header.
+    /// Offset from the network header.
     pub offset: i32,
-    /// It was said to be the offset behind the next header; here, as in Linux, nobody has said which that is.
+    /// True if the command has an offset from the next header; as in Linux, no filter defines that
+    /// header here, and the flag has no effect.
     pub next_header: bool,
 }
 
-/// `nbyte`: bytes of the packet.
+/// `nbyte`: compares bytes of the packet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Nbyte {
-    /// What they are to be.
+    /// Required bytes.
     pub needle: Box<[u8]>,
-    /// Where they stand.
+    /// Base of the offset.
     pub layer: Layer,
-    /// How far behind the beginning of that header.
+    /// Offset from the base.
     pub offset: u16,
 }
 
-/// `meta`: what is known of a packet, compared.
+/// `meta`: compares metadata of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Meta {
-    /// What is compared.
+    /// Left operand.
     pub left: Operand,
-    /// How.
+    /// Operator.
     pub op: Op,
-    /// With what.
+    /// Right operand.
     pub right: Operand,
 }
 
 /// One side of a comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operand {
-    /// A number.
+    /// A constant.
     Value(u32),
-    /// What is known of the packet, shifted right, in the bits of a mask (0 for all).
+    /// Metadata of the packet, shifted right and masked.
     Known {
-        /// What.
+        /// Kind of metadata.
         id: MetaId,
-        /// Bits that it is shifted by.
+        /// Number of bits to shift by.
         shift: u8,
         /// The bits that count; 0 for all.
         mask: u32,
     },
 }
 
-/// What can be known of a packet.
+/// Kind of metadata of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MetaId {
-    /// A number that is drawn each time.
+    /// A random number, drawn each time.
     Random,
-    /// Its priority.
+    /// The packet's priority.
     Priority,
-    /// The protocol in its link header, in the order of the wire: IPv4 is 8.
+    /// The protocol in the link header, in network byte order: IPv4 is 8.
     Protocol,
-    /// Bytes; of what comes in, without the link header.
+    /// Length in bytes; without the link header for packets that were received.
     PktLen,
-    /// Bytes that are not in its first piece: none.
+    /// Number of bytes outside the first fragment of the buffer: always 0.
     DataLen,
-    /// Bytes of its link header.
+    /// Length of the link header in bytes.
     MacLen,
-    /// Its mark.
+    /// The packet's mark.
     NfMark,
-    /// The control information of its outermost VLAN tag.
+    /// The control information of the outermost VLAN tag.
     Vlan,
 }
 
 impl Expr {
-    /// Refuses what is deeper than can be looked at.
+    /// Refuses expressions deeper than `DEPTH_MAX`.
     pub(crate) fn check(&self) -> Result<(), ConfigError> {
         match self.is_within(DEPTH_MAX) {
             true => Ok(()),
@@ -206,7 +209,7 @@ impl Expr {
         })
     }
 
-    /// Whether it holds for a packet. Recursion ends at `DEPTH_MAX`, which `check` has seen to.
+    /// True if the expression holds for a packet. `check` has bounded the recursion to `DEPTH_MAX`.
     pub(crate) fn holds(&self, packet: &Packet<'_>, run: &mut Run<'_>) -> bool {
         let mut last = true;
         for term in &self.terms {
@@ -226,7 +229,7 @@ impl Expr {
     }
 }
 
-/// Where the transport header is, or would be in a later fragment of IPv4.
+/// Returns the offset of the transport header, or of its place in a later fragment of IPv4.
 fn transport(packet: &Packet<'_>) -> Option<usize> {
     let h = &packet.headers;
     match (h.l4_offset, h.l3, h.fragment) {
@@ -239,7 +242,7 @@ fn transport(packet: &Packet<'_>) -> Option<usize> {
     }
 }
 
-/// So many bytes of a packet.
+/// Returns `len` bytes of a packet.
 fn bytes_at<'p>(packet: &'p Packet<'_>, layer: Layer, offset: i64, len: usize) -> Option<&'p [u8]> {
     let base = match layer {
         Layer::Link => 0,
@@ -288,7 +291,7 @@ impl Meta {
 }
 
 impl Operand {
-    /// None if the packet has none.
+    /// Returns the value; `None` if the packet has none.
     fn value(self, packet: &Packet<'_>, run: &mut Run<'_>) -> Option<u64> {
         match self {
             Self::Value(value) => Some(value.into()),

@@ -1,18 +1,20 @@
-//! flow: a class from what a packet says, by arithmetic or by a hash (tc-flow(8)).
+//! flow: computes a class from fields of a packet, by arithmetic or by a hash (tc-flow(8)).
 //!
-//! `map` takes one key: `((key & mask) ^ xor >> rshift) + addend`; `hash` takes a keyed hash of its keys. The remainder by the
-//! divisor, if there is one, is counted up from the base class: its minor, in 16 bits. With `perturb` the hash is another one
-//! in each period.
+//! `map` takes one key: `((key & mask) ^ xor >> rshift) + addend`; `hash` takes a keyed hash of its
+//! keys. The remainder by the divisor, if there is one, is added to the minor of the base class, in
+//! 16 bits. With `perturb` the hash changes with each period.
 //!
-//! - Cost: each filter until one decides: its keys, and one hash. Memory: the filters, and an index of their handles.
+//! - Cost: filters are tried until one decides, each with its keys and one hash. Memory: the
+//!   filters, and an index of their handles.
 //!
-//! Differences from Linux (PARITY.md): `flow-keys-hash`, `flow-mode`, `flow-no-field`, `flow-no-connection`.
+//! Differences from Linux (PARITY.md): `flow-keys-hash`, `flow-mode`, `flow-no-field`,
+//! `flow-no-connection`.
 
 use alloc::vec::Vec;
 
 use super::ematch::Expr;
-use super::listed::List;
-use super::{Bound, Decision, Filtering, Visit, What};
+use super::ordered::Ordered;
+use super::{Bound, Decision, Existence, Filtering, Visit};
 use crate::base::handle::{ClassId, Handle};
 use crate::base::time::Nanos;
 use crate::classify::action::Run;
@@ -22,7 +24,7 @@ use crate::packet::hash::FlowHasher;
 use crate::packet::headers::{Fragment, L3};
 use crate::text::error::{ConfigError, ErrorKind, Object};
 
-/// What a filter may look at, in the order in which it is hashed.
+/// A field that a filter may read, in the order of the hash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Key {
@@ -36,15 +38,16 @@ pub enum Key {
     ProtoSrc = 3,
     /// Destination port.
     ProtoDst = 4,
-    /// The port that the packet has come in by.
+    /// The port that received the packet.
     Iif = 5,
     /// Priority.
     Priority = 6,
     /// Mark.
     Mark = 7,
-    /// The connection that it belongs to: none, because connections are not tracked.
+    /// The packet's connection: 0, because connections are not tracked.
     Connection = 8,
-    /// Source address of the connection: of a packet without one its own. So are the three that follow.
+    /// Source address of the connection; without one that of the packet. The same holds for the
+    /// next three.
     ConnectionSrc = 9,
     /// Destination address of the connection.
     ConnectionDst = 10,
@@ -52,11 +55,11 @@ pub enum Key {
     ConnectionProtoSrc = 11,
     /// Destination port of the connection.
     ConnectionProtoDst = 12,
-    /// What its route says of it: nothing.
+    /// The class of the packet's route: 0, because there are no routes.
     RouteClass = 13,
-    /// Who owns its socket: 0, because it has none.
+    /// User of the packet's socket: 0, because there is none.
     SocketUser = 14,
-    /// The group of that.
+    /// Group of that user.
     SocketGroup = 15,
     /// Identifier of the outermost VLAN tag.
     VlanTag = 16,
@@ -65,7 +68,7 @@ pub enum Key {
 }
 
 impl Key {
-    /// All, in their order.
+    /// All keys, in their order.
     pub const ALL: [Self; 18] = [
         Self::Src,
         Self::Dst,
@@ -91,7 +94,7 @@ impl Key {
         1 << self as u32
     }
 
-    /// What a packet says; 0 if it does not.
+    /// Returns the value of the key in a packet; 0 if the packet has none.
     fn of(self, packet: &Packet<'_>) -> u32 {
         let h = &packet.headers;
         let fold = |address: &[u8; 16]| match h.l3 {
@@ -118,57 +121,58 @@ impl Key {
     }
 }
 
-/// Several keys.
+/// A set of keys.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Keys(u32);
 
 impl Keys {
-    /// These.
+    /// Returns a set of these keys.
     pub fn of(keys: &[Key]) -> Self {
         Self(keys.iter().fold(0, |bits, key| bits | key.bit()))
     }
-    /// One after the other.
+    /// Returns the keys in their order.
     pub fn iter(self) -> impl Iterator<Item = Key> {
         Key::ALL.into_iter().filter(move |key| self.0 & key.bit() != 0)
     }
 }
 
-/// How a key becomes a class.
+/// Way from keys to a class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
-    /// By arithmetic.
+    /// Arithmetic on one key.
     Map,
-    /// By a hash.
+    /// A hash of the keys.
     Hash,
 }
 
-/// Parameters of flow. Where a filter is changed, what is `None` stays as it was; where it is new, it has its default.
+/// Parameters of flow. In a change, `None` keeps the old value; in a new filter, it means the
+/// default.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Flow {
-    /// Map if there is no other.
+    /// Mode; map by default.
     pub mode: Option<Mode>,
-    /// What is looked at: one for map.
+    /// Keys; one for map.
     pub keys: Option<Keys>,
-    /// Bits that stay, and bits that are turned after that: what `and`, `or` and `xor` come to.
+    /// Mask and exclusive-or: the sum of all `and`, `or` and `xor`.
     pub bits: Option<(u32, u32)>,
     /// Shift to the right, below 32.
     pub rshift: Option<u8>,
-    /// Added after that.
+    /// Addend after the shift.
     pub addend: Option<u32>,
-    /// The result is its remainder by this; 0 for none.
+    /// Divisor of the remainder; 0 for none.
     pub divisor: Option<u32>,
-    /// What it is counted up from. A major of 0 is the asking qdisc's, a minor of 0 is 1.
+    /// Base class. A major of 0 is that of the qdisc of the filter, a minor of 0 is 1.
     pub baseclass: Option<ClassId>,
-    /// The qdisc that asks.
+    /// The qdisc of the filter.
     pub qdisc: Handle,
-    /// Seconds after which the hash is another one; 0 for never.
+    /// Period of the hash in seconds; 0 for no change.
     pub perturb: Option<u32>,
-    /// What must hold.
+    /// Condition for a match.
     pub expr: Option<Expr>,
 }
 
 impl Flow {
-    /// Over one that was there.
+    /// Returns the parameters, with missing ones from `old`.
     fn over(&self, old: &Self) -> Self {
         Self {
             mode: self.mode.or(old.mode),
@@ -184,7 +188,7 @@ impl Flow {
         }
     }
 
-    /// The class that is counted up from.
+    /// Returns the base class.
     pub const fn base(&self) -> ClassId {
         let said = match self.baseclass {
             Some(class) => class,
@@ -207,7 +211,7 @@ impl Flow {
             _ => {}
         }
         if map && self.perturb.is_some_and(|p| p != 0) {
-            return wrong(ErrorKind::Conflict, "perturb", "hash, which it is for", "map");
+            return wrong(ErrorKind::Conflict, "perturb", "mode hash", "map");
         }
         if self.rshift.is_some_and(|shift| shift > 31) {
             return wrong(ErrorKind::OutOfRange, "rshift", "0 to 31", "more");
@@ -215,7 +219,7 @@ impl Flow {
         self.expr.as_ref().map_or(Ok(()), Expr::check)
     }
 
-    /// The class of a packet.
+    /// Returns the class of a packet.
     fn class(&self, packet: &Packet<'_>, hasher: &FlowHasher, run: &Run<'_>) -> ClassId {
         let keys = self.keys.unwrap_or_default();
         let value = match self.mode {
@@ -234,7 +238,7 @@ impl Flow {
         };
         let left = value.checked_rem(self.divisor.unwrap_or(0)).unwrap_or(value);
         let base = self.base();
-        // As much as a minor holds.
+        // The mask leaves the bits of a minor.
         Handle::new(base.major(), (u32::from(base.minor()).wrapping_add(left) & 0xffff) as u16)
     }
 }
@@ -242,7 +246,7 @@ impl Flow {
 /// The filters of a table.
 #[derive(Clone, Debug)]
 pub struct Table {
-    list: List<Flow>,
+    filters: Ordered<Flow>,
     hasher: FlowHasher,
 }
 
@@ -256,7 +260,7 @@ impl Filtering for Table {
     type Rule = Flow;
 
     fn new(seed: u64) -> Self {
-        Self { list: List::default(), hasher: FlowHasher::new(seed) }
+        Self { filters: Ordered::default(), hasher: FlowHasher::new(seed) }
     }
 
     fn put(
@@ -264,45 +268,45 @@ impl Filtering for Table {
         handle: Option<u32>,
         rule: &Flow,
         goal: Bound,
-        what: What,
+        existence: Existence,
         _: &mut Counters,
     ) -> Result<(u32, Option<Bound>), (ConfigError, Bound)> {
         if handle.is_none_or(|h| h == 0) {
             let err = ConfigError::new(ErrorKind::Missing, Object::Filter(Some("flow")), "a handle", "");
             return Err((err.key("handle"), goal));
         }
-        self.list.put("flow", handle, goal, what, |old| {
+        self.filters.put("flow", handle, goal, existence, |old| {
             let whole = old.map_or_else(|| rule.clone(), |old| rule.over(old));
             whole.check().map(|()| whole)
         })
     }
 
     fn delete(&mut self, handle: u32) -> Result<Vec<Bound>, ConfigError> {
-        self.list.delete("flow", handle)
+        self.filters.delete("flow", handle)
     }
 
     fn is_empty(&self) -> bool {
-        self.list.is_empty()
+        self.filters.is_empty()
     }
 
     fn visit(&self, f: Visit<'_, Flow>) {
-        self.list.iter().for_each(|one| f(one.handle, &one.rule, &one.goal, 0));
+        self.filters.iter().for_each(|filter| f(filter.handle, &filter.rule, &filter.goal, 0));
     }
 
     fn find(&self, handle: u32, f: &mut dyn FnMut(&Flow, &Bound, u32)) {
-        if let Some(one) = self.list.get(handle) {
-            f(&one.rule, &one.goal, 0);
+        if let Some(filter) = self.filters.get(handle) {
+            f(&filter.rule, &filter.goal, 0);
         }
     }
 
     #[inline]
     fn classify(&self, packet: &mut Packet<'_>, run: &mut Run<'_>) -> Decision {
-        for one in self.list.iter() {
-            if !one.rule.expr.as_ref().is_none_or(|expr| expr.holds(packet, run)) {
+        for filter in self.filters.iter() {
+            if !filter.rule.expr.as_ref().is_none_or(|expr| expr.holds(packet, run)) {
                 continue;
             }
-            let class = one.rule.class(packet, &self.hasher, run);
-            match one.goal.decide_to(class, packet, run) {
+            let class = filter.rule.class(packet, &self.hasher, run);
+            match filter.goal.decide_to(class, packet, run) {
                 Decision::Next => {}
                 made => return made,
             }

@@ -1,7 +1,8 @@
-//! fw: by mark (tc-fw(8)). The handle of a filter is the mark that it wants; a priority has one mask for all its filters.
+//! fw: matches the mark (tc-fw(8)). The handle of a filter is the mark that it matches; a priority
+//! has one mask for all its filters.
 //!
-//! Cost: one look-up by hash, in buckets as Linux has them, so that filters are listed in its order. Memory: 256 lists a
-//! priority, about 80 bytes a filter.
+//! Cost: one look-up by hash, in buckets as in Linux, so that filters are listed in its order.
+//! Memory: 256 lists per priority, about 80 bytes per filter.
 //!
 //! Differs from Linux: `fw-alone`.
 
@@ -12,7 +13,7 @@ use alloc::vec::Vec;
 
 use super::chain::{exists, not_found};
 use super::u32::Device;
-use super::{Bound, Decision, Filtering, What};
+use super::{Bound, Decision, Existence, Filtering};
 use crate::classify::action::Run;
 use crate::classify::counters::Counters;
 use crate::classify::packet::{Packet, PortId};
@@ -21,9 +22,9 @@ use crate::text::error::{ConfigError, ErrorKind, Object};
 /// Parameters of fw.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fw {
-    /// The bits of the mark that count: the same for all of a priority.
+    /// The bits of the mark that count: the same for all filters of a priority.
     pub mask: u32,
-    /// Where the packet has come in.
+    /// Port that must have received the packet.
     pub indev: Option<Device>,
 }
 
@@ -33,14 +34,14 @@ impl Default for Fw {
     }
 }
 
-/// Buckets of a priority: as many as a mark can be folded to by its bytes.
+/// Buckets of a priority: one per value of a mark folded to a byte.
 const BUCKETS: usize = 256;
 
 /// The filters of a priority.
 #[derive(Clone, Debug, Default)]
 pub struct Table {
     mask: u32,
-    /// None, or `BUCKETS`, each with the newest first.
+    /// Empty, or `BUCKETS` lists, each with the newest filter first.
     buckets: Box<[Vec<Filter>]>,
     filters: usize,
 }
@@ -52,7 +53,7 @@ struct Filter {
     goal: Bound,
 }
 
-/// The bucket of a mark: all its bytes count.
+/// Returns the bucket of a mark: all its bytes count.
 #[inline]
 fn bucket(mark: u32) -> usize {
     mark.to_le_bytes().iter().fold(0u8, |fold, byte| fold ^ byte).into()
@@ -97,18 +98,18 @@ impl Filtering for Table {
         handle: Option<u32>,
         rule: &Fw,
         goal: Bound,
-        what: What,
+        existence: Existence,
         ids: &mut Counters,
     ) -> Result<(u32, Option<Bound>), (ConfigError, Bound)> {
         let there = handle.and_then(|mark| self.at(mark));
-        let mark = match (self.check(handle, rule, &goal), there, what) {
-            (_, Some(_), What::Add) => return Err((exists("fw", handle.unwrap_or(0)), goal)),
-            (_, None, What::Change) => return Err((not_found("fw", handle.unwrap_or(0)), goal)),
+        let mark = match (self.check(handle, rule, &goal), there, existence) {
+            (_, Some(_), Existence::Add) => return Err((exists("fw", handle.unwrap_or(0)), goal)),
+            (_, None, Existence::Change) => return Err((not_found("fw", handle.unwrap_or(0)), goal)),
             (Err(err), ..) => return Err((err, goal)),
             (Ok(mark), ..) => mark,
         };
         if let Some(filter) = there.and_then(|(bucket, at)| self.buckets.get_mut(bucket)?.get_mut(at)) {
-            // Where it comes in stays as it is unless it is said.
+            // The port stays unless the command names one.
             let before = filter.rule.indev.take();
             filter.rule = Fw { indev: rule.indev.clone().or(before), ..*rule };
             return Ok((mark, Some(filter.goal.replace(goal))));

@@ -1,9 +1,9 @@
-//! matchall: every packet (tc-matchall(8)). One filter in a table.
+//! matchall: matches every packet (tc-matchall(8)). A table has one filter.
 
 use alloc::vec::Vec;
 
-use super::only::Only;
-use super::{Bound, Decision, Filtering, Visit, What};
+use super::single::Single;
+use super::{Bound, Decision, Existence, Filtering, Visit};
 use crate::classify::action::Run;
 use crate::classify::counters::Counters;
 use crate::classify::packet::Packet;
@@ -12,14 +12,14 @@ use crate::text::error::ConfigError;
 /// Parameters of matchall.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Matchall {
-    /// It was said not to be done in hardware; it never is.
+    /// True if the command asked not to offload to hardware; nothing is ever offloaded.
     pub skip_hw: bool,
 }
 
 /// The one filter of a table.
 #[derive(Clone, Debug, Default)]
 pub struct Table {
-    only: Only<Matchall>,
+    filter: Single<Matchall>,
 }
 
 impl Filtering for Table {
@@ -30,28 +30,28 @@ impl Filtering for Table {
         handle: Option<u32>,
         rule: &Matchall,
         goal: Bound,
-        what: What,
+        existence: Existence,
         ids: &mut Counters,
     ) -> Result<(u32, Option<Bound>), (ConfigError, Bound)> {
-        self.only.put("matchall", handle, rule, goal, what, (ids, 1))
+        self.filter.put("matchall", handle, rule, goal, existence, (ids, 1))
     }
 
     fn delete(&mut self, handle: u32) -> Result<Vec<Bound>, ConfigError> {
-        self.only.delete("matchall", handle)
+        self.filter.delete("matchall", handle)
     }
 
     fn is_empty(&self) -> bool {
-        self.only.get().is_none()
+        self.filter.get().is_none()
     }
 
     fn visit(&self, f: Visit<'_, Matchall>) {
-        self.only.visit(f);
+        self.filter.visit(f);
     }
 
     #[inline]
     fn classify(&self, packet: &mut Packet<'_>, run: &mut Run<'_>) -> Decision {
-        let Some(only) = self.only.get() else { return Decision::Next };
-        run.state.hit(only.goal.hits);
-        only.goal.decide(packet, run)
+        let Some(filter) = self.filter.get() else { return Decision::Next };
+        run.state.hit(filter.goal.hits);
+        filter.goal.decide(packet, run)
     }
 }

@@ -1,16 +1,18 @@
-//! Filters: which packets, and what becomes of them (tc(8), "CLASSIFIERS").
+//! Filters: selection of packets, and decisions about them (tc(8), "CLASSIFIERS").
 //!
-//! A [`Filters`] is everything of one owner: the actions, and the blocks. A block is what is asked at one place (a qdisc, a
-//! hook of a port); it has chains, a chain has tables in the order of their priority, and a table has the filters of one kind,
-//! priority and protocol. The first filter that matches, and whose actions do not say `continue`, decides.
+//! A [`Filters`] is everything of one owner: the actions, and the blocks. A block belongs to a
+//! place (a qdisc, a hook of a port); it has chains, a chain has tables in the order of their
+//! priority, and a table has the filters of one kind, priority and protocol. The first filter that
+//! matches, and whose actions do not return `continue`, decides.
 //!
-//! Filters are read through a shared reference and what reading writes is the reader's own
-//! ([`State`](crate::classify::action::State)), so that any number of
-//! readers can use one `Filters` at once; a change is made on the owner's copy, in which unchanged tables are shared, and
+//! Filters are read through a shared reference, and data written on reading is in the reader's own
+//! [`State`](crate::classify::action::State), so that any number of readers can use one `Filters`
+//! at once; a change is made on the owner's copy, in which unchanged tables are shared, and
 //! published whole.
 //!
-//! - F1: classification is total and bounded: at most `RESTARTS_MAX` restarts (reclassify, goto), each walks a chain once.
-//! - F2: filters see the packet as the actions before them have left it.
+//! - F1: classification is total and bounded: at most `RESTARTS_MAX` restarts (reclassify, goto),
+//!   each of which walks a chain once.
+//! - F2: filters see the packet with the changes of the actions before them.
 
 pub mod basic;
 pub mod bpf;
@@ -19,11 +21,11 @@ pub mod ematch;
 pub mod flow;
 pub mod flower;
 pub mod fw;
-mod listed;
 pub mod matchall;
-mod only;
+mod ordered;
 mod shared;
 mod sharing;
+mod single;
 pub mod tcpctl;
 pub mod u32;
 
@@ -39,7 +41,7 @@ use crate::classify::packet::Packet;
 
 pub use basic::Basic;
 pub use bpf::Bpf;
-pub use chain::{Block, BlockId, Chain, Filters, Named, Table, Template, What};
+pub use chain::{Block, BlockId, Chain, Existence, Filters, Named, Table, Template};
 pub use flow::Flow;
 pub use flower::Flower;
 pub use fw::Fw;
@@ -47,68 +49,68 @@ pub use matchall::Matchall;
 pub use tcpctl::Tcpctl;
 pub use u32::U32;
 
-/// Restarts of one classification, at most; then the packet is dropped.
+/// Largest number of restarts of one classification; then the packet is dropped.
 pub const RESTARTS_MAX: usize = 16;
 
-/// Every protocol: `protocol all`.
+/// All protocols: `protocol all`.
 pub const ANY_PROTOCOL: u16 = 3;
 
-/// What a filter leads to.
+/// Target of a filter.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Goal {
-    /// The class; none if it names none.
+    /// The class; `NONE` if the filter names none.
     pub class: ClassId,
-    /// What is done, in order.
+    /// The actions, in order.
     pub actions: Vec<Wanted>,
 }
 
-/// A goal whose actions are held.
+/// A goal whose actions exist and are held.
 #[derive(Clone, Debug, Default)]
 pub struct Bound {
     /// The class.
     pub class: ClassId,
-    /// The first of the numbers of the filter's counters, 0 if it has none.
+    /// The first of the numbers of the filter's counters, 0 without counters.
     pub hits: u32,
     /// The actions.
     pub actions: Box<[ActionId]>,
 }
 
-/// What classification comes to.
+/// Result of classification.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// No filter decided.
     Unmatched,
-    /// The packet goes on, to this class; `NONE` if the filter named none.
+    /// The packet goes on, in this class; `NONE` if the filter named none.
     Class(ClassId),
-    /// It is to be dropped.
+    /// The packet is to be dropped.
     Drop,
-    /// It is gone: an action has taken it, or has sent it elsewhere.
+    /// The packet is gone: an action has taken it, or has sent it elsewhere.
     Stolen,
 }
 
-/// What a table says of a packet.
+/// Result of one table for a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Decision {
-    /// None of its filters decided.
+    /// No filter of the table decided.
     Next,
-    /// One did: what follows, and its class.
+    /// A filter decided: the control and the class.
     Made(Control, ClassId),
 }
 
 impl Bound {
-    /// Another takes its place, and goes on counting where it was. Gives what it was.
+    /// Puts another goal in this place, which takes over the counters. Returns the old one.
     pub(crate) fn replace(&mut self, mut goal: Self) -> Self {
         goal.hits = core::mem::take(&mut self.hits);
         core::mem::replace(self, goal)
     }
 
-    /// A filter has matched: its actions are run, and decide.
+    /// Runs the actions of a filter that has matched. Returns their decision.
     #[inline]
     pub(crate) fn decide(&self, packet: &mut Packet<'_>, run: &mut Run<'_>) -> Decision {
         self.decide_to(self.class, packet, run)
     }
 
-    /// The same of a filter that finds the class itself.
+    /// Does the work of `decide` for a filter that computes the class itself.
     #[inline]
     pub(crate) fn decide_to(&self, class: ClassId, packet: &mut Packet<'_>, run: &mut Run<'_>) -> Decision {
         if self.actions.is_empty() {
@@ -126,7 +128,7 @@ macro_rules! kinds {
     ($($variant:ident($config:ty, $table:ty) = $word:literal,)*) => {
         /// The parameters of a filter, by its kind.
         #[derive(Clone, Debug, PartialEq)]
-        #[allow(clippy::large_enum_variant, reason = "a rule lives while a command is done; tables keep what they need of it")]
+        #[allow(clippy::large_enum_variant, reason = "a rule lives only during a command; tables keep their own form of it")]
         pub enum Rule {
             $(#[doc = concat!("`", $word, "`.")] $variant($config),)*
         }
@@ -135,7 +137,7 @@ macro_rules! kinds {
         pub const KINDS: &[&str] = &[$($word,)*];
 
         impl Rule {
-            /// Its word in tc.
+            /// Returns the word of the kind in tc.
             pub const fn kind(&self) -> &'static str {
                 match self { $(Self::$variant(_) => $word,)* }
             }
@@ -148,7 +150,7 @@ macro_rules! kinds {
         }
 
         impl Tables {
-            /// An empty table for filters of a rule's kind.
+            /// Returns an empty table for filters of a rule's kind.
             fn for_rule(rule: &Rule, seed: u64) -> Self {
                 match rule { $(Rule::$variant(_) => Self::$variant(<$table as Filtering>::new(seed)),)* }
             }
@@ -164,11 +166,11 @@ macro_rules! kinds {
                 handle: Option<u32>,
                 rule: &Rule,
                 goal: Bound,
-                what: What,
+                existence: Existence,
                 ids: &mut Counters,
             ) -> Result<(u32, Option<Bound>), (crate::text::error::ConfigError, Bound)> {
                 match (self, rule) {
-                    $((Self::$variant(table), Rule::$variant(rule)) => table.put(handle, rule, goal, what, ids),)*
+                    $((Self::$variant(table), Rule::$variant(rule)) => table.put(handle, rule, goal, existence, ids),)*
                     #[allow(unreachable_patterns)]
                     _ => Err((chain::other_kind(rule.kind()), goal)),
                 }
@@ -215,41 +217,46 @@ kinds! {
     U32(U32, u32::Table) = "u32",
 }
 
-/// Is shown a filter: handle, parameters, goal, and the first of the numbers of its counters.
+/// Visitor of filters: it gets the handle, the parameters, the goal, and the first of the numbers
+/// of its counters.
 pub(crate) type Visit<'a, R> = &'a mut dyn FnMut(u32, &R, &Bound, u32);
 
-/// What the author of a filter kind writes: a table of filters. Handles are the kind's own: what `handle` says in tc.
+/// Implementation of a filter kind: a table of filters. The kind defines the meaning of handles,
+/// `handle` in tc.
 pub(crate) trait Filtering: Default + Clone + core::fmt::Debug {
     /// The parameters of one filter.
     type Rule: Clone;
 
-    /// An empty one. A kind that hashes what packets have keys it by `seed`.
+    /// Returns an empty table. A kind that hashes fields of packets uses `seed` as the key.
     fn new(seed: u64) -> Self {
         let _ = seed;
         Self::default()
     }
-    /// Adds a filter, or changes the one of that handle, as `what` allows. Gives the handle, and the goal that the filter had
-    /// before. On an error nothing has changed and the goal comes back. A kind that counts takes as many numbers of `ids` as it
-    /// needs, and has them in its goal, with which they go (`Bound::replace`).
+    /// Adds a filter, or changes the one with that handle, as `existence` allows. Returns the
+    /// handle, and the filter's old goal. On an error nothing has changed and the goal comes back.
+    /// A kind that counts takes the numbers that it needs from `ids` and stores them in its goal,
+    /// with which they move (`Bound::replace`).
     fn put(
         &mut self,
         handle: Option<u32>,
         rule: &Self::Rule,
         goal: Bound,
-        what: What,
+        existence: Existence,
         ids: &mut Counters,
     ) -> Result<(u32, Option<Bound>), (crate::text::error::ConfigError, Bound)>;
-    /// Takes one out. Gives the goals that go with it.
+    /// Removes a filter. Returns the goals that die with it.
     fn delete(&mut self, handle: u32) -> Result<Vec<Bound>, crate::text::error::ConfigError>;
-    /// Whether there is none left, so that the table itself goes.
+    /// True if no filter is left, so that the table itself is to be removed.
     fn is_empty(&self) -> bool;
-    /// Shows all, in tc's order: handle, parameters, goal, and the first of the numbers of its counters (0 if it has none).
+    /// Visits all filters, in tc's order: handle, parameters, goal, and the first of the numbers of
+    /// its counters (0 without counters).
     fn visit(&self, f: Visit<'_, Self::Rule>);
-    /// Shows all in an order in which they can be added to make a table that decides as this one does.
+    /// Visits all filters in an order in which they can be added to make a table that decides as
+    /// this one does.
     fn visit_made(&self, f: Visit<'_, Self::Rule>) {
         self.visit(f);
     }
-    /// Shows the one of that handle.
+    /// Visits the filter with that handle.
     fn find(&self, handle: u32, f: &mut dyn FnMut(&Self::Rule, &Bound, u32)) {
         self.visit(&mut |there, rule, goal, hits| {
             if there == handle {
@@ -257,6 +264,6 @@ pub(crate) trait Filtering: Default + Clone + core::fmt::Debug {
             }
         });
     }
-    /// Asks the filters in their order.
+    /// Tries the filters in their order.
     fn classify(&self, packet: &mut Packet<'_>, run: &mut Run<'_>) -> Decision;
 }

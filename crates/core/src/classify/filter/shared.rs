@@ -1,6 +1,8 @@
-//! What the tables of a block share: those of u32 are in one place, whatever their priority. Others share nothing.
+//! Data that the tables of a block share: the hash tables of u32 are in one place, whatever their
+//! priority. Other kinds share nothing.
 //!
-//! Between changes each has it; for a change it is lifted out of all, so that it is changed in its place, and settled again.
+//! Between changes each table has a reference. For a change the data is lifted out of all tables,
+//! so that it is changed in place, and then put back.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -8,33 +10,34 @@ use alloc::vec::Vec;
 use super::u32::{Common, Table};
 use super::{Bound, Tables};
 
-/// What is shared.
+/// The shared data.
 pub(super) type Shared = Arc<Common>;
 
-/// The kind whose tables share it.
+/// The kind whose tables share data.
 pub(super) const SHARING: &str = "u32";
 
 impl Tables {
-    /// A new table comes to those of its block.
+    /// Adds a new table to those of its block.
     pub(super) fn join(&mut self, shared: Option<Shared>, chain: u32, prio: u16) {
         if let Self::U32(table) = self {
             *table = Table::join(shared.unwrap_or_default(), chain, prio);
         }
     }
-    /// Gives what is shared away.
+    /// Takes the shared data out.
     pub(super) fn lift(&mut self) -> Option<Shared> {
         match self {
             Self::U32(table) => Some(table.lift()),
             _ => None,
         }
     }
-    /// Has what is shared.
+    /// Puts the shared data back.
     pub(super) fn settle(&mut self, shared: Option<Shared>) {
         if let (Self::U32(table), Some(shared)) = (self, shared) {
             table.settle(shared);
         }
     }
-    /// Goes. Gives the goals that go with it: of what is shared only what nobody else can have.
+    /// Removes this table and returns the goals that die with it. Goals in the shared data that
+    /// belong to other priorities survive.
     pub(super) fn leave(&mut self) -> Vec<Bound> {
         match self {
             Self::U32(table) => table.leave(),

@@ -1,4 +1,5 @@
-//! Blocks that several places have, by a number (`ingress_block N`, `egress_block N`), and what a block takes.
+//! Blocks that several places share by a number (`ingress_block N`, `egress_block N`), and
+//! restrictions on the filters of a block.
 
 use alloc::format;
 
@@ -7,17 +8,17 @@ use super::chain::{Block, BlockId, Filters};
 use crate::packet::headers::ethertype;
 use crate::text::error::{ConfigError, ErrorKind, Object};
 
-/// That a block is shared.
+/// Properties of a shared block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct SharedBlock {
     number: u32,
-    /// Places that have it.
+    /// Number of places that share it.
     places: u32,
 }
 
 impl Filters {
-    /// A place is to have the block of a number, which is made if it is the first. Each call is made good by one of
-    /// [`delete_block`](Self::delete_block).
+    /// Gives a place the block with a number, which is made for the first place. Each call must be
+    /// paired with one of [`delete_block`](Self::delete_block).
     pub fn share(&mut self, number: u32) -> BlockId {
         let block = match self.numbers.get(&number) {
             Some(block) => *block,
@@ -34,17 +35,17 @@ impl Filters {
         block
     }
 
-    /// The block of a number, if any place has it.
+    /// Returns the block with a number, if any place has it.
     pub fn shared(&self, number: u32) -> Option<BlockId> {
         self.numbers.get(&number).copied()
     }
 
-    /// The number of each shared block, the lowest first.
+    /// Returns the number of each shared block, the lowest first.
     pub fn shared_blocks(&self) -> impl Iterator<Item = (u32, BlockId)> + '_ {
         self.numbers.iter().map(|(number, block)| (*number, *block))
     }
 
-    /// One place less has it. True if it was the last.
+    /// Removes one place from those that share the block. True if it was the last.
     pub(super) fn unshare(&mut self, block: BlockId) -> bool {
         let Ok(found) = self.block_mut(block) else { return false };
         match &mut found.shared {
@@ -64,7 +65,7 @@ impl Filters {
 }
 
 impl Block {
-    /// Its number, if places share it.
+    /// Returns the number of the block, if places share it.
     pub const fn number(&self) -> Option<u32> {
         match self.shared {
             Some(shared) => Some(shared.number),
@@ -72,12 +73,12 @@ impl Block {
         }
     }
 
-    /// Whether it may have such a filter: what is shared belongs to no qdisc, of which a filter could speak.
+    /// Refuses filters that refer to a qdisc in a shared block, which belongs to none.
     pub(super) fn takes(&self, rule: &Rule) -> Result<(), ConfigError> {
         let Some(number) = self.number() else { return Ok(()) };
         match rule {
             Rule::Flow(_) => {
-                let expected = "a qdisc whose classes are reckoned";
+                let expected = "a qdisc whose classes are computed";
                 let err = ConfigError::new(
                     ErrorKind::Conflict,
                     Object::Filter(Some("flow")),
@@ -90,13 +91,13 @@ impl Block {
         }
     }
 
-    /// Whether a filter is as the chain was made for.
+    /// Refuses a filter outside the template of the chain.
     pub(super) fn fits(&self, chain: u32, protocol: u16, rule: &Rule) -> Result<(), ConfigError> {
         let at = self.chains.binary_search_by_key(&chain, |c| c.index).ok();
         let Some(template) = at.and_then(|at| self.chains.get(at)?.template.as_deref()) else {
             return Ok(());
         };
-        // The tag is what a filter of such a protocol looks at.
+        // A filter for such a protocol reads the tag.
         let is_tag = |protocol| matches!(protocol, ethertype::VLAN | ethertype::SERVICE_VLAN);
         let (expected, given) = match (&template.rule, rule) {
             (Rule::Flower(_), Rule::Flower(_)) if is_tag(protocol) && !is_tag(template.protocol) => {

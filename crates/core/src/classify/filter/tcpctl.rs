@@ -1,18 +1,18 @@
-//! tcpctl: TCP segments that carry control and no data (`Headers::is_tcp_control`): SYN, SYN-ACK, pure ACK. One filter
-//! in a table.
-//! Linux has no such kind; its u32 and flower can match flags, but not that a segment is empty where headers vary.
+//! tcpctl: matches TCP segments that carry control and no data (`Headers::is_tcp_control`): SYN,
+//! SYN-ACK, pure ACK. A table has one filter. Linux has no such kind; its u32 and flower can match
+//! flags, but not empty segments behind headers of any length.
 //!
-//! It looks at the packet's bytes as the actions before have left them, not at its mark (`Meta::tcp_control`): where marking is
-//! switched off, a policy can still say what becomes of such segments.
+//! The filter reads the bytes of the packet after the changes of earlier actions, not the mark
+//! (`Meta::tcp_control`): where marking is switched off, a policy can still select such segments.
 //!
-//! Cost: what has been read of the headers already. Memory: a class and a number for each action.
+//! Cost: reads headers that are already parsed. Memory: a class and a number for each action.
 //!
 //! Differs from Linux: `tcpctl-filter`.
 
 use alloc::vec::Vec;
 
-use super::only::Only;
-use super::{Bound, Decision, Filtering, Visit, What};
+use super::single::Single;
+use super::{Bound, Decision, Existence, Filtering, Visit};
 use crate::classify::action::Run;
 use crate::classify::counters::Counters;
 use crate::classify::packet::Packet;
@@ -25,7 +25,7 @@ pub struct Tcpctl {}
 /// The one filter of a table.
 #[derive(Clone, Debug, Default)]
 pub struct Table {
-    only: Only<Tcpctl>,
+    filter: Single<Tcpctl>,
 }
 
 impl Filtering for Table {
@@ -36,32 +36,32 @@ impl Filtering for Table {
         handle: Option<u32>,
         rule: &Tcpctl,
         goal: Bound,
-        what: What,
+        existence: Existence,
         ids: &mut Counters,
     ) -> Result<(u32, Option<Bound>), (ConfigError, Bound)> {
-        self.only.put("tcpctl", handle, rule, goal, what, (ids, 2))
+        self.filter.put("tcpctl", handle, rule, goal, existence, (ids, 2))
     }
 
     fn delete(&mut self, handle: u32) -> Result<Vec<Bound>, ConfigError> {
-        self.only.delete("tcpctl", handle)
+        self.filter.delete("tcpctl", handle)
     }
 
     fn is_empty(&self) -> bool {
-        self.only.get().is_none()
+        self.filter.get().is_none()
     }
 
     fn visit(&self, f: Visit<'_, Tcpctl>) {
-        self.only.visit(f);
+        self.filter.visit(f);
     }
 
     #[inline]
     fn classify(&self, packet: &mut Packet<'_>, run: &mut Run<'_>) -> Decision {
-        let Some(only) = self.only.get() else { return Decision::Next };
-        run.state.hit(only.goal.hits);
+        let Some(filter) = self.filter.get() else { return Decision::Next };
+        run.state.hit(filter.goal.hits);
         if !packet.headers.is_tcp_control() {
             return Decision::Next;
         }
-        run.state.hit(only.goal.hits + 1);
-        only.goal.decide(packet, run)
+        run.state.hit(filter.goal.hits + 1);
+        filter.goal.decide(packet, run)
     }
 }

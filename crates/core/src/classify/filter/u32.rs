@@ -1,19 +1,24 @@
-//! u32: words of 32 bits of a packet, masked and compared (tc-u32(8)); hash tables of such filters, and links to them.
+//! u32: compares masked words of 32 bits of a packet (tc-u32(8)); has hash tables of such filters,
+//! and links to them.
 //!
-//! A priority has a table of its own, the root, in which the walk begins. Filters stand in the buckets of a table in the order
-//! of their ids, and a packet must have all words that a filter names, at offsets from its network header, or from where the
-//! filter that led here has said that the next header begins. A filter that links to another table goes on there, in the bucket
-//! that a word of the packet chooses; if nothing decides there, the filter itself does, if it leads anywhere, and then the one
-//! behind it. A word that the packet does not have ends the walk: nothing has matched.
+//! A priority has a table of its own, the root, in which the walk begins. Filters stand in the
+//! buckets of a table in the order of their ids. A packet matches a filter if it has all words of
+//! the filter, at offsets from its network header, or from the next header, the start of which the
+//! filter that led here has computed. A filter that links to another table continues there, in the
+//! bucket that a word of the packet chooses; if no filter decides there, the linking filter itself
+//! does, if it has a goal, and then the one behind it. A word outside the packet ends the walk
+//! without a match.
 //!
-//! The tables of all priorities of a block are in one `Common`: a filter of one priority can link to a table of another.
-//! Between changes every priority has the same one, shared.
+//! The tables of all priorities of a block are in one `Common`: a filter of one priority can link
+//! to a table of another. Between changes all priorities share one.
 //!
-//! Cost: a look at each filter of a bucket up to the one that decides, and one of the packet's words to choose the bucket of
-//! each table that is gone to. Memory: 12 bytes a key, and two lists a bucket.
+//! Cost: a comparison with each filter of a bucket up to the one that decides, and one read to
+//! choose the bucket of each linked table. Memory: 12 bytes per key, and two lists per bucket.
 //!
-//! - U1: the walk goes at most `DEPTH_MAX` links deep and looks at most at `STEPS_MAX` filters; beyond, nothing has matched.
-//! - U2: `refs` of a table is the number of filters that link to it; a table with any stays.
+//! - U1: the walk goes at most `DEPTH_MAX` links deep and tries at most `STEPS_MAX` filters;
+//!   beyond, it ends without a match.
+//! - U2: `refs` of a table is the number of filters that link to it; a linked table cannot be
+//!   removed.
 //!
 //! Differs from Linux: `u32-chains`, `u32-headroom`, `u32-replace`, `u32-steps`.
 
@@ -25,7 +30,7 @@ use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use super::{Bound, Decision, Filtering, Visit, What};
+use super::{Bound, Decision, Existence, Filtering, Visit};
 use crate::classify::action::Run;
 use crate::classify::counters::Counters;
 use crate::classify::packet::{Packet, PortId};
@@ -33,68 +38,70 @@ use crate::text::error::ConfigError;
 
 pub(crate) use tables::Common;
 
-/// Links that one walk follows, one within another, at most (tc(8): beyond it a packet matches nothing).
+/// Largest number of nested links that one walk follows (tc(8): beyond it a packet matches
+/// nothing).
 pub const DEPTH_MAX: usize = 8;
-/// Keys of one filter, at most: what tc has room for.
+/// Largest number of keys of one filter, as in tc.
 pub const KEYS_MAX: usize = 128;
-/// Buckets of one table, at most.
+/// Largest number of buckets of one table.
 pub(crate) const DIVISOR_MAX: u16 = 256;
-/// Filters that one walk looks at, at most. Tables that link to tables can be gone through once for each way that leads there,
-/// which is more than a packet may cost; no walk through filters that are each looked at once comes near.
+/// Largest number of filters that one walk tries. Tables that link to tables can be walked once for
+/// each path to them, which is more than a packet may cost; a walk that tries each filter once
+/// stays far below.
 pub const STEPS_MAX: u32 = 1 << 20;
 
-/// A word of a packet and what it is to be.
+/// A word of a packet and its required value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Key {
-    /// What the bits of the mask are to be.
+    /// Required value of the bits of the mark.
     pub value: u32,
     /// The bits that count.
     pub mask: u32,
     /// Offset of the word from the network header; negative in the link header.
     pub at: i32,
-    /// The offset is from the next header, as `Offset` of the filter that led here has it.
+    /// True if the offset is from the next header, as computed by `Offset` of the linking filter.
     pub next: bool,
 }
 
-/// Where the next header is, for the filters of the table that a filter links to.
+/// Start of the next header, for the filters of the linked table.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Offset {
-    /// So many bytes, in any case.
+    /// Constant part in bytes.
     pub plus: u16,
-    /// And what the packet says.
+    /// Part that is read from the packet.
     pub read: Option<Read>,
 }
 
-/// Bytes by two bytes of a packet.
+/// A number of bytes that is read from two bytes of a packet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Read {
-    /// Their offset from the network header.
+    /// Offset of the two bytes from the network header.
     pub at: i16,
-    /// Their bits that count.
+    /// The bits that count.
     pub mask: u16,
-    /// How far those are shifted to the right: below 16.
+    /// Number of bits to shift right by: below 16.
     pub shift: u8,
 }
 
-/// Which word of a packet chooses the bucket of the table that a filter links to.
+/// The word of a packet that chooses the bucket of the linked table.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HashKey {
-    /// Its bits that count: the lowest of them is the lowest of the bucket's number.
+    /// The bits that count: the lowest of them is the lowest bit of the bucket's number.
     pub mask: u32,
-    /// Its offset from the network header.
+    /// Offset of the word from the network header.
     pub at: i16,
 }
 
-/// What a filter looks at.
+/// The words of a packet that a filter reads.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Selector {
-    /// All of these are to match.
+    /// Keys, all of which must match.
     pub keys: Vec<Key>,
-    /// Where the next header is.
+    /// Start of the next header.
     pub offset: Option<Offset>,
-    /// Offsets are from there, from now on.
+    /// True if the next header becomes the base of later offsets.
     pub eat: bool,
-    /// What chooses a bucket.
+    /// The word that chooses the bucket.
     pub hash: HashKey,
 }
 
@@ -110,28 +117,28 @@ pub struct Device {
 /// A filter.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Match {
-    /// The table and the bucket that it stands in, as a handle has them; `None` for the root of its priority.
+    /// The table and the bucket of the filter, as a handle; `None` for the root of its priority.
     pub table: Option<u32>,
-    /// What it looks at; may be left out for a filter that is there, which keeps all that is not given then.
+    /// Selector; `None` in a change of a filter keeps the old one and the other missing parameters.
     pub selector: Option<Selector>,
-    /// What the mark is to be, and its bits that count.
+    /// Required value of the mark, and the bits of it that count.
     pub mark: Option<(u32, u32)>,
-    /// The table that it links to, as a handle has it.
+    /// The table that it links to, as a handle.
     pub link: Option<u32>,
-    /// Where the packet has come in.
+    /// Port that must have received the packet.
     pub indev: Option<Device>,
-    /// It decides, also if it has neither class nor actions.
+    /// True if the filter decides even without class and actions.
     pub decides: bool,
-    /// It was said not to be done in hardware; it never is.
+    /// True if the command asked not to offload to hardware; nothing is ever offloaded.
     pub skip_hw: bool,
 }
 
 /// Parameters of u32.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum U32 {
-    /// The first table of a priority, which is there by itself; it is shown, and cannot be put.
+    /// The root of a priority, which is made implicitly; it is listed, and cannot be put.
     Root,
-    /// A table of so many buckets, a power of two.
+    /// A table with this number of buckets, a power of two.
     Table(u16),
     /// A filter.
     Filter(Box<Match>),
@@ -144,14 +151,14 @@ pub(super) const BUCKET: u32 = 0x000f_f000;
 /// The bits that name a filter.
 pub(super) const NODE: u32 = 0x0000_0fff;
 
-/// A chain and a priority: whose a table is.
+/// Owner of a table: a chain and a priority.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Place {
     pub(super) chain: u32,
     pub(super) prio: u16,
 }
 
-/// The filters of a priority: where they begin, in what the block has.
+/// The filters of a priority: its root, and the tables of the block.
 #[derive(Clone, Debug)]
 pub struct Table {
     common: Arc<Common>,
@@ -165,20 +172,21 @@ impl Default for Table {
 }
 
 impl Table {
-    /// A priority of a block that has these tables, with a root.
+    /// Adds a priority, with a root, to a block with these tables.
     pub(super) fn join(mut common: Arc<Common>, chain: u32, prio: u16) -> Self {
         let root = Arc::make_mut(&mut common).add_root(Place { chain, prio });
         Self { common, root }
     }
-    /// Gives the tables of the block away, to be changed by one who has them alone.
+    /// Takes the tables of the block out, so that the caller can change them as their only holder.
     pub(super) fn lift(&mut self) -> Arc<Common> {
         core::mem::take(&mut self.common)
     }
-    /// Has the tables of the block.
+    /// Puts the tables of the block back.
     pub(super) fn settle(&mut self, common: Arc<Common>) {
         self.common = common;
     }
-    /// Goes, with its root; with everything if it was the last. Gives the goals of the filters that go with it.
+    /// Removes this priority with its root, and all tables if it was the last. Returns the goals
+    /// that die with it.
     pub(super) fn leave(&mut self) -> Vec<Bound> {
         Arc::make_mut(&mut self.common).remove_root(self.root)
     }
@@ -192,10 +200,10 @@ impl Filtering for Table {
         handle: Option<u32>,
         rule: &U32,
         goal: Bound,
-        what: What,
+        existence: Existence,
         ids: &mut Counters,
     ) -> Result<(u32, Option<Bound>), (ConfigError, Bound)> {
-        Arc::make_mut(&mut self.common).put(self.root, handle.unwrap_or(0), rule, goal, what, ids)
+        Arc::make_mut(&mut self.common).put(self.root, handle.unwrap_or(0), rule, goal, existence, ids)
     }
 
     fn delete(&mut self, handle: u32) -> Result<Vec<Bound>, ConfigError> {

@@ -1,15 +1,16 @@
-//! What happens between two packets: who becomes due, whose turn it is, who is charged.
+//! Work between two packets: classes become due, leaves take turns, classes are charged.
 
 use super::{Borrow, Hot, Mode, NONE, OUT, PRIOS, SPAN, STEPS_MAX, Turn, bits};
 use crate::base::time::{Instant, Nanos};
 use crate::base::units::RateMul;
 use crate::law::bucket::{Sizing, to_i64};
 
-/// In place of an inner class: the row.
+/// Marks the row of a level, in place of the slot of an inner class.
 const ROW: u16 = NONE;
 
 impl Hot {
-    /// The mode at the time at which its tokens are `since` ns older than they look, and how long until a better one.
+    /// Returns the mode `since` ns after `checked`, and the time in ns until a better mode, 0 for
+    /// the best.
     #[inline]
     fn mode_after(&self, since: i64) -> (Mode, i64) {
         let ctokens = self.ctokens + since;
@@ -19,38 +20,40 @@ impl Hot {
         let tokens = self.tokens + since;
         if tokens < 0 { (Mode::MayBorrow, -tokens) } else { (Mode::CanSend, 0) }
     }
-    /// Nanoseconds since its tokens were right, within the span that counts.
+    /// Returns the nanoseconds since `checked`, at most `SPAN`.
     #[inline]
     fn since(&self, now: Instant) -> i64 {
         to_i64(now.saturating_since(self.checked)).min(SPAN)
     }
 }
 
-/// Tokens after `since` ns and a packet of `size` bytes at a rate, in a bucket of `depth` ticks.
+/// Returns the tokens after `since` ns and a packet of `size` bytes at a rate, in a bucket of
+/// `depth` ticks.
 #[inline(always)]
 fn spent(tokens: i64, since: i64, depth: u32, rate: RateMul, size: u64) -> i64 {
     let full = i64::from(depth) * super::TICK_NS as i64;
-    // What costs more than any bucket holds leaves the same: what is subtracted cannot overflow.
+    // All prices above any bucket's depth leave the same tokens, so the cap only prevents an
+    // overflow.
     let price = rate.time_floor(size).0.min(PRICE_MAX) as i64;
     ((tokens + since).min(full) - price).max(1 - SPAN)
 }
 
-/// Beyond all tokens: those are within 2^38 of zero.
+/// A price beyond all tokens: those are within 2^38 of zero.
 const PRICE_MAX: u64 = 1 << 62;
 
 impl Borrow {
-    /// True if nobody is active.
+    /// True if no leaf is active.
     #[inline]
     pub(crate) const fn is_idle(&self) -> bool {
         self.leaves == 0
     }
-    /// How many leaves are active.
+    /// Returns the number of active leaves.
     #[inline]
     pub(crate) const fn active_leaves(&self) -> u32 {
         self.leaves
     }
 
-    /// A leaf has its first packet.
+    /// Makes a leaf active, because it has its first packet. Does nothing to an active leaf.
     #[inline(never)]
     pub(crate) fn activate(&mut self, i: usize) {
         if self.hot[i].active == 0 {
@@ -60,7 +63,7 @@ impl Borrow {
         }
     }
 
-    /// A leaf has no packets any longer. Twice is as good as once.
+    /// Makes a leaf inactive, because it has no packets left. Does nothing to an inactive leaf.
     #[inline(never)]
     pub(crate) fn deactivate(&mut self, i: usize) {
         if self.hot[i].active != 0 {
@@ -70,7 +73,7 @@ impl Borrow {
         }
     }
 
-    /// Takes note of the time: who waited for it is due.
+    /// Moves the classes whose deadline has passed from the wheel to the list of due classes.
     #[inline]
     pub fn begin(&mut self, now: Instant) {
         if now >= self.asleep {
@@ -81,21 +84,21 @@ impl Borrow {
     #[inline(never)]
     fn awake(&mut self, now: Instant) {
         while let Some((i, _)) = self.wheel.pop_due(now) {
-            // Ids of the wheel are slots, fewer than `CLASSES_MAX`.
+            // Ids in the wheel are slots, fewer than `CLASSES_MAX`.
             self.list_due(i as u16);
         }
         self.asleep = self.wheel.next().unwrap_or(Instant::MAX);
     }
 
-    /// The first level from `from` on where somebody is due or stands in a row.
+    /// Returns the first level from `from` on at which a class is due or stands in a row.
     #[inline]
     pub(crate) fn next_level(&self, from: usize) -> Option<usize> {
-        // Past the last level nothing is left of the mask.
+        // A shift past the last level leaves nothing of the mask.
         let left = u32::from(self.level_mask | self.due_mask) & (u32::MAX << from);
         (left != 0).then_some(left.trailing_zeros() as usize)
     }
 
-    /// Looks at those of a level that are due.
+    /// Updates the due classes of a level.
     #[inline]
     pub(crate) fn serve_due(&mut self, level: usize, now: Instant) {
         if self.due_mask >> level & 1 != 0 {
@@ -105,7 +108,7 @@ impl Borrow {
 
     #[inline(never)]
     fn look_at_due(&mut self, level: usize, now: Instant) {
-        // Whoever goes on waiting does so on the wheel: each is met once.
+        // A class that must wait further goes back to the wheel, so the loop meets each class once.
         while self.due_mask >> level & 1 != 0 {
             let i = usize::from(self.due[level].head);
             self.unlist_due(i);
@@ -118,23 +121,24 @@ impl Borrow {
         }
     }
 
-    /// The priorities of a level in which somebody stands in the row.
+    /// Returns the priorities of a level whose rows have members, one bit each.
     #[inline]
     pub const fn prios(&self, level: usize) -> u8 {
         self.row_mask[level]
     }
 
-    /// When the next class is due, or earlier, if all that were due have been served.
+    /// Returns a time no later than the next deadline, if all due classes have been served.
     #[inline]
     pub(crate) fn next_due(&self) -> Option<Instant> {
         self.wheel.next()
     }
 
-    /// The leaf whose turn it is at a level, in a priority.
+    /// Returns the leaf whose turn it is at a level, in a priority.
     #[inline]
     pub fn leaf(&mut self, level: usize, prio: usize) -> Option<usize> {
         let mut at = self.row_turns[level * PRIOS + prio];
-        // At most `LEVELS` turns. As long as each knows whose turn it is, there is nothing to wind up.
+        // At most `LEVELS` rounds. While every class on the way has a member in turn, no turn needs
+        // to be sought.
         while let Some(hot) = self.hot.get(usize::from(at)) {
             if hot.level == 0 {
                 return Some(usize::from(at));
@@ -148,7 +152,7 @@ impl Borrow {
         self.seek(level, prio)
     }
 
-    /// As `leaf`, where a turn is to be found.
+    /// Does the work of `leaf` where a turn must be sought.
     #[inline(never)]
     fn seek(&mut self, level: usize, prio: usize) -> Option<usize> {
         let mut at = ROW;
@@ -159,7 +163,8 @@ impl Borrow {
                 next = self.member_from(at, prio, turn.from);
             }
             if next == NONE {
-                // The end: begin anew, after a turn for whoever comes next above.
+                // End of the row or feed: it starts again from its first member, after the class
+                // above has passed its turn on.
                 next = self.member(at, level, prio, 0);
                 self.set_turn(at, level, prio, Turn { at: next, from: 0 });
                 if at != ROW {
@@ -181,18 +186,20 @@ impl Borrow {
         None
     }
 
-    /// Gives the turn that a leaf has at a level to the next one.
+    /// Passes the turn of a leaf at a level on to the next member.
     #[inline]
     pub fn pass(&mut self, i: usize, level: usize, prio: usize) {
         let at = if level == 0 { ROW } else { self.hot[i].parent };
         self.advance(at, level, prio);
     }
 
-    /// Takes a packet's bytes off a leaf's turn at a level: when that is used up, the next one has its turn.
+    /// Charges a packet's bytes to a leaf's turn at a level and passes the turn on once it is used
+    /// up.
     #[inline]
     pub fn spend(&mut self, i: usize, level: usize, prio: usize, wire_len: u32) {
         let hot = &mut self.hot[i];
-        // The bits of an `i32`. Quanta below the packets' sizes would let it sink for ever.
+        // The word holds the bits of an `i32`. With quanta below packet sizes it would sink for
+        // ever; it saturates.
         let left = (hot.turns[level] as i32).saturating_sub_unsigned(wire_len);
         let over = left < 0;
         hot.turns[level] = if over { left.saturating_add_unsigned(hot.quantum) } else { left } as u32;
@@ -201,11 +208,12 @@ impl Borrow {
         }
     }
 
-    /// Charges a leaf and those above it for a packet that left with the tokens of the class of `level` on that way.
+    /// Charges a leaf and the classes above it for a packet that left with the tokens of the class
+    /// of `level` on the way up.
     #[inline]
     pub fn charge(&mut self, i: usize, level: usize, now: Instant, wire_len: u32, segs: u16) {
         let mut at = i;
-        // At most `LEVELS` turns.
+        // At most `LEVELS` rounds.
         loop {
             let hot = &mut self.hot[at];
             let since = hot.since(now);
@@ -216,7 +224,7 @@ impl Borrow {
                 hot.tokens = spent(hot.tokens, since, hot.buffer, hot.rate, size);
             } else {
                 hot.borrowed = hot.borrowed.wrapping_add(1);
-                // Time passes, and nothing is paid; what is above the depth goes at the next payment.
+                // Time passes without a payment; the next payment cuts the excess over the depth.
                 hot.tokens += since;
             }
             hot.ctokens = spent(hot.ctokens, since, hot.cbuffer, hot.ceil, size);
@@ -236,7 +244,7 @@ impl Borrow {
         }
     }
 
-    /// A payment has changed the mode: the class waits for the next one from here on.
+    /// Takes the mode that a payment has led to; the wait for a better one begins at `now`.
     #[inline(never)]
     fn change_mode(&mut self, i: usize, mode: Mode, now: Instant, wait: i64) {
         self.take_mode(i, mode);
@@ -246,20 +254,21 @@ impl Borrow {
         }
     }
 
-    /// The mode of a class that by its own tokens has that of `alone`, and how long until a better one, when a packet of `size`
-    /// bytes has left through it; 0 for none.
+    /// Returns the mode of a class and the time in ns until a better one, after a packet of `size`
+    /// bytes left through it; 0 for no packet. `alone` is the same by the class's own tokens.
     #[inline(always)]
     fn shared_mode(&mut self, i: usize, alone: (Mode, i64), now: Instant, size: u64) -> (Mode, i64) {
         if self.leases.is_empty() { alone } else { self.leased_mode(i, alone, now, size) }
     }
 
-    /// As `shared_mode`, where some class shares its ceiling.
+    /// Does the work of `shared_mode` where some class shares its ceiling.
     #[inline(never)]
     fn leased_mode(&mut self, i: usize, alone: (Mode, i64), now: Instant, size: u64) -> (Mode, i64) {
         let mut leases = self.leases.iter_mut();
         let Some((_, lease)) = leases.find(|(slot, _)| usize::from(*slot) == i) else { return alone };
         let waiting = self.hot[i].active != 0;
-        // What waits below is not known here: as much as a lease holds.
+        // The backlog below the class is not known here: a busy class asks for as much as a lease
+        // holds.
         match lease.owe(size, if waiting { u64::MAX } else { 0 }, now) {
             Err(t) => {
                 let wait = to_i64(t.saturating_since(now));
@@ -273,13 +282,13 @@ impl Borrow {
         }
     }
 
-    /// Times that a class ran out of its ceiling's tokens since this was last asked.
+    /// Returns and clears the number of times that a class ran out of its ceiling's tokens.
     #[inline]
     pub(crate) const fn take_overlimits(&mut self) -> u32 {
         core::mem::replace(&mut self.overlimits, 0)
     }
 
-    /// Takes another mode, and the place that goes with it.
+    /// Sets the mode of a class and moves an active class to the place of that mode.
     fn take_mode(&mut self, i: usize, mode: Mode) {
         let old = self.hot[i].mode;
         if old == mode {
@@ -298,10 +307,11 @@ impl Borrow {
         }
     }
 
-    /// Puts an active class where its mode has it, and those above as far as it takes.
+    /// Puts an active class into the row or feed of its mode, and classes above it as far as
+    /// necessary.
     fn join(&mut self, mut i: usize) {
         let mut mask = self.hot[i].active;
-        // At most `LEVELS` turns.
+        // At most `LEVELS` rounds.
         while mask != 0 && self.hot[i].mode == Mode::MayBorrow {
             let Hot { parent, rank, .. } = self.hot[i];
             let Some(above) = self.hot.get_mut(usize::from(parent)) else { return };
@@ -310,7 +320,7 @@ impl Borrow {
             for prio in bits(mask) {
                 let feed = &mut inner.feeds[prio];
                 if !feed.is_empty() {
-                    // The class above stands where it does for this priority already.
+                    // The class above is already in its place for this priority.
                     mask &= !(1 << prio);
                 }
                 feed.set(usize::from(rank));
@@ -329,10 +339,10 @@ impl Borrow {
         }
     }
 
-    /// Takes an active class from there, and those above as far as it takes.
+    /// Takes an active class out of its row or feed, and classes above it as far as necessary.
     fn leave(&mut self, mut i: usize) {
         let mut mask = self.hot[i].active;
-        // At most `LEVELS` turns.
+        // At most `LEVELS` rounds.
         while mask != 0 && self.hot[i].mode == Mode::MayBorrow {
             let Hot { parent, rank, minor, .. } = self.hot[i];
             let Some(above) = self.hot.get_mut(usize::from(parent)) else { return };
@@ -340,7 +350,8 @@ impl Borrow {
             let mut emptied = 0;
             for prio in bits(mask) {
                 if usize::from(Turn::of(above.turns[prio]).at) == i {
-                    // Whoever comes behind it has the turn, or it itself, if it is back by then.
+                    // The turn goes to the next member behind this class, or to the class itself if
+                    // it is back by then.
                     above.turns[prio] = Turn { at: NONE, from: minor }.bits();
                 }
                 inner.feeds[prio].clear(usize::from(rank));
@@ -369,7 +380,7 @@ impl Borrow {
         }
     }
 
-    /// Whose turn it is in the row, or in the feed of a class.
+    /// Returns the turn in the row, or in the feed of a class.
     #[inline]
     fn turn(&self, at: u16, level: usize, prio: usize) -> Turn {
         match self.hot.get(usize::from(at)) {
@@ -384,11 +395,12 @@ impl Borrow {
             Some(hot) => hot.turns[prio] = turn.bits(),
         }
     }
-    /// The first member of the row from a minor number on, or of a feed from a rank on; `NONE` if there is none.
+    /// Returns the first member of the row from a minor number on, or of a feed from a rank on;
+    /// `NONE` if there is none.
     #[inline]
     fn member(&self, at: u16, level: usize, prio: usize, from: usize) -> u16 {
         let found = match self.hot.get(usize::from(at)) {
-            // A minor number is that of a class that is there.
+            // Every minor number in a row belongs to an existing class.
             None => self.rows[level * PRIOS + prio].next(from).and_then(|m| self.minors.slot(m as u16)),
             Some(hot) => {
                 let inner = &self.inner[usize::from(hot.inner)];
@@ -397,13 +409,13 @@ impl Borrow {
         };
         found.map_or(NONE, |i| i as u16)
     }
-    /// The first member of a feed from a minor number on.
+    /// Returns the first member of a feed from a minor number on.
     fn member_from(&self, at: u16, prio: usize, minor: u16) -> u16 {
         let children = &self.inner[usize::from(self.hot[usize::from(at)].inner)].children;
         let rank = children.partition_point(|c| self.hot[usize::from(*c)].minor < minor);
         self.member(at, 0, prio, rank)
     }
-    /// Gives the turn to the next member, or to nobody at the end.
+    /// Gives the turn to the next member, or at the end to none.
     #[inline(never)]
     fn advance(&mut self, at: u16, level: usize, prio: usize) {
         let turn = self.turn(at, level, prio);
@@ -412,25 +424,26 @@ impl Borrow {
         let next = self.member(at, level, prio, behind);
         self.set_turn(at, level, prio, Turn { at: next, from: turn.from });
     }
-    /// The class above one that a look from a row of `level` has come to; the row above those in it.
+    /// Returns the class above on the way up to a row of `level`, or `ROW` above the members of
+    /// that row.
     #[inline]
     fn above(&self, at: u16, level: usize) -> u16 {
         let hot = &self.hot[usize::from(at)];
         if usize::from(hot.level) == level { ROW } else { hot.parent }
     }
 
-    /// Lets a class wait for tokens.
+    /// Makes a class wait for tokens.
     #[inline]
     fn wait(&mut self, i: usize, now: Instant, ns: i64) {
         if self.wheel.is_empty() {
-            // It has been left alone as long as nobody was due: it takes note of the time.
+            // An idle wheel is not advanced, so its clock is first set to the present.
             let _ = self.wheel.pop_due(now);
         }
         let due = now + Nanos(ns.max(1).unsigned_abs());
         self.wheel.insert(i as u32, due);
         self.asleep = self.asleep.min(due);
     }
-    /// Lets it wait no longer.
+    /// Ends the wait of a class.
     #[inline]
     pub(super) fn unwait(&mut self, i: usize) {
         if self.hot[i].due_prev == OUT {

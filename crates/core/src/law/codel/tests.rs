@@ -9,7 +9,7 @@ fn defaults() -> CodelParams {
     CodelParams::new(Nanos::from_millis(5), Nanos::from_millis(100), MTU).unwrap()
 }
 
-/// Far above any target, with a backlog.
+/// Returns a packet far above any target, with a backlog.
 fn bad() -> Head {
     Head::new(Ticks(40_000), 100_000)
 }
@@ -25,10 +25,10 @@ struct Packet {
     ecn: bool,
 }
 
-/// What one dequeue did: the packets dropped, and the one delivered with its marks.
+/// Outcome of one dequeue: the packets dropped, and the one delivered with its marks.
 type Outcome = (Vec<u32>, Option<(u32, Marks)>);
 
-/// A FIFO driven by the law, as a qdisc drives it.
+/// A FIFO driven by the law, as in a qdisc.
 #[derive(Default)]
 struct Fifo {
     queue: VecDeque<Packet>,
@@ -85,7 +85,7 @@ fn parameters_that_do_not_fit_the_clock_are_refused() {
     }
 }
 
-/// Drop times after the first, in ticks: the reference's, from an arithmetic run of its law.
+/// Drop times after the first, in ticks, from an arithmetic run of the reference's law.
 const GOLDEN: [u32; 10] =
     [97_654, 146_483, 201_414, 249_049, 292_165, 331_624, 368_262, 402_589, 434_992, 465_758];
 
@@ -93,7 +93,8 @@ const GOLDEN: [u32; 10] =
 fn drop_times_of_a_standing_queue() {
     for start in [0, 1, u32::MAX - 97_656, u32::MAX - 300_000] {
         let (p, start, mut law) = (defaults(), Ticks(start), CodelState::default());
-        // Above target from `start` on; the first drop comes in the first tick after a whole interval.
+        // Above target from `start` on; the first drop comes in the first tick after a whole
+        // interval.
         let mut drops = Vec::new();
         for tick in 0..700_000 {
             let now = start.after(Ticks(tick));
@@ -130,10 +131,10 @@ fn fifo_with_a_standing_queue_follows_the_control_law() {
         let (dropped, sent) = fifo.dequeue(&p, now);
         assert!(sent.is_some());
         drops.extend(dropped.iter().map(|_| slot));
-        arrive(&mut fifo, now, 1 + dropped.len()); // unresponsive: what was dropped is replaced
+        arrive(&mut fifo, now, 1 + dropped.len()); // unresponsive: dropped packets are replaced
     }
-    // Sojourn reaches 5 ms in slot 5 (6 ms); after an interval comes the first drop, and then one in the
-    // first slot at or after each golden time.
+    // Sojourn reaches 5 ms in slot 5 (6 ms); after an interval comes the first drop, and then one
+    // in the first slot at or after each golden time.
     let first = (6_000_000_u64.div_ceil(1024) - 1 + 97_656 + 1) * 1024 / 1_200_000 + 1;
     assert_eq!(drops[0], first);
     let base = first * 1_200_000 / 1024;
@@ -163,7 +164,7 @@ fn below_target_or_within_one_packet_nothing_is_dropped() {
     assert!(dropped > 100);
 }
 
-/// The law armed at tick 0 and about to enter at `97 657`.
+/// Returns the law armed at tick 0 and about to enter the dropping state at `97 657`.
 fn armed(p: &CodelParams) -> CodelState {
     let mut law = CodelState::default();
     assert_eq!(law.on_dequeue(p, &bad(), Ticks(0)), SENT);
@@ -270,7 +271,8 @@ fn ce_threshold_marks_beside_the_law() {
     assert_eq!(armed(&p).on_dequeue(&p, &head, Ticks(97_657)), MARKED);
 }
 
-/// Dropping since tick 97 657, `drops` times, and then a good packet at the time of the last drop.
+/// Returns the law dropping since tick 97 657, with `drops` drops, and then a good packet at the
+/// time of the last drop.
 fn ended_after(p: &CodelParams, drops: u32) -> (CodelState, Ticks) {
     let (mut law, mut now) = (armed(p), Ticks(97_657));
     loop {
@@ -293,8 +295,8 @@ fn ended_after(p: &CodelParams, drops: u32) -> (CodelState, Ticks) {
 #[test]
 fn returning_soon_resumes_near_the_rate_that_was_reached() {
     let p = defaults();
-    // After n drops the next entry finds n - 1 beyond the last entry; it counts if that is more than one
-    // and fewer than 16 intervals have passed since the next drop would have been due.
+    // After n drops the next entry finds n - 1 beyond the last entry; it counts if that is more
+    // than one and fewer than 16 intervals have passed since the next drop would have been due.
     for (drops, wait, count) in [
         (8, 16 * 97_656 - 1, 7),
         (8, 16 * 97_656, 1),
@@ -385,28 +387,29 @@ fn overflow_drops_before_first_use_raise_the_rate() {
 
 // --- a source that responds ---
 
-/// One window-limited sender: slow start, then one packet more per round trip; halved on loss, at most
-/// once per round trip.
+/// One window-limited sender: slow start, then one packet more per round trip; halved on loss, at
+/// most once per round trip.
 #[derive(Clone)]
 struct Sender {
-    /// In thousandths of a packet.
+    /// Window in thousandths of a packet.
     window: u64,
     threshold: u64,
     inflight: u64,
     recovered_at: u64,
 }
 
-/// Eight senders over 100 Mbit/s with 40 ms of delay, one packet per 120 us slot. Returns the sojourn
-/// times in us of the packets sent over the last 20 of 40 seconds: as many as there were busy slots.
+/// Eight senders over 100 Mbit/s with 40 ms of delay, one packet per 120 us slot. Returns the
+/// sojourn times in us of the packets sent over the last 20 of 40 seconds: as many as there were
+/// busy slots.
 fn responsive(mut dequeue: impl FnMut(&mut Fifo, Instant) -> Outcome, limit: usize) -> Vec<u64> {
     const RTT: u64 = 40_000_000;
     const SLOT: u64 = 120_000;
     let mut fifo = Fifo::default();
     let mut senders =
         [const { Sender { window: 10_000, threshold: u64::MAX, inflight: 0, recovered_at: 0 } }; 8];
-    // In order of arrival: when, whose, and whether it tells of a loss.
+    // In order of arrival: the time, the sender, and true for a loss.
     let mut feedback: VecDeque<(u64, usize, bool)> = VecDeque::new();
-    let mut sent: Vec<(usize, u64)> = Vec::new(); // by packet: whose, when
+    let mut sent: Vec<(usize, u64)> = Vec::new(); // by packet: sender, time
     let mut sojourns = Vec::new();
     for slot in 0..40_000_000_000 / SLOT {
         let now = slot * SLOT;
@@ -456,8 +459,8 @@ fn delay_of_a_responsive_source_converges_to_the_target() {
     controlled.sort_unstable();
     bloated.sort_unstable();
     let quantile = |v: &[u64], percent| v[v.len() * percent / 100];
-    // The target is 5 ms, a busy link sends 166 667 packets in 20 s, and a queue of 1000 packets is 120
-    // ms long.
+    // The target is 5 ms, a busy link sends 166 667 packets in 20 s, and a queue of 1000 packets is
+    // 120 ms long.
     let (middle, high, sent) = (quantile(&controlled, 50), quantile(&controlled, 95), controlled.len());
     assert!((2500..7500).contains(&middle) && high < 10_000, "{middle} us, {high} us");
     assert!(sent > 165_000, "{sent} packets");
@@ -466,8 +469,8 @@ fn delay_of_a_responsive_source_converges_to_the_target() {
 
 // --- against the RFC's structure ---
 
-/// RFC 8289 sections 5.5 and 5.6 with ECN, told as a procedure that owns its queue, on times that never
-/// wrap.
+/// RFC 8289 sections 5.5 and 5.6 with ECN, written as a procedure that owns its queue, on times
+/// that never wrap.
 struct Procedure {
     queue: VecDeque<Packet>,
     backlog: i64,

@@ -18,8 +18,8 @@ fn chances_come_about_as_often_as_they_say() {
     }
 }
 
-/// Each number is a mixture of the last and a new one: the correlation of neighbours is the weight, and the spread
-/// shrinks to sqrt((1 - rho) / (1 + rho)) of what it is without.
+/// Each number is a mixture of the last and a fresh one: the correlation of neighbours is the
+/// weight, and the spread shrinks to sqrt((1 - rho) / (1 + rho)) of the spread without correlation.
 #[test]
 fn correlated_numbers_are_as_correlated_as_they_say() {
     let mut rng = Rng::new(2);
@@ -44,7 +44,8 @@ fn what_needs_no_number_takes_none() {
     assert_eq!(rng, untouched);
 }
 
-/// In the long run the chain is in each state as often as its balance says; losses come in bursts of 1 / (p31 + p32).
+/// In the long run the chain is in each state as often as its balance demands; losses come in
+/// bursts of 1 / (p31 + p32).
 #[test]
 fn four_states_of_loss() {
     let of = |p: f64| (p * 4_294_967_295.0) as u32;
@@ -82,7 +83,7 @@ fn a_link_that_is_good_or_bad() {
     let in_bad = 0.05 / 0.3;
     let expected = in_bad * 0.8 + (1.0 - in_bad) * 0.01;
     assert!((share(lost, 400_000) - expected).abs() < 0.005, "{lost}");
-    // Gilbert's simple one loses all that is sent while bad, and bursts are 1/r long.
+    // Gilbert's simple model loses all packets while bad, and bursts are 1/r long.
     let mut model = LossModel::GilbertElliott { p, r, bad: u32::MAX, good: 0, is_bad: false };
     let lost: String = (0..400_000).map(|_| if model.loses(&mut rng) { 'x' } else { '.' }).collect();
     let bursts: Vec<usize> = lost.split('.').map(str::len).filter(|n| *n > 0).collect();
@@ -90,7 +91,7 @@ fn a_link_that_is_good_or_bad() {
     assert!((mean - 4.0).abs() < 0.1, "{mean}");
 }
 
-/// Mean and spread of a table, in standard deviations.
+/// Returns mean and spread of a table, in standard deviations.
 fn moments(table: &[i16]) -> (f64, f64) {
     let n = table.len() as f64;
     let mean = table.iter().map(|x| f64::from(*x)).sum::<f64>() / n;
@@ -102,7 +103,7 @@ fn moments(table: &[i16]) -> (f64, f64) {
 fn tables_are_the_inverse_of_their_distribution() {
     let n = normal();
     assert!(n.windows(2).all(|w| w[0] <= w[1]));
-    // Quantiles of the standard normal distribution, from any table of it.
+    // Quantiles of the standard normal distribution, as any published table has them.
     for (entry, quantile) in
         [(2048, 0.0), (2458, 0.253_5), (3072, 0.674_490), (3686, 1.281_7), (4014, 2.054_0), (4055, 2.326_0)]
     {
@@ -115,14 +116,15 @@ fn tables_are_the_inverse_of_their_distribution() {
     let p = pareto();
     assert!(p.windows(2).all(|w| w[0] <= w[1]));
     assert_eq!((p[0], p[4095], p[4040]), (-5461, 32_767, 29_295));
-    // Half of it lies below 2^(1/3).
+    // Half of the distribution lies below 2^(1/3).
     assert!((f64::from(p[2048]) - (1.259_921 - 1.5) * 4.0 / 3.0 * 8192.0).abs() < 1.0);
     let mixed = pareto_normal();
     let quarter = |i: usize| (f64::from(n[i]) + 3.0 * f64::from(p[i])) / 4.0;
     assert!((0..4096).all(|i| (f64::from(mixed[i]) - quarter(i)).abs() <= 0.5));
 }
 
-/// The tables that iproute2 installs, where it is there: the same but for how it integrates the bell.
+/// The tables that iproute2 installs, where present, are the same except for the integration of the
+/// bell.
 #[test]
 fn tables_are_those_of_tc() {
     let places = ["/usr/lib/tc", "/usr/lib/x86_64-linux-gnu/tc", "/usr/lib/aarch64-linux-gnu/tc", "/lib/tc"];
@@ -137,7 +139,7 @@ fn tables_are_those_of_tc() {
         let lines = text.lines().filter(|l| !l.starts_with('#'));
         let theirs: Vec<i32> = lines.flat_map(str::split_whitespace).map(|w| w.parse().unwrap()).collect();
         assert_eq!(theirs.len(), ours.len(), "{name}");
-        // The ends of the bell are where its integral is coarse.
+        // iproute2 integrates the ends of the bell coarsely.
         for i in 8..4088 {
             assert!(
                 (theirs[i] - i32::from(ours[i])).abs() <= tolerance,
@@ -166,7 +168,7 @@ fn times_are_spread_as_their_distribution_says() {
         let found = (times[at] - 1_000_000) as f64 / 100_000.0;
         assert!((found - quantile).abs() < 0.03, "{at}: {found}");
     }
-    // A table of one entry is no chance at all; halves are rounded away from zero.
+    // With a table of one entry the time is fixed; halves are rounded away from zero.
     let one = |entry: i16| Distribution::Table([entry].into());
     assert_eq!(one(8192).time(7, 100, &mut numbers, &mut rng), 107);
     assert_eq!(one(4096).time(7, 3, &mut numbers, &mut rng), 9);

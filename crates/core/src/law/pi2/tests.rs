@@ -13,7 +13,7 @@ const PARAMS: Pi2Params = Pi2Params {
     drops_on_overload: true,
 };
 
-/// The probability after each of these delays, in milliseconds.
+/// Returns the probability after each of these delays, in milliseconds.
 fn probs(p: &Pi2Params, delays_ms: &[u64]) -> Vec<u32> {
     let mut law = Pi2State::default();
     let after = |ms: &u64| {
@@ -23,8 +23,8 @@ fn probs(p: &Pi2Params, delays_ms: &[u64]) -> Vec<u32> {
     delays_ms.iter().map(after).collect()
 }
 
-/// What tc shows of a gain: 0.160156 (41/256) as 0.156250, and the two of Linux's own test of
-/// `max_rtt 200ms typical_rtt 20ms`.
+/// The values that tc shows for gains: 0.156250 for 0.160156 (41/256), and those of Linux's own
+/// test of `max_rtt 200ms typical_rtt 20ms`.
 #[test]
 fn gains_are_cut_to_the_grain_of_the_reference() {
     for (given, unit, kept) in [(41, 44, 40), (819, 879, 818), (12, 12, 11), (384, 412, 383), (1, 1, 0)] {
@@ -43,8 +43,8 @@ fn the_base_probability_follows_the_delay_as_reckoned_by_hand() {
     assert_eq!(probs(&PARAMS, &[0, 15, 30, 30, 15, 0, 0, 0]), expected);
 }
 
-/// The same in floating point, with the gains as RFC 9332 figure 2 has them: 0.16 and 3.2 Hz. Two
-/// gains cut to the grain of the reference differ by less than a thousandth.
+/// The same in floating point, with the gains of RFC 9332 figure 2: 0.16 and 3.2 Hz. The cut of the
+/// two gains to the reference's granularity makes a difference of less than a thousandth.
 #[test]
 fn it_is_that_of_the_pseudocode_within_the_grain_of_the_gains() {
     let delays = [0, 1, 3, 8, 15, 22, 30, 41, 40, 38, 30, 25, 20, 17, 15, 15, 14, 12, 9, 9, 11, 13, 15];
@@ -70,17 +70,17 @@ fn a_probability_is_at_most_one_or_where_marking_is_certain() {
         law.update(&p, Nanos::from_millis(500));
         assert!(!law.overloaded(&p) && law.coupled(&p) > u64::from(ONE) - 255);
     }
-    // And it comes down again at the same pace, from the end of the range and not from beyond it:
-    // 500 ms less is 1.6 less.
+    // It falls again at the same pace, from the end of the range and not from beyond it: 500 ms
+    // less is 1.6 less.
     assert_eq!(probs(&PARAMS, &[500, 0]), [ONE, 0]);
 }
 
-/// A law with this base probability.
+/// Returns a law with this base probability.
 fn at(prob: u32) -> Pi2State {
     Pi2State { prob, ..Pi2State::default() }
 }
 
-/// Asks with these tosses; gives the signal and how many were used.
+/// Asks with these tosses; returns the signal and the number of tosses used.
 fn ask(signal: impl FnOnce(&mut dyn FnMut() -> u32) -> Signal, tosses: &[u32]) -> (Signal, usize) {
     let mut used = 0;
     let signal = signal(&mut || {
@@ -100,8 +100,8 @@ fn classic_packets_need_two_unlucky_tosses() {
         (tenth, false, &[tenth, tenth + 1], (Pass, 2)),
         (tenth, false, &[tenth, tenth], (Drop, 2)),
         (tenth, true, &[tenth, 0], (Mark, 2)),
-        // The coupled probability is one: marks still do. Above it they do not (RFC 9332 figure 7,
-        // line 12b).
+        // A coupled probability of one still marks; above it packets are dropped (RFC 9332 figure
+        // 7, line 12b).
         (ONE / 2, true, &[0, 0], (Mark, 2)),
         (ONE / 2 + 1, true, &[0, 0], (Drop, 2)),
         (ONE, true, &[ONE, ONE], (Drop, 2)),
@@ -121,8 +121,8 @@ fn low_latency_packets_need_one_with_the_coupled_probability() {
         (tenth, true, &[2 * tenth], (Mark, 1)),
         (tenth, false, &[2 * tenth], (Drop, 1)),
         (ONE / 2, true, &[ONE - 1], (Mark, 1)),
-        // Overload: a drop with the square of the base probability, or else a mark, without a third
-        // toss.
+        // Overload: a drop with the square of the base probability, and otherwise a mark, without a
+        // third toss.
         (ONE / 2 + 1, true, &[0, 0], (Drop, 2)),
         (ONE / 2 + 1, true, &[0, ONE], (Mark, 2)),
         (ONE / 2 + 1, true, &[ONE], (Mark, 1)),

@@ -12,20 +12,20 @@ const PARAMS: PieParams = PieParams {
     strict_linux: false,
 };
 
-/// A queue whose packets have waited so long, and that was never calm.
+/// Returns a queue that was never calm and whose packets have waited this long.
 fn waiting(us: u64) -> PieState {
     PieState { delay: Ticks::span(Nanos::from_micros(us)), burst: Ticks(0), ..PieState::default() }
 }
 
-/// A probability in parts of a million.
+/// Returns a probability in parts of a million.
 fn ppm(prob: u64) -> u64 {
     (u128::from(prob) * 1_000_000 / u128::from(ONE)) as u64
 }
 
 #[test]
 fn gains_shrink_with_the_probability() {
-    // RFC 8033 section 4.2: 1/2048, 1/512, 1/128, 1/32, 1/8, 1/2 and 1 of the gains. A delay of 115 ms that was 115 ms is
-    // 0.1 s above the target: alpha times that is 0.0125.
+    // RFC 8033 section 4.2: 1/2048, 1/512, 1/128, 1/32, 1/8, 1/2 and 1 of the gains. A delay that
+    // stays at 115 ms is 0.1 s above the target: alpha times that is 0.0125.
     for (prob, divisor) in [
         (0, 2048),
         (ONE / 999_999, 512),
@@ -51,7 +51,7 @@ fn the_trend_counts_ten_times() {
     let before = s.prob;
     s.update(&PARAMS, 100_000);
     assert_eq!(ppm(s.prob - before), 13_750 - 1);
-    // And back again.
+    // The way back takes off the same.
     s.delay = PARAMS.target;
     s.update(&PARAMS, 100_000);
     assert_eq!(ppm(s.prob) - ppm(before), 13_750 - 12_500);
@@ -69,7 +69,7 @@ fn an_update_adds_two_percent_at_most_and_two_more_above_250_ms() {
     assert_eq!(after(ONE / 10, 251, 0), 40_000);
     // Below 10 % there is no such bound: 10 s at 1/2048 of the gains, and the two percent.
     assert_eq!(after(0, 10_000, 0), 20_000 + (9_985 * 125 + 10_000 * 1_250) / 2048);
-    // One is enough, or as in Linux it is not.
+    // The probability is bounded by one, but in Linux it is not.
     assert_eq!(after(ONE - 1000, 251, 0), 1);
     let mut s = PieState { prob: ONE - 1000, ..waiting(251_000) };
     s.update(&PieParams { strict_linux: true, ..PARAMS }, 1_000_000);
@@ -83,7 +83,7 @@ fn an_idle_queue_decays_and_lets_the_next_burst_pass() {
     // alpha times 15 ms, then a 64th.
     let step = 2 * (ONE / TICKS_PER_S) / 16 * PARAMS.target.0;
     assert_eq!(s.prob, ONE / 2 - step - (ONE / 2 - step) / 64);
-    // Behind a first packet, which has not waited, nothing decays.
+    // Behind a first packet, which has not waited, no decay takes place.
     let before = s.prob;
     s.update(&PARAMS, 1000);
     assert_eq!(s.prob, before - step);
@@ -110,14 +110,15 @@ fn bursts_small_queues_and_short_delays_pass() {
 
 #[test]
 fn a_drop_is_never_soon_nor_late() {
-    // At 10 %: eight packets pass whatever the coin says (RFC 8033 section 5.4), the 86th is dropped.
+    // At 10 %: eight packets pass whatever the coin shows (RFC 8033 section 5.4), the 86th is
+    // dropped.
     let start = PieState { prob: ONE / 10, ..waiting(20_000) };
     let until = |coin: u64| {
         let mut s = start;
         (1..).find(|_| s.drops(&PARAMS, 1514, 100_000, || coin)).unwrap_or(0)
     };
     assert_eq!((until(0), until(u64::MAX)), (9, 86));
-    // The coin is not even thrown before, and a drop for another reason begins anew.
+    // Before that the coin is not even tossed, and a drop for another reason resets the sum.
     let mut s = start;
     for round in 0..3 {
         assert!((0..8).all(|_| !s.drops(&PARAMS, 1514, 100_000, || panic!("round {round}"))));
@@ -169,7 +170,8 @@ fn small_packets_are_spared_in_bytemode() {
     // A tenth of a frame: the coin decides about a tenth.
     let tenth = u64::MAX / 10;
     assert!(drops(152, tenth) && !drops(151, tenth));
-    // All of a frame, less what is lost by dividing by it: at most the frame's length in 2^56.
+    // A full frame, less the loss by the division by its length: at most the frame's length in
+    // 2^56.
     assert!(drops(1514, u64::MAX - (1 << 20)) && drops(9000, u64::MAX - (1 << 16)));
     assert!(!drops(0, 0), "nothing of a packet is nothing of a drop");
 }
@@ -192,7 +194,8 @@ fn the_rate_is_measured_over_16_kib_that_leave_a_queue_behind() {
         }));
         assert_eq!(s.burst, burst, "{i}");
     }
-    // 17 000 bytes in 2500 ticks are 1740 / 256 of a byte in each; in 2656 they are 1638, of which an eighth counts.
+    // 17 000 bytes in 2500 ticks are 1740 / 256 of a byte in each; in 2656 they are 1638, of which
+    // an eighth counts.
     assert_eq!(s.rate(), ((1740 - 217 + 204) * TICKS_PER_S) >> 8);
     s.update(&p, 100_000);
     assert_eq!(s.delay(), Ticks((100_000 << 8) / 1727));
@@ -218,7 +221,8 @@ fn the_bounds_of_a_decade_hold_its_probabilities() {
     assert_eq!([0, ONE / 999_999, ONE / 99, ONE / 10].map(decade), [6, 5, 1, 0]);
 }
 
-/// A delay above 250 ms adds two percent a time, and a target above the delay takes more away, but less of it below 10 %.
+/// A delay above 250 ms adds two percent a time, and a target above the delay takes more away, but
+/// less of it below 10 %.
 #[test]
 fn a_probability_that_swings_is_left_on_its_way() {
     let second = Ticks::span(Nanos::from_millis(1000));

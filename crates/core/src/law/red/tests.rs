@@ -10,7 +10,7 @@ fn params(min: u32, max: u32, wlog: u8, probability: u32) -> RedParams {
 
 #[test]
 fn weights_as_tc_works_them_out() {
-    // As `tc -d qdisc show` prints `ewma`.
+    // Values of `ewma` in `tc -d qdisc show`.
     for (min, burst, avpkt, wlog) in [
         (87_381, 97, 1500, 6),
         (102_400, 113, 1500, 6),
@@ -37,7 +37,7 @@ fn idle_tables_as_tc_lays_them_out() {
     let t = IdleTable::new(6, Nanos::from_micros(1200));
     assert_eq!(t.cell_log(), 17);
     assert_eq!((t.shifts[9], t.shifts[10], t.shifts[19], t.shifts[254], t.shifts[255]), (0, 1, 2, 27, 31));
-    // A packet that takes no time at all: nothing survives the first cell.
+    // A packet that takes no time at all: nothing is left after the first cell.
     let t = IdleTable::new(6, Nanos(0));
     assert_eq!((t.cell_log(), t.shifts[0], t.shifts[1]), (0, 0, 31));
     assert_eq!(IdleTable::new(31, Nanos::from_secs(3600)).cell_log(), 31);
@@ -71,10 +71,12 @@ fn the_average_moves_by_its_weight_and_decides() {
     assert_eq!(seen[5], (3288, RedAction::Forced));
 }
 
-/// Marks are uniform: with the average held, the gaps between them are 1 to 1/p, each as often.
+/// Marks are uniform: with a constant average, the gaps between them are 1 to 1/p, all equally
+/// frequent.
 #[test]
 fn gaps_between_marks_are_uniform() {
-    // The average held at 1600 of 1000 to 2000, probability 0.1 there: 0.06 of 2^32, gaps up to 16.7.
+    // An average of 1600 between 1000 and 2000, where the probability is 0.1: 0.06 of 2^32, gaps up
+    // to 16.7.
     let p = params(1000, 2000, 4, u32::MAX / 10);
     let (mut s, mut rng) = (RedState::new(&p, Instant::ZERO), Rng::new(7));
     s.average = 1600 << 4;
@@ -88,7 +90,7 @@ fn gaps_between_marks_are_uniform() {
         }
     }
     let marks: u32 = gaps.iter().sum();
-    // Mean gap of a uniform one on 0..1/p, rounded up: 1 / (2 p) + 1/2.
+    // Mean gap of a uniform distribution on 0..1/p, rounded up: 1 / (2 p) + 1/2.
     let mean = 400_000.0 / f64::from(marks);
     assert!((mean - (1.0 / 0.12 + 0.5)).abs() < 0.1, "{mean}");
     for (gap, times) in gaps.iter().enumerate().take(17).skip(1) {
@@ -110,7 +112,7 @@ fn the_probability_follows_the_average() {
     assert!((percent(&s) - 2.5).abs() < 0.001);
     s.adapt(&p, Instant::from_millis(1_500));
     assert!((percent(&s) - 2.5 * 1.25 * 1.25).abs() < 0.001, "{}", percent(&s));
-    // A day later it stands just above one half.
+    // One day later the probability is just above one half.
     s.adapt(&p, Instant::from_secs(86_400));
     assert!((50.0..51.1).contains(&percent(&s)));
     s.average = 1300 << 4;
@@ -149,7 +151,8 @@ fn what_does_not_fit_is_refused() {
     assert!(RedParams::new(1000, 1000, 6, 1, idle()).is_ok());
 }
 
-/// red-idle-cells: tc's table runs over 32 bits where cells are coarse, and an average then comes back to life.
+/// red-idle-cells: where cells are coarse, tc's table overflows 32 bits, and an average then
+/// recovers.
 #[test]
 fn the_longer_the_idle_time_the_less_is_left() {
     for (wlog, micros) in [(7, 187_500), (9, 187_500), (17, 1_200), (12, 1_000_000)] {

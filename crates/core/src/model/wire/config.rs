@@ -1,4 +1,4 @@
-//! What a wire is made of: its line, its rings, and what each ring costs and when it reports.
+//! Configuration of a wire: its line, its rings, and the cost and the completions of each ring.
 
 use alloc::string::ToString;
 use alloc::vec::Vec;
@@ -10,55 +10,58 @@ use crate::base::units::Rate;
 use crate::sched::schedule::LineConfig;
 use crate::text::error::{ConfigError, ErrorKind, Object};
 
-/// Most rings of a wire: as many as a device has queues in Linux.
+/// Largest number of rings of a wire: that of a device's queues in Linux.
 pub const RINGS_MAX: u16 = QueueSet::QUEUES_MAX;
-/// Most descriptors of a ring.
+/// Largest number of descriptors of a ring.
 const RING_MAX: u32 = 1 << 20;
-/// Most descriptors of all rings together: their memory is taken when the wire is made.
+/// Largest number of descriptors of all rings together: their memory is taken when the wire is
+/// made.
 const DESCRIPTORS_MAX: u64 = 1 << 22;
 
-/// Between the seeds of two rings: any odd number that SplitMix64 does not step by itself.
+/// Difference between the seeds of two rings: any odd number other than SplitMix64's own increment.
 const SEED_STEP: u64 = 0xd1b5_4a32_d192_ed03;
 
-/// When finished packets are reported and their descriptors freed.
+/// Time at which finished packets are reported and their descriptors freed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Completion {
-    /// As each packet finishes.
+    /// At the end of each packet.
     Immediate,
-    /// At every multiple of this time, if anything has finished (interrupt moderation).
+    /// At every multiple of this time, if a packet has finished (interrupt moderation).
     Periodic(Nanos),
-    /// When so many packets have finished, or so long after the first of them.
+    /// After a number of packets, or a time after the first of them.
     Every {
-        /// Packets.
+        /// Number of packets.
         packets: u32,
         /// Time after the first.
         within: Nanos,
     },
 }
 
-/// The time from the interrupt to the handler's work: uniform between the two, ends included.
+/// Time from the interrupt to the handler's work: uniform between the two, ends included.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Latency {
-    /// Shortest.
+    /// Shortest time.
     pub min: Nanos,
-    /// Longest.
+    /// Longest time.
     pub max: Nanos,
 }
 
-/// Descriptors that a packet occupies, by its length: straight lines between given points, flat outside them.
-/// Costs are in hundredths; the fraction is settled per packet by a seeded draw, so that the mean is exact.
+/// Number of descriptors of a packet, by its length: straight lines between given points, flat
+/// outside them. Costs are in hundredths; a seeded draw per packet settles the fraction, so that
+/// the mean is exact.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DescriptorCost {
     points: Vec<(u32, u32)>,
 }
 
 impl DescriptorCost {
-    /// One descriptor per packet, whatever its size.
+    /// Returns a cost of one descriptor per packet, whatever its size.
     pub fn one() -> Self {
         Self { points: alloc::vec![(0, 100)] }
     }
 
-    /// From points (frame length in bytes, hundredths of a descriptor), in any order; each at least 1.00.
+    /// Returns the cost through points (frame length in bytes, hundredths of a descriptor), in any
+    /// order; each at least 1.00.
     pub fn from_points(points: &[(u32, u32)]) -> Result<Self, ConfigError> {
         let mut points = points.to_vec();
         points.sort_unstable();
@@ -79,12 +82,12 @@ impl DescriptorCost {
         Ok(Self { points })
     }
 
-    /// The points, by length: frame length in bytes, hundredths of a descriptor.
+    /// Returns the points, by length: frame length in bytes, hundredths of a descriptor.
     pub fn points(&self) -> &[(u32, u32)] {
         &self.points
     }
 
-    /// The cost of a packet of `len` bytes, in hundredths.
+    /// Returns the cost of a packet of `len` bytes, in hundredths.
     pub fn hundredths(&self, len: u32) -> u32 {
         let after = self.points.partition_point(|p| p.0 <= len);
         match (after.checked_sub(1).map(|i| self.points[i]), self.points.get(after)) {
@@ -98,25 +101,25 @@ impl DescriptorCost {
         }
     }
 
-    /// The most descriptors that any packet takes.
+    /// Returns the largest number of descriptors of any packet.
     pub(super) fn worst(&self) -> u32 {
         self.points.iter().map(|p| p.1.div_ceil(100)).max().unwrap_or(1)
     }
 }
 
-/// What one ring is like.
+/// Configuration of one ring.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RingConfig {
-    /// Descriptors in the ring.
+    /// Number of descriptors in the ring.
     pub ring: u32,
     /// Descriptors per packet.
     pub descriptors: DescriptorCost,
-    /// When completions come: every ring has an interrupt of its own.
+    /// Times of completions: every ring has an interrupt of its own.
     pub completion: Completion,
-    /// How late the handler runs.
+    /// Delay of the handler.
     pub latency: Latency,
-    /// From the doorbell to the device's first look at the ring, if it is idle: one that is sending looks at every ring
-    /// whenever a unit ends.
+    /// Time from the doorbell to the device's first look at the ring, if the device is idle: a busy
+    /// device looks at every ring whenever a unit ends.
     pub doorbell: Nanos,
 }
 
@@ -140,40 +143,42 @@ impl RingConfig {
     }
 }
 
-/// What a wire is like.
+/// Configuration of a wire.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WireConfig {
     /// Line rate.
     pub rate: Rate,
-    /// Descriptors in each ring.
+    /// Number of descriptors in each ring.
     pub ring: u32,
     /// Descriptors per packet.
     pub descriptors: DescriptorCost,
-    /// Bytes that each segment takes on the wire beyond its frame: 24 for Ethernet (preamble 8, FCS 4, gap 12).
+    /// Bytes that each segment takes on the wire beyond its frame: 24 for Ethernet (preamble 8, FCS
+    /// 4, gap 12).
     pub overhead: u32,
     /// Smallest frame, without FCS: 60 for Ethernet.
     pub min_frame: u32,
-    /// When completions come.
+    /// Times of completions.
     pub completion: Completion,
-    /// How late the handler runs.
+    /// Delay of the handler.
     pub latency: Latency,
-    /// From the doorbell to the device's first look at the ring, if it is idle.
+    /// Time from the doorbell to the device's first look at the ring, if the device is idle.
     pub doorbell: Nanos,
-    /// Seed of the draws.
+    /// Seed of random draws.
     pub seed: u64,
-    /// Rings, at least 1, at most [`RINGS_MAX`].
+    /// Number of rings, 1 to [`RINGS_MAX`].
     pub rings: u16,
-    /// Rings that are not as the keys above say, by index.
+    /// Rings with a configuration of their own, by index.
     pub own: Vec<(u16, RingConfig)>,
-    /// What the scheduler of the line can do.
+    /// Abilities of the line's scheduler.
     pub offload: Offload,
-    /// How the rings share the line; without it they take turns, unit by unit.
+    /// Sharing of the line; without it rings take turns, unit by unit.
     pub line: Option<LineConfig>,
 }
 
 impl Default for WireConfig {
-    /// 1 Gbit/s Ethernet, one ring of 1024 descriptors of one packet each, a completion round every 250 us (what a
-    /// gigabit device's bulk moderation of 4000 interrupts/s gives), a scheduler that can do everything.
+    /// Returns 1 Gbit/s Ethernet with one ring of 1024 descriptors, one per packet, a completion
+    /// round every 250 us (as bulk moderation of a gigabit device, 4000 interrupts/s), and a
+    /// scheduler that can do everything.
     fn default() -> Self {
         Self {
             rate: Rate::from_bits(1_000_000_000),
@@ -194,7 +199,7 @@ impl Default for WireConfig {
 }
 
 impl WireConfig {
-    /// What ring `index` is like.
+    /// Returns the configuration of ring `index`.
     pub fn ring_config(&self, index: u16) -> RingConfig {
         let own = self.own.iter().find(|(i, _)| *i == index);
         own.map_or_else(
@@ -209,12 +214,12 @@ impl WireConfig {
         )
     }
 
-    /// The seed of a ring's draws.
+    /// Returns the seed of a ring's draws.
     pub(super) const fn seed_of(&self, ring: u64) -> u64 {
         self.seed.wrapping_add(ring.wrapping_mul(SEED_STEP))
     }
 
-    /// The rings, checked.
+    /// Checks the rings and returns their configurations.
     pub(super) fn checked_rings(&self) -> Result<Vec<RingConfig>, ConfigError> {
         let refuse = |key: &str, expected: &str, given: u64| {
             Err(ConfigError::new(ErrorKind::OutOfRange, Object::Wire, expected, given).key(key))

@@ -1,35 +1,37 @@
-//! What a unit is on a line: frames with their padding and overhead, and where they may be interrupted.
+//! Size of a unit on a line: frames with their padding and overhead, and the places at which they
+//! may be interrupted.
 //!
-//! A frame that is interrupted goes as fragments, each a packet on the line of its own (IEEE 802.3-2018 clause 99, from
-//! 802.3br; its mPacket): 8 bytes of preamble and delimiter before, a check sequence of 4 and a gap of 12 after, which is
-//! what a whole frame has around it. Cut is only where at least 60 bytes have gone, and 64 with the frame's check
-//! sequence are still to go: no fragment is below 64.
+//! An interrupted frame is sent as fragments, each a packet on the line of its own (IEEE 802.3-2018
+//! clause 99, from 802.3br; its mPacket): 8 bytes of preamble and delimiter before, a check
+//! sequence of 4 and a gap of 12 after, as around a whole frame. A cut is made only where at least
+//! 60 bytes have been sent, and 64 with the frame's check sequence are left: no fragment is below
+//! 64.
 
 use crate::packet::meta::Meta;
 
-/// Bytes of a frame in a fragment, at least; its check sequence makes them 64.
+/// Smallest number of bytes of a frame in a fragment; the check sequence makes them 64.
 const FRAGMENT_MIN: u64 = 60;
-/// Of the overhead, what stands before the frame.
+/// The part of the overhead in front of the frame.
 const PREAMBLE: u64 = 8;
 
-/// What a line adds to frames.
+/// Additions of a line to frames.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Framing {
     pub overhead: u64,
     pub min_frame: u64,
 }
 
-/// Where a unit is interrupted.
+/// The place at which a unit is interrupted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Cut {
-    /// Bytes of its frames that have gone by then.
+    /// Bytes of its frames sent by then.
     pub sent: u64,
     /// Bytes on the line since it last started.
     pub line: u64,
 }
 
 impl Framing {
-    /// Bytes of all frames.
+    /// Returns the bytes of all frames.
     #[inline]
     fn data(&self, m: &Meta) -> u64 {
         let len = u64::from(m.wire_len);
@@ -38,26 +40,27 @@ impl Framing {
             _ => len,
         }
     }
-    /// Bytes of each frame but the last.
+    /// Returns the bytes of each frame but the last.
     fn frame(&self, m: &Meta) -> u64 {
         if m.segs > 1 { u64::from(m.segment_len()).max(1) } else { self.data(m).max(1) }
     }
-    /// Bytes on the line, from the first.
+    /// Returns the bytes of a whole unit on the line.
     #[inline]
     pub fn line_bytes(&self, m: &Meta) -> u64 {
         self.data(m) + u64::from(m.segs.max(1)) * self.overhead
     }
-    /// Bytes on the line of what is left of it when `sent` bytes of its frames have gone.
+    /// Returns the bytes on the line for the rest of a unit after `sent` bytes of its frames.
     pub fn left(&self, m: &Meta, sent: u64) -> u64 {
         let frames = u64::from(m.segs.max(1)).saturating_sub(sent / self.frame(m)).max(1);
         self.data(m).saturating_sub(sent) + frames * self.overhead
     }
-    /// Where a unit that went on from `sent`, and of which `line` bytes have passed since, is to be interrupted: at the first
-    /// place that allows it, if there is one before its end.
+    /// Returns the place at which to interrupt a unit that went on from `sent`, and of which `line`
+    /// bytes have passed since: the first that is allowed before its end, if there is one.
     pub fn cut(&self, m: &Meta, sent: u64, line: u64) -> Option<Cut> {
         let (frame, last) = (self.frame(m), u64::from(m.segs.max(1)) - 1);
         let len = |i: u64| if i < last { frame } else { self.data(m).saturating_sub(last * frame) };
-        // The frame that is on the line: its number, what of it had gone before, and where on the line it started.
+        // The frame that is on the line: its number, the bytes of it sent before, and the bytes on
+        // the line before it.
         let (first, gone) = (sent / frame, sent % frame);
         let rest = len(first).saturating_sub(gone) + self.overhead;
         let (index, gone, start) = if line < rest {
@@ -101,7 +104,7 @@ mod tests {
             let found = ETHERNET.cut(&m, 0, line).map(|c| (c.sent, c.line));
             assert_eq!(found, cut, "{line}");
         }
-        // What is left has a preamble, a check sequence and a gap again.
+        // The rest has a preamble, a check sequence and a gap again.
         assert_eq!(ETHERNET.left(&m, 60), 1454 + 24);
     }
 

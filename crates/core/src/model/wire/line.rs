@@ -1,15 +1,17 @@
-//! Whose unit is next: the scheduler of a line over many rings.
+//! Choice of the next unit: the scheduler of a line over many rings.
 //!
-//! Frames of classes that may not be interrupted go first. On each of these two levels: strict classes, the highest first;
-//! of those that share the line the ones behind their least rate, the one most behind first; then the rest by deficit
-//! round robin on bytes (Shreedhar & Varghese, SIGCOMM 1995). Within a class rings take turns, unit by unit. Ties go to the
-//! lower index. `law::deficit` takes turns as well, but whoever is at its front may send: here a class that its own greatest
-//! rate holds back keeps its place and its credit while others send, or it would fall behind its share for it.
+//! Frames of classes that may not be interrupted go first. Each of these two levels has this order:
+//! strict classes, the highest first; then the classes that share the line and are behind their
+//! minimum rate, the one most behind first; then the rest by deficit round robin on bytes
+//! (Shreedhar & Varghese, SIGCOMM 1995). Within a class rings take turns, unit by unit. Ties go to
+//! the lower index. `law::deficit` does not serve here, because its front member may always send: a
+//! class that its own maximum rate holds back must keep its place and its credit while others send,
+//! or it would fall behind its share.
 //!
 //! - I1: `ready` has a ring's bit, and its class counts it, while the device knows of a unit in it.
 //! - I2: a class is in `order` of its level while it shares the line and one of its rings is ready.
-//! - One decision costs no more than a pass over the classes and a word per 64 rings, and one over the rings that a rate of
-//!   their own holds back.
+//! - One decision costs at most a pass over the classes, a word per 64 rings, and a pass over the
+//!   rings that their own rates hold back.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -21,19 +23,21 @@ use crate::base::time::{Instant, Nanos};
 use crate::sched::schedule::{LineConfig, Service};
 use crate::sched::traffic::CLASSES_MAX;
 
-/// The class of rings that are not in use and still hold something: they go first, and are empty soon.
+/// The class of rings that are not in use and still hold packets: they go first, and are empty
+/// soon.
 pub(super) const RETIRED: u8 = CLASSES_MAX as u8;
-/// Bytes of a turn of the smallest weight: one full Ethernet frame on the line, so that each turn moves something.
+/// Bytes of a turn with the smallest weight: one full Ethernet frame on the line, so that at least
+/// one such frame goes in each turn.
 const QUANTUM: u64 = 1538;
 
-/// What the line is to do.
+/// Decision about the line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Pick {
     /// Send the unit at the front of this ring.
     Ring(usize),
-    /// Nothing before this time: rates hold all back.
+    /// Send nothing before this time: rates hold all rings back.
     Wait(Instant),
-    /// Nothing: every ring is empty.
+    /// Send nothing: every ring is empty.
     Idle,
 }
 
@@ -42,9 +46,9 @@ pub(super) enum Pick {
 struct Class {
     first: usize,
     end: usize,
-    /// The ring after the one that was served last.
+    /// The ring behind the last one served.
     next: usize,
-    /// How many of its rings are ready.
+    /// Number of ready rings.
     ready: usize,
     strict: bool,
     level: usize,
@@ -54,12 +58,12 @@ struct Class {
     deficit: u64,
 }
 
-/// Classes that may be interrupted, or those that may not.
+/// The classes that may be interrupted, or those that may not.
 #[derive(Debug)]
 struct Level {
-    /// A bit for each strict class with something to send.
+    /// A bit for each strict class with a unit to send.
     strict: u32,
-    /// Sharing classes with something to send, in order of their turns.
+    /// Sharing classes with a unit to send, in order of their turns.
     order: Vec<usize>,
 }
 
@@ -69,16 +73,16 @@ pub(super) struct Line {
     config: LineConfig,
     classes: Vec<Class>,
     levels: [Level; 2],
-    /// A bit for each ring with something to send.
+    /// A bit for each ring with a unit to send.
     ready: Vec<u64>,
-    /// Ready rings that are not in use.
+    /// Number of ready rings that are not in use.
     retired: usize,
-    /// By ring.
+    /// Maximum rates, by ring.
     gates: Vec<Gate>,
     ring_limits: bool,
-    /// One ring in one class without limits: there is nothing to decide.
+    /// True with one ring in one class without limits: there is nothing to decide.
     plain: bool,
-    /// Some class may be interrupted.
+    /// True if some class may be interrupted.
     preemption: bool,
     /// The ring whose unit was interrupted and has not gone on yet.
     pub(super) interrupted: Option<usize>,
@@ -87,7 +91,7 @@ pub(super) struct Line {
 }
 
 impl Line {
-    /// A scheduler of `rings` rings, all empty. The configuration has been checked.
+    /// Returns a scheduler of `rings` rings, all empty. The configuration must have been checked.
     pub(super) fn new(config: LineConfig, rings: usize) -> Self {
         let least = config.classes.iter().filter_map(|c| weight(c.service)).min().unwrap_or(1);
         let mut gates = vec![Gate::default(); rings];
@@ -127,7 +131,8 @@ impl Line {
         }
     }
 
-    /// The same line under another configuration, which has been checked: classes and rings keep what their rates remember.
+    /// Returns the same line under another configuration, which must have been checked. Classes and
+    /// rings keep the state of their rates.
     pub(super) fn reconfigured<F>(&self, config: LineConfig, rings: &mut [Ring<F>]) -> Self {
         let mut line = Self::new(config, rings.len());
         for (class, old) in line.classes.iter_mut().zip(&self.classes) {
@@ -151,18 +156,18 @@ impl Line {
     pub(super) const fn config(&self) -> &LineConfig {
         &self.config
     }
-    /// The class of a ring.
+    /// Returns the class of a ring.
     pub(super) fn class_of(&self, ring: usize) -> u8 {
         let class = self.classes.iter().position(|c| (c.first..c.end).contains(&ring));
-        // Fewer than 256.
+        // There are fewer than 256 classes.
         class.map_or(RETIRED, |c| c as u8)
     }
-    /// The line has another rate: what was long is not any more.
+    /// Forgets the longest unit, because the line has another rate.
     pub(super) const fn forget_longest(&mut self) {
         self.longest = Nanos::ZERO;
     }
 
-    /// A ring has something to send.
+    /// Adds a ring that has a unit to send.
     #[inline]
     pub(super) fn joins(&mut self, ring: usize, class: u8) {
         if self.plain {
@@ -186,7 +191,7 @@ impl Line {
         }
     }
 
-    /// A ring has nothing to send any more.
+    /// Removes a ring that has no unit left to send.
     #[inline]
     pub(super) fn leaves(&mut self, ring: usize, class: u8) {
         if self.plain {
@@ -206,7 +211,7 @@ impl Line {
         }
     }
 
-    /// Whose unit is next.
+    /// Decides which ring sends the next unit.
     #[inline]
     pub(super) fn pick<F>(&mut self, now: Instant, rings: &[Ring<F>], framing: Framing) -> Pick {
         if self.plain {
@@ -241,7 +246,7 @@ impl Line {
         wait.map_or(Pick::Idle, Pick::Wait)
     }
 
-    /// The first strict class, from the highest.
+    /// Returns a ring of the highest strict class that may send.
     fn strict(&self, level: usize, now: Instant, wait: &mut Option<Instant>) -> Option<usize> {
         let mut todo = self.levels[level].strict;
         while todo != 0 {
@@ -254,7 +259,7 @@ impl Line {
         None
     }
 
-    /// Of the sharing classes below their least rate, the one most behind.
+    /// Returns a ring of the sharing class that is most behind its minimum rate, if one is behind.
     fn behind(&self, level: usize, now: Instant) -> Option<usize> {
         let mut found: Option<(Instant, usize, usize)> = None;
         for &class in &self.levels[level].order {
@@ -268,8 +273,9 @@ impl Line {
         found.map(|(_, _, ring)| ring)
     }
 
-    /// The sharing class whose turn it is, charged. Who may not send at present keeps place and credit; who cannot pay gets a
-    /// quantum and goes to the back.
+    /// Charges the sharing class whose turn it is, and returns its ring. A class that may not send
+    /// at present keeps place and credit; a class that cannot pay gets a quantum and goes to the
+    /// back.
     fn turn(
         &mut self,
         level: usize,
@@ -298,7 +304,8 @@ impl Line {
             if rounds == u64::MAX {
                 return None;
             }
-            // At once as many rounds as nobody could pay in; the next pass ends the search.
+            // Adds the quanta of all rounds in which no class could pay at once; the next pass ends
+            // the search.
             for at in (0..count).filter(|_| rounds > 0) {
                 let index = self.levels[level].order[at];
                 if self.ring_in(index, now, &mut None).is_some() {
@@ -309,7 +316,8 @@ impl Line {
         }
     }
 
-    /// The ring of a class that is next, if its rates let it send; else the time from which they do.
+    /// Returns the next ring of a class that its rates allow to send; otherwise lowers `wait` to
+    /// the time from which one may.
     #[inline]
     fn ring_in(&self, class: usize, now: Instant, wait: &mut Option<Instant>) -> Option<usize> {
         let class = &self.classes[class];
@@ -332,7 +340,7 @@ impl Line {
         None
     }
 
-    /// The first ready ring from `from` to before `end`.
+    /// Returns the first ready ring from `from` to before `end`.
     #[inline]
     fn ready_in(&self, from: usize, end: usize) -> Option<usize> {
         let mut at = from;
@@ -347,7 +355,7 @@ impl Line {
         None
     }
 
-    /// A unit of `bytes` on the line starts, for the time `time`.
+    /// Records that a unit of `bytes` on the line starts, for the time `time`.
     #[inline]
     pub(super) fn starts(&mut self, ring: usize, class: u8, now: Instant, bytes: u64, time: Nanos) {
         if self.plain {
@@ -364,7 +372,7 @@ impl Line {
         }
     }
 
-    /// True if a class has something to send now that may interrupt one of class `sending`.
+    /// True if a class has a unit that may go now and may interrupt one of class `sending`.
     #[inline]
     pub(super) fn interrupts(&self, class: u8, sending: u8, now: Instant) -> bool {
         if !self.preemption {

@@ -37,32 +37,32 @@ impl Batch {
     }
 }
 
-/// A ring. I1: units leave in the order in which they were pushed. I2: `used` is the descriptors of what was pushed and not
-/// yet reaped, `held` its packets and bytes.
+/// A ring. I1: units leave in the order in which they were pushed. I2: `used` is the descriptors of
+/// the packets pushed and not yet reaped, `held` their number and bytes.
 #[derive(Debug)]
 pub(super) struct Ring<F> {
     config: RingConfig,
     worst: u32,
     rng: Rng,
     units: VecDeque<Unit<F>>,
-    /// Units at the front that the device has been told of.
+    /// Number of units at the front that the device knows of.
     visible: usize,
-    /// Descriptors not yet freed.
+    /// Number of descriptors not yet freed.
     used: u32,
-    /// Promised and not pushed.
+    /// Number of packets granted and not yet pushed.
     promised: u32,
-    /// The ring was full and has not yet half emptied again.
+    /// True if the ring was full and has not had room for two of the largest packets since.
     stopped: bool,
-    /// Of the unit at the front, bytes that had gone when it was interrupted, and when it started.
+    /// For the unit at the front: its bytes sent before an interruption, and the time of its start.
     pub(super) sent: u64,
     pub(super) begun: Instant,
     finished: Batch,
-    /// When the completion round comes; `MAX` if there is none.
+    /// Time of the completion round; `MAX` if there is none.
     pub(super) round_at: Instant,
     reported: Batch,
     pub(super) held: Tally,
     pub(super) counts: Counts,
-    /// What it had counted when its class last changed.
+    /// The counts at the last change of the scheduler.
     pub(super) counted: Counts,
     pub(super) rounds: u64,
     pub(super) doorbells: u64,
@@ -101,27 +101,27 @@ impl<F> Ring<F> {
     pub(super) const fn doorbell(&self) -> Nanos {
         self.config.doorbell
     }
-    /// The device knows of a unit.
+    /// True if the device knows of a unit.
     #[inline]
     pub(super) const fn ready(&self) -> bool {
         self.visible > 0
     }
-    /// What it has counted in its class.
+    /// Returns the counts since the last change of the scheduler.
     pub(super) fn since_counted(&self) -> Counts {
         self.counts.since(self.counted)
     }
-    /// Completions wait to be reaped.
+    /// True if completions wait to be reaped.
     pub(super) const fn has_reported(&self) -> bool {
         !self.reported.is_empty()
     }
-    /// The unit at the front, if the device knows of it.
+    /// Returns the unit at the front, if the device knows of it.
     #[inline]
     pub(super) fn front(&self) -> Option<&Meta> {
         if self.visible == 0 { None } else { self.units.front().map(|u| &u.meta) }
     }
 
-    /// A slot is room for the costliest packet there can be. A full ring promises nothing again until twice
-    /// that is free, so that it is not refilled packet by packet.
+    /// Grants room for up to `want` packets, each of the largest cost. A full ring grants nothing
+    /// until there is room for two such packets, so that it is not refilled packet by packet.
     #[inline]
     pub(super) fn reserve(&mut self, want: u32) -> u32 {
         let room = self.config.ring - self.used;
@@ -146,7 +146,7 @@ impl<F> Ring<F> {
         self.units.push_back(Unit { frame, meta: *m, cost });
     }
 
-    /// Shows the device what was pushed; true if it knew of nothing before and does now.
+    /// Shows the pushed packets to the device. True if the device knew of none before and does now.
     #[inline]
     pub(super) fn commit(&mut self) -> bool {
         self.promised = 0;
@@ -155,7 +155,7 @@ impl<F> Ring<F> {
         before == 0 && self.visible > 0
     }
 
-    /// The unit at the front has left the line at `now`.
+    /// Removes the unit at the front, which has left the line at `now`.
     #[inline]
     pub(super) fn finish(&mut self, now: Instant) -> Option<Unit<F>> {
         let unit = self.units.pop_front()?;
@@ -167,7 +167,7 @@ impl<F> Ring<F> {
         Some(unit)
     }
 
-    /// Decides when the packets finished so far are reported.
+    /// Schedules the report of the packets finished so far.
     #[inline]
     fn schedule_round(&mut self, now: Instant, first: bool) {
         let (due, decides) = match self.config.completion {
@@ -183,14 +183,14 @@ impl<F> Ring<F> {
         }
     }
 
-    /// Reports everything finished so far.
+    /// Reports all packets finished so far.
     pub(super) fn round(&mut self) {
         self.round_at = Instant::MAX;
         self.rounds += 1;
         self.reported.add(core::mem::take(&mut self.finished));
     }
 
-    /// What was reported since the last call.
+    /// Returns the packets and bytes reported since the last call.
     #[inline]
     pub(super) fn reap(&mut self) -> Option<(u32, u32)> {
         let Batch { packets, bytes, descriptors } = core::mem::take(&mut self.reported);
@@ -204,26 +204,26 @@ impl<F> Ring<F> {
     }
 }
 
-/// What a ring holds and has done.
+/// State and counts of a ring.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RingStats {
-    /// Pushed and not yet reaped.
+    /// Packets pushed and not yet reaped.
     pub held: Tally,
-    /// Descriptors in use.
+    /// Number of descriptors in use.
     pub descriptors_used: u32,
-    /// What has left the line.
+    /// Units that have left the line.
     pub sent: Counts,
-    /// Completion rounds so far.
+    /// Number of completion rounds so far.
     pub rounds: u64,
-    /// Doorbells so far.
+    /// Number of doorbells so far.
     pub doorbells: u64,
-    /// Its traffic class; `None` while it is not in use.
+    /// The traffic class; `None` for a ring that is not in use.
     pub class: Option<u8>,
-    /// Completions wait to be reaped.
+    /// True if completions wait to be reaped.
     pub reported: bool,
 }
 
-/// A ring of a wire, borrowed, as the device's queue that it is.
+/// A ring of a wire, borrowed as a device queue.
 #[derive(Debug)]
 pub struct RingQueue<'a, F> {
     pub(super) wire: &'a mut Wire<F>,

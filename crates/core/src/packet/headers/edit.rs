@@ -3,8 +3,8 @@
 use super::{L3, Network, be16};
 use crate::packet::checksum;
 
-/// Sets the DSCP to 0 of the IP header at `n` and leaves the ECN field (RFC 2474 section 3). What is not IP
-/// stays as it is. IPv4's header checksum is updated as for `set_ce`.
+/// Sets the DSCP of the IP header at `n` to 0 and leaves the ECN field (RFC 2474 section 3). A
+/// packet that is not IP stays unchanged. The IPv4 header checksum is updated as for `set_ce`.
 pub fn clear_dscp(bytes: &mut [u8], n: Network) {
     let Some(ip) = n.offset.and_then(|at| bytes.get_mut(usize::from(at)..)) else { return };
     match n.l3 {
@@ -17,7 +17,8 @@ pub fn clear_dscp(bytes: &mut [u8], n: Network) {
             }
         }
         L3::Ipv6 => {
-            // The traffic class straddles two bytes: the low half of the first, the high half of the second.
+            // The traffic class straddles two bytes: the low half of the first, the high half of
+            // the second.
             if let Some([b0, b1]) = ip.first_chunk_mut::<2>() {
                 *b0 &= 0xf0;
                 *b1 &= 0x3f;
@@ -27,12 +28,12 @@ pub fn clear_dscp(bytes: &mut [u8], n: Network) {
     }
 }
 
-/// Sets the ECN field to CE of the IP header at `n`, if the transport takes marks: true if the
-/// packet says CE afterwards. A packet that is Not-ECT or not IP stays as it is, and the answer is false
-/// (RFC 3168 section 5: CE must not be set on a packet that is not ECN-capable).
+/// Sets the ECN field of the IP header at `n` to CE, if the transport takes marks: true if the
+/// field is CE afterwards. A packet that is Not-ECT or not IP stays unchanged, and the answer is
+/// false (RFC 3168 section 5: CE must not be set on a packet that is not ECN-capable).
 ///
-/// The field is read from the bytes, not from what was read before. IPv4's header checksum is updated, not computed anew, so
-/// that a wrong one stays wrong (RFC 1624, equation 3).
+/// The field is read from the bytes, not from parsed headers. The IPv4 header checksum is updated,
+/// not computed anew, so that a wrong one stays wrong (RFC 1624, equation 3).
 pub fn set_ce(bytes: &mut [u8], n: Network) -> bool {
     let Some(ip) = n.offset.and_then(|at| bytes.get_mut(usize::from(at)..)) else { return false };
     match n.l3 {

@@ -7,12 +7,13 @@ const MTU: u32 = 1514;
 /// A full TSO frame: 45 segments of 1448 bytes behind one header of 66 bytes.
 const TSO: u32 = 65_226;
 
-/// A fresh limit at time zero, in the reference's reset state where no bound is set: threshold 0.
+/// Returns a fresh limit at time zero, in the reference's reset state where no bound is set:
+/// threshold 0.
 fn fresh() -> Dql {
     Dql::new(&DqlConfig::default(), Instant::ZERO).unwrap()
 }
 
-/// The same limit with both totals at `start` instead of zero.
+/// Returns the same limit with both totals at `start` instead of zero.
 fn starting_at(start: u32, config: &DqlConfig) -> Dql {
     let mut dql = Dql::new(config, Instant::ZERO).unwrap();
     (dql.queued, dql.completed, dql.prev.queued) = (start, start, start);
@@ -20,7 +21,7 @@ fn starting_at(start: u32, config: &DqlConfig) -> Dql {
     dql
 }
 
-/// Posts at time zero, where time does not matter.
+/// Posts at time zero, for tests where time does not matter.
 fn post(dql: &mut Dql, n: u32) -> i32 {
     dql.queued(n, Instant::ZERO).unwrap();
     dql.available()
@@ -31,8 +32,8 @@ fn complete(dql: &mut Dql, n: u32) -> u32 {
     dql.limit()
 }
 
-// Golden vectors V1, V2, V5, V6, V8, V9 and V10 come from an arithmetic run of the reference's rule; V3,
-// V4 and V7 were worked out by hand from the rule for this file.
+// Golden vectors V1, V2, V5, V6, V8, V9 and V10 come from an arithmetic run of the reference's
+// rule; V3, V4 and V7 were computed by hand from the rule for this file.
 
 #[test]
 fn v1_grows_from_zero_by_what_was_completed() {
@@ -50,9 +51,9 @@ fn v1_grows_from_zero_by_what_was_completed() {
     assert_eq!(dql.prev.over_limit, 0);
 }
 
-/// A device that carries single objects as large as the limit completes exactly the previous batch. With
-/// a strict comparison there ("more than everything previous is done") the limit would stay at one object
-/// for ever.
+/// A device that carries single objects as large as the limit completes exactly the previous batch.
+/// With a strict comparison there ("more than everything previous is done") the limit would stay at
+/// one object for ever.
 #[test]
 fn v2_single_large_objects_do_not_starve() {
     let mut dql = fresh();
@@ -76,8 +77,8 @@ fn v3_slack_that_persists_for_the_hold_time_is_given_up() {
     post(&mut dql, 1000);
     complete(&mut dql, 1000); // the written limit is in force from here
     assert_eq!(dql.available(), 30_000);
-    // Each round leaves something in flight and completes less than was there: slack is 30 000 - 2 x
-    // 1000.
+    // Each round leaves something in flight and completes less than was there: slack is 30 000 - 2
+    // x 1000.
     for _ in 0..4 {
         post(&mut dql, 1000);
     }
@@ -182,7 +183,7 @@ fn v8_min_counts_at_once_and_in_the_reference_after_a_completion() {
     }
 }
 
-/// A limit with a stall threshold of 8 ticks of 1 ms, at tick 0.
+/// Returns a limit with a stall threshold of 8 ticks of 1 ms, at tick 0.
 fn watching() -> Dql {
     let config = DqlConfig { stall_thrs: Nanos::from_millis(8), ..DqlConfig::default() };
     Dql::new(&config, Instant::ZERO).unwrap()
@@ -207,7 +208,7 @@ fn v10_the_tick_of_the_latest_completion_is_not_searched() {
     dql.queued(100, at(4)).unwrap();
     dql.completed(100, at(13)).unwrap();
     assert_eq!(dql.stall_cnt(), 0);
-    // One tick later it would have been.
+    // A completion one tick later is a stall.
     dql.queued(100, at(14)).unwrap();
     dql.completed(100, at(23)).unwrap();
     assert_eq!((dql.stall_cnt(), dql.stall_max()), (1, Nanos::from_millis(9)));
@@ -232,7 +233,7 @@ fn stall_threshold_range_and_off() {
     dql.queued(100, Instant::from_millis(1)).unwrap();
     dql.completed(100, Instant::from_secs(1)).unwrap();
     assert_eq!((dql.stall_cnt(), dql.stall_thrs()), (0, Nanos::ZERO));
-    // Turning detection on counts as a completion at that moment: what was posted before is not its
+    // Turning detection on counts as a completion at that moment: earlier posts are not its
     // business.
     dql.queued(100, Instant::from_millis(1001)).unwrap();
     dql.set_stall_thrs(ms(4), Instant::from_millis(1002)).unwrap();
@@ -320,7 +321,7 @@ fn completion_interval_ignores_idle_time() {
         now += Nanos::from_secs(10);
     }
     assert_eq!(dql.stats().completion_interval, Some(Nanos::from_micros(250)));
-    // A busy queue: from one completion to the next, whenever the posts came.
+    // On a busy queue a sample runs from one completion to the next, whenever the posts came.
     dql.queued(MTU, now).unwrap();
     for _ in 0..200 {
         dql.queued(MTU, now + Nanos::from_micros(400)).unwrap();
@@ -353,13 +354,14 @@ fn units() {
 
 // --- the steady state ---
 
-/// A saturating sender over a device that drains `rate` bytes per second and completes whole objects
-/// every `period`, `delay` after the interrupt; the next interrupt comes a period after that.
+/// A saturating sender over a device that drains `rate` bytes per second and completes whole
+/// objects every `period`, `delay` after the interrupt; the next interrupt comes a period after
+/// that.
 struct Line {
     dql: Dql,
     rate: u128,
     object: u32,
-    /// Finish times of what is in flight, and of the last post, in ns x rate.
+    /// Finish times of the objects in flight, in ns x rate.
     finish: VecDeque<u128>,
     free_at: u128,
     idle: u128,
@@ -383,8 +385,8 @@ impl Line {
         }
     }
 
-    /// Fills up, waits one completion round, completes; `rounds` times. Keeps the extremes of the last
-    /// half.
+    /// Fills up, waits one completion round, completes; `rounds` times. Keeps the extremes of the
+    /// last half.
     fn run(&mut self, rounds: u32, period: Nanos, delay: Nanos) {
         for round in 0..rounds {
             while self.dql.available() >= 0 {
@@ -474,13 +476,13 @@ fn a_rate_step_reconverges_up_at_once_and_down_within_hold_times() {
 
 // --- against an independent model ---
 
-/// The same rule told differently: positions on a line of `i64` that never wraps, the slack samples of
-/// the hold time as a list, and sets instead of differences.
+/// The same rule told differently: positions on a line of `i64` that never wraps, the slack samples
+/// of the hold time as a list, and sets instead of differences.
 #[derive(Clone, Debug)]
 struct Model {
     posted: i64,
     done: i64,
-    /// May post up to and including this position.
+    /// Last position that a post may begin at.
     fence: i64,
     limit: i64,
     bounds: (i64, i64),
@@ -489,7 +491,8 @@ struct Model {
     before: (i64, i64, i64), // posted, beyond the limit, last: at the previous round
     slack: Vec<i64>,
     since: u64,
-    /// The 2011 comparison: the previous round counts as done only when more than all of it is done.
+    /// True for the 2011 comparison: the previous round counts as done only when more than all of
+    /// it is done.
     completed_means_more: bool,
 }
 
@@ -553,7 +556,7 @@ impl Model {
 #[derive(Clone, Debug)]
 enum Op {
     Post(u32),
-    /// Complete this many 256ths of what is in flight, at least one unit if there is any.
+    /// Completes this many 256ths of the amount in flight, at least one unit if there is any.
     Complete(u32),
     Wait(u64),
     Bounds(u32, u32),
@@ -584,9 +587,10 @@ fn share(inflight: u32, parts: u32) -> u32 {
 }
 
 proptest! {
-    /// Any order of operations, from totals anywhere, those about to wrap included: the limit, the
-    /// threshold and what is in flight agree with the model at every step; `A = L + C` after each
-    /// completion; and a poster that respects `available` stays within the limit plus one object.
+    /// Any order of operations, from totals anywhere, those about to wrap included. The limit, the
+    /// threshold and the amount in flight agree with the model at every step; `A = L + C` after
+    /// each completion; and a poster that respects `available` stays within the limit plus one
+    /// object.
     #[test]
     fn agrees_with_the_model_and_keeps_its_bounds(
         start in prop_oneof![Just(0), any::<u32>(), u32::MAX - 400_000..=u32::MAX],
@@ -602,8 +606,8 @@ proptest! {
         for op in ops {
             match op {
                 Op::Post(n) => {
-                    // In flight stays in the range that signed comparison covers, as with any poster
-                    // that asks `available`.
+                    // The amount in flight stays in the range that signed comparison covers, as
+                    // with any poster that asks `available`.
                     let room = dql.inflight() <= LIMIT_MAX;
                     if if respects { dql.available() >= 0 } else { room } {
                         dql.queued(n, Instant(now)).unwrap();
@@ -665,7 +669,7 @@ proptest! {
         let (mut count, mut longest) = (0, 0);
         for (is_post, wait) in ops {
             tick += wait;
-            // Anywhere within the tick.
+            // `now` lies anywhere within the tick.
             let now = Instant(tick * 1_000_000 + tick * 7919 % 1_000_000);
             if is_post {
                 dql.queued(1, now).unwrap();
@@ -684,7 +688,8 @@ proptest! {
                 count += 1;
                 longest = longest.max(tick - t);
             }
-            // No stall longer than the threshold escapes while the history reaches back to its post.
+            // No stall longer than the threshold escapes while the history reaches back to its
+            // post.
             let first = posts.iter().find(|&&t| t > reaped);
             if let Some(&t) = first && tick - t > thrs && tick - t < 192 {
                 prop_assert!(stall.is_some());

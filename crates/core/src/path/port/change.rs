@@ -1,19 +1,21 @@
-//! A port that is changed under load: other queues, another root, other qdiscs.
+//! Changes of a port under load: other queues, another root, other qdiscs.
 
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
 use super::device::{All, One, Room};
-use super::{Handles, Port, Qdiscs, Queues, SLOTS_MAX};
+use super::forest::Editing;
+use super::lanes::plus;
+use super::{Port, Queues};
 use crate::base::env::Env;
 use crate::base::queues::QueueSet;
 use crate::base::tally::Tally;
 use crate::base::time::Instant;
 use crate::packet::meta::Meta;
-use crate::packet::reason::{DropReason, MarkReason};
+use crate::path::qdiscs::Qdiscs;
 use crate::path::tree::Tree;
-use crate::path::txpath::{PathConfig, Swapped, TxPath, Waiting};
+use crate::path::txpath::{Swapped, TxPath, Waiting};
 use crate::qdisc::mq::default_shell;
 use crate::sched::cx::Cx;
 use crate::sched::node::Node;
@@ -24,50 +26,41 @@ use crate::text::value::{Words, exact_of};
 /// Cuts a super-packet and gives each piece to a function: see `TxPath::swap`.
 pub(super) type Cut<'a, F> = &'a mut dyn FnMut(F, &Meta, u32, &mut dyn FnMut(F, Meta));
 
-/// What becomes of packets in qdiscs that a change removes.
+/// Fate of packets in qdiscs that a change removes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fate {
     /// They are dropped.
     Purged,
-    /// They are queued anew when all is done.
+    /// They are queued anew at the end of the change.
     Kept,
 }
 
-/// What is to be at the root.
+/// New root of a port.
 pub(super) enum NewRoot {
     /// A qdisc that stands for those of the queues.
     Shell(Node, Option<TrafficClasses>),
-    /// One for all queues; `None`: the default one.
+    /// One qdisc for all queues; `None`: the default one.
     One(Option<Node>),
 }
 
-/// A super-packet in one piece.
+/// Passes on a super-packet in one piece.
 fn whole<F>(frame: F, m: &Meta, _: u32, each: &mut dyn FnMut(F, Meta)) {
     each(frame, *m);
 }
 
 impl<F> Port<F> {
-    /// How many paths the root asks for.
-    pub(super) fn paths_wanted(&self) -> usize {
-        if self.is_split() { usize::from(self.config.env.queues) } else { 1 }
-    }
-    /// What one of them is made of.
-    pub(super) fn path_config(&self) -> PathConfig {
-        let pool = (SLOTS_MAX / self.paths_wanted().max(1)).min(self.config.pool);
-        PathConfig { pool, ..self.config.clone() }
-    }
-
-    /// What qdiscs know of the device.
+    /// Returns the properties of the device that qdiscs know.
     pub fn env(&self) -> &Env {
-        self.paths.first().map_or(&self.config.env, |path| path.tree().env())
+        self.lanes.paths.first().map_or(&self.lanes.config.env, |path| path.tree().env())
     }
-    /// Changes what they are told of it, but for its queues: see `Tree::set_env`.
+    /// Changes the properties of the device that qdiscs know, except the number of its queues: see
+    /// `Tree::set_env`.
     pub fn set_env<D>(&mut self, now: Instant, env: Env, dev: &mut D)
     where
         D: Queues<Frame = F>,
     {
-        let Env { queues, packets, .. } = self.config.env;
-        self.config.env = Env { queues, packets, ..env };
+        let Env { queues, packets, .. } = self.lanes.config.env;
+        self.lanes.config.env = Env { queues, packets, ..env };
         self.configure_each(now, dev, |tree, _| {
             tree.set_env(Env { queues, packets: tree.env().packets, ..env })
         });
@@ -84,7 +77,7 @@ impl<F> Port<F> {
     where
         D: Queues<Frame = F>,
     {
-        let at = self.path_of(queue).min(self.paths.len() - 1);
+        let at = self.lanes.of(queue).min(self.lanes.paths.len() - 1);
         self.on_path(at, now, dev, Fate::Purged, f)
     }
 
@@ -93,51 +86,52 @@ impl<F> Port<F> {
     where
         D: Queues<Frame = F>,
     {
-        for at in 0..self.paths.len() {
+        for at in 0..self.lanes.paths.len() {
             self.on_path(at, now, dev, Fate::Purged, &mut f);
         }
     }
 
-    /// Changes the qdiscs, between bursts, by their handles, whatever queue they are of; packets in what is removed are
-    /// dropped. Then `drain` all queues.
-    pub fn configure<D, R>(&mut self, now: Instant, dev: &mut D, f: impl FnOnce(&mut dyn Qdiscs) -> R) -> R
+    /// Changes the qdiscs, between bursts, by their handles, whatever their queue. Packets in
+    /// removed qdiscs are dropped. The caller then drains all queues.
+    pub fn configure<D, R>(&mut self, now: Instant, dev: &mut D, f: impl FnOnce(&mut Qdiscs<'_>) -> R) -> R
     where
         D: Queues<Frame = F>,
     {
-        f(&mut Handles::new(self, dev, now, Fate::Purged))
+        f(&mut Qdiscs::of_port(&mut Editing::new(self, dev, now, Fate::Purged)))
     }
 
-    /// Like [`configure`](Self::configure), and packets that wait are kept, for many changes in one step: see `TxPath::swap`.
-    /// With another root, packets are chosen a queue for anew.
+    /// Like [`configure`](Self::configure), but keeps the packets that wait, for many changes in
+    /// one step: see `TxPath::swap`. With another root, the queue of each packet is chosen anew.
     pub fn swap<D, R>(
         &mut self,
         now: Instant,
         dev: &mut D,
-        f: impl FnOnce(&mut dyn Qdiscs) -> R,
+        f: impl FnOnce(&mut Qdiscs<'_>) -> R,
         mut cut: impl FnMut(F, &Meta, u32, &mut dyn FnMut(F, Meta)),
     ) -> (R, Swapped)
     where
         D: Queues<Frame = F>,
     {
-        let before = dropped(&self.paths);
-        let begun: Vec<Tally> = self.paths.iter_mut().map(|path| path.begin_swap(now)).collect();
-        let mut handles = Handles::new(self, dev, now, Fate::Kept);
-        let r = f(&mut handles);
-        let Some(gone) = handles.into_replaced() else { return (r, self.end_swap(&begun, dev, &mut cut)) };
+        let before = self.lanes.dropped();
+        let begun: Vec<Tally> =
+            self.lanes.paths.iter_mut().map(|path| path.held_mut().begin_swap(now)).collect();
+        let mut editing = Editing::new(self, dev, now, Fate::Kept);
+        let r = f(&mut Qdiscs::of_port(&mut editing));
+        let Some(gone) = editing.into_replaced() else { return (r, self.end_swap(&begun, dev, &mut cut)) };
         let mut waiting = Vec::new();
         for (queue, mut path) in gone {
-            path.take_waiting(now, &mut One::of(dev, queue), &mut waiting);
-            self.retire(path);
+            path.held_mut().take_waiting(now, &mut One::of(dev, queue), &mut waiting);
+            self.lanes.retire(path);
         }
-        for (queue, path) in (0..).zip(&mut self.paths) {
-            path.take_waiting(now, &mut One::of(dev, queue), &mut waiting);
+        for (queue, path) in (0..).zip(&mut self.lanes.paths) {
+            path.held_mut().take_waiting(now, &mut One::of(dev, queue), &mut waiting);
         }
         let cut = self.queue_anew(now, waiting, dev, &mut cut);
-        let dropped = self.dropped_on_all().since(before);
+        let dropped = self.lanes.dropped().since(before);
         (r, Swapped { kept: Tally::default(), moved: self.backlog(), dropped, cut })
     }
 
-    /// Ends the swap of each path by itself: the root is the one that was there.
+    /// Ends the swap of each path by itself: the root is still the old one.
     fn end_swap<D>(&mut self, begun: &[Tally], dev: &mut D, cut: Cut<'_, F>) -> Swapped
     where
         D: Queues<Frame = F>,
@@ -145,13 +139,13 @@ impl<F> Port<F> {
         let split = self.is_split();
         let (queues, in_flight) = (self.selector.queues(), &mut self.in_flight);
         let mut all = Swapped::default();
-        for ((queue, path), begun) in (0..).zip(&mut self.paths).zip(begun) {
+        for ((queue, path), begun) in (0..).zip(&mut self.lanes.paths).zip(begun) {
             let done = match split {
-                true => path.end_swap(*begun, &mut One::of(dev, queue), &mut *cut),
+                true => path.held_mut().end_swap(*begun, &mut One::of(dev, queue), &mut *cut),
                 false => {
                     let mut dev =
                         All { dev: &mut *dev, queues, in_flight: &mut *in_flight, room: Room::InAll };
-                    path.end_swap(*begun, &mut dev, &mut *cut)
+                    path.held_mut().end_swap(*begun, &mut dev, &mut *cut)
                 }
             };
             all.kept = plus(all.kept, done.kept);
@@ -176,9 +170,9 @@ impl<F> Port<F> {
     {
         let split = self.is_split();
         let queues = self.selector.queues();
-        let path = &mut self.paths[at];
+        let path = &mut self.lanes.paths[at];
         match (fate, split) {
-            (Fate::Kept, _) => path.edit(f),
+            (Fate::Kept, _) => path.held_mut().edit(f),
             // There are at most 65 535 queues.
             (Fate::Purged, true) => path.configure(now, &mut One::of(dev, at as u16), f),
             (Fate::Purged, false) => {
@@ -188,20 +182,21 @@ impl<F> Port<F> {
         }
     }
 
-    /// Whether the device could have so many queues: what the root was made with must hold there too.
+    /// Checks that the device could have this many queues: the options of the root must hold there
+    /// too.
     pub fn check_queues(&self, queues: u16) -> Result<(), ConfigError> {
         self.shell_of(queues).map(|_| ())
     }
 
-    /// The root that stands for so many queues, if it is one of these.
+    /// Returns the root that stands for this many queues, if the root is one of these kinds.
     fn shell_of(&self, queues: u16) -> Result<Option<Node>, ConfigError> {
         if !(1..=QueueSet::QUEUES_MAX).contains(&queues) {
             let expected = format!("1 to {} transmit queues", QueueSet::QUEUES_MAX);
             return Err(ConfigError::new(ErrorKind::OutOfRange, Object::Port, expected, queues).key("queues"));
         }
-        let env = Env { queues, ..self.config.env };
-        let first = self.paths.first().map(|path| path.tree().root().handle());
-        Ok(match &self.shell {
+        let env = Env { queues, ..self.lanes.config.env };
+        let first = self.lanes.paths.first().map(|path| path.tree().root().handle());
+        Ok(match &self.lanes.shell {
             Some(shell) if shell.handle().is_none() => default_shell(&env),
             Some(shell) => Some(made_anew(shell, &env)?),
             None if first.is_some_and(|root| root.is_none()) => default_shell(&env),
@@ -209,9 +204,10 @@ impl<F> Port<F> {
         })
     }
 
-    /// Changes the number of queues of the device, between bursts. Queues that stay keep what is grafted in them; packets that
-    /// wait are chosen a queue for anew where queues have paths of their own. A device is to be given more queues before, and
-    /// fewer afterwards. A super-packet that is taken only in pieces now is not cut: see `set_queues_with`.
+    /// Changes the number of queues of the device, between bursts. Queues that stay keep the qdiscs
+    /// grafted in them. Where queues have paths of their own, the queue of each waiting packet is
+    /// chosen anew. A device must get more queues before the call, and fewer after it. A
+    /// super-packet that the new tree takes only in pieces is not cut: see `set_queues_with`.
     pub fn set_queues<D>(&mut self, now: Instant, queues: u16, dev: &mut D) -> Result<(), ConfigError>
     where
         D: Queues<Frame = F>,
@@ -219,7 +215,7 @@ impl<F> Port<F> {
         self.set_queues_with(now, queues, dev, whole)
     }
 
-    /// As `set_queues`, with what cuts super-packets: see `TxPath::swap`.
+    /// As `set_queues`, with a function that cuts super-packets: see `TxPath::swap`.
     pub fn set_queues_with<D>(
         &mut self,
         now: Instant,
@@ -235,76 +231,51 @@ impl<F> Port<F> {
             return Ok(());
         }
         let mut waiting = Vec::new();
-        for (queue, path) in (0..).zip(&mut self.paths) {
-            path.take_waiting(now, &mut One::of(dev, queue), &mut waiting);
+        for (queue, path) in (0..).zip(&mut self.lanes.paths) {
+            path.held_mut().take_waiting(now, &mut One::of(dev, queue), &mut waiting);
         }
         let stay = if self.is_split() == shell.is_some() { usize::from(queues) } else { 0 };
-        let gone: Vec<TxPath<F>> = self.paths.drain(stay.min(self.paths.len())..).collect();
-        gone.into_iter().for_each(|path| self.retire(path));
-        self.config.env.queues = queues;
-        self.shell = shell;
+        let gone: Vec<TxPath<F>> = self.lanes.paths.drain(stay.min(self.lanes.paths.len())..).collect();
+        gone.into_iter().for_each(|path| self.lanes.retire(path));
+        self.lanes.config.env.queues = queues;
+        self.lanes.shell = shell;
         self.selector.set_queues(queues);
-        self.add_paths();
+        self.lanes.fill();
         self.queue_anew(now, waiting, dev, &mut cut);
         Ok(())
     }
 
-    /// Puts a new root in the place of the one that is there, with nothing below it. Gives the paths that were there.
+    /// Replaces the root by a new one, with nothing below it. Returns the old paths.
     pub(super) fn put_root(&mut self, now: Instant, root: NewRoot) -> Vec<(u16, TxPath<F>)> {
-        let gone = (0..).zip(self.paths.drain(..)).collect();
+        let gone = (0..).zip(self.lanes.paths.drain(..)).collect();
         let (shell, one, classes) = match root {
             NewRoot::Shell(node, classes) => (Some(node), None, classes),
             NewRoot::One(node) => (None, node, None),
         };
-        self.shell = shell;
+        self.lanes.shell = shell;
         self.selector.set_classes(classes);
-        self.add_paths();
-        if let (Some(node), Some(path)) = (one, self.paths.first_mut()) {
-            path.put_root(now, node);
+        self.lanes.fill();
+        if let (Some(node), Some(path)) = (one, self.lanes.paths.first_mut()) {
+            path.held_mut().put_root(now, node);
         }
         gone
     }
 
-    /// A root that was there goes with all that waits below it.
+    /// Drops the packets that wait below a replaced root and retires its paths.
     pub(super) fn purge<D>(&mut self, now: Instant, gone: Vec<(u16, TxPath<F>)>, dev: &mut D)
     where
         D: Queues<Frame = F>,
     {
         for (queue, mut path) in gone {
             path.configure(now, &mut One::of(dev, queue), |tree, cx| tree.root_mut().purge(cx));
-            self.retire(path);
+            self.lanes.retire(path);
         }
         self.queue_anew(now, Vec::new(), dev, &mut whole);
     }
 
-    /// Makes as many paths as the root asks for.
-    fn add_paths(&mut self) {
-        while self.paths.len() < self.paths_wanted() {
-            // The byte limit was good when the port was made.
-            let Ok(path) = TxPath::new(self.path_config()) else { break };
-            let path = path.with_kinds(self.kinds);
-            self.paths.push(path);
-        }
-    }
-
-    /// A path is no more: what it has counted, and the filters that nobody has now, stay.
-    fn retire(&mut self, mut path: TxPath<F>) {
-        let before = &mut self.before;
-        before.stats = before.stats.plus(path.stats());
-        before.dropped = plus(before.dropped, path.cx().dropped());
-        DropReason::ALL.iter().for_each(|r| before.drops[*r as usize] += path.cx().drops(*r));
-        MarkReason::ALL.iter().for_each(|r| before.marks[*r as usize] += path.cx().marks(*r));
-        self.places.orphan_all(path.edit(|tree, _| tree.take_orphans()));
-        self.places.orphan_all(path.tree().blocks().map(|(_, block)| block));
-    }
-
-    /// All that was dropped on paths that are there and on those that are no more.
-    fn dropped_on_all(&self) -> Tally {
-        plus(dropped(&self.paths), self.before.dropped)
-    }
-
-    /// Queues what has waited elsewhere, in order of arrival, each in the path of the queue that is chosen for it now. Nothing
-    /// leaves until the device has sent what it has. Gives the number of super-packets that were cut.
+    /// Queues packets that have waited elsewhere, in order of arrival, each in the path of the
+    /// queue that is chosen for it now. Nothing leaves until the device has sent the packets that
+    /// it holds. Returns the number of super-packets that were cut.
     fn queue_anew<D>(
         &mut self,
         now: Instant,
@@ -315,49 +286,48 @@ impl<F> Port<F> {
     where
         D: Queues<Frame = F>,
     {
-        let env = self.config.env;
-        for (queue, path) in (0..).zip(&mut self.paths) {
+        let env = self.lanes.config.env;
+        for (queue, path) in (0..).zip(&mut self.lanes.paths) {
             path.configure(now, &mut One::of(dev, queue), |tree, _| {
                 tree.set_env(Env { packets: tree.env().packets, ..env });
             });
         }
-        // Those of each path are in order of arrival, and a flow is in one path.
+        // The packets of each path are in order of arrival, and a flow is in one path: a stable
+        // sort keeps the order of each flow.
         waiting.sort_by_key(|w| w.meta.enqueued);
-        // Those that are gone may still have something in flight.
+        // Removed queues may still have packets in flight.
         let known = self.in_flight.len().max(usize::from(env.queues));
         self.in_flight.resize(known, 0);
         self.owed.clone_from(&self.in_flight);
-        // Also where nothing is owed: what waited is queued before anything leaves.
-        self.paths.iter_mut().for_each(TxPath::freeze);
-        // Those that stay stopped say so again; what senders remember is of the queues that were.
-        self.paths.iter_mut().for_each(TxPath::start_queues);
+        // The paths freeze even if nothing is owed: all waiting packets are queued before any
+        // leaves.
+        self.lanes.paths.iter_mut().for_each(TxPath::freeze);
+        // Queues that stay stopped report it again. The choices that senders remember are of the
+        // old queues.
+        self.lanes.paths.iter_mut().for_each(|path| path.held_mut().start_queues());
         self.selector.renew();
         self.stats.reshaped += 1;
         let mut pieces = 0;
         for mut w in waiting {
             let (queue, note) = self.selector.select_again(&w.meta);
-            (w.meta.queue, w.meta.note) = (queue, note);
+            (w.meta.queue, w.meta.note, w.enters) = (queue, note, true);
             self.stats.moved += 1;
-            let at = self.path_of(queue);
-            pieces += u64::from(self.paths[at].take_in(now, w, &mut One::of(dev, queue), &mut *cut));
+            let at = self.lanes.of(queue);
+            pieces += u64::from(self.lanes.paths[at].held_mut().take_in(
+                now,
+                w,
+                &mut One::of(dev, queue),
+                &mut *cut,
+            ));
         }
         if !self.is_fenced() {
-            self.paths.iter_mut().for_each(TxPath::thaw);
+            self.lanes.paths.iter_mut().for_each(TxPath::thaw);
         }
         pieces
     }
 }
 
-/// What was dropped on these.
-fn dropped<F>(paths: &[TxPath<F>]) -> Tally {
-    paths.iter().fold(Tally::default(), |all, path| plus(all, path.cx().dropped()))
-}
-
-const fn plus(a: Tally, b: Tally) -> Tally {
-    Tally { packets: a.packets + b.packets, bytes: a.bytes + b.bytes }
-}
-
-/// The words that make a qdisc like this.
+/// Returns the words that make a qdisc like this.
 fn words_of(node: &Node) -> Vec<String> {
     let mut words = Vec::new();
     node.qdisc().options(&mut |s| {
@@ -369,7 +339,7 @@ fn words_of(node: &Node) -> Vec<String> {
     words
 }
 
-/// The same root for a device that is otherwise.
+/// Returns the same root for a device with other properties.
 fn made_anew(shell: &Node, env: &Env) -> Result<Node, ConfigError> {
     let words = words_of(shell);
     let words: Vec<&str> = words.iter().map(|w| &**w).collect();

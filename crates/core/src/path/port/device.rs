@@ -1,11 +1,11 @@
-//! A device's queues as the one queue that a path sees.
+//! Adapters that show the queues of a device to a path as one queue.
 
 use super::Queues;
 use crate::packet::meta::Meta;
 use crate::packet::reason::DropReason;
 use crate::path::device::{Completed, DeviceError, TxQueue};
 
-/// One queue of a device; where it is not there, a queue that promises nothing.
+/// One queue of a device; if it does not exist, a queue that promises nothing.
 pub(super) struct One<'a, D: Queues>(Option<D::Queue<'a>>)
 where
     D: 'a;
@@ -51,24 +51,27 @@ impl<D: Queues> TxQueue for One<'_, D> {
     }
 }
 
-/// What a promise has to hold for.
+/// Packets that a promise has to hold for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Room {
     /// One packet, for this queue.
     In(u16),
-    /// Packets for any queue: nothing while one is full, because the next packet may be for that one.
+    /// Packets for any queue: nothing while one is full, because the next packet may be for that
+    /// one.
     InAll,
-    /// Packets for any queue that is not full: the path knows that so many are (`TxPath::stop_queue`), and its root keeps what is
-    /// for those. Nothing any more when another one is, until the path knows.
+    /// Packets for any queue that is not full. The path knows that this many queues are full
+    /// (`TxPath::stop_queue`), and its root keeps the packets for them. Once another queue is full,
+    /// the promise is nothing until the path knows.
     InAllBut(u16),
 }
 
-/// All queues of a device, for the one path that feeds them. A packet goes to the queue that was chosen for it.
+/// All queues of a device, for the one path that feeds them. A packet goes to the queue that was
+/// chosen for it.
 pub(super) struct All<'a, D> {
     pub(super) room: Room,
     pub(super) dev: &'a mut D,
     pub(super) queues: u16,
-    /// Of each queue, what it was given and has not finished.
+    /// For each queue, the packets handed over and not yet finished.
     pub(super) in_flight: &'a mut [u64],
 }
 
@@ -106,7 +109,7 @@ impl<D: Queues> TxQueue for All<'_, D> {
         }
         done
     }
-    /// Each queue is reaped by itself: `Port::reap`.
+    /// Does nothing: each queue is reaped by itself (`Port::reap`).
     fn reap(&mut self, _sink: &mut dyn FnMut(Completed<D::Frame>)) {}
     fn copy(&mut self, frame: &D::Frame) -> Option<D::Frame> {
         self.dev.queue(0)?.copy(frame)
@@ -123,7 +126,7 @@ impl<D: Queues> TxQueue for All<'_, D> {
     }
 }
 
-/// Takes what a queue has finished that no path feeds any more.
+/// Takes the finished packets of a queue that no path feeds any more.
 pub(super) fn reap_alone<Q: TxQueue>(queue: &mut Q, mut done: impl FnMut(Q::Frame)) -> u32 {
     let mut packets = 0u32;
     queue.reap(&mut |c: Completed<Q::Frame>| {

@@ -1,4 +1,4 @@
-//! A packet's way into a port, with filters: see [`crate::path::entry`].
+//! `Port::pass`: the way of a packet into a port, with filters: see [`crate::path::entry`].
 
 use super::{Choice, Port};
 use crate::base::time::Instant;
@@ -31,8 +31,8 @@ impl<F> Ways for OfPort<'_, F> {
 }
 
 impl<F> Port<F> {
-    /// Asks the filters about a packet and chooses its queue, once, which is noted in its metadata: it is then sent with
-    /// [`Choice::Made`].
+    /// Classifies a packet and chooses its queue, once, and notes the queue in its metadata. The
+    /// packet is then sent with [`Choice::Made`].
     pub fn pass(
         &mut self,
         entry: &mut Entry<'_>,
@@ -46,10 +46,10 @@ impl<F> Port<F> {
             && packet.meta.queue != queue
         {
             if self.is_split() {
-                // It is on that queue's path, whatever filters there say.
+                // The packet is on that queue's path, whatever filters there say.
                 packet.meta.queue = queue;
             } else {
-                // multiq goes by what filters at the qdiscs say.
+                // multiq goes by the results of the filters at the qdiscs.
                 let asked = Choice::Queue(packet.meta.queue);
                 self.choose_for(packet.meta, asked, now);
             }

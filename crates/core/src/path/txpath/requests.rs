@@ -1,19 +1,20 @@
-//! What an emulated link asks of the owner of the frames: a second one like this, a wrong bit in that one.
+//! Requests of an emulated link to the owner of the frames: to copy a frame, or to flip a bit of
+//! one.
 
 use crate::packet::reason::DropReason;
 use crate::path::device::TxQueue;
-use crate::path::txpath::TxPath;
+use crate::path::txpath::Held;
 use crate::sched::cx::Request;
 use crate::sched::trace::Event;
 
-impl<F> TxPath<F> {
-    /// Does what qdiscs have asked of the owner of the frames.
+impl<F> Held<F> {
+    /// Carries out the requests of qdiscs to the owner of the frames.
     #[cold]
     pub(super) fn carry_out<D>(&mut self, dev: &mut D)
     where
         D: TxQueue<Frame = F>,
     {
-        // A copy asks for no other, so this ends.
+        // A copy requests no other copy, so this ends.
         while let Some(request) = self.cx.take_request() {
             match request {
                 Request::Copy(original) => self.copy_in(original, dev),
@@ -26,7 +27,7 @@ impl<F> TxPath<F> {
         }
     }
 
-    /// Queues the copy that was asked for of the packet in slot `original`, which has just been queued.
+    /// Queues the requested copy of the packet in slot `original`, which has just been queued.
     fn copy_in<D>(&mut self, original: usize, dev: &mut D)
     where
         D: TxQueue<Frame = F>,

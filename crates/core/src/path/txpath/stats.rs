@@ -1,15 +1,15 @@
-//! `PathStats`: what a transmit path has done.
+//! `PathStats`: counters of a transmit path.
 
 crate::stats! {
     /// Counters of a transmit path.
     pub struct PathStats {
         /// Packets that went to the device without waiting.
         direct: u64,
-        /// Packets that entered the root qdisc, pieces that a swap made of one included.
+        /// Packets that entered the root qdisc, including pieces that a swap cut.
         queued: u64,
         /// Copies that entered the root qdisc, because an emulated link asked for them.
         copies: u64,
-        /// Copies that were asked for, of frames that the device does not copy.
+        /// Requested copies of frames that the device does not copy.
         uncopied: u64,
         /// Packets handed to the device, direct ones included.
         tx_packets: u64,
@@ -29,13 +29,13 @@ crate::stats! {
         commits: u64,
         /// Doorbells that the device refused.
         device_errors: u64,
-        /// Completions that did not match what was posted; the byte limit was reset each time.
+        /// Completions that did not match the posts; the byte limit was reset each time.
         dql_errors: u64,
     }
 }
 
 impl PathStats {
-    /// Those of two paths together.
+    /// Returns the sum of the counters of two paths.
     #[must_use]
     pub const fn plus(&self, o: &Self) -> Self {
         Self {

@@ -1,7 +1,7 @@
-//! `Stops`: what keeps a transmit queue from transmitting.
+//! `Stops`: the causes that keep a transmit queue from transmitting.
 
-/// Why the queue may not transmit: three independent bits (the reference's driver, stack and frozen states). A fourth keeps
-/// packets off the direct way and stops nothing.
+/// Causes that keep a queue from transmitting: three independent bits (the reference's driver,
+/// stack and frozen states). A fourth bit keeps packets off the direct way and stops nothing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stops(u8);
 

@@ -1,8 +1,9 @@
 //! A swap: the tree is changed under load and the packets that wait are kept.
 //!
-//! What the change removes is not dropped but set aside. If that was nothing, and packets would be classified as
-//! before, those that wait stay where they are. Otherwise all are taken out, put in order of arrival, and queued
-//! anew. O(n log n) in the packets that wait; it allocates, as every change of a tree does.
+//! Packets that the change removes are not dropped but set aside. If there are none, and packets
+//! would be classified as before, the waiting packets stay where they are. Otherwise all are taken
+//! out, put in order of arrival, and queued anew. O(n log n) in the packets that wait; it
+//! allocates, as every change of a tree does.
 
 use alloc::vec::Vec;
 
@@ -15,55 +16,28 @@ use crate::packet::reason::DropReason;
 use crate::packet::route::Asked;
 use crate::path::device::TxQueue;
 use crate::path::dql::OBJECT_MAX;
-use crate::path::tree::Tree;
-use crate::path::txpath::TxPath;
+use crate::path::txpath::Held;
 use crate::sched::answer::Verdict;
-use crate::sched::cx::Cx;
 use crate::sched::trace::Event;
 
-/// What became of the packets that waited when one tree was swapped for another. What waited before is `kept`,
-/// `moved` and `dropped` together, if none was cut.
+/// Fate of the packets that waited when one tree was swapped for another. If none was cut, `kept`,
+/// `moved` and `dropped` add up to the packets that waited before.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Swapped {
-    /// They wait where they waited.
+    /// Packets that stay where they waited.
     pub kept: Tally,
-    /// They were taken out and now wait in the new tree; the pieces, of what was cut.
+    /// Packets that were taken out and now wait in the new tree; a cut super-packet counts as its
+    /// pieces.
     pub moved: Tally,
-    /// They were dropped: the new tree has no room for them. `Cx::drops` tells why.
+    /// Packets that were dropped: the new tree has no room for them. `Cx::drops` has the reasons.
     pub dropped: Tally,
     /// Super-packets that were cut, because the new tree takes them only in pieces.
     pub cut: u64,
 }
 
-impl<F> TxPath<F> {
-    /// Changes the tree, between bursts, and keeps the packets that wait. `f` gets the tree and what its operations
-    /// need; what it removes is set aside and queued again, with everything else if anything was set aside or the
-    /// tree was disturbed (`Tree::disturb`): in order of arrival, each with the time at which it was first queued,
-    /// classified anew. Packets of one flow stay in order, unless a new qdisc chooses a queue by details (`wants_detail`)
-    /// that were not kept when they came.
-    ///
-    /// What the new tree has no room for it drops, with its own reason. A super-packet that it takes only in pieces
-    /// is given to `cut` with its metadata and the largest size of a piece, and a function that takes each piece in
-    /// turn. Qdiscs that stay keep their counters, what their laws remember, and their tokens. The byte limit and
-    /// the device are not touched. Call `drain` afterwards.
-    ///
-    /// `f` is to be one that cannot fail halfway: what it has removed by then is queued again in what is left.
-    pub fn swap<D, R>(
-        &mut self,
-        now: Instant,
-        dev: &mut D,
-        f: impl FnOnce(&mut Tree, &mut Cx) -> R,
-        mut cut: impl FnMut(F, &Meta, u32, &mut dyn FnMut(F, Meta)),
-    ) -> (R, Swapped)
-    where
-        D: TxQueue<Frame = F>,
-    {
-        let dropped = self.begin_swap(now);
-        let r = f(&mut self.tree, &mut self.cx);
-        (r, self.end_swap(dropped, dev, &mut cut))
-    }
-
-    /// From here on what `edit` removes is set aside. Gives what was dropped so far.
+impl<F> Held<F> {
+    /// Begins a swap: sets aside the packets that `edit` removes from now on. Returns the packets
+    /// dropped so far.
     pub(crate) fn begin_swap(&mut self, now: Instant) -> Tally {
         self.cx.now = now;
         self.tree.take_disturbed();
@@ -71,12 +45,7 @@ impl<F> TxPath<F> {
         self.cx.dropped()
     }
 
-    /// Changes the tree within a swap.
-    pub(crate) fn edit<R>(&mut self, f: impl FnOnce(&mut Tree, &mut Cx) -> R) -> R {
-        f(&mut self.tree, &mut self.cx)
-    }
-
-    /// Ends `begin_swap`, which has given what was dropped before it.
+    /// Ends `begin_swap`; `dropped` is the value that it returned.
     pub(crate) fn end_swap<D>(
         &mut self,
         dropped: Tally,
@@ -87,28 +56,27 @@ impl<F> TxPath<F> {
         D: TxQueue<Frame = F>,
     {
         let mut swapped = Swapped::default();
-        let mut out = self.cx.end_swap();
-        self.cx.pool.keep_details(self.tree.wants_detail());
-        self.settled = false;
-        self.settle(None, dev);
-        if self.tree.take_disturbed() || !out.is_empty() {
-            self.tree.drain(&mut out, &mut self.cx);
-            self.cx.requeueing = true;
-            for p in self.by_arrival(out) {
-                swapped.cut += u64::from(self.move_in(p, dev, &mut cut));
+        let aside = self.cx.end_swap();
+        if self.tree.take_disturbed() || !aside.is_empty() {
+            let mut waiting = Vec::with_capacity(self.cx.pool.live());
+            self.take_out(aside, dev, &mut waiting);
+            self.cx.pool.keep_details(self.tree.wants_detail());
+            let now = self.cx.now;
+            for w in waiting {
+                swapped.cut += u64::from(self.take_in(now, w, dev, &mut cut));
             }
-            self.cx.requeueing = false;
-            // There may be room now where there was none.
-            self.freed = true;
-            swapped.moved = self.backlog();
+            swapped.moved = self.tree.root().backlog();
         } else {
-            swapped.kept = self.backlog();
+            self.cx.pool.keep_details(self.tree.wants_detail());
+            self.settled = false;
+            self.settle(None, dev);
+            swapped.kept = self.tree.root().backlog();
         }
         swapped.dropped = self.cx.dropped().since(dropped);
         swapped
     }
 
-    /// The packets of a list in the order in which they were admitted.
+    /// Returns the packets of a list in the order in which they were admitted.
     fn by_arrival(&self, mut list: List) -> Vec<Pkt> {
         let mut packets = Vec::with_capacity(self.cx.pool.live());
         while let Some(p) = list.pop_front(&self.cx.pool) {
@@ -117,90 +85,43 @@ impl<F> TxPath<F> {
         packets.sort_by_key(|p| core::cmp::Reverse(self.cx.pool.age(p)));
         packets
     }
-
-    /// Queues a packet that waited in another tree; true if it was cut.
-    fn move_in<D>(
-        &mut self,
-        p: Pkt,
-        dev: &mut D,
-        cut: &mut impl FnMut(F, &Meta, u32, &mut dyn FnMut(F, Meta)),
-    ) -> bool
-    where
-        D: TxQueue<Frame = F>,
-    {
-        let m = *self.cx.meta(&p);
-        if m.segs > 1
-            && let Verdict::Cut(max) =
-                self.tree.admit_asked(&Asked { meta: &m, route: self.cx.pool.detail(&p).map(|d| &d.route) })
-            && let Some(frame) = self.frames[p.index()].take()
-        {
-            // From the number that the next packet will have: pieces count it on.
-            let mut age = self.cx.pool.age(&p);
-            let detail = self.cx.pool.detail(&p).map(|d| d.piece()).unwrap_or_default();
-            self.cx.pool.free(p);
-            let whole = (&m, &detail);
-            cut(frame, &m, max, &mut |frame, piece| self.move_piece_in(frame, piece, whole, &mut age, dev));
-            return true;
-        }
-        self.tree.root_mut().enqueue(p, &mut self.cx);
-        self.settle(None, dev);
-        false
-    }
-
-    /// Queues a piece of a packet that waited, as if it had come when that came.
-    fn move_piece_in<D>(
-        &mut self,
-        frame: F,
-        mut piece: Meta,
-        (whole, detail): (&Meta, &Detail),
-        age: &mut u32,
-        dev: &mut D,
-    ) where
-        D: TxQueue<Frame = F>,
-    {
-        piece.inherit(whole);
-        let why = if piece.wire_len > OBJECT_MAX { DropReason::Oversize } else { DropReason::PoolFull };
-        let room = (why == DropReason::PoolFull).then(|| self.cx.pool.alloc(piece, whole.enqueued));
-        let Some(p) = room.flatten() else {
-            self.cx.refuse(&piece, why);
-            dev.discard(frame, &piece, why);
-            return;
-        };
-        *age = age.wrapping_add(1);
-        self.cx.pool.set_age(&p, *age);
-        self.cx.pool.set_detail(&p, detail);
-        self.frames[p.index()] = Some(frame);
-        self.stats.queued += 1;
-        self.record(Event::Enqueued, &piece);
-        self.tree.root_mut().enqueue(p, &mut self.cx);
-        self.settle(None, dev);
-    }
 }
 
-/// A packet that has waited on a path, on its way to another.
+/// A packet that has waited on a path, on its way to the new tree there, or to another path.
 #[derive(Debug)]
 pub(crate) struct Waiting<F> {
     pub(crate) meta: Meta,
     frame: F,
     detail: Option<Detail>,
+    /// True if it is counted as a packet that enters: it comes from another path, or is a piece.
+    pub(crate) enters: bool,
 }
 
-impl<F> TxPath<F> {
-    /// Takes out every packet that waits, or that a swap has set aside, in order of arrival, to the back of `out`. The books
-    /// forget that they were admitted. It ends a swap.
+impl<F> Held<F> {
+    /// Takes out every packet that waits, or that a swap has set aside, in order of arrival, to the
+    /// back of `out`. The books forget that they were admitted. Ends a swap.
     pub(crate) fn take_waiting<D>(&mut self, now: Instant, dev: &mut D, out: &mut Vec<Waiting<F>>)
     where
         D: TxQueue<Frame = F>,
     {
         self.cx.now = now;
+        let aside = self.cx.end_swap();
+        self.take_out(aside, dev, out);
+    }
+
+    /// Takes out every packet that waits, with those of a list, in order of arrival, to the back of
+    /// `out`.
+    fn take_out<D>(&mut self, mut list: List, dev: &mut D, out: &mut Vec<Waiting<F>>)
+    where
+        D: TxQueue<Frame = F>,
+    {
         self.settle(None, dev);
-        let mut list = self.cx.end_swap();
         self.tree.drain(&mut list, &mut self.cx);
         for p in self.by_arrival(list) {
             let meta = *self.cx.meta(&p);
             let detail = self.cx.pool.detail(&p).copied();
             if let Some(frame) = self.frames[p.index()].take() {
-                out.push(Waiting { meta, frame, detail });
+                out.push(Waiting { meta, frame, detail, enters: false });
             }
             self.cx.pool.free(p);
         }
@@ -208,7 +129,7 @@ impl<F> TxPath<F> {
         self.freed = true;
     }
 
-    /// Queues a packet that has waited on another path, as if it had come here when it came there; true if it was cut.
+    /// Queues a packet that has waited elsewhere, with its old time of arrival; true if it was cut.
     pub(crate) fn take_in<D>(
         &mut self,
         now: Instant,
@@ -220,20 +141,20 @@ impl<F> TxPath<F> {
         D: TxQueue<Frame = F>,
     {
         self.cx.now = now;
-        let Waiting { meta, frame, detail } = waiting;
+        let Waiting { meta, frame, detail, enters } = waiting;
         let asked = Asked { meta: &meta, route: detail.as_ref().map(|d| &d.route) };
         if meta.segs > 1
-            && let Verdict::Cut(max) = self.tree.admit_asked(&asked)
+            && let Verdict::Cut(max) = self.tree.root().admit(&asked)
         {
             let detail = detail.map(Detail::piece);
             cut(frame, &meta, max, &mut |frame, mut piece| {
                 piece.inherit(&meta);
                 piece.enqueued = meta.enqueued;
-                self.take_one_in(Waiting { meta: piece, frame, detail }, dev);
+                self.take_one_in(Waiting { meta: piece, frame, detail, enters: true }, dev);
             });
             return true;
         }
-        self.take_one_in(Waiting { meta, frame, detail }, dev);
+        self.take_one_in(Waiting { meta, frame, detail, enters }, dev);
         false
     }
 
@@ -241,7 +162,7 @@ impl<F> TxPath<F> {
     where
         D: TxQueue<Frame = F>,
     {
-        let Waiting { meta, frame, detail } = waiting;
+        let Waiting { meta, frame, detail, enters } = waiting;
         let why = if meta.wire_len > OBJECT_MAX { DropReason::Oversize } else { DropReason::PoolFull };
         let room = (why == DropReason::PoolFull).then(|| self.cx.pool.alloc(meta, meta.enqueued));
         let Some(p) = room.flatten() else {
@@ -253,20 +174,14 @@ impl<F> TxPath<F> {
             None => self.cx.pool.clear_detail(&p),
         }
         self.frames[p.index()] = Some(frame);
-        self.stats.queued += 1;
         self.settled = false;
-        self.record(Event::Enqueued, &meta);
+        if enters {
+            self.stats.queued += 1;
+            self.record(Event::Enqueued, &meta);
+        }
         self.cx.requeueing = true;
         self.tree.root_mut().enqueue(p, &mut self.cx);
         self.cx.requeueing = false;
         self.settle(None, dev);
-    }
-
-    /// Puts a ready-made root in, on a path where nothing waits.
-    pub(crate) fn put_root(&mut self, now: Instant, node: crate::sched::node::Node) {
-        self.cx.now = now;
-        self.tree.set_root(node, &mut self.cx);
-        self.cx.pool.keep_details(self.tree.wants_detail());
-        self.settled = false;
     }
 }

@@ -1,16 +1,17 @@
-//! A band for TCP control segments before a qdisc of any kind: what `tcpctl SHARE` adds to fq, fq_codel and prio
-//! (`Discipline::BAND`).
+//! A band for TCP control segments before a qdisc of any kind, which `tcpctl SHARE` adds to fq,
+//! fq_codel and prio (`Discipline::BAND`).
 //!
-//! SYN, SYN-ACK and pure ACK (`Meta::tcp_control`) wait in a list of their own and leave before what waits in the qdisc, as
-//! long as they have credit (`crate::law::budget`): at most `SHARE` of what leaves while the qdisc has something that may
-//! leave. The kind knows nothing of it. A node without a band tests one bit per packet, which it tests for its size table
-//! anyway.
+//! SYN, SYN-ACK and pure ACK (`Meta::tcp_control`) wait in a list of their own and leave before the
+//! packets in the qdisc, as long as they have credit (`crate::law::budget`): at most `SHARE` of the
+//! departures while the qdisc has a packet that may leave. The kind does not know of the band. A
+//! node without a band tests one bit per packet, which it tests for its size table anyway.
 //!
 //! O(1) per packet. No memory beyond the packets.
 //!
 //! - I1: at most `BAND_PACKETS` wait in the band, beside the limit of the kind.
-//! - I2: in the band, order of arrival is order of departure; what is not control goes through the kind as it would without.
-//! - I3: a packet with a launch time is the kind's, whatever it carries: none leaves before its time.
+//! - I2: in the band, order of arrival is order of departure; other packets pass the kind as
+//!   without a band.
+//! - I3: a packet with a launch time always goes to the kind: no packet leaves before its time.
 //! - Differs from Linux (PARITY.md: tcpctl-band): Linux has no such option.
 
 use crate::base::chance::Percent;
@@ -24,10 +25,12 @@ use crate::sched::cx::{Before, Cx};
 use crate::sched::node::account::{BAND, RATIONED};
 use crate::sched::node::{Node, Peek};
 
-/// Most packets that wait in a band: a device's usual queue length. As many ACKs leave in 0.5 ms at 1 Gbit/s.
+/// Most packets that wait in a band: a device's usual queue length. This many ACKs leave in 0.5 ms
+/// at 1 Gbit/s.
 pub const BAND_PACKETS: u32 = 1000;
 
-/// The share that `tcpctl` asks for: no share is no band, so that `tcpctl 0%` takes it away.
+/// Returns the share that `tcpctl` asks for. A share of zero means no band, so that `tcpctl 0%`
+/// removes it.
 pub(crate) fn share(given: Option<Percent>) -> Option<Percent> {
     given.filter(|share| *share > Percent(0))
 }
@@ -37,9 +40,9 @@ pub(crate) fn share(given: Option<Percent>) -> Option<Percent> {
 pub(super) struct Band {
     queue: Queue,
     budget: Budget,
-    /// Whether packets still come into it; where not, it empties in its turn.
+    /// True if packets still enter it; if not, it empties in its turn.
     on: bool,
-    /// Whether the last packet was the qdisc's own.
+    /// True if the last packet was the qdisc's own.
     own: bool,
 }
 
@@ -47,7 +50,7 @@ impl Band {
     const fn new(share: Percent) -> Self {
         Self { queue: Queue::new(), budget: Budget::new(share), on: true, own: false }
     }
-    /// Whether a packet is for the band.
+    /// True if a packet is for the band.
     #[inline]
     fn takes(&self, m: &Meta) -> bool {
         m.tcp_control && m.txtime == Instant::ZERO && self.on
@@ -55,12 +58,12 @@ impl Band {
     const fn has_room(&self) -> bool {
         self.queue.packets() < BAND_PACKETS
     }
-    /// Whether the next packet is the band's, whatever waits in the qdisc.
+    /// True if the next packet is the band's, whatever waits in the qdisc.
     #[inline]
     const fn goes_first(&self) -> bool {
         !self.queue.is_empty() && self.budget.allows()
     }
-    /// The next packet of the band.
+    /// Returns the next packet of the band.
     fn front(&self, pool: &Pool) -> Option<Peek> {
         self.queue.front(pool).map(|m| Peek::Ready { wire_len: m.wire_len, segs: m.segs })
     }
@@ -73,11 +76,12 @@ impl Band {
 }
 
 impl Node {
-    /// True if packets in it, or packets that come, may wait in a band before it.
+    /// True if packets in it, or arriving packets, may wait in a band before it.
     pub const fn has_band(&self) -> bool {
         self.account.special & BAND != 0
     }
-    /// Has the band that its qdisc asks for now, or none. One that is taken away stays until its packets have left.
+    /// Makes, changes or removes the band as its qdisc asks for it now. A removed band stays until
+    /// its packets have left.
     pub(super) fn review_band(&mut self) {
         let share = self.qdisc.band();
         if share.is_none() && !self.has_band() {
@@ -105,25 +109,25 @@ impl Node {
             self.account.special |= RATIONED;
         }
     }
-    /// A band into which no packets come any more is no band once it is empty.
+    /// Removes an empty band that no packet enters any more.
     fn forget_band(&mut self) {
         if matches!(&self.account.rest.band, Some(band) if !band.on && band.queue.is_empty()) {
             self.account.rest.band = None;
             self.account.special &= !(BAND | RATIONED);
         }
     }
-    /// Whether a packet would go into the band.
+    /// True if a packet would go into the band.
     pub(super) fn band_takes(&self, m: &Meta) -> bool {
         matches!(&self.account.rest.band, Some(band) if band.takes(m))
     }
-    /// Whether the band would queue a packet that it takes.
+    /// Returns whether the band would queue a packet that is for it.
     pub(super) fn band_admits(&self) -> Verdict {
         match &self.account.rest.band {
             Some(band) if !band.has_room() => Verdict::Full,
             _ => Verdict::Accept,
         }
     }
-    /// Queues a packet in the band; gives it back if it is not for the band.
+    /// Queues a packet in the band; returns it if it is not for the band.
     pub(super) fn into_band(&mut self, p: Pkt, cx: &mut Cx) -> Option<Pkt> {
         if !self.band_takes(cx.meta(&p)) {
             return Some(p);
@@ -141,7 +145,7 @@ impl Node {
         }
         None
     }
-    /// The next packet, of the band or of the qdisc.
+    /// Returns the next packet, of the band or of the qdisc.
     pub(super) fn dequeue_band(&mut self, cx: &mut Cx) -> Option<Pkt> {
         if !self.account.rest.band.as_ref().is_some_and(Band::goes_first) {
             let next = self.qdisc.dequeue(&mut self.account, cx);
@@ -151,7 +155,7 @@ impl Node {
                 band.budget.earn(cx.meta(&p).wire_len);
                 return Some(p);
             }
-            // The band keeps no packet of the qdisc waiting.
+            // No packet of the qdisc waits for the band, so the band gets its full credit.
             band.budget.refill();
             if band.queue.is_empty() {
                 return None;
@@ -165,23 +169,23 @@ impl Node {
         self.forget_band();
         Some(p)
     }
-    /// Whether the packet that was given last is the qdisc's own.
+    /// True if the last returned packet is the qdisc's own.
     pub(super) const fn gave_its_own(&self) -> bool {
         match &self.account.rest.band {
             Some(band) => band.own,
             None => true,
         }
     }
-    /// As `Qdisc::head`, of the band or of the qdisc.
+    /// As `Qdisc::head`, for the band or the qdisc.
     pub(super) fn head<'a>(&self, pool: &'a Pool) -> Option<Waiting<'a>> {
         match &self.account.rest.band {
             Some(band) if band.goes_first() => band.queue.first(pool),
-            // Which of the two goes first shows when the qdisc is asked.
+            // Only a dequeue from the qdisc shows which of the two goes first.
             Some(band) if !band.queue.is_empty() => None,
             _ => self.qdisc.head(pool),
         }
     }
-    /// As `Qdisc::peek`, of the band or of the qdisc.
+    /// As `Qdisc::peek`, for the band or the qdisc.
     pub(super) fn peek_own(&mut self, cx: &mut Cx) -> Option<Peek> {
         if let Some(band) = self.account.rest.band.as_ref().filter(|band| band.goes_first()) {
             return band.front(&cx.pool);
@@ -199,17 +203,17 @@ impl Node {
         }
         band.front(&cx.pool)
     }
-    /// The packets of the band, to be taken out: they leave before those of the qdisc.
+    /// Returns the packets of the band, to take out: they leave before those of the qdisc.
     pub(super) fn band_queue(&mut self) -> Option<&mut Queue> {
         self.account.rest.band.as_mut().map(|band| &mut band.queue)
     }
-    /// Shows every packet of the band.
+    /// Calls `f` on every packet of the band.
     pub(super) fn band_queued(&self, pool: &Pool, f: &mut dyn FnMut(Waiting<'_>)) {
         if let Some(band) = &self.account.rest.band {
             band.queue.waiting(pool).for_each(f);
         }
     }
-    /// The band is like new.
+    /// Resets the band, as if new.
     pub(super) fn reset_band(&mut self) {
         if let Some(band) = &mut self.account.rest.band {
             band.budget.refill();

@@ -9,7 +9,7 @@ use super::{Json, Refusal, Show, Value, Words, text_of};
 pub struct Hex(pub u32);
 
 impl Hex {
-    /// As the minor number of a class: the low 16 bits.
+    /// Returns it as the minor number of a class: the low 16 bits.
     pub const fn minor(self) -> u16 {
         self.0 as u16
     }
@@ -32,7 +32,7 @@ impl Value for Hex {
     fn take(words: &mut Words<'_>) -> Result<Self, Refusal> {
         let word = words.value()?;
         let digits = word.strip_prefix("0x").or_else(|| word.strip_prefix("0X")).unwrap_or(word);
-        // What `from_str_radix` would take as well: a sign.
+        // `from_str_radix` would also accept a sign.
         let plain = digits.bytes().all(|b| b.is_ascii_hexdigit());
         if plain { Ok(Self(u32::from_str_radix(digits, 16)?)) } else { Err(Refusal::NotSuch) }
     }

@@ -1,4 +1,4 @@
-//! Names that commands give to things of ours.
+//! Names that commands give to objects of txweir.
 
 use alloc::string::String;
 use core::fmt;
@@ -13,7 +13,7 @@ impl Name {
     /// Longest name, bytes.
     pub(crate) const LEN_MAX: usize = 32;
 
-    /// `None` if it is not one.
+    /// Returns the name, or `None` if the text is not one.
     pub fn new(text: &str) -> Option<Self> {
         let good = |b: u8| b.is_ascii_alphanumeric() || b"_.-".contains(&b);
         let named = text.len() <= Self::LEN_MAX
@@ -22,7 +22,7 @@ impl Name {
             && !text.starts_with(['.', '-']);
         named.then(|| Self(text.into()))
     }
-    /// Its text.
+    /// Returns its text.
     pub fn as_str(&self) -> &str {
         &self.0
     }

@@ -4,18 +4,18 @@ use txweir_core::classify::action::{Action, ActionId, Control, Kind, Memory, Sta
 use txweir_core::classify::packet::{FrameBytes, Outlet, Packet, PortId, Way};
 use txweir_core::classify::{
     action::Run,
-    filter::{BlockId, Filters, Goal, Matchall, Named, Rule, Verdict, What},
+    filter::{BlockId, Existence, Filters, Goal, Matchall, Named, Rule, Verdict},
 };
 use txweir_core::packet::checksum::Sum;
 use txweir_core::packet::headers::Headers;
 use txweir_core::{Instant, Meta};
 
-/// An outlet that keeps what it is given.
+/// An outlet that keeps its input.
 #[derive(Debug, Default)]
 pub struct Kept {
-    /// Copies: port, way, bytes, how deep.
+    /// Copies: port, way, bytes, depth.
     pub sent: Vec<(PortId, Way, Vec<u8>, u8)>,
-    /// Ports that take nothing.
+    /// Ports that are down.
     pub down: Vec<PortId>,
     /// Samples: group, rate, bytes.
     pub samples: Vec<(u32, u32, Vec<u8>)>,
@@ -47,13 +47,13 @@ pub struct Bench {
     block: BlockId,
     /// The reader.
     pub state: State,
-    /// Where copies go.
+    /// The destination of copies.
     pub out: Kept,
     id: ActionId,
 }
 
 impl Bench {
-    /// With an action of this kind, made at this time.
+    /// Makes filters with an action of this kind, made at this time.
     pub fn at(kind: Kind, control: Control, now: Instant) -> Self {
         let mut filters = Filters::new();
         let block = filters.add_block();
@@ -61,14 +61,14 @@ impl Bench {
         let action = Wanted::New(Some(1), Box::new(Action::new(kind, control)));
         let goal = Goal { actions: vec![action], ..Goal::default() };
         let rule = Rule::Matchall(Matchall::default());
-        filters.put(block, Named::default(), &rule, &goal, What::Add, now).unwrap();
+        filters.put(block, Named::default(), &rule, &goal, Existence::Add, now).unwrap();
         let mut state = State::new(1);
         filters.fit(&mut state);
         let id = filters.actions.find(name, 1).unwrap();
         Self { filters, block, state, out: Kept::default(), id }
     }
 
-    /// The same, made at time 0.
+    /// Makes filters with an action of this kind, made at time 0.
     pub fn new(kind: Kind, control: Control) -> Self {
         Self::at(kind, control, Instant::ZERO)
     }
@@ -79,12 +79,12 @@ impl Bench {
         self.filters.fit(&mut self.state);
     }
 
-    /// What is counted.
+    /// Returns the counters of the action.
     pub fn memory(&self) -> &Memory {
         self.state.memory(self.id).unwrap()
     }
 
-    /// What becomes of a packet.
+    /// Returns the verdict on a packet.
     pub fn send(&mut self, packet: &mut Packet<'_>, now: Instant) -> Verdict {
         let mut run = Run {
             actions: &self.filters.actions,
@@ -96,7 +96,7 @@ impl Bench {
         self.filters.classify(self.block, packet, &mut run)
     }
 
-    /// What becomes of a frame: the verdict, its bytes and its metadata then.
+    /// Returns the verdict on a frame, and its bytes and metadata afterwards.
     pub fn frame(&mut self, bytes: &[u8]) -> (Verdict, Vec<u8>, Meta) {
         let mut frame = bytes.to_vec();
         let mut meta = Meta::new(u32::try_from(bytes.len()).unwrap());
@@ -105,7 +105,7 @@ impl Bench {
         (verdict, frame, meta)
     }
 
-    /// The bytes that a frame has become, which passes.
+    /// Returns the bytes afterwards of a frame that passes.
     pub fn passes(&mut self, frame: &str) -> String {
         let (verdict, frame, meta) = self.frame(&bytes(frame));
         assert!(matches!(verdict, Verdict::Class(_)), "{verdict:?}");
@@ -114,19 +114,20 @@ impl Bench {
     }
 }
 
-/// Bytes from hexadecimal digits, among which there may be spaces.
+/// Returns the bytes of hexadecimal digits, which may be separated by spaces.
 pub fn bytes(hex: &str) -> Vec<u8> {
     let digits: Vec<u32> =
         hex.chars().filter(|c| !c.is_whitespace()).map(|c| c.to_digit(16).unwrap()).collect();
     digits.chunks(2).map(|pair| u8::try_from(pair[0] << 4 | pair[1]).unwrap()).collect()
 }
 
-/// Hexadecimal digits of bytes.
+/// Returns the hexadecimal digits of bytes.
 pub fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|b| format!("{b:02x}")).collect()
 }
 
-/// Whether a checksum over these bytes, the field included, is right: the sum is all ones (RFC 1071).
+/// True if a checksum over these bytes, the field included, is right: the sum is all ones (RFC
+/// 1071).
 pub fn sums(parts: &[&[u8]]) -> bool {
     parts.iter().fold(Sum::default(), |sum, part| sum.bytes(part)).partial() == 0xffff
 }

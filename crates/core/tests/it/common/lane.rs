@@ -1,4 +1,4 @@
-//! One qdisc of a kind, driven packet by packet: what oracles compare with.
+//! One qdisc of a kind, driven packet by packet, for comparison with oracles.
 
 use txweir_core::model::testing::VecDevice;
 use txweir_core::sched::node::Node;
@@ -8,19 +8,19 @@ use txweir_core::{
     Admitted, ConfigError, Detail, DropReason, Env, Handle, Instant, Meta, PathConfig, Role, TxPath, Wake,
 };
 
-/// What one dequeue gave.
+/// The result of one dequeue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Out {
     /// This packet.
     Sent(u32, Meta),
-    /// Nothing before this instant.
+    /// No packet before this instant.
     Wait(Instant),
-    /// Nothing: the queue is empty.
+    /// No packet: the queue is empty.
     Nothing,
 }
 
 impl Out {
-    /// The packet's number.
+    /// Returns the packet's number.
     pub fn id(self) -> Option<u32> {
         match self {
             Self::Sent(id, _) => Some(id),
@@ -29,7 +29,7 @@ impl Out {
     }
 }
 
-/// A path with one qdisc, a device that takes everything, and no byte limit.
+/// A path with one qdisc, a device that accepts every packet, and no byte limit.
 #[derive(Debug)]
 pub struct Lane {
     pub path: TxPath<u32>,
@@ -38,12 +38,12 @@ pub struct Lane {
 }
 
 impl Lane {
-    /// With this root.
+    /// Makes a lane with this root.
     pub fn new(kind: &str, options: &str) -> Self {
         Self::on(Env::default(), kind, options)
     }
 
-    /// With this root, on this device.
+    /// Makes a lane with this root, on this device.
     pub fn on(env: Env, kind: &str, options: &str) -> Self {
         let config = PathConfig { env, pool: 200_000, role: Role::Forwarder, bql: None, trace: 0 };
         let words: Vec<&str> = options.split_whitespace().collect();
@@ -57,7 +57,7 @@ impl Lane {
         self.put_with(now, id, m, &Detail::default())
     }
 
-    /// As `put`, with what is known of it beside its metadata.
+    /// As `put`, with details beside the packet's metadata.
     pub fn put_with(&mut self, now: Instant, id: u32, m: Meta, detail: &Detail) -> Admitted<u32> {
         self.path.freeze();
         let answer = self.path.submit_with(now, id, m, Some(detail), &mut self.dev);
@@ -83,19 +83,19 @@ impl Lane {
         }
     }
 
-    /// Numbers of the next `n` packets, fewer if there are fewer.
+    /// Returns the numbers of the next `n` packets, or of as many as there are.
     pub fn ids(&mut self, now: Instant, n: usize) -> Vec<u32> {
         (0..n).map_while(|_| self.take(now).id()).collect()
     }
 
-    /// Packets dropped since the last time this was asked.
+    /// Returns the packets dropped since the last call.
     pub fn drops(&mut self) -> Vec<(u32, DropReason)> {
         let new = self.dev.discarded()[self.dropped..].to_vec();
         self.dropped += new.len();
         new
     }
 
-    /// Packets waiting.
+    /// Returns the number of waiting packets.
     pub fn backlog(&self) -> u64 {
         self.path.backlog().packets
     }
@@ -103,26 +103,27 @@ impl Lane {
     /// Changes the qdisc at `parent`.
     pub fn change(&mut self, now: Instant, parent: Handle, options: &str) -> Result<(), ConfigError> {
         let words: Vec<&str> = options.split_whitespace().collect();
-        self.path
-            .configure(now, &mut self.dev, |tree, cx| tree.change(parent, None, &mut Words::new(&words), cx))
+        self.path.configure(now, &mut self.dev, |tree, cx| {
+            tree.edit(cx).change(parent, None, &mut Words::new(&words))
+        })
     }
 
-    /// Puts a kind at `parent`; gives its handle.
+    /// Grafts a kind at `parent` and returns its handle.
     pub fn graft(&mut self, now: Instant, parent: Handle, kind: &str, options: &str) -> Handle {
         let words: Vec<&str> = options.split_whitespace().collect();
         self.path
             .configure(now, &mut self.dev, |tree, cx| {
-                tree.replace(parent, None, kind, &mut Words::new(&words), cx)
+                tree.edit(cx).replace(parent, None, kind, &mut Words::new(&words))
             })
             .unwrap_or_else(|e| panic!("{kind} {options}: {e}"))
     }
 
-    /// The root.
+    /// Returns the root.
     pub fn root(&self) -> &Node {
         self.path.tree().root()
     }
 
-    /// A counter of the root.
+    /// Returns a counter of the root.
     pub fn counter(&self, key: &str) -> u64 {
         let mut value = None;
         self.root().qdisc().counters(&mut |c: &'static Counter, n| {
@@ -133,7 +134,7 @@ impl Lane {
         value.unwrap_or_else(|| panic!("no counter {key}"))
     }
 
-    /// A counter of a part of the root.
+    /// Returns a counter of a part of the root.
     pub fn part(&self, part: &str, key: &str) -> u64 {
         let mut value = None;
         self.root().qdisc().parts(&mut |name, c, n| {

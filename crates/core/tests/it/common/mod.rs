@@ -1,4 +1,4 @@
-//! What the tests of the core share: the laws (`txweir_laws`), and what only some tests of the core need.
+//! The common part of the tests of the core: the laws (`txweir_laws`), and helpers of some tests.
 
 pub mod action;
 pub mod lane;

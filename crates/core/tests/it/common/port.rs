@@ -1,5 +1,6 @@
-//! A swarm over a port of several queues: roots and grafts of all kinds, queues that come and go, packets by every choice of
-//! a queue, rounds of the device; and after every call the laws that a port has beside those of its paths.
+//! A swarm over a port of several queues: roots and grafts of all kinds, queues that come and go,
+//! packets by every choice of a queue, rounds of the device; and after every call the laws of a
+//! port beside those of its paths.
 
 use txweir_core::base::rng::Rng;
 use txweir_core::base::tally::Tally;
@@ -20,35 +21,35 @@ use txweir_core::{
 use crate::common::options::{chance, legal, log_uniform, pick, with_words};
 use crate::common::{Law, Violation};
 
-/// Queues of the device at most.
+/// Most queues of the device.
 const QUEUES: u16 = 8;
 /// Flows of each sort.
 const FLOWS: u64 = 4;
 
-/// What is done wrong between the swarm and the port, to see that the laws notice.
+/// A fault planted between the swarm and the port, which the laws must detect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Planted {
-    /// Nothing.
+    /// No fault.
     Nothing,
-    /// The port's counters leave out what went directly.
+    /// The port's counters leave out packets that were sent directly.
     DirectUncounted,
     /// The port's backlog leaves out the last queue.
     QueueForgotten,
     /// Every hundredth packet is lost on its way to the device.
     LosesOnTheWay,
-    /// Now and then the owner reaps a queue of the device behind the port's back.
+    /// At random times the owner reaps a queue of the device without the port.
     ReapsBehindItsBack,
     /// The paths do not wait for the device after a change of the queues.
     NoFence,
-    /// A sender's packets go by turns to two queues.
+    /// A sender's packets alternate between two queues.
     TwoQueues,
     /// Every hundredth packet is given to the device twice.
     SendsTwice,
-    /// A path is stopped, and nobody goes on with it.
+    /// A path is stopped, and never started again.
     Freezes,
 }
 
-/// How a flow's queue is chosen.
+/// The basis of the choice of a flow's queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum By {
     Hash,
@@ -56,13 +57,13 @@ enum By {
     Asked,
     /// By the sender's worker (XPS).
     Worker,
-    /// By the queue that it came in by.
+    /// By the queue by which it came in.
     Arrival,
 }
 
 const SORTS: [By; 5] = [By::Hash, By::Memory, By::Asked, By::Worker, By::Arrival];
 
-/// A device whose queues may do wrong.
+/// A device whose queues may have a fault.
 struct Device {
     queues: Vec<VecDevice<u64>>,
     planted: Planted,
@@ -112,7 +113,7 @@ impl TxQueue for Lossy<'_> {
     }
 }
 
-/// What is to be of one packet.
+/// The place of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum At {
     Waits,
@@ -121,14 +122,14 @@ enum At {
     Dropped,
 }
 
-/// A packet that was sent: how long it is, where it is.
+/// A packet that was submitted: its length and its place.
 #[derive(Clone, Copy, Debug)]
 struct Packet {
     len: u32,
     at: At,
 }
 
-/// A flow, and what is known of it.
+/// A flow and its state.
 struct Flow {
     by: By,
     priority: u32,
@@ -137,18 +138,19 @@ struct Flow {
     sender: Sender,
     memory: Cached,
     packets: Vec<Packet>,
-    /// One more than the last that the device was given.
+    /// One more than the number of the last packet that the device was given.
     next: usize,
-    /// What leaves before this one and after it may change places: its queue was chosen by what the port does not keep.
+    /// Packets that leave before this number and after it may change places: their queue was chosen
+    /// by data that the port does not keep.
     free: usize,
 }
 
-/// A super-packet in one piece.
+/// Passes on a super-packet in one piece.
 fn whole(frame: u64, m: &Meta, _: u32, each: &mut dyn FnMut(u64, Meta)) {
     each(frame, *m);
 }
 
-/// What a swarm has met.
+/// The events of a swarm.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Met {
     pub sent: u64,
@@ -164,18 +166,18 @@ pub struct Met {
     pub unsplit: u64,
 }
 
-/// What was counted before a call.
+/// The counters before a call.
 struct Before {
     books: Books,
-    /// Of each path, what it has handed over.
+    /// The packets that each path has handed over.
     handed: Vec<u64>,
-    /// Of each queue, what it was given.
+    /// The number of frames that each queue was given.
     given: Vec<usize>,
     dropped: Tally,
 }
 
 impl Met {
-    /// Those of two runs together.
+    /// Adds the counts of another run.
     pub fn add(&mut self, o: &Self) {
         self.sent += o.sent;
         self.direct += o.direct;
@@ -198,22 +200,22 @@ struct Swarm {
     rng: Rng,
     now: Instant,
     flows: Vec<Flow>,
-    /// How much of what each queue was given and has discarded has been looked at.
+    /// The numbers of frames of each queue, given and discarded, that were examined.
     looked: Vec<(usize, usize)>,
-    /// Of each queue, how much it takes, and what it has and has not finished.
+    /// The number of frames that each queue takes, and the frames that it has and has not finished.
     slots: u32,
     rings: Vec<Vec<(usize, usize)>>,
-    /// All that has been given to the device, and all that qdiscs have dropped.
+    /// The sums of frames given to the device, and of packets that qdiscs have dropped.
     sent: Tally,
     dropped: Tally,
-    /// What went without waiting, and what asked for a queue that is not there.
+    /// The numbers of packets that were sent without waiting, and that asked for a missing queue.
     direct: u64,
     strays: u64,
     met: Met,
     op: usize,
 }
 
-/// Runs that many random operations.
+/// Runs this number of random operations.
 pub fn swarm(seed: u64, ops: usize, planted: Planted) -> Result<Met, Violation> {
     let mut swarm = Swarm::new(seed, planted);
     for op in 0..ops {
@@ -294,7 +296,7 @@ impl Swarm {
         Err(Violation { law, what, op: self.op })
     }
 
-    /// One operation, and what must hold after it.
+    /// Performs one operation and checks the laws after it.
     fn step(&mut self) -> Result<(), Violation> {
         let (before, layout) = (self.before(), self.layout());
         let what = self.rng.below(40);
@@ -338,14 +340,14 @@ impl Swarm {
         }
     }
 
-    /// What the choice of a queue goes by beside the flow and who sends it.
+    /// Returns the inputs of the choice of a queue beside the flow and the sender.
     fn layout(&self) -> (u16, Option<TrafficClasses>) {
         (self.port.queues(), self.port.selector().classes().cloned())
     }
 
-    /// Where the choice goes by what the port does not keep of a packet that waits, what comes after a change may go before
-    /// it: by who sends, if it goes by other queues or classes now, and for a queue that was asked for, was not there, and
-    /// has come.
+    /// Where a choice depends on data that the port does not keep of a waiting packet, packets
+    /// after a change may overtake it: for a choice by sender, if other queues or classes are in
+    /// use now; and for a requested queue that was missing and now exists.
     fn orders_that_end(&mut self, before: &(u16, Option<TrafficClasses>)) {
         let now = self.layout();
         for flow in &mut self.flows {
@@ -384,7 +386,7 @@ impl Swarm {
             Admitted::Full(back) | Admitted::Cut(back, _) => {
                 return self.fail(Law::Conservation, format!("{frame:x} was sent, {back:x} came back"));
             }
-            // The device hears of it.
+            // The device is told.
             done => {
                 self.direct += u64::from(done == Admitted::Sent);
                 self.flows[index].packets.push(Packet { len, at: At::Waits });
@@ -395,7 +397,7 @@ impl Swarm {
 
     fn drain(&mut self, queue: u16) {
         let budget = 1 + self.rng.below(8) as u32;
-        // The swarm comes again.
+        // The swarm drains again.
         let _ = self.port.drain(self.now, queue, budget, &mut self.dev);
     }
 
@@ -425,7 +427,7 @@ impl Swarm {
         Ok(())
     }
 
-    /// A kind that keeps the packets of a flow in order.
+    /// Draws a kind that keeps the packets of a flow in order.
     fn kind(&mut self) -> &'static Spec {
         loop {
             let spec = *pick(&mut self.rng, KINDS);
@@ -436,7 +438,7 @@ impl Swarm {
     }
 
     fn set_root(&mut self) {
-        // Half of them are of those that stand for the queues.
+        // Half of them are kinds that stand for the queues.
         let spec = match self.rng.below(4) {
             0 => KINDS.iter().copied().find(|k| k.kind == "mq"),
             1 => KINDS.iter().copied().find(|k| k.kind == "mqprio"),
@@ -446,7 +448,7 @@ impl Swarm {
         self.replace(Handle::ROOT, spec);
     }
 
-    /// Something else at a place of the trees, or nothing.
+    /// Grafts another kind at a place of the trees, or deletes one.
     fn graft(&mut self) {
         let mut places = Vec::new();
         self.port.visit(&mut |place, _| places.push(place.parent));
@@ -476,7 +478,7 @@ impl Swarm {
         }
     }
 
-    /// Takes in what the device was given and what it was told to discard.
+    /// Examines the frames that the device was given and was told to discard.
     fn look(&mut self) -> Result<(), Violation> {
         for queue in 0..usize::from(QUEUES) {
             let (sent, discarded) = self.looked[queue];
@@ -492,7 +494,7 @@ impl Swarm {
                     return self.fail(Law::Conservation, what);
                 }
                 packet.at = At::Dropped;
-                // Of what no qdisc has seen the books know nothing.
+                // The books do not count packets that no qdisc has seen.
                 if reason != DropReason::PoolFull {
                     self.dropped.packets += 1;
                     self.dropped.bytes += u64::from(packet.len);
@@ -505,7 +507,7 @@ impl Swarm {
         Ok(())
     }
 
-    /// A packet has come to a queue of the device.
+    /// Notes a packet that has come to a queue of the device.
     fn left(&mut self, queue: usize, frame: u64) -> Result<(), Violation> {
         let (index, n) = ((frame >> 32) as usize, (frame & 0xffff_ffff) as usize);
         let was = self.flows[index].packets[n].at;
@@ -548,7 +550,7 @@ impl Swarm {
         }
     }
 
-    /// The port's counters, with what is planted in them.
+    /// Returns the port's counters, with the planted fault.
     fn stats(&self) -> PathStats {
         let mut stats = self.port.path_stats();
         if self.planted == Planted::DirectUncounted {
@@ -566,7 +568,7 @@ impl Swarm {
         backlog
     }
 
-    /// The port's counters against what was seen.
+    /// Compares the port's counters with the observations.
     fn check(&self) -> Result<(), Violation> {
         let all = self.flows.iter().flat_map(|f| &f.packets).filter(|p| p.at == At::Waits);
         let waits = all.fold(Tally::default(), |t, p| Tally {
@@ -611,7 +613,7 @@ impl Swarm {
         Ok(())
     }
 
-    /// What a call that changes no tree adds to the counters, queue by queue.
+    /// Checks the changes of the counters, queue by queue, by a call that changes no tree.
     fn check_traffic(&self, before: &Before) -> Result<(), Violation> {
         let since = |a: Tally, b: Tally| Tally { packets: a.packets - b.packets, bytes: a.bytes - b.bytes };
         let (was, is) = (&before.books, &self.port.books());
@@ -640,7 +642,7 @@ impl Swarm {
         }
     }
 
-    /// With a device that takes and finishes everything, nothing waits for ever.
+    /// Checks that no packet waits for ever at a device that accepts and finishes every frame.
     fn everything_leaves(&mut self) -> Result<(), Violation> {
         self.slots = 1000;
         for queue in &mut self.dev.queues {
@@ -671,6 +673,6 @@ impl Swarm {
                 _ => {}
             }
         }
-        self.fail(Law::Liveness, format!("{:?} waits, and nothing moves it", self.port.backlog()))
+        self.fail(Law::Liveness, format!("{:?} waits, and no call moves it", self.port.backlog()))
     }
 }

@@ -5,7 +5,7 @@ use txweir_core::Instant;
 use txweir_daemon::Daemon;
 use txweir_daemon::protocol::{Ask, Batch, Reply};
 
-/// A daemon and a time that only the test moves.
+/// A daemon and a time that only the test advances.
 #[derive(Default)]
 pub struct World {
     pub daemon: Daemon,
@@ -26,14 +26,14 @@ impl World {
         self.daemon.answer(self.now, &Ask::Link { args })
     }
 
-    /// A link command that is to succeed; what it prints.
+    /// Performs a link command that must succeed, and returns its output.
     pub fn link(&mut self, line: &str) -> String {
         let reply = self.ask(line);
         assert_eq!((reply.status, reply.stderr.as_str()), (0, ""), "{line}");
         reply.stdout
     }
 
-    /// A link command that is to be refused; why.
+    /// Performs a link command that must be refused, and returns its status and error.
     pub fn refused(&mut self, line: &str) -> (u8, String) {
         let before = self.save();
         let reply = self.ask(line);
@@ -41,7 +41,7 @@ impl World {
         (reply.status, reply.stderr)
     }
 
-    /// A tc command that is to succeed; what it prints.
+    /// Performs a tc command that must succeed, and returns its output.
     pub fn tc(&mut self, line: &str) -> String {
         let reply = self.try_tc(line);
         assert_eq!((reply.status, reply.stderr.as_str()), (0, ""), "{line}");
@@ -53,7 +53,7 @@ impl World {
         self.daemon.answer(self.now, &Ask::Tc { args, batch: None, class_names: None })
     }
 
-    /// Lines that are to be done in one step; what is printed.
+    /// Performs lines in one step, and returns their output.
     pub fn batch(&mut self, flags: &str, text: &str) -> String {
         let args = format!("{flags} -b b").split_whitespace().map(String::from).collect();
         let batch = Some(Batch { name: "b".into(), text: text.into(), lines_before: 0 });

@@ -1,4 +1,4 @@
-//! What the tests share: a clock, queues over rings, and the threads behind them.
+//! The helpers that the tests share: a clock, queues over rings, and the threads behind them.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -8,13 +8,13 @@ use std::time::Duration;
 use txweir_core::{Instant, PathConfig, Role, TxPath};
 use txweir_handoff::*;
 
-/// The monotonic clock.
+/// Returns the monotonic time.
 pub fn clock() -> Instant {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
     Instant(now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64)
 }
 
-/// A clock that each test sets by itself: each has a thread.
+/// A clock that each test sets by itself: each test has a thread.
 pub mod own_time {
     use std::cell::Cell;
 
@@ -38,7 +38,7 @@ pub fn path<F>(bql: bool, kind: &str, options: &[&str]) -> TxPath<F> {
     TxPath::new(config).unwrap().with_qdisc(kind, options).unwrap()
 }
 
-/// As `path`, for packets that come from elsewhere: what finds no room is dropped.
+/// Makes a path as `path` does, for forwarded packets: a packet that finds no room is dropped.
 pub fn forwarding<F>(kind: &str, options: &[&str]) -> TxPath<F> {
     let config = PathConfig { pool: 4096, role: Role::Forwarder, ..PathConfig::default() };
     TxPath::new(config).unwrap().with_qdisc(kind, options).unwrap()
@@ -46,7 +46,7 @@ pub fn forwarding<F>(kind: &str, options: &[&str]) -> TxPath<F> {
 
 pub type RingQueue = Arc<Queue<RingSender<u64>>>;
 
-/// A queue over a ring, and the ring's other end.
+/// Makes a queue over a ring, and the ring's other end.
 pub fn over_a_ring(
     path: TxPath<u64>,
     slots: usize,
@@ -65,7 +65,7 @@ pub fn over_a_ring(
     (queue, receiver)
 }
 
-/// What the thread behind a ring has seen.
+/// The packets that the thread behind a ring has seen.
 #[derive(Default)]
 pub struct Got {
     pub packets: AtomicU64,
@@ -73,8 +73,9 @@ pub struct Got {
     stop: AtomicBool,
 }
 
-/// A thread that receives until it is stopped, sleeps where there is nothing, and finishes in rounds of `round`. With `keep` it
-/// writes down what it gets. Each so many packets (`pause`) it stands still for a moment.
+/// A thread that receives until it is stopped, sleeps where there is nothing, and finishes packets
+/// in rounds of `round`. With `keep` it keeps every packet. After each `pause` packets it stands
+/// still for a moment.
 pub struct Receiver {
     pub got: Arc<Got>,
     thread: Option<JoinHandle<RingReceiver<u64>>>,
@@ -96,7 +97,7 @@ impl Receiver {
                         }
                         let n = seen.packets.fetch_add(1, Ordering::Release) + 1;
                         if pause > 0 && n % pause == 0 {
-                            // Stops of all lengths: some spin, some sleep.
+                            // Pauses of all lengths: some spin, some sleep.
                             match (n / pause) % 3 {
                                 0 => thread::sleep(Duration::from_micros(200)),
                                 1 => (0..2000).for_each(|_| std::hint::spin_loop()),
@@ -145,7 +146,7 @@ impl Receiver {
     }
 }
 
-/// A doorbell for a thread that is not there yet.
+/// A doorbell for a thread that does not exist yet.
 #[derive(Clone, Default)]
 pub struct Bell2(Arc<std::sync::OnceLock<thread::Thread>>);
 

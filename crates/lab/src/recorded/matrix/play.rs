@@ -28,6 +28,8 @@ const ZERO_TICK: u64 = (8_192 << 20) - 300_000;
 const INSTANT: u64 = 1_000_000_000_000_000;
 /// Packets that fit a device, or the queues of a policy.
 const ROOM: u32 = 1 << 16;
+/// How long a process of the recording takes to read the clock: a grain.
+const READING: Nanos = Nanos(256);
 /// Samples of each flow, and the flows that have them.
 const SAMPLES: u64 = 100;
 const SAMPLED: usize = 64;
@@ -151,6 +153,7 @@ fn device(seed: u64, delay: Nanos, whole_units: bool) -> NicConfig {
 impl<'a> Player<'a> {
     fn new(run: &'a Run, seed: u64) -> Result<Self, String> {
         let mut net = Net::new(seed);
+        net.set_reading(READING);
         let tcp = run.tcp();
         let [sender, router, receiver] = [(); 3].map(|()| net.host(tcp.clone(), Cpu::default()));
         let forth = net.link(sender, router, device(seed, Nanos::ZERO, run.units))?;

@@ -1,5 +1,5 @@
-//! A's protocol threads: each takes one message after another, and needs a time for each. Where a
-//! connection's output runs, and when it yields, is DragonFly BSD's choice: after each message of
+//! A's protocol threads: each takes one message after another, and needs a time for each. DragonFly
+//! BSD's choice decides where a connection's output runs, and when it yields: after each message of
 //! the connection, and by `net.inet.tcp.fairsend`.
 
 use std::collections::VecDeque;
@@ -12,13 +12,13 @@ use super::{Machine, Setup, What};
 use crate::reproduce::dragonfly::link::Role;
 use crate::reproduce::dragonfly::packet::{MSS, Packet};
 
-/// What a thread has to do.
+/// A message of a thread.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Message {
     Packet(Packet),
     /// The application of the stream at this place writes.
     Write(u32),
-    /// The turn of who stands first in line.
+    /// The turn of the first sender in line.
     Turn,
     /// A timer of the connection at this place, and its number there.
     Timer(u32, u32),
@@ -43,7 +43,7 @@ impl Thread {
         }
     }
 
-    /// A stream that sends joins the line.
+    /// Has a stream of A join the line.
     pub(super) fn join(&mut self, place: u32) -> Option<SenderId> {
         self.streams.push(place);
         self.fair.join()
@@ -51,7 +51,7 @@ impl Thread {
 }
 
 impl Machine {
-    /// A segment has come to A.
+    /// Handles the arrival of a segment at A.
     pub(super) fn at_a(&mut self, p: Packet) {
         self.tell(self.links[p.place as usize].thread, Message::Packet(p));
     }
@@ -61,14 +61,14 @@ impl Machine {
         self.work(thread);
     }
 
-    /// A thread has done what it did.
+    /// Ends the message of a thread.
     pub(super) fn done(&mut self, thread: u32) {
         self.threads[thread as usize].busy = false;
         self.work(thread);
     }
 
-    /// A thread takes its next message, if it is free: what that does is done at once, and takes
-    /// its time.
+    /// Has a thread take its next message, if it is free: the effects of the message are immediate,
+    /// and the thread is busy for its time.
     fn work(&mut self, thread: u32) {
         let t = &mut self.threads[thread as usize];
         if t.busy {
@@ -89,7 +89,7 @@ impl Machine {
         self.engine.schedule(self.engine.now() + cost, thread, What::Done);
     }
 
-    /// Does what a message asks for; answers how many units of data were sent.
+    /// Handles a message. Returns the units of data that were sent.
     fn handle(&mut self, thread: u32, message: Message) -> u32 {
         match message {
             Message::Packet(p) => self.arrived(&p),
@@ -119,7 +119,7 @@ impl Machine {
         }
     }
 
-    /// A's end of a connection takes a segment in.
+    /// Gives A's end of a connection a segment.
     fn arrived(&mut self, p: &Packet) -> u32 {
         let now = self.engine.now();
         let link = &mut self.links[p.place as usize];
@@ -137,7 +137,7 @@ impl Machine {
         self.output(p.place, Cause::Acked)
     }
 
-    /// The application is told of room, if there is enough for it.
+    /// Tells the application of room, if there is enough for it.
     fn refill(&mut self, place: u32) {
         let s = &self.setup;
         let now = self.engine.now();
@@ -154,8 +154,8 @@ impl Machine {
         }
     }
 
-    /// A's end of a connection sends what it may, if it is not to wait for its turn; answers how
-    /// many units of data.
+    /// Has A's end of a connection send the segments that it may, unless it must wait for its turn.
+    /// Returns the units of data sent.
     fn output(&mut self, place: u32, cause: Cause) -> u32 {
         let link = &self.links[place as usize];
         let burst = match link.id {
@@ -194,7 +194,7 @@ impl Machine {
                     burst.count(seg.segments(), u64::from(seg.len));
                 }
             }
-            // An acknowledgement that finds no room is lost: the next says the same.
+            // An acknowledgement that finds no room is lost: the next one covers it.
             self.egress.send(now, thread as usize, packet, packet.meta(self.setup.prio));
             self.kick();
         }

@@ -1,5 +1,5 @@
-//! What A's peers do: one takes streams, the other sends them or opens connections, one after
-//! another (netperf's TCP_CC).
+//! A's peers: one takes streams, the other sends them or opens connections, one after another
+//! (netperf's TCP_CC).
 
 use txweir_transport::State;
 
@@ -8,7 +8,7 @@ use crate::reproduce::dragonfly::link::{Link, Role, Stage};
 use crate::reproduce::dragonfly::packet::Packet;
 
 impl Machine {
-    /// A segment has come to a peer.
+    /// Handles the arrival of a segment at a peer.
     pub(super) fn at_peer(&mut self, p: &Packet) {
         let now = self.engine.now();
         let link = &mut self.links[p.place as usize];
@@ -31,14 +31,14 @@ impl Machine {
         self.look_at_client(p.place);
     }
 
-    /// The application of a stream to A hands over what there is room for.
+    /// Has the application of a stream to A hand over as much data as there is room for.
     pub(super) fn peer_writes(&mut self, place: u32) {
         let now = self.engine.now();
         self.links[place as usize].peer.write(now, u64::MAX);
         self.peer_sends(place);
     }
 
-    /// The peer's end of a connection sends what it may.
+    /// Has the peer's end of a connection send the segments that it may.
     pub(super) fn peer_sends(&mut self, place: u32) {
         let now = self.engine.now();
         loop {
@@ -59,8 +59,8 @@ impl Machine {
         self.arm_peer(place);
     }
 
-    /// A client whose connection A has closed opens the next; one that is over makes room for
-    /// another.
+    /// Has a client whose connection A has closed open the next; frees the place of a connection
+    /// that is over.
     pub(super) fn look_at_client(&mut self, place: u32) {
         let link = &mut self.links[place as usize];
         let Role::Client(client) = link.role else { return };
@@ -81,7 +81,7 @@ impl Machine {
         }
     }
 
-    /// A client opens its next connection: of another port, so of any thread.
+    /// Has a client open its next connection: of another port, so of any thread.
     pub(super) fn open(&mut self, client: u32) {
         let (s, role) = (self.setup, Role::Client(client));
         let thread = self.rng.below(u64::from(s.threads)) as u32;

@@ -1,4 +1,4 @@
-//! The machine: what a program may be, and how it is run.
+//! The machine: the checks of a program, and its execution.
 
 use alloc::format;
 use alloc::vec;
@@ -6,25 +6,25 @@ use alloc::vec;
 use crate::classify::packet::Packet;
 use crate::text::error::{ConfigError, ErrorKind, Object};
 
-/// Instructions of a program, at most.
+/// Largest number of instructions of a program.
 pub const PROGRAM_MAX: usize = 4096;
-/// What a program returns for a packet that matches and whose class is the filter's.
+/// Return value for a packet that matches and goes to the filter's class.
 pub(super) const MATCH: u32 = u32::MAX;
 
 /// One instruction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Instruction {
-    /// What is done.
+    /// The operation.
     pub code: u16,
-    /// Instructions to leap over if a comparison is true.
+    /// Number of instructions to skip if a comparison is true.
     pub jt: u8,
-    /// And if it is not.
+    /// Number of instructions to skip if it is false.
     pub jf: u8,
     /// An operand.
     pub k: u32,
 }
 
-/// Words of memory.
+/// Number of words of memory.
 const MEMORY: usize = 16;
 
 // An operation: its class (the low three bits), its size or operation, and its mode or source.
@@ -36,7 +36,7 @@ const STX: u16 = 0x03;
 const ALU: u16 = 0x04;
 const JMP: u16 = 0x05;
 const RET: u16 = 0x06;
-/// The operand is the index register.
+/// Set if the operand is the index register.
 const X: u16 = 0x08;
 
 const LD_IMM: u16 = LD;
@@ -76,7 +76,7 @@ const SIZE: u16 = 0x18;
 const HALF: u16 = 0x08;
 const BYTE: u16 = 0x10;
 
-/// Offsets from here on are not of the packet but name what is known of it.
+/// Offsets from here on select metadata of the packet.
 const ANCILLARY: u32 = 0xffff_f000;
 const PROTOCOL: u32 = ANCILLARY;
 const MARK: u32 = ANCILLARY + 20;
@@ -86,12 +86,12 @@ const NETWORK: u32 = 0xfff0_0000;
 /// Offsets from here on are from the link header.
 const LINK: u32 = 0xffe0_0000;
 
-/// The code of a load without its size.
+/// Returns the code of a load without its size.
 const fn load(code: u16) -> u16 {
     code & !SIZE
 }
 
-/// Whether a program is one: see the module.
+/// Checks that a program is valid: see the module.
 pub fn check(program: &[Instruction]) -> Result<(), ConfigError> {
     if program.is_empty() || program.len() > PROGRAM_MAX {
         let expected = format!("1 to {PROGRAM_MAX} instructions");
@@ -116,7 +116,7 @@ fn allowed(at: usize, instruction: Instruction, len: usize) -> Result<(), Config
         LD_IMM | LD_LEN | LDX_IMM | LDX_LEN | LDX_MSH | RET_K | RET_A | TAX | TXA => Ok(()),
         LD_MEM | LDX_MEM | ST | STX if k as usize >= MEMORY => refuse("a word of memory, 0 to 15"),
         LD_MEM | LDX_MEM | ST | STX => Ok(()),
-        JA if k as usize >= behind => refuse("a jump forward, to an instruction that there is"),
+        JA if k as usize >= behind => refuse("a jump forward, to an instruction of the program"),
         JA => Ok(()),
         _ if code & CLASS == ALU => match code & !CLASS & !X {
             DIV | MOD if code & X == 0 && k == 0 => refuse("a division by anything but 0"),
@@ -127,7 +127,7 @@ fn allowed(at: usize, instruction: Instruction, len: usize) -> Result<(), Config
         },
         _ if code & CLASS == JMP => match code & !CLASS & !X {
             JEQ | JGT | JGE | JSET if usize::from(jt.max(jf)) >= behind => {
-                refuse("jumps forward, to an instruction that there is")
+                refuse("jumps forward, to an instruction of the program")
             }
             JEQ | JGT | JGE | JSET => Ok(()),
             _ => refuse("an instruction of the classic machine"),
@@ -143,9 +143,9 @@ fn allowed(at: usize, instruction: Instruction, len: usize) -> Result<(), Config
     }
 }
 
-/// Memory is written before it is read, on every way through the program.
+/// Checks that memory is written before it is read, on every path through the program.
 fn written(program: &[Instruction]) -> Result<(), ConfigError> {
-    // The words that are written on all ways that lead to an instruction.
+    // The words that are written on all paths to an instruction.
     let mut before = vec![u16::MAX; program.len() + 1];
     let mut now = 0u16;
     for (at, instruction) in program.iter().enumerate() {
@@ -177,12 +177,13 @@ fn written(program: &[Instruction]) -> Result<(), ConfigError> {
     Ok(())
 }
 
-/// What a program answers. Takes at most as many steps as it has instructions; allocates nothing.
+/// Runs a program and returns its result. Takes at most as many steps as the program has
+/// instructions; allocates nothing.
 pub(super) fn run(program: &[Instruction], packet: &Packet<'_>) -> u32 {
     let (mut a, mut x) = (0u32, 0u32);
     let mut memory = [0u32; MEMORY];
     let mut rest = program.iter();
-    // Every leap is forward: the iterator ends.
+    // All jumps are forward, so the iterator ends.
     while let Some(Instruction { code, jt, jf, k }) = rest.next() {
         let (code, k) = (*code, *k);
         let slot = k as usize % MEMORY;
@@ -237,7 +238,7 @@ fn leap(rest: &mut core::slice::Iter<'_, Instruction>, far: usize) {
     *rest = rest.as_slice().get(far..).unwrap_or(&[]).iter();
 }
 
-/// None for a division by zero.
+/// Returns the result; `None` for a division by zero.
 fn compute(operation: u16, a: u32, operand: u32) -> Option<u32> {
     Some(match operation {
         ADD => a.wrapping_add(operand),
@@ -263,7 +264,7 @@ fn compare(operation: u16, a: u32, operand: u32) -> bool {
     }
 }
 
-/// What an offset names that is not of the packet.
+/// Returns the metadata that an offset selects.
 fn known(packet: &Packet<'_>, k: u32) -> Option<u32> {
     match k {
         PROTOCOL => Some(packet.protocol().into()),
@@ -273,7 +274,7 @@ fn known(packet: &Packet<'_>, k: u32) -> Option<u32> {
     }
 }
 
-/// The bytes at an offset, if the packet has them.
+/// Returns the bytes at an offset, if the packet has them.
 fn fetch(packet: &Packet<'_>, k: u32, size: u16) -> Option<u32> {
     let at = match k {
         0..0x8000_0000 => k as usize,

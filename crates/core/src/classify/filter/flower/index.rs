@@ -1,17 +1,18 @@
-//! An index of numbers by hash: open addressing with linear probing, and deletion that closes the gap (Knuth, TAOCP volume 3,
-//! section 6.4, algorithm R). A place has the hash beside the number, so that growing asks nobody, and most that differ are
-//! told apart without a look at the key.
+//! An index of numbers by hash: open addressing with linear probing, and deletion that closes the
+//! gap (Knuth, TAOCP volume 3, section 6.4, algorithm R). A place stores the hash beside the
+//! number, so that growth needs no keys, and most numbers with other hashes are rejected without a
+//! look at the key.
 
 use alloc::vec;
 use alloc::vec::Vec;
 
-/// Places of a table that has any.
+/// Number of places of the smallest table that is not empty.
 const LEAST: usize = 8;
 
 /// Numbers by hash. At most half of the places are taken.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Index {
-    /// The hash in the high half, the number and one in the low; 0 if it is free.
+    /// The hash in the high half, the number plus one in the low; 0 for a free place.
     places: Vec<u64>,
     taken: usize,
 }
@@ -29,14 +30,14 @@ impl Index {
         hash as usize & (self.places.len() - 1)
     }
 
-    /// The number of that hash for which `is` holds.
+    /// Returns the number with that hash for which `is` returns true.
     #[inline]
     pub(super) fn find(&self, hash: u32, mut is: impl FnMut(u32) -> bool) -> Option<u32> {
         if self.taken == 0 {
             return None;
         }
         let mut at = self.home(hash);
-        // Half of the places are free: there is an end.
+        // Half of the places are free, so the loop ends.
         loop {
             let place = self.places[at];
             if place == 0 {
@@ -49,7 +50,7 @@ impl Index {
         }
     }
 
-    /// Puts in a number that is not there.
+    /// Inserts a number that is not in the index.
     pub(super) fn insert(&mut self, hash: u32, number: u32) {
         if (self.taken + 1) * 2 > self.places.len() {
             let more = (self.places.len() * 2).max(LEAST);
@@ -71,7 +72,7 @@ impl Index {
         self.places[at] = place;
     }
 
-    /// Takes a number out that is there.
+    /// Removes a number. Does nothing if the number is not in the index.
     pub(super) fn remove(&mut self, hash: u32, number: u32) {
         if self.taken == 0 {
             return;
@@ -92,7 +93,8 @@ impl Index {
             if place == 0 {
                 break;
             }
-            // What may stand in the gap is what does not have its home between the gap and itself.
+            // An entry may move into the gap unless its home lies behind the gap, up to its own
+            // place.
             let home = self.home(hash_of(place));
             if (at.wrapping_sub(home) & last) >= (at.wrapping_sub(gap) & last) {
                 self.places[gap] = place;
@@ -115,7 +117,7 @@ mod tests {
         let (mut index, mut model) = (Index::default(), BTreeMap::new());
         for _ in 0..20_000 {
             let number = rng.below(200) as u32;
-            // Few hashes, at the end and the beginning of the places.
+            // A few hashes, at the end and the beginning of the places.
             let hash = (rng.below(5) as u32).wrapping_sub(2);
             match model.remove(&number) {
                 Some(old) => index.remove(old, number),
@@ -131,6 +133,6 @@ mod tests {
             assert_eq!(index.taken, model.len());
         }
         index.remove(9, 4000);
-        assert_eq!(index.taken, model.len(), "what is not there stays away");
+        assert_eq!(index.taken, model.len(), "the removal of an absent number changes nothing");
     }
 }

@@ -1,10 +1,10 @@
-//! The fields of a packet, as words of a key. What a packet has not is zero.
+//! The fields of a packet, as words of a key. A field that the packet does not have is zero.
 
 use super::{Field, WORDS};
 use crate::classify::packet::Packet;
 use crate::packet::headers::{End, Fragment, Headers, L3, L4, ethertype};
 
-/// The words of a packet, with room for the range that a filter has.
+/// The words of a packet, with room for the range of a filter.
 pub(super) type Words = [u64; WORDS + 1];
 
 /// RARP (RFC 903): ARP's header with another ethertype.
@@ -13,12 +13,13 @@ const RARP: u16 = 0x8035;
 const MPLS: [u16; 2] = [0x8847, 0x8848];
 /// A session of PPPoE (RFC 2516).
 const PPPOE: u16 = 0x8864;
-/// PPP's numbers of IPv4, IPv6, and MPLS (RFC 1332, RFC 5072, RFC 3032), and the ethertype of each.
+/// PPP's protocol numbers of IPv4, IPv6, and MPLS (RFC 1332, RFC 5072, RFC 3032), and the ethertype
+/// of each.
 const PPP: [(u16, u16); 4] =
     [(0x21, ethertype::IPV4), (0x57, ethertype::IPV6), (0x281, MPLS[0]), (0x283, MPLS[1])];
-/// Bytes of PPPoE's header with PPP's protocol.
+/// Bytes of PPPoE's header, with PPP's protocol.
 const PPPOE_HEADER: usize = 8;
-/// Entries of a label stack that are read.
+/// Largest number of entries of a label stack that are read.
 const LSES_MAX: usize = 7;
 
 #[inline]
@@ -36,12 +37,12 @@ fn mac(bytes: &[u8], at: usize) -> u64 {
     chunk::<6>(bytes, at).map_or(0, |b| u64::from_be_bytes([0, 0, b[0], b[1], b[2], b[3], b[4], b[5]]))
 }
 
-/// What is behind the header of PPPoE, if it is a session.
+/// Fields of PPPoE's header, if the packet is of a session.
 #[derive(Default)]
 struct Inner {
     session: u16,
     ppp: u16,
-    /// Ethertype of what it carries, if it is known.
+    /// Ethertype of the payload, if it is known.
     kind: Option<u16>,
 }
 
@@ -56,28 +57,29 @@ fn pppoe(bytes: &[u8], at: usize) -> Option<Inner> {
     Some(Inner { session: u16::from_be_bytes([b[2], b[3]]), ppp, kind })
 }
 
-/// A packet's headers at hand, and the bytes that their offsets are of.
+/// The headers of a packet, and the bytes that their offsets refer to.
 struct View<'a> {
     headers: &'a Headers,
     bytes: &'a [u8],
-    /// Ethertype of what its network header is.
+    /// Ethertype of the network header.
     kind: u16,
-    /// Where that begins.
+    /// Offset of the network header.
     network: usize,
 }
 
-/// Whether it is IPv4 whose header says that it has less than five words.
+/// True for IPv4 with a header that declares less than five words.
 #[cold]
 fn is_short(frame: &[u8], packet: &Packet<'_>) -> bool {
     packet.headers.l3 == L3::Ipv4 && frame.get(packet.network()).is_some_and(|first| first & 15 < 5)
 }
 
-/// Reads the words of which `needs` has a bit. They are zero before: to hand them back would be to copy them.
+/// Reads the words of which `needs` has a bit. The caller passes zeroed words: a return value would
+/// be copied.
 #[inline]
 pub(super) fn read(packet: &Packet<'_>, needs: u32, words: &mut Words) {
     let h = &packet.headers;
     let frame = packet.frame.bytes();
-    // Of a header that is shorter than its fixed part nothing is believed.
+    // A header that is shorter than its fixed part counts as none.
     let headers = if h.end == End::Malformed && is_short(frame, packet) { &Headers::EMPTY } else { h };
     let view = View { headers, bytes: frame, kind: h.ethertype, network: packet.network() };
     if h.ethertype == PPPOE {
@@ -87,7 +89,7 @@ pub(super) fn read(packet: &Packet<'_>, needs: u32, words: &mut Words) {
     }
 }
 
-/// The same of a packet whose network header is that of PPPoE.
+/// Does the work of `read` for a packet whose network header is that of PPPoE.
 #[cold]
 fn read_session(view: View<'_>, packet: &Packet<'_>, frame: &[u8], needs: u32, words: &mut Words) {
     let Some(inner) = pppoe(frame, view.network) else {
@@ -113,9 +115,9 @@ fn read_session(view: View<'_>, packet: &Packet<'_>, frame: &[u8], needs: u32, w
     Field::PPP_PROTO.write(words, inner.ppp.into());
 }
 
-/// Words that most filters have no use for.
+/// Words that most filters do not read.
 const RARE: u32 = !(1 | 1 << 3 | 1 << 4 | ADDRESSES);
-/// Those of addresses.
+/// Words of addresses.
 const ADDRESSES: u32 = 0xf << 6;
 
 #[inline]
@@ -150,7 +152,7 @@ fn fill_rare(words: &mut Words, needs: u32, v: &View<'_>, packet: &Packet<'_>, f
     }
     if MPLS.contains(&v.kind) {
         words[10] |= entries(v) << 48;
-        // A word for each two entries.
+        // Each word holds two entries.
         for pair in (0..4).filter(|pair| needs & 1 << (12 + pair) != 0) {
             words[12 + pair] = label_pair(v, pair);
         }
@@ -162,19 +164,21 @@ fn link_address(h: &Headers, frame: &[u8], at: usize) -> u64 {
     if h.link_len == 0 { 0 } else { mac(frame, at) }
 }
 
-/// Ethertype of the first tag, 0 without.
+/// Returns the ethertype of the first tag, 0 without a tag.
 fn first_tag(h: &Headers) -> u16 {
     if h.vlan.is_some() { h.link_protocol } else { 0 }
 }
 
-/// Ethertype of the second tag, 0 without. It stands behind the first, which is behind two addresses and an ethertype.
+/// Returns the ethertype of the second tag, 0 without one. It is behind the first tag, which is
+/// behind two addresses and an ethertype.
 fn second_tag(h: &Headers, frame: &[u8]) -> u16 {
     if h.inner_vlan.is_some() { be16(frame, 16) } else { 0 }
 }
 
-/// Identifier, priority and next ethertype of the two outermost tags.
+/// Returns identifier, priority and next ethertype of the two outermost tags.
 fn tags(h: &Headers, frame: &[u8]) -> u64 {
-    // Identifier in the low twelve bits and priority in the high three, the bit between them left out.
+    // The identifier is in the low twelve bits and the priority in the high three; the bit between
+    // them is dropped.
     let control = |tci: u16| u64::from(tci & 0xfff) | u64::from(tci >> 13) << 12;
     let Some(first) = h.vlan else { return 0 };
     let one = control(first) | u64::from(be16(frame, 16)) << 16;
@@ -184,24 +188,25 @@ fn tags(h: &Headers, frame: &[u8]) -> u64 {
     }
 }
 
-/// How many tags there are.
+/// Returns the number of tags.
 #[inline]
 fn tag_count(h: &Headers) -> u64 {
     match (h.vlan, h.inner_vlan, h.l3_offset) {
         (None, ..) => 0,
         (Some(_), None, _) => 1,
-        // Four bytes each, between the link header and the network's.
+        // Each tag has four bytes, between the link header and the network header.
         (_, Some(_), Some(at)) => u64::from(at.saturating_sub(u16::from(h.link_len)) / 4),
         (_, Some(_), None) => 2,
     }
 }
 
-/// Whether transport headers are read: the reference reads none of fragments, the first included.
+/// True if transport headers are read: the reference reads none of fragments, the first included.
 fn is_whole(h: &Headers) -> bool {
     matches!(h.l3, L3::Ipv4 | L3::Ipv6) && h.fragment == Fragment::Whole
 }
 
-/// Word 3: protocol, TOS, TTL, ICMP's type and code, ARP's operation, fragment, tags.
+/// Returns word 3: protocol, TOS, TTL, ICMP's type and code, ARP's operation, fragment. The caller
+/// adds the tags.
 #[inline]
 fn bytes_of_ip(v: &View<'_>) -> u64 {
     let h = v.headers;
@@ -227,7 +232,7 @@ fn bytes_of_ip(v: &View<'_>) -> u64 {
     word
 }
 
-/// Ports, TCP's flags; the session of PPPoE is written by who has read it.
+/// Returns ports and TCP's flags; `read_session` adds the session of PPPoE.
 #[inline]
 fn ports(v: &View<'_>) -> u64 {
     let h = v.headers;
@@ -239,7 +244,7 @@ fn ports(v: &View<'_>) -> u64 {
     match (h.l4, h.l4_offset) {
         (L4::Tcp, Some(at)) => {
             let at = usize::from(at);
-            // Offset of the data in words, at least five: else it is no header, and there must be one, whole.
+            // The data offset must be at least five words, and the fixed header complete.
             let word = be16(v.bytes, at + 12);
             let good = word >> 12 >= 5 && v.bytes.len() >= at + 20;
             ports | if good { u64::from(word & 0xfff) << 32 } else { 0 }
@@ -248,7 +253,7 @@ fn ports(v: &View<'_>) -> u64 {
     }
 }
 
-/// The operation of ARP over Ethernet for IPv4, if it is a request or a reply.
+/// Returns the operation of ARP over Ethernet for IPv4, if it is a request or a reply.
 fn arp_operation(v: &View<'_>) -> Option<u8> {
     if !matches!(v.kind, ethertype::ARP | RARP) {
         return None;
@@ -266,7 +271,7 @@ fn is_arp(v: &View<'_>) -> bool {
     arp_operation(v).is_some()
 }
 
-/// An address of IP, or of ARP, where it stands `at`: its two halves.
+/// Returns the two halves of an address of IP, or of ARP at the offset `at`.
 #[inline]
 fn address(v: &View<'_>, of_ip: &[u8; 16], at: usize) -> [u64; 2] {
     let [a, b, c, d, e, f, g, h, .., w, x, y, z] = *of_ip;
@@ -283,7 +288,7 @@ fn address(v: &View<'_>, of_ip: &[u8; 16], at: usize) -> [u64; 2] {
     }
 }
 
-/// The entries of a label stack, the outermost first; the bottom of the stack is the last.
+/// Returns the entries of a label stack, the outermost first; the bottom of the stack is the last.
 fn stack<'v>(v: &View<'v>) -> impl Iterator<Item = u32> + use<'v> {
     let bytes = if MPLS.contains(&v.kind) { v.bytes.get(v.network..).unwrap_or(&[]) } else { &[] };
     let mut over = false;
@@ -295,12 +300,12 @@ fn stack<'v>(v: &View<'v>) -> impl Iterator<Item = u32> + use<'v> {
     })
 }
 
-/// A bit for each entry, the outermost the lowest.
+/// Returns a bit for each entry, the outermost in the lowest bit.
 fn entries(v: &View<'_>) -> u64 {
     (1 << stack(v).count()) - 1
 }
 
-/// Two entries of a label stack, of which the second is in the high half.
+/// Returns two entries of a label stack, the second in the high half.
 fn label_pair(v: &View<'_>, pair: usize) -> u64 {
     let mut two = stack(v).skip(pair * 2);
     let (first, second) = (two.next().unwrap_or(0), two.next().unwrap_or(0));

@@ -1,23 +1,27 @@
-//! flower: fields of headers, each under a mask (tc-flower(8)).
+//! flower: matches fields of headers, each under a mask (tc-flower(8)).
 //!
-//! Filters with the same mask are together, and found by one look-up in a hash table; masks are asked in the order in which
-//! they came, and the first that has a filter for the packet decides, even if its actions say `continue`. A filter of a range
-//! of ports is looked for as the reference does: the filters of its mask in their order, each range that has the packet's
-//! ports completed to a key, and that key looked up.
+//! Filters with the same mask are together, and found by one look-up in a hash table. Masks are
+//! tried in the order of their addition, and the first that has a filter for the packet decides,
+//! even if its actions return `continue`. Filters with a range of ports are searched as in the
+//! reference: the filters of a mask are tried in order, and each range that contains the packet's
+//! ports is completed to a key, which is looked up.
 //!
-//! - Cost: one reading of the fields that any mask has, then for each mask one hash of its words and one comparison. A mask of
-//!   few filters is not hashed. Of ranges: a comparison for each filter.
-//! - Memory of a filter: the words that its mask has (8 bytes each, mostly two to four), 50 bytes, and its place in two
-//!   indexes.
-//! - Bounds: masks and filters are as many as were added; nothing else is walked.
+//! - Cost: one read of the fields that any mask has, then for each mask one hash of its words and
+//!   one comparison. A mask with few filters is not hashed. Ranges cost a comparison for each
+//!   filter.
+//! - Memory of a filter: the words that its mask has (8 bytes each, mostly two to four), 50 bytes,
+//!   and an entry in two indexes.
+//! - Bounds: the number of masks and filters is that of the commands; nothing else is walked.
 //!
 //! Invariants:
 //! - W1: no two filters of a table have the same mask and, under it, the same key;
 //! - W2: every filter is in `handles`, and in the index of its mask.
 //!
-//! The hash is keyed (see [`crate::packet::hash`]): who adds filters on behalf of strangers does not let them collide.
+//! The hash is keyed (see [`crate::packet::hash`]): strangers whose filters are added cannot make
+//! them collide.
 //!
-//! Differences from Linux (PARITY.md): `flower-atomic-fragment`, `flower-authentication`, `flower-replace-twin`.
+//! Differences from Linux (PARITY.md): `flower-atomic-fragment`, `flower-authentication`,
+//! `flower-replace-twin`.
 
 use alloc::boxed::Box;
 
@@ -27,12 +31,12 @@ mod table;
 
 pub use table::Table;
 
-/// Words of a key.
+/// Number of words of a key.
 const WORDS: usize = 16;
-/// The word of a range of ports, which is behind those of the key.
+/// Index of the word of a range of ports, which is behind those of the key.
 const RANGE: usize = WORDS;
 
-/// A field that a filter may look at.
+/// A field that a filter may read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Field {
     word: u8,
@@ -47,7 +51,8 @@ const fn field(word: u8, shift: u8, bits: u8) -> Field {
 impl Field {
     /// Destination address of Ethernet.
     pub const DST_MAC: Self = field(0, 0, 48);
-    /// Ethertype behind all tags; of the payload, for a session of PPPoE that carries IP or MPLS.
+    /// Ethertype behind all tags; in a session of PPPoE that carries IP or MPLS, that of the
+    /// payload.
     pub const ETH_TYPE: Self = field(0, 48, 16);
     /// Source address of Ethernet.
     pub const SRC_MAC: Self = field(1, 0, 48);
@@ -75,15 +80,16 @@ impl Field {
     pub const ICMP_TYPE: Self = field(3, 24, 8);
     /// Code of an ICMP message.
     pub const ICMP_CODE: Self = field(3, 32, 8);
-    /// Operation of ARP: 1 request, 2 reply; nothing of a packet that is neither is known.
+    /// Operation of ARP: 1 request, 2 reply; in packets of other operations all ARP fields are
+    /// zero.
     pub const ARP_OP: Self = field(3, 40, 8);
-    /// 1: a fragment, 2: the first.
+    /// Bit 0: a fragment; bit 1: the first one.
     pub const IP_FLAGS: Self = field(3, 48, 2);
-    /// VLAN tags.
+    /// Number of VLAN tags.
     pub const VLAN_COUNT: Self = field(3, 56, 8);
-    /// Source port of what is no fragment.
+    /// Source port, except in fragments.
     pub const SRC_PORT: Self = field(4, 0, 16);
-    /// Destination port of what is no fragment.
+    /// Destination port, except in fragments.
     pub const DST_PORT: Self = field(4, 16, 16);
     /// The twelve bits in front of TCP's window.
     pub const TCP_FLAGS: Self = field(4, 32, 12);
@@ -93,7 +99,7 @@ impl Field {
     pub const PPP_PROTO: Self = field(5, 0, 16);
     /// Ethertype of the second VLAN tag itself.
     pub const CVLAN_TPID: Self = field(5, 16, 16);
-    /// The port that the packet has come in by.
+    /// The port that received the packet.
     pub const INDEV: Self = field(5, 32, 32);
     /// Source address of IP, or sender's of ARP; IPv4 in the low 32 bits, with zeros before them.
     pub const SRC_IP: Self = field(6, 0, 128);
@@ -103,13 +109,13 @@ impl Field {
     pub const ARP_SHA: Self = field(10, 0, 48);
     /// Ethernet address of ARP's target.
     pub const ARP_THA: Self = field(11, 0, 48);
-    /// Which entries a label stack has, the outermost in the lowest bit.
+    /// Entries of a label stack, one bit each, the outermost in the lowest.
     pub const LSES: Self = field(10, 48, 7);
-    /// It is a session of PPPoE, with a header as it should be.
+    /// 1 for a session of PPPoE with a valid header.
     pub const PPPOE: Self = field(10, 55, 1);
 
-    /// An entry of a label stack of MPLS, 1 (the outermost) to 7: label, traffic class, bottom of stack and TTL as they
-    /// stand there (RFC 3032 section 2.1).
+    /// Returns the field of an entry of an MPLS label stack, 1 (the outermost) to 7: label, traffic
+    /// class, bottom of stack and TTL in their order in the packet (RFC 3032 section 2.1).
     pub const fn lse(depth: u8) -> Option<Self> {
         match depth {
             1..=7 => Some(field(12 + (depth - 1) / 2, (depth - 1) % 2 * 32, 32)),
@@ -117,7 +123,7 @@ impl Field {
         }
     }
 
-    /// All bits of it.
+    /// Returns a mask of all bits of the field.
     pub const fn whole(self) -> u128 {
         u128::MAX >> (128 - self.bits as u32)
     }
@@ -154,33 +160,35 @@ pub struct Flower {
     pub src_ports: Option<(u16, u16)>,
     /// Destination ports, first and last.
     pub dst_ports: Option<(u16, u16)>,
-    /// It was said not to be done in hardware; it never is.
+    /// True if the command asked not to offload to hardware; nothing is ever offloaded.
     pub skip_hw: bool,
-    /// The name of the device of `Field::INDEV`: to be shown.
+    /// Name of the device in `Field::INDEV`, for display.
     pub indev: Option<Box<str>>,
 }
 
 impl Flower {
-    /// It is to match where a field is this in the bits of a mask.
+    /// Requires a value of a field, in the bits of a mask.
     pub fn set(&mut self, field: Field, value: u128, mask: u128) {
         field.write(&mut self.key, value);
         field.write(&mut self.mask, mask);
     }
 
-    /// With this field, whole.
+    /// Returns the parameters with a value of this field added, in all its bits.
     #[must_use]
     pub fn with(mut self, field: Field, value: u128) -> Self {
         self.set(field, value, field.whole());
         self
     }
 
-    /// What a field is to be, and in which bits; none if that does not matter.
+    /// Returns the required value of a field, and the bits of it that count; `None` if the field
+    /// does not matter.
     pub fn get(&self, field: Field) -> Option<(u128, u128)> {
         let mask = field.read(&self.mask);
         (mask != 0).then(|| (field.read(&self.key), mask))
     }
 
-    /// Whether all that this looks at is looked at by another too: whether it may be in a chain made for that.
+    /// True if this reads only fields and bits that `template` reads, so that it may be in a chain
+    /// with that template.
     pub fn within(&self, template: &Self) -> bool {
         let ranges = |one: &Self| [one.src_ports.is_some(), one.dst_ports.is_some()];
         self.mask.iter().zip(&template.mask).all(|(mine, its)| mine & !its == 0)

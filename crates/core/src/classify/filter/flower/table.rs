@@ -1,4 +1,4 @@
-//! The filters of a table: by mask, and by handle.
+//! The filters of a table, by mask and by handle.
 
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
@@ -11,22 +11,22 @@ use crate::base::free::FreeNumbers;
 use crate::classify::action::Run;
 use crate::classify::counters::Counters;
 use crate::classify::filter::chain::{exists, not_found};
-use crate::classify::filter::{Bound, Decision, Filtering, Visit, What};
+use crate::classify::filter::{Bound, Decision, Existence, Filtering, Visit};
 use crate::classify::packet::Packet;
 use crate::packet::hash::FlowHasher;
 use crate::text::error::{ConfigError, ErrorKind, Object};
 
-/// Filters of a mask that are compared one after the other: a hash costs more.
+/// Largest number of slots of a mask that are compared one after the other: a hash costs more.
 const FEW: usize = 3;
 
 /// The filters of one priority and protocol.
 #[derive(Clone, Debug)]
 pub struct Table {
     hasher: FlowHasher,
-    /// In the order in which they came, which is that of their numbers.
+    /// Masks in the order of their addition, which is that of their numbers.
     masks: Vec<Mask>,
     masks_made: u64,
-    /// The number of the mask and the slot of each filter.
+    /// Mask number and slot of each filter.
     handles: BTreeMap<u32, (u64, u32)>,
     free: FreeNumbers,
     /// The words that any mask has.
@@ -37,14 +37,14 @@ pub struct Table {
 #[derive(Clone, Debug)]
 struct Mask {
     number: u64,
-    /// The words that it has, each with its bits.
+    /// The words of the mask, each with its bits.
     bits: Vec<(usize, u64)>,
-    /// The words of each slot, as they were given, `bits.len()` of them.
+    /// The words of each slot, as given, `bits.len()` of them.
     keys: Vec<u64>,
     slots: Vec<Option<Entry>>,
     vacant: Vec<u32>,
     index: Index,
-    /// The filters in their order, if they have ranges: number and slot.
+    /// The filters with ranges, in their order: number and slot.
     ranged: BTreeMap<u64, u32>,
     ranges_made: u64,
 }
@@ -54,19 +54,19 @@ struct Entry {
     handle: u32,
     skip_hw: bool,
     indev: Option<Box<str>>,
-    /// Its place among those that have ranges.
+    /// Number among the filters with ranges.
     order: u64,
     goal: Bound,
 }
 
-/// A range as a word: source's first and last port, destination's.
+/// Returns a range as a word: first and last source port, first and last destination port.
 fn range(rule: &Flower) -> u64 {
     let part =
         |ports: Option<(u16, u16)>| ports.map_or(0, |(min, max)| u64::from(min) << 16 | u64::from(max));
     part(rule.src_ports) << 32 | part(rule.dst_ports)
 }
 
-/// The bits of it that a rule has.
+/// Returns the bits of the range word that a rule has.
 fn range_mask(rule: &Flower) -> u64 {
     let part = |ports: Option<(u16, u16)>| if ports.is_some() { 0xffff_ffff } else { 0 };
     part(rule.src_ports) << 32 | part(rule.dst_ports)
@@ -76,7 +76,7 @@ const fn first_and_last(part: u64) -> (u16, u16) {
     ((part >> 16) as u16, part as u16) // its two halves
 }
 
-/// Whether the ports of a packet (word 4 of its key) are in a range.
+/// True if the ports of a packet (word 4 of its key) are in a range.
 fn in_range(range: u64, mask: u64, ports: u64) -> bool {
     let is = |shift: u32, port: u64| {
         let (first, last) = first_and_last(range >> shift);
@@ -85,13 +85,13 @@ fn in_range(range: u64, mask: u64, ports: u64) -> bool {
     is(32, ports) && is(0, ports >> 16)
 }
 
-/// The words of a rule that its mask has.
+/// Returns the words that a rule's mask has, with their bits.
 fn bits_of(rule: &Flower) -> Vec<(usize, u64)> {
     let all = rule.mask.iter().copied().chain([range_mask(rule)]).enumerate();
     all.filter(|(_, bits)| *bits != 0).collect()
 }
 
-/// All words of a rule.
+/// Returns all words of a rule.
 fn words_of(rule: &Flower) -> Words {
     let mut words = [0; WORDS + 1];
     words[..WORDS].copy_from_slice(&rule.key);
@@ -113,9 +113,9 @@ impl Mask {
         }
     }
 
-    /// The words that a look at it needs.
+    /// Returns the words of a packet that a look-up reads, one bit each.
     fn needs(&self) -> u32 {
-        // Of the range the ports, word 4.
+        // A range reads the ports, word 4.
         self.bits.iter().fold(0, |needs, (word, _)| needs | if *word == RANGE { 1 << 4 } else { 1 << word })
     }
 
@@ -134,24 +134,24 @@ impl Mask {
         hasher.words(self.bits.iter().map(|(word, bits)| words[*word] & bits))
     }
 
-    /// Whether the key of a slot is that of these words.
+    /// True if the key of a slot equals these words under the mask.
     #[inline]
     fn is(&self, slot: u32, words: &Words) -> bool {
         self.key(slot).iter().zip(&self.bits).all(|(key, (word, bits))| (key ^ words[*word]) & bits == 0)
     }
 
-    /// The slot of these words, the range among them.
+    /// Returns the slot with these words, the range included.
     #[inline]
     fn find(&self, words: &Words, hasher: &FlowHasher) -> Option<u32> {
         if self.slots.len() <= FEW {
-            // Below four.
+            // The number of slots is below four.
             let there = |slot: &u32| self.slots[*slot as usize].is_some() && self.is(*slot, words);
             return (0..self.slots.len() as u32).find(there);
         }
         self.index.find(self.hash(words, hasher), |slot| self.is(slot, words))
     }
 
-    /// The filter for the words of a packet.
+    /// Returns the filter for the words of a packet.
     #[inline]
     fn of_packet(&self, words: &mut Words, hasher: &FlowHasher) -> Option<&Entry> {
         let slot = match self.range_bits() {
@@ -169,7 +169,7 @@ impl Mask {
                 continue;
             }
             words[RANGE] = *range;
-            // Not only this one: another with the same range may have the packet's key.
+            // Another filter with the same range may have the packet's key.
             let found = if self.is(*slot, words) { Some(*slot) } else { self.find(words, hasher) };
             if found.is_some() {
                 return found;
@@ -202,7 +202,7 @@ impl Mask {
         slot
     }
 
-    /// The words of a slot, zero where its mask has none.
+    /// Returns the words of a slot, zero outside its mask.
     fn words(&self, slot: u32) -> Words {
         let mut words = [0; WORDS + 1];
         for (key, (word, _)) in self.key(slot).iter().zip(&self.bits) {
@@ -305,7 +305,7 @@ impl Table {
     }
 }
 
-/// Another filter has the same fields and values.
+/// Error: another filter has the same fields and values.
 fn twin() -> ConfigError {
     ConfigError::new(
         ErrorKind::Exists,
@@ -334,14 +334,14 @@ impl Filtering for Table {
         handle: Option<u32>,
         rule: &Flower,
         goal: Bound,
-        what: What,
+        existence: Existence,
         _: &mut Counters,
     ) -> Result<(u32, Option<Bound>), (ConfigError, Bound)> {
         let handle = handle.filter(|h| *h != 0);
         match handle.and_then(|h| Some((h, *self.handles.get(&h)?))) {
-            Some((handle, _)) if what == What::Add => Err((exists("flower", handle), goal)),
+            Some((handle, _)) if existence == Existence::Add => Err((exists("flower", handle), goal)),
             Some((handle, there)) => self.replace(there, rule, goal).map(|old| (handle, old)),
-            None if what == What::Change => Err((not_found("flower", handle.unwrap_or(0)), goal)),
+            None if existence == Existence::Change => Err((not_found("flower", handle.unwrap_or(0)), goal)),
             None => self.add(handle, rule, goal).map(|handle| (handle, None)),
         }
     }

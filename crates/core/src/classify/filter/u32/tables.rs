@@ -1,4 +1,4 @@
-//! The tables of a block, and what changes them: each change is done whole or not at all.
+//! The tables of a block and their changes: each change applies whole or not at all.
 
 use alloc::boxed::Box;
 use alloc::format;
@@ -10,10 +10,10 @@ use alloc::vec::Vec;
 use super::{BUCKET, DIVISOR_MAX, KEYS_MAX, Match, NODE, Place, Selector, TABLE, U32};
 use crate::classify::counters::Counters;
 use crate::classify::filter::chain::{exists, not_found};
-use crate::classify::filter::{Bound, What};
+use crate::classify::filter::{Bound, Existence};
 use crate::text::error::{ConfigError, ErrorKind, Object};
 
-/// Numbers of tables that are made up begin here, and those of filters.
+/// Automatic numbers of tables and of filters begin here.
 const FIRST: u32 = 0x800;
 /// Numbers of tables and of filters end here.
 const LAST: u32 = 0xfff;
@@ -21,29 +21,29 @@ const LAST: u32 = 0xfff;
 /// All tables of a block.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Common {
-    /// By slot, which a table keeps.
+    /// The tables, by slot; a table keeps its slot.
     pub(super) tables: Vec<Option<Arc<Hash>>>,
-    /// How many roots there are.
+    /// Number of roots.
     roots: u32,
-    /// How many filters there are.
+    /// Number of filters.
     filters: usize,
-    /// The number to be made up next, less `FIRST`.
+    /// The next automatic number, less `FIRST`.
     next: u32,
-    /// Tables that were ever made.
+    /// Number of tables ever made.
     made: u64,
 }
 
 /// A hash table.
 #[derive(Clone, Debug)]
 pub(super) struct Hash {
-    /// Its number.
+    /// Number of the table.
     id: u32,
-    /// Whose it is.
+    /// Chain and priority that own the table.
     place: Place,
     root: bool,
-    /// Tables that were made before it.
+    /// Number of tables that were made before.
     made: u64,
-    /// Filters that link to it.
+    /// Number of filters that link to the table.
     refs: u32,
     /// The number of buckets, less one.
     pub(super) mask: u32,
@@ -57,14 +57,14 @@ pub(super) struct Node {
     /// The slot of the table that it links to.
     pub(super) link: Option<u32>,
     pub(super) selector: Selector,
-    /// As it was put, less its selector.
+    /// The filter as it was put, without its selector.
     pub(super) rest: Match,
-    /// Its counters: looked at, decided, the mark, and one for each key.
+    /// The goal. Its counters: tries, decisions, matches of the mark, and matches of each key.
     pub(super) goal: Bound,
 }
 
 impl Node {
-    /// Whether it leads anywhere itself.
+    /// True if the filter has a goal of its own.
     #[inline]
     pub(super) fn terminal(&self) -> bool {
         self.rest.decides || !self.goal.class.is_none() || !self.goal.actions.is_empty()
@@ -79,7 +79,7 @@ fn refused(kind: ErrorKind, key: &str, expected: impl ToString, given: u32) -> C
     ConfigError::new(kind, Object::Filter(Some("u32")), expected, text(given)).key(key)
 }
 
-/// A handle as tc writes it.
+/// Returns a handle as tc writes it.
 fn text(handle: u32) -> alloc::string::String {
     let (table, bucket, node) = (handle >> 20, (handle & BUCKET) >> 12, handle & NODE);
     match (bucket, node) {
@@ -90,7 +90,7 @@ fn text(handle: u32) -> alloc::string::String {
     }
 }
 
-/// Where a filter is: the slot of its table, its bucket, its index there.
+/// Place of a filter: the slot of its table, its bucket, its index there.
 #[derive(Clone, Copy)]
 struct At {
     slot: u32,
@@ -106,17 +106,17 @@ impl Common {
     fn table_mut(&mut self, slot: u32) -> Option<&mut Hash> {
         self.tables.get_mut(slot as usize)?.as_mut().map(Arc::make_mut)
     }
-    /// The slot of a table by its number.
+    /// Returns the slot of a table by its number.
     fn slot(&self, id: u32) -> Option<u32> {
         let at = self.tables.iter().position(|t| t.as_ref().is_some_and(|t| t.id == id))?;
         u32::try_from(at).ok()
     }
-    /// Whether its one priority has no filters.
+    /// True if there is at most one priority, and it has no filters.
     pub(super) fn is_empty(&self) -> bool {
         self.roots <= 1 && self.filters == 0
     }
 
-    /// A number for a table: the next that is free, from `FIRST` on and around.
+    /// Returns a free number for a table: the next from `FIRST` on, cyclically.
     fn free_id(&mut self) -> Option<u32> {
         let span = LAST - FIRST;
         let id = (0..span).map(|n| FIRST + (self.next + n) % span).find(|id| self.slot(*id).is_none())?;
@@ -145,12 +145,12 @@ impl Common {
 
     pub(super) fn add_root(&mut self, place: Place) -> u32 {
         self.roots += 1;
-        // Without a number it can be walked, and not be named.
+        // A table without a number can be walked, but not named.
         let id = self.free_id().unwrap_or(LAST + 1);
         self.add(id, place, true, 1)
     }
 
-    /// A priority goes, and the goals of the filters that go with it.
+    /// Removes a priority. Returns the goals that die with it.
     pub(super) fn remove_root(&mut self, root: u32) -> Vec<Bound> {
         self.roots = self.roots.saturating_sub(1);
         match self.roots {
@@ -162,7 +162,7 @@ impl Common {
         }
     }
 
-    /// Takes a table out, with its filters.
+    /// Removes a table with its filters. Returns their goals.
     fn remove(&mut self, slot: u32) -> Vec<Bound> {
         let Some(table) = self.tables.get_mut(slot as usize).and_then(Option::take) else {
             return Vec::new();
@@ -182,7 +182,7 @@ impl Common {
         }
     }
 
-    /// Where the filter of a handle is.
+    /// Returns the place of the filter with a handle.
     fn at(&self, handle: u32) -> Option<At> {
         let slot = self.slot(handle >> 20)?;
         let bucket = ((handle & BUCKET) >> 12) as usize;
@@ -196,7 +196,7 @@ impl Common {
         handle: u32,
         rule: &U32,
         goal: Bound,
-        what: What,
+        existence: Existence,
         ids: &mut Counters,
     ) -> Result<(u32, Option<Bound>), (ConfigError, Bound)> {
         match rule {
@@ -204,12 +204,12 @@ impl Common {
                 let expected = "a filter or a table of its own";
                 Err((refused(ErrorKind::Unsupported, "handle", expected, handle), goal))
             }
-            // A table leads nowhere.
-            U32::Table(divisor) => match self.put_table(root, handle, *divisor, what) {
+            // A table has no goal.
+            U32::Table(divisor) => match self.put_table(root, handle, *divisor, existence) {
                 Ok(id) => Ok((id << 20, Some(goal))),
                 Err(err) => Err((err, goal)),
             },
-            U32::Filter(rule) => match self.there(handle, what) {
+            U32::Filter(rule) => match self.there(handle, existence) {
                 Ok(Some(at)) => self.change(at, handle, rule, goal, ids),
                 Ok(None) => self.insert(root, handle, rule, goal, ids).map(|handle| (handle, None)),
                 Err(err) => Err((err, goal)),
@@ -217,7 +217,13 @@ impl Common {
         }
     }
 
-    fn put_table(&mut self, root: u32, handle: u32, divisor: u16, what: What) -> Result<u32, ConfigError> {
+    fn put_table(
+        &mut self,
+        root: u32,
+        handle: u32,
+        divisor: u16,
+        existence: Existence,
+    ) -> Result<u32, ConfigError> {
         if handle & !TABLE != 0 {
             let expected = "the handle of a table, as divisor makes one";
             return Err(refused(ErrorKind::Conflict, "handle", expected, handle));
@@ -228,11 +234,11 @@ impl Common {
             return Err(err.key("divisor"));
         }
         let id = handle >> 20;
-        let id = match (self.slot(id).filter(|_| id != 0), what) {
+        let id = match (self.slot(id).filter(|_| id != 0), existence) {
             // The last number stands for the root.
             (None, _) if id == LAST => return Err(exists("u32", handle)),
             (Some(_), _) => return Err(exists("u32", handle)),
-            (None, What::Change) => return Err(not_found("u32", handle)),
+            (None, Existence::Change) => return Err(not_found("u32", handle)),
             (None, _) if id != 0 => id,
             (None, _) => self.free_id().ok_or_else(|| {
                 refused(ErrorKind::OutOfRange, "divisor", "a number that is free for a table", handle)
@@ -243,20 +249,21 @@ impl Common {
         Ok(id)
     }
 
-    /// The filter that a line is about, if it is there and may be.
-    fn there(&self, handle: u32, what: What) -> Result<Option<At>, ConfigError> {
+    /// Returns the place of the filter that a command names, `None` for a new one, if `existence`
+    /// allows it.
+    fn there(&self, handle: u32, existence: Existence) -> Result<Option<At>, ConfigError> {
         if handle & TABLE != 0 && handle & NODE == 0 && self.slot(handle >> 20).is_some() {
             return Err(exists("u32", handle));
         }
-        match (self.at(handle), what) {
-            (Some(_), What::Add) => Err(exists("u32", handle)),
+        match (self.at(handle), existence) {
+            (Some(_), Existence::Add) => Err(exists("u32", handle)),
             (Some(at), _) => Ok(Some(at)),
-            (None, What::Change) => Err(not_found("u32", handle)),
+            (None, Existence::Change) => Err(not_found("u32", handle)),
             (None, _) => Ok(None),
         }
     }
 
-    /// The slot of the table that a filter links to.
+    /// Returns the slot of the table that a filter links to.
     fn link(&self, rule: &Match) -> Result<Option<u32>, ConfigError> {
         let Some(link) = rule.link.filter(|link| *link != 0) else { return Ok(None) };
         if link & !TABLE != 0 {
@@ -324,7 +331,7 @@ impl Common {
         Ok((handle, Some(old)))
     }
 
-    /// The slot, the bucket and the number of a new filter.
+    /// Returns the slot, the bucket and the number of a new filter.
     fn place(&self, root: u32, handle: u32, rule: &Match) -> Result<(u32, usize, u32), ConfigError> {
         let said = rule.table.filter(|t| t & TABLE != 0 && t & TABLE != TABLE);
         let slot = match said {
@@ -337,7 +344,7 @@ impl Common {
         let (id, mask) = table.map_or((0, 0), |t| (t.id, t.mask));
         if handle >> 20 != 0 && handle >> 20 != id {
             let expected = format!("a handle in table {id:x}:");
-            let hint = "ht chooses the table; without it a filter is in the first of its priority";
+            let hint = "ht chooses the table; without it a filter is in the root of its priority";
             return Err(refused(ErrorKind::Conflict, "handle", expected, handle).hint(hint));
         }
         let bucket = (rule.table.unwrap_or(0) & BUCKET) >> 12;
@@ -348,7 +355,7 @@ impl Common {
         let nodes = table.and_then(|t| t.buckets.get(bucket as usize)).map_or(&[][..], |b| b);
         let used = |id: &u32| nodes.binary_search_by_key(id, |n| n.id).is_ok();
         let node = match handle & NODE {
-            // From the middle on, and then from the front.
+            // The search goes from the middle on, and then from the front.
             0 => {
                 let free = (FIRST..=LAST).chain(1..FIRST).find(|id| !used(id));
                 free.ok_or_else(|| {
@@ -397,7 +404,7 @@ impl Common {
         Ok(table << 20 | (bucket as u32) << 12 | id)
     }
 
-    /// Takes a filter or a table out. Gives the goals that go with it.
+    /// Removes a filter or a table. Returns the goals that die with it.
     pub(super) fn delete(&mut self, handle: u32) -> Result<Vec<Bound>, ConfigError> {
         if handle & NODE != 0 {
             let at = self.at(handle).ok_or_else(|| not_found("u32", handle))?;
@@ -428,7 +435,7 @@ impl Common {
         Ok(self.remove(slot))
     }
 
-    /// Shows the tables of the priority that has this root, the newest first, each with its filters.
+    /// Visits the tables of the priority with this root, the newest first, each with its filters.
     pub(super) fn visit(&self, root: u32, f: super::Visit<'_, U32>) {
         let place = self.table(root).map(|t| t.place).unwrap_or_default();
         let mut tables: Vec<&Hash> = self.tables.iter().flatten().map(|t| &**t).collect();
@@ -467,11 +474,11 @@ impl Hash {
             false => U32::Table(self.mask as u16 + 1),
         }
     }
-    /// The handle of each bucket.
+    /// Returns each bucket with its handle.
     fn handles(&self) -> impl Iterator<Item = (u32, &Vec<Node>)> {
         (0u32..).zip(self.buckets.iter()).map(|(bucket, nodes)| (self.id << 20 | bucket << 12, nodes))
     }
-    /// How a filter says that it stands in a bucket.
+    /// Returns the table that a filter in a bucket names: none for the root.
     fn named(&self, handle: u32) -> Option<u32> {
         (!self.root).then_some(handle)
     }
@@ -479,7 +486,7 @@ impl Hash {
 
 /// Takes the numbers of a filter's counters.
 fn counters(selector: &Selector, ids: &mut Counters) -> u32 {
-    // At most `KEYS_MAX` keys.
+    // There are at most `KEYS_MAX` keys.
     ids.take(3 + u16::try_from(selector.keys.len()).unwrap_or(0))
 }
 

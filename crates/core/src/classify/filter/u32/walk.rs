@@ -9,23 +9,23 @@ use crate::classify::action::State;
 use crate::classify::filter::Decision;
 use crate::classify::packet::{Packet, PortId};
 
-/// What the walk may know of a packet.
+/// The data of a packet that the walk reads.
 struct View<'p> {
     bytes: &'p [u8],
-    /// Bytes of the packet, also of those that are not at hand.
+    /// Length of the packet in bytes, including bytes that the frame does not hold.
     len: i64,
     mark: u32,
     iif: PortId,
 }
 
 impl View<'_> {
-    /// The four bytes at an offset, if the packet has them.
+    /// Returns the four bytes at an offset, if the packet has them.
     #[inline]
     fn word(&self, at: i64) -> Option<u32> {
         let bytes = self.bytes.get(usize::try_from(at).ok()?..)?.first_chunk()?;
         Some(u32::from_be_bytes(*bytes))
     }
-    /// The two bytes at an offset, if the packet has them.
+    /// Returns the two bytes at an offset, if the packet has them.
     #[inline]
     fn half(&self, at: i64) -> Option<u16> {
         let bytes = self.bytes.get(usize::try_from(at).ok()?..)?.first_chunk()?;
@@ -33,7 +33,8 @@ impl View<'_> {
     }
 }
 
-/// A link that the walk has gone through: the filter that has it, those behind that one, and what offsets were from.
+/// A link that the walk has followed: the linking filter, the filters behind it, and the base of
+/// offsets there.
 #[derive(Clone, Copy)]
 struct Left<'c> {
     node: &'c Node,
@@ -41,31 +42,31 @@ struct Left<'c> {
     base: i64,
 }
 
-/// Where the walk is.
+/// Position of the walk.
 struct Walk<'c> {
     common: &'c Common,
     left: [Option<Left<'c>>; DEPTH_MAX],
     depth: usize,
-    /// What is left of the bucket.
+    /// Rest of the bucket.
     rest: Iter<'c, Node>,
-    /// What offsets are from.
+    /// Base of offsets.
     base: i64,
-    /// Where the next header is, from there.
+    /// Offset of the next header from the base.
     next: i64,
-    /// Filters that may still be looked at.
+    /// Number of filters that may still be tried.
     steps: u32,
 }
 
-/// Asks the filters, from the root of a priority.
+/// Tries the filters, from the root of a priority.
 #[inline]
 pub(super) fn classify(common: &Common, root: u32, packet: &mut Packet<'_>, run: &mut Run<'_>) -> Decision {
     let first = common.table(root).and_then(|t| t.buckets.first()).map_or(&[][..], |b| b);
-    // Offsets of headers are of 16 bits.
+    // Offsets of headers have 16 bits.
     let base = i64::from(u16::try_from(packet.network()).unwrap_or(u16::MAX));
     let (left, rest) = ([None; DEPTH_MAX], first.iter());
     let mut walk = Walk { common, left, depth: 0, rest, base, next: 0, steps: STEPS_MAX };
     loop {
-        // Read anew each time: actions may have changed the packet.
+        // The view is made anew each time, because actions may have changed the packet.
         let view = View {
             bytes: packet.frame.bytes(),
             len: i64::from(packet.meta.len),
@@ -81,7 +82,8 @@ pub(super) fn classify(common: &Common, root: u32, packet: &mut Packet<'_>, run:
 }
 
 impl<'c> Walk<'c> {
-    /// The next filter that leads anywhere; none if the walk is at its end, or ended by a word that the packet does not have.
+    /// Returns the next matching filter with a goal; `None` if the walk has ended, at its end or at
+    /// a word outside the packet.
     #[inline]
     fn find(&mut self, view: &View<'_>, state: &mut State) -> Option<&'c Node> {
         loop {
@@ -94,7 +96,8 @@ impl<'c> Walk<'c> {
                     }
                     match node.link {
                         None => node,
-                        // A table with nothing in it for this packet leaves the decision here.
+                        // If no filter of the linked table can see this packet, this filter
+                        // decides.
                         Some(link) if self.enter(node, link, view)? => continue,
                         Some(_) => node,
                     }
@@ -108,7 +111,7 @@ impl<'c> Walk<'c> {
         }
     }
 
-    /// Whether a packet has all words of a filter; none if it ends before one of them.
+    /// True if a packet has all words of a filter; `None` if it ends before one of them.
     #[inline]
     fn matches(&self, node: &Node, view: &View<'_>, state: &mut State) -> Option<bool> {
         if let Some((value, mask)) = node.rest.mark {
@@ -128,8 +131,8 @@ impl<'c> Walk<'c> {
         Some(true)
     }
 
-    /// Goes through a filter's link; false if the packet has ended where the next header would begin; none if it is too deep,
-    /// or a word that is needed is not there.
+    /// Follows a filter's link. False if the packet ends before the next header; `None` if the link
+    /// is too deep, or a word that is needed is outside the packet.
     fn enter(&mut self, node: &'c Node, link: u32, view: &View<'_>) -> Option<bool> {
         let table = self.common.table(link)?;
         let left = Left { node, rest: self.rest.as_slice(), base: self.base };
@@ -141,7 +144,7 @@ impl<'c> Walk<'c> {
             bucket = table.mask & word.checked_shr(selector.hash.mask.trailing_zeros()).unwrap_or(0);
         }
         if let Some(offset) = selector.offset {
-            // Rounded up to whole words.
+            // The offset is rounded up to whole words.
             let mut next = i64::from(offset.plus) + 3;
             if let Some(read) = offset.read {
                 let half = view.half(self.base + i64::from(read.at))?;
@@ -163,7 +166,7 @@ impl<'c> Walk<'c> {
         Some(true)
     }
 
-    /// Comes back from a table to the filter that has led there.
+    /// Returns from a table to the filter that has linked to it.
     fn back(&mut self) -> Option<&'c Node> {
         self.depth = self.depth.checked_sub(1)?;
         let left = self.left.get(self.depth).copied().flatten()?;
@@ -173,7 +176,7 @@ impl<'c> Walk<'c> {
     }
 }
 
-/// Whether a packet has come in where a filter wants it to.
+/// True if the packet was received by the port that a filter requires.
 fn came_in(wanted: PortId, iif: PortId) -> bool {
     iif != PortId::NONE && wanted == iif
 }

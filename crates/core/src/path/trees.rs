@@ -1,0 +1,161 @@
+//! `Trees`: the qdiscs of a device, read-only, whether they are one tree or one for each transmit
+//! queue.
+
+use alloc::vec::Vec;
+
+use crate::base::env::Env;
+use crate::base::handle::Handle;
+use crate::classify::filter::BlockId;
+use crate::packet::pool::Pool;
+use crate::path::tree::{Place, Tree};
+use crate::qdisc::Registry;
+use crate::sched::node::Node;
+use crate::sched::spec::ClassShape;
+
+/// The qdiscs of a device: one tree, or one for each transmit queue below a root that stands for
+/// them.
+#[derive(Clone, Debug)]
+pub struct Trees<'a> {
+    shell: Option<&'a Node>,
+    paths: Vec<(&'a Tree, Option<&'a Pool>)>,
+    env: &'a Env,
+    blocks: Vec<(Handle, BlockId)>,
+    of_port: bool,
+}
+
+/// A qdisc, with its place in the device and in its own tree.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Spot<'a> {
+    pub(super) node: &'a Node,
+    /// Its place in the device.
+    pub(super) place: Place,
+    /// The number of its tree and its place there; `None` for the root that stands for the queues.
+    pub(super) in_tree: Option<(usize, Place)>,
+}
+
+impl<'a> From<&'a Tree> for Trees<'a> {
+    fn from(tree: &'a Tree) -> Self {
+        let of_port = tree.is_of_port();
+        Self {
+            shell: None,
+            paths: alloc::vec![(tree, None)],
+            env: tree.env(),
+            blocks: tree.blocks().collect(),
+            of_port,
+        }
+    }
+}
+
+impl<'a> Trees<'a> {
+    /// Returns one tree, and the packets that wait in it.
+    pub fn with_pool(tree: &'a Tree, pool: &'a Pool) -> Self {
+        Self { paths: alloc::vec![(tree, Some(pool))], ..Self::from(tree) }
+    }
+    /// Returns the trees of a port, at least one; `shell` is the root that stands for them, if
+    /// there is one.
+    pub(super) fn of_queues(
+        shell: Option<&'a Node>,
+        paths: Vec<(&'a Tree, Option<&'a Pool>)>,
+        env: &'a Env,
+        blocks: Vec<(Handle, BlockId)>,
+    ) -> Self {
+        Self { shell, paths, env, blocks, of_port: true }
+    }
+
+    /// Returns the properties of the device that they are on.
+    pub const fn env(&self) -> &'a Env {
+        self.env
+    }
+    /// True if they are those of a port: then the default root of a device of several queues is mq.
+    pub const fn is_of_port(&self) -> bool {
+        self.of_port
+    }
+    /// Iterates over the trees.
+    pub fn trees(&self) -> impl Iterator<Item = &'a Tree> + '_ {
+        self.paths.iter().map(|(tree, _)| *tree)
+    }
+    /// Returns the root qdisc. There is always a tree.
+    pub fn root(&self) -> &'a Node {
+        self.shell.unwrap_or_else(|| self.paths[0].0.root())
+    }
+    /// Calls `f` on every qdisc, parents first: see `Tree::visit`.
+    pub fn visit(&self, f: &mut dyn FnMut(Place, &'a Node)) {
+        self.walk(&mut |spot| f(spot.place, spot.node));
+    }
+    /// Does the same, and passes the packet pool of the qdisc's tree, where it is known.
+    pub fn visit_with(&self, f: &mut dyn FnMut(Place, &'a Node, Option<&'a Pool>)) {
+        self.walk(&mut |spot| f(spot.place, spot.node, spot.in_tree.and_then(|(at, _)| self.paths[at].1)));
+    }
+    /// Does the same, with the place of each in its own tree.
+    pub(super) fn walk(&self, f: &mut dyn FnMut(Spot<'a>)) {
+        if let Some(node) = self.shell {
+            f(Spot { node, place: Place { parent: Handle::ROOT, depth: 0 }, in_tree: None });
+        }
+        for (at, (queue, (tree, _))) in (1..).zip(&self.paths).enumerate() {
+            tree.visit(&mut |inner, node| {
+                let place = match self.shell {
+                    None => inner,
+                    Some(shell) => Place {
+                        parent: match inner.parent {
+                            Handle::ROOT => Handle::new(shell.handle().major(), queue),
+                            class => class,
+                        },
+                        depth: inner.depth + 1,
+                    },
+                };
+                f(Spot { node, place, in_tree: Some((at, inner)) });
+            });
+        }
+    }
+
+    /// Returns the registry of the kinds of its qdiscs.
+    pub fn kinds(&self) -> Registry {
+        self.paths.first().map_or(Registry::BUILT_IN, |(tree, _)| tree.kinds())
+    }
+
+    /// Returns the place that a handle names: the handle itself, except that any minor number names
+    /// the one class of a kind with exactly one (`ClassShape::One`), as in the reference.
+    pub fn named(&self, parent: Handle) -> Handle {
+        let mut one = false;
+        self.visit(&mut |_, node| {
+            let owner = !node.handle().is_none() && node.handle() == parent.qdisc() && parent.minor() != 0;
+            one |= owner && node.qdisc().spec().shape == ClassShape::One;
+        });
+        if one { Handle::new(parent.major(), 1) } else { parent }
+    }
+    /// Returns the qdisc at a place: below a class, or at `Handle::ROOT`. The classes of a qdisc
+    /// without a handle have no name.
+    pub(super) fn at(&self, parent: Handle) -> Option<Spot<'a>> {
+        let mut found = None;
+        if parent.major() != 0 {
+            self.walk(&mut |spot| {
+                if found.is_none() && spot.place.parent == parent {
+                    found = Some(spot);
+                }
+            });
+        }
+        found
+    }
+    /// Returns the qdisc of a handle (`1:`) or of a class of it (`1:10`).
+    pub(super) fn owner(&self, handle: Handle) -> Option<Spot<'a>> {
+        let mut found = None;
+        if handle.major() != 0 {
+            self.walk(&mut |spot| {
+                if spot.node.handle() == handle.qdisc() {
+                    found = Some(spot);
+                }
+            });
+        }
+        found
+    }
+
+    /// Returns the filters of a qdisc, a class, or another place.
+    pub fn block(&self, at: Handle) -> Option<BlockId> {
+        let found = self.blocks.binary_search_by_key(&at, |(handle, _)| *handle).ok()?;
+        self.blocks.get(found).map(|(_, block)| *block)
+    }
+    /// Iterates over all places that have filters, in the order of their handles.
+    pub fn blocks(&self) -> impl Iterator<Item = (Handle, BlockId)> + '_ {
+        self.blocks.iter().copied()
+    }
+}

@@ -1,0 +1,127 @@
+//! `End`: the device of a link: none, an interface, or an interface that has disappeared.
+
+use std::io;
+
+use txweir_core::path::device::{Completed, DeviceError, TxQueue, flip_bit};
+use txweir_core::{DropReason, Meta};
+use txweir_device::{Backend, FRAME_MEMORY, Fates, Finished, Frame, Frames, LinkIo, Source, Store, VnetHdr};
+
+/// The device of a link.
+#[derive(Debug)]
+pub enum End {
+    /// No device: frames are delivered as soon as they are sent.
+    Null(Sink),
+    /// An interface.
+    Live(LinkIo),
+    /// An interface that has disappeared, and the system's error: frames are lost.
+    Gone(String, Sink),
+}
+
+/// A device that is done with each frame at once.
+#[derive(Debug, Default)]
+pub struct Sink {
+    frames: Frames,
+    finished: Finished,
+}
+
+impl Sink {
+    fn take(&mut self, frame: Frame, m: &Meta, delivered: bool) {
+        self.finished.add(m.wire_len, delivered);
+        self.frames.give(frame);
+    }
+}
+
+impl End {
+    /// Returns the end of a link without a device.
+    #[must_use]
+    pub fn null() -> Self {
+        Self::Null(Sink { frames: Frames::new(FRAME_MEMORY), finished: Finished::default() })
+    }
+
+    /// Marks the interface as not working any more. Frames that wait for it are lost.
+    pub fn go(&mut self, why: String) {
+        let mut sink = Sink::default();
+        if let Self::Live(io) = self {
+            io.abandon();
+            sink.finished.absorb(&mut **io);
+        }
+        sink.frames = std::mem::take(self.store());
+        *self = Self::Gone(why, sink);
+    }
+}
+
+impl TxQueue for End {
+    type Frame = Frame;
+
+    fn reserve(&mut self, want: u32) -> u32 {
+        match self {
+            Self::Live(io) => io.reserve(want),
+            Self::Null(_) | Self::Gone(..) => want,
+        }
+    }
+    fn push(&mut self, frame: Frame, m: &Meta) {
+        match self {
+            Self::Live(io) => io.push(frame, m),
+            Self::Null(sink) => sink.take(frame, m, true),
+            Self::Gone(_, sink) => sink.take(frame, m, false),
+        }
+    }
+    fn commit(&mut self) -> Result<(), DeviceError> {
+        match self {
+            Self::Live(io) => io.commit(),
+            Self::Null(_) | Self::Gone(..) => Ok(()),
+        }
+    }
+    fn reap(&mut self, sink: &mut dyn FnMut(Completed<Frame>)) {
+        match self {
+            Self::Live(io) => io.reap(sink),
+            Self::Null(own) | Self::Gone(_, own) => own.finished.reap(sink),
+        }
+    }
+    fn copy(&mut self, frame: &Frame) -> Option<Frame> {
+        self.store().copy(frame)
+    }
+    fn corrupt(&mut self, frame: &mut Frame, bit: u32) {
+        flip_bit(frame.bytes_mut(), bit);
+    }
+    fn discard(&mut self, frame: Frame, _: &Meta, _: DropReason) {
+        self.store().give(frame);
+    }
+}
+
+impl Backend for End {
+    type Store = Frames;
+
+    fn store(&mut self) -> &mut Frames {
+        match self {
+            Self::Live(io) => io.store(),
+            Self::Null(sink) | Self::Gone(_, sink) => &mut sink.frames,
+        }
+    }
+    fn is_full(&self) -> bool {
+        matches!(self, Self::Live(io) if io.is_full())
+    }
+    fn is_busy(&self) -> bool {
+        matches!(self, Self::Live(io) if io.is_busy())
+    }
+    fn take_fates(&mut self) -> Fates {
+        match self {
+            Self::Live(io) => io.take_fates(),
+            Self::Null(sink) | Self::Gone(_, sink) => sink.finished.take_fates(),
+        }
+    }
+    fn abandon(&mut self) {
+        if let Self::Live(io) = self {
+            io.abandon();
+        }
+    }
+}
+
+impl Source for End {
+    fn recv(&mut self, room: &mut [u8]) -> io::Result<Option<(VnetHdr, usize)>> {
+        match self {
+            Self::Live(io) => io.recv(room),
+            Self::Null(_) | Self::Gone(..) => Ok(None),
+        }
+    }
+}

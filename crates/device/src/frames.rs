@@ -1,0 +1,274 @@
+//! `Frames`: a store of frames in buffers of this process, recycled, and bounded in sum.
+//!
+//! Buffers come in a few sizes. A buffer that was used goes back to the others of its size, the
+//! warmest on top, and a store that has seen its peak allocates nothing any more. All buffers
+//! together, used and free, never exceed the budget: a frame without room is not kept, and the
+//! caller counts it.
+
+use std::io;
+
+use crate::backend::{Beside, Landed, Source, Store, Write};
+use crate::frame::{FrameRef, MAX_FRAME};
+
+/// Bytes of the smallest buffer, which holds a request, an acknowledgement or ARP.
+const SMALLEST: usize = 256;
+/// Number of sizes. They double from the smallest to the largest, which holds any frame.
+const CLASSES: usize = 9;
+
+const _: () = assert!(SMALLEST << (CLASSES - 2) < MAX_FRAME && MAX_FRAME < SMALLEST << CLASSES);
+
+/// A frame in a buffer of a [`Frames`].
+#[derive(Debug)]
+pub struct Frame {
+    beside: Beside,
+    buffer: Box<[u8]>,
+    len: usize,
+}
+
+impl Frame {
+    /// Returns the bytes, from the Ethernet header on.
+    #[must_use]
+    pub fn bytes(&self) -> &[u8] {
+        &self.buffer[..self.len]
+    }
+    /// Returns the bytes, to change them.
+    pub fn bytes_mut(&mut self) -> &mut [u8] {
+        &mut self.buffer[..self.len]
+    }
+    /// Returns the facts beside the bytes.
+    #[must_use]
+    pub const fn beside(&self) -> &Beside {
+        &self.beside
+    }
+    /// Returns the facts beside the bytes, to change them.
+    pub const fn beside_mut(&mut self) -> &mut Beside {
+        &mut self.beside
+    }
+    /// Returns the frame as a system call takes it.
+    #[must_use]
+    pub fn as_ref(&self) -> FrameRef<'_> {
+        FrameRef { hdr: self.beside.hdr, bytes: self.bytes() }
+    }
+}
+
+/// Frame buffers of one backend.
+#[derive(Debug)]
+pub struct Frames {
+    free: [Vec<Box<[u8]>>; CLASSES],
+    /// Buffer of the largest size that receives the next frame. A long frame stays in it, and
+    /// another buffer replaces it; a short frame is copied out. So a super-frame is never copied,
+    /// and no frame takes more than twice its length.
+    landing: Box<[u8]>,
+    /// Bytes of all buffers, used and free.
+    owned: usize,
+    budget: usize,
+}
+
+impl Frames {
+    /// Makes a store of at most `budget` bytes of buffers. At least one frame always fits.
+    #[must_use]
+    pub fn new(budget: usize) -> Self {
+        Self {
+            free: std::array::from_fn(|_| Vec::new()),
+            landing: vec![0; MAX_FRAME].into(),
+            owned: MAX_FRAME,
+            budget: budget.max(2 * MAX_FRAME),
+        }
+    }
+
+    /// Returns the bytes of all buffers, used and free.
+    #[must_use]
+    pub const fn owned(&self) -> usize {
+        self.owned
+    }
+
+    fn take(&mut self, len: usize) -> Option<Box<[u8]>> {
+        if len > MAX_FRAME {
+            return None;
+        }
+        let class = class(len);
+        if let Some(buffer) = self.free[class].pop() {
+            return Some(buffer);
+        }
+        let size = size(class);
+        self.make_room(size);
+        if self.owned + size > self.budget {
+            return None;
+        }
+        self.owned += size;
+        Some(vec![0; size].into())
+    }
+
+    /// Frees unused buffers, those of the largest size first, until one of `size` bytes fits.
+    fn make_room(&mut self, size: usize) {
+        for class in (0..CLASSES).rev() {
+            while self.owned + size > self.budget {
+                let Some(buffer) = self.free[class].pop() else { break };
+                self.owned -= buffer.len();
+            }
+        }
+    }
+}
+
+impl Default for Frames {
+    /// Returns a store without buffers and without room for any.
+    fn default() -> Self {
+        let free = std::array::from_fn(|_| Vec::new());
+        Self { free, landing: Box::default(), owned: 0, budget: 0 }
+    }
+}
+
+impl Store for Frames {
+    type Frame = Frame;
+
+    fn receive(&mut self, source: &mut dyn Source) -> io::Result<Landed<Frame>> {
+        let Some((hdr, len)) = source.recv(&mut self.landing)? else { return Ok(Landed::Nothing) };
+        let len = len.min(self.landing.len());
+        let Some(mut buffer) = self.take(len) else { return Ok(Landed::NoRoom) };
+        if buffer.len() == self.landing.len() {
+            std::mem::swap(&mut buffer, &mut self.landing);
+        } else {
+            buffer[..len].copy_from_slice(&self.landing[..len]);
+        }
+        Ok(Landed::Frame(Frame { beside: Beside::of(hdr), buffer, len }))
+    }
+
+    fn build_from(&mut self, other: &Frame, room: usize, write: Write<'_>) -> Option<Frame> {
+        let mut buffer = self.take(room)?;
+        match write(other.bytes(), &mut buffer) {
+            Some(len) => Some(Frame { beside: Beside::default(), len: len.min(buffer.len()), buffer }),
+            None => {
+                self.free[class(buffer.len())].push(buffer);
+                None
+            }
+        }
+    }
+
+    fn give(&mut self, frame: Frame) {
+        self.free[class(frame.buffer.len())].push(frame.buffer);
+    }
+
+    fn absorb(&mut self, other: Self) {
+        for (free, given) in self.free.iter_mut().zip(other.free) {
+            free.extend(given);
+        }
+    }
+
+    fn bytes<'a>(&'a self, frame: &'a Frame) -> &'a [u8] {
+        frame.bytes()
+    }
+
+    fn bytes_mut<'a>(&'a mut self, frame: &'a mut Frame) -> &'a mut [u8] {
+        frame.bytes_mut()
+    }
+
+    fn beside<'a>(&'a self, frame: &'a Frame) -> &'a Beside {
+        &frame.beside
+    }
+
+    fn beside_mut<'a>(&'a mut self, frame: &'a mut Frame) -> &'a mut Beside {
+        &mut frame.beside
+    }
+
+    fn insert(&mut self, frame: &mut Frame, at: usize, bytes: &[u8]) -> bool {
+        let len = frame.len + bytes.len();
+        if at > frame.len || len > frame.buffer.len().min(MAX_FRAME) {
+            return false;
+        }
+        frame.buffer.copy_within(at..frame.len, at + bytes.len());
+        frame.buffer[at..at + bytes.len()].copy_from_slice(bytes);
+        frame.len = len;
+        true
+    }
+
+    fn remove(&mut self, frame: &mut Frame, at: usize, len: usize) -> bool {
+        let Some(end) = at.checked_add(len).filter(|end| *end <= frame.len) else { return false };
+        frame.buffer.copy_within(end..frame.len, at);
+        frame.len -= len;
+        true
+    }
+}
+
+/// Returns the class of the smallest buffers that hold `len` bytes.
+fn class(len: usize) -> usize {
+    let doublings = len.div_ceil(SMALLEST).next_power_of_two().trailing_zeros();
+    (doublings as usize).min(CLASSES - 1) // at most 64
+}
+
+fn size(class: usize) -> usize {
+    if class == CLASSES - 1 { MAX_FRAME } else { SMALLEST << class }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::vnet::VnetHdr;
+
+    /// A source whose frames have this length and are filled with this byte.
+    struct Full(usize, u8);
+
+    impl Source for Full {
+        fn recv(&mut self, room: &mut [u8]) -> io::Result<Option<(VnetHdr, usize)>> {
+            room[..self.0].fill(self.1);
+            Ok(Some((VnetHdr::default(), self.0)))
+        }
+    }
+
+    fn received(frames: &mut Frames, len: usize, fill: u8) -> Option<Frame> {
+        match frames.receive(&mut Full(len, fill)).unwrap() {
+            Landed::Frame(frame) => Some(frame),
+            Landed::NoRoom | Landed::Nothing => None,
+        }
+    }
+
+    fn kept(frames: &mut Frames, len: usize, fill: u8) -> Frame {
+        received(frames, len, fill).unwrap()
+    }
+
+    #[test]
+    fn every_length_has_a_buffer_that_is_not_much_larger() {
+        for len in 0..=MAX_FRAME {
+            let size = size(class(len));
+            assert!(size >= len && (size < 2 * len + 32 || size == SMALLEST), "{len}: {size}");
+            assert_eq!(class(size), class(len), "a buffer goes back to its own class");
+        }
+    }
+
+    #[test]
+    fn frames_keep_their_bytes() {
+        let mut frames = Frames::new(1 << 20);
+        let all: Vec<_> = [60, 256, 257, 1514, 40_000, MAX_FRAME]
+            .into_iter()
+            .zip(1..)
+            .map(|(len, fill)| (len, fill, kept(&mut frames, len, fill)))
+            .collect();
+        let first = &all[0].2;
+        let built = frames.build_from(first, 100, &mut |from, room| {
+            room[..3].copy_from_slice(&from[..3]);
+            Some(3)
+        });
+        assert_eq!(built.unwrap().bytes(), [1; 3]);
+        let copied = frames.copy(first).unwrap();
+        assert_eq!((copied.bytes(), copied.beside()), (first.bytes(), first.beside()));
+        for (len, fill, frame) in all {
+            assert_eq!(frame.bytes(), vec![fill; len]);
+            frames.give(frame);
+        }
+    }
+
+    #[test]
+    fn the_budget_holds_and_free_buffers_make_room() {
+        let mut frames = Frames::new(10 * MAX_FRAME);
+        let large: Vec<_> = (0..9).map(|_| kept(&mut frames, 60_000, 1)).collect();
+        assert_eq!(frames.owned(), 10 * MAX_FRAME);
+        assert!(received(&mut frames, 60, 1).is_none());
+        large.into_iter().for_each(|f| frames.give(f));
+        let small: Vec<_> = (0..2000).map(|_| kept(&mut frames, 60, 2)).collect();
+        assert!(frames.owned() <= 10 * MAX_FRAME);
+        small.into_iter().for_each(|f| frames.give(f));
+        // Buffers that came back are used again: nothing is allocated anew.
+        let before = frames.owned();
+        let again: Vec<_> = (0..2000).map(|_| kept(&mut frames, 60, 3)).collect();
+        assert_eq!((frames.owned(), again.len()), (before, 2000));
+    }
+}

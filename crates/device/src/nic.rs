@@ -1,0 +1,42 @@
+//! `Nic`: a network interface that frames are received from; `Calls`: one that sends by system
+//! calls.
+
+use std::fmt::Debug;
+use std::io;
+use std::os::fd::AsFd;
+
+use crate::backend::Source;
+use crate::counters::{Batch, Counters};
+use crate::frame::FrameRef;
+use crate::name::IfName;
+
+/// A network interface of this machine, of any kind. Its descriptor is readable when it has frames
+/// to receive.
+pub trait Nic: Source + AsFd + Debug + Send {
+    /// Returns the word of its kind, as an endpoint has it: `tap`, `packet`.
+    fn kind(&self) -> &'static str;
+
+    /// Returns the interface's name, as it was when opened.
+    fn name(&self) -> &IfName;
+
+    /// Returns the tallies since it was opened.
+    fn counters(&mut self) -> Counters;
+
+    /// True if the interface is administratively up.
+    ///
+    /// # Errors
+    /// The interface is gone, or was moved to another namespace after it was opened.
+    fn is_up(&self) -> io::Result<bool>;
+
+    /// Returns the interface's MTU in bytes, Ethernet header not counted.
+    ///
+    /// # Errors
+    /// As [`is_up`](Self::is_up).
+    fn mtu(&self) -> io::Result<usize>;
+}
+
+/// An interface that takes frames out of any memory, by system calls.
+pub trait Calls: Nic {
+    /// Sends frames in order until all are gone or the interface is full, and returns their fates.
+    fn send_batch(&mut self, frames: &[FrameRef<'_>]) -> Batch;
+}

@@ -1,0 +1,45 @@
+//! Whose turn it is within an instant: packets and timers first, then senders that small queues held, then applications.
+
+use txweir_core::Nanos;
+
+use super::{Net, What};
+
+impl Net {
+    /// Sets how long a process takes to read the clock: each part of a call and each look of an application reads it. Zero
+    /// by default.
+    pub const fn set_reading(&mut self, reading: Nanos) {
+        self.reading = reading;
+    }
+
+    /// Lets an end that was freed send, or the application run that was woken first. What either brings about happens
+    /// before the next one runs.
+    pub(super) fn run_later(&mut self) {
+        if let Some(n) = self.freed.pop_front() {
+            return self.poll(n);
+        }
+        let Some(n) = self.woken.pop_front() else { return };
+        let now = self.engine.now();
+        if self.readings.0 != now {
+            self.readings = (now, 0);
+        }
+        self.ends[n as usize].woken = false;
+        let late = Nanos(self.reading.0 * u64::from(self.readings.1));
+        // It looks at its socket at least once.
+        self.readings.1 += 1;
+        if let Some(nic) = self.send_with(n, Some(late)) {
+            self.kick(nic);
+        }
+    }
+
+    /// The alarm of a connection end. One that has been moved to a later time wakes nothing: an end that waits to send
+    /// decides anew only when something happens.
+    pub(super) fn timer(&mut self, n: u32) {
+        let now = self.engine.now();
+        let end = &mut self.ends[n as usize];
+        if end.idle || end.conn.is_due(now) {
+            return self.poll(n);
+        }
+        let at = end.conn.poll_at(now);
+        end.alarm.set(&mut self.engine, at, n, What::Timer);
+    }
+}

@@ -1,0 +1,58 @@
+//! Runs of the matrix packet by packet: what left the policy first in Linux leaves it here at the same time.
+//! `oracle/tcp/departures` wrote the file.
+
+use std::fs;
+use std::path::Path;
+
+use serde::Deserialize;
+use txweir_lab::recorded::matrix;
+
+/// How far times may differ, microseconds: as much as in packet-exact cases.
+const BAND_US: u64 = 100;
+
+/// The first packets of a run, in the order in which they left the policy.
+#[derive(Deserialize)]
+struct First {
+    name: String,
+    dt_us: Vec<u64>,
+    /// Relative to the SYN.
+    seq: Vec<u32>,
+    len: Vec<u32>,
+}
+
+/// The run of this name.
+fn run(name: &str) -> matrix::Run {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../spec/tcp/seen");
+    fs::read_dir(folder)
+        .unwrap()
+        .flat_map(|f| matrix::read(&fs::read_to_string(f.unwrap().path()).unwrap()).unwrap())
+        .find(|r| r.name == name)
+        .expect("the run is recorded")
+}
+
+#[test]
+fn packets_leave_the_policy_when_they_left_it_in_linux() {
+    let text = include_str!("departures.jsonl");
+    let mut runs = 0;
+    for first in text.lines().map(|l| serde_json::from_str::<First>(l).unwrap()) {
+        let here = run(&first.name).packets(1).unwrap();
+        let syn = here[0].seq;
+        let mut at_us = 0;
+        for (i, packet) in here.iter().take(first.seq.len()).enumerate() {
+            at_us += first.dt_us[i];
+            let (seq, left_us) = (packet.seq.wrapping_sub(syn), packet.at.0 / 1_000);
+            let same = (seq, packet.len) == (first.seq[i], first.len[i]);
+            assert!(
+                same && left_us.abs_diff(at_us) <= BAND_US,
+                "{}: packet {i}: there {at_us} us, {} bytes from {}; here {left_us} us, {} bytes from {seq}",
+                first.name,
+                first.len[i],
+                first.seq[i],
+                packet.len
+            );
+        }
+        assert!(here.len() > first.seq.len());
+        runs += 1;
+    }
+    assert_eq!(runs, 7);
+}

@@ -1,0 +1,23 @@
+//! The tests of the lab, in one binary: scenarios, stories, recordings of Linux, reports, sizes.
+
+mod apps;
+mod captures;
+mod common;
+mod departures;
+mod determinism;
+mod documentation;
+mod fidelity;
+mod filters;
+mod html;
+mod l4s;
+mod links;
+mod nets;
+mod pie_coin;
+mod recorded;
+mod replay;
+mod scenario_errors;
+mod shared;
+mod size;
+mod stories;
+mod tcp;
+mod trial;

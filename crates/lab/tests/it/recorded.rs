@@ -1,0 +1,89 @@
+//! The lab's TCP against recordings of Linux's (`spec/tcp`).
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::num::NonZeroUsize;
+use std::path::{Path, PathBuf};
+
+use txweir_lab::recorded::matrix::{self, Verdict};
+use txweir_lab::recorded::{cases, exact::Case};
+
+/// Cases of which a segment differs, as docs/transport.md counts them. A name that is not needed any more is to go.
+const DIFFER: [&str; 10] = [
+    "bbr-lose-one",
+    "cubic-growth-long",
+    "cubic-half-of-window",
+    "cubic-hystart-delay",
+    "cubic-lose-k-k1-k3",
+    "cubic-mark-many",
+    "reno-ack-loss-window",
+    "reno-lose-and-late",
+    "reno-lose-k-k1-k3",
+    "reno-zero-window",
+];
+/// Runs of the seen and of the held half that are inside the bands or Linux's own repetitions, at least.
+const INSIDE: [(&str, usize); 2] = [("seen", 148), ("held", 142)];
+
+fn files(folder: &str) -> Vec<PathBuf> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../spec/tcp").join(folder);
+    let mut all: Vec<PathBuf> = fs::read_dir(folder).unwrap().map(|f| f.unwrap().path()).collect();
+    all.sort();
+    all
+}
+
+fn threads() -> NonZeroUsize {
+    std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN)
+}
+
+#[test]
+fn segments_leave_when_linux_sent_them() {
+    let all: Vec<Case> =
+        files("exact").iter().flat_map(|f| cases::read(&fs::read_to_string(f).unwrap()).unwrap()).collect();
+    assert_eq!(all.len(), 101);
+    let outcomes = cases::play_all(&all, threads());
+    let differ: Vec<&str> = all
+        .iter()
+        .zip(&outcomes)
+        .filter(|(_, o)| o.differs.is_some())
+        .map(|(case, _)| case.name.as_str())
+        .collect();
+    assert_eq!(differ, DIFFER);
+}
+
+/// As many runs are inside as the documents say, and the table in the binary says which.
+#[test]
+fn runs_come_out_as_linux_had_them() {
+    let table = include_str!("../../assets/tcp/summary.jsonl");
+    let table = txweir_lab::fidelity::Table::parse(table).unwrap();
+    let known: BTreeMap<&str, bool> = table.rows().iter().map(|r| (r.name.as_str(), r.inside)).collect();
+    let mut seen = 0;
+    for (half, least) in INSIDE {
+        let runs: Vec<_> =
+            files(half).iter().flat_map(|f| matrix::read(&fs::read_to_string(f).unwrap()).unwrap()).collect();
+        let compared = matrix::play_all(&runs, threads()).unwrap();
+        let inside = compared.iter().filter(|c| c.verdict() != Verdict::Outside).count();
+        assert!(inside >= least, "{half}: {inside} of {} inside, {least} are known", runs.len());
+        let summary = txweir_lab::fidelity::Table::parse(&matrix::summary(&compared)).unwrap();
+        for row in summary.rows() {
+            assert_eq!(known.get(row.name.as_str()), Some(&row.inside), "{}: the table is stale", row.name);
+        }
+        seen += runs.len();
+    }
+    assert_eq!((seen, known.len()), (342, 342));
+}
+
+/// A recording that is changed is told from the model: the comparison can fail.
+#[test]
+fn a_changed_recording_is_outside() {
+    let file = files("seen").into_iter().find(|f| f.ends_with("cake.jsonl")).unwrap();
+    let text = fs::read_to_string(file).unwrap();
+    let one = |text: &str| {
+        let runs = matrix::read(text).unwrap();
+        let named = runs.into_iter().find(|r| r.name.starts_with("cubic-") && r.flow_count() == 1);
+        matrix::play_all(&[named.expect("a run of one flow")], threads()).unwrap().remove(0).verdict()
+    };
+    assert_eq!(one(&text), Verdict::Inside);
+    let changed = text.replace("\"goodput_bps\":", "\"goodput_bps\":1");
+    assert_ne!(changed, text);
+    assert_eq!(one(&changed), Verdict::Outside);
+}

@@ -1,0 +1,168 @@
+//! The scenarios of the repository give the tables beside them, to the last digit. After a change that is meant to
+//! change them: `TXWEIR_EXPECTED=write cargo test -p txweir-lab --test it stories::`, and look at the difference.
+
+use std::fs;
+use std::path::Path;
+
+use txweir_lab::run::{Options, run};
+use txweir_lab::scenario::Scenario;
+
+use crate::common;
+
+#[track_caller]
+fn story(name: &str) {
+    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios");
+    let text = fs::read_to_string(dir.join(format!("{name}.toml"))).unwrap();
+    let scenario = Scenario::parse(&text, name).unwrap_or_else(|e| panic!("{e}"));
+    let got = run(&scenario, Options::default(), |_| {}).unwrap().to_string();
+    for line in got.lines() {
+        assert!(line.chars().count() <= 100, "wider than a terminal: {line}");
+    }
+    let beside = dir.join(format!("{name}.expected"));
+    if std::env::var_os("TXWEIR_EXPECTED").is_some_and(|v| v == "write") {
+        fs::write(&beside, &got).unwrap();
+    }
+    let expected = fs::read_to_string(&beside).unwrap_or_default();
+    assert!(got == expected, "{name} gives\n{got}\nand not\n{expected}");
+}
+
+#[test]
+fn first() {
+    story("first");
+}
+
+#[test]
+fn filters() {
+    story("filters");
+}
+
+#[test]
+fn shared() {
+    story("shared");
+}
+
+#[test]
+fn home_uplink() {
+    story("home-uplink");
+}
+
+#[test]
+fn lossy() {
+    story("lossy");
+}
+
+#[test]
+fn l4s() {
+    story("l4s");
+}
+
+#[test]
+fn short_flows() {
+    story("short-flows");
+}
+
+#[test]
+fn voice_and_video() {
+    story("voice-video");
+}
+
+#[test]
+fn rrul() {
+    story("rrul");
+}
+
+#[test]
+fn quic() {
+    story("quic");
+}
+
+/// Every kind has a scenario that shows what it is for, of its own name or in another's company; its page and the list of
+/// scenarios lead there.
+#[test]
+fn every_kind_has_its_story() {
+    let repository = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let list = fs::read_to_string(repository.join("docs/scenarios.md")).unwrap();
+    for spec in txweir_core::qdisc::KINDS {
+        let name = match spec.kind {
+            "pfifo_fast" => "first",
+            "tbf" | "fq_codel" => "home-uplink",
+            // A policy of the lab is that of one path: where a link has several queues, each has its own.
+            "mq" | "mqprio" | "multiq" => continue,
+            kind => kind,
+        };
+        if name == spec.kind {
+            story(name);
+        }
+        let text = fs::read_to_string(repository.join(format!("scenarios/{name}.toml"))).unwrap();
+        assert!(
+            [' ', '"', '\n'].iter().any(|after| text.contains(&format!(" {}{after}", spec.kind))),
+            "{name}"
+        );
+        let page = fs::read_to_string(repository.join(format!("docs/qdisc/{}.md", spec.kind))).unwrap();
+        let link = format!("scenarios/{name}.toml)");
+        assert!(page.contains(&link) && list.contains(&link), "{}: no way to {name}", spec.kind);
+    }
+}
+
+/// What the stories of the kinds say, in numbers.
+#[test]
+fn the_stories_of_the_kinds_show_what_they_say() {
+    let of = |kind: &str| {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../../scenarios/{kind}.toml"));
+        common::report(&fs::read_to_string(path).unwrap())
+    };
+    let rate = |r: &txweir_lab::report::Report, i: usize| r.traffic[i].throughput_bit_s as f64;
+    let delay = |r: &txweir_lab::report::Report, i: usize| r.traffic[i].delay.unwrap();
+
+    for (kind, first, second, ratio) in [("drr", 1, 0, 3.0), ("ets", 1, 2, 2.0)] {
+        let report = of(kind);
+        common::close(rate(&report, first) / rate(&report, second), ratio, 3.0);
+    }
+    let htb = of("htb");
+    // 3 Mbit/s of frames of 1514 bytes, 1448 of them payload.
+    common::close(rate(&htb, 0), 3e6 * 1448.0 / 1514.0, 1.0);
+    let fq = of("fq");
+    common::close(rate(&fq, 1), 2e6 * 1448.0 / 1514.0, 1.0);
+    let prio = of("prio");
+    assert_eq!(rate(&prio, 2), 0.0);
+    for (report, call) in [(&prio, 0), (&of("ets"), 0), (&of("skbprio"), 1), (&of("cake"), 1)] {
+        // 10 ms of distance, and at most three full frames that are with the device already.
+        assert!(delay(report, call).max_ns < 10 * common::MS + 3 * 1_230_400 + 171_200);
+        // One may be on its way when measuring begins or ends.
+        let packets = report.traffic[call].packets.unwrap();
+        assert!(packets.lost == 0 && (249..=251).contains(&packets.received), "{packets:?}");
+    }
+    let text = include_str!("../../../../scenarios/rough.toml");
+    let rough = of("rough");
+    let behind = common::report(&text.replace("rough ack_budget 20%", "pfifo"));
+    assert!(rate(&rough, 1) > 4.0 * rate(&behind, 1), "{} {}", rate(&rough, 1), rate(&behind, 1));
+    // What the download's acknowledgements take of the uplink, the upload does not have.
+    assert!(rate(&rough, 0) > 0.8 * rate(&behind, 0), "{} {}", rate(&rough, 0), rate(&behind, 0));
+    let bfifo = of("bfifo");
+    // 20 ms in the queue and less than 4 with the device.
+    assert!((0..2).all(|i| delay(&bfifo, i).max_ns < 34_100_000));
+}
+
+/// What the comments of the stories promise.
+#[test]
+fn the_stories_show_what_they_say() {
+    let text = include_str!("../../../../scenarios/first.toml");
+    let first = common::report(text);
+    let changed = text.replace("policy = \"qdisc add root pfifo_fast\"\n# policy", "policy");
+    assert_ne!(changed, text);
+    let fair = common::report(&changed);
+    let wait = |r: &txweir_lab::report::Report| r.traffic[1].latency.unwrap().p50_ns;
+    // CUBIC leaves slow start early (HyStart) and fills the queue in the course of the run.
+    assert!(wait(&first) > 10 * wait(&fair), "{} {}", wait(&first), wait(&fair));
+    common::close(fair.traffic[0].throughput_bit_s as f64, first.traffic[0].throughput_bit_s as f64, 3.0);
+
+    let text = include_str!("../../../../scenarios/home-uplink.toml");
+    let home = common::report(text);
+    let unmanaged = common::report(
+        &text.replace("\nqdisc add root handle 1: tbf", "\n# ").replace("\nqdisc add parent", "\n#"),
+    );
+    let call = |r: &txweir_lab::report::Report| r.traffic[2].delay.unwrap().p95_ns;
+    assert!(call(&unmanaged) > 10 * call(&home), "{} {}", call(&unmanaged), call(&home));
+    assert!(call(&home) < 16 * common::MS);
+    assert_eq!(unmanaged.queues[4].qdisc, "pfifo_fast");
+}

@@ -1,0 +1,141 @@
+//! `Control`: changes of a direction while frames flow, each at one time, between two bursts.
+
+use txweir_core::classify::filter::BlockId;
+use txweir_core::path::qdiscs::Qdiscs;
+use txweir_core::path::txpath::Swapped;
+use txweir_core::qdisc::mqprio;
+use txweir_core::sched::cx::Cx;
+use txweir_core::sched::schedule::LineConfig;
+use txweir_core::turns::Quota;
+use txweir_core::{ConfigError, Env, Instant, Meta, Rate, Tree};
+use txweir_device::{Backend, Store};
+
+use crate::cut::cut;
+use crate::drain::Drain;
+use crate::line::Exit;
+
+/// A direction while it is changed, at one time.
+#[derive(Debug)]
+pub struct Control<'a, D: Backend> {
+    pub(crate) drain: &'a mut Drain<D>,
+    pub(crate) now: Instant,
+}
+
+/// A function that cuts super-frames while a port is changed.
+type Cutter<'a, F> = &'a mut dyn FnMut(F, &Meta, u32, &mut dyn FnMut(F, Meta));
+
+impl<D: Backend> Control<'_, D> {
+    /// Changes the qdiscs of the first path, which all queues share unless each has a path of its
+    /// own. `f` gets the tree and the context that its operations need.
+    pub fn configure<R>(&mut self, f: impl FnOnce(&mut Tree, &mut Cx) -> R) -> R {
+        let Drain { port, exit, .. } = &mut *self.drain;
+        let r = port.configure_path(self.now, 0, exit, f);
+        self.drain.drain_all(self.now);
+        r
+    }
+
+    /// Changes the qdiscs of every path: `f` makes the same change to each tree.
+    pub fn configure_each(&mut self, f: impl FnMut(&mut Tree, &mut Cx)) {
+        let Drain { port, exit, .. } = &mut *self.drain;
+        port.configure_each(self.now, exit, f);
+        self.drain.drain_all(self.now);
+    }
+
+    /// Changes the qdiscs of all paths by their handles. Packets that wait in a removed qdisc are
+    /// dropped.
+    pub fn change<R>(&mut self, f: impl FnOnce(&mut Qdiscs<'_>) -> R) -> R {
+        let Drain { port, exit, .. } = &mut *self.drain;
+        let r = port.configure(self.now, exit, f);
+        fit_scheduler(self.drain);
+        self.drain.drain_all(self.now);
+        r
+    }
+
+    /// Like [`change`](Self::change), but waiting packets are kept: see `Port::swap` of the core. A
+    /// super-frame that the new tree takes only in pieces is cut.
+    pub fn swap<R>(&mut self, f: impl FnOnce(&mut Qdiscs<'_>) -> R) -> (R, Swapped) {
+        let now = self.now;
+        let done = self.while_cutting(|port, exit, cut| port.swap(now, exit, f, cut));
+        fit_scheduler(self.drain);
+        self.drain.drain_all(now);
+        done
+    }
+
+    /// Changes the number of transmit queues. Waiting packets are kept: see `Port::set_queues` of
+    /// the core.
+    ///
+    /// # Errors
+    /// The options of the root do not fit this number of queues, or the wire cannot have as many
+    /// rings. Then nothing has changed.
+    pub fn set_queues(&mut self, queues: u16) -> Result<(), ConfigError> {
+        let now = self.now;
+        self.drain.port.check_queues(queues)?;
+        self.drain.exit.line.add_queues(queues)?;
+        let done = self.while_cutting(|port, exit, cut| port.set_queues_with(now, queues, exit, cut));
+        fit_scheduler(self.drain);
+        self.drain.drain_all(now);
+        done
+    }
+
+    /// Changes the description of the output, except its queues, that qdiscs made from now on get.
+    pub fn set_env(&mut self, env: Env) {
+        let Drain { port, exit, .. } = &mut *self.drain;
+        port.set_env(self.now, env, exit);
+        self.drain.drain_all(self.now);
+    }
+
+    /// Changes the rate of the wire, if there is one, from the next frame on.
+    pub fn set_rate(&mut self, rate: Rate) {
+        if let Some(wire) = self.drain.exit.line.wire_mut() {
+            wire.set_rate(rate);
+        }
+    }
+
+    /// Bounds the share of a flow in the qdiscs from now on: at most this quota at a time, or one
+    /// unit; its other frames wait their turn. With [`Quota::OFF`] the waiting frames enter the
+    /// qdiscs at once.
+    pub fn set_fairsend(&mut self, quota: Quota) {
+        self.drain.set_fairsend(self.now, quota);
+    }
+
+    /// Sets whether frames may bypass empty qdiscs, on the present queues: see
+    /// `TxPath::set_direct`.
+    pub fn set_direct(&mut self, on: bool) {
+        self.drain.port.paths_mut().iter_mut().for_each(|path| path.set_direct(on));
+    }
+
+    /// Returns the blocks of filters that no longer have an owner: see `Qdiscs::take_orphans`.
+    #[must_use]
+    pub fn take_orphans(&mut self) -> Vec<BlockId> {
+        self.drain.port.take_orphans()
+    }
+
+    /// Runs an operation that may cut super-frames.
+    fn while_cutting<R>(
+        &mut self,
+        f: impl FnOnce(&mut txweir_core::path::port::Port<D::Frame>, &mut Exit<D>, Cutter<'_, D::Frame>) -> R,
+    ) -> R {
+        let Drain { port, exit, stats, .. } = &mut *self.drain;
+        // The cutter has the frames meanwhile: a stand-in store gathers those that are dropped.
+        let mut frames = std::mem::take(exit.store());
+        let done = f(port, exit, &mut |whole, meta, _, each| {
+            cut(&mut frames, stats, whole, meta, &mut |_, piece, m| each(piece, m));
+        });
+        let dropped = std::mem::replace(exit.store(), frames);
+        exit.store().absorb(dropped);
+        done
+    }
+}
+
+/// Makes the rings of the wire share the line as the root asks.
+pub(crate) fn fit_scheduler<D: Backend>(drain: &mut Drain<D>) {
+    let queues = drain.port.queues();
+    let Some(wire) = drain.exit.line.wire_mut() else { return };
+    let line = mqprio::line_of(drain.port.trees().root().qdisc(), queues);
+    let line = line.unwrap_or_else(|| LineConfig::round_robin(queues));
+    if *wire.scheduler() != line && wire.configure_scheduler(&line).is_err() {
+        // The request of the root was checked when the root was made, against a line that may have
+        // another rate now.
+        let _ = wire.configure_scheduler(&LineConfig::round_robin(queues));
+    }
+}

@@ -1,0 +1,54 @@
+//! The counters of a direction.
+
+use txweir_core::Meta;
+
+txweir_core::stats! {
+    /// Counters of a direction. A super-frame is one frame.
+    pub struct DirectionStats {
+        /// Frames received and understood.
+        received: u64,
+        /// Bytes of these, after segmentation.
+        received_bytes: u64,
+        /// Super-frames received whose headers do not describe one; dropped.
+        malformed: u64,
+        /// Frames dropped because the buffers were at their budget.
+        no_memory: u64,
+        /// Frames that the qdiscs dropped, or that were refused on the way into them.
+        dropped: u64,
+        /// Frames among the dropped ones that the filters of a hook dropped.
+        filtered: u64,
+        /// Frames that an action took away, or sent elsewhere.
+        taken: u64,
+        /// Super-frames that were cut because a qdisc takes them only in pieces.
+        cut: u64,
+        /// Pieces into which these were cut.
+        pieces: u64,
+        /// Frames that have left the wire.
+        departed: u64,
+        /// Bytes of these, after segmentation.
+        departed_bytes: u64,
+        /// Nanoseconds during which the wire was sending.
+        busy_ns: u64,
+        /// Frames that left the wire with a CE mark from a qdisc.
+        marked: u64,
+        /// Frames that the output took.
+        delivered: u64,
+        /// Frames that the output refused, or for which it stayed full for too long.
+        lost: u64,
+        /// Most bytes that the wire, or the device without one, held.
+        held_max: u64,
+        /// Largest delay between the time of an event of the wire or of a qdisc and its processing,
+        /// nanoseconds.
+        late_max_ns: u64,
+    }
+}
+
+impl DirectionStats {
+    /// Counts a frame that has left the wire.
+    pub(crate) fn left_wire(&mut self, meta: &Meta, busy_ns: u64) {
+        self.departed += 1;
+        self.departed_bytes += u64::from(meta.wire_len);
+        self.marked += u64::from(meta.marked);
+        self.busy_ns += busy_ns;
+    }
+}

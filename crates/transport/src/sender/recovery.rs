@@ -1,0 +1,440 @@
+//! What a sender does about loss and marks: its states, the reduction of the window (RFC 6937bis), and what is undone
+//! when a reduction proves needless (RFC 3522, 5682, 2883).
+
+use crate::config::Detection;
+use crate::flow::{Ack, CaState, Event};
+use crate::rare::{Blank, Maybe};
+use crate::sender::Sender;
+use crate::sender::dupthresh;
+use crate::sender::rack::{self, REORDERING};
+use crate::sender::sack::Told;
+use crate::sender::timer::{self, Purpose};
+use crate::sender::units::Marks;
+
+/// What a recovery needs to know.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Recovery {
+    /// Where a reduction began that may be undone.
+    pub(crate) undo_marker: Option<u64>,
+    /// Segments sent again since then and not reported as duplicates; nothing if that cannot be told.
+    pub(crate) undo_left: Option<u32>,
+    /// The threshold to come back to; 0 if there is none.
+    prior_ssthresh: u32,
+    /// Delivered since the reduction began.
+    prr_delivered: u32,
+    /// Sent since the reduction began.
+    pub(crate) prr_out: u32,
+    /// After a timeout it is not yet known whether it was needless.
+    pub(crate) frto: bool,
+    /// The first retransmission that is not yet acknowledged, as a time stamp.
+    pub(crate) again_stamp: Option<u32>,
+    /// New data goes before retransmissions, until the next acknowledgement (RFC 5682 step 2b).
+    pub(crate) new_first: bool,
+    /// Least number that may be lost and not sent again.
+    pub(crate) lost_from: u64,
+    /// `Detection::DupThresh` has judged every unit below this number.
+    pub(crate) judged: u64,
+    /// The blocks of the last acknowledgement that had some.
+    pub(crate) known_sacks: [(u64, u64); 4],
+}
+
+impl Blank for Recovery {
+    fn blank() -> &'static Self {
+        const NONE: Recovery = Recovery {
+            undo_marker: None,
+            undo_left: None,
+            prior_ssthresh: 0,
+            prr_delivered: 0,
+            prr_out: 0,
+            frto: false,
+            again_stamp: None,
+            new_first: false,
+            lost_from: 0,
+            judged: 0,
+            known_sacks: [(0, 0); 4],
+        };
+        &NONE
+    }
+}
+
+/// Works through what an acknowledgement says of loss. `dubious` acknowledgements only come here.
+pub(crate) fn on_ack(s: &mut Sender, ack: &mut Ack, told: &Told, prior_una: u64, dup: bool) -> Verdict {
+    let mut v = Verdict { timer: true, ..Verdict::default() };
+    if let Some(rec) = s.rec.made().filter(|_| ack.echo) {
+        rec.prior_ssthresh = 0;
+    }
+    leave(s);
+    match s.flow.state {
+        CaState::Recovery => {
+            if ack.advanced && undo_partial(s, prior_una) {
+                return v;
+            }
+            if undo_by_duplicates(s) {
+                try_to_open(s, ack.echo);
+            }
+            find_lost(s, &mut v);
+            if s.flow.state != CaState::Recovery {
+                if s.flow.lost == 0 {
+                    try_to_open(s, ack.echo);
+                    return v;
+                }
+                enter_recovery(s, ack.echo);
+            }
+        }
+        CaState::Loss => {
+            in_loss(s, ack, told, dup);
+            find_lost(s, &mut v);
+            if s.flow.state == CaState::Open || v.retransmission_lost {
+                recover_or_open(s, ack);
+            }
+        }
+        _ => {
+            if s.flow.state <= CaState::Disorder {
+                undo_by_duplicates(s);
+            }
+            find_lost(s, &mut v);
+            recover_or_open(s, ack);
+        }
+    }
+    v
+}
+
+/// What is left to do after an acknowledgement.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Verdict {
+    /// The timer may be set anew.
+    pub(crate) timer: bool,
+    /// A retransmission was lost.
+    retransmission_lost: bool,
+}
+
+fn recover_or_open(s: &mut Sender, ack: &Ack) {
+    if s.flow.lost == 0 {
+        try_to_open(s, ack.echo);
+    } else {
+        enter_recovery(s, ack.echo);
+    }
+}
+
+/// A state that its number ends is left.
+fn leave(s: &mut Sender) {
+    if s.flow.state == CaState::Open {
+        if let Some(rec) = s.rec.made() {
+            rec.again_stamp = None;
+        }
+        return;
+    }
+    if s.flow.una < s.flow.high {
+        return;
+    }
+    match s.flow.state {
+        // The reduction is held one number longer, so that it ends with data sent after it.
+        CaState::Cwr if s.flow.una != s.flow.high => {
+            end_reduction(s);
+            set_state(s, CaState::Open);
+        }
+        CaState::Recovery => {
+            undo_recovery(s);
+            end_reduction(s);
+        }
+        _ => {}
+    }
+}
+
+fn set_state(s: &mut Sender, state: CaState) {
+    s.flow.state = state;
+    s.cc.entered(&mut s.flow, state);
+}
+
+/// Looks for losses by time, and sets the timer for those that may turn out so.
+pub(crate) fn find_lost(s: &mut Sender, v: &mut Verdict) {
+    if !s.rack.advanced {
+        return;
+    }
+    if s.flow.config.detection == Detection::DupThresh {
+        s.rack.advanced = false;
+        return dupthresh::find_lost(s);
+    }
+    let again = s.flow.again;
+    let (wait, lowest) = s.rack.find_lost(&mut s.flow, &mut s.units, &mut *s.cc);
+    if let Some(low) = lowest {
+        s.rec.lost_from = s.rec.lost_from.min(low);
+    }
+    if let Some(us) = wait {
+        let ticks = s.flow.tick().from_micros(us) + timer::MIN_TICKS;
+        timer::set(s, Purpose::Reorder, ticks);
+        v.timer = false;
+    }
+    v.retransmission_lost |= s.flow.again < again;
+}
+
+/// Neither lost nor reordered: back to the ordinary.
+fn try_to_open(s: &mut Sender, echo: bool) {
+    if echo {
+        enter_cwr(s);
+    }
+    if s.flow.state != CaState::Cwr {
+        keep_open(s);
+    }
+}
+
+fn keep_open(s: &mut Sender) {
+    let left = s.flow.sacked + s.flow.lost > 0 || s.flow.again > 0;
+    let state = if left { CaState::Disorder } else { CaState::Open };
+    if s.flow.state != state {
+        set_state(s, state);
+        s.flow.high = s.flow.next;
+    }
+}
+
+/// The window begins to shrink to the threshold that congestion control names.
+fn begin_reduction(s: &mut Sender) {
+    s.flow.high = s.flow.next;
+    s.tlp_end = Maybe::NONE;
+    s.flow.growth = 0;
+    s.flow.prior_cwnd = s.flow.cwnd;
+    (s.rec.prr_delivered, s.rec.prr_out) = (0, 0);
+    s.flow.ssthresh = threshold(s);
+    if s.flow.config.detection == Detection::DupThresh {
+        s.flow.cwnd = s.flow.ssthresh;
+    }
+    s.ecn.reduced();
+}
+
+/// What the window is reduced to.
+fn threshold(s: &mut Sender) -> u32 {
+    match s.flow.config.detection {
+        Detection::RackTlp => s.cc.threshold(&mut s.flow),
+        Detection::DupThresh => dupthresh::threshold(s),
+    }
+}
+
+/// Marks have come: the window shrinks once per round trip.
+pub(crate) fn enter_cwr(s: &mut Sender) {
+    s.counters.reduced_by_marks += u64::from(s.flow.state < CaState::Cwr);
+    enter_local(s);
+}
+
+/// A queue on this host has dropped something: the window shrinks as for marks.
+pub(crate) fn enter_local(s: &mut Sender) {
+    s.rec.prior_ssthresh = 0;
+    if s.flow.state < CaState::Cwr {
+        s.rec.undo_marker = None;
+        begin_reduction(s);
+        set_state(s, CaState::Cwr);
+    }
+}
+
+fn enter_recovery(s: &mut Sender, echo: bool) {
+    s.counters.recoveries += 1;
+    s.rec.prior_ssthresh = 0;
+    begin_undo(s);
+    if !s.flow.reducing() {
+        if !echo {
+            s.rec.prior_ssthresh = s.flow.current_ssthresh();
+        }
+        begin_reduction(s);
+    } else if s.cc.owns_window() {
+        // A window that was reduced at once for marks has not come down by steps: they begin here.
+        s.flow.prior_cwnd = s.flow.cwnd;
+        (s.rec.prr_delivered, s.rec.prr_out) = (0, 0);
+    }
+    set_state(s, CaState::Recovery);
+}
+
+/// A loss probe has repaired a loss: the window is reduced at once.
+pub(crate) fn probe_repaired(s: &mut Sender) {
+    begin_reduction(s);
+    set_state(s, CaState::Cwr);
+    end_reduction(s);
+    keep_open(s);
+}
+
+/// Units turned out lost while no acknowledgement came.
+pub(crate) fn late_losses(s: &mut Sender) {
+    enter_recovery(s, false);
+    if !s.cc.owns_window() {
+        reduce(s, &Ack { delivered: 1, ..Ack::default() });
+    }
+}
+
+fn begin_undo(s: &mut Sender) {
+    s.rec.undo_marker = Some(s.flow.una);
+    s.rec.undo_left = if s.flow.again > 0 { Some(s.flow.again) } else { None };
+}
+
+/// One step of the proportional reduction.
+pub(crate) fn reduce(s: &mut Sender, ack: &Ack) {
+    let f = &mut s.flow;
+    // By RFC 6675 the window was halved at once.
+    if ack.delivered == 0 || f.prior_cwnd == 0 || f.config.detection == Detection::DupThresh {
+        return;
+    }
+    s.rec.prr_delivered += ack.delivered;
+    let (pipe, out) = (f.in_flight(), s.rec.prr_out);
+    let mut more = if pipe > f.ssthresh {
+        let share = u64::from(f.ssthresh) * u64::from(s.rec.prr_delivered) + u64::from(f.prior_cwnd) - 1;
+        (share / u64::from(f.prior_cwnd)).saturating_sub(u64::from(out)) as u32
+    } else {
+        let mut n = s.rec.prr_delivered.saturating_sub(out).max(ack.delivered);
+        // Nothing more was lost and the window moved: slow start (RFC 6937bis, "safeACK").
+        if ack.advanced && ack.lost == 0 {
+            n += 1;
+        }
+        n.min(f.ssthresh - pipe)
+    };
+    if out == 0 {
+        more = more.max(1);
+    }
+    f.cwnd = pipe + more;
+}
+
+pub(crate) fn end_reduction(s: &mut Sender) {
+    if s.cc.owns_window() {
+        return;
+    }
+    let by_steps = s.flow.config.detection == Detection::RackTlp;
+    if by_steps && s.flow.ssthresh < u32::MAX && (s.flow.state == CaState::Cwr || s.rec.undo_marker.is_some())
+    {
+        s.flow.cwnd = s.flow.ssthresh;
+    }
+    s.cc.event(&mut s.flow, Event::ReductionDone);
+}
+
+/// A timeout: everything that is not recent is lost.
+pub(crate) fn enter_loss(s: &mut Sender) {
+    let new = s.flow.state < CaState::Recovery;
+    let by_time = s.flow.config.detection == Detection::RackTlp;
+    for i in 0..s.units.len() {
+        let recent = by_time && i > 0 && s.units.get(i).is_some_and(|u| s.rack.recent(&s.flow, u));
+        if let (false, Some(u)) = (recent, s.units.get_mut(i)) {
+            rack::lose(&mut s.flow, u, &mut *s.cc);
+        }
+    }
+    s.rec.lost_from = s.flow.una;
+    let again = s.flow.state == CaState::Loss && s.retransmits == 0;
+    if s.flow.state <= CaState::Disorder || s.flow.high <= s.flow.una || again {
+        s.rec.prior_ssthresh = s.flow.current_ssthresh();
+        s.flow.prior_cwnd = s.flow.cwnd;
+        s.flow.ssthresh = threshold(s);
+        s.cc.event(&mut s.flow, Event::Timeout);
+        begin_undo(s);
+    }
+    s.flow.cwnd = s.flow.in_flight() + 1;
+    s.flow.growth = 0;
+    if s.flow.state <= CaState::Disorder && s.flow.sacked >= REORDERING {
+        s.rack.reordering = s.rack.reordering.min(REORDERING);
+    }
+    set_state(s, CaState::Loss);
+    s.flow.high = s.flow.next;
+    s.ecn.reduced();
+    s.rec.frto = by_time && (new || s.retransmits > 0);
+    s.rec.new_first = false;
+}
+
+/// An acknowledgement after a timeout.
+fn in_loss(s: &mut Sender, ack: &Ack, told: &Told, dup: bool) {
+    let recovered = s.flow.una >= s.flow.high;
+    if ack.advanced && undo_loss(s, false) {
+        return;
+    }
+    if s.rec.frto {
+        // What was sent once has arrived: the timeout was needless (RFC 5682 step 3b).
+        if told.originals && undo_loss(s, true) {
+            return;
+        }
+        if s.flow.next > s.flow.high {
+            if told.new || dup {
+                s.rec.frto = false;
+            }
+        } else if ack.advanced && !recovered {
+            s.flow.high = s.flow.next;
+            if s.can_send_new() {
+                s.rec.new_first = true;
+                return;
+            }
+            s.rec.frto = false;
+        }
+    }
+    if recovered {
+        undo_recovery(s);
+    }
+}
+
+/// A reduction may be undone: what was sent again had arrived before, by duplicates or by time stamps.
+fn may_undo(s: &Sender) -> bool {
+    s.rec.undo_marker.is_some() && (s.rec.undo_left == Some(0) || delayed(s))
+}
+
+/// The acknowledgement answers a segment that was sent before the first retransmission (RFC 3522).
+fn delayed(s: &Sender) -> bool {
+    matches!((s.rec.again_stamp, s.echo), (Some(at), Some(echo)) if (echo.wrapping_sub(at) as i32) < 0)
+}
+
+fn undo(s: &mut Sender, unmark: bool) {
+    if unmark {
+        for i in 0..s.units.len() {
+            if let Some(u) = s.units.get_mut(i) {
+                u.marks.clear(Marks::LOST);
+            }
+        }
+        s.flow.lost = 0;
+        s.rec.judged = s.flow.una;
+    }
+    if s.rec.prior_ssthresh > 0 {
+        s.flow.cwnd = s.cc.undone(&mut s.flow);
+        if s.rec.prior_ssthresh > s.flow.ssthresh {
+            s.flow.ssthresh = s.rec.prior_ssthresh;
+            s.ecn.withdraw();
+        }
+    }
+    s.rec.undo_marker = None;
+    s.rack.advanced = true;
+    s.counters.undone += 1;
+}
+
+/// All is acknowledged that was sent when the trouble began.
+fn undo_recovery(s: &mut Sender) {
+    if may_undo(s) {
+        undo(s, false);
+    } else if s.rack.persist > 0 {
+        s.rack.persist -= 1;
+    }
+    set_state(s, CaState::Open);
+}
+
+fn undo_by_duplicates(s: &mut Sender) -> bool {
+    if s.rec.undo_marker.is_none() || s.rec.undo_left != Some(0) {
+        return false;
+    }
+    s.rack.persist = (s.rack.persist + 1).min(16);
+    undo(s, false);
+    true
+}
+
+fn undo_loss(s: &mut Sender, frto: bool) -> bool {
+    if !frto && !may_undo(s) {
+        return false;
+    }
+    undo(s, true);
+    if frto {
+        s.counters.spurious_timeouts += 1;
+    }
+    s.retransmits = 0;
+    set_state(s, CaState::Open);
+    true
+}
+
+fn undo_partial(s: &mut Sender, prior_una: u64) -> bool {
+    if s.rec.undo_marker.is_none() || !delayed(s) {
+        return false;
+    }
+    // The hole was filled by a late packet, not by a retransmission: packets are reordered.
+    s.rack.reordered(&s.flow, prior_una, s.fack.max(prior_una + 1));
+    if s.flow.again > 0 {
+        return true;
+    }
+    undo(s, true);
+    keep_open(s);
+    true
+}

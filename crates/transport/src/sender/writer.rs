@@ -1,0 +1,194 @@
+//! The writing side of a connection: how data that the application hands over becomes units, which of them carry PSH, and
+//! when a writer that found no room goes on. All of it is what recordings show.
+//!
+//! A call of the application fills units one behind the other. A full unit that is the first one not sent lets one unit
+//! leave. Once more than half of the greatest window has been handed over since the last PSH, a full unit gets PSH, and all
+//! leaves that may. The end of a call pushes as well, until the next call adds to the same unit.
+
+use std::collections::VecDeque;
+
+use crate::rare::{Blank, Rare};
+use crate::sender::Sender;
+use crate::sender::output::{UNIT_MEMORY, chunk};
+
+/// Memory of a packet beside its payload, bytes, before its buffer is rounded up to a power of two.
+const HEADROOM: u32 = 512;
+/// Memory of the description of a packet, bytes.
+const DESCRIPTION: u64 = 256;
+/// Least window, in segments, that a buffer is made for.
+const WINDOW_MIN: u32 = 10;
+
+/// What may leave between two parts of a call.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Gate {
+    /// All that window and pacing let.
+    #[default]
+    Open,
+    /// One new unit.
+    One,
+    /// No new unit: that one has left, or a queue on this host has not taken one.
+    Used,
+    /// Nothing: the call goes on first.
+    Shut,
+}
+
+/// A unit that has not left, or not wholly.
+#[derive(Clone, Copy, Debug)]
+struct Piece {
+    /// The number behind it.
+    end: u64,
+    /// Its last segment carries PSH.
+    push: bool,
+}
+
+/// The writing side.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Writer {
+    pieces: Rare<VecDeque<Piece>>,
+    /// Memory of the buffer that tunes itself, bytes.
+    buffer: u32,
+    /// Where PSH was last set.
+    pushed: u64,
+    /// A call is under way.
+    calling: bool,
+    /// The application has found no room, and waits.
+    waits: bool,
+    /// A segment has come since the application was last considered.
+    pub(crate) heard: bool,
+    /// New units that have left since the first segment of this instant came.
+    pub(crate) units: u8,
+    pub(crate) gate: Gate,
+}
+
+impl Blank for VecDeque<Piece> {
+    fn blank() -> &'static Self {
+        static BLANK: VecDeque<Piece> = VecDeque::new();
+        &BLANK
+    }
+}
+
+/// Memory that tuning counts for a segment of `mss` bytes without options.
+fn segment(mss: u32) -> u64 {
+    u64::from((mss + HEADROOM).next_power_of_two()) + DESCRIPTION
+}
+
+impl Writer {
+    /// Payload of the first unit that has not wholly left, when everything up to `next` has.
+    pub(crate) fn first(&self, next: u64) -> u64 {
+        self.pieces.front().map_or(0, |p| p.end.saturating_sub(next))
+    }
+
+    /// Everything up to `next` has left. True if a unit with PSH ends in it.
+    pub(crate) fn left(&mut self, next: u64) -> bool {
+        let mut push = false;
+        let Some(pieces) = self.pieces.made() else { return false };
+        while let Some(p) = pieces.front().filter(|p| p.end <= next) {
+            push |= p.push;
+            pieces.pop_front();
+        }
+        push
+    }
+
+    /// A unit that ended at `end` has not left after all.
+    pub(crate) fn back(&mut self, end: u64, push: bool) {
+        if self.pieces.front().is_none_or(|p| p.end != end) {
+            self.pieces.push_front(Piece { end, push });
+        }
+    }
+
+    /// Payload of the last unit, when everything up to `next` has left.
+    fn last(&self, next: u64) -> u64 {
+        let n = self.pieces.len();
+        let start = n.checked_sub(2).and_then(|i| self.pieces.get(i)).map_or(next, |p| p.end);
+        self.pieces.back().map_or(0, |p| p.end.saturating_sub(start.max(next)))
+    }
+
+    fn push(&mut self) {
+        if let Some(last) = self.pieces.made().and_then(VecDeque::back_mut) {
+            (last.push, self.pushed) = (true, last.end);
+        }
+    }
+}
+
+/// The buffer grows to what the window needs.
+pub(crate) fn expand(s: &mut Sender) {
+    let segments = s.flow.cwnd.max(WINDOW_MIN).max(s.rack.reordering + 1);
+    let memory = s.cc.buffer_windows() * u64::from(segments) * segment(u32::from(s.flow.config.mss));
+    s.writer.buffer = s.writer.buffer.max(u32::try_from(memory).unwrap_or(u32::MAX));
+}
+
+/// Memory of what was handed over and is not acknowledged.
+fn queued(s: &Sender) -> u64 {
+    let units = s.units.len() + s.writer.pieces.len();
+    s.flow.write.saturating_sub(s.flow.una.max(1)) + units as u64 * UNIT_MEMORY
+}
+
+/// What an acknowledgement let leave has left. A buffer that leaves the window unused grows, if a writer waits for room. The
+/// window counts as unused after a second unit of one instant as well, which leaves behind the look at the buffer.
+pub(crate) fn drained(s: &mut Sender) {
+    if s.writer.waits && s.writer.heard && (s.flow.in_flight() < s.flow.cwnd || s.writer.units > 1) {
+        expand(s);
+    }
+}
+
+/// A writer that found no room goes on once a third of the buffer is free.
+fn goes_on(s: &mut Sender) -> bool {
+    if s.writer.waits && s.flow.config.send_buffer == 0 {
+        if !std::mem::take(&mut s.writer.heard) {
+            return false;
+        }
+        let queued = queued(s);
+        s.writer.waits = queued + (queued >> 1) > u64::from(s.writer.buffer);
+    }
+    s.flow.config.send_buffer > 0 || !s.writer.waits
+}
+
+/// Takes up to `bytes` of a call, at most what fills one unit. Nothing: there is no room.
+pub(crate) fn write(s: &mut Sender, bytes: u64) -> u64 {
+    if bytes == 0 || !goes_on(s) {
+        return 0;
+    }
+    let size = chunk(s);
+    let last = s.writer.last(s.flow.next);
+    let fits = if last > 0 && last < size { size - last } else { 0 };
+    let room = match s.flow.config.send_buffer {
+        0 if fits == 0 && queued(s) >= u64::from(s.writer.buffer) => 0,
+        0 => u64::MAX,
+        most => most.saturating_sub(s.flow.write.saturating_sub(s.flow.una.max(1))),
+    };
+    let n = bytes.min(if fits > 0 { fits } else { size }).min(room);
+    if n == 0 {
+        s.writer.waits = true;
+        s.writer.heard = false;
+        over(s);
+        return 0;
+    }
+    let first = !std::mem::replace(&mut s.writer.calling, true);
+    if first {
+        s.note_application();
+    }
+    s.written(n);
+    match s.writer.pieces.back_mut().filter(|_| fits > 0) {
+        Some(last) => (last.end, last.push) = (s.flow.write, last.push && !first),
+        None => s.writer.pieces.push_back(Piece { end: s.flow.write, push: false }),
+    }
+    let full = s.writer.last(s.flow.next) >= size;
+    s.writer.gate = Gate::Shut;
+    if n == bytes {
+        over(s);
+    } else if full && s.flow.write > s.writer.pushed + u64::from(s.window_max) / 2 {
+        s.writer.push();
+        s.writer.gate = Gate::Open;
+    } else if full && s.writer.pieces.len() == 1 {
+        s.writer.gate = Gate::One;
+    }
+    n
+}
+
+/// The call at hand ends.
+fn over(s: &mut Sender) {
+    if std::mem::take(&mut s.writer.calling) {
+        s.writer.gate = Gate::Open;
+        s.writer.push();
+    }
+}

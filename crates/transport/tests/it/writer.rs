@@ -1,0 +1,106 @@
+//! The application's calls: where units end, which carry PSH, and when a writer that found no room goes on.
+
+use std::collections::VecDeque;
+
+use txweir_core::{Instant, Nanos};
+use txweir_transport::{Algorithm, Config, Connection, Flags, Segment};
+
+/// Payload of a full segment.
+const MSS: u64 = 1448;
+/// Bytes of a call.
+const CALL: u64 = 256 << 10;
+/// Memory of a unit beside its payload.
+const UNIT: u64 = 832;
+
+/// An established pair; the second end has the window of the default buffer.
+fn pair(config: &Config) -> ([Connection; 2], Instant) {
+    let mut ends = [Connection::connect(config), Connection::listen(config)];
+    let mut now = Instant::ZERO;
+    for from in [0, 1, 0] {
+        while let Some(seg) = ends[from].transmit(now) {
+            ends[1 - from].receive(now + Nanos::from_millis(5), &seg);
+        }
+        now += Nanos::from_millis(5);
+    }
+    (ends, now)
+}
+
+/// An acknowledgement of everything up to `ack`, with a window of so many bytes.
+fn answer(ack: u64, window: u64) -> Segment {
+    let window = (window >> 7) as u16;
+    Segment { seq: 1, ack, window, flags: Flags::ACK, stamps: Some((1, 0)), ..Segment::default() }
+}
+
+/// Linux writes 22 segments into a unit, because the receiver offers 65160 bytes, and sets PSH once more than half of that
+/// was handed over since the last PSH. The numbers are those of the recording `cubic-growth-long`.
+#[test]
+fn units_get_psh_as_recorded() {
+    let config = Config {
+        algorithm: Algorithm::Reno,
+        gso_segs: 1,
+        send_buffer: 16 << 20,
+        small_queues: false,
+        ..Config::default()
+    };
+    let ([mut end, _], now) = pair(&config);
+    let (mut left, mut pushed, mut flight) = (1_400 * MSS, Vec::new(), VecDeque::new());
+    let mut drain = |end: &mut Connection, flight: &mut VecDeque<u64>| {
+        while let Some(seg) = end.transmit(now) {
+            if seg.flags.has(Flags::PSH) {
+                pushed.push((seg.end() - 1) / MSS);
+            }
+            flight.push_back(seg.end());
+        }
+    };
+    while left > 0 {
+        let mut call = left.min(CALL);
+        while call > 0 {
+            let n = end.write_unit(now, call);
+            assert!(n > 0, "16 MiB have room");
+            (call, left) = (call - n, left - n);
+            drain(&mut end, &mut flight);
+        }
+    }
+    while let Some(ack) = flight.pop_front() {
+        end.receive(now, &answer(ack, 60_000));
+        drain(&mut end, &mut flight);
+    }
+    let recorded = [
+        54, 98, 142, 208, 252, 296, 340, 406, 450, 494, 538, 582, 626, 670, 714, 758, 802, 846, 890, 934,
+        978, 1022, 1066, 1110, 1154, 1198, 1242, 1308, 1352, 1396, 1400,
+    ];
+    assert_eq!(pushed.iter().copied().filter(|n| *n > 32).collect::<Vec<_>>(), recorded);
+}
+
+/// A blocked writer does not follow each acknowledgement: it goes on when a third of the buffer is free, and fills it. The
+/// buffer has memory for two windows: the first for 46080 bytes, as recorded.
+#[test]
+fn a_blocked_writer_waits_for_a_third_of_the_buffer() {
+    let (mut ends, now) =
+        pair(&Config { algorithm: Algorithm::Reno, small_queues: false, ..Config::default() });
+    let end = &mut ends[0];
+    let mut segments = VecDeque::new();
+    let send = |end: &mut Connection, segments: &mut VecDeque<u64>| {
+        while let Some(seg) = end.transmit(now) {
+            segments.extend((0..seg.segments()).filter_map(|i| seg.part(i)).map(|s| s.end()));
+        }
+    };
+    let first = end.write(now, u64::MAX);
+    assert!((46_080 - 4 * UNIT..46_080 + 22 * MSS).contains(&first), "{first}");
+    send(end, &mut segments);
+    for acked in 1.. {
+        let ack = segments.pop_front().expect("data is in flight");
+        end.receive(now, &answer(ack, 1 << 20));
+        send(end, &mut segments);
+        let before = end.unacknowledged();
+        let n = end.write(now, u64::MAX);
+        if n == 0 {
+            continue;
+        }
+        let buffer = 2 * 2_304 * u64::from(end.flow().cwnd);
+        assert!(before <= buffer * 2 / 3, "{before} of {buffer}");
+        assert!(acked > 2, "{acked} acknowledgements");
+        assert!(n > 16 * MSS, "{n} bytes");
+        break;
+    }
+}
