@@ -14,9 +14,9 @@ use txweir_core::{Bytes, DropReason, Env, Handle, Instant, Packets, TxPath, Wake
 
 use crate::Law;
 use crate::device::{Device, Fate, Frame};
+use crate::known::{Known, Seen};
 use crate::options::{agree, build, classes_of, printed, shown, with_words};
 use crate::reasons::Told;
-use crate::world::{Known, Seen};
 
 /// Classful kinds that also queue packets of their own, beside those in their classes.
 const OWN_QUEUE: &[&str] = &["htb", "netem"];

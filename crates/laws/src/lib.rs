@@ -17,6 +17,7 @@
 
 pub mod check;
 pub mod device;
+pub mod known;
 pub mod ops;
 pub mod options;
 pub mod reasons;

@@ -290,21 +290,21 @@ fn push_words(words: &mut Vec<String>, s: &Shown<'_>) {
 }
 
 /// True if a value's JSON and exact text agree: the number, in the unit that JSON has.
-pub fn agree(expected: &str, exact: &str, json: &Json) -> bool {
+pub fn agree(declared: &str, exact: &str, json: &Json) -> bool {
     let digits: String = exact.chars().take_while(char::is_ascii_digit).collect();
     match json {
         Json::Bool(b) => exact == if *b { "on" } else { "off" } || (exact.is_empty() && !b),
         // Words are left out where they are the default, because tc refuses them beside others.
-        Json::Text(t) if [Mode::EXPECTED, Shaper::EXPECTED].contains(&expected) => {
+        Json::Text(t) if declared == Mode::EXPECTED || declared == Shaper::EXPECTED => {
             t == exact || exact.is_empty() && t == "dcb"
         }
         Json::Text(t) | Json::Number(t) => t == exact,
         Json::Null => false,
-        Json::Int(n) => n.to_string() == exact,
+        Json::Int(n) => exact == format!("{n}"),
         Json::Members(_) | Json::Rows(_) => false,
         Json::List(l) => l.iter().map(u64::to_string).collect::<Vec<_>>().join(" ") == exact,
         Json::Uint(n) => digits.parse::<u64>().is_ok_and(|exact| {
-            let unit = if expected == Nanos::EXPECTED { 1000 } else { 1 };
+            let unit = if declared == Nanos::EXPECTED { 1000 } else { 1 };
             exact / unit == *n
         }),
     }

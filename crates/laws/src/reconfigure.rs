@@ -9,9 +9,10 @@ use txweir_core::{base::tally::Tally, sched::cx::Cx};
 
 use crate::check::{Called, snapshot};
 use crate::device::Frame;
+use crate::known::{Known, Where};
 use crate::ops::Op;
 use crate::options::{chance, classes_of, illegal, legal, legal_class, pick, random, with_words};
-use crate::world::{Known, Where, World};
+use crate::world::World;
 use crate::{Law, Violation};
 
 /// Draws a size table, or none.

@@ -11,54 +11,11 @@ use txweir_core::{Admitted, DropReason, Env, Handle, Instant, Meta, Nanos, PathC
 
 use crate::check::{Called, Checker, View};
 use crate::device::{Device, Fate, Frame};
+use crate::known::{Known, Seen, Where};
 use crate::ops::Op;
 use crate::options::classes_of;
 use crate::setup::{Setup, Totals};
 use crate::{Law, Violation};
-
-/// The place of a frame.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Where {
-    /// Being submitted.
-    Offered,
-    /// In a qdisc.
-    Waiting,
-    /// With the device, or done.
-    Sent,
-    /// Dropped and given back to the device's `discard`.
-    Discarded,
-    /// Given back to the sender.
-    Returned,
-}
-
-/// The account of a frame.
-#[derive(Clone, Copy, Debug)]
-pub struct Known {
-    /// Its flow; for a control segment also its order among control segments. Packets that are
-    /// equal in this leave in order.
-    pub flow: (u32, u32, Handle, Option<u32>),
-    /// Number of times that classes had been assigned anew when it came.
-    pub epoch: u32,
-    /// Its place in the order of arrival; of a piece, that of the whole packet and a fraction.
-    pub turn: u64,
-    /// Its wire bytes.
-    pub wire_len: u32,
-    /// Its place.
-    pub at: Where,
-}
-
-/// An event at the device, for the comparison of runs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Seen {
-    /// The time.
-    pub at: Instant,
-    /// The frame.
-    pub id: u32,
-    /// The fate of the frame.
-    pub fate: Fate,
-    /// Wire bytes, ECN field, marked.
-    pub look: (u32, u8, bool),
-}
 
 /// The way in which submissions are made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

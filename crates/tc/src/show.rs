@@ -387,7 +387,8 @@ fn own_counters(qdisc: &dyn Qdisc, f: &mut dyn FnMut(&'static Counter, u64)) {
     qdisc.options(&mut |o| on.extend((o.value.json() == Json::Bool(true)).then_some(o.param.key)));
     qdisc.counters(&mut |counter, n| {
         let off = counter.print.with.is_some_and(|flag| !on.contains(&flag));
-        if !off && !(n == 0 && counter.print.nonzero) {
+        let silent = n == 0 && counter.print.nonzero;
+        if !off && !silent {
             f(counter, n);
         }
     });

@@ -330,7 +330,7 @@ impl Node {
             cx.pool.charge(&p, charged);
         }
         let dropped = cx.dropped.packets;
-        if let Some(p) = self.into_band(p, cx) {
+        if let Some(p) = self.offer_to_band(p, cx) {
             self.qdisc.enqueue(p, &mut self.account, cx);
         }
         if self.has_sizes() && cx.dropped.packets != dropped {

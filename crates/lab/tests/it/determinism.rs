@@ -39,7 +39,7 @@ fn home_uplink_with_a_router() {
 
 #[test]
 fn classes_of_rings_that_the_device_schedules() {
-    deterministic(&story(include_str!("../../../scenarios/mqprio.toml")));
+    deterministic(&story(include_str!("../../../../scenarios/mqprio.toml")));
 }
 
 #[test]

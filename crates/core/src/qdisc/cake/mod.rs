@@ -31,6 +31,7 @@ mod framing;
 mod heap;
 pub(super) mod memory;
 mod shaper;
+mod shown;
 mod tin;
 mod tins;
 
@@ -38,15 +39,14 @@ use alloc::vec::Vec;
 
 use crate::base::env::Env;
 use crate::base::handle::{ClassId, Handle};
-use crate::base::tally::Tally;
 use crate::base::time::Instant;
 use crate::base::units::Rate;
 use crate::packet::meta::{Ecn, Meta};
 use crate::packet::pool::{List, Pkt, Pool, Waiting};
 use crate::packet::reason::{DropReason, MarkReason, WakeReason};
-use crate::packet::route::{Asked, Found, Said};
+use crate::packet::route::Asked;
 use crate::sched::answer::{Next, Verdict};
-use crate::sched::capability::{FlowShown, Flows};
+use crate::sched::capability::Flows;
 use crate::sched::cx::Cx;
 use crate::sched::discipline::{Discipline, Filtered};
 use crate::sched::spec::{Capacity, Flags, RefusedBy, Refuser, Style};
@@ -54,7 +54,7 @@ use crate::text::error::{ConfigError, ErrorKind};
 use crate::text::stats::{Counter, Counters};
 
 use autorate::Estimate;
-use flows::{BULK, FLOWS, Place, hashes_of};
+use flows::{BULK, FLOWS, hashes_of};
 use framing::Sizes;
 use heap::Backlogs;
 use shaper::{Schedule, Threshold};
@@ -290,39 +290,6 @@ impl Discipline for Cake {
     }
     fn as_flows(&self) -> Option<&dyn Flows> {
         Some(self)
-    }
-}
-
-impl Flows for Cake {
-    fn flows(&self, pool: &Pool, f: &mut dyn FnMut(FlowShown<'_>)) {
-        for (i, tin) in (0u32..).zip(self.plan.order) {
-            let flows = &self.tins[usize::from(*tin)].flows.flows;
-            for (j, flow) in (0u32..).zip(flows).filter(|(_, flow)| flow.place != Place::None) {
-                let law = &flow.law;
-                let values = [
-                    ("deficit", i64::from(flow.deficit)),
-                    ("count", i64::from(law.count())),
-                    ("dropping", i64::from(law.dropping())),
-                    ("drop_next", law.lag(self.seen) / 1000),
-                    ("blue_prob", i64::from(law.p_drop())),
-                    ("blue_timer", law.blue_age(self.seen) / 1000),
-                    ("drops", i64::from(flow.dropped)),
-                ];
-                let bytes = self.backlogs.of(usize::from(*tin) * FLOWS + j as usize);
-                let packets = flow.packets.metas(pool).count() as u64;
-                let minor = i * FLOWS as u32 + j + 1;
-                f(FlowShown { minor, backlog: Tally { packets, bytes }, values: &values });
-            }
-        }
-    }
-    /// Accepts every class: its major number is a host, its minor a flow.
-    fn found(&self, class: Option<ClassId>, _own: Handle) -> Found {
-        Found::Said(class.map_or(Said::Nothing, Said::Class))
-    }
-    fn parts(&self, f: &mut dyn FnMut(&'static str, &'static Counter, u64)) {
-        for (name, tin) in self.plan.names.iter().zip(self.plan.order) {
-            self.tins[usize::from(*tin)].counted().visit(&mut |counter, n| f(name, counter, n));
-        }
     }
 }
 

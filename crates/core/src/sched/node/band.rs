@@ -128,7 +128,7 @@ impl Node {
         }
     }
     /// Queues a packet in the band; returns it if it is not for the band.
-    pub(super) fn into_band(&mut self, p: Pkt, cx: &mut Cx) -> Option<Pkt> {
+    pub(super) fn offer_to_band(&mut self, p: Pkt, cx: &mut Cx) -> Option<Pkt> {
         if !self.band_takes(cx.meta(&p)) {
             return Some(p);
         }
