@@ -7,7 +7,8 @@ use txweir_core::text::params::Shown;
 use txweir_core::text::value::{Value, Words, exact_of};
 use txweir_core::{Handle, Rate, Tree};
 
-/// A leaf qdisc, with the rates between which it works: the link's, unless something above it shapes.
+/// A leaf qdisc, with the rates between which it works: the link's, unless something above it
+/// shapes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Leaf {
     /// Its kind, as the recordings name it: see [`leaves`].
@@ -58,7 +59,8 @@ fn recorded_as(leaf: &Node, above: Option<&dyn Qdisc>) -> &'static str {
     }
 }
 
-/// The rates of a class that has a rate and a ceiling, as htb's have; others leave them as they are.
+/// Returns the rates of a class that has a rate and a ceiling, as htb's have; others leave them as
+/// they are.
 fn below_class(classes: &dyn UserClasses, minor: u16, [least, most]: [Rate; 2]) -> [Rate; 2] {
     let mut parents = Vec::new();
     classes.list(&mut |c| parents.push((c.at.minor, c.at.parent)));
@@ -80,7 +82,7 @@ fn below_class(classes: &dyn UserClasses, minor: u16, [least, most]: [Rate; 2]) 
 /// Calls its argument on each parameter.
 type Options<'a> = dyn FnMut(&mut dyn FnMut(Shown<'_>)) + 'a;
 
-/// The first of the parameters of these names, as a rate; none if it is 0 or not set.
+/// Returns the first of the parameters of these names, as a rate; none if it is 0 or not set.
 fn rate_of(options: &mut Options<'_>, keys: &[&str]) -> Option<Rate> {
     let mut found = None;
     options(&mut |shown| {

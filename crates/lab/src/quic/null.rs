@@ -1,8 +1,10 @@
-//! A session of QUIC without secrets: the handshake of TLS 1.3 in its shape, and keys that change nothing.
+//! A session of QUIC without secrets: the handshake of TLS 1.3 in its shape, and keys that change
+//! nothing.
 //!
-//! The lab asks when packets leave and how large they are, and nobody listens on its links. So both ends exchange their
-//! transport parameters in as many flights as TLS would, each packet is as long as with an AEAD of 16 bytes, and no byte is
-//! encrypted. There is no certificate: the server's first flight is shorter than a real one.
+//! The lab asks when packets leave and how large they are, and nobody listens on its links. So both
+//! ends exchange their transport parameters in as many flights as TLS would, each packet is as long
+//! as with an AEAD of 16 bytes, and no byte is encrypted. There is no certificate: the server's
+//! first flight is shorter than a real one.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -26,7 +28,8 @@ const MESSAGE_MAX: usize = 4_096;
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Null;
 
-/// How far a handshake is. A client sends its parameters, reads a word and the server's parameters, and ends with a word.
+/// How far a handshake is. A client sends its parameters, reads a word and the server's parameters,
+/// and ends with a word.
 #[derive(Debug)]
 struct Handshake {
     side: Side,
@@ -210,7 +213,8 @@ impl HeaderKey for Null {
 }
 
 impl HmacKey for Null {
-    /// A sum that is not zero, as tags are: a stateless reset is known by its last bytes (RFC 9000 section 10.3).
+    /// A sum that is not zero, as tags are: a stateless reset is known by its last bytes (RFC 9000
+    /// section 10.3).
     fn sign(&self, data: &[u8], out: &mut [u8]) {
         let mut sum = 0xcbf2_9ce4_8422_2325_u64;
         for (i, byte) in out.iter_mut().enumerate() {

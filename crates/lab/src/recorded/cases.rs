@@ -10,7 +10,7 @@ use txweir_core::Nanos;
 use super::exact::{Case, Heard, Outcome, Row};
 use crate::workers;
 
-/// The cases of a text: a line each; empty ones are skipped.
+/// Returns the cases of a text: a line each; empty ones are skipped.
 ///
 /// # Errors
 /// The first line that is no case, with its number.
@@ -28,8 +28,8 @@ pub fn play_all(cases: &[Case], threads: NonZeroUsize) -> Vec<Outcome> {
     }
 }
 
-/// Cases by congestion control, those that are equal, and of each other one the first segment that differs; `verbose` lists
-/// the equal ones as well.
+/// Cases by congestion control, those that are equal, and of each other one the first segment that
+/// differs; `verbose` lists the equal ones as well.
 pub fn table(cases: &[Case], outcomes: &[Outcome], verbose: bool) -> String {
     let mut out = String::new();
     // Writing into a String cannot fail.
@@ -84,7 +84,7 @@ fn text(row: Option<&Row>) -> String {
     row.map_or("nothing".to_string(), |r| format!("{} us, {} bytes from {}", r.at_us, r.len, r.seq))
 }
 
-/// The cases as JSON: a row each, `segment` is the first that differs, `window` the first
+/// Returns the cases as JSON: a row each, `segment` is the first that differs, `window` the first
 /// acknowledgement that does.
 pub fn json(cases: &[Case], outcomes: &[Outcome]) -> Value {
     let row = |(case, o): (&Case, &Outcome)| {

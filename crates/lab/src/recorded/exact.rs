@@ -1,5 +1,5 @@
-//! Packet-exact cases: one connection over a wire that loses, delays and marks given packets. Each segment that Linux sent is
-//! to be sent here at the same time.
+//! Packet-exact cases: one connection over a wire that loses, delays and marks given packets. Each
+//! segment that Linux sent is to be sent here at the same time.
 
 use std::collections::BTreeMap;
 
@@ -9,8 +9,9 @@ use txweir_transport::{Algorithm, Config, Connection, EcnMode, Flags, Segment, T
 
 /// How far the times of a segment may differ.
 pub const TIME_BAND: Nanos = Nanos(100_000);
-/// The number of the tick at which the clock of a recording stands when its zero is aligned: the kernel counts from 300 s before
-/// its boot, and the zero is a multiple of 8192 ticks. Only multiples of powers of two matter.
+/// The number of the tick at which the clock of a recording stands when its zero is aligned: the
+/// kernel counts from 300 s before its boot, and the zero is a multiple of 8192 ticks. Only
+/// multiples of powers of two matter.
 const ZERO_TICK: u64 = (8_192 << 20) - 300_000;
 /// Bytes of Ethernet and IPv4 headers.
 const BELOW_TCP: u64 = 34;
@@ -26,7 +27,7 @@ pub struct Case {
     pub name: String,
     /// One sentence.
     pub about: String,
-    /// Marks were negotiated.
+    /// True if marks were negotiated.
     pub ecn: bool,
     rate_bps: u64,
     delay_ns: u64,
@@ -125,8 +126,8 @@ pub struct Outcome {
     pub heard_here: Vec<Heard>,
     /// The first row that differs in more than the band; none if all are equal.
     pub differs: Option<usize>,
-    /// The first acknowledgement that acknowledges another number or offers another window; none if all are equal. A time
-    /// outside the band does not count.
+    /// The first acknowledgement that acknowledges another number or offers another window; none if
+    /// all are equal. A time outside the band does not count.
     pub windows_differ: Option<usize>,
 }
 
@@ -151,7 +152,7 @@ impl Case {
         Ok(case)
     }
 
-    /// The congestion control.
+    /// Returns the congestion control.
     pub fn algorithm(&self) -> Algorithm {
         Algorithm::named(&self.flow.cc).unwrap_or_default()
     }
@@ -464,7 +465,7 @@ impl<'a> Player<'a> {
         });
     }
 
-    /// When an application next does something of itself.
+    /// Returns when an application next does something of itself.
     fn application_due(&self) -> Option<Instant> {
         let flow = &self.case.flow;
         let write = flow.writes.get(self.next_write).map(|w| Instant(w.0));

@@ -1,16 +1,19 @@
-//! The matrix: connections through a real queueing discipline, recorded as sums and percentiles, and played here.
+//! The matrix: connections through a real queueing discipline, recorded as sums and percentiles,
+//! and played here.
 //!
-//! [`Run`] is one recorded run; [`play`](Run::play) builds the same net of hosts, a router and a receiver, and measures as the
-//! recording does ([`Outcome`]). [`Compared`] sets both side by side within bands. [`table`] counts rows.
+//! [`Run`] is one recorded run; [`play`](Run::play) builds the same net of hosts, a router and a
+//! receiver, and measures as the recording does ([`Outcome`]). [`Compared`] sets both side by side
+//! within bands. [`table`] counts rows.
 //!
-//! **What is played.** The policy's tc lines are applied as they are to the device that had them, on a line so fast that the
-//! policy is the bottleneck, without a byte limit and with completions at once: veth takes everything at once as well. All
-//! other links take no time, but for that from the receiver, which delays ACKs by the round trip. The queues do what Linux
-//! does where their laws leave it (`strict_linux`), so that a difference is TCP's. A policy on the sender's own device drops
-//! what does not fit, and tells the sender's TCP.
+//! **What is played.** The policy's tc lines are applied as they are to the device that had them,
+//! on a line so fast that the policy is the bottleneck, without a byte limit and with completions
+//! at once: veth takes everything at once as well. All other links take no time, but for that from
+//! the receiver, which delays ACKs by the round trip. The queues do what Linux does where their
+//! laws leave it (`strict_linux`), so that a difference is TCP's. A policy on the sender's own
+//! device drops what does not fit, and tells the sender's TCP.
 //!
-//! **Chance.** A recorded run has repetitions with other seeds and other starts. They are played here
-//! as well, and each quantity is the median: see [`Compared`].
+//! **Chance.** A recorded run has repetitions with other seeds and other starts. They are played
+//! here as well, and each quantity is the median: see [`Compared`].
 
 mod book;
 mod compare;
@@ -31,7 +34,7 @@ pub use line::{Completion, FlowGroup, Kind, Latency, LineError, Run, Samples, Sh
 pub use play::Outcome;
 pub use report::{json, summary, table, trace};
 
-/// The runs of a text: a line each; empty ones are skipped.
+/// Returns the runs of a text: a line each; empty ones are skipped.
 ///
 /// # Errors
 /// The first line that is no run, or whose name another has.
@@ -52,7 +55,8 @@ pub fn read(text: &str) -> Result<Vec<Run>, LineError> {
     Ok(runs)
 }
 
-/// Plays all runs on so many threads, and compares; in the order of `runs`, whatever the number of threads.
+/// Plays all runs on so many threads, and compares; in the order of `runs`, whatever the number of
+/// threads.
 ///
 /// # Errors
 /// The first run that cannot be played, with its name.

@@ -34,7 +34,7 @@ pub enum Aspect {
 }
 
 impl Aspect {
-    /// Its name, as a trace waives it.
+    /// Returns its name, as a trace waives it.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Status => "status",
@@ -184,8 +184,9 @@ fn marks(trace: &Trace, played: &Played) -> Option<Difference> {
     Some(difference(Aspect::Marks, format!("of {} packets", wrong.len()), rows.collect()))
 }
 
-/// Of a kind that draws random numbers: how many left, and how many were marked, within four standard deviations of the
-/// difference of two draws, and the few packets that a short run is worth.
+/// Of a kind that draws random numbers: how many left, and how many were marked, within four
+/// standard deviations of the difference of two draws, and the few packets that a short run is
+/// worth.
 fn amounts(trace: &Trace, played: &Played) -> Vec<Difference> {
     let n = trace.arrivals.len() as f64;
     let row = |d: &Departure| &trace.rows[trace.arrivals[d.packet].row];
@@ -265,7 +266,7 @@ fn listed(there: &[Value], here: &[Value], what: &str, wrong: &mut Vec<Wrong>) {
     }
 }
 
-/// Whether a key is txweir's own: Linux does not tell it (PARITY.md, reasons-json).
+/// True if a key is txweir's own: Linux does not tell it (PARITY.md, reasons-json).
 fn is_own(key: &str) -> bool {
     ["drop_reasons", "mark_reasons"].contains(&key)
 }
@@ -285,7 +286,7 @@ fn values(key: &str, there: &Value, here: &Value, place: &str, wrong: &mut Vec<W
     }
 }
 
-/// The first line that `show` prints differently.
+/// Returns the first line that `show` prints differently.
 fn texts(trace: &Trace, there: &Show, here: &Show, what: &str) -> Option<Difference> {
     let classes = if trace.head.hashed { nameless(&here.class_text) } else { here.class_text.clone() };
     let classes = (flows_apart(&there.class_text), flows_apart(&classes));
@@ -307,8 +308,8 @@ fn texts(trace: &Trace, there: &Show, here: &Show, what: &str) -> Option<Differe
     (!rows.is_empty()).then(|| difference(Aspect::Text, what.into(), rows))
 }
 
-/// Classes in text whose numbers are hash values, as the trace has them: without the numbers, in the order of what is left,
-/// and without deficits, which are drawn for when a turn is divided.
+/// Classes in text whose numbers are hash values, as the trace has them: without the numbers, in
+/// the order of what is left, and without deficits, which are drawn for when a turn is divided.
 fn nameless(text: &str) -> String {
     let mut blocks: Vec<String> = Vec::new();
     for line in text.split_inclusive('\n') {
@@ -332,7 +333,8 @@ fn nameless(text: &str) -> String {
 /// Kinds whose classes are flows, numbered by a hash with a random key.
 const HASHED: [&str; 3] = ["class fq_codel ", "class sfq ", "class cake "];
 
-/// The text with classes that are flows without their numbers, those of each qdisc in an order of their own.
+/// Returns the text with classes that are flows without their numbers, those of each qdisc in an
+/// order of their own.
 fn flows_apart(text: &str) -> String {
     let mut blocks: Vec<String> = Vec::new();
     for line in text.split_inclusive('\n') {
@@ -356,7 +358,8 @@ fn flows_apart(text: &str) -> String {
     blocks.concat()
 }
 
-/// A text with its classes in the order of their first lines: the kernel's is that of a hash table (PARITY.md: class-order).
+/// A text with its classes in the order of their first lines: the kernel's is that of a hash table
+/// (PARITY.md: class-order).
 fn by_class(text: &str) -> String {
     let starts = text.match_indices("class ").map(|(at, _)| at);
     let mut starts: Vec<usize> = starts.filter(|at| *at == 0 || text[..*at].ends_with('\n')).collect();
@@ -385,8 +388,8 @@ fn only_listed<'a>(there: &[&str], here: &[&'a str], trace: &Trace) -> Vec<&'a s
     here.iter().filter(keep).copied().collect()
 }
 
-/// A line without what is not compared: counters that the trace waives, in a class how many packets wait, if it waives that,
-/// and, with super-packets, how many packets were sent.
+/// A line without what is not compared: counters that the trace waives, in a class how many packets
+/// wait, if it waives that, and, with super-packets, how many packets were sent.
 fn comparable(trace: &Trace, line: &str) -> String {
     let words: Vec<&str> = line.split(' ').collect();
     let super_packets = trace.has_super_packets();

@@ -1,5 +1,5 @@
-//! The bytes of a packet from its row of the table, as `oracle/frames.py` makes them, and from the bytes what a qdisc may
-//! know of it.
+//! The bytes of a packet from its row of the table, as `oracle/frames.py` makes them, and from the
+//! bytes what a qdisc may know of it.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -14,7 +14,8 @@ const PEER: [u8; 6] = [2, 0xff, 0, 0, 0, 2];
 /// Behind the source address' first two bytes the packet's number.
 const SENDER: [u8; 2] = [2, 0];
 
-/// The frame of packet number `seq`, `size` bytes with its Ethernet header; an error says what of the row is wrong.
+/// Returns the frame of packet number `seq`, `size` bytes with its Ethernet header; an error says
+/// what of the row is wrong.
 pub(super) fn frame(row: &Row, seq: u32, size: u32, extra: Extra) -> Result<Vec<u8>, String> {
     let mut f = Vec::with_capacity(size as usize);
     f.extend(PEER);
@@ -60,7 +61,7 @@ pub(super) fn meta(frame: &[u8], row: &Row, hasher: &FlowHasher) -> Meta {
     meta
 }
 
-/// The segments of a super-packet, each a packet of its own.
+/// Returns the segments of a super-packet, each a packet of its own.
 pub(super) fn pieces(m: &Meta) -> impl Iterator<Item = Meta> {
     let m = *m;
     let header = u32::from(m.header_len);
@@ -74,7 +75,7 @@ pub(super) fn pieces(m: &Meta) -> impl Iterator<Item = Meta> {
     })
 }
 
-/// The DS byte of a row's packets; 0 for what is not IP.
+/// Returns the DS byte of a row's packets; 0 for what is not IP.
 pub(super) fn ds(row: &Row) -> u8 {
     if matches!(row.proto.as_str(), "arp" | "raw") { 0 } else { row.dscp << 2 | row.ecn }
 }
@@ -156,7 +157,7 @@ fn number(row: &Row, v6: bool) -> u8 {
     }
 }
 
-/// The transport header and its payload, `rest` bytes together, with their checksum.
+/// Returns the transport header and its payload, `rest` bytes together, with their checksum.
 fn transport(
     f: &mut Vec<u8>,
     row: &Row,
@@ -225,7 +226,7 @@ fn hex(text: &str) -> Result<Vec<u8>, String> {
     Ok(digits.chunks(2).map(|pair| (pair[0] << 4 | pair[1]) as u8).collect()) // two digits are a byte
 }
 
-/// The Internet checksum's sum (RFC 1071), not complemented.
+/// Returns the Internet checksum's sum (RFC 1071), not complemented.
 fn sum(bytes: &[u8]) -> u16 {
     let words = bytes.chunks(2).map(|w| u32::from(w[0]) << 8 | w.get(1).map_or(0, |b| u32::from(*b)));
     let mut total: u32 = words.sum();

@@ -18,8 +18,8 @@ use super::packet;
 use super::trace::{Departure, Show, Step, Trace};
 use super::{GRAIN_NS, TOLERANCE_NS};
 
-/// Where the trace's time 0 lies in the path's: a multiple of 8.192 s, as in the kernel, so that clocks of other grains are
-/// in the same phase, and far enough from 0 for the set-up.
+/// Where the trace's time 0 lies in the path's: a multiple of 8.192 s, as in the kernel, so that
+/// clocks of other grains are in the same phase, and far enough from 0 for the set-up.
 const ZERO: i64 = 8_192_000_000;
 /// The device's name in the traces.
 const DEVICE: &str = "v0";
@@ -104,8 +104,9 @@ impl<'a> Player<'a> {
         Self { trace, hasher, lane, wake: None, recorded, played }
     }
 
-    /// Lets every timer fire that is due before what happens at `at`, and comes to that time. The process that does it
-    /// woke one grain earlier, read the clock, which took the grain, and went on before any timer that was due in between.
+    /// Lets every timer fire that is due before what happens at `at`, and comes to that time. The
+    /// process that does it woke one grain earlier, read the clock, which took the grain, and went
+    /// on before any timer that was due in between.
     fn run_until(&mut self, at: i64) {
         let woke = at.saturating_sub(GRAIN_NS);
         while let Some(fires) = self.wake.map(|due| self.fires(due)).filter(|fires| *fires <= woke) {
@@ -117,8 +118,8 @@ impl<'a> Player<'a> {
         self.now(at);
     }
 
-    /// When a timer that is due then fires: when it did in the kernel, if something left there within the tolerance, else at the
-    /// next grain of the clock.
+    /// Returns when a timer that is due then fires: when it did in the kernel, if something left
+    /// there within the tolerance, else at the next grain of the clock.
     fn fires(&mut self, due: i64) -> i64 {
         let grain = due.saturating_add(GRAIN_NS - 1).div_euclid(GRAIN_NS) * GRAIN_NS;
         let grain = grain.max(self.time());

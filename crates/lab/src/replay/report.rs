@@ -41,12 +41,12 @@ impl Replayed {
         }
     }
 
-    /// Whether nothing differs but what is meant to.
+    /// True if nothing differs but what is meant to.
     pub fn is_equal(&self) -> bool {
         self.differences.iter().all(|d| d.meant.is_some())
     }
 
-    /// The rows of PARITY.md that its differences are meant by.
+    /// Returns the rows of PARITY.md that its differences are meant by.
     pub fn meant(&self) -> Vec<&str> {
         let mut rows: Vec<&str> = self.differences.iter().filter_map(|d| d.meant.as_deref()).collect();
         rows.sort_unstable();

@@ -23,16 +23,16 @@ pub struct Head {
     /// What it shows.
     #[serde(default)]
     pub about: String,
-    /// The kernel drew random numbers: how many is compared, not which.
+    /// True if the kernel drew random numbers: how many is compared, not which.
     #[serde(default)]
     pub random: bool,
-    /// Classes are flows that the kernel numbers by a hash with a random key.
+    /// True if classes are flows that the kernel numbers by a hash with a random key.
     #[serde(default)]
     pub hashed: bool,
     /// Differences that are meant.
     #[serde(default)]
     pub parity: Vec<Parity>,
-    /// Shows are with details (`-d`).
+    /// True if shows are with details (`-d`).
     #[serde(default)]
     pub details: bool,
     /// The seed of its arrivals.
@@ -51,7 +51,8 @@ pub struct Head {
 pub struct Parity {
     /// Its row of PARITY.md.
     pub row: String,
-    /// What is not compared therefore: an aspect (`order`, `time`, `drops`, `marks`, `status`, `text`), or a key of the counters.
+    /// What is not compared therefore: an aspect (`order`, `time`, `drops`, `marks`, `status`,
+    /// `text`), or a key of the counters.
     pub waives: Vec<String>,
 }
 
@@ -65,16 +66,16 @@ pub struct Device {
     pub txqueuelen: u32,
     /// Its transmit queues.
     pub queues: u32,
-    /// Whether it takes super-packets whole.
+    /// True if it takes super-packets whole.
     #[serde(default = "yes")]
     pub tso: bool,
-    /// The same, of the kernel's own segmentation.
+    /// True if the same, of the kernel's own segmentation.
     #[serde(default = "yes")]
     pub gso: bool,
-    /// Whether it gathers a packet from pieces.
+    /// True if it gathers a packet from pieces.
     #[serde(default = "yes")]
     pub sg: bool,
-    /// Whether it finishes checksums.
+    /// True if it finishes checksums.
     #[serde(default = "yes")]
     pub tx_checksum: bool,
 }
@@ -207,7 +208,7 @@ pub enum Step {
 }
 
 impl Step {
-    /// When.
+    /// Returns when.
     pub const fn at(&self) -> i64 {
         match self {
             Self::Command { at, .. } | Self::Show(at, _) | Self::Arrival(at, _) => *at,
@@ -342,7 +343,7 @@ impl Trace {
         Ok(())
     }
 
-    /// Whether there are super-packets in it.
+    /// True if there are super-packets in it.
     pub fn has_super_packets(&self) -> bool {
         self.arrivals.iter().any(|a| self.rows[a.row].gso > 0)
     }

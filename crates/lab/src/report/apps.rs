@@ -66,7 +66,8 @@ pub struct VoiceReport {
     pub unplayed: f64,
     /// Interarrival jitter (RFC 3550), of the worst call.
     pub jitter_ns: u64,
-    /// From the mouth to the ear, in the mean: a packet's sound, the way, and the wait to be played.
+    /// From the mouth to the ear, in the mean: a packet's sound, the way, and the wait to be
+    /// played.
     pub mouth_to_ear_ns: u64,
     /// Rating R of ITU-T G.107, 93.2 at best.
     pub r: f64,

@@ -216,8 +216,8 @@ pub(crate) fn time(ns: u64) -> String {
     scaled(ns, "s", ["n", "u", "m", "", "k"])
 }
 
-/// The power of 1000 and the decimal places that show three significant digits of `num`, with the
-/// prefixes that there are; without a prefix there are no decimals.
+/// Returns the power of 1000 and the decimal places that show three significant digits of `num`,
+/// with the prefixes that there are; without a prefix there are no decimals.
 pub(crate) const fn scale(num: u64) -> (usize, usize) {
     let (mut value, mut power) = (num as u128 * 1000, 0);
     // Thousandths of the present prefix; 999.5 would round up to four digits.
@@ -234,7 +234,8 @@ pub(crate) const fn scale(num: u64) -> (usize, usize) {
     (power, places)
 }
 
-/// Three significant digits, rounded, and a decimal prefix; `num` is in units of the first prefix.
+/// Returns three significant digits, rounded, and a decimal prefix; `num` is in units of the first
+/// prefix.
 fn scaled(num: u64, unit: &str, prefixes: [&str; PREFIXES]) -> String {
     let (power, places) = scale(num);
     let mut value = u128::from(num) * 1000;

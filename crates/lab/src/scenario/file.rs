@@ -151,7 +151,7 @@ pub(super) struct HostTable {
 pub(super) struct LinkTable {
     pub(super) from: Spanned<String>,
     pub(super) to: Spanned<String>,
-    /// Only from `from` to `to`; otherwise both ways alike.
+    /// True if only from `from` to `to`; otherwise both ways alike.
     #[serde(default)]
     pub(super) one_way: bool,
     pub(super) rate: Spanned<Text<Rate>>,
@@ -257,7 +257,8 @@ impl KindName {
     }
 }
 
-/// Sizes of short flows: `"web"`, `"pareto"`, or a list of sizes with weights: `[["10kb", 9], ["1mb", 1]]`.
+/// Sizes of short flows: `"web"`, `"pareto"`, or a list of sizes with weights: `[["10kb", 9],
+/// ["1mb", 1]]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum SizesText {
     Web,

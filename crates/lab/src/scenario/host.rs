@@ -10,7 +10,8 @@ use crate::tcp::{Algorithm, EcnMode, More, TcpConfig};
 /// What hosts and groups of traffic say of marks.
 pub(super) const ECN: [(&str, EcnMode); 3] =
     [("off", EcnMode::Off), ("classic", EcnMode::Classic), ("accurate", EcnMode::Accurate)];
-/// Largest first window, segments: more than Linux takes of a route (`initcwnd`) fills no window sooner.
+/// Largest first window, segments: more than Linux takes of a route (`initcwnd`) fills no window
+/// sooner.
 const INITIAL_WINDOW_MAX: u32 = 1_000;
 
 impl Scenario {

@@ -69,8 +69,9 @@ impl Interface {
     }
 }
 
-/// Reads a capture. The first packet arrives at time zero. Errors, in words: not a capture, a link type that is neither
-/// Ethernet nor bare IP, a file that breaks off within a block is read up to there.
+/// Reads a capture. The first packet arrives at time zero. Errors, in words: not a capture, a link
+/// type that is neither Ethernet nor bare IP, a file that breaks off within a block is read up to
+/// there.
 pub(super) fn read(bytes: &[u8], time: Nanos, seed: u64) -> Result<Read, String> {
     let mut reader = create_reader(BUFFER, bytes).map_err(|e| said(&e))?;
     let hasher = FlowHasher::new(seed);
@@ -126,7 +127,7 @@ fn said<I: std::fmt::Debug>(e: &PcapError<I>) -> String {
 /// A packet of a block: stamp in nanoseconds, link type, bytes, length.
 type Packet<'a> = (u64, Linktype, &'a [u8], u32);
 
-/// The packet of a block, if it has one.
+/// Returns the packet of a block, if it has one.
 fn packet<'a>(
     block: &'a PcapBlockOwned<'_>,
     interfaces: &mut Vec<Interface>,
@@ -223,7 +224,8 @@ mod tests {
 
     const SECOND: Nanos = Nanos::from_secs(1);
 
-    /// A pcap of microseconds, little-endian, of UDP packets: (microseconds, TOS, bytes of the IP packet).
+    /// A pcap of microseconds, little-endian, of UDP packets: (microseconds, TOS, bytes of the IP
+    /// packet).
     fn pcap(packets: &[(u32, u8, u32)]) -> Vec<u8> {
         let mut file = 0xa1b2_c3d4_u32.to_le_bytes().to_vec();
         file.extend([2, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 1, 0, 0, 0]);

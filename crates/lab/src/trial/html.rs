@@ -1,8 +1,9 @@
 //! A trial as one HTML file: charts, tables and data in it, nothing fetched from anywhere.
 //!
-//! The page is made from the JSON alone, so that it shows what `--json` prints and nothing else. Tables are written here,
-//! for readers without JavaScript; `assets/report.js` draws the charts from the same JSON, which the page carries.
-//! Whatever comes from the JSON is text: it is escaped here, and never markup there.
+//! The page is made from the JSON alone, so that it shows what `--json` prints and nothing else.
+//! Tables are written here, for readers without JavaScript; `assets/report.js` draws the charts
+//! from the same JSON, which the page carries. Whatever comes from the JSON is text: it is escaped
+//! here, and never markup there.
 
 use std::fmt::Write as _;
 
@@ -19,10 +20,10 @@ const PAGE: &str = include_str!("../../assets/report.html");
 /// Colours of policies in `assets/report.css`; from the ninth policy on they come again.
 const COLOURS: usize = 8;
 
-/// The page for a report, as [`Trial::to_json`](super::Trial::to_json) writes it.
+/// Returns the page for a report, as [`Trial::to_json`](super::Trial::to_json) writes it.
 ///
-/// Keys that are missing, null or of another type are shown as absent. Of text that is not JSON there is nothing to show:
-/// the page says so.
+/// Keys that are missing, null or of another type are shown as absent. Of text that is not JSON
+/// there is nothing to show: the page says so.
 pub fn html(report_json: &str) -> String {
     let report: Value = serde_json::from_str(report_json).unwrap_or(Value::Null);
     let title = match report.is_object() {
@@ -51,7 +52,8 @@ pub fn html(report_json: &str) -> String {
     })
 }
 
-/// The template with its places filled. What is put in is not looked at again: a policy may contain braces.
+/// Returns the template with its places filled. What is put in is not looked at again: a policy may
+/// contain braces.
 fn filled(template: &str, fill: &dyn Fn(&str) -> String) -> String {
     let mut page = String::with_capacity(1 << 18);
     let mut parts = template.split("{{");
@@ -64,7 +66,7 @@ fn filled(template: &str, fill: &dyn Fn(&str) -> String) -> String {
     page
 }
 
-/// Text as HTML or SVG, also between quotes: `&`, `<`, `>`, `"` and `'` become entities.
+/// Returns text as HTML or SVG, also between quotes: `&`, `<`, `>`, `"` and `'` become entities.
 pub fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
@@ -102,7 +104,7 @@ fn cell(value: &Value, format: fn(u64) -> String) -> String {
     whole(value).map_or_else(|| "–".into(), format)
 }
 
-/// The names of policies, each with its colour.
+/// Returns the names of policies, each with its colour.
 fn named(k: usize, policy: &Value) -> String {
     let name = escaped(text(policy, "name"));
     let colour = k % COLOURS;
@@ -154,7 +156,7 @@ fn transport(report: &Value) -> String {
     format!("<p class=\"transport{class}\"><b>TCP:</b> {tcp}.{said}</p>")
 }
 
-/// How the numbers are made of the runs, and which marks there are.
+/// Returns how the numbers are made of the runs, and which marks there are.
 fn runs(report: &Value) -> String {
     let interval = serde_json::from_value::<Interval>(report["interval"].clone()).ok();
     let Some(interval) = interval else { return String::new() };

@@ -76,7 +76,8 @@ pub enum Better {
 }
 
 impl Better {
-    /// The value of a run in which nothing ended that could be measured: worse than any that ended.
+    /// Returns the value of a run in which nothing ended that could be measured: worse than any
+    /// that ended.
     const fn worst(self) -> f64 {
         match self {
             Self::More => f64::NEG_INFINITY,
@@ -123,7 +124,7 @@ pub struct Measure {
 }
 
 impl Measure {
-    /// Told apart from another policy's: see the module.
+    /// True if told apart from another policy's: see the module.
     pub(super) fn differs(&self, other: &Self) -> bool {
         let (a, b) = (self.span(), other.span());
         let apart = a[2] < b[0] || b[2] < a[0];
@@ -184,7 +185,7 @@ const BOTTLENECK: [Kept<PolicyTrial>; 5] = [
     kept("ring_bytes_mean", Unit::Size, Better::Neither, |p| Some(p.device.ring_bytes.mean as f64)),
 ];
 
-/// The numbers of a group of that kind.
+/// Returns the numbers of a group of that kind.
 fn of_kind(kind: &str, count: u32) -> Vec<Kept<GroupTrial>> {
     let mut all = match kind {
         "rr" => vec![TRANSACTIONS],
@@ -201,7 +202,8 @@ fn of_kind(kind: &str, count: u32) -> Vec<Kept<GroupTrial>> {
     all
 }
 
-/// The name of a measure for people, in a group of that kind; its key if it is none of these.
+/// Returns the name of a measure for people, in a group of that kind; its key if it is none of
+/// these.
 pub(super) fn label<'a>(measure: &'a str, kind: &str) -> &'a str {
     match (measure, kind) {
         ("latency_p50_ns", "rr") => "latency p50",
@@ -227,8 +229,8 @@ pub(super) fn label<'a>(measure: &'a str, kind: &str) -> &'a str {
     }
 }
 
-/// The runs of one policy as one: the run of median goodput, with the measures of all of them.
-/// `first` is the seed of the first run. Nothing if there is no run.
+/// Returns the runs of one policy as one: the run of median goodput, with the measures of all of
+/// them. `first` is the seed of the first run. Nothing if there is no run.
 pub(super) fn gathered(mut runs: Vec<PolicyTrial>, first: u64) -> Option<PolicyTrial> {
     let interval = Interval::of(runs.len() as u32);
     let all = measures(&runs, &interval);
@@ -280,7 +282,7 @@ fn measure<T: ?Sized>(
     }
 }
 
-/// The middle of sorted values, or the mean of the middle two.
+/// Returns the middle of sorted values, or the mean of the middle two.
 fn median(sorted: &[f64]) -> Option<f64> {
     let (low, high) = (sorted.get(sorted.len().saturating_sub(1) / 2)?, sorted.get(sorted.len() / 2)?);
     Some((low + high) / 2.0)
@@ -299,7 +301,7 @@ pub(super) fn mark(policies: &mut [PolicyTrial]) {
     }
 }
 
-/// The mark of each policy's value of one measure.
+/// Returns the mark of each policy's value of one measure.
 fn marks(column: &[&Measure]) -> Vec<Option<Mark>> {
     let mut marks = vec![None; column.len()];
     let medians = column.iter().enumerate().filter_map(|(i, m)| Some((i, m.median?)));
@@ -382,8 +384,9 @@ mod tests {
         assert_eq!(of(64), (24, 41, "0.9672".into()));
     }
 
-    /// Two samples of `n` runs each, of one distribution: all orders of the 2n values are alike. The
-    /// upper end of one lies below the lower end of the other in as many of them as counted here.
+    /// Two samples of `n` runs each, of one distribution: all orders of the 2n values are alike.
+    /// The upper end of one lies below the lower end of the other in as many of them as counted
+    /// here.
     #[test]
     fn equal_policies_are_rarely_told_apart() {
         let choose = |n: u32, k: u32| (0..k).fold(1.0, |c, i| c * f64::from(n - i) / f64::from(i + 1));

@@ -68,7 +68,7 @@ const fn rr(request: u64, response: u64) -> Load {
     Load::Rr { request, response }
 }
 
-/// Frames of so many bytes, so many per second.
+/// Returns the frames of so many bytes, so many per second.
 const fn cbr(len: u32, per_second: u64) -> Load {
     Load::Cbr { len, rate: len as u64 * 8 * per_second }
 }
@@ -77,8 +77,9 @@ fn bulk_rr() -> Vec<(Group, Pace)> {
     vec![group("bulk", Load::Stream, 4, 0), group("rr", rr(100, 100), 4, 0)]
 }
 
-/// flent's rrul has bulk and pings of the classes BE, BK, CS5 and EF. The priorities here are the four that tc-prio(8)
-/// knows (best effort, bulk, interactive bulk, interactive): bands 1, 2, 1 and 0.
+/// flent's rrul has bulk and pings of the classes BE, BK, CS5 and EF. The priorities here are the
+/// four that tc-prio(8) knows (best effort, bulk, interactive bulk, interactive): bands 1, 2, 1 and
+/// 0.
 fn rrul() -> Vec<(Group, Pace)> {
     let mut all: Vec<_> = [0, 2, 4, 6]
         .map(|priority| group(&format!("bulk prio {priority}"), Load::Stream, 1, priority))
@@ -152,7 +153,7 @@ impl Traffic {
         }
     }
 
-    /// Whether any of it is TCP of the hosts.
+    /// True if any of it is TCP of the hosts.
     pub(super) fn has_tcp(&self) -> bool {
         self.members(|g| !matches!(g.load, Load::Cbr { .. })) > 0
     }
@@ -164,8 +165,9 @@ impl Traffic {
         Some(Self { name, about, load: Loads::Groups((mix.groups)()) })
     }
 
-    /// The bytes of a file called `name`: a capture (pcap or pcapng), of which what comes after `time` is left out, or
-    /// the `[[traffic]]` of a scenario. `seed` keys the flow hash of captured packets.
+    /// Returns the bytes of a file called `name`: a capture (pcap or pcapng), of which what comes
+    /// after `time` is left out, or the `[[traffic]]` of a scenario. `seed` keys the flow hash of
+    /// captured packets.
     pub fn file(bytes: &[u8], name: &str, time: Nanos, seed: u64) -> Result<Self, TrafficError> {
         if capture::is_capture(bytes) {
             let read = capture::read(bytes, time, seed)
@@ -181,9 +183,10 @@ impl Traffic {
         Self::scenario(text, name).map_err(|e| TrafficError::Scenario(Box::new(e)))
     }
 
-    /// The hosts of a file lie on two sides. The first group's `from` is here, before the bottleneck; whom it talks to
-    /// is beyond; and so on for each host at its first appearance. What a group sends from here goes through the
-    /// bottleneck, what it sends from beyond takes the wide way back.
+    /// Returns the hosts of a file lie on two sides. The first group's `from` is here, before the
+    /// bottleneck; whom it talks to is beyond; and so on for each host at its first appearance.
+    /// What a group sends from here goes through the bottleneck, what it sends from beyond takes
+    /// the wide way back.
     fn scenario(text: &str, name: &str) -> Result<Self, ScenarioError> {
         let (hosts, found) = Scenario::traffic_of(text, name)?;
         let error = |span, message| ScenarioError {

@@ -1,4 +1,5 @@
-//! A trial as tables for people: one comparison, then what each policy's qdiscs did and where packets waited.
+//! A trial as tables for people: one comparison, then what each policy's qdiscs did and where
+//! packets waited.
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Display};
@@ -90,7 +91,7 @@ impl Display for Trial {
 }
 
 impl Interval {
-    /// How the numbers are made of the runs, in words.
+    /// Returns how the numbers are made of the runs, in words.
     pub(super) fn said(&self, seed: u64) -> String {
         let last = seed.wrapping_add(u64::from(self.runs.saturating_sub(1)));
         let coverage = self.coverage * 100.0;
@@ -137,7 +138,7 @@ impl Trial {
         self.legend(f)
     }
 
-    /// The marks that there are. Where all are alike there is nothing to explain.
+    /// Returns the marks that there are. Where all are alike there is nothing to explain.
     fn legend(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let marks = || self.policies.iter().flat_map(|p| &p.measures).filter_map(|m| m.mark);
         if marks().any(|m| m == Mark::Best) {
@@ -207,7 +208,7 @@ fn shortened(name: &str) -> String {
     }
 }
 
-/// Text in lines of at most [`WIDTH`].
+/// Returns text in lines of at most [`WIDTH`].
 fn wrapped(text: &str) -> String {
     let mut out = String::new();
     let mut column = 0;

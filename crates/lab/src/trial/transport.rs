@@ -12,7 +12,7 @@ pub struct Algorithm {
     pub name: &'static str,
     /// The TCP that has it, in words.
     pub about: &'static str,
-    /// Whether `--ecn` has a choice: the others negotiate marks by themselves.
+    /// True if `--ecn` has a choice: the others negotiate marks by themselves.
     pub ecn: bool,
     algorithm: tcp::Algorithm,
 }
@@ -37,20 +37,20 @@ pub const ALGORITHMS: &[Algorithm] = &[
     algorithm("cubic+", "CUBIC with HyStart++ (RFC 9406)", true, tcp::Algorithm::CubicPlus),
 ];
 
-/// The most that tuning makes of a receive buffer. Linux's own default is 6 MB, which fills 1 Gbit/s
-/// over 30 ms; hosts of faster or longer paths are set up with more, and so are those of the
+/// The most that tuning makes of a receive buffer. Linux's own default is 6 MB, which fills 1
+/// Gbit/s over 30 ms; hosts of faster or longer paths are set up with more, and so are those of the
 /// recordings.
 const RECEIVE_BUFFER: usize = 64 << 20;
 
 impl Algorithm {
-    /// The algorithm of that name.
+    /// Returns the algorithm of that name.
     pub fn named(name: &str) -> Option<&'static Self> {
         ALGORITHMS.iter().find(|a| a.name == name)
     }
 }
 
-/// The TCP of every host, and one line that says which it is. Traffic without TCP has none to speak
-/// of.
+/// Returns the TCP of every host, and one line that says which it is. Traffic without TCP has none
+/// to speak of.
 pub(super) fn transport(setup: &Setup, traffic: &Traffic) -> (TcpConfig, String) {
     let config = TcpConfig {
         congestion: setup.congestion.algorithm,

@@ -34,7 +34,7 @@ pub enum Unit {
 const FAR: f64 = 1000.0;
 
 impl Unit {
-    /// The unit that JSON calls so.
+    /// Returns the unit that JSON calls so.
     pub(super) fn named(name: &str) -> Option<Self> {
         Some(match name {
             "bit/s" => Self::BitRate,
@@ -63,8 +63,8 @@ impl Unit {
         }
     }
 
-    /// The ends of an interval in the unit of its median; nothing if both read as the median does.
-    /// An end that is absent is beyond every value, and says so.
+    /// Returns the ends of an interval in the unit of its median; nothing if both read as the
+    /// median does. An end that is absent is beyond every value, and says so.
     pub(super) fn interval(self, low: Option<f64>, median: f64, high: Option<f64>) -> Option<String> {
         let ends = self.ends(low.unwrap_or(median), median, high.unwrap_or(median));
         let given = ends.clone().unwrap_or_else(|| [self.text(median), self.text(median)]);
@@ -106,7 +106,7 @@ impl Unit {
     }
 }
 
-/// Three significant digits, and all digits before the point.
+/// Returns three significant digits, and all digits before the point.
 fn digits(value: f64) -> String {
     match value {
         v if v < 9.995 => format!("{v:.2}"),

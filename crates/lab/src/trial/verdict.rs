@@ -9,13 +9,13 @@ pub(super) fn verdict(policies: &[PolicyTrial]) -> Vec<String> {
     latency(policies).into_iter().chain(starved(policies)).collect()
 }
 
-/// The measure of a group.
+/// Returns the measure of a group.
 fn of<'a>(policy: &'a PolicyTrial, group: &str, measure: &str) -> Option<&'a Measure> {
     policy.measures.iter().find(|m| m.measure == measure && m.group.as_deref() == Some(group))
 }
 
-/// The first policy's 99th percentile beside the best one of the others, in the group that waits
-/// for answers.
+/// Returns the first policy's 99th percentile beside the best one of the others, in the group that
+/// waits for answers.
 fn latency(policies: &[PolicyTrial]) -> Option<String> {
     let first = policies.first()?;
     let p99 = |p, group: &GroupTrial| of(p, &group.name, "latency_p99_ns").filter(|m| m.median.is_some());

@@ -1,7 +1,8 @@
 //! Questions and answers over UDP: look-ups of names, and netperf's UDP_RR.
 //!
-//! A client asks at random times (look-ups), or when the last answer has come (UDP_RR). What is not answered in time is asked
-//! again, and given up after so many tries (resolv.conf(5): `timeout:5`, `attempts:2`). A server answers each packet at once.
+//! A client asks at random times (look-ups), or when the last answer has come (UDP_RR). What is not
+//! answered in time is asked again, and given up after so many tries (resolv.conf(5): `timeout:5`,
+//! `attempts:2`). A server answers each packet at once.
 
 use std::collections::VecDeque;
 
@@ -13,7 +14,8 @@ use crate::draw::exponential;
 use crate::frame::Frame;
 use crate::tcp::{Addr, Label};
 
-/// Questions of one client that wait for an answer, at most; further ones are not asked and count as failed.
+/// Questions of one client that wait for an answer, at most; further ones are not asked and count
+/// as failed.
 pub const OPEN_MAX: usize = 256;
 
 /// What a client does.
@@ -63,7 +65,7 @@ impl Asked {
             again: self.again - earlier.again,
         }
     }
-    /// The sum of both.
+    /// Returns the sum of both.
     #[must_use]
     pub const fn plus(self, other: Self) -> Self {
         Self {
@@ -96,7 +98,7 @@ impl Client {
         Self { packets, ask, rng, open, next_at: Some(first), counts: Asked::default() }
     }
 
-    /// When it has something to do.
+    /// Returns when it has something to do.
     pub fn poll_at(&self) -> Option<Instant> {
         [self.open.front().map(|q| q.deadline), self.next_at].into_iter().flatten().min()
     }
@@ -130,7 +132,8 @@ impl Client {
         None
     }
 
-    /// An answer has come. Gives the time from the first try; nothing if the question was answered or given up before.
+    /// An answer has come. Returns the time from the first try; nothing if the question was
+    /// answered or given up before.
     pub fn answered(&mut self, now: Instant, frame: &Frame) -> Option<Nanos> {
         let number = frame.number()?;
         let at = self.open.iter().position(|q| q.number == number)?;
@@ -164,7 +167,7 @@ impl Server {
     pub fn new(local: Addr, remote: Addr, label: Label, response: u32) -> Self {
         Self { packets: Packets::new(local, remote, label), response }
     }
-    /// The answer to a question.
+    /// Returns the answer to a question.
     pub fn answer(&mut self, now: Instant, frame: &Frame) -> Frame {
         self.packets.make(now, frame.number().unwrap_or(0), 0, self.response)
     }

@@ -2,13 +2,15 @@
 
 /// R of a call with neither delay nor loss (G.107, 2015, section 7.7: all defaults).
 const BEST: f64 = 93.2;
-/// Robustness of G.711 with its loss concealment against random loss (G.113, appendix I, table I.4).
+/// Robustness of G.711 with its loss concealment against random loss (G.113, appendix I, table
+/// I.4).
 const ROBUSTNESS: f64 = 25.1;
-/// Delay from which conversation suffers, ms (Cole and Rosenbluth, "Voice over IP performance monitoring", CCR 31(2), 2001,
-/// who fit two straight lines to the delay impairment of G.107).
+/// Delay from which conversation suffers, ms (Cole and Rosenbluth, "Voice over IP performance
+/// monitoring", CCR 31(2), 2001, who fit two straight lines to the delay impairment of G.107).
 const KNEE_MS: f64 = 177.3;
 
-/// The transmission rating factor R for a mean delay from mouth to ear and a percentage of packets that were not played.
+/// Returns the transmission rating factor R for a mean delay from mouth to ear and a percentage of
+/// packets that were not played.
 pub fn rating(delay_ms: f64, loss_percent: f64) -> f64 {
     let delay = 0.024 * delay_ms + 0.11 * (delay_ms - KNEE_MS).max(0.0);
     // Effective equipment impairment (G.107 section 7.6), loss being random; G.711's own is zero.
@@ -16,7 +18,7 @@ pub fn rating(delay_ms: f64, loss_percent: f64) -> f64 {
     BEST - delay - loss
 }
 
-/// The mean opinion score of R (G.107 annex B), 1 to 4.5.
+/// Returns the mean opinion score of R (G.107 annex B), 1 to 4.5.
 pub fn opinion(r: f64) -> f64 {
     let score = 1.0 + 0.035 * r + r * (r - 60.0) * (100.0 - r) * 7e-6;
     match r {

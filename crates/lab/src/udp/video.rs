@@ -1,6 +1,8 @@
-//! Video: frames at a steady rate, each a burst of packets, every so-manieth a large one that needs no other (a key frame).
+//! Video: frames at a steady rate, each a burst of packets, every so-manieth a large one that needs
+//! no other (a key frame).
 //!
-//! A frame is there when its last packet is. It is late if that is more than a deadline after it was taken.
+//! A frame is there when its last packet is. It is late if that is more than a deadline after it
+//! was taken.
 
 use std::collections::VecDeque;
 
@@ -11,7 +13,8 @@ use crate::dist::Dist;
 use crate::frame::Frame;
 use crate::tcp::{Addr, Label};
 
-/// Payload of a full packet: what fits the smallest path of IPv6 (RFC 8200 section 5), as WebRTC has it.
+/// Payload of a full packet: what fits the smallest path of IPv6 (RFC 8200 section 5), as WebRTC
+/// has it.
 const PACKET: u32 = 1_200;
 /// Bytes of a key frame for each byte of another.
 const KEY_RATIO: u64 = 5;
@@ -34,7 +37,7 @@ pub struct Video {
 }
 
 impl Video {
-    /// Bytes of a key frame, and of another.
+    /// Returns the bytes of a key frame, and of another.
     pub fn sizes(&self) -> (u64, u64) {
         let (every, fps) = (u64::from(self.key_every.max(1)), u64::from(self.fps.max(1)));
         let other = u128::from(self.rate / 8) * u128::from(every) / u128::from(fps * (every - 1 + KEY_RATIO));
@@ -42,7 +45,7 @@ impl Video {
         let most = u64::from(PACKET) * PACKETS_MAX;
         (other.saturating_mul(KEY_RATIO).clamp(1, most), other.clamp(1, most))
     }
-    /// The highest rate of which no frame has too many packets, bit/s.
+    /// Returns the highest rate of which no frame has too many packets, bit/s.
     pub fn rate_max(&self) -> u64 {
         let (every, fps) = (u64::from(self.key_every.max(1)), u64::from(self.fps.max(1)));
         u64::from(PACKET) * PACKETS_MAX / KEY_RATIO * fps * (every - 1 + KEY_RATIO) / every * 8
@@ -69,13 +72,13 @@ impl Camera {
         Self { packets, video, start, frame: 0, gone: 0, index: 0, sent: 0 }
     }
 
-    /// When the next packet is due: all packets of a frame at once.
+    /// Returns when the next packet is due: all packets of a frame at once.
     pub fn poll_at(&self) -> Option<Instant> {
         let ns = u128::from(self.frame) * 1_000_000_000 / u128::from(self.video.fps.max(1));
         Some(self.start + Nanos(u64::try_from(ns).unwrap_or(u64::MAX)))
     }
 
-    /// The packet due at `now`, if one is.
+    /// Returns the packet due at `now`, if one is.
     pub fn poll(&mut self, now: Instant) -> Option<Frame> {
         self.poll_at().filter(|at| *at <= now)?;
         let (key, other) = self.video.sizes();
@@ -97,11 +100,11 @@ impl Camera {
         Some(frame)
     }
 
-    /// Packets made.
+    /// Returns the packets made.
     pub const fn sent(&self) -> u64 {
         self.sent
     }
-    /// Frames of which all packets were made.
+    /// Returns the frames of which all packets were made.
     pub const fn frames(&self) -> u64 {
         self.frame
     }
@@ -170,7 +173,7 @@ impl Viewer {
         }
     }
 
-    /// Frames that were there, after the deadline, since the last restart.
+    /// Returns the frames that were there, after the deadline, since the last restart.
     pub const fn late(&self) -> u64 {
         self.late
     }

@@ -1,12 +1,14 @@
 //! A call: speech that comes in spurts, and a listener who plays it.
 //!
-//! **The speaker** talks and is silent by turns, both for exponential times, with means of 1.2 s and 1.8 s: on and off
-//! by turns as in ITU-T P.59, with speech for two fifths of the time. While it talks it sends 20 ms of G.711 in each
-//! packet: 160 bytes of sound and 12 of RTP. The first packet of a spurt is marked (RFC 3551 section 4.1).
+//! **The speaker** talks and is silent by turns, both for exponential times, with means of 1.2 s
+//! and 1.8 s: on and off by turns as in ITU-T P.59, with speech for two fifths of the time. While
+//! it talks it sends 20 ms of G.711 in each packet: 160 bytes of sound and 12 of RTP. The first
+//! packet of a spurt is marked (RFC 3551 section 4.1).
 //!
-//! **The listener** plays each spurt at a fixed distance behind the speaker, which it chooses when a spurt begins: the mean
-//! delay so far and four times its mean deviation (Ramjee, Kurose, Towsley, Schulzrinne, "Adaptive playout mechanisms for
-//! packetized audio applications", INFOCOM 1994, algorithm 1). What comes later than that is of no use.
+//! **The listener** plays each spurt at a fixed distance behind the speaker, which it chooses when
+//! a spurt begins: the mean delay so far and four times its mean deviation (Ramjee, Kurose,
+//! Towsley, Schulzrinne, "Adaptive playout mechanisms for packetized audio applications", INFOCOM
+//! 1994, algorithm 1). What comes later than that is of no use.
 
 use txweir_core::base::rng::Rng;
 use txweir_core::{Instant, Nanos};
@@ -44,12 +46,12 @@ impl Talker {
         Self { packets: Packets::new(local, remote, label), rng, next_at: start, until, first: true, sent: 0 }
     }
 
-    /// When the next packet is due.
+    /// Returns when the next packet is due.
     pub const fn poll_at(&self) -> Option<Instant> {
         Some(self.next_at)
     }
 
-    /// The packet due at `now`, if one is.
+    /// Returns the packet due at `now`, if one is.
     pub fn poll(&mut self, now: Instant) -> Option<Frame> {
         if self.next_at > now {
             return None;
@@ -66,7 +68,7 @@ impl Talker {
         Some(frame)
     }
 
-    /// Packets made.
+    /// Returns the packets made.
     pub const fn sent(&self) -> u64 {
         self.sent
     }

@@ -1,4 +1,5 @@
-//! What is written down while a run is played: each packet that left the policy, each transaction, each end of a transfer.
+//! What is written down while a run is played: each packet that left the policy, each transaction,
+//! each end of a transfer.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -28,7 +29,7 @@ pub struct Left {
     pub flags: u8,
     /// Segments of it.
     pub segments: u64,
-    /// It left with CE.
+    /// True if it left with CE.
     pub marked: bool,
 }
 
@@ -43,8 +44,8 @@ pub(super) struct Book {
     pub transfers: Vec<(u64, Option<Instant>)>,
 }
 
-/// The listener that writes into a book. Every link but that of ACKs takes no time, so the time from a packet's hand-over by its
-/// sender to its arrival is that in the policy.
+/// The listener that writes into a book. Every link but that of ACKs takes no time, so the time
+/// from a packet's hand-over by its sender to its arrival is that in the policy.
 #[derive(Debug)]
 pub(super) struct Clerk(pub Rc<RefCell<Book>>);
 
@@ -81,8 +82,8 @@ impl Observer for Clerk {
     }
 }
 
-/// The least value with at least `hundredths` of the weight at or below it; none without values. `pairs` are (value, weight),
-/// sorted by value.
+/// Returns the least value with at least `hundredths` of the weight at or below it; none without
+/// values. `pairs` are (value, weight), sorted by value.
 pub fn percentile(pairs: &[(u64, u64)], hundredths: u64) -> Option<u64> {
     let goal = u128::from(hundredths) * pairs.iter().map(|(_, w)| u128::from(*w)).sum::<u128>();
     let mut reached = 0;
@@ -107,7 +108,8 @@ pub(super) fn plain(values: impl Iterator<Item = u64>) -> Shares {
     shares(values.map(|v| (v, 1)).collect())
 }
 
-/// Jain's index of fairness, in ten-thousandths as the recordings round it; none below two values or without any byte.
+/// Jain's index of fairness, in ten-thousandths as the recordings round it; none below two values
+/// or without any byte.
 pub(super) fn jain(values: &[u64]) -> Option<f64> {
     let sum: f64 = values.iter().map(|v| *v as f64).sum();
     let squares: f64 = values.iter().map(|v| (*v as f64).powi(2)).sum();

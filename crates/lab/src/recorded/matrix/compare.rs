@@ -17,7 +17,8 @@ pub enum Quantity {
     GoodputAfter,
     /// Jain's index after the first part: 0.02.
     Jain,
-    /// What part of the bulk bytes after the first part one congestion control has, where there are several: 0.03.
+    /// What part of the bulk bytes after the first part one congestion control has, where there are
+    /// several: 0.03.
     Part,
     /// Median delay in the policy after the first part: 10 % or 1 ms.
     DelayP50,
@@ -66,7 +67,7 @@ impl Quantity {
         Self::LatencyP90,
     ];
 
-    /// Its name, and its unit.
+    /// Returns its name, and its unit.
     pub const fn name(self) -> (&'static str, &'static str) {
         match self {
             Self::GoodputWhole => ("goodput whole", "kbit/s"),
@@ -88,7 +89,8 @@ impl Quantity {
         }
     }
 
-    /// How far from `there` is inside. A count may be off by 15 %, by 3, or by twice its square root, whichever is most.
+    /// Returns how far from `there` is inside. A count may be off by 15 %, by 3, or by twice its
+    /// square root, whichever is most.
     fn band(self, there: f64) -> f64 {
         match self {
             Self::GoodputWhole | Self::GoodputAfter => 0.03 * there,
@@ -106,7 +108,7 @@ impl Quantity {
         }
     }
 
-    /// Whether repetitions have it.
+    /// True if repetitions have it.
     pub(super) const fn is_repeated(self) -> bool {
         matches!(
             self,
@@ -121,7 +123,7 @@ impl Quantity {
         )
     }
 
-    /// Its value in a repetition, if that has it.
+    /// Returns its value in a repetition, if that has it.
     fn repeated(self, r: &Repetition) -> Option<f64> {
         let count = |n: u64| Some(n as f64);
         match self {
@@ -168,7 +170,7 @@ pub struct Pair {
 }
 
 impl Pair {
-    /// Whether the first play is inside the band of the recorded run, both without repetitions.
+    /// True if the first play is inside the band of the recorded run, both without repetitions.
     pub fn is_inside_alone(&self) -> bool {
         is_inside(self.quantity, self.recorded, self.played)
     }
@@ -240,14 +242,15 @@ impl Compared {
         Self { run, outcomes, pairs }
     }
 
-    /// Of the kernel's own repetitions of the run: how many there are, and how many of them are inside the bands of the
-    /// recording in every quantity that a repetition has.
+    /// Of the kernel's own repetitions of the run: how many there are, and how many of them are
+    /// inside the bands of the recording in every quantity that a repetition has.
     pub fn repetitions(&self) -> (usize, usize) {
         (self.run.spread.len(), self.within(|p| p.recorded, self.run.spread.iter()))
     }
 
-    /// The kernel's own runs, the recorded one and its repetitions: how many there are, and how many of them are inside
-    /// the bands of their median in every quantity that a repetition has.
+    /// Returns the kernel's own runs, the recorded one and its repetitions: how many there are, and
+    /// how many of them are inside the bands of their median in every quantity that a repetition
+    /// has.
     pub fn own_runs(&self) -> (usize, usize) {
         let first = |p: &Pair| is_inside(p.quantity, p.there, p.recorded);
         let of_repetitions = |p: &&Pair| p.quantity.is_repeated();
@@ -261,7 +264,7 @@ impl Compared {
         std::iter::once(pair.recorded).chain(repeated).collect()
     }
 
-    /// How many repetitions are inside the bands around what `centre` gives.
+    /// Returns how many repetitions are inside the bands around what `centre` gives.
     fn within<'a>(
         &self,
         centre: fn(&Pair) -> Option<f64>,
@@ -274,12 +277,12 @@ impl Compared {
         repetitions.filter(|r| self.pairs.iter().all(|p| inside(p, r))).count()
     }
 
-    /// How the row stands: as its worst quantity.
+    /// Returns how the row stands: as its worst quantity.
     pub fn verdict(&self) -> Verdict {
         self.pairs.iter().map(|p| p.verdict).max().unwrap_or(Verdict::Outside)
     }
 
-    /// Whether the first play is inside the bands of the recorded run, both without repetitions.
+    /// True if the first play is inside the bands of the recorded run, both without repetitions.
     pub fn is_inside_alone(&self) -> bool {
         self.pairs.iter().all(Pair::is_inside_alone)
     }
@@ -309,7 +312,7 @@ pub(super) fn median(mut values: Vec<f64>) -> Option<f64> {
     }
 }
 
-/// The value of a quantity; none where the run has none.
+/// Returns the value of a quantity; none where the run has none.
 fn value(run: &Run, quantity: Quantity, o: &Outcome) -> Option<f64> {
     let count = |n: u64| Some(n as f64);
     let some = |n: Option<u64>| n.map(|n| n as f64);
@@ -335,7 +338,8 @@ fn value(run: &Run, quantity: Quantity, o: &Outcome) -> Option<f64> {
     }
 }
 
-/// The part of the bulk bytes that the flows with the congestion control of the first flow have; none where there is only one.
+/// Returns the part of the bulk bytes that the flows with the congestion control of the first flow
+/// have; none where there is only one.
 fn part(run: &Run, bytes: &[u64]) -> Option<f64> {
     use super::line::Kind;
     let bulk = || run.flows.iter().filter(|g| g.app == Kind::Bulk);

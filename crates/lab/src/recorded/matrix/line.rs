@@ -47,7 +47,7 @@ pub enum Topology {
 }
 
 impl Topology {
-    /// Its name in the recordings.
+    /// Returns its name in the recordings.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Router => "router",
@@ -69,7 +69,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// Its name in the recordings.
+    /// Returns its name in the recordings.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Bulk => "bulk",
@@ -183,7 +183,8 @@ pub struct Latency {
     pub shares: Shares,
 }
 
-/// A repetition of a run: goodput, Jain's index, delay p50, p90, p99, drops, marks, retransmissions, timeouts.
+/// A repetition of a run: goodput, Jain's index, delay p50, p90, p99, drops, marks,
+/// retransmissions, timeouts.
 pub type Repetition = (u64, Option<f64>, Option<u64>, Option<u64>, Option<u64>, u64, u64, u64, u64);
 
 /// A recorded run.
@@ -203,9 +204,9 @@ pub struct Run {
     pub rate_bps: u64,
     /// Delay of ACKs.
     pub rtt_ns: u64,
-    /// Super-packets arrive at the policy.
+    /// True if super-packets arrive at the policy.
     pub units: bool,
-    /// ECN was negotiated.
+    /// True if ECN was negotiated.
     pub ecn: bool,
     /// End of the run.
     pub duration_ns: u64,
@@ -288,7 +289,7 @@ impl Run {
         Ok(())
     }
 
-    /// The three numbers of a sysctl of buffers; none if the run does not set it.
+    /// Returns the three numbers of a sysctl of buffers; none if the run does not set it.
     pub(super) fn memory(&self, key: &str) -> Result<Option<[u64; 3]>, (String, String)> {
         let Some(text) = self.sysctl.get(key) else { return Ok(None) };
         let words: Result<Vec<u64>, _> = text.split_whitespace().map(str::parse).collect();
@@ -306,12 +307,12 @@ impl Run {
         self.flows.iter().map(|g| g.start_ns.len()).sum()
     }
 
-    /// The flows one by one: their group, and their place in it.
+    /// Returns the flows one by one: their group, and their place in it.
     pub fn each_flow(&self) -> impl Iterator<Item = (&FlowGroup, usize)> {
         self.flows.iter().flat_map(|g| (0..g.start_ns.len()).map(move |i| (g, i)))
     }
 
-    /// The congestion controls, each once, with commas between.
+    /// Returns the congestion controls, each once, with commas between.
     pub fn controls(&self) -> String {
         let mut names: Vec<&str> = Vec::new();
         for group in &self.flows {
@@ -361,7 +362,7 @@ impl FlowGroup {
         }
     }
 
-    /// The congestion control.
+    /// Returns the congestion control.
     pub fn algorithm(&self) -> Algorithm {
         Algorithm::named(&self.cc).unwrap_or_default()
     }

@@ -7,15 +7,16 @@ use super::compare::{Compared, Pair, is_inside, median};
 /// Draws for each row.
 const DRAWS: u64 = 200;
 
-/// The rows in which Linux is inside the bands of its own median, by the bootstrap (B. Efron, 1979). For each row two sets
-/// of as many runs as it has are drawn from them, with replacement. Their medians are compared in every quantity that
-/// repetitions have. It is no upper bound for a model that plays the same starts. The same rows give the same number.
+/// Returns the rows in which Linux is inside the bands of its own median, by the bootstrap (B.
+/// Efron, 1979). For each row two sets of as many runs as it has are drawn from them, with
+/// replacement. Their medians are compared in every quantity that repetitions have. It is no upper
+/// bound for a model that plays the same starts. The same rows give the same number.
 pub fn agreeing(rows: &[Compared]) -> f64 {
     let mut rng = Rng::new(1);
     rows.iter().map(|row| share(row, &mut rng)).sum()
 }
 
-/// The share of draws in which both sets agree.
+/// Returns the share of draws in which both sets agree.
 fn share(row: &Compared, rng: &mut Rng) -> f64 {
     let runs = row.run.spread.len() as u64 + 1;
     let pairs: Vec<&Pair> = row.pairs.iter().filter(|p| p.quantity.is_repeated()).collect();

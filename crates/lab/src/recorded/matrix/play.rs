@@ -21,8 +21,8 @@ use crate::tcp::{EcnMode, More, TcpConfig};
 
 /// Policies were applied so long before time 0 of a run.
 const LEAD: Nanos = Nanos::from_millis(100);
-/// The number of the tick at time 0 of a run: the kernel counts from 300 s before its boot, and time 0 is a multiple of 8192
-/// ticks after it.
+/// The number of the tick at time 0 of a run: the kernel counts from 300 s before its boot, and
+/// time 0 is a multiple of 8192 ticks after it.
 const ZERO_TICK: u64 = (8_192 << 20) - 300_000;
 /// A line on which nothing takes time, bit/s.
 const INSTANT: u64 = 1_000_000_000_000_000;
@@ -80,8 +80,8 @@ struct Player<'a> {
 }
 
 impl Run {
-    /// Plays it here, or one of its repetitions: 0 is the run itself. A repetition has another seed,
-    /// and other starts, as `spread` of `spec/tcp/README.md` says.
+    /// Plays it here, or one of its repetitions: 0 is the run itself. A repetition has another
+    /// seed, and other starts, as `spread` of `spec/tcp/README.md` says.
     ///
     /// # Errors
     /// The lab cannot do the policy, or the net cannot be built.
@@ -92,7 +92,7 @@ impl Run {
         Ok(player.outcome())
     }
 
-    /// The run as its repetition of this number has it.
+    /// Returns the run as its repetition of this number has it.
     fn repeated(&self, number: u64) -> Self {
         let mut run = self.clone();
         let starts = run.flows.iter_mut().flat_map(|g| &mut g.start_ns);
@@ -102,7 +102,7 @@ impl Run {
         run
     }
 
-    /// Plays it here, and gives each packet that left the policy.
+    /// Plays it here, and returns each packet that left the policy.
     ///
     /// # Errors
     /// As [`play`](Self::play).

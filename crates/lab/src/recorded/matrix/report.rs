@@ -47,8 +47,8 @@ impl Count {
     }
 }
 
-/// The rows by each dimension, by quantity, and those outside with what is outside of them; `verbose` lists all quantities of
-/// all rows.
+/// Returns the rows by each dimension, by quantity, and those outside with what is outside of them;
+/// `verbose` lists all quantities of all rows.
 pub fn table(rows: &[Compared], verbose: bool) -> String {
     let mut out = String::new();
     // Writing into a String cannot fail.
@@ -147,7 +147,8 @@ fn write_rows(out: &mut String, rows: &[Compared], verbose: bool) -> std::fmt::R
     Ok(())
 }
 
-/// The rows as JSON lines for `txweir try`: a row is inside if it is so with the kernel's own spread.
+/// Returns the rows as JSON lines for `txweir try`: a row is inside if it is so with the kernel's
+/// own spread.
 pub fn summary(rows: &[Compared]) -> String {
     let mut out = String::new();
     for row in rows {
@@ -168,7 +169,7 @@ pub fn summary(rows: &[Compared]) -> String {
     out
 }
 
-/// The rows as JSON, with each quantity there and here.
+/// Returns the rows as JSON, with each quantity there and here.
 pub fn json(rows: &[Compared]) -> Value {
     let word = |verdict| match verdict {
         Verdict::Inside => "inside",
@@ -193,8 +194,8 @@ pub fn json(rows: &[Compared]) -> Value {
     rows.iter().map(row).collect()
 }
 
-/// Flow 0 over time, there and here (the first play): window, threshold, smoothed round trip, pacing rate, and the goodput of
-/// all flows.
+/// Flow 0 over time, there and here (the first play): window, threshold, smoothed round trip,
+/// pacing rate, and the goodput of all flows.
 pub fn trace(row: &Compared) -> String {
     let mut out = String::new();
     let _ = write_trace(&mut out, row);

@@ -1,4 +1,5 @@
-//! The numbers that a reader wants first: one row per measure, one column per policy, a bar in each cell.
+//! The numbers that a reader wants first: one row per measure, one column per policy, a bar in each
+//! cell.
 
 use std::fmt::Write as _;
 
@@ -30,7 +31,7 @@ impl Row<'_> {
     }
 }
 
-/// The median, its interval, its mark, and a bar on which a line shows the interval.
+/// Returns the median, its interval, its mark, and a bar on which a line shows the interval.
 fn cell_html(measure: &Value, most: f64, k: usize) -> String {
     let of = |key: &str| measure[key].as_f64();
     let Some(median) = of("median") else { return "<td class=\"zero\">–</td>".into() };
@@ -58,7 +59,7 @@ fn cell_html(measure: &Value, most: f64, k: usize) -> String {
     )
 }
 
-/// Microseconds as people write them.
+/// Returns microseconds as people write them.
 fn micro(text: &str) -> String {
     text.replace(" us", " µs")
 }
@@ -86,7 +87,7 @@ fn title(group: &Value) -> String {
     }
 }
 
-/// The table.
+/// Returns the table.
 pub fn table(report: &Value) -> String {
     let policies = array(report, "policies");
     if policies.is_empty() {
@@ -123,7 +124,8 @@ pub fn table(report: &Value) -> String {
     )
 }
 
-/// The measures of a group that some policy has a value of; those of the bottleneck have no group.
+/// Returns the measures of a group that some policy has a value of; those of the bottleneck have no
+/// group.
 fn rows<'a>(policies: &'a [Value], group: &Value, kind: &str) -> Vec<Row<'a>> {
     let of = |p: &'a Value| array(p, "measures").iter().filter(|m| m["group"] == *group);
     let mut names: Vec<&str> = Vec::new();
@@ -145,13 +147,13 @@ fn rows<'a>(policies: &'a [Value], group: &Value, kind: &str) -> Vec<Row<'a>> {
     names.into_iter().filter(marked).map(row).collect()
 }
 
-/// The result in sentences, one paragraph each.
+/// Returns the result in sentences, one paragraph each.
 pub fn verdict(report: &Value) -> String {
     let sentences = array(report, "verdict").iter().filter_map(Value::as_str);
     sentences.map(|s| format!("<p class=\"verdict\">{}.</p>", micro(&escaped(s)))).collect()
 }
 
-/// The marks that the table has, in words.
+/// Returns the marks that the table has, in words.
 pub fn legend(report: &Value) -> String {
     let measures = || array(report, "policies").iter().flat_map(|p| array(p, "measures"));
     let has = |mark: &str| measures().any(|m| m["mark"] == mark);
