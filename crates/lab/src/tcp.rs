@@ -109,7 +109,7 @@ impl Default for TcpConfig {
 }
 
 impl TcpConfig {
-    /// Returns the same in the words of the transport. `seed` decides what an algorithm draws.
+    /// Returns the configuration of the transport. `seed` has no effect.
     pub fn transport(&self, seed: u64) -> Config {
         let c = Config::default();
         let room = self.tso_max.saturating_sub(ETHERNET).min(IP_MAX).saturating_sub((IP + TCP_MAX) as u32);
