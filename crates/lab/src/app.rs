@@ -1,4 +1,4 @@
-//! What runs on top of a TCP connection: netperf's TCP_STREAM and TCP_RR, both ends.
+//! Applications on top of a TCP connection: netperf's TCP_STREAM and TCP_RR, both ends.
 
 use txweir_core::base::time::{Instant, Nanos};
 use txweir_transport::{Connection, State};
@@ -11,24 +11,24 @@ const CALL: u64 = 256 << 10;
 /// An application at one end of a connection.
 #[derive(Clone, Debug)]
 pub enum App {
-    /// Sends as much as TCP takes.
+    /// Sends as many bytes as TCP takes.
     Stream(Stream),
-    /// Reads everything.
+    /// Reads all data.
     Sink(Sink),
-    /// Sends a request, waits for the whole response, sends the next.
+    /// Sends a request, waits for the whole response, and sends the next one.
     Client(Box<RrClient>),
-    /// Waits for a whole request, sends a response.
+    /// Waits for a whole request, and sends a response.
     Server(Box<RrServer>),
 }
 
 /// The sender of TCP_STREAM.
 #[derive(Clone, Debug, Default)]
 pub struct Stream {
-    /// Bytes to send before closing; `None` never ends.
+    /// Bytes to send before closing; `None` for an endless stream.
     pub total: Option<u64>,
     /// Bytes handed to TCP.
     pub written: u64,
-    /// Bytes left of the call to TCP that is under way.
+    /// Bytes left of the present call to TCP.
     call: u64,
 }
 
@@ -37,24 +37,25 @@ pub struct Stream {
 pub struct Sink {
     /// Bytes read.
     pub read: u64,
-    /// The sender has closed and everything is read.
+    /// True if the sender has closed and all data is read.
     pub finished: bool,
 }
 
-/// When a client's next request goes.
+/// Times of a client's requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Pace {
-    /// When the response to the last has been read.
+    /// The next request leaves when the response to the last one has been read.
     #[default]
     AtOnce,
-    /// So long after.
+    /// The next request leaves after this time.
     After(Nanos),
-    /// At the next multiple of this time: clients with the same pace ask together.
+    /// The next request leaves at the next multiple of this time: clients with the same pace ask
+    /// together.
     Every(Nanos),
 }
 
 impl Pace {
-    /// For a response that was read at `at`.
+    /// Returns the time of the next request after a response that was read at `at`.
     fn next(self, at: Instant) -> Instant {
         match self {
             Self::AtOnce | Self::Every(Nanos(0)) => at,
@@ -73,12 +74,12 @@ pub struct RrClient {
     pub response: u64,
     /// Transactions done.
     pub done: u64,
-    /// When the next request goes.
+    /// Times of its requests.
     pub pace: Pace,
     to_write: u64,
     to_read: u64,
     started: Instant,
-    /// When the next request may go.
+    /// Earliest time of the next request.
     due: Instant,
 }
 
@@ -93,20 +94,20 @@ pub struct RrServer {
     pub done: u64,
     to_read: u64,
     to_write: u64,
-    /// When the response to the request just read may go.
+    /// Earliest time of the response to the request just read.
     due: Option<Instant>,
 }
 
 impl App {
-    /// A sender that closes after `total` bytes, or never.
+    /// Returns a sender that closes after `total` bytes, or never.
     pub const fn stream(total: Option<u64>) -> Self {
         Self::Stream(Stream { total, written: 0, call: 0 })
     }
-    /// A receiver.
+    /// Returns a receiver.
     pub const fn sink() -> Self {
         Self::Sink(Sink { read: 0, finished: false })
     }
-    /// A client with requests and responses of these sizes; zero is taken as one byte.
+    /// Returns a client with requests and responses of these sizes; zero counts as one byte.
     pub fn client(request: u64, response: u64) -> Self {
         let (request, response) = (request.max(1), response.max(1));
         let (started, due) = (Instant::ZERO, Instant::ZERO);
@@ -122,7 +123,7 @@ impl App {
             due,
         }))
     }
-    /// The server for such a client.
+    /// Returns the server for such a client.
     pub fn server(request: u64, response: u64) -> Self {
         let (request, response) = (request.max(1), response.max(1));
         Self::Server(Box::new(RrServer {
@@ -135,14 +136,15 @@ impl App {
         }))
     }
 
-    /// Sets the pace of a client; nothing to others.
+    /// Sets the pace of a client; does nothing to other applications.
     pub const fn set_pace(&mut self, pace: Pace) {
         if let Self::Client(c) = self {
             c.pace = pace;
         }
     }
 
-    /// When it has something to do although no packet comes; a time in the past means at once.
+    /// Returns the time of its next action that no packet triggers; a time in the past means at
+    /// once.
     pub(crate) const fn due(&self) -> Option<Instant> {
         match self {
             Self::Client(c) if c.to_read == 0 => Some(c.due),
@@ -151,8 +153,9 @@ impl App {
         }
     }
 
-    /// Reads what has come and writes a part of what can go: to be repeated, once TCP has sent what it may, for as long as
-    /// something is written. A sink reads `late` after `now`. Gives the time that a transaction took, if one ended.
+    /// Reads the data that has come and writes a part of the data that can leave. The caller
+    /// repeats this, after TCP has sent its segments, for as long as data is written. A sink reads
+    /// `late` after `now`. Returns the time that a transaction took, if one ended.
     pub(crate) fn step(
         &mut self,
         now: Instant,

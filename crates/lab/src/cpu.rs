@@ -2,12 +2,12 @@
 
 use txweir_core::base::time::{Instant, Nanos};
 
-/// A processor with a cost per message and per byte; both zero by default, so that it is not there.
+/// A processor with a cost per message and per byte. Both are zero by default, which disables it.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Cpu {
-    /// Time that each message takes.
+    /// Time per message.
     pub per_message: Nanos,
-    /// Time that each byte takes, in picoseconds.
+    /// Time per byte, in picoseconds.
     pub per_byte_ps: u64,
     free_at: Instant,
     /// Picoseconds not yet charged.
@@ -16,12 +16,13 @@ pub struct Cpu {
 }
 
 impl Cpu {
-    /// A processor with these costs: nanoseconds per message, picoseconds per byte.
+    /// Returns a processor with these costs: time per message, picoseconds per byte.
     pub const fn new(per_message: Nanos, per_byte_ps: u64) -> Self {
         Self { per_message, per_byte_ps, free_at: Instant::ZERO, remainder_ps: 0, busy: Nanos::ZERO }
     }
 
-    /// When a message of `bytes` that arrives at `now` has been dealt with: after everything before it.
+    /// Charges a message of `bytes` that arrives at `now`, and returns the time at which it is
+    /// done, after all messages before it.
     pub fn run(&mut self, now: Instant, bytes: u64) -> Instant {
         let ps = bytes.saturating_mul(self.per_byte_ps).saturating_add(self.remainder_ps);
         self.remainder_ps = ps % 1000;
@@ -31,7 +32,7 @@ impl Cpu {
         self.free_at
     }
 
-    /// Time spent working.
+    /// Returns the time spent working.
     pub const fn busy(&self) -> Nanos {
         self.busy
     }

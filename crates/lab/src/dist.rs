@@ -7,22 +7,22 @@ use txweir_core::Nanos;
 /// A distribution of times, to three significant digits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Times {
-    /// How many.
+    /// Number of times.
     pub count: u64,
     /// Mean.
     pub mean_ns: u64,
     /// Median.
     pub p50_ns: u64,
-    /// 95 % were at most this.
+    /// The 95th percentile.
     pub p95_ns: u64,
-    /// 99 % were at most this.
+    /// The 99th percentile.
     pub p99_ns: u64,
     /// The longest.
     pub max_ns: u64,
 }
 
 impl Times {
-    /// Of a histogram of nanoseconds; `None` if it is empty.
+    /// Returns the numbers of a histogram of nanoseconds; `None` if it is empty.
     pub fn of(h: &Histogram<u64>) -> Option<Self> {
         (!h.is_empty()).then(|| Self {
             count: h.len(),
@@ -35,7 +35,7 @@ impl Times {
     }
 }
 
-/// A histogram of nanoseconds from 1 ns to 1 h with three significant digits.
+/// Returns an empty histogram of nanoseconds from 1 ns to 1 h with three significant digits.
 pub fn histogram() -> Histogram<u64> {
     Histogram::new_with_bounds(1, 3_600_000_000_000, 3)
         .unwrap_or_else(|_| unreachable!("valid constant bounds"))
@@ -68,15 +68,16 @@ impl Dist {
             ns => self.histogram.saturating_record(ns),
         }
     }
-    /// How many times it has.
+    /// Returns the number of times.
     pub fn count(&self) -> u64 {
         self.histogram.len() + self.zeros
     }
-    /// Their sum, in nanoseconds: exact.
+    /// Returns the exact sum of the times, in nanoseconds.
     pub const fn sum_ns(&self) -> u128 {
         self.sum_ns
     }
-    /// The smallest time that at least this share (0 to 1) of all are at most, to three digits; zero of none.
+    /// Returns the smallest time that is not exceeded by at least this share (0 to 1) of all times,
+    /// to three digits; zero if there are none.
     pub fn quantile(&self, share: f64) -> Nanos {
         let rank = (share * self.count() as f64).ceil().max(1.0) as u64;
         match rank.checked_sub(self.zeros) {
@@ -87,7 +88,8 @@ impl Dist {
             }
         }
     }
-    /// In numbers; `None` if it is empty. The mean and the maximum are exact.
+    /// Returns the distribution in numbers; `None` if it is empty. The mean and the maximum are
+    /// exact.
     pub fn times(&self) -> Option<Times> {
         let count = self.count();
         let mean = (self.sum_ns + u128::from(count) / 2).checked_div(u128::from(count))?;
@@ -100,7 +102,7 @@ impl Dist {
             max_ns: self.max_ns,
         })
     }
-    /// Adds all times of another.
+    /// Adds all times of another distribution.
     pub fn join(&mut self, other: &Self) {
         // Both histograms have the same bounds.
         let _ = self.histogram.add(&other.histogram);
@@ -108,7 +110,7 @@ impl Dist {
         self.max_ns = self.max_ns.max(other.max_ns);
         self.zeros += other.zeros;
     }
-    /// Forgets everything.
+    /// Removes all times.
     pub fn reset(&mut self) {
         if self.count() > 0 {
             self.histogram.reset();

@@ -1,14 +1,16 @@
-//! Random draws of the shapes that traffic has, from the seeded generator, and the sizes of short flows.
+//! Random draws from the distributions of traffic, from the seeded generator, and the sizes of
+//! short flows.
 //!
-//! **Determinism.** A platform's `ln` and `exp` may differ in their last bits. Those here are made of additions,
-//! multiplications, divisions and square roots alone, which IEEE 754 defines to the last bit.
+//! **Determinism.** A platform's `ln` and `exp` may differ in their last bits. The functions here
+//! consist of additions, multiplications, divisions and square roots alone, which IEEE 754 defines
+//! to the last bit.
 
 use std::f64::consts::{LN_2, SQRT_2};
 
 use txweir_core::Nanos;
 use txweir_core::base::rng::Rng;
 
-/// Natural logarithm of a number above zero that is not subnormal; to about 15 digits.
+/// Returns the natural logarithm of a number above zero that is not subnormal, to about 15 digits.
 pub fn ln(x: f64) -> f64 {
     let bits = x.to_bits();
     let mut exponent = ((bits >> 52) & 0x7ff) as i32 - 1023;
@@ -27,7 +29,7 @@ pub fn ln(x: f64) -> f64 {
     f64::from(exponent) * LN_2 + 2.0 * sum
 }
 
-/// e to the power of `x`; zero below -700, and never above e^700.
+/// Returns e to the power of `x`; zero below -700, and never above e^700.
 pub fn exp(x: f64) -> f64 {
     if x < -700.0 {
         return 0.0;
@@ -44,20 +46,22 @@ pub fn exp(x: f64) -> f64 {
     sum * f64::from_bits(((k as i64 + 1023) as u64) << 52)
 }
 
-/// A number above 0 and at most 1.
+/// Returns a random number above 0 and at most 1.
 fn unit(rng: &mut Rng) -> f64 {
     ((rng.next_u64() >> 11) + 1) as f64 / (1_u64 << 53) as f64
 }
 
-/// A time from the exponential distribution with this mean.
+/// Returns a time from the exponential distribution with this mean.
 pub fn exponential(rng: &mut Rng, mean: Nanos) -> Nanos {
     // The largest draw is 36.7 means; a conversion to an integer saturates.
     Nanos((-ln(unit(rng)) * mean.0 as f64).round() as u64)
 }
 
-/// A number from the standard normal distribution (Marsaglia and Bray, SIAM Review 6, 1964: the polar method).
+/// Returns a number from the standard normal distribution (Marsaglia and Bray, SIAM Review 6, 1964:
+/// the polar method).
 fn normal(rng: &mut Rng) -> f64 {
-    // A pair is taken with a chance of 0.785: 64 misses in a row do not happen, and end at the mean.
+    // A pair succeeds with a chance of 0.785: 64 misses in a row practically do not occur, and give
+    // the mean.
     for _ in 0..64 {
         let (a, b) = (2.0 * unit(rng) - 1.0, 2.0 * unit(rng) - 1.0);
         let square = a * a + b * b;
@@ -68,7 +72,7 @@ fn normal(rng: &mut Rng) -> f64 {
     0.0
 }
 
-/// A lognormal distribution without what lies outside of two bounds.
+/// A lognormal distribution truncated to two bounds.
 #[derive(Clone, Copy, Debug)]
 struct LogNormal {
     mu: f64,
@@ -77,18 +81,19 @@ struct LogNormal {
     max: f64,
 }
 
-/// The objects of web pages (NGMN Alliance, "Radio Access Performance Evaluation Methodology", 2008, annex A, which has
-/// them from 3GPP2 C.R1002): the main one of a page,
+/// Size of the main object of a web page (NGMN Alliance, "Radio Access Performance Evaluation
+/// Methodology", 2008, annex A, from 3GPP2 C.R1002).
 const MAIN: LogNormal = LogNormal { mu: 8.37, sigma: 1.37, min: 100.0, max: 2_000_000.0 };
-/// and those embedded in it.
+/// Size of an object embedded in a page, from the same table.
 const EMBEDDED: LogNormal = LogNormal { mu: 6.17, sigma: 2.36, min: 50.0, max: 2_000_000.0 };
-/// Embedded objects of a page in hundredths, the mean of the same table.
+/// Number of embedded objects of a page in hundredths, the mean of the same table.
 const EMBEDDED_PER_PAGE: u64 = 564;
 
-/// Shape of the Pareto distribution: what Crovella and Bestavros measured of files sent over the web, 1.1 to 1.2
-/// ("Self-similarity in World Wide Web traffic", IEEE/ACM ToN 5(6), 1997).
+/// Shape of the Pareto distribution: Crovella and Bestavros measured 1.1 to 1.2 for files sent over
+/// the web ("Self-similarity in World Wide Web traffic", IEEE/ACM ToN 5(6), 1997).
 const SHAPE: f64 = 1.2;
-/// Its largest size, in smallest ones: where the tail is cut, so that a run has a mean.
+/// Largest size of the distribution, as a multiple of the smallest: the tail is cut there, so that
+/// a run has a mean.
 const SPAN: f64 = 1_000.0;
 
 impl LogNormal {
@@ -103,7 +108,7 @@ impl LogNormal {
         self.min as u64
     }
 
-    /// By the midpoint rule over 16 standard deviations.
+    /// Returns the mean, by the midpoint rule over 16 standard deviations.
     fn mean(&self) -> f64 {
         const STEPS: i32 = 4_000;
         let (mut mass, mut sum) = (0.0, 0.0);
@@ -120,22 +125,23 @@ impl LogNormal {
     }
 }
 
-/// Most sizes of a list.
+/// Largest number of sizes of a list.
 pub const SIZES_MAX: usize = 8;
 
-/// How many bytes short flows have.
+/// Distribution of the sizes of short flows, bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sizes {
     /// The objects of web pages: 8 kB in the mean, many below 1 kB, few of 100 kB and more.
     Web,
     /// Heavy tails: Pareto of shape 1.2, cut at 1000 times the smallest, with this mean.
     Pareto(u64),
-    /// Sizes with weights; the first so many count.
+    /// Sizes with weights, and the number of entries that count.
     List([(u64, u32); SIZES_MAX], usize),
 }
 
 impl Sizes {
-    /// Of a list with weights, the first [`SIZES_MAX`] of it. `None` if it is empty, or no weight is above zero.
+    /// Returns the distribution of a list with weights, of which the first [`SIZES_MAX`] count.
+    /// `None` if it is empty, or no weight is above zero.
     pub fn list(all: &[(u64, u32)]) -> Option<Self> {
         let mut list = [(0, 0); SIZES_MAX];
         let n = all.len().min(SIZES_MAX);
@@ -143,7 +149,7 @@ impl Sizes {
         all[..n].iter().any(|(_, weight)| *weight > 0).then_some(Self::List(list, n))
     }
 
-    /// A size, at least 1.
+    /// Returns a random size, at least 1.
     pub fn draw(&self, rng: &mut Rng) -> u64 {
         let size = match self {
             Self::Web => {
@@ -169,7 +175,7 @@ impl Sizes {
         size.max(1)
     }
 
-    /// Their mean, bytes.
+    /// Returns the mean size, bytes.
     pub fn mean(&self) -> f64 {
         match self {
             Self::Web => {
@@ -187,7 +193,7 @@ impl Sizes {
     }
 }
 
-/// Mean of the cut Pareto distribution whose smallest value is 1: 4.494.
+/// Returns the mean of the cut Pareto distribution whose smallest value is 1: 4.494.
 fn pareto_mean() -> f64 {
     let over = |power: f64| exp(-power * ln(SPAN));
     SHAPE / (SHAPE - 1.0) * (1.0 - over(SHAPE - 1.0)) / (1.0 - over(SHAPE))
@@ -217,13 +223,14 @@ mod tests {
         let (mut rng, n) = (Rng::new(3), 100_000);
         let draws: Vec<u64> = (0..n).map(|_| exponential(&mut rng, Nanos(1_000_000)).0).collect();
         close(draws.iter().sum::<u64>() as f64 / f64::from(n), 1e6, 0.01);
-        // e^-2 of all are above two means.
+        // A share of e^-2 of all draws is above two means.
         close(draws.iter().filter(|d| **d > 2_000_000).count() as f64 / f64::from(n), 0.1353, 0.03);
     }
 
     #[test]
     fn sizes_have_the_means_that_they_say() {
-        // Published: 10710 and 7758 bytes; the parameters are, to three digits, those of 11053 and 8200.
+        // The published means are 10710 and 7758 bytes; the parameters, to three digits, give 11053
+        // and 8200.
         close(MAIN.mean(), 10_710.0, 0.04);
         close(EMBEDDED.mean(), 7_758.0, 0.08);
         close(pareto_mean(), 4.494, 0.001);

@@ -1,5 +1,6 @@
-//! The smallest net: n TCP connections through one tail-drop bottleneck. The yardstick of the lab's speed and
-//! the rig of its TCP tests; it has no qdisc and no device model, only a FIFO, a rate and a delay.
+//! The smallest net: n TCP connections through one tail-drop bottleneck. It measures the lab's
+//! speed and carries its TCP tests; it has no qdisc and no device model, only a FIFO, a rate and a
+//! delay.
 
 use crate::app::App;
 use crate::cpu::Cpu;
@@ -9,30 +10,32 @@ use crate::tcp::{Addr, Conn, Label, More, TcpConfig};
 use txweir_core::base::rng::Rng;
 use txweir_core::base::time::{Instant, Nanos};
 
-/// What the net is like.
+/// Configuration of the net.
 #[derive(Clone, Debug)]
 pub struct DumbbellConfig {
     /// Bottleneck rate in bit/s, above zero.
     pub rate: u64,
-    /// Bytes that each segment takes on the line beyond its frame; 24 for Ethernet.
+    /// Bytes that each segment takes on the line in addition to its frame; 24 for Ethernet.
     pub overhead: u32,
-    /// One-way delay, both ways.
+    /// One-way delay, in both directions.
     pub delay: Nanos,
-    /// Most frames waiting for the bottleneck; a TSO unit is one. The frame being sent counts.
+    /// Largest number of frames waiting for the bottleneck; a TSO unit is one. The frame being sent
+    /// counts.
     pub limit: usize,
-    /// A full bottleneck gives frames back to their sender instead of dropping them.
+    /// True if a full bottleneck returns frames to their sender instead of dropping them.
     pub back_pressure: bool,
     /// Every n-th frame that reaches the bottleneck is lost; 0 loses none.
     pub lose_every: u64,
-    /// TSO units arrive as segments, each at its own time; otherwise whole, when their last bit arrives.
+    /// True if TSO units arrive as segments, each at its own time; otherwise they arrive whole,
+    /// with their last bit.
     pub segments: bool,
-    /// How the senders do TCP.
+    /// TCP of the senders.
     pub client: TcpConfig,
-    /// How the receivers do TCP.
+    /// TCP of the receivers.
     pub server: TcpConfig,
-    /// Connections start at a random time below this.
+    /// Upper bound of the random start times of connections.
     pub stagger: Nanos,
-    /// Decides start times and initial sequence numbers.
+    /// Seed of start times and initial sequence numbers.
     pub seed: u64,
 }
 
@@ -54,14 +57,14 @@ impl Default for DumbbellConfig {
     }
 }
 
-/// What an event means.
+/// Meaning of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum What {
-    /// A connection end's deadline.
+    /// The deadline of a connection end has come.
     Timer,
     /// The bottleneck has sent a frame.
     Sent,
-    /// A packet arrives.
+    /// A packet has arrived.
     Arrival,
 }
 
@@ -108,7 +111,7 @@ struct Bottleneck {
     segments: bool,
     delay: Nanos,
     seen: u64,
-    /// End of the last bit of everything queued.
+    /// Time at which the last bit of all queued frames has left.
     busy_until: Instant,
     /// Frames waiting or being sent, each due when its last bit has left.
     queue: Lane<Frame, What>,
@@ -131,19 +134,20 @@ pub struct Dumbbell {
     keep_transactions: bool,
 }
 
-/// Actor numbers beyond those of the connection ends.
+/// Actor numbers above those of the connection ends.
 const FORTH: u32 = u32::MAX;
 const BACK: u32 = u32::MAX - 1;
 const QUEUE: u32 = u32::MAX - 2;
 
 impl Dumbbell {
-    /// `apps` gives each connection's two ends: the client's, which opens the connection and sends through the
-    /// bottleneck, and the server's. At most 60 000 connections, each with its own port.
+    /// Returns the net. `apps` gives the applications of each connection's two ends: the client's,
+    /// which opens the connection and sends through the bottleneck, and the server's. There are at
+    /// most 60 000 connections, each with its own port.
     pub fn new(c: &DumbbellConfig, apps: impl IntoIterator<Item = (App, App)>) -> Self {
         let mut rng = Rng::new(c.seed);
         let mut ends = Vec::new();
         let mut engine = Engine::new();
-        // The bottleneck is that of another host: nothing tells the sender what it has sent.
+        // The bottleneck belongs to another host: it does not report departures to the sender.
         let alone = |t: &TcpConfig| TcpConfig { more: More { small_queues: false, ..t.more }, ..t.clone() };
         let (of_client, of_server) = (alone(&c.client), alone(&c.server));
         for (n, (client, server)) in apps.into_iter().enumerate().take(60_000) {
@@ -180,48 +184,48 @@ impl Dumbbell {
         Self { engine, ends, link, back_pressure: c.back_pressure, cpu, transactions, keep_transactions }
     }
 
-    /// With a trace of all events.
+    /// Adds a trace of all events.
     #[must_use]
     pub fn with_trace(mut self, trace: Trace) -> Self {
         self.engine = self.engine.with_trace(trace);
         self
     }
 
-    /// Remembers the time that each RR transaction took.
+    /// Makes the net record the time that each RR transaction took.
     #[must_use]
     pub const fn with_transactions(mut self) -> Self {
         self.keep_transactions = true;
         self
     }
 
-    /// With processors for the client host and the server host.
+    /// Adds processors for the client host and the server host.
     #[must_use]
     pub const fn with_cpu(mut self, client: Cpu, server: Cpu) -> Self {
         self.cpu = [client, server];
         self
     }
 
-    /// The engine: clock, event count, trace.
+    /// Returns the engine: clock, event count, trace.
     pub const fn engine(&self) -> &Engine<What> {
         &self.engine
     }
-    /// A connection's client end.
+    /// Returns a connection's client end.
     pub fn client(&self, n: usize) -> &Conn {
         &self.ends[2 * n].conn
     }
-    /// A connection's server end.
+    /// Returns a connection's server end.
     pub fn server(&self, n: usize) -> &Conn {
         &self.ends[2 * n + 1].conn
     }
-    /// Number of connections.
+    /// Returns the number of connections.
     pub fn connections(&self) -> usize {
         self.ends.len() / 2
     }
-    /// Counters of the bottleneck.
+    /// Returns the counters of the bottleneck.
     pub const fn bottleneck(&self) -> BottleneckStats {
         self.link.stats
     }
-    /// Times of the transactions that ended, in order.
+    /// Returns the times of the transactions that ended, in order.
     pub fn transactions(&self) -> &[Nanos] {
         &self.transactions
     }
@@ -267,7 +271,7 @@ impl Dumbbell {
         self.poll(to);
     }
 
-    /// Lets a connection end send, and sees to its next deadline.
+    /// Lets a connection end send, and sets its next deadline.
     fn poll(&mut self, n: u32) {
         let Self { engine, ends, link, cpu, back_pressure, transactions, keep_transactions, .. } = self;
         let (now, end) = (engine.now(), &mut ends[n as usize]);
@@ -288,7 +292,7 @@ impl Dumbbell {
             transactions.extend(took);
         }
         let at = end.conn.poll_at(now);
-        debug_assert!(at.is_none_or(|at| at > now), "a deadline that is due after it was served");
+        debug_assert!(at.is_none_or(|at| at > now), "the deadline is due although it was served");
         end.alarm.set(engine, at, n, What::Timer);
     }
 }
@@ -317,13 +321,14 @@ impl Bottleneck {
         Ok(())
     }
 
-    /// The time that so many bytes take, rounded up to a nanosecond.
+    /// Returns the time that `bytes` take on the line, rounded up to a nanosecond.
     fn time(&self, bytes: u64) -> Nanos {
         Nanos((bytes * 8_000_000_000).div_ceil(self.rate))
     }
 
-    /// A frame has left; its packets are on the way. The segments of a unit arrive at their own times, as far as
-    /// those are not before the unit's end: a delay longer than the unit hides nothing.
+    /// Sends a frame that has left the bottleneck on its way. The segments of a unit arrive at
+    /// their own times, but not before the unit's end: this bound has no effect if the delay is
+    /// longer than the unit.
     fn sent(&mut self, engine: &mut Engine<What>) {
         let now = engine.now();
         let Some(frame) = self.queue.pop(engine) else { return };

@@ -1,56 +1,60 @@
-//! The event engine: a clock, a heap of small events, and FIFO lanes that put one entry each into the heap.
+//! The event engine: a clock, a heap of small events, and FIFO lanes that put one entry each into
+//! the heap.
 //!
-//! Events are ordered by (time, sequence number). The number is given when an event is scheduled, so events at
-//! one instant happen in the order in which they were scheduled, and a run is a function of its inputs.
+//! Events are ordered by (time, sequence number). Scheduling an event gives it its number, so
+//! events at one instant happen in the order in which they were scheduled, and a run is a function
+//! of its inputs.
 //!
-//! Most events of a network simulation come in order already: the packets on one link. A [`Lane`] keeps those,
-//! with their packets, in a queue of its own; only its first one has an entry in the heap. The heap therefore
-//! holds one entry per busy link and per armed timer, not one per packet in flight. Each item of a lane keeps
-//! the number it was given when it was pushed, so lanes change the cost, not the order.
+//! Most events of a network simulation are ordered already: the packets on one link. A [`Lane`]
+//! keeps these events, with their packets, in its own queue; only its first event has an entry in
+//! the heap. The heap therefore holds one entry per busy link and per armed timer, not one per
+//! packet in flight. Each item of a lane keeps the number it was given when it was pushed, so lanes
+//! change the cost, not the order.
 
 use std::collections::VecDeque;
 use std::io::{self, Write};
 
 use txweir_core::base::time::Instant;
 
-/// What an event means to its actor: a small value, no pointer, no closure.
+/// Meaning of an event to its actor: a small value, no pointer, no closure.
 pub trait Payload: Copy {
-    /// The payload as a number, for the trace.
+    /// Returns the payload as a number, for the trace.
     fn word(self) -> u64;
 }
 
-/// One thing that happens.
+/// An event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Event<P> {
-    /// When.
+    /// Time.
     pub at: Instant,
-    /// Its place among the events of one instant.
+    /// Place among the events of one instant.
     pub seq: u64,
-    /// To whom: an index that whoever runs the engine understands.
+    /// Receiver: an index that the user of the engine interprets.
     pub actor: u32,
-    /// What.
+    /// Payload.
     pub what: P,
 }
 
 impl<P> Event<P> {
-    /// Time and number as one integer: one comparison instead of two.
+    /// Returns time and number as one integer: one comparison instead of two.
     fn key(&self) -> u128 {
         u128::from(self.at.0) << 64 | u128::from(self.seq)
     }
 }
 
-/// Children of an entry of the heap: with thousands of timers a walk through it meets half as many entries as with two,
-/// and the children of one lie side by side.
+/// Number of children of an entry of the heap. With four children and thousands of timers a walk
+/// through the heap visits half as many entries as with two, and the children of an entry are
+/// adjacent.
 const CHILDREN: usize = 4;
 
-/// A clock and what is to happen.
+/// A clock and the events to come.
 #[derive(Debug)]
 pub struct Engine<P> {
     now: Instant,
     seq: u64,
     dispatched: u64,
-    /// A heap by key. If `hole` is set, the first entry has been handed out already; the next `schedule` puts
-    /// its event there, which saves one walk through the heap per event.
+    /// A heap by key. If `hole` is set, the first entry has been handed out already; the next
+    /// `schedule` puts its event there, which saves one walk through the heap per event.
     heap: Vec<Event<P>>,
     hole: bool,
     trace: Option<Box<Trace>>,
@@ -63,46 +67,46 @@ impl<P: Payload> Default for Engine<P> {
 }
 
 impl<P: Payload> Engine<P> {
-    /// An engine at time zero with nothing to happen.
+    /// Returns an engine at time zero without events.
     pub fn new() -> Self {
         Self { now: Instant::ZERO, seq: 0, dispatched: 0, heap: Vec::new(), hole: false, trace: None }
     }
 
-    /// With a trace of every event and note. Without one, a note costs a test of a pointer.
+    /// Adds a trace of every event and note. Without a trace, a note costs a test of a pointer.
     #[must_use]
     pub fn with_trace(mut self, trace: Trace) -> Self {
         self.trace = Some(Box::new(trace));
         self
     }
 
-    /// The present.
+    /// Returns the current time.
     pub const fn now(&self) -> Instant {
         self.now
     }
-    /// Events that have happened.
+    /// Returns the number of events that have happened.
     pub const fn dispatched(&self) -> u64 {
         self.dispatched
     }
-    /// Events that are to happen, first items of lanes included.
+    /// Returns the number of events to come; of a lane only the first item counts.
     pub fn scheduled(&self) -> usize {
         self.heap.len() - usize::from(self.hole)
     }
-    /// The trace, if there is one.
+    /// Returns the trace, if there is one.
     pub fn trace(&self) -> Option<&Trace> {
         self.trace.as_deref()
     }
-    /// The trace, for flushing or taking its error.
+    /// Returns the trace, for flushing or taking its error.
     pub fn trace_mut(&mut self) -> Option<&mut Trace> {
         self.trace.as_deref_mut()
     }
 
-    /// Lets `what` happen to `actor` at `at`; a time in the past is the present.
+    /// Schedules `what` for `actor` at `at`; a time in the past counts as now.
     pub fn schedule(&mut self, at: Instant, actor: u32, what: P) {
         let seq = self.ticket();
         self.arm(Event { at: at.max(self.now), seq, actor, what });
     }
 
-    /// The next sequence number.
+    /// Takes the next sequence number.
     fn ticket(&mut self) -> u64 {
         let seq = self.seq;
         self.seq += 1;
@@ -121,8 +125,9 @@ impl<P: Payload> Engine<P> {
         }
     }
 
-    /// The next event, if it is not after `until`; the clock is then at its time. `None` otherwise, and the
-    /// clock is at `until`; with `Instant::MAX`, which runs until nothing is left, it stays.
+    /// Returns the next event, if it is not after `until`, and sets the clock to its time.
+    /// Otherwise returns `None` and sets the clock to `until`, except for `Instant::MAX`, which
+    /// runs until no event is left and keeps the clock.
     pub fn next(&mut self, until: Instant) -> Option<Event<P>> {
         self.fill_hole();
         let Some(&e) = self.heap.first().filter(|e| e.at <= until) else {
@@ -140,13 +145,13 @@ impl<P: Payload> Engine<P> {
         Some(e)
     }
 
-    /// When the next event happens, if there is one.
+    /// Returns the time of the next event, if there is one.
     pub fn upcoming(&mut self) -> Option<Instant> {
         self.fill_hole();
         self.heap.first().map(|e| e.at)
     }
 
-    /// Records something that an actor did at this instant: for packets admitted, dropped, delivered.
+    /// Records an action of an actor at this instant, like a packet admitted, dropped or delivered.
     pub fn note(&mut self, actor: u32, code: u32, value: u64) {
         if let Some(t) = &mut self.trace {
             t.record([self.now.0, u64::from(actor), u64::from(code) | NOTE, value]);
@@ -188,13 +193,14 @@ impl<P: Payload> Engine<P> {
             let first = CHILDREN * i + 1;
             let (least, least_key) = match heap.get(first..first + CHILDREN) {
                 Some([a, b, c, d]) => {
-                    // Which child is less is a coin toss: additions, not branches to be mispredicted.
+                    // The comparison of children is unpredictable: additions avoid mispredicted
+                    // branches.
                     let (a, b, c, d) = (a.key(), b.key(), c.key(), d.key());
                     let (left, right) = (usize::from(b < a), 2 + usize::from(d < c));
                     let (l, r) = (a.min(b), c.min(d));
                     (first + if r < l { right } else { left }, l.min(r))
                 }
-                // At most three children, which are the last entries.
+                // These are the last entries, at most three children.
                 _ => match (first..heap.len()).min_by_key(|c| heap[*c].key()) {
                     Some(least) => (least, heap[least].key()),
                     None => break,
@@ -210,7 +216,8 @@ impl<P: Payload> Engine<P> {
     }
 }
 
-/// Items that reach one actor in order: the packets on a link. Only the first has an entry in the heap.
+/// Items that reach one actor in order, like the packets on a link. Only the first item has an
+/// entry in the heap.
 #[derive(Debug)]
 pub struct Lane<T, P> {
     actor: u32,
@@ -219,27 +226,27 @@ pub struct Lane<T, P> {
 }
 
 impl<T, P: Payload> Lane<T, P> {
-    /// An empty lane whose items happen to `actor` as `what`.
+    /// Returns an empty lane whose items reach `actor` as `what`.
     pub fn new(actor: u32, what: P) -> Self {
         Self { actor, what, queue: VecDeque::new() }
     }
 
-    /// Items in it.
+    /// Returns the number of items in it.
     pub fn len(&self) -> usize {
         self.queue.len()
     }
-    /// True if nothing is in it.
+    /// True if the lane has no items.
     pub fn is_empty(&self) -> bool {
         self.queue.is_empty()
     }
 
-    /// Its items, in order.
+    /// Returns its items, in order.
     pub fn iter(&self) -> impl Iterator<Item = &T> {
         self.queue.iter().map(|(_, _, item)| item)
     }
 
-    /// Appends an item that is due at `at`; a lane keeps its order, so one that would overtake is held until
-    /// the item before it.
+    /// Appends an item that is due at `at`. A lane keeps its order, so an item that would overtake
+    /// waits for the item before it.
     pub fn push(&mut self, engine: &mut Engine<P>, at: Instant, item: T) {
         let seq = engine.ticket();
         let at = at.max(engine.now).max(self.queue.back().map_or(Instant::ZERO, |b| b.0));
@@ -249,7 +256,8 @@ impl<T, P: Payload> Lane<T, P> {
         self.queue.push_back((at, seq, item));
     }
 
-    /// Takes the item whose event has come; to be called once for each event of this lane, and only then.
+    /// Takes the item whose event has come. The caller calls this once for each event of this lane,
+    /// and only then.
     pub fn pop(&mut self, engine: &mut Engine<P>) -> Option<T> {
         let (_, _, item) = self.queue.pop_front()?;
         if let Some(&(at, seq, _)) = self.queue.front() {
@@ -259,8 +267,8 @@ impl<T, P: Payload> Lane<T, P> {
     }
 }
 
-/// A timer of one actor that is moved often and fires seldom: the heap gets an entry only when the alarm moves
-/// to an earlier time; one that fires before the time it was last moved to is armed again.
+/// A timer of one actor that moves often and fires seldom. The heap gets an entry only when the
+/// alarm moves to an earlier time. An event that fires before the time of the alarm is armed again.
 #[derive(Clone, Copy, Debug)]
 pub struct Alarm {
     armed: Instant,
@@ -273,7 +281,7 @@ impl Default for Alarm {
 }
 
 impl Alarm {
-    /// Makes sure that the actor gets an event at or before `at`; `None` asks for nothing.
+    /// Makes sure that the actor gets an event at or before `at`; `None` asks for no event.
     pub fn set<P: Payload>(&mut self, engine: &mut Engine<P>, at: Option<Instant>, actor: u32, what: P) {
         if let Some(at) = at.filter(|at| *at < self.armed) {
             self.armed = at;
@@ -281,8 +289,8 @@ impl Alarm {
         }
     }
 
-    /// True if the event at `at` is the one armed; it then is no longer. An event that an earlier one has
-    /// overtaken answers false and is to be ignored.
+    /// True if the event at `at` is the armed one, which then is armed no longer. An event that an
+    /// earlier one has overtaken returns false, and the caller ignores it.
     pub fn fired(&mut self, at: Instant) -> bool {
         let mine = at == self.armed;
         if mine {
@@ -292,16 +300,16 @@ impl Alarm {
     }
 }
 
-/// Marks a note in the third word of a record.
+/// Bit that marks a note in the third word of a record.
 const NOTE: u64 = 1 << 63;
 
-/// Words of a record.
+/// Number of words of a record.
 const WORDS: usize = 4;
 
 /// The event log: a rolling hash of every record and, if there is a sink, the records themselves.
 ///
-/// A record is four little-endian 64-bit words: time in nanoseconds, actor, what (the payload's word; for a
-/// note its code, with the top bit set), and the sequence number or the note's value.
+/// A record is four little-endian 64-bit words: time in nanoseconds, actor, kind (the payload's
+/// word; for a note its code, with the top bit set), and the sequence number or the note's value.
 #[derive(Default)]
 pub struct Trace {
     hash: u64,
@@ -320,26 +328,28 @@ impl std::fmt::Debug for Trace {
 }
 
 impl Trace {
-    /// Only the hash.
+    /// Returns a trace of the hash only.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// The hash, and the records to `sink`, which should be buffered.
+    /// Returns a trace of the hash, with the records written to `sink`, which should be buffered.
     pub fn to(sink: Box<dyn Write>) -> Self {
         Self { sink: Some(sink), ..Self::default() }
     }
 
-    /// The hash of the records so far. Equal logs have equal hashes; it is no defence against an adversary.
+    /// Returns the hash of the records so far. Equal logs have equal hashes; the hash is no defence
+    /// against an adversary.
     pub const fn hash(&self) -> u64 {
         self.hash
     }
-    /// Records so far.
+    /// Returns the number of records so far.
     pub const fn records(&self) -> u64 {
         self.records
     }
 
-    /// Flushes the sink and gives the first error that writing met; nothing was written after it.
+    /// Flushes the sink and returns the first error of writing; no record is written after an
+    /// error.
     pub fn finish(&mut self) -> io::Result<()> {
         if let Some(sink) = &mut self.sink {
             sink.flush()?;
@@ -350,7 +360,7 @@ impl Trace {
     fn record(&mut self, words: [u64; WORDS]) {
         self.records += 1;
         for w in words {
-            // Folded multiplication: every bit of the word reaches every bit of the hash.
+            // Folded multiplication: every bit of the word affects every bit of the hash.
             let m = u128::from(self.hash ^ w ^ 0x9e37_79b9_7f4a_7c15) * 0xd6e8_feb8_6659_fd93;
             self.hash = (m as u64) ^ ((m >> 64) as u64) ^ self.hash.rotate_left(29);
         }
@@ -409,7 +419,7 @@ mod tests {
         }
     }
 
-    /// A lane gives the same order as scheduling each of its items by itself.
+    /// A lane gives the same order as scheduling each of its items separately.
     #[test]
     fn lanes_do_not_change_the_order() {
         let run = |lanes: bool| {

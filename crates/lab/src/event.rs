@@ -2,22 +2,22 @@
 
 use crate::engine::Payload;
 
-/// What an event means.
+/// Meaning of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum What {
-    /// A connection end's deadline.
+    /// The deadline of a connection end has come.
     Timer,
-    /// A UDP sender's next packet.
+    /// The next packet of a UDP sender is due.
     Source,
-    /// Something happens on a NIC's wire.
+    /// A NIC's wire has something to do.
     Wire,
     /// A NIC's qdisc asked to be woken.
     Wake,
     /// The next packet on a NIC's link arrives.
     Arrival,
-    /// A packet made late arrives.
+    /// A packet made late arrives, from this slot.
     Late(u32),
-    /// A NIC's rate changes: the step of that number.
+    /// A NIC's rate changes: the number of the step.
     Rate(u32),
     /// The next packet of a replay arrives.
     Replay,

@@ -1,24 +1,24 @@
-//! How close the lab's TCP is known to come to Linux's, for a given set-up.
+//! Known closeness of the lab's TCP to Linux's, for a given set-up.
 //!
 //! Linux's TCP was recorded over one bottleneck, for a number of congestion controls, qdiscs,
 //! rates, round trips and numbers of flows. A table in the binary has one row for each recording,
 //! and says whether the lab's TCP came within the recording's bounds. [`of`] looks a set-up up:
-//! whether it lies inside the range of what was recorded, and which recordings are nearest to it.
+//! whether it lies inside the recorded range, and which recordings are nearest to it.
 //!
-//! **The table** is text, one JSON object a line; empty lines and lines that begin with `#` are
-//! skipped:
+//! **The table** is text, one JSON object a line; the parser skips empty lines and lines that begin
+//! with `#`:
 //!
 //! ```json
 //! {"name": "a", "cc": "cubic", "kind": "pfifo", "rate_bit_s": 1000, "rtt_ns": 9, "flows": 1, "ecn": false, "inside": true}
 //! ```
 //!
-//! **Inside the range** is a set-up of which every leaf kind was recorded with the same congestion
-//! control and the same use of ECN, and whose round trip, number of flows and rates of leaves each
-//! lie between the smallest and the largest of those recordings. The rate of a leaf is that of what
-//! shapes above it, as in the recordings, which have a tbf, an htb class or cake at the bottleneck.
-//! A recording has one leaf, so a policy with packets in several is outside. That a value lies
-//! between two recorded ones is no proof that the lab is right there. So the nearest recordings are
-//! named.
+//! **A set-up is inside the range** if every leaf kind was recorded with the same congestion
+//! control and the same use of ECN, and the round trip, the number of flows and the rates of leaves
+//! each lie between the smallest and the largest of those recordings. The rate of a leaf is that of
+//! the shaper above it, as in the recordings, which have a tbf, an htb class or cake at the
+//! bottleneck. A recording has one leaf, so a policy with packets in several is outside. A value
+//! between two recorded ones is no proof that the lab is right there. So the report names the
+//! nearest recordings.
 
 mod leaves;
 
@@ -30,14 +30,14 @@ use txweir_core::{Nanos, Rate};
 
 pub use leaves::{Leaf, leaves};
 
-/// The recordings that the binary knows of.
+/// The recordings that the binary contains.
 const SUMMARY: &str = include_str!("../assets/tcp/summary.jsonl");
-/// Most rows of a table.
+/// Largest number of rows of a table.
 pub const ROWS_MAX: usize = 10_000;
-/// Recordings that are named as the nearest ones.
+/// Number of recordings that are named as the nearest ones.
 const NEAREST: usize = 3;
 
-/// One recording of Linux's TCP, and what the lab's TCP made of it.
+/// One recording of Linux's TCP, and the result of the lab's TCP on it.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Row {
@@ -49,13 +49,13 @@ pub struct Row {
     pub kind: String,
     /// Rate of the bottleneck, in bit/s, not zero.
     pub rate_bit_s: u64,
-    /// Round trip without queues.
+    /// Round trip without queues, nanoseconds.
     pub rtt_ns: u64,
-    /// Streams at once, not zero.
+    /// Number of concurrent streams, not zero.
     pub flows: u64,
-    /// Whether the hosts used ECN.
+    /// True if the hosts used ECN.
     pub ecn: bool,
-    /// Whether the lab's TCP came within the bounds of the recording.
+    /// True if the lab's TCP came within the bounds of the recording.
     pub inside: bool,
 }
 
@@ -63,12 +63,12 @@ pub struct Row {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Table(Vec<Row>);
 
-/// Why a text is no table: the line, and what is wrong with it.
+/// Error of a text that is no table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TableError {
     /// The line, from 1 on.
     pub line: usize,
-    /// What is wrong, in words.
+    /// The error, in words.
     pub message: String,
 }
 
@@ -107,7 +107,7 @@ impl Table {
         Ok(Self(rows))
     }
 
-    /// The rows in their order.
+    /// Returns the rows in their order.
     pub fn rows(&self) -> &[Row] {
         &self.0
     }
@@ -117,13 +117,13 @@ impl Table {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Range {
-    /// Nothing was recorded.
+    /// There are no recordings.
     Empty,
     /// The table cannot be read.
     Unreadable,
-    /// Beyond what was recorded.
+    /// Outside the recorded range.
     Outside,
-    /// Within what was recorded.
+    /// Inside the recorded range.
     Inside,
 }
 
@@ -132,20 +132,20 @@ pub enum Range {
 pub struct Nearest {
     /// The name of the recording.
     pub name: String,
-    /// Whether the lab's TCP came within its bounds.
+    /// True if the lab's TCP came within its bounds.
     pub inside: bool,
 }
 
-/// What is known of the lab's TCP for a set-up.
+/// Knowledge about the lab's TCP for a set-up.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Fidelity {
     /// The place of the set-up among the recordings.
     pub range: Range,
-    /// Recordings of the same congestion control, leaf kinds and use of ECN.
+    /// Number of recordings of the same congestion control, leaf kinds and use of ECN.
     pub rows: u64,
-    /// Of them, those within whose bounds the lab's TCP came.
+    /// Number of these with the lab's TCP within their bounds.
     pub rows_inside: u64,
-    /// Why the set-up is outside, or the table unreadable, one reason each.
+    /// Reasons that the set-up is outside, or the table unreadable.
     pub reasons: Vec<String>,
     /// The nearest recordings, the nearest one first; of the same kind and congestion control if
     /// there are any.
@@ -179,11 +179,11 @@ impl Display for Fidelity {
 pub struct Given<'a> {
     /// Congestion control, as Linux names it.
     pub congestion: &'a str,
-    /// Whether the hosts use ECN.
+    /// True if the hosts use ECN.
     pub ecn: bool,
     /// Round trip without queues.
     pub rtt: Nanos,
-    /// Streams at once.
+    /// Number of concurrent streams.
     pub flows: u64,
     /// The leaf qdiscs of every policy that have packets, in any order and number.
     pub policies: Vec<Vec<Leaf>>,
@@ -195,7 +195,7 @@ impl Given<'_> {
     }
 }
 
-/// A set-up among the recordings that the binary knows of.
+/// Looks a set-up up among the recordings that the binary contains.
 pub fn embedded(given: &Given<'_>) -> Fidelity {
     match Table::parse(SUMMARY) {
         Ok(table) => of(&table, given),
@@ -207,7 +207,8 @@ fn nothing(range: Range) -> Fidelity {
     Fidelity { range, rows: 0, rows_inside: 0, reasons: Vec::new(), nearest: Vec::new() }
 }
 
-/// A set-up among recordings. Takes time in the number of rows times that of distinct leaf kinds.
+/// Looks a set-up up among recordings. Takes time in the number of rows times that of distinct leaf
+/// kinds.
 pub fn of(table: &Table, given: &Given<'_>) -> Fidelity {
     let rows = table.rows();
     if rows.is_empty() {
@@ -245,8 +246,8 @@ pub fn of(table: &Table, given: &Given<'_>) -> Fidelity {
     }
 }
 
-/// Why there is no recording of that kind: the kind itself, or that it comes with this congestion
-/// control and ECN.
+/// Returns the reason that there is no recording of that kind: the kind itself, or its combination
+/// with this congestion control and ECN.
 fn never(rows: &[Row], kind: &str, given: &Given<'_>) -> String {
     let ecn = if given.ecn { "with" } else { "without" };
     match rows.iter().any(|r| r.kind == kind) {
@@ -255,7 +256,7 @@ fn never(rows: &[Row], kind: &str, given: &Given<'_>) -> String {
     }
 }
 
-/// The values of the set-up that are below or above every recording of that kind.
+/// Adds the values of the set-up that are below or above every recording of that kind.
 fn beyond(rows: &[&Row], kind: &str, given: &Given<'_>, reasons: &mut Vec<String>) {
     let mut check = |key: &str, of: fn(&Row) -> u64, given: u64, text: fn(u64) -> String| {
         let values = || rows.iter().map(|r| of(r));
@@ -282,8 +283,8 @@ fn beyond(rows: &[&Row], kind: &str, given: &Given<'_>, reasons: &mut Vec<String
     check("flows", |r| r.flows, given.flows, |n| n.to_string());
 }
 
-/// The rows that are nearest by the ratios of rate, round trip and flows: among like ones, else
-/// among those of the same congestion control, else among all.
+/// Returns the rows that are nearest by the ratios of rate, round trip and flows: among like ones
+/// if there are any, otherwise among those of the same congestion control, otherwise among all.
 fn nearest(rows: &[Row], like: &[&Row], given: &Given<'_>) -> Vec<Nearest> {
     let same: Vec<&Row> = rows.iter().filter(|r| r.cc == given.congestion).collect();
     let all: Vec<&Row> = rows.iter().collect();
@@ -302,7 +303,7 @@ fn nearest(rows: &[Row], like: &[&Row], given: &Given<'_>) -> Vec<Nearest> {
     let least = |r: &Row, like: &dyn Fn(&&Leaf) -> bool| {
         given.leaves().filter(|l| like(l)).map(|l| between(r, l.most)).min()
     };
-    // From the leaves of the row's kind, if there are any.
+    // The distance is to the leaves of the row's kind, if there are any.
     let distance =
         |r: &Row| least(r, &|l| l.kind == r.kind).or_else(|| least(r, &|_| true)).unwrap_or(u64::MAX);
     from.sort_by(|a, b| distance(a).cmp(&distance(b)).then_with(|| a.name.cmp(&b.name)));

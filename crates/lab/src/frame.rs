@@ -1,10 +1,12 @@
-//! A packet of the lab: its headers, its length, and where it goes.
+//! A packet of the lab: its headers, its length, and its destination.
 //!
-//! Schedulers and links act on lengths, and TCP on headers; nobody looks at payload. So a frame keeps the
-//! first bytes of the IP packet and its length. Only frames of QUIC have bytes behind their headers, which copies share.
-//! A frame is a plain value of two cache lines: no pool, and no allocation per packet, but for QUIC's bytes.
+//! Schedulers and links act on lengths, and TCP on headers; no part of the lab reads payload. So a
+//! frame keeps the first bytes of the IP packet and its length. Only frames of QUIC have bytes
+//! behind their headers, which copies share. A frame is a plain value of two cache lines: there is
+//! no pool, and no allocation per packet, except for QUIC's bytes.
 //!
-//! Lengths that links and qdiscs see count a 14-byte Ethernet header that is not in the bytes, unless an action has changed it.
+//! Lengths that links and qdiscs see count a 14-byte Ethernet header that is not in the bytes,
+//! unless an action has changed it.
 
 use std::sync::Arc;
 
@@ -13,28 +15,29 @@ use txweir_core::base::time::Instant;
 
 use crate::tagged::{Asked, ETHERNET, LinkHeader};
 
-/// Ethertype of IPv4, which is what the lab's hosts send.
+/// Ethertype of IPv4, which the lab's hosts send.
 const IPV4: u16 = 0x0800;
-/// Most bytes of headers that a frame keeps: IPv4 without options (20) and the longest TCP header (60).
+/// Largest number of header bytes that a frame keeps: IPv4 without options (20) and the longest TCP
+/// header (60).
 pub const HEADER_MAX: usize = 80;
 
 /// One packet, or one TSO unit that the wire will cut.
 #[derive(Clone, Debug)]
 pub struct Frame {
     header: [u8; HEADER_MAX],
-    /// When its sender's stack handed it over.
+    /// Time at which its sender's stack handed it over.
     pub sent: Instant,
-    /// What few frames have.
+    /// Fields that few frames have.
     extra: Option<Box<Extra>>,
     /// Bytes of the IP packet.
     len: u32,
-    /// Which connection end or sink it is for: an index that the lab gives out.
+    /// The connection end or sink that it is for: an index that the lab assigns.
     pub to: u32,
     /// Flow hash for qdiscs, the same for all packets of one direction of a connection.
     pub hash: u32,
-    /// Packet priority (what SO_PRIORITY sets).
+    /// Packet priority (set by SO_PRIORITY).
     pub priority: u32,
-    /// Its mark (what SO_MARK sets).
+    /// Packet mark (set by SO_MARK).
     pub mark: u32,
     /// Ethertype.
     pub protocol: u16,
@@ -42,50 +45,51 @@ pub struct Frame {
     header_len: u8,
     /// DS field: IPv4 TOS, IPv6 traffic class.
     pub ds: u8,
-    /// A bit of it is wrong: the checksums of whom it is for will tell.
+    /// True if a bit of it is wrong, which the receiver's checksums will detect.
     pub damaged: bool,
-    /// How long after `sent` it may leave at the earliest, nanoseconds: queues that pace (`fq`) keep it until then.
+    /// Earliest departure after `sent`, nanoseconds: queues that pace (`fq`) keep it until then.
     pub ahead: u32,
-    /// Its sender counts it as lying below the socket, until its first device has sent it.
+    /// Bytes that its sender counts as lying below the socket, until its first device has sent it.
     pub below: Below,
 }
 
-/// What of a frame its sender counts as lying below the socket (TCP small queues).
+/// Part of a frame that its sender counts as lying below the socket (TCP small queues).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Below {
-    /// Nothing.
+    /// No part.
     #[default]
     Not,
-    /// All of it.
+    /// The whole frame.
     Whole,
-    /// Its payload, as a later part of a unit: what a unit takes beside its payload goes with the first part.
+    /// Its payload, as a later part of a unit: the first part accounts for the rest of the unit's
+    /// memory.
     Rest,
-    /// All of it, as a segment of a unit that was cut below the socket.
+    /// The whole frame, as a segment of a unit that was cut below the socket.
     Cut,
 }
 
-/// What few frames have.
+/// Fields that few frames have.
 #[derive(Clone, Debug, Default)]
 struct Extra {
     /// A link header that is not the ordinary one.
     link: Option<LinkHeader>,
-    /// What filters have said, while its sender has it back.
+    /// Results of filters, while its sender has it back.
     asked: Option<Asked>,
-    /// What follows the headers, where that matters to the receiver: shared bytes, and where in them it begins.
+    /// Payload that matters to the receiver: shared bytes, and the place in them where it begins.
     payload: Option<(Arc<[u8]>, u32)>,
 }
 
 impl Frame {
-    /// A unit of TCP, or one segment: the headers, and the length of the IP packet. `gso_size` is the payload of one
-    /// segment if this is a TSO unit, else 0.
+    /// Returns a unit of TCP, or one segment, from its headers and the length of the IP packet.
+    /// `gso_size` is the payload of one segment of a TSO unit, else 0.
     pub fn unit(headers: &[u8], ip_len: u32, gso_size: u16) -> Self {
         let mut frame = Self::headers(headers, headers.len(), ip_len);
         frame.gso_size = if frame.payload_len() > u32::from(gso_size) { gso_size } else { 0 };
         frame
     }
 
-    /// A packet of `ip_len` bytes whose first ones are `first` (at most [`HEADER_MAX`] of them are kept), of
-    /// which `header_len` are headers.
+    /// Returns a packet of `ip_len` bytes whose first bytes are `first` (at most [`HEADER_MAX`] of
+    /// them are kept), of which `header_len` are headers.
     pub fn headers(first: &[u8], header_len: usize, ip_len: u32) -> Self {
         let kept = first.len().min(HEADER_MAX);
         let mut header = [0; HEADER_MAX];
@@ -113,7 +117,8 @@ impl Frame {
         }
     }
 
-    /// A queue has cut its unit, and it counts as a segment of its own below its sender's socket: 1 if its sender counts it.
+    /// Notes that a queue has cut its unit, and that it counts as a segment of its own below its
+    /// sender's socket. Returns 1 if its sender counts it.
     pub(crate) fn cut_below(&mut self) -> u32 {
         let counted = self.below != Below::Not;
         if counted {
@@ -122,7 +127,7 @@ impl Frame {
         u32::from(counted)
     }
 
-    /// Bytes below the socket that its sender has counted for it.
+    /// Returns the number of bytes below the socket that its sender has counted for it.
     pub const fn below_socket(&self) -> u32 {
         match self.below {
             Below::Not => 0,
@@ -132,34 +137,36 @@ impl Frame {
         }
     }
 
-    /// The number of a packet of [`crate::udp::Source`]: the eight bytes after its headers, kept with them.
+    /// Returns the number of a packet of [`crate::udp::Source`]: the eight bytes after its headers,
+    /// kept with them.
     pub fn number(&self) -> Option<u64> {
         let at = usize::from(self.header_len);
         self.header.get(at..at + 8)?.try_into().ok().map(u64::from_be_bytes)
     }
 
-    /// The word after the number, if so much is kept.
+    /// Returns the word after the number, if it is kept.
     pub(crate) fn word(&self) -> Option<u64> {
         let at = usize::from(self.header_len) + 8;
         self.header.get(at..at + 8)?.try_into().ok().map(u64::from_be_bytes)
     }
 
-    /// Whether a mark may stand for a drop of it.
+    /// Returns the ECN code point, which says whether a mark may replace a drop.
     pub const fn ecn(&self) -> Ecn {
         Ecn::from_ds(self.ds)
     }
-    /// The headers: IP and transport.
+    /// Returns the headers: IP and transport.
     pub fn header(&self) -> &[u8] {
         &self.header[..usize::from(self.header_len)]
     }
-    /// Its first bytes without the link header, as far as they are kept: headers, and what follows.
+    /// Returns its first bytes without the link header, as far as they are kept: headers and
+    /// following bytes.
     pub fn kept(&self) -> &[u8] {
         &self.header[..HEADER_MAX.min(self.len as usize)]
     }
     pub(crate) fn kept_mut(&mut self) -> &mut [u8] {
         &mut self.header[..HEADER_MAX.min(self.len as usize)]
     }
-    /// Its link header, if it is not the ordinary one.
+    /// Returns its link header, if it is not the ordinary one.
     pub fn link(&self) -> Option<&LinkHeader> {
         self.extra.as_ref()?.link.as_ref()
     }
@@ -168,15 +175,15 @@ impl Frame {
             self.extra.get_or_insert_default().link = link;
         }
     }
-    /// Bytes of its link header.
+    /// Returns the number of bytes of its link header.
     pub fn link_len(&self) -> u32 {
         self.link().map_or(ETHERNET, LinkHeader::len)
     }
-    /// What filters have said of it before it was given back.
+    /// Takes the results of filters from before it was returned to its sender.
     pub(crate) fn take_asked(&mut self) -> Option<Asked> {
         self.extra.as_mut()?.asked.take()
     }
-    /// The bytes after its headers, if it carries them.
+    /// Returns the bytes after its headers, if it carries them.
     pub(crate) fn payload(&self) -> Option<&[u8]> {
         let (bytes, at) = self.extra.as_ref()?.payload.as_ref()?;
         bytes.get(*at as usize..)?.get(..self.payload_len() as usize)
@@ -189,49 +196,51 @@ impl Frame {
         self.extra.get_or_insert_default().asked = Some(asked);
         self
     }
-    /// Bytes of the IP packet.
+    /// Returns the bytes of the IP packet.
     pub const fn ip_len(&self) -> u32 {
         self.len
     }
-    /// Bytes of the frame, the Ethernet header included: what a qdisc counts for a packet that is not a unit.
+    /// Returns the bytes of the frame, the Ethernet header included: the length that a qdisc counts
+    /// for a packet that is not a unit.
     pub fn len(&self) -> u32 {
         self.len + self.link_len()
     }
-    /// A frame is never empty.
+    /// Returns false: a frame is never empty.
     pub const fn is_empty(&self) -> bool {
         false
     }
-    /// Bytes of headers, Ethernet included: what each segment of a unit repeats.
+    /// Returns the bytes of headers, Ethernet included, which each segment of a unit repeats.
     pub fn header_len(&self) -> u32 {
         u32::from(self.header_len) + self.link_len()
     }
-    /// Bytes after the headers.
+    /// Returns the number of bytes after the headers.
     pub const fn payload_len(&self) -> u32 {
         self.len - self.header_len as u32
     }
-    /// Payload of one segment if it is a TSO unit, else 0.
+    /// Returns the payload of one segment of a TSO unit, else 0.
     pub const fn gso_size(&self) -> u16 {
         self.gso_size
     }
-    /// Segments that it becomes on the wire.
+    /// Returns the number of segments that it becomes on the wire.
     pub const fn segs(&self) -> u32 {
         match self.gso_size {
             0 => 1,
             size => self.payload_len().div_ceil(size as u32),
         }
     }
-    /// Bytes of all its segments, each with its headers.
+    /// Returns the bytes of all its segments, each with its headers.
     pub fn wire_len(&self) -> u32 {
         self.len() + (self.segs() - 1) * self.header_len()
     }
 
-    /// The `i`th segment of a unit, as segmentation offload makes it. TCP: sequence number advanced, PSH and FIN on the last
-    /// one only; UDP: a datagram of its own. A frame that is no unit is its own segment 0.
+    /// Returns the `i`th segment of a unit, as segmentation offload makes it. TCP: the sequence
+    /// number advances, and only the last segment keeps PSH and FIN; UDP: each segment is a
+    /// datagram of its own. A frame that is no unit is its own segment 0.
     pub fn segment(&self, i: u32) -> Self {
         self.part(i, 1)
     }
 
-    /// `count` segments from the `i`th on as one frame: a unit again if there are several.
+    /// Returns `count` segments from the `i`th on as one frame: a unit again if there are several.
     pub fn part(&self, i: u32, count: u32) -> Self {
         if self.gso_size == 0 {
             return self.clone();
@@ -273,21 +282,21 @@ impl Frame {
         u32::from_be_bytes([self.header[at], self.header[at + 1], self.header[at + 2], self.header[at + 3]])
     }
 
-    /// TCP sequence number.
+    /// Returns the TCP sequence number.
     pub fn tcp_seq(&self) -> u32 {
         self.u32_at(TCP_SEQ)
     }
-    /// TCP acknowledgement number.
+    /// Returns the TCP acknowledgement number.
     pub fn tcp_ack(&self) -> u32 {
         self.u32_at(TCP_ACK)
     }
-    /// TCP flags, as on the wire.
+    /// Returns the TCP flags, as on the wire.
     pub const fn tcp_flags(&self) -> u8 {
         self.header[TCP_FLAGS]
     }
 }
 
-/// Offsets into an IPv4 packet without options, which is all that the lab's hosts send.
+/// Offsets into an IPv4 packet without options, the only kind that the lab's hosts send.
 const PROTOCOL: usize = 9;
 const UDP_LEN: usize = 24;
 const TCP_SEQ: usize = 24;

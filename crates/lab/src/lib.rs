@@ -1,23 +1,24 @@
-//! Virtual time for txweir: an event engine, hosts with real TCP, links, and what they measure.
+//! Virtual time for txweir: an event engine, hosts with real TCP, links, and measurements.
 //!
 //! **The clock.** [`engine::Engine`] orders events by (time in nanoseconds, sequence number). The
 //! same seed and scenario give the same events, byte for byte; [`engine::Trace`] writes them and
 //! keeps a rolling hash.
 //!
-//! **The hosts.** [`tcp::Conn`] is one end of a TCP connection: the state machine of `txweir-transport`, which does TCP
-//! as Linux does it, and an application. [`quic::Conn`] is one end of a QUIC connection, by quinn-proto. [`udp`] has what
-//! sends datagrams: a constant rate, calls, video, questions. But for QUIC's, payload is not carried: a [`frame::Frame`]
-//! is the headers and a length. [`draw`] has the shapes of random traffic.
+//! **The hosts.** [`tcp::Conn`] is one end of a TCP connection: the state machine of
+//! `txweir-transport`, which does TCP as Linux does it, and an application. [`quic::Conn`] is one
+//! end of a QUIC connection, by quinn-proto. [`udp`] has the senders of datagrams: a constant rate,
+//! calls, video, questions. Only QUIC's payload is carried: any other [`frame::Frame`] is the
+//! headers and a length. [`draw`] has the distributions of random traffic.
 //!
 //! **The network.** [`net::Net`] is hosts, links and traffic; a [`nic::Nic`] is the transmit side
-//! of each direction of a link: core's `Port` over core's `Wire`, into a [`link::Link`].
-//! [`dumbbell::Dumbbell`] is the smallest net, the yardstick of the engine's speed: n TCP streams
+//! of each direction of a link: core's `TxPath` over core's `Wire`, into a [`link::Link`].
+//! [`dumbbell::Dumbbell`] is the smallest net, which measures the engine's speed: n TCP streams
 //! through one tail-drop bottleneck.
 //!
 //! **The story.** [`scenario::Scenario`] reads a net from TOML, [`mod@run`] runs it,
-//! [`report::Report`] says what it measured, [`pcap`] writes what each link carried. [`replay`]
-//! compares with what the Linux kernel was recorded to do. [`trial`] sets policies side by side on
-//! one traffic; [`fidelity`] says how close the TCP of a set-up is known to come to Linux's.
+//! [`report::Report`] has its measurements, [`pcap`] writes the packets of each link. [`replay`]
+//! compares with recordings of the Linux kernel. [`trial`] sets policies side by side on one
+//! traffic; [`fidelity`] says how close the TCP of a set-up is known to come to Linux's.
 //! [`workers`] runs independent runs on several threads.
 
 pub mod app;

@@ -1,4 +1,5 @@
-//! What lies between two hosts: delay, jitter, loss, reordering. The rate is not here: it belongs to the wire.
+//! The path between two hosts: delay, jitter, loss, reordering. The rate is not here: it belongs to
+//! the wire.
 
 use txweir_core::base::rng::Rng;
 use txweir_core::{Instant, Nanos, Tally};
@@ -12,22 +13,24 @@ use crate::pcap::{Fate, Tap};
 pub struct LinkConfig {
     /// One-way delay.
     pub delay: Nanos,
-    /// Up to so much more, uniformly; order is kept.
+    /// Largest additional delay, uniformly distributed; order is kept.
     pub jitter: Nanos,
     /// Packets lost, per million.
     pub loss_ppm: u32,
     /// Packets that are late by `reorder_by` and overtaken meanwhile, per million.
     pub reorder_ppm: u32,
-    /// How late they are.
+    /// Delay of these packets.
     pub reorder_by: Nanos,
-    /// A TSO unit arrives whole when its last bit does, as with receive offload, instead of segment by segment.
+    /// True if a TSO unit arrives whole with its last bit, as with receive offload, instead of
+    /// segment by segment.
     pub whole_units: bool,
 }
 
-/// What a link has done to packets.
+/// Counters of a link.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LinkStats {
-    /// Packets that went in (segments, unless units arrive whole), and their bytes on the wire.
+    /// Packets that entered the link (segments, unless units arrive whole), and their bytes on the
+    /// wire.
     pub carried: Tally,
     /// Packets lost.
     pub lost: Tally,
@@ -46,13 +49,13 @@ pub struct Link<P> {
     late_event: fn(u32) -> P,
     actor: u32,
     stats: LinkStats,
-    /// Where every packet is recorded as it leaves the wire.
+    /// Recorder of every packet as it leaves the wire.
     tap: Option<Tap>,
 }
 
 impl<P: Payload> Link<P> {
-    /// A link whose arrivals are events of `actor`: `arrival` for the next packet in order, `late_event(slot)`
-    /// for one made late.
+    /// Returns a link whose arrivals are events of `actor`: `arrival` for the next packet in order,
+    /// `late_event(slot)` for a packet made late.
     pub fn new(config: LinkConfig, actor: u32, arrival: P, late_event: fn(u32) -> P, seed: u64) -> Self {
         let (lane, late) = (Lane::new(actor, arrival), Vec::new());
         Self {
@@ -67,17 +70,17 @@ impl<P: Payload> Link<P> {
         }
     }
 
-    /// A packet of `bytes` that it has carried is as good as lost.
+    /// Counts a packet of `bytes` that the link has carried as lost.
     pub const fn count_lost(&mut self, bytes: u32) {
         self.stats.lost.add(bytes);
     }
 
-    /// What it has done.
+    /// Returns the counters.
     pub const fn stats(&self) -> LinkStats {
         self.stats
     }
 
-    /// Packets on their way, and their bytes on the wire.
+    /// Returns the packets on their way, and their bytes on the wire.
     pub fn in_flight(&self) -> Tally {
         let mut sum = Tally::default();
         self.lane.iter().chain(self.late.iter().flatten()).for_each(|f| sum.add(f.wire_len()));
@@ -89,8 +92,8 @@ impl<P: Payload> Link<P> {
         self.tap = Some(tap);
     }
 
-    /// A packet leaves the wire between the two instants of `line`. A unit leaves as segments, each of which takes
-    /// `overhead` bytes beside its own on the line.
+    /// Takes a packet that leaves the wire between the two instants of `line`. A unit leaves as
+    /// segments, each of which takes `overhead` bytes in addition to its own on the line.
     pub fn push(&mut self, engine: &mut Engine<P>, frame: Frame, line: (Instant, Instant), overhead: u32) {
         let finish = line.1;
         if frame.segs() == 1 {
@@ -154,18 +157,18 @@ impl<P: Payload> Link<P> {
         ppm > 0 && self.rng.below(1_000_000) < u64::from(ppm)
     }
 
-    /// The packet whose arrival event has come.
+    /// Takes the packet whose arrival event has come.
     pub fn arrive(&mut self, engine: &mut Engine<P>) -> Option<Frame> {
         self.lane.pop(engine)
     }
-    /// The packet whose late event has come.
+    /// Takes the packet whose late event has come.
     pub fn arrive_late(&mut self, slot: u32) -> Option<Frame> {
         self.late.get_mut(slot as usize)?.take()
     }
 }
 
-/// The segments of a unit, each with the time at which its last bit leaves: in proportion to the bytes on the line
-/// up to there.
+/// Hands out the segments of a unit, each with the time at which its last bit leaves, in proportion
+/// to the bytes on the line so far.
 fn cut(unit: &Frame, line: (Instant, Instant), overhead: u32, mut each: impl FnMut(Frame, Instant)) {
     let (overhead, segs) = (u128::from(overhead), unit.segs());
     let time = u128::from(line.1.saturating_since(line.0).0);
@@ -174,7 +177,7 @@ fn cut(unit: &Frame, line: (Instant, Instant), overhead: u32, mut each: impl FnM
     for i in 0..segs {
         let segment = unit.segment(i);
         sent += u128::from(segment.len()) + overhead;
-        // At most `time`.
+        // The result is at most `time`.
         each(segment, line.0 + Nanos((time * sent / total) as u64));
     }
 }

@@ -1,10 +1,11 @@
-//! Captures: a pcapng file per link, which Wireshark and its relatives read.
+//! Captures: a pcapng file per link, readable by Wireshark and its relatives.
 //!
-//! The format is draft-ietf-opsawg-pcapng: a section header, one interface description per direction of the link,
-//! and one enhanced packet block per packet that leaves the wire, stamped with the time of its last bit in
-//! nanoseconds. Only headers are captured, because the lab has no payload; the original length is the frame's,
-//! without FCS. A TSO unit is written as the segments that the wire makes of it, so its blocks may be older than
-//! blocks of the other direction that stand before them.
+//! The format is draft-ietf-opsawg-pcapng: a section header, one interface description per
+//! direction of the link, and one enhanced packet block per packet that leaves the wire, stamped
+//! with the time of its last bit in nanoseconds. Captures contain headers only, because the lab has
+//! no payload; the original length is the frame's, without FCS. A TSO unit is written as the
+//! segments that the wire makes of it, so its blocks may be older than blocks of the other
+//! direction that stand before them.
 
 use std::cell::RefCell;
 use std::fmt;
@@ -20,18 +21,18 @@ use crate::shown::addresses;
 use crate::tagged::ETHERNET;
 use crate::tagged::{LINK_MAX, LinkHeader};
 
-/// What a link decides about a packet.
+/// Fate of a packet on a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
-    /// It arrives in order.
+    /// The packet arrives in order.
     Arrives,
-    /// It does not arrive.
+    /// The packet does not arrive.
     Lost,
-    /// It arrives by so much later than in order.
+    /// The packet arrives later than in order, by this time.
     Late(Nanos),
 }
 
-/// Most bytes captured of a packet.
+/// Largest number of captured bytes of a packet.
 pub const SNAPLEN: u32 = (LINK_MAX + HEADER_MAX) as u32;
 
 /// Protocol number of UDP, in an IPv4 header.
@@ -57,7 +58,7 @@ impl fmt::Debug for Capture {
 }
 
 impl Capture {
-    /// A file with a comment on its section; `out` should be buffered.
+    /// Begins a file with a comment on its section; `out` should be buffered.
     pub fn new(out: Box<dyn Write>, comment: &str) -> Self {
         let mut capture = Self { out, interfaces: 0, packets: 0, error: None };
         let block = Block::section("txweir lab").option(OPT_COMMENT, comment.as_bytes());
@@ -65,7 +66,7 @@ impl Capture {
         capture
     }
 
-    /// Adds an interface and gives its number. All of them come before the first packet.
+    /// Adds an interface and returns its number. All interfaces come before the first packet.
     pub fn interface(&mut self, name: &str, rate: Rate) -> u32 {
         let block = Block::interface(name, SNAPLEN).option(IF_SPEED, &rate.bits().to_le_bytes());
         self.write(block);
@@ -73,12 +74,12 @@ impl Capture {
         self.interfaces - 1
     }
 
-    /// Packets written.
+    /// Returns the number of packets written.
     pub const fn packets(&self) -> u64 {
         self.packets
     }
 
-    /// Flushes the file and gives the first error that writing met; nothing was written after it.
+    /// Flushes the file and returns the first error of writing; no block is written after an error.
     pub fn finish(&mut self) -> io::Result<()> {
         match self.error.take() {
             Some(e) => Err(e),
@@ -93,7 +94,7 @@ impl Capture {
     }
 }
 
-/// One interface of a capture: what a direction of a link writes to.
+/// One interface of a capture, for one direction of a link.
 #[derive(Clone, Debug)]
 pub struct Tap {
     capture: Rc<RefCell<Capture>>,
@@ -102,7 +103,8 @@ pub struct Tap {
 }
 
 impl Tap {
-    /// For an interface of a capture; the hosts' numbers make the addresses of the Ethernet header.
+    /// Returns the tap of an interface of a capture; the hosts' numbers make the addresses of the
+    /// Ethernet header.
     pub fn new(capture: &Rc<RefCell<Capture>>, interface: u32, from: u32, to: u32) -> Self {
         let mut ethernet = [0; ETHERNET as usize];
         ethernet[..12].copy_from_slice(&addresses(from, to));
@@ -110,7 +112,7 @@ impl Tap {
         Self { capture: Rc::clone(capture), interface, ethernet }
     }
 
-    /// A packet leaves the wire.
+    /// Writes a packet that leaves the wire.
     pub fn packet(&mut self, frame: &Frame, at: Instant, fate: Fate) {
         let mut headers = [0; SNAPLEN as usize];
         let ip = frame.header();
@@ -136,7 +138,8 @@ impl Tap {
     }
 }
 
-/// The same for a packet on each link that it takes, and another for each other packet, its retransmission included.
+/// Returns an identity that a packet keeps on each link that it takes, and that differs from those
+/// of other packets, its retransmission included.
 fn packet_id(frame: &Frame) -> u64 {
     let mut id = frame.sent.0 ^ u64::from(frame.to) << 40;
     let what = match frame.header().get(9) {

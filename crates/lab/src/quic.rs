@@ -1,13 +1,15 @@
-//! One end of a QUIC connection of the lab: quinn-proto in virtual time, below it datagrams, above it one stream of bulk.
+//! One end of a QUIC connection of the lab: quinn-proto in virtual time, with datagrams below and
+//! one bulk stream above.
 //!
-//! It is a second transport, written by others than the lab's TCP: what a qdisc does to both is not what one of them made of
-//! it. quinn-proto does no I/O and reads no clock; its connections take and give datagrams and times. The session is
-//! `null`: nothing is encrypted, nothing authenticated.
+//! It is a second transport, with other authors than the lab's TCP: an effect of a qdisc on both is
+//! no artefact of one of them. quinn-proto does no I/O and reads no clock; its connections take and
+//! give datagrams and times. The session is `null`: without encryption and authentication.
 //!
-//! **Units.** Where its host has TSO, up to ten datagrams leave as one unit (`UDP_SEGMENT`), which the device cuts.
+//! **Units.** If its host has TSO, up to ten datagrams leave as one unit (`UDP_SEGMENT`), which the
+//! device cuts.
 //!
-//! **Determinism.** quinn-proto draws from a generator that is seeded here. Connection ids are numbers. Tokens, which would have
-//! the time of the day, are not sent.
+//! **Determinism.** quinn-proto draws from a generator that is seeded here. Connection ids are
+//! numbers. The endpoint sends no tokens, which would contain the time of day.
 
 mod null;
 
@@ -32,11 +34,11 @@ use crate::tcp::{Addr, Label};
 use crate::udp::{HEADERS, header};
 use null::Null;
 
-/// Payload of a full datagram: what quinn finds on a path of Ethernet.
+/// Payload of a full datagram: the size that quinn finds on a path of Ethernet.
 const MTU: u16 = 1_452;
-/// Datagrams of a unit, at most: as quinn's own driver.
+/// Largest number of datagrams of a unit, as in quinn's own driver.
 const UNIT_MAX: u32 = 10;
-/// Window of the stream and the connection, bytes: more than the paths of a lab hold.
+/// Window of the stream and the connection, bytes: larger than the paths of a lab need.
 const WINDOW: u32 = 16 << 20;
 /// Bytes of one piece handed to the stream.
 const PIECE: usize = 64 << 10;
@@ -44,9 +46,9 @@ const PIECE: usize = 64 << 10;
 /// Congestion control of quinn-proto.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Control {
-    /// RFC 9002.
+    /// The NewReno of RFC 9002.
     NewReno,
-    /// RFC 9438.
+    /// CUBIC (RFC 9438).
     #[default]
     Cubic,
     /// BBR version 1, which quinn-proto calls experimental.
@@ -54,7 +56,7 @@ pub enum Control {
 }
 
 impl Control {
-    /// All of them, by name.
+    /// All congestion controls, by name.
     pub const ALL: [(&'static str, Self); 3] =
         [("newreno", Self::NewReno), ("cubic", Self::Cubic), ("bbr", Self::Bbr)];
 
@@ -67,17 +69,18 @@ impl Control {
     }
 }
 
-/// How an end does QUIC.
+/// Configuration of an end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Config {
     /// Congestion control.
     pub control: Control,
-    /// Its packets may be marked (ECT(0)); marks count as losses do, once a round trip.
+    /// True if its packets may be marked (ECT(0)); marks count as losses, once a round trip.
     pub ecn: bool,
 }
 
-/// The instant that stands for time zero. quinn-proto counts in instants of the machine's clock, which cannot be made of
-/// numbers: one is taken, and from then on only added to. So no result depends on which it was.
+/// The instant that stands for time zero. quinn-proto counts in instants of the machine's clock,
+/// which cannot be made from numbers: the lab takes one, and from then on only adds to it. So no
+/// result depends on its value.
 static ZERO: LazyLock<Clock> = LazyLock::new(Clock::now);
 
 fn clock(now: Instant) -> Clock {
@@ -92,7 +95,7 @@ fn socket(a: Addr) -> SocketAddr {
     SocketAddrV4::new(Ipv4Addr::from(a.ip), a.port).into()
 }
 
-/// Connection ids: numbers in order.
+/// Connection ids: consecutive numbers.
 #[derive(Debug, Default)]
 struct Numbers(u64);
 
@@ -113,14 +116,14 @@ impl ConnectionIdGenerator for Numbers {
 pub struct Conn {
     endpoint: Endpoint,
     connection: Option<(ConnectionHandle, Connection)>,
-    /// How, and when, it opens the connection, until it has.
+    /// Start time and configuration of the client, until it has opened the connection.
     opens: Option<(Instant, ClientConfig)>,
     stream: Option<StreamId>,
     local: Addr,
     remote: Addr,
     label: Label,
     ecn: bool,
-    /// Datagrams of a unit.
+    /// Largest number of datagrams of a unit.
     unit: usize,
     held: Option<Frame>,
     blocked: bool,
@@ -157,7 +160,8 @@ fn transport(c: &Config, unit: usize) -> Arc<TransportConfig> {
 }
 
 impl Conn {
-    /// The end that opens the connection to `remote` at `start`, and then sends. `tso_max` is the largest unit of its host.
+    /// Returns the end that opens the connection to `remote` at `start`, and then sends. `tso_max`
+    /// is the largest unit of its host.
     pub fn connect(
         c: &Config,
         (local, remote): (Addr, Addr),
@@ -175,7 +179,7 @@ impl Conn {
         made
     }
 
-    /// The end that waits for the connection from `remote`, and then reads.
+    /// Returns the end that waits for the connection from `remote`, and then reads.
     pub fn listen(c: &Config, addrs: (Addr, Addr), label: Label, tso_max: u32, seed: u64) -> Self {
         let mut tokens = ValidationTokenConfig::default();
         tokens.sent(0);
@@ -215,15 +219,15 @@ impl Conn {
         }
     }
 
-    /// Bytes that this end has read.
+    /// Returns the number of bytes that this end has read.
     pub const fn read(&self) -> u64 {
         self.read
     }
-    /// Bytes of packets that it has found lost.
+    /// Returns the bytes of packets that it has found lost.
     pub fn lost_bytes(&self) -> u64 {
         self.connection.as_ref().map_or(0, |(_, c)| c.stats().path.lost_bytes)
     }
-    /// Times that its congestion control has fallen, for losses or marks.
+    /// Returns the number of reductions by congestion control, for losses or marks.
     pub fn congestion_events(&self) -> u64 {
         self.connection.as_ref().map_or(0, |(_, c)| c.stats().path.congestion_events)
     }
@@ -231,12 +235,12 @@ impl Conn {
     pub const fn is_blocked(&self) -> bool {
         self.blocked
     }
-    /// The transmit path has room again. To be followed by [`poll`](Self::poll).
+    /// Notes that the transmit path has room again. [`poll`](Self::poll) is to follow.
     pub const fn wake(&mut self) {
         self.blocked = false;
     }
 
-    /// Takes a packet in; a unit is its datagrams arriving as one. To be followed by [`poll`](Self::poll).
+    /// Takes a packet; a unit is its datagrams arriving as one. [`poll`](Self::poll) is to follow.
     pub fn deliver(&mut self, now: Instant, frame: &Frame) {
         let Some(bytes) = frame.payload() else { return };
         let ecn = match frame.ecn() {
@@ -264,7 +268,7 @@ impl Conn {
                     c.handle_event(event);
                 }
             }
-            // An end has one connection; another is not answered.
+            // An end has one connection; it does not answer another.
             Some(DatagramEvent::NewConnection(incoming)) if connection.is_some() => endpoint.ignore(incoming),
             Some(DatagramEvent::NewConnection(incoming)) => {
                 buffer.clear();
@@ -274,8 +278,9 @@ impl Conn {
         }
     }
 
-    /// Does what is due: timers, the stream, datagrams, which go to `sink` until it gives one back: that one is kept, and
-    /// nothing more is sent before [`wake`](Self::wake).
+    /// Does the work that is due: timers, the stream, and datagrams, which go to `sink` until it
+    /// returns one: the end keeps that datagram, and sends nothing more before
+    /// [`wake`](Self::wake).
     pub fn poll(&mut self, now: Instant, mut sink: impl FnMut(Frame) -> Result<(), Frame>) {
         if let Some((_, config)) = self.opens.take_if(|(start, _)| *start <= now) {
             self.connection = self.endpoint.connect(clock(now), config, socket(self.remote), "lab").ok();
@@ -285,11 +290,13 @@ impl Conn {
         {
             c.handle_timeout(clock(now));
         }
-        // What is read opens the peer's windows, and what is acknowledged one's own: until nothing more follows.
+        // Reading opens the peer's windows, and acknowledgements open the own window: repeat until
+        // nothing more follows.
         while self.step() | self.transmit(now, &mut sink) {}
     }
 
-    /// The application, and what the connection tells its endpoint. True if that may have brought something to send.
+    /// Runs the application, and passes events from the connection to its endpoint. True if new
+    /// data to send may have resulted.
     fn step(&mut self) -> bool {
         let Self { endpoint, connection: Some((handle, c)), stream, read, piece, .. } = self else {
             return false;
@@ -301,11 +308,11 @@ impl Conn {
             }
         }
         if let Some(id) = *stream {
-            // Ends with an error when the window is full.
+            // The loop ends with an error when the window is full.
             while c.send_stream(id).write_chunks(&mut [piece.clone()]).is_ok_and(|w| w.bytes > 0) {}
         } else if c.side().is_server() {
             while c.streams().accept(Dir::Uni).is_some() {}
-            // A client's first stream that goes one way.
+            // A client's first unidirectional stream.
             let mut from = c.recv_stream(StreamId::new(quinn_proto::Side::Client, Dir::Uni, 0));
             if let Ok(mut chunks) = from.read(true) {
                 while let Ok(Some(chunk)) = chunks.next(usize::MAX) {
@@ -323,7 +330,7 @@ impl Conn {
         moved
     }
 
-    /// Hands out what there is to send. True if something went.
+    /// Hands out pending packets. True if at least one left.
     fn transmit(&mut self, now: Instant, sink: &mut impl FnMut(Frame) -> Result<(), Frame>) -> bool {
         let mut sent = false;
         while !self.blocked {
@@ -349,7 +356,7 @@ impl Conn {
         sent
     }
 
-    /// The packet, or unit, that a transmission is.
+    /// Returns the packet, or unit, of a transmission.
     fn frame(&self, now: Instant, t: &Transmit) -> Frame {
         let bytes: Arc<[u8]> = self.buffer[..t.size.min(self.buffer.len())].into();
         // A unit of ten datagrams of 1452 bytes fits the 16 bits of a length.
@@ -365,8 +372,9 @@ impl Conn {
         frame
     }
 
-    /// When [`poll`](Self::poll) is to be called next if nothing arrives: always after `now`, which must be the time of the
-    /// last poll. `None` if only a packet or a wake can bring it on.
+    /// Returns the time of the next [`poll`](Self::poll) if no packet arrives: always after `now`,
+    /// which must be the time of the last poll. `None` if only a packet or a wake can cause
+    /// progress.
     pub fn poll_at(&mut self, now: Instant) -> Option<Instant> {
         if let Some((start, _)) = &self.opens {
             return Some(*start);
@@ -379,7 +387,7 @@ impl Conn {
     }
 }
 
-/// Datagrams of a unit of at most so many bytes.
+/// Returns the number of datagrams of a unit of at most `tso_max` bytes.
 const fn units(tso_max: u32) -> usize {
     let fit = tso_max.saturating_sub(ETHERNET + HEADERS) / MTU as u32;
     match fit {

@@ -1,5 +1,6 @@
-//! The lab's TCP against recordings of Linux's: packet by packet over a wire with given faults ([`exact`]), and by sums and
-//! percentiles through real queueing disciplines ([`matrix`]). The format is that of `spec/tcp/README.md`.
+//! The lab's TCP against recordings of Linux's: packet by packet over a wire with given faults
+//! ([`exact`]), and by sums and percentiles through real queueing disciplines ([`matrix`]). The
+//! format is that of `spec/tcp/README.md`.
 
 pub mod cases;
 pub mod exact;
@@ -7,7 +8,7 @@ pub mod matrix;
 
 use serde::Deserialize;
 
-/// What a text of JSON lines is, by its first line.
+/// Content of a text of JSON lines, by its first line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Content {
     /// Runs of the matrix.
@@ -18,7 +19,7 @@ pub enum Content {
     Other,
 }
 
-/// What a text is: runs of the matrix have a topology, packet-exact cases have acts.
+/// Returns the content of a text: runs of the matrix have a topology, packet-exact cases have acts.
 pub fn content(text: &str) -> Content {
     #[derive(Deserialize)]
     struct Keys {

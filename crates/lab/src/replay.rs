@@ -1,13 +1,16 @@
-//! Replays what the Linux kernel was recorded to do: the same arrivals through the same policy here, and what differs.
+//! Replays recordings of the Linux kernel: sends the same arrivals through the same policy, and
+//! reports the differences.
 //!
-//! A *trace* is what the oracle wrote (`spec/traces/README.md`): tc commands and packets with their times, what left when,
-//! and the counters. The replay sets the policy with the same command lines, gives the same bytes to the same parser, and
-//! drives a [`TxPath`](txweir_core::TxPath) over a device that takes every packet at once, as veth does. Then it compares:
-//! the order of the departures exactly, their times within a microsecond, who was dropped, marks, exit statuses, and all
-//! that `show` tells.
+//! A *trace* is the output of the oracle (`spec/traces/README.md`): tc commands and packets with
+//! their times, the departures with their times, and the counters. The replay sets the policy with
+//! the same command lines, gives the same bytes to the same parser, and drives a
+//! [`TxPath`](txweir_core::TxPath) over a device that takes every packet at once, as veth does.
+//! Then it compares the order of the departures exactly, their times within a microsecond, drops,
+//! marks, exit statuses, and all output of `show`.
 //!
-//! Timers fire here when they fired in the kernel, if that is within the tolerance of when they should: the kernel's clock
-//! has a grain, and without that the difference of one grain could change a later decision and look like another law.
+//! Timers fire here at the time at which they fired in the kernel, if that is within the tolerance
+//! of their due time. The kernel's clock has a granularity: without this rule, a difference of one
+//! grain could change a later decision and look like another law.
 
 mod compare;
 mod packet;
@@ -19,17 +22,17 @@ pub use compare::{Aspect, Difference};
 pub use report::{Replayed, json, table};
 pub use trace::{Departure, Head, Parity, Show, Step, Trace, TraceError};
 
-/// How far a departure's time may be from the kernel's, nanoseconds: two grains of its clock, and what rounding adds.
+/// Tolerance of a departure's time, nanoseconds: two grains of the kernel's clock, and rounding.
 pub const TOLERANCE_NS: i64 = 1000;
 /// The grain of the kernel's clock, nanoseconds.
 const GRAIN_NS: i64 = 256;
 
-/// Flow hashes are keyed, here and in the kernel, and the traces are those whose outcome did not change with the key there.
-/// Two flows of a trace may meet in one bucket here all the same, or a tie be broken by the order of the buckets: then
-/// another key is tried, so many times.
+/// Number of hash keys to try. Flow hashes are keyed, here and in the kernel, and the outcome of
+/// each trace did not depend on the key there. Still, two flows of a trace may share a bucket here,
+/// or the order of the buckets may break a tie: then the replay tries another key.
 const KEYS: u64 = 32;
 
-/// What a trace waives where all is compared with the laws of Linux instead of this code's.
+/// Waiver of a trace that permits a comparison with the laws of Linux instead of this code's.
 const LAW: &str = "law";
 
 impl Trace {
@@ -41,7 +44,7 @@ impl Trace {
         if !strict.is_equal() {
             return strict;
         }
-        // Nothing but the law is another.
+        // Only the law differs.
         for difference in &mut replayed.differences {
             difference.meant.get_or_insert_with(|| row.into());
         }

@@ -1,4 +1,4 @@
-//! What a run has measured: values with JSON keys that stay, and tables for people.
+//! Measurements of a run: values with stable JSON keys, and tables for people.
 
 pub mod apps;
 pub(crate) mod text;
@@ -14,7 +14,7 @@ use crate::nic::{Gauge, Nic};
 use crate::report::apps::{FlowsReport, QuestionsReport, VideoReport, VoiceReport};
 use crate::scenario::{Built, Ends, Scenario, Section};
 
-/// Everything that a run of a scenario has measured, from the end of the warm-up on.
+/// All measurements of a run of a scenario, from the end of the warm-up on.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Report {
     /// Title of the scenario.
@@ -23,7 +23,7 @@ pub struct Report {
     pub seed: u64,
     /// Length of the warm-up, which is not measured.
     pub warmup_ns: u64,
-    /// Length of what was measured.
+    /// Length of the measured time.
     pub measured_ns: u64,
     /// Events dispatched, warm-up included.
     pub events: u64,
@@ -33,7 +33,7 @@ pub struct Report {
     /// Each direction of each link.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub links: Vec<LinkReport>,
-    /// What waited before each direction of each link.
+    /// The queues before each direction of each link.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub queues: Vec<QueueReport>,
 }
@@ -49,26 +49,27 @@ pub struct TrafficReport {
     pub to: String,
     /// `stream`, `rr`, `cbr`, `short`, `voice`, `video`, `dns`, `udprr` or `quic`.
     pub kind: &'static str,
-    /// Members.
+    /// Number of members.
     pub count: u32,
-    /// Payload delivered per second by all members together; for `rr`, `dns` and `udprr` requests and responses of the
-    /// transactions that ended, for `cbr`, `voice` and `video` whole frames.
+    /// Payload delivered per second by all members together; for `rr`, `dns` and `udprr` requests
+    /// and responses of the transactions that ended, for `cbr`, `voice` and `video` whole frames.
     pub throughput_bit_s: u64,
-    /// Jain's fairness index over what each member delivered: 1 if all got the same, 1/count if one got all.
+    /// Jain's fairness index over the bytes delivered by each member: 1 if all got the same,
+    /// 1/count if one got all.
     pub jain: f64,
     /// Payload sent again; for `quic` bytes of packets that were found lost.
     pub retransmitted_bytes: u64,
     /// Transactions that ended, for `rr`, `dns` and `udprr`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub transactions: Option<u64>,
-    /// The same per second.
+    /// The same, per second.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub transactions_per_s: Option<f64>,
-    /// From the first byte of the request handed to TCP to the last of the response read, for `rr`; from the first try to
-    /// the answer, for `dns` and `udprr`.
+    /// Time from the first byte of the request handed to TCP to the last byte of the response read,
+    /// for `rr`; from the first try to the answer, for `dns` and `udprr`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub latency: Option<Times>,
-    /// From the sender's stack to the receiver, for `cbr`, `voice` and `video`.
+    /// Time from the sender's stack to the receiver, for `cbr`, `voice` and `video`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub delay: Option<Times>,
     /// Packets, for `cbr`, `voice` and `video`.
@@ -77,7 +78,7 @@ pub struct TrafficReport {
     /// Flows, for `short`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub flows: Option<FlowsReport>,
-    /// How the calls sounded, for `voice`.
+    /// Quality of the calls, for `voice`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub voice: Option<VoiceReport>,
     /// Frames of video, for `video`.
@@ -91,19 +92,20 @@ pub struct TrafficReport {
 /// Packets of a group that sends UDP one way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct PacketsReport {
-    /// Made by the senders.
+    /// Packets made by the senders.
     pub sent: u64,
-    /// Received; some on the way when measuring began, without some on the way at its end.
+    /// Packets received, including those on the way when measuring began, without those on the way
+    /// at its end.
     pub received: u64,
-    /// Found missing by the receivers, wherever they went.
+    /// Packets found missing by the receivers, for any reason.
     pub lost: u64,
-    /// Of the packets sent, refused by a full queue of their own host.
+    /// Packets sent that a full queue of their own host refused.
     pub refused: u64,
-    /// Received after one sent later.
+    /// Packets received after a packet sent later.
     pub reordered: u64,
 }
 
-/// What one direction of a link carried, and what its queues did.
+/// Traffic of one direction of a link, and the counters of its queues.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct LinkReport {
     /// The host that sends.
@@ -118,7 +120,7 @@ pub struct LinkReport {
     pub tx_bytes: u64,
     /// Share of the time that the line was busy, preamble, FCS and gap included.
     pub utilisation: f64,
-    /// Packets that went to the device without waiting.
+    /// Packets that reached the device without waiting.
     pub direct: u64,
     /// Packets that entered the qdiscs.
     pub queued: u64,
@@ -126,7 +128,7 @@ pub struct LinkReport {
     pub stops_ring: u64,
     /// Times that packets waited because the byte limit was reached.
     pub stops_bql: u64,
-    /// Times that a sender got its packet back because the qdiscs were full.
+    /// Times that the qdiscs were full and returned a packet to its sender.
     pub full: u64,
     /// Packets dropped, by reason; reasons that did not occur are left out.
     pub drops: BTreeMap<&'static str, u64>,
@@ -135,7 +137,8 @@ pub struct LinkReport {
     /// Packets that actions took away, on their way out or in; left out if there were none.
     #[serde(skip_serializing_if = "is_zero")]
     pub stolen: u64,
-    /// Packets from the other host that the filters of the ingress hook dropped; left out if there were none.
+    /// Packets from the other host that the filters of the ingress hook dropped; left out if there
+    /// were none.
     #[serde(skip_serializing_if = "is_zero")]
     pub turned_away: u64,
     /// Packets lost by the link.
@@ -144,7 +147,7 @@ pub struct LinkReport {
     pub late: u64,
 }
 
-/// What waited before one direction of a link.
+/// The queue before one direction of a link.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct QueueReport {
     /// The host that sends.
@@ -153,9 +156,9 @@ pub struct QueueReport {
     pub to: String,
     /// Kind of the root qdisc, then of its only child, and so on.
     pub qdisc: String,
-    /// Bytes in the qdiscs: mean over time, and most.
+    /// Bytes in the qdiscs: mean over time, and maximum.
     pub backlog_bytes: Range,
-    /// Bytes that the device held: mean over time, and most.
+    /// Bytes that the device held: mean over time, and maximum.
     pub ring_bytes: Range,
     /// The byte limit at the end, the sum of those of its queues; nothing if there is none.
     pub bql_limit: Option<u64>,
@@ -163,7 +166,7 @@ pub struct QueueReport {
     pub completion_interval_ns: Option<u64>,
 }
 
-/// Of a quantity over time.
+/// Mean and maximum of a quantity over time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Range {
     /// Time-weighted mean.
@@ -179,7 +182,7 @@ impl Range {
 }
 
 impl Report {
-    /// Of a net that has been run to the end of its scenario with this seed.
+    /// Returns the report of a net that has been run to the end of its scenario with this seed.
     pub fn new(scenario: &Scenario, seed: u64, built: &Built) -> Self {
         let (net, now) = (&built.net, built.net.engine().now());
         let time = now.saturating_since(net.measuring_from());
@@ -198,9 +201,10 @@ impl Report {
         }
     }
 
-    /// As JSON, indented.
+    /// Returns the report as JSON, indented.
     pub fn json(&self) -> String {
-        // Fails only for maps whose keys are not strings, and for numbers that are none.
+        // Serialisation fails only for maps whose keys are not strings, and for numbers that are
+        // none.
         serde_json::to_string_pretty(self).unwrap_or_default()
     }
 }
@@ -239,7 +243,7 @@ fn traffic(net: &Net, number: usize, hosts: &[String], time: Nanos) -> TrafficRe
         Load::Rr { .. } | Load::Ask(_) => {
             let n = state.latency.len();
             report.transactions = Some(n);
-            // Tenths are enough, and print alike everywhere.
+            // Tenths suffice, and print alike everywhere.
             report.transactions_per_s = Some(per_second(u128::from(n) * 10, time) as f64 / 10.0);
             report.latency = Times::of(&state.latency);
             if let Load::Ask(_) = g.load {
@@ -282,7 +286,7 @@ fn link(nic: &Nic, ends: &Ends, hosts: &[String], time: Nanos) -> LinkReport {
         rate_bit_s: nic.wire().config().rate.bits(),
         tx_packets: c.tx.packets,
         tx_bytes: c.tx.bytes,
-        // Ten thousandths; the unit that was on the wire when measuring began counts whole.
+        // In ten thousandths; the unit on the wire at the start of measuring counts whole.
         utilisation: per_mill(c.busy, time).min(10_000) as f64 / 10_000.0,
         direct: c.direct,
         queued: c.queued,
@@ -313,7 +317,8 @@ fn queue(nic: &Nic, ends: &Ends, hosts: &[String], now: Instant) -> QueueReport 
     }
 }
 
-/// `tbf/fq_codel`: down to the first qdisc with several classes, or none.
+/// Returns the kinds like `tbf/fq_codel`, down to the first qdisc that has several classes, or
+/// none.
 fn kinds(node: &Node) -> String {
     let kind = node.qdisc().spec().kind;
     match node.qdisc().classes() {
@@ -322,20 +327,21 @@ fn kinds(node: &Node) -> String {
     }
 }
 
-/// Jain, Chiu, Hawe (DEC-TR-301, 1984): the square of the sum over n times the sum of squares. 1 for nothing at all.
+/// Returns Jain's fairness index (Jain, Chiu, Hawe, DEC-TR-301, 1984): the square of the sum over n
+/// times the sum of squares; 1 if all are zero.
 pub(crate) fn jain(members: &[u64]) -> f64 {
     let sum: f64 = members.iter().map(|m| *m as f64).sum();
     let squares: f64 = members.iter().map(|m| (*m as f64).powi(2)).sum();
     if squares == 0.0 { 1.0 } else { (sum * sum / (members.len() as f64 * squares) * 1e6).round() / 1e6 }
 }
 
-/// Rounded to the nearest.
+/// Returns the amount per second, rounded to the nearest.
 pub(crate) fn per_second(amount: u128, time: Nanos) -> u64 {
     let ns = u128::from(time.0.max(1));
     u64::try_from((amount * 1_000_000_000 + ns / 2) / ns).unwrap_or(u64::MAX)
 }
 
-/// `part` of `whole` in ten thousandths.
+/// Returns `part` of `whole` in ten thousandths.
 pub(crate) fn per_mill(part: Nanos, whole: Nanos) -> u64 {
     u64::try_from(u128::from(part.0) * 10_000 / u128::from(whole.0.max(1))).unwrap_or(u64::MAX)
 }

@@ -17,14 +17,14 @@ use crate::scenario::{Built, Scenario, ScenarioError};
 /// Simulated time between two calls of the progress function.
 pub const PROGRESS: Nanos = Nanos::from_millis(100);
 
-/// How to run a scenario.
+/// Options of a run.
 #[derive(Default)]
 pub struct Options {
-    /// In place of the scenario's seed.
+    /// Seed in place of the scenario's.
     pub seed: Option<u64>,
-    /// A directory for captures, one file per link; made if it is not there.
+    /// Directory for captures, one file per link; created if it does not exist.
     pub pcap_dir: Option<PathBuf>,
-    /// Where the event log goes, if anywhere: see [`Trace`]. It should be buffered.
+    /// Destination of the event log, if any: see [`Trace`]. It should be buffered.
     pub log: Option<Box<dyn Write>>,
 }
 
@@ -39,7 +39,7 @@ impl fmt::Debug for Options {
     }
 }
 
-/// Why a run has no report.
+/// Reason that a run has no report.
 #[derive(Debug)]
 pub enum RunError {
     /// The scenario cannot be built.
@@ -64,7 +64,8 @@ impl fmt::Display for RunError {
 
 impl std::error::Error for RunError {}
 
-/// Runs a scenario to its end. `progress` is told, every [`PROGRESS`] of simulated time, how much of it is over.
+/// Runs a scenario to its end. Every [`PROGRESS`] of simulated time, `progress` gets the simulated
+/// time so far.
 pub fn run(
     scenario: &Scenario,
     options: Options,
@@ -89,7 +90,7 @@ pub fn run(
     Ok(Report::new(scenario, seed, &built))
 }
 
-/// Runs a net through the warm-up and the time that is measured.
+/// Runs a net through the warm-up and the measured time.
 pub fn play(scenario: &Scenario, built: &mut Built, progress: &mut dyn FnMut(Nanos)) {
     let (warmup, end) = (Instant(scenario.warmup().0), Instant(scenario.duration().0));
     let mut measuring = false;
@@ -108,10 +109,10 @@ pub fn play(scenario: &Scenario, built: &mut Built, progress: &mut dyn FnMut(Nan
     }
 }
 
-/// Captures, with the file that each goes to.
+/// Captures, each with its file.
 type Captures = Vec<(PathBuf, Rc<RefCell<Capture>>)>;
 
-/// Opens one capture per link and puts its directions on it.
+/// Opens one capture per link and records both directions in it.
 fn tap(scenario: &Scenario, built: &mut Built, dir: &Path) -> Result<Captures, RunError> {
     let wrong = |path: &Path| {
         let path = path.to_path_buf();
@@ -138,7 +139,8 @@ fn tap(scenario: &Scenario, built: &mut Built, dir: &Path) -> Result<Captures, R
     Ok(captures)
 }
 
-/// `0-client-server.pcapng`: the place of the link in the scenario, and its hosts.
+/// Returns a name like `0-client-server.pcapng`: the place of the link in the scenario, and its
+/// hosts.
 fn file_name(table: usize, built: &Built, from: u32, to: u32) -> String {
     let plain = |host: u32| built.hosts[host as usize].replace(|c: char| !c.is_alphanumeric(), "_");
     format!("{table}-{}-{}.pcapng", plain(from), plain(to))

@@ -1,6 +1,6 @@
 //! A scenario: hosts, links, policies and traffic in a TOML file, and the net made from it.
 //!
-//! Every key is known; a wrong one, a wrong value or a name that is not there is an error that points at it.
+//! An unknown key, a wrong value or an unknown name is an error that points at its place.
 
 mod file;
 mod host;
@@ -24,35 +24,35 @@ use crate::nic::NicConfig;
 pub use file::{CompletionText, Percent, Section, Text};
 use file::{File, LinkTable, RoleName, TrafficFile};
 
-/// Why a scenario was refused, and where.
+/// Reason that a scenario was refused, and its place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ScenarioError {
     /// The file.
     pub file: String,
     /// The text of the file.
     pub text: String,
-    /// Bytes of the text that it is about.
+    /// Bytes of the text that the error refers to.
     pub span: Range<usize>,
-    /// What is wrong, with what was expected and given.
+    /// The error, with the expected and the given value.
     pub message: String,
-    /// What to write instead, where that can be said.
+    /// A correction, if one is known.
     pub hint: Option<String>,
-    /// Its stable name: [`SCENARIO`], or that of what is wrong with a tc line.
+    /// Stable name of the error: [`SCENARIO`], or that of the error of a tc line.
     pub code: &'static str,
 }
 
-/// The code of every error that is not one of a tc line.
+/// The code of every error that is not an error of a tc line.
 pub const SCENARIO: &str = "bad-scenario";
 
 impl ScenarioError {
-    /// Line and column, counted from 1.
+    /// Returns line and column, counted from 1.
     pub fn place(&self) -> (usize, usize) {
         let before = self.text.get(..self.span.start).unwrap_or("");
         let line = before.matches('\n').count() + 1;
         (line, before.len() - before.rfind('\n').map_or(0, |i| i + 1) + 1)
     }
 
-    /// The same as a diagnostic of the tc language, so that all errors look alike.
+    /// Returns the error as a diagnostic of the tc language, so that all errors look alike.
     pub fn diagnostic(&self) -> Diagnostic {
         let source = Arc::new(Source::new(self.file.as_str(), self.text.as_str()));
         Diagnostic::error(self.code, &source, self.span.clone(), self.message.as_str())
@@ -61,7 +61,7 @@ impl ScenarioError {
 }
 
 impl ScenarioError {
-    /// With the advice and the code of a diagnostic.
+    /// Adds the advice and the code of a diagnostic.
     fn with(mut self, d: &Diagnostic) -> Self {
         self.hint =
             d.advice().or_else(|| (!d.expected.is_empty()).then(|| format!("expected {}", d.expected)));
@@ -71,7 +71,7 @@ impl ScenarioError {
 }
 
 impl fmt::Display for ScenarioError {
-    /// `file:line:column: message`, the line, and a caret under the place.
+    /// Writes `file:line:column: message`, the line, and a caret under the place.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (line, column) = self.place();
         let text = self.text.lines().nth(line - 1).unwrap_or("");
@@ -103,7 +103,7 @@ pub struct Built {
     pub hosts: Vec<String>,
     /// For each NIC, `from -> to`.
     pub links: Vec<String>,
-    /// For each NIC, where it stands.
+    /// Ends of each NIC.
     pub ends: Vec<Ends>,
 }
 
@@ -118,7 +118,7 @@ pub struct Ends {
     pub to: u32,
 }
 
-/// A group of a file's `[[traffic]]`, and where in the text it says to whom, and how many.
+/// A group of a file's `[[traffic]]`, and the places of its destination and its count in the text.
 #[derive(Clone, Debug)]
 pub(crate) struct TrafficOf {
     pub(crate) group: Group,
@@ -168,8 +168,9 @@ impl Scenario {
         Self::parse(&text, name)
     }
 
-    /// Only the `[[traffic]]` of a text called `name`, which may be a whole scenario: the hosts that it names, in order of
-    /// appearance, and its groups, whose hosts are numbers in that list.
+    /// Reads only the `[[traffic]]` of a text called `name`, which may be a whole scenario. Returns
+    /// the hosts that it names, in order of appearance, and its groups, whose hosts are numbers in
+    /// that list.
     pub(crate) fn traffic_of(text: &str, name: &str) -> Result<(Vec<String>, Vec<TrafficOf>), ScenarioError> {
         let refuse = |span: Option<Range<usize>>, message: &str| ScenarioError {
             file: name.into(),
@@ -211,23 +212,23 @@ impl Scenario {
         Ok((hosts, groups))
     }
 
-    /// One line of what it is about.
+    /// Returns the title, one line.
     pub fn title(&self) -> &str {
         &self.file.title
     }
-    /// The seed that the file gives.
+    /// Returns the seed that the file gives.
     pub const fn seed(&self) -> u64 {
         self.file.seed
     }
-    /// How long it runs, warm-up included.
+    /// Returns the length of the run, warm-up included.
     pub fn duration(&self) -> Nanos {
         self.file.duration.get_ref().0
     }
-    /// When measuring begins.
+    /// Returns the length of the warm-up, after which measuring begins.
     pub const fn warmup(&self) -> Nanos {
         self.file.warmup.0
     }
-    /// The parts of the report; all, if none are named.
+    /// Returns the parts of the report; all, if none are named.
     pub fn sections(&self) -> &[Section] {
         match self.file.measure.as_slice() {
             [] => &[Section::Traffic, Section::Links, Section::Queues],
@@ -240,7 +241,8 @@ impl Scenario {
         ScenarioError { file, text, span, message: message.into(), hint: None, code: SCENARIO }
     }
 
-    /// What is wrong with a policy: at the word, if the policy was read where it stands in the file.
+    /// Returns the error of a policy, at the wrong word if the policy was read where it stands in
+    /// the file.
     fn policy_error(&self, policy: &Spanned<String>, d: &Diagnostic) -> ScenarioError {
         if d.source.text != self.text {
             let line = d.line();
@@ -312,7 +314,7 @@ impl Scenario {
         })
     }
 
-    /// The value of that name, if one is given.
+    /// Returns the value of that name, if a name is given.
     fn named<T: Copy>(
         &self,
         key: &str,
@@ -338,7 +340,7 @@ impl Scenario {
         seed: u64,
         span: Range<usize>,
     ) -> Result<u32, ScenarioError> {
-        // Each direction, and each part of it, draws from its own stream.
+        // Each direction, and each part of it, draws from its own random stream.
         let way = u64::from(from) << 32 | u64::from(to);
         let mut seeds = Rng::new(Rng::new(!seed).next_u64() ^ way);
         let (seed, link_seed, wire_seed) = (seeds.next_u64(), seeds.next_u64(), seeds.next_u64());
@@ -411,7 +413,7 @@ impl Scenario {
         })
     }
 
-    /// The tc lines of a link, read where they stand, so that errors point into the file.
+    /// Reads the tc lines of a link where they stand, so that errors point into the file.
     fn policy(&self, policy: &Spanned<String>) -> Result<Policy, ScenarioError> {
         let span = policy.span();
         let raw = self.text.get(span.clone()).unwrap_or("");
@@ -427,7 +429,8 @@ impl Scenario {
         parsed.map_err(|d| self.policy_error(policy, d.first()))
     }
 
-    /// True if some traffic starts or ends at the host: then its transmit paths push back instead of dropping.
+    /// True if some traffic starts or ends at the host: its transmit paths then push back instead
+    /// of dropping.
     fn originates(&self, host: u32) -> bool {
         let name = self.file.host[host as usize].get_ref().name.get_ref();
         self.file.traffic.iter().any(|t| {
@@ -437,7 +440,7 @@ impl Scenario {
     }
 }
 
-/// Sets the value at a path like `link.0.rate`; `None` if nothing is there to hold it.
+/// Sets the value at a path like `link.0.rate`; `None` if no table exists there to hold it.
 fn set_at(table: &mut toml::Table, path: &str, value: toml::Value) -> Option<()> {
     let (front, key) = path.rsplit_once('.').unwrap_or(("", path));
     let mut at = table;

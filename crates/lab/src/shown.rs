@@ -1,15 +1,17 @@
-//! A frame of the lab as filters and actions see it: an Ethernet header that is made up, and the first bytes of the packet.
+//! A frame of the lab as filters and actions see it: a synthetic Ethernet header, and the first
+//! bytes of the packet.
 //!
-//! A frame has no Ethernet header of its own; what actions make of the one that they are shown (another address, a tag) stays
-//! with it until it has arrived ([`LinkHeader`]). Of the packet as many bytes are shown as are kept, and payload is zeros. The
-//! checksums of its transport are nobody's: hosts leave them to their devices.
+//! A frame has no Ethernet header of its own. Changes that actions make to the synthetic one
+//! (another address, a tag) stay with the frame until it has arrived ([`LinkHeader`]). Filters see
+//! as many bytes of the packet as are kept; payload is zeros. No party fills in the transport's
+//! checksums: hosts leave them to their devices.
 
 use txweir_core::classify::packet::FrameBytes;
 
 use crate::frame::{Frame, HEADER_MAX};
 use crate::tagged::{ETHERNET, LINK_MAX, LinkHeader};
 
-/// The Ethernet addresses of a direction of a link: those of the hosts of these numbers.
+/// Returns the Ethernet addresses of a direction of a link, made from the numbers of its hosts.
 pub fn addresses(from: u32, to: u32) -> [u8; 12] {
     let mut all = [0; 12];
     for (at, host) in [(0, to), (6, from)] {
@@ -20,17 +22,17 @@ pub fn addresses(from: u32, to: u32) -> [u8; 12] {
     all
 }
 
-/// The bytes of a frame while filters are asked.
+/// The bytes of a frame that filters see.
 #[derive(Clone, Copy, Debug)]
 pub struct Shown {
     bytes: [u8; LINK_MAX + HEADER_MAX],
     len: usize,
-    /// Of those, the link header.
+    /// Length of the link header within them.
     link: usize,
 }
 
 impl Shown {
-    /// Of a frame between these addresses.
+    /// Returns the bytes of a frame between these addresses.
     pub fn of(frame: &Frame, addresses: &[u8; 12]) -> Self {
         let mut ordinary = [0; ETHERNET as usize];
         ordinary[..12].copy_from_slice(addresses);
@@ -42,14 +44,15 @@ impl Shown {
         Self { bytes, len: link.len() + kept.len(), link: link.len() }
     }
 
-    /// Puts what has become of them back into the frame. The addresses are those that it was made with.
+    /// Puts the changed bytes back into the frame. The addresses are those given to
+    /// [`of`](Self::of).
     pub fn put_back(&self, frame: &mut Frame, addresses: &[u8; 12]) {
         let (link, rest) = self.bytes[..self.len].split_at(self.link);
         let ordinary = link.len() == ETHERNET as usize
             && link[..12] == *addresses
             && link[12..] == frame.protocol.to_be_bytes();
         frame.set_link((!ordinary).then(|| LinkHeader::new(link)));
-        // Bytes go only out of the link header, so that they are as many as before.
+        // Bytes leave only the link header, so that the packet keeps its length.
         let kept = frame.kept_mut();
         let len = kept.len().min(rest.len());
         kept[..len].copy_from_slice(&rest[..len]);
@@ -63,7 +66,7 @@ impl FrameBytes for Shown {
     fn bytes_mut(&mut self) -> &mut [u8] {
         &mut self.bytes[..self.len]
     }
-    /// In the link header only, and as far as there is room in it.
+    /// Inserts bytes in the link header only, as far as it has room.
     fn insert(&mut self, at: usize, bytes: &[u8]) -> bool {
         let room = at <= self.link && self.link + bytes.len() <= LINK_MAX;
         if room {
@@ -79,7 +82,7 @@ impl FrameBytes for Shown {
         (self.len, self.link) = (self.len - len, self.link - len);
         true
     }
-    /// The device sums whatever there is, from the start: no action need do it.
+    /// Returns 0: the device computes every checksum from the start, so actions need not.
     fn checksum_left(&self) -> Option<usize> {
         Some(0)
     }

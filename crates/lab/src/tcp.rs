@@ -1,10 +1,12 @@
-//! One end of a TCP connection of the lab: the state machine of `txweir-transport`, an application on top, frames below.
+//! One end of a TCP connection of the lab: the state machine of `txweir-transport`, an application
+//! above, frames below.
 //!
-//! Packets go out through a closure that may refuse them (a transmit path that is full); the end then keeps the frame
-//! and sends nothing more until [`Conn::wake`].
+//! Packets leave through a closure that may refuse them (a full transmit path); the end then keeps
+//! the frame and sends nothing more until [`Conn::wake`].
 //!
-//! **Units.** A sender hands out super-segments as Linux does, sized by its rate. With `tso_max` set they leave as units
-//! that the device cuts; without it they leave as segments, one behind the other.
+//! **Units.** A sender hands out super-segments as Linux does, sized by its rate. With `tso_max`
+//! set they leave as units that the device cuts; without it they leave as segments, one behind the
+//! other.
 
 use std::fmt;
 
@@ -20,52 +22,56 @@ use crate::tagged::ETHERNET;
 
 /// Bytes of an IPv4 header without options.
 const IP: usize = 20;
-/// Most bytes of an IP packet, so of a TSO unit without its Ethernet header (RFC 791 section 3.1).
+/// Largest number of bytes of an IP packet, and so of a TSO unit without its Ethernet header (RFC
+/// 791 section 3.1).
 const IP_MAX: u32 = 65_535;
 
-/// How a host does TCP.
+/// TCP of a host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TcpConfig {
     /// Payload of a full segment without options; 1460 for Ethernet.
     pub mss: u16,
-    /// Most bytes of a TSO unit, Ethernet header included; below two segments, no TSO.
+    /// Largest number of bytes of a TSO unit, Ethernet header included; below two segments, no TSO.
     pub tso_max: u32,
     /// Congestion control.
     pub congestion: Algorithm,
-    /// Marks.
+    /// Congestion marks (ECN).
     pub ecn: EcnMode,
-    /// Bytes that the application may have handed over and that are not acknowledged; 0 follows the window.
+    /// Largest number of bytes that the application has handed over and that are not acknowledged;
+    /// with 0 the buffer follows the window.
     pub send_buffer: usize,
-    /// The most that tuning makes of the receive buffer, bytes of memory. At most 1 GiB.
+    /// The upper bound of tuning for the receive buffer, bytes of memory. At most 1 GiB.
     pub receive_buffer: usize,
-    /// How long a lone segment waits for its acknowledgement; zero acknowledges each segment. RFC 9293 allows up
-    /// to 500 ms, Linux starts at 40 ms.
+    /// Delay of the acknowledgement of a lone segment; zero acknowledges each segment. RFC 9293
+    /// allows up to 500 ms, Linux starts at 40 ms.
     pub ack_delay: Nanos,
-    /// What else Linux lets one set.
+    /// Further settings of Linux.
     pub more: More,
 }
 
-/// What few hosts set.
+/// Settings that few hosts change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct More {
-    /// Time stamps (RFC 7323).
+    /// True if segments carry time stamps (RFC 7323).
     pub stamps: bool,
-    /// Selective acknowledgements (RFC 2018).
+    /// True if the host offers selective acknowledgements (RFC 2018).
     pub sack: bool,
     /// Segments of the first window.
     pub initial_window: u32,
-    /// The sender waits until the device has sent what lies below the socket.
+    /// True if the sender waits until the device has sent the bytes below the socket.
     pub small_queues: bool,
-    /// Super-segments have the size that suits the rate, as in Linux since 3.12; else the largest.
+    /// True if super-segments have the size that suits the rate, as in Linux since 3.12; otherwise
+    /// they have the largest size.
     pub size_by_rate: bool,
-    /// After a timeout the flow has another hash, as with a Linux sender whose packets keep the hash of their socket up to
-    /// the queue (its own queue, or one behind a virtual link of the same kernel).
+    /// True if a timeout changes the hash of the flow, as with a Linux sender whose packets keep
+    /// the hash of their socket up to the queue (its own queue, or one behind a virtual link of the
+    /// same kernel).
     pub rehashes: bool,
     /// The tick that timers count.
     pub tick: txweir_transport::Tick,
-    /// Small segments wait for the acknowledgement of the one before (RFC 896).
+    /// True if small segments wait for the acknowledgement of the one before (RFC 896).
     pub nagle: bool,
-    /// The receive buffer at the start, bytes of memory; not above the most that tuning makes of it.
+    /// The receive buffer at the start, bytes of memory; not above the upper bound of tuning.
     pub receive_buffer_start: u64,
 }
 
@@ -103,7 +109,7 @@ impl Default for TcpConfig {
 }
 
 impl TcpConfig {
-    /// The same in the words of the transport. `seed` decides what an algorithm draws.
+    /// Returns the configuration of the transport. `seed` has no effect.
     pub fn transport(&self, seed: u64) -> Config {
         let c = Config::default();
         let room = self.tso_max.saturating_sub(ETHERNET).min(IP_MAX).saturating_sub((IP + TCP_MAX) as u32);
@@ -150,29 +156,29 @@ impl fmt::Display for Addr {
     }
 }
 
-/// How the frames of one connection end are labelled.
+/// Label of the frames of one connection end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Label {
-    /// Whom they are for.
+    /// Receiver of the frames.
     pub to: u32,
-    /// Their flow hash.
+    /// Flow hash of the frames.
     pub hash: u32,
-    /// Their priority.
+    /// Priority of the frames.
     pub priority: u32,
 }
 
-/// What became of a frame that an end handed to its transmit path.
+/// Fate of a frame that an end handed to its transmit path.
 #[derive(Debug)]
 pub enum Handed {
-    /// The path has it.
+    /// The path has taken it.
     Taken,
-    /// The path has it, cut into so many segments.
+    /// The path has taken it, cut into this number of segments.
     Cut(u32),
-    /// A queue of the path has dropped it, and said so.
+    /// A queue of the path has dropped it, and reported the drop.
     Dropped,
-    /// A queue of the path has it, and has dropped another one of the end.
+    /// A queue of the path has taken it, and dropped another frame of the end.
     Congested,
-    /// There is no room: it comes back.
+    /// There is no room: the frame comes back.
     Back(Frame),
 }
 
@@ -185,7 +191,7 @@ impl From<Result<(), Frame>> for Handed {
     }
 }
 
-/// What a connection end has done.
+/// Counters of a connection end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ConnStats {
     /// Frames handed out (a TSO unit is one).
@@ -200,12 +206,12 @@ pub struct ConnStats {
     pub stopped: u64,
 }
 
-/// One turn of an application.
+/// Result of one turn of an application.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Acted {
     /// The time of a transaction that ended.
     pub(crate) took: Option<Nanos>,
-    /// The parts of calls that it wrote.
+    /// Number of parts of calls that it wrote.
     pub(crate) calls: u32,
 }
 
@@ -214,20 +220,21 @@ pub(crate) struct Acted {
 pub struct Conn {
     tcp: Connection,
     app: App,
-    /// When it opens the connection; `Instant::MAX` once it has, and for an end that waits.
+    /// Time at which it opens the connection; `Instant::MAX` once it has, and for an end that
+    /// waits.
     opens: Instant,
     /// The addresses; ports are with the codec.
     local: [u8; 4],
     remote: [u8; 4],
     codec: Codec,
     label: Label,
-    /// Units leave as segments.
+    /// True if units leave as segments.
     cuts: bool,
-    /// Timeouts change the flow's hash.
+    /// True if timeouts change the flow's hash.
     rehashes: bool,
-    /// What the transmit path gave back: nothing more leaves until `wake`.
+    /// The frame that the transmit path returned: nothing more leaves until `wake`.
     held: Option<Box<Frame>>,
-    /// What follows it of a unit that was being cut.
+    /// The rest of a unit that was being cut.
     rest: Option<Box<Frame>>,
     blocked: bool,
     frames_out: u64,
@@ -237,7 +244,8 @@ pub struct Conn {
 }
 
 impl Conn {
-    /// The end that opens the connection to `remote` at `start`. `seed` decides its initial sequence number.
+    /// Returns the end that opens the connection to `remote` at `start`. `seed` decides its initial
+    /// sequence number.
     pub fn connect(
         c: &TcpConfig,
         (local, remote): (Addr, Addr),
@@ -250,7 +258,7 @@ impl Conn {
         Self { opens: start, ..Self::new(c, tcp, (local, remote), app, label, seed) }
     }
 
-    /// The end that waits for the connection from `remote`.
+    /// Returns the end that waits for the connection from `remote`.
     pub fn listen(c: &TcpConfig, (local, remote): (Addr, Addr), app: App, label: Label, seed: u64) -> Self {
         let tcp = Connection::listen(c.transport(seed));
         Self::new(c, tcp, (local, remote), app, label, seed)
@@ -285,33 +293,34 @@ impl Conn {
         }
     }
 
-    /// The application.
+    /// Returns the application.
     pub const fn app(&self) -> &App {
         &self.app
     }
-    /// The application, to set up before the run.
+    /// Returns the application, to set it up before the run.
     pub const fn app_mut(&mut self) -> &mut App {
         &mut self.app
     }
-    /// Counters.
+    /// Returns the counters.
     pub fn stats(&self) -> ConnStats {
         let Self { frames_out, segs_out, frames_in, stopped, .. } = *self;
         let retransmitted = self.tcp.counters().retransmitted_bytes;
         ConnStats { frames_out, segs_out, frames_in, retransmitted, stopped: u64::from(stopped) }
     }
-    /// This end's address.
+    /// Returns this end's address.
     pub const fn local(&self) -> Addr {
         Addr { ip: self.local, port: self.codec.port }
     }
-    /// The other end's address.
+    /// Returns the other end's address.
     pub const fn remote(&self) -> Addr {
         Addr { ip: self.remote, port: self.codec.peer_port }
     }
-    /// The state machine.
+    /// Returns the state machine.
     pub const fn tcp(&self) -> &Connection {
         &self.tcp
     }
-    /// Shares what is configured with `other` if both do TCP alike: many ends then read the same few cache lines.
+    /// Shares the configuration with `other` if both are equal: many ends then read the same few
+    /// cache lines.
     pub fn share_config(&mut self, other: &Self) {
         self.tcp.share_config(other.tcp.config());
     }
@@ -320,23 +329,24 @@ impl Conn {
         self.blocked
     }
 
-    /// The transmit path has room again. To be followed by [`poll`](Self::poll).
+    /// Notes that the transmit path has room again. [`poll`](Self::poll) is to follow.
     pub const fn wake(&mut self) {
         self.blocked = false;
     }
 
-    /// The first device has sent so many bytes that this end counted as lying below the socket. True if it waited for
-    /// that, and is to be polled.
+    /// Notes that the first device has sent `bytes` that this end counted as lying below the
+    /// socket. True if it waited for that, and is to be polled.
     pub fn released(&mut self, bytes: u32) -> bool {
         self.tcp.released(bytes)
     }
 
-    /// A queue below paces what leaves (`fq`), or does not.
+    /// Tells the end whether a queue below paces its departures (`fq`).
     pub fn set_queue_paces(&mut self, paces: bool) {
         self.tcp.set_pacing(if paces { Pacing::Queue } else { Pacing::Auto });
     }
 
-    /// Takes a packet in; a TSO unit stands for its segments arriving as one. To be followed by [`poll`](Self::poll).
+    /// Takes a packet; a TSO unit stands for its segments arriving as one. [`poll`](Self::poll) is
+    /// to follow.
     pub fn deliver(&mut self, now: Instant, frame: &Frame) {
         self.frames_in += 1;
         let header = frame.header();
@@ -350,9 +360,9 @@ impl Conn {
         self.tcp.receive(now, &seg);
     }
 
-    /// Does what is due: timers, what TCP has to send, the application, and what follows from it. Frames go to `sink`
-    /// until it gives one back: that one is kept, and nothing more is sent before [`wake`](Self::wake). Gives the time
-    /// of a transaction that ended.
+    /// Does the work that is due: timers, pending segments of TCP, the application, and the results
+    /// of these. Frames go to `sink` until it returns one: the end keeps that frame, and sends
+    /// nothing more before [`wake`](Self::wake). Returns the time of a transaction that ended.
     pub fn poll<R: Into<Handed>>(
         &mut self,
         now: Instant,
@@ -366,8 +376,8 @@ impl Conn {
         }
     }
 
-    /// Lets the application act, and TCP send the data that results. A sink reads `late` after `now`. Segments that
-    /// the stack held back without the application stay back.
+    /// Lets the application act, and TCP send the resulting data. A sink reads `late` after `now`.
+    /// Segments that the stack held back without the application stay back.
     pub(crate) fn poll_application<R: Into<Handed>>(
         &mut self,
         now: Instant,
@@ -390,7 +400,8 @@ impl Conn {
         }
     }
 
-    /// Does what is due without the application: timers, and what TCP has to send. False before it opens.
+    /// Does the work that is due without the application: timers, and pending segments of TCP.
+    /// False before it opens.
     pub(crate) fn poll_stack<R: Into<Handed>>(
         &mut self,
         now: Instant,
@@ -407,7 +418,7 @@ impl Conn {
         true
     }
 
-    /// Hands out what TCP has to send.
+    /// Hands out the pending segments of TCP.
     fn drain<R: Into<Handed>>(&mut self, now: Instant, sink: &mut impl FnMut(Frame) -> R) {
         while !self.blocked {
             let frame = match self.held.take().or_else(|| self.rest.take()) {
@@ -425,7 +436,8 @@ impl Conn {
             for i in 0..segs {
                 self.give(frame.segment(i), sink);
                 if self.blocked {
-                    // What comes back keeps what filters have said of it; they have not seen the rest of its unit.
+                    // The returned part keeps the results of filters; filters have not seen the
+                    // rest of its unit.
                     self.rest = (i + 1 < segs).then(|| Box::new(frame.part(i + 1, segs - i - 1)));
                     break;
                 }
@@ -444,7 +456,8 @@ impl Conn {
         sink: &mut impl FnMut(Frame) -> R,
     ) -> Result<(), Frame> {
         let segs = frame.segs();
-        // A unit that is cut is cut behind the queue, where there is one: its parts tell nothing.
+        // Segments that are cut here would be cut behind a real queue: a drop of a part is not
+        // reported.
         let tells = frame.payload_len() > 0 && !self.cuts;
         match sink(frame).into() {
             taken @ (Handed::Taken | Handed::Cut(_) | Handed::Dropped | Handed::Congested) => {
@@ -465,7 +478,7 @@ impl Conn {
         }
     }
 
-    /// The packet that a segment is.
+    /// Returns the packet of a segment.
     fn frame(&self, now: Instant, seg: &Segment) -> Frame {
         let mut header = [0; IP + TCP_MAX];
         let mut tcp = [0; TCP_MAX];
@@ -494,8 +507,9 @@ impl Conn {
         frame
     }
 
-    /// When [`poll`](Self::poll) is to be called next if nothing arrives: always after `now`, which must be the
-    /// time of the last poll. `None` if only a packet or a wake can bring it on.
+    /// Returns the time of the next [`poll`](Self::poll) if no packet arrives: always after `now`,
+    /// which must be the time of the last poll. `None` if only a packet or a wake can cause
+    /// progress.
     pub fn poll_at(&self, now: Instant) -> Option<Instant> {
         if self.opens < Instant::MAX {
             return Some(self.opens);
@@ -508,7 +522,7 @@ impl Conn {
         [app, tcp].into_iter().flatten().min()
     }
 
-    /// Something of it is due: the opening, a timer of TCP, or the application.
+    /// True if some of its work is due: the opening, a timer of TCP, or the application.
     pub fn is_due(&self, now: Instant) -> bool {
         if self.opens < Instant::MAX {
             return self.opens <= now;
@@ -516,12 +530,12 @@ impl Conn {
         [self.app.due(), self.tcp.deadline()].into_iter().flatten().any(|at| at <= now)
     }
 
-    /// The connection was reset, or given up.
+    /// True if the connection was reset, or given up.
     pub fn has_failed(&self) -> bool {
         self.tcp.state() == State::Failed
     }
 
-    /// Both directions are closed, or the connection has failed.
+    /// True if both directions are closed, or the connection has failed.
     pub fn is_over(&self) -> bool {
         matches!(self.tcp.state(), State::Closed | State::Failed)
     }

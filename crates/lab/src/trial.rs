@@ -3,8 +3,8 @@
 //! Two hosts and one bottleneck. The near host's transmit side has the policy, the ring and the
 //! byte limit, and sends into a link of the given rate; the way back is wide and empty; the round
 //! trip without queues is as given. The near host's transmit side is a forwarder's, as in a router:
-//! what does not fit is dropped. [`run`] runs each policy with the same seeds and gives a
-//! [`Trial`], which says itself as JSON and as text: the median of each number over the runs, and
+//! packets that do not fit are dropped. [`run`] runs each policy with the same seeds and returns a
+//! [`Trial`], which prints itself as JSON and as text: the median of each number over the runs, and
 //! its interval ([`measure`]).
 
 mod capture;
@@ -35,23 +35,23 @@ pub use run::{run, run_on};
 pub use transport::{ALGORITHMS, Algorithm};
 pub use units::Unit;
 
-/// The near host, whose transmit side is tried.
+/// The near host, whose transmit side the trial tests.
 const NEAR: u32 = 0;
 /// The host beyond the bottleneck.
 const FAR: u32 = 1;
 
-/// Steps of every series.
+/// Number of steps of every series.
 pub const STEPS: u64 = 100;
-/// Most policies of a trial.
+/// Largest number of policies of a trial.
 pub const POLICIES_MAX: usize = 32;
-/// Most runs of a policy.
+/// Largest number of runs of a policy.
 pub const RUNS_MAX: u32 = 64;
 /// Most transmit queues of the bottleneck: each is a ring of the device, a transmit path, and a class in the results.
 pub const QUEUES_MAX: u16 = 256;
 /// Most descriptors in all rings of the bottleneck together.
 const DESCRIPTORS_MAX: u32 = 1 << 22;
 
-/// The bottleneck, the TCP of the hosts, how long and how often.
+/// The set-up: the bottleneck, the TCP of the hosts, the length and the number of runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Setup {
     /// Line rate of the bottleneck: 64 kbit/s to 100 Gbit/s.
@@ -62,23 +62,24 @@ pub struct Setup {
     pub ring: u32,
     /// Round trip without queues and serialisation, at most 10 s.
     pub rtt: Nanos,
-    /// How long it runs, 100 ms to 1 h. The first tenth is not measured, except in the series.
+    /// Length of a run, 100 ms to 1 h. The first tenth is not measured, except in the series.
     pub time: Nanos,
     /// Seed of the first run: it decides start times, flow hashes, sequence numbers. Each further
-    /// run has the next one; after the largest comes zero.
+    /// run has the next seed; after the largest comes zero.
     pub seed: u64,
-    /// Runs of each policy, 1 to [`RUNS_MAX`].
+    /// Number of runs of each policy, 1 to [`RUNS_MAX`].
     pub runs: u32,
-    /// Byte queue limit on the device.
+    /// True if the device has a byte queue limit.
     pub bql: bool,
     /// Congestion control of the hosts.
     pub congestion: &'static Algorithm,
-    /// Whether the hosts ask for ECN (RFC 3168); only an algorithm that negotiates it may.
+    /// True if the hosts ask for ECN (RFC 3168); only an algorithm that negotiates it may.
     pub ecn: bool,
 }
 
 impl Default for Setup {
-    /// 1 Gbit/s, one queue with a ring of 1024, 20 ms, five runs of 10 s, BQL on, the first algorithm without ECN.
+    /// Returns 1 Gbit/s, a ring of 1024, 20 ms, five runs of 10 s, BQL on, the first algorithm
+    /// without ECN.
     fn default() -> Self {
         Self {
             link: Rate::from_bits(1_000_000_000),
@@ -96,7 +97,8 @@ impl Default for Setup {
 }
 
 impl Setup {
-    /// Whether all of it is within its bounds; if not, which option, what was expected and given.
+    /// Checks that all options are within their bounds; an error names the option, the expected and
+    /// the given value.
     pub fn check(&self) -> Result<(), String> {
         let refuse = |what: &str, expected: &str, given: String| {
             Err(format!("{what}: expected {expected}, given {given}"))
@@ -135,13 +137,13 @@ impl Setup {
 /// A policy to try.
 #[derive(Clone, Debug)]
 pub struct Entry {
-    /// What reports call it.
+    /// Name in reports.
     pub name: String,
-    /// The policy; `None` for what a device starts with: pfifo_fast, in each queue of an mq where there are several.
+    /// The policy; `None` for the default of a device, pfifo_fast.
     pub policy: Option<Policy>,
 }
 
-/// Why there is no trial.
+/// Reason that there is no trial.
 #[derive(Clone, Debug)]
 pub enum TrialError {
     /// The set-up is out of its bounds.
@@ -161,9 +163,9 @@ impl fmt::Display for TrialError {
 
 impl std::error::Error for TrialError {}
 
-/// What a trial has measured. Times in nanoseconds, rates in bit/s, sizes in bytes. Numbers are of
-/// what came after the warm-up; series have [`STEPS`] values from the very start on, each of one
-/// step. The `measures` of a policy are of all of its runs; all else is of one run, the one of
+/// Measurements of a trial. Times in nanoseconds, rates in bit/s, sizes in bytes. Numbers cover the
+/// time after the warm-up; series have [`STEPS`] values from the very start on, each of one step.
+/// The `measures` of a policy cover all of its runs; the other fields cover one run, the one of
 /// median goodput.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Trial {
@@ -171,7 +173,7 @@ pub struct Trial {
     pub title: String,
     /// Name of the traffic.
     pub traffic: String,
-    /// One sentence on it.
+    /// One sentence on the traffic.
     pub about: String,
     /// Line rate of the bottleneck.
     pub link_rate_bit_s: u64,
@@ -181,41 +183,41 @@ pub struct Trial {
     pub queues: u16,
     /// Descriptors of each of them.
     pub ring: u32,
-    /// Whether the device has a byte queue limit.
+    /// True if the device has a byte queue limit.
     pub bql: bool,
     /// Length of a run, warm-up included.
     pub time_ns: u64,
     /// Length of the warm-up.
     pub warmup_ns: u64,
-    /// Seed of the first run of each policy; the others have the next ones.
+    /// Seed of the first run of each policy; the others have the next seeds.
     pub seed: u64,
-    /// Which TCP the hosts have.
+    /// Name of the hosts' TCP.
     pub tcp: String,
     /// Congestion control of the hosts.
     pub congestion: &'static str,
-    /// Whether the hosts ask for ECN.
+    /// True if the hosts ask for ECN.
     pub ecn: bool,
-    /// How close that TCP is known to come to Linux here; null for traffic without TCP.
+    /// Known closeness of this TCP to Linux's here; null for traffic without TCP.
     pub fidelity: Option<Fidelity>,
-    /// How many runs of each policy there are, and how intervals are made of them.
+    /// Number of runs of each policy, and the method of the intervals.
     pub interval: Interval,
     /// The result in sentences, without their full stops.
     pub verdict: Vec<String>,
     /// Length of one step of every series.
     pub step_ns: u64,
-    /// One for each policy.
+    /// Results of each policy.
     pub policies: Vec<PolicyTrial>,
 }
 
-/// One policy: the numbers of all of its runs, and the whole of one run.
+/// Results of one policy: the numbers of all of its runs, and all measurements of one run.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct PolicyTrial {
     /// File name, or `default`.
     pub name: String,
     /// The text of the policy; empty for the default.
     pub policy: String,
-    /// Seed of the run that all but `measures` is of: its goodput, of all groups together, is the
-    /// median one.
+    /// Seed of the run that all fields but `measures` cover: its goodput, of all groups together,
+    /// is the median.
     pub shown_seed: u64,
     /// The headline numbers of all runs.
     pub measures: Vec<Measure>,
@@ -228,13 +230,14 @@ pub struct PolicyTrial {
     pub leaves: Vec<Leaf>,
     /// The device of the bottleneck.
     pub device: DeviceTrial,
-    /// Where the time of a packet went, at the bottleneck, in order; of those that left it.
+    /// Stages of a packet's time at the bottleneck, in order; for packets that left it.
     pub stages: Vec<StageTrial>,
     /// Packets dropped at the bottleneck, by reason.
     pub drops: BTreeMap<&'static str, u64>,
     /// Packets marked there, by reason.
     pub marks: BTreeMap<&'static str, u64>,
-    /// Jain's fairness index over what every stream delivered, all groups together; 1 if there are none.
+    /// Jain's fairness index over the bytes delivered by every stream, all groups together; 1 if
+    /// there are none.
     pub jain: f64,
 }
 
@@ -247,29 +250,30 @@ pub struct GroupTrial {
     pub kind: &'static str,
     /// Members; 1 for a replay.
     pub count: u32,
-    /// Payload delivered, all members together; `rr`: of finished transactions, both ways; `cbr`, `replay`: frames.
+    /// Payload delivered, all members together; `rr`: of finished transactions, both ways; `cbr`,
+    /// `replay`: frames.
     pub throughput_bit_s: u64,
-    /// Jain's fairness index over what each member delivered.
+    /// Jain's fairness index over the bytes delivered by each member.
     pub jain: f64,
     /// Payload sent again.
     pub retransmitted_bytes: u64,
     /// Finished transactions, `rr` only.
     pub transactions_per_s: Option<f64>,
-    /// `rr`: from the request handed to TCP to the whole response read. `cbr`, `replay`: one way. `stream`: from data
-    /// sent to its acknowledgement.
+    /// `rr`: from the request handed to TCP to the whole response read. `cbr`, `replay`: one way.
+    /// `stream`: from data sent to its acknowledgement.
     pub latency: Option<Times>,
-    /// `cbr`: missed by the receivers. `replay`: dropped.
+    /// `cbr`: packets missed by the receivers. `replay`: packets dropped.
     pub lost: Option<u64>,
-    /// Packets made (`cbr`), or that arrived at the bottleneck (`replay`).
+    /// Packets made (`cbr`), or arrived at the bottleneck (`replay`).
     pub offered_packets: Option<u64>,
-    /// Of them, those that were received.
+    /// Packets among them that were received.
     pub received_packets: Option<u64>,
     /// The same over time.
     pub series: GroupSeries,
 }
 
 impl GroupTrial {
-    /// Its name, and how many it is.
+    /// Returns its name, and its number of members.
     fn title(&self) -> String {
         match self.count {
             1 => self.name.clone(),
@@ -281,25 +285,25 @@ impl GroupTrial {
 /// A group over time.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct GroupSeries {
-    /// As `throughput_bit_s`, in each step.
+    /// Like `throughput_bit_s`, in each step.
     pub throughput_bit_s: Vec<u64>,
-    /// Median latency of what ended in each step; nothing if nothing did.
+    /// Median latency in each step; null if no latency ended in it.
     pub latency_p50_ns: Vec<Option<u64>>,
-    /// Its 99th percentile.
+    /// The 99th percentile of the latency.
     pub latency_p99_ns: Vec<Option<u64>>,
 }
 
 /// A qdisc.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ClassTrial {
-    /// Where it is: the root's own handle (`0:` if it has none), else the class that it hangs below. Class `1:2` of an mq or
-    /// mqprio `1:` is the device's second queue.
+    /// Its place: the root's own handle (`0:` if it has none), otherwise the class that it hangs
+    /// below.
     pub handle: String,
-    /// `handle` of the one above it; `root` for the root.
+    /// `handle` of the qdisc above it; `root` for the root.
     pub parent: String,
     /// Its kind.
     pub kind: &'static str,
-    /// Its own handle; empty for one that nobody put there.
+    /// Its own handle; empty for a default qdisc.
     pub qdisc: String,
     /// Packets that left it towards the device.
     pub sent_packets: u64,
@@ -307,11 +311,11 @@ pub struct ClassTrial {
     pub sent_bytes: u64,
     /// The same as a rate.
     pub throughput_bit_s: u64,
-    /// Packets that it dropped itself, by reason.
+    /// Packets that the qdisc itself dropped, by reason.
     pub drops: BTreeMap<&'static str, u64>,
     /// Packets that were marked in it, by reason; at leaves.
     pub marks: BTreeMap<&'static str, u64>,
-    /// Bytes in it, those below included.
+    /// Bytes in it, including those in its children.
     pub backlog_bytes: Range,
     /// The same over time.
     pub series: ClassSeries,
@@ -320,11 +324,11 @@ pub struct ClassTrial {
 /// A qdisc over time.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct ClassSeries {
-    /// What left it, in each step.
+    /// Throughput in each step.
     pub throughput_bit_s: Vec<u64>,
     /// Mean of the bytes in it.
     pub backlog_bytes: Vec<u64>,
-    /// Packets that it dropped itself.
+    /// Packets that the qdisc itself dropped.
     pub drops: Vec<u64>,
 }
 
@@ -354,7 +358,7 @@ pub struct DeviceSeries {
     pub ring_bytes: Vec<u64>,
 }
 
-/// Of a quantity over time.
+/// Mean and maximum of a quantity over time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Range {
     /// Time-weighted mean.
@@ -366,24 +370,26 @@ pub struct Range {
 /// One stage of a packet's way.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct StageTrial {
-    /// `classifier` (from the arrival to the queue), `qdisc`, or `ring` (until the last bit is on the line).
+    /// `classifier` (from the arrival to the queue), `qdisc`, or `ring` (until the last bit is on
+    /// the line).
     pub stage: &'static str,
     /// Mean, exact.
     pub mean_ns: u64,
     /// Median.
     pub p50_ns: u64,
-    /// 95 % were at most this.
+    /// The 95th percentile.
     pub p95_ns: u64,
-    /// 99 % were at most this.
+    /// The 99th percentile.
     pub p99_ns: u64,
-    /// The longest, exact.
+    /// The longest time, exact.
     pub max_ns: u64,
 }
 
 impl Trial {
-    /// As JSON, indented; keys in the order of the fields.
+    /// Returns the trial as JSON, indented; keys in the order of the fields.
     pub fn to_json(&self) -> String {
-        // Fails only for maps whose keys are not strings, and for numbers that are none.
+        // Serialisation fails only for maps whose keys are not strings, and for numbers that are
+        // none.
         serde_json::to_string_pretty(self).unwrap_or_default()
     }
 }

@@ -1,5 +1,5 @@
-//! Applications over UDP: packets at a constant rate, numbered, with the sink that counts them ([`Source`], [`Sink`]); calls
-//! ([`voice`]); video ([`video`]); questions and answers ([`ask`]).
+//! Applications over UDP: numbered packets at a constant rate, with the sink that counts them
+//! ([`Source`], [`Sink`]); calls ([`voice`]); video ([`video`]); questions and answers ([`ask`]).
 
 pub mod ask;
 pub mod emodel;
@@ -15,12 +15,13 @@ use txweir_core::base::time::{Instant, Nanos};
 
 /// Bytes of IPv4 and UDP headers.
 pub(crate) const HEADERS: u32 = 28;
-/// Bytes of the packet's number, which follows the headers, and of a word that some applications add.
+/// Bytes of the packet's number, which follows the headers, and of a word that some applications
+/// add.
 const NUMBER: u32 = 8;
-/// Bytes that are kept of a packet.
+/// Number of bytes of a packet that are kept.
 const KEPT: usize = (HEADERS + 2 * NUMBER) as usize;
 
-/// The header of UDP over IPv4 from one address to another, for a packet of this length.
+/// Returns the header of UDP over IPv4 from one address to another, for a packet of this length.
 pub(crate) fn header(local: Addr, remote: Addr, ip_len: u32) -> [u8; HEADERS as usize] {
     let mut header = [0; HEADERS as usize];
     header[0] = 0x45;
@@ -49,8 +50,8 @@ impl Packets {
         Self { kept, label }
     }
 
-    /// A packet with this number, and this word behind it, whose payload has so many bytes: 8 at least, of which the
-    /// number is the first part, and at most 65507.
+    /// Returns a packet with this number and the word behind it, whose payload has `payload` bytes:
+    /// at least 8, the first of which are the number, and at most 65507.
     pub(crate) fn make(&mut self, now: Instant, number: u64, word: u64, payload: u32) -> Frame {
         let ip_len = HEADERS + payload.clamp(NUMBER, 65_535 - HEADERS);
         self.kept[2..4].copy_from_slice(&(ip_len as u16).to_be_bytes());
@@ -73,14 +74,14 @@ pub struct Source {
     rate: u64,
     next_at: Instant,
     until: Instant,
-    /// Nanoseconds numerator left over by the last division.
+    /// Numerator of the nanoseconds left over by the last division.
     remainder: u64,
     sent: u64,
 }
 
 impl Source {
-    /// Frames of `len` bytes (Ethernet header included, at least 50) at `rate` bit/s of such frames, from `start`
-    /// to before `until`. A rate of zero sends nothing.
+    /// Returns a sender of frames of `len` bytes (Ethernet header included, at least 50) at `rate`
+    /// bit/s of such frames, from `start` to before `until`. A rate of zero sends nothing.
     pub fn new(
         local: Addr,
         remote: Addr,
@@ -95,13 +96,13 @@ impl Source {
         Self { packets, payload, rate, next_at: start, until, remainder: 0, sent: 0 }
     }
 
-    /// When the next packet is due.
+    /// Returns the time of the next packet.
     pub fn poll_at(&self) -> Option<Instant> {
         (self.rate > 0 && self.next_at < self.until).then_some(self.next_at)
     }
 
-    /// The packet due at `now`, if one is. The sender does not wait for anybody: what a full queue refuses is
-    /// lost, and it is not sent again.
+    /// Returns the packet due at `now`, if there is one. The sender never waits: a packet that a
+    /// full queue refuses is lost, and is not sent again.
     pub fn poll(&mut self, now: Instant) -> Option<Frame> {
         self.poll_at().filter(|at| *at <= now)?;
         let frame = self.packets.make(now, self.sent, 0, self.payload);
@@ -112,7 +113,7 @@ impl Source {
         Some(frame)
     }
 
-    /// Packets made.
+    /// Returns the number of packets made.
     pub const fn sent(&self) -> u64 {
         self.sent
     }
@@ -125,7 +126,7 @@ pub struct Sink {
     pub delay: Histogram<u64>,
     received: u64,
     bytes: u64,
-    /// One past the highest number seen.
+    /// The number after the highest one seen.
     highest: u64,
     reordered: u64,
 }
@@ -137,7 +138,7 @@ impl Default for Sink {
 }
 
 impl Sink {
-    /// Takes a packet in.
+    /// Takes a packet.
     pub fn deliver(&mut self, now: Instant, frame: &Frame) {
         self.received += 1;
         self.bytes += u64::from(frame.len());
@@ -147,19 +148,19 @@ impl Sink {
         self.highest = self.highest.max(number + 1);
     }
 
-    /// Packets received.
+    /// Returns the number of packets received.
     pub const fn received(&self) -> u64 {
         self.received
     }
-    /// Bytes of frames received.
+    /// Returns the bytes of frames received.
     pub const fn bytes(&self) -> u64 {
         self.bytes
     }
-    /// Packets that came after one sent later.
+    /// Returns the number of packets that came after a packet sent later.
     pub const fn reordered(&self) -> u64 {
         self.reordered
     }
-    /// Packets that are missing before the highest number seen.
+    /// Returns the number of packets that are missing before the highest number seen.
     pub const fn lost(&self) -> u64 {
         self.highest.saturating_sub(self.received)
     }

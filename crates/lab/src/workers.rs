@@ -7,21 +7,21 @@ use std::thread;
 
 use txweir_core::Nanos;
 
-/// News of a thread.
+/// A message of a thread.
 enum News<T> {
-    /// So much virtual time is over.
+    /// This amount of virtual time is over.
     Advanced(Nanos),
     /// The job of that number is done.
     Done(usize, T),
 }
 
-/// Does each job once, on at most `threads` threads, and gives the results in the order of the
-/// jobs; or the error of the first job that fails, whatever the number of threads. A job tells how
-/// much virtual time it has advanced; `progress` hears, on this thread, of the sum. After an error
+/// Does each job once, on at most `threads` threads, and returns the results in the order of the
+/// jobs; or the error of the first job that fails, whatever the number of threads. A job reports
+/// the virtual time that it has advanced; `progress` gets the sum, on this thread. After an error
 /// no job begins.
 ///
 /// # Errors
-/// That of the first job, in their order, that has failed.
+/// Returns the error of the first job, in their order, that has failed.
 pub fn run<T: Send, E: Send>(
     jobs: usize,
     threads: NonZeroUsize,
@@ -40,8 +40,8 @@ pub fn run<T: Send, E: Send>(
                     if job >= jobs {
                         break;
                     }
-                    // The receiver outlives this thread unless its own thread panics, which ends it
-                    // all.
+                    // The receiver outlives this thread unless its own thread panics, which ends
+                    // all threads.
                     let result = work(job, &mut |by| drop(sender.send(News::Advanced(by))));
                     failed.fetch_or(result.is_err(), Ordering::Relaxed);
                     drop(sender.send(News::Done(job, result)));
@@ -60,7 +60,7 @@ pub fn run<T: Send, E: Send>(
             }
         }
     });
-    // Jobs begin in order: those before one that failed are all done.
+    // Jobs begin in order: all jobs before one that failed are done.
     results.into_iter().flatten().collect()
 }
 

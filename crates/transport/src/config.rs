@@ -1,4 +1,4 @@
-//! How an end does TCP.
+//! Configuration of an end.
 
 use std::sync::Arc;
 
@@ -28,7 +28,7 @@ pub enum Algorithm {
 }
 
 impl Algorithm {
-    /// All of them, with the names by which commands and files know them.
+    /// All algorithms, with the names by which commands and files know them.
     pub const ALL: [(&'static str, Self); 7] = [
         ("reno", Self::Reno),
         ("cubic", Self::Cubic),
@@ -39,20 +39,20 @@ impl Algorithm {
         ("prague", Self::Prague),
     ];
 
-    /// Its name.
+    /// Returns the name of the algorithm.
     pub fn name(self) -> &'static str {
         Self::ALL.iter().find(|(_, a)| *a == self).map_or("?", |(name, _)| name)
     }
-    /// The one of this name.
+    /// Returns the algorithm of this name.
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.iter().find(|(n, _)| *n == name).map(|(_, a)| *a)
     }
 }
 
-/// Whether an end asks for marks in place of drops.
+/// Kind of congestion marks that an end negotiates in place of drops.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum EcnMode {
-    /// No.
+    /// None.
     #[default]
     Off,
     /// RFC 3168: one echo per round trip.
@@ -61,19 +61,20 @@ pub enum EcnMode {
     Accurate,
 }
 
-/// How departures are spread over time.
+/// Way of spreading departures over time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Pacing {
-    /// By the connection if its congestion control wants it, else not.
+    /// The connection paces if its congestion control asks for it; otherwise departures are not
+    /// spread.
     #[default]
     Auto,
-    /// By the queue below (`fq`), from the departure times that segments carry.
+    /// The queue below (`fq`) paces, by the departure times that segments carry.
     Queue,
-    /// By the connection, whatever its congestion control.
+    /// The connection paces, whatever its congestion control.
     Always,
 }
 
-/// How a sender finds losses.
+/// Way of finding losses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Detection {
     /// By time, with loss probes (RFC 8985); the window is reduced in proportion (RFC 6937bis).
@@ -84,76 +85,81 @@ pub enum Detection {
     DupThresh,
 }
 
-/// When a receiver acknowledges data in order.
+/// Policy of acknowledging data in order.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Acks {
-    /// As Linux: quick at the start, delayed by the gaps between segments, compressed beyond a loss.
+    /// As Linux: quick at the start, delayed by the gaps between segments, compressed beyond a
+    /// loss.
     #[default]
     Adaptive,
-    /// One acknowledgement for so many full segments, and `Config::ack_delay` after the first of them
-    /// at the latest (RFC 1122 section 4.2.3.2: two). Data out of order is acknowledged at once. 0 is
-    /// 1.
+    /// One acknowledgement for this number of full segments, and `Config::ack_delay` after the
+    /// first of them at the latest (RFC 1122 section 4.2.3.2: two). Data out of order is
+    /// acknowledged at once. 0 counts as 1.
     Every(u8),
 }
 
-/// How an end does TCP. The defaults are those of Linux 6.12 on Ethernet.
+/// Configuration of an end. The defaults are those of Linux 6.12 on Ethernet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
     /// Payload of a full segment without options; 1460 for Ethernet. At least 64.
     pub mss: u16,
-    /// Time stamps (RFC 7323): 12 bytes of each segment.
+    /// True if segments carry time stamps (RFC 7323), which take 12 bytes of each.
     pub stamps: bool,
-    /// Selective acknowledgements (RFC 2018).
+    /// True if the end offers selective acknowledgements (RFC 2018).
     pub sack: bool,
     /// Congestion control.
     pub algorithm: Algorithm,
-    /// Marks.
+    /// Congestion marks (ECN).
     pub ecn: EcnMode,
-    /// Departures.
+    /// Pacing of departures.
     pub pacing: Pacing,
     /// Segments of the first window (RFC 6928).
     pub initial_window: u32,
-    /// Most payload of a super-segment, bytes; below two segments there are none.
+    /// Largest payload of a super-segment, bytes; below two segments there are no super-segments.
     pub gso_max: u32,
-    /// Most segments of a super-segment.
+    /// Largest number of segments of a super-segment.
     pub gso_segs: u32,
-    /// Bytes that a sender may have below the socket before small queues stop it, at most.
+    /// Largest number of bytes that a sender may have below the socket before small queues stop it.
     pub small_queue_max: u64,
-    /// Small queues: a sender waits until the device has sent what lies below the socket. Off where nothing reports that
-    /// (a device that hands packets to another host at once).
+    /// True if a sender waits until the device has sent the bytes below the socket (small queues).
+    /// Off where nothing reports this (a device that hands packets to another host at once).
     pub small_queues: bool,
-    /// Super-segments have the size that suits the pacing rate (Linux since 3.12); else the largest that there is.
+    /// True if super-segments have the size that suits the pacing rate (Linux since 3.12);
+    /// otherwise they have the largest size.
     pub size_by_rate: bool,
-    /// Bytes handed over and not acknowledged, at most; 0 tunes itself to the memory of two windows.
+    /// Largest number of bytes handed over and not acknowledged; with 0 the buffer tunes itself to
+    /// the memory of two windows.
     pub send_buffer: u64,
     /// The receive buffer at the start, bytes of memory (`tcp_rmem`, second number).
     pub receive_buffer: u64,
-    /// The most that tuning makes of it (`tcp_rmem`, third number); not above 1 GiB.
+    /// The upper bound of tuning for the receive buffer (`tcp_rmem`, third number); not above 1
+    /// GiB.
     pub receive_buffer_max: u64,
-    /// Memory that a full segment takes in the receive buffer, bytes. A unit takes as much beside its payload.
+    /// Memory that a full segment takes in the receive buffer, bytes. A unit takes the same
+    /// overhead beside its payload.
     pub segment_memory: u32,
-    /// Full segments that share one buffer while they wait for the reader, which then takes them at once. 1 where each
-    /// keeps its own.
+    /// Number of full segments that share one buffer while they wait for the reader, which then
+    /// takes them at once. 1: each segment has its own buffer.
     pub merged: u32,
-    /// When data in order is acknowledged.
+    /// Policy of acknowledging data in order.
     pub acks: Acks,
     /// Shortest delay of an acknowledgement.
     pub ack_delay: Nanos,
-    /// How losses are found.
+    /// Way of finding losses.
     pub detection: Detection,
-    /// A sender of super-segments waits a little for room for a larger one.
+    /// True if a sender of super-segments waits a little for room for a larger one.
     pub defers: bool,
     /// Timeout before there is a sample of the round trip, of a SYN as well (RFC 6298 section 2.1).
     pub rto_initial: Nanos,
-    /// Small segments wait for the acknowledgement of the one before (RFC 896). Off by default, as all who measure
-    /// latency have it.
+    /// True if small segments wait for the acknowledgement of the one before (RFC 896). Off by
+    /// default, as in programs that measure latency.
     pub nagle: bool,
-    /// After silence of a timeout the window starts anew (RFC 2861).
+    /// True if the window starts anew after the sender was silent for a timeout (RFC 2861).
     pub restart_after_idle: bool,
     /// The tick that timers count.
     pub tick: Tick,
-    /// What the randomness of congestion control comes from; the same seed gives the same connection. Connections with
-    /// one seed probe in step.
+    /// Seed of the random numbers of congestion control; the same seed gives the same connection.
+    /// Connections with one seed probe in step.
     pub seed: u64,
 }
 
@@ -200,12 +206,13 @@ impl From<&Config> for Arc<Config> {
 pub(crate) const STAMP_BYTES: u32 = 12;
 
 impl Config {
-    /// TCP as hosts of about 2010 did it, BSD among them. The window is NewReno's (RFC 5681), losses are
-    /// found by number (RFC 6675), the first window is three segments (RFC 3390), a SYN is sent again
-    /// after 3 s (RFC 1122 section 4.2.3.1), and two segments are acknowledged at a time, or one after
-    /// 100 ms. Buffers have a fixed size: 32 KiB to send, 57344 bytes of payload to receive. There are
-    /// no super-segments, no pacing, no small queues. The timeout is 200 ms and more beyond a round
-    /// trip, as Linux and DragonFly BSD have it alike.
+    /// Returns the configuration of a host of about 2010, BSD among them. The window is NewReno's
+    /// (RFC 5681), losses are found by number (RFC 6675), the first window is three segments (RFC
+    /// 3390), a SYN is sent again after 3 s (RFC 1122 section 4.2.3.1), and two segments are
+    /// acknowledged at a time, or one after 100 ms. Buffers have a fixed size: 32 KiB to send,
+    /// 57344 bytes of payload to receive. There are no super-segments, no pacing and no small
+    /// queues. The timeout is 200 ms and more beyond a round trip, as in both Linux and DragonFly
+    /// BSD.
     pub fn rfc6675() -> Self {
         // From the first segment on, half of the memory counts as payload.
         let receive_buffer = 2 * 57_344;
@@ -229,7 +236,7 @@ impl Config {
         }
     }
 
-    /// Payload of a full segment, options subtracted.
+    /// Returns the payload of a full segment, options subtracted.
     pub fn segment(&self) -> u32 {
         u32::from(self.mss.max(64)) - if self.stamps { STAMP_BYTES } else { 0 }
     }

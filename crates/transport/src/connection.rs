@@ -1,4 +1,4 @@
-//! One end of a connection: the handshake, the two halves, and what its driver calls.
+//! One end of a connection: the handshake, the two halves, and the calls of its driver.
 
 mod below;
 
@@ -18,31 +18,32 @@ use crate::sender::timer::{self, Purpose};
 use crate::sender::writer::{self, Gate};
 use crate::sender::{Counters, Sender};
 
-/// SYNs sent again at a steady pace before the pace falls.
+/// Number of SYNs sent again at a steady pace before the pace falls.
 const SYN_LINEAR: u32 = 4;
-/// SYNs, the first included, after which the first window is still the ordinary one.
+/// Number of SYNs, the first included, after which the first window is still the ordinary one.
 const SYNS_FREE: u32 = 2;
 /// Most bytes of options (RFC 9293 section 3.1).
 const OPTIONS_MAX: usize = 40;
-/// Most SYNs that offer accurate ECN, if none of them is answered (RFC 9768 section 3.1.4.1).
+/// Largest number of SYNs that offer accurate ECN, if none of them is answered (RFC 9768 section
+/// 3.1.4.1).
 const SYN_OFFERS_MAX: u32 = 2;
-/// SYNs sent again before an end gives up.
+/// Number of SYNs sent again before an end gives up.
 const SYN_RETRIES_MAX: u32 = 6;
 
-/// Where an end stands (RFC 9293 section 3.3.2, with the states of closing as one).
+/// State of an end (RFC 9293 section 3.3.2, with the states of closing as one).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
-    /// It waits for a SYN.
+    /// The end waits for a SYN.
     Listen,
-    /// It has sent a SYN, or will.
+    /// The end has sent a SYN, or will.
     SynSent,
-    /// It has answered a SYN.
+    /// The end has answered a SYN.
     SynReceived,
     /// Data flows.
     Established,
     /// Both ends have closed, and everything is acknowledged.
     Closed,
-    /// It was reset, or has given up.
+    /// The end was reset, or has given up.
     Failed,
 }
 
@@ -52,25 +53,26 @@ pub struct Connection {
     state: State,
     pub(crate) tx: Sender,
     rx: Receiver,
-    /// A SYN, or the answer to one, is to be sent.
+    /// True if a SYN, or the answer to one, is to be sent.
     syn_due: bool,
     syn_sent: Instant,
     syns: u32,
-    /// The peer's shift of windows.
+    /// Window scale of the peer.
     peer_scale: u8,
     scaled: bool,
     sack: bool,
     stamps: bool,
-    /// The code point with which the peer's SYN, or its answer to this end's, has come.
+    /// The code point with which the peer's SYN, or its answer to this end's SYN, arrived.
     syn_ecn: Ecn,
-    /// The next acknowledgement tells that code point (RFC 9768 section 3.2.2.1).
+    /// True if the next acknowledgement reports that code point (RFC 9768 section 3.2.2.1).
     echoes_answer: bool,
-    /// The application has nothing more.
+    /// True if the application has nothing more.
     ending: bool,
 }
 
 impl Connection {
-    /// The end that opens the connection: its first [`transmit`](Self::transmit) gives the SYN.
+    /// Returns an end that opens the connection: its first [`transmit`](Self::transmit) returns the
+    /// SYN.
     pub fn connect(config: impl Into<Arc<Config>>) -> Self {
         let mut c = Self::new(config.into(), State::SynSent);
         c.syn_due = true;
@@ -78,7 +80,7 @@ impl Connection {
         c
     }
 
-    /// The end that waits for the connection.
+    /// Returns an end that waits for the connection.
     pub fn listen(config: impl Into<Arc<Config>>) -> Self {
         Self::new(config.into(), State::Listen)
     }
@@ -101,47 +103,48 @@ impl Connection {
         }
     }
 
-    /// How it does TCP. Ends that do it alike may share one configuration.
+    /// Returns the configuration. Ends with equal configurations may share one.
     pub const fn config(&self) -> &Arc<Config> {
         &self.tx.flow.config
     }
-    /// Takes `config` in place of its own if both are equal; else nothing changes.
+    /// Takes `config` in place of its own if both are equal; otherwise changes nothing.
     pub fn share_config(&mut self, config: &Arc<Config>) {
         if self.tx.flow.config == *config {
             (self.tx.flow.config, self.rx.config) = (Arc::clone(config), Arc::clone(config));
         }
     }
-    /// Where it stands.
+    /// Returns the state of the connection.
     pub const fn state(&self) -> State {
         self.state
     }
-    /// What its sender and the congestion control share.
+    /// Returns the state that its sender shares with congestion control.
     pub const fn flow(&self) -> &Flow {
         &self.tx.flow
     }
-    /// Its congestion control.
+    /// Returns its congestion control.
     pub fn congestion(&self) -> &dyn Congestion {
         &*self.tx.cc
     }
-    /// What it has counted.
+    /// Returns the counters.
     pub fn counters(&self) -> Counters {
         self.tx.counters()
     }
-    /// Bytes that were handed over and are not acknowledged.
+    /// Returns the number of bytes that were handed over and are not acknowledged.
     pub const fn unacknowledged(&self) -> u64 {
         let una = if self.tx.flow.una == 0 { 1 } else { self.tx.flow.una };
         self.tx.flow.write.saturating_sub(una)
     }
-    /// Bytes in order that wait for the reader.
+    /// Returns the number of bytes in order that wait for the reader.
     pub const fn readable(&self) -> u64 {
         self.rx.readable()
     }
-    /// The reader has everything and the peer has closed.
+    /// True if the reader has everything and the peer has closed.
     pub fn finished(&self) -> bool {
         self.rx.finished()
     }
 
-    /// Hands over up to `bytes`; gives how many the send buffer takes. None once it is closing.
+    /// Hands over up to `bytes`, and returns how many the send buffer takes; 0 once the connection
+    /// is closing.
     pub fn write(&mut self, now: Instant, bytes: u64) -> u64 {
         let mut all = 0;
         loop {
@@ -153,9 +156,11 @@ impl Connection {
         }
     }
 
-    /// Hands over a part of a call that is to write `bytes`: up to what fills one unit. Gives how many were taken. Segments
-    /// may leave before the rest of the call, so [`transmit`](Self::transmit) is to be asked until it gives none, and then
-    /// this with the rest, until nothing is left or nothing is taken; either ends the call. None once it is closing.
+    /// Hands over a part of a call that is to write `bytes`, up to the bytes that fill one unit,
+    /// and returns how many were taken; 0 once the connection is closing. Segments may leave before
+    /// the rest of the call: the driver asks [`transmit`](Self::transmit) until it returns none,
+    /// and then calls this with the rest, until nothing is left or nothing is taken; either ends
+    /// the call.
     pub fn write_unit(&mut self, now: Instant, bytes: u64) -> u64 {
         if self.ending || !matches!(self.state, State::Established) {
             return 0;
@@ -164,40 +169,43 @@ impl Connection {
         writer::write(&mut self.tx, bytes)
     }
 
-    /// No more data comes: a FIN follows what was handed over. It rides on the last data only if that has to wait.
+    /// Ends the data: a FIN follows the bytes handed over so far. The FIN rides on the last data
+    /// only if this data has to wait.
     pub const fn close(&mut self) {
         self.ending = true;
     }
 
-    /// Takes up to `most` bytes in order; gives how many there were.
+    /// Takes up to `most` bytes in order, and returns their number.
     pub fn read(&mut self, now: Instant, most: u64) -> u64 {
         self.rx.take(now, most)
     }
 
-    /// A queue on this host has not taken the segment with data that [`transmit`](Self::transmit) gave last: it has not been
-    /// sent, and goes with a later event. The window shrinks once per round trip.
+    /// Reports that a queue on this host has refused the segment with data that
+    /// [`transmit`](Self::transmit) returned last: it counts as not sent, and leaves with a later
+    /// event. The window shrinks once per round trip.
     pub fn dropped(&mut self) {
         local::dropped(&mut self.tx);
     }
 
-    /// A queue on this host has taken the segment, and dropped another one: the window shrinks once per round trip.
+    /// Reports that a queue on this host has taken the segment and dropped another one: the window
+    /// shrinks once per round trip.
     pub fn congested(&mut self) {
         local::congested(&mut self.tx);
     }
 
-    /// True if the windows let data leave now. The next [`transmit`](Self::transmit) then gives some,
-    /// unless pacing, small queues, RFC 896 or the wait for a larger unit hold it back. A host asks
-    /// this that decides before it takes a segment whether it can send one.
+    /// True if the windows let data leave now. The next [`transmit`](Self::transmit) then returns
+    /// some, unless pacing, small queues, RFC 896 or the wait for a larger unit hold it back. For a
+    /// host that decides before it takes a segment whether it can send one.
     pub fn has_data(&self) -> bool {
         self.state == State::Established && output::has_room(&self.tx)
     }
 
-    /// The host's own queue has no room for the segment that this end would send. The window begins
-    /// anew with one segment, as after a source quench (RFC 1122 section 4.2.3.9): nothing counts as
-    /// lost, and the threshold stays. Where nothing is in flight, no acknowledgement can bring this
-    /// end on. The retransmission timer runs then, as in 4.4BSD, and its end counts as a timeout: the
-    /// threshold becomes two segments, and the next timeout is twice as long. An algorithm that
-    /// sets its own window (BBR) keeps it.
+    /// Reports that the host's own queue has no room for the segment that this end would send. The
+    /// window begins anew with one segment, as after a source quench (RFC 1122 section 4.2.3.9):
+    /// nothing counts as lost, and the threshold stays. If nothing is in flight, no acknowledgement
+    /// can wake this end. The retransmission timer then runs, as in 4.4BSD, and its end counts as a
+    /// timeout: the threshold becomes two segments, and the next timeout is twice as long. An
+    /// algorithm that sets its own window (BBR) keeps it.
     pub fn quench(&mut self, now: Instant) {
         self.tx.flow.now = now;
         if !self.tx.cc.owns_window() {
@@ -209,7 +217,7 @@ impl Connection {
         }
     }
 
-    /// Another way to spread departures, from now on.
+    /// Changes the way of spreading departures, from now on.
     pub fn set_pacing(&mut self, pacing: Pacing) {
         self.tx.queue_paces = pacing == Pacing::Queue;
         self.tx.flow.paced = match pacing {
@@ -219,12 +227,13 @@ impl Connection {
         };
     }
 
-    /// The number that it expects next, and the last number that it has sent: what wide numbers are near to.
+    /// Returns the number that this end expects next, and the last number that it has sent: the
+    /// reference points for widening numbers of 32 bits.
     pub const fn expects(&self) -> (u64, u64) {
         (self.rx.next, self.tx.flow.next)
     }
 
-    /// A segment has come in.
+    /// Takes a segment that has come in.
     pub fn receive(&mut self, now: Instant, seg: &Segment) {
         self.tx.flow.now = now;
         self.tx.writer.gate = Gate::Open;
@@ -286,7 +295,7 @@ impl Connection {
         }
     }
 
-    /// The peer's SYN: what both ends agree on.
+    /// Agrees with the peer's SYN on options, segment size and windows.
     fn agree(&mut self, now: Instant, seg: &Segment) {
         let syn = seg.syn.unwrap_or_default();
         self.sack &= syn.sack;
@@ -309,7 +318,7 @@ impl Connection {
         }
     }
 
-    /// The mode that this end would like.
+    /// Returns the mode of marks that this end prefers.
     fn wish(&self) -> EcnMode {
         match self.tx.cc.wants() {
             Wants::Classic => self.tx.flow.config.ecn,
@@ -337,7 +346,8 @@ impl Connection {
         let mode = match (self.wish(), seg.flags.ace()) {
             (EcnMode::Off, _) | (_, 0) => EcnMode::Off,
             (EcnMode::Accurate, 0b011) => EcnMode::Classic,
-            // Other values are for what follows RFC 9768, which is to be met as it is (section 3.1.3).
+            // Other values come from successors of RFC 9768; section 3.1.3 says to answer them as
+            // RFC 9768.
             (EcnMode::Accurate, _) => EcnMode::Accurate,
             (EcnMode::Classic, ace) if ace & 0b011 == 0b011 => self.classic_answer(seg.ecn),
             (EcnMode::Classic, _) => EcnMode::Off,
@@ -347,7 +357,8 @@ impl Connection {
         self.syn_due = true;
     }
 
-    /// An ordinary sender sends no SYN that may be marked (RFC 3168 section 6.1.1), one with DCTCP does.
+    /// Returns the mode for a SYN that offers RFC 3168. An ordinary sender sends no SYN that may be
+    /// marked (RFC 3168 section 6.1.1); a sender with DCTCP does.
     fn classic_answer(&self, ecn: Ecn) -> EcnMode {
         let strange = ecn.capable() && self.tx.cc.wants() != Wants::Dctcp;
         if strange { EcnMode::Off } else { EcnMode::Classic }
@@ -361,7 +372,8 @@ impl Connection {
         let mode = match (self.wish(), seg.flags.ace()) {
             (EcnMode::Off, _) => EcnMode::Off,
             (EcnMode::Accurate, ace) if accecn::agrees(ace) => EcnMode::Accurate,
-            // 0b101 comes from a peer with the nonce of RFC 3540, which has classic marks, too.
+            // 0b101 comes from a peer with the nonce of RFC 3540, which also supports classic
+            // marks.
             (_, 0b001 | 0b101) => EcnMode::Classic,
             _ => EcnMode::Off,
         };
@@ -395,7 +407,7 @@ impl Connection {
         let since_syn =
             (now.0 / 1_000).saturating_sub(self.syn_sent.0 / 1_000).min(u64::from(u32::MAX)) as u32;
         let us = match seg.stamps {
-            // Which SYN is answered only time stamps tell.
+            // Only time stamps tell which SYN is answered.
             Some((_, echo)) if self.syns > 1 => {
                 let ms = tx.flow.tick().stamp(now).wrapping_sub(echo);
                 (echo != 0 && ms < 1 << 20).then(|| ms.max(1) * 1_000)
@@ -417,7 +429,8 @@ impl Connection {
         }
     }
 
-    /// The next segment that leaves now, if one does. To be asked until it gives none.
+    /// Returns the next segment that leaves now, if there is one. The driver asks until it returns
+    /// none.
     pub fn transmit(&mut self, now: Instant) -> Option<Segment> {
         self.tx.flow.now = now;
         match self.state {
@@ -461,7 +474,7 @@ impl Connection {
         None
     }
 
-    /// A segment without data, which offers this window and reports these blocks.
+    /// Returns a segment without data that offers this window and reports these blocks.
     fn bare(&mut self, now: Instant, (window, sacks): (u16, Sacks)) -> Segment {
         let mut flags = Flags::ACK.with(self.rx.ecn.flags());
         if std::mem::take(&mut self.echoes_answer) && sacks.is_empty() {
@@ -521,7 +534,7 @@ impl Connection {
         self.syn_sent = now;
         self.syns += 1;
         let linear = self.state == State::SynSent && self.syns <= SYN_LINEAR + 1;
-        // At most 16.
+        // The result is at most 16.
         self.tx.backoff = if linear { 0 } else { (self.syns - 1).min(16) as u8 };
         let ticks = self.tx.rto();
         timer::set(&mut self.tx, Purpose::Retransmit, ticks);
@@ -529,7 +542,7 @@ impl Connection {
         let mode = if answers { self.tx.ecn.mode } else { self.wish() };
         let ace = match (mode, answers) {
             (EcnMode::Off, _) => 0,
-            // A SYN that was lost may have been lost for its flags (RFC 3168 section 6.1.1.1).
+            // The network may have dropped a SYN because of its flags (RFC 3168 section 6.1.1.1).
             (EcnMode::Classic, false) if self.syns > 1 => 0,
             (EcnMode::Classic, false) => 0b011,
             (EcnMode::Classic, true) => 0b001,
@@ -539,7 +552,8 @@ impl Connection {
         };
         // An end with DCTCP lets its SYN be marked, as Linux does.
         let ecn = if self.tx.cc.wants() == Wants::Dctcp { Ecn::Ect0 } else { Ecn::NotEct };
-        // The option tells whether the way lets it pass; it is not tried again (RFC 9768 section 3.2.3.2.2).
+        // The option probes whether the path lets it pass; it is not tried again (RFC 9768 section
+        // 3.2.3.2.2).
         let ecn_bytes = if answers && self.syns == 1 { self.rx.ecn.option(OPTIONS_MAX / 2) } else { None };
         let scale = Some(self.rx.window.scale).filter(|_| !answers || self.scaled);
         let window = u16::try_from(self.rx.window.offered).unwrap_or(u16::MAX);
@@ -558,7 +572,7 @@ impl Connection {
         })
     }
 
-    /// Does what is due. To be followed by [`transmit`](Self::transmit).
+    /// Runs the timers that are due. [`transmit`](Self::transmit) is to follow.
     pub fn on_time(&mut self, now: Instant) {
         self.tx.flow.now = now;
         self.tx.writer.gate = Gate::Open;
@@ -585,8 +599,8 @@ impl Connection {
         }
     }
 
-    /// When it is to be called next if nothing comes: a timer, or a paced departure. `None`: only a segment, the
-    /// application or the device can bring it on.
+    /// Returns the time of the next call if nothing comes before: a timer, or a paced departure.
+    /// `None` if only a segment, the application or the device can cause progress.
     pub fn deadline(&self) -> Option<Instant> {
         if matches!(self.state, State::Failed) {
             return None;

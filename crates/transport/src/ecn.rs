@@ -1,5 +1,5 @@
-//! Congestion marks: how a sender asks for them and reads their echo, how a receiver echoes them
-//! (RFC 3168, 8257, 9768).
+//! Congestion marks: how a sender asks for them and reads their echo, and how a receiver echoes
+//! them (RFC 3168, 8257, 9768).
 
 pub(crate) mod accecn;
 
@@ -10,34 +10,35 @@ use crate::ecn::accecn::{Counts, Told};
 use crate::rare::Rare;
 use crate::segment::{EcnBytes, Flags, Segment};
 
-/// The sender's part.
+/// The sending half's marks.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct EcnSender {
-    /// What both ends have agreed on.
+    /// The mode that both ends have agreed on.
     pub(crate) mode: EcnMode,
-    /// The code point of what may be marked.
+    /// The code point of packets that may be marked.
     pub(crate) code: Ecn,
-    /// Everything may be marked, acknowledgements and retransmissions included (RFC 8257, 9331).
+    /// True if every packet may be marked, acknowledgements and retransmissions included (RFC 8257,
+    /// 9331).
     pub(crate) always: bool,
-    /// The next new segment says that the window was reduced.
+    /// True if the next new segment tells the receiver that the window was reduced.
     reduced: bool,
-    /// What accurate echoes have told.
+    /// State of accurate echoes.
     pub(crate) told: Rare<Told>,
 }
 
 impl EcnSender {
-    /// The handshake has agreed on `mode`.
+    /// Starts with the mode that the handshake has agreed on.
     pub(crate) fn agreed(&mut self, mode: EcnMode, code: Ecn, always: bool) {
         *self = Self { mode, code, always, ..Self::default() };
     }
 
-    /// True if the segment echoes marks as RFC 3168 does, which does not say how many.
+    /// True if the segment echoes marks as RFC 3168 does, without their number.
     pub(crate) fn classic_echo(&self, seg: &Segment) -> bool {
         self.mode == EcnMode::Classic && seg.flags.has(Flags::ECE) && !seg.flags.has(Flags::SYN)
     }
 
-    /// Marked packets that the segment tells of for the first time (RFC 9768). It acknowledges
-    /// `newly` packets of up to `mss` bytes for the first time.
+    /// Returns the number of marked packets that the segment reports for the first time (RFC 9768).
+    /// It acknowledges `newly` packets of up to `mss` bytes for the first time.
     pub(crate) fn accurate_echo(&mut self, seg: &Segment, newly: u32, mss: u32) -> u32 {
         match self.mode {
             EcnMode::Accurate if !seg.flags.has(Flags::SYN) => self.told.read(seg, newly, mss),
@@ -45,16 +46,18 @@ impl EcnSender {
         }
     }
 
-    /// The window was reduced: the receiver is to be told (RFC 3168 section 6.1.2).
+    /// Notes a reduction of the window, of which the receiver must be told (RFC 3168 section
+    /// 6.1.2).
     pub(crate) fn reduced(&mut self) {
         self.reduced = self.mode == EcnMode::Classic;
     }
-    /// The reduction was undone.
+    /// Withdraws this note: the reduction was undone.
     pub(crate) const fn withdraw(&mut self) {
         self.reduced = false;
     }
 
-    /// Code point and flags of a segment; `fresh`: it carries data that has not been sent before.
+    /// Returns the code point and the flags of a segment. `fresh`: the segment carries data that
+    /// has not been sent before.
     pub(crate) fn label(&mut self, fresh: bool) -> (Ecn, Flags) {
         if self.mode == EcnMode::Off {
             return (Ecn::NotEct, Flags::default());
@@ -65,41 +68,41 @@ impl EcnSender {
     }
 }
 
-/// The receiver's part.
+/// The receiving half's marks.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct EcnReceiver {
     pub(crate) mode: EcnMode,
-    /// It tells each change between marked and not marked at once (RFC 8257 section 3.2).
+    /// True if it reports each change between marked and not marked at once (RFC 8257 section 3.2).
     pub(crate) exact: bool,
-    /// Echoes until the sender says that it has reduced its window.
+    /// True while it echoes marks, until the sender says that it has reduced its window.
     echo: bool,
-    /// The last data was marked (DCTCP.CE).
+    /// True if the last data was marked (DCTCP.CE).
     marked: bool,
-    /// Data has come that could be marked.
+    /// True if data has come that could be marked.
     seen: bool,
-    /// What accurate echoes tell.
+    /// State of accurate echoes.
     pub(crate) counts: Rare<Counts>,
 }
 
-/// What a receiver is to do about a packet's mark.
+/// Reaction of a receiver to a packet's mark.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Reaction {
-    /// The sender's window may be small: do not delay.
+    /// True if acknowledgements must not wait, as the sender's window may be small.
     pub(crate) quick: bool,
-    /// Acknowledge at once.
+    /// True if the packet is acknowledged at once.
     pub(crate) now: bool,
-    /// Before that, acknowledge what came before with the old mark if that still waits.
+    /// True if earlier data is acknowledged before that with the old mark, if it still waits.
     pub(crate) before: bool,
 }
 
 impl EcnReceiver {
-    /// A segment has come inside the window, with data or without. True if it is to be acknowledged
-    /// at once.
+    /// Counts a segment that came inside the window, with data or without. True if it is to be
+    /// acknowledged at once.
     pub(crate) fn arrived(&mut self, seg: &Segment) -> bool {
         self.mode == EcnMode::Accurate && self.counts.arrived(seg.ecn, seg.segments(), seg.len)
     }
 
-    /// A packet with data that has not come before.
+    /// Takes the mark and the flags of a packet with new data.
     pub(crate) fn data(&mut self, ecn: Ecn, flags: Flags) -> Reaction {
         let mut r = Reaction::default();
         if self.mode != EcnMode::Classic {
@@ -110,14 +113,15 @@ impl EcnReceiver {
             r.now = true;
         }
         if ecn == Ecn::NotEct {
-            // Where others could be marked, it was sent again: its sender may have a small window.
+            // On a connection with ECN only retransmissions cannot be marked: the sender may have a
+            // small window.
             r.quick = self.seen;
             return r;
         }
         self.seen = true;
         let ce = ecn == Ecn::Ce;
         if self.exact {
-            // The echo is that of the last mark, whatever the sender says of its window (RFC 8257
+            // The echo follows the last mark, whatever the sender says of its window (RFC 8257
             // section 3.2).
             self.echo = self.marked;
             if ce != self.marked {
@@ -130,15 +134,15 @@ impl EcnReceiver {
         r
     }
 
-    /// The last change between marked and not marked has been told, or will be with the next
-    /// acknowledgement.
+    /// Notes that the last change between marked and not marked was reported, or will be with the
+    /// next acknowledgement.
     pub(crate) const fn turn(&mut self) {
         if self.exact {
             self.echo = self.marked;
         }
     }
 
-    /// Flags of an acknowledgement.
+    /// Returns the flags of an acknowledgement.
     pub(crate) fn flags(&self) -> Flags {
         match self.mode {
             EcnMode::Off => Flags::default(),
@@ -147,7 +151,7 @@ impl EcnReceiver {
         }
     }
 
-    /// The option of an acknowledgement for which `room` bytes are left.
+    /// Returns the option of an acknowledgement for which `room` bytes are left.
     pub(crate) fn option(&self, room: usize) -> Option<EcnBytes> {
         if self.mode == EcnMode::Accurate { self.counts.option(room) } else { None }
     }
@@ -167,7 +171,7 @@ mod tests {
         assert_eq!(r.data(Ecn::Ect0, Flags::ACK), Reaction::default());
         assert!(r.data(Ecn::Ce, Flags::ACK).quick);
         assert!(r.flags().has(Flags::ECE));
-        assert!(!r.data(Ecn::Ce, Flags::ACK).quick, "it echoes already");
+        assert!(!r.data(Ecn::Ce, Flags::ACK).quick, "the receiver echoes already");
         assert!(r.data(Ecn::Ect0, Flags::ACK.with(Flags::CWR)).now);
         assert!(!r.flags().has(Flags::ECE));
     }
@@ -188,7 +192,7 @@ mod tests {
         assert!(r.data(Ecn::NotEct, Flags::ACK).quick);
     }
 
-    /// RFC 8257 section 3.2: each change is told at once, and packets before it with their own
+    /// RFC 8257 section 3.2: each change is reported at once, and earlier packets with their own
     /// mark.
     #[test]
     fn an_exact_echo_follows_each_change() {
@@ -196,11 +200,12 @@ mod tests {
         r.data(Ecn::Ect0, Flags::ACK);
         let reaction = r.data(Ecn::Ce, Flags::ACK);
         assert!(reaction.now && reaction.before && !reaction.quick);
-        assert!(!r.flags().has(Flags::ECE), "what came before was not marked");
+        assert!(!r.flags().has(Flags::ECE), "the packets before were not marked");
         r.turn();
         assert!(r.flags().has(Flags::ECE));
         assert_eq!(r.data(Ecn::Ce, Flags::ACK), Reaction::default());
-        // The packet that ends the marks answers, too: what came before it was marked all the same.
+        // The packet that ends the marks triggers an acknowledgement, too, which still reports the
+        // marks before it.
         assert!(r.data(Ecn::Ect0, Flags::ACK.with(Flags::CWR)).before);
         assert!(r.flags().has(Flags::ECE));
         r.turn();

@@ -1,4 +1,4 @@
-//! What a sender and its congestion control share: the window, the counters, the clock.
+//! State shared by a sender and its congestion control: the window, the counters, the clock.
 
 use std::sync::Arc;
 
@@ -7,13 +7,13 @@ use txweir_core::Instant;
 use crate::config::{Config, Pacing};
 use crate::tick::Tick;
 
-/// Where a sender stands towards loss (as in Linux).
+/// Loss state of a sender (as in Linux).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum CaState {
-    /// Nothing is wrong.
+    /// Nothing is lost or out of order.
     #[default]
     Open,
-    /// Something came out of order.
+    /// Segments arrived out of order.
     Disorder,
     /// The window shrinks because of marks.
     Cwr,
@@ -23,31 +23,31 @@ pub enum CaState {
     Loss,
 }
 
-/// What happens to a sender, as its congestion control is told.
+/// Events of a sender that its congestion control is told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// It sends after nothing was in flight.
+    /// The sender sends after nothing was in flight.
     Start,
-    /// Its window starts anew after silence.
+    /// The window starts anew after silence.
     Restart,
     /// A reduction of the window has ended.
     ReductionDone,
-    /// A timeout.
+    /// A timeout has fired.
     Timeout,
 }
 
-/// What an acknowledgement told.
+/// Content of an acknowledgement.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Ack {
-    /// Data was acknowledged for the first time, by number or selectively.
+    /// True if data was acknowledged for the first time, by number or selectively.
     pub progress: bool,
-    /// The first number not acknowledged advanced.
+    /// True if the first number not acknowledged advanced.
     pub advanced: bool,
-    /// Data, not only a SYN, was acknowledged by number.
+    /// True if data, not only a SYN, was acknowledged by number.
     pub data_acked: bool,
-    /// It echoes marks.
+    /// True if the acknowledgement echoes marks.
     pub echo: bool,
-    /// Segments of it that were marked, where the echo is exact.
+    /// Number of marked segments that it reports, where the echo is exact.
     pub marked: u32,
     /// A round-trip sample of this acknowledgement, microseconds.
     pub rtt_us: Option<u32>,
@@ -55,18 +55,18 @@ pub struct Ack {
     pub acked: u32,
     /// Segments newly delivered: acknowledged for the first time by number or selectively.
     pub delivered: u32,
-    /// Segments marked as lost meanwhile.
+    /// Segments marked as lost while the acknowledgement was handled.
     pub lost: u32,
-    /// Segments in flight before it came.
+    /// Segments in flight before the acknowledgement came.
     pub prior_in_flight: u32,
 }
 
 /// A sample of the rate of delivery (draft-cheng-iccrg-delivery-rate-estimation).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RateSample {
-    /// Segments delivered over `interval_us`; nothing if there is no sample.
+    /// Segments delivered over `interval_us`; `None` if there is no sample.
     pub delivered: Option<u32>,
-    /// Of them, marked.
+    /// Number of marked segments among them.
     pub delivered_ce: u32,
     /// The longer of the two phases.
     pub interval_us: u64,
@@ -74,49 +74,50 @@ pub struct RateSample {
     pub send_us: u64,
     /// Length of the acknowledging phase.
     pub ack_us: u64,
-    /// What was delivered when the segment of the sample was sent; 0 if nothing was acknowledged.
+    /// Segments delivered in all when the segment of the sample was sent; 0 if nothing was
+    /// acknowledged.
     pub prior_delivered: u64,
-    /// The sender had nothing to send meanwhile.
+    /// True if the sender had nothing to send meanwhile.
     pub app_limited: bool,
-    /// The segment had been sent before.
+    /// True if the segment had been sent before.
     pub retransmitted: bool,
-    /// In flight when the segment of the sample was sent, itself included.
+    /// Segments in flight when the segment of the sample was sent, itself included.
     pub sent_in_flight: u32,
-    /// Lost when the segment of the sample was sent, in all.
+    /// Segments lost in all when the segment of the sample was sent.
     pub prior_lost: u64,
-    /// The acknowledgement may have waited for a timer of the receiver.
+    /// True if the acknowledgement may have waited for a timer of the receiver.
     pub delayed: bool,
-    /// When something was last delivered, microseconds.
+    /// Time of the last delivery, microseconds.
     pub delivered_us: u64,
 }
 
-/// A unit, or its last transmission, was taken as lost.
+/// A unit whose last or only transmission was taken as lost.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Lost {
-    /// Its first number, and the one behind its last.
+    /// Its first number, and the number behind its last.
     pub range: (u64, u64),
-    /// Segments of it.
+    /// Number of its segments.
     pub segments: u32,
-    /// In flight when it was sent, itself included.
+    /// Segments in flight when the unit was sent, itself included.
     pub sent_in_flight: u32,
-    /// Lost since it was sent, itself included.
+    /// Segments lost since the unit was sent, itself included.
     pub lost_since: u32,
-    /// The sender had nothing to send when it was sent.
+    /// True if the sender had nothing to send when it was sent.
     pub app_limited: bool,
 }
 
 /// The state of a sender that its congestion control reads and writes.
 #[derive(Clone, Debug)]
 pub struct Flow {
-    /// The present.
+    /// The current time.
     pub now: Instant,
-    /// How the end does TCP, which does not change.
+    /// Configuration of the end, which does not change.
     pub config: Arc<Config>,
     /// Payload of a full segment, bytes.
     pub mss: u32,
     /// Congestion window, segments.
     pub cwnd: u32,
-    /// Above it, growth is linear; `u32::MAX` until the first loss.
+    /// Slow start threshold: above it, growth is linear; `u32::MAX` until the first loss.
     pub ssthresh: u32,
     /// Acknowledged segments that have not yet made the window grow.
     pub growth: u32,
@@ -124,9 +125,9 @@ pub struct Flow {
     pub prior_cwnd: u32,
     /// Segments of the first window.
     pub initial_window: u32,
-    /// The window is what limited sending in the last round trip.
+    /// True if the window limited sending in the last round trip.
     pub limited: bool,
-    /// Most segments in flight in the last round trip.
+    /// Largest number of segments in flight in the last round trip.
     pub most_out: u32,
     /// First number not acknowledged.
     pub una: u64,
@@ -136,43 +137,43 @@ pub struct Flow {
     pub write: u64,
     /// Segments sent and not acknowledged.
     pub out: u32,
-    /// Of them, acknowledged selectively.
+    /// Segments among them that were acknowledged selectively.
     pub sacked: u32,
-    /// Of them, taken as lost.
+    /// Segments among them that were taken as lost.
     pub lost: u32,
-    /// Of the lost ones, sent again.
+    /// Lost segments that were sent again.
     pub again: u32,
     /// Segments delivered in all.
     pub delivered: u64,
-    /// Of them, marked.
+    /// Marked segments among them.
     pub delivered_ce: u64,
     /// Segments lost in all.
     pub lost_total: u64,
-    /// What `delivered` will be when all is delivered that was in flight when the application had nothing more; 0 if
-    /// it is not so limited.
+    /// Value of `delivered` at which all segments are delivered that were in flight when the
+    /// application had nothing more; 0 if the application does not limit sending.
     pub app_limited: u64,
     /// Eight times the smoothed round trip, microseconds.
     pub srtt8_us: u32,
-    /// The smallest round trip of late, microseconds; `u32::MAX` before a sample.
+    /// The smallest recent round trip, microseconds; `u32::MAX` before a sample.
     pub min_rtt_us: u32,
     /// Rate at which segments may leave, byte/s; `u64::MAX` before a sample.
     pub pacing_rate: u64,
-    /// Departures are spread by `pacing_rate`.
+    /// True if departures are spread by `pacing_rate`.
     pub paced: bool,
-    /// The present time of departures; ahead of `now` while pacing.
+    /// The current time of departures; ahead of `now` while pacing.
     pub departs: Instant,
-    /// Most payload of a super-segment, bytes.
+    /// Largest payload of a super-segment, bytes.
     pub gso_max: u32,
-    /// Where it stands towards loss.
+    /// The loss state.
     pub state: CaState,
     /// The window shrinks until this number is acknowledged.
     pub high: u64,
-    /// When data was last sent, ticks.
+    /// Tick at which data was last sent.
     pub last_sent: u64,
 }
 
 impl Flow {
-    /// Before anything was sent.
+    /// Returns the state before anything was sent.
     pub(crate) fn new(config: &Arc<Config>) -> Self {
         Self {
             now: Instant::ZERO,
@@ -208,36 +209,36 @@ impl Flow {
         }
     }
 
-    /// The present in microseconds.
+    /// Returns the current time in microseconds.
     pub const fn now_us(&self) -> u64 {
         self.now.0 / 1_000
     }
-    /// The tick of timers.
+    /// Returns the tick that timers count.
     pub fn tick(&self) -> &Tick {
         &self.config.tick
     }
-    /// The present in ticks.
+    /// Returns the current time in ticks.
     pub fn ticks(&self) -> u64 {
         self.tick().count(self.now)
     }
-    /// Segments in the network as far as the sender knows (RFC 6675, "pipe").
+    /// Returns the segments in the network as far as the sender knows (RFC 6675, "pipe").
     pub const fn in_flight(&self) -> u32 {
         (self.out + self.again).saturating_sub(self.sacked + self.lost)
     }
-    /// The window grows with each segment that is acknowledged.
+    /// True if the window grows with each segment that is acknowledged.
     pub const fn slow_start(&self) -> bool {
         self.cwnd < self.ssthresh
     }
-    /// The window is being reduced.
+    /// True if the window is being reduced.
     pub const fn reducing(&self) -> bool {
         matches!(self.state, CaState::Cwr | CaState::Recovery)
     }
-    /// The window, not the application or the receiver, limits sending (RFC 7661 in spirit). In slow start half the
-    /// window in flight is enough.
+    /// True if the window, not the application or the receiver, limits sending (RFC 7661 in
+    /// spirit). In slow start half the window in flight is enough.
     pub const fn window_limited(&self) -> bool {
         self.limited || (self.slow_start() && self.cwnd < self.most_out.saturating_mul(2))
     }
-    /// The threshold to come back to after a reduction that proves needless.
+    /// Returns the threshold that an undone reduction restores.
     pub const fn current_ssthresh(&self) -> u32 {
         if self.reducing() {
             return self.ssthresh;
@@ -245,14 +246,15 @@ impl Flow {
         let kept = (self.cwnd >> 1) + (self.cwnd >> 2);
         if self.ssthresh > kept { self.ssthresh } else { kept }
     }
-    /// Slow start: a segment more for each acknowledged, up to the threshold. Gives the acknowledged ones left over.
+    /// Grows the window in slow start: a segment more for each acknowledged, up to the threshold.
+    /// Returns the number of acknowledged segments left over.
     pub fn grow_exponentially(&mut self, acked: u32) -> u32 {
         let cwnd = self.cwnd.saturating_add(acked).min(self.ssthresh);
         let left = acked - (cwnd - self.cwnd);
         self.cwnd = cwnd;
         left
     }
-    /// A segment more for each `per` acknowledged.
+    /// Grows the window by a segment for each `per` acknowledged.
     pub fn grow_linearly(&mut self, per: u32, acked: u32) {
         let per = per.max(1);
         if self.growth >= per {
@@ -266,7 +268,7 @@ impl Flow {
             self.cwnd = self.cwnd.saturating_add(more);
         }
     }
-    /// The rate of one window per smoothed round trip, byte/s.
+    /// Returns `percent` of the rate of one window per smoothed round trip, byte/s.
     pub fn window_rate(&self, percent: u64) -> u64 {
         match self.srtt8_us {
             0 => u64::MAX,

@@ -1,26 +1,27 @@
-//! What few ends have: state in a box of its own, made by the first write.
+//! State that few ends have: it is boxed, and the first write allocates it.
 //!
-//! An end that only receives has no units in flight, and one on a path without loss has no gaps and no recovery. Such state
-//! stays out of the end until it is written, so that an idle end is small and an event touches few cache lines.
+//! An end that only receives has no units in flight, and one on a path without loss has no gaps and
+//! no recovery. Such state stays out of the end until it is written, so that an idle end is small
+//! and an event touches few cache lines.
 
 use std::fmt::{self, Debug};
 use std::ops::{Deref, DerefMut};
 
 /// State that has a value before it is first written.
 pub(crate) trait Blank: Clone + 'static {
-    /// That value.
+    /// Returns this value.
     fn blank() -> &'static Self;
 }
 
-/// State in a box of its own. A read before the first write sees [`Blank::blank`]; a write makes the box.
+/// Boxed state. A read before the first write sees [`Blank::blank`]; a write allocates the box.
 pub(crate) struct Rare<T>(Option<Box<T>>);
 
 impl<T> Rare<T> {
-    /// The state, to be written, if it has been made.
+    /// Returns the state for writing, if it was allocated.
     pub(crate) fn made(&mut self) -> Option<&mut T> {
         self.0.as_deref_mut()
     }
-    /// Back to the value before the first write.
+    /// Resets the state to its value before the first write.
     pub(crate) fn forget(&mut self) {
         self.0 = None;
     }
@@ -60,7 +61,8 @@ impl<T: Blank> DerefMut for Rare<T> {
     }
 }
 
-/// A number that may be missing, in eight bytes: none is `u64::MAX`, which neither a number of a byte nor a time reaches.
+/// An optional number in eight bytes: `u64::MAX` stands for none, which neither a byte number nor a
+/// time reaches.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Maybe(u64);
 
@@ -76,7 +78,7 @@ impl Maybe {
     pub(crate) const fn is_some(self) -> bool {
         self.0 != u64::MAX
     }
-    /// Gives it and leaves none.
+    /// Takes the number out and leaves none.
     pub(crate) const fn take(&mut self) -> Option<u64> {
         let n = self.get();
         *self = Self::NONE;

@@ -1,4 +1,5 @@
-//! The receiving half of a connection: what has come, what is missing, and when to acknowledge.
+//! The receiving half of a connection: the data that has come, the gaps in it, and the time of
+//! acknowledgements.
 
 pub(crate) mod gaps;
 pub(crate) mod window;
@@ -14,35 +15,35 @@ use crate::receiver::gaps::{Added, Gaps};
 use crate::receiver::window::Window;
 use crate::segment::{Flags, Sacks, Segment};
 
-/// Acknowledgements in a row without delay, at most.
+/// Largest number of acknowledgements in a row without delay.
 const QUICK_MAX: u32 = 16;
-/// Blocks up to which acknowledgements may be compressed.
+/// Largest number of blocks with which acknowledgements may be compressed.
 const BLOCKS_COMPRESSED: usize = 2;
-/// Acknowledgements that may be compressed into one.
+/// Number of acknowledgements that may be compressed into one.
 const COMPRESSED_MAX: u32 = 44;
-/// Duplicate acknowledgements that go at once, so that the sender sees a loss in time.
+/// Number of duplicate acknowledgements sent at once, so that the sender sees a loss in time.
 const DUPLICATES_AT_ONCE: u32 = 3;
-/// Longest that compressed acknowledgements wait, and the slack of that timer.
+/// Longest wait of compressed acknowledgements, and the slack of that timer.
 const COMPRESS_NS: u64 = 1_000_000;
 const COMPRESS_SLACK_NS: u64 = 100_000;
 /// Longest delay of an acknowledgement.
 const DELAY_MAX_MS: u64 = 200;
-/// A segment of which a receiver that has seen none yet makes its measure (RFC 9293 section 3.7.1).
+/// Segment size that a receiver assumes before it has seen one (RFC 9293 section 3.7.1).
 const SEGMENT_DEFAULT: u32 = 536;
 
-/// When the next acknowledgement goes.
+/// Time of the next acknowledgement.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Due {
-    /// Nothing is to be acknowledged.
+    /// There is nothing to acknowledge.
     #[default]
     Never,
-    /// When the timer fires, or with data.
+    /// The acknowledgement leaves when the timer fires, or with data.
     Later,
-    /// At once.
+    /// The acknowledgement leaves at once.
     Now,
 }
 
-/// From where on, and since when, a window's worth of data is timed.
+/// The number and the time from which on a window's worth of data is timed.
 impl Blank for (u64, Instant) {
     fn blank() -> &'static Self {
         &(0, Instant::ZERO)
@@ -54,39 +55,41 @@ impl Blank for (u64, Instant) {
 pub(crate) struct Receiver {
     /// Next number expected in order.
     pub(crate) next: u64,
-    /// Next number that the reader takes.
+    /// Number of the next byte that the reader takes.
     pub(crate) read: u64,
     /// The number of the FIN, once it has come.
     fin: Maybe,
-    /// What came out of order.
+    /// Data that came out of order.
     gaps: Rare<Gaps>,
     duplicate: Option<Box<(u64, u64)>>,
     pub(crate) window: Window,
     pub(crate) ecn: EcnReceiver,
     pub(crate) due: Due,
-    /// Only a segment outside the window asked for the acknowledgement, which then is none of the quick ones.
+    /// True if only a segment outside the window asked for the acknowledgement, which then does not
+    /// count as a quick one.
     unasked: bool,
-    /// Acknowledged when the last acknowledgement went.
+    /// The number that the last acknowledgement carried.
     acked: u64,
-    /// Payload of a full segment as seen.
+    /// Observed payload of a full segment.
     segment: u32,
     last_small: u32,
-    /// Short segments came, which a reader may be waiting for: 1 or 2.
+    /// Short segments that a reader may be waiting for: 0, 1, or 2 for more.
     pushed: u8,
-    /// Acknowledgements that go without delay.
+    /// Number of acknowledgements still to be sent without delay.
     quick: u32,
-    /// Data goes both ways: acknowledgements ride on it.
+    /// True if data flows both ways, so that acknowledgements ride on it.
     pub(crate) interactive: bool,
     /// Delay of an acknowledgement, ticks; 0 before the first data.
     delay: u32,
-    /// When data last came, ticks.
+    /// Tick at which data last came.
     last_data: u64,
-    /// The tick for which the delayed acknowledgement is set, and when that is. An acknowledgement that goes earlier leaves
-    /// the timer in its wheel: it then only hurries compressed ones.
+    /// Tick and time for which the delayed acknowledgement is set. An acknowledgement that leaves
+    /// earlier does not remove the timer from its wheel: the timer then only hastens compressed
+    /// acknowledgements.
     timer_tick: u64,
     timer_at: Maybe,
     timer_meant: bool,
-    /// When compressed acknowledgements go.
+    /// Departure time of compressed acknowledgements.
     pub(crate) compress_at: Maybe,
     compressed: u32,
     duplicates: u32,
@@ -95,12 +98,13 @@ pub(crate) struct Receiver {
     pub(crate) recent_stamp: u32,
     sack: bool,
     stamps: bool,
-    /// The acknowledgement of what came before a change of marks goes first.
+    /// Number before a change of marks, acknowledged by a segment of its own first.
     pub(crate) split_at: Maybe,
     seen_next: u64,
-    /// What it was made from; shared with the sending half.
+    /// The configuration, shared with the sending half.
     pub(crate) config: Arc<Config>,
-    /// A window's worth of data from here tells a round trip where there are no time stamps.
+    /// Number and time from which a window's worth of data measures a round trip if there are no
+    /// time stamps.
     rtt_from: Rare<(u64, Instant)>,
 }
 
@@ -141,7 +145,7 @@ impl Receiver {
         }
     }
 
-    /// The peer's SYN has come; both ends know what they agree on.
+    /// Starts the half once the peer's SYN has come and both ends know the options.
     pub(crate) fn begin(&mut self, now: Instant, stamps: bool, sack: bool, segment: u32) {
         self.next = 1;
         self.acked = 1;
@@ -152,13 +156,14 @@ impl Receiver {
         self.segment = self.segment.min(segment);
     }
 
-    /// The connection is established: what the reader takes is measured, and silence counts, from now on.
+    /// Starts the measurement of the reader's rate and of silence when the connection is
+    /// established.
     pub(crate) fn established(&mut self, now: Instant) {
         self.window.measure_from(now);
         self.last_data = self.config.tick.count(now);
     }
 
-    /// Bytes in order that wait for the reader.
+    /// Returns the number of bytes in order that wait for the reader.
     pub(crate) const fn readable(&self) -> u64 {
         let end = match self.fin.get() {
             Some(fin) if self.next > fin => fin,
@@ -166,26 +171,27 @@ impl Receiver {
         };
         end.saturating_sub(self.read)
     }
-    /// The reader has everything and the peer has closed.
+    /// True if the reader has everything and the peer has closed.
     pub(crate) fn finished(&self) -> bool {
         self.fin.get().is_some_and(|fin| self.next > fin && self.read == fin)
     }
-    /// The peer's FIN has come in order.
+    /// True if the peer's FIN has come in order.
     pub(crate) fn closed(&self) -> bool {
         self.fin.get().is_some_and(|fin| self.next > fin)
     }
-    /// Bytes in the buffer: unread, and out of order.
+    /// Returns the number of bytes in the buffer: unread, and out of order.
     fn held(&self) -> u64 {
         self.readable() + self.gaps.bytes()
     }
 
-    /// The reader takes up to `most` bytes.
+    /// Lets the reader take up to `most` bytes, and returns their number.
     pub(crate) fn take(&mut self, now: Instant, most: u64) -> u64 {
         let n = self.readable().min(most);
         if n == 0 {
             return 0;
         }
-        // A reader copies buffer by buffer, and the first one of a new round trip ends the last.
+        // A reader copies buffer by buffer, and the first buffer of a new round trip ends the last
+        // one.
         let first = n.min(self.window.shared());
         self.window.read(now, self.read + first, self.readable() - first);
         self.read += n;
@@ -207,7 +213,8 @@ impl Receiver {
         n
     }
 
-    /// A segment has come. `rto` and `srtt8_us` are those of the sending half. False if it lies outside the window.
+    /// Takes a segment. `rto` and `srtt8_us` are those of the sending half. False if the segment
+    /// lies outside the window.
     pub(crate) fn data(&mut self, now: Instant, seg: &Segment, rto: u64, srtt8_us: u32) -> bool {
         if !self.timer_meant && self.timer_at.get().is_some_and(|at| at <= now.0) {
             self.timer_at = Maybe::NONE;
@@ -253,7 +260,8 @@ impl Receiver {
         true
     }
 
-    /// What lies outside the window, or has come before, is acknowledged at once (RFC 9293 section 3.10.7.4).
+    /// Handles a segment outside the window, or with data that has come before: it is acknowledged
+    /// at once (RFC 9293 section 3.10.7.4).
     fn outside(&mut self, seg: &Segment) {
         if seg.end() > seg.seq && seg.seq < self.next {
             self.duplicate = Some(Box::new((seg.seq, seg.end().min(self.next))));
@@ -262,7 +270,8 @@ impl Receiver {
         self.due = Due::Now;
     }
 
-    /// Time stamps: the one to echo is that of the segment that the next acknowledgement answers (RFC 7323 section 4.3).
+    /// Records time stamps. The stamp to echo is that of the segment that the next acknowledgement
+    /// answers (RFC 7323 section 4.3).
     fn note_stamp(&mut self, now: Instant, seg: &Segment) {
         let Some((theirs, echo)) = seg.stamps else {
             if !self.stamps && self.next >= self.rtt_from.0 && seg.len > 0 {
@@ -285,7 +294,7 @@ impl Receiver {
         }
     }
 
-    /// Data has come in order.
+    /// Adapts the delay and the window to data that has come in order.
     fn event(&mut self, now: Instant, seg: &Segment, rto: u64) {
         self.schedule();
         self.measure(seg);
@@ -301,7 +310,7 @@ impl Receiver {
             } else if gap < delay {
                 self.set_delay(((delay >> 1) + gap).min(rto));
             } else if gap > rto {
-                // So long a silence: the sender may start with a small window.
+                // After a silence of this length the sender may start with a small window.
                 self.incr_quick(QUICK_MAX);
             }
         }
@@ -311,7 +320,7 @@ impl Receiver {
         self.grow(seg, held);
     }
 
-    /// A window that grows is worth an acknowledgement at once.
+    /// Grows the window. A larger window is worth an acknowledgement at once.
     fn grow(&mut self, seg: &Segment, held: u64) {
         if seg.len >= 128 && self.window.grow(u64::from(seg.len), held) {
             self.quick |= 1;
@@ -347,8 +356,9 @@ impl Receiver {
                 self.window.full_segment(u64::from(seg.len));
             }
             self.segment = len;
-            // A super-segment is more than one segment, as a short one is less, and a full one that is pushed may be the last
-            // for a while: none of them waits once it is read.
+            // A super-segment is more than one segment, as a short one is less, and a full one with
+            // PSH may be the last for a while: none of their acknowledgements waits once the data
+            // is read.
             let ends = seg.len == self.segment && seg.flags.has(Flags::PSH);
             if ends || seg.len > self.segment + 40 {
                 self.pushed = self.pushed.max(1);
@@ -369,14 +379,14 @@ impl Receiver {
         self.quick = self.quick.max(if n == 0 { 2 } else { n }.min(most));
     }
 
-    /// Acknowledgements go at once for a while.
+    /// Sends acknowledgements at once for a while.
     fn quick_mode(&mut self, most: u32) {
         self.incr_quick(most);
         self.interactive = false;
         self.set_delay(self.delay_min());
     }
 
-    /// Data has come ahead of what is missing.
+    /// Takes data that lies beyond a gap.
     fn early(&mut self, now: Instant, seg: &Segment, srtt8_us: u32) {
         if seg.flags.has(Flags::FIN) {
             self.fin = Maybe::some(seg.end() - 1);
@@ -393,7 +403,7 @@ impl Receiver {
             Added::Known => self.duplicate = Some(Box::new((seg.seq, seg.end()))),
             Added::New => {}
         }
-        // A sender that misses several ranges is to know at once.
+        // A sender that misses several ranges must know at once.
         if self.sack && self.gaps.tell(seg.seq, seg.end()) >= BLOCKS_COMPRESSED {
             self.flush_compressed();
         }
@@ -406,7 +416,7 @@ impl Receiver {
         }
     }
 
-    /// What came early joins what is in order now. True if something did.
+    /// Joins early data to the data in order. True if there was some to join.
     fn join(&mut self) -> bool {
         let (next, twice) = self.gaps.join(self.next);
         self.duplicate = self.duplicate.take().or_else(|| twice.map(Box::new));
@@ -416,7 +426,7 @@ impl Receiver {
         std::mem::replace(&mut self.next, next) != next
     }
 
-    /// More data is unacknowledged than may wait.
+    /// True if more data is unacknowledged than the policy lets wait.
     fn owes_more(&self) -> bool {
         let may_wait = match self.config.acks {
             Acks::Adaptive => 1,
@@ -425,7 +435,8 @@ impl Receiver {
         self.next - self.acked > may_wait * u64::from(self.segment)
     }
 
-    /// Whether the data at hand is acknowledged at once, or after the shortest delay (`Acks::Every`).
+    /// Decides whether the new data is acknowledged at once, or after the shortest delay
+    /// (`Acks::Every`).
     fn decide_plainly(&mut self, now: Instant, ofo: bool) {
         if ofo || self.due == Due::Now || self.owes_more() {
             self.due = Due::Now;
@@ -437,7 +448,7 @@ impl Receiver {
         }
     }
 
-    /// Whether the data at hand is acknowledged at once, later, or with others.
+    /// Decides whether the new data is acknowledged at once, later, or together with other data.
     fn decide(&mut self, now: Instant, srtt8_us: u32, ofo: bool) {
         if self.config.acks != Acks::Adaptive {
             return self.decide_plainly(now, ofo);
@@ -475,7 +486,7 @@ impl Receiver {
         }
     }
 
-    /// The shortest delay of an acknowledgement, ticks.
+    /// Returns the shortest delay of an acknowledgement, ticks.
     fn delay_min(&self) -> u64 {
         self.config.tick.from_micros(self.config.ack_delay.0 / 1_000)
     }
@@ -511,7 +522,7 @@ impl Receiver {
         self.timer_meant = true;
     }
 
-    /// The timer of delayed or of compressed acknowledgements has fired, or neither.
+    /// Runs the timers of delayed and of compressed acknowledgements that are due.
     pub(crate) fn on_time(&mut self, now: Instant, rto: impl FnOnce() -> u64) {
         if self.compress_at.get().is_some_and(|at| at <= now.0) {
             self.compress_at = Maybe::NONE;
@@ -536,7 +547,8 @@ impl Receiver {
         }
     }
 
-    /// A segment leaves that acknowledges everything so far. Gives the window field and the blocks.
+    /// Notes that a segment leaves that acknowledges all data so far. Returns the window field and
+    /// the blocks.
     pub(crate) fn acknowledge(&mut self) -> (u16, Sacks) {
         let unasked = std::mem::take(&mut self.unasked);
         let scheduled = u32::from(self.due != Due::Never && !unasked);
@@ -556,7 +568,8 @@ impl Receiver {
         self.acknowledge_before()
     }
 
-    /// The same for a segment that acknowledges only part of it: the rest waits on, and so do timers.
+    /// Does the same for a segment that acknowledges only part of the data: the rest and the timers
+    /// keep waiting.
     pub(crate) fn acknowledge_before(&mut self) -> (u16, Sacks) {
         if let Some(counts) = self.ecn.counts.made() {
             counts.told();
@@ -578,13 +591,13 @@ impl Receiver {
         (window, sacks)
     }
 
-    /// When one of its timers fires.
+    /// Returns the time at which one of its timers fires.
     pub(crate) fn deadline(&self) -> Option<Instant> {
         let timer = self.timer_at.get().filter(|_| self.timer_meant || self.compressed > 0);
         [timer, self.compress_at.get()].into_iter().flatten().min().map(Instant)
     }
 
-    /// Data was sent soon after data came: acknowledgements can ride on it.
+    /// Notes that data was sent. If it follows received data soon, acknowledgements can ride on it.
     pub(crate) const fn replied(&mut self, ticks: u64) {
         if self.delay > 0 && ticks - self.last_data < self.delay as u64 {
             self.interactive = true;

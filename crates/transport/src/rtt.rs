@@ -1,14 +1,15 @@
-//! Round trips: the smoothed estimate and the timeout (RFC 6298), with the variance that Linux keeps.
+//! Round trips: the smoothed estimate and the timeout (RFC 6298), with the variance that Linux
+//! keeps.
 
 use crate::tick::Tick;
 
-/// Least deviation that the timeout counts with: the floor of Linux.
+/// Smallest deviation that the timeout counts with: the floor of Linux.
 pub const RTO_MIN_US: u32 = 200_000;
 /// Longest timeout (RFC 6298 section 2.5 allows a bound of at least 60 s).
 pub const RTO_MAX_US: u64 = 120_000_000;
 /// Timeout before there is a sample (RFC 6298 section 2.1).
 pub const RTO_INITIAL_US: u64 = 1_000_000;
-/// How long a smallest round trip is believed; a longer one replaces it then.
+/// Lifetime of a smallest round trip; then a longer one replaces it.
 const MIN_WINDOW_US: u64 = 300_000_000;
 
 /// The estimate of one connection, in microseconds.
@@ -22,7 +23,7 @@ pub struct Rtt {
     mdev_max: u32,
     /// Deviation of the timeout.
     var: u32,
-    /// The round trip in which `mdev_max` is gathered ends when this number is acknowledged.
+    /// Number whose acknowledgement ends the round trip in which `mdev_max` is gathered.
     round_end: u64,
     min: WindowedMin,
 }
@@ -41,7 +42,8 @@ impl Default for Rtt {
 }
 
 impl Rtt {
-    /// Takes a sample. `una` and `next` are the first number not acknowledged and the first not sent.
+    /// Takes a sample. `una` and `next` are the first number not acknowledged and the first not
+    /// sent.
     pub fn sample(&mut self, rtt_us: u32, una: u64, next: u64) {
         let rtt = i64::from(rtt_us.max(1));
         if self.srtt8 == 0 {
@@ -57,7 +59,8 @@ impl Rtt {
         self.srtt8 = (srtt8 + error).clamp(1, i64::from(u32::MAX)) as u32;
         let mdev4 = i64::from(self.mdev4);
         let change = if error < 0 {
-            // A round trip that falls is no reason for a long timeout: it counts for an eighth of what it would.
+            // A falling round trip must not lengthen the timeout: its deviation counts for an
+            // eighth.
             let c = -error - (mdev4 >> 2);
             if c > 0 { c >> 3 } else { c }
         } else {
@@ -77,7 +80,7 @@ impl Rtt {
         }
     }
 
-    /// Timeout in ticks, without backoff.
+    /// Returns the timeout in ticks, without backoff.
     pub fn rto(&self, tick: &Tick) -> u64 {
         let us = match self.srtt8 {
             0 => RTO_INITIAL_US,
@@ -91,17 +94,17 @@ impl Rtt {
         self.min.update(now_us, rtt_us.max(1));
     }
 
-    /// Smallest round trip of the last 300 s; `u32::MAX` before the first sample.
+    /// Returns the smallest round trip of the last 300 s; `u32::MAX` before the first sample.
     pub const fn min(&self) -> u32 {
         self.min.best[0]
     }
 }
 
-/// The least value of a sliding window, by Kathleen Nichols' method: the best, the second and the third best of later
-/// parts of the window.
+/// The minimum over a sliding window, by Kathleen Nichols' method: the best value, and the second
+/// and third best of later parts of the window.
 #[derive(Clone, Copy, Debug)]
 struct WindowedMin {
-    /// When each came, and the values.
+    /// Times of the values in `best`.
     at: [u64; 3],
     best: [u32; 3],
 }
@@ -113,13 +116,13 @@ impl Default for WindowedMin {
 }
 
 impl WindowedMin {
-    /// From place `i` on, `value` is the best.
+    /// Makes `value` the best from place `i` on.
     fn put(&mut self, i: usize, now: u64, value: u32) {
         self.at[i..].fill(now);
         self.best[i..].fill(value);
     }
 
-    /// The best is forgotten; those after it move up, and `value` is the last.
+    /// Drops the best value, moves the others up, and appends `value`.
     fn shift(&mut self, now: u64, value: u32) {
         self.at = [self.at[1], self.at[2], now];
         self.best = [self.best[1], self.best[2], value];
@@ -174,7 +177,7 @@ mod tests {
         // error 400 ms; mdev4 = 200 + 400 - 50 = 550 ms.
         assert_eq!((r.srtt8 >> 3, r.var), (150_000, 550_000));
         r.sample(150_000, 11, 20);
-        assert_eq!(r.var, 550_000, "the round trip that ends had the jump in it");
+        assert_eq!(r.var, 550_000, "the jump was in the round trip that ends");
     }
 
     #[test]

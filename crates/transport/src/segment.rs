@@ -10,7 +10,7 @@ use txweir_core::{Ecn, Instant};
 pub struct Flags(pub u16);
 
 impl Flags {
-    /// No more data from the sender.
+    /// The sender has no more data.
     pub const FIN: Self = Self(1);
     /// Synchronises sequence numbers.
     pub const SYN: Self = Self(2);
@@ -18,7 +18,7 @@ impl Flags {
     pub const RST: Self = Self(4);
     /// The data should reach the reader at once.
     pub const PSH: Self = Self(8);
-    /// The acknowledgement number is meant.
+    /// The acknowledgement number is valid.
     pub const ACK: Self = Self(16);
     /// A congestion mark is echoed (RFC 3168), or a bit of the ACE counter (RFC 9768).
     pub const ECE: Self = Self(64);
@@ -31,21 +31,21 @@ impl Flags {
     pub const fn has(self, other: Self) -> bool {
         self.0 & other.0 == other.0
     }
-    /// Both.
+    /// Returns the flags of both.
     #[must_use]
     pub const fn with(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
-    /// `other` as well if `condition` holds.
+    /// Returns the flags with `other` as well if `condition` holds.
     #[must_use]
     pub const fn with_if(self, other: Self, condition: bool) -> Self {
         if condition { self.with(other) } else { self }
     }
-    /// The counter of marks that accurate ECN keeps in three flags, 0 to 7.
+    /// Returns the counter of marks that accurate ECN keeps in three flags, 0 to 7.
     pub const fn ace(self) -> u8 {
         (self.has(Self::AE) as u8) << 2 | (self.has(Self::CWR) as u8) << 1 | self.has(Self::ECE) as u8
     }
-    /// The flags that hold such a counter.
+    /// Returns the flags that hold this value of the counter.
     #[must_use]
     pub const fn of_ace(count: u8) -> Self {
         Self(0)
@@ -87,7 +87,7 @@ impl Sacks {
             self.len += 1;
         }
     }
-    /// The blocks, each from its first number to the one behind its last.
+    /// Returns the blocks, each from its first number to the one behind its last.
     pub fn blocks(&self) -> &[(u64, u64)] {
         &self.blocks[..usize::from(self.len)]
     }
@@ -98,21 +98,22 @@ impl Sacks {
 }
 
 /// Bytes of payload that have arrived by code point, modulo 2^24: the option of accurate ECN (RFC
-/// 9768 section 3.2.3). Its last counters may be left out.
+/// 9768 section 3.2.3). The option may leave out its last counters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EcnBytes {
-    /// ECT(1) comes first, and ECT(0) last (kind 174, order 1), not the other way round (kind 172,
-    /// order 0).
+    /// True if ECT(1) comes first and ECT(0) last (kind 174, order 1); false for the other order
+    /// (kind 172, order 0).
     ect1_first: bool,
     /// Counters present, 0 to 3.
     fields: u8,
-    /// They, in their order.
+    /// The counters, in their order.
     bytes: [u32; 3],
 }
 
 impl EcnBytes {
-    /// The first one to three counters, as many as `room` bytes of options hold with the kind and
-    /// the length; none if that is not at least two, as the second one counts marks.
+    /// Returns the option with the first two or three counters, as many as `room` bytes of options
+    /// hold with the kind and the length; `None` if there is no room for two, as the second one
+    /// counts marks.
     pub const fn fitting(ect1_first: bool, ect0: u32, ce: u32, ect1: u32, room: usize) -> Option<Self> {
         let fields = match room {
             0..8 => return None,
@@ -123,7 +124,8 @@ impl EcnBytes {
         let last = if fields == 3 { last } else { 0 };
         Some(Self { ect1_first, fields, bytes: [first & 0xff_ffff, ce & 0xff_ffff, last & 0xff_ffff] })
     }
-    /// The counters as an option holds them, in order 0 or 1; those beyond the third are left out.
+    /// Returns the option with these counters, in order 0 or 1; counters beyond the third are left
+    /// out.
     pub fn of(ect1_first: bool, counters: &[u32]) -> Self {
         let mut option = Self { ect1_first, ..Self::default() };
         for (slot, counter) in option.bytes.iter_mut().zip(counters) {
@@ -132,23 +134,23 @@ impl EcnBytes {
         }
         option
     }
-    /// ECT(1) comes first.
+    /// True if ECT(1) comes first.
     pub const fn ect1_first(&self) -> bool {
         self.ect1_first
     }
-    /// The counters present, in their order.
+    /// Returns the counters present, in their order.
     pub fn counters(&self) -> &[u32] {
         &self.bytes[..usize::from(self.fields)]
     }
-    /// Marked bytes, if present.
+    /// Returns the marked bytes, if present.
     pub const fn ce(&self) -> Option<u32> {
         if self.fields > 1 { Some(self.bytes[1]) } else { None }
     }
-    /// Bytes with ECT(0), if present.
+    /// Returns the bytes with ECT(0), if present.
     pub const fn ect0(&self) -> Option<u32> {
         self.outer(!self.ect1_first)
     }
-    /// Bytes with ECT(1), if present.
+    /// Returns the bytes with ECT(1), if present.
     pub const fn ect1(&self) -> Option<u32> {
         self.outer(self.ect1_first)
     }
@@ -161,14 +163,14 @@ impl EcnBytes {
     }
 }
 
-/// What only a SYN says.
+/// Options that only a SYN carries.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SynOptions {
-    /// Payload of a full segment that its sender takes.
+    /// Payload of a full segment that the sender of the option accepts.
     pub mss: u16,
-    /// By how many bits the sender shifts its windows, 0 to 14.
+    /// Number of bits by which the sender shifts its windows, 0 to 14.
     pub scale: Option<u8>,
-    /// It takes selective acknowledgements.
+    /// True if the sender takes selective acknowledgements.
     pub sack: bool,
 }
 
@@ -177,19 +179,19 @@ pub struct SynOptions {
 pub struct Segment {
     /// Number of the first byte, or of the SYN.
     pub seq: u64,
-    /// Number of the next byte that its sender expects.
+    /// Number of the next byte that the sender of the segment expects.
     pub ack: u64,
     /// Bytes of payload.
     pub len: u32,
     /// The window field, not yet shifted.
     pub window: u16,
-    /// Payload of each part if it stands for several segments, else 0.
+    /// Payload of each part of a super-segment; 0 for a single segment.
     pub gso: u16,
     /// Flags.
     pub flags: Flags,
-    /// AE, CWR and ECE are a counter (RFC 9768), which each part of a super-segment has.
+    /// True if AE, CWR and ECE are a counter (RFC 9768), which each part of a super-segment has.
     pub accurate: bool,
-    /// What a router may do to it instead of a drop.
+    /// The ECN code point of the IP header.
     pub ecn: Ecn,
     /// Selective acknowledgements.
     pub sacks: Sacks,
@@ -197,22 +199,22 @@ pub struct Segment {
     pub stamps: Option<(u32, u32)>,
     /// Bytes received by code point (RFC 9768).
     pub ecn_bytes: Option<EcnBytes>,
-    /// What only a SYN says.
+    /// Options that only a SYN carries.
     pub syn: Option<SynOptions>,
-    /// The earliest time at which it may leave, for a queue that paces (`fq`).
+    /// The earliest departure time, for a queue that paces (`fq`).
     pub departs: Instant,
-    /// The sender has sent some of it before.
+    /// True if some of its data has been sent before.
     pub again: bool,
 }
 
 impl Segment {
-    /// The number behind its last byte, SYN and FIN counted.
+    /// Returns the number behind its last byte; SYN and FIN count.
     pub const fn end(&self) -> u64 {
         self.seq + self.len as u64 + self.flags.has(Flags::SYN) as u64 + self.flags.has(Flags::FIN) as u64
     }
-    /// Part `i`, from 0, of a super-segment, as a device cuts it: FIN and PSH are those of the last
-    /// one, and CWR is that of the first one unless it is a part of a counter (RFC 3168 section
-    /// 6.1.2). `None` if there are fewer parts.
+    /// Returns part `i`, from 0, of a super-segment, as a device cuts it: the last part keeps FIN
+    /// and PSH, and the first part alone keeps CWR, unless CWR is a part of a counter (RFC 3168
+    /// section 6.1.2). `None` if there are fewer parts.
     pub fn part(&self, i: u32) -> Option<Self> {
         let (n, size) = (self.segments(), u32::from(self.gso));
         if i >= n || n == 1 {
@@ -230,7 +232,7 @@ impl Segment {
         }
         Some(part)
     }
-    /// Segments that it stands for.
+    /// Returns the number of segments that it stands for.
     pub const fn segments(&self) -> u32 {
         match self.gso {
             0 => 1,

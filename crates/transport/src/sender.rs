@@ -1,4 +1,4 @@
-//! The sending half of a connection: its state, and what others ask of it.
+//! The sending half of a connection: its state, and the questions of other modules about it.
 
 pub(crate) mod ack;
 pub(crate) mod dupthresh;
@@ -27,18 +27,18 @@ use crate::sender::timer::Timer;
 use crate::sender::units::Units;
 use crate::sender::writer::Writer;
 
-/// What an end has counted since its start.
+/// Counters of an end since its start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
     /// Segments with data sent, retransmissions included.
     pub segments_sent: u64,
     /// Segments sent again.
     pub retransmitted: u64,
-    /// Their bytes.
+    /// Bytes of these segments.
     pub retransmitted_bytes: u64,
     /// Timeouts of data.
     pub timeouts: u64,
-    /// Of them, needless as far as could be told (RFC 5682).
+    /// Timeouts that proved needless, as far as this is known (RFC 5682).
     pub spurious_timeouts: u64,
     /// Fast recoveries.
     pub recoveries: u64,
@@ -91,54 +91,54 @@ pub(crate) struct Sender {
     pub(crate) rate: Rate,
     pub(crate) ecn: EcnSender,
     pub(crate) timer: Option<Timer>,
-    /// What it has counted, but for what every end counts.
+    /// The counters, except those that every end counts.
     pub(crate) counters: Rare<Counters>,
-    /// Segments of data sent; acknowledgements sent and segments received without and with data.
+    /// Segments of data sent, acknowledgements sent without data, and segments of data received.
     pub(crate) segments_sent: u64,
     pub(crate) acks_sent: u64,
     pub(crate) segments_received: u64,
-    /// Doublings of the timeout.
+    /// Number of doublings of the timeout.
     pub(crate) backoff: u8,
-    /// Timeouts since the last progress.
+    /// Number of timeouts since the last progress.
     pub(crate) retransmits: u8,
-    /// Probes of a closed window since it was last open.
+    /// Number of probes of a closed window since it was last open.
     pub(crate) window_probes: u32,
-    /// The window that the receiver offers from the first number not acknowledged on, bytes.
+    /// The window that the receiver offers, counted from the first number not acknowledged, bytes.
     pub(crate) window: u32,
     /// The number of the segment that offered it.
     pub(crate) window_seq: u64,
-    /// The greatest window that was offered.
+    /// The largest window that was offered.
     pub(crate) window_max: u32,
     pub(crate) writer: Writer,
     /// Bytes below the socket that the device has not reported sent.
     pub(crate) below: u32,
-    /// It waits until less lies there.
+    /// True if the sender waits until fewer bytes lie below the socket.
     pub(crate) throttled: bool,
-    /// A loss probe is out: the number behind it.
+    /// The number behind the outstanding loss probe, if there is one.
     pub(crate) tlp_end: Maybe,
-    /// It was a retransmission.
+    /// True if this probe was a retransmission.
     pub(crate) tlp_again: bool,
-    /// A loss probe is due and not yet sent.
+    /// True if a loss probe is due and not yet sent.
     pub(crate) probe_due: bool,
-    /// A retransmission after a timeout is due and not yet sent.
+    /// True if a retransmission after a timeout is due and not yet sent.
     pub(crate) timeout_due: bool,
-    /// A probe of the window is due and not yet sent.
+    /// True if a probe of the window is due and not yet sent.
     pub(crate) window_probe_due: bool,
     /// The end of the highest range acknowledged selectively.
     pub(crate) fack: u64,
-    /// The acknowledgement at hand echoes marks.
+    /// True if the acknowledgement at hand echoes marks.
     pub(crate) echoing: bool,
-    /// The time stamp that it echoes.
+    /// The time stamp that the acknowledgement at hand echoes.
     pub(crate) echo: Option<u32>,
-    /// Where the present round trip of the window's use ends.
+    /// Number whose acknowledgement ends the round trip in which the window's use is measured.
     pub(crate) usage_end: u64,
-    /// Segments sent since the driver last drained it.
+    /// Segments sent since the driver last drained the sender.
     pub(crate) burst: u32,
-    /// Waits for more window rather than send a small unit.
+    /// True if the sender waits for more window rather than send a small unit.
     pub(crate) deferring: bool,
-    /// No more data comes after `flow.write`.
+    /// True if no more data comes after `flow.write`.
     pub(crate) closing: bool,
-    /// The last number sent of a segment shorter than a full one.
+    /// The last number sent in a segment shorter than a full one.
     pub(crate) short_end: u64,
     pub(crate) queue_paces: bool,
 }
@@ -191,7 +191,7 @@ impl Sender {
         }
     }
 
-    /// What it has counted.
+    /// Returns the counters.
     pub(crate) fn counters(&self) -> Counters {
         Counters {
             segments_sent: self.segments_sent,
@@ -201,22 +201,22 @@ impl Sender {
         }
     }
 
-    /// The number behind everything that is to be sent, the FIN included.
+    /// Returns the number behind all data that is to be sent, the FIN included.
     pub(crate) const fn end(&self) -> u64 {
         self.flow.write + self.closing as u64
     }
 
-    /// The number behind the window that the receiver offers.
+    /// Returns the number behind the window that the receiver offers.
     pub(crate) const fn window_end(&self) -> u64 {
         self.flow.una + self.window as u64
     }
 
-    /// There is data that has never been sent, and the receiver's window has room for it.
+    /// True if there is data that has never been sent, and the receiver's window has room for it.
     pub(crate) const fn can_send_new(&self) -> bool {
         self.flow.next < self.end() && self.flow.next < self.window_end()
     }
 
-    /// Timeout in ticks, backoff included.
+    /// Returns the timeout in ticks, backoff included.
     pub(crate) fn rto(&self) -> u64 {
         let tick = self.flow.tick();
         let most = tick.from_micros(crate::rtt::RTO_MAX_US);
@@ -227,14 +227,14 @@ impl Sender {
         (rto << self.backoff.min(16)).min(most)
     }
 
-    /// The application has handed over `bytes` more.
+    /// Takes `bytes` more that the application has handed over.
     pub(crate) fn written(&mut self, bytes: u64) {
         self.after_silence();
         self.flow.write += bytes;
     }
 
-    /// There is something to send again: after a silence longer than the timeout the window decays to the first one
-    /// (RFC 2861).
+    /// Decays the window to the first one if the sender was silent for longer than the timeout (RFC
+    /// 2861), before it sends again.
     pub(crate) fn after_silence(&mut self) {
         if self.flow.out == 0 && self.flow.config.restart_after_idle && !self.cc.owns_window() {
             let silent = self.flow.ticks().saturating_sub(self.flow.last_sent);
@@ -257,7 +257,8 @@ impl Sender {
         self.flow.cwnd = cwnd.max(least);
     }
 
-    /// The application has nothing more for now: samples of the rate would say how fast it is.
+    /// Marks rate samples as limited by the application if it has nothing more for now: they would
+    /// measure its rate.
     pub(crate) fn note_application(&mut self) {
         let f = &mut self.flow;
         if f.write.saturating_sub(f.next) < u64::from(f.mss)

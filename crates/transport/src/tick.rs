@@ -1,4 +1,5 @@
-//! The tick that timers of a kernel count: its phase, its number, and how late a timer wheel is.
+//! The tick that timers of a kernel count: its phase, its number, and the lateness of a timer
+//! wheel.
 
 use txweir_core::{Instant, Nanos};
 
@@ -7,7 +8,7 @@ use txweir_core::{Instant, Nanos};
 pub struct Tick {
     /// Time between two ticks; 1 ms for a kernel built with HZ=1000.
     pub period: Nanos,
-    /// When the first tick begins; less than the period.
+    /// Time at which the first tick begins; less than the period.
     pub phase: Nanos,
     /// The number of the first tick. The slots of a timer wheel are multiples of powers of two.
     pub first: u64,
@@ -19,11 +20,11 @@ impl Default for Tick {
     }
 }
 
-/// The number of the first tick, unless somebody says another: large enough that one before it has a number.
+/// The default number of the first tick: large enough that the tick before it has a number.
 const FIRST: u64 = 1 << 20;
-/// Slots of one level of the wheel less one, which is the delay that its first level still holds exactly.
+/// Slots of one level of the wheel less one: the largest delay that the first level holds exactly.
 const LEVEL_SPAN: u64 = 63;
-/// Each level of the wheel is coarser than the one below by two to this power.
+/// Binary logarithm of the ratio between the slots of a level and those of the level below.
 const LEVEL_SHIFT: u32 = 3;
 /// Levels of the wheel.
 const LEVELS: u32 = 9;
@@ -33,7 +34,7 @@ impl Tick {
         if self.period.0 == 0 { 1 } else { self.period.0 }
     }
 
-    /// The number of the tick in which `now` lies.
+    /// Returns the number of the tick in which `now` lies.
     pub const fn count(&self, now: Instant) -> u64 {
         match now.0.checked_sub(self.phase.0) {
             Some(since) => self.first + since / self.period(),
@@ -41,7 +42,7 @@ impl Tick {
         }
     }
 
-    /// When tick number `n` begins; time 0 for those before the first.
+    /// Returns the time at which tick number `n` begins; time 0 for ticks before the first.
     pub const fn start(&self, n: u64) -> Instant {
         match n.checked_sub(self.first) {
             Some(n) => Instant(self.phase.0.saturating_add(n.saturating_mul(self.period()))),
@@ -49,30 +50,32 @@ impl Tick {
         }
     }
 
-    /// The time stamp of an instant (RFC 7323): milliseconds, in phase with the ticks. Never zero, which says "none".
+    /// Returns the time stamp of an instant (RFC 7323): milliseconds, in phase with the ticks. It
+    /// is never zero, which means "none".
     pub const fn stamp(&self, at: Instant) -> u32 {
         let since = at.0 + self.period() - self.phase.0 % self.period();
         (since / 1_000_000) as u32 + 1
     }
 
-    /// Microseconds as ticks, rounded up.
+    /// Returns microseconds as ticks, rounded up.
     pub const fn from_micros(&self, us: u64) -> u64 {
         us.saturating_mul(1_000).div_ceil(self.period())
     }
 
-    /// Ticks as microseconds.
+    /// Returns ticks as microseconds.
     pub const fn micros(&self, ticks: u64) -> u64 {
         ticks.saturating_mul(self.period.0) / 1_000
     }
 
-    /// Milliseconds as ticks, rounded up.
+    /// Returns milliseconds as ticks, rounded up.
     pub const fn from_millis(&self, ms: u64) -> u64 {
         self.from_micros(ms.saturating_mul(1_000))
     }
 
-    /// When a timer fires that is set at `now` for tick `expires`. A hierarchical wheel never fires early: it rounds
-    /// up by one slot of the level that holds the timer, and a slot is eight times as long at each further level
-    /// (Varghese and Lauck 1987, scheme 7 without cascades).
+    /// Returns the time at which a timer fires that is set at `now` for tick `expires`. A
+    /// hierarchical wheel never fires early: it rounds up by one slot of the level that holds the
+    /// timer, and a slot is eight times as long at each further level (Varghese and Lauck 1987,
+    /// scheme 7 without cascades).
     pub const fn expiry(&self, now: Instant, expires: u64) -> Instant {
         let current = self.count(now);
         let delta = expires.saturating_sub(current + 1);
@@ -97,18 +100,18 @@ mod tests {
         let t = Tick { first: 0, ..Tick::default() };
         assert_eq!(t.expiry(Instant(10 * MS + 5), 50), Instant(51 * MS));
         assert_eq!(t.expiry(Instant(10 * MS), 10), Instant(11 * MS));
-        assert_eq!(t.expiry(Instant(10 * MS), 3), Instant(11 * MS), "one that is due fires at the next tick");
+        assert_eq!(t.expiry(Instant(10 * MS), 3), Instant(11 * MS), "a due timer fires at the next tick");
     }
 
     #[test]
     fn long_timers_fire_at_the_next_slot_of_their_level() {
         let t = Tick { first: 0, ..Tick::default() };
-        // 200 ticks lie on the second level: slots of eight ticks.
+        // 200 ticks lie on the second level, with slots of eight ticks.
         assert_eq!(t.expiry(Instant(0), 200), Instant(208 * MS));
         assert_eq!(t.expiry(Instant(3 * MS), 203), Instant(208 * MS));
-        // 1000 ticks on the third: slots of 64.
+        // 1000 ticks lie on the third level, with slots of 64.
         assert_eq!(t.expiry(Instant(0), 1000), Instant(1024 * MS));
-        // Other numbers move the slots.
+        // Another number of the first tick moves the slots.
         let t = Tick { first: 5, ..t };
         assert_eq!(t.expiry(Instant(0), 205), Instant(203 * MS));
     }

@@ -1,7 +1,8 @@
 //! A segment as the bytes of a TCP header (RFC 9293, 7323, 2018, 9768), and back.
 //!
-//! Numbers of a [`Segment`] are 64 bits wide and begin at 0; those of a header are 32 bits wide and begin anywhere. A
-//! [`Codec`] knows where, and whoever reads says near which numbers he expects a segment.
+//! Numbers of a [`Segment`] are 64 bits wide and begin at 0; those of a header are 32 bits wide and
+//! begin anywhere. A [`Codec`] holds these beginnings; a reader also passes the numbers near which
+//! it expects a segment.
 
 use crate::segment::{EcnBytes, Flags, Sacks, Segment, SynOptions};
 
@@ -12,7 +13,7 @@ const BASE: usize = 20;
 /// Options of accurate ECN with order 0 and 1 (RFC 9768 section 3.2.3).
 const ECN_BYTES: [u8; 2] = [172, 174];
 
-/// Where the numbers of the two directions begin.
+/// Initial numbers and ports of the two directions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Codec {
     /// The number of this end's SYN.
@@ -25,16 +26,17 @@ pub struct Codec {
     pub peer_port: u16,
 }
 
-/// The 64-bit number nearest to `near` whose low 32 bits are `low`.
+/// Returns the 64-bit number nearest to `near` whose low 32 bits are `low`.
 const fn widen(low: u32, near: u64) -> u64 {
     let diff = low.wrapping_sub(near as u32) as i32;
     let wide = near.wrapping_add(diff as i64 as u64);
-    // A number before the start of the stream can only be one that is ahead.
+    // A number before the start of the stream can only be a number that is ahead.
     if diff < 0 && wide > near { near.wrapping_add(low.wrapping_sub(near as u32) as u64) } else { wide }
 }
 
 impl Codec {
-    /// Writes the header of a segment that this end sends; gives its length. The checksum is left zero: devices make it.
+    /// Writes the header of a segment that this end sends, and returns its length. The checksum
+    /// stays zero: devices compute it.
     pub fn write(&self, seg: &Segment, out: &mut [u8; HEADER_MAX]) -> usize {
         out[0..2].copy_from_slice(&self.port.to_be_bytes());
         out[2..4].copy_from_slice(&self.peer_port.to_be_bytes());
@@ -89,9 +91,9 @@ impl Codec {
         at
     }
 
-    /// Reads the header of a segment for this end. `near_seq` is the number that it expects next, `near_ack` the last one
-    /// that it sent. The rest of the segment (payload, marks, super-segment) is the caller's to fill in. `None` if the
-    /// bytes are no TCP header.
+    /// Reads the header of a segment for this end. `near_seq` is the number that it expects next,
+    /// `near_ack` the last number that it sent. The caller fills in the rest of the segment
+    /// (payload, marks, super-segment). `None` if the bytes are no TCP header.
     pub fn read(&self, bytes: &[u8], near_seq: u64, near_ack: u64) -> Option<Segment> {
         let header = bytes.get(..BASE)?;
         let len = usize::from(header[12] >> 4) * 4;
@@ -157,7 +159,8 @@ impl Codec {
     }
 }
 
-/// Counters of 24 bits; bytes that are no whole counter are left out, and so are counters beyond the third.
+/// Returns the option with these counters of 24 bits; incomplete counters and counters beyond the
+/// third are left out.
 fn ecn_bytes(ect1_first: bool, bytes: &[u8]) -> EcnBytes {
     let mut counters = [0; 3];
     let mut n = 0;
@@ -203,7 +206,7 @@ mod tests {
         let len = a.write(&seg, &mut out);
         assert_eq!(len, 20 + 12 + 20);
         assert_eq!(b.read(&out[..len], 5_000_000_400, 9_000_009_000), Some(seg));
-        assert_eq!(b.read(&out[..len - 1], 0, 0), None, "options are cut off");
+        assert_eq!(b.read(&out[..len - 1], 0, 0), None, "the options are cut off");
     }
 
     #[test]

@@ -8,24 +8,25 @@ use txweir_core::text::params::Shown;
 use txweir_core::text::value::{Value, Words, exact_of};
 use txweir_core::{Handle, Rate};
 
-/// A leaf qdisc, with the rates between which it works: the link's, unless something above it shapes.
+/// A leaf qdisc, with the rates between which it works: the link's, unless a qdisc or class above
+/// it shapes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Leaf {
     /// Its kind, as the recordings name it: see [`leaves`].
     pub kind: &'static str,
-    /// The rate that it has when every other class sends.
+    /// The rate while every other class sends.
     pub least: Rate,
-    /// The rate that it has when it sends alone.
+    /// The rate while it sends alone.
     pub most: Rate,
 }
 
-/// The parameters that hold a qdisc below a rate: of tbf and netem, and of cake.
+/// The parameters that limit the rate of a qdisc: of tbf and netem, and of cake.
 const OF_QDISC: [&str; 2] = ["rate", "bandwidth"];
 
-/// Every leaf of a device for which `used` holds, with its rates on a link of rate `link`.
+/// Returns every leaf of a tree for which `used` holds, with its rates on a link of rate `link`.
 ///
-/// The recordings have one name for what works alike: a bare tbf keeps its packets in a FIFO of its
-/// own and is the kind `tbf`; pfifo_fast with packets of one band is `pfifo`.
+/// The recordings have one name for kinds that work alike: a bare tbf keeps its packets in a FIFO
+/// of its own and is the kind `tbf`; pfifo_fast with packets of one band is `pfifo`.
 pub fn leaves(trees: &Trees<'_>, link: Rate, used: &mut dyn FnMut(&Node) -> bool) -> Vec<Leaf> {
     let mut nodes: Vec<(usize, Handle, &Node)> = Vec::new();
     trees.visit(&mut |place, node| nodes.push((place.depth, place.parent, node)));
@@ -59,14 +60,15 @@ fn recorded_as(leaf: &Node, above: Option<&dyn Qdisc>) -> &'static str {
     }
 }
 
-/// The rates of a class that has a rate and a ceiling, as htb's have; others leave them as they are.
+/// Returns the rates of a class that has a rate and a ceiling, like htb's; other classes keep the
+/// rates of their parent.
 fn below_class(classes: &dyn UserClasses, minor: u16, [least, most]: [Rate; 2]) -> [Rate; 2] {
     let mut parents = Vec::new();
     classes.list(&mut |c| parents.push((c.at.minor, c.at.parent)));
     let shown = |minor: u16, key: &str| rate_of(&mut |f| classes.options(minor, f), &[key]);
     let mut most = most;
     let mut at = minor;
-    // A class is not its own ancestor; the bound holds whatever is shown.
+    // A class is not its own ancestor; the bound holds even if the list says otherwise.
     for _ in 0..=parents.len() {
         // A class without a ceiling borrows nothing.
         most = shown(at, "ceil").or_else(|| shown(at, "rate")).map_or(most, |ceil| most.min(ceil));
@@ -78,16 +80,16 @@ fn below_class(classes: &dyn UserClasses, minor: u16, [least, most]: [Rate; 2]) 
     [shown(minor, "rate").map_or(least.min(most), |rate| rate.min(most)), most]
 }
 
-/// Calls its argument on each parameter.
+/// A function that calls its argument on each parameter.
 type Options<'a> = dyn FnMut(&mut dyn FnMut(Shown<'_>)) + 'a;
 
-/// The first of the parameters of these names, as a rate; none if it is 0 or not set.
+/// Returns the first parameter of these names, as a rate; `None` if it is 0 or not set.
 fn rate_of(options: &mut Options<'_>, keys: &[&str]) -> Option<Rate> {
     let mut found = None;
     options(&mut |shown| {
         if found.is_none() && keys.contains(&shown.param.key) && shown.value.is_set() {
             let text = exact_of(shown.value);
-            // Some values have their key in front.
+            // Some values begin with their key.
             let rate = |word| Rate::take(&mut Words::new(&[word])).ok();
             found = text.split_whitespace().find_map(rate).filter(|rate| rate.bits() > 0);
         }

@@ -1,13 +1,14 @@
-//! Short flows: connections that are opened for one transfer each, and freed.
+//! Short flows: connections that are opened for one transfer each, and then freed.
 //!
-//! A flow is one TCP connection of its own. The host that opens it sends so many bytes and closes; the time that it took
-//! (flow completion time) runs from the opening to the last byte that the other application reads, so the handshake
-//! counts.
+//! A flow is one TCP connection of its own. The host that opens it sends its bytes and closes; its
+//! completion time runs from the opening to the last byte that the other application reads, so the
+//! handshake counts.
 //!
-//! **Bounds.** A group has a place for each flow that may be under way at once (`at_once`). A place is two connection ends,
-//! about 2 KB idle and 3 KB with data under way and after losses, and 64 bytes for each further unit in flight; a flow
-//! whose connection is closed at both ends leaves it to another.
-//! Flows that find no place are not opened, and counted. All groups of a net together have at most [`AT_ONCE_MAX`] places.
+//! **Bounds.** A group has a place for each concurrent flow (`at_once`). A place is two connection
+//! ends, about 2 KB idle and 3 KB with data under way and after losses, and 64 bytes for each
+//! further unit in flight; a flow whose connection is closed at both ends leaves it to another.
+//! Flows that find no place are not opened, and counted. All groups of a net together have at most
+//! [`AT_ONCE_MAX`] places.
 
 use std::collections::VecDeque;
 
@@ -22,23 +23,23 @@ use crate::draw::{Sizes, exponential};
 use crate::frame::Frame;
 use crate::tcp::{Addr, Conn, Label};
 
-/// Most places of all groups together: 31 MB of connections.
+/// Largest number of places of all groups together: 31 MB of connections.
 pub const AT_ONCE_MAX: u32 = 10_000;
-/// Most flows of a group that a list of times names.
+/// Largest number of flows of a group that a list of times names.
 pub const LISTED_MAX: usize = 100_000;
-/// Ports of clients, which take turns: those that Linux takes by default (`ip_local_port_range`).
+/// Ports of clients, in turn: Linux's default range (`ip_local_port_range`).
 const PORTS: std::ops::RangeInclusive<u16> = 32_768..=60_999;
 /// Sizes up to which flows are counted together, bytes; the last class has no bound.
 pub const CLASSES: [u64; 3] = [10_000, 100_000, 1_000_000];
 
-/// What short flows a group has.
+/// Short flows of a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Short {
-    /// How long they are.
+    /// Distribution of their sizes.
     pub sizes: Sizes,
-    /// Mean time between two of them, above zero, if they begin at random times.
+    /// Mean time between two flows, above zero, if they begin at random times.
     pub gap: Option<Nanos>,
-    /// How many may be under way at once.
+    /// Largest number of concurrent flows.
     pub at_once: u32,
 }
 
@@ -49,20 +50,20 @@ struct Place {
     end: u32,
     opened: Instant,
     size: u64,
-    /// Everything has been read.
+    /// True if all data has been read.
     done: bool,
 }
 
-/// How many flows have come to what.
+/// Counters of flows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FlowCounts {
-    /// Opened.
+    /// Flows opened.
     pub opened: u64,
-    /// Read to the last byte.
+    /// Flows read to the last byte.
     pub finished: u64,
-    /// Given up by TCP.
+    /// Flows given up by TCP.
     pub failed: u64,
-    /// Not opened, because as many as may be were under way.
+    /// Flows not opened, because all places were taken.
     pub turned_away: u64,
 }
 
@@ -71,40 +72,40 @@ pub struct FlowCounts {
 pub struct Flows {
     short: Short,
     rng: Rng,
-    /// In order of their ends.
+    /// Places in order of their ends.
     places: Vec<Place>,
-    /// Places whose flows are over, those that have been free for longest first.
+    /// Places whose flows are over, the longest free first.
     free: VecDeque<usize>,
-    /// Of the list of times, how many have come.
+    /// Number of flows begun from the list of times.
     listed: usize,
     port: u16,
     next_port: u16,
     counts: FlowCounts,
-    /// Completion times: of all flows, then by class of size.
+    /// Completion times of all flows, then by class of size.
     times: [Dist; 2 + CLASSES.len()],
-    /// Of flows whose places are free: payload read, and sent again.
+    /// Payload read, and payload sent again, by flows whose places are free.
     read: u64,
     again: u64,
 }
 
 impl Flows {
-    /// How many flows have come to what since measuring began.
+    /// Returns the counters since measuring began.
     pub const fn counts(&self) -> FlowCounts {
         self.counts
     }
-    /// Completion times of the flows that ended since measuring began.
+    /// Returns the completion times of the flows that ended since measuring began.
     pub const fn times(&self) -> &Dist {
         &self.times[0]
     }
-    /// The same by class of size: up to each of [`CLASSES`], and above.
+    /// Returns the same by class of size: up to each of [`CLASSES`], and above.
     pub fn by_size(&self) -> impl Iterator<Item = (Option<u64>, &Dist)> {
         CLASSES.into_iter().map(Some).chain([None]).zip(&self.times[1..])
     }
-    /// Flows that are under way.
+    /// Returns the number of flows that are under way.
     pub fn open(&self) -> usize {
         self.places.len() - self.free.len()
     }
-    /// Counts from zero.
+    /// Resets the counters.
     pub(super) fn restart(&mut self) {
         self.counts = FlowCounts::default();
         self.times.iter_mut().for_each(Dist::reset);
@@ -118,7 +119,7 @@ impl Flows {
 }
 
 impl Net {
-    /// The flows of a new group, none of them open. Its server has the group's port.
+    /// Returns the flows of a new group, none of them open. Its server has the group's port.
     pub(super) fn flows(&mut self, g: &Group, number: u32, short: Short) -> Result<Box<Flows>, String> {
         self.at_once = self.at_once.saturating_add(short.at_once);
         if self.at_once > AT_ONCE_MAX {
@@ -148,13 +149,13 @@ impl Net {
         }))
     }
 
-    /// The next flow of a group begins.
+    /// Begins the next flow of a group.
     pub(super) fn next_flow(&mut self, number: u32) {
         let now = self.engine.now();
         let state = &mut self.groups[number as usize];
         let Some(flows) = &mut state.flows else { return };
         let next = match flows.short.gap {
-            // Two at one instant would be fine, without end would not.
+            // Two flows at one instant would be fine, an endless number would not.
             Some(mean) => Some(now + exponential(&mut flows.rng, mean).max(Nanos(1))),
             None => {
                 flows.listed += 1;
@@ -207,7 +208,7 @@ impl Net {
         self.poll(end);
     }
 
-    /// True if a packet that has come is for the flow that now has the place, not for one before it.
+    /// True if a packet that has come is for the present flow of the place, not for an earlier one.
     pub(super) fn is_for_flow(&self, frame: &Frame) -> bool {
         let end = &self.ends[frame.to as usize];
         let ports = frame.header().get(20..24);
@@ -215,7 +216,7 @@ impl Net {
         !end.idle && ports == Some(&[remote[0], remote[1], local[0], local[1]])
     }
 
-    /// After an end of a short flow has done something: what that means for the flow.
+    /// Updates a short flow after one of its ends has acted.
     pub(super) fn look_at_flow(&mut self, n: u32) {
         let (first, now) = (n & !1, self.engine.now());
         let pair = [first, first + 1].map(|n| &self.ends[n as usize]);
@@ -237,7 +238,7 @@ impl Net {
                 watch.add(pair[0].group, took);
             }
         }
-        // One that waits for room at its NIC is still known there.
+        // A NIC still knows an end that waits for room there.
         if over && pair.iter().all(|e| !e.waiting) {
             flows.counts.failed += u64::from(!done);
             flows.read += read;
@@ -249,7 +250,8 @@ impl Net {
         }
     }
 
-    /// Payload that the flows of a group have delivered, and sent again, since the start.
+    /// Returns the payload that the flows of a group have delivered, and sent again, since the
+    /// start.
     pub(super) fn flow_bytes(&self, flows: &Flows) -> (u64, u64) {
         let open = flows.places.iter().filter(|p| !self.ends[p.end as usize].idle);
         open.fold((flows.read, flows.again), |(read, again), p| {

@@ -1,4 +1,4 @@
-//! Groups of traffic: what they do, and how their members come into a net.
+//! Groups of traffic: their work, and the creation of their members in a net.
 
 use std::sync::Arc;
 
@@ -18,13 +18,13 @@ use crate::udp::{self, voice};
 
 use super::measure::CbrCounts;
 
-/// What a group of connections does.
+/// Work of a group of connections.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Load {
-    /// Bulk, as much as TCP takes.
+    /// Bulk, as many bytes as TCP takes.
     #[default]
     Stream,
-    /// Requests and responses, one after the other.
+    /// Requests and responses, in turn.
     Rr {
         /// Bytes of a request.
         request: u64,
@@ -35,7 +35,7 @@ pub enum Load {
     Cbr {
         /// Bytes of a frame.
         len: u32,
-        /// Bit/s of such frames.
+        /// Rate of such frames, bit/s.
         rate: u64,
     },
     /// Short flows over TCP, each a connection of its own.
@@ -51,7 +51,7 @@ pub enum Load {
 }
 
 impl Load {
-    /// Its name in scenarios and reports.
+    /// Returns its name in scenarios and reports.
     pub const fn kind(&self) -> &'static str {
         match self {
             Self::Stream => "stream",
@@ -65,22 +65,22 @@ impl Load {
             Self::Quic(_) => "quic",
         }
     }
-    /// True if something goes back from `to` to `from`.
+    /// True if packets return from `to` to `from`.
     pub const fn goes_back(&self) -> bool {
         !matches!(self, Self::Cbr { .. } | Self::Voice | Self::Video(_))
     }
-    /// True if its members are pairs of TCP ends that are there from the start.
+    /// True if its members are pairs of TCP ends that exist from the start.
     const fn is_tcp(&self) -> bool {
         matches!(self, Self::Stream | Self::Rr { .. })
     }
 }
 
-/// How a group's TCP differs from that of its hosts.
+/// Differences of a group's TCP from that of its hosts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Choice {
     /// Congestion control, at both ends.
     pub congestion: Option<Algorithm>,
-    /// Marks, at both ends.
+    /// Mode of congestion marks, at both ends.
     pub ecn: Option<EcnMode>,
 }
 
@@ -96,42 +96,42 @@ impl Choice {
 pub struct Group {
     /// Its name in reports.
     pub name: String,
-    /// Sending (opening) host.
+    /// The host that sends (opens).
     pub from: u32,
-    /// Other host.
+    /// The other host.
     pub to: u32,
-    /// What it does.
+    /// Its work.
     pub load: Load,
-    /// How many.
+    /// Number of members.
     pub count: u32,
     /// Priority of its packets, both ways.
     pub priority: u32,
-    /// When it starts.
+    /// Start time.
     pub start: Instant,
-    /// Each of its connections starts up to so much later.
+    /// Largest random addition to the start time of each connection.
     pub stagger: Nanos,
     /// Its TCP.
     pub choice: Choice,
-    /// When short flows begin after `start`, in order; empty if they begin at random times.
+    /// Start times of short flows after `start`, in order; empty if they begin at random times.
     pub arrivals: Arc<[Nanos]>,
 }
 
 /// A group and its measurements.
 #[derive(Debug)]
 pub struct GroupState {
-    /// What it is.
+    /// The group.
     pub group: Group,
     /// Times of the transactions, or answers, that ended while measuring, in nanoseconds.
     pub latency: Histogram<u64>,
-    /// Ends, sources or sinks that belong to it: the first, in their own list.
+    /// Index of the first end, source or sink that belongs to it, in its own list.
     pub(super) first: u32,
     /// Bytes that each member had delivered when measuring began.
     pub(super) bytes_before: Vec<u64>,
-    /// What its one-way UDP members had done when measuring began.
+    /// Counters of its one-way UDP members when measuring began.
     pub(super) cbr_before: CbrCounts,
-    /// What its senders had sent again when measuring began.
+    /// Bytes that its senders had sent again when measuring began.
     pub(super) retransmitted_before: u64,
-    /// What its clients had asked, or its cameras sent, when measuring began.
+    /// Counters of its clients, and frames of its cameras, when measuring began.
     pub(super) asked_before: Asked,
     pub(super) frames_before: u64,
     /// Its short flows.
@@ -147,11 +147,12 @@ pub(super) struct End {
     /// The host of the other end.
     pub(super) far: u32,
     pub(super) group: u32,
-    /// It is among those that wait for room at its NIC.
+    /// True if it is among the ends that wait for room at its NIC.
     pub(super) waiting: bool,
-    /// It belongs to a short flow that is over: nothing reaches it, and it does nothing.
+    /// True if it belongs to a short flow that is over: packets do not reach it, and it does
+    /// nothing.
     pub(super) idle: bool,
-    /// Its application runs when nothing more happens at this instant.
+    /// True if its application runs when no more events happen at this instant.
     pub(super) woken: bool,
 }
 
@@ -163,11 +164,11 @@ pub(super) struct Source {
     pub(super) host: u32,
     /// The host that its packets are for.
     pub(super) to: u32,
-    /// Packets that its NIC had no room for.
+    /// Packets refused by its full NIC.
     pub(super) refused: u64,
 }
 
-/// What sends UDP.
+/// Kinds of senders of UDP.
 #[derive(Debug)]
 pub(super) enum Sender {
     Cbr(udp::Source),
@@ -203,7 +204,7 @@ impl Sender {
     }
 }
 
-/// What UDP is for.
+/// A receiver of UDP.
 #[derive(Debug)]
 pub(super) struct Sink {
     pub(super) receiver: Receiver,
@@ -212,20 +213,20 @@ pub(super) struct Sink {
     pub(super) group: u32,
 }
 
-/// What receives UDP.
+/// Kinds of receivers of UDP.
 #[derive(Debug)]
 pub(super) enum Receiver {
     Cbr(udp::Sink),
     Voice(Box<Listener>),
     Video(Box<Viewer>),
-    /// Answers questions, from the NIC that leads to the source's host.
+    /// Answers questions, through the NIC that leads to the source's host.
     Server(ask::Server),
     /// Hands answers to the source.
     Client,
 }
 
 impl Receiver {
-    /// What it has received, if that is counted by number.
+    /// Returns the sink, if it counts packets by number.
     pub(super) fn counted(&self) -> Option<&udp::Sink> {
         match self {
             Self::Cbr(s) => Some(s),
@@ -251,7 +252,8 @@ impl Receiver {
 }
 
 impl Net {
-    /// Adds a group of connections. Errors: no way from one host to the other and back, or too many connections.
+    /// Adds a group of connections. Errors: there is no way from one host to the other and back, or
+    /// there are too many connections.
     pub fn group(&mut self, group: Group) -> Result<(), String> {
         let back = group.load.goes_back();
         if !self.reaches(group.from, group.to) || (back && !self.reaches(group.to, group.from)) {
@@ -288,12 +290,12 @@ impl Net {
         Ok(())
     }
 
-    /// The address of a host, with a port.
+    /// Returns the address of a host, with a port.
     pub(super) const fn addr(host: u32, port: u16) -> Addr {
         Addr { ip: [10, (host / 65_025) as u8, (host / 255 % 255) as u8, 1 + (host % 255) as u8], port }
     }
 
-    /// The members of a group that are there from the start.
+    /// Creates the members of a group that exist from the start.
     fn members(&mut self, group: &Group, number: u32) {
         if group.load.is_tcp() {
             self.ends.reserve_exact(2 * group.count as usize);
@@ -321,7 +323,7 @@ impl Net {
         self.join(g, number, ab, start, apps, (&tcp.0, &tcp.1));
     }
 
-    /// Both ends of a connection: of the host that opens it, and of the other.
+    /// Adds both ends of a connection: of the host that opens it, and of the other.
     pub(super) fn add_ends(&mut self, conns: [Conn; 2], g: &Group, number: u32) {
         for (mut conn, (host, far)) in conns.into_iter().zip([(g.from, g.to), (g.to, g.from)]) {
             if let Some(like) = self.ends.len().checked_sub(2).map(|n| &self.ends[n]) {
@@ -332,12 +334,12 @@ impl Net {
         }
     }
 
-    /// How a host does the TCP of a group.
+    /// Returns the TCP of a host for a group.
     pub(super) fn tcp_of(&self, host: u32, g: &Group) -> TcpConfig {
         g.choice.of(&self.hosts[host as usize].tcp)
     }
 
-    /// A sender of UDP and what it is for.
+    /// Adds a sender of UDP and its receiver.
     fn add_sender(&mut self, g: &Group, number: u32, (a, b): (Addr, Addr), start: Instant) {
         let sink = self.sinks.len() as u32;
         let label = Label { to: SINKS + sink, hash: self.rng.next_u64() as u32, priority: g.priority };
@@ -367,7 +369,7 @@ impl Net {
         source
     }
 
-    /// A client that asks, the server, and what takes the answers.
+    /// Adds a client that asks, the server, and the receiver of the answers.
     fn add_ask(&mut self, g: &Group, number: u32, (a, b): (Addr, Addr), start: Instant, ask: Ask) {
         let sink = self.sinks.len() as u32;
         let mut label = |to| Label { to: SINKS + to, hash: self.rng.next_u64() as u32, priority: g.priority };
@@ -379,7 +381,7 @@ impl Net {
         self.sinks.push(Sink { receiver: Receiver::Client, host: g.from, source, group: number });
     }
 
-    /// Both ends of a QUIC connection.
+    /// Adds both ends of a QUIC connection.
     fn add_quic(&mut self, g: &Group, (a, b): (Addr, Addr), start: Instant, c: &quic::Config) {
         let end = self.quics.len() as u32;
         let mut label = |to| Label { to: QUICS + to, hash: self.rng.next_u64() as u32, priority: g.priority };

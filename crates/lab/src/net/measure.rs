@@ -1,4 +1,4 @@
-//! What a net has measured: counts since measuring began, and the sums that conservation is checked with.
+//! Measurements of a net: counts since measuring began, and the sums that check conservation.
 
 use hdrhistogram::Histogram;
 use txweir_core::{Instant, Tally};
@@ -14,79 +14,80 @@ use crate::udp::voice::Heard;
 /// Packets of UDP senders and their receivers, one way.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CbrCounts {
-    /// Made by the senders.
+    /// Packets made by the senders.
     pub sent: u64,
-    /// Of those, refused by a full queue of their own host.
+    /// Packets among them that a full queue of their own host refused.
     pub refused: u64,
-    /// Received.
+    /// Packets received.
     pub received: u64,
-    /// Missing at the receivers: refused, dropped or lost, and noticed by a later one that was received.
+    /// Packets missing at the receivers: refused, dropped or lost, and noticed by a later packet
+    /// that was received.
     pub lost: u64,
-    /// Received after one sent later.
+    /// Packets received after a packet sent later.
     pub reordered: u64,
 }
 
-/// What the listeners of a group have heard.
+/// Counters of the listeners of a group.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct VoiceCounts {
-    /// Of all of them together; the jitter is the greatest.
+    /// Sum over all of them; for the jitter the maximum.
     pub heard: Heard,
 }
 
-/// What the viewers of a group have seen.
+/// Measurements of the viewers of a group.
 #[derive(Clone, Debug, Default)]
 pub struct VideoCounts {
     /// Frames made.
     pub frames: u64,
-    /// Frames that were there after the deadline.
+    /// Frames that were complete only after the deadline.
     pub late: u64,
-    /// Age of the frames that were there.
+    /// Ages of the complete frames.
     pub ages: Dist,
 }
 
-/// Where every packet since the start is, in packets and bytes on the wire. In bytes,
-/// `submitted = delivered + dropped + stolen + refused + lost + backlog + in_devices + in_links` holds between any two events,
-/// unless actions make packets longer or shorter; in packets only if nothing cuts TSO units, which count as one before and
-/// as many after.
+/// Places of all packets since the start, in packets and bytes on the wire. In bytes, `submitted =
+/// delivered + dropped + stolen + refused + lost + backlog + in_devices + in_links` holds between
+/// any two events, unless actions make packets longer or shorter; in packets only if TSO units are
+/// not cut, which count as one before and as many after.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
-    /// Taken by the NICs of the hosts that sent them.
+    /// Packets taken by the NICs of the hosts that sent them.
     pub submitted: Tally,
-    /// Arrived at their end.
+    /// Packets that arrived at their end.
     pub delivered: Tally,
-    /// Dropped by qdiscs and by filters.
+    /// Packets dropped by qdiscs and by filters.
     pub dropped: Tally,
-    /// Taken away by actions.
+    /// Packets taken away by actions.
     pub stolen: Tally,
-    /// Refused by full queues on the way, where nobody takes a packet back.
+    /// Packets refused by full queues on the way, where no sender takes a packet back.
     pub refused: Tally,
-    /// Lost by links.
+    /// Packets lost by links.
     pub lost: Tally,
-    /// In qdiscs.
+    /// Packets in qdiscs.
     pub backlog: Tally,
-    /// Handed to devices and not yet off the wire.
+    /// Packets handed to devices and not yet off the wire.
     pub in_devices: Tally,
-    /// Off the wire and not yet arrived.
+    /// Packets off the wire and not yet arrived.
     pub in_links: Tally,
 }
 
 impl Net {
-    /// The groups.
+    /// Returns the groups.
     pub fn groups(&self) -> &[GroupState] {
         &self.groups
     }
-    /// Sets the pace of a group's clients, before the run; nothing to groups of other kinds.
+    /// Sets the pace of a group's clients, before the run; does nothing to groups of other kinds.
     pub fn set_pace(&mut self, group: usize, pace: Pace) {
         for end in self.ends.iter_mut().filter(|e| e.group as usize == group) {
             end.conn.app_mut().set_pace(pace);
         }
     }
-    /// When measuring began.
+    /// Returns the time at which measuring began.
     pub fn measuring_from(&self) -> Instant {
         self.measuring_from.unwrap_or(Instant::ZERO)
     }
 
-    /// Starts measuring now: what was before does not count.
+    /// Starts measuring now: earlier events do not count.
     pub fn measure(&mut self) {
         let now = self.engine.now();
         self.measuring_from = Some(now);
@@ -110,7 +111,8 @@ impl Net {
         self.watch.iter_mut().flat_map(|w| &mut w.groups).for_each(|g| g.whole.reset());
     }
 
-    /// Transactions that a group has finished since the start; zero for groups of other kinds.
+    /// Returns the number of transactions that a group has finished since the start; zero for
+    /// groups of other kinds.
     pub fn transactions(&self, group: usize) -> u64 {
         let GroupState { group: g, first, .. } = &self.groups[group];
         match g.load {
@@ -123,8 +125,8 @@ impl Net {
             _ => 0,
         }
     }
-    /// Bytes of payload (frames, for UDP) that each member of a group has delivered since the start. All short flows of a
-    /// group are one member.
+    /// Returns the bytes of payload (frames, for UDP) that each member of a group has delivered
+    /// since the start. All short flows of a group are one member.
     pub fn delivered(&self, group: usize) -> Vec<u64> {
         let GroupState { group: g, first, flows, .. } = &self.groups[group];
         if let Some(flows) = flows {
@@ -150,14 +152,14 @@ impl Net {
             .collect()
     }
 
-    /// Bytes that each member of a group has delivered since measuring began.
+    /// Returns the bytes that each member of a group has delivered since measuring began.
     pub fn bytes(&self, group: usize) -> Vec<u64> {
         let before = &self.groups[group].bytes_before;
         let now = self.delivered(group);
         now.iter().enumerate().map(|(i, n)| n - before.get(i).copied().unwrap_or(0)).collect()
     }
 
-    /// The receivers of a group of UDP senders, one way; none of other groups.
+    /// Returns the receivers of a group of UDP senders, one way; none for other groups.
     fn sinks_of(&self, group: usize) -> &[Sink] {
         let GroupState { group: g, first, .. } = &self.groups[group];
         match g.load {
@@ -168,7 +170,8 @@ impl Net {
         }
     }
 
-    /// Counts of a group of UDP senders, one way, since the start; zeros for other groups.
+    /// Returns the counters of a group of UDP senders, one way, since the start; zeros for other
+    /// groups.
     fn cbr_total(&self, group: usize) -> CbrCounts {
         let mut all = CbrCounts::default();
         for sink in self.sinks_of(group) {
@@ -184,22 +187,23 @@ impl Net {
         all
     }
 
-    /// Counts of a group of UDP senders, one way, since measuring began; zeros for other groups. What was sent shortly before
-    /// is received after, and what is on its way at the end is not received.
+    /// Returns the counters of a group of UDP senders, one way, since measuring began; zeros for
+    /// other groups. Packets sent shortly before are received after, and packets on their way at
+    /// the end are not received.
     pub fn cbr(&self, group: usize) -> CbrCounts {
         let (now, before) = (self.cbr_total(group), self.groups[group].cbr_before);
         CbrCounts {
             sent: now.sent - before.sent,
             refused: now.refused - before.refused,
             received: now.received - before.received,
-            // One that was missing may have come late since.
+            // A packet that was missing may have come late since.
             lost: now.lost.saturating_sub(before.lost),
             reordered: now.reordered - before.reordered,
         }
     }
 
-    /// One-way delays, in nanoseconds, of what a group of UDP senders, one way, has received since measuring began, all
-    /// members together.
+    /// Returns the one-way delays, in nanoseconds, of the packets that a group of UDP senders, one
+    /// way, has received since measuring began, all members together.
     pub fn delays(&self, group: usize) -> Histogram<u64> {
         let mut all = crate::dist::histogram();
         for sink in self.sinks_of(group).iter().filter_map(|s| s.receiver.counted()) {
@@ -209,7 +213,7 @@ impl Net {
         all
     }
 
-    /// What the listeners of a group have heard since measuring began.
+    /// Returns the counters of the listeners of a group since measuring began.
     pub fn voice(&self, group: usize) -> VoiceCounts {
         let mut heard = Heard::default();
         for sink in self.sinks_of(group) {
@@ -228,7 +232,7 @@ impl Net {
         sources.map(|s| if let Sender::Video(c) = s { c.frames() } else { 0 }).sum()
     }
 
-    /// What the viewers of a group have seen since measuring began.
+    /// Returns the measurements of the viewers of a group since measuring began.
     pub fn video(&self, group: usize) -> VideoCounts {
         let frames = self.frames_total(group) - self.groups[group].frames_before;
         let mut seen = VideoCounts { frames, ..VideoCounts::default() };
@@ -252,17 +256,19 @@ impl Net {
         })
     }
 
-    /// What the clients of a group have asked since measuring began; zeros for other groups.
+    /// Returns the counters of the clients of a group since measuring began; zeros for other
+    /// groups.
     pub fn asked(&self, group: usize) -> Asked {
         self.asked_total(group).since(self.groups[group].asked_before)
     }
 
-    /// The short flows of a group, if it has them.
+    /// Returns the short flows of a group, if it has them.
     pub fn short_flows(&self, group: usize) -> Option<&Flows> {
         self.groups[group].flows.as_deref()
     }
 
-    /// Payload bytes sent again by a group, both ways, since the start. QUIC counts the bytes of lost packets.
+    /// Returns the payload bytes sent again by a group, both ways, since the start. QUIC counts the
+    /// bytes of lost packets.
     fn retransmitted_total(&self, group: usize) -> u64 {
         let GroupState { group: g, first, flows, .. } = &self.groups[group];
         let both = |n: u32| (first + n) as usize;
@@ -276,12 +282,12 @@ impl Net {
         }
     }
 
-    /// Payload bytes sent again by a group, both ways, since measuring began.
+    /// Returns the payload bytes sent again by a group, both ways, since measuring began.
     pub fn retransmitted(&self, group: usize) -> u64 {
         self.retransmitted_total(group) - self.groups[group].retransmitted_before
     }
 
-    /// Where every packet is.
+    /// Returns the place of every packet.
     pub fn totals(&self) -> Totals {
         let mut t = Totals { delivered: self.delivered, refused: self.refused, ..Totals::default() };
         let mut taken = Tally::default();

@@ -1,4 +1,5 @@
-//! A listener in a net: it hears of each packet that reaches a connection end, and of each step of an end.
+//! A listener in a net: it is called for each packet that reaches a connection end, and for each
+//! step of an end.
 
 use std::fmt::Debug;
 
@@ -8,25 +9,26 @@ use super::Net;
 use crate::frame::Frame;
 use crate::tcp::Conn;
 
-/// Hears what happens at connection ends. Ends have numbers: those that open connections have even ones, and the end that
-/// answers has the next one.
+/// Callbacks for events at connection ends. Ends have numbers: those that open connections have
+/// even ones, and the end that answers has the next one.
 pub trait Observer: Debug {
-    /// A packet has reached the end `frame.to`, which has not seen it yet.
+    /// Reports a packet that has reached the end `frame.to`, before the end has seen it.
     fn delivered(&mut self, now: Instant, frame: &Frame);
-    /// An end has done what was due; `took` is the time of a transaction that ended with it.
+    /// Reports that an end has done its due work; `took` is the time of a transaction that ended
+    /// with it.
     fn polled(&mut self, now: Instant, end: u32, conn: &Conn, took: Option<Nanos>);
 }
 
 impl Net {
-    /// Lets `observer` hear of connection ends from now on. A net has one observer.
+    /// Reports events of connection ends to `observer` from now on. A net has one observer.
     pub fn observe(&mut self, observer: Box<dyn Observer>) {
         self.observer = Some(observer);
     }
 
-    /// A connection end.
+    /// Returns a connection end.
     ///
     /// # Panics
-    /// If there is none of this number.
+    /// Panics if there is no end of this number.
     pub fn end(&self, end: u32) -> &Conn {
         &self.ends[end as usize].conn
     }

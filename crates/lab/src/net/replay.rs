@@ -1,4 +1,4 @@
-//! Packets that arrive at a host when a capture says so, whatever becomes of them.
+//! Packets that arrive at a host at the times of a capture, whatever their fate.
 
 use std::sync::Arc;
 
@@ -22,23 +22,24 @@ pub struct Replay {
 }
 
 impl Replay {
-    /// One-way times, from the arrival at the host that passes them on.
+    /// Returns the one-way times, from the arrival at the host that forwards them.
     pub const fn watch(&self) -> &GroupWatch {
         &self.watch
     }
-    /// Packets that have arrived at the host, and their bytes.
+    /// Returns the packets that have arrived at the host, and their bytes.
     pub const fn offered(&self) -> Tally {
         self.offered
     }
-    /// Packets that have reached the other host, and their bytes.
+    /// Returns the packets that have reached the other host, and their bytes.
     pub const fn received(&self) -> Tally {
         self.received
     }
 }
 
 impl Net {
-    /// Lets these packets arrive at `from` on their way to `to`, each at the time that it was sent (`Frame::sent`); they
-    /// are in the order of that. A net has one replay. Errors: no links lead there.
+    /// Lets these packets arrive at `from` on their way to `to`, each at its sending time
+    /// (`Frame::sent`), by which they are ordered. A net has one replay. Errors: no links lead
+    /// there.
     pub fn replay(&mut self, from: u32, to: u32, packets: Arc<[Frame]>) -> Result<(), String> {
         if !self.reaches(from, to) {
             return Err("replay: no links lead from one host to the other".into());
@@ -51,12 +52,12 @@ impl Net {
         Ok(())
     }
 
-    /// The replay, if there is one.
+    /// Returns the replay, if there is one.
     pub const fn replayed(&self) -> Option<&Replay> {
         self.replay.as_ref()
     }
 
-    /// The next packet arrives, and all that come with it.
+    /// Lets the next packet arrive, and all packets of the same time.
     pub(super) fn replay_next(&mut self) {
         let now = self.engine.now();
         let Some(replay) = &mut self.replay else { return };

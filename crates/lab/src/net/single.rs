@@ -1,4 +1,4 @@
-//! A connection on terms of its own: its start, its applications and its way of doing TCP.
+//! A connection with settings of its own: its start, its applications and its TCP.
 
 use txweir_core::Instant;
 
@@ -6,7 +6,7 @@ use super::{Group, Load, Net, What};
 use crate::app::App;
 use crate::tcp::{Addr, Conn, Label, TcpConfig};
 
-/// A connection that is a group of its own.
+/// A connection that forms a group of its own.
 #[derive(Clone, Debug)]
 pub struct Single {
     /// Its name in reports.
@@ -15,19 +15,20 @@ pub struct Single {
     pub from: u32,
     /// The other host.
     pub to: u32,
-    /// When it is opened.
+    /// Time at which it is opened.
     pub start: Instant,
-    /// How both ends do TCP, in place of their hosts' way.
+    /// TCP of both ends, in place of their hosts'.
     pub tcp: TcpConfig,
-    /// What runs at the end that opens it, and at the other.
+    /// Applications at the end that opens it, and at the other.
     pub apps: (App, App),
 }
 
 impl Net {
-    /// Adds a connection that is a group of its own; gives the number of the end that opens it.
+    /// Adds a connection that forms a group of its own; returns the number of the end that opens
+    /// it.
     ///
     /// # Errors
-    /// As [`group`](Self::group).
+    /// Fails like [`group`](Self::group).
     pub fn single(&mut self, single: Single) -> Result<u32, String> {
         let Single { name, from, to, start, tcp, apps } = single;
         let end = self.ends.len() as u32;
@@ -37,7 +38,7 @@ impl Net {
         };
         let group = Group { name, from, to, load, count: 0, start, ..Group::default() };
         let number = self.groups.len() as u32;
-        // A group of none, which then gets its one.
+        // The group begins empty, and then gets its one connection.
         self.group(group)?;
         self.connections += 1;
         if self.connections > super::CONNECTIONS_MAX {

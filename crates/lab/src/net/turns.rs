@@ -1,18 +1,19 @@
-//! Whose turn it is within an instant: packets and timers first, then senders that small queues held, then applications.
+//! The order within an instant: packets and timers first, then senders that small queues held, then
+//! applications.
 
 use txweir_core::Nanos;
 
 use super::{Net, What};
 
 impl Net {
-    /// Sets how long a process takes to read the clock: each part of a call and each look of an application reads it. Zero
-    /// by default.
+    /// Sets the time that a process takes to read the clock: an application reads it for each part
+    /// of a call and each look at its socket. Zero by default.
     pub const fn set_reading(&mut self, reading: Nanos) {
         self.reading = reading;
     }
 
-    /// Lets an end that was freed send, or the application run that was woken first. What either brings about happens
-    /// before the next one runs.
+    /// Lets a freed end send, or runs the application that was woken first. The results of either
+    /// happen before the next one runs.
     pub(super) fn run_later(&mut self) {
         if let Some(n) = self.freed.pop_front() {
             return self.poll(n);
@@ -24,15 +25,15 @@ impl Net {
         }
         self.ends[n as usize].woken = false;
         let late = Nanos(self.reading.0 * u64::from(self.readings.1));
-        // It looks at its socket at least once.
+        // The application looks at its socket at least once.
         self.readings.1 += 1;
         if let Some(nic) = self.send_with(n, Some(late)) {
             self.kick(nic);
         }
     }
 
-    /// The alarm of a connection end. One that has been moved to a later time wakes nothing: an end that waits to send
-    /// decides anew only when something happens.
+    /// Handles the alarm of a connection end. An alarm that has been moved to a later time does not
+    /// wake the end: an end that waits to send decides anew only at an event.
     pub(super) fn timer(&mut self, n: u32) {
         let now = self.engine.now();
         let end = &mut self.ends[n as usize];

@@ -1,4 +1,4 @@
-//! What groups see while they run, as it happens: transactions, one-way times, and round trips of TCP data.
+//! Measurements of groups while they run: transactions, one-way times, and round trips of TCP data.
 
 use std::collections::VecDeque;
 
@@ -8,19 +8,20 @@ use super::{Load, Net};
 use crate::dist::Dist;
 use crate::frame::{FIN, Frame, SYN};
 
-/// Most round trips of one connection that are under way at once; further data is not timed meanwhile. More than the
-/// segments of any window here (64 MB), because a smaller number would time few of the packets that meet a long queue, and
-/// percentiles would be of the others.
+/// Largest number of concurrently timed round trips of one connection; further data is not timed
+/// meanwhile. It exceeds the segments of any window here (64 MB), because a smaller number would
+/// time few of the packets that meet a long queue, and bias the percentiles.
 const SAMPLES: usize = 1 << 16;
 /// The ACK flag of TCP.
 const ACK: u8 = 16;
 
-/// Times of a group: transactions (`rr`), one way (`cbr`), or from data sent to its acknowledgement (`stream`).
+/// Times of a group: transactions (`rr`), one way (`cbr`), or from data sent to its acknowledgement
+/// (`stream`).
 #[derive(Clone, Debug, Default)]
 pub struct GroupWatch {
-    /// Since measuring began.
+    /// Times since measuring began.
     pub whole: Dist,
-    /// Since the last [`Net::next_step`].
+    /// Times since the last [`Net::next_step`].
     pub step: Dist,
 }
 
@@ -31,16 +32,17 @@ impl GroupWatch {
     }
 }
 
-/// Times the data of one sender, from the transmit path to the acknowledgement that covers it. Data sent while
-/// something is being sent again is not timed (Karn and Partridge, "Improving round-trip time estimates", 1987: nobody
-/// knows which of the two was acknowledged; and what waits behind a hole is acknowledged late).
+/// Times the data of one sender, from the transmit path to the acknowledgement that covers it. Data
+/// sent during a retransmission is not timed (Karn and Partridge, "Improving round-trip time
+/// estimates", 1987: an acknowledgement does not tell which of the two it answers; and data behind
+/// a hole is acknowledged late).
 #[derive(Clone, Debug, Default)]
 pub(super) struct RoundTrips {
-    /// Sequence number after the data, and when it was sent.
+    /// Sequence number after the data, and the time at which it was sent.
     out: VecDeque<(u32, Instant)>,
-    /// One past the highest sequence number sent.
+    /// The sequence number after the highest one sent.
     highest: Option<u32>,
-    /// Until this is acknowledged, nothing is timed.
+    /// Number whose acknowledgement resumes timing.
     recover: Option<u32>,
 }
 
@@ -72,7 +74,7 @@ impl RoundTrips {
         }
     }
 
-    /// An acknowledgement has come; gives the time of the latest data that it covers.
+    /// Takes an acknowledgement; returns the time of the latest data that it covers.
     pub(super) fn acknowledged(&mut self, now: Instant, frame: &Frame) -> Option<Nanos> {
         if frame.tcp_flags() & ACK == 0 {
             return None;
@@ -92,12 +94,12 @@ impl RoundTrips {
     }
 }
 
-/// What a watched net keeps.
+/// Data that a watched net keeps.
 #[derive(Debug, Default)]
 pub(super) struct Watch {
-    /// By group.
+    /// Times by group.
     pub(super) groups: Vec<GroupWatch>,
-    /// By connection end: the senders of streams.
+    /// Round trips by connection end; only senders of streams have them.
     trips: Vec<Option<RoundTrips>>,
 }
 
@@ -122,7 +124,8 @@ impl Watch {
 }
 
 impl Net {
-    /// Keeps the times of each group from now on: to be called when all groups are there, before the run.
+    /// Keeps the times of each group from now on. The caller calls this when all groups exist,
+    /// before the run.
     pub fn watch(&mut self) {
         let stream = |n: &u32| matches!(self.groups[*n as usize].group.load, Load::Stream);
         let sender = |(i, end): (usize, &super::End)| {
@@ -133,12 +136,12 @@ impl Net {
         self.watch = Some(Box::new(Watch { groups, trips }));
     }
 
-    /// The times of each group; nothing if they are not kept.
+    /// Returns the times of each group; empty if they are not kept.
     pub fn watched(&self) -> &[GroupWatch] {
         self.watch.as_ref().map_or(&[], |w| &w.groups)
     }
 
-    /// Begins a step: what `GroupWatch::step` has is forgotten.
+    /// Begins a step: resets `GroupWatch::step`.
     pub fn next_step(&mut self) {
         self.watch.iter_mut().flat_map(|w| &mut w.groups).for_each(|g| g.step.reset());
         if let Some(replay) = &mut self.replay {
@@ -171,7 +174,7 @@ mod tests {
         assert_eq!(t.acknowledged(Instant(130), &frame(0, start.wrapping_add(300), 0)), Some(Nanos(110)));
     }
 
-    /// A window of 3000 segments: each is timed, not only the first of them.
+    /// In a window of 3000 segments each segment is timed, not only the first ones.
     #[test]
     fn long_windows_are_timed_whole() {
         let (mut t, mut took) = (RoundTrips::default(), Vec::new());

@@ -1,8 +1,10 @@
-//! A session of QUIC without secrets: the handshake of TLS 1.3 in its shape, and keys that change nothing.
+//! A session of QUIC without secrets: the shape of a TLS 1.3 handshake, and keys that change
+//! nothing.
 //!
-//! The lab asks when packets leave and how large they are, and nobody listens on its links. So both ends exchange their
-//! transport parameters in as many flights as TLS would, each packet is as long as with an AEAD of 16 bytes, and no byte is
-//! encrypted. There is no certificate: the server's first flight is shorter than a real one.
+//! The lab measures the times and sizes of packets, and its links have no eavesdroppers. So both
+//! ends exchange their transport parameters in as many flights as TLS would, each packet is as long
+//! as with an AEAD of 16 bytes, and no byte is encrypted. There is no certificate: the server's
+//! first flight is shorter than a real one.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -26,20 +28,21 @@ const MESSAGE_MAX: usize = 4_096;
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Null;
 
-/// How far a handshake is. A client sends its parameters, reads a word and the server's parameters, and ends with a word.
+/// Progress of a handshake. A client sends its parameters, reads a word and the server's
+/// parameters, and ends with a word.
 #[derive(Debug)]
 struct Handshake {
     side: Side,
     own: Vec<u8>,
     peer: Option<TransportParameters>,
-    /// Messages read and written.
+    /// Number of messages read and written.
     read: u8,
     written: u8,
-    /// Bytes of a message that is not there as a whole.
+    /// Bytes of an incomplete message.
     begun: Vec<u8>,
 }
 
-/// A message: its length in two bytes, and its bytes.
+/// Writes a message: its length in two bytes, and its bytes.
 fn message(body: &[u8], out: &mut Vec<u8>) {
     // Bodies are shorter than MESSAGE_MAX.
     out.extend((body.len() as u16).to_be_bytes());
@@ -60,7 +63,8 @@ impl Handshake {
         Self { side, own, peer: None, read: 0, written: 0, begun: Vec::new() }
     }
 
-    /// A whole message. The first of a client and the second of a server have parameters.
+    /// Takes a whole message. The first message of a client and the second of a server have
+    /// parameters.
     fn take(&mut self, body: &[u8]) -> Result<(), TransportError> {
         let parameters = if self.side.is_server() { 0 } else { 1 };
         if self.read == parameters {
@@ -111,7 +115,8 @@ impl Session for Handshake {
     }
 
     fn write_handshake(&mut self, buf: &mut Vec<u8>) -> Option<Keys> {
-        // What has been read allows so many messages to be written; the last of a flight brings the next keys.
+        // The messages read so far allow this number of messages to be written; the last message of
+        // a flight brings the next keys.
         match (self.side, self.read, self.written) {
             (Side::Client, _, 0) => {
                 message(&self.own, buf);
@@ -210,7 +215,8 @@ impl HeaderKey for Null {
 }
 
 impl HmacKey for Null {
-    /// A sum that is not zero, as tags are: a stateless reset is known by its last bytes (RFC 9000 section 10.3).
+    /// Writes a nonzero sum, like a tag: the last bytes of a packet identify a stateless reset (RFC
+    /// 9000 section 10.3).
     fn sign(&self, data: &[u8], out: &mut [u8]) {
         let mut sum = 0xcbf2_9ce4_8422_2325_u64;
         for (i, byte) in out.iter_mut().enumerate() {
@@ -249,12 +255,13 @@ impl AeadKey for Null {
 mod tests {
     use super::*;
 
-    /// Parameters of which none is given.
+    /// Returns parameters with all values at their default.
     fn defaults() -> TransportParameters {
         TransportParameters::read(Side::Client, &mut &[][..]).unwrap()
     }
 
-    /// What one end writes until it has nothing, and how many sets of keys that brings.
+    /// Lets one end write until it has no more messages. Returns the bytes, and the number of sets
+    /// of keys.
     fn flight(end: &mut Handshake) -> (Vec<u8>, usize) {
         let (mut all, mut sets) = (Vec::new(), 0);
         loop {

@@ -10,16 +10,16 @@ use txweir_core::Nanos;
 use super::exact::{Case, Heard, Outcome, Row};
 use crate::workers;
 
-/// The cases of a text: a line each; empty ones are skipped.
+/// Reads the cases of a text, one per line; empty lines are skipped.
 ///
 /// # Errors
-/// The first line that is no case, with its number.
+/// Names the first line that is no case, by its number.
 pub fn read(text: &str) -> Result<Vec<Case>, String> {
     let lines = (1..).zip(text.lines()).filter(|(_, l)| !l.trim().is_empty());
     lines.map(|(n, line)| Case::parse(line).map_err(|e| format!("line {n}: {e}"))).collect()
 }
 
-/// Plays all cases on so many threads; in the order of `cases`.
+/// Plays all cases on `threads` threads; returns the outcomes in the order of `cases`.
 pub fn play_all(cases: &[Case], threads: NonZeroUsize) -> Vec<Outcome> {
     let play = |i: usize, _: &mut dyn FnMut(Nanos)| Ok::<_, std::convert::Infallible>(cases[i].play());
     match workers::run(cases.len(), threads, play, &mut |_| {}) {
@@ -28,8 +28,8 @@ pub fn play_all(cases: &[Case], threads: NonZeroUsize) -> Vec<Outcome> {
     }
 }
 
-/// Cases by congestion control, those that are equal, and of each other one the first segment that differs; `verbose` lists
-/// the equal ones as well.
+/// Returns a table of the cases by congestion control, the number of equal cases, and the first
+/// segment that differs of each other case; `verbose` lists the equal cases as well.
 pub fn table(cases: &[Case], outcomes: &[Outcome], verbose: bool) -> String {
     let mut out = String::new();
     // Writing into a String cannot fail.
@@ -84,7 +84,7 @@ fn text(row: Option<&Row>) -> String {
     row.map_or("nothing".to_string(), |r| format!("{} us, {} bytes from {}", r.at_us, r.len, r.seq))
 }
 
-/// The cases as JSON: a row each, `segment` is the first that differs, `window` the first
+/// Returns the cases as JSON, one row each: `segment` is the first that differs, `window` the first
 /// acknowledgement that does.
 pub fn json(cases: &[Case], outcomes: &[Outcome]) -> Value {
     let row = |(case, o): (&Case, &Outcome)| {

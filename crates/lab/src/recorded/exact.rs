@@ -1,5 +1,5 @@
-//! Packet-exact cases: one connection over a wire that loses, delays and marks given packets. Each segment that Linux sent is
-//! to be sent here at the same time.
+//! Packet-exact cases: one connection over a wire that loses, delays and marks given packets. The
+//! lab must send each segment that Linux sent at the same time.
 
 use std::collections::BTreeMap;
 
@@ -7,26 +7,26 @@ use serde::Deserialize;
 use txweir_core::{Ecn, Instant, Nanos};
 use txweir_transport::{Algorithm, Config, Connection, EcnMode, Flags, Segment, Tick};
 
-/// How far the times of a segment may differ.
+/// Largest difference between the times of a segment.
 pub const TIME_BAND: Nanos = Nanos(100_000);
-/// The number of the tick at which the clock of a recording stands when its zero is aligned: the kernel counts from 300 s before
-/// its boot, and the zero is a multiple of 8192 ticks. Only multiples of powers of two matter.
+/// The number of the tick at time 0 of an aligned recording: the kernel counts from 300 s before
+/// its boot, and time 0 is a multiple of 8192 ticks. Only multiples of powers of two matter.
 const ZERO_TICK: u64 = (8_192 << 20) - 300_000;
 /// Bytes of Ethernet and IPv4 headers.
 const BELOW_TCP: u64 = 34;
-/// Most bytes that the recorded application writes in one call.
+/// Largest number of bytes that the recorded application writes in one call.
 const CALL: u64 = 256 << 10;
-/// Most packets of a case here, in case a model never stops.
+/// Largest number of packets of a case here, in case a model never stops.
 const PACKETS_MAX: usize = 20_000;
 
 /// A recorded case.
 #[derive(Clone, Debug, Deserialize)]
 pub struct Case {
-    /// Unique.
+    /// Name, unique.
     pub name: String,
-    /// One sentence.
+    /// One sentence on the case.
     pub about: String,
-    /// Marks were negotiated.
+    /// True if marks were negotiated.
     pub ecn: bool,
     rate_bps: u64,
     delay_ns: u64,
@@ -85,7 +85,7 @@ struct Got {
 /// A segment that left, in the recording or here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Row {
-    /// When, microseconds after the first SYN.
+    /// Time, microseconds after the first SYN.
     pub at_us: u64,
     /// Number of its first byte.
     pub seq: u64,
@@ -95,10 +95,10 @@ pub struct Row {
     pub flags: u16,
 }
 
-/// An acknowledgement as it came, and what the sender made of it.
+/// An acknowledgement as it came, and the sender's state after it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Heard {
-    /// When, microseconds after the first SYN.
+    /// Time, microseconds after the first SYN.
     pub at_us: u64,
     /// Acknowledged number.
     pub ack: u64,
@@ -112,7 +112,7 @@ pub struct Heard {
     pub state: i64,
 }
 
-/// How a case went here.
+/// Result of a case here.
 #[derive(Clone, Debug)]
 pub struct Outcome {
     /// Segments of the recording.
@@ -123,18 +123,18 @@ pub struct Outcome {
     pub heard_there: Vec<Heard>,
     /// Acknowledgements here.
     pub heard_here: Vec<Heard>,
-    /// The first row that differs in more than the band; none if all are equal.
+    /// The first row that differs by more than the band; `None` if all are equal.
     pub differs: Option<usize>,
-    /// The first acknowledgement that acknowledges another number or offers another window; none if all are equal. A time
-    /// outside the band does not count.
+    /// The first acknowledgement that acknowledges another number or offers another window; `None`
+    /// if all are equal. A time outside the band does not count.
     pub windows_differ: Option<usize>,
 }
 
 impl Case {
-    /// From one line.
+    /// Reads a case from one line.
     ///
     /// # Errors
-    /// What is wrong with it, in words.
+    /// Names the fault of the line, in words.
     pub fn parse(line: &str) -> Result<Self, String> {
         let case: Self = serde_json::from_str(line).map_err(|e| e.to_string())?;
         let n = case.sent.dt_us.len();
@@ -151,7 +151,7 @@ impl Case {
         Ok(case)
     }
 
-    /// The congestion control.
+    /// Returns the congestion control.
     pub fn algorithm(&self) -> Algorithm {
         Algorithm::named(&self.flow.cc).unwrap_or_default()
     }
@@ -170,7 +170,8 @@ impl Case {
                 ..Tick::default()
             },
             small_queues: false,
-            // Frames of a packet socket lie in one piece, which takes a power of two, and are never merged.
+            // Frames of a packet socket lie in one piece, whose size is a power of two, and are
+            // never merged.
             segment_memory: 2_304,
             merged: 1,
             ..Config::default()
@@ -184,7 +185,7 @@ impl Case {
         c
     }
 
-    /// Plays it here, and compares.
+    /// Plays the case here, and compares.
     pub fn play(&self) -> Outcome {
         let mut p = Player::new(self);
         p.run(Instant(self.duration_ns));
@@ -229,7 +230,7 @@ impl Case {
     }
 }
 
-/// What a packet meets on the wire.
+/// Fate of a packet on the wire.
 #[derive(Clone, Copy, Debug, Default)]
 struct Fate {
     lost: bool,
@@ -238,7 +239,7 @@ struct Fate {
     twice: Option<u64>,
 }
 
-/// A case in action.
+/// A case while it is played.
 struct Player<'a> {
     case: &'a Case,
     ends: [Connection; 2],
@@ -249,12 +250,12 @@ struct Player<'a> {
     order: u64,
     line_free: u64,
     counts: [u64; 4],
-    /// Bytes that each end still has to write.
+    /// Number of bytes that each end still has to write.
     to_write: [u64; 2],
-    /// Of them, those of the call at hand.
+    /// Bytes among them that belong to the call at hand.
     calls: [u64; 2],
     next_write: usize,
-    /// Request and response: what the reader of each end waits for, and the requests left.
+    /// Requests and responses: bytes that the reader of each end waits for, and the requests left.
     client_read: u64,
     server_read: u64,
     requests: u64,
@@ -389,7 +390,7 @@ impl<'a> Player<'a> {
         if end == 1 {
             let n = if self.held() { 0 } else { self.ends[1].read(self.now, u64::MAX) };
             self.server_read += n;
-            // The recorded reader sees the end only when it is woken for the end alone.
+            // The recorded reader sees the end only when a wake-up is for the end alone.
             let ended = n == 0 && self.ends[1].finished();
             if flow.app == "rr" {
                 while self.server_read >= flow.size[0] {
@@ -428,7 +429,7 @@ impl<'a> Player<'a> {
         }
     }
 
-    /// A part of the call at hand.
+    /// Writes a part of the call at hand.
     fn write(&mut self, end: usize) {
         let call = if self.calls[end] > 0 { self.calls[end] } else { self.to_write[end].min(CALL) };
         let n = self.ends[end].write_unit(self.now, call);
@@ -464,7 +465,7 @@ impl<'a> Player<'a> {
         });
     }
 
-    /// When an application next does something of itself.
+    /// Returns the time at which an application next acts by itself.
     fn application_due(&self) -> Option<Instant> {
         let flow = &self.case.flow;
         let write = flow.writes.get(self.next_write).map(|w| Instant(w.0));

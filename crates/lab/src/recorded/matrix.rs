@@ -1,16 +1,19 @@
-//! The matrix: connections through a real queueing discipline, recorded as sums and percentiles, and played here.
+//! The matrix: connections through a real queueing discipline, recorded as sums and percentiles,
+//! and played here.
 //!
-//! [`Run`] is one recorded run; [`play`](Run::play) builds the same net of hosts, a router and a receiver, and measures as the
-//! recording does ([`Outcome`]). [`Compared`] sets both side by side within bands. [`table`] counts rows.
+//! [`Run`] is one recorded run; [`play`](Run::play) builds the same net of hosts, a router and a
+//! receiver, and measures like the recording ([`Outcome`]). [`Compared`] sets both side by side
+//! within bands. [`table`] counts rows.
 //!
-//! **What is played.** The policy's tc lines are applied as they are to the device that had them, on a line so fast that the
-//! policy is the bottleneck, without a byte limit and with completions at once: veth takes everything at once as well. All
-//! other links take no time, but for that from the receiver, which delays ACKs by the round trip. The queues do what Linux
-//! does where their laws leave it (`strict_linux`), so that a difference is TCP's. A policy on the sender's own device drops
-//! what does not fit, and tells the sender's TCP.
+//! **Method.** The policy's tc lines are applied as they are to the device that had them, on a line
+//! so fast that the policy is the bottleneck, without a byte limit and with completions at once, as
+//! veth takes every packet at once. All other links take no time, except the link from the
+//! receiver, which delays ACKs by the round trip. The queues follow Linux where it deviates from
+//! their laws (`strict_linux`), so that a difference is TCP's. A policy on the sender's own device
+//! drops packets that do not fit, and tells the sender's TCP.
 //!
-//! **Chance.** A recorded run has repetitions with other seeds and other starts. They are played here
-//! as well, and each quantity is the median: see [`Compared`].
+//! **Chance.** A recorded run has repetitions with other seeds and other starts. The lab plays
+//! these as well, and each quantity is the median: see [`Compared`].
 
 mod book;
 mod compare;
@@ -31,10 +34,10 @@ pub use line::{Completion, FlowGroup, Kind, Latency, LineError, Run, Samples, Sh
 pub use play::Outcome;
 pub use report::{json, summary, table, trace};
 
-/// The runs of a text: a line each; empty ones are skipped.
+/// Reads the runs of a text, one per line; empty lines are skipped.
 ///
 /// # Errors
-/// The first line that is no run, or whose name another has.
+/// Names the first line that is no run, or that repeats a name.
 pub fn read(text: &str) -> Result<Vec<Run>, LineError> {
     let mut runs: Vec<Run> = Vec::new();
     let mut names = std::collections::HashSet::new();
@@ -52,10 +55,11 @@ pub fn read(text: &str) -> Result<Vec<Run>, LineError> {
     Ok(runs)
 }
 
-/// Plays all runs on so many threads, and compares; in the order of `runs`, whatever the number of threads.
+/// Plays all runs on `threads` threads, and compares. The results are in the order of `runs`,
+/// whatever the number of threads.
 ///
 /// # Errors
-/// The first run that cannot be played, with its name.
+/// Names the first run that cannot be played.
 pub fn play_all(runs: &[Run], threads: NonZeroUsize) -> Result<Vec<Compared>, String> {
     let play = |i: usize, _: &mut dyn FnMut(Nanos)| {
         Compared::play(&runs[i]).map_err(|e| format!("{}: {e}", runs[i].name))

@@ -1,4 +1,4 @@
-//! What differs between what a trace says and what happened here.
+//! Differences between a trace and the replay.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,33 +8,33 @@ use super::TOLERANCE_NS;
 use super::play::Played;
 use super::trace::{Departure, Show, Step, Trace};
 
-/// Departures shown before and after the first difference.
+/// Number of departures shown before and after the first difference.
 const BEFORE: usize = 3;
 const AFTER: usize = 5;
-/// Packets and counters that are listed by name; the rest is counted.
+/// Number of packets and counters that are listed by name; the rest is counted.
 const LISTED: usize = 12;
 
-/// What was compared.
+/// Aspect of a comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Aspect {
-    /// How a command ended.
+    /// The exit status of a command.
     Status,
-    /// Which packet left after which.
+    /// The order of departures.
     Order,
-    /// When a packet left.
+    /// The time of a departure.
     Time,
-    /// Which packets were dropped.
+    /// The set of dropped packets.
     Drops,
-    /// Which packets were marked.
+    /// The set of marked packets.
     Marks,
-    /// A counter or an option that `show` tells.
+    /// A counter or an option that `show` reports.
     Counters,
     /// The text that `show` prints.
     Text,
 }
 
 impl Aspect {
-    /// Its name, as a trace waives it.
+    /// Returns its name, by which a trace waives it.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Status => "status",
@@ -51,17 +51,17 @@ impl Aspect {
 /// A difference.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Difference {
-    /// In what.
+    /// The aspect.
     pub aspect: Aspect,
-    /// What differs, in one line.
+    /// The difference, in one line.
     pub what: String,
-    /// What Linux did, and what was done here, line by line.
+    /// Behaviour of Linux and behaviour here, line by line.
     pub rows: Vec<(String, String, String)>,
-    /// The row of PARITY.md by which it is meant.
+    /// The row of PARITY.md that documents the difference as intended.
     pub meant: Option<String>,
 }
 
-/// All that differs, the first of each aspect.
+/// Returns all differences, the first of each aspect.
 pub(super) fn compare(trace: &Trace, played: &Played) -> Vec<Difference> {
     let mut all = statuses(trace, played);
     if trace.head.random {
@@ -99,7 +99,7 @@ fn statuses(trace: &Trace, played: &Played) -> Vec<Difference> {
         .collect()
 }
 
-/// A time with its digits in groups, microseconds.
+/// Formats a time as microseconds with a point before the last three digits.
 fn time(ns: i64) -> String {
     let (us, rest) = (ns.div_euclid(1000), ns.rem_euclid(1000));
     format!("{us}.{rest:03}")
@@ -184,8 +184,8 @@ fn marks(trace: &Trace, played: &Played) -> Option<Difference> {
     Some(difference(Aspect::Marks, format!("of {} packets", wrong.len()), rows.collect()))
 }
 
-/// Of a kind that draws random numbers: how many left, and how many were marked, within four standard deviations of the
-/// difference of two draws, and the few packets that a short run is worth.
+/// Compares a kind that draws random numbers: the number of departures and of marks must agree
+/// within four standard deviations of the difference of two draws, and two packets for short runs.
 fn amounts(trace: &Trace, played: &Played) -> Vec<Difference> {
     let n = trace.arrivals.len() as f64;
     let row = |d: &Departure| &trace.rows[trace.arrivals[d.packet].row];
@@ -240,10 +240,10 @@ fn shows(trace: &Trace, played: &Played) -> Vec<Difference> {
     all
 }
 
-/// A counter's key, and the row that tells how it differs.
+/// A counter's key, and the row with its difference.
 type Wrong = (String, (String, String, String));
 
-/// Compares two lists of qdiscs or classes, found again by handle and place.
+/// Compares two lists of qdiscs or classes, matched by handle and place.
 fn listed(there: &[Value], here: &[Value], what: &str, wrong: &mut Vec<Wrong>) {
     let name = |v: &Value| {
         let part = |key: &str| v.get(key).and_then(Value::as_str).unwrap_or_default().to_string();
@@ -265,7 +265,7 @@ fn listed(there: &[Value], here: &[Value], what: &str, wrong: &mut Vec<Wrong>) {
     }
 }
 
-/// Whether a key is txweir's own: Linux does not tell it (PARITY.md, reasons-json).
+/// True if a key is txweir's own: Linux does not report it (PARITY.md, reasons-json).
 fn is_own(key: &str) -> bool {
     ["drop_reasons", "mark_reasons"].contains(&key)
 }
@@ -285,7 +285,7 @@ fn values(key: &str, there: &Value, here: &Value, place: &str, wrong: &mut Vec<W
     }
 }
 
-/// The first line that `show` prints differently.
+/// Returns the first line that `show` prints differently.
 fn texts(trace: &Trace, there: &Show, here: &Show, what: &str) -> Option<Difference> {
     let classes = if trace.head.hashed { nameless(&here.class_text) } else { here.class_text.clone() };
     let classes = (flows_apart(&there.class_text), flows_apart(&classes));
@@ -307,8 +307,9 @@ fn texts(trace: &Trace, there: &Show, here: &Show, what: &str) -> Option<Differe
     (!rows.is_empty()).then(|| difference(Aspect::Text, what.into(), rows))
 }
 
-/// Classes in text whose numbers are hash values, as the trace has them: without the numbers, in the order of what is left,
-/// and without deficits, which are drawn for when a turn is divided.
+/// Returns the text of classes whose numbers are hash values in the trace's form: without the
+/// numbers, in the order of the remaining text, and without deficits, which depend on the division
+/// of a turn.
 fn nameless(text: &str) -> String {
     let mut blocks: Vec<String> = Vec::new();
     for line in text.split_inclusive('\n') {
@@ -332,7 +333,8 @@ fn nameless(text: &str) -> String {
 /// Kinds whose classes are flows, numbered by a hash with a random key.
 const HASHED: [&str; 3] = ["class fq_codel ", "class sfq ", "class cake "];
 
-/// The text with classes that are flows without their numbers, those of each qdisc in an order of their own.
+/// Returns the text with classes that are flows without their numbers, and with those of each qdisc
+/// sorted.
 fn flows_apart(text: &str) -> String {
     let mut blocks: Vec<String> = Vec::new();
     for line in text.split_inclusive('\n') {
@@ -356,7 +358,8 @@ fn flows_apart(text: &str) -> String {
     blocks.concat()
 }
 
-/// A text with its classes in the order of their first lines: the kernel's is that of a hash table (PARITY.md: class-order).
+/// Returns a text with its classes in the order of their first lines: the kernel's order is that of
+/// a hash table (PARITY.md: class-order).
 fn by_class(text: &str) -> String {
     let starts = text.match_indices("class ").map(|(at, _)| at);
     let mut starts: Vec<usize> = starts.filter(|at| *at == 0 || text[..*at].ends_with('\n')).collect();
@@ -366,10 +369,10 @@ fn by_class(text: &str) -> String {
     [&text[..starts[0]]].into_iter().chain(classes).collect()
 }
 
-/// What a trace waives where Linux leaves classes out of its list.
+/// Waiver of a trace in which Linux leaves classes out of its list.
 const CLASSES: &str = "classes";
 
-/// Of the lines here those of classes that Linux lists as well, each as often as there.
+/// Returns the lines of those classes here that Linux lists as well, each as often as there.
 fn only_listed<'a>(there: &[&str], here: &[&'a str], trace: &Trace) -> Vec<&'a str> {
     let starts = |line: &&str| line.starts_with("class ");
     let mut listed: Vec<&str> = there.iter().copied().filter(starts).collect();
@@ -385,8 +388,9 @@ fn only_listed<'a>(there: &[&str], here: &[&'a str], trace: &Trace) -> Vec<&'a s
     here.iter().filter(keep).copied().collect()
 }
 
-/// A line without what is not compared: counters that the trace waives, in a class how many packets wait, if it waives that,
-/// and, with super-packets, how many packets were sent.
+/// Returns a line without the words that are not compared: counters that the trace waives, the
+/// number of waiting packets of a class if it waives that, and, with super-packets, the number of
+/// sent packets.
 fn comparable(trace: &Trace, line: &str) -> String {
     let words: Vec<&str> = line.split(' ').collect();
     let super_packets = trace.has_super_packets();

@@ -1,5 +1,5 @@
-//! The bytes of a packet from its row of the table, as `oracle/frames.py` makes them, and from the bytes what a qdisc may
-//! know of it.
+//! The bytes of a packet from its row of the table, as `oracle/frames.py` makes them, and the facts
+//! about these bytes that a qdisc may know.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -11,10 +11,11 @@ use super::trace::{Extra, Row};
 
 /// Address of the device's peer.
 const PEER: [u8; 6] = [2, 0xff, 0, 0, 0, 2];
-/// Behind the source address' first two bytes the packet's number.
+/// First two bytes of the source address; the packet's number follows.
 const SENDER: [u8; 2] = [2, 0];
 
-/// The frame of packet number `seq`, `size` bytes with its Ethernet header; an error says what of the row is wrong.
+/// Returns the frame of packet number `seq`, `size` bytes with its Ethernet header; an error names
+/// the fault of the row.
 pub(super) fn frame(row: &Row, seq: u32, size: u32, extra: Extra) -> Result<Vec<u8>, String> {
     let mut f = Vec::with_capacity(size as usize);
     f.extend(PEER);
@@ -38,12 +39,12 @@ pub(super) fn frame(row: &Row, seq: u32, size: u32, extra: Extra) -> Result<Vec<
     Ok(f)
 }
 
-/// What the kinds may know of a frame that want to know more than its metadata.
+/// Returns the details of a frame for kinds that need more than its metadata.
 pub(super) fn detail(frame: &[u8], hasher: &FlowHasher) -> Detail {
     Detail::of(&Headers::parse_ethernet(frame), frame, hasher)
 }
 
-/// What a qdisc may know of a frame.
+/// Returns the metadata of a frame that a qdisc may know.
 pub(super) fn meta(frame: &[u8], row: &Row, hasher: &FlowHasher) -> Meta {
     let h = Headers::parse_ethernet(frame);
     let len = u32::try_from(frame.len()).unwrap_or(u32::MAX);
@@ -60,7 +61,7 @@ pub(super) fn meta(frame: &[u8], row: &Row, hasher: &FlowHasher) -> Meta {
     meta
 }
 
-/// The segments of a super-packet, each a packet of its own.
+/// Returns the segments of a super-packet, each as a packet of its own.
 pub(super) fn pieces(m: &Meta) -> impl Iterator<Item = Meta> {
     let m = *m;
     let header = u32::from(m.header_len);
@@ -74,7 +75,7 @@ pub(super) fn pieces(m: &Meta) -> impl Iterator<Item = Meta> {
     })
 }
 
-/// The DS byte of a row's packets; 0 for what is not IP.
+/// Returns the DS byte of a row's packets; 0 for packets that are not IP.
 pub(super) fn ds(row: &Row) -> u8 {
     if matches!(row.proto.as_str(), "arp" | "raw") { 0 } else { row.dscp << 2 | row.ecn }
 }
@@ -107,7 +108,8 @@ fn ipv4(f: &mut Vec<u8>, row: &Row, seq: u32, size: u32, extra: Extra) -> Result
     let (src, dst) = (v4(&row.src)?, v4(&row.dst)?);
     let number = number(row, false);
     let rest = size.saturating_sub(f.len() as u32 + 20);
-    // Lengths that do not fit their field are 0 there (Linux does so in super-packets beyond 64 KiB).
+    // A length that does not fit its field is 0 there (as in Linux for super-packets beyond 64
+    // KiB).
     let whole = u16::try_from(rest + 20).unwrap_or(0);
     let mut ip = vec![0x45, row.dscp << 2 | row.ecn];
     ip.extend(whole.to_be_bytes());
@@ -156,7 +158,7 @@ fn number(row: &Row, v6: bool) -> u8 {
     }
 }
 
-/// The transport header and its payload, `rest` bytes together, with their checksum.
+/// Appends the transport header and its payload, `rest` bytes together, with their checksum.
 fn transport(
     f: &mut Vec<u8>,
     row: &Row,
@@ -197,7 +199,8 @@ fn transport(
             2
         }
     };
-    // The payload is zeros, which add nothing. Of a super-packet the device finishes the checksum.
+    // The payload is zeros, which do not change the sum. The device finishes the checksum of a
+    // super-packet.
     let check = match row.gso {
         0 => !sum(&[pseudo, &l4].concat()),
         _ => sum(pseudo),
@@ -225,7 +228,7 @@ fn hex(text: &str) -> Result<Vec<u8>, String> {
     Ok(digits.chunks(2).map(|pair| (pair[0] << 4 | pair[1]) as u8).collect()) // two digits are a byte
 }
 
-/// The Internet checksum's sum (RFC 1071), not complemented.
+/// Returns the sum of the Internet checksum (RFC 1071), not complemented.
 fn sum(bytes: &[u8]) -> u16 {
     let words = bytes.chunks(2).map(|w| u32::from(w[0]) << 8 | w.get(1).map_or(0, |b| u32::from(*b)));
     let mut total: u32 = words.sum();
@@ -239,7 +242,7 @@ fn sum(bytes: &[u8]) -> u16 {
 mod tests {
     use super::*;
 
-    /// What `oracle/frames.py` makes of the same rows.
+    /// The output of `oracle/frames.py` for the same rows.
     #[test]
     fn the_bytes_are_the_oracles() {
         let udp = Row {

@@ -19,22 +19,22 @@ use super::packet;
 use super::trace::{Departure, Show, Step, Trace};
 use super::{GRAIN_NS, TOLERANCE_NS};
 
-/// Where the trace's time 0 lies in the path's: a multiple of 8.192 s, as in the kernel, so that clocks of other grains are
-/// in the same phase, and far enough from 0 for the set-up.
+/// The trace's time 0 on the path's clock: a multiple of 8.192 s, as in the kernel, so that clocks
+/// of other granularities have the same phase, and far enough from 0 for the set-up.
 const ZERO: i64 = 8_192_000_000;
 /// The device's name in the traces.
 const DEVICE: &str = "v0";
-/// Most packets taken on one call.
+/// Largest number of packets taken in one call.
 const BUDGET: u32 = 64;
 
-/// What happened here.
+/// Results of a replay.
 #[derive(Debug, Default)]
 pub(super) struct Played {
-    /// What left, in order.
+    /// Departures, in order.
     pub(super) departures: Vec<Departure>,
-    /// The exit status of each command, and what it said.
+    /// The exit status of each command, and its messages.
     pub(super) commands: Vec<(u8, String)>,
-    /// What each show told.
+    /// The output of each show.
     pub(super) shows: Vec<Show>,
 }
 
@@ -52,16 +52,16 @@ pub(super) fn play(trace: &Trace, key: u64, strict_linux: bool) -> Played {
     player.played
 }
 
-/// A packet on its way: which, and how long it is now.
+/// A packet on its way: its number and its present length.
 type Frame = (usize, u32);
 
 struct Player<'a> {
     trace: &'a Trace,
     hasher: FlowHasher,
     lane: Lane,
-    /// When the path is to be called next.
+    /// Time of the path's next call.
     wake: Option<i64>,
-    /// Times at which something left in the kernel, those that lie ahead.
+    /// Times of future departures in the kernel.
     recorded: VecDeque<i64>,
     played: Played,
 }
@@ -89,7 +89,7 @@ impl<'a> Player<'a> {
             ..Env::default()
         };
         let config = PathConfig { env, role: Role::Forwarder, bql: None, ..PathConfig::default() };
-        // Without a byte limit there is nothing to refuse.
+        // Without a byte limit the configuration cannot be refused.
         let path = TxPath::new(config).unwrap_or_else(|e| unreachable!("{e}"));
         let lane = Lane {
             path,
@@ -105,21 +105,23 @@ impl<'a> Player<'a> {
         Self { trace, hasher, lane, wake: None, recorded, played }
     }
 
-    /// Lets every timer fire that is due before what happens at `at`, and comes to that time. The process that does it
-    /// woke one grain earlier, read the clock, which took the grain, and went on before any timer that was due in between.
+    /// Fires every timer that is due before the event at `at`, and advances to that time. The
+    /// process that causes the event woke one grain earlier, read the clock, which took the grain,
+    /// and continued before any timer that was due in between.
     fn run_until(&mut self, at: i64) {
         let woke = at.saturating_sub(GRAIN_NS);
         while let Some(fires) = self.wake.map(|due| self.fires(due)).filter(|fires| *fires <= woke) {
             self.now(fires);
             self.drain();
-            // Whoever asks for the same instant again is asked at the next grain, so that time goes on.
+            // A path that asks for the same instant again is called at the next grain, so that time
+            // advances.
             self.wake = self.wake.map(|due| due.max(fires + 1));
         }
         self.now(at);
     }
 
-    /// When a timer that is due then fires: when it did in the kernel, if something left there within the tolerance, else at the
-    /// next grain of the clock.
+    /// Returns the time at which a timer due at `due` fires: the time of a departure in the kernel,
+    /// if there is one within the tolerance, otherwise the next grain of the clock.
     fn fires(&mut self, due: i64) -> i64 {
         let grain = due.saturating_add(GRAIN_NS - 1).div_euclid(GRAIN_NS) * GRAIN_NS;
         let grain = grain.max(self.time());
@@ -165,11 +167,11 @@ impl<'a> Player<'a> {
         let arrival = self.trace.arrivals[number];
         let row = &self.trace.rows[arrival.row];
         let seq = u32::try_from(number).unwrap_or(u32::MAX);
-        // The rows and sizes were tried when the trace was read.
+        // Reading the trace has checked the rows and sizes.
         let bytes = packet::frame(row, seq, arrival.size, arrival.extra).unwrap_or_default();
         let mut meta = packet::meta(&bytes, row, &self.hasher);
         if let Some(at) = arrival.extra.txtime {
-            // A launch time before the kernel began is 0 to it: none.
+            // The kernel takes a launch time before its start as 0, which means none.
             meta.txtime = Instant((ZERO + at).max(0).cast_unsigned());
         }
         let lane = &mut self.lane;
@@ -179,12 +181,12 @@ impl<'a> Player<'a> {
             Admitted::Cut(frame, _) => {
                 for piece in packet::pieces(&meta) {
                     let frame = (frame.0, piece.len);
-                    // A piece is sent, queued or dropped; what is dropped shows in the departures.
+                    // A piece is sent, queued or dropped; the departures show drops.
                     let detail = detail.map(Detail::piece);
                     let _ = lane.path.submit_with(now, frame, piece, detail.as_ref(), &mut lane.device);
                 }
             }
-            // The departures tell what was dropped, and a forwarder is never told to wait.
+            // The departures show drops, and a forwarder is never told to wait.
             Admitted::Sent | Admitted::Queued | Admitted::Dropped(_) | Admitted::Full(_) => {}
         }
         self.drain();
@@ -198,7 +200,8 @@ impl<'a> Player<'a> {
     fn command(&mut self, line: &str) {
         let outcome = self.tool(line);
         self.played.commands.push((outcome.status, outcome.stderr));
-        // A timer that runs keeps its time, as in the kernel: whether a change lets a packet leave earlier, nobody looks before.
+        // A running timer keeps its time, as in the kernel: a change that lets a packet leave
+        // earlier takes effect only then.
         if self.wake.is_none() {
             self.drain();
         }
@@ -260,7 +263,7 @@ impl Devices for Lane {
         &self.state
     }
     fn port(&mut self, name: &str) -> Option<PortId> {
-        // A trace has one device, which is the first.
+        // A trace has one device, with the first number.
         (name == DEVICE).then_some(PortId(1))
     }
     fn now(&self) -> Instant {
@@ -290,7 +293,7 @@ impl Device for Lane {
     fn configure(&mut self, f: &mut dyn FnMut(&mut Qdiscs<'_>)) {
         self.path.configure(self.now, &mut self.device, |tree, cx| f(&mut tree.edit(cx)));
     }
-    /// No line of a trace asks for a swap: `--atomic` is not tc's.
+    /// Makes a swap without atomicity: no line of a trace asks for one, as `--atomic` is not tc's.
     fn swap(&mut self, f: &mut dyn FnMut(&mut Qdiscs<'_>)) -> SwapDone {
         self.configure(f);
         SwapDone::default()

@@ -1,4 +1,4 @@
-//! What came out of replays, as text and JSON.
+//! Results of replays, as text and JSON.
 
 use std::fmt::{self, Write};
 
@@ -8,7 +8,7 @@ use super::compare::Difference;
 use super::play::Played;
 use super::trace::Trace;
 
-/// What came out of one replay.
+/// Result of one replay.
 #[derive(Clone, Debug)]
 pub struct Replayed {
     /// `kind/name` of the trace.
@@ -17,7 +17,7 @@ pub struct Replayed {
     pub arrived: usize,
     /// Packets, or pieces of packets, that left here.
     pub left: usize,
-    /// Packets of which nothing left here.
+    /// Packets without any departure here.
     pub gone: usize,
     /// Commands.
     pub commands: usize,
@@ -41,12 +41,12 @@ impl Replayed {
         }
     }
 
-    /// Whether nothing differs but what is meant to.
+    /// True if all differences are intended.
     pub fn is_equal(&self) -> bool {
         self.differences.iter().all(|d| d.meant.is_some())
     }
 
-    /// The rows of PARITY.md that its differences are meant by.
+    /// Returns the rows of PARITY.md that document its differences as intended.
     pub fn meant(&self) -> Vec<&str> {
         let mut rows: Vec<&str> = self.differences.iter().filter_map(|d| d.meant.as_deref()).collect();
         rows.sort_unstable();
@@ -55,7 +55,7 @@ impl Replayed {
     }
 }
 
-/// A table of the differences: those that are meant too, if `all`.
+/// A table of the differences; with `all`, also of the intended ones.
 impl Replayed {
     fn write(&self, f: &mut impl Write, all: bool) -> fmt::Result {
         for d in self.differences.iter().filter(|d| all || d.meant.is_none()) {
@@ -75,7 +75,8 @@ impl Replayed {
     }
 }
 
-/// All replays, a line each, with what differs below; `all` shows what is meant to differ as well.
+/// Returns a line for each replay, with its differences below; `all` shows intended differences as
+/// well.
 pub fn table(replays: &[Replayed], all: bool) -> String {
     let mut out = String::new();
     let widest = replays.iter().map(|r| r.name.len()).max().unwrap_or(0);
@@ -102,7 +103,7 @@ pub fn table(replays: &[Replayed], all: bool) -> String {
     out
 }
 
-/// All replays, as a JSON list.
+/// Returns all replays, as a JSON list.
 pub fn json(replays: &[Replayed]) -> Value {
     let row = |(place, linux, here): &(String, String, String)| value!({"place": place, "linux": linux, "here": here});
     let one = |d: &Difference| {

@@ -5,34 +5,35 @@ use std::fmt;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-/// The version of the format that is read.
+/// The version of the format that this module reads.
 const VERSION: u32 = 1;
-/// Most packets of a trace: it is a test case, not a capture.
+/// Largest number of packets of a trace: it is a test case, not a capture.
 const PACKETS_MAX: usize = 100_000;
 
-/// What was recorded, with what.
+/// Description of a recording and its tools.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Head {
     #[serde(rename = "txweir-trace")]
     version: u32,
-    /// The kind that it is about.
+    /// The kind of qdisc that it tests.
     pub kind: String,
     /// Its name.
     pub name: String,
-    /// What it shows.
+    /// Behaviour that it shows.
     #[serde(default)]
     pub about: String,
-    /// The kernel drew random numbers: how many is compared, not which.
+    /// True if the kernel drew random numbers: numbers of packets are compared, not their
+    /// identities.
     #[serde(default)]
     pub random: bool,
-    /// Classes are flows that the kernel numbers by a hash with a random key.
+    /// True if classes are flows that the kernel numbers by a hash with a random key.
     #[serde(default)]
     pub hashed: bool,
-    /// Differences that are meant.
+    /// Intended differences.
     #[serde(default)]
     pub parity: Vec<Parity>,
-    /// Shows are with details (`-d`).
+    /// True if shows are with details (`-d`).
     #[serde(default)]
     pub details: bool,
     /// The seed of its arrivals.
@@ -45,13 +46,14 @@ pub struct Head {
     pub iproute2: String,
 }
 
-/// A difference from Linux that is meant.
+/// An intended difference from Linux.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Parity {
     /// Its row of PARITY.md.
     pub row: String,
-    /// What is not compared therefore: an aspect (`order`, `time`, `drops`, `marks`, `status`, `text`), or a key of the counters.
+    /// Parts that are not compared: an aspect (`order`, `time`, `drops`, `marks`, `status`,
+    /// `text`), or a key of the counters.
     pub waives: Vec<String>,
 }
 
@@ -65,16 +67,16 @@ pub struct Device {
     pub txqueuelen: u32,
     /// Its transmit queues.
     pub queues: u32,
-    /// Whether it takes super-packets whole.
+    /// True if it takes super-packets whole.
     #[serde(default = "yes")]
     pub tso: bool,
-    /// The same, of the kernel's own segmentation.
+    /// True if the kernel's own segmentation does.
     #[serde(default = "yes")]
     pub gso: bool,
-    /// Whether it gathers a packet from pieces.
+    /// True if it gathers a packet from pieces.
     #[serde(default = "yes")]
     pub sg: bool,
-    /// Whether it finishes checksums.
+    /// True if it finishes checksums.
     #[serde(default = "yes")]
     pub tx_checksum: bool,
 }
@@ -83,7 +85,7 @@ const fn yes() -> bool {
     true
 }
 
-/// What the packets of a flow have in common: a row of the packet table.
+/// Common properties of a flow's packets: a row of the packet table.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Row {
@@ -93,15 +95,15 @@ pub struct Row {
     pub src: String,
     /// Destination address.
     pub dst: String,
-    /// Source port; of icmp the identifier.
+    /// Source port; for icmp the identifier.
     pub sport: u16,
     /// Destination port.
     pub dport: u16,
-    /// What SO_PRIORITY sets.
+    /// Priority, as set by SO_PRIORITY.
     pub priority: u32,
-    /// What SO_MARK sets.
+    /// Mark, as set by SO_MARK.
     pub mark: u32,
-    /// The transmit queue that is chosen for it.
+    /// Its transmit queue.
     pub queue: u16,
     /// Differentiated services code point.
     pub dscp: u8,
@@ -117,15 +119,15 @@ pub struct Row {
     pub label: u32,
     /// VLAN tags.
     pub vlan: Vec<u16>,
-    /// Payload of a segment, of a super-packet.
+    /// Payload of a segment of a super-packet.
     pub gso: u16,
     /// The clock of launch times.
     pub txtime_clock: Option<String>,
-    /// Of raw: the ethertype.
+    /// Ethertype, for raw.
     pub ethertype: u16,
 }
 
-/// What differs from packet to packet.
+/// Properties that differ from packet to packet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Extra {
@@ -140,13 +142,13 @@ pub struct Extra {
 /// A packet that arrives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 pub struct Arrival {
-    /// When.
+    /// Arrival time.
     pub at: i64,
     /// Its row of the packet table.
     pub row: usize,
     /// Its length.
     pub size: u32,
-    /// What it has of its own.
+    /// Its own properties.
     #[serde(default)]
     pub extra: Extra,
 }
@@ -154,13 +156,13 @@ pub struct Arrival {
 /// A packet that left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Departure {
-    /// When.
+    /// Departure time.
     pub at: i64,
-    /// Which.
+    /// Number of the packet.
     pub packet: usize,
-    /// Its length: of a segment, shorter than what arrived.
+    /// Its length; a segment is shorter than the packet that arrived.
     pub len: u32,
-    /// Its DS byte, as it left; 0 for what is not IP.
+    /// Its DS byte at the departure; 0 for packets that are not IP.
     pub ds: u8,
 }
 
@@ -174,13 +176,13 @@ struct Changed {
 #[derive(Deserialize)]
 struct DepartureItem(i64, usize, #[serde(default)] Changed);
 
-/// What `show` told.
+/// Output of `show`.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Show {
-    /// `tc -s -j qdisc show`, where that is JSON.
+    /// `tc -s -j qdisc show`, if that is JSON.
     pub qdisc: Option<Vec<Value>>,
-    /// `tc -s -j class show`, where that is JSON.
+    /// `tc -s -j class show`, if that is JSON.
     pub class: Option<Vec<Value>>,
     /// `tc -s qdisc show`.
     pub qdisc_text: String,
@@ -188,26 +190,26 @@ pub struct Show {
     pub class_text: String,
 }
 
-/// Something that happened.
+/// An event of a trace.
 #[derive(Clone, Debug)]
 pub enum Step {
     /// A command was run.
     Command {
-        /// When.
+        /// Time.
         at: i64,
-        /// What.
+        /// The command line.
         line: String,
-        /// How it ended.
+        /// Its exit status.
         status: u8,
     },
-    /// A packet arrived, of that number.
+    /// The packet of that number arrived.
     Arrival(i64, usize),
     /// The counters were read.
     Show(i64, Show),
 }
 
 impl Step {
-    /// When.
+    /// Returns the time.
     pub const fn at(&self) -> i64 {
         match self {
             Self::Command { at, .. } | Self::Show(at, _) | Self::Arrival(at, _) => *at,
@@ -218,24 +220,24 @@ impl Step {
 /// A trace.
 #[derive(Clone, Debug)]
 pub struct Trace {
-    /// Where and what.
+    /// Description of the trace.
     pub head: Head,
     /// The packet table.
     pub rows: Vec<Row>,
     /// The packets that arrived, in order: a packet's number is its place here.
     pub arrivals: Vec<Arrival>,
-    /// What happened, in order; the last is a show.
+    /// Events, in order; the last is a show.
     pub steps: Vec<Step>,
-    /// What left, in order.
+    /// Departures, in order.
     pub departures: Vec<Departure>,
 }
 
-/// Why a text is no trace.
+/// Reason that a text is no trace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TraceError {
     /// The line, from 1.
     pub line: usize,
-    /// What is wrong with it.
+    /// The error in that line.
     pub what: String,
 }
 
@@ -251,7 +253,7 @@ impl Trace {
     /// Reads a trace.
     ///
     /// # Errors
-    /// The first line that is wrong, and why.
+    /// Names the first wrong line, and the reason.
     pub fn read(text: &str) -> Result<Self, TraceError> {
         let mut lines = text.lines().enumerate().map(|(index, text)| Line { number: index + 1, text });
         let first =
@@ -342,12 +344,13 @@ impl Trace {
         Ok(())
     }
 
-    /// Whether there are super-packets in it.
+    /// True if the trace has super-packets.
     pub fn has_super_packets(&self) -> bool {
         self.arrivals.iter().any(|a| self.rows[a.row].gso > 0)
     }
 
-    /// Whether a difference is meant: the row of PARITY.md that waives this aspect or counter.
+    /// Returns the row of PARITY.md that waives this aspect or counter, if a difference is
+    /// intended.
     pub fn waived(&self, what: &str) -> Option<&str> {
         let found = self.head.parity.iter().find(|p| p.waives.iter().any(|w| w == what));
         found.map(|p| p.row.as_str())

@@ -1,4 +1,4 @@
-//! What applications have noticed: short flows, calls, video, questions.
+//! Measurements of applications: short flows, calls, video, questions.
 
 use std::fmt;
 
@@ -14,28 +14,28 @@ use crate::udp::voice::PACKET;
 /// Short flows since the end of the warm-up.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct FlowsReport {
-    /// Opened.
+    /// Flows opened.
     pub opened: u64,
-    /// Read to the last byte.
+    /// Flows read to the last byte.
     pub finished: u64,
-    /// Given up by TCP.
+    /// Flows given up by TCP.
     pub failed: u64,
-    /// Not opened, because as many as may be were under way.
+    /// Flows not opened, because all places were taken.
     pub turned_away: u64,
-    /// Under way at the end.
+    /// Flows under way at the end.
     pub open: u64,
-    /// From the opening of the connection to the last byte read.
+    /// Time from the opening of the connection to the last byte read.
     pub completion: Option<Times>,
-    /// The same by size of flow; sizes of which none finished are left out.
+    /// The same by size of flow; classes without finished flows are left out.
     pub by_size: Vec<SizeReport>,
 }
 
 /// Short flows of a class of size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct SizeReport {
-    /// The largest, bytes; nothing for the last class.
+    /// The largest size, bytes; `None` for the last class.
     pub up_to_bytes: Option<u64>,
-    /// From the opening of the connection to the last byte read.
+    /// Time from the opening of the connection to the last byte read.
     pub completion: Times,
 }
 
@@ -57,7 +57,7 @@ impl FlowsReport {
     }
 }
 
-/// How calls sounded.
+/// Quality of calls.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct VoiceReport {
     /// Packets that came too late to be played.
@@ -66,7 +66,7 @@ pub struct VoiceReport {
     pub unplayed: f64,
     /// Interarrival jitter (RFC 3550), of the worst call.
     pub jitter_ns: u64,
-    /// From the mouth to the ear, in the mean: a packet's sound, the way, and the wait to be played.
+    /// Mean time from the mouth to the ear: a packet's sound, the way, and the wait to be played.
     pub mouth_to_ear_ns: u64,
     /// Rating R of ITU-T G.107, 93.2 at best.
     pub r: f64,
@@ -75,7 +75,7 @@ pub struct VoiceReport {
 }
 
 impl VoiceReport {
-    /// Of calls of which something was heard.
+    /// Returns the report of calls; `None` if no packet was received.
     pub(super) fn of(packets: CbrCounts, v: VoiceCounts) -> Option<Self> {
         let received = packets.received;
         let behind = v.heard.behind_sum.checked_div(u128::from(received))?;
@@ -100,11 +100,12 @@ impl VoiceReport {
 pub struct VideoReport {
     /// Frames made.
     pub frames: u64,
-    /// Frames that were there with their last packet; some on the way when measuring began.
+    /// Frames that arrived with their last packet, including frames on the way when measuring
+    /// began.
     pub delivered: u64,
-    /// Of those, after the deadline.
+    /// Frames among them that arrived after the deadline.
     pub frames_late: u64,
-    /// From the instant at which a frame is taken to its last packet.
+    /// Time from the instant at which a frame is taken to its last packet.
     pub frame_delay: Option<Times>,
 }
 
@@ -118,9 +119,9 @@ impl VideoReport {
 /// Questions over UDP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct QuestionsReport {
-    /// Asked, each counted once.
+    /// Questions asked, each counted once.
     pub asked: u64,
-    /// Given up after the last try.
+    /// Questions given up after the last try.
     pub failed: u64,
     /// Packets sent again.
     pub again: u64,
@@ -132,12 +133,12 @@ impl QuestionsReport {
     }
 }
 
-/// Distributions for the table of times.
+/// Returns the distributions for the table of times.
 pub(super) fn times(g: &TrafficReport) -> Vec<(String, Option<Times>)> {
     let mut all = Vec::new();
     if let Some(flows) = &g.flows {
         all.push(("flow".into(), flows.completion));
-        // One class is all of them.
+        // A single class would repeat the whole.
         let classes = if flows.by_size.len() > 1 { &flows.by_size[..] } else { &[] };
         let mut above = 0;
         for class in classes {
@@ -155,7 +156,7 @@ pub(super) fn times(g: &TrafficReport) -> Vec<(String, Option<Times>)> {
     all
 }
 
-/// One line for a group with something to say that is no time.
+/// Writes one line for a group with results that are no times.
 pub(super) fn line(f: &mut fmt::Formatter<'_>, g: &TrafficReport) -> fmt::Result {
     if let Some(c) = &g.flows {
         let FlowsReport { opened, finished, failed, turned_away, open, .. } = c;

@@ -8,10 +8,10 @@ use super::{LinkReport, QueueReport, Report, Times, TrafficReport};
 
 /// Blanks between two columns.
 const GAP: usize = 2;
-/// Decimal prefixes of a unit, the first of them none.
+/// Number of decimal prefixes of a unit; the first of them is empty.
 const PREFIXES: usize = 5;
 
-/// Lines of cells: the first columns stand left, the others right.
+/// Lines of cells: the first columns are aligned left, the others right.
 pub(crate) struct Table {
     left: usize,
     pub(crate) rows: Vec<Vec<String>>,
@@ -146,12 +146,12 @@ fn links(all: &[LinkReport]) -> Table {
     t.without_empty_columns()
 }
 
-/// Nothing for zero.
+/// Returns a number as text; the empty text for zero.
 fn some(n: u64) -> String {
     if n == 0 { String::new() } else { n.to_string() }
 }
 
-/// One line for a link that dropped, marked, refused, lost or delayed anything.
+/// Writes one line for a link that dropped, marked, refused, lost or delayed a packet.
 fn losses(f: &mut fmt::Formatter<'_>, l: &LinkReport) -> fmt::Result {
     let drops = l.drops.iter().map(|(reason, n)| format!("dropped {reason} {n}"));
     let marks = l.marks.iter().map(|(reason, n)| format!("marked {reason} {n}"));
@@ -189,7 +189,7 @@ fn queues(all: &[QueueReport]) -> Table {
 }
 
 impl Table {
-    /// Without the columns in which only the head says something.
+    /// Removes the columns that are empty below the head.
     pub(crate) fn without_empty_columns(mut self) -> Self {
         let columns = self.rows.first().map_or(0, Vec::len);
         for c in (0..columns).rev() {
@@ -216,8 +216,8 @@ pub(crate) fn time(ns: u64) -> String {
     scaled(ns, "s", ["n", "u", "m", "", "k"])
 }
 
-/// The power of 1000 and the decimal places that show three significant digits of `num`, with the
-/// prefixes that there are; without a prefix there are no decimals.
+/// Returns the power of 1000 and the decimal places that show three significant digits of `num`,
+/// with the available prefixes; without a prefix there are no decimals.
 pub(crate) const fn scale(num: u64) -> (usize, usize) {
     let (mut value, mut power) = (num as u128 * 1000, 0);
     // Thousandths of the present prefix; 999.5 would round up to four digits.
@@ -234,7 +234,8 @@ pub(crate) const fn scale(num: u64) -> (usize, usize) {
     (power, places)
 }
 
-/// Three significant digits, rounded, and a decimal prefix; `num` is in units of the first prefix.
+/// Returns three significant digits, rounded, and a decimal prefix; `num` is in units of the first
+/// prefix.
 fn scaled(num: u64, unit: &str, prefixes: [&str; PREFIXES]) -> String {
     let (power, places) = scale(num);
     let mut value = u128::from(num) * 1000;

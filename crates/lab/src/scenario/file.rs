@@ -1,4 +1,4 @@
-//! The scenario file as it is written: its tables and keys, and how values are spelt.
+//! The format of the scenario file: its tables and keys, and the spelling of values.
 
 use std::fmt;
 
@@ -9,7 +9,7 @@ use txweir_core::model::wire::Completion;
 use txweir_core::text::value::{Value, Words};
 use txweir_core::{Bytes, Nanos, Rate};
 
-/// A value written as tc writes it: a string with a unit.
+/// A value in the form of tc: a string with a unit.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Text<T>(pub T);
 
@@ -49,7 +49,7 @@ impl<'de> Deserialize<'de> for Percent {
     }
 }
 
-/// When completions come: `"immediate"`, a period (`"250us"`), or a count and a time (`"64p/1ms"`).
+/// Times of completions: `"immediate"`, a period (`"250us"`), or a count and a time (`"64p/1ms"`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CompletionText(pub Completion);
 
@@ -78,7 +78,7 @@ impl<'de> Deserialize<'de> for CompletionText {
     }
 }
 
-/// The file.
+/// A scenario file.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct File {
@@ -96,7 +96,7 @@ pub(super) struct File {
     pub(super) traffic: Vec<Spanned<TrafficTable>>,
 }
 
-/// Only the traffic of a file; whatever else it has is not looked at.
+/// The traffic of a file; its other parts are ignored.
 #[derive(Clone, Debug, Deserialize)]
 pub(super) struct TrafficFile {
     #[serde(default)]
@@ -134,7 +134,7 @@ pub(super) struct HostTable {
     pub(super) send_buffer: Option<Text<Bytes>>,
     pub(super) receive_buffer: Option<Text<Bytes>>,
     pub(super) ack_delay: Option<Text<Nanos>>,
-    /// Segments.
+    /// Segments of the first window.
     pub(super) initial_window: Option<Spanned<u32>>,
     pub(super) timestamps: Option<bool>,
     pub(super) sack: Option<bool>,
@@ -151,7 +151,8 @@ pub(super) struct HostTable {
 pub(super) struct LinkTable {
     pub(super) from: Spanned<String>,
     pub(super) to: Spanned<String>,
-    /// Only from `from` to `to`; otherwise both ways alike.
+    /// True if the table describes only the direction from `from` to `to`; otherwise both
+    /// directions are alike.
     #[serde(default)]
     pub(super) one_way: bool,
     pub(super) rate: Spanned<Text<Rate>>,
@@ -164,9 +165,9 @@ pub(super) struct LinkTable {
     pub(super) reorder_by: Option<Text<Nanos>>,
     #[serde(default)]
     pub(super) receive_offload: bool,
-    /// Rings, each with qdiscs and a byte limit of its own.
+    /// Number of rings, each with qdiscs and a byte limit of its own.
     pub(super) queues: Option<u16>,
-    /// Descriptors.
+    /// Number of descriptors.
     pub(super) ring: Option<u32>,
     /// Points of frame size and descriptors.
     pub(super) descriptors: Option<Spanned<Vec<(u32, f64)>>>,
@@ -218,7 +219,7 @@ pub(super) struct TrafficTable {
     pub(super) stagger: Option<Text<Nanos>>,
     pub(super) congestion: Option<Spanned<String>>,
     pub(super) ecn: Option<Spanned<String>>,
-    /// Short flows.
+    /// Keys of short flows.
     pub(super) sizes: Option<Spanned<SizesText>>,
     pub(super) load: Option<Spanned<Percent>>,
     pub(super) of: Option<Spanned<Text<Rate>>>,
@@ -226,11 +227,11 @@ pub(super) struct TrafficTable {
     pub(super) arrivals: Option<Spanned<f64>>,
     pub(super) arrivals_at: Option<Spanned<Vec<Text<Nanos>>>>,
     pub(super) at_once: Option<Spanned<u32>>,
-    /// Video.
+    /// Keys of video.
     pub(super) fps: Option<Spanned<u32>>,
     pub(super) key_every: Option<Spanned<u32>>,
     pub(super) deadline: Option<Spanned<Text<Nanos>>>,
-    /// Questions.
+    /// Keys of questions.
     pub(super) timeout: Option<Spanned<Text<Nanos>>>,
     pub(super) tries: Option<Spanned<u32>>,
 }
@@ -257,7 +258,8 @@ impl KindName {
     }
 }
 
-/// Sizes of short flows: `"web"`, `"pareto"`, or a list of sizes with weights: `[["10kb", 9], ["1mb", 1]]`.
+/// Sizes of short flows: `"web"`, `"pareto"`, or a list of sizes with weights: `[["10kb", 9],
+/// ["1mb", 1]]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum SizesText {
     Web,

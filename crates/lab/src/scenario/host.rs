@@ -1,4 +1,4 @@
-//! How hosts do TCP, from their tables.
+//! The TCP of hosts, from their tables.
 
 use txweir_core::{Bytes, Nanos};
 
@@ -7,10 +7,11 @@ use super::{Scenario, ScenarioError};
 use crate::cpu::Cpu;
 use crate::tcp::{Algorithm, EcnMode, More, TcpConfig};
 
-/// What hosts and groups of traffic say of marks.
+/// Modes of marks in the tables of hosts and groups of traffic.
 pub(super) const ECN: [(&str, EcnMode); 3] =
     [("off", EcnMode::Off), ("classic", EcnMode::Classic), ("accurate", EcnMode::Accurate)];
-/// Largest first window, segments: more than Linux takes of a route (`initcwnd`) fills no window sooner.
+/// Largest first window, segments: a window above Linux's limit for a route (`initcwnd`) is of no
+/// use.
 const INITIAL_WINDOW_MAX: u32 = 1_000;
 
 impl Scenario {

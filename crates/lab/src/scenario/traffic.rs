@@ -1,4 +1,4 @@
-//! What talks over the links, from the tables of traffic.
+//! The traffic over the links, from the tables of traffic.
 
 use std::ops::Range;
 
@@ -15,30 +15,34 @@ use crate::tcp::{Algorithm, EcnMode};
 use crate::udp::ask::Ask;
 use crate::udp::video::Video;
 
-/// Longest request or response: more than a run will ever move.
+/// Longest request or response: more than a run ever moves.
 const MESSAGE_MAX: u64 = 1_000_000_000_000;
-/// Short flows under way at once, where a group does not say.
+/// Default number of concurrent short flows of a group.
 const AT_ONCE: u32 = 1_000;
-/// Fewest and most short flows, or questions, each second.
+/// Smallest and largest number of short flows, or questions, each second.
 const ARRIVALS: std::ops::RangeInclusive<f64> = 0.001..=1_000_000.0;
-/// A question and an answer of DNS: a name with an EDNS0 option, and an answer of one address (RFC 1035, 6891).
+/// A question and an answer of DNS: a name with an EDNS0 option, and an answer of one address (RFC
+/// 1035, 6891).
 const LOOKUP: (u32, u32) = (56, 72);
-/// How long a look-up waits, and how often it is tried (resolv.conf(5)).
+/// Wait of a look-up, and its number of tries (resolv.conf(5)).
 const LOOKUP_WAIT: (Nanos, u32) = (Nanos::from_secs(5), 2);
-/// Shortest wait for an answer: who waits less asks all the time.
+/// Shortest wait for an answer: a client with a shorter wait would ask all the time.
 const TIMEOUT_MIN: Nanos = Nanos::from_millis(1);
-/// A ping of flent's RRUL: netperf's UDP_RR has one byte, which with its number is 8 here.
+/// Payload of a ping of flent's RRUL: netperf's UDP_RR has one byte, which with its number is 8
+/// here.
 const PING: u32 = 8;
-/// Priorities of RRUL's four streams each way, for flent's classes BE, BK, CS5 and EF: the four that tc-prio(8) knows.
+/// Priorities of RRUL's four streams each way, for flent's classes BE, BK, CS5 and EF: the four
+/// that tc-prio(8) knows.
 const RRUL: [(&str, u32); 4] = [("be", 0), ("bk", 2), ("cs5", 4), ("ef", 6)];
-/// How old a frame of video may be (ITU-T G.1010: 150 ms one way is the preferred limit of conversation).
+/// Largest age of a frame of video (ITU-T G.1010: 150 ms one way is the preferred limit of
+/// conversation).
 const FRAME_AGE: Nanos = Nanos::from_millis(150);
 
-/// A key: its name, where it is given, the kinds that take it.
+/// A key: its name, its place in the file, the kinds that take it.
 type Key<'a> = (&'a str, Option<Range<usize>>, &'a [KindName]);
 
 impl Scenario {
-    /// The groups that a table stands for: one, or those of a mix.
+    /// Returns the groups of a table: one, or those of a mix.
     pub(super) fn traffic(&self, hosts: &[String], t: &TrafficTable) -> Result<Vec<Group>, ScenarioError> {
         self.keys(t)?;
         let kind = *t.kind.get_ref();
@@ -72,7 +76,7 @@ impl Scenario {
         Ok(vec![Group { load: self.load(t)?, arrivals: arrivals.into(), ..group }])
     }
 
-    /// Each kind has keys that it takes.
+    /// Checks that the kind takes each of the given keys.
     fn keys(&self, t: &TrafficTable) -> Result<(), ScenarioError> {
         use KindName::{Cbr, Dns, Quic, Rr, Rrul, Short, Stream, UdpRr, Video};
         fn at<T>(key: &Option<Spanned<T>>) -> Option<Range<usize>> {
@@ -115,7 +119,7 @@ impl Scenario {
         })
     }
 
-    /// What a group of traffic does.
+    /// Returns the work of a group of traffic.
     fn load(&self, t: &TrafficTable) -> Result<Load, ScenarioError> {
         let missing = |key: &str| self.missing(t, key);
         Ok(match *t.kind.get_ref() {
@@ -154,7 +158,7 @@ impl Scenario {
         self.error(t.kind.span(), format!("{key}: must be given for this kind of traffic"))
     }
 
-    /// The value of a key within bounds, or what stands for it.
+    /// Returns the value of a key within bounds, or its default.
     fn within(
         &self,
         key: &str,
@@ -169,7 +173,7 @@ impl Scenario {
         })
     }
 
-    /// The mean time between so many things each second.
+    /// Returns the mean time between arrivals, from their number each second.
     fn gap(&self, per_second: &Spanned<f64>) -> Result<Nanos, ScenarioError> {
         let n = *per_second.get_ref();
         if !ARRIVALS.contains(&n) {
@@ -275,7 +279,8 @@ impl Scenario {
         Ok(Ask { request, response, gap, timeout, tries })
     }
 
-    /// Size of a request or a response: its own key, or the one for both.
+    /// Returns the size of a request or a response: the value of its own key, or of the key for
+    /// both.
     fn message_size(
         &self,
         t: &TrafficTable,
@@ -296,8 +301,8 @@ impl Scenario {
     }
 }
 
-/// flent's Realtime Response Under Load: four streams each way, one in each class, and pings over UDP in three of them. Its
-/// ICMP ping is left out: hosts here have no ICMP.
+/// Returns the groups of flent's Realtime Response Under Load: four streams each way, one in each
+/// class, and pings over UDP in three of them. Its ICMP ping is left out: hosts here have no ICMP.
 fn rrul(g: &Group) -> Vec<Group> {
     let mut all = Vec::new();
     for (way, from, to) in [("up", g.from, g.to), ("down", g.to, g.from)] {

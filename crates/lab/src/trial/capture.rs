@@ -1,4 +1,4 @@
-//! Packets of a capture (pcap, pcapng) as arrivals: sizes, times, and what their headers say.
+//! Packets of a capture (pcap, pcapng) as arrivals: sizes, times, and header fields.
 
 use pcap_parser::traits::PcapNGPacketBlock;
 use pcap_parser::{Block, Linktype, PcapBlockOwned, PcapError, create_reader};
@@ -9,30 +9,30 @@ use txweir_core::{Instant, Nanos};
 use crate::frame::{Frame, HEADER_MAX};
 use crate::tagged::ETHERNET;
 
-/// Most packets: each takes a little more than 100 bytes.
+/// Largest number of packets: each takes a little more than 100 bytes.
 const PACKETS_MAX: usize = 2_000_000;
-/// Largest Ethernet frame beside its tags; longer ones were captured before the device cut them.
+/// Largest Ethernet frame without its tags; longer ones were captured before the device cut them.
 const MTU: u32 = 1500;
 /// Bytes of the buffer that holds one block: more than the largest packet of 256 KiB.
 const BUFFER: usize = 1 << 20;
 
-/// Longest packet: what tcpdump captures at most.
+/// Longest packet: tcpdump's limit.
 const PACKET_MAX: u32 = 262_144;
 
-/// What was read.
+/// Content of a capture.
 #[derive(Debug, Default)]
 pub(super) struct Read {
     pub(super) frames: Vec<Frame>,
-    /// Super-frames that were cut.
+    /// Number of super-frames that were cut.
     cut: u64,
-    /// Stamped earlier than a packet before them.
+    /// Number of packets stamped earlier than a packet before them.
     early: u64,
-    /// Left out, because they come after the time of the run.
+    /// Number of packets left out, because they come after the time of the run.
     after: u64,
 }
 
 impl Read {
-    /// What else is to be said of it.
+    /// Returns remarks on the packets.
     pub(super) fn notes(&self) -> String {
         let of = [
             (self.cut, "super-frames cut into segments"),
@@ -56,12 +56,13 @@ struct Interface {
     linktype: Linktype,
     /// Units of its stamps per second.
     resolution: u64,
-    /// Seconds added to each.
+    /// Seconds added to each stamp.
     offset: i64,
 }
 
 impl Interface {
-    /// In nanoseconds of the capture's clock; what is before its beginning is its beginning.
+    /// Returns a stamp in nanoseconds of the capture's clock; earlier stamps count as its
+    /// beginning.
     fn stamp(&self, ticks: u64) -> u64 {
         let ns = i128::from(ticks) * 1_000_000_000 / i128::from(self.resolution.max(1));
         let ns = ns + i128::from(self.offset) * 1_000_000_000;
@@ -69,8 +70,9 @@ impl Interface {
     }
 }
 
-/// Reads a capture. The first packet arrives at time zero. Errors, in words: not a capture, a link type that is neither
-/// Ethernet nor bare IP, a file that breaks off within a block is read up to there.
+/// Reads a capture. The first packet arrives at time zero. A file that breaks off within a block is
+/// read up to there. Errors, in words: the bytes are no capture, or a link type is neither Ethernet
+/// nor bare IP.
 pub(super) fn read(bytes: &[u8], time: Nanos, seed: u64) -> Result<Read, String> {
     let mut reader = create_reader(BUFFER, bytes).map_err(|e| said(&e))?;
     let hasher = FlowHasher::new(seed);
@@ -99,7 +101,7 @@ pub(super) fn read(bytes: &[u8], time: Nanos, seed: u64) -> Result<Read, String>
         }
     }
     read.early = taken.windows(2).filter(|w| w[1].0 < w[0].0).count() as u64;
-    // Stable: packets of one stamp stay in the order of the file.
+    // The sort is stable: packets of one stamp stay in the order of the file.
     taken.sort_by_key(|(stamp, _)| *stamp);
     let start = taken.first().ok_or("expected at least one packet")?.0;
     for (stamp, mut frame) in taken {
@@ -126,7 +128,7 @@ fn said<I: std::fmt::Debug>(e: &PcapError<I>) -> String {
 /// A packet of a block: stamp in nanoseconds, link type, bytes, length.
 type Packet<'a> = (u64, Linktype, &'a [u8], u32);
 
-/// The packet of a block, if it has one.
+/// Returns the packet of a block, if it has one.
 fn packet<'a>(
     block: &'a PcapBlockOwned<'_>,
     interfaces: &mut Vec<Interface>,
@@ -168,7 +170,7 @@ fn packet<'a>(
     })
 }
 
-/// Makes a packet into the frame, or the frames, that arrive.
+/// Makes the frame, or the frames, of a packet.
 fn take(
     hasher: &FlowHasher,
     linktype: Linktype,
@@ -206,7 +208,7 @@ fn take(
         return Ok(());
     }
     read.cut += 1;
-    // Headers of an IP packet are far below its MTU.
+    // The headers of an IP packet are far below its MTU.
     let payload = (MTU + tags).saturating_sub(repeated).max(1);
     let mut left = ip_len.saturating_sub(repeated);
     while left > 0 {
@@ -223,7 +225,8 @@ mod tests {
 
     const SECOND: Nanos = Nanos::from_secs(1);
 
-    /// A pcap of microseconds, little-endian, of UDP packets: (microseconds, TOS, bytes of the IP packet).
+    /// Returns a pcap of microseconds, little-endian, of UDP packets: (microseconds, TOS, bytes of
+    /// the IP packet).
     fn pcap(packets: &[(u32, u8, u32)]) -> Vec<u8> {
         let mut file = 0xa1b2_c3d4_u32.to_le_bytes().to_vec();
         file.extend([2, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 1, 0, 0, 0]);

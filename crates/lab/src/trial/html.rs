@@ -1,8 +1,9 @@
-//! A trial as one HTML file: charts, tables and data in it, nothing fetched from anywhere.
+//! A trial as one HTML file with charts, tables and data, which loads nothing from elsewhere.
 //!
-//! The page is made from the JSON alone, so that it shows what `--json` prints and nothing else. Tables are written here,
-//! for readers without JavaScript; `assets/report.js` draws the charts from the same JSON, which the page carries.
-//! Whatever comes from the JSON is text: it is escaped here, and never markup there.
+//! The page is made from the JSON alone, so that it shows the data of `--json` and no other. This
+//! module writes the tables, for readers without JavaScript; `assets/report.js` draws the charts
+//! from the same JSON, which the page carries. All values of the JSON are text: they are escaped
+//! here, and never markup there.
 
 use std::fmt::Write as _;
 
@@ -16,13 +17,13 @@ mod headline;
 
 /// The page, with places named between double braces.
 const PAGE: &str = include_str!("../../assets/report.html");
-/// Colours of policies in `assets/report.css`; from the ninth policy on they come again.
+/// Number of colours of policies in `assets/report.css`; from the ninth policy on they repeat.
 const COLOURS: usize = 8;
 
-/// The page for a report, as [`Trial::to_json`](super::Trial::to_json) writes it.
+/// Returns the page for a report written by [`Trial::to_json`](super::Trial::to_json).
 ///
-/// Keys that are missing, null or of another type are shown as absent. Of text that is not JSON there is nothing to show:
-/// the page says so.
+/// Keys that are missing, null or of another type are shown as absent. If the text is not JSON, the
+/// page says that there are no data.
 pub fn html(report_json: &str) -> String {
     let report: Value = serde_json::from_str(report_json).unwrap_or(Value::Null);
     let title = match report.is_object() {
@@ -51,7 +52,8 @@ pub fn html(report_json: &str) -> String {
     })
 }
 
-/// The template with its places filled. What is put in is not looked at again: a policy may contain braces.
+/// Returns the template with its places filled. The inserted text is not searched for places: a
+/// policy may contain braces.
 fn filled(template: &str, fill: &dyn Fn(&str) -> String) -> String {
     let mut page = String::with_capacity(1 << 18);
     let mut parts = template.split("{{");
@@ -64,7 +66,7 @@ fn filled(template: &str, fill: &dyn Fn(&str) -> String) -> String {
     page
 }
 
-/// Text as HTML or SVG, also between quotes: `&`, `<`, `>`, `"` and `'` become entities.
+/// Escapes text for HTML or SVG, also between quotes: `&`, `<`, `>`, `"` and `'` become entities.
 pub fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
@@ -88,7 +90,7 @@ fn array<'a>(of: &'a Value, key: &str) -> &'a [Value] {
     of[key].as_array().map_or(&[], Vec::as_slice)
 }
 
-/// A count, or the nearest one: JSON may write it as a fraction.
+/// Returns a count, rounded: JSON may write it as a fraction.
 fn whole(value: &Value) -> Option<u64> {
     value.as_u64().or_else(|| value.as_f64().filter(|v| *v >= 0.0).map(|v| v.round() as u64))
 }
@@ -97,16 +99,16 @@ fn micro(ns: u64) -> String {
     time(ns).replace("us", "µs")
 }
 
-/// A value by its formatter; a dash if there is none.
+/// Formats a value; returns a dash if there is none.
 fn cell(value: &Value, format: fn(u64) -> String) -> String {
     whole(value).map_or_else(|| "–".into(), format)
 }
 
-/// The names of policies, each with its colour.
+/// Returns the name of a policy with its colour.
 fn named(k: usize, policy: &Value) -> String {
     let name = escaped(text(policy, "name"));
     let colour = k % COLOURS;
-    // A long name is cut by the style sheet; the whole one is the title.
+    // The style sheet cuts a long name; the title has the whole one.
     format!(
         "<i class=\"dot\" style=\"--p:var(--p{colour})\"></i><span class=\"name\" title=\"{name}\">{name}</span>"
     )
@@ -131,13 +133,13 @@ fn setup(report: &Value) -> String {
         ("First seed", known("seed", |n| n.to_string())),
         ("Virtual time", duration),
     ];
-    // Three digits of what was given as two are noise.
+    // A value given with two digits needs no third one.
     let plain = |value: String| value.replace(".00 ", " ").replace(".0 ", " ");
     let known = all.into_iter().filter_map(|(name, value)| Some((name, plain(value?))));
     known.map(|(name, value)| format!("<div><dt>{name}</dt><dd>{}</dd></div>", escaped(&value))).collect()
 }
 
-/// Which TCP the hosts have, and how close it is known to come to Linux's here.
+/// Returns the name of the hosts' TCP, and its known closeness to Linux's here.
 fn transport(report: &Value) -> String {
     let tcp = match text(report, "tcp") {
         "" => return String::new(),
@@ -155,7 +157,7 @@ fn transport(report: &Value) -> String {
     format!("<p class=\"transport{class}\"><b>TCP:</b> {tcp}.{said}</p>")
 }
 
-/// How the numbers are made of the runs, and which marks there are.
+/// Returns the method of the numbers, and the explanation of the marks.
 fn runs(report: &Value) -> String {
     let interval = serde_json::from_value::<Interval>(report["interval"].clone()).ok();
     let Some(interval) = interval else { return String::new() };
@@ -199,7 +201,7 @@ fn stages(report: &Value) -> String {
     }
 }
 
-/// A table in a box of its own; the first `texts` columns are words.
+/// Returns a table in a box of its own; the first `texts` columns are words.
 fn table(heads: &[&str], texts: usize, rows: &str) -> String {
     let head = |(i, head): (usize, &&str)| match i < texts {
         true => format!("<th class=\"text\" scope=\"col\">{head}</th>"),
@@ -229,7 +231,7 @@ fn classes(report: &Value) -> String {
 
 fn class_row(class: &Value, all: &[Value]) -> String {
     let above = |c: &Value| all.iter().find(|p| p["handle"] == c["parent"] && p["handle"] != c["handle"]);
-    // A tree is at most eight deep; a file may say what it likes.
+    // A tree is at most eight deep, but a file may claim more.
     let depth = std::iter::successors(above(class), |c| above(c)).take(8).count();
     let backlog = &class["backlog_bytes"];
     format!(

@@ -1,5 +1,5 @@
-//! The headline numbers of a trial: one value per run, the median, its interval, and which policy
-//! is best.
+//! The headline numbers of a trial: one value per run, the median, its interval, and the mark of
+//! the best policy.
 //!
 //! **The interval** is of the median, by order statistics: the smallest set of runs around the
 //! middle that covers the true median with a probability of 95 %, whatever the distribution; with
@@ -8,41 +8,42 @@
 //! have.
 //!
 //! **The marks.** Two policies are told apart if their intervals do not overlap and their medians
-//! do not read alike. Fewer than [`MARKED_FROM`] runs tell nothing apart. A run in which nothing
-//! ended, so that it has no latency, counts as the worst.
+//! do not read alike. Fewer than [`MARKED_FROM`] runs tell no policies apart. A run without a
+//! latency, as no packet or transaction ended in it, counts as the worst.
 
 use serde::{Deserialize, Serialize, Serializer};
 
 use super::units::Unit;
 use super::{GroupTrial, PolicyTrial};
 
-/// Fewest runs that tell policies apart. Runs of equal policies separate by chance with a
-/// probability of 2 in `C(2n, n)`: 33 % of the time with two runs each, 10 % with three, 2.9 % with
-/// four, 0.8 % with five.
+/// Smallest number of runs that tell policies apart. Runs of equal policies separate by chance with
+/// a probability of 2 in `C(2n, n)`: 33 % of the time with two runs each, 10 % with three, 2.9 %
+/// with four, 0.8 % with five.
 pub const MARKED_FROM: u32 = 4;
-/// Least probability that the interval covers the median, where there are enough runs.
+/// Least probability that the interval covers the median, if there are enough runs.
 const COVERAGE: f64 = 0.95;
 
-/// How intervals are made of the runs.
+/// Method of the intervals.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Interval {
-    /// Runs of each policy.
+    /// Number of runs of each policy.
     pub runs: u32,
-    /// The interval begins at the run of this rank, the smallest being 1.
+    /// Rank of the run at which the interval begins; the smallest has rank 1.
     pub low_rank: u32,
-    /// It ends at the run of this rank.
+    /// Rank of the run at which the interval ends.
     pub high_rank: u32,
     /// The probability that it covers the median of all possible runs.
     pub coverage: f64,
-    /// Fewest runs that tell policies apart.
+    /// Smallest number of runs that tell policies apart.
     pub marked_from: u32,
 }
 
 impl Interval {
-    /// For so many runs, 1 to 64.
+    /// Returns the interval for this number of runs, 1 to 64.
     pub(super) fn of(runs: u32) -> Self {
         let n = runs.clamp(1, super::RUNS_MAX);
-        // Values below the median are binomial: `cumulated` is the chance of fewer than `rank`.
+        // The number of values below the median is binomial: `cumulated` is the chance of fewer
+        // than `rank`.
         let (mut rank, mut cumulated, mut term) = (1, 0.5_f64.powi(n as i32), 0.5_f64.powi(n as i32));
         let coverage = |cumulated: f64| (1.0 - 2.0 * cumulated).max(0.0);
         while rank < n.div_ceil(2) {
@@ -63,20 +64,20 @@ impl Interval {
     }
 }
 
-/// Which value is the better one.
+/// The better value of two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Better {
-    /// The larger one.
+    /// The larger value.
     More,
-    /// The smaller one.
+    /// The smaller value.
     Less,
-    /// That depends.
+    /// Neither: it depends.
     Neither,
 }
 
 impl Better {
-    /// The value of a run in which nothing ended that could be measured: worse than any that ended.
+    /// Returns the value of a run without a measurement: worse than any measured value.
     const fn worst(self) -> f64 {
         match self {
             Self::More => f64::NEG_INFINITY,
@@ -85,13 +86,13 @@ impl Better {
     }
 }
 
-/// Where a policy stands among the others.
+/// Rank of a policy among the others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Mark {
-    /// Told apart from every other policy, and better.
+    /// The policy is told apart from every other one, and better.
     Best,
-    /// The best median, or not told apart from it, where some other policy is.
+    /// The policy has the best median or is not told apart from it, while some other policy is.
     Equal,
 }
 
@@ -104,26 +105,27 @@ pub struct Measure {
     pub measure: &'static str,
     /// The unit of the values.
     pub unit: Unit,
-    /// Which value is the better one.
+    /// The better value of two.
     pub better: Better,
-    /// The value of each run, by seed; null where a run has none.
+    /// The value of each run, by seed; null for a run without a value.
     #[serde(serialize_with = "numbers")]
     pub runs: Vec<Option<f64>>,
-    /// The median, where a run without a value counts as the worst; null if that is the median.
+    /// The median, with a run without a value counted as the worst; null if such a run is the
+    /// median.
     #[serde(serialize_with = "number")]
     pub median: Option<f64>,
-    /// The lower end of its interval; null as the median.
+    /// The lower end of its interval; null like the median.
     #[serde(serialize_with = "number")]
     pub low: Option<f64>,
-    /// The upper end of its interval; null as the median.
+    /// The upper end of its interval; null like the median.
     #[serde(serialize_with = "number")]
     pub high: Option<f64>,
-    /// Where the policy stands; null if it is not among the best, or nothing is told apart.
+    /// The rank of the policy; null if it is not among the best, or no policy is told apart.
     pub mark: Option<Mark>,
 }
 
 impl Measure {
-    /// Told apart from another policy's: see the module.
+    /// True if the measure is told apart from another policy's: see the module.
     pub(super) fn differs(&self, other: &Self) -> bool {
         let (a, b) = (self.span(), other.span());
         let apart = a[2] < b[0] || b[2] < a[0];
@@ -132,7 +134,7 @@ impl Measure {
         apart && runs >= MARKED_FROM as usize && !alike
     }
 
-    /// Low, median and high; the worst where there is none.
+    /// Returns low, median and high; the worst value for those that are absent.
     fn span(&self) -> [f64; 3] {
         [self.low, self.median, self.high].map(|v| v.unwrap_or(self.better.worst()))
     }
@@ -164,16 +166,16 @@ const TRANSACTIONS: Kept<GroupTrial> =
     kept("transactions_per_s", Unit::PerSecond, Better::More, |g| g.transactions_per_s);
 const GOODPUT: Kept<GroupTrial> =
     kept("throughput_bit_s", Unit::BitRate, Better::More, |g| Some(g.throughput_bit_s as f64));
-/// Of a constant rate more than the others is not better, but longer bursts.
+/// A higher constant rate than the others' is not better: the bursts are longer.
 const RATE: Kept<GroupTrial> = Kept { better: Better::Neither, ..GOODPUT };
 const JAIN: Kept<GroupTrial> = kept("jain", Unit::Index, Better::More, |g| Some(g.jain));
-/// A starved stream sends nothing again, so less is not better.
+/// A starved stream retransmits nothing, so less is not better.
 const AGAIN: Kept<GroupTrial> =
     kept("retransmitted_bytes", Unit::Size, Better::Neither, |g| Some(g.retransmitted_bytes as f64));
 const LOST: Kept<GroupTrial> =
     kept("lost_packets", Unit::Packets, Better::Less, |g| g.lost.map(|n| n as f64));
 
-/// A policy with short queues may have starved its senders, so of queues less is not better.
+/// A policy with short queues may have starved its senders, so shorter queues are not better.
 const BOTTLENECK: [Kept<PolicyTrial>; 5] = [
     kept("utilisation", Unit::Share, Better::More, |p| Some(p.device.utilisation)),
     kept("dropped_packets", Unit::Packets, Better::Neither, |p| Some(p.drops.values().sum::<u64>() as f64)),
@@ -184,7 +186,7 @@ const BOTTLENECK: [Kept<PolicyTrial>; 5] = [
     kept("ring_bytes_mean", Unit::Size, Better::Neither, |p| Some(p.device.ring_bytes.mean as f64)),
 ];
 
-/// The numbers of a group of that kind.
+/// Returns the numbers of a group of that kind.
 fn of_kind(kind: &str, count: u32) -> Vec<Kept<GroupTrial>> {
     let mut all = match kind {
         "rr" => vec![TRANSACTIONS],
@@ -201,7 +203,7 @@ fn of_kind(kind: &str, count: u32) -> Vec<Kept<GroupTrial>> {
     all
 }
 
-/// The name of a measure for people, in a group of that kind; its key if it is none of these.
+/// Returns the name of a measure for people, in a group of that kind; its key if it has none.
 pub(super) fn label<'a>(measure: &'a str, kind: &str) -> &'a str {
     match (measure, kind) {
         ("latency_p50_ns", "rr") => "latency p50",
@@ -227,8 +229,8 @@ pub(super) fn label<'a>(measure: &'a str, kind: &str) -> &'a str {
     }
 }
 
-/// The runs of one policy as one: the run of median goodput, with the measures of all of them.
-/// `first` is the seed of the first run. Nothing if there is no run.
+/// Gathers the runs of one policy: returns the run of median goodput, with the measures of all
+/// runs. `first` is the seed of the first run. `None` without runs.
 pub(super) fn gathered(mut runs: Vec<PolicyTrial>, first: u64) -> Option<PolicyTrial> {
     let interval = Interval::of(runs.len() as u32);
     let all = measures(&runs, &interval);
@@ -280,7 +282,7 @@ fn measure<T: ?Sized>(
     }
 }
 
-/// The middle of sorted values, or the mean of the middle two.
+/// Returns the middle of sorted values, or the mean of the middle two.
 fn median(sorted: &[f64]) -> Option<f64> {
     let (low, high) = (sorted.get(sorted.len().saturating_sub(1) / 2)?, sorted.get(sorted.len() / 2)?);
     Some((low + high) / 2.0)
@@ -299,7 +301,7 @@ pub(super) fn mark(policies: &mut [PolicyTrial]) {
     }
 }
 
-/// The mark of each policy's value of one measure.
+/// Returns the mark of each policy's value of one measure.
 fn marks(column: &[&Measure]) -> Vec<Option<Mark>> {
     let mut marks = vec![None; column.len()];
     let medians = column.iter().enumerate().filter_map(|(i, m)| Some((i, m.median?)));
@@ -320,12 +322,12 @@ fn marks(column: &[&Measure]) -> Vec<Option<Mark>> {
     marks
 }
 
-/// A number for JSON: without a fraction if it has none.
+/// A number for JSON, written without a fraction if it has none.
 struct Number(f64);
 
 impl Serialize for Number {
     fn serialize<S: Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
-        /// Integers up to here are exact in a float.
+        /// Integers up to this bound are exact in a float.
         const EXACT: f64 = 9_007_199_254_740_992.0;
         match self.0.fract() == 0.0 && self.0.abs() < EXACT {
             true => s.serialize_i64(self.0 as i64),
@@ -382,8 +384,9 @@ mod tests {
         assert_eq!(of(64), (24, 41, "0.9672".into()));
     }
 
-    /// Two samples of `n` runs each, of one distribution: all orders of the 2n values are alike. The
-    /// upper end of one lies below the lower end of the other in as many of them as counted here.
+    /// Returns the chance that two samples of `n` runs each, of one distribution, are told apart.
+    /// All orders of the 2n values are equally likely; this counts those with the upper end of one
+    /// below the lower end of the other.
     #[test]
     fn equal_policies_are_rarely_told_apart() {
         let choose = |n: u32, k: u32| (0..k).fold(1.0, |c, i| c * f64::from(n - i) / f64::from(i + 1));

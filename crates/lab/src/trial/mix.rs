@@ -1,4 +1,4 @@
-//! Traffic to try policies on: the built-in mixes, and what a file says.
+//! Traffic of trials: the built-in mixes, and traffic from files.
 
 use std::sync::Arc;
 
@@ -10,16 +10,16 @@ use crate::frame::Frame;
 use crate::net::{CONNECTIONS_MAX, Group, Load};
 use crate::scenario::{SCENARIO, Scenario, ScenarioError};
 
-/// Most connections of a file's traffic: each costs buffers.
+/// Largest number of connections of a file's traffic: each needs buffers.
 const MEMBERS_MAX: u32 = 4096;
 
-/// Each member starts up to so much after its group: as in scenarios.
+/// Largest delay of a member's start after its group's, as in scenarios.
 const STAGGER: Nanos = Nanos::from_millis(10);
 
 /// A built-in mix.
 #[derive(Clone, Copy, Debug)]
 pub struct Mix {
-    /// What `--traffic` calls it.
+    /// Name for `--traffic`.
     pub name: &'static str,
     /// One sentence.
     pub about: &'static str,
@@ -68,7 +68,7 @@ const fn rr(request: u64, response: u64) -> Load {
     Load::Rr { request, response }
 }
 
-/// Frames of so many bytes, so many per second.
+/// Returns frames of `len` bytes, `per_second` of them per second.
 const fn cbr(len: u32, per_second: u64) -> Load {
     Load::Cbr { len, rate: len as u64 * 8 * per_second }
 }
@@ -77,8 +77,9 @@ fn bulk_rr() -> Vec<(Group, Pace)> {
     vec![group("bulk", Load::Stream, 4, 0), group("rr", rr(100, 100), 4, 0)]
 }
 
-/// flent's rrul has bulk and pings of the classes BE, BK, CS5 and EF. The priorities here are the four that tc-prio(8)
-/// knows (best effort, bulk, interactive bulk, interactive): bands 1, 2, 1 and 0.
+/// Returns the groups of flent's rrul, which has bulk and pings of the classes BE, BK, CS5 and EF.
+/// The priorities here are the four that tc-prio(8) knows (best effort, bulk, interactive bulk,
+/// interactive): bands 1, 2, 1 and 0.
 fn rrul() -> Vec<(Group, Pace)> {
     let mut all: Vec<_> = [0, 2, 4, 6]
         .map(|priority| group(&format!("bulk prio {priority}"), Load::Stream, 1, priority))
@@ -90,7 +91,7 @@ fn rrul() -> Vec<(Group, Pace)> {
 }
 
 fn voip() -> Vec<(Group, Pace)> {
-    // Calls do not begin at one instant: spread over a packet's time.
+    // Calls do not begin at one instant: they are spread over a packet's time.
     let (calls, pace) = group("calls", cbr(200, 50), 8, 6);
     vec![(Group { stagger: Nanos::from_millis(20), ..calls }, pace), group("bulk", Load::Stream, 1, 0)]
 }
@@ -118,7 +119,7 @@ fn many_flows() -> Vec<(Group, Pace)> {
     vec![group("bulk", Load::Stream, 128, 0)]
 }
 
-/// What the policies are tried on.
+/// The traffic of a trial.
 #[derive(Clone, Debug)]
 pub struct Traffic {
     pub(super) name: String,
@@ -134,17 +135,17 @@ pub(super) enum Loads {
     Replay(Arc<[Frame]>),
 }
 
-/// Why a file is no traffic.
+/// Error of a file that is no traffic.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TrafficError {
-    /// Of a text, at its place.
+    /// The error of a text, with its place.
     Scenario(Box<ScenarioError>),
-    /// Of a capture, in words.
+    /// The error of a capture, in words.
     Capture(String),
 }
 
 impl Traffic {
-    /// Members of the groups that are asked for, all together; a replay has no groups.
+    /// Returns the number of members of the selected groups, all together; a replay has no groups.
     pub(super) fn members(&self, asked: impl Fn(&Group) -> bool) -> u64 {
         match &self.load {
             Loads::Groups(all) => all.iter().filter(|(g, _)| asked(g)).map(|(g, _)| u64::from(g.count)).sum(),
@@ -152,20 +153,20 @@ impl Traffic {
         }
     }
 
-    /// Whether any of it is TCP of the hosts.
+    /// True if some of it is TCP of the hosts.
     pub(super) fn has_tcp(&self) -> bool {
         self.members(|g| !matches!(g.load, Load::Cbr { .. })) > 0
     }
 
-    /// A built-in mix.
+    /// Returns a built-in mix.
     pub fn mix(name: &str) -> Option<Self> {
         let mix = MIXES.iter().find(|m| m.name == name)?;
         let (name, about) = (mix.name.into(), mix.about.into());
         Some(Self { name, about, load: Loads::Groups((mix.groups)()) })
     }
 
-    /// The bytes of a file called `name`: a capture (pcap or pcapng), of which what comes after `time` is left out, or
-    /// the `[[traffic]]` of a scenario. `seed` keys the flow hash of captured packets.
+    /// Reads the bytes of a file called `name`: a capture (pcap or pcapng), up to `time`, or the
+    /// `[[traffic]]` of a scenario. `seed` keys the flow hash of captured packets.
     pub fn file(bytes: &[u8], name: &str, time: Nanos, seed: u64) -> Result<Self, TrafficError> {
         if capture::is_capture(bytes) {
             let read = capture::read(bytes, time, seed)
@@ -181,9 +182,10 @@ impl Traffic {
         Self::scenario(text, name).map_err(|e| TrafficError::Scenario(Box::new(e)))
     }
 
-    /// The hosts of a file lie on two sides. The first group's `from` is here, before the bottleneck; whom it talks to
-    /// is beyond; and so on for each host at its first appearance. What a group sends from here goes through the
-    /// bottleneck, what it sends from beyond takes the wide way back.
+    /// Reads the groups of a scenario, whose hosts lie on two sides. The first group's `from` is on
+    /// the near side, before the bottleneck, and its `to` beyond; and so on for each host at its
+    /// first appearance. Packets of a group from the near side go through the bottleneck, packets
+    /// from beyond take the wide way back.
     fn scenario(text: &str, name: &str) -> Result<Self, ScenarioError> {
         let (hosts, found) = Scenario::traffic_of(text, name)?;
         let error = |span, message| ScenarioError {

@@ -1,4 +1,5 @@
-//! A trial as tables for people: one comparison, then what each policy's qdiscs did and where packets waited.
+//! A trial as tables for people: one comparison, then the counters of each policy's qdiscs and the
+//! waiting times of packets.
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Display};
@@ -10,21 +11,21 @@ use super::measure::{Interval, MARKED_FROM, Mark, Measure};
 use super::{ClassTrial, GroupTrial, PolicyTrial, Trial};
 use crate::report::text::{Table, bit_rate, size, time};
 
-/// Columns of a terminal that tables keep within where they can.
+/// Width of a terminal, in columns, that tables keep if they can.
 const WIDTH: usize = 100;
-/// Longest name of a policy at the head of a column; of a longer one the end is shown.
+/// Longest name of a policy at the head of a column; a longer name shows its end.
 const NAME_MAX: usize = 20;
-/// Blanks between columns.
+/// Number of blanks between columns.
 const GAP: usize = 2;
 
-/// A line of the comparison: its name, and of each policy the median, the mark and the interval.
+/// A line of the comparison: its name, and the median, the mark and the interval of each policy.
 struct Row {
     what: String,
     cells: Vec<[String; 3]>,
 }
 
-/// The widths of a policy's column: of medians, of intervals, and of all with the mark between
-/// them.
+/// The widths of a policy's column: of medians, of intervals, and of the whole with the mark
+/// between them.
 #[derive(Clone, Copy)]
 struct Width {
     median: usize,
@@ -41,7 +42,7 @@ impl Width {
                 .max()
                 .unwrap_or(0)
         };
-        // The mark has two places after the median, which a head needs not leave free.
+        // The mark takes two places after the median, which a head may use.
         let (median, interval) = (widest(0).max(head.chars().count()), widest(2));
         let beside = if interval > 0 { 1 + interval } else { 0 };
         Self { median, interval, whole: median + 2 + beside }
@@ -91,7 +92,7 @@ impl Display for Trial {
 }
 
 impl Interval {
-    /// How the numbers are made of the runs, in words.
+    /// Returns the method of the numbers, in words.
     pub(super) fn said(&self, seed: u64) -> String {
         let last = seed.wrapping_add(u64::from(self.runs.saturating_sub(1)));
         let coverage = self.coverage * 100.0;
@@ -138,7 +139,7 @@ impl Trial {
         self.legend(f)
     }
 
-    /// The marks that there are. Where all are alike there is nothing to explain.
+    /// Writes an explanation of the marks in use. If all policies are alike, there are no marks.
     fn legend(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let marks = || self.policies.iter().flat_map(|p| &p.measures).filter_map(|m| m.mark);
         if marks().any(|m| m == Mark::Best) {
@@ -148,7 +149,7 @@ impl Trial {
             writeln!(f, "= not told apart from the best: the intervals overlap, or read alike")?;
         }
         match self.interval.runs {
-            // Of one run it is said above.
+            // For one run the text above says so.
             2..MARKED_FROM if self.policies.len() > 1 => {
                 writeln!(f, "no marks: {MARKED_FROM} runs at least tell policies apart")
             }
@@ -182,7 +183,7 @@ impl Trial {
     }
 }
 
-/// Median, mark and interval.
+/// Returns median, mark and interval.
 fn cell(m: &Measure) -> [String; 3] {
     let mark = match m.mark {
         Some(Mark::Best) => "*",
@@ -199,7 +200,7 @@ fn label(measure: &Measure, group: Option<&GroupTrial>) -> &'static str {
     super::measure::label(measure.measure, group.map_or("", |g| g.kind))
 }
 
-/// A long name by its end, which tells files apart.
+/// Returns the end of a long name, which distinguishes files.
 fn shortened(name: &str) -> String {
     let len = name.chars().count();
     match len > NAME_MAX {
@@ -208,7 +209,7 @@ fn shortened(name: &str) -> String {
     }
 }
 
-/// Text in lines of at most [`WIDTH`].
+/// Returns the text in lines of at most [`WIDTH`].
 fn wrapped(text: &str) -> String {
     let mut out = String::new();
     let mut column = 0;

@@ -1,4 +1,4 @@
-//! The TCP of a trial: the algorithms that can be asked for, and how hosts are set up.
+//! The TCP of a trial: the available algorithms, and the set-up of hosts.
 
 use super::mix::Traffic;
 use super::{NEAR, Setup};
@@ -8,11 +8,11 @@ use crate::tcp::{self, EcnMode, More, TcpConfig};
 /// A congestion control that hosts of a trial can have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Algorithm {
-    /// The name that `--cc` takes and that recordings have.
+    /// The name for `--cc` and in recordings.
     pub name: &'static str,
     /// The TCP that has it, in words.
     pub about: &'static str,
-    /// Whether `--ecn` has a choice: the others negotiate marks by themselves.
+    /// True if `--ecn` has a choice: the other algorithms negotiate marks by themselves.
     pub ecn: bool,
     algorithm: tcp::Algorithm,
 }
@@ -37,26 +37,27 @@ pub const ALGORITHMS: &[Algorithm] = &[
     algorithm("cubic+", "CUBIC with HyStart++ (RFC 9406)", true, tcp::Algorithm::CubicPlus),
 ];
 
-/// The most that tuning makes of a receive buffer. Linux's own default is 6 MB, which fills 1 Gbit/s
-/// over 30 ms; hosts of faster or longer paths are set up with more, and so are those of the
+/// Upper bound of tuning for a receive buffer. Linux's own default is 6 MB, which fills 1 Gbit/s
+/// over 30 ms; hosts of faster or longer paths are configured with more, and so are those of the
 /// recordings.
 const RECEIVE_BUFFER: usize = 64 << 20;
 
 impl Algorithm {
-    /// The algorithm of that name.
+    /// Returns the algorithm of that name.
     pub fn named(name: &str) -> Option<&'static Self> {
         ALGORITHMS.iter().find(|a| a.name == name)
     }
 }
 
-/// The TCP of every host, and one line that says which it is. Traffic without TCP has none to speak
-/// of.
+/// Returns the TCP of every host, and one line that names it. For traffic without TCP the line says
+/// so.
 pub(super) fn transport(setup: &Setup, traffic: &Traffic) -> (TcpConfig, String) {
     let config = TcpConfig {
         congestion: setup.congestion.algorithm,
         ecn: if setup.ecn { EcnMode::Classic } else { EcnMode::Off },
         receive_buffer: RECEIVE_BUFFER,
-        // What is tried is a router's transmit side: senders are elsewhere, and hear nothing of it.
+        // The trial tests a router's transmit side: senders are elsewhere, and get no reports from
+        // it.
         more: More { small_queues: false, ..More::default() },
         ..TcpConfig::default()
     };
@@ -71,7 +72,7 @@ pub(super) fn transport(setup: &Setup, traffic: &Traffic) -> (TcpConfig, String)
     }
 }
 
-/// TCP streams that go through the bottleneck.
+/// Returns the number of TCP streams through the bottleneck.
 pub(super) fn flows(traffic: &Traffic) -> u64 {
     traffic.members(|g| g.load == Load::Stream && g.from == NEAR)
 }

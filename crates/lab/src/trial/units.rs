@@ -30,11 +30,11 @@ pub enum Unit {
     Index,
 }
 
-/// Interval ends beyond this multiple of the median have a unit of their own.
+/// Multiple of the median beyond which interval ends have a unit of their own.
 const FAR: f64 = 1000.0;
 
 impl Unit {
-    /// The unit that JSON calls so.
+    /// Returns the unit of this name in JSON.
     pub(super) fn named(name: &str) -> Option<Self> {
         Some(match name {
             "bit/s" => Self::BitRate,
@@ -48,7 +48,7 @@ impl Unit {
         })
     }
 
-    /// A value with its unit; a negative one, which no measure has, is shown as zero.
+    /// Returns a value with its unit; a negative value, which no measure has, is shown as zero.
     pub(super) fn text(self, value: f64) -> String {
         // A float beyond the range of the integer becomes its largest value.
         let whole = value.round() as u64;
@@ -63,8 +63,8 @@ impl Unit {
         }
     }
 
-    /// The ends of an interval in the unit of its median; nothing if both read as the median does.
-    /// An end that is absent is beyond every value, and says so.
+    /// Returns the ends of an interval in the unit of its median; `None` if both read like the
+    /// median. An absent end is beyond every value, and is shown as such.
     pub(super) fn interval(self, low: Option<f64>, median: f64, high: Option<f64>) -> Option<String> {
         let ends = self.ends(low.unwrap_or(median), median, high.unwrap_or(median));
         let given = ends.clone().unwrap_or_else(|| [self.text(median), self.text(median)]);
@@ -106,7 +106,7 @@ impl Unit {
     }
 }
 
-/// Three significant digits, and all digits before the point.
+/// Returns three significant digits, and all digits before the point.
 fn digits(value: f64) -> String {
     match value {
         v if v < 9.995 => format!("{v:.2}"),
@@ -134,7 +134,7 @@ mod tests {
         assert_eq!(of(Unit::PerSecond, [186.9, 187.7, 1200.0]), said("187.7", "187..1200"));
         assert_eq!(of(Unit::PerSecond, [6.2, 6.2, 6.4]), said("6.2", "6.2..6.4"));
         assert_eq!(of(Unit::Packets, [3.0, 5.0, 5.0]), said("5", "3..5"));
-        // The ends read as the median does.
+        // The ends read like the median.
         assert_eq!(of(Unit::Time, [24.96e6, 25.0e6, 25.04e6]), said("25.0 ms", ""));
         assert_eq!(Unit::Time.interval(Some(20e6), 25e6, None), Some("20.0..none".into()));
     }

@@ -3,19 +3,19 @@
 use super::measure::{MARKED_FROM, Measure};
 use super::{GroupTrial, PolicyTrial};
 
-/// One sentence on the latency, and one on each policy that gave nothing to a group which another
-/// one served, because that group's latency is in no table.
+/// Returns one sentence on the latency, and one on each policy that served a group nothing which
+/// another one served, because that group's latency is in no table.
 pub(super) fn verdict(policies: &[PolicyTrial]) -> Vec<String> {
     latency(policies).into_iter().chain(starved(policies)).collect()
 }
 
-/// The measure of a group.
+/// Returns the measure of a group.
 fn of<'a>(policy: &'a PolicyTrial, group: &str, measure: &str) -> Option<&'a Measure> {
     policy.measures.iter().find(|m| m.measure == measure && m.group.as_deref() == Some(group))
 }
 
-/// The first policy's 99th percentile beside the best one of the others, in the group that waits
-/// for answers.
+/// Compares the first policy's 99th percentile with the best one of the others, in the group that
+/// waits for answers.
 fn latency(policies: &[PolicyTrial]) -> Option<String> {
     let first = policies.first()?;
     let p99 = |p, group: &GroupTrial| of(p, &group.name, "latency_p99_ns").filter(|m| m.median.is_some());
@@ -58,8 +58,8 @@ fn runs_are(runs: usize) -> String {
     if runs == 1 { "one run each is".into() } else { format!("{runs} runs each are") }
 }
 
-/// A sentence on each policy under which a group got nothing in some run, where another policy
-/// always served it.
+/// Returns a sentence on each policy under which a group got no service in some run, while another
+/// policy always served it.
 fn starved(policies: &[PolicyTrial]) -> Vec<String> {
     let rate = |p, g: &GroupTrial| {
         of(p, &g.name, "throughput_bit_s").or_else(|| of(p, &g.name, "transactions_per_s"))

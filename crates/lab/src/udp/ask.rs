@@ -1,7 +1,8 @@
 //! Questions and answers over UDP: look-ups of names, and netperf's UDP_RR.
 //!
-//! A client asks at random times (look-ups), or when the last answer has come (UDP_RR). What is not answered in time is asked
-//! again, and given up after so many tries (resolv.conf(5): `timeout:5`, `attempts:2`). A server answers each packet at once.
+//! A client asks at random times (look-ups), or when the last answer has come (UDP_RR). It asks
+//! again if an answer does not come in time, and gives up after the last try (resolv.conf(5):
+//! `timeout:5`, `attempts:2`). A server answers each packet at once.
 
 use std::collections::VecDeque;
 
@@ -13,21 +14,22 @@ use crate::draw::exponential;
 use crate::frame::Frame;
 use crate::tcp::{Addr, Label};
 
-/// Questions of one client that wait for an answer, at most; further ones are not asked and count as failed.
+/// Largest number of questions of one client that wait for an answer; further ones are not asked
+/// and count as failed.
 pub const OPEN_MAX: usize = 256;
 
-/// What a client does.
+/// Work of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ask {
     /// Bytes of a question, UDP payload, 8 to 65507.
     pub request: u32,
-    /// Bytes of an answer, the same.
+    /// Bytes of an answer, UDP payload, 8 to 65507.
     pub response: u32,
-    /// Mean time between questions that come at random; `None`: one after the other.
+    /// Mean time between questions at random times; `None`: the questions follow one another.
     pub gap: Option<Nanos>,
-    /// How long an answer is waited for, above zero.
+    /// Wait for an answer, above zero.
     pub timeout: Nanos,
-    /// How often a question is asked, at least 1.
+    /// Number of tries of a question, at least 1.
     pub tries: u32,
 }
 
@@ -39,21 +41,21 @@ struct Question {
     tries: u32,
 }
 
-/// What clients have counted.
+/// Counters of clients.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Asked {
     /// Questions, each counted once.
     pub asked: u64,
-    /// Answered in time.
+    /// Questions answered in time.
     pub answered: u64,
-    /// Given up.
+    /// Questions given up.
     pub failed: u64,
     /// Packets sent again.
     pub again: u64,
 }
 
 impl Asked {
-    /// What was counted since `earlier`.
+    /// Returns the difference from `earlier`.
     #[must_use]
     pub const fn since(self, earlier: Self) -> Self {
         Self {
@@ -63,7 +65,7 @@ impl Asked {
             again: self.again - earlier.again,
         }
     }
-    /// The sum of both.
+    /// Returns the sum of both.
     #[must_use]
     pub const fn plus(self, other: Self) -> Self {
         Self {
@@ -75,20 +77,20 @@ impl Asked {
     }
 }
 
-/// Asks.
+/// A client, which asks questions.
 #[derive(Clone, Debug)]
 pub struct Client {
     packets: Packets,
     ask: Ask,
     rng: Rng,
-    /// In order of their deadlines.
+    /// Open questions, in order of their deadlines.
     open: VecDeque<Question>,
     next_at: Option<Instant>,
     counts: Asked,
 }
 
 impl Client {
-    /// A client that asks first at `start`, or, at random times, after a gap from then.
+    /// Returns a client that asks first at `start`, or, for random times, after a gap from then.
     pub fn new(local: Addr, remote: Addr, label: Label, ask: Ask, start: Instant, seed: u64) -> Self {
         let mut rng = Rng::new(seed);
         let first = start + ask.gap.map_or(Nanos::ZERO, |mean| exponential(&mut rng, mean));
@@ -96,12 +98,12 @@ impl Client {
         Self { packets, ask, rng, open, next_at: Some(first), counts: Asked::default() }
     }
 
-    /// When it has something to do.
+    /// Returns the time of its next action.
     pub fn poll_at(&self) -> Option<Instant> {
         [self.open.front().map(|q| q.deadline), self.next_at].into_iter().flatten().min()
     }
 
-    /// A packet that is to go at `now`, if one is.
+    /// Returns a packet that is to leave at `now`, if there is one.
     pub fn poll(&mut self, now: Instant) -> Option<Frame> {
         while let Some(mut q) = self.open.front().copied().filter(|q| q.deadline <= now) {
             self.open.pop_front();
@@ -116,7 +118,7 @@ impl Client {
         }
         while self.next_at.is_some_and(|at| at <= now) {
             let at = self.next_at.take().unwrap_or(now);
-            // A gap of nothing would ask for ever at one instant.
+            // A gap of zero would ask for ever at one instant.
             self.next_at = self.ask.gap.map(|mean| at + exponential(&mut self.rng, mean).max(Nanos(1)));
             let number = self.counts.asked;
             self.counts.asked += 1;
@@ -130,7 +132,8 @@ impl Client {
         None
     }
 
-    /// An answer has come. Gives the time from the first try; nothing if the question was answered or given up before.
+    /// Takes an answer. Returns the time from the first try; `None` if the question was answered or
+    /// given up before.
     pub fn answered(&mut self, now: Instant, frame: &Frame) -> Option<Nanos> {
         let number = frame.number()?;
         let at = self.open.iter().position(|q| q.number == number)?;
@@ -146,13 +149,13 @@ impl Client {
         }
     }
 
-    /// What it has counted since the start.
+    /// Returns the counters since the start.
     pub const fn counts(&self) -> Asked {
         self.counts
     }
 }
 
-/// Answers.
+/// A server, which answers questions.
 #[derive(Clone, Debug)]
 pub struct Server {
     packets: Packets,
@@ -160,11 +163,11 @@ pub struct Server {
 }
 
 impl Server {
-    /// A server whose answers have so many bytes.
+    /// Returns a server whose answers have `response` bytes.
     pub fn new(local: Addr, remote: Addr, label: Label, response: u32) -> Self {
         Self { packets: Packets::new(local, remote, label), response }
     }
-    /// The answer to a question.
+    /// Returns the answer to a question.
     pub fn answer(&mut self, now: Instant, frame: &Frame) -> Frame {
         self.packets.make(now, frame.number().unwrap_or(0), 0, self.response)
     }

@@ -1,12 +1,14 @@
-//! A call: speech that comes in spurts, and a listener who plays it.
+//! A call: speech that comes in spurts, and a listener that plays it.
 //!
-//! **The speaker** talks and is silent by turns, both for exponential times, with means of 1.2 s and 1.8 s: on and off
-//! by turns as in ITU-T P.59, with speech for two fifths of the time. While it talks it sends 20 ms of G.711 in each
-//! packet: 160 bytes of sound and 12 of RTP. The first packet of a spurt is marked (RFC 3551 section 4.1).
+//! **The speaker** alternates between talk and silence, both for exponential times, with means of
+//! 1.2 s and 1.8 s: on and off by turns as in ITU-T P.59, with speech for two fifths of the time.
+//! While it talks it sends 20 ms of G.711 in each packet: 160 bytes of sound and 12 of RTP. The
+//! first packet of a spurt is marked (RFC 3551 section 4.1).
 //!
-//! **The listener** plays each spurt at a fixed distance behind the speaker, which it chooses when a spurt begins: the mean
-//! delay so far and four times its mean deviation (Ramjee, Kurose, Towsley, Schulzrinne, "Adaptive playout mechanisms for
-//! packetized audio applications", INFOCOM 1994, algorithm 1). What comes later than that is of no use.
+//! **The listener** plays each spurt at a fixed distance behind the speaker, which it chooses when
+//! a spurt begins: the mean delay so far and four times its mean deviation (Ramjee, Kurose,
+//! Towsley, Schulzrinne, "Adaptive playout mechanisms for packetized audio applications", INFOCOM
+//! 1994, algorithm 1). A packet that comes later than that is useless.
 
 use txweir_core::base::rng::Rng;
 use txweir_core::{Instant, Nanos};
@@ -16,16 +18,16 @@ use crate::draw::exponential;
 use crate::frame::Frame;
 use crate::tcp::{Addr, Label};
 
-/// Mean of a spurt.
+/// Mean length of a spurt.
 const TALK: Nanos = Nanos::from_millis(1_200);
-/// Mean of a silence.
+/// Mean length of a silence.
 const SILENCE: Nanos = Nanos::from_millis(1_800);
-/// Sound in a packet.
+/// Length of the sound in a packet.
 pub const PACKET: Nanos = Nanos::from_millis(20);
 /// Bytes of UDP payload: 8000 bytes of G.711 each second, and the RTP header.
 const PAYLOAD: u32 = 172;
 
-/// Sends a call's packets.
+/// A speaker, which sends a call's packets.
 #[derive(Clone, Debug)]
 pub struct Talker {
     packets: Packets,
@@ -37,19 +39,19 @@ pub struct Talker {
 }
 
 impl Talker {
-    /// A speaker who begins to talk at `start`.
+    /// Returns a speaker that begins to talk at `start`.
     pub fn new(local: Addr, remote: Addr, label: Label, start: Instant, seed: u64) -> Self {
         let mut rng = Rng::new(seed);
         let until = start + exponential(&mut rng, TALK);
         Self { packets: Packets::new(local, remote, label), rng, next_at: start, until, first: true, sent: 0 }
     }
 
-    /// When the next packet is due.
+    /// Returns the time of the next packet.
     pub const fn poll_at(&self) -> Option<Instant> {
         Some(self.next_at)
     }
 
-    /// The packet due at `now`, if one is.
+    /// Returns the packet due at `now`, if there is one.
     pub fn poll(&mut self, now: Instant) -> Option<Frame> {
         if self.next_at > now {
             return None;
@@ -66,31 +68,31 @@ impl Talker {
         Some(frame)
     }
 
-    /// Packets made.
+    /// Returns the number of packets made.
     pub const fn sent(&self) -> u64 {
         self.sent
     }
 }
 
-/// Spread that a listener expects before it knows better.
+/// Deviation of the delay that a listener assumes before the first packet.
 const SPREAD_NS: i64 = 5_000_000;
 /// Weight of one packet in mean and deviation, in millionths: 1 - 0.998002 (Ramjee et al.).
 const WEIGHT_PPM: i64 = 1_998;
 
-/// Plays a call's packets.
+/// A listener, which plays a call's packets.
 #[derive(Clone, Debug)]
 pub struct Listener {
-    /// What it has received.
+    /// Counts of received packets.
     pub sink: Sink,
-    /// Mean and deviation of the delay, nanoseconds; nothing before the first packet.
+    /// Mean and deviation of the delay, nanoseconds; `None` before the first packet.
     delay: Option<(i64, i64)>,
     last_ns: i64,
-    /// How far behind the speaker the present spurt is played.
+    /// Distance of the present spurt behind the speaker.
     behind: Nanos,
     /// Sixteen times the jitter, nanoseconds.
     jitter16: u64,
     late: u64,
-    /// Of each packet received, how far behind it is played.
+    /// Sum of the distances at which received packets are played.
     behind_sum: u128,
 }
 
@@ -102,7 +104,7 @@ impl Default for Listener {
 }
 
 impl Listener {
-    /// A packet has come.
+    /// Takes a packet.
     pub fn deliver(&mut self, now: Instant, frame: &Frame) {
         self.sink.deliver(now, frame);
         let ns = i64::try_from(now.saturating_since(frame.sent).0).unwrap_or(i64::MAX / 4);
@@ -124,18 +126,18 @@ impl Listener {
         self.behind_sum += u128::from(self.behind.0);
     }
 
-    /// What it has counted since the last call of `restart`.
+    /// Returns the counters since the last call of `restart`.
     pub const fn counts(&self) -> Heard {
         Heard { late: self.late, behind_sum: self.behind_sum, jitter: Nanos(self.jitter16 / 16) }
     }
 
-    /// Counts from zero; what it knows of the delay stays.
+    /// Resets the counters; the estimate of the delay stays.
     pub const fn restart(&mut self) {
         (self.late, self.behind_sum) = (0, 0);
     }
 }
 
-/// What a listener has counted.
+/// Counters of a listener.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Heard {
     /// Packets that came too late to be played.
@@ -171,7 +173,7 @@ mod tests {
             }
             last = at;
         }
-        // 3 s, and the half packet by which a spurt ends later in the mean.
+        // A cycle takes 3 s, and on average half a packet more, by which a spurt ends later.
         let cycle = 30_000.0 / spurts as f64;
         assert!((2.94..3.08).contains(&cycle), "{cycle}");
         let per_spurt = t.sent() as f64 / spurts as f64;

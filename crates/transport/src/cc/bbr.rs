@@ -1,9 +1,9 @@
 //! BBR version 1 (draft-cardwell-iccrg-bbr-congestion-control-00) as Linux 6.12 has it: a model of
-//! the path, made of the greatest rate of delivery and the smallest round trip of late, says how
-//! fast to send and how much to have in flight.
+//! the path, made of the largest recent rate of delivery and the smallest recent round trip, sets
+//! the sending rate and the volume in flight.
 //!
 //! Linux has some parts that the draft does not: the search for a policer ([`policer`]), room for
-//! acknowledgements that come in lumps ([`aggregation`]), the reckoning of what is in flight when
+//! acknowledgements that come in lumps ([`aggregation`]), the estimate of the volume in flight when
 //! the next segment departs, pacing one percent below the estimate, and windows rounded to even
 //! numbers.
 
@@ -21,31 +21,31 @@ use crate::flow::{Ack, CaState, Event, Flow, RateSample};
 /// 2/ln(2) = 2.885, of 256: the least gain that doubles the rate in each round trip (draft section
 /// 4.3.2).
 const HIGH_GAIN: u32 = UNIT * 2885 / 1000 + 1;
-/// Its inverse drains the queue of STARTUP in one round trip (draft section 4.3.3).
+/// The inverse of `HIGH_GAIN` drains the queue of STARTUP in one round trip (draft section 4.3.3).
 const DRAIN_GAIN: u32 = UNIT * 1000 / 2885;
-/// PROBE_BW has two bandwidth-delay products in flight at most, for acknowledgements that are late
-/// (draft section 4.2.3).
+/// Window gain of PROBE_BW: at most two bandwidth-delay products in flight, for acknowledgements
+/// that are late (draft section 4.2.3).
 const WINDOW_GAIN: u32 = 2 * UNIT;
 /// The gains of PROBE_BW's eight phases: probe, drain what the probe queued, cruise (draft section
 /// 4.3.4).
 const CYCLE: [u32; 8] = [UNIT * 5 / 4, UNIT * 3 / 4, UNIT, UNIT, UNIT, UNIT, UNIT, UNIT];
-/// Round trips over which the bandwidth is the greatest: a cycle and two more.
+/// Round trips over which the largest bandwidth is taken: a cycle and two more.
 const BANDWIDTH_ROUNDS: u64 = CYCLE.len() as u64 + 2;
-/// The pipe is full if the bandwidth grew by less than a quarter,
+/// Least growth of the bandwidth, as a fraction: with less, the pipe may be full.
 const FULL_GROWTH: (u64, u64) = (5, 4);
-/// in so many round trips in a row (draft section 4.3.2.2).
+/// Number of round trips in a row with less growth that show a full pipe (draft section 4.3.2.2).
 const FULL_ROUNDS: u32 = 3;
-/// A smallest round trip is believed so long (draft section 4.1.2).
+/// Lifetime of a smallest round trip (draft section 4.1.2).
 const MIN_RTT_MS: u64 = 10_000;
-/// PROBE_RTT lasts so long (draft section 4.3.5),
+/// Duration of PROBE_RTT (draft section 4.3.5).
 const PROBE_RTT_MS: u64 = 200;
-/// with so many segments in flight. It is the least window too.
+/// Segments in flight during PROBE_RTT, which is the smallest window, too.
 const WINDOW_MIN: u32 = 4;
 /// Below this pacing rate, byte/s, a super-segment may have one segment: 1.2 Mbit/s.
 const SINGLE_RATE: u64 = 1_200_000 / 8;
-/// Bytes of a super-segment at most, headers taken off.
+/// Largest number of bytes of a super-segment, headers taken off.
 const BURST_BYTES: u64 = 65_536 - 1 - 320;
-/// Segments of a super-segment at most.
+/// Largest number of segments of a super-segment.
 const BURST_MAX: u32 = 127;
 /// The round trip that the first pacing rate assumes without a sample, microseconds.
 const RTT_ASSUMED_US: u64 = 1_000;
@@ -58,13 +58,13 @@ pub enum Mode {
     Startup,
     /// The queue that STARTUP has made drains.
     Drain,
-    /// Phase by phase, a little more and a little less than the bandwidth is sent.
+    /// The sender sends a little more and a little less than the bandwidth, phase by phase.
     ProbeBw,
-    /// Next to nothing is in flight, so that the round trip is that of an empty path.
+    /// Very little is in flight, so that the round trip is that of an empty path.
     ProbeRtt,
 }
 
-/// Whether STARTUP has filled the pipe.
+/// The search for the end of STARTUP, when it has filled the pipe.
 #[derive(Clone, Copy, Debug, Default)]
 struct Full {
     reached: bool,
@@ -73,7 +73,7 @@ struct Full {
 }
 
 impl Full {
-    /// A round trip ends (draft section 4.3.2.2).
+    /// Handles the end of a round trip (draft section 4.3.2.2).
     fn round(&mut self, bw: Bandwidth) {
         if self.reached {
             return;
@@ -91,11 +91,11 @@ impl Full {
 #[derive(Clone, Copy, Debug, Default)]
 struct MinRtt {
     us: u32,
-    /// When it was seen, ticks.
+    /// Tick at which it was seen.
     at: u64,
-    /// The tick after which PROBE_RTT may end; nothing before little enough is in flight.
+    /// The tick after which PROBE_RTT may end; `None` before little enough is in flight.
     until: Option<u64>,
-    /// A round trip has passed since little enough was in flight.
+    /// True if a round trip has passed since little enough was in flight.
     round: bool,
 }
 
@@ -105,7 +105,7 @@ pub struct Bbr {
     mode: Mode,
     pacing_gain: u32,
     window_gain: u32,
-    /// The phase of PROBE_BW, and when it began, microseconds.
+    /// The phase of PROBE_BW, and its start time, microseconds.
     phase: usize,
     phase_us: u64,
     bw: WindowMax,
@@ -114,22 +114,24 @@ pub struct Bbr {
     min_rtt: MinRtt,
     policer: Policer,
     aggregation: Aggregation,
-    /// When something was last delivered, microseconds.
+    /// Time of the last delivery, microseconds.
     delivered_us: u64,
-    /// In the first round trip of a recovery a segment leaves for each that is delivered, no more.
+    /// True in the first round trip of a recovery, in which a segment leaves for each that is
+    /// delivered.
     conserving: bool,
     prior_state: CaState,
     /// The window before a recovery or PROBE_RTT.
     saved: u32,
-    /// The application had been silent; nothing was delivered since.
+    /// True if the application had been silent and nothing was delivered since.
     restarted: bool,
-    /// The first pacing rate comes from a round trip that was measured.
+    /// True if the first pacing rate comes from a measured round trip.
     paced_by_rtt: bool,
     rng: Rng,
 }
 
 impl Bbr {
-    /// At the start of a connection; `seed` decides with which phases it begins to probe.
+    /// Returns the state at the start of a connection; `seed` decides with which phases it begins
+    /// to probe.
     pub fn new(seed: u64) -> Self {
         Self {
             mode: Mode::Startup,
@@ -153,29 +155,29 @@ impl Bbr {
         }
     }
 
-    /// Its state.
+    /// Returns the state of the state machine.
     pub const fn mode(&self) -> Mode {
         self.mode
     }
 
-    /// The greatest bandwidth of late.
+    /// Returns the largest recent bandwidth.
     const fn greatest(&self) -> Bandwidth {
         Bandwidth(self.bw.get())
     }
 
-    /// The bandwidth that decides: that of a policer if there is one.
+    /// Returns the bandwidth to send by: that of a policer if there is one.
     fn bandwidth(&self) -> Bandwidth {
         self.policer.rate().unwrap_or(self.greatest())
     }
 
-    /// Segments of the super-segments that the pacing rate allows.
+    /// Returns the number of segments of the super-segments that the pacing rate allows.
     fn burst(&self, flow: &Flow) -> u32 {
         let bytes = (flow.pacing_rate >> 10).min(BURST_BYTES);
         let segments = (bytes / u64::from(flow.mss.max(1))) as u32;
         segments.max(self.burst_min(flow)).min(BURST_MAX)
     }
 
-    /// `gain` times the bandwidth-delay product, in segments.
+    /// Returns `gain` times the bandwidth-delay product, in segments.
     fn product(&self, flow: &Flow, bw: Bandwidth, gain: u32) -> u32 {
         match self.min_rtt.us {
             u32::MAX => flow.initial_window,
@@ -183,21 +185,21 @@ impl Bbr {
         }
     }
 
-    /// A window that leaves room for super-segments: one being filled, one being sent, one being
-    /// acknowledged; of an even number, as receivers acknowledge every second one.
+    /// Returns a window that leaves room for super-segments: one being filled, one being sent, one
+    /// being acknowledged. It is even, as receivers acknowledge every second segment.
     fn quantised(&self, flow: &Flow, segments: u32) -> u32 {
         let window = segments.saturating_add(3 * self.burst(flow)).saturating_add(1) & !1;
-        // A probe must have something in flight above the product, however small that is.
+        // A probe needs some segments in flight above the product, however small that is.
         window + if self.mode == Mode::ProbeBw && self.phase == 0 { 2 } else { 0 }
     }
 
-    /// The volume in flight that belongs to a gain.
+    /// Returns the volume in flight that belongs to a gain.
     fn inflight(&self, flow: &Flow, gain: u32) -> u32 {
         self.quantised(flow, self.product(flow, self.greatest(), gain))
     }
 
-    /// Segments in flight when the next one departs, of `now` at present: pacing has scheduled
-    /// departures ahead, and the network delivers until then.
+    /// Returns the segments in flight when the next one departs, with `now` in flight at present:
+    /// pacing has scheduled departures ahead, and the network delivers until then.
     fn in_flight_at_departure(&self, flow: &Flow, now: u32) -> u32 {
         let ahead_us = flow.departs.saturating_since(flow.now).0 / 1_000;
         let delivered = self.bandwidth().segments(ahead_us);
@@ -216,7 +218,7 @@ impl Bbr {
         }
     }
 
-    /// The rate before there is a bandwidth: that of the window (draft section 4.2.1).
+    /// Sets the rate before a bandwidth is known: that of the window (draft section 4.2.1).
     fn first_rate(&mut self, flow: &mut Flow) {
         let rtt_us = match flow.srtt8_us {
             0 => RTT_ASSUMED_US,
@@ -228,7 +230,7 @@ impl Bbr {
         flow.pacing_rate = Bandwidth::of(u64::from(flow.cwnd), rtt_us).pacing_rate(HIGH_GAIN, flow.mss);
     }
 
-    /// Remembers the last window that neither a recovery nor PROBE_RTT has made small.
+    /// Saves the last window that neither a recovery nor PROBE_RTT has reduced.
     fn save(&mut self, flow: &Flow) {
         let sound = self.prior_state < CaState::Recovery && self.mode != Mode::ProbeRtt;
         self.saved = if sound { flow.cwnd } else { self.saved.max(flow.cwnd) };
@@ -236,7 +238,8 @@ impl Bbr {
 
     fn enter_probe_bw(&mut self) {
         self.mode = Mode::ProbeBw;
-        // Any phase but the one that drains, which follows the one drawn here.
+        // Any phase but the one that drains may be first; `next_phase` moves to it from the phase
+        // drawn here.
         self.phase = CYCLE.len() - 1 - self.rng.below(CYCLE.len() as u64 - 1) as usize;
         self.next_phase();
     }
@@ -254,7 +257,7 @@ impl Bbr {
         }
     }
 
-    /// The rate sample of an acknowledgement (draft section 4.1.1).
+    /// Takes the rate sample of an acknowledgement (draft section 4.1.1).
     fn take_rate(&mut self, flow: &Flow, ack: &Ack, sample: &RateSample) {
         self.rounds.start = false;
         let Some(bw) = Bandwidth::sampled(sample) else { return };
@@ -269,8 +272,8 @@ impl Bbr {
             delivered_us: self.delivered_us,
         };
         self.look_for_policer(flow, seen);
-        // An application that sends slowly says nothing of the path, unless it sends faster than
-        // was known.
+        // A slow application does not show the rate of the path, unless it sends faster than the
+        // known rate.
         if !sample.app_limited || bw >= self.greatest() {
             self.bw.take(self.rounds.count, BANDWIDTH_ROUNDS, bw.0);
         }
@@ -280,7 +283,7 @@ impl Bbr {
         }
     }
 
-    /// True if a phase of PROBE_BW has done what it is for.
+    /// True if a phase of PROBE_BW has reached its aim.
     fn phase_over(&self, flow: &Flow, ack: &Ack) -> bool {
         let long = self.delivered_us.saturating_sub(self.phase_us) > u64::from(self.min_rtt.us);
         if self.pacing_gain == UNIT {
@@ -288,7 +291,7 @@ impl Bbr {
         }
         let in_flight = self.in_flight_at_departure(flow, ack.prior_in_flight);
         if self.pacing_gain > UNIT {
-            // A probe lasts until it has filled the path, unless the path cannot hold so much.
+            // A probe lasts until it has filled the path, unless the path cannot hold this volume.
             long && (ack.lost > 0 || in_flight >= self.inflight(flow, self.pacing_gain))
         } else {
             long || in_flight <= self.inflight(flow, UNIT)
@@ -307,7 +310,8 @@ impl Bbr {
         }
     }
 
-    /// The smallest round trip, and PROBE_RTT when it is old (draft sections 4.1.2 and 4.3.5).
+    /// Updates the smallest round trip, and starts PROBE_RTT when it is old (draft sections 4.1.2
+    /// and 4.3.5).
     fn take_rtt(&mut self, flow: &mut Flow, ack: &Ack, sample: &RateSample) {
         let now = flow.ticks();
         let old = now > self.min_rtt.at + flow.tick().from_millis(MIN_RTT_MS);
@@ -322,7 +326,7 @@ impl Bbr {
             self.min_rtt.until = None;
         }
         if self.mode == Mode::ProbeRtt {
-            // The rate of so little in flight says nothing of the path.
+            // The rate with so little in flight does not show the rate of the path.
             flow.app_limited = (flow.delivered + u64::from(flow.in_flight())).max(1);
             match self.min_rtt.until {
                 None if flow.in_flight() <= WINDOW_MIN => {
@@ -369,7 +373,7 @@ impl Bbr {
         };
     }
 
-    /// The window (draft section 4.2.3).
+    /// Sets the window (draft section 4.2.3).
     fn set_window(&mut self, flow: &mut Flow, ack: &Ack) {
         if ack.delivered > 0 && !self.recovering(flow, ack) {
             let target = self.window_target(flow);
@@ -391,7 +395,7 @@ impl Bbr {
         self.quantised(flow, self.product(flow, bw, self.window_gain).saturating_add(lumps))
     }
 
-    /// The window while losses are repaired (draft section 4.2.3.4). True if it is settled.
+    /// Sets the window while losses are repaired (draft section 4.2.3.4). True if it is final.
     fn recovering(&mut self, flow: &mut Flow, ack: &Ack) -> bool {
         let (prior, state) = (self.prior_state, flow.state);
         self.prior_state = state;
@@ -428,14 +432,14 @@ impl Congestion for Bbr {
         self.aggregation.begin(flow.now_us());
         self.first_rate(flow);
     }
-    /// A recovery does not reduce the window here: it is only saved.
+    /// Saves the window: a recovery does not reduce it here.
     fn threshold(&mut self, flow: &mut Flow) -> u32 {
         self.save(flow);
         flow.ssthresh
     }
     fn grow(&mut self, _flow: &mut Flow, _acked: u32) {}
     fn undone(&mut self, flow: &mut Flow) -> u32 {
-        // The bandwidth seemed full because of losses that were none.
+        // The bandwidth seemed full because of spurious losses.
         (self.full.bw, self.full.rounds) = (Bandwidth::default(), 0);
         self.policer.reset(flow, self.delivered_us);
         flow.cwnd

@@ -1,12 +1,11 @@
-//! BBR version 3 (draft-ietf-ccwg-bbr, text of 2025): as version 1 a model of rate and round trip,
-//! and bounds of both that losses and marks lower and careful probes raise.
+//! BBR version 3 (draft-ietf-ccwg-bbr, text of 2025): a model of rate and round trip like version
+//! 1, and bounds of both, which losses and marks lower and careful probes raise.
 //!
-//! **Beyond the draft.** The share of marks and what it does ([`marks`]). A cycle without samples
-//! of the bandwidth does not push the last one out of its window. The draft's phase of
-//! acknowledgements ends with the round trip that ends a probe, where the text leaves it on, which
-//! would turn the window in each round trip. The state to come back to is saved once per recovery,
-//! when it begins. DRAIN paces at half the bandwidth, which is what the draft's table says (its
-//! text: 0.35).
+//! **Beyond the draft.** The share of marks and the response to it ([`marks`]). A cycle without
+//! samples of the bandwidth does not push the last sample out of its window. The draft's phase of
+//! acknowledgements ends with the round trip that ends a probe; the draft's text leaves it on,
+//! which would turn the window in each round trip. The state to restore is saved once per recovery,
+//! when it begins. DRAIN paces at half the bandwidth, as in the draft's table (its text: 0.35).
 
 mod bounds;
 mod marks;
@@ -24,18 +23,18 @@ use super::Congestion;
 use super::model::{Bandwidth, Rounds, UNIT};
 use crate::flow::{Ack, CaState, Event, Flow, Lost, RateSample};
 
-/// Least window, segments ("MinPipeCwnd").
+/// Smallest window, segments ("MinPipeCwnd").
 const WINDOW_MIN: u32 = 4;
-/// Ranges lost in one round trip that end STARTUP (section 5.3.1.3).
+/// Number of ranges lost in one round trip that end STARTUP (section 5.3.1.3).
 const FULL_LOSSES: u32 = 6;
-/// PROBE_RTT lasts so long (section 5.3.4).
+/// Duration of PROBE_RTT (section 5.3.4).
 const PROBE_RTT_US: u64 = 200_000;
-/// Time between probes: so much, and up to a second more by chance (section 5.3.3.5).
+/// Least time between probes, and the largest random addition to it (section 5.3.3.5).
 const PROBE_WAIT_US: u64 = 2_000_000;
 const PROBE_WAIT_RANDOM_US: u64 = 1_000_000;
-/// Round trips between probes at most, to leave room for Reno on small paths.
+/// Largest number of round trips between probes, to leave room for Reno on small paths.
 const RENO_ROUNDS: u64 = 63;
-/// Segments of a super-segment at most, and at least.
+/// Smallest and largest number of segments of a super-segment.
 const BURST: (u32, u32) = (2, 45);
 /// The round trip that the first pacing rate assumes without a sample, microseconds.
 const RTT_ASSUMED_US: u64 = 1_000;
@@ -45,9 +44,9 @@ const RTT_ASSUMED_US: u64 = 1_000;
 pub struct Bbr3 {
     mode: Mode,
     rounds: Rounds,
-    /// The greatest bandwidth of the last and of the present cycle.
+    /// The largest bandwidth of the last and of the present cycle.
     cycles: [Bandwidth; 2],
-    /// The bandwidth that decides.
+    /// The bandwidth to send by.
     bw: Bandwidth,
     bounds: Bounds,
     latest: Latest,
@@ -57,7 +56,7 @@ pub struct Bbr3 {
     min_rtt: MinRtt,
     marks: Marks,
     lumps: Lumps,
-    /// A recovery has lasted for a round trip.
+    /// True if a recovery has lasted for a round trip.
     recovery_round: bool,
     saved: u32,
     prior_state: CaState,
@@ -66,7 +65,7 @@ pub struct Bbr3 {
 }
 
 impl Bbr3 {
-    /// At the start of a connection; `seed` decides when it probes.
+    /// Returns the state at the start of a connection; `seed` decides when it probes.
     pub fn new(seed: u64) -> Self {
         Self {
             mode: Mode::Startup,
@@ -89,7 +88,7 @@ impl Bbr3 {
         }
     }
 
-    /// Its state.
+    /// Returns the state of the state machine.
     pub const fn mode(&self) -> Mode {
         self.mode
     }
@@ -98,7 +97,7 @@ impl Bbr3 {
         self.cycles[0].max(self.cycles[1])
     }
 
-    /// `gain` times the bandwidth-delay product, in segments.
+    /// Returns `gain` times the bandwidth-delay product, in segments.
     fn product(&self, flow: &Flow, bw: Bandwidth, gain: u32) -> u32 {
         match self.min_rtt.us {
             u32::MAX => flow.initial_window,
@@ -106,7 +105,7 @@ impl Bbr3 {
         }
     }
 
-    /// Room for super-segments, and for a probe (section 5.6.4.2).
+    /// Returns a volume with room for super-segments, and for a probe (section 5.6.4.2).
     fn quantised(&self, flow: &Flow, segments: u32) -> u32 {
         let quantum = (flow.pacing_rate / 1_000 / u64::from(flow.mss.max(1))).min(u64::from(BURST.1)) as u32;
         let segments = segments.max(3 * quantum.max(BURST.0)).max(WINDOW_MIN);
@@ -117,7 +116,7 @@ impl Bbr3 {
         self.quantised(flow, self.product(flow, bw, UNIT))
     }
 
-    /// The volume that the flow wants in flight, unless the window is below.
+    /// Returns the volume that the flow wants in flight, unless the window is below.
     fn target(&self, flow: &Flow) -> u32 {
         self.product(flow, self.bw, UNIT).min(flow.cwnd)
     }
@@ -138,7 +137,7 @@ impl Bbr3 {
         self.saved = if sound { flow.cwnd } else { self.saved.max(flow.cwnd) };
     }
 
-    /// A bandwidth sample and the round trips (sections 5.5.1 and 5.5.5).
+    /// Takes a bandwidth sample and counts round trips (sections 5.5.1 and 5.5.5).
     fn take_rate(&mut self, flow: &Flow, sample: &RateSample, bw: Bandwidth) {
         self.rounds.take(flow, sample);
         self.probe.rounds += u64::from(self.rounds.start);
@@ -147,7 +146,7 @@ impl Bbr3 {
         }
     }
 
-    /// Once per round trip the short-term bounds follow losses and marks (section 5.5.10.3).
+    /// Adapts the short-term bounds to losses and marks, once per round trip (section 5.5.10.3).
     fn adapt_short(&mut self, flow: &Flow) {
         if !self.latest.start {
             return;
@@ -168,7 +167,7 @@ impl Bbr3 {
         (self.latest.loss, self.marks.in_round) = (false, false);
     }
 
-    /// STARTUP ends by losses (section 5.3.1.3) or by marks.
+    /// Ends STARTUP by losses (section 5.3.1.3) or by marks.
     fn check_startup(&mut self, flow: &Flow, sample: &RateSample) {
         let marked = self.rounds.start && self.marks.round(flow);
         let lost = self.latest.start
@@ -190,7 +189,7 @@ impl Bbr3 {
         }
     }
 
-    /// The cycle of PROBE_BW (section 5.3.3.6).
+    /// Drives the cycle of PROBE_BW (section 5.3.3.6).
     fn cycle(&mut self, flow: &Flow, ack: &Ack, sample: &RateSample, bw: Bandwidth) {
         if !self.full.reached {
             return;
@@ -205,7 +204,7 @@ impl Bbr3 {
             }
             Mode::Up => {
                 if flow.limited && flow.cwnd >= self.bounds.long_inflight {
-                    // The bound holds the rate back, not the path.
+                    // The bound limits the rate here, not the path.
                     self.full.look_again(bw);
                 } else if self.full.now {
                     self.start_down(flow);
@@ -253,7 +252,8 @@ impl Bbr3 {
         self.probe.steepen(flow.cwnd);
     }
 
-    /// The result of a probe (section 5.3.3.6, "BBRAdaptLongTermModel").
+    /// Takes the result of a probe into the long-term bound (section 5.3.3.6,
+    /// "BBRAdaptLongTermModel").
     fn adapt_long(&mut self, flow: &Flow, ack: &Ack, sample: &RateSample) {
         if self.rounds.start && self.probe.echoes == Echoes::Starting {
             self.probe.echoes = Echoes::Feedback;
@@ -265,7 +265,8 @@ impl Bbr3 {
             }
         }
         let lost = too_much(flow.lost_total - sample.prior_lost, sample.sent_in_flight);
-        // The echo of RFC 3168 counts as a loss (section 3.5); an exact one if it marks half.
+        // The echo of RFC 3168 counts as a loss (section 3.5); an exact echo counts if it marks
+        // half.
         let marked = match (ack.echo, ack.marked) {
             (echo, 0) => echo,
             _ => u64::from(sample.delivered_ce) * 2 > flow.delivered - sample.prior_delivered,
@@ -283,7 +284,7 @@ impl Bbr3 {
         }
     }
 
-    /// A probe had too much in flight (section 5.5.10.2).
+    /// Handles a probe that had too much in flight (section 5.5.10.2).
     fn too_high(&mut self, flow: &Flow, in_flight: u32, app_limited: bool) {
         self.probe.samples = false;
         if !app_limited {
@@ -303,7 +304,7 @@ impl Bbr3 {
             self.rounds.restart(flow);
         }
         if self.mode == Mode::ProbeRtt {
-            // The rate of so little in flight says nothing of the path.
+            // The rate with so little in flight does not show the rate of the path.
             flow.app_limited = (flow.delivered + u64::from(flow.in_flight())).max(1);
             if self.min_rtt.until_us.is_some() {
                 self.min_rtt.round |= self.rounds.start;
@@ -336,7 +337,7 @@ impl Bbr3 {
         }
     }
 
-    /// The window (section 5.6.4.6), bounded (section 5.6.4.7).
+    /// Sets the window (section 5.6.4.6), bounded (section 5.6.4.7).
     fn set_window(&mut self, flow: &mut Flow, ack: &Ack) {
         let prior = std::mem::replace(&mut self.prior_state, flow.state);
         if prior >= CaState::Recovery && flow.state < CaState::Recovery {
@@ -380,8 +381,7 @@ impl Congestion for Bbr3 {
         let nominal = Bandwidth::of(u64::from(flow.initial_window), assumed);
         flow.pacing_rate = nominal.pacing_rate(STARTUP_GAIN, flow.mss);
     }
-    /// A recovery does not reduce the window by itself: it is saved, with the state to come back
-    /// to.
+    /// Saves the window, which a recovery does not reduce by itself.
     fn threshold(&mut self, flow: &mut Flow) -> u32 {
         self.save(flow);
         flow.ssthresh
@@ -428,7 +428,7 @@ impl Congestion for Bbr3 {
         let delivered = sample.prior_delivered > 0;
         (self.latest.start, self.rounds.start) = (false, false);
         self.marks.take(ack.marked);
-        // A mark that is echoed as RFC 3168 says counts as a loss in its round trip.
+        // A mark that is echoed as in RFC 3168 counts as a loss in its round trip.
         self.latest.loss |= ack.echo && ack.marked == 0;
         if delivered {
             self.latest.take(flow, sample, bw);

@@ -1,8 +1,8 @@
-//! CUBIC (RFC 9438) as Linux has it: the window as a cube of time since the last reduction, never below what Reno would
-//! have; slow start ends by HyStart (Ha and Rhee 2011), before the queue overflows.
+//! CUBIC (RFC 9438) as Linux has it: the window as a cube of time since the last reduction, never
+//! below Reno's window; HyStart (Ha and Rhee 2011) ends slow start before the queue overflows.
 //!
-//! Numbers are integers in the units that Linux uses, so that windows are the same to the segment: time in 1/1024 s, the
-//! factor of reduction 717/1024, C as 410/1024.
+//! Numbers are integers in the units of Linux, so that windows are the same to the segment: time in
+//! 1/1024 s, the factor of reduction 717/1024, C as 410/1024.
 
 use super::{Congestion, WINDOW_MIN};
 use crate::flow::{Ack, CaState, Event, Flow};
@@ -13,37 +13,37 @@ const BETA: u64 = 717;
 const C: u64 = 410;
 /// Units of time per second.
 const TIME: u64 = 1024;
-/// Below this window HyStart does not look, segments.
+/// Smallest window, segments, at which HyStart looks for the end.
 const HYSTART_WINDOW: u32 = 16;
-/// Acknowledgements closer than this belong to one train, microseconds.
+/// Largest gap between acknowledgements of one train, microseconds.
 const TRAIN_GAP_US: u64 = 2_000;
-/// Samples of the round trip at the start of each one.
+/// Number of samples at the start of each round trip.
 const DELAY_SAMPLES: u32 = 8;
-/// Bounds of the increase of the round trip that ends slow start, microseconds.
+/// Smallest and largest increase of the round trip that ends slow start, microseconds.
 const DELAY_RISE_US: (u32, u32) = (4_000, 16_000);
 
-/// RFC 9438.
+/// The CUBIC congestion control (RFC 9438).
 #[derive(Clone, Copy, Debug)]
 pub struct Cubic {
-    /// Segments acknowledged for one more of window.
+    /// Number of acknowledged segments that make the window grow by one.
     per: u32,
     /// The window at the last reduction.
     last_max: u32,
-    /// The window and the tick of the last look at the curve.
+    /// The window and the tick at the last evaluation of the curve.
     last_cwnd: u32,
     last_tick: u64,
-    /// Where the curve is flat, and how long until there, in 1/1024 s.
+    /// The window at which the curve is flat, and the time until it is reached, in 1/1024 s.
     origin: u32,
     k: u64,
     /// The smallest round trip, microseconds; 0 before a sample.
     delay_min: u32,
-    /// When growth began after a reduction, ticks; 0 if it has not.
+    /// Tick at which growth began after a reduction; 0 if it has not.
     epoch: u64,
-    /// Acknowledged since, for the window that Reno would have.
+    /// Segments acknowledged since then, and the window that Reno would have.
     acked: u32,
     reno: u32,
     hystart: HyStart,
-    /// The end of slow start is left to another.
+    /// True if another algorithm ends slow start.
     no_hystart: bool,
 }
 
@@ -51,7 +51,7 @@ pub struct Cubic {
 #[derive(Clone, Copy, Debug, Default)]
 struct HyStart {
     found: bool,
-    /// The present round trip ends when this number is acknowledged.
+    /// Number whose acknowledgement ends the present round trip.
     end: u64,
     began_us: u64,
     last_us: u64,
@@ -66,7 +66,7 @@ impl Default for Cubic {
 }
 
 impl Cubic {
-    /// At the start of a connection.
+    /// Returns the state at the start of a connection.
     pub fn new() -> Self {
         Self {
             per: 0,
@@ -84,12 +84,12 @@ impl Cubic {
         }
     }
 
-    /// The same, but another looks for the end of slow start.
+    /// Returns the same without HyStart: the caller looks for the end of slow start.
     pub(crate) fn without_hystart() -> Self {
         Self { no_hystart: true, ..Self::new() }
     }
 
-    /// Looks at the curve: sets `per`.
+    /// Evaluates the curve and sets `per`.
     fn look(&mut self, flow: &Flow, acked: u32) {
         let (cwnd, ticks) = (flow.cwnd, flow.ticks());
         self.acked += acked;
@@ -97,7 +97,7 @@ impl Cubic {
         if self.last_cwnd == cwnd && ticks.saturating_sub(self.last_tick) <= hz / 32 {
             return;
         }
-        // Once per tick at most; the window that Reno would have is looked at each time.
+        // The curve is evaluated once per tick at most, Reno's window each time.
         if self.epoch == 0 || ticks != self.last_tick {
             self.curve(flow, cwnd, ticks, acked, hz);
         }
@@ -128,13 +128,14 @@ impl Cubic {
         let target =
             if t < self.k { self.origin.saturating_sub(delta) } else { self.origin.saturating_add(delta) };
         self.per = if target > cwnd { cwnd / (target - cwnd) } else { cwnd.saturating_mul(100) };
-        // Before the first loss the curve says nothing yet: five percent per round trip.
+        // Before the first loss the curve is unknown: the window grows by five percent per round
+        // trip.
         if self.last_max == 0 && self.per > 20 {
             self.per = 20;
         }
     }
 
-    /// Not below the window that Reno would have (RFC 9438 section 4.3).
+    /// Bounds `per` so that the window is not below Reno's (RFC 9438 section 4.3).
     fn friendly(&mut self, cwnd: u32) {
         let scale = 8 * (TIME + BETA) / 3 / (TIME - BETA);
         let per = ((u64::from(cwnd) * scale) >> 3).max(1) as u32;
@@ -148,7 +149,7 @@ impl Cubic {
         }
     }
 
-    /// The sample of a round trip in slow start.
+    /// Takes a sample of the round trip in slow start.
     fn slow_start(&mut self, flow: &mut Flow, rtt_us: u32) {
         let now_us = flow.now_us();
         if flow.una > self.hystart.end {
@@ -160,7 +161,8 @@ impl Cubic {
         let h = &mut self.hystart;
         if now_us.saturating_sub(h.last_us) <= TRAIN_GAP_US {
             h.last_us = now_us;
-            // Half a round trip, as packets sent back to back are one train; paced ones spread over all of it.
+            // The limit is half a round trip, as packets sent back to back are one train; paced
+            // packets spread over a whole one.
             let mut most = u64::from(self.delay_min) + super_segments_us(flow);
             if !flow.paced {
                 most >>= 1;
@@ -182,7 +184,7 @@ impl Cubic {
         }
     }
 
-    /// A round trip begins.
+    /// Begins a round trip.
     fn round(&mut self, flow: &Flow) {
         let now_us = flow.now_us();
         self.hystart = HyStart {
@@ -196,8 +198,8 @@ impl Cubic {
     }
 }
 
-/// How long four of the largest super-segments take at the present rate, at most 1 ms: acknowledgements of one may be
-/// that far apart.
+/// Returns the time that four of the largest super-segments take at the present rate, at most 1 ms:
+/// acknowledgements of one train may be that far apart.
 fn super_segments_us(flow: &Flow) -> u64 {
     match flow.pacing_rate {
         0 => 0,
@@ -205,7 +207,7 @@ fn super_segments_us(flow: &Flow) -> u64 {
     }
 }
 
-/// The cubic root, rounded down.
+/// Returns the cubic root, rounded down.
 fn cubic_root(n: u64) -> u64 {
     let mut root = 0_u64;
     for bit in (0..22).rev() {
@@ -227,7 +229,8 @@ impl Congestion for Cubic {
     fn threshold(&mut self, flow: &mut Flow) -> u32 {
         self.epoch = 0;
         let cwnd = u64::from(flow.cwnd);
-        // A window that did not reach the last one leaves room to others (RFC 9438 section 4.7).
+        // A window that did not reach the last maximum leaves room to others (RFC 9438 section
+        // 4.7).
         self.last_max =
             if flow.cwnd < self.last_max { (cwnd * (TIME + BETA) / (2 * TIME)) as u32 } else { flow.cwnd };
         ((cwnd * BETA / TIME) as u32).max(WINDOW_MIN)
@@ -259,7 +262,7 @@ impl Congestion for Cubic {
     fn measured(&mut self, flow: &mut Flow, ack: &Ack) {
         let Some(rtt_us) = ack.rtt_us else { return };
         let hz = 1_000_000_000 / flow.tick().period.0.max(1);
-        // Just after a recovery the round trip is that of a queue.
+        // Just after a recovery the round trip includes a queue.
         if self.epoch > 0 && flow.ticks().saturating_sub(self.epoch) < hz {
             return;
         }
@@ -287,8 +290,9 @@ mod tests {
         }
     }
 
-    /// After a reduction from 1000 the window is back there after K = (300 / 0.4)^(1/3) = 9.08 s (RFC 9438 equation 2),
-    /// or up to (1 / 0.4)^(1/3) = 1.36 s before, as the last segment of the curve is rounded up.
+    /// After a reduction from 1000 the window is back there after K = (300 / 0.4)^(1/3) = 9.08 s
+    /// (RFC 9438 equation 2), or up to (1 / 0.4)^(1/3) = 1.36 s before, as the last segment of the
+    /// curve is rounded up.
     #[test]
     fn the_curve_comes_back_after_k() {
         let mut f = test_flow();

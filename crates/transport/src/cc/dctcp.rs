@@ -1,5 +1,5 @@
 //! DCTCP (RFC 8257) as Linux 6.12 has it: the window shrinks by half of the share of marked
-//! segments, grows as Reno's, and is halved by a loss.
+//! segments, grows like Reno's, and is halved by a loss.
 //!
 //! The share is an integer of 1024 parts, so that windows are the same to the segment. A connection
 //! whose handshake did not agree on marks has Reno's window.
@@ -8,25 +8,25 @@ use super::{Congestion, Reno, WINDOW_MIN, Wants, reno};
 use crate::config::EcnMode;
 use crate::flow::{Ack, CaState, Event, Flow};
 
-/// One, as the estimate counts.
+/// One, in units of the estimate.
 const ALPHA_MAX: u32 = 1024;
-/// Weight of a window in the estimate as a power of two: g = 1/16 (RFC 8257 section 4.2).
+/// Weight of a window in the estimate, as a binary logarithm: g = 1/16 (RFC 8257 section 4.2).
 const WEIGHT_LOG: u32 = 4;
-/// The logarithm of `ALPHA_MAX`.
+/// Binary logarithm of `ALPHA_MAX`.
 const ALPHA_LOG: u32 = 10;
 
-/// RFC 8257.
+/// The DCTCP congestion control (RFC 8257).
 #[derive(Clone, Copy, Debug)]
 pub struct Dctcp {
     /// DCTCP.Alpha, of 1024. It begins at one: a mark in the first round trip halves the window.
     alpha: u32,
     /// DCTCP.WindowEnd.
     end: u64,
-    /// Delivered in all, and marked of them, when the present window began.
+    /// Segments delivered in all, and marked segments among them, when the present window began.
     began: (u64, u64),
     /// The window before the last reduction.
     before: u32,
-    /// The handshake has agreed on marks.
+    /// True if the handshake has agreed on marks.
     agreed: bool,
 }
 
@@ -37,7 +37,7 @@ impl Default for Dctcp {
 }
 
 impl Dctcp {
-    /// The estimated share of marked segments, of 1024.
+    /// Returns the estimated share of marked segments, of 1024.
     pub const fn alpha(&self) -> u32 {
         self.alpha
     }
@@ -47,10 +47,9 @@ impl Dctcp {
         self.began = (flow.delivered, flow.delivered_ce);
     }
 
-    /// A window has been acknowledged: its share of marks enters the estimate (RFC 8257 section
-    /// 3.3).
+    /// Takes the share of marks of an acknowledged window into the estimate (RFC 8257 section 3.3).
     fn estimate(&mut self, flow: &Flow) {
-        // An estimate below 1/64 falls to zero at once, as its sixteenth is no longer a part of
+        // An estimate below 1/64 falls to zero at once, as its sixteenth is less than a part of
         // 1024.
         let decay = match self.alpha >> WEIGHT_LOG {
             0 => self.alpha,
@@ -66,7 +65,7 @@ impl Dctcp {
         }
     }
 
-    /// A loss halves the window (RFC 8257 section 3.5).
+    /// Halves the window after a loss (RFC 8257 section 3.5).
     fn lost(&mut self, flow: &mut Flow) {
         self.before = flow.cwnd;
         flow.ssthresh = (flow.cwnd >> 1).max(WINDOW_MIN);
@@ -90,7 +89,7 @@ impl Congestion for Dctcp {
         }
         self.before = flow.cwnd;
         let less = (u64::from(flow.cwnd) * u64::from(self.alpha)) >> (ALPHA_LOG + 1);
-        // At most half of a window of 32 bits.
+        // `less` is at most half of a window of 32 bits.
         (flow.cwnd - less as u32).max(WINDOW_MIN)
     }
     fn grow(&mut self, flow: &mut Flow, acked: u32) {
@@ -125,7 +124,7 @@ mod tests {
     use super::*;
     use crate::flow::test_flow;
 
-    /// A window of `n` segments of which `marked` were marked.
+    /// Acknowledges a window of `n` segments of which `marked` were marked.
     fn window(d: &mut Dctcp, f: &mut Flow, n: u64, marked: u64) {
         f.delivered += n;
         f.delivered_ce += marked;
@@ -135,8 +134,8 @@ mod tests {
     }
 
     /// alpha = alpha * (1 - 1/16) + M / 16 from 1 (RFC 8257 section 3.3): 0.9375, 0.8789, and
-    /// 0.9364 after a window that was marked throughout less a tenth; as parts of 1024 with each
-    /// term rounded down 960, 900, and 844 + 57.
+    /// 0.9364 after a window of which nine tenths were marked; as parts of 1024 with each term
+    /// rounded down 960, 900, and 844 + 57.
     #[test]
     fn the_estimate_is_a_moving_average() {
         let (mut d, mut f) = (Dctcp::default(), test_flow());
@@ -170,7 +169,7 @@ mod tests {
         assert_eq!(d.alpha(), 960);
     }
 
-    /// cwnd * (1 - alpha / 2) (RFC 8257 section 3.3): of 49 with alpha 844/1024 20.2 are taken off.
+    /// cwnd * (1 - alpha / 2) (RFC 8257 section 3.3): 49 with alpha 844/1024 loses 20.2.
     #[test]
     fn marks_take_off_half_of_their_share() {
         let (mut d, mut f) = (Dctcp { alpha: 844, ..Dctcp::default() }, test_flow());

@@ -1,4 +1,4 @@
-//! HyStart++ (RFC 9406): slow start ends when round trips grow, by way of a phase of slower growth
+//! HyStart++ (RFC 9406): slow start ends when round trips grow, after a phase of slower growth
 //! (conservative slow start) that can still find the rise spurious.
 
 use crate::flow::{Ack, Flow};
@@ -6,25 +6,24 @@ use crate::flow::{Ack, Flow};
 /// Bounds of the rise of the round trip that counts, microseconds (RFC 9406 section 4.3,
 /// MIN_RTT_THRESH, MAX_RTT_THRESH).
 const RISE_US: (u32, u32) = (4_000, 16_000);
-/// The share of a round trip that counts as a rise (MIN_RTT_DIVISOR).
+/// Divisor of a round trip that gives the rise that counts (MIN_RTT_DIVISOR).
 const RISE_DIVISOR: u32 = 8;
-/// Samples of a round after which it is judged (N_RTT_SAMPLE).
+/// Number of samples after which a round is judged (N_RTT_SAMPLE).
 const SAMPLES: u32 = 8;
-/// Growth in conservative slow start is so many times slower (CSS_GROWTH_DIVISOR).
+/// Divisor of the growth in conservative slow start (CSS_GROWTH_DIVISOR).
 const GROWTH_DIVISOR: u32 = 4;
-/// Rounds of conservative slow start (CSS_ROUNDS).
+/// Number of rounds of conservative slow start (CSS_ROUNDS).
 const ROUNDS: u32 = 5;
-/// Most segments that one acknowledgement adds where departures are not paced (L).
+/// Largest number of segments that one acknowledgement adds if departures are not paced (L).
 const GROWTH_MAX: u32 = 8;
 
-/// Where slow start stands.
+/// Phase of slow start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Phase {
     /// Slow start.
     #[default]
     Fast,
-    /// Conservative slow start: the round trip at which it began, and how many rounds it has seen
-    /// begin.
+    /// Conservative slow start: the round trip at its start, and the number of rounds begun in it.
     Conservative { baseline_us: u32, rounds: u32 },
     /// Slow start is over.
     Over,
@@ -34,13 +33,13 @@ enum Phase {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct HyStartPlus {
     phase: Phase,
-    /// The round ends when this number is acknowledged.
+    /// Number whose acknowledgement ends the round.
     end: u64,
     /// The smallest round trip of the last round and of this one; `u32::MAX` without a sample.
     last_us: u32,
     least_us: u32,
     samples: u32,
-    /// Acknowledged segments, of four, that have not yet made the window grow.
+    /// Acknowledged segments, fewer than four, that have not yet made the window grow.
     rest: u32,
 }
 
@@ -51,7 +50,7 @@ impl Default for HyStartPlus {
 }
 
 impl HyStartPlus {
-    /// The connection begins.
+    /// Starts with the connection.
     pub(crate) fn start(&mut self, flow: &Flow) {
         *self = Self { end: flow.next, ..Self::default() };
     }
@@ -61,7 +60,8 @@ impl HyStartPlus {
         matches!(self.phase, Phase::Conservative { .. })
     }
 
-    /// An acknowledgement in the first slow start. Sets the threshold when slow start is over.
+    /// Takes an acknowledgement in the first slow start. Sets the threshold when slow start is
+    /// over.
     pub(crate) fn measured(&mut self, flow: &mut Flow, ack: &Ack) {
         // Only the first slow start has no threshold (RFC 9406 section 4.3).
         if self.phase == Phase::Over || flow.ssthresh < u32::MAX {
@@ -92,8 +92,8 @@ impl HyStartPlus {
         }
     }
 
-    /// A round begins. The one in which conservative slow start began counts, though it was in part
-    /// only.
+    /// Begins a round. The round in which conservative slow start began counts, although it was a
+    /// part only.
     fn round(&mut self, flow: &mut Flow) {
         self.end = flow.next;
         (self.last_us, self.least_us, self.samples) = (self.least_us, u32::MAX, 0);
@@ -106,7 +106,8 @@ impl HyStartPlus {
         }
     }
 
-    /// How many segments the window grows by in slow start when `acked` are acknowledged.
+    /// Returns the number of segments by which the window grows in slow start when `acked` are
+    /// acknowledged.
     pub(crate) fn growth(&mut self, flow: &Flow, acked: u32) -> u32 {
         let acked = if flow.paced { acked } else { acked.min(GROWTH_MAX) };
         if !self.conservative() {
@@ -127,7 +128,7 @@ mod tests {
         Ack { rtt_us: Some(us), ..Ack::default() }
     }
 
-    /// A round of `n` samples of one length.
+    /// Plays a round of `n` samples of one length.
     fn round(h: &mut HyStartPlus, f: &mut Flow, n: u32, us: u32) {
         f.una = f.next;
         f.next += u64::from(n) * 1448;
@@ -136,8 +137,8 @@ mod tests {
         }
     }
 
-    /// From 40 ms a rise of an eighth, 5 ms, counts; after eight samples, and not one microsecond
-    /// less.
+    /// From 40 ms a rise of an eighth, 5 ms, counts, after eight samples; a rise that is a
+    /// microsecond smaller does not.
     #[test]
     fn an_eighth_more_begins_the_conservative_phase() {
         let (mut h, mut f) = (HyStartPlus::default(), test_flow());
@@ -192,7 +193,7 @@ mod tests {
     #[test]
     fn growth_is_a_quarter_and_no_segment_is_forgotten() {
         let (mut h, mut f) = (HyStartPlus::default(), test_flow());
-        assert_eq!(h.growth(&f, 20), 8, "unpaced, eight at most");
+        assert_eq!(h.growth(&f, 20), 8, "unpaced: eight at most");
         f.paced = true;
         assert_eq!(h.growth(&f, 20), 20);
         h.phase = Phase::Conservative { baseline_us: 1, rounds: 1 };

@@ -1,8 +1,8 @@
-//! Congestion control: one small trait, a file per algorithm.
+//! Congestion control: one small trait, one file per algorithm.
 //!
-//! A sender tells its algorithm what happened and asks for numbers of segments. An algorithm either answers questions
-//! ([`Congestion::threshold`], [`Congestion::grow`]), and the sender reduces the window by PRR, or it owns the window
-//! ([`Congestion::control`]), as BBR does.
+//! A sender reports events to its algorithm and asks for numbers of segments. An algorithm either
+//! answers questions ([`Congestion::threshold`], [`Congestion::grow`]), and the sender reduces the
+//! window by PRR, or it owns the window ([`Congestion::control`]), as BBR does.
 
 use std::fmt::Debug;
 
@@ -28,13 +28,13 @@ pub use dctcp::Dctcp;
 pub use prague::Prague;
 pub use reno::Reno;
 
-/// Least window of an algorithm that halves, segments (RFC 5681 equation 4).
+/// Smallest window of an algorithm that halves, segments (RFC 5681 equation 4).
 pub const WINDOW_MIN: u32 = 2;
 
-/// Which marks an algorithm asks for.
+/// Kind of marks that an algorithm asks for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Wants {
-    /// Those of RFC 3168 if its end has them switched on.
+    /// The marks of RFC 3168, if its end has them switched on.
     #[default]
     Classic,
     /// ECT(0) on all packets and the exact echo of RFC 8257.
@@ -45,29 +45,32 @@ pub enum Wants {
 
 /// An algorithm of congestion control.
 pub trait Congestion: Debug + Send {
-    /// Its name, as commands spell it.
+    /// Returns the name of the algorithm, as commands spell it.
     fn name(&self) -> &'static str;
-    /// The connection begins.
+    /// Starts the algorithm with the connection.
     fn start(&mut self, _flow: &mut Flow) {}
-    /// The window, in segments, above which growth is linear after a loss, a mark or a timeout.
+    /// Returns the window, in segments, above which growth is linear after a loss, a mark or a
+    /// timeout.
     fn threshold(&mut self, flow: &mut Flow) -> u32;
-    /// The handshake has agreed on these marks. It comes before the [`start`](Self::start) with which data begins.
+    /// Takes the kind of marks that the handshake has agreed on. The call comes before the
+    /// [`start`](Self::start) with which data begins.
     fn agreed(&mut self, _mode: EcnMode) {}
-    /// `acked` segments were delivered while the window limited the sender: `flow.cwnd` may grow.
+    /// Lets `flow.cwnd` grow after `acked` segments were delivered while the window limited the
+    /// sender.
     fn grow(&mut self, flow: &mut Flow, acked: u32);
-    /// The window after a reduction that proved needless.
+    /// Returns the window after a reduction that proved needless.
     fn undone(&mut self, flow: &mut Flow) -> u32 {
         flow.cwnd.max(flow.prior_cwnd)
     }
-    /// The sender is in another state towards loss.
+    /// Reports that the sender has entered another loss state.
     fn entered(&mut self, _flow: &mut Flow, _state: CaState) {}
-    /// Something happened.
+    /// Reports an event.
     fn event(&mut self, _flow: &mut Flow, _event: Event) {}
-    /// A unit was taken as lost.
+    /// Reports a unit that was taken as lost.
     fn lost(&mut self, _flow: &mut Flow, _lost: &Lost) {}
-    /// An acknowledgement came; its deliveries are not counted yet.
+    /// Reports an acknowledgement before its deliveries are counted.
     fn heard(&mut self, _flow: &mut Flow, _ack: &Ack) {}
-    /// Its deliveries are counted, and its round trip is known.
+    /// Reports an acknowledgement after its deliveries are counted and its round trip is known.
     fn measured(&mut self, _flow: &mut Flow, _ack: &Ack) {}
     /// True if it sets window and pacing rate itself, in [`control`](Self::control).
     fn owns_window(&self) -> bool {
@@ -75,29 +78,30 @@ pub trait Congestion: Debug + Send {
     }
     /// Sets `flow.cwnd` and `flow.pacing_rate` after each acknowledgement.
     fn control(&mut self, _flow: &mut Flow, _ack: &Ack, _sample: &RateSample) {}
-    /// Departures are to be spread by `flow.pacing_rate`.
+    /// True if the sender spreads departures by `flow.pacing_rate`.
     fn wants_pacing(&self) -> bool {
         false
     }
-    /// Pacing in percent of the rate of the window, in slow start and after it, if not Linux's 200 and 120.
+    /// Returns the pacing rate in slow start and after it, in percent of the rate of the window;
+    /// `None` for Linux's 200 and 120.
     fn pacing_percent(&self) -> Option<(u64, u64)> {
         None
     }
-    /// Fewest segments of a super-segment.
+    /// Returns the smallest number of segments of a super-segment.
     fn burst_min(&self, _flow: &Flow) -> u32 {
         2
     }
-    /// Which marks it asks for.
+    /// Returns the kind of marks that the algorithm asks for.
     fn wants(&self) -> Wants {
         Wants::Classic
     }
-    /// The send buffer in windows, where it tunes itself.
+    /// Returns the size of the send buffer in windows, if it tunes itself.
     fn buffer_windows(&self) -> u64 {
         2
     }
 }
 
-/// The algorithm of this name; `seed` is what its randomness comes from.
+/// Returns the state of an algorithm; `seed` is the seed of its random numbers.
 pub(crate) fn make(algorithm: Algorithm, flow: &mut Flow, seed: u64) -> Box<dyn Congestion> {
     match algorithm {
         Algorithm::Reno => Box::new(Reno),

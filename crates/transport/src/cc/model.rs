@@ -1,24 +1,26 @@
-//! Measures of both versions of BBR: a bandwidth in fixed point, its maximum over a window,
+//! Measures of both versions of BBR: a bandwidth in fixed point, its maximum over a window, and
 //! round trips counted by deliveries.
 
 use crate::flow::{Flow, RateSample};
 
 /// A gain of 1: gains are counted in 1/256.
 pub(super) const UNIT: u32 = 256;
-/// Segments per microsecond are counted in 1/2^24, so that 1 segment per second is still above 0.
+/// Binary logarithm of the unit of segments per microsecond, so that 1 segment per second is still
+/// above 0.
 const SHIFT: u32 = 24;
-/// BBR paces by so many percent below its estimate, so that a queue drains in the long run.
+/// Margin, in percent, by which BBR paces below its estimate, so that a queue drains in the long
+/// run.
 const MARGIN_PERCENT: u128 = 1;
 
-/// Segments per microsecond, times 2^24.
+/// A bandwidth in segments per microsecond, times 2^24.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Bandwidth(pub(super) u64);
 
 impl Bandwidth {
-    /// More than any sample.
+    /// A bandwidth above any sample.
     pub(super) const MAX: Self = Self(u64::MAX);
 
-    /// So many segments in so many microseconds; zero for an empty interval.
+    /// Returns `segments` per `us`; zero for an empty interval.
     pub(super) const fn of(segments: u64, us: u64) -> Self {
         match (segments << SHIFT).checked_div(us) {
             Some(n) => Self(n),
@@ -26,7 +28,7 @@ impl Bandwidth {
         }
     }
 
-    /// The bandwidth of a rate sample, if it has one.
+    /// Returns the bandwidth of a rate sample, if it has one.
     pub(super) fn sampled(sample: &RateSample) -> Option<Self> {
         sample
             .delivered
@@ -34,24 +36,25 @@ impl Bandwidth {
             .map(|n| Self::of(u64::from(n), sample.interval_us))
     }
 
-    /// Whole segments that it delivers in so many microseconds.
+    /// Returns the number of whole segments that the bandwidth delivers in `us`.
     pub(super) fn segments(self, us: u64) -> u64 {
         narrow((u128::from(self.0) * u128::from(us)) >> SHIFT)
     }
 
-    /// `gain` times what it delivers in so many microseconds, in segments, rounded up.
+    /// Returns `gain` times the segments that the bandwidth delivers in `us`, rounded up.
     pub(super) fn product(self, us: u32, gain: u32) -> u32 {
         let scaled = (u128::from(self.0) * u128::from(us) * u128::from(gain)) / u128::from(UNIT);
         u32::try_from(scaled.div_ceil(1 << SHIFT)).unwrap_or(u32::MAX)
     }
 
-    /// `gain` times it, less the margin, in byte/s, for segments of `mss` bytes of payload.
+    /// Returns `gain` times the bandwidth, less the margin, in byte/s, for segments of `mss` bytes
+    /// of payload.
     pub(super) fn pacing_rate(self, gain: u32, mss: u32) -> u64 {
         let bytes = (u128::from(self.0) * u128::from(mss) * u128::from(gain)) / u128::from(UNIT);
         narrow((bytes * (1_000_000 / 100 * (100 - MARGIN_PERCENT))) >> SHIFT)
     }
 
-    /// It, times a fraction of two small numbers.
+    /// Returns the bandwidth times a fraction of two small numbers.
     pub(super) fn part(self, of: u64, whole: u64) -> Self {
         Self(narrow(u128::from(self.0) * u128::from(of) / u128::from(whole.max(1))))
     }
@@ -61,21 +64,21 @@ fn narrow(n: u128) -> u64 {
     u64::try_from(n).unwrap_or(u64::MAX)
 }
 
-/// The greatest value of a sliding window by Kathleen Nichols' method: the best, and the best of
-/// later parts of the window. Time is any count that does not go back.
+/// The maximum over a sliding window by Kathleen Nichols' method: the best value, and the best
+/// values of later parts of the window. Time is any count that does not decrease.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct WindowMax {
-    /// (when, value), the oldest and greatest first.
+    /// (time, value), the oldest and largest first.
     best: [(u64, u64); 3],
 }
 
 impl WindowMax {
-    /// The greatest value.
+    /// Returns the maximum.
     pub(super) const fn get(&self) -> u64 {
         self.best[0].1
     }
 
-    /// Takes in a value; those older than `span` are forgotten.
+    /// Takes a value; values older than `span` are dropped.
     pub(super) fn take(&mut self, now: u64, span: u64, value: u64) {
         let new = (now, value);
         let age = |b: (u64, u64)| now.saturating_sub(b.0);
@@ -90,14 +93,14 @@ impl WindowMax {
             self.best[2] = new;
         }
         if age(self.best[0]) > span {
-            // The best one is too old; the second may be as well.
+            // The best value is too old; the second may be as well.
             for _ in 0..2 {
                 if age(self.best[0]) > span {
                     self.best = [self.best[1], self.best[2], new];
                 }
             }
         } else if self.best[1].0 == self.best[0].0 && age(self.best[0]) > span / 4 {
-            // A quarter of the window without a second choice: take one from the second quarter.
+            // There is no second value after a quarter of the window: the second quarter gives one.
             self.best[1] = new;
             self.best[2] = new;
         } else if self.best[2].0 == self.best[1].0 && age(self.best[0]) > span / 2 {
@@ -106,23 +109,24 @@ impl WindowMax {
     }
 }
 
-/// Round trips by deliveries: one ends when data is acknowledged that was sent after it began.
+/// Round trips by deliveries: a round trip ends when data is acknowledged that was sent after it
+/// began.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Rounds {
-    /// How many have ended.
+    /// Number of round trips that have ended.
     pub(super) count: u64,
-    /// The acknowledgement at hand ends one.
+    /// True if the acknowledgement at hand ends a round trip.
     pub(super) start: bool,
     end: u64,
 }
 
 impl Rounds {
-    /// A round begins now.
+    /// Begins a round trip now.
     pub(super) const fn restart(&mut self, flow: &Flow) {
         self.end = flow.delivered;
     }
 
-    /// Takes in the sample of an acknowledgement that delivered something.
+    /// Takes the sample of an acknowledgement that delivered segments.
     pub(super) const fn take(&mut self, flow: &Flow, sample: &RateSample) {
         self.start = sample.prior_delivered >= self.end;
         if self.start {

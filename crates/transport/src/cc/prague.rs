@@ -1,11 +1,11 @@
-//! Prague (draft-briscoe-iccrg-prague-congestion-control; section titles below are its own):
+//! Prague (draft-briscoe-iccrg-prague-congestion-control; section titles below are the draft's):
 //! DCTCP's response to marks for paths beyond a data centre. The window has a fraction, grows while
-//! marks come, grows as if the round trip were 25 ms where it is shorter, and leaves in bursts of
-//! at most a quarter of a millisecond.
+//! marks come, grows as with a round trip of 25 ms if the real one is shorter, and leaves in bursts
+//! of at most a quarter of a millisecond.
 //!
 //! A loss halves the window, and ordinary recovery repairs it. A connection whose handshake did not
-//! agree on accurate marks (RFC 9768) is CUBIC's altogether ("Fall-Back on Classic ECN"). A
-//! bottleneck that marks ECT(1) as if it were ECT(0) is not looked for.
+//! agree on accurate marks (RFC 9768) behaves like CUBIC ("Fall-Back on Classic ECN"). This module
+//! does not look for a bottleneck that marks ECT(1) as if it were ECT(0).
 
 use super::{Congestion, Cubic, WINDOW_MIN, Wants};
 use crate::config::EcnMode;
@@ -14,14 +14,15 @@ use crate::flow::{Ack, CaState, Event, Flow, RateSample};
 /// The round trip below which growth does not depend on it ("Reduced RTT Dependence"),
 /// microseconds.
 const VIRTUAL_RTT_US: u64 = 25_000;
-/// Round trips after slow start until that holds, so that short transfers are not held up (D).
+/// Number of round trips after slow start until that holds, so that short transfers are not held up
+/// (D).
 const YOUNG: u32 = 50;
 /// Longest burst at the pacing rate ("Packet Pacing", MAX_BURST_DELAY), microseconds.
 const BURST_US: u64 = 250;
-/// Weight of a round trip in the estimate as a power of two: g = 1/16 ("Moving Average of ECN
+/// Weight of a round trip in the estimate, as a binary logarithm: g = 1/16 ("Moving Average of ECN
 /// Feedback").
 const WEIGHT_LOG: u32 = 4;
-/// Bits of the fractions of window and estimate. A window of 32 bits leaves eight to spare.
+/// Bits of the fractions of window and estimate. A window of 32 bits leaves eight bits to spare.
 const FRACTION: u32 = 24;
 const ONE: u64 = 1 << FRACTION;
 /// Silence after which the window decays, beyond the smoothed round trip, microseconds (RFC 6298 as
@@ -31,24 +32,24 @@ const SILENCE_US: u64 = 200_000;
 /// The Prague congestion control.
 #[derive(Clone, Copy, Debug)]
 pub struct Prague {
-    /// CUBIC, where the handshake did not agree on accurate marks.
+    /// CUBIC, if the handshake did not agree on accurate marks.
     classic: Option<Cubic>,
     /// The window in segments, times `ONE`.
     window: u64,
     /// The estimated share of marked segments, times `ONE`. It begins at one, so that the first
     /// mark ends slow start with half of the window.
     alpha: u64,
-    /// A mark has come since the start: the estimate is kept.
+    /// True if a mark has come since the start, so that the estimate is kept.
     marked: bool,
     round: Round,
-    /// Round trips since slow start ended.
+    /// Number of round trips since slow start ended.
     age: u32,
-    /// When the window was last reduced for marks, microseconds.
+    /// Time of the last reduction of the window for marks, microseconds.
     reduced_us: Option<u64>,
     /// The window before the last reduction.
     before: u64,
     state: CaState,
-    /// The acknowledgement at hand echoes marks.
+    /// True if the acknowledgement at hand echoes marks.
     echo: bool,
     /// The largest super-segment that the device takes, bytes.
     gso_max: u32,
@@ -61,12 +62,12 @@ struct Round {
     began_us: u64,
     delivered: u64,
     delivered_ce: u64,
-    /// A real round trip ends when this number is acknowledged.
+    /// Number whose acknowledgement ends a real round trip.
     real_end: u64,
 }
 
 impl Prague {
-    /// At the start of a connection.
+    /// Returns the state at the start of a connection.
     pub fn new(flow: &Flow) -> Self {
         Self {
             classic: None,
@@ -83,18 +84,18 @@ impl Prague {
         }
     }
 
-    /// The estimated share of marked segments, from 0 to 1.
+    /// Returns the estimated share of marked segments, from 0 to 1.
     pub fn alpha(&self) -> f64 {
         self.alpha as f64 / ONE as f64
     }
 
-    /// The round trip that growth and estimate go by, microseconds.
+    /// Returns the round trip that growth and estimate use, microseconds.
     fn reference_us(&self, flow: &Flow) -> u64 {
         let rtt = u64::from(flow.srtt8_us >> 3).max(1);
         if self.age < YOUNG { rtt } else { rtt.max(VIRTUAL_RTT_US) }
     }
 
-    /// The virtual round trip, microseconds, if it is longer than the real one.
+    /// Returns the virtual round trip, microseconds, if it is longer than the real one.
     fn virtual_us(&self, flow: &Flow) -> Option<u64> {
         let long = self.reference_us(flow);
         (long > u64::from(flow.srtt8_us >> 3).max(1)).then_some(long)
@@ -109,7 +110,7 @@ impl Prague {
             }
         }
         let elapsed = flow.now_us().saturating_sub(self.round.began_us);
-        // A virtual round trip lasts as long as it is said to; a real one until its data is
+        // A virtual round trip lasts for its nominal time; a real one until its data is
         // acknowledged.
         let over = match self.virtual_us(flow) {
             Some(long) => elapsed >= long,
@@ -133,16 +134,17 @@ impl Prague {
         };
     }
 
-    /// What one acknowledged segment adds per window, times `ONE`: the square of the real over the
-    /// virtual round trip, so that the rate grows as if the round trip were the virtual one.
+    /// Returns the growth per window for one acknowledged segment, times `ONE`: the square of the
+    /// real over the virtual round trip, so that the rate grows as if the round trip were the
+    /// virtual one.
     fn increase(&self, flow: &Flow) -> u64 {
         let (rtt, reference) = (u64::from(flow.srtt8_us >> 3).max(1), self.reference_us(flow));
         let share = (rtt << FRACTION) / reference;
         ((u128::from(share) * u128::from(share)) >> FRACTION) as u64
     }
 
-    /// "Additive Increase and ECN Feedback": segments that come without a mark make the window
-    /// grow, whatever the state.
+    /// Grows the window by segments that come without a mark, whatever the state ("Additive
+    /// Increase and ECN Feedback").
     fn enlarge(&mut self, flow: &Flow, ack: &Ack) {
         if !flow.window_limited() {
             return;
@@ -158,7 +160,7 @@ impl Prague {
         self.window += (step / u128::from(self.window.max(ONE))) as u64;
     }
 
-    /// Hands the window over, and the rate and the bursts that go with it.
+    /// Hands the window over, with the rate and the bursts that belong to it.
     fn publish(&mut self, flow: &mut Flow) {
         self.window = self.window.clamp(u64::from(WINDOW_MIN) << FRACTION, u64::from(u32::MAX) << FRACTION);
         flow.cwnd = (self.window >> FRACTION) as u32;
@@ -177,21 +179,21 @@ impl Prague {
         flow.gso_max = u32::try_from(burst).unwrap_or(u32::MAX).clamp(flow.mss, self.gso_max.max(flow.mss));
     }
 
-    /// The window after a reduction for marks, times `ONE` ("Multiplicative Decrease on ECN
+    /// Returns the window after a reduction for marks, times `ONE` ("Multiplicative Decrease on ECN
     /// Feedback").
     fn less(&self) -> u64 {
         let part = (u128::from(self.window) * u128::from(self.alpha)) >> (FRACTION + 1);
         (self.window - part as u64).max(u64::from(WINDOW_MIN) << FRACTION)
     }
 
-    /// Whether a virtual round trip has not yet gone by since the last reduction for marks. Real ones
-    /// are the sender's to count: it enters the state once in each.
+    /// True if less than a virtual round trip has passed since the last reduction for marks. The
+    /// sender counts real round trips: it enters the state once in each.
     fn reduced_lately(&self, flow: &Flow) -> bool {
         let until = self.reduced_us.zip(self.virtual_us(flow)).map(|(at, long)| at + long);
         until.is_some_and(|until| flow.now_us() < until)
     }
 
-    /// Marks: once per round trip, or per virtual one if that is longer.
+    /// Reduces the window for marks, once per round trip, or per virtual one if that is longer.
     fn reduce_for_marks(&mut self, flow: &mut Flow) {
         self.marked = true;
         if self.reduced_lately(flow) {
@@ -205,8 +207,8 @@ impl Prague {
         self.publish(flow);
     }
 
-    /// A loss: half of the window, which the sender comes down to by itself. A window that was
-    /// reduced for marks in the same round trip is not halved below half of what it was.
+    /// Halves the window after a loss, which the sender comes down to by itself. A window that was
+    /// reduced for marks in the same round trip is not reduced below half of its value before.
     fn lost(&mut self, flow: &mut Flow) {
         let fresh = self.state != CaState::Cwr;
         let full = if fresh { self.window } else { self.before.max(self.window) };
@@ -216,8 +218,8 @@ impl Prague {
         flow.ssthresh = (half >> FRACTION) as u32;
     }
 
-    /// It sends after silence: the window decays by half for each time that a timeout would have
-    /// taken (RFC 2861).
+    /// Decays the window after silence, by half for each time that a timeout would have taken (RFC
+    /// 2861).
     fn silent(&mut self, flow: &mut Flow) {
         let period = flow.tick().from_micros(u64::from(flow.srtt8_us >> 3) + SILENCE_US).max(1);
         let silent = flow.ticks().saturating_sub(flow.last_sent);
@@ -264,7 +266,7 @@ impl Congestion for Prague {
         match &mut self.classic {
             Some(cubic) => cubic.grow(flow, acked),
             None => {
-                // After a timeout: slow start from one segment.
+                // After a timeout the window grows from one segment in slow start.
                 flow.grow_exponentially(acked);
             }
         }
@@ -284,7 +286,7 @@ impl Congestion for Prague {
         }
         match state {
             CaState::Cwr if self.echo => self.reduce_for_marks(flow),
-            // A loss that a probe has repaired.
+            // A probe has repaired a loss.
             CaState::Cwr => {
                 self.lost(flow);
                 self.publish(flow);
@@ -320,12 +322,13 @@ impl Congestion for Prague {
         }
     }
     fn owns_window(&self) -> bool {
-        // Recovery and the time after a timeout are left to the sender.
+        // The sender handles recovery and the time after a timeout.
         self.classic.is_none() && self.state < CaState::Recovery
     }
     fn control(&mut self, flow: &mut Flow, ack: &Ack, _sample: &RateSample) {
         // Marks that came before the virtual round trip was over have begun a real one without a
-        // reduction. The next marks after the virtual one do not wait for its end.
+        // reduction. The next marks after the virtual round trip do not wait for the end of the
+        // real one.
         if ack.echo && self.state == CaState::Cwr && self.virtual_us(flow).is_some() {
             self.reduce_for_marks(flow);
         }
@@ -352,7 +355,7 @@ mod tests {
     use crate::flow::test_flow;
     use txweir_core::Instant;
 
-    /// A connection in congestion avoidance with this window and round trip.
+    /// Returns a connection in congestion avoidance with this window and round trip.
     fn steady(cwnd: u32, rtt_us: u32) -> (Prague, Flow) {
         let mut f = test_flow();
         (f.cwnd, f.ssthresh, f.srtt8_us) = (cwnd, cwnd, rtt_us * 8);
@@ -379,7 +382,7 @@ mod tests {
         for _ in 0..100 {
             p.control(&mut f, &ack(1, 0), &RateSample::default());
         }
-        // The hundredth part of a growing window is a little less each time.
+        // A hundredth of a growing window is a little less each time.
         assert!(
             (f64::from(1 << 20) * 100.99..f64::from(1 << 20) * 101.0).contains(&((p.window >> 4) as f64))
         );
@@ -403,11 +406,11 @@ mod tests {
         let grown = (p.window - (100 << FRACTION)) as f64 / ONE as f64;
         assert!((0.0399..0.04).contains(&grown), "{grown}");
         f.srtt8_us = 8 * 50_000;
-        assert_eq!(p.increase(&f), ONE, "long ones do not grow faster");
+        assert_eq!(p.increase(&f), ONE, "long round trips do not grow faster");
     }
 
-    /// The first mark halves; then the estimate is a moving average with a weight of 1/16 for each
-    /// round.
+    /// The first mark halves the window; then the estimate is a moving average with a weight of
+    /// 1/16 for each round.
     #[test]
     fn reductions_follow_the_estimate() {
         let (mut p, mut f) = steady(100, 30_000);
@@ -452,7 +455,7 @@ mod tests {
         p.heard(&mut f, &ack(1, 0));
         f.ssthresh = p.threshold(&mut f);
         p.entered(&mut f, CaState::Recovery);
-        assert!(!p.owns_window(), "recovery is the sender's");
+        assert!(!p.owns_window(), "the sender handles recovery");
         assert_eq!(f.ssthresh, 50);
         f.cwnd = 50;
         p.entered(&mut f, CaState::Open);

@@ -1,13 +1,14 @@
-//! NewReno's window (RFC 5681): half at a loss, a segment more per round trip.
+//! NewReno's window (RFC 5681): half after a loss, a segment more per round trip.
 
 use super::{Congestion, WINDOW_MIN};
 use crate::flow::Flow;
 
-/// RFC 5681.
+/// The NewReno congestion control (RFC 5681).
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Reno;
 
-/// Grows as RFC 5681 says: exponentially below the threshold, then a segment per window.
+/// Grows the window as in RFC 5681: exponentially below the threshold, then by a segment per
+/// window.
 pub(crate) fn grow(flow: &mut Flow, acked: u32) {
     if !flow.window_limited() {
         return;

@@ -5,14 +5,16 @@ use crate::sender::output;
 use crate::sender::writer::Gate;
 
 impl Connection {
-    /// The path has cut the unit that left last into so many segments: each of them takes memory of its own below the
-    /// socket, and is released by itself (see [`below_socket_cut`](crate::below_socket_cut)).
+    /// Reports that the path has cut the unit that left last into this number of segments: each of
+    /// them takes memory of its own below the socket, and is released by itself (see
+    /// [`below_socket_cut`](crate::below_socket_cut)).
     pub fn cut(&mut self, segments: u32) {
         output::cut(&mut self.tx, segments);
     }
 
-    /// The device has sent what this end had handed out: so many bytes less lie below the socket (small queues, see
-    /// [`below_socket`](crate::below_socket)). True if this end waited for that, so that it is to be asked for segments.
+    /// Reports that the device has sent segments of this end: `bytes` less lie below the socket
+    /// (small queues, see [`below_socket`](crate::below_socket)). True if this end waited for that,
+    /// so that the driver has to ask it for segments.
     pub fn released(&mut self, bytes: u32) -> bool {
         self.tx.below = self.tx.below.saturating_sub(bytes);
         if let Some(units) = self.tx.units.made() {

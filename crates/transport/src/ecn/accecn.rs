@@ -1,33 +1,35 @@
 //! Accurate ECN (RFC 9768): a counter of marked packets in three flags, counters of bytes in an
 //! option, and how both are read when acknowledgements were lost.
 //!
-//! Whether something on the way changes the marks or the flags (section 3.2.2.4, 3.2.3.2) is not
-//! looked for.
+//! This module does not look for paths that change the marks or the flags (section 3.2.2.4,
+//! 3.2.3.2).
 
 use txweir_core::Ecn;
 
 use crate::rare::Blank;
 use crate::segment::{EcnBytes, Segment};
 
-/// The counter of packets begins here (section 3.2.1).
+/// Initial value of the counter of packets (section 3.2.1).
 const CEP_START: u32 = 5;
-/// The counters of bytes that arrive unmarked begin here (section 3.2.1), so that zero tells of a
+/// Initial value of the counters of bytes that arrive unmarked (section 3.2.1); zero tells of a
 /// middlebox.
 const BYTES_START: u32 = 1;
-/// Values of the three flags.
+/// Number of values of the three flags.
 const CYCLE: u32 = 8;
-/// Counters of bytes have 24 bits.
+/// Mask of the counters of bytes, 24 bits.
 const BYTES_MASK: u32 = 0xff_ffff;
-/// Marked packets with data, of which the last one acknowledges at once (section 3.2.2.5.1, "n").
+/// Number of marked packets with data of which the last is acknowledged at once (section 3.2.2.5.1,
+/// "n").
 const MARKS_DATA: u32 = 2;
-/// The same for packets without data, where an acknowledgement would be answered in turn.
+/// The same for packets without data, where the peer would acknowledge an acknowledgement in turn.
 const MARKS_CONTROL: u32 = 3;
 
 /// The three flags of a SYN that offers accurate ECN (section 3.1.1).
 pub(crate) const OFFER: u8 = 0b111;
 
-/// The three flags of the answer to a SYN, or of the acknowledgement of that answer: the code point
-/// with which what they answer has arrived (section 3.1.1 table 2, section 3.2.2.1 table 3).
+/// Returns the three flags of the answer to a SYN, or of the acknowledgement of that answer: they
+/// encode the code point with which the answered segment arrived (section 3.1.1 table 2, section
+/// 3.2.2.1 table 3).
 pub(crate) const fn handshake(ecn: Ecn) -> u8 {
     match ecn {
         Ecn::NotEct => 0b010,
@@ -42,7 +44,7 @@ pub(crate) const fn agrees(ace: u8) -> bool {
     matches!(ace, 0b010 | 0b011 | 0b100 | 0b110)
 }
 
-/// What a receiver counts, and when it must tell.
+/// The counters of a receiver, and the marks that it has not yet acknowledged.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Counts {
     /// Marked packets, those without data included (r.cep).
@@ -53,7 +55,7 @@ pub(crate) struct Counts {
     ect1: u32,
     /// Marked packets since the last acknowledgement, with data and without.
     since: (u32, u32),
-    /// The last packet with data was marked.
+    /// True if the last packet with data was marked.
     marked: bool,
 }
 
@@ -75,16 +77,16 @@ impl Blank for Counts {
 }
 
 impl Counts {
-    /// The answer to this end's SYN has come with this code point.
+    /// Notes the code point with which the answer to this end's SYN came.
     pub(crate) const fn answered(&mut self, ecn: Ecn) {
         if matches!(ecn, Ecn::Ce) {
             self.packets = CEP_START + 1;
         }
     }
 
-    /// A segment has come that stands for `packets`, with `bytes` of payload in all. True if it is
-    /// to be acknowledged at once: it is the first marked one after others, or marks have come up
-    /// to the bound since the last acknowledgement (section 3.2.2.5.1).
+    /// Counts a segment that stands for `packets`, with `bytes` of payload in all. True if it is to
+    /// be acknowledged at once: it is the first marked one after others, or marks have come up to
+    /// the bound since the last acknowledgement (section 3.2.2.5.1).
     pub(crate) fn arrived(&mut self, ecn: Ecn, packets: u32, bytes: u32) -> bool {
         let counter = match ecn {
             Ecn::Ect0 => &mut self.ect0,
@@ -112,32 +114,32 @@ impl Counts {
         false
     }
 
-    /// An acknowledgement leaves that tells the counters.
+    /// Notes that an acknowledgement with the counters leaves.
     pub(crate) const fn told(&mut self) {
         self.since = (0, 0);
     }
 
-    /// The three flags.
+    /// Returns the three flags.
     pub(crate) const fn ace(&self) -> u8 {
         (self.packets % CYCLE) as u8
     }
 
-    /// The option, ECT(1) first where it has come: where there is no room for all counters, the one
-    /// that stands still is left out.
+    /// Returns the option, with ECT(1) first if such packets have come: if there is no room for all
+    /// counters, the counter that stands still is left out.
     pub(crate) const fn option(&self, room: usize) -> Option<EcnBytes> {
         let ect1_first = self.ect1 != BYTES_START;
         EcnBytes::fitting(ect1_first, self.ect0, self.ce, self.ect1, room)
     }
 }
 
-/// What a sender has been told.
+/// The state of a sender that reads echoes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Told {
     /// The three flags of the last acknowledgement.
     ace: u32,
-    /// Marked bytes by the last option (s.ceb).
+    /// Marked bytes according to the last option (s.ceb).
     ce: u32,
-    /// Marked packets taken from flags since the last option came.
+    /// Marked packets counted from flags since the last option came.
     since_option: u32,
     /// The newest time stamp of the peer.
     stamp: Option<u32>,
@@ -154,28 +156,28 @@ impl Blank for Told {
 }
 
 impl Told {
-    /// The handshake ends with this segment. Without data and blocks its flags tell how the answer
-    /// to the SYN has arrived (section 3.2.2.1 table 4); else they count.
+    /// Takes the segment that ends the handshake. Without data and blocks its flags tell how the
+    /// answer to the SYN arrived (section 3.2.2.1 table 4); otherwise they count.
     pub(crate) const fn handshake(&mut self, seg: &Segment) {
         if seg.len == 0 && seg.sacks.is_empty() && seg.flags.ace() == handshake(Ecn::Ce) {
             self.ace = CEP_START + 1;
         }
     }
 
-    /// Marked packets that an acknowledgement tells of, which acknowledges `newly` packets for the
-    /// first time, with up to `mss` bytes each.
+    /// Returns the number of marked packets that an acknowledgement reports. It acknowledges
+    /// `newly` packets for the first time, with up to `mss` bytes each.
     ///
-    /// The flags tell their number but for multiples of eight. Where `newly` leaves room for more
-    /// than one answer, the option's bytes decide: the least number that can hold them. Without an
-    /// option it is the greatest number that fits (section 3.2.2.5.2, appendix A.2.1), as too many
-    /// marks are safe and too few are not.
+    /// The flags give this number modulo eight. If `newly` leaves room for more than one answer,
+    /// the option's bytes decide: the least number that can hold them. Without an option it is the
+    /// greatest number that fits (section 3.2.2.5.2, appendix A.2.1), as too many marks are safe
+    /// and too few are not.
     pub(crate) fn read(&mut self, seg: &Segment, newly: u32, mss: u32) -> u32 {
         let newer = match (seg.stamps, self.stamp) {
             (Some((theirs, _)), Some(last)) => (theirs.wrapping_sub(last) as i32) > 0,
             _ => false,
         };
-        // An acknowledgement that tells nothing new may be an old one; and one of the SYN alone has
-        // other flags.
+        // An acknowledgement without news may be an old one, and an acknowledgement of the SYN
+        // alone has other flags.
         if seg.ack <= 1 || (newly == 0 && !newer) {
             return 0;
         }

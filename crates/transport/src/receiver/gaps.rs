@@ -1,20 +1,21 @@
-//! What came out of order: ranges behind a gap, and the blocks that acknowledgements tell of them (RFC 2018).
+//! Data that came out of order: ranges behind a gap, and the blocks with which acknowledgements
+//! report them (RFC 2018).
 
 use crate::rare::Blank;
 
-/// Most ranges kept that came out of order; what would make one more is dropped.
+/// Largest number of ranges kept out of order; data that would make one more is dropped.
 pub const GAPS_MAX: usize = 4096;
-/// Blocks that a receiver keeps in mind.
+/// Number of blocks that a receiver remembers.
 const BLOCKS_MAX: usize = 4;
 
 /// Ranges received out of order.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Gaps {
-    /// Ascending, apart from one another.
+    /// Ascending and disjoint.
     ranges: Vec<(u64, u64)>,
-    /// Bytes in them.
+    /// Bytes in the ranges.
     bytes: u64,
-    /// The most recent of them first.
+    /// The most recent ranges, the newest first.
     recent: [(u64, u64); BLOCKS_MAX],
     recents: u8,
 }
@@ -26,12 +27,12 @@ impl Blank for Gaps {
     }
 }
 
-/// What became of a range.
+/// Result of adding a range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Added {
-    /// It was new, at least in part.
+    /// The range was new, at least in part.
     New,
-    /// All of it had come before.
+    /// The whole range had come before.
     Known,
     /// There is no room for one more range.
     Full,
@@ -41,16 +42,16 @@ impl Gaps {
     pub(crate) const fn is_empty(&self) -> bool {
         self.ranges.is_empty()
     }
-    /// Bytes in all ranges.
+    /// Returns the number of bytes in all ranges.
     pub(crate) const fn bytes(&self) -> u64 {
         self.bytes
     }
-    /// The blocks, the most recent first.
+    /// Returns the blocks, the most recent first.
     pub(crate) fn blocks(&self) -> &[(u64, u64)] {
         &self.recent[..usize::from(self.recents)]
     }
 
-    /// A range has come.
+    /// Adds a range that has come.
     pub(crate) fn add(&mut self, mut start: u64, mut end: u64) -> Added {
         let from = self.ranges.partition_point(|g| g.1 < start);
         let to = self.ranges.partition_point(|g| g.0 <= end);
@@ -73,8 +74,8 @@ impl Gaps {
         Added::New
     }
 
-    /// The range comes first among the blocks, with the one that it extends (RFC 2018 section 4). Gives its place among them
-    /// before.
+    /// Moves the range, merged with the block that it extends, to the front of the blocks (RFC 2018
+    /// section 4). Returns its former place among them.
     pub(crate) fn tell(&mut self, start: u64, end: u64) -> usize {
         let n = usize::from(self.recents);
         let Some(i) = self.blocks().iter().position(|b| b.0 <= end && start <= b.1) else {
@@ -87,7 +88,7 @@ impl Gaps {
         let block = self.recent[i];
         self.recent.copy_within(0..i, 1);
         self.recent[0] = (block.0.min(start), block.1.max(end));
-        // It may touch others now.
+        // The grown block may touch others.
         let mut j = 1;
         while j < usize::from(self.recents) {
             let (first, other) = (self.recent[0], self.recent[j]);
@@ -102,8 +103,8 @@ impl Gaps {
         i
     }
 
-    /// Everything up to `next` has come in order. Gives the number that is next with what joins it, and the range that came
-    /// twice, if one did.
+    /// Drops ranges up to `next`, which have come in order. Returns the next number after the
+    /// ranges that join it, and the range that came twice, if there is one.
     pub(crate) fn join(&mut self, mut next: u64) -> (u64, Option<(u64, u64)>) {
         let (mut joined, mut twice) = (0, None);
         while let Some(&(start, end)) = self.ranges.get(joined).filter(|g| g.0 <= next) {
@@ -164,6 +165,6 @@ mod tests {
             assert_eq!(g.add(i * 10, i * 10 + 5), Added::New);
         }
         assert_eq!(g.add(1 << 40, (1 << 40) + 1), Added::Full);
-        assert_eq!(g.add(0, 1 << 40), Added::New, "what joins ranges has room");
+        assert_eq!(g.add(0, 1 << 40), Added::New, "a range that joins others has room");
     }
 }

@@ -1,5 +1,5 @@
-//! The window that a receiver offers: what its buffer has room for, opened as data shows that it is needed (dynamic right
-//! sizing, Fisk and Feng 2001), never taken back (RFC 9293 section 3.8.6.2.1).
+//! The window that a receiver offers: the free room of its buffer, opened as data shows the need
+//! (dynamic right sizing, Fisk and Feng 2001), never taken back (RFC 9293 section 3.8.6.2.1).
 
 use txweir_core::Instant;
 
@@ -8,7 +8,7 @@ use crate::config::Config;
 /// Share of the buffer's memory that counts as window before segments have shown their own, of 256.
 const RATIO_START: u32 = 128;
 
-/// Bytes of a buffer or a segment, which are at most 1 GiB.
+/// Narrows a count of bytes of a buffer or a segment, which is at most 1 GiB.
 fn narrow(bytes: u64) -> u32 {
     u32::try_from(bytes).unwrap_or(u32::MAX)
 }
@@ -21,24 +21,25 @@ pub(crate) struct Window {
     buffer_max: u32,
     /// Payload for each 256 bytes of memory.
     ratio: u32,
-    /// The most that is offered: grows as segments come.
+    /// The largest window offered: grows as segments come.
     threshold: u64,
     clamp: u64,
-    /// What was offered last, and at which number.
+    /// The window offered last, and the number that it was offered at.
     pub(crate) offered: u64,
     pub(crate) offered_at: u64,
-    /// By how many bits windows are shifted.
+    /// Number of bits by which windows are shifted.
     pub(crate) scale: u8,
-    /// Full segments whose payload shares a buffer.
+    /// Number of full segments whose payload shares a buffer.
     merged: u8,
     mss: u32,
-    /// Memory of a buffer beside its payload.
+    /// Memory of a buffer in addition to its payload.
     overhead: u32,
-    /// Measures what the reader takes per round trip: bytes of the last one, where and when this one began.
+    /// Measurement of the reader's rate per round trip: bytes of the last round trip, first number
+    /// and start time of this one.
     space: u64,
     space_seq: u64,
     space_since: Instant,
-    /// Eight times the round trip that the receiver sees, microseconds.
+    /// Eight times the round trip as seen by the receiver, microseconds.
     rtt8_us: u32,
     /// The time stamp of the last sample.
     last_echo: u32,
@@ -49,7 +50,7 @@ impl Window {
         let buffer_max = c.receive_buffer_max.clamp(c.receive_buffer, 1 << 30);
         let space = c.receive_buffer * u64::from(RATIO_START) / 256;
         let mut scale = 0;
-        // The shift that shows the greatest window (RFC 7323 section 2.2).
+        // The shift that can express the largest window (RFC 7323 section 2.2).
         while scale < 14 && buffer_max >> scale > 65_535 {
             scale += 1;
         }
@@ -73,18 +74,19 @@ impl Window {
         }
     }
 
-    /// The window of a SYN, or of the answer to one: whole segments of `mss` bytes.
+    /// Sets the window of a SYN, or of the answer to a SYN: whole segments of `mss` bytes.
     pub(crate) fn first(&mut self, mss: u64) {
         let space = self.of_memory(self.buffer());
         self.offered = if space > mss { space / mss * mss } else { space }.min(65_535 << self.scale);
     }
 
-    /// The connection is established: what the reader takes is measured from now on.
+    /// Starts the measurement of the reader's rate when the connection is established.
     pub(crate) const fn measure_from(&mut self, now: Instant) {
         self.space_since = now;
     }
 
-    /// Segments will be of `mss` bytes; the first number of data is `next`. Room for one segment is kept back.
+    /// Prepares for segments of `mss` bytes, with `next` as the first number of data. Room for one
+    /// segment is kept back.
     pub(crate) fn begin(&mut self, now: Instant, next: u64, mss: u64) {
         self.mss = narrow(mss);
         let space = self.of_memory(self.buffer());
@@ -97,31 +99,31 @@ impl Window {
     const fn buffer(&self) -> u64 {
         self.buffer as u64
     }
-    /// Memory that so much payload takes.
+    /// Returns the memory that `bytes` of payload take.
     fn memory(&self, bytes: u64) -> u64 {
         bytes + bytes.div_ceil(self.shared().max(1)) * u64::from(self.overhead)
     }
     const fn of_memory(&self, memory: u64) -> u64 {
         memory * self.ratio as u64 / 256
     }
-    /// Room for data, with `held` bytes of payload in the buffer.
+    /// Returns the room for data, with `held` bytes of payload in the buffer.
     fn room(&self, held: u64) -> u64 {
         self.of_memory(self.buffer().saturating_sub(self.memory(held)))
     }
 
-    /// The payload that a reader takes at once at most.
+    /// Returns the largest payload that a reader takes at once.
     pub(crate) const fn shared(&self) -> u64 {
         self.merged as u64 * self.mss as u64
     }
 
-    /// A segment or a unit of this length has shown what memory is worth.
+    /// Learns the payload per memory from a segment or a unit of this length.
     pub(crate) fn full_segment(&mut self, len: u64) {
-        // At most 255.
+        // The result is at most 255.
         self.ratio = (len * 256 / (len + u64::from(self.overhead))).clamp(1, 255) as u32;
         self.clamp = self.clamp.max(self.of_memory(self.buffer()));
     }
 
-    /// A segment has come in order. True if the window grew.
+    /// Grows the window after a segment in order. True if it grew.
     pub(crate) fn grow(&mut self, len: u64, held: u64) -> bool {
         let most = self.clamp.min(self.room(held));
         let Some(room) = most.checked_sub(self.threshold).filter(|r| *r > 0) else { return false };
@@ -133,7 +135,8 @@ impl Window {
         true
     }
 
-    /// A round trip as the receiver sees it, from a time stamp: a shorter one counts at once, a longer one by an eighth.
+    /// Takes a round trip as seen by the receiver, from a time stamp: a shorter one counts at once,
+    /// a longer one by an eighth.
     pub(crate) fn round_trip(&mut self, us: u32) {
         let rtt8 = if us == 0 { 8 } else { us.saturating_mul(8) };
         self.rtt8_us = match self.rtt8_us {
@@ -142,14 +145,14 @@ impl Window {
             r => (r - (r >> 3)).saturating_add(us),
         };
     }
-    /// The same from a window's worth of data: only a shorter one counts.
+    /// Takes a round trip measured with a window's worth of data: only a shorter one counts.
     pub(crate) const fn round_trip_at_most(&mut self, us: u32) {
         let rtt8 = if us == 0 { 8 } else { us.saturating_mul(8) };
         if self.rtt8_us == 0 || rtt8 < self.rtt8_us {
             self.rtt8_us = rtt8;
         }
     }
-    /// True if no sample was taken yet from the time stamp `echo`.
+    /// True if no sample was taken yet from the time stamp `echo`. Records it.
     pub(crate) const fn fresh(&mut self, echo: u32) -> bool {
         let fresh = echo != self.last_echo;
         self.last_echo = echo;
@@ -159,8 +162,9 @@ impl Window {
         self.rtt8_us
     }
 
-    /// The reader has taken everything up to `read`, and `waits` bytes wait for it: more of a round trip than of the last one
-    /// makes the buffer grow. What waits has not been asked for yet.
+    /// Notes that the reader has taken all data up to `read`, and that `waits` bytes wait for it.
+    /// The buffer grows if the reader took more in this round trip than in the last. Waiting bytes
+    /// have not been asked for yet, and do not count.
     pub(crate) fn read(&mut self, now: Instant, read: u64, waits: u64) {
         let time = now.saturating_since(self.space_since).0 / 1_000;
         if self.rtt8_us == 0 || time < u64::from(self.rtt8_us >> 3) {
@@ -181,7 +185,7 @@ impl Window {
         (self.space_seq, self.space_since) = (read, now);
     }
 
-    /// What is left of the window that was offered.
+    /// Returns the rest of the window that was offered.
     pub(crate) const fn left(&self, next: u64) -> u64 {
         (self.offered_at + self.offered).saturating_sub(next)
     }
@@ -194,11 +198,13 @@ impl Window {
         self.clamp.min(self.of_memory(self.buffer()))
     }
 
-    /// What could be offered, with `held` bytes in the buffer and segments of `segment` bytes coming.
+    /// Returns the window that could be offered, with `held` bytes in the buffer and segments of
+    /// `segment` bytes coming.
     pub(crate) fn possible(&self, held: u64, segment: u64) -> u64 {
         let mut free = self.room(held);
         if self.scarce(held) {
-            // What is left is not to become more by the shift, nor to be offered in crumbs (RFC 9293 section 3.8.6.2.2).
+            // The shift must not enlarge the rest, and the rest must not be offered in crumbs (RFC
+            // 9293 section 3.8.6.2.2).
             free = free >> self.scale << self.scale;
             if free < self.full() >> 4 || free < segment.min(self.full()) {
                 return 0;
@@ -207,7 +213,7 @@ impl Window {
         free.min(self.threshold).div_ceil(1 << self.scale) << self.scale
     }
 
-    /// The window field of the next segment, which acknowledges `next`.
+    /// Returns the window field of the next segment, which acknowledges `next`.
     pub(crate) fn offer(&mut self, next: u64, held: u64, segment: u64) -> u16 {
         let possible = self.possible(held, segment);
         let left = self.left(next);
@@ -216,7 +222,7 @@ impl Window {
         u16::try_from(self.offered >> self.scale).unwrap_or(u16::MAX)
     }
 
-    /// The most that is ever offered.
+    /// Returns the largest window that is ever offered.
     pub(crate) const fn clamp(&self) -> u64 {
         self.clamp
     }
@@ -236,7 +242,8 @@ mod tests {
         assert_eq!((w.offered, w.threshold), (65_160, 64_088));
     }
 
-    /// As recorded: a window of 80 480 bytes after six segments, and no further before the reader's rate is known.
+    /// As recorded: the window is 80 480 bytes after six segments, and grows no further before the
+    /// reader's rate is known.
     #[test]
     fn it_grows_by_two_segments_for_each_that_comes() {
         let mut w = Window::new(&Config { segment_memory: 2_304, ..Config::default() });
@@ -247,8 +254,8 @@ mod tests {
         assert_eq!((grown, w.threshold), (6, 80_480));
     }
 
-    /// As sampled from the sockets of recorded runs: segments of 1448 bytes, and units of two of them, in a buffer of
-    /// 131072 bytes.
+    /// As sampled from the sockets of recorded runs: segments of 1448 bytes, and units of two of
+    /// them, in a buffer of 131072 bytes.
     #[test]
     fn a_buffer_takes_832_bytes_beside_its_payload() {
         for (len, held, most) in [(1448, 1448, 81_501), (2896, 2896, 98_492)] {
@@ -274,7 +281,7 @@ mod tests {
         assert!(w.buffer() <= Config::default().receive_buffer_max);
         let after = w.buffer;
         w.read(Instant::from_millis(12), 120_000, 0);
-        assert_eq!(w.buffer, after, "less than a round trip says nothing");
+        assert_eq!(w.buffer, after, "less than a round trip is no sample");
     }
 
     #[test]

@@ -1,4 +1,5 @@
-//! An acknowledgement at the sender: what it takes off the queue, what it says of the round trip, and what follows.
+//! An acknowledgement at the sender: the units that it removes, its round trip, and the reactions
+//! to it.
 
 use txweir_core::Instant;
 
@@ -14,24 +15,26 @@ use crate::sender::sack::{self, Told};
 use crate::sender::timer::{self, Purpose};
 use crate::sender::units::Marks;
 
-/// What the units that an acknowledgement took off the queue told.
+/// Findings from the units that an acknowledgement took off the queue.
 #[derive(Clone, Copy, Debug, Default)]
 struct Taken {
-    /// Segments.
+    /// Number of segments.
     acked: u32,
-    /// A unit that was sent again was among them.
+    /// True if a unit among them had been sent again.
     again: bool,
-    /// The last transmission of the first and the last unit that was sent once and not acknowledged selectively.
+    /// The last transmission of the first and of the last unit that were sent once and not
+    /// acknowledged selectively.
     sent: Option<(Instant, Instant)>,
-    /// All that was acknowledged of the last one was acknowledged to its end.
+    /// True if the last unit was acknowledged to its end.
     whole: bool,
     /// The lowest number that was sent once and not acknowledged selectively.
     low: Option<u64>,
-    /// Some had been sent only once, and before the present recovery began.
+    /// True if some units had been sent only once, and before the present recovery began.
     originals: bool,
 }
 
-/// Takes in what a segment acknowledges. `scale`: by how many bits the peer shifts its windows.
+/// Handles the acknowledgement in a segment. `scale`: number of bits by which the peer shifts its
+/// windows.
 pub(crate) fn take(s: &mut Sender, seg: &Segment, scale: u8, use_sack: bool) {
     if seg.ack > s.flow.next {
         return;
@@ -76,7 +79,7 @@ pub(crate) fn take(s: &mut Sender, seg: &Segment, scale: u8, use_sack: bool) {
     ack.acked = taken.acked;
     ack.data_acked = taken.acked > 0;
     ack.progress = taken.acked > 0 || told.new;
-    // A lone small segment may have waited for the timer of the receiver.
+    // A lone small segment may have waited for the delay timer of the receiver.
     let lone = taken.acked == 1 && taken.whole && prior_sacked == 0;
     if lone && s.flow.una - prior_una < u64::from(s.flow.mss) {
         told.gather.delay_possible();
@@ -111,7 +114,8 @@ pub(crate) fn take(s: &mut Sender, seg: &Segment, scale: u8, use_sack: bool) {
     reopen(s);
 }
 
-/// Segments that the acknowledgement at hand acknowledges for the first time, by number or selectively.
+/// Returns the number of segments that the acknowledgement at hand acknowledges for the first time,
+/// by number or selectively.
 fn newly_acknowledged(s: &Sender, gather: &Gather) -> u32 {
     let mut newly = gather.delivered(&s.flow).0;
     let mut i = 0;
@@ -127,13 +131,14 @@ fn newly_acknowledged(s: &Sender, gather: &Gather) -> u32 {
     newly
 }
 
-/// Something was acknowledged selectively that left before the first unit in flight last did: the timeout may begin anew.
-/// Else it would be put off for as long as a recovery lasts.
+/// True if a unit was acknowledged selectively that left before the last transmission of the first
+/// unit in flight: the timeout may begin anew. Without this condition a recovery would put the
+/// timeout off for as long as it lasts.
 fn sacked_before_head(s: &Sender, told: &Told) -> bool {
     matches!((told.sent, s.units.first()), (Some((sent, _)), Some(head)) if sent < head.sent)
 }
 
-/// Rate, window and pacing after all that an acknowledgement told.
+/// Updates rate, window and pacing at the end of an acknowledgement.
 fn finish(s: &mut Sender, mut ack: Ack, gather: Gather) {
     let (delivered, lost) = gather.delivered(&s.flow);
     (ack.delivered, ack.lost) = (delivered, lost);
@@ -150,7 +155,8 @@ fn finish(s: &mut Sender, mut ack: Ack, gather: Gather) {
     pace(&mut s.flow, s.cc.pacing_percent());
 }
 
-/// Twice the rate of the window in slow start, so that it can grow; a fifth more else.
+/// Sets the pacing rate: twice the rate of the window in slow start, so that it can grow; a fifth
+/// more otherwise.
 pub(crate) fn pace(flow: &mut Flow, percent: Option<(u64, u64)>) {
     if flow.srtt8_us == 0 {
         return;
@@ -163,7 +169,7 @@ pub(crate) fn pace(flow: &mut Flow, percent: Option<(u64, u64)>) {
 /// Takes the window that a segment offers if it is newer. True if it was taken.
 fn window(s: &mut Sender, seg: &Segment, scale: u8) -> bool {
     let shift = if seg.flags.has(Flags::SYN) { 0 } else { scale.min(14) };
-    // At most 2^30: the shift is at most 14 (RFC 7323 section 2.3).
+    // The result is at most 2^30: the shift is at most 14 (RFC 7323 section 2.3).
     let bytes = u32::from(seg.window) << shift;
     let newer = seg.ack > s.flow.una
         || seg.seq > s.window_seq
@@ -178,7 +184,7 @@ fn window(s: &mut Sender, seg: &Segment, scale: u8) -> bool {
     newer
 }
 
-/// An open window needs no probes.
+/// Stops the probes of a window that has opened.
 fn reopen(s: &mut Sender) {
     if s.timer.is_some_and(|t| t.purpose == Purpose::Window) && s.can_send_new() {
         s.timer = None;
@@ -186,7 +192,7 @@ fn reopen(s: &mut Sender) {
     }
 }
 
-/// Takes off the queue what is acknowledged by number.
+/// Takes the units off the queue that are acknowledged by number.
 fn clean(s: &mut Sender, prior_una: u64, gather: &mut Gather) -> Taken {
     let mut t = Taken::default();
     let una = s.flow.una;
@@ -197,7 +203,7 @@ fn clean(s: &mut Sender, prior_una: u64, gather: &mut Gather) -> Taken {
         let mut unit = unit;
         t.whole = unit.end <= una;
         if !t.whole {
-            // Whole segments at its front are taken off; the rest stays.
+            // The segments acknowledged whole are taken off; the rest of the unit stays.
             let mss = u64::from(s.flow.mss.max(1));
             let cut = unit.start + (una - unit.start) / mss * mss;
             if cut <= unit.start {
@@ -219,7 +225,7 @@ fn clean(s: &mut Sender, prior_una: u64, gather: &mut Gather) -> Taken {
     t
 }
 
-/// One unit is acknowledged by number.
+/// Takes account of a unit acknowledged by number.
 fn one(s: &mut Sender, t: &mut Taken, mut unit: crate::sender::units::Unit, gather: &mut Gather) {
     let n = u32::from(unit.segments);
     let marks = unit.marks;
@@ -252,8 +258,8 @@ fn one(s: &mut Sender, t: &mut Taken, mut unit: crate::sender::units::Unit, gath
     s.rate.delivered(gather, &s.flow, &mut unit);
 }
 
-/// The round trip that an acknowledgement shows; nothing if it shows none. The sample of congestion control is of the last
-/// unit, that of the timeout of the first.
+/// Returns the round trip that an acknowledgement shows, if it shows one. The sample of congestion
+/// control is of the last unit, that of the timeout of the first.
 fn round_trip(s: &mut Sender, t: &Taken, told: &Told) -> Option<u32> {
     let now = s.flow.now;
     // The clock counts whole microseconds.
@@ -268,7 +274,7 @@ fn round_trip(s: &mut Sender, t: &Taken, told: &Told) -> Option<u32> {
         && t.acked > 0
         && let Some(echo) = s.echo
     {
-        // What was sent again: time stamps tell which transmission is answered.
+        // For retransmitted units, time stamps tell which transmission is answered.
         let ms = s.flow.tick().stamp(now).wrapping_sub(echo);
         let us = if ms < 1 << 20 { ms.max(1) * 1_000 } else { return None };
         (first, last) = (Some(us), Some(us));
@@ -283,13 +289,13 @@ fn round_trip(s: &mut Sender, t: &Taken, told: &Told) -> Option<u32> {
     Some(last)
 }
 
-/// A loss probe is out and an acknowledgement has come (RFC 8985 section 7.4).
+/// Handles an acknowledgement while a loss probe is out (RFC 8985 section 7.4).
 fn probe_answered(s: &mut Sender, ack: u64, advanced: bool, window_moved: bool, told: &Told) {
     let Some(end) = s.tlp_end.get().filter(|end| ack >= *end) else { return };
     if !s.tlp_again || told.probe_duplicate {
         s.tlp_end = Maybe::NONE;
     } else if ack > end {
-        // The probe repaired a loss, which is a reason to reduce the window.
+        // The probe repaired a loss: the window must be reduced.
         s.tlp_end = Maybe::NONE;
         recovery::probe_repaired(s);
     } else if !(advanced || window_moved || told.new) {

@@ -1,5 +1,5 @@
 //! Loss by number (RFC 6675): a segment is lost once three segments beyond it have arrived. A call
-//! looks only at units above the place up to which the last one has judged, so that each unit is
+//! looks only at units above the place up to which the last call has judged, so that each unit is
 //! judged once. The rescue retransmission of RFC 6675 section 4, rule (4), is left out.
 
 use crate::sender::Sender;
@@ -9,14 +9,14 @@ use crate::sender::units::Marks;
 /// Least threshold, segments (RFC 5681 section 3.1, equation 4).
 const THRESHOLD_MIN: u32 = 2;
 
-/// Half of the segments on their way (RFC 5681 equation 4), which may be fewer than the window
-/// allows.
+/// Returns half of the segments on their way (RFC 5681 equation 4), which may be fewer than the
+/// window allows.
 pub(crate) fn threshold(s: &Sender) -> u32 {
     (s.flow.out / 2).max(THRESHOLD_MIN)
 }
 
 /// Marks lost units (RFC 6675 section 4, `IsLost`, in segments). A unit that has been sent again is
-/// not judged: only the timeout tells of its loss.
+/// not judged: only the timeout detects its loss.
 pub(crate) fn find_lost(s: &mut Sender) {
     let Some(line) = line(s) else { return };
     let mut i = s.units.find(s.rec.judged.max(s.flow.una));
@@ -30,7 +30,7 @@ pub(crate) fn find_lost(s: &mut Sender) {
     s.rec.judged = s.rec.judged.max(line);
 }
 
-/// The number below which three segments that have arrived lie beyond every unit.
+/// Returns the number below which every unit has three arrived segments beyond it.
 fn line(s: &Sender) -> Option<u64> {
     if s.flow.sacked < REORDERING {
         return None;

@@ -1,8 +1,10 @@
-//! Drops on the sender's own host: the queue below says so at once, and what it did not take has not been sent.
+//! Drops on the sender's own host: the queue below reports them at once, and a refused unit counts
+//! as not sent.
 //!
-//! As recordings of a policy on the sender's own device show: a new unit stays the first of what is to be sent, and the next
-//! event tries it again; where nothing is in flight, a timeout later with one segment; a retransmission stays due; a timeout
-//! whose retransmission was dropped is tried again half a second later, and does not count for the backoff. In each case the
+//! Recordings of a policy on the sender's own device show this behaviour. A new unit stays the
+//! first one to be sent, and the next event tries it again; if nothing is in flight, a timeout
+//! tries it with one segment. A retransmission stays due. A timeout whose retransmission was
+//! dropped is tried again half a second later, and does not count for the backoff. In each case the
 //! window shrinks, once per round trip.
 
 use txweir_core::Instant;
@@ -14,35 +16,36 @@ use crate::sender::timer::{self, Purpose, Timer};
 use crate::sender::units::{Marks, Unit};
 use crate::sender::writer::Gate;
 
-/// How long a timeout waits for the queue below to take its retransmission, microseconds.
+/// Time that a timeout waits for the queue below to take its retransmission, microseconds.
 const AGAIN_US: u64 = 500_000;
 
-/// What a sender was before its last unit left.
+/// State of a sender before its last unit left.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Before {
-    /// The unit as it was; of new data, as it left.
+    /// The unit as it was; for new data, as it left.
     pub(crate) unit: Unit,
     pub(crate) new: bool,
     pub(crate) departs: Instant,
     pub(crate) timer: Option<Timer>,
     pub(crate) burst: u32,
     pub(crate) short_end: u64,
-    /// PSH was on it.
+    /// True if the unit carried PSH.
     pub(crate) push: bool,
-    /// It was sent for a timeout, or as a probe.
+    /// True if the unit was sent for a timeout; `probe`: as a probe.
     pub(crate) timeout: bool,
     pub(crate) probe: bool,
-    /// It was sent because nothing was in flight and a queue of this host had taken nothing.
+    /// True if the unit was sent because nothing was in flight and a queue of this host had taken
+    /// nothing.
     pub(crate) window: bool,
 }
 
 impl Before {
-    /// Before a unit of new data leaves.
+    /// Returns the state before a unit of new data leaves.
     pub(crate) fn fresh(s: &Sender) -> Self {
         Self { new: true, ..Self::again(s, Unit::default()) }
     }
 
-    /// Before `unit` leaves again.
+    /// Returns the state before `unit` leaves again.
     pub(crate) fn again(s: &Sender, unit: Unit) -> Self {
         Self {
             unit,
@@ -58,23 +61,24 @@ impl Before {
         }
     }
 
-    /// The unit that left.
+    /// Records the unit that left.
     pub(crate) const fn left(&mut self, unit: Unit) {
         self.unit = unit;
     }
 }
 
-/// A queue on this host has dropped something of this end: the window shrinks once per round trip.
+/// Shrinks the window once per round trip after a queue on this host has dropped a packet of this
+/// end.
 pub(crate) fn congested(s: &mut Sender) {
     let open = s.flow.state;
     recovery::enter_local(s);
-    // What was handed over just now is not yet part of what the reduction waits for.
+    // The reduction does not wait for the unit that was handed over just now.
     if let Some(before) = s.units.before.filter(|b| b.new && s.flow.state != open) {
         s.flow.high = before.unit.start;
     }
 }
 
-/// A queue on this host did not take the unit that left last.
+/// Takes back the unit that left last, which a queue on this host has refused.
 pub(crate) fn dropped(s: &mut Sender) {
     congested(s);
     let Some(units) = s.units.made() else { return };

@@ -1,4 +1,5 @@
-//! What the sending half sends next: a retransmission, a probe, or new data, as far as window, pacing and small queues let it.
+//! The sending half's choice of the next segment: a retransmission, a probe, or new data, as far as
+//! window, pacing and small queues allow.
 
 use txweir_core::{Instant, Nanos};
 
@@ -10,20 +11,21 @@ use crate::sender::timer::{self, Purpose};
 use crate::sender::units::{Marks, UNITS_MAX, Unit, segments};
 use crate::sender::writer::Gate;
 
-/// Segments that are never paced (RFC 6928's window).
+/// Number of segments that are never paced (RFC 6928's window).
 const UNPACED: u64 = 10;
-/// Of the smallest round trip in microseconds, a super-segment doubles for each halving below this power of two.
+/// Binary logarithm of a round trip in microseconds: a super-segment doubles for each halving of
+/// the smallest round trip below it.
 const RTT_LOG: u32 = 9;
-/// Memory of a unit below the socket beside its payload, bytes.
+/// Memory of a unit below the socket in addition to its payload, bytes.
 pub(crate) const UNIT_MEMORY: u64 = 832;
-/// The same of a segment, once the path has cut its unit.
+/// Memory of a segment in addition to its payload, once the path has cut its unit.
 const SEGMENT_MEMORY: u32 = 832;
 /// Bytes of a super-segment that headers may need.
 const HEADER_ROOM: u64 = 321;
-/// A sender that has been silent so long does not wait for a larger unit.
+/// Silence after which a sender does not wait for a larger unit.
 const DEFER_SILENCE: Nanos = Nanos(1_000_000);
 
-/// What leaves next.
+/// The unit that leaves next.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Out {
     pub(crate) start: u64,
@@ -34,7 +36,7 @@ pub(crate) struct Out {
     pub(crate) departs: Instant,
 }
 
-/// The next unit, if one may leave now.
+/// Returns the next unit, if one may leave now.
 pub(crate) fn next(s: &mut Sender, sack: bool) -> Option<Out> {
     if s.writer.gate == Gate::Used {
         drained(s, sack);
@@ -64,7 +66,7 @@ pub(crate) fn next(s: &mut Sender, sack: bool) -> Option<Out> {
     if out.is_none() {
         drained(s, sack);
         if s.rec.new_first && s.flow.next <= s.flow.high {
-            // There was nothing new to send: the ordinary repair goes on.
+            // There was nothing new to send: the ordinary repair continues.
             (s.rec.new_first, s.rec.frto) = (false, false);
             return lost(s);
         }
@@ -72,7 +74,8 @@ pub(crate) fn next(s: &mut Sender, sack: bool) -> Option<Out> {
     out
 }
 
-/// The windows let data leave now. Pacing, small queues and the wait for a larger unit are not asked.
+/// True if the windows let data leave now. Pacing, small queues and the wait for a larger unit are
+/// not checked.
 pub(crate) fn has_room(s: &Sender) -> bool {
     if s.probe_due || (s.timeout_due && !s.units.is_empty()) {
         return true;
@@ -87,13 +90,13 @@ pub(crate) fn has_room(s: &Sender) -> bool {
     fresh || f.again < f.lost
 }
 
-/// True if pacing holds departures back now.
+/// Returns the time until which pacing holds departures back, if it does so now.
 pub(crate) fn paced_until(s: &Sender) -> Option<Instant> {
     (s.flow.paced && s.flow.departs > s.flow.now).then_some(s.flow.departs)
 }
 
-/// Too much lies below the socket (small queues). One unit in flight may always have a second. Retransmissions have twice
-/// the room of new data.
+/// True if too many bytes lie below the socket (small queues). A single unit in flight may always
+/// have a second. Retransmissions have twice the room of new data.
 fn small_queue_full(s: &mut Sender, payload: u64, again: bool) -> bool {
     if !s.flow.config.small_queues {
         return false;
@@ -108,15 +111,16 @@ fn small_queue_full(s: &mut Sender, payload: u64, again: bool) -> bool {
     s.throttled
 }
 
-/// The unit is not sent again while its last transmission lies in a queue of this host (the kernel counts such attempts as
-/// `TCPSpuriousRtxHostQueues`). The sender goes on when something has left.
+/// True if the last transmission of the unit still lies in a queue of this host: the unit is not
+/// sent again (the kernel counts such attempts as `TCPSpuriousRtxHostQueues`). The sender continues
+/// when the device has reported a departure.
 fn still_below(s: &mut Sender, i: usize) -> bool {
     let below = s.flow.config.small_queues && s.units.is_below(i);
     s.throttled |= below;
     below
 }
 
-/// The next unit that is lost and not sent again.
+/// Sends the next unit that is lost and not sent again.
 fn lost(s: &mut Sender) -> Option<Out> {
     if s.flow.again >= s.flow.lost || s.flow.in_flight() >= s.flow.cwnd || paced_until(s).is_some() {
         return None;
@@ -169,7 +173,8 @@ fn again(s: &mut Sender, i: usize, most: u32) -> Option<Out> {
     Some(out)
 }
 
-/// Unit `i` leaves once more: its time, its place in the order of transmissions, and the counters.
+/// Sends unit `i` once more: sets its time, its place in the order of transmissions, and the
+/// counters.
 fn leave(s: &mut Sender, i: usize, in_flight: u32) -> Out {
     let Some(&u) = s.units.get(i) else {
         if let Some(units) = s.units.made() {
@@ -193,7 +198,8 @@ fn leave(s: &mut Sender, i: usize, in_flight: u32) -> Out {
     Out { start, len, fin, again: true, push, departs }
 }
 
-/// The loss probe (RFC 8985 section 7.3): new data if the window has room, else the last segment again.
+/// Sends the loss probe (RFC 8985 section 7.3): new data if the window has room, otherwise the last
+/// segment again.
 fn probe(s: &mut Sender) -> Option<Out> {
     let fresh = s.can_send_new() && s.flow.next + u64::from(s.flow.mss) <= s.window_end();
     let out = match fresh && !small_queue_full(s, u64::from(s.flow.mss), false) {
@@ -235,7 +241,8 @@ fn probe(s: &mut Sender) -> Option<Out> {
     out
 }
 
-/// Most segments of the next super-segment: what a millisecond of the pacing rate carries, more on short paths.
+/// Returns the largest number of segments of the next super-segment: the data that the pacing rate
+/// carries in a millisecond, more on short paths.
 fn burst(s: &Sender) -> u32 {
     let f = &s.flow;
     let most = u64::from(f.gso_max.max(f.mss));
@@ -251,7 +258,7 @@ fn burst(s: &Sender) -> u32 {
         .min((most / u64::from(f.mss.max(1))).max(1) as u32)
 }
 
-/// New data, if there is some and nothing forbids it.
+/// Sends new data, if there is some and nothing forbids it.
 fn fresh(s: &mut Sender) -> Option<Out> {
     let (mss, end) = (s.flow.mss, s.end());
     if s.flow.next >= end || s.units.len() >= UNITS_MAX || paced_until(s).is_some() {
@@ -269,20 +276,21 @@ fn fresh(s: &mut Sender) -> Option<Out> {
         return None;
     }
     let most = burst(s);
-    // A unit too short for what may leave is filled from the one behind it, which keeps its end.
+    // A unit that is too short for the allowance is filled from the unit behind it, which keeps its
+    // end.
     let chunk = s.writer.first(s.flow.next).max(left.min(u64::from(quota.min(most)) * u64::from(mss)));
     if chunk <= u64::from(mss) {
-        // A short segment waits while another is out (RFC 896), if that is switched on.
+        // A short segment waits while another one is in flight (RFC 896), if this is switched on.
         let short = left < u64::from(mss) && !s.closing;
         if s.flow.config.nagle && short && s.flow.out > 0 && s.short_end > s.flow.una {
             return None;
         }
     } else if s.writer.gate != Gate::One && defers(s, room, window, most, chunk) {
-        // The unit that a full one at the head of a call lets go does not wait.
+        // The unit that a full unit at the head of a call releases does not wait.
         return None;
     }
     let len = left.min(u64::from(quota.min(most)) * u64::from(mss)).min(chunk.max(1)).min(window);
-    // A short segment at its end waits if another is out (RFC 896).
+    // A short segment at the end waits if another one is in flight (RFC 896).
     let short = len % u64::from(mss);
     let waits = s.flow.config.nagle && short > 0 && short < len && s.short_end > s.flow.una;
     let len = if waits { len - short } else { len };
@@ -296,7 +304,8 @@ fn fresh(s: &mut Sender) -> Option<Out> {
     Some(send_new(s, len))
 }
 
-/// Payload of a unit of data as it is handed over: whole segments, at most half of the greatest window offered.
+/// Returns the payload of a unit of data as it is handed over: whole segments, at most half of the
+/// largest window offered.
 pub(crate) fn chunk(s: &Sender) -> u64 {
     let mss = u64::from(s.flow.mss.max(1));
     let room = u64::from(s.flow.gso_max).saturating_sub(HEADER_ROOM);
@@ -304,7 +313,8 @@ pub(crate) fn chunk(s: &Sender) -> u64 {
     (room.min(half) / mss).max(1) * mss
 }
 
-/// True if it waits for more window rather than send a small unit. `left`: payload of the unit at hand.
+/// True if the sender waits for more window rather than send a small unit. `left`: payload of the
+/// unit at hand.
 fn defers(s: &mut Sender, room: u32, window: u64, most: u32, left: u64) -> bool {
     let last = s.flow.next + left >= s.flow.write;
     let f = &s.flow;
@@ -335,8 +345,8 @@ fn defers(s: &mut Sender, room: u32, window: u64, most: u32, left: u64) -> bool 
     !(s.closing && last)
 }
 
-/// The timer that watches a shut window has fired, and the window is open: one segment leaves, whatever else holds data
-/// back. Nothing if there is none.
+/// Sends one segment, whatever else holds data back, after the timer that watches a shut window has
+/// fired and the window is open. `None` if there is nothing to send.
 pub(crate) fn despite_refusal(s: &mut Sender) -> Option<Out> {
     if s.flow.out > 0 || !s.can_send_new() {
         return None;
@@ -349,7 +359,7 @@ pub(crate) fn despite_refusal(s: &mut Sender) -> Option<Out> {
     Some(out)
 }
 
-/// `len` bytes of new data leave, and the FIN if they are the last.
+/// Sends `len` bytes of new data, and the FIN if they are the last.
 fn send_new(s: &mut Sender, len: u32) -> Out {
     let start = s.flow.next;
     let left = s.flow.write - start;
@@ -386,7 +396,7 @@ fn send_new(s: &mut Sender, len: u32) -> Out {
     Out { start, len, fin, again: false, push, departs }
 }
 
-/// When a unit leaves that is sent now, as pacing counts.
+/// Books the departure of a unit that is sent now, and returns its time as pacing counts.
 fn depart(s: &mut Sender, start: u64, payload: u32, n: u32) -> Instant {
     let f = &mut s.flow;
     let prior = f.departs;
@@ -399,7 +409,7 @@ fn depart(s: &mut Sender, start: u64, payload: u32, n: u32) -> Instant {
         && s.segments_sent >= UNPACED
     {
         let ns = u64::from(payload).saturating_mul(1_000_000_000) / f.pacing_rate;
-        // Lateness of the timer is made up for, by half of each departure at most.
+        // Later departures make up for lateness of the timer, each by half at most.
         let credit = at.saturating_since(prior).0;
         f.departs = at + Nanos(ns - credit.min(ns / 2));
     }
@@ -411,17 +421,18 @@ fn depart(s: &mut Sender, start: u64, payload: u32, n: u32) -> Instant {
     at
 }
 
-/// Bytes that a segment with so much payload counts for below the socket, until the device has sent it.
+/// Returns the number of bytes that a segment with this payload counts for below the socket, until
+/// the device has sent it.
 pub const fn below_socket(payload: u32) -> u32 {
     payload + UNIT_MEMORY as u32
 }
 
-/// The same of a segment that the path has cut out of a unit.
+/// Returns the same for a segment that the path has cut out of a unit.
 pub const fn below_socket_cut(payload: u32) -> u32 {
     payload + SEGMENT_MEMORY
 }
 
-/// The unit that left last has been cut into so many segments below the socket.
+/// Notes that the unit that left last has been cut into this number of segments below the socket.
 pub(crate) fn cut(s: &mut Sender, segments: u32) {
     let more = segments.saturating_mul(SEGMENT_MEMORY).saturating_sub(UNIT_MEMORY as u32);
     s.below = s.below.saturating_add(more);
@@ -430,7 +441,7 @@ pub(crate) fn cut(s: &mut Sender, segments: u32) {
     }
 }
 
-/// Nothing more can leave now: what was sent is judged, and a probe is set.
+/// Handles the end of a burst: measures the use of the window, and sets a timer for a probe.
 fn drained(s: &mut Sender, sack: bool) {
     crate::sender::writer::drained(s);
     let sent = std::mem::take(&mut s.burst);
@@ -458,7 +469,8 @@ fn drained(s: &mut Sender, sack: bool) {
     }
 }
 
-/// How far the window is used (RFC 7661). A window that is not used does not grow; recordings show that it does not shrink.
+/// Measures the use of the window (RFC 7661). An unused window does not grow; recordings show that
+/// it does not shrink.
 fn validate(s: &mut Sender, limited: bool) {
     let f = &mut s.flow;
     if f.una >= s.usage_end || limited || (!f.limited && f.out > f.most_out) {

@@ -1,5 +1,5 @@
-//! Loss by time (RFC 8985): a unit is lost if one sent after it has been delivered, and more than the reordering window
-//! has passed.
+//! Loss by time (RFC 8985): a unit is lost if a unit sent after it has been delivered, and more
+//! than the reordering window has passed.
 
 use txweir_core::Instant;
 
@@ -9,31 +9,32 @@ use crate::rare::Blank;
 use crate::sender::rate::sent_after;
 use crate::sender::units::{Marks, Unit, Units};
 
-/// Recoveries for which a widened window is kept (RFC 8985 section 6.2, step 4).
+/// Number of recoveries for which a widened window is kept (RFC 8985 section 6.2, step 4).
 const PERSIST: u8 = 16;
-/// Duplicate acknowledgements that tell of a loss while no reordering has been seen (RFC 5681).
+/// Number of duplicate acknowledgements that show a loss while no reordering has been seen (RFC
+/// 5681).
 pub(crate) const REORDERING: u32 = 3;
-/// The widest reordering, in segments, that is believed.
+/// Largest reordering, in segments, that is believed.
 const REORDERING_MAX: u32 = 300;
 
-/// What RACK knows.
+/// State of RACK.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Rack {
     /// The latest transmission that was delivered.
     sent: Instant,
     end: u64,
     rtt_us: u64,
-    /// Something was delivered since losses were last looked for.
+    /// True if a unit was delivered since losses were last looked for.
     pub(crate) advanced: bool,
-    /// A duplicate was reported since the window was last adapted.
+    /// True if a duplicate was reported since the window was last adapted.
     pub(crate) duplicate_seen: bool,
-    /// Quarters of the smallest round trip that the window is wide.
+    /// Width of the window, in quarters of the smallest round trip.
     steps: u8,
     pub(crate) persist: u8,
     last_delivered: u64,
-    /// How far, in segments, packets were seen out of order.
+    /// Largest distance, in segments, by which packets were seen out of order.
     pub(crate) reordering: u32,
-    /// Times that they were.
+    /// Number of times that packets were seen out of order.
     pub(crate) reordered: u32,
 }
 
@@ -56,10 +57,11 @@ impl Blank for Rack {
 }
 
 impl Rack {
-    /// A unit has been delivered (section 6.2, step 2).
+    /// Takes account of a delivered unit (section 6.2, step 2).
     pub(crate) fn delivered(&mut self, flow: &Flow, unit: &Unit) {
         let rtt_us = flow.now.saturating_since(unit.sent).0 / 1_000;
-        // So quick an answer to a retransmission is the answer to the original.
+        // An answer to a retransmission within less than the smallest round trip answers the
+        // original.
         if rtt_us < u64::from(flow.min_rtt_us) && unit.marks.has(Marks::EVER_AGAIN) {
             return;
         }
@@ -70,13 +72,15 @@ impl Rack {
         }
     }
 
-    /// True if the answer to a unit that was sent again came too early to be of the last transmission.
+    /// True if the answer to a unit that was sent again came too early to answer the last
+    /// transmission.
     pub(crate) fn spurious(flow: &Flow, unit: &Unit, echo: Option<u32>) -> bool {
         let Some(echo) = echo.filter(|_| unit.marks.has(Marks::EVER_AGAIN)) else { return false };
         (echo.wrapping_sub(flow.tick().stamp(unit.sent)) as i32) < 0
     }
 
-    /// Adapts the window to duplicates (section 6.2, step 4). `prior` is what was delivered when the latest unit was sent.
+    /// Adapts the window to duplicates (section 6.2, step 4). `prior`: segments delivered in all
+    /// when the latest unit was sent.
     pub(crate) fn adapt(&mut self, flow: &Flow, prior: u64) {
         if prior == 0 {
             return;
@@ -94,7 +98,7 @@ impl Rack {
         }
     }
 
-    /// Packets were seen out of order by the numbers from `low` to `high`.
+    /// Notes that packets were seen out of order, by the numbers from `low` to `high`.
     pub(crate) fn reordered(&mut self, flow: &Flow, low: u64, high: u64) {
         if low >= high || flow.mss == 0 {
             return;
@@ -106,7 +110,7 @@ impl Rack {
 
     fn window_us(&self, flow: &Flow) -> u64 {
         if self.reordered == 0 {
-            // Three duplicates, or a recovery under way, tell of a loss at once.
+            // Three duplicates, or a recovery under way, show a loss at once.
             if flow.state >= CaState::Recovery || flow.sacked >= self.reordering {
                 return 0;
             }
@@ -115,14 +119,14 @@ impl Rack {
         (min / 4 * u64::from(self.steps)).min(u64::from(flow.srtt8_us >> 3))
     }
 
-    /// How long the unit may still be late, microseconds; nothing if it is late.
+    /// Returns how long the unit may still be late, microseconds; `None` if it counts as lost.
     fn patience(&self, flow: &Flow, unit: &Unit, window_us: u64) -> Option<u64> {
         let age = flow.now.saturating_since(unit.sent).0 / 1_000;
         (self.rtt_us + window_us).checked_sub(age).filter(|left| *left > 0)
     }
 
-    /// Marks units as lost (section 6.2, step 5). Gives how long those that are not yet late may still be so, and the
-    /// least number marked.
+    /// Marks units as lost (section 6.2, step 5). Returns the longest time that the others may
+    /// still be late, and the least number marked.
     pub(crate) fn find_lost(
         &mut self,
         flow: &mut Flow,
@@ -152,13 +156,13 @@ impl Rack {
         (wait, lowest)
     }
 
-    /// After a timeout: true if the unit was sent so lately that it may still arrive.
+    /// True if the unit was sent so recently before a timeout that it may still arrive.
     pub(crate) fn recent(&self, flow: &Flow, unit: &Unit) -> bool {
         self.patience(flow, unit, 0).is_some()
     }
 }
 
-/// A unit is taken as lost, or its last transmission is.
+/// Takes a unit, or its last transmission, as lost.
 pub(crate) fn lose(flow: &mut Flow, unit: &mut Unit, cc: &mut dyn Congestion) {
     let n = u32::from(unit.segments);
     if unit.marks.has(Marks::SACKED) {

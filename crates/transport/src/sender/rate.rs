@@ -5,20 +5,20 @@ use txweir_core::Instant;
 use crate::flow::{Flow, RateSample};
 use crate::sender::units::{Marks, Unit};
 
-/// What a connection remembers between samples.
+/// State of a connection between samples.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Rate {
-    /// When the first unit of the present phase of sending left, microseconds.
+    /// Departure time of the first unit of the present phase of sending, microseconds.
     first_us: u64,
-    /// When something was last delivered, microseconds.
+    /// Time of the last delivery, microseconds.
     delivered_us: u64,
 }
 
-/// A sample while an acknowledgement is worked through.
+/// A sample in the making while an acknowledgement is handled.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Gather {
     sample: RateSample,
-    /// When `prior_delivered` was delivered; nothing before the first unit.
+    /// Time at which `prior_delivered` was reached; `None` before the first unit.
     prior_us: Option<u64>,
     last_end: u64,
     sent: Instant,
@@ -30,26 +30,28 @@ impl Gather {
     pub(crate) fn new(flow: &Flow) -> Self {
         Self { delivered_before: flow.delivered, lost_before: flow.lost_total, ..Self::default() }
     }
-    /// What was delivered when the unit of the sample was sent; 0 without one.
+    /// Returns the number of segments delivered in all when the unit of the sample was sent; 0
+    /// without a sample.
     pub(crate) const fn prior_delivered(&self) -> u64 {
         self.sample.prior_delivered
     }
     pub(crate) const fn delay_possible(&mut self) {
         self.sample.delayed = true;
     }
-    /// Segments delivered and lost since the acknowledgement came.
+    /// Returns the segments delivered and lost since the acknowledgement came.
     pub(crate) const fn delivered(&self, flow: &Flow) -> (u32, u32) {
         ((flow.delivered - self.delivered_before) as u32, (flow.lost_total - self.lost_before) as u32)
     }
 }
 
-/// True if the transmission `(at, end)` is later than the other, numbers deciding at one instant.
+/// True if the transmission `(at, end)` is later than the other one; numbers decide between equal
+/// times.
 pub(crate) fn sent_after(at: Instant, end: u64, other: Instant, other_end: u64) -> bool {
     at > other || (at == other && end > other_end)
 }
 
 impl Rate {
-    /// A unit leaves: notes what was delivered by then.
+    /// Records in a unit that leaves the deliveries so far.
     pub(crate) fn sent(&mut self, flow: &Flow, unit: &mut Unit) {
         let at_us = unit.sent.0 / 1_000;
         if flow.out == 0 {
@@ -66,7 +68,8 @@ impl Rate {
         }
     }
 
-    /// A unit is delivered: it makes the sample if it was sent last of those that this acknowledgement delivers.
+    /// Takes a delivered unit, which makes the sample if it was sent last of those that this
+    /// acknowledgement delivers.
     pub(crate) fn delivered(&mut self, g: &mut Gather, flow: &Flow, unit: &mut Unit) {
         if unit.marks.has(Marks::SAMPLED) {
             return;
@@ -90,7 +93,7 @@ impl Rate {
         }
     }
 
-    /// The acknowledgement has been worked through.
+    /// Completes the sample at the end of an acknowledgement.
     pub(crate) fn finish(&mut self, mut g: Gather, flow: &mut Flow) -> RateSample {
         if flow.app_limited > 0 && flow.delivered > flow.app_limited {
             flow.app_limited = 0;
@@ -102,8 +105,8 @@ impl Rate {
         let Some(prior_us) = g.prior_us else { return RateSample { prior_delivered: 0, ..g.sample } };
         g.sample.ack_us = flow.now_us().saturating_sub(prior_us);
         g.sample.interval_us = g.sample.send_us.max(g.sample.ack_us);
-        // An interval below the smallest round trip comes of compressed acknowledgements or of a unit that was sent
-        // twice: it says nothing.
+        // An interval below the smallest round trip results from compressed acknowledgements or
+        // from a unit that was sent twice: it is no sample.
         if g.sample.interval_us >= u64::from(flow.min_rtt_us) {
             g.sample.delivered = Some((flow.delivered - g.sample.prior_delivered) as u32);
         }

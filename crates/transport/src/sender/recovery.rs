@@ -1,5 +1,5 @@
-//! What a sender does about loss and marks: its states, the reduction of the window (RFC 6937bis), and what is undone
-//! when a reduction proves needless (RFC 3522, 5682, 2883).
+//! A sender's reaction to loss and marks: its states, the reduction of the window (RFC 6937bis),
+//! and the return from a reduction that proves needless (RFC 3522, 5682, 2883).
 
 use crate::config::Detection;
 use crate::flow::{Ack, CaState, Event};
@@ -11,30 +11,31 @@ use crate::sender::sack::Told;
 use crate::sender::timer::{self, Purpose};
 use crate::sender::units::Marks;
 
-/// What a recovery needs to know.
+/// State of a recovery.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Recovery {
-    /// Where a reduction began that may be undone.
+    /// First number not acknowledged at the start of a reduction that may be undone.
     pub(crate) undo_marker: Option<u64>,
-    /// Segments sent again since then and not reported as duplicates; nothing if that cannot be told.
+    /// Segments sent again since then and not reported as duplicates; `None` if this is unknown.
     pub(crate) undo_left: Option<u32>,
-    /// The threshold to come back to; 0 if there is none.
+    /// The threshold to restore; 0 if there is none.
     prior_ssthresh: u32,
-    /// Delivered since the reduction began.
+    /// Segments delivered since the reduction began.
     prr_delivered: u32,
-    /// Sent since the reduction began.
+    /// Segments sent since the reduction began.
     pub(crate) prr_out: u32,
-    /// After a timeout it is not yet known whether it was needless.
+    /// True if it is not yet known whether the last timeout was needless.
     pub(crate) frto: bool,
-    /// The first retransmission that is not yet acknowledged, as a time stamp.
+    /// The time stamp of the first retransmission that is not yet acknowledged.
     pub(crate) again_stamp: Option<u32>,
-    /// New data goes before retransmissions, until the next acknowledgement (RFC 5682 step 2b).
+    /// True if new data goes before retransmissions, until the next acknowledgement (RFC 5682 step
+    /// 2b).
     pub(crate) new_first: bool,
     /// Least number that may be lost and not sent again.
     pub(crate) lost_from: u64,
-    /// `Detection::DupThresh` has judged every unit below this number.
+    /// Number below which `Detection::DupThresh` has judged every unit.
     pub(crate) judged: u64,
-    /// The blocks of the last acknowledgement that had some.
+    /// The blocks of the last acknowledgement that had blocks.
     pub(crate) known_sacks: [(u64, u64); 4],
 }
 
@@ -57,7 +58,7 @@ impl Blank for Recovery {
     }
 }
 
-/// Works through what an acknowledgement says of loss. `dubious` acknowledgements only come here.
+/// Handles the losses that an acknowledgement shows. Only `dubious` acknowledgements come here.
 pub(crate) fn on_ack(s: &mut Sender, ack: &mut Ack, told: &Told, prior_una: u64, dup: bool) -> Verdict {
     let mut v = Verdict { timer: true, ..Verdict::default() };
     if let Some(rec) = s.rec.made().filter(|_| ack.echo) {
@@ -99,12 +100,12 @@ pub(crate) fn on_ack(s: &mut Sender, ack: &mut Ack, told: &Told, prior_una: u64,
     v
 }
 
-/// What is left to do after an acknowledgement.
+/// Work that remains after an acknowledgement.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Verdict {
-    /// The timer may be set anew.
+    /// True if the timer may be set anew.
     pub(crate) timer: bool,
-    /// A retransmission was lost.
+    /// True if a retransmission was lost.
     retransmission_lost: bool,
 }
 
@@ -116,7 +117,7 @@ fn recover_or_open(s: &mut Sender, ack: &Ack) {
     }
 }
 
-/// A state that its number ends is left.
+/// Leaves a state whose last number is acknowledged.
 fn leave(s: &mut Sender) {
     if s.flow.state == CaState::Open {
         if let Some(rec) = s.rec.made() {
@@ -128,7 +129,7 @@ fn leave(s: &mut Sender) {
         return;
     }
     match s.flow.state {
-        // The reduction is held one number longer, so that it ends with data sent after it.
+        // The reduction lasts one number longer, so that it ends with data sent after it.
         CaState::Cwr if s.flow.una != s.flow.high => {
             end_reduction(s);
             set_state(s, CaState::Open);
@@ -146,7 +147,7 @@ fn set_state(s: &mut Sender, state: CaState) {
     s.cc.entered(&mut s.flow, state);
 }
 
-/// Looks for losses by time, and sets the timer for those that may turn out so.
+/// Looks for losses by time, and sets the timer for units that may still count as lost.
 pub(crate) fn find_lost(s: &mut Sender, v: &mut Verdict) {
     if !s.rack.advanced {
         return;
@@ -168,7 +169,7 @@ pub(crate) fn find_lost(s: &mut Sender, v: &mut Verdict) {
     v.retransmission_lost |= s.flow.again < again;
 }
 
-/// Neither lost nor reordered: back to the ordinary.
+/// Returns to the ordinary state if nothing is lost or reordered.
 fn try_to_open(s: &mut Sender, echo: bool) {
     if echo {
         enter_cwr(s);
@@ -187,7 +188,7 @@ fn keep_open(s: &mut Sender) {
     }
 }
 
-/// The window begins to shrink to the threshold that congestion control names.
+/// Begins to shrink the window to the threshold that congestion control names.
 fn begin_reduction(s: &mut Sender) {
     s.flow.high = s.flow.next;
     s.tlp_end = Maybe::NONE;
@@ -201,7 +202,7 @@ fn begin_reduction(s: &mut Sender) {
     s.ecn.reduced();
 }
 
-/// What the window is reduced to.
+/// Returns the threshold of a reduction.
 fn threshold(s: &mut Sender) -> u32 {
     match s.flow.config.detection {
         Detection::RackTlp => s.cc.threshold(&mut s.flow),
@@ -209,13 +210,13 @@ fn threshold(s: &mut Sender) -> u32 {
     }
 }
 
-/// Marks have come: the window shrinks once per round trip.
+/// Shrinks the window for marks, once per round trip.
 pub(crate) fn enter_cwr(s: &mut Sender) {
     s.counters.reduced_by_marks += u64::from(s.flow.state < CaState::Cwr);
     enter_local(s);
 }
 
-/// A queue on this host has dropped something: the window shrinks as for marks.
+/// Shrinks the window as for marks, as a queue on this host has dropped a packet.
 pub(crate) fn enter_local(s: &mut Sender) {
     s.rec.prior_ssthresh = 0;
     if s.flow.state < CaState::Cwr {
@@ -235,14 +236,15 @@ fn enter_recovery(s: &mut Sender, echo: bool) {
         }
         begin_reduction(s);
     } else if s.cc.owns_window() {
-        // A window that was reduced at once for marks has not come down by steps: they begin here.
+        // A window that was reduced at once for marks has not come down by steps: the steps begin
+        // here.
         s.flow.prior_cwnd = s.flow.cwnd;
         (s.rec.prr_delivered, s.rec.prr_out) = (0, 0);
     }
     set_state(s, CaState::Recovery);
 }
 
-/// A loss probe has repaired a loss: the window is reduced at once.
+/// Reduces the window at once, as a loss probe has repaired a loss.
 pub(crate) fn probe_repaired(s: &mut Sender) {
     begin_reduction(s);
     set_state(s, CaState::Cwr);
@@ -250,7 +252,7 @@ pub(crate) fn probe_repaired(s: &mut Sender) {
     keep_open(s);
 }
 
-/// Units turned out lost while no acknowledgement came.
+/// Handles units that turned out lost while no acknowledgement came.
 pub(crate) fn late_losses(s: &mut Sender) {
     enter_recovery(s, false);
     if !s.cc.owns_window() {
@@ -263,10 +265,10 @@ fn begin_undo(s: &mut Sender) {
     s.rec.undo_left = if s.flow.again > 0 { Some(s.flow.again) } else { None };
 }
 
-/// One step of the proportional reduction.
+/// Makes one step of the proportional reduction.
 pub(crate) fn reduce(s: &mut Sender, ack: &Ack) {
     let f = &mut s.flow;
-    // By RFC 6675 the window was halved at once.
+    // RFC 6675 has halved the window at once.
     if ack.delivered == 0 || f.prior_cwnd == 0 || f.config.detection == Detection::DupThresh {
         return;
     }
@@ -301,7 +303,7 @@ pub(crate) fn end_reduction(s: &mut Sender) {
     s.cc.event(&mut s.flow, Event::ReductionDone);
 }
 
-/// A timeout: everything that is not recent is lost.
+/// Handles a timeout: all units that are not recent are lost.
 pub(crate) fn enter_loss(s: &mut Sender) {
     let new = s.flow.state < CaState::Recovery;
     let by_time = s.flow.config.detection == Detection::RackTlp;
@@ -332,14 +334,14 @@ pub(crate) fn enter_loss(s: &mut Sender) {
     s.rec.new_first = false;
 }
 
-/// An acknowledgement after a timeout.
+/// Handles an acknowledgement after a timeout.
 fn in_loss(s: &mut Sender, ack: &Ack, told: &Told, dup: bool) {
     let recovered = s.flow.una >= s.flow.high;
     if ack.advanced && undo_loss(s, false) {
         return;
     }
     if s.rec.frto {
-        // What was sent once has arrived: the timeout was needless (RFC 5682 step 3b).
+        // Units that were sent once have arrived: the timeout was needless (RFC 5682 step 3b).
         if told.originals && undo_loss(s, true) {
             return;
         }
@@ -361,12 +363,14 @@ fn in_loss(s: &mut Sender, ack: &Ack, told: &Told, dup: bool) {
     }
 }
 
-/// A reduction may be undone: what was sent again had arrived before, by duplicates or by time stamps.
+/// True if a reduction may be undone: duplicates or time stamps show that the original of each
+/// retransmission had arrived before.
 fn may_undo(s: &Sender) -> bool {
     s.rec.undo_marker.is_some() && (s.rec.undo_left == Some(0) || delayed(s))
 }
 
-/// The acknowledgement answers a segment that was sent before the first retransmission (RFC 3522).
+/// True if the acknowledgement answers a segment that was sent before the first retransmission (RFC
+/// 3522).
 fn delayed(s: &Sender) -> bool {
     matches!((s.rec.again_stamp, s.echo), (Some(at), Some(echo)) if (echo.wrapping_sub(at) as i32) < 0)
 }
@@ -393,7 +397,7 @@ fn undo(s: &mut Sender, unmark: bool) {
     s.counters.undone += 1;
 }
 
-/// All is acknowledged that was sent when the trouble began.
+/// Ends a recovery, as all data is acknowledged that was sent when it began.
 fn undo_recovery(s: &mut Sender) {
     if may_undo(s) {
         undo(s, false);
@@ -429,7 +433,7 @@ fn undo_partial(s: &mut Sender, prior_una: u64) -> bool {
     if s.rec.undo_marker.is_none() || !delayed(s) {
         return false;
     }
-    // The hole was filled by a late packet, not by a retransmission: packets are reordered.
+    // A late packet, and no retransmission, filled the hole: packets are reordered.
     s.rack.reordered(&s.flow, prior_una, s.fack.max(prior_una + 1));
     if s.flow.again > 0 {
         return true;

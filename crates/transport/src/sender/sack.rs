@@ -8,22 +8,22 @@ use crate::sender::Sender;
 use crate::sender::rate::Gather;
 use crate::sender::units::{Marks, Unit};
 
-/// What the blocks of one acknowledgement told.
+/// Findings from the blocks of one acknowledgement.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Told {
-    /// Data was acknowledged selectively for the first time.
+    /// True if data was acknowledged selectively for the first time.
     pub(crate) new: bool,
-    /// Of it, some had been sent only once, and before the present recovery began.
+    /// True if some of this data had been sent only once, and before the present recovery began.
     pub(crate) originals: bool,
-    /// A duplicate was reported.
+    /// True if a duplicate was reported.
     pub(crate) duplicate: bool,
-    /// The duplicate is of a loss probe.
+    /// True if the duplicate is of a loss probe.
     pub(crate) probe_duplicate: bool,
-    /// The last transmissions of the first and the last unit that was sent once.
+    /// The last transmissions of the first and the last unit that were sent once.
     pub(crate) sent: Option<(Instant, Instant)>,
-    /// Least number that was delivered after a higher one although it was sent once.
+    /// Least number that was sent once and delivered after a higher number.
     pub(crate) low: Option<u64>,
-    /// The sample of the rate of delivery, as far as it has come.
+    /// The sample of the rate of delivery so far.
     pub(crate) gather: Gather,
 }
 
@@ -33,7 +33,7 @@ impl Told {
     }
 }
 
-/// Works through the blocks. `prior_una` is the first number that was not acknowledged before.
+/// Handles the blocks. `prior_una` is the first number that was not acknowledged before.
 pub(crate) fn take(s: &mut Sender, seg: &Segment, prior_una: u64, told: &mut Told) {
     let blocks = seg.sacks.blocks();
     let mut skip = 0;
@@ -47,7 +47,7 @@ pub(crate) fn take(s: &mut Sender, seg: &Segment, prior_una: u64, told: &mut Tol
     let mut known = s.rec.known_sacks;
     known.sort_unstable();
     let kept = &blocks[skip.min(blocks.len())..];
-    // In the order of their numbers: a lower one that is new as well has not been overtaken.
+    // In ascending order: a lower block that is new as well has not been overtaken.
     let mut ascending = [(0, 0); 4];
     ascending[..kept.len()].copy_from_slice(kept);
     ascending[..kept.len()].sort_unstable();
@@ -71,7 +71,7 @@ pub(crate) fn take(s: &mut Sender, seg: &Segment, prior_una: u64, told: &mut Tol
     }
 }
 
-/// A duplicate was reported: a retransmission was needless (RFC 2883).
+/// Handles a reported duplicate: a retransmission was needless (RFC 2883).
 fn duplicate(s: &mut Sender, start: u64, end: u64, prior_una: u64, told: &mut Told) {
     told.duplicate = true;
     s.counters.duplicates_reported += 1;
@@ -79,7 +79,8 @@ fn duplicate(s: &mut Sender, start: u64, end: u64, prior_una: u64, told: &mut To
     if s.tlp_end.get().is_some_and(|tlp| s.tlp_again && end == tlp) {
         told.probe_duplicate = true;
     }
-    // A duplicate of what was sent again since the window was reduced speaks against that reduction.
+    // A duplicate of data that was sent again since the window was reduced counts against that
+    // reduction.
     if let (Some(marker), Some(left)) = (s.rec.undo_marker, s.rec.undo_left)
         && left > 0
         && end <= prior_una.max(s.flow.una)
@@ -90,7 +91,7 @@ fn duplicate(s: &mut Sender, start: u64, end: u64, prior_una: u64, told: &mut To
     }
 }
 
-/// Marks the units of a range as acknowledged.
+/// Marks the units of a range as received.
 fn mark(s: &mut Sender, start: u64, end: u64, told: &mut Told) {
     if start >= end {
         return;
@@ -125,15 +126,15 @@ fn mark(s: &mut Sender, start: u64, end: u64, told: &mut Told) {
     }
 }
 
-/// Unit `i` has been received.
+/// Marks unit `i` as received.
 fn one(s: &mut Sender, i: usize, told: &mut Told) {
     let Some(u) = s.units.get_mut(i) else { return };
     let before: Unit = *u;
     let n = u32::from(before.segments);
     let (lost, again) = (before.marks.has(Marks::LOST), before.marks.has(Marks::AGAIN));
     if again {
-        // With the retransmission out, only a unit that was taken as lost is cleared of it; another keeps its mark
-        // until the number is acknowledged.
+        // With the retransmission in flight, only a unit that was taken as lost loses this mark;
+        // other units keep it until their number is acknowledged.
         if lost {
             u.marks.clear(Marks::LOST | Marks::AGAIN);
             s.flow.lost -= n.min(s.flow.lost);

@@ -1,4 +1,5 @@
-//! The timer of the sending half: a retransmission, a loss probe, a look at late segments, or a probe of a closed window.
+//! The timer of the sending half: a retransmission, a loss probe, a look at late segments, or a
+//! probe of a closed window.
 
 use txweir_core::Instant;
 
@@ -8,33 +9,33 @@ use crate::rare::Maybe;
 use crate::rtt::RTO_MIN_US;
 use crate::sender::Sender;
 
-/// Least time of a probe, ticks: the clock's grain, twice.
+/// Least time of a probe, ticks: twice the clock's granularity.
 pub(crate) const MIN_TICKS: u64 = 2;
-/// Timeouts without progress after which a connection gives up (the default of Linux).
+/// Number of timeouts without progress after which a connection gives up (the default of Linux).
 pub(crate) const RETRIES_MAX: u8 = 15;
 
-/// What the timer is for.
+/// Purpose of the timer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Purpose {
-    /// RFC 6298.
+    /// Retransmission (RFC 6298).
     Retransmit,
-    /// RFC 8985 section 7.
+    /// Loss probe (RFC 8985 section 7).
     LossProbe,
-    /// RFC 8985 section 6.3.
+    /// End of the reordering window (RFC 8985 section 6.3).
     Reorder,
-    /// RFC 9293 section 3.8.6.1.
+    /// Probe of a closed window (RFC 9293 section 3.8.6.1).
     Window,
 }
 
-/// A timer that runs.
+/// A running timer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Timer {
     pub(crate) purpose: Purpose,
-    /// When it fires.
+    /// Time at which it fires.
     pub(crate) at: Instant,
 }
 
-/// Sets the timer `ticks` from now; pacing that is ahead of the clock is added.
+/// Sets the timer `ticks` from now; the lead of pacing over the clock is added.
 pub(crate) fn set(s: &mut Sender, purpose: Purpose, ticks: u64) {
     let most = s.flow.tick().from_micros(crate::rtt::RTO_MAX_US);
     let ahead = s.flow.departs.saturating_since(s.flow.now).0 / 1_000;
@@ -43,21 +44,22 @@ pub(crate) fn set(s: &mut Sender, purpose: Purpose, ticks: u64) {
     s.timer = Some(Timer { purpose, at: s.flow.tick().expiry(s.flow.now, expires) });
 }
 
-/// Microseconds until the first unit in flight is as old as the timeout.
+/// Returns the microseconds until the first unit in flight is as old as the timeout.
 fn until_timeout_us(s: &Sender) -> i64 {
     let rto = s.flow.tick().micros(s.rto()) as i64;
     let sent = s.units.first().map_or(s.flow.now, |u| u.sent);
     (sent.0 / 1_000) as i64 + rto - s.flow.now_us() as i64
 }
 
-/// Sets the retransmission timer anew, or none if nothing is in flight.
+/// Sets the retransmission timer anew, or stops it if nothing is in flight.
 pub(crate) fn rearm(s: &mut Sender) {
-    // Where a probe had the timer, the time that it waited counts.
+    // If a probe used the timer, the time that it waited counts.
     let waited = s.timer.is_some_and(|t| matches!(t.purpose, Purpose::Reorder | Purpose::LossProbe));
     restart(s, waited);
 }
 
-/// The same; `waited`: from when the first unit in flight left, not from now.
+/// Sets the timer like `rearm`. `waited`: the time counts from when the first unit in flight left,
+/// not from now.
 pub(crate) fn restart(s: &mut Sender, waited: bool) {
     if s.flow.out == 0 {
         s.timer = None;
@@ -70,7 +72,8 @@ pub(crate) fn restart(s: &mut Sender, waited: bool) {
     set(s, Purpose::Retransmit, ticks);
 }
 
-/// Sets the timer for a loss probe; false if there is to be none. `fresh`: a timeout set now would count from now.
+/// Sets the timer for a loss probe; false if there is to be none. `fresh`: a timeout set now would
+/// count from now.
 pub(crate) fn probe(s: &mut Sender, fresh: bool, sack: bool) -> bool {
     let without = !sack || s.flow.config.detection == Detection::DupThresh;
     if s.flow.out == 0 || without || !matches!(s.flow.state, CaState::Open | CaState::Cwr) {
@@ -80,7 +83,7 @@ pub(crate) fn probe(s: &mut Sender, fresh: bool, sack: bool) -> bool {
     let mut us = match s.flow.srtt8_us {
         0 => crate::rtt::RTO_INITIAL_US,
         srtt8 => {
-            // One segment alone may wait for a delayed acknowledgement.
+            // A lone segment may wait for a delayed acknowledgement.
             let more = if s.flow.out == 1 { u64::from(RTO_MIN_US) } else { tick.micros(MIN_TICKS) };
             u64::from(srtt8 >> 2) + more
         }
@@ -93,14 +96,14 @@ pub(crate) fn probe(s: &mut Sender, fresh: bool, sack: bool) -> bool {
     true
 }
 
-/// After progress: a loss probe if there can be one, else the retransmission timer.
+/// Sets the timer after progress: a loss probe if there can be one, otherwise a retransmission.
 pub(crate) fn after_progress(s: &mut Sender, sack: bool) {
     if !probe(s, true, sack) {
         rearm(s);
     }
 }
 
-/// The timer has fired. False if the connection gives up.
+/// Handles the timer after it has fired. False if the connection gives up.
 pub(crate) fn fired(s: &mut Sender) -> bool {
     let Some(timer) = s.timer.take() else { return true };
     match timer.purpose {
@@ -123,7 +126,7 @@ pub(crate) fn fired(s: &mut Sender) -> bool {
         Purpose::Retransmit => return timed_out(s),
         Purpose::Window => {
             s.window_probe_due = true;
-            // An open window is not probed: a queue of this host has refused what there is.
+            // An open window is not probed: a queue of this host has refused the data.
             if !s.can_send_new() {
                 s.window_probes += 1;
                 s.backoff = (s.backoff + 1).min(16);
@@ -135,8 +138,8 @@ pub(crate) fn fired(s: &mut Sender) -> bool {
 
 fn timed_out(s: &mut Sender) -> bool {
     if s.flow.out == 0 {
-        // Only a refusal by the host's own queue leaves this timer on with nothing in flight. In
-        // 4.4BSD its timeout is one like any other.
+        // Only a refusal by the host's own queue leaves this timer on with nothing in flight.
+        // 4.4BSD counts it like any other timeout.
         if !s.cc.owns_window() {
             s.flow.ssthresh = crate::sender::dupthresh::threshold(s);
             (s.flow.cwnd, s.flow.growth) = (1, 0);

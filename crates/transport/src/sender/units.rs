@@ -1,4 +1,5 @@
-//! What is sent and not acknowledged: units in order of their numbers, and in order of their last transmission.
+//! Data that is sent and not acknowledged: units in order of their numbers, and in order of their
+//! last transmission.
 
 use std::collections::VecDeque;
 
@@ -7,10 +8,10 @@ use txweir_core::Instant;
 use crate::rare::Blank;
 use crate::sender::local::Before;
 
-/// Most units in flight: a window of 1 GiB in segments of 1 KiB.
+/// Largest number of units in flight: a window of 1 GiB in segments of 1 KiB.
 pub const UNITS_MAX: usize = 1 << 20;
 
-/// What is known of a unit.
+/// Facts about a unit, as bits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Marks(u8);
 
@@ -46,37 +47,37 @@ impl Marks {
     }
 }
 
-/// What a sender handed over as one: one segment or several.
+/// Data that a sender handed over as one packet: one segment or several.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Unit {
     pub(crate) start: u64,
     pub(crate) end: u64,
-    /// When it last left.
+    /// Time of its last departure.
     pub(crate) sent: Instant,
-    /// Delivered in all when it last left.
+    /// Segments delivered in all when it last left.
     pub(crate) delivered: u64,
-    /// When that was delivered, microseconds.
+    /// Time of the last of these deliveries, microseconds.
     pub(crate) delivered_us: u64,
-    /// When the first unit of the phase of sending left, microseconds.
+    /// Departure time of the first unit of the phase of sending, microseconds.
     pub(crate) first_us: u64,
-    /// Lost in all when it last left.
+    /// Segments lost in all when it last left.
     pub(crate) lost: u32,
-    /// Marked in all when it last left.
+    /// Marked segments in all when it last left.
     pub(crate) delivered_ce: u32,
-    /// In flight when it last left, itself included.
+    /// Segments in flight when it last left, itself included.
     pub(crate) in_flight: u32,
     pub(crate) segments: u16,
     pub(crate) marks: Marks,
 }
 
 impl Unit {
-    /// Bytes of payload.
+    /// Returns the bytes of payload.
     pub(crate) const fn payload(&self) -> u32 {
         (self.end - self.start) as u32 - self.marks.has(Marks::FIN) as u32
     }
 }
 
-/// A transmission: when, and which numbers.
+/// A transmission: its time and its numbers.
 #[derive(Clone, Copy, Debug)]
 struct Sent {
     at: Instant,
@@ -84,14 +85,14 @@ struct Sent {
     end: u64,
 }
 
-/// What lies below the socket of one transmission.
+/// The bytes of one transmission that lie below the socket.
 #[derive(Clone, Copy, Debug)]
 struct Below {
     /// The unit's first number.
     start: u64,
     /// Bytes that the device has not reported sent.
     bytes: u32,
-    /// The unit lies there as it left, uncut.
+    /// True if the unit lies there as it left, uncut.
     whole: bool,
 }
 
@@ -99,11 +100,11 @@ struct Below {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Units {
     units: VecDeque<Unit>,
-    /// Transmissions in order of time; those of which no unit is listed any more are dropped at the front.
+    /// Transmissions in order of time; transmissions without listed units are dropped at the front.
     sent: VecDeque<Sent>,
     /// Transmissions that lie below the socket, in order.
     below: VecDeque<Below>,
-    /// What was before the unit left that was handed out last.
+    /// State before the unit left that was handed out last.
     pub(crate) before: Option<Before>,
 }
 
@@ -138,28 +139,29 @@ impl Units {
         }
         Some(unit)
     }
-    /// The last unit has not left after all.
+    /// Removes the last unit, which has not left after all.
     pub(crate) fn pop_last(&mut self) -> Option<Unit> {
         self.sent.pop_back();
         self.units.pop_back()
     }
-    /// The last transmission, of a unit that had been sent before, was none.
+    /// Removes the last transmission, of a unit that had been sent before: it has not left after
+    /// all.
     pub(crate) fn not_sent(&mut self) {
         self.sent.pop_back();
     }
-    /// Places of units from the one that holds `seq`, or the first behind it.
+    /// Returns the place of the unit that holds `seq`, or of the first unit behind it.
     pub(crate) fn find(&self, seq: u64) -> usize {
         self.units.partition_point(|u| u.end <= seq)
     }
 
-    /// A unit is sent for the first time.
+    /// Appends a unit that is sent for the first time.
     pub(crate) fn push(&mut self, mut unit: Unit) {
         unit.marks.set(Marks::LISTED);
         self.sent.push_back(Sent { at: unit.sent, start: unit.start, end: unit.end });
         self.units.push_back(unit);
     }
 
-    /// Unit `i` is sent again: its transmission is the last one now.
+    /// Notes that unit `i` is sent again: its transmission becomes the last one.
     pub(crate) fn sent_again(&mut self, i: usize, at: Instant) {
         if let Some(u) = self.units.get_mut(i) {
             u.sent = at;
@@ -168,23 +170,24 @@ impl Units {
         }
     }
 
-    /// A transmission of the unit from `start` on goes below the socket, where it counts for so many bytes.
+    /// Notes that a transmission of the unit from `start` on goes below the socket, where it counts
+    /// for `bytes`.
     pub(crate) fn goes_below(&mut self, start: u64, bytes: u32) {
         self.below.push_back(Below { start, bytes, whole: true });
     }
-    /// The last transmission has been cut there, and counts for so many bytes more.
+    /// Notes that the last transmission has been cut there, and counts for `more` bytes more.
     pub(crate) fn cut_below(&mut self, more: u32) {
         if let Some(last) = self.below.back_mut() {
             (last.bytes, last.whole) = (last.bytes.saturating_add(more), false);
         }
     }
-    /// The last transmission was not taken: its bytes are the next ones reported.
+    /// Notes that the last transmission was refused: its bytes are the next ones reported.
     pub(crate) fn refused_below(&mut self) {
         if let Some(last) = self.below.pop_back() {
             self.below.push_front(Below { whole: false, ..last });
         }
     }
-    /// The device has reported so many bytes sent, which are the oldest.
+    /// Notes that the device has reported `bytes` sent, which are the oldest.
     pub(crate) fn released(&mut self, mut bytes: u32) {
         while let Some(first) = self.below.front_mut() {
             if first.bytes > bytes {
@@ -195,12 +198,13 @@ impl Units {
             self.below.pop_front();
         }
     }
-    /// A transmission of unit `i` still lies below the socket as it left.
+    /// True if a transmission of unit `i` still lies below the socket as it left.
     pub(crate) fn is_below(&self, i: usize) -> bool {
         self.units.get(i).is_some_and(|u| self.below.iter().any(|b| b.whole && b.start == u.start))
     }
 
-    /// Cuts unit `i` at `seq`, which lies inside it. Segments are counted anew with `mss` bytes each.
+    /// Cuts unit `i` at `seq`, which lies inside it. Segments are counted anew with `mss` bytes
+    /// each.
     pub(crate) fn split(&mut self, i: usize, seq: u64, mss: u32) {
         let Some(u) = self.units.get_mut(i) else { return };
         if seq <= u.start || seq >= u.end {
@@ -215,8 +219,8 @@ impl Units {
         self.units.insert(i + 1, rest);
     }
 
-    /// Visits listed units in order of their last transmission until `visit` says stop. `visit` may take a unit off
-    /// the list.
+    /// Visits listed units in order of their last transmission until `visit` returns false. `visit`
+    /// may take a unit off the list.
     pub(crate) fn by_time(&mut self, mut visit: impl FnMut(&mut Unit) -> bool) {
         let mut at = 0;
         while let Some(&sent) = self.sent.get(at) {
@@ -239,7 +243,7 @@ impl Units {
     }
 }
 
-/// Segments that so much payload takes.
+/// Returns the number of segments that this payload takes.
 pub(crate) fn segments(payload: u32, mss: u32) -> u16 {
     u16::try_from(payload.div_ceil(mss.max(1)).max(1)).unwrap_or(u16::MAX)
 }

@@ -1,9 +1,10 @@
-//! The writing side of a connection: how data that the application hands over becomes units, which of them carry PSH, and
-//! when a writer that found no room goes on. All of it is what recordings show.
+//! The writing side of a connection: how data that the application hands over becomes units, which
+//! of them carry PSH, and when a writer that found no room continues. Recordings show all of it.
 //!
-//! A call of the application fills units one behind the other. A full unit that is the first one not sent lets one unit
-//! leave. Once more than half of the greatest window has been handed over since the last PSH, a full unit gets PSH, and all
-//! leaves that may. The end of a call pushes as well, until the next call adds to the same unit.
+//! A call of the application fills units one behind the other. A full unit that is the first one
+//! not sent lets one unit leave. Once more than half of the largest window has been handed over
+//! since the last PSH, a full unit gets PSH, and all units may leave. The end of a call pushes as
+//! well, until the next call adds to the same unit.
 
 use std::collections::VecDeque;
 
@@ -11,33 +12,34 @@ use crate::rare::{Blank, Rare};
 use crate::sender::Sender;
 use crate::sender::output::{UNIT_MEMORY, chunk};
 
-/// Memory of a packet beside its payload, bytes, before its buffer is rounded up to a power of two.
+/// Memory of a packet in addition to its payload, bytes, before its buffer is rounded up to a power
+/// of two.
 const HEADROOM: u32 = 512;
 /// Memory of the description of a packet, bytes.
 const DESCRIPTION: u64 = 256;
-/// Least window, in segments, that a buffer is made for.
+/// Smallest window, in segments, that a buffer is made for.
 const WINDOW_MIN: u32 = 10;
 
-/// What may leave between two parts of a call.
+/// Departures allowed between two parts of a call.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Gate {
-    /// All that window and pacing let.
+    /// All units that window and pacing allow.
     #[default]
     Open,
     /// One new unit.
     One,
-    /// No new unit: that one has left, or a queue on this host has not taken one.
+    /// No new unit: the one unit has left, or a queue on this host has refused a unit.
     Used,
-    /// Nothing: the call goes on first.
+    /// No unit: the call continues first.
     Shut,
 }
 
-/// A unit that has not left, or not wholly.
+/// A unit that has not left, or only in part.
 #[derive(Clone, Copy, Debug)]
 struct Piece {
-    /// The number behind it.
+    /// The number behind its data.
     end: u64,
-    /// Its last segment carries PSH.
+    /// True if its last segment carries PSH.
     push: bool,
 }
 
@@ -47,15 +49,15 @@ pub(crate) struct Writer {
     pieces: Rare<VecDeque<Piece>>,
     /// Memory of the buffer that tunes itself, bytes.
     buffer: u32,
-    /// Where PSH was last set.
+    /// The number at which PSH was last set.
     pushed: u64,
-    /// A call is under way.
+    /// True if a call is under way.
     calling: bool,
-    /// The application has found no room, and waits.
+    /// True if the application has found no room, and waits.
     waits: bool,
-    /// A segment has come since the application was last considered.
+    /// True if a segment has come since the application was last considered.
     pub(crate) heard: bool,
-    /// New units that have left since the first segment of this instant came.
+    /// Number of new units that have left since the first segment of this instant came.
     pub(crate) units: u8,
     pub(crate) gate: Gate,
 }
@@ -67,18 +69,19 @@ impl Blank for VecDeque<Piece> {
     }
 }
 
-/// Memory that tuning counts for a segment of `mss` bytes without options.
+/// Returns the memory that tuning counts for a segment of `mss` bytes without options.
 fn segment(mss: u32) -> u64 {
     u64::from((mss + HEADROOM).next_power_of_two()) + DESCRIPTION
 }
 
 impl Writer {
-    /// Payload of the first unit that has not wholly left, when everything up to `next` has.
+    /// Returns the payload of the first unit that has not wholly left, when all data up to `next`
+    /// has left.
     pub(crate) fn first(&self, next: u64) -> u64 {
         self.pieces.front().map_or(0, |p| p.end.saturating_sub(next))
     }
 
-    /// Everything up to `next` has left. True if a unit with PSH ends in it.
+    /// Notes that all data up to `next` has left. True if a unit with PSH ends in it.
     pub(crate) fn left(&mut self, next: u64) -> bool {
         let mut push = false;
         let Some(pieces) = self.pieces.made() else { return false };
@@ -89,14 +92,14 @@ impl Writer {
         push
     }
 
-    /// A unit that ended at `end` has not left after all.
+    /// Puts a unit that ended at `end` back: it has not left after all.
     pub(crate) fn back(&mut self, end: u64, push: bool) {
         if self.pieces.front().is_none_or(|p| p.end != end) {
             self.pieces.push_front(Piece { end, push });
         }
     }
 
-    /// Payload of the last unit, when everything up to `next` has left.
+    /// Returns the payload of the last unit, when all data up to `next` has left.
     fn last(&self, next: u64) -> u64 {
         let n = self.pieces.len();
         let start = n.checked_sub(2).and_then(|i| self.pieces.get(i)).map_or(next, |p| p.end);
@@ -110,28 +113,30 @@ impl Writer {
     }
 }
 
-/// The buffer grows to what the window needs.
+/// Grows the buffer to the size that the window needs.
 pub(crate) fn expand(s: &mut Sender) {
     let segments = s.flow.cwnd.max(WINDOW_MIN).max(s.rack.reordering + 1);
     let memory = s.cc.buffer_windows() * u64::from(segments) * segment(u32::from(s.flow.config.mss));
     s.writer.buffer = s.writer.buffer.max(u32::try_from(memory).unwrap_or(u32::MAX));
 }
 
-/// Memory of what was handed over and is not acknowledged.
+/// Returns the memory of the data that was handed over and is not acknowledged.
 fn queued(s: &Sender) -> u64 {
     let units = s.units.len() + s.writer.pieces.len();
     s.flow.write.saturating_sub(s.flow.una.max(1)) + units as u64 * UNIT_MEMORY
 }
 
-/// What an acknowledgement let leave has left. A buffer that leaves the window unused grows, if a writer waits for room. The
-/// window counts as unused after a second unit of one instant as well, which leaves behind the look at the buffer.
+/// Handles the end of the departures that an acknowledgement allowed. If they leave the window
+/// unused, the buffer grows, provided that a writer waits for room. The window counts as unused
+/// after a second unit of one instant as well, which leaves behind the look at the buffer.
 pub(crate) fn drained(s: &mut Sender) {
     if s.writer.waits && s.writer.heard && (s.flow.in_flight() < s.flow.cwnd || s.writer.units > 1) {
         expand(s);
     }
 }
 
-/// A writer that found no room goes on once a third of the buffer is free.
+/// True if the writer may continue: a writer that found no room waits until a third of the buffer
+/// is free.
 fn goes_on(s: &mut Sender) -> bool {
     if s.writer.waits && s.flow.config.send_buffer == 0 {
         if !std::mem::take(&mut s.writer.heard) {
@@ -143,7 +148,8 @@ fn goes_on(s: &mut Sender) -> bool {
     s.flow.config.send_buffer > 0 || !s.writer.waits
 }
 
-/// Takes up to `bytes` of a call, at most what fills one unit. Nothing: there is no room.
+/// Takes up to `bytes` of a call, at most the bytes that fill one unit. Returns 0 if there is no
+/// room.
 pub(crate) fn write(s: &mut Sender, bytes: u64) -> u64 {
     if bytes == 0 || !goes_on(s) {
         return 0;
@@ -185,7 +191,7 @@ pub(crate) fn write(s: &mut Sender, bytes: u64) -> u64 {
     n
 }
 
-/// The call at hand ends.
+/// Ends the call at hand.
 fn over(s: &mut Sender) {
     if std::mem::take(&mut s.writer.calling) {
         s.writer.gate = Gate::Open;

@@ -58,8 +58,8 @@ fn one_loss_is_repaired_after_a_round_trip() {
     assert!(took < Nanos::from_millis(32), "{took:?}");
 }
 
-/// What an end takes while nothing is in flight, beside its congestion control and the configuration, which ends share.
-/// `lab/tests/it/size.rs` counts everything that a flow takes.
+/// The memory of an end while nothing is in flight, without its congestion control and the
+/// configuration, which ends share. `lab/tests/it/size.rs` counts the whole memory of a flow.
 #[test]
 fn an_idle_end_is_small() {
     let bytes = size_of::<txweir_transport::Connection>();

@@ -1,5 +1,5 @@
-//! Both versions of BBR over a wire: throughput with losses, the queue, the round trip that is
-//! looked for, two flows.
+//! Both versions of BBR over a wire: throughput with losses, the queue, the search for the round
+//! trip, two flows.
 
 use txweir_core::{Instant, Nanos};
 use txweir_transport::{Algorithm, Config};
@@ -12,7 +12,7 @@ fn config(algorithm: Algorithm) -> Config {
     Config { algorithm, seed: 7, receive_buffer: 6 << 20, ..Config::default() }
 }
 
-/// Runs for 20 s on 20 Mbit/s and 30 ms: 50 segments of a bandwidth-delay product.
+/// Runs for `seconds` on 20 Mbit/s and 30 ms: 50 segments of a bandwidth-delay product.
 fn run(algorithm: Algorithm, wire: Wire, seconds: u64) -> Net {
     let c = config(algorithm);
     let mut net = Net::new(&c, &c, wire);
@@ -20,13 +20,13 @@ fn run(algorithm: Algorithm, wire: Wire, seconds: u64) -> Net {
     net
 }
 
-/// Payload read, of 20 Mbit/s that 1514-byte packets with 1448 bytes of payload have.
+/// Returns the payload read, as a share of the payload that 1514-byte packets with 1448 bytes of
+/// payload have on 20 Mbit/s.
 fn share(net: &Net, seconds: u64) -> f64 {
     net.read as f64 * 8.0 / (seconds as f64 * 20e6 * 1448.0 / 1514.0)
 }
 
-/// The deepest queue since `from`, in packets, from round trips of the data: what was acknowledged
-/// when.
+/// Returns the deepest queue since `from`, in packets, from the round trips of the data.
 fn deepest(net: &Net, from: Instant) -> u64 {
     let mut deepest = 0;
     let mut sent = net.sent.iter().filter(|(_, s)| s.len > 0 && !s.again).peekable();
@@ -52,16 +52,16 @@ fn the_line_is_full_whatever_the_queue() {
             let (share, queue) = (share(&net, 20), deepest(&net, Instant::from_secs(3)));
             println!("{} limit {limit}: {share:.3}, queue {queue}, {} lost", algorithm.name(), net.dropped);
             assert!(share > 0.9, "{}, limit {limit}: {share}", algorithm.name());
-            // Two products in flight at most, and a few super-segments: one product of queue.
+            // At most two products and a few super-segments are in flight: one product of queue.
             assert!(queue <= 65, "{}, limit {limit}: {queue}", algorithm.name());
             assert_eq!(net.ends[0].counters().timeouts, 0);
         }
     }
 }
 
-/// One of a hundred is lost at random. Version 1 keeps nine tenths of the line. Version 3 gives
-/// way: each round trip with a loss takes the lost part off its volume (draft section 5.3.3.5.1,
-/// `(1 - loss)^N`), for the fifty or so between probes.
+/// One of a hundred packets is lost at random. Version 1 keeps nine tenths of the line. Version 3
+/// gives way: each round trip with a loss takes the lost part off its volume (draft section
+/// 5.3.3.5.1, `(1 - loss)^N`), for the fifty or so round trips between probes.
 #[test]
 fn random_losses_slow_it_little() {
     for (algorithm, least) in [(Algorithm::Bbr, 0.9), (Algorithm::Bbr3, 0.8)] {
@@ -74,7 +74,8 @@ fn random_losses_slow_it_little() {
     }
 }
 
-/// Times at which almost nothing was in flight: gaps of sending longer than half a round trip.
+/// Returns the times at which almost nothing was in flight: gaps of sending longer than half a
+/// round trip.
 fn silences(net: &Net) -> Vec<Nanos> {
     let times: Vec<_> = net.sent.iter().filter(|(_, s)| s.len > 0).map(|(at, _)| *at).collect();
     let mut found: Vec<Instant> = Vec::new();

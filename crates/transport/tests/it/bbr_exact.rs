@@ -1,9 +1,9 @@
 //! BBR version 1 beside Linux's: a sender gets each acknowledgement that Linux's sender got in the
-//! recordings of `spec/tcp/exact/bbr.jsonl`, at the same microsecond, and each packet that it sends
-//! is compared.
+//! recordings of `spec/tcp/exact/bbr.jsonl`, at the same microsecond, and the test compares each
+//! packet that it sends.
 //!
-//! A connection draws the first phase of PROBE_BW by chance, and its draw is not recorded: a
-//! case is equal if it is for one of the first seeds.
+//! A connection draws the first phase of PROBE_BW by chance, and its draw is not recorded: a case
+//! is equal if it is equal for one of the first seeds.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -14,26 +14,27 @@ use txweir_transport::{
     Algorithm, CaState, Config, Connection, EcnMode, Flags, Segment, SynOptions, Tick, below_socket,
 };
 
-/// Seeds that draw each of the seven phases.
+/// Number of seeds; they draw each of the seven phases.
 const SEEDS: u64 = 40;
 /// The number of the last tick before time 0: the recorded kernel counts from 300 s before its
 /// boot, and time 0 is a multiple of 8192 ticks after that (`spec/tcp/README.md`).
 const ZERO_TICK: u64 = (8_192 << 20) - 300_000;
-/// Where in a microsecond the recorded clock began, ns: round trips are differences of whole
+/// Offsets of the recorded clock within a microsecond, ns: round trips are differences of whole
 /// microseconds.
 const PHASES: [u64; 4] = [0, 250, 500, 750];
-/// Timers of the recorded machine are late by up to two grains of 256 ns, at each end of the wire,
+/// Lateness of the recorded machine's timers: up to two grains of 256 ns, at each end of the wire,
 /// ns.
 const LATE: [u64; 6] = [0, 250, 500, 750, 1_000, 1_250];
-/// An answer is recorded to the microsecond; it left when the packet that it answers came, if one
-/// came by so much, ns.
+/// Largest distance, ns, from a recorded answer to the arrival of a packet that it answers. Answers
+/// are recorded to the microsecond, and leave when such a packet comes.
 const SNAP: u64 = 2_000;
-/// Recordings round to a microsecond; a timer of the recorded machine may be a few late.
+/// Tolerance of times: recordings round to a microsecond, and a timer of the recorded machine may
+/// be a few late.
 const TOLERANCE_US: i64 = 5;
-/// Ethernet, IPv4, TCP; timestamps or what a SYN has.
+/// Bytes of headers: Ethernet, IPv4, TCP, and timestamps or the options of a SYN.
 const HEADER: u64 = 14 + 20 + 20 + 12;
 const SYN_HEADER: u64 = 14 + 20 + 40;
-/// By how many bits a segment of these answers shifts its window.
+/// Window scale of the recorded answers.
 const SCALE: u8 = 7;
 
 fn int(v: &Value) -> i64 {
@@ -74,7 +75,7 @@ fn recorded(case: &Value) -> Rows {
     }
 }
 
-/// The part of a run that is not recorded.
+/// The unrecorded parameters of a run.
 #[derive(Clone, Copy, Debug)]
 struct Clock {
     seed: u64,
@@ -90,7 +91,7 @@ struct Run<'a> {
     base: u64,
     late: u64,
     answers: Vec<(Instant, Segment)>,
-    /// When what was sent comes back as answers, if each is answered at once.
+    /// Times at which packets sent come back as answers, if each is answered at once.
     echoes: Vec<u64>,
     line_free: u64,
     writes: Vec<(u64, u64)>,
@@ -103,7 +104,7 @@ const fn state_of(s: CaState) -> i64 {
     s as i64
 }
 
-/// Arrivals of data at the receiver: when, first and next number, time stamp.
+/// Returns the arrivals of data at the receiver: time, first and next number, time stamp.
 fn arrivals(case: &Value, linux: &Rows, stamp: impl Fn(u64) -> u32) -> Vec<(u64, u64, u64, u32)> {
     let number = |key: &str| int(&case[key]) as u64;
     let acts = case["acts"].as_array().cloned().unwrap_or_default();
@@ -125,8 +126,8 @@ fn arrivals(case: &Value, linux: &Rows, stamp: impl Fn(u64) -> u32) -> Vec<(u64,
     found
 }
 
-/// The answers of the receiver, with the time stamps that it echoes (RFC 7323 section 4.3), which
-/// are not recorded.
+/// Returns the answers of the receiver, with the time stamps that it echoes (RFC 7323 section 4.3),
+/// which are not recorded.
 fn answers(case: &Value, linux: &Rows, stamp: impl Fn(u64) -> u32) -> Vec<(Instant, Segment)> {
     let g = &case["got"];
     let (window, flags) = (ints(&g["window"]), ints(&g["flags"]));
@@ -205,7 +206,7 @@ impl<'a> Run<'a> {
         ((self.now.0 - self.base + 500) / 1_000) as i64
     }
 
-    /// A packet goes through the line.
+    /// Books a packet's passage through the line.
     fn echo(&mut self, len: u32, flags: Flags) {
         let number = |key: &str| int(&self.case[key]) as u64;
         let bytes = u64::from(len) + if flags.has(Flags::SYN) { SYN_HEADER } else { HEADER };
@@ -213,7 +214,7 @@ impl<'a> Run<'a> {
         self.echoes.push(self.line_free + number("delay_ns") + number("delay_back_ns"));
     }
 
-    /// When the next answer comes.
+    /// Returns the time of the next answer.
     fn answer(&self) -> Option<Instant> {
         let at = self.answers.last()?.0.0 + self.base;
         let next = self.echoes.partition_point(|e| *e < at);
@@ -245,7 +246,7 @@ impl<'a> Run<'a> {
         self.drain();
     }
 
-    /// In calls as the recorded application makes them; segments leave between their parts.
+    /// Writes in calls like the recorded application; segments leave between their parts.
     fn write(&mut self) {
         while self.to_write > 0 {
             let mut call = self.to_write.min(CALL);
@@ -288,7 +289,7 @@ impl<'a> Run<'a> {
     }
 }
 
-/// Rows that are equal from the start, of the recorded ones; the first that differ.
+/// Returns the number of rows that are equal from the start, and the first rows that differ.
 fn compare(recorded: &Rows, own: &Rows) -> (usize, Option<String>) {
     let near = |a: i64, b: i64| (a - b).abs() <= TOLERANCE_US;
     let differ =

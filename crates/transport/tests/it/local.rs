@@ -1,4 +1,4 @@
-//! Drops on the sender's own host: what a queue did not take has not been sent.
+//! Drops on the sender's own host: a packet that a queue refused counts as not sent.
 
 use txweir_core::{Instant, Nanos};
 use txweir_transport::{
@@ -8,7 +8,7 @@ use txweir_transport::{
 /// Payload of a full segment.
 const MSS: u64 = 1448;
 
-/// An established sender with 200 segments that wait to be sent, and the time.
+/// Returns an established sender with 200 segments that wait to be sent, and the time.
 fn established(config: &Config) -> (Connection, Instant) {
     let mut ends = [Connection::connect(config), Connection::listen(config)];
     let mut now = Instant::ZERO;
@@ -23,7 +23,7 @@ fn established(config: &Config) -> (Connection, Instant) {
     (end, now)
 }
 
-/// One that sends single segments, and without small queues.
+/// Returns such a sender of single segments, without small queues.
 fn sender() -> (Connection, Instant) {
     established(&Config { algorithm: Algorithm::Reno, gso_segs: 1, small_queues: false, ..Config::default() })
 }
@@ -86,8 +86,9 @@ fn a_timeout_whose_retransmission_was_dropped_is_tried_again_after_half_a_second
     }
 }
 
-/// A sender with small queues, paced by its queue, has two units below its socket, whole or cut into segments. So many
-/// segments leave the device before it hands out a third unit.
+/// A sender with small queues, paced by its queue, has two units below its socket, whole or cut
+/// into segments. Returns the number of segments that leave the device before the sender hands out
+/// a third unit.
 fn released_before_the_third(cut: bool) -> u32 {
     let (mut end, now) =
         established(&Config { algorithm: Algorithm::Reno, initial_window: 64, ..Config::default() });
@@ -109,7 +110,8 @@ fn segments_of_a_unit_that_was_cut_count_more_than_their_share_of_it() {
     assert!(whole == 1 && cut > 5, "{whole} {cut}");
 }
 
-/// A timeout while the first transmission lies in a queue of the host: the segment goes again when that has left.
+/// A timeout while the first transmission lies in a queue of the host: the segment is sent again
+/// when that transmission has left.
 #[test]
 fn nothing_goes_again_while_it_lies_in_a_queue_of_the_host() {
     let config = Config { algorithm: Algorithm::Reno, gso_segs: 1, ..Config::default() };
@@ -128,8 +130,8 @@ fn nothing_goes_again_while_it_lies_in_a_queue_of_the_host() {
     assert_eq!((again.seq, again.again), (first.seq, true));
 }
 
-/// With nothing in flight no acknowledgement can bring a sender on whose host took nothing: after a timeout one segment
-/// goes, and where that is refused as well, another half a second later.
+/// If nothing is in flight, no acknowledgement can wake a sender whose host took nothing: after a
+/// timeout it sends one segment, and if that is refused as well, another half a second later.
 #[test]
 fn a_sender_whose_first_unit_was_refused_tries_again_with_one_segment() {
     let config = Config { algorithm: Algorithm::Reno, small_queues: false, ..Config::default() };

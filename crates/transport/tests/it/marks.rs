@@ -1,5 +1,5 @@
-//! Congestion marks between two ends: what a handshake agrees on, what reductions and counters make
-//! of a queue that marks.
+//! Congestion marks between two ends: the result of a handshake, and the effect of reductions and
+//! counters on a queue that marks.
 
 use txweir_core::{Ecn, Instant, Nanos};
 use txweir_transport::{Algorithm, Config, EcnMode, Flags, Segment};
@@ -12,12 +12,13 @@ fn config(algorithm: Algorithm, ecn: EcnMode) -> Config {
     Config { algorithm, ecn, small_queues: false, ..Config::default() }
 }
 
-/// What a bulk transfer through a queue with a step made of it.
+/// Results of a bulk transfer through a queue with a step.
 #[derive(Debug)]
 struct Outcome {
-    /// Of the payload that fits the line.
+    /// Share of the payload that fits the line.
     share: f64,
-    /// Packets found in the queue after a fifth of the time: the mean and the 99th percentile.
+    /// Number of packets found in the queue after a fifth of the time: the mean and the 99th
+    /// percentile.
     mean: f64,
     p99: usize,
     dropped: u64,
@@ -67,7 +68,7 @@ fn a_step_holds_prague_at_its_threshold() {
     }
 }
 
-/// The code points of the data of the first end, and the three flags of SYN and answer.
+/// Returns the code point of the data of the first end, and the three flags of SYN and answer.
 fn agreement(client: &Config, server: &Config) -> (Ecn, u8, u8) {
     let mut net = Net::new(client, server, Wire::default());
     net.to_write = 100_000;
@@ -108,8 +109,8 @@ fn a_handshake_agrees_on_what_both_know() {
     }
 }
 
-/// The acknowledgement that ends the handshake tells how the answer has arrived: not capable of
-/// marks here (RFC 9768 table 3). Later flags count from 5.
+/// The acknowledgement that ends the handshake reports how the answer arrived: not capable of marks
+/// here (RFC 9768 table 3). Later flags count from 5.
 #[test]
 fn the_handshake_ends_with_the_code_point_of_the_answer() {
     let c = config(PRAGUE, EcnMode::Off);
@@ -141,7 +142,8 @@ fn a_syn_that_is_sent_again_offers_less() {
     }
 }
 
-/// RFC 3168 section 6.1.2: one reduction per round trip, each told by one CWR, which ends the echo.
+/// RFC 3168 section 6.1.2: one reduction per round trip, each announced by one CWR, which ends the
+/// echo.
 #[test]
 fn classic_marks_reduce_once_per_round_trip_and_are_answered() {
     for algorithm in [Algorithm::Cubic, Algorithm::Reno] {
@@ -161,8 +163,8 @@ fn classic_marks_reduce_once_per_round_trip_and_are_answered() {
         assert_eq!(cwr.len() as u64, counters.reduced_by_marks);
         assert!(cwr.windows(2).all(|w| w[1].saturating_since(w[0]) >= Nanos::from_millis(30)));
         assert_eq!(net.dropped, 0, "marks take the place of losses");
-        // An echo begins with a mark and ends with the answer to it, a round trip later; it goes on
-        // where the answer was marked.
+        // An echo begins with a mark and ends with the CWR a round trip later; it goes on if the
+        // segment with the CWR was marked.
         let echoes: Vec<bool> = net.answers.iter().map(|(_, s)| s.flags.has(Flags::ECE)).collect();
         let began = echoes.windows(2).filter(|w| !w[0] && w[1]).count() as u64;
         let reduced = counters.reduced_by_marks;
@@ -170,8 +172,8 @@ fn classic_marks_reduce_once_per_round_trip_and_are_answered() {
     }
 }
 
-/// The sender's count is that of the queue's marks, although most acknowledgements are lost and the
-/// counter of three bits wraps unseen: the option tells (RFC 9768 section 3.2.3).
+/// The sender's count equals the queue's marks, although most acknowledgements are lost and the
+/// counter of three bits wraps unseen: the option carries the difference (RFC 9768 section 3.2.3).
 #[test]
 fn the_count_of_marks_is_exact_when_acknowledgements_are_lost() {
     for (every, lose) in [(1, vec![]), (2, vec![]), (5, vec![]), (3, vec![700, 701, 950, 2000, 2001])] {
@@ -179,7 +181,7 @@ fn the_count_of_marks_is_exact_when_acknowledgements_are_lost() {
         let wire =
             Wire { mark_above: 5, answer_every: every, lose: lose.into_iter().collect(), ..Wire::default() };
         let mut net = Net::new(&c, &c, wire);
-        // A FIN of the answering end carries no option, so nothing is closed.
+        // A FIN of the answering end carries no option, so the test closes nothing.
         (net.to_write, net.close) = (6_000 * 1448, false);
         net.run(Instant::from_secs(60));
         assert_eq!(net.read, 6_000 * 1448);
@@ -219,7 +221,7 @@ fn without_the_option_marks_are_not_missed() {
             answers.extend(std::iter::from_fn(|| ends[1].transmit(now)));
         }
         now += Nanos::from_millis(10);
-        // Only the last answer of a round arrives, and its option has been taken off.
+        // Only the last answer of a round arrives, without its option.
         if let Some(last) = answers.last() {
             ends[0].receive(now, &Segment { ecn_bytes: None, ..*last });
         }
@@ -229,9 +231,9 @@ fn without_the_option_marks_are_not_missed() {
     assert!(marked > 100 && counted >= marked, "{marked} {counted}");
 }
 
-/// Slow start overflows a deep queue with Reno, and ends before that with HyStart++. The least
-/// round trip of a round shows the queue of the round before, when the window is up to four times
-/// the path; five conservative rounds let it grow threefold from there.
+/// With Reno slow start overflows a deep queue; with HyStart++ it ends before that. The least round
+/// trip of a round shows the queue of the round before, when the window is up to four times the
+/// path; five conservative rounds let it grow threefold from there.
 #[test]
 fn hystart_plus_plus_leaves_slow_start_before_the_queue_overflows() {
     let wire = Wire { rate: 50_000_000, delay: Nanos::from_millis(20), limit: 2_500, ..Wire::default() };
@@ -250,7 +252,7 @@ fn hystart_plus_plus_leaves_slow_start_before_the_queue_overflows() {
 }
 
 /// Flows of 5 and of 25 ms that are alone at their queue grow by the same number of bytes in the
-/// same time: once they are no longer young, growth of the short one is that of 25 ms.
+/// same time: once they are no longer young, the short one grows like one of 25 ms.
 #[test]
 fn growth_does_not_depend_on_a_short_round_trip() {
     let grown = |ms: u64| {
@@ -264,7 +266,7 @@ fn growth_does_not_depend_on_a_short_round_trip() {
         };
         let mut net = Net::new(&c, &c, wire);
         net.run(Instant::from_secs(8));
-        // No mark from here on.
+        // No packet is marked from here on.
         net.wire.mark_above = usize::MAX;
         net.wire.rate = 1_000_000_000;
         let before = net.ends[0].flow().cwnd;

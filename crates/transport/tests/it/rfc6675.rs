@@ -1,12 +1,12 @@
-//! The profile of RFC 6675: losses by number, a window that is halved at once, acknowledgements for
-//! every so many segments.
+//! The profile of RFC 6675: losses by number, a window that is halved at once, and an
+//! acknowledgement for every n-th segment.
 
 use txweir_core::{Instant, Nanos};
 use txweir_transport::{Acks, Config, Connection, Flags, Segment, State};
 
 use crate::common::{Net, Wire};
 
-/// Both ends with buffers that limit nothing here.
+/// Returns a configuration of both ends with buffers that limit nothing here.
 fn config() -> Config {
     let buffer = 4 << 20;
     Config {
@@ -17,7 +17,7 @@ fn config() -> Config {
     }
 }
 
-/// A pair that is established at time 0, without a wire.
+/// Returns a pair that is established at time 0, without a wire.
 fn pair(config: &Config) -> [Connection; 2] {
     let mut ends = [Connection::connect(config), Connection::listen(config)];
     let now = Instant::ZERO;
@@ -48,7 +48,8 @@ fn the_first_window_is_three_segments_and_each_second_one_is_acknowledged() {
         answers.extend(all(&mut b, now).iter().map(|s| s.ack));
     }
     assert_eq!(answers, [1 + 2 * 1_448]);
-    // The third waits for a fourth, 100 ms and what the tick and the slots of its wheel add.
+    // The third waits for a fourth: 100 ms, and the rounding by the tick and the slots of its
+    // wheel.
     let at = b.deadline().unwrap();
     let waits = at.saturating_since(now);
     assert!((Nanos::from_millis(100)..=Nanos::from_millis(110)).contains(&waits), "{waits:?}");
@@ -74,8 +75,8 @@ fn as_many_segments_are_acknowledged_at_a_time_as_are_asked_for() {
     }
 }
 
-/// Three segments beyond a hole, not two, tell of a loss (RFC 6675 section 4); the window is half
-/// of what was on its way, once.
+/// Three segments beyond a hole, not two, show a loss (RFC 6675 section 4); the window becomes half
+/// of the segments on their way, once.
 #[test]
 fn three_segments_beyond_tell_of_a_loss_and_the_window_is_halved_at_once() {
     let c = Config { initial_window: 16, acks: Acks::Every(1), ..config() };
@@ -112,8 +113,8 @@ fn three_segments_beyond_tell_of_a_loss_and_the_window_is_halved_at_once() {
     assert_eq!(again, [(1, true)]);
 }
 
-/// No loss probe: the last segment of a burst waits for the timeout, and the window is one segment
-/// then.
+/// There is no loss probe: the last segment of a burst waits for the timeout, and the window is one
+/// segment then.
 #[test]
 fn the_last_segment_waits_for_the_timeout() {
     let [mut a, _] = pair(&config());
@@ -137,11 +138,11 @@ fn a_syn_waits_three_seconds() {
     assert!((Instant::from_millis(3_000)..Instant::from_millis(3_300)).contains(&at), "{at:?}");
 }
 
-/// Whatever is lost on the way, all arrives, and what `has_data` says is what `transmit` does.
+/// All data arrives, whatever is lost on the way, and `has_data` foretells `transmit`.
 #[test]
 fn everything_arrives_and_what_is_foretold_is_sent() {
     for (seed, gso_max) in (0..40_u64).map(|seed| (seed, if seed % 2 == 0 { 0 } else { 6_000 })) {
-        // A tenth of the data, and a fiftieth of what answers it.
+        // A tenth of the data is lost, and a fiftieth of the answers.
         let lost = |i: u64, data: bool| {
             let drawn = i.wrapping_add(seed << 32).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 54;
             drawn < if data { 102 } else { 20 }
@@ -203,13 +204,13 @@ fn a_full_queue_of_its_own_makes_a_sender_begin_anew() {
         a.receive(now, &ack);
         more.push(all(&mut a, now).len());
     }
-    // The window grows by a segment with each acknowledgement: 2, 3, 4, 5; in flight are 3, 2, 1, 0
-    // of old.
+    // The window grows by a segment with each acknowledgement: 2, 3, 4, 5. Of the old segments 3,
+    // 2, 1, 0 are in flight.
     assert_eq!(more, [0, 1, 2, 2]);
     assert_eq!((a.counters().retransmitted, a.flow().ssthresh), (0, before.0));
 }
 
-/// With nothing in flight the timer brings it on, and counts as a timeout (4.4BSD).
+/// If nothing is in flight, the timer wakes the sender, and counts as a timeout (4.4BSD).
 #[test]
 fn a_sender_that_is_refused_its_first_segment_waits_for_a_timeout() {
     let [mut a, _] = pair(&config());

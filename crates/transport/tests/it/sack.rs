@@ -6,7 +6,7 @@ use txweir_transport::{Algorithm, Config, Connection, Flags, Sacks, Segment};
 /// Payload of a full segment.
 const MSS: u64 = 1448;
 
-/// An established sender that has sent twenty segments, and the time.
+/// Returns an established sender that has sent twenty segments, and the time.
 fn sender() -> (Connection, Instant) {
     let config = Config {
         algorithm: Algorithm::Reno,
@@ -30,7 +30,8 @@ fn sender() -> (Connection, Instant) {
     (end, now)
 }
 
-/// An acknowledgement of nothing by number and of these segments, by their numbers from 0, in this order.
+/// Returns an acknowledgement of nothing by number and of these segments, by their numbers from 0,
+/// in this order.
 fn blocks(segments: &[u64]) -> Segment {
     let mut sacks = Sacks::default();
     for n in segments {
@@ -47,8 +48,9 @@ fn blocks(segments: &[u64]) -> Segment {
     }
 }
 
-/// The newest block comes first (RFC 2018 section 4). Where a lower one is new as well, its segment has not been overtaken
-/// for that: no reordering is seen, and three segments beyond a gap tell of its loss at once.
+/// The newest block comes first (RFC 2018 section 4). If a lower block is new as well, its segment
+/// counts as not overtaken: no reordering is seen, and three segments beyond a gap show its loss at
+/// once.
 #[test]
 fn two_new_blocks_in_one_acknowledgement_are_no_reordering() {
     let (mut end, mut now) = sender();
@@ -58,6 +60,6 @@ fn two_new_blocks_in_one_acknowledgement_are_no_reordering() {
     while end.transmit(now).is_some() {}
     now += Nanos::from_micros(100);
     end.receive(now, &blocks(&[12, 10, 5]));
-    assert_eq!(end.flow().lost, 10, "all that was sent before the last one that arrived");
+    assert_eq!(end.flow().lost, 10, "all segments sent before the last one that arrived");
     assert!(end.transmit(now).is_some_and(|s| s.again && s.seq == 1));
 }

@@ -1,4 +1,5 @@
-//! The application's calls: where units end, which carry PSH, and when a writer that found no room goes on.
+//! The application's calls: the ends of units, the units with PSH, and the time at which a writer
+//! that found no room continues.
 
 use std::collections::VecDeque;
 
@@ -9,10 +10,10 @@ use txweir_transport::{Algorithm, Config, Connection, Flags, Segment};
 const MSS: u64 = 1448;
 /// Bytes of a call.
 const CALL: u64 = 256 << 10;
-/// Memory of a unit beside its payload.
+/// Memory of a unit in addition to its payload.
 const UNIT: u64 = 832;
 
-/// An established pair; the second end has the window of the default buffer.
+/// Returns an established pair; the second end has the window of the default buffer.
 fn pair(config: &Config) -> ([Connection; 2], Instant) {
     let mut ends = [Connection::connect(config), Connection::listen(config)];
     let mut now = Instant::ZERO;
@@ -25,14 +26,15 @@ fn pair(config: &Config) -> ([Connection; 2], Instant) {
     (ends, now)
 }
 
-/// An acknowledgement of everything up to `ack`, with a window of so many bytes.
+/// Returns an acknowledgement of all data up to `ack`, with a window of `window` bytes.
 fn answer(ack: u64, window: u64) -> Segment {
     let window = (window >> 7) as u16;
     Segment { seq: 1, ack, window, flags: Flags::ACK, stamps: Some((1, 0)), ..Segment::default() }
 }
 
-/// Linux writes 22 segments into a unit, because the receiver offers 65160 bytes, and sets PSH once more than half of that
-/// was handed over since the last PSH. The numbers are those of the recording `cubic-growth-long`.
+/// Linux writes 22 segments into a unit, because the receiver offers 65160 bytes, and sets PSH once
+/// more than half of that was handed over since the last PSH. The numbers come from the recording
+/// `cubic-growth-long`.
 #[test]
 fn units_get_psh_as_recorded() {
     let config = Config {
@@ -72,8 +74,9 @@ fn units_get_psh_as_recorded() {
     assert_eq!(pushed.iter().copied().filter(|n| *n > 32).collect::<Vec<_>>(), recorded);
 }
 
-/// A blocked writer does not follow each acknowledgement: it goes on when a third of the buffer is free, and fills it. The
-/// buffer has memory for two windows: the first for 46080 bytes, as recorded.
+/// A blocked writer does not follow each acknowledgement: it continues when a third of the buffer
+/// is free, and fills it. The buffer has memory for two windows: the first for 46080 bytes, as
+/// recorded.
 #[test]
 fn a_blocked_writer_waits_for_a_third_of_the_buffer() {
     let (mut ends, now) =

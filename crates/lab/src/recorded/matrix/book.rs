@@ -1,4 +1,5 @@
-//! What is written down while a run is played: each packet that left the policy, each transaction, each end of a transfer.
+//! The record of a run while it is played: each packet that left the policy, each transaction, each
+//! end of a transfer.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -14,37 +15,37 @@ use crate::tcp::Conn;
 /// A packet that left the policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Left {
-    /// When it left.
+    /// Departure time.
     pub at: Instant,
-    /// When it came.
+    /// Arrival time.
     pub came: Instant,
     /// Its flow.
     pub flow: u32,
-    /// The number of its first byte; that of the flow's SYN is random.
+    /// The number of its first byte; the number of the flow's SYN is random.
     pub seq: u32,
     /// Payload, bytes.
     pub len: u32,
     /// Flags of TCP.
     pub flags: u8,
-    /// Segments of it.
+    /// Number of its segments.
     pub segments: u64,
-    /// It left with CE.
+    /// True if it left with CE.
     pub marked: bool,
 }
 
 /// The entries of a run.
 #[derive(Debug, Default)]
 pub(super) struct Book {
-    /// In order.
+    /// Packets, in order.
     pub left: Vec<Left>,
     /// Times of transactions, µs.
     pub took_us: Vec<u64>,
-    /// By flow: the bytes after which it is complete, 0 for none, and when it was.
+    /// By flow: the number of bytes that completes it, 0 for none, and the time of completion.
     pub transfers: Vec<(u64, Option<Instant>)>,
 }
 
-/// The listener that writes into a book. Every link but that of ACKs takes no time, so the time from a packet's hand-over by its
-/// sender to its arrival is that in the policy.
+/// The listener that writes into a book. Every link but that of ACKs takes no time, so the time
+/// from a packet's hand-over by its sender to its arrival is that in the policy.
 #[derive(Debug)]
 pub(super) struct Clerk(pub Rc<RefCell<Book>>);
 
@@ -81,8 +82,8 @@ impl Observer for Clerk {
     }
 }
 
-/// The least value with at least `hundredths` of the weight at or below it; none without values. `pairs` are (value, weight),
-/// sorted by value.
+/// Returns the least value with at least `hundredths` of the weight at or below it; `None` without
+/// values. `pairs` are (value, weight), sorted by value.
 pub fn percentile(pairs: &[(u64, u64)], hundredths: u64) -> Option<u64> {
     let goal = u128::from(hundredths) * pairs.iter().map(|(_, w)| u128::from(*w)).sum::<u128>();
     let mut reached = 0;
@@ -95,19 +96,20 @@ pub fn percentile(pairs: &[(u64, u64)], hundredths: u64) -> Option<u64> {
     pairs.last().map(|(value, _)| *value)
 }
 
-/// Percentiles of values with weights.
+/// Returns the percentiles of values with weights.
 pub(super) fn shares(mut pairs: Vec<(u64, u64)>) -> Shares {
     pairs.sort_unstable();
     let of = |hundredths| percentile(&pairs, hundredths);
     Shares { p10: of(10), p50: of(50), p90: of(90), p95: of(95), p99: of(99), max: of(100) }
 }
 
-/// Percentiles of plain values.
+/// Returns the percentiles of plain values.
 pub(super) fn plain(values: impl Iterator<Item = u64>) -> Shares {
     shares(values.map(|v| (v, 1)).collect())
 }
 
-/// Jain's index of fairness, in ten-thousandths as the recordings round it; none below two values or without any byte.
+/// Returns Jain's index of fairness, in ten-thousandths like the recordings; `None` for fewer than
+/// two values or without any byte.
 pub(super) fn jain(values: &[u64]) -> Option<f64> {
     let sum: f64 = values.iter().map(|v| *v as f64).sum();
     let squares: f64 = values.iter().map(|v| (*v as f64).powi(2)).sum();

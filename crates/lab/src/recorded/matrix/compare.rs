@@ -1,14 +1,14 @@
-//! A run there and here, within bands.
+//! Comparison of a recorded run with the lab's, within bands.
 //!
-//! Losses at a full queue are chaotic, so one run says little of another one. A recorded run has
-//! repetitions, a little changed; the same changes are played here, and medians are compared.
+//! Losses at a full queue are chaotic, so one run does not predict another one. A recorded run has
+//! repetitions with small changes; the lab plays the same changes, and medians are compared.
 
 use std::fmt;
 
 use super::line::{Repetition, Run};
 use super::play::Outcome;
 
-/// What is compared.
+/// A compared quantity, with its band.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Quantity {
     /// Goodput of all flows over the whole run: 3 %.
@@ -17,11 +17,12 @@ pub enum Quantity {
     GoodputAfter,
     /// Jain's index after the first part: 0.02.
     Jain,
-    /// What part of the bulk bytes after the first part one congestion control has, where there are several: 0.03.
+    /// Part of the bulk bytes after the first part that one congestion control has, if there are
+    /// several: 0.03.
     Part,
     /// Median delay in the policy after the first part: 10 % or 1 ms.
     DelayP50,
-    /// Its 99th percentile: 20 % or 1 ms.
+    /// 99th percentile of this delay: 20 % or 1 ms.
     DelayP99,
     /// Drops of the leaf: as counts.
     Drops,
@@ -35,18 +36,18 @@ pub enum Quantity {
     Completed,
     /// Median time of transfers: 10 % or 2 ms.
     CompletionP50,
-    /// Their 90th percentile: 10 % or 2 ms.
+    /// 90th percentile of these times: 10 % or 2 ms.
     CompletionP90,
     /// Requests that ended: as counts.
     Requests,
     /// Median time of requests: 10 % or 2 ms.
     LatencyP50,
-    /// Their 90th percentile: 10 % or 2 ms.
+    /// 90th percentile of these times: 10 % or 2 ms.
     LatencyP90,
 }
 
 impl Quantity {
-    /// All, in the order of tables.
+    /// All quantities, in the order of tables.
     pub const ALL: [Self; 16] = [
         Self::GoodputWhole,
         Self::GoodputAfter,
@@ -66,7 +67,7 @@ impl Quantity {
         Self::LatencyP90,
     ];
 
-    /// Its name, and its unit.
+    /// Returns its name and its unit.
     pub const fn name(self) -> (&'static str, &'static str) {
         match self {
             Self::GoodputWhole => ("goodput whole", "kbit/s"),
@@ -88,7 +89,8 @@ impl Quantity {
         }
     }
 
-    /// How far from `there` is inside. A count may be off by 15 %, by 3, or by twice its square root, whichever is most.
+    /// Returns the largest difference from `there` that is inside. A count may be off by 15 %, by
+    /// 3, or by twice its square root, whichever is largest.
     fn band(self, there: f64) -> f64 {
         match self {
             Self::GoodputWhole | Self::GoodputAfter => 0.03 * there,
@@ -106,7 +108,7 @@ impl Quantity {
         }
     }
 
-    /// Whether repetitions have it.
+    /// True if repetitions have it.
     pub(super) const fn is_repeated(self) -> bool {
         matches!(
             self,
@@ -121,7 +123,7 @@ impl Quantity {
         )
     }
 
-    /// Its value in a repetition, if that has it.
+    /// Returns its value in a repetition, if the repetition has it.
     fn repeated(self, r: &Repetition) -> Option<f64> {
         let count = |n: u64| Some(n as f64);
         match self {
@@ -138,37 +140,37 @@ impl Quantity {
     }
 }
 
-/// How a quantity, or a row, stands.
+/// Verdict on a quantity, or a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Verdict {
     /// The medians are inside the band.
     Inside,
-    /// They are not, and the median here is among the recorded run and its repetitions.
+    /// The medians differ more, but the median here is among the recorded run and its repetitions.
     Spread,
     /// Neither holds.
     Outside,
 }
 
-/// A quantity there and here.
+/// A quantity in the recording and here.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Pair {
-    /// Which.
+    /// The quantity.
     pub quantity: Quantity,
-    /// In the recording: the median of the run and of its repetitions, where those have it; none
-    /// where the recording has none.
+    /// Value in the recording: the median of the run and of its repetitions, if they have it;
+    /// `None` if the recording lacks it.
     pub there: Option<f64>,
-    /// Here: the median of all plays.
+    /// Value here: the median of all plays.
     pub here: Option<f64>,
-    /// How it stands.
+    /// The verdict.
     pub verdict: Verdict,
-    /// The recorded run, without its repetitions.
+    /// Value of the recorded run, without its repetitions.
     pub recorded: Option<f64>,
-    /// The first play, which is of that run.
+    /// Value of the first play, which is of that run.
     pub played: Option<f64>,
 }
 
 impl Pair {
-    /// Whether the first play is inside the band of the recorded run, both without repetitions.
+    /// True if the first play is inside the band of the recorded run, both without repetitions.
     pub fn is_inside_alone(&self) -> bool {
         is_inside(self.quantity, self.recorded, self.played)
     }
@@ -191,12 +193,12 @@ impl fmt::Display for Pair {
     }
 }
 
-/// A run there and here.
+/// A run in the recording and here.
 #[derive(Clone, Debug)]
 pub struct Compared {
     /// The recording.
     pub run: Run,
-    /// What came of the run here, and of each of its repetitions.
+    /// Outcomes here of the run, and of each of its repetitions.
     pub outcomes: Vec<Outcome>,
     /// The quantities that the run has.
     pub pairs: Vec<Pair>,
@@ -206,13 +208,13 @@ impl Compared {
     /// Plays a run and its repetitions, and compares.
     ///
     /// # Errors
-    /// As [`Run::play`].
+    /// Fails like [`Run::play`].
     pub fn play(run: &Run) -> Result<Self, String> {
         let outcomes = (0..=run.spread.len() as u64).map(|n| run.play(n)).collect::<Result<Vec<_>, _>>()?;
         Ok(Self::new(run.clone(), outcomes))
     }
 
-    /// From what came of each play.
+    /// Compares a run with the outcomes of its plays.
     pub fn new(run: Run, outcomes: Vec<Outcome>) -> Self {
         let recorded = Outcome {
             whole: run.whole.clone(),
@@ -240,14 +242,15 @@ impl Compared {
         Self { run, outcomes, pairs }
     }
 
-    /// Of the kernel's own repetitions of the run: how many there are, and how many of them are inside the bands of the
-    /// recording in every quantity that a repetition has.
+    /// Returns the number of the kernel's repetitions of the run, and the number of those that are
+    /// inside the bands of the recording in every quantity that a repetition has.
     pub fn repetitions(&self) -> (usize, usize) {
         (self.run.spread.len(), self.within(|p| p.recorded, self.run.spread.iter()))
     }
 
-    /// The kernel's own runs, the recorded one and its repetitions: how many there are, and how many of them are inside
-    /// the bands of their median in every quantity that a repetition has.
+    /// Returns the number of the kernel's own runs, the recorded one and its repetitions, and the
+    /// number of those that are inside the bands of their median in every quantity that a
+    /// repetition has.
     pub fn own_runs(&self) -> (usize, usize) {
         let first = |p: &Pair| is_inside(p.quantity, p.there, p.recorded);
         let of_repetitions = |p: &&Pair| p.quantity.is_repeated();
@@ -255,13 +258,13 @@ impl Compared {
         (1 + self.run.spread.len(), recorded + self.within(|p| p.there, self.run.spread.iter()))
     }
 
-    /// A quantity in each of the kernel's own runs, the recorded one first.
+    /// Returns a quantity in each of the kernel's own runs, the recorded one first.
     pub(super) fn linux(&self, pair: &Pair) -> Vec<Option<f64>> {
         let repeated = self.run.spread.iter().map(|r| pair.quantity.repeated(r));
         std::iter::once(pair.recorded).chain(repeated).collect()
     }
 
-    /// How many repetitions are inside the bands around what `centre` gives.
+    /// Returns the number of repetitions that are inside the bands around the values of `centre`.
     fn within<'a>(
         &self,
         centre: fn(&Pair) -> Option<f64>,
@@ -274,12 +277,12 @@ impl Compared {
         repetitions.filter(|r| self.pairs.iter().all(|p| inside(p, r))).count()
     }
 
-    /// How the row stands: as its worst quantity.
+    /// Returns the verdict on the row: that of its worst quantity.
     pub fn verdict(&self) -> Verdict {
         self.pairs.iter().map(|p| p.verdict).max().unwrap_or(Verdict::Outside)
     }
 
-    /// Whether the first play is inside the bands of the recorded run, both without repetitions.
+    /// True if the first play is inside the bands of the recorded run, both without repetitions.
     pub fn is_inside_alone(&self) -> bool {
         self.pairs.iter().all(Pair::is_inside_alone)
     }
@@ -309,7 +312,7 @@ pub(super) fn median(mut values: Vec<f64>) -> Option<f64> {
     }
 }
 
-/// The value of a quantity; none where the run has none.
+/// Returns the value of a quantity; `None` if the run lacks it.
 fn value(run: &Run, quantity: Quantity, o: &Outcome) -> Option<f64> {
     let count = |n: u64| Some(n as f64);
     let some = |n: Option<u64>| n.map(|n| n as f64);
@@ -335,7 +338,8 @@ fn value(run: &Run, quantity: Quantity, o: &Outcome) -> Option<f64> {
     }
 }
 
-/// The part of the bulk bytes that the flows with the congestion control of the first flow have; none where there is only one.
+/// Returns the part of the bulk bytes that belongs to flows with the congestion control of the
+/// first flow; `None` if there is only one.
 fn part(run: &Run, bytes: &[u64]) -> Option<f64> {
     use super::line::Kind;
     let bulk = || run.flows.iter().filter(|g| g.app == Kind::Bulk);

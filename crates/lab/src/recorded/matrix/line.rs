@@ -6,21 +6,21 @@ use std::fmt::{self, Display};
 
 use txweir_transport::Algorithm;
 
-/// Most flows of a run.
+/// Largest number of flows of a run.
 pub const FLOWS_MAX: usize = 4_096;
 /// Longest run, and longest round trip, ns.
 const TIME_MAX: u64 = 600_000_000_000;
-/// Points of `samples`.
+/// Number of points of `samples`.
 pub const POINTS: usize = 50;
 
-/// Why a text is no line of the matrix.
+/// Error of a text that is no line of the matrix.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LineError {
     /// The line, from 1 on.
     pub line: usize,
     /// The key, if the line is JSON.
     pub key: Option<String>,
-    /// What was expected and what was given.
+    /// The expected and the given value.
     pub message: String,
 }
 
@@ -36,7 +36,7 @@ impl Display for LineError {
 
 impl std::error::Error for LineError {}
 
-/// Where the policy is.
+/// Place of the policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Topology {
@@ -47,7 +47,7 @@ pub enum Topology {
 }
 
 impl Topology {
-    /// Its name in the recordings.
+    /// Returns its name in the recordings.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Router => "router",
@@ -56,20 +56,20 @@ impl Topology {
     }
 }
 
-/// What a group of flows does.
+/// Work of a group of flows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Kind {
-    /// As much as the socket takes.
+    /// Sends as many bytes as the socket takes.
     Bulk,
-    /// So many bytes, then the end.
+    /// Sends a number of bytes, and then the end.
     Bytes,
-    /// Requests and replies.
+    /// Sends requests and replies.
     Rr,
 }
 
 impl Kind {
-    /// Its name in the recordings.
+    /// Returns its name in the recordings.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Bulk => "bulk",
@@ -84,11 +84,11 @@ impl Kind {
 pub struct FlowGroup {
     /// Congestion control of both ends.
     pub cc: String,
-    /// What they do.
+    /// Work of the flows.
     pub app: Kind,
-    /// When each one calls connect().
+    /// Times at which the flows call connect().
     pub start_ns: Vec<u64>,
-    /// Bytes of each, with `bytes`.
+    /// Bytes of each flow, with `bytes`.
     #[serde(default)]
     pub bytes: Vec<u64>,
     /// Bytes of a request, with `rr`.
@@ -97,27 +97,27 @@ pub struct FlowGroup {
     /// Bytes of a reply.
     #[serde(default)]
     pub reply: u64,
-    /// From the reading of a reply to the next request.
+    /// Time from the reading of a reply to the next request.
     #[serde(default)]
     pub pause_ns: u64,
-    /// Requests; 0 for no end.
+    /// Number of requests; 0 for no end.
     #[serde(default)]
     pub count: u64,
 }
 
-/// Percentiles; those that the recording does not have are none.
+/// Percentiles; `None` for those that the recording lacks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub struct Shares {
-    /// A tenth.
+    /// The 10th percentile.
     pub p10: Option<u64>,
     /// The median.
     pub p50: Option<u64>,
-    /// Nine tenths.
+    /// The 90th percentile.
     pub p90: Option<u64>,
-    /// 95 of 100.
+    /// The 95th percentile.
     pub p95: Option<u64>,
-    /// 99 of 100.
+    /// The 99th percentile.
     pub p99: Option<u64>,
     /// The largest.
     pub max: Option<u64>,
@@ -128,15 +128,15 @@ pub struct Shares {
 pub struct Window {
     /// Bytes that receivers read, bit/s.
     pub goodput_bps: u64,
-    /// Jain's index over the bulk flows; none below two.
+    /// Jain's index over the bulk flows; `None` for fewer than two.
     pub jain: Option<f64>,
-    /// Bytes read, of each bulk flow.
+    /// Bytes read of each bulk flow.
     pub bytes: Vec<u64>,
     /// Smoothed round trips, µs.
     pub rtt_us: Shares,
     /// Time in the policy, µs, by segments.
     pub delay_us: Shares,
-    /// Segments that came to the policy.
+    /// Segments that arrived at the policy.
     pub offered: u64,
     /// Segments that left it.
     pub sent: u64,
@@ -151,24 +151,24 @@ pub struct Window {
 pub struct Samples {
     /// Time between two points.
     pub every_ns: u64,
-    /// Of the step that ends at the point.
+    /// Goodput of the step that ends at the point.
     pub goodput_kbps: Vec<u64>,
-    /// Segments.
+    /// Congestion window, segments.
     pub cwnd: Vec<Option<i64>>,
-    /// Segments; -1 for none.
+    /// Slow start threshold, segments; -1 for none.
     pub ssthresh: Vec<Option<i64>>,
-    /// Smoothed.
+    /// Smoothed round trip.
     pub rtt_us: Vec<Option<i64>>,
-    /// Of what is sent.
+    /// Pacing rate.
     pub pacing_kbps: Vec<Option<i64>>,
 }
 
 /// Times of transfers.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 pub struct Completion {
-    /// Of each flow; -1 for one that did not end.
+    /// Time of each flow; -1 for a flow that did not end.
     pub each: Vec<i64>,
-    /// Of those that ended.
+    /// Percentiles of the flows that ended.
     #[serde(flatten)]
     pub shares: Shares,
 }
@@ -176,24 +176,25 @@ pub struct Completion {
 /// Times of requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 pub struct Latency {
-    /// Finished requests.
+    /// Number of finished requests.
     pub count: u64,
-    /// Of them.
+    /// Percentiles of their times.
     #[serde(flatten)]
     pub shares: Shares,
 }
 
-/// A repetition of a run: goodput, Jain's index, delay p50, p90, p99, drops, marks, retransmissions, timeouts.
+/// A repetition of a run: goodput, Jain's index, delay p50, p90, p99, drops, marks,
+/// retransmissions, timeouts.
 pub type Repetition = (u64, Option<f64>, Option<u64>, Option<u64>, Option<u64>, u64, u64, u64, u64);
 
 /// A recorded run.
 #[derive(Clone, Debug, Deserialize)]
 pub struct Run {
-    /// Unique.
+    /// Name, unique.
     pub name: String,
-    /// `seen` or `held`.
+    /// The set, `seen` or `held`.
     pub set: String,
-    /// Where the policy is.
+    /// Place of the policy.
     pub topology: Topology,
     /// The policy's lines, without the word `tc`.
     pub tc: Vec<String>,
@@ -203,9 +204,9 @@ pub struct Run {
     pub rate_bps: u64,
     /// Delay of ACKs.
     pub rtt_ns: u64,
-    /// Super-packets arrive at the policy.
+    /// True if super-packets arrive at the policy.
     pub units: bool,
-    /// ECN was negotiated.
+    /// True if ECN was negotiated.
     pub ecn: bool,
     /// End of the run.
     pub duration_ns: u64,
@@ -241,12 +242,12 @@ impl Run {
     /// Reads line number `number` of a file.
     ///
     /// # Errors
-    /// The line is no JSON, a key is missing, of another type or out of its bounds.
+    /// Fails if the line is no JSON, or a key is missing, of another type or out of its bounds.
     pub fn parse(text: &str, number: usize) -> Result<Self, LineError> {
         let run: Self = serde_json::from_str(text).map_err(|e| LineError {
             line: number,
             key: None,
-            // The place within the one line is the column.
+            // The column gives the place within the single line.
             message: e.to_string().replace("line 1 column", "column"),
         })?;
         match run.check() {
@@ -288,7 +289,7 @@ impl Run {
         Ok(())
     }
 
-    /// The three numbers of a sysctl of buffers; none if the run does not set it.
+    /// Returns the three numbers of a sysctl of buffers; `None` if the run does not set it.
     pub(super) fn memory(&self, key: &str) -> Result<Option<[u64; 3]>, (String, String)> {
         let Some(text) = self.sysctl.get(key) else { return Ok(None) };
         let words: Result<Vec<u64>, _> = text.split_whitespace().map(str::parse).collect();
@@ -301,17 +302,17 @@ impl Run {
         }
     }
 
-    /// All flows.
+    /// Returns the number of all flows.
     pub fn flow_count(&self) -> usize {
         self.flows.iter().map(|g| g.start_ns.len()).sum()
     }
 
-    /// The flows one by one: their group, and their place in it.
+    /// Returns the flows one by one: their group, and their place in it.
     pub fn each_flow(&self) -> impl Iterator<Item = (&FlowGroup, usize)> {
         self.flows.iter().flat_map(|g| (0..g.start_ns.len()).map(move |i| (g, i)))
     }
 
-    /// The congestion controls, each once, with commas between.
+    /// Returns the congestion controls, each once, separated by commas.
     pub fn controls(&self) -> String {
         let mut names: Vec<&str> = Vec::new();
         for group in &self.flows {
@@ -322,7 +323,7 @@ impl Run {
         names.join(",")
     }
 
-    /// What the flows do, each word once, with plus signs between.
+    /// Returns the kinds of work of the flows, each once, separated by plus signs.
     pub fn applications(&self) -> String {
         let mut names: Vec<&str> = Vec::new();
         for group in &self.flows {
@@ -361,7 +362,7 @@ impl FlowGroup {
         }
     }
 
-    /// The congestion control.
+    /// Returns the congestion control.
     pub fn algorithm(&self) -> Algorithm {
         Algorithm::named(&self.cc).unwrap_or_default()
     }

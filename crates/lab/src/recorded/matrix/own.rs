@@ -1,21 +1,23 @@
-//! How far Linux agrees with itself after small changes.
+//! Agreement of Linux with itself after small changes.
 
 use txweir_core::base::rng::Rng;
 
 use super::compare::{Compared, Pair, is_inside, median};
 
-/// Draws for each row.
+/// Number of draws for each row.
 const DRAWS: u64 = 200;
 
-/// The rows in which Linux is inside the bands of its own median, by the bootstrap (B. Efron, 1979). For each row two sets
-/// of as many runs as it has are drawn from them, with replacement. Their medians are compared in every quantity that
-/// repetitions have. It is no upper bound for a model that plays the same starts. The same rows give the same number.
+/// Returns the number of rows in which Linux is inside the bands of its own median, by the
+/// bootstrap (B. Efron, 1979). For each row two sets of as many runs as it has are drawn from them,
+/// with replacement. The comparison covers the medians of every quantity that repetitions have. The
+/// result is no upper bound for a model that plays the same starts. The same rows give the same
+/// number.
 pub fn agreeing(rows: &[Compared]) -> f64 {
     let mut rng = Rng::new(1);
     rows.iter().map(|row| share(row, &mut rng)).sum()
 }
 
-/// The share of draws in which both sets agree.
+/// Returns the share of draws in which both sets agree.
 fn share(row: &Compared, rng: &mut Rng) -> f64 {
     let runs = row.run.spread.len() as u64 + 1;
     let pairs: Vec<&Pair> = row.pairs.iter().filter(|p| p.quantity.is_repeated()).collect();

@@ -1,4 +1,4 @@
-//! Plays a recorded run in the lab, and measures as the recording does.
+//! Plays a recorded run in the lab, and measures like the recording.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -19,29 +19,29 @@ use crate::nic::NicConfig;
 use crate::tagged::ETHERNET;
 use crate::tcp::{EcnMode, More, TcpConfig};
 
-/// Policies were applied so long before time 0 of a run.
+/// Time between the application of policies and time 0 of a run.
 const LEAD: Nanos = Nanos::from_millis(100);
-/// The number of the tick at time 0 of a run: the kernel counts from 300 s before its boot, and time 0 is a multiple of 8192
-/// ticks after it.
+/// The number of the tick at time 0 of a run: the kernel counts from 300 s before its boot, and
+/// time 0 is a multiple of 8192 ticks after it.
 const ZERO_TICK: u64 = (8_192 << 20) - 300_000;
-/// A line on which nothing takes time, bit/s.
+/// Rate of a line on which packets take no time, bit/s.
 const INSTANT: u64 = 1_000_000_000_000_000;
-/// Packets that fit a device, or the queues of a policy.
+/// Number of packets that fit a device, or the queues of a policy.
 const ROOM: u32 = 1 << 16;
-/// How long a process of the recording takes to read the clock: a grain.
+/// Time that a process of the recording takes to read the clock: one grain.
 const READING: Nanos = Nanos(256);
-/// Samples of each flow, and the flows that have them.
+/// Number of samples of each flow, and of the flows that have them.
 const SAMPLES: u64 = 100;
 const SAMPLED: usize = 64;
-/// Most bytes of a super-packet with its Ethernet header.
+/// Largest number of bytes of a super-packet with its Ethernet header.
 const UNIT: u32 = 65_536 + ETHERNET;
 
-/// What a run gave here, in the terms of the recording.
+/// Results of a run here, in the terms of the recording.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Outcome {
-    /// From time 0 to the end.
+    /// Results from time 0 to the end.
     pub whole: Window,
-    /// From the end of the first part.
+    /// Results from the end of the first part.
     pub after: Window,
     /// Packets that the leaf dropped.
     pub drops: u64,
@@ -55,18 +55,19 @@ pub struct Outcome {
     pub latency: Option<Latency>,
 }
 
-/// What was true of all flows at a point.
+/// State of all flows at a point.
 #[derive(Debug, Default)]
 struct Point {
     read: Vec<u64>,
     retrans: Vec<u64>,
     /// Smoothed round trips of flows that have one, µs.
     rtts: Vec<u64>,
-    /// Of flow 0: window, threshold, round trip, pacing rate in kbit/s; none before it starts.
+    /// State of flow 0: window, threshold, round trip, pacing rate in kbit/s; `None` before it
+    /// starts.
     first: Option<[i64; 4]>,
 }
 
-/// A run in action.
+/// A run while it is played.
 struct Player<'a> {
     run: &'a Run,
     net: Net,
@@ -80,11 +81,11 @@ struct Player<'a> {
 }
 
 impl Run {
-    /// Plays it here, or one of its repetitions: 0 is the run itself. A repetition has another seed,
-    /// and other starts, as `spread` of `spec/tcp/README.md` says.
+    /// Plays the run here, or one of its repetitions: 0 is the run itself. A repetition has another
+    /// seed, and other starts, as described for `spread` in `spec/tcp/README.md`.
     ///
     /// # Errors
-    /// The lab cannot do the policy, or the net cannot be built.
+    /// Fails if the lab cannot do the policy, or cannot build the net.
     pub fn play(&self, repetition: u64) -> Result<Outcome, String> {
         let run = self.repeated(repetition);
         let mut player = Player::new(&run, 1 + repetition)?;
@@ -92,7 +93,7 @@ impl Run {
         Ok(player.outcome())
     }
 
-    /// The run as its repetition of this number has it.
+    /// Returns the run with the starts of its repetition of this number.
     fn repeated(&self, number: u64) -> Self {
         let mut run = self.clone();
         let starts = run.flows.iter_mut().flat_map(|g| &mut g.start_ns);
@@ -102,10 +103,10 @@ impl Run {
         run
     }
 
-    /// Plays it here, and gives each packet that left the policy.
+    /// Plays the run here, and returns each packet that left the policy.
     ///
     /// # Errors
-    /// As [`play`](Self::play).
+    /// Fails like [`play`](Self::play).
     pub fn packets(&self, seed: u64) -> Result<Vec<Left>, String> {
         let mut player = Player::new(self, seed)?;
         player.play();
@@ -118,7 +119,7 @@ impl Run {
         let memory = |key| self.memory(key).ok().flatten();
         let tick = Tick { first: ZERO_TICK - LEAD.0 / 1_000_000, ..Tick::default() };
         let local = self.topology == Topology::Local;
-        // A device that hands packets to another host at once leaves nothing below the socket.
+        // A device that hands packets to another host at once keeps no bytes below the socket.
         let mut more = More { tick, nagle: true, small_queues: local, rehashes: true, ..More::default() };
         let mut tcp = TcpConfig {
             tso_max: if self.units { UNIT } else { 0 },
@@ -132,7 +133,7 @@ impl Run {
     }
 }
 
-/// A device that takes everything at once, on a line that takes no time.
+/// Returns a device that takes every packet at once, on a line that takes no time.
 fn device(seed: u64, delay: Nanos, whole_units: bool) -> NicConfig {
     let env = Env { seed, strict_linux: true, ..Env::default() };
     NicConfig {
@@ -207,7 +208,7 @@ impl<'a> Player<'a> {
         }
     }
 
-    /// What is true now, at `at` after time 0.
+    /// Returns the present state, at `at` after time 0.
     fn point(&self, at: u64) -> Point {
         let mut point = Point::default();
         for (i, ((group, k), end)) in self.run.each_flow().zip(&self.ends).enumerate() {
@@ -260,7 +261,7 @@ impl<'a> Player<'a> {
         }
     }
 
-    /// Results from `begin` on, when `before` was true.
+    /// Returns the results from `begin` on, when the state was `before`.
     fn window(&self, book: &Book, begin: Instant, before: &Point) -> Window {
         let gone = || book.left.iter().filter(|l| l.at >= begin);
         let since = |now: &[u64], before: &[u64]| -> Vec<u64> {

@@ -1,4 +1,4 @@
-//! What came of all runs, as text and as the table that `try` looks a set-up up in.
+//! Results of all runs, as text and as the table in which `try` looks a set-up up.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -9,10 +9,10 @@ use super::compare::{Compared, Pair, Quantity, Verdict};
 use super::line::Run;
 use super::own;
 
-/// How a dimension names the value that a run has.
+/// A function that names the value of a run in a dimension.
 type Name = fn(&Run) -> String;
 
-/// What rows are counted by.
+/// Dimensions by which rows are counted.
 const DIMENSIONS: [(&str, Name); 9] = [
     ("leaf", |r| r.leaf.clone()),
     ("cc", Run::controls),
@@ -29,7 +29,8 @@ fn scaled(n: u64, unit: u64, name: &str) -> String {
     format!("{}{name}", n as f64 / unit as f64)
 }
 
-/// Rows, those inside the band without repetitions, by medians, and by medians or the spread.
+/// Number of rows, and of those inside the band without repetitions, by medians, and by medians or
+/// the spread.
 #[derive(Clone, Copy, Debug, Default)]
 struct Count {
     rows: usize,
@@ -47,8 +48,8 @@ impl Count {
     }
 }
 
-/// The rows by each dimension, by quantity, and those outside with what is outside of them; `verbose` lists all quantities of
-/// all rows.
+/// Returns the rows by each dimension, by quantity, and the rows outside with their quantities
+/// outside; `verbose` lists all quantities of all rows.
 pub fn table(rows: &[Compared], verbose: bool) -> String {
     let mut out = String::new();
     // Writing into a String cannot fail.
@@ -86,7 +87,7 @@ fn write_counts(out: &mut String, rows: &[Compared]) -> std::fmt::Result {
         let mut counts: BTreeMap<(u64, String), Count> = BTreeMap::new();
         for row in rows {
             let name = name(&row.run);
-            // Numbers by size, words by letters.
+            // Numbers are sorted by size, words by letters.
             let digits: String = name.chars().take_while(char::is_ascii_digit).collect();
             let count = counts.entry((digits.parse().unwrap_or(0), name)).or_default();
             count.add(row.is_inside_alone(), row.verdict());
@@ -147,7 +148,8 @@ fn write_rows(out: &mut String, rows: &[Compared], verbose: bool) -> std::fmt::R
     Ok(())
 }
 
-/// The rows as JSON lines for `txweir try`: a row is inside if it is so with the kernel's own spread.
+/// Returns the rows as JSON lines for `txweir try`: a row is inside if it is so with the kernel's
+/// own spread.
 pub fn summary(rows: &[Compared]) -> String {
     let mut out = String::new();
     for row in rows {
@@ -168,7 +170,7 @@ pub fn summary(rows: &[Compared]) -> String {
     out
 }
 
-/// The rows as JSON, with each quantity there and here.
+/// Returns the rows as JSON, with each quantity in the recording and here.
 pub fn json(rows: &[Compared]) -> Value {
     let word = |verdict| match verdict {
         Verdict::Inside => "inside",
@@ -193,8 +195,8 @@ pub fn json(rows: &[Compared]) -> Value {
     rows.iter().map(row).collect()
 }
 
-/// Flow 0 over time, there and here (the first play): window, threshold, smoothed round trip, pacing rate, and the goodput of
-/// all flows.
+/// Returns flow 0 over time, in the recording and here (the first play): window, threshold,
+/// smoothed round trip, pacing rate, and the goodput of all flows.
 pub fn trace(row: &Compared) -> String {
     let mut out = String::new();
     let _ = write_trace(&mut out, row);

@@ -1,4 +1,4 @@
-//! The numbers that a reader wants first: one row per measure, one column per policy, a bar in each cell.
+//! The headline numbers: one row per measure, one column per policy, a bar in each cell.
 
 use std::fmt::Write as _;
 
@@ -8,7 +8,7 @@ use super::{COLOURS, array, escaped, named, text, whole};
 use crate::trial::measure::label;
 use crate::trial::units::Unit;
 
-/// A measure of every policy; nothing where a policy has none.
+/// A measure of every policy; `None` for a policy without one.
 struct Row<'a> {
     label: String,
     cells: Vec<Option<&'a Value>>,
@@ -30,7 +30,7 @@ impl Row<'_> {
     }
 }
 
-/// The median, its interval, its mark, and a bar on which a line shows the interval.
+/// Returns the median, its interval, its mark, and a bar on which a line shows the interval.
 fn cell_html(measure: &Value, most: f64, k: usize) -> String {
     let of = |key: &str| measure[key].as_f64();
     let Some(median) = of("median") else { return "<td class=\"zero\">–</td>".into() };
@@ -58,12 +58,12 @@ fn cell_html(measure: &Value, most: f64, k: usize) -> String {
     )
 }
 
-/// Microseconds as people write them.
+/// Writes microseconds with the Greek letter.
 fn micro(text: &str) -> String {
     text.replace(" us", " µs")
 }
 
-/// Groups of all policies by name: those that wait for answers first, bulk last.
+/// Returns the groups of all policies by name: those that wait for answers first, bulk last.
 fn groups(policies: &[Value]) -> Vec<&Value> {
     let mut all: Vec<&Value> = Vec::new();
     for group in policies.iter().flat_map(|p| array(p, "groups")) {
@@ -86,7 +86,7 @@ fn title(group: &Value) -> String {
     }
 }
 
-/// The table.
+/// Returns the table.
 pub fn table(report: &Value) -> String {
     let policies = array(report, "policies");
     if policies.is_empty() {
@@ -115,7 +115,7 @@ pub fn table(report: &Value) -> String {
     section("Bottleneck".into(), "", rows(policies, &Value::Null, ""));
     let heads: String =
         policies.iter().enumerate().map(|(k, p)| format!("<th scope=\"col\">{}</th>", named(k, p))).collect();
-    // Of five columns on a page none has room for a value and, beside it, a bar that says something.
+    // With five columns a page has no room for a value and a useful bar beside it.
     let narrow = if policies.len() > 4 { " narrow" } else { "" };
     format!(
         "<div class=\"table{narrow}\" tabindex=\"0\"><table><thead><tr><th class=\"text\"></th>{heads}</tr></thead>\
@@ -123,7 +123,8 @@ pub fn table(report: &Value) -> String {
     )
 }
 
-/// The measures of a group that some policy has a value of; those of the bottleneck have no group.
+/// Returns the measures of a group that some policy has a value of; those of the bottleneck have no
+/// group.
 fn rows<'a>(policies: &'a [Value], group: &Value, kind: &str) -> Vec<Row<'a>> {
     let of = |p: &'a Value| array(p, "measures").iter().filter(|m| m["group"] == *group);
     let mut names: Vec<&str> = Vec::new();
@@ -145,13 +146,13 @@ fn rows<'a>(policies: &'a [Value], group: &Value, kind: &str) -> Vec<Row<'a>> {
     names.into_iter().filter(marked).map(row).collect()
 }
 
-/// The result in sentences, one paragraph each.
+/// Returns the result in sentences, one paragraph each.
 pub fn verdict(report: &Value) -> String {
     let sentences = array(report, "verdict").iter().filter_map(Value::as_str);
     sentences.map(|s| format!("<p class=\"verdict\">{}.</p>", micro(&escaped(s)))).collect()
 }
 
-/// The marks that the table has, in words.
+/// Returns an explanation of the marks in the table.
 pub fn legend(report: &Value) -> String {
     let measures = || array(report, "policies").iter().flat_map(|p| array(p, "measures"));
     let has = |mark: &str| measures().any(|m| m["mark"] == mark);
@@ -199,7 +200,7 @@ mod tests {
         assert_eq!((found.len(), found[0].label.as_str()), (1, "fairness"));
         let medians: Vec<_> = found[0].cells.iter().map(|c| c.and_then(|m| m["median"].as_u64())).collect();
         assert_eq!(medians, [Some(1), None, Some(2)]);
-        assert!(rows(&all, &Value::Null, "").is_empty(), "nothing was marked");
+        assert!(rows(&all, &Value::Null, "").is_empty(), "no packet was marked");
         assert!(rows(&[policy(Value::Null)], &json!("g"), "stream").is_empty());
     }
 

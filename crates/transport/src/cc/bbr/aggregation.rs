@@ -1,34 +1,34 @@
-//! Acknowledgements that come in lumps: how many more segments one lump acknowledged than the
-//! bandwidth explains.
+//! Acknowledgements that come in lumps: the number of segments that one lump acknowledged beyond
+//! those that the bandwidth explains.
 
 use super::super::model::Bandwidth;
 
 /// Round trips of one half of the window of the maximum.
 const HALF_ROUNDS: u32 = 5;
-/// The most of it that is believed: what the bandwidth delivers in so many microseconds.
+/// Largest excess that is believed, as the time in microseconds in which the bandwidth delivers it.
 const MOST_US: u64 = 100_000;
-/// An episode is cut off when so many segments were acknowledged in it.
+/// Number of acknowledged segments that ends an episode.
 const EPISODE_MAX: u32 = 1 << 20;
 
 /// The excess over the last five to ten round trips.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Aggregation {
-    /// When the present episode began, microseconds, and what was acknowledged in it.
+    /// Start of the present episode, microseconds, and the segments acknowledged in it.
     began_us: u64,
     acked: u32,
-    /// The greatest excess of the present and of the last half of the window.
+    /// The largest excess of the present and of the last half of the window.
     excess: [u32; 2],
     now: usize,
     rounds: u32,
 }
 
 impl Aggregation {
-    /// An episode begins.
+    /// Begins an episode.
     pub(super) const fn begin(&mut self, now_us: u64) {
         (self.began_us, self.acked) = (now_us, 0);
     }
 
-    /// `acked` segments were delivered at `now_us`.
+    /// Takes `acked` segments that were delivered at `now_us`.
     pub(super) fn take(&mut self, bw: Bandwidth, now_us: u64, acked: u32, cwnd: u32, round_start: bool) {
         if round_start {
             self.rounds = (self.rounds + 1).min(31);
@@ -47,7 +47,7 @@ impl Aggregation {
         self.excess[self.now] = self.excess[self.now].max(excess);
     }
 
-    /// Segments of window that bridge the silence before the next lump.
+    /// Returns the segments of window that bridge the silence before the next lump.
     pub(super) fn window(&self, bw: Bandwidth) -> u32 {
         let excess = self.excess[0].max(self.excess[1]);
         u32::try_from(bw.segments(MOST_US)).map_or(excess, |most| excess.min(most))
@@ -66,10 +66,10 @@ mod tests {
         a.begin(0);
         a.take(bw, 10_000, 20, 100, false);
         assert_eq!(a.window(bw), 20);
-        // 40 acknowledged, and 9.99 ms have passed since the episode began.
+        // 40 segments are acknowledged, and 9.99 ms have passed since the episode began.
         a.take(bw, 20_000, 20, 100, false);
         assert_eq!(a.window(bw), 31);
-        // 50 ms later 30 more were due than came: a new episode.
+        // 50 ms later more segments were due than came: a new episode begins.
         a.take(bw, 70_000, 1, 100, false);
         assert_eq!((a.acked, a.window(bw)), (1, 31));
     }

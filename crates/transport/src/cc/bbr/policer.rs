@@ -1,19 +1,19 @@
-//! A token-bucket policer lets a burst through and then drops what exceeds its rate. Two intervals
-//! of much loss with the same rate of delivery tell of one: BBR sends at that rate for a while,
-//! instead of probing into the drops.
+//! A token-bucket policer lets a burst through and then drops the packets that exceed its rate. Two
+//! intervals of high loss with the same rate of delivery reveal a policer: BBR sends at that rate
+//! for a while, instead of probing into the drops.
 
 use super::super::model::Bandwidth;
 use crate::flow::Flow;
 
-/// Fewest round trips of an interval.
+/// Smallest number of round trips of an interval.
 const ROUNDS_MIN: u32 = 4;
-/// Round trips after which an interval without an end says nothing.
+/// Number of round trips after which an interval without an end is discarded.
 const ROUNDS_MAX: u32 = 4 * ROUNDS_MIN;
-/// Lost of 256 delivered that make an interval one of a policer: a fifth.
+/// Segments lost of 256 delivered that make an interval one of a policer: a fifth.
 const LOSS: u64 = 50;
-/// Two rates are the same if they differ by this part of 256 at most, an eighth,
+/// Largest difference between two equal rates, as a part of 256: an eighth.
 const SAME: u64 = 32;
-/// or by so much, byte/s.
+/// Largest difference between two equal rates, byte/s, if this is more.
 const SAME_RATE: u64 = 4_000 / 8;
 /// Round trips of sending at the rate of the policer before BBR probes again.
 const USE_ROUNDS: u32 = 48;
@@ -21,11 +21,11 @@ const USE_ROUNDS: u32 = 48;
 /// The consequence for the rest of BBR.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
-    /// Nothing.
+    /// There is no consequence.
     Nothing,
     /// The rate of a policer is known from now on: no gain above 1.
     Found,
-    /// It was used long enough: probing begins anew.
+    /// The rate was used long enough: probing begins anew.
     Over,
 }
 
@@ -33,7 +33,7 @@ pub(super) enum Verdict {
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Policer {
     sampling: bool,
-    /// The rate is used.
+    /// True if the rate is used.
     using: bool,
     rate: Option<Bandwidth>,
     rounds: u32,
@@ -48,31 +48,31 @@ pub(super) struct Seen {
     pub(super) round_start: bool,
     pub(super) losses: bool,
     pub(super) app_limited: bool,
-    /// When something was last delivered, microseconds.
+    /// Time of the last delivery, microseconds.
     pub(super) delivered_us: u64,
 }
 
 impl Policer {
-    /// The rate to send at, if one was found.
+    /// Returns the rate to send at, if one was found.
     pub(super) fn rate(&self) -> Option<Bandwidth> {
         self.rate.filter(|_| self.using)
     }
 
-    /// Forgets everything.
+    /// Resets the search.
     pub(super) fn reset(&mut self, flow: &Flow, delivered_us: u64) {
         *self = Self::default();
         self.begin(flow, delivered_us);
     }
 
-    /// An interval begins.
+    /// Begins an interval.
     const fn begin(&mut self, flow: &Flow, delivered_us: u64) {
         self.began_ms = delivered_us / 1_000;
         (self.delivered, self.lost) = (flow.delivered, flow.lost_total);
         self.rounds = 0;
     }
 
-    /// Takes in an acknowledgement. `probing`: the sender is in PROBE_BW, so that the rate is
-    /// really used.
+    /// Takes an acknowledgement. `probing`: the sender is in PROBE_BW, so that the rate is really
+    /// used.
     pub(super) fn take(&mut self, flow: &Flow, seen: Seen, probing: bool) -> Verdict {
         if self.using {
             if probing && seen.round_start {
@@ -104,14 +104,14 @@ impl Policer {
             self.reset(flow, seen.delivered_us);
             return Verdict::Nothing;
         }
-        // It ends with a loss too, when the bucket is empty again.
+        // An interval ends with a loss too, when the bucket is empty again.
         if !seen.losses {
             return Verdict::Nothing;
         }
         self.end(flow, seen.delivered_us)
     }
 
-    /// An interval may end here.
+    /// Judges the interval so far, which may end here.
     fn end(&mut self, flow: &Flow, delivered_us: u64) -> Verdict {
         let (lost, delivered) = (flow.lost_total - self.lost, flow.delivered - self.delivered);
         let ms = (delivered_us / 1_000).saturating_sub(self.began_ms);
@@ -142,7 +142,7 @@ mod tests {
     use crate::flow::test_flow;
 
     /// Four rounds of 100 ms with 100 delivered and 25 lost each, twice: 1 segment per millisecond,
-    /// 20 % of what was sent.
+    /// 20 % of the segments sent.
     #[test]
     fn two_lossy_intervals_of_one_rate_find_it() {
         let mut f = test_flow();
@@ -158,7 +158,7 @@ mod tests {
         }
         let found = verdicts.iter().position(|v| *v == Verdict::Found);
         // The first interval begins with the first loss and counts its round: it ends in the
-        // fourth; the second one has four rounds after that.
+        // fourth; the second interval has four rounds after that.
         assert_eq!(found, Some(7), "{verdicts:?}");
         assert_eq!(p.rate(), Some(Bandwidth::of(1, 1_000)));
         let over = (0..48).position(|_| p.take(&f, seen(us), true) == Verdict::Over);

@@ -25,7 +25,8 @@ impl Path {
         Self { bbr, flow, rate: 40, app_limited: false }
     }
 
-    /// An acknowledgement `ms` later of `delivered` segments, the first of a round trip or not.
+    /// Takes an acknowledgement of `delivered` segments `ms` later, the first of a round trip or
+    /// not.
     fn ack(&mut self, ms: u64, delivered: u32, round: bool, lost: u32) {
         let f = &mut self.flow;
         f.now += Nanos::from_millis(ms);
@@ -55,7 +56,7 @@ impl Path {
         self.ack(40, 10, true, 0);
     }
 
-    /// STARTUP, DRAIN and PROBE_BW, with nothing left in flight.
+    /// Returns a flow after STARTUP and DRAIN, in PROBE_BW, with nothing left in flight.
     fn steady(seed: u64) -> Self {
         let mut p = Self::new(seed);
         (0..4).for_each(|_| p.round());
@@ -70,7 +71,7 @@ fn the_first_rate_is_that_of_the_first_window() {
     assert_eq!(Path::new(0).flow.pacing_rate, 1_034_467);
     let mut flow = test_flow();
     Bbr::new(0).start(&mut flow);
-    // Without a round trip: one millisecond. 10 * 2^24 / 1000 = 167772.
+    // Without a round trip the rate assumes one millisecond. 10 * 2^24 / 1000 = 167772.
     assert_eq!(flow.pacing_rate, 41_381_651);
 }
 
@@ -98,8 +99,8 @@ fn a_quarter_more_is_growth_and_less_is_none() {
         p.rate = rate;
         p.round();
     }
-    // 50 is a quarter more than 40, 62 less than that more than 50, 77 more than 62.5 wants, 78
-    // not.
+    // 50 is a quarter more than 40. 62 is less than a quarter more than 50. 77 is more than the
+    // 62.5 needed. 78 is not a quarter more than 77.
     assert_eq!((p.bbr.full.rounds, p.bbr.mode), (1, Mode::Startup));
     assert_eq!(p.bbr.full.bw, Bandwidth::of(77, 40_000));
 }
@@ -115,11 +116,11 @@ fn an_application_that_sends_little_says_nothing_of_the_path() {
     assert_eq!(
         p.bbr.greatest(),
         Bandwidth::of(40, 40_000),
-        "not forgotten after ten rounds, as none replaced it"
+        "kept after ten rounds, as no sample replaced it"
     );
     p.rate = 60;
     p.round();
-    assert_eq!(p.bbr.greatest(), Bandwidth::of(60, 40_000), "more than was known counts");
+    assert_eq!(p.bbr.greatest(), Bandwidth::of(60, 40_000), "a sample above the known rate counts");
 }
 
 #[test]
@@ -154,8 +155,7 @@ fn phases_follow_time_and_what_is_in_flight() {
     assert_eq!(p.bbr.phase, 7, "a round trip has to be over, not just to be reached");
     p.ack(1, 1, false, 0);
     assert_eq!((p.bbr.phase, p.bbr.pacing_gain), (0, 320));
-    // The probe has to have 1.25 * 40 + 6, and 2, in flight when the next two leave: 58 - 2 = 56
-    // now.
+    // The probe needs 1.25 * 40 + 6, and 2, in flight when the next two leave: 58 - 2 = 56 now.
     p.flow.out = 54;
     p.ack(50, 1, false, 0);
     assert_eq!(p.bbr.phase, 0);
@@ -201,7 +201,7 @@ fn the_round_trip_is_looked_for_every_ten_seconds() {
     let mut p = Path::steady(0);
     p.flow.out = 40;
     p.flow.cwnd = 86;
-    // The smallest one was seen at 1 s; at 11 s it is not yet older than ten seconds.
+    // The smallest round trip was seen at 1 s; at 11 s it is not yet older than ten seconds.
     while p.flow.now < Instant::from_secs(11) {
         p.ack(40, 1, false, 0);
         assert_ne!(p.bbr.mode, Mode::ProbeRtt, "{:?}", p.flow.now);
@@ -262,7 +262,7 @@ fn a_timeout_counts_as_a_round_trip_and_undoing_it_looks_for_the_bandwidth_again
     assert_eq!(p.bbr.mode, Mode::Startup);
 }
 
-/// After silence the path is empty: 0.99 segments per millisecond, whatever the phase.
+/// After silence the path is empty: the rate is 0.99 segments per millisecond, whatever the phase.
 #[test]
 fn after_silence_the_rate_is_that_of_the_path() {
     let mut p = Path::steady(0);

@@ -1,19 +1,19 @@
-//! The model of the path that losses and marks make (draft sections 5.5.10 and 5.5.11): a short-term bound of
-//! rate and volume, which the next probe lifts; a long-term bound of the volume, which only probes
-//! move; and what to come back to when losses prove to be none.
+//! The bounds that losses and marks add to the model of the path (draft sections 5.5.10 and
+//! 5.5.11): a short-term bound of rate and volume, which the next probe lifts; a long-term bound of
+//! the volume, which only probes move; and the state to restore when losses prove spurious.
 
 use super::super::model::Bandwidth;
 use super::Mode;
 use crate::flow::{Flow, Lost, RateSample};
 
-/// More may not be lost, percent ("LossThresh").
+/// Largest tolerable loss, percent ("LossThresh").
 pub(super) const LOSS_PERCENT: u64 = 2;
 /// A round trip with losses leaves at least this part of the bounds ("Beta").
 pub(super) const BETA: (u64, u64) = (7, 10);
-/// Cruising leaves so much free of the long-term bound, percent ("Headroom").
+/// Part of the long-term bound that cruising leaves free, percent ("Headroom").
 const HEADROOM_PERCENT: u32 = 15;
 
-/// The bounds. `MAX` is none.
+/// The bounds. `MAX` means no bound.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Bounds {
     pub(super) short_bw: Bandwidth,
@@ -28,25 +28,26 @@ impl Default for Bounds {
 }
 
 impl Bounds {
-    /// The short-term bounds are lifted.
+    /// Lifts the short-term bounds.
     pub(super) const fn lift(&mut self) {
         (self.short_bw, self.short_inflight) = (Bandwidth::MAX, u32::MAX);
     }
 
-    /// A round trip had losses: down to what was delivered in it, but not below 0.7 of what was.
+    /// Lowers the short-term bounds after a round trip with losses: to the amount delivered in it,
+    /// but not below 0.7 of the bounds.
     pub(super) fn lower(&mut self, max_bw: Bandwidth, cwnd: u32, latest: &Latest) {
         self.begin(max_bw, cwnd);
         self.short_bw = latest.bw.max(self.short_bw.part(BETA.0, BETA.1));
         self.short_inflight = latest.inflight.max(beta(self.short_inflight));
     }
 
-    /// The short-term bounds, if there are none, are where the flow is.
+    /// Sets short-term bounds, if there are none, to the present state of the flow.
     pub(super) fn begin(&mut self, max_bw: Bandwidth, cwnd: u32) {
         self.short_bw = self.short_bw.min(max_bw);
         self.short_inflight = if self.short_inflight == u32::MAX { cwnd } else { self.short_inflight };
     }
 
-    /// The greater ones of two.
+    /// Returns the larger bounds of two.
     pub(super) fn wider(&self, other: &Self) -> Self {
         Self {
             short_bw: self.short_bw.max(other.short_bw),
@@ -55,7 +56,7 @@ impl Bounds {
         }
     }
 
-    /// The long-term bound less what is left free for others.
+    /// Returns the long-term bound less the part left free for others.
     pub(super) fn with_headroom(&self, least: u32) -> u32 {
         if self.long_inflight == u32::MAX {
             return u32::MAX;
@@ -65,30 +66,31 @@ impl Bounds {
     }
 }
 
-/// 0.7 of a volume.
+/// Returns 0.7 of a volume.
 pub(super) fn beta(volume: u32) -> u32 {
     (u64::from(volume) * BETA.0 / BETA.1) as u32
 }
 
-/// The path over the last round trip, counted from the first loss in it if there is one.
+/// The path over the last round trip, counted from the first loss in it, if there is one.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Latest {
-    /// The greatest rate of delivery, and the greatest volume delivered in one round trip.
+    /// The largest rate of delivery, and the largest volume delivered in one round trip.
     pub(super) bw: Bandwidth,
     pub(super) inflight: u32,
-    /// The round trip ends with the acknowledgement at hand.
+    /// True if the round trip ends with the acknowledgement at hand.
     pub(super) start: bool,
-    /// Something was lost in it.
+    /// True if a unit was lost in this round trip.
     pub(super) loss: bool,
-    /// It ends when something is acknowledged that was sent with so much delivered.
+    /// The round trip ends with the acknowledgement of a segment that was sent with this number
+    /// delivered.
     end: u64,
-    /// Ranges that were lost in it, and the end of the last one.
+    /// Number of ranges lost in it, and the end of the last one.
     pub(super) ranges: u32,
     lost_end: u64,
 }
 
 impl Latest {
-    /// An acknowledgement that delivered something.
+    /// Takes an acknowledgement that delivered segments.
     pub(super) fn take(&mut self, flow: &Flow, sample: &RateSample, bw: Bandwidth) {
         self.start = sample.prior_delivered >= self.end;
         self.bw = self.bw.max(bw);
@@ -98,19 +100,19 @@ impl Latest {
         }
     }
 
-    /// The acknowledgement has been worked through.
+    /// Finishes an acknowledgement.
     pub(super) fn advance(&mut self, flow: &Flow, sample: &RateSample, bw: Bandwidth) {
         if self.start {
             (self.bw, self.inflight) = (bw, volume(flow, sample));
         }
     }
 
-    /// Probing begins or ends: the round trip before counts no more.
+    /// Forgets the round trip so far, as probing begins or ends.
     pub(super) const fn reset(&mut self) {
         (self.loss, self.bw, self.inflight) = (false, Bandwidth(0), 0);
     }
 
-    /// Something was lost. True if it is the first of the round trip.
+    /// Takes a loss. True if it is the first of the round trip.
     pub(super) fn lose(&mut self, flow: &Flow, range: (u64, u64)) -> bool {
         let first = !self.loss;
         if first {
@@ -123,17 +125,17 @@ impl Latest {
     }
 }
 
-/// Segments delivered since the segment of the sample was sent.
+/// Returns the number of segments delivered since the segment of the sample was sent.
 fn volume(flow: &Flow, sample: &RateSample) -> u32 {
     u32::try_from(flow.delivered - sample.prior_delivered).unwrap_or(u32::MAX)
 }
 
-/// True if more was lost of a volume than is tolerable.
+/// True if more of a volume was lost than is tolerable.
 pub(super) fn too_much(lost: u64, in_flight: u32) -> bool {
     lost * 100 > u64::from(in_flight) * LOSS_PERCENT
 }
 
-/// The volume in flight at which a lost unit made the losses intolerable: somewhere within it.
+/// Returns the volume in flight, within a lost unit, at which the losses became intolerable.
 pub(super) fn inflight_at_loss(lost: &Lost) -> u32 {
     let before = u64::from(lost.sent_in_flight.saturating_sub(lost.segments));
     let lost_before = u64::from(lost.lost_since.saturating_sub(lost.segments));
@@ -141,7 +143,7 @@ pub(super) fn inflight_at_loss(lost: &Lost) -> u32 {
     u32::try_from(before + prefix).unwrap_or(u32::MAX)
 }
 
-/// The state that a needless recovery comes back to.
+/// The state to restore after a needless recovery.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Undo {
     pub(super) mode: Mode,
@@ -177,7 +179,7 @@ mod tests {
         assert_eq!(b(u32::MAX).with_headroom(4), u32::MAX);
     }
 
-    /// From 100 segments and 1 segment/ms: to what was delivered, or to 0.7 of it.
+    /// From 100 segments and 1 segment/ms the bounds fall to the amount delivered, or to 0.7 of it.
     #[test]
     fn a_lossy_round_trip_lowers_the_short_term_bounds() {
         let mut b = Bounds::default();

@@ -1,16 +1,16 @@
-//! The response to congestion marks. The draft (section 3.5) only says that a mark is
-//! congestion; how much less is sent follows what Google presented for its version 3 in Linux (IETF
-//! 112, 117): a share of marks as DCTCP has it, and a third of that share off the volume in flight.
+//! The response to congestion marks. The draft (section 3.5) only says that a mark is congestion.
+//! The size of the reduction follows Google's presentations of its version 3 in Linux (IETF 112,
+//! 117): a share of marks as in DCTCP, and a third of that share off the volume in flight.
 
 use crate::flow::Flow;
 
-/// The share is counted in 1/1024.
+/// The unit of the share, as a number of parts.
 const WHOLE: u64 = 1_024;
 /// Weight of a round trip's share in the average: a sixteenth.
 const WEIGHT: u64 = 16;
-/// The volume in flight falls by this part of the share.
+/// Divisor of the share by which the volume in flight falls.
 const FACTOR: u64 = 3;
-/// Round trips in a row, each with half its segments marked, that end STARTUP.
+/// Number of round trips in a row, each with half its segments marked, that end STARTUP.
 const STARTUP_ROUNDS: u32 = 2;
 
 /// The average share of marks where their echo is exact.
@@ -18,11 +18,11 @@ const STARTUP_ROUNDS: u32 = 2;
 pub(super) struct Marks {
     alpha: u64,
     marked: u64,
-    /// Delivered and marked when the round trip began.
+    /// Segments delivered and marked when the round trip began.
     began: (u64, u64),
-    /// Round trips in a row with many marks.
+    /// Number of round trips in a row with many marks.
     many: u32,
-    /// Marks came in the present round of adaptation.
+    /// True if marks came in the present round of adaptation.
     pub(super) in_round: bool,
 }
 
@@ -33,13 +33,13 @@ impl Default for Marks {
 }
 
 impl Marks {
-    /// An acknowledgement says that so many segments were marked.
+    /// Takes the number of marked segments that an acknowledgement reports.
     pub(super) fn take(&mut self, marked: u32) {
         self.marked += u64::from(marked);
         self.in_round |= marked > 0;
     }
 
-    /// A round trip ends. True if so much was marked, for so long, that STARTUP has filled the
+    /// Ends a round trip. True if the marks were so many, for so long, that STARTUP has filled the
     /// path.
     pub(super) fn round(&mut self, flow: &Flow) -> bool {
         let (delivered, marked) = (flow.delivered - self.began.0, self.marked - self.began.1);
@@ -53,7 +53,7 @@ impl Marks {
         self.many >= STARTUP_ROUNDS
     }
 
-    /// The rest of a volume after a round trip with marks.
+    /// Returns the rest of a volume after a round trip with marks.
     pub(super) fn reduced(&self, volume: u32) -> u32 {
         (u64::from(volume) * (WHOLE - self.alpha / FACTOR) / WHOLE) as u32
     }
@@ -68,7 +68,7 @@ mod tests {
     fn the_share_is_an_average_over_round_trips() {
         let mut f = test_flow();
         let mut m = Marks::default();
-        // Nothing is marked: after one round trip the share is 15/16.
+        // Without marks the share is 15/16 after one round trip.
         f.delivered = 100;
         assert!(!m.round(&f));
         assert_eq!(m.alpha, 960);
@@ -79,7 +79,7 @@ mod tests {
             m.take(10);
             m.round(&f);
         }
-        // A tenth: 102/1024, as near as whole numbers come to it.
+        // A tenth is marked: 102/1024, within the rounding of whole numbers.
         assert!((90..=112).contains(&m.alpha), "{}", m.alpha);
     }
 

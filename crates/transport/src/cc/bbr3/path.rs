@@ -1,19 +1,21 @@
-//! Measures of the path: whether it is full, its smallest round trip, lumps of acknowledgements.
+//! Measures of the path: its fullness, its smallest round trip, and lumps of acknowledgements.
 
 use super::super::model::{Bandwidth, WindowMax};
 use crate::flow::Flow;
 
-/// The path is full if the rate grew by less than a quarter in so many round trips in a row
+/// The path is full if the rate grew by less than a quarter in `FULL_ROUNDS` round trips in a row
 /// (section 5.3.1.2).
 const FULL_GROWTH: (u64, u64) = (5, 4);
 const FULL_ROUNDS: u32 = 3;
-/// A smallest round trip is believed so long (section 5.5.7), and looked for so often (section 5.3.4).
+/// Lifetime of a smallest round trip (section 5.5.7), and the interval of searches for it (section
+/// 5.3.4).
 const MIN_RTT_US: u64 = 10_000_000;
 const PROBE_RTT_INTERVAL_US: u64 = 5_000_000;
 /// Round trips over which lumps of acknowledgements are remembered (section 5.5.9).
 const LUMPS_ROUNDS: u64 = 10;
 
-/// The full path: whether it was ever, is now, and what was found when it was last not.
+/// The search for a full path: its result so far and at present, the rate to compare with, and the
+/// rounds without growth.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Full {
     pub(super) reached: bool,
@@ -23,12 +25,12 @@ pub(super) struct Full {
 }
 
 impl Full {
-    /// The search begins again, with a rate to compare with.
+    /// Begins the search again, with a rate to compare with.
     pub(super) const fn look_again(&mut self, bw: Bandwidth) {
         (self.now, self.rounds, self.bw) = (false, 0, bw);
     }
 
-    /// A round trip ends with a sample of the rate (section 5.3.1.2).
+    /// Handles the end of a round trip with a sample of the rate (section 5.3.1.2).
     pub(super) fn round(&mut self, bw: Bandwidth) {
         if self.now {
             return;
@@ -48,7 +50,7 @@ impl Full {
 pub(super) struct MinRtt {
     pub(super) us: u32,
     pub(super) at_us: u64,
-    /// The smallest one since PROBE_RTT was last due.
+    /// The smallest round trip since PROBE_RTT was last due.
     pub(super) recent_us: u32,
     pub(super) recent_at_us: u64,
     pub(super) old: bool,
@@ -74,14 +76,14 @@ impl MinRtt {
 /// Acknowledgements in lumps (section 5.5.9).
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Lumps {
-    /// When the episode began, microseconds.
+    /// Start of the episode, microseconds.
     pub(super) began_us: u64,
     acked: u32,
     most: WindowMax,
 }
 
 impl Lumps {
-    /// `newly` segments were delivered in round trip `round`.
+    /// Takes `newly` segments that were delivered in round trip `round`.
     pub(super) fn take(&mut self, flow: &Flow, bw: Bandwidth, newly: u32, round: u64, full: bool) {
         let now = flow.now_us();
         let mut expected = bw.segments(now.saturating_sub(self.began_us));
@@ -93,7 +95,7 @@ impl Lumps {
         self.most.take(round, if full { LUMPS_ROUNDS } else { 1 }, excess);
     }
 
-    /// Segments of window that bridge the silence before the next lump.
+    /// Returns the segments of window that bridge the silence before the next lump.
     pub(super) fn window(&self) -> u32 {
         u32::try_from(self.most.get()).unwrap_or(u32::MAX)
     }

@@ -9,11 +9,11 @@ const DRAIN_GAIN: u32 = UNIT / 2;
 /// The pacing gains of PROBE_BW (section 5.6.1).
 const DOWN_GAIN: u32 = UNIT * 90 / 100;
 const UP_GAIN: u32 = UNIT * 5 / 4;
-/// In flight, in bandwidth-delay products: ordinarily, while probing upwards, in PROBE_RTT.
+/// Volumes in flight, in bandwidth-delay products: ordinarily, while probing upwards, in PROBE_RTT.
 const WINDOW_GAIN: u32 = 2 * UNIT;
 const UP_WINDOW_GAIN: u32 = UNIT * 9 / 4;
 pub(super) const PROBE_RTT_WINDOW_GAIN: u32 = UNIT / 2;
-/// Doublings of the growth of the long-term bound at most.
+/// Largest number of doublings of the growth of the long-term bound.
 const UP_ROUNDS_MAX: u32 = 30;
 
 /// The state of the state machine (draft section 5.1).
@@ -24,13 +24,13 @@ pub enum Mode {
     Startup,
     /// The queue that STARTUP has made drains.
     Drain,
-    /// Less is sent than is delivered, to drain a queue and to leave room.
+    /// The sender sends less than is delivered, to drain a queue and to leave room.
     Down,
-    /// As much is sent as is delivered.
+    /// The sender sends as much as is delivered.
     Cruise,
-    /// The path is filled before more is tried.
+    /// The sender fills the path before a probe upwards.
     Refill,
-    /// More is sent than is delivered, to see whether there is more.
+    /// The sender sends more than is delivered, to find more bandwidth.
     Up,
     /// Half a bandwidth-delay product is in flight, so that the round trip is that of an empty
     /// path.
@@ -44,7 +44,7 @@ impl Mode {
     pub(super) const fn accelerates(self) -> bool {
         matches!(self, Self::Startup | Self::Refill | Self::Up)
     }
-    /// The gains of the pacing rate and of the window.
+    /// Returns the gains of the pacing rate and of the window.
     pub(super) const fn gains(self) -> (u32, u32) {
         match self {
             Self::Startup => (STARTUP_GAIN, WINDOW_GAIN),
@@ -57,7 +57,7 @@ impl Mode {
     }
 }
 
-/// Which probe the acknowledgements tell of.
+/// Phase of the probe that the acknowledgements at hand report on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Echoes {
     #[default]
@@ -76,7 +76,7 @@ pub(super) struct Probe {
     /// Round trips since the last probe.
     pub(super) rounds: u64,
     pub(super) echoes: Echoes,
-    /// Losses of what is acknowledged now tell of a probe, and none was heeded yet.
+    /// True if losses reported now belong to a probe, and none has been heeded yet.
     pub(super) samples: bool,
     /// Round trips of growth, acknowledged segments not yet turned into growth, and those needed
     /// for one segment.
@@ -86,14 +86,15 @@ pub(super) struct Probe {
 }
 
 impl Probe {
-    /// The long-term bound grows twice as fast in each round trip.
+    /// Doubles the growth of the long-term bound for the next round trip.
     pub(super) fn steepen(&mut self, cwnd: u32) {
         let growth = 1 << self.up_rounds;
         self.up_rounds = (self.up_rounds + 1).min(UP_ROUNDS_MAX);
         self.up_per = (cwnd / growth).max(1);
     }
 
-    /// `acked` segments were delivered while the window was at the bound. Gives the growth of the bound.
+    /// Returns the growth of the bound after `acked` segments were delivered while the window was
+    /// at the bound.
     pub(super) fn grow(&mut self, flow: &Flow, acked: u32, round_start: bool) -> u32 {
         self.up_acked = self.up_acked.saturating_add(acked);
         let more = self.up_acked / self.up_per;

@@ -26,7 +26,8 @@ impl Path {
         Self { bbr, flow, rate: 40, app_limited: false, marked: 0 }
     }
 
-    /// An acknowledgement `ms` later of `delivered` segments, the first of a round trip or not.
+    /// Takes an acknowledgement of `delivered` segments `ms` later, the first of a round trip or
+    /// not.
     fn ack(&mut self, ms: u64, delivered: u32, round: bool) {
         let f = &mut self.flow;
         f.now += Nanos::from_millis(ms);
@@ -50,7 +51,8 @@ impl Path {
         self.ack(40, 10, true);
     }
 
-    /// A unit of one segment, sent with `in_flight`, is lost; `since` of them since it was sent.
+    /// Loses a unit of one segment, sent with `in_flight`; `since` segments were lost since it was
+    /// sent.
     fn lose(&mut self, seq: u64, in_flight: u32, since: u32) {
         self.flow.lost_total += 1;
         let lost = Lost {
@@ -63,7 +65,7 @@ impl Path {
         self.bbr.lost(&mut self.flow, &lost);
     }
 
-    /// PROBE_BW, as it begins.
+    /// Returns a flow at the start of PROBE_BW.
     fn down() -> Self {
         let mut p = Self::new(7);
         p.flow.out = 100;
@@ -75,7 +77,7 @@ impl Path {
         p
     }
 
-    /// CRUISE.
+    /// Returns a flow in CRUISE.
     fn cruise() -> Self {
         let mut p = Self::down();
         p.ack(1, 1, false);
@@ -83,7 +85,7 @@ impl Path {
         p
     }
 
-    /// UP.
+    /// Returns a flow in UP.
     fn up() -> Self {
         let mut p = Self::cruise();
         p.bbr.probe.rounds = 63;
@@ -125,10 +127,10 @@ fn an_application_that_sends_little_says_nothing_of_the_path() {
     assert_eq!((p.bbr.mode, p.bbr.full.rounds, p.bbr.bw), (Mode::Startup, 0, Bandwidth::of(40, 40_000)));
     p.rate = 60;
     p.round();
-    assert_eq!(p.bbr.bw, Bandwidth::of(60, 40_000), "more than was known counts");
+    assert_eq!(p.bbr.bw, Bandwidth::of(60, 40_000), "a sample above the known rate counts");
 }
 
-/// Six ranges lost of 100 in flight in one round trip, a round trip after the recovery began.
+/// Six ranges are lost of 100 in flight in one round trip, a round trip after the recovery began.
 #[test]
 fn losses_end_startup() {
     for ranges in [5, 6] {
@@ -173,13 +175,14 @@ fn a_drain_lasts_until_the_product_is_in_flight() {
     for (out, mode) in [(60, Mode::Drain), (41, Mode::Drain), (40, Mode::Cruise)] {
         p.flow.out = out;
         p.ack(5, 2, false);
-        // The end of DRAIN is the end of DOWN, with the same acknowledgement: the path is drained, and no
-        // bound wants headroom.
+        // The end of DRAIN is the end of DOWN, with the same acknowledgement: the path is drained,
+        // and no bound needs headroom.
         assert_eq!(p.bbr.mode, mode, "{out}");
     }
 }
 
-/// By chance after two to three seconds, or after as many round trips as the product has segments.
+/// The next probe comes by chance after two to three seconds, or after as many round trips as the
+/// product has segments.
 #[test]
 fn time_or_round_trips_bring_the_next_probe() {
     let mut p = Path::cruise();
@@ -227,7 +230,7 @@ fn losses_end_a_probe_and_set_the_bound() {
     assert_eq!((p.bbr.mode, p.bbr.bounds.long_inflight), (Mode::Down, 99));
     p.lose(4345, 50, 4);
     assert_eq!(p.bbr.bounds.long_inflight, 99, "once per probe");
-    // Cruising leaves 15 percent of it free.
+    // Cruising leaves 15 percent of the bound free.
     p.bbr.mode = Mode::Cruise;
     p.flow.cwnd = 95;
     p.bbr.probe.rounds = 0;
@@ -244,7 +247,7 @@ fn the_bound_is_not_below_seven_tenths_of_what_is_wanted() {
     assert_eq!(p.bbr.bounds.long_inflight, 28, "0.7 of the product, 40");
 }
 
-/// In a round trip 1, 2, 4 more, spread over it.
+/// The bound grows by 1, 2, 4 in successive round trips, spread over each.
 #[test]
 fn the_bound_grows_faster_and_faster() {
     let mut flow = test_flow();
@@ -257,7 +260,7 @@ fn the_bound_grows_faster_and_faster() {
         long += probe.grow(&flow, 32, i % 2 == 1);
         seen.push(long);
     }
-    // 64 acknowledged per round trip: one for 64, then for 32, then for 16.
+    // 64 are acknowledged per round trip: the bound grows by one for 64, then for 32, then for 16.
     assert_eq!(seen, [0, 1, 2, 3, 5, 7]);
 }
 
@@ -270,8 +273,8 @@ fn losses_of_a_cruise_lower_the_short_term_bounds_until_the_next_probe() {
     p.flow.cwnd = 80;
     p.lose(1, 40, 1);
     p.round();
-    // 30 per 40 ms are more than 0.7 of 40; of 80 in flight 0.7 are 56, more than the ten that were
-    // delivered.
+    // 30 per 40 ms are more than 0.7 of 40. 0.7 of the 80 in flight are 56, more than the ten that
+    // were delivered.
     assert_eq!(p.bbr.bounds.short_bw, Bandwidth::of(30, 40_000));
     assert_eq!((p.bbr.bounds.short_inflight, p.flow.cwnd), (56, 56));
     assert_eq!(p.bbr.bw, Bandwidth::of(30, 40_000));
@@ -313,8 +316,8 @@ fn a_needless_recovery_is_undone() {
     assert_eq!((p.bbr.mode, p.bbr.bounds), (Mode::Up, Bounds::default()));
 }
 
-/// The share of marks starts at 1; after a round trip with a fifth marked it is 15/16 + 0.2/16 =
-/// 0.95: 80 segments lose 31.7 percent of themselves.
+/// The share of marks starts at 1. After a round trip with a fifth marked it is 15/16 + 0.2/16 =
+/// 0.95: 80 segments fall by 31.7 percent.
 #[test]
 fn exact_marks_lower_the_volume_by_a_third_of_their_share() {
     let mut p = Path::cruise();

@@ -1,4 +1,5 @@
-//! Two ends and a wire between them: a bottleneck with a FIFO, a delay each way, and losses by number.
+//! Two ends and a wire between them: a bottleneck with a FIFO, a delay each way, and losses by
+//! number.
 #![allow(dead_code)]
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -9,19 +10,19 @@ use txweir_transport::{Config, Connection, Segment};
 /// The wire from the first end to the second.
 #[derive(Clone, Debug)]
 pub struct Wire {
-    /// Bit/s.
+    /// Rate, bit/s.
     pub rate: u64,
-    /// One way.
+    /// Delay in one direction.
     pub delay: Nanos,
-    /// Packets of the queue.
+    /// Capacity of the queue, packets.
     pub limit: usize,
     /// Data packets lost, by their number as they enter the wire, from 0.
     pub lose: BTreeSet<u64>,
-    /// Data packets that are late by so much.
+    /// Extra delays of data packets, by the same number.
     pub late: BTreeMap<u64, Nanos>,
-    /// Packets are marked when more than so many wait.
+    /// Largest number of waiting packets at which packets are not marked.
     pub mark_above: usize,
-    /// Of so many answers all but one are lost; 0 and 1: none is.
+    /// Ratio of answers to answers that arrive; 0 and 1: none is lost.
     pub answer_every: u64,
 }
 
@@ -39,16 +40,16 @@ impl Default for Wire {
     }
 }
 
-/// A segment on its way: when, for which end.
+/// Segments on their way: arrival time and order, receiving end and segment.
 type Flight = BTreeMap<(u64, u64), (usize, Segment)>;
 
 pub struct Net {
     pub ends: [Connection; 2],
     pub now: Instant,
     pub wire: Wire,
-    /// What the first end sent: time and segment.
+    /// Segments that the first end sent, with their times.
     pub sent: Vec<(Instant, Segment)>,
-    /// What reached it.
+    /// Segments that reached the first end, with their times.
     pub answers: Vec<(Instant, Segment)>,
     pub read: u64,
     /// Bytes that the first end still has to write.
@@ -56,7 +57,7 @@ pub struct Net {
     pub close: bool,
     pub dropped: u64,
     pub marked: u64,
-    /// Packets that each packet finds in the queue: time and number.
+    /// Number of packets that each packet finds in the queue, with its time.
     pub found: Vec<(Instant, usize)>,
     answered: u64,
     flight: Flight,
@@ -158,12 +159,12 @@ impl Net {
         self.drain(end);
     }
 
-    /// The application of the first end has written.
+    /// Lets the first end send data that its application has written.
     pub fn poke(&mut self) {
         self.step(0);
     }
 
-    /// Runs until `until` or until nothing happens any more.
+    /// Runs until `until`, or until no event is left.
     pub fn run(&mut self, until: Instant) {
         self.step(0);
         loop {
