@@ -1,6 +1,6 @@
-//! What an event costs: packets in flight on a few links, with timers beside them, three ways: lanes, the
-//! engine's heap without lanes, the standard library's heap. `cargo run --release -p txweir-lab --example
-//! engine_speed`
+//! The cost of an event: packets in flight on a few links, with timers beside them, three ways:
+//! lanes, the engine's heap without lanes, the standard library's heap. `cargo run --release -p
+//! txweir-lab --example engine_speed`
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;

@@ -1,5 +1,6 @@
-//! How fast the lab is: n TCP streams at 1 Gbit/s through fq_codel with a byte limit, 1 ms round trip. Counted are
-//! packets handed to the bottleneck's device. `cargo run --release -p txweir-lab --example speed [flows ...]`
+//! How fast the lab is: n TCP streams at 1 Gbit/s through fq_codel with a byte limit, 1 ms round
+//! trip. Counted are packets handed to the bottleneck's device. `cargo run --release -p txweir-lab
+//! --example speed [flows ...]`
 
 use std::time::Instant as Wall;
 

@@ -1,5 +1,5 @@
-//! How fast the lab's TCP and event engine are: n streams through a 1 Gbit/s tail-drop FIFO, 1 ms round trip,
-//! MTU segments. `cargo run --release -p txweir-lab --example tcp_speed [flows ...]`
+//! How fast the lab's TCP and event engine are: n streams through a 1 Gbit/s tail-drop FIFO, 1 ms
+//! round trip, MTU segments. `cargo run --release -p txweir-lab --example tcp_speed [flows ...]`
 
 use std::time::Instant as Wall;
 

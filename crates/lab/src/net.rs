@@ -82,7 +82,8 @@ pub struct Net {
     nics: Vec<Nic>,
     /// The host at the other side of each NIC's link.
     far_sides: Vec<u32>,
-    /// For each NIC the one that sends the other way, if there is one: what comes in comes in by it.
+    /// For each NIC the one that sends the other way, if there is one: what comes in comes in by
+    /// it.
     ways_back: Vec<Option<u32>>,
     /// Rates that qdiscs of any NICs share by name.
     rates: SharedRates,
@@ -101,12 +102,14 @@ pub struct Net {
     replay: Option<Replay>,
     watch: Option<Box<Watch>>,
     observer: Option<Box<dyn Observer>>,
-    /// Ends whose applications run once nothing more happens at this instant, in the order in which they were woken.
+    /// Ends whose applications run once nothing more happens at this instant, in the order in which
+    /// they were woken.
     woken: VecDeque<u32>,
-    /// Ends of which enough has left the host that they may send again. They do ahead of the applications.
+    /// Ends of which enough has left the host that they may send again. They do ahead of the
+    /// applications.
     freed: VecDeque<u32>,
-    /// How long a process takes for a reading of the clock, and the readings of this instant. They delay nothing but
-    /// what a reader notes as the time.
+    /// How long a process takes for a reading of the clock, and the readings of this instant. They
+    /// delay nothing but what a reader notes as the time.
     reading: Nanos,
     readings: (Instant, u32),
     /// Packets that reached their end, and their bytes on the wire.
@@ -205,8 +208,8 @@ impl Net {
         self.routes.get(from as usize).is_some_and(|r| r[to as usize] != u32::MAX)
     }
 
-    /// Applies a policy to a NIC before the run: see [`Nic::apply`]. Qdiscs of all NICs of the net share the rates that they
-    /// name.
+    /// Applies a policy to a NIC before the run: see [`Nic::apply`]. Qdiscs of all NICs of the net
+    /// share the rates that they name.
     ///
     /// # Errors
     /// As there.
@@ -379,8 +382,9 @@ impl Net {
         let nic = self.routes[here as usize][destination as usize];
         let bytes = frame.wire_len();
         if let Some(n) = self.nics.get_mut(nic as usize) {
-            // A forwarder's path takes everything: what does not fit is dropped and counted there. One that is set up
-            // as an origin, because its host has traffic of its own, has nobody here to give the packet back to.
+            // A forwarder's path takes everything: what does not fit is dropped and counted there.
+            // One that is set up as an origin, because its host has traffic of its own, has nobody
+            // here to give the packet back to.
             let refused = n.submit(&self.engine, frame).err().map_or(0, |rest| rest.wire_len());
             if refused > 0 {
                 self.refused.add(refused);
@@ -392,7 +396,8 @@ impl Net {
         }
     }
 
-    /// A UDP sender's next packet. What does not fit is lost, as with a socket that does not block.
+    /// A UDP sender's next packet. A packet that does not fit is lost, as with a socket that does
+    /// not block.
     fn source(&mut self, number: u32) {
         let now = self.engine.now();
         let Source { sender, alarm, host, to, refused } = &mut self.sources[number as usize];
@@ -411,8 +416,9 @@ impl Net {
         }
     }
 
-    /// Lets a connection end hand frames to its NIC; gives the NIC if it did. Its application runs behind all that happens
-    /// at this instant, as a process runs behind the interrupts of a kernel.
+    /// Lets a connection end hand frames to its NIC; gives the NIC if it did. Its application runs
+    /// behind all that happens at this instant, as a process runs behind the interrupts of a
+    /// kernel.
     fn send(&mut self, n: u32) -> Option<u32> {
         if n >= QUICS {
             return self.send_quic(n - QUICS);
@@ -423,7 +429,8 @@ impl Net {
         self.send_with(n, None)
     }
 
-    /// The same without the application, or with it alone, which then reads so much after the present.
+    /// The same without the application, or with it alone, which then reads so much after the
+    /// present.
     fn send_with(&mut self, n: u32, application: Option<Nanos>) -> Option<u32> {
         if self.ends[n as usize].idle {
             return None;
@@ -519,8 +526,8 @@ impl Net {
         self.ends[n as usize].conn.is_blocked()
     }
 
-    /// Moves what a NIC can move, and lets those that waited for it try again, the longest wait first, until one of
-    /// them has to wait again. Senders hear of what has left.
+    /// Moves what a NIC can move, and lets those that waited for it try again, the longest wait
+    /// first, until one of them has to wait again. Senders hear of what has left.
     fn kick(&mut self, nic: u32) {
         loop {
             self.nics[nic as usize].kick(&mut self.engine);

@@ -1,5 +1,5 @@
-//! A host's transmit side: a `Port` over the rings of a `Wire`, both txweir's own, driven by virtual time, and the link that
-//! the wire sends into.
+//! A host's transmit side: a `Port` over the rings of a `Wire`, both txweir's own, driven by
+//! virtual time, and the link that the wire sends into.
 
 mod counts;
 mod device;
@@ -34,12 +34,12 @@ pub use waiting::Waiting;
 /// How to make a NIC.
 #[derive(Clone, Debug)]
 pub struct NicConfig {
-    /// The transmit path of each queue. The device has as many queues as the wire has rings, and offers the scheduler of the
-    /// wire, whatever its `env` says of them.
+    /// The transmit path of each queue. The device has as many queues as the wire has rings, and
+    /// offers the scheduler of the wire, whatever its `env` says of them.
     pub path: PathConfig,
     /// The device.
     pub wire: WireConfig,
-    /// What the device sends into.
+    /// The link into which the device sends.
     pub link: LinkConfig,
     /// Seed of the link's draws.
     pub seed: u64,
@@ -64,8 +64,8 @@ pub struct Nic {
 }
 
 impl Nic {
-    /// A NIC at the first of these hosts, which sends to the other, and is `actor` to the engine. Its root qdisc is the default
-    /// one. Errors are those of its parts, in words.
+    /// A NIC at the first of these hosts, which sends to the other, and is `actor` to the engine.
+    /// Its root qdisc is the default one. Errors are those of its parts, in words.
     pub fn new(c: NicConfig, actor: u32, hosts: (u32, u32)) -> Result<Self, String> {
         Ok(Self {
             transmit: Transmit::new(c.path, c.wire, hosts)?,
@@ -110,12 +110,12 @@ impl Nic {
         self.transmit.paces
     }
 
-    /// What it has done since the start.
+    /// Returns its work since the start.
     pub fn counts(&self) -> NicCounts {
         let link = self.link.stats();
         NicCounts { departed: self.departed, busy: self.busy, link, ..self.transmit.counts() }
     }
-    /// What it has done since measuring began.
+    /// Returns its work since measuring began.
     pub fn measured(&self) -> NicCounts {
         self.counts().since(&self.before)
     }
@@ -130,7 +130,8 @@ impl Nic {
         }
     }
 
-    /// Puts a probe in, before the run and after the last change of the qdiscs. It changes nothing of what it sees.
+    /// Puts a probe in, before the run and after the last change of the qdiscs. It changes nothing
+    /// of what it sees.
     pub fn watch(&mut self, now: Instant) {
         let Transmit { port, device, .. } = &mut self.transmit;
         device.probe = Some(Box::new(Probe::new(port, now)));
@@ -147,12 +148,12 @@ impl Nic {
         self.transmit.device.probe.as_deref()
     }
 
-    /// Applies a policy to its qdiscs and filters before a run, whole or not at all. Qdiscs of all NICs that are given the same
-    /// `rates` share those that they name.
+    /// Applies a policy to its qdiscs and filters before a run, whole or not at all. Qdiscs of all
+    /// NICs that are given the same `rates` share those that they name.
     ///
     /// # Errors
-    /// What the policy's line cannot do; lines for several devices; an action that sends packets to another device, because
-    /// those of the lab have none.
+    /// The policy asks for something that the line cannot do; lines for several devices; an action
+    /// that sends packets to another device, because those of the lab have none.
     pub fn apply(
         &mut self,
         now: Instant,
@@ -175,8 +176,8 @@ impl Nic {
         self.transmit.submit(engine.now(), frame)
     }
 
-    /// A frame has come in over the link that leads back from where this NIC sends to; false if its filters let it go no
-    /// further.
+    /// A frame has come in over the link that leads back from where this NIC sends to; false if its
+    /// filters let it go no further.
     #[inline]
     pub fn arrived(&mut self, now: Instant, frame: &mut Frame) -> bool {
         self.transmit.arrived(now, frame)
@@ -213,7 +214,8 @@ impl Nic {
         }
     }
 
-    /// What has left it, or was dropped, and lay below a socket of its host: the end that sent it, and how much it counts.
+    /// Takes a unit that has left it, or was dropped, and lay below a socket of its host: the end
+    /// that sent it, and how much it counts.
     pub fn take_released(&mut self) -> Option<(u32, u32)> {
         self.transmit.device.released.pop()
     }

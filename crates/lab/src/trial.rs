@@ -46,7 +46,8 @@ pub const STEPS: u64 = 100;
 pub const POLICIES_MAX: usize = 32;
 /// Largest number of runs of a policy.
 pub const RUNS_MAX: u32 = 64;
-/// Most transmit queues of the bottleneck: each is a ring of the device, a transmit path, and a class in the results.
+/// Most transmit queues of the bottleneck: each is a ring of the device, a transmit path, and a
+/// class in the results.
 pub const QUEUES_MAX: u16 = 256;
 /// Most descriptors in all rings of the bottleneck together.
 const DESCRIPTORS_MAX: u32 = 1 << 22;

@@ -1,4 +1,4 @@
-//! What a NIC has done, in numbers: quantities over time, and counters.
+//! The work of a NIC in numbers: quantities over time, and counters.
 
 use txweir_core::{DropReason, Instant, MarkReason, Nanos, Tally};
 
@@ -30,7 +30,8 @@ impl Gauge {
     pub fn restart(&mut self, now: Instant) {
         *self = Self { value: self.value, since: now, from: now, area: 0, max: self.value };
     }
-    /// The integral of the value over time since the start or the last restart, in units times nanoseconds.
+    /// The integral of the value over time since the start or the last restart, in units times
+    /// nanoseconds.
     pub fn area(&self, now: Instant) -> u128 {
         self.area + u128::from(self.value) * u128::from(now.saturating_since(self.since).0)
     }
@@ -51,11 +52,11 @@ impl Gauge {
     }
 }
 
-/// What a NIC has done since the start, or between two moments.
+/// The work of a NIC since the start, or between two moments.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct NicCounts {
-    /// Packets that its host offered and it took (a TSO unit is one), and their bytes on the wire. A packet that a
-    /// qdisc dropped was taken.
+    /// Packets that its host offered and it took (a TSO unit is one), and their bytes on the wire.
+    /// A packet that a qdisc dropped was taken.
     pub taken: Tally,
     /// Packets that went to the device without waiting.
     pub direct: u64,
@@ -81,14 +82,15 @@ pub struct NicCounts {
     pub rounds: u64,
     /// Packets that an action has taken away, on their way out or in, and their bytes.
     pub stolen: Tally,
-    /// Packets that had come in for it and that the filters of its ingress hook dropped, and their bytes.
+    /// Packets that had come in for it and that the filters of its ingress hook dropped, and their
+    /// bytes.
     pub turned_away: Tally,
-    /// What the link did.
+    /// The counters of the link.
     pub link: LinkStats,
 }
 
 impl NicCounts {
-    /// What was counted since `earlier`.
+    /// Returns the counts since `earlier`.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         let of = |f: fn(&Self) -> u64| f(self) - f(earlier);

@@ -1,4 +1,5 @@
-//! The device below a NIC's qdiscs: a wire, and what a probe notes of the packets that go in and out.
+//! The device below a NIC's qdiscs: a wire, and what a probe notes of the packets that go in and
+//! out.
 
 use txweir_core::model::wire::{Departure, RingQueue, Wire};
 use txweir_core::path::device::{Completed, DeviceError};
@@ -16,7 +17,8 @@ use crate::frame::{Below, Frame};
 pub(super) struct Device {
     pub(super) wire: Wire<Frame>,
     pub(super) probe: Option<Box<Probe>>,
-    /// What has left or was dropped and lay below a socket: the end that sent it, and how much it counts.
+    /// Units that have left or were dropped and lay below a socket: the end that sent it, and how
+    /// much it counts.
     pub(super) released: Vec<(u32, u32)>,
 }
 
@@ -25,7 +27,7 @@ impl Device {
         Self { wire, probe: None, released: Vec::new() }
     }
 
-    /// What is pushed from here on is pushed at `now`.
+    /// Sets the time of the pushes that follow.
     #[inline]
     pub(super) fn begin(&mut self, now: Instant) {
         if let Some(probe) = &mut self.probe {
@@ -45,7 +47,8 @@ impl Device {
         })
     }
 
-    /// Has the rings share the line as the root qdisc says: by the classes of an mqprio with `hw 1`, else in turns.
+    /// Has the rings share the line as the root qdisc says: by the classes of an mqprio with `hw
+    /// 1`, else in turns.
     pub(super) fn fit_scheduler(&mut self, root: &dyn Qdisc) {
         let rings = self.wire.config().rings;
         let line = mqprio::line_of(root, rings).unwrap_or_else(|| LineConfig::round_robin(rings));
@@ -107,7 +110,8 @@ impl TxQueue for Ring<'_> {
         Some(frame.clone())
     }
     fn corrupt(&mut self, frame: &mut Frame, _bit: u32) {
-        // One wrong bit is one that every checksum of the Internet finds; which one makes no difference.
+        // One wrong bit is one that every checksum of the Internet finds; which one makes no
+        // difference.
         frame.damaged = true;
     }
     fn discard(&mut self, mut frame: Frame, _m: &Meta, _reason: DropReason) {
@@ -115,7 +119,8 @@ impl TxQueue for Ring<'_> {
     }
 }
 
-/// The frame lies no longer below the socket of whom it is from, which is the other end of whom it is for.
+/// The frame lies no longer below the socket of whom it is from, which is the other end of whom it
+/// is for.
 fn release(released: &mut Vec<(u32, u32)>, frame: &mut Frame) {
     if frame.below != Below::Not {
         released.push((frame.to ^ 1, frame.below_socket()));

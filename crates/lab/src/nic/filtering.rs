@@ -1,4 +1,5 @@
-//! Filters and actions of a NIC: at the hooks of what it sends and of what has come in for it, and at its qdiscs.
+//! Filters and actions of a NIC: at the hooks of what it sends and of what has come in for it, and
+//! at its qdiscs.
 
 use txweir_core::classify::action::State;
 use txweir_core::classify::filter::{BlockId, Filters};
@@ -19,7 +20,7 @@ use crate::tagged::ETHERNET;
 /// The only port that there is: the NIC itself.
 const ITSELF: PortId = PortId(1);
 
-/// What filters and actions a NIC has, and what they have counted.
+/// The filters and actions of a NIC, and their counters.
 #[derive(Debug)]
 pub(super) struct Sieve {
     pub(super) filters: Filters,
@@ -44,7 +45,8 @@ impl Sieve {
         self.egress = self.hook.and_then(|_| port.block(Hook::EGRESS));
     }
 
-    /// Asks about a frame that goes out and has its queue chosen; the reason, if it goes no further.
+    /// Asks about a frame that goes out and has its queue chosen; the reason, if it goes no
+    /// further.
     pub(super) fn ask(
         &mut self,
         now: Instant,
@@ -109,7 +111,7 @@ fn read(shown: &Shown, frame: &Frame) -> Headers {
     }
 }
 
-/// What actions have made of a frame stays with it.
+/// Writes the changes that actions made back into the frame.
 fn put_back(shown: &Shown, meta: &Meta, frame: &mut Frame, addresses: &[u8; 12]) {
     shown.put_back(frame, addresses);
     (frame.priority, frame.mark, frame.ds) = (meta.priority, meta.mark, meta.ds);

@@ -12,8 +12,8 @@ use super::Gauge;
 use crate::dist::Dist;
 use crate::frame::Frame;
 
-/// With more qdiscs than this, backlogs are looked at every [`SAMPLE`] instead of at every change: the walk
-/// would cost more than the run.
+/// With more qdiscs than this, backlogs are looked at every [`SAMPLE`] instead of at every change:
+/// the walk would cost more than the run.
 const EXACT_NODES: usize = 64;
 const SAMPLE: Nanos = Nanos::from_micros(500);
 
@@ -42,7 +42,7 @@ impl Stage {
     }
 }
 
-/// What one qdisc has done.
+/// The work of one qdisc.
 #[derive(Clone, Debug)]
 pub struct NodeProbe {
     /// The class that it hangs below; `Handle::ROOT` for the root.
@@ -115,7 +115,8 @@ impl Probe {
         Self { now, in_rings, stages: Default::default(), nodes, walked_at: now, above: Vec::new() }
     }
 
-    /// Where the time of the packets went that left the wire since measuring began: one distribution per [`Stage`].
+    /// Where the time of the packets went that left the wire since measuring began: one
+    /// distribution per [`Stage`].
     pub const fn stages(&self) -> &[Dist; 3] {
         &self.stages
     }

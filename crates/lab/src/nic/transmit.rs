@@ -101,7 +101,8 @@ impl Transmit {
         done
     }
 
-    /// Takes a frame, or gives back what there is no room for. A frame that comes back has what filters said with it.
+    /// Takes a frame, or gives back what there is no room for. A frame that comes back has what
+    /// filters said with it.
     #[inline]
     pub(super) fn submit(&mut self, now: Instant, frame: Frame) -> Result<Taken, Frame> {
         if self.sieve.is_some() {
@@ -111,7 +112,7 @@ impl Transmit {
         self.queue(now, frame, m, None)
     }
 
-    /// What a qdisc sees of a frame for which the port chooses the queue.
+    /// Returns the metadata of a frame for which the port chooses the queue.
     #[inline(always)]
     fn chosen(&mut self, now: Instant, frame: &Frame) -> Meta {
         let mut m = meta_of(frame);
@@ -158,7 +159,8 @@ impl Transmit {
         Ok(taken)
     }
 
-    /// A unit that a qdisc wants in pieces goes as segments; the rest of it comes back if there is no room.
+    /// A unit that a qdisc wants in pieces goes as segments; the rest of it comes back if there is
+    /// no room.
     #[inline(never)]
     fn queue_segments(&mut self, now: Instant, unit: &Frame, asked: Option<&Asked>) -> Result<Taken, Frame> {
         let (mut below, mut some, mut dropped) = (0, false, None);
@@ -196,7 +198,8 @@ impl Transmit {
     fn admit(&mut self, now: Instant, frame: Frame, mut m: Meta, asked: Option<&Asked>) -> Admitted<Frame> {
         let Self { port, device, .. } = self;
         device.begin(now);
-        // The path notes it of packets that it queues; a probe reads it of those too that go to the device directly.
+        // The path notes it of packets that it queues; a probe reads it of those too that go to the
+        // device directly.
         m.enqueued = now;
         let wants = port.path(m.queue).is_some_and(TxPath::wants_detail);
         let known = wants.then(|| {
@@ -225,8 +228,9 @@ impl Transmit {
         false
     }
 
-    /// Takes what the device has `reported` as finished, if anything, and moves packets from the qdiscs to the device. Gives
-    /// the time before which no more may leave, if a qdisc waits for one.
+    /// Takes what the device has `reported` as finished, if anything, and moves packets from the
+    /// qdiscs to the device. Gives the time before which no more may leave, if a qdisc waits for
+    /// one.
     pub(super) fn refill(&mut self, now: Instant, reported: bool) -> Option<Instant> {
         let Self { port, device, .. } = self;
         if reported {
@@ -255,14 +259,15 @@ impl Transmit {
     }
 }
 
-/// What those qdiscs see of a frame that want more. The Ethernet header is counted and not stored.
+/// Returns the further fields of a frame, for the qdiscs that want them. The Ethernet header is
+/// counted and not stored.
 fn detail_of(frame: &Frame, seed: u64) -> Detail {
     let headers = Headers::parse_ip(frame.header());
     let detail = Detail::of(&headers, frame.header(), &FlowHasher::new(seed));
     Detail { l3_offset: Some(filtering::network_at(frame)), ..detail }
 }
 
-/// What a qdisc sees of a frame.
+/// Returns the metadata of a frame.
 #[inline]
 pub(super) fn meta_of(frame: &Frame) -> Meta {
     // Headers are at most 86 bytes.
@@ -276,7 +281,7 @@ pub(super) fn meta_of(frame: &Frame) -> Meta {
     if frame.gso_size() == 0 { m } else { m.gso(header_len, frame.gso_size()) }
 }
 
-/// What a qdisc sees of a part of a unit whose queue is chosen.
+/// Returns the metadata of a part of a unit whose queue is chosen.
 fn part_of(whole: &Meta, part: &Frame) -> Meta {
     let m = meta_of(part);
     let mut known = *whole;

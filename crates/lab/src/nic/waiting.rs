@@ -2,8 +2,8 @@
 
 use std::collections::VecDeque;
 
-/// Connection ends that wait for room in a NIC's queues. Paths have the numbers that they have in its port: one for each
-/// queue, or one for all.
+/// Connection ends that wait for room in a NIC's queues. Paths have the numbers that they have in
+/// its port: one for each queue, or one for all.
 #[derive(Debug)]
 pub struct Waiting {
     /// Of each path, oldest first.
@@ -25,7 +25,8 @@ impl Waiting {
     pub(super) fn is_waiting(&self, path: usize) -> bool {
         self.ends.get(path).is_some_and(|ends| !ends.is_empty())
     }
-    /// This end waits for room where a frame was given back last; to be said once until it is given by [`next`](Self::next).
+    /// This end waits for room where a frame was given back last; to be said once until it is given
+    /// by [`next`](Self::next).
     pub fn wait(&mut self, end: u32) {
         if let Some(ends) = self.ends.get_mut(self.full) {
             ends.push_back(end);

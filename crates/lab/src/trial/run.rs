@@ -31,8 +31,8 @@ use crate::nic::{Gauge, NicConfig, NodeProbe, Stage, can_do};
 use crate::report::{jain, kind, per_mill, per_second};
 use crate::workers;
 
-/// Packets that the policy may have waiting, in each path: more than any default limit, and one for each default child of
-/// many.
+/// Packets that the policy may have waiting, in each path: more than any default limit, and one for
+/// each default child of many.
 const POOL: usize = 1 << 16;
 /// The way back is at least this fast, and ten times the bottleneck.
 const WIDE: u64 = 10_000_000_000;
@@ -125,7 +125,8 @@ struct Clock {
 }
 
 impl Clock {
-    /// A replay has no warm-up, and ends when its last packet has had a round trip and a second to get through.
+    /// A replay has no warm-up, and ends when its last packet has had a round trip and a second to
+    /// get through.
     fn new(setup: &Setup, traffic: &Traffic) -> Self {
         let (time, warm_steps) = match &traffic.load {
             Loads::Groups(_) => (setup.time, STEPS / 10),
@@ -199,7 +200,7 @@ fn build(setup: &Setup, traffic: &Traffic, entry: &Entry) -> Result<Net, TrialEr
     Ok(net)
 }
 
-/// One run of one policy. What is of all its runs is not there yet.
+/// Runs one policy once, without the figures that are of all its runs.
 fn one(
     setup: &Setup,
     traffic: &Traffic,
@@ -212,7 +213,8 @@ fn one(
     Ok(measured(&mut net, setup, clock, entry, advanced))
 }
 
-/// Runs it to the end and gives the results; those of classes and stages are there only with a probe.
+/// Runs it to the end and gives the results; those of classes and stages are there only with a
+/// probe.
 fn measured(
     net: &mut Net,
     setup: &Setup,

@@ -1,4 +1,5 @@
-//! A probe sees a run and does not change it: every figure that a run has without one is the same with it.
+//! A probe sees a run and does not change it: every figure that a run has without one is the same
+//! with it.
 
 use txweir_core::Rate;
 use txweir_tc::Policy;
@@ -46,7 +47,8 @@ fn told(setup: &Setup, traffic: &Traffic, entry: &Entry, probe: bool) -> (Policy
     (told, net.nic(TRIED).measured().direct)
 }
 
-/// Runs it with and without a probe, and compares; gives the packets that went directly, drops and marks.
+/// Runs it with and without a probe, and compares; gives the packets that went directly, drops and
+/// marks.
 fn alike(setup: &Setup, traffic: &Traffic, policy: &str) -> [u64; 3] {
     let parsed = (!policy.is_empty()).then(|| Policy::parse(policy, "p").unwrap_or_else(|e| panic!("{e}")));
     let entry = Entry { name: "p".into(), policy: parsed };
