@@ -13,7 +13,7 @@ const OPENERS: [&str; 7] = ["What", "Who", "Whoever", "Nobody", "Somebody", "So 
 /// Phrases that no prose has.
 const PHRASES: [&str; 1] = ["hardly meant"];
 /// Rust sources whose comments follow the rules: a folder or a file, and the comments in it that are checked.
-const RUST: [(&str, Comments); 17] = [
+const RUST: [(&str, Comments); 19] = [
     ("crates/cli/src", Comments::Help),
     ("crates/core/src/base", Comments::All),
     ("crates/core/src/classify", Comments::All),
@@ -21,6 +21,7 @@ const RUST: [(&str, Comments); 17] = [
     ("crates/core/src/model", Comments::All),
     ("crates/core/src/turns", Comments::All),
     ("crates/daemon/src/grammar.rs", Comments::Help),
+    ("crates/lab/examples", Comments::All),
     ("crates/lab/src/fidelity", Comments::All),
     ("crates/lab/src/net", Comments::All),
     ("crates/lab/src/quic", Comments::All),
@@ -29,6 +30,7 @@ const RUST: [(&str, Comments); 17] = [
     ("crates/lab/src/report", Comments::All),
     ("crates/lab/src/scenario", Comments::All),
     ("crates/lab/src/udp", Comments::All),
+    ("crates/lab/tests", Comments::All),
     ("crates/transport/src", Comments::All),
     ("crates/transport/tests", Comments::All),
 ];
