@@ -1,4 +1,4 @@
-//! The cost of an event: packets in flight on a few links, with timers beside them, three ways:
+//! Cost of an event: packets in flight on a few links, with timers beside them, in three ways:
 //! lanes, the engine's heap without lanes, the standard library's heap. `cargo run --release -p
 //! txweir-lab --example engine_speed`
 
@@ -40,7 +40,7 @@ fn main() {
     }
 }
 
-/// Delay of link `i`: different, so that the links interleave.
+/// Returns the delay of link `i`: delays differ, so that the links interleave.
 fn delay(i: u32) -> Nanos {
     Nanos(500_000 + 12_304 * u64::from(i))
 }

@@ -1,5 +1,5 @@
-//! How fast the lab is: n TCP streams at 1 Gbit/s through fq_codel with a byte limit, 1 ms round
-//! trip. Counted are packets handed to the bottleneck's device. `cargo run --release -p txweir-lab
+//! Speed of the lab: n TCP streams at 1 Gbit/s through fq_codel with a byte limit, 1 ms round trip.
+//! The count is of packets handed to the bottleneck's device. `cargo run --release -p txweir-lab
 //! --example speed [flows ...]`
 
 use std::time::Instant as Wall;
@@ -15,9 +15,9 @@ use txweir_lab::nic::NicConfig;
 use txweir_lab::tcp::TcpConfig;
 
 const ROUNDS: u64 = 5;
-/// Simulated before the first round: every stream has started and left slow start.
+/// Simulated time before the first round: every stream has started and left slow start.
 const WARMUP: Instant = Instant::from_secs(1);
-/// Simulated in each round.
+/// Simulated time of each round.
 const ROUND: Nanos = Nanos::from_secs(2);
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -30,7 +30,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         net.run(WARMUP);
         net.measure();
     }
-    // Rounds are interleaved, so that what else the machine does falls on all alike.
+    // Rounds are interleaved, so that other load of the machine affects all alike.
     let mut speeds: Vec<Vec<f64>> = vec![Vec::new(); nets.len()];
     let mut of_cpu = speeds.clone();
     for _ in 0..ROUNDS {
@@ -74,7 +74,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 }
 
 fn net(flows: u32) -> Result<Net, String> {
-    // With many flows, small buffers: they are memory that every packet's flow has to itself.
+    // Many flows get small buffers, whose memory is separate for each flow.
     let buffer = if flows >= 100 { 64 << 10 } else { 256 << 10 };
     let tcp = TcpConfig { send_buffer: buffer, receive_buffer: buffer, ..TcpConfig::default() };
     let mut net = Net::new(1);
@@ -97,7 +97,7 @@ fn net(flows: u32) -> Result<Net, String> {
     Ok(net)
 }
 
-/// Processor time of this process: what a busy machine distorts less.
+/// Returns the processor time of this process, which a busy machine distorts less.
 fn cpu_seconds() -> f64 {
     let text = std::fs::read_to_string("/proc/self/schedstat").unwrap_or_default();
     text.split(' ').next().and_then(|ns| ns.parse::<f64>().ok()).unwrap_or(0.0) / 1e9

@@ -1,5 +1,5 @@
-//! How fast the lab's TCP and event engine are: n streams through a 1 Gbit/s tail-drop FIFO, 1 ms
-//! round trip, MTU segments. `cargo run --release -p txweir-lab --example tcp_speed [flows ...]`
+//! Speed of the lab's TCP and event engine: n streams through a 1 Gbit/s tail-drop FIFO, 1 ms round
+//! trip, MTU segments. `cargo run --release -p txweir-lab --example tcp_speed [flows ...]`
 
 use std::time::Instant as Wall;
 
@@ -53,7 +53,7 @@ fn counts(net: &Dumbbell) -> (u64, u64, u64, u64) {
     (net.bottleneck().segs, net.engine().dispatched(), net.bottleneck().dropped, read)
 }
 
-/// Processor time of this process: what a busy machine does not distort.
+/// Returns the processor time of this process, which a busy machine does not distort.
 fn cpu_seconds() -> f64 {
     let text = std::fs::read_to_string("/proc/self/schedstat").unwrap_or_default();
     text.split(' ').next().and_then(|ns| ns.parse::<f64>().ok()).unwrap_or(0.0) / 1e9

@@ -1,5 +1,5 @@
-//! Applications against arithmetic on idle links, and against their bounds on busy ones: short flows, calls, video, questions,
-//! flent's mix, and QUIC.
+//! Applications against arithmetic on idle links, and against their bounds on busy ones: short
+//! flows, calls, video, questions, flent's mix, and QUIC.
 
 use txweir_lab::report::Report;
 use txweir_lab::run::{Options, run};
@@ -7,14 +7,14 @@ use txweir_lab::scenario::Scenario;
 
 use crate::common::{self, MS, US, close, played, report, scenario, two_hosts};
 
-/// `a` to `b` over 10 Mbit/s and 5 ms.
+/// Returns the scenario of `traffic` from `a` to `b` over 10 Mbit/s and 5 ms.
 fn over(seconds: u32, host: &str, link: &str, traffic: &str) -> String {
     let link = format!("rate = '10mbit'\ndelay = '5ms'\ncompletion = 'immediate'\n{link}");
     let traffic = format!("[[traffic]]\nname = 't'\nfrom = 'a'\nto = 'b'\nstagger = '0'\n{traffic}");
     two_hosts(&format!("duration = '{seconds}s'"), host, &link, &traffic)
 }
 
-/// Time that a frame of so many bytes has on the line.
+/// Returns the time that a frame of `bytes` has on the line.
 const fn line(bytes: u64) -> u64 {
     (bytes + 24) * 800
 }
@@ -30,12 +30,13 @@ fn a_short_flow_takes_a_handshake_and_its_bytes() {
     let r = report(&text);
     let flows = r.traffic[0].flows.clone().unwrap();
     assert_eq!((flows.opened, flows.finished, flows.failed, flows.open), (3, 3, 0, 0));
-    // A SYN and its answer of 74 bytes, an acknowledgement of 66 before the data, ten segments.
+    // The way of a SYN and its answer of 74 bytes, of an acknowledgement of 66 before the data, and
+    // of ten segments.
     let took = 2 * (line(74) + 5 * MS) + line(66) + 10 * line(1514) + 5 * MS;
     let t = flows.completion.unwrap();
     close(t.mean_ns as f64, took as f64, 0.01);
     assert_eq!(t.count, 3);
-    // 14480 bytes are of the second class.
+    // 14480 bytes belong to the second class.
     assert_eq!(flows.by_size.iter().map(|c| c.up_to_bytes).collect::<Vec<_>>(), [Some(100_000)]);
     assert_eq!(r.traffic[0].throughput_bit_s, 3 * 14_480 * 8 / 4);
     assert!(r.to_string().contains("t: 3 flows opened, 3 finished\n"), "{r}");
@@ -48,7 +49,8 @@ fn flows_come_at_their_load_and_leave_their_places() {
     let built = played(&over(100, "", "", flows));
     let f = built.net.short_flows(0).unwrap();
     let c = f.counts();
-    // 625000 bytes a second in flows of 10000 in the mean are 62.5; five standard deviations.
+    // 625000 bytes a second in flows of 10000 in the mean are 62.5; the tolerance is five standard
+    // deviations.
     assert!(c.opened.abs_diff(6_250) < 5 * 79, "{c:?}");
     assert_eq!((c.turned_away, c.failed), (0, 0), "{c:?}");
     assert!(c.finished + 40 >= c.opened && f.open() < 20, "{c:?} {}", f.open());
@@ -67,7 +69,7 @@ fn more_flows_than_there_are_places_are_turned_away() {
     let f = built.net.short_flows(0).unwrap();
     let c = f.counts();
     assert!(c.turned_away > 100 && c.finished > 200 && f.open() <= 20, "{c:?} {}", f.open());
-    // What is over has left its place; what is read may still be closing.
+    // A flow that is over has left its place; a flow that was read may still be closing.
     let ended = c.finished + c.failed;
     assert!((ended..=ended + f.open() as u64).contains(&c.opened), "{c:?} {}", f.open());
     let one = "kind = 'short'\nsizes = 'web'\narrivals = 3\nat_once = 6000";
@@ -110,9 +112,10 @@ fn a_call_on_an_idle_link_is_as_good_as_calls_are() {
     close(t.delay.unwrap().p50_ns as f64, (line(214) + 5 * MS) as f64, 0.1);
     // Packets of two calls may meet.
     assert!(v.jitter_ns < 10 * US && t.delay.unwrap().max_ns < 5 * MS + 5 * line(214), "{v:?}");
-    // Of 3000 packets of a minute two fifths are speech: 1200 for each call, and spurts of 60 make a spread of 30 %.
+    // Of the 3000 packets of a minute two fifths are speech: 1200 for each call, and spurts of 60
+    // make a spread of 30 %.
     assert!((3_600..6_000).contains(&p.sent), "{p:?}");
-    // 20 ms, the way, and at most 20 ms of wait, which shrink as the listener learns.
+    // 20 ms, the way, and at most 20 ms of waiting, which shrinks as the listener learns.
     let way = 20 * MS + line(214) + 5 * MS;
     assert!(v.mouth_to_ear_ns > way && v.mouth_to_ear_ns < way + 20 * MS, "{v:?}");
     // Less than 45 ms cost less than 1.1 of 93.2.
@@ -128,7 +131,7 @@ fn a_call_that_loses_packets_sounds_like_it() {
     assert!(v.unplayed >= 0.045 && v.unplayed < 0.065, "{v:?}");
     // 95 * 5 / 30.1 is 15.8.
     assert!((74.0..78.5).contains(&v.r) && (3.7..4.0).contains(&v.mos), "{v:?}");
-    // Neighbours differ by a third of 3 ms in the mean.
+    // Neighbours differ by a third of 3 ms on average.
     close(v.jitter_ns as f64, MS as f64, 50.0);
 }
 
@@ -139,7 +142,7 @@ fn frames_of_video_take_their_packets() {
     // The 601st frame is made at the last instant.
     assert_eq!((v.frames, v.delivered, p.lost), (601, 600, 0));
     let t = v.frame_delay.unwrap();
-    // 9375 bytes in eight packets, each with 42 bytes of headers; 46875 in forty.
+    // 9375 bytes are in eight packets, each with 42 bytes of headers; 46875 in forty.
     let frame = |bytes: u64, packets: u64| 5 * MS + (bytes + packets * (42 + 24)) * 800;
     close(t.p50_ns as f64, frame(9_375, 8) as f64, 0.1);
     close(t.max_ns as f64, frame(46_875, 40) as f64, 0.1);
@@ -165,7 +168,7 @@ fn look_ups_take_a_round_trip_or_a_timeout() {
     close(t.p50_ns as f64, (10 * MS + line(56 + 42) + line(72 + 42)) as f64, 0.2);
     let r = report(&over(400, "", "loss = '30%'", "kind = 'dns'\narrivals = 10"));
     let q = r.traffic[0].questions.unwrap();
-    // Of each try 0.7 * 0.7 are answered: 0.51 twice is 0.26.
+    // 0.7 * 0.7 of all tries are answered: 0.51 twice is 0.26.
     close(q.failed as f64 / q.asked as f64, 0.2601, 12.0);
     close(q.again as f64 / q.asked as f64, 0.51, 6.0);
     assert!(r.traffic[0].latency.unwrap().p95_ns > 5_000 * MS);
@@ -174,7 +177,7 @@ fn look_ups_take_a_round_trip_or_a_timeout() {
 #[test]
 fn udp_rr_asks_when_it_is_answered() {
     let r = report(&over(10, "", "", "kind = 'udprr'"));
-    // 50 bytes of frame are 60 at least, and 84 with preamble, FCS and gap.
+    // 50 bytes of frame count as 60, and 84 with preamble, FCS and gap.
     let took = 10 * MS + 2 * 84 * 800;
     close(r.traffic[0].latency.unwrap().max_ns as f64, took as f64, 0.1);
     close(r.traffic[0].transactions_per_s.unwrap(), 1e9 / took as f64, 0.2);
@@ -199,7 +202,7 @@ fn a_timeout_is_not_too_short() {
     assert_eq!(refused(&text), "timeout: expected at least 1ms, given 999us");
 }
 
-/// Each group does the TCP that it says, whatever its hosts do.
+/// Each group uses the TCP of its own keys, whatever the TCP of its hosts.
 #[test]
 fn a_group_chooses_its_tcp() {
     let two = |own: &str| {
@@ -232,7 +235,7 @@ fn quic_fills_a_link_with_each_control() {
     for control in ["newreno", "cubic", "bbr"] {
         let r = quic("", "role = 'forwarder'\ntxqueuelen = 60", &format!("congestion = '{control}'"));
         let mbit = r.traffic[0].throughput_bit_s as f64 / 1e6;
-        // Of 1518 bytes on the line about 1420 are payload; the start costs some.
+        // 1420 of the 1518 bytes on the line are payload; the start costs some.
         assert!((7.9..9.4).contains(&mbit), "{control}: {mbit}");
         if control != "bbr" {
             assert!(r.links[0].drops["overlimit"] > 0, "{control}: {:?}", r.links[0]);
@@ -252,7 +255,7 @@ fn quic_takes_marks_in_place_of_drops() {
     assert!(off.links[0].marks.is_empty() && off.links[0].drops["congested"] > 5, "{:?}", off.links[0]);
     assert!(on.links[0].marks["congested"] > 5 && on.links[0].drops.is_empty(), "{:?}", on.links[0]);
     assert_eq!(on.traffic[0].retransmitted_bytes, 0);
-    // The queue is kept as short by marks as by drops: the sender heeds them.
+    // Marks keep the queue as short as drops do: the sender reacts to them.
     let queue = |r: &Report| r.queues[0].backlog_bytes.mean;
     assert!(queue(&on) < 2 * queue(&off).max(5_000), "{} {}", queue(&on), queue(&off));
 }
@@ -275,7 +278,7 @@ fn quic_sends_units_and_waits_for_room() {
     );
 }
 
-/// Bytes, wire and times are those of the first run, to the last event.
+/// Bytes, wire and times equal those of the first run, to the last event.
 #[test]
 fn quic_runs_twice_alike() {
     let link = "role = 'forwarder'\nloss = '0.5%'\nreorder = '1%'\nreorder_by = '3ms'\npolicy = 'qdisc add root fq_codel'";
@@ -296,7 +299,7 @@ fn quic_runs_twice_alike() {
     );
 }
 
-/// Beside TCP in one queue, both with a fair share where the queue gives it.
+/// QUIC beside TCP in one queue: both get a fair share if the queue is fair.
 #[test]
 fn quic_and_tcp_share_a_link() {
     let link = "role = 'forwarder'\npolicy = 'qdisc add root fq_codel'";

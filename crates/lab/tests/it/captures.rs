@@ -1,4 +1,5 @@
-//! Captures, read back by a reader that shares nothing with the writer, and by tshark where it is installed.
+//! Captures, read back by a reader that shares no code with the writer, and by tshark if it is
+//! installed.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -11,7 +12,7 @@ use txweir_lab::scenario::Scenario;
 
 use crate::common;
 
-/// A packet as read.
+/// A packet as read from a file.
 struct Packet {
     interface: usize,
     ns: u64,
@@ -21,7 +22,7 @@ struct Packet {
     comment: Option<String>,
 }
 
-/// An interface as read.
+/// An interface as read from a file.
 struct Interface {
     name: String,
     speed: u64,
@@ -40,7 +41,7 @@ fn u64_at(b: &[u8]) -> u64 {
     u64::from_le_bytes(b.try_into().unwrap())
 }
 
-/// Options, by code; the end must be there.
+/// Returns the options by code; the end option must be present.
 fn options(mut b: &[u8]) -> BTreeMap<u16, Vec<u8>> {
     let mut all = BTreeMap::new();
     loop {
@@ -54,7 +55,7 @@ fn options(mut b: &[u8]) -> BTreeMap<u16, Vec<u8>> {
     }
 }
 
-/// Reads draft-ietf-opsawg-pcapng, as far as it is used.
+/// Reads draft-ietf-opsawg-pcapng, as far as the lab uses it.
 fn read(path: &Path) -> Vec<Interface> {
     let file = fs::read(path).unwrap();
     let (mut b, mut interfaces, mut first) = (&file[..], Vec::<Interface>::new(), true);
@@ -101,7 +102,8 @@ fn read(path: &Path) -> Vec<Interface> {
     interfaces
 }
 
-/// Runs a scenario with captures; gives the report and the files by name. The directory is removed by the caller.
+/// Runs a scenario with captures; returns the report, the files by name, and the directory, which
+/// the caller removes.
 fn capture(text: &str, tag: &str) -> (Report, BTreeMap<String, PathBuf>, PathBuf) {
     let dir = std::env::temp_dir().join(format!("txweir-{tag}-{}", std::process::id()));
     let options = Options { pcap_dir: Some(dir.clone()), ..Options::default() };
@@ -143,13 +145,14 @@ fn every_packet_that_left_a_wire_is_there() {
     for (i, l) in all.iter().zip(&report.links) {
         assert_eq!(i.name, format!("{} -> {}", l.from, l.to));
         assert_eq!((i.speed, i.link_type, i.snaplen), (l.rate_bit_s, 1, 102));
-        // Those still in the device at the end have not left.
+        // Packets still in the device at the end have not left.
         let (there, sent) = (i.packets.len() as u64, l.tx_packets);
         assert!(there <= sent && sent - there <= 16, "{}: {there} of {sent}", i.name);
         assert!(i.packets.windows(2).all(|w| w[0].ns < w[1].ns), "{}: in order of time", i.name);
         i.packets.iter().for_each(check_headers);
     }
-    // A packet of the laptop has the same id on the uplink, where it left a wire a millisecond later or more.
+    // A packet of the laptop has the same id on the uplink, where it left a wire at least a
+    // millisecond later.
     let lan: BTreeMap<u64, u64> = read[0][0].packets.iter().map(|p| (p.id, p.ns)).collect();
     assert_eq!(lan.len(), read[0][0].packets.len(), "ids are distinct");
     let known = read[2][0].packets.iter().filter_map(|p| Some(p.ns - lan.get(&p.id)?)).collect::<Vec<u64>>();
@@ -199,7 +202,7 @@ fn a_unit_is_written_as_the_wire_cuts_it() {
     let interfaces = read(&files["0-a-b.pcapng"]);
     let back = &interfaces[1].packets;
     assert!(back.len() as u64 > report.links[1].tx_packets * 5);
-    // The last response that is there as a whole.
+    // The last complete response.
     let last: Vec<&Packet> = back.iter().filter(|p| p.original == 1514).rev().take(10).collect();
     for w in last.windows(2) {
         assert_eq!(w[0].ns - w[1].ns, 1538 * 8 * 100);

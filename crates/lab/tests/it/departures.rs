@@ -1,5 +1,5 @@
-//! Runs of the matrix packet by packet: what left the policy first in Linux leaves it here at the same time.
-//! `oracle/tcp/departures` wrote the file.
+//! Runs of the matrix packet by packet: the first departures from the policy in Linux leave it here
+//! at the same times. `oracle/tcp/departures` wrote the file.
 
 use std::fs;
 use std::path::Path;
@@ -7,7 +7,7 @@ use std::path::Path;
 use serde::Deserialize;
 use txweir_lab::recorded::matrix;
 
-/// How far times may differ, microseconds: as much as in packet-exact cases.
+/// Largest difference of times, microseconds: as in packet-exact cases.
 const BAND_US: u64 = 100;
 
 /// The first packets of a run, in the order in which they left the policy.
@@ -15,12 +15,12 @@ const BAND_US: u64 = 100;
 struct First {
     name: String,
     dt_us: Vec<u64>,
-    /// Relative to the SYN.
+    /// Numbers relative to the SYN.
     seq: Vec<u32>,
     len: Vec<u32>,
 }
 
-/// The run of this name.
+/// Returns the run of this name.
 fn run(name: &str) -> matrix::Run {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../spec/tcp/seen");
     fs::read_dir(folder)

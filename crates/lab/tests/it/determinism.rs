@@ -1,11 +1,12 @@
-//! The same scenario and seed give the same event log, byte for byte; another seed gives another.
+//! The same scenario and seed give the same event log, byte for byte; another seed gives another
+//! one.
 
 use txweir_lab::run::{Options, run};
 use txweir_lab::scenario::Scenario;
 
 use crate::common::{self, Log, two_hosts};
 
-/// The event log and the report of a run.
+/// Returns the event log and the report of a run.
 fn log(s: &Scenario, seed: u64) -> (Vec<u8>, String) {
     let log = Log::default();
     let options = Options { seed: Some(seed), log: Some(Box::new(log.clone())), ..Options::default() };
@@ -57,7 +58,7 @@ fn tso_without_bql_with_fractions_of_descriptors_and_a_late_handler() {
     deterministic(&common::scenario(&text));
 }
 
-/// What is observed does not change what happens: with a log and captures or without, the report is the same.
+/// Observation does not change a run: with a log and captures or without, the report is the same.
 #[test]
 fn observing_changes_nothing() {
     let s = story(include_str!("../../../../scenarios/lossy.toml"));

@@ -18,7 +18,7 @@ fn documented(keys: impl IntoIterator<Item = String>) -> usize {
     keys.len()
 }
 
-/// A key that does not exist is refused with the list of those that do.
+/// A key that does not exist is refused with the list of the existing keys.
 #[test]
 fn every_key_of_a_scenario_is_documented() {
     let traffic = "[[traffic]]\nname = 't'\nfrom = 'a'\nto = 'b'\nkind = 'stream'";
@@ -63,7 +63,7 @@ fn collect(value: &serde_json::Value, keys: &mut Vec<String>) {
         serde_json::Value::Object(o) => {
             for (key, value) in o {
                 keys.push(key.clone());
-                // Their keys are the names of reasons.
+                // The keys of these objects are the names of reasons.
                 if key != "drops" && key != "marks" {
                     collect(value, keys);
                 }

@@ -1,4 +1,4 @@
-//! What is known of the lab's TCP: inside, outside, and how that is said.
+//! Knowledge about the lab's TCP: inside, outside, and its text.
 
 use txweir_core::path::trees::Trees;
 use txweir_core::sched::cx::Cx;
@@ -10,7 +10,7 @@ fn table() -> Table {
     Table::parse(include_str!("fidelity/sample.jsonl")).unwrap_or_else(|e| panic!("{e}"))
 }
 
-/// Four CUBIC flows over 50 Mbit/s and 40 ms into a pfifo.
+/// Returns four CUBIC flows over 50 Mbit/s and 40 ms into a pfifo.
 fn given() -> Given<'static> {
     Given {
         congestion: "cubic",
@@ -42,7 +42,7 @@ fn a_run_inside_the_range_names_what_is_near() {
     let found = of(&table(), &given());
     let names: Vec<(&str, bool)> = found.nearest.iter().map(|n| (n.name.as_str(), n.inside)).collect();
     assert_eq!((found.range, found.rows, found.rows_inside), (Range::Inside, 3, 2));
-    // By ratios: 2 and 2; 2 and 2 as well, then by name; 5, 2 and 4.
+    // The distances are the ratios 2 and 2; 2 and 2 as well, ordered by name; 5, 2 and 4.
     let near = ["cubic-pfifo-100m-20ms-4", "cubic-pfifo-100m-80ms-4", "cubic-pfifo-10m-20ms-1"];
     assert_eq!(names, [(near[0], false), (near[1], true), (near[2], true)]);
     assert_eq!(
@@ -108,7 +108,7 @@ fn a_run_outside_the_range_says_why() {
     );
 }
 
-/// The leaves of a policy on 1 Gbit/s: kind, and rates in kbit/s.
+/// Returns the leaves of a policy on 1 Gbit/s: kind, and rates in kbit/s.
 fn leaves_of(policy: &str) -> Vec<(&'static str, u64, u64)> {
     let mut tree = Tree::new(Env::default());
     let policy = Policy::parse(policy, "policy").unwrap_or_else(|e| panic!("{e}"));
@@ -190,7 +190,7 @@ fn a_bad_table_is_refused_at_its_line() {
     let rows = |n: usize| (0..n).map(|i| good.replace("20ms-1", &i.to_string()) + "\n").collect::<String>();
     assert_eq!(Table::parse(&rows(ROWS_MAX)).map(|t| t.rows().len()), Ok(ROWS_MAX));
     assert_eq!(refused(&rows(ROWS_MAX + 1)), format!("line {}: expected at most 10000 rows", ROWS_MAX + 1));
-    // Cut anywhere it is read or refused, and never panics.
+    // A text cut anywhere is read or refused, without a panic.
     let sample = include_str!("fidelity/sample.jsonl");
     for at in 0..sample.len() {
         let _ = Table::parse(&sample[..at]);

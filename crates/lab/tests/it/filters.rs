@@ -1,4 +1,4 @@
-//! Filters and actions in the lab: what they decide happens to the packets.
+//! Filters and actions in the lab: their decisions take effect on the packets.
 
 use std::fs;
 use std::path::Path;
@@ -12,7 +12,8 @@ use txweir_lab::trial::{self, Entry, PolicyTrial, Setup, Traffic, TrialError};
 use txweir_lab::{Instant, Nanos};
 use txweir_tc::Policy;
 
-/// One sender of UDP at 4 Mbit/s and one of TCP, over 10 Mbit/s, and a policy for each direction.
+/// Returns a scenario of one sender of UDP at 4 Mbit/s and one of TCP, over 10 Mbit/s, with a
+/// policy for each direction.
 fn scenario(there: &str, back: &str, more: &str) -> String {
     format!(
         r#"
@@ -53,7 +54,7 @@ kind = "stream"
     )
 }
 
-/// Runs it; the net is as it was at the end.
+/// Runs the scenario and returns the net at its end.
 #[track_caller]
 fn played(text: &str) -> Built {
     let scenario = Scenario::parse(text, "t").unwrap_or_else(|e| panic!("{e}"));
@@ -69,7 +70,7 @@ fn counts(built: &Built, nic: u32) -> NicCounts {
     built.net.nic(nic).counts()
 }
 
-/// Packets and bytes that the action of this kind and index has seen.
+/// Returns the packets and bytes that the action of this kind and index has seen.
 fn counted(built: &Built, nic: u32, kind: &str, index: u32) -> (u64, u64) {
     let (filters, state) = built.net.nic(nic).filters().expect("filters");
     let id = filters.actions.find(kind, index).expect("an action");
@@ -112,7 +113,7 @@ fn a_hook_drops_takes_and_counts() {
     let taken = played(&scenario(&format!("{one} trap index 1"), "", ""));
     let c = counts(&taken, 0);
     assert_eq!((c.stolen.packets, c.dropped.packets, c.taken.packets > sent), (sent, 0, true));
-    // A fifth of them goes on, and a burst.
+    // A fifth of the packets passes, and a burst.
     let police = format!("{one} police rate 800kbit burst 10k conform-exceed drop/pass index 1");
     let policed = played(&scenario(&police, "", ""));
     let passed = seen(&policed, 0, "police") - counts(&policed, 0).dropped.packets;
@@ -126,7 +127,7 @@ fn what_comes_in_is_asked_about_at_the_way_back() {
     let built = played(&scenario("", police, ""));
     let c = counts(&built, 1);
     assert!(c.turned_away.packets > 700, "{c:?}");
-    assert_eq!(c.dropped.packets, 0, "nothing of what it sends is dropped");
+    assert_eq!(c.dropped.packets, 0, "no packet that it sends is dropped");
     assert_eq!(
         seen(&built, 1, "police"),
         built.net.totals().delivered.packets - counts(&built, 1).link.carried.packets
@@ -145,7 +146,7 @@ fn qdiscs_drop_and_take_by_their_filters() {
     assert_eq!((taken.net.cbr(0).received, counts(&taken, 0).stolen.packets), (0, call.sent));
 }
 
-/// The bytes that actions change are those that the next filter reads, here and at the next device.
+/// The next filter reads the bytes that actions have changed, here and at the next device.
 #[test]
 fn actions_change_the_headers() {
     let there = "qdisc add clsact
@@ -164,12 +165,12 @@ fn actions_change_the_headers() {
     let call = built.net.cbr(0);
     assert!(call.received > 700, "{call:?}");
     assert_eq!(seen(&built, 0, "gact"), call.sent);
-    // The tag was on the line, and is not where the packet arrives.
+    // The tag was on the line, and is absent where the packet arrives.
     assert_eq!(counted(&built, 1, "gact", 2), (call.received, call.received * 1004));
     assert_eq!(counted(&built, 1, "gact", 1), (call.received, call.received * 1000));
 }
 
-/// A sender that gets its packet back has had it asked about once.
+/// Filters run once for a packet that is returned to its sender.
 #[test]
 fn a_packet_that_comes_back_is_not_asked_about_again() {
     let there = "qdisc add clsact
@@ -178,7 +179,7 @@ fn a_packet_that_comes_back_is_not_asked_about_again() {
     let built = played(&scenario(there, "", "role = \"origin\"\nring = 4"));
     let c = counts(&built, 0);
     assert!(c.full > 20, "{c:?}");
-    // Of the call what was refused is lost, and is not counted as taken.
+    // The refused packets of the call are lost, and not counted as taken.
     let call = built.net.cbr(0);
     let waits = u64::from(built.net.nic(0).port().backlog().packets > 0);
     let tcp = c.taken.packets - (call.sent - call.refused);
@@ -232,7 +233,7 @@ fn quick() -> Setup {
     Setup { link, time: Nanos::from_secs(4), ..Setup::default() }
 }
 
-/// `try`: the same classes, with filters and without.
+/// `try` with the same classes, with filters and without.
 #[test]
 fn filters_decide_in_a_trial() {
     let prio = "qdisc add dev eth0 root handle 1: prio bands 2 priomap 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1\n";
@@ -250,6 +251,7 @@ fn filters_decide_in_a_trial() {
     let [bare, filtered] = [&tried.policies[0], &tried.policies[1]];
     assert_eq!(first(bare), 0);
     assert!(first(filtered) > 100);
-    // The upload has at least two segments below its socket, of 1.23 ms each: the calls wait for them, or for none.
+    // The upload has at least two segments below its socket, of 1.23 ms each: without filters the
+    // calls wait for them.
     assert!(call(bare) > call(filtered) + 2_460_000, "{} {}", call(bare), call(filtered));
 }

@@ -1,4 +1,4 @@
-//! The report as a page: what is in the file, and what a browser makes of it.
+//! The report as a page: the content of the file, and its behaviour in a browser.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,17 +12,17 @@ use txweir_lab::trial::html::html;
 mod sha256;
 
 const ASSETS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/assets");
-/// A page without data: it travels by mail.
+/// Largest size of a page without data: pages are sent by mail.
 const PAGE_BYTES_MAX: usize = 150_000;
-/// A browser that has not ended by then is stuck.
+/// Time after which a browser counts as stuck.
 const BROWSER_SECONDS_MAX: u32 = 120;
-/// What a hostile file would like to do.
+/// Content of a hostile file.
 const HOSTILE: &str = "</script><script>document.documentElement.dataset.planted=1</script>\
                        <img src=x onerror=\"document.documentElement.dataset.planted=2\">";
 
 // ---- Samples ----
 
-/// A value that wanders around `base`, the same each time.
+/// Returns a value that wanders around `base`, the same each time.
 fn wander(base: u64, i: usize, salt: usize) -> u64 {
     let noise = (i.wrapping_mul(2_654_435_761).wrapping_add(salt * 97) >> 7) % 41;
     base * (80 + noise as u64) / 100
@@ -33,7 +33,7 @@ fn series(steps: usize, base: u64, salt: usize) -> Vec<u64> {
 }
 
 fn group(name: &str, kind: &str, count: u32, steps: usize, (rate, ns): (u64, u64)) -> Value {
-    // Nothing ended in some steps.
+    // No transaction ended in some steps.
     let holes = |v: Vec<u64>| -> Vec<Option<u64>> {
         v.into_iter().enumerate().map(|(i, v)| (i % 13 != 5).then_some(v)).collect()
     };
@@ -51,9 +51,9 @@ fn group(name: &str, kind: &str, count: u32, steps: usize, (rate, ns): (u64, u64
     })
 }
 
-/// Five runs a hundredth apart.
+/// Returns five runs a hundredth apart.
 fn measure(group: Option<&str>, name: &str, unit: &str, median: f64, mark: Option<&str>) -> Value {
-    // Of so few digits that any reader of JSON reads them back.
+    // The values have so few digits that any reader of JSON reads them back exactly.
     let runs = [1.01, 0.99, 1.0, 0.98, 1.02].map(|share| (median * share * 1000.0).round() / 1000.0);
     json!({
         "group": group, "measure": name, "unit": unit, "better": "less", "runs": runs, "median": median,
@@ -116,7 +116,7 @@ fn sample(names: &[&str], steps: usize) -> Value {
     })
 }
 
-/// Every value of `groups`, `device` and so on is null.
+/// Returns a report in which every value of `groups`, `device` and so on is null.
 fn nulls() -> Value {
     let mut report = sample(&["a", "b"], 20);
     for key in [
@@ -148,7 +148,7 @@ fn page_is_one_small_file_that_fetches_nothing() {
     for fetch in [" src=", " href=", "@import", "url(", "fetch(", "XMLHttpRequest", "WebSocket", "import("] {
         assert!(!page.contains(fetch), "{fetch}");
     }
-    assert!(page.contains("default-src 'none'"), "and the browser is told to fetch nothing");
+    assert!(page.contains("default-src 'none'"), "the page forbids the browser to fetch");
 }
 
 #[test]
@@ -264,7 +264,8 @@ fn vendored_files_are_the_published_ones() {
 
 // ---- Colours ----
 
-/// A colour of the style sheet, for the light and for the dark theme, as linear red, green and blue.
+/// Returns a colour of the style sheet, for the light and for the dark theme, as linear red, green
+/// and blue.
 fn colour(css: &str, name: &str) -> [[f64; 3]; 2] {
     let (_, rest) = css.split_once(&format!("--{name}: light-dark(")).unwrap();
     let mut both = rest.split(')').next().unwrap().split(", ");
@@ -277,14 +278,14 @@ fn colour(css: &str, name: &str) -> [[f64; 3]; 2] {
     })
 }
 
-/// WCAG 2.1, contrast ratio.
+/// Returns the contrast ratio of WCAG 2.1.
 fn contrast(a: [f64; 3], b: [f64; 3]) -> f64 {
     let luminance = |c: [f64; 3]| 0.2126 * c[0] + 0.7152 * c[1] + 0.0722 * c[2] + 0.05;
     let (a, b) = (luminance(a), luminance(b));
     a.max(b) / a.min(b)
 }
 
-/// CIE 1976 L*a*b*, white D65.
+/// Converts a colour to CIE 1976 L*a*b*, white D65.
 fn lab(c: [f64; 3]) -> [f64; 3] {
     let dot = |m: [f64; 3]| m[0] * c[0] + m[1] * c[1] + m[2] * c[2];
     let f = |t: f64| if t > 0.008_856 { t.cbrt() } else { 7.787 * t + 16.0 / 116.0 };
@@ -294,7 +295,8 @@ fn lab(c: [f64; 3]) -> [f64; 3] {
     [116.0 * y - 16.0, 500.0 * (x - y), 200.0 * (y - z)]
 }
 
-/// How red-blind, green-blind and blue-blind eyes see (Machado, Oliveira and Fernandes 2009, severity 1), and all others.
+/// Matrices of normal, red-blind, green-blind and blue-blind vision (Machado, Oliveira and
+/// Fernandes 2009, severity 1).
 const EYES: [[[f64; 3]; 3]; 4] = [
     [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]],
     [[0.152286, 1.052583, -0.204868], [0.114503, 0.786281, 0.099216], [-0.003882, -0.048116, 1.051998]],
@@ -323,7 +325,8 @@ fn colours_stand_out_from_the_card_and_from_each_other_for_every_eye() {
                 for j in 0..i {
                     let (a, b) = (seen(policies[i][theme]), seen(policies[j][theme]));
                     let far = a.iter().zip(b).map(|(a, b)| (a - b).powi(2)).sum::<f64>().sqrt();
-                    // 2.3 is just noticeable; the first four, which most trials have, are much further apart.
+                    // A difference of 2.3 is just noticeable; the first four colours, enough for
+                    // most trials, are much further apart.
                     let least = if i < 4 { 25.0 } else { 15.0 };
                     assert!(far > least, "p{i} and p{j}, theme {theme}, eye {eye}: {far:.1}");
                 }
@@ -342,7 +345,7 @@ fn browser() -> Option<&'static str> {
     })
 }
 
-/// A folder that goes when the test ends, however it does.
+/// A folder that is removed when the test ends in any way.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -359,7 +362,8 @@ impl Drop for Folder {
     }
 }
 
-/// Opens each case in a frame; what the driver saw, and what the browser complained of.
+/// Opens each case in a frame; returns the results of the driver, and the complaints of the
+/// browser.
 fn looked_at(browser: &str, name: &str, dark: bool, cases: &[Value]) -> (Vec<Value>, String) {
     let folder = Folder::new(name);
     let driver = include_str!("html/driver.html");
@@ -397,12 +401,12 @@ fn looked_at(browser: &str, name: &str, dark: bool, cases: &[Value]) -> (Vec<Val
     (results, complaints.join("\n"))
 }
 
-/// Name, report, charts, charts without data.
+/// Returns the samples: name, report, number of charts, number of charts without data.
 fn samples() -> Vec<(&'static str, Value, u32, u32)> {
     let long = "a-policy-with-quite-a-long-name-that-somebody-gave-to-a-file-for-good-reasons.tc";
     let eight =
         ["default", HOSTILE, long, "codel.tc", "prio.tc", "tbf.tc", "pfifo.tc", "fq_codel with a blank.tc"];
-    // Three per group, and backlog, ring, drops, stages.
+    // Three charts per group, and those of backlog, ring, drops and stages.
     vec![
         ("two", sample(&["default", "fq_codel.tc"], 200), 10, 0),
         ("three", sample(&["default", "fq_codel.tc", "prio.tc"], 200), 10, 0),
@@ -410,7 +414,8 @@ fn samples() -> Vec<(&'static str, Value, u32, u32)> {
         ("eight", sample(&eight, 100), 10, 0),
         ("long", sample(&["default", "fq_codel.tc"], 20_000), 10, 0),
         ("a single point", sample(&["default", "fq_codel.tc"], 1), 10, 0),
-        // Of each group throughput and latency over time are empty, and the three of the queues.
+        // Throughput and latency over time are empty for each group, and so are the three charts of
+        // the queues.
         ("no points", sample(&["default", "fq_codel.tc"], 0), 10, 7),
         ("nulls", nulls(), 10, 2),
         ("empty", json!({}), 4, 4),

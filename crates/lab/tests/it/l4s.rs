@@ -1,10 +1,12 @@
-//! Prague beside CUBIC over dualpi2: the rates of both, and how long packets of each wait.
+//! Prague beside CUBIC over dualpi2: the rates of both, and the waiting times of the packets of
+//! each.
 //!
-//! The set-up follows the published evaluations (O. Albisser, K. De Schepper, B. Briscoe, O. Tilmans,
-//! H. Steen, "DUALPI2 - Low Latency, Low Loss and Scalable Throughput (L4S) AQM", 2019; K. De
-//! Schepper, O. Albisser, O. Tilmans, B. Briscoe, "Dual Queue Coupled AQM: Deployable Very Low Queuing
-//! Delay for All", arXiv 2209.01078): one long flow of each sort through a shaper, rates of 4 to 120
-//! Mbit/s, round trips of 5 to 100 ms. `-- --show-output` prints the tables of docs/qdisc/dualpi2.md.
+//! The set-up follows the published evaluations (O. Albisser, K. De Schepper, B. Briscoe, O.
+//! Tilmans, H. Steen, "DUALPI2 - Low Latency, Low Loss and Scalable Throughput (L4S) AQM", 2019; K.
+//! De Schepper, O. Albisser, O. Tilmans, B. Briscoe, "Dual Queue Coupled AQM: Deployable Very Low
+//! Queuing Delay for All", arXiv 2209.01078): one long flow of each sort through a shaper, rates of
+//! 4 to 120 Mbit/s, round trips of 5 to 100 ms. `-- --show-output` prints the tables of
+//! docs/qdisc/dualpi2.md.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -22,11 +24,11 @@ use txweir_lab::tcp::{Algorithm, Conn, EcnMode, TcpConfig};
 use txweir_tc::Policy;
 
 const MS: u64 = 1_000_000;
-/// The whole run, and its part at the beginning that is not measured.
+/// Length of the run, and of the part at the beginning that is not measured.
 const SECONDS: [u64; 2] = [60, 20];
 const SEEDS: usize = 3;
 
-/// Times between sender and receiver, by flow: nothing but the policy takes time.
+/// Times between sender and receiver, by flow: only the policy takes time.
 #[derive(Debug, Default)]
 struct Waited {
     from: Instant,
@@ -50,7 +52,7 @@ impl Observer for Clerk {
     fn polled(&mut self, _now: Instant, _end: u32, _conn: &Conn, _took: Option<Nanos>) {}
 }
 
-/// Rates and percentiles of waiting of both flows, and how many times the second's rate the first has.
+/// Rates and percentiles of waiting of both flows, and the ratio of the first rate to the second.
 #[derive(Clone, Copy, Debug)]
 struct Outcome {
     mbit_s: [f64; 2],
@@ -59,7 +61,7 @@ struct Outcome {
     ratio: f64,
 }
 
-/// A way on which packets take no time but `delay`, with room for all.
+/// Returns a way on which packets take only `delay`, with room for all.
 fn way(seed: u64, delay: Nanos) -> NicConfig {
     let env = Env { seed, ..Env::default() };
     NicConfig {
@@ -75,7 +77,7 @@ fn way(seed: u64, delay: Nanos) -> NicConfig {
     }
 }
 
-/// A flow of Prague and one of CUBIC below `policy`.
+/// Runs a flow of Prague and one of CUBIC below `policy`.
 fn beside(seed: u64, policy: &str, rtt: Nanos) -> Outcome {
     let mut net = Net::new(seed);
     let tcp = TcpConfig { receive_buffer: 64 << 20, ..TcpConfig::default() };
@@ -111,7 +113,7 @@ fn beside(seed: u64, policy: &str, rtt: Nanos) -> Outcome {
     Outcome { mbit_s, p50_ms: percentile(50), p99_ms: percentile(99), ratio }
 }
 
-/// The medians of [`SEEDS`] runs, each quantity by itself.
+/// Returns [`SEEDS`] runs, and their medians of each quantity by itself.
 fn median(mbit: u64, rtt: u64, dualpi2: &str) -> ([Outcome; SEEDS], Outcome) {
     let policy = format!(
         "qdisc add root handle 1: htb default 1\nclass add parent 1: classid 1:1 htb rate {mbit}mbit\n\
@@ -134,7 +136,7 @@ fn median(mbit: u64, rtt: u64, dualpi2: &str) -> ([Outcome; SEEDS], Outcome) {
     (runs, outcome)
 }
 
-/// Prints the table of every round trip at these rates, and gives the runs of each line.
+/// Prints the table of every round trip at these rates, and returns the runs of each line.
 fn table(rates: &[u64], dualpi2: &str) -> Vec<(u64, u64, [Outcome; SEEDS])> {
     println!("{dualpi2}, medians of {SEEDS} seeds:");
     println!(
@@ -156,8 +158,8 @@ fn table(rates: &[u64], dualpi2: &str) -> Vec<(u64, u64, [Outcome; SEEDS])> {
     all
 }
 
-/// A frame at 12 Mbit/s takes as long as the step is high, so whatever waits is marked, and Prague is
-/// left behind; not where two packets must wait before the step holds.
+/// A frame at 12 Mbit/s takes as long as the step is high, so every waiting packet is marked, and
+/// Prague is left behind. With a step of at least two packets it is not.
 #[test]
 fn prague_and_cubic_share_a_line_and_prague_waits_little() {
     let all = table(&[4, 12, 40, 120], "dualpi2");
@@ -165,7 +167,7 @@ fn prague_and_cubic_share_a_line_and_prague_waits_little() {
         for run in runs {
             assert!(*mbit < 40 || run.p99_ms[0] < 2.0, "{mbit} Mbit/s, {rtt} ms: {run:?}");
         }
-        // The published figure is of many runs: one of sixty seconds is off by a tenth.
+        // The published figure covers many runs: one of sixty seconds is off by a tenth.
         let mut ratios = runs.map(|run| run.ratio);
         ratios.sort_by(f64::total_cmp);
         assert!((*mbit, *rtt) != (40, 20) || (0.5..=2.0).contains(&ratios[SEEDS / 2]), "{ratios:?}");

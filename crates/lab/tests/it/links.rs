@@ -1,4 +1,5 @@
-//! What a link does to packets, against arithmetic: delay, jitter, loss, reordering, the time on the line.
+//! Effects of a link on packets, against arithmetic: delay, jitter, loss, reordering, the time on
+//! the line.
 
 use crate::common::{self, MS, US, close, played, report, two_hosts};
 
@@ -32,7 +33,7 @@ fn each_direction_has_its_own_delay() {
                 one_way = true\ndelay = '20ms'";
     let rr = "[[traffic]]\nname = 'r'\nfrom = 'a'\nto = 'b'\nkind = 'rr'\nrequest = '100'\nresponse = '1000'";
     let r = report(&two_hosts("duration = '5s'\nwarmup = '1s'", "", link, rr));
-    // 190 bytes at 10 Mbit/s there, 1090 at 20 Mbit/s back.
+    // 190 bytes at 10 Mbit/s in one direction, 1090 at 20 Mbit/s in the other.
     let expected = 5 * MS + 152_000 + 20 * MS + 436_000;
     close(r.traffic[0].latency.unwrap().max_ns as f64, expected as f64, 0.1);
 }
@@ -43,10 +44,10 @@ fn jitter_delays_up_to_its_bound_and_keeps_the_order() {
     let (t, p) = (r.traffic[0].delay.unwrap(), r.traffic[0].packets.unwrap());
     let line = 5 * MS + 819_200;
     assert!(t.max_ns <= (line + 40 * MS) * 1001 / 1000 && t.max_ns > line + 39 * MS, "{t:?}");
-    // Packets are 10 ms apart: with 40 ms of jitter many would overtake, and do not.
+    // Packets are 10 ms apart: with 40 ms of jitter many would overtake without the rule of order.
     assert_eq!((p.reordered, p.lost), (0, 0));
     let r = report(&call(100, "delay = '5ms'\njitter = '4ms'"));
-    // Here none waits for the one before: uniform, so the mean is half.
+    // Here no packet waits for the one before: the jitter is uniform, so the mean is half.
     close(r.traffic[0].delay.unwrap().mean_ns as f64, (line + 2 * MS) as f64, 2.0);
 }
 
@@ -62,11 +63,11 @@ fn losses_are_as_many_as_a_binomial_draw_gives() {
             "{text}: {} of {n}",
             link.lost
         );
-        // The other direction carries nothing and loses nothing.
+        // The other direction carries no packets and loses none.
         assert_eq!((r.links[1].tx_packets, r.links[1].lost), (0, 0));
         assert!(packets.received + link.lost + 1 >= packets.sent, "{packets:?}");
         if p < 1.0 {
-            // What is missing at the end is not noticed before something comes after it.
+            // A packet missing at the end is noticed only when a later one arrives.
             assert!(link.lost - packets.lost <= 20, "{packets:?} {link:?}");
         }
     }
@@ -78,17 +79,17 @@ fn late_packets_are_overtaken() {
     let (t, p, link) = (r.traffic[0].delay.unwrap(), r.traffic[0].packets.unwrap(), &r.links[0]);
     let sigma = (10_000.0_f64 * 0.03 * 0.97).sqrt();
     assert!((link.late as f64 - 300.0).abs() <= 5.0 * sigma, "{link:?}");
-    // Two later ones come first, unless they are late as well.
+    // Two later packets come first, unless they are late as well.
     assert!(p.reordered <= link.late && p.reordered >= link.late * 9 / 10, "{p:?} {link:?}");
     close(t.max_ns as f64, (30 * MS + 819_200) as f64, 0.1);
     assert_eq!(p.lost, 0);
-    // Late by less than the distance between packets: nobody overtakes.
+    // The delay is less than the distance between packets: no packet overtakes.
     let r = report(&call(100, "delay = '5ms'\nreorder = '3%'\nreorder_by = '9ms'"));
     assert_eq!((r.traffic[0].packets.unwrap().reordered, r.links[0].late > 200), (0, true));
 }
 
-/// A response of ten full segments is there when its last bit is, whether the host or the device cuts it, and whether the
-/// receiver sees segments or the unit.
+/// A response of ten full segments arrives with its last bit, whether the host or the device cuts
+/// it, and whether the receiver sees segments or the unit.
 #[test]
 fn a_unit_takes_the_time_of_its_segments() {
     let rr =
@@ -130,14 +131,14 @@ fn the_rate_steps_when_it_is_told_to() {
         built.net.run(txweir_lab::Instant::from_secs(second));
         rates.push((built.net.nic(0).counts().departed.bytes - before) as f64 * 8.0 / 1e6);
     }
-    // Of the line, 1514 of 1538 bytes.
+    // 1514 of 1538 bytes on the line are frames.
     let share = 1514.0 / 1538.0;
     for (second, line) in [(1, 100.0), (2, 100.0), (3, 10.0), (4, 10.0), (5, 50.0)] {
         close(rates[second], line * share, 1.5);
     }
 }
 
-/// Between a doorbell and the device's first look at the ring, nothing is sent.
+/// Between a doorbell and the device's first look at the ring, no packet leaves.
 #[test]
 fn the_doorbell_delays_the_first_packet_only() {
     let t = report(&call(10, "doorbell = '300us'")).traffic[0].delay.unwrap();
@@ -146,7 +147,7 @@ fn the_doorbell_delays_the_first_packet_only() {
     assert_eq!(built.net.nic(0).wire().doorbells(), 201);
 }
 
-/// What netem asks of the frames' owner: a second one like this, a wrong bit in that one.
+/// Requests of netem to the owner of the frames: a copy of a frame, or a wrong bit in it.
 #[test]
 fn an_emulated_link_copies_frames_and_makes_bits_wrong() {
     let netem = |options: &str| {

@@ -1,5 +1,5 @@
-//! Whole nets against arithmetic and laws: latency on an idle path, a router with a policy, senders that wait,
-//! forwarders that drop, the byte limit, and where every packet is.
+//! Whole nets against arithmetic and laws: latency on an idle path, a router with a policy, senders
+//! that wait, forwarders that drop, the byte limit, and the place of every packet.
 
 use txweir_lab::net::Totals;
 use txweir_lab::{Instant, Nanos};
@@ -9,7 +9,7 @@ use crate::common::{MS, close, played, report, scenario, two_hosts};
 const LOAD: &str = "[[traffic]]\nname = 's'\nfrom = 'a'\nto = 'b'\nkind = 'stream'\n";
 const ASK: &str = "[[traffic]]\nname = 'r'\nfrom = 'a'\nto = 'b'\nkind = 'rr'\nsize = '100'\n";
 
-/// Hosts `a` and `b` with a router between them; `far` is the link from the router to `b`.
+/// Returns hosts `a` and `b` with a router between them; `far` is the link from the router to `b`.
 fn routed(top: &str, host: &str, far: &str, traffic: &str) -> String {
     format!(
         "title = 't'\n{top}\n[[host]]\nname = 'a'\n{host}\n[[host]]\nname = 'router'\n[[host]]\nname = 'b'\n{host}\n\
@@ -30,7 +30,7 @@ fn a_transaction_on_an_idle_path_takes_what_the_wires_take() {
     close(t.max_ns as f64, (2 * each_way) as f64, 0.1);
     close(group.transactions_per_s.unwrap(), 1e9 / (2 * each_way) as f64, 0.6);
     close(group.throughput_bit_s as f64, 1600.0 * group.transactions_per_s.unwrap(), 0.2);
-    // Processor time is added on both sides: 100 us per message, and 200 bytes at 1 us each.
+    // Processor time adds up on both sides: 100 us per message, and 200 bytes at 1 us each.
     let cpu = "cpu_per_message = '100us'\ncpu_per_kilobyte = '1ms'";
     let r = report(&two_hosts(top, cpu, "rate = '10mbit'\ndelay = '5ms'", ASK));
     let per_s = r.traffic[0].transactions_per_s.unwrap();
@@ -65,13 +65,15 @@ fn a_policy_at_the_router_shapes_and_is_fair() {
     close(uplink.tx_bytes as f64 * 8.0 / 10.0, 1e7, 1.0);
     assert!(s.jain > 0.98, "{s:?}");
     assert!(uplink.drops["congested"] > 10 && uplink.full == 0, "{uplink:?}");
-    // The path itself takes 10.2 ms. The request waits for a few packets, not for the 100 ms of the queue.
+    // The path itself takes 10.2 ms. The request waits for a few packets, not for the 100 ms of the
+    // queue.
     assert!(a.latency.unwrap().p95_ns < 20 * MS, "{a:?}");
     let queue = r.queues.iter().find(|q| q.from == "router" && q.to == "b").unwrap();
     assert_eq!(queue.qdisc, "tbf/fq_codel");
 }
 
-/// Fifty senders and room for ten packets: nobody's packets are dropped, all get on, the line stays full.
+/// Fifty senders and room for ten packets: no packet is dropped, all senders progress, the line
+/// stays full.
 #[test]
 fn senders_wait_instead_of_being_dropped() {
     for tso in ["0", "65226"] {
@@ -100,8 +102,8 @@ fn a_forwarder_drops_what_does_not_fit() {
     let link = "rate = '10mbit'\ndelay = '3ms'\npolicy = 'qdisc add root pfifo limit 10'";
     let r = report(&two_hosts("duration = '8s'\nwarmup = '2s'", "", link, &format!("{LOAD}count = 20")));
     assert!(r.links[0].drops.is_empty() && r.links[0].full > 100, "{:?}", r.links[0]);
-    // Unless it is told to be a forwarder. One stream alone never fills it: small queues let a sender have two segments
-    // or a millisecond's worth below its socket.
+    // A host in the role of a forwarder drops. One stream alone never fills the queue: small queues
+    // let a sender have two segments or a millisecond's worth below its socket.
     let forwarder = |streams: u32| {
         let link = format!("{link}\nrole = 'forwarder'");
         report(&two_hosts("duration = '8s'\nwarmup = '2s'", "", &link, &format!("{LOAD}count = {streams}")))
@@ -125,14 +127,15 @@ fn segmentation_at_the_device_carries_the_same() {
     }
     let packets = |r: &txweir_lab::report::Report| r.links[0].tx_packets as f64;
     assert!(packets(&without) / packets(&with) > 30.0, "{} {}", packets(&without), packets(&with));
-    // A shaper whose bucket holds no unit has them cut before they enter.
+    // A shaper whose bucket is smaller than a unit has units cut before they enter.
     let shaped = run("65226", "policy = 'qdisc add root tbf rate 500mbit burst 20kb latency 5ms'");
     close(shaped.traffic[0].throughput_bit_s as f64, 5e8 * 1460.0 / 1514.0, 2.0);
     assert_eq!(shaped.traffic[0].retransmitted_bytes, 0);
     assert!(packets(&shaped) > 35_000.0 && shaped.links[0].drops.is_empty());
 }
 
-/// Without a byte limit the ring fills up, and a request waits for all of it; with one, for next to nothing.
+/// Without a byte limit the ring fills up, and a request waits for all of it; with a limit it waits
+/// for very little.
 #[test]
 fn the_byte_limit_empties_the_ring_and_keeps_the_rate() {
     let run = |bql: bool| {
@@ -157,12 +160,12 @@ fn the_byte_limit_empties_the_ring_and_keeps_the_rate() {
         assert!(r.links[0].utilisation > 0.999, "{:?}", r.links[0]);
     }
     let wait = |r: &txweir_lab::report::Report| r.traffic[1].latency.unwrap().p50_ns as f64;
-    // The frames in the ring at 100 Mbit/s are 31.5 ms.
+    // The frames in the ring take 31.5 ms at 100 Mbit/s.
     close(wait(&off), 256.0 * 1538.0 * 80.0, 5.0);
     assert!(wait(&on) < wait(&off) / 20.0, "{} {}", wait(&on), wait(&off));
 }
 
-/// Every packet is somewhere, at any time.
+/// At any time, every packet is counted in one place.
 #[test]
 fn nothing_is_lost_that_is_not_counted() {
     let everything = format!(
@@ -244,7 +247,7 @@ fn nothing_is_lost_that_is_not_counted() {
                 in_devices,
                 in_links,
             } = t;
-            assert_eq!(stolen.packets, 0, "nobody takes any");
+            assert_eq!(stolen.packets, 0, "no action takes packets");
             let parts = [delivered, dropped, refused, lost, backlog, in_devices, in_links];
             assert_eq!(
                 submitted.bytes,
@@ -258,7 +261,7 @@ fn nothing_is_lost_that_is_not_counted() {
                     "{name} at {step}"
                 );
             }
-            // Each NIC by itself, with the device's own account of what it holds.
+            // Each NIC separately, with the device's own account of the packets that it holds.
             let mut held = 0;
             for n in 0..built.ends.len() as u32 {
                 let (nic, c) = (built.net.nic(n), built.net.nic(n).counts());
@@ -285,7 +288,8 @@ fn below_mq(qdisc: &str) -> String {
     format!("policy = \"\"\"\nqdisc add root handle 1: mq{}\"\"\"", below.collect::<String>())
 }
 
-/// Rings take turns, so each has a quarter of the line; who waits for room in one is not woken by another, nor forgotten.
+/// Rings take turns, so each has a quarter of the line; who waits for room in one is not woken by
+/// another, nor forgotten.
 #[test]
 fn every_ring_serves_its_senders() {
     for policy in ["pfifo limit 2", "tbf rate 200mbit burst 64kb latency 2ms"] {
@@ -307,10 +311,11 @@ fn every_ring_serves_its_senders() {
     }
 }
 
-/// When the senders stop, everything queued leaves: nobody waits for an event that does not come.
+/// When the senders stop, every queue drains: no part waits for an event that does not come.
 #[test]
 fn every_queue_drains_when_the_senders_fall_silent() {
-    // Nothing comes back, so TCP falls silent after its window; then only timeouts send, one segment each.
+    // No packet comes back, so TCP falls silent after its window; then only timeouts send, one
+    // segment each.
     let link = "one_way = true\nrate = '100mbit'\npolicy = 'qdisc add root pfifo limit 3'\n\
                 [[link]]\nfrom = 'b'\nto = 'a'\none_way = true\nrate = '100mbit'\nloss = '100%'";
     let built =

@@ -1,8 +1,9 @@
-//! PIE against recordings of Linux in which packets were dropped by chance: given the kernel's coin, packet by packet, the law
-//! does what the kernel did, and every counter of every show is the same to the last digit that tc prints.
+//! PIE against recordings of Linux in which packets were dropped by chance: given the kernel's
+//! coin, packet by packet, the law acts like the kernel, and every counter of every show is the
+//! same to the last digit that tc prints.
 //!
-//! The recordings are of pie below a tbf, which peeks: a packet leaves pie when the one before it leaves the shaper, or when it
-//! arrives at an idle one.
+//! The recordings are of pie below a tbf, which peeks: a packet leaves pie when the one before it
+//! leaves the shaper, or when it arrives at an idle one.
 
 use std::collections::VecDeque;
 use std::path::Path;
@@ -13,14 +14,15 @@ use txweir_core::qdisc::pie::Updates;
 use txweir_core::{Instant, Nanos};
 use txweir_lab::replay::{Step, Trace};
 
-/// Where the recordings' time 0 lies: a multiple of the coarsest slot of timers that matters here.
+/// The recordings' time 0 on the law's clock: a multiple of the coarsest slot of timers that
+/// matters here.
 const ZERO: i64 = 163_840_000_000;
 
 fn instant(at: i64) -> Instant {
     Instant((ZERO + at).cast_unsigned())
 }
 
-/// pie on numbers, driven by a recording.
+/// PIE on numbers, driven by a recording.
 struct Replay {
     name: String,
     law: PieState,
@@ -31,15 +33,15 @@ struct Replay {
     /// Number, bytes, arrival.
     queue: VecDeque<(usize, u32, Instant)>,
     bytes: u64,
-    /// What the shaper has taken out and not sent.
+    /// The packet that the shaper has taken out and not sent.
     held: Option<(usize, u32)>,
     /// pkts_in, overlimit, dropped, maxq, ecn_mark.
     counters: [u64; 5],
-    /// Packets that passed, were dropped and were marked because the coin said so.
+    /// Packets that passed, were dropped and were marked by a toss of the coin.
     tossed: [u64; 3],
 }
 
-/// What became of a packet in the kernel.
+/// Fate of a packet in the kernel.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Fate {
     Passed,
@@ -111,7 +113,7 @@ impl Replay {
             Fate::Dropped
         } else {
             let marks = self.ecn && markable && self.law.marks();
-            // The coin that would have had this outcome.
+            // The coin with this outcome.
             let unlucky = fate == if marks { Fate::Marked } else { Fate::Dropped };
             let mut asked = false;
             let drops = self.law.drops(&self.params, len, self.backlog(), || {
@@ -139,7 +141,7 @@ impl Replay {
         self.peek(now);
     }
 
-    /// The shaper looks at the next packet, if it has none.
+    /// Lets the shaper look at the next packet, if it holds none.
     fn peek(&mut self, now: Instant) {
         if self.held.is_none()
             && let Some((id, len, came)) = self.queue.pop_front()

@@ -8,7 +8,8 @@ use std::path::{Path, PathBuf};
 use txweir_lab::recorded::matrix::{self, Verdict};
 use txweir_lab::recorded::{cases, exact::Case};
 
-/// Cases of which a segment differs, as docs/transport.md counts them. A name that is not needed any more is to go.
+/// Cases with a segment that differs, as docs/transport.md counts them. A name that is no longer
+/// needed must be removed.
 const DIFFER: [&str; 10] = [
     "bbr-lose-one",
     "cubic-growth-long",
@@ -21,7 +22,8 @@ const DIFFER: [&str; 10] = [
     "reno-lose-k-k1-k3",
     "reno-zero-window",
 ];
-/// Runs of the seen and of the held half that are inside the bands or Linux's own repetitions, at least.
+/// Least number of runs of the seen and of the held half that are inside the bands or Linux's own
+/// repetitions.
 const INSIDE: [(&str, usize); 2] = [("seen", 148), ("held", 142)];
 
 fn files(folder: &str) -> Vec<PathBuf> {
@@ -50,7 +52,7 @@ fn segments_leave_when_linux_sent_them() {
     assert_eq!(differ, DIFFER);
 }
 
-/// As many runs are inside as the documents say, and the table in the binary says which.
+/// The documented number of runs is inside, and the table in the binary agrees.
 #[test]
 fn runs_come_out_as_linux_had_them() {
     let table = include_str!("../../assets/tcp/summary.jsonl");
@@ -72,7 +74,7 @@ fn runs_come_out_as_linux_had_them() {
     assert_eq!((seen, known.len()), (342, 342));
 }
 
-/// A recording that is changed is told from the model: the comparison can fail.
+/// A changed recording is distinguished from the model: the comparison can fail.
 #[test]
 fn a_changed_recording_is_outside() {
     let file = files("seen").into_iter().find(|f| f.ends_with("cake.jsonl")).unwrap();

@@ -1,11 +1,12 @@
-//! What the Linux kernel was recorded to do, replayed here: every trace under `spec/traces`. And that the comparison cries out.
+//! Recordings of the Linux kernel, replayed here: every trace under `spec/traces`. And tests that
+//! the comparison detects differences.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use txweir_lab::replay::{Aspect, Replayed, Trace, json, table};
 
-/// Traces that a kind has at least.
+/// Least number of traces of a kind.
 const LEAST: usize = 15;
 
 fn root() -> PathBuf {
@@ -19,7 +20,7 @@ fn sorted(folder: &Path) -> Vec<PathBuf> {
     all
 }
 
-/// Every folder of a kind, with its traces.
+/// Returns every folder of a kind, with its traces.
 fn kinds() -> Vec<(String, Vec<PathBuf>)> {
     let folders = sorted(&root().join("spec/traces")).into_iter().filter(|path| path.is_dir());
     folders.map(|folder| (name(&folder), sorted(&folder))).collect()
@@ -79,7 +80,8 @@ fn what_a_trace_waives_is_a_row_of_parity() {
     }
 }
 
-/// A trace that is small enough to be changed by hand: two of four packets wait, one is dropped, one marked.
+/// A trace small enough to be changed by hand: two of four packets wait, one is dropped, one
+/// marked.
 const SMALL: &str = include_str!("replay/small.jsonl");
 
 fn differences(text: &str) -> Vec<Aspect> {
@@ -93,7 +95,7 @@ fn differences(text: &str) -> Vec<Aspect> {
 fn each_difference_is_found() {
     assert_eq!(differences(SMALL), []);
     for (from, to, found) in [
-        // A microsecond is tolerated, more is not.
+        // A difference of a microsecond is tolerated, a larger one is not.
         ("[900608,1]", "[901248,1]", &[][..]),
         ("[900608,1]", "[902016,1]", &[Aspect::Time]),
         ("[900608,1]", "[900608,3]", &[Aspect::Order, Aspect::Drops]),
@@ -127,7 +129,7 @@ fn what_is_meant_is_named_and_not_counted() {
 fn of_a_random_kind_amounts_are_compared() {
     let random = SMALL.replacen("\"seed\":1,", "\"seed\":1,\"random\":true,", 1);
     assert_eq!(differences(&random.replacen("[900608,1]", "[900608,3]", 1)), []);
-    // Sixty packets more, of which Linux dropped all and we none: far beyond chance.
+    // Sixty packets more, all of which Linux dropped and txweir sent: far beyond chance.
     let many: Vec<String> = (0..60).map(|i| format!("[{},0,100]", 400_000_000 + i * 1_000_000)).collect();
     let more = format!("{{\"send\":[{}]}}\n{{\"depart\":", many.join(","));
     assert_eq!(differences(&random.replacen("{\"depart\":", &more, 1)), [Aspect::Drops]);
@@ -174,7 +176,7 @@ fn a_text_that_is_no_trace_says_why() {
     );
     let cut = lines[..lines.len() - 1].join("\n");
     assert_eq!(said(&cut), format!("line {}: expected the final counters as the last line", lines.len() - 1));
-    // Cut anywhere, and with any byte changed, it is read or refused, and never a panic.
+    // A text cut anywhere, or with any byte changed, is read or refused, without a panic.
     for end in 0..SMALL.len() {
         let _ = Trace::read(&SMALL[..end]);
     }

@@ -1,4 +1,4 @@
-//! What is wrong with a scenario file is said in these words, at this place.
+//! Errors of scenario files: their words and their places.
 
 use txweir_lab::scenario::Scenario;
 
@@ -23,7 +23,8 @@ to = "b"
 kind = "stream"
 "#;
 
-/// Each: what is replaced in the good file, by what, and the place, message and marked text that follow.
+/// Each entry: the replaced part of the good file, its replacement, the expected place and message,
+/// and the marked text.
 const WRONG: &[(&str, &str, &str, &str)] = &[
     (
         "rate = \"10",
@@ -238,7 +239,7 @@ fn each_mistake_is_said_at_its_place() {
         let first = shown.lines().next().unwrap_or("");
         assert_eq!(first, format!("s.toml:{said}"), "{by:?}");
         assert_eq!(&text[e.span.clone()], *marked, "{by:?}");
-        // The same, as every other error of the command looks.
+        // The diagnostic looks like every other error of the command.
         assert!(e.diagnostic().to_string().contains("s.toml:"), "{by:?}");
     }
 }

@@ -21,7 +21,7 @@ fn report(text: &str) -> Report {
     run(&scenario, Options::default(), |_| {}).unwrap()
 }
 
-/// Bit/s on the lines of both devices towards the providers.
+/// Returns the rate on the lines of both devices towards the providers, bit/s.
 fn together(r: &Report) -> u64 {
     let out = r.links.iter().filter(|l| l.from == "router");
     out.map(|l| l.tx_bytes * 8).sum::<u64>() * 1_000_000_000 / r.measured_ns
@@ -36,7 +36,7 @@ fn two_devices_have_one_rate() {
     for group in &shared.traffic {
         assert!(group.throughput_bit_s > 2_000_000, "{} {}", group.name, group.throughput_bit_s);
     }
-    // Who is alone has all of it.
+    // A device that sends alone has the whole rate.
     let one = report(&text().replace("start = \"3s\"", "start = \"7999ms\""));
     assert!(together(&one) > 7_800_000, "{}", together(&one));
 }
@@ -50,7 +50,7 @@ fn devices_that_do_not_agree_are_refused_at_the_line() {
     assert_eq!(err.place().0, 39);
 }
 
-/// Two shapers of one device.
+/// Two shapers of one device share a rate.
 #[test]
 fn classes_of_a_trial_share_a_rate() {
     let classes = |shared: &str| {
@@ -70,7 +70,7 @@ fn classes_of_a_trial_share_a_rate() {
         trial.policies[0].classes[0].throughput_bit_s
     };
     let [shared, alone] = [sent(classes("shared x")), sent(classes(""))];
-    // TCP behind so short a queue does not use all of it.
+    // TCP behind such a short queue does not use the whole rate.
     assert!((1_400_000..=2_050_000).contains(&shared), "{shared}");
     assert!(alone > 2_500_000, "{alone}");
 }

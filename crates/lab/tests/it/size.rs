@@ -1,4 +1,5 @@
-//! Memory of a flow: everything that the global allocator hands out, counted while a net is made and run.
+//! Memory of a flow: all bytes that the global allocator hands out, counted while a net is made and
+//! run.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -15,7 +16,7 @@ use txweir_lab::tcp::TcpConfig;
 struct Counting;
 
 thread_local! {
-    /// Bytes handed out and not given back, as they were asked for.
+    /// Bytes handed out and not given back, as requested.
     static HELD: Cell<i64> = const { Cell::new(0) };
 }
 
@@ -44,7 +45,8 @@ static ALLOCATOR: Counting = Counting;
 
 const FLOWS: u32 = 10_000;
 
-/// A net of two hosts with a link each way, and so many streams that start within `stagger` after `start`.
+/// Returns a net of two hosts with a link each way, and `flows` streams that start within `stagger`
+/// after `start`.
 fn net(flows: u32, start: Instant, stagger: Nanos) -> Net {
     let tcp = TcpConfig { send_buffer: 64 << 10, receive_buffer: 64 << 10, ..TcpConfig::default() };
     let mut net = Net::new(1);
@@ -60,7 +62,7 @@ fn net(flows: u32, start: Instant, stagger: Nanos) -> Net {
     net
 }
 
-/// Bytes that each of the flows of a net takes after it has run until `until`.
+/// Returns the bytes that each of the flows of a net takes after it has run until `until`.
 fn per_flow(start: Instant, until: Instant) -> i64 {
     let [few, many] = [0, FLOWS].map(|flows| {
         let before = HELD.get();
@@ -71,7 +73,8 @@ fn per_flow(start: Instant, until: Instant) -> i64 {
     (many - few) / i64::from(FLOWS)
 }
 
-/// Both ends, their congestion control, their timers in the engine and all that the lab keeps of them.
+/// Counts both ends, their congestion control, their timers in the engine and all of the lab's own
+/// state for them.
 #[test]
 fn an_idle_flow_takes_at_most_two_kilobytes() {
     let bytes = per_flow(Instant::from_secs(10), Instant::ZERO);
@@ -80,7 +83,7 @@ fn an_idle_flow_takes_at_most_two_kilobytes() {
     assert!(bytes > 1_024, "{bytes}: less than the two ends can take");
 }
 
-/// With data under way, packets in queues and on the links, and after losses.
+/// Counts data under way, packets in queues and on the links, and the state after losses.
 #[test]
 fn a_busy_flow_takes_little_more() {
     let bytes = per_flow(Instant::ZERO, Instant::from_secs(2));

@@ -1,5 +1,6 @@
-//! The scenarios of the repository give the tables beside them, to the last digit. After a change that is meant to
-//! change them: `TXWEIR_EXPECTED=write cargo test -p txweir-lab --test it stories::`, and look at the difference.
+//! The scenarios of the repository give the tables beside them, to the last digit. After an
+//! intended change: `TXWEIR_EXPECTED=write cargo test -p txweir-lab --test it stories::`, and check
+//! the difference.
 
 use std::fs;
 use std::path::Path;
@@ -76,8 +77,8 @@ fn quic() {
     story("quic");
 }
 
-/// Every kind has a scenario that shows what it is for, of its own name or in another's company; its page and the list of
-/// scenarios lead there.
+/// Every kind has a scenario that shows its purpose, of its own name or together with another kind;
+/// its page and the list of scenarios link to it.
 #[test]
 fn every_kind_has_its_story() {
     let repository = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
@@ -103,7 +104,7 @@ fn every_kind_has_its_story() {
     }
 }
 
-/// What the stories of the kinds say, in numbers.
+/// Checks the claims of the kinds' stories in numbers.
 #[test]
 fn the_stories_of_the_kinds_show_what_they_say() {
     let of = |kind: &str| {
@@ -125,9 +126,9 @@ fn the_stories_of_the_kinds_show_what_they_say() {
     let prio = of("prio");
     assert_eq!(rate(&prio, 2), 0.0);
     for (report, call) in [(&prio, 0), (&of("ets"), 0), (&of("skbprio"), 1), (&of("cake"), 1)] {
-        // 10 ms of distance, and at most three full frames that are with the device already.
+        // 10 ms of distance, and at most three full frames that are already in the device.
         assert!(delay(report, call).max_ns < 10 * common::MS + 3 * 1_230_400 + 171_200);
-        // One may be on its way when measuring begins or ends.
+        // A packet may be on its way when measuring begins or ends.
         let packets = report.traffic[call].packets.unwrap();
         assert!(packets.lost == 0 && (249..=251).contains(&packets.received), "{packets:?}");
     }
@@ -145,14 +146,14 @@ fn the_stories_of_the_kinds_show_what_they_say() {
     let rough = of("rough");
     let behind = common::report(&text.replace("rough ack_budget 20%", "pfifo"));
     assert!(rate(&rough, 1) > 4.0 * rate(&behind, 1), "{} {}", rate(&rough, 1), rate(&behind, 1));
-    // What the download's acknowledgements take of the uplink, the upload does not have.
+    // The download's acknowledgements take their part of the uplink from the upload.
     assert!(rate(&rough, 0) > 0.8 * rate(&behind, 0), "{} {}", rate(&rough, 0), rate(&behind, 0));
     let bfifo = of("bfifo");
-    // 20 ms in the queue and less than 4 with the device.
+    // 20 ms in the queue and less than 4 in the device.
     assert!((0..2).all(|i| delay(&bfifo, i).max_ns < 34_100_000));
 }
 
-/// What the comments of the stories promise.
+/// Checks the promises in the comments of the stories.
 #[test]
 fn the_stories_show_what_they_say() {
     let text = include_str!("../../../../scenarios/first.toml");

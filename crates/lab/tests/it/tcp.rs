@@ -1,5 +1,6 @@
-//! TCP in virtual time, against literal values and laws: bytes arrive once and in order, latency is what the
-//! link says, losses of a window are repaired in a round trip, the same seed gives the same log, nothing spins.
+//! TCP in virtual time, against literal values and laws: bytes arrive once and in order, latency is
+//! that of the link, losses of a window are repaired in a round trip, the same seed gives the same
+//! log, no end spins.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -17,7 +18,7 @@ use txweir_lab::{Instant, Nanos};
 const TSO: u32 = 65_226;
 /// Payload of a full segment: 1460 bytes less the 12 of a time stamp.
 const SEGMENT: u64 = 1448;
-/// Bytes of its frame, and with preamble, FCS and gap.
+/// Bytes of its frame, without and with preamble, FCS and gap.
 const FRAME: u64 = 1514;
 const ON_THE_LINE: u64 = 1538;
 
@@ -25,7 +26,7 @@ fn streams(n: usize, total: Option<u64>) -> impl Iterator<Item = (App, App)> {
     (0..n).map(move |_| (App::stream(total), App::sink()))
 }
 
-/// Bytes that the sink of a connection has read, and whether it has seen the end.
+/// Returns the bytes that the sink of a connection has read, and whether it has seen the end.
 fn read(net: &Dumbbell, n: usize) -> (u64, bool) {
     match net.server(n).app() {
         App::Sink(s) => (s.read, s.finished),
@@ -37,7 +38,8 @@ fn with_tso(tso_max: u32) -> TcpConfig {
     TcpConfig { tso_max, ..TcpConfig::default() }
 }
 
-/// The data that reaches a receiver, by the sequence numbers of the packets: what TCP may hand to its reader.
+/// The data that reaches a receiver, by the sequence numbers of the packets: the bytes that TCP may
+/// hand to its reader.
 #[derive(Default)]
 struct Stream {
     /// The number of the SYN, once it has come.
@@ -57,7 +59,7 @@ impl Stream {
         let end = self.ranges.entry(from).or_default();
         *end = (*end).max(from + u64::from(f.payload_len()));
     }
-    /// Bytes from the first on without a gap.
+    /// Returns the number of bytes from the first on without a gap.
     fn in_order(&self) -> u64 {
         self.ranges.iter().fold(0, |next, (from, to)| if *from <= next { next.max(*to) } else { next })
     }
@@ -129,8 +131,8 @@ fn every_byte_arrives_once_with_tso_and_without() {
     }
 }
 
-/// One loss in 97 packets, or in 23 units: all of it is repaired without a timeout, except perhaps what nothing
-/// follows, for which there are loss probes.
+/// One loss in 97 packets, or in 23 units: every loss is repaired without a timeout. At the tail of
+/// the data loss probes repair it.
 #[test]
 fn losses_are_repaired_without_a_timeout() {
     const TOTAL: u64 = 2_000_000;
@@ -153,10 +155,11 @@ struct Pair {
     ends: [Conn; 2],
     now: Instant,
     flying: Vec<(Instant, Frame)>,
-    /// Data of the first end, by its own sequence numbers: when it left, what it was, whether it was lost.
+    /// Data of the first end, by its own sequence numbers: departure time, place in the stream,
+    /// true if it was lost.
     data: Vec<(Instant, u64, bool)>,
     got: Stream,
-    /// When the wire is free, each way.
+    /// Times at which the wire is free, in each direction.
     free: [Instant; 2],
 }
 
@@ -176,7 +179,8 @@ impl Pair {
         Self { ends, now, flying, data, got: Stream::default(), free: [Instant::ZERO; 2] }
     }
 
-    /// Lets an end send. `lose` is asked of each segment with data, by its place in the stream, when it first leaves.
+    /// Lets an end send. `lose` decides for each segment with data, by its place in the stream,
+    /// when it first leaves.
     fn poll(&mut self, n: usize, lose: &impl Fn(u64) -> bool) {
         let Self { ends, now, flying, data, free, .. } = self;
         ends[n].poll(*now, &mut Cpu::default(), |f| {
@@ -195,7 +199,7 @@ impl Pair {
         });
     }
 
-    /// Runs until nothing is left to do, or until then.
+    /// Runs until no work is left, or until `until`.
     fn run(&mut self, until: Instant, lose: impl Fn(u64) -> bool) {
         while self.now < until {
             (0..2).for_each(|n| self.poll(n, &lose));
@@ -222,8 +226,8 @@ impl Pair {
     }
 }
 
-/// Every second segment of a window is lost: selective acknowledgements name all of them, so within a round trip of the
-/// first repair all are sent again, and none twice.
+/// Every second segment of a window is lost: selective acknowledgements name all of them, so within
+/// a round trip of the first repair all are sent again, and none twice.
 #[test]
 fn many_losses_of_a_window_are_repaired_in_a_round_trip() {
     const SEGMENTS: u64 = 300;
@@ -267,8 +271,8 @@ fn without_sack_each_loss_takes_a_round_trip() {
     assert!(repaired.iter().all(|took| *took >= WAY + WAY), "{repaired:?}");
 }
 
-/// The last segment of a stream has none behind it that would tell of its loss: a probe is sent (RFC 8985 section 7), and
-/// its acknowledgement repairs what a timeout would.
+/// No segment behind the last one of a stream can reveal its loss: the sender sends a probe (RFC
+/// 8985 section 7), whose acknowledgement saves the timeout.
 #[test]
 fn a_lost_tail_is_probed_for() {
     let mut pair = Pair::new(&TcpConfig::default(), 60 * SEGMENT);
@@ -278,8 +282,8 @@ fn a_lost_tail_is_probed_for() {
     assert_eq!((counters.timeouts, counters.probes), (0, 1), "{counters:?}");
     let of_last: Vec<_> = pair.data.iter().filter(|d| d.1 == 59).map(|d| d.0).collect();
     let took = of_last[1].saturating_since(of_last[0]);
-    // One segment is in flight, whose acknowledgement may be delayed: the probe waits as long as the timeout would, 200 ms
-    // after a round trip at least, and takes its place.
+    // One segment is in flight, whose acknowledgement may be delayed: the probe waits as long as
+    // the timeout would, at least 200 ms after a round trip, and takes its place.
     assert!((220..250).contains(&(took.0 / 1_000_000)), "{took}");
 }
 
@@ -346,7 +350,7 @@ fn large_requests_are_cut_and_answered() {
         let mut net =
             Dumbbell::new(&config, [(App::client(140_000, 1), App::server(140_000, 1))]).with_transactions();
         net.run(Instant::from_secs(2));
-        // Once the window is open: 97 segments, the last of 992 bytes with 90 bytes around it.
+        // With an open window: 97 segments, the last of 992 bytes with 90 bytes around it.
         let took = (96 * ON_THE_LINE + 992 + 90) * 8 + 1_000_000;
         let last = net.transactions().last().copied();
         assert_eq!(last, Some(Nanos(took)), "tso {tso}: {} transactions", net.transactions().len());
@@ -373,12 +377,13 @@ fn back_pressure_loses_nothing_and_fills_the_line() {
             assert!(stats.stopped > 0);
         }
         let bits: u64 = (0..4).map(|n| read(&net, n).0).sum::<u64>() * 8;
-        // Of the line, 1448 of 1538 bytes; the start takes some milliseconds.
+        // 1448 of 1538 bytes on the line are payload; the start takes some milliseconds.
         assert!((920_000_000..941_500_000).contains(&bits), "tso {tso}: {bits}");
     }
 }
 
-/// A sender sizes its units by its rate, at most what the device takes: 64 KB hold 44 segments of 1448 bytes, 6000 four.
+/// A sender sizes its units by its rate, at most what the device takes: 64 KB hold 44 segments of
+/// 1448 bytes, 6000 four.
 #[test]
 fn tso_makes_large_units_of_whole_segments() {
     let run = |tso_max| {
@@ -409,8 +414,8 @@ fn an_idle_connection_costs_nothing() {
     assert!(net.engine().dispatched() - before <= 2, "{}", net.engine().dispatched() - before);
 }
 
-/// Drives two ends by hand at the worst of times: every instant that either asks for, and no other. What the reader got
-/// is what has arrived without a gap.
+/// Drives two ends by hand with the worst timing: at every instant that either asks for, and at no
+/// other. The reader got the data that has arrived without a gap.
 #[test]
 fn a_deadline_is_always_in_the_future() {
     let more = More { small_queues: false, ..More::default() };
@@ -444,7 +449,7 @@ fn a_deadline_is_always_in_the_future() {
             assert!(due.is_none_or(|at| at > now), "{due:?} at {now:?}: {end:?}");
         }
         let next = due.into_iter().flatten().chain(flying.iter().map(|f| f.0)).min();
-        // Nobody asks for anything only while a path is full, and the next round wakes it.
+        // Both ends ask for no call only while a path is full, and the next round wakes it.
         now = next.unwrap_or(now + Nanos(1));
         for (_, f) in flying.extract_if(.., |f| f.0 <= now) {
             assert_eq!(f.tcp_flags() & FIN, 0);
@@ -457,7 +462,8 @@ fn a_deadline_is_always_in_the_future() {
     assert!(got.in_order() > 1_000_000, "{}", got.in_order());
 }
 
-/// The sender's own queue has room for few packets, and says what it did not take: that is not lost.
+/// The sender's own queue has room for few packets, and reports the packets that it refused: these
+/// are not lost.
 #[test]
 fn what_the_own_queue_drops_is_not_lost() {
     use txweir_lab::tcp::Handed;
@@ -496,7 +502,7 @@ fn what_the_own_queue_drops_is_not_lost() {
     let App::Sink(sink) = ends[1].app() else { panic!("a sink") };
     assert_eq!(sink.read, total);
     assert!(dropped >= 5, "{dropped}");
-    // Loss probes send a little again; what a sender takes as lost would all leave a second time.
+    // Loss probes send a few segments again; segments taken as lost would all leave a second time.
     let again = ends[0].stats().retransmitted;
     assert!(again * 5 < dropped * 1448, "{again} bytes sent again, {dropped} units dropped");
 }

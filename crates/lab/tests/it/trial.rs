@@ -1,4 +1,4 @@
-//! Trials: the same every time, and true to physics.
+//! Trials: reproducible, and true to physics.
 
 use std::fmt::Write;
 use std::num::NonZeroUsize;
@@ -17,12 +17,12 @@ use crate::common;
 
 const MS: u64 = common::MS;
 
-/// A home uplink, for a short while, once.
+/// Returns a home uplink, for a short while, with one run.
 fn uplink() -> Setup {
     Setup { link: Rate::from_bits(20_000_000), time: Nanos::from_secs(5), runs: 1, ..Setup::default() }
 }
 
-/// The same for a second, five times.
+/// Returns the same for a second, with five runs.
 fn five() -> Setup {
     Setup { time: Nanos::from_secs(1), runs: 5, ..uplink() }
 }
@@ -55,7 +55,7 @@ fn p99(p: &PolicyTrial, name: &str) -> u64 {
     group(p, name).latency.expect("latency").p99_ns
 }
 
-/// A pcap of nanoseconds: (time, TOS, bytes of the frame) of UDP packets of one flow.
+/// Returns a pcap of nanoseconds: (time, TOS, bytes of the frame) of UDP packets of one flow.
 fn pcap(packets: impl IntoIterator<Item = (u64, u8, u32)>) -> Vec<u8> {
     let mut file = 0xa1b2_3c4d_u32.to_be_bytes().to_vec();
     file.extend([0, 2, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 64, 0, 0, 0, 1]);
@@ -88,7 +88,7 @@ fn the_same_seed_gives_the_same_json() {
     assert_ne!(json(7), json(8));
 }
 
-/// Each run of many is the run of its own seed alone, whatever ran before it and beside it.
+/// Each run of many equals the run of its own seed alone, whatever ran before it and beside it.
 #[test]
 fn runs_are_those_of_their_seeds() {
     let policies = [("default", ""), ("fq", "qdisc add root fq_codel")];
@@ -104,7 +104,7 @@ fn runs_are_those_of_their_seeds() {
             assert_eq!(value("", "dropped_packets"), Some(alone.drops.values().sum::<u64>() as f64));
             assert_eq!(value("", "qdisc_bytes_mean"), Some(alone.classes[0].backlog_bytes.mean as f64));
             if p.shown_seed == seed {
-                // All of the run is shown, and only its measures are of all runs.
+                // The trial shows one run whole; only its measures cover all runs.
                 let shown = PolicyTrial { measures: alone.measures.clone(), ..p.clone() };
                 assert_eq!(&shown, alone);
             }
@@ -112,19 +112,18 @@ fn runs_are_those_of_their_seeds() {
     }
 }
 
-/// The run that is shown has the middle one of the goodputs; what the measures say follows from
-/// their runs.
+/// The shown run has the middle one of the goodputs; the measures follow from their runs.
 #[test]
 fn medians_and_ends_are_those_of_the_runs() {
     let long = Setup { time: Nanos::from_secs(4), ..five() };
-    // One queue for all: strict bands would leave the lowest streams nothing to measure.
+    // One queue for all: strict bands would starve the lowest streams.
     let policies = [("fifo", "qdisc add root pfifo limit 200"), ("fq", "qdisc add root fq_codel")];
     let t = trial(&long, &mix("rrul"), &policies);
     for p in &t.policies {
         let total = |i: usize| -> f64 {
             let of = |g: &GroupTrial| match g.kind {
-                // Of transactions there is no throughput among the measures: a request and a
-                // response of 64 bytes.
+                // The measures have no throughput of transactions: a request and a response have 64
+                // bytes each.
                 "rr" => measure(p, &g.name, "transactions_per_s").runs[i].expect("a value") * 1024.0,
                 _ => measure(p, &g.name, "throughput_bit_s").runs[i].expect("a value"),
             };
@@ -201,7 +200,7 @@ fn a_star_is_for_what_runs_tell_apart() {
     }
 }
 
-/// A strict priority that is always busy lets nothing else through.
+/// A strict priority that is always busy starves the others.
 #[test]
 fn who_is_starved_is_named() {
     let policy = "qdisc add root handle 1: prio\nfilter add parent 1: protocol ip u32 match ip protocol 6 0xff classid \
@@ -227,7 +226,7 @@ fn who_is_starved_is_named() {
 #[test]
 fn the_transport_and_what_is_known_of_it_stand_above_the_numbers() {
     let reno = Algorithm::named("reno").expect("an algorithm");
-    // With losses, at which the algorithms differ.
+    // The run has losses, at which the algorithms differ.
     let setup = Setup { time: Nanos::from_secs(3), ..five() };
     let fq = [("fq", "qdisc add root fq_codel")];
     let t = trial(&Setup { congestion: reno, ..setup }, &mix("bulk+rr"), &fq);
@@ -241,13 +240,13 @@ fn the_transport_and_what_is_known_of_it_stand_above_the_numbers() {
     let cubic = trial(&setup, &mix("bulk+rr"), &fq);
     assert_eq!((t.congestion, cubic.congestion, t.ecn), ("reno", "cubic", false));
     assert_ne!(t.policies[0].measures, cubic.policies[0].measures, "the algorithm makes a difference");
-    // Nothing is to be said of the TCP of a capture.
+    // A trial with a capture has no TCP to describe.
     let file = pcap((0..10).map(|i| (i * MS, 0, 1000)));
     let t = trial(&five(), &replay(&file, &five()), &[("default", "")]);
     assert_eq!((t.tcp.as_str(), t.fidelity), ("none in this traffic", None));
 }
 
-/// Streams fill a FIFO until it overflows, and everybody waits behind them.
+/// Streams fill a FIFO until it overflows, and all traffic waits behind them.
 #[test]
 fn a_fifo_keeps_everybody_waiting_and_fq_codel_does_not() {
     let t = trial(&uplink(), &mix("bulk+rr"), &[("default", ""), ("fq", "qdisc add root fq_codel")]);
@@ -291,7 +290,8 @@ fn sums_agree_and_nothing_is_faster_than_the_line() {
             let shown: u64 = p.classes.iter().flat_map(|c| &c.series.drops).sum();
             assert!(shown >= drops, "{at}: the series has the warm-up as well");
             for rate in root.series.throughput_bit_s.iter().chain([&root.throughput_bit_s]) {
-                // A step's edge may cut a burst that the device took earlier: its ring is worth a few packets.
+                // A step's edge may cut a burst that the device took earlier: its ring holds a few
+                // packets.
                 assert!(*rate < 24_000_000, "{at}: {rate}");
             }
             assert!(root.throughput_bit_s <= 20_000_000, "{at}");
@@ -309,7 +309,7 @@ fn half_the_rate_is_half_the_throughput() {
     let half = "qdisc add root tbf rate 10mbit burst 10kb limit 2mb";
     let t = trial(&uplink(), &mix("bulk+rr"), &[("default", ""), ("half", half)]);
     let [whole, half] = [0, 1].map(|i| group(&t.policies[i], "bulk").throughput_bit_s as f64);
-    // The line has 24 bytes more of each full packet than tbf counts.
+    // tbf does not count 24 bytes of each full packet that take time on the line.
     common::close(half, whole / 2.0 * 1538.0 / 1514.0, 2.0);
 }
 
@@ -320,7 +320,7 @@ fn priorities_reach_their_bands() {
     let t = trial(&uplink(), &mix("voip"), &[("one", one), ("default", ""), ("prio", prio)]);
     let [one, default, prio] = &t.policies[..] else { panic!("three policies") };
     assert!(p99(one, "calls") > 150 * MS, "{}", p99(one, "calls"));
-    // Half the round trip, what the ring holds by its byte limit, and the packet itself.
+    // Half the round trip, the content of the ring by its byte limit, and the packet itself.
     assert!(p99(default, "calls") < 14 * MS && p99(prio, "calls") < 14 * MS);
     let sent: Vec<_> = prio.classes.iter().map(|c| (c.handle.as_str(), c.parent.as_str())).collect();
     assert_eq!(sent, [("1:", "root"), ("1:1", "1:"), ("1:2", "1:"), ("1:3", "1:")]);
@@ -346,7 +346,8 @@ fn a_ring_without_a_byte_limit_is_where_packets_wait() {
     assert_eq!((free.device.bql_limit, t.bql), (None, false));
 }
 
-/// Every packet of a replay is somewhere, and its one way is the sum of its stages and the link's delay.
+/// Every packet of a replay is counted, and its one-way time is the sum of its stages and the
+/// link's delay.
 #[test]
 fn a_replay_is_conserved_and_its_stages_add_up() {
     // 1000 packets of 1000 bytes each 200 us are 40 Mbit/s: twice the line.
@@ -368,9 +369,9 @@ fn a_replay_is_conserved_and_its_stages_add_up() {
         assert!(one_way.abs_diff(stages + 10 * MS) <= 3, "{one_way} against {stages} and 10 ms");
         assert_eq!((p.stages[0].stage, p.stages[0].max_ns), ("classifier", 0));
     }
-    // 1024 bytes on the line at 20 Mbit/s are 409.6 us for each of 1000 packets, 200 us apart when they come; the last
-    // waits longest.
-    // While the byte limit learns, the line idles until completions come, each 250 us.
+    // 1024 bytes on the line at 20 Mbit/s are 409.6 us for each of 1000 packets, which arrive 200
+    // us apart; the last waits longest. While the byte limit learns, the line idles until
+    // completions come, each 250 us.
     let longest = t.policies[1].groups[0].latency.expect("latency").max_ns;
     let busy = 409_600 * 1000 - 999 * 200_000 + 10 * MS;
     assert!((busy..busy + 2 * 250_000).contains(&longest), "{longest} against {busy}");
@@ -394,7 +395,7 @@ fn captured_marks_and_priorities_count_where_they_happen() {
     assert_eq!((p.classes[1].sent_packets, p.classes[2].qdisc.as_str()), (500, "20:"));
 }
 
-/// What the lab writes as a capture, it reads as traffic: every packet with its length and time.
+/// The lab reads its own captures as traffic: every packet with its length and time.
 #[test]
 fn a_capture_of_the_lab_replays_as_it_was() {
     let traffic = "[[traffic]]\nname = 'c'\nfrom = 'a'\nto = 'b'\nkind = 'cbr'\nsize = '300'\nrate = '1mbit'\ncount = 3";
@@ -412,7 +413,7 @@ fn a_capture_of_the_lab_replays_as_it_was() {
     assert!((carried - 3..=carried).contains(&g.received_packets.expect("packets")), "{carried}");
     assert_eq!(g.offered_packets, g.received_packets);
     assert_eq!(t.policies[0].device.sent_bytes, g.received_packets.expect("packets") * 300);
-    // Bytes turned over in it are read, or refused in words.
+    // A file with inverted bytes is read, or refused in words.
     for at in (0..file.len().min(1200)).step_by(3) {
         let mut wrong = file.clone();
         wrong[at] ^= 0xff;
@@ -430,7 +431,7 @@ fn a_scenarios_hosts_lie_on_two_sides() {
     let t = trial(&setup, &replay(text.as_bytes(), &setup), &[("fq", "qdisc add root fq_codel")]);
     assert_eq!(t.about, "the traffic of capture; before the bottleneck: laptop, phone");
     let rates: Vec<u64> = t.policies[0].groups.iter().map(|g| g.throughput_bit_s).collect();
-    // The download comes by the wide way.
+    // The download comes over the wide way.
     assert!(rates[0] < 20_000_000 && rates[1] > 100_000_000, "{rates:?}");
     let wrong = text.clone() + &group("laptop", "phone");
     let e = Traffic::file(wrong.as_bytes(), "w.toml", setup.time, 1).expect_err("one side");
@@ -475,8 +476,8 @@ fn queues_of_mq_are_classes_of_a_trial() {
     assert!(!trial(&five(), &mix("voip"), &[("default", "")]).to_string().contains("queues, ring"));
 }
 
-/// The device sends the calls' traffic class first; multiq passes over the uploads' ring while that is full. Without either the
-/// calls wait behind a deep ring.
+/// The device sends the calls' traffic class first; multiq passes over the uploads' ring while that
+/// is full. Without either the calls wait behind a deep ring.
 #[test]
 fn calls_have_a_queue_of_their_own() {
     let choose = "qdisc add clsact\nfilter add egress protocol ip prio 1 flower ip_proto udp action skbedit queue_mapping 1\n\
@@ -505,7 +506,8 @@ fn calls_have_a_queue_of_their_own() {
     assert!(t.policies[0].drops.is_empty(), "{:?}", t.policies[0].drops);
 }
 
-/// What a device has too few queues for is refused: which qdisc, which key, what was expected and given.
+/// A policy that needs more queues than the device has is refused: the error names the qdisc, the
+/// key, the expected and the given value.
 #[test]
 fn queues_that_are_not_there_are_refused_in_words() {
     let refused = |queues, text: &str| {
@@ -584,14 +586,14 @@ fn tables_fit_and_wrap() {
     let names =
         ["default", "a-rather-long-name.tc", "another-long-name-of-a-policy.tc", "d.tc", "e.tc", "f.tc"];
     for n in [1, 3, 6] {
-        // The last is another one, so that something is best.
+        // The last policy differs, so that a measure has a best one.
         let policy = |i: usize| if i + 1 == n { "qdisc add root fq_codel" } else { "" };
         let policies: Vec<(&str, &str)> = (0..n).map(|i| (names[i], policy(i))).collect();
         let t = trial(&setup, &mix("rrul"), &policies);
         let text = t.to_string();
         let widest = text.lines().map(|l| l.chars().count()).max();
         assert!(widest <= Some(100), "{widest:?}\n{text}");
-        // The legend explains the marks that there are.
+        // The legend explains the marks in use.
         let marks =
             |mark| t.policies.iter().flat_map(|p| &p.measures).filter(|m| m.mark == Some(mark)).count();
         for (mark, sign) in [(Mark::Best, '*'), (Mark::Equal, '=')] {
@@ -608,7 +610,7 @@ fn tables_fit_and_wrap() {
     assert!(one.verdict[0].ends_with("s with default"), "{:?}", one.verdict);
 }
 
-/// The page with charts, and whoever else reads the JSON, finds every key, in this order.
+/// The page with charts, and any other reader of the JSON, finds every key, in this order.
 #[test]
 fn json_has_its_keys_in_order() {
     let setup = Setup { time: Nanos::from_secs(1), ..uplink() };
@@ -653,7 +655,7 @@ fn json_has_its_keys_in_order() {
     assert!(missing.is_empty(), "docs/try.md does not name {missing:?}");
 }
 
-/// Every key but the names of reasons.
+/// Collects every key but the names of reasons.
 fn collect(value: &serde_json::Value, keys: &mut Vec<String>) {
     match value {
         serde_json::Value::Object(o) => o.iter().for_each(|(key, value)| {

@@ -1,4 +1,4 @@
-//! What the tests share: scenarios from text, and a log that is kept in memory.
+//! Helpers of the tests: scenarios from text, and a log in memory.
 
 #![allow(dead_code, reason = "each test file uses a part")]
 
@@ -21,7 +21,7 @@ pub fn report(text: &str) -> Report {
     run(&scenario(text), Options::default(), |_| {}).unwrap_or_else(|e| panic!("{e}"))
 }
 
-/// The net at the end of a run.
+/// Returns the net at the end of a run.
 pub fn played(text: &str) -> Built {
     let s = scenario(text);
     let mut built = s.build(s.seed()).unwrap_or_else(|e| panic!("{e}"));
@@ -29,7 +29,7 @@ pub fn played(text: &str) -> Built {
     built
 }
 
-/// Two hosts and one link, `a` and `b`, with more keys for each table.
+/// Returns a scenario of two hosts and one link, `a` and `b`, with more keys for each table.
 pub fn two_hosts(top: &str, host: &str, link: &str, traffic: &str) -> String {
     format!(
         "title = 't'\n{top}\n[[host]]\nname = 'a'\n{host}\n[[host]]\nname = 'b'\n{host}\n\
@@ -37,7 +37,7 @@ pub fn two_hosts(top: &str, host: &str, link: &str, traffic: &str) -> String {
     )
 }
 
-/// A sink for bytes that can be read while something else writes to it.
+/// A sink for bytes that can be read during writing.
 #[derive(Clone, Default)]
 pub struct Log(pub Rc<RefCell<Vec<u8>>>);
 
@@ -51,7 +51,7 @@ impl Write for Log {
     }
 }
 
-/// `got` within `percent` of `expected`.
+/// Asserts that `got` is within `percent` of `expected`.
 #[track_caller]
 pub fn close(got: f64, expected: f64, percent: f64) {
     let off = (got / expected - 1.0) * 100.0;

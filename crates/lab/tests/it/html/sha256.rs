@@ -1,6 +1,7 @@
-//! SHA-256 (FIPS 180-4), for a test that has nothing else to do with it.
+//! SHA-256 (FIPS 180-4), for one test.
 
-/// Fractional parts of the cube or square roots of the first primes, as the standard has its constants.
+/// Returns the fractional parts of the cube or square roots of the first primes, from which the
+/// standard takes its constants.
 fn constants<const N: usize>(root: impl Fn(f64) -> f64) -> [u32; N] {
     let mut primes = (2u32..).filter(|n| (2..*n).take_while(|d| d * d <= *n).all(|d| n % d != 0));
     std::array::from_fn(|_| {
@@ -9,7 +10,7 @@ fn constants<const N: usize>(root: impl Fn(f64) -> f64) -> [u32; N] {
     })
 }
 
-/// The digest in hexadecimal.
+/// Returns the digest in hexadecimal.
 pub fn hex(bytes: &[u8]) -> String {
     let k: [u32; 64] = constants(f64::cbrt);
     let mut h: [u32; 8] = constants(f64::sqrt);
