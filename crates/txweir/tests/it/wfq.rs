@@ -3,7 +3,7 @@
 
 #[path = "../../examples/wfq.rs"]
 #[allow(dead_code)]
-mod wfq;
+mod example;
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use txweir::tc::{Policy, Source};
 use txweir::{Env, ErrorKind};
 use txweir_lint::check::{self, CheckOptions};
 use txweir_lint::script;
-use wfq::{WFQ, kinds, run};
+use example::{WFQ, kinds, run};
 
 /// A text whose commands may name wfq.
 fn source(text: &str) -> Source {
