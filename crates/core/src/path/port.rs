@@ -434,7 +434,7 @@ impl<F> Port<F> {
         all.sort_unstable();
         all
     }
-    /// See [`Qdiscs::take_orphans`].
+    /// See [`Qdiscs::take_orphans`](crate::path::qdiscs::Qdiscs::take_orphans).
     #[must_use]
     pub fn take_orphans(&mut self) -> Vec<BlockId> {
         let mut all = self.lanes.bindings.take_orphans();

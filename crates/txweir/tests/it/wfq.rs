@@ -7,13 +7,13 @@ mod example;
 
 use std::sync::Arc;
 
+use example::{WFQ, kinds, run};
 use txweir::core::qdisc::Registry;
 use txweir::core::sched::spec::Spec;
 use txweir::tc::{Policy, Source};
 use txweir::{Env, ErrorKind};
 use txweir_lint::check::{self, CheckOptions};
 use txweir_lint::script;
-use example::{WFQ, kinds, run};
 
 /// A text whose commands may name wfq.
 fn source(text: &str) -> Source {
