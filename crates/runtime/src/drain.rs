@@ -119,6 +119,17 @@ impl<D: Backend> Drain<D> {
         self.stats.held_max = self.stats.held_max.max(self.exit.line.held_bytes());
     }
 
+    /// Drains a queue after completions. Qdiscs that wait for a later time had room in the line and
+    /// sent nothing into it, so more room changes nothing, and a further question would count as
+    /// another overlimit. If one path feeds several queues, other packets may have waited for room.
+    fn drain_finished(&mut self, at: Instant, queue: u16) {
+        let alone = self.port.is_split() || self.port.queues() == 1;
+        match self.timers.of(queue).is_some_and(|timer| timer > at) && alone {
+            true => self.feed(at),
+            false => self.drain(at, queue),
+        }
+    }
+
     /// Takes the completions of the line, if there are any, and drains the queues that have work to
     /// do.
     fn attend(&mut self, at: Instant, finished: bool) {
@@ -129,7 +140,7 @@ impl<D: Backend> Drain<D> {
                 if self.exit.line.reported(queue) {
                     opened |= self.port.reap(at, queue, &mut self.exit, |_| {}).opened;
                     if split && queue < self.port.queues() {
-                        self.drain(at, queue);
+                        self.drain_finished(at, queue);
                     }
                 }
             }
@@ -138,7 +149,7 @@ impl<D: Backend> Drain<D> {
             return self.drain_all(at);
         }
         if finished && !split {
-            return self.drain(at, 0);
+            return self.drain_finished(at, 0);
         }
         if self.timers.next().is_some_and(|t| t <= at) {
             // There is a path for each queue, or a single path.

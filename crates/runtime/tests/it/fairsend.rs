@@ -116,10 +116,8 @@ fn a_burst_in_the_qdiscs_does_not_delay_another_flow() {
 #[test]
 fn full_qdiscs_are_waited_for() {
     // Room for ten frames: without turns the qdisc drops, with turns no frame is lost.
-    assert_eq!(
-        place_of_a_late_one(4, "pfifo", &["limit", "10"]),
-        place_of_a_late_one(4, "pfifo", &["limit", "10"])
-    );
+    let place = place_of_a_late_one(4, "pfifo", &["limit", "10"]);
+    assert!(place < 64 + 8 * 4, "{place}");
     let mut way = direction(WIRE, 0);
     root(&mut way, "pfifo", &["limit", "10"]);
     let mut out = List::default();
