@@ -154,7 +154,10 @@ impl Copy {
             }
             None => {
                 mirror(&copy.from, &copy.home())?;
-                link(&root.join("crates/core"), &copy.workspace.join("crates/core"))?;
+                // The tests of the core depend on the laws, so their manifest has to be there.
+                for needed in ["crates/core", "crates/laws"] {
+                    link(&root.join(needed), &copy.workspace.join(needed))?;
+                }
             }
         }
         Ok(copy)
