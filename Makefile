@@ -59,11 +59,17 @@ oracle-fuzz: build
 	oracle/build
 	oracle/fuzz --seed $(SEED) --count $(COUNT)
 
+BARE := thumbv7em-none-eabihf riscv32imac-unknown-none-elf
+
 lint:
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --locked -- --deny warnings
 	RUSTDOCFLAGS="--deny warnings" cargo doc --workspace --lib --no-deps --locked --quiet
 	cargo xtask tidy
+	@# Core on processors of 32 bits without a system.
+	@if command -v rustup >/dev/null && rustup target add $(BARE) >/dev/null 2>&1; then \
+	  for target in $(BARE); do cargo check --quiet --locked --package txweir-core --target $$target; done; \
+	else echo "$(BARE): skipped, because rustup cannot install them"; fi
 
 clean:
 	cargo clean

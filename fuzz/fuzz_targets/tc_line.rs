@@ -1,4 +1,5 @@
-//! Any text as a policy, as a batch and as command lines: see `txweir_tc::testing::any_text`.
+//! Feeds any text to the language as a policy, as a batch and as command lines: see
+//! `txweir_tc::testing::any_text`.
 
 #![no_main]
 

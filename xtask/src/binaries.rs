@@ -10,9 +10,6 @@ const ALONE: [(&str, &str); 2] = [
     ("crates/handoff/tests/loom_handoff.rs", "is built with other flags (--cfg loom)"),
 ];
 
-/// Crates with more than one binary, and the greatest number allowed.
-const MORE: [(&str, usize); 1] = [("crates/cli", 7)];
-
 /// Checks every crate and lists the violations.
 pub fn check(root: &Path, found: &mut Vec<String>) {
     for home in entries(&root.join("crates")) {
@@ -34,22 +31,17 @@ pub fn check(root: &Path, found: &mut Vec<String>) {
     }
 }
 
-/// Checks that a crate has at most one binary, beside the exceptions, and that every exception is
-/// needed.
+/// Checks that a crate has at most one binary, beside the exceptions.
 fn check_number(name: &str, binaries: &[String], found: &mut Vec<String>) {
     let alone = |file: &str| ALONE.iter().any(|(exception, _)| *exception == file);
     let together: Vec<&str> = binaries.iter().map(String::as_str).filter(|file| !alone(file)).collect();
-    let allowed = MORE.iter().find(|(crate_name, _)| *crate_name == name).map(|(_, most)| *most);
-    if together.len() > allowed.unwrap_or(1) {
+    if together.len() > 1 {
         found.push(format!(
-            "{name}: {} test binaries, {} allowed: make each a module of tests/it/main.rs, or name it with its \
+            "{name}: {} test binaries, 1 allowed: make each a module of tests/it/main.rs, or name it with its \
              reason in xtask/src/binaries.rs: {}",
             together.len(),
-            allowed.unwrap_or(1),
             together.join(", ")
         ));
-    } else if allowed.is_some() && together.len() <= 1 {
-        found.push(format!("{name}: one test binary: remove the exception in xtask/src/binaries.rs"));
     }
 }
 
@@ -114,13 +106,6 @@ mod tests {
             found.len() == 1 && found[0].starts_with("crates/core: 2 test binaries, 1 allowed"),
             "{found:?}"
         );
-        let (name, most) = MORE[0];
-        let mut files = vec!["a.rs"; most];
-        assert!(number(name, &files).is_empty());
-        files.push("b.rs");
-        assert_eq!(number(name, &files).len(), 1);
-        let found = number(name, &["it"]);
-        assert!(found.len() == 1 && found[0].contains("remove the exception"), "{found:?}");
     }
 
     #[test]

@@ -14,8 +14,6 @@ const COLUMNS: usize = 100;
 const OPENERS: [&str; 7] = ["What", "Who", "Whoever", "Nobody", "Somebody", "So many", "So much"];
 /// Phrases that no prose has.
 const PHRASES: [&str; 1] = ["hardly meant"];
-/// Folders of Rust sources whose comments do not follow the rules yet.
-const NOT_YET: [&str; 4] = ["crates/laws", "crates/lint/tests", "crates/tc/tests", "fuzz"];
 
 /// A line of a text: its number, the columns in front of the text, and the text.
 #[derive(Clone, Copy, Debug)]
@@ -25,7 +23,7 @@ struct Line<'a> {
     text: &'a str,
 }
 
-/// Checks every Markdown file and the doc comments of all Rust sources but those of [`NOT_YET`].
+/// Checks every Markdown file and the comments of all Rust sources.
 pub fn check(root: &Path, found: &mut Vec<String>) -> Result<(), String> {
     for path in files(root, "md") {
         let name = path.strip_prefix(root).unwrap_or(&path).display().to_string();
@@ -34,11 +32,9 @@ pub fn check(root: &Path, found: &mut Vec<String>) -> Result<(), String> {
     }
     for path in files(root, "rs") {
         let name = path.strip_prefix(root).unwrap_or(&path).display().to_string();
-        if !NOT_YET.iter().any(|folder| name.starts_with(&format!("{folder}/"))) {
-            let text = fs::read_to_string(&path).map_err(|e| format!("{name}: {e}"))?;
-            for block in comment_blocks(&text) {
-                check_lines(&name, &block, found);
-            }
+        let text = fs::read_to_string(&path).map_err(|e| format!("{name}: {e}"))?;
+        for block in comment_blocks(&text) {
+            check_lines(&name, &block, found);
         }
     }
     Ok(())
@@ -70,22 +66,25 @@ fn plain(text: &str) -> Vec<Line<'_>> {
     text.lines().enumerate().map(|(i, text)| Line { number: i + 1, indent: 0, text }).collect()
 }
 
-/// Returns the doc comments of a Rust source. Each block of adjacent lines is a text of its own.
+/// Returns the comments of a Rust source that have a line of their own. Each block of adjacent
+/// lines is a text of its own.
 fn comment_blocks(source: &str) -> Vec<Vec<Line<'_>>> {
     let mut blocks: Vec<Vec<Line<'_>>> = Vec::new();
-    let mut last = 0;
+    let (mut last, mut last_mark) = (0, "");
     for (i, line) in source.lines().enumerate() {
         let code = line.trim_start();
-        let doc = code.strip_prefix("///").or_else(|| code.strip_prefix("//!"));
-        let Some(doc) = doc else { continue };
-        let text = doc.strip_prefix(' ').unwrap_or(doc);
+        let Some(mark) = ["///", "//!", "//"].into_iter().find(|mark| code.starts_with(mark)) else {
+            continue;
+        };
+        let comment = &code[mark.len()..];
+        let text = comment.strip_prefix(' ').unwrap_or(comment);
         let indent = line.chars().count() - text.chars().count();
         let line = Line { number: i + 1, indent, text };
         match blocks.last_mut() {
-            Some(block) if last == i => block.push(line),
+            Some(block) if last == i && last_mark == mark => block.push(line),
             _ => blocks.push(vec![line]),
         }
-        last = i + 1;
+        (last, last_mark) = (i + 1, mark);
     }
     blocks
 }
@@ -281,14 +280,14 @@ mod tests {
     }
 
     #[test]
-    fn doc_comments_of_rust_are_checked_and_no_others() {
-        let source = "//! What it is.\n\n/// Who waits.\nfn f() {\n    // Nobody.\n}\n\n/// Somebody.\nstruct Cli {\n    /// So many packets,\n    n: u32,\n}\n";
+    fn comments_of_rust_are_checked() {
+        let source = "//! What it is.\n\n/// Who waits.\nfn f() {\n    // Nobody.\n    g(); // What\n}\n\n/// Somebody.\nstruct Cli {\n    /// So many packets,\n    n: u32,\n}\n";
         let mut found = Vec::new();
         for block in comment_blocks(source) {
             check_lines("a.rs", &block, &mut found);
         }
         let lines: Vec<usize> = found.iter().map(|f| f.split(':').nth(1).unwrap().parse().unwrap()).collect();
-        assert_eq!(lines, [1, 3, 8, 10]);
+        assert_eq!(lines, [1, 3, 5, 9, 11]);
     }
 
     #[test]

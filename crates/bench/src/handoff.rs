@@ -20,7 +20,7 @@ use crate::reproduce::{Band, Published, Row};
 use line::{FRAME_NS, Line, Shown};
 use ways::{Devices, Frame, Way};
 
-/// The name to ask for.
+/// The name of this measurement on the command line.
 pub const NAME: &str = "handoff";
 
 /// A live packet costs some hundred times as much, so the packets are fewer by this factor.
@@ -125,7 +125,7 @@ pub fn measure(options: Options, progress: &mut dyn FnMut(&str)) -> Result<Measu
     Ok(Measured { options, all, notes })
 }
 
-/// All ways in turn, round by round.
+/// Runs all ways in turn, round by round, and returns their samples.
 fn series(
     place: &str,
     ways: &[Way],
@@ -192,7 +192,7 @@ fn run(way: &Way, producers: usize, each: u64) -> Result<f64, String> {
     };
     let sent = each * producers as u64;
     if !way.shown.is_empty() {
-        // The packets that the last sender left to the service.
+        // The service may still send packets that the last sender left to it.
         let patience = now_ns() + 10_000_000_000;
         while shown() - before < sent && now_ns() < patience {
             std::thread::sleep(Duration::from_micros(100));
@@ -203,7 +203,7 @@ fn run(way: &Way, producers: usize, each: u64) -> Result<f64, String> {
             return Err(format!("{sent} packets were sent and the device was shown {got}{state}"));
         }
     }
-    // Wall-clock time until the last sender has finished, or the last packet has left.
+    // The measured time ends when the last sender has finished, or when the last packet has left.
     let left = way.shown.iter().map(|s| s.until_ns.load(Ordering::Acquire)).max().unwrap_or(0);
     wait_until(left);
     Ok((end.max(left) - start) as f64 / sent as f64)

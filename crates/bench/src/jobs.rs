@@ -20,9 +20,9 @@ pub use path::BURST;
 /// A named job, and whether it is a path of the engine or a queue of another crate.
 #[derive(Debug)]
 pub struct Job {
-    /// The name to ask for, that of the instruction table.
+    /// The name on the command line, which is that of the instruction table.
     pub name: &'static str,
-    /// One line.
+    /// A description in one line.
     pub about: &'static str,
     /// True for a queue of another crate or a yardstick.
     pub peer: bool,
@@ -239,8 +239,8 @@ fn prio(bands: u32) -> Run {
     )
 }
 
-/// Packets of 64 bytes at a rate at which a burst takes less time than until the next: every step
-/// of cake but the wait.
+/// Runs packets of 64 bytes through cake at a rate at which a burst leaves before the next one
+/// comes. The job runs every step of cake but the wait.
 fn cake() -> Run {
     let flows = draw(1 << 16, |r| (0, r.below(1024) as u32));
     path("cake", "bandwidth 400gbit memlimit 100mb rtt 100s", 8192, true, 4096, flows)
@@ -330,7 +330,7 @@ fn skbprio() -> Run {
     path("skbprio", "limit 1000", 4096, true, 256, draw(1 << 16, |r| (r.below(64) as u32, 0)))
 }
 
-/// Leaves that have used up their own rates, below one class that has not.
+/// Runs leaves that have used up their own rates, below one class that has not.
 fn htb(leaves: u16) -> Run {
     const ABOVE: &[&str] = &["rate", "1tbit", "burst", "1gb", "cburst", "1gb"];
     const LEAF: &[&str] =
@@ -357,7 +357,7 @@ fn red() -> Run {
 }
 
 fn netem() -> Run {
-    // A packet is due 10 bursts after its own, and its turn comes after 32.
+    // A packet is due 10 bursts after its own, and leaves after 32.
     path("netem", "delay 1us limit 2000", 4096, true, 1024, vec![(0, 1)])
 }
 

@@ -139,9 +139,9 @@ impl Row {
 
 /// An experiment that can be run.
 pub struct Experiment {
-    /// The name to ask for.
+    /// The name on the command line.
     pub name: &'static str,
-    /// One line.
+    /// A description in one line.
     pub about: &'static str,
     /// The publication, and the source of each parameter.
     pub sources: &'static [&'static str],

@@ -27,9 +27,9 @@ type Take = Box<dyn FnMut() -> Option<u64> + Send>;
 /// A queue: its ends, for a number of producers.
 #[derive(Debug)]
 pub struct Peer {
-    /// The name to ask for.
+    /// The name on the command line.
     pub name: &'static str,
-    /// One line.
+    /// A description in one line.
     pub about: &'static str,
     /// Creates the ends for this number of producers; `None` if the queue does not support it.
     make: fn(usize) -> Option<(Vec<Put>, Take)>,

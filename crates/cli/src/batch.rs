@@ -1,7 +1,7 @@
 //! Batch files of any size: sent to the daemon in pieces, in order, each of whole lines.
 
 use std::fs::File;
-use std::io::{self, BufRead, BufReader};
+use std::io::{self, BufRead, BufReader, Read};
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -32,12 +32,24 @@ impl Pieces {
     }
 
     /// Returns the next lines, about `bytes` long; none at the end. A line that the next one
-    /// continues is not the last of a piece.
+    /// continues is not the last of a piece. A piece longer than a request may be has no further
+    /// lines: it is refused as it is.
+    ///
+    /// # Errors
+    /// Those of reading, or a line, with those that continue it, that no request has room for.
     fn next(&mut self, bytes: usize) -> io::Result<Option<Batch>> {
         let (mut text, lines_before) = (String::new(), self.lines);
-        while self.from.read_line(&mut text)? > 0 {
+        loop {
+            let line = text.len();
+            if (&mut self.from).take(LINE_MAX as u64 + 1).read_line(&mut text)? == 0 {
+                break;
+            }
             self.lines += 1;
-            if text.len() >= bytes && !continues(&text) {
+            if text.len() - line > LINE_MAX {
+                let said = format!("line {}: expected at most {LINE_MAX} bytes, given more", self.lines);
+                return Err(io::Error::new(io::ErrorKind::InvalidData, said));
+            }
+            if text.len() > LINE_MAX || text.len() >= bytes && !continues(&text) {
                 break;
             }
         }
@@ -76,10 +88,10 @@ pub fn run(
     loop {
         let ask = Ask::Tc { args: args.to_vec(), batch: Some(batch), class_names: class_names.cloned() };
         let reply = client.ask(&ask).map_err(|err| match err {
-            ClientError::TooLong(len) if whole => {
+            ClientError::TooLong(_) if whole => {
                 let flag = if flags.atomic { "--atomic" } else { "--dry-run" };
                 Failure::usage(format!(
-                    "{name}: {flag} does a batch in one request, which has at most {LINE_MAX} bytes: this one has {len}"
+                    "{name}: {flag} does a batch in one request, which has at most {LINE_MAX} bytes: this one has more"
                 ))
             }
             err => Failure::usage(err),
@@ -117,5 +129,19 @@ mod tests {
         assert_eq!(cut("", 5), []);
         // The end of the text ends its last line.
         assert_eq!(cut("a\\", 1), [(0, "a\\".to_string())]);
+    }
+
+    #[test]
+    fn a_line_without_an_end_is_refused() {
+        let from = Box::new(BufReader::new(io::repeat(b'x')));
+        let mut pieces = Pieces { name: "t".into(), from, lines: 0 };
+        let said = pieces.next(PIECE).unwrap_err().to_string();
+        assert_eq!(said, "line 1: expected at most 1048576 bytes, given more");
+        // Lines without an end of the batch: a request that is too long is not made longer.
+        let text = "a\\\n".repeat(LINE_MAX);
+        let from = Box::new(io::Cursor::new(text.into_bytes()));
+        let mut pieces = Pieces { name: "t".into(), from, lines: 0 };
+        let batch = pieces.next(usize::MAX).expect("text").expect("lines");
+        assert!((LINE_MAX..LINE_MAX + 10).contains(&batch.text.len()), "{}", batch.text.len());
     }
 }

@@ -4,7 +4,7 @@ use txweir_bench::jobs::{self, BURST, JOBS, Job, Times};
 use txweir_bench::threads::{self, PEERS, PLACES};
 use txweir_bench::{default_cpu, spread};
 
-use crate::Failure;
+use crate::{Failure, output};
 
 /// Options of `txweir bench`.
 #[derive(Debug, clap::Args)]
@@ -35,10 +35,8 @@ pub struct Args {
 /// Runs `txweir bench`.
 pub fn main(args: Args) -> Result<(), Failure> {
     if args.list {
-        for job in JOBS {
-            println!("{:18} {}", job.name, job.about);
-        }
-        return Ok(());
+        let line = |job: &Job| format!("{:18} {}\n", job.name, job.about);
+        return output::print(JOBS.iter().map(line).collect::<String>());
     }
     if let Some(producers) = args.producers {
         return between_threads(&args, producers.into());
@@ -53,34 +51,35 @@ pub fn main(args: Args) -> Result<(), Failure> {
         )));
     }
     let Times { samples, pinned } = jobs::time(&jobs, args.rounds, args.packets, args.cpu);
-    if args.json {
-        print_json(&jobs, &samples, &args);
-    } else {
-        print_table(&jobs, &samples, &args, pinned);
+    match args.json {
+        true => output::json(json(&jobs, &samples, &args)),
+        false => output::print(table(&jobs, &samples, &args, pinned)),
     }
-    Ok(())
 }
 
-fn print_table(jobs: &[&Job], samples: &[Vec<f64>], args: &Args, pinned: bool) {
+fn table(jobs: &[&Job], samples: &[Vec<f64>], args: &Args, pinned: bool) -> String {
     let place = if pinned { format!("pinned to processor {}", args.cpu) } else { "not pinned".into() };
-    println!(
-        "ns per packet, enqueue and dequeue, 64 B packets, bursts of {BURST}; {} interleaved rounds of {} packets, {place}\n",
+    let mut out = format!(
+        "ns per packet, enqueue and dequeue, 64 B packets, bursts of {BURST}; {} interleaved rounds of {} packets, {place}\n\n",
         args.rounds, args.packets
     );
-    println!("{:18} {:>8} {:>8} {:>8}  ", "job", "median", "least", "most");
+    out.push_str(&format!("{:18} {:>8} {:>8} {:>8}  \n", "job", "median", "least", "most"));
     for (job, samples) in jobs.iter().zip(samples) {
         let [median, least, most] = spread(samples);
         let mark = if job.peer && !job.about.starts_with("yardstick") { "peer: " } else { "" };
-        println!("{:18} {median:8.2} {least:8.2} {most:8.2}  {mark}{}", job.name, job.about);
+        let (name, about) = (job.name, job.about);
+        out.push_str(&format!("{name:18} {median:8.2} {least:8.2} {most:8.2}  {mark}{about}\n"));
     }
     if let Some([median, least, most]) = jobs::byte_limit_share(jobs, samples) {
-        println!(
-            "\nshare of the byte limit {median:.2} [{least:.2} to {most:.2}]: fifo-direct less fifo-direct-nobql, round by round"
-        );
+        out.push_str(&format!(
+            "\nshare of the byte limit {median:.2} [{least:.2} to {most:.2}]: fifo-direct less fifo-direct-nobql, \
+             round by round\n"
+        ));
     }
+    out
 }
 
-fn print_json(jobs: &[&Job], samples: &[Vec<f64>], args: &Args) {
+fn json(jobs: &[&Job], samples: &[Vec<f64>], args: &Args) -> String {
     let rows: Vec<serde_json::Value> = jobs
         .iter()
         .zip(samples)
@@ -93,7 +92,7 @@ fn print_json(jobs: &[&Job], samples: &[Vec<f64>], args: &Args) {
             })
         })
         .collect();
-    println!("{:#}", serde_json::Value::Array(rows));
+    format!("{:#}", serde_json::Value::Array(rows))
 }
 
 /// Runs `txweir bench --producers N`.
@@ -120,24 +119,25 @@ fn between_threads(args: &Args, producers: usize) -> Result<(), Failure> {
                 "rounds": args.rounds, "packets": args.packets, "processors": processors,
             })
         });
-        println!("{:#}", serde_json::Value::Array(rows.collect()));
-        return Ok(());
+        return output::json(format_args!("{:#}", serde_json::Value::Array(rows.collect())));
     }
-    println!(
+    let mut out = format!(
         "ns per item of 8 bytes from producers to one consumer, {PLACES} places; {} interleaved rounds of {} items; \
-         {processors} processors, of which the consumer has one\n",
+         {processors} processors, of which the consumer has one\n\n",
         args.rounds, args.packets
     );
-    println!("{:18} {:>9} {:>8} {:>8} {:>8}  ", "queue", "producers", "median", "least", "most");
+    let head = format!("{:18} {:>9} {:>8} {:>8} {:>8}  \n", "queue", "producers", "median", "least", "most");
+    out.push_str(&head);
     for s in &all {
         let [median, least, most] = spread(&s.ns);
         let (name, about) = (s.peer.name, s.peer.about);
-        println!("{name:18} {:>9} {median:8.2} {least:8.2} {most:8.2}  {about}", s.producers);
+        let n = s.producers;
+        out.push_str(&format!("{name:18} {n:>9} {median:8.2} {least:8.2} {most:8.2}  {about}\n"));
     }
     if producers >= processors {
-        println!(
-            "\n{producers} producers and the consumer share {processors} processors: much of the time is the scheduler's"
-        );
+        out.push_str(&format!(
+            "\n{producers} producers and the consumer share {processors} processors: much of the time is the scheduler's\n"
+        ));
     }
-    Ok(())
+    output::print(out)
 }

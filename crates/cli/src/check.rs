@@ -1,6 +1,6 @@
 //! `txweir check`: the effect of a policy on Linux, without a device.
 
-use std::io::{IsTerminal, Write};
+use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -9,18 +9,23 @@ use txweir::core::text::value::{Value, Words};
 use txweir::lint::check::{self, CheckOptions, Fact, Report};
 use txweir::tc::Severity;
 use txweir::tc::json::{self, Object};
+use txweir::tc::printable::shortened;
 
-use crate::{Failure, failure, policy};
+use crate::failure::{Drawer, SHOWN_MAX};
+use crate::{Failure, output, policy};
 
 /// Exit status for errors.
 const ERRORS: u8 = 1;
 /// Exit status for warnings: likely mistakes.
 const WARNINGS: u8 = 3;
+/// Longest name in a table, in characters; a longer name shows its ends.
+const CELL_MAX: usize = 40;
 
 /// Options of `txweir check`.
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "Exit status: 0 without errors and warnings, 1 for errors, 3 for warnings only; notes do not count."
+    after_help = "Exit status: 0 without errors and warnings, 1 for errors, 3 for warnings only; notes do not count. \
+                  2 if the findings cannot be written."
 )]
 pub struct Args {
     /// A file of tc lines, as `tc -b` reads it, or a shell script that calls tc; - is stdin
@@ -51,8 +56,8 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
     let options = CheckOptions { link, mtu: args.mtu, txqueuelen: args.txqueuelen, hz: args.hz };
     let report = check::text(&text, &name, &options);
     match args.json {
-        true => println!("{}", object(&report)),
-        false => print(&report),
+        true => output::json(object(&report))?,
+        false => print(&report)?,
     }
     Ok(ExitCode::from(match (report.count(Severity::Error), report.count(Severity::Warning)) {
         (0, 0) => 0,
@@ -76,20 +81,24 @@ fn object(report: &Report) -> String {
         .finish()
 }
 
-fn print(report: &Report) {
-    let terminal = std::io::stdout().is_terminal();
-    for d in &report.diagnostics {
-        let mut text = failure::rendered(d, terminal);
+fn print(report: &Report) -> Result<(), Failure> {
+    let mut drawer = Drawer::new(std::io::stdout().is_terminal());
+    let mut text = Vec::new();
+    for d in report.diagnostics.iter().take(SHOWN_MAX) {
+        text.extend(drawer.rendered(d));
         text.push(b'\n');
-        // A closed stdout is no error: the reader has gone.
-        let _ = std::io::stdout().write_all(&text);
+    }
+    output::drawn(&text)?;
+    let more = report.diagnostics.len().saturating_sub(SHOWN_MAX);
+    if more > 0 {
+        output::print(format_args!("{more} more diagnostics are not shown; --json prints all\n\n"))?;
     }
     if !report.facts.is_empty() {
-        println!("{}", table(&report.facts));
+        output::print(table(&report.facts) + "\n")?;
     }
     let many = |n: usize, what: &str| format!("{n} {what}{}", if n == 1 { "" } else { "s" });
     let (errors, warnings) = (report.count(Severity::Error), report.count(Severity::Warning));
-    println!("{}, {}", many(errors, "error"), many(warnings, "warning"));
+    output::print(format_args!("{}, {}\n", many(errors, "error"), many(warnings, "warning")))
 }
 
 /// Renders each leaf and the longest time that a packet waits in it.
@@ -97,7 +106,9 @@ fn table(facts: &[Fact]) -> String {
     let head = ["dev", "leaf", "queue", "a packet waits"].map(String::from);
     let row = |f: &Fact| {
         let dev = if f.dev.is_empty() { "-" } else { &f.dev };
-        [dev.to_string(), f.place.clone(), f.kind.clone(), f.text()]
+        // A width of a format has 16 bits.
+        let cell = |text: &str| shortened(text, CELL_MAX).into_owned();
+        [cell(dev), cell(&f.place), cell(&f.kind), f.text()]
     };
     let rows: Vec<[String; 4]> = std::iter::once(head).chain(facts.iter().map(row)).collect();
     let width = |column: usize| rows.iter().map(|r| r[column].chars().count()).max().unwrap_or(0);

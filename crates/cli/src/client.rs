@@ -1,13 +1,12 @@
 //! One request to a running daemon.
 
-use std::io::{self, ErrorKind, Write};
 use std::path::Path;
 use std::process::ExitCode;
 
 use txweir::daemon::protocol::{Ask, Reply};
 use txweir::daemon::{Client, socket};
 
-use crate::Failure;
+use crate::{Failure, output};
 
 /// Connects to the daemon at `socket`, or at the default place.
 pub fn connect(socket: Option<&Path>) -> Result<Client, Failure> {
@@ -29,11 +28,6 @@ pub fn ask(socket: Option<&Path>, ask: &Ask) -> Result<ExitCode, Failure> {
 
 /// Prints the texts of a reply.
 pub fn print(reply: &Reply) -> Result<(), Failure> {
-    // An error of stderr cannot be reported anywhere.
-    let _ = io::stderr().write_all(reply.stderr.as_bytes());
-    match io::stdout().write_all(reply.stdout.as_bytes()).and_then(|()| io::stdout().flush()) {
-        // A closed stdout is no error: the reader has gone.
-        Err(e) if e.kind() != ErrorKind::BrokenPipe => Err(Failure::failed(format!("stdout: {e}"))),
-        _ => Ok(()),
-    }
+    output::say(&reply.stderr);
+    output::print(&reply.stdout)
 }

@@ -1,15 +1,13 @@
 //! `txweir daemon`: owns links, and changes them as clients ask, until a signal.
 
-use std::fs;
-use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use txweir::Instant;
-use txweir::daemon::{Daemon, Listener, Server, socket};
-use txweir::device::{Signals, clock};
+use txweir::daemon::{Daemon, Listener, RunError, Server, socket};
+use txweir::device::{Signal, Signals, clock};
 
-use crate::Failure;
 use crate::run::Samples;
+use crate::{Failure, input, output};
 
 /// Options of `txweir daemon`.
 #[derive(Debug, clap::Args)]
@@ -19,10 +17,14 @@ pub struct Args {
     #[arg(long, value_name = "PATH")]
     pub socket: Option<PathBuf>,
 
-    /// File of link and tc lines that are applied at the start, as `txweir tc save` writes it; `-`
-    /// is stdin
+    /// File of link and tc lines that are applied at the start, as `txweir tc save` writes it, and
+    /// again at SIGHUP; at most 16 MiB; `-` is stdin
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
+
+    /// Print a line on stderr for each change that a client makes, with its user and process
+    #[arg(long)]
+    pub log_changes: bool,
 
     #[command(flatten)]
     pub samples: Samples,
@@ -31,42 +33,85 @@ pub struct Args {
 /// Runs `txweir daemon`.
 pub fn main(args: Args) -> Result<(), Failure> {
     let path = socket::path(args.socket.as_deref()).map_err(Failure::usage)?;
-    let signals = Signals::take().map_err(|e| Failure::failed(format!("cannot take over signals: {e}")))?;
+    // The configuration is read before signals are taken: until then they end the process at once,
+    // also while it waits for a pipe.
+    let config = args.config.as_deref().map(config).transpose()?;
+    let signals = Signals::take_these(&Signal::ALL)
+        .map_err(|e| Failure::failed(format!("cannot take over signals: {e}")))?;
     let mut daemon = Daemon::new();
     args.samples.open(daemon.links_mut().notes_mut())?;
-    if let Some(file) = &args.config {
-        configure(&mut daemon, file)?;
+    if let Some((name, text)) = &config {
+        configure(&mut daemon, name, text)?;
     }
     // Only now: a client that finds the socket finds the configuration as well.
     let listener = Listener::bind(&path).map_err(Failure::usage)?;
     let ready = format!("ready: {}\n", listener.path().display());
-    let mut out = io::stdout().lock();
-    // A closed stdout is no reason not to serve.
-    let _ = out.write_all(ready.as_bytes()).and_then(|()| out.flush());
-    drop(out);
-    let mut server = Server::new(daemon, listener);
-    let served = server.serve(&signals);
+    // An error of stdout is no reason not to serve.
+    if let Err(failure) = output::print(ready) {
+        failure.report();
+    }
+    let mut server = Server::new(daemon, listener).with_logged_changes(args.log_changes);
+    let served = serve(&mut server, &signals, args.config.as_deref());
     if let Some(said) = args.samples.said(server.daemon_mut().links_mut().notes_mut()) {
-        let _ = io::stderr().write_all(said.as_bytes());
+        output::say(said);
     }
     // A signal that is not taken here would have its default effect once they are given back.
     while let Ok(Some(_)) = signals.pending() {}
     served.map_err(Failure::failed)
 }
 
+/// Serves until SIGINT or SIGTERM. SIGHUP makes it read its configuration again.
+fn serve(server: &mut Server, signals: &Signals, config: Option<&Path>) -> Result<(), RunError> {
+    loop {
+        server.serve(signals)?;
+        while let Some(signal) = signals.pending().map_err(RunError::System)? {
+            match (signal, config) {
+                (Signal::Interrupt | Signal::Terminate, _) => return Ok(()),
+                (Signal::Hangup, Some(file)) => reload(server.daemon_mut(), file),
+                (Signal::Hangup, None) => say("SIGHUP: ignored: there is no --config to be read again"),
+                (Signal::User1 | Signal::User2, _) => say(&format!("{}: ignored", signal.name())),
+            }
+        }
+    }
+}
+
+/// Prints one line on stderr, which is the daemon's log.
+fn say(line: &str) {
+    output::say(format!("txweir: {line}\n"));
+}
+
+/// Reads the text of a configuration, and returns its name with it.
+fn config(file: &Path) -> Result<(String, String), Failure> {
+    input::text(file).map_err(|e| Failure::usage(format!("--config {e}")))
+}
+
 /// Applies a configuration, before a client can send requests. The daemon's own words report its
 /// errors.
-fn configure(daemon: &mut Daemon, file: &Path) -> Result<(), Failure> {
-    let (name, text) = match file.to_str() {
-        Some("-") => ("<stdin>".to_owned(), io::read_to_string(io::stdin())),
-        _ => (file.display().to_string(), fs::read_to_string(file)),
-    };
-    let text = text.map_err(|e| Failure::usage(format!("--config {name}: {e}")))?;
-    let reply = daemon.configure(Instant(clock::now_ns()), &name, &text);
+fn configure(daemon: &mut Daemon, name: &str, text: &str) -> Result<(), Failure> {
+    let reply = daemon.configure(Instant(clock::now_ns()), name, text);
     // stderr has the warnings too.
-    let _ = io::stderr().write_all(reply.stderr.as_bytes());
+    output::say(&reply.stderr);
     match reply.status {
         0 => Ok(()),
         _ => Err(Failure::usage(format!("--config {name}: not started, because of these lines"))),
     }
+}
+
+/// Applies the configuration again: the links and qdiscs stay as they are if a line of it is wrong.
+/// Packets wait meanwhile, so that only an ordinary file is read, which is there at once.
+fn reload(daemon: &mut Daemon, file: &Path) {
+    let name = file.display();
+    if !file.metadata().is_ok_and(|there| there.is_file()) {
+        return say(&format!("SIGHUP: --config {name}: not read again: expected an ordinary file"));
+    }
+    let (name, text) = match input::text(file) {
+        Ok(read) => read,
+        Err(e) => return say(&format!("SIGHUP: --config {e}: nothing has changed")),
+    };
+    let reply = daemon.reload(Instant(clock::now_ns()), &name, &text);
+    output::say(&reply.stderr);
+    say(&match reply.status {
+        0 => format!("SIGHUP: --config {name}: applied"),
+        _ => format!("SIGHUP: --config {name}: not applied, because of these lines"),
+    });
 }

@@ -1,16 +1,23 @@
 //! The reason that a command ended without doing its work: one clear line, or the places in a text.
 
 use std::fmt::Display;
-use std::io::{IsTerminal, Write};
+use std::io::IsTerminal;
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use ariadne::{Color, Config, IndexType, Label, Report, ReportKind};
+use txweir::tc::printable::{clean, clean_in_place, with_short_words};
 use txweir::tc::{Diagnostic, Diagnostics, Severity};
+
+use crate::output;
 
 /// Exit status for an input that cannot be read or opened.
 const USAGE: u8 = 1;
 /// Exit status for a request that was understood and failed.
 const FAILED: u8 = 2;
+
+/// Most diagnostics that are shown: more than anybody reads, and few enough for any terminal.
+pub const SHOWN_MAX: usize = 1000;
 
 /// The reason that a command failed, and its exit status.
 #[derive(Debug)]
@@ -40,16 +47,18 @@ impl Failure {
     /// Reports the failure on stderr.
     pub fn report(self) -> ExitCode {
         match &self.said {
-            Said::Line(line) => {
-                // An error of stderr cannot be reported anywhere.
-                let _ = writeln!(std::io::stderr(), "txweir: {line}");
-            }
+            Said::Line(line) => output::say(format_args!("txweir: {}\n", with_short_words(line))),
             Said::Places(all) => {
-                for (i, d) in all.iter().enumerate() {
+                let mut drawer = Drawer::new(std::io::stderr().is_terminal());
+                for (i, d) in all.iter().take(SHOWN_MAX).enumerate() {
                     if i > 0 {
-                        let _ = writeln!(std::io::stderr());
+                        output::say("\n");
                     }
-                    say(d);
+                    output::say_drawn(&drawer.rendered(d));
+                }
+                let more = all.iter().count().saturating_sub(SHOWN_MAX);
+                if more > 0 {
+                    output::say(format_args!("\ntxweir: {more} more errors\n"));
                 }
             }
         }
@@ -72,44 +81,72 @@ impl From<Diagnostic> for Failure {
 /// Prints a diagnostic on stderr: on a terminal drawn and, unless NO_COLOR is set, coloured;
 /// elsewhere plain.
 pub fn say(d: &Diagnostic) {
-    let mut stderr = std::io::stderr();
-    let text = rendered(d, stderr.is_terminal());
-    // An error of stderr cannot be reported anywhere.
-    let _ = stderr.write_all(&text);
+    output::say_drawn(&Drawer::new(std::io::stderr().is_terminal()).rendered(d));
 }
 
-/// Returns a diagnostic as it is printed, for a terminal or not, with the end of its last line.
-pub fn rendered(d: &Diagnostic, terminal: bool) -> Vec<u8> {
-    let mut drawn = Vec::new();
-    let colour = std::env::var_os("NO_COLOR").is_none_or(|v| v.is_empty());
-    match terminal && draw(d, colour, &mut drawn).is_ok() {
-        true => drawn,
-        false => format!("{d}\n").into_bytes(),
-    }
+/// A text's name, and its lines.
+type Lines = (String, ariadne::Source<String>);
+
+/// Draws diagnostics on a terminal. The lines of a text are found once for all diagnostics about
+/// it, so that their cost is that of the text plus that of the drawings.
+#[derive(Debug)]
+pub struct Drawer {
+    terminal: bool,
+    colour: bool,
+    /// The text of the last diagnostic, and its lines.
+    text: Option<(Arc<txweir::tc::Source>, Lines)>,
 }
 
-fn draw(d: &Diagnostic, colour: bool, to: &mut Vec<u8>) -> std::io::Result<()> {
-    let name = d.source.name.clone();
-    let place = (name.clone(), d.span.clone());
-    let (kind, tint) = match d.severity {
-        Severity::Error => (ReportKind::Error, Color::Red),
-        Severity::Warning => (ReportKind::Warning, Color::Yellow),
-        Severity::Note => (ReportKind::Advice, Color::Cyan),
-    };
-    let label = match d.expected.as_str() {
-        "" => "here".to_string(),
-        expected => format!("expected {expected}"),
-    };
-    let config = Config::default().with_color(colour).with_index_type(IndexType::Byte);
-    let mut report = Report::build(kind, place.clone())
-        .with_config(config)
-        .with_code(d.code)
-        .with_message(&d.message)
-        .with_label(Label::new(place).with_message(label).with_color(tint));
-    if let Some(advice) = d.advice() {
-        report = report.with_help(advice);
+impl Drawer {
+    /// Makes a drawer for a terminal, or one that writes plain text.
+    pub fn new(terminal: bool) -> Self {
+        let colour = std::env::var_os("NO_COLOR").is_none_or(|v| v.is_empty());
+        Self { terminal, colour, text: None }
     }
-    report.finish().write(ariadne::sources([(name, d.source.text.as_str())]), to)
+
+    /// Returns a diagnostic as it is printed, with the end of its last line.
+    pub fn rendered(&mut self, d: &Diagnostic) -> Vec<u8> {
+        let mut drawn = Vec::new();
+        // A drawing has lines as long as those of the text.
+        let fits = d.shows_whole_line();
+        match self.terminal && fits && self.draw(d, &mut drawn).is_ok() {
+            true => drawn,
+            false => format!("{d}\n").into_bytes(),
+        }
+    }
+
+    fn draw(&mut self, d: &Diagnostic, to: &mut Vec<u8>) -> std::io::Result<()> {
+        let said = |text: &str| clean(&with_short_words(text)).into_owned();
+        let (kind, tint) = match d.severity {
+            Severity::Error => (ReportKind::Error, Color::Red),
+            Severity::Warning => (ReportKind::Warning, Color::Yellow),
+            Severity::Note => (ReportKind::Advice, Color::Cyan),
+        };
+        let label = match d.expected.as_str() {
+            "" => "here".to_string(),
+            expected => format!("expected {}", said(expected)),
+        };
+        let place = (said(&d.source.name), d.span.clone());
+        let config = Config::default().with_color(self.colour).with_index_type(IndexType::Byte);
+        let mut report = Report::build(kind, place.clone())
+            .with_config(config)
+            .with_code(d.code)
+            .with_message(said(&d.message))
+            .with_label(Label::new(place.clone()).with_message(label).with_color(tint));
+        if let Some(advice) = d.advice() {
+            report = report.with_help(said(&advice));
+        }
+        report.finish().write(self.lines_of(d, place.0), to)
+    }
+
+    fn lines_of(&mut self, d: &Diagnostic, name: String) -> &mut Lines {
+        let known = self.text.take().filter(|(of, _)| Arc::ptr_eq(of, &d.source));
+        let text = known.unwrap_or_else(|| {
+            let lines = ariadne::Source::from(clean_in_place(&d.source.text).into_owned());
+            (Arc::clone(&d.source), (name, lines))
+        });
+        &mut self.text.insert(text).1
+    }
 }
 
 /// Prints clap's message about the arguments in one line; or the help, for an incomplete command
@@ -132,19 +169,6 @@ fn in_one_line(text: &str) -> String {
     words.join(" ").replacen(" tip: ", "; ", 1)
 }
 
-/// Makes a command end silently once the reader of its output has gone (`txweir kinds | head -1`):
-/// printing would panic.
-pub fn end_quietly_without_a_reader() {
-    let usual = std::panic::take_hook();
-    std::panic::set_hook(Box::new(move |info| {
-        let said = info.payload_as_str().unwrap_or("");
-        if said.starts_with("failed printing to stdout") && said.contains("Broken pipe") {
-            std::process::exit(0);
-        }
-        usual(info);
-    }));
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -153,7 +177,8 @@ mod tests {
     fn drawn(text: &str, colour: bool) -> String {
         let all = Policy::parse(text, "p.tc").unwrap_err();
         let mut out = Vec::new();
-        draw(all.first(), colour, &mut out).expect("writing to memory");
+        let mut drawer = Drawer { terminal: true, colour, text: None };
+        drawer.draw(all.first(), &mut out).expect("writing to memory");
         String::from_utf8(out).expect("text")
     }
 

@@ -9,7 +9,7 @@ use txweir::core::text::value::{Value, Words, text_of};
 use txweir::tc::json::{self, Object};
 use txweir::{Bytes, Env, ErrorKind, Rate};
 
-use crate::Failure;
+use crate::{Failure, output};
 
 /// Options of `txweir kinds`.
 #[derive(Debug, clap::Args)]
@@ -27,21 +27,20 @@ pub struct Args {
 /// Runs `txweir kinds`.
 pub fn main(args: Args) -> Result<(), Failure> {
     let text = match args.kind.as_deref() {
-        None if args.json => format!("{}\n", json::list(KINDS.iter().map(|s| object(s)))),
+        None if args.json => return output::json(json::list(KINDS.iter().map(|s| object(s)))),
         None => list(),
         Some(name) => {
             let spec = kind(name).map_err(|e| {
                 Failure::usage(format!("there is no qdisc kind \"{name}\": expected {}", e.expected))
             })?;
             match (args.json, args.markdown) {
-                (true, _) => format!("{}\n", object(spec)),
+                (true, _) => return output::json(object(spec)),
                 (_, true) => markdown(spec),
                 _ => page(spec),
             }
         }
     };
-    print!("{text}");
-    Ok(())
+    output::print(text)
 }
 
 /// A parameter in the documentation.

@@ -13,7 +13,7 @@ use txweir_bench::handoff;
 use txweir_bench::reproduce::{self, EXPERIMENTS, Published, Row};
 
 use crate::bar::Bar;
-use crate::{Failure, replay};
+use crate::{Failure, output, policy, replay};
 
 /// Options of `txweir lab`.
 #[derive(Debug, clap::Args)]
@@ -99,12 +99,10 @@ fn scenario(args: RunArgs) -> Result<(), Failure> {
         e @ (RunError::Capture(..) | RunError::Log(_)) => Failure::failed(e),
     })?;
     bar.end();
-    if args.json {
-        println!("{}", report.json());
-    } else {
-        print!("{report}");
+    match args.json {
+        true => output::json(report.json()),
+        false => output::print(report),
     }
-    Ok(())
 }
 
 /// Creates an empty file to write to.
@@ -114,11 +112,7 @@ fn created(path: &Path) -> Result<File, Failure> {
 
 /// Reads a scenario; `-` is stdin.
 fn load(path: &Path) -> Result<Scenario, Failure> {
-    let (name, text) = match path.to_str() {
-        Some("-") => ("<stdin>".to_string(), std::io::read_to_string(std::io::stdin())),
-        _ => (path.display().to_string(), std::fs::read_to_string(path)),
-    };
-    let text = text.map_err(|e| Failure::usage(format!("{name}: {e}")))?;
+    let (name, text) = policy::text(path)?;
     Scenario::parse(&text, &name).map_err(|e| e.diagnostic().into())
 }
 
@@ -129,21 +123,19 @@ fn reproduce(args: &ReproduceArgs) -> Result<(), Failure> {
     let watched = std::io::stderr().is_terminal();
     let mut progress = |what: &str| {
         if watched {
-            eprintln!("{what}");
+            output::say(format_args!("{what}\n"));
         }
     };
     if args.name.as_deref() == Some(handoff::NAME) {
         let ReproduceArgs { rounds, packets, producers, .. } = *args;
         let options = handoff::Options { rounds, packets, producers: producers.into() };
         let measured = handoff::measure(options, &mut progress).map_err(Failure::failed)?;
-        if args.json {
-            let list: Vec<Value> =
-                measured.rows().map(|(r, [_, least, most])| sampled_row(&r, least, most)).collect();
-            println!("{:#}", Value::from(list));
-        } else {
-            print!("{}", measured.table());
+        if !args.json {
+            return output::print(measured.table());
         }
-        return Ok(());
+        let list: Vec<Value> =
+            measured.rows().map(|(r, [_, least, most])| sampled_row(&r, least, most)).collect();
+        return output::json(format_args!("{:#}", Value::from(list)));
     }
     if let Some(given) = args.name.as_deref()
         && EXPERIMENTS.iter().all(|e| e.name != given)
@@ -157,13 +149,11 @@ fn reproduce(args: &ReproduceArgs) -> Result<(), Failure> {
         let written = file.write_all(reproduce::svg(&rows).as_bytes());
         written.map_err(|e| Failure::failed(format!("{}: {e}", path.display())))?;
     }
-    if args.json {
-        let list: Vec<Value> = rows.iter().map(row).collect();
-        println!("{:#}", Value::from(list));
-    } else {
-        print!("{}", reproduce::table(&rows));
+    if !args.json {
+        return output::print(reproduce::table(&rows));
     }
-    Ok(())
+    let list: Vec<Value> = rows.iter().map(row).collect();
+    output::json(format_args!("{:#}", Value::from(list)))
 }
 
 /// Renders a row as a JSON object.

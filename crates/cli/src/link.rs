@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use txweir::daemon::grammar;
 use txweir::daemon::protocol::Ask;
 
-use crate::{Failure, client};
+use crate::{Failure, client, output};
 
 /// Options of `txweir link` itself; the rest are the daemon's.
 #[derive(Debug, clap::Args)]
@@ -27,7 +27,7 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
     match grammar::read(&args.words) {
         Ok(_) => client::ask(args.socket.as_deref(), &Ask::Link { args: args.words }),
         Err(not_read) if not_read.help => {
-            print!("{}", not_read.text);
+            output::print(not_read.text)?;
             Ok(ExitCode::SUCCESS)
         }
         Err(not_read) => Err(Failure::usage(not_read.text)),

@@ -1,5 +1,11 @@
 //! The txweir command: each subcommand is a module with its options, `Args`, and its body, `main`.
 
+#![warn(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "`output` writes: it reports errors, and cleans"
+)]
+
 mod bar;
 mod batch;
 mod bench;
@@ -7,15 +13,18 @@ mod check;
 mod client;
 mod daemon;
 mod failure;
+mod input;
 mod kinds;
 mod lab;
 mod link;
+mod output;
 mod policy;
 mod recorded;
 mod replay;
 mod run;
 mod tc;
 mod try_policy;
+mod whole;
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -34,7 +43,8 @@ pub(crate) use failure::Failure;
     name = "txweir",
     version,
     disable_help_subcommand = true,
-    after_help = "Exit status: 0 for success, 1 if an input cannot be read or opened, 2 for a later failure."
+    after_help = "Exit status: 0 for success, 1 if an input cannot be read or opened, 2 for a later failure, \
+                  such as output that cannot be written."
 )]
 struct Cli {
     /// The daemon's socket, for daemon, link and tc
@@ -68,13 +78,10 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    failure::end_quietly_without_a_reader();
     let cli = match Cli::try_parse_from(arguments()) {
         Ok(cli) => cli,
         Err(e) if !e.use_stderr() => {
-            // A closed stdout is no error: the reader has gone.
-            let _ = e.print();
-            return ExitCode::SUCCESS;
+            return output::of_clap(&e).map_or_else(Failure::report, |()| ExitCode::SUCCESS);
         }
         Err(e) => return failure::of_arguments(&e),
     };

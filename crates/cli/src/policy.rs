@@ -1,10 +1,10 @@
-//! Policies from files.
+//! Policies and other texts from files.
 
 use std::path::Path;
 
 use txweir::tc::Policy;
 
-use crate::{Failure, failure};
+use crate::{Failure, failure, input};
 
 /// Reads a policy, and warns on stderr of likely mistakes in it. `-` is stdin.
 pub fn load(path: &Path) -> Result<Policy, Failure> {
@@ -16,10 +16,5 @@ pub fn load(path: &Path) -> Result<Policy, Failure> {
 
 /// Returns the name of a file and its text. `-` is stdin.
 pub fn text(path: &Path) -> Result<(String, String), Failure> {
-    let (name, text) = match path.to_str() {
-        Some("-") => ("<stdin>".to_string(), std::io::read_to_string(std::io::stdin())),
-        _ => (path.display().to_string(), std::fs::read_to_string(path)),
-    };
-    let text = text.map_err(|e| Failure::usage(format!("{name}: {e}")))?;
-    Ok((name, text))
+    input::text(path).map_err(Failure::usage)
 }

@@ -10,7 +10,7 @@ use txweir::lab::recorded::exact::Case;
 use txweir::lab::recorded::matrix::{self, Compared, Run, Verdict};
 use txweir::lab::recorded::{Content, cases};
 
-use crate::Failure;
+use crate::{Failure, output};
 
 /// Exit status for fewer rows inside than `--min-inside` asks for.
 const BELOW: u8 = 1;
@@ -111,16 +111,17 @@ impl Recorded {
         let rows = matrix::play_all(&self.runs, threads).map_err(Failure::failed)?;
         if json {
             let exact = cases::json(&self.cases, &outcomes);
-            println!("{:#}", serde_json::json!({"matrix": matrix::json(&rows), "exact": exact}));
+            let all = serde_json::json!({"matrix": matrix::json(&rows), "exact": exact});
+            output::json(format_args!("{all:#}"))?;
         } else {
             if !rows.is_empty() {
-                print!("{}", matrix::table(&rows, verbose));
+                output::print(matrix::table(&rows, verbose))?;
             }
             if !self.cases.is_empty() {
-                print!("{}", cases::table(&self.cases, &outcomes, verbose));
+                output::print(cases::table(&self.cases, &outcomes, verbose))?;
             }
             for row in rows.iter().filter(|_| args.trace) {
-                print!("{}", matrix::trace(row));
+                output::print(matrix::trace(row))?;
             }
         }
         if let Some(path) = &args.summary {
@@ -136,7 +137,9 @@ fn status(rows: &[Compared], floor: Option<usize>) -> ExitCode {
     let inside = rows.iter().filter(|r| r.verdict() != Verdict::Outside).count();
     match floor {
         Some(floor) if inside < floor => {
-            eprintln!("txweir: --min-inside: expected {floor} runs or more, {inside} are inside");
+            output::say(format_args!(
+                "txweir: --min-inside: expected {floor} runs or more, {inside} are inside\n"
+            ));
             ExitCode::from(BELOW)
         }
         _ => ExitCode::SUCCESS,

@@ -6,8 +6,8 @@ use std::process::ExitCode;
 
 use txweir::lab::replay::{Replayed, Trace, json, table};
 
-use crate::Failure;
 use crate::recorded::{self, Recorded};
+use crate::{Failure, input, output};
 
 /// Exit status for a difference.
 const DIFFERS: u8 = 1;
@@ -15,7 +15,7 @@ const DIFFERS: u8 = 1;
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "Exit status of traces: 0 if all is equal to Linux, 1 if anything differs; of recordings of TCP: 0, or 1 if \
-                  --min-inside is missed; 2 if an input cannot be read."
+                  --min-inside is missed; 2 if an input cannot be read or the output not be written."
 )]
 pub struct Args {
     /// Traces (spec/traces), recordings of TCP (spec/tcp), or folders of either; - is stdin
@@ -53,8 +53,8 @@ pub fn main(args: &Args) -> Result<ExitCode, Failure> {
         return Ok(status);
     }
     match args.json {
-        true => println!("{:#}", json(&replays)),
-        false => print!("{}", table(&replays, args.verbose)),
+        true => output::json(format_args!("{:#}", json(&replays)))?,
+        false => output::print(table(&replays, args.verbose))?,
     }
     let equal = replays.iter().all(Replayed::is_equal);
     Ok(if equal { status } else { ExitCode::from(DIFFERS) })
@@ -84,10 +84,5 @@ fn find(path: &Path, files: &mut Vec<PathBuf>) -> Result<(), Failure> {
 
 /// Returns the name of a file for messages, and its text.
 fn read(path: &Path) -> Result<(String, String), Failure> {
-    let (name, text) = match path.to_str() {
-        Some("-") => ("<stdin>".to_string(), std::io::read_to_string(std::io::stdin())),
-        _ => (path.display().to_string(), std::fs::read_to_string(path)),
-    };
-    let text = text.map_err(|e| Failure::failed(format!("{name}: {e}")))?;
-    Ok((name, text))
+    input::text(path).map_err(Failure::failed)
 }

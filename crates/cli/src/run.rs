@@ -1,6 +1,5 @@
 //! `txweir run`: live packets between two interfaces.
 
-use std::io::Write;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -15,7 +14,7 @@ use txweir::tc::json::Object;
 use txweir::tc::{Command, Diagnostic, Policy};
 use txweir::{Instant, Nanos};
 
-use crate::{Failure, policy};
+use crate::{Failure, output, policy};
 
 /// Options of `txweir run`.
 #[derive(Debug, clap::Args)]
@@ -147,27 +146,30 @@ pub fn main(args: Args) -> Result<(), Failure> {
     let signals = Signals::take().map_err(|e| Failure::failed(format!("cannot take over signals: {e}")))?;
     let (duration, stats_interval) = (plan.duration, plan.stats_interval);
     let mut server = Server::without_socket(Daemon::with(plan.open(&args)?));
-    say(&ready(server.daemon_mut().links(), args.json));
+    // An error of stdout is no reason to stop forwarding; it is reported at the end.
+    let print = |text: String| if args.json { output::json(text) } else { output::print(text) };
+    let mut said = print(ready(server.daemon_mut().links(), args.json));
     let started = Instant(clock::now_ns());
     let elapsed = || Instant(clock::now_ns()).saturating_since(started);
     let end = duration.map(|duration| started + duration);
     let options = RunOptions { end, stats_interval, needs_all_links: true };
     let ended = until_signal(&mut server, &signals, &options, |links| {
-        say(&match args.json {
-            true => report::json(links, "stats", elapsed()) + "\n",
+        let printed = print(match args.json {
+            true => report::json(links, "stats", elapsed()),
             false => report::text(links, elapsed()) + "\n",
         });
+        said = std::mem::replace(&mut said, Ok(())).and(printed);
     });
     let links = server.daemon_mut().links_mut();
-    say(&match args.json {
-        true => report::json(links, "end", elapsed()) + "\n",
+    let printed = print(match args.json {
+        true => report::json(links, "end", elapsed()),
         false => format!("{}\n{}", ended_by(&ended, elapsed()), report::text(links, elapsed())),
     });
     if let Some(said) = args.samples.said(links.notes()) {
         // Beside the JSON, not in it.
-        let _ = std::io::stderr().write_all(said.as_bytes());
+        output::say(said);
     }
-    ended.map(|_| ()).map_err(Failure::failed)
+    ended.map_err(Failure::failed).and(said).and(printed)
 }
 
 /// The regular end of a run.
@@ -267,9 +269,9 @@ impl Plan {
         let io = endpoint.open(&options).map_err(Failure::usage)?;
         if matches!(io.is_up(), Ok(false)) {
             let name = &endpoint.name;
-            let said =
-                format!("interface `{endpoint}` is down: nothing passes before `ip link set {name} up`");
-            let _ = writeln!(std::io::stderr(), "txweir: {said}");
+            output::say(format_args!(
+                "txweir: interface `{endpoint}` is down: nothing passes before `ip link set {name} up`\n"
+            ));
         }
         Link::over(name.clone(), endpoint.clone(), io, wire.clone()).map_err(Failure::usage)
     }
@@ -321,11 +323,11 @@ fn time(option: &str, text: &str) -> Result<Nanos, Failure> {
 fn ready(links: &Links, json: bool) -> String {
     let [a, b] = [IN, OUT].map(|at| links.all()[at].interface());
     if json {
-        return Object::new().text("event", "ready").text("in", &a).text("out", &b).finish() + "\n";
+        return Object::new().text("event", "ready").text("in", &a).text("out", &b).finish();
     }
     let wires = [OUT, IN].map(|at| {
         let way = &links.all()[at].way;
-        let bql = way.path().dql().map_or("off", |_| "on");
+        let bql = way.path().tx().limit().map_or("off", |_| "on");
         let wire = way.wire().map_or_else(String::new, |wire| {
             format!("rate {} ring {} ", text_of(&wire.config().rate), wire.config().ring)
         });
@@ -342,13 +344,8 @@ fn ended_by<E>(ended: &Result<By, E>, elapsed: Nanos) -> String {
         Ok(By::Duration) => "after its duration",
         Ok(By::Signal(Signal::Interrupt)) => "by Ctrl-C",
         Ok(By::Signal(Signal::Terminate)) => "by SIGTERM",
+        Ok(By::Signal(signal)) => return format!("ended by {}, after {}", signal.name(), text_of(&elapsed)),
         Err(_) => "by an error",
     };
     format!("ended {by}, after {}", text_of(&elapsed))
-}
-
-/// Prints at once. A reader that has gone is no reason to stop forwarding.
-fn say(text: &str) {
-    let mut out = std::io::stdout().lock();
-    let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
 }

@@ -8,7 +8,7 @@ use txweir::lab::trial::{
 };
 
 use crate::bar::Bar;
-use crate::{Failure, policy};
+use crate::{Failure, output, policy};
 
 /// The word for the qdisc that a device starts with.
 const DEFAULT: &str = "default";
@@ -131,10 +131,9 @@ pub fn main(args: Args) -> Result<(), Failure> {
         std::fs::write(path, page).map_err(|e| Failure::failed(format!("{}: {e}", path.display())))?;
     }
     match args.json {
-        true => println!("{}", trial.to_json()),
-        false => print!("{trial}"),
+        true => output::json(trial.to_json()),
+        false => output::print(trial),
     }
-    Ok(())
 }
 
 /// Finds a congestion control by its name.

@@ -1,12 +1,16 @@
 //! `Client`: sends requests to a daemon and waits for the replies.
 
 use std::fmt;
-use std::io::{self, BufRead, BufReader, Write};
+use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
 use crate::protocol::{Ask, LINE_MAX, Reply, Request};
 use crate::socket::{self, SocketError};
+
+/// Longest reply that is read, bytes without the end of its line. A daemon with ten thousand
+/// classes shows them in some ten megabytes.
+pub const REPLY_MAX: usize = 256 << 20;
 
 /// A connection to a daemon.
 #[derive(Debug)]
@@ -74,6 +78,8 @@ impl Client {
         let reply = self.exchange(&line).map_err(|e| self.lost(&e.to_string()))?;
         match serde_json::from_str::<Reply>(&reply) {
             Ok(reply) if reply.id == id => Ok(reply),
+            // The daemon says why it ends the connection.
+            Ok(reply) if reply.id.is_null() && reply.status != 0 => Err(self.lost(reply.stderr.trim_end())),
             Ok(reply) => Err(self.lost(&format!("the reply to request {} came for {id}", reply.id))),
             Err(_) if reply.is_empty() => Err(self.lost("it closed the connection")),
             Err(e) => Err(self.lost(&format!("what came is no reply: {e}"))),
@@ -82,9 +88,14 @@ impl Client {
 
     fn exchange(&mut self, line: &[u8]) -> io::Result<String> {
         self.stream.get_mut().write_all(line)?;
-        let mut reply = String::new();
-        self.stream.read_line(&mut reply)?;
-        Ok(reply)
+        let mut reply = Vec::new();
+        let most = REPLY_MAX + 1; // and the end of the line
+        (&mut self.stream).take(most as u64).read_until(b'\n', &mut reply)?;
+        if reply.len() == most && !reply.ends_with(b"\n") {
+            let message = format!("what came is no reply: it has more than {REPLY_MAX} bytes");
+            return Err(io::Error::new(io::ErrorKind::InvalidData, message));
+        }
+        String::from_utf8(reply).map_err(|e| io::Error::new(io::ErrorKind::InvalidData, e.utf8_error()))
     }
 
     fn lost(&self, why: &str) -> ClientError {

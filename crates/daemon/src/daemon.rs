@@ -91,7 +91,7 @@ impl Daemon {
                     Some(at) => &mut self.links.all_mut()[at..=at],
                     None => self.links.all_mut(),
                 };
-                Ok(if wanted.json { show::json(shown) } else { show::text(shown) })
+                Ok(if wanted.json { show::json(shown) } else { show::text(shown, wanted.stats) })
             }
             _ => self.links.change(now, verb, false).map(|_| String::new()),
         }

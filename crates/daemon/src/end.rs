@@ -38,6 +38,13 @@ impl End {
         Self::Null(Sink { frames: Frames::new(FRAME_MEMORY), finished: Finished::default() })
     }
 
+    /// Puts an interface that was opened again in the place of one that has disappeared. The frames
+    /// that the end holds stay in their buffers.
+    pub fn come_back(&mut self, mut io: LinkIo) {
+        *io.store() = std::mem::take(self.store());
+        *self = Self::Live(io);
+    }
+
     /// Marks the interface as not working any more. Frames that wait for it are lost.
     pub fn go(&mut self, why: String) {
         let mut sink = Sink::default();

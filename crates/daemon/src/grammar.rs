@@ -172,7 +172,11 @@ pub struct Show {
     /// Name of the link [default: all]
     pub name: Option<IfName>,
 
-    /// Print JSON
+    /// Print the sums of each link too: frames by where they came from, and by their fate
+    #[arg(short, long)]
+    pub stats: bool,
+
+    /// Print JSON, which has the sums
     #[arg(short, long)]
     pub json: bool,
 }
@@ -272,7 +276,7 @@ pub struct NotRead {
 pub fn read<S: AsRef<str>>(words: &[S]) -> Result<Verb, NotRead> {
     let words = std::iter::once("txweir link").chain(words.iter().map(AsRef::as_ref));
     match Link::try_parse_from(words) {
-        Ok(link) => Ok(link.verb.unwrap_or(Verb::Show(Show { name: None, json: false }))),
+        Ok(link) => Ok(link.verb.unwrap_or(Verb::Show(Show { name: None, stats: false, json: false }))),
         Err(e) if !e.use_stderr() => Err(NotRead { text: e.render().to_string(), help: true }),
         Err(e) => {
             let text = e.render().to_string();
@@ -328,7 +332,7 @@ mod tests {
         };
         assert_eq!((send.packets, send.size, send.priority), (5, Some(60), Some(0x1_000a)));
         assert_eq!((send.mark, send.tos, send.flows), (16, 18, 7));
-        assert_eq!(words("").unwrap(), Verb::Show(Show { name: None, json: false }));
+        assert_eq!(words("").unwrap(), Verb::Show(Show { name: None, stats: false, json: false }));
         assert!(words("add --help").unwrap_err().help);
     }
 

@@ -19,19 +19,23 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod audit;
 pub mod client;
 mod daemon;
 mod end;
 pub mod grammar;
 mod link;
 mod links;
+mod passed;
 pub mod protocol;
+mod reload;
 pub mod report;
 mod run;
 mod server;
 mod session;
 mod show;
 pub mod socket;
+pub mod sums;
 mod tc;
 mod traffic;
 
@@ -39,6 +43,8 @@ pub use client::{Client, ClientError};
 pub use daemon::Daemon;
 pub use link::Link;
 pub use links::{LINKS_MAX, Links};
+pub use passed::Passed;
 pub use run::{Ended, RunError, RunOptions};
 pub use server::Server;
+pub use session::Patience;
 pub use socket::{Listener, SocketError};

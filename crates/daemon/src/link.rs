@@ -1,9 +1,9 @@
 //! `Link`: a name, a transmit path, and the device behind it.
 
 use std::hash::{BuildHasher, RandomState};
+use std::io::ErrorKind;
 
 use txweir_core::base::queues::QueueSet;
-use txweir_core::base::tally::Tally;
 use txweir_core::model::wire::{DescriptorCost, WireConfig};
 use txweir_core::path::entry::HookCounts;
 use txweir_core::text::value::text_of;
@@ -15,6 +15,7 @@ use txweir_tc::tool::Hook;
 
 use crate::end::End;
 use crate::grammar::{Change, LinkType, Make, Send};
+use crate::passed::Passed;
 use crate::traffic::{HEADERS, Traffic};
 
 /// Bytes of an Ethernet header.
@@ -41,16 +42,21 @@ pub struct Link {
     pub peer: Option<IfName>,
     /// Its transmit path, up to the device.
     pub way: Direction<End>,
-    /// Frames that came in while the link had no peer.
-    pub unclaimed: Tally,
+    /// Frames by where they came from and where they went.
+    pub passed: Passed,
     /// The hook that tc has put on it.
     pub hook: Option<Hook>,
     /// Counters of its hooks.
     pub hook_counts: HookCounts,
     /// The time of the request that is performed.
     pub now: Instant,
+    /// The next attempt to open an interface that has disappeared; `None` while it is there, or
+    /// nobody has noticed.
+    pub retry: Option<Instant>,
     /// The wire as it was given, with its present rate.
     wire: Option<WireSpec>,
+    /// Counters of its interface before it was opened again.
+    before: Counters,
 }
 
 /// Returns a number of transmit queues as core counts them; the grammar accepts at most 4096.
@@ -158,11 +164,13 @@ impl Link {
             endpoint: None,
             peer: None,
             way,
-            unclaimed: Tally::default(),
+            passed: Passed::default(),
             hook: None,
             hook_counts: HookCounts::default(),
             now: Instant::ZERO,
+            retry: None,
             wire,
+            before: Counters::default(),
         })
     }
 
@@ -329,27 +337,64 @@ impl Link {
 
     /// Marks its interface as not working any more.
     pub fn lost(&mut self, error: &impl ToString) {
+        if let Some(mut counters) = self.counters() {
+            // Frames that wait in the buffer of the packet socket end with it.
+            counters.rx_missed = counters
+                .rx_seen
+                .saturating_sub(counters.rx_frames + counters.rx_oversize + counters.rx_refused);
+            self.before = counters;
+        }
         self.way.device_mut().go(error.to_string());
     }
 
-    /// Returns `up`; for an interface also `down`, or `gone` once it does not work any more.
+    /// True if its interface has disappeared.
+    #[must_use]
+    pub fn is_gone(&self) -> bool {
+        matches!(self.way.device(), End::Gone(..))
+    }
+
+    /// Opens its interface by its name.
+    ///
+    /// # Errors
+    /// One line that names the link.
+    pub fn open(&self) -> Result<Option<LinkIo>, String> {
+        let open = |endpoint: &Endpoint| endpoint.open(&LinkOptions::default());
+        let opened = self.endpoint.as_ref().map(open).transpose();
+        opened.map_err(|e| format!("link {}: {e}", self.name))
+    }
+
+    /// Puts the interface that [`open`](Self::open) has opened in the place of one that has
+    /// disappeared. Qdiscs, waiting packets and counters stay.
+    pub fn come_back(&mut self, now: Instant, io: LinkIo) {
+        // Frames that the interface had are lost and reported; this cannot fail without it.
+        let _ = self.way.advance(now);
+        self.way.device_mut().come_back(io);
+        self.retry = None;
+        self.advance(now);
+    }
+
+    /// Returns `up`; for an interface also `down`, `moved` if it is open and in another namespace,
+    /// or `gone` if it does not exist any more.
     #[must_use]
     pub fn state(&self) -> &'static str {
         match self.way.device() {
             End::Null(_) => "up",
             End::Live(link) => match link.is_up() {
+                Ok(true) => "up",
                 Ok(false) => "down",
-                _ => "up",
+                Err(e) if e.kind() == ErrorKind::CrossesDevices => "moved",
+                Err(_) => "gone",
             },
             End::Gone(..) => "gone",
         }
     }
 
-    /// Returns the counters of its interface.
+    /// Returns the counters of its interface, those of earlier interfaces of its name included.
     pub fn counters(&mut self) -> Option<Counters> {
         match self.way.device_mut() {
-            End::Live(link) => Some(link.counters()),
-            End::Null(_) | End::Gone(..) => None,
+            End::Live(link) => Some(link.counters().plus(&self.before)),
+            End::Gone(..) => Some(self.before),
+            End::Null(_) => None,
         }
     }
 

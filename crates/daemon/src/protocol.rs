@@ -6,6 +6,7 @@
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
+use txweir_tc::printable::with_short_words;
 
 /// Longest request, bytes without the end of its line: a batch of some fifteen thousand tc lines.
 /// Packets wait while a request is read, a few milliseconds for the longest.
@@ -79,10 +80,11 @@ impl Reply {
     }
 
     /// Returns the reply to a request that was not performed. The error is made to end with a line
-    /// end.
+    /// end, and its long words are shortened.
     #[must_use]
     pub fn refused(status: u8, error: &str) -> Self {
-        Self { status, stderr: format!("{}\n", error.trim_end()), ..Self::default() }
+        let said = with_short_words(error.trim_end());
+        Self { status, stderr: format!("{said}\n"), ..Self::default() }
     }
 
     /// Returns the reply as a line, with its end.
@@ -255,6 +257,15 @@ mod tests {
         }
         assert_eq!(Request::read(br#"{"do":"save","id":"x"}"#).id, Value::from("x"));
         assert_eq!(Request::read(br#"{"do":"save"}"#).id, Value::Null);
+    }
+
+    #[test]
+    fn a_refusal_does_not_repeat_a_long_word() {
+        let long = "x".repeat(900_000);
+        for line in [format!("{{\"{long}\":1}}"), format!("{{\"do\":\"{long}\"}}"), long] {
+            let reply = Reply::refused(1, &error(&line)).line();
+            assert!(reply.len() < 2000, "{}", reply.len());
+        }
     }
 
     #[test]

@@ -65,12 +65,16 @@ fn write_direction(out: &mut String, way: &Direction<End>, ends: &Ends, elapsed:
     writeln!(out, "{} -> {}", ends.from, ends.to)?;
     let gso = ends.input.rx_gso_frames;
     writeln!(out, "  in     {} frames ({gso} super-frames), {}", s.received, size(s.received_bytes))?;
-    let refused = s.malformed + s.no_memory + ends.input.rx_missed + ends.input.rx_oversize;
-    if refused + ends.input.rx_refused > 0 {
+    if s.malformed + s.no_memory + s.unmade + ends.input.rx_lost() > 0 {
         writeln!(
             out,
-            "         malformed {} no_memory {} missed {} oversize {} refused {}",
-            s.malformed, s.no_memory, ends.input.rx_missed, ends.input.rx_oversize, ends.input.rx_refused
+            "         malformed {} no_memory {} unmade {} missed {} oversize {} refused {}",
+            s.malformed,
+            s.no_memory,
+            s.unmade,
+            ends.input.rx_missed,
+            ends.input.rx_oversize,
+            ends.input.rx_refused
         )?;
     }
     if s.filtered + s.taken > 0 {
@@ -98,13 +102,13 @@ fn write_direction(out: &mut String, way: &Direction<End>, ends: &Ends, elapsed:
             g.waiting_max
         )?;
     }
-    let path = way.port().path_stats();
+    let path = way.port().totals().stats();
     writeln!(
         out,
         "  path   direct {} queued {} stopped by ring {} by byte limit {} cut {} into {}",
         path.direct, path.queued, path.stop_drv, path.stop_stack, s.cut, s.pieces
     )?;
-    match way.path().dql() {
+    match way.path().tx().limit() {
         None => writeln!(out, "  bql    off")?,
         Some(dql) => {
             let d = dql.stats();
@@ -146,7 +150,7 @@ fn direction(way: &Direction<End>, ends: &Ends) -> String {
         .raw("qdiscs", &show::json(way.port().trees(), None, true))
         .raw("drops", &reasons(way, Why::Drop))
         .raw("marks", &reasons(way, Why::Mark))
-        .raw("path", &counted(&way.port().path_stats()))
+        .raw("path", &counted(&way.port().totals().stats()))
         .raw("bql", &bql(way))
         .raw("wire", &wire(way))
         .raw("stats", &counted(&way.stats()))
@@ -163,26 +167,23 @@ pub(crate) fn counted(counters: &impl txweir_core::text::stats::Counters) -> Str
 
 /// Returns the counters of frames that an interface has received.
 pub(crate) fn rx(counters: &Counters) -> Object {
-    Object::new()
-        .uint("frames", counters.rx_frames)
-        .uint("bytes", counters.rx_bytes)
-        .uint("gso_frames", counters.rx_gso_frames)
-        .uint("oversize", counters.rx_oversize)
-        .uint("refused", counters.rx_refused)
-        .uint("missed", counters.rx_missed)
+    of_prefix(counters, "rx_")
 }
 
 /// Returns the counters of frames that an interface has sent.
 pub(crate) fn tx(counters: &Counters) -> String {
-    Object::new()
-        .uint("frames", counters.tx_frames)
-        .uint("bytes", counters.tx_bytes)
-        .uint("gso_frames", counters.tx_gso_frames)
-        .uint("full", counters.tx_full)
-        .uint("lost_down", counters.tx_lost_down)
-        .uint("lost_buffer", counters.tx_lost_buffer)
-        .uint("lost_refused", counters.tx_lost_refused)
-        .finish()
+    of_prefix(counters, "tx_").finish()
+}
+
+/// Returns the counters of an interface whose names begin with `prefix`, without it.
+fn of_prefix(counters: &Counters, prefix: &str) -> Object {
+    let mut o = Some(Object::new());
+    counters.visit(&mut |counter, n| {
+        if let Some(key) = counter.key.strip_prefix(prefix) {
+            o = o.take().map(|o| o.uint(key, n));
+        }
+    });
+    o.unwrap_or_default()
 }
 
 /// The event that a reason explains.
@@ -218,7 +219,7 @@ pub fn gate(way: &Direction<End>) -> Option<String> {
 }
 
 pub(crate) fn bql(way: &Direction<End>) -> String {
-    let Some(dql) = way.path().dql() else { return "null".to_owned() };
+    let Some(dql) = way.path().tx().limit() else { return "null".to_owned() };
     let d = dql.stats();
     let o = Object::new()
         .uint("limit", u64::from(d.limit))
@@ -250,8 +251,8 @@ pub(crate) fn wire(way: &Direction<End>) -> String {
 /// Calls `f` with the event, name and count of each reason whose counter is not 0.
 fn each_reason(way: &Direction<End>, f: &mut dyn FnMut(Why, &str, u64)) {
     let port = way.port();
-    let drops = DropReason::ALL.iter().map(|r| (Why::Drop, r.name(), port.drops(*r)));
-    let marks = MarkReason::ALL.iter().map(|r| (Why::Mark, r.name(), port.marks(*r)));
+    let drops = DropReason::ALL.iter().map(|r| (Why::Drop, r.name(), port.totals().drops(*r)));
+    let marks = MarkReason::ALL.iter().map(|r| (Why::Mark, r.name(), port.totals().marks(*r)));
     drops.chain(marks).filter(|(_, _, n)| *n > 0).for_each(|(why, name, n)| f(why, name, n));
 }
 

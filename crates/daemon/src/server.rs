@@ -9,16 +9,20 @@ use txweir_core::{Instant, Nanos};
 use txweir_device::clock::now_ns;
 use txweir_device::poll::{self, PollFd, PollFlags};
 
+use crate::audit;
 use crate::daemon::Daemon;
 use crate::links::Links;
 use crate::protocol::{LINE_MAX, Reply, Request};
 use crate::run::{Ended, Reports, RunError, RunOptions};
-use crate::session::{Line, Session};
+use crate::session::{Line, Patience, Session};
 use crate::socket::Listener;
 
 /// Most clients at once. With the bound on each client's unfinished data this bounds memory. One
-/// more client disconnects the one that has been silent longest.
+/// more client waits until one of these ends its connection, or has done nothing for so long that
+/// it makes way ([`Patience`]).
 const CLIENTS_MAX: usize = 64;
+/// The line to a client that has to make way.
+const MADE_WAY: &str = "this connection did nothing for some time, and makes way for another client";
 /// Time for requests before the links have their turn; a request that has begun is finished.
 const REQUESTS_FOR: Nanos = Nanos::from_micros(500);
 /// Time without accepting, after the system had no room for one more connection.
@@ -38,6 +42,9 @@ pub struct Server {
     turn: usize,
     /// Time before which the server does not accept; `None` for no pause.
     pause: Option<Instant>,
+    patience: Patience,
+    /// True if changes that clients make go to the log.
+    logs_changes: bool,
 }
 
 /// The result of a wait.
@@ -58,14 +65,38 @@ fn clock() -> Instant {
 impl Server {
     /// Makes a server of `daemon` at `listener`.
     #[must_use]
-    pub const fn new(daemon: Daemon, listener: Listener) -> Self {
-        Self { daemon, listener: Some(listener), sessions: Vec::new(), turn: 0, pause: None }
+    pub fn new(daemon: Daemon, listener: Listener) -> Self {
+        Self { listener: Some(listener), ..Self::without_socket(daemon) }
     }
 
     /// Makes a server that runs the links of `daemon`, and that no client can reach.
     #[must_use]
-    pub const fn without_socket(daemon: Daemon) -> Self {
-        Self { daemon, listener: None, sessions: Vec::new(), turn: 0, pause: None }
+    pub fn without_socket(daemon: Daemon) -> Self {
+        let patience = Patience::default();
+        Self {
+            daemon,
+            listener: None,
+            sessions: Vec::new(),
+            turn: 0,
+            pause: None,
+            patience,
+            logs_changes: false,
+        }
+    }
+
+    /// Sets whether each change that a client makes is a line in the log
+    /// ([`Notes`](txweir_runtime::Notes)), with the user and process of the client. False at first.
+    #[must_use]
+    pub const fn with_logged_changes(mut self, on: bool) -> Self {
+        self.logs_changes = on;
+        self
+    }
+
+    /// Sets the time for which a client may do nothing before it makes way for another one.
+    #[must_use]
+    pub fn with_patience(mut self, patience: Patience) -> Self {
+        self.patience = patience;
+        self
     }
 
     /// Returns the daemon, to read its state after the end.
@@ -104,10 +135,11 @@ impl Server {
             if ready.stop {
                 return Ok(Ended::Stopped);
             }
+            // Clients that are known come first: what they have sent shows that they are not idle.
+            self.attend(&ready.sessions);
             if ready.connection {
                 self.accept();
             }
-            self.attend(&ready.sessions);
             more = self.daemon.links_mut().turn(&clock, &ready.links);
             if options.needs_all_links
                 && let Some((name, error)) = self.daemon.links().gone()
@@ -115,6 +147,9 @@ impl Server {
                 return Err(RunError::Link { name, error });
             }
             let now = clock();
+            if !options.needs_all_links {
+                self.daemon.links_mut().restore(now);
+            }
             if options.end.is_some_and(|end| end <= now) {
                 return Ok(Ended::Duration);
             }
@@ -128,12 +163,16 @@ impl Server {
     fn wait(&mut self, stop: &impl AsFd, more: bool, due: Option<Instant>) -> io::Result<Ready> {
         let now = clock();
         self.pause = self.pause.filter(|until| *until > now);
+        let full = self.full_until(now);
         let at_once = more || self.sessions.iter().any(Session::has_request);
         let deadline = match at_once {
             true => Some(Instant::ZERO),
-            false => [self.daemon.links().deadline(now), self.pause, due].into_iter().flatten().min(),
+            false => [self.daemon.links().deadline(now), self.pause, full, due].into_iter().flatten().min(),
         };
-        let accepting = if self.pause.is_some() { PollFlags::empty() } else { PollFlags::IN };
+        let accepting = match (self.pause, full) {
+            (None, None) => PollFlags::IN,
+            _ => PollFlags::empty(),
+        };
         let mut fds = vec![PollFd::new(stop, PollFlags::IN)];
         fds.extend(self.listener.as_ref().map(|listener| PollFd::new(listener.socket(), accepting)));
         let first = fds.len();
@@ -152,14 +191,17 @@ impl Server {
 
     /// Accepts the waiting connections.
     fn accept(&mut self) {
-        for _ in 0..CLIENTS_MAX {
+        for round in 0..CLIENTS_MAX {
+            // The wait has shown one connection. Whether there are more is not known, and no client
+            // makes way for none.
+            let full = self.sessions.len() >= CLIENTS_MAX;
+            if full && (round > 0 || !self.has_room(clock())) {
+                return;
+            }
             let Some(listener) = &self.listener else { return };
             match listener.socket().accept() {
                 Ok((stream, _)) => {
                     let now = clock();
-                    if self.sessions.len() >= CLIENTS_MAX {
-                        self.drop_the_most_silent();
-                    }
                     // A connection that cannot be made non-blocking is not served: it could hold up
                     // all others.
                     self.sessions.extend(Session::new(stream, now));
@@ -174,11 +216,36 @@ impl Server {
         }
     }
 
-    fn drop_the_most_silent(&mut self) {
-        let silent = self.sessions.iter().enumerate().min_by_key(|(_, session)| session.heard.0);
-        if let Some((at, _)) = silent {
+    /// Returns the time until which no connection is accepted, because every place is taken by a
+    /// client that does not have to make way; `None` if there is a place. A connection waits until
+    /// then in the queue of the socket.
+    fn full_until(&self, now: Instant) -> Option<Instant> {
+        if self.sessions.len() < CLIENTS_MAX {
+            return None;
+        }
+        // While requests are there to be performed, the loop comes back without a deadline.
+        let ways = self.sessions.iter().filter_map(|session| session.makes_way_at(&self.patience));
+        Some(ways.min().unwrap_or(Instant(u64::MAX))).filter(|at| *at > now)
+    }
+
+    /// Makes room for one more client, if there is none: the client that has done nothing for
+    /// longest makes way. Returns true if there is room.
+    fn has_room(&mut self, now: Instant) -> bool {
+        while self.sessions.len() >= CLIENTS_MAX {
+            let ways = self.sessions.iter().enumerate();
+            let due = ways.filter_map(|(at, session)| session.makes_way_at(&self.patience).map(|t| (t, at)));
+            let Some((_, at)) = due.filter(|(t, _)| *t <= now).min() else { return false };
+            let session = &mut self.sessions[at];
+            // A request may have come since the last look.
+            let read = session.read(now);
+            if read.is_ok() && session.makes_way_at(&self.patience).is_none_or(|t| t > now) {
+                continue;
+            }
+            // The client may be gone.
+            let _ = session.reply(&Reply::refused(2, MADE_WAY), now);
             self.sessions.remove(at);
         }
+        true
     }
 
     /// Reads from clients, performs a request of each in turn while there is time, and writes to
@@ -191,7 +258,7 @@ impl Server {
             if events.is_empty() {
                 continue;
             }
-            let wrote = session.write();
+            let wrote = session.write(clock());
             // A client that hung up may have sent a last request before; reading finds the end.
             gone[at] = wrote.and_then(|()| session.read(clock())).is_err()
                 || (events.intersects(PollFlags::ERR | PollFlags::HUP) && !session.has_request());
@@ -204,8 +271,9 @@ impl Server {
             }
             self.turn = at + 1;
             if let Some(line) = self.sessions[at].next() {
-                let reply = answer(&mut self.daemon, line);
-                gone[at] = self.sessions[at].reply(&reply).is_err();
+                let who = self.logs_changes.then(|| self.sessions[at].who());
+                let reply = answer(&mut self.daemon, line, who);
+                gone[at] = self.sessions[at].reply(&reply, clock()).is_err();
             }
             if clock() >= until {
                 break;
@@ -220,7 +288,8 @@ impl Server {
     }
 }
 
-fn answer(daemon: &mut Daemon, line: Line) -> Reply {
+/// Performs a request. A change that was made by `who` goes to the log.
+fn answer(daemon: &mut Daemon, line: Line, who: Option<String>) -> Reply {
     let request = match line {
         Line::Whole(line) => Request::read(&line),
         Line::TooLong => {
@@ -229,7 +298,13 @@ fn answer(daemon: &mut Daemon, line: Line) -> Reply {
         }
     };
     let reply = match request.ask {
-        Ok(ask) => daemon.answer(clock(), &ask),
+        Ok(ask) => {
+            let reply = daemon.answer(clock(), &ask);
+            if let (0, Some(who), Some(change)) = (reply.status, who, audit::change(&ask)) {
+                daemon.links_mut().notes_mut().line(clock(), "txweir", &format!("{who}: {change}"));
+            }
+            reply
+        }
         Err(error) => Reply::refused(1, &error),
     };
     Reply { id: request.id, ..reply }

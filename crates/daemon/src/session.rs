@@ -4,7 +4,9 @@
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
 
-use txweir_core::Instant;
+use rustix::net::UCred;
+use rustix::net::sockopt::socket_peercred;
+use txweir_core::{Instant, Nanos};
 use txweir_device::poll::PollFlags;
 
 use crate::protocol::{LINE_MAX, Reply};
@@ -40,8 +42,27 @@ pub struct Session {
     written: usize,
     /// True if the client will send no more.
     ended: bool,
-    /// The time at which the client last sent something.
-    pub heard: Instant,
+    /// The time at which the client last sent or took something.
+    moved: Instant,
+    /// User and process of the client, as they were when it connected (unix(7), `SO_PEERCRED`).
+    who: Option<UCred>,
+}
+
+/// The time for which a client may do nothing before it has to make way for another one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Patience {
+    /// For a client that has nothing under way.
+    pub idle: Nanos,
+    /// For a client that has sent a part of a request, or that does not take its replies.
+    pub stalled: Nanos,
+}
+
+impl Default for Patience {
+    /// Returns one second, in which a client that has its reply sends its next request on any
+    /// machine, and ten seconds.
+    fn default() -> Self {
+        Self { idle: Nanos::from_secs(1), stalled: Nanos::from_secs(10) }
+    }
 }
 
 impl Session {
@@ -51,6 +72,7 @@ impl Session {
     /// It cannot be made non-blocking.
     pub fn new(stream: UnixStream, now: Instant) -> io::Result<Self> {
         stream.set_nonblocking(true)?;
+        let who = socket_peercred(&stream).ok();
         Ok(Self {
             stream,
             input: Vec::new(),
@@ -60,8 +82,18 @@ impl Session {
             output: Vec::new(),
             written: 0,
             ended: false,
-            heard: now,
+            moved: now,
+            who,
         })
+    }
+
+    /// Returns the user and the process of the client, for people.
+    #[must_use]
+    pub fn who(&self) -> String {
+        self.who.map_or_else(
+            || "unknown user".to_owned(),
+            |who| format!("uid {}, pid {}", who.uid.as_raw(), who.pid.as_raw_nonzero()),
+        )
     }
 
     /// Returns the connection, for waiting.
@@ -95,6 +127,15 @@ impl Session {
         self.ended && self.end.is_none() && self.unread() == 0
     }
 
+    /// Returns the time from which the client has to make way for another one; `None` while a
+    /// request of it is there that may be performed.
+    #[must_use]
+    pub fn makes_way_at(&self, patience: &Patience) -> Option<Instant> {
+        let under_way = !self.input.is_empty() || self.skipping || self.unread() > 0;
+        let time = if under_way { patience.stalled } else { patience.idle };
+        (!self.has_request()).then(|| self.moved + time)
+    }
+
     fn unread(&self) -> usize {
         self.output.len() - self.written
     }
@@ -115,7 +156,7 @@ impl Session {
                 Ok(0) => self.ended = true,
                 Ok(n) => {
                     left = left.saturating_sub(n);
-                    self.heard = now;
+                    self.moved = now;
                     self.input.extend_from_slice(&bite[..n]);
                     self.scan();
                 }
@@ -170,20 +211,23 @@ impl Session {
     ///
     /// # Errors
     /// The client is gone.
-    pub fn reply(&mut self, reply: &Reply) -> io::Result<()> {
+    pub fn reply(&mut self, reply: &Reply, now: Instant) -> io::Result<()> {
         self.output.extend_from_slice(&reply.line());
-        self.write()
+        self.write(now)
     }
 
     /// Sends the waiting bytes, as far as the client accepts them now.
     ///
     /// # Errors
     /// The client is gone.
-    pub fn write(&mut self) -> io::Result<()> {
+    pub fn write(&mut self, now: Instant) -> io::Result<()> {
         while self.unread() > 0 {
             match self.stream.write(&self.output[self.written..]) {
                 Ok(0) => return Err(ErrorKind::WriteZero.into()),
-                Ok(n) => self.written += n,
+                Ok(n) => {
+                    self.written += n;
+                    self.moved = now;
+                }
                 Err(e) if e.kind() == ErrorKind::WouldBlock => return Ok(()),
                 Err(e) if e.kind() == ErrorKind::Interrupted => {}
                 Err(e) => return Err(e),
@@ -268,7 +312,7 @@ mod tests {
         session.read(Instant::ZERO).unwrap();
         let mut done = 0;
         while session.next().is_some() {
-            session.reply(&reply).unwrap();
+            session.reply(&reply, Instant::ZERO).unwrap();
             done += 1;
         }
         assert!((3..20).contains(&done), "{done}");
@@ -281,15 +325,15 @@ mod tests {
             all.iter().filter(|b| **b == b'\n').count()
         });
         while done < 100 {
-            session.write().unwrap();
+            session.write(Instant::ZERO).unwrap();
             if session.next().is_some() {
-                session.reply(&Reply::done("x".repeat(100_000))).unwrap();
+                session.reply(&Reply::done("x".repeat(100_000)), Instant::ZERO).unwrap();
                 done += 1;
             }
             std::thread::yield_now();
         }
         while session.unread() > 0 {
-            session.write().unwrap();
+            session.write(Instant::ZERO).unwrap();
         }
         assert_eq!(reader.join().unwrap(), 100);
     }

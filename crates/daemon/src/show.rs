@@ -8,39 +8,48 @@ use txweir_tc::json::{self, Object};
 use crate::end::End;
 use crate::link::Link;
 use crate::report::{self, Why};
+use crate::sums::Sums;
 
 /// The columns of the table.
-const HEAD: [&str; 13] = [
-    "NAME", "TYPE", "QUEUES", "MTU", "TXQLEN", "RATE", "PEER", "STATE", "PACKETS", "BYTES", "DROPS",
-    "BACKLOG", "BQL",
+const HEAD: [&str; 14] = [
+    "NAME", "TYPE", "QUEUES", "MTU", "TXQLEN", "RATE", "PEER", "STATE", "MISSED", "PACKETS", "BYTES",
+    "DROPS", "BACKLOG", "BQL",
 ];
 
 /// The text of an empty cell.
 const NOTHING: &str = "-";
 
-/// Returns a table: a line a link below a head, columns as wide as needed. `DROPS` are those of the
-/// qdiscs and of the link. `BACKLOG` is packets. `BQL` is the bytes in flight and their limit, in
-/// all queues together.
-pub fn text(links: &mut [Link]) -> String {
+/// Returns a table: a line a link below a head, columns as wide as needed. `MISSED` are frames lost
+/// between the interface and the link. `DROPS` are those of the qdiscs and of the link. `BACKLOG`
+/// is packets. `BQL` is the bytes in flight and their limit, in all queues together. With `stats`
+/// the sums of each link follow its line.
+pub fn text(links: &mut [Link], stats: bool) -> String {
     let mut rows = vec![HEAD.map(String::from)];
     rows.extend(links.iter_mut().map(row));
+    let mut sums = links.iter_mut().filter(|_| stats).map(|link| Sums::of(link).lines());
     let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
     let widths: [usize; HEAD.len()] = std::array::from_fn(width);
     let mut out = String::new();
-    for row in rows {
+    for (at, row) in rows.into_iter().enumerate() {
         let mut line = String::new();
         for (cell, width) in row.iter().zip(widths) {
             line.push_str(&format!("{cell:width$}  "));
         }
         out.push_str(line.trim_end());
         out.push('\n');
+        if at > 0 {
+            let lines = sums.next().into_iter().flatten();
+            lines.for_each(|(name, sum)| out.push_str(&format!("    {name}  {sum}\n")));
+        }
     }
     out
 }
 
 fn row(link: &mut Link) -> [String; HEAD.len()] {
+    let missed = link.counters().map_or_else(|| NOTHING.to_owned(), |c| c.rx_lost().to_string());
     let (stats, env, port) = (link.way.stats(), *link.env(), link.way.port());
     let bql = port
+        .totals()
         .byte_limit()
         .map_or_else(|| NOTHING.to_owned(), |(limit, inflight)| format!("{inflight}/{limit}"));
     [
@@ -52,10 +61,11 @@ fn row(link: &mut Link) -> [String; HEAD.len()] {
         env.link_rate.map_or_else(|| NOTHING.to_owned(), |rate| text_of(&rate)),
         link.peer.as_ref().map_or_else(|| NOTHING.to_owned(), ToString::to_string),
         link.state().to_owned(),
+        missed,
         stats.departed.to_string(),
         stats.departed_bytes.to_string(),
         drops(link).to_string(),
-        port.backlog().packets.to_string(),
+        port.totals().backlog().packets.to_string(),
         bql,
     ]
 }
@@ -63,7 +73,7 @@ fn row(link: &mut Link) -> [String; HEAD.len()] {
 /// Returns the number of packets that were submitted and will not leave, `lost` included.
 fn drops(link: &Link) -> u64 {
     let stats = link.way.stats();
-    stats.dropped + stats.no_memory + stats.malformed + stats.lost
+    stats.dropped + stats.no_memory + stats.malformed + stats.unmade + stats.lost
 }
 
 /// Returns a list of objects.
@@ -72,7 +82,8 @@ pub fn json(links: &mut [Link]) -> String {
 }
 
 fn object(link: &mut Link) -> String {
-    let (stats, env, counters) = (link.way.stats(), *link.env(), link.counters());
+    let (stats, env, sums) = (link.way.stats(), *link.env(), Sums::of(link));
+    let counters = link.counters();
     let port = link.way.port();
     let mut o = Object::new()
         .text("name", link.name.as_str())
@@ -103,10 +114,10 @@ fn object(link: &mut Link) -> String {
         .uint("bytes", stats.departed_bytes)
         .uint("drops", drops(link))
         .uint("lost", stats.lost)
-        .uint("backlog_packets", port.backlog().packets)
-        .uint("backlog_bytes", port.backlog().bytes)
+        .uint("backlog_packets", port.totals().backlog().packets)
+        .uint("backlog_bytes", port.totals().backlog().bytes)
         .uint("inflight_bytes", link.way.in_flight());
-    o = match port.byte_limit() {
+    o = match port.totals().byte_limit() {
         None => o.raw("bql", "null"),
         Some((limit, inflight)) => {
             o.raw("bql", &Object::new().uint("limit", limit).uint("inflight", inflight).finish())
@@ -115,8 +126,9 @@ fn object(link: &mut Link) -> String {
     o = o
         .raw("drop_reasons", &report::reasons(&link.way, Why::Drop))
         .raw("mark_reasons", &report::reasons(&link.way, Why::Mark))
-        .raw("path", &report::counted(&port.path_stats()))
-        .raw("stats", &report::counted(&stats));
+        .raw("path", &report::counted(&port.totals().stats()))
+        .raw("stats", &report::counted(&stats))
+        .raw("sums", &sums_object(&sums));
     if port.paths().len() > 1 {
         o = o.raw(
             "per_queue",
@@ -130,10 +142,19 @@ fn object(link: &mut Link) -> String {
         // `packets` equals `frames`; it is the word of ip(8).
         let rx = report::rx(&counters)
             .uint("packets", counters.rx_frames)
-            .uint("unclaimed", link.unclaimed.packets);
+            .uint("unclaimed", link.passed.unclaimed);
         o = o.raw("rx", &rx.finish()).raw("tx", &report::tx(&counters));
     }
     o.finish()
+}
+
+/// Returns the sums of a link by the names of their lines in the text.
+fn sums_object(sums: &Sums) -> String {
+    Object::new()
+        .raw("rx", &report::counted(&sums.intake))
+        .raw("in", &report::counted(&sums.origins))
+        .raw("tx", &report::counted(&sums.fates))
+        .finish()
 }
 
 /// Returns the counters of a queue that has a path of its own.
@@ -145,7 +166,7 @@ fn queue_object(path: &TxPath<Frame>) -> String {
         .uint("direct", stats.direct)
         .uint("backlog_packets", backlog.packets)
         .uint("backlog_bytes", backlog.bytes);
-    let o = match path.dql() {
+    let o = match path.tx().limit() {
         None => o.raw("bql", "null"),
         Some(dql) => {
             let (limit, inflight) = (u64::from(dql.limit()), u64::from(dql.inflight()));

@@ -8,7 +8,7 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{Mode, fchmod};
+use rustix::fs::{Mode, OFlags, fchmod};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, listen, socket_with};
 
@@ -145,9 +145,23 @@ pub struct Listener {
     path: PathBuf,
     /// Device and inode of the socket's file.
     file: (u64, u64),
-    lock: PathBuf,
-    /// The locked file: the lock lasts as long as it is open.
+    /// Dropped last.
+    _lock: Lock,
+}
+
+/// The locked file beside a socket, removed when dropped. The lock lasts as long as it is open.
+#[derive(Debug)]
+struct Lock {
     _locked: File,
+    path: PathBuf,
+}
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        // The file is removed while it is still locked: a process that gets the removed lock tries
+        // again.
+        let _ = fs::remove_file(&self.path);
+    }
 }
 
 impl Listener {
@@ -159,8 +173,8 @@ impl Listener {
         check_length(path)?;
         let mut lock = path.as_os_str().to_os_string();
         lock.push(".lock");
-        let lock = PathBuf::from(lock);
-        let locked = take_lock(path, &lock)?;
+        // A refusal from here on removes the lock again.
+        let lock = take_lock(path, PathBuf::from(lock))?;
         remove_stale(path)?;
         let step = |what: &'static str| move |e: Errno| system(what, path)(e.into());
         let socket = socket_with(
@@ -175,7 +189,7 @@ impl Listener {
         bind(&socket, &address).map_err(step("make the socket"))?;
         listen(&socket, BACKLOG).map_err(step("listen at"))?;
         let file = file_of(path).map_err(system("look at the socket", path))?;
-        Ok(Self { listener: socket.into(), path: path.to_path_buf(), file, lock, _locked: locked })
+        Ok(Self { listener: socket.into(), path: path.to_path_buf(), file, _lock: lock })
     }
 
     /// Returns its path.
@@ -196,9 +210,6 @@ impl Drop for Listener {
         if file_of(&self.path).is_ok_and(|file| file == self.file) {
             let _ = fs::remove_file(&self.path);
         }
-        // The file is removed while it is still locked: a process that gets the removed lock tries
-        // again.
-        let _ = fs::remove_file(&self.lock);
     }
 }
 
@@ -211,23 +222,26 @@ fn file_of(path: &Path) -> io::Result<(u64, u64)> {
 /// daemon has just ended.
 const TRIES: usize = 100;
 
-fn take_lock(path: &Path, lock: &Path) -> Result<File, SocketError> {
+/// Takes the lock beside a socket. A symbolic link in its place is refused: it would lead to any
+/// other file.
+fn take_lock(path: &Path, lock: PathBuf) -> Result<Lock, SocketError> {
     for _ in 0..TRIES {
         let file = OpenOptions::new()
             .write(true)
             .create(true)
             .truncate(false)
             .mode(0o600)
-            .open(lock)
-            .map_err(system("make the lock", lock))?;
+            .custom_flags(i32::try_from(OFlags::NOFOLLOW.bits()).unwrap_or_default()) // 0x20000
+            .open(&lock)
+            .map_err(system("make the lock", &lock))?;
         match file.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => break,
-            Err(TryLockError::Error(error)) => return Err(system("lock", lock)(error)),
+            Err(TryLockError::Error(error)) => return Err(system("lock", &lock)(error)),
         }
-        let mine = file.metadata().map(|m| (m.dev(), m.ino())).map_err(system("look at", lock))?;
-        if file_of(lock).is_ok_and(|there| there == mine) {
-            return Ok(file);
+        let mine = file.metadata().map(|m| (m.dev(), m.ino())).map_err(system("look at", &lock))?;
+        if file_of(&lock).is_ok_and(|there| there == mine) {
+            return Ok(Lock { _locked: file, path: lock });
         }
     }
     Err(SocketError::Taken(path.to_path_buf()))
@@ -319,6 +333,21 @@ mod tests {
         fs::write(dir.socket(), "precious").unwrap();
         assert!(matches!(Listener::bind(&dir.socket()), Err(SocketError::NotASocket(_))));
         assert_eq!(fs::read(dir.socket()).unwrap(), b"precious");
+        // Nothing but that file: a refusal leaves no lock behind.
+        assert_eq!(fs::read_dir(&dir.0).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn a_planted_link_makes_no_file_elsewhere() {
+        let dir = Dir::new("planted");
+        let elsewhere = dir.0.join("elsewhere");
+        std::os::unix::fs::symlink(&elsewhere, dir.0.join("s.lock")).unwrap();
+        let refused = Listener::bind(&dir.socket()).unwrap_err().to_string();
+        assert!(
+            refused.starts_with("cannot make the lock ") && refused.contains("symbolic link"),
+            "{refused}"
+        );
+        assert!(!elsewhere.exists() && fs::symlink_metadata(dir.0.join("s.lock")).unwrap().is_symlink());
     }
 
     #[test]

@@ -133,7 +133,7 @@ impl Device for Link {
 
     fn queued(&self, f: &mut dyn FnMut(Handle, Handle, &Meta)) {
         let mut waiting: Vec<(Handle, Handle, Meta)> = Vec::new();
-        self.way.port().queued(&mut |parent, handle, m| waiting.push((parent, handle, *m)));
+        self.way.port().trees().queued(&mut |parent, handle, m| waiting.push((parent, handle, *m)));
         // The order in which a swap puts packets into a new tree.
         waiting.sort_by_key(|(_, _, m)| m.enqueued);
         waiting.iter().for_each(|(parent, handle, m)| f(*parent, *handle, m));

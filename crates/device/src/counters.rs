@@ -3,6 +3,7 @@
 use std::io;
 
 use rustix::io::Errno;
+use txweir_core::text::stats::Counters as _;
 
 use crate::vnet::VnetHdr;
 
@@ -64,45 +65,66 @@ impl Batch {
     }
 }
 
-/// Tallies of one link since it was opened. Frames count as the link saw them: a super-frame is
-/// one.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Counters {
-    /// Frames received.
-    pub rx_frames: u64,
-    /// Bytes of these, from the Ethernet header on.
-    pub rx_bytes: u64,
-    /// Super-frames among them.
-    pub rx_gso_frames: u64,
-    /// Frames longer than the given buffer, left out.
-    pub rx_oversize: u64,
-    /// Frames that the kernel could not describe by a vnet header (a tunnelled super-frame), and
-    /// therefore left out.
-    pub rx_refused: u64,
-    /// Frames that the kernel dropped before the packet socket, because its buffer was full. A TAP
-    /// device counts its own as the interface's `tx_dropped`.
-    pub rx_missed: u64,
-    /// Frames that the kernel took.
-    pub tx_frames: u64,
-    /// Bytes of these.
-    pub tx_bytes: u64,
-    /// Super-frames among them.
-    pub tx_gso_frames: u64,
-    /// System calls made to send frames.
-    pub tx_calls: u64,
-    /// Sends that met a full link.
-    pub tx_full: u64,
-    /// Frames lost because the interface was down (`ip link set dev NAME up`).
-    pub tx_lost_down: u64,
-    /// Frames lost because the kernel or the device had no memory or ring room for them.
-    pub tx_lost_buffer: u64,
-    /// Frames that the kernel refused as wrong: too long for the interface, too short, or not as
-    /// their header describes.
-    pub tx_lost_refused: u64,
+txweir_core::stats! {
+    /// Tallies of one link since it was opened. Frames count as the link saw them: a super-frame is
+    /// one.
+    #[non_exhaustive]
+    pub struct Counters {
+        /// Frames received.
+        rx_frames: u64,
+        /// Bytes of these, from the Ethernet header on.
+        rx_bytes: u64,
+        /// Super-frames among them.
+        rx_gso_frames: u64,
+        /// Frames longer than the given buffer, left out.
+        rx_oversize: u64,
+        /// Frames that the kernel could not describe by a vnet header (a tunnelled super-frame),
+        /// and therefore left out.
+        rx_refused: u64,
+        /// Frames that the kernel dropped ahead of this process, because the buffer of the packet
+        /// socket or the queue of the TAP device was full.
+        rx_missed: u64,
+        /// Frames that the kernel had for the link: those above, and those that wait in the buffer
+        /// of a packet socket. The number that wait for a TAP device is not known.
+        rx_seen: u64,
+        /// Frames that the kernel took.
+        tx_frames: u64,
+        /// Bytes of these.
+        tx_bytes: u64,
+        /// Super-frames among them.
+        tx_gso_frames: u64,
+        /// System calls made to send frames.
+        tx_calls: u64,
+        /// Sends that met a full link.
+        tx_full: u64,
+        /// Frames lost because the interface was down (`ip link set dev NAME up`).
+        tx_lost_down: u64,
+        /// Frames lost because the kernel or the device had no memory or ring room for them.
+        tx_lost_buffer: u64,
+        /// Frames that the kernel refused as wrong: too long for the interface, too short, or not
+        /// as their header describes.
+        tx_lost_refused: u64,
+    }
 }
 
 impl Counters {
+    /// Returns the number of frames that were lost between the interface and this process.
+    #[must_use]
+    pub const fn rx_lost(&self) -> u64 {
+        self.rx_missed + self.rx_oversize + self.rx_refused
+    }
+
+    /// Returns the sum of the tallies of two links.
+    #[must_use]
+    pub fn plus(&self, other: &Self) -> Self {
+        let mut added = Vec::new();
+        other.visit(&mut |_, n| added.push(n));
+        let mut sums = Vec::new();
+        self.visit(&mut |_, n| sums.push(n + added[sums.len()]));
+        let mut sums = sums.into_iter();
+        Self::read(&mut || sums.next().unwrap_or_default())
+    }
+
     pub(crate) fn received(&mut self, hdr: &VnetHdr, len: usize) {
         self.rx_frames += 1;
         self.rx_bytes += len as u64;

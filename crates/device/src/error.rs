@@ -71,6 +71,9 @@ impl fmt::Display for OpenError {
         // Commands are shown with the bare interface name: the namespace is not part of it.
         let name = at.rsplit(['/', ':']).next().unwrap_or(at);
         match &self.cause {
+            OpenCause::Missing if at.starts_with("packet:") => {
+                write!(f, "interface `{at}` does not exist: `ip link` lists those that do")
+            }
             OpenCause::Missing => write!(
                 f,
                 "interface `{at}` does not exist: create it first (`ip tuntap add dev {name} mode tap`)"
@@ -140,6 +143,11 @@ mod tests {
         assert_eq!(
             message(OpenCause::Missing),
             "interface `client/tap0` does not exist: create it first (`ip tuntap add dev tap0 mode tap`)"
+        );
+        let packet = OpenError { interface: "packet:a/eth0".to_owned(), cause: OpenCause::Missing };
+        assert_eq!(
+            packet.to_string(),
+            "interface `packet:a/eth0` does not exist: `ip link` lists those that do"
         );
         assert_eq!(
             message(OpenCause::NoTunDevice),

@@ -41,6 +41,16 @@ impl Control {
         }
     }
 
+    /// Returns the present name of the interface with this index. An index belongs to one interface
+    /// while that exists, also where the interface is renamed.
+    ///
+    /// # Errors
+    /// `NODEV`: there is no such interface in this namespace.
+    pub(crate) fn name_of(&self, index: u32) -> Result<IfName, Errno> {
+        let name = rustix::net::netdevice::index_to_name(&self.0, index)?;
+        IfName::new(&name).map_err(|_| Errno::NODEV)
+    }
+
     /// Returns the kind of an interface. The TUN driver tells its two kinds apart by its bus
     /// information.
     pub(crate) fn kind(&self, name: &IfName) -> Result<Found, Errno> {
@@ -78,7 +88,9 @@ mod tests {
     fn the_loopback_is_known() {
         let control = Control::open().unwrap();
         let lo = IfName::new("lo").unwrap();
-        assert!(control.index(&lo).unwrap().is_some());
+        let index = control.index(&lo).unwrap().unwrap();
+        assert_eq!(control.name_of(index).unwrap(), lo);
+        assert_eq!(control.name_of(u32::MAX >> 1).unwrap_err(), Errno::NODEV);
         assert!(control.is_ethernet(&lo).unwrap());
         assert!(matches!(control.kind(&lo).unwrap(), Found::Other { .. }));
         assert!(control.mtu(&lo).unwrap() >= 1280);

@@ -45,6 +45,7 @@ mod nic;
 mod packet;
 pub mod poll;
 mod queue;
+mod rtnl;
 pub mod segment;
 mod signal;
 #[allow(unsafe_code, reason = "the one module that calls the system by raw pointers")]
@@ -66,7 +67,7 @@ pub use netns::{Netns, within_new};
 pub use nic::{Calls, Nic};
 pub use packet::{Packet, PacketOptions};
 pub use queue::{Batched, PLACES};
-pub use segment::{SegmentError, Segmenter, Shape};
+pub use segment::{SEGMENTS_MAX, SegmentError, Segmenter, Shape};
 pub use signal::{Signal, Signals};
 pub use tap::{Offload, Tap, TapOptions};
 pub use vnet::{Gso, VnetHdr};

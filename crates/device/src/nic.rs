@@ -25,7 +25,8 @@ pub trait Nic: Source + AsFd + Debug + Send {
     /// True if the interface is administratively up.
     ///
     /// # Errors
-    /// The interface is gone, or was moved to another namespace after it was opened.
+    /// `ENODEV`: the interface is gone. `EXDEV`: it is open still, and in another namespace, where
+    /// its state cannot be read.
     fn is_up(&self) -> io::Result<bool>;
 
     /// Returns the interface's MTU in bytes, Ethernet header not counted.

@@ -52,8 +52,17 @@ pub struct Packet {
     fd: OwnedFd,
     control: Control,
     name: IfName,
+    /// Index of the interface, which stays the same when the interface is renamed.
+    index: u32,
     counters: Counters,
+    /// Frames received since the kernel was last asked for its tallies.
+    since_asked: u32,
 }
+
+/// Frames received after which the kernel is asked for its tallies in any case: they have 32 bits,
+/// and must not wrap around in between, even where a thousand frames are dropped for each that is
+/// received.
+const ASK_AFTER: u32 = 1 << 22;
 
 impl Packet {
     /// Opens a packet socket on the interface `name` in the network namespace of the calling
@@ -63,6 +72,15 @@ impl Packet {
     /// [`OpenError`]: one sentence that says what to do.
     pub fn open(name: &IfName, options: &PacketOptions) -> Result<Self, OpenError> {
         Self::attach(name, options).map_err(|cause| OpenError { interface: name.to_string(), cause })
+    }
+
+    /// Asks the kernel for the frames that it had for the socket, and that it dropped before it. A
+    /// socket that cannot tell still has its other tallies.
+    fn ask(&mut self) {
+        let [seen, missed] = sys::packet_statistics(self.fd.as_fd()).unwrap_or_default();
+        self.counters.rx_seen += u64::from(seen);
+        self.counters.rx_missed += u64::from(missed);
+        self.since_asked = 0;
     }
 
     pub(crate) fn attach(name: &IfName, options: &PacketOptions) -> Result<Self, OpenCause> {
@@ -97,7 +115,7 @@ impl Packet {
             .map_err(|errno| OpenCause::system("bind a packet socket to", errno))?;
         sys::packet_promiscuous(socket, index)
             .map_err(|errno| OpenCause::system("receive all frames of", errno))?;
-        Ok(Self { fd, control, name: name.clone(), counters: Counters::default() })
+        Ok(Self { fd, control, name: name.clone(), index, counters: Counters::default(), since_asked: 0 })
     }
 }
 
@@ -121,6 +139,10 @@ impl Source for Packet {
                         continue;
                     }
                     self.counters.received(&hdr, len);
+                    self.since_asked += 1;
+                    if self.since_asked >= ASK_AFTER {
+                        self.ask();
+                    }
                     return Ok(Some((hdr, len)));
                 }
                 Err(Errno::AGAIN) => return Ok(None),
@@ -128,8 +150,10 @@ impl Source for Packet {
                 // A frame for which virtio has no type; the failed call has consumed it.
                 Err(Errno::INVAL) => self.counters.rx_refused += 1,
                 // The kernel reports this once, when the interface goes down or disappears.
-                Err(Errno::NETDOWN) if self.control.index(&self.name)?.is_some() => return Ok(None),
-                Err(Errno::NETDOWN) => return Err(Errno::NODEV.into()),
+                // An interface that is made again has another index, also under the same name.
+                Err(Errno::NETDOWN) => {
+                    return self.control.name_of(self.index).map(|_| None).map_err(Into::into);
+                }
                 Err(errno) => return Err(errno.into()),
             }
         }
@@ -147,15 +171,14 @@ impl Nic for Packet {
     /// Returns the tallies, after it has asked the kernel for the frames that it dropped before the
     /// socket.
     fn counters(&mut self) -> Counters {
-        // A socket that cannot report its missed frames still has its other tallies.
-        self.counters.rx_missed += u64::from(sys::packet_missed(self.fd.as_fd()).unwrap_or(0));
+        self.ask();
         self.counters
     }
     fn is_up(&self) -> io::Result<bool> {
-        Ok(self.control.is_up(&self.name)?)
+        Ok(self.control.is_up(&self.control.name_of(self.index)?)?)
     }
     fn mtu(&self) -> io::Result<usize> {
-        Ok(self.control.mtu(&self.name)?)
+        Ok(self.control.mtu(&self.control.name_of(self.index)?)?)
     }
 }
 

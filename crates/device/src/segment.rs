@@ -30,6 +30,11 @@ const TAGS_MAX: usize = 4;
 /// stand before the transport header, one of them twice; RFC 8883 calls eight a sensible limit.
 const EXTENSIONS_MAX: usize = 8;
 
+/// Most segments of a super-frame. Linux makes none of more: its TCP refuses a segment size below
+/// 48 bytes less the options (`tcp_min_snd_mss`), its UDP more than 128 segments. A frame of 64 KB
+/// whose header asks for segments of one byte would keep the thread of all links busy for 60 ms.
+pub const SEGMENTS_MAX: usize = 2048;
+
 const PROTO_TCP: u8 = 6;
 const PROTO_UDP: u8 = 17;
 
@@ -54,6 +59,8 @@ pub enum SegmentError {
     Unsupported(u8),
     /// A super-frame without a segment size, or one whose segments would exceed an IP packet.
     Size,
+    /// A super-frame of more than [`SEGMENTS_MAX`] segments; their number is given.
+    Segments(usize),
     /// A super-frame whose checksum is not described as left undone where its transport header is.
     Checksum,
     /// The buffer is too small; the bytes needed are given.
@@ -72,6 +79,9 @@ impl fmt::Display for SegmentError {
             }
             Self::Unsupported(code) => write!(f, "segmentation type {code} is not supported"),
             Self::Size => write!(f, "the segment size is 0 or too large"),
+            Self::Segments(n) => {
+                write!(f, "the segment size makes {n} segments of the frame: at most {SEGMENTS_MAX} expected")
+            }
             Self::Checksum => write!(f, "the checksum is not described where the transport header is"),
             Self::Room(need) => write!(f, "the buffer is too small: {need} bytes are needed"),
         }
@@ -178,7 +188,11 @@ impl Segmenter {
             return Err(SegmentError::Size);
         }
         let csum_at = layers.l4 + csum_offset;
-        Ok(Self { len: frame.len(), layers, header_len, csum_at, gso_size, sent: 0, index: 0 })
+        let cut = Self { len: frame.len(), layers, header_len, csum_at, gso_size, sent: 0, index: 0 };
+        match cut.segments() {
+            n if n > SEGMENTS_MAX => Err(SegmentError::Segments(n)),
+            _ => Ok(cut),
+        }
     }
 
     /// Returns the number of segments of the whole super-frame, at least 1, those already written

@@ -1,5 +1,5 @@
-//! Ctrl-C and SIGTERM as readable events, so that a loop ends between two frames and not in the
-//! middle of one.
+//! Signals as readable events, so that a loop ends, or reads its configuration again, between two
+//! frames and not in the middle of one.
 
 use std::io;
 use std::marker::PhantomData;
@@ -9,20 +9,53 @@ use rustix::io::Errno;
 
 use crate::sys;
 
-/// A request to end.
+/// A request from outside.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Signal {
     /// SIGINT: Ctrl-C at the terminal.
     Interrupt,
     /// SIGTERM: a service manager, or kill(1).
     Terminate,
+    /// SIGHUP: the terminal is closed, or a daemon is to read its configuration again.
+    Hangup,
+    /// SIGUSR1.
+    User1,
+    /// SIGUSR2.
+    User2,
 }
 
-/// SIGINT and SIGTERM, withheld from their default action while this value lives.
+impl Signal {
+    /// All signals that can be taken.
+    pub const ALL: [Self; 5] = [Self::Interrupt, Self::Terminate, Self::Hangup, Self::User1, Self::User2];
+
+    const fn number(self) -> libc::c_int {
+        match self {
+            Self::Interrupt => libc::SIGINT,
+            Self::Terminate => libc::SIGTERM,
+            Self::Hangup => libc::SIGHUP,
+            Self::User1 => libc::SIGUSR1,
+            Self::User2 => libc::SIGUSR2,
+        }
+    }
+
+    /// Returns the name, as signal(7) has it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Interrupt => "SIGINT",
+            Self::Terminate => "SIGTERM",
+            Self::Hangup => "SIGHUP",
+            Self::User1 => "SIGUSR1",
+            Self::User2 => "SIGUSR2",
+        }
+    }
+}
+
+/// Signals, withheld from their default action while this value lives.
 ///
 /// Take them before starting other threads: the kernel delivers a signal to any thread that does
 /// not block it, and threads inherit the mask of their parent. Programs that this thread starts
-/// inherit it too, and then receive neither signal unless they unblock it. Dropping the value
+/// inherit it too, and receive none of the signals unless they unblock them. Dropping the value
 /// restores the signals' action, which also applies to signals still pending. Not `Send`, because
 /// the mask to be restored belongs to the thread.
 ///
@@ -39,16 +72,23 @@ pub struct Signals {
     of_this_thread: PhantomData<*const ()>,
 }
 
-const TAKEN: [libc::c_int; 2] = [libc::SIGINT, libc::SIGTERM];
-
 impl Signals {
-    /// Blocks both signals and opens the descriptor from which they are read (signalfd(2)).
+    /// Takes the two requests to end, SIGINT and SIGTERM: see [`Signals::take_these`].
+    ///
+    /// # Errors
+    /// As [`Signals::take_these`].
+    pub fn take() -> io::Result<Self> {
+        Self::take_these(&[Signal::Interrupt, Signal::Terminate])
+    }
+
+    /// Blocks these signals and opens the descriptor from which they are read (signalfd(2)).
     ///
     /// # Errors
     /// Those of pthread_sigmask(3) and signalfd(2); the mask is unchanged then.
-    pub fn take() -> io::Result<Self> {
-        let before = sys::block_signals(&TAKEN)?;
-        match sys::signal_fd(&TAKEN) {
+    pub fn take_these(signals: &[Signal]) -> io::Result<Self> {
+        let numbers: Vec<libc::c_int> = signals.iter().map(|signal| signal.number()).collect();
+        let before = sys::block_signals(&numbers)?;
+        match sys::signal_fd(&numbers) {
             Ok(fd) => Ok(Self { fd, before, of_this_thread: PhantomData }),
             Err(errno) => {
                 sys::restore_signals(&before);
@@ -67,8 +107,7 @@ impl Signals {
         // number.
         let mut info = [0; 128];
         match rustix::io::retry_on_intr(|| rustix::io::read(&self.fd, &mut info)) {
-            Ok(_) if info[..4] == libc::SIGINT.to_ne_bytes() => Ok(Some(Signal::Interrupt)),
-            Ok(_) => Ok(Some(Signal::Terminate)),
+            Ok(_) => Ok(Signal::ALL.into_iter().find(|signal| info[..4] == signal.number().to_ne_bytes())),
             Err(Errno::AGAIN) => Ok(None),
             Err(errno) => Err(errno.into()),
         }
@@ -109,6 +148,11 @@ mod tests {
         assert_eq!(blocked() & BOTH, BOTH);
         drop(signals);
         assert_eq!(blocked() & BOTH, 0);
+        let all = Signals::take_these(&Signal::ALL).unwrap();
+        for signal in Signal::ALL {
+            sys::raise(signal.number());
+            assert_eq!(all.pending().unwrap(), Some(signal));
+        }
     }
 
     /// Bits of SIGINT (2) and SIGTERM (15) in the mask that proc(5) shows.

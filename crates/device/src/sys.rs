@@ -179,8 +179,9 @@ pub(crate) fn packet_promiscuous(fd: BorrowedFd<'_>, index: u32) -> Result<(), E
     unsafe { packet_option(fd, libc::PACKET_ADD_MEMBERSHIP, &member) }
 }
 
-/// `PACKET_STATISTICS`: returns how many frames found the socket's buffer full since the last call.
-pub(crate) fn packet_missed(fd: BorrowedFd<'_>) -> Result<u32, Errno> {
+/// `PACKET_STATISTICS`: returns how many frames the kernel had for the socket since the last call,
+/// and how many of them found its buffer full. Both numbers have 32 bits in the kernel too.
+pub(crate) fn packet_statistics(fd: BorrowedFd<'_>) -> Result<[u32; 2], Errno> {
     let mut stats = libc::tpacket_stats { tp_packets: 0, tp_drops: 0 };
     let mut len = size_of::<libc::tpacket_stats>() as libc::socklen_t; // 8
     let to: *mut c_void = ptr::from_mut(&mut stats).cast();
@@ -188,7 +189,7 @@ pub(crate) fn packet_missed(fd: BorrowedFd<'_>) -> Result<u32, Errno> {
     check(unsafe {
         libc::getsockopt(fd.as_raw_fd(), libc::SOL_PACKET, libc::PACKET_STATISTICS, to, &raw mut len)
     })?;
-    Ok(stats.tp_drops)
+    Ok([stats.tp_packets, stats.tp_drops])
 }
 
 /// The facts beside the bytes of a frame that [`packet_recv`] received.

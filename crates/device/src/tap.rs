@@ -1,8 +1,9 @@
 //! TAP devices: the kernel's own stack on one side, this process on the other.
 //!
 //! There is no back-pressure towards the kernel: a TAP device whose queue (`txqueuelen` frames) is
-//! full drops frames silently. The reader must keep up and do the queueing itself. A write enters
-//! the kernel's receive path directly and is complete when it returns; there are no completions.
+//! full drops frames, which the interface alone counts. The reader must keep up and do the queueing
+//! itself. A write enters the kernel's receive path directly and is complete when it returns; there
+//! are no completions.
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -19,6 +20,7 @@ use crate::frame::{FrameRef, SKIP_MAX};
 use crate::iface::{Control, Found};
 use crate::name::IfName;
 use crate::nic::{Calls, Nic};
+use crate::rtnl::Dropped;
 use crate::sys;
 use crate::vnet::{HDR_LEN, VnetHdr};
 
@@ -64,8 +66,12 @@ pub struct Tap {
     fd: OwnedFd,
     control: Control,
     name: IfName,
+    /// Index of the device, which stays the same when the device is renamed.
+    index: u32,
     offload: Offload,
     counters: Counters,
+    /// The frames that the kernel dropped ahead of this reader, if it tells.
+    dropped: Option<Dropped>,
 }
 
 impl Tap {
@@ -97,13 +103,26 @@ impl Tap {
             .map_err(|errno| OpenCause::system("set the vnet header length of", errno))?;
         let offload = set_offload(fd.as_fd(), options.offload)
             .map_err(|errno| OpenCause::system("set the offloads of", errno))?;
-        Ok(Self { fd, control, name: name.clone(), offload, counters: Counters::default() })
+        // A device that was made just now has its index now.
+        let index = control.index(name).map_err(|errno| OpenCause::system("look up", errno))?;
+        let index = index.ok_or(OpenCause::Missing)?;
+        let (name, counters, dropped) = (name.clone(), Counters::default(), Dropped::count(index));
+        Ok(Self { fd, control, name, index, offload, counters, dropped })
     }
 
     /// Returns the work that the kernel agreed to leave undone.
     #[must_use]
     pub fn offload(&self) -> Offload {
         self.offload
+    }
+
+    /// Returns the present name of the device. A device that is gone answers reads and writes with
+    /// an error; one that is only not found here is in another namespace.
+    fn present(&self) -> Result<IfName, Errno> {
+        match self.control.name_of(self.index) {
+            Err(Errno::NODEV) => Err(Errno::XDEV),
+            found => found,
+        }
     }
 
     /// Writes one frame, whole; super-frames need no room in the MTU.
@@ -154,13 +173,17 @@ impl Nic for Tap {
         &self.name
     }
     fn counters(&mut self) -> Counters {
+        if let Some(dropped) = &mut self.dropped {
+            self.counters.rx_missed = dropped.frames();
+        }
+        self.counters.rx_seen = self.counters.rx_frames + self.counters.rx_lost();
         self.counters
     }
     fn is_up(&self) -> io::Result<bool> {
-        Ok(self.control.is_up(&self.name)?)
+        Ok(self.control.is_up(&self.present()?)?)
     }
     fn mtu(&self) -> io::Result<usize> {
-        Ok(self.control.mtu(&self.name)?)
+        Ok(self.control.mtu(&self.present()?)?)
     }
 }
 

@@ -20,9 +20,11 @@
 mod bias;
 
 use std::fmt;
+use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
 
-use crate::sync::{AtomicU32, Ordering, UnsafeCell};
+use crate::sync::{AtomicU32, Ordering, UnsafeCell, in_panic};
+use crate::wake::Wakeup;
 
 pub(crate) use bias::Inside;
 
@@ -64,9 +66,14 @@ impl Flags {
     }
 }
 
+/// Puts a value in order after a panic of its holder, before the baton is put down. Returns the
+/// flags to set, and the wakeup of the thread that is to come for them.
+pub(crate) type Mend<T> = fn(&mut T) -> (Flags, Option<Wakeup>);
+
 /// A value that one thread at a time uses.
 pub(crate) struct Baton<T> {
     state: AtomicU32,
+    mend: Mend<T>,
     /// 1 while the owner is inside by the bias. Only the owner writes it.
     busy: AtomicU32,
     value: UnsafeCell<T>,
@@ -87,8 +94,14 @@ impl<T> fmt::Debug for Baton<T> {
 
 impl<T> Baton<T> {
     /// Creates a baton that no thread has.
-    pub(crate) fn new(value: T) -> Self {
-        Self { state: AtomicU32::new(0), busy: AtomicU32::new(0), value: UnsafeCell::new(value) }
+    pub(crate) fn new(value: T, mend: Mend<T>) -> Self {
+        Self { state: AtomicU32::new(0), mend, busy: AtomicU32::new(0), value: UnsafeCell::new(value) }
+    }
+
+    /// Returns the one turn of this baton, for the thread that has just taken it.
+    #[inline(always)]
+    const fn turn(&self) -> Turn<'_, T> {
+        Turn { baton: self, value: PhantomData }
     }
 
     /// Takes the baton if no thread has it and no flag is set: for a thread that expects to be
@@ -102,7 +115,7 @@ impl<T> Baton<T> {
     #[inline(always)]
     pub(crate) fn take_or_see(&self) -> Result<Turn<'_, T>, bool> {
         match self.state.compare_exchange(0, TAKEN, Ordering::Acquire, Ordering::Relaxed) {
-            Ok(_) => Ok(Turn { baton: self }),
+            Ok(_) => Ok(self.turn()),
             Err(word) => Err(word & TAKEN != 0),
         }
     }
@@ -114,7 +127,7 @@ impl<T> Baton<T> {
         let before = self.state.fetch_or(TAKEN | flags.0, Ordering::AcqRel);
         // Dropping a `Turn` puts the baton down, so none is made unless the baton was taken.
         match before & (TAKEN | BIASED) {
-            0 => Some(Turn { baton: self }),
+            0 => Some(self.turn()),
             BIASED => self.revoke(),
             _ => None,
         }
@@ -149,10 +162,12 @@ impl<T> Baton<T> {
 }
 
 /// The use of a baton's value. Dropping it puts the baton down: flags stay set, and the next holder
-/// sees them.
+/// sees them. A panic that drops it puts the value in order first ([`Mend`]).
 #[must_use = "the baton is put down with leave"]
 pub(crate) struct Turn<'a, T> {
     baton: &'a Baton<T>,
+    /// A turn may be shared or moved between threads as a mutable reference to the value may.
+    value: PhantomData<&'a mut T>,
 }
 
 impl<T> fmt::Debug for Turn<'_, T> {
@@ -232,7 +247,25 @@ impl<T> Inside<'_, T> {
 
 impl<T> Drop for Turn<'_, T> {
     fn drop(&mut self) {
+        let mut wakeup = None;
+        if in_panic() {
+            wakeup = self.mend();
+        }
         self.baton.state.fetch_and(!TAKEN, Ordering::AcqRel);
+        if let Some(wakeup) = wakeup {
+            wakeup.wake_in_panic();
+        }
+    }
+}
+
+impl<T> Turn<'_, T> {
+    /// Puts the value in order after a panic, and sets the flags for the next holder.
+    #[cold]
+    #[inline(never)]
+    fn mend(&mut self) -> Option<Wakeup> {
+        let (flags, wakeup) = (self.baton.mend)(self);
+        self.baton.state.fetch_or(flags.0, Ordering::AcqRel);
+        wakeup
     }
 }
 
@@ -245,7 +278,7 @@ mod tests {
 
     #[test]
     fn who_has_it_cannot_leave_past_a_flag() {
-        let baton = Baton::new(7);
+        let baton = Baton::new(7, |_| (Flags::NONE, None));
         let turn = baton.try_take().expect("free");
         assert!(baton.try_take().is_none());
         assert!(baton.knock(WORD).is_none());
@@ -260,7 +293,7 @@ mod tests {
 
     #[test]
     fn what_is_left_behind_stays_and_keeps_the_hasty_away() {
-        let baton = Baton::new(());
+        let baton = Baton::new((), |()| (Flags::NONE, None));
         let turn = baton.knock(SIGN).expect("free");
         turn.leave(SIGN).expect("declared");
         assert!(baton.try_take().is_none(), "try_take fails while a flag is set");
@@ -274,5 +307,42 @@ mod tests {
         turn.clear(WORD);
         turn.leave(Flags::NONE).expect("nothing is left");
         assert!(baton.flag(WORD), "no thread knows of the flag");
+    }
+
+    #[test]
+    fn a_panic_mends_the_value_and_leaves_its_flags() {
+        let baton = Baton::new(1, |value| {
+            *value = 0;
+            (WORD, None)
+        });
+        let holder = std::panic::AssertUnwindSafe(|| {
+            let mut turn = baton.try_take().expect("free");
+            *turn = 2;
+            panic!("planned");
+        });
+        assert!(std::panic::catch_unwind(holder).is_err());
+        assert!(!baton.is_taken());
+        let turn = baton.knock(Flags::NONE).expect("free");
+        assert_eq!((*turn, turn.flags()), (0, WORD));
+    }
+
+    /// Tells whether a type is `Sync`: the inherent constant exists for one that is, and hides the
+    /// trait's.
+    struct Probe<T>(PhantomData<T>);
+    impl<T: Sync> Probe<T> {
+        const SYNC: bool = true;
+    }
+    trait Otherwise {
+        const SYNC: bool = false;
+    }
+    impl<T> Otherwise for Probe<T> {}
+
+    #[test]
+    fn a_turn_is_shared_between_threads_only_where_its_value_may_be() {
+        use std::cell::Cell;
+        const { assert!(Probe::<Turn<'_, u8>>::SYNC && Probe::<Baton<Cell<u8>>>::SYNC) };
+        // Two threads would have one `&Cell`.
+        const { assert!(!Probe::<Turn<'_, Cell<u8>>>::SYNC) };
+        const { assert!(!Probe::<Inside<'_, Cell<u8>>>::SYNC) };
     }
 }

@@ -29,7 +29,7 @@ use txweir_core::turns::Load;
 use txweir_core::{Admitted, DropReason, Meta};
 
 use crate::queue::{Handed, Queue};
-use crate::sync::{AtomicU32, Mutex, Ordering, barrier};
+use crate::sync::{AtomicU32, Mutex, Ordering, barrier, in_panic};
 use crate::wake::Wakeup;
 
 /// The segments that one worker has in a queue.
@@ -51,6 +51,13 @@ impl Account {
 
     /// Wakes the worker, if it waits and may send.
     fn tell(&self) {
+        if let Some(waiter) = self.due() {
+            waiter.wake();
+        }
+    }
+
+    /// Takes out the wakeup of the worker, if it waits and may send.
+    fn due(&self) -> Option<Wakeup> {
         // The waiting worker sets `waits`, then looks whether it may send. The thread that gives
         // segments back subtracts them, then looks at `waits`. With a fence between the two steps
         // on either side, one of them sees the other.
@@ -58,10 +65,10 @@ impl Account {
         if self.waits.load(Ordering::Relaxed) != 0
             && !self.is_spent()
             && self.waits.swap(0, Ordering::AcqRel) != 0
-            && let Some(waiter) = self.waiter.lock().ok().and_then(|mut waiter| waiter.take())
         {
-            waiter.wake();
+            return self.waiter.lock().ok().and_then(|mut waiter| waiter.take());
         }
+        None
     }
 }
 
@@ -81,7 +88,11 @@ impl Debt {
 impl Drop for Debt {
     fn drop(&mut self) {
         self.account.segs.fetch_sub(self.segs, Ordering::AcqRel);
-        self.account.tell();
+        match self.account.due() {
+            Some(waiter) if in_panic() => waiter.wake_in_panic(),
+            Some(waiter) => waiter.wake(),
+            None => {}
+        }
     }
 }
 

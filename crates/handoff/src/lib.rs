@@ -33,8 +33,8 @@ pub use log::{EVENTS, Event, Log};
 pub use monitor::Monitor;
 pub use owned::{Cutter, HandoffStats, Owned};
 #[cfg(not(loom))]
-pub use port::{Passed, Policy, Port, Sender};
-pub use queue::{Counts, Drain, Handed, Owner, Queue, QueueConfig, Rest};
+pub use port::{Passed, Policy, Prepared, Sender, SharedPort};
+pub use queue::{Control, Counts, Drain, Handed, Owner, Queue, QueueConfig, Rest, Status};
 #[cfg(not(loom))]
 pub use report::{Report, Stall, Stuck, Why};
 pub use ring::{RingReceiver, RingSender, ring};

@@ -192,6 +192,12 @@ impl<T, E: Copy> Take<T, E> {
         self.ring.slot(self.head).turn.load(Ordering::Acquire) == self.head + 1
     }
 
+    /// Returns the places of the list.
+    #[must_use]
+    pub(crate) fn places(&self) -> usize {
+        self.ring.slots.len()
+    }
+
     /// Returns the places in use, those just being written included.
     #[must_use]
     pub(crate) fn used(&self) -> u64 {

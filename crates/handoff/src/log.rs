@@ -38,6 +38,8 @@ pub enum Event {
     Thawed,
     /// The device was reset.
     Reset,
+    /// The thread that had the queue has panicked.
+    Panicked,
 }
 
 impl fmt::Display for Event {
@@ -57,6 +59,7 @@ impl fmt::Display for Event {
             Self::Frozen => f.write_str("frozen"),
             Self::Thawed => f.write_str("thawed"),
             Self::Reset => f.write_str("reset"),
+            Self::Panicked => f.write_str("the thread that had the queue has panicked"),
         }
     }
 }

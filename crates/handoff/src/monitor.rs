@@ -6,6 +6,7 @@
 //! models show that it is not the latter. The monitor runs a queue that it finds, so that traffic
 //! goes on.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -77,58 +78,74 @@ impl Monitor {
     /// Has `reset` called when a queue of the device has been stopped for longer than the
     /// [`timeout`](Self::timeout) with packets waiting: once, until the device has taken or
     /// finished a packet again. The monitor takes all queues that it looks at together for those of
-    /// one device. It freezes them meanwhile ([`Queue::freeze`]) and runs each afterwards. The
-    /// thread that looks (a [`Service`](crate::Service)'s own) calls `reset`, with no queue taken
-    /// and no lock held. `reset` may take its time and panic.
+    /// one device. It freezes them meanwhile ([`Control::freeze`](crate::Control::freeze)) and runs
+    /// each afterwards. The thread that looks (a [`Service`](crate::Service)'s own) calls `reset`,
+    /// with no queue taken and no lock held. `reset` may take its time and panic.
     ///
-    /// `reset` reaches a device by [`Queue::post`]: a posted function is called before the queue
-    /// goes on. After a reset that makes the device forget its packets, the handler calls
-    /// [`Owned::device_reset`].
+    /// `reset` reaches a device by [`Control::post`](crate::Control::post): a posted function is
+    /// called before the queue goes on. After a reset that makes the device forget its packets, the
+    /// handler calls [`Owned::device_reset`].
     #[must_use]
     pub fn on_timeout(mut self, reset: impl Fn(Stall) + Send + Sync + 'static) -> Self {
         self.watchdog.handler = Some(Arc::new(reset));
         self
     }
 
-    /// Looks at the queues if it is time to. Returns the time until the next look.
+    /// Looks at the queues if it is time to. Returns the time until the next look. A panic of a
+    /// device or a callback is caught and reported.
     pub fn look<D: TxQueue>(&mut self, queues: &[Arc<Queue<D>>], report: &mut dyn FnMut(Report)) -> Duration {
         let Some(first) = queues.first() else { return Duration::from_secs(1) };
-        let now = first.now();
+        let now = first.status().now();
         if let Some(left) = self.next.map(|next| next.saturating_since(now)).filter(|left| left.0 > 0) {
             return Duration::from_nanos(left.0);
         }
         self.next = Some(now + self.interval);
         self.seen.resize(queues.len(), Seen::default());
         let mut timed_out = false;
-        for (at, queue) in queues.iter().enumerate() {
-            let called = queue.is_waiting_for_somebody();
-            // The holder of the queue is at work.
-            let Some((found, progress)) = queue.inspect(|o| (self.found(o, now, called), progress(o))) else {
-                continue;
-            };
-            let seen = &mut self.seen[at];
-            match found {
-                None => seen.since = None,
-                Some(why) => match seen.since.filter(|_| seen.progress == progress) {
-                    None => *seen = Seen { progress, since: Some((now, why)), ..*seen },
-                    Some((since, first)) => {
-                        let stood = now.saturating_since(since);
-                        if stood >= self.patience {
-                            seen.since = None;
-                            // The first reason is reported: a look changes its object, because it
-                            // takes the packets that the device has finished.
-                            report(Report::Stuck(stuck(queue, at, first, stood)));
-                        }
-                    }
-                },
+        for at in 0..queues.len() {
+            let look = AssertUnwindSafe(|| self.look_at(queues, at, now, !timed_out, report));
+            match catch_unwind(look) {
+                Ok(found) => timed_out |= found,
+                Err(panic) => report(Report::panicked(at, &*panic)),
             }
-            // As in Linux, the first queue of a device that has timed out stands for all.
-            if !timed_out {
-                timed_out = self.watchdog.look(queues, at, now, &mut self.seen[at].watch, report);
-            }
-            self.stalls(queue, at, report);
         }
         Duration::from_nanos(self.interval.0)
+    }
+
+    /// Looks at one queue, also as its watchdog if `watches`. True if its device has timed out.
+    fn look_at<D: TxQueue>(
+        &mut self,
+        queues: &[Arc<Queue<D>>],
+        at: usize,
+        now: Instant,
+        watches: bool,
+        report: &mut dyn FnMut(Report),
+    ) -> bool {
+        let queue = &queues[at];
+        let called = queue.status().is_unattended();
+        // The holder of the queue is at work.
+        let looked = queue.status().inspect(|o| (self.found(o, now, called), progress(o)));
+        let Some((found, progress)) = looked else { return false };
+        let seen = &mut self.seen[at];
+        match found {
+            None => seen.since = None,
+            Some(why) => match seen.since.filter(|_| seen.progress == progress) {
+                None => *seen = Seen { progress, since: Some((now, why)), ..*seen },
+                Some((since, first)) => {
+                    let stood = now.saturating_since(since);
+                    if stood >= self.patience {
+                        seen.since = None;
+                        // The first reason is reported: a look changes its object, because it
+                        // takes the packets that the device has finished.
+                        report(Report::Stuck(stuck(queue, at, first, stood)));
+                    }
+                }
+            },
+        }
+        // As in Linux, the first queue of a device that has timed out stands for all.
+        let timed_out = watches && self.watchdog.look(queues, at, now, &mut self.seen[at].watch, report);
+        self.stalls(queue, at, report);
+        timed_out
     }
 
     /// Returns why a queue that no thread has stands still.
@@ -139,7 +156,7 @@ impl Monitor {
         if o.is_ready() || (o.is_listed() && !o.path_full) {
             return Some(Why::Listed);
         }
-        if o.backlog().packets == 0 || o.path.stops().has(Stops::FROZEN) {
+        if o.backlog().packets == 0 || o.path.tx().stops().has(Stops::FROZEN) {
             return None;
         }
         if o.timer != u64::MAX {
@@ -148,12 +165,14 @@ impl Monitor {
         if o.has_finished() {
             return Some(Why::Untold);
         }
-        let held = o.path.dql().is_some_and(|dql| dql.available() < 0);
+        let held = o.path.tx().limit().is_some_and(|dql| dql.available() < 0);
         (!held && o.dev.reserve(1) > 0).then_some(Why::MayTransmit)
     }
 
     fn stalls<D: TxQueue>(&mut self, queue: &Queue<D>, at: usize, report: &mut dyn FnMut(Report)) {
-        let counted = queue.inspect(|o| o.path.dql().map(|dql| (dql.stall_cnt(), dql.stall_max())));
+        let counted = queue
+            .status()
+            .inspect(|o| o.path.tx().limit().map(|dql| (dql.stalls().count(), dql.stalls().longest())));
         if let Some(Some((stalls, longest))) = counted {
             let seen = &mut self.seen[at].stalls;
             if stalls > *seen {
@@ -171,7 +190,7 @@ fn progress<D: TxQueue>(o: &Owned<D>) -> u64 {
 
 /// Counts and notes the event, and has the queue run.
 fn stuck<D: TxQueue>(queue: &Queue<D>, at: usize, why: Why, stood: Nanos) -> Stuck {
-    let noted = queue.try_with(|o| {
+    let noted = queue.control().try_with(|o| {
         o.counts.stuck += 1;
         let now = o.now;
         o.log.note(now, Event::FoundStuck);

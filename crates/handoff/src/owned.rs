@@ -1,6 +1,9 @@
 //! The parts that the holder of a queue works with: the transmit path, the device, the receiving
 //! end of the admission list.
 
+use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
 use txweir_core::base::tally::Tally;
 use txweir_core::path::device::TxQueue;
 use txweir_core::path::txpath::{PathStats, Stops};
@@ -10,6 +13,7 @@ use txweir_core::{Admitted, Detail, DropReason, Instant, Meta, Role, TxPath, Wak
 use crate::list::Take;
 use crate::listed::{Askers, Listed, Ticket};
 use crate::log::{Event, Log};
+use crate::wake::Wakeup;
 
 txweir_core::stats! {
     /// Counters of the hand-over between threads.
@@ -37,6 +41,9 @@ txweir_core::stats! {
         timeouts: u64,
         /// Times the device was reset for that.
         resets: u64,
+        /// Times a thread that had the queue has panicked: in the device, a callback or a command.
+        /// The packet that it was handling may be lost.
+        panics: u64,
     }
 }
 
@@ -59,7 +66,11 @@ pub struct Owned<D: TxQueue> {
     /// it. The flag is true if `extra` belongs to it.
     held: Option<(Listed<D::Frame>, bool)>,
     askers: Askers<D::Frame>,
-    pub(crate) done: Box<dyn FnMut(D::Frame) + Send>,
+    done: Box<dyn FnMut(D::Frame) + Send>,
+    /// The frames that the device has finished, on their way to `done`.
+    returned: VecDeque<D::Frame>,
+    /// Tells the service to come, after a panic of the thread that had the queue.
+    service: Wakeup,
     pub(crate) cut: Option<Cutter<D::Frame>>,
     /// The time of the last run.
     pub(crate) now: Instant,
@@ -67,6 +78,9 @@ pub struct Owned<D: TxQueue> {
     pub(crate) path_full: bool,
     /// The time at which the queue is to be run again, as the last run said.
     pub(crate) timer: u64,
+    /// The time at which the device is to be asked for completions; `u64::MAX`: it tells by itself,
+    /// or has no packet.
+    pub(crate) poll_at: u64,
     pub(crate) unpublished: u64,
     /// The number of freezes that were not thawed yet.
     frozen: u32,
@@ -82,6 +96,7 @@ impl<D: TxQueue> Owned<D> {
         askers: Askers<D::Frame>,
         done: Box<dyn FnMut(D::Frame) + Send>,
         cut: Option<Cutter<D::Frame>>,
+        service: Wakeup,
     ) -> Self {
         Self {
             path,
@@ -91,10 +106,13 @@ impl<D: TxQueue> Owned<D> {
             held: None,
             askers,
             done,
+            returned: VecDeque::new(),
+            service,
             cut,
             now: Instant::ZERO,
             path_full: false,
             timer: u64::MAX,
+            poll_at: u64::MAX,
             unpublished: 0,
             frozen: 0,
             counts: HandoffStats::default(),
@@ -147,7 +165,7 @@ impl<D: TxQueue> Owned<D> {
     /// report none of them as finished. The code that resets the device calls this, and makes sure
     /// of that.
     pub fn device_reset(&mut self) {
-        self.path.device_reset(self.now);
+        self.path.tx_mut().device_reset(self.now);
         self.counts.reaped = self.path.stats().tx_packets;
     }
 
@@ -156,11 +174,11 @@ impl<D: TxQueue> Owned<D> {
         // The packets that the device has are announced to it first.
         self.path.doorbell(&mut self.dev);
         // Other code may have frozen or thawed the path: a freeze of another stays.
-        self.frozen = match (self.path.stops().has(Stops::FROZEN), self.frozen) {
+        self.frozen = match (self.path.tx().stops().has(Stops::FROZEN), self.frozen) {
             (false, _) => 1,
             (true, wanted) => wanted.max(1) + 1,
         };
-        self.path.freeze();
+        self.path.tx_mut().freeze();
         self.log.note(self.now, Event::Frozen);
     }
 
@@ -168,7 +186,7 @@ impl<D: TxQueue> Owned<D> {
     pub(crate) fn thaw(&mut self) {
         self.frozen = self.frozen.saturating_sub(1);
         if self.frozen == 0 {
-            self.path.thaw();
+            self.path.tx_mut().thaw();
             self.log.note(self.now, Event::Thawed);
         }
     }
@@ -219,7 +237,12 @@ impl<D: TxQueue> Owned<D> {
         let detail = has_extra.then_some(&*self.extra);
         let done = self.path.submit_with(self.now, frame, meta, detail, &mut self.dev);
         self.path_full |= matches!(done, Admitted::Full(_));
-        let done = if asker == 0 { done } else { self.answer(asker, ticket, done)? };
+        let done = if asker == 0 {
+            done
+        } else {
+            let done = self.cut_if_set(done, &meta);
+            self.answer(asker, ticket, done)?
+        };
         match done {
             Admitted::Sent | Admitted::Queued => {}
             Admitted::Dropped(_) => self.counts.overrun += 1,
@@ -244,31 +267,58 @@ impl<D: TxQueue> Owned<D> {
         mail.push((ticket, done), None).err().map(|(_, unread)| unread)
     }
 
+    /// Cuts a super-packet that is taken only in pieces, if there is a cutter. Returns its fate.
+    #[inline]
+    pub(crate) fn cut_if_set(&mut self, done: Admitted<D::Frame>, meta: &Meta) -> Admitted<D::Frame> {
+        match done {
+            Admitted::Cut(frame, max) if self.cut.is_some() => {
+                self.cut(frame, meta, max);
+                Admitted::Queued
+            }
+            done => done,
+        }
+    }
+
     /// Cuts a super-packet and submits the pieces.
     pub(crate) fn cut(&mut self, frame: D::Frame, meta: &Meta, max: u32) {
         let Some(cut) = &mut self.cut else {
             self.counts.uncut += 1;
             return self.dev.discard(frame, meta, DropReason::Oversize);
         };
-        let (path, dev, now) = (&mut self.path, &mut self.dev, self.now);
-        let role = path.role();
-        path.set_role(Role::Forwarder);
+        let (dev, now) = (&mut self.dev, self.now);
+        let forwarding = Forwarding::new(&mut self.path);
         cut(frame, meta, max, &mut |piece, m| {
-            if let Admitted::Cut(piece, _) | Admitted::Full(piece) = path.submit(now, piece, m, dev) {
+            let done = forwarding.path.submit(now, piece, m, dev);
+            if let Admitted::Cut(piece, _) | Admitted::Full(piece) = done {
                 dev.discard(piece, &m, DropReason::Oversize);
             }
         });
-        path.set_role(role);
     }
 
-    /// Takes the packets that the device has finished.
+    /// Takes the packets that the device has finished. They are booked before the first frame is
+    /// given back: a panic of that callback loses none of them, and the next call goes on with the
+    /// frames behind.
     pub(crate) fn reap(&mut self) -> u32 {
-        let n = self.path.reap(self.now, &mut self.dev, &mut self.done);
+        let returned = &mut self.returned;
+        let n = self.path.reap(self.now, &mut self.dev, |frame| returned.push_back(frame));
         if n > 0 {
             self.counts.reaped += u64::from(n);
             self.log.note(self.now, Event::Reaped(n));
         }
+        while let Some(frame) = self.returned.pop_front() {
+            (self.done)(frame);
+        }
         n
+    }
+
+    /// Puts the parts in order after a panic of the thread that had them: announces to the device
+    /// the packets that it was given. Returns the thread that is to go on.
+    pub(crate) fn mend(&mut self) -> Wakeup {
+        self.counts.panics += 1;
+        self.log.note(self.now, Event::Panicked);
+        // The next doorbell announces the packets if this one panics.
+        let _ = catch_unwind(AssertUnwindSafe(|| self.path.doorbell(&mut self.dev)));
+        self.service.clone()
     }
 
     /// Sends the packets that may go. It asks the device for completions whenever the device takes
@@ -322,5 +372,34 @@ impl<D: TxQueue> Owned<D> {
     /// True if the device has finished a packet that was not taken yet.
     pub(crate) fn has_finished(&mut self) -> bool {
         self.in_flight() > 0 && self.reap() > 0
+    }
+}
+
+/// A path whose packets are dropped for want of room, until this is dropped.
+struct Forwarding<'a, F> {
+    path: &'a mut TxPath<F>,
+    before: Role,
+}
+
+impl<'a, F> Forwarding<'a, F> {
+    const fn new(path: &'a mut TxPath<F>) -> Self {
+        let before = std::mem::replace(&mut path.role, Role::Forwarder);
+        Self { path, before }
+    }
+}
+
+impl<F> Drop for Forwarding<'_, F> {
+    fn drop(&mut self) {
+        self.path.role = self.before;
+    }
+}
+
+impl<D: TxQueue> Drop for Owned<D> {
+    /// Gives back every frame that waits, in the qdiscs and in the list.
+    fn drop(&mut self) {
+        self.path.purge(self.now, &mut self.dev);
+        while let Some((item, _)) = self.held.take().or_else(|| self.list.pop(&mut self.extra)) {
+            self.dev.discard(item.frame, &item.meta, DropReason::Purged);
+        }
     }
 }

@@ -1,4 +1,4 @@
-//! `Port`: several queues, and the decisions ahead of them, for any number of threads.
+//! `SharedPort`: several queues, and the decisions ahead of them, for any number of threads.
 //!
 //! A [`Policy`] decides: filters, actions and the choice of a queue, published as a whole. A sender
 //! reads the current policy when it sends, without a lock and without writing a shared word, and
@@ -44,22 +44,21 @@ pub struct Policy {
 }
 
 /// Several queues, and a policy.
-pub struct Port<D: TxQueue> {
+pub struct SharedPort<D: TxQueue> {
     queues: Vec<Arc<Queue<D>>>,
     policy: ArcSwap<Policy>,
     /// Held by the one writer.
     writer: Mutex<()>,
     hasher: FlowHasher,
-    seed: u64,
 }
 
-impl<D: TxQueue> fmt::Debug for Port<D> {
+impl<D: TxQueue> fmt::Debug for SharedPort<D> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Port").field("queues", &self.queues).finish_non_exhaustive()
+        f.debug_struct("SharedPort").field("queues", &self.queues).finish_non_exhaustive()
     }
 }
 
-impl<D: TxQueue> Port<D> {
+impl<D: TxQueue> SharedPort<D> {
     /// Creates a port of these queues, in the order of their numbers. The seed keys the flow hash.
     /// It must be secret where strangers send.
     #[must_use]
@@ -78,7 +77,6 @@ impl<D: TxQueue> Port<D> {
             policy: ArcSwap::from_pointee(policy),
             writer: Mutex::new(()),
             hasher: FlowHasher::new(seed),
-            seed,
         })
     }
 
@@ -116,14 +114,14 @@ impl<D: TxQueue> Port<D> {
             port: Arc::clone(self),
             who: select::Sender::default(),
             cached: None,
-            state: State::new(self.seed),
+            state: State::new(self.hasher.draws()),
             fitted: 0,
         }
     }
 }
 
 /// The place where a cache finds the policy of a port that it shares.
-struct ArcOf<D: TxQueue>(Arc<Port<D>>);
+struct ArcOf<D: TxQueue>(Arc<SharedPort<D>>);
 
 impl<D: TxQueue> std::ops::Deref for ArcOf<D> {
     type Target = ArcSwap<Policy>;
@@ -141,7 +139,7 @@ impl<D: TxQueue> Clone for ArcOf<D> {
 /// A handle to send by. Cloning it costs a few counters; a clone has counters and memories of its
 /// own.
 pub struct Sender<D: TxQueue> {
-    port: Arc<Port<D>>,
+    port: Arc<SharedPort<D>>,
     policy: Cache<ArcOf<D>, Arc<Policy>>,
     who: select::Sender,
     /// The memory of the last choice, for a sender that is one flow.
@@ -163,12 +161,45 @@ impl<D: TxQueue> Clone for Sender<D> {
     }
 }
 
+/// A frame that filters and actions have seen, for the queue that was chosen then.
+/// [`Sender::resend`] sends it; [`Sender::send_frame`] would apply the actions a second time.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Prepared<F> {
+    /// The frame, as actions have left it.
+    pub frame: F,
+    /// Its metadata, as filters and actions have left it.
+    pub meta: Meta,
+    /// Facts beside the metadata, where the queue wants them.
+    detail: Option<Box<Detail>>,
+    queue: u16,
+}
+
+impl<F> Prepared<F> {
+    /// Returns the number of the queue that the frame is for.
+    #[must_use]
+    pub const fn queue(&self) -> u16 {
+        self.queue
+    }
+
+    /// Creates a piece of this frame, for the same queue and with the results of the same filters.
+    /// `meta` is this frame's metadata with the size and the segments of the piece.
+    #[must_use]
+    pub fn piece(&self, frame: F, meta: Meta) -> Self {
+        Self { frame, meta, detail: self.detail.clone(), queue: self.queue }
+    }
+}
+
 /// The fate of a frame.
 #[must_use]
 #[derive(Debug, PartialEq, Eq)]
 pub enum Passed<F> {
-    /// It was handed to a queue.
+    /// It was handed to the queue of this number; the fate is neither `Full` nor `Cut`.
     Handed(u16, Handed<F>),
+    /// There is no room. The frame comes back, for [`Sender::resend`].
+    Full(Prepared<F>),
+    /// A qdisc takes the frame only in pieces of at most this many bytes. The caller cuts it and
+    /// sends each piece ([`Prepared::piece`], [`Sender::resend`]).
+    Cut(Prepared<F>, u32),
     /// Filters ahead of the queue dropped the frame; it comes back.
     Filtered(F),
     /// An action has taken the frame, or has sent it elsewhere; the rest of it comes back.
@@ -196,7 +227,7 @@ impl<D: TxQueue> Sender<D> {
 
     /// Returns the port.
     #[must_use]
-    pub const fn port(&self) -> &Arc<Port<D>> {
+    pub const fn port(&self) -> &Arc<SharedPort<D>> {
         &self.port
     }
 
@@ -217,7 +248,7 @@ impl<D: TxQueue> Sender<D> {
     fn choose(&mut self, meta: &Meta) -> u16 {
         // Only a remembered choice has an age.
         let now = match &self.cached {
-            Some(_) => self.port.queues[0].now(),
+            Some(_) => self.port.queues[0].status().now(),
             None => Instant::ZERO,
         };
         let policy = self.policy.load();
@@ -231,6 +262,9 @@ impl<D: TxQueue> Sender<D> {
     ///
     /// `shape` may complete the metadata before any filter is asked: segments of a super-frame, a
     /// mark, a priority.
+    ///
+    /// A frame that finds no room comes back as [`Passed::Full`] and is sent again by
+    /// [`resend`](Self::resend): a second call of this function would apply the actions twice.
     pub fn send_frame(
         &mut self,
         mut frame: D::Frame,
@@ -259,7 +293,7 @@ impl<D: TxQueue> Sender<D> {
         let queues = self.port.queues.len();
         let asks = policy.egress.is_some() || !policy.shapes.is_empty();
         let now = if asks || self.cached.is_some() {
-            self.port.queues.first().map_or(Instant::ZERO, |q| q.now())
+            self.port.queues.first().map_or(Instant::ZERO, |q| q.status().now())
         } else {
             Instant::ZERO
         };
@@ -278,14 +312,30 @@ impl<D: TxQueue> Sender<D> {
         };
         // The frame goes to the queue whose qdiscs were asked, whatever queue their filters choose.
         meta.queue = queue;
+        let wants = self.port.queues.get(usize::from(queue)).is_some_and(|to| to.wants_detail());
+        let detail =
+            wants.then(|| Detail { route, ..Detail::of(&headers, frame.bytes(), &self.port.hasher) });
+        self.hand(queue, frame, meta, detail.as_ref())
+    }
+
+    /// Sends a frame that [`send_frame`](Self::send_frame) has given back, without asking filters
+    /// again: by the same queue, with the metadata as the actions have left it.
+    pub fn resend(&self, prepared: Prepared<D::Frame>) -> Passed<D::Frame> {
+        let Prepared { frame, meta, detail, queue } = prepared;
+        self.hand(queue, frame, meta, detail.as_deref())
+    }
+
+    /// Hands a frame to a queue. One that comes back has all that a further try needs.
+    fn hand(&self, queue: u16, frame: D::Frame, meta: Meta, detail: Option<&Detail>) -> Passed<D::Frame> {
+        let back = |frame| Prepared { frame, meta, detail: detail.map(|d| Box::new(*d)), queue };
         let Some(to) = self.port.queues.get(usize::from(queue)) else {
-            return Passed::Handed(queue, Handed::Done(Admitted::Full(frame)));
+            return Passed::Full(back(frame));
         };
-        if !to.wants_detail() {
-            return Passed::Handed(queue, to.send(frame, meta));
+        match to.send_with(frame, meta, detail) {
+            Handed::Done(Admitted::Full(frame)) => Passed::Full(back(frame)),
+            Handed::Done(Admitted::Cut(frame, max)) => Passed::Cut(back(frame), max),
+            handed => Passed::Handed(queue, handed),
         }
-        let detail = Detail { route, ..Detail::of(&headers, frame.bytes(), &self.port.hasher) };
-        Passed::Handed(queue, to.send_with(frame, meta, Some(&detail)))
     }
 }
 

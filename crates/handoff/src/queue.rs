@@ -10,7 +10,7 @@
 //!
 //! A later event has a thread as well: the owner of the device calls [`kick`](Queue::kick) after
 //! the device has finished a packet, and the service waits for a time
-//! ([`deadline`](Queue::deadline)).
+//! ([`deadline`](Status::deadline)).
 //!
 //! - H1: no packet is in the list or in the path, with the queue free to transmit, and no thread
 //!   about to come for it.
@@ -18,28 +18,30 @@
 //!   or through the list.
 //! - H3: a sender that was told `Full` and has asked for it is woken once there is room.
 
+mod control;
 mod owner;
 mod run;
 mod send;
+mod status;
 
 use std::fmt;
 use std::sync::Arc;
 
 use txweir_core::path::device::TxQueue;
-use txweir_core::path::txpath::{BULK, PathStats};
-use txweir_core::text::stats::Counters;
-use txweir_core::{Admitted, Detail, Instant, Nanos, Tree, TxPath};
-use txweir_core::{base::tally::Tally, sched::cx::Cx};
+use txweir_core::path::txpath::BULK;
+use txweir_core::{Admitted, Detail, Instant, Nanos, TxPath};
 
-use crate::baton::{Baton, Flags};
+use crate::baton::Flags;
 use crate::list::{Append, list};
 use crate::listed::{Answer, Askers, Listed};
-use crate::owned::{Cutter, HandoffStats, Owned, WORDS};
-use crate::snapshot::Published;
-use crate::sync::{AtomicU32, AtomicU64, Mutex, Ordering};
+use crate::owned::{Cutter, Owned};
+use crate::sync::{AtomicU32, Ordering};
 use crate::wake::Wakeup;
 
+pub use control::Control;
 pub use owner::Owner;
+use run::Runner;
+pub use status::{Counts, Status};
 
 /// The list has a packet, or a run has left one over.
 const WORK: Flags = Flags::of(0);
@@ -56,9 +58,6 @@ const CALLS: Flags = WORK.and(KICK).and(COMMAND).and(LOOK);
 
 /// No time.
 const NEVER: u64 = u64::MAX;
-
-/// A command for the holder of the queue.
-type Command<D> = Box<dyn FnOnce(&mut Owned<D>) + Send>;
 
 /// The thread that runs a queue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -82,14 +81,19 @@ pub struct QueueConfig<F> {
     /// Most packets that one turn takes from the list, and then from the path, before another
     /// thread is told to go on.
     pub budget: u32,
-    /// The clock. Each run reads it once; direct dispatch does not.
+    /// The clock. Each run reads it once; direct dispatch does not. It must not go back, as the
+    /// system's real-time clock may. The queue's time stands still until a clock that has gone
+    /// back has caught up: a packet that waits for its time waits longer by that step, and by no
+    /// more.
     pub clock: fn() -> Instant,
     /// Time after which a device is asked for completions that does not tell by itself; `None`: its
     /// owner calls [`Queue::kick`].
     pub poll: Option<Nanos>,
     /// Takes the frames that the device gives back.
     pub done: Box<dyn FnMut(F) + Send>,
-    /// Cuts a listed super-packet that a shaper takes only in pieces; without a cutter, the packet
+    /// Cuts a super-packet that a shaper takes only in pieces, whichever thread takes it: its
+    /// sender is told `Queued`, and counters have the fate of the pieces. Without a cutter the
+    /// super-packet comes back to a sender that has the queue (`Admitted::Cut`), and a listed one
     /// is dropped.
     pub cut: Option<Cutter<F>>,
     /// Most packets between two publications of the numbers.
@@ -111,6 +115,23 @@ impl<F: 'static> QueueConfig<F> {
             cut: None,
             publish: BULK as u64,
         }
+    }
+}
+
+/// The parameters of a queue that its runner follows.
+#[derive(Clone, Copy, Debug)]
+struct Rules {
+    drain: Drain,
+    budget: u32,
+    clock: fn() -> Instant,
+    poll: Option<Nanos>,
+    publish: u64,
+}
+
+impl Rules {
+    fn of<F>(config: &QueueConfig<F>) -> Self {
+        let QueueConfig { drain, clock, poll, .. } = *config;
+        Self { drain, budget: config.budget.max(1), clock, poll, publish: config.publish.max(1) }
     }
 }
 
@@ -150,131 +171,92 @@ pub enum Rest {
     Elsewhere,
 }
 
-/// Numbers of a queue at one moment.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counts {
-    /// Of its path.
-    pub path: PathStats,
-    /// Of the hand-over between threads.
-    pub handoff: HandoffStats,
-    /// The packets and bytes that wait in its qdiscs.
-    pub backlog: Tally,
-}
-
 /// One transmit queue that any number of threads send by.
 pub struct Queue<D: TxQueue> {
-    baton: Baton<Owned<D>>,
+    runner: Runner<D>,
     list: Append<Listed<D::Frame>, Detail>,
-    drain: Drain,
-    budget: u32,
-    clock: fn() -> Instant,
-    poll: Option<Nanos>,
-    publish: u64,
-    /// The time at which the service is to come, in nanoseconds.
-    timer: AtomicU64,
-    /// Tells the service to come.
-    service: Wakeup,
-    waiters: Mutex<Vec<Wakeup>>,
-    commands: Mutex<Vec<Command<D>>>,
     askers: Askers<D::Frame>,
     /// The number of the last asker.
     last_asker: AtomicU32,
-    published: Published<WORDS>,
     /// 1 while the queue has an owner.
     has_owner: AtomicU32,
-    /// 1 while the tree wants to know more of packets than their metadata.
-    details: Arc<AtomicU32>,
 }
 
 impl<D: TxQueue> fmt::Debug for Queue<D> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Queue")
-            .field("baton", &self.baton)
-            .field("drain", &self.drain)
-            .finish_non_exhaustive()
+        f.debug_struct("Queue").field("runner", &self.runner).finish_non_exhaustive()
     }
 }
 
 impl<D: TxQueue> Queue<D> {
     /// Creates a queue from its path and its device. `service` tells the thread that calls
     /// [`serve`](Self::serve) to do so.
+    ///
+    /// The end of the queue gives back the frames that wait: the device's `discard` gets each.
     pub fn new(path: TxPath<D::Frame>, dev: D, config: QueueConfig<D::Frame>, service: Wakeup) -> Self {
         let (append, take) = list(config.list, config.details);
-        let QueueConfig { drain, budget, clock, poll, publish, done, cut, .. } = config;
         let askers = Askers::default();
-        let details = u32::from(path.wants_detail());
-        let owned = Owned::new(path, dev, take, Arc::clone(&askers), done, cut);
+        let rules = Rules::of(&config);
+        let QueueConfig { done, cut, .. } = config;
+        let owned = Owned::new(path, dev, take, Arc::clone(&askers), done, cut, service.clone());
         Self {
-            baton: Baton::new(owned),
+            runner: Runner::new(owned, rules, service),
             list: append,
-            drain,
-            budget: budget.max(1),
-            clock,
-            poll,
-            publish: publish.max(1),
-            timer: AtomicU64::new(NEVER),
-            service,
-            waiters: Mutex::new(Vec::new()),
-            commands: Mutex::new(Vec::new()),
             askers,
             last_asker: AtomicU32::new(0),
-            published: Published::default(),
             has_owner: AtomicU32::new(0),
-            details: Arc::new(AtomicU32::new(details)),
         }
     }
 
-    /// Sets flags, and runs the queue if no other thread has it and the queue is not the service's
-    /// alone.
-    fn call(&self, flags: Flags, why: &'static str) -> Rest {
-        if self.drain == Drain::Worker {
-            if self.baton.flag(flags) {
-                self.service.wake();
+    /// Returns the wakeup that [`kick`](Self::kick)s this queue, for the device's owner. It keeps
+    /// no queue alive: a device that has it and belongs to the queue closes no ring of references.
+    #[must_use]
+    pub fn kicker(self: &Arc<Self>) -> Wakeup
+    where
+        D: Send + 'static,
+        D::Frame: Send + 'static,
+    {
+        let queue = Arc::downgrade(self);
+        Wakeup::calling(move || {
+            if let Some(queue) = queue.upgrade() {
+                queue.kick();
             }
-            return Rest::Elsewhere;
-        }
-        match self.baton.knock(flags) {
-            Some(turn) => self.run(turn, why, false),
-            None => Rest::Elsewhere,
-        }
+        })
     }
 
     /// Says that the device has finished a packet, or takes packets again. Any thread that sees it
     /// may call this.
     #[inline]
     pub fn kick(&self) {
-        let _ = self.call(KICK, "kick");
+        let _ = self.runner.call(KICK, "kick");
     }
 
     /// Runs the queue, for the thread that waits for its times and was told to come. It does not
     /// wait for another thread's turn; that thread tells of the rest.
     pub fn serve(&self) -> Rest {
-        match self.baton.knock(WORK) {
-            Some(turn) => self.run(turn, "service", true),
+        match self.runner.baton.knock(WORK) {
+            Some(turn) => self.runner.run(turn, "service", true),
             None => Rest::Elsewhere,
         }
     }
 
-    /// Returns the time at which the service is to call [`serve`](Self::serve), unless a thread
-    /// tells it before.
-    pub fn deadline(&self) -> Option<Instant> {
-        match self.timer.load(Ordering::Acquire) {
-            NEVER => None,
-            at => Some(Instant(at)),
-        }
+    /// Returns the operations on the queue's parts: commands, other qdiscs, a freeze.
+    pub const fn control(&self) -> Control<'_, D> {
+        Control::new(self)
+    }
+
+    /// Returns the state of the queue, to look at: numbers, times, calls.
+    pub const fn status(&self) -> Status<'_, D> {
+        Status::new(self)
     }
 
     /// Has `wakeup` called once there is room, for a sender that was told `Full`. A call too many
     /// is possible, a call too few is not. A sender that asks again before the call is told once.
     pub fn when_room(&self, wakeup: Wakeup) {
-        if let Ok(mut waiters) = self.waiters.lock()
-            && !waiters.iter().any(|waits| waits.is_same(&wakeup))
-        {
-            waiters.push(wakeup);
-        }
+        self.runner.add_waiter(wakeup);
         // The holder of the queue then sees that a sender waits. Without a holder, this call looks
         // whether there is room by now.
-        let _ = self.call(WAITING.and(WORK), "waiting");
+        let _ = self.runner.call(WAITING.and(WORK), "waiting");
     }
 
     /// Adds a sender that asks for the fate of its packets; its answers go to `mail`. Returns its
@@ -294,113 +276,10 @@ impl<D: TxQueue> Queue<D> {
         }
     }
 
-    /// True if senders are being refused, or would be before long.
-    pub fn is_stopped(&self) -> bool {
-        self.baton.flags().has(WAITING)
-    }
-
-    /// Has `f` called with the queue's parts between two bursts, by this thread or by the holder of
-    /// the queue.
-    pub fn post(&self, f: impl FnOnce(&mut Owned<D>) + Send + 'static) {
-        if let Ok(mut commands) = self.commands.lock() {
-            commands.push(Box::new(f));
-        }
-        let _ = self.call(COMMAND, "command");
-    }
-
-    /// Keeps packets from the device until [`thaw`](Self::thaw): they wait in the qdiscs, or find
-    /// no room. Completions are still taken. `frozen` is called as soon as no thread is sending and
-    /// none will; at once, if no thread has the queue. Each freeze needs a thaw of its own.
-    pub fn freeze(&self, frozen: impl FnOnce() + Send + 'static) {
-        self.post(|o| {
-            o.freeze();
-            frozen();
-        });
-    }
-
-    /// Ends one [`freeze`](Self::freeze), and runs the queue.
-    pub fn thaw(&self) {
-        self.post(|o| o.thaw());
-    }
-
-    /// Changes the qdiscs between two bursts, by this thread or the holder of the queue, and runs
-    /// the queue. `f` gets the tree and the context of its operations. Its result is handed to
-    /// `done`, by the same thread.
-    pub fn configure<R: 'static>(
-        &self,
-        f: impl FnOnce(&mut Tree, &mut Cx) -> R + Send + 'static,
-        done: impl FnOnce(R) + Send + 'static,
-    ) {
-        let details = Arc::clone(&self.details);
-        self.post(move |o| {
-            done(o.path.configure(o.now, &mut o.dev, f));
-            details.store(u32::from(o.path.wants_detail()), Ordering::Relaxed);
-        });
-    }
-
     /// True if the tree wants to know more of packets than their metadata: see
-    /// [`send_with`](Self::send_with).
+    /// [`send_with`](Self::send_with). It follows each change of the tree by
+    /// [`control`](Self::control), from the end of that operation on.
     pub fn wants_detail(&self) -> bool {
-        self.details.load(Ordering::Relaxed) != 0
-    }
-
-    /// Returns the queue's numbers, all of one moment; at most `QueueConfig::publish` packets and
-    /// one turn old. It never waits: it looks at an idle queue, and reads the last publication of a
-    /// busy one.
-    #[must_use]
-    pub fn counts(&self) -> Counts {
-        if let Some(turn) = self.baton.knock(LOOK) {
-            let _ = self.leave(turn, "look", false);
-        }
-        let words = self.published.read().map_or([0; WORDS], |(words, _)| words);
-        let mut words = words.into_iter();
-        let mut next = || words.next().unwrap_or(0);
-        Counts {
-            path: PathStats::read(&mut next),
-            handoff: HandoffStats::read(&mut next),
-            backlog: Tally { packets: next(), bytes: next() },
-        }
-    }
-
-    /// Calls `f` with the queue's parts if no thread has the queue, and runs it afterwards.
-    pub fn try_with<R>(&self, f: impl FnOnce(&mut Owned<D>) -> R) -> Option<R> {
-        let mut turn = self.baton.knock(Flags::NONE)?;
-        turn.now = (self.clock)();
-        let r = f(&mut turn);
-        let _ = self.run(turn, "control", false);
-        Some(r)
-    }
-
-    /// Calls `f` with the queue's parts if no thread has the queue, and leaves it as it is.
-    pub(crate) fn inspect<R>(&self, f: impl FnOnce(&mut Owned<D>) -> R) -> Option<R> {
-        let mut turn = self.baton.knock(Flags::NONE)?;
-        let before = turn.flags();
-        let r = f(&mut turn);
-        match turn.leave(before) {
-            Ok(()) => {}
-            // Another thread has set a flag meanwhile and relies on this one.
-            Err(turn) => drop(self.leave(turn, "inspected", false)),
-        }
-        Some(r)
-    }
-
-    /// Returns the time on the queue's clock.
-    pub(crate) fn now(&self) -> Instant {
-        (self.clock)()
-    }
-
-    /// True if the service has work at this queue.
-    pub(crate) fn wants_service(&self, now: Instant) -> bool {
-        self.is_waiting_for_somebody() || self.deadline().is_some_and(|at| at <= now)
-    }
-
-    /// True if a flag is set and no thread has the queue.
-    pub(crate) fn is_waiting_for_somebody(&self) -> bool {
-        !self.baton.is_taken() && self.baton.flags().has(CALLS)
-    }
-
-    /// True if a thread has the queue, or has been told to come for it.
-    pub fn is_called(&self) -> bool {
-        self.baton.is_taken() || self.baton.flags().has(CALLS)
+        self.runner.details.load(Ordering::Relaxed) != 0
     }
 }

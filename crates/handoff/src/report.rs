@@ -1,5 +1,6 @@
 //! `Report`: one finding of the monitor or of its watchdog, with its text.
 
+use std::any::Any;
 use std::fmt;
 
 use txweir_core::base::tally::Tally;
@@ -40,6 +41,24 @@ pub enum Report {
         /// The longest stall so far.
         longest: Nanos,
     },
+    /// A device, a callback or a command has panicked on the thread of the service or the monitor.
+    /// The queue keeps its packets and is served again; the packet that was being handled may be
+    /// lost.
+    Panicked {
+        /// The queue's number.
+        queue: usize,
+        /// The text of the panic.
+        message: String,
+    },
+}
+
+impl Report {
+    /// Returns the report of a panic.
+    pub(crate) fn panicked(queue: usize, panic: &(dyn Any + Send)) -> Self {
+        let text = panic.downcast_ref::<&str>().copied();
+        let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+        Self::Panicked { queue, message: text.unwrap_or("without a text").to_owned() }
+    }
 }
 
 /// A queue that stood still.
@@ -108,6 +127,9 @@ impl fmt::Display for Report {
                     f,
                     "queue {queue}: the device is not reset, because a thread is sending and does not end"
                 )
+            }
+            Self::Panicked { queue, message } => {
+                write!(f, "queue {queue}: its run has panicked: {message}; it is served again")
             }
             Self::Stalled { queue, stalls, longest } => write!(
                 f,

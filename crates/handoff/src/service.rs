@@ -1,7 +1,9 @@
 //! `Service`: the thread that does the work that no sender does: times, packets beyond a budget,
 //! every packet of a queue whose senders only append, and the monitor.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::thread::{self, JoinHandle, Thread};
 use std::time::Duration;
@@ -14,9 +16,17 @@ use crate::queue::{Queue, Rest};
 use crate::report::Report;
 use crate::wake::Wakeup;
 
-/// A bell that can be rung before the thread that it wakes exists.
+/// A bell that can be rung before the thread that it wakes exists. One service hears it.
 #[derive(Clone, Debug, Default)]
-pub struct Bell(Arc<OnceLock<Thread>>);
+pub struct Bell(Arc<Hearer>);
+
+/// The thread that hears a bell.
+#[derive(Debug, Default)]
+struct Hearer {
+    /// True once a service was started for the bell.
+    taken: AtomicBool,
+    thread: OnceLock<Thread>,
+}
 
 impl Bell {
     /// Creates a bell that no thread hears yet.
@@ -27,10 +37,10 @@ impl Bell {
     /// Returns the wakeup that rings the bell: for [`Queue::new`].
     #[must_use]
     pub fn wakeup(&self) -> Wakeup {
-        let thread = Arc::clone(&self.0);
+        let hearer = Arc::clone(&self.0);
         Wakeup::calling(move || {
             // A service that has not begun looks at every queue when it begins.
-            if let Some(thread) = thread.get() {
+            if let Some(thread) = hearer.thread.get() {
                 thread.unpark();
             }
         })
@@ -41,11 +51,23 @@ impl Bell {
 #[derive(Debug)]
 pub struct Service {
     stop: Arc<AtomicBool>,
+    panics: Arc<AtomicU64>,
     thread: Option<JoinHandle<()>>,
 }
 
 /// Longest sleep: the worst delay of a stop whose wake-up is lost.
 const SLEEP_MAX: Duration = Duration::from_secs(1);
+/// First sleep beside a thread that has a queue whose time has come; each further one in sequence
+/// is twice as long.
+const HELD_MIN: Duration = Duration::from_micros(32);
+/// Longest such sleep: the worst delay of a packet whose time has come when that thread puts the
+/// queue down.
+const HELD_MAX: Duration = Duration::from_millis(1);
+/// Time for which a queue is left alone after a panic; twice as long after each further one in
+/// sequence.
+const ALONE_MIN: Duration = Duration::from_millis(1);
+/// Longest such time.
+const ALONE_MAX: Duration = Duration::from_secs(1);
 
 impl Service {
     /// Starts a thread of that name that serves these queues, all of which were made with the
@@ -53,49 +75,69 @@ impl Service {
     /// findings. A handler that resets the device (`Monitor::on_timeout`) is called here as well:
     /// until it returns, none of the queues is served.
     ///
+    /// A panic of a device or a callback is caught and reported ([`Report::Panicked`]). The service
+    /// then leaves that queue alone, for 1 ms at first and at most for 1 s, and serves the others.
+    ///
     /// # Errors
-    /// The system starts no more threads.
+    /// `AlreadyExists`: a service was started for this bell before, which alone hears it. Or the
+    /// system starts no more threads.
     pub fn spawn<D>(
         name: &str,
         bell: &Bell,
         queues: Vec<Arc<Queue<D>>>,
         mut monitor: Monitor,
         mut report: impl FnMut(Report) + Send + 'static,
-    ) -> std::io::Result<Self>
+    ) -> io::Result<Self>
     where
         D: TxQueue + Send + 'static,
         D::Frame: Send + 'static,
     {
-        let stop = Arc::new(AtomicBool::new(false));
-        let (stopped, bell) = (Arc::clone(&stop), bell.clone());
+        if bell.0.taken.swap(true, Ordering::AcqRel) {
+            let why = "this bell has a service already: a further service needs a bell of its own";
+            return Err(io::Error::new(io::ErrorKind::AlreadyExists, why));
+        }
+        let (stop, panics) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
+        let (stopped, counted, hearer) = (Arc::clone(&stop), Arc::clone(&panics), Arc::clone(&bell.0));
         let thread = thread::Builder::new().name(name.to_owned()).spawn(move || {
-            // One thread hears a bell: a second service on it would miss every ring, so it ends at
-            // once.
-            if bell.0.set(thread::current()).is_err() {
-                return;
-            }
+            let _ = hearer.thread.set(thread::current());
+            let mut report = |found: Report| {
+                let mut n = u64::from(matches!(found, Report::Panicked { .. }));
+                n += u64::from(catch_unwind(AssertUnwindSafe(|| report(found))).is_err());
+                counted.fetch_add(n, Ordering::Relaxed);
+            };
+            let mut rounds = Rounds::new(queues.len());
             while !stopped.load(Ordering::Acquire) {
-                let sleep = serve_all(&queues);
+                let sleep = rounds.serve_all(&queues, &mut report);
                 let watch = monitor.look(&queues, &mut report);
                 if let Some(sleep) = sleep {
                     thread::park_timeout(sleep.min(watch).min(SLEEP_MAX));
                 }
             }
-        })?;
-        Ok(Self { stop, thread: Some(thread) })
+        });
+        match thread {
+            Ok(thread) => Ok(Self { stop, panics, thread: Some(thread) }),
+            Err(e) => {
+                bell.0.taken.store(false, Ordering::Release);
+                Err(e)
+            }
+        }
     }
 
-    /// Ends the thread and waits for it.
-    pub fn stop(mut self) {
+    /// Ends the thread and waits for it. Returns the number of panics that it has caught, of
+    /// devices, callbacks and its own `report`.
+    pub fn stop(mut self) -> u64 {
         self.end();
+        self.panics.load(Ordering::Relaxed)
     }
 
     fn end(&mut self) {
         self.stop.store(true, Ordering::Release);
         if let Some(thread) = self.thread.take() {
             thread.thread().unpark();
-            // A panic of the thread has been printed.
-            drop(thread.join());
+            if thread.join().is_err() {
+                // The hook has printed the panic.
+                self.panics.fetch_add(1, Ordering::Relaxed);
+            }
         }
     }
 }
@@ -106,27 +148,175 @@ impl Drop for Service {
     }
 }
 
-/// Serves each queue that wants it. Returns how long there is no work, `None` if there is work now.
-fn serve_all<D: TxQueue>(queues: &[Arc<Queue<D>>]) -> Option<Duration> {
-    let mut again = false;
-    let mut next: Option<(Instant, Instant)> = None;
-    for queue in queues {
-        let now = queue.now();
-        if queue.wants_service(now) {
-            again |= queue.serve() == Rest::Again;
+/// The time at which a queue has work for the service.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Due {
+    /// Now.
+    Now,
+    /// Its time has come, and another thread has the queue.
+    Held,
+    /// After this time.
+    In(Duration),
+}
+
+/// A queue after panics of its runs.
+#[derive(Clone, Copy, Debug, Default)]
+struct Alone {
+    /// The time for which it was last left alone; zero after a run without a panic.
+    pause: Duration,
+    until: Option<Instant>,
+}
+
+/// The memory of the service between two rounds.
+#[derive(Debug)]
+struct Rounds {
+    alone: Vec<Alone>,
+    /// The last sleep beside a thread that had a queue whose time had come.
+    held: Duration,
+}
+
+impl Rounds {
+    fn new(queues: usize) -> Self {
+        Self { alone: vec![Alone::default(); queues], held: Duration::ZERO }
+    }
+
+    /// Serves each queue that wants it. Returns how long there is no work, `None` if there is work
+    /// now.
+    fn serve_all<D: TxQueue>(
+        &mut self,
+        queues: &[Arc<Queue<D>>],
+        report: &mut dyn FnMut(Report),
+    ) -> Option<Duration> {
+        let (mut now, mut held, mut sleep) = (false, false, SLEEP_MAX);
+        for (at, (queue, alone)) in queues.iter().zip(&mut self.alone).enumerate() {
+            match alone.serve(at, queue, report) {
+                Due::Now => now = true,
+                Due::Held => held = true,
+                Due::In(time) => sleep = sleep.min(time),
+            }
         }
-        if let Some(at) = queue.deadline() {
-            let earlier =
-                next.is_none_or(|(is, since)| at.saturating_since(now) < is.saturating_since(since));
-            next = if earlier { Some((at, now)) } else { next };
+        self.held = match held {
+            true => (2 * self.held).clamp(HELD_MIN, HELD_MAX),
+            false => Duration::ZERO,
+        };
+        match (now, held) {
+            (true, _) => None,
+            (false, true) => Some(sleep.min(self.held)),
+            (false, false) => Some(sleep),
         }
     }
-    match (again, next) {
-        (true, _) => None,
-        (false, None) => Some(SLEEP_MAX),
-        (false, Some((at, now))) => match at.saturating_since(now) {
-            Nanos(0) => None,
-            Nanos(ns) => Some(Duration::from_nanos(ns)),
-        },
+}
+
+impl Alone {
+    /// Serves a queue if it wants that and is not left alone. A panic is reported.
+    fn serve<D: TxQueue>(&mut self, at: usize, queue: &Queue<D>, report: &mut dyn FnMut(Report)) -> Due {
+        if let Some(until) = self.until {
+            let left = until.saturating_since(queue.status().now());
+            if left > Nanos(0) {
+                return Due::In(Duration::from_nanos(left.0));
+            }
+            self.until = None;
+        }
+        match catch_unwind(AssertUnwindSafe(|| serve(queue))) {
+            Ok((ran, due)) => {
+                if ran {
+                    self.pause = Duration::ZERO;
+                }
+                due
+            }
+            Err(panic) => {
+                self.pause = (2 * self.pause).clamp(ALONE_MIN, ALONE_MAX);
+                let pause = Nanos(u64::try_from(self.pause.as_nanos()).unwrap_or(u64::MAX));
+                self.until = Some(queue.status().now() + pause);
+                report(Report::panicked(at, &*panic));
+                Due::In(self.pause)
+            }
+        }
+    }
+}
+
+/// Serves a queue if it wants that. Returns whether it was run, and when it has work again.
+fn serve<D: TxQueue>(queue: &Queue<D>) -> (bool, Due) {
+    let status = queue.status();
+    let now = status.now();
+    let mut ran = false;
+    let mut held = status.is_taken();
+    // A thread that has the queue sees its flags. A call would only cost it a further round.
+    if !held && status.wants_service(now) {
+        match queue.serve() {
+            Rest::Again => return (true, Due::Now),
+            Rest::Elsewhere => held = true,
+            Rest::Idle | Rest::Device | Rest::At(_) => ran = true,
+        }
+    }
+    let due = match status.deadline().map(|at| at.saturating_since(now)) {
+        None => Due::In(SLEEP_MAX),
+        Some(Nanos(0)) if held => Due::Held,
+        Some(Nanos(0)) => Due::Now,
+        Some(Nanos(ns)) => Due::In(Duration::from_nanos(ns)),
+    };
+    (ran, due)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use txweir_core::model::testing::VecDevice;
+    use txweir_core::{Admitted, Instant, Meta, PathConfig, TxPath};
+
+    use super::*;
+    use crate::queue::{Handed, QueueConfig};
+
+    thread_local! {
+        static NOW: Cell<u64> = const { Cell::new(1_000_000_000) };
+    }
+
+    fn clock() -> Instant {
+        Instant(NOW.get())
+    }
+
+    /// A queue with a packet that may leave after a while.
+    fn shaped() -> Arc<Queue<VecDevice<u64>>> {
+        let options = ["rate", "8mbit", "burst", "1000", "limit", "100000"];
+        let path = TxPath::new(PathConfig { bql: None, ..PathConfig::default() }).unwrap();
+        let path = path.with_qdisc("tbf", &options).unwrap();
+        let config = QueueConfig::new(clock);
+        let queue = Queue::new(path, VecDevice::with_slots(100), config, Bell::new().wakeup());
+        for n in 0..2 {
+            assert_eq!(queue.send(n, Meta::new(1000)), Handed::Done(Admitted::Queued));
+        }
+        Arc::new(queue)
+    }
+
+    #[test]
+    fn a_queue_that_another_thread_has_is_no_work_although_its_time_has_come() {
+        let queues = [shaped()];
+        let queue = &queues[0];
+        let deadline = queue.status().deadline().expect("a packet waits for its time");
+        NOW.set(deadline.0);
+        let mut rounds = Rounds::new(1);
+        let runs = queue.status().counts().handoff.runs;
+        let sleeps: Vec<_> = queue
+            .control()
+            .try_with(|_| (0..8).map(|_| rounds.serve_all(&queues, &mut |_| {})).collect())
+            .unwrap();
+        let expected = [32, 64, 128, 256, 512, 1000, 1000, 1000];
+        assert_eq!(sleeps, expected.map(|us| Some(Duration::from_micros(us))));
+        // The run at the end of that turn was the one, and no call of the service caused another.
+        assert_eq!(queue.status().counts().handoff.runs, runs + 1);
+        // It was sent in that turn; the service has nothing to do.
+        assert_eq!(rounds.serve_all(&queues, &mut |_| {}), Some(SLEEP_MAX));
+        assert_eq!(queue.control().try_with(|o| o.dev.sent().to_vec()), Some(vec![0, 1]));
+    }
+
+    #[test]
+    fn a_time_that_has_come_is_work_where_no_thread_has_the_queue() {
+        let queues = [shaped()];
+        let mut rounds = Rounds::new(1);
+        assert_eq!(rounds.serve_all(&queues, &mut |_| {}), Some(Duration::from_millis(1)));
+        NOW.set(queues[0].status().deadline().unwrap().0);
+        assert_eq!(rounds.serve_all(&queues, &mut |_| {}), Some(SLEEP_MAX));
+        assert_eq!(queues[0].control().try_with(|o| o.dev.sent().to_vec()), Some(vec![0, 1]));
     }
 }

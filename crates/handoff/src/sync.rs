@@ -25,6 +25,13 @@ pub(crate) fn barrier() {
     fence(Ordering::SeqCst);
 }
 
+/// True while this thread unwinds from a panic. In a model a panic is the verdict, and what it has
+/// found may be that two threads have a value: then nothing is put in order.
+#[inline]
+pub(crate) fn in_panic() -> bool {
+    cfg!(not(loom)) && std::thread::panicking()
+}
+
 /// The owner's side of an asymmetric barrier: where the others call [`heavy_barrier`], it has the
 /// effect of a sequentially consistent fence, and costs no instruction.
 #[inline(always)]

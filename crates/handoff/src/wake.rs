@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::os::fd::OwnedFd;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::task::Waker;
 
@@ -51,6 +52,13 @@ impl Wakeup {
             (Self::Thread(a), Self::Thread(b)) => a.id() == b.id(),
             _ => false,
         }
+    }
+
+    /// Wakes the receiver while this thread may be unwinding from a panic: a second panic, of the
+    /// callback, would end the process.
+    pub(crate) fn wake_in_panic(&self) {
+        // The hook has printed the panic.
+        let _ = catch_unwind(AssertUnwindSafe(|| self.wake()));
     }
 
     /// Wakes the receiver.

@@ -76,7 +76,7 @@ impl Watchdog {
         watch: &mut Watch,
         report: &mut dyn FnMut(Report),
     ) -> bool {
-        let Some(Some((stall, reset))) = queues[at].inspect(|o| self.step(o, at, now, watch)) else {
+        let Some(Some((stall, reset))) = queues[at].status().inspect(|o| self.step(o, at, now, watch)) else {
             return false;
         };
         report(Report::TimedOut(stall));
@@ -100,7 +100,7 @@ impl Watchdog {
         // Packets that the device finished while no thread had reason to ask are taken first: they
         // are no sign of a stall.
         o.reap();
-        let (in_flight, stops) = (o.in_flight(), o.path.stops());
+        let (in_flight, stops) = (o.in_flight(), o.path.tx().stops());
         let stopped = stops.stopped() && !stops.has(Stops::FROZEN);
         let waiting = if stopped { o.waiting() } else { 0 };
         if in_flight == 0 && waiting == 0 {
@@ -145,10 +145,10 @@ impl Watchdog {
             report(Report::NotReset { queue });
             return false;
         }
-        let began = queues[stall.queue].now();
+        let began = queues[stall.queue].status().now();
         let panicked = catch_unwind(AssertUnwindSafe(|| handler(stall))).is_err();
-        let took = queues[stall.queue].now().saturating_since(began);
-        queues[stall.queue].post(|o| {
+        let took = queues[stall.queue].status().now().saturating_since(began);
+        queues[stall.queue].control().post(|o| {
             o.counts.resets += 1;
             let now = o.now;
             o.log.note(now, Event::Reset);
@@ -171,7 +171,7 @@ impl<'a, D: TxQueue> Frozen<'a, D> {
         let done = queues.iter().map(|queue| {
             let done = Arc::new(AtomicU32::new(0));
             let mine = Arc::clone(&done);
-            queue.freeze(move || mine.store(1, Ordering::Release));
+            queue.control().freeze(move || mine.store(1, Ordering::Release));
             done
         });
         Self { queues, done: done.collect() }
@@ -199,6 +199,9 @@ impl<'a, D: TxQueue> Frozen<'a, D> {
 
 impl<D: TxQueue> Drop for Frozen<'_, D> {
     fn drop(&mut self) {
-        self.queues.iter().for_each(|queue| queue.thaw());
+        for queue in self.queues {
+            // Every queue is thawed, also if the run of one panics, which its counter has.
+            let _ = catch_unwind(AssertUnwindSafe(|| queue.control().thaw()));
+        }
     }
 }

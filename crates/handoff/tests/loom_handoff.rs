@@ -121,8 +121,8 @@ fn serve_if_told<D: TxQueue>(queue: &Queue<D>, told: &AtomicU32) {
 
 /// Returns the work that is left over in a queue that no thread has.
 fn left_over<D: TxQueue>(queue: &Queue<D>) -> (bool, u64) {
-    assert!(!queue.is_called(), "a thread is expected that does not come: {queue:?}");
-    queue.try_with(|o| (o.is_listed(), o.backlog().packets)).expect("no thread has it")
+    assert!(!queue.status().is_called(), "the queue is called, and no thread serves it: {queue:?}");
+    queue.control().try_with(|o| (o.is_listed(), o.backlog().packets)).expect("no thread has it")
 }
 
 fn model(preemptions: Option<usize>, f: impl Fn() + Sync + Send + 'static) {
@@ -228,11 +228,11 @@ fn a_wake_while_frozen_is_not_lost() {
         let (service, _) = told();
         let queue = Arc::new(Queue::new(path(), dev, config(), service));
         send(&queue, 1);
-        queue.post(|o| o.path.freeze());
+        queue.control().post(|o| o.path.tx_mut().freeze());
         let (theirs, device) = (Arc::clone(&queue), seen.clone());
         let t = thread::spawn(move || device.finish_one(1, &theirs));
         let control = Arc::clone(&queue);
-        let u = thread::spawn(move || control.post(|o| o.path.thaw()));
+        let u = thread::spawn(move || control.control().post(|o| o.path.tx_mut().thaw()));
         send(&queue, 2);
         t.join().unwrap();
         u.join().unwrap();
@@ -252,14 +252,14 @@ fn nothing_goes_into_the_device_while_it_is_reset() {
         let theirs = Arc::clone(&queue);
         let t = thread::spawn(move || (1..=2).for_each(|n| send(&theirs, n)));
         let (frozen, word) = told();
-        queue.freeze(move || frozen.wake());
+        queue.control().freeze(move || frozen.wake());
         while word.load(Ordering::Acquire) == 0 {
             thread::yield_now();
         }
         let before = seen.pushed.load(Ordering::Acquire);
         thread::yield_now();
         assert_eq!(seen.pushed.load(Ordering::Acquire), before, "the device is being reset");
-        queue.thaw();
+        queue.control().thaw();
         t.join().unwrap();
         assert_eq!(left_over(&queue), (false, 0));
         assert_eq!(seen.sent(), [1, 2]);
@@ -279,17 +279,17 @@ fn the_service_knows_when_to_come() {
         let t = thread::spawn(move || send(&theirs, 1));
         let mine = Arc::clone(&queue);
         let u = thread::spawn(move || send(&mine, 2));
-        // The service, about to sleep.
+        // The service is about to sleep.
         told.swap(0, Ordering::AcqRel);
         let _ = queue.serve();
-        let sleeps_until = queue.deadline();
+        let sleeps_until = queue.status().deadline();
         t.join().unwrap();
         u.join().unwrap();
-        let waits = queue.try_with(|o| o.backlog().packets).expect("no thread has it");
+        let waits = queue.control().try_with(|o| o.backlog().packets).expect("no thread has it");
         assert_eq!(seen.sent().len() as u64 + waits, 2);
         if waits > 0 {
             assert!(sleeps_until.is_some() || told.load(Ordering::Acquire) == 1, "no thread comes for it");
-            assert!(queue.deadline().is_some());
+            assert!(queue.status().deadline().is_some());
         }
     });
 }
@@ -326,7 +326,7 @@ fn a_worker_is_told_of_everything() {
         let theirs = Arc::clone(&queue);
         let t = thread::spawn(move || send(&theirs, 1));
         let (queue2, device) = (Arc::clone(&queue), seen.clone());
-        // The worker, which has no work now and then.
+        // The worker has no work now and then.
         let told2 = Arc::clone(&told);
         let worker = thread::spawn(move || {
             serve_if_told(&queue2, &told2);
@@ -369,7 +369,7 @@ fn neither_side_of_a_ring_sleeps_past_the_other() {
                         receiver.finish(1);
                         n += 1;
                     }
-                    // Asleep until the bell rings.
+                    // The receiver sleeps until the bell rings.
                     None => {
                         while rung.swap(0, Ordering::AcqRel) == 0 {
                             thread::yield_now();
@@ -411,7 +411,7 @@ fn who_waits_for_room_is_told() {
         };
         t.join().unwrap();
         assert!(woken.is_none_or(|w| w.load(Ordering::Acquire) == 1), "there is room, and no thread said so");
-        assert!(!queue.is_called());
+        assert!(!queue.status().is_called());
     });
 }
 
@@ -625,7 +625,7 @@ fn what_was_counted_comes_back_from_everywhere() {
         });
         let _ = take_turn(&worker, &queue, 2);
         let other = t.join().unwrap();
-        let waits = queue.try_with(|o| o.backlog().packets).expect("no thread has it");
+        let waits = queue.control().try_with(|o| o.backlog().packets).expect("no thread has it");
         assert_eq!(waits, 2, "the qdisc has room for two");
         assert!(worker.waiting() + other.waiting() <= 4, "2 in the qdisc, at most 1 held, at most 1 listed");
         drop(queue);

@@ -35,11 +35,11 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut of_cpu = speeds.clone();
     for _ in 0..ROUNDS {
         for ((net, speeds), of_cpu) in nets.iter_mut().zip(&mut speeds).zip(&mut of_cpu) {
-            let (before, until) = (net.nic(0).counts().tx.packets, net.engine().now() + ROUND);
+            let (before, until) = (net.links().nic(0).counts().tx.packets, net.engine().now() + ROUND);
             let (start, cpu) = (Wall::now(), cpu_seconds());
             net.run(until);
             let (seconds, cpu) = (start.elapsed().as_secs_f64(), cpu_seconds() - cpu);
-            let packets = (net.nic(0).counts().tx.packets - before) as f64 / 1e6;
+            let packets = (net.links().nic(0).counts().tx.packets - before) as f64 / 1e6;
             speeds.push(packets / seconds);
             of_cpu.push(packets / cpu);
         }
@@ -55,7 +55,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         of_cpu.sort_by(f64::total_cmp);
         let median = speeds[speeds.len() / 2];
         let time = ROUND.0 * ROUNDS;
-        let (counts, bytes) = (net.nic(0).measured(), net.bytes(0).iter().sum::<u64>());
+        let (counts, bytes) =
+            (net.links().nic(0).measured(), net.traffic().counted(0).bytes().iter().sum::<u64>());
         println!(
             "{n:5}  {median:6.2} {:6.2} {:6.2}  {:6.2} {:6.2} {:6.2}  {:9.0}  {:13.2}  {:14.1}  {:7}  {:12}",
             speeds[0],
@@ -64,10 +65,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             of_cpu[0],
             of_cpu[of_cpu.len() - 1],
             1e3 / median,
-            net.engine().dispatched() as f64 / net.nic(0).counts().tx.packets as f64,
+            net.engine().dispatched() as f64 / net.links().nic(0).counts().tx.packets as f64,
             bytes as f64 * 8e3 / time as f64,
             counts.dropped.packets,
-            net.nic(0).gauges()[0].mean(net.engine().now())
+            net.links().nic(0).gauges()[0].mean(net.engine().now())
         );
     }
     Ok(())

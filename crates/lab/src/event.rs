@@ -1,10 +1,10 @@
-//! `What`: the events of a network.
+//! `NetEvent`: the events of a network.
 
 use crate::engine::Payload;
 
 /// Meaning of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum What {
+pub enum NetEvent {
     /// The deadline of a connection end has come.
     Timer,
     /// The next packet of a UDP sender is due.
@@ -25,7 +25,7 @@ pub enum What {
     Flow,
 }
 
-impl Payload for What {
+impl Payload for NetEvent {
     fn word(self) -> u64 {
         match self {
             Self::Timer => 0,

@@ -8,23 +8,23 @@
 //! Lengths that links and qdiscs see count a 14-byte Ethernet header that is not in the bytes,
 //! unless an action has changed it.
 
+mod head;
+
 use std::sync::Arc;
 
 use txweir_core::Ecn;
 use txweir_core::base::time::Instant;
 
+pub use crate::frame::head::{FIN, HEADER_MAX, Head, PSH, SYN};
 use crate::tagged::{Asked, ETHERNET, LinkHeader};
 
 /// Ethertype of IPv4, which the lab's hosts send.
 const IPV4: u16 = 0x0800;
-/// Largest number of header bytes that a frame keeps: IPv4 without options (20) and the longest TCP
-/// header (60).
-pub const HEADER_MAX: usize = 80;
 
 /// One packet, or one TSO unit that the wire will cut.
 #[derive(Clone, Debug)]
 pub struct Frame {
-    header: [u8; HEADER_MAX],
+    head: Head,
     /// Time at which its sender's stack handed it over.
     pub sent: Instant,
     /// Fields that few frames have.
@@ -42,7 +42,6 @@ pub struct Frame {
     /// Ethertype.
     pub protocol: u16,
     gso_size: u16,
-    header_len: u8,
     /// DS field: IPv4 TOS, IPv6 traffic class.
     pub ds: u8,
     /// True if a bit of it is wrong, which the receiver's checksums will detect.
@@ -68,6 +67,28 @@ pub enum Below {
     Cut,
 }
 
+impl Below {
+    /// Notes that a queue has cut the frame's unit, and that the frame counts as a segment of its
+    /// own. Returns 1 if its sender counts it.
+    pub(crate) fn cut(&mut self) -> u32 {
+        let counted = *self != Self::Not;
+        if counted {
+            *self = Self::Cut;
+        }
+        u32::from(counted)
+    }
+
+    /// Returns the number of bytes that the sender has counted for a frame with this payload.
+    pub(crate) const fn bytes(self, payload: u32) -> u32 {
+        match self {
+            Self::Not => 0,
+            Self::Whole => txweir_transport::below_socket(payload),
+            Self::Rest => payload,
+            Self::Cut => txweir_transport::below_socket_cut(payload),
+        }
+    }
+}
+
 /// Fields that few frames have.
 #[derive(Clone, Debug, Default)]
 struct Extra {
@@ -91,15 +112,12 @@ impl Frame {
     /// Returns a packet of `ip_len` bytes whose first bytes are `first` (at most [`HEADER_MAX`] of
     /// them are kept), of which `header_len` are headers.
     pub fn headers(first: &[u8], header_len: usize, ip_len: u32) -> Self {
-        let kept = first.len().min(HEADER_MAX);
-        let mut header = [0; HEADER_MAX];
-        header[..kept].copy_from_slice(&first[..kept]);
-        let header_len = header_len.min(kept) as u8;
+        let head = Head::new(first, header_len);
         let (sent, extra) = (Instant::ZERO, None);
         let (to, hash, priority, mark, protocol, ds) = (0, 0, 0, 0, IPV4, 0);
         let (gso_size, damaged, ahead, below) = (0, false, 0, Below::Not);
         Self {
-            header,
+            head,
             sent,
             extra,
             len: ip_len,
@@ -109,7 +127,6 @@ impl Frame {
             mark,
             protocol,
             gso_size,
-            header_len,
             ds,
             damaged,
             ahead,
@@ -117,54 +134,25 @@ impl Frame {
         }
     }
 
-    /// Notes that a queue has cut its unit, and that it counts as a segment of its own below its
-    /// sender's socket. Returns 1 if its sender counts it.
-    pub(crate) fn cut_below(&mut self) -> u32 {
-        let counted = self.below != Below::Not;
-        if counted {
-            self.below = Below::Cut;
-        }
-        u32::from(counted)
-    }
-
-    /// Returns the number of bytes below the socket that its sender has counted for it.
-    pub const fn below_socket(&self) -> u32 {
-        match self.below {
-            Below::Not => 0,
-            Below::Whole => txweir_transport::below_socket(self.payload_len()),
-            Below::Rest => self.payload_len(),
-            Below::Cut => txweir_transport::below_socket_cut(self.payload_len()),
-        }
-    }
-
-    /// Returns the number of a packet of [`crate::udp::Source`]: the eight bytes after its headers,
-    /// kept with them.
-    pub fn number(&self) -> Option<u64> {
-        let at = usize::from(self.header_len);
-        self.header.get(at..at + 8)?.try_into().ok().map(u64::from_be_bytes)
-    }
-
-    /// Returns the word after the number, if it is kept.
-    pub(crate) fn word(&self) -> Option<u64> {
-        let at = usize::from(self.header_len) + 8;
-        self.header.get(at..at + 8)?.try_into().ok().map(u64::from_be_bytes)
-    }
-
     /// Returns the ECN code point, which says whether a mark may replace a drop.
     pub const fn ecn(&self) -> Ecn {
         Ecn::from_ds(self.ds)
     }
+    /// Returns its first bytes, to read fields of the headers.
+    pub const fn head(&self) -> &Head {
+        &self.head
+    }
     /// Returns the headers: IP and transport.
     pub fn header(&self) -> &[u8] {
-        &self.header[..usize::from(self.header_len)]
+        self.head.headers()
     }
     /// Returns its first bytes without the link header, as far as they are kept: headers and
     /// following bytes.
     pub fn kept(&self) -> &[u8] {
-        &self.header[..HEADER_MAX.min(self.len as usize)]
+        self.head.kept(self.len)
     }
     pub(crate) fn kept_mut(&mut self) -> &mut [u8] {
-        &mut self.header[..HEADER_MAX.min(self.len as usize)]
+        self.head.kept_mut(self.len)
     }
     /// Returns its link header, if it is not the ordinary one.
     pub fn link(&self) -> Option<&LinkHeader> {
@@ -211,11 +199,11 @@ impl Frame {
     }
     /// Returns the bytes of headers, Ethernet included, which each segment of a unit repeats.
     pub fn header_len(&self) -> u32 {
-        u32::from(self.header_len) + self.link_len()
+        self.head.len() + self.link_len()
     }
     /// Returns the number of bytes after the headers.
     pub const fn payload_len(&self) -> u32 {
-        self.len - self.header_len as u32
+        self.len - self.head.len()
     }
     /// Returns the payload of one segment of a TSO unit, else 0.
     pub const fn gso_size(&self) -> u16 {
@@ -248,8 +236,10 @@ impl Frame {
         let size = u32::from(self.gso_size);
         let from = (i * size).min(self.payload_len());
         let to = (from + count * size).min(self.payload_len());
+        let len = self.head.len() + to - from;
         let mut part = Self {
-            len: u32::from(self.header_len) + to - from,
+            head: self.head.part(len, from, to == self.payload_len()),
+            len,
             gso_size: if to - from > size { self.gso_size } else { 0 },
             extra: self.extra.clone(),
             below: match self.below {
@@ -258,58 +248,12 @@ impl Frame {
             },
             ..Self { extra: None, ..*self }
         };
-        part.put_u16(2, part.len as u16);
         if let Some((_, at)) = part.extra.as_mut().and_then(|e| e.payload.as_mut()) {
             *at += from;
         }
-        if self.header[PROTOCOL] == UDP {
-            part.put_u16(UDP_LEN, (part.len - 20) as u16);
-            return part;
-        }
-        let seq = self.u32_at(TCP_SEQ).wrapping_add(from);
-        part.header[TCP_SEQ..TCP_SEQ + 4].copy_from_slice(&seq.to_be_bytes());
-        if to < self.payload_len() {
-            part.header[TCP_FLAGS] &= !(FIN | PSH);
-        }
         part
     }
-
-    fn put_u16(&mut self, at: usize, v: u16) {
-        self.header[at..at + 2].copy_from_slice(&v.to_be_bytes());
-    }
-
-    fn u32_at(&self, at: usize) -> u32 {
-        u32::from_be_bytes([self.header[at], self.header[at + 1], self.header[at + 2], self.header[at + 3]])
-    }
-
-    /// Returns the TCP sequence number.
-    pub fn tcp_seq(&self) -> u32 {
-        self.u32_at(TCP_SEQ)
-    }
-    /// Returns the TCP acknowledgement number.
-    pub fn tcp_ack(&self) -> u32 {
-        self.u32_at(TCP_ACK)
-    }
-    /// Returns the TCP flags, as on the wire.
-    pub const fn tcp_flags(&self) -> u8 {
-        self.header[TCP_FLAGS]
-    }
 }
-
-/// Offsets into an IPv4 packet without options, the only kind that the lab's hosts send.
-const PROTOCOL: usize = 9;
-const UDP_LEN: usize = 24;
-const TCP_SEQ: usize = 24;
-const TCP_ACK: usize = 28;
-const TCP_FLAGS: usize = 33;
-/// The protocol UDP (RFC 768).
-const UDP: u8 = 17;
-/// TCP flags (RFC 9293 section 3.1).
-pub const FIN: u8 = 1;
-/// The SYN flag.
-pub const SYN: u8 = 2;
-/// The PSH flag.
-pub const PSH: u8 = 8;
 
 #[cfg(test)]
 mod tests {
@@ -317,8 +261,8 @@ mod tests {
 
     fn unit(payload: usize, gso: u16) -> Frame {
         let mut bytes: Vec<u8> = (0..40 + payload).map(|i| i as u8).collect();
-        bytes[TCP_SEQ..TCP_SEQ + 4].copy_from_slice(&u32::MAX.to_be_bytes());
-        bytes[TCP_FLAGS] = FIN | PSH | 0x10;
+        bytes[24..28].copy_from_slice(&u32::MAX.to_be_bytes());
+        bytes[33] = FIN | PSH | 0x10;
         Frame::unit(&bytes[..40], bytes.len() as u32, gso)
     }
 
@@ -355,10 +299,10 @@ mod tests {
         let f = unit(2500, 1000);
         let cut: Vec<Frame> = (0..f.segs()).map(|i| f.segment(i)).collect();
         assert_eq!(cut.iter().map(Frame::payload_len).collect::<Vec<_>>(), [1000, 1000, 500]);
-        assert_eq!(cut.iter().map(Frame::tcp_seq).collect::<Vec<_>>(), [u32::MAX, 999, 1999]);
-        assert_eq!(cut.iter().map(Frame::tcp_flags).collect::<Vec<_>>(), [0x10, 0x10, 0x19]);
-        assert_eq!(cut.iter().map(|c| u16::from_be_bytes([c.header[2], c.header[3]])).max(), Some(1040));
+        assert_eq!(cut.iter().map(|c| c.head().tcp_seq()).collect::<Vec<_>>(), [u32::MAX, 999, 1999]);
+        assert_eq!(cut.iter().map(|c| c.head().tcp_flags()).collect::<Vec<_>>(), [0x10, 0x10, 0x19]);
+        assert_eq!(cut.iter().map(|c| u16::from_be_bytes([c.header()[2], c.header()[3]])).max(), Some(1040));
         let rest = f.part(1, 2);
-        assert_eq!((rest.payload_len(), rest.segs(), rest.tcp_seq()), (1500, 2, 999));
+        assert_eq!((rest.payload_len(), rest.segs(), rest.head().tcp_seq()), (1500, 2, 999));
     }
 }

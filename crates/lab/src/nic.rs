@@ -20,7 +20,7 @@ use txweir_core::{Instant, Nanos, Rate, Tally};
 use txweir_tc::{Diagnostic, Policy};
 
 use crate::engine::{Alarm, Engine};
-use crate::event::What;
+use crate::event::NetEvent;
 use crate::frame::Frame;
 use crate::link::{Link, LinkConfig};
 use transmit::Transmit;
@@ -49,7 +49,7 @@ pub struct NicConfig {
 #[derive(Debug)]
 pub struct Nic {
     transmit: Transmit,
-    link: Link<What>,
+    link: Link<NetEvent>,
     actor: u32,
     wire_alarm: Alarm,
     wake_alarm: Alarm,
@@ -69,7 +69,7 @@ impl Nic {
     pub fn new(c: NicConfig, actor: u32, hosts: (u32, u32)) -> Result<Self, String> {
         Ok(Self {
             transmit: Transmit::new(c.path, c.wire, hosts)?,
-            link: Link::new(c.link, actor, What::Arrival, What::Late, c.seed),
+            link: Link::new(c.link, actor, NetEvent::Arrival, NetEvent::Late, c.seed),
             actor,
             wire_alarm: Alarm::default(),
             wake_alarm: Alarm::default(),
@@ -90,11 +90,11 @@ impl Nic {
         &self.transmit.device.wire
     }
     /// The link.
-    pub const fn link(&self) -> &Link<What> {
+    pub const fn link(&self) -> &Link<NetEvent> {
         &self.link
     }
     /// The link, to record and to take what has arrived.
-    pub const fn link_mut(&mut self) -> &mut Link<What> {
+    pub const fn link_mut(&mut self) -> &mut Link<NetEvent> {
         &mut self.link
     }
     /// Bytes held by the device, and by the qdiscs, over time.
@@ -172,7 +172,7 @@ impl Nic {
     }
 
     /// A host hands a frame over; it comes back if there is no room. To be followed by `kick`.
-    pub fn submit(&mut self, engine: &Engine<What>, frame: Frame) -> Result<Taken, Frame> {
+    pub fn submit(&mut self, engine: &Engine<NetEvent>, frame: Frame) -> Result<Taken, Frame> {
         self.transmit.submit(engine.now(), frame)
     }
 
@@ -184,7 +184,7 @@ impl Nic {
     }
 
     /// Moves everything that can move at this instant, and sees to the next one.
-    pub fn kick(&mut self, engine: &mut Engine<What>) {
+    pub fn kick(&mut self, engine: &mut Engine<NetEvent>) {
         let now = engine.now();
         let Self { transmit, link, departed, busy, .. } = self;
         let overhead = transmit.device.wire.config().overhead;
@@ -196,20 +196,20 @@ impl Nic {
         let wake = transmit.refill(now, reported);
         let Transmit { port, device, .. } = transmit;
         if wake.is_some() {
-            self.wake_alarm.set(engine, wake, self.actor, What::Wake);
+            self.wake_alarm.set(engine, wake, self.actor, NetEvent::Wake);
         }
-        self.wire_alarm.set(engine, device.wire.next_event(), self.actor, What::Wire);
+        self.wire_alarm.set(engine, device.wire.next_event(), self.actor, NetEvent::Wire);
         self.ring.set(now, device.wire.held().bytes);
-        self.backlog.set(now, port.backlog().bytes);
+        self.backlog.set(now, port.totals().backlog().bytes);
         if let Some(probe) = &mut device.probe {
             probe.look(now, port);
         }
     }
 
     /// An event of the device or of a wake-up; false if it was overtaken.
-    pub fn fired(&mut self, at: Instant, what: What) -> bool {
+    pub fn fired(&mut self, at: Instant, what: NetEvent) -> bool {
         match what {
-            What::Wire => self.wire_alarm.fired(at),
+            NetEvent::Wire => self.wire_alarm.fired(at),
             _ => self.wake_alarm.fired(at),
         }
     }
@@ -226,7 +226,9 @@ impl Nic {
     /// The number of a path whose ends may try again: see [`Waiting::next`].
     pub fn take_wake(&mut self) -> Option<usize> {
         let Transmit { port, waiting, .. } = &mut self.transmit;
-        let mut paths = port.paths_mut().iter_mut().enumerate();
-        paths.find_map(|(at, path)| (path.take_wake() && waiting.is_waiting(at)).then_some(at))
+        // There are at most as many paths as queues.
+        let mut paths = 0..port.paths().len() as u16;
+        let woken = paths.find(|path| port.take_wake(*path) && waiting.is_waiting(usize::from(*path)));
+        woken.map(usize::from)
     }
 }

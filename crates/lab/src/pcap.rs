@@ -143,8 +143,8 @@ impl Tap {
 fn packet_id(frame: &Frame) -> u64 {
     let mut id = frame.sent.0 ^ u64::from(frame.to) << 40;
     let what = match frame.header().get(9) {
-        Some(&UDP) => frame.number().unwrap_or(0),
-        _ => u64::from(frame.tcp_seq()) << 32 | u64::from(frame.tcp_ack()),
+        Some(&UDP) => frame.head().number().unwrap_or(0),
+        _ => u64::from(frame.head().tcp_seq()) << 32 | u64::from(frame.head().tcp_ack()),
     };
     for word in [what, u64::from(frame.ip_len())] {
         let m = u128::from(id ^ word ^ 0x9e37_79b9_7f4a_7c15) * 0xd6e8_feb8_6659_fd93;

@@ -185,10 +185,10 @@ impl Report {
     /// Returns the report of a net that has been run to the end of its scenario with this seed.
     pub fn new(scenario: &Scenario, seed: u64, built: &Built) -> Self {
         let (net, now) = (&built.net, built.net.engine().now());
-        let time = now.saturating_since(net.measuring_from());
+        let time = now.saturating_since(net.meters().measuring_from());
         let asked = |section| scenario.sections().contains(&section);
         let ways = |section| built.ends.iter().zip(0_u32..).filter(move |_| asked(section));
-        let groups = (0..net.groups().len()).filter(|_| asked(Section::Traffic));
+        let groups = (0..net.traffic().groups().len()).filter(|_| asked(Section::Traffic));
         Self {
             title: scenario.title().into(),
             seed,
@@ -196,8 +196,12 @@ impl Report {
             measured_ns: time.0,
             events: net.engine().dispatched(),
             traffic: groups.map(|g| traffic(net, g, &built.hosts, time)).collect(),
-            links: ways(Section::Links).map(|(e, n)| link(net.nic(n), e, &built.hosts, time)).collect(),
-            queues: ways(Section::Queues).map(|(e, n)| queue(net.nic(n), e, &built.hosts, now)).collect(),
+            links: ways(Section::Links)
+                .map(|(e, n)| link(net.links().nic(n), e, &built.hosts, time))
+                .collect(),
+            queues: ways(Section::Queues)
+                .map(|(e, n)| queue(net.links().nic(n), e, &built.hosts, now))
+                .collect(),
         }
     }
 
@@ -210,9 +214,9 @@ impl Report {
 }
 
 fn traffic(net: &Net, number: usize, hosts: &[String], time: Nanos) -> TrafficReport {
-    let state = &net.groups()[number];
+    let (state, counted) = (&net.traffic().groups()[number], net.traffic().counted(number));
     let g = &state.group;
-    let members = net.bytes(number);
+    let members = counted.bytes();
     let bytes = match g.load {
         Load::Rr { request, response } => {
             state.latency.len().saturating_mul(request.saturating_add(response))
@@ -227,13 +231,13 @@ fn traffic(net: &Net, number: usize, hosts: &[String], time: Nanos) -> TrafficRe
         count: g.count,
         throughput_bit_s: per_second(u128::from(bytes) * 8, time),
         jain: jain(&members),
-        retransmitted_bytes: net.retransmitted(number),
+        retransmitted_bytes: counted.retransmitted(),
         transactions: None,
         transactions_per_s: None,
         latency: None,
         delay: None,
         packets: None,
-        flows: net.short_flows(number).map(FlowsReport::of),
+        flows: counted.short_flows().map(FlowsReport::of),
         voice: None,
         video: None,
         questions: None,
@@ -247,19 +251,19 @@ fn traffic(net: &Net, number: usize, hosts: &[String], time: Nanos) -> TrafficRe
             report.transactions_per_s = Some(per_second(u128::from(n) * 10, time) as f64 / 10.0);
             report.latency = Times::of(&state.latency);
             if let Load::Ask(_) = g.load {
-                report.questions = Some(QuestionsReport::of(net.asked(number)));
+                report.questions = Some(QuestionsReport::of(counted.asked()));
             }
         }
         Load::Cbr { .. } | Load::Voice | Load::Video(_) => {
-            let c = net.cbr(number);
+            let c = counted.cbr();
             let (sent, received, lost) = (c.sent, c.received, c.lost);
             report.packets =
                 Some(PacketsReport { sent, received, lost, refused: c.refused, reordered: c.reordered });
-            report.delay = Times::of(&net.delays(number));
+            report.delay = Times::of(&counted.delays());
             if let Load::Voice = g.load {
-                report.voice = VoiceReport::of(c, net.voice(number));
+                report.voice = VoiceReport::of(c, counted.voice());
             } else if let Load::Video(_) = g.load {
-                report.video = Some(VideoReport::of(&net.video(number)));
+                report.video = Some(VideoReport::of(&counted.video()));
             }
         }
     }
@@ -305,14 +309,14 @@ fn link(nic: &Nic, ends: &Ends, hosts: &[String], time: Nanos) -> LinkReport {
 fn queue(nic: &Nic, ends: &Ends, hosts: &[String], now: Instant) -> QueueReport {
     let [ring, backlog] = nic.gauges();
     let port = nic.port();
-    let first = port.first().dql().map(|d| d.stats());
+    let first = port.paths()[0].tx().limit().map(|d| d.stats());
     QueueReport {
         from: hosts[ends.from as usize].clone(),
         to: hosts[ends.to as usize].clone(),
         qdisc: kinds(port.trees().root()),
         backlog_bytes: Range::of(backlog, now),
         ring_bytes: Range::of(ring, now),
-        bql_limit: port.byte_limit().map(|(limit, _)| limit),
+        bql_limit: port.totals().byte_limit().map(|(limit, _)| limit),
         completion_interval_ns: first.and_then(|d| d.completion_interval).map(|t| t.0),
     }
 }

@@ -129,7 +129,7 @@ fn tap(scenario: &Scenario, built: &mut Built, dir: &Path) -> Result<Captures, R
             captures.push((path, Rc::new(RefCell::new(capture))));
         }
         let Some((_, capture)) = captures.last() else { continue };
-        let rate = built.net.nic(nic as u32).wire().config().rate;
+        let rate = built.net.links().nic(nic as u32).wire().config().rate;
         let interface = capture.borrow_mut().interface(&built.links[nic], rate);
         ways.push((nic as u32, Tap::new(capture, interface, ends.from, ends.to)));
     }

@@ -23,6 +23,7 @@ use crate::nic::NicConfig;
 
 pub use file::{CompletionText, Percent, Section, Text};
 use file::{File, LinkTable, RoleName, TrafficFile};
+use traffic::Traffic;
 
 /// Reason that a scenario was refused, and its place.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -205,7 +206,8 @@ impl Scenario {
                     hosts.push(host.clone());
                 }
             }
-            for group in scenario.traffic(&hosts, table)? {
+            let traffic = Traffic { scenario: &scenario, table };
+            for group in traffic.groups(&hosts)? {
                 groups.push(TrafficOf { group, at: table.to.span(), count_at: table.count.span() });
             }
         }
@@ -292,10 +294,11 @@ impl Scenario {
             }
         }
         for t in &self.file.traffic {
-            for group in self.traffic(&hosts, t.get_ref())? {
+            let traffic = Traffic { scenario: self, table: t.get_ref() };
+            for group in traffic.groups(&hosts)? {
                 let (there, back) = ((group.from, group.to), (group.to, group.from));
                 let ways = if group.load.goes_back() { vec![there, back] } else { vec![there] };
-                if let Some((a, b)) = ways.into_iter().find(|(a, b)| !net.reaches(*a, *b)) {
+                if let Some((a, b)) = ways.into_iter().find(|(a, b)| !net.links().reaches(*a, *b)) {
                     let message =
                         format!("to: no links lead from {} to {}", hosts[a as usize], hosts[b as usize]);
                     return Err(self.error(t.get_ref().to.span(), message));

@@ -8,17 +8,22 @@
 //! set they leave as units that the device cuts; without it they leave as segments, one behind the
 //! other.
 
+mod outbox;
+mod packets;
+
 use std::fmt;
 
 use txweir_core::base::time::{Instant, Nanos};
 use txweir_transport::wire::{Codec, HEADER_MAX as TCP_MAX};
 pub use txweir_transport::{Algorithm, EcnMode};
-use txweir_transport::{Config, Connection, Pacing, Segment, State};
+use txweir_transport::{Config, Connection, Pacing, State};
 
 use crate::app::App;
 use crate::cpu::Cpu;
-use crate::frame::{Below, Frame};
+use crate::frame::Frame;
 use crate::tagged::ETHERNET;
+use crate::tcp::outbox::Outbox;
+use crate::tcp::packets::Packets;
 
 /// Bytes of an IPv4 header without options.
 const IP: usize = 20;
@@ -109,11 +114,13 @@ impl Default for TcpConfig {
 }
 
 impl TcpConfig {
-    /// Returns the configuration of the transport. `seed` has no effect.
-    pub fn transport(&self, seed: u64) -> Config {
+    /// Returns the configuration of the transport.
+    pub fn transport(&self) -> Config {
         let c = Config::default();
         let room = self.tso_max.saturating_sub(ETHERNET).min(IP_MAX).saturating_sub((IP + TCP_MAX) as u32);
-        let _ = seed;
+        // Every connection has the seed of the default: a seed of its own would make each
+        // configuration different, and ends share equal ones (`Conn::share_config`). So BBR
+        // connections that start together probe in step.
         Config {
             mss: self.mss,
             algorithm: self.congestion,
@@ -223,24 +230,9 @@ pub struct Conn {
     /// Time at which it opens the connection; `Instant::MAX` once it has, and for an end that
     /// waits.
     opens: Instant,
-    /// The addresses; ports are with the codec.
-    local: [u8; 4],
-    remote: [u8; 4],
-    codec: Codec,
-    label: Label,
-    /// True if units leave as segments.
-    cuts: bool,
-    /// True if timeouts change the flow's hash.
-    rehashes: bool,
-    /// The frame that the transmit path returned: nothing more leaves until `wake`.
-    held: Option<Box<Frame>>,
-    /// The rest of a unit that was being cut.
-    rest: Option<Box<Frame>>,
-    blocked: bool,
-    frames_out: u64,
-    segs_out: u64,
+    packets: Packets,
+    out: Outbox,
     frames_in: u64,
-    stopped: u32,
 }
 
 impl Conn {
@@ -254,13 +246,13 @@ impl Conn {
         label: Label,
         seed: u64,
     ) -> Self {
-        let tcp = Connection::connect(c.transport(seed));
+        let tcp = Connection::connect(c.transport());
         Self { opens: start, ..Self::new(c, tcp, (local, remote), app, label, seed) }
     }
 
     /// Returns the end that waits for the connection from `remote`.
     pub fn listen(c: &TcpConfig, (local, remote): (Addr, Addr), app: App, label: Label, seed: u64) -> Self {
-        let tcp = Connection::listen(c.transport(seed));
+        let tcp = Connection::listen(c.transport());
         Self::new(c, tcp, (local, remote), app, label, seed)
     }
 
@@ -277,19 +269,9 @@ impl Conn {
             tcp,
             app,
             opens: Instant::MAX,
-            local: local.ip,
-            remote: remote.ip,
-            codec,
-            label,
-            cuts: c.cuts(),
-            rehashes: c.more.rehashes,
-            held: None,
-            rest: None,
-            blocked: false,
-            frames_out: 0,
-            segs_out: 0,
+            packets: Packets { local: local.ip, remote: remote.ip, codec, label },
+            out: Outbox::new(c.cuts(), c.more.rehashes),
             frames_in: 0,
-            stopped: 0,
         }
     }
 
@@ -303,17 +285,16 @@ impl Conn {
     }
     /// Returns the counters.
     pub fn stats(&self) -> ConnStats {
-        let Self { frames_out, segs_out, frames_in, stopped, .. } = *self;
         let retransmitted = self.tcp.counters().retransmitted_bytes;
-        ConnStats { frames_out, segs_out, frames_in, retransmitted, stopped: u64::from(stopped) }
+        ConnStats { frames_in: self.frames_in, retransmitted, ..self.out.stats() }
     }
     /// Returns this end's address.
     pub const fn local(&self) -> Addr {
-        Addr { ip: self.local, port: self.codec.port }
+        Addr { ip: self.packets.local, port: self.packets.codec.port }
     }
     /// Returns the other end's address.
     pub const fn remote(&self) -> Addr {
-        Addr { ip: self.remote, port: self.codec.peer_port }
+        Addr { ip: self.packets.remote, port: self.packets.codec.peer_port }
     }
     /// Returns the state machine.
     pub const fn tcp(&self) -> &Connection {
@@ -326,18 +307,18 @@ impl Conn {
     }
     /// True while a full transmit path keeps it from sending.
     pub const fn is_blocked(&self) -> bool {
-        self.blocked
+        self.out.blocked
     }
 
     /// Notes that the transmit path has room again. [`poll`](Self::poll) is to follow.
     pub const fn wake(&mut self) {
-        self.blocked = false;
+        self.out.blocked = false;
     }
 
     /// Notes that the first device has sent `bytes` that this end counted as lying below the
     /// socket. True if it waited for that, and is to be polled.
     pub fn released(&mut self, bytes: u32) -> bool {
-        self.tcp.released(bytes)
+        self.tcp.below().released(bytes)
     }
 
     /// Tells the end whether a queue below paces its departures (`fq`).
@@ -351,11 +332,11 @@ impl Conn {
         self.frames_in += 1;
         let header = frame.header();
         let Some(tcp) = header.get(IP..) else { return };
-        if frame.tcp_flags() & crate::frame::SYN != 0 {
-            self.codec.remote = frame.tcp_seq();
+        if frame.head().tcp_flags() & crate::frame::SYN != 0 {
+            self.packets.codec.remote = frame.head().tcp_seq();
         }
         let (near_seq, near_ack) = self.tcp.expects();
-        let Some(mut seg) = self.codec.read(tcp, near_seq, near_ack) else { return };
+        let Some(mut seg) = self.packets.codec.read(tcp, near_seq, near_ack) else { return };
         (seg.len, seg.gso, seg.ecn) = (frame.payload_len(), frame.gso_size(), frame.ecn());
         self.tcp.receive(now, &seg);
     }
@@ -420,91 +401,18 @@ impl Conn {
 
     /// Hands out the pending segments of TCP.
     fn drain<R: Into<Handed>>(&mut self, now: Instant, sink: &mut impl FnMut(Frame) -> R) {
-        while !self.blocked {
-            let frame = match self.held.take().or_else(|| self.rest.take()) {
-                Some(frame) => *frame,
-                None => match self.tcp.transmit(now) {
-                    Some(seg) => self.frame(now, &seg),
-                    None => return,
-                },
+        while !self.out.blocked {
+            let frame = match self.out.take() {
+                Some(frame) => frame,
+                None => {
+                    let Some(seg) = self.tcp.transmit(now) else { return };
+                    let mut frame = self.packets.frame(now, &seg);
+                    frame.hash ^= self.out.rehash(&self.tcp);
+                    frame
+                }
             };
-            let segs = if self.cuts { frame.segs() } else { 1 };
-            if segs == 1 {
-                self.give(frame, sink);
-                continue;
-            }
-            for i in 0..segs {
-                self.give(frame.segment(i), sink);
-                if self.blocked {
-                    // The returned part keeps the results of filters; filters have not seen the
-                    // rest of its unit.
-                    self.rest = (i + 1 < segs).then(|| Box::new(frame.part(i + 1, segs - i - 1)));
-                    break;
-                }
-            }
+            self.out.give(frame, &mut self.tcp, sink);
         }
-    }
-
-    fn give<R: Into<Handed>>(&mut self, frame: Frame, sink: &mut impl FnMut(Frame) -> R) {
-        self.held = self.offer(frame, sink).err().map(Box::new);
-        self.blocked = self.held.is_some();
-    }
-
-    fn offer<R: Into<Handed>>(
-        &mut self,
-        frame: Frame,
-        sink: &mut impl FnMut(Frame) -> R,
-    ) -> Result<(), Frame> {
-        let segs = frame.segs();
-        // Segments that are cut here would be cut behind a real queue: a drop of a part is not
-        // reported.
-        let tells = frame.payload_len() > 0 && !self.cuts;
-        match sink(frame).into() {
-            taken @ (Handed::Taken | Handed::Cut(_) | Handed::Dropped | Handed::Congested) => {
-                self.frames_out += 1;
-                self.segs_out += u64::from(segs);
-                match taken {
-                    Handed::Dropped if tells => self.tcp.dropped(),
-                    Handed::Congested if tells => self.tcp.congested(),
-                    Handed::Cut(segments) => self.tcp.cut(segments),
-                    _ => {}
-                }
-                Ok(())
-            }
-            Handed::Back(frame) => {
-                self.stopped = self.stopped.saturating_add(1);
-                Err(frame)
-            }
-        }
-    }
-
-    /// Returns the packet of a segment.
-    fn frame(&self, now: Instant, seg: &Segment) -> Frame {
-        let mut header = [0; IP + TCP_MAX];
-        let mut tcp = [0; TCP_MAX];
-        let len = IP + self.codec.write(seg, &mut tcp);
-        header[IP..].copy_from_slice(&tcp);
-        let ip_len = len as u32 + seg.len;
-        header[0] = 0x45;
-        header[1] = seg.ecn as u8;
-        header[2..4].copy_from_slice(&(ip_len as u16).to_be_bytes());
-        // Don't fragment, 64 hops, TCP (RFC 791 section 3.1).
-        (header[6], header[8], header[9]) = (0x40, 64, 6);
-        header[12..16].copy_from_slice(&self.local);
-        header[16..20].copy_from_slice(&self.remote);
-        let mut frame = Frame::unit(&header[..len], ip_len, seg.gso);
-        frame.sent = now;
-        frame.ds = seg.ecn as u8;
-        (frame.to, frame.hash, frame.priority) = (self.label.to, self.label.hash, self.label.priority);
-        if self.rehashes {
-            // Any odd factor spreads small numbers over all bits.
-            frame.hash ^= (self.tcp.counters().timeouts as u32).wrapping_mul(0x9e37_79b1);
-        }
-        frame.ahead = u32::try_from(seg.departs.saturating_since(now).0).unwrap_or(u32::MAX);
-        if seg.len > 0 {
-            frame.below = Below::Whole;
-        }
-        frame
     }
 
     /// Returns the time of the next [`poll`](Self::poll) if no packet arrives: always after `now`,
@@ -514,7 +422,7 @@ impl Conn {
         if self.opens < Instant::MAX {
             return Some(self.opens);
         }
-        if self.blocked {
+        if self.out.blocked {
             return None;
         }
         let app = self.app.due().filter(|due| *due > now);

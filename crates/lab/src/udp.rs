@@ -143,7 +143,7 @@ impl Sink {
         self.received += 1;
         self.bytes += u64::from(frame.len());
         self.delay.saturating_record(now.saturating_since(frame.sent).0.max(1));
-        let number = frame.number().unwrap_or(0);
+        let number = frame.head().number().unwrap_or(0);
         self.reordered += u64::from(number < self.highest);
         self.highest = self.highest.max(number + 1);
     }

@@ -150,12 +150,12 @@ impl Checker {
             deepest = deepest.max(place.depth);
             places.push(place.parent);
             reorders |= spec.flags.reorders;
-            if spec.control_first || node.has_band() {
+            if spec.control_first || node.front().has_band() {
                 controlled.push((place.parent, node.handle()));
             }
             self.timed |= spec.kind == "fq";
             let classes = qdisc.classes();
-            let band = node.has_band();
+            let band = node.front().has_band();
             let mut rule = NodeRule {
                 leaf: classes.is_empty() && !spec.shape.is_classful(),
                 shaped,
@@ -163,11 +163,11 @@ impl Checker {
                 band,
                 ..NodeRule::default()
             };
-            // A classful qdisc's limit is that of the qdisc that it made below itself; a grafted
-            // one has its own.
+            // The limit of a classful qdisc is that of the qdisc that it made below itself; a
+            // grafted qdisc has a limit of its own.
             let own = classes.iter().all(|c| c.node.handle().is_none());
             qdisc.options(&mut |s| match (s.param.key, s.value.json()) {
-                // The limit holds for each of three bands; 8 packets may be past them.
+                // The limit holds for each of three bands; 8 packets may exceed the limits.
                 ("limit", Json::Uint(n)) if spec.kind == "fq" => rule.packets = Some(3 * n + 8),
                 ("limit", Json::Uint(n)) if own && s.param.expected == Packets::EXPECTED => {
                     rule.packets = Some(n)
@@ -202,7 +202,7 @@ impl Checker {
         waiting_below(path, path.tree().root(), &mut |w| {
             charged |= path.cx().pool.wire_len(w) != w.meta.wire_len
         });
-        self.sized = path.tree().root().stab().is_some() || self.sized && charged;
+        self.sized = path.tree().root().front().stab().is_some() || self.sized && charged;
         (self.rules, self.places) = (rules, places);
         self.told.learn(path);
         deepest
@@ -309,7 +309,7 @@ impl Checker {
         hold!(Conservation, queued.packets > 0 || queued.bytes == 0, "no packet waits, of {queued:?}");
         if look {
             let mut shown = Tally::default();
-            path.queued(&mut |_, _, m| shown.add(m.wire_len));
+            path.tree().queued(&path.cx().pool, &mut |_, _, m| shown.add(m.wire_len));
             hold!(Conservation, shown == *waiting, "{shown:?} are shown, {waiting:?} wait");
         }
         for reason in DropReason::ALL {
@@ -331,7 +331,7 @@ impl Checker {
     /// limit plus one object.
     fn in_flight(&mut self, v: &View<'_>, pushed: bool) -> Verdict {
         let View { path, dev, .. } = v;
-        let Some(dql) = path.dql() else { return Ok(()) };
+        let Some(dql) = path.tx().limit() else { return Ok(()) };
         let held = match dql.unit() {
             Unit::Bytes => dev.held_bytes(),
             Unit::Packets => u64::from(dev.held_packets()),
@@ -365,7 +365,7 @@ impl Checker {
                 let stopped = !path.cx().stopped_queues().is_empty();
                 let busy = dev.held_packets() > 0 || dev.last_promise == Some(0) || stopped;
                 hold!(Liveness, queued > 0, "Device with nothing queued");
-                hold!(Liveness, frozen || busy, "Device, which holds nothing and would take more");
+                hold!(Liveness, frozen || busy, "Device, and the device holds nothing and would take more");
             }
             Wake::At(t, _) => {
                 hold!(HonestWake, t > now, "At({t}) at {now}");
@@ -408,9 +408,9 @@ impl Checker {
         let View { dev, now, .. } = *v;
         let progress = sent + dropped > 0;
         if let Some(t) = self.promise.filter(|t| now < *t) {
-            hold!(HonestWake, sent == 0, "{sent} packets left at {now}, promised was nothing before {t}");
+            hold!(HonestWake, sent == 0, "{sent} packets left at {now}, before the promised {t}");
             if let Wake::At(again, _) = wake {
-                hold!(HonestWake, again >= t || progress, "promised {t}, at {now} it is {again}");
+                hold!(HonestWake, again >= t || progress, "At({again}) at {now}, after a promise of {t}");
             }
         }
         let asked = !frozen && budget > 0 && dev.last_promise.is_some_and(|p| p > 0) && wake != Wake::Device;
@@ -456,12 +456,12 @@ fn node_laws(path: &TxPath<Frame>, node: &txweir_core::sched::node::Node, rule: 
     let alike = queued == waits || queued == wire;
     hold!(Conservation, alike, "{queued:?} by the books, {waits:?} wait, {wire:?} on the wire");
     let mut own = queued;
-    if let Some(m) = node.held(&path.cx().pool) {
+    if let Some(m) = node.front().held(&path.cx().pool) {
         own = Tally { packets: queued.packets - 1, bytes: queued.bytes - u64::from(m.wire_len) };
     }
     if !rule.leaf && !rule.band && !OWN_QUEUE.contains(&rule.kind) {
-        // By the books of the classes, and by wire bytes, because a class with a size table does
-        // not count those.
+        // The sums are compared by the books of the classes and by wire bytes, because a class with
+        // a size table does not count wire bytes.
         let mut below = Tally::default();
         for class in node.qdisc().classes() {
             below.packets += class.node.books().queued.packets;

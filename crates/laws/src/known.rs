@@ -1,10 +1,10 @@
-//! What is known of the frames of a run, and what came out of it.
+//! The state of each frame of a run, and the output by which runs are compared.
 
 use txweir_core::{Handle, Instant};
 
 use crate::device::Fate;
 
-/// Where a frame is.
+/// The place of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Where {
     /// Being submitted.
@@ -19,29 +19,31 @@ pub enum Where {
     Returned,
 }
 
-/// What is known of a frame.
+/// The record of a frame.
 #[derive(Clone, Copy, Debug)]
 pub struct Known {
-    /// Its flow, and of a control segment in it what it is to leave in order with. Packets alike in this do.
+    /// The key within which frames must leave in order: hash, priority, class, and for a TCP
+    /// control segment a number that separates control segments that may overtake each other.
     pub flow: (u32, u32, Handle, Option<u32>),
-    /// How often classes had been assigned anew when it came.
+    /// Number of times that classes had been assigned anew when the frame came.
     pub epoch: u32,
-    /// Its place in the order of arrival; of a piece, that of the whole and a bit.
+    /// Position in the order of arrival. A piece of a super-packet has the position of the whole
+    /// plus its own index.
     pub turn: u64,
-    /// Its wire bytes.
+    /// Wire bytes.
     pub wire_len: u32,
-    /// Where it is.
+    /// The place of the frame.
     pub at: Where,
 }
 
-/// What came out of the path, to compare runs by.
+/// An event at the output of the path, for the comparison of runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Seen {
-    /// When.
+    /// Time of the event.
     pub at: Instant,
-    /// Which frame.
+    /// Number of the frame.
     pub id: u32,
-    /// What happened to it.
+    /// The fate of the frame.
     pub fate: Fate,
     /// Wire bytes, ECN field, marked.
     pub look: (u32, u8, bool),

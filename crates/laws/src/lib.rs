@@ -1,7 +1,7 @@
 //! The laws of qdiscs, for any kind: random configurations, random operations, a device that keeps
 //! records, and a world that checks every law after every call. Everything is derived from the
-//! declarations of a kind (`Spec`): a kind that is built in, or registered by another crate,
-//! inherits them all.
+//! declarations of a kind (`Spec`), so a built-in kind and a kind of another crate are checked
+//! alike.
 //!
 //! ```
 //! use txweir_core::qdisc::kind;
@@ -10,10 +10,10 @@
 //! # Ok::<(), txweir_core::ConfigError>(())
 //! ```
 //!
-//! The laws stand in ARCHITECTURE.md with the tests that run them over the registry.
+//! ARCHITECTURE.md lists the laws and the tests that run them over the registry.
 
 #![forbid(unsafe_code)]
-#![allow(missing_docs)] // Test support: the fields are what the laws look at.
+#![allow(missing_docs)] // Test support: the laws read these fields.
 
 pub mod check;
 pub mod device;
@@ -47,7 +47,8 @@ pub struct Violation {
 /// The laws, each with the number that failures print.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Law {
-    /// Admitted = sent + dropped + queued at every node; every frame is in exactly one place; drops are counted.
+    /// Admitted = sent + dropped + queued at every node; every frame is in exactly one place; every
+    /// drop is counted.
     Conservation = 1,
     /// Packets of one flow leave in order.
     Order = 2,
@@ -70,8 +71,8 @@ pub enum Law {
     Determinism = 10,
     /// Direct dispatch is indistinguishable from enqueue-then-dequeue.
     Direct = 11,
-    /// If a packet waits, a caller is named that will come for it; a sender that was told `Full` is
-    /// woken.
+    /// For a waiting packet the answer names the caller that will come for it; a sender that was
+    /// told `Full` is woken.
     Liveness = 13,
     /// The byte limit's in-flight equals the bytes of the device, and is at most the limit plus one
     /// object.
@@ -94,7 +95,8 @@ thread_local! {
     static REPRODUCE: RefCell<String> = const { RefCell::new(String::new()) };
 }
 
-/// Sets the command that reproduces the work of this thread; any panic from here on prints it.
+/// Sets the command that reproduces the work of this thread; every later panic of the thread prints
+/// it.
 pub fn reproduce_with(command: String) {
     static HOOK: Once = Once::new();
     HOOK.call_once(|| {
@@ -111,13 +113,14 @@ pub fn reproduce_with(command: String) {
     REPRODUCE.with_borrow_mut(|c| *c = command);
 }
 
-/// Holds a kind to every law: `runs` runs of `ops` random operations each, the same ones at each call.
+/// Checks a kind against every law in `runs` runs of `ops` random operations each. Every call makes
+/// the same runs.
 ///
 /// # Errors
-/// The law that does not hold, what was seen, and the seed of the run.
+/// Names the violated law, the observation, and the seed of the run.
 ///
 /// # Panics
-/// The kind refuses options that it took before, or panics itself.
+/// Panics if the kind refuses options that it accepted before, or panics itself.
 pub fn check(spec: &'static Spec, runs: u64, ops: usize) -> Result<(), String> {
     for run in 0..runs {
         let seed = Rng::new(run).next_u64() >> 16;

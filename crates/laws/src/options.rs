@@ -167,7 +167,7 @@ fn starts_with_digit(word: &str) -> bool {
     word.starts_with(|c: char| c.is_ascii_digit())
 }
 
-/// Draws random words: well-formed, perhaps refused.
+/// Draws random words, well-formed but perhaps refused.
 pub fn random(spec: &Spec, rng: &mut Rng) -> Vec<String> {
     if spec.kind == "mqprio" && chance(rng, 1, 2) {
         // Independent random words hardly ever fit together.

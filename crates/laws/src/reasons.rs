@@ -11,11 +11,11 @@ use crate::device::Frame;
 pub enum Planted {
     #[default]
     Nothing,
-    /// One drop in ten is counted by no reason.
+    /// The count by reason omits one drop in ten.
     Forgets,
     /// Packets dropped because a limit was reached count as dropped by an AQM.
     Confuses,
-    /// A node below another forgets every second drop, books and all.
+    /// A node with classes forgets half of its drops, in its books too.
     LosesOnTheWayUp,
     /// Marks are counted only in leaves.
     MarksStayBelow,
@@ -26,7 +26,7 @@ pub enum Planted {
 impl Planted {
     /// Returns the reasons of a node, with the planted fault, and the drops by its books.
     fn read(self, node: &Node, root: bool) -> (Reasons, u64) {
-        let (mut reasons, mut dropped) = (*node.reasons(), node.books().dropped.packets);
+        let (mut reasons, mut dropped) = (*node.account().reasons(), node.books().dropped.packets);
         let leaf = node.qdisc().classes().is_empty();
         match self {
             Self::Nothing => {}
@@ -56,8 +56,7 @@ pub struct Told {
     outside: Reasons,
 }
 
-/// Reasons for which a path refuses packets that no qdisc has seen; qdiscs drop for the second one
-/// too.
+/// Reasons for which a path refuses packets before any qdisc; qdiscs drop for the second one too.
 const REFUSED: [DropReason; 2] = [DropReason::PoolFull, DropReason::Oversize];
 
 impl Told {
@@ -106,7 +105,7 @@ impl Told {
         let all = |r: &Reasons| r.drops.into_iter().chain(r.marks).collect::<Vec<u64>>();
         match all(&below).iter().zip(all(&reasons)).all(|(below, all)| *below <= all) {
             true => Ok(()),
-            false => Err(format!("its classes say {below:?}, it says {reasons:?}")),
+            false => Err(format!("its classes count {below:?}, the node counts {reasons:?}")),
         }
     }
 }

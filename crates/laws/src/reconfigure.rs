@@ -1,4 +1,4 @@
-//! Changes of the tree under load, legal and not.
+//! Legal and illegal changes of the tree under load.
 
 use txweir_core::base::rng::Rng;
 use txweir_core::packet::route::DEPTH_MAX;
@@ -47,7 +47,7 @@ fn change_class(
         }
     });
     let (spec, owner, there) = found?;
-    // Few numbers, so that they collide; rarely a large one.
+    // The numbers are few, so that they collide; a large one is rare.
     let minor = if chance(rng, 1, 20) { rng.next_u64() as u16 } else { 1 + rng.below(12) as u16 };
     let class = Handle::new(owner.major(), minor);
     let above = match rng.below(3) {
@@ -104,7 +104,7 @@ fn change_at_random(tree: &mut Tree, cx: &mut Cx, env: &Env, own: &str, rng: &mu
 const ASSIGNS: &[&str] = &["cake"];
 
 impl World {
-    /// Reconfigures; a refused operation must change nothing.
+    /// Reconfigures the tree. A refused operation must change nothing.
     pub fn reconfigure(&mut self, op: &Op) -> Result<(), Violation> {
         let before = snapshot(&self.path);
         let Some(applied) = self.try_reconfigure(op) else { return Ok(()) };
@@ -127,8 +127,8 @@ impl World {
         }
     }
 
-    /// Tries an operation; `None` if there is no object for it. `Ok(true)`: a qdisc with a choice
-    /// of classes was changed.
+    /// Tries an operation. Returns `None` if there is no object for it, and `Ok(true)` if it
+    /// changed a qdisc that assigns classes.
     fn try_reconfigure(&mut self, op: &Op) -> Option<Result<bool, String>> {
         let (place, seed) = match *op {
             Op::Change { place, seed } | Op::Illegal { place, seed } => (place, seed),
@@ -141,9 +141,9 @@ impl World {
         let env = self.env;
         let places = self.checker.places();
         let place = match op {
-            // Below the root, if a qdisc is there.
+            // The place is below the root, if a qdisc is there.
             Op::Graft { .. } => 1 + (place as usize).checked_rem(places.len() - 1)?,
-            // At a qdisc with such classes.
+            // The place is a qdisc with such classes.
             Op::Class { .. } => {
                 let (mut at, mut with) = (0, Vec::new());
                 self.path.tree().visit(&mut |_, node| {
@@ -273,7 +273,7 @@ impl World {
         let Swapped { kept, moved, dropped, cut } = swapped;
         // The bytes are those that the root charges: they stay the same only if it has had no size
         // table.
-        let sized = sized || self.path.tree().root().stab().is_some();
+        let sized = sized || self.path.tree().root().front().stab().is_some();
         let before = if sized { Tally { bytes: 0, ..before } } else { before };
         let [kept, moved, dropped] =
             [kept, moved, dropped].map(|t| if sized { Tally { bytes: 0, ..t } } else { t });

@@ -1,4 +1,4 @@
-//! Whole runs: a kind, a seed, a verdict. Each law that compares two runs is one function.
+//! Whole runs: a kind, a seed, a verdict. Each law that compares two runs has a function.
 
 use txweir_core::base::rng::Rng;
 use txweir_core::qdisc::KINDS;
@@ -34,7 +34,7 @@ impl Plan {
         if below {
             setup.nest.push(Op::Graft { place: rng.next_u64() as u32, seed: rng.next_u64() });
         }
-        // A kind whose classes are made by commands has no use without some.
+        // A kind whose classes are made by commands is of no use without a class.
         let made = |s: &Spec| s.classes.is_some_and(|c| c.made);
         if made(spec) || below && KINDS.iter().any(|k| k.kind == setup.kind && made(k)) {
             let ops = (0..2 + rng.below(12))
@@ -97,12 +97,12 @@ impl Plan {
 
 /// Lets every packet out: a waiting packet leaves in bounded time once no obstacle remains.
 fn finish(world: &mut World) -> Result<(), Violation> {
-    world.path.thaw();
-    (0..64).for_each(|queue| world.path.start_queue(queue));
+    world.path.tx_mut().thaw();
+    (0..64).for_each(|queue| world.path.stopped_queues().remove(queue));
     world.checker.input();
     world.dev.slots = 1000;
-    // Each round either sends a packet or goes to the next instant named; a shaper may need a round
-    // per packet and level.
+    // Each round either sends a packet or advances to the next named instant; a shaper may need a
+    // round per packet and level.
     for _ in 0..40_000 {
         world.dev.finish(usize::MAX);
         world.reap()?;
@@ -116,8 +116,7 @@ fn finish(world: &mut World) -> Result<(), Violation> {
     world.fail(Law::Liveness, format!("{:?} still wait without an obstacle", world.path.backlog()))
 }
 
-/// Checks laws 1 to 8, 13 and that of the byte limit, after every call; and law 10, by running
-/// twice.
+/// Checks laws 1 to 8, 13, 18 and 20 after every call, and law 10 by running twice.
 pub fn swarm(spec: &'static Spec, seed: u64, ops: usize) -> Result<Totals, (Violation, Plan)> {
     let plan = Plan::new(spec, seed, Scope::All, ops);
     let again = Plan::new(spec, seed, Scope::All, ops);
@@ -148,9 +147,9 @@ pub fn purged_is_fresh(spec: &'static Spec, seed: u64, ops: usize) -> Result<(),
     let (before, after) = ([before, &stand].concat(), [&stand, after].concat());
     let mut used = plan.world()?;
     used.run_all(&before)?;
-    used.path.thaw();
+    used.path.tx_mut().thaw();
     used.dev.reset();
-    used.path.device_reset(used.now);
+    used.path.tx_mut().device_reset(used.now);
     used.dev.slots = plan.setup.slots;
     used.run(&Op::Purge)?;
     used.drain(u32::MAX)?;

@@ -6,7 +6,7 @@ use txweir_core::{DqlConfig, DropReason, Env, Nanos, Role, Unit};
 use crate::ops::Op;
 use crate::options::{chance, pick};
 
-/// The events of a run: a law that was never put to the test proves nothing.
+/// Counts of the events of a run. They show that the run put each law to the test.
 #[derive(Clone, Debug, Default)]
 pub struct Totals {
     pub sent: u64,
@@ -25,7 +25,8 @@ pub struct Totals {
     pub refused: u64,
     pub grafted: u64,
     pub deleted: u64,
-    /// Swaps; packets that stayed in one, that moved; super-packets that were cut in one.
+    /// Numbers of swaps, of packets that stayed in place, of packets that moved, and of
+    /// super-packets that a swap cut.
     pub swapped: u64,
     pub kept: u64,
     pub moved: u64,

@@ -17,15 +17,15 @@ use crate::options::classes_of;
 use crate::setup::{Setup, Totals};
 use crate::{Law, Violation};
 
-/// The way in which submissions are made.
+/// The calls that accompany a submission.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mode {
-    /// Without further calls.
+    /// No further call.
     #[default]
     Free,
-    /// With a drain after each.
+    /// A drain after each submission.
     Direct,
-    /// Frozen during each, with a drain afterwards: no packet is dispatched directly.
+    /// Frozen during each submission, with a drain afterwards: no packet is dispatched directly.
     Queued,
 }
 
@@ -41,7 +41,8 @@ pub struct World {
     pub mode: Mode,
     pub frames: Vec<Known>,
     pub seen: Vec<Seen>,
-    /// Answers of submit and drain, for the comparison of runs: the fate of a packet, not its way.
+    /// Answers of submit and drain, for the comparison of runs. They tell the fate of a packet and
+    /// not its way.
     pub answers: Vec<String>,
     pub totals: Totals,
     pub checker: Checker,
@@ -114,9 +115,9 @@ impl World {
             Op::TakeWake => self.take_wake()?,
             Op::Freeze(freeze) => {
                 if freeze {
-                    self.path.freeze();
+                    self.path.tx_mut().freeze();
                 } else {
-                    self.path.thaw();
+                    self.path.tx_mut().thaw();
                 }
             }
             Op::Queue { queue, stop } => {
@@ -124,16 +125,16 @@ impl World {
                 self.checker.input();
                 self.totals.queues_stopped += u64::from(stop);
                 match stop {
-                    true => self.path.stop_queue(queue),
-                    false => self.path.start_queue(queue),
+                    true => self.path.stopped_queues().insert(queue),
+                    false => self.path.stopped_queues().remove(queue),
                 }
             }
             Op::DeviceReset => {
                 self.dev.reset();
-                self.path.device_reset(self.now);
+                self.path.tx_mut().device_reset(self.now);
             }
             Op::Bounds { min, max } => {
-                self.path.dql_mut().map(|d| d.set_bounds(min, max));
+                self.path.tx_mut().limit_mut().map(|d| d.set_bounds(min, max));
             }
             Op::Purge => self.purge()?,
             Op::Swap { seed } => self.swap(seed)?,
@@ -164,10 +165,11 @@ impl World {
         let turn = u64::from(id) << 32;
         self.frames.push(Known { flow, epoch, turn, wire_len, at: Where::Offered });
         let room = self.path.cx().pool.live() < self.path.cx().pool.capacity();
-        let welcome = wire_len <= OBJECT_MAX && room && self.path.tree().admit(&meta) == Verdict::Accept;
+        let welcome =
+            wire_len <= OBJECT_MAX && room && self.path.tree().would_accept(&meta) == Verdict::Accept;
         let was_empty = self.path.backlog().packets == 0;
         if self.mode == Mode::Queued {
-            self.path.freeze();
+            self.path.tx_mut().freeze();
         }
         let detail = self.path.wants_detail().then(|| detail(id, &meta));
         let answer = self.path.submit_with(self.now, Frame(id), meta, detail.as_ref(), &mut self.dev);
@@ -190,7 +192,7 @@ impl World {
             return self
                 .fail(Law::Conservation, format!("frame {id}: {reason} was not the discard's reason"));
         }
-        // An AQM may drop on arrival; a lack of room must be told to the sender.
+        // An AQM may drop on arrival, but the sender must be told about a lack of room.
         let crowded_out = |fate: Fate| matches!(fate, Fate::Discarded(reason) if for_room(reason));
         let victims = self.dev.log[since..].iter().filter(|(_, fate, _)| crowded_out(*fate)).count();
         if welcome && (victims > 0 || matches!(answer, Admitted::Full(_) | Admitted::Cut(..))) {
@@ -201,7 +203,7 @@ impl World {
         self.answers.push(text);
         self.checked(Called::Submit)?;
         if self.mode == Mode::Queued {
-            self.path.thaw();
+            self.path.tx_mut().thaw();
         }
         if self.mode != Mode::Free {
             self.drain(u32::MAX)?;
@@ -265,7 +267,7 @@ impl World {
     pub fn ask(&mut self, budget: u32) -> Result<Wake, Violation> {
         let since = self.logged;
         self.dev.last_promise = None;
-        let frozen = self.path.stops().has(txweir_core::path::txpath::Stops::FROZEN);
+        let frozen = self.path.tx().stops().has(txweir_core::path::txpath::Stops::FROZEN);
         let wake = self.path.drain(self.now, budget, &mut self.dev);
         self.account()?;
         let new = &self.dev.log[since..];

@@ -17,6 +17,10 @@ pub struct Arrival<F> {
 }
 
 impl<F> Arrival<F> {
+    /// Returns the metadata that the qdiscs will see.
+    pub const fn meta(&self) -> &Meta {
+        &self.meta
+    }
     /// Returns the metadata that the qdiscs will see, for a caller that knows more about the frame
     /// than its headers say.
     pub const fn meta_mut(&mut self) -> &mut Meta {

@@ -29,7 +29,7 @@ impl<D: Backend> Control<'_, D> {
     /// own. `f` gets the tree and the context that its operations need.
     pub fn configure<R>(&mut self, f: impl FnOnce(&mut Tree, &mut Cx) -> R) -> R {
         let Drain { port, exit, .. } = &mut *self.drain;
-        let r = port.configure_path(self.now, 0, exit, f);
+        let r = port.control(self.now, exit).configure_path(0, f);
         self.drain.drain_all(self.now);
         r
     }
@@ -37,7 +37,7 @@ impl<D: Backend> Control<'_, D> {
     /// Changes the qdiscs of every path: `f` makes the same change to each tree.
     pub fn configure_each(&mut self, f: impl FnMut(&mut Tree, &mut Cx)) {
         let Drain { port, exit, .. } = &mut *self.drain;
-        port.configure_each(self.now, exit, f);
+        port.control(self.now, exit).configure_each(f);
         self.drain.drain_all(self.now);
     }
 
@@ -45,24 +45,24 @@ impl<D: Backend> Control<'_, D> {
     /// dropped.
     pub fn change<R>(&mut self, f: impl FnOnce(&mut Qdiscs<'_>) -> R) -> R {
         let Drain { port, exit, .. } = &mut *self.drain;
-        let r = port.configure(self.now, exit, f);
+        let r = port.control(self.now, exit).configure(f);
         fit_scheduler(self.drain);
         self.drain.drain_all(self.now);
         r
     }
 
-    /// Like [`change`](Self::change), but waiting packets are kept: see `Port::swap` of the core. A
-    /// super-frame that the new tree takes only in pieces is cut.
+    /// Like [`change`](Self::change), but waiting packets are kept: see `port::Control::swap` of
+    /// the core. A super-frame that the new tree takes only in pieces is cut.
     pub fn swap<R>(&mut self, f: impl FnOnce(&mut Qdiscs<'_>) -> R) -> (R, Swapped) {
         let now = self.now;
-        let done = self.while_cutting(|port, exit, cut| port.swap(now, exit, f, cut));
+        let done = self.while_cutting(|port, exit, cut| port.control(now, exit).swap(f, cut));
         fit_scheduler(self.drain);
         self.drain.drain_all(now);
         done
     }
 
-    /// Changes the number of transmit queues. Waiting packets are kept: see `Port::set_queues` of
-    /// the core.
+    /// Changes the number of transmit queues. Waiting packets are kept: see
+    /// `port::Control::set_queues` of the core.
     ///
     /// # Errors
     /// The options of the root do not fit this number of queues, or the wire cannot have as many
@@ -71,7 +71,7 @@ impl<D: Backend> Control<'_, D> {
         let now = self.now;
         self.drain.port.check_queues(queues)?;
         self.drain.exit.line.add_queues(queues)?;
-        let done = self.while_cutting(|port, exit, cut| port.set_queues_with(now, queues, exit, cut));
+        let done = self.while_cutting(|port, exit, cut| port.control(now, exit).set_queues_with(queues, cut));
         fit_scheduler(self.drain);
         self.drain.drain_all(now);
         done
@@ -80,7 +80,7 @@ impl<D: Backend> Control<'_, D> {
     /// Changes the description of the output, except its queues, that qdiscs made from now on get.
     pub fn set_env(&mut self, env: Env) {
         let Drain { port, exit, .. } = &mut *self.drain;
-        port.set_env(self.now, env, exit);
+        port.control(self.now, exit).set_env(env);
         self.drain.drain_all(self.now);
     }
 
@@ -99,15 +99,16 @@ impl<D: Backend> Control<'_, D> {
     }
 
     /// Sets whether frames may bypass empty qdiscs, on the present queues: see
-    /// `TxPath::set_direct`.
+    /// `Transmitter::set_direct`.
     pub fn set_direct(&mut self, on: bool) {
-        self.drain.port.paths_mut().iter_mut().for_each(|path| path.set_direct(on));
+        self.drain.port.transmitters_mut().for_each(|tx| tx.set_direct(on));
     }
 
     /// Returns the blocks of filters that no longer have an owner: see `Qdiscs::take_orphans`.
     #[must_use]
     pub fn take_orphans(&mut self) -> Vec<BlockId> {
-        self.drain.port.take_orphans()
+        let Drain { port, exit, .. } = &mut *self.drain;
+        port.control(self.now, exit).configure(|qdiscs| qdiscs.take_orphans())
     }
 
     /// Runs an operation that may cut super-frames.

@@ -21,6 +21,7 @@ use std::io;
 use txweir_core::base::queues::QueueSet;
 use txweir_core::classify::packet::Packet;
 use txweir_core::model::wire::{Wire, WireConfig};
+use txweir_core::packet::hash::FlowHasher;
 use txweir_core::packet::route::Route;
 use txweir_core::path::device::DeviceError;
 use txweir_core::path::dql::DqlConfig;
@@ -47,8 +48,9 @@ pub struct DirectionConfig {
     pub wire: Option<WireConfig>,
     /// The byte queue limit; `None` leaves only the ring.
     pub bql: Option<DqlConfig>,
-    /// The description of the output that qdiscs get. Its seed also keys the flow hash. The wire
-    /// has a ring for each of its queues, and adds its own scheduling abilities.
+    /// The description of the output that qdiscs get. Its seed keys the flow hash; random draws
+    /// have a seed of their own, from which the key cannot be computed ([`FlowHasher::draws`]). The
+    /// wire has a ring for each of its queues, and adds its own scheduling abilities.
     pub env: Env,
     /// Most packets that can wait in the qdiscs: of each queue, where each has its own
     /// (`txweir_core::path::port::Port::new`).
@@ -83,7 +85,7 @@ impl<D: Backend> Direction<D> {
         let queues = config.env.queues.clamp(1, QueueSet::QUEUES_MAX);
         let offload = config.wire.as_ref().map_or(config.env.offload, |wire| wire.offload);
         let path = PathConfig {
-            env: Env { queues, offload, ..config.env },
+            env: Env { queues, offload, seed: FlowHasher::new(config.env.seed).draws(), ..config.env },
             pool: config.packets,
             role: Role::Forwarder,
             bql: config.bql,
@@ -186,7 +188,7 @@ impl<D: Backend> Direction<D> {
         drain.run(now);
         if let Some(arrival) = drain.offer(now, arrival) {
             let queue = drain.enter(now, arrival);
-            if drain.port.path(queue).is_some_and(|path| path.stops().may_transmit()) {
+            if drain.port.path(queue).is_some_and(|path| path.tx().stops().may_transmit()) {
                 drain.drain(now, queue);
             }
         }
@@ -225,7 +227,7 @@ impl<D: Backend> Direction<D> {
     /// own.
     #[must_use]
     pub fn path(&self) -> &TxPath<D::Frame> {
-        self.drain.port.first()
+        &self.drain.port.paths()[0]
     }
     /// Returns its wire, if it has one.
     #[must_use]
@@ -265,6 +267,11 @@ impl<D: Backend> Direction<D> {
     #[must_use]
     pub fn in_flight(&self) -> u64 {
         self.drain.exit.line.held_bytes()
+    }
+    /// Returns the number of frames on the wire, if there is one, and in the device.
+    pub(crate) fn frames_in_flight(&self) -> u64 {
+        let line = &self.drain.exit.line;
+        line.units() as u64 + line.output().held()
     }
     /// Returns its counters.
     #[must_use]

@@ -43,7 +43,7 @@ impl<D: Backend> Drain<D> {
     pub fn enter(&mut self, now: Instant, arrival: Arrival<D::Frame>) -> u16 {
         let Arrival { mut frame, mut meta, headers, route, queue_chosen } = arrival;
         if !queue_chosen {
-            self.port.choose_for(&mut meta, Choice::By(&Sender::default(), None), now);
+            self.port.chooser_mut().choose_for(&mut meta, Choice::By(&Sender::default(), None), now);
         }
         let store = self.exit.store();
         store.beside_mut(&mut frame).network = headers.network_header();
@@ -199,7 +199,7 @@ impl<D: Backend> Drain<D> {
         if self.exit.line.has_news() {
             return Some(now);
         }
-        let busy = self.exit.line.units() > 1 || self.port.backlog().packets > 1;
+        let busy = self.exit.line.units() > 1 || self.port.totals().backlog().packets > 1;
         let event = self.next_event()?;
         Some(if busy { event.max(now + COALESCE) } else { event })
     }

@@ -7,7 +7,7 @@
 //! full it drops and counts the oldest frame of the flow with the most waiting frames.
 
 use txweir_core::Instant;
-use txweir_core::packet::route::Asked;
+use txweir_core::packet::route::Candidate;
 use txweir_core::path::port::{Choice, Port as TxPort};
 use txweir_core::path::select::Sender;
 use txweir_core::sched::answer::Verdict;
@@ -52,7 +52,7 @@ impl<D: Backend> Drain<D> {
             return Some(arrival);
         }
         if !arrival.queue_chosen {
-            self.port.choose_for(&mut arrival.meta, Choice::By(&Sender::default(), None), now);
+            self.port.chooser_mut().choose_for(&mut arrival.meta, Choice::By(&Sender::default(), None), now);
             arrival.queue_chosen = true;
         }
         let room = has_room(&self.port, &arrival);
@@ -72,7 +72,7 @@ impl<D: Backend> Drain<D> {
     pub fn feed(&mut self, now: Instant) {
         match &mut self.exit.gate {
             Some(gate) if gate.waiting() > 0 => {
-                if gate.ready() == 0 && self.port.backlog().packets == 0 {
+                if gate.ready() == 0 && self.port.totals().backlog().packets == 0 {
                     // Pieces of a cut frame that were lost are in no path, although the gate still
                     // counts them.
                     gate.path_is_empty();
@@ -97,7 +97,7 @@ impl<D: Backend> Drain<D> {
             passed_over = 0;
             let Some(arrival) = gate.take() else { break };
             let queue = self.enter(now, arrival);
-            if self.port.path(queue).is_some_and(|path| path.stops().may_transmit()) {
+            if self.port.path(queue).is_some_and(|path| path.tx().stops().may_transmit()) {
                 self.drain_queue(now, queue);
             }
         }
@@ -107,7 +107,8 @@ impl<D: Backend> Drain<D> {
 /// True if the qdiscs would take the frame without dropping a packet for it, or if they are empty:
 /// then there is no departure to wait for.
 fn has_room<F>(port: &TxPort<F>, arrival: &Arrival<F>) -> bool {
-    let asked = Asked { meta: &arrival.meta, route: Some(&arrival.route) };
-    port.path(arrival.meta.queue)
-        .is_none_or(|path| path.tree().root().admit(&asked) != Verdict::Full || path.backlog().packets == 0)
+    let asked = Candidate { meta: &arrival.meta, route: Some(&arrival.route) };
+    port.path(arrival.meta.queue).is_none_or(|path| {
+        path.tree().root().would_accept(&asked) != Verdict::Full || path.backlog().packets == 0
+    })
 }

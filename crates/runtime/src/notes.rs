@@ -116,8 +116,14 @@ impl Notes {
         }
     }
 
-    /// Takes a line, with the number of the packet, as Linux writes it.
+    /// Takes a line of a `simple` action, with the number of the packet, as Linux writes it.
     pub fn say(&mut self, now: Instant, text: &str, count: u64) {
+        self.line(now, "simple", &format!("{text}_{count}"));
+    }
+
+    /// Takes a line about an event, below a word for its origin. Of more than a hundred lines in a
+    /// second the others are left out and counted.
+    pub fn line(&mut self, now: Instant, origin: &str, text: &str) {
         if now.saturating_since(self.second) >= SECOND {
             self.tell_left_out();
             (self.second, self.lines) = (now, 0);
@@ -129,7 +135,7 @@ impl Notes {
         self.lines += 1;
         let text = text.replace(char::is_control, " ");
         // The log may have no reader; that must not stop the loop.
-        let _ = writeln!(self.log, "simple: {text}_{count}");
+        let _ = writeln!(self.log, "{origin}: {text}");
     }
 
     fn tell_left_out(&mut self) {

@@ -17,18 +17,21 @@ pub struct Output<D> {
     pub device: D,
     frames: usize,
     bytes: u64,
+    /// Frames that the device has, or has finished without a report.
+    held: u64,
     /// The error with which the device disappeared, until it is reported.
     error: Option<DeviceError>,
 }
 
 impl<D: Backend> Output<D> {
     pub const fn new(device: D) -> Self {
-        Self { device, frames: 0, bytes: 0, error: None }
+        Self { device, frames: 0, bytes: 0, held: 0, error: None }
     }
 
     /// Gives the device a frame, for which it has promised a place.
     pub fn push(&mut self, frame: D::Frame, m: &Meta) {
         self.frames += 1;
+        self.held += 1;
         self.bytes += u64::from(m.wire_len);
         self.device.push(frame, m);
     }
@@ -67,6 +70,12 @@ impl<D: Backend> Output<D> {
         let fates = self.device.take_fates();
         stats.delivered += fates.delivered;
         stats.lost += fates.lost;
+        self.held = self.held.saturating_sub(fates.delivered + fates.lost);
+    }
+
+    /// Returns the number of frames that the device was given and whose fate it has not reported.
+    pub const fn held(&self) -> u64 {
+        self.held
     }
 
     /// Returns the error with which the device disappeared, once.

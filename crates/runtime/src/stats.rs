@@ -11,7 +11,7 @@ txweir_core::stats! {
         received_bytes: u64,
         /// Super-frames received whose headers do not describe one; dropped.
         malformed: u64,
-        /// Frames dropped because the buffers were at their budget.
+        /// Frames dropped on arrival because the buffers were at their budget.
         no_memory: u64,
         /// Frames that the qdiscs dropped, or that were refused on the way into them.
         dropped: u64,
@@ -21,8 +21,11 @@ txweir_core::stats! {
         taken: u64,
         /// Super-frames that were cut because a qdisc takes them only in pieces.
         cut: u64,
-        /// Pieces into which these were cut.
+        /// Pieces into which these were cut, those included that were not made.
         pieces: u64,
+        /// Pieces that were not made: no buffer, or an action has changed the headers so that the
+        /// frame cannot be cut.
+        unmade: u64,
         /// Frames that have left the wire.
         departed: u64,
         /// Bytes of these, after segmentation.

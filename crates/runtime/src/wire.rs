@@ -229,8 +229,10 @@ fn no_value(item: &str) -> ConfigError {
 fn unknown(key: &str) -> ConfigError {
     let expected = format!("one of {}", KEYS.join(", "));
     let err = ConfigError::new(ErrorKind::UnknownKey, Object::Wire, expected, key);
+    // No key is half as long; a comparison takes the product of the lengths.
     let nearest = KEYS
         .into_iter()
+        .filter(|_| key.len() <= 64)
         .map(|known| (strsim::damerau_levenshtein(&key.to_ascii_lowercase(), known), known))
         .min();
     match nearest {

@@ -21,6 +21,7 @@ use crate::lex::{Line, Word};
 use crate::source::Source;
 use crate::suggest::closest;
 
+pub(crate) use filter::ends_tc;
 pub(crate) use run::{Change, refused, run};
 
 /// The objects of tc(8), in the order in which it tries them on an abbreviation.

@@ -6,6 +6,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use crate::json::{self, Object};
+use crate::printable::{clean, one_column, with_short_words};
 use crate::source::Source;
 
 /// The stable names of mistakes. Those of a tree's refusals are named after
@@ -152,6 +153,11 @@ impl Diagnostic {
         self.source.locate(self.span.start).1
     }
 
+    /// True if the line that it is about is short enough to be shown whole.
+    pub fn shows_whole_line(&self) -> bool {
+        self.source.line_at(self.span.start).len() <= LINE_MAX
+    }
+
     /// Returns the advice to print: the replacement if there is one, else the hint.
     pub fn advice(&self) -> Option<String> {
         match (&self.suggestion, &self.hint) {
@@ -162,7 +168,7 @@ impl Diagnostic {
     }
 
     /// Returns it in one line: `policy.tc:3:25: fq_codel has no parameter "limt" (did you mean
-    /// "limit"?)`.
+    /// "limit"?)`. No character commands a terminal, and long words are shortened.
     pub fn brief(&self) -> String {
         let (line, column) = self.source.locate(self.span.start);
         let mut s = format!("{}:{line}:{column}: {}", self.source.name, self.message);
@@ -171,7 +177,7 @@ impl Diagnostic {
         } else if !self.expected.is_empty() {
             s.push_str(&format!(" (expected {})", self.expected));
         }
-        s
+        clean(&with_short_words(&s)).into_owned()
     }
 
     /// Returns a JSON object: `severity, code, source, line, column, span, message`, then
@@ -200,40 +206,51 @@ impl Diagnostic {
     }
 }
 
+/// Longest part of a line that is shown, in characters, and the number of them before the span
+/// where the line is longer.
+const LINE_MAX: usize = 500;
+const BEFORE_SPAN: usize = 100;
+
 impl fmt::Display for Diagnostic {
     /// Writes the message, the line with a caret under the span, the expected value and the advice,
-    /// in plain text.
+    /// in plain text. Of a line of more than 500 characters only the part about the span is
+    /// written, and long words of the message are shortened; no character commands a terminal.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (line, column) = self.source.locate(self.span.start);
-        let shown: String = self.source.line_at(self.span.start).chars().map(plain).collect();
+        let whole = self.source.line_at(self.span.start);
+        // A line has no more characters than bytes.
+        let from = if whole.len() > LINE_MAX { (column - 1).saturating_sub(BEFORE_SPAN) } else { 0 };
+        let mut rest = whole.chars().skip(from).map(one_column);
+        let shown: String = rest.by_ref().take(LINE_MAX).collect();
+        let (front, back) = (dots(from > 0), dots(rest.next().is_some()));
+        let indent = front.len() + column - 1 - from;
         let spanned = self.source.text.get(self.span.clone()).unwrap_or("");
-        let carets = spanned.lines().next().unwrap_or("").chars().count().max(1);
+        let spanned = spanned.lines().next().unwrap_or("");
+        let carets = spanned.chars().take(LINE_MAX - BEFORE_SPAN).count().max(1);
         let margin = " ".repeat(line.to_string().len());
-        writeln!(f, "{}[{}]: {}", self.severity.name(), self.code, self.message)?;
-        writeln!(f, "{margin}--> {}:{line}:{column}", self.source.name)?;
+        let said = |text: &str| clean(&with_short_words(text)).into_owned();
+        let name = said(&self.source.name);
+        writeln!(f, "{}[{}]: {}", self.severity.name(), self.code, said(&self.message))?;
+        writeln!(f, "{margin}--> {name}:{line}:{column}")?;
         writeln!(f, "{margin} |")?;
-        writeln!(f, "{line} | {shown}")?;
-        write!(f, "{margin} | {}{}", " ".repeat(column - 1), "^".repeat(carets))?;
+        writeln!(f, "{line} | {front}{shown}{back}")?;
+        write!(f, "{margin} | {}{}", " ".repeat(indent), "^".repeat(carets))?;
         if !self.expected.is_empty() {
-            write!(f, " expected {}", self.expected)?;
+            write!(f, " expected {}", said(&self.expected))?;
         }
         match self.advice() {
-            Some(advice) => write!(f, "\n{margin} = help: {advice}"),
+            Some(advice) => write!(f, "\n{margin} = help: {}", said(&advice)),
             None => Ok(()),
         }
     }
 }
 
-impl std::error::Error for Diagnostic {}
-
-/// Returns a character that takes one column and has no effect on a terminal.
-fn plain(c: char) -> char {
-    match c {
-        '\t' => ' ',
-        c if c.is_control() => '\u{fffd}',
-        c => c,
-    }
+/// Returns the sign for the part of a line that is left out.
+const fn dots(left_out: bool) -> &'static str {
+    if left_out { "[..]" } else { "" }
 }
+
+impl std::error::Error for Diagnostic {}
 
 /// At least one diagnostic.
 #[derive(Clone, Debug, PartialEq, Eq)]

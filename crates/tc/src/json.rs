@@ -4,6 +4,8 @@ use std::fmt::Write;
 
 use txweir_core::text::value::Json;
 
+use crate::printable::commands_terminal;
+
 /// An object being written.
 #[derive(Debug, Default)]
 pub struct Object {
@@ -134,7 +136,8 @@ fn break_line(out: &mut String, depth: usize) {
     }
 }
 
-/// Returns a text in quotes, escaped (RFC 8259 section 7).
+/// Returns a text in quotes, escaped (RFC 8259 section 7). Characters that command a terminal are
+/// escaped too.
 pub fn quote(s: &str) -> String {
     let mut out = String::with_capacity(s.len() + 2);
     out.push('"');
@@ -146,7 +149,7 @@ pub fn quote(s: &str) -> String {
             '\r' => out.push_str("\\r"),
             '\t' => out.push_str("\\t"),
             // Writing into a String cannot fail.
-            c if c < ' ' => drop(write!(out, "\\u{:04x}", u32::from(c))),
+            c if c < ' ' || commands_terminal(c) => drop(write!(out, "\\u{:04x}", u32::from(c))),
             c => out.push(c),
         }
     }

@@ -42,6 +42,7 @@ pub mod memory;
 mod out;
 mod plan;
 pub mod policy;
+pub mod printable;
 mod protocol;
 mod queued;
 mod refusal;

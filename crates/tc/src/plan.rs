@@ -75,7 +75,7 @@ fn seen(tree: &Tree) -> Vec<Seen> {
     tree.visit(&mut |place, node: &Node| {
         if !node.handle().is_none() {
             let key = (place.parent, node.handle(), node.qdisc().spec().kind);
-            let stab = node.stab().map(|stab| ("stab", format!("stab {}", show::stab_text(stab))));
+            let stab = node.front().stab().map(|stab| ("stab", format!("stab {}", show::stab_text(stab))));
             let options = stab.into_iter().chain(show::option_texts(node.qdisc())).collect();
             all.push(Seen { key, class: false, options, exact: show::exact_options(node) });
             let major = node.handle().major();

@@ -129,10 +129,16 @@ impl Policy {
 
     /// Applies every command to the tree of one device, in order. It is first rehearsed on a copy
     /// of the tree's structure, so that on an error the tree and the packets in it are as they
-    /// were. A policy whose commands name several devices is refused: see [`Policy::for_device`].
-    /// So is one with filters, actions or hooks, which a tree alone does not have: see
-    /// [`Policy::apply_to`].
+    /// were; one command that is whole in itself needs no rehearsal, and its cost does not grow
+    /// with the tree. A policy whose commands name several devices is refused: see
+    /// [`Policy::for_device`]. So is one with filters, actions or hooks, which a tree alone does
+    /// not have: see [`Policy::apply_to`].
     pub fn apply(&self, tree: &mut Tree, cx: &mut Cx) -> Result<(), Diagnostic> {
+        if let [cmd] = &*self.commands
+            && Change::of(cmd).is_none_or(|change| !change.is_two_steps())
+        {
+            return self.run(tree, cx);
+        }
         let mut scratch_cx = scratch_cx();
         let mut scratch = show::copy(&*tree, &mut scratch_cx).map_err(|e| self.no_copy(&e))?;
         self.run(&mut scratch, &mut scratch_cx)?;
@@ -289,5 +295,28 @@ fn check_class_options(source: &Arc<Source>, cmd: &ClassCommand) -> Result<(), D
     match classes.read(&mut Words::new(&options), &Env::default()) {
         Err(e) if e.kind != ErrorKind::NoLinkRate => Err(refusal::of(source, cmd, &e)),
         _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::show::COPIES;
+
+    /// A copy costs as much as the tree; one command that is whole in itself needs none.
+    #[test]
+    fn one_command_copies_no_tree() {
+        let (mut tree, mut cx) = (Tree::new(Env::default()), Cx::new(1, 0));
+        for (lines, copies) in [
+            ("qdisc add root handle 1: drr\nclass add parent 1: classid 1:1 drr", 1),
+            ("class add parent 1: classid 1:2 drr", 0),
+            ("class change classid 1:2 drr quantum 900", 0),
+            ("class del classid 1:1", 0),
+            ("qdisc replace root handle 1: stab overhead 4 linklayer atm drr", 1),
+        ] {
+            COPIES.with(|all| all.set(0));
+            Policy::parse(lines, "p").expect("good").apply(&mut tree, &mut cx).expect("good");
+            assert_eq!(COPIES.with(std::cell::Cell::get), copies, "{lines}");
+        }
     }
 }

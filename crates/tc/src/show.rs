@@ -36,6 +36,8 @@ use queues::Below;
 
 pub(crate) use class::class_option_texts;
 pub(crate) use class::{Classes, classes};
+#[cfg(test)]
+pub(crate) use made::COPIES;
 pub use made::commands;
 pub(crate) use made::copy;
 pub(crate) use number::rate_text;
@@ -151,7 +153,7 @@ pub(crate) fn qdisc_objects<'a>(trees: impl Into<Trees<'a>>, form: &Form, wanted
 
 /// Returns the options of a qdisc and its size table without loss, as the words that make them.
 pub(crate) fn exact_options(node: &Node) -> String {
-    let table = node.stab().map(stab::words);
+    let table = node.front().stab().map(stab::words);
     let options = table.into_iter().chain(words_of(node.qdisc()));
     options.collect::<Vec<String>>().join(" ")
 }
@@ -241,7 +243,7 @@ fn write_text(
         }
     }
     writeln!(out, "{}", if node.qdisc().spec().style.options_end_blank { " " } else { "" })?;
-    if let Some(stab) = node.stab().filter(|_| form.details) {
+    if let Some(stab) = node.front().stab().filter(|_| form.details) {
         writeln!(out, " {} ", stab::text(stab))?;
     }
     if form.statistics { write_stats(out, node, below, form) } else { Ok(()) }
@@ -313,7 +315,7 @@ fn object(place: Place, node: &Node, below: Below<'_, '_>, form: &Form) -> Strin
     let members = printed.iter().filter_map(|p| Some((p.key, p.json.as_ref()?)));
     let inner = members.fold(Object::new(), |o, (key, value)| o.value(key, value));
     o = o.raw("options", &inner.finish());
-    if let Some(stab) = node.stab().filter(|_| form.details) {
+    if let Some(stab) = node.front().stab().filter(|_| form.details) {
         o = o.raw("stab", &stab::object(stab));
     }
     if form.statistics {

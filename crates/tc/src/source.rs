@@ -1,5 +1,7 @@
 //! `Source`: a text with a name, and the line and column of its bytes.
 
+use std::sync::OnceLock;
+
 use txweir_core::qdisc::Registry;
 
 /// A text that commands were read from. Spans are byte offsets into `text`.
@@ -7,18 +9,39 @@ use txweir_core::qdisc::Registry;
 pub struct Source {
     /// Its name in messages: a file's path, `--policy`, `<stdin>`.
     pub name: String,
-    /// The whole text, also if only a part was read as commands.
+    /// The whole text, also if only a part was read as commands. It does not change once a place
+    /// in it was asked for.
     pub text: String,
     /// Lines of a longer text of this name that came before it.
     pub lines_before: usize,
     /// The kinds of qdiscs that its commands may name.
     pub kinds: Registry,
+    starts: Starts,
 }
+
+/// The places at which the lines of a text begin, found when they are first asked for. They are a
+/// function of the text, and so no part of a comparison.
+#[derive(Clone, Debug, Default)]
+struct Starts(OnceLock<Vec<usize>>);
+
+impl PartialEq for Starts {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
+impl Eq for Starts {}
 
 impl Source {
     /// Returns a text with a name.
     pub fn new(name: impl Into<String>, text: impl Into<String>) -> Self {
-        Self { name: name.into(), text: text.into(), lines_before: 0, kinds: Registry::BUILT_IN }
+        Self {
+            name: name.into(),
+            text: text.into(),
+            lines_before: 0,
+            kinds: Registry::BUILT_IN,
+            starts: Starts::default(),
+        }
     }
 
     /// Returns the same text, whose commands may name the kinds of a registry.
@@ -36,12 +59,22 @@ impl Source {
     }
 
     /// Returns line and column of a byte, both from 1; the column counts characters. An offset past
-    /// the end, or within a character, is moved to the nearest place before.
+    /// the end, or within a character, is moved to the nearest place before. The first call takes
+    /// time in proportion to the text, a further one in proportion to the line.
     pub fn locate(&self, offset: usize) -> (usize, usize) {
-        let before = &self.text[..self.boundary(offset)];
-        let line = self.lines_before + before.matches('\n').count() + 1;
-        let column = before.rsplit('\n').next().unwrap_or("").chars().count() + 1;
-        (line, column)
+        let offset = self.boundary(offset);
+        let starts = self.starts();
+        let line = starts.partition_point(|start| *start <= offset);
+        let start = line.checked_sub(1).and_then(|at| starts.get(at)).copied().unwrap_or(0);
+        let column = self.text.get(start..offset).unwrap_or("").chars().count() + 1;
+        (self.lines_before + line, column)
+    }
+
+    /// Returns the first byte of each line.
+    fn starts(&self) -> &[usize] {
+        self.starts.0.get_or_init(|| {
+            std::iter::once(0).chain(self.text.match_indices('\n').map(|(at, _)| at + 1)).collect()
+        })
     }
 
     /// Returns the line that a byte is in, without its end.

@@ -7,9 +7,24 @@ const UNITS: &[&str] = &[
     "msecs", "usec", "usecs", "sec", "secs", "nsec", "nsecs", "k", "m", "g", "p",
 ];
 
+/// Longest word that is compared with others, in bytes: the time of a comparison grows with the
+/// product of the lengths, and no word of tc's is half as long.
+const LONGEST: usize = 64;
+
+/// Returns the number of letters added, left out, changed or swapped between two words.
+fn distance(given: &str, word: &str) -> usize {
+    #[cfg(test)]
+    tests::COMPARED.with(|compared| compared.set(compared.get() + given.len() * word.len()));
+    strsim::damerau_levenshtein(given, word)
+}
+
 /// Returns the candidate nearest to `given`: the only one that begins with it, else the one with
-/// the fewest letters added, left out, changed or swapped, at most one in three.
+/// the fewest letters added, left out, changed or swapped, at most one in three. A word of more
+/// than 64 bytes has none.
 pub fn closest<'a>(given: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    if given.len() > LONGEST {
+        return None;
+    }
     let given = given.to_ascii_lowercase();
     let candidates: Vec<&str> = candidates.into_iter().collect();
     let mut begin = candidates.iter().filter(|c| given.len() >= 2 && c.starts_with(&given));
@@ -19,7 +34,7 @@ pub fn closest<'a>(given: &str, candidates: impl IntoIterator<Item = &'a str>) -
     let most = (given.chars().count() / 3).max(1);
     candidates
         .into_iter()
-        .map(|c| (strsim::damerau_levenshtein(&given, c), c))
+        .map(|c| (distance(&given, c), c))
         // A candidate that shares no letter with the given word is no help.
         .filter(|(distance, c)| *distance <= most && *distance < c.len())
         .min_by_key(|(distance, _)| *distance)
@@ -33,13 +48,16 @@ pub fn is_number(word: &str) -> bool {
 
 /// True if a word is a unit and nothing else: `ms`, `Mbit`.
 pub(crate) fn is_unit(word: &str) -> bool {
-    UNITS.contains(&word.to_ascii_lowercase().as_str())
+    word.len() <= LONGEST && UNITS.contains(&word.to_ascii_lowercase().as_str())
 }
 
 /// Returns the probable value of a mistyped `word`: a unit with a letter wrong (`10mbitt`), cut
 /// short (`10m`) or spelt out (`5kbytes`), or a decimal comma; the nearest that `accepts` returns
 /// true for.
 pub(crate) fn value(word: &str, accepts: impl Fn(&str) -> bool) -> Option<String> {
+    if word.len() > LONGEST {
+        return None;
+    }
     if word.contains(',') {
         let dotted = word.replacen(',', ".", 1);
         if accepts(&dotted) {
@@ -57,7 +75,7 @@ pub(crate) fn value(word: &str, accepts: impl Fn(&str) -> bool) -> Option<String
     }
     let distance = |unit: &str| match unit.starts_with(&suffix) {
         true => 0,
-        false => strsim::damerau_levenshtein(&suffix, unit),
+        false => distance(&suffix, unit),
     };
     // Sorting is stable, so that of equally near units the more usual one is tried first.
     let mut units: Vec<_> = UNITS.iter().map(|u| (distance(u), *u)).filter(|(d, _)| *d <= 1).collect();
@@ -70,6 +88,24 @@ mod tests {
     use super::*;
     use txweir_core::text::value::{Value, Words};
     use txweir_core::{Bytes, Nanos, Rate};
+
+    std::thread_local! {
+        /// Steps of comparisons in this thread.
+        pub(super) static COMPARED: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
+    }
+
+    /// A word of a megabyte costs no more than a word of a hundred letters.
+    #[test]
+    fn long_words_are_not_compared() {
+        let compared = |word: &str| {
+            COMPARED.with(|all| all.set(0));
+            assert_eq!((closest(word, UNITS.iter().copied()), is_unit(word)), (None, false));
+            assert_eq!(value(&format!("1{word}"), |_| false), None);
+            COMPARED.with(std::cell::Cell::get)
+        };
+        let most = compared(&"q".repeat(LONGEST - 1));
+        assert!(most > 0 && compared(&"q".repeat(1 << 20)) == 0, "{most}");
+    }
 
     #[test]
     fn nearest_words() {

@@ -14,6 +14,7 @@ mod device;
 mod filters;
 mod flags;
 mod list;
+mod places;
 mod rehearsal;
 mod save;
 mod session;

@@ -39,7 +39,7 @@ mod tick;
 pub mod wire;
 
 pub use config::{Acks, Algorithm, Config, Detection, EcnMode, Pacing};
-pub use connection::{Connection, State};
+pub use connection::{Below, Connection, State};
 pub use flow::{CaState, Flow};
 pub use receiver::gaps::GAPS_MAX;
 pub use segment::{EcnBytes, Flags, Sacks, Segment, SynOptions};

@@ -20,6 +20,7 @@ use crate::ecn::EcnSender;
 use crate::flow::Flow;
 use crate::rare::{Blank, Maybe, Rare};
 use crate::rtt::Rtt;
+use crate::segment::Segment;
 use crate::sender::rack::Rack;
 use crate::sender::rate::Rate;
 use crate::sender::recovery::Recovery;
@@ -188,6 +189,37 @@ impl Sender {
             closing: false,
             short_end: 0,
             queue_paces: config.pacing == Pacing::Queue,
+        }
+    }
+
+    /// Starts the half with the segment that establishes the connection. `shift`: the scale of its
+    /// window. `round_trip_us`: its round trip, if it is known. `slow`: the first window is one
+    /// segment.
+    pub(crate) fn established(&mut self, seg: &Segment, shift: u8, round_trip_us: Option<u32>, slow: bool) {
+        self.timer = None;
+        let flow = &mut self.flow;
+        (flow.una, flow.next) = (1, 1);
+        flow.high = 0;
+        flow.delivered = 1;
+        flow.app_limited = 0;
+        self.window_seq = seg.seq;
+        self.window = u32::from(seg.window) << shift;
+        self.window_max = self.window;
+        self.backoff = 0;
+        self.usage_end = 1;
+        writer::expand(self);
+        let flow = &mut self.flow;
+        if let Some(us) = round_trip_us {
+            self.rtt.sample_min(flow.now_us(), us);
+            self.rtt.sample(us, 1, 1);
+            (flow.min_rtt_us, flow.srtt8_us) = (self.rtt.min(), self.rtt.srtt8);
+        }
+        if slow {
+            flow.cwnd = 1;
+        }
+        self.cc.start(flow);
+        if !self.cc.owns_window() {
+            ack::pace(flow, self.cc.pacing_percent());
         }
     }
 

@@ -4,16 +4,16 @@
 use std::error::Error;
 use std::future::poll_fn;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, LazyLock, OnceLock};
 use std::task::Poll;
 use std::thread;
-use std::time::{Duration, UNIX_EPOCH};
+use std::time::{Duration, Instant as Clock};
 
 use tokio::runtime::Builder;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 use txweir::core::path::device::{Completed, DeviceError};
-use txweir::handoff::{Bell, Handed, Monitor, Owner, Port, Queue, QueueConfig, RingReceiver};
+use txweir::handoff::{Bell, Handed, Monitor, Owner, Queue, QueueConfig, RingReceiver, SharedPort};
 use txweir::handoff::{Sender, Service, Wakeup, ring};
 use txweir::{Admitted, Instant, Meta, PathConfig, TxPath, TxQueue};
 
@@ -117,8 +117,10 @@ fn run_to_completion(count: u64) -> Result<(u64, bool), Failure> {
     Ok((shown.load(Ordering::Acquire), owner.is_biased()))
 }
 
+/// A time that never goes back.
 fn clock() -> Instant {
-    Instant(UNIX_EPOCH.elapsed().map_or(0, |d| u64::try_from(d.as_nanos()).unwrap_or(u64::MAX)))
+    static START: LazyLock<Clock> = LazyLock::new(Clock::now);
+    Instant(u64::try_from(START.elapsed().as_nanos()).unwrap_or(u64::MAX))
 }
 
 /// The results of a run.
@@ -147,9 +149,8 @@ pub fn run(each: u64) -> Result<Outcome, Failure> {
     let path = TxPath::new(PathConfig::default())?.with_qdisc("pfifo", &["limit", "32"])?;
     let config = QueueConfig { list: 32, ..QueueConfig::new(clock) };
     let queue = Arc::new(Queue::new(path, device, config, bell.wakeup()));
-    let kicked = Arc::downgrade(&queue);
-    from.on_finished(Wakeup::calling(move || kicked.upgrade().into_iter().for_each(|queue| queue.kick())));
-    let port = Port::new(vec![Arc::clone(&queue)], 1);
+    from.on_finished(queue.kicker());
+    let port = SharedPort::new(vec![Arc::clone(&queue)], 1);
     let monitor = Monitor::default();
     let service = Service::spawn("tx", &bell, port.queues().to_vec(), monitor, |found| eprintln!("{found}"))?;
     let over = Arc::new(AtomicBool::new(false));
@@ -187,7 +188,7 @@ pub fn run(each: u64) -> Result<Outcome, Failure> {
     // The packets taken in leave; then the wire may end.
     let all = each * (TASKS + 1);
     for _ in 0..PATIENCE.as_millis() {
-        if queue.counts().path.tx_packets == all {
+        if queue.status().counts().path.tx_packets == all {
             break;
         }
         thread::sleep(Duration::from_millis(1));
@@ -195,7 +196,7 @@ pub fn run(each: u64) -> Result<Outcome, Failure> {
     over.store(true, Ordering::Release);
     let got = wire.join().map_err(|_| "the wire has failed")?;
     service.stop();
-    let counts = queue.counts().handoff;
+    let counts = queue.status().counts().handoff;
     Ok(Outcome { waits, got, woken: counts.woken, listed: counts.listed, owner })
 }
 

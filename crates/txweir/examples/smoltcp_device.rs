@@ -43,7 +43,7 @@ impl<D: Device> Device for Shaped<D> {
     }
     fn transmit(&mut self, now: Time) -> Option<Submit<'_, D>> {
         let largest = Meta::new(self.capabilities().max_transmission_unit as u32);
-        let room = self.path.tree().admit(&largest) == Verdict::Accept;
+        let room = self.path.tree().would_accept(&largest) == Verdict::Accept;
         room.then_some(Submit(&mut self.path, now, PhantomData))
     }
     fn capabilities(&self) -> DeviceCapabilities {

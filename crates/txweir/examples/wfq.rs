@@ -10,7 +10,7 @@ use txweir::{Instant, Meta, PathConfig, TxPath, testing::VecDevice};
 /// The kind.
 pub mod kind {
     use txweir::core::packet::pool::{List, Pkt, Pool, Queue, Waiting};
-    use txweir::core::packet::route::Asked;
+    use txweir::core::packet::route::Candidate;
     use txweir::core::sched::answer::{Next, Verdict};
     use txweir::core::sched::cx::Cx;
     use txweir::core::sched::discipline::Discipline;
@@ -78,7 +78,7 @@ pub mod kind {
                 cx.drop(p, DropReason::Purged);
             }
         }
-        fn admit(&self, _m: &Asked<'_>, _class: Option<ClassId>) -> Verdict {
+        fn would_accept(&self, _m: &Candidate<'_>, _class: Option<ClassId>) -> Verdict {
             if self.waiting() < self.limit { Verdict::Accept } else { Verdict::Full }
         }
         fn enqueue(&mut self, p: Pkt, _class: Option<ClassId>, cx: &mut Cx) {
@@ -106,8 +106,8 @@ pub mod kind {
         fn head<'a>(&self, pool: &'a Pool) -> Option<Waiting<'a>> {
             self.bands[self.first()?].first(pool)
         }
-        fn drain(&mut self, out: &mut List, pool: &mut Pool) {
-            self.bands.iter_mut().for_each(|band| band.drain(out, pool));
+        fn evict_all(&mut self, out: &mut List, pool: &mut Pool) {
+            self.bands.iter_mut().for_each(|band| band.evict_all(out, pool));
         }
         fn queued(&self, pool: &Pool, f: &mut dyn FnMut(Waiting<'_>)) {
             self.bands.iter().flat_map(|band| band.waiting(pool)).for_each(f);

@@ -117,7 +117,8 @@ mod tests {
         NOW.set(1_000_000 + 3 * FRAME_NS - 1);
         assert_eq!((reap(&mut line), reap(&mut line)), (2, 0));
         assert_eq!(fill(&mut line), (2, 1026, 1_000_000 + 1026 * FRAME_NS));
-        // Idle from 1026 frames on: the next leaves one frame after it came.
+        // The line is idle from 1026 frames on, so the next frame leaves one frame time after it
+        // came.
         NOW.set(1_000_000 + 2000 * FRAME_NS);
         assert_eq!(reap(&mut line), 1024);
         line.push(&BYTES, &Meta::new(42));

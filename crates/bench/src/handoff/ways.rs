@@ -77,7 +77,7 @@ fn path(kind: &str, direct: bool) -> TxPath<Frame> {
     let made = TxPath::new(config).map_err(|e| e.to_string());
     let made = made.and_then(|p| p.with_qdisc(kind, &[]).map_err(|e| e.to_string()));
     let mut path = made.unwrap_or_else(|e| unreachable!("a measurement's own options are right: {e}"));
-    path.set_direct(direct);
+    path.tx_mut().set_direct(direct);
     path
 }
 
@@ -85,7 +85,7 @@ fn path(kind: &str, direct: bool) -> TxPath<Frame> {
 /// "output active" is never set.
 struct Old<D> {
     queue: Mutex<VecDeque<Frame>>,
-    /// Packets in the queue, for a look without the lock.
+    /// Number of packets in the queue, which is read without the lock.
     waiting: AtomicUsize,
     driver: Mutex<D>,
 }
@@ -169,7 +169,7 @@ impl<D: TxQueue<Frame = Frame> + Send + 'static> Served<D> {
     /// Describes its numbers and flags.
     fn state(&self) -> Stating {
         let queue = Arc::clone(&self.queue);
-        Box::new(move || format!("; {:?}, {:?}", queue.counts(), queue))
+        Box::new(move || format!("; {:?}, {:?}", queue.status().counts(), queue))
     }
 }
 

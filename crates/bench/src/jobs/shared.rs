@@ -12,8 +12,8 @@ use crate::common::default_cpu;
 /// 1 Tbit/s.
 const RATE: Rate = Rate(125_000_000_000);
 
-/// Leases for bursts of 64 byte packets, in the queue's own time; after a refusal the time goes on
-/// to the one that the law gave.
+/// Takes leases for bursts of 64-byte packets, in the queue's own time. After a refusal the time
+/// advances to the instant that the law named.
 fn bursts_of(lease: &mut Lease, now: &mut Instant, packets: u64) {
     for _ in 0..packets / BURST {
         *now += BURST_TIME;
@@ -34,8 +34,8 @@ fn joined(shared: &Arc<SharedRate>) -> Lease {
     }
 }
 
-/// Runs bursts through the law alone; if asked for, another thread on another processor does the
-/// same beside it.
+/// Runs bursts through the law alone. If `other` is set, another thread on another processor does
+/// the same beside it.
 pub(super) fn lease(other: bool) -> Run {
     let shared = Arc::new(SharedRate::new(RATE, Bytes(1_000_000)));
     let (mut mine, mut now) = (joined(&shared), Instant::ZERO + STANDING_TIME);

@@ -50,7 +50,7 @@ fn run(progress: &mut dyn FnMut(&str)) -> Result<Vec<Row>, String> {
     Ok(rows)
 }
 
-/// A scenario with some values set, run to its end, measured from its warm-up on.
+/// Runs a scenario with some values set to its end, and measures it from its warm-up on.
 fn finished(text: &str, name: &str, set: &[(&str, &str)]) -> Result<(Built, Instant), String> {
     let scenario = Scenario::parse_with(text, name, set).map_err(|e| e.to_string())?;
     let mut built = scenario.build(scenario.seed()).map_err(|e| e.to_string())?;
@@ -61,14 +61,15 @@ fn finished(text: &str, name: &str, set: &[(&str, &str)]) -> Result<(Built, Inst
     Ok((built, end))
 }
 
-/// Mean bytes in the device of the first link, and transactions per second of a group.
+/// Returns the mean bytes in the device of the first link, and the transactions per second of a
+/// group.
 fn queue_and_tps(built: &Built, end: Instant, group: usize) -> [f64; 2] {
-    let [ring, _] = built.net.nic(0).gauges();
-    let seconds = end.saturating_since(built.net.measuring_from()).0 as f64 / 1e9;
-    [ring.mean(end) as f64, built.net.groups()[group].latency.len() as f64 / seconds]
+    let [ring, _] = built.net.links().nic(0).gauges();
+    let seconds = end.saturating_since(built.net.meters().measuring_from()).0 as f64 / 1e9;
+    [ring.mean(end) as f64, built.net.traffic().groups()[group].latency.len() as f64 / seconds]
 }
 
-/// Both metrics of one case as rows.
+/// Returns both metrics of one case as rows.
 fn pair(
     case: String,
     [queue, tps]: [Published; 2],
@@ -93,7 +94,7 @@ fn pair(
     ]
 }
 
-/// A high-priority RR under 100 bulk streams.
+/// Measures a high-priority RR under 100 bulk streams.
 fn priority(progress: &mut dyn FnMut(&str)) -> Result<Vec<Row>, String> {
     let k = 1000.0;
     let cases = [
@@ -132,9 +133,10 @@ fn priority(progress: &mut dyn FnMut(&str)) -> Result<Vec<Row>, String> {
     Ok(rows)
 }
 
-/// 200 RR streams of one size.
+/// Measures 200 RR streams of one size.
 fn sizes(progress: &mut dyn FnMut(&str)) -> Result<Vec<Row>, String> {
-    // Size; queue in thousands of bytes and tps, with BQL and without; what was fitted on the row without.
+    // Size; queue in thousands of bytes and tps, with BQL and without; the parameter that was
+    // fitted on the row without.
     let table = [
         (140_000_u32, [80.0, 215.0], 856.0, [2700.0, 2930.0], 854.0, None),
         (14_000, [25.0, 55.0], 8_500.0, [1500.0, 1622.0], 8_523.0, None),
@@ -161,7 +163,7 @@ fn sizes(progress: &mut dyn FnMut(&str)) -> Result<Vec<Row>, String> {
     Ok(rows)
 }
 
-/// The limit after the line rate has changed.
+/// Measures the limit after a change of the line rate.
 fn rate_step(progress: &mut dyn FnMut(&str)) -> Result<Vec<Row>, String> {
     progress("the line rate steps 1 Gbit/s, 100 Mbit/s, 10 Gbit/s");
     let scenario = Scenario::parse(STEP, "bql-rate-step.toml").map_err(|e| e.to_string())?;
@@ -174,11 +176,11 @@ fn rate_step(progress: &mut dyn FnMut(&str)) -> Result<Vec<Row>, String> {
     ];
     let mut rows = Vec::new();
     for (case, start, end, per_interval) in phases {
-        // The limit every 10 ms; the last is where it has settled.
+        // The loop reads the limit every 10 ms; its last value is the settled one.
         let mut limits: Vec<(u64, f64)> = Vec::new();
         for ms in (start + 10..=end).step_by(10) {
             built.net.run(Instant::from_millis(ms));
-            let limit = built.net.nic(0).port().first().dql().map_or(0, |d| d.limit());
+            let limit = built.net.links().nic(0).port().paths()[0].tx().limit().map_or(0, |d| d.limit());
             limits.push((ms - start, f64::from(limit)));
         }
         let settled = limits.last().map_or(0.0, |l| l.1);
@@ -194,11 +196,13 @@ fn rate_step(progress: &mut dyn FnMut(&str)) -> Result<Vec<Row>, String> {
             band,
             fitted: None,
         };
-        // What is posted and completed counts frames; the line also carries 24 bytes with each.
+        // The limit counts bytes of posted and completed frames; the line also carries 24 bytes
+        // with each frame.
         let law = 2.0 * per_interval * 1514.0 / 1538.0;
         rows.push(row("limit", "bytes", Published::one(law), settled, Band::Absolute(1514.0)));
         if start > 0 {
-            // Up: at once, which is within the 10 ms between two looks. Down: within a few hold times of 1 s.
+            // The limit rises at once, which is within the 10 ms between two readings. It falls
+            // within a few hold times of 1 s.
             let most = if per_interval > 10_000.0 { 0.02 } else { 4.0 };
             rows.push(row(
                 "settled after",

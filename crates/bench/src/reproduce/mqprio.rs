@@ -199,19 +199,17 @@ fn machine(c: &Column, away: [Nanos; 2], seed: u64) -> Result<Machine, String> {
     match c.way {
         Way::PrioHtb => {
             let policy = Policy::parse(PRIO_HTB, "prio + htb").map_err(|e| e.to_string())?;
-            let mut ring = rings.0.ring(0).ok_or("no ring")?;
-            let path = &mut port.paths_mut()[0];
-            path.configure(Instant::ZERO, &mut ring, |tree, cx| policy.apply(tree, cx))
-                .map_err(|e| e.to_string())?;
+            let mut control = port.control(Instant::ZERO, rings);
+            control.configure_path(0, |tree, cx| policy.apply(tree, cx)).map_err(|e| e.to_string())?;
         }
         Way::Mqprio { hw } => {
             let line = format!("{MQPRIO} {}", u8::from(hw));
             let words: Vec<&str> = line.split(' ').collect();
-            let added = port.configure(Instant::ZERO, rings, |q: &mut Qdiscs<'_>| {
+            let added = port.control(Instant::ZERO, rings).configure(|q: &mut Qdiscs<'_>| {
                 q.add(Handle::ROOT, Some(Handle::new(1, 0)), NAME, &mut Words::new(&words))
             });
             added.map_err(|e| e.to_string())?;
-            let classes = port.selector().classes().ok_or("mqprio without classes")?;
+            let classes = port.chooser().selector().classes().ok_or("mqprio without classes")?;
             let line = scheduler(classes.ranges(), hw);
             rings.0.configure_scheduler(&line).map_err(|e| e.to_string())?;
         }
@@ -378,7 +376,7 @@ fn run(progress: &mut dyn FnMut(&str)) -> Result<Vec<Row>, String> {
 mod tests {
     use super::*;
 
-    /// Each part of the gain is seen alone, in factors.
+    /// Each comparison of two columns shows one part of the gain, as a factor.
     #[test]
     fn each_part_of_the_gain_is_seen_alone() {
         let measured: Vec<Measured> = COLUMNS.iter().map(|c| Measured::of(c, 5).unwrap()).collect();
@@ -387,18 +385,18 @@ mod tests {
         };
         let mean = |m: &Measured, classes| m.numbers(classes)[1];
         let rx = |m: &Measured, classes| m.numbers(classes)[0];
-        // A byte limit on the one queue: 40 times less for the strict classes, and no other number
-        // of theirs changes.
+        // With a byte limit on the one queue the strict classes wait 40 times less, and their rate
+        // stays the same.
         assert!(mean(one, 6..8) > 40.0 * mean(bql, 6..8));
         assert!((rx(one, 6..8) / rx(bql, 6..8) - 1.0).abs() < 0.01);
-        // Without a lock they get all they offer, and wait less than half as long; without a byte
-        // limit it does not matter to them.
+        // Without a lock the strict classes get all that they offer and wait less than half as
+        // long; without a byte limit the lock makes no difference to them.
         assert!(
             rx(unlocked_bql, 6..8) > 1.15 * rx(bql, 6..8) && 2.0 * mean(unlocked_bql, 6..8) < mean(bql, 6..8)
         );
         assert!((mean(unlocked, 6..8) / mean(one, 6..8) - 1.0).abs() < 0.03);
-        // The device's scheduler against prio and htb with neither lock nor deep ring: the rest of
-        // the 290 times.
+        // The device's scheduler gains the rest of the 290 times over prio and htb without lock and
+        // deep ring.
         let left = mean(unlocked_bql, 6..8) / mean(hw, 6..8);
         assert!((2.0..4.0).contains(&left), "{left}");
         // Queues alone, without classes in the device, are worse than prio on one queue.

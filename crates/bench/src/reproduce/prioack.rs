@@ -168,9 +168,9 @@ fn case(&(beside, tso, published): &Case) -> Result<Vec<Row>, String> {
     Ok(rows)
 }
 
-/// Returns rows of connections without a published value: the deeper the rings, the rougher the
-/// priority; and queues that overflow (512 packets and 16 for each of 8 processors). And windows
-/// between those that would fit either half.
+/// Returns rows of connections without a published value: rings of several depths, because the
+/// priority is rougher the deeper they are; queues that overflow (512 packets and 16 for each of 8
+/// processors); and windows between those that would fit either half.
 fn unpublished() -> Result<Vec<Row>, String> {
     let mut jobs: Vec<(String, Setup)> = Vec::new();
     let mut both = |group: &str, of: &dyn Fn(bool) -> Setup| {

@@ -33,7 +33,7 @@ fn the_rows_outside_their_bands_are_these() {
     assert!(of(1, "sent") < 800.0 && of(2, "sent") < 900.0 && of(4, "sent") > 970.0);
     let received = [4, 8, 16, 64, 0].map(|n| of(n, "received"));
     assert!(received.is_sorted_by(|a, b| a > b), "{received:?}");
-    // ACKs that go first wait for the ring alone: the deeper, the rougher.
+    // ACKs that go first wait only for the ring: the deeper the ring, the rougher the priority.
     let received =
         [64, 512, 1024].map(|n| one(&rows, &format!("ring, ACKs first: {n}"), "received").measured);
     assert!(received[0] > 980.0 && received[1] > 940.0 && received[2] < 810.0, "{received:?}");

@@ -19,6 +19,9 @@ pub struct Env {
     /// Largest number of packets that can wait on the path at once, in all qdiscs together: no
     /// qdisc needs more room.
     pub packets: u32,
+    /// Most bytes of tables that the qdiscs on the device may have together, without packets and
+    /// filters: what commands ask for is bounded by it before anything is made.
+    pub memory: u64,
     /// Abilities of the device's own scheduler.
     pub offload: Offload,
     /// Seed of keyed hashes and random draws.
@@ -30,6 +33,9 @@ pub struct Env {
 }
 
 impl Env {
+    /// The default of `memory`: 256 MiB, or 3500 times fq_codel as it is made without options.
+    pub const MEMORY: u64 = 256 << 20;
+
     /// Returns the largest frame that is not a super-packet: MTU plus link header.
     pub const fn frame_max(&self) -> u32 {
         self.mtu.saturating_add(self.link_header)
@@ -46,6 +52,7 @@ impl Default for Env {
             queues: 1,
             link_rate: None,
             packets: 16_384,
+            memory: Self::MEMORY,
             offload: Offload::NONE,
             seed: 0,
             strict_linux: false,

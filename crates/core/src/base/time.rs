@@ -8,6 +8,10 @@ use core::fmt;
 use core::ops::{Add, AddAssign, Sub};
 
 /// A point in time: nanoseconds since the caller's origin.
+///
+/// It must not go back: it comes from a clock such as `CLOCK_MONOTONIC`, not from the system's
+/// real-time clock, which is set. Shapers and AQMs stand still until a clock that has gone back has
+/// caught up, and a path that is called at the time that it has asked for may then ask again.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Instant(pub u64);
 

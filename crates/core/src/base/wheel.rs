@@ -55,6 +55,7 @@ struct Entry {
     slot: u16,
 }
 
+#[cfg(target_pointer_width = "64")] // a 32-bit ABI may align 64-bit words to 4
 const _: () = assert!(size_of::<Entry>() == 24, "the module header states the size of an id");
 
 #[derive(Clone, Copy, Debug)]

@@ -7,6 +7,9 @@
 //!   member every other member has one.
 //! - I3: one call of `advance` equals the given number of rounds in which no member can pay, so
 //!   that a quantum of one byte costs no more than one pass over the members.
+//!
+//! The flows of fq, fq_codel and cake have lists of their own, with debts instead of credits. For
+//! them, `Passes` says when to skip rounds, and `rounds_in_debt` how many.
 
 use alloc::vec::Vec;
 
@@ -26,6 +29,48 @@ struct Member {
     quantum: u32,
     prev: u16,
     next: u16,
+}
+
+/// The turns of one decision that only pay off debts. A debt of many quanta (a size table charges a
+/// packet up to 2^31 bytes) takes many rounds; a decision that has used up [`Passes::FIRST`] turns
+/// skips those in which no flow can send. Looking for these rounds costs a pass over the flows, so
+/// that the distance to the next attempt doubles.
+#[derive(Debug)]
+pub(crate) struct Passes {
+    turns: u32,
+    next: u32,
+}
+
+impl Passes {
+    /// Turns before the first attempt: more than a thousand flows take that pay for frames of 1514
+    /// bytes with the least quanta, so that ordinary debts are paid turn by turn. In cake a skip
+    /// draws fewer random numbers.
+    const FIRST: u32 = 1 << 14;
+    /// The bound of the turns of one decision: an attempt succeeds before the end of the third
+    /// round and leaves one more, and a qdisc has at most 2^20 flows.
+    const BOUND: u32 = 1 << 22;
+
+    pub(crate) const fn new() -> Self {
+        Self { turns: 0, next: Self::FIRST }
+    }
+    /// Counts a turn that paid off debts. Returns true if the caller is to skip rounds now.
+    #[inline]
+    pub(crate) fn is_long(&mut self) -> bool {
+        self.turns += 1;
+        debug_assert!(self.turns < Self::BOUND, "the turns of one decision have a bound");
+        let long = self.turns == self.next;
+        if long {
+            self.next = self.next.saturating_mul(2);
+        }
+        long
+    }
+}
+
+/// Returns the number of rounds after which a flow of this deficit still has none to send by, if
+/// each round adds `quantum` bytes (at least 1): a flow sends while its deficit is above 0.
+#[inline]
+pub(crate) fn rounds_in_debt(deficit: i32, quantum: i32) -> u32 {
+    if deficit > 0 { 0 } else { deficit.unsigned_abs() / quantum.max(1).unsigned_abs() }
 }
 
 /// The end of the list.
@@ -232,6 +277,18 @@ mod tests {
         assert_eq!(r.iter().collect::<Vec<_>>(), [0]);
         r.clear();
         assert!(r.is_empty());
+    }
+
+    #[test]
+    fn a_debt_takes_its_rounds() {
+        for (deficit, quantum, rounds) in
+            [(1, 5, 0), (0, 5, 0), (-4, 5, 0), (-5, 5, 1), (-11, 5, 2), (i32::MIN, 1, 1 << 31)]
+        {
+            assert_eq!(rounds_in_debt(deficit, quantum), rounds, "{deficit} {quantum}");
+        }
+        let mut passes = Passes::new();
+        let long: Vec<u32> = (1..100_000).filter(|_| passes.is_long()).collect();
+        assert_eq!(long, [1 << 14, 1 << 15, 1 << 16]);
     }
 
     #[test]

@@ -55,7 +55,11 @@
 //! [`Word`] is there for that.
 
 use alloc::sync::Arc;
-use core::sync::atomic::{AtomicI64, Ordering};
+#[cfg(target_has_atomic = "64")]
+use core::sync::atomic::AtomicI64;
+use core::sync::atomic::Ordering;
+#[cfg(not(target_has_atomic = "64"))]
+use portable_atomic::AtomicI64;
 
 use crate::base::time::Instant;
 use crate::base::units::{Bytes, Rate};
@@ -433,6 +437,7 @@ fn at(ns: i64) -> Instant {
     Instant(ns.unsigned_abs())
 }
 
+#[cfg(target_pointer_width = "64")] // a 32-bit ABI may align 64-bit words to 4
 const _: () = assert!(size_of::<SharedRate>() == 256 && size_of::<Lease>() == 88, "the header states these");
 
 #[cfg(test)]

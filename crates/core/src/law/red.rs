@@ -9,7 +9,8 @@
 //! paper prefers: one number is drawn per mark, not per packet. "Queue" is the quantity that the
 //! caller counts, bytes or packets, always in the same unit as `min` and `max`.
 //!
-//! All arithmetic is on integers; logarithms and powers are computed once, from the parameters.
+//! All arithmetic of packets is on integers; logarithms and powers are computed once, from the
+//! parameters.
 
 use core::fmt;
 
@@ -72,47 +73,64 @@ impl core::error::Error for RedError {}
 /// `avpkt` bytes that arrive at an empty queue just fail to bring the average to `min` bytes (the
 /// paper, section 6, equation 3): from 1 to 31.
 ///
+/// The inequality is that of numbers with 53 bits, in which tc has it: where `burst` is the least
+/// that tc accepts, a power below 2^-54 vanishes beside one, and the weight is larger by a factor
+/// of two than that of exact numbers.
+///
 /// # Errors
 /// [`RedError::BurstTooSmall`], [`RedError::BurstTooLarge`].
 pub fn weight_for_burst(min: u32, burst: u32, avpkt: u32) -> Result<u8, RedError> {
-    let avpkt = u64::from(avpkt.max(1));
-    let reach = (u64::from(burst) + 1) * avpkt;
-    // The distance in packets by which the burst exceeds min, times avpkt.
-    let over = reach.saturating_sub(min.into());
-    if over < avpkt {
-        return Err(RedError::BurstTooSmall(1 + u64::from(min) / avpkt));
+    let avpkt = avpkt.max(1);
+    // The packets by which the burst exceeds min.
+    let over = f64::from(burst) + 1.0 - f64::from(min) / f64::from(avpkt);
+    if over < 1.0 {
+        return Err(RedError::BurstTooSmall(1 + u64::from(min / avpkt)));
     }
-    let one = 1u128 << 64;
-    let fits = |wlog: &u8| {
-        let weighed = (u128::from(over) << (64 - wlog)) / u128::from(avpkt);
-        weighed <= one - power_of_rest(*wlog, burst)
-    };
+    let fits = |wlog: &u8| over <= (1.0 - power_of_rest(*wlog, burst)) * f64::from(1u32 << wlog);
     (1..=31).find(fits).ok_or(RedError::BurstTooLarge)
 }
 
-/// Returns `(1 - 2^-wlog) ^ n` in units of 2^-64.
-fn power_of_rest(wlog: u8, n: u32) -> u128 {
-    let mut square = (1u128 << 64) - (1u128 << (64 - wlog));
-    let (mut power, mut n) = (1u128 << 64, n);
-    while n > 0 {
-        if n & 1 == 1 {
-            power = product(power, square);
-        }
-        square = product(square, square);
-        n >>= 1;
-    }
-    power
+/// A number above 0, at most 1: `mantissa * 2^-(63 + below)`, with the highest bit of the mantissa
+/// set. It has 11 bits more than a double, so that a power of it rounds to the right double.
+#[derive(Clone, Copy)]
+struct Fraction {
+    mantissa: u64,
+    below: u64,
 }
 
-/// Returns the product of two numbers of at most one, in units of 2^-64.
-const fn product(a: u128, b: u128) -> u128 {
-    if a >> 64 == 1 {
-        return b;
+impl Fraction {
+    const fn times(self, other: Self) -> Self {
+        let whole = self.mantissa as u128 * other.mantissa as u128;
+        let below = self.below.saturating_add(other.below);
+        // A product of two numbers of 64 bits has 127 or 128; the upper 64 of them are kept.
+        match whole >> 127 {
+            0 => Self { mantissa: (whole >> 63) as u64, below },
+            _ => Self { mantissa: (whole >> 64) as u64, below: below.saturating_sub(1) },
+        }
     }
-    if b >> 64 == 1 {
-        return a;
+
+    /// Returns the nearest double; zero for a number that is none beside one.
+    fn double(self) -> f64 {
+        // The exponent of a double of value one is 1023, and its mantissa has 52 bits.
+        match self.below {
+            below @ 0..=900 => self.mantissa as f64 * f64::from_bits((1023 - 63 - below) << 52),
+            _ => 0.0,
+        }
     }
-    (a * b) >> 64
+}
+
+/// Returns `(1 - 2^-wlog) ^ n`; `wlog` is from 1 to 63.
+fn power_of_rest(wlog: u8, mut n: u32) -> f64 {
+    let mut square = Fraction { mantissa: u64::MAX << (64 - wlog), below: 1 };
+    let mut power = Fraction { mantissa: 1 << 63, below: 0 };
+    while n > 0 {
+        if n & 1 == 1 {
+            power = power.times(square);
+        }
+        square = square.times(square);
+        n >>= 1;
+    }
+    power.double()
 }
 
 /// Returns the probability that the reference has for a configured one, which its 32 bits do not

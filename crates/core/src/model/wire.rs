@@ -33,8 +33,7 @@ mod framing;
 mod gate;
 mod line;
 mod ring;
-
-use alloc::vec::Vec;
+mod rings;
 
 pub use config::{Completion, DescriptorCost, Latency, RINGS_MAX, RingConfig, WireConfig};
 pub use ring::{RingQueue, RingStats};
@@ -46,11 +45,10 @@ use crate::base::units::Rate;
 use crate::packet::meta::Meta;
 use crate::path::device::{Completed, DeviceError, TxQueue};
 use crate::sched::schedule::LineConfig;
-use crate::sched::traffic::CLASSES_MAX;
 use crate::text::error::ConfigError;
 use framing::Framing;
-use line::{Line, Pick, RETIRED};
-use ring::Ring;
+use line::{Line, Pick};
+use rings::Rings;
 
 /// A packet that has left the wire.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -108,7 +106,7 @@ struct Sending {
 pub struct Wire<F> {
     config: WireConfig,
     framing: Framing,
-    rings: Vec<Ring<F>>,
+    rings: Rings<F>,
     line: Line,
     /// The driver's present time, set by `advance`.
     now: Instant,
@@ -118,27 +116,16 @@ pub struct Wire<F> {
     look_at: Option<Instant>,
     /// Remainder of the last division, in the numerator's units, while the line is busy.
     remainder: u64,
-    /// Time of the earliest completion round of any ring; `MAX` if there is none.
-    round_at: Instant,
-    /// Number of rings with completions to be reaped.
-    reported: usize,
-    held: Tally,
-    /// By class, then for rings not in use: counts up to the last change of the scheduler.
-    classes: [Counts; CLASSES_MAX + 1],
-    rounds: u64,
-    doorbells: u64,
 }
 
 impl<F> Wire<F> {
     /// Returns an idle wire.
     pub fn new(config: WireConfig) -> Result<Self, ConfigError> {
-        let rings = config.checked_rings()?;
+        let mut rings = Rings::new(&config)?;
         let line = config.line.clone().unwrap_or_else(|| LineConfig::round_robin(config.rings));
         line.check(&Caps { queues: config.rings, offload: config.offload }, config.rate)?;
-        let line = Line::new(line, rings.len());
-        let seeds = (0_u64..).map(|i| config.seed_of(i));
-        let mut rings: Vec<Ring<F>> = rings.into_iter().zip(seeds).map(|(c, s)| Ring::new(c, s)).collect();
-        for (i, ring) in rings.iter_mut().enumerate() {
+        let line = Line::new(line, rings.all.len());
+        for (i, ring) in rings.all.iter_mut().enumerate() {
             ring.class = line.class_of(i);
         }
         Ok(Self {
@@ -149,12 +136,6 @@ impl<F> Wire<F> {
             sending: None,
             look_at: None,
             remainder: 0,
-            round_at: Instant::MAX,
-            reported: 0,
-            held: Tally::default(),
-            classes: [Counts::default(); CLASSES_MAX + 1],
-            rounds: 0,
-            doorbells: 0,
             config,
         })
     }
@@ -179,12 +160,8 @@ impl<F> Wire<F> {
     /// ring that is in use again. An error changes nothing.
     pub fn configure_scheduler(&mut self, line: &LineConfig) -> Result<(), ConfigError> {
         line.check(&self.caps(), self.config.rate)?;
-        for ring in &mut self.rings {
-            let counts = &mut self.classes[usize::from(ring.class)];
-            *counts = counts.plus(ring.since_counted());
-            ring.counted = ring.counts;
-        }
-        self.line = self.line.reconfigured(line.clone(), &mut self.rings);
+        self.rings.close_counts();
+        self.line = self.line.reconfigured(line.clone(), &mut self.rings.all);
         if self.sending.is_none() && self.look_at.is_some() {
             // A unit that waited for a rate may have another now.
             self.look_at = Some(self.now);
@@ -201,14 +178,11 @@ impl<F> Wire<F> {
     /// ([`configure_scheduler`](Self::configure_scheduler)); existing ones stay as they are.
     /// Allocates. An error changes nothing.
     pub fn add_rings(&mut self, rings: u16) -> Result<(), ConfigError> {
-        if usize::from(rings) <= self.rings.len() {
+        if usize::from(rings) <= self.rings.all.len() {
             return Ok(());
         }
         let config = WireConfig { rings, ..self.config.clone() };
-        let all = config.checked_rings()?;
-        for (i, ring) in (0_u64..).zip(all).skip(self.rings.len()) {
-            self.rings.push(Ring::new(ring, config.seed_of(i)));
-        }
+        self.rings.extend(&config)?;
         self.config = config;
         let line = self.scheduler().clone();
         self.configure_scheduler(&line)
@@ -228,53 +202,42 @@ impl<F> Wire<F> {
     #[inline]
     pub fn ring(&mut self, index: u16) -> Option<RingQueue<'_, F>> {
         let index = usize::from(index);
-        (index < self.rings.len()).then_some(RingQueue { wire: self, index })
+        (index < self.rings.all.len()).then_some(RingQueue { wire: self, index })
     }
     /// Returns the state and counts of a ring; zeros beyond the last.
     pub fn ring_stats(&self, index: u16) -> RingStats {
-        let Some(ring) = self.rings.get(usize::from(index)) else { return RingStats::default() };
-        RingStats {
-            held: ring.held,
-            descriptors_used: ring.descriptors_used(),
-            sent: ring.counts,
-            rounds: ring.rounds,
-            doorbells: ring.doorbells,
-            class: (ring.class != RETIRED).then_some(ring.class),
-            reported: ring.has_reported(),
-        }
+        self.rings.stats(index)
     }
     /// Returns the counts of units that left while their ring was in this class; `CLASSES_MAX`
     /// stands for rings not in use.
     pub fn class_counts(&self, class: usize) -> Counts {
-        let before = self.classes.get(class).copied().unwrap_or_default();
-        let rings = self.rings.iter().filter(|r| usize::from(r.class) == class);
-        rings.fold(before, |sum, r| sum.plus(r.since_counted()))
+        self.rings.class_counts(class)
     }
     /// Returns the counts of all units that have left the line.
     pub fn counts(&self) -> Counts {
-        self.rings.iter().fold(Counts::default(), |sum, r| sum.plus(r.counts))
+        self.rings.counts()
     }
     /// Returns the packets and wire bytes pushed and not yet reaped: the content of the device.
     pub const fn held(&self) -> Tally {
-        self.held
+        self.rings.held
     }
     /// Returns the number of descriptors in use.
     pub fn descriptors_used(&self) -> u32 {
-        self.rings.iter().map(Ring::descriptors_used).sum()
+        self.rings.descriptors_used()
     }
     /// Returns the number of completion rounds so far.
     pub const fn rounds(&self) -> u64 {
-        self.rounds
+        self.rings.rounds
     }
     /// Returns the number of doorbells so far.
     pub const fn doorbells(&self) -> u64 {
-        self.doorbells
+        self.rings.doorbells
     }
 
     /// Returns the next instant at which something happens on the wire; `None` if it is idle.
     #[inline]
     pub fn next_event(&self) -> Option<Instant> {
-        let next = self.line_event().map_or(self.round_at, |line| line.min(self.round_at));
+        let next = self.line_event().map_or(self.rings.round_at, |line| line.min(self.rings.round_at));
         (next < Instant::MAX).then_some(next)
     }
     #[inline]
@@ -291,13 +254,13 @@ impl<F> Wire<F> {
     pub fn advance(&mut self, now: Instant, mut left: impl FnMut(Departure<F>)) -> bool {
         loop {
             let line = self.line_event().unwrap_or(Instant::MAX);
-            let next = line.min(self.round_at);
+            let next = line.min(self.rings.round_at);
             if next > now || next == Instant::MAX {
                 break;
             }
             self.now = next;
             if line > next {
-                self.round();
+                self.rings.round(self.now);
                 continue;
             }
             if let Some(departure) = self.end() {
@@ -306,36 +269,21 @@ impl<F> Wire<F> {
             self.start();
         }
         self.now = self.now.max(now);
-        self.reported > 0
+        self.rings.has_reported()
     }
 
     /// Takes the unit off the line. Returns it, unless it was interrupted.
     #[inline]
     fn end(&mut self) -> Option<Departure<F>> {
-        let Sending { ring: index, start, finish, cut, .. } = self.sending.take()?;
-        let ring = &mut self.rings[index];
-        ring.counts.busy = ring.counts.busy + finish.saturating_since(start);
-        if let Some(sent) = cut {
-            ring.sent = sent;
-            self.line.interrupted = Some(index);
-            return None;
-        }
-        let unit = ring.finish(self.now)?;
-        ring.counts.units += 1;
-        ring.counts.bytes += u64::from(unit.meta.wire_len);
-        if !ring.ready() {
-            self.line.leaves(index, ring.class);
-        }
-        self.round_at = self.round_at.min(ring.round_at);
-        // The number of rings fits 16 bits.
-        Some(Departure { frame: unit.frame, meta: unit.meta, ring: index as u16, start: ring.begun, finish })
+        let Sending { ring, start, finish, cut, .. } = self.sending.take()?;
+        self.rings.end(ring, (start, finish), cut, &mut self.line)
     }
 
     /// Starts the next unit at the present time, if one may go. No unit may be on the line.
     #[inline]
     fn start(&mut self) {
         self.look_at = None;
-        let index = match self.line.pick(self.now, &self.rings, self.framing) {
+        let index = match self.line.pick(self.now, &self.rings.all, self.framing) {
             Pick::Ring(index) => index,
             Pick::Wait(at) => {
                 (self.look_at, self.remainder) = (Some(at), 0);
@@ -346,7 +294,7 @@ impl<F> Wire<F> {
                 return;
             }
         };
-        let ring = &mut self.rings[index];
+        let ring = &mut self.rings.all[index];
         let Some(meta) = ring.front() else { return };
         let goes_on = ring.sent > 0;
         let bytes = if goes_on { self.framing.left(meta, ring.sent) } else { self.framing.line_bytes(meta) };
@@ -368,7 +316,7 @@ impl<F> Wire<F> {
     #[cold]
     fn interrupt(&mut self) {
         let Some(s) = &mut self.sending else { return };
-        let ring = &self.rings[s.ring];
+        let ring = &self.rings.all[s.ring];
         let Some(meta) = ring.front().filter(|_| s.cut.is_none() && self.line.interrupted.is_none()) else {
             return;
         };
@@ -387,41 +335,19 @@ impl<F> Wire<F> {
         self.framing.line_bytes(m)
     }
 
-    /// Runs the completion rounds of the present time.
-    fn round(&mut self) {
-        let mut next = Instant::MAX;
-        for ring in &mut self.rings {
-            if ring.round_at == self.now {
-                self.reported += usize::from(!ring.has_reported());
-                ring.round();
-                self.rounds += 1;
-            }
-            next = next.min(ring.round_at);
-        }
-        self.round_at = next;
-    }
-
-    #[inline]
-    fn reserve_in(&mut self, index: usize, want: u32) -> u32 {
-        let ring = &mut self.rings[index];
-        if ring.class == RETIRED { 0 } else { ring.reserve(want) }
-    }
-    #[inline]
-    fn push_in(&mut self, index: usize, frame: F, m: &Meta) {
-        self.held.add(m.wire_len);
-        self.rings[index].push(frame, m);
-    }
     #[inline]
     fn commit_in(&mut self, index: usize) {
-        self.doorbells += 1;
-        let ring = &mut self.rings[index];
+        self.rings.doorbells += 1;
+        let ring = &mut self.rings.all[index];
         let (joins, class) = (ring.commit(), ring.class);
         let (ready, doorbell) = (ring.ready(), ring.doorbell());
         if joins {
             self.line.joins(index, class);
         }
         match &self.sending {
-            Some(s) if self.line.interrupts(class, self.rings[s.ring].class, self.now) => self.interrupt(),
+            Some(s) if self.line.interrupts(class, self.rings.all[s.ring].class, self.now) => {
+                self.interrupt()
+            }
             Some(_) => {}
             None if !ready => {}
             None if doorbell == Nanos::ZERO => self.start(),
@@ -431,14 +357,6 @@ impl<F> Wire<F> {
             }
         }
     }
-    #[inline]
-    fn reap_in(&mut self, index: usize, sink: &mut dyn FnMut(Completed<F>)) {
-        let Some((packets, bytes)) = self.rings[index].reap() else { return };
-        self.reported -= 1;
-        self.held.packets -= u64::from(packets);
-        self.held.bytes -= u64::from(bytes);
-        sink(Completed { packets, bytes, frame: None });
-    }
 }
 
 /// The wire as its first ring.
@@ -447,11 +365,11 @@ impl<F> TxQueue for Wire<F> {
 
     #[inline]
     fn reserve(&mut self, want: u32) -> u32 {
-        self.reserve_in(0, want)
+        self.rings.reserve(0, want)
     }
     #[inline]
     fn push(&mut self, frame: F, m: &Meta) {
-        self.push_in(0, frame, m);
+        self.rings.push(0, frame, m);
     }
     #[inline]
     fn commit(&mut self) -> Result<(), DeviceError> {
@@ -460,7 +378,7 @@ impl<F> TxQueue for Wire<F> {
     }
     #[inline]
     fn reap(&mut self, sink: &mut dyn FnMut(Completed<F>)) {
-        self.reap_in(0, sink);
+        self.rings.reap(0, sink);
     }
 }
 

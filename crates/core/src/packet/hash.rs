@@ -11,7 +11,7 @@
 //!
 //! Fragments hash by their two addresses only. Later fragments have no ports, and in IPv6 may name
 //! another protocol than the first (RFC 8200 section 4.5), but all pieces of a datagram must be in
-//! one flow.
+//! one flow. The flow label of IPv6 (RFC 6437), where a sender gives one, stands for the ports.
 
 use crate::base::rng::Rng;
 use crate::packet::headers::{Fragment, Headers, L3, L4};
@@ -33,15 +33,31 @@ impl FlowHasher {
         Self { k0: rng.next_u64(), k1: rng.next_u64() }
     }
 
-    /// Hashes addresses, protocol and ports: one direction of one conversation. Echo and timestamp
-    /// messages of ICMP use their identifier in place of ports. Packets that are neither IP nor ARP
-    /// hash by their ethertype, in every variant.
-    pub fn five_tuple(&self, h: &Headers) -> u32 {
-        let (src_port, dst_port, protocol) = upper(h);
-        self.tuple(h, &h.src, &h.dst, tail(src_port, dst_port, protocol))
+    /// Returns a seed for random draws. The seed, and so every number that is drawn from it, does
+    /// not reveal the key: a sender who learns the draws from its losses and delays still cannot
+    /// compute the flows that share a bucket.
+    pub const fn draws(&self) -> u64 {
+        // No hash of headers has a message of five bytes.
+        self.start().finish_wide(5, u64::from_le_bytes(*b"draws\0\0\0"))
     }
 
-    /// Like `five_tuple`, but both directions of a conversation hash alike.
+    /// Hashes addresses, protocol and ports: one direction of one conversation. An IPv6 packet with
+    /// a flow label hashes by the label in place of the ports (RFC 6437). The messages of ICMP
+    /// between two hosts are one flow. Packets that are neither IP nor ARP hash by their ethertype,
+    /// in every variant.
+    pub fn five_tuple(&self, h: &Headers) -> u32 {
+        let tail = match (h.l3, h.flow_label) {
+            (L3::Ipv6, label @ 1..) => labelled(label, h.protocol),
+            _ => {
+                let (src_port, dst_port, protocol) = upper(h);
+                tail(src_port, dst_port, protocol)
+            }
+        };
+        self.tuple(h, &h.src, &h.dst, tail)
+    }
+
+    /// Like `five_tuple`, but both directions of a conversation hash alike: each has a flow label
+    /// of its own, so that the ports count.
     pub fn symmetric(&self, h: &Headers) -> u32 {
         let (src_port, dst_port, protocol) = upper(h);
         // An address goes with its port: sorting the two separately would merge A:1 > B:2 with A:2
@@ -125,8 +141,7 @@ const fn upper(h: &Headers) -> (u16, u16, u8) {
     match (h.fragment, h.l4) {
         (Fragment::First | Fragment::Later, _) => (0, 0, 0),
         (Fragment::Whole, L4::None) => (0, 0, h.protocol),
-        // The identifier stands on both sides, so that request and answer are symmetric.
-        (Fragment::Whole, L4::Icmp | L4::Icmpv6) => (h.dst_port, h.dst_port, h.protocol),
+        (Fragment::Whole, L4::Icmp | L4::Icmpv6) => (0, 0, h.protocol),
         (Fragment::Whole, _) => (h.src_port, h.dst_port, h.protocol),
     }
 }
@@ -134,6 +149,12 @@ const fn upper(h: &Headers) -> (u16, u16, u8) {
 /// Returns the five bytes behind the addresses.
 const fn tail(src_port: u16, dst_port: u16, protocol: u8) -> u64 {
     src_port as u64 | (dst_port as u64) << 16 | (protocol as u64) << 32
+}
+
+/// Returns the bytes behind the addresses for a packet with a flow label: the mark in the last byte
+/// tells them from ports.
+const fn labelled(label: u32, protocol: u8) -> u64 {
+    label as u64 | (protocol as u64) << 32 | 0xff << 40
 }
 
 /// Returns the IPv4 address inside its mapped form.
@@ -186,10 +207,15 @@ impl Sip {
     /// Ends a message of `len` bytes, of which the last `len` % 8 are `tail`: three more rounds.
     #[inline(always)]
     const fn finish(self, len: u8, tail: u64) -> u32 {
+        self.finish_wide(len, tail) as u32 // a PRF may be cut to any of its bits
+    }
+
+    #[inline(always)]
+    const fn finish_wide(self, len: u8, tail: u64) -> u64 {
         let mut s = self.word((len as u64) << 56 | tail);
         s.v2 ^= 0xff;
         let s = s.round().round().round();
-        (s.v0 ^ s.v1 ^ s.v2 ^ s.v3) as u32 // a PRF may be cut to any of its bits
+        s.v0 ^ s.v1 ^ s.v2 ^ s.v3
     }
 }
 
@@ -365,8 +391,48 @@ mod tests {
                     assert_eq!(variant(&f, &h) != variant(&f, &other), heard);
                 }
             }
-            let deaf = Headers { ds: 9, ttl: 9, tcp_flags: 9, ip_len: 9, flow_label: 9, vlan: Some(9), ..h };
+            let deaf = Headers { ds: 9, ttl: 9, tcp_flags: 9, ip_len: 9, vlan: Some(9), ..h };
             assert!(VARIANTS.iter().all(|v| v(&f, &h) == v(&f, &deaf)));
+        }
+    }
+
+    /// Two connections with one label are one flow, two labels between the same ports are two; a
+    /// fragment of a labelled datagram is in the flow of its connection.
+    #[test]
+    fn a_flow_label_stands_for_the_ports() {
+        let f = FlowHasher::new(8);
+        let labelled = |label, port| Headers { flow_label: label, ..v6_flow(1, port, 2, 443) };
+        assert_eq!(f.five_tuple(&labelled(7, 1000)), f.five_tuple(&labelled(7, 1001)));
+        assert_ne!(f.five_tuple(&labelled(7, 1000)), f.five_tuple(&labelled(8, 1000)));
+        assert_ne!(f.five_tuple(&labelled(0, 1000)), f.five_tuple(&labelled(0, 1001)));
+        let later = Headers { fragment: Fragment::Later, l4: L4::None, ..labelled(7, 0) };
+        assert_eq!(f.five_tuple(&labelled(7, 1000)), f.five_tuple(&later));
+        // IPv4 has no label, and the way back has another.
+        let v4 = v4_flow(1, 2, 3, 4);
+        assert_eq!(f.five_tuple(&v4), f.five_tuple(&Headers { flow_label: 9, ..v4 }));
+        let back = Headers { flow_label: 9, ..v6_flow(2, 443, 1, 1000) };
+        assert_eq!(f.symmetric(&labelled(7, 1000)), f.symmetric(&back));
+    }
+
+    #[test]
+    fn messages_of_icmp_between_two_hosts_are_one_flow() {
+        let f = FlowHasher::new(9);
+        let echo = |a, b, id| Headers { l4: L4::Icmp, protocol: 1, ..v4_flow(a, 0x0800, b, id) };
+        assert_eq!(f.five_tuple(&echo(1, 2, 77)), f.five_tuple(&echo(1, 2, 78)));
+        assert_ne!(f.five_tuple(&echo(1, 2, 77)), f.five_tuple(&echo(1, 3, 77)));
+    }
+
+    /// The numbers that a sender can learn from random drops and delays are not the key: not its
+    /// halves, and not the seed that both come from.
+    #[test]
+    fn draws_do_not_reveal_the_key() {
+        for seed in [0, 1, 0xd922_cddd_4f62_72f9] {
+            let f = FlowHasher::new(seed);
+            let mut draws = Rng::new(f.draws());
+            let drawn: Vec<u64> = (0..16).map(|_| draws.next_u64()).collect();
+            assert!(f.draws() != seed && !drawn.iter().any(|d| [f.k0, f.k1, seed].contains(d)));
+            let model = sip_model(1, 3, f.k0, f.k1, b"draws");
+            assert_eq!(f.draws(), model);
         }
     }
 

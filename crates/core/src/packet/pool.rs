@@ -460,7 +460,7 @@ impl Deque {
         Some(r)
     }
     /// Appends all its packets to `out`, and is empty afterwards. O(1).
-    pub fn drain(&mut self, out: &mut List, pool: &mut Pool) {
+    pub fn evict_all(&mut self, out: &mut List, pool: &mut Pool) {
         out.append(pool, &mut self.list);
     }
     /// Iterates over the metadata of its packets, oldest first.
@@ -534,7 +534,7 @@ impl Queue {
         self.list.first(pool)
     }
     /// Appends all its packets to `out`, and is empty afterwards. O(1).
-    pub fn drain(&mut self, out: &mut List, pool: &mut Pool) {
+    pub fn evict_all(&mut self, out: &mut List, pool: &mut Pool) {
         out.append(pool, &mut self.list);
         *self = Self::new();
     }
@@ -595,19 +595,19 @@ mod tests {
         let mut pool = Pool::new(6);
         let (mut a, mut q, mut none) = (List::new(), Queue::new(), Queue::new());
         let lens = |l: &List, pool: &Pool| l.metas(pool).map(|m| m.len).collect::<Vec<_>>();
-        none.drain(&mut a, &mut pool);
+        none.evict_all(&mut a, &mut pool);
         assert!(a.is_empty());
         for len in [1, 2] {
             let p = alloc(&mut pool, len).unwrap();
             q.push_back(&mut pool, p);
         }
         assert_eq!(q.metas(&pool).map(|m| m.len).collect::<Vec<_>>(), [1, 2]);
-        q.drain(&mut a, &mut pool);
+        q.evict_all(&mut a, &mut pool);
         assert_eq!((q.packets(), q.bytes(), q.is_empty()), (0, 0, true));
         let p = alloc(&mut pool, 3).unwrap();
         q.push_back(&mut pool, p);
-        q.drain(&mut a, &mut pool);
-        none.drain(&mut a, &mut pool);
+        q.evict_all(&mut a, &mut pool);
+        none.evict_all(&mut a, &mut pool);
         let p = alloc(&mut pool, 4).unwrap();
         a.push_back(&mut pool, p);
         assert_eq!(lens(&a, &pool), [1, 2, 3, 4]);
@@ -649,7 +649,7 @@ mod tests {
         let p = alloc(&mut pool, 6).unwrap();
         q.push_back(&mut pool, p);
         let mut out = List::new();
-        q.drain(&mut out, &mut pool);
+        q.evict_all(&mut out, &mut pool);
         let p = out.pop_front(&pool);
         assert_eq!((take(&mut pool, p), q.is_empty()), (6, true));
     }

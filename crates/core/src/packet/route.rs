@@ -21,7 +21,7 @@ pub const DEPTH_MAX: usize = 8;
 
 /// Result of the filters of a qdisc.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Said {
+pub enum FilterOutcome {
     /// No result: there are no filters, or none matched.
     #[default]
     Nothing,
@@ -33,9 +33,9 @@ pub enum Said {
 
 /// Answer of a kind to the result of its filters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Found {
+pub enum Classified {
     /// The result is final.
-    Said(Said),
+    Final(FilterOutcome),
     /// The class is an inner one: its filters run next.
     Inner(ClassId),
 }
@@ -43,46 +43,47 @@ pub enum Found {
 /// Results of the filters at each qdisc on a packet's way.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Route {
-    steps: [(u16, Said); DEPTH_MAX],
+    steps: [(u16, FilterOutcome); DEPTH_MAX],
 }
 
 impl Route {
     /// Returns the result at a qdisc of this depth, if it has this major number.
     #[inline]
-    pub fn said(&self, depth: usize, major: u16) -> Said {
+    pub fn outcome(&self, depth: usize, major: u16) -> FilterOutcome {
         match self.steps.get(depth) {
-            Some((at, said)) if *at == major => *said,
-            _ => Said::Nothing,
+            Some((at, outcome)) if *at == major => *outcome,
+            _ => FilterOutcome::Nothing,
         }
     }
-    pub(crate) fn set(&mut self, depth: usize, major: u16, said: Said) {
+    pub(crate) fn set(&mut self, depth: usize, major: u16, outcome: FilterOutcome) {
         if let Some(step) = self.steps.get_mut(depth) {
-            *step = (major, said);
+            *step = (major, outcome);
         }
     }
     /// True if no filter gave a result.
     pub fn is_empty(&self) -> bool {
-        self.steps.iter().all(|(_, said)| *said == Said::Nothing)
+        self.steps.iter().all(|(_, outcome)| *outcome == FilterOutcome::Nothing)
     }
 }
 
-/// A packet that is offered to a qdisc, with the results of filters for it.
+/// A packet that may be offered to a qdisc, with the results of filters for it: the subject of
+/// `Discipline::would_accept`.
 #[derive(Clone, Copy, Debug)]
-pub struct Asked<'a> {
+pub struct Candidate<'a> {
     /// Its metadata.
     pub meta: &'a Meta,
     /// Its route; `None` if no filters ran.
     pub route: Option<&'a Route>,
 }
 
-impl<'a> Asked<'a> {
+impl<'a> Candidate<'a> {
     /// Returns a packet for which no filters ran.
     pub const fn of(meta: &'a Meta) -> Self {
         Self { meta, route: None }
     }
 }
 
-impl Deref for Asked<'_> {
+impl Deref for Candidate<'_> {
     type Target = Meta;
     #[inline]
     fn deref(&self) -> &Meta {

@@ -141,7 +141,7 @@ impl Timeline {
     }
 
     /// Moves every packet to the back of `out`, by arrival.
-    pub fn drain(&mut self, out: &mut List, pool: &mut Pool) {
+    pub fn evict_all(&mut self, out: &mut List, pool: &mut Pool) {
         while let Some(p) = self.pop_oldest(pool) {
             out.push_back(pool, p);
         }
@@ -205,7 +205,7 @@ mod tests {
             let p = line.pop_oldest(&pool).unwrap();
             assert_eq!((pool.meta(&p).len, line.oldest(&pool).map(|m| m.len)), (1, Some(2)));
             pool.free(p);
-            line.drain(&mut out, &mut pool);
+            line.evict_all(&mut out, &mut pool);
             assert_eq!((line.len(), line.next(), line.oldest(&pool)), (0, None, None));
         }
         let all: Vec<u32> = out.metas(&pool).map(|m| m.len).collect();

@@ -16,7 +16,8 @@ pub trait TxQueue {
     /// The user's own packet: a `Vec<u8>`, a buffer address, an mbuf pointer.
     type Frame;
 
-    /// Promises up to `want` slots, each for one packet of any size that the device takes.
+    /// Promises up to `want` slots, each for one packet of any size that the device takes. A path
+    /// counts an answer above `want` as `want`.
     fn reserve(&mut self, want: u32) -> u32;
 
     /// Takes a packet into a promised slot. `m.marked` asks for a CE mark on the bytes, `m.washed`
@@ -42,7 +43,8 @@ pub trait TxQueue {
         let _ = (frame, bit);
     }
 
-    /// Takes back the frame of a dropped packet. The default drops the frame.
+    /// Takes back the frame of a dropped packet. The default drops the frame. A path that ends
+    /// gives back the frames that wait if its owner calls `TxPath::purge` first.
     fn discard(&mut self, frame: Self::Frame, m: &Meta, reason: DropReason) {
         let _ = (frame, m, reason);
     }

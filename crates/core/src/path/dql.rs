@@ -37,9 +37,8 @@ use core::fmt;
 
 use crate::base::time::{Instant, Nanos};
 use cadence::Cadence;
-use stall::StallWatch;
 
-pub use stall::{STALL_TICKS_MAX, STALL_TICKS_MIN};
+pub use stall::{STALL_TICKS_MAX, STALL_TICKS_MIN, StallWatch};
 
 /// The largest object that can be posted, in the queue's unit: one sixteenth of the counters'
 /// range, so that signed comparison of totals keeps its meaning.
@@ -555,10 +554,14 @@ impl Dql {
         self.queued.wrapping_sub(self.completed)
     }
 
-    /// Returns the stall threshold, in whole ticks; zero is off.
+    /// Returns the stalls seen.
     #[must_use]
-    pub fn stall_thrs(&self) -> Nanos {
-        self.stall.span(u64::from(self.stall.thrs_ticks))
+    pub const fn stalls(&self) -> &StallWatch {
+        &self.stall
+    }
+    /// Returns the stalls seen, to forget the longest.
+    pub const fn stalls_mut(&mut self) -> &mut StallWatch {
+        &mut self.stall
     }
 
     /// Sets the stall threshold, rounded up to ticks; zero turns detection off.
@@ -579,23 +582,6 @@ impl Dql {
         self.stall.thrs_ticks != 0
     }
 
-    /// Returns the number of stalls seen.
-    #[must_use]
-    pub const fn stall_cnt(&self) -> u64 {
-        self.stall.count
-    }
-
-    /// Returns the longest stall since [`clear_stall_max`](Self::clear_stall_max), in whole ticks.
-    #[must_use]
-    pub fn stall_max(&self) -> Nanos {
-        self.stall.span(self.stall.max_ticks)
-    }
-
-    /// Forgets the longest stall, as any write to `stall_max` does in sysfs.
-    pub fn clear_stall_max(&mut self) {
-        self.stall.max_ticks = 0;
-    }
-
     /// Returns the unit of the limit.
     #[must_use]
     pub const fn unit(&self) -> Unit {
@@ -613,9 +599,9 @@ impl Dql {
             hold_time: self.hold_time,
             inflight: self.inflight(),
             available: self.available(),
-            stall_thrs: self.stall_thrs(),
-            stall_cnt: self.stall_cnt(),
-            stall_max: self.stall_max(),
+            stall_thrs: self.stall.threshold(),
+            stall_cnt: self.stall.count(),
+            stall_max: self.stall.longest(),
             completions: self.counts.completions,
             starved: self.counts.starved,
             shrinks: self.counts.shrinks,

@@ -184,6 +184,7 @@ impl<'a> Qdiscs<'a> {
             });
             return changed;
         };
+        let need = self.growth(found.parent, found.spec, options)?;
         self.edit(at, &mut |tree, cx| {
             let env = *tree.env();
             // The change below refuses unreadable options.
@@ -199,6 +200,9 @@ impl<'a> Qdiscs<'a> {
             });
             if disturbed {
                 tree.disturb();
+            }
+            if changed.is_ok() {
+                rules::add_memory(tree, need);
             }
             changed
         })
@@ -228,7 +232,7 @@ impl<'a> Qdiscs<'a> {
             let mut disturbed = false;
             tree.reach(place.parent, cx, &mut |node, _| {
                 let table = table.take();
-                if node.stab() != table.as_ref().map(SizeTable::stab) {
+                if node.front().stab() != table.as_ref().map(SizeTable::stab) {
                     node.set_sizes(table);
                     disturbed = true;
                 }
@@ -287,22 +291,48 @@ impl<'a> Qdiscs<'a> {
             return Err(err.hint(format!("the classes of {kind_name} are the device's transmit queues")));
         }
         let handle = self.free_handle(handle, parent)?;
+        let (candidate, need) = {
+            let trees = self.trees();
+            let candidate = spec.read(options, trees.env())?;
+            let need = candidate.memory(trees.env());
+            rules::check_memory(&trees, Object::place(parent), need, Some(parent))?;
+            (candidate, need)
+        };
         match (&mut self.0, there.in_tree) {
             (Over::Port(forest), in_tree)
                 if parent == Handle::ROOT && (in_tree.is_none() || stands_for_queues(kind_name)) =>
             {
-                forest.put_root(Some(Node::new(handle, spec.build(options, &forest.env())?)));
+                forest.put_root(Some(Node::new(handle, candidate.make(&forest.env()))));
             }
             (_, None) => {}
-            (_, Some((at, place))) => self.edit(at, &mut |tree, cx| {
-                let candidate = spec.read(options, tree.env())?;
-                rules::check_copies(tree, place.parent, true, spec, &*candidate)?;
-                let qdisc = candidate.make(tree.env());
-                tree.graft(place.parent, Node::new(handle, qdisc), cx);
-                Ok(())
-            })?,
+            (_, Some((at, place))) => {
+                let mut candidate = Some(candidate);
+                self.edit(at, &mut |tree, cx| {
+                    let Some(candidate) = candidate.take() else { return Ok(()) };
+                    rules::check_copies(tree, place.parent, true, spec, &*candidate)?;
+                    let qdisc = candidate.make(tree.env());
+                    tree.graft(place.parent, Node::new(handle, qdisc), cx);
+                    if place.parent == Handle::ROOT {
+                        tree.memory = 0;
+                    }
+                    rules::add_memory(tree, need);
+                    Ok(())
+                })?;
+            }
         }
         Ok(handle)
+    }
+
+    /// Returns the bytes by which a qdisc grows with these options; 0 for options that it refuses.
+    fn growth(&self, parent: Handle, spec: &Spec, options: &Words<'_>) -> Result<u64, ConfigError> {
+        let trees = self.trees();
+        let Ok(candidate) = spec.read(&mut options.clone(), trees.env()) else { return Ok(0) };
+        let there = trees.at(parent).map_or(0, |spot| spot.node.qdisc().memory(trees.env()));
+        let need = candidate.memory(trees.env()).saturating_sub(there);
+        if need > 0 {
+            rules::check_memory(&trees, Object::place(parent), need, None)?;
+        }
+        Ok(need)
     }
 
     /// Returns the handle asked for if no qdisc elsewhere has it, or the next free automatic one.

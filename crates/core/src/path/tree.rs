@@ -1,6 +1,8 @@
 //! `Tree`: the qdiscs of one transmit queue: their structure, and the way of packets in them.
 //! [`Qdiscs`] has the operations by handle.
 
+#[cfg(test)]
+mod cost;
 mod route;
 
 use alloc::boxed::Box;
@@ -11,7 +13,7 @@ use crate::base::handle::Handle;
 use crate::classify::filter::BlockId;
 use crate::packet::meta::Meta;
 use crate::packet::pool::{List, Pool};
-use crate::packet::route::Asked;
+use crate::packet::route::Candidate;
 use crate::path::bindings::Bindings;
 use crate::path::qdiscs::Qdiscs;
 use crate::qdisc::mq::default_shell;
@@ -29,10 +31,13 @@ pub struct Tree {
     disturbed: bool,
     /// The filters of its qdiscs and classes.
     bindings: Bindings,
-    /// See `of_port`.
-    of_port: bool,
+    /// True if the tree was made by `of_port`.
+    pub(super) of_port: bool,
     /// Registry of the kinds that it makes.
     kinds: Registry,
+    /// Most bytes that its qdiscs have: the memory of those made since the last exact count, and
+    /// that count.
+    pub(super) memory: u64,
 }
 
 /// Place of a qdisc: below a class, or at the root.
@@ -49,7 +54,7 @@ impl Tree {
     pub fn new(env: Env) -> Self {
         let root = Node::new(Handle::NONE, Box::new(pfifo_fast::default_root(&env)));
         let (bindings, kinds) = (Bindings::default(), Registry::BUILT_IN);
-        Self { root, env, disturbed: false, bindings, of_port: false, kinds }
+        Self { root, env, disturbed: false, bindings, of_port: false, kinds, memory: 0 }
     }
     /// Sets the registry of kinds that the tree makes.
     #[must_use]
@@ -68,10 +73,6 @@ impl Tree {
         let mut tree = Self { of_port: true, ..Self::new(env) };
         tree.root = tree.default_root();
         tree
-    }
-    /// True if the tree was made by `of_port`.
-    pub const fn is_of_port(&self) -> bool {
-        self.of_port
     }
 
     /// Returns the root of a tree to which no root was added.
@@ -100,10 +101,10 @@ impl Tree {
     pub const fn root_mut(&mut self) -> &mut Node {
         &mut self.root
     }
-    /// See `Node::admit`.
+    /// See `Node::would_accept`.
     #[inline]
-    pub fn admit(&self, m: &Meta) -> Verdict {
-        self.root.admit(&Asked::of(m))
+    pub fn would_accept(&self, m: &Meta) -> Verdict {
+        self.root.would_accept(&Candidate::of(m))
     }
 
     /// Returns its qdiscs by their handles, to change them; `cx` is the context of its packets.
@@ -114,18 +115,20 @@ impl Tree {
     /// Puts a ready-made node at the root and drops the packets queued there. The typed counterpart
     /// of `Qdiscs::replace`.
     pub fn set_root(&mut self, node: Node, cx: &mut Cx) {
-        self.disturb();
-        self.orphan_below(Handle::ROOT);
-        self.root.purge(cx);
-        self.root = node;
-        self.root.qdisc_mut().start(cx.now);
+        self.graft(Handle::ROOT, node, cx);
     }
 
     /// Puts a node at a place, if the place exists, and drops the packets of the old one; all nodes
     /// above it account for the drops.
     pub(super) fn graft(&mut self, place: Handle, new: Node, cx: &mut Cx) {
         self.disturb();
-        self.orphan_below(place);
+        // The filters of the class that the old qdisc hangs below stay; those of the qdisc and of
+        // everything below go with it.
+        let mut gone = bound_below(self, place);
+        gone.retain(|at| *at != place);
+        if !gone.is_empty() {
+            self.bind(|bindings| bindings.orphan_at(&gone));
+        }
         let mut new = Some(new);
         self.reach(place, cx, &mut |node, cx| {
             if let Some(mut new) = new.take() {
@@ -156,15 +159,36 @@ impl Tree {
 
     /// True if any qdisc needs more of a packet than its metadata.
     pub fn wants_detail(&self) -> bool {
-        let mut wants = false;
-        self.visit(&mut |_, node| wants |= node.qdisc().wants_detail() || node.is_filtered());
-        wants
+        fn wants(node: &Node) -> bool {
+            let mut classes = node.qdisc().classes().iter().filter(|c| c.minor != 0);
+            node.account().is_filtered() || node.qdisc().wants_detail() || classes.any(|c| wants(&c.node))
+        }
+        wants(&self.root)
+    }
+
+    /// Returns the qdisc of a handle, and its place. The search ends where it is found, and comes
+    /// to those in the classes of a qdisc after the qdisc itself.
+    pub(super) fn owner(&self, qdisc: Handle) -> Option<(Place, &Node)> {
+        fn search(node: &Node, place: Place, qdisc: Handle) -> Option<(Place, &Node)> {
+            #[cfg(test)]
+            cost::count();
+            if node.handle() == qdisc {
+                return Some((place, node));
+            }
+            node.qdisc().classes().iter().filter(|c| c.minor != 0).find_map(|class| {
+                let parent = Handle::new(node.handle().major(), class.minor);
+                search(&class.node, Place { parent, depth: place.depth + 1 }, qdisc)
+            })
+        }
+        search(&self.root, Place { parent: Handle::ROOT, depth: 0 }, qdisc)
     }
 
     /// Calls `f` on every qdisc, parents first, those below one qdisc in the order of their
     /// classes.
     pub fn visit<'a>(&'a self, f: &mut dyn FnMut(Place, &'a Node)) {
         fn walk<'a>(node: &'a Node, place: Place, f: &mut dyn FnMut(Place, &'a Node)) {
+            #[cfg(test)]
+            cost::count();
             f(place, node);
             let mut below = |class: &'a Class| {
                 let parent = Handle::new(node.handle().major(), class.minor);
@@ -187,8 +211,8 @@ impl Tree {
     /// them. The books forget that they were admitted. The qdiscs keep their counters and their
     /// state: the tokens of a shaper, the memory of an AQM. The caller queues the packets again, or
     /// drops them.
-    pub fn drain(&mut self, out: &mut List, cx: &mut Cx) {
-        self.root.drain(out, cx);
+    pub fn evict_all(&mut self, out: &mut List, cx: &mut Cx) {
+        self.root.evict_all(out, cx);
     }
 
     /// Calls `f` on every packet that waits, with the place (`ROOT` or a class) and the handle of
@@ -222,20 +246,16 @@ impl Tree {
     }
     /// Changes the bindings of filters to places, and tells each qdisc whether it has any.
     pub(super) fn bind<R>(&mut self, f: impl FnOnce(&mut Bindings) -> R) -> R {
+        let none = self.bindings.is_empty();
         let r = f(&mut self.bindings);
+        // Without filters, before and after, no qdisc has to be told.
+        if none && self.bindings.is_empty() {
+            return r;
+        }
         let mut qdiscs: Vec<Handle> = self.blocks().map(|(at, _)| at.qdisc()).collect();
         qdiscs.dedup();
         mark_filtered(&mut self.root, 0, &qdiscs);
         r
-    }
-    /// Orphans the filters of the qdisc at a place and of everything below, because the qdisc is
-    /// about to go. The filters of the class that it hangs below stay.
-    fn orphan_below(&mut self, place: Handle) {
-        let mut below = bound_below(self, place);
-        below.retain(|at| *at != place);
-        if !below.is_empty() {
-            self.bind(|bindings| bindings.orphan_at(&below));
-        }
     }
 }
 
@@ -263,6 +283,8 @@ pub(super) fn bound_below(tree: &Tree, parent: Handle) -> Vec<Handle> {
 
 /// Tells each qdisc whether it has filters: those of the sorted list have.
 fn mark_filtered(node: &mut Node, depth: usize, filtered: &[Handle]) {
+    #[cfg(test)]
+    cost::count();
     let own = node.handle();
     let has = !own.is_none() && filtered.binary_search(&own).is_ok();
     node.set_filtered(has.then_some(depth));

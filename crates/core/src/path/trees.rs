@@ -6,6 +6,7 @@ use alloc::vec::Vec;
 use crate::base::env::Env;
 use crate::base::handle::Handle;
 use crate::classify::filter::BlockId;
+use crate::packet::meta::Meta;
 use crate::packet::pool::Pool;
 use crate::path::tree::{Place, Tree};
 use crate::qdisc::Registry;
@@ -35,7 +36,7 @@ pub(super) struct Spot<'a> {
 
 impl<'a> From<&'a Tree> for Trees<'a> {
     fn from(tree: &'a Tree) -> Self {
-        let of_port = tree.is_of_port();
+        let of_port = tree.of_port;
         Self {
             shell: None,
             paths: alloc::vec![(tree, None)],
@@ -91,19 +92,36 @@ impl<'a> Trees<'a> {
         if let Some(node) = self.shell {
             f(Spot { node, place: Place { parent: Handle::ROOT, depth: 0 }, in_tree: None });
         }
-        for (at, (queue, (tree, _))) in (1..).zip(&self.paths).enumerate() {
-            tree.visit(&mut |inner, node| {
-                let place = match self.shell {
-                    None => inner,
-                    Some(shell) => Place {
-                        parent: match inner.parent {
-                            Handle::ROOT => Handle::new(shell.handle().major(), queue),
-                            class => class,
-                        },
-                        depth: inner.depth + 1,
-                    },
-                };
-                f(Spot { node, place, in_tree: Some((at, inner)) });
+        for (at, (tree, _)) in self.paths.iter().enumerate() {
+            tree.visit(&mut |inner, node| f(self.spot(at, inner, node)));
+        }
+    }
+    /// Returns a qdisc with its place in the device; `inner` is its place in the tree of that
+    /// number.
+    fn spot(&self, at: usize, inner: Place, node: &'a Node) -> Spot<'a> {
+        let place = match self.shell {
+            None => inner,
+            Some(shell) => Place {
+                parent: match inner.parent {
+                    // Classes of the shell count queues from 1, of which there are at most 65 535.
+                    Handle::ROOT => Handle::new(shell.handle().major(), (at + 1) as u16),
+                    class => class,
+                },
+                depth: inner.depth + 1,
+            },
+        };
+        Spot { node, place, in_tree: Some((at, inner)) }
+    }
+
+    /// Calls `f` on every packet that waits in a tree whose packet pool is known, with the place
+    /// and the handle of the qdisc that it waits in: see `Tree::queued`.
+    pub fn queued(&self, f: &mut dyn FnMut(Handle, Handle, &Meta)) {
+        let shell = self.shell.map(|shell| shell.handle().major());
+        for (queue, (tree, pool)) in (1..).zip(&self.paths) {
+            let Some(pool) = pool else { continue };
+            tree.queued(pool, &mut |parent, handle, m| match (parent, shell) {
+                (Handle::ROOT, Some(major)) => f(Handle::new(major, queue), handle, m),
+                _ => f(parent, handle, m),
             });
         }
     }
@@ -138,15 +156,17 @@ impl<'a> Trees<'a> {
     }
     /// Returns the qdisc of a handle (`1:`) or of a class of it (`1:10`).
     pub(super) fn owner(&self, handle: Handle) -> Option<Spot<'a>> {
-        let mut found = None;
-        if handle.major() != 0 {
-            self.walk(&mut |spot| {
-                if spot.node.handle() == handle.qdisc() {
-                    found = Some(spot);
-                }
-            });
+        if handle.major() == 0 {
+            return None;
         }
-        found
+        let qdisc = handle.qdisc();
+        if let Some(node) = self.shell.filter(|shell| shell.handle() == qdisc) {
+            return Some(Spot { node, place: Place { parent: Handle::ROOT, depth: 0 }, in_tree: None });
+        }
+        let in_tree = |(at, (tree, _)): (usize, &(&'a Tree, _))| {
+            tree.owner(qdisc).map(|(inner, node)| self.spot(at, inner, node))
+        };
+        self.paths.iter().enumerate().find_map(in_tree)
     }
 
     /// Returns the filters of a qdisc, a class, or another place.

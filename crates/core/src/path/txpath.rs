@@ -7,32 +7,30 @@
 //! of `drain` tells when to call it next: never before a new packet (`Idle`), when the device has
 //! finished something (`Device`), at a time (`At`), or at once (`More`).
 
-mod direct;
 mod held;
 mod requests;
 mod stats;
 mod stops;
 mod swap;
+mod transmitter;
 
-use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use crate::base::env::Env;
 use crate::base::handle::Handle;
+use crate::base::queues::QueueSet;
 use crate::base::tally::Tally;
 use crate::base::time::Instant;
 use crate::packet::detail::Detail;
 use crate::packet::meta::Meta;
-use crate::packet::pool::Pkt;
 use crate::packet::reason::{DropReason, WakeReason};
-use crate::packet::route::Asked;
-use crate::path::device::{Completed, DeviceError, TxQueue};
-use crate::path::dql::{Dql, DqlConfig, DqlError, OBJECT_MAX};
+use crate::path::device::{Completed, TxQueue};
+use crate::path::dql::{Dql, DqlConfig, DqlError};
 use crate::path::tree::Tree;
 use crate::qdisc::Registry;
-use crate::sched::answer::{Next, Verdict};
+use crate::sched::answer::Next;
 use crate::sched::cx::Cx;
-use crate::sched::trace::{Event, Record, Trace};
+use crate::sched::trace::Trace;
 use crate::text::error::ConfigError;
 use crate::text::value::Words;
 
@@ -41,6 +39,8 @@ pub use stats::PathStats;
 pub use stops::Stops;
 pub use swap::Swapped;
 pub(crate) use swap::Waiting;
+pub use transmitter::Transmitter;
+use transmitter::promised;
 
 /// Most packets taken from the qdiscs on one promise: bounds the burst that a scheduler can no
 /// longer revise, and the time until the owner looks at anything else.
@@ -138,14 +138,9 @@ impl Default for PathConfig {
 #[derive(Debug)]
 pub struct TxPath<F> {
     held: Held<F>,
-    dql: Option<Dql>,
-    role: Role,
-    stops: Stops,
-    /// True if a packet was pushed since the last doorbell.
-    uncommitted: bool,
-    /// True if a sender was told `Full` and not yet woken.
-    waiting: bool,
-    device_error: Option<Box<DeviceError>>,
+    tx: Transmitter,
+    /// Meaning of a full queue for the packets that come next.
+    pub role: Role,
 }
 
 impl<F> TxPath<F> {
@@ -163,15 +158,12 @@ impl<F> TxPath<F> {
                 cx,
                 frames,
                 settled: true,
+                refused: false,
                 freed: false,
                 stats: PathStats::default(),
             },
-            dql: config.bql.map(|c| Dql::new(&c, Instant::ZERO)).transpose()?,
+            tx: Transmitter::new(config.bql.map(|c| Dql::new(&c, Instant::ZERO)).transpose()?),
             role: config.role,
-            stops: Stops::NONE,
-            uncommitted: false,
-            waiting: false,
-            device_error: None,
         })
     }
 
@@ -216,15 +208,32 @@ impl<F> TxPath<F> {
         // itself stays in registers until it is written to its slot. A read right after a write in
         // parts would stall on store forwarding.
         self.held.cx.now = now;
-        if self.may_go_direct(m.wire_len) && dev.reserve(1) == 1 {
-            self.held.tree.root_mut().charge_direct(&m);
-            self.held.stats.direct += 1;
-            self.held.record(Event::Direct, &m);
+        if self.held.may_be_passed(m.wire_len, &self.tx) && promised(1, dev) == 1 {
             let sent = m;
-            self.push(frame, &sent, dev);
+            dev.push(frame, &sent);
+            self.held.count_direct(&sent);
+            self.tx.post(&sent, now, &mut self.held.stats);
             return Admitted::Sent;
         }
-        self.enqueue(frame, m, detail, dev)
+        self.held.admit(frame, m, detail, self.role, dev)
+    }
+
+    /// Sends a packet straight to the device if nothing waits and nothing stops it (rule DD), and
+    /// returns it otherwise. The caller then calls [`doorbell`](Self::doorbell). The call needs no
+    /// time: its trace records carry the time of the last call that had one.
+    #[inline(always)]
+    pub fn send_direct<D>(&mut self, frame: F, m: &Meta, dev: &mut D) -> Result<(), F>
+    where
+        D: TxQueue<Frame = F>,
+    {
+        // Stall detection needs the time of each post, which this path does not have.
+        if self.tx.is_timed() || !(self.held.may_be_passed(m.wire_len, &self.tx) && promised(1, dev) == 1) {
+            return Err(frame);
+        }
+        dev.push(frame, m);
+        self.held.count_direct(m);
+        self.tx.post(m, self.held.cx.now, &mut self.held.stats);
+        Ok(())
     }
 
     /// True while a qdisc needs more of a packet than its metadata: see `submit_with`. It changes
@@ -232,85 +241,6 @@ impl<F> TxPath<F> {
     #[inline]
     pub const fn wants_detail(&self) -> bool {
         self.held.cx.pool.keeps_details()
-    }
-
-    /// True if rule DD holds, except for the room in the ring: every qdisc on the path is
-    /// transparent and empty, no stop is set, the direct way is on, and the byte limit is not
-    /// reached. The caller asks the ring for room last, because the answer is a promise.
-    #[inline]
-    fn may_go_direct(&self, wire_len: u32) -> bool {
-        self.stops.may_go_direct()
-            && self.held.settled
-            && wire_len <= OBJECT_MAX
-            && self.dql.as_ref().is_none_or(|d| d.available() >= 0)
-            && self.held.tree.root().qdisc().transparent(wire_len)
-    }
-
-    #[inline(always)]
-    fn enqueue<D>(&mut self, frame: F, m: Meta, detail: Option<&Detail>, dev: &mut D) -> Admitted<F>
-    where
-        D: TxQueue<Frame = F>,
-    {
-        let origin = self.role == Role::Origin;
-        if origin || m.segs > 1 {
-            let asked = m;
-            match self.held.tree.root().admit(&Asked { meta: &asked, route: detail.map(|d| &d.route) }) {
-                // With nothing queued no departure would ever wake the sender, so the packet is
-                // dropped.
-                Verdict::Full if origin && !self.held.tree.root().is_empty() => return self.full(frame),
-                Verdict::Cut(max) => {
-                    self.held.stats.cut += 1;
-                    return Admitted::Cut(frame, max);
-                }
-                Verdict::Accept | Verdict::Full | Verdict::TooLarge(_) => {}
-            }
-        }
-        if m.wire_len > OBJECT_MAX {
-            // The byte limit cannot count this much: no device takes such a unit.
-            let refused = m;
-            return self.held.refuse(frame, &refused, DropReason::Oversize, dev);
-        }
-        let Some(p) = self.held.cx.pool.alloc(m, self.held.cx.now) else {
-            if origin {
-                return self.full(frame);
-            }
-            let refused = m;
-            return self.held.refuse(frame, &refused, DropReason::PoolFull, dev);
-        };
-        if self.held.cx.pool.keeps_details() {
-            self.held.note_detail(&p, detail);
-        }
-        let index = p.index();
-        self.held.frames[index] = Some(frame);
-        self.held.stats.queued += 1;
-        self.held.record(Event::Enqueued, &m);
-        self.held.settled = false;
-        self.held.tree.root_mut().enqueue(p, &mut self.held.cx);
-        match self.held.cx.owing() {
-            false => Admitted::Queued,
-            true => self.see_to_newcomer(index, dev),
-        }
-    }
-
-    /// Handles drops and requests that the arrival of a packet has caused.
-    #[inline(never)]
-    fn see_to_newcomer<D>(&mut self, index: usize, dev: &mut D) -> Admitted<F>
-    where
-        D: TxQueue<Frame = F>,
-    {
-        self.held.cx.pay_up();
-        self.held.carry_out(dev);
-        match self.held.settle(Some(index), dev) {
-            Some(reason) => Admitted::Dropped(reason),
-            None => Admitted::Queued,
-        }
-    }
-
-    fn full(&mut self, frame: F) -> Admitted<F> {
-        self.waiting = true;
-        self.held.freed = false;
-        self.held.stats.full += 1;
-        Admitted::Full(frame)
     }
 
     /// Moves up to `budget` packets from the qdiscs to the device, then rings the doorbell once if
@@ -321,10 +251,20 @@ impl<F> TxPath<F> {
         D: TxQueue<Frame = F>,
     {
         self.held.cx.now = now;
-        self.held.cx.forget_earlier();
+        self.held.cx.wakes.forget_earlier();
         let wake = self.run(budget, dev);
         self.doorbell(dev);
         wake
+    }
+
+    /// Shows the device the packets pushed since the last doorbell, if there are any. `drain` ends
+    /// with it.
+    #[inline]
+    pub fn doorbell<D>(&mut self, dev: &mut D)
+    where
+        D: TxQueue<Frame = F>,
+    {
+        self.tx.ring(&mut self.held.stats, dev);
     }
 
     fn run<D>(&mut self, budget: u32, dev: &mut D) -> Wake
@@ -336,25 +276,22 @@ impl<F> TxPath<F> {
             if left == 0 {
                 return Wake::More;
             }
-            if self.stops.has(Stops::FROZEN) {
+            if self.tx.stops().has(Stops::FROZEN) {
                 return Wake::Device;
             }
-            let promised = dev.reserve(left.min(BULK));
-            if promised == 0 {
-                self.stops.set(Stops::DRV);
-                self.held.stats.stop_drv += 1;
+            let slots = self.tx.reserve(left.min(BULK), &mut self.held.stats, dev);
+            if slots == 0 {
                 return Wake::Device;
             }
-            self.stops.clear(Stops::DRV);
-            left -= promised;
-            if let Some(wake) = self.send_up_to(promised, dev) {
+            left -= slots;
+            if let Some(wake) = self.send_up_to(slots, dev) {
                 return wake;
             }
         }
         if !self.held.settled {
             // The dequeue tells the root that it is empty, so that an AQM forgets the standing
             // queue.
-            self.held.settled = self.held.tree.root().is_settled();
+            self.held.settled = self.held.tree.root().account().is_settled();
             match self.held.tree.root_mut().dequeue(&mut self.held.cx) {
                 Next::Empty | Next::At(..) => {}
                 // An empty root returns no packet; if it did, the packet would still be counted.
@@ -372,16 +309,14 @@ impl<F> TxPath<F> {
         D: TxQueue<Frame = F>,
     {
         for _ in 0..n {
-            if self.dql.as_ref().is_some_and(|d| d.available() < 0) {
-                self.stops.set(Stops::STACK);
-                self.held.stats.stop_stack += 1;
+            if self.tx.is_at_limit(&mut self.held.stats) {
                 return Some(Wake::Device);
             }
             let next = self.held.tree.root_mut().dequeue(&mut self.held.cx);
             match next {
-                Next::Packet(p) if !self.held.cx.owing() => self.send(p, dev),
+                Next::Packet(p) if !self.held.cx.effects.any() => self.held.hand_over(p, &mut self.tx, dev),
                 other => {
-                    let wake = self.see_to(other, dev);
+                    let wake = self.handle(other, dev);
                     if wake.is_some() {
                         return wake;
                     }
@@ -397,20 +332,20 @@ impl<F> TxPath<F> {
     /// Handles an answer of the root that is no packet, or that comes with work for the owner of
     /// the frames; `Some` if nothing leaves now.
     #[inline(never)]
-    fn see_to<D>(&mut self, next: Next, dev: &mut D) -> Option<Wake>
+    fn handle<D>(&mut self, next: Next, dev: &mut D) -> Option<Wake>
     where
         D: TxQueue<Frame = F>,
     {
-        self.held.cx.pay_up();
-        self.held.carry_out(dev);
+        self.held.cx.effects.clear();
+        self.held.serve_requests(dev);
         let wake = match next {
             Next::Packet(p) => {
-                self.send(p, dev);
+                self.held.hand_over(p, &mut self.tx, dev);
                 None
             }
             // The root is empty although packets were queued: they have just been dropped.
             Next::Empty => {
-                self.held.settled = self.held.tree.root().is_settled();
+                self.held.settled = self.held.tree.root().account().is_settled();
                 Some(Wake::Idle)
             }
             Next::At(_, WakeReason::Queue) => Some(Wake::Device),
@@ -418,37 +353,6 @@ impl<F> TxPath<F> {
         };
         self.held.settle(None, dev);
         wake
-    }
-
-    #[inline(always)]
-    fn send<D>(&mut self, p: Pkt, dev: &mut D)
-    where
-        D: TxQueue<Frame = F>,
-    {
-        self.held.freed = true;
-        let frame = self.held.frames[p.index()].take();
-        // The metadata is read in place: a copy of the cache line would cost as much as the rest.
-        let m = self.held.cx.pool.release(p);
-        if let Some(frame) = frame {
-            post(self.dql.as_mut(), &mut self.held.stats, m, self.held.cx.now);
-            self.uncommitted = true;
-            if self.held.cx.trace.is_on() {
-                let (at, event, hash, wire_len) =
-                    (self.held.cx.now, Event::Sent(m.marked), m.hash, m.wire_len);
-                self.held.cx.trace.record(Record { at, event, hash, wire_len });
-            }
-            dev.push(frame, m);
-        }
-    }
-
-    #[inline]
-    fn push<D>(&mut self, frame: F, m: &Meta, dev: &mut D)
-    where
-        D: TxQueue<Frame = F>,
-    {
-        post(self.dql.as_mut(), &mut self.held.stats, m, self.held.cx.now);
-        self.uncommitted = true;
-        dev.push(frame, m);
     }
 
     /// Takes the packets that the device has finished: tells the byte limit, and returns frames
@@ -469,16 +373,7 @@ impl<F> TxPath<F> {
         if packets == 0 {
             return 0;
         }
-        self.stops.clear(Stops::DRV);
-        if let Some(dql) = &mut self.dql {
-            if dql.completed(dql.unit().cost(bytes, packets), now).is_err() {
-                self.held.stats.dql_errors += 1;
-                dql.reset(now);
-            }
-            if dql.available() >= 0 {
-                self.stops.clear(Stops::STACK);
-            }
-        }
+        self.tx.completed(packets, bytes, now, &mut self.held.stats);
         packets
     }
 
@@ -486,12 +381,7 @@ impl<F> TxPath<F> {
     /// again.
     #[inline]
     pub const fn take_wake(&mut self) -> bool {
-        let wake = self.waiting && self.held.freed;
-        if wake {
-            self.waiting = false;
-            self.held.stats.tx_wake += 1;
-        }
-        wake
+        self.held.take_wake()
     }
 
     /// Changes the tree, between bursts: `f` gets the tree and the context that its operations
@@ -534,35 +424,33 @@ impl<F> TxPath<F> {
         (r, self.held.end_swap(dropped, dev, cut))
     }
 
-    /// Stops transmission until `thaw`: packets are queued, none leaves.
-    pub const fn freeze(&mut self) {
-        self.stops.set(Stops::FROZEN);
-    }
-    /// Ends `freeze`; the caller calls `drain` afterwards.
-    pub const fn thaw(&mut self) {
-        self.stops.clear(Stops::FROZEN);
-    }
-    /// Stops one of several transmit queues that this path feeds, until `start_queue`. Kinds that
-    /// know the queue of a packet (`Meta::queue`) keep the packets for it. For other kinds the call
-    /// has no effect: a device that takes nothing at all promises no slot. Queues from
-    /// `QueueSet::QUEUES_MAX` on do not exist.
-    pub fn stop_queue(&mut self, queue: u16) {
-        self.held.cx.stopped.insert(queue);
-    }
-    /// Ends `stop_queue`; the caller calls `drain` afterwards.
-    pub fn start_queue(&mut self, queue: u16) {
-        self.held.cx.stopped.remove(queue);
-    }
-    /// Notes that the device was reset and has forgotten everything pushed: it will not report the
-    /// packets in flight.
-    pub fn device_reset(&mut self, now: Instant) {
-        if let Some(dql) = &mut self.dql {
-            dql.reset(now);
-        }
-        self.stops.clear(Stops::DRV);
-        self.stops.clear(Stops::STACK);
+    /// Drops every packet that waits: the device's `discard` gets their frames, with the reason
+    /// `Purged`. Without this call before its end, a path drops the frames that it holds, and a
+    /// device whose frames are numbers or addresses never gets those back.
+    pub fn purge<D>(&mut self, now: Instant, dev: &mut D)
+    where
+        D: TxQueue<Frame = F>,
+    {
+        self.held.configure(now, dev, |tree, cx| tree.root_mut().purge(cx));
     }
 
+    /// Returns the stopped ones of several transmit queues that this path feeds, to stop and start
+    /// them. Kinds that know the queue of a packet (`Meta::queue`) keep the packets for a stopped
+    /// one. For other kinds the set has no effect: a device that takes nothing at all promises no
+    /// slot. After a start the caller calls `drain`.
+    pub const fn stopped_queues(&mut self) -> &mut QueueSet {
+        &mut self.held.cx.stopped
+    }
+    /// Returns its state towards the device: the byte limit, the stops.
+    #[inline]
+    pub const fn tx(&self) -> &Transmitter {
+        &self.tx
+    }
+    /// Returns the same, to change it.
+    #[inline]
+    pub const fn tx_mut(&mut self) -> &mut Transmitter {
+        &mut self.tx
+    }
     /// Returns the packets that wait on it.
     pub(crate) const fn held_mut(&mut self) -> &mut Held<F> {
         &mut self.held
@@ -571,26 +459,10 @@ impl<F> TxPath<F> {
     pub const fn tree(&self) -> &Tree {
         &self.held.tree
     }
-    /// Calls `f` on every packet that waits in the qdiscs: see `Tree::queued`.
-    pub fn queued(&self, f: &mut dyn FnMut(Handle, Handle, &Meta)) {
-        self.held.tree.queued(&self.held.cx.pool, f);
-    }
     /// Returns packets and bytes waiting in the qdiscs: wire bytes, or those that the root's size
     /// table charges.
     pub const fn backlog(&self) -> Tally {
-        self.held.tree.root().backlog()
-    }
-    /// Returns the byte queue limit, if there is one.
-    pub const fn dql(&self) -> Option<&Dql> {
-        self.dql.as_ref()
-    }
-    /// Returns the byte queue limit, to set its knobs.
-    pub const fn dql_mut(&mut self) -> Option<&mut Dql> {
-        self.dql.as_mut()
-    }
-    /// Returns the causes that stop it now.
-    pub const fn stops(&self) -> Stops {
-        self.stops
+        self.held.tree.root().account().queued()
     }
     /// Returns its counters.
     pub const fn stats(&self) -> &PathStats {
@@ -600,21 +472,4 @@ impl<F> TxPath<F> {
     pub const fn cx(&self) -> &Cx {
         &self.held.cx
     }
-    /// Takes the last error of a doorbell.
-    pub fn take_device_error(&mut self) -> Option<DeviceError> {
-        self.device_error.take().map(|e| *e)
-    }
-}
-
-/// Books a packet that goes to the device.
-#[inline]
-fn post(dql: Option<&mut Dql>, stats: &mut PathStats, m: &Meta, now: Instant) {
-    // The two increments stand on either side of the branch: adjacent, LLVM would fuse them into
-    // one vector addition, which is slower here.
-    stats.tx_packets += 1;
-    if let Some(dql) = dql {
-        // Units above the largest object were refused at admission.
-        let _ = dql.queued(dql.unit().cost(m.wire_len, 1), now);
-    }
-    stats.tx_bytes += u64::from(m.wire_len);
 }

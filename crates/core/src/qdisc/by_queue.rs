@@ -2,7 +2,7 @@
 //! chosen for it, and the classes take turns, passing over those whose queue may not transmit. It
 //! is the common part of multiq, mq and mqprio where one path feeds all queues.
 //!
-//! - I1: a packet leaves only for a transmit queue that is not stopped (`TxPath::stop_queue`).
+//! - I1: a packet leaves only for a transmit queue that is not stopped (`TxPath::stopped_queues`).
 //! - I2: turns go round by number, from the class behind the one that sent last; a class that is
 //!   empty, may not send yet or is stopped is passed over.
 //! - I3: a class's bit in `active` is set from its first packet until it has answered `Empty`.
@@ -17,7 +17,7 @@ use crate::base::time::Instant;
 use crate::packet::meta::Meta;
 use crate::packet::pool::Pkt;
 use crate::packet::reason::WakeReason;
-use crate::packet::route::Asked;
+use crate::packet::route::Candidate;
 use crate::sched::answer::{Next, Verdict};
 use crate::sched::cx::Cx;
 use crate::sched::node::{Class, Node, Peek};
@@ -58,8 +58,8 @@ impl ByQueue {
         }
     }
     /// Returns the answer of the packet's class: queue it, cut it or drop it.
-    pub fn admit(&self, m: &Asked<'_>) -> Verdict {
-        self.bands[self.band(m)].node.admit(m)
+    pub fn would_accept(&self, m: &Candidate<'_>) -> Verdict {
+        self.bands[self.band(m)].node.would_accept(m)
     }
     /// Returns the class of a packet's queue.
     pub fn select(&self, m: &Meta) -> Option<&Class> {
@@ -97,7 +97,7 @@ impl ByQueue {
             match self.bands[usize::from(band)].node.peek(cx) {
                 ready @ Peek::Ready { .. } => {
                     if let Some((t, why)) = search.earliest {
-                        cx.may_be_ready(t, why);
+                        cx.wakes.may_be_ready(t, why);
                     }
                     return ready;
                 }
@@ -136,12 +136,12 @@ impl ByQueue {
 /// The part of `Discipline` that a kind made of a `ByQueue` alone forwards to it.
 macro_rules! hand_on {
     () => {
-        fn admit(
+        fn would_accept(
             &self,
-            m: &$crate::packet::route::Asked<'_>,
+            m: &$crate::packet::route::Candidate<'_>,
             _class: Option<$crate::base::handle::ClassId>,
         ) -> $crate::sched::answer::Verdict {
-            self.0.admit(m)
+            self.0.would_accept(m)
         }
         fn enqueue(
             &mut self,
@@ -159,7 +159,12 @@ macro_rules! hand_on {
             Some(self.0.peek(cx))
         }
         /// All packets wait in the classes.
-        fn drain(&mut self, _out: &mut $crate::packet::pool::List, _pool: &mut $crate::packet::pool::Pool) {}
+        fn evict_all(
+            &mut self,
+            _out: &mut $crate::packet::pool::List,
+            _pool: &mut $crate::packet::pool::Pool,
+        ) {
+        }
         fn queued(
             &self,
             _pool: &$crate::packet::pool::Pool,

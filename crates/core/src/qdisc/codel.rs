@@ -16,7 +16,7 @@ use crate::base::units::Packets;
 use crate::law::codel::{CodelParams, CodelState, Decision, Head, Ticks};
 use crate::packet::pool::{List, Pkt, Pool, Queue, Waiting};
 use crate::packet::reason::{DropReason, MarkReason};
-use crate::packet::route::Asked;
+use crate::packet::route::Candidate;
 use crate::qdisc::fifo::trim;
 use crate::sched::answer::{Next, Verdict};
 use crate::sched::cx::Cx;
@@ -173,7 +173,7 @@ impl Discipline for Codel {
         }
         trim(&mut self.queue, cx, |q| q.packets() + self.held > self.limit);
     }
-    fn admit(&self, _m: &Asked<'_>, _class: Option<ClassId>) -> Verdict {
+    fn would_accept(&self, _m: &Candidate<'_>, _class: Option<ClassId>) -> Verdict {
         if self.queue.packets() + self.held < self.limit { Verdict::Accept } else { Verdict::Full }
     }
     fn enqueue(&mut self, p: Pkt, _class: Option<ClassId>, cx: &mut Cx) {
@@ -204,8 +204,8 @@ impl Discipline for Codel {
     fn holding(&mut self, held: bool) {
         self.held = u32::from(held);
     }
-    fn drain(&mut self, out: &mut List, pool: &mut Pool) {
-        self.queue.drain(out, pool);
+    fn evict_all(&mut self, out: &mut List, pool: &mut Pool) {
+        self.queue.evict_all(out, pool);
     }
     fn queued(&self, pool: &Pool, f: &mut dyn FnMut(Waiting<'_>)) {
         self.queue.waiting(pool).for_each(f);

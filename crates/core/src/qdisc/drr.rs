@@ -23,7 +23,7 @@ use crate::law::minors::Minors;
 use crate::packet::meta::Meta;
 use crate::packet::pool::{List, Pkt, Pool, Waiting};
 use crate::packet::reason::DropReason;
-use crate::packet::route::{Asked, Found, Said};
+use crate::packet::route::{Candidate, Classified, FilterOutcome};
 use crate::qdisc::fifo::NoStats;
 use crate::qdisc::leaf::vacant;
 use crate::qdisc::turns::{quantum_in_range, take_turn};
@@ -85,9 +85,9 @@ impl Discipline for Drr {
         Self::default()
     }
     fn change(&mut self, _cfg: &Config, (): (), _env: &Env, _cx: &mut Cx) {}
-    fn admit(&self, m: &Asked<'_>, class: Option<ClassId>) -> Verdict {
+    fn would_accept(&self, m: &Candidate<'_>, class: Option<ClassId>) -> Verdict {
         match self.slot(class) {
-            Some(i) => self.classes[i].node.admit(m),
+            Some(i) => self.classes[i].node.would_accept(m),
             None => Verdict::Full,
         }
     }
@@ -105,8 +105,8 @@ impl Discipline for Drr {
     fn dequeue(&mut self, cx: &mut Cx) -> Next {
         take_turn(&mut self.round, &mut self.classes, cx)
     }
-    fn drain(&mut self, _out: &mut List, _pool: &mut Pool) {
-        // The caller of `drain` empties the classes next.
+    fn evict_all(&mut self, _out: &mut List, _pool: &mut Pool) {
+        // The caller of `evict_all` empties the classes next.
         self.round.clear();
     }
     fn queued(&self, _pool: &Pool, _f: &mut dyn FnMut(Waiting<'_>)) {}
@@ -128,9 +128,9 @@ impl Classes for Drr {
     fn select(&self, _m: &Meta, class: Option<ClassId>) -> Option<&Class> {
         self.classes.get(self.slot(class)?)
     }
-    fn found(&self, class: Option<ClassId>, own: Handle) -> Found {
+    fn classify_result(&self, class: Option<ClassId>, own: Handle) -> Classified {
         let here = class.filter(|c| c.major() == own.major() && self.slot(Some(*c)).is_some());
-        Found::Said(here.map_or(Said::Drop, Said::Class))
+        Classified::Final(here.map_or(FilterOutcome::Drop, FilterOutcome::Class))
     }
 }
 
@@ -197,7 +197,7 @@ impl Classful for Drr {
             let class = &self.classes[slot];
             let deficit = if class.node.is_empty() { 0 } else { self.round.deficit(slot) };
             let values = [i64::try_from(deficit).unwrap_or(i64::MAX)];
-            let Passed { sent, segs: sent_segs } = class.node.passed();
+            let Passed { sent, segs: sent_segs } = class.node.account().passed();
             f(ClassShown { values: &values, sent, sent_segs, ..ClassShown::of(class) });
         }
     }

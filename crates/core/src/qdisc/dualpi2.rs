@@ -31,10 +31,10 @@ use crate::law::turn::Turn;
 use crate::packet::meta::Ecn;
 use crate::packet::pool::{List, Pkt, Pool, Queue, Waiting};
 use crate::packet::reason::{DropReason, MarkReason};
-use crate::packet::route::Asked;
+use crate::packet::route::Candidate;
 use crate::qdisc::cake::memory;
 use crate::sched::answer::{Next, Verdict};
-use crate::sched::cx::Cx;
+use crate::sched::cx::{Arrival, Cx};
 use crate::sched::discipline::{Discipline, Filtered};
 use crate::sched::spec::{Flags, RefusedBy, Refuser, Style};
 use crate::text::error::{ConfigError, ErrorKind};
@@ -149,6 +149,8 @@ impl Discipline for Dualpi2 {
         (ErrorKind::OutOfRange | ErrorKind::Conflict, _) => Some(Refuser::Tool),
         _ => None,
     };
+    // A note for each packet that can wait in its parts: a quarter of a byte.
+    const TABLES: fn(&Config, &Env) -> u64 = |cfg, env| 512 + u64::from(room(cfg, env)) / 2;
     type Config = Config;
     type Rules = ();
     type Stats = Stats;
@@ -194,7 +196,7 @@ impl Discipline for Dualpi2 {
         }
         self.trim(cx, |q| q.waiting() > q.rules.limit || q.memory > q.rules.memory);
     }
-    fn admit(&self, m: &Asked<'_>, _class: Option<ClassId>) -> Verdict {
+    fn would_accept(&self, m: &Candidate<'_>, _class: Option<ClassId>) -> Verdict {
         if self.waiting() >= self.rules.limit {
             // Checked first: a sender that can wait should, also one of a packet to be cut.
             Verdict::Full
@@ -220,7 +222,7 @@ impl Discipline for Dualpi2 {
         }
         let part = self.part_of(ecn, class);
         // The fate of a packet that waited in another tree was decided there.
-        if self.rules.at_enqueue && !cx.again() && self.signals(&p, part, cx) {
+        if self.rules.at_enqueue && cx.arrival() != Arrival::Again && self.signals(&p, part, cx) {
             return cx.drop(p, DropReason::Congested);
         }
         self.memory += room;
@@ -271,9 +273,9 @@ impl Discipline for Dualpi2 {
     fn holding(&mut self, held: bool) {
         self.held = held.then_some(self.given);
     }
-    fn drain(&mut self, out: &mut List, pool: &mut Pool) {
+    fn evict_all(&mut self, out: &mut List, pool: &mut Pool) {
         for queue in &mut self.queues {
-            queue.drain(out, pool);
+            queue.evict_all(out, pool);
         }
         self.parts.clear();
         self.memory = 0;

@@ -24,7 +24,7 @@ use crate::base::handle::ClassId;
 use crate::law::deficit::Round;
 use crate::packet::meta::Meta;
 use crate::packet::pool::{List, Pkt, Pool, Waiting};
-use crate::packet::route::Asked;
+use crate::packet::route::Candidate;
 use crate::qdisc::fifo::NoStats;
 use crate::qdisc::leaf;
 use crate::qdisc::turns::{earlier, quantum_in_range, take_strictly, take_turn};
@@ -94,7 +94,8 @@ impl Value for Quanta {
         let mut quanta = Vec::new();
         while let Some(quantum) = words.peek().and_then(|w| w.parse().ok()) {
             if quantum == 0 {
-                return Err(Refusal::because(ErrorKind::OutOfRange, "at least 1 byte for each band", None));
+                let expected = "at least 1 byte for each band";
+                return Err(Refusal::because(ErrorKind::OutOfRange, expected, None).at(words.at()));
             }
             quanta.push(quantum);
             words.take();
@@ -196,6 +197,8 @@ impl Discipline for Ets {
         _ => None,
     };
     const CLASSES: Option<Capability<Self, dyn Classes>> = crate::capability!();
+    // The bands, each with a qdisc.
+    const TABLES: fn(&Config, &Env) -> u64 = |_, _| 16 * Class::BYTES;
     type Config = Config;
     type Rules = ();
     type Stats = NoStats;
@@ -252,8 +255,8 @@ impl Discipline for Ets {
         self.bands.truncate(count);
         self.set(cfg, env);
     }
-    fn admit(&self, m: &Asked<'_>, class: Option<ClassId>) -> Verdict {
-        self.bands[self.band(m, class)].node.admit(m)
+    fn would_accept(&self, m: &Candidate<'_>, class: Option<ClassId>) -> Verdict {
+        self.bands[self.band(m, class)].node.would_accept(m)
     }
     #[inline(always)]
     fn enqueue(&mut self, p: Pkt, class: Option<ClassId>, cx: &mut Cx) {
@@ -276,8 +279,8 @@ impl Discipline for Ets {
             _ => self.dequeue_both(cx),
         }
     }
-    fn drain(&mut self, _out: &mut List, _pool: &mut Pool) {
-        // The caller of `drain` empties the bands next.
+    fn evict_all(&mut self, _out: &mut List, _pool: &mut Pool) {
+        // The caller of `evict_all` empties the bands next.
         self.round.clear();
     }
     fn queued(&self, _pool: &Pool, _f: &mut dyn FnMut(Waiting<'_>)) {}

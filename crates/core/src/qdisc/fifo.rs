@@ -14,7 +14,7 @@ use crate::base::handle::ClassId;
 use crate::base::units::{Bytes, Packets};
 use crate::packet::pool::{List, Pkt, Pool, Queue, Waiting};
 use crate::packet::reason::DropReason;
-use crate::packet::route::Asked;
+use crate::packet::route::Candidate;
 use crate::sched::answer::{Next, Verdict};
 use crate::sched::cx::Cx;
 use crate::sched::discipline::Discipline;
@@ -92,7 +92,7 @@ impl<const HEAD_DROP: bool> Discipline for PacketFifo<HEAD_DROP> {
         self.limit = cfg.limit.0;
         trim(&mut self.queue, cx, |q| q.packets() > self.limit);
     }
-    fn admit(&self, _m: &Asked<'_>, _class: Option<ClassId>) -> Verdict {
+    fn would_accept(&self, _m: &Candidate<'_>, _class: Option<ClassId>) -> Verdict {
         if self.queue.packets() < self.limit { Verdict::Accept } else { Verdict::Full }
     }
     #[inline]
@@ -116,8 +116,8 @@ impl<const HEAD_DROP: bool> Discipline for PacketFifo<HEAD_DROP> {
     fn head<'a>(&self, pool: &'a Pool) -> Option<Waiting<'a>> {
         self.queue.first(pool)
     }
-    fn drain(&mut self, out: &mut List, pool: &mut Pool) {
-        self.queue.drain(out, pool);
+    fn evict_all(&mut self, out: &mut List, pool: &mut Pool) {
+        self.queue.evict_all(out, pool);
     }
     fn queued(&self, pool: &Pool, f: &mut dyn FnMut(Waiting<'_>)) {
         self.queue.waiting(pool).for_each(f);
@@ -154,7 +154,7 @@ impl Discipline for Bfifo {
         self.limit = cfg.limit.0;
         trim(&mut self.queue, cx, |q| q.bytes() > self.limit);
     }
-    fn admit(&self, m: &Asked<'_>, _class: Option<ClassId>) -> Verdict {
+    fn would_accept(&self, m: &Candidate<'_>, _class: Option<ClassId>) -> Verdict {
         if self.fits(m.wire_len) { Verdict::Accept } else { Verdict::Full }
     }
     #[inline]
@@ -176,8 +176,8 @@ impl Discipline for Bfifo {
     fn head<'a>(&self, pool: &'a Pool) -> Option<Waiting<'a>> {
         self.queue.first(pool)
     }
-    fn drain(&mut self, out: &mut List, pool: &mut Pool) {
-        self.queue.drain(out, pool);
+    fn evict_all(&mut self, out: &mut List, pool: &mut Pool) {
+        self.queue.evict_all(out, pool);
     }
     fn queued(&self, pool: &Pool, f: &mut dyn FnMut(Waiting<'_>)) {
         self.queue.waiting(pool).for_each(f);

@@ -35,11 +35,12 @@ use crate::base::env::Env;
 use crate::base::handle::ClassId;
 use crate::base::time::{Instant, Nanos};
 use crate::base::wheel::PackedWheel;
+use crate::law::deficit::{Passes, rounds_in_debt};
 use crate::law::pace;
 use crate::packet::meta::Meta;
 use crate::packet::pool::{List, Pkt, Pool, Queue, Waiting};
 use crate::packet::reason::{DropReason, MarkReason, WakeReason};
-use crate::packet::route::Asked;
+use crate::packet::route::Candidate;
 use crate::sched::answer::{Next, Verdict};
 use crate::sched::cx::Cx;
 use crate::sched::discipline::Discipline;
@@ -101,6 +102,9 @@ impl Discipline for Fq {
     const FLAGS: Flags = Flags { shapes: true, reorders: false };
     const STYLE: Style = Style::BLANK;
     const BAND: fn(&Config) -> Option<Percent> = |cfg| cfg.tcpctl;
+    // The flows; the slots of the wheel, and two chunks' worth of ids for each flow.
+    const TABLES: fn(&Config, &Env) -> u64 =
+        |cfg, _| u64::from(Limits::of(cfg).flows()) * (size_of::<Flow>() as u64 + 48) + (128 << 10);
     type Config = Config;
     type Rules = ();
     type Stats = Stats;
@@ -159,7 +163,7 @@ impl Discipline for Fq {
             }
         }
     }
-    fn admit(&self, m: &Asked<'_>, _class: Option<ClassId>) -> Verdict {
+    fn would_accept(&self, m: &Candidate<'_>, _class: Option<ClassId>) -> Verdict {
         let limits = &self.limits;
         let room = self.bands[limits.band(m)].packets < limits.limit;
         let fast = self.packets == 0 && limits.maxrate.is_none() && m.txtime == Instant::ZERO;
@@ -209,9 +213,11 @@ impl Discipline for Fq {
             return Next::Packet(p);
         }
         self.release(cx.now);
-        // Each round of the loop sends, or gives a flow credit (at most its debt / 256 times), or
-        // takes a flow off the lists, or goes to another band (at most 3 x 64 times).
+        // Each round of the loop sends, or gives a flow credit (the rounds in which no flow can
+        // send are skipped), or takes a flow off the lists, or goes to another band (at most 3 x 64
+        // times).
         let mut misses = 0;
+        let mut passes = Passes::new();
         loop {
             let band = &mut self.bands[self.turn];
             let from_new = band.new.head != NIL;
@@ -228,16 +234,19 @@ impl Discipline for Fq {
             }
             list.pop_front(flow.link);
             self.pass(f, from_new, cx);
+            if passes.is_long() {
+                self.skip_rounds();
+            }
             // The flow may have gone to a band that was found empty before.
             misses = 0;
         }
     }
-    fn drain(&mut self, out: &mut List, pool: &mut Pool) {
+    fn evict_all(&mut self, out: &mut List, pool: &mut Pool) {
         // Flows stay in place: an empty one on a list, or in the wheel, is found empty when its
         // turn comes.
-        self.fast.drain(out, pool);
+        self.fast.evict_all(out, pool);
         for flow in &mut self.flows {
-            flow.packets.drain(out, pool);
+            flow.packets.evict_all(out, pool);
             flow.len = 0;
         }
         for band in &mut self.bands {
@@ -421,6 +430,32 @@ impl Fq {
         self.bands[to].old.push_back(&mut self.flows, f);
     }
 
+    /// Gives each flow of the band whose turn it is the quanta of the rounds in which none can
+    /// send; of no round while a flow is new, or belongs to another band by now, since the round
+    /// moves it.
+    #[cold]
+    fn skip_rounds(&mut self) {
+        let (band, quantum) = (&self.bands[self.turn], self.limits.quantum);
+        if band.new.head != NIL || band.credit <= 0 {
+            return;
+        }
+        let (mut rounds, mut at) = (u32::MAX, band.old.head);
+        while let Some(flow) = self.flows.get(at as usize) {
+            let stays = usize::from(flow.band) == self.turn;
+            rounds = if stays { rounds.min(rounds_in_debt(flow.credit, quantum as i32)) } else { 0 };
+            if rounds == 0 {
+                return;
+            }
+            at = if at == band.old.tail { NIL } else { flow.link };
+        }
+        at = band.old.head;
+        while let Some(flow) = self.flows.get_mut(at as usize) {
+            // A debt of at least as many quanta: the sum is at most 0.
+            flow.credit = flow.credit.saturating_add_unsigned(rounds * quantum);
+            at = if at == band.old.tail { NIL } else { flow.link };
+        }
+    }
+
     /// Sends the next packet of a flow that may send.
     #[inline]
     fn send(&mut self, f: usize, cx: &mut Cx) -> Next {
@@ -483,7 +518,7 @@ impl Fq {
     /// the flow overtakes it.
     fn rehome(&mut self, cx: &mut Cx) {
         let mut all = List::new();
-        self.drain(&mut all, &mut cx.pool);
+        self.evict_all(&mut all, &mut cx.pool);
         while let Some(p) = all.pop_front(&cx.pool) {
             let m = cx.meta(&p);
             let (f, band) = (self.limits.flow(m), self.limits.band(m));

@@ -24,10 +24,11 @@ use crate::base::handle::{ClassId, Handle};
 use crate::base::tally::Tally;
 use crate::base::units::{Bytes, Packets};
 use crate::law::codel::{CodelParams, CodelState, Ticks};
+use crate::law::deficit::{Passes, rounds_in_debt};
 use crate::packet::meta::Meta;
 use crate::packet::pool::{List, Pkt, Pool, Waiting};
 use crate::packet::reason::{DropReason, MarkReason};
-use crate::packet::route::{Asked, Found, Said};
+use crate::packet::route::{Candidate, Classified, FilterOutcome};
 use crate::qdisc::codel::{INTERVAL, TARGET, interval_in_range, law_params, next};
 use crate::sched::answer::{Next, Verdict};
 use crate::sched::capability::{FlowShown, Flows};
@@ -175,6 +176,8 @@ impl Discipline for FqCodel {
     const FILTERS: Filtered = Filtered::Qdisc;
     const TAKES_CLASS: bool = true;
     const BAND: fn(&Config) -> Option<Percent> = |cfg| cfg.tcpctl;
+    // A flow, and its backlog.
+    const TABLES: fn(&Config, &Env) -> u64 = |cfg, _| u64::from(cfg.flows) * (size_of::<Flow>() as u64 + 8);
     type Config = Config;
     type Rules = CodelParams;
     type Stats = Stats;
@@ -228,7 +231,7 @@ impl Discipline for FqCodel {
             cx.drop(p, DropReason::Purged);
         }
     }
-    fn admit(&self, m: &Asked<'_>, _class: Option<ClassId>) -> Verdict {
+    fn would_accept(&self, m: &Candidate<'_>, _class: Option<ClassId>) -> Verdict {
         let fits = self.packets + self.held < self.limit && self.memory + memory_of(m) <= self.memory_limit;
         if fits { Verdict::Accept } else { Verdict::Full }
     }
@@ -253,6 +256,7 @@ impl Discipline for FqCodel {
         }
     }
     fn dequeue(&mut self, cx: &mut Cx) -> Next {
+        let mut passes = Passes::new();
         loop {
             let from_new = self.new.head != NIL;
             let f = if from_new { self.new.head } else { self.old.head };
@@ -264,6 +268,9 @@ impl Discipline for FqCodel {
                 flow.deficit += self.quantum;
                 self.turn(from_new);
                 self.old.push_back(&mut self.flows, f);
+                if passes.is_long() {
+                    self.skip_rounds();
+                }
                 continue;
             }
             if let Some(p) = self.next_of(f, cx) {
@@ -282,7 +289,7 @@ impl Discipline for FqCodel {
     fn holding(&mut self, held: bool) {
         self.held = u32::from(held);
     }
-    fn drain(&mut self, out: &mut List, pool: &mut Pool) {
+    fn evict_all(&mut self, out: &mut List, pool: &mut Pool) {
         // The flows keep their places: an empty one on a list is found empty when its turn comes.
         for flow in &mut self.flows {
             out.append(pool, &mut flow.packets);
@@ -333,9 +340,11 @@ impl Flows for FqCodel {
         }
     }
     /// Filters decide on every packet: a packet for which they name no flow is dropped.
-    fn found(&self, class: Option<ClassId>, own: Handle) -> Found {
+    fn classify_result(&self, class: Option<ClassId>, own: Handle) -> Classified {
         let flow = class.filter(|c| (1..=self.flows.len() as u32).contains(&u32::from(c.minor())));
-        Found::Said(flow.map_or(Said::Drop, |c| Said::Class(Handle::new(own.major(), c.minor()))))
+        Classified::Final(
+            flow.map_or(FilterOutcome::Drop, |c| FilterOutcome::Class(Handle::new(own.major(), c.minor()))),
+        )
     }
 }
 
@@ -355,6 +364,26 @@ impl FqCodel {
     fn turn(&mut self, from_new: bool) {
         let list = if from_new { &mut self.new } else { &mut self.old };
         list.pop_front(&self.flows);
+    }
+
+    /// Gives each listed flow the quanta of the rounds in which no flow can send; of no round while
+    /// a flow is on the list of new ones, which the round empties.
+    #[cold]
+    fn skip_rounds(&mut self) {
+        if self.new.head != NIL {
+            return;
+        }
+        let (mut rounds, mut at) = (u32::MAX, self.old.head);
+        while let Some(flow) = self.flows.get(at as usize) {
+            rounds = rounds.min(rounds_in_debt(flow.deficit, self.quantum));
+            at = flow.link;
+        }
+        at = self.old.head;
+        while let Some(flow) = self.flows.get_mut(at as usize) {
+            // A debt of at least as many quanta: the sum is at most 0.
+            flow.deficit = flow.deficit.saturating_add_unsigned(rounds * self.quantum.unsigned_abs());
+            at = flow.link;
+        }
     }
 
     /// Returns the next packet of a flow that its law lets through, charged to the flow's deficit.

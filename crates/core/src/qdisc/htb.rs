@@ -30,7 +30,7 @@ use crate::law::lease::Lease;
 use crate::packet::meta::Meta;
 use crate::packet::pool::{List, Pkt, Pool, Queue, Waiting};
 use crate::packet::reason::{DropReason, WakeReason};
-use crate::packet::route::{Asked, Found, Said};
+use crate::packet::route::{Candidate, Classified, FilterOutcome};
 use crate::qdisc::leaf::vacant;
 use crate::sched::answer::{Next, Verdict};
 use crate::sched::capability::{Capability, Classes, MadeClasses, Shares};
@@ -178,6 +178,8 @@ impl Discipline for Htb {
     const MADE: Option<MadeClasses<Self>> = Some(MadeClasses::of());
     const CLASSES: Option<Capability<Self, dyn Classes>> = crate::capability!();
     const SHARES: Option<Capability<Self, dyn Shares>> = crate::capability!();
+    // The wheel and the rows of its levels.
+    const TABLES: fn(&Config, &Env) -> u64 = |_, _| 64 << 10;
     type Config = Config;
     type Rules = ();
     type Stats = Stats;
@@ -207,13 +209,13 @@ impl Discipline for Htb {
         self.direct_qlen = cfg.direct_qlen;
         self.default = cfg.default.minor();
         self.r2q = cfg.r2q;
-        for (_, slot) in self.law.iter().collect::<Vec<_>>() {
+        for (_, slot) in self.law.classes().iter().collect::<Vec<_>>() {
             self.law.set(slot, &self.configs[slot].shape(self.r2q));
         }
     }
-    fn admit(&self, m: &Asked<'_>, class: Option<ClassId>) -> Verdict {
+    fn would_accept(&self, m: &Candidate<'_>, class: Option<ClassId>) -> Verdict {
         match self.leaf(class) {
-            Some(i) => self.classes[i].node.admit(m),
+            Some(i) => self.classes[i].node.would_accept(m),
             None if self.direct.packets() < self.direct_qlen => Verdict::Accept,
             None => Verdict::Full,
         }
@@ -227,11 +229,12 @@ impl Discipline for Htb {
         // A class that has packets is active already.
         let first = node.is_empty();
         node.enqueue(p, cx);
-        if cx.dropped().packets != dropped && cx.last_dropped_hash() == cx.pool.as_it_came(index).hash {
+        if cx.dropped().packets != dropped && cx.effects.last_dropped_hash() == cx.pool.as_it_came(index).hash
+        {
             self.law.count_drop(i);
         }
         if first && !node.is_empty() {
-            self.law.activate(i);
+            self.law.ladder.activate(i);
         }
     }
     #[inline]
@@ -239,7 +242,7 @@ impl Discipline for Htb {
         if let Some(p) = self.direct.pop_front(&cx.pool) {
             return Next::Packet(p);
         }
-        if self.law.is_idle() {
+        if self.law.ladder.is_idle() {
             return Next::Empty;
         }
         self.law.begin(cx.now);
@@ -261,14 +264,14 @@ impl Discipline for Htb {
         }
         let due = self.law.next_due().map(|t| (t, WakeReason::Tokens));
         match wake.into_iter().chain(due).min_by_key(|(t, _)| *t) {
-            Some((t, why)) if !self.law.is_idle() => Next::At(t, why),
+            Some((t, why)) if !self.law.ladder.is_idle() => Next::At(t, why),
             _ => Next::Empty,
         }
     }
-    fn drain(&mut self, out: &mut List, pool: &mut Pool) {
-        self.direct.drain(out, pool);
-        // The caller of `drain` empties the classes next.
-        self.law.rest();
+    fn evict_all(&mut self, out: &mut List, pool: &mut Pool) {
+        self.direct.evict_all(out, pool);
+        // The caller of `evict_all` empties the classes next.
+        self.law.ladder.rest();
     }
     fn queued(&self, pool: &Pool, f: &mut dyn FnMut(Waiting<'_>)) {
         self.direct.waiting(pool).for_each(f);
@@ -283,7 +286,7 @@ impl Discipline for Htb {
 
 impl Shares for Htb {
     fn shares(&self, f: &mut dyn FnMut(Share<'_>)) {
-        for (minor, slot) in self.law.iter() {
+        for (minor, slot) in self.law.classes().iter() {
             if let (Some((name, rate, burst)), Some(lease)) =
                 (self.configs[slot].shares(), self.law.shared(slot))
             {
@@ -292,7 +295,7 @@ impl Shares for Htb {
         }
     }
     fn share(&mut self, minor: u16, lease: Lease) {
-        if let Some(slot) = self.law.slot(minor) {
+        if let Some(slot) = self.law.classes().slot(minor) {
             self.law.share(slot, Some(lease));
         }
     }
@@ -308,16 +311,18 @@ impl Classes for Htb {
     fn select(&self, _m: &Meta, class: Option<ClassId>) -> Option<&Class> {
         self.classes.get(self.leaf(class)?)
     }
-    fn found(&self, class: Option<ClassId>, own: Handle) -> Found {
+    fn classify_result(&self, class: Option<ClassId>, own: Handle) -> Classified {
         let Some(class) = class.filter(|c| c.major() == own.major()) else {
-            return Found::Said(Said::Nothing);
+            return Classified::Final(FilterOutcome::Nothing);
         };
         match class.minor() {
             // The class is the qdisc itself: the packet is unshaped.
-            0 => Found::Said(Said::Class(class)),
-            minor if self.law.leaf_slot(minor).is_some() => Found::Said(Said::Class(class)),
-            minor if self.law.slot(minor).is_some() => Found::Inner(class),
-            _ => Found::Said(Said::Nothing),
+            0 => Classified::Final(FilterOutcome::Class(class)),
+            minor if self.law.classes().leaf_slot(minor).is_some() => {
+                Classified::Final(FilterOutcome::Class(class))
+            }
+            minor if self.law.classes().slot(minor).is_some() => Classified::Inner(class),
+            _ => Classified::Final(FilterOutcome::Nothing),
         }
     }
 }
@@ -327,7 +332,7 @@ impl Htb {
     /// unshaped.
     #[inline(always)]
     fn leaf(&self, class: Option<ClassId>) -> Option<usize> {
-        let leaf = |minor: u16| self.law.leaf_slot(minor);
+        let leaf = |minor: u16| self.law.classes().leaf_slot(minor);
         match class {
             // The class is the qdisc itself.
             Some(class) if class.minor() == 0 => None,
@@ -354,7 +359,7 @@ impl Htb {
         wake: &mut Option<(Instant, WakeReason)>,
         cx: &mut Cx,
     ) -> Option<Pkt> {
-        let mut prios = self.law.prios(level);
+        let mut prios = self.law.ladder.prios(level);
         while prios != 0 {
             let prio = prios.trailing_zeros() as usize;
             prios &= prios - 1;
@@ -374,17 +379,17 @@ impl Htb {
         wake: &mut Option<(Instant, WakeReason)>,
         cx: &mut Cx,
     ) -> Option<Pkt> {
-        let mut at = self.law.leaf(level, prio)?;
+        let mut at = self.law.ladder.leaf(level, prio)?;
         let mut first = at;
         // Each round takes a leaf off the active ones, or goes on to the next until it is the first
         // again.
-        let mut turns = self.law.active_leaves();
+        let mut turns = self.law.ladder.active_leaves();
         while turns > 0 {
             turns -= 1;
             let node = &mut self.classes[at].node;
             if node.is_empty() {
-                self.law.deactivate(at);
-                let next = self.law.leaf(level, prio)?;
+                self.law.ladder.deactivate(at);
+                let next = self.law.ladder.leaf(level, prio)?;
                 first = if at == first { next } else { first };
                 at = next;
                 continue;
@@ -395,15 +400,15 @@ impl Htb {
             if empty && cx.dropped().packets != dropped {
                 // Its qdisc has dropped its last packets: the reference hears of the drops first,
                 // and takes the class out before its turn.
-                self.law.deactivate(at);
+                self.law.ladder.deactivate(at);
             }
             match next {
                 Next::Packet(p) => {
                     let m = cx.meta(&p);
                     let (wire_len, segs) = (m.wire_len, m.segs);
-                    self.law.spend(at, level, prio, wire_len);
+                    self.law.ladder.spend(at, level, prio, wire_len);
                     if empty {
-                        self.law.deactivate(at);
+                        self.law.ladder.deactivate(at);
                     }
                     self.law.charge(at, level, cx.now, wire_len, segs);
                     return Some(p);
@@ -412,8 +417,8 @@ impl Htb {
                 Next::At(t, why) => wake_by(wake, t, why),
                 Next::Empty => {}
             }
-            self.law.pass(at, level, prio);
-            at = self.law.leaf(level, prio)?;
+            self.law.ladder.pass(at, level, prio);
+            at = self.law.ladder.leaf(level, prio)?;
             if at == first {
                 return None;
             }
@@ -476,7 +481,7 @@ impl Classful for Htb {
         old: Option<&ClassConfig>,
         _env: &Env,
     ) -> Result<(), ConfigError> {
-        let parent = self.law.slot(at.parent);
+        let parent = self.law.classes().slot(at.parent);
         if let Some(old) = old {
             let here = self.class_parent(at.minor);
             let asked = parent.map_or(0, |_| at.parent);
@@ -485,18 +490,18 @@ impl Classful for Htb {
                 let err = conflict(class, expected, &format!("{asked:x}")).key("parent");
                 return Err(err.hint("a class cannot be moved: delete it, and add it there"));
             }
-            if self.law.slot(at.minor).is_some_and(|i| !self.law.is_leaf(i)) {
+            if self.law.classes().slot(at.minor).is_some_and(|i| !self.law.classes().is_leaf(i)) {
                 // These are options of a leaf; the class keeps them in case it becomes a leaf
                 // again.
                 (cfg.prio, cfg.quantum) = (old.prio, old.quantum);
             }
             return Ok(());
         }
-        if self.law.is_full() {
+        if self.law.classes().is_full() {
             let expected = format!("at most {CLASSES_MAX} classes");
             return Err(ConfigError::new(ErrorKind::OutOfRange, class, expected, "one more"));
         }
-        if parent.is_some_and(|p| self.law.is_deepest(p)) {
+        if parent.is_some_and(|p| self.law.classes().is_deepest(p)) {
             let expected = format!("at most {LEVELS} levels of classes");
             return Err(ConfigError::new(ErrorKind::Unsupported, class, expected, "one more").key("parent"));
         }
@@ -504,8 +509,8 @@ impl Classful for Htb {
     }
     fn add_class(&mut self, at: ClassAt, cfg: ClassConfig, env: &Env, cx: &mut Cx) {
         // As in the reference, a class without an existing parent is a root class.
-        let parent = self.law.slot(at.parent);
-        if let Some(p) = parent.filter(|p| self.law.is_leaf(*p)) {
+        let parent = self.law.classes().slot(at.parent);
+        if let Some(p) = parent.filter(|p| self.law.classes().is_leaf(*p)) {
             self.classes[p].node.purge(cx);
             self.classes[p] = vacant(env);
         }
@@ -520,7 +525,7 @@ impl Classful for Htb {
         self.classes[slot].minor = at.minor;
     }
     fn change_class(&mut self, minor: u16, cfg: ClassConfig, _env: &Env, _cx: &mut Cx) {
-        if let Some(slot) = self.law.slot(minor) {
+        if let Some(slot) = self.law.classes().slot(minor) {
             self.law.set(slot, &self.shape(&cfg));
             if cfg.shares() != self.configs[slot].shares() {
                 self.law.share(slot, cfg.shares().map(|(_, rate, burst)| Lease::alone(rate, burst)));
@@ -529,9 +534,9 @@ impl Classful for Htb {
         }
     }
     fn may_delete(&self, class: Object, minor: u16) -> Result<(), ConfigError> {
-        match self.law.slot(minor) {
-            Some(i) if !self.law.is_leaf(i) => {
-                let below = self.law.children(i).len();
+        match self.law.classes().slot(minor) {
+            Some(i) if !self.law.classes().is_leaf(i) => {
+                let below = self.law.classes().children(i).len();
                 let err = conflict(class, "a class without classes below", &format!("{below} of them"));
                 Err(err.hint("delete those first"))
             }
@@ -539,7 +544,7 @@ impl Classful for Htb {
         }
     }
     fn delete_class(&mut self, minor: u16, env: &Env, cx: &mut Cx) {
-        let Some(slot) = self.law.slot(minor) else { return };
+        let Some(slot) = self.law.classes().slot(minor) else { return };
         self.classes[slot].node.purge(cx);
         self.classes[slot] = vacant(env);
         let above = self.class_parent(minor);
@@ -548,16 +553,16 @@ impl Classful for Htb {
         }
     }
     fn class_config(&self, minor: u16) -> Option<&ClassConfig> {
-        self.law.slot(minor).map(|slot| &self.configs[slot])
+        self.law.classes().slot(minor).map(|slot| &self.configs[slot])
     }
     fn class_parent(&self, minor: u16) -> u16 {
-        self.law.slot(minor).map_or(0, |slot| self.law.parent(slot))
+        self.law.classes().slot(minor).map_or(0, |slot| self.law.classes().parent(slot))
     }
     fn list_classes(&self, f: &mut dyn FnMut(ClassShown<'_>)) {
         // A class comes before those below it: a root class, its children, and so on; the recursion
         // is at most `LEVELS` deep.
-        for (minor, slot) in self.law.iter() {
-            if self.law.parent(slot) == 0 {
+        for (minor, slot) in self.law.classes().iter() {
+            if self.law.classes().parent(slot) == 0 {
                 self.list_below(minor, slot, f);
             }
         }
@@ -568,24 +573,24 @@ impl Htb {
     /// Lists a class and those below it; the recursion is no deeper than the levels of classes.
     fn list_below(&self, minor: u16, slot: usize, f: &mut dyn FnMut(ClassShown<'_>)) {
         let Shown { sent, lent, borrowed, tokens, ctokens, overlimits, drops, quantum, level } =
-            self.law.shown(slot);
+            self.law.classes().shown(slot);
         let class = &self.classes[slot];
-        let leaf = self.law.is_leaf(slot).then_some(&class.node);
+        let leaf = self.law.classes().is_leaf(slot).then_some(&class.node);
         let values = [lent.into(), borrowed.into(), 0, tokens, ctokens, quantum.into(), level.into()];
         f(ClassShown {
-            at: ClassAt { minor, parent: self.law.parent(slot) },
+            at: ClassAt { minor, parent: self.law.classes().parent(slot) },
             leaf,
             // htb counts the segments of its packets.
             sent: Tally { packets: sent.1, bytes: sent.0 },
             sent_segs: sent.1,
             drops: drops.into(),
             overlimits: overlimits.into(),
-            backlog: leaf.map_or_else(Tally::default, |leaf| leaf.backlog()),
+            backlog: leaf.map_or_else(Tally::default, |leaf| leaf.account().queued()),
             values: &values,
         });
-        for child in self.law.children(slot) {
+        for child in self.law.classes().children(slot) {
             let child = usize::from(*child);
-            self.list_below(self.law.minor(child), child, f);
+            self.list_below(self.law.classes().minor(child), child, f);
         }
     }
 }

@@ -18,6 +18,7 @@ use crate::qdisc::pfifo_fast;
 use crate::sched::capability::{Capability, Classes};
 use crate::sched::cx::Cx;
 use crate::sched::discipline::{ChangeRule, Discipline};
+use crate::sched::node::Class;
 use crate::sched::node::Node;
 use crate::sched::spec::{ClassShape, Flags, Style};
 use crate::text::error::ConfigError;
@@ -59,6 +60,8 @@ impl Discipline for Mq {
     const TAKES_CLASS: bool = false;
     const ROOT_ONLY: bool = true;
     const CLASSES: Option<Capability<Self, dyn Classes>> = crate::capability!();
+    // A class for each queue.
+    const TABLES: fn(&Config, &Env) -> u64 = |_, env| u64::from(env.queues) * Class::BYTES;
     type Config = Config;
     type Rules = ();
     type Stats = NoStats;

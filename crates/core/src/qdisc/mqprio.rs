@@ -28,6 +28,7 @@ use crate::sched::capability::{Capability, Classes};
 use crate::sched::cx::Cx;
 use crate::sched::discipline::Discipline;
 use crate::sched::erased::Qdisc;
+use crate::sched::node::Class;
 use crate::sched::schedule::{ClassConfig, LineConfig, Service};
 use crate::sched::spec::{ClassShape, Flags};
 use crate::sched::traffic::{CLASSES_MAX, Range, TrafficClasses};
@@ -274,6 +275,8 @@ impl Discipline for Mqprio {
     const TAKES_CLASS: bool = false;
     const ROOT_ONLY: bool = true;
     const CLASSES: Option<Capability<Self, dyn Classes>> = crate::capability!();
+    // A class for each queue.
+    const TABLES: fn(&Config, &Env) -> u64 = |_, env| u64::from(env.queues) * Class::BYTES;
     type Config = Config;
     type Rules = ();
     type Stats = NoStats;

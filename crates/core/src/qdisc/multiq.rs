@@ -16,6 +16,7 @@ use crate::qdisc::leaf;
 use crate::sched::capability::{Capability, Classes};
 use crate::sched::cx::Cx;
 use crate::sched::discipline::{ChangeRule, Discipline, Filtered};
+use crate::sched::node::Class;
 use crate::sched::spec::{ClassShape, Flags, Style};
 use crate::text::error::{ConfigError, ErrorKind, Object};
 
@@ -42,6 +43,8 @@ impl Discipline for Multiq {
     /// The queue alone selects the class.
     const TAKES_CLASS: bool = false;
     const CLASSES: Option<Capability<Self, dyn Classes>> = crate::capability!();
+    // A class for each queue.
+    const TABLES: fn(&Config, &Env) -> u64 = |_, env| u64::from(env.queues) * Class::BYTES;
     type Config = Config;
     type Rules = ();
     type Stats = NoStats;

@@ -10,10 +10,11 @@
 //! - I4: without a random part no random number is drawn: a constant delay, a rate and slots of a
 //!   fixed gap are exact.
 //! - Differs from Linux (PARITY.md: class-only, netem-asks-once, netem-class-list,
-//!   netem-corrupt-gso, netem-duplicate-one, netem-duplicate-room, netem-ecn-drops, netem-forgets,
-//!   netem-requeues, netem-shrink, netem-swap, netem-tables): the class is asked once, and listed;
-//!   super-packets are cut before they may be corrupted; a netem that duplicates is alone in its
-//!   tree; a copy takes room as any packet; a mark is no drop; a change forgets options without
+//!   netem-corrupt-gso, netem-duplicate-correlation, netem-duplicate-one, netem-duplicate-room,
+//!   netem-ecn-drops, netem-forgets, netem-requeues, netem-shrink, netem-swap, netem-tables): the
+//!   class is asked once, and listed; super-packets are cut before they may be corrupted; the
+//!   correlation of copies holds by itself; a netem that duplicates is alone in its tree; a copy
+//!   takes room as any packet; a mark is no drop; a change forgets options without
 //!   effect; reordered packets are no requeues; a smaller limit drops the packets that have waited
 //!   longest; a swap emulates nothing twice; tables are computed or given.
 
@@ -26,13 +27,13 @@ use crate::base::units::Rate;
 use crate::law::impair::{CellRate, Correlated, Dice, Distribution, LossModel, MarkovState};
 use crate::packet::pool::{List, Pkt, Pool, Queue, Waiting};
 use crate::packet::reason::{DropReason, MarkReason, WakeReason};
-use crate::packet::route::Asked;
+use crate::packet::route::Candidate;
 use crate::packet::timeline::Timeline;
 use crate::qdisc::fifo::NoStats;
 use crate::qdisc::leaf;
 use crate::sched::answer::{Next, Verdict};
 use crate::sched::capability::{Capability, Classes};
-use crate::sched::cx::Cx;
+use crate::sched::cx::{Arrival, Cx};
 use crate::sched::discipline::{ChangeRule, Discipline};
 use crate::sched::node::Class;
 use crate::sched::spec::{ClassShape, Flags, RefusedBy, Refuser};
@@ -248,6 +249,9 @@ impl Discipline for Netem {
         _ => None,
     };
     const CLASSES: Option<Capability<Self, dyn Classes>> = crate::capability!();
+    // The wheel, and an id and a place for each packet that can be delayed.
+    const TABLES: fn(&Config, &Env) -> u64 =
+        |cfg, env| u64::from(cfg.limit.0.min(env.packets)) * 64 + (64 << 10);
     type Config = Config;
     type Rules = ();
     type Stats = NoStats;
@@ -283,6 +287,8 @@ impl Discipline for Netem {
         }
         // Options without effect are unset.
         let happens = |c: &Chance| c.share > Percent(0);
+        cfg.loss = cfg.loss.filter(|loss| !matches!(loss, Loss::Random(chance) if !happens(chance)));
+        cfg.ecn &= cfg.loss.is_some();
         cfg.corrupt = cfg.corrupt.filter(happens);
         cfg.duplicate = cfg.duplicate.filter(happens);
         cfg.reorder = cfg.reorder.filter(happens);
@@ -322,7 +328,7 @@ impl Discipline for Netem {
             cx.drop(p, DropReason::Purged);
         }
     }
-    fn admit(&self, m: &Asked<'_>, _class: Option<ClassId>) -> Verdict {
+    fn would_accept(&self, m: &Candidate<'_>, _class: Option<ClassId>) -> Verdict {
         if self.len() >= self.rules.limit {
             // Checked first: with a size table the packet to be cut may be one that cannot be.
             Verdict::Full
@@ -333,14 +339,14 @@ impl Discipline for Netem {
         }
     }
     fn enqueue(&mut self, p: Pkt, _class: Option<ClassId>, cx: &mut Cx) {
-        if cx.again() {
+        if cx.arrival() == Arrival::Again {
             // Loss, marking and copying were decided when it first came: only its time is computed
             // anew.
             let start = cx.meta(&p).enqueued;
             return self.delay(p, start, cx);
         }
         let Self { rules, own, .. } = self;
-        let copying = cx.copying();
+        let copying = cx.arrival() == Arrival::Copy;
         let rng = own.as_mut().unwrap_or(&mut cx.rng);
         let mut copy = !copying && rules.duplicate.roll(rng);
         let lost = rules.loss.as_mut().is_some_and(|model| model.loses(rng));
@@ -397,9 +403,9 @@ impl Discipline for Netem {
     fn holding(&mut self, held: bool) {
         self.held = u32::from(held);
     }
-    fn drain(&mut self, out: &mut List, pool: &mut Pool) {
-        self.ahead.drain(out, pool);
-        self.delayed.drain(out, pool);
+    fn evict_all(&mut self, out: &mut List, pool: &mut Pool) {
+        self.ahead.evict_all(out, pool);
+        self.delayed.evict_all(out, pool);
     }
     fn queued(&self, pool: &Pool, f: &mut dyn FnMut(Waiting<'_>)) {
         self.ahead.waiting(pool).chain(self.delayed.waiting(pool)).for_each(f);
@@ -460,7 +466,7 @@ fn keep(cfg: &mut Config, old: &Config, jitter: bool) {
 impl Netem {
     /// Returns the packets in it, those in the class included.
     fn len(&self) -> u32 {
-        let inner = u32::try_from(self.inner[0].node.backlog().packets).unwrap_or(u32::MAX);
+        let inner = u32::try_from(self.inner[0].node.account().queued().packets).unwrap_or(u32::MAX);
         inner.saturating_add(self.delayed.len()).saturating_add(self.ahead.packets() + self.held)
     }
 

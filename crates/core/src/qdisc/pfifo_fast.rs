@@ -16,7 +16,7 @@ use crate::base::handle::ClassId;
 use crate::packet::meta::Meta;
 use crate::packet::pool::{List, Pkt, Pool, Queue, Waiting};
 use crate::packet::reason::DropReason;
-use crate::packet::route::Asked;
+use crate::packet::route::Candidate;
 use crate::qdisc::fifo::NoStats;
 use crate::sched::answer::{Next, Verdict};
 use crate::sched::cx::Cx;
@@ -68,7 +68,7 @@ impl Discipline for PfifoFast {
     fn change(&mut self, _cfg: &NoParams, (): (), env: &Env, _cx: &mut Cx) {
         self.limit = env.tx_queue_len;
     }
-    fn admit(&self, m: &Asked<'_>, _class: Option<ClassId>) -> Verdict {
+    fn would_accept(&self, m: &Candidate<'_>, _class: Option<ClassId>) -> Verdict {
         if self.bands[band(m)].packets() < self.limit { Verdict::Accept } else { Verdict::Full }
     }
     #[inline]
@@ -91,9 +91,9 @@ impl Discipline for PfifoFast {
     fn head<'a>(&self, pool: &'a Pool) -> Option<Waiting<'a>> {
         self.bands.iter().find_map(|b| b.first(pool))
     }
-    fn drain(&mut self, out: &mut List, pool: &mut Pool) {
+    fn evict_all(&mut self, out: &mut List, pool: &mut Pool) {
         for band in &mut self.bands {
-            band.drain(out, pool);
+            band.evict_all(out, pool);
         }
     }
     fn queued(&self, pool: &Pool, f: &mut dyn FnMut(Waiting<'_>)) {

@@ -19,7 +19,7 @@ use crate::base::env::Env;
 use crate::base::handle::ClassId;
 use crate::packet::meta::Meta;
 use crate::packet::pool::{List, Pkt, Pool, Waiting};
-use crate::packet::route::Asked;
+use crate::packet::route::Candidate;
 use crate::qdisc::fifo::NoStats;
 use crate::qdisc::leaf;
 use crate::qdisc::pfifo_fast::PRIOMAP;
@@ -76,6 +76,8 @@ impl Discipline for Prio {
             .then_some(Refuser::Tool)
     };
     const CLASSES: Option<Capability<Self, dyn Classes>> = crate::capability!();
+    // The bands, each with a qdisc.
+    const TABLES: fn(&Config, &Env) -> u64 = |_, _| 16 * Class::BYTES;
     type Config = Config;
     type Rules = ();
     type Stats = NoStats;
@@ -106,8 +108,8 @@ impl Discipline for Prio {
         self.grow(cfg.bands, env);
         self.priomap = cfg.priomap.0;
     }
-    fn admit(&self, m: &Asked<'_>, class: Option<ClassId>) -> Verdict {
-        self.bands[self.band(m, class)].node.admit(m)
+    fn would_accept(&self, m: &Candidate<'_>, class: Option<ClassId>) -> Verdict {
+        self.bands[self.band(m, class)].node.would_accept(m)
     }
     #[inline(always)]
     fn enqueue(&mut self, p: Pkt, class: Option<ClassId>, cx: &mut Cx) {
@@ -128,7 +130,7 @@ impl Discipline for Prio {
             match self.bands[band as usize].node.peek(cx) {
                 ready @ Peek::Ready { .. } => {
                     if let Peek::At(t, why) = earliest {
-                        cx.may_be_ready(t, why);
+                        cx.wakes.may_be_ready(t, why);
                     }
                     return Some(ready);
                 }
@@ -142,7 +144,7 @@ impl Discipline for Prio {
         }
         Some(earliest)
     }
-    fn drain(&mut self, _out: &mut List, _pool: &mut Pool) {}
+    fn evict_all(&mut self, _out: &mut List, _pool: &mut Pool) {}
     fn queued(&self, _pool: &Pool, _f: &mut dyn FnMut(Waiting<'_>)) {}
     fn reset(&mut self, _cx: &mut Cx) {
         self.active = 0;

@@ -8,9 +8,9 @@
 //!   one pass that cannot be marked.
 //! - I3: a change starts the average anew.
 //! - Differs from Linux (PARITY.md: red-own-child, red-idle-child, red-idle-cells, red-probability,
-//!   red-shown-probability, class-only): a change leaves a qdisc that was added; a child that holds
-//!   packets back is not idle; the table of idle times has no overflow; a probability is at most 1,
-//!   and shown as it was given.
+//!   red-adaptive, class-only): a change leaves a qdisc that was added; a child that holds packets
+//!   back is not idle; the table of idle times has no overflow; a probability is at most 1, and
+//!   shown as it was given; `adaptive` has its effect.
 
 use alloc::string::ToString;
 use core::fmt;
@@ -26,8 +26,9 @@ use crate::law::red::{
 use crate::packet::pool::Pkt;
 use crate::packet::pool::{List, Pool, Waiting};
 use crate::packet::reason::{DropReason, MarkReason};
-use crate::packet::route::Asked;
+use crate::packet::route::Candidate;
 use crate::qdisc::fifo::{Bfifo, ByteLimit};
+use crate::qdisc::leaf;
 use crate::sched::answer::{Next, Verdict};
 use crate::sched::capability::{Capability, Classes};
 use crate::sched::cx::Cx;
@@ -230,7 +231,7 @@ impl Discipline for Red {
     }
     fn new(cfg: &Config, params: RedParams, env: &Env) -> Self {
         Self {
-            inner: [Class { minor: 1, node: Node::plain::<Bfifo>(ByteLimit { limit: cfg.limit }, env) }],
+            inner: [Class { minor: 1, node: leaf::plain::<Bfifo>(ByteLimit { limit: cfg.limit }, env) }],
             law: RedState::new(&params, Instant::ZERO),
             params,
             ecn: cfg.ecn,
@@ -256,19 +257,19 @@ impl Discipline for Red {
             if !cx.swapping() {
                 inner.purge(cx);
             }
-            inner.change_plain::<Bfifo>(self.limit.clone(), env, cx);
+            leaf::change_plain::<Bfifo>(inner, self.limit.clone(), env, cx);
         }
         self.reset(cx);
     }
-    fn admit(&self, m: &Asked<'_>, _class: Option<ClassId>) -> Verdict {
-        self.inner[0].node.admit(m)
+    fn would_accept(&self, m: &Candidate<'_>, _class: Option<ClassId>) -> Verdict {
+        self.inner[0].node.would_accept(m)
     }
     fn enqueue(&mut self, p: Pkt, _class: Option<ClassId>, cx: &mut Cx) {
         if self.adaptive {
             self.law.adapt(&self.params, cx.now);
         }
         let inner = &mut self.inner[0].node;
-        let backlog = inner.backlog().bytes;
+        let backlog = inner.account().queued().bytes;
         match self.law.on_arrival(&self.params, backlog, cx.now, &mut cx.rng) {
             RedAction::Pass => {}
             action => {
@@ -298,7 +299,7 @@ impl Discipline for Red {
     fn peek(&mut self, cx: &mut Cx) -> Option<Peek> {
         Some(self.inner[0].node.peek(cx))
     }
-    fn drain(&mut self, _out: &mut List, _pool: &mut Pool) {}
+    fn evict_all(&mut self, _out: &mut List, _pool: &mut Pool) {}
     fn queued(&self, _pool: &Pool, _f: &mut dyn FnMut(Waiting<'_>)) {}
     fn reset(&mut self, cx: &mut Cx) {
         self.law = RedState::new(&self.params, cx.now);
@@ -322,6 +323,6 @@ impl Classes for Red {
         &mut self.inner
     }
     fn default_child(&self, env: &Env) -> Option<Node> {
-        Some(Node::plain::<Bfifo>(self.limit.clone(), env))
+        Some(leaf::plain::<Bfifo>(self.limit.clone(), env))
     }
 }

@@ -34,7 +34,7 @@ use crate::base::units::{Bytes, Packets};
 use crate::law::budget::Budget;
 use crate::packet::pool::{List, Pkt, Pool, Queue, Waiting};
 use crate::packet::reason::DropReason;
-use crate::packet::route::Asked;
+use crate::packet::route::Candidate;
 use crate::sched::answer::{Next, Verdict};
 use crate::sched::cx::Cx;
 use crate::sched::discipline::Discipline;
@@ -226,7 +226,7 @@ impl Discipline for Rough {
             }
         }
     }
-    fn admit(&self, m: &Asked<'_>, _class: Option<ClassId>) -> Verdict {
+    fn would_accept(&self, m: &Candidate<'_>, _class: Option<ClassId>) -> Verdict {
         if self.is_full() || m.tcp_control && self.prio_is_full() { Verdict::Full } else { Verdict::Accept }
     }
     #[inline]
@@ -277,9 +277,9 @@ impl Discipline for Rough {
     fn head<'a>(&self, pool: &'a Pool) -> Option<Waiting<'a>> {
         if self.control_goes() { self.prio.first(pool) } else { self.normal.first(pool) }
     }
-    fn drain(&mut self, out: &mut List, pool: &mut Pool) {
-        self.prio.drain(out, pool);
-        self.normal.drain(out, pool);
+    fn evict_all(&mut self, out: &mut List, pool: &mut Pool) {
+        self.prio.evict_all(out, pool);
+        self.normal.evict_all(out, pool);
         self.review();
     }
     fn queued(&self, pool: &Pool, f: &mut dyn FnMut(Waiting<'_>)) {

@@ -36,7 +36,7 @@ use crate::packet::hash::reciprocal_scale;
 use crate::packet::meta::Meta;
 use crate::packet::pool::{List, Pkt, Pool, Waiting};
 use crate::packet::reason::{DropReason, MarkReason};
-use crate::packet::route::{Asked, Found, Said};
+use crate::packet::route::{Candidate, Classified, FilterOutcome};
 use crate::sched::answer::{Next, Verdict};
 use crate::sched::capability::{self, FlowShown};
 use crate::sched::cx::Cx;
@@ -176,6 +176,9 @@ impl Discipline for Sfq {
     const STYLE: Style = Style { counters_in_options: true, ..Style::PLAIN };
     const FILTERS: Filtered = Filtered::Qdisc;
     const TAKES_CLASS: bool = true;
+    // Two buckets for each of the divisor; the flows, each with an average if RED is asked for.
+    const TABLES: fn(&Config, &Env) -> u64 =
+        |cfg, _| 8 * u64::from(cfg.divisor) + (48 + 72) * u64::from(cfg.flows);
     type Config = Config;
     type Rules = ();
     type Stats = Stats;
@@ -227,7 +230,7 @@ impl Discipline for Sfq {
         self.next_perturb = now + self.perturb;
     }
     fn change(&mut self, _cfg: &Config, (): (), _env: &Env, _cx: &mut Cx) {}
-    fn admit(&self, m: &Asked<'_>, class: Option<ClassId>) -> Verdict {
+    fn would_accept(&self, m: &Candidate<'_>, class: Option<ClassId>) -> Verdict {
         let room = match self.flows.of(self.bucket(m, class)) {
             Some(f) => self.flows.flow(f).len < self.depth,
             None => !self.flows.all_in_use(),
@@ -271,8 +274,8 @@ impl Discipline for Sfq {
     fn holding(&mut self, held: bool) {
         self.held = u32::from(held);
     }
-    fn drain(&mut self, out: &mut List, pool: &mut Pool) {
-        self.flows.drain(out, pool);
+    fn evict_all(&mut self, out: &mut List, pool: &mut Pool) {
+        self.flows.evict_all(out, pool);
         self.packets = 0;
     }
     fn queued(&self, pool: &Pool, f: &mut dyn FnMut(Waiting<'_>)) {
@@ -299,9 +302,11 @@ impl capability::Flows for Sfq {
         }
     }
     /// Filters decide on every packet: a packet for which they name no flow is dropped.
-    fn found(&self, class: Option<ClassId>, own: Handle) -> Found {
+    fn classify_result(&self, class: Option<ClassId>, own: Handle) -> Classified {
         let flow = class.filter(|c| (1..=self.divisor).contains(&u32::from(c.minor())));
-        Found::Said(flow.map_or(Said::Drop, |c| Said::Class(Handle::new(own.major(), c.minor()))))
+        Classified::Final(
+            flow.map_or(FilterOutcome::Drop, |c| FilterOutcome::Class(Handle::new(own.major(), c.minor()))),
+        )
     }
 }
 

@@ -21,7 +21,7 @@ use crate::base::units::Packets;
 use crate::packet::meta::Meta;
 use crate::packet::pool::{Deque, List, Pkt, Pool, Waiting};
 use crate::packet::reason::DropReason;
-use crate::packet::route::Asked;
+use crate::packet::route::Candidate;
 use crate::qdisc::fifo::NoStats;
 use crate::sched::answer::{Next, Verdict};
 use crate::sched::capability::{FlowShown, Flows};
@@ -111,7 +111,7 @@ impl Discipline for Skbprio {
             self.drop_lowest(DropReason::Purged, cx);
         }
     }
-    fn admit(&self, _m: &Asked<'_>, _class: Option<ClassId>) -> Verdict {
+    fn would_accept(&self, _m: &Candidate<'_>, _class: Option<ClassId>) -> Verdict {
         if self.packets + self.held < self.limit { Verdict::Accept } else { Verdict::Full }
     }
     fn enqueue(&mut self, p: Pkt, _class: Option<ClassId>, cx: &mut Cx) {
@@ -145,9 +145,9 @@ impl Discipline for Skbprio {
     fn holding(&mut self, held: bool) {
         self.held = u32::from(held);
     }
-    fn drain(&mut self, out: &mut List, pool: &mut Pool) {
+    fn evict_all(&mut self, out: &mut List, pool: &mut Pool) {
         for level in self.levels.iter_mut().rev() {
-            level.packets.drain(out, pool);
+            level.packets.evict_all(out, pool);
             level.queued = Tally::default();
         }
         (self.active, self.packets) = (0, 0);

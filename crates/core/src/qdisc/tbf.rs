@@ -26,8 +26,9 @@ use crate::law::bucket::{Sizing, cost, to_i64};
 use crate::law::lease::Lease;
 use crate::packet::pool::{List, Pkt, Pool, Waiting};
 use crate::packet::reason::{DropReason, WakeReason};
-use crate::packet::route::Asked;
+use crate::packet::route::Candidate;
 use crate::qdisc::fifo::{Bfifo, ByteLimit, NoStats};
+use crate::qdisc::leaf;
 use crate::sched::answer::{Next, Verdict};
 use crate::sched::capability::{Capability, Classes, Shares};
 use crate::sched::cx::Cx;
@@ -209,7 +210,7 @@ impl Discipline for Tbf {
     }
     fn new(cfg: &Config, (): (), env: &Env) -> Self {
         let mut tbf = Self {
-            inner: [Class { minor: 1, node: Node::plain::<Bfifo>(limit_of(cfg), env) }],
+            inner: [Class { minor: 1, node: leaf::plain::<Bfifo>(limit_of(cfg), env) }],
             charge: Charge::of(cfg),
             depth: 0,
             peak_depth: 0,
@@ -241,12 +242,12 @@ impl Discipline for Tbf {
         self.filled = cx.now;
         let inner = &mut self.inner[0].node;
         if inner.handle().is_none() {
-            inner.change_plain::<Bfifo>(self.limit.clone(), env, cx);
+            leaf::change_plain::<Bfifo>(inner, self.limit.clone(), env, cx);
         }
     }
-    fn admit(&self, m: &Asked<'_>, _class: Option<ClassId>) -> Verdict {
+    fn would_accept(&self, m: &Candidate<'_>, _class: Option<ClassId>) -> Verdict {
         match m.wire_len > self.max_size {
-            false => self.inner[0].node.admit(m),
+            false => self.inner[0].node.would_accept(m),
             true if m.segs > 1 && m.segment_len() <= self.max_size => Verdict::Cut(self.max_size),
             true => Verdict::TooLarge(self.max_size),
         }
@@ -288,7 +289,7 @@ impl Discipline for Tbf {
         let lacking = tokens.min(peak_tokens);
         if lacking < 0 {
             cx.overlimit();
-            let (t, why) = cx.earliest(cx.now + Nanos(lacking.unsigned_abs()), WakeReason::Tokens);
+            let (t, why) = cx.wakes.earliest(cx.now + Nanos(lacking.unsigned_abs()), WakeReason::Tokens);
             return Next::At(t, why);
         }
         self.filled = cx.now;
@@ -296,7 +297,7 @@ impl Discipline for Tbf {
         self.peak_tokens = peak_tokens;
         self.inner[0].node.dequeue(cx)
     }
-    fn drain(&mut self, _out: &mut List, _pool: &mut Pool) {}
+    fn evict_all(&mut self, _out: &mut List, _pool: &mut Pool) {}
     fn queued(&self, _pool: &Pool, _f: &mut dyn FnMut(Waiting<'_>)) {}
     fn reset(&mut self, cx: &mut Cx) {
         if let Some(shared) = &mut self.shared {
@@ -332,7 +333,7 @@ impl Classes for Tbf {
         &mut self.inner
     }
     fn default_child(&self, env: &Env) -> Option<Node> {
-        Some(Node::plain::<Bfifo>(self.limit.clone(), env))
+        Some(leaf::plain::<Bfifo>(self.limit.clone(), env))
     }
 }
 
@@ -356,7 +357,7 @@ impl Tbf {
         };
         if let Err(t) = answer {
             cx.overlimit();
-            let (t, why) = cx.earliest(t, WakeReason::Tokens);
+            let (t, why) = cx.wakes.earliest(t, WakeReason::Tokens);
             return Next::At(t, why);
         }
         shared.lease.spend(size);

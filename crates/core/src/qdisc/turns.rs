@@ -6,10 +6,13 @@
 //! - I1: a class at the front that may not send yet holds up the others: its answer is that of all.
 //! - I2: one call asks each class at most twice more than it finds classes empty.
 
+use crate::base::time::Instant;
 use crate::law::deficit::Round;
+use crate::packet::pool::Pkt;
+use crate::packet::reason::WakeReason;
 use crate::sched::answer::{Next, Within};
 use crate::sched::cx::Cx;
-use crate::sched::node::{Class, Offer, Peek};
+use crate::sched::node::{Class, Node, Peek};
 
 /// Least quantum: Linux raises smaller ones to it silently. A packet then costs few turns.
 pub(crate) const QUANTUM_MIN: u32 = 256;
@@ -54,7 +57,7 @@ pub fn earlier(a: Next, b: Next) -> Next {
 pub fn take_turn(round: &mut Round, classes: &mut [Class], cx: &mut Cx) -> Next {
     if let Some(i) = round.front() {
         let node = &mut classes[i].node;
-        if let (Within::Packet(p), bytes) = node.try_within(round.deficit(i), cx) {
+        if let (Within::Packet(p), bytes) = node.dequeue_within(round.deficit(i), cx) {
             round.pay(i, bytes);
             if node.is_empty() {
                 round.leave(i);
@@ -72,7 +75,7 @@ fn seek_turn(round: &mut Round, classes: &mut [Class], cx: &mut Cx) -> Next {
     let mut unpaid = 0;
     while let Some(i) = round.front() {
         let node = &mut classes[i].node;
-        match node.dequeue_within(round.deficit(i), cx) {
+        match offer_within(node, round.deficit(i), cx) {
             Offer::Packet(p) => {
                 round.pay(i, cx.meta(&p).wire_len.into());
                 if node.is_empty() {
@@ -80,7 +83,7 @@ fn seek_turn(round: &mut Round, classes: &mut [Class], cx: &mut Cx) -> Next {
                 }
                 return Next::Packet(p);
             }
-            Offer::Larger(_) => round.defer(i),
+            Offer::Larger => round.defer(i),
             Offer::At(t, why) => return Next::At(t, why),
             Offer::Empty => {
                 round.leave(i);
@@ -95,6 +98,36 @@ fn seek_turn(round: &mut Round, classes: &mut [Class], cx: &mut Cx) -> Next {
         }
     }
     Next::Empty
+}
+
+/// Answer of a class whose turn it is.
+enum Offer {
+    /// This packet is to be sent now.
+    Packet(Pkt),
+    /// The next packet has more wire bytes than the class may send. It stays.
+    Larger,
+    /// Nothing is queued.
+    Empty,
+    /// Packets are queued, but none may leave before this instant.
+    At(Instant, WakeReason),
+}
+
+/// Returns the next packet of a class, if it may leave now and has at most `most` wire bytes.
+fn offer_within(node: &mut Node, most: u64, cx: &mut Cx) -> Offer {
+    match node.dequeue_within(most, cx) {
+        (Within::Packet(p), _) => Offer::Packet(p),
+        (Within::Larger, _) => Offer::Larger,
+        (Within::Unknown, _) => match node.peek(cx) {
+            Peek::Ready { wire_len, .. } if u64::from(wire_len) > most => Offer::Larger,
+            Peek::Ready { .. } => match node.dequeue(cx) {
+                Next::Packet(p) => Offer::Packet(p),
+                Next::Empty => Offer::Empty,
+                Next::At(t, why) => Offer::At(t, why),
+            },
+            Peek::Empty => Offer::Empty,
+            Peek::At(t, why) => Offer::At(t, why),
+        },
+    }
 }
 
 /// Goes on to the round in which the first class can pay, in one pass: all had a turn and could

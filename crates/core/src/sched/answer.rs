@@ -27,8 +27,8 @@ pub enum Within {
     Unknown,
     /// This packet is to be sent now.
     Packet(Pkt),
-    /// The next packet has more wire bytes than that: this many. It stays.
-    Larger(u32),
+    /// The next packet has more wire bytes than that. It stays.
+    Larger,
 }
 
 /// Answer to the question whether a packet would be accepted.

@@ -8,7 +8,7 @@ use crate::base::tally::Tally;
 use crate::law::lease::Lease;
 use crate::packet::meta::Meta;
 use crate::packet::pool::Pool;
-use crate::packet::route::{Found, Said};
+use crate::packet::route::{Classified, FilterOutcome};
 use crate::sched::classful::{ClassSpec, Classful, UserClasses};
 use crate::sched::discipline::Discipline;
 use crate::sched::node::{Class, Node};
@@ -47,17 +47,19 @@ pub trait Classes {
     fn default_child(&self, _env: &Env) -> Option<Node> {
         None
     }
-    /// See [`found_by_minor`], the default.
-    fn found(&self, class: Option<ClassId>, own: Handle) -> Found {
-        found_by_minor(class, own)
+    /// See [`classify_by_minor`], the default.
+    fn classify_result(&self, class: Option<ClassId>, own: Handle) -> Classified {
+        classify_by_minor(class, own)
     }
 }
 
 /// Returns the answer of a qdisc with this handle to the result of its filters: a class, or no
 /// class (`None`). It takes the class's minor number, whatever its major. Without a class, the kind
 /// chooses by its own rule.
-pub fn found_by_minor(class: Option<ClassId>, own: Handle) -> Found {
-    Found::Said(class.map_or(Said::Nothing, |c| Said::Class(Handle::new(own.major(), c.minor()))))
+pub fn classify_by_minor(class: Option<ClassId>, own: Handle) -> Classified {
+    Classified::Final(
+        class.map_or(FilterOutcome::Nothing, |c| FilterOutcome::Class(Handle::new(own.major(), c.minor()))),
+    )
 }
 
 /// Declarations of classes that commands make or change: `const MADE: Option<MadeClasses<Self>> =
@@ -108,9 +110,9 @@ pub struct FlowShown<'a> {
 pub trait Flows {
     /// Calls `f` on each flow in which packets wait or whose turn comes.
     fn flows(&self, pool: &Pool, f: &mut dyn FnMut(FlowShown<'_>));
-    /// See [`found_by_minor`], the default.
-    fn found(&self, class: Option<ClassId>, own: Handle) -> Found {
-        found_by_minor(class, own)
+    /// See [`classify_by_minor`], the default.
+    fn classify_result(&self, class: Option<ClassId>, own: Handle) -> Classified {
+        classify_by_minor(class, own)
     }
     /// Calls `f` on the counters of `Discipline::PARTS` that it keeps for each of its parts, part
     /// after part, with the name of the part.

@@ -7,7 +7,7 @@ use crate::base::env::Env;
 use crate::base::handle::ClassId;
 use crate::base::time::Instant;
 use crate::packet::pool::{List, Pkt, Pool, Waiting};
-use crate::packet::route::Asked;
+use crate::packet::route::Candidate;
 use crate::sched::answer::{Next, Verdict};
 use crate::sched::capability::{Capability, Classes, Flows, MadeClasses, Shares};
 use crate::sched::cx::Cx;
@@ -85,6 +85,9 @@ pub trait Discipline: Debug + Send + Sync + Sized + 'static {
     /// Share of the departures that its parameters give to TCP control segments in a band before it
     /// (`crate::sched::node::BAND_PACKETS`); `None`: they ask for no band.
     const BAND: fn(&Self::Config) -> Option<Percent> = |_| None;
+    /// Bytes of the tables that `new` allocates for these parameters, beside the qdisc itself: at
+    /// least those, and not many times as many.
+    const TABLES: fn(&Self::Config, &Env) -> u64 = |_, _| 0;
     /// The counters of each of its `parts`, if it has any: the table of a `stats!`.
     const PARTS: &'static [Counter] = &[];
     /// Its parameters, from `params!`.
@@ -115,7 +118,7 @@ pub trait Discipline: Debug + Send + Sync + Sized + 'static {
     /// `Cx::swapping` if nothing changes.
     fn change(&mut self, cfg: &Self::Config, rules: Self::Rules, env: &Env, cx: &mut Cx);
     /// Returns whether this packet would be queued without a drop.
-    fn admit(&self, m: &Asked<'_>, class: Option<ClassId>) -> Verdict;
+    fn would_accept(&self, m: &Candidate<'_>, class: Option<ClassId>) -> Verdict;
     /// Takes the packet: queues it, hands it to a child, or drops it (or others) through `cx`.
     fn enqueue(&mut self, p: Pkt, class: Option<ClassId>, cx: &mut Cx);
     /// Queues the packet, if that is the whole effect: no other qdisc is called and nothing is
@@ -145,8 +148,8 @@ pub trait Discipline: Debug + Send + Sync + Sized + 'static {
     /// Moves every packet that waits in it to the back of `out`, in the order in which `queued`
     /// shows them. Packets in its classes are not its own. Everything else stays unchanged: the
     /// state of a law, tokens, counters.
-    fn drain(&mut self, out: &mut List, pool: &mut Pool);
-    /// Calls `f` on every packet that `drain` would move; packets of one flow in their order.
+    fn evict_all(&mut self, out: &mut List, pool: &mut Pool);
+    /// Calls `f` on every packet that `evict_all` would move; packets of one flow in their order.
     fn queued(&self, pool: &Pool, f: &mut dyn FnMut(Waiting<'_>));
     /// Forgets everything but parameters and counters, as if new. Nothing is queued, here or below.
     fn reset(&mut self, cx: &mut Cx);

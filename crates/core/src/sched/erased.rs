@@ -12,9 +12,9 @@ use crate::law::lease::Lease;
 use crate::packet::meta::Meta;
 use crate::packet::pool::{List, Pkt, Pool, Waiting};
 use crate::packet::reason::DropReason;
-use crate::packet::route::{Asked, Found};
+use crate::packet::route::{Candidate, Classified};
 use crate::sched::answer::{Next, Verdict, Within};
-use crate::sched::capability::{FlowShown, found_by_minor};
+use crate::sched::capability::{FlowShown, classify_by_minor};
 use crate::sched::classful::UserClasses;
 use crate::sched::cx::Cx;
 use crate::sched::discipline::{ChangeRule, Discipline};
@@ -37,15 +37,15 @@ pub trait Qdisc: Any + Debug + Send + Sync {
     /// See `Discipline`.
     fn start(&mut self, now: Instant);
     /// See `Discipline`.
-    fn admit(&self, m: &Asked<'_>, class: Option<ClassId>) -> Verdict;
+    fn would_accept(&self, m: &Candidate<'_>, class: Option<ClassId>) -> Verdict;
     /// See `Discipline`.
-    fn found(&self, class: Option<ClassId>, own: Handle) -> Found;
+    fn classify_result(&self, class: Option<ClassId>, own: Handle) -> Classified;
     /// See `Discipline`.
     fn select(&self, m: &Meta, class: Option<ClassId>) -> Option<&Class>;
     /// See `Discipline`; keeps the account of its node.
     fn enqueue(&mut self, p: Pkt, account: &mut Account, cx: &mut Cx);
-    /// See `Discipline`; keeps the account of its node. Without a packet, `Cx::answer` returns the
-    /// reason.
+    /// See `Discipline`; keeps the account of its node. Without a packet, `Wakes::answer` returns
+    /// the reason.
     fn dequeue(&mut self, account: &mut Account, cx: &mut Cx) -> Option<Pkt>;
     /// As `dequeue`, if `head` knows the next packet and it has at most `most` wire bytes. Then
     /// nothing is dropped.
@@ -57,7 +57,7 @@ pub trait Qdisc: Any + Debug + Send + Sync {
     /// See `Discipline`.
     fn holding(&mut self, held: bool);
     /// See `Discipline`.
-    fn drain(&mut self, out: &mut List, pool: &mut Pool);
+    fn evict_all(&mut self, out: &mut List, pool: &mut Pool);
     /// See `Discipline`.
     fn queued(&self, pool: &Pool, f: &mut dyn FnMut(Waiting<'_>));
     /// Drops every packet, here and below, and forgets everything but parameters and counters.
@@ -66,6 +66,8 @@ pub trait Qdisc: Any + Debug + Send + Sync {
     fn transparent(&self, wire_len: u32) -> bool;
     /// See `Discipline::COPIES`.
     fn copies(&self) -> bool;
+    /// Returns the bytes of it and its tables, without its classes that commands made.
+    fn memory(&self, env: &Env) -> u64;
     /// Reads and applies new parameters, all or nothing.
     fn change(&mut self, words: &mut Words<'_>, env: &Env, cx: &mut Cx) -> Result<(), ConfigError>;
     /// Calls `f` on every parameter with its present value.
@@ -160,6 +162,8 @@ pub trait Resolved {
     fn options(&self, f: &mut dyn FnMut(Shown<'_>));
     /// See `Discipline::COPIES`.
     fn copies(&self) -> bool;
+    /// Returns the bytes that `make` allocates.
+    fn memory(&self, env: &Env) -> u64;
     /// Makes the qdisc, which allocates all the memory that it will need.
     fn make(self: Box<Self>, env: &Env) -> Box<dyn Qdisc>;
 }
@@ -175,6 +179,9 @@ impl<D: Discipline> Resolved for Parameters<D> {
     }
     fn copies(&self) -> bool {
         copies::<D>(&self.cfg)
+    }
+    fn memory(&self, env: &Env) -> u64 {
+        memory::<D>(&self.cfg, env)
     }
     fn make(self: Box<Self>, env: &Env) -> Box<dyn Qdisc> {
         Box::new(Erased::<D>::of(self.cfg, self.rules, env))
@@ -201,6 +208,11 @@ fn classes_mut<D: Discipline>(inner: &mut D) -> &mut [Class] {
     }
 }
 
+/// Returns the bytes of a qdisc with these parameters.
+fn memory<D: Discipline>(cfg: &D::Config, env: &Env) -> u64 {
+    (D::TABLES)(cfg, env).saturating_add(size_of::<Erased<D>>() as u64) // a size in memory
+}
+
 fn copies<D: Discipline>(cfg: &D::Config) -> bool {
     let Some(key) = D::COPIES else { return false };
     let mut set = false;
@@ -213,14 +225,14 @@ impl<D: Discipline> Erased<D> {
     /// inlined, it would make the common quiet path spill registers.
     #[inline(never)]
     fn enqueue_loudly(&mut self, p: Pkt, class: Option<ClassId>, account: &mut Account, cx: &mut Cx) {
-        if cx.owing() {
-            let outer = cx.begin_call();
+        if cx.effects.any() {
+            let outer = cx.effects.begin_call();
             self.enqueue_loudly(p, class, account, cx);
-            return cx.end_call(outer);
+            return cx.effects.end_call(outer);
         }
         self.inner.enqueue(p, class, cx);
-        if cx.owing() {
-            account.settle(cx.before(), cx);
+        if cx.effects.any() {
+            account.settle(cx.effects.before(), cx);
         }
     }
 
@@ -228,9 +240,9 @@ impl<D: Discipline> Erased<D> {
     #[cold]
     #[inline(never)]
     fn dequeue_owing(&mut self, account: &mut Account, cx: &mut Cx) -> Option<Pkt> {
-        let outer = cx.begin_call();
+        let outer = cx.effects.begin_call();
         let next = Qdisc::dequeue(self, account, cx);
-        cx.end_call(outer);
+        cx.effects.end_call(outer);
         next
     }
 }
@@ -248,14 +260,14 @@ impl<D: Discipline> Qdisc for Erased<D> {
     fn start(&mut self, now: Instant) {
         self.inner.start(now);
     }
-    fn admit(&self, m: &Asked<'_>, class: Option<ClassId>) -> Verdict {
-        self.inner.admit(m, class)
+    fn would_accept(&self, m: &Candidate<'_>, class: Option<ClassId>) -> Verdict {
+        self.inner.would_accept(m, class)
     }
-    fn found(&self, class: Option<ClassId>, own: Handle) -> Found {
+    fn classify_result(&self, class: Option<ClassId>, own: Handle) -> Classified {
         match (&D::CLASSES, self.inner.as_flows()) {
-            (Some(classes), _) => (classes.of)(&self.inner).found(class, own),
-            (None, Some(flows)) => flows.found(class, own),
-            (None, None) => found_by_minor(class, own),
+            (Some(classes), _) => (classes.of)(&self.inner).classify_result(class, own),
+            (None, Some(flows)) => flows.classify_result(class, own),
+            (None, None) => classify_by_minor(class, own),
         }
     }
     fn select(&self, m: &Meta, class: Option<ClassId>) -> Option<&Class> {
@@ -265,19 +277,19 @@ impl<D: Discipline> Qdisc for Erased<D> {
     fn enqueue(&mut self, p: Pkt, account: &mut Account, cx: &mut Cx) {
         let m = cx.pool.meta(&p);
         account.enter(m.wire_len);
-        let class = if D::TAKES_CLASS { account.classify(m) } else { None };
+        let class = if D::TAKES_CLASS { account.choice().of(m) } else { None };
         if let Some(p) = self.inner.enqueue_quietly(p, class, &mut cx.pool) {
             self.enqueue_loudly(p, class, account, cx);
         }
     }
     #[inline]
     fn dequeue(&mut self, account: &mut Account, cx: &mut Cx) -> Option<Pkt> {
-        if cx.owing() {
+        if cx.effects.any() {
             return self.dequeue_owing(account, cx);
         }
         let next = self.inner.dequeue(cx);
-        if cx.owing() {
-            account.settle(cx.before(), cx);
+        if cx.effects.any() {
+            account.settle(cx.effects.before(), cx);
         }
         match next {
             Next::Packet(p) => {
@@ -285,7 +297,7 @@ impl<D: Discipline> Qdisc for Erased<D> {
                 Some(p)
             }
             other => {
-                cx.set_answer(other);
+                cx.wakes.set_answer(other);
                 None
             }
         }
@@ -293,7 +305,7 @@ impl<D: Discipline> Qdisc for Erased<D> {
     #[inline]
     fn dequeue_within(&mut self, most: u64, account: &mut Account, cx: &mut Cx) -> Within {
         match self.inner.head(&cx.pool).map(|w| w.meta.wire_len) {
-            Some(wire_len) if u64::from(wire_len) > most => Within::Larger(wire_len),
+            Some(wire_len) if u64::from(wire_len) > most => Within::Larger,
             Some(_) => match self.dequeue(account, cx) {
                 None => Within::Unknown,
                 Some(p) => Within::Packet(p),
@@ -310,15 +322,15 @@ impl<D: Discipline> Qdisc for Erased<D> {
     fn holding(&mut self, held: bool) {
         self.inner.holding(held);
     }
-    fn drain(&mut self, out: &mut List, pool: &mut Pool) {
-        self.inner.drain(out, pool);
+    fn evict_all(&mut self, out: &mut List, pool: &mut Pool) {
+        self.inner.evict_all(out, pool);
     }
     fn queued(&self, pool: &Pool, f: &mut dyn FnMut(Waiting<'_>)) {
         self.inner.queued(pool, f);
     }
     fn purge(&mut self, cx: &mut Cx) {
         let mut own = List::new();
-        self.inner.drain(&mut own, &mut cx.pool);
+        self.inner.evict_all(&mut own, &mut cx.pool);
         while let Some(p) = own.pop_front(&cx.pool) {
             cx.drop(p, DropReason::Purged);
         }
@@ -332,6 +344,9 @@ impl<D: Discipline> Qdisc for Erased<D> {
     }
     fn copies(&self) -> bool {
         copies::<D>(&self.cfg)
+    }
+    fn memory(&self, env: &Env) -> u64 {
+        memory::<D>(&self.cfg, env)
     }
     fn change(&mut self, words: &mut Words<'_>, env: &Env, cx: &mut Cx) -> Result<(), ConfigError> {
         refresh(&self.inner, &mut self.cfg);

@@ -51,6 +51,8 @@ pub enum Reason {
     /// The value is outside the range that its parameter declares (`OutOfRange`); without this
     /// reason, it does not fit the values of other parameters, or its type refuses it.
     DeclaredRange,
+    /// The memory budget of the device (`Env::memory`) would not hold (`OutOfRange`).
+    Memory,
     /// There are more elements than the object can have (`OutOfRange`); without this reason, there
     /// are too few.
     TooMany,

@@ -10,7 +10,7 @@ use crate::base::time::Nanos;
 use crate::base::units::{Bytes, Rate};
 use crate::law::impair::{Distribution, TABLE_MAX, normal, pareto, pareto_normal, shared};
 use crate::text::error::ErrorKind;
-use crate::text::value::{Json, Quantity, Refusal, Show, Value, Words, exact_of};
+use crate::text::value::{Json, NanosBare, Quantity, Refusal, Show, Value, Words, exact_of};
 
 /// Reads a value with `read`; takes its words only if `read` accepts them.
 fn may<T>(words: &mut Words<'_>, read: impl Fn(&mut Words<'_>) -> Result<T, Refusal>) -> Option<T> {
@@ -322,14 +322,16 @@ impl fmt::Display for Slot {
     }
 }
 
-/// Reads a time of at most 292 years, so that sums of two stay in range.
+/// Reads a time of at most 292 years, so that sums of two stay in range. Like tc it takes a bare
+/// number as nanoseconds, which all other times of netem take as microseconds.
 fn slot_time(words: &mut Words<'_>) -> Result<Nanos, Refusal> {
-    let time = Nanos::take(words)?;
+    let time = Nanos(NanosBare::take(words)?.0);
     if i64::try_from(time.0).is_ok() { Ok(time) } else { Err(Refusal::NotSuch) }
 }
 
 impl Value for Slot {
-    const EXPECTED: &'static str = "MIN [MAX] or distribution NAME DELAY JITTER, then packets N, bytes N";
+    const EXPECTED: &'static str =
+        "MIN [MAX] or distribution NAME DELAY JITTER (bare: nanoseconds), then packets N, bytes N";
     fn take(words: &mut Words<'_>) -> Result<Self, Refusal> {
         let gap = if words.peek() == Some("distribution") {
             words.take();
@@ -398,6 +400,8 @@ mod tests {
         assert_eq!(back::<LinkRate>("5mbit delay").1, 1);
         assert_eq!(back::<Slot>("1ms 2ms packets 3 bytes 500").1, 6);
         assert_eq!(back::<Slot>("800us bytes 500").1, 3);
+        let bare = back::<Slot>("10 200").0.map(|slot| slot.gap);
+        assert_eq!(bare, Some(SlotGap::Between(Nanos(10), Nanos(200))));
         assert_eq!(back::<Slot>("distribution pareto 1ms 100us").1, 4);
         assert_eq!(back::<Slot>("5ms 2ms").0, None);
         assert_eq!(back::<Slot>("1ms packets").0, None);

@@ -142,18 +142,22 @@ pub fn apply<P: Params>(cfg: &mut P, kind: &'static str, words: &mut Words<'_>) 
             SetOutcome::OutOfRange(param) => (None, param),
         };
         let (refusal, param) = refused;
+        let mut first = at + 1;
         let (error, expected, hint, reason) = match (refusal, param.range) {
-            (Some(Refusal::Because { kind, expected, hint }), _) => (kind, expected, hint, None),
+            (Some(Refusal::Because { kind, expected, hint, word }), _) => {
+                first = word.unwrap_or(first);
+                (kind, expected, hint, None)
+            }
             (None, range) => (ErrorKind::OutOfRange, range.to_string(), None, Some(Reason::DeclaredRange)),
             (_, "") => (ErrorKind::BadValue, param.expected.to_string(), None, None),
             (_, range) => (ErrorKind::BadValue, format!("{}, {range}", param.expected), None, None),
         };
-        // The words as given; the caret goes under the first word of the value, or under the key if
-        // there is none.
+        // The words as given; the caret goes under the refused word of the value, the first one if
+        // none is named, or under the key if there is none.
         let mut rest = Words::clone(words);
-        rest.rewind(at + 1);
+        rest.rewind(first);
         let (given, caret) = match rest.peek() {
-            Some(w) => (w, at + 1),
+            Some(w) => (w, first),
             None => ("", at),
         };
         let err = ConfigError::new(error, Object::Kind(kind), expected, given).key(key).word(caret);

@@ -5,6 +5,8 @@
 
 mod hex;
 mod name;
+mod scale;
+mod special;
 
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
@@ -17,6 +19,9 @@ use crate::text::error::ErrorKind;
 
 pub use hex::Hex;
 pub use name::Name;
+pub(crate) use scale::{decimal, fraction};
+use scale::{number, rate_factor, scaled, significant, size_factor, time_factor};
+pub use special::{Mask, NanosBare, PrioMap, Triple};
 
 /// A value in JSON. Rates are bytes/s and times microseconds, as `tc -j` prints them.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -102,13 +107,27 @@ pub enum Refusal {
         expected: String,
         /// Advice to the user.
         hint: Option<String>,
+        /// Index of the word that is refused, if it is not the first one of the value.
+        word: Option<usize>,
     },
 }
 
 impl Refusal {
     /// Returns a refusal with its kind, the expected value and advice.
     pub fn because(kind: ErrorKind, expected: impl ToString, hint: Option<&str>) -> Self {
-        Self::Because { kind, expected: expected.to_string(), hint: hint.map(ToString::to_string) }
+        let hint = hint.map(ToString::to_string);
+        Self::Because { kind, expected: expected.to_string(), hint, word: None }
+    }
+
+    /// Names the word that is refused, by its index, in a value of several words.
+    #[must_use]
+    pub fn at(self, at: usize) -> Self {
+        match self {
+            Self::Because { kind, expected, hint, .. } => {
+                Self::Because { kind, expected, hint, word: Some(at) }
+            }
+            not_such => not_such,
+        }
     }
 }
 
@@ -166,109 +185,6 @@ impl<'a> Words<'a> {
     pub fn value(&mut self) -> Result<&'a str, Refusal> {
         self.take().ok_or(Refusal::NotSuch)
     }
-}
-
-/// Splits `1.5mbit` into the number, as mantissa and decimal places, and the suffix in lower case.
-fn number(word: &str) -> Option<(u128, u32, String)> {
-    let digits = word.bytes().take_while(|b| b.is_ascii_digit() || *b == b'.').count();
-    let (num, suffix) = word.split_at(digits);
-    let (whole, part) = num.split_once('.').unwrap_or((num, ""));
-    // 20 digits hold any u64; no unit here has a use for more than 12 decimal places.
-    if whole.len() + part.len() == 0 || whole.len() > 20 || part.len() > 12 || part.contains('.') {
-        return None;
-    }
-    let mut mantissa = 0u128;
-    for b in whole.bytes().chain(part.bytes()) {
-        mantissa = mantissa * 10 + u128::from(b - b'0');
-    }
-    Some((mantissa, part.len() as u32, suffix.to_ascii_lowercase()))
-}
-
-/// Reads a decimal number without a unit: its digits as a whole number, and the divisor.
-pub(crate) fn fraction(word: &str) -> Option<(u128, u128)> {
-    let (mantissa, places, suffix) = number(word)?;
-    suffix.is_empty().then(|| (mantissa, 10u128.pow(places)))
-}
-
-/// Returns `number(word)` times the unit that `factor` gives the suffix (numerator, denominator);
-/// truncates to a whole number, as tc does.
-fn scaled(word: &str, factor: impl Fn(&str) -> Option<(u64, u64)>) -> Option<u64> {
-    let (mantissa, places, suffix) = number(word)?;
-    let (num, den) = factor(&suffix)?;
-    let den = u128::from(den) * 10u128.pow(places);
-    u64::try_from(mantissa.checked_mul(u128::from(num))? / den).ok()
-}
-
-const PREFIXES: [(&str, u64); 9] = [
-    ("", 1),
-    ("k", 1_000),
-    ("m", 1_000_000),
-    ("g", 1_000_000_000),
-    ("t", 1_000_000_000_000),
-    ("ki", 1 << 10),
-    ("mi", 1 << 20),
-    ("gi", 1 << 30),
-    ("ti", 1 << 40),
-];
-
-fn rate_factor(suffix: &str) -> Option<(u64, u64)> {
-    let (prefix, den) = match suffix {
-        "" => ("", 8),
-        s => match (s.strip_suffix("bit"), s.strip_suffix("bps")) {
-            (Some(p), _) => (p, 8),
-            (_, Some(p)) => (p, 1),
-            _ => return None,
-        },
-    };
-    PREFIXES.iter().find(|(p, _)| *p == prefix).map(|(_, n)| (*n, den))
-}
-
-fn size_factor(suffix: &str) -> Option<(u64, u64)> {
-    Some(match suffix {
-        "" | "b" => (1, 1),
-        "k" | "kb" => (1 << 10, 1),
-        "m" | "mb" => (1 << 20, 1),
-        "g" | "gb" => (1 << 30, 1),
-        "kbit" => (1 << 10, 8),
-        "mbit" => (1 << 20, 8),
-        "gbit" => (1 << 30, 8),
-        _ => return None,
-    })
-}
-
-fn time_factor(suffix: &str) -> Option<(u64, u64)> {
-    Some(match suffix {
-        "s" | "sec" | "secs" => (1_000_000_000, 1),
-        "ms" | "msec" | "msecs" => (1_000_000, 1),
-        "" | "us" | "usec" | "usecs" => (1_000, 1),
-        "ns" | "nsec" | "nsecs" => (1, 1),
-        _ => return None,
-    })
-}
-
-/// Writes `num / den` with `digits` significant digits and no trailing zeros, as C's `%.{digits}g`
-/// does.
-fn significant(f: &mut dyn fmt::Write, num: u64, den: u64, digits: u32) -> fmt::Result {
-    let (num, den) = (u128::from(num), u128::from(den));
-    let whole_digits = (num / den).checked_ilog10().map_or(1, |d| d + 1);
-    let places = digits.saturating_sub(whole_digits);
-    let scale = 10u128.pow(places);
-    decimal(f, (num * scale + den / 2) / den, places)
-}
-
-/// Writes `units` of `10^-places` as a decimal number, without zeros at its end.
-pub(crate) fn decimal(f: &mut dyn fmt::Write, units: u128, places: u32) -> fmt::Result {
-    let one = 10u128.pow(places);
-    write!(f, "{}", units / one)?;
-    let (mut part, mut width) = (units % one, places as usize);
-    if part == 0 {
-        return Ok(());
-    }
-    while part % 10 == 0 {
-        part /= 10;
-        width -= 1;
-    }
-    write!(f, ".{part:0width$}")
 }
 
 impl Show for Rate {
@@ -483,125 +399,6 @@ impl<T: Value> Value for Option<T> {
     const QUANTITY: Quantity = T::QUANTITY;
     fn take(words: &mut Words<'_>) -> Result<Self, Refusal> {
         T::take(words).map(Some)
-    }
-}
-
-/// Sixteen band numbers, one for each value of the low four bits of a packet's priority
-/// (tc-prio(8)).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PrioMap(pub [u8; 16]);
-
-impl Show for PrioMap {
-    fn text(&self, f: &mut dyn fmt::Write) -> fmt::Result {
-        for (i, b) in self.0.iter().enumerate() {
-            if i > 0 {
-                f.write_char(' ')?;
-            }
-            write!(f, "{b}")?;
-        }
-        Ok(())
-    }
-    fn json(&self) -> Json {
-        Json::List(self.0.iter().map(|b| u64::from(*b)).collect())
-    }
-}
-
-impl Value for PrioMap {
-    const EXPECTED: &'static str = "up to 16 band numbers";
-    /// Takes words while they are numbers, at most 16; those left out are band 0.
-    fn take(words: &mut Words<'_>) -> Result<Self, Refusal> {
-        let mut map = [0; 16];
-        let mut given = 0;
-        while given < 16 {
-            let Some(band) = words.peek().and_then(|w| w.parse().ok()) else { break };
-            map[given] = band;
-            given += 1;
-            words.take();
-        }
-        if given > 0 { Ok(Self(map)) } else { Err(Refusal::NotSuch) }
-    }
-}
-
-/// Bits of a hash that are used.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Mask(pub u32);
-
-impl Show for Mask {
-    fn text(&self, f: &mut dyn fmt::Write) -> fmt::Result {
-        write!(f, "{}", self.0)
-    }
-    fn json(&self) -> Json {
-        Json::Uint(u64::from(self.0))
-    }
-}
-
-impl Value for Mask {
-    const EXPECTED: &'static str = "a mask (1023, 0x3ff)";
-    fn take(words: &mut Words<'_>) -> Result<Self, Refusal> {
-        let w = words.value()?;
-        match w.strip_prefix("0x") {
-            Some(hex) if !hex.starts_with('+') => Ok(Self(u32::from_str_radix(hex, 16)?)),
-            Some(_) => Err(Refusal::NotSuch),
-            None => Ok(Self(w.parse()?)),
-        }
-    }
-}
-
-/// A time that is in nanoseconds as a bare number and in JSON.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct NanosBare(pub u64);
-
-impl Show for NanosBare {
-    fn text(&self, f: &mut dyn fmt::Write) -> fmt::Result {
-        let (unit, name) = match self.0 {
-            1_000_000_000.. => (1_000_000_000, "s"),
-            1_000_000.. => (1_000_000, "ms"),
-            1_000.. => (1_000, "us"),
-            _ => (1, "ns"),
-        };
-        significant(f, self.0, unit, 3)?;
-        f.write_str(name)
-    }
-    fn exact(&self, f: &mut dyn fmt::Write) -> fmt::Result {
-        write!(f, "{}ns", self.0)
-    }
-    fn json(&self) -> Json {
-        Json::Uint(self.0)
-    }
-}
-
-impl Value for NanosBare {
-    const EXPECTED: &'static str = "a time (5ms, 100us, 2s; bare: nanoseconds)";
-    fn take(words: &mut Words<'_>) -> Result<Self, Refusal> {
-        let word = words.value()?;
-        scaled(word, |suffix| if suffix.is_empty() { Some((1, 1)) } else { time_factor(suffix) })
-            .map(Self)
-            .ok_or(Refusal::NotSuch)
-    }
-}
-
-/// Three numbers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Triple(pub [u32; 3]);
-
-impl Show for Triple {
-    fn text(&self, f: &mut dyn fmt::Write) -> fmt::Result {
-        let [a, b, c] = self.0;
-        write!(f, "{a} {b} {c}")
-    }
-    fn json(&self) -> Json {
-        Json::List(self.0.iter().map(|n| u64::from(*n)).collect())
-    }
-}
-
-impl Value for Triple {
-    const EXPECTED: &'static str = "three numbers";
-    fn take(words: &mut Words<'_>) -> Result<Self, Refusal> {
-        let mut numbers = [0; 3];
-        for n in &mut numbers {
-            *n = words.value()?.parse()?;
-        }
-        Ok(Self(numbers))
     }
 }
 

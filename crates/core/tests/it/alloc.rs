@@ -22,7 +22,7 @@ use txweir_core::classify::{
 };
 use txweir_core::packet::headers::Headers;
 use txweir_core::packet::pool::{List, Pkt, Pool, Queue, Waiting};
-use txweir_core::packet::route::Asked;
+use txweir_core::packet::route::Candidate;
 use txweir_core::path::device::{Completed, DeviceError};
 use txweir_core::qdisc::fifo::NoStats;
 use txweir_core::qdisc::pfifo_fast::NoParams;
@@ -50,6 +50,12 @@ struct Counting;
 
 thread_local! {
     static CALLS: Cell<u64> = const { Cell::new(0) };
+    static BYTES: Cell<u64> = const { Cell::new(0) };
+}
+
+/// Adds the bytes of a block that is made, and subtracts those of one that is given back.
+fn hold(made: usize, gone: usize) {
+    let _ = BYTES.try_with(|b| b.set(b.get().wrapping_add(made as u64).wrapping_sub(gone as u64)));
 }
 
 fn count() {
@@ -62,16 +68,19 @@ fn count() {
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count();
+        hold(layout.size(), 0);
         // SAFETY: the caller's promises are those that this call needs.
         unsafe { System.alloc(layout) }
     }
     unsafe fn dealloc(&self, ptr: *mut u8, layout: Layout) {
         count();
+        hold(0, layout.size());
         // SAFETY: `ptr` came from `System` with this layout, because all our allocations do.
         unsafe { System.dealloc(ptr, layout) }
     }
     unsafe fn realloc(&self, ptr: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {
         count();
+        hold(new_size, layout.size());
         // SAFETY: `ptr` came from `System` with this layout, because all our allocations do.
         unsafe { System.realloc(ptr, layout, new_size) }
     }
@@ -85,6 +94,39 @@ fn calls(f: impl FnOnce()) -> u64 {
     let before = CALLS.get();
     f();
     CALLS.get() - before
+}
+
+/// The memory that a kind declares for its parameters is at least what it allocates, and not more
+/// than a few times as much.
+#[test]
+fn a_qdisc_allocates_at_most_the_memory_that_it_declares() {
+    // A small block has a price of its own: names, and lists that are empty at first.
+    const SLACK: u64 = 2 << 10;
+    let mut rng = Rng::new(11);
+    for spec in KINDS {
+        for i in 0..60 {
+            let env = Env { queues: [2, 8, 64][i % 3], ..Env::default() };
+            let words = match i {
+                0..3 => legal(spec, &env, &mut Rng::new(0)),
+                _ => legal(spec, &env, &mut rng),
+            };
+            let words: Vec<&str> = words.iter().map(String::as_str).collect();
+            let Ok(candidate) = spec.read(&mut Words::new(&words), &env) else { continue };
+            let declared = candidate.memory(&env);
+            let before = BYTES.get();
+            let qdisc = candidate.make(&env);
+            // `make` consumes the parameters, whose bytes it gives back.
+            let made = BYTES.get().wrapping_sub(before) as i64;
+            let made = u64::try_from(made).unwrap_or(0);
+            assert!(made <= declared + SLACK, "{} {words:?}: {made} bytes, {declared} declared", spec.kind);
+            assert!(
+                declared <= 4 * made + (256 << 10) || spec.kind == "cake",
+                "{} {words:?}: {made} bytes, {declared} declared",
+                spec.kind
+            );
+            assert_eq!(qdisc.memory(&env), declared, "{} {words:?}", spec.kind);
+        }
+    }
 }
 
 /// A ring of fixed size.
@@ -332,7 +374,7 @@ impl Discipline for Allocates {
         Self(Queue::new(), None)
     }
     fn change(&mut self, _cfg: &NoParams, (): (), _env: &Env, _cx: &mut Cx) {}
-    fn admit(&self, _m: &Asked<'_>, _class: Option<ClassId>) -> Verdict {
+    fn would_accept(&self, _m: &Candidate<'_>, _class: Option<ClassId>) -> Verdict {
         Verdict::Accept
     }
     fn enqueue(&mut self, p: Pkt, _class: Option<ClassId>, cx: &mut Cx) {
@@ -342,8 +384,8 @@ impl Discipline for Allocates {
     fn dequeue(&mut self, cx: &mut Cx) -> Next {
         self.0.pop_front(&cx.pool).map_or(Next::Empty, Next::Packet)
     }
-    fn drain(&mut self, out: &mut List, pool: &mut Pool) {
-        self.0.drain(out, pool);
+    fn evict_all(&mut self, out: &mut List, pool: &mut Pool) {
+        self.0.evict_all(out, pool);
     }
     fn queued(&self, pool: &Pool, f: &mut dyn FnMut(Waiting<'_>)) {
         self.0.waiting(pool).for_each(f);

@@ -12,7 +12,7 @@ use crate::common::Law;
 use crate::common::ops::Scope;
 use crate::common::run::{Plan, direct_is_queued, printed_is_used, purged_is_fresh, swarm};
 use txweir_core::packet::pool::{List, Pkt, Pool, Queue, Waiting};
-use txweir_core::packet::route::Asked;
+use txweir_core::packet::route::Candidate;
 use txweir_core::qdisc::fifo::NoStats;
 use txweir_core::sched::cx::Cx;
 use txweir_core::sched::spec::{Flags, Spec};
@@ -38,7 +38,7 @@ trait Bug: Send + Sync + Debug + Sized + 'static {
     fn dequeue(q: &mut Bugged<Self>, cx: &mut Cx) -> Next {
         q.pop(cx)
     }
-    fn drain(q: &mut Bugged<Self>, out: &mut List, pool: &mut Pool) {
+    fn evict_all(q: &mut Bugged<Self>, out: &mut List, pool: &mut Pool) {
         q.hand_out(out, pool);
     }
     fn queued(q: &Bugged<Self>, pool: &Pool, f: &mut dyn FnMut(Waiting<'_>)) {
@@ -133,7 +133,7 @@ impl<B> Bugged<B> {
         self.queue.pop_front(&cx.pool).map_or(Next::Empty, Next::Packet)
     }
     fn hand_out(&mut self, out: &mut List, pool: &mut Pool) {
-        self.queue.drain(out, pool);
+        self.queue.evict_all(out, pool);
         out.append(pool, &mut self.aside);
     }
     fn obey(&mut self, cfg: &Limit, cx: &mut Cx) {
@@ -165,7 +165,7 @@ impl<B: Bug> Discipline for Bugged<B> {
     fn change(&mut self, cfg: &Limit, (): (), _env: &Env, cx: &mut Cx) {
         B::change(self, cfg, cx);
     }
-    fn admit(&self, _m: &Asked<'_>, _class: Option<ClassId>) -> Verdict {
+    fn would_accept(&self, _m: &Candidate<'_>, _class: Option<ClassId>) -> Verdict {
         if self.queue.packets() < self.limit { Verdict::Accept } else { Verdict::Full }
     }
     fn enqueue(&mut self, p: Pkt, _class: Option<ClassId>, cx: &mut Cx) {
@@ -174,8 +174,8 @@ impl<B: Bug> Discipline for Bugged<B> {
     fn dequeue(&mut self, cx: &mut Cx) -> Next {
         B::dequeue(self, cx)
     }
-    fn drain(&mut self, out: &mut List, pool: &mut Pool) {
-        B::drain(self, out, pool);
+    fn evict_all(&mut self, out: &mut List, pool: &mut Pool) {
+        B::evict_all(self, out, pool);
     }
     fn queued(&self, pool: &Pool, f: &mut dyn FnMut(Waiting<'_>)) {
         B::queued(self, pool, f);
@@ -299,7 +299,7 @@ bug!(IgnoresAShrunkLimit {
 });
 
 bug!(KeepsOneOverAPurge {
-    fn drain(q: &mut Bugged<Self>, out: &mut List, pool: &mut Pool) {
+    fn evict_all(q: &mut Bugged<Self>, out: &mut List, pool: &mut Pool) {
         if let Some(p) = q.queue.pop_front(pool) {
             q.hand_out(out, pool);
             q.queue.push_back(pool, p);

@@ -179,7 +179,7 @@ fn the_filter_that_came_last_is_asked_first() {
     put(&mut filters, block, 9, one(constant(false))).expect("replaced");
     assert_eq!(class(&filters, block, &[0; 60]), Some(3));
     let mut shown = Vec::new();
-    filters.block(block).expect("a block").chains[0].tables[0]
-        .visit(&mut |handle, _, _, _| shown.push(handle));
+    let block = filters.block(block).expect("a block");
+    block.visit(&block.chains[0].tables[0], &mut |handle, _, _, _| shown.push(handle));
     assert_eq!(shown, [9, 3, 5]);
 }

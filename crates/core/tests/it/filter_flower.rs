@@ -68,8 +68,9 @@ impl Bench {
     }
     fn handles(&self) -> Vec<u32> {
         let mut all = Vec::new();
-        let Some(chain) = self.filters.block(self.block).and_then(|b| b.chains.first()) else { return all };
-        chain.tables[0].visit(&mut |handle, _, _, _| all.push(handle));
+        let Some(block) = self.filters.block(self.block) else { return all };
+        let Some(chain) = block.chains.first() else { return all };
+        block.visit(&chain.tables[0], &mut |handle, _, _, _| all.push(handle));
         all
     }
 }

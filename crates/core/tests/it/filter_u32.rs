@@ -99,8 +99,9 @@ impl Bench {
     /// Returns handles, and the counts of each filter.
     fn shown(&self) -> Vec<(u32, Vec<u64>)> {
         let mut all = Vec::new();
-        for table in self.filters.block(self.block).iter().flat_map(|b| &b.chains).flat_map(|c| &c.tables) {
-            table.visit(&mut |handle, rule, _, hits| {
+        let block = self.filters.block(self.block).expect("a block");
+        for table in block.chains.iter().flat_map(|c| &c.tables) {
+            block.visit(table, &mut |handle, rule, _, hits| {
                 let count = match rule {
                     Rule::U32(U32::Filter(filter)) => 3 + filter.selector.unwrap_or_default().keys.len(),
                     _ => 0,

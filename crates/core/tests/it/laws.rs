@@ -208,7 +208,7 @@ fn in_flight_is_what_the_wire_holds() {
                 .map_err(|e| e.to_string())?;
         let (mut now, mut left, mut most) = (Instant::from_secs(1), 0, 0);
         let mut check = |path: &TxPath<u32>, wire: &Wire<u32>, left: u64| {
-            let dql = path.dql().map_or((0, 0), |d| (u64::from(d.inflight()), u64::from(d.limit())));
+            let dql = path.tx().limit().map_or((0, 0), |d| (u64::from(d.inflight()), u64::from(d.limit())));
             most = most.max(wire.held().packets);
             let tx = path.stats().tx_packets;
             match (dql.0 == wire.held().bytes, left <= tx && tx - left <= wire.held().packets) {

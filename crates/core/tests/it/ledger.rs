@@ -26,16 +26,16 @@ fn stopped(drv: bool, stack: bool, frozen: bool) -> (TxPath<u32>, VecDevice<u32>
     assert_eq!(path.submit(T0, 0, Meta::new(1000), &mut dev), Admitted::Sent);
     if !stack {
         // A large lower bound takes effect with the first completion.
-        path.dql_mut().unwrap().set_limit_min(1 << 20).unwrap();
+        path.tx_mut().limit_mut().unwrap().set_limit_min(1 << 20).unwrap();
         dev.finish(1);
         assert_eq!(path.reap(T0, &mut dev, |_| {}), 1);
         assert_eq!(path.submit(T0, 100, Meta::new(1000), &mut dev), Admitted::Sent);
     }
-    path.freeze();
+    path.tx_mut().freeze();
     for i in 1..=3 {
         assert_eq!(path.submit(T0, i, Meta::new(1000), &mut dev), Admitted::Queued);
     }
-    path.thaw();
+    path.tx_mut().thaw();
     if stack {
         assert_eq!(path.drain(T0, 64, &mut dev), Wake::Device);
     }
@@ -44,9 +44,9 @@ fn stopped(drv: bool, stack: bool, frozen: bool) -> (TxPath<u32>, VecDevice<u32>
         assert_eq!(path.drain(T0, 64, &mut dev), Wake::Device);
     }
     if frozen {
-        path.freeze();
+        path.tx_mut().freeze();
     }
-    let bits = [Stops::DRV, Stops::STACK, Stops::FROZEN].map(|bit| path.stops().has(bit));
+    let bits = [Stops::DRV, Stops::STACK, Stops::FROZEN].map(|bit| path.tx().stops().has(bit));
     assert_eq!(bits, [drv, stack, frozen]);
     (path, dev)
 }
@@ -74,7 +74,7 @@ fn stop_states_are_three_independent_bits() {
         let [drv, stack, frozen, now, completed, thawed] = row.map(|b| b == 1);
         let proceeds = |path: &mut TxPath<u32>, dev: &mut VecDevice<u32>| {
             let before = dev.sent().len();
-            let may = path.stops().may_transmit();
+            let may = path.tx().stops().may_transmit();
             let wake = path.drain(T0, 64, dev);
             let sent = dev.sent().len() - before;
             assert_eq!(sent > 0, may, "{row:?}: the bits say otherwise than the act");
@@ -82,17 +82,17 @@ fn stop_states_are_three_independent_bits() {
             sent > 0
         };
         let (mut p, mut d) = stopped(drv, stack, frozen);
-        assert_eq!(p.stops().stopped(), drv || stack, "{row:?}");
+        assert_eq!(p.tx().stops().stopped(), drv || stack, "{row:?}");
         assert_eq!(proceeds(&mut p, &mut d), now, "{row:?}");
         let (mut p, mut d) = stopped(drv, stack, frozen);
         complete(&mut p, &mut d);
         assert_eq!(proceeds(&mut p, &mut d), completed, "{row:?} completed");
         let (mut p, mut d) = stopped(drv, stack, frozen);
-        p.thaw();
+        p.tx_mut().thaw();
         assert_eq!(proceeds(&mut p, &mut d), thawed, "{row:?} thawed");
         // A completion and a thaw, as often as the byte limit needs, and every packet leaves in
         // order.
-        p.thaw();
+        p.tx_mut().thaw();
         while p.backlog().packets > 0 {
             complete(&mut p, &mut d);
             let _ = p.drain(T0, 64, &mut d);
@@ -116,15 +116,15 @@ fn a_stop_keeps_direct_dispatch_out_too() {
 #[test]
 fn with_the_direct_way_off_every_packet_is_queued_and_none_waits() {
     let (mut path, mut dev) = (path(None), VecDevice::with_slots(8));
-    assert!(path.is_direct());
-    path.set_direct(false);
+    assert!(path.tx().is_direct());
+    path.tx_mut().set_direct(false);
     for i in 0..3 {
         assert_eq!(path.submit(T0, i, Meta::new(60), &mut dev), Admitted::Queued);
-        assert!(path.stops().may_transmit());
+        assert!(path.tx().stops().may_transmit());
         assert_eq!(path.send_direct(9, &Meta::new(60), &mut dev), Err(9));
         assert_eq!(path.drain(T0, 64, &mut dev), Wake::Idle);
     }
-    path.set_direct(true);
+    path.tx_mut().set_direct(true);
     assert_eq!(path.submit(T0, 3, Meta::new(60), &mut dev), Admitted::Sent);
     assert_eq!((path.stats().direct, path.stats().queued, dev.sent()), (1, 3, &[0, 1, 2, 3][..]));
 }
@@ -153,17 +153,68 @@ fn bulk_is_bounded_even_without_a_byte_limit() {
     }
     let mut path = path(None).with_qdisc("pfifo", &["limit", "10000"]).unwrap();
     let mut dev = Greedy { inner: VecDevice::with_slots(u32::MAX), wanted: Vec::new() };
-    path.freeze();
+    path.tx_mut().freeze();
     for i in 0..5000 {
         assert_eq!(path.submit(T0, i, Meta::new(60), &mut dev), Admitted::Queued);
     }
-    path.thaw();
+    path.tx_mut().thaw();
     assert_eq!(path.drain(T0, 64, &mut dev), Wake::More);
     assert_eq!(dev.inner.sent().len(), 64);
     assert_eq!(path.drain(T0, 1000, &mut dev), Wake::More);
     assert_eq!(dev.inner.sent().len(), 1064);
     assert_eq!(dev.wanted.iter().max(), Some(&64));
     assert_eq!(path.stats().commits, 2, "one doorbell per drain");
+}
+
+/// A device that answers `reserve` with all of its free slots, as a ring does.
+struct Ring(VecDevice<u32>);
+
+impl TxQueue for Ring {
+    type Frame = u32;
+    fn reserve(&mut self, _want: u32) -> u32 {
+        self.0.reserve(u32::MAX)
+    }
+    fn push(&mut self, frame: u32, m: &Meta) {
+        self.0.push(frame, m);
+    }
+    fn commit(&mut self) -> Result<(), DeviceError> {
+        self.0.commit()
+    }
+    fn reap(&mut self, sink: &mut dyn FnMut(Completed<u32>)) {
+        self.0.reap(sink);
+    }
+}
+
+#[test]
+fn a_promise_of_more_slots_than_asked_for_counts_as_asked() {
+    let mut path = path(None);
+    let mut dev = Ring(VecDevice::with_slots(1000));
+    assert_eq!(path.submit(T0, 0, Meta::new(60), &mut dev), Admitted::Sent);
+    assert_eq!(path.send_direct(1, &Meta::new(60), &mut dev), Ok(()));
+    path.tx_mut().freeze();
+    for i in 2..102 {
+        assert_eq!(path.submit(T0, i, Meta::new(60), &mut dev), Admitted::Queued);
+    }
+    path.tx_mut().thaw();
+    assert_eq!((path.drain(T0, 8, &mut dev), dev.0.sent().len()), (Wake::More, 10));
+    assert_eq!((path.drain(T0, 100, &mut dev), dev.0.sent().len()), (Wake::Idle, 102));
+}
+
+#[test]
+fn a_purge_gives_every_waiting_frame_back() {
+    let mut dev = VecDevice::with_slots(1);
+    let mut path = path(None).with_qdisc("fq_codel", &[]).unwrap();
+    assert_eq!(path.submit(T0, 0, Meta::new(60), &mut dev), Admitted::Sent);
+    for i in 1..=5 {
+        assert_eq!(path.submit(T0, i, Meta::new(60).hash(i), &mut dev), Admitted::Queued);
+    }
+    path.purge(T0, &mut dev);
+    let mut back: Vec<u32> = dev.discarded().iter().map(|(frame, _)| *frame).collect();
+    back.sort_unstable();
+    assert_eq!(back, [1, 2, 3, 4, 5]);
+    assert!(dev.discarded().iter().all(|(_, reason)| *reason == DropReason::Purged));
+    assert_eq!((path.backlog().packets, path.cx().drops(DropReason::Purged)), (0, 5));
+    assert_eq!((path.drain(T0, 64, &mut dev), dev.sent()), (Wake::Idle, &[0][..]));
 }
 
 /// A device that reports what the test sets, right or wrong.
@@ -201,7 +252,7 @@ fn carries_on(path: &mut TxPath<u32>, dev: &mut Liar) {
         let _ = path.submit(T0, 1000 + i, Meta::new(1000), dev);
         let _ = path.drain(T0, 64, dev);
         let (packets, bytes) = (dev.pushed.len() as u32, dev.pushed.iter().sum());
-        assert_eq!(path.dql().unwrap().inflight(), bytes);
+        assert_eq!(path.tx().limit().unwrap().inflight(), bytes);
         dev.pushed.clear();
         dev.reports.push_back((packets, bytes));
         path.reap(T0, dev, |_| {});
@@ -220,8 +271,8 @@ fn a_completion_from_before_a_reset_is_counted_and_survived() {
     let mut dev = Liar::default();
     assert_eq!(path.submit(T0, 0, Meta::new(1500), &mut dev), Admitted::Sent);
     assert_eq!(path.drain(T0, 64, &mut dev), Wake::Idle);
-    path.device_reset(T0);
-    assert_eq!(path.dql().unwrap().inflight(), 0);
+    path.tx_mut().device_reset(T0);
+    assert_eq!(path.tx().limit().unwrap().inflight(), 0);
     // The device kept the packet after all.
     dev.reports.push_back((1, 1500));
     assert_eq!(path.reap(T0, &mut dev, |_| {}), 1);
@@ -239,7 +290,7 @@ fn a_completion_of_more_than_was_posted_is_counted_and_survived() {
     // The packet grew on its way: an encapsulation after it was posted.
     dev.reports.push_back((1, 1550));
     path.reap(T0, &mut dev, |_| {});
-    assert_eq!((path.stats().dql_errors, path.dql().unwrap().inflight()), (1, 0));
+    assert_eq!((path.stats().dql_errors, path.tx().limit().unwrap().inflight()), (1, 0));
     carries_on(&mut path, &mut dev);
 }
 
@@ -249,11 +300,11 @@ fn a_reset_leaves_no_stale_threshold() {
     let mut dev = VecDevice::with_slots(1000);
     let burst = |path: &mut TxPath<u32>, dev: &mut VecDevice<u32>| {
         let before = dev.sent().len();
-        path.freeze();
+        path.tx_mut().freeze();
         for i in 0..20 {
             assert_eq!(path.submit(T0, i, Meta::new(1000), dev), Admitted::Queued);
         }
-        path.thaw();
+        path.tx_mut().thaw();
         let _ = path.drain(T0, 64, dev);
         dev.sent().len() - before
     };
@@ -265,11 +316,11 @@ fn a_reset_leaves_no_stale_threshold() {
         path.reap(T0, &mut dev, |_| {});
         let _ = path.drain(T0, 64, &mut dev);
     }
-    assert!(path.dql().unwrap().limit() > 3000);
+    assert!(path.tx().limit().unwrap().limit() > 3000);
     // The device is reset with packets in it; it forgets them. The next burst is bounded as at the
     // start.
-    path.device_reset(T0);
-    assert_eq!(path.dql().unwrap().available(), 3000);
+    path.tx_mut().device_reset(T0);
+    assert_eq!(path.tx().limit().unwrap().available(), 3000);
     assert_eq!(burst(&mut path, &mut dev), 4);
 }
 
@@ -278,11 +329,11 @@ fn the_doorbell_rings_although_the_end_of_the_batch_was_dropped() {
     let mut path =
         path(None).with_qdisc("codel", &["limit", "1000", "target", "1ms", "interval", "2ms"]).unwrap();
     let mut dev = VecDevice::with_slots(1000);
-    path.freeze();
+    path.tx_mut().freeze();
     for i in 0..100 {
         assert_eq!(path.submit(T0, i, Meta::new(1500), &mut dev), Admitted::Queued);
     }
-    path.thaw();
+    path.tx_mut().thaw();
     let mut now = Instant::from_millis(50);
     while path.backlog().packets > 0 {
         let (sent, bells) = (dev.sent().len(), dev.doorbells());
@@ -345,7 +396,7 @@ fn whoever_was_told_full_is_woken_once_something_has_left() {
 fn a_graft_drops_what_waits_there_and_nothing_else() {
     let mut path = path(None).with_qdisc("prio", &[]).unwrap();
     let mut dev = VecDevice::with_slots(1000);
-    path.freeze();
+    path.tx_mut().freeze();
     for i in 0..30 {
         let m = Meta::new(60).priority([6, 0, 2][i as usize % 3]);
         assert_eq!(path.submit(T0, i, m, &mut dev), Admitted::Queued);
@@ -354,7 +405,7 @@ fn a_graft_drops_what_waits_there_and_nothing_else() {
         tree.edit(cx).add(Handle::new(0x8001, 2), None, "fq_codel", &mut Words::new(&[]))
     })
     .unwrap();
-    path.thaw();
+    path.tx_mut().thaw();
     assert_eq!(path.drain(T0, 64, &mut dev), Wake::Idle);
     let expected: Vec<u32> = (0..30).step_by(3).chain((2..30).step_by(3)).collect();
     assert_eq!(dev.sent(), expected);

@@ -77,10 +77,10 @@ fn a_queue_that_is_stopped_holds_up_no_other() {
     for n in 0..6 {
         lane.put(n, (n % 2) as u16);
     }
-    lane.path.stop_queue(0);
+    lane.path.stopped_queues().insert(0);
     assert_eq!(lane.sent(6), [1, 3, 5]);
     assert_eq!(lane.path.drain(T0, 64, &mut lane.dev), Wake::Device);
-    lane.path.start_queue(0);
+    lane.path.stopped_queues().remove(0);
     assert_eq!(lane.sent(3), [0, 2, 4]);
 }
 
@@ -245,7 +245,7 @@ fn the_example_of_the_talk() {
     assert!(lane.options().contains(&format!("queues {}", txweir_core::text::value::text_of(&queues))));
     lane.put(118, 4);
     let mut waiting = Vec::new();
-    lane.path.queued(&mut |parent, _, _| waiting.push(parent.minor()));
+    lane.path.tree().queued(&lane.path.cx().pool, &mut |parent, _, _| waiting.push(parent.minor()));
     assert_eq!(waiting, [5]);
 }
 

@@ -69,12 +69,12 @@ fn what_is_for_a_stopped_queue_waits_and_the_others_go() {
     for queue in 0..3 {
         lane.fill(T, u32::from(queue) * 10, 2, meta(queue));
     }
-    lane.path.stop_queue(1);
+    lane.path.stopped_queues().insert(1);
     assert_eq!(lane.ids(T, 9), [20, 0, 21, 1]);
     // Only the device knows the time.
     assert_eq!(lane.path.drain(T, 9, &mut lane.dev), Wake::Device);
     assert_eq!(lane.backlog(), 2);
-    lane.path.start_queue(1);
+    lane.path.stopped_queues().remove(1);
     assert_eq!(lane.ids(T, 9), [10, 11]);
     assert_eq!(lane.path.drain(T, 9, &mut lane.dev), Wake::Idle);
 }
@@ -85,7 +85,7 @@ fn a_shaper_is_waited_for_though_another_queue_is_stopped() {
     lane.graft(T, class(1), "tbf", "rate 8mbit burst 1000 limit 100000");
     lane.fill(T, 0, 2, meta(0));
     lane.fill(T, 10, 1, meta(1));
-    lane.path.stop_queue(1);
+    lane.path.stopped_queues().insert(1);
     assert_eq!(lane.ids(T, 9), [0]);
     assert_eq!(lane.take(T), Out::Wait(T + Nanos::from_millis(1)));
     assert_eq!(lane.ids(T + Nanos::from_millis(1), 9), [1]);
@@ -98,11 +98,11 @@ fn a_stopped_queue_below_another_qdisc_is_not_forgotten() {
         let (kind, options) = above.split_once(' ').unwrap_or((above, ""));
         let mut lane = Lane::on(Env { queues: 2, ..Env::default() }, kind, options);
         lane.graft(T, class(1), "multiq", "");
-        lane.path.stop_queue(1);
+        lane.path.stopped_queues().insert(1);
         let packet = meta(1).priority(6);
         assert_eq!(lane.put(T, 0, packet), Admitted::Queued, "{above}");
         assert_eq!(lane.path.drain(T, 9, &mut lane.dev), Wake::Device, "{above}");
-        lane.path.start_queue(1);
+        lane.path.stopped_queues().remove(1);
         assert_eq!(lane.ids(T, 9), [0], "{above}");
     }
 }
@@ -110,7 +110,7 @@ fn a_stopped_queue_below_another_qdisc_is_not_forgotten() {
 #[test]
 fn to_kinds_that_know_no_queues_a_stop_means_nothing() {
     let mut lane = Lane::on(Env { queues: 2, ..Env::default() }, "pfifo", "");
-    lane.path.stop_queue(1);
+    lane.path.stopped_queues().insert(1);
     lane.fill(T, 0, 1, meta(1));
     assert_eq!(lane.ids(T, 9), [0]);
 }

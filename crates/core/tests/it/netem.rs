@@ -329,6 +329,24 @@ fn options_after(changes: &[&str]) -> Vec<String> {
     all
 }
 
+/// netem-duplicate-correlation. Draws that follow the one before stay away from the ends of their
+/// range: fewer copies are made than the share says.
+#[test]
+fn a_correlation_of_copies_holds_by_itself() {
+    let copies = |options: &str| counts(options).0 - 20_000;
+    let (alone, correlated) = (copies("duplicate 10%"), copies("duplicate 10% 30%"));
+    assert!((1720..2280).contains(&alone) && (1..700).contains(&correlated), "{alone} {correlated}");
+}
+
+/// A loss that never happens is none, as in Linux.
+#[test]
+fn no_loss_is_not_shown() {
+    for options in ["loss 0%", "loss random 0% 25%", "loss 0% ecn", "limit 1000"] {
+        assert_eq!(options_after(&[options]), ["limit 1000", "gap 0"], "{options}");
+    }
+    assert_eq!(options_after(&["loss 5%", "loss 0%"]), ["limit 1000", "gap 0"]);
+}
+
 /// netem-forgets.
 #[test]
 fn a_change_forgets_what_has_no_effect() {

@@ -84,7 +84,7 @@ fn what_the_byte_limit_cannot_count_is_dropped_at_admission() {
             let answer = path.submit(T0, "above", Meta::new(268_435_456), &mut dev);
             assert_eq!(answer, Admitted::Dropped(DropReason::Oversize));
             assert_eq!(path.submit(T0, "largest", Meta::new(268_435_455), &mut dev), Admitted::Sent);
-            let inflight = path.dql().map(|d| (d.inflight(), d.stats().refused));
+            let inflight = path.tx().limit().map(|d| (d.inflight(), d.stats().refused));
             let counted = bql.map(|b| if b.unit == Unit::Bytes { 268_435_455 } else { 1 });
             assert_eq!((inflight, dev.sent()), (counted.map(|n| (n, 0)), &["largest"][..]));
         }

@@ -30,7 +30,7 @@ impl Lane {
         Self { port: Port::new(config).unwrap(), dev, now: T0 }
     }
     fn qdiscs<R>(&mut self, f: impl FnOnce(&mut Qdiscs<'_>) -> R) -> R {
-        self.port.swap(self.now, &mut self.dev, f, |frame, m, _, each| each(frame, *m)).0
+        self.port.control(self.now, &mut self.dev).swap(f, |frame, m, _, each| each(frame, *m)).0
     }
     fn add(&mut self, parent: Handle, handle: u16, line: &str) -> Result<Handle, ConfigError> {
         let (kind, options) = line.split_once(' ').unwrap_or((line, ""));
@@ -48,7 +48,7 @@ impl Lane {
     }
     fn tree(&self) -> Vec<String> {
         let mut all = Vec::new();
-        self.port.visit(&mut |place, node| {
+        self.port.trees().visit(&mut |place, node| {
             all.push(format!("{} {} {}", place.parent, node.qdisc().spec().kind, node.handle()));
         });
         all
@@ -81,10 +81,10 @@ fn each_queue_has_its_own_way_to_the_device() {
     assert_eq!(lane.dev.iter().map(|d| d.sent().len()).collect::<Vec<_>>(), [1, 2, 1]);
     // A packet for a missing queue goes to the first, and is counted.
     assert_eq!(lane.put(99, 7), Admitted::Queued);
-    assert_eq!((lane.port.stats().no_such_queue, lane.port.backlog().packets), (1, 3));
-    let books = lane.port.books();
+    assert_eq!((lane.port.chooser().stats().no_such_queue, lane.port.totals().backlog().packets), (1, 3));
+    let books = lane.port.totals().books();
     assert_eq!((books.admitted.packets, books.sent.packets, books.queued.packets), (7, 4, 3));
-    assert_eq!(lane.port.path_stats().tx_packets, 4);
+    assert_eq!(lane.port.totals().stats().tx_packets, 4);
 }
 
 #[test]
@@ -201,7 +201,7 @@ fn packets_that_wait_stay_when_the_root_changes() {
         assert_eq!(lane.put(n, (n % 4) as u16), Admitted::Queued);
     }
     lane.replace(ROOT, "pfifo limit 100").unwrap();
-    assert_eq!((lane.port.backlog().packets, lane.port.stats().moved), (20, 20));
+    assert_eq!((lane.port.totals().backlog().packets, lane.port.chooser().stats().moved), (20, 20));
     lane.dev.iter_mut().for_each(|d| d.set_slots(100));
     lane.drain();
     // In order of arrival, each to the requested queue.
@@ -221,8 +221,8 @@ fn nothing_overtakes_what_the_device_has_when_queues_change() {
         let _ = lane.put(n, 1);
     }
     assert_eq!(lane.dev[1].sent(), [0, 1]);
-    lane.port.set_queues(T0, 1, &mut lane.dev).unwrap();
-    assert!(lane.port.is_fenced());
+    lane.port.control(T0, &mut lane.dev).set_queues(1).unwrap();
+    assert!(lane.port.flight().is_fenced());
     assert_eq!(lane.put(4, 0), Admitted::Queued);
     lane.drain();
     assert_eq!(lane.dev[0].sent(), [] as [u64; 0]);
@@ -232,7 +232,7 @@ fn nothing_overtakes_what_the_device_has_when_queues_change() {
     assert!(lane.port.reap(T0, 1, &mut lane.dev, |_| {}).opened);
     lane.drain();
     assert_eq!(lane.dev[0].sent(), [2, 3]);
-    assert_eq!(lane.port.in_flight(), 2);
+    assert_eq!(lane.port.flight().packets(), 2);
 }
 
 /// A waiting packet continues on the queue that later packets of its flow will use, for every way
@@ -240,7 +240,7 @@ fn nothing_overtakes_what_the_device_has_when_queues_change() {
 #[test]
 fn packets_that_wait_go_where_those_behind_them_will() {
     let mut lane = Lane::new(8, 1);
-    lane.port.set_queues(T0, 4, &mut lane.dev).unwrap();
+    lane.port.control(T0, &mut lane.dev).set_queues(4).unwrap();
     let (hash, sender, mut memory) = (0xffff_ffff, Sender::default(), Cached::default());
     let arrived = Sender { came_by: Some(2), ..sender };
     let send = |lane: &mut Lane, memory: &mut Cached, frame| {
@@ -258,7 +258,7 @@ fn packets_that_wait_go_where_those_behind_them_will() {
         |lane: &Lane| -> Vec<u64> { lane.port.paths().iter().map(|p| p.backlog().packets).collect() };
     assert_eq!(waiting(&lane), [0, 2, 2, 2]);
     // The hash spreads over eight queues; the choices remembered for four are void.
-    lane.port.set_queues(T0, 8, &mut lane.dev).unwrap();
+    lane.port.control(T0, &mut lane.dev).set_queues(8).unwrap();
     send(&mut lane, &mut memory, 20);
     assert_eq!(waiting(&lane), [0, 3, 3, 0, 0, 0, 0, 3]);
     lane.dev.iter_mut().for_each(|d| d.set_slots(100));
@@ -276,7 +276,7 @@ fn a_stopped_queue_goes_on_where_it_is_the_last() {
         assert_eq!(lane.put(n, 0), Admitted::Queued);
     }
     assert_eq!(lane.drain(), [Wake::Device; 3]);
-    lane.port.set_queues(T0, 1, &mut lane.dev).unwrap();
+    lane.port.control(T0, &mut lane.dev).set_queues(1).unwrap();
     lane.dev[0].finish(1);
     assert!(lane.port.reap(T0, 0, &mut lane.dev, |_| {}).opened);
     assert_eq!(lane.port.drain(T0, 0, 64, &mut lane.dev), Wake::Idle);
@@ -310,7 +310,7 @@ fn flows_stay_in_order_whatever_happens_to_the_queues() {
     for seed in 0..200 {
         let mut rng = Rng::new(seed);
         let mut lane = Lane::new(8, 3);
-        lane.port.set_queues(T0, 4, &mut lane.dev).unwrap();
+        lane.port.control(T0, &mut lane.dev).set_queues(4).unwrap();
         let (mut next, mut seen) = (0u64, vec![0usize; 8]);
         let (mut given, mut finished) = (BTreeMap::<u64, u64>::new(), 0u64);
         let mut in_flight: Vec<Vec<u64>> = vec![Vec::new(); 8];
@@ -320,7 +320,7 @@ fn flows_stay_in_order_whatever_happens_to_the_queues() {
             match rng.below(20) {
                 0 => {
                     let queues = 1 + rng.below(8) as u16;
-                    let _ = lane.port.set_queues(lane.now, queues, &mut lane.dev);
+                    let _ = lane.port.control(lane.now, &mut lane.dev).set_queues(queues);
                 }
                 1 => {
                     let root = ROOTS[rng.below(ROOTS.len() as u64) as usize];
@@ -363,7 +363,7 @@ fn flows_stay_in_order_whatever_happens_to_the_queues() {
                     next += 1;
                 }
             }
-            fences += u64::from(lane.port.is_fenced());
+            fences += u64::from(lane.port.flight().is_fenced());
             for queue in 0..8 {
                 let sent = lane.dev[queue].sent();
                 for frame in &sent[seen[queue]..] {
@@ -379,13 +379,13 @@ fn flows_stay_in_order_whatever_happens_to_the_queues() {
                 // No queue was given more than it had promised.
                 assert!(in_flight[queue].len() <= 3, "seed {seed}: queue {queue}");
             }
-            let stats = lane.port.path_stats();
+            let stats = lane.port.totals().stats();
             let sent: usize = seen.iter().sum();
             assert_eq!(stats.tx_packets, sent as u64, "seed {seed}");
-            assert_eq!(lane.port.in_flight(), sent as u64 - finished, "seed {seed}");
-            assert_eq!(lane.port.backlog().packets + sent as u64, next, "seed {seed}");
+            assert_eq!(lane.port.flight().packets(), sent as u64 - finished, "seed {seed}");
+            assert_eq!(lane.port.totals().backlog().packets + sent as u64, next, "seed {seed}");
         }
-        moved += lane.port.stats().moved;
+        moved += lane.port.chooser().stats().moved;
         sent_all += seen.iter().sum::<usize>();
     }
     assert!(moved > 5_000 && fences > 5_000 && sent_all > 10_000, "{moved} {fences} {sent_all}");
@@ -403,9 +403,7 @@ fn a_change_drops_what_waits_and_a_swap_keeps_it() {
     }
     let whole = |frame, m: &Meta, _, each: &mut dyn FnMut(u64, Meta)| each(frame, *m);
     let none = || Words::new(&[]);
-    let (done, swapped) = lane.port.swap(
-        lane.now,
-        &mut lane.dev,
+    let (done, swapped) = lane.port.control(lane.now, &mut lane.dev).swap(
         |q| {
             q.replace(ROOT, None, "pfifo", &mut Words::new(&["limit", "1"]))?;
             q.replace(ROOT, None, "prio", &mut none())?;
@@ -417,26 +415,38 @@ fn a_change_drops_what_waits_and_a_swap_keeps_it() {
     done.unwrap();
     // Each packet waits at the queue that it was sent to; the first has room for 3 of its 5.
     assert_eq!((swapped.moved.packets, swapped.dropped.packets, swapped.kept.packets), (18, 2, 0));
-    assert_eq!(lane.port.drops(DropReason::Overlimit), 2);
+    assert_eq!(lane.port.totals().drops(DropReason::Overlimit), 2);
     // A graft on another queue moves only the packets of that queue.
-    let (done, swapped) = lane.port.swap(
-        lane.now,
-        &mut lane.dev,
-        |q| q.replace(Handle::new(9, 2), None, "prio", &mut none()),
-        whole,
-    );
+    let (done, swapped) = lane
+        .port
+        .control(lane.now, &mut lane.dev)
+        .swap(|q| q.replace(Handle::new(9, 2), None, "prio", &mut none()), whole);
     done.unwrap();
     assert_eq!((swapped.moved.packets, swapped.kept.packets), (5, 13));
     // A change there drops no other packets either; a change of the root drops all.
-    lane.port.configure(lane.now, &mut lane.dev, |q| q.delete(Handle::new(9, 2))).unwrap();
-    assert_eq!((lane.port.backlog().packets, lane.port.drops(DropReason::Purged)), (13, 5));
-    lane.port.configure(lane.now, &mut lane.dev, |q| q.delete(Handle::new(9, 1))).unwrap();
-    assert_eq!((lane.port.backlog().packets, lane.port.drops(DropReason::Purged)), (10, 8));
+    lane.port.control(lane.now, &mut lane.dev).configure(|q| q.delete(Handle::new(9, 2))).unwrap();
+    assert_eq!((lane.port.totals().backlog().packets, lane.port.totals().drops(DropReason::Purged)), (13, 5));
+    lane.port.control(lane.now, &mut lane.dev).configure(|q| q.delete(Handle::new(9, 1))).unwrap();
+    assert_eq!((lane.port.totals().backlog().packets, lane.port.totals().drops(DropReason::Purged)), (10, 8));
     assert_eq!(lane.put(20, 3), Admitted::Queued);
-    lane.port.configure(lane.now, &mut lane.dev, |q| q.delete(ROOT)).unwrap();
-    assert_eq!((lane.port.backlog().packets, lane.port.drops(DropReason::Purged)), (0, 19));
+    lane.port.control(lane.now, &mut lane.dev).configure(|q| q.delete(ROOT)).unwrap();
+    assert_eq!((lane.port.totals().backlog().packets, lane.port.totals().drops(DropReason::Purged)), (0, 19));
     let discarded: usize = lane.dev.iter().map(|dev| dev.discarded().len()).sum();
-    assert_eq!((discarded, lane.port.path_stats().queued), (21, 20 + 18 + 2 + 1));
+    assert_eq!((discarded, lane.port.totals().stats().queued), (21, 20 + 18 + 2 + 1));
+}
+
+#[test]
+fn a_purge_gives_the_waiting_frames_of_every_queue_back() {
+    let mut lane = Lane::new(3, 1);
+    for n in 0..12 {
+        let _ = lane.put(n, (n % 3) as u16);
+    }
+    lane.port.control(lane.now, &mut lane.dev).purge();
+    let back = |dev: &VecDevice<u64>| dev.discarded().iter().map(|(n, _)| *n).collect::<Vec<_>>();
+    assert_eq!(lane.dev.iter().map(back).collect::<Vec<_>>(), [[3, 6, 9], [4, 7, 10], [5, 8, 11]]);
+    let totals = lane.port.totals();
+    assert_eq!((totals.backlog().packets, totals.drops(DropReason::Purged)), (0, 9));
+    assert_eq!(lane.port.flight().packets(), 3);
 }
 
 /// Drops on paths that an earlier change took away are not told again.
@@ -448,9 +458,7 @@ fn a_swap_tells_of_its_own_drops() {
         assert_eq!(lane.put(n, 0), Admitted::Queued);
     }
     let mut swap = |kind: &str, options: &[&str]| {
-        let (done, swapped) = lane.port.swap(
-            lane.now,
-            &mut lane.dev,
+        let (done, swapped) = lane.port.control(lane.now, &mut lane.dev).swap(
             |q| q.replace(ROOT, None, kind, &mut Words::new(options)),
             |frame, m, _, each| each(frame, *m),
         );

@@ -49,7 +49,7 @@ fn told(path: &TxPath<u32>, parent: Handle) -> Vec<(&'static str, u64)> {
     let mut told = Vec::new();
     path.tree().visit(&mut |place, node| {
         if place.parent == parent {
-            told = named(node.reasons());
+            told = named(node.account().reasons());
         }
     });
     told
@@ -132,7 +132,7 @@ fn a_node_that_goes_takes_its_reasons_along_and_those_above_keep_theirs() {
     let huge = Meta::new(u32::MAX / 2).priority(band(1).0);
     let _ = lane.put(T0, 99, huge);
     assert_eq!(lane.path.cx().drops(DropReason::Oversize), 1);
-    assert_eq!(lane.root().reasons().dropped(), lane.root().books().dropped.packets);
+    assert_eq!(lane.root().account().reasons().dropped(), lane.root().books().dropped.packets);
     assert_eq!(lane.path.cx().dropped().packets, lane.root().books().dropped.packets + 1);
 }
 
@@ -149,14 +149,15 @@ fn a_port_sums_over_its_queues() {
             qdiscs.add(band(queue), None, "pfifo", &mut Words::new(&options)).expect("a pfifo");
         }
     };
-    port.swap(T0, &mut dev, add, |frame, m, _, each| each(frame, *m));
+    port.control(T0, &mut dev).swap(add, |frame, m, _, each| each(frame, *m));
     for id in 0..30 {
         let _ = port.send(T0, id, Meta::new(1000), Choice::Queue((id % 3) as u16), &mut dev);
     }
-    assert_eq!(named(&port.reasons()), [("overlimit", 9 + 8)]);
-    assert_eq!(port.reasons().dropped(), port.books().dropped.packets);
+    assert_eq!(named(&port.totals().reasons()), [("overlimit", 9 + 8)]);
+    assert_eq!(port.totals().reasons().dropped(), port.totals().books().dropped.packets);
     let mut each = Vec::new();
-    port.visit(&mut |place, node: &Node| each.push((place.depth, node.reasons().dropped())));
+    port.trees()
+        .visit(&mut |place, node: &Node| each.push((place.depth, node.account().reasons().dropped())));
     assert_eq!(each, [(0, 0), (1, 9), (1, 8), (1, 0)]);
 }
 

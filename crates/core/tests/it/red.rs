@@ -72,6 +72,29 @@ fn between_min_and_max_a_share_is_dropped() {
     assert!((mean - 10.5).abs() < 0.5, "{mean}");
 }
 
+/// red-adaptive. The average stands above the middle of `min` and `max`: the probability rises
+/// each half second, and with it the share of marks.
+#[test]
+fn adaptive_moves_the_probability() {
+    let marked = |adaptive: &str| {
+        let options = "limit 1mb min 4000 max 12000 avpkt 1000 burst 8 probability 0.02 ecn";
+        let mut lane = Lane::new("red", &format!("{options} {adaptive}"));
+        let (mut now, mut marked) = (Instant::ZERO, 0);
+        for id in 0..11 {
+            let _ = lane.put(now, id, Meta::new(1000));
+        }
+        for id in 11..20_011 {
+            now.0 += 1_000_000;
+            let _ = lane.put(now, id, Meta::new(1000).ecn(Ecn::Ect0));
+            let Out::Sent(_, m) = lane.take(now) else { panic!() };
+            marked += u32::from(m.marked);
+        }
+        marked
+    };
+    let (fixed, adaptive) = (marked(""), marked("adaptive"));
+    assert!(fixed < 1000 && adaptive > 3 * fixed, "{fixed} {adaptive}");
+}
+
 /// red-own-child.
 #[test]
 fn a_qdisc_added_below_red_survives_a_change() {
@@ -167,7 +190,7 @@ fn a_probability_is_at_most_one() {
     assert_eq!(add("0.000001"), Err(ErrorKind::OutOfRange));
 }
 
-/// red-shown-probability.
+/// red-adaptive.
 #[test]
 fn the_probability_shown_is_the_one_given() {
     let mut lane = Lane::new("red", "limit 1mb min 3000 max 9000 avpkt 1000 burst 6 adaptive");

@@ -8,7 +8,7 @@ use txweir_core::classify::{
 };
 use txweir_core::model::testing::VecDevice;
 use txweir_core::packet::headers::{Headers, ethertype};
-use txweir_core::packet::route::{Route, Routed, Said};
+use txweir_core::packet::route::{FilterOutcome, Route, Routed};
 use txweir_core::text::value::Words;
 use txweir_core::{Admitted, Detail, DropReason, Env, Handle, Instant, Meta, PathConfig, Role, TxPath};
 
@@ -80,7 +80,7 @@ impl Lane {
         let detail = Detail { route, ..Detail::default() };
         let done = self.path.submit_with(T0, 1, meta, Some(&detail), &mut self.dev);
         let mut place = None;
-        self.path.queued(&mut |parent, _, _| place = Some(parent.to_string()));
+        self.path.tree().queued(&self.path.cx().pool, &mut |parent, _, _| place = Some(parent.to_string()));
         self.path.configure(T0, &mut self.dev, |t, cx| t.root_mut().purge(cx));
         (Some(done), place)
     }
@@ -177,7 +177,7 @@ fn flows_are_named_or_the_packet_is_dropped() {
         );
         let mut meta = Meta::new(60);
         let Routed::Go(route) = lane.route(IP, &mut meta) else { panic!() };
-        assert_eq!(route.said(0, 1), Said::Class(h(1, 7)));
+        assert_eq!(route.outcome(0, 1), FilterOutcome::Class(h(1, 7)));
     }
 }
 
@@ -192,7 +192,7 @@ fn actions_drop_steal_and_change() {
     let books = lane.path.tree().root().books();
     assert_eq!((books.admitted.packets, books.dropped.packets), (1, 1));
     assert_eq!(lane.path.cx().drops(DropReason::Filtered), 1);
-    assert_eq!(lane.path.tree().root().reasons().drops[DropReason::Filtered as usize], 1);
+    assert_eq!(lane.path.tree().root().account().reasons().drops[DropReason::Filtered as usize], 1);
 }
 
 #[test]
@@ -250,7 +250,8 @@ fn nothing_is_lost_whatever_filters_say() {
                     let detail = Detail { route, ..Detail::default() };
                     let done = lane.path.submit_with(T0, 1, meta, Some(&detail), &mut lane.dev);
                     offered += 1;
-                    let said_drop = (0..8).any(|d| (1..6).any(|major| route.said(d, major) == Said::Drop));
+                    let said_drop =
+                        (0..8).any(|d| (1..6).any(|major| route.outcome(d, major) == FilterOutcome::Drop));
                     assert_eq!(
                         done == Admitted::Dropped(DropReason::Filtered),
                         said_drop,
@@ -259,11 +260,13 @@ fn nothing_is_lost_whatever_filters_say() {
                 }
             }
             let mut below = Vec::new();
-            lane.path.queued(&mut |_, handle, m| below.push((handle, m.wire_len)));
+            lane.path
+                .tree()
+                .queued(&lane.path.cx().pool, &mut |_, handle, m| below.push((handle, m.wire_len)));
             lane.path.tree().visit(&mut |_, node| {
                 let b = node.books();
                 assert_eq!(b.admitted.packets, b.sent.packets + b.dropped.packets + b.queued.packets);
-                assert_eq!(b.dropped.packets, node.reasons().dropped(), "seed {seed}");
+                assert_eq!(b.dropped.packets, node.account().reasons().dropped(), "seed {seed}");
                 if node.qdisc().classes().is_empty() && !node.handle().is_none() {
                     let own: Vec<u32> =
                         below.iter().filter(|(at, _)| *at == node.handle()).map(|(_, l)| *l).collect();
@@ -289,11 +292,11 @@ fn what_was_said_of_a_qdisc_is_not_said_of_another() {
     let mut meta = Meta::new(60);
     let Routed::Go(route) = lane.route(IP, &mut meta) else { panic!() };
     assert_eq!(
-        [route.said(0, 1), route.said(0, 2), route.said(1, 1)],
-        [Said::Class(h(1, 3)), Said::Nothing, Said::Nothing]
+        [route.outcome(0, 1), route.outcome(0, 2), route.outcome(1, 1)],
+        [FilterOutcome::Class(h(1, 3)), FilterOutcome::Nothing, FilterOutcome::Nothing]
     );
     assert!(!route.is_empty() && Route::default().is_empty());
-    assert_eq!(route.said(99, 1), Said::Nothing);
+    assert_eq!(route.outcome(99, 1), FilterOutcome::Nothing);
     // The qdisc is removed, and its filters with it.
     lane.qdisc(Handle::ROOT, 2, "prio");
     assert_eq!(lane.path.tree().block(h(1, 0)), None);

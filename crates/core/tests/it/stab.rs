@@ -22,7 +22,7 @@ fn a_class_counts_cells_and_its_parent_frames() {
     let class = Handle::new(0x8001, 1);
     lane.graft(T0, class, "bfifo", "limit 500");
     set(&mut lane, class, Some(ATM)).unwrap();
-    assert_eq!(lane.root().qdisc().classes()[0].node.stab(), Some(&ATM));
+    assert_eq!(lane.root().qdisc().classes()[0].node.front().stab(), Some(&ATM));
     // 100 bytes are 159 in cells: three fit into 500.
     for (id, fits) in [(0, true), (1, true), (2, true), (3, false)] {
         let answer = lane.put(T0, id, Meta::new(100).priority(6));
@@ -33,7 +33,7 @@ fn a_class_counts_cells_and_its_parent_frames() {
     assert_eq!((above.queued, above.dropped, above.admitted), (tally(3, 300), tally(1, 100), tally(4, 400)));
     assert_eq!((below.queued, below.dropped, below.admitted), (tally(3, 477), tally(1, 159), tally(4, 636)));
     // A visitor, the device and the owner of a dropped packet see wire bytes.
-    lane.path.queued(&mut |_, _, m| assert_eq!(m.wire_len, 100));
+    lane.path.tree().queued(&lane.path.cx().pool, &mut |_, _, m| assert_eq!(m.wire_len, 100));
     assert_eq!(lane.path.cx().dropped(), tally(1, 100));
     assert_eq!(lane.ids(T0, 1), [0]);
     assert_eq!(lane.dev.metas()[0].wire_len, 100);

@@ -79,7 +79,7 @@ fn what_is_taken_out_is_what_was_shown() {
             let mut shown = Vec::new();
             tree.queued(&cx.pool, &mut |_, _, m| shown.push(*m));
             let mut out = List::new();
-            tree.drain(&mut out, &mut cx);
+            tree.evict_all(&mut out, &mut cx);
             let (mut sum, mut last) = (Tally::default(), BTreeMap::new());
             // Packets that wait in the class of netem came before those that netem itself holds.
             let in_order = spec.kind != "netem";
@@ -190,7 +190,7 @@ fn a_swap_with_room_loses_nothing_and_keeps_every_flow_in_order() {
                 }
             }
             let (before, flight, tx) =
-                (path.backlog(), path.dql().unwrap().inflight(), path.stats().tx_packets);
+                (path.backlog(), path.tx().limit().unwrap().inflight(), path.stats().tx_packets);
             let rehash = chance(&mut rng, 1, 2);
             let ((), swapped) = path.swap(
                 now,
@@ -208,7 +208,7 @@ fn a_swap_with_room_loses_nothing_and_keeps_every_flow_in_order() {
             let expected = if stays { (before, none) } else { (none, before) };
             assert_eq!((swapped.kept, swapped.moved), expected, "seed {seed}");
             assert_eq!((swapped.dropped, swapped.cut, path.backlog()), (none, 0, before), "seed {seed}");
-            assert_eq!((path.dql().unwrap().inflight(), path.stats().tx_packets), (flight, tx));
+            assert_eq!((path.tx().limit().unwrap().inflight(), path.stats().tx_packets), (flight, tx));
             (moved, kept) = (moved + swapped.moved.packets, kept + swapped.kept.packets);
         }
         dev.set_slots(u32::MAX);
@@ -368,7 +368,7 @@ fn what_must_be_cut_is_cut_in_its_place() {
     let moved = Tally { packets: 5, bytes: 500 + 3 * 1054 + 500 };
     assert_eq!(swapped, Swapped { moved, cut: 1, ..Swapped::default() });
     let mut ages = Vec::new();
-    lane.path.queued(&mut |_, _, m| ages.push(m.enqueued.0));
+    lane.path.tree().queued(&lane.path.cx().pool, &mut |_, _, m| ages.push(m.enqueued.0));
     assert_eq!(ages, [10, 20, 20, 20, 20]);
     let mut order = Vec::new();
     for ms in 1..9 {

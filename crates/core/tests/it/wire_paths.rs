@@ -66,7 +66,8 @@ impl Device {
             }
         }
         for (path, i) in paths.iter().zip(0..) {
-            let inflight = path.dql().map_or(wire.ring_stats(i).held.bytes, |d| u64::from(d.inflight()));
+            let inflight =
+                path.tx().limit().map_or(wire.ring_stats(i).held.bytes, |d| u64::from(d.inflight()));
             assert_eq!(inflight, wire.ring_stats(i).held.bytes, "ring {i} at {now}");
         }
     }
@@ -93,7 +94,9 @@ fn every_ring_has_a_byte_limit_of_its_own() {
             }
         }
         if ms >= 2000 {
-            limits.push(device.paths.iter().map(|p| p.dql().map_or(0, |d| d.limit())).collect::<Vec<_>>());
+            limits.push(
+                device.paths.iter().map(|p| p.tx().limit().map_or(0, |d| d.limit())).collect::<Vec<_>>(),
+            );
         }
     }
     // In turns unit by unit: seven of 1538 bytes on the line and one of 324, so a ring of the seven

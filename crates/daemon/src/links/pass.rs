@@ -90,8 +90,9 @@ impl Links {
         let mut traffic = self.all[at].made_up(send)?;
         let size = traffic.size();
         let link = &self.all[at];
-        let (before, sent_before) = (link.way.stats(), link.way.port().path_stats().tx_packets);
+        let (before, sent_before) = (link.way.stats(), link.way.port().totals().stats().tx_packets);
         while traffic.left > 0 {
+            self.all[at].passed.generated += 1;
             // Generated traffic never fails, and a frame without a buffer is counted.
             if let Ok(Received::Frame(mut arrival)) = self.all[at].way.receive(&mut traffic) {
                 let meta = arrival.meta_mut();
@@ -104,14 +105,20 @@ impl Links {
         link.advance(now);
         let stats = link.way.stats();
         let drops = (stats.dropped + stats.no_memory) - (before.dropped + before.no_memory);
+        let lost = match stats.lost - before.lost {
+            0 => String::new(),
+            lost => format!("{lost} lost, "),
+        };
         let taken = match stats.taken - before.taken {
             0 => String::new(),
             taken => format!("{taken} taken by actions, "),
         };
-        let sent = link.way.port().path_stats().tx_packets - sent_before;
-        let queued = link.way.port().backlog().packets;
+        // A frame that the device lost was not sent.
+        let handed_on = link.way.port().totals().stats().tx_packets - sent_before;
+        let sent = handed_on.saturating_sub(stats.lost - before.lost);
+        let queued = link.way.port().totals().backlog().packets;
         Ok(format!(
-            "{} packets of {size} bytes: {sent} sent, {drops} dropped, {taken}{queued} queued now\n",
+            "{} packets of {size} bytes: {sent} sent, {drops} dropped, {lost}{taken}{queued} queued now\n",
             send.packets
         ))
     }
@@ -124,14 +131,22 @@ impl Links {
             return;
         };
         let (from, to) = match copy.way {
-            Way::Egress => (None, at),
+            Way::Egress => {
+                self.all[at].passed.copied += 1;
+                (None, at)
+            }
             Way::Ingress => {
+                self.all[at].passed.redirected += 1;
                 let peer = self.all[at].peer.clone();
                 match peer.and_then(|peer| self.all.iter().position(|l| l.name == peer)) {
-                    Some(peer) => (Some(at), peer),
+                    Some(peer) => {
+                        self.all[at].passed.forwarded += 1;
+                        self.all[peer].passed.peer += 1;
+                        (Some(at), peer)
+                    }
                     None => {
-                        let len = u32::try_from(copy.frame.len()).unwrap_or(u32::MAX);
-                        return self.all[at].unclaimed.add(len);
+                        self.all[at].passed.unclaimed += 1;
+                        return;
                     }
                 }
             }

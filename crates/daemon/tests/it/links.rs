@@ -19,8 +19,10 @@ fn a_null_link_takes_everything_at_once() {
     }]);
     let mut shown = world.show("lan");
     // Every counter of the path and of the direction, by its declaration.
-    let counted = ["path", "stats"].map(|key| shown[0].as_object_mut().and_then(|link| link.remove(key)));
-    let [Some(path), Some(stats)] = counted else { panic!("{shown}") };
+    let counted =
+        ["path", "stats", "sums"].map(|key| shown[0].as_object_mut().and_then(|link| link.remove(key)));
+    let [Some(path), Some(stats), Some(sums)] = counted else { panic!("{shown}") };
+    assert_eq!((&sums["in"]["generated"], &sums["tx"]["delivered"]), (&3000.into(), &3000.into()));
     assert_eq!((&path["tx_packets"], &stats["departed"]), (&3000.into(), &3000.into()));
     assert_eq!(shown, expected);
 }
@@ -196,9 +198,9 @@ fn the_table_is_readable() {
     assert_eq!(
         world.link("show"),
         "\
-NAME    TYPE  QUEUES  MTU   TXQLEN  RATE    PEER  STATE  PACKETS  BYTES  DROPS  BACKLOG  BQL
-lan     null  1       1500  1000    -       -     up     7        700    0      0        -
-uplink  wire  1       1500  1000    50Mbit  -     up     0        0      0      0        0/0
+NAME    TYPE  QUEUES  MTU   TXQLEN  RATE    PEER  STATE  MISSED  PACKETS  BYTES  DROPS  BACKLOG  BQL
+lan     null  1       1500  1000    -       -     up     -       7        700    0      0        -
+uplink  wire  1       1500  1000    50Mbit  -     up     -       0        0      0      0        0/0
 "
     );
     assert_eq!(world.link("show lan").lines().count(), 2);

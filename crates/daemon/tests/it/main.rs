@@ -4,5 +4,8 @@
 mod common;
 mod filters;
 mod links;
+mod memory;
 mod queues;
+mod reload;
 mod server;
+mod sums;

@@ -2,14 +2,16 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
+use txweir_core::Nanos;
+use txweir_daemon::client::REPLY_MAX;
 use txweir_daemon::protocol::{Ask, Batch, LINE_MAX};
-use txweir_daemon::{Client, Daemon, Listener, Server};
+use txweir_daemon::{Client, Daemon, Listener, Patience, Server};
 
 /// A time longer than any single step takes on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -24,26 +26,30 @@ struct Running {
 
 impl Running {
     fn start() -> Self {
+        Self::after(Patience::default(), |_| {})
+    }
+
+    /// Starts a server with this patience. `before` runs while the socket is there, and the server
+    /// does not serve yet.
+    fn after(patience: Patience, before: impl FnOnce(&Path)) -> Self {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let name = format!("txw-srv-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
         let dir = std::env::temp_dir().join(name);
         std::fs::create_dir_all(&dir).expect("a directory");
         let path = dir.join("s");
         let listener = Listener::bind(&path).expect("bind");
+        before(&path);
         let (stop, stopped) = UnixStream::pair().expect("a pair");
         let thread = std::thread::spawn(move || {
-            Server::new(Daemon::new(), listener).serve(&stopped).expect("serve");
+            let mut server = Server::new(Daemon::new(), listener).with_patience(patience);
+            server.serve(&stopped).expect("serve");
         });
         Self { dir, path, stop, thread: Some(thread) }
     }
 
     fn connect(&self) -> Wire {
-        let stream = UnixStream::connect(&self.path).expect("connect");
-        stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
-        stream.set_write_timeout(Some(PATIENCE)).expect("a timeout");
-        Wire(BufReader::new(stream))
+        Wire::connect(&self.path)
     }
-
     fn client(&self) -> Client {
         Client::connect(&self.path).expect("connect")
     }
@@ -65,6 +71,12 @@ impl Drop for Running {
 struct Wire(BufReader<UnixStream>);
 
 impl Wire {
+    fn connect(path: &Path) -> Self {
+        let stream = UnixStream::connect(path).expect("connect");
+        stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+        stream.set_write_timeout(Some(PATIENCE)).expect("a timeout");
+        Self(BufReader::new(stream))
+    }
     fn send(&mut self, bytes: &[u8]) {
         self.0.get_mut().write_all(bytes).expect("write");
     }
@@ -93,7 +105,7 @@ fn requests_are_answered_in_order_however_they_are_cut() {
     let version = wire.ask(r#"{"id":"v","do":"version"}"#);
     let stdout = format!("txweir {}\n", env!("CARGO_PKG_VERSION"));
     assert_eq!(version, json!({"id": "v", "status": 0, "stdout": stdout, "stderr": ""}));
-    // Five hundred requests at once, and then one byte by byte.
+    // The client sends five hundred requests at once, and then one request byte by byte.
     let many: String =
         (0..500).map(|i| format!("{{\"id\":{i},\"do\":\"link\",\"args\":[\"add\",\"l{i}\"]}}\n")).collect();
     let mut writer = wire.0.get_ref().try_clone().expect("clone");
@@ -124,7 +136,7 @@ fn what_is_wrong_is_said_and_the_next_request_is_done() {
     }
     wire.send(b"\xff\xfe\xfd\n");
     assert_eq!(wire.reply()["status"], 1);
-    // Ten megabytes in a line: one error, and the connection goes on.
+    // A line of ten megabytes causes one error, and the connection goes on.
     wire.send(&vec![b'x'; 10 << 20]);
     wire.send(b"\n");
     let error = format!("request: expected at most {LINE_MAX} bytes in a line\n");
@@ -186,8 +198,7 @@ fn hostile_clients_delay_nobody() {
     for i in 0..200 {
         client.ask(&link(&format!("add link{i}"))).expect("a reply");
     }
-    // Silent clients, clients in the middle of a line, clients that never read, clients that
-    // disappear.
+    // The other clients stay silent, stop in the middle of a line, never read, or disappear.
     let silent: Vec<_> = (0..10).map(|_| server.connect()).collect();
     let mut halves: Vec<_> = (0..10).map(|_| server.connect()).collect();
     halves.iter_mut().for_each(|wire| wire.send(b"{\"do\":"));
@@ -215,16 +226,93 @@ fn hostile_clients_delay_nobody() {
     assert_eq!(client.ask(&Ask::Version).expect("a reply").status, 0);
 }
 
+/// A time that no test reaches, and no time at all.
+const NEVER: Nanos = Nanos::from_secs(86_400);
+const NOW: Nanos = Nanos::ZERO;
+
+/// Most clients of a server.
+const CLIENTS: usize = 64;
+
+/// A client has sent its request before the server looks; more connections than places come after
+/// it, and all of them would have to make way for others at once.
+#[test]
+fn a_client_that_waits_for_its_answer_does_not_make_way() {
+    let mut asked = Vec::new();
+    let mut later = Vec::new();
+    let _server = Running::after(Patience { idle: NOW, stalled: NOW }, |path| {
+        asked.extend((0..3).map(|_| Wire::connect(path)));
+        asked.iter_mut().for_each(|wire| wire.send(b"{\"id\":7,\"do\":\"version\"}\n"));
+        later.extend((0..CLIENTS + 20).map(|_| Wire::connect(path)));
+    });
+    for wire in &mut asked {
+        assert_eq!(wire.reply()["id"], 7);
+    }
+    // One of the clients that had to go got a line that says why.
+    let line = later[0].reply();
+    let said = "this connection did nothing for some time, and makes way for another client\n";
+    assert_eq!(line, json!({"id": null, "status": 2, "stdout": "", "stderr": said}));
+}
+
+/// Every place is taken by a client in the middle of a request: one more client waits for a place,
+/// and none loses its request.
+#[test]
+fn a_client_too_many_waits_for_a_place() {
+    let server = Running::after(Patience { idle: NOW, stalled: NEVER }, |_| {});
+    let mut halves: Vec<_> = (0..CLIENTS).map(|_| server.connect()).collect();
+    halves.iter_mut().for_each(|wire| wire.send(b"{\"id\":1,\"do\":"));
+    let mut late = server.connect();
+    late.send(b"{\"id\":2,\"do\":\"version\"}\n");
+    // The server answers none of the requests before it is whole.
+    for wire in &mut halves {
+        wire.send(b"\"version\"}\n");
+        assert_eq!(wire.reply()["id"], 1);
+    }
+    assert_eq!(late.reply()["id"], 2);
+}
+
+#[test]
+fn a_client_that_stops_in_the_middle_of_a_request_makes_way_in_the_end() {
+    let server = Running::after(Patience { idle: NEVER, stalled: NOW }, |_| {});
+    let mut halves: Vec<_> = (0..CLIENTS).map(|_| server.connect()).collect();
+    halves.iter_mut().for_each(|wire| wire.send(b"{"));
+    let mut late = server.connect();
+    assert_eq!(late.ask(r#"{"do":"version"}"#)["status"], 0);
+}
+
+#[test]
+fn a_reply_without_an_end_is_not_read_for_ever() {
+    let (ours, theirs) = ("txw-endless", std::process::id());
+    let path = std::env::temp_dir().join(format!("{ours}-{theirs}"));
+    let listener = std::os::unix::net::UnixListener::bind(&path).expect("bind");
+    let endless = std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().expect("accept");
+        let bite = vec![b'x'; 1 << 20];
+        let mut sent = 0;
+        while stream.write_all(&bite).is_ok() {
+            sent += bite.len();
+        }
+        sent
+    });
+    let mut client = Client::connect(&path).expect("connect");
+    let said = client.ask(&Ask::Version).expect_err("no reply").to_string();
+    drop(client);
+    std::fs::remove_file(&path).expect("remove");
+    let end = format!("what came is no reply: it has more than {REPLY_MAX} bytes");
+    assert!(said.ends_with(&end), "{said}");
+    assert!(endless.join().expect("the sender") < REPLY_MAX + (16 << 20));
+}
+
 #[test]
 fn one_client_too_many_makes_the_most_silent_go() {
-    let server = Running::start();
+    // Every client would have to make way, and only one does.
+    let server = Running::after(Patience { idle: NOW, stalled: NOW }, |_| {});
     let mut all: Vec<_> = (0..64).map(|_| server.connect()).collect();
     for wire in all.iter_mut().skip(1) {
         assert_eq!(wire.ask(r#"{"do":"version"}"#)["status"], 0);
     }
     let mut late = server.connect();
     assert_eq!(late.ask(r#"{"do":"version"}"#)["status"], 0);
-    assert!(all[0].is_closed());
+    assert_eq!((all[0].reply()["id"].clone(), all[0].is_closed()), (Value::Null, true));
     assert_eq!(all[1].ask(r#"{"do":"version"}"#)["status"], 0);
 }
 

@@ -230,6 +230,23 @@ fn an_ordinary_frame_measures_as_itself() {
     );
 }
 
+/// A header of the sender's choosing makes no more work than `SEGMENTS_MAX` segments.
+#[test]
+fn a_super_frame_has_a_bound_of_segments() {
+    for (size, segments) in [(32, 2048), (31, 2115), (1, 65_536)] {
+        let (hdr, frame) = Plan { gso_size: 32, ..Plan::tcp4(65_536 - 100, 32) }.build();
+        let frame = [frame, vec![0; 100]].concat();
+        let hdr = VnetHdr { gso_size: size, ..hdr };
+        match Segmenter::new(&hdr, &frame) {
+            Ok(cut) => assert_eq!((size, cut.segments()), (32, SEGMENTS_MAX)),
+            Err(error) => {
+                assert_eq!((error, segments > SEGMENTS_MAX), (SegmentError::Segments(segments), true))
+            }
+        }
+        assert_eq!(Shape::of(&hdr, &frame).is_err(), segments > SEGMENTS_MAX);
+    }
+}
+
 #[test]
 fn what_cannot_be_cut_says_why() {
     let (hdr, frame) = Plan::tcp4(3000, 1448).build();

@@ -436,7 +436,7 @@ fn tags_and_batches_survive_a_veth() {
     frames.iter().for_each(|bytes| push(&mut a, hdr, bytes));
     a.commit().unwrap();
     assert_eq!(a.take_fates(), Fates { delivered: 150, lost: 0 });
-    // 64, 64 and 22.
+    // The batches have 64, 64 and 22 frames.
     assert_eq!((a.counters().tx_frames, a.counters().tx_calls), (150, 3));
     let got = collect(&mut b, 150);
     assert_eq!(got.len(), 150);

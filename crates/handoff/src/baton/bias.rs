@@ -19,13 +19,16 @@
 //! No thread waits for another. The owner gets the bias back by an atomic exchange of its own
 //! ([`Baton::bias`]).
 
-use crate::baton::{BIASED, Baton, TAKEN, Turn, YOURS};
-use crate::sync::{Ordering, heavy_barrier, light_barrier};
+use std::marker::PhantomData;
+
+use crate::baton::{BIASED, Baton, Flags, TAKEN, Turn, YOURS};
+use crate::sync::{Ordering, heavy_barrier, in_panic, light_barrier};
 
 /// The owner's use of a baton's value, by the bias.
 #[must_use = "it is put down with exit"]
 pub(crate) struct Inside<'a, T> {
     pub(super) baton: &'a Baton<T>,
+    pub(super) value: PhantomData<&'a mut T>,
 }
 
 impl<T> Baton<T> {
@@ -42,7 +45,7 @@ impl<T> Baton<T> {
         self.busy.store(1, Ordering::Relaxed);
         light_barrier();
         match self.state.load(Ordering::Acquire) {
-            BIASED => Ok(Inside { baton: self }),
+            BIASED => Ok(Inside { baton: self, value: PhantomData }),
             _ => Err(self.step_out()),
         }
     }
@@ -66,7 +69,7 @@ impl<T> Baton<T> {
             match self.state.compare_exchange(word, next, Ordering::AcqRel, Ordering::Relaxed) {
                 // Dropping a `Turn` puts the baton down, so none is made unless the baton is the
                 // owner's.
-                Ok(_) => return mine.then(|| Turn { baton: self }),
+                Ok(_) => return mine.then(|| self.turn()),
                 Err(now) => word = now,
             }
         }
@@ -80,7 +83,7 @@ impl<T> Baton<T> {
         heavy_barrier();
         if self.busy.load(Ordering::Acquire) == 0 {
             self.state.fetch_and(!BIASED, Ordering::AcqRel);
-            return Some(Turn { baton: self });
+            return Some(self.turn());
         }
         let mut word = self.state.load(Ordering::Acquire);
         while word & BIASED != 0 {
@@ -90,7 +93,7 @@ impl<T> Baton<T> {
                 Err(now) => word = now,
             }
         }
-        Some(Turn { baton: self })
+        Some(self.turn())
     }
 }
 
@@ -125,16 +128,26 @@ impl<T> std::fmt::Debug for Inside<'_, T> {
 }
 
 impl<T> Drop for Inside<'_, T> {
-    /// After a panic inside: puts the baton down, and leaves the flags as they are.
+    /// After a panic inside: puts the value in order and the baton down, and sets the flags of that
+    /// for the thread that has the baton next.
     fn drop(&mut self) {
-        drop(self.baton.step_out());
+        let (mut flags, mut wakeup) = (Flags::NONE, None);
+        if in_panic() {
+            (flags, wakeup) = self.with(self.baton.mend);
+        }
+        let unattended = match self.baton.step_out() {
+            Some(turn) => turn.abandon(flags).has(flags),
+            None => self.baton.flag(flags),
+        };
+        if unattended && let Some(wakeup) = wakeup {
+            wakeup.wake_in_panic();
+        }
     }
 }
 
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
-    use crate::baton::Flags;
     use crate::sync::can_bar;
 
     const WORD: Flags = Flags::of(0);
@@ -145,7 +158,7 @@ mod tests {
             println!("skipped, because the system has no membarrier(2)");
             return;
         }
-        let baton = Baton::new(7);
+        let baton = Baton::new(7, |_| (Flags::NONE, None));
         assert!(baton.bias());
         assert!(baton.try_take().is_none(), "biased");
         let mut inside = baton.enter().expect("biased");

@@ -67,6 +67,39 @@ impl Bias {
         self.alone = self.alone.saturating_add(u32::try_from(packets).unwrap_or(u32::MAX));
         self.alone > self.patience
     }
+
+    /// Ends a turn by the bias in which this number of packets went.
+    #[inline(always)]
+    fn leave<D: TxQueue>(&mut self, queue: &Queue<D>, inside: Inside<'_, Owned<D>>, packets: u64) {
+        self.used = self.used.saturating_add(u32::try_from(packets).unwrap_or(u32::MAX));
+        if let Err(turn) = inside.exit() {
+            self.lost();
+            if let Some(turn) = turn {
+                let _ = queue.runner.leave(turn, "direct", false);
+            }
+        }
+    }
+
+    /// Sends a packet without the bias: in the turn that the end of the bias gave, or as every
+    /// thread does.
+    #[inline(never)]
+    fn send_without<D: TxQueue>(
+        &mut self,
+        queue: &Queue<D>,
+        turn: Option<Turn<'_, Owned<D>>>,
+        item: Listed<D::Frame>,
+        detail: Option<&Detail>,
+    ) -> Handed<D::Frame> {
+        if let Some(turn) = turn {
+            return queue.send_in_turn(turn, item, detail);
+        }
+        let handed = queue.send_item(item, detail);
+        match handed {
+            Handed::Done(Admitted::Sent) => self.held = self.is_due(1) && queue.runner.baton.bias(),
+            _ => self.alone = 0,
+        }
+        handed
+    }
 }
 
 impl<D: TxQueue> Owner<D> {
@@ -74,7 +107,10 @@ impl<D: TxQueue> Owner<D> {
     /// run it (`Drain::Worker`), or if the system has no membarrier(2).
     #[must_use]
     pub fn new(queue: Arc<Queue<D>>) -> Option<Self> {
-        if queue.drain != Drain::Caller || !can_bar() || queue.has_owner.swap(1, Ordering::AcqRel) == 1 {
+        if queue.runner.rules.drain != Drain::Caller
+            || !can_bar()
+            || queue.has_owner.swap(1, Ordering::AcqRel) == 1
+        {
             return None;
         }
         Some(Self { queue, bias: Bias::default() })
@@ -109,20 +145,20 @@ impl<D: TxQueue> Owner<D> {
         let queue = &*self.queue;
         let mut turn = None;
         if self.bias.held {
-            match queue.baton.enter() {
+            match queue.runner.baton.enter() {
                 Ok(mut inside) => {
                     let sent = inside.with(|o| {
-                        if o.is_listed() || (queue.poll.is_some() && o.timer == NEVER) {
+                        if o.is_listed() || (queue.runner.rules.poll.is_some() && o.timer == NEVER) {
                             return Err(frame);
                         }
                         o.path.send_direct(frame, &meta, &mut o.dev)?;
                         o.path.doorbell(&mut o.dev);
-                        queue.count(o, 1);
+                        queue.runner.count(o, 1);
                         Ok(())
                     });
                     match sent {
                         Ok(()) => {
-                            queue.leave_inside(inside, 1, &mut self.bias);
+                            self.bias.leave(queue, inside, 1);
                             return Handed::Done(Admitted::Sent);
                         }
                         Err(back) => frame = back,
@@ -136,12 +172,8 @@ impl<D: TxQueue> Owner<D> {
                 }
             }
         }
-        queue.send_unbiased(
-            &mut self.bias,
-            turn,
-            Listed { frame, meta, asker: 0, ticket: Ticket::default() },
-            detail,
-        )
+        let item = Listed { frame, meta, asker: 0, ticket: Ticket::default() };
+        self.bias.send_without(queue, turn, item, detail)
     }
 
     /// Sends as [`Queue::send_burst`] does.
@@ -151,7 +183,7 @@ impl<D: TxQueue> Owner<D> {
     ) -> (u64, Option<(D::Frame, Meta)>) {
         let queue = &*self.queue;
         if self.bias.held {
-            match queue.baton.enter() {
+            match queue.runner.baton.enter() {
                 Ok(mut inside) => {
                     let (mut went, mut first) = (0, None);
                     let listed = inside.with(|o| {
@@ -159,11 +191,11 @@ impl<D: TxQueue> Owner<D> {
                             return true;
                         }
                         (went, first) = o.send_directly(packets);
-                        queue.count(o, went);
+                        queue.runner.count(o, went);
                         false
                     });
-                    if !listed && first.is_none() && queue.poll.is_none() {
-                        queue.leave_inside(inside, went, &mut self.bias);
+                    if !listed && first.is_none() && queue.runner.rules.poll.is_none() {
+                        self.bias.leave(queue, inside, went);
                         return (went, None);
                     }
                     self.bias.given_up();
@@ -182,53 +214,18 @@ impl<D: TxQueue> Owner<D> {
         }
         let (went, refused) = queue.send_burst(packets);
         if refused.is_none() && self.bias.is_due(went) {
-            self.bias.held = queue.baton.bias();
+            self.bias.held = queue.runner.baton.bias();
         }
         (went, refused)
-    }
-}
-
-impl<D: TxQueue> Queue<D> {
-    /// Ends a turn by the bias in which this number of packets went.
-    #[inline(always)]
-    fn leave_inside(&self, inside: Inside<'_, Owned<D>>, packets: u64, bias: &mut Bias) {
-        bias.used = bias.used.saturating_add(u32::try_from(packets).unwrap_or(u32::MAX));
-        if let Err(turn) = inside.exit() {
-            bias.lost();
-            if let Some(turn) = turn {
-                let _ = self.leave(turn, "direct", false);
-            }
-        }
-    }
-
-    /// Sends a packet without the bias: in the turn that the end of the bias gave, or as every
-    /// thread does.
-    #[inline(never)]
-    fn send_unbiased(
-        &self,
-        bias: &mut Bias,
-        turn: Option<Turn<'_, Owned<D>>>,
-        item: Listed<D::Frame>,
-        detail: Option<&Detail>,
-    ) -> Handed<D::Frame> {
-        if let Some(turn) = turn {
-            return self.send_in_turn(turn, item, detail);
-        }
-        let handed = self.send_item(item, detail);
-        match handed {
-            Handed::Done(Admitted::Sent) => bias.held = bias.is_due(1) && self.baton.bias(),
-            _ => bias.alone = 0,
-        }
-        handed
     }
 }
 
 impl<D: TxQueue> Drop for Owner<D> {
     fn drop(&mut self) {
         if self.bias.held
-            && let Some(turn) = self.queue.baton.step_out()
+            && let Some(turn) = self.queue.runner.baton.step_out()
         {
-            let _ = self.queue.leave(turn, "owner gone", false);
+            let _ = self.queue.runner.leave(turn, "owner gone", false);
         }
         self.queue.has_owner.swap(0, Ordering::AcqRel);
     }

@@ -1,16 +1,149 @@
-//! Runs a queue in the holder's turn, and puts it down.
+//! `Runner`: runs a queue in the turn of the thread that has it, and puts it down.
+
+use std::collections::VecDeque;
+use std::fmt;
 
 use txweir_core::path::device::TxQueue;
-use txweir_core::{Nanos, Wake};
+use txweir_core::{Instant, Nanos, Wake};
 
-use crate::baton::{Flags, Turn};
+use crate::baton::{Baton, Flags, Turn};
 use crate::log::Event;
-use crate::owned::Owned;
-use crate::queue::{CALLS, COMMAND, Drain, KICK, LOOK, NEVER, Queue, Rest, WAITING, WORK};
-use crate::sync::{Ordering, fence};
+use crate::owned::{Owned, WORDS};
+use crate::queue::{CALLS, COMMAND, Drain, KICK, LOOK, NEVER, Rest, Rules, WAITING, WORK};
+use crate::snapshot::Published;
+use crate::sync::{AtomicU32, AtomicU64, Mutex, Ordering, fence};
 use crate::wake::Wakeup;
 
-impl<D: TxQueue> Queue<D> {
+/// A command for the holder of the queue.
+type Command<D> = Box<dyn FnOnce(&mut Owned<D>) + Send>;
+
+/// The path and the device of a queue behind its baton, the rules for the thread that has them, and
+/// the requests of the others to that thread.
+pub(super) struct Runner<D: TxQueue> {
+    pub(super) baton: Baton<Owned<D>>,
+    pub(super) rules: Rules,
+    /// The time at which the service is to come, in nanoseconds.
+    pub(super) timer: AtomicU64,
+    /// Tells the service to come.
+    service: Wakeup,
+    waiters: Mutex<Vec<Wakeup>>,
+    commands: Mutex<VecDeque<Command<D>>>,
+    pub(super) published: Published<WORDS>,
+    /// 1 while the tree wants to know more of packets than their metadata.
+    pub(super) details: AtomicU32,
+}
+
+/// Senders that are to be told that there is room. A panic leaves none of them untold.
+struct Woken(VecDeque<Wakeup>);
+
+impl Woken {
+    fn tell(mut self) {
+        while let Some(wakeup) = self.0.pop_front() {
+            wakeup.wake();
+        }
+    }
+}
+
+impl Drop for Woken {
+    fn drop(&mut self) {
+        self.0.iter().for_each(Wakeup::wake_in_panic);
+    }
+}
+
+/// Commands that a thread has taken to run them. A panic of one puts those behind it back.
+struct Commands<'a, D: TxQueue> {
+    taken: VecDeque<Command<D>>,
+    all: &'a Mutex<VecDeque<Command<D>>>,
+}
+
+impl<D: TxQueue> Drop for Commands<'_, D> {
+    fn drop(&mut self) {
+        if !self.taken.is_empty()
+            && let Ok(mut all) = self.all.lock()
+        {
+            self.taken.append(&mut all);
+            std::mem::swap(&mut self.taken, &mut *all);
+        }
+    }
+}
+
+impl<D: TxQueue> fmt::Debug for Runner<D> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Runner")
+            .field("baton", &self.baton)
+            .field("rules", &self.rules)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<D: TxQueue> Runner<D> {
+    pub(super) fn new(owned: Owned<D>, rules: Rules, service: Wakeup) -> Self {
+        let details = AtomicU32::new(u32::from(owned.path.wants_detail()));
+        Self {
+            // The remaining work and commands are for the next thread.
+            baton: Baton::new(owned, |o| (WORK.and(COMMAND), Some(o.mend()))),
+            rules,
+            timer: AtomicU64::new(NEVER),
+            service,
+            waiters: Mutex::new(Vec::new()),
+            commands: Mutex::new(VecDeque::new()),
+            published: Published::default(),
+            details,
+        }
+    }
+
+    /// Returns the time on the queue's clock.
+    #[inline]
+    pub(super) fn now(&self) -> Instant {
+        (self.rules.clock)()
+    }
+
+    /// Reads the clock for a turn. The time of a queue does not go back: it stands still until a
+    /// clock that has gone back has caught up.
+    #[inline]
+    pub(super) fn tell_time(&self, o: &mut Owned<D>) {
+        o.now = o.now.max(self.now());
+    }
+
+    /// Notes whether the tree wants details, after code that may have changed it.
+    pub(super) fn note_details(&self, o: &Owned<D>) {
+        let wants = u32::from(o.path.wants_detail());
+        if self.details.load(Ordering::Relaxed) != wants {
+            self.details.store(wants, Ordering::Relaxed);
+        }
+    }
+
+    /// Sets flags, and runs the queue if no other thread has it and the queue is not the service's
+    /// alone.
+    pub(super) fn call(&self, flags: Flags, why: &'static str) -> Rest {
+        if self.rules.drain == Drain::Worker {
+            if self.baton.flag(flags) {
+                self.service.wake();
+            }
+            return Rest::Elsewhere;
+        }
+        match self.baton.knock(flags) {
+            Some(turn) => self.run(turn, why, false),
+            None => Rest::Elsewhere,
+        }
+    }
+
+    /// Adds a sender that is to be told when there is room; the caller sets the flag afterwards.
+    pub(super) fn add_waiter(&self, wakeup: Wakeup) {
+        if let Ok(mut waiters) = self.waiters.lock()
+            && !waiters.iter().any(|waits| waits.is_same(&wakeup))
+        {
+            waiters.push(wakeup);
+        }
+    }
+
+    /// Adds a command; the caller sets the flag afterwards.
+    pub(super) fn add_command(&self, command: Command<D>) {
+        if let Ok(mut commands) = self.commands.lock() {
+            commands.push_back(command);
+        }
+    }
+
     /// Ends a turn in which no work was left over and `packets` went.
     #[inline(always)]
     pub(super) fn put_down(&self, mut turn: Turn<'_, Owned<D>>, packets: u64) {
@@ -24,7 +157,7 @@ impl<D: TxQueue> Queue<D> {
     #[inline(always)]
     pub(super) fn count(&self, o: &mut Owned<D>, packets: u64) {
         o.unpublished = o.unpublished.saturating_add(packets);
-        if o.unpublished >= self.publish {
+        if o.unpublished >= self.rules.publish {
             self.publish(o);
         }
     }
@@ -37,7 +170,7 @@ impl<D: TxQueue> Queue<D> {
 
     /// Runs the queue and puts it down.
     pub(super) fn run(&self, mut turn: Turn<'_, Owned<D>>, why: &'static str, by_service: bool) -> Rest {
-        turn.now = (self.clock)();
+        self.tell_time(&mut turn);
         self.run_now(turn, why, by_service)
     }
 
@@ -46,12 +179,12 @@ impl<D: TxQueue> Queue<D> {
         turn.counts.runs += 1;
         let now = turn.now;
         turn.log.note(now, Event::Taken(why));
-        let mut left = self.budget;
+        let mut left = self.rules.budget;
         let mut had = left;
-        let mut woken = Vec::new();
+        let mut woken = Woken(VecDeque::new());
         let rest = loop {
             let rest = self.work(&mut turn, &mut left);
-            self.look_after_waiters(&mut turn, &mut woken);
+            self.wake_waiters(&mut turn, &mut woken);
             if rest == Rest::Again {
                 self.abdicate(turn, by_service);
                 break rest;
@@ -64,13 +197,13 @@ impl<D: TxQueue> Queue<D> {
                 Ok(()) => break rest,
                 Err(again) => turn = again,
             }
-            turn.now = (self.clock)();
+            self.tell_time(&mut turn);
             if left == 0 {
                 self.abdicate(turn, by_service);
                 break Rest::Again;
             }
         };
-        woken.iter().for_each(Wakeup::wake);
+        woken.tell();
         rest
     }
 
@@ -99,7 +232,7 @@ impl<D: TxQueue> Queue<D> {
                 Err(again) => turn = again,
             }
         }
-        if self.drain == Drain::Worker && !by_service {
+        if self.rules.drain == Drain::Worker && !by_service {
             turn.abandon(WORK);
             self.service.wake();
             return Rest::Elsewhere;
@@ -118,13 +251,15 @@ impl<D: TxQueue> Queue<D> {
         }
         if calls.has(LOOK) {
             // A thread waits for the numbers at the end of this round.
-            turn.unpublished = self.publish;
+            turn.unpublished = self.rules.publish;
         }
         if calls.has(COMMAND) {
-            self.obey(turn);
+            self.run_commands(turn);
         }
         if calls.has(KICK) {
             turn.counts.kicks += 1;
+            turn.reap();
+        } else if turn.poll_at <= turn.now.0 {
             turn.reap();
         }
         // Each round costs some of the budget, also one that only answers a flag; each further one
@@ -160,26 +295,28 @@ impl<D: TxQueue> Queue<D> {
         }
     }
 
-    fn obey(&self, o: &mut Owned<D>) {
+    fn run_commands(&self, o: &mut Owned<D>) {
         let commands = self.commands.lock().map(|mut c| std::mem::take(&mut *c)).unwrap_or_default();
-        for command in commands {
+        let mut taken = Commands { taken: commands, all: &self.commands };
+        while let Some(command) = taken.taken.pop_front() {
             command(o);
         }
+        self.note_details(o);
     }
 
     /// Takes out the waiting senders, if there is room.
-    fn look_after_waiters(&self, turn: &mut Turn<'_, Owned<D>>, woken: &mut Vec<Wakeup>) {
-        if !turn.flags().has(WAITING) || turn.path_full || turn.list.used() > self.list.places() as u64 / 2 {
+    fn wake_waiters(&self, turn: &mut Turn<'_, Owned<D>>, woken: &mut Woken) {
+        if !turn.flags().has(WAITING) || turn.path_full || turn.list.used() > turn.list.places() as u64 / 2 {
             return;
         }
         // The flag is cleared first: a sender that comes afterwards sets it again.
         turn.clear(WAITING);
-        let mut waiters = self.waiters.lock().map(|mut w| std::mem::take(&mut *w)).unwrap_or_default();
+        let waiters = self.waiters.lock().map(|mut w| std::mem::take(&mut *w)).unwrap_or_default();
         let (now, n) = (turn.now, waiters.len());
         if n > 0 {
             turn.counts.woken += n as u64;
             turn.log.note(now, Event::Woke(u32::try_from(n).unwrap_or(u32::MAX)));
-            woken.append(&mut waiters);
+            woken.0.extend(waiters);
         }
     }
 
@@ -189,10 +326,14 @@ impl<D: TxQueue> Queue<D> {
             Rest::At(at) => at.0,
             _ => NEVER,
         };
-        if let Some(poll) = self.poll
-            && turn.in_flight() > 0
-        {
-            at = at.min((turn.now + poll).0);
+        if let Some(poll) = self.rules.poll {
+            // A later run does not put the time off: a busy sender's completions come back as well.
+            turn.poll_at = match turn.in_flight() {
+                0 => NEVER,
+                _ if turn.poll_at == NEVER || turn.poll_at <= turn.now.0 => (turn.now + poll).0,
+                _ => turn.poll_at,
+            };
+            at = at.min(turn.poll_at);
         }
         let before = turn.timer;
         if at != before {

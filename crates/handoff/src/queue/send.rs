@@ -32,20 +32,20 @@ impl<D: TxQueue> Queue<D> {
 
     #[inline(always)]
     pub(crate) fn send_item(&self, item: Listed<D::Frame>, detail: Option<&Detail>) -> Handed<D::Frame> {
-        if self.drain == Drain::Worker {
+        if self.runner.rules.drain == Drain::Worker {
             return self.send_listed(item, detail, true);
         }
-        let busy = match self.baton.take_or_see() {
+        let busy = match self.runner.baton.take_or_see() {
             Err(busy) => busy,
             Ok(mut turn) => {
                 let o = &mut *turn;
-                // Packets that this thread has listed before go first. On a polled device without an
-                // armed timer the packet goes by a run, which arms the timer.
-                if !o.is_listed() && (self.poll.is_none() || o.timer != NEVER) {
+                // Packets that this thread has listed before go first. On a polled device without
+                // an armed timer the packet goes by a run, which arms the timer.
+                if !o.is_listed() && (self.runner.rules.poll.is_none() || o.timer != NEVER) {
                     match o.path.send_direct(item.frame, &item.meta, &mut o.dev) {
                         Ok(()) => {
                             o.path.doorbell(&mut o.dev);
-                            self.put_down(turn, 1);
+                            self.runner.put_down(turn, 1);
                             return Handed::Done(Admitted::Sent);
                         }
                         Err(frame) => return self.send_in_turn(turn, Listed { frame, ..item }, detail),
@@ -67,14 +67,14 @@ impl<D: TxQueue> Queue<D> {
         &self,
         packets: &mut (impl Iterator<Item = (D::Frame, Meta)> + ?Sized),
     ) -> (u64, Option<(D::Frame, Meta)>) {
-        let free = (self.drain == Drain::Caller).then(|| self.baton.try_take()).flatten();
+        let free = (self.runner.rules.drain == Drain::Caller).then(|| self.runner.baton.try_take()).flatten();
         let Some(mut turn) = free else { return self.send_each(0, packets) };
         if turn.is_listed() {
             return self.go_on(turn, 0, None, packets);
         }
         let (went, first) = turn.send_directly(packets);
-        if first.is_none() && self.poll.is_none() {
-            self.put_down(turn, went);
+        if first.is_none() && self.runner.rules.poll.is_none() {
+            self.runner.put_down(turn, went);
             return (went, None);
         }
         self.go_on(turn, went, first, packets)
@@ -107,11 +107,11 @@ impl<D: TxQueue> Queue<D> {
         packets: &mut (impl Iterator<Item = (D::Frame, Meta)> + ?Sized),
     ) -> (u64, Option<(D::Frame, Meta)>) {
         let Some(first) = first else {
-            let _ = self.run(turn, "burst", false);
+            let _ = self.runner.run(turn, "burst", false);
             return self.send_each(went, packets);
         };
         let o = &mut *turn;
-        o.now = (self.clock)();
+        self.runner.tell_time(o);
         let mut refused = None;
         for (frame, meta) in std::iter::once(first).chain(packets) {
             match o.path.submit(o.now, frame, meta, &mut o.dev) {
@@ -125,7 +125,7 @@ impl<D: TxQueue> Queue<D> {
             }
             went += 1;
         }
-        let _ = self.run_now(turn, "burst", false);
+        let _ = self.runner.run_now(turn, "burst", false);
         (went, refused)
     }
 
@@ -138,23 +138,26 @@ impl<D: TxQueue> Queue<D> {
         detail: Option<&Detail>,
     ) -> Handed<D::Frame> {
         let o = &mut *turn;
-        o.now = (self.clock)();
+        self.runner.tell_time(o);
         if o.is_listed() {
-            o.admit_listed(self.budget);
+            o.admit_listed(self.runner.rules.budget);
             if o.is_listed() {
                 // A sender in front is still writing its packet, or one waits for room, or the list
                 // is long: this packet goes behind them, for the sake of order.
                 let listed = self.list.push(item, detail);
-                let _ = self.run_now(turn, "send", false);
+                let _ = self.runner.run_now(turn, "send", false);
                 return match listed {
                     Ok(_) => Handed::Listed,
                     Err(item) => Handed::Done(Admitted::Full(item.frame)),
                 };
             }
         }
-        let done = o.path.submit_with(o.now, item.frame, item.meta, detail, &mut o.dev);
+        let mut done = o.path.submit_with(o.now, item.frame, item.meta, detail, &mut o.dev);
+        if matches!(done, Admitted::Cut(..)) {
+            done = o.cut_if_set(done, &item.meta);
+        }
         o.path_full |= matches!(done, Admitted::Full(_));
-        let _ = self.run_now(turn, "send", false);
+        let _ = self.runner.run_now(turn, "send", false);
         Handed::Done(done)
     }
 
@@ -162,7 +165,7 @@ impl<D: TxQueue> Queue<D> {
     /// run it.
     #[inline(never)]
     fn send_listed(&self, item: Listed<D::Frame>, detail: Option<&Detail>, busy: bool) -> Handed<D::Frame> {
-        if !busy && let Some(turn) = self.baton.knock(Flags::NONE) {
+        if !busy && let Some(turn) = self.runner.baton.knock(Flags::NONE) {
             // The queue is free but has leftover work: this thread takes it and runs it.
             return self.send_in_turn(turn, item, detail);
         }
@@ -177,7 +180,7 @@ impl<D: TxQueue> Queue<D> {
     #[cold]
     #[inline(never)]
     fn send_to_full_list(&self, item: Listed<D::Frame>, detail: Option<&Detail>) -> Handed<D::Frame> {
-        match self.call(WORK, "list full") {
+        match self.runner.call(WORK, "list full") {
             Rest::Elsewhere => Handed::Done(Admitted::Full(item.frame)),
             _ => match self.append(item, detail) {
                 Ok(()) => Handed::Listed,
@@ -197,10 +200,10 @@ impl<D: TxQueue> Queue<D> {
         // The consumer must see that the list is nearly full before a sender is refused.
         let flags = if appended.free <= 1 { WORK.and(WAITING) } else { WORK };
         barrier();
-        if self.baton.knows(flags) {
+        if self.runner.baton.knows(flags) {
             return Ok(());
         }
-        let _ = self.call(flags, "list");
+        let _ = self.runner.call(flags, "list");
         Ok(())
     }
 
@@ -213,7 +216,7 @@ impl<D: TxQueue> Queue<D> {
             done => return done,
         };
         let ns = u64::try_from(wait.as_nanos()).unwrap_or(u64::MAX);
-        let until = Instant(self.now().0.saturating_add(ns));
+        let until = Instant(self.runner.now().0.saturating_add(ns));
         loop {
             // It asks first and tries once more, so that no wake-up is lost between the two.
             self.when_room(Wakeup::this_thread());
@@ -221,7 +224,7 @@ impl<D: TxQueue> Queue<D> {
                 Handed::Done(Admitted::Full(frame)) => frame,
                 done => return done,
             };
-            match until.saturating_since(self.now()) {
+            match until.saturating_since(self.runner.now()) {
                 Nanos(0) => return Handed::Done(Admitted::Full(frame)),
                 Nanos(left) => std::thread::park_timeout(std::time::Duration::from_nanos(left)),
             }

@@ -11,7 +11,7 @@ use txweir_core::model::testing::VecDevice;
 use txweir_core::{Admitted, Meta};
 use txweir_handoff::*;
 
-/// Jain's index of fairness, DEC-TR-301.
+/// Returns Jain's index of fairness (DEC-TR-301).
 fn jain(shares: &[u64]) -> f64 {
     let sum: u64 = shares.iter().sum();
     let squares: u64 = shares.iter().map(|s| s * s).sum();
@@ -42,11 +42,11 @@ fn rounds(workers: usize, quota: u32) -> Vec<u64> {
                 assert!(quota == 0 || worker.waiting() <= quota);
             }
         }
-        queue.post(|owned| owned.dev.inner.finish(1));
+        queue.control().post(|owned| owned.dev.inner.finish(1));
         queue.kick();
     }
     let counted = Arc::clone(&got);
-    queue.post(move |owned| {
+    queue.control().post(move |owned| {
         owned.dev.inner.sent().iter().for_each(|who| counted.lock().unwrap()[*who as usize] += 1);
     });
     let got = got.lock().unwrap().clone();
@@ -87,7 +87,7 @@ fn what_was_counted_comes_back_whatever_happens() {
     let wakeup = Wakeup::calling(move || tell.store(true, Ordering::Release));
     worker.when_turn(wakeup.clone());
     assert!(!told.load(Ordering::Acquire));
-    queue.post(|owned| owned.dev.inner.finish(1));
+    queue.control().post(|owned| owned.dev.inner.finish(1));
     queue.kick();
     assert!(told.swap(false, Ordering::AcqRel) && worker.waiting() == 0);
     worker.when_turn(wakeup.clone());

@@ -3,8 +3,12 @@
 #![cfg(not(loom))]
 
 mod common;
+mod facts;
 mod fair;
 mod monitor;
+mod panics;
 mod policy;
+mod polled;
+mod service;
 mod threads;
 mod watchdog;

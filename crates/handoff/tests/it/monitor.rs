@@ -74,7 +74,7 @@ impl Bench {
         self.found.len()
     }
     fn sent(&self) -> u64 {
-        self.queues[0].counts().path.tx_packets
+        self.queues[0].status().counts().path.tx_packets
     }
     fn why(&self) -> Option<Why> {
         match self.found.last() {
@@ -103,9 +103,9 @@ fn a_device_that_does_not_tell_is_found_and_the_queue_goes_on() {
     let first = "queue 0: stood still for 100 ms: the device had finished packets and did not tell; 1 packets, 100 bytes wait\n";
     assert!(text.starts_with(first), "{text}");
     assert!(text.ends_with("found stuck"), "{text}");
-    // The log has the last events before it stood still.
+    // The log has the last events before the queue stood still.
     assert!(text.contains("ns  taken: send\n") && text.contains("ns  stopped\n"), "{text}");
-    assert_eq!(b.queues[0].counts().handoff.stuck, 1);
+    assert_eq!(b.queues[0].status().counts().handoff.stuck, 1);
     assert_eq!((b.look(100), b.look(100), b.look(100)), (1, 1, 1), "once");
 }
 
@@ -144,8 +144,8 @@ fn a_time_that_passes_unused_is_found() {
     b.finished.store(1, Ordering::Relaxed);
     b.queues[0].kick();
     b.send(2);
-    // 100 bytes at 8 kbit/s: 100 ms.
-    assert!(b.queues[0].deadline().is_some());
+    // 100 bytes take 100 ms at 8 kbit/s.
+    assert!(b.queues[0].status().deadline().is_some());
     assert_eq!((b.look(50), b.look(100), b.sent()), (0, 0, 1));
     assert_eq!((b.look(200), b.look(100), b.sent()), (0, 1, 2));
     assert_eq!(b.why(), Some(Why::Overdue));
@@ -166,7 +166,7 @@ fn a_device_that_finishes_nothing_is_reported_each_timeout() {
         b.found[0].to_string(),
         "queue 0: the device holds 1 packets and has finished none for 5100 ms"
     );
-    assert_eq!((b.look(4900), b.look(200), b.queues[0].counts().handoff.timeouts), (1, 2, 2));
+    assert_eq!((b.look(4900), b.look(200), b.queues[0].status().counts().handoff.timeouts), (1, 2, 2));
     // Progress ends it, and an idle device has nothing to finish.
     b.finished.store(1, Ordering::Relaxed);
     assert_eq!((b.look(4000), b.look(6000)), (2, 2));
@@ -177,9 +177,10 @@ fn late_completions_are_reported_as_the_byte_limit_counts_them() {
     let config = PathConfig { pool: 64, bql: Some(DqlConfig::default()), ..PathConfig::default() };
     let mut b = Bench::new(TxPath::new(config).unwrap(), Drain::Caller);
     b.queues[0]
+        .control()
         .try_with(|o| {
             let now = o.now();
-            o.path.dql_mut().map(|dql| dql.set_stall_thrs(Nanos::from_millis(8), now))
+            o.path.tx_mut().limit_mut().map(|dql| dql.set_stall_thrs(Nanos::from_millis(8), now))
         })
         .unwrap();
     pass(1);

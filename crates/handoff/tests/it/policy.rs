@@ -10,6 +10,7 @@ use crate::common::clock;
 use txweir_core::classify::action::{Action, Control, Gact, Kind, Skbedit, Vlan, Wanted};
 use txweir_core::classify::filter::{Existence, Goal, Matchall, Named, Rule};
 use txweir_core::classify::packet::NoOutlet;
+use txweir_core::model::testing::VecDevice;
 use txweir_core::path::device::{Completed, DeviceError, TxQueue};
 use txweir_core::{Admitted, ConfigError, Handle, Instant, Meta, PathConfig, TxPath};
 use txweir_handoff::*;
@@ -73,14 +74,14 @@ fn set(policy: &mut Policy, version: u32) -> Result<(), ConfigError> {
 
 type Seen = Arc<Mutex<(BTreeSet<u32>, Vec<Meta>)>>;
 
-fn port() -> (Arc<Port<Checking>>, Seen) {
+fn port() -> (Arc<SharedPort<Checking>>, Seen) {
     let seen: Seen = Arc::default();
     let queue = |number| {
         let path = TxPath::new(PathConfig { bql: None, ..PathConfig::default() }).unwrap();
         let dev = Checking { number, seen: Arc::clone(&seen) };
         Arc::new(Queue::new(path, dev, QueueConfig::new(clock), Bell::new().wakeup()))
     };
-    (Port::new((0..4).map(queue).collect(), 7), seen)
+    (SharedPort::new((0..4).map(queue).collect(), 7), seen)
 }
 
 #[test]
@@ -94,8 +95,12 @@ fn a_change_under_load_is_seen_whole_or_not_at_all() {
                 let mut sender = port.sender();
                 let mut n = 0;
                 while !stop.load(Ordering::Acquire) || n < 1000 {
-                    match sender.send_frame(frame(), |_| {}, &mut NoOutlet) {
-                        Passed::Handed(_, Handed::Done(Admitted::Full(_))) => thread::yield_now(),
+                    let mut passed = sender.send_frame(frame(), |_| {}, &mut NoOutlet);
+                    while let Passed::Full(prepared) = passed {
+                        thread::yield_now();
+                        passed = sender.resend(prepared);
+                    }
+                    match passed {
                         Passed::Handed(..) => n += 1,
                         other => panic!("{other:?}"),
                     }
@@ -108,12 +113,12 @@ fn a_change_under_load_is_seen_whole_or_not_at_all() {
         }
         stop.store(true, Ordering::Release);
     });
-    // A look takes the packets that are still listed.
+    // This call of the service takes the packets that are still listed.
     port.queues().iter().for_each(|queue| while queue.serve() == Rest::Again {});
     let (versions, torn) = &*seen.lock().unwrap();
     assert_eq!(torn.as_slice(), []);
     assert!(versions.len() > 1, "the senders have seen {} versions", versions.len());
-    let through: u64 = port.queues().iter().map(|queue| queue.counts().path.tx_packets).sum();
+    let through: u64 = port.queues().iter().map(|queue| queue.status().counts().path.tx_packets).sum();
     assert_eq!(through, *sent.lock().unwrap());
 }
 
@@ -195,7 +200,7 @@ fn the_switch_of_marks_is_for_the_packets_after_it() {
     let path = TxPath::new(PathConfig { bql: None, ..PathConfig::default() }).unwrap();
     let path = path.with_qdisc("rough", &[]).unwrap();
     let queue = Arc::new(Queue::new(path, dev, QueueConfig::new(clock), Bell::new().wakeup()));
-    let port = Port::new(vec![queue], 7);
+    let port = SharedPort::new(vec![queue], 7);
     assert!(port.policy().prio_synack, "on by default");
     let mut first = port.sender();
     let mut second = first.clone();
@@ -217,17 +222,7 @@ fn the_switch_of_marks_is_for_the_packets_after_it() {
     send(&mut first, 3, true);
     send(&mut second, 4, true);
     // The headers of a packet that an action has rewritten are read again.
-    port.change(|policy| {
-        let block = policy.filters.add_block();
-        policy.egress = Some(block);
-        let tag = Kind::Vlan(Vlan::Push { id: 5, protocol: 0x8100, priority: 0 });
-        let action = Wanted::New(None, Box::new(Action::new(tag, Control::Pass)));
-        let goal = Goal { class: Handle(0), actions: vec![action] };
-        let named = Named { prio: Some(1), ..Named::default() };
-        let all = Rule::Matchall(Matchall { skip_hw: false });
-        policy.filters.put(block, named, &all, &goal, Existence::Add, Instant(1)).map(drop)
-    })
-    .unwrap();
+    port.change(tag).unwrap();
     send(&mut first, 5, true);
     switch(true);
     send(&mut first, 6, true);
@@ -239,4 +234,83 @@ fn the_switch_of_marks_is_for_the_packets_after_it() {
     let expected =
         [(2, true), (6, true), (8, true), (1, false), (3, false), (4, false), (5, false), (7, false)];
     assert_eq!(*seen.lock().unwrap(), expected);
+}
+
+/// Tags every packet with VLAN 5.
+fn tag(policy: &mut Policy) -> Result<(), ConfigError> {
+    let block = policy.filters.add_block();
+    policy.egress = Some(block);
+    let tag = Kind::Vlan(Vlan::Push { id: 5, protocol: 0x8100, priority: 0 });
+    let action = Wanted::New(None, Box::new(Action::new(tag, Control::Pass)));
+    let goal = Goal { class: Handle(0), actions: vec![action] };
+    let named = Named { prio: Some(1), ..Named::default() };
+    let all = Rule::Matchall(Matchall { skip_hw: false });
+    policy.filters.put(block, named, &all, &goal, Existence::Add, Instant(1)).map(drop)
+}
+
+/// A port of one queue over a device of frames.
+fn over(path: TxPath<Vec<u8>>, slots: u32) -> Arc<SharedPort<VecDevice<Vec<u8>>>> {
+    let queue = Queue::new(path, VecDevice::with_slots(slots), QueueConfig::new(clock), Bell::new().wakeup());
+    let port = SharedPort::new(vec![Arc::new(queue)], 7);
+    port.change(tag).unwrap();
+    port
+}
+
+#[test]
+fn a_further_try_of_a_frame_applies_no_action_again() {
+    let path = TxPath::new(PathConfig { bql: None, ..PathConfig::default() }).unwrap();
+    let port = over(path.with_qdisc("pfifo", &["limit", "1"]).unwrap(), 1);
+    let mut sender = port.sender();
+    for _ in 0..2 {
+        let passed = sender.send_frame(frame(), |m| m.mark = 9, &mut NoOutlet);
+        assert!(matches!(passed, Passed::Handed(0, Handed::Done(_))), "{passed:?}");
+    }
+    let mut passed = sender.send_frame(frame(), |m| m.mark = 9, &mut NoOutlet);
+    for _ in 0..3 {
+        let Passed::Full(prepared) = passed else { panic!("{passed:?}") };
+        assert_eq!((prepared.frame.len(), prepared.meta.len, prepared.meta.mark), (64, 64, 9));
+        assert_eq!(prepared.queue(), 0);
+        passed = sender.resend(prepared);
+    }
+    let queue = &port.queues()[0];
+    let free = || {
+        queue.control().try_with(|o| o.dev.finish(1)).unwrap();
+        queue.kick();
+    };
+    free();
+    let Passed::Full(prepared) = passed else { panic!("{passed:?}") };
+    let passed = sender.resend(prepared);
+    assert!(matches!(passed, Passed::Handed(0, Handed::Done(Admitted::Queued))), "{passed:?}");
+    free();
+    let sent: Vec<_> = queue
+        .control()
+        .try_with(|o| o.dev.sent().iter().zip(o.dev.metas()).map(|(f, m)| (f.len(), m.mark)).collect())
+        .unwrap();
+    assert_eq!(sent, [(64, 9); 3]);
+}
+
+#[test]
+fn a_super_frame_comes_back_with_all_that_its_pieces_need() {
+    let path = TxPath::new(PathConfig { bql: None, ..PathConfig::default() }).unwrap();
+    let options = ["rate", "1gbit", "burst", "2000", "limit", "100000"];
+    let port = over(path.with_qdisc("tbf", &options).unwrap(), 100);
+    let mut sender = port.sender();
+    let mut large = frame();
+    large.resize(3000, 0);
+    let shape = |m: &mut Meta| {
+        m.segs = 2;
+        m.mark = 9;
+    };
+    let passed = sender.send_frame(large, shape, &mut NoOutlet);
+    let Passed::Cut(whole, max) = passed else { panic!("{passed:?}") };
+    assert!(max < 3000, "{max}");
+    for half in whole.frame.chunks(1502) {
+        let size = u32::try_from(half.len()).unwrap();
+        let mut meta = whole.meta;
+        (meta.len, meta.wire_len, meta.segs) = (size, size, 1);
+        let passed = sender.resend(whole.piece(half.to_vec(), meta));
+        assert!(matches!(passed, Passed::Handed(0, Handed::Done(Admitted::Queued))), "{passed:?}");
+    }
+    let counts = port.queues()[0].status().counts();
+    assert_eq!(counts.path.tx_packets + counts.backlog.packets, 2);
 }

@@ -1,14 +1,16 @@
 //! Senders on real threads: no packet is lost, no queue stands still, each sender's order holds,
 //! and each sender gets its answers.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
 use crate::common::{Bell2, Receiver, clock, forwarding, over_a_ring, path};
 use txweir_core::model::testing::VecDevice;
-use txweir_core::{Admitted, DropReason, Meta, Nanos, PathConfig, Role, TxPath};
+use txweir_core::{
+    Admitted, Completed, DeviceError, DropReason, Meta, Nanos, PathConfig, Role, TxPath, TxQueue,
+};
 use txweir_handoff::*;
 
 const LONG: Duration = Duration::from_secs(60);
@@ -54,7 +56,7 @@ fn stress(drain: Drain, kind: &str, options: &[&str], senders: u64, each: u64, s
         }
     });
     let all = receiver.wait_for(senders * each, LONG);
-    let counts = queue.counts();
+    let counts = queue.status().counts();
     assert!(all, "{kind}: {counts:?}");
     // The monitor had nothing to find.
     assert_eq!((counts.handoff.stuck, reports.load(Ordering::Relaxed)), (0, 0), "{kind}: {counts:?}");
@@ -110,7 +112,7 @@ fn each_senders_order_holds() {
                 }))
             })
         });
-        assert!(receiver.wait_for(3 * each, LONG), "{:?}", queue.counts());
+        assert!(receiver.wait_for(3 * each, LONG), "{:?}", queue.status().counts());
         service.stop();
         let got = receiver.stop();
         let frames = got.frames.lock().unwrap();
@@ -170,15 +172,15 @@ fn every_kind_is_served() {
         });
         // The remaining packets leave by themselves.
         let until = clock() + Nanos::from_millis(30_000);
-        let mut counts = queue.counts();
+        let mut counts = queue.status().counts();
         while counts.backlog.packets > 0 && clock() < until {
             thread::sleep(Duration::from_millis(1));
-            counts = queue.counts();
+            counts = queue.status().counts();
         }
         assert_eq!(counts.backlog.packets, 0, "{}: {counts:?}", spec.kind);
         // The service may still have the queue for an instant.
         let drops = loop {
-            match queue.try_with(|o| o.path.cx().dropped().packets) {
+            match queue.control().try_with(|o| o.path.cx().dropped().packets) {
                 Some(drops) => break drops,
                 None => thread::yield_now(),
             }
@@ -235,8 +237,8 @@ fn an_owner_and_others() {
         });
         drop(owner);
         let all = receiver.wait_for(each + own, LONG);
-        assert!(all, "{:?} of {}", queue.counts(), each + own);
-        assert_eq!(queue.counts().handoff.stuck, 0);
+        assert!(all, "{:?} of {}", queue.status().counts(), each + own);
+        assert_eq!(queue.status().counts().handoff.stuck, 0);
         assert!(Owner::new(Arc::clone(&queue)).is_some(), "the last owner has gone");
         assert!(by_bias > 0);
         service.stop();
@@ -266,11 +268,11 @@ fn an_owners_bursts() {
     assert_eq!(burst(2..4), (2, None, true));
     // One packet goes directly, two wait, and then there is no room.
     assert_eq!(burst(4..9), (3, Some(7), false));
-    queue.try_with(|o| o.dev.finish(5)).expect("no thread has it");
+    queue.control().try_with(|o| o.dev.finish(5)).expect("no thread has it");
     queue.kick();
     assert_eq!(burst(7..9), (2, None, true));
-    assert_eq!(queue.counts().path.direct, 7);
-    assert_eq!(queue.try_with(|o| o.dev.sent().to_vec()), Some((0..9).collect()));
+    assert_eq!(queue.status().counts().path.direct, 7);
+    assert_eq!(queue.control().try_with(|o| o.dev.sent().to_vec()), Some((0..9).collect()));
 }
 
 #[test]
@@ -307,7 +309,7 @@ fn a_drop_is_told_with_its_reason() {
     let path = path(false, "pfifo_fast", &[]);
     let config = QueueConfig { drain: Drain::Worker, ..QueueConfig::new(clock) };
     let queue = Arc::new(Queue::new(path, VecDevice::with_slots(100), config, Bell::new().wakeup()));
-    queue.post(|o| o.path.freeze());
+    queue.control().post(|o| o.path.tx_mut().freeze());
     assert_eq!(queue.serve(), Rest::Idle);
     let mut sender = Tracked::new(Arc::clone(&queue), 4);
     let _ = sender.send(1u64, Meta::new(u32::MAX));
@@ -329,8 +331,50 @@ fn a_sender_that_has_gone_is_not_waited_for() {
     drop(sender);
     let _ = queue.serve();
     // The third packet finds no room, and has no sender to go back to.
-    let (sent, discarded) = queue.try_with(|o| (o.dev.sent().to_vec(), o.dev.discarded().to_vec())).unwrap();
+    let (sent, discarded) =
+        queue.control().try_with(|o| (o.dev.sent().to_vec(), o.dev.discarded().to_vec())).unwrap();
     assert_eq!((sent, discarded), (vec![1], vec![(3, DropReason::Overlimit)]));
+}
+
+/// A device of one slot whose frames come back to a list that outlives it.
+struct Pledged {
+    inner: VecDevice<u64>,
+    back: Arc<Mutex<Vec<(u64, DropReason)>>>,
+}
+
+impl TxQueue for Pledged {
+    type Frame = u64;
+    fn reserve(&mut self, want: u32) -> u32 {
+        self.inner.reserve(want)
+    }
+    fn push(&mut self, frame: u64, m: &Meta) {
+        self.inner.push(frame, m);
+    }
+    fn commit(&mut self) -> Result<(), DeviceError> {
+        self.inner.commit()
+    }
+    fn reap(&mut self, sink: &mut dyn FnMut(Completed<u64>)) {
+        self.inner.reap(sink);
+    }
+    fn discard(&mut self, frame: u64, _: &Meta, reason: DropReason) {
+        self.back.lock().unwrap().push((frame, reason));
+    }
+}
+
+#[test]
+fn the_end_of_a_queue_gives_every_waiting_frame_back() {
+    let back = Arc::new(Mutex::new(Vec::new()));
+    let dev = Pledged { inner: VecDevice::with_slots(1), back: Arc::clone(&back) };
+    let config = QueueConfig { drain: Drain::Worker, ..QueueConfig::new(clock) };
+    let queue = Queue::new(path(false, "pfifo", &["limit", "2"]), dev, config, Bell::new().wakeup());
+    (1..=5).for_each(|n| assert_eq!(queue.send(n, Meta::new(100)), Handed::Listed));
+    assert_eq!(queue.serve(), Rest::Device);
+    (6..=7).for_each(|n| assert_eq!(queue.send(n, Meta::new(100)), Handed::Listed));
+    // The device has packet 1, the qdisc 2 and 3. Packet 4 waits for room, the rest behind it.
+    assert_eq!(queue.status().counts().backlog.packets, 2);
+    drop(queue);
+    let all: Vec<_> = (2..=7).map(|n| (n, DropReason::Purged)).collect();
+    assert_eq!(*back.lock().unwrap(), all);
 }
 
 #[test]
@@ -344,7 +388,7 @@ fn what_finds_no_room_waits_in_the_list_or_is_dropped_and_counted() {
             assert_eq!(queue.send(n, Meta::new(100)), Handed::Listed);
             let _ = queue.serve();
         }
-        let counts = queue.counts();
+        let counts = queue.status().counts();
         let found = (counts.handoff.listed, counts.handoff.overrun, counts.backlog.packets);
         assert_eq!(found, (listed, overrun, 1), "{role:?}");
         // The packet in front holds up those behind it until there is room; the list bounds their
@@ -353,10 +397,10 @@ fn what_finds_no_room_waits_in_the_list_or_is_dropped_and_counted() {
             assert_eq!(queue.send(7, Meta::new(100)), Handed::Listed);
             assert_eq!(queue.send(8, Meta::new(100)), Handed::Done(Admitted::Full(8)));
             for n in 1..=7 {
-                queue.post(|o| o.dev.finish(1));
+                queue.control().post(|o| o.dev.finish(1));
                 queue.kick();
                 let _ = queue.serve();
-                let sent = queue.try_with(|o| o.dev.sent().to_vec()).unwrap();
+                let sent = queue.control().try_with(|o| o.dev.sent().to_vec()).unwrap();
                 assert_eq!(sent, (1..=7.min(n + 1)).collect::<Vec<u64>>());
             }
         }
@@ -376,7 +420,7 @@ fn a_burst_is_one_turn_and_says_where_it_ended() {
     assert_eq!((went, back.map(|(frame, _)| frame)), (5, Some(6)));
     // The rest of the burst is still with its owner.
     assert_eq!(packets.next().map(|(frame, _)| frame), Some(7));
-    let (doorbells, sent) = queue.try_with(|o| (o.dev.doorbells(), o.dev.sent().to_vec())).unwrap();
+    let (doorbells, sent) = queue.control().try_with(|o| (o.dev.doorbells(), o.dev.sent().to_vec())).unwrap();
     assert_eq!((doorbells, sent), (1, vec![1, 2, 3]));
 }
 
@@ -389,7 +433,7 @@ fn an_idle_queue_is_a_direct_call_and_a_scheduler_ends_that() {
         Bell::new().wakeup(),
     );
     (0..10u64).for_each(|n| assert_eq!(direct.send(n, Meta::new(100)), Handed::Done(Admitted::Sent)));
-    let counts = direct.counts();
+    let counts = direct.status().counts();
     assert_eq!((counts.path.direct, counts.path.queued, counts.handoff.runs), (10, 0, 0));
     // The rule of ALTQ: with a scheduler installed no packet goes past it (S2.7).
     let shaped = Queue::new(
@@ -399,7 +443,7 @@ fn an_idle_queue_is_a_direct_call_and_a_scheduler_ends_that() {
         Bell::new().wakeup(),
     );
     (0..10u64).for_each(|n| assert_eq!(shaped.send(n, Meta::new(100)), Handed::Done(Admitted::Queued)));
-    let counts = shaped.counts();
+    let counts = shaped.status().counts();
     assert_eq!((counts.path.direct, counts.path.queued, counts.path.tx_packets), (0, 10, 10));
 }
 
@@ -433,17 +477,17 @@ fn wakers_of_each_sort_are_told() {
         count.fetch_add(1, Ordering::SeqCst);
     }));
     let mut bytes = [0; 8];
-    assert!(queue.is_stopped());
+    assert!(queue.status().is_stopped());
     assert_eq!(rustix::io::read(&fd, &mut bytes), Err(rustix::io::Errno::AGAIN), "too early");
-    queue.post(|o| o.dev.finish(1));
+    queue.control().post(|o| o.dev.finish(1));
     queue.kick();
     assert_eq!(rustix::io::read(&fd, &mut bytes), Ok(8));
     assert_eq!(
         (woken.0.load(Ordering::SeqCst), called.load(Ordering::SeqCst), u64::from_ne_bytes(bytes)),
         (1, 1, 1)
     );
-    assert!(!queue.is_stopped());
-    assert_eq!(queue.counts().handoff.woken, 3);
+    assert!(!queue.status().is_stopped());
+    assert_eq!(queue.status().counts().handoff.woken, 3);
 }
 
 #[test]
@@ -451,8 +495,7 @@ fn a_wait_for_room_has_an_end_and_ends_when_there_is_some() {
     let (sender, mut receiver) = ring::<u64>(2, Bell::new().wakeup());
     let path = path(false, "pfifo", &["limit", "1"]);
     let queue = Arc::new(Queue::new(path, sender, QueueConfig::new(clock), Bell::new().wakeup()));
-    let kicked = Arc::clone(&queue);
-    receiver.on_finished(Wakeup::calling(move || kicked.kick()));
+    receiver.on_finished(queue.kicker());
     (1..=3).for_each(|n| assert!(!matches!(queue.send(n, Meta::new(100)), Handed::Done(Admitted::Full(_)))));
     let began = clock();
     let refused = queue.send_within(4, Meta::new(100), Duration::from_millis(50));
@@ -471,6 +514,6 @@ fn a_wait_for_room_has_an_end_and_ends_when_there_is_some() {
         thread.join().unwrap(),
         Handed::Done(Admitted::Sent | Admitted::Queued) | Handed::Listed
     ));
-    let woken = queue.counts().handoff.woken;
+    let woken = queue.status().counts().handoff.woken;
     assert!((2..10).contains(&woken), "two threads were told {woken} times");
 }

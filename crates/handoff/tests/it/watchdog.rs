@@ -17,15 +17,15 @@ use crate::common::own_time::{clock, pass};
 /// The state of a device that a test sees and changes.
 #[derive(Default)]
 struct Hands {
-    /// It finishes nothing.
+    /// True if the device finishes no packet.
     stuck: AtomicBool,
-    /// Its doorbell does not return.
+    /// True if the doorbell of the device does not return.
     hangs: AtomicBool,
-    /// It is being reset: no packet may go into it.
+    /// True while the device is reset: no packet may go into it.
     resetting: AtomicBool,
-    /// Frames, in order.
+    /// Frames that went into the device, in order.
     got: Mutex<Vec<u64>>,
-    /// Packets that went into it while it was being reset.
+    /// Number of packets that went into the device during a reset.
     trespassed: AtomicU64,
 }
 
@@ -104,7 +104,7 @@ impl Bench {
         Self { queues, hands, monitor: Monitor::default(), found: Vec::new(), stalls: Arc::default() }
     }
 
-    /// Has `reset` called for a reset, which is noted.
+    /// Installs `reset` as the handler of a reset, and notes each call of it.
     fn reset_by(mut self, reset: impl Fn(&[Arc<Queue<Dev>>], &[Arc<Hands>]) + Send + Sync + 'static) -> Self {
         let (queues, hands, stalls) = (self.queues.clone(), self.hands.clone(), Arc::clone(&self.stalls));
         self.monitor = self.monitor.on_timeout(move |stall| {
@@ -120,7 +120,7 @@ impl Bench {
     fn send(&self, queue: usize, n: u64) -> Handed<u64> {
         self.queues[queue].send(n, Meta::new(100))
     }
-    /// Looks after this time has passed. Returns the findings since the last look.
+    /// Runs the monitor after this time has passed. Returns the findings since the last run.
     fn look(&mut self, ms: u64) -> Vec<Report> {
         pass(ms);
         let found = &mut self.found;
@@ -131,7 +131,10 @@ impl Bench {
         self.hands.iter().map(|h| h.trespassed.load(Ordering::SeqCst)).sum()
     }
     fn is_frozen(&self, queue: usize) -> bool {
-        self.queues[queue].try_with(|o| o.path.stops().has(Stops::FROZEN)).expect("no thread has it")
+        self.queues[queue]
+            .control()
+            .try_with(|o| o.path.tx().stops().has(Stops::FROZEN))
+            .expect("no thread has it")
     }
 }
 
@@ -146,7 +149,7 @@ impl Drop for Resetting {
 
 /// Puts a fresh ring in the place of one that is stuck.
 fn fresh(queue: &Queue<Dev>) {
-    queue.post(|o| {
+    queue.control().post(|o| {
         o.dev.in_ring = 0;
         o.device_reset();
     });
@@ -175,7 +178,7 @@ fn a_stopped_queue_has_its_device_reset_once() {
         ]
     );
     let counted = |b: &Bench, at: usize| {
-        let counts = b.queues[at].counts().handoff;
+        let counts = b.queues[at].status().counts().handoff;
         (counts.timeouts, counts.resets)
     };
     assert_eq!((counted(&b, 0), counted(&b, 1)), ((1, 1), (0, 0)));
@@ -197,7 +200,7 @@ fn a_stopped_queue_has_its_device_reset_once() {
     assert_eq!((b.hands[0].got(), b.trespassed()), (vec![1, 2, 3, 4], 0));
     // The log has its last events.
     let events: Vec<String> =
-        b.queues[0].try_with(|o| o.log().events().map(|(_, e)| e.to_string()).collect()).unwrap();
+        b.queues[0].control().try_with(|o| o.log().events().map(|(_, e)| e.to_string()).collect()).unwrap();
     let at =
         |what: &str| events.iter().rposition(|e| e == what).unwrap_or_else(|| panic!("{what}: {events:?}"));
     assert!(at("timed out") < at("frozen") && at("frozen") < at("reset") && at("reset") < at("thawed"));
@@ -217,7 +220,7 @@ fn what_is_sent_during_a_reset_waits_and_goes_on_by_itself() {
             counted.fetch_add(1, Ordering::SeqCst);
         }));
         assert_eq!(send(0, 4), QUEUED);
-        // Any thread may come near: nothing moves.
+        // Calls from any thread move no packet.
         queues.iter().for_each(|queue| queue.kick());
         assert!(queues.iter().all(|queue| queue.serve() == Rest::Device));
         assert_eq!((hands[0].got(), hands[1].got()), (vec![1, 2], vec![]));
@@ -236,7 +239,7 @@ fn what_is_sent_during_a_reset_waits_and_goes_on_by_itself() {
 
 /// Returns the packets that the device was given, and those that it has finished or forgotten.
 fn counted_of(queue: &Queue<Dev>) -> (u64, u64) {
-    let counts = queue.counts();
+    let counts = queue.status().counts();
     (counts.path.tx_packets, counts.handoff.reaped)
 }
 
@@ -264,7 +267,7 @@ fn a_device_that_somebody_is_in_is_not_reset() {
     thread::scope(|s| {
         let sending = Arc::clone(&b.queues[1]);
         let sender = s.spawn(move || sending.send(11, Meta::new(100)));
-        while !b.queues[1].is_called() {
+        while !b.queues[1].status().is_called() {
             thread::sleep(Duration::from_millis(1));
         }
         let _ = b.look(100);
@@ -299,8 +302,8 @@ fn queues_that_only_the_service_runs_are_frozen_as_well() {
     let _ = b.queues[0].serve();
     let _ = b.look(100);
     assert_eq!((b.look(5100).len(), b.stalls.lock().unwrap()[0].waiting), (2, 1));
-    // The service is told, and comes.
-    assert!(b.queues.iter().all(|queue| queue.is_called()));
+    // The service is called, and serves both queues.
+    assert!(b.queues.iter().all(|queue| queue.status().is_called()));
     assert!(b.queues.iter().all(|queue| queue.serve() == Rest::Idle));
     assert_eq!((b.hands[0].got(), b.hands[1].got(), b.trespassed()), (vec![1, 2, 3], vec![11], 0));
 }
@@ -313,20 +316,20 @@ fn what_others_have_frozen_stays_frozen() {
         let _ = b.look(100);
         assert_eq!(b.look(5100).len(), 2);
     };
-    b.queues[1].post(|o| o.path.freeze());
+    b.queues[1].control().post(|o| o.path.tx_mut().freeze());
     assert_eq!(b.send(1, 11), QUEUED);
     stall(&mut b, 1);
     assert_eq!((b.is_frozen(1), b.hands[1].got()), (true, vec![]));
-    b.queues[1].post(|o| o.path.thaw());
+    b.queues[1].control().post(|o| o.path.tx_mut().thaw());
     assert_eq!(b.hands[1].got(), [11]);
-    // The same by the queue's own freeze, which counts.
-    b.queues[1].freeze(|| {});
-    b.queues[1].freeze(|| {});
+    // The freeze of the queue itself has the same effect; it counts its calls.
+    b.queues[1].control().freeze(|| {});
+    b.queues[1].control().freeze(|| {});
     assert_eq!(b.send(1, 12), QUEUED);
     stall(&mut b, 4);
-    b.queues[1].thaw();
+    b.queues[1].control().thaw();
     assert_eq!((b.is_frozen(1), b.hands[1].got()), (true, vec![11]));
-    b.queues[1].thaw();
+    b.queues[1].control().thaw();
     assert_eq!((b.is_frozen(1), b.hands[1].got()), (false, vec![11, 12]));
 }
 
@@ -336,7 +339,7 @@ fn a_byte_limit_that_is_not_lifted_is_a_stop_as_well() {
     let mut b =
         Bench::with(Drain::Caller, || path("pfifo", &[], Some(bql))).reset_by(|queues, _| fresh(&queues[0]));
     assert_eq!([b.send(0, 1), b.send(0, 2)], [SENT, QUEUED]);
-    let stops = b.queues[0].try_with(|o| o.path.stops()).unwrap();
+    let stops = b.queues[0].control().try_with(|o| o.path.tx().stops()).unwrap();
     assert!(stops.has(Stops::STACK) && !stops.has(Stops::DRV));
     let _ = b.look(100);
     assert_eq!((b.look(5100).len(), b.hands[0].got()), (2, vec![1, 2]));
@@ -347,13 +350,13 @@ fn what_moves_or_waits_for_its_time_is_not_reset() {
     let tbf = ["rate", "80bit", "burst", "100", "limit", "10000"];
     let mut b = Bench::with(Drain::Caller, || path("tbf", &tbf, None)).reset_by(|_, _| ());
     b.hands.iter().for_each(|h| h.stuck.store(false, Ordering::SeqCst));
-    // 100 bytes at 80 bit/s: 10 s.
+    // 100 bytes take 10 s at 80 bit/s.
     assert_eq!([b.send(0, 1), b.send(0, 2)], [QUEUED, QUEUED]);
     assert_eq!(b.hands[0].got(), [1]);
     for _ in 0..90 {
         assert_eq!(b.look(100), []);
     }
-    // Slow progress, and never a pause of 5 s.
+    // The device makes slow progress and never pauses for 5 s.
     let mut b = Bench::new(Drain::Caller).reset_by(|_, _| ());
     for n in 0..20 {
         let _ = b.send(0, 2 * n);
@@ -425,13 +428,13 @@ fn senders_on_threads_lose_nothing_over_resets() {
         senders.into_iter().map(|t| t.join().unwrap()).collect()
     });
     let until = common::clock().0 + 10_000_000_000;
-    let through = || queues.iter().map(|q| q.counts().path.tx_packets).sum::<u64>();
+    let through = || queues.iter().map(|q| q.status().counts().path.tx_packets).sum::<u64>();
     while through() < sent.iter().sum() && common::clock().0 < until {
         thread::sleep(Duration::from_millis(1));
     }
     service.stop();
     assert_eq!(resets.load(Ordering::SeqCst), 3);
-    let timeouts: Vec<u64> = queues.iter().map(|q| q.counts().handoff.resets).collect();
+    let timeouts: Vec<u64> = queues.iter().map(|q| q.status().counts().handoff.resets).collect();
     assert_eq!(timeouts, [3, 0]);
     assert_eq!(hands.iter().map(|h| h.trespassed.load(Ordering::SeqCst)).sum::<u64>(), 0);
     // Each sender's packets have gone into the device once, in order.

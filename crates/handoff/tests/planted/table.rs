@@ -15,7 +15,7 @@ pub const BUGS: &[Bug] = &[
         let appended = self.list.push(item, detail)?;
         // The consumer",
             new: "\
-        let _ = self.call(WORK, \"list\");
+        let _ = self.runner.call(WORK, \"list\");
         if true {
             return self.list.push(item, detail).map(drop);
         }
@@ -38,8 +38,8 @@ pub const BUGS: &[Bug] = &[
         // The consumer",
             new: "\
         let appended = self.list.push(item, detail)?;
-        if let Some(turn) = self.baton.try_take() {
-            let _ = self.run(turn, \"list\", false);
+        if let Some(turn) = self.runner.baton.try_take() {
+            let _ = self.runner.run(turn, \"list\", false);
         }
         if true {
             return Ok(());
@@ -89,8 +89,8 @@ pub const BUGS: &[Bug] = &[
         name: "overtake",
         file: "src/queue/send.rs",
         edits: &[Edit {
-            old: "if !o.is_listed() && (self.poll.is_none() || o.timer != NEVER) {",
-            new: "if self.poll.is_none() || o.timer != NEVER {",
+            old: "if !o.is_listed() && (self.runner.rules.poll.is_none() || o.timer != NEVER) {",
+            new: "if self.runner.rules.poll.is_none() || o.timer != NEVER {",
         }],
         models: &["nobody_overtakes_itself"],
     },
@@ -130,13 +130,13 @@ pub const BUGS: &[Bug] = &[
                 old: "    pub fn when_room(&self, wakeup: Wakeup) {",
                 new: "\
     pub fn when_room(&self, wakeup: Wakeup) {
-        let _ = self.call(WAITING.and(WORK), \"waiting\");",
+        let _ = self.runner.call(WAITING.and(WORK), \"waiting\");",
             },
             Edit {
                 old: "\
         // The holder of the queue then sees that a sender waits. Without a holder, this call looks
         // whether there is room by now.
-        let _ = self.call(WAITING.and(WORK), \"waiting\");
+        let _ = self.runner.call(WAITING.and(WORK), \"waiting\");
 ",
                 new: "",
             },
@@ -229,7 +229,7 @@ pub const BUGS: &[Bug] = &[
     // A queue is said to be frozen before it is.
     Bug {
         name: "freeze_late",
-        file: "src/queue.rs",
+        file: "src/queue/control.rs",
         edits: &[Edit {
             old: "\
         self.post(|o| {
@@ -243,10 +243,10 @@ pub const BUGS: &[Bug] = &[
     // A queue is thawed and not run.
     Bug {
         name: "thaw_quietly",
-        file: "src/queue.rs",
+        file: "src/queue/control.rs",
         edits: &[Edit {
             old: "        self.post(|o| o.thaw());",
-            new: "        if let Some(mut turn) = self.baton.try_take() {\n            turn.thaw();\n        }",
+            new: "        if let Some(mut turn) = self.0.runner.baton.try_take() {\n            turn.thaw();\n        }",
         }],
         models: &["nothing_goes_into_the_device_while_it_is_reset"],
     },

@@ -15,13 +15,12 @@ use std::collections::VecDeque;
 use txweir_core::base::rng::Rng;
 use txweir_core::{Instant, Nanos};
 
+use super::ends::End;
 use super::group::Group;
-use super::{Net, What};
 use crate::app::App;
 use crate::dist::Dist;
 use crate::draw::{Sizes, exponential};
-use crate::frame::Frame;
-use crate::tcp::{Addr, Conn, Label};
+use crate::tcp::Conn;
 
 /// Largest number of places of all groups together: 31 MB of connections.
 pub const AT_ONCE_MAX: u32 = 10_000;
@@ -65,6 +64,26 @@ pub struct FlowCounts {
     pub failed: u64,
     /// Flows not opened, because all places were taken.
     pub turned_away: u64,
+}
+
+/// A flow to open.
+pub(super) struct Opening {
+    /// The first of its two connection ends.
+    pub(super) end: u32,
+    /// Ports of the host that opens it, and of the other.
+    pub(super) ports: (u16, u16),
+    /// Its bytes.
+    pub(super) size: u64,
+    /// Random numbers for its connection.
+    pub(super) seeds: [u64; 4],
+}
+
+/// The state of a flow after one of its ends has acted.
+pub(super) struct Looked {
+    /// Its completion time, if it has just been read to the last byte.
+    pub(super) took: Option<Nanos>,
+    /// True if its place is free now.
+    pub(super) over: bool,
 }
 
 /// The flows of a group.
@@ -111,156 +130,118 @@ impl Flows {
         self.times.iter_mut().for_each(Dist::reset);
     }
 
-    fn ended(&mut self, size: u64, took: Nanos) {
-        self.counts.finished += 1;
-        self.times[0].add(took);
-        self.times[1 + CLASSES.iter().filter(|most| size > **most).count()].add(took);
-    }
-}
-
-impl Net {
-    /// Returns the flows of a new group, none of them open. Its server has the group's port.
-    pub(super) fn flows(&mut self, g: &Group, number: u32, short: Short) -> Result<Box<Flows>, String> {
-        self.at_once = self.at_once.saturating_add(short.at_once);
-        if self.at_once > AT_ONCE_MAX {
-            let name = &g.name;
-            return Err(format!("group {name}: more than {AT_ONCE_MAX} short flows at once in all groups"));
-        }
-        let mut rng = Rng::new(self.rng.next_u64());
-        let first = match short.gap {
-            Some(mean) => Some(exponential(&mut rng, mean)),
-            None => g.arrivals.first().copied(),
-        };
-        if let Some(first) = first {
-            self.engine.schedule(g.start + first, number, What::Flow);
-        }
-        Ok(Box::new(Flows {
+    /// Returns the flows of a new group, none of them open. Its server has this port.
+    pub(super) fn new(short: Short, seed: u64, port: u16) -> Self {
+        Self {
             short,
-            rng,
+            rng: Rng::new(seed),
             places: Vec::new(),
             free: VecDeque::new(),
             listed: 0,
-            port: 2000 + (self.connections - 1) as u16,
+            port,
             next_port: *PORTS.start(),
             counts: FlowCounts::default(),
             times: Default::default(),
             read: 0,
             again: 0,
-        }))
+        }
     }
 
-    /// Begins the next flow of a group.
-    pub(super) fn next_flow(&mut self, number: u32) {
-        let now = self.engine.now();
-        let state = &mut self.groups[number as usize];
-        let Some(flows) = &mut state.flows else { return };
-        let next = match flows.short.gap {
+    /// Returns the time at which the first flow of the group begins.
+    pub(super) fn first(&mut self, group: &Group) -> Option<Instant> {
+        let first = match self.short.gap {
+            Some(mean) => Some(exponential(&mut self.rng, mean)),
+            None => group.arrivals.first().copied(),
+        };
+        first.map(|first| group.start + first)
+    }
+
+    /// Begins the next flow of the group: returns the time at which the flow after it begins, and
+    /// the flow, if it has a place. A place that is new has the connection ends from `fresh` on.
+    pub(super) fn next(
+        &mut self,
+        group: &Group,
+        now: Instant,
+        fresh: u32,
+    ) -> (Option<Instant>, Option<Opening>) {
+        let next = match self.short.gap {
             // Two flows at one instant would be fine, an endless number would not.
-            Some(mean) => Some(now + exponential(&mut flows.rng, mean).max(Nanos(1))),
+            Some(mean) => Some(now + exponential(&mut self.rng, mean).max(Nanos(1))),
             None => {
-                flows.listed += 1;
-                state.group.arrivals.get(flows.listed).map(|at| state.group.start + *at)
+                self.listed += 1;
+                group.arrivals.get(self.listed).map(|at| group.start + *at)
             }
         };
-        if let Some(at) = next {
-            self.engine.schedule(at, number, What::Flow);
-        }
-        let size = flows.short.sizes.draw(&mut flows.rng);
-        let place = match flows.free.pop_front() {
-            None if flows.places.len() >= flows.short.at_once as usize => {
-                flows.counts.turned_away += 1;
-                return;
+        (next, self.begin(now, fresh))
+    }
+
+    fn begin(&mut self, now: Instant, fresh: u32) -> Option<Opening> {
+        let size = self.short.sizes.draw(&mut self.rng);
+        let place = match self.free.pop_front() {
+            None if self.places.len() >= self.short.at_once as usize => {
+                self.counts.turned_away += 1;
+                return None;
             }
             place => place,
         };
-        flows.counts.opened += 1;
-        let server = flows.port;
-        let client = flows.next_port;
-        flows.next_port = if client == *PORTS.end() { *PORTS.start() } else { client + 1 };
-        let seeds: [u64; 4] = std::array::from_fn(|_| flows.rng.next_u64());
-        let end = place.map_or(self.ends.len() as u32, |p| flows.places[p].end);
+        self.counts.opened += 1;
+        let client = self.next_port;
+        self.next_port = if client == *PORTS.end() { *PORTS.start() } else { client + 1 };
+        let seeds: [u64; 4] = std::array::from_fn(|_| self.rng.next_u64());
+        let end = place.map_or(fresh, |p| self.places[p].end);
         let opened = Place { end, opened: now, size, done: false };
         match place {
-            Some(p) => flows.places[p] = opened,
-            None => flows.places.push(opened),
+            Some(p) => self.places[p] = opened,
+            None => self.places.push(opened),
         }
-        self.open(number, end, (client, server), size, seeds);
+        Some(Opening { end, ports: (client, self.port), size, seeds })
     }
 
-    fn open(&mut self, number: u32, end: u32, ports: (u16, u16), size: u64, seeds: [u64; 4]) {
-        let now = self.engine.now();
-        let g = self.groups[number as usize].group.clone();
-        let (a, b): (Addr, Addr) = (Self::addr(g.from, ports.0), Self::addr(g.to, ports.1));
-        let label = |to, seed: u64| Label { to, hash: seed as u32, priority: g.priority };
-        let tcp = [g.from, g.to].map(|host| self.tcp_of(host, &g));
-        let (there, back) = (label(end + 1, seeds[0]), label(end, seeds[1]));
-        let client = Conn::connect(&tcp[0], (a, b), now, App::stream(Some(size)), there, seeds[2]);
-        let server = Conn::listen(&tcp[1], (b, a), App::sink(), back, seeds[3]);
-        if end as usize == self.ends.len() {
-            self.add_ends([client, server], &g, number);
-        } else {
-            for (n, mut conn) in [(end, client), (end + 1, server)] {
-                let at = &mut self.ends[n as usize];
-                conn.share_config(&at.conn);
-                (at.conn, at.idle) = (conn, false);
-            }
-        }
-        self.poll(end);
-    }
-
-    /// True if a packet that has come is for the present flow of the place, not for an earlier one.
-    pub(super) fn is_for_flow(&self, frame: &Frame) -> bool {
-        let end = &self.ends[frame.to as usize];
-        let ports = frame.header().get(20..24);
-        let (local, remote) = (end.conn.local().port.to_be_bytes(), end.conn.remote().port.to_be_bytes());
-        !end.idle && ports == Some(&[remote[0], remote[1], local[0], local[1]])
-    }
-
-    /// Updates a short flow after one of its ends has acted.
-    pub(super) fn look_at_flow(&mut self, n: u32) {
-        let (first, now) = (n & !1, self.engine.now());
-        let pair = [first, first + 1].map(|n| &self.ends[n as usize]);
-        let Some(flows) = &mut self.groups[pair[0].group as usize].flows else { return };
-        let Ok(number) = flows.places.binary_search_by_key(&first, |p| p.end) else { return };
-        let place = &mut flows.places[number];
-        let read = match pair[1].conn.app() {
-            App::Sink(sink) => sink.read,
-            _ => 0,
+    /// Updates the flow whose first end is `first` after one of its ends has acted.
+    pub(super) fn look(&mut self, first: u32, pair: &[End], now: Instant) -> Looked {
+        let Ok(number) = self.places.binary_search_by_key(&first, |p| p.end) else {
+            return Looked { took: None, over: false };
         };
+        let place = &mut self.places[number];
+        let read = read(&pair[1].conn);
         let finished = !place.done && read >= place.size;
         place.done |= finished;
         let (Place { opened, size, done, .. }, failed) = (*place, pair.iter().any(|e| e.conn.has_failed()));
-        let over = failed || pair.iter().all(|e| e.conn.is_over());
-        if finished {
-            let took = now.saturating_since(opened);
-            flows.ended(size, took);
-            if let Some(watch) = &mut self.watch {
-                watch.add(pair[0].group, took);
-            }
+        let took = finished.then(|| now.saturating_since(opened));
+        if let Some(took) = took {
+            self.ended(size, took);
         }
         // A NIC still knows an end that waits for room there.
-        if over && pair.iter().all(|e| !e.waiting) {
-            flows.counts.failed += u64::from(!done);
-            flows.read += read;
-            flows.again += pair.iter().map(|e| e.conn.stats().retransmitted).sum::<u64>();
-            flows.free.push_back(number);
-            for n in [first, first + 1] {
-                self.ends[n as usize].idle = true;
-            }
+        let over = (failed || pair.iter().all(|e| e.conn.is_over())) && pair.iter().all(|e| !e.waiting);
+        if over {
+            self.counts.failed += u64::from(!done);
+            self.read += read;
+            self.again += pair.iter().map(|e| e.conn.stats().retransmitted).sum::<u64>();
+            self.free.push_back(number);
         }
+        Looked { took, over }
     }
 
-    /// Returns the payload that the flows of a group have delivered, and sent again, since the
-    /// start.
-    pub(super) fn flow_bytes(&self, flows: &Flows) -> (u64, u64) {
-        let open = flows.places.iter().filter(|p| !self.ends[p.end as usize].idle);
-        open.fold((flows.read, flows.again), |(read, again), p| {
-            let pair = [p.end, p.end + 1].map(|n| &self.ends[n as usize].conn);
-            let now = match pair[1].app() {
-                App::Sink(sink) => sink.read,
-                _ => 0,
-            };
-            (read + now, again + pair.iter().map(|c| c.stats().retransmitted).sum::<u64>())
+    fn ended(&mut self, size: u64, took: Nanos) {
+        self.counts.finished += 1;
+        self.times[0].add(took);
+        self.times[1 + CLASSES.iter().filter(|most| size > **most).count()].add(took);
+    }
+    /// Returns the payload that the flows have delivered, and sent again, since the start. `ends`
+    /// are all connection ends of the net.
+    pub(super) fn bytes(&self, ends: &[End]) -> (u64, u64) {
+        let open = self.places.iter().filter(|p| !ends[p.end as usize].idle);
+        open.fold((self.read, self.again), |(read_before, again), p| {
+            let pair = [p.end, p.end + 1].map(|n| &ends[n as usize].conn);
+            (read_before + read(pair[1]), again + pair.iter().map(|c| c.stats().retransmitted).sum::<u64>())
         })
+    }
+}
+
+/// Returns the bytes that a flow's receiver has read.
+const fn read(server: &Conn) -> u64 {
+    match server.app() {
+        App::Sink(sink) => sink.read,
+        _ => 0,
     }
 }

@@ -1,11 +1,11 @@
-//! Measurements of a net: counts since measuring began, and the sums that check conservation.
+//! The counters of a group, since the start and since measuring began.
 
 use hdrhistogram::Histogram;
-use txweir_core::{Instant, Tally};
 
-use super::group::{Receiver, Sender, Sink};
-use super::{Flows, GroupState, Load, Net};
-use crate::app::{App, Pace};
+use super::datagrams::{Receiver, Sender, Sink};
+use super::traffic::Traffic;
+use super::{Flows, GroupState, Load};
+use crate::app::App;
 use crate::dist::Dist;
 use crate::udp;
 use crate::udp::ask::Asked;
@@ -45,79 +45,50 @@ pub struct VideoCounts {
     pub ages: Dist,
 }
 
-/// Places of all packets since the start, in packets and bytes on the wire. In bytes, `submitted =
-/// delivered + dropped + stolen + refused + lost + backlog + in_devices + in_links` holds between
-/// any two events, unless actions make packets longer or shorter; in packets only if TSO units are
-/// not cut, which count as one before and as many after.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Totals {
-    /// Packets taken by the NICs of the hosts that sent them.
-    pub submitted: Tally,
-    /// Packets that arrived at their end.
-    pub delivered: Tally,
-    /// Packets dropped by qdiscs and by filters.
-    pub dropped: Tally,
-    /// Packets taken away by actions.
-    pub stolen: Tally,
-    /// Packets refused by full queues on the way, where no sender takes a packet back.
-    pub refused: Tally,
-    /// Packets lost by links.
-    pub lost: Tally,
-    /// Packets in qdiscs.
-    pub backlog: Tally,
-    /// Packets handed to devices and not yet off the wire.
-    pub in_devices: Tally,
-    /// Packets off the wire and not yet arrived.
-    pub in_links: Tally,
+/// Counters of a group since the start.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Counters {
+    /// Bytes that each member has delivered.
+    bytes: Vec<u64>,
+    /// Counters of its one-way UDP members.
+    cbr: CbrCounts,
+    /// Bytes that its senders have sent again.
+    retransmitted: u64,
+    /// Counters of its clients, and frames of its cameras.
+    asked: Asked,
+    frames: u64,
 }
 
-impl Net {
-    /// Returns the groups.
-    pub fn groups(&self) -> &[GroupState] {
-        &self.groups
-    }
-    /// Sets the pace of a group's clients, before the run; does nothing to groups of other kinds.
-    pub fn set_pace(&mut self, group: usize, pace: Pace) {
-        for end in self.ends.iter_mut().filter(|e| e.group as usize == group) {
-            end.conn.app_mut().set_pace(pace);
-        }
-    }
-    /// Returns the time at which measuring began.
-    pub fn measuring_from(&self) -> Instant {
-        self.measuring_from.unwrap_or(Instant::ZERO)
+/// The counters of one group.
+#[derive(Clone, Copy, Debug)]
+pub struct Counted<'a> {
+    traffic: &'a Traffic,
+    state: &'a GroupState,
+}
+
+impl<'a> Counted<'a> {
+    pub(super) const fn new(traffic: &'a Traffic, state: &'a GroupState) -> Self {
+        Self { traffic, state }
     }
 
-    /// Starts measuring now: earlier events do not count.
-    pub fn measure(&mut self) {
-        let now = self.engine.now();
-        self.measuring_from = Some(now);
-        for nic in &mut self.nics {
-            nic.restart(now);
+    /// Returns all counters since the start.
+    pub(super) fn counters(self) -> Counters {
+        Counters {
+            bytes: self.delivered(),
+            cbr: self.cbr_total(),
+            retransmitted: self.retransmitted_total(),
+            asked: self.asked_total(),
+            frames: self.frames_total(),
         }
-        for g in 0..self.groups.len() {
-            let (bytes, cbr, again) = (self.delivered(g), self.cbr_total(g), self.retransmitted_total(g));
-            let (asked, frames) = (self.asked_total(g), self.frames_total(g));
-            let state = &mut self.groups[g];
-            (state.bytes_before, state.cbr_before, state.retransmitted_before) = (bytes, cbr, again);
-            (state.asked_before, state.frames_before) = (asked, frames);
-            state.latency.reset();
-            if let Some(flows) = &mut state.flows {
-                flows.restart();
-            }
-        }
-        for sink in &mut self.sinks {
-            sink.receiver.restart();
-        }
-        self.watch.iter_mut().flat_map(|w| &mut w.groups).for_each(|g| g.whole.reset());
     }
 
     /// Returns the number of transactions that a group has finished since the start; zero for
     /// groups of other kinds.
-    pub fn transactions(&self, group: usize) -> u64 {
-        let GroupState { group: g, first, .. } = &self.groups[group];
+    pub fn transactions(&self) -> u64 {
+        let GroupState { group: g, first, .. } = self.state;
         match g.load {
             Load::Rr { .. } => (0..g.count)
-                .map(|n| match self.ends[(first + 2 * n) as usize].conn.app() {
+                .map(|n| match self.traffic.ends[(first + 2 * n) as usize].conn.app() {
                     App::Client(c) => c.done,
                     _ => 0,
                 })
@@ -127,23 +98,28 @@ impl Net {
     }
     /// Returns the bytes of payload (frames, for UDP) that each member of a group has delivered
     /// since the start. All short flows of a group are one member.
-    pub fn delivered(&self, group: usize) -> Vec<u64> {
-        let GroupState { group: g, first, flows, .. } = &self.groups[group];
+    pub fn delivered(&self) -> Vec<u64> {
+        let GroupState { group: g, first, flows, .. } = self.state;
         if let Some(flows) = flows {
-            return vec![self.flow_bytes(flows).0];
+            return vec![flows.bytes(&self.traffic.ends).0];
         }
         let pair = |n: u32| (first + 2 * n) as usize;
         (0..g.count)
             .map(|n| match g.load {
-                Load::Cbr { .. } | Load::Voice | Load::Video(_) => {
-                    self.sinks[(first + n) as usize].receiver.counted().map_or(0, udp::Sink::bytes)
-                }
-                Load::Ask(ask) => match &self.sources[self.sinks[pair(n)].source as usize].sender {
+                Load::Cbr { .. } | Load::Voice | Load::Video(_) => self.traffic.datagrams.sinks
+                    [(first + n) as usize]
+                    .receiver
+                    .counted()
+                    .map_or(0, udp::Sink::bytes),
+                Load::Ask(ask) => match &self.traffic.datagrams.sources
+                    [self.traffic.datagrams.sinks[pair(n)].source as usize]
+                    .sender
+                {
                     Sender::Ask(c) => c.counts().answered * u64::from(ask.request + ask.response),
                     _ => 0,
                 },
-                Load::Quic(_) => self.quics[pair(n) + 1].conn.read(),
-                _ => match self.ends[pair(n) + 1].conn.app() {
+                Load::Quic(_) => self.traffic.quics[pair(n) + 1].conn.read(),
+                _ => match self.traffic.ends[pair(n) + 1].conn.app() {
                     App::Sink(s) => s.read,
                     App::Server(s) => s.done * s.request,
                     _ => 0,
@@ -153,18 +129,18 @@ impl Net {
     }
 
     /// Returns the bytes that each member of a group has delivered since measuring began.
-    pub fn bytes(&self, group: usize) -> Vec<u64> {
-        let before = &self.groups[group].bytes_before;
-        let now = self.delivered(group);
+    pub fn bytes(&self) -> Vec<u64> {
+        let before = &self.state.before.bytes;
+        let now = self.delivered();
         now.iter().enumerate().map(|(i, n)| n - before.get(i).copied().unwrap_or(0)).collect()
     }
 
     /// Returns the receivers of a group of UDP senders, one way; none for other groups.
-    fn sinks_of(&self, group: usize) -> &[Sink] {
-        let GroupState { group: g, first, .. } = &self.groups[group];
+    fn receivers(&self) -> &[Sink] {
+        let GroupState { group: g, first, .. } = self.state;
         match g.load {
             Load::Cbr { .. } | Load::Voice | Load::Video(_) => {
-                &self.sinks[*first as usize..(first + g.count) as usize]
+                &self.traffic.datagrams.sinks[*first as usize..(first + g.count) as usize]
             }
             _ => &[],
         }
@@ -172,10 +148,10 @@ impl Net {
 
     /// Returns the counters of a group of UDP senders, one way, since the start; zeros for other
     /// groups.
-    fn cbr_total(&self, group: usize) -> CbrCounts {
+    fn cbr_total(&self) -> CbrCounts {
         let mut all = CbrCounts::default();
-        for sink in self.sinks_of(group) {
-            let source = &self.sources[sink.source as usize];
+        for sink in self.receivers() {
+            let source = &self.traffic.datagrams.sources[sink.source as usize];
             all.sent += source.sender.sent();
             all.refused += source.refused;
             if let Some(sink) = sink.receiver.counted() {
@@ -190,8 +166,8 @@ impl Net {
     /// Returns the counters of a group of UDP senders, one way, since measuring began; zeros for
     /// other groups. Packets sent shortly before are received after, and packets on their way at
     /// the end are not received.
-    pub fn cbr(&self, group: usize) -> CbrCounts {
-        let (now, before) = (self.cbr_total(group), self.groups[group].cbr_before);
+    pub fn cbr(&self) -> CbrCounts {
+        let (now, before) = (self.cbr_total(), self.state.before.cbr);
         CbrCounts {
             sent: now.sent - before.sent,
             refused: now.refused - before.refused,
@@ -204,9 +180,9 @@ impl Net {
 
     /// Returns the one-way delays, in nanoseconds, of the packets that a group of UDP senders, one
     /// way, has received since measuring began, all members together.
-    pub fn delays(&self, group: usize) -> Histogram<u64> {
+    pub fn delays(&self) -> Histogram<u64> {
         let mut all = crate::dist::histogram();
-        for sink in self.sinks_of(group).iter().filter_map(|s| s.receiver.counted()) {
+        for sink in self.receivers().iter().filter_map(|s| s.receiver.counted()) {
             // Both histograms have the same bounds.
             let _ = all.add(&sink.delay);
         }
@@ -214,9 +190,9 @@ impl Net {
     }
 
     /// Returns the counters of the listeners of a group since measuring began.
-    pub fn voice(&self, group: usize) -> VoiceCounts {
+    pub fn voice(&self) -> VoiceCounts {
         let mut heard = Heard::default();
-        for sink in self.sinks_of(group) {
+        for sink in self.receivers() {
             if let Receiver::Voice(l) = &sink.receiver {
                 let c = l.counts();
                 heard.late += c.late;
@@ -227,16 +203,17 @@ impl Net {
         VoiceCounts { heard }
     }
 
-    fn frames_total(&self, group: usize) -> u64 {
-        let sources = self.sinks_of(group).iter().map(|s| &self.sources[s.source as usize].sender);
+    fn frames_total(&self) -> u64 {
+        let sources =
+            self.receivers().iter().map(|s| &self.traffic.datagrams.sources[s.source as usize].sender);
         sources.map(|s| if let Sender::Video(c) = s { c.frames() } else { 0 }).sum()
     }
 
     /// Returns the measurements of the viewers of a group since measuring began.
-    pub fn video(&self, group: usize) -> VideoCounts {
-        let frames = self.frames_total(group) - self.groups[group].frames_before;
+    pub fn video(&self) -> VideoCounts {
+        let frames = self.frames_total() - self.state.before.frames;
         let mut seen = VideoCounts { frames, ..VideoCounts::default() };
-        for sink in self.sinks_of(group) {
+        for sink in self.receivers() {
             if let Receiver::Video(v) = &sink.receiver {
                 seen.late += v.late();
                 seen.ages.join(&v.ages);
@@ -245,11 +222,14 @@ impl Net {
         seen
     }
 
-    fn asked_total(&self, group: usize) -> Asked {
-        let GroupState { group: g, first, .. } = &self.groups[group];
+    fn asked_total(&self) -> Asked {
+        let GroupState { group: g, first, .. } = self.state;
         let Load::Ask(_) = g.load else { return Asked::default() };
         (0..g.count).fold(Asked::default(), |sum, n| {
-            match &self.sources[self.sinks[(first + 2 * n) as usize].source as usize].sender {
+            match &self.traffic.datagrams.sources
+                [self.traffic.datagrams.sinks[(first + 2 * n) as usize].source as usize]
+                .sender
+            {
                 Sender::Ask(c) => sum.plus(c.counts()),
                 _ => sum,
             }
@@ -258,55 +238,34 @@ impl Net {
 
     /// Returns the counters of the clients of a group since measuring began; zeros for other
     /// groups.
-    pub fn asked(&self, group: usize) -> Asked {
-        self.asked_total(group).since(self.groups[group].asked_before)
+    pub fn asked(&self) -> Asked {
+        self.asked_total().since(self.state.before.asked)
     }
 
     /// Returns the short flows of a group, if it has them.
-    pub fn short_flows(&self, group: usize) -> Option<&Flows> {
-        self.groups[group].flows.as_deref()
+    pub fn short_flows(&self) -> Option<&'a Flows> {
+        self.state.flows.as_deref()
     }
 
     /// Returns the payload bytes sent again by a group, both ways, since the start. QUIC counts the
     /// bytes of lost packets.
-    fn retransmitted_total(&self, group: usize) -> u64 {
-        let GroupState { group: g, first, flows, .. } = &self.groups[group];
+    fn retransmitted_total(&self) -> u64 {
+        let GroupState { group: g, first, flows, .. } = self.state;
         let both = |n: u32| (first + n) as usize;
         match (g.load, flows) {
-            (_, Some(flows)) => self.flow_bytes(flows).1,
+            (_, Some(flows)) => flows.bytes(&self.traffic.ends).1,
             (Load::Stream | Load::Rr { .. }, _) => {
-                (0..2 * g.count).map(|n| self.ends[both(n)].conn.stats().retransmitted).sum()
+                (0..2 * g.count).map(|n| self.traffic.ends[both(n)].conn.stats().retransmitted).sum()
             }
-            (Load::Quic(_), _) => (0..2 * g.count).map(|n| self.quics[both(n)].conn.lost_bytes()).sum(),
+            (Load::Quic(_), _) => {
+                (0..2 * g.count).map(|n| self.traffic.quics[both(n)].conn.lost_bytes()).sum()
+            }
             _ => 0,
         }
     }
 
     /// Returns the payload bytes sent again by a group, both ways, since measuring began.
-    pub fn retransmitted(&self, group: usize) -> u64 {
-        self.retransmitted_total(group) - self.groups[group].retransmitted_before
-    }
-
-    /// Returns the place of every packet.
-    pub fn totals(&self) -> Totals {
-        let mut t = Totals { delivered: self.delivered, refused: self.refused, ..Totals::default() };
-        let mut taken = Tally::default();
-        for nic in &self.nics {
-            let c = nic.counts();
-            for (sum, part) in [
-                (&mut taken, c.taken),
-                (&mut t.dropped, c.dropped.plus(c.turned_away)),
-                (&mut t.stolen, c.stolen),
-                (&mut t.lost, c.link.lost),
-                (&mut t.backlog, nic.port().backlog()),
-                (&mut t.in_devices, c.tx.since(c.departed)),
-                (&mut t.in_links, nic.link().in_flight()),
-            ] {
-                sum.packets += part.packets;
-                sum.bytes += part.bytes;
-            }
-        }
-        t.submitted = taken.since(self.forwarded);
-        t
+    pub fn retransmitted(&self) -> u64 {
+        self.retransmitted_total() - self.state.before.retransmitted
     }
 }

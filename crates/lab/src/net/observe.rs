@@ -5,7 +5,6 @@ use std::fmt::Debug;
 
 use txweir_core::{Instant, Nanos};
 
-use super::Net;
 use crate::frame::Frame;
 use crate::tcp::Conn;
 
@@ -17,19 +16,4 @@ pub trait Observer: Debug {
     /// Reports that an end has done its due work; `took` is the time of a transaction that ended
     /// with it.
     fn polled(&mut self, now: Instant, end: u32, conn: &Conn, took: Option<Nanos>);
-}
-
-impl Net {
-    /// Reports events of connection ends to `observer` from now on. A net has one observer.
-    pub fn observe(&mut self, observer: Box<dyn Observer>) {
-        self.observer = Some(observer);
-    }
-
-    /// Returns a connection end.
-    ///
-    /// # Panics
-    /// Panics if there is no end of this number.
-    pub fn end(&self, end: u32) -> &Conn {
-        &self.ends[end as usize].conn
-    }
 }

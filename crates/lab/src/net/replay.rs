@@ -5,7 +5,9 @@ use std::sync::Arc;
 use txweir_core::{Instant, Tally};
 
 use super::watch::GroupWatch;
-use super::{Net, REPLAY, What};
+use super::{Ground, REPLAY};
+use crate::engine::Engine;
+use crate::event::NetEvent;
 use crate::frame::Frame;
 
 /// A replay in action.
@@ -13,7 +15,7 @@ use crate::frame::Frame;
 pub struct Replay {
     packets: Arc<[Frame]>,
     next: usize,
-    pub(super) from: u32,
+    from: u32,
     pub(super) to: u32,
     /// One-way times.
     pub(super) watch: GroupWatch,
@@ -34,54 +36,39 @@ impl Replay {
     pub const fn received(&self) -> Tally {
         self.received
     }
-}
 
-impl Net {
-    /// Lets these packets arrive at `from` on their way to `to`, each at its sending time
-    /// (`Frame::sent`), by which they are ordered. A net has one replay. Errors: no links lead
-    /// there.
-    pub fn replay(&mut self, from: u32, to: u32, packets: Arc<[Frame]>) -> Result<(), String> {
-        if !self.reaches(from, to) {
-            return Err("replay: no links lead from one host to the other".into());
-        }
-        if let Some(first) = packets.first() {
-            self.engine.schedule(first.sent, 0, What::Replay);
-        }
+    /// Returns a replay of which nothing has arrived.
+    pub(super) fn new(from: u32, to: u32, packets: Arc<[Frame]>) -> Self {
         let (watch, offered, received) = (GroupWatch::default(), Tally::default(), Tally::default());
-        self.replay = Some(Replay { packets, next: 0, from, to, watch, offered, received });
-        Ok(())
+        Self { packets, next: 0, from, to, watch, offered, received }
     }
 
-    /// Returns the replay, if there is one.
-    pub const fn replayed(&self) -> Option<&Replay> {
-        self.replay.as_ref()
+    /// Schedules the event of the next packet.
+    pub(super) fn schedule(&self, engine: &mut Engine<NetEvent>) {
+        if let Some(next) = self.packets.get(self.next) {
+            engine.schedule(next.sent, 0, NetEvent::Replay);
+        }
     }
 
-    /// Lets the next packet arrive, and all packets of the same time.
-    pub(super) fn replay_next(&mut self) {
-        let now = self.engine.now();
-        let Some(replay) = &mut self.replay else { return };
-        let nic = self.routes[replay.from as usize][replay.to as usize];
-        while let Some(frame) = replay.packets.get(replay.next).filter(|f| f.sent <= now) {
+    /// Lets the next packet arrive, and all packets of the same time; returns the NIC.
+    pub(super) fn next(&mut self, ground: &mut Ground) -> u32 {
+        let Ground { engine, links, .. } = ground;
+        let now = engine.now();
+        let nic = links.route(self.from, self.to);
+        while let Some(frame) = self.packets.get(self.next).filter(|f| f.sent <= now) {
             let mut frame = frame.clone();
             frame.to = REPLAY;
-            replay.next += 1;
-            replay.offered.add(frame.wire_len());
-            if let Err(frame) = self.nics[nic as usize].submit(&self.engine, frame) {
-                // Only a path of the role of an origin gives it back.
-                self.refused.add(frame.wire_len());
-            }
+            self.next += 1;
+            self.offered.add(frame.wire_len());
+            links.offer(engine, nic, frame);
         }
-        if let Some(next) = replay.packets.get(replay.next) {
-            self.engine.schedule(next.sent, 0, What::Replay);
-        }
-        self.kick(nic);
+        self.schedule(engine);
+        nic
     }
 
-    pub(super) fn replay_arrived(&mut self, now: Instant, frame: &Frame) {
-        if let Some(replay) = &mut self.replay {
-            replay.received.add(frame.wire_len());
-            replay.watch.add(now.saturating_since(frame.sent));
-        }
+    /// Takes a packet that has reached the other host.
+    pub(super) fn receive(&mut self, now: Instant, frame: &Frame) {
+        self.received.add(frame.wire_len());
+        self.watch.add(now.saturating_since(frame.sent));
     }
 }

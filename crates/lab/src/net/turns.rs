@@ -1,46 +1,62 @@
 //! The order within an instant: packets and timers first, then senders that small queues held, then
 //! applications.
 
-use txweir_core::Nanos;
+use std::collections::VecDeque;
 
-use super::{Net, What};
+use txweir_core::{Instant, Nanos};
 
-impl Net {
-    /// Sets the time that a process takes to read the clock: an application reads it for each part
-    /// of a call and each look at its socket. Zero by default.
-    pub const fn set_reading(&mut self, reading: Nanos) {
+/// The turn of a connection end.
+pub(super) enum Turn {
+    /// It sends again, because enough of it has left the host.
+    Send(u32),
+    /// Its application runs, and reads so much after the present.
+    Run(u32, Nanos),
+}
+
+/// The connection ends that act once nothing more happens at this instant.
+#[derive(Debug, Default)]
+pub(super) struct Turns {
+    /// Ends whose applications run, in the order in which they were woken.
+    woken: VecDeque<u32>,
+    /// Ends of which enough has left the host that they may send again. They do ahead of the
+    /// applications.
+    freed: VecDeque<u32>,
+    /// How long a process takes for a reading of the clock, and the readings of this instant. They
+    /// delay nothing but what a reader notes as the time.
+    reading: Nanos,
+    readings: (Instant, u32),
+}
+
+impl Turns {
+    pub(super) const fn set_reading(&mut self, reading: Nanos) {
         self.reading = reading;
     }
+    /// Appends an end whose application runs later.
+    pub(super) fn wake(&mut self, end: u32) {
+        self.woken.push_back(end);
+    }
+    /// Appends an end that may send again.
+    pub(super) fn free(&mut self, end: u32) {
+        self.freed.push_back(end);
+    }
+    /// Counts further readings of the clock.
+    pub(super) const fn count(&mut self, readings: u32) {
+        self.readings.1 += readings;
+    }
 
-    /// Lets a freed end send, or runs the application that was woken first. The results of either
-    /// happen before the next one runs.
-    pub(super) fn run_later(&mut self) {
-        if let Some(n) = self.freed.pop_front() {
-            return self.poll(n);
+    /// Takes the next turn: of a freed end, or of the application that was woken first. The results
+    /// of either happen before the next one runs.
+    pub(super) fn next(&mut self, now: Instant) -> Option<Turn> {
+        if let Some(end) = self.freed.pop_front() {
+            return Some(Turn::Send(end));
         }
-        let Some(n) = self.woken.pop_front() else { return };
-        let now = self.engine.now();
+        let end = self.woken.pop_front()?;
         if self.readings.0 != now {
             self.readings = (now, 0);
         }
-        self.ends[n as usize].woken = false;
         let late = Nanos(self.reading.0 * u64::from(self.readings.1));
         // The application looks at its socket at least once.
         self.readings.1 += 1;
-        if let Some(nic) = self.send_with(n, Some(late)) {
-            self.kick(nic);
-        }
-    }
-
-    /// Handles the alarm of a connection end. An alarm that has been moved to a later time does not
-    /// wake the end: an end that waits to send decides anew only at an event.
-    pub(super) fn timer(&mut self, n: u32) {
-        let now = self.engine.now();
-        let end = &mut self.ends[n as usize];
-        if end.idle || end.conn.is_due(now) {
-            return self.poll(n);
-        }
-        let at = end.conn.poll_at(now);
-        end.alarm.set(&mut self.engine, at, n, What::Timer);
+        Some(Turn::Run(end, late))
     }
 }

@@ -4,7 +4,8 @@ use std::collections::VecDeque;
 
 use txweir_core::{Instant, Nanos};
 
-use super::{Load, Net};
+use super::ends::End;
+use super::{GroupState, Load};
 use crate::dist::Dist;
 use crate::frame::{FIN, Frame, SYN};
 
@@ -21,7 +22,7 @@ const ACK: u8 = 16;
 pub struct GroupWatch {
     /// Times since measuring began.
     pub whole: Dist,
-    /// Times since the last [`Net::next_step`].
+    /// Times since the last [`Net::next_step`](super::Net::next_step).
     pub step: Dist,
 }
 
@@ -53,8 +54,9 @@ const fn after(a: u32, b: u32) -> bool {
 
 impl RoundTrips {
     pub(super) fn sent(&mut self, now: Instant, frame: &Frame) {
-        let control = u32::from(frame.tcp_flags() & (SYN | FIN) != 0);
-        let (seq, end) = (frame.tcp_seq(), frame.tcp_seq().wrapping_add(frame.payload_len() + control));
+        let control = u32::from(frame.head().tcp_flags() & (SYN | FIN) != 0);
+        let (seq, end) =
+            (frame.head().tcp_seq(), frame.head().tcp_seq().wrapping_add(frame.payload_len() + control));
         if end == seq {
             return;
         }
@@ -76,10 +78,10 @@ impl RoundTrips {
 
     /// Takes an acknowledgement; returns the time of the latest data that it covers.
     pub(super) fn acknowledged(&mut self, now: Instant, frame: &Frame) -> Option<Nanos> {
-        if frame.tcp_flags() & ACK == 0 {
+        if frame.head().tcp_flags() & ACK == 0 {
             return None;
         }
-        let ack = frame.tcp_ack();
+        let ack = frame.head().tcp_ack();
         if self.recover.is_some_and(|recover| !after(recover, ack)) {
             self.recover = None;
         }
@@ -104,6 +106,15 @@ pub(super) struct Watch {
 }
 
 impl Watch {
+    /// Returns a watch of these groups, and of the senders of streams among these ends.
+    pub(super) fn new(groups: &[GroupState], ends: &[End]) -> Self {
+        let stream = |n: &u32| matches!(groups[*n as usize].group.load, Load::Stream);
+        let sender = |(i, end): (usize, &End)| {
+            Some(end.group).filter(|g| i % 2 == 0 && stream(g)).map(|_| RoundTrips::default())
+        };
+        let trips = ends.iter().enumerate().map(sender).collect();
+        Self { groups: vec![GroupWatch::default(); groups.len()], trips }
+    }
     pub(super) fn sent(&mut self, now: Instant, end: u32, frame: &Frame) {
         if let Some(Some(trips)) = self.trips.get_mut(end as usize) {
             trips.sent(now, frame);
@@ -119,33 +130,6 @@ impl Watch {
     pub(super) fn add(&mut self, group: u32, time: Nanos) {
         if let Some(group) = self.groups.get_mut(group as usize) {
             group.add(time);
-        }
-    }
-}
-
-impl Net {
-    /// Keeps the times of each group from now on. The caller calls this when all groups exist,
-    /// before the run.
-    pub fn watch(&mut self) {
-        let stream = |n: &u32| matches!(self.groups[*n as usize].group.load, Load::Stream);
-        let sender = |(i, end): (usize, &super::End)| {
-            Some(end.group).filter(|g| i % 2 == 0 && stream(g)).map(|_| RoundTrips::default())
-        };
-        let trips = self.ends.iter().enumerate().map(sender).collect();
-        let groups = vec![GroupWatch::default(); self.groups.len()];
-        self.watch = Some(Box::new(Watch { groups, trips }));
-    }
-
-    /// Returns the times of each group; empty if they are not kept.
-    pub fn watched(&self) -> &[GroupWatch] {
-        self.watch.as_ref().map_or(&[], |w| &w.groups)
-    }
-
-    /// Begins a step: resets `GroupWatch::step`.
-    pub fn next_step(&mut self) {
-        self.watch.iter_mut().flat_map(|w| &mut w.groups).for_each(|g| g.step.reset());
-        if let Some(replay) = &mut self.replay {
-            replay.watch.step.reset();
         }
     }
 }

@@ -123,7 +123,7 @@ impl TxQueue for Ring<'_> {
 /// is for.
 fn release(released: &mut Vec<(u32, u32)>, frame: &mut Frame) {
     if frame.below != Below::Not {
-        released.push((frame.to ^ 1, frame.below_socket()));
+        released.push((frame.to ^ 1, frame.below.bytes(frame.payload_len())));
         frame.below = Below::Not;
     }
 }

@@ -42,9 +42,9 @@ pub(super) fn apply(
     let port = &transmit.port;
     sieve.fit(port);
     transmit.paces = false;
-    port.visit(&mut |_, node| transmit.paces |= node.qdisc().spec().kind == "fq");
+    port.trees().visit(&mut |_, node| transmit.paces |= node.qdisc().spec().kind == "fq");
     // A NIC without filters stays as fast as it was.
-    if sieve.hook.is_some() || !port.blocks().is_empty() || !sieve.filters.is_empty() {
+    if sieve.hook.is_some() || port.trees().blocks().next().is_some() || !sieve.filters.is_empty() {
         transmit.sieve = Some(sieve);
     }
     done
@@ -104,7 +104,7 @@ impl Devices for Site<'_> {
     fn join_rates(&mut self, _names: &[&str]) -> Result<(), ConfigError> {
         let Transmit { port, device, .. } = &mut *self.transmit;
         let agreed = self.rates.agree(&port.trees().trees().collect::<Vec<_>>())?;
-        port.configure_each(self.now, device, |tree, _| agreed.join(tree));
+        port.control(self.now, device).configure_each(|tree, _| agreed.join(tree));
         Ok(())
     }
 }

@@ -110,7 +110,7 @@ impl Probe {
     /// A probe of a port whose qdiscs are not changed any more.
     pub fn new(port: &Port<Frame>, now: Instant) -> Self {
         let mut nodes = Vec::new();
-        port.visit(&mut |place, node| nodes.push(NodeProbe::new(place, node, now)));
+        port.trees().visit(&mut |place, node| nodes.push(NodeProbe::new(place, node, now)));
         let in_rings = (0..port.queues()).map(|_| VecDeque::new()).collect();
         Self { now, in_rings, stages: Default::default(), nodes, walked_at: now, above: Vec::new() }
     }
@@ -143,7 +143,7 @@ impl Probe {
     pub(super) fn look(&mut self, now: Instant, port: &Port<Frame>) {
         let due = self.nodes.len() <= EXACT_NODES || now >= self.walked_at + SAMPLE;
         let (Some(root), true) = (self.nodes.first(), due) else { return };
-        let books = port.books();
+        let books = port.totals().books();
         if (root.books.queued, root.books.admitted) != (books.queued, books.admitted) {
             self.walk(now, port);
         }
@@ -159,9 +159,9 @@ impl Probe {
                 seen.backlog.set(now, books.queued.bytes);
             }
         };
-        // In the order of `Port::visit`, which allocates.
+        // In the order of `Trees::visit`, which allocates.
         if port.is_split() {
-            saw(port.books());
+            saw(port.totals().books());
         }
         for tree in port.paths().iter().map(TxPath::tree) {
             tree.visit(&mut |_, node| saw(node.books()));
@@ -174,12 +174,12 @@ impl Probe {
         let Self { nodes, above, .. } = self;
         above.clear();
         let mut i = 0;
-        port.visit(&mut |place, node| {
+        port.trees().visit(&mut |place, node| {
             // The root of a port counts nothing where it stands for those of its queues.
             let of_all = place.parent == Handle::ROOT && port.is_split();
-            let reasons = if of_all { port.reasons() } else { *node.reasons() };
+            let reasons = if of_all { port.totals().reasons() } else { *node.account().reasons() };
             above.truncate(place.depth);
-            // What those below have counted is in it.
+            // The counts of a node include those of the nodes below it.
             if let Some(parent) = above.last().and_then(|parent: &usize| nodes.get_mut(*parent)) {
                 parent.own = parent.own.since(&reasons);
             }

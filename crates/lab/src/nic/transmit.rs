@@ -74,7 +74,7 @@ impl Transmit {
 
     /// The counts of all but the link.
     pub(super) fn counts(&self) -> NicCounts {
-        let (port, path) = (&self.port, self.port.path_stats());
+        let (port, path) = (&self.port, self.port.totals().stats());
         let dropped = port.paths().iter().map(|path| path.cx().dropped()).fold(self.filtered, Tally::plus);
         let by_hook = |reason| if reason == DropReason::Filtered { self.filtered.packets } else { 0 };
         NicCounts {
@@ -83,8 +83,10 @@ impl Transmit {
             queued: path.queued,
             tx: Tally { packets: path.tx_packets, bytes: path.tx_bytes },
             dropped,
-            drops: std::array::from_fn(|i| port.drops(DropReason::ALL[i]) + by_hook(DropReason::ALL[i])),
-            marks: std::array::from_fn(|i| port.marks(MarkReason::ALL[i])),
+            drops: std::array::from_fn(|i| {
+                port.totals().drops(DropReason::ALL[i]) + by_hook(DropReason::ALL[i])
+            }),
+            marks: std::array::from_fn(|i| port.totals().marks(MarkReason::ALL[i])),
             stops: [path.stop_drv, path.stop_stack],
             full: path.full,
             rounds: self.device.wire.rounds(),
@@ -96,7 +98,7 @@ impl Transmit {
 
     /// Changes the qdiscs, before the run.
     pub(super) fn configure<R>(&mut self, now: Instant, f: impl FnOnce(&mut Qdiscs<'_>) -> R) -> R {
-        let done = self.port.configure(now, &mut self.device, f);
+        let done = self.port.control(now, &mut self.device).configure(f);
         self.device.fit_scheduler(self.port.trees().root().qdisc());
         done
     }
@@ -116,7 +118,7 @@ impl Transmit {
     #[inline(always)]
     fn chosen(&mut self, now: Instant, frame: &Frame) -> Meta {
         let mut m = meta_of(frame);
-        self.port.choose_for(&mut m, Choice::By(&Sender::default(), None), now);
+        self.port.chooser_mut().choose_for(&mut m, Choice::By(&Sender::default(), None), now);
         m
     }
 
@@ -166,7 +168,7 @@ impl Transmit {
         let (mut below, mut some, mut dropped) = (0, false, None);
         for i in 0..unit.segs() {
             let mut segment = unit.segment(i);
-            below += segment.cut_below();
+            below += segment.below.cut();
             let m = match asked {
                 Some(asked) => part_of(&asked.meta, &segment),
                 None => self.chosen(now, &segment),
@@ -243,7 +245,7 @@ impl Transmit {
         // There is a path for each queue, or one.
         for path in 0..port.paths().len() as u16 {
             // While the ring is full or the byte limit reached, only a completion lets anything go.
-            if port.path(path).is_some_and(|path| path.stops().stopped()) {
+            if port.path(path).is_some_and(|path| path.tx().stops().stopped()) {
                 continue;
             }
             let at = loop {

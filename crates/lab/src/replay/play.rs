@@ -299,6 +299,6 @@ impl Device for Lane {
         SwapDone::default()
     }
     fn queued(&self, f: &mut dyn FnMut(Handle, Handle, &Meta)) {
-        self.path.queued(f);
+        self.path.tree().queued(&self.path.cx().pool, f);
     }
 }

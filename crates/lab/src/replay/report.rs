@@ -64,8 +64,8 @@ impl Replayed {
                 Some(row) => writeln!(f, " (meant: {row})")?,
                 None => writeln!(f)?,
             }
-            let place = d.rows.iter().map(|r| r.0.len()).max().unwrap_or(0);
-            let there = d.rows.iter().map(|r| r.1.len()).max().unwrap_or(0).max(5);
+            let place = width(d.rows.iter().map(|r| &r.0));
+            let there = width(d.rows.iter().map(|r| &r.1)).max(5);
             writeln!(f, "      {:place$}  {:there$}  here", "", "Linux")?;
             for (a, b, c) in &d.rows {
                 writeln!(f, "      {a:>place$}  {b:there$}  {c}")?;
@@ -75,11 +75,20 @@ impl Replayed {
     }
 }
 
+/// Widest column, in characters. A longer cell makes its own line longer. A width of a format has
+/// 16 bits.
+const WIDTH_MAX: usize = 200;
+
+/// Returns the width of a column.
+fn width<'a>(cells: impl Iterator<Item = &'a String>) -> usize {
+    cells.map(String::len).max().unwrap_or(0).min(WIDTH_MAX)
+}
+
 /// Returns a line for each replay, with its differences below; `all` shows intended differences as
 /// well.
 pub fn table(replays: &[Replayed], all: bool) -> String {
     let mut out = String::new();
-    let widest = replays.iter().map(|r| r.name.len()).max().unwrap_or(0);
+    let widest = width(replays.iter().map(|r| &r.name));
     for r in replays {
         let verdict = match (r.is_equal(), r.meant()) {
             (false, _) => "DIFFERS".to_string(),

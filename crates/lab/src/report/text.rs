@@ -3,9 +3,13 @@
 use std::fmt::{self, Display};
 
 use txweir_core::Nanos;
+use txweir_tc::printable::shortened;
 
 use super::{LinkReport, QueueReport, Report, Times, TrafficReport};
 
+/// Longest text of a cell, in characters; a longer one, such as a name out of a file, shows its
+/// ends.
+const CELL_MAX: usize = 80;
 /// Blanks between two columns.
 const GAP: usize = 2;
 /// Number of decimal prefixes of a unit; the first of them is empty.
@@ -22,7 +26,7 @@ impl Table {
         Self { left, rows: vec![head.map(String::from).to_vec()] }
     }
     pub(crate) fn row<const N: usize>(&mut self, cells: [String; N]) {
-        self.rows.push(cells.to_vec());
+        self.rows.push(cells.map(|cell| shortened(&cell, CELL_MAX).into_owned()).to_vec());
     }
 }
 

@@ -41,29 +41,37 @@ const FRAME_AGE: Nanos = Nanos::from_millis(150);
 /// A key: its name, its place in the file, the kinds that take it.
 type Key<'a> = (&'a str, Option<Range<usize>>, &'a [KindName]);
 
-impl Scenario {
+/// One table of traffic, as it is read.
+#[derive(Clone, Copy)]
+pub(super) struct Traffic<'a> {
+    pub(super) scenario: &'a Scenario,
+    pub(super) table: &'a TrafficTable,
+}
+
+impl Traffic<'_> {
     /// Returns the groups of a table: one, or those of a mix.
-    pub(super) fn traffic(&self, hosts: &[String], t: &TrafficTable) -> Result<Vec<Group>, ScenarioError> {
-        self.keys(t)?;
+    pub(super) fn groups(&self, hosts: &[String]) -> Result<Vec<Group>, ScenarioError> {
+        let t = self.table;
+        self.keys()?;
         let kind = *t.kind.get_ref();
         if *t.count.get_ref() == 0 {
-            return Err(self.error(t.count.span(), "count: expected at least 1"));
+            return Err(self.scenario.error(t.count.span(), "count: expected at least 1"));
         }
         let alone = matches!(kind, KindName::Short | KindName::Rrul);
         if alone && *t.count.get_ref() != 1 {
-            return Err(self.error(t.count.span(), "count: not for this kind of traffic"));
+            return Err(self.scenario.error(t.count.span(), "count: not for this kind of traffic"));
         }
         let time = |t: Option<Text<Nanos>>| t.map_or(Nanos::ZERO, |t| t.0);
         let group = Group {
             name: t.name.clone(),
-            from: self.find(hosts, &t.from)?,
-            to: self.find(hosts, &t.to)?,
+            from: self.scenario.find(hosts, &t.from)?,
+            to: self.scenario.find(hosts, &t.to)?,
             load: Load::Stream,
             count: *t.count.get_ref(),
             priority: t.priority,
             start: Instant(time(t.start).0),
             stagger: t.stagger.map_or(Nanos::from_millis(10), |t| t.0),
-            choice: self.choice(t)?,
+            choice: self.choice()?,
             arrivals: [].into(),
         };
         if kind == KindName::Rrul {
@@ -73,11 +81,12 @@ impl Scenario {
             Some(list) => self.listed(list)?,
             None => Vec::new(),
         };
-        Ok(vec![Group { load: self.load(t)?, arrivals: arrivals.into(), ..group }])
+        Ok(vec![Group { load: self.load()?, arrivals: arrivals.into(), ..group }])
     }
 
     /// Checks that the kind takes each of the given keys.
-    fn keys(&self, t: &TrafficTable) -> Result<(), ScenarioError> {
+    fn keys(&self) -> Result<(), ScenarioError> {
+        let t = self.table;
         use KindName::{Cbr, Dns, Quic, Rr, Rrul, Short, Stream, UdpRr, Video};
         fn at<T>(key: &Option<Spanned<T>>) -> Option<Range<usize>> {
             key.as_ref().map(Spanned::span)
@@ -103,59 +112,64 @@ impl Scenario {
         ];
         for (key, span, kinds) in given {
             if let Some(span) = span.filter(|_| !kinds.contains(t.kind.get_ref())) {
-                return Err(self.error(span, format!("{key}: not for this kind of traffic")));
+                return Err(self.scenario.error(span, format!("{key}: not for this kind of traffic")));
             }
         }
         Ok(())
     }
 
-    fn choice(&self, t: &TrafficTable) -> Result<Choice, ScenarioError> {
+    fn choice(&self) -> Result<Choice, ScenarioError> {
+        let t = self.table;
         if *t.kind.get_ref() == KindName::Quic {
             return Ok(Choice::default());
         }
         Ok(Choice {
-            congestion: self.named("congestion", t.congestion.as_ref(), &Algorithm::ALL)?,
-            ecn: self.named("ecn", t.ecn.as_ref(), &ECN)?,
+            congestion: self.scenario.named("congestion", t.congestion.as_ref(), &Algorithm::ALL)?,
+            ecn: self.scenario.named("ecn", t.ecn.as_ref(), &ECN)?,
         })
     }
 
     /// Returns the work of a group of traffic.
-    fn load(&self, t: &TrafficTable) -> Result<Load, ScenarioError> {
-        let missing = |key: &str| self.missing(t, key);
+    fn load(&self) -> Result<Load, ScenarioError> {
+        let t = self.table;
+        let missing = |key: &str| self.missing(key);
         Ok(match *t.kind.get_ref() {
             KindName::Stream | KindName::Rrul => Load::Stream,
             KindName::Rr => Load::Rr {
-                request: self.message_size(t, &t.request)?,
-                response: self.message_size(t, &t.response)?,
+                request: self.message_size(&t.request)?,
+                response: self.message_size(&t.response)?,
             },
             KindName::Cbr => {
                 let size = t.size.as_ref().ok_or_else(|| missing("size"))?;
                 let len = u32::try_from(size.get_ref().0.0).ok().filter(|l| (60..=9018).contains(l));
                 let len = len.ok_or_else(|| {
-                    self.error(size.span(), "size: expected 60 to 9018 bytes, Ethernet header included")
+                    self.scenario
+                        .error(size.span(), "size: expected 60 to 9018 bytes, Ethernet header included")
                 })?;
                 Load::Cbr { len, rate: t.rate.as_ref().ok_or_else(|| missing("rate"))?.get_ref().0.bits() }
             }
-            KindName::Short => Load::Short(self.short(t)?),
+            KindName::Short => Load::Short(self.short()?),
             KindName::Voice => Load::Voice,
-            KindName::Video => Load::Video(self.video(t)?),
+            KindName::Video => Load::Video(self.video()?),
             KindName::Dns => {
                 let per_s = t.arrivals.as_ref().ok_or_else(|| missing("arrivals"))?;
-                Load::Ask(self.ask(t, Some(self.gap(per_s)?))?)
+                Load::Ask(self.ask(Some(self.gap(per_s)?))?)
             }
-            KindName::UdpRr => Load::Ask(self.ask(t, None)?),
+            KindName::UdpRr => Load::Ask(self.ask(None)?),
             KindName::Quic => {
-                let control = self.named("congestion", t.congestion.as_ref(), &quic::Control::ALL)?;
+                let control =
+                    self.scenario.named("congestion", t.congestion.as_ref(), &quic::Control::ALL)?;
                 let marks = [("off", EcnMode::Off), ("classic", EcnMode::Classic)];
-                let ecn = self.named("ecn", t.ecn.as_ref(), &marks)?;
+                let ecn = self.scenario.named("ecn", t.ecn.as_ref(), &marks)?;
                 let (control, ecn) = (control.unwrap_or_default(), ecn == Some(EcnMode::Classic));
                 Load::Quic(quic::Config { control, ecn })
             }
         })
     }
 
-    fn missing(&self, t: &TrafficTable, key: &str) -> ScenarioError {
-        self.error(t.kind.span(), format!("{key}: must be given for this kind of traffic"))
+    fn missing(&self, key: &str) -> ScenarioError {
+        let t = self.table;
+        self.scenario.error(t.kind.span(), format!("{key}: must be given for this kind of traffic"))
     }
 
     /// Returns the value of a key within bounds, or its default.
@@ -169,7 +183,7 @@ impl Scenario {
         let Some(given) = given else { return Ok(default) };
         Some(*given.get_ref()).filter(|n| (min..=max).contains(n)).ok_or_else(|| {
             let message = format!("{key}: expected {min} to {max}, given {}", given.get_ref());
-            self.error(given.span(), message)
+            self.scenario.error(given.span(), message)
         })
     }
 
@@ -179,7 +193,7 @@ impl Scenario {
         if !ARRIVALS.contains(&n) {
             let (min, max) = (ARRIVALS.start(), ARRIVALS.end());
             let message = format!("arrivals: expected {min} to {max} each second, given {n}");
-            return Err(self.error(per_second.span(), message));
+            return Err(self.scenario.error(per_second.span(), message));
         }
         Ok(Nanos((1e9 / n).round() as u64))
     }
@@ -188,25 +202,28 @@ impl Scenario {
         let times: Vec<Nanos> = list.get_ref().iter().map(|t| t.0).collect();
         if times.is_empty() || times.len() > LISTED_MAX || !times.is_sorted() {
             let message = format!("arrivals_at: expected 1 to {LISTED_MAX} times in order");
-            return Err(self.error(list.span(), message));
+            return Err(self.scenario.error(list.span(), message));
         }
         Ok(times)
     }
 
-    fn short(&self, t: &TrafficTable) -> Result<Short, ScenarioError> {
-        let sizes = self.sizes(t)?;
+    fn short(&self) -> Result<Short, ScenarioError> {
+        let t = self.table;
+        let sizes = self.sizes()?;
         let at_once = self.within("at_once", t.at_once.as_ref(), (1, AT_ONCE_MAX), AT_ONCE)?;
         let ways = [t.load.is_some(), t.arrivals.is_some(), t.arrivals_at.is_some()];
         if ways.iter().filter(|given| **given).count() != 1 {
             let message = "load, arrivals or arrivals_at: expected one of them for this kind of traffic";
-            return Err(self.error(t.kind.span(), message));
+            return Err(self.scenario.error(t.kind.span(), message));
         }
         if let Some(of) = t.of.as_ref().filter(|_| t.load.is_none()) {
-            return Err(self.error(of.span(), "of: only with load"));
+            return Err(self.scenario.error(of.span(), "of: only with load"));
         }
         let gap = match (&t.load, &t.arrivals) {
             (Some(load), _) => {
-                let of = t.of.as_ref().ok_or_else(|| self.error(load.span(), "load: needs of, a rate"))?;
+                let of =
+                    t.of.as_ref()
+                        .ok_or_else(|| self.scenario.error(load.span(), "load: needs of, a rate"))?;
                 let bytes = of.get_ref().0.0 as f64 * f64::from(load.get_ref().ppm) / 1e6;
                 Some(self.gap(&Spanned::new(load.span(), bytes / sizes.mean()))?)
             }
@@ -216,18 +233,19 @@ impl Scenario {
         Ok(Short { sizes, gap, at_once })
     }
 
-    fn sizes(&self, t: &TrafficTable) -> Result<Sizes, ScenarioError> {
+    fn sizes(&self) -> Result<Sizes, ScenarioError> {
+        let t = self.table;
         let size = match &t.size {
             None => None,
             Some(size) => Some(self.message(size)?),
         };
         let of = |list: &[(u64, u32)]| Sizes::list(list);
         let made = match (t.sizes.as_ref().map(Spanned::get_ref), size) {
-            (None, None) => return Err(self.missing(t, "size or sizes")),
+            (None, None) => return Err(self.missing("size or sizes")),
             (None, Some(size)) => of(&[(size, 1)]),
             (Some(SizesText::Web), None) => Some(Sizes::Web),
             (Some(SizesText::Pareto), Some(mean)) => Some(Sizes::Pareto(mean)),
-            (Some(SizesText::Pareto), None) => return Err(self.missing(t, "size, the mean of pareto,")),
+            (Some(SizesText::Pareto), None) => return Err(self.missing("size, the mean of pareto,")),
             (Some(SizesText::List(list)), None) => {
                 let fine = |(size, _): &(u64, u32)| (1..=MESSAGE_MAX).contains(size);
                 Some(list).filter(|l| l.len() <= SIZES_MAX && l.iter().all(fine)).and_then(|l| of(l))
@@ -240,12 +258,13 @@ impl Scenario {
                 "sizes: expected web, pareto with size (its mean), or 1 to {SIZES_MAX} sizes of 1 to {MESSAGE_MAX} \
                  bytes with weights, without size"
             );
-            self.error(span, message)
+            self.scenario.error(span, message)
         })
     }
 
-    fn video(&self, t: &TrafficTable) -> Result<Video, ScenarioError> {
-        let rate = t.rate.as_ref().ok_or_else(|| self.missing(t, "rate"))?;
+    fn video(&self) -> Result<Video, ScenarioError> {
+        let t = self.table;
+        let rate = t.rate.as_ref().ok_or_else(|| self.missing("rate"))?;
         let fps = self.within("fps", t.fps.as_ref(), (25, 60), 30)?;
         let key_every = self.within("key_every", t.key_every.as_ref(), (1, 3_600), 2 * fps)?;
         let deadline = match &t.deadline {
@@ -255,24 +274,25 @@ impl Scenario {
         let video = Video { rate: rate.get_ref().0.bits(), fps, key_every, deadline };
         if !(8_000..=video.rate_max()).contains(&video.rate) {
             let message = format!("rate: expected 8000 to {} bit/s, given {}", video.rate_max(), video.rate);
-            return Err(self.error(rate.span(), message));
+            return Err(self.scenario.error(rate.span(), message));
         }
         Ok(video)
     }
 
-    fn ask(&self, t: &TrafficTable, gap: Option<Nanos>) -> Result<Ask, ScenarioError> {
+    fn ask(&self, gap: Option<Nanos>) -> Result<Ask, ScenarioError> {
+        let t = self.table;
         let default = if gap.is_some() { LOOKUP } else { (PING, PING) };
         let payload = |own: &Option<Spanned<Text<Bytes>>>, default: u32| {
             let Some(size) = own.as_ref().or(t.size.as_ref()) else { return Ok(default) };
             u32::try_from(size.get_ref().0.0).ok().filter(|n| (8..=1_472).contains(n)).ok_or_else(|| {
-                self.error(size.span(), "size: expected 8 to 1472 bytes, what a packet of UDP holds")
+                self.scenario.error(size.span(), "size: expected 8 to 1472 bytes, what a packet of UDP holds")
             })
         };
         let timeout = t.timeout.as_ref().map_or(LOOKUP_WAIT.0, |t| t.get_ref().0);
         if timeout < TIMEOUT_MIN {
             let span = t.timeout.as_ref().map_or(0..0, Spanned::span);
             let message = format!("timeout: expected at least {TIMEOUT_MIN}, given {timeout}");
-            return Err(self.error(span, message));
+            return Err(self.scenario.error(span, message));
         }
         let tries = self.within("tries", t.tries.as_ref(), (1, 100), LOOKUP_WAIT.1)?;
         let (request, response) = (payload(&t.request, default.0)?, payload(&t.response, default.1)?);
@@ -281,14 +301,11 @@ impl Scenario {
 
     /// Returns the size of a request or a response: the value of its own key, or of the key for
     /// both.
-    fn message_size(
-        &self,
-        t: &TrafficTable,
-        own: &Option<Spanned<Text<Bytes>>>,
-    ) -> Result<u64, ScenarioError> {
+    fn message_size(&self, own: &Option<Spanned<Text<Bytes>>>) -> Result<u64, ScenarioError> {
+        let t = self.table;
         let size = own.as_ref().or(t.size.as_ref()).ok_or_else(|| {
             let message = "size, or request and response: must be given for this kind of traffic";
-            self.error(t.kind.span(), message)
+            self.scenario.error(t.kind.span(), message)
         })?;
         self.message(size)
     }
@@ -296,7 +313,9 @@ impl Scenario {
     fn message(&self, size: &Spanned<Text<Bytes>>) -> Result<u64, ScenarioError> {
         match size.get_ref().0.0 {
             n @ 1..=MESSAGE_MAX => Ok(n),
-            n => Err(self.error(size.span(), format!("size: expected 1 to {MESSAGE_MAX} bytes, given {n}"))),
+            n => Err(self
+                .scenario
+                .error(size.span(), format!("size: expected 1 to {MESSAGE_MAX} bytes, given {n}"))),
         }
     }
 }

@@ -189,7 +189,7 @@ fn build(setup: &Setup, traffic: &Traffic, entry: &Entry) -> Result<Net, TrialEr
         Loads::Groups(groups) => {
             for (i, (group, pace)) in groups.iter().enumerate() {
                 net.group(group.clone()).map_err(wrong)?;
-                net.set_pace(i, *pace);
+                net.traffic_mut().set_pace(i, *pace);
             }
         }
         Loads::Replay(frames) => {
@@ -235,23 +235,24 @@ fn measured(
         advanced(clock.step);
     }
     let Series { groups, classes, ring, .. } = series;
-    let nic = net.nic(TRIED);
+    let nic = net.links().nic(TRIED);
     let counts = nic.measured();
     let named = |i: usize| DropReason::ALL[i].name();
     let reports: Vec<GroupTrial> = groups
         .into_iter()
         .enumerate()
-        .map(|(i, s)| match net.groups().get(i) {
+        .map(|(i, s)| match net.traffic().groups().get(i) {
             Some(_) => group(net, i, clock.measured(), s.series),
             None => replay(net, clock.measured(), s.series),
         })
         .collect();
     let streams: Vec<u64> = net
+        .traffic()
         .groups()
         .iter()
         .enumerate()
         .filter(|(_, g)| g.group.load == Load::Stream)
-        .flat_map(|(i, _)| net.bytes(i))
+        .flat_map(|(i, _)| net.traffic().counted(i).bytes())
         .collect();
     let [ring_gauge, _] = nic.gauges();
     PolicyTrial {
@@ -264,7 +265,7 @@ fn measured(
         classes: self::classes(net, clock.measured(), classes),
         device: DeviceTrial {
             ring_bytes: range(ring_gauge, net.engine().now()),
-            bql_limit: nic.port().byte_limit().map(|(limit, _)| limit),
+            bql_limit: nic.port().totals().byte_limit().map(|(limit, _)| limit),
             utilisation: per_mill(counts.busy, clock.measured()).min(10_000) as f64 / 10_000.0,
             offered_packets: counts.taken.packets,
             sent_packets: counts.tx.packets,
@@ -289,18 +290,19 @@ fn range(gauge: &Gauge, now: Instant) -> Range {
 
 /// Payload of a group since the start: what `GroupTrial::throughput_bit_s` counts.
 fn payload(net: &Net, group: usize) -> u64 {
-    match net.groups()[group].group.load {
+    let counted = net.traffic().counted(group);
+    match net.traffic().groups()[group].group.load {
         Load::Rr { request, response } => {
-            net.transactions(group).saturating_mul(request.saturating_add(response))
+            counted.transactions().saturating_mul(request.saturating_add(response))
         }
-        _ => net.delivered(group).iter().sum(),
+        _ => counted.delivered().iter().sum(),
     }
 }
 
 fn group(net: &Net, number: usize, time: Nanos, series: GroupSeries) -> GroupTrial {
-    let state = &net.groups()[number];
-    let watch = &net.watched()[number];
-    let members = net.bytes(number);
+    let (state, counted) = (&net.traffic().groups()[number], net.traffic().counted(number));
+    let watch = &net.meters().watched()[number];
+    let members = counted.bytes();
     let (mut bytes, mut done, mut lost) = (members.iter().sum(), None, None);
     let (mut offered, mut received) = (None, None);
     match state.group.load {
@@ -312,7 +314,7 @@ fn group(net: &Net, number: usize, time: Nanos, series: GroupSeries) -> GroupTri
         }
         Load::Short(_) | Load::Ask(_) | Load::Quic(_) => {}
         Load::Cbr { .. } | Load::Voice | Load::Video(_) => {
-            let counts = net.cbr(number);
+            let counts = counted.cbr();
             (lost, offered, received) = (Some(counts.lost), Some(counts.sent), Some(counts.received));
         }
     }
@@ -322,7 +324,7 @@ fn group(net: &Net, number: usize, time: Nanos, series: GroupSeries) -> GroupTri
         count: state.group.count,
         throughput_bit_s: per_second(u128::from(bytes) * 8, time),
         jain: jain(&members),
-        retransmitted_bytes: net.retransmitted(number),
+        retransmitted_bytes: counted.retransmitted(),
         transactions_per_s: done,
         latency: watch.whole.times(),
         lost,
@@ -344,7 +346,7 @@ fn replay(net: &Net, time: Nanos, series: GroupSeries) -> GroupTrial {
         retransmitted_bytes: 0,
         transactions_per_s: None,
         latency: found.and_then(|r| r.watch().whole.times()),
-        lost: Some(net.nic(TRIED).measured().dropped.packets),
+        lost: Some(net.links().nic(TRIED).measured().dropped.packets),
         offered_packets: found.map(|r| r.offered().packets),
         received_packets: Some(received.packets),
         series,
@@ -353,7 +355,7 @@ fn replay(net: &Net, time: Nanos, series: GroupSeries) -> GroupTrial {
 
 fn classes(net: &Net, time: Nanos, series: Vec<ClassSampler>) -> Vec<ClassTrial> {
     let now = net.engine().now();
-    let nodes = net.nic(TRIED).probe().map_or(&[][..], |p| p.nodes());
+    let nodes = net.links().nic(TRIED).probe().map_or(&[][..], |p| p.nodes());
     // The place of the last node seen at each depth: the one above.
     let mut above: Vec<String> = Vec::new();
     let mut all = Vec::new();
@@ -386,7 +388,7 @@ fn classes(net: &Net, time: Nanos, series: Vec<ClassSampler>) -> Vec<ClassTrial>
 }
 
 fn stages(net: &Net) -> Vec<StageTrial> {
-    let Some(probe) = net.nic(TRIED).probe() else { return Vec::new() };
+    let Some(probe) = net.links().nic(TRIED).probe() else { return Vec::new() };
     let of = |(stage, dist): (Stage, &Dist)| {
         let times = dist.times();
         let ns = |f: fn(&crate::dist::Times) -> u64| times.as_ref().map_or(0, f);
@@ -440,8 +442,8 @@ struct Series {
 
 impl Series {
     fn new(net: &Net, step: Nanos) -> Self {
-        let groups = net.groups().len() + usize::from(net.replayed().is_some());
-        let classes = net.nic(TRIED).probe().map_or(0, |p| p.nodes().len());
+        let groups = net.traffic().groups().len() + usize::from(net.replayed().is_some());
+        let classes = net.links().nic(TRIED).probe().map_or(0, |p| p.nodes().len());
         Self {
             step,
             groups: (0..groups).map(|_| GroupSampler { bytes: 0, series: GroupSeries::default() }).collect(),
@@ -468,8 +470,8 @@ impl Series {
         let (now, step) = (net.engine().now(), self.step);
         net.nic_mut(TRIED).look(now);
         for (i, s) in self.groups.iter_mut().enumerate() {
-            let (bytes, watch): (u64, &GroupWatch) = match (net.groups().get(i), net.replayed()) {
-                (Some(_), _) => (payload(net, i), &net.watched()[i]),
+            let (bytes, watch): (u64, &GroupWatch) = match (net.traffic().groups().get(i), net.replayed()) {
+                (Some(_), _) => (payload(net, i), &net.meters().watched()[i]),
                 (None, Some(replay)) => (replay.received().bytes, replay.watch()),
                 (None, None) => continue,
             };
@@ -479,7 +481,7 @@ impl Series {
             s.series.latency_p99_ns.push(some(0.99));
             s.bytes = bytes;
         }
-        let nic = net.nic(TRIED);
+        let nic = net.links().nic(TRIED);
         self.ring.sample(nic.gauges()[0], now, step);
         let nodes: &[NodeProbe] = nic.probe().map_or(&[], |p| p.nodes());
         for (node, c) in nodes.iter().zip(&mut self.classes) {

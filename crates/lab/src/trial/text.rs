@@ -6,6 +6,7 @@ use std::fmt::{self, Display};
 
 use txweir_core::Nanos;
 use txweir_core::text::value::text_of;
+use txweir_tc::printable::shortened;
 
 use super::measure::{Interval, MARKED_FROM, Mark, Measure};
 use super::{ClassTrial, GroupTrial, PolicyTrial, Trial};
@@ -15,6 +16,8 @@ use crate::report::text::{Table, bit_rate, size, time};
 const WIDTH: usize = 100;
 /// Longest name of a policy at the head of a column; a longer name shows its end.
 const NAME_MAX: usize = 20;
+/// Longest name at the head of a line, in characters; a longer name shows its ends.
+const LABEL_MAX: usize = 60;
 /// Number of blanks between columns.
 const GAP: usize = 2;
 
@@ -114,7 +117,7 @@ impl Trial {
     fn comparison(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let rows = self.rows();
         let labels = rows.iter().map(|r| r.what.chars().count()).max().unwrap_or(0);
-        let heads: Vec<String> = self.policies.iter().map(|p| shortened(&p.name)).collect();
+        let heads: Vec<String> = self.policies.iter().map(|p| end_of(&p.name)).collect();
         let widths: Vec<Width> =
             heads.iter().enumerate().map(|(c, head)| Width::of(&rows, c, head)).collect();
         let mut from = 0;
@@ -173,7 +176,7 @@ impl Trial {
             let label = label(measure, of);
             let what = match (of, group == Some(&measure.group)) {
                 (_, true) => format!("     {label}"),
-                (Some(g), false) => format!("{}  {label}", g.title()),
+                (Some(g), false) => format!("{}  {label}", shortened(&g.title(), LABEL_MAX)),
                 (None, false) => label.into(),
             };
             group = Some(&measure.group);
@@ -201,7 +204,7 @@ fn label(measure: &Measure, group: Option<&GroupTrial>) -> &'static str {
 }
 
 /// Returns the end of a long name, which distinguishes files.
-fn shortened(name: &str) -> String {
+fn end_of(name: &str) -> String {
     let len = name.chars().count();
     match len > NAME_MAX {
         true => "..".chars().chain(name.chars().skip(len + 2 - NAME_MAX)).collect(),
@@ -209,11 +212,12 @@ fn shortened(name: &str) -> String {
     }
 }
 
-/// Returns the text in lines of at most [`WIDTH`].
+/// Returns the text in lines of at most [`WIDTH`]; a longer word is shortened.
 fn wrapped(text: &str) -> String {
     let mut out = String::new();
     let mut column = 0;
     for word in text.split_whitespace() {
+        let word = &*shortened(word, WIDTH);
         let len = word.chars().count();
         if column > 0 && column + 1 + len > WIDTH {
             out.push('\n');
@@ -300,8 +304,8 @@ mod tests {
 
     #[test]
     fn long_names_keep_their_end_and_long_texts_their_words() {
-        assert_eq!(shortened("short.tc"), "short.tc");
-        assert_eq!(shortened("a-very-long-name-of-a-policy.tc"), "..ame-of-a-policy.tc");
+        assert_eq!(end_of("short.tc"), "short.tc");
+        assert_eq!(end_of("a-very-long-name-of-a-policy.tc"), "..ame-of-a-policy.tc");
         let text = "word ".repeat(60);
         assert!(wrapped(&text).lines().all(|l| l.len() <= WIDTH));
         assert_eq!(wrapped(&text).split_whitespace().count(), 60);

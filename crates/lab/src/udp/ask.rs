@@ -135,7 +135,7 @@ impl Client {
     /// Takes an answer. Returns the time from the first try; `None` if the question was answered or
     /// given up before.
     pub fn answered(&mut self, now: Instant, frame: &Frame) -> Option<Nanos> {
-        let number = frame.number()?;
+        let number = frame.head().number()?;
         let at = self.open.iter().position(|q| q.number == number)?;
         let q = self.open.remove(at)?;
         self.counts.answered += 1;
@@ -169,7 +169,7 @@ impl Server {
     }
     /// Returns the answer to a question.
     pub fn answer(&mut self, now: Instant, frame: &Frame) -> Frame {
-        self.packets.make(now, frame.number().unwrap_or(0), 0, self.response)
+        self.packets.make(now, frame.head().number().unwrap_or(0), 0, self.response)
     }
 }
 
@@ -211,7 +211,7 @@ mod tests {
         // The next question is never answered: two tries, then the one after it.
         for (at, number) in [(6, 1), (11, 1), (16, 2)] {
             let (when, f) = next(&mut c);
-            assert_eq!((when, f.and_then(|f| f.number())), (Instant::from_secs(at), Some(number)));
+            assert_eq!((when, f.and_then(|f| f.head().number())), (Instant::from_secs(at), Some(number)));
         }
         assert_eq!(c.counts(), Asked { asked: 3, answered: 1, failed: 1, again: 2 });
     }

@@ -143,7 +143,7 @@ impl Viewer {
     /// Takes a packet.
     pub fn deliver(&mut self, now: Instant, frame: &Frame) {
         self.sink.deliver(now, frame);
-        let word = frame.word().unwrap_or(0);
+        let word = frame.head().word().unwrap_or(0);
         let (number, index, of) = (word >> 32, word >> 16 & 0xffff, word & 0xffff);
         if number >= self.seen {
             self.seen = number + 1;

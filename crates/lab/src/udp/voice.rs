@@ -113,7 +113,7 @@ impl Listener {
         let mean = mean + (ns - mean) / 1_000 * WEIGHT_PPM / 1_000;
         let spread = spread + ((ns - mean).abs() - spread) / 1_000 * WEIGHT_PPM / 1_000;
         self.delay = Some((mean, spread));
-        if first || frame.word() == Some(1) {
+        if first || frame.head().word() == Some(1) {
             self.behind = Nanos((mean + 4 * spread).max(0) as u64);
         }
         if !first {
@@ -166,7 +166,7 @@ mod tests {
             let at = t.poll_at().unwrap();
             let f = t.poll(at).unwrap();
             assert_eq!(f.len(), 214);
-            if f.word() == Some(1) {
+            if f.head().word() == Some(1) {
                 spurts += 1;
             } else {
                 assert_eq!(at.saturating_since(last), PACKET);

@@ -47,7 +47,7 @@ fn flows_come_at_their_load_and_leave_their_places() {
     let flows =
         "kind = 'short'\nsizes = [['4000', 3], ['28000', 1]]\nload = '50%'\nof = '10mbit'\nat_once = 40";
     let built = played(&over(100, "", "", flows));
-    let f = built.net.short_flows(0).unwrap();
+    let f = built.net.traffic().counted(0).short_flows().unwrap();
     let c = f.counts();
     // 625000 bytes a second in flows of 10000 in the mean are 62.5; the tolerance is five standard
     // deviations.
@@ -56,8 +56,8 @@ fn flows_come_at_their_load_and_leave_their_places() {
     assert!(c.finished + 40 >= c.opened && f.open() < 20, "{c:?} {}", f.open());
     let by_size: Vec<u64> = f.by_size().map(|(_, d)| d.count()).collect();
     close(by_size[0] as f64, 3.0 * by_size[1] as f64, 6.0);
-    close(built.net.delivered(0)[0] as f64, c.opened as f64 * 10_000.0, 6.0);
-    let t = built.net.totals();
+    close(built.net.traffic().counted(0).delivered()[0] as f64, c.opened as f64 * 10_000.0, 6.0);
+    let t = built.net.links().totals();
     let found = [t.delivered, t.dropped, t.refused, t.lost, t.backlog, t.in_devices, t.in_links];
     assert_eq!(t.submitted.bytes, found.iter().map(|t| t.bytes).sum::<u64>());
 }
@@ -66,7 +66,7 @@ fn flows_come_at_their_load_and_leave_their_places() {
 fn more_flows_than_there_are_places_are_turned_away() {
     let flows = "kind = 'short'\nsizes = 'pareto'\nsize = '30kb'\nload = '100%'\nof = '40mbit'\nat_once = 20";
     let built = played(&over(20, "", "loss = '1%'\nrole = 'forwarder'\ntxqueuelen = 20", flows));
-    let f = built.net.short_flows(0).unwrap();
+    let f = built.net.traffic().counted(0).short_flows().unwrap();
     let c = f.counts();
     assert!(c.turned_away > 100 && c.finished > 200 && f.open() <= 20, "{c:?} {}", f.open());
     // A flow that is over has left its place; a flow that was read may still be closing.

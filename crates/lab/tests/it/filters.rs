@@ -60,19 +60,19 @@ fn played(text: &str) -> Built {
     let scenario = Scenario::parse(text, "t").unwrap_or_else(|e| panic!("{e}"));
     let mut built = scenario.build(1).unwrap();
     built.net.run(Instant(scenario.duration().0));
-    let t = built.net.totals();
+    let t = built.net.links().totals();
     let found = [t.delivered, t.dropped, t.stolen, t.refused, t.lost, t.backlog, t.in_devices, t.in_links];
     assert_eq!(found.iter().map(|t| t.bytes).sum::<u64>(), t.submitted.bytes, "{t:?}");
     built
 }
 
 fn counts(built: &Built, nic: u32) -> NicCounts {
-    built.net.nic(nic).counts()
+    built.net.links().nic(nic).counts()
 }
 
 /// Returns the packets and bytes that the action of this kind and index has seen.
 fn counted(built: &Built, nic: u32, kind: &str, index: u32) -> (u64, u64) {
-    let (filters, state) = built.net.nic(nic).filters().expect("filters");
+    let (filters, state) = built.net.links().nic(nic).filters().expect("filters");
     let id = filters.actions.find(kind, index).expect("an action");
     let memory = state.counted(&filters.actions, id);
     (memory.packets, memory.bytes)
@@ -105,11 +105,11 @@ fn a_hook_drops_takes_and_counts() {
     let one = "qdisc add clsact\nfilter add egress protocol ip prio 1 u32 match ip protocol 17 0xff action ";
     let dropped = played(&scenario(&format!("{one} drop index 1"), "", ""));
     let c = counts(&dropped, 0);
-    let sent = dropped.net.cbr(0).sent;
+    let sent = dropped.net.traffic().counted(0).cbr().sent;
     assert!(sent > 990, "{sent}");
     assert_eq!((seen(&dropped, 0, "gact"), c.dropped.packets), (sent, sent));
     assert_eq!(c.drops[DropReason::Filtered as usize], sent);
-    assert_eq!(dropped.net.cbr(0).received, 0);
+    assert_eq!(dropped.net.traffic().counted(0).cbr().received, 0);
     let taken = played(&scenario(&format!("{one} trap index 1"), "", ""));
     let c = counts(&taken, 0);
     assert_eq!((c.stolen.packets, c.dropped.packets, c.taken.packets > sent), (sent, 0, true));
@@ -130,9 +130,9 @@ fn what_comes_in_is_asked_about_at_the_way_back() {
     assert_eq!(c.dropped.packets, 0, "no packet that it sends is dropped");
     assert_eq!(
         seen(&built, 1, "police"),
-        built.net.totals().delivered.packets - counts(&built, 1).link.carried.packets
+        built.net.links().totals().delivered.packets - counts(&built, 1).link.carried.packets
             + c.turned_away.packets
-            + built.net.nic(1).link().in_flight().packets
+            + built.net.links().nic(1).link().in_flight().packets
     );
 }
 
@@ -140,10 +140,13 @@ fn what_comes_in_is_asked_about_at_the_way_back() {
 fn qdiscs_drop_and_take_by_their_filters() {
     let prio = "qdisc add root handle 1: prio\nfilter add parent 1: protocol ip flower ip_proto udp action";
     let dropped = played(&scenario(&format!("{prio} drop"), "", ""));
-    let call = dropped.net.cbr(0);
+    let call = dropped.net.traffic().counted(0).cbr();
     assert_eq!((call.received, counts(&dropped, 0).dropped.packets), (0, call.sent));
     let taken = played(&scenario(&format!("{prio} trap"), "", ""));
-    assert_eq!((taken.net.cbr(0).received, counts(&taken, 0).stolen.packets), (0, call.sent));
+    assert_eq!(
+        (taken.net.traffic().counted(0).cbr().received, counts(&taken, 0).stolen.packets),
+        (0, call.sent)
+    );
 }
 
 /// The next filter reads the bytes that actions have changed, here and at the next device.
@@ -162,7 +165,7 @@ fn actions_change_the_headers() {
     let scenario = Scenario::parse(&scenario(there, back, ""), "t").unwrap_or_else(|e| panic!("{e}"));
     let mut built = scenario.build(1).unwrap();
     built.net.run(Instant(scenario.duration().0));
-    let call = built.net.cbr(0);
+    let call = built.net.traffic().counted(0).cbr();
     assert!(call.received > 700, "{call:?}");
     assert_eq!(seen(&built, 0, "gact"), call.sent);
     // The tag was on the line, and is absent where the packet arrives.
@@ -180,8 +183,8 @@ fn a_packet_that_comes_back_is_not_asked_about_again() {
     let c = counts(&built, 0);
     assert!(c.full > 20, "{c:?}");
     // The refused packets of the call are lost, and not counted as taken.
-    let call = built.net.cbr(0);
-    let waits = u64::from(built.net.nic(0).port().backlog().packets > 0);
+    let call = built.net.traffic().counted(0).cbr();
+    let waits = u64::from(built.net.links().nic(0).port().totals().backlog().packets > 0);
     let tcp = c.taken.packets - (call.sent - call.refused);
     let asked = seen(&built, 0, "gact");
     assert!((tcp..=tcp + 1 + waits).contains(&asked), "{asked} of {tcp}");
@@ -193,7 +196,8 @@ fn an_action_chooses_the_queue() {
         filter add egress protocol ip prio 1 flower ip_proto udp action skbedit queue_mapping 2
         filter add egress protocol ip prio 2 flower ip_proto tcp action skbedit queue_mapping 1";
     let built = played(&scenario(there, "", "queues = 4"));
-    let sent: Vec<u64> = built.net.nic(0).port().paths().iter().map(|p| p.stats().tx_packets).collect();
+    let sent: Vec<u64> =
+        built.net.links().nic(0).port().paths().iter().map(|p| p.stats().tx_packets).collect();
     assert_eq!((sent[0], sent[3]), (0, 0));
     assert!(sent[1] > 500 && (950..=1000).contains(&sent[2]), "{sent:?}");
 }

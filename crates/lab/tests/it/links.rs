@@ -94,8 +94,8 @@ fn late_packets_are_overtaken() {
 fn a_unit_takes_the_time_of_its_segments() {
     let rr =
         "[[traffic]]\nname = 'r'\nfrom = 'a'\nto = 'b'\nkind = 'rr'\nrequest = '100'\nresponse = '14480'";
-    // A request of 100 bytes is a frame of 166 and takes 190 on the line.
-    // Each host acknowledges before its application answers, so an acknowledgement of 90 bytes goes ahead each way.
+    // A request of 100 bytes is a frame of 166 and takes 190 on the line. Each host acknowledges
+    // before its application answers, so an acknowledgement of 90 bytes goes ahead each way.
     let expected = 2 * 5 * MS + 152_000 + 10 * 1538 * 8 * 100 + 2 * 72_000;
     for (tso, offload) in [("0", false), ("65226", false), ("65226", true)] {
         let link =
@@ -127,9 +127,9 @@ fn the_rate_steps_when_it_is_told_to() {
     let mut built = s.build(1).unwrap();
     let mut rates = Vec::new();
     for second in 1..=6_u64 {
-        let before = built.net.nic(0).counts().departed.bytes;
+        let before = built.net.links().nic(0).counts().departed.bytes;
         built.net.run(txweir_lab::Instant::from_secs(second));
-        rates.push((built.net.nic(0).counts().departed.bytes - before) as f64 * 8.0 / 1e6);
+        rates.push((built.net.links().nic(0).counts().departed.bytes - before) as f64 * 8.0 / 1e6);
     }
     // 1514 of 1538 bytes on the line are frames.
     let share = 1514.0 / 1538.0;
@@ -144,7 +144,7 @@ fn the_doorbell_delays_the_first_packet_only() {
     let t = report(&call(10, "doorbell = '300us'")).traffic[0].delay.unwrap();
     close(t.max_ns as f64, (819_200 + 300 * US) as f64, 0.1);
     let built = played(&call(2, "doorbell = '300us'"));
-    assert_eq!(built.net.nic(0).wire().doorbells(), 201);
+    assert_eq!(built.net.links().nic(0).wire().doorbells(), 201);
 }
 
 /// Requests of netem to the owner of the frames: a copy of a frame, or a wrong bit in it.

@@ -235,7 +235,7 @@ fn nothing_is_lost_that_is_not_counted() {
         let mut built = s.build(1).unwrap();
         for step in 1..=300 {
             built.net.run(Instant::ZERO + Nanos(step * s.duration().0 / 300));
-            let t = built.net.totals();
+            let t = built.net.links().totals();
             let Totals {
                 submitted,
                 delivered,
@@ -264,8 +264,8 @@ fn nothing_is_lost_that_is_not_counted() {
             // Each NIC separately, with the device's own account of the packets that it holds.
             let mut held = 0;
             for n in 0..built.ends.len() as u32 {
-                let (nic, c) = (built.net.nic(n), built.net.nic(n).counts());
-                let queued = nic.port().backlog();
+                let (nic, c) = (built.net.links().nic(n), built.net.links().nic(n).counts());
+                let queued = nic.port().totals().backlog();
                 assert_eq!(
                     c.taken.bytes,
                     c.tx.bytes + c.dropped.bytes + queued.bytes,
@@ -276,7 +276,7 @@ fn nothing_is_lost_that_is_not_counted() {
             }
             assert!(in_devices.bytes <= held, "{name} at {step}: {in_devices:?} in devices that hold {held}");
         }
-        let t = built.net.totals();
+        let t = built.net.links().totals();
         assert!(t.delivered.packets > 3000 && t.lost.packets > 5, "{name}: {t:?}");
         assert_eq!(t.refused.packets > 0, name == "origin in between", "{t:?}");
     }
@@ -300,13 +300,13 @@ fn every_ring_serves_its_senders() {
         );
         let load = format!("{LOAD}count = 40\nstagger = '10ms'\n");
         let built = played(&two_hosts("duration = '8s'\nwarmup = '2s'", "", &link, &load));
-        let nic = built.net.nic(0);
+        let nic = built.net.links().nic(0);
         assert_eq!(nic.port().paths().len(), 4);
         let sent: Vec<u64> = (0..4).map(|ring| nic.wire().ring_stats(ring).sent.bytes).collect();
         let bytes: u64 = sent.iter().sum();
         assert!(bytes > 98_000_000, "{policy}: {sent:?}");
         assert!(sent.iter().all(|n| (n * 4).abs_diff(bytes) < bytes / 20), "{policy}: {sent:?}");
-        let members = built.net.bytes(0);
+        let members = built.net.traffic().counted(0).bytes();
         assert!(members.iter().all(|n| *n > 200_000), "{policy}: {members:?}");
     }
 }
@@ -320,7 +320,7 @@ fn every_queue_drains_when_the_senders_fall_silent() {
                 [[link]]\nfrom = 'b'\nto = 'a'\none_way = true\nrate = '100mbit'\nloss = '100%'";
     let built =
         played(&two_hosts("duration = '900ms'", "", link, &format!("{LOAD}count = 100\nstagger = '0'")));
-    let t = built.net.totals();
+    let t = built.net.links().totals();
     assert_eq!((t.backlog.packets, t.in_devices.packets, t.in_links.packets), (0, 0, 0), "{t:?}");
     // A SYN from each client, and a SYN-ACK to each.
     assert_eq!((t.submitted.packets, t.delivered.packets, t.lost.packets), (200, 100, 100));

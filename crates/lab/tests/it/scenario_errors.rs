@@ -265,7 +265,7 @@ fn values_can_be_set_before_reading() {
     let set = [("link.0.bql", "false"), ("duration", "\"2s\""), ("host.1.tso", "\"64kb\"")];
     let s = Scenario::parse_with(GOOD, "s.toml", &set).unwrap();
     assert_eq!(s.duration(), txweir_lab::Nanos::from_secs(2));
-    assert!(s.build(1).unwrap().net.nic(0).port().byte_limit().is_none());
+    assert!(s.build(1).unwrap().net.links().nic(0).port().totals().byte_limit().is_none());
     let e = Scenario::parse_with(GOOD, "s.toml", &[("link.7.bql", "false")]).unwrap_err();
     assert_eq!(e.message, "link.7.bql: no such place in the file");
 }

@@ -25,8 +25,8 @@ fn count(bytes: i64) {
     let _ = HELD.try_with(|held| held.set(held.get() + bytes));
 }
 
-// SAFETY: every call is passed on unchanged to the system's allocator, which keeps the contract; counting touches one
-// thread-local cell and allocates nothing.
+// SAFETY: every call is passed on unchanged to the system's allocator, which keeps the contract;
+// counting touches one thread-local cell and allocates nothing.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count(layout.size() as i64);
@@ -35,7 +35,8 @@ unsafe impl GlobalAlloc for Counting {
     }
     unsafe fn dealloc(&self, ptr: *mut u8, layout: Layout) {
         count(-(layout.size() as i64));
-        // SAFETY: `ptr` came from `System` with this layout, because all allocations of this process do.
+        // SAFETY: `ptr` came from `System` with this layout, because all allocations of this
+        // process do.
         unsafe { System.dealloc(ptr, layout) }
     }
 }

@@ -134,7 +134,8 @@ fn the_stories_of_the_kinds_show_what_they_say() {
     }
     let queues = of("mqprio");
     let [plain, classes, turns, flows] = [0, 1, 2, 3].map(|call| delay(&queues, call).p99_ns);
-    // 10 ms of distance, 64 full frames in the ring of the first, one frame on the line before the calls of others.
+    // 10 ms of distance, 64 full frames in the ring of the first, one frame on the line before the
+    // calls of others.
     assert!(plain > 10 * common::MS + 60 * 1_230_400, "{plain}");
     assert!(
         [classes, turns].iter().all(|ns| *ns < 10 * common::MS + 1_230_400 + 400_000),

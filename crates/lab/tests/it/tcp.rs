@@ -2,10 +2,7 @@
 //! that of the link, losses of a window are repaired in a round trip, the same seed gives the same
 //! log, no end spins.
 
-use std::cell::RefCell;
 use std::collections::BTreeMap;
-use std::io::{self, Write};
-use std::rc::Rc;
 
 use txweir_lab::app::App;
 use txweir_lab::cpu::Cpu;
@@ -14,6 +11,8 @@ use txweir_lab::engine::Trace;
 use txweir_lab::frame::{FIN, Frame, SYN};
 use txweir_lab::tcp::{Addr, Algorithm, Conn, Label, More, TcpConfig};
 use txweir_lab::{Instant, Nanos};
+
+use crate::common::Log;
 
 const TSO: u32 = 65_226;
 /// Payload of a full segment: 1460 bytes less the 12 of a time stamp.
@@ -50,31 +49,18 @@ struct Stream {
 
 impl Stream {
     fn saw(&mut self, f: &Frame) {
-        if f.tcp_flags() & SYN != 0 {
-            self.start = Some(f.tcp_seq().wrapping_add(1));
+        if f.head().tcp_flags() & SYN != 0 {
+            self.start = Some(f.head().tcp_seq().wrapping_add(1));
         }
         let Some(start) = self.start.filter(|_| f.payload_len() > 0) else { return };
         // The streams of these tests are shorter than 4 GB.
-        let from = u64::from(f.tcp_seq().wrapping_sub(start));
+        let from = u64::from(f.head().tcp_seq().wrapping_sub(start));
         let end = self.ranges.entry(from).or_default();
         *end = (*end).max(from + u64::from(f.payload_len()));
     }
     /// Returns the number of bytes from the first on without a gap.
     fn in_order(&self) -> u64 {
         self.ranges.iter().fold(0, |next, (from, to)| if *from <= next { next.max(*to) } else { next })
-    }
-}
-
-#[derive(Clone, Default)]
-struct Log(Rc<RefCell<Vec<u8>>>);
-
-impl Write for Log {
-    fn write(&mut self, b: &[u8]) -> io::Result<usize> {
-        self.0.borrow_mut().extend_from_slice(b);
-        Ok(b.len())
-    }
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
     }
 }
 
@@ -187,7 +173,7 @@ impl Pair {
             free[n] = free[n].max(*now) + APART;
             if n == 0 && f.payload_len() > 0 {
                 // The number of the SYN is the upper half of the seed: zero.
-                let place = u64::from(f.tcp_seq() - 1) / SEGMENT;
+                let place = u64::from(f.head().tcp_seq() - 1) / SEGMENT;
                 let lost = lose(place) && !data.iter().any(|(_, p, _)| *p == place);
                 data.push((*now, place, lost));
                 if lost {
@@ -297,7 +283,8 @@ fn a_full_queue_drops_and_the_streams_recover() {
     let goodput = ((0..4).map(|n| read(&net, n).0).sum::<u64>() - before) * 8 / 5;
     assert!(net.bottleneck().dropped > 0);
     assert!((0..4).all(|n| net.client(n).tcp().counters().timeouts == 0));
-    // 40 packets are half of what the path holds: four windows that fall by a third still fill the line.
+    // 40 packets are half of what the path holds: four windows that fall by a third still fill the
+    // line.
     assert!(goodput > 800_000_000, "{goodput}");
 }
 
@@ -306,12 +293,12 @@ fn request_and_response_take_what_the_link_takes() {
     let config = DumbbellConfig { stagger: Nanos(1), ..DumbbellConfig::default() };
     let mut net = Dumbbell::new(&config, [(App::client(1, 1), App::server(1, 1))]).with_transactions();
     net.run(Instant::from_secs(1));
-    // One byte is a frame of 67 (12 of them a time stamp), with overhead 91 bytes: 728 ns at 1 Gbit/s; 500 us there,
-    // 500 us back.
+    // One byte is a frame of 67 (12 of them a time stamp), with overhead 91 bytes: 728 ns at 1
+    // Gbit/s; 500 us there, 500 us back.
     let (first, others) = net.transactions().split_at(2);
     assert!(others.iter().all(|t| *t == Nanos(1_000_728)), "{:?}", &others[..3]);
-    // The first two requests wait behind an acknowledgement of their own host (90 bytes): that of the SYN, and the quick one
-    // of the first response.
+    // The first two requests wait behind an acknowledgement of their own host (90 bytes): that of
+    // the SYN, and the quick one of the first response.
     assert_eq!(first, [Nanos(1_000_728 + 720); 2]);
     // The SYN (20 bytes of options: 74, with overhead 98) takes 784 ns, and a round trip.
     let expected = (1_000_000_000 - 1_000_784 - 2 * 720) / 1_000_728;
@@ -326,7 +313,8 @@ fn the_processors_add_their_costs() {
     let apps = [(App::client(1000, 1), App::server(1000, 1))];
     let mut net = Dumbbell::new(&config, apps).with_transactions().with_cpu(client, server);
     net.run(Instant::from_secs(1));
-    // 1066 + 24 bytes on the line; the server takes 10 us and 1 ns per byte of request and response.
+    // 1066 + 24 bytes on the line; the server takes 10 us and 1 ns per byte of request and
+    // response.
     let took = 1_090 * 8 + 1_000_000 + 10_000 + 1001;
     let (first, others) = net.transactions().split_at(1);
     assert!(others.iter().all(|t| *t == Nanos(took)), "{:?}", &others[..3]);
@@ -452,7 +440,7 @@ fn a_deadline_is_always_in_the_future() {
         // Both ends ask for no call only while a path is full, and the next round wakes it.
         now = next.unwrap_or(now + Nanos(1));
         for (_, f) in flying.extract_if(.., |f| f.0 <= now) {
-            assert_eq!(f.tcp_flags() & FIN, 0);
+            assert_eq!(f.head().tcp_flags() & FIN, 0);
             if f.to == 1 {
                 got.saw(&f);
             }

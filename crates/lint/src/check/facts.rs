@@ -5,7 +5,7 @@ use txweir_core::text::value::text_of;
 use txweir_core::{Bytes, Handle, Nanos, Rate};
 use txweir_tc::json::Object;
 
-use super::Check;
+use super::CheckOptions;
 use super::kinds::{self, Classes};
 use super::model::{Class, Device, Qdisc};
 use super::rates::promised;
@@ -71,32 +71,39 @@ struct Held {
     text: String,
 }
 
-impl Check<'_> {
+/// The latency of the leaves of a device.
+#[derive(Clone, Copy)]
+pub(super) struct Facts<'a> {
+    pub(super) options: &'a CheckOptions,
+    pub(super) device: &'a Device,
+}
+
+impl Facts<'_> {
     /// Returns a fact for each place where packets wait.
-    pub(super) fn facts(&self, device: &Device) -> Vec<Fact> {
+    pub(super) fn all(&self) -> Vec<Fact> {
         let mut facts = Vec::new();
-        for qdisc in device.qdiscs() {
+        for qdisc in self.device.qdiscs() {
             let place = if qdisc.parent == Handle::ROOT { "root".into() } else { qdisc.parent.to_string() };
             match qdisc.classes() {
                 // tbf and similar kinds hold their packets in a queue of their own unless a line
                 // gives another.
-                Classes::Upto(1) if device.below(first_class(qdisc)).is_some() => continue,
-                Classes::Upto(1) | Classes::None => facts.push(self.queue(device, qdisc, place)),
+                Classes::Upto(1) if self.device.below(first_class(qdisc)).is_some() => continue,
+                Classes::Upto(1) | Classes::None => facts.push(self.queue(qdisc, place)),
                 Classes::Any if !kinds::is_for_queues(qdisc.spec) => {
-                    facts.push(self.queue(device, qdisc, place));
+                    facts.push(self.queue(qdisc, place));
                 }
                 Classes::Made => {
-                    for (id, _) in device.classes_of(qdisc.handle) {
-                        if device.is_leaf(*id) && device.below(*id).is_none() {
-                            facts.push(self.bare_leaf(device, *id));
+                    for (id, _) in self.device.classes_of(qdisc.handle) {
+                        if self.device.is_leaf(*id) && self.device.below(*id).is_none() {
+                            facts.push(self.bare_leaf(*id));
                         }
                     }
                 }
                 Classes::Upto(most) => {
                     for minor in 1..=most.min(64) {
                         let id = Handle::new(qdisc.handle.major(), minor as u16);
-                        if device.below(id).is_none() {
-                            facts.push(self.bare_leaf(device, id));
+                        if self.device.below(id).is_none() {
+                            facts.push(self.bare_leaf(id));
                         }
                     }
                 }
@@ -108,10 +115,10 @@ impl Check<'_> {
 
     /// Removes the bound of a queue that is served after others, because they may hold packets for
     /// ever.
-    fn after_others(&self, device: &Device, mut class: Handle, fact: &mut Fact) {
+    fn after_others(&self, mut class: Handle, fact: &mut Fact) {
         // The loop ends at a depth that no valid chain of classes has.
         for _ in 0..=DEEPEST {
-            let Some(qdisc) = device.qdisc(class) else { return };
+            let Some(qdisc) = self.device.qdisc(class) else { return };
             let strict = match qdisc.kind.as_str() {
                 "prio" => u64::MAX,
                 "ets" => qdisc.settings.number("strict").map_or(0, |n| n.value),
@@ -122,7 +129,7 @@ impl Check<'_> {
                 fact.because = format!("served after the bands before it in {}", qdisc.name());
                 return;
             }
-            class = match device.classes.get(&class) {
+            class = match self.device.classes.get(&class) {
                 Some(made) if made.parent.minor() > 0 => made.parent,
                 _ if qdisc.parent == Handle::ROOT => return,
                 _ => qdisc.parent,
@@ -132,19 +139,18 @@ impl Check<'_> {
 
     /// Returns the fact of a class without a qdisc: it has a pfifo as long as the device's queue; a
     /// transmit queue has a pfifo_fast.
-    fn bare_leaf(&self, device: &Device, id: Handle) -> Fact {
+    fn bare_leaf(&self, id: Handle) -> Fact {
         let held = self.packets(u64::from(self.options.txqueuelen));
-        let rate = self.sure_rate(device, id);
-        let of_queue = device.qdisc(id).is_some_and(|q| matches!(q.kind.as_str(), "mqprio" | "taprio"));
+        let rate = self.sure_rate(id);
+        let of_queue = self.device.qdisc(id).is_some_and(|q| matches!(q.kind.as_str(), "mqprio" | "taprio"));
         let kind = if of_queue { "pfifo_fast" } else { "pfifo" };
-        let mut fact = self.fact(device, (id.to_string(), kind), &held, rate, None);
-        self.after_others(device, id, &mut fact);
+        let mut fact = self.fact((id.to_string(), kind), &held, rate, None);
+        self.after_others(id, &mut fact);
         fact
     }
 
-    fn queue(&self, device: &Device, qdisc: &Qdisc, place: String) -> Fact {
-        let rate =
-            if qdisc.parent == Handle::ROOT { self.link() } else { self.sure_rate(device, qdisc.parent) };
+    fn queue(&self, qdisc: &Qdisc, place: String) -> Fact {
+        let rate = if qdisc.parent == Handle::ROOT { self.link() } else { self.sure_rate(qdisc.parent) };
         let own = qdisc.settings.rate("rate").or_else(|| qdisc.settings.rate("bandwidth"));
         let rate = match (own.map(|r| r.value), rate) {
             (Some(own), Some((outer, why))) if outer < own => Some((outer, why)),
@@ -152,7 +158,7 @@ impl Check<'_> {
             (None, rate) => rate,
         };
         let held = self.held(qdisc, rate.map(|(r, _)| r));
-        let mut fact = self.fact(device, (place, &qdisc.kind), &held, rate, kinds::target(qdisc));
+        let mut fact = self.fact((place, &qdisc.kind), &held, rate, kinds::target(qdisc));
         if let Some(latency) = qdisc.settings.time("latency").filter(|_| qdisc.kind == "tbf") {
             fact.bound = Some(latency.value);
             fact.because = "its latency".into();
@@ -162,14 +168,13 @@ impl Check<'_> {
             fact.because.push_str(&format!(", and a delay of {}", text_of(&delay.value)));
         }
         if qdisc.parent != Handle::ROOT {
-            self.after_others(device, qdisc.parent, &mut fact);
+            self.after_others(qdisc.parent, &mut fact);
         }
         fact
     }
 
     fn fact(
         &self,
-        device: &Device,
         (place, kind): (String, &str),
         held: &Held,
         rate: Option<(Rate, &'static str)>,
@@ -181,7 +186,7 @@ impl Check<'_> {
             None => format!("{}, no rate is known: give --link", held.text),
         };
         Fact {
-            dev: device.name.clone(),
+            dev: self.device.name.clone(),
             place,
             kind: kind.to_string(),
             holds: held.text.clone(),
@@ -197,14 +202,14 @@ impl Check<'_> {
     }
 
     /// Returns the guaranteed rate at a class: that of the nearest class or qdisc that has one.
-    fn sure_rate(&self, device: &Device, mut class: Handle) -> Option<(Rate, &'static str)> {
+    fn sure_rate(&self, mut class: Handle) -> Option<(Rate, &'static str)> {
         // The loop ends at a depth that no valid chain of classes has.
         for _ in 0..=DEEPEST {
-            let made: Option<&Class> = device.classes.get(&class);
+            let made: Option<&Class> = self.device.classes.get(&class);
             if let Some(rate) = made.and_then(promised) {
                 return Some((rate.value, "its class's rate"));
             }
-            let qdisc = device.qdisc(class)?;
+            let qdisc = self.device.qdisc(class)?;
             if let Some(rate) = qdisc.settings.rate("rate").filter(|_| qdisc.kind == "tbf") {
                 return Some((rate.value, "the rate of the tbf above"));
             }

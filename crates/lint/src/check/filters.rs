@@ -5,42 +5,53 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use txweir_core::Handle;
 use txweir_tc::ast::At;
+use txweir_tc::language::{Action, Settings};
 
+use super::findings::{Findings, nearest};
 use super::kinds::Classes;
-use super::matching::{Match, of};
+use super::matching::of;
 use super::model::{Attached, Device, Filter};
-use super::{Check, ends, goes_on};
+use super::shadow::Earlier;
 use crate::code;
 
 /// Kinds whose class is computed from each packet.
 const COMPUTED: [&str; 6] = ["flow", "bpf", "cgroup", "tcindex", "route", "rsvp"];
 
-impl Check<'_> {
-    pub(super) fn filters(&mut self, device: &Device) {
-        for filter in &device.filters {
-            self.target(device, filter);
+/// The rules about the filters of a device.
+pub(super) struct Filters<'a, 's> {
+    pub(super) out: &'a mut Findings<'s>,
+    pub(super) device: &'a Device,
+}
+
+impl Filters<'_, '_> {
+    pub(super) fn check(&mut self) {
+        let places: BTreeSet<Attached> = self.device.filters.iter().map(|f| f.at).collect();
+        for filter in &self.device.filters {
+            self.target(filter, &places);
         }
-        self.shadows(device);
-        self.unreachable(device);
+        self.shadows();
+        self.unreachable();
     }
 
-    fn target(&mut self, device: &Device, filter: &Filter) {
+    /// Reports a filter that leads to no class that holds packets. Filters stand at `places`.
+    fn target(&mut self, filter: &Filter, places: &BTreeSet<Attached>) {
         let Some((class, span)) = leads_to(filter) else { return };
-        if device.partial || class.minor() == 0 || class == Handle::ROOT || class.is_none() {
+        if self.device.partial || class.minor() == 0 || class == Handle::ROOT || class.is_none() {
             return;
         }
-        let Some(qdisc) = device.qdisc(class) else {
+        let Some(qdisc) = self.device.qdisc(class) else {
             let message = format!("this leads to class {class}, and no line makes qdisc {}", class.qdisc());
             let near = match filter.at {
                 Attached::To(at) => {
-                    Some(Handle::new(at.major(), class.minor())).filter(|c| device.has_class(*c))
+                    Some(Handle::new(at.major(), class.minor())).filter(|c| self.device.has_class(*c))
                 }
                 _ => None,
             };
-            let d = self.error(code::DANGLING_FLOWID, &span, message).suggest(near.map(|n| n.to_string()));
-            return self.say(d);
+            let d =
+                self.out.error(code::DANGLING_FLOWID, &span, message).suggest(near.map(|n| n.to_string()));
+            return self.out.say(d);
         };
-        if !device.has_class(class) {
+        if !self.device.has_class(class) {
             let fate = match qdisc.kind.as_str() {
                 "htb" => "packets that match go where unclassified ones go",
                 "prio" | "ets" => "packets that match go to the band of priority 0",
@@ -49,49 +60,53 @@ impl Check<'_> {
             let message =
                 format!("this leads to class {class}, which {} does not have: {fate}", qdisc.name());
             let there = match qdisc.classes() {
-                Classes::Made => device.classes.keys().filter(|c| device.is_leaf(**c)).copied().collect(),
+                Classes::Made => {
+                    self.device.classes.keys().filter(|c| self.device.is_leaf(**c)).copied().collect()
+                }
                 Classes::Upto(most) => {
                     (1..=most.min(64)).map(|n| Handle::new(class.major(), n as u16)).collect()
                 }
                 _ => Vec::new(),
             };
-            let near = self.nearest(class, there.iter().copied());
-            let list: Vec<_> = there.iter().map(ToString::to_string).collect();
-            let d = self.error(code::DANGLING_FLOWID, &span, message);
+            let near = nearest(class, there.iter().copied());
+            // Of very many classes the list names the first.
+            let list: Vec<_> = there.iter().take(64).map(ToString::to_string).collect();
+            let d = self.out.error(code::DANGLING_FLOWID, &span, message);
             let d = d.expected(format!("one of {}", list.join(", "))).suggest(near.map(|n| n.to_string()));
-            return self.say(d);
+            return self.out.say(d);
         }
-        if qdisc.kind == "htb" && !device.is_leaf(class) {
-            let inner = Attached::To(class);
-            if device.filters.iter().any(|f| f.at == inner) {
+        if qdisc.kind == "htb" && !self.device.is_leaf(class) {
+            if places.contains(&Attached::To(class)) {
                 return;
             }
             let message = format!(
                 "class {class} has classes below it and holds no packets: they go where unclassified ones go"
             );
-            let leaf =
-                device.children(class).find(|(id, _)| device.is_leaf(**id)).map(|(id, _)| id.to_string());
-            let d = self.error(code::INNER_CLASS, &span, message).expected("a class that has none below it");
-            self.say(d.suggest(leaf).warning());
+            let leaf = self
+                .device
+                .children(class)
+                .find(|(id, _)| self.device.is_leaf(**id))
+                .map(|(id, _)| id.to_string());
+            let d =
+                self.out.error(code::INNER_CLASS, &span, message).expected("a class that has none below it");
+            self.out.say(d.suggest(leaf).warning());
         }
     }
 
     /// Compares the filters of one place, in the order in which they are asked, with those before.
-    fn shadows(&mut self, device: &Device) {
-        let mut order: Vec<&Filter> = device.filters.iter().collect();
+    fn shadows(&mut self) {
+        let mut order: Vec<&Filter> = self.device.filters.iter().collect();
         // The sort is stable: filters of equal priority stay in the order of their lines.
         order.sort_by_key(|f| f.prio);
         // Filters that leave no matching packet to later ones, by place and chain.
-        let mut earlier: BTreeMap<(Attached, u32), Vec<(&Filter, Match)>> = BTreeMap::new();
+        let mut earlier: BTreeMap<(Attached, u32), Earlier<&Filter>> = BTreeMap::new();
         for late in order {
             let Some(late_match) = of(late) else { continue };
             let earlier = earlier.entry((late.at, late.chain)).or_default();
-            let by = earlier.iter().find(|(early, early_match)| {
-                covers_protocol(&early.protocol, &late.protocol) && early_match.covers(&late_match)
-            });
-            let Some((early, early_match)) = by else {
+            let protocol = protocol(&late.protocol);
+            let Some((early, early_match)) = earlier.first_that_covers(protocol, &late_match) else {
                 if takes(late) {
-                    earlier.push((late, late_match));
+                    earlier.push(late, protocol, late_match);
                 }
                 continue;
             };
@@ -99,56 +114,59 @@ impl Check<'_> {
                 true => "matches the same",
                 false => "matches all of it",
             };
-            let at = self.line(&early.span);
+            let at = self.out.line(&early.span);
             let message = format!(
                 "this filter never matches: that of {at} (prio {}) {how} and comes first",
                 early.prio
             );
-            let d = self.error(code::SHADOWED_FILTER, &late.span, message).warning();
+            let d = self.out.error(code::SHADOWED_FILTER, &late.span, message).warning();
             let hint = match early.prio {
                 0 | 1 => "give the one that matches less the lower prio".to_string(),
                 prio => format!("give this one a prio below {prio}"),
             };
-            self.say(d.hint(Some(hint)));
+            self.out.say(d.hint(Some(hint)));
         }
     }
 
     /// Reports leaves of htb, hfsc, drr and qfq that no filter and no default leads to.
-    fn unreachable(&mut self, device: &Device) {
-        for qdisc in device.qdiscs().into_iter().filter(|q| q.needs_filters()) {
+    fn unreachable(&mut self) {
+        for qdisc in self.device.qdiscs().into_iter().filter(|q| q.needs_filters()) {
             let here = |f: &&Filter| matches!(f.at, Attached::To(to) if to.major() == qdisc.handle.major());
-            let on: Vec<&Filter> = device.filters.iter().filter(here).collect();
+            let on: Vec<&Filter> = self.device.filters.iter().filter(here).collect();
             let unknown = on.iter().any(|f| COMPUTED.contains(&f.kind.as_str()));
-            let marks = device.filters.iter().any(|f| {
+            let marks = self.device.filters.iter().any(|f| {
                 f.settings
                     .actions()
                     .iter()
                     .any(|a| a.kind.text == "skbedit" && a.words.iter().any(|w| w.text.starts_with("prio")))
             });
-            if unknown || marks || device.partial {
+            if unknown || marks || self.device.partial {
                 continue;
             }
             let default =
                 qdisc.settings.hex("default").map(|d| Handle::new(qdisc.handle.major(), d.value as u16));
             let led: BTreeSet<Handle> =
                 on.iter().filter_map(|f| Some(leads_to(f)?.0)).chain(default).collect();
-            for (id, class) in device.classes_of(qdisc.handle) {
-                if led.contains(id) || !device.is_leaf(*id) {
+            for (id, class) in self.device.classes_of(qdisc.handle) {
+                if led.contains(id) || !self.device.is_leaf(*id) {
                     continue;
                 }
                 let message = format!(
                     "nothing leads to class {id}: no filter, and it is not the default of {}",
                     qdisc.name()
                 );
-                let d = self.error(code::UNREACHABLE_CLASS, &class.id_span, message).warning();
-                let dev =
-                    if device.name.is_empty() { String::new() } else { format!(" dev {}", device.name) };
+                let d = self.out.error(code::UNREACHABLE_CLASS, &class.id_span, message).warning();
+                let dev = if self.device.name.is_empty() {
+                    String::new()
+                } else {
+                    format!(" dev {}", self.device.name)
+                };
                 let hint = format!(
                     "only a sender that sets priority {id} on its socket reaches it; a filter does: \
                      filter add{dev} parent {} protocol ip prio 1 u32 match ... flowid {id}",
                     qdisc.handle
                 );
-                self.say(d.hint(Some(hint)));
+                self.out.say(d.hint(Some(hint)));
             }
         }
     }
@@ -173,11 +191,33 @@ fn takes(filter: &Filter) -> bool {
     decided && !goes_on(&filter.settings)
 }
 
-fn covers_protocol(early: &str, late: &str) -> bool {
-    let one = |p: &str| match p {
-        "ipv4" | "0x0800" | "0x800" => "ip".to_string(),
-        "0x86dd" => "ipv6".into(),
-        p => p.to_string(),
+/// Returns the one name of a protocol that has several.
+fn protocol(name: &str) -> &str {
+    match name {
+        "ipv4" | "0x0800" | "0x800" => "ip",
+        "0x86dd" => "ipv6",
+        name => name,
+    }
+}
+
+/// True if the action decides the fate of a packet, so that no later filter sees it.
+fn ends(action: &Action<'_>) -> bool {
+    let has = |any: &[&str]| action.words.iter().any(|w| any.contains(&w.text.as_str()));
+    match action.kind.text.as_str() {
+        "drop" | "shot" | "pass" | "ok" | "trap" => true,
+        "gact" => has(&["drop", "shot", "pass", "ok", "trap"]) && !has(&["random"]),
+        "mirred" => has(&["redirect"]),
+        _ => has(&["drop", "shot", "pass", "ok", "trap"]),
+    }
+}
+
+/// True if a filter's actions may send a packet on to the next filter.
+fn goes_on(settings: &Settings) -> bool {
+    let said = |any: &[&str], a: &Action<'_>| {
+        any.contains(&a.kind.text.as_str()) || a.words.iter().any(|w| any.contains(&w.text.as_str()))
     };
-    early == "all" || one(early) == one(late)
+    settings.actions().iter().any(|a| {
+        said(&["continue", "reclassify", "goto", "jump", "random", "conform-exceed"], a)
+            || a.kind.text == "police"
+    })
 }

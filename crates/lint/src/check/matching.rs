@@ -11,15 +11,15 @@ use super::model::Filter;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Match {
     /// Meaning of the places below: bytes of the packet, keys of flower, the mark.
-    space: &'static str,
+    pub(super) space: &'static str,
     /// For each place, the value and the mask of the bits that count.
-    bits: BTreeMap<(&'static str, i64), (u8, u8)>,
+    pub(super) bits: BTreeMap<(&'static str, i64), (u8, u8)>,
     /// Conditions that can only be compared as text, by key.
-    texts: BTreeMap<String, String>,
+    pub(super) texts: BTreeMap<String, String>,
 }
 
 impl Match {
-    const fn nothing(space: &'static str) -> Self {
+    pub(super) const fn nothing(space: &'static str) -> Self {
         Self { space, bits: BTreeMap::new(), texts: BTreeMap::new() }
     }
 
@@ -39,7 +39,7 @@ impl Match {
             })
     }
 
-    fn put(&mut self, base: &'static str, at: i64, values: &[u8], masks: &[u8]) {
+    pub(super) fn put(&mut self, base: &'static str, at: i64, values: &[u8], masks: &[u8]) {
         for ((at, value), mask) in (at..).zip(values).zip(masks) {
             let place = self.bits.entry((base, at)).or_insert((0, 0));
             *place = (place.0 | value & mask, place.1 | mask);

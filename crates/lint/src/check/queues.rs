@@ -4,27 +4,33 @@ use txweir_core::Handle;
 use txweir_tc::ast::At;
 use txweir_tc::lex::Word;
 
-use super::Check;
+use super::findings::Findings;
 use super::model::{Device, Qdisc};
 use crate::code;
 
 /// The map that tc takes if none is given (tc-mqprio(8)).
 const MQPRIO_MAP: [u64; 16] = [0, 1, 2, 3, 4, 5, 6, 7, 0, 1, 1, 1, 3, 3, 3, 3];
 
-impl Check<'_> {
-    pub(super) fn queues(&mut self, device: &Device) {
-        for qdisc in device.qdiscs() {
+/// The rules about the transmit queues and bands of a device.
+pub(super) struct Queues<'a, 's> {
+    pub(super) out: &'a mut Findings<'s>,
+    pub(super) device: &'a Device,
+}
+
+impl Queues<'_, '_> {
+    pub(super) fn check(&mut self) {
+        for qdisc in self.device.qdiscs() {
             match qdisc.kind.as_str() {
                 "mqprio" => {
                     self.hw(qdisc);
                     self.traffic_classes(qdisc);
-                    self.children(device, qdisc);
+                    self.children(qdisc);
                 }
                 "taprio" => {
                     self.traffic_classes(qdisc);
-                    self.children(device, qdisc);
+                    self.children(qdisc);
                 }
-                "mq" => self.children(device, qdisc),
+                "mq" => self.children(qdisc),
                 "prio" | "ets" => self.bands(qdisc),
                 _ => {}
             }
@@ -37,8 +43,8 @@ impl Check<'_> {
         }
         let message =
             "mqprio without hw means hw 1: the device does it, and refuses if it cannot".to_string();
-        let d = self.error(code::HW_DEFAULT, &qdisc.kind_span, message).note();
-        self.say(d.hint(Some("add hw 0 at the end to let Linux do it".into())));
+        let d = self.out.error(code::HW_DEFAULT, &qdisc.kind_span, message).note();
+        self.out.say(d.hint(Some("add hw 0 at the end to let Linux do it".into())));
     }
 
     fn traffic_classes(&mut self, qdisc: &Qdisc) {
@@ -48,8 +54,8 @@ impl Check<'_> {
         if num_tc.value > 16 {
             let message =
                 format!("{kind} num_tc: {} traffic classes are more than there can be", num_tc.value);
-            let d = self.error(code::MQPRIO, &num_tc.span, message).expected("at most 16");
-            return self.say(d);
+            let d = self.out.error(code::MQPRIO, &num_tc.span, message).expected("at most 16");
+            return self.out.say(d);
         }
         let map = settings.list("map");
         for word in map {
@@ -57,8 +63,8 @@ impl Check<'_> {
                 let message =
                     format!("{kind} map names traffic class {}, and there are {}", word.text, num_tc.value);
                 let expected = format!("0 to {}", num_tc.value.saturating_sub(1));
-                let d = self.error(code::MQPRIO, &word.span, message).expected(expected);
-                self.say(d);
+                let d = self.out.error(code::MQPRIO, &word.span, message).expected(expected);
+                self.out.say(d);
             }
         }
         if let (Some(last), 1..16) = (map.last(), map.len()) {
@@ -67,8 +73,8 @@ impl Check<'_> {
                 map.len(),
                 map.len()
             );
-            let d = self.error(code::MQPRIO, &last.span, message).note();
-            self.say(d);
+            let d = self.out.error(code::MQPRIO, &last.span, message).note();
+            self.out.say(d);
         }
         self.ranges(qdisc, &num_tc);
         self.map_order(qdisc, map);
@@ -85,8 +91,8 @@ impl Check<'_> {
             let message =
                 format!("{kind} has {} traffic classes, and queues for {}", num_tc.value, ranges.len());
             let given = ranges.len().to_string();
-            let d = self.error(code::MQPRIO, &num_tc.span, message).expected(given.clone());
-            self.say(d.suggest(Some(given).filter(|_| qdisc.settings.has("num_tc"))));
+            let d = self.out.error(code::MQPRIO, &num_tc.span, message).expected(given.clone());
+            self.out.say(d.suggest(Some(given).filter(|_| qdisc.settings.has("num_tc"))));
         }
         let mut end = 0;
         for (i, At { value: (count, first), span }) in ranges.iter().enumerate() {
@@ -104,17 +110,18 @@ impl Check<'_> {
                 }
             };
             let right = format!("{}@{end}", (*count).max(1));
-            let d = self.error(code::MQPRIO, span, message).suggest(Some(right));
-            self.say(d);
+            let d = self.out.error(code::MQPRIO, span, message).suggest(Some(right));
+            self.out.say(d);
             end = end.saturating_add((*count).max(1));
         }
     }
 
     /// Notes the transmit queue of each qdisc below, because the numbers of classes and of queues
     /// differ.
-    fn children(&mut self, device: &Device, root: &Qdisc) {
+    fn children(&mut self, root: &Qdisc) {
         let ranges = root.settings.queues("queues");
-        for qdisc in device
+        for qdisc in self
+            .device
             .qdiscs()
             .into_iter()
             .filter(|q| q.parent.major() == root.handle.major() && q.parent.minor() > 0)
@@ -125,14 +132,14 @@ impl Check<'_> {
             let queue = u64::from(qdisc.parent.minor()) - 1;
             let of = class_text(&ranges, queue);
             let message = format!("class {} is transmit queue {queue}{of}", qdisc.parent);
-            let d = self.error(code::QUEUE_NUMBER, &qdisc.place_span, message).note();
-            self.say(
+            let d = self.out.error(code::QUEUE_NUMBER, &qdisc.place_span, message).note();
+            self.out.say(
                 d.hint(Some(format!("queue_mapping {queue} is this one: it counts from 0, classes from 1"))),
             );
         }
         let queues = ranges.iter().map(|r| r.value.0.saturating_add(r.value.1)).max();
         let Some(queues) = queues.filter(|n| *n > 0) else { return };
-        for filter in &device.filters {
+        for filter in &self.device.filters {
             for action in filter.settings.actions().iter().filter(|a| a.kind.text == "skbedit") {
                 let at = action.words.iter().position(|w| w.text == "queue_mapping");
                 let Some(word) = at.and_then(|at| action.words.get(at + 1)) else { continue };
@@ -143,16 +150,16 @@ impl Check<'_> {
                     let class = Handle::new(root.handle.major(), queue.saturating_add(1));
                     let of = class_text(&ranges, queue.into());
                     let message = format!("queue_mapping {queue} is class {class} of {}{of}", root.name());
-                    let d = self.error(code::QUEUE_NUMBER, &word.span, message).note();
-                    self.say(d);
+                    let d = self.out.error(code::QUEUE_NUMBER, &word.span, message).note();
+                    self.out.say(d);
                 }
                 if said.is_some_and(|q| q >= queues) {
                     let (name, last) = (root.name(), queues - 1);
                     let message = format!("queue_mapping {}: {name} has the queues 0 to {last}", word.text);
-                    let d = self.error(code::MQPRIO, &word.span, message).warning();
+                    let d = self.out.error(code::MQPRIO, &word.span, message).warning();
                     let one_less =
                         word.text.parse::<u64>().ok().filter(|q| *q == queues).map(|q| (q - 1).to_string());
-                    self.say(d.expected(format!("0 to {}", queues - 1)).suggest(one_less));
+                    self.out.say(d.expected(format!("0 to {}", queues - 1)).suggest(one_less));
                 }
             }
         }
@@ -166,8 +173,8 @@ impl Check<'_> {
                 let message =
                     "mqprio without a map puts priority 1, background, above priority 0, best effort"
                         .to_string();
-                let d = self.error(code::PRIORITY_INVERSION, &qdisc.kind_span, message).note();
-                self.say(d.hint(Some("map 1 0 2 3 4 5 6 7 is the order of IEEE 802.1Q".into())));
+                let d = self.out.error(code::PRIORITY_INVERSION, &qdisc.kind_span, message).note();
+                self.out.say(d.hint(Some("map 1 0 2 3 4 5 6 7 is the order of IEEE 802.1Q".into())));
             }
             return;
         };
@@ -176,15 +183,15 @@ impl Check<'_> {
             && background > best_effort
         {
             let message = format!("{}: priority 1 is background, and is mapped above priority 0", qdisc.kind);
-            let d = self.error(code::PRIORITY_INVERSION, &map[1].span, message).warning();
+            let d = self.out.error(code::PRIORITY_INVERSION, &map[1].span, message).warning();
             let hint = "IEEE 802.1Q puts 1 below 0: exchange the first two";
-            self.say(d.hint(Some(hint.into())));
+            self.out.say(d.hint(Some(hint.into())));
         }
         if falls(&given) {
             let message =
                 format!("{}: the more urgent the priority, the lower its traffic class", qdisc.kind);
-            let d = self.error(code::PRIORITY_INVERSION, &span, message).warning();
-            self.say(d.hint(Some("devices serve the highest traffic class first".into())));
+            let d = self.out.error(code::PRIORITY_INVERSION, &span, message).warning();
+            self.out.say(d.hint(Some("devices serve the highest traffic class first".into())));
         }
     }
 
@@ -198,15 +205,17 @@ impl Check<'_> {
             && background < best_effort
         {
             let message = format!("{kind}: priority 1 is background, and is served before priority 0");
-            let d = self.error(code::PRIORITY_INVERSION, &map[1].span, message).warning();
+            let d = self.out.error(code::PRIORITY_INVERSION, &map[1].span, message).warning();
             let hint = "IEEE 802.1Q puts 1 below 0: give it a band that is not below that of 0";
-            self.say(d.hint(Some(hint.into())));
+            self.out.say(d.hint(Some(hint.into())));
         }
         if rises(&given) {
             let message = format!("{kind}: the more urgent the priority, the later it is served");
-            let d =
-                self.error(code::PRIORITY_INVERSION, &(first.span.start..last.span.end), message).warning();
-            self.say(d.hint(Some("band 0 is served first: give it to priorities 6 and 7".into())));
+            let d = self
+                .out
+                .error(code::PRIORITY_INVERSION, &(first.span.start..last.span.end), message)
+                .warning();
+            self.out.say(d.hint(Some("band 0 is served first: give it to priorities 6 and 7".into())));
         }
     }
 }

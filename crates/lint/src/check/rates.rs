@@ -9,7 +9,8 @@ use txweir_tc::ast::At;
 use txweir_tc::language::Settings;
 use txweir_tc::suggest::is_number;
 
-use super::Check;
+use super::CheckOptions;
+use super::findings::{Findings, nearest};
 use super::model::{Class, Device, Qdisc};
 use crate::code;
 
@@ -30,20 +31,27 @@ pub(super) fn promised(class: &Class) -> Option<At<Rate>> {
     }
 }
 
-impl Check<'_> {
-    pub(super) fn rates(&mut self, device: &Device) {
-        for (id, class) in &device.classes {
+/// The rules about the rates of a device.
+pub(super) struct Rates<'a, 's> {
+    pub(super) out: &'a mut Findings<'s>,
+    pub(super) options: &'a CheckOptions,
+    pub(super) device: &'a Device,
+}
+
+impl Rates<'_, '_> {
+    pub(super) fn check(&mut self) {
+        for (id, class) in &self.device.classes {
             if class.kind == "htb" {
-                self.htb_class(device, *id, class);
+                self.htb_class(*id, class);
             }
-            self.sum(device, *id, Some(class));
+            self.sum(*id, Some(class));
             self.above_link(&format!("class {id}"), promised(class));
         }
-        for qdisc in device.qdiscs() {
+        for qdisc in self.device.qdiscs() {
             match qdisc.kind.as_str() {
                 "htb" | "hfsc" => {
-                    self.sum(device, qdisc.handle, None);
-                    self.default(device, qdisc);
+                    self.sum(qdisc.handle, None);
+                    self.default(qdisc);
                 }
                 "tbf" => {
                     self.above_link(&qdisc.name(), qdisc.settings.rate("rate"));
@@ -54,26 +62,26 @@ impl Check<'_> {
         }
     }
 
-    fn htb_class(&mut self, device: &Device, id: Handle, class: &Class) {
+    fn htb_class(&mut self, id: Handle, class: &Class) {
         let name = format!("class {id}");
         let (Some(rate), ceil) = (class.settings.rate("rate"), class.settings.rate("ceil")) else { return };
         if let Some(ceil) = ceil.as_ref().filter(|c| c.value < rate.value) {
             let (low, high) = (text_of(&ceil.value), text_of(&rate.value));
             let message = format!("{name} ceil {low} is below its rate {high}: it never gets its rate");
-            let d = self.error(code::CEIL_BELOW_RATE, &ceil.span, message);
+            let d = self.out.error(code::CEIL_BELOW_RATE, &ceil.span, message);
             let d = d.expected(format!("at least {high}")).suggest(Some(high.to_lowercase()));
-            self.say(d.warning());
+            self.out.say(d.warning());
         }
         self.burst(&name, &class.settings, Some(rate.clone()), "burst", false);
         self.burst(&name, &class.settings, ceil, "cburst", false);
-        if device.is_leaf(id) {
-            self.quantum(device, id, class, rate.value);
+        if self.device.is_leaf(id) {
+            self.quantum(id, class, rate.value);
         }
     }
 
-    fn quantum(&mut self, device: &Device, id: Handle, class: &Class, rate: Rate) {
+    fn quantum(&mut self, id: Handle, class: &Class, rate: Rate) {
         let given = class.settings.number("quantum");
-        let htb = device.qdisc(id);
+        let htb = self.device.qdisc(id);
         let r2q = htb.and_then(|q| q.settings.number("r2q")).map_or(R2Q, |n| n.value.max(1));
         let quantum = given.as_ref().map_or(rate.0 / r2q, |q| q.value);
         // If the rate has no unit, the rate is the mistake.
@@ -81,7 +89,7 @@ impl Check<'_> {
             return;
         }
         // A single class has no other to share with.
-        let leaves = device.classes_of(id).filter(|(c, _)| device.is_leaf(**c));
+        let leaves = self.device.classes_of(id).filter(|(c, _)| self.device.is_leaf(**c));
         let alone = leaves.take(2).count() < 2;
         if QUANTUM.contains(&quantum) || alone && given.is_none() {
             return;
@@ -95,7 +103,7 @@ impl Check<'_> {
                 let rate = class.settings.words("rate").unwrap_or(&[]);
                 let start = rate.first().map_or(class.span.start, |w| w.span.start);
                 let span = start..rate.get(1).map_or(class.span.end, |w| w.span.end);
-                let written = self.source.text.get(span.clone()).unwrap_or("").to_string();
+                let written = self.out.source.text.get(span.clone()).unwrap_or("").to_string();
                 (span, format!("{written} quantum {}", if is == "small" { frame } else { 60_000 }))
             }
         };
@@ -107,8 +115,8 @@ impl Check<'_> {
             "class {id} has a quantum of {quantum} bytes{why}, which is {is}: classes of one parent share \
              unevenly; the kernel takes {takes}"
         );
-        let d = self.error(code::QUANTUM, &span, message).expected("1000 to 200000 bytes");
-        self.say(d.suggest(Some(suggestion)).warning());
+        let d = self.out.error(code::QUANTUM, &span, message).expected("1000 to 200000 bytes");
+        self.out.say(d.suggest(Some(suggestion)).warning());
     }
 
     /// Compares a bucket with one packet, one tick of the clock, and one second.
@@ -118,7 +126,7 @@ impl Check<'_> {
         let Rate(per_second) = rate.value;
         let tick = per_second / u64::from(self.options.hz.max(1));
         let (size, bits) = (text_of(&burst.value), text_of(&rate.value));
-        let d = |code, message| self.error(code, &burst.span, message);
+        let d = |code, message| self.out.error(code, &burst.span, message);
         let enough = format!("{}b", frame.max(tick));
         let d = match burst.value.0 {
             b if b < frame && drops => {
@@ -150,13 +158,14 @@ impl Check<'_> {
             }
             _ => return,
         };
-        self.say(d);
+        self.out.say(d);
     }
 
     /// Compares the sum that the children of a class, or the classes at the top, are promised with
     /// the rate above them.
-    fn sum(&mut self, device: &Device, parent: Handle, class: Option<&Class>) {
-        let rates: Vec<_> = device.children(parent).filter_map(|(_, c)| Some(promised(c)?.value.0)).collect();
+    fn sum(&mut self, parent: Handle, class: Option<&Class>) {
+        let rates: Vec<_> =
+            self.device.children(parent).filter_map(|(_, c)| Some(promised(c)?.value.0)).collect();
         let total = Rate(rates.iter().fold(0u64, |sum, r| sum.saturating_add(*r)));
         let whole = match class {
             Some(class) => promised(class),
@@ -171,21 +180,22 @@ impl Check<'_> {
                     text_of(&whole.value)
                 );
                 let d = self
+                    .out
                     .error(code::OVERSUBSCRIBED, &whole.span, message)
                     .expected(format!("at least {text}"));
                 let ceil = class.settings.rate("ceil").is_none_or(|c| c.value >= total);
                 let ceil = ceil && self.options.link.is_none_or(|link| link >= total);
-                self.say(d.suggest(Some(text.to_lowercase()).filter(|_| ceil)).warning());
+                self.out.say(d.suggest(Some(text.to_lowercase()).filter(|_| ceil)).warning());
             }
             (None, _, Some(link)) if total > link && count > 1 => {
                 let message = format!(
                     "the {count} classes at the top are promised {text}, and the link has {}",
                     text_of(&link)
                 );
-                let first = device.children(parent).next().and_then(|(_, c)| promised(c));
+                let first = self.device.children(parent).next().and_then(|(_, c)| promised(c));
                 let span = first.map_or(0..0, |r| r.span);
-                let d = self.error(code::OVERSUBSCRIBED, &span, message);
-                self.say(
+                let d = self.out.error(code::OVERSUBSCRIBED, &span, message);
+                self.out.say(
                     d.hint(Some(
                         "give them a class above, or lower rates, with ceil for the borrowed part".into(),
                     ))
@@ -204,15 +214,15 @@ impl Check<'_> {
         let (given, have) = (text_of(&rate.value), text_of(&link));
         let message =
             format!("{name} rate {given} is above the link's {have}: the queue builds in the device");
-        let d = self.error(code::ABOVE_LINK, &rate.span, message).expected(format!("at most {have}"));
-        self.say(d.suggest(Some(have.to_lowercase())).warning());
+        let d = self.out.error(code::ABOVE_LINK, &rate.span, message).expected(format!("at most {have}"));
+        self.out.say(d.suggest(Some(have.to_lowercase())).warning());
     }
 
     /// Checks the class for packets that no filter matches.
-    fn default(&mut self, device: &Device, qdisc: &Qdisc) {
+    fn default(&mut self, qdisc: &Qdisc) {
         let handle = qdisc.handle;
         let leaves: Vec<Handle> =
-            device.classes_of(handle).map(|(id, _)| *id).filter(|id| device.is_leaf(*id)).collect();
+            self.device.classes_of(handle).map(|(id, _)| *id).filter(|id| self.device.is_leaf(*id)).collect();
         let fate = if qdisc.kind == "htb" { "are not shaped" } else { "are dropped" };
         let default = qdisc.settings.hex("default");
         let Some(default) = default.filter(|d| d.value != 0) else {
@@ -220,22 +230,23 @@ impl Check<'_> {
                 return;
             }
             let message = format!("{} has no default: unclassified packets {fate}", qdisc.name());
-            let d = self.error(code::NO_DEFAULT, &qdisc.kind_span, message);
+            let d = self.out.error(code::NO_DEFAULT, &qdisc.kind_span, message);
             let suggestion = leaves.last().map(|leaf| format!("{} default {:x}", qdisc.kind, leaf.minor()));
-            return self.say(d.suggest(suggestion).note());
+            return self.out.say(d.suggest(suggestion).note());
         };
         let class = Handle::new(handle.major(), default.value as u16);
-        let near = self.nearest(class, leaves.iter().copied()).or(leaves.first().copied());
+        let near = nearest(class, leaves.iter().copied()).or(leaves.first().copied());
         let near = near.map(|h| format!("{:x}", h.minor()));
-        let message = match device.classes.contains_key(&class) {
-            true if device.is_leaf(class) => return,
+        let message = match self.device.classes.contains_key(&class) {
+            true if self.device.is_leaf(class) => return,
             true => format!("class {class} has classes below it: unclassified packets of {handle} {fate}"),
-            false if device.partial => return,
+            false if self.device.partial => return,
             false => format!("class {class} is never made: unclassified packets of {handle} {fate}"),
         };
         let d = self
+            .out
             .error(code::UNKNOWN_DEFAULT, &default.span, message)
             .expected("the minor of a class that has none below it");
-        self.say(d.suggest(near));
+        self.out.say(d.suggest(near));
     }
 }

@@ -1,4 +1,4 @@
-//! Every rule of the check: what it says, and what it does not say.
+//! Every rule of the check: the lines that it reports, and the lines that it leaves alone.
 
 use proptest::prelude::*;
 use txweir_core::Rate;
@@ -13,7 +13,8 @@ fn report(text: &str) -> Report {
     check::text(text, "p", &options())
 }
 
-/// Everything but the notes that the engine has no such kind: severity, code, and the message in one line.
+/// Returns all diagnostics except the notes that the engine lacks a kind: severity, code, and the
+/// message in one line.
 fn said(text: &str) -> Vec<String> {
     let all = report(text).diagnostics.into_iter().filter(|d| d.code != "not-in-engine");
     all.map(|d| format!("{} {} {}", d.severity.name(), d.code, d.brief())).collect()
@@ -30,13 +31,15 @@ fn htb(more: &str) -> Vec<String> {
     said(&format!("{HTB}{more}"))
 }
 
-/// Nothing is wrong with it, and nothing is said.
+/// A policy without faults has an empty report.
 #[test]
 fn a_sound_policy() {
     assert_eq!(htb(""), [""; 0]);
 }
 
-/// A leaf that cannot be read takes no blame from other lines; a qdisc that may have classes does.
+/// An unreadable leaf suppresses no report about other lines. An unreadable qdisc with a handle may
+/// have classes, and an unreadable class may be the default; these suppress the report about the
+/// default.
 #[test]
 fn a_misspelt_leaf_hides_nothing_else() {
     let codes = |more: &str| {
@@ -81,7 +84,7 @@ fn any_number_names_the_one_class_of_a_kind() {
     );
 }
 
-/// What hangs on what no line makes.
+/// Objects whose parent no line makes.
 #[test]
 fn parents() {
     assert_eq!(
@@ -138,7 +141,7 @@ fn parents() {
     );
 }
 
-/// Where packets go that no filter takes.
+/// The class of packets that no filter matches.
 #[test]
 fn defaults() {
     assert_eq!(
@@ -173,7 +176,7 @@ fn defaults() {
     );
 }
 
-/// Filters that lead nowhere.
+/// Filters whose target does not exist or holds no packets.
 #[test]
 fn targets() {
     assert_eq!(
@@ -202,7 +205,7 @@ fn targets() {
     );
 }
 
-/// Words that are not what their key wants.
+/// Words that are no values of their key, and words that are no keys.
 #[test]
 fn values() {
     assert_eq!(
@@ -223,7 +226,7 @@ fn values() {
     );
 }
 
-/// Leaves that nothing leads to, as far as that can be known.
+/// Leaves to which no filter leads, as far as the text decides it.
 #[test]
 fn unreachable() {
     assert_eq!(
@@ -284,7 +287,7 @@ fn shadows() {
     );
 }
 
-/// Rates, ceilings, buckets and quanta.
+/// Rates, ceilings, buckets and quanta of classes and of tbf.
 #[test]
 fn rates() {
     assert_eq!(
@@ -346,8 +349,9 @@ fn rates() {
     );
 }
 
-/// The configuration of the talk (LPC 2012), as it was written: the traffic to port 118 is not in a queue with fq_codel by
-/// chance of numbers, class :4 is another traffic class's, and Linux takes no filter there.
+/// The configuration of the talk (LPC 2012), as published. queue_mapping 4 is class 1:5 and not
+/// class 1:4, which belongs to another traffic class; both have fq_codel by coincidence. Linux
+/// takes no filter at this qdisc.
 #[test]
 fn the_example_of_the_talk() {
     let talk = "qdisc add dev e root handle 1: mqprio num_tc 3 map 0 0 0 1 1 1 2 queues 2@0 2@2 1@4\n\
@@ -370,13 +374,13 @@ fn the_example_of_the_talk() {
         all.push(format!("error no-filters p:4:{column}: mqprio 1: {refused}"));
         assert_eq!(said(&format!("{talk}filter add dev e {place}{filter}")), all, "{place}");
     }
-    // Where it belongs.
+    // The filter belongs at the egress hook.
     let mut all = shared.map(String::from).to_vec();
     all.push(
         "note queue-number p:5:103: queue_mapping 4 is class 1:5 of mqprio 1:, one of traffic class 2".into(),
     );
     assert_eq!(said(&format!("{talk}qdisc add dev e clsact\nfilter add dev e egress {filter}")), all);
-    // `parent 0:` is the root of any kind.
+    // For any kind, `parent 0:` is the root.
     assert!(
         said(
             "qdisc add dev e root handle 1: prio\nfilter add dev e parent 0: protocol ip prio 1 u32 match ip \
@@ -449,7 +453,7 @@ fn queues() {
     );
 }
 
-/// What a line finds in its place.
+/// Lines about an object that exists already, or that does not exist yet.
 #[test]
 fn what_is_there() {
     assert_eq!(
@@ -490,7 +494,7 @@ fn what_is_there() {
     );
 }
 
-/// How long a packet waits: device, place, kind and bound.
+/// Returns the bounds of the waiting time in text: device, place, kind and bound.
 fn facts(text: &str, options: &CheckOptions) -> Vec<String> {
     let line = |f: &check::Fact| format!("{} {} {}: {}", f.dev, f.place, f.kind, f.text());
     check::text(text, "p", options).facts.iter().map(line).collect()
@@ -530,7 +534,7 @@ fn bounds_of_leaves() {
     );
 }
 
-/// Each device is a model of its own, and a network namespace has its own devices.
+/// Each device has a model of its own, and a network namespace has devices of its own.
 #[test]
 fn devices_are_apart() {
     let text = "tc qdisc add dev a root handle 1: prio\n\
@@ -545,7 +549,7 @@ fn devices_are_apart() {
     );
 }
 
-/// A line that could not be read makes nothing, and what hangs on it is not blamed.
+/// A line that cannot be read makes no object, and the check reports no line that depends on it.
 #[test]
 fn one_fault_is_said_once() {
     let text = "qdisc add dev e root handle 1: htb defalt 10\n\
@@ -576,7 +580,7 @@ fn kinds_of_linux_are_noted_once() {
     );
 }
 
-/// What is suggested in place of a span is good to write there: the policy then has one thing less wrong with it.
+/// Each suggestion can be pasted in place of its span: the changed policy has one fault less.
 #[test]
 fn suggestions_can_be_pasted() {
     let text = format!(
@@ -606,11 +610,12 @@ fn suggestions_can_be_pasted() {
         "bad-value",
         "wrong-major",
     ] {
-        assert!(done.contains(&code), "{code} is not of {done:?}\n{text}");
+        assert!(done.contains(&code), "{code} is not in {done:?}\n{text}");
     }
 }
 
-/// The page of rules: each rule in its table has an example, which gives that code and no other error or warning.
+/// Each rule in the table of the page has an example, and the check reports that code for it and no
+/// other error or warning.
 #[test]
 fn the_page_of_rules_is_true() {
     let page = include_str!("../../../../docs/check.md");
@@ -632,7 +637,7 @@ fn the_page_of_rules_is_true() {
 }
 
 proptest! {
-    /// Whatever the lines are, something can be said of them.
+    /// The check accepts any lines, and the span of every report lies in the text.
     #[test]
     fn any_lines_are_checked(lines in prop::collection::vec(line(), 0..12)) {
         let text = lines.join("\n");
@@ -681,7 +686,8 @@ fn line() -> impl Strategy<Value = String> {
     (object, verb, at, name, kind).prop_map(|(o, v, a, n, k)| format!("{o} {v} dev e {a} {n} {k}"))
 }
 
-/// A kind, a filter and an option that only the engine has: a warning at the word that Linux's tc would refuse.
+/// A kind, a filter and an option that only the engine has: the check warns at the word that tc of
+/// Linux would refuse.
 #[test]
 fn what_linux_has_not_is_said() {
     let said = |text: &str| said(text).into_iter().filter(|s| s.contains("not-in-linux")).collect::<Vec<_>>();

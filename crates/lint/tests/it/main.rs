@@ -1,4 +1,5 @@
-//! The linter's tests, in one binary: what is said of a policy, and what is read out of a script.
+//! Tests of the linter, in one binary: the report about a policy, and the tc lines read out of a
+//! script.
 
 mod check;
 mod script;

@@ -1,4 +1,4 @@
-//! tc lines out of batch files and shell scripts.
+//! Extraction of tc lines from batch files and shell scripts.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ fn read(text: &str) -> Script {
     script::read(&Arc::new(Source::new("s.sh", text)))
 }
 
-/// The lines, words parted by one blank.
+/// Returns the lines, with one blank between words.
 fn lines(script: &Script) -> Vec<String> {
     let words =
         |l: &script::TcLine| l.line.words.iter().map(|w| w.text.as_str()).collect::<Vec<_>>().join(" ");
@@ -59,7 +59,7 @@ qdisc add dev eth2 root pfifo
         ]
     );
     assert_eq!(script.lines[3].netns.as_ref().map(|w| w.text.as_str()), Some("right"));
-    // A word points at what was written.
+    // The span of a word covers the text as it was written.
     let written: Vec<_> = script.lines[2].line.words.iter().map(|w| &text[w.span.clone()]).collect();
     assert_eq!(written[..4], ["class", "add", "dev", "${DEV}"]);
     assert_eq!(written[written.len() - 5..], ["\"$CEIL\"", "$WORDS", "$WORDS", "$WORDS", "$WORDS"]);
@@ -119,7 +119,7 @@ fn here_documents_are_batches() {
 }
 
 proptest! {
-    /// Any text is read, and every word lies in it.
+    /// Any text can be read, and the span of every word lies in it.
     #[test]
     fn any_text_is_read(text in "(tc |#!|A=|\\$A|\\$\\{A:-|\\}|\\$\\(|\\$\\(\\(|\\)|<<E\n|E\n|if |fi|for \
      |done|\\{|f\\(\\)|'|\"|`|\\\\|;|&&|\\|\\||\n| |qdisc|-b |ç|1|\\*){0,40}") {
@@ -134,7 +134,7 @@ proptest! {
         }
     }
 
-    /// A value that grows is let go.
+    /// A value that grows without bound is dropped, so that its line is left out.
     #[test]
     fn values_are_bounded(times in 1usize..40) {
         let script = read(&format!("A=xx\n{}tc qdisc add dev $A root pfifo\n", "A=$A$A\n".repeat(times)));

@@ -164,7 +164,10 @@ fn headers_are_read_once_and_a_queue_is_chosen_once() {
     }
     way.advance_to(Instant(2), &mut port).unwrap();
     assert_eq!(port.sent.len(), frames);
-    assert_eq!((way.classifier().headers_read(), way.port().stats().chosen), (frames as u64, frames as u64));
+    assert_eq!(
+        (way.classifier().headers_read(), way.port().chooser().stats().chosen),
+        (frames as u64, frames as u64)
+    );
 }
 
 /// The count above is of all readings: nothing else of the live loop reads headers.

@@ -123,7 +123,7 @@ fn a_burst_is_one_system_call() {
     });
     feed(&mut way, Instant(1), &mut Numbered { next: 0, end: 200, len: 60 });
     way.advance(Instant(1)).unwrap();
-    assert_eq!((way.port().backlog().packets, way.device_mut().counters().tx_calls), (200, 0));
+    assert_eq!((way.port().totals().backlog().packets, way.device_mut().counters().tx_calls), (200, 0));
     way.advance(Instant(2_000_000)).unwrap();
     let counters = way.device_mut().counters();
     println!("standing: {} frames by {} system calls", counters.tx_frames, counters.tx_calls);

@@ -4,6 +4,7 @@
 mod direction;
 mod fairsend;
 mod filtering;
+mod ledger;
 mod list;
 mod live;
 mod umem;

@@ -234,7 +234,7 @@ fn bytes_stay_where_the_card_put_them() {
         way.advance(now).unwrap();
         let stats = way.stats();
         assert_eq!((stats.received, stats.delivered, stats.dropped, stats.lost), (100, 100, 0, 0));
-        assert_eq!((way.in_flight(), way.port().in_flight(), way.waits_for_device()), (0, 0, false));
+        assert_eq!((way.in_flight(), way.port().flight().packets(), way.waits_for_device()), (0, 0, false));
         let card = way.device_mut();
         assert_eq!(card.area.free.len(), 100, "every place is free again");
         card.sent.sort_unstable_by_key(|(.., n)| *n);
@@ -268,7 +268,7 @@ fn what_a_source_writes_stays_in_its_place() {
             Received::Nothing => break,
         }
     }
-    while way.in_flight() > 0 || way.port().backlog().packets > 0 {
+    while way.in_flight() > 0 || way.port().totals().backlog().packets > 0 {
         way.advance(Instant(2)).unwrap();
         way.device_mut().complete();
     }

@@ -105,8 +105,28 @@ fn controls(said: &Said<'_>) -> Result<(Control, Control), Diagnostic> {
     Ok((exceed, conform))
 }
 
-/// Reads a control by its word, which may be cut short; its number is the last of the words.
+/// The controls that have numbers in Linux's interface (`linux/pkt_cls.h`), as far as they exist
+/// here.
+const NUMBERED: [(i32, Control); 6] = [
+    (-1, Control::Continue),
+    (0, Control::Pass),
+    (1, Control::Reclassify),
+    (2, Control::Drop),
+    (3, Control::Pipe),
+    (8, Control::Trap),
+];
+
+/// Reads a control by its number, or its word, which may be cut short; a number that belongs to the
+/// word is the last of the words.
 fn one(said: &Said<'_>, text: &str, words: &[Word]) -> Result<Control, Diagnostic> {
+    if let Ok(given) = text.parse::<i32>() {
+        let control = NUMBERED.iter().find(|(number, _)| *number == given).map(|(_, control)| *control);
+        return control.ok_or_else(|| {
+            let at = words.first().unwrap_or(said.kind);
+            let message = format!("police conform-exceed: there is no control {given}");
+            said.error(code::UNSUPPORTED, at, message).expected("-1, 0, 1, 2, 3 or 8, or a word")
+        });
+    }
     let known = CONTROLS.iter().map(|(word, _)| *word).find(|word| word.starts_with(text));
     control_of(said, known.unwrap_or("pass"), words)
 }

@@ -7,8 +7,8 @@ use super::reader::Reader;
 use super::stab::estimator;
 use super::{Part, whole};
 use crate::ast::{At, ChainCommand, FilterCommand, Place, Target, Verb};
-use crate::diagnostic::code;
-use crate::failure::Failure;
+use crate::diagnostic::{Diagnostic, code};
+use crate::failure::{Failure, USAGE};
 use crate::language::{self, Object};
 use crate::lex::Word;
 use crate::protocol;
@@ -147,11 +147,50 @@ fn read_protocol(reader: &mut Reader<'_>, key: &Word) -> Result<Word, Failure> {
     }
 }
 
+/// True if a mistake is in an action and ends tc at once, with status 255, instead of making it
+/// refuse the filter.
+pub(crate) fn ends_tc(words: &[Word], mistake: &Diagnostic) -> bool {
+    let Some(at) = words.iter().position(|w| w.span.start == mistake.span.start) else { return false };
+    // The last word that begins an action: `action KIND`, or `police` of a filter.
+    let word = |at: usize| words.get(at).map_or("", |w| w.text.as_str());
+    let begins = |n: &usize| match word(*n) {
+        "police" => *n == 0 || word(*n - 1) != "action",
+        other => other == "action",
+    };
+    let Some(head) = (0..at).rev().find(begins) else { return false };
+    let of_filter = word(head) == "police";
+    let kind = if of_filter { "police" } else { word(head + 1) };
+    let first = at == head + if of_filter { 1 } else { 2 };
+    let key = word(at.saturating_sub(1));
+    match mistake.code {
+        // tc takes the word for the kind of the next action, unless the kind wants words of its own
+        // first. Behind the police of a filter it is a word of the filter.
+        code::UNKNOWN_KIND => true,
+        code::UNKNOWN_KEY if of_filter => false,
+        code::UNKNOWN_KEY => !(first && WANT_WORDS.contains(&kind)),
+        code::BAD_VALUE | code::OUT_OF_RANGE | code::SPLIT_VALUE => match (kind, key) {
+            ("police", "index") => true,
+            (_, "index" | "conform-exceed" | "random") => false,
+            ("skbedit" | "pedit" | "skbmod", _) => false,
+            _ => true,
+        },
+        _ => false,
+    }
+}
+
+/// Actions that tc does not accept without words of their own.
+const WANT_WORDS: [&str; 6] = ["mirred", "csum", "skbedit", "police", "simple", "nat"];
+
 /// Checks the words of a kind that tc knows; without words any kind passes until the kernel is
 /// asked.
 fn check_kind(part: &Part<'_>, kind: &Word, words: &[Word]) -> Result<(), Failure> {
     if language::knows(Object::Filter, &kind.text) {
-        return options(part.source, Object::Filter, &kind.text, words);
+        return options(part.source, Object::Filter, &kind.text, words).map_err(|mut failure| {
+            if ends_tc(words, &failure.diagnostic) {
+                failure.status = USAGE;
+            }
+            failure
+        });
     }
     if words.is_empty() {
         return Ok(());

@@ -258,10 +258,11 @@ const POLICE: Grammar = action(
 
 static POLICE_KEYS: Grammar = POLICE;
 
-/// Reads `EXCEED[/CONFORM]`, each a verdict.
+/// Reads `EXCEED[/CONFORM]`, each a verdict, by its word or its number.
 fn exceed(walk: &mut Walk<'_>) -> Done {
     let word = walk.peek().unwrap_or("");
-    let verdict = |w: &str| !w.is_empty() && VERDICTS.iter().any(|v| v.starts_with(w));
+    let verdict =
+        |w: &str| !w.is_empty() && (VERDICTS.iter().any(|v| v.starts_with(w)) || w.parse::<i32>().is_ok());
     if word.is_empty() || !word.split('/').all(verdict) || word.matches('/').count() > 1 {
         return walk.value(Arg::Word(VERDICTS), "conform-exceed", None);
     }

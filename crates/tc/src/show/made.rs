@@ -38,10 +38,18 @@ pub fn commands<'a>(trees: impl Into<Trees<'a>>, dev: Option<&str>) -> String {
     out
 }
 
+#[cfg(test)]
+std::thread_local! {
+    /// Copies of trees that this thread has made.
+    pub(crate) static COPIES: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
+}
+
 /// Returns a tree of the same structure and options, with nothing queued and nothing counted. The
 /// copy of a port whose queues have trees of their own is one tree: changes to either are named and
 /// refused alike, and packets put into it wait in the same places.
 pub(crate) fn copy<'a>(trees: impl Into<Trees<'a>>, cx: &mut Cx) -> Result<Tree, ConfigError> {
+    #[cfg(test)]
+    COPIES.with(|copies| copies.set(copies.get() + 1));
     let trees = &trees.into();
     let copy = if trees.is_of_port() { Tree::of_port(*trees.env()) } else { Tree::new(*trees.env()) };
     let mut copy = copy.with_kinds(trees.kinds());
@@ -84,7 +92,7 @@ fn made_by(trees: &Trees<'_>) -> Vec<Made> {
         }
         let options = words_of(node.qdisc());
         let (parent, handle, kind) = (place.parent, node.handle(), node.qdisc().spec().kind);
-        all.push(Made { parent, handle, kind, options, stab: node.stab().copied(), class: None });
+        all.push(Made { parent, handle, kind, options, stab: node.front().stab().copied(), class: None });
         let Some(classes) = node.qdisc().user_classes().filter(|c| c.class_spec().made) else { return };
         classes.list(&mut |class| {
             let of = |minor| Handle::new(handle.major(), minor);

@@ -48,8 +48,8 @@ pub(super) fn books(node: &Node, below: Below<'_, '_>) -> Books {
 /// qdiscs of queues, the sums over these.
 pub(super) fn reasons(node: &Node, below: Below<'_, '_>) -> Reasons {
     match stand(node) {
-        true => below.iter().fold(Reasons::default(), |sum, node| sum.plus(node.reasons())),
-        false => *node.reasons(),
+        true => below.iter().fold(Reasons::default(), |sum, node| sum.plus(node.account().reasons())),
+        false => *node.account().reasons(),
     }
 }
 

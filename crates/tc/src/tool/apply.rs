@@ -46,7 +46,9 @@ pub(super) fn as_tc_takes_it(cmd: &Command) -> Option<Change> {
 /// Returns the tree that a line would make, if the line has to do with shared rates; `None` also if
 /// it is refused for another reason.
 pub(super) fn shares(source: &Arc<Source>, change: &Change, device: &dyn Device) -> Option<Tree> {
-    if !change.shares() && !device.tree().trees().any(SharedRates::named) {
+    // A class that is added takes the rate of no other.
+    let adds = matches!(change, Change::Class(cmd) if cmd.verb == Verb::Add);
+    if !change.shares() && (adds || !device.tree().trees().any(SharedRates::named)) {
         return None;
     }
     let mut tree = copy(source, device.tree()).ok()?;
@@ -74,6 +76,13 @@ pub(super) fn run(
     change: &Change,
     device: &mut dyn Device,
 ) -> Result<Vec<BlockId>, Diagnostic> {
+    if let Change::Class(cmd) = change
+        && let Some(id) = cmd.classid.as_ref().filter(|id| id.value == Handle::ROOT)
+        && cmd.verb != Verb::Delete
+    {
+        let message = "Cannot create traffic class with classid TC_H_ROOT";
+        return Err(Diagnostic::error(code::OUT_OF_RANGE, source, id.span.clone(), message));
+    }
     if let Change::Qdisc(cmd) = change
         && let Some(hook) = hook_of(cmd, device)
     {
@@ -124,12 +133,19 @@ fn hook_of(cmd: &QdiscCommand, device: &dyn Device) -> Option<Hook> {
         (Some(Place::Clsact), _) => Some(Hook::Clsact),
         (Some(Place::Below(HOOK)), _) => Some(there),
         (None, Some(At { value: HOOK_HANDLE, .. }))
-            if device.hook().is_some() && cmd.verb != Verb::Delete =>
+            if device.hook().is_some() && cmd.verb != Verb::Delete && !has_qdisc(device, HOOK_HANDLE) =>
         {
             Some(there)
         }
         _ => None,
     }
+}
+
+/// True if a qdisc of the tree has this handle.
+pub(super) fn has_qdisc(device: &dyn Device, handle: Handle) -> bool {
+    let mut found = false;
+    device.tree().visit(&mut |_, node| found |= node.handle() == handle);
+    found
 }
 
 fn run_hook(
@@ -140,6 +156,10 @@ fn run_hook(
 ) -> Result<(), Diagnostic> {
     let span = cmd.place.as_ref().map_or_else(|| cmd.span.clone(), |p| p.span.clone());
     let error = |code, message: String| Err(Diagnostic::error(code, source, span.clone(), message));
+    if cmd.kind.is_some() && cmd.verb != Verb::Delete {
+        let message = "Specified parent ID is reserved for ingress and clsact Qdiscs";
+        return error(code::CONFLICT, message.into());
+    }
     match (cmd.verb, device.hook()) {
         (Verb::Add, Some(there)) => {
             error(code::EXISTS, format!("{} has a hook already: {}", device.name(), there.name()))

@@ -3,15 +3,19 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use txweir_core::classify::filter::{ANY_PROTOCOL, BlockId, Existence, Filters, Named, Table, Template};
-use txweir_core::sched::discipline::Filtered;
+use txweir_core::classify::action::{Actions, Wanted};
+use txweir_core::classify::filter::{
+    ANY_PROTOCOL, BlockId, Existence, Filters, Goal, Named, Table, Template,
+};
 use txweir_core::{ConfigError, ErrorKind, Handle};
 
 use super::list::Print;
+use super::places::place;
 use super::session::{Session, no_device};
-use super::{Device, Hook, blocks};
+use super::{Hook, blocks};
 use crate::action::{CHAIN_MAX, Ways};
 use crate::ast::{At, ChainCommand, FilterCommand, Place, Target, Verb};
+use crate::command;
 use crate::command::stab::average_of;
 use crate::diagnostic::{Diagnostic, code};
 use crate::failure::{Failure, USAGE};
@@ -21,9 +25,6 @@ use crate::out::Out;
 use crate::protocol;
 use crate::said::Said;
 use crate::source::Source;
-
-/// The hooks have this major number.
-const HOOK: u16 = 0xffff;
 
 /// Runs a `filter` line.
 pub(super) fn run(
@@ -142,62 +143,6 @@ impl Line<'_> {
     }
 }
 
-/// Returns the name by which the tree of a device knows a place for filters, and the place as Linux
-/// reports it.
-fn place(device: &dyn Device, place: Option<Place>) -> Result<(Handle, Handle), String> {
-    let no_hook = || format!("{} has no ingress or clsact hook", device.name());
-    let root = device.tree().root().handle();
-    match (place, device.hook()) {
-        (None | Some(Place::Below(Handle::ROOT | Handle::NONE)), _) => {
-            let said = if place == Some(Place::Below(Handle::ROOT)) { Handle::ROOT } else { root };
-            at_qdisc(device, root).map(|at| (at, said))
-        }
-        (Some(Place::Ingress | Place::Egress), None) => Err(no_hook()),
-        (Some(Place::Ingress), Some(_)) => Ok((Hook::INGRESS, Hook::INGRESS)),
-        (Some(Place::Egress), Some(Hook::Clsact)) => Ok((Hook::EGRESS, Hook::EGRESS)),
-        // The ingress hook accepts every name.
-        (Some(Place::Egress), Some(Hook::Ingress)) => Ok((Hook::INGRESS, Hook::EGRESS)),
-        (Some(Place::Below(at)), None) if at.major() == HOOK => Err(no_hook()),
-        (Some(Place::Below(at)), Some(Hook::Ingress)) if at.major() == HOOK => Ok((Hook::INGRESS, at)),
-        (Some(Place::Below(at @ (Hook::INGRESS | Hook::EGRESS))), Some(Hook::Clsact)) => Ok((at, at)),
-        (Some(Place::Below(at)), Some(Hook::Clsact)) if at.major() == HOOK => {
-            Err(format!("clsact has two places, {} and {}: {at} is neither", Hook::INGRESS, Hook::EGRESS))
-        }
-        (Some(Place::Below(at) | Place::Handle(at)), _) => at_qdisc(device, at).map(|key| (key, at)),
-        (Some(Place::Clsact), _) => Err("clsact is two places: ingress and egress".into()),
-    }
-}
-
-/// Checks that a qdisc or class asks filters.
-fn at_qdisc(device: &dyn Device, at: Handle) -> Result<Handle, String> {
-    let mut found = None;
-    device.tree().visit(&mut |_, node| {
-        if node.handle() == at.qdisc() && found.is_none() {
-            let qdisc = node.qdisc();
-            let class = at.minor() == 0
-                || qdisc.classes().iter().any(|class| class.minor == at.minor())
-                || qdisc.user_classes().is_some_and(|classes| classes.has(at.minor()));
-            found = Some((qdisc.spec(), class));
-        }
-    });
-    match found {
-        None if at.is_none() => Err(format!("{} has no qdisc that asks filters", device.name())),
-        None => Err(format!("{} has no qdisc {}", device.name(), at.qdisc())),
-        Some((spec, _)) if spec.root_only => {
-            let kind = spec.kind;
-            Err(format!(
-                "{kind} asks no filters: a queue is chosen before it (add clsact, and the filter at egress)"
-            ))
-        }
-        Some((spec, _)) if spec.filters == Filtered::No => Err(format!("{} asks no filters", spec.kind)),
-        Some((_, false)) => Err(format!("there is no class {at}")),
-        Some((spec, true)) if at.minor() != 0 && spec.filters != Filtered::Classes => {
-            Err(format!("the classes of {} ask no filters: it does", spec.kind))
-        }
-        Some(_) => Ok(at),
-    }
-}
-
 /// Adds, replaces or changes a filter.
 fn put(
     session: &mut Session<'_>,
@@ -225,13 +170,35 @@ fn put(
     let place = Where { protocol: named.protocol.unwrap_or(0), qdisc: at.at };
     let rule = filter::read(&said, &place, &mut |name| session.devices.port(name))?;
     named.handle = filter::own_handle(&said).map_err(filter::failed)?.or(named.handle);
-    let goal = filter::goal(&said, &mut |name| session.devices.port(name)).map_err(Failure::refused)?;
+    let goal = filter::goal(&said, &mut |name| session.devices.port(name));
+    let goal = goal.map_err(|err| match err.code {
+        code::BAD_VALUE if command::ends_tc(&cmd.options, &err) => Failure::usage(err),
+        code::BAD_VALUE => Failure::unparsable(err),
+        _ => Failure::refused(err),
+    })?;
+    if !flags_fit(&session.devices.filters().actions, &goal, said.settings.has("skip_hw")) {
+        let message = "Mismatch between action and filter offload flags";
+        return Err(line.refused(code::CONFLICT, line.span, message));
+    }
     let now = session.devices.now();
     let filters = session.devices.filters_mut();
     let block = at.block.unwrap_or_else(|| filters.add_block());
     let done = filters.put(block, named, &rule, &goal, what, now);
     settle(session, at, block, done.is_ok());
     done.map(|_| ()).map_err(|err| refuse(line, cmd, &err))
+}
+
+/// True if the actions that a command of their own has made have the filter's flag for hardware.
+fn flags_fit(actions: &Actions, goal: &Goal, skip_hw: bool) -> bool {
+    goal.actions.iter().all(|wanted| {
+        let there = match wanted {
+            Wanted::There(kind, index) => actions.find(kind, *index),
+            Wanted::New(Some(index), action) => actions.find(action.kind.name(), *index),
+            Wanted::New(None, _) => None,
+        };
+        let entry = there.and_then(|id| actions.entry(id)).filter(|entry| entry.refs > entry.binds);
+        entry.is_none_or(|entry| entry.action.skip_hw == skip_hw)
+    })
 }
 
 /// Gives a block that was made for a line to the device if the line succeeded, and removes it
@@ -284,8 +251,8 @@ fn get(
     let filters = session.devices.filters();
     let missing = |what: &str| line.refused(code::NOT_FOUND, line.span, format!("there is no such {what}"));
     let block = at.block.and_then(|block| filters.block(block));
-    let chain = block.and_then(|b| b.chains.iter().find(|c| c.index == named.chain));
-    let chain = chain.ok_or_else(|| missing("chain"))?;
+    let chain = block.and_then(|b| Some((b, b.chains.iter().find(|c| c.index == named.chain)?)));
+    let (block, chain) = chain.ok_or_else(|| missing("chain"))?;
     let wanted = |t: &&Table| t.prio == prio && named.protocol.is_none_or(|p| p == t.protocol);
     let table = chain.tables.iter().find(wanted).ok_or_else(|| missing("priority and protocol"))?;
     if table.kind() != kind.text {
@@ -296,7 +263,7 @@ fn get(
     let head = Head { of, chain: Some(named.chain), protocol: true, prio: true };
     let ways = session.ways();
     let mut printed = Print::default();
-    table.find(named.handle.unwrap_or(0), &mut |rule, goal, hits| {
+    block.find(table, named.handle.unwrap_or(0), &mut |rule, goal, hits| {
         let shown =
             Shown { handle: named.handle.unwrap_or(0), rule: &rule, goal, protocol: table.protocol, hits };
         printed.push(one(&head, table, Some(&shown), &ways));
@@ -479,7 +446,9 @@ fn print(session: &mut Session<'_>, cmd: &FilterCommand, block: Option<BlockId>,
     let head = Head { of, chain: None, protocol: wanted.is_none(), prio: prio.is_none() };
     let ways = session.ways();
     let mut printed = Print::default();
-    for chain in in_order(session.devices.filters(), block) {
+    let filters = session.devices.filters();
+    let found = block.and_then(|block| filters.block(block));
+    for chain in in_order(filters, block) {
         if cmd.chain.as_ref().is_some_and(|c| c.value != chain.index) {
             continue;
         }
@@ -490,7 +459,8 @@ fn print(session: &mut Session<'_>, cmd: &FilterCommand, block: Option<BlockId>,
                 continue;
             }
             printed.push(one(&head, table, None, &ways));
-            table.visit(&mut |handle, rule, goal, hits| {
+            let Some(found) = found else { continue };
+            found.visit(table, &mut |handle, rule, goal, hits| {
                 let shown = Shown { handle, rule: &rule, goal, protocol: table.protocol, hits };
                 printed.push(one(&head, table, Some(&shown), &ways));
             });

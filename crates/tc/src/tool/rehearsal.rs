@@ -103,7 +103,9 @@ impl<'a> Rehearsal<'a> {
             return outcome;
         }
         for shadow in &self.shadows {
-            let lines: Vec<&Done> = done.iter().filter(|d| d.device == shadow.name && !is_hook(d)).collect();
+            let hooked = shadow.hook.is_some() || shadow.hook_before.is_some();
+            let lines: Vec<&Done> =
+                done.iter().filter(|d| d.device == shadow.name && !is_hook(d, hooked)).collect();
             let Some(device) = self.real.device(&shadow.name) else { continue };
             let mut refused = None;
             // Filters are replaced as a whole, and so is the list of their owners.
@@ -148,15 +150,14 @@ fn hook_text(filters: &Filters, dev: &str, hook: Option<Hook>, tree: &Tree) -> O
     hook.map(|hook| text(hook).trim_end().to_string())
 }
 
-/// True if a line is about a hook and not about the tree.
-fn is_hook(done: &Done) -> bool {
+/// True if a line is about a hook and not about the tree; `hooked` if the device has or had one.
+fn is_hook(done: &Done, hooked: bool) -> bool {
+    const PLACE: Handle = Handle::new(0xffff, 0xfff1);
     const HOOK: Handle = Handle::new(0xffff, 0);
     let Said::Qdisc(cmd) = &done.change else { return false };
     let place = cmd.place.as_ref().map(|p| p.value);
-    let by_handle = place.is_none() && cmd.handle.as_ref().is_some_and(|h| h.value == HOOK);
-    matches!(place, Some(Place::Ingress | Place::Clsact))
-        || matches!(place, Some(Place::Below(parent)) if parent != Handle::ROOT && parent.qdisc() == HOOK)
-        || by_handle
+    let by_handle = hooked && place.is_none() && cmd.handle.as_ref().is_some_and(|h| h.value == HOOK);
+    matches!(place, Some(Place::Ingress | Place::Clsact)) || place == Some(Place::Below(PLACE)) || by_handle
 }
 
 impl Devices for Rehearsal<'_> {
@@ -246,7 +247,7 @@ impl Shadow {
     /// port and that is new.
     fn choose_queues(&self, metas: &mut [Meta]) {
         let of = |tree: &Tree| (tree.root().handle(), tree.root().qdisc().spec().kind);
-        if !self.tree.is_of_port() || of(&self.before) == of(&self.tree) {
+        if !Trees::from(&self.tree).is_of_port() || of(&self.before) == of(&self.tree) {
             return;
         }
         let mut selector = Selector::new(self.tree.env().queues);

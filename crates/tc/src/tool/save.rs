@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use txweir_core::classify::action::{ActionId, Actions, Control, KINDS};
-use txweir_core::classify::filter::{BlockId, Bound, Chain, Filters, Rule, Table, U32};
+use txweir_core::classify::filter::{Block, BlockId, Bound, Chain, Filters, Rule, Table, U32};
 use txweir_core::{Handle, Tree};
 
 use super::{Devices, Hook, blocks};
@@ -98,7 +98,8 @@ pub(crate) fn own_actions(actions: &Actions, made: &mut BTreeSet<(&'static str, 
 
 fn block_lines(filters: &Filters, block: BlockId, made: &mut BTreeSet<(&'static str, u32)>) -> Vec<Line> {
     let mut lines = Vec::new();
-    let mut chains: Vec<_> = filters.block(block).map(|b| b.chains.iter().collect()).unwrap_or_default();
+    let Some(block) = filters.block(block) else { return lines };
+    let mut chains: Vec<_> = block.chains.iter().collect();
     chains.sort_by_key(|chain| chain.made);
     let mut hashes = Vec::new();
     for chain in chains {
@@ -106,10 +107,10 @@ fn block_lines(filters: &Filters, block: BlockId, made: &mut BTreeSet<(&'static 
             lines.push(Line { verb: "chain add", words: chain_words(chain) });
         }
         for table in &chain.tables {
-            hash_lines(chain.index, table, &mut hashes);
+            hash_lines(block, chain.index, table, &mut hashes);
         }
         for table in &chain.tables {
-            table_lines(filters, chain.index, table, made, &mut lines);
+            table_lines(filters, block, chain.index, table, made, &mut lines);
         }
     }
     // Filters link to hash tables of any chain and priority, which must exist by then. Default
@@ -135,9 +136,9 @@ fn chain_words(chain: &Chain) -> String {
 }
 
 /// Adds the lines of the hash tables of u32, each with the number of the root of its priority.
-fn hash_lines(chain: u32, table: &Table, lines: &mut Vec<(u32, Line)>) {
+fn hash_lines(block: &Block, chain: u32, table: &Table, lines: &mut Vec<(u32, Line)>) {
     let (mut root, mut made) = (0, Vec::new());
-    table.visit(&mut |handle, rule, goal, _| match &rule {
+    block.visit(table, &mut |handle, rule, goal, _| match &rule {
         Rule::U32(U32::Root) => root = handle,
         Rule::U32(U32::Table(_)) => {
             let words = filter::words(&rule, goal);
@@ -159,13 +160,14 @@ fn place_words(chain: u32, table: &Table) -> String {
 
 fn table_lines(
     filters: &Filters,
+    block: &Block,
     chain: u32,
     table: &Table,
     made: &mut BTreeSet<(&'static str, u32)>,
     lines: &mut Vec<Line>,
 ) {
     let first = lines.len();
-    table.visit_made(&mut |handle, rule, goal, _| {
+    block.visit_made(table, &mut |handle, rule, goal, _| {
         if matches!(rule, Rule::U32(U32::Root | U32::Table(_))) {
             return;
         }

@@ -1,4 +1,5 @@
-//! Actions where txweir says something else than Linux. Where it says the same: `linux.rs`.
+//! Actions for which the output of txweir differs from that of Linux; `linux.rs` tests those whose
+//! output is equal.
 
 use txweir_tc::memory::Memory;
 use txweir_tc::tool::{Outcome, Request, run};
@@ -8,7 +9,7 @@ fn ask(devices: &mut Memory, line: &str) -> Outcome {
     run(&Request { args, ..Request::default() }, devices)
 }
 
-/// What is printed after these actions were added.
+/// Adds actions and returns the output that lists them.
 fn shown(kind: &str, flags: &str, actions: &[&str]) -> String {
     let mut devices = Memory::new(&["lan"]);
     for action in actions {
@@ -18,7 +19,7 @@ fn shown(kind: &str, flags: &str, actions: &[&str]) -> String {
     ask(&mut devices, &format!("{flags}actions ls action {kind}")).stdout
 }
 
-/// broken-json
+/// Row broken-json of PARITY.md: tc prints both as text within JSON.
 #[test]
 fn simple_and_skbmod_are_json() {
     let simple = shown("simple", "-j ", &["sdata hello"]);
@@ -38,7 +39,8 @@ fn simple_and_skbmod_are_json() {
     );
 }
 
-/// pedit-fields
+/// Row pedit-fields of PARITY.md: tc gives a flow label 19 bits, and inverts one byte of an
+/// Ethernet address.
 #[test]
 fn a_flow_label_has_twenty_bits_and_an_address_is_turned_over_whole() {
     let text = shown(
@@ -105,7 +107,8 @@ fn an_average_is_saved_and_not_shown() {
     let shown = tc(&mut devices, "-s filter show dev a egress").stdout;
     assert!(shown.contains("rate 1Mbit burst 10Kb mtu 2Kb avrate 2Mbit action drop"), "{shown}");
     assert!(!shown.contains("rate 0bit 0pps"), "{shown}");
-    // 1 - 1/2^3 is left of an average after each second: 1/e of it after 7.5 of them. 8 s is the word for that.
+    // After each second the average keeps 1 - 1/2^3 of its value, so it falls to 1/e after 7.5
+    // seconds. tc spells this time constant 8 s.
     let saved = txweir_tc::tool::save(&mut devices);
     let expected = "qdisc replace dev a clsact
 filter replace dev a egress protocol all prio 1 estimator 1s 8s handle 0x1 matchall action police rate 125000bps burst 10240b \

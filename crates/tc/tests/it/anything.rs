@@ -1,10 +1,11 @@
-//! What holds for any text (`testing::any_text`), on text made at random, from words of the language, from the grammar, and
-//! from good lines with mistakes in them. The fuzz target `tc_line` is the same function under a fuzzer.
+//! Laws that hold for any text (`testing::any_text`), on random text, on words of the language, on
+//! lines of the grammar, and on valid lines with mistakes. The fuzz target `tc_line` calls the same
+//! function.
 
 use proptest::prelude::*;
 use txweir_tc::testing::any_text;
 
-/// Lines that are good, to start mistakes from; each is a seed of the fuzz target too.
+/// Valid lines, to which the tests add mistakes; each is a seed of the fuzz target too.
 const GOOD: [&str; 14] = [
     "qdisc add dev a root handle 1: prio bands 4 priomap 1 2 2 2 1 2 0 0 1 1 1 1 1 1 1 3",
     "tc qdisc replace dev a parent 1:1 handle 10: tbf rate 1mbit burst 5kb latency 50ms peakrate 2mbit mtu 1540",
@@ -89,7 +90,7 @@ const WORDS: [&str; 64] = [
     "\\",
 ];
 
-/// A line made from the grammar of qdisc lines: most of them can be done.
+/// Generates a line from the grammar of qdisc lines. Most of these lines succeed.
 fn line() -> impl Strategy<Value = String> {
     let verb = prop::sample::select(vec!["add", "replace", "replace", "change", "del", "link"]);
     let place = prop::sample::select(vec![

@@ -1,4 +1,5 @@
-//! Blocks that devices share: one set of filters, counted together, saved once, rehearsed, gone with the last hook.
+//! Blocks that devices share: their filters are counted together, saved once, rehearsed, and
+//! removed with the last hook.
 
 use txweir_core::classify::packet::{NoOutlet, Packet, PortId, Way};
 use txweir_core::classify::{action::Run, filter::Verdict};
@@ -33,7 +34,7 @@ fn set_up() -> Memory {
     devices
 }
 
-/// What the filters say of a packet that comes in by a device.
+/// Returns the verdict of the filters about a packet received by a device.
 fn comes_in(devices: &mut Memory, dev: &str) -> Verdict {
     let block = devices.get(dev).and_then(|device| device.block(Hook::INGRESS));
     let (filters, state) = devices.classify();
@@ -66,7 +67,7 @@ fn a_block_goes_with_the_last_hook_that_has_it() {
     assert_eq!(tc(&mut devices, "qdisc del dev b ingress").status, 0);
     assert_eq!(tc(&mut devices, "filter show block 22").status, 1);
     assert_eq!((devices.filters().shared_blocks().count(), devices.filters().is_empty()), (0, true));
-    assert_eq!(tc(&mut devices, "actions ls action gact").stdout, "", "its actions go as well");
+    assert_eq!(tc(&mut devices, "actions ls action gact").stdout, "", "its actions are removed too");
 }
 
 #[test]
@@ -99,10 +100,10 @@ fn what_is_wrong_is_said_at_its_word() {
         2,
         "4: ingress has no filters for sent packets",
     );
-    assert_eq!(devices.filters().shared_blocks().count(), 0, "what is refused makes no block");
+    assert_eq!(devices.filters().shared_blocks().count(), 0, "a refused line makes no block");
 }
 
-/// The exit status of a line, the word under its caret, and what is said.
+/// Checks the exit status of a line, and the word under its caret followed by the message.
 fn said_of(devices: &mut Memory, line: &str, status: u8, said: &str) {
     let done = tc(devices, line);
     let mut lines = done.stderr.lines();
@@ -161,5 +162,5 @@ filter replace block 23 protocol all prio 2 handle 0x1 matchall action gact inde
     assert!(plan.starts_with(expected), "{plan}");
     assert_eq!(save(&mut devices), saved, "a rehearsal changes nothing");
     assert_eq!(batch(&mut devices, "--atomic", swap).status, 0);
-    assert_eq!(comes_in(&mut devices, "b"), Verdict::Class(ClassId::NONE), "what block 23 says");
+    assert_eq!(comes_in(&mut devices, "b"), Verdict::Class(ClassId::NONE), "the verdict of block 23");
 }

@@ -1,4 +1,5 @@
-//! u32, fw and bpf through the tool: what differs from Linux, what is counted, what is saved, what is refused and why.
+//! u32, fw and bpf through the tool: differences from Linux, counters, saved lines, and refusals
+//! with their messages.
 
 use txweir_core::classify::action::Run;
 use txweir_core::classify::packet::{NoOutlet, Packet, PortId, Way};
@@ -8,7 +9,7 @@ use txweir_tc::Source;
 use txweir_tc::memory::{Memory, MemoryDevice};
 use txweir_tc::tool::{Outcome, Request, run, save};
 
-/// Does lines, as a batch.
+/// Runs lines as a batch.
 fn batch(devices: &mut Memory, flags: &str, lines: &str) -> Outcome {
     let args = flags.split_whitespace().chain(["-b", "b"]).map(String::from).collect();
     run(&Request { args, batch: Some(Source::new("b", lines)), ..Request::default() }, devices)
@@ -26,14 +27,14 @@ fn show(devices: &mut Memory, flags: &str) -> String {
     batch(devices, flags, "filter show dev lan\n").stdout
 }
 
-/// The lines of a filter, without what is before its handle and its class.
+/// Returns the printed matches and actions of a filter.
 fn shown(filter: &str) -> String {
     let mut devices = set_up(&format!("filter add dev lan protocol ip prio 1 {filter}\n"));
     let text = show(&mut devices, "");
     text.rsplit_once("not_in_hw ").map(|(_, rest)| rest.trim().to_string()).unwrap_or_default()
 }
 
-/// The message of a refusal, and its status.
+/// Returns the status and the message of a refusal.
 fn refused(filter: &str) -> (u8, String) {
     let mut devices = set_up("");
     let line = format!("filter add dev lan protocol ip prio 1 {filter}");
@@ -177,7 +178,7 @@ fn u32_shows_what_it_has_counted() {
         let mut run = Run { actions, state, outlet: &mut NoOutlet, now, queues: 1 };
         filters.classify(block, &mut packet, &mut run);
     }
-    // As Linux with CONFIG_CLS_U32_PERF and CONFIG_CLS_U32_MARK writes it.
+    // This is the output of a Linux with CONFIG_CLS_U32_PERF and CONFIG_CLS_U32_MARK.
     let text = "fh 800::800 order 2048 key ht 800 bkt 0 *flowid 1:2 not_in_hw (rule hit 3 success 1)\n  mark 0x0005 0x00ff \
                 (success 2)\n  match 00060000/00ff0000 at 8 (success 2 ) \n  match 00000076/0000ffff at 20 (success 1 ) \n";
     assert!(show(&mut devices, "-s").ends_with(text), "{}", show(&mut devices, "-s"));
@@ -208,7 +209,8 @@ fn what_is_saved_makes_the_same_filters() {
     let done = batch(&mut again, "", &saved);
     assert_eq!((done.status, done.stderr.as_str()), (0, ""), "{saved}");
     assert_eq!(save(&mut again), saved);
-    // Roots have the numbers in which their priorities came; nothing else differs.
+    // The output is equal, including the numbers of the root tables, which depend on the order in
+    // which the priorities came.
     assert_eq!(show(&mut again, ""), show(&mut devices, ""), "{saved}");
 }
 

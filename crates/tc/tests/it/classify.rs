@@ -1,4 +1,5 @@
-//! Which filter Linux finds for a packet, ours does: `spec/filters/*.jsonl`, recorded by `oracle/classify`.
+//! Each packet matches the same filter as in Linux: `spec/filters/*.jsonl`, recorded by
+//! `oracle/classify`.
 
 use std::path::Path;
 
@@ -18,13 +19,14 @@ fn bytes(hex: &str) -> Vec<u8> {
 }
 
 fn line(devices: &mut Memory, line: &str) -> u8 {
-    // As a batch, in which words stand in quotes.
+    // In a batch, quotes join words.
     let args = ["-b", "b"].map(String::from).to_vec();
     let text = format!("{line}\n");
     run(&Request { args, batch: Some(Source::new("b", &text)), ..Request::default() }, devices).status
 }
 
-/// The class of a packet, or the index of the action that was done to it; 0 if no filter decides.
+/// Returns the class of a packet, or the index of the action that ran on it; 0 if no filter
+/// decides.
 fn classify(devices: &mut Memory, mark: u32, frame: &str) -> u32 {
     let Some(block) = devices.get("lan").and_then(|lan| lan.block(Hook::EGRESS)) else { return 0 };
     let mut frame = bytes(frame);
@@ -46,7 +48,7 @@ fn classify(devices: &mut Memory, mark: u32, frame: &str) -> u32 {
     }
 }
 
-/// The index of the action that was done in this moment; it is forgotten that it was.
+/// Returns the index of the action that ran on the last packet, and resets the counters.
 fn done(actions: &Actions, state: &mut State) -> u32 {
     let used = |id| state.counted(actions, id).used.is_some();
     let index = actions.of_kind("gact").find(|(id, _)| used(*id)).map_or(0, |(_, entry)| entry.index);
@@ -54,7 +56,8 @@ fn done(actions: &Actions, state: &mut State) -> u32 {
     index
 }
 
-/// Compares all cases of a file: the status of each line is 0 or not as in Linux, and each packet has the same class.
+/// Compares all cases of a file: the status of each line is zero exactly if it is in Linux, and
+/// each packet has the same class.
 fn compare(name: &str, by_action: bool) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../spec/filters").join(name);
     let text = std::fs::read_to_string(path).expect("cases");
@@ -85,7 +88,8 @@ fn compare(name: &str, by_action: bool) {
     assert!(decided > 100 && undecided > 100, "{decided} {undecided}");
 }
 
-/// The line with an action of that index in the place of the class.
+/// Returns the line with an action in place of the class; the index of the action is the minor
+/// number of the class.
 fn with_action(line: &str) -> String {
     let (before, class) = line.rsplit_once("flowid 1:").expect("a class");
     let class = u32::from_str_radix(class, 16).expect("hexadecimal");
@@ -104,6 +108,6 @@ fn fw_finds_what_linux_finds() {
 
 #[test]
 fn bpf_finds_what_linux_finds() {
-    // A program may return a class of its own, so the filter is known by its action.
+    // A program may return a class of its own, so that only the action identifies the filter.
     compare("bpf.jsonl", true);
 }

@@ -1,11 +1,11 @@
-//! What is wrong is said literally so: the text is product surface.
+//! Literal texts of errors and warnings: the text is part of the product.
 
 use txweir_core::qdisc::KINDS;
 use txweir_core::sched::cx::Cx;
 use txweir_core::{Env, Tree};
 use txweir_tc::{Policy, Severity, show};
 
-/// Every line that is wrong, in brief.
+/// Returns the diagnostics of all wrong lines, one line each.
 fn briefs(text: &str) -> Vec<String> {
     match Policy::parse(text, "p") {
         Ok(_) => Vec::new(),
@@ -13,7 +13,7 @@ fn briefs(text: &str) -> Vec<String> {
     }
 }
 
-/// What a default device answers.
+/// Returns the answer of a default device to a policy.
 fn refused(text: &str) -> String {
     let policy = Policy::parse(text, "p").unwrap_or_else(|e| panic!("{e}"));
     match policy.check(&Env::default()) {
@@ -253,7 +253,7 @@ fn the_caret_is_under_the_word_and_the_suggestion_replaces_it() {
             assert!(Policy::parse(&mended, "p").is_ok(), "{mended}");
         }
     }
-    // Of the two words 1mbit it is the second one.
+    // The line has the word 1mbit twice; the span is that of the second.
     let line = "qdisc add root tbf rate 1mbit limit 9kb peakrate 1mbit burst 5kb mtu 2000";
     assert_eq!(Policy::parse(line, "p").unwrap_err().first().span, 49..54);
 }
@@ -359,7 +359,7 @@ fn abbreviations_that_tc_takes() {
             "{line}"
         );
     }
-    // What tc refuses.
+    // tc refuses these short forms.
     assert!(Policy::parse("qdisc add ro pfifo", "p").is_err());
     assert!(Policy::parse("qdisc add root pfifo lim 12", "p").is_err());
 }

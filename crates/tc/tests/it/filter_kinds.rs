@@ -1,9 +1,9 @@
-//! flower, basic and flow where txweir's words and prints are its own.
+//! flower, basic and flow where the words and the output are txweir's own.
 
 use txweir_tc::memory::Memory;
 use txweir_tc::tool::{Outcome, Request, run};
 
-/// A line in words; what stands in parentheses after `match` is one.
+/// Runs a line; the text after `match` is one word.
 fn tc(devices: &mut Memory, line: &str) -> Outcome {
     let (head, expr) = line.split_once(" match ").map_or((line, None), |(head, expr)| (head, Some(expr)));
     let mut args: Vec<String> = head.split(' ').map(String::from).collect();

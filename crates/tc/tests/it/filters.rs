@@ -1,4 +1,5 @@
-//! Filters and actions through the tool: what is wrong with a line, what goes with what, what is saved, rehearsed and counted.
+//! Filters and actions through the tool: errors of a line, the objects that a deletion removes,
+//! saved lines, rehearsals and counters.
 
 use txweir_core::classify::packet::PortId;
 use txweir_core::classify::packet::{NoOutlet, Packet, Way};
@@ -42,7 +43,7 @@ fn what_is_wrong_is_said_at_its_word() {
             1,
             "1:g: matchall filter classid: \"1:g\" is not a class",
         ),
-        ("filter add dev a parent 1: matchall action dorp", 1, "dorp: there is no action \"dorp\""),
+        ("filter add dev a parent 1: matchall action dorp", 255, "dorp: there is no action \"dorp\""),
         (
             "filter add dev a parent 1: matchall action gact drop random determ goto chain 3 5",
             2,
@@ -61,7 +62,7 @@ fn what_is_wrong_is_said_at_its_word() {
         ),
         (
             "filter add dev a parent 1: matchall action drop hw_stats any",
-            2,
+            255,
             "any: hw_stats: \"any\" is not a value for it",
         ),
         ("filter add dev a parent 1: protocol ip prio 5 matchall flowid 1:1", 2, "ip: filter protocol"),
@@ -137,14 +138,14 @@ fn filters_go_with_what_asks_them() {
         actions.of_kind("gact").map(|(_, e)| e.index).collect::<Vec<_>>()
     };
     assert_eq!(held(&devices), [1, 2, 3, 4]);
-    // What is refused takes nothing with it.
+    // A refused command removes no filter.
     assert_ne!(tc(&mut devices, "qdisc replace dev a parent 1:1 handle 2: nope").status, 0);
     assert_eq!(held(&devices), [1, 2, 3, 4]);
     assert_eq!(tc(&mut devices, "qdisc del dev a parent 1:1").status, 0);
     assert_eq!(held(&devices), [1, 2, 4]);
     assert_eq!(tc(&mut devices, "class del dev a classid 1:1").status, 0);
     assert_eq!(held(&devices), [1, 4]);
-    // The same handle, and another qdisc.
+    // The new root has the same handle, and is another qdisc.
     assert_eq!(tc(&mut devices, "qdisc replace dev a root handle 1: prio").status, 0);
     assert_eq!(held(&devices), [4]);
     assert_eq!(tc(&mut devices, "filter show dev a").stdout, "");
@@ -203,7 +204,7 @@ fn a_batch_is_rehearsed_with_its_filters() {
          + actions action gact pipe index 8\n"
     );
     assert_eq!(tc(&mut devices, "filter show dev a").stdout, "");
-    // The third line fails: none is done.
+    // The third line fails, so the batch does nothing.
     let failed =
         batch(&mut devices, "--atomic", &format!("{lines}filter add dev a prio 3 matchall flowid 1:1\n"));
     assert_eq!(failed.status, 1);
@@ -217,7 +218,7 @@ fn a_batch_is_rehearsed_with_its_filters() {
     assert_eq!(batch(&mut devices, "--atomic", lines).status, 0);
     let shown = tc(&mut devices, "filter show dev a").stdout;
     assert_eq!(shown.lines().next(), Some("filter parent 1: protocol all pref 3 matchall chain 0 "));
-    // A root that takes the place of another has no filters but those of the same batch.
+    // A root that replaces another has only the filters of the same batch.
     let swap = "qdisc replace dev a root handle 1: drr\nfilter add dev a prio 4 matchall action pass\n";
     let plan = batch(&mut devices, "--dry-run", swap);
     assert_eq!(
@@ -257,7 +258,7 @@ fn what_was_counted_is_shown_with_the_times_since() {
          \t index 1 ref 1 bind 1 installed 10 sec used 5 sec firstused 8 sec\n\tAction statistics:\n\
          \tSent 148 bytes 2 pkt (dropped 2, overlimits 0 requeues 0) \n\tbacklog 0b 0p requeues 0\n\n"
     );
-    // A new action in the same slot has counted nothing, though no packet has come since.
+    // A new action in the same slot starts at zero, although no packet has come since.
     assert_eq!(tc(&mut devices, "filter del dev a parent 1:").status, 0);
     assert_eq!(tc(&mut devices, "actions add action drop").status, 0);
     assert!(tc(&mut devices, "-s actions ls action gact").stdout.contains("Sent 0 bytes 0 pkt (dropped 0,"));
@@ -272,7 +273,7 @@ fn classes_are_printed_by_their_names() {
     assert!(run(&request, &mut devices).stdout.contains("flowid voice#1:2"));
 }
 
-/// A filter costs the same whether it is the first or the last of many.
+/// The time for a filter does not depend on the number of filters before it.
 #[test]
 fn many_filters_are_no_slower_than_few() {
     let mut lines = String::from("qdisc add dev a clsact\n");
@@ -289,9 +290,10 @@ fn many_filters_are_no_slower_than_few() {
     assert_eq!(devices.filters().actions.of_kind("gact").count(), 0);
 }
 
-// The rows of PARITY.md about filters and actions.
+// Tests of the rows of PARITY.md about filters and actions. Each comment names the row and the
+// behaviour of tc.
 
-/// filter-root. tc: Parent Qdisc doesn't exists.
+/// Row filter-root. tc answers `Parent Qdisc doesn't exists`.
 #[test]
 fn root_is_the_root_qdisc() {
     let mut devices = set_up(PRIO);
@@ -302,7 +304,7 @@ fn root_is_the_root_qdisc() {
     assert!(got.starts_with("filter root protocol all pref 49152"), "{got}");
 }
 
-/// filter-parent-shown. tc: `filter parent ffff: protocol ...`.
+/// Row filter-parent-shown. tc prints `filter parent ffff: protocol ...`.
 #[test]
 fn the_parent_asked_for_goes_without_saying() {
     let mut devices = set_up("qdisc add dev a ingress\nfilter add dev a parent ffff: matchall action drop\n");
@@ -310,7 +312,7 @@ fn the_parent_asked_for_goes_without_saying() {
     assert!(shown.starts_with("filter protocol all pref 49152 matchall chain 0 \n"), "{shown}");
 }
 
-/// filter-handle. tc takes it as none.
+/// Row filter-handle. tc reads the word as no handle.
 #[test]
 fn a_handle_must_be_one() {
     let done = tc(&mut set_up(PRIO), "filter add dev a prio 9 handle zz matchall flowid 1:1");
@@ -318,7 +320,7 @@ fn a_handle_must_be_one() {
     assert!(done.stderr.starts_with("error[bad-value]: \"zz\" is not the handle of a matchall filter"));
 }
 
-/// matchall-replace. tc: File exists.
+/// Row matchall-replace. tc answers `File exists`.
 #[test]
 fn a_matchall_filter_is_replaced() {
     let mut devices = set_up(PRIO);
@@ -332,7 +334,7 @@ fn a_matchall_filter_is_replaced() {
     assert!(tc(&mut devices, "filter show dev a").stdout.contains("flowid 1:3 "));
 }
 
-/// class-in-use. tc: HTB class in use.
+/// Row class-in-use. tc answers `HTB class in use`.
 #[test]
 fn a_class_that_filters_lead_to_can_be_deleted() {
     let htb = "qdisc add dev a root handle 1: htb\nclass add dev a parent 1: classid 1:1 htb rate 1mbit\n";
@@ -341,7 +343,7 @@ fn a_class_that_filters_lead_to_can_be_deleted() {
     assert!(tc(&mut devices, "filter show dev a").stdout.contains("flowid 1:1 "));
 }
 
-/// action-order. tc: Bad action type cookie.
+/// Row action-order. tc answers `Bad action type cookie`.
 #[test]
 fn what_any_action_may_say_comes_in_any_order() {
     let mut devices = set_up("actions add action drop no_percpu hw_stats disabled cookie aa index 5\n");
@@ -352,14 +354,14 @@ fn what_any_action_may_say_comes_in_any_order() {
     );
 }
 
-/// action-cookie. tc shows it twice.
+/// Row action-cookie. tc prints the cookie twice.
 #[test]
 fn a_cookie_is_of_its_action() {
     let mut devices = set_up(&format!("{PRIO}filter add dev a matchall action pipe cookie 11 action drop\n"));
     assert_eq!(tc(&mut devices, "filter show dev a").stdout.matches("cookie 11").count(), 1);
 }
 
-/// action-list-parts. tc: `total acts` for each part, and order 0 again.
+/// Row action-list-parts. tc prints `total acts` for each part, and begins each part with order 0.
 #[test]
 fn a_long_list_of_actions_is_one() {
     let mut devices = set_up(&"actions add action drop\n".repeat(200));
@@ -368,7 +370,7 @@ fn a_long_list_of_actions_is_one() {
     assert!(shown.contains("\taction order 199: gact action drop\n"), "{shown}");
 }
 
-/// used-hw-stats. tc: `used_hw_stats disabled` in both.
+/// Row used-hw-stats. tc prints `used_hw_stats disabled` for both commands.
 #[test]
 fn what_hardware_counts_is_listed_only() {
     let mut devices = set_up("actions add action drop index 5\n");
@@ -376,14 +378,15 @@ fn what_hardware_counts_is_listed_only() {
     assert!(tc(&mut devices, "actions get action gact index 5").stdout.ends_with("\tnot_in_hw\n"));
 }
 
-/// skbedit-mask. tc: `mark 3/0xffffffff`.
+/// Row skbedit-mask. tc prints `mark 3/0xffffffff`.
 #[test]
 fn a_mask_of_all_bits_is_none() {
     let mut devices = set_up("actions add action skbedit mark 3/0xffffffff\n");
     assert!(tc(&mut devices, "actions ls action skbedit").stdout.contains("skbedit  mark 3 pipe\n"));
 }
 
-/// tcpctl-filter. A pure ACK, an ACK with a byte, and a FIN, each through the filters of a qdisc.
+/// Row tcpctl-filter. A pure ACK, an ACK with a byte, and a FIN pass through the filters of a
+/// qdisc.
 #[test]
 fn control_segments_are_matched_counted_and_saved() {
     let lines = format!("{PRIO}filter add dev a parent 1: prio 1 tcpctl flowid 1:1\n");

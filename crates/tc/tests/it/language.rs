@@ -1,4 +1,5 @@
-//! The words after a kind, against what tc itself (iproute2 6.1) says of the same line: `language.txt`.
+//! The words after a kind: `language.txt` has the verdict of tc itself (iproute2 6.1) for each
+//! line.
 
 use std::process::Command;
 use std::sync::Arc;
@@ -10,10 +11,10 @@ use txweir_tc::lex::{self, Word};
 use txweir_tc::memory::Memory;
 use txweir_tc::tool::{Request, run};
 
-/// One line of the table.
+/// A line of the table.
 struct Row {
-    /// `good` and `bad` are what tc says; `read` is a line that tc refuses for what the machine lacks, or that a newer one
-    /// takes.
+    /// `good` and `bad` are verdicts of tc. `read` marks a line that tc refuses because the machine
+    /// lacks something, or that only a newer tc accepts.
     verdict: &'static str,
     object: &'static str,
     line: &'static str,
@@ -68,7 +69,7 @@ fn every_line_is_read_or_refused_as_tc_does() {
     assert!(counts[0] >= 400 && counts[1] >= 150, "{counts:?}");
 }
 
-/// Whether the engine has the kind, so that its own declarations read the words.
+/// True if the engine has the kind, so that its own declarations read the words.
 fn in_engine(row: &Row) -> bool {
     let kind = row.line.split(' ').next().unwrap_or("");
     let spec = KINDS.iter().find(|s| s.kind == kind);
@@ -79,7 +80,8 @@ fn in_engine(row: &Row) -> bool {
     }
 }
 
-/// The line done to a device in memory: read, if it ends as tc does for what it hands to the kernel.
+/// Runs the line on a device in memory. The words count as read if the status is 0 or 2, with which
+/// tc ends after it has handed a request to the kernel.
 fn run_here(row: &Row) -> Result<(), String> {
     let mut devices = Memory::new(&["lo"]);
     let done = run(&Request { args: line_of(row), ..Request::default() }, &mut devices);
@@ -89,7 +91,7 @@ fn run_here(row: &Row) -> Result<(), String> {
     }
 }
 
-/// The whole line that stands for a row, and what is left of its quotes.
+/// Returns the words of the whole line for a row, without their quotes.
 fn line_of(row: &Row) -> Vec<String> {
     let before = match row.object {
         "qdisc" => "qdisc add dev lo root handle 1:",
@@ -100,8 +102,9 @@ fn line_of(row: &Row) -> Vec<String> {
     before.split(' ').map(String::from).chain(words(row.line).1.into_iter().map(|w| w.text)).collect()
 }
 
-/// 0 and 2 (the kernel's refusal) are read, 1 and 255 are not. Each line in a network namespace of its own, that goes when
-/// tc ends.
+/// The verdicts of the table are those of tc. Status 0 and 2 (a refusal of the kernel) mean that tc
+/// has read the line, 1 and 255 that it has not. Each line runs in a network namespace of its own,
+/// which ends with tc.
 #[test]
 fn the_table_is_what_tc_says() {
     let root = Command::new("id").arg("-u").output().is_ok_and(|o| o.stdout == b"0\n");
@@ -126,7 +129,7 @@ fn the_table_is_what_tc_says() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// The same of classes that the engine has.
+/// Literal errors of the options of classes that the engine has.
 #[test]
 fn messages_of_classes() {
     for (options, said) in [
@@ -145,7 +148,7 @@ fn messages_of_classes() {
     }
 }
 
-/// What is said, in one line each.
+/// Literal errors, one line each.
 #[test]
 fn messages() {
     let brief = |object: &str, line: &str| read(object, line).expect_err(line).brief();

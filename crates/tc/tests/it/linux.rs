@@ -1,5 +1,6 @@
-//! What Linux's tc prints, and its exit status: `spec/tc/linux/*.txt`, recorded by `oracle/transcribe`. The commands are done
-//! here one after the other, and text, JSON and status compared. What stands on stderr is txweir's own, and is not.
+//! The output and the exit status of tc on Linux: `spec/tc/linux/*.txt`, recorded by
+//! `oracle/transcribe`. The tests run the commands in order and compare text, JSON and status. The
+//! text on standard error is txweir's own and is not compared.
 
 use std::path::Path;
 
@@ -8,10 +9,10 @@ use txweir_tc::Source;
 use txweir_tc::memory::{Memory, MemoryDevice};
 use txweir_tc::tool::{Request, run, save};
 
-/// Commands that are not answered as Linux does, each with its row of PARITY.md.
+/// Commands whose answer differs from that of Linux on purpose, each with its row of PARITY.md.
 const MEANT: &[(&str, &str)] = &[("tc chain get dev lan root chain 2", "filter-root")];
 
-/// A command, what it prints, and its status.
+/// Returns the commands, each with its output and its status.
 fn commands(text: &str) -> Vec<(&str, String, u8)> {
     let mut all: Vec<(&str, String, u8)> = Vec::new();
     for line in text.split_inclusive('\n') {
@@ -25,7 +26,7 @@ fn commands(text: &str) -> Vec<(&str, String, u8)> {
     all
 }
 
-/// The words of a command: those in single quotes are one.
+/// Returns the words of a command; single quotes join words.
 fn words(command: &str) -> impl Iterator<Item = String> {
     let mut words = vec![String::new()];
     for (part, text) in command.split('\'').enumerate() {
@@ -78,7 +79,7 @@ fn actions_are_what_linux_says() {
     compare("actions.txt");
 }
 
-/// A test for each file.
+/// Defines a test for each file.
 macro_rules! compared {
     ($($test:ident: $file:literal,)*) => {$(
         #[test]
@@ -115,7 +116,7 @@ compared! {
     vlan_is_what_linux_says: "vlan.txt",
 }
 
-/// What is saved makes the same actions again.
+/// Checks that the saved lines make the same actions.
 fn saved(name: &str) {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../spec/tc/linux").join(name);
     let text = std::fs::read_to_string(file).expect("a transcript");
@@ -143,7 +144,7 @@ fn saved(name: &str) {
     assert!(compared > 0);
 }
 
-/// What is saved makes the same filters again.
+/// Checks that the saved lines make the same filters.
 fn saved_filters(name: &str) {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../spec/tc/linux").join(name);
     let text = std::fs::read_to_string(file).expect("a transcript");

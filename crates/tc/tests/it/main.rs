@@ -1,4 +1,5 @@
-//! The tests of the language, in one binary: what is read, what is refused and how, and what is printed.
+//! Tests of the language, in one binary: accepted and refused lines, their messages, and the
+//! output.
 
 mod actions;
 mod anything;

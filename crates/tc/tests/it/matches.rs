@@ -1,4 +1,5 @@
-//! Which filters match which frames, as Linux has it: `spec/filters/*.txt`, recorded by `oracle/matches`.
+//! The filters that match a frame are those of Linux: `spec/filters/*.txt`, recorded by
+//! `oracle/matches`.
 
 use std::path::Path;
 
@@ -10,7 +11,7 @@ use txweir_tc::Source;
 use txweir_tc::memory::Memory;
 use txweir_tc::tool::{Hook, Request, run};
 
-/// Frames of which Linux says something else, by a row of PARITY.md.
+/// Frames for which the engine differs from Linux on purpose, by a row of PARITY.md.
 struct Meant {
     row: &'static str,
     frame: fn(&Headers, &[u8]) -> bool,
@@ -21,7 +22,7 @@ fn unhex(text: &str) -> Vec<u8> {
     (0..text.len()).step_by(2).map(byte).collect()
 }
 
-/// Each frame, which rules matched it in Linux, and which here.
+/// Compares for each frame the rules that match it with those that matched it in Linux.
 fn compare(name: &str, meant: &[Meant]) {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../spec/filters").join(name);
     let text = std::fs::read_to_string(file).expect("a recording");
@@ -84,7 +85,7 @@ fn compare(name: &str, meant: &[Meant]) {
     }
     assert!(wrong.is_empty(), "{} of {frames} frames\n{}", wrong.len(), wrong.join("\n"));
     for (meant, count) in meant.iter().zip(excused) {
-        assert!(count > 0, "{} has no frame that shows it", meant.row);
+        assert!(count > 0, "no frame shows the row {}", meant.row);
     }
 }
 

@@ -1,11 +1,11 @@
-//! The rows of PARITY.md about language and output that no other test shows, each against literal text. What tc
-//! does is said beside it: iproute2 6.1 on Linux 6.
+//! Tests of the rows of PARITY.md about language and output that no other test shows, against
+//! literal text. Each comment names the row and the behaviour of tc (iproute2 6.1 on Linux 6).
 
 use txweir_core::sched::cx::Cx;
 use txweir_core::{Env, Tree};
 use txweir_tc::{Policy, show};
 
-/// What is shown after a policy, or the first thing that is wrong with it.
+/// Returns the output after a policy, or its first error.
 fn shown(policy: &str) -> Result<String, String> {
     let mut tree = Tree::new(Env::default());
     let policy = Policy::parse(policy, "p").map_err(|all| all.first().brief())?;
@@ -13,7 +13,7 @@ fn shown(policy: &str) -> Result<String, String> {
     Ok(show::text(&tree, None, false))
 }
 
-/// tbf-ticks. tc: `burst 1250b lat 7us` too, and `burst 52b lat 1.36e+03s`.
+/// Row tbf-ticks. tc prints `burst 1250b lat 7us` too, and `burst 52b lat 1.36e+03s`.
 #[test]
 fn a_long_burst_is_shown_as_it_is() {
     for (options, expected) in [
@@ -25,7 +25,7 @@ fn a_long_burst_is_shown_as_it_is() {
     }
 }
 
-/// packet-unit. tc: Illegal value for "limit": "10p".
+/// Row packet-unit. tc answers `Illegal value for "limit": "10p"`.
 #[test]
 fn a_number_of_packets_may_have_its_unit() {
     for kind in ["pfifo", "codel"] {
@@ -35,7 +35,7 @@ fn a_number_of_packets_may_have_its_unit() {
     }
 }
 
-/// zero-options. tc does not send these zeros: the defaults stay.
+/// Row zero-options. tc does not send these zeros, and the defaults stay.
 #[test]
 fn a_zero_is_taken_or_refused_and_not_passed_over() {
     assert_eq!(
@@ -53,7 +53,7 @@ fn a_zero_is_taken_or_refused_and_not_passed_over() {
     }
 }
 
-/// handle-is-enough. tc: Classid cannot be zero.
+/// Row handle-is-enough. tc answers `Classid cannot be zero`.
 #[test]
 fn a_handle_says_what_to_delete() {
     let tree = "qdisc add root handle 1: prio\nqdisc add parent 1:2 handle 30: pfifo limit 7\n";
@@ -62,7 +62,7 @@ fn a_handle_says_what_to_delete() {
     assert_eq!(shown(&format!("{tree}qdisc del handle 30:")), Ok(prio.into()));
 }
 
-/// comment-start. `tc -b` reads `limit 12`: the rest of the line, from wherever a # is, is a comment.
+/// Row comment-start. `tc -b` reads `limit 12`, because a # anywhere in a line begins a comment.
 #[test]
 fn a_hash_within_a_word_begins_no_comment() {
     assert_eq!(
@@ -77,7 +77,7 @@ fn a_hash_within_a_word_begins_no_comment() {
     );
 }
 
-/// delete-options. tc reads them and deletes.
+/// Row delete-options. tc reads the options and deletes the qdisc.
 #[test]
 fn options_of_a_delete_are_refused() {
     assert_eq!(
@@ -86,7 +86,7 @@ fn options_of_a_delete_are_refused() {
     );
 }
 
-/// The section "Not there".
+/// The objects of the section "Not there" are refused.
 #[test]
 fn what_is_not_there_is_refused() {
     for line in [
@@ -110,7 +110,7 @@ fn what_is_not_there_is_refused() {
     }
 }
 
-/// estimator-silent
+/// Row estimator-silent. tc estimates rates and shows them.
 #[test]
 fn an_estimator_changes_nothing_and_says_so() {
     let line = "qdisc add root estimator 1s 8s pfifo limit 7";
@@ -126,7 +126,7 @@ fn an_estimator_changes_nothing_and_says_so() {
     assert_eq!(shown(line), shown("qdisc add root pfifo limit 7"));
 }
 
-/// stab-once
+/// Row stab-once. As in Linux, only the root qdisc can have a size table.
 #[test]
 fn a_size_table_is_the_roots_and_goes_with_the_line_that_leaves_it_out() {
     let details = |policy: &str| {
@@ -148,7 +148,7 @@ fn a_size_table_is_the_roots_and_goes_with_the_line_that_leaves_it_out() {
     );
 }
 
-/// c-numbers, packets-as-size
+/// Rows c-numbers and packets-as-size. tc reads numbers as in C, and `limit 5kb` as 5120 packets.
 #[test]
 fn numbers_are_decimal() {
     for (line, said) in [
@@ -161,7 +161,7 @@ fn numbers_are_decimal() {
     }
 }
 
-/// replace-kind
+/// Row replace-kind. Linux refuses another kind under an existing handle.
 #[test]
 fn replace_puts_another_kind_under_the_same_handle() {
     let there = "qdisc add root handle 1: prio";
@@ -169,7 +169,7 @@ fn replace_puts_another_kind_under_the_same_handle() {
     assert_eq!(after, shown("qdisc add root handle 1: pfifo limit 7"));
 }
 
-/// dualpi2-range. tc: Illegal "memlimit".
+/// Row dualpi2-range. tc answers `Illegal "memlimit"`.
 #[test]
 fn a_memlimit_may_have_its_unit() {
     let [bare, unit] =

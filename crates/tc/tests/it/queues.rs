@@ -1,4 +1,5 @@
-//! mq and mqprio through the tool: what is counted where, in which order it is shown, what is refused with which status.
+//! mq and mqprio through the tool: counters, the order of the output, and refusals with their
+//! status.
 
 use txweir_core::base::env::Offload;
 use txweir_core::{Env, Meta};
@@ -54,14 +55,13 @@ fn a_traffic_class_counts_what_its_queues_do_and_the_root_what_all_do() {
     }
     let qdiscs = good(&mut all, "-s qdisc show dev e");
     assert_eq!(counted(&qdiscs, "qdisc mqprio 1:"), (dropped.clone(), "backlog 600b 6p requeues 0".into()));
-    // The sums are over what is there now, as in Linux.
+    // As in Linux, the sums are over the qdiscs that are there now.
     good(&mut all, "qdisc replace dev e parent 1:3 handle 31: pfifo");
     let qdiscs = good(&mut all, "-s qdisc show dev e root");
     assert_eq!(counted(&qdiscs, "qdisc mqprio 1:"), (none.into(), "backlog 400b 4p requeues 0".into()));
 }
 
-/// As the reference kernel lists them: by the hash of their handles, of one hash the later ones first; what queues have at first
-/// has the handle 0:, whose hash 2: has too.
+/// The reasons of a root are the sums over its queues.
 #[test]
 fn a_root_of_queues_tells_their_reasons() {
     for root in [MQPRIO, "qdisc add dev e root handle 1: mq"] {
@@ -82,13 +82,16 @@ fn a_root_of_queues_tells_their_reasons() {
         assert_eq!(told(&mut all, "1:"), of(r#"{"overlimit":2,"head_drop":1}}]"#));
         assert_eq!(told(&mut all, "10:"), of(r#"{"overlimit":2}}]"#));
         assert_eq!(told(&mut all, "30:"), of(r#"{"head_drop":1}}]"#));
-        // As what is counted: over what is there now.
+        // Like the counters, the reasons are sums over the qdiscs that are there now.
         good(&mut all, "qdisc replace dev e parent 1:3 handle 31: pfifo");
         assert_eq!(told(&mut all, "1:"), of(r#"{"overlimit":2}}]"#));
         assert_eq!(told(&mut all, "31:"), None);
     }
 }
 
+/// The order is that of the reference kernel: by the hash of the handles, and for equal hashes the
+/// later qdisc first. The first qdiscs of the queues have the handle 0:, whose hash equals that of
+/// 2:.
 #[test]
 fn what_queues_have_at_first_is_listed_as_linux_lists_it() {
     let mut all = device(4, Offload::default());
@@ -141,7 +144,7 @@ fn what_is_saved_is_what_tc_takes() {
     good(&mut all, "qdisc add dev e parent 1:2 handle 20: fq_codel limit 99");
     let saved = save(&mut all);
     let map = "0 1 0 0 0 0 0 0 0 0 0 0 0 0 0 0";
-    // Beside hw 0 tc takes neither mode nor shaper.
+    // tc accepts neither mode nor shaper beside hw 0.
     let first = format!("qdisc replace dev e root handle 1: mqprio num_tc 2 map {map} queues 1@0 2@1 hw 0\n");
     assert!(saved.starts_with(&first), "{saved}");
     let mut again = device(4, Offload::default());
@@ -172,7 +175,7 @@ fn a_device_that_schedules_is_asked_to() {
          \"queues\":[[0,3],[4,7]],\"mode\":\"channel\",\"shaper\":\"bw_rlimit\",\"min_rate\":[125000000,250000000],\
          \"max_rate\":[500000000,625000000],\"fp\":\"E P\"}}]\n"
     );
-    // It shares out its queues itself where none are given.
+    // The device divides its queues itself if the line gives none.
     let mut all = device(8, Offload::ALL);
     good(&mut all, "qdisc add dev e root handle 1: mqprio num_tc 3 map 0 1 2");
     assert!(good(&mut all, "qdisc show dev e root").contains("queues:(0:2) (3:5) (6:7) \n"));

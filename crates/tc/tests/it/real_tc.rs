@@ -1,5 +1,6 @@
-//! The tool against the real tc (iproute2), line by line: exit status, and what `show` prints afterwards, byte for byte. It
-//! needs root, `tc`, `ip` and `unshare`; where one of them is missing it says so and tests nothing.
+//! The tool against the real tc (iproute2), line by line: the exit status, and the output of `show`
+//! afterwards, byte for byte. The test needs root, `tc`, `ip` and `unshare`; if one of them is
+//! missing, the test prints the reason and passes.
 
 use std::process::{Command, Output};
 
@@ -24,7 +25,7 @@ const SHOWS: [&str; 9] = [
     "qdisc show dev t0 invisible",
 ];
 
-/// Lines that are not about options.
+/// Lines that test more than options.
 const CHOSEN: &[&str] = &[
     "qdisc",
     "class",
@@ -215,10 +216,11 @@ fn missing() -> Option<String> {
     ["tc", "ip"].iter().find(|tool| Command::new(tool).arg("-V").output().is_err()).map(|t| format!("no {t}"))
 }
 
-/// Options of a random tbf, in the range in which the kernel's clock does not run over.
+/// Returns the options of a random tbf, within the range in which the clock of the kernel does not
+/// overflow.
 fn random_tbf(rng: &mut TestRng) -> String {
     let mut pick = |from: u64, to: u64| rng.random_range(from..=to);
-    // Whole bytes: of half a byte tc makes nothing, and the engine one.
+    // A rate may end in a fraction of a byte, which both tc and the engine truncate.
     let rate = pick(20_000, 5_000_000_000);
     let mut line = format!("tbf rate {rate} burst {}", pick(1600, 200_000));
     match pick(0, 2) {
@@ -257,7 +259,7 @@ fn lines() -> Vec<String> {
     lines
 }
 
-/// A shell script that runs everything with the real tc, and marks each part of what it prints.
+/// Returns a shell script that runs all lines with the real tc and marks the parts of the output.
 fn script(lines: &[String]) -> String {
     let mut s = String::from("ip link add t0 numtxqueues 1 type veth peer name t1 numtxqueues 1\n");
     s += "ip link del lo 2>/dev/null\ntc qdisc add dev t0 root pfifo_fast\n";
@@ -290,7 +292,7 @@ fn status_and_text_are_those_of_tc() {
             let ours = run(&Request { args, ..Request::default() }, &mut devices);
             let (text, status) =
                 real.next().unwrap_or_else(|| panic!("{}", String::from_utf8_lossy(&stderr)));
-            // A veth has no queue of its own until it is given one, nor has the loopback device.
+            // A new veth has no qdisc of its own, and neither has the loopback device.
             let clean = |t: &str| {
                 let mut default = false;
                 let mut known = |l: &&str| {
@@ -305,7 +307,7 @@ fn status_and_text_are_those_of_tc() {
                 || (ours.stdout.contains("\"0:\"") || ours.stdout.contains(" 0: "))
                     && ours.stdout.contains("pfifo_fast");
             let json = default && (words.contains("-j") || words.contains("-o"));
-            // tc prints text for classes also where JSON is asked for.
+            // tc prints classes as text even if the command asks for JSON.
             let json = json || words.starts_with("-j class");
             if ours.status.to_string() != status || !json && clean(&ours.stdout) != clean(text) {
                 let said = if n == 0 { String::new() } else { format!(" after {line}") };

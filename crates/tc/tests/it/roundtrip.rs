@@ -1,4 +1,4 @@
-//! Any configuration of any kind reads back as itself, and no text panics.
+//! Any configuration of any kind reads back as itself, and no text causes a panic.
 
 use txweir_core::base::rng::Rng;
 use txweir_core::qdisc::KINDS;
@@ -9,7 +9,7 @@ use txweir_core::text::value::Words;
 use txweir_core::{Env, ErrorKind, Handle, Tree};
 use txweir_tc::{Policy, show};
 
-/// A value such as somebody may give, of any type.
+/// Draws a value of any type, as a user may write it.
 fn value(rng: &mut Rng) -> Vec<String> {
     const UNITS: [&str; 14] =
         ["", "", "", "bit", "kbit", "mbit", "bps", "kb", "b", "s", "ms", "us", "ns", "p"];
@@ -32,11 +32,11 @@ fn accepted(spec: &Spec, options: &[String]) -> Result<(), (ErrorKind, Option<St
     spec.build(&mut Words::new(&words), &env()).map(|_| ()).map_err(|e| (e.kind, e.key))
 }
 
-/// Options that the kind accepts: each is tried, with several values, and kept if what is there is still
-/// readable; at the end the kind must be content, or there are none.
+/// Draws options that the kind accepts, or none. Each option is tried with several values, and kept
+/// if the words can be read so far; at the end the kind must accept them all.
 fn options(spec: &Spec, rng: &mut Rng) -> Option<Vec<String>> {
     if spec.kind == "mqprio" {
-        // Its words hold only together.
+        // The words of mqprio are valid only together.
         let classes = 1 + rng.below(4);
         let list = |one: &dyn Fn(u64) -> String| (0..classes).map(one).collect::<Vec<_>>().join(" ");
         let map: Vec<String> = (0..1 + rng.below(16)).map(|_| rng.below(classes).to_string()).collect();
@@ -66,12 +66,12 @@ fn options(spec: &Spec, rng: &mut Rng) -> Option<Vec<String>> {
     accepted(spec, &options).ok().map(|()| options)
 }
 
-/// A device of several queues, so that every kind can be on it.
+/// Returns a device of several queues, on which every kind can be.
 fn env() -> Env {
     Env { queues: 4, ..Env::default() }
 }
 
-/// Options for the classes of a kind, each tried and kept if it can be read.
+/// Draws options for a class of the kind; each is tried, and kept if it can be read.
 fn class_options(classes: &ClassSpec, rng: &mut Rng) -> Vec<String> {
     let mut options = Vec::new();
     for param in classes.params {
@@ -95,7 +95,8 @@ fn class_options(classes: &ClassSpec, rng: &mut Rng) -> Vec<String> {
     options
 }
 
-/// Classes made, or changed, with random options and below one another, and a qdisc in one of them. How many commands were taken.
+/// Makes or changes classes with random options, one below another, with a qdisc in each. Returns
+/// the number of commands that succeeded.
 fn with_classes(tree: &mut Tree, handle: Handle, spec: &Spec, rng: &mut Rng) -> u64 {
     let Some(classes) = spec.classes else { return 0 };
     let mut taken = 0;
@@ -116,7 +117,8 @@ fn with_classes(tree: &mut Tree, handle: Handle, spec: &Spec, rng: &mut Rng) -> 
     taken
 }
 
-/// A tree with that kind at the root or below a class, and the handle of it.
+/// Makes a tree with that kind at the root or below a class, and returns it with the handle of the
+/// qdisc.
 fn tree(spec: &Spec, options: &[String], below: bool) -> (Tree, Handle) {
     let (mut tree, mut cx) = (Tree::new(env()), Cx::new(1, 0));
     let mut parent = Handle::ROOT;
@@ -138,8 +140,8 @@ fn again(tree: &Tree) -> Tree {
     again
 }
 
-/// Makes configurations of each kind, 150 times `share` of `of`, and reads them back; gives how many
-/// configurations and classes there were of each kind.
+/// Makes 150 random configurations of each kind, of which this call takes every `of`th from `share`
+/// on, and reads them back. Returns the numbers of configurations and of class commands by kind.
 fn read_back(share: u64, of: u64) -> (Vec<u64>, Vec<u64>) {
     let (mut seen, mut classes) = (vec![0; KINDS.len()], vec![0; KINDS.len()]);
     for seed in (0..150).filter(|round| round % of == share).flat_map(|round| {
@@ -156,7 +158,7 @@ fn read_back(share: u64, of: u64) -> (Vec<u64>, Vec<u64>) {
         assert_eq!(show::commands(&back, None), show::commands(&tree, None), "seed {seed}: {options:?}");
         assert_eq!(show::text(&back, None, true), show::text(&tree, None, true), "seed {seed}: {options:?}");
         assert_eq!(show::json(&back, None, true), show::json(&tree, None, true), "seed {seed}: {options:?}");
-        // The values themselves, beyond what is printed rounded.
+        // The values themselves must be equal too, because the output rounds.
         let (mut a, mut b) = (Vec::new(), Vec::new());
         tree.visit(&mut |_, n| n.qdisc().options(&mut |o| a.push((o.param.key, o.word, o.value.json()))));
         back.visit(&mut |_, n| n.qdisc().options(&mut |o| b.push((o.param.key, o.word, o.value.json()))));

@@ -1,4 +1,4 @@
-//! Rates that qdiscs of several devices share by name, through the tool: who joins which, and what is refused.
+//! Rates that qdiscs of several devices share by name, through the tool: members and refusals.
 
 use txweir_core::text::value::Name;
 use txweir_core::{Env, Rate};
@@ -21,7 +21,7 @@ fn batch(devices: &mut Memory, flags: &str, text: &str) -> Outcome {
     run(&Request { args, batch: Some(Source::new("b.tc", text)), ..Request::default() }, devices)
 }
 
-/// How many have joined, and the rate that they have together.
+/// Returns the number of members and their common rate.
 fn wan(devices: &Memory) -> Option<(u32, Rate)> {
     let shared = devices.rates().find(&Name::new("wan")?)?;
     Some((shared.queues(), shared.rate()?.0))
@@ -29,7 +29,7 @@ fn wan(devices: &Memory) -> Option<(u32, Rate)> {
 
 const MBIT: u64 = 125_000;
 
-/// Two devices of one queue, and one of four.
+/// Returns two devices with one queue and one with four.
 fn devices() -> Memory {
     let env = Env::default();
     let mut all = Memory::new(&["a", "b"]).with(MemoryDevice::new("m", 4, env));
@@ -50,7 +50,7 @@ fn two_devices_and_two_queues_have_one_rate() {
         );
     }
     assert_eq!(wan(&all), Some((4, Rate(10 * MBIT))));
-    // What names the rate no more has left it, and the last to do so takes it away.
+    // A qdisc that names the rate no more has left it, and the last member removes the name.
     good(&mut all, "qdisc del dev m parent 1:1");
     good(&mut all, "qdisc change dev b root tbf rate 10mbit burst 5kb latency 70ms shared wan");
     assert_eq!(wan(&all), Some((3, Rate(10 * MBIT))));
@@ -76,7 +76,7 @@ fn another_rate_under_the_same_name_is_refused() {
     );
     assert_eq!(save(&mut all), before);
     assert_eq!(wan(&all), Some((1, Rate(10 * MBIT))));
-    // Dry, too; and a class of htb.
+    // A dry run refuses the line too, and a class of htb is refused like a qdisc.
     let dry = tc(&mut all, &format!("--dry-run {line}"));
     assert_eq!((dry.status, dry.stderr.lines().next()), (2, done.stderr.lines().next()));
     good(&mut all, "qdisc add dev b root handle 1: htb");
@@ -93,7 +93,7 @@ fn another_rate_under_the_same_name_is_refused() {
 #[test]
 fn a_rate_changes_for_all_that_share_it_in_one_step() {
     let mut all = devices();
-    // Alone with it, it may have another.
+    // The only member may change the rate.
     good(&mut all, "qdisc change dev a root tbf rate 12mbit burst 5kb latency 50ms shared wan");
     assert_eq!(wan(&all), Some((1, Rate(12 * MBIT))));
     good(&mut all, "qdisc add dev b root tbf rate 12mbit burst 5kb latency 50ms shared wan");
@@ -120,7 +120,7 @@ fn a_rate_changes_for_all_that_share_it_in_one_step() {
     assert_eq!(wan(&all), Some((2, Rate(20 * MBIT))));
 }
 
-/// A batch that is tried line by line is refused where it would be if it were done.
+/// A dry run of a batch, line by line, refuses the line that the batch itself would refuse.
 #[test]
 fn lines_of_a_dry_run_are_checked_with_those_before_them() {
     let mut all = Memory::new(&["a", "b"]);

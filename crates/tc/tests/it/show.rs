@@ -1,4 +1,4 @@
-//! `show` against what tc (iproute2) prints for the same qdiscs.
+//! The output of `show` against that of tc (iproute2) for the same qdiscs.
 
 use txweir_core::model::testing::VecDevice;
 use txweir_core::text::value::Words;
@@ -187,7 +187,7 @@ fn what_was_added_below_a_class_is_shown_and_the_defaults_are_not() {
             None,
             true
         ),
-        // What tc -s -j of iproute2 6.1 printed, but for the count of references.
+        // The text is that of tc -s -j (iproute2 6.1), apart from the reference count.
         concat!(
             r#"[{"kind":"tbf","handle":"1:","root":true,"refcnt":2,"options":{"rate":125000,"burst":5120,"lat":50000},"#,
             r#""bytes":0,"packets":0,"drops":0,"overlimits":0,"requeues":0,"backlog":0,"qlen":0},"#,
@@ -197,7 +197,7 @@ fn what_was_added_below_a_class_is_shown_and_the_defaults_are_not() {
     );
 }
 
-/// A forwarder without slots: everything waits.
+/// Returns a forwarder whose device has no slots, so that all packets wait.
 fn stalled(policy: &str) -> (TxPath<u32>, VecDevice<u32>) {
     let config =
         PathConfig { role: Role::Forwarder, pool: 64, bql: None::<DqlConfig>, ..PathConfig::default() };
@@ -225,13 +225,14 @@ fn statistics_count_what_happened() {
           Sent 2000 bytes 2 pkt (dropped 2, overlimits 0 requeues 0) \n \
           backlog 4162b 2p requeues 0\n"
     );
-    // A super-packet of three segments is three packets once sent, as in tc.
+    // As in tc, a super-packet of three segments counts as three packets after it is sent.
     device.set_slots(4);
     assert_eq!(path.drain(Instant::ZERO, 64, &mut device), Wake::Idle);
     assert!(show::json(path.tree(), None, true).contains(r#""bytes":6162,"packets":6,"drops":2,"#));
 }
 
-/// Linux does not tell why packets were dropped or marked: behind what it tells, and only where something was.
+/// Linux does not report the reasons of drops and marks. The engine prints them behind the fields
+/// of Linux, and only if a count is not zero.
 #[test]
 fn drops_and_marks_are_told_by_reason_in_json() {
     let policy = "qdisc add root handle 1: prio bands 2 priomap 0 1\n\
@@ -256,7 +257,7 @@ fn drops_and_marks_are_told_by_reason_in_json() {
     assert!(end(qdiscs[1]).ends_with(&format!(r#""qlen":0,{overlimit}}}"#)), "{shown}");
     assert!(end(qdiscs[2]).ends_with(&format!("{threshold}}}")), "{shown}");
     assert!(!end(qdiscs[2]).contains("drop_reasons"), "{shown}");
-    // Neither without statistics nor in text.
+    // Text and output without statistics have no reasons.
     assert!(!show::json(path.tree(), None, false).contains("reasons"));
     assert!(!show::text(path.tree(), None, true).contains("reason"));
 }
@@ -319,7 +320,7 @@ fn counters_of_the_kinds_that_have_some() {
     assert!(show::json(path.tree(), None, true).contains(r#""dropping":true,"drop_next":"#));
 }
 
-/// As iproute2 6.1 prints it of Linux 6.12.
+/// The expected text is that of iproute2 6.1 on Linux 6.12.
 #[test]
 fn the_table_of_cakes_tins() {
     let tree = tree("qdisc add root handle 1: cake bandwidth 10mbit diffserv4");
@@ -398,7 +399,7 @@ fn a_refused_policy_leaves_the_packets_where_they_are() {
     assert_eq!((device.sent(), device.discarded().len()), (&[0, 1, 2][..], 0));
 }
 
-/// multiq-json: tc prints this as text, in the middle of its JSON.
+/// Row multiq-json of PARITY.md: tc prints this as text in the middle of its JSON.
 #[test]
 fn multiq_in_text_and_json() {
     let mut cx = Cx::new(1, 0);

@@ -1,4 +1,4 @@
-//! The tool on devices in memory: status, output, what changes and what does not.
+//! The tool on devices in memory: status, output, and the changes that commands make.
 
 use txweir_core::classify::action::State;
 use txweir_core::classify::filter::Filters;
@@ -41,7 +41,7 @@ fn exit_status_as_tc_has_it() {
             1,
             "error[split-value]: \"5 ms\" is two words: a value and its unit are one",
         ),
-        ("qdisc add dev eth0 root ets quanta 20 0", 1, "error[out-of-range]: ets quanta: 20 is out of range"),
+        ("qdisc add dev eth0 root ets quanta 20 0", 1, "error[out-of-range]: ets quanta: 0 is out of range"),
         (
             "qdisc add dev eth0 root ets strict 9 quanta 1 2 3 4 5 6 7 8",
             2,
@@ -114,6 +114,166 @@ fn exit_status_as_tc_has_it() {
     }
 }
 
+/// The statuses are those of tc 6.1, which tells a word that ends it (255) from one that makes it
+/// refuse the filter (1).
+#[test]
+fn mistakes_in_actions_have_the_status_of_tc() {
+    for (words, status) in [
+        ("action foo", 255),
+        ("action drop foo", 255),
+        ("action gact foo", 255),
+        ("action drop cookie zz", 255),
+        ("action drop cookie aa1", 255),
+        ("action drop hw_stats x", 255),
+        ("action drop index x", 1),
+        ("action goto chain x", 255),
+        ("action mirred foo", 1),
+        ("action mirred egress redirect dev eth1 foo", 255),
+        ("action vlan foo", 255),
+        ("action vlan push id x", 255),
+        ("action csum foo", 1),
+        ("action csum ip foo", 255),
+        ("action skbedit foo", 1),
+        ("action skbedit priority x", 1),
+        ("action police rate x burst 10k", 255),
+        ("action police rate 1mbit burst x", 255),
+        ("action police rate 1mbit burst 10k index x", 255),
+        ("action police rate 1mbit burst 10k foo", 255),
+        ("action police rate 1mbit burst 10k conform-exceed foo", 1),
+        ("action police rate 1mbit burst 10k conform-exceed 3x", 1),
+        ("action police rate 1mbit", 1),
+        ("foo", 1),
+    ] {
+        for kind in ["matchall", "fw classid 1:1", "flower", "basic"] {
+            let mut all = devices();
+            good(&mut all, "qdisc add dev eth0 ingress");
+            let done = tc(&mut all, &format!("filter add dev eth0 parent ffff: handle 1 {kind} {words}"));
+            assert_eq!(done.status, status, "{kind} {words}: {}", done.stderr);
+        }
+    }
+}
+
+#[test]
+fn police_takes_controls_by_their_numbers() {
+    let mut all = devices();
+    good(&mut all, "qdisc add dev eth0 ingress");
+    for (given, shown) in
+        [("0/3", "action pass/pipe"), ("2", "action drop"), ("-1/8", "action continue/trap")]
+    {
+        let police = format!("police rate 1mbit burst 10k conform-exceed {given}");
+        good(&mut all, &format!("filter replace dev eth0 ingress prio 1 handle 1 matchall action {police}"));
+        let said = good(&mut all, "filter show dev eth0 ingress");
+        assert!(said.contains(shown), "{given}: {said}");
+    }
+    let done = tc(
+        &mut all,
+        "filter add dev eth0 ingress matchall action police rate 1mbit burst 10k conform-exceed 5",
+    );
+    assert_eq!(
+        (done.status, first(&done.stderr)),
+        (2, "error[unsupported]: police conform-exceed: there is no control 5")
+    );
+}
+
+/// The numbers of the hooks and of the root are no places for others; the major number of the hooks
+/// is one of a qdisc too.
+#[test]
+fn numbers_of_hooks_and_of_the_root() {
+    let mut all = devices();
+    let refused = |all: &mut Memory, line: &str| {
+        let done = tc(all, line);
+        (done.status, first(&done.stderr).split(": ").nth(1).unwrap_or("").to_string())
+    };
+    let reserved = "Specified parent ID is reserved for ingress and clsact Qdiscs";
+    for line in [
+        "qdisc add dev eth0 parent ffff:fff1 handle 9: pfifo limit 5",
+        "qdisc replace dev eth0 parent ffff:fff1 handle ffff: mq",
+        "qdisc add dev eth0 parent ffff:fff1 htb",
+    ] {
+        assert_eq!(refused(&mut all, line), (2, reserved.to_string()), "{line}");
+    }
+    assert!(!good(&mut all, "qdisc show dev eth0").contains("ingress"));
+    good(&mut all, "qdisc add dev eth0 handle ffff: root drr");
+    good(&mut all, "class add dev eth0 parent ffff: classid ffff:1 drr");
+    good(&mut all, "filter add dev eth0 parent ffff: basic classid ffff:1");
+    assert!(good(&mut all, "filter show dev eth0 parent ffff:").contains("basic"));
+    assert!(!good(&mut all, "filter show dev eth0 parent ffff:").contains("ingress"));
+    let root = "Cannot create traffic class with classid TC_H_ROOT";
+    let line = "class add dev eth0 parent ffff: classid ffff:ffff drr";
+    assert_eq!(refused(&mut all, line), (2, root.to_string()));
+    // The same in one step, through the rehearsal.
+    let done = batch(
+        &mut all,
+        "--atomic",
+        "qdisc add dev eth1 root handle ffff: htb\nclass add dev eth1 parent ffff: classid ffff:1 htb rate 1mbit\n\
+         qdisc add dev eth1 parent ffff:1 handle 2: pfifo limit 7\n",
+    );
+    assert_eq!((done.status, done.stderr.as_str()), (0, ""));
+    assert!(good(&mut all, "qdisc show dev eth1").contains("qdisc pfifo 2: parent ffff:1 limit 7p"));
+}
+
+/// A filter takes an action that a command of its own has made only with the same flag.
+#[test]
+fn flags_for_hardware_are_those_of_the_action() {
+    let mut all = devices();
+    good(&mut all, "qdisc add dev eth0 ingress");
+    good(&mut all, "actions add action police rate 1mbit burst 10k index 199");
+    good(&mut all, "actions add action drop skip_hw index 5");
+    for (line, status) in [
+        ("matchall skip_hw action police index 199", 2),
+        ("matchall action police index 199", 0),
+        ("flower dst_ip 1.2.3.4 action drop index 5", 2),
+        ("flower skip_hw dst_ip 1.2.3.4 action gact index 5", 0),
+    ] {
+        let done = tc(&mut all, &format!("filter add dev eth0 ingress protocol ip {line}"));
+        assert_eq!(done.status, status, "{line}: {}", done.stderr);
+        let said = "error[conflict]: Mismatch between action and filter offload flags";
+        assert_eq!(first(&done.stderr), if status == 0 { "" } else { said }, "{line}");
+    }
+}
+
+#[test]
+fn brief_shows_everything() {
+    let mut all = devices();
+    good(&mut all, "qdisc add dev eth0 ingress");
+    good(&mut all, "filter add dev eth0 ingress protocol ip flower dst_ip 1.2.3.4 action drop");
+    let shown = good(&mut all, "filter show dev eth0 ingress");
+    assert_eq!(good(&mut all, "-br filter show dev eth0 ingress"), shown);
+    assert!(shown.contains("dst_ip 1.2.3.4"));
+}
+
+/// A message names a word and does not repeat a megabyte of it.
+#[test]
+fn long_words_make_short_messages() {
+    let long = "x".repeat(900_000);
+    let mut all = devices();
+    good(&mut all, "qdisc add dev eth0 handle 1: root prio");
+    for line in [
+        long.clone(),
+        format!("qdisc {long}"),
+        format!("qdisc add dev {long} root pfifo"),
+        format!("qdisc add dev eth1 root {long}"),
+        format!("qdisc add dev eth1 root pfifo {long}"),
+        format!("qdisc add dev eth1 root pfifo limit {long}"),
+        format!("qdisc add dev eth1 root pfifo limit 1{long}"),
+        format!("qdisc add dev eth1 parent {long} pfifo"),
+        format!("class add dev eth0 classid {long} htb"),
+        format!("filter add dev eth0 protocol {long} matchall"),
+        format!("filter add dev eth0 {long}"),
+        format!("filter add dev eth0 u32 match {long}"),
+        format!("filter add dev eth0 flower {long} 5"),
+        format!("filter add dev eth0 matchall action {long}"),
+        format!("filter add dev eth0 matchall action drop cookie {long}"),
+        format!("filter show dev eth0 {long}"),
+        format!("actions add action {long}"),
+        format!("-{long}"),
+    ] {
+        let done = tc(&mut all, &line);
+        let len = done.stderr.len() + done.stdout.len();
+        assert!(done.status != 0 && len < 6000, "{}.. {len}", &line[..line.len().min(60)]);
+    }
+}
+
 #[test]
 fn an_error_points_into_the_command_line() {
     let done = tc(&mut devices(), "-s qdisc add dev eth0 root fq_codel limt 100");
@@ -167,7 +327,8 @@ fn all_devices_are_shown_unless_one_is_asked_for() {
     assert_eq!((tc(&mut devices, "").status, tc(&mut devices, "qdisc help").status), (0, 0));
 }
 
-/// What tc 6.1 prints on Linux 6.12, but for the order: there it is that of a hash table.
+/// The expected text is that of tc 6.1 on Linux 6.12, apart from the order: Linux lists classes in
+/// the order of a hash table.
 #[test]
 fn classes_of_htb_in_text_and_json() {
     let mut devices = devices();
@@ -204,7 +365,8 @@ fn classes_of_htb_in_text_and_json() {
     );
 }
 
-/// netem-class-list.
+/// Row netem-class-list of PARITY.md. Linux ends its list of classes at a netem without a qdisc in
+/// its class.
 #[test]
 fn a_netem_does_not_end_the_list_of_classes() {
     let mut devices = devices();
@@ -278,7 +440,7 @@ fn hooks_are_places() {
     assert_eq!(save(&mut devices), "qdisc replace dev eth0 ingress\n");
 }
 
-/// eth0 with a pfifo 1: that holds packets of 100 bytes.
+/// Returns devices with packets of 100 bytes in a pfifo 1: of eth0.
 fn loaded(packets: usize) -> Memory {
     let mut devices = devices();
     good(&mut devices, "qdisc add dev eth0 root handle 1: pfifo limit 50");
@@ -326,7 +488,7 @@ fn a_dry_run_names_every_change_and_every_place() {
     let mut devices = loaded(10);
     let plan = batch(&mut devices, "--atomic --dry-run", "qdisc replace dev eth0 root handle 2: prio\n");
     assert!(plan.stdout.ends_with("in pfifo 1: -> pfifo 0: parent 2:2\n"), "{}", plan.stdout);
-    // A size table is a change, and so is what show rounds away.
+    // A size table is a change, and so is a difference that show rounds away.
     let tbf = "qdisc replace dev eth1 root handle 1: tbf rate 1kbit burst 5k limit 9000000";
     good(&mut devices, tbf);
     assert_eq!(good(&mut devices, &format!("--dry-run {tbf}")), "");
@@ -378,7 +540,7 @@ fn an_atomic_batch_that_fails_changes_nothing() {
     assert_eq!(devices.get("eth0").expect("there").tree().root().books().queued.packets, 3);
 }
 
-/// Devices that know one link.
+/// Devices that accept lines about links. The link eth0 exists.
 struct Links(Memory);
 
 impl Devices for Links {

@@ -1,7 +1,8 @@
-//! Transcripts of tc for each kind: `spec/tc/KIND.txt` has commands, and under each the exact text that it prints, with `? N`
-//! if it ends with another status than 0. They are done one after the other to a device of four queues.
+//! Transcripts of tc for each kind: `spec/tc/KIND.txt` has commands, each followed by the exact
+//! output, and by `? N` if its status N is not 0. The test runs them in order on a device of four
+//! queues.
 //!
-//! `TXWEIR_BLESS=1` writes what is printed into the files.
+//! With `TXWEIR_BLESS=1` the test writes the output into the files.
 
 use std::path::{Path, PathBuf};
 
@@ -14,7 +15,7 @@ fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../spec/tc")
 }
 
-/// The file as it would be, if it showed what is printed.
+/// Returns the file with the output that the commands have now.
 fn replayed(text: &str) -> String {
     let env = Env { queues: 4, link_rate: Some(Rate::from_bits(1_000_000_000)), ..Env::default() };
     let mut devices = Memory::new(&[]).with(MemoryDevice::new("lan", 4, env));

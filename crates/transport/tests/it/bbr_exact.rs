@@ -230,7 +230,7 @@ impl<'a> Run<'a> {
                 self.rows.sent.push((self.us(), (seg.seq + u64::from(i * mss)) as i64, i64::from(len)));
                 self.echo(len, seg.flags);
             }
-            self.end.released(below_socket(seg.len));
+            self.end.below().released(below_socket(seg.len));
         }
     }
 

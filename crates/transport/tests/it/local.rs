@@ -5,20 +5,14 @@ use txweir_transport::{
     Algorithm, CaState, Config, Connection, Flags, Segment, below_socket, below_socket_cut,
 };
 
+use crate::common::established_pair;
+
 /// Payload of a full segment.
 const MSS: u64 = 1448;
 
 /// Returns an established sender with 200 segments that wait to be sent, and the time.
 fn established(config: &Config) -> (Connection, Instant) {
-    let mut ends = [Connection::connect(config), Connection::listen(config)];
-    let mut now = Instant::ZERO;
-    for from in [0, 1, 0] {
-        while let Some(seg) = ends[from].transmit(now) {
-            ends[1 - from].receive(now + Nanos::from_millis(5), &seg);
-        }
-        now += Nanos::from_millis(5);
-    }
-    let [mut end, _] = ends;
+    let ([mut end, _], now) = established_pair(config);
     end.write(now, 200 * MSS);
     (end, now)
 }
@@ -39,7 +33,7 @@ fn a_segment_that_was_not_taken_is_tried_again_at_the_next_event() {
         assert!(end.transmit(now).is_some());
     }
     let refused = end.transmit(now).expect("the first window has ten segments");
-    end.dropped();
+    end.below().dropped();
     assert_eq!(end.transmit(now), None, "not at once");
     let flow = end.flow();
     assert_eq!((flow.out, flow.next, flow.state), (3, refused.seq, CaState::Cwr));
@@ -48,7 +42,7 @@ fn a_segment_that_was_not_taken_is_tried_again_at_the_next_event() {
     end.receive(now, &answer(1 + MSS));
     let again = end.transmit(now).expect("an acknowledgement has come");
     assert_eq!((again.seq, again.len, again.again), (refused.seq, refused.len, false));
-    end.dropped();
+    end.below().dropped();
     assert_eq!((end.flow().ssthresh, end.counters().retransmitted), (5, 0));
 }
 
@@ -56,7 +50,7 @@ fn a_segment_that_was_not_taken_is_tried_again_at_the_next_event() {
 fn one_that_was_taken_at_the_cost_of_another_counts_as_sent() {
     let (mut end, now) = sender();
     let first = end.transmit(now).expect("data");
-    end.congested();
+    end.below().congested();
     let second = end.transmit(now).expect("the window is not full");
     assert_eq!(second.seq, first.end());
     assert_eq!((end.flow().out, end.flow().state, end.flow().ssthresh), (2, CaState::Cwr, 5));
@@ -76,7 +70,7 @@ fn a_timeout_whose_retransmission_was_dropped_is_tried_again_after_half_a_second
         if timeouts > fires.len() as u64 {
             fires.push(now);
             assert!(end.transmit(now).is_some_and(|s| s.again));
-            end.dropped();
+            end.below().dropped();
         }
         while end.transmit(now).is_some() {}
     }
@@ -96,12 +90,12 @@ fn released_before_the_third(cut: bool) -> u32 {
     while let Some(unit) = end.transmit(now) {
         units += 1;
         if cut {
-            end.cut(unit.segments());
+            end.below().cut(unit.segments());
         }
     }
     assert_eq!(units, 2, "one below may always have a second");
     let segment = if cut { below_socket_cut(MSS as u32) } else { MSS as u32 };
-    (1..100).find(|_| end.released(segment) && end.transmit(now).is_some()).expect("it goes on")
+    (1..100).find(|_| end.below().released(segment) && end.transmit(now).is_some()).expect("it goes on")
 }
 
 #[test]
@@ -125,7 +119,7 @@ fn nothing_goes_again_while_it_lies_in_a_queue_of_the_host() {
     }
     assert_eq!(end.counters().retransmitted, 0);
     now += Nanos::from_millis(3);
-    assert!(end.released(below_socket(first.len)), "it waits for that");
+    assert!(end.below().released(below_socket(first.len)), "it waits for that");
     let again = end.transmit(now).expect("it has left");
     assert_eq!((again.seq, again.again), (first.seq, true));
 }
@@ -137,7 +131,7 @@ fn a_sender_whose_first_unit_was_refused_tries_again_with_one_segment() {
     let config = Config { algorithm: Algorithm::Reno, small_queues: false, ..Config::default() };
     let (mut end, now) = established(&config);
     assert!(end.transmit(now).is_some_and(|unit| unit.len > MSS as u32));
-    end.dropped();
+    end.below().dropped();
     assert_eq!((end.transmit(now), end.flow().out), (None, 0));
     let mut fires = vec![now];
     for _ in 0..3 {
@@ -145,7 +139,7 @@ fn a_sender_whose_first_unit_was_refused_tries_again_with_one_segment() {
         end.on_time(now);
         let one = end.transmit(now).expect("one segment");
         assert_eq!((one.seq, one.len, one.again), (1, MSS as u32, false));
-        end.dropped();
+        end.below().dropped();
         assert_eq!(end.transmit(now), None);
         fires.push(now);
     }

@@ -193,7 +193,7 @@ fn a_full_queue_of_its_own_makes_a_sender_begin_anew() {
     let sent = all(&mut a, now);
     assert_eq!(sent.len(), 4);
     let before = (a.flow().ssthresh, a.deadline());
-    a.quench(now);
+    a.below().quench(now);
     assert_eq!((a.flow().ssthresh, a.deadline(), a.flow().cwnd), (before.0, before.1, 1));
     let now = Instant::from_millis(20);
     let mut more = Vec::new();
@@ -216,7 +216,7 @@ fn a_sender_that_is_refused_its_first_segment_waits_for_a_timeout() {
     let [mut a, _] = pair(&config());
     let now = Instant::from_millis(10);
     a.write(now, u64::MAX);
-    a.quench(now);
+    a.below().quench(now);
     let at = a.deadline().unwrap();
     assert!(at.saturating_since(now) >= Nanos::from_millis(200), "{at:?}");
     a.on_time(at);

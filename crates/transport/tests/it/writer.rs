@@ -3,8 +3,9 @@
 
 use std::collections::VecDeque;
 
-use txweir_core::{Instant, Nanos};
 use txweir_transport::{Algorithm, Config, Connection, Flags, Segment};
+
+use crate::common::established_pair;
 
 /// Payload of a full segment.
 const MSS: u64 = 1448;
@@ -12,19 +13,6 @@ const MSS: u64 = 1448;
 const CALL: u64 = 256 << 10;
 /// Memory of a unit in addition to its payload.
 const UNIT: u64 = 832;
-
-/// Returns an established pair; the second end has the window of the default buffer.
-fn pair(config: &Config) -> ([Connection; 2], Instant) {
-    let mut ends = [Connection::connect(config), Connection::listen(config)];
-    let mut now = Instant::ZERO;
-    for from in [0, 1, 0] {
-        while let Some(seg) = ends[from].transmit(now) {
-            ends[1 - from].receive(now + Nanos::from_millis(5), &seg);
-        }
-        now += Nanos::from_millis(5);
-    }
-    (ends, now)
-}
 
 /// Returns an acknowledgement of all data up to `ack`, with a window of `window` bytes.
 fn answer(ack: u64, window: u64) -> Segment {
@@ -44,7 +32,7 @@ fn units_get_psh_as_recorded() {
         small_queues: false,
         ..Config::default()
     };
-    let ([mut end, _], now) = pair(&config);
+    let ([mut end, _], now) = established_pair(&config);
     let (mut left, mut pushed, mut flight) = (1_400 * MSS, Vec::new(), VecDeque::new());
     let mut drain = |end: &mut Connection, flight: &mut VecDeque<u64>| {
         while let Some(seg) = end.transmit(now) {
@@ -80,7 +68,7 @@ fn units_get_psh_as_recorded() {
 #[test]
 fn a_blocked_writer_waits_for_a_third_of_the_buffer() {
     let (mut ends, now) =
-        pair(&Config { algorithm: Algorithm::Reno, small_queues: false, ..Config::default() });
+        established_pair(&Config { algorithm: Algorithm::Reno, small_queues: false, ..Config::default() });
     let end = &mut ends[0];
     let mut segments = VecDeque::new();
     let send = |end: &mut Connection, segments: &mut VecDeque<u64>| {

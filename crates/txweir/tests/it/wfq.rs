@@ -86,7 +86,7 @@ fn a_name_is_taken_once() {
 /// A kind with a bug: it keeps every packet.
 mod lazy {
     use txweir::core::packet::pool::{List, Pkt, Pool, Queue, Waiting};
-    use txweir::core::packet::route::Asked;
+    use txweir::core::packet::route::Candidate;
     use txweir::core::qdisc::fifo::NoStats;
     use txweir::core::qdisc::pfifo_fast::NoParams;
     use txweir::core::sched::answer::{Next, Verdict};
@@ -113,7 +113,7 @@ mod lazy {
             Self(Queue::new())
         }
         fn change(&mut self, _: &NoParams, (): (), _: &Env, _: &mut Cx) {}
-        fn admit(&self, _: &Asked<'_>, _: Option<ClassId>) -> Verdict {
+        fn would_accept(&self, _: &Candidate<'_>, _: Option<ClassId>) -> Verdict {
             Verdict::Accept
         }
         fn enqueue(&mut self, p: Pkt, _: Option<ClassId>, cx: &mut Cx) {
@@ -122,8 +122,8 @@ mod lazy {
         fn dequeue(&mut self, _: &mut Cx) -> Next {
             Next::Empty
         }
-        fn drain(&mut self, out: &mut List, pool: &mut Pool) {
-            self.0.drain(out, pool);
+        fn evict_all(&mut self, out: &mut List, pool: &mut Pool) {
+            self.0.evict_all(out, pool);
         }
         fn queued(&self, pool: &Pool, f: &mut dyn FnMut(Waiting<'_>)) {
             self.0.waiting(pool).for_each(f);

@@ -78,7 +78,7 @@ impl Egress {
             if reported {
                 path.reap(now, &mut queue, |_| {});
             }
-            if !path.stops().stopped() {
+            if !path.tx().stops().stopped() {
                 let _ = path.drain(now, u32::MAX, &mut queue);
             }
         }

@@ -14,11 +14,11 @@ use txweir_core::base::rng::Rng;
 use txweir_core::model::wire::{Completion, DescriptorCost, WireConfig};
 use txweir_core::{Instant, Nanos, Rate};
 
-use super::egress::Egress;
 use super::link::{Link, Role};
-use super::packet::{HEADERS, MSS, Packet};
-use host::{Message, Thread};
-use txweir_lab::engine::{Engine, Event, Lane, Payload};
+use super::packet::{HEADERS, MSS};
+use host::{Host, Message};
+use peers::Peers;
+use txweir_lab::engine::{Engine, Event, Payload};
 
 /// The parameters of an experiment.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -101,28 +101,39 @@ impl Payload for What {
 /// A, its peers, and the ways between them.
 #[derive(Debug)]
 pub(in super::super) struct Machine {
+    ground: Ground,
+    host: Host,
+    peers: Peers,
+}
+
+/// The parts that A and its peers share: the clock, the draws, and the connections.
+#[derive(Debug)]
+struct Ground {
     setup: Setup,
     engine: Engine<What>,
     rng: Rng,
-    egress: Egress,
-    peer: Egress,
-    way: Lane<Packet, What>,
-    back: Lane<Packet, What>,
-    to_a: Lane<Packet, What>,
-    threads: Vec<Thread>,
     /// A's streams, those to A, and connections of clients, which come and go.
     links: Vec<Link>,
-    /// Places of connections that are over.
-    free: Vec<u32>,
-    connections: u64,
+}
+
+impl Ground {
+    /// Sets the alarm for the next deadline of A's end of a connection.
+    fn arm(&mut self, place: u32) {
+        let link = &mut self.links[place as usize];
+        if !link.timed {
+            link.alarms[0].set(&mut self.engine, link.a.deadline(), place, What::Timer);
+        }
+    }
+    /// Sets the alarm for the next deadline of the peer's end.
+    fn arm_peer(&mut self, place: u32) {
+        let link = &mut self.links[place as usize];
+        link.alarms[1].set(&mut self.engine, link.peer.deadline(), place, What::PeerTimer);
+    }
 }
 
 /// Time from the end of a frame on the line to the thread that sees it, each way: switch,
 /// interrupt, and the way itself.
 const WAY: Nanos = Nanos::from_micros(50);
-/// Packets of the peer's queue: `ifq` of a device with 512 descriptors, and 16 for each of its 8
-/// processors.
-const PEER_LIMIT: u32 = 640;
 /// Streams and clients begin within this time, nanoseconds.
 const STARTS: u64 = 100_000_000;
 
@@ -140,20 +151,8 @@ impl Machine {
             ..WireConfig::default()
         };
         let peer = WireConfig { rings: 1, ring: 512, descriptors: DescriptorCost::one(), ..wire.clone() };
-        let mut machine = Self {
-            engine: Engine::new(),
-            rng: Rng::new(s.seed),
-            egress: Egress::new(wire, s.limit, What::Line)?,
-            peer: Egress::new(peer, PEER_LIMIT, What::PeerLine)?,
-            way: Lane::new(0, What::AtPeer),
-            back: Lane::new(0, What::Back),
-            to_a: Lane::new(0, What::AtA),
-            threads: (0..s.threads).map(|_| Thread::new(&s)).collect(),
-            links: Vec::new(),
-            free: Vec::new(),
-            connections: 0,
-            setup: s,
-        };
+        let ground = Ground { engine: Engine::new(), rng: Rng::new(s.seed), links: Vec::new(), setup: s };
+        let mut machine = Self { ground, host: Host::new(&s, wire)?, peers: Peers::new(peer)? };
         machine.populate();
         Ok(machine)
     }
@@ -161,155 +160,97 @@ impl Machine {
     /// Adds the streams, as many for each thread: the hash of a device (Toeplitz) is linear, and
     /// spreads consecutive ports evenly.
     fn populate(&mut self) {
-        let s = self.setup;
+        let Self { ground: g, host, .. } = self;
+        let s = g.setup;
         for n in 0..s.senders + s.receivers {
             let role = if n < s.senders { Role::Sent } else { Role::Received };
             let thread = n % s.threads;
             let mut link = Link::new(&s, role, thread);
             if role == Role::Sent {
-                link.id = self.threads[thread as usize].join(n);
+                link.id = host.threads[thread as usize].join(n);
             }
-            self.links.push(link);
-            self.engine.schedule(Instant(self.rng.below(STARTS)), n, What::Write);
+            g.links.push(link);
+            g.engine.schedule(Instant(g.rng.below(STARTS)), n, What::Write);
         }
         for n in 0..s.clients {
-            self.engine.schedule(Instant(self.rng.below(STARTS)), n, What::Open);
+            g.engine.schedule(Instant(g.rng.below(STARTS)), n, What::Open);
         }
     }
 
     /// Runs all events up to `until`.
     pub(in super::super) fn run(&mut self, until: Instant) {
-        while let Some(e) = self.engine.next(until) {
+        while let Some(e) = self.ground.engine.next(until) {
             self.happens(e);
         }
     }
 
     /// Returns the work since the last call.
     pub(in super::super) fn take(&mut self) -> Done {
-        let s = self.setup;
+        let s = self.ground.setup;
         let theirs = s.senders as usize..(s.senders + s.receivers) as usize;
         let news = |l: &mut Link| l.read - std::mem::replace(&mut l.told, l.read);
         Done {
-            sent: std::mem::take(&mut self.egress.bytes),
-            out: std::mem::take(&mut self.egress.all),
-            received: self.links[theirs].iter_mut().map(news).sum(),
-            connections: std::mem::take(&mut self.connections),
+            sent: std::mem::take(&mut self.host.egress.bytes),
+            out: std::mem::take(&mut self.host.egress.all),
+            received: self.ground.links[theirs].iter_mut().map(news).sum(),
+            connections: std::mem::take(&mut self.peers.connections),
         }
     }
 
     /// Returns the bytes that each stream of A has delivered.
     pub(in super::super) fn delivered(&self) -> Vec<u64> {
-        self.links[..self.setup.senders as usize].iter().map(|l| l.read).collect()
+        self.ground.links[..self.ground.setup.senders as usize].iter().map(|l| l.read).collect()
     }
 
     /// Returns the bytes in A's queues and in its device.
     #[cfg(test)]
     pub(in super::super) fn holds(&self) -> [u64; 2] {
-        self.egress.holds()
+        self.host.egress.holds()
     }
     /// Returns the packets that A's queues have dropped.
     #[cfg(test)]
     pub(in super::super) fn dropped(&self) -> u64 {
-        self.egress.dropped()
+        self.host.egress.dropped()
     }
 
     /// Returns the number of places of connections, and of the free ones.
     #[cfg(test)]
     pub(in super::super) fn places(&self) -> [usize; 2] {
-        [self.links.len(), self.free.len()]
+        [self.ground.links.len(), self.peers.free.len()]
     }
 
     fn happens(&mut self, e: Event<What>) {
+        let Self { ground: g, host, peers } = self;
         match e.what {
-            What::Line => {
-                if self.egress.fired(e.at) {
-                    self.kick();
-                }
-            }
-            What::PeerLine => {
-                if self.peer.fired(e.at) {
-                    self.kick_peer();
-                }
-            }
+            What::Line => host.line(g, e.at),
+            What::PeerLine => peers.line(g, e.at),
             What::AtPeer => {
-                if let Some(p) = self.way.pop(&mut self.engine) {
-                    self.at_peer(&p);
+                if let Some(p) = host.way.pop(&mut g.engine) {
+                    peers.at_peer(g, &p);
                 }
             }
             What::Back => {
-                if let Some(p) = self.back.pop(&mut self.engine) {
-                    self.at_a(p);
+                if let Some(p) = peers.back.pop(&mut g.engine) {
+                    host.at_a(g, p);
                 }
             }
             What::AtA => {
-                if let Some(p) = self.to_a.pop(&mut self.engine) {
-                    self.at_a(p);
+                if let Some(p) = peers.to_a.pop(&mut g.engine) {
+                    host.at_a(g, p);
                 }
             }
-            What::Done => self.done(e.actor),
-            What::Write => self.write(e.actor),
-            What::Open => self.open(e.actor),
-            What::Timer => self.timer(e.at, e.actor),
-            What::PeerTimer => self.peer_timer(e.at, e.actor),
-        }
-    }
-
-    fn kick(&mut self) {
-        self.egress.kick(&mut self.engine, &mut self.way, WAY);
-    }
-    fn kick_peer(&mut self) {
-        self.peer.kick(&mut self.engine, &mut self.to_a, WAY);
-    }
-
-    /// Has the application of a stream write: on A by a message to its thread.
-    fn write(&mut self, place: u32) {
-        let link = &self.links[place as usize];
-        if link.role == Role::Sent {
-            self.tell(link.thread, Message::Write(place));
-        } else {
-            self.peer_writes(place);
-        }
-    }
-
-    /// Sets the alarm for the next deadline of A's end of a connection.
-    fn arm(&mut self, place: u32) {
-        let link = &mut self.links[place as usize];
-        if !link.timed {
-            link.alarms[0].set(&mut self.engine, link.a.deadline(), place, What::Timer);
-        }
-    }
-    /// Sets the alarm for the next deadline of the peer's end.
-    fn arm_peer(&mut self, place: u32) {
-        let link = &mut self.links[place as usize];
-        link.alarms[1].set(&mut self.engine, link.peer.deadline(), place, What::PeerTimer);
-    }
-
-    /// Queues a timer of A's end as a message of its thread.
-    fn timer(&mut self, at: Instant, place: u32) {
-        let link = &mut self.links[place as usize];
-        if !link.alarms[0].fired(at) {
-            return;
-        }
-        if !link.timed && link.a.deadline().is_some_and(|due| due <= at) {
-            link.timed = true;
-            let (thread, message) = (link.thread, Message::Timer(place, link.number));
-            self.tell(thread, message);
-        } else {
-            self.arm(place);
-        }
-    }
-
-    fn peer_timer(&mut self, at: Instant, place: u32) {
-        let link = &mut self.links[place as usize];
-        if !link.alarms[1].fired(at) {
-            return;
-        }
-        if link.peer.deadline().is_some_and(|due| due <= at) {
-            link.peer.on_time(at);
-            self.peer_sends(place);
-            self.look_at_client(place);
-        } else {
-            self.arm_peer(place);
+            What::Done => host.done(g, e.actor),
+            // The application of a stream of A writes by a message to its thread.
+            What::Write => {
+                let Link { role, thread, .. } = g.links[e.actor as usize];
+                match role {
+                    Role::Sent => host.tell(g, thread, Message::Write(e.actor)),
+                    Role::Received | Role::Client(_) => peers.writes(g, e.actor),
+                }
+            }
+            What::Open => peers.open(g, e.actor),
+            What::Timer => host.timer(g, e.at, e.actor),
+            What::PeerTimer => peers.timer(g, e.at, e.actor),
         }
     }
 }

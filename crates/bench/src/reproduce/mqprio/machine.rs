@@ -185,13 +185,13 @@ impl Machine {
 
     /// Returns the places of all packets now, by the books of the port and of the device.
     pub(super) fn census(&self) -> Census {
-        let (books, left) = (self.port.books(), self.rings.0.counts().units);
+        let (books, left) = (self.port.totals().books(), self.rings.0.counts().units);
         Census {
             made: self.made,
             at_locks: self.threads.iter().filter(|t| t.made.is_some()).count() as u64,
             dropped: books.dropped.packets,
             queued: books.queued.packets,
-            in_rings: self.port.path_stats().tx_packets - left,
+            in_rings: self.port.totals().stats().tx_packets - left,
             left,
         }
     }
@@ -231,7 +231,7 @@ impl Machine {
     /// Returns the lock that a thread's packets meet.
     fn path_of(&mut self, thread: usize) -> usize {
         let m = self.meta_of(thread);
-        let queue = self.port.choose(&m, Choice::By(&Sender::default(), None), self.now);
+        let queue = self.port.chooser_mut().choose(&m, Choice::By(&Sender::default(), None), self.now);
         usize::from(queue).min(self.locks.len() - 1)
     }
 
@@ -270,8 +270,8 @@ impl Machine {
                 let (m, frame) = (self.meta_of(i), Packet { class: self.class_of(i), made });
                 let by = Sender::default();
                 let _ = self.port.send(self.now, frame, m, Choice::By(&by, None), &mut self.rings);
-                // The doorbell, if the packet went to the device at once; and waiting packets may
-                // try again.
+                // This call rings the doorbell if the packet went to the device at once. Waiting
+                // packets may then try again.
                 let _ = self.port.drain(self.now, queue, 0, &mut self.rings);
                 self.locks[at].wake = None;
                 let gap = self.jitter(self.load.gap);

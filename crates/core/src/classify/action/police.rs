@@ -19,7 +19,7 @@
 //! Cost: two multiplications, four with a peak rate. Memory: six words.
 //!
 //! Differs from Linux (PARITY.md: police-average, police-average-shown, police-average-words,
-//! police-readers).
+//! police-controls, police-readers).
 
 use super::{Control, Memory};
 use crate::base::time::{Instant, Nanos};

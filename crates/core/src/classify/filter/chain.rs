@@ -6,7 +6,7 @@ use alloc::format;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use super::shared::{SHARING, Shared};
+use super::shared::Shared;
 use super::sharing::SharedBlock;
 use super::{ANY_PROTOCOL, Bound, Decision, Goal, RESTARTS_MAX, Rule, Tables, Verdict};
 use crate::base::time::Instant;
@@ -63,19 +63,6 @@ impl Table {
     pub fn kind(&self) -> &'static str {
         self.tables.kind()
     }
-    /// Visits all filters, in tc's order: handle, parameters, goal, and the first of the numbers of
-    /// its counters (`State::hits`).
-    pub fn visit(&self, f: &mut dyn FnMut(u32, Rule, &Bound, u32)) {
-        self.tables.visit(f);
-    }
-    /// Visits all filters in an order in which they can be added to make this table again.
-    pub fn visit_made(&self, f: &mut dyn FnMut(u32, Rule, &Bound, u32)) {
-        self.tables.visit_made(f);
-    }
-    /// Visits the filter with that handle, if there is one.
-    pub fn find(&self, handle: u32, f: &mut dyn FnMut(Rule, &Bound, u32)) {
-        self.tables.find(handle, f);
-    }
 }
 
 /// A chain of tables.
@@ -110,6 +97,8 @@ pub struct Block {
     pub chains: Vec<Chain>,
     /// Number of chains ever made.
     made: u32,
+    /// The data that the tables have in common.
+    common: Shared,
     /// Set if several places share the block by a number.
     pub(super) shared: Option<SharedBlock>,
 }
@@ -158,6 +147,17 @@ fn no_block(block: BlockId) -> ConfigError {
 pub(super) fn other_kind(given: &str) -> ConfigError {
     let expected = "the kind of the filters with this priority";
     ConfigError::new(ErrorKind::Conflict, Object::Filter(None), expected, given).key("kind")
+}
+
+/// Returns the error of a priority that no filter has.
+fn unused(prio: u16) -> ConfigError {
+    ConfigError::new(ErrorKind::NotFound, Object::Filter(None), "a priority in use", prio).key("prio")
+}
+
+/// Returns the error of a protocol that is not that of the filters with this priority.
+fn other_protocol(kind: ErrorKind, table: &Table, given: u16) -> ConfigError {
+    let expected = format!("protocol {:#06x}, which priority {} has", table.protocol, table.prio);
+    ConfigError::new(kind, Object::Filter(None), expected, format!("{given:#06x}")).key("protocol")
 }
 
 impl Filters {
@@ -282,22 +282,12 @@ impl Filters {
         };
         let Some(table) = tables.iter().find(|t| t.prio == prio) else {
             if existence == Existence::Change {
-                return Err(ConfigError::new(
-                    ErrorKind::NotFound,
-                    Object::Filter(None),
-                    "a priority in use",
-                    prio,
-                )
-                .key("prio"));
+                return Err(unused(prio));
             }
             return Ok(prio);
         };
-        if named.protocol.is_some_and(|p| p != table.protocol) {
-            let expected = format!("protocol {:#06x}, which priority {prio} has", table.protocol);
-            let given = format!("{:#06x}", named.protocol.unwrap_or(0));
-            return Err(
-                ConfigError::new(ErrorKind::Conflict, Object::Filter(None), expected, given).key("protocol")
-            );
+        if let Some(given) = named.protocol.filter(|p| *p != table.protocol) {
+            return Err(other_protocol(ErrorKind::Conflict, table, given));
         }
         if table.kind() != rule.kind() {
             return Err(other_kind(rule.kind()).hint(format!("priority {prio} has {}", table.kind())));
@@ -331,21 +321,11 @@ impl Filters {
         };
         let chain = &found.chains[chain_at];
         let Some(at) = chain.tables.iter().position(|t| t.prio == prio) else {
-            return Err(ConfigError::new(
-                ErrorKind::NotFound,
-                Object::Filter(None),
-                "a priority in use",
-                prio,
-            )
-            .key("prio"));
+            return Err(unused(prio));
         };
         let table = &chain.tables[at];
-        if named.protocol.is_some_and(|p| p != table.protocol) {
-            let expected = format!("protocol {:#06x}, which priority {prio} has", table.protocol);
-            let given = format!("{:#06x}", named.protocol.unwrap_or(0));
-            return Err(
-                ConfigError::new(ErrorKind::NotFound, Object::Filter(None), expected, given).key("protocol")
-            );
+        if let Some(given) = named.protocol.filter(|p| *p != table.protocol) {
+            return Err(other_protocol(ErrorKind::NotFound, table, given));
         }
         if let Some(given) = kind.filter(|k| *k != table.kind()) {
             return Err(other_kind(given));
@@ -411,9 +391,12 @@ impl Filters {
         let mut gone = Vec::new();
         if let Ok(found) = self.block_mut(block) {
             for at in 0..found.chains.len() {
-                while chain.is_none_or(|n| found.chains[at].index == n) && !found.chains[at].tables.is_empty()
-                {
-                    gone.extend(found.take(at, 0));
+                if chain.is_some_and(|n| found.chains[at].index != n) {
+                    continue;
+                }
+                // From the end, so that no other table moves.
+                while let Some(last) = found.chains[at].tables.len().checked_sub(1) {
+                    gone.extend(found.take(at, last));
                 }
             }
         }
@@ -470,42 +453,31 @@ impl Block {
                 at
             }
         };
-        let shared = self.lift(rule.kind());
-        let chain = &mut self.chains[at];
-        let (done, shared) = match chain.tables.binary_search_by_key(&prio, |t| t.prio) {
+        let (chain, shared) = (&mut self.chains[at], &mut self.common);
+        let done = match chain.tables.binary_search_by_key(&prio, |t| t.prio) {
             Ok(at) => {
                 let tables = Arc::make_mut(&mut chain.tables[at].tables);
-                tables.settle(shared);
-                (tables.put(named.handle, rule, goal, existence, counters), tables.lift())
+                tables.put(shared, named.handle, rule, goal, existence, counters)
             }
             Err(at) => {
-                let mut tables = Tables::for_rule(rule, seed);
-                tables.join(shared, named.chain, prio);
-                let done = tables.put(named.handle, rule, goal, existence, counters);
-                if done.is_err() {
-                    tables.leave();
+                let mut tables = Tables::for_rule(rule, shared, named.chain, prio, seed);
+                let done = tables.put(shared, named.handle, rule, goal, existence, counters);
+                match done.is_ok() {
+                    true => chain.tables.insert(at, Table { prio, protocol, tables: Arc::new(tables) }),
+                    false => drop(tables.leave(shared)),
                 }
-                let shared = tables.lift();
-                if done.is_ok() {
-                    chain.tables.insert(at, Table { prio, protocol, tables: Arc::new(tables) });
-                }
-                (done, shared)
+                done
             }
         };
-        self.settle(shared.as_ref());
         self.chains.retain(|c| c.kept || !c.tables.is_empty());
         done
     }
 
     /// Removes a filter, and its table if it was the last. Returns the goals that die with it.
     fn delete(&mut self, chain: usize, at: usize, handle: u32) -> Result<Vec<Bound>, ConfigError> {
-        let shared = self.lift(self.chains[chain].tables[at].kind());
         let tables = Arc::make_mut(&mut self.chains[chain].tables[at].tables);
-        tables.settle(shared);
-        let done = tables.delete(handle);
-        let (empty, shared) = (tables.is_empty(), tables.lift());
-        self.settle(shared.as_ref());
-        if done.is_ok() && empty {
+        let done = tables.delete(&mut self.common, handle);
+        if done.is_ok() && tables.is_empty(&self.common) {
             self.take(chain, at);
         }
         done
@@ -513,38 +485,30 @@ impl Block {
 
     /// Removes a table. Returns the goals that die with it.
     fn take(&mut self, chain: usize, at: usize) -> Vec<Bound> {
-        let shared = self.lift(self.chains[chain].tables[at].kind());
         let mut table = self.chains[chain].tables.remove(at);
-        let tables = Arc::make_mut(&mut table.tables);
-        tables.settle(shared);
-        let gone = tables.leave();
-        self.settle(tables.lift().as_ref());
-        gone
+        Arc::make_mut(&mut table.tables).leave(&mut self.common)
     }
 
-    /// Takes the data that tables of a kind share out of all of them, so that one table can own and
-    /// change it.
-    fn lift(&mut self, kind: &str) -> Option<Shared> {
-        if kind != SHARING {
-            return None;
-        }
-        let tables = self.chains.iter_mut().flat_map(|c| &mut c.tables).filter(|t| t.kind() == kind);
-        tables.filter_map(|t| Arc::make_mut(&mut t.tables).lift()).last()
+    /// Visits all filters of one of its tables, in tc's order: handle, parameters, goal, and the
+    /// first of the numbers of its counters (`State::hits`).
+    pub fn visit(&self, table: &Table, f: &mut dyn FnMut(u32, Rule, &Bound, u32)) {
+        table.tables.visit(&self.common, f);
     }
-
-    /// Puts the shared data back into all tables of the kind.
-    fn settle(&mut self, shared: Option<&Shared>) {
-        let Some(shared) = shared else { return };
-        for table in self.chains.iter_mut().flat_map(|c| &mut c.tables).filter(|t| t.kind() == SHARING) {
-            Arc::make_mut(&mut table.tables).settle(Some(Arc::clone(shared)));
-        }
+    /// Visits all filters of one of its tables in an order in which they can be added to make this
+    /// table again.
+    pub fn visit_made(&self, table: &Table, f: &mut dyn FnMut(u32, Rule, &Bound, u32)) {
+        table.tables.visit_made(&self.common, f);
+    }
+    /// Visits the filter of one of its tables with that handle, if there is one.
+    pub fn find(&self, table: &Table, handle: u32, f: &mut dyn FnMut(Rule, &Bound, u32)) {
+        table.tables.find(&self.common, handle, f);
     }
 
     fn classify(&self, packet: &mut Packet<'_>, run: &mut Run<'_>) -> Verdict {
         let Some(first) = self.chains.first().filter(|c| c.index == 0) else { return Verdict::Unmatched };
         let mut chain = first;
         for _ in 0..=RESTARTS_MAX {
-            match chain.walk(packet, run) {
+            match chain.walk(&self.common, packet, run) {
                 Decision::Next => return Verdict::Unmatched,
                 Decision::Made(Control::Reclassify, _) => chain = first,
                 Decision::Made(Control::Goto(index), _) => {
@@ -567,10 +531,10 @@ impl Block {
 
 impl Chain {
     /// Tries the tables in their order.
-    fn walk(&self, packet: &mut Packet<'_>, run: &mut Run<'_>) -> Decision {
+    fn walk(&self, shared: &Shared, packet: &mut Packet<'_>, run: &mut Run<'_>) -> Decision {
         for table in &self.tables {
             if table.protocol == ANY_PROTOCOL || table.protocol == packet.protocol() {
-                match table.tables.classify(packet, run) {
+                match table.tables.classify(shared, packet, run) {
                     Decision::Next => {}
                     made => return made,
                 }

@@ -38,6 +38,7 @@ use crate::classify::action::Run;
 use crate::classify::action::{ActionId, Control, Wanted};
 use crate::classify::counters::Counters;
 use crate::classify::packet::Packet;
+use shared::Shared;
 
 pub use basic::Basic;
 pub use bpf::Bpf;
@@ -123,23 +124,28 @@ impl Bound {
     }
 }
 
-/// Declares the kinds of filters: one line each.
+/// Declares the kinds of filters: one line each. The tables of the last one are in data that all
+/// tables of a block share; all its methods get that data.
 macro_rules! kinds {
-    ($($variant:ident($config:ty, $table:ty) = $word:literal,)*) => {
+    (
+        $($variant:ident($config:ty, $table:ty) = $word:literal,)*;
+        sharing: $shared:ident($shared_config:ty, $shared_table:ty) = $shared_word:literal,
+    ) => {
         /// The parameters of a filter, by its kind.
         #[derive(Clone, Debug, PartialEq)]
         #[allow(clippy::large_enum_variant, reason = "a rule lives only during a command; tables keep their own form of it")]
         pub enum Rule {
             $(#[doc = concat!("`", $word, "`.")] $variant($config),)*
+            #[doc = concat!("`", $shared_word, "`.")] $shared($shared_config),
         }
 
         /// The word of each kind, in the order of [`Rule`].
-        pub const KINDS: &[&str] = &[$($word,)*];
+        pub const KINDS: &[&str] = &[$($word,)* $shared_word];
 
         impl Rule {
             /// Returns the word of the kind in tc.
             pub const fn kind(&self) -> &'static str {
-                match self { $(Self::$variant(_) => $word,)* }
+                match self { $(Self::$variant(_) => $word,)* Self::$shared(_) => $shared_word }
             }
         }
 
@@ -147,22 +153,30 @@ macro_rules! kinds {
         #[derive(Clone, Debug)]
         pub(crate) enum Tables {
             $($variant($table),)*
+            $shared($shared_table),
         }
 
         impl Tables {
-            /// Returns an empty table for filters of a rule's kind.
-            fn for_rule(rule: &Rule, seed: u64) -> Self {
-                match rule { $(Rule::$variant(_) => Self::$variant(<$table as Filtering>::new(seed)),)* }
+            /// Returns an empty table for filters of a rule's kind, in a chain and a priority.
+            fn for_rule(rule: &Rule, shared: &mut Shared, chain: u32, prio: u16, seed: u64) -> Self {
+                match rule {
+                    $(Rule::$variant(_) => Self::$variant(<$table as Filtering>::new(seed)),)*
+                    Rule::$shared(_) => Self::$shared(<$shared_table>::join(shared.for_change(), chain, prio)),
+                }
             }
             fn kind(&self) -> &'static str {
-                match self { $(Self::$variant(_) => $word,)* }
+                match self { $(Self::$variant(_) => $word,)* Self::$shared(_) => $shared_word }
             }
             #[inline]
-            fn classify(&self, packet: &mut Packet<'_>, run: &mut Run<'_>) -> Decision {
-                match self { $(Self::$variant(table) => Filtering::classify(table, packet, run),)* }
+            fn classify(&self, shared: &Shared, packet: &mut Packet<'_>, run: &mut Run<'_>) -> Decision {
+                match self {
+                    $(Self::$variant(table) => Filtering::classify(table, packet, run),)*
+                    Self::$shared(table) => shared.get().map_or(Decision::Next, |s| table.classify(s, packet, run)),
+                }
             }
             fn put(
                 &mut self,
+                shared: &mut Shared,
                 handle: Option<u32>,
                 rule: &Rule,
                 goal: Bound,
@@ -171,35 +185,64 @@ macro_rules! kinds {
             ) -> Result<(u32, Option<Bound>), (crate::text::error::ConfigError, Bound)> {
                 match (self, rule) {
                     $((Self::$variant(table), Rule::$variant(rule)) => table.put(handle, rule, goal, existence, ids),)*
-                    #[allow(unreachable_patterns)]
+                    (Self::$shared(table), Rule::$shared(rule)) => {
+                        table.put(shared.for_change(), handle, rule, goal, existence, ids)
+                    }
                     _ => Err((chain::other_kind(rule.kind()), goal)),
                 }
             }
-            fn delete(&mut self, handle: u32) -> Result<alloc::vec::Vec<Bound>, crate::text::error::ConfigError> {
-                match self { $(Self::$variant(table) => table.delete(handle),)* }
+            fn delete(
+                &mut self,
+                shared: &mut Shared,
+                handle: u32,
+            ) -> Result<alloc::vec::Vec<Bound>, crate::text::error::ConfigError> {
+                match self {
+                    $(Self::$variant(table) => table.delete(handle),)*
+                    Self::$shared(_) => shared.for_change().delete(handle),
+                }
             }
-            fn find(&self, handle: u32, f: &mut dyn FnMut(Rule, &Bound, u32)) {
+            /// Removes the table from the shared data, and returns the goals that die with it.
+            /// Goals in the shared data that belong to other priorities survive.
+            fn leave(&mut self, shared: &mut Shared) -> alloc::vec::Vec<Bound> {
+                if let Self::$shared(table) = self {
+                    return table.leave(shared.for_change());
+                }
+                let mut gone = alloc::vec::Vec::new();
+                self.visit(shared, &mut |_, _, goal, _| gone.push(goal.clone()));
+                gone
+            }
+            fn find(&self, shared: &Shared, handle: u32, f: &mut dyn FnMut(Rule, &Bound, u32)) {
                 match self {
                     $(Self::$variant(table) => table.find(handle, &mut |rule, goal, hits| {
                         f(Rule::$variant(rule.clone()), goal, hits)
                     }),)*
+                    Self::$shared(_) => shared.get().into_iter().for_each(|s| s.find(handle, &mut |rule, goal, hits| {
+                        f(Rule::$shared(rule.clone()), goal, hits)
+                    })),
                 }
             }
-            fn is_empty(&self) -> bool {
-                match self { $(Self::$variant(table) => table.is_empty(),)* }
+            fn is_empty(&self, shared: &Shared) -> bool {
+                match self {
+                    $(Self::$variant(table) => table.is_empty(),)*
+                    Self::$shared(_) => shared.get().is_none_or(u32::Common::is_empty),
+                }
             }
-            fn visit_made(&self, f: &mut dyn FnMut(u32, Rule, &Bound, u32)) {
+            fn visit_made(&self, shared: &Shared, f: &mut dyn FnMut(u32, Rule, &Bound, u32)) {
                 match self {
                     $(Self::$variant(table) => table.visit_made(&mut |handle, rule, goal, hits| {
                         f(handle, Rule::$variant(rule.clone()), goal, hits)
                     }),)*
+                    Self::$shared(_) => self.visit(shared, f),
                 }
             }
-            fn visit(&self, f: &mut dyn FnMut(u32, Rule, &Bound, u32)) {
+            fn visit(&self, shared: &Shared, f: &mut dyn FnMut(u32, Rule, &Bound, u32)) {
                 match self {
                     $(Self::$variant(table) => table.visit(&mut |handle, rule, goal, hits| {
                         f(handle, Rule::$variant(rule.clone()), goal, hits)
                     }),)*
+                    Self::$shared(table) => shared.get().into_iter().for_each(|s| {
+                        table.visit(s, &mut |handle, rule, goal, hits| f(handle, Rule::$shared(rule.clone()), goal, hits));
+                    }),
                 }
             }
         }
@@ -214,7 +257,7 @@ kinds! {
     Fw(Fw, fw::Table) = "fw",
     Matchall(Matchall, matchall::Table) = "matchall",
     Tcpctl(Tcpctl, tcpctl::Table) = "tcpctl",
-    U32(U32, u32::Table) = "u32",
+    ; sharing: U32(U32, u32::Table) = "u32",
 }
 
 /// Visitor of filters: it gets the handle, the parameters, the goal, and the first of the numbers

@@ -10,7 +10,7 @@
 //! without a match.
 //!
 //! The tables of all priorities of a block are in one `Common`: a filter of one priority can link
-//! to a table of another. Between changes all priorities share one.
+//! to a table of another. The block owns it.
 //!
 //! Cost: a comparison with each filter of a bucket up to the one that decides, and one read to
 //! choose the bucket of each linked table. Memory: 12 bytes per key, and two lists per bucket.
@@ -22,15 +22,15 @@
 //!
 //! Differs from Linux: `u32-chains`, `u32-headroom`, `u32-replace`, `u32-steps`.
 
+mod numbers;
 mod tables;
 mod walk;
 
 use alloc::boxed::Box;
 use alloc::string::String;
-use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use super::{Bound, Decision, Existence, Filtering, Visit};
+use super::{Bound, Decision, Existence, Visit};
 use crate::classify::action::Run;
 use crate::classify::counters::Counters;
 use crate::classify::packet::{Packet, PortId};
@@ -152,78 +152,47 @@ pub(super) const BUCKET: u32 = 0x000f_f000;
 pub(super) const NODE: u32 = 0x0000_0fff;
 
 /// Owner of a table: a chain and a priority.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Place {
     pub(super) chain: u32,
     pub(super) prio: u16,
 }
 
-/// The filters of a priority: its root, and the tables of the block.
+/// The filters of a priority: its root among the tables of the block.
 #[derive(Clone, Debug)]
 pub struct Table {
-    common: Arc<Common>,
     root: u32,
-}
-
-impl Default for Table {
-    fn default() -> Self {
-        Self::join(Arc::default(), 0, 0)
-    }
 }
 
 impl Table {
     /// Adds a priority, with a root, to a block with these tables.
-    pub(super) fn join(mut common: Arc<Common>, chain: u32, prio: u16) -> Self {
-        let root = Arc::make_mut(&mut common).add_root(Place { chain, prio });
-        Self { common, root }
-    }
-    /// Takes the tables of the block out, so that the caller can change them as their only holder.
-    pub(super) fn lift(&mut self) -> Arc<Common> {
-        core::mem::take(&mut self.common)
-    }
-    /// Puts the tables of the block back.
-    pub(super) fn settle(&mut self, common: Arc<Common>) {
-        self.common = common;
+    pub(super) fn join(common: &mut Common, chain: u32, prio: u16) -> Self {
+        Self { root: common.add_root(Place { chain, prio }) }
     }
     /// Removes this priority with its root, and all tables if it was the last. Returns the goals
     /// that die with it.
-    pub(super) fn leave(&mut self) -> Vec<Bound> {
-        Arc::make_mut(&mut self.common).remove_root(self.root)
+    pub(super) fn leave(&mut self, common: &mut Common) -> Vec<Bound> {
+        common.remove_root(self.root)
     }
-}
 
-impl Filtering for Table {
-    type Rule = U32;
-
-    fn put(
+    pub(super) fn put(
         &mut self,
+        common: &mut Common,
         handle: Option<u32>,
         rule: &U32,
         goal: Bound,
         existence: Existence,
         ids: &mut Counters,
     ) -> Result<(u32, Option<Bound>), (ConfigError, Bound)> {
-        Arc::make_mut(&mut self.common).put(self.root, handle.unwrap_or(0), rule, goal, existence, ids)
+        common.put(self.root, handle.unwrap_or(0), rule, goal, existence, ids)
     }
 
-    fn delete(&mut self, handle: u32) -> Result<Vec<Bound>, ConfigError> {
-        Arc::make_mut(&mut self.common).delete(handle)
-    }
-
-    fn is_empty(&self) -> bool {
-        self.common.is_empty()
-    }
-
-    fn visit(&self, f: Visit<'_, U32>) {
-        self.common.visit(self.root, f);
-    }
-
-    fn find(&self, handle: u32, f: &mut dyn FnMut(&U32, &Bound, u32)) {
-        self.common.find(handle, f);
+    pub(super) fn visit(&self, common: &Common, f: Visit<'_, U32>) {
+        common.visit(self.root, f);
     }
 
     #[inline]
-    fn classify(&self, packet: &mut Packet<'_>, run: &mut Run<'_>) -> Decision {
-        walk::classify(&self.common, self.root, packet, run)
+    pub(super) fn classify(&self, common: &Common, packet: &mut Packet<'_>, run: &mut Run<'_>) -> Decision {
+        walk::classify(common, self.root, packet, run)
     }
 }

@@ -31,6 +31,35 @@ fn weights_as_tc_works_them_out() {
     assert_eq!(weight_for_burst(0, u32::MAX, 1), Err(RedError::BurstTooLarge));
 }
 
+/// min, burst, avpkt, and the weight that python3 finds in doubles:
+/// `next(w for w in range(1, 32) if burst + 1 - min / avpkt <= (1 - (1 - 2**-w) ** burst) * 2**w)`.
+/// The last number is that of exact fractions, where it is another.
+#[test]
+fn weights_are_those_of_doubles() {
+    for (min, burst, avpkt, wlog, exact) in [
+        (52_000, 53, 1000, 2, 2),
+        (53_000, 54, 1000, 1, 2),
+        (60_000, 61, 1000, 1, 2),
+        (63_000, 64, 1000, 1, 2),
+        (10_600, 54, 200, 1, 2),
+        (126_000, 129, 1000, 3, 3),
+        (128_000, 131, 1000, 2, 3),
+        (130_000, 133, 1000, 2, 3),
+        (270_000, 277, 1000, 4, 4),
+        (296_000, 303, 1000, 3, 4),
+        (300_000, 307, 1000, 3, 4),
+        (60_500, 61, 1000, 1, 1),
+        (60_000, 62, 1000, 2, 2),
+        (90_000, 91, 1500, 6, 6),
+        (600_000, 700, 1000, 7, 7),
+        (30_000, 55, 1000, 5, 5),
+        (1000, 2, 1000, 27, 99),
+    ] {
+        assert_eq!(weight_for_burst(min, burst, avpkt), Ok(wlog), "{min} {burst} {avpkt} {exact}");
+    }
+    assert_eq!(weight_for_burst(0, 1, 1000), Err(RedError::BurstTooLarge));
+}
+
 #[test]
 fn idle_tables_as_tc_lays_them_out() {
     // limit 1M avpkt 1500 at 10 Mbit/s, weight 2^-6.

@@ -235,11 +235,11 @@ impl<F> TxQueue for RingQueue<'_, F> {
 
     #[inline]
     fn reserve(&mut self, want: u32) -> u32 {
-        self.wire.reserve_in(self.index, want)
+        self.wire.rings.reserve(self.index, want)
     }
     #[inline]
     fn push(&mut self, frame: F, m: &Meta) {
-        self.wire.push_in(self.index, frame, m);
+        self.wire.rings.push(self.index, frame, m);
     }
     #[inline]
     fn commit(&mut self) -> Result<(), DeviceError> {
@@ -248,6 +248,6 @@ impl<F> TxQueue for RingQueue<'_, F> {
     }
     #[inline]
     fn reap(&mut self, sink: &mut dyn FnMut(Completed<F>)) {
-        self.wire.reap_in(self.index, sink);
+        self.wire.rings.reap(self.index, sink);
     }
 }

@@ -21,7 +21,7 @@ const HISTORY_TICKS: u64 = HISTORY_WORDS as u64 * WORD_TICKS;
 /// Finds completions that came too late: a ring of bits, one per tick, set when something was
 /// posted in that tick.
 #[derive(Clone, Debug)]
-pub(super) struct StallWatch {
+pub struct StallWatch {
     /// The threshold; zero is off.
     pub(super) thrs_ticks: u32,
     /// Length of a tick, not zero.
@@ -34,8 +34,8 @@ pub(super) struct StallWatch {
     /// The newest word of the history, counted in words since tick zero.
     head: u64,
     history: [u64; HISTORY_WORDS],
-    pub(super) count: u64,
-    pub(super) max_ticks: u64,
+    count: u64,
+    max_ticks: u64,
 }
 
 impl StallWatch {
@@ -56,7 +56,27 @@ impl StallWatch {
         })
     }
 
-    pub(super) fn span(&self, ticks: u64) -> Nanos {
+    /// Returns the threshold, in whole ticks; zero is off.
+    #[must_use]
+    pub fn threshold(&self) -> Nanos {
+        self.span(u64::from(self.thrs_ticks))
+    }
+    /// Returns the number of stalls seen.
+    #[must_use]
+    pub const fn count(&self) -> u64 {
+        self.count
+    }
+    /// Returns the longest stall since [`forget_longest`](Self::forget_longest), in whole ticks.
+    #[must_use]
+    pub fn longest(&self) -> Nanos {
+        self.span(self.max_ticks)
+    }
+    /// Forgets the longest stall, as any write to `stall_max` does in sysfs.
+    pub const fn forget_longest(&mut self) {
+        self.max_ticks = 0;
+    }
+
+    fn span(&self, ticks: u64) -> Nanos {
         Nanos::from_nanos(ticks.saturating_mul(self.tick_ns))
     }
 

@@ -60,8 +60,8 @@ pub(super) enum Room {
     /// one.
     InAll,
     /// Packets for any queue that is not full. The path knows that this many queues are full
-    /// (`TxPath::stop_queue`), and its root keeps the packets for them. Once another queue is full,
-    /// the promise is nothing until the path knows.
+    /// (`TxPath::stopped_queues`), and its root keeps the packets for them. Once another queue is
+    /// full, the promise is nothing until the path knows.
     InAllBut(u16),
 }
 
@@ -73,6 +73,13 @@ pub(super) struct All<'a, D> {
     pub(super) queues: u16,
     /// For each queue, the packets handed over and not yet finished.
     pub(super) in_flight: &'a mut [u64],
+}
+
+impl<'a, D> All<'a, D> {
+    /// Returns all queues, for packets to any of them.
+    pub(super) const fn any(dev: &'a mut D, queues: u16, in_flight: &'a mut [u64]) -> Self {
+        Self { room: Room::InAll, dev, queues, in_flight }
+    }
 }
 
 impl<D: Queues> TxQueue for All<'_, D> {

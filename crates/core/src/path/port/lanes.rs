@@ -1,16 +1,25 @@
 //! `Lanes`: the paths of a port and the root above them: one path for each queue, or one for all.
 
+use alloc::format;
+use alloc::string::String;
 use alloc::vec::Vec;
 
 use super::SLOTS_MAX;
+use crate::base::env::Env;
+use crate::base::handle::Handle;
+use crate::base::queues::QueueSet;
 use crate::base::tally::Tally;
+use crate::classify::filter::BlockId;
 use crate::packet::reason::{DropReason, MarkReason};
 use crate::path::bindings::Bindings;
 use crate::path::dql::DqlError;
+use crate::path::trees::Trees;
 use crate::path::txpath::{PathConfig, PathStats, TxPath};
 use crate::qdisc::Registry;
 use crate::qdisc::mq::default_shell;
 use crate::sched::node::Node;
+use crate::text::error::{ConfigError, ErrorKind, Object};
+use crate::text::value::{Words, exact_of};
 
 /// The paths of a port.
 #[derive(Debug)]
@@ -32,7 +41,7 @@ pub(super) struct Lanes<F> {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Before {
     pub(super) stats: PathStats,
-    dropped: Tally,
+    pub(super) dropped: Tally,
     pub(super) drops: [u64; DropReason::COUNT],
     pub(super) marks: [u64; MarkReason::COUNT],
 }
@@ -90,18 +99,72 @@ impl<F> Lanes<F> {
     pub(super) fn retire(&mut self, mut path: TxPath<F>) {
         let before = &mut self.before;
         before.stats = before.stats.plus(path.stats());
-        before.dropped = plus(before.dropped, path.cx().dropped());
+        before.dropped = before.dropped.plus(path.cx().dropped());
         DropReason::ALL.iter().for_each(|r| before.drops[*r as usize] += path.cx().drops(*r));
         MarkReason::ALL.iter().for_each(|r| before.marks[*r as usize] += path.cx().marks(*r));
         self.bindings.orphan(path.held_mut().edit(|tree, _| tree.bind(Bindings::take_orphans)));
         self.bindings.orphan(path.tree().blocks().map(|(_, block)| block));
     }
-    /// Returns everything that was dropped, on present and on removed paths.
-    pub(super) fn dropped(&self) -> Tally {
-        self.paths.iter().fold(self.before.dropped, |all, path| plus(all, path.cx().dropped()))
+
+    /// Returns the properties of the device that qdiscs know.
+    pub(super) fn env(&self) -> &Env {
+        self.paths.first().map_or(&self.config.env, |path| path.tree().env())
+    }
+    /// Returns the qdiscs, read-only.
+    pub(super) fn trees(&self) -> Trees<'_> {
+        let paths = self.paths.iter().map(|path| (path.tree(), Some(&path.cx().pool))).collect();
+        let in_trees = self.paths.iter().flat_map(|path| path.tree().blocks());
+        let mut blocks: Vec<_> = self.bindings.iter().chain(in_trees).collect();
+        blocks.sort_unstable();
+        Trees::of_queues(self.shell.as_ref(), paths, self.env(), blocks)
+    }
+    /// Returns the filters of a place.
+    pub(super) fn block(&self, at: Handle) -> Option<BlockId> {
+        let in_tree = || self.paths.iter().find_map(|path| path.tree().block(at));
+        self.bindings.block(at).or_else(in_tree)
+    }
+    /// See `Qdiscs::take_orphans`.
+    pub(super) fn take_orphans(&mut self) -> Vec<BlockId> {
+        let mut all = self.bindings.take_orphans();
+        for path in &mut self.paths {
+            all.extend(path.held_mut().edit(|tree, _| tree.bind(Bindings::take_orphans)));
+        }
+        all
+    }
+
+    /// Returns the root that stands for this many queues, if the root is one of these kinds.
+    pub(super) fn shell_of(&self, queues: u16) -> Result<Option<Node>, ConfigError> {
+        if !(1..=QueueSet::QUEUES_MAX).contains(&queues) {
+            let expected = format!("1 to {} transmit queues", QueueSet::QUEUES_MAX);
+            return Err(ConfigError::new(ErrorKind::OutOfRange, Object::Port, expected, queues).key("queues"));
+        }
+        let env = Env { queues, ..self.config.env };
+        let first = self.paths.first().map(|path| path.tree().root().handle());
+        Ok(match &self.shell {
+            Some(shell) if shell.handle().is_none() => default_shell(&env),
+            Some(shell) => Some(made_anew(shell, &env)?),
+            None if first.is_some_and(|root| root.is_none()) => default_shell(&env),
+            None => None,
+        })
     }
 }
 
-pub(super) const fn plus(a: Tally, b: Tally) -> Tally {
-    Tally { packets: a.packets + b.packets, bytes: a.bytes + b.bytes }
+/// Returns the words that make a qdisc like this.
+fn words_of(node: &Node) -> Vec<String> {
+    let mut words = Vec::new();
+    node.qdisc().options(&mut |s| {
+        if s.value.is_set() {
+            words.extend(s.word.map(String::from));
+            words.extend(exact_of(s.value).split(' ').map(String::from));
+        }
+    });
+    words
+}
+
+/// Returns the same root for a device with other properties.
+fn made_anew(shell: &Node, env: &Env) -> Result<Node, ConfigError> {
+    let words = words_of(shell);
+    let words: Vec<&str> = words.iter().map(|w| &**w).collect();
+    let qdisc = shell.qdisc().spec().build(&mut Words::new(&words), env)?;
+    Ok(Node::new(shell.handle(), qdisc))
 }

@@ -23,7 +23,7 @@ impl<F> Ways for OfPort<'_, F> {
             Some(queue) => Choice::Queue(queue),
             None => Choice::By(self.sender, self.cached.as_deref_mut()),
         };
-        self.port.choose_for(meta, choice, self.now)
+        self.port.chooser.choose_for(meta, choice, self.now)
     }
     fn tree(&self, queue: u16) -> Option<&Tree> {
         self.port.path(queue).map(TxPath::tree)
@@ -51,7 +51,7 @@ impl<F> Port<F> {
             } else {
                 // multiq goes by the results of the filters at the qdiscs.
                 let asked = Choice::Queue(packet.meta.queue);
-                self.choose_for(packet.meta, asked, now);
+                self.chooser.choose_for(packet.meta, asked, now);
             }
         }
         passed

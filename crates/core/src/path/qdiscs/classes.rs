@@ -2,15 +2,20 @@
 
 use alloc::format;
 
-use super::Qdiscs;
+use super::{Qdiscs, rules};
 use crate::base::env::Env;
 use crate::base::handle::Handle;
 use crate::path::tree::bound_below;
 use crate::path::trees::Trees;
 use crate::sched::classful::{ClassAt, UserClasses};
 use crate::sched::cx::Cx;
+use crate::sched::node::Class;
 use crate::text::error::{ConfigError, ErrorKind, Object};
 use crate::text::value::Words;
+
+/// Bytes of a class that a command makes, at most: its state in the law of its qdisc, and itself
+/// with a default qdisc.
+const CLASS_BYTES: u64 = 512 + Class::BYTES;
 
 /// Function on the classes of a qdisc; it gets the name of the class that the command is about.
 type OnClasses<'a> =
@@ -45,7 +50,10 @@ impl Qdiscs<'_> {
             let err = ConfigError::new(ErrorKind::Missing, object, "a class, MAJOR:MINOR", "");
             return Err(err.key("classid"));
         }
-        self.on_classes(&named, &mut |name, classes, env, cx| classes.add(name, at, options, env, cx))
+        rules::check_memory(&self.trees(), Object::Class(Some(named.class)), CLASS_BYTES, None)?;
+        self.on_classes(&named, CLASS_BYTES, &mut |name, classes, env, cx| {
+            classes.add(name, at, options, env, cx)
+        })
     }
 
     /// Changes options of a class; `parent`, if given, must be its present parent.
@@ -57,7 +65,7 @@ impl Qdiscs<'_> {
         options: &mut Words<'_>,
     ) -> Result<(), ConfigError> {
         let named = self.class(parent, class, kind_name)?;
-        self.on_classes(&named, &mut |name, classes, env, cx| {
+        self.on_classes(&named, 0, &mut |name, classes, env, cx| {
             classes.change(name, named.class.minor(), named.above, options, env, cx)
         })
     }
@@ -82,7 +90,7 @@ impl Qdiscs<'_> {
         let named = self.class(None, class, None)?;
         // Read before the deletion, because a refused deletion must leave the filters in place.
         let below = self.trees().trees().nth(named.tree).map(|tree| bound_below(tree, named.class));
-        self.on_classes(&named, &mut |name, classes, env, cx| {
+        self.on_classes(&named, 0, &mut |name, classes, env, cx| {
             classes.delete(name, named.class.minor(), env, cx)
         })?;
         let Some(gone) = below.filter(|below| !below.is_empty()) else { return Ok(()) };
@@ -129,8 +137,9 @@ impl Qdiscs<'_> {
         }
     }
 
-    /// Calls `f` on the classes of the qdisc of a class, reached through its ancestors.
-    fn on_classes(&mut self, named: &Named, f: OnClasses<'_>) -> Result<(), ConfigError> {
+    /// Calls `f` on the classes of the qdisc of a class, reached through its ancestors; with it the
+    /// tree grows by `need` bytes.
+    fn on_classes(&mut self, named: &Named, need: u64, f: OnClasses<'_>) -> Result<(), ConfigError> {
         let name = Object::Class(Some(named.class));
         self.edit(named.tree, &mut |tree, cx| {
             let (env, mut done) = (*tree.env(), Ok(()));
@@ -142,6 +151,7 @@ impl Qdiscs<'_> {
                 });
             });
             if done.is_ok() {
+                rules::add_memory(tree, need);
                 tree.disturb();
             }
             done

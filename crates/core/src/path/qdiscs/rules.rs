@@ -5,9 +5,11 @@ use alloc::vec::Vec;
 
 use crate::base::handle::Handle;
 use crate::path::tree::Tree;
+use crate::path::trees::Trees;
 use crate::sched::erased::Resolved;
+use crate::sched::node::Class;
 use crate::sched::spec::Spec;
-use crate::text::error::{ConfigError, ErrorKind, Object};
+use crate::text::error::{ConfigError, ErrorKind, Object, Reason};
 
 /// Refuses a second qdisc of a kind that makes copies. Copies enter at the root, where another such
 /// qdisc would copy them again, and again. The qdisc at `parent` is not counted, and with `whole`
@@ -40,6 +42,55 @@ pub(super) fn check_copies(
     Ok(())
 }
 
+/// Refuses an object that needs `need` bytes of memory where the qdiscs of the device would have
+/// more than its budget (`Env::memory`). The count is exact only near the budget, because a count
+/// looks at every qdisc. The qdiscs at `gone` and below do not count: the object takes their place.
+pub(super) fn check_memory(
+    trees: &Trees<'_>,
+    object: Object,
+    need: u64,
+    gone: Option<Handle>,
+) -> Result<(), ConfigError> {
+    let budget = trees.env().memory;
+    let most = trees.trees().fold(need, |sum, tree| sum.saturating_add(tree.memory));
+    if most <= budget {
+        return Ok(());
+    }
+    let used = memory_of(trees, gone);
+    if used.saturating_add(need) <= budget {
+        return Ok(());
+    }
+    let expected = format!("at most {budget} bytes of tables on the device");
+    let given = format!("{need} more beside {used}");
+    let err = ConfigError::new(ErrorKind::OutOfRange, object, expected, given).reason(Reason::Memory);
+    Err(err.hint("fewer qdiscs, or smaller tables (flows, limit, divisor, buckets), need less"))
+}
+
+/// Adds the memory of a new object to that of its tree. A sum above the budget counts what is gone
+/// by now: then the tree is counted.
+pub(super) fn add_memory(tree: &mut Tree, need: u64) {
+    tree.memory = tree.memory.saturating_add(need);
+    if tree.memory > tree.env().memory {
+        tree.memory = memory_of(&Trees::from(&*tree), None);
+    }
+}
+
+/// Returns the bytes that the qdiscs of all trees have, without those at `gone` and below.
+fn memory_of(trees: &Trees<'_>, gone: Option<Handle>) -> u64 {
+    let (mut used, mut below) = (0_u64, None);
+    trees.visit(&mut |place, node| {
+        below = below.filter(|depth| place.depth > *depth);
+        if below.is_none() && gone == Some(place.parent) {
+            below = Some(place.depth);
+        }
+        if below.is_none() {
+            let own = node.qdisc().memory(trees.env());
+            used = used.saturating_add(own).saturating_add(Class::BYTES);
+        }
+    });
+    used
+}
+
 /// Refuses a size table at `parent` beside another one above or below it.
 pub(super) fn check_sizes(tree: &Tree, parent: Handle) -> Result<(), ConfigError> {
     let mut other = None;
@@ -47,7 +98,7 @@ pub(super) fn check_sizes(tree: &Tree, parent: Handle) -> Result<(), ConfigError
     let mut way: Vec<(Handle, bool, bool)> = Vec::new();
     tree.visit(&mut |place, node| {
         way.truncate(place.depth);
-        let (here, sized) = (node.handle(), node.has_sizes());
+        let (here, sized) = (node.handle(), node.account().is_sized());
         let is_it = place.parent == parent;
         if sized && way.iter().any(|(_, _, is_it)| *is_it) {
             other = other.or(Some(here));

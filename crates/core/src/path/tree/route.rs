@@ -5,7 +5,7 @@ use crate::classify::action::Run;
 use crate::classify::filter::{Filters, Verdict};
 use crate::classify::packet::Packet;
 use crate::packet::route::DEPTH_MAX;
-use crate::packet::route::{Found, Route, Routed, Said};
+use crate::packet::route::{Classified, FilterOutcome, Route, Routed};
 use crate::path::tree::Tree;
 use crate::sched::node::Node;
 
@@ -15,12 +15,12 @@ impl Tree {
         let mut route = Route::default();
         let mut node = self.root();
         for depth in 0..DEPTH_MAX {
-            let Some(said) = ask(self, node, filters, packet, run) else { return Routed::Stolen };
-            route.set(depth, node.handle().major(), said);
-            let class = match said {
-                Said::Drop => break,
-                Said::Class(class) => Some(class),
-                Said::Nothing => node.named_class(packet.meta),
+            let Some(outcome) = ask(self, node, filters, packet, run) else { return Routed::Stolen };
+            route.set(depth, node.handle().major(), outcome);
+            let class = match outcome {
+                FilterOutcome::Drop => break,
+                FilterOutcome::Class(class) => Some(class),
+                FilterOutcome::Nothing => node.account().choice().by_priority(packet.meta),
             };
             match node.select(packet.meta, class) {
                 Some(below) => node = &below.node,
@@ -38,32 +38,32 @@ fn ask(
     filters: &Filters,
     packet: &mut Packet<'_>,
     run: &mut Run<'_>,
-) -> Option<Said> {
+) -> Option<FilterOutcome> {
     let own = node.handle();
-    if !node.is_filtered() {
-        return Some(Said::Nothing);
+    if !node.account().is_filtered() {
+        return Some(FilterOutcome::Nothing);
     }
     let named = Handle(packet.meta.priority);
     let mut at = own;
     if named.major() == own.major() && own.major() != 0 {
-        match node.qdisc().found(Some(named), own) {
-            Found::Inner(class) => at = class,
+        match node.qdisc().classify_result(Some(named), own) {
+            Classified::Inner(class) => at = class,
             // The qdisc reads the priority itself.
-            Found::Said(_) => return Some(Said::Nothing),
+            Classified::Final(_) => return Some(FilterOutcome::Nothing),
         }
     }
     for _ in 0..DEPTH_MAX {
         let verdict = tree.block(at).map_or(Verdict::Unmatched, |block| filters.classify(block, packet, run));
         let class = match verdict {
-            Verdict::Drop => return Some(Said::Drop),
+            Verdict::Drop => return Some(FilterOutcome::Drop),
             Verdict::Stolen => return None,
             Verdict::Class(class) => Some(class),
             Verdict::Unmatched => None,
         };
-        match node.qdisc().found(class, own) {
-            Found::Said(said) => return Some(said),
-            Found::Inner(class) => at = class,
+        match node.qdisc().classify_result(class, own) {
+            Classified::Final(outcome) => return Some(outcome),
+            Classified::Inner(class) => at = class,
         }
     }
-    Some(Said::Nothing)
+    Some(FilterOutcome::Nothing)
 }

@@ -8,9 +8,12 @@ use crate::packet::detail::Detail;
 use crate::packet::meta::Meta;
 use crate::packet::pool::Pkt;
 use crate::packet::reason::DropReason;
+use crate::packet::route::Candidate;
 use crate::path::device::TxQueue;
+use crate::path::dql::OBJECT_MAX;
 use crate::path::tree::Tree;
-use crate::path::txpath::{Admitted, PathStats};
+use crate::path::txpath::{Admitted, PathStats, Role, Transmitter};
+use crate::sched::answer::Verdict;
 use crate::sched::cx::Cx;
 use crate::sched::node::Node;
 use crate::sched::trace::{Event, Record};
@@ -25,6 +28,8 @@ pub(crate) struct Held<F> {
     /// True if the root has answered `Empty` since a packet last entered it, nothing waits in it,
     /// and it has no size table.
     pub(super) settled: bool,
+    /// True if a sender was told `Full` and not yet woken.
+    pub(super) refused: bool,
     /// True if a packet left the qdiscs since a sender was last told `Full`.
     pub(super) freed: bool,
     pub(super) stats: PathStats,
@@ -62,9 +67,126 @@ impl<F> Held<F> {
         self.settled = false;
     }
 
-    /// Ends `TxPath::stop_queue` of all queues.
-    pub(crate) fn start_queues(&mut self) {
-        self.cx.stopped.clear();
+    /// True if rule DD holds, except for the room in the ring: every qdisc on the path is
+    /// transparent and empty, no stop is set, the direct way is on, and the byte limit is not
+    /// reached. The caller asks the ring for room last, because the answer is a promise.
+    #[inline]
+    pub(super) fn may_be_passed(&self, wire_len: u32, tx: &Transmitter) -> bool {
+        self.settled && tx.takes_direct(wire_len) && self.tree.root().qdisc().transparent(wire_len)
+    }
+    /// Counts a packet that goes past the qdiscs.
+    #[inline]
+    pub(super) fn count_direct(&mut self, m: &Meta) {
+        self.tree.root_mut().charge_direct(m);
+        self.stats.direct += 1;
+        self.record(Event::Direct, m);
+    }
+
+    /// Takes a packet into the qdiscs: see `TxPath::submit_with`.
+    #[inline(always)]
+    pub(super) fn admit<D>(
+        &mut self,
+        frame: F,
+        m: Meta,
+        detail: Option<&Detail>,
+        role: Role,
+        dev: &mut D,
+    ) -> Admitted<F>
+    where
+        D: TxQueue<Frame = F>,
+    {
+        let origin = role == Role::Origin;
+        if origin || m.segs > 1 {
+            let asked = m;
+            match self.tree.root().would_accept(&Candidate { meta: &asked, route: detail.map(|d| &d.route) })
+            {
+                // With nothing queued no departure would ever wake the sender, so the packet is
+                // dropped.
+                Verdict::Full if origin && !self.tree.root().is_empty() => return self.full(frame),
+                Verdict::Cut(max) => {
+                    self.stats.cut += 1;
+                    return Admitted::Cut(frame, max);
+                }
+                Verdict::Accept | Verdict::Full | Verdict::TooLarge(_) => {}
+            }
+        }
+        if m.wire_len > OBJECT_MAX {
+            // The byte limit cannot count this much: no device takes such a unit.
+            let refused = m;
+            return self.refuse(frame, &refused, DropReason::Oversize, dev);
+        }
+        let Some(p) = self.cx.pool.alloc(m, self.cx.now) else {
+            if origin {
+                return self.full(frame);
+            }
+            let refused = m;
+            return self.refuse(frame, &refused, DropReason::PoolFull, dev);
+        };
+        if self.cx.pool.keeps_details() {
+            self.note_detail(&p, detail);
+        }
+        let index = p.index();
+        self.frames[index] = Some(frame);
+        self.stats.queued += 1;
+        self.record(Event::Enqueued, &m);
+        self.settled = false;
+        self.tree.root_mut().enqueue(p, &mut self.cx);
+        match self.cx.effects.any() {
+            false => Admitted::Queued,
+            true => self.settle_arrival(index, dev),
+        }
+    }
+
+    /// Handles drops and requests that the arrival of a packet has caused.
+    #[inline(never)]
+    fn settle_arrival<D>(&mut self, index: usize, dev: &mut D) -> Admitted<F>
+    where
+        D: TxQueue<Frame = F>,
+    {
+        self.cx.effects.clear();
+        self.serve_requests(dev);
+        match self.settle(Some(index), dev) {
+            Some(reason) => Admitted::Dropped(reason),
+            None => Admitted::Queued,
+        }
+    }
+
+    fn full(&mut self, frame: F) -> Admitted<F> {
+        (self.refused, self.freed) = (true, false);
+        self.stats.full += 1;
+        Admitted::Full(frame)
+    }
+
+    /// See `TxPath::take_wake`.
+    #[inline]
+    pub(super) const fn take_wake(&mut self) -> bool {
+        let wake = self.refused && self.freed;
+        if wake {
+            self.refused = false;
+            self.stats.tx_wake += 1;
+        }
+        wake
+    }
+
+    /// Gives a packet that has left the qdiscs to the device.
+    #[inline(always)]
+    pub(super) fn hand_over<D>(&mut self, p: Pkt, tx: &mut Transmitter, dev: &mut D)
+    where
+        D: TxQueue<Frame = F>,
+    {
+        self.freed = true;
+        let frame = self.frames[p.index()].take();
+        // The metadata is read in place: a copy of the cache line would cost as much as the rest.
+        let m = self.cx.pool.release(p);
+        if let Some(frame) = frame {
+            // A packet is booked once the device has it: a panic of the device books none.
+            dev.push(frame, m);
+            tx.post(m, self.cx.now, &mut self.stats);
+            if self.cx.trace.is_on() {
+                let (at, event, hash, wire_len) = (self.cx.now, Event::Sent(m.marked), m.hash, m.wire_len);
+                self.cx.trace.record(Record { at, event, hash, wire_len });
+            }
+        }
     }
 
     /// Returns the frames of dropped packets to the device. Returns the reason of `newcomer`'s

@@ -4,18 +4,19 @@
 use crate::packet::reason::DropReason;
 use crate::path::device::TxQueue;
 use crate::path::txpath::Held;
-use crate::sched::cx::Request;
+use crate::sched::cx::Arrival;
+use crate::sched::effects::Request;
 use crate::sched::trace::Event;
 
 impl<F> Held<F> {
     /// Carries out the requests of qdiscs to the owner of the frames.
     #[cold]
-    pub(super) fn carry_out<D>(&mut self, dev: &mut D)
+    pub(super) fn serve_requests<D>(&mut self, dev: &mut D)
     where
         D: TxQueue<Frame = F>,
     {
         // A copy requests no other copy, so this ends.
-        while let Some(request) = self.cx.take_request() {
+        while let Some(request) = self.cx.effects.take_request() {
             match request {
                 Request::Copy(original) => self.copy_in(original, dev),
                 Request::Flip(index, bit) => {
@@ -45,8 +46,8 @@ impl<F> Held<F> {
         self.frames[p.index()] = Some(copy);
         self.stats.copies += 1;
         self.record(Event::Enqueued, &m);
-        self.cx.copying = true;
+        self.cx.arrival = Arrival::Copy;
         self.tree.root_mut().enqueue(p, &mut self.cx);
-        self.cx.copying = false;
+        self.cx.arrival = Arrival::New;
     }
 }

@@ -14,7 +14,8 @@ impl Stops {
     pub const STACK: Self = Self(2);
     /// Frozen by the owner, as while a device is being reset; cleared by `thaw`.
     pub const FROZEN: Self = Self(4);
-    /// Every packet is queued before it is sent (`TxPath::set_direct`); it may be sent at once.
+    /// Every packet is queued before it is sent (`Transmitter::set_direct`); it may be sent at
+    /// once.
     pub const QUEUED: Self = Self(8);
 
     /// True if any bit of `other` is set.

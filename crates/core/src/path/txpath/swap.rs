@@ -13,11 +13,12 @@ use crate::packet::detail::Detail;
 use crate::packet::meta::Meta;
 use crate::packet::pool::{List, Pkt};
 use crate::packet::reason::DropReason;
-use crate::packet::route::Asked;
+use crate::packet::route::Candidate;
 use crate::path::device::TxQueue;
 use crate::path::dql::OBJECT_MAX;
 use crate::path::txpath::Held;
 use crate::sched::answer::Verdict;
+use crate::sched::cx::Arrival;
 use crate::sched::trace::Event;
 
 /// Fate of the packets that waited when one tree was swapped for another. If none was cut, `kept`,
@@ -41,7 +42,7 @@ impl<F> Held<F> {
     pub(crate) fn begin_swap(&mut self, now: Instant) -> Tally {
         self.cx.now = now;
         self.tree.take_disturbed();
-        self.cx.begin_swap();
+        self.cx.aside.begin();
         self.cx.dropped()
     }
 
@@ -56,21 +57,21 @@ impl<F> Held<F> {
         D: TxQueue<Frame = F>,
     {
         let mut swapped = Swapped::default();
-        let aside = self.cx.end_swap();
+        let aside = self.cx.aside.end();
         if self.tree.take_disturbed() || !aside.is_empty() {
             let mut waiting = Vec::with_capacity(self.cx.pool.live());
-            self.take_out(aside, dev, &mut waiting);
+            self.collect(aside, dev, &mut waiting);
             self.cx.pool.keep_details(self.tree.wants_detail());
             let now = self.cx.now;
             for w in waiting {
-                swapped.cut += u64::from(self.take_in(now, w, dev, &mut cut));
+                swapped.cut += u64::from(self.requeue(now, w, dev, &mut cut));
             }
-            swapped.moved = self.tree.root().backlog();
+            swapped.moved = self.tree.root().account().queued();
         } else {
             self.cx.pool.keep_details(self.tree.wants_detail());
             self.settled = false;
             self.settle(None, dev);
-            swapped.kept = self.tree.root().backlog();
+            swapped.kept = self.tree.root().account().queued();
         }
         swapped.dropped = self.cx.dropped().since(dropped);
         swapped
@@ -100,23 +101,23 @@ pub(crate) struct Waiting<F> {
 impl<F> Held<F> {
     /// Takes out every packet that waits, or that a swap has set aside, in order of arrival, to the
     /// back of `out`. The books forget that they were admitted. Ends a swap.
-    pub(crate) fn take_waiting<D>(&mut self, now: Instant, dev: &mut D, out: &mut Vec<Waiting<F>>)
+    pub(crate) fn collect_waiting<D>(&mut self, now: Instant, dev: &mut D, out: &mut Vec<Waiting<F>>)
     where
         D: TxQueue<Frame = F>,
     {
         self.cx.now = now;
-        let aside = self.cx.end_swap();
-        self.take_out(aside, dev, out);
+        let aside = self.cx.aside.end();
+        self.collect(aside, dev, out);
     }
 
     /// Takes out every packet that waits, with those of a list, in order of arrival, to the back of
     /// `out`.
-    fn take_out<D>(&mut self, mut list: List, dev: &mut D, out: &mut Vec<Waiting<F>>)
+    fn collect<D>(&mut self, mut list: List, dev: &mut D, out: &mut Vec<Waiting<F>>)
     where
         D: TxQueue<Frame = F>,
     {
         self.settle(None, dev);
-        self.tree.drain(&mut list, &mut self.cx);
+        self.tree.evict_all(&mut list, &mut self.cx);
         for p in self.by_arrival(list) {
             let meta = *self.cx.meta(&p);
             let detail = self.cx.pool.detail(&p).copied();
@@ -130,7 +131,7 @@ impl<F> Held<F> {
     }
 
     /// Queues a packet that has waited elsewhere, with its old time of arrival; true if it was cut.
-    pub(crate) fn take_in<D>(
+    pub(crate) fn requeue<D>(
         &mut self,
         now: Instant,
         waiting: Waiting<F>,
@@ -142,23 +143,23 @@ impl<F> Held<F> {
     {
         self.cx.now = now;
         let Waiting { meta, frame, detail, enters } = waiting;
-        let asked = Asked { meta: &meta, route: detail.as_ref().map(|d| &d.route) };
+        let asked = Candidate { meta: &meta, route: detail.as_ref().map(|d| &d.route) };
         if meta.segs > 1
-            && let Verdict::Cut(max) = self.tree.root().admit(&asked)
+            && let Verdict::Cut(max) = self.tree.root().would_accept(&asked)
         {
             let detail = detail.map(Detail::piece);
             cut(frame, &meta, max, &mut |frame, mut piece| {
                 piece.inherit(&meta);
                 piece.enqueued = meta.enqueued;
-                self.take_one_in(Waiting { meta: piece, frame, detail, enters: true }, dev);
+                self.requeue_one(Waiting { meta: piece, frame, detail, enters: true }, dev);
             });
             return true;
         }
-        self.take_one_in(Waiting { meta, frame, detail, enters }, dev);
+        self.requeue_one(Waiting { meta, frame, detail, enters }, dev);
         false
     }
 
-    fn take_one_in<D>(&mut self, waiting: Waiting<F>, dev: &mut D)
+    fn requeue_one<D>(&mut self, waiting: Waiting<F>, dev: &mut D)
     where
         D: TxQueue<Frame = F>,
     {
@@ -179,9 +180,9 @@ impl<F> Held<F> {
             self.stats.queued += 1;
             self.record(Event::Enqueued, &meta);
         }
-        self.cx.requeueing = true;
+        self.cx.arrival = Arrival::Again;
         self.tree.root_mut().enqueue(p, &mut self.cx);
-        self.cx.requeueing = false;
+        self.cx.arrival = Arrival::New;
         self.settle(None, dev);
     }
 }

@@ -7,6 +7,7 @@ use alloc::vec::Vec;
 use crate::base::handle::ClassId;
 use crate::base::rng::Rng;
 use crate::law::cobalt::CobaltState;
+use crate::law::deficit::rounds_in_debt;
 use crate::packet::meta::Meta;
 use crate::packet::pool::{List, Pkt, Pool};
 use crate::qdisc::cake::config::FlowMode;
@@ -298,16 +299,50 @@ impl Flows {
     /// random number rounds them up or down, so that they are right on average.
     #[inline]
     pub fn turn(&self, mode: FlowMode, f: usize, quantum: u32, rng: &mut Rng) -> i32 {
+        let draw = rng.next_u64() as u32 & 0xffff;
+        // At most 1514 times 65535 plus a 16-bit number: it fits 31 bits.
+        ((self.fraction(mode, f, quantum) + draw) >> 16).cast_signed()
+    }
+
+    /// Returns the bytes of a turn of a flow, times 65536: the quantum, shared by the flows of its
+    /// host.
+    #[inline]
+    fn fraction(&self, mode: FlowMode, f: usize, quantum: u32) -> u32 {
         let mut load = 1;
         for ((host, shares), side) in self.flows[f].hosts.iter().zip(mode.shares()).zip(0..) {
             if shares {
                 load = load.max(self.hosts[usize::from(*host) % FLOWS].bulk[side]);
             }
         }
-        let part = u32::from(PARTS[usize::from(load).min(FLOWS)]);
-        let draw = rng.next_u64() as u32 & 0xffff;
-        // At most 1514 times 65535 plus a 16-bit number: it fits 31 bits.
-        ((quantum * part + draw) >> 16).cast_signed()
+        quantum * u32::from(PARTS[usize::from(load).min(FLOWS)])
+    }
+
+    /// Gives each old flow its turns of the rounds in which no flow can send, with one draw for all
+    /// of them; of no round while a flow is new, or counts as sparse, since the round changes that.
+    #[cold]
+    pub(crate) fn skip_rounds(&mut self, mode: FlowMode, quantum: u32, rng: &mut Rng) {
+        if self.new.first().is_some() {
+            return;
+        }
+        let (mut rounds, mut at) = (u32::MAX, self.old.first());
+        while let Some(f) = at {
+            let flow = &self.flows[f];
+            if flow.place == Place::Sparse {
+                return;
+            }
+            let most = self.fraction(mode, f, quantum).div_ceil(1 << 16).cast_signed();
+            rounds = rounds.min(rounds_in_debt(flow.deficit, most));
+            at = (flow.next != NIL).then_some(usize::from(flow.next));
+        }
+        at = self.old.first();
+        while let Some(f) = at {
+            let draw = rng.next_u64() & 0xffff;
+            let given = (u64::from(rounds) * u64::from(self.fraction(mode, f, quantum)) + draw) >> 16;
+            let flow = &mut self.flows[f];
+            // A debt of at least as many turns: the sum is at most 0.
+            flow.deficit = flow.deficit.saturating_add_unsigned(u32::try_from(given).unwrap_or(u32::MAX));
+            at = (flow.next != NIL).then_some(usize::from(flow.next));
+        }
     }
 
     /// Gives a flow its place among the turns after a packet has come into it.

@@ -41,10 +41,11 @@ use crate::base::env::Env;
 use crate::base::handle::{ClassId, Handle};
 use crate::base::time::Instant;
 use crate::base::units::Rate;
+use crate::law::deficit::Passes;
 use crate::packet::meta::{Ecn, Meta};
 use crate::packet::pool::{List, Pkt, Pool, Waiting};
 use crate::packet::reason::{DropReason, MarkReason, WakeReason};
-use crate::packet::route::Asked;
+use crate::packet::route::Candidate;
 use crate::sched::answer::{Next, Verdict};
 use crate::sched::capability::Flows;
 use crate::sched::cx::Cx;
@@ -131,6 +132,8 @@ impl Discipline for Cake {
         (ErrorKind::OutOfRange, Some("overhead" | "mpu")) => Some(Refuser::Tool),
         _ => None,
     };
+    // Of each tin the flows with their tags, hosts and backlogs; there may be eight.
+    const TABLES: fn(&Config, &Env) -> u64 = |_, _| (TINS_MAX * FLOWS) as u64 * 112;
     type Config = Config;
     type Rules = ();
     type Stats = Stats;
@@ -185,7 +188,7 @@ impl Discipline for Cake {
         self.set_rate();
         self.trim(cx);
     }
-    fn admit(&self, m: &Asked<'_>, _class: Option<ClassId>) -> Verdict {
+    fn would_accept(&self, m: &Candidate<'_>, _class: Option<ClassId>) -> Verdict {
         if m.segs > 1 && self.cfg.split_gso {
             // A size table above translates this size: none of the pieces is charged more than the
             // whole.
@@ -255,7 +258,7 @@ impl Discipline for Cake {
         }
         Next::Empty
     }
-    fn drain(&mut self, out: &mut List, pool: &mut Pool) {
+    fn evict_all(&mut self, out: &mut List, pool: &mut Pool) {
         for tin in 0..self.tins.len() {
             self.drain_tin(tin, out, pool);
         }
@@ -332,12 +335,13 @@ impl Cake {
     }
 
     /// Returns the tin whose turn in bytes it is. Bounded: each round gives every tin a turn, and
-    /// none owes more than one packet.
+    /// the rounds in which no tin can send are skipped.
     fn choose_by_turns(&mut self) -> Option<usize> {
         let tins = self.plan.shares.len();
         if !self.tins.iter().take(tins).any(|tin| tin.flows.is_active()) {
             return None;
         }
+        let mut passes = Passes::new();
         loop {
             let tin = &mut self.tins[self.current];
             if tin.deficit >= 0 && tin.flows.is_active() {
@@ -347,17 +351,37 @@ impl Cake {
                 tin.deficit += i64::from(tin.turn);
             }
             self.current = (self.current + 1) % tins;
+            if passes.is_long() {
+                self.skip_rounds_of_tins(tins);
+            }
+        }
+    }
+
+    /// Gives each tin the turns of the rounds in which no active tin can send.
+    #[cold]
+    fn skip_rounds_of_tins(&mut self, tins: usize) {
+        let needed = |tin: &Tin| (-tin.deficit - 1).max(0) / i64::from(tin.turn.max(1));
+        let active = self.tins.iter().take(tins).filter(|tin| tin.flows.is_active());
+        let Some(rounds) = active.map(needed).min() else { return };
+        for tin in self.tins.iter_mut().take(tins).filter(|tin| tin.deficit <= 0) {
+            // An idle tin takes turns only until it owes no more.
+            let turn = i64::from(tin.turn);
+            tin.deficit += turn * rounds.min(-tin.deficit / turn.max(1) + 1);
         }
     }
 
     /// Returns the next packet of a tin; `None` if the flow whose turn it was is empty.
     fn serve(&mut self, tin: usize, decaying: &mut bool, cx: &mut Cx) -> Option<Pkt> {
         let mode = self.cfg.flowmode;
+        let mut passes = Passes::new();
         loop {
             let t = &mut self.tins[tin];
             let (f, rota) = t.flows.next(core::mem::take(decaying))?;
             if t.flows.flows[f].deficit <= 0 {
                 t.flows.rotate(mode, f, rota, t.quantum, &mut cx.rng);
+                if passes.is_long() {
+                    t.flows.skip_rounds(mode, t.quantum, &mut cx.rng);
+                }
                 continue;
             }
             let Some(p) = self.pop(tin, f, cx) else {

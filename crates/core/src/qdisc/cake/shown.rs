@@ -5,7 +5,7 @@ use super::flows::{FLOWS, Place};
 use crate::base::handle::{ClassId, Handle};
 use crate::base::tally::Tally;
 use crate::packet::pool::Pool;
-use crate::packet::route::{Found, Said};
+use crate::packet::route::{Classified, FilterOutcome};
 use crate::sched::capability::{FlowShown, Flows};
 use crate::text::stats::{Counter, Counters};
 
@@ -32,8 +32,8 @@ impl Flows for Cake {
         }
     }
     /// The major number of the class is a host, the minor a flow.
-    fn found(&self, class: Option<ClassId>, _own: Handle) -> Found {
-        Found::Said(class.map_or(Said::Nothing, Said::Class))
+    fn classify_result(&self, class: Option<ClassId>, _own: Handle) -> Classified {
+        Classified::Final(class.map_or(FilterOutcome::Nothing, FilterOutcome::Class))
     }
     fn parts(&self, f: &mut dyn FnMut(&'static str, &'static Counter, u64)) {
         for (name, tin) in self.plan.names.iter().zip(self.plan.order) {

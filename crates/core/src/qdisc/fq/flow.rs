@@ -105,7 +105,7 @@ impl Packets {
     pub(super) fn front<'a>(&self, pool: &'a Pool) -> Option<&'a Meta> {
         self.front.front(pool)
     }
-    pub(super) fn drain(&mut self, out: &mut List, pool: &mut Pool) {
+    pub(super) fn evict_all(&mut self, out: &mut List, pool: &mut Pool) {
         out.append(pool, &mut self.front);
         out.append(pool, &mut self.back);
     }

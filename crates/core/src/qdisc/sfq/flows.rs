@@ -212,18 +212,18 @@ impl Flows {
         }
     }
     /// Hands out every packet, flow by flow from the front of the ring, and frees every slot.
-    pub fn drain(&mut self, out: &mut List, pool: &mut Pool) {
+    pub fn evict_all(&mut self, out: &mut List, pool: &mut Pool) {
         let mut at = self.front();
         for _ in 0..self.in_use {
             let Some(f) = at else { break };
             let slot = &mut self.slots[f as usize];
-            slot.packets.drain(out, pool);
+            slot.packets.evict_all(out, pool);
             slot.bytes = 0;
             at = Some(slot.turn);
         }
         self.clear();
     }
-    /// Visits the metadata of every packet, in the order of `drain`.
+    /// Visits the metadata of every packet, in the order of `evict_all`.
     pub fn queued(&self, pool: &Pool, f: &mut dyn FnMut(Waiting<'_>)) {
         self.ring().flat_map(|i| self.slots[i as usize].packets.waiting(pool)).for_each(f);
     }
@@ -241,7 +241,7 @@ impl Flows {
             packets += self.slots[f as usize].len;
             self.unlink(f);
             self.link(f, 0);
-            self.slots[f as usize].packets.drain(out, pool);
+            self.slots[f as usize].packets.evict_all(out, pool);
             self.close_front();
         }
         while self.longest > 0 && self.by_len[self.longest as usize] == NIL {

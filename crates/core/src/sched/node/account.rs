@@ -2,15 +2,14 @@
 
 use alloc::boxed::Box;
 
-use crate::base::handle::{ClassId, Handle};
+use crate::base::handle::Handle;
 use crate::base::tally::Tally;
 use crate::packet::meta::Meta;
-use crate::packet::reason::Reasons;
-use crate::sched::cx::Before;
+use crate::packet::pool::Pkt;
+use crate::packet::reason::{DropReason, Reasons};
 use crate::sched::cx::Cx;
-use crate::sched::node::Passed;
-use crate::sched::node::band::Band;
-use crate::sched::stab::SizeTable;
+use crate::sched::effects::Before;
+use crate::sched::node::choice::ClassChoice;
 
 /// The books of a node. `admitted = sent + dropped + queued` holds after every call, in packets and
 /// in bytes.
@@ -55,68 +54,184 @@ impl Books {
     }
 }
 
+/// Departures through a place in a tree.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Passed {
+    /// Packets and wire bytes.
+    pub sent: Tally,
+    /// Segments.
+    pub segs: u64,
+}
+
+/// Unusual states of a node, a bit each, so that one test shows that a packet meets none of them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Special(u8);
+
+impl Special {
+    /// The node has, or had, a size table.
+    pub(super) const SIZED: Self = Self(1);
+    /// The node holds a packet.
+    pub(super) const HELD: Self = Self(2);
+    /// The node has a band.
+    pub(super) const BAND: Self = Self(4);
+    /// The node's band has a share below 100 %.
+    pub(super) const RATIONED: Self = Self(8);
+    /// States that change the way of an arriving packet.
+    pub(super) const AT_ARRIVAL: Self = Self(Self::SIZED.0 | Self::BAND.0);
+    /// States in which no packet passes the node by.
+    const IN_THE_WAY: Self = Self(Self::SIZED.0 | Self::RATIONED.0);
+
+    /// True if the node is in none of these states.
+    #[inline(always)]
+    pub(super) const fn is_none(self) -> bool {
+        self.0 == 0
+    }
+    /// True if the node is in any state of `other`.
+    #[inline(always)]
+    pub(super) const fn has(self, other: Self) -> bool {
+        self.0 & other.0 != 0
+    }
+    /// Enters or leaves the states of `other`.
+    #[inline(always)]
+    pub(super) const fn set(&mut self, other: Self, on: bool) {
+        self.0 = self.0 & !other.0 | if on { other.0 } else { 0 };
+    }
+}
+
 /// The counters of a node, which the erased qdisc updates with each packet. The queued amount is
 /// the difference between arrivals and departures, so that each packet costs one addition on its
-/// way in and one on its way out. A packet touches only the first 48 bytes. Fields incremented
-/// together are not adjacent, so that LLVM does not fuse the additions into a vector addition,
-/// which is slower here.
+/// way in and one on its way out. A packet touches only the first 48 bytes; therefore the handle
+/// and the flags of the node are here as well. Fields incremented together are not adjacent, so
+/// that LLVM does not fuse the additions into a vector addition, which is slower here.
 #[derive(Debug, Default)]
 #[repr(C)]
 pub struct Account {
-    pub(super) in_packets: u64,
+    in_packets: u64,
     pub(super) out_bytes: u64,
-    pub(super) in_bytes: u64,
-    pub(super) out_packets: u64,
-    pub(super) handle: Handle,
+    in_bytes: u64,
+    out_packets: u64,
+    handle: Handle,
     /// The major in which packets may name a class of this qdisc; 0 if it does not look at the
     /// class.
-    pub(super) class_major: u16,
-    /// Bits `SIZED`, `HELD`, `BAND` and `RATIONED`.
-    pub(super) special: u8,
+    class_major: u16,
+    pub(super) special: Special,
     /// 0 if it has no filters; else one more than the qdiscs above it.
-    pub(super) filtered: u8,
+    filtered: u8,
     pub(super) out_segs: u64,
     /// The dropped part of the departures.
-    pub(super) dropped: Tally,
-    pub(super) overlimits: u64,
-    pub(super) peeked_bytes: u64,
-    /// Counts only packets that a peek has taken out, and the remains of those that a change has
-    /// dropped: 32 bits suffice.
-    pub(super) peeked: u32,
-    pub(super) peeked_segs: u32,
-    pub(super) rest: Box<Rest>,
+    dropped: Tally,
+    ledger: Box<Ledger>,
 }
 
-/// Fields that few packets touch. Apart, because the fields that most packets touch must fill at
+/// Counters that few packets touch. Apart, because the fields that most packets touch must fill at
 /// most two cache lines.
 #[derive(Debug, Default)]
-pub(super) struct Rest {
-    /// `None` without a size table, and once it was removed; packets that it has charged may still
-    /// wait (`SIZED`).
-    pub(super) table: Option<SizeTable>,
-    /// The TCP control segments that wait before the qdisc, if it has a band.
-    pub(super) band: Option<Band>,
-    /// Amount that `Node::passed` adds to the books.
-    pub(super) former: Passed,
-    /// Reasons of `dropped`, and of the packets marked in it or in anything below it.
-    pub(super) reasons: Reasons,
+struct Ledger {
+    overlimits: u64,
+    /// Amount that `Account::passed` adds to the counters.
+    former: Passed,
+    /// Reasons of `dropped`, and of the packets marked in the node or in anything below it.
+    reasons: Reasons,
 }
 
-/// The node has, or had, a size table.
-pub(super) const SIZED: u8 = 1;
-/// The node holds a packet.
-pub(super) const HELD: u8 = 2;
-/// The node has a band.
-pub(super) const BAND: u8 = 4;
-/// The node's band has a share below 100 %.
-pub(super) const RATIONED: u8 = 8;
-
 impl Account {
+    /// Returns the account of a new node; `takes_class` is true if its qdisc looks at the class
+    /// that a packet names.
+    pub(super) fn new(handle: Handle, takes_class: bool) -> Self {
+        let class_major = if takes_class { handle.major() } else { 0 };
+        Self { handle, class_major, ..Self::default() }
+    }
+    /// Returns the handle of the node; `NONE` for a default qdisc.
+    pub(super) const fn handle(&self) -> Handle {
+        self.handle
+    }
+    /// Returns the books, without the packets that a peek has taken out.
+    #[inline]
+    pub(super) fn books(&self) -> Books {
+        let gone = Tally { packets: self.out_packets, bytes: self.out_bytes };
+        Books {
+            admitted: Tally { packets: self.in_packets, bytes: self.in_bytes },
+            sent: gone.since(self.dropped),
+            sent_segs: self.out_segs,
+            dropped: self.dropped,
+            queued: self.queued(),
+            peeked: Tally::default(),
+            peeked_segs: 0,
+            overlimits: self.ledger.overlimits,
+        }
+    }
     /// Returns the waiting packets and bytes: see `Books::queued`.
     #[inline]
-    pub(super) const fn queued(&self) -> Tally {
+    pub const fn queued(&self) -> Tally {
         Tally { packets: self.in_packets - self.out_packets, bytes: self.in_bytes - self.out_bytes }
     }
+    /// True if nothing waits.
+    #[inline]
+    pub const fn is_empty(&self) -> bool {
+        self.in_packets == self.out_packets
+    }
+    /// Returns the packets dropped in the node or in anything below it, and those marked there, by
+    /// reason. The sum of the drops is [`Books::dropped`]: a packet that was refused before any
+    /// qdisc saw it (`Admitted::Dropped` with `PoolFull`, or with `Oversize` above the largest
+    /// object of a byte limit) is dropped at no node.
+    pub const fn reasons(&self) -> &Reasons {
+        &self.ledger.reasons
+    }
+    /// Returns the departures through the node's place: through the node and through earlier nodes
+    /// there. Counts wire bytes, also for packets that are charged another size.
+    pub fn passed(&self) -> Passed {
+        let Books { sent, sent_segs, .. } = self.books();
+        let former = self.ledger.former;
+        Passed {
+            sent: Tally {
+                packets: sent.packets + former.sent.packets,
+                // For packets charged more than their wire bytes the difference is negative, hence
+                // the wrapping addition.
+                bytes: sent.bytes.wrapping_add(former.sent.bytes),
+            },
+            segs: sent_segs + former.segs,
+        }
+    }
+    /// Takes over the departures of the node that it replaces.
+    pub(super) fn follow(&mut self, other: &Self) {
+        self.ledger.former = other.passed();
+    }
+    /// Notes that a packet of `wire_len` bytes was charged as `charged`, for `passed`.
+    pub(super) fn passed_charged(&mut self, wire_len: u32, charged: u32) {
+        let bytes = &mut self.ledger.former.sent.bytes;
+        *bytes = bytes.wrapping_add(wire_len.into()).wrapping_sub(charged.into());
+    }
+
+    /// Returns the rule that gives the class of a packet here.
+    #[inline(always)]
+    pub(crate) const fn choice(&self) -> ClassChoice {
+        ClassChoice { own: self.handle, major: self.class_major, filters: self.filtered }
+    }
+    /// True if the node, or a class of it, has filters.
+    #[inline(always)]
+    pub(crate) const fn is_filtered(&self) -> bool {
+        self.filtered != 0
+    }
+    /// Sets the number of qdiscs above the node if it has filters; `None` if it has none.
+    pub(super) fn set_filtered(&mut self, depth: Option<usize>) {
+        // A tree is at most `DEPTH_MAX` deep.
+        self.filtered = depth.map_or(0, |d| d as u8 + 1);
+    }
+    /// True if packets in the node are, or may be, charged by a size table of its own.
+    #[inline]
+    pub(crate) const fn is_sized(&self) -> bool {
+        self.special.has(Special::SIZED)
+    }
+    /// True if nothing waits here and a packet that comes now may go to the device directly, as far
+    /// as the node knows: the part of `Node::transparent` that changes only when a packet passes or
+    /// the tree is changed. False with a size table, because the direct path would have to compute
+    /// the charge. False with a band that has a share: a control segment that goes directly spends
+    /// no credit, but a queued one does.
+    #[inline]
+    pub(crate) const fn is_settled(&self) -> bool {
+        self.is_empty() && !self.special.has(Special::IN_THE_WAY) && !self.is_filtered()
+    }
+
     /// Books the arrival of a packet.
     #[inline(always)]
     pub(crate) fn enter(&mut self, wire_len: u32) {
@@ -141,32 +256,24 @@ impl Account {
         self.in_packets -= what.packets;
         self.in_bytes -= what.bytes;
     }
-    /// Returns the class that a packet names in this qdisc: by a priority with this major, or one
-    /// chosen ahead. A priority that is the handle itself, minor 0, names the qdisc and none of its
-    /// classes: the kind defines its meaning.
-    #[inline(always)]
-    pub(crate) fn classify(&self, m: &Meta) -> Option<ClassId> {
-        // Most packets name no class; a class number without a major is none either.
-        if m.priority <= 0xffff && m.class.is_none() {
-            return None;
+    /// Books the arrival of a packet and drops it, before its qdisc sees it.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn refuse(&mut self, p: Pkt, reason: DropReason, cx: &mut Cx) {
+        self.enter(cx.meta(&p).wire_len);
+        let outer = cx.effects.any().then(|| cx.effects.begin_call());
+        cx.drop(p, reason);
+        self.settle(cx.effects.before(), cx);
+        if let Some(outer) = outer {
+            cx.effects.end_call(outer);
         }
-        if self.filtered != 0 && !m.class.is_none() {
-            // Filters have chosen the class, and have seen the priority.
-            return Some(m.class);
-        }
-        let named = |h: Handle| h.major() == self.class_major && self.class_major != 0;
-        let by_priority = Handle(m.priority);
-        if named(by_priority) {
-            return Some(by_priority);
-        }
-        Some(m.class).filter(|class| named(*class))
     }
     /// Books the drops, marks and overlimits since `before`.
     #[inline(never)]
     pub(crate) fn settle(&mut self, before: Before, cx: &mut Cx) {
-        if cx.overlimits != before.overlimits {
-            // The nodes below have subtracted theirs: the rest is this node's own.
-            self.overlimits += core::mem::replace(&mut cx.overlimits, before.overlimits) - before.overlimits;
+        match cx.effects.take_overlimits(&before) {
+            0 => {}
+            overlimits => self.ledger.overlimits += overlimits,
         }
         self.settle_drops(&before, cx);
     }
@@ -174,14 +281,13 @@ impl Account {
     /// the marks.
     #[inline]
     pub(super) fn settle_drops(&mut self, before: &Before, cx: &Cx) {
-        if cx.dropped.packets != before.dropped.packets {
-            let d = cx.dropped.since(before.dropped);
+        let d = cx.effects.drops_since(before, &cx.pool, &mut self.ledger.reasons);
+        if d.packets != 0 {
             self.dropped.packets += d.packets;
             self.dropped.bytes += d.bytes;
             self.out_packets += d.packets;
             self.out_bytes += d.bytes;
-            cx.add_drops(before, &mut self.rest.reasons);
         }
-        cx.add_marks(before, &mut self.rest.reasons);
+        cx.effects.add_marks(before, &mut self.ledger.reasons);
     }
 }

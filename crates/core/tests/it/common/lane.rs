@@ -59,9 +59,9 @@ impl Lane {
 
     /// As `put`, with details beside the packet's metadata.
     pub fn put_with(&mut self, now: Instant, id: u32, m: Meta, detail: &Detail) -> Admitted<u32> {
-        self.path.freeze();
+        self.path.tx_mut().freeze();
         let answer = self.path.submit_with(now, id, m, Some(detail), &mut self.dev);
-        self.path.thaw();
+        self.path.tx_mut().thaw();
         answer
     }
 

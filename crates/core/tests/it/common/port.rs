@@ -8,7 +8,7 @@ use txweir_core::model::testing::VecDevice;
 use txweir_core::path::device::{Completed, DeviceError, TxQueue};
 use txweir_core::path::dql::DqlConfig;
 use txweir_core::path::port::{Choice, Port, Queues, Reaped};
-use txweir_core::path::txpath::PathStats;
+use txweir_core::path::txpath::{PathStats, Transmitter};
 use txweir_core::qdisc::KINDS;
 use txweir_core::sched::node::Books;
 use txweir_core::sched::spec::Spec;
@@ -226,11 +226,11 @@ pub fn swarm(seed: u64, ops: usize, planted: Planted) -> Result<Met, Violation> 
     swarm.met.strays = swarm.strays;
     swarm.op = ops;
     swarm.everything_leaves()?;
-    let stats = swarm.port.path_stats();
+    let stats = swarm.port.totals().stats();
     swarm.met.sent = stats.tx_packets;
     swarm.met.direct = stats.direct;
-    swarm.met.moved = swarm.port.stats().moved;
-    swarm.met.reshaped = swarm.port.stats().reshaped;
+    swarm.met.moved = swarm.port.chooser().stats().moved;
+    swarm.met.reshaped = swarm.port.chooser().stats().reshaped;
     Ok(swarm.met)
 }
 
@@ -252,7 +252,7 @@ impl Swarm {
             let list: Vec<u16> = (0..rng.below(3)).map(|_| rng.below(u64::from(QUEUES)) as u16).collect();
             xps.set(worker, 0, &list);
         }
-        port.selector_mut().set_xps(Some(xps));
+        port.chooser_mut().selector_mut().set_xps(Some(xps));
         let flow = |i: u64| Flow {
             by: SORTS[(i % SORTS.len() as u64) as usize],
             priority: i as u32 & 3,
@@ -303,7 +303,7 @@ impl Swarm {
         match what {
             0 => {
                 let queues = 1 + self.rng.below(u64::from(QUEUES)) as u16;
-                let done = self.port.set_queues(self.now, queues, &mut self.dev);
+                let done = self.port.control(self.now, &mut self.dev).set_queues(queues);
                 self.met.refused += u64::from(done.is_err());
             }
             1 => self.set_root(),
@@ -328,9 +328,9 @@ impl Swarm {
         }
         self.orders_that_end(&layout);
         if self.planted == Planted::NoFence {
-            self.port.paths_mut().iter_mut().for_each(txweir_core::TxPath::thaw);
+            self.port.transmitters_mut().for_each(Transmitter::thaw);
         }
-        self.met.fenced += u64::from(self.port.is_fenced());
+        self.met.fenced += u64::from(self.port.flight().is_fenced());
         self.met.unsplit += u64::from(!self.port.is_split() && self.port.queues() > 1);
         self.look()?;
         self.check()?;
@@ -342,7 +342,7 @@ impl Swarm {
 
     /// Returns the inputs of the choice of a queue beside the flow and the sender.
     fn layout(&self) -> (u16, Option<TrafficClasses>) {
-        (self.port.queues(), self.port.selector().classes().cloned())
+        (self.port.queues(), self.port.chooser().selector().classes().cloned())
     }
 
     /// Where a choice depends on data that the port does not keep of a waiting packet, packets
@@ -451,11 +451,11 @@ impl Swarm {
     /// Grafts another kind at a place of the trees, or deletes one.
     fn graft(&mut self) {
         let mut places = Vec::new();
-        self.port.visit(&mut |place, _| places.push(place.parent));
+        self.port.trees().visit(&mut |place, _| places.push(place.parent));
         let parent = *pick(&mut self.rng, &places);
         if chance(&mut self.rng, 1, 4) {
             let (port, now) = (&mut self.port, self.now);
-            let _ = port.swap(now, &mut self.dev, |q| q.delete(parent), whole);
+            let _ = port.control(now, &mut self.dev).swap(|q| q.delete(parent), whole);
         } else if places.len() < 40 {
             let spec = self.kind();
             self.replace(parent, spec);
@@ -470,7 +470,7 @@ impl Swarm {
         let words = legal(spec, &env, &mut self.rng);
         let (port, now) = (&mut self.port, self.now);
         let done = with_words(&words, |w| {
-            port.swap(now, &mut self.dev, |q| q.replace(parent, None, spec.kind, w), whole).0
+            port.control(now, &mut self.dev).swap(|q| q.replace(parent, None, spec.kind, w), whole).0
         });
         match done {
             Ok(_) => self.met.grafted += 1,
@@ -543,7 +543,7 @@ impl Swarm {
 
     fn before(&self) -> Before {
         Before {
-            books: self.port.books(),
+            books: self.port.totals().books(),
             handed: self.port.paths().iter().map(|p| p.stats().tx_packets).collect(),
             given: self.looked.iter().map(|l| l.0).collect(),
             dropped: self.dropped,
@@ -552,14 +552,14 @@ impl Swarm {
 
     /// Returns the port's counters, with the planted fault.
     fn stats(&self) -> PathStats {
-        let mut stats = self.port.path_stats();
+        let mut stats = self.port.totals().stats();
         if self.planted == Planted::DirectUncounted {
             stats.tx_packets -= stats.direct;
         }
         stats
     }
     fn backlog(&self) -> Tally {
-        let mut backlog = self.port.backlog();
+        let mut backlog = self.port.totals().backlog();
         if let (Planted::QueueForgotten, Some(last)) = (self.planted, self.port.paths().last()) {
             let of_last = last.backlog();
             backlog =
@@ -579,7 +579,7 @@ impl Swarm {
             let what = format!("{waits:?} waits, the port says {:?}", self.backlog());
             return self.fail(Law::Sums, what);
         }
-        let (stats, books) = (self.stats(), self.port.books());
+        let (stats, books) = (self.stats(), self.port.totals().books());
         let counted = Tally { packets: stats.tx_packets, bytes: stats.tx_bytes };
         if counted != self.sent || stats.direct != self.direct {
             let what = format!(
@@ -589,7 +589,7 @@ impl Swarm {
             return self.fail(Law::Sums, what);
         }
         let Books { admitted, sent, dropped, queued, .. } = books;
-        let reasons = self.port.reasons();
+        let reasons = self.port.totals().reasons();
         if reasons.dropped() != dropped.packets {
             return self.fail(Law::Reasons, format!("{reasons:?}, and the port's books are {books:?}"));
         }
@@ -601,12 +601,12 @@ impl Swarm {
             return self.fail(Law::Sums, format!("{waits:?} waits, and the port's books are {books:?}"));
         }
         let in_flight: usize = self.dev.queues.iter().map(VecDevice::in_flight).sum();
-        if self.port.in_flight() != in_flight as u64 {
-            let what = format!("the device has {in_flight}, the port says {}", self.port.in_flight());
+        if self.port.flight().packets() != in_flight as u64 {
+            let what = format!("the device has {in_flight}, the port says {}", self.port.flight().packets());
             return self.fail(Law::InFlight, what);
         }
-        if self.port.stats().no_such_queue != self.strays {
-            let told = self.port.stats().no_such_queue;
+        if self.port.chooser().stats().no_such_queue != self.strays {
+            let told = self.port.chooser().stats().no_such_queue;
             return self
                 .fail(Law::Sums, format!("{} asked for no such queue, the port says {told}", self.strays));
         }
@@ -616,7 +616,7 @@ impl Swarm {
     /// Checks the changes of the counters, queue by queue, by a call that changes no tree.
     fn check_traffic(&self, before: &Before) -> Result<(), Violation> {
         let since = |a: Tally, b: Tally| Tally { packets: a.packets - b.packets, bytes: a.bytes - b.bytes };
-        let (was, is) = (&before.books, &self.port.books());
+        let (was, is) = (&before.books, &self.port.totals().books());
         let dropped = since(self.dropped, before.dropped);
         if since(is.dropped, was.dropped) != dropped {
             return self
@@ -648,8 +648,8 @@ impl Swarm {
         for queue in &mut self.dev.queues {
             queue.set_slots(self.slots);
         }
-        if let (Planted::Freezes, Some(path)) = (self.planted, self.port.paths_mut().last_mut()) {
-            path.freeze();
+        if let (Planted::Freezes, Some(tx)) = (self.planted, self.port.transmitters_mut().last()) {
+            tx.freeze();
         }
         for _ in 0..100_000 {
             let mut wakes = Vec::new();
@@ -661,7 +661,7 @@ impl Swarm {
             }
             self.look()?;
             self.check()?;
-            if self.port.backlog().packets == 0 {
+            if self.port.totals().backlog().packets == 0 {
                 return Ok(());
             }
             let in_flight = self.dev.queues.iter().any(|q| q.in_flight() > 0);
@@ -673,6 +673,6 @@ impl Swarm {
                 _ => {}
             }
         }
-        self.fail(Law::Liveness, format!("{:?} waits, and no call moves it", self.port.backlog()))
+        self.fail(Law::Liveness, format!("{:?} waits, and no call moves it", self.port.totals().backlog()))
     }
 }

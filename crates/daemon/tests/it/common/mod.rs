@@ -1,5 +1,7 @@
 //! A daemon in virtual time.
 
+pub mod card;
+
 use serde_json::Value;
 use txweir_core::Instant;
 use txweir_daemon::Daemon;

@@ -31,6 +31,10 @@ pub mod own_time {
     pub fn pass(ms: u64) {
         NOW.set(NOW.get() + ms * 1_000_000);
     }
+
+    pub fn go_back(ms: u64) {
+        NOW.set(NOW.get() - ms * 1_000_000);
+    }
 }
 
 pub fn path<F>(bql: bool, kind: &str, options: &[&str]) -> TxPath<F> {
@@ -56,12 +60,7 @@ pub fn over_a_ring(
 ) -> (RingQueue, RingReceiver<u64>) {
     let (sender, receiver) = ring(slots, doorbell);
     let queue = Arc::new(Queue::new(path, sender, config, service));
-    let kicked = Arc::downgrade(&queue);
-    receiver.on_finished(Wakeup::calling(move || {
-        if let Some(queue) = kicked.upgrade() {
-            queue.kick();
-        }
-    }));
+    receiver.on_finished(queue.kicker());
     (queue, receiver)
 }
 
@@ -73,7 +72,7 @@ pub struct Got {
     stop: AtomicBool,
 }
 
-/// A thread that receives until it is stopped, sleeps where there is nothing, and finishes packets
+/// A thread that receives until it is stopped, sleeps while no packet comes, and finishes packets
 /// in rounds of `round`. With `keep` it keeps every packet. After each `pause` packets it stands
 /// still for a moment.
 pub struct Receiver {
@@ -97,7 +96,8 @@ impl Receiver {
                         }
                         let n = seen.packets.fetch_add(1, Ordering::Release) + 1;
                         if pause > 0 && n % pause == 0 {
-                            // Pauses of all lengths: some spin, some sleep.
+                            // The pauses differ in length: in some the thread spins, in others it
+                            // sleeps.
                             match (n / pause) % 3 {
                                 0 => thread::sleep(Duration::from_micros(200)),
                                 1 => (0..2000).for_each(|_| std::hint::spin_loop()),

@@ -57,9 +57,9 @@ impl Observer for Clerk {
                 at: now,
                 came: frame.sent,
                 flow: frame.to / 2,
-                seq: frame.tcp_seq(),
+                seq: frame.head().tcp_seq(),
                 len: frame.payload_len(),
-                flags: frame.tcp_flags(),
+                flags: frame.head().tcp_flags(),
                 segments: u64::from(frame.segs()),
                 marked: frame.ecn() == Ecn::Ce,
             });

@@ -154,7 +154,7 @@ fn device(seed: u64, delay: Nanos, whole_units: bool) -> NicConfig {
 impl<'a> Player<'a> {
     fn new(run: &'a Run, seed: u64) -> Result<Self, String> {
         let mut net = Net::new(seed);
-        net.set_reading(READING);
+        net.traffic_mut().set_reading(READING);
         let tcp = run.tcp();
         let [sender, router, receiver] = [(); 3].map(|()| net.host(tcp.clone(), Cpu::default()));
         let forth = net.link(sender, router, device(seed, Nanos::ZERO, run.units))?;
@@ -212,7 +212,7 @@ impl<'a> Player<'a> {
     fn point(&self, at: u64) -> Point {
         let mut point = Point::default();
         for (i, ((group, k), end)) in self.run.each_flow().zip(&self.ends).enumerate() {
-            let (tcp, app) = (self.net.end(*end).tcp(), self.net.end(end + 1).app());
+            let (tcp, app) = (self.net.traffic().end(*end).tcp(), self.net.traffic().end(end + 1).app());
             point.read.push(match app {
                 App::Sink(s) => s.read,
                 App::Server(s) => s.done * s.request,
@@ -240,7 +240,7 @@ impl<'a> Player<'a> {
         let book = self.book.borrow();
         let warm = Instant(LEAD.0 + self.run.warm_ns);
         let mut drops = 0;
-        self.net.nic(self.nic).port().visit(&mut |_, node| {
+        self.net.links().nic(self.nic).port().trees().visit(&mut |_, node| {
             if node.qdisc().spec().kind == self.run.leaf {
                 drops = node.books().dropped.packets;
             }
@@ -254,7 +254,7 @@ impl<'a> Player<'a> {
             whole: self.window(&book, Instant(LEAD.0), &Point::default()),
             after: self.window(&book, warm, &self.at_warm),
             drops,
-            timeouts: self.ends.iter().map(|e| self.net.end(*e).tcp().counters().timeouts).sum(),
+            timeouts: self.ends.iter().map(|e| self.net.traffic().end(*e).tcp().counters().timeouts).sum(),
             samples: self.samples(),
             completion: ended,
             latency: asked,

@@ -44,7 +44,7 @@ fn told(setup: &Setup, traffic: &Traffic, entry: &Entry, probe: bool) -> (Policy
     }
     let told = measured(&mut net, setup, &clock, entry, &mut |_| {});
     assert_eq!((told.classes.is_empty(), told.stages.is_empty()), (!probe, !probe));
-    (told, net.nic(TRIED).measured().direct)
+    (told, net.links().nic(TRIED).measured().direct)
 }
 
 /// Runs it with and without a probe, and compares; gives the packets that went directly, drops and

@@ -7,6 +7,20 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use txweir_core::{Ecn, Instant, Nanos};
 use txweir_transport::{Config, Connection, Segment};
 
+/// Returns both ends of a connection, opener first, after a handshake over 5 ms each way, and the
+/// time at its end.
+pub fn established_pair(config: &Config) -> ([Connection; 2], Instant) {
+    let mut ends = [Connection::connect(config), Connection::listen(config)];
+    let mut now = Instant::ZERO;
+    for from in [0, 1, 0] {
+        while let Some(seg) = ends[from].transmit(now) {
+            ends[1 - from].receive(now + Nanos::from_millis(5), &seg);
+        }
+        now += Nanos::from_millis(5);
+    }
+    (ends, now)
+}
+
 /// The wire from the first end to the second.
 #[derive(Clone, Debug)]
 pub struct Wire {
@@ -130,7 +144,7 @@ impl Net {
         while let Some(seg) = self.ends[end].transmit(self.now) {
             if end == 0 {
                 self.forward(seg);
-                self.ends[0].released(txweir_transport::below_socket(seg.len));
+                self.ends[0].below().released(txweir_transport::below_socket(seg.len));
             } else {
                 self.answered += 1;
                 let kept = seg.syn.is_some() || self.answered.is_multiple_of(self.wire.answer_every.max(1));

@@ -4,11 +4,14 @@
 
 use std::collections::VecDeque;
 
-use txweir_core::Nanos;
+use txweir_core::model::wire::WireConfig;
 use txweir_core::turns::{Burst, Cause, FairSend, Quota, SenderId};
+use txweir_core::{Instant, Nanos};
+use txweir_lab::engine::Lane;
 use txweir_transport::State;
 
-use super::{Machine, Setup, What};
+use super::{Ground, Setup, WAY, What};
+use crate::reproduce::dragonfly::egress::Egress;
 use crate::reproduce::dragonfly::link::Role;
 use crate::reproduce::dragonfly::packet::{MSS, Packet};
 
@@ -50,114 +53,158 @@ impl Thread {
     }
 }
 
-impl Machine {
-    /// Handles the arrival of a segment at A.
-    pub(super) fn at_a(&mut self, p: Packet) {
-        self.tell(self.links[p.place as usize].thread, Message::Packet(p));
+/// A: its threads, and its transmit side.
+#[derive(Debug)]
+pub(super) struct Host {
+    pub(super) threads: Vec<Thread>,
+    pub(super) egress: Egress,
+    /// The way to the peers.
+    pub(super) way: Lane<Packet, What>,
+}
+
+impl Host {
+    pub(super) fn new(s: &Setup, wire: WireConfig) -> Result<Self, String> {
+        Ok(Self {
+            threads: (0..s.threads).map(|_| Thread::new(s)).collect(),
+            egress: Egress::new(wire, s.limit, What::Line)?,
+            way: Lane::new(0, What::AtPeer),
+        })
     }
 
-    pub(super) fn tell(&mut self, thread: u32, message: Message) {
+    /// Handles an event of the line.
+    pub(super) fn line(&mut self, g: &mut Ground, at: Instant) {
+        if self.egress.fired(at) {
+            self.kick(g);
+        }
+    }
+
+    fn kick(&mut self, g: &mut Ground) {
+        self.egress.kick(&mut g.engine, &mut self.way, WAY);
+    }
+
+    /// Handles the arrival of a segment at A.
+    pub(super) fn at_a(&mut self, g: &mut Ground, p: Packet) {
+        let thread = g.links[p.place as usize].thread;
+        self.tell(g, thread, Message::Packet(p));
+    }
+
+    pub(super) fn tell(&mut self, g: &mut Ground, thread: u32, message: Message) {
         self.threads[thread as usize].queue.push_back(message);
-        self.work(thread);
+        self.work(g, thread);
     }
 
     /// Ends the message of a thread.
-    pub(super) fn done(&mut self, thread: u32) {
+    pub(super) fn done(&mut self, g: &mut Ground, thread: u32) {
         self.threads[thread as usize].busy = false;
-        self.work(thread);
+        self.work(g, thread);
+    }
+
+    /// Queues a timer of A's end as a message of its thread.
+    pub(super) fn timer(&mut self, g: &mut Ground, at: Instant, place: u32) {
+        let link = &mut g.links[place as usize];
+        if !link.alarms[0].fired(at) {
+            return;
+        }
+        if !link.timed && link.a.deadline().is_some_and(|due| due <= at) {
+            link.timed = true;
+            let (thread, message) = (link.thread, Message::Timer(place, link.number));
+            self.tell(g, thread, message);
+        } else {
+            g.arm(place);
+        }
     }
 
     /// Has a thread take its next message, if it is free: the effects of the message are immediate,
     /// and the thread is busy for its time.
-    fn work(&mut self, thread: u32) {
+    fn work(&mut self, g: &mut Ground, thread: u32) {
         let t = &mut self.threads[thread as usize];
         if t.busy {
             return;
         }
         let Some(message) = t.queue.pop_front() else { return };
         t.busy = true;
-        let [message_cost, unit_cost, step_cost] = self.setup.costs;
+        let [message_cost, unit_cost, step_cost] = g.setup.costs;
         let of_client = match &message {
-            Message::Packet(p) => matches!(self.links[p.place as usize].role, Role::Client(_)),
+            Message::Packet(p) => matches!(g.links[p.place as usize].role, Role::Client(_)),
             _ => false,
         };
-        let units = self.handle(thread, message);
+        let units = self.handle(g, thread, message);
         let cost = match of_client {
             true => step_cost,
             false => Nanos(message_cost.0 + unit_cost.0 * u64::from(units)),
         };
-        self.engine.schedule(self.engine.now() + cost, thread, What::Done);
+        g.engine.schedule(g.engine.now() + cost, thread, What::Done);
     }
 
     /// Handles a message. Returns the units of data that were sent.
-    fn handle(&mut self, thread: u32, message: Message) -> u32 {
+    fn handle(&mut self, g: &mut Ground, thread: u32, message: Message) -> u32 {
         match message {
-            Message::Packet(p) => self.arrived(&p),
+            Message::Packet(p) => self.arrived(g, &p),
             Message::Write(place) => {
-                let now = self.engine.now();
-                let link = &mut self.links[place as usize];
+                let now = g.engine.now();
+                let link = &mut g.links[place as usize];
                 link.writing = false;
                 link.a.write(now, u64::MAX);
-                self.output(place, Cause::Data)
+                self.output(g, place, Cause::Data)
             }
             Message::Timer(place, number) => {
-                let now = self.engine.now();
-                let link = &mut self.links[place as usize];
+                let now = g.engine.now();
+                let link = &mut g.links[place as usize];
                 if link.number != number {
                     return 0;
                 }
                 link.timed = false;
                 link.a.on_time(now);
-                self.output(place, Cause::Timer)
+                self.output(g, place, Cause::Timer)
             }
             Message::Turn => {
                 let t = &mut self.threads[thread as usize];
                 let Some(burst) = t.fair.next_turn() else { return 0 };
                 let place = t.streams[burst.sender().index()];
-                self.burst(place, Some(burst))
+                self.burst(g, place, Some(burst))
             }
         }
     }
 
     /// Gives A's end of a connection a segment.
-    fn arrived(&mut self, p: &Packet) -> u32 {
-        let now = self.engine.now();
-        let link = &mut self.links[p.place as usize];
+    fn arrived(&mut self, g: &mut Ground, p: &Packet) -> u32 {
+        let now = g.engine.now();
+        let link = &mut g.links[p.place as usize];
         if link.number != p.number {
             return 0;
         }
         link.a.receive(now, &p.seg);
         match link.role {
-            Role::Sent => self.refill(p.place),
+            Role::Sent => self.refill(g, p.place),
             Role::Received => link.read += link.a.read(now, u64::MAX),
             // The server has the connection and closes it.
             Role::Client(_) if link.a.state() == State::Established => link.a.close(),
             Role::Client(_) => {}
         }
-        self.output(p.place, Cause::Acked)
+        self.output(g, p.place, Cause::Acked)
     }
 
     /// Tells the application of room, if there is enough for it.
-    fn refill(&mut self, place: u32) {
-        let s = &self.setup;
-        let now = self.engine.now();
-        let link = &mut self.links[place as usize];
+    fn refill(&mut self, g: &mut Ground, place: u32) {
+        let s = &g.setup;
+        let now = g.engine.now();
+        let link = &mut g.links[place as usize];
         let room = u64::from(s.windows[0] * MSS).saturating_sub(link.a.unacknowledged());
         let open = link.a.state() == State::Established;
         if open && !link.writing && room >= u64::from(s.write * MSS) {
             link.writing = true;
             let late = match s.late.0 {
                 0 => Nanos::ZERO,
-                most => Nanos(self.rng.below(most)),
+                most => Nanos(g.rng.below(most)),
             };
-            self.engine.schedule(now + late, place, What::Write);
+            g.engine.schedule(now + late, place, What::Write);
         }
     }
 
     /// Has A's end of a connection send the segments that it may, unless it must wait for its turn.
     /// Returns the units of data sent.
-    fn output(&mut self, place: u32, cause: Cause) -> u32 {
-        let link = &self.links[place as usize];
+    fn output(&mut self, g: &mut Ground, place: u32, cause: Cause) -> u32 {
+        let link = &g.links[place as usize];
         let burst = match link.id {
             Some(id) => {
                 let Some(burst) = self.threads[link.thread as usize].fair.begin(id, cause) else { return 0 };
@@ -165,15 +212,15 @@ impl Machine {
             }
             None => None,
         };
-        self.burst(place, burst)
+        self.burst(g, place, burst)
     }
 
-    fn burst(&mut self, place: u32, mut burst: Option<Burst>) -> u32 {
-        let now = self.engine.now();
-        let thread = self.links[place as usize].thread;
+    fn burst(&mut self, g: &mut Ground, place: u32, mut burst: Option<Burst>) -> u32 {
+        let now = g.engine.now();
+        let thread = g.links[place as usize].thread;
         let mut units = 0;
         loop {
-            let link = &mut self.links[place as usize];
+            let link = &mut g.links[place as usize];
             if link.a.has_data() {
                 if let Some(spent) = burst.take_if(|b| b.is_spent()) {
                     let t = &mut self.threads[thread as usize];
@@ -182,7 +229,7 @@ impl Machine {
                     break;
                 }
                 if !self.egress.has_room(thread as usize) {
-                    link.a.quench(now);
+                    link.a.below().quench(now);
                     break;
                 }
             }
@@ -195,10 +242,10 @@ impl Machine {
                 }
             }
             // An acknowledgement that finds no room is lost: the next one covers it.
-            self.egress.send(now, thread as usize, packet, packet.meta(self.setup.prio));
-            self.kick();
+            self.egress.send(now, thread as usize, packet, packet.meta(g.setup.prio));
+            self.kick(g);
         }
-        self.arm(place);
+        g.arm(place);
         units
     }
 }

@@ -1,17 +1,59 @@
 //! A's peers: one takes streams, the other sends them or opens connections, one after another
 //! (netperf's TCP_CC).
 
+use txweir_core::Instant;
+use txweir_core::model::wire::WireConfig;
+use txweir_lab::engine::Lane;
 use txweir_transport::State;
 
-use super::{Machine, WAY};
+use super::{Ground, WAY, What};
+use crate::reproduce::dragonfly::egress::Egress;
 use crate::reproduce::dragonfly::link::{Link, Role, Stage};
 use crate::reproduce::dragonfly::packet::Packet;
 
-impl Machine {
+/// Packets of the peer's queue: `ifq` of a device with 512 descriptors, and 16 for each of its 8
+/// processors.
+const LIMIT: u32 = 640;
+
+/// The peers, and the clients at one of them.
+#[derive(Debug)]
+pub(super) struct Peers {
+    egress: Egress,
+    /// The ways to A: from the peer that A sends to, and from the other, behind its line.
+    pub(super) back: Lane<Packet, What>,
+    pub(super) to_a: Lane<Packet, What>,
+    /// Places of connections that are over.
+    pub(super) free: Vec<u32>,
+    /// Connections that clients have opened and A has closed.
+    pub(super) connections: u64,
+}
+
+impl Peers {
+    pub(super) fn new(wire: WireConfig) -> Result<Self, String> {
+        Ok(Self {
+            egress: Egress::new(wire, LIMIT, What::PeerLine)?,
+            back: Lane::new(0, What::Back),
+            to_a: Lane::new(0, What::AtA),
+            free: Vec::new(),
+            connections: 0,
+        })
+    }
+
+    /// Handles an event of the line.
+    pub(super) fn line(&mut self, g: &mut Ground, at: Instant) {
+        if self.egress.fired(at) {
+            self.kick(g);
+        }
+    }
+
+    fn kick(&mut self, g: &mut Ground) {
+        self.egress.kick(&mut g.engine, &mut self.to_a, WAY);
+    }
+
     /// Handles the arrival of a segment at a peer.
-    pub(super) fn at_peer(&mut self, p: &Packet) {
-        let now = self.engine.now();
-        let link = &mut self.links[p.place as usize];
+    pub(super) fn at_peer(&mut self, g: &mut Ground, p: &Packet) {
+        let now = g.engine.now();
+        let link = &mut g.links[p.place as usize];
         if link.number != p.number {
             return;
         }
@@ -27,42 +69,57 @@ impl Machine {
                 }
             }
         }
-        self.peer_sends(p.place);
-        self.look_at_client(p.place);
+        self.sends(g, p.place);
+        self.look_at_client(g, p.place);
     }
 
     /// Has the application of a stream to A hand over as much data as there is room for.
-    pub(super) fn peer_writes(&mut self, place: u32) {
-        let now = self.engine.now();
-        self.links[place as usize].peer.write(now, u64::MAX);
-        self.peer_sends(place);
+    pub(super) fn writes(&mut self, g: &mut Ground, place: u32) {
+        let now = g.engine.now();
+        g.links[place as usize].peer.write(now, u64::MAX);
+        self.sends(g, place);
     }
 
     /// Has the peer's end of a connection send the segments that it may.
-    pub(super) fn peer_sends(&mut self, place: u32) {
-        let now = self.engine.now();
+    fn sends(&mut self, g: &mut Ground, place: u32) {
+        let now = g.engine.now();
         loop {
-            let link = &mut self.links[place as usize];
-            if link.peer.has_data() && !self.peer.has_room(0) {
-                link.peer.quench(now);
+            let link = &mut g.links[place as usize];
+            if link.peer.has_data() && !self.egress.has_room(0) {
+                link.peer.below().quench(now);
                 break;
             }
             let Some(seg) = link.peer.transmit(now) else { break };
             let packet = Packet { place, number: link.number, seg };
             if link.role == Role::Sent {
-                self.back.push(&mut self.engine, now + WAY, packet);
+                self.back.push(&mut g.engine, now + WAY, packet);
             } else {
-                self.peer.send(now, 0, packet, packet.meta(false));
-                self.kick_peer();
+                self.egress.send(now, 0, packet, packet.meta(false));
+                self.kick(g);
             }
         }
-        self.arm_peer(place);
+        g.arm_peer(place);
+    }
+
+    /// Handles a timer of the peer's end of a connection.
+    pub(super) fn timer(&mut self, g: &mut Ground, at: Instant, place: u32) {
+        let link = &mut g.links[place as usize];
+        if !link.alarms[1].fired(at) {
+            return;
+        }
+        if link.peer.deadline().is_some_and(|due| due <= at) {
+            link.peer.on_time(at);
+            self.sends(g, place);
+            self.look_at_client(g, place);
+        } else {
+            g.arm_peer(place);
+        }
     }
 
     /// Has a client whose connection A has closed open the next; frees the place of a connection
     /// that is over.
-    pub(super) fn look_at_client(&mut self, place: u32) {
-        let link = &mut self.links[place as usize];
+    fn look_at_client(&mut self, g: &mut Ground, place: u32) {
+        let link = &mut g.links[place as usize];
         let Role::Client(client) = link.role else { return };
         let closed = link.peer.finished();
         let over = matches!(link.peer.state(), State::Closed | State::Failed);
@@ -77,26 +134,26 @@ impl Machine {
         };
         if leaves {
             self.connections += u64::from(closed);
-            self.open(client);
+            self.open(g, client);
         }
     }
 
     /// Has a client open its next connection: of another port, so of any thread.
-    pub(super) fn open(&mut self, client: u32) {
-        let (s, role) = (self.setup, Role::Client(client));
-        let thread = self.rng.below(u64::from(s.threads)) as u32;
+    pub(super) fn open(&mut self, g: &mut Ground, client: u32) {
+        let (s, role) = (g.setup, Role::Client(client));
+        let thread = g.rng.below(u64::from(s.threads)) as u32;
         let place = match self.free.pop() {
             Some(place) => {
-                self.links[place as usize].anew(&s, role, thread);
+                g.links[place as usize].anew(&s, role, thread);
                 place
             }
             None => {
-                self.links.push(Link::new(&s, role, thread));
+                g.links.push(Link::new(&s, role, thread));
                 // A client has a handful of connections that are not over, and there are at most
                 // some hundred clients.
-                (self.links.len() - 1) as u32
+                (g.links.len() - 1) as u32
             }
         };
-        self.peer_sends(place);
+        self.sends(g, place);
     }
 }

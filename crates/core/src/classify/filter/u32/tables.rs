@@ -1,36 +1,34 @@
 //! The tables of a block and their changes: each change applies whole or not at all.
 
 use alloc::boxed::Box;
+use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::string::ToString;
 use alloc::sync::Arc;
 use alloc::vec;
 use alloc::vec::Vec;
 
+use super::numbers::{FIRST, LAST, Numbers};
 use super::{BUCKET, DIVISOR_MAX, KEYS_MAX, Match, NODE, Place, Selector, TABLE, U32};
 use crate::classify::counters::Counters;
 use crate::classify::filter::chain::{exists, not_found};
 use crate::classify::filter::{Bound, Existence};
 use crate::text::error::{ConfigError, ErrorKind, Object};
 
-/// Automatic numbers of tables and of filters begin here.
-const FIRST: u32 = 0x800;
-/// Numbers of tables and of filters end here.
-const LAST: u32 = 0xfff;
-
 /// All tables of a block.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Common {
     /// The tables, by slot; a table keeps its slot.
     pub(super) tables: Vec<Option<Arc<Hash>>>,
+    /// Slots without a table.
+    vacant: Vec<u32>,
+    numbers: Numbers,
+    /// The slots of the tables of each priority, in the order in which they were made.
+    places: BTreeMap<Place, Vec<u32>>,
     /// Number of roots.
     roots: u32,
     /// Number of filters.
     filters: usize,
-    /// The next automatic number, less `FIRST`.
-    next: u32,
-    /// Number of tables ever made.
-    made: u64,
 }
 
 /// A hash table.
@@ -41,8 +39,6 @@ pub(super) struct Hash {
     /// Chain and priority that own the table.
     place: Place,
     root: bool,
-    /// Number of tables that were made before.
-    made: u64,
     /// Number of filters that link to the table.
     refs: u32,
     /// The number of buckets, less one.
@@ -108,45 +104,33 @@ impl Common {
     }
     /// Returns the slot of a table by its number.
     fn slot(&self, id: u32) -> Option<u32> {
-        let at = self.tables.iter().position(|t| t.as_ref().is_some_and(|t| t.id == id))?;
-        u32::try_from(at).ok()
+        self.numbers.slot(id)
     }
     /// True if there is at most one priority, and it has no filters.
-    pub(super) fn is_empty(&self) -> bool {
+    pub(in crate::classify::filter) const fn is_empty(&self) -> bool {
         self.roots <= 1 && self.filters == 0
-    }
-
-    /// Returns a free number for a table: the next from `FIRST` on, cyclically.
-    fn free_id(&mut self) -> Option<u32> {
-        let span = LAST - FIRST;
-        let id = (0..span).map(|n| FIRST + (self.next + n) % span).find(|id| self.slot(*id).is_none())?;
-        self.next = (id - FIRST + 1) % span;
-        Some(id)
     }
 
     fn add(&mut self, id: u32, place: Place, root: bool, divisor: u16) -> u32 {
         let buckets = (0..divisor).map(|_| Vec::new()).collect();
         let mask = u32::from(divisor.saturating_sub(1));
-        let made = self.made;
-        self.made += 1;
-        let table = Some(Arc::new(Hash { id, place, root, made, refs: 0, mask, buckets }));
-        let slot = match self.tables.iter().position(Option::is_none) {
-            Some(slot) => {
-                self.tables[slot] = table;
-                slot
-            }
-            None => {
-                self.tables.push(table);
-                self.tables.len() - 1
-            }
-        };
-        u32::try_from(slot).unwrap_or(u32::MAX)
+        let table = Some(Arc::new(Hash { id, place, root, refs: 0, mask, buckets }));
+        let slot = self.vacant.pop().unwrap_or_else(|| {
+            self.tables.push(None);
+            u32::try_from(self.tables.len() - 1).unwrap_or(u32::MAX)
+        });
+        if let Some(place) = self.tables.get_mut(slot as usize) {
+            *place = table;
+        }
+        self.numbers.give(id, slot);
+        self.places.entry(place).or_default().push(slot);
+        slot
     }
 
     pub(super) fn add_root(&mut self, place: Place) -> u32 {
         self.roots += 1;
         // A table without a number can be walked, but not named.
-        let id = self.free_id().unwrap_or(LAST + 1);
+        let id = self.numbers.free().unwrap_or(LAST + 1);
         self.add(id, place, true, 1)
     }
 
@@ -156,7 +140,10 @@ impl Common {
         match self.roots {
             0 => {
                 let slots = 0..u32::try_from(self.tables.len()).unwrap_or(u32::MAX);
-                slots.flat_map(|slot| self.remove(slot)).collect()
+                let gone = slots.flat_map(|slot| self.remove(slot)).collect();
+                // Numbers begin anew with the next first priority.
+                *self = Self::default();
+                gone
             }
             _ => self.remove(root),
         }
@@ -167,6 +154,14 @@ impl Common {
         let Some(table) = self.tables.get_mut(slot as usize).and_then(Option::take) else {
             return Vec::new();
         };
+        self.vacant.push(slot);
+        self.numbers.take_back(table.id);
+        if let Some(slots) = self.places.get_mut(&table.place) {
+            slots.retain(|s| *s != slot);
+            if slots.is_empty() {
+                self.places.remove(&table.place);
+            }
+        }
         let mut goals = Vec::new();
         for node in table.buckets.iter().flatten() {
             self.release(node.link);
@@ -240,7 +235,7 @@ impl Common {
             (Some(_), _) => return Err(exists("u32", handle)),
             (None, Existence::Change) => return Err(not_found("u32", handle)),
             (None, _) if id != 0 => id,
-            (None, _) => self.free_id().ok_or_else(|| {
+            (None, _) => self.numbers.free().ok_or_else(|| {
                 refused(ErrorKind::OutOfRange, "divisor", "a number that is free for a table", handle)
             })?,
         };
@@ -405,7 +400,7 @@ impl Common {
     }
 
     /// Removes a filter or a table. Returns the goals that die with it.
-    pub(super) fn delete(&mut self, handle: u32) -> Result<Vec<Bound>, ConfigError> {
+    pub(in crate::classify::filter) fn delete(&mut self, handle: u32) -> Result<Vec<Bound>, ConfigError> {
         if handle & NODE != 0 {
             let at = self.at(handle).ok_or_else(|| not_found("u32", handle))?;
             let bucket = self.table_mut(at.slot).and_then(|t| t.buckets.get_mut(at.bucket));
@@ -438,10 +433,8 @@ impl Common {
     /// Visits the tables of the priority with this root, the newest first, each with its filters.
     pub(super) fn visit(&self, root: u32, f: super::Visit<'_, U32>) {
         let place = self.table(root).map(|t| t.place).unwrap_or_default();
-        let mut tables: Vec<&Hash> = self.tables.iter().flatten().map(|t| &**t).collect();
-        tables.retain(|table| table.place == place);
-        tables.sort_by_key(|table| core::cmp::Reverse(table.made));
-        for table in tables {
+        let slots = self.places.get(&place).into_iter().flatten().rev();
+        for table in slots.filter_map(|slot| self.table(*slot)) {
             f(table.id << 20, &table.rule(), &Bound::default(), 0);
             for (handle, bucket) in table.handles() {
                 for node in bucket {
@@ -451,7 +444,7 @@ impl Common {
         }
     }
 
-    pub(super) fn find(&self, handle: u32, f: &mut dyn FnMut(&U32, &Bound, u32)) {
+    pub(in crate::classify::filter) fn find(&self, handle: u32, f: &mut dyn FnMut(&U32, &Bound, u32)) {
         if handle & NODE == 0 {
             let slot = self.slot(handle >> 20).filter(|_| handle & BUCKET == 0);
             if let Some(table) = slot.and_then(|slot| self.table(slot)) {

@@ -1,0 +1,209 @@
+//! Interfaces of a daemon as the kernel counts them. As root.
+
+use std::net::{SocketAddr, UdpSocket};
+use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
+use serde_json::Value;
+
+use super::{Net, PATIENCE, echo};
+use crate::common::{machine, skip_unless_possible};
+
+/// Waits until a condition holds, and returns what it returned.
+fn eventually<T>(what: &str, mut found: impl FnMut() -> Option<T>) -> T {
+    let give_up = Instant::now() + 3 * PATIENCE;
+    loop {
+        if let Some(found) = found() {
+            return found;
+        }
+        assert!(Instant::now() < give_up, "{what}: not within {:?}", 3 * PATIENCE);
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+fn object(net: &Net, link: &str) -> Value {
+    let shown: Value = serde_json::from_str(&net.dir.ok(&format!("link show {link} -j"))).expect("JSON");
+    shown[0].clone()
+}
+
+fn number(value: &Value, pointer: &str) -> u64 {
+    value.pointer(pointer).and_then(Value::as_u64).unwrap_or_else(|| panic!("{pointer}: {value}"))
+}
+
+/// Returns the frames that the interface of a link has received, as the kernel counts them. Those
+/// of a TAP device are the ones that the kernel sends through it.
+fn received(net: &Net, link: &str) -> u64 {
+    let tap = object(net, link)["type"] == "tap";
+    let (netns, interface, counts): (_, _, &[&str]) = match (tap, link) {
+        (true, "left") => (&net.client, "tap0", &["tx/packets", "tx/dropped"]),
+        (true, _) => (&net.server, "tap0", &["tx/packets", "tx/dropped"]),
+        (false, name) => (&net.middle, name, &["rx/packets"]),
+    };
+    let text = netns.run(&["ip", "-s", "-j", "link", "show", "dev", interface]);
+    let shown = serde_json::from_str(&text).expect("JSON");
+    counts.iter().map(|count| number(&shown, &format!("/0/stats64/{count}"))).sum()
+}
+
+/// Returns the kernel's count for the interface of a link, and the link, at an instant at which the
+/// link has read all frames: no frame came in between.
+fn at_rest(net: &Net, link: &str) -> (u64, Value) {
+    eventually("an instant of rest", || {
+        let before = received(net, link);
+        let shown = object(net, link);
+        let rest = number(&shown, "/sums/rx/waiting") == 0 && received(net, link) == before;
+        rest.then_some((before, shown))
+    })
+}
+
+/// Checks the sums of a link, and that an interface has received as many frames as they show.
+fn sums_hold(net: &Net, link: &str, start: &(u64, Value)) -> Value {
+    let (now, shown) = at_rest(net, link);
+    let sum = |object: &str, keys: &[&str]| -> u64 {
+        keys.iter().map(|key| number(&shown, &format!("/sums/{object}/{key}"))).sum()
+    };
+    let seen = sum("rx", &["seen"]);
+    assert_eq!(seen - number(&start.1, "/sums/rx/seen"), now - start.0, "{link}: {shown}");
+    let places = ["forwarded", "unclaimed", "missed", "oversize", "refused", "waiting"];
+    assert_eq!(seen, sum("rx", &places), "{link}: {shown}");
+    let ends = ["malformed", "no_memory", "filtered", "taken", "cut", "unmade", "dropped", "waiting"];
+    let ends = [&ends[..], &["queued", "inflight", "delivered", "lost"]].concat();
+    assert_eq!(sum("tx", &["submitted", "pieces", "copies"]), sum("tx", &ends), "{link}: {shown}");
+    shown
+}
+
+#[test]
+fn every_frame_that_an_interface_received_is_shown() {
+    let _machine = machine::shared();
+    skip_unless_possible!();
+    ["packet", "tap"].into_iter().for_each(every_frame_is_shown);
+}
+
+fn every_frame_is_shown(kind: &str) {
+    let net = Net::new(kind);
+    assert_eq!(echo(&net, 20), 20);
+    let start = at_rest(&net, "left");
+    // While the daemon stands still, more frames come than the kernel keeps for it.
+    net.daemon.signal(Signal::STOP);
+    let socket = net.client.enter(|| UdpSocket::bind("10.78.0.1:0").expect("bind"));
+    let flood = 30_000;
+    for _ in 0..flood {
+        socket.send_to(&[0; 1000], "10.78.0.2:9").expect("send");
+    }
+    net.daemon.signal(Signal::CONT);
+    let shown = sums_hold(&net, "left", &start);
+    let missed = number(&shown, "/sums/rx/missed");
+    assert!((1000..=flood).contains(&missed), "{shown}");
+    let table = net.dir.ok("link show left");
+    let column = |row: usize| table.lines().nth(row).and_then(|line| line.split_whitespace().nth(8));
+    assert_eq!((column(0), column(1)), (Some("MISSED"), Some(missed.to_string().as_str())), "{table}");
+    // Super-frames of TCP, which a shaper cuts.
+    net.dir.ok("tc qdisc replace dev right root tbf rate 200mbit burst 5kb limit 300kb");
+    let server = SocketAddr::from(([10, 78, 0, 2], 5201));
+    let sink = net.server.tcp_sink(server);
+    let bytes = 5_000_000;
+    assert_eq!(net.client.tcp_source(server, bytes).join().expect("the source"), bytes);
+    assert_eq!(sink.join().expect("the sink"), bytes);
+    sums_hold(&net, "left", &start);
+    let right = sums_hold(&net, "right", &at_rest(&net, "right"));
+    assert!(number(&right, "/sums/tx/cut") > 10, "{right}");
+    let peers = [number(&object(&net, "left"), "/sums/rx/forwarded"), number(&right, "/sums/in/peer")];
+    assert_eq!(peers[0], peers[1]);
+}
+
+/// Returns the word of `link show` for the state of a link.
+fn state(net: &Net, link: &str) -> String {
+    object(net, link)["state"].as_str().expect("a text").to_owned()
+}
+
+fn becomes(net: &Net, link: &str, wanted: &str) {
+    eventually(&format!("{link} is {wanted}"), || (state(net, link) == wanted).then_some(()));
+}
+
+/// Makes the veth pair of the server again, under its old names.
+fn make_again(net: &Net) {
+    net.server.veth("eth0", &net.middle, "right");
+    net.server.up("eth0", "10.78.0.2/24");
+    net.middle.run(&["ip", "link", "set", "dev", "right", "up"]);
+    net.server.wait_for_carrier("eth0");
+    net.middle.wait_for_carrier("right");
+    // The new interface has another address, which the client would learn only after a while.
+    net.client.run(&["ip", "neigh", "flush", "all"]);
+}
+
+#[test]
+fn an_interface_that_is_made_again_comes_back_with_its_qdiscs() {
+    let _machine = machine::shared();
+    skip_unless_possible!();
+    let mut net = Net::new("packet");
+    net.dir.ok("tc qdisc replace dev right root handle 7: fq_codel limit 777");
+    assert_eq!(echo(&net, 20), 20);
+    let before = number(&object(&net, "right"), "/packets");
+    net.server.run(&["ip", "link", "del", "dev", "eth0"]);
+    becomes(&net, "right", "gone");
+    // A link that is not as described is no success.
+    let (code, out, err) = net.dir.run(&["link", "replace", "right", "--type", "packet"]);
+    let said = "link right: interface `packet:right` does not exist: `ip link` lists those that do\n";
+    assert_eq!((code, out.as_str(), err.as_str()), (2, "", said));
+    // The daemon finds the interface by itself.
+    make_again(&net);
+    becomes(&net, "right", "up");
+    assert_eq!(echo(&net, 20), 20);
+    let shown = net.dir.ok("tc qdisc show dev right");
+    assert!(shown.starts_with("qdisc fq_codel 7: root refcnt 2 limit 777p"), "{shown}");
+    assert!(number(&object(&net, "right"), "/packets") > before + 20);
+    // A command does not wait for the next attempt.
+    net.server.run(&["ip", "link", "del", "dev", "eth0"]);
+    becomes(&net, "right", "gone");
+    make_again(&net);
+    net.dir.ok("link replace right --type packet");
+    assert_eq!(state(&net, "right"), "up");
+    assert_eq!(echo(&net, 20), 20);
+    sums_hold(&net, "right", &at_rest(&net, "right"));
+    net.daemon.signal(Signal::TERM);
+    let (code, _, err) = net.daemon.ended();
+    let lines: Vec<&str> = err.lines().collect();
+    let gone = "txweir: link right: interface `packet:right` is gone: ";
+    assert_eq!((code, lines[1]), (Some(0), "txweir: link right: interface `packet:right` is back"));
+    assert!(lines[0].starts_with(gone) && lines[2].starts_with(gone), "{err}");
+}
+
+#[test]
+fn a_tap_device_that_is_made_again_comes_back() {
+    let _machine = machine::shared();
+    skip_unless_possible!();
+    let net = Net::new("tap");
+    assert_eq!(echo(&net, 20), 20);
+    net.client.run(&["ip", "link", "del", "dev", "tap0"]);
+    becomes(&net, "left", "gone");
+    net.client.run(&["ip", "tuntap", "add", "dev", "tap0", "mode", "tap"]);
+    net.client.up("tap0", "10.78.0.1/24");
+    becomes(&net, "left", "up");
+    net.server.run(&["ip", "neigh", "flush", "all"]);
+    assert_eq!(echo(&net, 20), 20);
+}
+
+#[test]
+fn an_interface_that_is_down_or_renamed_is_not_gone() {
+    let _machine = machine::shared();
+    skip_unless_possible!();
+    let net = Net::new("packet");
+    let set = |words: &[&str]| drop(net.middle.run(&[&["ip", "link", "set", "dev"], words].concat()));
+    assert_eq!(echo(&net, 20), 20);
+    set(&["right", "down"]);
+    becomes(&net, "right", "down");
+    set(&["right", "name", "other"]);
+    becomes(&net, "right", "down");
+    set(&["other", "up"]);
+    becomes(&net, "right", "up");
+    net.middle.wait_for_carrier("other");
+    net.server.wait_for_carrier("eth0");
+    assert_eq!(echo(&net, 20), 20);
+    // Another interface of the old name changes nothing.
+    net.middle.run(&["ip", "tuntap", "add", "dev", "right", "mode", "tap"]);
+    set(&["other", "down"]);
+    becomes(&net, "right", "down");
+    set(&["other", "up"]);
+    becomes(&net, "right", "up");
+    net.server.wait_for_carrier("eth0");
+    assert_eq!(echo(&net, 20), 20);
+}

@@ -1,0 +1,15 @@
+//! The tests of the `txweir` command, in one binary: its output as it stands in the documents and
+//! in `spec/cli`, the daemon as a process, and, as root, live traffic in network namespaces.
+//!
+//! A test that measures the machine has it alone ([`common::machine`]); the others run side by
+//! side.
+
+mod common;
+mod daemon;
+mod documents;
+mod live;
+mod live_try;
+mod order;
+mod output;
+mod tcp_live;
+mod transcripts;

@@ -1,0 +1,66 @@
+//! Requests that change something, as the log has them.
+
+use txweir_tc::tool::Flags;
+
+use crate::protocol::Ask;
+
+/// Most bytes of a line about a request: words of a request can be very long.
+const LINE_MAX: usize = 200;
+/// Verbs that change nothing; tc takes the beginning of a verb for the whole.
+const LOOKS: [&str; 5] = ["show", "list", "lst", "get", "help"];
+
+/// Returns the words of a request that changes something if it is done; `None` for one that only
+/// looks.
+pub fn change(ask: &Ask) -> Option<String> {
+    let text = match ask {
+        Ask::Save | Ask::Version => return None,
+        Ask::Link { args } => match args.first().map(String::as_str) {
+            None | Some("show" | "help") => return None,
+            Some(_) => format!("link {}", args.join(" ")),
+        },
+        Ask::Tc { args, batch, .. } => {
+            let flags = Flags::read(args).ok().filter(|flags| !flags.dry_run && !flags.help)?;
+            match batch {
+                Some(batch) => format!("tc -b {}, {} lines", batch.name, batch.text.lines().count()),
+                None => {
+                    let verb = args.get(flags.before + 1)?;
+                    if LOOKS.iter().any(|look| look.starts_with(verb.as_str())) {
+                        return None;
+                    }
+                    format!("tc {}", args.join(" "))
+                }
+            }
+        }
+    };
+    Some(text[..text.floor_char_boundary(LINE_MAX)].to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::protocol::Batch;
+
+    #[test]
+    fn what_changes_something_is_told_and_what_looks_is_not() {
+        let words = |line: &str| line.split(' ').map(String::from).collect::<Vec<_>>();
+        let tc = |line: &str| change(&Ask::Tc { args: words(line), batch: None, class_names: None });
+        let link = |line: &str| change(&Ask::Link { args: words(line) });
+        for line in ["qdisc", "-s qdisc show dev a", "-j class ls dev a", "filter l", "qdisc sh", "-V"] {
+            assert_eq!(tc(line), None, "{line}");
+        }
+        assert_eq!(
+            (link("show -j"), change(&Ask::Save), change(&Ask::Link { args: vec![] })),
+            (None, None, None)
+        );
+        for line in ["qdisc add dev a root pfifo", "q d dev a root", "-s class change dev a classid 1:1 drr"]
+        {
+            assert_eq!(tc(line), Some(format!("tc {line}")));
+        }
+        assert_eq!(link("del a").as_deref(), Some("link del a"));
+        let batch = Some(Batch { name: "p.tc".into(), text: "a\nb\n".into(), lines_before: 0 });
+        let ask = |flags: &str| Ask::Tc { args: words(flags), batch: batch.clone(), class_names: None };
+        assert_eq!(change(&ask("-b p.tc")).as_deref(), Some("tc -b p.tc, 2 lines"));
+        assert_eq!(change(&ask("--dry-run -b p.tc")), None);
+        assert_eq!(link(&format!("add {}", "é".repeat(500))).map(|line| line.len()), Some(199));
+    }
+}

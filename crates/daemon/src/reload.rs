@@ -1,0 +1,70 @@
+//! A configuration that is read again while the daemon runs.
+
+use std::sync::Arc;
+
+use txweir_core::Instant;
+use txweir_tc::{Source, lex};
+
+use crate::daemon::Daemon;
+use crate::protocol::{Ask, Batch, Reply};
+
+impl Daemon {
+    /// Makes links and qdiscs as a configuration describes them, called `name` in messages. A wrong
+    /// or impossible line changes nothing. Links come first, each changed in one step; then the
+    /// qdiscs of all links, in one step that keeps the waiting packets. Objects that the
+    /// configuration does not name stay as they are.
+    pub fn reload(&mut self, now: Instant, name: &str, text: &str) -> Reply {
+        let rehearsed = self.batch(now, name, text, &["--dry-run"]);
+        if rehearsed.status != 0 {
+            return rehearsed;
+        }
+        // A link cannot be changed in an atomic batch; once they are changed, their lines change
+        // nothing in it.
+        let linked = self.batch(now, name, &only_links(name, text), &[]);
+        if linked.status != 0 {
+            return linked;
+        }
+        self.batch(now, name, text, &["--atomic"])
+    }
+
+    fn batch(&mut self, now: Instant, name: &str, text: &str, flags: &[&str]) -> Reply {
+        let batch = Some(Batch { name: name.to_owned(), text: text.to_owned(), lines_before: 0 });
+        let args = flags.iter().chain(&["-b", name]).map(|word| (*word).to_owned()).collect();
+        let reply = self.answer(now, &Ask::Tc { args, batch, class_names: None });
+        // The output of a configuration has no reader.
+        Reply { stdout: String::new(), ..reply }
+    }
+}
+
+/// Returns the lines about links, each on the line where it was.
+fn only_links(name: &str, text: &str) -> String {
+    let source = Arc::new(Source::new(name, text));
+    let mut kept = String::with_capacity(text.len());
+    let blank = |text: &str| text.chars().filter(|c| *c == '\n').collect::<String>();
+    let mut at = 0;
+    for line in lex::lines(&source, 0..text.len()).into_iter().flatten() {
+        if line.words.first().is_none_or(|word| word.text != "link") {
+            continue;
+        }
+        let span = line.span();
+        kept.push_str(&blank(&text[at..span.start]));
+        kept.push_str(&text[span.clone()]);
+        at = span.end;
+    }
+    kept.push_str(&blank(&text[at..]));
+    kept
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_about_links_stay_where_they_are() {
+        let text =
+            "# links\nlink add a \\\n  --mtu 9000 # big\nqdisc add dev a \\\n root pfifo\n\nlink add é\n";
+        assert_eq!(only_links("t", text), "\nlink add a \\\n  --mtu 9000\n\n\n\nlink add é\n");
+        assert_eq!(only_links("t", "qdisc show\n"), "\n");
+        assert_eq!(only_links("t", "link show"), "link show");
+    }
+}

@@ -1,0 +1,71 @@
+//! The places of filters on a device: qdiscs, classes and hooks.
+
+use txweir_core::Handle;
+use txweir_core::sched::discipline::Filtered;
+
+use super::apply::has_qdisc;
+use super::{Device, Hook};
+use crate::ast::Place;
+
+/// The hooks have this major number.
+const HOOK: u16 = 0xffff;
+
+/// Returns the name by which the tree of a device knows a place for filters, and the place as Linux
+/// reports it.
+pub(super) fn place(device: &dyn Device, place: Option<Place>) -> Result<(Handle, Handle), String> {
+    let no_hook = || format!("{} has no ingress or clsact hook", device.name());
+    let root = device.tree().root().handle();
+    match (place, device.hook()) {
+        (None | Some(Place::Below(Handle::ROOT | Handle::NONE)), _) => {
+            let said = if place == Some(Place::Below(Handle::ROOT)) { Handle::ROOT } else { root };
+            at_qdisc(device, root).map(|at| (at, said))
+        }
+        (Some(Place::Ingress | Place::Egress), None) => Err(no_hook()),
+        (Some(Place::Ingress), Some(_)) => Ok((Hook::INGRESS, Hook::INGRESS)),
+        (Some(Place::Egress), Some(Hook::Clsact)) => Ok((Hook::EGRESS, Hook::EGRESS)),
+        // The ingress hook accepts every name.
+        (Some(Place::Egress), Some(Hook::Ingress)) => Ok((Hook::INGRESS, Hook::EGRESS)),
+        // A qdisc may have the major number of the hooks.
+        (Some(Place::Below(at)), _) if at.major() == HOOK && has_qdisc(device, at.qdisc()) => {
+            at_qdisc(device, at).map(|key| (key, at))
+        }
+        (Some(Place::Below(at)), None) if at.major() == HOOK => Err(no_hook()),
+        (Some(Place::Below(at)), Some(Hook::Ingress)) if at.major() == HOOK => Ok((Hook::INGRESS, at)),
+        (Some(Place::Below(at @ (Hook::INGRESS | Hook::EGRESS))), Some(Hook::Clsact)) => Ok((at, at)),
+        (Some(Place::Below(at)), Some(Hook::Clsact)) if at.major() == HOOK => {
+            Err(format!("clsact has two places, {} and {}: {at} is neither", Hook::INGRESS, Hook::EGRESS))
+        }
+        (Some(Place::Below(at) | Place::Handle(at)), _) => at_qdisc(device, at).map(|key| (key, at)),
+        (Some(Place::Clsact), _) => Err("clsact is two places: ingress and egress".into()),
+    }
+}
+
+/// Checks that a qdisc or class asks filters.
+fn at_qdisc(device: &dyn Device, at: Handle) -> Result<Handle, String> {
+    let mut found = None;
+    device.tree().visit(&mut |_, node| {
+        if node.handle() == at.qdisc() && found.is_none() {
+            let qdisc = node.qdisc();
+            let class = at.minor() == 0
+                || qdisc.classes().iter().any(|class| class.minor == at.minor())
+                || qdisc.user_classes().is_some_and(|classes| classes.has(at.minor()));
+            found = Some((qdisc.spec(), class));
+        }
+    });
+    match found {
+        None if at.is_none() => Err(format!("{} has no qdisc that asks filters", device.name())),
+        None => Err(format!("{} has no qdisc {}", device.name(), at.qdisc())),
+        Some((spec, _)) if spec.root_only => {
+            let kind = spec.kind;
+            Err(format!(
+                "{kind} asks no filters: a queue is chosen before it (add clsact, and the filter at egress)"
+            ))
+        }
+        Some((spec, _)) if spec.filters == Filtered::No => Err(format!("{} asks no filters", spec.kind)),
+        Some((_, false)) => Err(format!("there is no class {at}")),
+        Some((spec, true)) if at.minor() != 0 && spec.filters != Filtered::Classes => {
+            Err(format!("the classes of {} ask no filters: it does", spec.kind))
+        }
+        Some(_) => Ok(at),
+    }
+}
