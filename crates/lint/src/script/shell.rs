@@ -1,6 +1,5 @@
 //! The part of the shell's language in which tc scripts are written, read without running anything.
 
-use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -8,7 +7,7 @@ use txweir_tc::diagnostic::Diagnostic;
 use txweir_tc::lex::{self, Line, Word};
 use txweir_tc::source::Source;
 
-use super::words::Raw;
+use super::words::{Raw, Text};
 use super::{Script, TcLine};
 use crate::code;
 
@@ -44,12 +43,8 @@ struct Passed {
     lines: usize,
 }
 
-pub(super) struct Shell<'a> {
-    pub(super) source: &'a Arc<Source>,
-    pub(super) at: usize,
-    end: usize,
-    /// Values; an error has the reason why the value is not known.
-    pub(super) variables: HashMap<String, Result<String, String>>,
+struct Shell<'a> {
+    text: Text<'a>,
     passed: Option<Passed>,
     /// Names of commands in notes already made.
     noted: Vec<String>,
@@ -63,10 +58,7 @@ pub(super) struct Shell<'a> {
 /// Reads a part of a source as a script.
 pub(super) fn read(source: &Arc<Source>, part: Range<usize>) -> Script {
     let mut shell = Shell {
-        source,
-        at: part.start,
-        end: part.end.min(source.text.len()),
-        variables: HashMap::new(),
+        text: Text::new(source, part),
         passed: None,
         noted: Vec::new(),
         here_end: None,
@@ -78,30 +70,14 @@ pub(super) fn read(source: &Arc<Source>, part: Range<usize>) -> Script {
 }
 
 impl Shell<'_> {
-    pub(super) fn rest(&self) -> &str {
-        self.source.text.get(self.at..self.end).unwrap_or("")
-    }
-    pub(super) fn peek(&self) -> Option<char> {
-        self.rest().chars().next()
-    }
-    pub(super) fn eat(&mut self, text: &str) -> bool {
-        let found = self.rest().starts_with(text);
-        self.at += if found { text.len() } else { 0 };
-        found
-    }
-    pub(super) fn take(&mut self) -> Option<char> {
-        let c = self.peek()?;
-        self.at += c.len_utf8();
-        Some(c)
-    }
     fn note(&mut self, span: Range<usize>, message: String, hint: &str) {
-        let d = Diagnostic::error(code::NOT_EVALUATED, self.source, span, message).note();
+        let d = Diagnostic::error(code::NOT_EVALUATED, self.text.source, span, message).note();
         self.script.notes.push(d.hint(Some(hint.to_string()).filter(|h| !h.is_empty())));
     }
 
     fn run(&mut self) {
         let (mut before, mut conditional) = (End::Line, false);
-        while self.at < self.end {
+        while self.text.at < self.text.end {
             let (simple, end) = self.simple();
             if !simple.words.is_empty() {
                 let test = simple.words.first().and_then(Raw::literal);
@@ -125,35 +101,39 @@ impl Shell<'_> {
     fn simple(&mut self) -> (Simple, End) {
         let mut simple = Simple::default();
         loop {
-            let end = match self.peek() {
+            let end = match self.text.peek() {
                 None => Some(End::Text),
                 Some('#') => {
-                    while self.peek().is_some_and(|c| c != '\n') {
-                        self.take();
+                    while self.text.peek().is_some_and(|c| c != '\n') {
+                        self.text.take();
                     }
                     None
                 }
                 Some('\n') => {
-                    self.take();
-                    self.at = self.here_end.take().map_or(self.at, |end| end.max(self.at)).min(self.end);
+                    self.text.take();
+                    self.text.at = self
+                        .here_end
+                        .take()
+                        .map_or(self.text.at, |end| end.max(self.text.at))
+                        .min(self.text.end);
                     Some(End::Line)
                 }
                 Some(';') => {
-                    while self.eat(";") {}
+                    while self.text.eat(";") {}
                     Some(End::Line)
                 }
-                Some('&') if self.eat("&&") => Some(End::And),
-                Some('&') if self.eat("&>") => {
+                Some('&') if self.text.eat("&&") => Some(End::And),
+                Some('&') if self.text.eat("&>") => {
                     self.redirected();
                     None
                 }
                 Some('&') => {
-                    self.take();
+                    self.text.take();
                     Some(End::Line)
                 }
-                Some('|') if self.eat("||") => Some(End::Or),
+                Some('|') if self.text.eat("||") => Some(End::Or),
                 Some('|') => {
-                    self.take();
+                    self.text.take();
                     Some(End::Pipe)
                 }
                 Some('(') => {
@@ -161,7 +141,7 @@ impl Shell<'_> {
                     Some(End::Line)
                 }
                 Some(')') => {
-                    self.take();
+                    self.text.take();
                     self.closes(")");
                     Some(End::Line)
                 }
@@ -169,9 +149,9 @@ impl Shell<'_> {
                     self.redirection(&mut simple);
                     None
                 }
-                Some('\\') if self.eat("\\\n") || self.eat("\\\r\n") => None,
+                Some('\\') if self.text.eat("\\\n") || self.text.eat("\\\r\n") => None,
                 Some(c) if c.is_whitespace() => {
-                    self.take();
+                    self.text.take();
                     None
                 }
                 Some(_) => {
@@ -186,15 +166,15 @@ impl Shell<'_> {
     }
 
     fn add_word(&mut self, simple: &mut Simple) {
-        let from = self.at;
-        let raw = self.word();
+        let from = self.text.at;
+        let raw = self.text.word();
         // `2>`: the number of a redirected descriptor.
         let number = raw.literal().is_some_and(|w| w.bytes().all(|b| b.is_ascii_digit()));
-        if number && matches!(self.peek(), Some('<' | '>')) {
+        if number && matches!(self.text.peek(), Some('<' | '>')) {
             return;
         }
-        if self.at == from {
-            self.take();
+        if self.text.at == from {
+            self.text.take();
         } else if simple.words.len() < MOST_WORDS {
             simple.words.push(raw);
         }
@@ -202,15 +182,15 @@ impl Shell<'_> {
 
     /// Passes `(`, which begins a subshell or stands after the name of a function.
     fn parenthesis(&mut self, simple: &Simple) {
-        let from = self.at;
-        self.take();
+        let from = self.text.at;
+        self.text.take();
         let name = simple.words.first().filter(|_| simple.words.len() == 1).map(|w| w.span.clone());
-        if let (Some(span), true) = (name, self.rest().trim_start().starts_with(')')) {
-            while self.take().is_some_and(|c| c != ')') {}
-            while self.peek().is_some_and(char::is_whitespace) {
-                self.take();
+        if let (Some(span), true) = (name, self.text.rest().trim_start().starts_with(')')) {
+            while self.text.take().is_some_and(|c| c != ')') {}
+            while self.text.peek().is_some_and(char::is_whitespace) {
+                self.text.take();
             }
-            if self.eat("{") {
+            if self.text.eat("{") {
                 self.opens("}", Word { text: "a function".into(), span });
             }
             return;
@@ -219,29 +199,29 @@ impl Shell<'_> {
     }
 
     fn redirection(&mut self, simple: &mut Simple) {
-        if self.eat("<<<") {
+        if self.text.eat("<<<") {
             self.redirected();
             return;
         }
-        if !self.eat("<<") {
-            while matches!(self.peek(), Some('<' | '>' | '&' | '|')) {
-                self.take();
+        if !self.text.eat("<<") {
+            while matches!(self.text.peek(), Some('<' | '>' | '&' | '|')) {
+                self.text.take();
             }
             self.redirected();
             return;
         }
-        let tabs = self.eat("-");
-        while matches!(self.peek(), Some(' ' | '\t')) {
-            self.take();
+        let tabs = self.text.eat("-");
+        while matches!(self.text.peek(), Some(' ' | '\t')) {
+            self.text.take();
         }
-        let raw = self.word();
+        let raw = self.text.word();
         let plain = raw.pieces.iter().any(|p| p.quoted);
         let delimiter = raw.words().ok().and_then(|w| Some(w.first()?.text.clone())).unwrap_or_default();
-        let text = &self.source.text[..self.end];
-        let line_end = text[self.at..].find('\n').map_or(self.end, |n| self.at + n + 1);
-        let start = self.here_end.unwrap_or(line_end).min(self.end);
-        let (mut body_end, mut at) = (self.end, start);
-        let mut after = self.end;
+        let text = &self.text.source.text[..self.text.end];
+        let line_end = text[self.text.at..].find('\n').map_or(self.text.end, |n| self.text.at + n + 1);
+        let start = self.here_end.unwrap_or(line_end).min(self.text.end);
+        let (mut body_end, mut at) = (self.text.end, start);
+        let mut after = self.text.end;
         for line in text[start..].split_inclusive('\n') {
             let bare = line.trim_end_matches(['\n', '\r']);
             if (if tabs { bare.trim_start_matches('\t') } else { bare }) == delimiter {
@@ -256,11 +236,11 @@ impl Shell<'_> {
 
     /// Passes the word that names the target of a redirection.
     fn redirected(&mut self) {
-        while matches!(self.peek(), Some(' ' | '\t')) {
-            self.take();
+        while matches!(self.text.peek(), Some(' ' | '\t')) {
+            self.text.take();
         }
-        if self.peek().is_some_and(|c| !c.is_whitespace() && !";|&()<>#".contains(c)) {
-            self.word();
+        if self.text.peek().is_some_and(|c| !c.is_whitespace() && !";|&()<>#".contains(c)) {
+            self.text.word();
         }
     }
 
@@ -276,8 +256,8 @@ impl Shell<'_> {
                 matches!(word.literal(), Some("export" | "readonly" | "local" | "declare" | "typeset"));
             if let Some((name, value)) = word.assignment() {
                 let value = if depends { Err(format!("${name}")) } else { value };
-                if self.variables.len() < MOST_WORDS {
-                    self.variables.insert(name, value);
+                if self.text.variables.len() < MOST_WORDS {
+                    self.text.variables.insert(name, value);
                 }
             } else if !declares && !word.literal().is_some_and(|w| w.starts_with('-') && w.len() == 2) {
                 break;
@@ -434,7 +414,7 @@ impl Shell<'_> {
             return self.note(option.span.clone(), message, "check that file too");
         };
         if *plain {
-            for line in lex::lines(self.source, body.clone()) {
+            for line in lex::lines(self.text.source, body.clone()) {
                 match line {
                     Ok(line) => self.script.lines.push(TcLine { line, netns: None }),
                     Err(e) => self.script.notes.push(e),
@@ -442,9 +422,9 @@ impl Shell<'_> {
             }
             return;
         }
-        let (at, end, here_end) = (self.at, self.end, self.here_end.take());
-        (self.at, self.end) = (body.start, body.end);
-        while self.at < self.end {
+        let (at, end, here_end) = (self.text.at, self.text.end, self.here_end.take());
+        (self.text.at, self.text.end) = (body.start, body.end);
+        while self.text.at < self.text.end {
             let (simple, _) = self.simple();
             if simple.words.is_empty() {
                 continue;
@@ -463,7 +443,7 @@ impl Shell<'_> {
                 }
             }
         }
-        (self.at, self.end, self.here_end) = (at, end, here_end);
+        (self.text.at, self.text.end, self.here_end) = (at, end, here_end);
     }
 }
 

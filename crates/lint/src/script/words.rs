@@ -1,11 +1,24 @@
 //! The words of a script: quotes, variables, and their values.
 
+use std::collections::HashMap;
 use std::ops::Range;
+use std::sync::Arc;
 
 use txweir_tc::lex::Word;
+use txweir_tc::source::Source;
 
 use super::arithmetic;
-use super::shell::{LONGEST, Shell};
+use super::shell::LONGEST;
+
+/// The text of a script with the place that has been read up to, and the variables that are known
+/// there.
+pub(super) struct Text<'a> {
+    pub(super) source: &'a Arc<Source>,
+    pub(super) at: usize,
+    pub(super) end: usize,
+    /// Values; an error has the reason why the value is not known.
+    pub(super) variables: HashMap<String, Result<String, String>>,
+}
 
 /// A piece of a word.
 pub(super) struct Piece {
@@ -88,7 +101,29 @@ impl Raw {
     }
 }
 
-impl Shell<'_> {
+impl<'a> Text<'a> {
+    /// Returns a part of a source with no variable.
+    pub(super) fn new(source: &'a Arc<Source>, part: Range<usize>) -> Text<'a> {
+        let end = part.end.min(source.text.len());
+        Text { source, at: part.start, end, variables: HashMap::new() }
+    }
+    pub(super) fn rest(&self) -> &str {
+        self.source.text.get(self.at..self.end).unwrap_or("")
+    }
+    pub(super) fn peek(&self) -> Option<char> {
+        self.rest().chars().next()
+    }
+    pub(super) fn eat(&mut self, text: &str) -> bool {
+        let found = self.rest().starts_with(text);
+        self.at += if found { text.len() } else { 0 };
+        found
+    }
+    pub(super) fn take(&mut self) -> Option<char> {
+        let c = self.peek()?;
+        self.at += c.len_utf8();
+        Some(c)
+    }
+
     /// Reads one word as written.
     pub(super) fn word(&mut self) -> Raw {
         let start = self.at;
