@@ -132,7 +132,7 @@ fn a_text_without_an_end_is_refused() {
     ] {
         let done = run(args);
         let said = String::from_utf8_lossy(&done.stderr).into_owned();
-        let expected = "txweir: /dev/zero: expected at most 134217728 bytes\n";
+        let expected = "txweir: /dev/zero: expected at most 16777216 bytes, given more\n";
         assert_eq!((done.status.code(), said.as_str()), (Some(status), expected), "{args:?}");
     }
 }
