@@ -131,12 +131,13 @@ impl<'a> Trees<'a> {
         self.paths.first().map_or(Registry::BUILT_IN, |(tree, _)| tree.kinds())
     }
 
-    /// Returns the place that a handle names: the handle itself, except that any minor number names
-    /// the one class of a kind with exactly one (`ClassShape::One`), as in the reference.
+    /// Returns the place that a handle names: the handle itself, except that any minor number, 0
+    /// too, names the one class of a kind with exactly one (`ClassShape::One`), as in the
+    /// reference.
     pub fn named(&self, parent: Handle) -> Handle {
         let mut one = false;
         self.visit(&mut |_, node| {
-            let owner = !node.handle().is_none() && node.handle() == parent.qdisc() && parent.minor() != 0;
+            let owner = !node.handle().is_none() && node.handle() == parent.qdisc();
             one |= owner && node.qdisc().spec().shape == ClassShape::One;
         });
         if one { Handle::new(parent.major(), 1) } else { parent }

@@ -151,11 +151,11 @@ impl Device {
         self.classes.range(first..=last)
     }
 
-    /// Returns the place that a handle names: any number names the class of a kind that has only
-    /// one.
+    /// Returns the place that a handle names: any number, 0 too, names the class of a kind that
+    /// has only one.
     pub(super) fn named(&self, place: Handle) -> Handle {
         let spec = self.qdisc(place).and_then(|q| q.spec);
-        match spec.is_some_and(|s| s.shape == ClassShape::One) && place.minor() > 0 && place != Handle::ROOT {
+        match spec.is_some_and(|s| s.shape == ClassShape::One) && place != Handle::ROOT {
             true => Handle::new(place.major(), 1),
             false => place,
         }
