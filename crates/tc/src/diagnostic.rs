@@ -89,6 +89,8 @@ pub struct Diagnostic {
     pub hint: Option<String>,
     /// The replacement for the span.
     pub suggestion: Option<String>,
+    /// Linux's own lines for the same refusal, which `tc` prints first; without the last newline.
+    pub kernel: Option<&'static str>,
 }
 
 impl Diagnostic {
@@ -110,6 +112,7 @@ impl Diagnostic {
             given,
             hint: None,
             suggestion: None,
+            kernel: None,
         }
     }
     /// Sets the expected value.
@@ -128,6 +131,12 @@ impl Diagnostic {
     #[must_use]
     pub fn suggest(mut self, suggestion: Option<String>) -> Self {
         self.suggestion = suggestion;
+        self
+    }
+    /// Sets Linux's own lines for the same refusal.
+    #[must_use]
+    pub(crate) const fn kernel(mut self, lines: Option<&'static str>) -> Self {
+        self.kernel = lines;
         self
     }
     /// Makes it a warning.

@@ -35,6 +35,7 @@ pub mod diagnostic;
 mod failure;
 mod filter;
 pub mod json;
+mod kernel;
 mod kinds;
 pub mod language;
 pub mod lex;

@@ -432,7 +432,12 @@ fn no_place(trees: &Trees<'_>, parent: Handle) -> ConfigError {
             have.push_str(&class.to_string());
         }
     });
-    let err = refused(ErrorKind::NotFound, "root or a class that exists");
+    let mut err = refused(ErrorKind::NotFound, "root or a class that exists");
+    match trees.owner(parent) {
+        None => err = err.reason(Reason::NoQdisc),
+        Some(spot) if !spot.node.qdisc().spec().shape.is_classful() => err = err.reason(Reason::Classless),
+        Some(_) => {}
+    }
     match (have.as_str(), more) {
         ("", _) => err.hint("there are no classes"),
         (have, 0) => err.hint(format!("there are: {have}")),

@@ -53,6 +53,10 @@ pub enum Reason {
     DeclaredRange,
     /// The memory budget of the device (`Env::memory`) would not hold (`OutOfRange`).
     Memory,
+    /// No qdisc has the handle (`NotFound`); without this reason, the qdisc has no such class.
+    NoQdisc,
+    /// The qdisc has no classes (`NotFound`).
+    Classless,
     /// There are more elements than the object can have (`OutOfRange`); without this reason, there
     /// are too few.
     TooMany,

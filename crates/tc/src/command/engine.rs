@@ -8,6 +8,7 @@ use txweir_core::Handle;
 
 use crate::ast::{At, ClassCommand, Command, Place, QdiscCommand, Verb};
 use crate::diagnostic::{Diagnostic, code};
+use crate::kernel;
 use crate::kinds::{self, spec_of};
 use crate::lex::{Line, Word};
 use crate::source::Source;
@@ -38,7 +39,8 @@ fn class(source: &Arc<Source>, line: &Line, cmd: &ClassCommand) -> Result<(), Di
         Err(Diagnostic::error(code::MISSING, source, verb.clone(), message).expected(expected))
     };
     if cmd.classid.as_ref().is_none_or(|c| c.value.minor() == 0) {
-        return missing("this does not say which class", "classid MAJOR:MINOR");
+        return missing("this does not say which class", "classid MAJOR:MINOR")
+            .map_err(|err: Diagnostic| err.kernel(Some(kernel::NO_CLASS)));
     }
     match (cmd.verb, &cmd.parent, &cmd.kind) {
         (Verb::Add | Verb::Replace, None, _) => {
@@ -54,23 +56,28 @@ fn class(source: &Arc<Source>, line: &Line, cmd: &ClassCommand) -> Result<(), Di
 fn qdisc(source: &Arc<Source>, line: &Line, cmd: &QdiscCommand) -> Result<(), Diagnostic> {
     // The kind comes first, because it may be another word mistyped.
     if let Some(kind) = cmd.kind.as_ref().filter(|k| spec_of(source, k).is_none()) {
-        return Err(kinds::unknown_kind(source, kind));
+        return Err(kinds::unknown_kind(source, kind).kernel(Some(kernel::UNKNOWN_KIND)));
     }
-    let unsupported = |at: &std::ops::Range<usize>, message: &str| {
-        Err(Diagnostic::error(code::UNSUPPORTED, source, at.clone(), message))
+    let unsupported = |at: &std::ops::Range<usize>, kernel: &'static str, message: &str| {
+        Err(Diagnostic::error(code::UNSUPPORTED, source, at.clone(), message).kernel(Some(kernel)))
     };
     let hook = matches!(cmd.place, Some(At { value: Place::Ingress | Place::Clsact, .. }));
     if let Some(block) = cmd.blocks.iter().flatten().next()
         && !hook
         && cmd.verb != Verb::Delete
     {
-        return unsupported(&block.span, "only ingress and clsact have blocks that devices share");
+        return unsupported(
+            &block.span,
+            kernel::NO_BLOCKS,
+            "only ingress and clsact have blocks that devices share",
+        );
     }
     if let (Some(stab), Some(At { value: Place::Below(parent), .. })) = (&cmd.stab, &cmd.place)
         && *parent != Handle::ROOT
     {
         return unsupported(
             &stab.span,
+            kernel::STAB_BELOW,
             "only the root qdisc can have a size table: it counts for all that is below",
         );
     }
@@ -78,12 +85,16 @@ fn qdisc(source: &Arc<Source>, line: &Line, cmd: &QdiscCommand) -> Result<(), Di
     if cmd.place.is_none() && !by_handle {
         let span = head(line).1.map_or_else(|| line.span(), |verb| verb.span.clone());
         let err = Diagnostic::error(code::MISSING, source, span, "this does not say where");
-        return Err(err.expected("root, or parent MAJOR:MINOR"));
+        let kernel = match cmd.verb {
+            Verb::Add | Verb::Replace => kernel::NO_HANDLE,
+            _ => kernel::NO_QDISC,
+        };
+        return Err(err.expected("root, or parent MAJOR:MINOR").kernel(Some(kernel)));
     }
     match (cmd.verb, &cmd.kind) {
         (Verb::Add | Verb::Replace, None) if !hook => {
             let err = Diagnostic::error(code::MISSING, source, line.span(), "this does not say which kind");
-            Err(err.expected(kinds::known_kinds(source)))
+            Err(err.expected(kinds::known_kinds(source)).kernel(Some(kernel::UNKNOWN_KIND)))
         }
         _ => Ok(()),
     }

@@ -10,8 +10,8 @@ use txweir_core::{ConfigError, ErrorKind, Handle};
 
 use crate::ast::{At, ClassCommand, Command, Place, QdiscCommand, Verb};
 use crate::diagnostic::Diagnostic;
-use crate::refusal;
 use crate::source::Source;
+use crate::{kernel, refusal};
 
 /// Runs it. An error leaves everything as it was.
 pub(crate) fn run(source: &Arc<Source>, cmd: &Change, qdiscs: &mut Qdiscs<'_>) -> Result<(), Diagnostic> {
@@ -25,8 +25,8 @@ pub(crate) fn run(source: &Arc<Source>, cmd: &Change, qdiscs: &mut Qdiscs<'_>) -
 /// Returns the diagnostic for a line that a tree, or the trees that share rates with it, refuse.
 pub(crate) fn refused(source: &Arc<Source>, cmd: &Change, err: &ConfigError) -> Diagnostic {
     match cmd {
-        Change::Qdisc(cmd) => refusal::of(source, cmd, err),
-        Change::Class(cmd) => refusal::of(source, cmd, err),
+        Change::Qdisc(cmd) => refusal::of(source, cmd, err).kernel(kernel::for_qdisc(cmd, err)),
+        Change::Class(cmd) => refusal::of(source, cmd, err).kernel(kernel::for_class(cmd, err)),
     }
 }
 

@@ -12,6 +12,7 @@ use super::{Device, Hook, blocks};
 use crate::ast::{At, Command, Place, QdiscCommand, Verb};
 use crate::command::{self, Change};
 use crate::diagnostic::{Diagnostic, code};
+use crate::kernel;
 use crate::show;
 use crate::source::Source;
 
@@ -63,7 +64,7 @@ pub(super) fn has_place(source: &Arc<Source>, cmd: &Command) -> Result<(), Diagn
             let span = cmd.handle.as_ref().map_or_else(|| cmd.span.clone(), |h| h.span.clone());
             let err =
                 Diagnostic::error(code::MISSING, source, span, "del needs the place, not only the handle");
-            Err(err.expected("root, or parent MAJOR:MINOR"))
+            Err(err.expected("root, or parent MAJOR:MINOR").kernel(Some(kernel::NO_CLASSID)))
         }
         _ => Ok(()),
     }
@@ -155,21 +156,27 @@ fn run_hook(
     device: &mut dyn Device,
 ) -> Result<(), Diagnostic> {
     let span = cmd.place.as_ref().map_or_else(|| cmd.span.clone(), |p| p.span.clone());
-    let error = |code, message: String| Err(Diagnostic::error(code, source, span.clone(), message));
+    let error = |code, kernel: &'static str, message: String| {
+        Err(Diagnostic::error(code, source, span.clone(), message).kernel(Some(kernel)))
+    };
     if cmd.kind.is_some() && cmd.verb != Verb::Delete {
         let message = "Specified parent ID is reserved for ingress and clsact Qdiscs";
-        return error(code::CONFLICT, message.into());
+        return error(code::CONFLICT, kernel::RESERVED, message.into());
     }
     match (cmd.verb, device.hook()) {
-        (Verb::Add, Some(there)) => {
-            error(code::EXISTS, format!("{} has a hook already: {}", device.name(), there.name()))
-        }
+        (Verb::Add, Some(there)) => error(
+            code::EXISTS,
+            kernel::TAKEN,
+            format!("{} has a hook already: {}", device.name(), there.name()),
+        ),
         (_, Some(there)) if there != hook => error(
             code::CONFLICT,
+            kernel::OTHER_KIND,
             format!("{} has {} there, not {}", device.name(), there.name(), hook.name()),
         ),
         (Verb::Change | Verb::Link | Verb::Delete, None) => {
-            error(code::NOT_FOUND, format!("{} has no {} hook", device.name(), hook.name()))
+            let kernel = if cmd.verb == Verb::Delete { kernel::OTHER_HANDLE } else { kernel::NOT_THERE };
+            error(code::NOT_FOUND, kernel, format!("{} has no {} hook", device.name(), hook.name()))
         }
         (Verb::Delete, Some(_)) => {
             device.set_hook(None);

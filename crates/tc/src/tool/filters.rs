@@ -20,6 +20,7 @@ use crate::command::stab::average_of;
 use crate::diagnostic::{Diagnostic, code};
 use crate::failure::{Failure, USAGE};
 use crate::filter::{self, Shown, Where};
+use crate::kernel;
 use crate::lex::Word;
 use crate::out::Out;
 use crate::protocol;
@@ -91,7 +92,8 @@ impl Line<'_> {
             }
             None => {
                 let err = self.error(code::MISSING, self.span, "this does not say on which device");
-                return Err(Failure::refused(err.expected("dev NAME")));
+                let err = err.expected("dev NAME").kernel(Some(kernel::NO_DEVICE_TALKING));
+                return Err(Failure::refused(err));
             }
         };
         session.find(self.source, dev)?;
@@ -100,7 +102,7 @@ impl Line<'_> {
         };
         let (at, said) = place(device, self.place.map(|p| p.value)).map_err(|message| {
             let span = self.place.map_or(self.span, |p| &p.span);
-            self.refused(code::NOT_FOUND, span, message)
+            Failure::refused(self.error(code::NOT_FOUND, span, message).kernel(Some(kernel::NO_PARENT)))
         })?;
         let block = device.tree().block(at);
         if let Some(number) = block.and_then(|block| session.devices.filters().block(block)?.number()) {
@@ -228,7 +230,10 @@ fn delete(
             done.map_err(|err| refuse(line, cmd, &err))
         }
         None if all => Ok(()),
-        None => Err(line.refused(code::NOT_FOUND, line.span, "there are no filters")),
+        None => {
+            let err = line.error(code::NOT_FOUND, line.span, "there are no filters");
+            Err(Failure::refused(err.kernel(Some(kernel::NO_CHAIN))))
+        }
     }
 }
 
@@ -302,7 +307,7 @@ fn said(line: &Line<'_>, span: &Range<usize>, err: &ConfigError) -> Diagnostic {
         ErrorKind::Unsupported => code::UNSUPPORTED,
         _ => code::BAD_VALUE,
     };
-    line.error(code, span, err.to_string()).hint(err.hint.clone())
+    line.error(code, span, err.to_string()).hint(err.hint.clone()).kernel(Some(kernel::for_filter(err)))
 }
 
 /// Runs a `chain` line.

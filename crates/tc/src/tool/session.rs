@@ -9,6 +9,7 @@ use crate::ast::{Command, Verb};
 use crate::command::{self, Change, engine};
 use crate::diagnostic::{Diagnostic, code};
 use crate::failure::{Failure, UNPARSABLE};
+use crate::kernel;
 use crate::lex::{Line, Word};
 use crate::source::Source;
 use crate::suggest::closest;
@@ -52,9 +53,13 @@ impl<'a> Session<'a> {
             self.stderr.push_str(HELP);
             return 0;
         }
+        let from = self.stderr.len();
         match self.read_and_do(source, line) {
             Ok(()) => 0,
             Err(failure) => {
+                // Linux's own lines come first, before warnings too.
+                let kernel = failure.diagnostic.kernel.map(|lines| format!("{lines}\n"));
+                self.stderr.insert_str(from, &kernel.unwrap_or_default());
                 self.say(&failure.diagnostic);
                 failure.status
             }
@@ -83,7 +88,7 @@ impl<'a> Session<'a> {
             engine::check(source, line, &cmd).map_err(Failure::refused)?;
             let err =
                 Diagnostic::error(code::MISSING, source, line.span(), "this does not say on which device");
-            return Err(Failure::refused(err.expected("dev NAME")));
+            return Err(Failure::refused(err.expected("dev NAME").kernel(Some(kernel::NO_DEVICE))));
         };
         self.find(source, &dev)?;
         if let Command::Qdisc(qdisc) = &cmd {

@@ -107,7 +107,10 @@ fn what_is_wrong_is_said_at_its_word() {
 fn said_of(devices: &mut Memory, line: &str, status: u8, said: &str) {
     let done = tc(devices, line);
     let mut lines = done.stderr.lines();
-    let message = lines.next().and_then(|l| l.split_once(": ")).map_or("", |(_, message)| message);
+    let message = lines
+        .find(|l| l.starts_with("error["))
+        .and_then(|l| l.split_once(": "))
+        .map_or("", |(_, message)| message);
     let caret =
         lines.find(|l| l.contains('^')).and_then(|l| l.split_once("| ")).map_or("", |(_, caret)| caret);
     let text = format!("tc {line}");

@@ -46,7 +46,13 @@ fn refused(filter: &str) -> (u8, String) {
     let args = parts.flat_map(words).collect();
     let done = run(&Request { args, ..Request::default() }, &mut devices);
     assert_eq!(show(&mut devices, ""), "");
-    let message = done.stderr.lines().next().unwrap_or("").split_once("]: ").map_or("", |(_, m)| m);
+    let message = done
+        .stderr
+        .lines()
+        .find(|l| l.starts_with("error["))
+        .unwrap_or("")
+        .split_once("]: ")
+        .map_or("", |(_, m)| m);
     (done.status, message.to_string())
 }
 

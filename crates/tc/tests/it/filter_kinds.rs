@@ -53,7 +53,7 @@ fn what_is_not_known_is_refused() {
     ] {
         let mut devices = set_up();
         let done = tc(&mut devices, &format!("filter add dev a protocol ip prio 1 handle 1 {words}"));
-        let first = done.stderr.lines().next().unwrap_or("");
+        let first = done.stderr.lines().find(|l| l.starts_with("error[")).unwrap_or("");
         let message = first.split_once(": ").map_or("", |(_, message)| message);
         assert_eq!((done.status, message), (status, said), "{words}");
         assert_eq!(tc(&mut devices, "filter show dev a").stdout, "");

@@ -108,12 +108,12 @@ fn what_is_wrong_is_said_at_its_word() {
         assert_eq!(tc(&mut devices, "filter add dev a prio 5 matchall action drop").status, 0);
         let before = save(&mut devices);
         let done = tc(&mut devices, line);
-        let place =
-            done.stderr.lines().nth(1).unwrap_or("").trim_start().strip_prefix("--> tc:1:").unwrap_or("4");
+        let own = &done.stderr[done.stderr.find("error[").unwrap_or(0)..];
+        let place = own.lines().nth(1).unwrap_or("").trim_start().strip_prefix("--> tc:1:").unwrap_or("4");
         let column: usize = place.parse().expect("a column");
-        let marks = done.stderr.lines().nth(4).map_or(0, |l| l.matches('^').count());
+        let marks = own.lines().nth(4).map_or(0, |l| l.matches('^').count());
         let word = &format!("tc {line}")[column - 1..column - 1 + marks];
-        let message = done.stderr.lines().next().unwrap_or("").split_once("]: ").map_or("", |(_, m)| m);
+        let message = own.lines().next().unwrap_or("").split_once("]: ").map_or("", |(_, m)| m);
         let ours = format!("{word}: {message}");
         assert!(
             done.status == status && ours.starts_with(said),

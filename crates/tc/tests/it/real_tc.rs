@@ -1,5 +1,5 @@
-//! The tool against the real tc (iproute2), line by line: the exit status, and the output of `show`
-//! afterwards, byte for byte. The test needs root, `tc`, `ip` and `unshare`; if one of them is
+//! The tool against the real tc (iproute2), line by line: the exit status, the lines of a refusal,
+//! and the output of `show` afterwards, byte for byte. The test needs root, `tc`, `ip` and `unshare`; if one of them is
 //! missing, the test prints the reason and passes.
 
 use std::process::{Command, Output};
@@ -263,7 +263,8 @@ fn lines() -> Vec<String> {
 fn script(lines: &[String]) -> String {
     let mut s = String::from("ip link add t0 numtxqueues 1 type veth peer name t1 numtxqueues 1\n");
     s += "ip link del lo 2>/dev/null\ntc qdisc add dev t0 root pfifo_fast\n";
-    s += "tc qdisc del dev t0 root\nrun() { tc \"$@\" 2>/dev/null; printf '\\1%s\\2' $?; }\n";
+    s += "tc qdisc del dev t0 root\nsaid=$(mktemp)\ntrap 'rm -f $said' EXIT\n";
+    s += "run() { tc \"$@\" 2>$said; printf '\\1%s\\3' $?; cat $said; printf '\\2'; }\n";
     for line in lines {
         s += &format!("run {line}\n");
         for show in SHOWS {
@@ -271,6 +272,16 @@ fn script(lines: &[String]) -> String {
         }
     }
     s
+}
+
+/// Lines that the tool refuses before it looks at the device, so that it does not know which of
+/// two lines the kernel would say.
+const CHECKED_FIRST: [&str; 2] = ["qdisc del dev t0 handle 6:", "qdisc add dev t0 root"];
+
+/// True if the tool prints tc's lines for a refusal of the kernel before its own.
+fn told(ours: &str, refusal: &str) -> bool {
+    ours.strip_prefix(refusal)
+        .is_some_and(|rest| rest.is_empty() || rest.starts_with("error[") || rest.starts_with("warning["))
 }
 
 #[test]
@@ -283,14 +294,18 @@ fn status_and_text_are_those_of_tc() {
     let Output { stdout, stderr, .. } =
         Command::new("unshare").args(["-n", "sh", "-c", &script(&lines)]).output().expect("a shell");
     let real = String::from_utf8(stdout).expect("text");
-    let mut real = real.split_terminator('\u{2}').map(|part| part.split_once('\u{1}').expect("a status"));
+    let mut real = real.split_terminator('\u{2}').map(|part| {
+        let (text, rest) = part.split_once('\u{1}').expect("a status");
+        let (status, said) = rest.split_once('\u{3}').expect("an error");
+        (text, status, said)
+    });
     let mut devices = Memory::default().with(MemoryDevice::new(DEV, 1, Env::default()));
     let mut wrong = Vec::new();
     for line in &lines {
         for (n, words) in std::iter::once(line.as_str()).chain(SHOWS).enumerate() {
             let args = words.split_whitespace().map(String::from).collect();
             let ours = run(&Request { args, ..Request::default() }, &mut devices);
-            let (text, status) =
+            let (text, status, refusal) =
                 real.next().unwrap_or_else(|| panic!("{}", String::from_utf8_lossy(&stderr)));
             // A new veth has no qdisc of its own, and neither has the loopback device.
             let clean = |t: &str| {
@@ -309,6 +324,9 @@ fn status_and_text_are_those_of_tc() {
             let json = default && (words.contains("-j") || words.contains("-o"));
             // tc prints classes as text even if the command asks for JSON.
             let json = json || words.starts_with("-j class");
+            if status == "2" && !CHECKED_FIRST.contains(&words) && !told(&ours.stderr, refusal) {
+                wrong.push(format!("tc {words}\n  real {refusal:?}\n  ours {:?}", ours.stderr));
+            }
             if ours.status.to_string() != status || !json && clean(&ours.stdout) != clean(text) {
                 let said = if n == 0 { String::new() } else { format!(" after {line}") };
                 wrong.push(format!(

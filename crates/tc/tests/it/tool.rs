@@ -27,8 +27,10 @@ fn good(devices: &mut dyn Devices, line: &str) -> String {
     done.stdout
 }
 
+/// Returns the first line that is not Linux's.
 fn first(text: &str) -> &str {
-    text.lines().next().unwrap_or("")
+    let linux = ["Error: ", "RTNETLINK answers: ", "We have an error talking to the kernel"];
+    text.lines().find(|line| !linux.iter().any(|own| line.starts_with(own))).unwrap_or("")
 }
 
 #[test]
@@ -532,7 +534,8 @@ fn an_atomic_batch_that_fails_changes_nothing() {
     assert_eq!(done.status, 1);
     assert_eq!(
         done.stderr,
-        "error[not-found]: there is no class 9:1\n --> b.tc:5:27\n  |\n5 | qdisc add dev eth1 parent 9:1 pfifo\n  \
+        "Error: Failed to find specified qdisc.\n\
+         error[not-found]: there is no class 9:1\n --> b.tc:5:27\n  |\n5 | qdisc add dev eth1 parent 9:1 pfifo\n  \
          |                           ^^^ expected root or a class that exists\n  = help: there are no classes\n\
          Command failed b.tc:5\n"
     );
