@@ -16,7 +16,7 @@ use crate::{Failure, output, policy};
 
 /// Exit status for errors.
 const ERRORS: u8 = 1;
-/// Exit status for warnings: likely mistakes.
+/// Exit status for warnings, which are likely mistakes, and for tc lines that were not read.
 const WARNINGS: u8 = 3;
 /// Longest name in a table, in characters; a longer name shows its ends.
 const CELL_MAX: usize = 40;
@@ -24,8 +24,8 @@ const CELL_MAX: usize = 40;
 /// Options of `txweir check`.
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "Exit status: 0 without errors and warnings, 1 for errors, 3 for warnings only; notes do not count. \
-                  2 if the findings cannot be written."
+    after_help = "Exit status: 0 without errors and warnings, 1 for errors, 3 for warnings only, or if a script has tc \
+                  lines that check did not read; notes do not count. 2 if the findings cannot be written."
 )]
 pub struct Args {
     /// A file of tc lines, as `tc -b` reads it, or a shell script that calls tc; - is stdin
@@ -59,7 +59,8 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
         true => output::json(object(&report))?,
         false => print(&report)?,
     }
-    Ok(ExitCode::from(match (report.count(Severity::Error), report.count(Severity::Warning)) {
+    let warnings = report.count(Severity::Warning);
+    Ok(ExitCode::from(match (report.count(Severity::Error), warnings + report.left_out) {
         (0, 0) => 0,
         (0, _) => WARNINGS,
         _ => ERRORS,
@@ -78,6 +79,8 @@ fn object(report: &Report) -> String {
         .raw("facts", &json::list(report.facts.iter().map(Fact::json)))
         .uint("errors", report.count(Severity::Error) as u64)
         .uint("warnings", report.count(Severity::Warning) as u64)
+        .uint("lines", report.lines as u64)
+        .uint("not_read", report.left_out as u64)
         .finish()
 }
 
@@ -98,7 +101,11 @@ fn print(report: &Report) -> Result<(), Failure> {
     }
     let many = |n: usize, what: &str| format!("{n} {what}{}", if n == 1 { "" } else { "s" });
     let (errors, warnings) = (report.count(Severity::Error), report.count(Severity::Warning));
-    output::print(format_args!("{}, {}\n", many(errors, "error"), many(warnings, "warning")))
+    output::print(format_args!("{}, {}\n", many(errors, "error"), many(warnings, "warning")))?;
+    match report.left_out {
+        0 => Ok(()),
+        n => output::print(format_args!("{n} of {} not read\n", many(report.lines, "tc line"))),
+    }
 }
 
 /// Renders each leaf and the longest time that a packet waits in it.

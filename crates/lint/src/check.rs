@@ -35,7 +35,6 @@ use txweir_tc::diagnostic::{Diagnostic, Severity};
 use txweir_tc::lex::Line;
 use txweir_tc::source::Source;
 
-use crate::code;
 use crate::script::{self, Script};
 
 use apply::Apply;
@@ -83,6 +82,11 @@ pub struct Report {
     pub diagnostics: Vec<Diagnostic>,
     /// The longest wait of a packet in each leaf.
     pub facts: Vec<Fact>,
+    /// Number of tc lines of the text.
+    pub lines: usize,
+    /// Number of those that were not read, because a script's functions, conditions and loops are
+    /// not run.
+    pub left_out: usize,
 }
 
 impl Report {
@@ -101,8 +105,8 @@ pub fn text(text: &str, name: &str, options: &CheckOptions) -> Report {
 /// Checks lines that were read from `source`.
 pub fn check(source: &Arc<Source>, script: Script, options: &CheckOptions) -> Report {
     // Lines that were left out may make objects that others need.
-    let mut partial =
-        script.notes.iter().any(|n| n.code == code::NOT_EVALUATED && n.message.starts_with("cannot"));
+    let mut partial = script.partial;
+    let (lines, left_out) = (script.lines.len() + script.left_out, script.left_out);
     let (mut out, mut noted) = (Findings { source, said: script.notes }, Vec::new());
     let mut devices: BTreeMap<String, Device> = BTreeMap::new();
     for tc in script.lines {
@@ -137,7 +141,7 @@ pub fn check(source: &Arc<Source>, script: Script, options: &CheckOptions) -> Re
     }
     let mut diagnostics = out.said;
     diagnostics.sort_by_key(|d| d.span.start);
-    Report { diagnostics, facts }
+    Report { diagnostics, facts, lines, left_out }
 }
 
 /// True if the line may make an object for classes or filters of other lines. A leaf without a

@@ -34,6 +34,11 @@ pub struct Script {
     /// Parts that were left out, with the reasons; a batch file's lines that cannot be split are
     /// errors.
     pub notes: Vec<Diagnostic>,
+    /// Number of tc lines that were left out. Of a function or loop this is the number in the text,
+    /// not of the runs; a batch file that the script names counts as one.
+    pub left_out: usize,
+    /// True if a part of the script was not evaluated, so that objects may exist that no line makes.
+    pub partial: bool,
 }
 
 /// Reads a file of either form. It is a shell script if it begins with `#!`, or if one of its lines

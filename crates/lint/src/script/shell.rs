@@ -70,6 +70,13 @@ pub(super) fn read(source: &Arc<Source>, part: Range<usize>) -> Script {
 }
 
 impl Shell<'_> {
+    /// Notes a part that cannot be evaluated, of so many tc lines.
+    fn leave_out(&mut self, lines: usize, span: Range<usize>, message: String, hint: &str) {
+        self.script.left_out += lines;
+        self.script.partial = true;
+        self.note(span, message, hint);
+    }
+
     fn note(&mut self, span: Range<usize>, message: String, hint: &str) {
         let d = Diagnostic::error(code::NOT_EVALUATED, self.text.source, span, message).note();
         self.script.notes.push(d.hint(Some(hint.to_string()).filter(|h| !h.is_empty())));
@@ -293,11 +300,7 @@ impl Shell<'_> {
         // `then tc ...`: the command may stand after the word.
         let skip = usize::from(matches!(first, "then" | "do" | "else" | "elif" | "!"));
         let inner = simple.words.get(skip).and_then(Raw::literal).unwrap_or("").to_string();
-        let calls_tc = simple.words.iter().any(|w| {
-            w.literal().is_some_and(|w| w == "tc" || w.ends_with("/tc"))
-                || w.words().is_ok_and(|w| w.first().is_some_and(|w| w.text == "tc"))
-        });
-        passed.lines += usize::from(calls_tc);
+        passed.lines += usize::from(calls_tc(&simple.words));
         if skip == 1 && matches!(inner.as_str(), "if" | "for" | "while" | "until" | "case") {
             let rest = Simple { words: Vec::new(), here: Vec::new() };
             self.compound(&inner, &rest);
@@ -329,7 +332,7 @@ impl Shell<'_> {
         if passed.lines > 0 {
             let many = if passed.lines == 1 { "1 tc line" } else { &format!("{} tc lines", passed.lines) };
             let message = format!("cannot evaluate {text}: {many} within it left out");
-            self.note(span, message, "check what the script runs: add -x and give its tc lines");
+            self.leave_out(passed.lines, span, message, "write the tc lines out, without it");
         }
     }
 
@@ -350,33 +353,40 @@ impl Shell<'_> {
         let Some((netns, words)) = tc_of(&words) else {
             return match unknown {
                 Some((span, why, true)) => {
-                    self.note(span, format!("cannot evaluate {why}: this line is left out"), "");
+                    let lines = usize::from(calls_tc(raws));
+                    self.leave_out(lines, span, format!("cannot evaluate {why}: this line is left out"), "");
                 }
-                _ => self.other(&words),
+                _ => self.other(&words, raws),
             };
         };
         let span = raws.first().map_or(0..0, |r| r.span.clone());
         if let Some((span, why, _)) = unknown {
-            self.note(
+            self.leave_out(
+                1,
                 span,
                 format!("cannot evaluate {why}: this line is left out"),
                 "give it a value in the file",
             );
         } else if depends {
             let message = "this line runs only if the one before it fails or holds: left out".to_string();
+            self.script.left_out += 1;
             self.note(span, message, "");
         } else {
             self.tc(netns, words, here);
         }
     }
 
-    fn other(&mut self, words: &[Word]) {
+    fn other(&mut self, words: &[Word], raws: &[Raw]) {
         const SILENT: [&str; 18] = [
             "set", "echo", "printf", "true", "false", ":", "exit", "sleep", "trap", "return", "cd", "unset",
             "wait", "[", "[[", "test", "shift", "umask",
         ];
         let Some(first) = words.first() else { return };
-        if self.piped || SILENT.contains(&first.text.as_str()) || self.noted.contains(&first.text) {
+        if self.piped || SILENT.contains(&first.text.as_str()) {
+            return;
+        }
+        self.script.left_out += usize::from(calls_tc(raws));
+        if self.noted.contains(&first.text) {
             return;
         }
         self.noted.push(first.text.clone());
@@ -411,7 +421,7 @@ impl Shell<'_> {
         let Some((body, plain)) = here.first().filter(|_| stdin) else {
             let from = file.filter(|_| !stdin).map_or("its standard input", |f| &f.text);
             let message = format!("cannot evaluate tc -b: the lines of {from} are left out");
-            return self.note(option.span.clone(), message, "check that file too");
+            return self.leave_out(1, option.span.clone(), message, "check that file too");
         };
         if *plain {
             for line in lex::lines(self.text.source, body.clone()) {
@@ -439,12 +449,26 @@ impl Shell<'_> {
                 }
                 Err(why) => {
                     let span = simple.words.first().map_or(0..0, |w| w.span.clone());
-                    self.note(span, format!("cannot evaluate {why}: this line is left out"), "");
+                    self.leave_out(1, span, format!("cannot evaluate {why}: this line is left out"), "");
                 }
             }
         }
         (self.text.at, self.text.end, self.here_end) = (at, end, here_end);
     }
+}
+
+/// True if a command is a tc line, as far as its words are known: tc itself, or a command of the
+/// script's own with an object and a verb of tc (`call_tc qdisc add`).
+fn calls_tc(words: &[Raw]) -> bool {
+    const OBJECTS: [&str; 5] = ["qdisc", "class", "filter", "chain", "actions"];
+    const VERBS: [&str; 6] = ["add", "replace", "change", "del", "delete", "link"];
+    let literal =
+        |at: usize, known: &[&str]| words.get(at).and_then(Raw::literal).is_some_and(|w| known.contains(&w));
+    words.iter().enumerate().any(|(at, word)| {
+        let value = word.words().ok().and_then(|words| Some(words.first()?.text.clone()));
+        value.is_some_and(|text| text == "tc" || text.ends_with("/tc"))
+            || literal(at, &OBJECTS) && literal(at + 1, &VERBS)
+    })
 }
 
 /// Returns the words after `tc`, if tc is called, through `sudo` and the like, and the namespace.

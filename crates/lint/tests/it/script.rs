@@ -89,15 +89,29 @@ fn what_only_running_can_tell_is_named() {
             "s.sh:4:18: cannot evaluate $DEV: this line is left out (give it a value in the file)",
             "s.sh:5:18: cannot evaluate $1: this line is left out (give it a value in the file)",
             "s.sh:6:35: cannot evaluate $((1/0)): this line is left out (give it a value in the file)",
-            "s.sh:7:1: cannot evaluate \"for\": 1 tc line within it left out (check what the script runs: add \
-             -x and give its tc lines)",
-            "s.sh:10:1: cannot evaluate a function: 2 tc lines within it left out (check what the script runs: \
-             add -x and give its tc lines)",
+            "s.sh:7:1: cannot evaluate \"for\": 1 tc line within it left out (write the tc lines out, \
+             without it)",
+            "s.sh:10:1: cannot evaluate a function: 2 tc lines within it left out (write the tc lines \
+             out, without it)",
             "s.sh:11:16: this line runs only if the one before it fails or holds: left out",
             "s.sh:12:35: this line runs only if the one before it fails or holds: left out",
             "s.sh:13:4: cannot evaluate tc -b: the lines of file.tc are left out (check that file too)",
         ]
     );
+    assert_eq!((script.left_out, script.partial), (9, true));
+}
+
+/// A script may call tc by a name of its own, here sqm-scripts' and FireQOS's form.
+#[test]
+fn lines_of_a_wrapper_are_counted() {
+    let script = read(
+        "TC=tc_wrapper\n$TC qdisc add dev eth0 root htb\n\
+         call_tc class add dev eth0 parent 1: classid 1:1 htb rate 1mbit\n\
+         egress() {\n  call_tc class add dev eth0 parent 1: classid 1:2 htb rate 1mbit\n  \
+         call_tc filter replace dev eth0 parent 1: matchall\n}\n\
+         ip link set dev eth0 up\ntc qdisc show dev eth0\n",
+    );
+    assert_eq!((script.lines.len(), script.left_out), (1, 4));
 }
 
 #[test]
