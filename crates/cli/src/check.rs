@@ -40,10 +40,9 @@ pub struct Args {
     /// Length of the device's queue, packets
     #[arg(long, value_name = "N", default_value_t = CheckOptions::default().txqueuelen)]
     txqueuelen: u32,
-    /// Ticks of the kernel's clock per second
-    #[arg(long, value_name = "N", default_value_t = CheckOptions::default().hz)]
-    #[arg(value_parser = clap::value_parser!(u32).range(1..=10_000))]
-    hz: u32,
+    /// Ticks per second of a kernel without high-resolution timers: a bucket then holds a tick's bytes
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    hz: Option<u32>,
     /// Print JSON
     #[arg(long)]
     json: bool,

@@ -56,15 +56,15 @@ pub struct CheckOptions {
     pub mtu: u32,
     /// The length of a device's queue, packets: the default limit of a pfifo.
     pub txqueuelen: u32,
-    /// Ticks of the kernel's clock per second: the grain at which a bucket is refilled without high
-    /// resolution timers.
-    pub hz: u32,
+    /// Ticks per second of a kernel without high-resolution timers: the grain at which it refills a
+    /// bucket. `None` for a kernel that has them.
+    pub hz: Option<u32>,
 }
 
 impl Default for CheckOptions {
-    /// Returns the options of no known link, 1500 bytes, 1000 packets and 250 Hz.
+    /// Returns the options of no known link, 1500 bytes, 1000 packets and high-resolution timers.
     fn default() -> Self {
-        Self { link: None, mtu: 1500, txqueuelen: 1000, hz: 250 }
+        Self { link: None, mtu: 1500, txqueuelen: 1000, hz: None }
     }
 }
 

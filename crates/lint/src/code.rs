@@ -21,6 +21,10 @@ pub const INNER_CLASS: &str = "inner-class";
 pub const UNREACHABLE_CLASS: &str = "unreachable-class";
 /// A filter whose packets an earlier one takes.
 pub const SHADOWED_FILTER: &str = "shadowed-filter";
+/// A time without a unit.
+pub const BARE_TIME: &str = "bare-time";
+/// A rate in bytes per second, by a unit that looks like bits.
+pub const BYTE_RATE: &str = "byte-rate";
 /// Classes are promised more than is available.
 pub const OVERSUBSCRIBED: &str = "oversubscribed";
 /// A rate above that of the link.

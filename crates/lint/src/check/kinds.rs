@@ -124,8 +124,7 @@ pub(super) fn held(qdisc: &Qdisc, rate: Option<Rate>, options: &CheckOptions) ->
 /// Returns the target of a qdisc's AQM.
 pub(super) fn target(qdisc: &Qdisc) -> Option<Nanos> {
     let default = match qdisc.kind.as_str() {
-        // A twentieth of the default round trip.
-        "cake" | "cake_mq" => Nanos::from_millis(5),
+        "cake" | "cake_mq" => cake_target(qdisc.spec, &qdisc.settings),
         "fq_pie" => Nanos::from_millis(15),
         _ => {
             let spec = qdisc.spec?;
@@ -142,6 +141,28 @@ pub(super) fn target(qdisc: &Qdisc) -> Option<Nanos> {
     };
     Some(qdisc.settings.time("target").map_or(default, |t| t.value))
 }
+
+/// Returns the target of cake: a twentieth of the round trip, and at least the time of one and a
+/// half packets of 1514 bytes at its rate (docs/qdisc/cake.md).
+fn cake_target(spec: Option<&Spec>, settings: &Settings) -> Nanos {
+    let words: Vec<&str> = settings.all_words().iter().map(|w| w.text.as_str()).collect();
+    let mut rtt = None;
+    if let Some(Ok(cake)) = spec.map(|spec| spec.read(&mut Words::new(&words), &Env::default())) {
+        cake.options(&mut |o| {
+            if o.param.key == "rtt" {
+                let text = text_of(o.value);
+                let time = text.split(' ').next_back().unwrap_or("");
+                rtt = Nanos::take(&mut Words::new(&[time])).ok();
+            }
+        });
+    }
+    let packets = settings.rate("bandwidth").filter(|r| r.value.0 > 0);
+    let packets = packets.map_or(0, |r| r.value.time_ceil(CAKE_TARGET_BYTES).0);
+    Nanos((rtt.unwrap_or(Nanos::from_millis(100)).0 / 20).max(packets))
+}
+
+/// One and a half frames of 1514 bytes.
+const CAKE_TARGET_BYTES: u64 = 2271;
 
 /// Returns the number of a parameter after the settings.
 fn resolved(spec: &Spec, settings: &Settings, key: &str) -> Option<u64> {

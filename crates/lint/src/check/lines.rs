@@ -1,7 +1,9 @@
 //! The rules about a line by itself: rates without a unit, and kinds that only one of Linux and the
 //! engine has.
 
+use txweir_core::Rate;
 use txweir_core::classify::filter;
+use txweir_core::text::value::{Quantity, Value, Words, text_of};
 use txweir_tc::ast::Command;
 use txweir_tc::diagnostic::Diagnostic;
 use txweir_tc::language;
@@ -15,6 +17,9 @@ use crate::code;
 /// The classifier that the engine has and Linux does not have.
 const OWN_CLASSIFIER: &str = "tcpctl";
 
+/// The parameter whose first value is a time.
+const NETEM_DELAY: (&str, &str) = ("netem", "delay");
+
 /// The rules about lines.
 pub(super) struct Lines<'a, 's> {
     pub(super) out: &'a mut Findings<'s>,
@@ -26,6 +31,8 @@ impl Lines<'_, '_> {
     pub(super) fn check(&mut self, cmd: &Command) {
         self.own(cmd);
         self.bare_rates(cmd);
+        self.bare_times(cmd);
+        self.byte_rates(cmd);
         self.foreign(cmd);
     }
 
@@ -50,6 +57,51 @@ impl Lines<'_, '_> {
         let message = format!("{kind} {key} {given} means {given} bit/s");
         let hint = format!("write the unit: {given}kbit, {given}mbit, or {given}bit if it is meant");
         self.out.error(code::BARE_RATE, &word.span, message).expected("a rate with its unit").hint(Some(hint))
+    }
+
+    /// Warns of every time that has no unit: tc reads microseconds.
+    fn bare_times(&mut self, cmd: &Command) {
+        let Command::Qdisc(cmd) = cmd else { return };
+        let Some(kind) = &cmd.kind else { return };
+        let Some(spec) = self.out.source.kinds.get(&kind.text) else { return };
+        let is_time = |key: &str| {
+            // Values of netem's delay are several, and so no single time.
+            spec.params.iter().any(|p| {
+                p.words.contains(&key) && (p.quantity == Quantity::Time || (spec.kind, p.key) == NETEM_DELAY)
+            })
+        };
+        for pair in cmd.options.windows(2) {
+            let [key, value] = pair else { continue };
+            let given = &value.text;
+            if !is_time(&key.text) || !is_number(given) || given.bytes().all(|b| b == b'0' || b == b'.') {
+                continue;
+            }
+            let message = format!("{} {} {given} means {given} microseconds", spec.kind, key.text);
+            let hint = format!("write the unit: {given}ms, or {given}us if it is meant");
+            let d = self.out.error(code::BARE_TIME, &value.span, message).expected("a time with its unit");
+            self.out.say(d.hint(Some(hint)).warning());
+        }
+    }
+
+    /// Warns of rates in bytes per second: `mbps` looks like megabits and means megabytes.
+    fn byte_rates(&mut self, cmd: &Command) {
+        let settings = match cmd {
+            Command::Qdisc(_) | Command::Class(_) | Command::Filter(_) => {
+                model::settings(self.out.source, cmd)
+            }
+            Command::Chain(_) | Command::Actions(_) => return,
+        };
+        let mut said = Vec::new();
+        for (key, word) in settings.rates() {
+            let low = word.text.to_ascii_lowercase();
+            let Some(bits) = low.strip_suffix("bps").filter(|n| !is_number(n)) else { continue };
+            let Ok(rate) = Rate::take(&mut Words::new(&[&word.text])) else { continue };
+            let message = format!("{key} {} means {}: bps is bytes per second", word.text, text_of(&rate));
+            let hint = format!("write {} if bytes are meant, or {bits}bit", text_of(&rate).to_lowercase());
+            let d = self.out.error(code::BYTE_RATE, &word.span, message);
+            said.push(d.expected("a rate in bit, kbit, mbit or gbit").hint(Some(hint)).warning());
+        }
+        self.out.said.extend(said);
     }
 
     /// Reports a kind, or an option of a kind, that Linux does not have. Its tc refuses such a

@@ -57,6 +57,9 @@ impl Rates<'_, '_> {
                     self.above_link(&qdisc.name(), qdisc.settings.rate("rate"));
                     self.burst(&qdisc.name(), &qdisc.settings, qdisc.settings.rate("rate"), "burst", true);
                 }
+                "cake" | "cake_mq" => {
+                    self.above_link(&qdisc.name(), qdisc.settings.rate("bandwidth"));
+                }
                 _ => {}
             }
         }
@@ -124,7 +127,8 @@ impl Rates<'_, '_> {
         let (Some(burst), Some(rate)) = (settings.bytes(key), rate) else { return };
         let frame = self.options.frame();
         let Rate(per_second) = rate.value;
-        let tick = per_second / u64::from(self.options.hz.max(1));
+        // A kernel with high-resolution timers refills a bucket at any time.
+        let tick = self.options.hz.map_or(0, |hz| per_second / u64::from(hz.max(1)));
         let (size, bits) = (text_of(&burst.value), text_of(&rate.value));
         let d = |code, message| self.out.error(code, &burst.span, message);
         let enough = format!("{}b", frame.max(tick));
@@ -140,7 +144,7 @@ impl Rates<'_, '_> {
                 d.suggest(Some(enough)).warning()
             }
             b if b < tick => {
-                let hz = self.options.hz;
+                let hz = self.options.hz.unwrap_or(0);
                 let message = format!(
                     "{name} {key} {size} is less than {bits} brings in one tick of the clock ({tick} bytes at {hz} Hz): \
                      the rate may not be reached"
@@ -174,18 +178,17 @@ impl Rates<'_, '_> {
         let count = rates.len();
         let text = text_of(&total);
         match (class, whole, self.options.link) {
-            (Some(class), Some(whole), _) if total > whole.value => {
+            (Some(_), Some(whole), _) if total > whole.value => {
                 let message = format!(
                     "the {count} classes below {parent} are promised {text}, and it has {}: none can count on its rate",
                     text_of(&whole.value)
                 );
-                let d = self
-                    .out
-                    .error(code::OVERSUBSCRIBED, &whole.span, message)
-                    .expected(format!("at least {text}"));
-                let ceil = class.settings.rate("ceil").is_none_or(|c| c.value >= total);
-                let ceil = ceil && self.options.link.is_none_or(|link| link >= total);
-                self.out.say(d.suggest(Some(text.to_lowercase()).filter(|_| ceil)).warning());
+                let d = self.out.error(code::OVERSUBSCRIBED, &whole.span, message);
+                let hint = format!(
+                    "lower the rates below it to {} in all; ceil is for the part that they borrow",
+                    text_of(&whole.value)
+                );
+                self.out.say(d.hint(Some(hint)).warning());
             }
             (None, _, Some(link)) if total > link && count > 1 => {
                 let message = format!(
