@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use txweir::Rate;
-use txweir::core::text::value::{Value, Words};
+use txweir::core::text::value;
 use txweir::lint::check::{self, CheckOptions, Fact, Report};
 use txweir::tc::Severity;
 use txweir::tc::json::{self, Object};
@@ -67,9 +67,9 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
 }
 
 fn link(text: &str) -> Result<Rate, Failure> {
-    let words = [text];
-    let wrong = || Failure::usage(format!("--link {text}: expected {}, at least 8bit", Rate::EXPECTED));
-    Rate::take(&mut Words::new(&words)).ok().filter(|r| r.0 > 0).ok_or_else(wrong)
+    let wrong =
+        || Failure::usage(format!("--link {text}: expected a rate with its unit (100mbit), at least 8bit"));
+    value::with_unit(text).ok().filter(|r: &Rate| r.0 > 0).ok_or_else(wrong)
 }
 
 fn object(report: &Report) -> String {

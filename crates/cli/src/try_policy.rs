@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use txweir::core::text::value::{Value, Words};
+use txweir::core::text::value::{self, Value};
 use txweir::lab::trial::{
     ALGORITHMS, Algorithm, Entry, MIXES, Setup, Traffic, TrafficError, TrialError, run,
 };
@@ -147,11 +147,8 @@ fn algorithm(name: &str) -> Result<&'static Algorithm, Failure> {
 /// Reads a value with its unit: a bare number would be bit/s or microseconds to tc, and its writer
 /// probably means another unit.
 fn with_unit<T: Value>(option: &str, text: &str, expected: &str) -> Result<T, Failure> {
-    let bare = text != "0" && text.bytes().all(|b| b.is_ascii_digit() || b == b'.');
-    T::take(&mut Words::new(&[text]))
-        .ok()
-        .filter(|_| !bare)
-        .ok_or_else(|| Failure::usage(format!("{option}: expected {expected}, given \"{text}\"")))
+    value::with_unit(text)
+        .map_err(|_| Failure::usage(format!("{option}: expected {expected}, given \"{text}\"")))
 }
 
 /// Finds a mix by its name, else reads a file.

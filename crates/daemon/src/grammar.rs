@@ -3,7 +3,7 @@
 use clap::builder::PossibleValue;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use txweir_core::Rate;
-use txweir_core::text::value::{Value, Words};
+use txweir_core::text::value::{self, Value, Words};
 use txweir_device::{IfName, Kind};
 use txweir_runtime::WireSpec;
 
@@ -226,9 +226,9 @@ fn on_off(text: &str) -> Result<bool, String> {
 }
 
 fn rate(text: &str) -> Result<Rate, String> {
-    match Rate::take(&mut Words::new(&[text])) {
-        Ok(rate) if rate.0 > 0 => Ok(rate),
-        _ => Err(format!("expected {}, at least 8bit", Rate::EXPECTED)),
+    match value::with_unit(text) {
+        Ok(rate @ Rate(1..)) => Ok(rate),
+        _ => Err("expected a rate with its unit (10mbit, 1.5gbit), at least 8bit".to_owned()),
     }
 }
 

@@ -7,7 +7,7 @@ use std::str::FromStr;
 use txweir_core::model::wire::{Completion, DescriptorCost, Latency, Wire, WireConfig};
 use txweir_core::path::dql::{Dql, DqlConfig};
 use txweir_core::text::error::Object;
-use txweir_core::text::value::{Value, Words, exact_of, text_of};
+use txweir_core::text::value::{self, Value, Words, exact_of, text_of};
 use txweir_core::{Bytes, ConfigError, ErrorKind, Instant, Nanos, Rate};
 
 /// Descriptors per packet of a card that splits buffers at 4 KiB and adds a context descriptor, in
@@ -184,7 +184,10 @@ impl Reader {
 
     fn take(&mut self, key: &str, value: &str) -> Result<(), ConfigError> {
         match key {
-            "rate" => self.wire.rate = read(key, value)?,
+            "rate" => {
+                self.wire.rate = value::with_unit(value)
+                    .map_err(|_| bad(key, "a rate with its unit (10mbit, 1.5gbit)", value))?;
+            }
             "ring" => self.wire.ring = read(key, value)?,
             "bql" => self.bql = read(key, value)?,
             "bql-min" => self.limit.limit_min = size(key, value)?,
@@ -402,6 +405,10 @@ mod tests {
             "wire ring: expected 22 (the largest packet's descriptors) to 1048576, given \"8\""
         );
         assert_eq!(message("rate=0"), "wire rate: expected at least 8 bit/s, given \"0\"");
+        assert_eq!(
+            message("rate=100"),
+            "wire rate: expected a rate with its unit (10mbit, 1.5gbit), given \"100\""
+        );
         assert_eq!(
             message("rate=1gbit,bql-min=2kb,bql-max=1kb"),
             "wire bql-min: expected at most bql-max, 1024, given \"2048\""

@@ -208,6 +208,18 @@ impl Show for Rate {
     }
 }
 
+/// Returns the value of one word where no tc line is read, so that a number without a unit is a
+/// mistake: tc reads the rate `100` as bits per second, the time `5` as microseconds. 0 needs none.
+///
+/// # Errors
+/// As `T::take`, and [`Refusal::NotSuch`] for such a number.
+pub fn with_unit<T: Value>(word: &str) -> Result<T, Refusal> {
+    if word != "0" && word.bytes().all(|b| b.is_ascii_digit() || b == b'.') {
+        return Err(Refusal::NotSuch);
+    }
+    T::take(&mut Words::new(&[word]))
+}
+
 impl Value for Rate {
     const EXPECTED: &'static str = "a rate (10mbit, 1.5gbit, 100kbps = bytes; bare: bit/s)";
     const QUANTITY: Quantity = Quantity::Rate;
