@@ -1,14 +1,16 @@
 //! The socket for readers: every request of the protocol, by the names that it declares.
 
-use std::io::Write;
+use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::thread::JoinHandle;
+use std::time::Duration;
 
+use txweir_core::Nanos;
 use txweir_daemon::protocol::{Ask, Batch, REQUESTS};
 use txweir_daemon::socket::own_group;
-use txweir_daemon::{Client, Daemon, Listener, Server};
+use txweir_daemon::{Client, Daemon, Listener, Patience, Server};
 use txweir_tc::command::VERBS;
 
 /// A server with two sockets, ended with the test.
@@ -20,13 +22,16 @@ struct Running {
 
 impl Running {
     fn start(name: &str) -> Self {
+        Self::patient(name, Patience::default())
+    }
+    fn patient(name: &str, patience: Patience) -> Self {
         let dir = std::env::temp_dir().join(format!("txw-{name}-{}", std::process::id()));
         std::fs::create_dir_all(&dir).expect("a directory");
         let [all, readers] = ["all", "readers"].map(|name| Listener::bind(&dir.join(name)).expect("bind"));
         let readers = readers.open_to(own_group()).expect("its group");
         let (stop, stopped) = UnixStream::pair().expect("a pair");
         let thread = std::thread::spawn(move || {
-            let mut server = Server::new(Daemon::new(), all).with_readers(readers);
+            let mut server = Server::new(Daemon::new(), all).with_readers(readers).with_patience(patience);
             server.serve(&stopped).expect("serve");
         });
         Self { dir, stop, thread: Some(thread) }
@@ -120,23 +125,27 @@ fn a_reader_may_look_at_everything_and_change_nothing() {
 /// Readers that stay connected and busy take no place of a client that may change something.
 #[test]
 fn readers_have_places_of_their_own() {
-    let server = Running::start("places");
-    // Each is connected, and has a request under way that never ends.
-    let readers: Vec<UnixStream> = (0..200)
-        .map_while(|_| {
-            let stream = UnixStream::connect(server.dir.join("readers")).ok()?;
-            stream.set_nonblocking(true).ok()?;
-            (&stream).write_all(b"{").ok()?;
-            Some(stream)
-        })
-        .take(100)
-        .collect();
-    assert_eq!(readers.len(), 100);
-    let mut writers: Vec<Client> = (0..64).map(|_| server.client("all")).collect();
-    for (at, writer) in writers.iter_mut().enumerate() {
-        let ask = Ask::Link { args: words(&format!("add l{at}")) };
-        assert_eq!(writer.ask(&ask).expect("a reply").stderr, "");
-    }
+    // No client makes way for another one.
+    let forever = Nanos::from_secs(3600);
+    let server = Running::patient("places", Patience { idle: forever, stalled: forever });
+    let connect = |socket: &str, text: &[u8]| {
+        let mut stream = UnixStream::connect(server.dir.join(socket)).expect("connect");
+        stream.set_read_timeout(Some(Duration::from_secs(10))).expect("a timeout");
+        stream.write_all(text).expect("write");
+        BufReader::new(stream)
+    };
+    let version = b"{\"do\":\"version\"}\n";
+    let reply = |client: &mut BufReader<UnixStream>| {
+        let mut line = String::new();
+        client.read_line(&mut line).map(|_| line.contains("\"status\":0")).unwrap_or(false)
+    };
+    let mut readers: Vec<_> = (0..100).map(|_| connect("readers", version)).collect();
+    assert!(readers[..32].iter_mut().all(reply));
+    let mut writers: Vec<_> = (0..64).map(|_| connect("all", version)).collect();
+    assert!(writers.iter_mut().all(reply));
+    // The first of the others waits for a place, and gets it.
+    drop(readers.swap_remove(0));
+    assert!(reply(&mut readers[32]));
 }
 
 #[test]
