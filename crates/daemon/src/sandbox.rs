@@ -103,8 +103,9 @@ impl Sandbox {
     /// The permitted and effective capabilities become those of `CAP_NET_RAW`, `CAP_NET_ADMIN` and,
     /// if kept, `CAP_SYS_ADMIN` that the process has; the inheritable, ambient and bounding sets
     /// become empty. A process without capabilities gives up none. No program that the process
-    /// starts has more privileges. A filter ([`filter_calls`](Self::filter_calls)) admits the system
-    /// calls of links, clients, threads and memory; it holds for threads that start later as well.
+    /// starts has more privileges. A filter ([`filter_calls`](Self::filter_calls)) admits the
+    /// system calls of links, clients, threads and memory; it holds for threads that start later as
+    /// well.
     ///
     /// # Errors
     /// The process has more than one thread, or the system refuses a step; a part of the

@@ -1,5 +1,5 @@
 //! The filter of system calls. A process cannot take it off, so that each test starts this program
-//! again, and that process runs [`forbidden_calls`].
+//! again for one test, and that process makes the calls.
 
 use std::fs::File;
 use std::io::ErrorKind;
@@ -12,13 +12,15 @@ use std::thread;
 use rustix::thread::{MembarrierCommand, membarrier, membarrier_query};
 use txweir_daemon::{Forbidden, Sandbox, SandboxError};
 
-/// The variable that makes [`forbidden_calls`] do its work.
+/// The variable by which a test knows that it runs in a process of its own, with the effect of
+/// forbidden calls.
 const VARIABLE: &str = "TXWEIR_TEST_SANDBOX";
 
-/// Runs [`forbidden_calls`] in a process of its own.
+/// Runs the test of the calls in a process of its own.
 fn child(forbidden: &str) -> Output {
     let mut command = Command::new(std::env::current_exe().expect("this program"));
-    command.args(["--exact", "sandbox::forbidden_calls", "--ignored", "--nocapture"]);
+    let test = "sandbox::calls_beyond_those_of_a_daemon_fail_in_every_thread";
+    command.args(["--exact", test, "--nocapture"]);
     command.env(VARIABLE, forbidden).output().expect("run")
 }
 
@@ -29,10 +31,7 @@ fn start() -> Result<(), ErrorKind> {
 
 /// Runs calls that the filter refuses, and calls that it admits. Each refused call is one that
 /// succeeds before.
-#[test]
-#[ignore = "the other tests start it in a process of its own"]
-fn forbidden_calls() {
-    let Some(forbidden) = std::env::var_os(VARIABLE) else { return };
+fn make_calls(forbidden: Forbidden) {
     let made = std::env::temp_dir().join(format!("txw-sandbox-{}", std::process::id()));
     let there = File::create(&made).map(drop);
     let removed = std::fs::remove_file(&made);
@@ -48,7 +47,6 @@ fn forbidden_calls() {
     // The test runner has threads of its own.
     let refused = Sandbox::default().enter().expect_err("more than one thread");
     assert!(matches!(refused, SandboxError::Threads(2..)), "{refused}");
-    let forbidden = if forbidden == "kill" { Forbidden::Kills } else { Forbidden::Fails };
     let sandbox = Sandbox { forbidden, keep_netns: false };
     if !sandbox.filter_calls().expect("a filter") {
         return println!("skipped, because there is no filter for this processor");
@@ -74,6 +72,11 @@ fn forbidden_calls() {
 
 #[test]
 fn calls_beyond_those_of_a_daemon_fail_in_every_thread() {
+    match std::env::var_os(VARIABLE) {
+        Some(kill) if kill == "kill" => return make_calls(Forbidden::Kills),
+        Some(_) => return make_calls(Forbidden::Fails),
+        None => {}
+    }
     let run = child("fail");
     let said = String::from_utf8_lossy(&run.stdout);
     assert!(run.status.success(), "{said}{}", String::from_utf8_lossy(&run.stderr));
