@@ -14,6 +14,17 @@ pub fn change(ask: &Ask) -> Option<String> {
     (effect::of(ask) == Effect::Changes).then(|| words(ask))
 }
 
+/// Returns the word ahead of a change that was answered with this status; empty if it was done. Of
+/// a batch that is not atomic, the lines ahead of the wrong one may be done.
+pub fn result(ask: &Ask, status: u8) -> &'static str {
+    let partly = |flags: &Flags| flags.batch.is_some() && !flags.atomic;
+    match ask {
+        _ if status == 0 => "",
+        Ask::Tc { args, .. } if Flags::read(args).is_ok_and(|flags| partly(&flags)) => "failed: ",
+        _ => "refused: ",
+    }
+}
+
 /// Returns the words of a request, at most some 200 bytes.
 pub fn words(ask: &Ask) -> String {
     let text = match ask {
@@ -58,6 +69,8 @@ mod tests {
         let ask = |flags: &str| Ask::Tc { args: words(flags), batch: batch.clone(), class_names: None };
         assert_eq!(change(&ask("-b p.tc")).as_deref(), Some("tc -b p.tc, 2 lines"));
         assert_eq!(change(&ask("--dry-run -b p.tc")), None);
+        assert_eq!((result(&ask("-b p.tc"), 0), result(&ask("-b p.tc"), 2)), ("", "failed: "));
+        assert_eq!(result(&ask("--atomic -b p.tc"), 2), "refused: ");
         let long = format!("qdisc add dev a root {}", "é".repeat(500));
         assert_eq!(tc(&long).map(|line| line.len()), Some(200));
     }

@@ -321,13 +321,17 @@ impl Server {
         let reply = match &request.ask {
             Ok(ask) => {
                 let session = &self.sessions[at];
-                let reply = match self.refusal(session.door(), ask) {
-                    Some(refusal) => Reply::refused(2, &refusal),
+                let refusal = self.refusal(session.door(), ask);
+                let reply = match &refusal {
+                    Some(refusal) => Reply::refused(2, refusal),
                     None => self.daemon.answer(clock(), ask),
                 };
                 if let Some(change) = audit::change(ask).filter(|_| self.logs_changes) {
-                    let refused = if reply.status == 0 { "" } else { "refused: " };
-                    let text = format!("{}: {refused}{change}", session.who());
+                    let result = match refusal {
+                        Some(_) => "refused, read-only: ",
+                        None => audit::result(ask, reply.status),
+                    };
+                    let text = format!("{}: {result}{change}", session.who());
                     self.daemon.links_mut().notes_mut().line(clock(), "txweir", &text);
                 }
                 reply
