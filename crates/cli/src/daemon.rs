@@ -1,11 +1,14 @@
 //! `txweir daemon`: owns links, and changes them as clients ask, until a signal.
 
+use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use txweir::Instant;
+use txweir::daemon::socket::{Gid, own_group};
 use txweir::daemon::{Daemon, Listener, RunError, Server, socket};
 use txweir::device::{Signal, Signals, clock};
 
+use crate::confine::Confine;
 use crate::run::Samples;
 use crate::{Failure, input, output};
 
@@ -22,12 +25,30 @@ pub struct Args {
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
 
-    /// Print a line on stderr for each change that a client makes, with its user and process
+    /// Second socket, whose clients may only look: show, list, get, save, version
+    #[arg(long, value_name = "PATH")]
+    pub socket_read: Option<PathBuf>,
+
+    /// Group whose members may use that socket (mode 0660), by name or number [default: the
+    /// daemon's own]
+    #[arg(long, value_name = "GROUP", requires = "socket_read", value_parser = socket::group)]
+    pub socket_read_group: Option<Gid>,
+
+    /// Print a line on stderr for each change that a client makes or attempts, with its user, group
+    /// and process
     #[arg(long)]
     pub log_changes: bool,
 
+    /// Keep CAP_SYS_ADMIN, which opening an interface in another network namespace needs [default:
+    /// only if --config has such a link]
+    #[arg(long)]
+    pub keep_netns: bool,
+
     #[command(flatten)]
     pub samples: Samples,
+
+    #[command(flatten)]
+    pub confine: Confine,
 }
 
 /// Runs `txweir daemon`.
@@ -45,12 +66,21 @@ pub fn main(args: Args) -> Result<(), Failure> {
     }
     // Only now: a client that finds the socket finds the configuration as well.
     let listener = Listener::bind(&path).map_err(Failure::usage)?;
+    let readers =
+        args.socket_read.as_deref().map(|path| readers(path, args.socket_read_group)).transpose()?;
+    args.confine.enter(args.keep_netns || daemon.links().enter_namespaces())?;
+    if let Some(file) = args.config.as_deref() {
+        check_again(file);
+    }
     let ready = format!("ready: {}\n", listener.path().display());
     // An error of stdout is no reason not to serve.
     if let Err(failure) = output::print(ready) {
         failure.report();
     }
     let mut server = Server::new(daemon, listener).with_logged_changes(args.log_changes);
+    if let Some(readers) = readers {
+        server = server.with_readers(readers);
+    }
     let served = serve(&mut server, &signals, args.config.as_deref());
     if let Some(said) = args.samples.said(server.daemon_mut().links_mut().notes_mut()) {
         output::say(said);
@@ -58,6 +88,23 @@ pub fn main(args: Args) -> Result<(), Failure> {
     // A signal that is not taken here would have its default effect once they are given back.
     while let Ok(Some(_)) = signals.pending() {}
     served.map_err(Failure::failed)
+}
+
+/// Makes the socket whose clients may only look.
+fn readers(path: &Path, group: Option<Gid>) -> Result<Listener, Failure> {
+    let listener = Listener::bind(path).and_then(|listener| listener.open_to(group.unwrap_or(own_group())));
+    listener.map_err(|e| Failure::usage(format!("--socket-read: {e}")))
+}
+
+/// Prints a line if the configuration cannot be read again: without `CAP_DAC_OVERRIDE` root opens
+/// only the files that their mode lets it open.
+fn check_again(file: &Path) {
+    if !file.metadata().is_ok_and(|there| there.is_file()) {
+        return;
+    }
+    if let Err(e) = File::open(file) {
+        say(&format!("--config {}: cannot be read again at SIGHUP: {e}", file.display()));
+    }
 }
 
 /// Serves until SIGINT or SIGTERM. SIGHUP makes it read its configuration again.

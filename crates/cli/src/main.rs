@@ -11,6 +11,7 @@ mod batch;
 mod bench;
 mod check;
 mod client;
+mod confine;
 mod daemon;
 mod failure;
 mod input;

@@ -14,6 +14,7 @@ use txweir::tc::json::Object;
 use txweir::tc::{Command, Diagnostic, Policy};
 use txweir::{Instant, Nanos};
 
+use crate::confine::Confine;
 use crate::{Failure, output, policy};
 
 /// Options of `txweir run`.
@@ -78,6 +79,9 @@ pub struct Args {
 
     #[command(flatten)]
     samples: Samples,
+
+    #[command(flatten)]
+    confine: Confine,
 
     /// Print one JSON object a line: "ready", "stats", "end"
     #[arg(long)]
@@ -146,6 +150,8 @@ pub fn main(args: Args) -> Result<(), Failure> {
     let signals = Signals::take().map_err(|e| Failure::failed(format!("cannot take over signals: {e}")))?;
     let (duration, stats_interval) = (plan.duration, plan.stats_interval);
     let mut server = Server::without_socket(Daemon::with(plan.open(&args)?));
+    // The interfaces are open, and an interface that is lost ends the run.
+    args.confine.enter(false)?;
     // An error of stdout is no reason to stop forwarding; it is reported at the end.
     let print = |text: String| if args.json { output::json(text) } else { output::print(text) };
     let mut said = print(ready(server.daemon_mut().links(), args.json));

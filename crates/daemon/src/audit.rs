@@ -2,37 +2,45 @@
 
 use txweir_tc::tool::Flags;
 
+use crate::effect::{self, Effect};
 use crate::protocol::Ask;
 
 /// Most bytes of a line about a request: words of a request can be very long.
 const LINE_MAX: usize = 200;
-/// Verbs that change nothing; tc takes the beginning of a verb for the whole.
-const LOOKS: [&str; 5] = ["show", "list", "lst", "get", "help"];
 
-/// Returns the words of a request that changes something if it is done; `None` for one that only
-/// looks.
+/// Returns the words of a request that changes something if it is done; `None` for one that does
+/// not.
 pub fn change(ask: &Ask) -> Option<String> {
+    (effect::of(ask) == Effect::Changes).then(|| words(ask))
+}
+
+/// Returns the word ahead of a change that was answered with this status; empty if it was done. Of
+/// a batch that is not atomic, the lines ahead of the wrong one may be done.
+pub fn result(ask: &Ask, status: u8) -> &'static str {
+    let partly = |flags: &Flags| flags.batch.is_some() && !flags.atomic;
+    match ask {
+        _ if status == 0 => "",
+        Ask::Tc { args, .. } if Flags::read(args).is_ok_and(|flags| partly(&flags)) => "failed: ",
+        _ => "refused: ",
+    }
+}
+
+/// Returns the words of a request, at most some 200 bytes.
+pub fn words(ask: &Ask) -> String {
     let text = match ask {
-        Ask::Save | Ask::Version => return None,
-        Ask::Link { args } => match args.first().map(String::as_str) {
-            None | Some("show" | "help") => return None,
-            Some(_) => format!("link {}", args.join(" ")),
+        Ask::Save => "save".to_owned(),
+        Ask::Version => "version".to_owned(),
+        Ask::Link { args } => format!("link {}", args.join(" ")),
+        Ask::Tc { args, batch, .. } => match batch.as_ref().filter(|_| is_batch(args)) {
+            Some(batch) => format!("tc -b {}, {} lines", batch.name, batch.text.lines().count()),
+            None => format!("tc {}", args.join(" ")),
         },
-        Ask::Tc { args, batch, .. } => {
-            let flags = Flags::read(args).ok().filter(|flags| !flags.dry_run && !flags.help)?;
-            match batch {
-                Some(batch) => format!("tc -b {}, {} lines", batch.name, batch.text.lines().count()),
-                None => {
-                    let verb = args.get(flags.before + 1)?;
-                    if LOOKS.iter().any(|look| look.starts_with(verb.as_str())) {
-                        return None;
-                    }
-                    format!("tc {}", args.join(" "))
-                }
-            }
-        }
     };
-    Some(text[..text.floor_char_boundary(LINE_MAX)].to_owned())
+    text[..text.floor_char_boundary(LINE_MAX)].to_owned()
+}
+
+fn is_batch(args: &[String]) -> bool {
+    Flags::read(args).is_ok_and(|flags| flags.batch.is_some())
 }
 
 #[cfg(test)]
@@ -61,6 +69,9 @@ mod tests {
         let ask = |flags: &str| Ask::Tc { args: words(flags), batch: batch.clone(), class_names: None };
         assert_eq!(change(&ask("-b p.tc")).as_deref(), Some("tc -b p.tc, 2 lines"));
         assert_eq!(change(&ask("--dry-run -b p.tc")), None);
-        assert_eq!(link(&format!("add {}", "é".repeat(500))).map(|line| line.len()), Some(199));
+        assert_eq!((result(&ask("-b p.tc"), 0), result(&ask("-b p.tc"), 2)), ("", "failed: "));
+        assert_eq!(result(&ask("--atomic -b p.tc"), 2), "refused: ");
+        let long = format!("qdisc add dev a root {}", "é".repeat(500));
+        assert_eq!(tc(&long).map(|line| line.len()), Some(200));
     }
 }

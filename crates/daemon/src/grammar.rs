@@ -289,6 +289,13 @@ pub fn read<S: AsRef<str>>(words: &[S]) -> Result<Verb, NotRead> {
     }
 }
 
+/// Returns the verbs that the grammar declares, in their order.
+#[cfg(test)]
+pub(crate) fn verbs() -> Vec<String> {
+    let link = <Link as clap::CommandFactory>::command();
+    link.get_subcommands().map(|verb| verb.get_name().to_owned()).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

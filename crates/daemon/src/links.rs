@@ -110,6 +110,13 @@ impl Links {
         self.now = now;
     }
 
+    /// True if a link has its interface in another network namespace. To open it again takes
+    /// `CAP_SYS_ADMIN`.
+    #[must_use]
+    pub fn enter_namespaces(&self) -> bool {
+        self.all.iter().any(|link| link.endpoint.as_ref().is_some_and(|there| there.netns.is_some()))
+    }
+
     /// Returns the name of the first interface that does not work any more, and the system's error.
     pub(crate) fn gone(&self) -> Option<(String, String)> {
         self.all.iter().find_map(|link| match link.way.device() {

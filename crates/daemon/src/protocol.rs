@@ -101,8 +101,15 @@ impl Reply {
 
 /// The keys that a request may have.
 const KEYS: [&str; 5] = ["id", "do", "args", "batch", "class_names"];
-/// The requests by name, for messages.
-const ASKS: &str = "\"tc\", \"link\", \"save\" or \"version\"";
+/// The requests by name: the values of `do`.
+pub const REQUESTS: [&str; 4] = ["tc", "link", "save", "version"];
+
+/// Returns the names of the requests, for messages.
+fn requests() -> String {
+    let [rest @ .., last] = REQUESTS;
+    let rest = rest.map(|name| format!("{name:?}")).join(", ");
+    format!("{rest} or {last:?}")
+}
 
 impl Request {
     /// Reads a line without its end.
@@ -154,19 +161,23 @@ fn ask(object: &Map<String, Value>) -> Result<Ask, String> {
     }
     let name = match object.get("do") {
         Some(Value::String(name)) => name.as_str(),
-        Some(other) => return Err(wrong("do", ASKS, other)),
-        None => return Err(format!("do: expected {ASKS}, given nothing")),
+        Some(other) => return Err(wrong("do", &requests(), other)),
+        None => return Err(format!("do: expected {}, given nothing", requests())),
     };
     let none_of = |keys: &[&str]| match keys.iter().find(|key| object.contains_key(**key)) {
         Some(key) => Err(format!("{key}: {name:?} has none")),
         None => Ok(()),
     };
+    let unknown = || Err(format!("do: expected {}, given {name:?}", requests()));
+    if !REQUESTS.contains(&name) {
+        return unknown();
+    }
     match name {
         "tc" => Ok(Ask::Tc { args: args(object)?, batch: batch(object)?, class_names: class_names(object)? }),
         "link" => none_of(&["batch", "class_names"]).and_then(|()| Ok(Ask::Link { args: args(object)? })),
         "save" => none_of(&["args", "batch", "class_names"]).map(|()| Ask::Save),
         "version" => none_of(&["args", "batch", "class_names"]).map(|()| Ask::Version),
-        _ => Err(format!("do: expected {ASKS}, given {name:?}")),
+        _ => unknown(),
     }
 }
 

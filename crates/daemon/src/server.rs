@@ -11,16 +11,20 @@ use txweir_device::poll::{self, PollFd, PollFlags};
 
 use crate::audit;
 use crate::daemon::Daemon;
+use crate::effect::{self, Effect};
 use crate::links::Links;
-use crate::protocol::{LINE_MAX, Reply, Request};
+use crate::protocol::{Ask, LINE_MAX, Reply, Request};
 use crate::run::{Ended, Reports, RunError, RunOptions};
-use crate::session::{Line, Patience, Session};
+use crate::session::{Door, Line, Patience, Session};
 use crate::socket::Listener;
 
 /// Most clients at once. With the bound on each client's unfinished data this bounds memory. One
 /// more client waits until one of these ends its connection, or has done nothing for so long that
 /// it makes way ([`Patience`]).
 const CLIENTS_MAX: usize = 64;
+/// Most clients at once of the socket for readers, which have places of their own: they cannot keep
+/// out a client that may change something.
+const READERS_MAX: usize = 32;
 /// The line to a client that has to make way.
 const MADE_WAY: &str = "this connection did nothing for some time, and makes way for another client";
 /// Time for requests before the links have their turn; a request that has begun is finished.
@@ -36,14 +40,15 @@ const SPIN: Nanos = Nanos::from_micros(10);
 #[derive(Debug)]
 pub struct Server {
     daemon: Daemon,
-    listener: Option<Listener>,
+    /// The sockets, each with the rights of its clients.
+    doors: Vec<(Door, Listener)>,
     sessions: Vec<Session>,
     /// Index of the client whose turn is next.
     turn: usize,
     /// Time before which the server does not accept; `None` for no pause.
     pause: Option<Instant>,
     patience: Patience,
-    /// True if changes that clients make go to the log.
+    /// True if changes that clients make or attempt go to the log.
     logs_changes: bool,
 }
 
@@ -51,7 +56,8 @@ pub struct Server {
 #[derive(Debug, Default)]
 struct Ready {
     stop: bool,
-    connection: bool,
+    /// One entry a door.
+    connections: Vec<bool>,
     /// One entry a client.
     sessions: Vec<PollFlags>,
     /// One entry a live link.
@@ -66,7 +72,7 @@ impl Server {
     /// Makes a server of `daemon` at `listener`.
     #[must_use]
     pub fn new(daemon: Daemon, listener: Listener) -> Self {
-        Self { listener: Some(listener), ..Self::without_socket(daemon) }
+        Self { doors: vec![(Door::All, listener)], ..Self::without_socket(daemon) }
     }
 
     /// Makes a server that runs the links of `daemon`, and that no client can reach.
@@ -75,7 +81,7 @@ impl Server {
         let patience = Patience::default();
         Self {
             daemon,
-            listener: None,
+            doors: Vec::new(),
             sessions: Vec::new(),
             turn: 0,
             pause: None,
@@ -84,8 +90,17 @@ impl Server {
         }
     }
 
-    /// Sets whether each change that a client makes is a line in the log
-    /// ([`Notes`](txweir_runtime::Notes)), with the user and process of the client. False at first.
+    /// Adds a socket whose clients may only look: a request that could change something, or tries
+    /// changes, is refused, and the reply names the socket.
+    #[must_use]
+    pub fn with_readers(mut self, listener: Listener) -> Self {
+        self.doors.push((Door::Readers, listener));
+        self
+    }
+
+    /// Sets whether each change that a client makes, and each that is refused, is a line in the log
+    /// ([`Notes`](txweir_runtime::Notes)), with the user, group and process of the client. False at
+    /// first.
     #[must_use]
     pub const fn with_logged_changes(mut self, on: bool) -> Self {
         self.logs_changes = on;
@@ -137,8 +152,8 @@ impl Server {
             }
             // Clients that are known come first: what they have sent shows that they are not idle.
             self.attend(&ready.sessions);
-            if ready.connection {
-                self.accept();
+            for door in (0..ready.connections.len()).filter(|door| ready.connections[*door]) {
+                self.accept(door);
             }
             more = self.daemon.links_mut().turn(&clock, &ready.links);
             if options.needs_all_links
@@ -163,18 +178,21 @@ impl Server {
     fn wait(&mut self, stop: &impl AsFd, more: bool, due: Option<Instant>) -> io::Result<Ready> {
         let now = clock();
         self.pause = self.pause.filter(|until| *until > now);
-        let full = self.full_until(now);
+        let full: Vec<Option<Instant>> =
+            self.doors.iter().map(|(door, _)| self.full_until(*door, now)).collect();
         let at_once = more || self.sessions.iter().any(Session::has_request);
+        let places = full.iter().flatten().copied().min();
         let deadline = match at_once {
             true => Some(Instant::ZERO),
-            false => [self.daemon.links().deadline(now), self.pause, full, due].into_iter().flatten().min(),
+            false => [self.daemon.links().deadline(now), self.pause, places, due].into_iter().flatten().min(),
         };
-        let accepting = match (self.pause, full) {
+        let accepting = |full: &Option<Instant>| match (self.pause, full) {
             (None, None) => PollFlags::IN,
             _ => PollFlags::empty(),
         };
         let mut fds = vec![PollFd::new(stop, PollFlags::IN)];
-        fds.extend(self.listener.as_ref().map(|listener| PollFd::new(listener.socket(), accepting)));
+        let doors = self.doors.iter().zip(&full);
+        fds.extend(doors.map(|((_, listener), full)| PollFd::new(listener.socket(), accepting(full))));
         let first = fds.len();
         fds.extend(self.sessions.iter().map(|s| PollFd::new(s.stream(), s.events())));
         self.daemon.links().poll(&mut fds);
@@ -182,29 +200,29 @@ impl Server {
         let clients = self.sessions.len();
         Ok(Ready {
             stop: !fds[0].revents().is_empty(),
-            connection: self.listener.is_some() && !fds[1].revents().is_empty(),
+            connections: fds[1..first].iter().map(|fd| !fd.revents().is_empty()).collect(),
             sessions: fds[first..first + clients].iter().map(PollFd::revents).collect(),
             // Errors and hang-ups lead to a reception as well, which returns the error.
             links: fds[first + clients..].iter().map(|fd| fd.revents().intersects(!PollFlags::OUT)).collect(),
         })
     }
 
-    /// Accepts the waiting connections.
-    fn accept(&mut self) {
+    /// Accepts the connections that wait at a door.
+    fn accept(&mut self, at: usize) {
         for round in 0..CLIENTS_MAX {
+            let Some(door) = self.doors.get(at).map(|(door, _)| *door) else { return };
             // The wait has shown one connection. Whether there are more is not known, and no client
             // makes way for none.
-            let full = self.sessions.len() >= CLIENTS_MAX;
-            if full && (round > 0 || !self.has_room(clock())) {
+            if !self.has_place(door) && (round > 0 || !self.makes_room(door, clock())) {
                 return;
             }
-            let Some(listener) = &self.listener else { return };
+            let Some((_, listener)) = self.doors.get(at) else { return };
             match listener.socket().accept() {
                 Ok((stream, _)) => {
                     let now = clock();
                     // A connection that cannot be made non-blocking is not served: it could hold up
                     // all others.
-                    self.sessions.extend(Session::new(stream, now));
+                    self.sessions.extend(Session::new(stream, door, now));
                 }
                 Err(e) if matches!(e.kind(), ErrorKind::WouldBlock) => return,
                 Err(e) if matches!(e.kind(), ErrorKind::Interrupted | ErrorKind::ConnectionAborted) => {}
@@ -216,23 +234,33 @@ impl Server {
         }
     }
 
-    /// Returns the time until which no connection is accepted, because every place is taken by a
-    /// client that does not have to make way; `None` if there is a place. A connection waits until
-    /// then in the queue of the socket.
-    fn full_until(&self, now: Instant) -> Option<Instant> {
-        if self.sessions.len() < CLIENTS_MAX {
+    /// True if one more client may come by this door.
+    fn has_place(&self, door: Door) -> bool {
+        let most = match door {
+            Door::All => CLIENTS_MAX,
+            Door::Readers => READERS_MAX,
+        };
+        self.sessions.iter().filter(|session| session.door() == door).count() < most
+    }
+
+    /// Returns the time until which no connection is accepted at this door, because every place is
+    /// taken by a client that does not have to make way; `None` if there is a place. A connection
+    /// waits until then in the queue of the socket.
+    fn full_until(&self, door: Door, now: Instant) -> Option<Instant> {
+        if self.has_place(door) {
             return None;
         }
         // While requests are there to be performed, the loop comes back without a deadline.
-        let ways = self.sessions.iter().filter_map(|session| session.makes_way_at(&self.patience));
+        let ways = self.sessions.iter().filter(|session| session.door() == door);
+        let ways = ways.filter_map(|session| session.makes_way_at(&self.patience));
         Some(ways.min().unwrap_or(Instant(u64::MAX))).filter(|at| *at > now)
     }
 
-    /// Makes room for one more client, if there is none: the client that has done nothing for
-    /// longest makes way. Returns true if there is room.
-    fn has_room(&mut self, now: Instant) -> bool {
-        while self.sessions.len() >= CLIENTS_MAX {
-            let ways = self.sessions.iter().enumerate();
+    /// Makes room for one more client at this door, if there is none: the client that has done
+    /// nothing for longest makes way. Returns true if there is room.
+    fn makes_room(&mut self, door: Door, now: Instant) -> bool {
+        while !self.has_place(door) {
+            let ways = self.sessions.iter().enumerate().filter(|(_, session)| session.door() == door);
             let due = ways.filter_map(|(at, session)| session.makes_way_at(&self.patience).map(|t| (t, at)));
             let Some((_, at)) = due.filter(|(t, _)| *t <= now).min() else { return false };
             let session = &mut self.sessions[at];
@@ -271,8 +299,7 @@ impl Server {
             }
             self.turn = at + 1;
             if let Some(line) = self.sessions[at].next() {
-                let who = self.logs_changes.then(|| self.sessions[at].who());
-                let reply = answer(&mut self.daemon, line, who);
+                let reply = self.answer(at, line);
                 gone[at] = self.sessions[at].reply(&reply, clock()).is_err();
             }
             if clock() >= until {
@@ -286,26 +313,56 @@ impl Server {
             !gone && !session.is_over()
         });
     }
+
+    /// Performs a request of the client at this index, as far as its door admits it. Changes go to
+    /// the log.
+    fn answer(&mut self, at: usize, line: Line) -> Reply {
+        let request = read(line);
+        let reply = match &request.ask {
+            Ok(ask) => {
+                let session = &self.sessions[at];
+                let refusal = self.refusal(session.door(), ask);
+                let reply = match &refusal {
+                    Some(refusal) => Reply::refused(2, refusal),
+                    None => self.daemon.answer(clock(), ask),
+                };
+                if let Some(change) = audit::change(ask).filter(|_| self.logs_changes) {
+                    let result = match refusal {
+                        Some(_) => "refused, read-only: ",
+                        None => audit::result(ask, reply.status),
+                    };
+                    let text = format!("{}: {result}{change}", session.who());
+                    self.daemon.links_mut().notes_mut().line(clock(), "txweir", &text);
+                }
+                reply
+            }
+            Err(error) => Reply::refused(1, error),
+        };
+        Reply { id: request.id, ..reply }
+    }
+
+    /// Returns the reason for which a client that came by this door may not make a request.
+    fn refusal(&self, door: Door, ask: &Ask) -> Option<String> {
+        match (door, effect::of(ask)) {
+            (Door::All, _) | (Door::Readers, Effect::Looks | Effect::Unread) => return None,
+            (Door::Readers, Effect::Rehearses | Effect::Changes) => {}
+        }
+        let readers = self.doors.iter().find(|(door, _)| *door == Door::Readers);
+        let path = readers.map_or_else(String::new, |(_, listener)| listener.path().display().to_string());
+        Some(format!(
+            "{}: refused: the socket {path} is read-only: expected show, list, get, save or version",
+            audit::words(ask)
+        ))
+    }
 }
 
-/// Performs a request. A change that was made by `who` goes to the log.
-fn answer(daemon: &mut Daemon, line: Line, who: Option<String>) -> Reply {
-    let request = match line {
+/// Reads a line of a client.
+fn read(line: Line) -> Request {
+    match line {
         Line::Whole(line) => Request::read(&line),
         Line::TooLong => {
             let ask = Err(format!("request: expected at most {LINE_MAX} bytes in a line"));
             Request { id: serde_json::Value::Null, ask }
         }
-    };
-    let reply = match request.ask {
-        Ok(ask) => {
-            let reply = daemon.answer(clock(), &ask);
-            if let (0, Some(who), Some(change)) = (reply.status, who, audit::change(&ask)) {
-                daemon.links_mut().notes_mut().line(clock(), "txweir", &format!("{who}: {change}"));
-            }
-            reply
-        }
-        Err(error) => Reply::refused(1, &error),
-    };
-    Reply { id: request.id, ..reply }
+    }
 }

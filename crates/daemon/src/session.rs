@@ -44,8 +44,19 @@ pub struct Session {
     ended: bool,
     /// The time at which the client last sent or took something.
     moved: Instant,
-    /// User and process of the client, as they were when it connected (unix(7), `SO_PEERCRED`).
+    /// User, group and process of the client, as they were when it connected (unix(7),
+    /// `SO_PEERCRED`).
     who: Option<UCred>,
+    door: Door,
+}
+
+/// The socket by which a client came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Door {
+    /// Its clients may change everything.
+    All,
+    /// Its clients may only look.
+    Readers,
 }
 
 /// The time for which a client may do nothing before it has to make way for another one.
@@ -70,7 +81,7 @@ impl Session {
     ///
     /// # Errors
     /// It cannot be made non-blocking.
-    pub fn new(stream: UnixStream, now: Instant) -> io::Result<Self> {
+    pub fn new(stream: UnixStream, door: Door, now: Instant) -> io::Result<Self> {
         stream.set_nonblocking(true)?;
         let who = socket_peercred(&stream).ok();
         Ok(Self {
@@ -84,16 +95,26 @@ impl Session {
             ended: false,
             moved: now,
             who,
+            door,
         })
     }
 
-    /// Returns the user and the process of the client, for people.
+    /// Returns the user, the group and the process of the client, for people.
     #[must_use]
     pub fn who(&self) -> String {
         self.who.map_or_else(
             || "unknown user".to_owned(),
-            |who| format!("uid {}, pid {}", who.uid.as_raw(), who.pid.as_raw_nonzero()),
+            |who| {
+                let (uid, gid, pid) = (who.uid.as_raw(), who.gid.as_raw(), who.pid.as_raw_nonzero());
+                format!("uid {uid}, gid {gid}, pid {pid}")
+            },
         )
+    }
+
+    /// Returns the socket by which the client came.
+    #[must_use]
+    pub const fn door(&self) -> Door {
+        self.door
     }
 
     /// Returns the connection, for waiting.
@@ -246,7 +267,7 @@ mod tests {
 
     fn pair() -> (Session, UnixStream) {
         let (ours, theirs) = UnixStream::pair().unwrap();
-        (Session::new(ours, Instant::ZERO).unwrap(), theirs)
+        (Session::new(ours, Door::All, Instant::ZERO).unwrap(), theirs)
     }
 
     fn whole(text: &str) -> Option<Line> {

@@ -8,7 +8,8 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{Mode, OFlags, fchmod};
+pub use rustix::fs::Gid;
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, chmod, chownat, fchmod};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, listen, socket_with};
 
@@ -111,6 +112,30 @@ impl std::error::Error for SocketError {
     }
 }
 
+/// Returns the group of this name in /etc/group (group(5)), or of this number.
+///
+/// # Errors
+/// There is no such group, in words that complete `--socket-read-group`.
+pub fn group(text: &str) -> Result<Gid, String> {
+    let numbered = |number: &str| number.parse().ok().filter(|id| *id != u32::MAX).map(Gid::from_raw);
+    if let Some(gid) = numbered(text) {
+        return Ok(gid);
+    }
+    let groups = fs::read_to_string("/etc/group").unwrap_or_default();
+    let line = groups.lines().map(|line| line.split(':').collect::<Vec<_>>());
+    let mut found = line.filter_map(|fields| match fields.as_slice() {
+        [name, _, number, ..] if *name == text => numbered(number),
+        _ => None,
+    });
+    found.next().ok_or_else(|| format!("expected a group of /etc/group, or its number, given \"{text}\""))
+}
+
+/// Returns the group of this process, to which its new files belong.
+#[must_use]
+pub fn own_group() -> Gid {
+    rustix::process::getegid()
+}
+
 fn system(what: &'static str, path: &Path) -> impl Fn(io::Error) -> SocketError {
     move |error| SocketError::System { what, path: path.to_path_buf(), error }
 }
@@ -136,8 +161,9 @@ fn check_length(path: &Path) -> Result<(), SocketError> {
 
 /// A socket that clients connect to, removed when dropped.
 ///
-/// Only its owner may connect, from the moment the socket exists: on Linux the mode of the unbound
-/// socket becomes that of the file that binding makes. A lock, `PATH.lock`, lies beside it while
+/// Only its owner may connect ([`bind`](Self::bind)), from the moment the socket exists: on Linux
+/// the mode of the unbound socket becomes that of the file that binding makes. A group may connect
+/// too, if it is asked for ([`open_to`](Self::open_to)). A lock, `PATH.lock`, lies beside it while
 /// the daemon lives: two daemons that find the socket of a dead one cannot both replace it.
 #[derive(Debug)]
 pub struct Listener {
@@ -190,6 +216,22 @@ impl Listener {
         listen(&socket, BACKLOG).map_err(step("listen at"))?;
         let file = file_of(path).map_err(system("look at the socket", path))?;
         Ok(Self { listener: socket.into(), path: path.to_path_buf(), file, _lock: lock })
+    }
+
+    /// Lets the members of a group connect too: the file gets this group and the mode 0660.
+    ///
+    /// # Errors
+    /// The system refuses: without `CAP_CHOWN` the owner has to be a member of the group.
+    pub fn open_to(self, group: Gid) -> Result<Self, SocketError> {
+        let path = &self.path;
+        let step = |what: &'static str| move |e: Errno| system(what, path)(e.into());
+        // No other file is changed: only the owner of the directory could put one there, who could
+        // give the socket away as well.
+        chownat(CWD, path, None, Some(group), AtFlags::SYMLINK_NOFOLLOW)
+            .map_err(step("set the group of the socket"))?;
+        let mode = Mode::RUSR | Mode::WUSR | Mode::RGRP | Mode::WGRP;
+        chmod(path, mode).map_err(step("set the mode of the socket"))?;
+        Ok(self)
     }
 
     /// Returns its path.

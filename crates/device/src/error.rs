@@ -86,7 +86,8 @@ impl fmt::Display for OpenError {
             ),
             OpenCause::NamespaceDenied(netns) => write!(
                 f,
-                "interface `{at}`: entering the network namespace `{netns}` needs CAP_SYS_ADMIN: run as root"
+                "interface `{at}`: entering the network namespace `{netns}` needs CAP_SYS_ADMIN: run as root, \
+                 a daemon also with --keep-netns"
             ),
             OpenCause::NoTunDevice => write!(
                 f,

@@ -5,7 +5,7 @@ use std::fmt;
 use txweir_core::Instant;
 
 /// Events that are kept.
-pub const EVENTS: usize = 64;
+const EVENTS: usize = 64;
 
 /// An event of a queue. Packets that go directly to the device leave no event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,7 +64,7 @@ impl fmt::Display for Event {
     }
 }
 
-/// The last [`EVENTS`] events, each with its time.
+/// The last 64 events, each with its time.
 #[derive(Clone, Debug)]
 pub struct Log {
     ring: Box<[(Instant, Event); EVENTS]>,

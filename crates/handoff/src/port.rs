@@ -16,10 +16,7 @@ use txweir_core::packet::hash::FlowHasher;
 use txweir_core::packet::headers::Headers;
 use txweir_core::path::device::TxQueue;
 use txweir_core::path::entry::{Entry, Hooked, Passed as Entered, Ways};
-use txweir_core::path::{
-    select,
-    select::{Cached, Selector},
-};
+use txweir_core::path::{select, select::Selector};
 use txweir_core::{Admitted, Detail, Instant, Meta, Tree};
 
 use crate::queue::{Handed, Queue};
@@ -113,7 +110,6 @@ impl<D: TxQueue> SharedPort<D> {
             policy: Cache::new(ArcOf(Arc::clone(self))),
             port: Arc::clone(self),
             who: select::Sender::default(),
-            cached: None,
             state: State::new(self.hasher.draws()),
             fitted: 0,
         }
@@ -142,8 +138,6 @@ pub struct Sender<D: TxQueue> {
     port: Arc<SharedPort<D>>,
     policy: Cache<ArcOf<D>, Arc<Policy>>,
     who: select::Sender,
-    /// The memory of the last choice, for a sender that is one flow.
-    cached: Option<Cached>,
     state: State,
     /// The policy that `state` has room for, by its address; 0: none.
     fitted: usize,
@@ -157,7 +151,7 @@ impl<D: TxQueue> fmt::Debug for Sender<D> {
 
 impl<D: TxQueue> Clone for Sender<D> {
     fn clone(&self) -> Self {
-        Self { who: self.who, cached: self.cached, ..self.port.sender() }
+        Self { who: self.who, ..self.port.sender() }
     }
 }
 
@@ -212,12 +206,6 @@ impl<D: TxQueue> Sender<D> {
         self.who.worker = worker;
     }
 
-    /// Declares that all packets sent here from now on are one flow, which keeps its queue: see
-    /// `txweir_core::path::select`.
-    pub fn remember(&mut self) {
-        self.cached = Some(Cached::default());
-    }
-
     /// Returns the counters and memories of filters and actions for the packets that were sent
     /// here.
     #[must_use]
@@ -246,13 +234,8 @@ impl<D: TxQueue> Sender<D> {
 
     #[inline]
     fn choose(&mut self, meta: &Meta) -> u16 {
-        // Only a remembered choice has an age.
-        let now = match &self.cached {
-            Some(_) => self.port.queues[0].status().now(),
-            None => Instant::ZERO,
-        };
         let policy = self.policy.load();
-        let queue = policy.selector.select(meta, &self.who, self.cached.as_mut(), now);
+        let queue = policy.selector.select(meta, &self.who, None, NO_AGE);
         // A policy may have been made for another port.
         if usize::from(queue) < self.port.queues.len() { queue } else { 0 }
     }
@@ -292,7 +275,7 @@ impl<D: TxQueue> Sender<D> {
         }
         let queues = self.port.queues.len();
         let asks = policy.egress.is_some() || !policy.shapes.is_empty();
-        let now = if asks || self.cached.is_some() {
+        let now = if asks {
             self.port.queues.first().map_or(Instant::ZERO, |q| q.status().now())
         } else {
             Instant::ZERO
@@ -302,7 +285,7 @@ impl<D: TxQueue> Sender<D> {
         let mut entry = Entry::new(&policy.filters, &mut self.state, outlet, now);
         entry.to = Some(Hooked { port: policy.port, block: policy.egress });
         entry.queues = u32::try_from(queues).unwrap_or(u32::MAX);
-        let mut ways = OfPolicy { policy, who: &self.who, cached: self.cached.as_mut(), queues, now };
+        let mut ways = OfPolicy { policy, who: &self.who, queues };
         let passed = entry.pass(&mut packet, &mut ways);
         let headers = packet.headers;
         let (queue, route) = match passed {
@@ -339,13 +322,14 @@ impl<D: TxQueue> Sender<D> {
     }
 }
 
+/// The time for a choice that is not remembered: only a remembered one has an age.
+const NO_AGE: Instant = Instant::ZERO;
+
 /// The queues of a port as a policy chooses them.
 struct OfPolicy<'a> {
     policy: &'a Policy,
     who: &'a select::Sender,
-    cached: Option<&'a mut Cached>,
     queues: usize,
-    now: Instant,
 }
 
 impl Ways for OfPolicy<'_> {
@@ -353,7 +337,7 @@ impl Ways for OfPolicy<'_> {
         let selector = &self.policy.selector;
         let chosen = match asked {
             Some(queue) => selector.chosen(queue).unwrap_or(0),
-            None => selector.select(meta, self.who, self.cached.as_deref_mut(), self.now),
+            None => selector.select(meta, self.who, None, NO_AGE),
         };
         // A policy may have been made for another port.
         meta.queue = if usize::from(chosen) < self.queues { chosen } else { 0 };

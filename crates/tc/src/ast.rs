@@ -54,6 +54,17 @@ pub enum Verb {
     Flush,
 }
 
+impl Verb {
+    /// True for an operation that prints objects, and changes none.
+    #[must_use]
+    pub const fn looks(self) -> bool {
+        match self {
+            Self::Get | Self::Show => true,
+            Self::Add | Self::Replace | Self::Change | Self::Link | Self::Delete | Self::Flush => false,
+        }
+    }
+}
+
 /// The place of an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {

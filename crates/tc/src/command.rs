@@ -28,7 +28,7 @@ pub(crate) use run::{Change, refused, run};
 const OBJECTS: [&str; 7] = ["qdisc", "class", "filter", "chain", "actions", "monitor", "exec"];
 
 /// The verbs of each object, in the order in which tc tries them on an abbreviation.
-const VERBS: [(&str, &[(&str, Verb)]); 5] = [
+pub const VERBS: [(&str, &[(&str, Verb)]); 5] = [
     (
         "qdisc",
         &[
@@ -101,6 +101,39 @@ pub fn parse(source: &Arc<Source>, line: &Line) -> Result<Command, Diagnostic> {
 
 /// Reads one line like [`parse`]; an error has tc's exit status.
 pub fn read(source: &Arc<Source>, line: &Line) -> Result<Command, Failure> {
+    let head = head(source, line)?;
+    let part = Part {
+        source,
+        verb: head.verb,
+        words: head.rest,
+        verb_span: verb_span(head.words),
+        span: line.span(),
+    };
+    match head.object {
+        "qdisc" => qdisc::read(&part).map(Command::Qdisc),
+        "class" => class::read(&part).map(Command::Class),
+        "filter" => filter::read(&part).map(Command::Filter),
+        "chain" => filter::read_chain(&part).map(Command::Chain),
+        _ => actions::read(&part).map(Command::Actions),
+    }
+}
+
+/// Reads the operation of one line, as [`read`] does.
+pub(crate) fn operation(source: &Arc<Source>, line: &Line) -> Result<Verb, Failure> {
+    head(source, line).map(|head| head.verb)
+}
+
+/// The beginning of a line.
+struct Head<'a> {
+    object: &'static str,
+    verb: Verb,
+    /// The words from the object on.
+    words: &'a [Word],
+    /// The words after the verb.
+    rest: &'a [Word],
+}
+
+fn head<'a>(source: &Arc<Source>, line: &'a Line) -> Result<Head<'a>, Failure> {
     let mut words = line.words.as_slice();
     if let [tc, rest @ ..] = words
         && tc.text == "tc"
@@ -124,14 +157,7 @@ pub fn read(source: &Arc<Source>, line: &Line) -> Result<Command, Failure> {
         [] => (Verb::Show, rest),
         [verb, rest @ ..] => (read_verb(source, known, verbs, verb)?, rest),
     };
-    let part = Part { source, verb, words: rest, verb_span: verb_span(words), span: line.span() };
-    match known {
-        "qdisc" => qdisc::read(&part).map(Command::Qdisc),
-        "class" => class::read(&part).map(Command::Class),
-        "filter" => filter::read(&part).map(Command::Filter),
-        "chain" => filter::read_chain(&part).map(Command::Chain),
-        _ => actions::read(&part).map(Command::Actions),
-    }
+    Ok(Head { object: known, verb, words, rest })
 }
 
 /// The rest of a line after object and verb.

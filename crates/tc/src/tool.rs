@@ -27,8 +27,8 @@ use std::sync::Arc;
 
 use txweir_core::Handle;
 
-use crate::ast::Command;
-use crate::command::Change;
+use crate::ast::{Command, Verb};
+use crate::command::{self, Change};
 use crate::diagnostic::{Diagnostic, code};
 use crate::failure::USAGE;
 use crate::lex::{Line, Word};
@@ -121,6 +121,17 @@ pub fn run(request: &Request, devices: &mut dyn Devices) -> Outcome {
     let status = session.line(&source, &line);
     let outcome = session.finish(status);
     rehearsal.plan(outcome, &flags, &[])
+}
+
+/// Returns the operation of a command line without running it. `None` for a batch, and for words
+/// that ask for help or the version, or that [`run`] refuses for their options, object or verb.
+#[must_use]
+pub fn operation(args: &[String]) -> Option<Verb> {
+    let flags =
+        Flags::read(args).ok().filter(|flags| flags.batch.is_none() && !flags.help && !flags.version)?;
+    let (source, words) = flags::command_line(args);
+    let words = words.into_iter().skip(flags.before).filter(|w| !flags::is_ours(&w.text)).collect();
+    command::operation(&source, &Line { words }).ok()
 }
 
 /// Runs lines that have been read already, in order, all of them or none: they are tried on copies

@@ -166,10 +166,17 @@ impl<D: TxQueue<Frame = Frame> + Send + 'static> Served<D> {
         &self.queue
     }
 
-    /// Describes its numbers and flags.
+    /// Describes its numbers and flags, and its last events where no other thread has it.
     fn state(&self) -> Stating {
         let queue = Arc::clone(&self.queue);
-        Box::new(move || format!("; {:?}, {:?}", queue.status().counts(), queue))
+        Box::new(move || {
+            let events = queue.control().try_with(|owned| {
+                let text: Vec<String> = owned.log().events().map(|(_, event)| event.to_string()).collect();
+                text.join(", ")
+            });
+            let events = events.unwrap_or_else(|| "not to be had".to_owned());
+            format!("; {:?}, {queue:?}; last events: {events}", queue.status().counts())
+        })
     }
 }
 

@@ -19,6 +19,7 @@ use txweir_device::testnet::NetNs;
 use crate::common::{machine, skip_unless_possible};
 
 mod interfaces;
+mod privileges;
 mod signals;
 
 /// A time longer than any single step takes on a busy machine.
@@ -469,7 +470,8 @@ impl Net {
                 middle.wait_for_carrier(link);
             }
         }
-        let mut command = middle.command(&[TXWEIR, "daemon"]);
+        // A system call that is forbidden by mistake kills it.
+        let mut command = middle.command(&[TXWEIR, "daemon", "--keep-netns", "--seccomp", "kill"]);
         command.env("XDG_RUNTIME_DIR", &dir.0).env_remove("TXWEIR_SOCKET");
         let daemon = Daemon::start(&mut command);
         let interface = |netns: &NetNs| match kind {

@@ -17,7 +17,7 @@ use crate::base::handle::Handle;
 use crate::classify::filter::BlockId;
 use crate::packet::route::DEPTH_MAX;
 use crate::path::bindings::Bindings;
-use crate::path::tree::{Place, Tree};
+use crate::path::tree::{Place, Tree, default_root};
 use crate::path::trees::{Spot, Trees};
 use crate::qdisc::{leaf, mq, mqprio};
 use crate::sched::cx::Cx;
@@ -261,7 +261,7 @@ impl<'a> Qdiscs<'a> {
         let Some((at, place)) = found.in_tree else { return Ok(()) };
         self.edit(at, &mut |tree, cx| {
             let default = match place.parent {
-                Handle::ROOT => tree.default_root(),
+                Handle::ROOT => default_root(tree),
                 class => default_below(tree, class.qdisc()),
             };
             tree.graft(place.parent, default, cx);

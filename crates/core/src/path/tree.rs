@@ -71,14 +71,8 @@ impl Tree {
     /// default root is mq if the device has several queues.
     pub fn of_port(env: Env) -> Self {
         let mut tree = Self { of_port: true, ..Self::new(env) };
-        tree.root = tree.default_root();
+        tree.root = default_root(&tree);
         tree
-    }
-
-    /// Returns the root of a tree to which no root was added.
-    pub(super) fn default_root(&self) -> Node {
-        let shell = if self.of_port { default_shell(&self.env) } else { None };
-        shell.unwrap_or_else(|| Node::new(Handle::NONE, Box::new(pfifo_fast::default_root(&self.env))))
     }
 
     /// Returns the properties of the device that the tree is on.
@@ -257,6 +251,12 @@ impl Tree {
         mark_filtered(&mut self.root, 0, &qdiscs);
         r
     }
+}
+
+/// Returns the root of a tree to which no root was added.
+pub(super) fn default_root(tree: &Tree) -> Node {
+    let shell = if tree.of_port { default_shell(&tree.env) } else { None };
+    shell.unwrap_or_else(|| Node::new(Handle::NONE, Box::new(pfifo_fast::default_root(&tree.env))))
 }
 
 /// Returns the places that have filters at and below the qdisc at a place; also that place, if it

@@ -6,6 +6,8 @@ mod filters;
 mod links;
 mod memory;
 mod queues;
+mod readers;
 mod reload;
+mod sandbox;
 mod server;
 mod sums;

@@ -90,7 +90,8 @@ pub struct Running {
 impl Running {
     /// Starts it in the namespace `middle` and waits until it forwards.
     pub fn start(middle: &NetNs, args: &[&str]) -> Self {
-        let program = [&[env!("CARGO_BIN_EXE_txweir"), "run"], args].concat();
+        // A system call that is forbidden by mistake kills it.
+        let program = [&[env!("CARGO_BIN_EXE_txweir"), "run", "--seccomp", "kill"], args].concat();
         let mut process = Process::spawn(&mut middle.command(&program));
         let mut stdout = BufReader::new(process.0.stdout.take().expect("piped"));
         let mut ready = String::new();
@@ -99,6 +100,11 @@ impl Running {
             panic!("{args:?}: {:?}", process.end());
         }
         Self { process, stdout, ready }
+    }
+
+    /// Returns its process.
+    pub fn id(&self) -> u32 {
+        self.process.0.id()
     }
 
     /// Sends it a signal.

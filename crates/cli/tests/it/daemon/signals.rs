@@ -142,14 +142,23 @@ fn changes_are_logged_with_the_client_that_made_them() {
     let dir = Dir::new();
     let mut daemon = Daemon::start(&mut dir.command(&["daemon", "--log-changes"]));
     let said = lines(&mut daemon);
-    let uid = rustix::process::getuid().as_raw();
-    // A request that only looks, and one that is refused, are no changes.
+    let (uid, gid) = (rustix::process::getuid().as_raw(), rustix::process::getgid().as_raw());
+    // A request that only looks is no change, nor is one that cannot be read.
     dir.ok("link show");
-    assert_eq!(dir.run(&["link", "del", "lan"]).0, 2);
-    for words in [&["link", "add", "lan"][..], &["tc", "qdisc", "add", "dev", "lan", "root", "pfifo"]] {
-        let child = dir.command(words).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
+    assert_eq!(dir.run(&["link", "fly"]).0, 1);
+    for (line, refused) in [
+        ("link add lan", ""),
+        ("link del wan", "refused: "),
+        ("tc qdisc add dev lan root pfifo", ""),
+        ("tc qdisc add dev lan root pfifo limt 3", "refused: "),
+    ] {
+        let words: Vec<&str> = line.split(' ').collect();
+        let child = dir.command(&words).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
         let mut child = Process(child.expect("spawn"));
-        assert!(child.0.wait().expect("wait").success());
-        assert_eq!(next(&said), format!("txweir: uid {uid}, pid {}: {}", child.0.id(), words.join(" ")));
+        assert_eq!(child.0.wait().expect("wait").success(), refused.is_empty());
+        assert_eq!(
+            next(&said),
+            format!("txweir: uid {uid}, gid {gid}, pid {}: {refused}{line}", child.0.id())
+        );
     }
 }
