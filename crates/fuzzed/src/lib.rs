@@ -1,9 +1,9 @@
 //! The fuzz targets of txweir: each is a function of bytes that panics if a law does not hold.
 //!
 //! `fuzz/fuzz_targets` gives these functions to libFuzzer, and `tests/it` runs them on mutated
-//! seeds with a stable compiler. No function reads a clock, opens an interface or writes a file. Inputs
-//! that ask for much memory or much virtual time within the documented bounds are skipped, so that
-//! an execution is short: [`Target::run`] says nothing about them.
+//! seeds with a stable compiler. No function reads a clock, opens an interface or writes a file.
+//! Inputs that ask for much memory or much virtual time within the documented bounds are skipped,
+//! so that an execution is short: [`Target::run`] says nothing about them.
 #![forbid(unsafe_code)]
 
 mod capture;
