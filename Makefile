@@ -14,7 +14,7 @@ help:
 	@echo "make oracle      record what Linux does with oracle/scenarios, into spec/traces (builds a kernel, once)"
 	@echo "make oracle-tcp  record what Linux's TCP does through Linux's queues, into spec/tcp (what is not there yet)"
 	@echo "make oracle-fuzz SEED=1 COUNT=100   random policies and packets, compared with Linux"
-	@echo "make lint        format, clippy with warnings denied, tidy checks"
+	@echo "make lint        format, clippy with warnings denied, tidy checks, cargo deny"
 
 build:
 	cargo build --release --locked --package txweir-cli
@@ -66,6 +66,8 @@ lint:
 	cargo clippy --workspace --all-targets --locked -- --deny warnings
 	RUSTDOCFLAGS="--deny warnings" cargo doc --workspace --lib --no-deps --locked --quiet
 	cargo xtask tidy
+	@# Licences, bans, sources, advisories; cargo-deny is installed once, into a cache.
+	cargo xtask deny
 	@# Core on processors of 32 bits without a system.
 	@if command -v rustup >/dev/null && rustup target add $(BARE) >/dev/null 2>&1; then \
 	  for target in $(BARE); do cargo check --quiet --locked --package txweir-core --target $$target; done; \

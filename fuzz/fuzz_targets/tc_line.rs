@@ -1,6 +1,5 @@
-//! Feeds any text to the language as a policy, as a batch and as command lines: see
-//! `txweir_tc::testing::any_text`.
+//! Gives libFuzzer `txweir_fuzzed::tc_line`.
 
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|text: &str| txweir_tc::testing::any_text(text));
+libfuzzer_sys::fuzz_target!(|data: &[u8]| txweir_fuzzed::tc_line(data));

@@ -1,6 +1,7 @@
-//! Workspace chores: `cargo xtask test | tidy | gen | gate`.
+//! Workspace chores: `cargo xtask test | tidy | gen | gate | deny`.
 
 mod binaries;
+mod deny;
 mod docs;
 mod errors;
 mod gate;
@@ -30,7 +31,9 @@ fn main() -> ExitCode {
         ["gen", "--check"] => docs::run(true),
         ["gate"] => gate::run(false),
         ["gate", "--bless"] => gate::run(true),
-        _ => Err("usage: cargo xtask test [models | ARG ...] | tidy | gen [--check] | gate [--bless]".into()),
+        ["deny"] => deny::run(),
+        _ => Err("usage: cargo xtask test [models | ARG ...] | tidy | gen [--check] | gate [--bless] | deny"
+            .into()),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

@@ -51,12 +51,22 @@ impl Trace {
         replayed
     }
 
+    /// Replays the trace once, with flow hashes of this key and the laws of this code.
+    /// [`replay`](Self::replay) tries several keys if there are differences.
+    pub fn replay_once(&self, key: u64) -> Replayed {
+        self.replay_by(key, false)
+    }
+
+    fn replay_by(&self, key: u64, strict_linux: bool) -> Replayed {
+        let played = play::play(self, key, strict_linux);
+        let differences = compare::compare(self, &played);
+        Replayed::new(self, &played, differences)
+    }
+
     fn replay_with(&self, strict_linux: bool) -> Replayed {
         let mut first = None;
         for key in 0..KEYS {
-            let played = play::play(self, key, strict_linux);
-            let differences = compare::compare(self, &played);
-            let replayed = Replayed::new(self, &played, differences);
+            let replayed = self.replay_by(key, strict_linux);
             if replayed.is_equal() {
                 return replayed;
             }

@@ -15,7 +15,7 @@ use crate::queued::{Queued, enqueue};
 use crate::show;
 use crate::tool::{Device, Devices, Hook, LOOPBACK, Ports, SwapDone};
 
-/// Most packets that wait in such a device.
+/// Most packets that wait in a device that was not told another number.
 const POOL: usize = 4096;
 
 /// Several devices in memory.
@@ -37,6 +37,8 @@ pub struct MemoryDevice {
     queues: u32,
     tree: Tree,
     cx: Cx,
+    /// Most packets that wait.
+    room: usize,
     hook: Option<Hook>,
     waiting: Vec<Queued>,
 }
@@ -91,7 +93,13 @@ impl MemoryDevice {
     pub fn new(name: &str, queues: u32, env: Env) -> Self {
         let env = Env { queues: u16::try_from(queues).unwrap_or(u16::MAX), ..env };
         let (tree, cx) = (Tree::new(env), Cx::new(POOL, env.seed));
-        Self { name: name.into(), queues, tree, cx, hook: None, waiting: Vec::new() }
+        Self { name: name.into(), queues, tree, cx, room: POOL, hook: None, waiting: Vec::new() }
+    }
+    /// Sets the number of packets that can wait, before any is queued; 4096 otherwise.
+    #[must_use]
+    pub fn with_room(mut self, packets: usize) -> Self {
+        (self.cx, self.room) = (Cx::new(packets, self.tree.env().seed), packets);
+        self
     }
     /// Sets the registry of kinds for its qdiscs, before any is added.
     #[must_use]
@@ -174,7 +182,7 @@ impl Device for MemoryDevice {
     /// Queues all packets anew.
     fn swap(&mut self, f: &mut dyn FnMut(&mut Qdiscs<'_>)) -> SwapDone {
         let mut done = SwapDone::default();
-        let mut cx = Cx::new(POOL, self.tree.env().seed);
+        let mut cx = Cx::new(self.room, self.tree.env().seed);
         let Ok(mut tree) = show::copy(&self.tree, &mut cx) else { return done };
         f(&mut tree.edit(&mut cx));
         let metas: Vec<Meta> = std::mem::take(&mut self.waiting).into_iter().map(|q| q.meta).collect();

@@ -11,12 +11,18 @@ use super::trace::{Extra, Row};
 
 /// Address of the device's peer.
 const PEER: [u8; 6] = [2, 0xff, 0, 0, 0, 2];
+/// Most bytes of a packet: a trace of one line could ask for 4 GB otherwise. Linux makes no
+/// super-packet of more (`GSO_MAX_SIZE`).
+const SIZE_MAX: u32 = 8 * 65_535;
 /// First two bytes of the source address; the packet's number follows.
 const SENDER: [u8; 2] = [2, 0];
 
 /// Returns the frame of packet number `seq`, `size` bytes with its Ethernet header; an error names
 /// the fault of the row.
 pub(super) fn frame(row: &Row, seq: u32, size: u32, extra: Extra) -> Result<Vec<u8>, String> {
+    if size > SIZE_MAX {
+        return Err(format!("size: expected at most {SIZE_MAX} bytes, given {size}"));
+    }
     let mut f = Vec::with_capacity(size as usize);
     f.extend(PEER);
     f.extend(SENDER);
@@ -241,6 +247,14 @@ fn sum(bytes: &[u8]) -> u16 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_packet_that_no_device_takes_is_refused_before_it_is_made() {
+        let row = Row { proto: "raw".into(), ..Row::default() };
+        assert_eq!(frame(&row, 0, SIZE_MAX, Extra::default()).map(|f| f.len()), Ok(524_280));
+        let error = frame(&row, 0, u32::MAX, Extra::default()).unwrap_err();
+        assert_eq!(error, "size: expected at most 524280 bytes, given 4294967295");
+    }
 
     /// The output of `oracle/frames.py` for the same rows.
     #[test]

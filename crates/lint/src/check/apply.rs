@@ -36,11 +36,7 @@ impl Apply<'_, '_> {
         let hook = matches!(place.value, Place::Ingress | Place::Clsact);
         let hook = hook || c.kind.as_ref().is_some_and(|k| k.text == "ingress" || k.text == "clsact");
         if hook {
-            self.device.hooks = (c.verb != Verb::Delete).then_some("ingress");
-            if c.verb == Verb::Delete {
-                self.device.filters.retain(|f| matches!(f.at, Attached::To(_)));
-            }
-            return;
+            return self.hook(c, place.span.clone());
         }
         let parent = match place.value {
             Place::Below(parent) => self.device.named(parent),
@@ -76,6 +72,21 @@ impl Apply<'_, '_> {
                 self.out.say(d.hint(Some("change needs an object of an earlier line; add makes one".into())));
             }
             _ => {}
+        }
+    }
+
+    /// Applies a line about ingress or clsact, of which a device has one.
+    fn hook(&mut self, c: &QdiscCommand, span: Range<usize>) {
+        if c.verb == Verb::Delete {
+            self.device.hooks = None;
+            self.device.filters.retain(|f| matches!(f.at, Attached::To(_)));
+        } else if let Some(first) = self.device.hooks.as_ref().filter(|_| c.verb == Verb::Add) {
+            let (whom, at) = (self.device.called(), self.out.line(first));
+            let message = format!("{whom} has a hook already, from {at}");
+            let d = self.out.error(code::EXISTS, &span, message);
+            self.out.say(d.hint(Some("a device has one of ingress and clsact; clsact does both".into())));
+        } else {
+            self.device.hooks = Some(span);
         }
     }
 

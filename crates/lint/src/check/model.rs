@@ -27,8 +27,8 @@ pub(super) struct Device {
     /// The classes directly below a class, or at the top of a qdisc.
     children: BTreeMap<Handle, BTreeSet<Handle>>,
     pub filters: Vec<Filter>,
-    /// The kind of hook that was added, `ingress` or `clsact`.
-    pub hooks: Option<&'static str>,
+    /// The line that added a hook, ingress or clsact.
+    pub hooks: Option<Range<usize>>,
     /// True if lines are missing, so that a missing object may exist.
     pub partial: bool,
     /// The next handle that the kernel gives if a line names none.

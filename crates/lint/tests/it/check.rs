@@ -537,6 +537,21 @@ fn bounds_of_leaves() {
     );
 }
 
+/// A device has one hook, ingress or clsact; another device has its own, and a deleted one makes
+/// room.
+#[test]
+fn a_second_hook_is_refused() {
+    let text = "qdisc add dev a clsact\nqdisc add dev b ingress\nqdisc del dev a clsact\nqdisc add dev a clsact\n\
+        qdisc add dev a ingress\n";
+    assert_eq!(
+        said(text),
+        [
+            "error exists p:5:17: a has a hook already, from line 4 (a device has one of ingress and clsact; clsact \
+             does both)"
+        ]
+    );
+}
+
 /// Each device has a model of its own, and a network namespace has devices of its own.
 #[test]
 fn devices_are_apart() {

@@ -82,6 +82,12 @@ fn measure<T: Value>(word: &str, signed: bool) -> bool {
     one::<T>(word).is_some() || (signed || !word.starts_with('-')) && exotic(word).is_some_and(unit)
 }
 
+/// True for more than 16 characters that begin with a hexadecimal digit: tc's `strtoul` reads as
+/// far as it can.
+fn is_long_id(word: &str) -> bool {
+    word.len() > 16 && word.get(..1).is_some_and(|first| hex(first).is_some())
+}
+
 fn length(bits: &str, most: u32) -> bool {
     bits.parse::<u32>().is_ok_and(|n| n <= most)
 }
@@ -131,7 +137,7 @@ impl Arg {
                 Some((value, mask)) => [value, mask].iter().all(|w| uint(w).is_some_and(|n| n <= max)),
                 None => uint(word).is_some_and(|n| n <= max),
             },
-            Self::ClassId => handle(word).is_some() || word.len() > 16 && hex(&word[..1]).is_some(),
+            Self::ClassId => handle(word).is_some() || is_long_id(word),
             Self::Table => table(word),
             Self::Ipv4 => ipv4(word),
             Self::Ipv6 => ipv6(word),

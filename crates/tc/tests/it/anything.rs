@@ -1,6 +1,6 @@
 //! Laws that hold for any text (`testing::any_text`), on random text, on words of the language, on
-//! lines of the grammar, and on valid lines with mistakes. The fuzz target `tc_line` calls the same
-//! function.
+//! lines of the grammar, and on valid lines with mistakes. The fuzz targets `tc_line` and `batch`
+//! call parts of the same function.
 
 use proptest::prelude::*;
 use txweir_tc::testing::any_text;
@@ -160,4 +160,16 @@ proptest! {
 fn the_good_lines_themselves() {
     GOOD.iter().for_each(|line| any_text(line));
     any_text(&GOOD.join("\n"));
+}
+
+/// A class of more than 16 bytes is read as far as it goes, and its first character may have
+/// several bytes.
+#[test]
+fn a_long_class_that_begins_with_no_digit_is_refused() {
+    for word in ["ééééééééé", "\u{fffd}\u{fffd}\u{fffd}\u{fffd}\u{fffd}\u{fffd}", "zzzzzzzzzzzzzzzzzz"]
+    {
+        any_text(&format!(
+            "filter add dev a parent 1: protocol ip prio 1 bpf bytecode '1,6 0 0 0' flowid {word}"
+        ));
+    }
 }

@@ -16,6 +16,8 @@ use txweir_device::{
 pub struct Seen {
     pub incoming: VecDeque<(VnetHdr, Vec<u8>)>,
     pub counters: Counters,
+    /// Frames that it took, if the test wants them.
+    pub sent: Option<Vec<(VnetHdr, Vec<u8>)>>,
     /// Frames that it takes before it is full.
     pub room: usize,
     /// True if the interface does not exist any more.
@@ -116,6 +118,9 @@ impl Calls for Fake {
         let taken = frames.len().min(seen.room);
         seen.room -= taken;
         seen.counters.tx_frames += taken as u64;
+        if let Some(sent) = &mut seen.sent {
+            sent.extend(frames[..taken].iter().map(|frame| (frame.hdr, frame.bytes.to_vec())));
+        }
         let rest = if taken < frames.len() { Rest::Full } else { Rest::None };
         Batch { taken, lost: 0, rest }
     }
