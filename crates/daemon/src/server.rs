@@ -6,8 +6,7 @@ use std::io::{self, ErrorKind};
 use std::os::fd::AsFd;
 
 use txweir_core::{Instant, Nanos};
-use txweir_device::clock::now_ns;
-use txweir_device::poll::{self, PollFd, PollFlags};
+use txweir_device::poll::{self, PollFlags};
 
 use crate::audit;
 use crate::daemon::Daemon;
@@ -16,6 +15,7 @@ use crate::protocol::{LINE_MAX, Reply, Request};
 use crate::run::{Ended, Reports, RunError, RunOptions};
 use crate::session::{Line, Patience, Session};
 use crate::socket::Listener;
+use crate::system::{Host, Ready, System, Waits};
 
 /// Most clients at once. With the bound on each client's unfinished data this bounds memory. One
 /// more client waits until one of these ends its connection, or has done nothing for so long that
@@ -27,17 +27,13 @@ const MADE_WAY: &str = "this connection did nothing for some time, and makes way
 const REQUESTS_FOR: Nanos = Nanos::from_micros(500);
 /// Time without accepting, after the system had no room for one more connection.
 const ACCEPT_PAUSE: Nanos = Nanos::from_millis(100);
-/// Time before a deadline that is spent polling instead of sleeping: a wake-up from sleep is late
-/// by some 15 us, and a frame that takes less time on the wire need not wait that long. This time
-/// is shorter than one wake-up from sleep, and so negligible where deadlines are far apart.
-const SPIN: Nanos = Nanos::from_micros(10);
 
-/// The socket, the clients and the daemon that they speak to.
+/// The clients, the daemon that they speak to, and the machine below both.
 #[derive(Debug)]
-pub struct Server {
+pub struct Server<S: System = Host> {
     daemon: Daemon,
-    listener: Option<Listener>,
-    sessions: Vec<Session>,
+    system: S,
+    sessions: Vec<Session<S::Stream>>,
     /// Index of the client whose turn is next.
     turn: usize,
     /// Time before which the server does not accept; `None` for no pause.
@@ -45,42 +41,37 @@ pub struct Server {
     patience: Patience,
     /// True if changes that clients make go to the log.
     logs_changes: bool,
-}
-
-/// The result of a wait.
-#[derive(Debug, Default)]
-struct Ready {
-    stop: bool,
-    connection: bool,
-    /// One entry a client.
-    sessions: Vec<PollFlags>,
-    /// One entry a live link.
-    links: Vec<bool>,
-}
-
-fn clock() -> Instant {
-    Instant(now_ns())
+    /// True if links may have more frames to receive.
+    more: bool,
 }
 
 impl Server {
     /// Makes a server of `daemon` at `listener`.
     #[must_use]
     pub fn new(daemon: Daemon, listener: Listener) -> Self {
-        Self { listener: Some(listener), ..Self::without_socket(daemon) }
+        Self::on(Host::new(Some(listener)), daemon)
     }
 
     /// Makes a server that runs the links of `daemon`, and that no client can reach.
     #[must_use]
     pub fn without_socket(daemon: Daemon) -> Self {
-        let patience = Patience::default();
+        Self::on(Host::new(None), daemon)
+    }
+}
+
+impl<S: System> Server<S> {
+    /// Makes a server of `daemon` whose time and clients come from `system`.
+    #[must_use]
+    pub fn on(system: S, daemon: Daemon) -> Self {
         Self {
             daemon,
-            listener: None,
+            system,
             sessions: Vec::new(),
             turn: 0,
             pause: None,
-            patience,
+            patience: Patience::default(),
             logs_changes: false,
+            more: false,
         }
     }
 
@@ -127,29 +118,13 @@ impl Server {
     ) -> Result<Ended, RunError> {
         // Without it wake-ups come up to 50 us later; nothing else changes.
         let _ = poll::sharpen_timers();
-        let mut reports = options.stats_interval.map(|interval| Reports::new(interval, clock()));
-        let mut more = false;
+        let mut reports = options.stats_interval.map(|interval| Reports::new(interval, self.system.now()));
         loop {
             let due = [options.end, reports.as_ref().map(Reports::next)].into_iter().flatten().min();
-            let ready = self.wait(stop, more, due).map_err(RunError::System)?;
-            if ready.stop {
+            if !self.round(stop, options, due)? {
                 return Ok(Ended::Stopped);
             }
-            // Clients that are known come first: what they have sent shows that they are not idle.
-            self.attend(&ready.sessions);
-            if ready.connection {
-                self.accept();
-            }
-            more = self.daemon.links_mut().turn(&clock, &ready.links);
-            if options.needs_all_links
-                && let Some((name, error)) = self.daemon.links().gone()
-            {
-                return Err(RunError::Link { name, error });
-            }
-            let now = clock();
-            if !options.needs_all_links {
-                self.daemon.links_mut().restore(now);
-            }
+            let now = self.system.now();
             if options.end.is_some_and(|end| end <= now) {
                 return Ok(Ended::Duration);
             }
@@ -159,33 +134,53 @@ impl Server {
         }
     }
 
+    /// Performs one round of the loop, which [`run`](Self::run) repeats: it waits for clients,
+    /// frames and `stop`, at most until `due`, and serves them. Returns false if `stop` has something
+    /// to read.
+    ///
+    /// # Errors
+    /// As [`run`](Self::run).
+    pub fn round(
+        &mut self,
+        stop: &impl AsFd,
+        options: &RunOptions,
+        due: Option<Instant>,
+    ) -> Result<bool, RunError> {
+        let ready = self.wait(stop, due).map_err(RunError::System)?;
+        if ready.stop {
+            return Ok(false);
+        }
+        // Clients that are known come first: what they have sent shows that they are not idle.
+        self.attend(&ready.sessions);
+        if ready.connection {
+            self.accept();
+        }
+        let Self { daemon, system, .. } = self;
+        self.more = daemon.links_mut().turn(&|| system.now(), &ready.links);
+        if !options.needs_all_links {
+            daemon.links_mut().restore(system.now());
+        } else if let Some((name, error)) = daemon.links().gone() {
+            return Err(RunError::Link { name, error });
+        }
+        Ok(true)
+    }
+
     /// Waits for clients, frames and the end, and at most until the next due time.
-    fn wait(&mut self, stop: &impl AsFd, more: bool, due: Option<Instant>) -> io::Result<Ready> {
-        let now = clock();
+    fn wait(&mut self, stop: &impl AsFd, due: Option<Instant>) -> io::Result<Ready> {
+        let now = self.system.now();
         self.pause = self.pause.filter(|until| *until > now);
         let full = self.full_until(now);
-        let at_once = more || self.sessions.iter().any(Session::has_request);
+        let at_once = self.more || self.sessions.iter().any(Session::has_request);
         let deadline = match at_once {
             true => Some(Instant::ZERO),
             false => [self.daemon.links().deadline(now), self.pause, full, due].into_iter().flatten().min(),
         };
-        let accepting = match (self.pause, full) {
-            (None, None) => PollFlags::IN,
-            _ => PollFlags::empty(),
-        };
-        let mut fds = vec![PollFd::new(stop, PollFlags::IN)];
-        fds.extend(self.listener.as_ref().map(|listener| PollFd::new(listener.socket(), accepting)));
-        let first = fds.len();
-        fds.extend(self.sessions.iter().map(|s| PollFd::new(s.stream(), s.events())));
-        self.daemon.links().poll(&mut fds);
-        poll::wait(&mut fds, deadline.map(|at| at.0), SPIN.0)?;
-        let clients = self.sessions.len();
-        Ok(Ready {
-            stop: !fds[0].revents().is_empty(),
-            connection: self.listener.is_some() && !fds[1].revents().is_empty(),
-            sessions: fds[first..first + clients].iter().map(PollFd::revents).collect(),
-            // Errors and hang-ups lead to a reception as well, which returns the error.
-            links: fds[first + clients..].iter().map(|fd| fd.revents().intersects(!PollFlags::OUT)).collect(),
+        self.system.wait(&Waits {
+            stop: stop.as_fd(),
+            accepts: self.pause.is_none() && full.is_none(),
+            deadline,
+            sessions: &self.sessions,
+            links: self.daemon.links(),
         })
     }
 
@@ -195,21 +190,15 @@ impl Server {
             // The wait has shown one connection. Whether there are more is not known, and no client
             // makes way for none.
             let full = self.sessions.len() >= CLIENTS_MAX;
-            if full && (round > 0 || !self.has_room(clock())) {
+            if full && (round > 0 || !self.has_room(self.system.now())) {
                 return;
             }
-            let Some(listener) = &self.listener else { return };
-            match listener.socket().accept() {
-                Ok((stream, _)) => {
-                    let now = clock();
-                    // A connection that cannot be made non-blocking is not served: it could hold up
-                    // all others.
-                    self.sessions.extend(Session::new(stream, now));
-                }
+            match self.system.accept() {
+                Ok(stream) => self.sessions.push(Session::new(stream, self.system.now())),
                 Err(e) if matches!(e.kind(), ErrorKind::WouldBlock) => return,
                 Err(e) if matches!(e.kind(), ErrorKind::Interrupted | ErrorKind::ConnectionAborted) => {}
                 Err(_) => {
-                    self.pause = Some(clock() + ACCEPT_PAUSE);
+                    self.pause = Some(self.system.now() + ACCEPT_PAUSE);
                     return;
                 }
             }
@@ -251,16 +240,16 @@ impl Server {
     /// Reads from clients, performs a request of each in turn while there is time, and writes to
     /// them.
     fn attend(&mut self, ready: &[PollFlags]) {
-        let until = clock() + REQUESTS_FOR;
+        let until = self.system.now() + REQUESTS_FOR;
         let mut gone = vec![false; self.sessions.len()];
         for (at, session) in self.sessions.iter_mut().enumerate() {
             let events = ready.get(at).copied().unwrap_or(PollFlags::empty());
             if events.is_empty() {
                 continue;
             }
-            let wrote = session.write(clock());
+            let wrote = session.write(self.system.now());
             // A client that hung up may have sent a last request before; reading finds the end.
-            gone[at] = wrote.and_then(|()| session.read(clock())).is_err()
+            gone[at] = wrote.and_then(|()| session.read(self.system.now())).is_err()
                 || (events.intersects(PollFlags::ERR | PollFlags::HUP) && !session.has_request());
         }
         let clients = self.sessions.len();
@@ -272,10 +261,10 @@ impl Server {
             self.turn = at + 1;
             if let Some(line) = self.sessions[at].next() {
                 let who = self.logs_changes.then(|| self.sessions[at].who());
-                let reply = answer(&mut self.daemon, line, who);
-                gone[at] = self.sessions[at].reply(&reply, clock()).is_err();
+                let reply = answer(&mut self.daemon, self.system.now(), line, who);
+                gone[at] = self.sessions[at].reply(&reply, self.system.now()).is_err();
             }
-            if clock() >= until {
+            if self.system.now() >= until {
                 break;
             }
         }
@@ -288,8 +277,8 @@ impl Server {
     }
 }
 
-/// Performs a request. A change that was made by `who` goes to the log.
-fn answer(daemon: &mut Daemon, line: Line, who: Option<String>) -> Reply {
+/// Performs a request at `now`. A change that was made by `who` goes to the log.
+fn answer(daemon: &mut Daemon, now: Instant, line: Line, who: Option<String>) -> Reply {
     let request = match line {
         Line::Whole(line) => Request::read(&line),
         Line::TooLong => {
@@ -299,9 +288,9 @@ fn answer(daemon: &mut Daemon, line: Line, who: Option<String>) -> Reply {
     };
     let reply = match request.ask {
         Ok(ask) => {
-            let reply = daemon.answer(clock(), &ask);
+            let reply = daemon.answer(now, &ask);
             if let (0, Some(who), Some(change)) = (reply.status, who, audit::change(&ask)) {
-                daemon.links_mut().notes_mut().line(clock(), "txweir", &format!("{who}: {change}"));
+                daemon.links_mut().notes_mut().line(now, "txweir", &format!("{who}: {change}"));
             }
             reply
         }

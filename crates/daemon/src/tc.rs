@@ -73,7 +73,7 @@ impl Devices for Links {
             Verb::Add(make) | Verb::Replace(make)
                 if dry && self.find(make.change.name.as_str()).is_none() =>
             {
-                Some(Link::new(make)?)
+                Some(Link::new(make, &*self.machine)?)
             }
             _ => None,
         };
