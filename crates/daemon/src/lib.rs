@@ -41,6 +41,7 @@ pub mod sums;
 mod system;
 mod tc;
 mod traffic;
+pub mod whole;
 
 pub use client::{Client, ClientError};
 pub use daemon::Daemon;
