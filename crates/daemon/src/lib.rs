@@ -19,6 +19,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod ahead;
 mod audit;
 pub mod client;
 mod daemon;

@@ -62,6 +62,8 @@ pub struct Links {
     pub(crate) fitted: bool,
     /// The time before which no interface is opened again.
     next_try: Instant,
+    /// True while a configuration is read, whose actions may name links that do not exist.
+    pub(crate) configures: bool,
     /// The source of interfaces and seeds.
     pub(crate) machine: Box<dyn Machine>,
 }
@@ -87,6 +89,7 @@ impl Links {
             notes: Notes::default(),
             fitted: true,
             next_try: Instant::ZERO,
+            configures: false,
             state: State::new(machine.seed("actions")),
             machine: Box::new(machine),
         }
