@@ -8,4 +8,5 @@ mod memory;
 mod queues;
 mod reload;
 mod server;
+mod sim;
 mod sums;
