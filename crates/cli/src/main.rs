@@ -25,7 +25,6 @@ mod replay;
 mod run;
 mod tc;
 mod try_policy;
-mod whole;
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};

@@ -4,9 +4,10 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use txweir::daemon::protocol::Ask;
+use txweir::daemon::whole::write_whole;
 use txweir::tc::tool::{self, Flags, NoDevices, Request};
 
-use crate::{Failure, batch, client, input, output, whole};
+use crate::{Failure, batch, client, input, output};
 
 /// Options of `txweir tc` itself; the rest are tc's.
 #[derive(Debug, clap::Args)]
@@ -88,6 +89,6 @@ fn save(socket: Option<&Path>, words: &[String]) -> Result<ExitCode, Failure> {
         output::exact(&reply.stdout)?;
         return Ok(ExitCode::SUCCESS);
     }
-    whole::write_whole(Path::new(file), &reply.stdout).map_err(|e| Failure::usage(format!("{file}: {e}")))?;
+    write_whole(Path::new(file), &reply.stdout).map_err(|e| Failure::usage(format!("{file}: {e}")))?;
     Ok(ExitCode::SUCCESS)
 }

@@ -57,10 +57,20 @@ impl Daemon {
         Reply { status, stdout, stderr, ..Reply::default() }
     }
 
-    /// Applies a batch of tc and link lines, called `name` in messages.
+    /// Applies a batch of tc and link lines, called `name` in messages. Its actions may name links
+    /// that do not exist.
     pub fn configure(&mut self, now: Instant, name: &str, text: &str) -> Reply {
+        self.read(now, name, text, &[])
+    }
+
+    /// Performs a configuration as a batch with these options.
+    pub(crate) fn read(&mut self, now: Instant, name: &str, text: &str, flags: &[&str]) -> Reply {
         let batch = Some(Batch { name: name.to_owned(), text: text.to_owned(), lines_before: 0 });
-        self.answer(now, &Ask::Tc { args: vec!["-b".to_owned(), name.to_owned()], batch, class_names: None })
+        let args = flags.iter().chain(&["-b", name]).map(|word| (*word).to_owned()).collect();
+        self.links.configures = true;
+        let reply = self.answer(now, &Ask::Tc { args, batch, class_names: None });
+        self.links.configures = false;
+        reply
     }
 
     fn link(&mut self, now: Instant, args: &[String]) -> Reply {

@@ -19,6 +19,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod ahead;
 mod audit;
 pub mod client;
 mod daemon;
@@ -27,6 +28,7 @@ mod end;
 pub mod grammar;
 mod link;
 mod links;
+mod machine;
 mod passed;
 pub mod protocol;
 mod reload;
@@ -37,17 +39,23 @@ mod server;
 mod session;
 mod show;
 pub mod socket;
+mod stream;
 pub mod sums;
+mod system;
 mod tc;
 mod traffic;
+pub mod whole;
 
 pub use client::{Client, ClientError};
 pub use daemon::Daemon;
 pub use link::Link;
 pub use links::{LINKS_MAX, Links};
+pub use machine::{Local, Machine};
 pub use passed::Passed;
 pub use run::{Ended, RunError, RunOptions};
 pub use sandbox::{Confined, Forbidden, Sandbox, SandboxError};
 pub use server::Server;
-pub use session::Patience;
+pub use session::{Door, Patience};
 pub use socket::{Listener, SocketError};
+pub use stream::Stream;
+pub use system::{Host, Ready, System, Waits};

@@ -1,6 +1,5 @@
 //! `Link`: a name, a transmit path, and the device behind it.
 
-use std::hash::{BuildHasher, RandomState};
 use std::io::ErrorKind;
 
 use txweir_core::base::queues::QueueSet;
@@ -9,12 +8,13 @@ use txweir_core::path::entry::HookCounts;
 use txweir_core::text::value::text_of;
 use txweir_core::turns::Quota;
 use txweir_core::{Env, Instant, Rate};
-use txweir_device::{Counters, Endpoint, IfName, Kind, LinkIo, LinkOptions};
+use txweir_device::{Counters, Endpoint, IfName, Kind, LinkIo};
 use txweir_runtime::{Direction, DirectionConfig, E1000_DESCRIPTORS, WireSpec};
 use txweir_tc::tool::Hook;
 
 use crate::end::End;
 use crate::grammar::{Change, LinkType, Make, Send};
+use crate::machine::{Local, Machine};
 use crate::passed::Passed;
 use crate::traffic::{HEADERS, Traffic};
 
@@ -74,12 +74,12 @@ fn wire_of(rate: Rate) -> WireSpec {
 }
 
 impl Link {
-    /// Makes a link with the default qdisc, and opens the interface of a live one. The caller sets
-    /// the peer.
+    /// Makes a link with the default qdisc, and opens the interface of a live one on `machine`. The
+    /// caller sets the peer.
     ///
     /// # Errors
     /// One line that names the impossible parameter.
-    pub fn new(make: &Make) -> Result<Self, String> {
+    pub fn new(make: &Make, machine: &dyn Machine) -> Result<Self, String> {
         let kind = make.kind.unwrap_or_default();
         let change = &make.change;
         let says = |key: &str, what: &str| Err(format!("link {} {key}: {what}", change.name));
@@ -98,9 +98,7 @@ impl Link {
         let (end, found_mtu) = match &endpoint {
             None => (End::null(), None),
             Some(endpoint) => {
-                let link = endpoint
-                    .open(&LinkOptions::default())
-                    .map_err(|e| format!("link {}: {e}", change.name))?;
+                let link = machine.open(endpoint).map_err(|e| format!("link {}: {e}", change.name))?;
                 let mtu = link.mtu().ok().and_then(|mtu| u32::try_from(mtu).ok());
                 (End::Live(link), mtu)
             }
@@ -111,9 +109,7 @@ impl Link {
             tx_queue_len: change.txqueuelen.unwrap_or(TXQUEUELEN),
             queues: number_of(queues),
             link_rate: wire.as_ref().map(|spec| spec.wire.rate),
-            // The seed comes from the system's random source, as the keys of the standard library's
-            // hashes do.
-            seed: RandomState::new().hash_one(change.name.as_str()),
+            seed: machine.seed(change.name.as_str()),
             ..Env::default()
         };
         let mut link = Self::with(change.name.clone(), kind, env, wire, end)?;
@@ -132,9 +128,7 @@ impl Link {
         let env = Env {
             mtu: u32::try_from(mtu).unwrap_or(u32::MAX),
             link_rate: Some(wire.wire.rate),
-            // The seed comes from the system's random source, as the keys of the standard library's
-            // hashes do.
-            seed: RandomState::new().hash_one(name.as_str()),
+            seed: Local.seed(name.as_str()),
             ..Env::default()
         };
         let kind = LinkType::Live(Kind::of(io.kind()).unwrap_or(Kind::Auto));
@@ -357,9 +351,8 @@ impl Link {
     ///
     /// # Errors
     /// One line that names the link.
-    pub fn open(&self) -> Result<Option<LinkIo>, String> {
-        let open = |endpoint: &Endpoint| endpoint.open(&LinkOptions::default());
-        let opened = self.endpoint.as_ref().map(open).transpose();
+    pub fn open(&self, machine: &dyn Machine) -> Result<Option<LinkIo>, String> {
+        let opened = self.endpoint.as_ref().map(|endpoint| machine.open(endpoint)).transpose();
         opened.map_err(|e| format!("link {}: {e}", self.name))
     }
 

@@ -3,20 +3,19 @@
 mod pass;
 mod restore;
 
-use std::hash::{BuildHasher, RandomState};
-
 use txweir_core::Instant;
 use txweir_core::classify::action::State;
 use txweir_core::classify::filter::Filters;
 use txweir_core::path::rates::SharedRates;
-use txweir_device::poll::{PollFd, PollFlags};
-use txweir_device::{IfName, MAX_FRAME, Source};
+use txweir_device::poll::PollFlags;
+use txweir_device::{IfName, LinkIo, MAX_FRAME, Source};
 use txweir_runtime::{Notes, Received};
 use txweir_tc::tool::Ports;
 
 use crate::end::End;
 use crate::grammar::{Change, LinkType, Make, Verb};
 use crate::link::Link;
+use crate::machine::{Local, Machine};
 use pass::admit;
 
 /// Most links: each takes some 2 MiB for the packets that can wait on it.
@@ -63,28 +62,39 @@ pub struct Links {
     pub(crate) fitted: bool,
     /// The time before which no interface is opened again.
     next_try: Instant,
+    /// True while a configuration is read, whose actions may name links that do not exist.
+    pub(crate) configures: bool,
+    /// The source of interfaces and seeds.
+    pub(crate) machine: Box<dyn Machine>,
 }
 
 impl Default for Links {
+    /// Returns no links, on this machine.
     fn default() -> Self {
+        Self::on(Local)
+    }
+}
+
+impl Links {
+    /// Returns no links. Their interfaces and seeds will come from `machine`.
+    #[must_use]
+    pub fn on(machine: impl Machine + 'static) -> Self {
         Self {
             all: Vec::new(),
             scratch: vec![0; MAX_FRAME].into(),
             now: Instant::ZERO,
-            filters: Filters::new().with_seed(RandomState::new().hash_one(1u8)),
+            filters: Filters::new().with_seed(machine.seed("filters")),
             rates: SharedRates::new(),
             ports: Ports::default(),
             notes: Notes::default(),
             fitted: true,
             next_try: Instant::ZERO,
-            // The seed comes from the system's random source, as the keys of the standard library's
-            // hashes do.
-            state: State::new(RandomState::new().hash_one(0u8)),
+            configures: false,
+            state: State::new(machine.seed("actions")),
+            machine: Box::new(machine),
         }
     }
-}
 
-impl Links {
     /// Returns all links.
     #[must_use]
     pub fn all(&self) -> &[Link] {
@@ -189,7 +199,7 @@ impl Links {
         if self.all.len() >= LINKS_MAX {
             return Err(format!("link {name}: expected at most {LINKS_MAX} links"));
         }
-        let link = Link::new(make)?;
+        let link = Link::new(make, &*self.machine)?;
         if let Some(mine) = &link.endpoint
             && let Some(other) = self.all.iter().find(|other| {
                 other.endpoint.as_ref().is_some_and(|e| e.netns == mine.netns && e.name == mine.name)
@@ -242,7 +252,7 @@ impl Links {
         let mut change = make.change.clone();
         change.rate = change.rate.or(make.wire.as_ref().map(|spec| spec.wire.rate));
         // An interface that cannot be opened is an error here: the link is not as described.
-        let opened = if self.all[at].is_gone() { self.all[at].open()? } else { None };
+        let opened = if self.all[at].is_gone() { self.all[at].open(&*self.machine)? } else { None };
         let mut said = self.set(now, &change, dry)?;
         if let Some(io) = opened {
             said.push(format!("~ link {} state gone -> up", make.change.name));
@@ -306,19 +316,19 @@ impl Links {
         }
     }
 
-    /// Adds the interfaces to wait for: those of live links only, in the order of the links.
-    pub fn poll<'a>(&'a self, fds: &mut Vec<PollFd<'a>>) {
-        for link in &self.all {
-            if let End::Live(io) = link.way.device() {
-                let mut events = PollFlags::IN;
-                events.set(PollFlags::OUT, link.way.waits_for_device());
-                fds.push(PollFd::new(io, events));
-            }
-        }
+    /// Returns the interfaces to wait for, with the events: those of live links only, in the order
+    /// of the links.
+    pub fn interfaces(&self) -> impl Iterator<Item = (&LinkIo, PollFlags)> {
+        self.all.iter().filter_map(|link| {
+            let End::Live(io) = link.way.device() else { return None };
+            let mut events = PollFlags::IN;
+            events.set(PollFlags::OUT, link.way.waits_for_device());
+            Some((io, events))
+        })
     }
 
     /// Performs one turn: receives a burst from each link that is `ready` (in the order of
-    /// [`poll`](Self::poll)), and runs the due events. Returns true if there may be more to
+    /// [`interfaces`](Self::interfaces)), and runs the due events. Returns true if there may be more to
     /// receive.
     pub fn turn(&mut self, clock: &dyn Fn() -> Instant, ready: &[bool]) -> bool {
         let mut more = false;

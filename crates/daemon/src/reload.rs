@@ -5,8 +5,10 @@ use std::sync::Arc;
 use txweir_core::Instant;
 use txweir_tc::{Source, lex};
 
+use crate::ahead::Ahead;
 use crate::daemon::Daemon;
-use crate::protocol::{Ask, Batch, Reply};
+use crate::machine::Local;
+use crate::protocol::Reply;
 
 impl Daemon {
     /// Makes links and qdiscs as a configuration describes them, called `name` in messages. A wrong
@@ -14,9 +16,25 @@ impl Daemon {
     /// qdiscs of all links, in one step that keeps the waiting packets. Objects that the
     /// configuration does not name stay as they are.
     pub fn reload(&mut self, now: Instant, name: &str, text: &str) -> Reply {
+        let machine = std::mem::replace(&mut self.links_mut().machine, Box::new(Local));
+        let ahead = Ahead::of(machine);
+        self.links_mut().machine = Box::new(Arc::clone(&ahead));
+        let reply = self.reload_on(&ahead, now, name, text);
+        self.links_mut().machine = Box::new(Local);
+        if let Some(machine) = ahead.end() {
+            self.links_mut().machine = machine;
+        }
+        reply
+    }
+
+    fn reload_on(&mut self, ahead: &Ahead, now: Instant, name: &str, text: &str) -> Reply {
         let rehearsed = self.batch(now, name, text, &["--dry-run"]);
         if rehearsed.status != 0 {
             return rehearsed;
+        }
+        // An interface that cannot be opened is found before the first change.
+        if let Err(error) = ahead.open_all() {
+            return Reply::refused(2, &format!("{name}: {error}"));
         }
         // A link cannot be changed in an atomic batch; once they are changed, their lines change
         // nothing in it.
@@ -28,11 +46,8 @@ impl Daemon {
     }
 
     fn batch(&mut self, now: Instant, name: &str, text: &str, flags: &[&str]) -> Reply {
-        let batch = Some(Batch { name: name.to_owned(), text: text.to_owned(), lines_before: 0 });
-        let args = flags.iter().chain(&["-b", name]).map(|word| (*word).to_owned()).collect();
-        let reply = self.answer(now, &Ask::Tc { args, batch, class_names: None });
         // The output of a configuration has no reader.
-        Reply { stdout: String::new(), ..reply }
+        Reply { stdout: String::new(), ..self.read(now, name, text, flags) }
     }
 }
 

@@ -6,8 +6,7 @@ use std::io::{self, ErrorKind};
 use std::os::fd::AsFd;
 
 use txweir_core::{Instant, Nanos};
-use txweir_device::clock::now_ns;
-use txweir_device::poll::{self, PollFd, PollFlags};
+use txweir_device::poll::{self, PollFlags};
 
 use crate::audit;
 use crate::daemon::Daemon;
@@ -17,6 +16,7 @@ use crate::protocol::{Ask, LINE_MAX, Reply, Request};
 use crate::run::{Ended, Reports, RunError, RunOptions};
 use crate::session::{Door, Line, Patience, Session};
 use crate::socket::Listener;
+use crate::system::{Host, Ready, System, Waits};
 
 /// Most clients at once. With the bound on each client's unfinished data this bounds memory. One
 /// more client waits until one of these ends its connection, or has done nothing for so long that
@@ -31,18 +31,17 @@ const MADE_WAY: &str = "this connection did nothing for some time, and makes way
 const REQUESTS_FOR: Nanos = Nanos::from_micros(500);
 /// Time without accepting, after the system had no room for one more connection.
 const ACCEPT_PAUSE: Nanos = Nanos::from_millis(100);
-/// Time before a deadline that is spent polling instead of sleeping: a wake-up from sleep is late
-/// by some 15 us, and a frame that takes less time on the wire need not wait that long. This time
-/// is shorter than one wake-up from sleep, and so negligible where deadlines are far apart.
-const SPIN: Nanos = Nanos::from_micros(10);
 
-/// The socket, the clients and the daemon that they speak to.
+/// The clients, the daemon that they speak to, and the machine below both.
 #[derive(Debug)]
-pub struct Server {
+pub struct Server<S: System = Host> {
     daemon: Daemon,
-    /// The sockets, each with the rights of its clients.
-    doors: Vec<(Door, Listener)>,
-    sessions: Vec<Session>,
+    system: S,
+    /// The doors of the system, each with the rights of its clients.
+    doors: Vec<Door>,
+    /// The path of the socket for readers.
+    readers: String,
+    sessions: Vec<Session<S::Stream>>,
     /// Index of the client whose turn is next.
     turn: usize,
     /// Time before which the server does not accept; `None` for no pause.
@@ -50,52 +49,50 @@ pub struct Server {
     patience: Patience,
     /// True if changes that clients make or attempt go to the log.
     logs_changes: bool,
-}
-
-/// The result of a wait.
-#[derive(Debug, Default)]
-struct Ready {
-    stop: bool,
-    /// One entry a door.
-    connections: Vec<bool>,
-    /// One entry a client.
-    sessions: Vec<PollFlags>,
-    /// One entry a live link.
-    links: Vec<bool>,
-}
-
-fn clock() -> Instant {
-    Instant(now_ns())
+    /// True if links may have more frames to receive.
+    more: bool,
 }
 
 impl Server {
     /// Makes a server of `daemon` at `listener`.
     #[must_use]
     pub fn new(daemon: Daemon, listener: Listener) -> Self {
-        Self { doors: vec![(Door::All, listener)], ..Self::without_socket(daemon) }
+        Self::on(Host::new(Some((Door::All, listener))), daemon)
     }
 
     /// Makes a server that runs the links of `daemon`, and that no client can reach.
     #[must_use]
     pub fn without_socket(daemon: Daemon) -> Self {
-        let patience = Patience::default();
-        Self {
-            daemon,
-            doors: Vec::new(),
-            sessions: Vec::new(),
-            turn: 0,
-            pause: None,
-            patience,
-            logs_changes: false,
-        }
+        Self::on(Host::new(None), daemon)
     }
 
     /// Adds a socket whose clients may only look: a request that could change something, or tries
     /// changes, is refused, and the reply names the socket.
     #[must_use]
     pub fn with_readers(mut self, listener: Listener) -> Self {
-        self.doors.push((Door::Readers, listener));
+        self.readers = listener.path().display().to_string();
+        self.system.add(Door::Readers, listener);
+        self.doors = self.system.doors();
         self
+    }
+}
+
+impl<S: System> Server<S> {
+    /// Makes a server of `daemon` whose time and clients come from `system`.
+    #[must_use]
+    pub fn on(system: S, daemon: Daemon) -> Self {
+        Self {
+            daemon,
+            doors: system.doors(),
+            readers: String::new(),
+            system,
+            sessions: Vec::new(),
+            turn: 0,
+            pause: None,
+            patience: Patience::default(),
+            logs_changes: false,
+            more: false,
+        }
     }
 
     /// Sets whether each change that a client makes, and each that is refused, is a line in the log
@@ -142,29 +139,13 @@ impl Server {
     ) -> Result<Ended, RunError> {
         // Without it wake-ups come up to 50 us later; nothing else changes.
         let _ = poll::sharpen_timers();
-        let mut reports = options.stats_interval.map(|interval| Reports::new(interval, clock()));
-        let mut more = false;
+        let mut reports = options.stats_interval.map(|interval| Reports::new(interval, self.system.now()));
         loop {
             let due = [options.end, reports.as_ref().map(Reports::next)].into_iter().flatten().min();
-            let ready = self.wait(stop, more, due).map_err(RunError::System)?;
-            if ready.stop {
+            if !self.round(stop, options, due)? {
                 return Ok(Ended::Stopped);
             }
-            // Clients that are known come first: what they have sent shows that they are not idle.
-            self.attend(&ready.sessions);
-            for door in (0..ready.connections.len()).filter(|door| ready.connections[*door]) {
-                self.accept(door);
-            }
-            more = self.daemon.links_mut().turn(&clock, &ready.links);
-            if options.needs_all_links
-                && let Some((name, error)) = self.daemon.links().gone()
-            {
-                return Err(RunError::Link { name, error });
-            }
-            let now = clock();
-            if !options.needs_all_links {
-                self.daemon.links_mut().restore(now);
-            }
+            let now = self.system.now();
             if options.end.is_some_and(|end| end <= now) {
                 return Ok(Ended::Duration);
             }
@@ -174,60 +155,73 @@ impl Server {
         }
     }
 
+    /// Performs one round of the loop, which [`run`](Self::run) repeats: it waits for clients,
+    /// frames and `stop`, at most until `due`, and serves them. Returns false if `stop` has something
+    /// to read.
+    ///
+    /// # Errors
+    /// As [`run`](Self::run).
+    pub fn round(
+        &mut self,
+        stop: &impl AsFd,
+        options: &RunOptions,
+        due: Option<Instant>,
+    ) -> Result<bool, RunError> {
+        let ready = self.wait(stop, due).map_err(RunError::System)?;
+        if ready.stop {
+            return Ok(false);
+        }
+        // Clients that are known come first: what they have sent shows that they are not idle.
+        self.attend(&ready.sessions);
+        for door in (0..ready.connections.len()).filter(|door| ready.connections[*door]) {
+            self.accept(door);
+        }
+        let Self { daemon, system, .. } = self;
+        self.more = daemon.links_mut().turn(&|| system.now(), &ready.links);
+        if !options.needs_all_links {
+            daemon.links_mut().restore(system.now());
+        } else if let Some((name, error)) = daemon.links().gone() {
+            return Err(RunError::Link { name, error });
+        }
+        Ok(true)
+    }
+
     /// Waits for clients, frames and the end, and at most until the next due time.
-    fn wait(&mut self, stop: &impl AsFd, more: bool, due: Option<Instant>) -> io::Result<Ready> {
-        let now = clock();
+    fn wait(&mut self, stop: &impl AsFd, due: Option<Instant>) -> io::Result<Ready> {
+        let now = self.system.now();
         self.pause = self.pause.filter(|until| *until > now);
-        let full: Vec<Option<Instant>> =
-            self.doors.iter().map(|(door, _)| self.full_until(*door, now)).collect();
-        let at_once = more || self.sessions.iter().any(Session::has_request);
+        let full: Vec<Option<Instant>> = self.doors.iter().map(|door| self.full_until(*door, now)).collect();
+        let at_once = self.more || self.sessions.iter().any(Session::has_request);
         let places = full.iter().flatten().copied().min();
         let deadline = match at_once {
             true => Some(Instant::ZERO),
             false => [self.daemon.links().deadline(now), self.pause, places, due].into_iter().flatten().min(),
         };
-        let accepting = |full: &Option<Instant>| match (self.pause, full) {
-            (None, None) => PollFlags::IN,
-            _ => PollFlags::empty(),
-        };
-        let mut fds = vec![PollFd::new(stop, PollFlags::IN)];
-        let doors = self.doors.iter().zip(&full);
-        fds.extend(doors.map(|((_, listener), full)| PollFd::new(listener.socket(), accepting(full))));
-        let first = fds.len();
-        fds.extend(self.sessions.iter().map(|s| PollFd::new(s.stream(), s.events())));
-        self.daemon.links().poll(&mut fds);
-        poll::wait(&mut fds, deadline.map(|at| at.0), SPIN.0)?;
-        let clients = self.sessions.len();
-        Ok(Ready {
-            stop: !fds[0].revents().is_empty(),
-            connections: fds[1..first].iter().map(|fd| !fd.revents().is_empty()).collect(),
-            sessions: fds[first..first + clients].iter().map(PollFd::revents).collect(),
-            // Errors and hang-ups lead to a reception as well, which returns the error.
-            links: fds[first + clients..].iter().map(|fd| fd.revents().intersects(!PollFlags::OUT)).collect(),
+        let accepts: Vec<bool> = full.iter().map(|full| self.pause.is_none() && full.is_none()).collect();
+        self.system.wait(&Waits {
+            stop: stop.as_fd(),
+            accepts: &accepts,
+            deadline,
+            sessions: &self.sessions,
+            links: self.daemon.links(),
         })
     }
 
     /// Accepts the connections that wait at a door.
     fn accept(&mut self, at: usize) {
         for round in 0..CLIENTS_MAX {
-            let Some(door) = self.doors.get(at).map(|(door, _)| *door) else { return };
+            let Some(door) = self.doors.get(at).copied() else { return };
             // The wait has shown one connection. Whether there are more is not known, and no client
             // makes way for none.
-            if !self.has_place(door) && (round > 0 || !self.makes_room(door, clock())) {
+            if !self.has_place(door) && (round > 0 || !self.makes_room(door, self.system.now())) {
                 return;
             }
-            let Some((_, listener)) = self.doors.get(at) else { return };
-            match listener.socket().accept() {
-                Ok((stream, _)) => {
-                    let now = clock();
-                    // A connection that cannot be made non-blocking is not served: it could hold up
-                    // all others.
-                    self.sessions.extend(Session::new(stream, door, now));
-                }
+            match self.system.accept(door) {
+                Ok(stream) => self.sessions.push(Session::new(stream, door, self.system.now())),
                 Err(e) if matches!(e.kind(), ErrorKind::WouldBlock) => return,
                 Err(e) if matches!(e.kind(), ErrorKind::Interrupted | ErrorKind::ConnectionAborted) => {}
                 Err(_) => {
-                    self.pause = Some(clock() + ACCEPT_PAUSE);
+                    self.pause = Some(self.system.now() + ACCEPT_PAUSE);
                     return;
                 }
             }
@@ -279,16 +273,16 @@ impl Server {
     /// Reads from clients, performs a request of each in turn while there is time, and writes to
     /// them.
     fn attend(&mut self, ready: &[PollFlags]) {
-        let until = clock() + REQUESTS_FOR;
+        let until = self.system.now() + REQUESTS_FOR;
         let mut gone = vec![false; self.sessions.len()];
         for (at, session) in self.sessions.iter_mut().enumerate() {
             let events = ready.get(at).copied().unwrap_or(PollFlags::empty());
             if events.is_empty() {
                 continue;
             }
-            let wrote = session.write(clock());
+            let wrote = session.write(self.system.now());
             // A client that hung up may have sent a last request before; reading finds the end.
-            gone[at] = wrote.and_then(|()| session.read(clock())).is_err()
+            gone[at] = wrote.and_then(|()| session.read(self.system.now())).is_err()
                 || (events.intersects(PollFlags::ERR | PollFlags::HUP) && !session.has_request());
         }
         let clients = self.sessions.len();
@@ -300,9 +294,9 @@ impl Server {
             self.turn = at + 1;
             if let Some(line) = self.sessions[at].next() {
                 let reply = self.answer(at, line);
-                gone[at] = self.sessions[at].reply(&reply, clock()).is_err();
+                gone[at] = self.sessions[at].reply(&reply, self.system.now()).is_err();
             }
-            if clock() >= until {
+            if self.system.now() >= until {
                 break;
             }
         }
@@ -324,7 +318,7 @@ impl Server {
                 let refusal = self.refusal(session.door(), ask);
                 let reply = match &refusal {
                     Some(refusal) => Reply::refused(2, refusal),
-                    None => self.daemon.answer(clock(), ask),
+                    None => self.daemon.answer(self.system.now(), ask),
                 };
                 if let Some(change) = audit::change(ask).filter(|_| self.logs_changes) {
                     let result = match refusal {
@@ -332,7 +326,8 @@ impl Server {
                         None => audit::result(ask, reply.status),
                     };
                     let text = format!("{}: {result}{change}", session.who());
-                    self.daemon.links_mut().notes_mut().line(clock(), "txweir", &text);
+                    let now = self.system.now();
+                    self.daemon.links_mut().notes_mut().line(now, "txweir", &text);
                 }
                 reply
             }
@@ -347,11 +342,10 @@ impl Server {
             (Door::All, _) | (Door::Readers, Effect::Looks | Effect::Unread) => return None,
             (Door::Readers, Effect::Rehearses | Effect::Changes) => {}
         }
-        let readers = self.doors.iter().find(|(door, _)| *door == Door::Readers);
-        let path = readers.map_or_else(String::new, |(_, listener)| listener.path().display().to_string());
         Some(format!(
-            "{}: refused: the socket {path} is read-only: expected show, list, get, save or version",
-            audit::words(ask)
+            "{}: refused: the socket {} is read-only: expected show, list, get, save or version",
+            audit::words(ask),
+            self.readers
         ))
     }
 }

@@ -1,15 +1,13 @@
 //! `Session`: one client's connection. It never waits: it reads the available bytes, keeps at most
 //! one unfinished request, and stops reading while its client does not take its replies.
 
-use std::io::{self, ErrorKind, Read, Write};
-use std::os::unix::net::UnixStream;
+use std::io::{self, ErrorKind};
 
-use rustix::net::UCred;
-use rustix::net::sockopt::socket_peercred;
 use txweir_core::{Instant, Nanos};
 use txweir_device::poll::PollFlags;
 
 use crate::protocol::{LINE_MAX, Reply};
+use crate::stream::Stream;
 
 /// Bytes read from one client before others have their turn.
 const READ_MAX: usize = 64 << 10;
@@ -28,8 +26,8 @@ pub enum Line {
 
 /// One client.
 #[derive(Debug)]
-pub struct Session {
-    stream: UnixStream,
+pub struct Session<S> {
+    stream: S,
     input: Vec<u8>,
     /// No line ends before this index of `input`.
     scanned: usize,
@@ -44,9 +42,6 @@ pub struct Session {
     ended: bool,
     /// The time at which the client last sent or took something.
     moved: Instant,
-    /// User, group and process of the client, as they were when it connected (unix(7),
-    /// `SO_PEERCRED`).
-    who: Option<UCred>,
     door: Door,
 }
 
@@ -76,15 +71,10 @@ impl Default for Patience {
     }
 }
 
-impl Session {
+impl<S: Stream> Session<S> {
     /// Takes over a connection.
-    ///
-    /// # Errors
-    /// It cannot be made non-blocking.
-    pub fn new(stream: UnixStream, door: Door, now: Instant) -> io::Result<Self> {
-        stream.set_nonblocking(true)?;
-        let who = socket_peercred(&stream).ok();
-        Ok(Self {
+    pub const fn new(stream: S, door: Door, now: Instant) -> Self {
+        Self {
             stream,
             input: Vec::new(),
             scanned: 0,
@@ -94,21 +84,14 @@ impl Session {
             written: 0,
             ended: false,
             moved: now,
-            who,
             door,
-        })
+        }
     }
 
     /// Returns the user, the group and the process of the client, for people.
     #[must_use]
     pub fn who(&self) -> String {
-        self.who.map_or_else(
-            || "unknown user".to_owned(),
-            |who| {
-                let (uid, gid, pid) = (who.uid.as_raw(), who.gid.as_raw(), who.pid.as_raw_nonzero());
-                format!("uid {uid}, gid {gid}, pid {pid}")
-            },
-        )
+        self.stream.who()
     }
 
     /// Returns the socket by which the client came.
@@ -118,7 +101,7 @@ impl Session {
     }
 
     /// Returns the connection, for waiting.
-    pub const fn stream(&self) -> &UnixStream {
+    pub const fn stream(&self) -> &S {
         &self.stream
     }
 
@@ -264,10 +247,13 @@ impl Session {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::io::{Read, Write};
+    use std::os::unix::net::UnixStream;
 
-    fn pair() -> (Session, UnixStream) {
+    fn pair() -> (Session<UnixStream>, UnixStream) {
         let (ours, theirs) = UnixStream::pair().unwrap();
-        (Session::new(ours, Door::All, Instant::ZERO).unwrap(), theirs)
+        ours.set_nonblocking(true).unwrap();
+        (Session::new(ours, Door::All, Instant::ZERO), theirs)
     }
 
     fn whole(text: &str) -> Option<Line> {

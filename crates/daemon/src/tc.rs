@@ -42,7 +42,10 @@ impl Devices for Links {
 
     fn port(&mut self, name: &str) -> Option<PortId> {
         let there = name == LOOPBACK || self.find(name).is_some();
-        there.then(|| self.ports.of(name))
+        // Actions outlive the link that they name, and a saved configuration has them all: it can
+        // be read without that link, here and by another daemon.
+        let named = self.configures || self.ports.has(name);
+        (there || named).then(|| self.ports.of(name))
     }
 
     fn now(&self) -> Instant {
@@ -73,7 +76,7 @@ impl Devices for Links {
             Verb::Add(make) | Verb::Replace(make)
                 if dry && self.find(make.change.name.as_str()).is_none() =>
             {
-                Some(Link::new(make)?)
+                Some(Link::new(make, &*self.machine)?)
             }
             _ => None,
         };

@@ -31,7 +31,7 @@ impl Links {
         let gone = self.all.iter_mut().filter(|link| link.is_gone());
         let Some(link) = gone.min_by_key(|link| link.retry) else { return };
         // The interface is still missing, or is not yet as it has to be.
-        let Ok(Some(io)) = link.open() else {
+        let Ok(Some(io)) = link.open(&*self.machine) else {
             link.retry = Some(now + RETRY);
             return;
         };

@@ -10,4 +10,5 @@ mod readers;
 mod reload;
 mod sandbox;
 mod server;
+mod sim;
 mod sums;

@@ -1,8 +1,13 @@
 //! A configuration that is read again while a link carries packets, in virtual time.
 
+use std::sync::Mutex;
+
 use txweir_daemon::protocol::Reply;
+use txweir_daemon::{Daemon, Links, Machine};
+use txweir_device::{Endpoint, LinkIo, OpenCause, OpenError};
 
 use crate::common::World;
+use crate::common::card::Card;
 
 fn reload(world: &mut World, text: &str) -> Reply {
     let now = world.now;
@@ -49,5 +54,70 @@ fn a_configuration_with_a_wrong_line_changes_nothing() {
         let reply = reload(&mut world, text);
         assert!(reply.status > 0 && reply.stderr.contains(said), "{text}: {}", reply.stderr);
         assert_eq!(world.save(), before, "{text}");
+    }
+}
+
+/// An action names a link that was deleted: what `tc save` writes then is read by another daemon,
+/// and again by this one. A command still names links that exist.
+#[test]
+fn a_saved_action_may_name_a_link_that_does_not_exist() {
+    let mut world = World::with(&["add a", "add b"]);
+    world.tc("qdisc add dev a clsact");
+    let filter =
+        |to: &str| format!("filter add dev a egress pref 7 matchall action mirred egress mirror dev {to}");
+    world.tc(&filter("b"));
+    world.link("del b");
+    let saved = world.save();
+    assert!(saved.contains("mirred egress mirror dev b"), "{saved}");
+    let mut other = World::default();
+    let now = other.now;
+    assert_eq!(other.daemon.configure(now, "c.tc", &saved), Reply::default());
+    assert_eq!(other.save(), saved);
+    for world in [&mut world, &mut other] {
+        assert_eq!((reload(world, &saved), world.save()), (Reply::default(), saved.clone()));
+        world.batch("", &saved);
+        assert!(world.try_tc(&filter("nope")).stderr.contains("there is no device \"nope\""));
+    }
+}
+
+/// A machine that opens each interface so many times.
+#[derive(Debug)]
+struct Scarce(Mutex<u32>);
+
+impl Machine for Scarce {
+    fn open(&self, endpoint: &Endpoint) -> Result<LinkIo, OpenError> {
+        let mut left = self.0.lock().expect("no test panics here");
+        if *left == 0 {
+            let error = std::io::Error::from_raw_os_error(24); // EMFILE
+            let cause = OpenCause::System { what: "open a socket for", error };
+            return Err(OpenError { interface: endpoint.to_string(), cause });
+        }
+        *left -= 1;
+        Ok(Card::default().io(endpoint.name.as_str()))
+    }
+    fn seed(&self, _: &str) -> u64 {
+        1
+    }
+}
+
+/// The system has descriptors for the rehearsal, and then no more: nothing has changed. Each
+/// interface is opened once for the rehearsal and its checks, and once more for the link.
+#[test]
+fn an_interface_that_is_opened_no_more_leaves_everything_as_it_was() {
+    let text = "link replace up --mtu 9000\n\
+                link replace e --type packet --if e\n\
+                link replace f --type packet --if f\n";
+    for (opened, done) in [(0, false), (1, false), (4, false), (5, false), (6, true)] {
+        let mut world =
+            World { daemon: Daemon::with(Links::on(Scarce(Mutex::new(opened)))), ..World::default() };
+        world.link("add up");
+        let before = world.save();
+        let reply = reload(&mut world, text);
+        assert_eq!(reply.status == 0, done, "{opened}: {}", reply.stderr);
+        assert_eq!(world.save() == before, !done, "{opened}: {}", world.save());
+        if opened > 3 && !done {
+            let said = "c.tc: cannot open a socket for `packet:";
+            assert!(reply.stderr.starts_with(said), "{}", reply.stderr);
+        }
     }
 }

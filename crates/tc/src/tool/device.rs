@@ -82,6 +82,11 @@ impl Ports {
         // 0 is no port.
         PortId(u32::try_from(at + 1).unwrap_or(u32::MAX))
     }
+    /// True if a name has a number.
+    #[must_use]
+    pub fn has(&self, name: &str) -> bool {
+        self.names.iter().any(|known| known == name)
+    }
     /// Returns the name that has a number.
     pub fn name(&self, port: PortId) -> Option<&str> {
         let at = usize::try_from(port.0).ok()?.checked_sub(1)?;
@@ -112,7 +117,7 @@ pub trait Devices {
     fn state(&self) -> &State;
     /// Returns the number by which actions know a device. The number belongs to the name: a later
     /// device of that name has it too. [`LOOPBACK`] has one as well. `None` if there is no such
-    /// device.
+    /// device, and an action may not name one that is missing.
     fn port(&mut self, name: &str) -> Option<PortId>;
     /// Returns the time.
     fn now(&self) -> Instant;

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use txweir_daemon::Link;
 use txweir_device::{
-    Batch, Batched, Calls, Counters, Endpoint, FrameRef, Gso, IfName, Nic, Rest, Source, VnetHdr,
+    Batch, Batched, Calls, Counters, Endpoint, FrameRef, Gso, IfName, LinkIo, Nic, Rest, Source, VnetHdr,
 };
 
 /// The part of the interface that a test sees.
@@ -35,13 +35,19 @@ impl Card {
 
     /// Makes a link of this name over the interface, paced by this wire.
     pub fn link(&self, name: &str, wire: &str) -> Link {
+        let io = self.io(name);
+        let name = IfName::new(name).expect("a name");
+        let endpoint: Endpoint = format!("packet:{name}").parse().expect("an endpoint");
+        let wire = wire.parse().expect("a wire");
+        Link::over(name, endpoint, io, wire).expect("a link")
+    }
+
+    /// Opens the interface under this name.
+    pub fn io(&self, name: &str) -> LinkIo {
         let name = IfName::new(name).expect("a name");
         // The descriptor is only there to be waited for.
         let (fd, _) = UnixStream::pair().expect("a pair");
-        let nic = Fake { seen: self.0.clone(), name: name.clone(), fd };
-        let endpoint: Endpoint = format!("packet:{name}").parse().expect("an endpoint");
-        let wire = wire.parse().expect("a wire");
-        Link::over(name, endpoint, Box::new(Batched::new(nic, 8 << 20)), wire).expect("a link")
+        Box::new(Batched::new(Fake { seen: self.0.clone(), name, fd }, 8 << 20))
     }
 
     /// Lets a frame of a TCP flow come in: a super-frame if its payload is longer than a segment.

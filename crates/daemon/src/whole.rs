@@ -6,6 +6,64 @@ use std::io::{self, ErrorKind, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, fchown};
 use std::path::{Path, PathBuf};
 
+/// A folder in which one file is replaced by another that lies beside it until then.
+pub trait Folder {
+    /// The file beside.
+    type File: Write;
+
+    /// Removes files beside that killed processes have left behind. One that cannot be removed
+    /// stays.
+    fn sweep(&mut self);
+
+    /// Makes an empty file beside, with the mode and owner of the file that it is to replace.
+    ///
+    /// # Errors
+    /// Those of the system; there is no file beside then.
+    fn make(&mut self) -> io::Result<Self::File>;
+
+    /// Returns once the contents of the file are on the disk.
+    ///
+    /// # Errors
+    /// Those of the system; the contents may be lost then.
+    fn sync(&mut self, file: &Self::File) -> io::Result<()>;
+
+    /// Gives the file beside the name of the file that it replaces.
+    ///
+    /// # Errors
+    /// Those of the system; both files are as they were then.
+    fn rename(&mut self, file: &Self::File) -> io::Result<()>;
+
+    /// Removes the file beside, if that is possible.
+    fn remove(&mut self, file: &Self::File);
+
+    /// Returns once the names of the folder are on the disk.
+    ///
+    /// # Errors
+    /// Those of the system; a new name may be lost then.
+    fn sync_names(&mut self) -> io::Result<()>;
+}
+
+/// Replaces the file of a folder by one with this text, whole or not at all.
+///
+/// # Errors
+/// Those of the system. The file is unchanged then, unless only [`Folder::sync_names`] has failed:
+/// the text is there, and a loss of power may bring the old one back.
+pub fn replace<F: Folder>(folder: &mut F, text: &str) -> io::Result<()> {
+    folder.sweep();
+    let mut beside = folder.make()?;
+    let written = beside
+        .write_all(text.as_bytes())
+        // The contents are there before the name: after a loss of power the name leads to a whole text.
+        .and_then(|()| folder.sync(&beside))
+        .and_then(|()| folder.rename(&beside));
+    if written.is_err() {
+        folder.remove(&beside);
+    }
+    written?;
+    // The new name lasts only once the folder is on the disk as well.
+    folder.sync_names()
+}
+
 /// Writes a file whole or not at all: a reader finds the old text or the new one, also after a
 /// crash. Mode, owner and group of the file stay. A symbolic link is followed. A device or a pipe
 /// is written to and not replaced.
@@ -14,7 +72,7 @@ use std::path::{Path, PathBuf};
 /// renames. It removes such files of processes that were killed.
 ///
 /// # Errors
-/// Those of the system; the file is unchanged then.
+/// As [`replace`].
 pub fn write_whole(path: &Path, text: &str) -> io::Result<()> {
     if fs::metadata(path).is_ok_and(|there| !there.is_file()) {
         return fs::write(path, text);
@@ -23,18 +81,58 @@ pub fn write_whole(path: &Path, text: &str) -> io::Result<()> {
     let name = path.file_name().ok_or(ErrorKind::InvalidInput)?;
     // The directory of a bare name is the present one.
     let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    sweep(dir, name);
-    let (beside, mut file) = make_beside(dir, name)?;
-    let written = keep_owner(&file, path)
-        .and_then(|()| file.write_all(text.as_bytes()))
-        .and_then(|()| file.sync_all())
-        .and_then(|()| fs::rename(&beside, path));
-    if written.is_err() {
-        let _ = fs::remove_file(&beside);
+    replace(&mut Place { path, dir, name }, text)
+}
+
+/// A file of this machine, and its folder.
+struct Place<'a> {
+    path: &'a Path,
+    dir: &'a Path,
+    name: &'a OsStr,
+}
+
+/// A file beside another one, locked while it is open.
+struct Beside {
+    path: PathBuf,
+    file: File,
+}
+
+impl Write for Beside {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.file.write(bytes)
     }
-    written?;
-    // The new name lasts only once the directory is on the disk as well.
-    File::open(dir)?.sync_all()
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.flush()
+    }
+}
+
+impl Folder for Place<'_> {
+    type File = Beside;
+
+    fn sweep(&mut self) {
+        sweep(self.dir, self.name);
+    }
+    fn make(&mut self) -> io::Result<Beside> {
+        let (path, file) = make_beside(self.dir, self.name)?;
+        let beside = Beside { path, file };
+        let kept = keep_owner(&beside.file, self.path);
+        if kept.is_err() {
+            self.remove(&beside);
+        }
+        kept.map(|()| beside)
+    }
+    fn sync(&mut self, beside: &Beside) -> io::Result<()> {
+        beside.file.sync_all()
+    }
+    fn rename(&mut self, beside: &Beside) -> io::Result<()> {
+        fs::rename(&beside.path, self.path)
+    }
+    fn remove(&mut self, beside: &Beside) {
+        let _ = fs::remove_file(&beside.path);
+    }
+    fn sync_names(&mut self) -> io::Result<()> {
+        File::open(self.dir)?.sync_all()
+    }
 }
 
 /// Returns the beginning of the names of files beside `name`.

@@ -1,0 +1,35 @@
+//! `Machine`: the interfaces and the seeds that links take from the machine. [`Local`] is this
+//! machine; a test has one in virtual time.
+
+use std::fmt::Debug;
+use std::hash::{BuildHasher, RandomState};
+
+use txweir_device::{Endpoint, LinkIo, LinkOptions, OpenError};
+
+/// The source of interfaces and of seeds.
+pub trait Machine: Debug + Send {
+    /// Opens an interface by its name.
+    ///
+    /// # Errors
+    /// One sentence that names the endpoint and says what to do.
+    fn open(&self, endpoint: &Endpoint) -> Result<LinkIo, OpenError>;
+
+    /// Returns a seed, for the object of this name, that nobody outside can know.
+    fn seed(&self, of: &str) -> u64;
+}
+
+/// This machine.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Local;
+
+impl Machine for Local {
+    fn open(&self, endpoint: &Endpoint) -> Result<LinkIo, OpenError> {
+        endpoint.open(&LinkOptions::default())
+    }
+
+    fn seed(&self, of: &str) -> u64 {
+        // It comes from the system's random source, as the keys of the standard library's hashes
+        // do.
+        RandomState::new().hash_one(of)
+    }
+}

@@ -1,0 +1,60 @@
+//! The laws that hold after every round: each frame has one fate or place, in the daemon's own
+//! counters and against those of the world.
+
+use serde_json::Value;
+use txweir_core::text::stats::Counters as Table;
+use txweir_daemon::Daemon;
+use txweir_daemon::sums::{Intake, Origins, Sums};
+use txweir_runtime::Ledger;
+
+use super::world::Shared;
+
+/// Returns both sides of a sum, whose left side has the first `sources` counters.
+fn sides(counters: &impl Table, sources: usize) -> [u64; 2] {
+    let (mut sums, mut at) = ([0; 2], 0);
+    counters.visit(&mut |_, n| {
+        sums[usize::from(at >= sources)] += n;
+        at += 1;
+    });
+    sums
+}
+
+/// Checks all links.
+pub fn links(daemon: &mut Daemon, world: &Shared) {
+    for link in daemon.links_mut().all_mut() {
+        let sums = Sums::of(link);
+        let Sums { intake, origins, fates } = &sums;
+        for (name, [left, right]) in [
+            ("rx", sides(intake, Intake::SOURCES)),
+            ("in", sides(origins, Origins::SOURCES)),
+            ("tx", sides(fates, Ledger::SOURCES)),
+        ] {
+            assert_eq!(left, right, "link {}: the sum {name} does not hold: {sums:?}", link.name);
+        }
+        let card = link.endpoint.as_ref().and_then(|e| world.lock().cards.find(e.name.as_str()));
+        if let Some(card) = card {
+            // The world counts by itself.
+            let [seen, taken] = world.lock().cards.passed(card);
+            let waiting = world.lock().cards.waiting(card);
+            assert_eq!(intake.waiting, waiting, "link {}: frames that wait: {sums:?}", link.name);
+            assert_eq!(intake.seen, seen, "link {}: frames that came in: {sums:?}", link.name);
+            assert_eq!(fates.delivered, taken, "link {}: frames that left: {sums:?}", link.name);
+        }
+        let waiting = fates.queued + fates.waiting;
+        assert!(waiting <= 4 * 16_384, "link {}: {waiting} packets wait", link.name);
+    }
+}
+
+/// Checks the sums that a client was shown.
+pub fn shown(stdout: &str) {
+    let shown: Value = serde_json::from_str(stdout).expect("JSON");
+    for link in shown.as_array().expect("a list") {
+        for (name, sources) in [("rx", Intake::SOURCES), ("in", Origins::SOURCES), ("tx", Ledger::SOURCES)] {
+            let sum = link["sums"][name].as_object().expect("a sum");
+            let (left, right): (Vec<_>, Vec<_>) = sum.values().enumerate().partition(|(at, _)| *at < sources);
+            let [left, right] =
+                [left, right].map(|side| side.iter().filter_map(|(_, n)| n.as_u64()).sum::<u64>());
+            assert_eq!(left, right, "the sum {name} as shown does not hold: {}", link["sums"]);
+        }
+    }
+}
