@@ -329,6 +329,8 @@ def meant(policy):
         rows.append({"row": "own-timers", "waives": ["wakes"]})
     if policy.shrunk:
         rows.append(SHRUNK)
+    if "htb" in kinds and kinds & {"pfifo_head_drop", "skbprio"}:
+        rows.append({"row": "htb-class-drops", "waives": ["(dropped"]})
     if policy.rate < 1_000:
         rows.append(SLOW)
     if policy.queues > 1:
@@ -360,7 +362,7 @@ def stream(d, policy, kinds, index, count, budget, load, big):
     if not super_packets and not kinds & HASHING and d.chance(12):
         drawn["vlan"] = [d.between(1, 0xFFF) for _ in range(d.of(1, 1, 2))]
     # The least: the headers, with their tags.
-    least = 78 if "v6" in drawn else 60
+    least = (74 if "v6" in drawn else 60) + 4 * len(drawn.get("vlan", []))
     size = [max(s, least) for s in size] if isinstance(size, list) else max(size, least)
     mean = sum(size) // 2 if isinstance(size, list) else size
     burst = d.of(1, 1, 1, 2, 5, 12)
@@ -401,6 +403,8 @@ def scenario(seed, kinds):
     queues = d.of(2, 4, 8) if "multiq" in kinds else 1
     by_chance = bool(BY_CHANCE.keys() & set(kinds)) and d.chance(15)
     policy = Policy(d, kinds, queues, by_chance)
+    # A target of seconds is reached where a packet takes seconds.
+    by_chance = by_chance or policy.rate < 100_000 and any(kind == "pie" for _, _, kind, _ in policy.nodes)
     kinds = {kind for _, _, kind, _ in policy.nodes}
     # cake-gso-cut, netem-corrupt-gso: cake leaves super-packets whole here.
     policy.super_packets = not policy.stab and "fq" not in kinds and d.chance(20)

@@ -27,7 +27,7 @@ pub struct Args {
     /// Print JSON instead of a table
     #[arg(long)]
     json: bool,
-    /// Also take a trace for equal in which a packet and a timer of one instant come in the other order
+    /// Try the other order of packets and timers of one instant where a trace differs
     #[arg(long)]
     ties: bool,
     #[command(flatten)]
