@@ -171,7 +171,6 @@ fn the_direct_queue_has_the_length_of_the_devices_queue() {
         let env = Env { tx_queue_len, ..Env::default() };
         let mut lane = Lane::on(env, "htb", "default 10");
         add(&mut lane, Instant::ZERO, 0x10, 0, "rate 8kbit").unwrap();
-        fill(&mut lane, 0x10, 1000, 5);
         let mut room = 0;
         for id in 0..9 {
             room += u32::from(lane.put(Instant::ZERO, id, packet(100, 0)) == Admitted::Queued);
