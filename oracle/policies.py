@@ -63,8 +63,9 @@ def fq_codel(d, rate):
 
 
 def tbf(d, rate):
-    burst = d.of(1600, 2000, 3000, 5000, 20000)
-    peak = d.sometimes(25, f" peakrate {rate * d.between(11, 30) // 10}bit mtu {d.of(1600, 2000, 4000)}")
+    # The edges are the sizes of packets: one that is larger than the bucket is dropped.
+    burst = d.of(1600, 2000, 3000, 5000, 20000, d.of(60, 100, 1000, 1513, 1514, 1515), max(2000, rate // 8 // 1000))
+    peak = d.sometimes(25, f" peakrate {rate * d.between(11, 30) // 10 + 8}bit mtu {d.of(1514, 1600, 2000, 4000)}")
     end = d.of(f"limit {d.between(1600, 80000)}", f"latency {d.of(5, 20, 50, 200)}ms")
     charged = d.sometimes(10, f" mpu {d.of(64, 200)}") + d.sometimes(10, f" overhead {d.of(4, 24)}")
     return f" rate {rate}bit burst {burst} {end}{peak}{charged}"
@@ -74,9 +75,14 @@ def netem(d, rate):
     """Without chances: what is drawn is which words stand there."""
     delay = f" delay {d.between(300, 30_000)}us"
     return (delay + d.sometimes(50, f" limit {d.between(2, 60)}")
-            + d.sometimes(40, f" rate {rate * d.between(5, 20) // 10}bit"
+            + d.sometimes(40, f" rate {max(8, rate * d.between(5, 20) // 10)}bit"
                           + d.sometimes(40, f" {d.of(-14, 0, 24)} {d.of(0, 48, 53)} 5"))
             + d.sometimes(20, f" reorder 100% gap {d.between(1, 6)}"))
+
+
+def fq_rate(rate):
+    """Its rates have 32 bits of bytes, and the least is a byte."""
+    return min(max(rate, 8), 34_000_000_000)
 
 
 def fq(d, rate):
@@ -84,7 +90,7 @@ def fq(d, rate):
     return (" buckets 4096 orphan_mask 65535 timer_slack 0" + d.sometimes(50, f" limit {d.between(10, 100)}")
             + d.sometimes(50, f" flow_limit {d.between(3, 40)}") + d.sometimes(50, f" quantum {d.of(300, 1514, 3028, 9000)}")
             + d.sometimes(50, f" initial_quantum {d.of(300, 1514, 3028, 15140)}")
-            + d.sometimes(50, f" maxrate {rate * d.between(1, 12) // 10}bit") + d.sometimes(15, " nopacing")
+            + d.sometimes(50, f" maxrate {fq_rate(rate * d.between(1, 12) // 10)}bit") + d.sometimes(15, " nopacing")
             + d.sometimes(30, f" low_rate_threshold {d.of(100_000, 550_000, 20_000_000)}bit")
             # fq-refill-grain: in ticks there.
             + " refill_delay 100s" + d.sometimes(25, f" horizon {d.of(3, 8, 20)}ms" + d.sometimes(50, " horizon_cap"))
@@ -95,7 +101,9 @@ def red(d, rate):
     """One byte between the thresholds: then nothing is left to chance."""
     avpkt = d.of(60, 500, 1000, 1500)
     least = avpkt * d.between(2, 20)
-    burst = d.between((2 * least + least + 1) // (3 * avpkt) + 1, 60)
+    lowest = (2 * least + least + 1) // (3 * avpkt) + 1
+    # tc proposes min / avpkt + 1; there, and from 54 on, its weights are rounded.
+    burst = max(lowest, d.of(d.between(lowest, 60), least // avpkt + 1, least // avpkt + 3, d.between(54, 64)))
     return (f" limit {least * d.between(2, 8) + 2000} avpkt {avpkt} min {least} max {least + 1} burst {burst}"
             + d.sometimes(30, f" bandwidth {rate}bit") + d.sometimes(50, " ecn" + d.sometimes(30, d.of(" harddrop", " nodrop"))))
 
@@ -105,6 +113,18 @@ def pie(d, rate):
     return (f" target {d.of(1, 2, 4)}s limit {d.between(2, 90)}" + d.sometimes(40, f" tupdate {d.of(5, 15, 40, 300)}ms")
             + d.sometimes(30, f" alpha {d.between(0, 32)} beta {d.between(0, 32)}") + d.sometimes(30, d.of(" ecn", " noecn"))
             + d.sometimes(30, " bytemode") + d.sometimes(30, " dq_rate_estimator"))
+
+
+def red_by_chance(d, rate):
+    least = d.between(5, 40) * 1000
+    return (f" limit 400000 avpkt 1000 min {least} max {least * 3} burst {2 * least // 1000} probability {d.of(0.02, 0.1, 0.3)}"
+            + d.sometimes(30, " ecn"))
+
+
+def netem_by_chance(d, rate):
+    return d.of(f" loss {d.between(1, 30)}%", f" delay {d.between(5, 30)}ms {d.between(1, 5)}ms",
+                f" delay {d.between(5, 30)}ms {d.between(1, 5)}ms distribution normal",
+                f" loss gemodel {d.between(2, 20)}% {d.between(10, 60)}%")
 
 
 def pie_by_chance(d, rate):
@@ -118,7 +138,7 @@ def skbprio(d, rate):
 
 
 def cake(d, rate):
-    return (d.of("", f" bandwidth {rate * d.between(3, 15) // 10}bit")
+    return (d.of("", f" bandwidth {max(8, rate * d.between(3, 15) // 10)}bit")
             + d.of(" besteffort", " diffserv3", " diffserv4", " diffserv8", " precedence")
             + d.of(" flows", " flows", " flows", " flowblind", " dsthost", " srchost")
             + d.of(" rtt 1s", " rtt 300ms", " rtt 10ms", " rtt 100ms")
@@ -142,6 +162,8 @@ MEANT = {
     "cake": [{"row": "cake-drop-next", "waives": ["drop_next", "blue_timer"]},
              {"row": "cake-idle-timer", "waives": ["overlimits"]}],
 }
+
+BY_CHANCE = {"pie": pie_by_chance, "red": red_by_chance, "netem": netem_by_chance}
 
 KINDS = {
     "pfifo": pfifo, "bfifo": bfifo, "pfifo_head_drop": pfifo, "pfifo_fast": lambda d, rate: "", "prio": prio, "codel": codel,
@@ -174,8 +196,17 @@ class Policy:
 
     def __init__(self, draw, kinds, queues=1, by_chance=False):
         self.draw, self.kinds, self.lines, self.nodes, self.next = draw, [k for k in kinds if k != "htb"], [], [], 1
-        self.queues, self.classes, self.options = queues, [], {**KINDS, **({"pie": pie_by_chance} if by_chance else {})}
+        self.queues, self.classes, self.options = queues, [], {**KINDS, **(BY_CHANCE if by_chance else {})}
         self.rate = draw.of(500_000, 1_000_000, 4_000_000, 10_000_000, 50_000_000)
+        # The shares below are at least a tenth.
+        self.extreme = draw.chance(25)
+        if self.extreme:
+            self.rate = draw.of(8, 80, 800, 8_000, 64_000, 400_000_000, 1_000_000_000, 10_000_000_000, 100_000_000_000)
+        # Sums over what is sent, if a change drops packets that Linux counts as sent.
+        self.shrunk, self.deletes = False, False
+        # stab-once, stab-gso: at the root, and without super-packets.
+        self.stab = draw.sometimes(12, f"stab overhead {draw.of(-4, 4, 24, 40)} mpu {draw.of(0, 64, 100)}"
+                                   + draw.of(" ", " linklayer atm ", " linklayer ethernet "))
         # Something must shape, or nothing ever waits: veth takes every packet at once.
         roots = [k for k in ROOTS if k in kinds]
         root = draw.of(*roots) if roots and draw.chance(60 if "htb" in kinds else 30) else "tbf"
@@ -186,11 +217,12 @@ class Policy:
         if depth == 0 and kind == "cake" and "bandwidth" not in options:
             options = f" bandwidth {rate}bit{options}"
         if depth == 0 and kind == "fq" and "maxrate" not in options:
-            options += f" maxrate {rate}bit"
+            options += f" maxrate {fq_rate(rate)}bit"
         if kind == "htb":
             options = f" default {self.draw.of(0, 1, 2)}"
         self.next += 1
-        self.lines.append(f"qdisc add dev v0 {place} handle {handle:x}: {kind}{options}")
+        stab = self.stab if depth == 0 else ""
+        self.lines.append(f"qdisc add dev v0 {place} handle {handle:x}: {stab}{kind}{options}")
         self.nodes.append((place, handle, kind, options))
         shaping = shaping and kind != "red"
         for minor in self.own_classes(handle, kind, rate) or children(kind, options, self.queues):
@@ -200,7 +232,7 @@ class Policy:
                 kinds = [k for k in self.kinds if not (depth == 2 and k in INNER) and (shaping or k not in SHAPING)]
                 if kinds:
                     child = self.draw.of(*kinds)
-                    self.add(f"parent {handle:x}:{minor:x}", child, rate * self.draw.between(3, 9) // 10, depth + 1, shaping)
+                    self.add(f"parent {handle:x}:{minor:x}", child, max(8, rate * self.draw.between(3, 9) // 10), depth + 1, shaping)
 
     def own_classes(self, handle, kind, rate):
         """Makes classes, of kinds whose classes commands make."""
@@ -217,29 +249,40 @@ class Policy:
         d = self.draw
         if kind == "drr":
             return d.sometimes(80, f" quantum {d.of(300, 600, 1514, 3000, 9000)}")
-        least = rate * d.between(2, 8) // 10
-        return (f" rate {least}bit" + d.sometimes(70, f" ceil {rate * d.between(8, 12) // 10}bit")
+        least = max(8, rate * d.between(2, 8) // 10)
+        return (f" rate {least}bit" + d.sometimes(70, f" ceil {max(least, rate * d.between(8, 12) // 10)}bit")
                 + d.sometimes(50, f" prio {d.between(0, 3)}")
                 + f" burst {d.of(1600, 3000, 9000)} cburst {d.of(1600, 3000)}")
 
     def change(self):
         if self.classes and self.draw.chance(40):
             handle, minor, kind, rate = self.draw.of(*self.classes)
+            if self.draw.chance(25):
+                # With what waits in it; packets that name it later have no class. Some are refused, and some are gone already.
+                self.deletes = True
+                return f"class del dev v0 classid {handle:x}:{minor:x}"
             return f"class change dev v0 parent {handle:x}: classid {handle:x}:{minor:x} {kind}{self.class_options(kind, rate)}"
         place, handle, kind, before = self.draw.of(*self.nodes)
         below = [k for p, _, k, _ in self.nodes if p.startswith(f"parent {handle:x}:")]
         # tbf-own-child, red-own-child: a change of tbf's limit reaches into a FIFO below it, one of red replaces what is there.
         if kind in UNCHANGED or kind == "tbf" and any("fifo" in k for k in below) or kind == "red" and below:
             return None
-        rate = self.rate * self.draw.between(5, 20) // 10
-        return f"qdisc change dev v0 {place} handle {handle:x}: {kind}{self.changed(kind, rate, before)}"
+        rate = max(8, self.rate * self.draw.between(5, 20) // 10)
+        options = self.changed(kind, rate, before)
+        if kind == "tbf":
+            self.nodes[self.nodes.index((place, handle, kind, before))] = (place, handle, kind, options)
+        return f"qdisc change dev v0 {place} handle {handle:x}: {kind}{options}"
 
     def changed(self, kind, rate, before):
         """Options of a change that means the same here and there."""
         options = self.options[kind](self.draw, rate)
         if kind == "tbf":
-            # The same, of the fifo that it came with.
+            # The same, of the fifo that it came with. tbf-shrunk-bucket: buckets only grow.
             options = re.sub(r" (limit \d+|latency \d+ms)", " limit 90000", options)
+            had = dict(re.findall(r" (burst|mtu) (\d+)", before))
+            options = re.sub(r" (burst|mtu) (\d+)", lambda m: f" {m[1]} {max(int(m[2]), int(had.get(m[1], 0)))}", options)
+            if "peakrate" not in before:
+                options = re.sub(r" peakrate \S+ mtu \d+", "", options)
         if kind in ("pfifo", "pfifo_head_drop", "skbprio"):
             # fifo-shrink, skbprio-shrink: a limit only grows.
             options = f" limit {self.draw.between(60, 100)}"
@@ -248,10 +291,16 @@ class Policy:
         if kind in ("fq", "pie", "netem"):
             # fq-shrink, peek-trim, netem-shrink.
             options = re.sub(r" limit \d+", f" limit {self.draw.between(100, 200)}", options)
+        if kind == "codel" and self.draw.chance(40):
+            options = f" limit {self.draw.between(1, 8)}"
+        if kind == "fq_codel" and self.draw.chance(40):
+            options, self.shrunk = f" limit {self.draw.between(1, 8)}", True
+        elif kind == "fq_codel" and " limit" in options:
+            self.shrunk = True
         if kind == "fq":
             # fq-fast-order: a rate is not taken away. And the buckets stay.
             options = re.sub(r" buckets \d+ orphan_mask \d+| maxrate \S+| (no)?pacing", "", options)
-            options += f" maxrate {rate}bit" if "maxrate" in before else ""
+            options += f" maxrate {fq_rate(rate)}bit" if "maxrate" in before else ""
         if kind == "netem":
             # netem-forgets.
             options = re.sub(r" reorder \S+ gap \d+", "", options) + "".join(re.findall(r" reorder \S+ gap \d+", before))
@@ -263,15 +312,84 @@ class Policy:
         return re.sub(r" flows \d+", "", options)
 
 
+# What a change of fq_codel drops is counted as sent by Linux, in it and above it.
+SHRUNK = {"row": "fq-codel-shrink", "waives": ["bytes", "packets", "drops", "Sent", "(dropped"]}
+# Buckets of more than 274 s.
+SLOW = {"row": "tbf-ticks", "waives": ["burst", "lat", "latency", "mtu", "minburst", "peakrate"]}
+
+
 def meant(policy):
     """The rows of PARITY.md that a tree may show."""
     kinds = {kind for _, _, kind, _ in policy.nodes}
     rows = [row for kind in MEANT if kind in kinds for row in MEANT[kind]]
     if [k for _, _, k, _ in policy.nodes].count("tbf") > 1 or "htb" in kinds:
         rows.append({"row": "own-timers", "waives": ["overlimits"]})
+    if len(kinds & {"tbf", "htb", "netem", "fq", "cake"}) > 1 or [k for _, _, k, _ in policy.nodes].count("tbf") > 1:
+        # A timer of one's own may send what a change meanwhile permits: compared with the path asked then too.
+        rows.append({"row": "own-timers", "waives": ["wakes"]})
+    if policy.shrunk:
+        rows.append(SHRUNK)
+    if "htb" in kinds and kinds & {"pfifo_head_drop", "skbprio"}:
+        rows.append({"row": "htb-class-drops", "waives": ["(dropped"]})
+    if policy.rate < 1_000:
+        rows.append(SLOW)
     if policy.queues > 1:
         rows.append(MEANT["multiq"][0])
     return [row for index, row in enumerate(rows) if row not in rows[:index]]
+
+
+# Those that tell flows apart by their headers, which the kernel looks for behind the tags of a packet socket, where they are not.
+HASHING = {"sfq", "fq_codel", "fq", "cake"}
+# A case is over after so long at the slowest rates: what waits then is in the last counters.
+LONGEST_NS = 400 * 10**9
+
+
+def stream(d, policy, kinds, index, count, budget, load, big):
+    """One stream of a case."""
+    super_packets = policy.super_packets and d.chance(50)
+    size = d.of(1514, 1000, 100, 60, [60, 1514], [500, 1000])
+    if big and d.chance(60):
+        size = d.of(9014, 9000, [60, 9014], [1515, 9000])
+    drawn = {"proto": d.of("udp", "udp", "tcp")}
+    if super_packets:
+        drawn["gso"] = d.of(500, 1448)
+        size = d.of(3000, 20000, [3000, 9000], [3000, 64000])
+    elif d.chance(20):
+        drawn["v6"] = True
+        drawn.update({"label": d.between(1, 0xFFFFF)} if d.chance(60) else {})
+    elif d.chance(5):
+        drawn["proto"] = d.of("icmp", "arp")
+    if not super_packets and not kinds & HASHING and d.chance(12):
+        drawn["vlan"] = [d.between(1, 0xFFF) for _ in range(d.of(1, 1, 2))]
+    # The least: the headers, with their tags.
+    least = (74 if "v6" in drawn else 60) + 4 * len(drawn.get("vlan", []))
+    size = [max(s, least) for s in size] if isinstance(size, list) else max(size, least)
+    mean = sum(size) // 2 if isinstance(size, list) else size
+    burst = d.of(1, 1, 1, 2, 5, 12)
+    ns_per_byte = 8 * 10**9 / policy.rate
+    many = max(2, budget // count)
+    gap = int(mean * ns_per_byte * burst * count * 10 // load)
+    gap = max(2, min(gap, LONGEST_NS * burst // many))
+    drawn.update({
+        "flow": [index * 8 + f for f in range(1, 1 + d.of(1, 1, 2, 4))],
+        "flow_order": d.of("turn", "random"),
+        "size": size,
+        "start": d.between(0, 3_000_000),
+        "gap": [gap // 2, gap * 3 // 2],
+        "burst": burst,
+        "count": many,
+        "priority": d.of(0, 0, d.between(0, 15), d.of(0x10001, 0x20001, 0x20002, 0x30002)),
+        "dscp": d.between(0, 63),
+        "ecn": d.of("not", "not", "ect0", "ect1"),
+    })
+    classes = [handle << 16 | minor for handle, minor, _, _ in policy.classes]
+    if classes and d.chance(85):
+        drawn["priority"] = d.of(*classes)
+    if policy.queues > 1:
+        drawn["queue"] = d.between(0, policy.queues - 1)
+    if "fq" in kinds and d.chance(30):
+        drawn["txtime"] = [0, d.of(1, 5, 15) * 1_000_000]
+    return drawn
 
 
 def scenario(seed, kinds):
@@ -283,47 +401,29 @@ def scenario(seed, kinds):
         # Of many a few, so that the same kind often meets itself.
         kinds = [d.of(*kinds) for _ in range(d.between(1, 5))]
     queues = d.of(2, 4, 8) if "multiq" in kinds else 1
-    by_chance = "pie" in kinds and d.chance(25)
+    by_chance = bool(BY_CHANCE.keys() & set(kinds)) and d.chance(15)
     policy = Policy(d, kinds, queues, by_chance)
-    streams, budget = [], d.between(60, 220)
+    # A target of seconds is reached where a packet takes seconds.
+    by_chance = by_chance or policy.rate < 100_000 and any(kind == "pie" for _, _, kind, _ in policy.nodes)
+    kinds = {kind for _, _, kind, _ in policy.nodes}
+    # cake-gso-cut, netem-corrupt-gso: cake leaves super-packets whole here.
+    policy.super_packets = not policy.stab and "fq" not in kinds and d.chance(20)
+    if policy.super_packets:
+        policy.lines = [line + " no-split-gso" if ": cake" in line else line for line in policy.lines]
+    mtu = d.of(1500, 1500, 1500, 9000)
+    budget = d.between(60, 220)
     # The load, in tenths of the rate, is shared by the streams.
     count = d.between(1, 5)
     load = d.of(3, 8, 10, 12, 20, 40)
-    ns_per_byte = 8 * 10**9 / policy.rate
-    classes = [handle << 16 | minor for handle, minor, _, _ in policy.classes]
-    for index in range(count):
-        size = d.of(1514, 1000, 100, 60, [60, 1514], [500, 1000])
-        mean = sum(size) // 2 if isinstance(size, list) else size
-        burst = d.of(1, 1, 1, 2, 5, 12)
-        gap = int(mean * ns_per_byte * burst * count * 10 // load)
-        streams.append({
-            "proto": d.of("udp", "udp", "tcp"),
-            "flow": [index * 8 + f for f in range(1, 1 + d.of(1, 1, 2, 4))],
-            "flow_order": d.of("turn", "random"),
-            "size": size,
-            "start": d.between(0, 3_000_000),
-            "gap": [gap // 2, gap * 3 // 2],
-            "burst": burst,
-            "count": budget // count,
-            "priority": d.of(0, 0, d.between(0, 15), d.of(0x10001, 0x20001, 0x20002, 0x30002)),
-            "dscp": d.between(0, 63),
-            "ecn": d.of("not", "not", "ect0", "ect1"),
-        })
-        if classes and d.chance(85):
-            streams[-1]["priority"] = d.of(*classes)
-        if queues > 1:
-            streams[-1]["queue"] = d.between(0, queues - 1)
-        if "fq" in kinds and d.chance(30):
-            streams[-1]["txtime"] = [0, d.of(1, 5, 15) * 1_000_000]
+    streams = [stream(d, policy, kinds, index, count, budget, load, mtu == 9000) for index in range(count)]
     length = max(s["count"] // s["burst"] * sum(s["gap"]) // 2 for s in streams)
     changes = [{"at": d.between(1_000_000, 1_000_000 + length), "tc": line}
                for line in (policy.change() for _ in range(d.of(0, 0, 1, 2, 3))) if line]
     changes.append({"at": d.between(1_000_000, 1_000_000 + length), "show": True})
-    device = {"mtu": 1500, "txqueuelen": d.of(1000, 1000, 20, 5), "queues": queues}
-    kinds = {kind for _, _, kind, _ in policy.nodes}
+    device = {"mtu": mtu, "txqueuelen": d.of(1000, 1000, 20, 5, 1), "queues": queues}
     drawn = {"name": f"case-{seed}", "seed": seed, "device": device, "tc": policy.lines, "changes": changes, "stream": streams,
-             "parity": meant(policy)}
-    if "pie" in kinds and by_chance:
+             "parity": meant(policy), "details": d.chance(25)}
+    if by_chance and BY_CHANCE.keys() & kinds:
         drawn["random"] = True
     if "cake" in kinds:
         drawn["hashed"] = True

@@ -7,8 +7,10 @@ class Tree:
     """Classes, the lines that make them, and lines that change them."""
 
     def __init__(self, draw):
-        self.draw, self.lines, self.above, self.leafs = draw, [], {}, {}
+        self.draw, self.lines, self.above, self.leafs, self.made = draw, [], {}, {}, []
         self.rate = draw.of(100_000, 500_000, 1_000_000, 4_000_000, 10_000_000)
+        if draw.chance(20):
+            self.rate = draw.of(800, 8_000, 1_000_000_000, 40_000_000_000, 100_000_000_000)
         self.minors = draw.of(16, 300, 0xFFFF)
         self.wild = draw.chance(30)
         self.next = 2
@@ -63,6 +65,7 @@ class Tree:
         handle = self.next
         self.next += 1
         options = policies.KINDS[kind](d, self.rate)
+        self.made.append(f": {kind}")
         return f"qdisc replace dev v0 parent 1:{minor:x} handle {handle:x}: {kind}{options}"
 
     def change(self):
@@ -117,4 +120,11 @@ def scenario(seed):
     changes.append({"at": d.between(1_000_000, 1_000_000 + length), "show": True})
     device = {"mtu": 1500, "txqueuelen": d.of(1000, 1000, 20, 5)}
     return {"name": f"case-{seed}", "seed": seed, "device": device, "tc": lines, "changes": changes, "stream": streams,
-            "details": d.chance(30), "end": 1_000_000 + 4 * length + 2_000_000_000}
+            "parity": meant(tree), "details": d.chance(30), "end": 1_000_000 + 4 * length + 2_000_000_000}
+
+
+def meant(tree):
+    """The rows of PARITY.md that a tree may show."""
+    text = " ".join(tree.made)
+    kinds = [kind for kind in policies.MEANT if f": {kind}" in text]
+    return [row for kind in kinds for row in policies.MEANT[kind]]

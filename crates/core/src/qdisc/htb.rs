@@ -56,7 +56,7 @@ crate::params! {
         /// at once, unshaped.
         default: Hex = Hex(0), keys ["default"];
         /// Most packets that wait to be sent unshaped.
-        direct_qlen: u32 = env.tx_queue_len.max(DIRECT_MIN), keys ["direct_qlen"];
+        direct_qlen: u32 = env.tx_queue_len, keys ["direct_qlen"];
         /// Not supported: there is no hardware that could shape.
         offload: bool = false, flags ["offload" = true];
     }
@@ -107,9 +107,6 @@ crate::stats! {
 
 /// Default mtu of a class, in bytes (tc-htb(8)).
 const MTU: u32 = 1600;
-/// Least default of `direct_qlen`: devices without a queue length have this room, as in the
-/// reference.
-const DIRECT_MIN: u32 = 2;
 /// Priorities are 3 bits.
 const PRIO_MAX: u32 = PRIOS as u32 - 1;
 /// Range of derived quanta, in bytes (tc-htb(8)).

@@ -8,7 +8,7 @@ use crate::common::options::{chance, pick};
 use txweir_core::base::rng::Rng;
 use txweir_core::sched::classful::ClassShown;
 use txweir_core::text::value::Words;
-use txweir_core::{Admitted, ConfigError, DropReason, Handle, Instant, Meta};
+use txweir_core::{Admitted, ConfigError, DropReason, Env, Handle, Instant, Meta};
 
 const MS: u64 = 1_000_000;
 
@@ -163,6 +163,20 @@ fn packets_for_nobody_go_at_once_and_are_counted() {
         assert_eq!(lane.put(Instant::ZERO, id, Meta::new(100).priority(priority)), Admitted::Queued);
     }
     assert_eq!((shown(&lane, 0x10).3, lane.backlog()), (waiting + 3, waiting + 3));
+}
+
+#[test]
+fn the_direct_queue_has_the_length_of_the_devices_queue() {
+    for (tx_queue_len, queued) in [(0, 0), (1, 1), (5, 5)] {
+        let env = Env { tx_queue_len, ..Env::default() };
+        let mut lane = Lane::on(env, "htb", "default 10");
+        add(&mut lane, Instant::ZERO, 0x10, 0, "rate 8kbit").unwrap();
+        let mut room = 0;
+        for id in 0..9 {
+            room += u32::from(lane.put(Instant::ZERO, id, packet(100, 0)) == Admitted::Queued);
+        }
+        assert_eq!(room, queued, "{tx_queue_len}");
+    }
 }
 
 /// Mechanism ledger, number 9: a child that empties inside a dequeue, because it drops all its

@@ -61,11 +61,12 @@ pub struct Difference {
     pub meant: Option<String>,
 }
 
-/// Returns all differences, the first of each aspect.
+/// Returns all differences, the first of each aspect. Of a kind that draws random numbers, `chance`
+/// compares the packets and the counters.
 pub(super) fn compare(trace: &Trace, played: &Played) -> Vec<Difference> {
     let mut all = statuses(trace, played);
     if trace.head.random {
-        all.extend(amounts(trace, played));
+        all.extend(options(trace, played));
     } else {
         all.extend(order(trace, played).or_else(|| times(trace, played)));
         all.extend(drops(trace, played));
@@ -80,7 +81,7 @@ pub(super) fn compare(trace: &Trace, played: &Played) -> Vec<Difference> {
     all
 }
 
-fn difference(aspect: Aspect, what: String, rows: Vec<(String, String, String)>) -> Difference {
+pub(super) fn difference(aspect: Aspect, what: String, rows: Vec<(String, String, String)>) -> Difference {
     Difference { aspect, what, rows, meant: None }
 }
 
@@ -100,7 +101,7 @@ fn statuses(trace: &Trace, played: &Played) -> Vec<Difference> {
 }
 
 /// Formats a time as microseconds with a point before the last three digits.
-fn time(ns: i64) -> String {
+pub(super) fn time(ns: i64) -> String {
     let (us, rest) = (ns.div_euclid(1000), ns.rem_euclid(1000));
     format!("{us}.{rest:03}")
 }
@@ -184,25 +185,21 @@ fn marks(trace: &Trace, played: &Played) -> Option<Difference> {
     Some(difference(Aspect::Marks, format!("of {} packets", wrong.len()), rows.collect()))
 }
 
-/// Compares a kind that draws random numbers: the number of departures and of marks must agree
-/// within four standard deviations of the difference of two draws, and two packets for short runs.
-fn amounts(trace: &Trace, played: &Played) -> Vec<Difference> {
-    let n = trace.arrivals.len() as f64;
-    let row = |d: &Departure| &trace.rows[trace.arrivals[d.packet].row];
-    let marked = |d: &&Departure| d.ds != super::packet::ds(row(d));
-    let count = |of: &dyn Fn(&[Departure]) -> usize| (of(&trace.departures), of(&played.departures));
-    let left = count(&|all| all.len());
-    let marks = count(&|all| all.iter().filter(marked).count());
-    let far = |(there, here): (usize, usize)| {
-        let p = ((there + here) as f64 / 2.0 / n.max(1.0)).clamp(0.0, 1.0);
-        there.abs_diff(here) as f64 > 4.0 * (2.0 * n * p * (1.0 - p)).sqrt() + 2.0
+/// Returns the options that `show` prints otherwise, of a kind that draws random numbers: its
+/// counters vary.
+fn options(trace: &Trace, played: &Played) -> Vec<Difference> {
+    let recorded = trace.steps.iter().filter_map(|step| match step {
+        Step::Show(at, show) => Some((*at, show)),
+        _ => None,
+    });
+    let lines = |show: &Show| -> String {
+        show.qdisc_text.split_inclusive('\n').filter(|line| line.starts_with("qdisc ")).collect()
     };
-    [(Aspect::Drops, "packets that left", left), (Aspect::Marks, "packets that were marked", marks)]
-        .into_iter()
-        .filter(|(_, _, pair)| far(*pair))
-        .map(|(aspect, what, (there, here))| {
-            let row = (String::new(), there.to_string(), here.to_string());
-            difference(aspect, format!("{what}, of {n}"), vec![row])
+    let only = |show: &Show| Show { qdisc_text: lines(show), ..Show::default() };
+    let pairs = recorded.zip(&played.shows);
+    pairs
+        .filter_map(|((at, there), here)| {
+            texts(trace, &only(there), &only(here), &format!("at {} us", time(at)))
         })
         .collect()
 }
@@ -266,8 +263,17 @@ fn listed(there: &[Value], here: &[Value], what: &str, wrong: &mut Vec<Wrong>) {
 }
 
 /// True if a key is txweir's own: Linux does not report it (PARITY.md, reasons-json).
-fn is_own(key: &str) -> bool {
+pub(super) fn is_own(key: &str) -> bool {
     ["drop_reasons", "mark_reasons"].contains(&key)
+}
+
+/// True if both are delays in whole microseconds that differ by the tolerance of times.
+fn is_near(key: &str, there: &Value, here: &Value) -> bool {
+    let us = |value: &Value| value.as_i64().map(|us| us.saturating_mul(1000));
+    match (us(there), us(here)) {
+        (Some(a), Some(b)) => key.ends_with("_delay_us") && a.abs_diff(b) <= TOLERANCE_NS.unsigned_abs(),
+        _ => false,
+    }
 }
 
 fn values(key: &str, there: &Value, here: &Value, place: &str, wrong: &mut Vec<Wrong>) {
@@ -280,7 +286,12 @@ fn values(key: &str, there: &Value, here: &Value, place: &str, wrong: &mut Vec<W
                 values(key, a, b, place, wrong);
             }
         }
-        _ if there == here => {}
+        (Value::Array(a), Value::Array(b)) if a.len() == b.len() => {
+            for (a, b) in a.iter().zip(b) {
+                values(key, a, b, place, wrong);
+            }
+        }
+        _ if there == here || is_near(key, there, here) => {}
         _ => wrong.push((key.to_string(), (format!("{place} {key}"), there.to_string(), here.to_string()))),
     }
 }

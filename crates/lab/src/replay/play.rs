@@ -1,17 +1,19 @@
 //! Drives a path through a trace, in the trace's time.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 
 use serde_json::Value;
 use txweir_core::classify::action::State;
 use txweir_core::classify::filter::Filters;
-use txweir_core::classify::packet::PortId;
+use txweir_core::classify::packet::{NoOutlet, Packet, PortId};
 use txweir_core::packet::hash::FlowHasher;
+use txweir_core::packet::headers::Headers;
+use txweir_core::path::entry::{Entry, HookCounts, Hooked, Passed, Ways};
 use txweir_core::path::qdiscs::Qdiscs;
 use txweir_core::path::trees::Trees;
 use txweir_core::{
-    Admitted, Completed, Detail, DeviceError, Env, Handle, Instant, Meta, PathConfig, Role, TxPath, TxQueue,
-    Wake,
+    Admitted, Completed, Detail, DeviceError, Env, Handle, Instant, Meta, PathConfig, Role, Tree, TxPath,
+    TxQueue, Wake,
 };
 use txweir_tc::tool::{self, Device, Devices, Hook, Request, SwapDone};
 
@@ -24,6 +26,12 @@ use super::{GRAIN_NS, TOLERANCE_NS};
 const ZERO: i64 = 8_192_000_000;
 /// The device's name in the traces.
 const DEVICE: &str = "v0";
+/// The only port that there is: the device.
+const PORT: PortId = PortId(1);
+/// Clock readings of a packet that is sent, up to four of a grain each.
+pub(super) const SEND_NS: i64 = 4 * GRAIN_NS;
+/// How near to an arrival a timer may be for their order to be unknown.
+pub(super) const NEAR_NS: i64 = 4 * GRAIN_NS;
 /// Largest number of packets taken in one call.
 const BUDGET: u32 = 64;
 
@@ -36,13 +44,36 @@ pub(super) struct Played {
     pub(super) commands: Vec<(u8, String)>,
     /// The output of each show.
     pub(super) shows: Vec<Show>,
+    /// Packets that arrived so near to a timer that only the kernel knows which was first.
+    pub(super) tied: Vec<usize>,
 }
 
-/// Plays the trace with flow hashes of this key, and with the laws of this code or of Linux.
-pub(super) fn play(trace: &Trace, key: u64, strict_linux: bool) -> Played {
-    let mut player = Player::new(trace, key, strict_linux);
+/// Freedoms of a replay.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Manner {
+    /// Key of the flow hashes.
+    pub(super) key: u64,
+    /// True for the laws of Linux in place of this code's.
+    pub(super) strict_linux: bool,
+    /// True to ask the path at each recorded departure too.
+    pub(super) polled: bool,
+    /// Packets that arrive after a timer that is due at nearly the same time.
+    pub(super) late: BTreeSet<usize>,
+}
+
+/// Plays the trace in this manner.
+pub(super) fn play(trace: &Trace, manner: &Manner) -> Played {
+    let mut player = Player::new(trace, manner);
+    let (mut burst, mut instant) = (0, None);
     for step in &trace.steps {
-        player.run_until(step.at());
+        let at = step.at();
+        match step {
+            Step::Arrival(_, packet) => {
+                burst = if instant.replace(at) == Some(at) { burst + 1 } else { 0 };
+                player.run_until_arrival(at, *packet, burst);
+            }
+            _ => player.run_until(at.saturating_sub(GRAIN_NS), at),
+        }
         match step {
             Step::Command { line, .. } => player.command(line),
             Step::Arrival(_, packet) => player.arrive(*packet),
@@ -57,6 +88,7 @@ type Frame = (usize, u32);
 
 struct Player<'a> {
     trace: &'a Trace,
+    manner: &'a Manner,
     hasher: FlowHasher,
     lane: Lane,
     /// Time of the path's next call.
@@ -73,12 +105,14 @@ struct Lane {
     now: Instant,
     queues: u32,
     hook: Option<Hook>,
+    hook_counts: HookCounts,
     filters: Filters,
     state: State,
 }
 
 impl<'a> Player<'a> {
-    fn new(trace: &'a Trace, key: u64, strict_linux: bool) -> Self {
+    fn new(trace: &'a Trace, manner: &'a Manner) -> Self {
+        let Manner { key, strict_linux, .. } = *manner;
         let d = &trace.head.device;
         let env = Env {
             mtu: d.mtu,
@@ -97,20 +131,34 @@ impl<'a> Player<'a> {
             now: Instant::ZERO,
             queues: d.queues,
             hook: None,
-            filters: Filters::new(),
+            hook_counts: HookCounts::default(),
+            filters: Filters::new().with_seed(key),
             state: State::new(key),
         };
         let recorded = trace.departures.iter().map(|d| d.at).collect();
         let (hasher, played) = (FlowHasher::new(key), Played::default());
-        Self { trace, hasher, lane, wake: None, recorded, played }
+        Self { trace, manner, hasher, lane, wake: None, recorded, played }
     }
 
-    /// Fires every timer that is due before the event at `at`, and advances to that time. The
-    /// process that causes the event woke one grain earlier, read the clock, which took the grain,
-    /// and continued before any timer that was due in between.
-    fn run_until(&mut self, at: i64) {
+    /// Advances to the arrival of a packet at `at`, behind `burst` others of that instant. The
+    /// process that sends it woke one grain earlier, read the clock, which took the grain, and
+    /// continued before any timer that was due in between; unless the packet is one of those that
+    /// are `late`.
+    fn run_until_arrival(&mut self, at: i64, packet: usize, burst: i64) {
         let woke = at.saturating_sub(GRAIN_NS);
-        while let Some(fires) = self.wake.map(|due| self.fires(due)).filter(|fires| *fires <= woke) {
+        // Each packet takes readings of the clock, so that a timer may fire within a burst.
+        let latest = at.saturating_add(SEND_NS * burst + NEAR_NS);
+        self.run_until(woke.saturating_sub(NEAR_NS), at.saturating_sub(NEAR_NS));
+        if self.wake.is_some_and(|due| self.fires(due) <= latest) {
+            self.played.tied.push(packet);
+        }
+        let until = if self.manner.late.contains(&packet) { latest } else { woke };
+        self.run_until(until, at);
+    }
+
+    /// Fires every timer that is due until `until`, and advances to `at`.
+    fn run_until(&mut self, until: i64, at: i64) {
+        while let Some(fires) = self.next().filter(|fires| *fires <= until) {
             self.now(fires);
             self.drain();
             // A path that asks for the same instant again is called at the next grain, so that time
@@ -120,15 +168,28 @@ impl<'a> Player<'a> {
         self.now(at);
     }
 
+    /// Returns the time of the next call of the path.
+    fn next(&mut self) -> Option<i64> {
+        let fires = self.wake.map(|due| self.fires(due));
+        if !self.manner.polled {
+            return fires;
+        }
+        let now = self.time();
+        let left = self.recorded.iter().copied().find(|t| *t > now);
+        [fires, left].into_iter().flatten().min()
+    }
+
     /// Returns the time at which a timer due at `due` fires: the time of a departure in the kernel,
     /// if there is one within the tolerance, otherwise the next grain of the clock.
     fn fires(&mut self, due: i64) -> i64 {
         let grain = due.saturating_add(GRAIN_NS - 1).div_euclid(GRAIN_NS) * GRAIN_NS;
         let grain = grain.max(self.time());
-        while self.recorded.front().is_some_and(|t| *t < grain) {
+        let now = self.time();
+        while self.recorded.front().is_some_and(|t| *t < now) {
             self.recorded.pop_front();
         }
-        self.recorded.front().copied().filter(|t| *t <= grain + TOLERANCE_NS).unwrap_or(grain)
+        let near = self.recorded.iter().copied().find(|t| *t >= grain);
+        near.filter(|t| *t <= grain + TOLERANCE_NS).unwrap_or(grain)
     }
 
     fn time(&self) -> i64 {
@@ -156,8 +217,7 @@ impl<'a> Player<'a> {
         }
         let at = self.time();
         for ((packet, len), m) in std::mem::take(&mut self.lane.device.sent) {
-            let arrived = packet::ds(&self.trace.rows[self.trace.arrivals[packet].row]);
-            let ds = if m.washed { arrived & 3 } else { arrived };
+            let ds = if m.washed { m.ds & 3 } else { m.ds };
             let ds = if m.marked { ds | 3 } else { ds };
             self.played.departures.push(Departure { at, packet, len, ds });
         }
@@ -168,14 +228,22 @@ impl<'a> Player<'a> {
         let row = &self.trace.rows[arrival.row];
         let seq = u32::try_from(number).unwrap_or(u32::MAX);
         // Reading the trace has checked the rows and sizes.
-        let bytes = packet::frame(row, seq, arrival.size, arrival.extra).unwrap_or_default();
+        let mut bytes = packet::frame(row, seq, arrival.size, arrival.extra).unwrap_or_default();
         let mut meta = packet::meta(&bytes, row, &self.hasher);
         if let Some(at) = arrival.extra.txtime {
             // The kernel takes a launch time before its start as 0, which means none.
             meta.txtime = Instant((ZERO + at).max(0).cast_unsigned());
         }
         let lane = &mut self.lane;
-        let detail = lane.path.wants_detail().then(|| packet::detail(&bytes, &self.hasher));
+        let route = match lane.ask(&mut bytes, &mut meta) {
+            Passed::Queue(_, route) => route,
+            // A filter of the hook dropped the packet: no qdisc hears of it.
+            Passed::Dropped => return,
+            // An action took the packet.
+            Passed::Stolen => return self.drain(),
+        };
+        let wanted = lane.path.wants_detail();
+        let detail = wanted.then(|| Detail { route, ..packet::detail(&bytes, &self.hasher) });
         let (now, frame) = (lane.now, (number, meta.len));
         match lane.path.submit_with(now, frame, meta, detail.as_ref(), &mut lane.device) {
             Admitted::Cut(frame, _) => {
@@ -193,13 +261,15 @@ impl<'a> Player<'a> {
     }
 
     fn tool(&mut self, words: &str) -> tool::Outcome {
-        let args = words.split_whitespace().map(String::from).collect();
+        let args = split(words);
         tool::run(&Request { args, ..Request::default() }, &mut self.lane)
     }
 
     fn command(&mut self, line: &str) {
         let outcome = self.tool(line);
         self.played.commands.push((outcome.status, outcome.stderr));
+        // Counters of new filters and actions need room.
+        self.lane.filters.fit(&mut self.lane.state);
         // A running timer keeps its time, as in the kernel: a change that lets a packet leave
         // earlier takes effect only then.
         if self.wake.is_none() {
@@ -220,6 +290,45 @@ impl<'a> Player<'a> {
             class_text: ask("", "class"),
         };
         self.played.shows.push(show);
+    }
+}
+
+/// Splits a command line into its words, as a shell does: text in single quotes is one word.
+fn split(line: &str) -> Vec<String> {
+    let part = |(at, part): (usize, &str)| -> Vec<String> {
+        match at % 2 {
+            0 => part.split_whitespace().map(String::from).collect(),
+            _ => vec![part.into()],
+        }
+    };
+    line.split('\'').enumerate().flat_map(part).collect()
+}
+
+impl Lane {
+    /// Runs the filters of the egress hook and of the qdiscs, as for a live frame.
+    fn ask(&mut self, bytes: &mut Vec<u8>, meta: &mut Meta) -> Passed {
+        let headers = Headers::parse_ethernet(bytes);
+        let block = self.hook.and_then(|_| self.path.tree().block(Hook::EGRESS));
+        let mut outlet = NoOutlet;
+        let mut entry = Entry::new(&self.filters, &mut self.state, &mut outlet, self.now);
+        (entry.to, entry.queues) = (Some(Hooked { port: PORT, block }), self.queues);
+        let mut packet = Packet::new(bytes, meta, headers);
+        let passed = entry.pass(&mut packet, &mut Single(self.path.tree()));
+        let [_, counted] = entry.counted;
+        self.hook_counts.add(counted);
+        passed
+    }
+}
+
+/// The one tree of a trace, for the packets of every queue.
+struct Single<'a>(&'a Tree);
+
+impl Ways for Single<'_> {
+    fn choose(&mut self, meta: &mut Meta, asked: Option<u16>) -> u16 {
+        asked.unwrap_or(meta.queue)
+    }
+    fn tree(&self, _: u16) -> Option<&Tree> {
+        Some(self.0)
     }
 }
 
@@ -263,8 +372,7 @@ impl Devices for Lane {
         &self.state
     }
     fn port(&mut self, name: &str) -> Option<PortId> {
-        // A trace has one device, with the first number.
-        (name == DEVICE).then_some(PortId(1))
+        (name == DEVICE).then_some(PORT)
     }
     fn now(&self) -> Instant {
         self.now
@@ -288,7 +396,13 @@ impl Device for Lane {
         self.hook
     }
     fn set_hook(&mut self, hook: Option<Hook>) {
+        if self.hook != hook {
+            self.hook_counts = HookCounts::default();
+        }
         self.hook = hook;
+    }
+    fn hook_counts(&self) -> HookCounts {
+        self.hook_counts
     }
     fn configure(&mut self, f: &mut dyn FnMut(&mut Qdiscs<'_>)) {
         self.path.configure(self.now, &mut self.device, |tree, cx| f(&mut tree.edit(cx)));

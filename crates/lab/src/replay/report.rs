@@ -23,6 +23,9 @@ pub struct Replayed {
     pub commands: usize,
     /// All differences.
     pub differences: Vec<Difference>,
+    /// Number of packets with which the replay is equal if they arrive after a timer of the same
+    /// instant; `None` unless [`Trace::ties`] has found them.
+    pub ties: Option<usize>,
 }
 
 impl Replayed {
@@ -38,12 +41,13 @@ impl Replayed {
             gone: seen.iter().filter(|seen| !**seen).count(),
             commands: played.commands.len(),
             differences,
+            ties: None,
         }
     }
 
-    /// True if all differences are intended.
+    /// True if all differences are intended, or come from ties.
     pub fn is_equal(&self) -> bool {
-        self.differences.iter().all(|d| d.meant.is_some())
+        self.ties.is_some() || self.differences.iter().all(|d| d.meant.is_some())
     }
 
     /// Returns the rows of PARITY.md that document its differences as intended.
@@ -58,7 +62,7 @@ impl Replayed {
 /// A table of the differences; with `all`, also of the intended ones.
 impl Replayed {
     fn write(&self, f: &mut impl Write, all: bool) -> fmt::Result {
-        for d in self.differences.iter().filter(|d| all || d.meant.is_none()) {
+        for d in self.differences.iter().filter(|d| all || d.meant.is_none() && self.ties.is_none()) {
             write!(f, "    {}: {}", d.aspect.name(), d.what)?;
             match &d.meant {
                 Some(row) => writeln!(f, " (meant: {row})")?,
@@ -84,6 +88,10 @@ fn width<'a>(cells: impl Iterator<Item = &'a String>) -> usize {
     cells.map(String::len).max().unwrap_or(0).min(WIDTH_MAX)
 }
 
+fn count(n: usize, what: &str) -> String {
+    format!("{n} {what}{}", if n == 1 { "" } else { "s" })
+}
+
 /// Returns a line for each replay, with its differences below; `all` shows intended differences as
 /// well.
 pub fn table(replays: &[Replayed], all: bool) -> String {
@@ -92,6 +100,9 @@ pub fn table(replays: &[Replayed], all: bool) -> String {
     for r in replays {
         let verdict = match (r.is_equal(), r.meant()) {
             (false, _) => "DIFFERS".to_string(),
+            (true, _) if r.ties.is_some() => {
+                format!("equal but for {} at a timer", count(r.ties.unwrap_or(0), "packet"))
+            }
             (true, rows) if rows.is_empty() => "equal".to_string(),
             (true, rows) => format!("equal but for {}", rows.join(", ")),
         };
@@ -102,8 +113,7 @@ pub fn table(replays: &[Replayed], all: bool) -> String {
     }
     let wrong = replays.iter().filter(|r| !r.is_equal()).count();
     let packets: usize = replays.iter().map(|r| r.arrived).sum();
-    let many = |n: usize, what: &str| format!("{n} {what}{}", if n == 1 { "" } else { "s" });
-    let _ = write!(out, "{}, {}: ", many(replays.len(), "trace"), many(packets, "packet"));
+    let _ = write!(out, "{}, {}: ", count(replays.len(), "trace"), count(packets, "packet"));
     let _ = match wrong {
         0 => writeln!(out, "all equal to Linux"),
         1 => writeln!(out, "1 differs"),
