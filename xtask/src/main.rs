@@ -1,10 +1,11 @@
-//! Workspace chores: `cargo xtask test | tidy | gen | gate`.
+//! Workspace chores: `cargo xtask test | mutants | tidy | gen | gate`.
 
 mod binaries;
 mod docs;
 mod errors;
 mod gate;
 mod layers;
+mod mutants;
 mod planted;
 mod prose;
 mod test;
@@ -25,12 +26,13 @@ fn main() -> ExitCode {
     let result = match words.as_slice() {
         ["test", "models"] => test::only_models(),
         ["test", rest @ ..] => test::run(rest),
+        ["mutants", names @ ..] => mutants::run(names),
         ["tidy"] => tidy::run(),
         ["gen"] => docs::run(false),
         ["gen", "--check"] => docs::run(true),
         ["gate"] => gate::run(false),
         ["gate", "--bless"] => gate::run(true),
-        _ => Err("usage: cargo xtask test [models | ARG ...] | tidy | gen [--check] | gate [--bless]".into()),
+        _ => Err("usage: cargo xtask test [models | ARG ...] | mutants [--named] [NAME ...] | tidy | gen [--check] | gate [--bless]".into()),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
