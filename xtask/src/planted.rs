@@ -273,8 +273,8 @@ fn edited(bug: &Bug, text: &str) -> Result<String, String> {
     })
 }
 
-/// Makes a folder the same as another: every file, and no other one. `other` gives the text of a file
-/// that is not to be the same.
+/// Makes a folder the same as another: every file, and no other one. `other` gives the text of a
+/// file that is not to be the same.
 pub fn mirror(from: &Path, to: &Path, other: &dyn Fn(&Path) -> Option<String>) -> Result<(), String> {
     let names = |folder: &Path| -> Result<Vec<_>, String> {
         let entries = fs::read_dir(folder).map_err(|e| format!("{}: {e}", folder.display()))?;

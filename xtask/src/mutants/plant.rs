@@ -89,8 +89,8 @@ fn find(text: &str, change: &Change) -> Result<Range<usize>, String> {
     Ok(first)
 }
 
-/// Returns the first place from `from` on whose words are those of `old`, with any white space where
-/// `old` has some.
+/// Returns the first place from `from` on whose words are those of `old`, with any white space
+/// where `old` has some.
 fn match_from(text: &str, from: usize, old: &str) -> Option<Range<usize>> {
     let words: Vec<&str> = old.split_whitespace().collect();
     let first = words.first()?;

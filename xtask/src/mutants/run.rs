@@ -20,7 +20,7 @@ pub struct Program {
 /// The end of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// So many tests passed, in so many hundredths of a second of the processor.
+    /// The tests passed: their number, and hundredths of a second of the processor.
     Passed { tests: u64, ticks: u64 },
     /// This test failed, or the program died.
     Failed(String),

@@ -179,7 +179,7 @@ const CASES: [Case; 3] = [
 const RECEIVED: f64 = 981.0;
 const SENT: f64 = 975.0;
 
-/// Returns the rows of a case; `quota` is the number of segments of a turn in the rows named "fair 4".
+/// Returns the rows of a case; `quota` is the segments of a turn in the rows named "fair 4".
 fn case(&(n, without, percent): &Case, quota: u32) -> Result<Vec<Row>, String> {
     let mut rows = Vec::new();
     let mut means = [0.0; 2];

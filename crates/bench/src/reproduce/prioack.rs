@@ -240,8 +240,8 @@ mod tests {
         assert!(shallow[1] <= 4 * 16 * 5_858 && deep[1] > 4 * shallow[1], "{shallow:?} {deep:?}");
     }
 
-    /// The bands tell the mechanism from none: with the knob off in both runs, the rows of its effect
-    /// leave their bands.
+    /// The bands tell the mechanism from none: with the knob off in both runs, the rows of its
+    /// effect leave their bands.
     #[test]
     fn without_the_knob_its_rows_leave_their_bands() {
         let mut outside = Vec::new();
