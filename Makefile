@@ -4,11 +4,12 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 TXWEIR := target/release/txweir
 
-.PHONY: help build demo test bench bench-gate lint setup clean oracle oracle-tcp oracle-fuzz
+.PHONY: help build demo test mutants bench bench-gate lint setup clean oracle oracle-tcp oracle-fuzz
 
 help:
 	@echo "make demo        build, then reproduce the published results in virtual time (no root)"
 	@echo "make test        every test: unit, laws, golden vectors, transcripts; live ones when root"
+	@echo "make mutants     switch each planted fault on in turn; a test must fail"
 	@echo "make bench       time the path beside other queues on this machine"
 	@echo "make bench-gate  compare instruction counts with the checked-in table (valgrind)"
 	@echo "make oracle      record what Linux does with oracle/scenarios, into spec/traces (builds a kernel, once)"
@@ -36,6 +37,10 @@ setup:
 
 test: setup
 	cargo xtask test
+
+# NAME chooses mutants by the beginning of their names: make mutants NAME=dql
+mutants:
+	cargo xtask mutants $(NAME)
 
 bench: build
 	$(TXWEIR) bench

@@ -1,4 +1,4 @@
-//! Workspace chores: `cargo xtask test | tidy | gen | gate | deny`.
+//! Workspace chores: `cargo xtask test | mutants | tidy | gen | gate | deny`.
 
 mod binaries;
 mod deny;
@@ -6,6 +6,7 @@ mod docs;
 mod errors;
 mod gate;
 mod layers;
+mod mutants;
 mod planted;
 mod prose;
 mod test;
@@ -20,20 +21,23 @@ fn root() -> PathBuf {
     here.parent().map_or_else(|| here.clone(), PathBuf::from)
 }
 
+const USAGE: &str = "usage: cargo xtask test [models | ARG ...] | mutants [--named] [NAME ...] | tidy | \
+                     gen [--check] | gate [--bless] | deny";
+
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = args.iter().map(String::as_str).collect();
     let result = match words.as_slice() {
         ["test", "models"] => test::only_models(),
         ["test", rest @ ..] => test::run(rest),
+        ["mutants", names @ ..] => mutants::run(names),
         ["tidy"] => tidy::run(),
         ["gen"] => docs::run(false),
         ["gen", "--check"] => docs::run(true),
         ["gate"] => gate::run(false),
         ["gate", "--bless"] => gate::run(true),
         ["deny"] => deny::run(),
-        _ => Err("usage: cargo xtask test [models | ARG ...] | tidy | gen [--check] | gate [--bless] | deny"
-            .into()),
+        _ => Err(USAGE.into()),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

@@ -153,7 +153,7 @@ impl Copy {
                 write(&copy.home().join("Cargo.toml"), part.manifest)?;
             }
             None => {
-                mirror(&copy.from, &copy.home())?;
+                mirror(&copy.from, &copy.home(), &|_| None)?;
                 // The tests of the core depend on the laws, so their manifest has to be there.
                 for needed in ["crates/core", "crates/laws"] {
                     link(&root.join(needed), &copy.workspace.join(needed))?;
@@ -273,8 +273,9 @@ fn edited(bug: &Bug, text: &str) -> Result<String, String> {
     })
 }
 
-/// Makes a folder the same as another: every file, and no other one.
-fn mirror(from: &Path, to: &Path) -> Result<(), String> {
+/// Makes a folder the same as another: every file, and no other one. `other` gives the text of a
+/// file that is not to be the same.
+pub fn mirror(from: &Path, to: &Path, other: &dyn Fn(&Path) -> Option<String>) -> Result<(), String> {
     let names = |folder: &Path| -> Result<Vec<_>, String> {
         let entries = fs::read_dir(folder).map_err(|e| format!("{}: {e}", folder.display()))?;
         Ok(entries.flatten().map(|entry| entry.file_name()).collect())
@@ -292,15 +293,28 @@ fn mirror(from: &Path, to: &Path) -> Result<(), String> {
     for name in names(from)? {
         let (old, new) = (from.join(&name), to.join(&name));
         match old.is_dir() {
-            true => mirror(&old, &new)?,
-            false => write(&new, &read(&old)?)?,
+            true => mirror(&old, &new, other)?,
+            false => copy_file(&old, &new, other)?,
         }
     }
     Ok(())
 }
 
-/// Makes a link to a folder.
-fn link(folder: &Path, at: &Path) -> Result<(), String> {
+/// Copies a file, which may be no text, or writes its other text.
+fn copy_file(old: &Path, new: &Path, other: &dyn Fn(&Path) -> Option<String>) -> Result<(), String> {
+    if let Some(text) = other(old) {
+        return write(new, &text);
+    }
+    let bytes = fs::read(old).map_err(|e| format!("{}: {e}", old.display()))?;
+    if fs::read(new).is_ok_and(|now| now == bytes) {
+        return Ok(());
+    }
+    make_folder_of(new)?;
+    fs::write(new, bytes).map_err(|e| format!("{}: {e}", new.display()))
+}
+
+/// Makes a link to a folder or a file.
+pub fn link(folder: &Path, at: &Path) -> Result<(), String> {
     make_folder_of(at)?;
     if fs::read_link(at).is_ok_and(|now| now == folder) {
         return Ok(());
@@ -309,12 +323,12 @@ fn link(folder: &Path, at: &Path) -> Result<(), String> {
     std::os::unix::fs::symlink(folder, at).map_err(|e| format!("{}: {e}", at.display()))
 }
 
-fn read(file: &Path) -> Result<String, String> {
+pub fn read(file: &Path) -> Result<String, String> {
     fs::read_to_string(file).map_err(|e| format!("{}: {e}", file.display()))
 }
 
 /// Writes a file, unless it has this text already.
-fn write(file: &Path, text: &str) -> Result<(), String> {
+pub fn write(file: &Path, text: &str) -> Result<(), String> {
     if fs::read_to_string(file).is_ok_and(|now| now == text) {
         return Ok(());
     }

@@ -244,6 +244,7 @@ impl Series {
             measured,
             band: Band::AtLeast(0.0),
             fitted: None,
+            follows: None,
         }
     }
 

@@ -48,6 +48,8 @@ pub enum Band {
     AtMost(f64),
     /// This or more, whatever was published.
     AtLeast(f64),
+    /// From the first to the second, both included, whatever was published.
+    Between(f64, f64),
 }
 
 impl Band {
@@ -58,6 +60,7 @@ impl Band {
             Self::Absolute(n) => (p.low - n, p.high + n),
             Self::AtMost(n) => (f64::NEG_INFINITY, n),
             Self::AtLeast(n) => (n, f64::INFINITY),
+            Self::Between(low, high) => (low, high),
         }
     }
 }
@@ -70,6 +73,7 @@ impl fmt::Display for Band {
             Self::Absolute(n) => write!(f, "+-{}", figure(*n)),
             Self::AtMost(n) => write!(f, "<= {}", figure(*n)),
             Self::AtLeast(n) => write!(f, ">= {}", figure(*n)),
+            Self::Between(low, high) => write!(f, "{low}-{high}"),
         }
     }
 }
@@ -95,10 +99,36 @@ pub struct Row {
     /// The allowed distance; without a published value it has no meaning.
     pub band: Band,
     /// The parameter that was fitted on this very row, if one was: then the row predicts nothing.
+    /// A ratio of two fitted rows is fitted as well.
     pub fitted: Option<&'static str>,
+    /// The number that this row repeats by arithmetic, if it repeats one: a load below the line's
+    /// rate, a fitted row of an equal class. Then the row is counted with the laws.
+    pub follows: Option<&'static str>,
+}
+
+/// The use of a row in the count of an experiment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Use {
+    /// A published measurement that the model predicts.
+    Predicted,
+    /// A number that arithmetic gives: a law, or another row's number.
+    Arithmetic,
+    /// A row on which a parameter was fitted.
+    Fitted,
+    /// A row without a published value.
+    Unpublished,
 }
 
 impl Row {
+    /// Returns the use of this row.
+    pub const fn counts_as(&self) -> Use {
+        match (self.published.is_some(), self.fitted.is_some(), self.law || self.follows.is_some()) {
+            (false, ..) => Use::Unpublished,
+            (true, true, _) => Use::Fitted,
+            (true, false, true) => Use::Arithmetic,
+            (true, false, false) => Use::Predicted,
+        }
+    }
     /// Returns measured over published (over the middle of a range); `None` if no value was
     /// published.
     pub fn ratio(&self) -> Option<f64> {
@@ -126,6 +156,10 @@ impl Row {
             (Some(true), None) => "within".into(),
             (Some(false), None) => "OUTSIDE".into(),
             (Some(_), Some(what)) => format!("fitted here: {what}"),
+        };
+        let verdict = match self.follows {
+            Some(what) if self.fitted.is_none() => format!("{verdict}, follows from {what}"),
+            _ => verdict,
         };
         let band = if self.published.is_some() { self.band.to_string() } else { "-".into() };
         format!(
@@ -199,6 +233,12 @@ pub fn svg(rows: &[Row]) -> String {
     plot::svg(&shown)
 }
 
+/// Returns the number of rows of a use that lie within their bands, and the number of all of them.
+pub fn counted(rows: &[Row], use_of: Use) -> [usize; 2] {
+    let all = || rows.iter().filter(|r| r.counts_as() == use_of);
+    [all().filter(|r| r.within() == Some(true)).count(), all().count()]
+}
+
 /// Renders the rows as a table for reading, with their sources and a sum.
 pub fn table(rows: &[Row]) -> String {
     use std::fmt::Write as _;
@@ -222,14 +262,13 @@ pub fn table(rows: &[Row]) -> String {
         }
         out.push('\n');
     }
-    let published = || rows.iter().filter(|r| r.published.is_some());
-    let predicted: Vec<&Row> = published().filter(|r| r.fitted.is_none()).collect();
-    let within = predicted.iter().filter(|r| r.within() == Some(true)).count();
+    let ([predicted, of], [arithmetic, of_arithmetic]) =
+        (counted(rows, Use::Predicted), counted(rows, Use::Arithmetic));
+    let [_, fitted] = counted(rows, Use::Fitted);
     let _ = writeln!(
         out,
-        "{within} of {} predicted rows within their band; {} rows were used for fitting and predict nothing",
-        predicted.len(),
-        published().count() - predicted.len()
+        "{predicted} of {of} predicted rows within their band; {arithmetic} of {of_arithmetic} rows that follow from \
+         arithmetic within theirs; {fitted} rows were used for fitting and predict nothing"
     );
     out
 }
@@ -249,6 +288,7 @@ mod tests {
             measured,
             band,
             fitted: None,
+            follows: None,
         }
     }
 
@@ -263,6 +303,9 @@ mod tests {
         assert!(within(Published::one(100.0), 9.0, Band::AtMost(9.0)));
         assert!(!within(Published::one(100.0), 9.1, Band::AtMost(9.0)));
         assert!(!within(Published::one(100.0), 39.0, Band::AtLeast(40.0)));
+        let between = Band::Between(1.0005, 1.05);
+        assert_eq!([1.0, 1.01, 1.06].map(|n| within(Published::one(1.0), n, between)), [false, true, false]);
+        assert_eq!(between.to_string(), "1.0005-1.05");
     }
 
     #[test]
@@ -274,9 +317,13 @@ mod tests {
             unknown.line("x"),
             "                             tps (1/s)                         -       100      -         -  not published"
         );
-        let sum =
-            "1 of 1 predicted rows within their band; 0 rows were used for fitting and predict nothing\n";
-        assert!(table(&[known, unknown]).ends_with(sum));
+        let fitted = Row { fitted: Some("tps"), ..known.clone() };
+        let law = Row { law: true, measured: 102.0, ..known.clone() };
+        let follows = Row { follows: Some("the load"), ..known.clone() };
+        assert!(follows.line("x").ends_with("within, follows from the load"));
+        let sum = "\n1 of 1 predicted rows within their band; 1 of 2 rows that follow from arithmetic within theirs; \
+                   1 rows were used for fitting and predict nothing\n";
+        assert!(table(&[known, unknown, fitted, law, follows]).ends_with(sum));
     }
 
     #[test]

@@ -172,6 +172,7 @@ fn row(r: &Row) -> Value {
         "band": r.published.map(|_| r.band.to_string()),
         "within": r.within(),
         "fitted": r.fitted,
+        "follows": r.follows,
     })
 }
 

@@ -22,6 +22,7 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
         "250 us, two descriptors for the smallest frame. Fitted on the priority rows without BQL: descriptors per full frame",
         "(3.4) and per 64 KB unit (21.5) on the queues, link delay (0.34 ms) on \"no BQL, no TSO\". Fitted on the size rows",
         "without BQL: processor time per message on \"1 B\", per byte on \"140 B\". Every other row is predicted with these.",
+        "tps of the size rows repeat the line's rate or a fitted row, so arithmetic gives them.",
         "\"law\" is not a published measurement: a saturated queue settles at 2 x rate x completion interval, +- one packet.",
         "Scenarios: scenarios/bql-priority.toml, bql-rr-sizes.toml, bql-rate-step.toml (run one with `txweir lab run`).",
     ],
@@ -44,7 +45,7 @@ const PLOT: Plot = Plot {
 };
 
 fn run(progress: &mut dyn FnMut(&str)) -> Result<Vec<Row>, String> {
-    let mut rows = priority(progress)?;
+    let mut rows = priority(progress, true)?;
     rows.extend(sizes(progress)?);
     rows.extend(rate_step(progress)?);
     Ok(rows)
@@ -87,6 +88,7 @@ fn pair(
         measured,
         band,
         fitted,
+        follows: None,
     };
     [
         row("queue", "bytes", queue, measured[0], bands[0], fitted[0]),
@@ -94,8 +96,9 @@ fn pair(
     ]
 }
 
-/// Measures a high-priority RR under 100 bulk streams.
-fn priority(progress: &mut dyn FnMut(&str)) -> Result<Vec<Row>, String> {
+/// Measures a high-priority RR under 100 bulk streams; `limit` is false to leave the limit off in
+/// the rows named "BQL".
+fn priority(progress: &mut dyn FnMut(&str), limit: bool) -> Result<Vec<Row>, String> {
     let k = 1000.0;
     let cases = [
         (
@@ -121,7 +124,7 @@ fn priority(progress: &mut dyn FnMut(&str)) -> Result<Vec<Row>, String> {
     for (case, bql, tso, queue, tps, fitted) in cases {
         progress(&format!("priority RR under 100 streams: {case}"));
         let set = [
-            ("link.0.bql", if bql { "true" } else { "false" }),
+            ("link.0.bql", if bql && limit { "true" } else { "false" }),
             ("host.0.tso", if tso { "\"65240\"" } else { "\"0\"" }),
         ];
         let (built, end) = finished(PRIORITY, "bql-priority.toml", &set)?;
@@ -157,7 +160,10 @@ fn sizes(progress: &mut dyn FnMut(&str)) -> Result<Vec<Row>, String> {
             let measured = queue_and_tps(&built, end, 0);
             let published = [Published::range(queue[0] * 1e3, queue[1] * 1e3), Published::one(tps)];
             let bands = [Band::Factor(2.0), Band::Percent(3.0)];
-            rows.extend(pair(format!("sizes: {case}"), published, measured, bands, [None, fitted]));
+            let mut both = pair(format!("sizes: {case}"), published, measured, bands, [None, fitted]);
+            // Large answers fill the line, and the limit costs small ones nothing.
+            both[1].follows = Some(if size >= 1_400 { "the line's rate" } else { "the row without BQL" });
+            rows.extend(both);
         }
     }
     Ok(rows)
@@ -195,6 +201,7 @@ fn rate_step(progress: &mut dyn FnMut(&str)) -> Result<Vec<Row>, String> {
             measured,
             band,
             fitted: None,
+            follows: None,
         };
         // The limit counts bytes of posted and completed frames; the line also carries 24 bytes
         // with each frame.
@@ -214,4 +221,21 @@ fn rate_step(progress: &mut dyn FnMut(&str)) -> Result<Vec<Row>, String> {
         }
     }
     Ok(rows)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The bands tell the mechanism from none: without a limit, the rows of its effect leave their
+    /// bands.
+    #[test]
+    fn without_the_limit_its_rows_leave_their_bands() {
+        let rows = priority(&mut |_| {}, false).unwrap();
+        let with: Vec<&Row> = rows.iter().filter(|r| r.row.starts_with("priority: BQL")).collect();
+        assert_eq!(with.len(), 4);
+        for row in with {
+            assert_eq!(row.within(), Some(false), "{}, {}: {}", row.row, row.metric, row.measured);
+        }
+    }
 }

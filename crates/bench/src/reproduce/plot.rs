@@ -350,6 +350,7 @@ mod tests {
             measured,
             band: Band::Factor(2.0),
             fitted: None,
+            follows: None,
         }
     }
 

@@ -1,6 +1,6 @@
 //! Byte queue limits, 2011.
 
-use txweir_bench::reproduce::run;
+use txweir_bench::reproduce::{Use, counted, run};
 
 use crate::rows::assert_drawn;
 
@@ -11,5 +11,6 @@ fn bql_cuts_queue_and_latency_by_the_published_factors() {
     let rows = run(Some("bql"), &mut |_| {}).unwrap();
     let misses: Vec<&str> = rows.iter().filter(|r| r.within() != Some(true)).map(|r| &*r.row).collect();
     assert_eq!(misses, ["priority: no BQL, TSO", "sizes: 1400 B, no BQL", "sizes: 1400 B, BQL"]);
+    assert_eq!((counted(&rows, Use::Predicted), counted(&rows, Use::Arithmetic)), ([13, 15], [12, 13]));
     assert_drawn(&rows, "bql-2011.svg", include_str!("../../../../docs/bql-2011.svg"));
 }

@@ -1,6 +1,6 @@
 //! Senders that yield, 2013.
 
-use txweir_bench::reproduce::{Row, run};
+use txweir_bench::reproduce::{Row, Use, counted, run};
 
 use crate::rows::{assert_drawn, outside};
 
@@ -23,11 +23,13 @@ fn the_rows_outside_their_bands_are_these() {
             "16+16: fair 0, received",
             "16+16: fair 0, received, least",
             "16+16: fair 0, received, most",
+            "16+16: fair 4, on over off",
+            "8 senders: fair 4, Jain, on over off",
             "16 senders: fair 4, Jain, on over off",
             "64 senders: fair 4, Jain, on over off"
         ]
     );
-    assert_eq!(rows.iter().filter(|r| r.within() == Some(true) && r.fitted.is_none()).count(), 16);
+    assert_eq!((counted(&rows, Use::Predicted), counted(&rows, Use::Arithmetic)), ([13, 23], [0, 0]));
     // Four is the least that costs the senders nothing, and a greater number costs the receivers.
     let of = |n: u32, metric| one(&rows, &format!("turns: N = {n}"), metric).measured;
     assert!(of(1, "sent") < 800.0 && of(2, "sent") < 900.0 && of(4, "sent") > 970.0);

@@ -192,3 +192,15 @@ fn classes_are_listed_by_number() {
     let minors: Vec<u16> = shown(&lane).iter().map(|c| c.0).collect();
     assert_eq!(minors, [1, 3, 0x10, 0x11, 0x200, 0xffff]);
 }
+
+/// A member pays with its credit down to the last byte.
+#[test]
+fn credit_for_exactly_the_bytes_of_a_packet_pays_for_it() {
+    let mut round = txweir_core::law::deficit::Round::new();
+    round.add(300);
+    round.join(0);
+    assert!(round.charge(0, 250) && round.charge(0, 50));
+    assert_eq!(round.deficit(0), 0);
+    assert!(!round.charge(0, 1), "no credit is left");
+    assert_eq!(round.deficit(0), 300);
+}

@@ -290,3 +290,21 @@ proptest! {
         }
     }
 }
+
+/// A turn ends with the packet that spends the quota, and a turn whose flow waits on is a yield.
+#[test]
+fn a_turn_that_spends_its_quota_yields() {
+    let mut gate = Gate::new(16, 16, Quota::segs(2));
+    for n in 0..5 {
+        assert_eq!(gate.offer(1, ONE, false, n), Offered::Held);
+    }
+    assert_eq!((gate.take(), gate.stats().yields), (Some(0), 0));
+    assert_eq!((gate.take(), gate.stats().yields), (Some(1), 1));
+    assert_eq!(gate.take(), None, "the quota is in the path");
+    gate.left(1, ONE);
+    gate.left(1, ONE);
+    assert_eq!((gate.take(), gate.take(), gate.stats().yields), (Some(2), Some(3), 2));
+    gate.left(1, ONE);
+    // The last packet leaves no flow that could yield.
+    assert_eq!((gate.take(), gate.stats().yields), (Some(4), 2));
+}

@@ -457,3 +457,9 @@ proptest! {
         }
     }
 }
+
+/// DragonFly BSD's `net.inet.tcp.fairsend` is four segments by default.
+#[test]
+fn the_default_quota_is_four_segments() {
+    assert_eq!(Quota::default(), Quota::segs(4));
+}

@@ -47,10 +47,14 @@ impl Bench {
     }
     /// Returns the verdict on a packet of IPv4, and its metadata afterwards.
     fn send(&mut self) -> (Verdict, Meta) {
+        self.send_hashed(0)
+    }
+    /// As `send`, for a packet with this hash.
+    fn send_hashed(&mut self, hash: u32) -> (Verdict, Meta) {
         let mut frame = vec![0u8; 60];
         frame[12..14].copy_from_slice(&ethertype::IPV4.to_be_bytes());
         frame[14] = 0x45;
-        let mut meta = Meta::new(60);
+        let mut meta = Meta::new(60).hash(hash);
         let headers = Headers::parse_ethernet(&frame);
         let mut packet = Packet::new(&mut frame, &mut meta, headers);
         let mut run = Run {
@@ -244,4 +248,14 @@ fn skbedit_sets_what_it_is_given() {
     assert_eq!(edit(Skbedit { queue_mapping: Some(3), ..Skbedit::default() }).queue, 3);
     // The device has four queues.
     assert_eq!(edit(Skbedit { queue_mapping: Some(4), ..Skbedit::default() }).queue, 0);
+}
+
+/// The hash chooses among all queues of a range, the first and the last included.
+#[test]
+fn skbedit_uses_every_queue_of_a_range() {
+    let range = Skbedit { queue_mapping: Some(1), queue_mapping_max: Some(3), ..Skbedit::default() };
+    let mut b = Bench::new();
+    b.put(at(0, 1), 0, &[new(Action::new(Kind::Skbedit(range), Control::Pipe))]);
+    let queues: Vec<u16> = (0..6).map(|hash| b.send_hashed(hash).1.queue).collect();
+    assert_eq!(queues, [1, 2, 3, 1, 2, 3]);
 }

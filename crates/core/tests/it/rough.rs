@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 
 use crate::common;
-use crate::common::lane::Lane;
+use crate::common::lane::{Lane, Out};
 use crate::common::options::{chance, pick};
 use txweir_core::base::rng::Rng;
 use txweir_core::qdisc::rough::{ByteLimit, Config, Profile, Rough};
@@ -228,6 +228,26 @@ fn control_first_and_each_in_order() {
     }
     assert_eq!((lane.counter("prio_packets"), lane.counter("prio_bytes")), (2, 120));
     assert_eq!(lane.ids(T0, 9), [1, 3, 0, 2, 4]);
+}
+
+/// A shaper above asks for the first packet: control, while control may go, else the oldest
+/// ordinary one. It is the packet that leaves next.
+#[test]
+fn the_head_is_the_packet_that_leaves_next() {
+    for options in ["limit 100", "limit 100 ack_budget 20%"] {
+        let mut lane = Lane::new("rough", options);
+        let mut rng = Rng::new(7);
+        for id in 0..60 {
+            let m = if chance(&mut rng, 1, 2) { p(60 + id) } else { n(1000 + id) };
+            let _ = lane.put(T0, id, m);
+        }
+        while lane.backlog() > 0 {
+            let head = lane.root().qdisc().head(&lane.path.cx().pool).map(|w| w.meta.wire_len);
+            let Out::Sent(_, m) = lane.take(T0) else { panic!("packets wait") };
+            assert_eq!(head, Some(m.wire_len), "{options}");
+        }
+        assert!(lane.root().qdisc().head(&lane.path.cx().pool).is_none());
+    }
 }
 
 /// The limit of bytes follows that of packets, unless it is given.

@@ -411,6 +411,20 @@ fn a_band_has_its_share() {
     }
 }
 
+/// Credit that control spends while no other packet waits is full again when others come.
+#[test]
+fn a_band_that_was_alone_has_its_credit() {
+    for kind in ["fq", "fq_codel", "prio"] {
+        let mut lane = Lane::new(kind, "tcpctl 10%");
+        // A tenth of 64 KiB is spent by 122 ACKs of 60 bytes; the next one finds the qdisc empty.
+        lane.fill(Instant::ZERO, 0, 200, meta(3, ACK, 0));
+        assert_eq!(lane.ids(Instant::ZERO, 200), (0..200).collect::<Vec<_>>(), "{kind}");
+        lane.fill(Instant::ZERO, 200, 1, meta(10, ACK, 1400));
+        lane.fill(Instant::ZERO, 201, 1, meta(3, ACK, 0));
+        assert_eq!(lane.ids(Instant::ZERO, 2), [201, 200], "{kind}");
+    }
+}
+
 /// The option changes at any time, and no waiting packet is lost.
 #[test]
 fn a_band_comes_and_goes() {

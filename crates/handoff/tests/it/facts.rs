@@ -48,6 +48,21 @@ fn a_step_back_of_the_clock_stops_a_shaper_for_no_longer_than_the_step() {
     assert_eq!(sent(&queue), 3);
 }
 
+/// The list says that it stops its senders while it still has a place, so that a sender that looks
+/// first is not refused.
+#[test]
+fn a_list_with_one_place_left_is_stopped() {
+    let queue =
+        queue("pfifo_fast", &[], QueueConfig { list: 4, drain: Drain::Worker, ..QueueConfig::new(clock) });
+    for (n, stopped) in [(0, false), (1, false), (2, true), (3, true)] {
+        assert_eq!(queue.send(n, Meta::new(100)), Handed::Listed);
+        assert_eq!(queue.status().is_stopped(), stopped, "{n}");
+    }
+    assert_eq!(queue.send(4, Meta::new(100)), Handed::Done(Admitted::Full(4)));
+    assert_eq!(queue.serve(), Rest::Idle);
+    assert!(!queue.status().is_stopped(), "half of the list is free");
+}
+
 /// Every way that reaches the tree is followed.
 #[test]
 fn whether_details_are_wanted_follows_each_change_of_the_tree() {
