@@ -7,6 +7,7 @@ mod errors;
 mod gate;
 mod layers;
 mod mutants;
+mod package;
 mod planted;
 mod prose;
 mod test;

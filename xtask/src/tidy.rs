@@ -30,10 +30,12 @@ pub fn run() -> Result<(), String> {
         let text = fs::read_to_string(&path).map_err(|e| format!("{name}: {e}"))?;
         if !name.starts_with("xtask/") {
             check_source(&name, &text, &mut found);
+            crate::package::check_includes(&name, &text, &mut found);
         }
     }
     check_dependencies(&root, &mut found)?;
     check_kinds(&root, &mut found)?;
+    crate::package::check(&root, &mut found)?;
     crate::binaries::check(&root, &mut found);
     crate::layers::check(&root, &mut found)?;
     crate::prose::check(&root, &mut found)?;

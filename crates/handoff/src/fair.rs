@@ -145,6 +145,9 @@ impl<D: TxQueue> TxQueue for FairDevice<D> {
             sink(Completed { packets, bytes, frame: frame.map(Owed::nobodys) });
         });
     }
+    fn is_done_at_commit(&mut self) -> bool {
+        self.inner.is_done_at_commit()
+    }
     fn copy(&mut self, owed: &Self::Frame) -> Option<Self::Frame> {
         self.inner.copy(&owed.frame).map(Owed::nobodys)
     }

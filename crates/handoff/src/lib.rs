@@ -2,6 +2,11 @@
 // The monitor and the service, which use the rest, are not in the models.
 #![cfg_attr(loom, allow(dead_code))]
 
+#[cfg(not(target_os = "linux"))]
+compile_error!(
+    "txweir-handoff needs Linux: its owner's barrier is membarrier(2) and its wakeups include eventfd(2)"
+);
+
 mod baton;
 mod fair;
 mod list;
@@ -21,6 +26,7 @@ mod service;
 mod snapshot;
 mod sync;
 mod tracked;
+mod waiters;
 mod wake;
 #[cfg(not(loom))]
 mod watchdog;

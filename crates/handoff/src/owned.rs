@@ -6,7 +6,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use txweir_core::base::tally::Tally;
 use txweir_core::path::device::TxQueue;
-use txweir_core::path::txpath::{PathStats, Stops};
+use txweir_core::path::txpath::{BULK, PathStats, Stops};
 use txweir_core::text::stats::Counters;
 use txweir_core::{Admitted, Detail, DropReason, Instant, Meta, Role, TxPath, Wake};
 
@@ -76,6 +76,11 @@ pub struct Owned<D: TxQueue> {
     pub(crate) now: Instant,
     /// True if the path has refused a packet for want of room, and has had no room since.
     pub(crate) path_full: bool,
+    /// The packets that had left the path when there was no room, and those for whose places
+    /// senders were woken since.
+    room_from: u64,
+    /// True if the tree may have changed since senders were last woken.
+    pub(crate) changed: bool,
     /// The time at which the queue is to be run again, as the last run said.
     pub(crate) timer: u64,
     /// The time at which the device is to be asked for completions; `u64::MAX`: it tells by itself,
@@ -111,6 +116,8 @@ impl<D: TxQueue> Owned<D> {
             cut,
             now: Instant::ZERO,
             path_full: false,
+            room_from: 0,
+            changed: false,
             timer: u64::MAX,
             poll_at: u64::MAX,
             unpublished: 0,
@@ -118,6 +125,47 @@ impl<D: TxQueue> Owned<D> {
             counts: HandoffStats::default(),
             log: Log::default(),
         }
+    }
+
+    /// Returns the packets that have left the path by any way.
+    fn left(&self) -> u64 {
+        let stats = self.path.stats();
+        (stats.queued + stats.direct).saturating_sub(self.backlog().packets)
+    }
+
+    /// Notes the answer `Full` of the path: no room is left.
+    #[inline]
+    pub(crate) fn note_full(&mut self, done: &Admitted<D::Frame>) {
+        if matches!(done, Admitted::Full(_)) {
+            self.path_full = true;
+            self.room_from = self.left();
+        }
+    }
+
+    /// Returns the number of waiting senders that there is room for.
+    ///
+    /// Each packet that has left since the path was full has made room for one, up to the free
+    /// places of the list. A change of the tree may have made room for all. In an idle queue there
+    /// is room for some more.
+    pub(crate) fn room(&mut self) -> u64 {
+        if std::mem::take(&mut self.changed) {
+            return u64::MAX;
+        }
+        let least = if self.is_idle() { u64::from(BULK) } else { 0 };
+        let free = (self.list.places() as u64).saturating_sub(self.list.used());
+        let left = self.left();
+        self.room_from = self.room_from.max(left.saturating_sub(free));
+        left.saturating_sub(self.room_from).max(least)
+    }
+
+    /// True if no packet waits, so that none has to leave later.
+    pub(crate) fn is_idle(&self) -> bool {
+        !self.is_listed() && self.backlog().packets == 0
+    }
+
+    /// Books the room for which senders were woken.
+    pub(crate) fn use_room(&mut self, senders: u64) {
+        self.room_from = self.room_from.saturating_add(senders).min(self.left());
     }
 
     /// True if the admission list has a packet, or is about to have one.
@@ -157,7 +205,10 @@ impl<D: TxQueue> Owned<D> {
     }
 
     /// Returns the packets that the device was given and has not finished.
-    pub(crate) const fn in_flight(&self) -> u64 {
+    pub(crate) fn in_flight(&mut self) -> u64 {
+        if self.dev.is_done_at_commit() {
+            return 0;
+        }
         self.path.stats().tx_packets.saturating_sub(self.counts.reaped)
     }
 
@@ -236,7 +287,7 @@ impl<D: TxQueue> Owned<D> {
         let Listed { frame, meta, asker, ticket } = item;
         let detail = has_extra.then_some(&*self.extra);
         let done = self.path.submit_with(self.now, frame, meta, detail, &mut self.dev);
-        self.path_full |= matches!(done, Admitted::Full(_));
+        self.note_full(&done);
         let done = if asker == 0 {
             done
         } else {

@@ -42,15 +42,16 @@ impl Wakeup {
         Ok((Self::EventFd(Arc::clone(&fd)), fd))
     }
 
-    /// True if both wake the same receiver in the same way.
+    /// Returns the receiver that it wakes, while this value exists.
     #[must_use]
-    pub(crate) fn is_same(&self, other: &Self) -> bool {
-        match (self, other) {
-            (Self::Callback(a), Self::Callback(b)) => Arc::ptr_eq(a, b),
-            (Self::Task(a), Self::Task(b)) => a.will_wake(b),
-            (Self::EventFd(a), Self::EventFd(b)) => Arc::ptr_eq(a, b),
-            (Self::Thread(a), Self::Thread(b)) => a.id() == b.id(),
-            _ => false,
+    pub(crate) fn receiver(&self) -> Receiver {
+        match self {
+            Self::Callback(f) => Receiver::Callback(Arc::as_ptr(f).cast::<()>() as usize),
+            Self::Task(waker) => {
+                Receiver::Task(waker.data() as usize, std::ptr::from_ref(waker.vtable()) as usize)
+            }
+            Self::EventFd(fd) => Receiver::EventFd(Arc::as_ptr(fd) as usize),
+            Self::Thread(thread) => Receiver::Thread(thread.id()),
         }
     }
 
@@ -71,6 +72,18 @@ impl Wakeup {
             Self::Thread(thread) => thread.unpark(),
         }
     }
+}
+
+/// The receiver of a wakeup: equal for two that wake the same one in the same way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Receiver {
+    /// The address of the function.
+    Callback(usize),
+    /// The addresses of the task and of its functions.
+    Task(usize, usize),
+    /// The address of the descriptor's owner.
+    EventFd(usize),
+    Thread(std::thread::ThreadId),
 }
 
 impl fmt::Debug for Wakeup {

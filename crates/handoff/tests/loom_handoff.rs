@@ -415,6 +415,32 @@ fn who_waits_for_room_is_told() {
     });
 }
 
+/// Senders are told one by one as packets leave; a sender that is told and sends nothing keeps none
+/// behind it waiting.
+#[test]
+fn each_who_waits_is_told_although_none_sends() {
+    model(Some(2), || {
+        let (dev, seen) = device(1);
+        let (service, _) = told();
+        let path = path().with_qdisc("pfifo", &["limit", "1"]).unwrap();
+        let queue = Arc::new(Queue::new(path, dev, config(), service));
+        send(&queue, 1);
+        send(&queue, 2);
+        let (first, first_told) = told();
+        let (second, second_told) = told();
+        queue.when_room(first);
+        assert!(matches!(queue.send(3, Meta::new(100)), Handed::Done(Admitted::Full(3))));
+        let (theirs, device) = (Arc::clone(&queue), seen.clone());
+        let t = thread::spawn(move || device.finish_one(1, &theirs));
+        queue.when_room(second);
+        t.join().unwrap();
+        assert_eq!(first_told.load(Ordering::Acquire), 1, "there is room, and no thread said so");
+        seen.finish_one(2, &queue);
+        assert_eq!(second_told.load(Ordering::Acquire), 1, "there is room, and no thread said so");
+        assert!(!queue.status().is_called());
+    });
+}
+
 /// A full admission list refuses, and every refused sender is told once it is empty.
 #[test]
 fn who_waits_for_the_list_is_told() {

@@ -98,6 +98,9 @@ impl TxQueue for AtOnce {
         Ok(())
     }
     fn reap(&mut self, _: &mut dyn FnMut(Completed<Frame>)) {}
+    fn is_done_at_commit(&mut self) -> bool {
+        true
+    }
 }
 
 /// Runs a loop to completion: the queue is biased to it, so that it sends without an atomic
@@ -106,7 +109,7 @@ impl TxQueue for AtOnce {
 fn run_to_completion(count: u64) -> Result<(u64, bool), Failure> {
     let shown = Arc::new(AtomicU64::new(0));
     let device = AtOnce { pushed: 0, shown: Arc::clone(&shown) };
-    let path = TxPath::new(PathConfig { bql: None, ..PathConfig::default() })?;
+    let path = TxPath::new(PathConfig::default())?;
     let queue = Queue::new(path, device, QueueConfig::new(clock), Wakeup::calling(|| {}));
     let mut owner = Owner::new(Arc::new(queue)).ok_or("the system has no membarrier(2)")?;
     for n in 0..count {

@@ -84,8 +84,12 @@ impl<D: Device> TxQueue for Tokens<'_, D> {
     fn commit(&mut self) -> Result<(), DeviceError> {
         Ok(())
     }
-    // smoltcp's devices do not say when they have finished: the path has no byte limit.
     fn reap(&mut self, _: &mut dyn FnMut(Completed<Vec<u8>>)) {}
+    // smoltcp's devices do not say when they have finished: a token that is used up is a packet
+    // that has left.
+    fn is_done_at_commit(&mut self) -> bool {
+        true
+    }
 }
 
 fn at(now: Time) -> Instant {
@@ -107,8 +111,7 @@ pub struct Transfer {
 /// virtual time.
 pub fn run(data: &[u8], qdisc: &str, options: &[&str]) -> Result<Transfer, Box<dyn std::error::Error>> {
     let env = Env { mtu: 1500, link_header: 0, ..Env::default() };
-    let path =
-        TxPath::new(PathConfig { env, bql: None, ..PathConfig::default() })?.with_qdisc(qdisc, options)?;
+    let path = TxPath::new(PathConfig { env, ..PathConfig::default() })?.with_qdisc(qdisc, options)?;
     let mut device = Shaped { inner: Loopback::new(Medium::Ip), path };
 
     let mut now = Time::ZERO;

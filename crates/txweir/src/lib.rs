@@ -53,8 +53,11 @@
 //! puts one behind any smoltcp device. `examples/fairsend_smoltcp.rs` and
 //! `examples/fairsend_quinn.rs` let sockets and connections take turns (`core::fairsend`).
 //!
+//! [`prelude`] has the names that most programs use, for `use txweir::prelude::*`. A glob import of
+//! this crate's root would shadow Rust's `core` by [`core`].
+//!
 //! Features: `lab` adds virtual time with hosts that speak real TCP, `handoff` a queue that many
-//! threads send by, `live` packet I/O on Linux, `daemon` links that tc commands change while they
+//! threads send by (Linux), `live` packet I/O on Linux, `daemon` links that tc commands change while they
 //! run, `lint` a linter for policies of Linux's tc.
 
 #![forbid(unsafe_code)]
@@ -79,3 +82,24 @@ pub use txweir_core::{
     ErrorKind, Handle, Instant, MarkReason, Meta, Nanos, Packets, PathConfig, Rate, Role, Tally, Tree,
     TxPath, TxQueue, Unit, Wake, WakeReason, model::testing,
 };
+
+/// The names that most programs use. None of them is that of a crate, so that
+/// `use txweir::prelude::*` hides neither Rust's `core` nor another crate.
+///
+/// ```
+/// use txweir::prelude::*;
+///
+/// let path = TxPath::<Vec<u8>>::new(PathConfig::default())?;
+/// assert_eq!(core::mem::size_of_val(&path.backlog()), core::mem::size_of::<Tally>());
+/// assert!("1:2:3".parse::<Handle>().is_err());
+/// let handle = "1:2".parse::<Handle>()?;
+/// assert_eq!(handle, Handle::new(1, 2));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub mod prelude {
+    pub use txweir_core::{
+        Admitted, Bytes, ClassId, Completed, ConfigError, DeviceError, Dql, DqlConfig, DropReason, Ecn, Env,
+        ErrorKind, Handle, Instant, MarkReason, Meta, Nanos, Packets, PathConfig, Rate, Role, Tally, Tree,
+        TxPath, TxQueue, Unit, Wake, WakeReason,
+    };
+}

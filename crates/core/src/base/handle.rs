@@ -69,6 +69,8 @@ impl fmt::Display for HandleError {
     }
 }
 
+impl core::error::Error for HandleError {}
+
 impl FromStr for Handle {
     type Err = HandleError;
 

@@ -2,6 +2,7 @@
 //! cache line.
 
 use crate::base::handle::ClassId;
+use crate::base::rng::Rng;
 use crate::base::time::Instant;
 use crate::packet::reason::DropReason;
 
@@ -50,7 +51,9 @@ pub struct Meta {
     /// Bytes after segmentation: `len` plus the repeated headers of segments 2..; the size that
     /// qdiscs count.
     pub wire_len: u32,
-    /// Keyed flow hash.
+    /// Flow hash: 32 well mixed bits, best by a key that a sender does not know (`FlowHasher`).
+    /// Kinds with flows (fq_codel, sfq, red's variants) reduce it to a bucket as it is, so numbers
+    /// that count up would share one; [`Meta::flow`] mixes them. 0 for all packets is one flow.
     pub hash: u32,
     /// Priority; its low four bits choose a band, and a value whose major is a qdisc's handle
     /// chooses that qdisc's class directly (tc-prio(8)).
@@ -147,7 +150,18 @@ impl Meta {
         }
     }
 
-    /// Sets the flow hash.
+    /// Sets the flow hash of a numbered flow: a connection's id, a subscriber, an index. Any numbers
+    /// do, because they are mixed; a sender that chooses its number can still choose its bucket.
+    /// Where strangers send, the hash is that of a `FlowHasher`.
+    #[must_use]
+    pub const fn flow(mut self, id: u64) -> Self {
+        // The first number of a generator is a bijection of its seed that mixes all bits.
+        self.hash = (Rng::new(id).next_u64() >> 32) as u32;
+        self
+    }
+
+    /// Sets the flow hash, of 32 mixed bits: see [`hash`](Self#structfield.hash). For a plain number
+    /// of a flow there is [`flow`](Self::flow).
     #[must_use]
     pub const fn hash(mut self, hash: u32) -> Self {
         self.hash = hash;

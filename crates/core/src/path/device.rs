@@ -30,6 +30,17 @@ pub trait TxQueue {
     /// Reports the packets that the device has finished since the last call, in one round.
     fn reap(&mut self, sink: &mut dyn FnMut(Completed<Self::Frame>));
 
+    /// True if the device has finished each packet by the end of the `commit` that shows it, as a
+    /// socket has that copies it. The path then books its packets as finished with the doorbell,
+    /// and the byte limit stops none: nothing is ever in flight. `reap` may still give frames back;
+    /// the numbers of its reports count for nothing. The answer never changes.
+    ///
+    /// The default is false: `reap` must report each packet. A device whose `reap` reports none,
+    /// and that does not answer true here, stops behind a byte limit after its first packet.
+    fn is_done_at_commit(&mut self) -> bool {
+        false
+    }
+
     /// Returns a copy of a waiting frame, for an emulated link that duplicates. The default returns
     /// `None`: then there is no second packet, and `PathStats::uncopied` counts it.
     fn copy(&mut self, frame: &Self::Frame) -> Option<Self::Frame> {
@@ -66,6 +77,9 @@ macro_rules! reached_through {
             }
             fn reap(&mut self, sink: &mut dyn FnMut(Completed<Q::Frame>)) {
                 (**self).reap(sink);
+            }
+            fn is_done_at_commit(&mut self) -> bool {
+                (**self).is_done_at_commit()
             }
             fn copy(&mut self, frame: &Q::Frame) -> Option<Q::Frame> {
                 (**self).copy(frame)

@@ -281,6 +281,23 @@ impl<F> Port<F> {
     where
         D: Queues<Frame = F>,
     {
+        let wake = self.drain_path(now, queue, budget, dev);
+        // The queues of a device finish their packets all in the same way.
+        if One::of(dev, self.chooser.existing(queue)).is_done_at_commit() {
+            let (from, to) = if self.is_one_to_one() { (queue, queue + 1) } else { (0, self.queues()) };
+            if (from..to).fold(false, |opened, queue| opened | self.flight.empty(queue)) {
+                self.transmitters_mut().for_each(Transmitter::thaw);
+                return Wake::More;
+            }
+        }
+        wake
+    }
+
+    #[inline]
+    fn drain_path<D>(&mut self, now: Instant, queue: u16, budget: u32, dev: &mut D) -> Wake
+    where
+        D: Queues<Frame = F>,
+    {
         let at = self.lanes.of(queue);
         let (one_to_one, queues) = (self.is_one_to_one(), self.queues());
         let Some(path) = self.lanes.paths.get_mut(at) else { return Wake::Idle };
@@ -337,7 +354,7 @@ impl<F> Port<F> {
             // The queue does not exist any more, so no byte limit is told.
             None => device::reap_alone(&mut device, done),
         };
-        let opened = self.flight.finished(queue, packets);
+        let opened = self.flight.finished(queue, packets.into());
         if opened {
             self.transmitters_mut().for_each(Transmitter::thaw);
         }

@@ -17,6 +17,8 @@
 //!   nothing of it is in flight, or the queues have changed, which the port handles
 //!   (`crate::path::port`).
 
+use core::fmt;
+
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
@@ -106,6 +108,14 @@ pub struct Selector {
 /// Refusal of a choice that was made elsewhere; the packet goes to queue 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NoSuchQueue(pub u16);
+
+impl fmt::Display for NoSuchQueue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the device has no queue {}", self.0)
+    }
+}
+
+impl core::error::Error for NoSuchQueue {}
 
 impl Selector {
     /// Returns a selector for this many queues, at least 1 and at most `QueueSet::QUEUES_MAX`.

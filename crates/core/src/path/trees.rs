@@ -10,7 +10,7 @@ use crate::packet::meta::Meta;
 use crate::packet::pool::Pool;
 use crate::path::tree::{Place, Tree};
 use crate::qdisc::Registry;
-use crate::sched::node::Node;
+use crate::sched::node::{Class, Node};
 use crate::sched::spec::ClassShape;
 
 /// The qdiscs of a device: one tree, or one for each transmit queue below a root that stands for
@@ -124,6 +124,28 @@ impl<'a> Trees<'a> {
                 _ => f(parent, handle, m),
             });
         }
+    }
+
+    /// Returns the bytes that the tables of its qdiscs have, as the budget counts them
+    /// (`Env::memory`). The cost is a visit of every qdisc.
+    pub fn memory(&self) -> u64 {
+        self.memory_without(None)
+    }
+
+    /// Returns the bytes that the tables of its qdiscs have, without those at `gone` and below.
+    pub(super) fn memory_without(&self, gone: Option<Handle>) -> u64 {
+        let (mut used, mut below) = (0_u64, None);
+        self.visit(&mut |place, node| {
+            below = below.filter(|depth| place.depth > *depth);
+            if below.is_none() && gone == Some(place.parent) {
+                below = Some(place.depth);
+            }
+            if below.is_none() {
+                let own = node.qdisc().memory(self.env());
+                used = used.saturating_add(own).saturating_add(Class::BYTES);
+            }
+        });
+        used
     }
 
     /// Returns the registry of the kinds of its qdiscs.

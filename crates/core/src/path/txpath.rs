@@ -7,6 +7,7 @@
 //! of `drain` tells when to call it next: never before a new packet (`Idle`), when the device has
 //! finished something (`Device`), at a time (`At`), or at once (`More`).
 
+mod guard;
 mod held;
 mod requests;
 mod stats;
@@ -34,6 +35,7 @@ use crate::sched::trace::Trace;
 use crate::text::error::ConfigError;
 use crate::text::value::Words;
 
+use guard::Books;
 pub(crate) use held::Held;
 pub use stats::PathStats;
 pub use stops::Stops;
@@ -99,7 +101,8 @@ pub struct PathConfig {
     pub pool: usize,
     /// Meaning of a full queue.
     pub role: Role,
-    /// The byte queue limit; with `None` only the device's ring bounds the packets in flight.
+    /// The byte queue limit; with `None` only the device's ring bounds the packets in flight. It
+    /// stops no packet of a device that is done at once (`TxQueue::is_done_at_commit`).
     pub bql: Option<DqlConfig>,
     /// Number of event records to keep; 0 keeps none.
     pub trace: usize,
@@ -208,7 +211,7 @@ impl<F> TxPath<F> {
         // itself stays in registers until it is written to its slot. A read right after a write in
         // parts would stall on store forwarding.
         self.held.cx.now = now;
-        if self.held.may_be_passed(m.wire_len, &self.tx) && promised(1, dev) == 1 {
+        if self.held.may_be_passed(m.wire_len, &self.tx, dev) && promised(1, dev) == 1 {
             let sent = m;
             dev.push(frame, &sent);
             self.held.count_direct(&sent);
@@ -227,7 +230,9 @@ impl<F> TxPath<F> {
         D: TxQueue<Frame = F>,
     {
         // Stall detection needs the time of each post, which this path does not have.
-        if self.tx.is_timed() || !(self.held.may_be_passed(m.wire_len, &self.tx) && promised(1, dev) == 1) {
+        if self.tx.is_timed()
+            || !(self.held.may_be_passed(m.wire_len, &self.tx, dev) && promised(1, dev) == 1)
+        {
             return Err(frame);
         }
         dev.push(frame, m);
@@ -264,7 +269,7 @@ impl<F> TxPath<F> {
     where
         D: TxQueue<Frame = F>,
     {
-        self.tx.ring(&mut self.held.stats, dev);
+        self.tx.ring(self.held.cx.now, &mut self.held.stats, dev);
     }
 
     fn run<D>(&mut self, budget: u32, dev: &mut D) -> Wake
@@ -309,7 +314,7 @@ impl<F> TxPath<F> {
         D: TxQueue<Frame = F>,
     {
         for _ in 0..n {
-            if self.tx.is_at_limit(&mut self.held.stats) {
+            if self.tx.is_at_limit(&mut self.held.stats, dev) {
                 return Some(Wake::Device);
             }
             let next = self.held.tree.root_mut().dequeue(&mut self.held.cx);
@@ -373,7 +378,7 @@ impl<F> TxPath<F> {
         if packets == 0 {
             return 0;
         }
-        self.tx.completed(packets, bytes, now, &mut self.held.stats);
+        self.tx.completed((packets, bytes), now, &mut self.held.stats, dev);
         packets
     }
 
@@ -387,11 +392,18 @@ impl<F> TxPath<F> {
     /// Changes the tree, between bursts: `f` gets the tree and the context that its operations
     /// need. Frames of packets that it drops go to the device's `discard`. The caller calls `drain`
     /// afterwards.
+    ///
+    /// A function that replaces the tree or the pool as a whole, or frees packets, loses no frame:
+    /// every waiting packet is then dropped, with the reason `Purged`.
     pub fn configure<D, R>(&mut self, now: Instant, dev: &mut D, f: impl FnOnce(&mut Tree, &mut Cx) -> R) -> R
     where
         D: TxQueue<Frame = F>,
     {
-        self.held.configure(now, dev, f)
+        let books = Books::of(&self.held);
+        let r = self.held.configure(now, |tree, cx| f(tree, cx));
+        self.held.keep_books(books, dev);
+        self.held.end_configure(dev);
+        r
     }
 
     /// Changes the tree, between bursts, and keeps the packets that wait. `f` gets the tree and the
@@ -420,7 +432,9 @@ impl<F> TxPath<F> {
         D: TxQueue<Frame = F>,
     {
         let dropped = self.held.begin_swap(now);
+        let books = Books::of(&self.held);
         let r = self.held.edit(f);
+        self.held.keep_books(books, dev);
         (r, self.held.end_swap(dropped, dev, cut))
     }
 
@@ -431,7 +445,8 @@ impl<F> TxPath<F> {
     where
         D: TxQueue<Frame = F>,
     {
-        self.held.configure(now, dev, |tree, cx| tree.root_mut().purge(cx));
+        self.held.configure(now, |tree, cx| tree.root_mut().purge(cx));
+        self.held.end_configure(dev);
     }
 
     /// Returns the stopped ones of several transmit queues that this path feeds, to stop and start

@@ -22,6 +22,10 @@ impl Aside {
         self.on = false;
         core::mem::take(&mut self.list)
     }
+    /// Forgets the packets set aside.
+    pub(super) fn forget(&mut self) {
+        self.list = List::new();
+    }
     /// True between `begin` and `end`.
     #[inline]
     pub(super) const fn is_on(&self) -> bool {

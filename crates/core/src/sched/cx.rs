@@ -73,6 +73,17 @@ impl Cx {
         self.pool.meta(p)
     }
 
+    /// Returns the number of packets that were taken out of the qdiscs without being sent.
+    pub(crate) fn taken_out(&self) -> u64 {
+        self.effects.dropped().packets.wrapping_add(self.aside.taken.amount().packets)
+    }
+    /// Forgets packets that were dropped or set aside and not yet handled: their slots are gone.
+    pub(crate) fn forget_packets(&mut self) {
+        self.effects.forget_dropped();
+        self.aside.forget();
+        self.peeked = List::new();
+    }
+
     /// Drops a packet. It stays in the pool, on the list of dropped packets, until the engine has
     /// returned its frame. While `swapping`, a `Purged` packet is set aside instead, to be queued
     /// again.

@@ -203,6 +203,12 @@ impl Effects {
         self.dropped_list.pop_front(pool)
     }
 
+    /// Forgets the dropped packets whose frames the owner has not got back.
+    pub(super) fn forget_dropped(&mut self) {
+        self.dropped_list = List::new();
+        self.requests.clear();
+    }
+
     /// Returns all packets and bytes dropped.
     #[inline(always)]
     pub(crate) const fn dropped(&self) -> Tally {

@@ -439,3 +439,22 @@ fn fq_codel_shows_the_law_of_a_flow() {
     assert_eq!(of("ldelay"), 150_000 - 1);
     assert!((50_000..60_000).contains(&of("drop_next")), "{values:?}");
 }
+
+/// Flows that are numbered as they come spread over the buckets as random hashes do: of 1000 flows
+/// in 1024 buckets, 638 buckets are expected to be in use.
+#[test]
+fn numbered_flows_spread_over_the_buckets() {
+    let used = |of: fn(Meta, u64) -> Meta| {
+        let mut lane = Lane::new("fq_codel", "");
+        for id in 0..1000 {
+            lane.fill(T0, id as u32, 1, of(Meta::new(100), id));
+        }
+        lane.counter("new_flow_count")
+    };
+    assert_eq!(used(|m, id| m.hash(id as u32)), 1, "a plain number is no hash");
+    let spread = used(Meta::flow);
+    assert!((600..=680).contains(&spread), "{spread} buckets");
+    // Ids that differ in their upper bits alone spread too.
+    let spread = used(|m, id| m.flow(id << 40));
+    assert!((600..=680).contains(&spread), "{spread} buckets");
+}

@@ -7,8 +7,8 @@ use txweir_core::model::testing::VecDevice;
 use txweir_core::path::txpath::Stops;
 use txweir_core::text::value::Words;
 use txweir_core::{
-    Admitted, Completed, DeviceError, DqlConfig, DropReason, Handle, Instant, Meta, PathConfig, Role, TxPath,
-    TxQueue, Wake,
+    Admitted, Completed, DeviceError, DqlConfig, DropReason, Env, Handle, Instant, Meta, PathConfig, Role,
+    TxPath, TxQueue, Wake,
 };
 
 const T0: Instant = Instant::ZERO;
@@ -411,4 +411,96 @@ fn a_graft_drops_what_waits_there_and_nothing_else() {
     assert_eq!(dev.sent(), expected);
     let dropped: Vec<u32> = dev.discarded().iter().map(|d| d.0).collect();
     assert_eq!(dropped, (1..30).step_by(3).collect::<Vec<_>>());
+}
+
+/// A device that has finished each packet once it is shown it, as a socket has, and reports none.
+#[derive(Default)]
+struct AtOnce {
+    pushed: Vec<u32>,
+    shown: Vec<u32>,
+    /// True if `reap` reports the packets all the same.
+    reports: bool,
+}
+
+impl TxQueue for AtOnce {
+    type Frame = u32;
+    fn reserve(&mut self, want: u32) -> u32 {
+        want
+    }
+    fn push(&mut self, frame: u32, _: &Meta) {
+        self.pushed.push(frame);
+    }
+    fn commit(&mut self) -> Result<(), DeviceError> {
+        self.shown.append(&mut self.pushed);
+        Ok(())
+    }
+    fn reap(&mut self, sink: &mut dyn FnMut(Completed<u32>)) {
+        if self.reports {
+            sink(Completed { packets: 1, bytes: 1500, frame: None });
+        }
+    }
+    fn is_done_at_commit(&mut self) -> bool {
+        true
+    }
+}
+
+#[test]
+fn the_default_byte_limit_neither_stops_nor_counts_a_device_that_is_done_at_once() {
+    for reports in [false, true] {
+        let mut path = path(Some(DqlConfig::default()));
+        let mut dev = AtOnce { reports, ..AtOnce::default() };
+        for i in 0..2000 {
+            let meta = Meta::new(1500);
+            match i % 4 {
+                0 => assert_eq!(path.send_direct(i, &meta, &mut dev), Ok(())),
+                1 => assert_eq!(path.submit(T0, i, meta, &mut dev), Admitted::Sent),
+                _ => {
+                    path.tx_mut().set_direct(false);
+                    assert_eq!(path.submit(T0, i, meta, &mut dev), Admitted::Queued);
+                    path.tx_mut().set_direct(true);
+                }
+            }
+            if i % 4 == 3 {
+                assert_eq!(path.drain(T0, 64, &mut dev), Wake::Idle);
+                let limit = path.tx().limit().unwrap();
+                assert_eq!((limit.limit(), limit.inflight()), (0, 0));
+                path.reap(T0, &mut dev, |_| {});
+            }
+        }
+        assert!(dev.shown.iter().copied().eq(0..2000));
+        assert_eq!((path.stats().stop_stack, path.stats().stop_drv, path.stats().dql_errors), (0, 0, 0));
+    }
+}
+
+#[test]
+fn a_port_over_devices_that_are_done_at_once_has_nothing_in_flight() {
+    use txweir_core::path::port::{Choice, Port};
+    let config = PathConfig { env: Env { queues: 2, ..Env::default() }, ..PathConfig::default() };
+    for root in ["mq", "multiq", "pfifo"] {
+        let mut port = Port::new(config.clone()).unwrap();
+        let mut dev: Vec<AtOnce> = (0..3).map(|_| AtOnce::default()).collect();
+        let swapped = port
+            .control(T0, &mut dev)
+            .swap(|q| q.replace(Handle::ROOT, None, root, &mut Words::new(&[])), |_, _, _, _| {});
+        swapped.0.unwrap();
+        let _ = (0..2).map(|queue| port.drain(T0, queue, 64, &mut dev)).count();
+        let send = |port: &mut Port<u32>, dev: &mut Vec<AtOnce>, n: u32, queue| {
+            let (at, done) = port.send(T0, n, Meta::new(1500), Choice::Queue(queue), dev);
+            assert!(matches!(done, Admitted::Sent | Admitted::Queued), "{root}: {done:?}");
+            at
+        };
+        for n in 0..100 {
+            let at = send(&mut port, &mut dev, n, (n % 2) as u16);
+            assert_eq!(port.drain(T0, at, 64, &mut dev), Wake::Idle, "{root}");
+            assert_eq!(port.flight().packets(), 0, "{root}");
+        }
+        // A packet that its owner has not drained stands before the fence of a change.
+        let _ = send(&mut port, &mut dev, 100, 1);
+        port.control(T0, &mut dev).set_queues(3).unwrap();
+        let _ = send(&mut port, &mut dev, 101, 0);
+        for queue in [0, 1, 2, 0, 1, 2] {
+            let _ = port.drain(T0, queue, 64, &mut dev);
+        }
+        assert_eq!(dev.iter().map(|d| d.shown.len()).sum::<usize>(), 102, "{root}");
+    }
 }

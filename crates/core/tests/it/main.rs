@@ -28,6 +28,7 @@ mod filter_scale;
 mod filter_u32;
 mod filters;
 mod fq;
+mod guard;
 mod headers;
 mod htb;
 mod htb_model;

@@ -36,7 +36,7 @@ impl<'a, D: TxQueue> Control<'a, D> {
         let mut turn = runner.baton.knock(Flags::NONE)?;
         runner.tell_time(&mut turn);
         let r = f(&mut turn);
-        runner.note_details(&turn);
+        runner.note_change(&mut turn);
         let _ = runner.run(turn, "control", false);
         Some(r)
     }

@@ -12,6 +12,7 @@ use crate::owned::{Owned, WORDS};
 use crate::queue::{CALLS, COMMAND, Drain, KICK, LOOK, NEVER, Rest, Rules, WAITING, WORK};
 use crate::snapshot::Published;
 use crate::sync::{AtomicU32, AtomicU64, Mutex, Ordering, fence};
+use crate::waiters::Waiters;
 use crate::wake::Wakeup;
 
 /// A command for the holder of the queue.
@@ -26,7 +27,7 @@ pub(super) struct Runner<D: TxQueue> {
     pub(super) timer: AtomicU64,
     /// Tells the service to come.
     service: Wakeup,
-    waiters: Mutex<Vec<Wakeup>>,
+    waiters: Mutex<Waiters>,
     commands: Mutex<VecDeque<Command<D>>>,
     pub(super) published: Published<WORDS>,
     /// 1 while the tree wants to know more of packets than their metadata.
@@ -85,7 +86,7 @@ impl<D: TxQueue> Runner<D> {
             rules,
             timer: AtomicU64::new(NEVER),
             service,
-            waiters: Mutex::new(Vec::new()),
+            waiters: Mutex::new(Waiters::default()),
             commands: Mutex::new(VecDeque::new()),
             published: Published::default(),
             details,
@@ -105,8 +106,10 @@ impl<D: TxQueue> Runner<D> {
         o.now = o.now.max(self.now());
     }
 
-    /// Notes whether the tree wants details, after code that may have changed it.
-    pub(super) fn note_details(&self, o: &Owned<D>) {
+    /// Notes whether the tree wants details, and that there may be any room now, after code that
+    /// may have changed the tree.
+    pub(super) fn note_change(&self, o: &mut Owned<D>) {
+        o.changed = true;
         let wants = u32::from(o.path.wants_detail());
         if self.details.load(Ordering::Relaxed) != wants {
             self.details.store(wants, Ordering::Relaxed);
@@ -130,10 +133,8 @@ impl<D: TxQueue> Runner<D> {
 
     /// Adds a sender that is to be told when there is room; the caller sets the flag afterwards.
     pub(super) fn add_waiter(&self, wakeup: Wakeup) {
-        if let Ok(mut waiters) = self.waiters.lock()
-            && !waiters.iter().any(|waits| waits.is_same(&wakeup))
-        {
-            waiters.push(wakeup);
+        if let Ok(mut waiters) = self.waiters.lock() {
+            waiters.add(wakeup);
         }
     }
 
@@ -184,10 +185,10 @@ impl<D: TxQueue> Runner<D> {
         let mut woken = Woken(VecDeque::new());
         let rest = loop {
             let rest = self.work(&mut turn, &mut left);
-            self.wake_waiters(&mut turn, &mut woken);
-            if rest == Rest::Again {
+            let is_due = self.wake_waiters(&mut turn, &mut woken);
+            if rest == Rest::Again || is_due {
                 self.abdicate(turn, by_service);
-                break rest;
+                break Rest::Again;
             }
             self.arm(&mut turn, rest, by_service);
             self.count(&mut turn, u64::from(had - left));
@@ -301,23 +302,39 @@ impl<D: TxQueue> Runner<D> {
         while let Some(command) = taken.taken.pop_front() {
             command(o);
         }
-        self.note_details(o);
+        self.note_change(o);
     }
 
-    /// Takes out the waiting senders, if there is room.
-    fn wake_waiters(&self, turn: &mut Turn<'_, Owned<D>>, woken: &mut Woken) {
+    /// Takes out as many waiting senders as there is room for, in the order in which they asked.
+    /// True if another run is due: senders still wait, and no packet is left whose departure would
+    /// wake them. A sender that was woken and sends nothing holds no other up.
+    fn wake_waiters(&self, turn: &mut Turn<'_, Owned<D>>, woken: &mut Woken) -> bool {
         if !turn.flags().has(WAITING) || turn.path_full || turn.list.used() > turn.list.places() as u64 / 2 {
-            return;
+            return false;
+        }
+        let room = turn.room();
+        if room == 0 {
+            return false;
         }
         // The flag is cleared first: a sender that comes afterwards sets it again.
         turn.clear(WAITING);
-        let waiters = self.waiters.lock().map(|mut w| std::mem::take(&mut *w)).unwrap_or_default();
+        let (waiters, all) = self
+            .waiters
+            .lock()
+            .map(|mut waiters| (waiters.take(room), waiters.is_empty()))
+            .unwrap_or((VecDeque::new(), true));
+        if !all {
+            // The next run looks again.
+            self.baton.flag(WAITING);
+        }
         let (now, n) = (turn.now, waiters.len());
+        turn.use_room(n as u64);
         if n > 0 {
             turn.counts.woken += n as u64;
             turn.log.note(now, Event::Woke(u32::try_from(n).unwrap_or(u32::MAX)));
             woken.0.extend(waiters);
         }
+        !all && turn.is_idle()
     }
 
     /// Publishes the time at which the service is to come.

@@ -114,9 +114,10 @@ impl<D: TxQueue> Queue<D> {
         self.runner.tell_time(o);
         let mut refused = None;
         for (frame, meta) in std::iter::once(first).chain(packets) {
-            match o.path.submit(o.now, frame, meta, &mut o.dev) {
+            let done = o.path.submit(o.now, frame, meta, &mut o.dev);
+            o.note_full(&done);
+            match done {
                 Admitted::Full(frame) => {
-                    o.path_full = true;
                     refused = Some((frame, meta));
                     break;
                 }
@@ -156,7 +157,7 @@ impl<D: TxQueue> Queue<D> {
         if matches!(done, Admitted::Cut(..)) {
             done = o.cut_if_set(done, &item.meta);
         }
-        o.path_full |= matches!(done, Admitted::Full(_));
+        o.note_full(&done);
         let _ = self.runner.run_now(turn, "send", false);
         Handed::Done(done)
     }

@@ -9,6 +9,7 @@ mod monitor;
 mod panics;
 mod policy;
 mod polled;
+mod room;
 mod service;
 mod threads;
 mod watchdog;

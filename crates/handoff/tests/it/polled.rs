@@ -68,3 +68,40 @@ fn a_polled_device_gives_its_frames_back_while_no_packet_waits() {
     assert_eq!(queue.serve(), Rest::Idle);
     assert_eq!(*back.lock().unwrap(), [1, 2, 3, 4]);
 }
+
+/// A device that is done with each packet once it is shown it, and reports none.
+#[derive(Default)]
+struct AtOnce(Arc<AtomicU64>);
+
+impl TxQueue for AtOnce {
+    type Frame = u64;
+    fn reserve(&mut self, want: u32) -> u32 {
+        want
+    }
+    fn push(&mut self, _: u64, _: &Meta) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+    fn commit(&mut self) -> Result<(), DeviceError> {
+        Ok(())
+    }
+    fn reap(&mut self, _: &mut dyn FnMut(Completed<u64>)) {}
+    fn is_done_at_commit(&mut self) -> bool {
+        true
+    }
+}
+
+/// With the byte limit that a path has by default.
+#[test]
+fn a_device_that_is_done_at_once_takes_every_packet_and_is_not_polled() {
+    let shown = Arc::new(AtomicU64::new(0));
+    let config = QueueConfig { poll: Some(Nanos::from_millis(2)), ..QueueConfig::new(clock) };
+    let dev = AtOnce(Arc::clone(&shown));
+    let queue = Queue::new(path(true, "pfifo_fast", &[]), dev, config, Bell::new().wakeup());
+    for n in 0..1000 {
+        assert_eq!(queue.send(n, Meta::new(1500)), Handed::Done(Admitted::Sent));
+    }
+    assert_eq!(queue.send_burst(&mut (0..1000).map(|n| (n, Meta::new(1500)))), (1000, None));
+    assert_eq!((shown.load(Ordering::Relaxed), queue.status().deadline()), (2000, None));
+    let limit = queue.control().try_with(|o| o.path.tx().limit().map(|d| (d.limit(), d.inflight())));
+    assert_eq!(limit, Some(Some((0, 0))));
+}

@@ -143,6 +143,23 @@ pub const BUGS: &[Bug] = &[
         ],
         models: &["who_waits_for_room_is_told"],
     },
+    // The senders behind the first wait for packets that do not come.
+    Bug {
+        name: "first_only",
+        file: "src/owned.rs",
+        edits: &[Edit {
+            old: "let least = if self.is_idle() { u64::from(BULK) } else { 0 };",
+            new: "let least = 0;",
+        }],
+        models: &["each_who_waits_is_told_although_none_sends"],
+    },
+    // The next run does not know of the senders that still wait.
+    Bug {
+        name: "rest_forgotten",
+        file: "src/queue/run.rs",
+        edits: &[Edit { old: "            self.baton.flag(WAITING);\n", new: "" }],
+        models: &["each_who_waits_is_told_although_none_sends"],
+    },
     // The owner's plain stores are not followed by a barrier.
     Bug {
         name: "no_light_barrier",

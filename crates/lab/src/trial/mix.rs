@@ -1,5 +1,6 @@
 //! Traffic of trials: the built-in mixes, and traffic from files.
 
+use std::fmt;
 use std::sync::Arc;
 
 use txweir_core::{Instant, Nanos};
@@ -143,6 +144,17 @@ pub enum TrafficError {
     /// The error of a capture, in words.
     Capture(String),
 }
+
+impl fmt::Display for TrafficError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Scenario(e) => e.fmt(f),
+            Self::Capture(e) => f.write_str(e),
+        }
+    }
+}
+
+impl std::error::Error for TrafficError {}
 
 impl Traffic {
     /// Returns the number of members of the selected groups, all together; a replay has no groups.

@@ -36,6 +36,9 @@ impl<D: Queues> TxQueue for One<'_, D> {
             q.reap(sink);
         }
     }
+    fn is_done_at_commit(&mut self) -> bool {
+        self.0.as_mut().is_some_and(TxQueue::is_done_at_commit)
+    }
     fn copy(&mut self, frame: &D::Frame) -> Option<D::Frame> {
         self.0.as_mut()?.copy(frame)
     }
@@ -118,6 +121,9 @@ impl<D: Queues> TxQueue for All<'_, D> {
     }
     /// Does nothing: each queue is reaped by itself (`Port::reap`).
     fn reap(&mut self, _sink: &mut dyn FnMut(Completed<D::Frame>)) {}
+    fn is_done_at_commit(&mut self) -> bool {
+        self.dev.queue(0).is_some_and(|mut q| q.is_done_at_commit())
+    }
     fn copy(&mut self, frame: &D::Frame) -> Option<D::Frame> {
         self.dev.queue(0)?.copy(frame)
     }

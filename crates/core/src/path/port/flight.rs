@@ -32,15 +32,19 @@ impl Flight {
         self.packets.resize(known, 0);
         self.before.clone_from(&self.packets);
     }
+    /// Books all packets of a queue as finished; true if the last of them ended the fence.
+    pub(super) fn empty(&mut self, queue: u16) -> bool {
+        self.finished(queue, u64::MAX)
+    }
     /// Books packets of a queue that the device has finished; true if the last of them ended the
     /// fence.
-    pub(super) fn finished(&mut self, queue: u16, packets: u32) -> bool {
+    pub(super) fn finished(&mut self, queue: u16, packets: u64) -> bool {
         let at = usize::from(queue);
         let Some(in_flight) = self.packets.get_mut(at) else { return false };
-        *in_flight = in_flight.saturating_sub(packets.into());
+        *in_flight = in_flight.saturating_sub(packets);
         let before = &mut self.before[at];
         let was_fenced = *before > 0;
-        *before = before.saturating_sub(packets.into());
+        *before = before.saturating_sub(packets);
         was_fenced && !self.is_fenced()
     }
 }

@@ -7,7 +7,6 @@ use crate::base::handle::Handle;
 use crate::path::tree::Tree;
 use crate::path::trees::Trees;
 use crate::sched::erased::Resolved;
-use crate::sched::node::Class;
 use crate::sched::spec::Spec;
 use crate::text::error::{ConfigError, ErrorKind, Object, Reason};
 
@@ -56,7 +55,7 @@ pub(super) fn check_memory(
     if most <= budget {
         return Ok(());
     }
-    let used = memory_of(trees, gone);
+    let used = trees.memory_without(gone);
     if used.saturating_add(need) <= budget {
         return Ok(());
     }
@@ -71,24 +70,8 @@ pub(super) fn check_memory(
 pub(super) fn add_memory(tree: &mut Tree, need: u64) {
     tree.memory = tree.memory.saturating_add(need);
     if tree.memory > tree.env().memory {
-        tree.memory = memory_of(&Trees::from(&*tree), None);
+        tree.memory = Trees::from(&*tree).memory();
     }
-}
-
-/// Returns the bytes that the qdiscs of all trees have, without those at `gone` and below.
-fn memory_of(trees: &Trees<'_>, gone: Option<Handle>) -> u64 {
-    let (mut used, mut below) = (0_u64, None);
-    trees.visit(&mut |place, node| {
-        below = below.filter(|depth| place.depth > *depth);
-        if below.is_none() && gone == Some(place.parent) {
-            below = Some(place.depth);
-        }
-        if below.is_none() {
-            let own = node.qdisc().memory(trees.env());
-            used = used.saturating_add(own).saturating_add(Class::BYTES);
-        }
-    });
-    used
 }
 
 /// Refuses a size table at `parent` beside another one above or below it.

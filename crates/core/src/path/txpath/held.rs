@@ -37,21 +37,19 @@ pub(crate) struct Held<F> {
 
 impl<F> Held<F> {
     /// See `TxPath::configure`.
-    pub(crate) fn configure<D, R>(
-        &mut self,
-        now: Instant,
-        dev: &mut D,
-        f: impl FnOnce(&mut Tree, &mut Cx) -> R,
-    ) -> R
+    pub(super) fn configure<R>(&mut self, now: Instant, f: impl FnOnce(&mut Tree, &mut Cx) -> R) -> R {
+        self.cx.now = now;
+        f(&mut self.tree, &mut self.cx)
+    }
+
+    /// Ends `configure`: gives the frames of dropped packets back.
+    pub(super) fn end_configure<D>(&mut self, dev: &mut D)
     where
         D: TxQueue<Frame = F>,
     {
-        self.cx.now = now;
-        let r = f(&mut self.tree, &mut self.cx);
         self.cx.pool.keep_details(self.tree.wants_detail());
         self.settled = false;
         self.settle(None, dev);
-        r
     }
 
     /// Changes the tree within a swap.
@@ -71,8 +69,11 @@ impl<F> Held<F> {
     /// transparent and empty, no stop is set, the direct way is on, and the byte limit is not
     /// reached. The caller asks the ring for room last, because the answer is a promise.
     #[inline]
-    pub(super) fn may_be_passed(&self, wire_len: u32, tx: &Transmitter) -> bool {
-        self.settled && tx.takes_direct(wire_len) && self.tree.root().qdisc().transparent(wire_len)
+    pub(super) fn may_be_passed<D>(&self, wire_len: u32, tx: &Transmitter, dev: &mut D) -> bool
+    where
+        D: TxQueue<Frame = F>,
+    {
+        self.settled && tx.takes_direct(wire_len, dev) && self.tree.root().qdisc().transparent(wire_len)
     }
     /// Counts a packet that goes past the qdiscs.
     #[inline]

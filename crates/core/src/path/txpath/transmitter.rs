@@ -73,10 +73,10 @@ impl Transmitter {
 
     /// True if nothing on this side of the ring keeps a packet from going past empty qdiscs.
     #[inline]
-    pub(super) fn takes_direct(&self, wire_len: u32) -> bool {
+    pub(super) fn takes_direct<D: TxQueue>(&self, wire_len: u32, dev: &mut D) -> bool {
         self.stops.may_go_direct()
             && wire_len <= OBJECT_MAX
-            && self.limit.as_ref().is_none_or(|d| d.available() >= 0)
+            && self.limit.as_ref().is_none_or(|d| d.available() >= 0 || dev.is_done_at_commit())
     }
     /// True if a post needs the time: stall detection compares it with the completion's.
     #[inline]
@@ -99,8 +99,8 @@ impl Transmitter {
     }
     /// True if the byte limit is reached, which is noted.
     #[inline]
-    pub(super) fn is_at_limit(&mut self, stats: &mut PathStats) -> bool {
-        let reached = self.limit.as_ref().is_some_and(|d| d.available() < 0);
+    pub(super) fn is_at_limit<D: TxQueue>(&mut self, stats: &mut PathStats, dev: &mut D) -> bool {
+        let reached = self.limit.as_ref().is_some_and(|d| d.available() < 0) && !dev.is_done_at_commit();
         if reached {
             self.stops.set(Stops::STACK);
             stats.stop_stack += 1;
@@ -123,7 +123,7 @@ impl Transmitter {
     }
     /// Shows the device the packets posted since the last doorbell, if there are any.
     #[inline]
-    pub(super) fn ring<D: TxQueue>(&mut self, stats: &mut PathStats, dev: &mut D) {
+    pub(super) fn ring<D: TxQueue>(&mut self, now: Instant, stats: &mut PathStats, dev: &mut D) {
         if self.uncommitted {
             self.uncommitted = false;
             stats.commits += 1;
@@ -131,13 +131,28 @@ impl Transmitter {
                 stats.device_errors += 1;
                 self.error = Some(Box::new(e));
             }
+            if let Some(limit) = &mut self.limit
+                && dev.is_done_at_commit()
+            {
+                // The completions of such a device teach nothing: they follow the doorbells, not
+                // the device.
+                limit.reset(now);
+            }
         }
     }
-    /// Books packets that the device has finished.
+    /// Books packets that the device has finished, as reported by `dev`.
     #[inline]
-    pub(super) fn completed(&mut self, packets: u32, bytes: u32, now: Instant, stats: &mut PathStats) {
+    pub(super) fn completed<D: TxQueue>(
+        &mut self,
+        (packets, bytes): (u32, u32),
+        now: Instant,
+        stats: &mut PathStats,
+        dev: &mut D,
+    ) {
         self.stops.clear(Stops::DRV);
-        if let Some(limit) = &mut self.limit {
+        if let Some(limit) = &mut self.limit
+            && !dev.is_done_at_commit()
+        {
             if limit.completed(limit.unit().cost(bytes, packets), now).is_err() {
                 stats.dql_errors += 1;
                 limit.reset(now);

@@ -1,0 +1,119 @@
+//! The parts that a published crate needs, which `cargo package` finds out late or not at all: its
+//! description, versions beside the paths of its dependencies, and no file from outside of its
+//! folder in its code. Whether the dependencies of a version are published, only the registry
+//! tells.
+
+use std::fs;
+use std::path::Path;
+
+/// Keys that each manifest gives itself or takes from the workspace.
+const KEYS: [&str; 7] =
+    ["description", "version", "edition", "rust-version", "license", "repository", "keywords"];
+/// Texts of the licences, which stand in each package.
+const LICENCES: [&str; 2] = ["LICENSE-MIT", "LICENSE-APACHE"];
+
+/// Adds the faults of each crate below `crates`.
+pub fn check(root: &Path, found: &mut Vec<String>) -> Result<(), String> {
+    let read = |path: &Path| fs::read_to_string(path).map_err(|e| format!("{}: {e}", path.display()));
+    check_versions("Cargo.toml", &read(&root.join("Cargo.toml"))?, found);
+    let crates = fs::read_dir(root.join("crates")).map_err(|e| format!("crates: {e}"))?;
+    for folder in crates.flatten().map(|entry| entry.path()) {
+        let Ok(manifest) = fs::read_to_string(folder.join("Cargo.toml")) else { continue };
+        let name = format!("{}/Cargo.toml", folder.strip_prefix(root).unwrap_or(&folder).display());
+        if manifest.contains("publish = false") {
+            continue;
+        }
+        check_manifest(&name, &manifest, found);
+        for text in LICENCES {
+            if fs::read(folder.join(text)).ok() != fs::read(root.join(text)).ok() {
+                found.push(format!("{name}: {text} is not in the package: link it (../../{text})"));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn check_manifest(name: &str, manifest: &str, found: &mut Vec<String>) {
+    let package = manifest.split("\n[").find(|part| part.trim_start_matches('[').starts_with("package]"));
+    for key in KEYS {
+        let gives = |line: &str| {
+            line.strip_prefix(key)
+                .is_some_and(|rest| rest.starts_with(" =") || rest.starts_with(".workspace"))
+        };
+        if !package.is_some_and(|package| package.lines().any(gives)) {
+            found.push(format!("{name}: no `{key}`, which a published crate needs"));
+        }
+    }
+    check_versions(name, manifest, found);
+}
+
+fn check_versions(name: &str, manifest: &str, found: &mut Vec<String>) {
+    for (at, line) in (1..).zip(manifest.lines()) {
+        if line.contains("path = \"") && line.contains('{') && !line.contains("version = \"") {
+            found.push(format!("{name}:{at}: a path without a version: the package would not find it"));
+        }
+    }
+}
+
+/// Adds each file from outside of the crate's folder that its code includes. `name` is the path of
+/// the source from the repository's root.
+pub fn check_includes(name: &str, text: &str, found: &mut Vec<String>) {
+    let Some((_, inside)) = name.strip_prefix("crates/").and_then(|rest| rest.split_once('/')) else {
+        return;
+    };
+    if !inside.starts_with("src/") {
+        return;
+    }
+    let folders = inside.matches('/').count();
+    for (at, line) in (1..).zip(text.lines()) {
+        let included = ["include_str!(\"", "include_bytes!(\"", "include!(\""];
+        let Some((_, path)) = included.iter().find_map(|word| line.split_once(word)) else { continue };
+        let ups = path.split('"').next().unwrap_or("").split('/').filter(|part| *part == "..").count();
+        if ups > folders {
+            found.push(format!("{name}:{at}: includes a file outside of its package"));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GOOD: &str = "[package]\nname = \"a\"\ndescription = \"b\"\nversion.workspace = true\n\
+        edition.workspace = true\nrust-version.workspace = true\nlicense.workspace = true\n\
+        repository.workspace = true\nkeywords.workspace = true\n\n[dependencies]\n\
+        b = { path = \"../b\", version = \"1\" }\n";
+
+    #[test]
+    fn each_missing_part_is_found() {
+        let faults = |text: &str| {
+            let mut found = Vec::new();
+            check_manifest("m", text, &mut found);
+            found
+        };
+        assert_eq!(faults(GOOD), [] as [String; 0]);
+        for key in KEYS {
+            let line = GOOD.lines().find(|l| l.starts_with(key)).unwrap_or_else(|| panic!("{key}"));
+            assert_eq!(
+                faults(&GOOD.replace(line, "")),
+                [format!("m: no `{key}`, which a published crate needs")]
+            );
+        }
+        assert!(
+            faults(&GOOD.replace(", version = \"1\"", ""))[0].starts_with("m:12: a path without a version")
+        );
+    }
+
+    #[test]
+    fn a_file_outside_of_the_package_is_found() {
+        let faults = |name, text| {
+            let mut found = Vec::new();
+            check_includes(name, text, &mut found);
+            found.len()
+        };
+        assert_eq!(faults("crates/a/src/lib.rs", "include_str!(\"../scenarios/a.toml\")"), 0);
+        assert_eq!(faults("crates/a/src/lib.rs", "include_str!(\"../../scenarios/a.toml\")"), 1);
+        assert_eq!(faults("crates/a/src/b/c.rs", "x = include_bytes!(\"../../../a.bin\");"), 1);
+        assert_eq!(faults("crates/a/tests/it/a.rs", "include_str!(\"../../../../README.md\")"), 0);
+    }
+}
