@@ -140,6 +140,9 @@ fn close(all: &[Mutant], results: &BTreeMap<usize, Result<Verdict, String>>) -> 
     }
 }
 
+/// Processor time of a suite without a fault, hundredths of a second, or the reason why it fails.
+type Baseline = Result<u64, String>;
+
 /// The copy with every mutant in it.
 struct Copy {
     workspace: PathBuf,
@@ -151,7 +154,7 @@ struct Copy {
     /// beside it.
     programs: BTreeMap<String, PathBuf>,
     /// The processor time of each suite without a mutant, once it has run.
-    baselines: Mutex<BTreeMap<Suite, Arc<OnceLock<Result<u64, String>>>>>,
+    baselines: Mutex<BTreeMap<Suite, Arc<OnceLock<Baseline>>>>,
 }
 
 impl Copy {

@@ -328,8 +328,8 @@ impl Links {
     }
 
     /// Performs one turn: receives a burst from each link that is `ready` (in the order of
-    /// [`interfaces`](Self::interfaces)), and runs the due events. Returns true if there may be more to
-    /// receive.
+    /// [`interfaces`](Self::interfaces)), and runs the due events. Returns true if there may be
+    /// more to receive.
     pub fn turn(&mut self, clock: &dyn Fn() -> Instant, ready: &[bool]) -> bool {
         let mut more = false;
         let mut ready = ready.iter();

@@ -156,8 +156,8 @@ impl<S: System> Server<S> {
     }
 
     /// Performs one round of the loop, which [`run`](Self::run) repeats: it waits for clients,
-    /// frames and `stop`, at most until `due`, and serves them. Returns false if `stop` has something
-    /// to read.
+    /// frames and `stop`, at most until `due`, and serves them. Returns false if `stop` has
+    /// something to read.
     ///
     /// # Errors
     /// As [`run`](Self::run).

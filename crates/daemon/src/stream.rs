@@ -7,7 +7,8 @@ use rustix::net::sockopt::socket_peercred;
 
 /// A connection that never waits: reading and writing answer `WouldBlock` instead.
 pub trait Stream: Read + Write {
-    /// Returns the user, the group and the process of the client as they were when it connected, for people.
+    /// Returns the user, the group and the process of the client as they were when it connected,
+    /// for people.
     fn who(&self) -> String;
 }
 

@@ -39,9 +39,8 @@ pub trait System {
 
     /// Accepts a connection that waits at a door, and never waits itself.
     ///
-    /// # Errors
-    /// `WouldBlock`: no connection waits. `Interrupted` and `ConnectionAborted`: the next one may be
-    /// accepted. Others: the system has no room for one more.
+    /// # Errors `WouldBlock`: no connection waits. `Interrupted` and `ConnectionAborted`: the next
+    /// one may be accepted. Others: the system has no room for one more.
     fn accept(&mut self, door: Door) -> io::Result<Self::Stream>;
 }
 

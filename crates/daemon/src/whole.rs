@@ -53,7 +53,8 @@ pub fn replace<F: Folder>(folder: &mut F, text: &str) -> io::Result<()> {
     let mut beside = folder.make()?;
     let written = beside
         .write_all(text.as_bytes())
-        // The contents are there before the name: after a loss of power the name leads to a whole text.
+        // The contents are there before the name: after a loss of power the name leads to a whole
+        // text.
         .and_then(|()| folder.sync(&beside))
         .and_then(|()| folder.rename(&beside));
     if written.is_err() {

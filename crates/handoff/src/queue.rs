@@ -250,11 +250,12 @@ impl<D: TxQueue> Queue<D> {
         Status::new(self)
     }
 
-    /// Has `wakeup` called once there is room, for a sender that was told `Full`. Senders are called
-    /// in the order in which they asked, one for each packet that has left the queue. A call too
-    /// many is possible, a call too few is not: while no packet waits, the service has 64 senders
-    /// called at a time, until a packet waits or no sender does. A sender that asks again before the call is told once, in its first place. The
-    /// cost does not depend on the number of senders that wait.
+    /// Has `wakeup` called once there is room, for a sender that was told `Full`. Senders are
+    /// called in the order in which they asked, one for each packet that has left the queue. A call
+    /// too many is possible, a call too few is not: while no packet waits, the service has 64
+    /// senders called at a time, until a packet waits or no sender does. A sender that asks again
+    /// before the call is told once, in its first place. The cost does not depend on the number of
+    /// senders that wait.
     pub fn when_room(&self, wakeup: Wakeup) {
         self.runner.add_waiter(wakeup);
         // The holder of the queue then sees that a sender waits. Without a holder, this call looks

@@ -37,7 +37,8 @@ pub struct Script {
     /// Number of tc lines that were left out. Of a function or loop this is the number in the text,
     /// not of the runs; a batch file that the script names counts as one.
     pub left_out: usize,
-    /// True if a part of the script was not evaluated, so that objects may exist that no line makes.
+    /// True if a part of the script was not evaluated, so that objects may exist that no line
+    /// makes.
     pub partial: bool,
 }
 

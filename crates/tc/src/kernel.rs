@@ -59,10 +59,8 @@ pub(crate) fn for_qdisc(cmd: &QdiscCommand, err: &ConfigError) -> Option<&'stati
             _ => REPLACE_NEEDED,
         },
         (ErrorKind::Exists, "handle", _) => "Error: Cannot move an existing qdisc to a different parent.",
-        (ErrorKind::Exists, ..) => match &cmd.handle {
-            Some(given) if err.given != given.value.qdisc().to_string() => REPLACE_NEEDED,
-            _ => TAKEN,
-        },
+        (ErrorKind::Exists, _, Some(Reason::OtherHandle)) => REPLACE_NEEDED,
+        (ErrorKind::Exists, ..) => TAKEN,
         (ErrorKind::NotFound, "parent", _) => match (err.reason, cmd.verb) {
             (Some(Reason::NoQdisc), Verb::Delete) => "Error: Failed to find qdisc with specified classid.",
             (Some(Reason::NoQdisc), _) => "Error: Failed to find specified qdisc.",

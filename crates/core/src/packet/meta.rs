@@ -150,9 +150,9 @@ impl Meta {
         }
     }
 
-    /// Sets the flow hash of a numbered flow: a connection's id, a subscriber, an index. Any numbers
-    /// do, because they are mixed; a sender that chooses its number can still choose its bucket.
-    /// Where strangers send, the hash is that of a `FlowHasher`.
+    /// Sets the flow hash of a numbered flow: a connection's id, a subscriber, an index. Any
+    /// numbers do, because they are mixed; a sender that chooses its number can still choose its
+    /// bucket. Where strangers send, the hash is that of a `FlowHasher`.
     #[must_use]
     pub const fn flow(mut self, id: u64) -> Self {
         // The first number of a generator is a bijection of its seed that mixes all bits.
@@ -160,8 +160,8 @@ impl Meta {
         self
     }
 
-    /// Sets the flow hash, of 32 mixed bits: see [`hash`](Self#structfield.hash). For a plain number
-    /// of a flow there is [`flow`](Self::flow).
+    /// Sets the flow hash, of 32 mixed bits: see [`hash`](Self#structfield.hash). For a plain
+    /// number of a flow there is [`flow`](Self::flow).
     #[must_use]
     pub const fn hash(mut self, hash: u32) -> Self {
         self.hash = hash;

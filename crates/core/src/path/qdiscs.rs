@@ -136,7 +136,9 @@ impl<'a> Qdiscs<'a> {
         if found.added().is_ok() {
             let object = Object::place(found.parent);
             let err = ConfigError::new(ErrorKind::Exists, object, "no qdisc there yet", found.handle);
-            return Err(err.hint("use replace, or delete it first"));
+            let err = err.hint("use replace, or delete it first");
+            let other = handle.is_some_and(|h| !h.qdisc().is_none() && h.qdisc() != found.handle);
+            return Err(if other { err.reason(Reason::OtherHandle) } else { err });
         }
         self.put(&found, handle, kind_name, options)
     }

@@ -53,6 +53,8 @@ pub enum Reason {
     DeclaredRange,
     /// The memory budget of the device (`Env::memory`) would not hold (`OutOfRange`).
     Memory,
+    /// The qdisc at the place has another handle than the given one (`Exists`).
+    OtherHandle,
     /// No qdisc has the handle (`NotFound`); without this reason, the qdisc has no such class.
     NoQdisc,
     /// The qdisc has no classes (`NotFound`).

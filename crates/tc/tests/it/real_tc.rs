@@ -1,6 +1,6 @@
 //! The tool against the real tc (iproute2), line by line: the exit status, the lines of a refusal,
-//! and the output of `show` afterwards, byte for byte. The test needs root, `tc`, `ip` and `unshare`; if one of them is
-//! missing, the test prints the reason and passes.
+//! and the output of `show` afterwards, byte for byte. The test needs root, `tc`, `ip` and
+//! `unshare`; if one of them is missing, the test prints the reason and passes.
 
 use std::process::{Command, Output};
 

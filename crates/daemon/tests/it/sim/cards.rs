@@ -196,7 +196,8 @@ impl World {
         *room = (*room + n).min(ROOM_MAX);
     }
 
-    /// Checks a frame that leaves by an interface: it is what came in, and in the order of its flow.
+    /// Checks a frame that leaves by an interface: it is what came in, and in the order of its
+    /// flow.
     fn leaves(&mut self, card: usize, frame: &[u8]) {
         self.facts.frames_out += 1;
         let at = |from: usize, n: usize| frame.get(CONTENTS + from..CONTENTS + from + n);

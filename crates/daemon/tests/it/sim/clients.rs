@@ -14,7 +14,7 @@ const BACKLOG: usize = 128;
 /// Clients that the daemon serves at once.
 const CLIENTS_MAX: usize = 64;
 
-/// What an answer has to be like.
+/// The expected answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum What {
     Any,
@@ -30,7 +30,7 @@ pub enum What {
     Show,
     /// A configuration, which the client saves.
     Save,
-    /// So many packets were generated.
+    /// This number of packets was generated.
     Send(u64),
 }
 

@@ -176,7 +176,8 @@ impl World {
         self.look(waits)
     }
 
-    /// Lets time pass up to the next event, but not beyond `deadline`. Returns false at the deadline.
+    /// Lets time pass up to the next event, but not beyond `deadline`. Returns false at the
+    /// deadline.
     fn pass(&mut self, deadline: Option<u64>) -> bool {
         if self.calm {
             if self.finish_clients() {
