@@ -100,7 +100,7 @@ mod tests {
         for key in KEYS {
             let line = GOOD.lines().find(|l| l.starts_with(key)).unwrap_or_else(|| panic!("{key}"));
             assert_eq!(
-                faults(&GOOD.replace(line, "")),
+                faults(&GOOD.replace(&format!("\n{line}\n"), "\n")),
                 [format!("m: no `{key}`, which a published crate needs")]
             );
         }

@@ -40,7 +40,7 @@ pub struct Args {
     /// Length of the device's queue, packets
     #[arg(long, value_name = "N", default_value_t = CheckOptions::default().txqueuelen)]
     txqueuelen: u32,
-    /// Ticks per second of a kernel without high-resolution timers, whose buckets hold a tick's bytes
+    /// Ticks per second of a kernel without high-resolution timers: a bucket has to hold one tick
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     hz: Option<u32>,
     /// Print JSON

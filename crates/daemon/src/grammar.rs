@@ -352,8 +352,12 @@ mod tests {
         );
         assert_eq!(
             error("add a --rate fast"),
-            "link: invalid value 'fast' for '--rate <RATE>': expected a rate (10mbit, 1.5gbit, 100kbps = bytes; \
-             bare: bit/s), at least 8bit"
+            "link: invalid value 'fast' for '--rate <RATE>': expected a rate with its unit (10mbit, 1.5gbit), at \
+             least 8bit"
+        );
+        assert!(
+            error("add a --rate 100")
+                .ends_with("expected a rate with its unit (10mbit, 1.5gbit), at least 8bit")
         );
         assert_eq!(
             error("add a --queues 4097"),

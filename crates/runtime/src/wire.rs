@@ -386,7 +386,7 @@ mod tests {
         );
         assert_eq!(
             message("rate=fast"),
-            "wire rate: expected a rate (10mbit, 1.5gbit, 100kbps = bytes; bare: bit/s), given \"fast\""
+            "wire rate: expected a rate with its unit (10mbit, 1.5gbit), given \"fast\""
         );
         assert_eq!(
             message("ring=64"),
