@@ -422,21 +422,25 @@ fn each_who_waits_is_told_although_none_sends() {
     model(Some(2), || {
         let (dev, seen) = device(1);
         let (service, _) = told();
-        let path = path().with_qdisc("pfifo", &["limit", "1"]).unwrap();
+        let path = path().with_qdisc("pfifo", &["limit", "2"]).unwrap();
         let queue = Arc::new(Queue::new(path, dev, config(), service));
-        send(&queue, 1);
-        send(&queue, 2);
+        (1..=3).for_each(|n| send(&queue, n));
         let (first, first_told) = told();
         let (second, second_told) = told();
-        queue.when_room(first);
-        assert!(matches!(queue.send(3, Meta::new(100)), Handed::Done(Admitted::Full(3))));
+        let (third, third_told) = told();
+        let (last, last_told) = told();
+        [first, second, third].into_iter().for_each(|waiter| queue.when_room(waiter));
+        assert!(matches!(queue.send(4, Meta::new(100)), Handed::Done(Admitted::Full(4))));
         let (theirs, device) = (Arc::clone(&queue), seen.clone());
         let t = thread::spawn(move || device.finish_one(1, &theirs));
-        queue.when_room(second);
+        queue.when_room(last);
         t.join().unwrap();
         assert_eq!(first_told.load(Ordering::Acquire), 1, "there is room, and no thread said so");
+        // The last packet that waits goes into the device: none will leave later.
         seen.finish_one(2, &queue);
-        assert_eq!(second_told.load(Ordering::Acquire), 1, "there is room, and no thread said so");
+        for told in [second_told, third_told, last_told] {
+            assert_eq!(told.load(Ordering::Acquire), 1, "there is room, and no thread said so");
+        }
         assert!(!queue.status().is_called());
     });
 }
