@@ -28,7 +28,7 @@ use std::sync::Arc;
 use txweir_core::Handle;
 
 use crate::ast::{Command, Verb};
-use crate::command::{self, Change};
+use crate::command;
 use crate::diagnostic::{Diagnostic, code};
 use crate::failure::USAGE;
 use crate::lex::{Line, Word};
@@ -144,7 +144,7 @@ pub(crate) fn apply_all(
     let flags = Flags::default();
     let all = |devices: &mut dyn Devices| {
         let mut session = Session::new(&flags, &[], devices);
-        let mut one = |cmd: &Command| session.apply(source, cmd, Change::of(cmd));
+        let mut one = |cmd: &Command| session.apply(source, cmd, apply::as_tc_takes_it(cmd));
         commands.iter().try_for_each(|cmd| one(cmd).map_err(|failure| failure.diagnostic))
     };
     all(&mut Rehearsal::new(devices, false))?;

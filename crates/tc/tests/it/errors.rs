@@ -287,10 +287,6 @@ fn what_the_tree_refuses() {
             "p:2:29: handle 1: is in use (expected a handle not in use)",
         ),
         (
-            "qdisc add root handle 1:2 pfifo",
-            "p:1:23: qdisc handle: \"1:2\" is not a qdisc (did you mean 1:?)",
-        ),
-        (
             "qdisc change root pfifo limit 3",
             "p:1:14: root has no qdisc (the default qdisc cannot be changed: add one)",
         ),
