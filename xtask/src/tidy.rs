@@ -16,10 +16,14 @@ const BANNED: [(&str, &str); 5] = [
 const FILE_LINES_MAX: usize = 500;
 /// Longest line of source.
 const LINE_LEN_MAX: usize = 130;
-/// The only files outside of tests with unsafe code: system calls; and the shared state of threads,
-/// which is model-checked.
-const UNSAFE_HOMES: [&str; 3] =
-    ["crates/device/src/sys.rs", "crates/handoff/src/baton.rs", "crates/handoff/src/list.rs"];
+/// The only files with unsafe code outside of tests: system calls; the shared state of threads,
+/// which is model-checked; and the allocator that tests count with.
+const UNSAFE_HOMES: [&str; 4] = [
+    "crates/counted/src/lib.rs",
+    "crates/device/src/sys.rs",
+    "crates/handoff/src/baton.rs",
+    "crates/handoff/src/list.rs",
+];
 
 /// Checks every rule and lists the violations.
 pub fn run() -> Result<(), String> {

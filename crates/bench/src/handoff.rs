@@ -234,18 +234,8 @@ impl Series {
     }
 
     fn row(&self, metric: &'static str, unit: &'static str, measured: f64) -> Row {
-        Row {
-            experiment: NAME,
-            row: format!("{}, {} producers: {}", self.place, self.producers, self.key),
-            metric,
-            unit,
-            published: None,
-            law: false,
-            measured,
-            band: Band::AtLeast(0.0),
-            fitted: None,
-            follows: None,
-        }
+        let name = format!("{}, {} producers: {}", self.place, self.producers, self.key);
+        Row::measured(NAME, name, (metric, unit), measured)
     }
 
     /// Returns the rows in the form of the other experiments, each with its least and greatest.

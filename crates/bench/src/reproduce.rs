@@ -120,6 +120,23 @@ pub enum Use {
 }
 
 impl Row {
+    /// Returns a row of a measured value alone: the metric, its unit and the value.
+    pub fn measured(
+        experiment: &'static str,
+        row: String,
+        (metric, unit): (&'static str, &'static str),
+        measured: f64,
+    ) -> Self {
+        let (published, band) = (None, Band::Percent(0.0));
+        let (law, fitted, follows) = (false, None, None);
+        Self { experiment, row, metric, unit, published, law, measured, band, fitted, follows }
+    }
+
+    /// Returns the row with an expected value and the allowed distance from it.
+    pub fn beside(self, published: Published, band: Band) -> Self {
+        Self { published: Some(published), band, ..self }
+    }
+
     /// Returns the use of this row.
     pub const fn counts_as(&self) -> Use {
         match (self.published.is_some(), self.fitted.is_some(), self.law || self.follows.is_some()) {
@@ -278,18 +295,7 @@ mod tests {
     use super::*;
 
     fn row(published: Published, measured: f64, band: Band) -> Row {
-        Row {
-            experiment: "bql",
-            row: "x".into(),
-            metric: "tps",
-            unit: "1/s",
-            published: Some(published),
-            law: false,
-            measured,
-            band,
-            fitted: None,
-            follows: None,
-        }
+        Row::measured("bql", "x".into(), ("tps", "1/s"), measured).beside(published, band)
     }
 
     #[test]

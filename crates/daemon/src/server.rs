@@ -338,9 +338,8 @@ impl<S: System> Server<S> {
 
     /// Returns the reason for which a client that came by this door may not make a request.
     fn refusal(&self, door: Door, ask: &Ask) -> Option<String> {
-        match (door, effect::of(ask)) {
-            (Door::All, _) | (Door::Readers, Effect::Looks | Effect::Unread) => return None,
-            (Door::Readers, Effect::Rehearses | Effect::Changes) => {}
+        if door == Door::All || matches!(effect::of(ask), Effect::Looks | Effect::Unread) {
+            return None;
         }
         Some(format!(
             "{}: refused: the socket {} is read-only: expected show, list, get, save or version",

@@ -78,17 +78,9 @@ fn pair(
     bands: [Band; 2],
     fitted: [Option<&'static str>; 2],
 ) -> [Row; 2] {
-    let row = |metric, unit, published, measured, band, fitted| Row {
-        experiment: "bql",
-        row: case.clone(),
-        metric,
-        unit,
-        published: Some(published),
-        law: false,
-        measured,
-        band,
-        fitted,
-        follows: None,
+    let row = |metric, unit, published, measured, band, fitted| {
+        let row = Row::measured("bql", case.clone(), (metric, unit), measured).beside(published, band);
+        Row { fitted, ..row }
     };
     [
         row("queue", "bytes", queue, measured[0], bands[0], fitted[0]),
@@ -191,17 +183,9 @@ fn rate_step(progress: &mut dyn FnMut(&str)) -> Result<Vec<Row>, String> {
         }
         let settled = limits.last().map_or(0.0, |l| l.1);
         let away = limits.iter().rev().find(|l| (l.1 - settled).abs() > 0.1 * settled).map_or(0, |l| l.0);
-        let row = |metric, unit, published, measured, band| Row {
-            experiment: "bql",
-            row: format!("rate step: {case}"),
-            metric,
-            unit,
-            published: Some(published),
-            law: true,
-            measured,
-            band,
-            fitted: None,
-            follows: None,
+        let row = |metric, unit, published, measured, band| {
+            let row = Row::measured("bql", format!("rate step: {case}"), (metric, unit), measured);
+            Row { law: true, ..row.beside(published, band) }
         };
         // The limit counts bytes of posted and completed frames; the line also carries 24 bytes
         // with each frame.

@@ -149,18 +149,7 @@ fn row(row: String, metric: &'static str, published: Option<Published>, measured
         "swing" => "%",
         _ => "Mbit/s",
     };
-    Row {
-        experiment: NAME,
-        row,
-        metric,
-        unit,
-        published,
-        law: false,
-        measured,
-        band,
-        fitted: None,
-        follows: None,
-    }
+    Row { published, band, ..Row::measured(NAME, row, (metric, unit), measured) }
 }
 
 fn unpublished(name: String, metric: &'static str, measured: f64) -> Row {

@@ -274,20 +274,7 @@ const METRICS: [(&str, &str); 4] = [("rx", "Mbit/s"), ("mean", "us"), ("least", 
 
 /// Returns a row of the measured value alone.
 fn plain(row: String, metric: usize, measured: f64) -> Row {
-    let (metric, unit) = METRICS[metric];
-    let band = Band::Percent(0.0);
-    Row {
-        experiment: NAME,
-        row,
-        metric,
-        unit,
-        published: None,
-        law: false,
-        measured,
-        band,
-        fitted: None,
-        follows: None,
-    }
+    Row::measured(NAME, row, METRICS[metric], measured)
 }
 
 /// Returns the expected value of a metric of a class, and its band.
@@ -380,12 +367,9 @@ fn comparisons(c: &Column, m: &Measured) -> Vec<Row> {
         Known::Figure2 => &FIGURE_2,
         Known::Turns | Known::Classes | Known::Groups => return Vec::new(),
     };
-    let row = |case: &str, metric, published, measured, band| Row {
-        metric,
-        unit: "times",
-        published: Some(Published::one(published)),
-        band,
-        ..plain(format!("{}: {case}", c.name), 0, measured)
+    let row = |case: &str, metric, published, measured, band| {
+        Row::measured(NAME, format!("{}: {case}", c.name), (metric, "times"), measured)
+            .beside(Published::one(published), band)
     };
     let spread = |rates: [f64; 6]| {
         let most = rates.iter().copied().fold(0.0, f64::max);
@@ -406,12 +390,9 @@ fn comparisons(c: &Column, m: &Measured) -> Vec<Row> {
 /// queue, and the capacity lost there.
 fn conclusions(mqprio: &Measured, one: &Measured) -> [Row; 2] {
     let sum = |figure: &Figure| figure.iter().map(|class| class[0]).sum::<f64>();
-    let row = |metric, unit, published, measured, band| Row {
-        metric,
-        unit,
-        published: Some(Published::one(published)),
-        band,
-        ..plain("prio + htb over mqprio".into(), 0, measured)
+    let row = |metric, unit, published, measured, band| {
+        Row::measured(NAME, "prio + htb over mqprio".into(), (metric, unit), measured)
+            .beside(Published::one(published), band)
     };
     let later = one.numbers(7..8)[1] / mqprio.numbers(7..8)[1];
     let lost = |one: f64, mqprio: f64| 100.0 * (1.0 - one / mqprio);

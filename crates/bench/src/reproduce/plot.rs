@@ -340,18 +340,8 @@ mod tests {
     const PANEL: Panel = Panel { title: "x", metrics: &["tps"], spread: None, log: true, share: 1 };
 
     fn row(name: &str, published: Option<f64>, measured: f64) -> Row {
-        Row {
-            experiment: "bql",
-            row: name.into(),
-            metric: "tps",
-            unit: "1/s",
-            published: published.map(Published::one),
-            law: false,
-            measured,
-            band: Band::Factor(2.0),
-            fitted: None,
-            follows: None,
-        }
+        let row = Row::measured("bql", name.into(), ("tps", "1/s"), measured);
+        Row { published: published.map(Published::one), band: Band::Factor(2.0), ..row }
     }
 
     #[test]

@@ -114,18 +114,7 @@ fn row(row: String, metric: &'static str, published: Option<f64>, measured: f64)
         _ => ("times", Band::Percent(15.0)),
     };
     let published = published.map(Published::one);
-    Row {
-        experiment: NAME,
-        row,
-        metric,
-        unit,
-        published,
-        law: false,
-        measured,
-        band,
-        fitted: None,
-        follows: None,
-    }
+    Row { published, band, ..Row::measured(NAME, row, (metric, unit), measured) }
 }
 
 /// Runs each traffic alone.

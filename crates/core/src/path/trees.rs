@@ -128,7 +128,7 @@ impl<'a> Trees<'a> {
 
     /// Returns the bytes that the tables of its qdiscs have, as the budget counts them
     /// (`Env::memory`). The cost is a visit of every qdisc.
-    pub fn memory(&self) -> u64 {
+    pub(super) fn memory(&self) -> u64 {
         self.memory_without(None)
     }
 

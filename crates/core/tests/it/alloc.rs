@@ -1,9 +1,6 @@
 //! Law 12: no memory is allocated after start. The tests count every call to the global allocator,
 //! per thread: calls of other tests, on threads of their own, do not count.
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
-
 use crate::common::options::{legal, legal_class};
 use txweir_core::base::rng::Rng;
 use txweir_core::classify::action::{
@@ -45,56 +42,7 @@ use txweir_core::{
         discipline::Discipline,
     },
 };
-
-struct Counting;
-
-thread_local! {
-    static CALLS: Cell<u64> = const { Cell::new(0) };
-    static BYTES: Cell<u64> = const { Cell::new(0) };
-}
-
-/// Adds the bytes of a block that is made, and subtracts those of one that is given back.
-fn hold(made: usize, gone: usize) {
-    let _ = BYTES.try_with(|b| b.set(b.get().wrapping_add(made as u64).wrapping_sub(gone as u64)));
-}
-
-fn count() {
-    // The thread may be ending, without its counter: then no test reads the count either.
-    let _ = CALLS.try_with(|c| c.set(c.get() + 1));
-}
-
-// SAFETY: every call is passed on unchanged to the system's allocator, which keeps the contract;
-// counting touches one thread-local cell and allocates nothing.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        count();
-        hold(layout.size(), 0);
-        // SAFETY: the caller's promises are those that this call needs.
-        unsafe { System.alloc(layout) }
-    }
-    unsafe fn dealloc(&self, ptr: *mut u8, layout: Layout) {
-        count();
-        hold(0, layout.size());
-        // SAFETY: `ptr` came from `System` with this layout, because all our allocations do.
-        unsafe { System.dealloc(ptr, layout) }
-    }
-    unsafe fn realloc(&self, ptr: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {
-        count();
-        hold(new_size, layout.size());
-        // SAFETY: `ptr` came from `System` with this layout, because all our allocations do.
-        unsafe { System.realloc(ptr, layout, new_size) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
-
-/// Counts the calls of the allocator by this thread in `f`.
-fn calls(f: impl FnOnce()) -> u64 {
-    let before = CALLS.get();
-    f();
-    CALLS.get() - before
-}
+use txweir_counted::{calls, held};
 
 /// The memory that a kind declares for its parameters is at least what it allocates, and not more
 /// than a few times as much.
@@ -113,11 +61,10 @@ fn a_qdisc_allocates_at_most_the_memory_that_it_declares() {
             let words: Vec<&str> = words.iter().map(String::as_str).collect();
             let Ok(candidate) = spec.read(&mut Words::new(&words), &env) else { continue };
             let declared = candidate.memory(&env);
-            let before = BYTES.get();
+            let before = held();
             let qdisc = candidate.make(&env);
             // `make` consumes the parameters, whose bytes it gives back.
-            let made = BYTES.get().wrapping_sub(before) as i64;
-            let made = u64::try_from(made).unwrap_or(0);
+            let made = u64::try_from(held() - before).unwrap_or(0);
             assert!(made <= declared + SLACK, "{} {words:?}: {made} bytes, {declared} declared", spec.kind);
             assert!(
                 declared <= 4 * made + (256 << 10) || spec.kind == "cake",

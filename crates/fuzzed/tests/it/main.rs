@@ -2,7 +2,6 @@
 //!
 //! `TXWEIR_FUZZ=N` makes each run N times as long; `TXWEIR_SEED=N` chooses other mutations.
 
-mod alloc;
 mod mutate;
 mod runner;
 mod seeds;

@@ -6,9 +6,9 @@ use std::time::Duration;
 use rustix::time::{ClockId, clock_gettime};
 use txweir_fuzzed::{TARGETS, Target};
 
-use crate::alloc::peak;
 use crate::mutate::Mutator;
 use crate::seeds;
+use txweir_counted::peak;
 
 /// Most processor time of one execution. It does not count the time in which other processes run.
 const TIME_MAX: Duration = Duration::from_secs(1);

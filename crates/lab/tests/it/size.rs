@@ -1,48 +1,15 @@
 //! Memory of a flow: all bytes that the global allocator hands out, counted while a net is made and
 //! run.
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
-
 use txweir_core::model::wire::WireConfig;
 use txweir_core::path::txpath::PathConfig;
 use txweir_core::{Instant, Nanos};
+use txweir_counted::held;
 use txweir_lab::cpu::Cpu;
 use txweir_lab::link::LinkConfig;
 use txweir_lab::net::{Group, Load, Net};
 use txweir_lab::nic::NicConfig;
 use txweir_lab::tcp::TcpConfig;
-
-struct Counting;
-
-thread_local! {
-    /// Bytes handed out and not given back, as requested.
-    static HELD: Cell<i64> = const { Cell::new(0) };
-}
-
-fn count(bytes: i64) {
-    // The thread may be ending, with its counter gone.
-    let _ = HELD.try_with(|held| held.set(held.get() + bytes));
-}
-
-// SAFETY: every call is passed on unchanged to the system's allocator, which keeps the contract;
-// counting touches one thread-local cell and allocates nothing.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        count(layout.size() as i64);
-        // SAFETY: the caller's promises are those that this call needs.
-        unsafe { System.alloc(layout) }
-    }
-    unsafe fn dealloc(&self, ptr: *mut u8, layout: Layout) {
-        count(-(layout.size() as i64));
-        // SAFETY: `ptr` came from `System` with this layout, because all allocations of this
-        // process do.
-        unsafe { System.dealloc(ptr, layout) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
 
 const FLOWS: u32 = 10_000;
 
@@ -66,10 +33,10 @@ fn net(flows: u32, start: Instant, stagger: Nanos) -> Net {
 /// Returns the bytes that each of the flows of a net takes after it has run until `until`.
 fn per_flow(start: Instant, until: Instant) -> i64 {
     let [few, many] = [0, FLOWS].map(|flows| {
-        let before = HELD.get();
+        let before = held();
         let mut net = net(flows, start, Nanos::from_millis(100));
         net.run(until);
-        HELD.get() - before
+        held() - before
     });
     (many - few) / i64::from(FLOWS)
 }

@@ -16,7 +16,6 @@ use super::check;
 use super::clients::Client;
 use super::disk::{CONFIG, Disk, Saver};
 use super::machine::{Below, Ports};
-use super::memory;
 use super::plan::{Lie, Plan};
 use super::world::{Blow, Edit, Facts, SEC, Shared, World};
 
@@ -64,7 +63,7 @@ pub struct Lives {
 
 impl Lives {
     pub fn new(seed: u64, lie: Option<Lie>) -> Self {
-        let before = memory::held();
+        let before = txweir_counted::held();
         let plan = Plan::of(seed);
         let world = World {
             plan,
@@ -135,7 +134,7 @@ impl Lives {
     /// Checks the memory that is held: links, frames, and requests and replies of 64 clients.
     fn memory(&self) {
         let mut world = self.world.lock();
-        let held = memory::held() - self.before;
+        let held = txweir_counted::held() - self.before;
         world.facts.memory = world.facts.memory.max(held);
         assert!(held < MEMORY_MAX, "{held} bytes are held");
     }

@@ -16,7 +16,6 @@ mod conns;
 mod disk;
 mod lives;
 mod machine;
-mod memory;
 mod plan;
 mod world;
 
@@ -41,9 +40,9 @@ fn given(name: &str) -> Option<u64> {
 
 /// Runs one seed. A failure prints it.
 fn run(seed: u64, steps: u64) -> Done {
-    let before = memory::held();
+    let before = txweir_counted::held();
     let done = lived(seed, steps);
-    let left = memory::held() - before;
+    let left = txweir_counted::held() - before;
     assert!(left < LEFT_MAX, "seed {seed:#x}: {left} bytes are left after the end");
     done
 }
