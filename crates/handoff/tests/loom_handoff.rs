@@ -159,29 +159,25 @@ fn a_packet_beside_the_end_of_a_run_is_sent() {
 }
 
 /// Bug 3 (direct dispatch overtakes waiting packets) and 13 (a refused packet goes to the back):
-/// each sender's order holds.
+/// the order of a sender holds beside two others. With fewer preemptions or senders the planted bug
+/// is not found; one packet more takes a minute.
 #[test]
 fn nobody_overtakes_itself() {
     model(Some(3), || {
         let (dev, seen) = device(1000);
         let (service, _) = told();
         let queue = Arc::new(Queue::new(path(), dev, config(), service));
-        let threads: Vec<_> = [10, 20]
-            .into_iter()
-            .map(|base| {
-                let queue = Arc::clone(&queue);
-                thread::spawn(move || (1..=2).for_each(|n| send(&queue, base + n)))
-            })
-            .collect();
+        let threads = [11..=12, 21..=21].map(|own| {
+            let queue = Arc::clone(&queue);
+            thread::spawn(move || own.for_each(|n| send(&queue, n)))
+        });
         send(&queue, 1);
         threads.into_iter().for_each(|t| t.join().unwrap());
         assert_eq!(left_over(&queue), (false, 0));
         let sent = seen.sent();
-        assert_eq!(sent.len(), 5, "{sent:?}");
-        for base in [10, 20] {
-            let own: Vec<u64> = sent.iter().copied().filter(|n| n / 10 * 10 == base).collect();
-            assert_eq!(own, [base + 1, base + 2], "{sent:?}");
-        }
+        assert_eq!(sent.len(), 4, "{sent:?}");
+        let own: Vec<u64> = sent.iter().copied().filter(|n| n / 10 == 1).collect();
+        assert_eq!(own, [11, 12], "{sent:?}");
     });
 }
 

@@ -47,7 +47,16 @@ impl Dir {
     }
     /// Makes a `txweir` command of these words, which finds its daemon in this directory.
     fn command(&self, words: &[&str]) -> Command {
-        let mut command = Command::new(TXWEIR);
+        self.command_of(Command::new(TXWEIR), words)
+    }
+    /// The same for a process in which signals have their default effects. A shell that starts the
+    /// tests in the background has SIGINT ignored, and every process below it inherits that.
+    fn command_with_default_signals(&self, words: &[&str]) -> Command {
+        let mut env = Command::new("env");
+        env.args(["--default-signal", TXWEIR]);
+        self.command_of(env, words)
+    }
+    fn command_of(&self, mut command: Command, words: &[&str]) -> Command {
         command.args(words).current_dir(&self.0).env("XDG_RUNTIME_DIR", &self.0).env_remove("TXWEIR_SOCKET");
         command
     }

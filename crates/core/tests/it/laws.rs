@@ -63,7 +63,7 @@ fn over_the_registry<E: Display>(
 fn swarm_of_operations() {
     let mut sum = Totals::default();
     let sums = std::cell::RefCell::new(&mut sum);
-    over_the_registry("swarm_of_operations", 400, |spec, seed, ops| match swarm(spec, seed, ops) {
+    over_the_registry("swarm_of_operations", 200, |spec, seed, ops| match swarm(spec, seed, ops) {
         Ok(t) => {
             add(&mut sums.borrow_mut(), &t);
             Ok(())

@@ -38,7 +38,7 @@ fn a_daemon_that_reads_its_configuration_ends_by_a_signal() {
     let _machine = machine::shared();
     for signal in [Signal::TERM, Signal::INT] {
         let dir = Dir::new();
-        let mut command = dir.command(&["daemon", "--config", "-"]);
+        let mut command = dir.command_with_default_signals(&["daemon", "--config", "-"]);
         let spawned = command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
         let mut process = Process(spawned.expect("spawn"));
         // The pipe stays open: the configuration never ends.
