@@ -4,11 +4,12 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 TXWEIR := target/release/txweir
 
-.PHONY: help build demo test mutants bench bench-gate lint setup clean oracle oracle-tcp oracle-fuzz
+.PHONY: help build demo test test-loaded mutants bench bench-gate lint setup clean oracle oracle-tcp oracle-fuzz
 
 help:
 	@echo "make demo        build, then reproduce the published results in virtual time (no root)"
 	@echo "make test        every test: unit, laws, golden vectors, transcripts; live ones when root"
+	@echo "make test-loaded RUNS=3  the same beside eight busy loops, three times in a row"
 	@echo "make mutants     switch each planted fault on in turn; a test must fail"
 	@echo "make bench       time the path beside other queues on this machine"
 	@echo "make bench-gate  compare instruction counts with the checked-in table (valgrind)"
@@ -37,6 +38,13 @@ setup:
 
 test: setup
 	cargo xtask test
+
+# No verdict may hang on the speed of the machine.
+RUNS ?= 3
+test-loaded: setup
+	@loops=""; trap 'kill $$loops' EXIT; \
+	for i in 1 2 3 4 5 6 7 8; do (while :; do :; done) & loops="$$loops $$!"; done; \
+	for run in $$(seq $(RUNS)); do cargo xtask test; done
 
 # NAME chooses mutants by the beginning of their names: make mutants NAME=dql
 mutants:
