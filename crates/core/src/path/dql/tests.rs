@@ -241,6 +241,51 @@ fn an_idle_time_may_let_one_interval_shrink_the_limit() {
     assert_eq!(busy(10_000), (2000, 1, 1));
 }
 
+/// The bounds may be one number: the limit is then fixed.
+#[test]
+fn equal_bounds_fix_the_limit() {
+    let mut dql = fresh();
+    dql.set_bounds(5000, 5000).unwrap();
+    post(&mut dql, MTU);
+    assert_eq!(complete(&mut dql, MTU), 5000);
+    // The device runs dry behind more than the limit, which raises an unbounded limit.
+    post(&mut dql, TSO);
+    assert_eq!(complete(&mut dql, TSO), 5000);
+}
+
+/// Slack that was observed exactly a hold time before still stands for that hold time.
+#[test]
+fn an_idle_shrink_is_one_without_slack_seen_in_the_hold_time_before() {
+    for (last, idle_shrinks) in [(Nanos::ZERO, 0), (Nanos(1), 1)] {
+        let mut dql = fresh();
+        dql.set_limit(30_000).unwrap();
+        post(&mut dql, 1000);
+        complete(&mut dql, 1000); // the written limit is in force from here
+        (0..9).for_each(|_| _ = post(&mut dql, 1000));
+        let seen = Instant::from_millis(500);
+        for now in [Instant::from_millis(1), seen, seen + HOLD_TIME + last] {
+            dql.completed(1000, now).unwrap();
+        }
+        // Slack was observed at `seen`: 30 000 less twice the 1000 completed.
+        let s = dql.stats();
+        assert_eq!((s.limit, s.shrinks, s.idle_shrinks), (2000, 1, idle_shrinks), "{last}");
+    }
+}
+
+/// A sample counts an eighth (RFC 6298 section 2.3).
+#[test]
+fn the_completion_interval_moves_by_an_eighth_of_the_distance() {
+    let mut dql = fresh();
+    let mut now = Instant::ZERO;
+    // 1000, then 1000 + (9000 - 1000) / 8, then 2000 + (2000 - 2000) / 8.
+    for (us, interval) in [(1000, 1000), (9000, 2000), (2000, 2000)] {
+        dql.queued(MTU, now).unwrap();
+        now += Nanos::from_micros(us);
+        dql.completed(MTU, now).unwrap();
+        assert_eq!(dql.stats().completion_interval, Some(Nanos::from_micros(interval)));
+    }
+}
+
 #[test]
 fn completion_interval_ignores_idle_time() {
     let mut dql = fresh();
