@@ -146,8 +146,8 @@ mod tests {
         }
     }
 
-    /// A second of silence after empty buckets: 8 ms of tokens for either rate, which is the depth of
-    /// the first bucket and less than that of the second.
+    /// A second of silence after empty buckets: 8 ms of tokens for either rate, which is the depth
+    /// of the first bucket and less than that of the second.
     #[test]
     fn a_silence_brings_no_more_than_the_bucket_of_the_rate() {
         let ms = |n: i64| n * 1_000_000;

@@ -28,8 +28,8 @@ fn signals_come_at_the_inverse_square_root() {
 }
 
 /// Signals are due 70.7, 128.4, 178.4, 223.2, 264.0, 301.8, 337.1, 370.5 and 402.1 ms after the
-/// first. Drops that fell due in a silence are made up for at once. A packet that is marked is sent,
-/// and the schedule goes on from there: with the mark that is due then, and a spacing.
+/// first. Drops that fell due in a silence are made up for at once. A packet that is marked is
+/// sent, and the schedule goes on from there: with the mark that is due then, and a spacing.
 #[test]
 fn drops_are_made_up_for_and_marks_are_not() {
     let p = CobaltParams { target: 5_000_000, interval: 100_000_000, mtu_time: 0 };

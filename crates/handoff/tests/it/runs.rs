@@ -1,5 +1,5 @@
-//! The bound of a run, and the threads that it tells: the service, senders that wait, and readers of
-//! the numbers.
+//! The bound of a run, and the threads that it tells: the service, senders that wait, and readers
+//! of the numbers.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
