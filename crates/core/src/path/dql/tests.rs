@@ -104,6 +104,20 @@ fn v3_slack_that_persists_for_the_hold_time_is_given_up() {
     assert_eq!((dql.stats().shrinks, dql.stats().idle_shrinks), (1, 0));
 }
 
+/// Of a limit of 1850 million and 300 million beyond it, an interval that completes one million
+/// needs two: the slack is more than 2^31, and more than the limit.
+#[test]
+fn slack_beyond_the_range_of_signed_numbers_is_given_up_too() {
+    let mut dql = fresh();
+    let now = Instant::ZERO + HOLD_TIME + Nanos(1);
+    (0..3).for_each(|_| _ = post(&mut dql, 100_000_000));
+    dql.completed(100_000_000, now).unwrap();
+    assert_eq!((dql.limit(), dql.prev.over_limit), (0, 300_000_000));
+    dql.set_limit(1_850_000_000).unwrap();
+    dql.completed(1_000_000, now).unwrap();
+    assert_eq!((dql.limit(), dql.stats().shrinks), (0, 1));
+}
+
 #[test]
 fn v4_over_limit_of_the_previous_round_is_added() {
     let mut dql = fresh();
