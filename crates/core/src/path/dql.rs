@@ -401,8 +401,8 @@ impl Dql {
     /// `n`: notes the part of the limit that the interval did not need, and after a hold time gives
     /// up the least of these parts. Returns the resulting limit, before its bounds apply.
     fn busy_interval(&mut self, n: u32, now: Instant) -> u32 {
-        // Twice the amount completed covers one interval in flight and one being refilled. These are
-        // amounts and no totals: they do not wrap.
+        // Twice the amount completed covers one interval in flight and one being refilled. These
+        // are amounts and no totals: they do not wrap.
         let unneeded = self.limit.saturating_add(self.prev.over_limit).saturating_sub(n.saturating_mul(2));
         // Part of the last object that lay within the limit.
         let last_object = match self.prev.over_limit {
