@@ -300,6 +300,53 @@ mod tests {
         assert_eq!(names.len(), before);
     }
 
+    /// Returns the tests of the sources in a folder, by the paths of their modules; `within` for
+    /// those of a crate's own `tests` modules.
+    fn tests_in(folder: &Path, module: &str, within: bool) -> Vec<String> {
+        let mut all = Vec::new();
+        for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+            let (path, name) = (entry.path(), entry.file_name().to_string_lossy().into_owned());
+            let stem = name.trim_end_matches(".rs");
+            let inner = match stem {
+                "lib" | "main" | "mod" => module.to_owned(),
+                stem => format!("{module}{stem}::"),
+            };
+            if path.is_dir() {
+                all.extend(tests_in(&path, &inner, within));
+                continue;
+            }
+            let text = read(&path).unwrap_or_default();
+            let inner = if within && stem != "tests" { format!("{inner}tests::") } else { inner };
+            for part in text.split("#[test]").skip(1) {
+                let name = part.split("fn ").nth(1).and_then(|rest| rest.split('(').next());
+                all.extend(name.map(|name| format!("{inner}{name}")));
+            }
+        }
+        all
+    }
+
+    /// A suite without a test kills nothing: its mutants are not judged.
+    #[test]
+    fn every_list_names_tests_that_exist() {
+        let root = crate::root().join("crates");
+        let mut suites: Vec<Suite> = lists(&crate::root()).unwrap().into_iter().flat_map(|m| m.by).collect();
+        suites.sort();
+        suites.dedup();
+        for suite in suites {
+            let tests = match suite.program.split_once('/') {
+                Some((krate, _)) => tests_in(&root.join(krate).join("tests/it"), "", false),
+                None => tests_in(&root.join(&suite.program).join("src"), "", true),
+            };
+            for filter in &suite.filters {
+                assert!(
+                    tests.iter().any(|test| test.contains(filter)),
+                    "{}: no test {filter}",
+                    suite.program
+                );
+            }
+        }
+    }
+
     #[test]
     fn a_survivor_without_a_reason_and_a_reason_without_a_survivor_are_refused() {
         let text = "file core/src/a.rs\n- one\nold a\nnew b\n- two\nold c\nnew d\nequivalent it is\n";

@@ -218,3 +218,27 @@ impl<T, E> Drop for Ring<T, E> {
         }
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    /// The places of the items that wait are those after one that was taken, round the end of the
+    /// ring.
+    #[test]
+    fn the_end_of_a_list_drops_the_items_that_wait() {
+        let item = Arc::new(());
+        for (before, waits) in [(0, 0), (0, 1), (0, 4), (3, 1), (3, 4), (4, 4)] {
+            let (append, mut take) = list::<Arc<()>, ()>(4, false);
+            for _ in 0..before {
+                assert!(append.push(Arc::clone(&item), None).is_ok() && take.pop(&mut ()).is_some());
+            }
+            for _ in 0..waits {
+                assert!(append.push(Arc::clone(&item), None).is_ok());
+            }
+            assert_eq!(Arc::strong_count(&item), 1 + waits);
+            drop((append, take));
+            assert_eq!(Arc::strong_count(&item), 1, "{before} taken, {waits} wait");
+        }
+    }
+}

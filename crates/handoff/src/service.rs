@@ -310,6 +310,32 @@ mod tests {
         assert_eq!(queue.control().try_with(|o| o.dev.sent().to_vec()), Some(vec![0, 1]));
     }
 
+    /// Each panic in sequence doubles the pause, and a run without one ends the sequence.
+    #[test]
+    fn a_queue_whose_run_has_panicked_is_left_alone_for_a_while() {
+        let path = TxPath::new(PathConfig::default()).unwrap();
+        let config = QueueConfig { drain: crate::queue::Drain::Worker, ..QueueConfig::new(clock) };
+        let dev = VecDevice::<u64>::with_slots(100);
+        let queues = [Arc::new(Queue::new(path, dev, config, Bell::new().wakeup()))];
+        let (mut rounds, mut panics) = (Rounds::new(1), 0);
+        let mut round = || {
+            let sleep = rounds.serve_all(&queues, &mut |_| panics += 1);
+            (sleep, panics)
+        };
+        let break_it = || queues[0].control().post(|_| panic!("planned: command"));
+        let ms = |ms| Some(Duration::from_millis(ms));
+        (0..2).for_each(|_| break_it());
+        // Sleep and panics after a while of so many ms.
+        for (wait, expected) in
+            [(0, (ms(1), 1)), (0, (ms(1), 1)), (1, (ms(2), 2)), (1, (ms(1), 2)), (1, (Some(SLEEP_MAX), 2))]
+        {
+            NOW.set(NOW.get() + wait * 1_000_000);
+            assert_eq!(round(), expected);
+        }
+        break_it();
+        assert_eq!(round(), (ms(1), 3));
+    }
+
     #[test]
     fn a_time_that_has_come_is_work_where_no_thread_has_the_queue() {
         let queues = [shaped()];

@@ -146,6 +146,22 @@ mod tests {
         }
     }
 
+    /// A second of silence after empty buckets: 8 ms of tokens for either rate, which is the depth
+    /// of the first bucket and less than that of the second.
+    #[test]
+    fn a_silence_brings_no_more_than_the_bucket_of_the_rate() {
+        let ms = |n: i64| n * 1_000_000;
+        let rate = |bytes| RateMul::new(Rate(bytes));
+        let buckets = Buckets::new(rate(1_000_000), ms(8), Some((rate(2_000_000), ms(20))));
+        let mut spent = buckets.empty(Instant::ZERO);
+        let now = Instant::from_secs(1);
+        assert!(!buckets.take(&mut spent, now, 8001));
+        assert!(buckets.take(&mut spent, now, 8000));
+        // The packet takes 8 ms at the rate and 4 ms at the peak rate.
+        let missing = |ms: i64| ms.unsigned_abs();
+        assert_eq!(spent, Spent { rate: missing(ms(8)), peak: missing(ms(20 - 8 + 4)), at: now });
+    }
+
     #[test]
     fn a_packet_is_charged_what_the_link_makes_of_it() {
         let plain = Sizing::default();

@@ -291,6 +291,19 @@ mod tests {
         assert_eq!(long, [1 << 14, 1 << 15, 1 << 16]);
     }
 
+    /// A credit of 100 and a quantum of 100: turns end without the packet until 9 more quanta cover
+    /// 1000 bytes, and a tenth one byte more.
+    #[test]
+    fn a_part_of_a_quantum_takes_a_turn() {
+        let mut r = round(&[100]);
+        r.join(0);
+        for (bytes, turns) in [(0, 0), (99, 0), (100, 0), (101, 1), (200, 1), (1000, 9), (1001, 10)] {
+            assert_eq!(r.turns_short(0, bytes), turns, "{bytes}");
+            let mut one_by_one = r.clone();
+            assert_eq!((0..).take_while(|_| !one_by_one.charge(0, bytes)).count() as u64, turns);
+        }
+    }
+
     #[test]
     fn advancing_is_so_many_rounds_in_which_nobody_can_pay() {
         let quanta = [1, 7, 100];

@@ -28,7 +28,7 @@
 //!
 //! Differs from Linux: `reset` makes the threshold valid at once (Linux leaves the old one in place
 //! until the next completion, and ignores `limit_min` until then); `strict_linux` restores that.
-//! `limit_min > limit_max` is refused.
+//! `limit_min > limit_max` is refused. Slack of 2^31 or more counts.
 
 mod cadence;
 mod stall;
@@ -401,8 +401,9 @@ impl Dql {
     /// `n`: notes the part of the limit that the interval did not need, and after a hold time gives
     /// up the least of these parts. Returns the resulting limit, before its bounds apply.
     fn busy_interval(&mut self, n: u32, now: Instant) -> u32 {
-        // Twice the amount completed covers one interval in flight and one being refilled.
-        let unneeded = positive_diff(self.limit.wrapping_add(self.prev.over_limit), n.wrapping_mul(2));
+        // Twice the amount completed covers one interval in flight and one being refilled. These
+        // are amounts and no totals: they do not wrap.
+        let unneeded = self.limit.saturating_add(self.prev.over_limit).saturating_sub(n.saturating_mul(2));
         // Part of the last object that lay within the limit.
         let last_object = match self.prev.over_limit {
             0 => 0,
@@ -414,7 +415,7 @@ impl Dql {
             self.slack_seen = now;
             return self.limit;
         }
-        let limit = positive_diff(self.limit, self.lowest_slack);
+        let limit = self.limit.saturating_sub(self.lowest_slack);
         if limit.max(self.limit_min) < self.limit {
             self.counts.shrinks += 1;
             if now > self.slack_seen + self.hold_time {

@@ -27,6 +27,43 @@ fn signals_come_at_the_inverse_square_root() {
     }
 }
 
+/// Signals are due 70.7, 128.4, 178.4, 223.2, 264.0, 301.8, 337.1, 370.5 and 402.1 ms after the
+/// first. Drops that fell due in a silence are made up for at once. A packet that is marked is
+/// sent, and the schedule goes on from there: with the mark that is due then, and a spacing.
+#[test]
+fn drops_are_made_up_for_and_marks_are_not() {
+    let p = CobaltParams { target: 5_000_000, interval: 100_000_000, mtu_time: 0 };
+    for (marks, at_once) in [(false, 7), (true, 2)] {
+        let mut law = CobaltState::default();
+        let mut signals = |at: Instant, packets: usize| {
+            let (mut dropped, mut marked) = (0, 0);
+            for _ in 0..packets {
+                let signal = || {
+                    marked += u32::from(marks);
+                    marks
+                };
+                let draw = || unreachable!("BLUE is at rest");
+                dropped += u32::from(law.on_dequeue(&p, at, Nanos::from_millis(50), 0, signal, draw));
+            }
+            assert_eq!(if marks { dropped } else { marked }, 0, "a packet is marked or dropped");
+            dropped + marked
+        };
+        assert_eq!((signals(ms(1000), 1), signals(ms(1000) + Nanos(1000), 1)), (0, 1));
+        assert_eq!((signals(ms(1070), 1), signals(ms(1071), 1)), (0, 1));
+        assert_eq!(signals(ms(1371), 20), at_once, "marks: {marks}");
+    }
+}
+
+#[test]
+fn an_empty_queue_ends_signalling() {
+    let p = CobaltParams { target: 5_000_000, interval: 100_000_000, mtu_time: 0 };
+    let mut law = CobaltState::default();
+    law.on_dequeue(&p, ms(1000), Nanos::from_millis(50), 0, || true, || 0);
+    assert!(law.dropping());
+    law.on_empty(&p, ms(1001));
+    assert!(!law.dropping());
+}
+
 /// After a good time the count falls by one for each signal that would have been due; and a queue
 /// is at rest an interval after its last packet.
 #[test]

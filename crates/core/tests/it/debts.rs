@@ -78,6 +78,25 @@ fn rounds_that_are_skipped_change_no_order() {
     }
 }
 
+/// Turn by turn, 8192 turns of each of two flows bring the second just out of its debt. A skip of
+/// rounds comes after 16 384 turns: then no round is left in which neither flow can send.
+#[test]
+fn no_round_is_skipped_once_a_flow_is_out_of_debt() {
+    let mut lane = Lane::new("fq_codel", "quantum 256 memory_limit 1gb");
+    let packet = |f: u32, len: u32| Meta::new(len).hash(f << 22);
+    lane.fill(T0, 0, 1, packet(1, 1 << 24));
+    lane.fill(T0, 1, 1, packet(2, 8192 * 256 + 100));
+    lane.fill(T0, 10, 2, packet(1, 60));
+    lane.fill(T0, 20, 2, packet(2, 60));
+    assert_eq!(lane.ids(T0, 3), [0, 1, 20]);
+    let mut deficits = Vec::new();
+    lane.root().qdisc().flows(&lane.path.cx().pool, &mut |f| deficits.push((f.minor, f.values[0])));
+    // A quantum at the start; one turn when the first flow has become an old one, then 8192.
+    let first = 256 - (1 << 24) + 256 + 8192 * 256;
+    let second = 256 - (8192 * 256 + 100) + 8192 * 256 - 60;
+    assert_eq!(deficits, [(2, ("deficit", first)), (3, ("deficit", second))]);
+}
+
 /// A size table charges each packet two gigabytes: millions of turns, if no round were skipped. In
 /// a debug build the bound of the turns of one decision is asserted.
 #[test]

@@ -291,6 +291,16 @@ proptest! {
     }
 }
 
+/// A flow that waits for room in the path goes before a flow whose packet finds that room.
+#[test]
+fn a_newcomer_goes_behind_the_flows_in_line() {
+    let mut gate = Gate::new(16, 16, Quota::segs(4));
+    assert_eq!(gate.offer(1, ONE, false, 'a'), Offered::Held);
+    assert_eq!(gate.offer(2, ONE, true, 'b'), Offered::Held);
+    assert_eq!((gate.ready(), gate.take(), gate.take()), (2, Some('a'), Some('b')));
+    assert_eq!(gate.offer(3, ONE, true, 'c'), Offered::Pass('c'));
+}
+
 /// A turn ends with the packet that spends the quota, and a turn whose flow waits on is a yield.
 #[test]
 fn a_turn_that_spends_its_quota_yields() {

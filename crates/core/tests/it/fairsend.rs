@@ -137,15 +137,42 @@ fn bytes_end_a_turn_as_segments_do() {
 
 #[test]
 fn what_has_no_payload_goes_out_though_the_quota_is_spent_and_counts_nothing() {
-    let mut fair = FairSend::new(1, Quota::segs(2));
+    // Two segments spend either quota.
+    for quota in [Quota::segs(2), Quota::bytes(120)] {
+        let mut fair = FairSend::new(1, quota);
+        let id = fair.join().unwrap();
+        let mut burst = fair.begin(id, Cause::Data).unwrap();
+        for (segs, spent) in [(0, false), (1, false), (0, false), (1, true), (0, true)] {
+            assert_eq!((fair.pass(&mut burst, segs, 60), burst.is_spent()), (Pass::Go, spent), "{quota:?}");
+        }
+        assert!(!fair.is_waiting(id));
+        assert_eq!(fair.pass(&mut burst, 1, 60), Pass::Yield);
+        assert!(fair.is_waiting(id));
+    }
+}
+
+/// A stack that does not know how much it has may defer a sender more than once.
+#[test]
+fn a_sender_stands_in_line_once_however_often_it_is_deferred() {
+    let mut fair = FairSend::new(2, Quota::segs(1));
+    let ids = [fair.join().unwrap(), fair.join().unwrap()];
+    let bursts = ids.map(|id| fair.begin(id, Cause::Data).unwrap());
+    for turn in [0, 1, 0, 1, 1] {
+        fair.defer(&bursts[turn]);
+    }
+    assert_eq!((fair.waiting(), fair.stats().yields), (2, 2));
+    let turns: Vec<_> = std::iter::from_fn(|| fair.next_turn().map(|b| b.sender())).collect();
+    assert_eq!((turns, fair.waiting()), (ids.to_vec(), 0));
+}
+
+#[test]
+fn the_room_of_a_burst_is_the_rest_of_its_turn() {
+    let mut fair = FairSend::new(1, Quota::segs(4));
     let id = fair.join().unwrap();
     let mut burst = fair.begin(id, Cause::Data).unwrap();
-    for (segs, says) in [(0, Pass::Go), (1, Pass::Go), (0, Pass::Go), (1, Pass::Go), (0, Pass::Go)] {
-        assert_eq!(fair.pass(&mut burst, segs, 60), says);
+    for (segs, room) in [(1, 3), (0, 3), (2, 1), (5, 0)] {
+        assert_eq!((fair.pass(&mut burst, segs, MSS), burst.room_segs()), (Pass::Go, room));
     }
-    assert_eq!((burst.is_spent(), fair.is_waiting(id)), (true, false));
-    assert_eq!(fair.pass(&mut burst, 1, 60), Pass::Yield);
-    assert!(fair.is_waiting(id));
 }
 
 #[test]

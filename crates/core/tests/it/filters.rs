@@ -5,7 +5,9 @@ use txweir_core::classify::action::{Action, Control, Gact, Kind, Skbedit, State,
 use txweir_core::classify::packet::{NoOutlet, Packet};
 use txweir_core::classify::{
     action::Run,
-    filter::{ANY_PROTOCOL, BlockId, Existence, Filters, Goal, Matchall, Named, RESTARTS_MAX, Rule, Verdict},
+    filter::{
+        ANY_PROTOCOL, BlockId, Existence, Filters, Goal, Matchall, Named, RESTARTS_MAX, Rule, Tcpctl, Verdict,
+    },
 };
 use txweir_core::packet::headers::{Headers, ethertype};
 use txweir_core::{ErrorKind, Handle, Instant, Meta};
@@ -54,9 +56,13 @@ impl Bench {
         let mut frame = vec![0u8; 60];
         frame[12..14].copy_from_slice(&ethertype::IPV4.to_be_bytes());
         frame[14] = 0x45;
-        let mut meta = Meta::new(60).hash(hash);
-        let headers = Headers::parse_ethernet(&frame);
-        let mut packet = Packet::new(&mut frame, &mut meta, headers);
+        self.send_frame(&mut frame, hash)
+    }
+    /// As `send_hashed`, for a packet of these bytes.
+    fn send_frame(&mut self, frame: &mut Vec<u8>, hash: u32) -> (Verdict, Meta) {
+        let mut meta = Meta::new(frame.len() as u32).hash(hash);
+        let headers = Headers::parse_ethernet(frame);
+        let mut packet = Packet::new(frame, &mut meta, headers);
         let mut run = Run {
             actions: &self.filters.actions,
             state: &mut self.state,
@@ -79,6 +85,41 @@ fn the_lowest_priority_that_matches_decides() {
     assert_eq!(b.send().0, Verdict::Class(Handle(0x1_0010)));
     b.filters.delete(b.block, at(0, 10), None).unwrap();
     assert_eq!(b.send().0, Verdict::Class(Handle(0x1_0020)));
+}
+
+/// tcpctl counts the packets that it has looked at, and those that it has matched.
+#[test]
+fn control_segments_are_matched_and_counted() {
+    let mut b = Bench::new();
+    let rule = Rule::Tcpctl(Tcpctl {});
+    b.filters.put(b.block, at(0, 1), &rule, &goal(7, &[]), Existence::Add, Instant::ZERO).unwrap();
+    b.filters.fit(&mut b.state);
+    // ACK, ACK with a byte, FIN with ACK, SYN, and UDP.
+    for (protocol, flags, payload, matched) in [
+        (6, 0x10, 0, true),
+        (6, 0x10, 1, false),
+        (6, 0x11, 0, false),
+        (6, 0x02, 0, true),
+        (17, 0x10, 0, false),
+    ] {
+        let mut frame = vec![0u8; 54 + payload];
+        frame[12..14].copy_from_slice(&ethertype::IPV4.to_be_bytes());
+        frame[14] = 0x45;
+        frame[17] = 40 + payload as u8;
+        frame[23] = protocol;
+        frame[46..48].copy_from_slice(&[0x50, flags]);
+        let verdict = b.send_frame(&mut frame, 0).0;
+        let expected = if matched { Verdict::Class(Handle(7)) } else { Verdict::Unmatched };
+        assert_eq!(verdict, expected, "{protocol} {flags:#x} {payload}");
+    }
+    let block = b.filters.block(b.block).expect("a block");
+    let mut counts = Vec::new();
+    for table in block.chains.iter().flat_map(|c| &c.tables) {
+        block.visit(table, &mut |_, _, _, hits| {
+            counts.extend((hits..hits + 2).map(|id| b.state.hits(&b.filters.counters, id)));
+        });
+    }
+    assert_eq!(counts, [5, 2]);
 }
 
 #[test]

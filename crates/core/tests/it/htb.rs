@@ -96,8 +96,28 @@ fn one_class_sends_its_bucket_and_then_at_its_rate() {
     assert_eq!(times, [0, 0, 0, MS, 2 * MS, 3 * MS]);
     let (bytes, drops, overlimits, backlog, values) = shown(&lane, 0x10);
     assert_eq!((bytes, drops, overlimits, backlog), (6000, 0, 4, 0));
+    assert_eq!(lane.root().books().overlimits, 4, "those of its classes");
     // Its tokens are those of 3 ms: 2000 us of bucket, 3000 us later, less 6000.
     assert_eq!(values, [6, 0, 0, -15_625, -15_625, 100_000, 0]);
+}
+
+/// A packet that uses up the rest of a turn does not end it: the next one does, and is paid for by
+/// the next turn.
+#[test]
+fn a_turn_ends_below_zero_and_not_at_zero() {
+    let mut lane = htb(
+        "",
+        &[
+            (0x10, 0, "rate 8mbit burst 100kb cburst 100kb quantum 2000"),
+            (0x20, 0, "rate 8mbit burst 100kb cburst 100kb quantum 2000"),
+        ],
+    );
+    for minor in [0x10, 0x20] {
+        fill(&mut lane, minor, 1000, 5);
+    }
+    // Balances of the first class: -1000 and a quantum; 0, -1000 and a quantum; and so on.
+    let classes: Vec<u32> = lane.ids(Instant::ZERO, 10).iter().map(|id| id >> 16).collect();
+    assert_eq!(classes, [0x10, 0x20, 0x10, 0x10, 0x20, 0x20, 0x10, 0x10, 0x20, 0x20]);
 }
 
 #[test]

@@ -449,6 +449,27 @@ fn a_purge_gives_the_waiting_frames_of_every_queue_back() {
     assert_eq!(lane.port.flight().packets(), 3);
 }
 
+/// However many packets may wait on a path, no more than `SLOTS_MAX` may on all.
+#[test]
+fn the_pools_of_all_paths_have_a_bound_together() {
+    for (queues, pool, each) in [(2, 500_000, 1 << 17), (64, 500_000, 1 << 12), (64, 1000, 1000)] {
+        let env = Env { queues, ..Env::default() };
+        let mut port: Port<u64> = Port::new(PathConfig { env, pool, ..PathConfig::default() }).unwrap();
+        let slots =
+            |port: &Port<u64>| port.paths().iter().map(|p| p.cx().pool.capacity()).collect::<Vec<_>>();
+        assert_eq!(slots(&port), vec![each; queues.into()], "{queues} queues of {pool}");
+        // The paths of a root that comes later have it too.
+        let mut dev: Vec<_> = (0..queues).map(|_| VecDevice::with_slots(0)).collect();
+        let mut root = |kind: &str| {
+            let made = |q: &mut Qdiscs<'_>| q.replace(ROOT, None, kind, &mut Words::new(&[]));
+            port.control(T0, &mut dev).swap(made, |frame, m, _, each| each(frame, *m)).0.unwrap();
+            slots(&port)
+        };
+        assert_eq!(root("prio").len(), 1);
+        assert_eq!(root("mq")[usize::from(queues) - 1], each, "{queues} queues of {pool}");
+    }
+}
+
 /// Drops on paths that an earlier change took away are not told again.
 #[test]
 fn a_swap_tells_of_its_own_drops() {

@@ -7,7 +7,9 @@ use crate::common;
 use crate::common::lane::{Lane, Out};
 use crate::common::options::{chance, pick};
 use txweir_core::base::rng::Rng;
+use txweir_core::packet::route::Candidate;
 use txweir_core::qdisc::rough::{ByteLimit, Config, Profile, Rough};
+use txweir_core::sched::answer::Verdict;
 use txweir_core::sched::node::Node;
 use txweir_core::{Admitted, Bytes, DropReason, Env, Handle, Instant, Meta, Nanos, Packets};
 
@@ -276,6 +278,29 @@ fn a_smaller_limit_drops_the_oldest_ordinary_packets_first() {
     assert_eq!(lane.ids(T0, 9), [3, 5]);
 }
 
+/// A smaller limit of bytes is obeyed as one of packets is.
+#[test]
+fn fewer_bytes_drop_the_oldest_packets_too() {
+    let mut lane = Lane::new("rough", "limit 8 bytes 1mb");
+    lane.fill(T0, 0, 5, n(1000));
+    lane.change(T0, Handle::ROOT, "bytes 3kb").unwrap();
+    assert_eq!(lane.drops(), [0, 1].map(|id| (id, DropReason::Purged)));
+    assert_eq!(lane.backlog(), 3);
+}
+
+/// A sender is told before it sends: control that has its share of the room waits, data does not.
+#[test]
+fn a_queue_full_of_control_has_room_for_data() {
+    let mut lane = Lane::new("rough", "limit 20 bytes 1mb ack_budget 10%");
+    let asked = |lane: &Lane, m: Meta| lane.root().would_accept(&Candidate { meta: &m, route: None });
+    assert_eq!((asked(&lane, p(60)), asked(&lane, n(60))), (Verdict::Accept, Verdict::Accept));
+    // A tenth of 20 packets.
+    lane.fill(T0, 0, 2, p(60));
+    assert_eq!((asked(&lane, p(60)), asked(&lane, n(60))), (Verdict::Full, Verdict::Accept));
+    lane.fill(T0, 2, 18, n(60));
+    assert_eq!((asked(&lane, p(60)), asked(&lane, n(60))), (Verdict::Full, Verdict::Full));
+}
+
 /// A full queue may hold up to a packet more than its bytes; a change of another option is no
 /// reason to drop that packet.
 #[test]
@@ -433,6 +458,38 @@ fn a_budget_binds_only_while_data_waits() {
     lane.fill(T0, 0, 10, p(60));
     assert_eq!(lane.ids(T0, 20), (0..10).collect::<Vec<_>>());
     assert_eq!(lane.counter("budget_yields"), 0);
+}
+
+/// Credit is full when data comes, whatever control has sent before: alone, or before data that has
+/// left.
+#[test]
+fn control_has_full_credit_when_data_comes() {
+    let mut lane = Lane::new("rough", "limit 2000 bytes 10mb ack_budget 1%");
+    // 655 bytes of credit: 12 ACKs at 59.4 each would spend it, if alone they cost any.
+    lane.fill(T0, 100, 20, p(60));
+    assert_eq!(lane.ids(T0, 20), (100..120).collect::<Vec<_>>());
+    for round in 0..2 {
+        lane.fill(T0, 0, 1, n(1500));
+        lane.fill(T0, 200, 13, p(60));
+        let expected: Vec<u32> = (200..212).chain([0, 212]).collect();
+        assert_eq!(lane.ids(T0, 14), expected, "round {round}");
+    }
+}
+
+/// A queue without room lets no packet past it.
+#[test]
+fn a_queue_without_room_takes_no_packet_directly() {
+    for (limits, answer) in [
+        ("limit 0", Admitted::Dropped(DropReason::Overlimit)),
+        ("limit 9 bytes 0b", Admitted::Dropped(DropReason::Overlimit)),
+        ("limit 1 bytes 1b", Admitted::Sent),
+    ] {
+        for (profile, m) in [("df2013", n(100)), ("df2017", n(100)), ("df2013", p(60)), ("df2017", p(60))] {
+            let mut lane = Lane::new("rough", &format!("{limits} profile {profile}"));
+            let done = lane.path.submit(T0, 0, m, &mut lane.dev);
+            assert_eq!(done, answer, "{limits} {profile}");
+        }
+    }
 }
 
 /// 655 bytes of credit are spent by 12 ACKs at 59.4 each, the last of them at the limit; then a

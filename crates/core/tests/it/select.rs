@@ -59,6 +59,9 @@ fn a_packet_that_came_in_goes_out_by_the_queue_of_that_number() {
     s.set_classes(Some(talk()));
     // Within the class: less its first queue if the number is that large, modulo its size.
     assert_eq!([0, 1, 2, 3, 4].map(|q| from(&s, q, 3)), [2, 3, 2, 3, 2]);
+    let last = Range { count: 3, offset: 2 };
+    s.set_classes(Some(TrafficClasses::new([0; 16], &[last]).unwrap()));
+    assert_eq!([0, 1, 2, 3, 4, 5, 6].map(|q| from(&s, q, 3)), [2, 3, 2, 3, 4, 2, 3]);
 }
 
 #[test]

@@ -10,6 +10,7 @@ use txweir_core::base::rng::Rng;
 use txweir_core::model::testing::VecDevice;
 use txweir_core::packet::pool::List;
 use txweir_core::qdisc::KINDS;
+use txweir_core::sched::stab::Stab;
 use txweir_core::text::value::Words;
 use txweir_core::{
     Admitted, DropReason, Env, Handle, Instant, Meta, Nanos, PathConfig, Role, Swapped, Tree, TxPath, Wake,
@@ -337,6 +338,50 @@ fn the_new_limit_holds() {
         assert_eq!((books.queued, books.dropped), (moved, dropped), "{kind}");
         assert_eq!(lane.ids(Instant(9), 9), [0, 1, 2, 3, 4]);
     }
+}
+
+/// The fate of a packet that waits was decided when it came: a qdisc that would lose it or copy it
+/// now does neither.
+#[test]
+fn a_packet_that_waits_is_neither_lost_nor_copied_by_the_new_qdisc() {
+    for options in ["loss 100%", "duplicate 100%"] {
+        let mut lane = Lane::new("pfifo", "");
+        lane.fill(Instant::ZERO, 0, 8, Meta::new(100));
+        let swapped = replace(&mut lane, Instant(9), &[("root", "netem", options)]);
+        let moved = Tally { packets: 8, bytes: 800 };
+        assert_eq!(swapped, Swapped { moved, ..Swapped::default() }, "{options}");
+        assert_eq!(lane.ids(Instant(9), 20), (0..8).collect::<Vec<_>>(), "{options}");
+        assert_eq!(lane.drops(), []);
+    }
+    // A packet that comes afterwards is new.
+    let mut lane = Lane::new("pfifo", "");
+    lane.fill(Instant::ZERO, 0, 1, Meta::new(100));
+    replace(&mut lane, Instant(9), &[("root", "netem", "loss 100%")]);
+    let _ = lane.put(Instant(9), 1, Meta::new(100));
+    assert_eq!((lane.ids(Instant(9), 9), lane.drops()), (vec![0], vec![(1, DropReason::Lost)]));
+}
+
+/// An empty qdisc lets packets pass it only after it has said that it is empty: the new one may be
+/// in the way.
+#[test]
+fn after_a_swap_no_packet_goes_past_a_size_table() {
+    let mut lane = Lane::new("pfifo", "");
+    let submit = |lane: &mut Lane, id| lane.path.submit(Instant(9), id, Meta::new(100), &mut lane.dev);
+    assert_eq!(submit(&mut lane, 0), Admitted::Sent);
+    let stab = Stab { overhead: 900, mpu: 0, linklayer: None, mtu: 2047, tsize: 512 };
+    let (r, swapped) = lane.path.swap(
+        Instant(9),
+        &mut lane.dev,
+        |tree, cx| {
+            tree.edit(cx).replace(Handle::ROOT, None, "bfifo", &mut Words::new(&[]))?;
+            tree.edit(cx).set_stab(Handle::ROOT, Some(stab))
+        },
+        |_, _, _, _| {},
+    );
+    r.unwrap();
+    assert_eq!(swapped, Swapped::default());
+    assert_eq!(submit(&mut lane, 1), Admitted::Queued);
+    assert_eq!(lane.path.backlog(), Tally { packets: 1, bytes: 1000 });
 }
 
 /// A super-packet that the new tree takes only in pieces is cut in its place, and the pieces have

@@ -10,6 +10,7 @@ mod panics;
 mod policy;
 mod polled;
 mod room;
+mod runs;
 mod service;
 mod threads;
 mod watchdog;

@@ -175,6 +175,30 @@ fn the_commands_behind_one_that_panics_are_run() {
     assert_eq!(queue.status().counts().path.tx_packets, 1);
 }
 
+/// A command that comes while others run waits behind them, also where one of them panics.
+#[test]
+fn a_command_that_came_before_the_panic_is_run_behind_the_others() {
+    let (dev, _) = Faulty::new();
+    let config = QueueConfig { drain: Drain::Worker, ..QueueConfig::new(clock) };
+    let queue = Arc::new(Queue::new(path(false, "pfifo_fast", &[]), dev, config, Bell::new().wakeup()));
+    let ran = Arc::new(Mutex::new(Vec::new()));
+    let note = |n: u32| {
+        let ran = Arc::clone(&ran);
+        move |_: &mut Owned<Faulty>| ran.lock().unwrap().push(n)
+    };
+    let (mine, last) = (Arc::clone(&queue), note(3));
+    queue.control().post(note(1));
+    queue.control().post(move |_| {
+        mine.control().post(last);
+        panic!("planned: command");
+    });
+    queue.control().post(note(2));
+    fails(|| queue.serve());
+    assert_eq!(*ran.lock().unwrap(), [1]);
+    assert_eq!(queue.serve(), Rest::Idle);
+    assert_eq!(*ran.lock().unwrap(), [1, 2, 3]);
+}
+
 #[test]
 fn an_origin_stays_one_where_its_cutter_panics() {
     let config = QueueConfig {

@@ -60,3 +60,28 @@ impl Leases {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::units::{Bytes, Rate};
+
+    /// A class that is out of its own ceiling and of the shared one waits for the later of both.
+    #[test]
+    fn both_ceilings_have_to_allow_a_class_to_send() {
+        let ms = |n: i64| n * 1_000_000;
+        for (own, mode, wait) in [
+            ((Mode::CanSend, 0), Mode::CantSend, ms(2)),
+            ((Mode::MayBorrow, ms(5)), Mode::CantSend, ms(2)),
+            ((Mode::CantSend, ms(1)), Mode::CantSend, ms(2)),
+            ((Mode::CantSend, ms(5)), Mode::CantSend, ms(5)),
+        ] {
+            let mut leases = Leases::default();
+            // One byte a microsecond; the bucket holds 1000 of the 3000 bytes that have left.
+            leases.share(7, Some(Lease::alone(Rate(1_000_000), Bytes(1000))));
+            let now = Instant::from_secs(9);
+            assert_eq!(leases.mode(7, true, own, now, 3000), (mode, wait), "{own:?}");
+            assert_eq!(leases.mode(8, true, own, now, 3000), own, "another class shares nothing");
+        }
+    }
+}

@@ -642,3 +642,19 @@ proptest! {
         }
     }
 }
+
+/// A law that has seen one packet above target waits for the end of an interval: that is no rest,
+/// although it drops nothing.
+#[test]
+fn a_law_that_waits_for_the_end_of_an_interval_is_not_at_rest() {
+    let (p, mut law) = (defaults(), CodelState::default());
+    assert!(law.at_rest());
+    assert_eq!(law.on_dequeue(&p, &bad(), Ticks(1)), SENT);
+    assert!(!law.at_rest() && !law.dropping());
+    // A packet below target, or the end of the queue, forgets it.
+    let mut emptied = law;
+    emptied.on_empty();
+    assert!(emptied.at_rest());
+    assert_eq!(law.on_dequeue(&p, &Head::new(Ticks(0), 100_000), Ticks(2)), SENT);
+    assert!(law.at_rest());
+}

@@ -66,6 +66,7 @@ fn an_update_adds_two_percent_at_most_and_two_more_above_250_ms() {
         ppm(s.prob) - ppm(prob)
     };
     assert_eq!(after(ONE / 10, 200, 0), 20_000);
+    assert_eq!(after(ONE / 10, 250, 0), 20_000, "above, and not at, 250 ms: RFC 8033 section 5.6");
     assert_eq!(after(ONE / 10, 251, 0), 40_000);
     // Below 10 % there is no such bound: 10 s at 1/2048 of the gains, and the two percent.
     assert_eq!(after(0, 10_000, 0), 20_000 + (9_985 * 125 + 10_000 * 1_250) / 2048);
@@ -123,6 +124,14 @@ fn a_drop_is_never_soon_nor_late() {
     for round in 0..3 {
         assert!((0..8).all(|_| !s.drops(&PARAMS, 1514, 100_000, || panic!("round {round}"))));
         s.dropped();
+    }
+}
+
+/// RFC 8033 section 5.1: a packet is marked at a probability of at most 10 %.
+#[test]
+fn marks_stand_for_drops_up_to_ten_percent() {
+    for (prob, marks) in [(0, true), (TEN_PERCENT, true), (TEN_PERCENT + 1, false), (ONE, false)] {
+        assert_eq!(PieState { prob, ..waiting(20_000) }.marks(), marks, "{prob}");
     }
 }
 

@@ -129,6 +129,55 @@ fn gaps_between_marks_are_uniform() {
     assert_eq!(gaps[18] + gaps[19], 0);
 }
 
+/// The paper, figure 2: packets are counted from `min` on, `min` included, and all are marked from
+/// `max` on.
+#[test]
+fn both_thresholds_belong_to_the_range_above_them() {
+    let p = params(1000, 2000, 4, u32::MAX / 10);
+    let (mut s, mut rng) = (RedState::new(&p, Instant::ZERO), Rng::new(3));
+    for (average, action) in [
+        (2000 << 4, RedAction::Forced),
+        ((2000 << 4) + 1, RedAction::Forced),
+        ((1000 << 4) - 1, RedAction::Pass),
+    ] {
+        s.average = average;
+        assert_eq!((s.action(&p, &mut rng), s.count), (action, None), "{average}");
+    }
+    // The drawn number is at most 10 000: the next mark is due 12 packets later at 900 above `min`.
+    s.average = 1000 << 4;
+    for n in 0..12 {
+        assert_eq!((s.action(&p, &mut rng), s.count), (RedAction::Pass, Some(n)));
+    }
+    s.average = 1900 << 4;
+    assert_eq!(s.action(&p, &mut rng), RedAction::Early);
+}
+
+/// A mark comes once the packets times their distance above `min` reach the number.
+#[test]
+fn a_mark_comes_when_the_number_is_reached() {
+    let p = params(1000, 2000, 4, u32::MAX / 10);
+    for (drawn, marked) in [(2999, 5), (3000, 5), (3001, 6)] {
+        let start = RedState::new(&p, Instant::ZERO);
+        let mut s = RedState { average: 1600 << 4, count: Some(0), drawn, ..start };
+        let mut rng = Rng::new(3);
+        assert_eq!((1..).find(|_| s.action(&p, &mut rng) == RedAction::Early), Some(marked), "{drawn}");
+    }
+}
+
+/// A queue is idle from the first time at which it is found empty.
+#[test]
+fn an_idle_time_begins_once() {
+    let p = params(1000, 2000, 6, u32::MAX / 10);
+    let shrunk = |looks: &[u64]| {
+        let mut s = RedState { average: 1600 << 6, ..RedState::new(&p, Instant::ZERO) };
+        looks.iter().for_each(|ms| s.start_idle(Instant::from_millis(*ms)));
+        let _ = s.on_arrival(&p, 0, Instant::from_millis(2000), &mut Rng::new(1));
+        s.average(&p)
+    };
+    assert_eq!(shrunk(&[0, 900, 1900]), shrunk(&[0]));
+    assert!(shrunk(&[0]) < shrunk(&[1900]) && shrunk(&[1900]) < 1600);
+}
+
 #[test]
 fn the_probability_follows_the_average() {
     let p = params(1000, 2000, 4, u32::MAX / 50);

@@ -104,6 +104,20 @@ fn v3_slack_that_persists_for_the_hold_time_is_given_up() {
     assert_eq!((dql.stats().shrinks, dql.stats().idle_shrinks), (1, 0));
 }
 
+/// Of a limit of 1850 million and 300 million beyond it, an interval that completes one million
+/// needs two: the slack is more than 2^31, and more than the limit.
+#[test]
+fn slack_beyond_the_range_of_signed_numbers_is_given_up_too() {
+    let mut dql = fresh();
+    let now = Instant::ZERO + HOLD_TIME + Nanos(1);
+    (0..3).for_each(|_| _ = post(&mut dql, 100_000_000));
+    dql.completed(100_000_000, now).unwrap();
+    assert_eq!((dql.limit(), dql.prev.over_limit), (0, 300_000_000));
+    dql.set_limit(1_850_000_000).unwrap();
+    dql.completed(1_000_000, now).unwrap();
+    assert_eq!((dql.limit(), dql.stats().shrinks), (0, 1));
+}
+
 #[test]
 fn v4_over_limit_of_the_previous_round_is_added() {
     let mut dql = fresh();
@@ -239,6 +253,51 @@ fn an_idle_time_may_let_one_interval_shrink_the_limit() {
     };
     assert_eq!(busy(1), (30_000, 0, 0));
     assert_eq!(busy(10_000), (2000, 1, 1));
+}
+
+/// The bounds may be one number: the limit is then fixed.
+#[test]
+fn equal_bounds_fix_the_limit() {
+    let mut dql = fresh();
+    dql.set_bounds(5000, 5000).unwrap();
+    post(&mut dql, MTU);
+    assert_eq!(complete(&mut dql, MTU), 5000);
+    // The device runs dry behind more than the limit, which raises an unbounded limit.
+    post(&mut dql, TSO);
+    assert_eq!(complete(&mut dql, TSO), 5000);
+}
+
+/// Slack that was observed exactly a hold time before still stands for that hold time.
+#[test]
+fn an_idle_shrink_is_one_without_slack_seen_in_the_hold_time_before() {
+    for (last, idle_shrinks) in [(Nanos::ZERO, 0), (Nanos(1), 1)] {
+        let mut dql = fresh();
+        dql.set_limit(30_000).unwrap();
+        post(&mut dql, 1000);
+        complete(&mut dql, 1000); // the written limit is in force from here
+        (0..9).for_each(|_| _ = post(&mut dql, 1000));
+        let seen = Instant::from_millis(500);
+        for now in [Instant::from_millis(1), seen, seen + HOLD_TIME + last] {
+            dql.completed(1000, now).unwrap();
+        }
+        // Slack was observed at `seen`: 30 000 less twice the 1000 completed.
+        let s = dql.stats();
+        assert_eq!((s.limit, s.shrinks, s.idle_shrinks), (2000, 1, idle_shrinks), "{last}");
+    }
+}
+
+/// A sample counts an eighth (RFC 6298 section 2.3).
+#[test]
+fn the_completion_interval_moves_by_an_eighth_of_the_distance() {
+    let mut dql = fresh();
+    let mut now = Instant::ZERO;
+    // 1000, then 1000 + (9000 - 1000) / 8, then 2000 + (2000 - 2000) / 8.
+    for (us, interval) in [(1000, 1000), (9000, 2000), (2000, 2000)] {
+        dql.queued(MTU, now).unwrap();
+        now += Nanos::from_micros(us);
+        dql.completed(MTU, now).unwrap();
+        assert_eq!(dql.stats().completion_interval, Some(Nanos::from_micros(interval)));
+    }
 }
 
 #[test]
