@@ -67,9 +67,6 @@ pub struct CobaltParams {
     pub mtu_time: u64,
 }
 
-/// Time of the last events of a new law: longer ago than any target or interval.
-const LONG_AGO: Instant = Instant(0u64.wrapping_sub(1 << 62));
-
 /// State of the law for one queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CobaltState {
@@ -89,9 +86,11 @@ pub struct CobaltState {
 impl Default for CobaltState {
     /// Returns the state of a new queue. The first spacing is zero (`root` is 0): as in the
     /// reference, the second packet above target is signalled, not only the first one after an
-    /// interval.
+    /// interval. Its last events were at the start of the clock: as in the reference, BLUE does not
+    /// move within a target of that time, which is half a minute at 512 bit/s.
     fn default() -> Self {
-        Self { drop_next: LONG_AGO, blue_timer: LONG_AGO, count: 0, p_drop: 0, root: 0, dropping: false }
+        let start = Instant::ZERO;
+        Self { drop_next: start, blue_timer: start, count: 0, p_drop: 0, root: 0, dropping: false }
     }
 }
 
