@@ -65,6 +65,9 @@ pub struct CobaltParams {
     /// Transmission time of a full frame at the rate, ns: a queue of less than four frames is never
     /// bad.
     pub mtu_time: u64,
+    /// True to derive the time between signals from 32 bits of the interval, as Linux does
+    /// (PARITY.md: cake-long-interval).
+    pub strict_linux: bool,
 }
 
 /// State of the law for one queue.
@@ -248,7 +251,8 @@ impl CobaltState {
 
     /// Returns the time one spacing after `t`: `interval / sqrt(count)`, rounded down.
     fn after(&self, t: Instant, p: &CobaltParams) -> Instant {
-        let spacing = (u128::from(p.interval) * u128::from(self.root)) >> 32;
+        let interval = if p.strict_linux { p.interval & u64::from(u32::MAX) } else { p.interval };
+        let spacing = (u128::from(interval) * u128::from(self.root)) >> 32;
         t + Nanos(u64::try_from(spacing).unwrap_or(u64::MAX))
     }
 }
