@@ -12,8 +12,8 @@ use txweir_core::path::entry::{Entry, HookCounts, Hooked, Passed, Ways};
 use txweir_core::path::qdiscs::Qdiscs;
 use txweir_core::path::trees::Trees;
 use txweir_core::{
-    Admitted, Completed, Detail, DeviceError, Env, Handle, Instant, Meta, PathConfig, Role, Tree, TxPath,
-    TxQueue, Wake,
+    Admitted, Completed, Detail, DeviceError, Ecn, Env, Handle, Instant, Meta, PathConfig, Role, Tree,
+    TxPath, TxQueue, Wake,
 };
 use txweir_tc::tool::{self, Device, Devices, Hook, Request, SwapDone};
 
@@ -104,6 +104,8 @@ struct Lane {
     device: Always,
     now: Instant,
     queues: u32,
+    /// True if the last command about it made a cake wash.
+    washing: bool,
     hook: Option<Hook>,
     hook_counts: HookCounts,
     filters: Filters,
@@ -137,7 +139,7 @@ impl<'a> Player<'a> {
         };
         let recorded = trace.departures.iter().map(|d| d.at).collect();
         let (hasher, played) = (FlowHasher::new(key), Played::default());
-        Self { trace, manner, hasher, lane, wake: None, recorded, played }
+        Self { trace, manner, hasher, lane, washing: false, wake: None, recorded, played }
     }
 
     /// Advances to the arrival of a packet at `at`, behind `burst` others of that instant. The
@@ -244,6 +246,9 @@ impl<'a> Player<'a> {
         };
         let wanted = lane.path.wants_detail();
         let detail = wanted.then(|| Detail { route, ..packet::detail(&bytes, &self.hasher) });
+        if !packet::is_markable(row, arrival.size, self.washing) {
+            meta = meta.ecn(Ecn::NotEct);
+        }
         let (now, frame) = (lane.now, (number, meta.len));
         match lane.path.submit_with(now, frame, meta, detail.as_ref(), &mut lane.device) {
             Admitted::Cut(frame, _) => {
@@ -281,6 +286,9 @@ impl<'a> Player<'a> {
         let json = |text: &str| serde_json::from_str::<Vec<Value>>(text).ok();
         let detail = if self.trace.head.details { "-s -d" } else { "-s" };
         let mut ask = |format: &str, what: &str| {
+        for word in line.split_whitespace().filter(|word| ["wash", "nowash"].contains(word)) {
+            self.washing = word == "wash";
+        }
             self.tool(&format!("{detail} {format} {what} show dev {DEVICE}")).stdout
         };
         let show = Show {
