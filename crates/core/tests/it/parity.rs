@@ -478,3 +478,17 @@ fn a_frame_of_any_length_is_marked() {
     let Out::Sent(0, meta) = lane.take(T0 + Nanos::from_millis(2)) else { panic!("it leaves") };
     assert!(meta.marked);
 }
+
+/// pfifo-fast-batch
+#[test]
+fn the_place_of_a_packet_that_left_is_free_at_once() {
+    let env = Env { tx_queue_len: 40, ..Env::default() };
+    let mut lane = Lane::on(env, "pfifo_fast", "");
+    lane.fill(T0, 0, 40, Meta::new(100));
+    for id in 40..60 {
+        let over = Admitted::Dropped(DropReason::Overlimit);
+        assert_eq!(lane.put(T0, id, Meta::new(100)), over, "the band is full");
+        assert_eq!(lane.take(T0).id(), Some(id - 40));
+        lane.fill(T0, id, 1, Meta::new(100));
+    }
+}
