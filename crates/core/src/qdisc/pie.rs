@@ -50,10 +50,10 @@ crate::params! {
         /// Time from one update of the probability to the next, in whole milliseconds; each comes
         /// one millisecond later.
         tupdate: Nanos = TUPDATE, keys ["tupdate"], "1us to 4294s": tupdate_in_range;
-        /// Gain on the distance from the target, in 16ths of one per second; 0 leaves it as it is.
-        alpha: u32 = ALPHA, keys ["alpha"], "0 to 32": |n| *n <= GAIN_MAX;
-        /// Gain on the trend of the delay, in 16ths of one per second; 0 leaves it as it is.
-        beta: u32 = BETA, keys ["beta"], "0 to 32": |n| *n <= GAIN_MAX;
+        /// Gain on the distance from the target, in 16ths of one per second.
+        alpha: u32 = 2, keys ["alpha"], "0 to 32": |n| *n <= GAIN_MAX;
+        /// Gain on the trend of the delay, in 16ths of one per second.
+        beta: u32 = 20, keys ["beta"], "0 to 32": |n| *n <= GAIN_MAX;
         /// Mark ECN-capable packets instead of dropping them, while the probability is at most 10
         /// %.
         ecn: bool = false, flags ["ecn" = true, "noecn" = false];
@@ -65,10 +65,6 @@ crate::params! {
     }
 }
 
-/// Default of `alpha`.
-const ALPHA: u32 = 2;
-/// Default of `beta`.
-const BETA: u32 = 20;
 /// Largest gain that tc accepts.
 const GAIN_MAX: u32 = 32;
 
@@ -208,11 +204,7 @@ impl Discipline for Pie {
     type Rules = ();
     type Stats = Stats;
 
-    fn resolve(cfg: &mut Config, old: Option<&Config>, _env: &Env) -> Result<(), ConfigError> {
-        // tc does not send a gain of 0 to the kernel.
-        let (alpha, beta) = old.map_or((ALPHA, BETA), |old| (old.alpha, old.beta));
-        cfg.alpha = if cfg.alpha > 0 { cfg.alpha } else { alpha };
-        cfg.beta = if cfg.beta > 0 { cfg.beta } else { beta };
+    fn resolve(cfg: &mut Config, _old: Option<&Config>, _env: &Env) -> Result<(), ConfigError> {
         cfg.tupdate = Nanos(ticks(cfg.tupdate) * TICK);
         Ok(())
     }

@@ -179,21 +179,3 @@ fn a_smaller_limit_spares_the_packet_that_a_peek_holds() {
     assert_eq!(lane.drops(), [2, 3, 4].map(|id| (id, DropReason::Purged)));
     assert_eq!([2, 3].map(|t| lane.take(ms(t)).id()), [Some(1), Some(5)]);
 }
-
-/// tc does not send a gain of 0: it stays as it is.
-#[test]
-fn a_gain_of_zero_says_nothing() {
-    let mut lane = Lane::new("pie", "alpha 0 beta 7");
-    let gains = |lane: &Lane| {
-        let mut gains = Vec::new();
-        lane.root().qdisc().options(&mut |o| {
-            if ["alpha", "beta"].contains(&o.param.key) {
-                gains.push(txweir_core::text::value::exact_of(o.value));
-            }
-        });
-        gains
-    };
-    assert_eq!(gains(&lane), ["2", "7"]);
-    lane.change(ms(1), Handle::ROOT, "alpha 5 beta 0").unwrap();
-    assert_eq!(gains(&lane), ["5", "7"]);
-}
