@@ -109,9 +109,9 @@ def red(d, rate):
 
 
 def pie(d, rate):
-    """With a target that no queue reaches: its probability then stays zero, and only its limit drops."""
+    """With a target that no queue reaches: its probability then stays zero, and only its limit drops. zero-options: no gain of 0."""
     return (f" target {d.of(1, 2, 4)}s limit {d.between(2, 90)}" + d.sometimes(40, f" tupdate {d.of(5, 15, 40, 300)}ms")
-            + d.sometimes(30, f" alpha {d.between(0, 32)} beta {d.between(0, 32)}") + d.sometimes(30, d.of(" ecn", " noecn"))
+            + d.sometimes(30, f" alpha {d.between(1, 32)} beta {d.between(1, 32)}") + d.sometimes(30, d.of(" ecn", " noecn"))
             + d.sometimes(30, " bytemode") + d.sometimes(30, " dq_rate_estimator"))
 
 
