@@ -70,8 +70,8 @@ pub(super) fn meta(frame: &[u8], row: &Row, hasher: &FlowHasher) -> Meta {
     meta
 }
 
-/// True if Linux can mark a packet (PARITY.md: ecn-pages). The IP header of a longer frame lies in a
-/// page of its own, where the kernel does not write; that of a super-packet does not. A cake that
+/// True if Linux can mark a packet (PARITY.md: ecn-pages). The IP header of a longer frame lies in
+/// a page of its own, where the kernel does not write; that of a super-packet does not. A cake that
 /// washes a DSCP brings the header to the front.
 pub(super) const fn is_markable(row: &Row, size: u32, washing: bool) -> bool {
     size <= LINEAR_MAX || row.gso > 0 || washing && row.dscp > 0

@@ -84,15 +84,11 @@ impl Backlogs {
         self.keep = self.keep.saturating_sub(1);
     }
 
-    /// Gives up the heap, which has another queue than the longest in front.
-    pub const fn give_up(&mut self) {
-        self.keep = 0;
-    }
-
     /// Returns the tin and the number of the queue with most bytes. O(1); O(queues) if the heap was
     /// not maintained.
     pub fn longest(&mut self) -> (usize, usize) {
-        if self.keep == 0 {
+        // The heap of Linux may have an empty queue in front.
+        if self.keep == 0 || self.strict_linux && self.weight(0) == 0 {
             for i in (0..self.heap.len() / 2).rev() {
                 self.sink(i);
             }

@@ -12,8 +12,8 @@ const PACKETS_MAX: u64 = 10_240;
 /// Returns the memory that a waiting packet is charged: that of Linux's buffers, so that a limit
 /// means the same. A frame with its headroom and the 320 bytes that follow it in a buffer come in
 /// the sizes of Linux's allocator, and 256 bytes describe them. A frame that does not fit one page
-/// with its headroom lies in pages of its own, but for the link header; of a super-frame, all headers
-/// are ahead of the pages.
+/// with its headroom lies in pages of its own, but for the link header, and for all headers of a
+/// super-frame.
 #[inline]
 pub fn of(m: &Meta) -> u64 {
     const PAGE: u64 = 4096;

@@ -19,9 +19,10 @@
 //! - I5: a flow is on at most one list; it is on one while it has packets.
 //! - Differs from Linux (PARITY.md: flow-hash, cake-memory, cake-range, cake-nat, cake-gso-cut,
 //!   cake-cleared-tins, cake-tin-deficit, cake-drop-next, cake-idle-timer, cake-long-interval,
-//!   cake-longest, cake-override, cake-shrink): memory is charged as if every packet had come through a packet socket;
-//!   super-packets are cut before they are offered; drops by a change of tins are counted; tins
-//!   without a rate owe no turns from a time with one; intervals above 4.29 s are kept whole.
+//!   cake-longest, cake-override, cake-shrink): memory is charged as if every packet had come
+//!   through a packet socket; super-packets are cut before they are offered; drops by a change of
+//!   tins are counted; tins without a rate owe no turns from a time with one; intervals above 4.29 s
+//!   are kept whole.
 
 mod ack_filter;
 mod autorate;
@@ -499,10 +500,6 @@ impl Cake {
     #[cold]
     fn drop_longest(&mut self, cx: &mut Cx) {
         let (mut tin, mut f) = self.backlogs.longest();
-        if self.backlogs.of(tin, f) == 0 {
-            self.backlogs.give_up();
-            (tin, f) = self.backlogs.longest();
-        }
         if self.backlogs.of(tin, f) == 0 {
             // Packets of zero length count no bytes: any flow with a packet will do.
             let waiting = |q: &usize| !self.tins[q / FLOWS].flows.flows[q % FLOWS].packets.is_empty();
