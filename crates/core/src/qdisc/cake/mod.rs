@@ -21,8 +21,8 @@
 //!   cake-cleared-tins, cake-tin-deficit, cake-drop-next, cake-idle-timer, cake-long-interval,
 //!   cake-longest, cake-override, cake-shrink): memory is charged as if every packet had come
 //!   through a packet socket; super-packets are cut before they are offered; drops by a change of
-//!   tins are counted; tins without a rate owe no turns from a time with one; intervals above 4.29 s
-//!   are kept whole.
+//!   tins are counted; tins without a rate owe no turns from a time with one; intervals above
+//!   4.29 s are kept whole.
 
 mod ack_filter;
 mod autorate;
