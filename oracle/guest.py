@@ -132,6 +132,8 @@ class Player:
                 sleep_until(self.zero + event["at"])
                 # One reading for all packets of one instant: they arrive at once.
                 stamp = now()
+            elif self.job.get("apart"):
+                stamp = now()
             scheduled = event["at"] if event["do"] == "send" else None
             if event["do"] == "send":
                 self.send(event, stamp)

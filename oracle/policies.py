@@ -109,9 +109,9 @@ def red(d, rate):
 
 
 def pie(d, rate):
-    """With a target that no queue reaches: its probability then stays zero, and only its limit drops."""
+    """With a target that no queue reaches: its probability then stays zero, and only its limit drops. zero-options: no gain of 0."""
     return (f" target {d.of(1, 2, 4)}s limit {d.between(2, 90)}" + d.sometimes(40, f" tupdate {d.of(5, 15, 40, 300)}ms")
-            + d.sometimes(30, f" alpha {d.between(0, 32)} beta {d.between(0, 32)}") + d.sometimes(30, d.of(" ecn", " noecn"))
+            + d.sometimes(30, f" alpha {d.between(1, 32)} beta {d.between(1, 32)}") + d.sometimes(30, d.of(" ecn", " noecn"))
             + d.sometimes(30, " bytemode") + d.sometimes(30, " dq_rate_estimator"))
 
 
@@ -160,7 +160,8 @@ MEANT = {
                 {"row": "skbprio-class-packets", "waives": ["class_qlen"]}],
     "multiq": [{"row": "multi-queue-polls", "waives": ["overlimits"]}, {"row": "multiq-backlog", "waives": ["backlog"]}],
     "cake": [{"row": "cake-drop-next", "waives": ["drop_next", "blue_timer"]},
-             {"row": "cake-idle-timer", "waives": ["overlimits"]}],
+             {"row": "cake-idle-timer", "waives": ["overlimits"]},
+             {"row": "cake-longest", "waives": ["law"]}],
 }
 
 BY_CHANCE = {"pie": pie_by_chance, "red": red_by_chance, "netem": netem_by_chance}
@@ -283,14 +284,13 @@ class Policy:
             options = re.sub(r" (burst|mtu) (\d+)", lambda m: f" {m[1]} {max(int(m[2]), int(had.get(m[1], 0)))}", options)
             if "peakrate" not in before:
                 options = re.sub(r" peakrate \S+ mtu \d+", "", options)
+        # fifo-shrink, skbprio-shrink, fq-shrink, peek-trim, netem-shrink: a limit only grows, from its default too.
         if kind in ("pfifo", "pfifo_head_drop", "skbprio"):
-            # fifo-shrink, skbprio-shrink: a limit only grows.
-            options = f" limit {self.draw.between(60, 100)}"
+            options = f" limit {100 if ' limit' in before else 1000}"
         if kind == "bfifo":
-            options = f" limit {self.draw.between(60000, 90000)}"
+            options = f" limit {90000 if ' limit' in before else 10_000_000}"
         if kind in ("fq", "pie", "netem"):
-            # fq-shrink, peek-trim, netem-shrink.
-            options = re.sub(r" limit \d+", f" limit {self.draw.between(100, 200)}", options)
+            options = re.sub(r" limit \d+", f" limit {200 if ' limit' in before else 10000}", options)
         if kind == "codel" and self.draw.chance(40):
             options = f" limit {self.draw.between(1, 8)}"
         if kind == "fq_codel" and self.draw.chance(40):
@@ -306,7 +306,8 @@ class Policy:
             options = re.sub(r" reorder \S+ gap \d+", "", options) + "".join(re.findall(r" reorder \S+ gap \d+", before))
         if kind == "cake":
             # cake-cleared-tins, cake-tin-deficit: the tins and whether there is a rate stay as they were.
-            options = re.sub(r" bandwidth \S+| besteffort| diffserv\d| precedence", "", options)
+            # cake-shrink.
+            options = re.sub(r" bandwidth \S+| besteffort| diffserv\d| precedence| memlimit \S+", "", options)
             options += f" bandwidth {rate}bit" if "bandwidth" in before else ""
         # fq-codel-flows: Linux refuses any number of flows in a change, also the present one.
         return re.sub(r" flows \d+", "", options)
@@ -315,7 +316,7 @@ class Policy:
 # What a change of fq_codel drops is counted as sent by Linux, in it and above it.
 SHRUNK = {"row": "fq-codel-shrink", "waives": ["bytes", "packets", "drops", "Sent", "(dropped"]}
 # Buckets of more than 274 s.
-SLOW = {"row": "tbf-ticks", "waives": ["burst", "lat", "latency", "mtu", "minburst", "peakrate"]}
+SLOW = {"row": "tbf-ticks", "waives": ["burst", "lat", "limit", "latency", "mtu", "minburst", "peakrate"]}
 
 
 def meant(policy):
@@ -335,6 +336,11 @@ def meant(policy):
         rows.append(SLOW)
     if policy.queues > 1:
         rows.append(MEANT["multiq"][0])
+    if policy.super_packets and any(kind == "tbf" and place != "root" for place, _, kind, _ in policy.nodes):
+        # What is above a tbf that cuts counts the pieces that did not fit there only if none did.
+        rows.append({"row": "tbf-gso-cut", "waives": ["drops", "(dropped"]})
+    if policy.super_packets and {"cake", "tbf"} <= kinds:
+        rows.append({"row": "cake-gso-cut", "waives": ["memory_used", "used:"]})
     return [row for index, row in enumerate(rows) if row not in rows[:index]]
 
 
@@ -409,7 +415,8 @@ def scenario(seed, kinds):
     # cake-gso-cut, netem-corrupt-gso: cake leaves super-packets whole here.
     policy.super_packets = not policy.stab and "fq" not in kinds and d.chance(20)
     if policy.super_packets:
-        policy.lines = [line + " no-split-gso" if ": cake" in line else line for line in policy.lines]
+        # The pieces that tbf makes take other memory: so many are not worth a limit of their own.
+        policy.lines = [re.sub(r" memlimit \S+", "", line) + " no-split-gso" if ": cake" in line else line for line in policy.lines]
     mtu = d.of(1500, 1500, 1500, 9000)
     budget = d.between(60, 220)
     # The load, in tenths of the rate, is shared by the streams.
@@ -417,10 +424,13 @@ def scenario(seed, kinds):
     load = d.of(3, 8, 10, 12, 20, 40)
     streams = [stream(d, policy, kinds, index, count, budget, load, mtu == 9000) for index in range(count)]
     length = max(s["count"] // s["burst"] * sum(s["gap"]) // 2 for s in streams)
-    changes = [{"at": d.between(1_000_000, 1_000_000 + length), "tc": line}
-               for line in (policy.change() for _ in range(d.of(0, 0, 1, 2, 3))) if line]
+    lines = [line for line in (policy.change() for _ in range(d.of(0, 0, 1, 2, 3))) if line]
+    # In the order in which they were drawn: what only grows must grow in time.
+    times = sorted(d.between(1_000_000, 1_000_000 + length) for _ in lines)
+    changes = [{"at": at, "tc": line} for at, line in zip(times, lines)]
     changes.append({"at": d.between(1_000_000, 1_000_000 + length), "show": True})
-    device = {"mtu": mtu, "txqueuelen": d.of(1000, 1000, 20, 5, 1), "queues": queues}
+    # pfifo-fast-batch: a shorter queue has none.
+    device = {"mtu": mtu, "txqueuelen": d.of(1000, 1000, 20, 5, 1) if "pfifo_fast" not in kinds else d.of(31, 20, 5, 1), "queues": queues}
     drawn = {"name": f"case-{seed}", "seed": seed, "device": device, "tc": policy.lines, "changes": changes, "stream": streams,
              "parity": meant(policy), "details": d.chance(25)}
     if by_chance and BY_CHANCE.keys() & kinds:

@@ -65,10 +65,10 @@ pub struct CobaltParams {
     /// Transmission time of a full frame at the rate, ns: a queue of less than four frames is never
     /// bad.
     pub mtu_time: u64,
+    /// True to derive the time between signals from 32 bits of the interval, as Linux does
+    /// (PARITY.md: cake-long-interval).
+    pub strict_linux: bool,
 }
-
-/// Time of the last events of a new law: longer ago than any target or interval.
-const LONG_AGO: Instant = Instant(0u64.wrapping_sub(1 << 62));
 
 /// State of the law for one queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -89,9 +89,11 @@ pub struct CobaltState {
 impl Default for CobaltState {
     /// Returns the state of a new queue. The first spacing is zero (`root` is 0): as in the
     /// reference, the second packet above target is signalled, not only the first one after an
-    /// interval.
+    /// interval. Its last events were at the start of the clock: as in the reference, BLUE does not
+    /// move within a target of that time, which is half a minute at 512 bit/s.
     fn default() -> Self {
-        Self { drop_next: LONG_AGO, blue_timer: LONG_AGO, count: 0, p_drop: 0, root: 0, dropping: false }
+        let start = Instant::ZERO;
+        Self { drop_next: start, blue_timer: start, count: 0, p_drop: 0, root: 0, dropping: false }
     }
 }
 
@@ -249,7 +251,8 @@ impl CobaltState {
 
     /// Returns the time one spacing after `t`: `interval / sqrt(count)`, rounded down.
     fn after(&self, t: Instant, p: &CobaltParams) -> Instant {
-        let spacing = (u128::from(p.interval) * u128::from(self.root)) >> 32;
+        let interval = if p.strict_linux { p.interval & u64::from(u32::MAX) } else { p.interval };
+        let spacing = (u128::from(interval) * u128::from(self.root)) >> 32;
         t + Nanos(u64::try_from(spacing).unwrap_or(u64::MAX))
     }
 }

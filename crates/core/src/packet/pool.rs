@@ -508,6 +508,14 @@ impl Queue {
         self.bytes += u64::from(pool.meta(&p).wire_len);
         self.list.push_back(pool, p);
     }
+    /// Inserts a packet behind all packets at the front for which `before` is true. O(1) if that
+    /// holds for the last packet, else one step for each packet passed.
+    #[inline]
+    pub(crate) fn insert_by(&mut self, pool: &mut Pool, p: Pkt, before: impl Fn(&Meta) -> bool) {
+        self.packets += 1;
+        self.bytes += u64::from(pool.meta(&p).wire_len);
+        self.list.insert_by(pool, p, before);
+    }
     /// Puts a packet in front of all others.
     #[inline]
     pub fn push_front(&mut self, pool: &mut Pool, p: Pkt) {

@@ -191,7 +191,9 @@ impl Discipline for Fq {
         if self.is_fast(m, cx.now, &cx.pool) {
             self.stats.fastpath += 1;
             self.packets += 1;
-            return self.fast.push_back(&mut cx.pool, p);
+            // Launch times that are over still order the packets.
+            let launch = launch_of(m);
+            return self.fast.insert_by(&mut cx.pool, p, |earlier| launch_of(earlier) <= launch);
         }
         let f = limits.flow(m);
         if self.flows[f].place == Place::Unknown {

@@ -8,8 +8,8 @@
 //! - I2: a packet leaves band b only when every band below b is empty. Band 0 can starve the
 //!   others.
 //! - I3: order within a band is order of arrival.
-//! - Differs from Linux (PARITY.md: single-queue): a path, which is one queue, starts with it;
-//!   there is no mq.
+//! - Differs from Linux (PARITY.md: single-queue, pfifo-fast-batch): a path, which is one queue,
+//!   starts with it; there is no mq; the place of a packet that has left is free at once.
 
 use crate::base::env::Env;
 use crate::base::handle::ClassId;

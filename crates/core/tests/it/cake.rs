@@ -435,15 +435,53 @@ fn memory_is_that_of_linux_buffers_and_is_never_exceeded() {
     }
 }
 
+/// Fills queues that overflow, one in each of eight tins, and returns the numbers of packets that
+/// were dropped and of those that were not in the longest queue.
+fn overflows(strict_linux: bool) -> (usize, usize) {
+    let env = Env { strict_linux, ..Env::default() };
+    let mut lane = Lane::on(env, "cake", "bandwidth 1mbit precedence flowblind memlimit 60kb");
+    let (mut rng, mut lens) = (Rng::new(1), Vec::new());
+    let mut queues: Vec<std::collections::VecDeque<u32>> = vec![Default::default(); 8];
+    let (mut dropped, mut shorter) = (0, 0);
+    for id in 0..2000 {
+        let (tin, mut m) = (rng.below(8), Meta::new(60 + rng.below(1455) as u32));
+        m.ds = (tin << 5) as u8;
+        lens.push(m.len);
+        queues[tin as usize].push_back(id);
+        assert_eq!(lane.put(T0, id, m), Admitted::Queued);
+        for (gone, _) in lane.drops() {
+            let bytes =
+                |q: &std::collections::VecDeque<u32>| q.iter().map(|id| lens[*id as usize]).sum::<u32>();
+            let longest = queues.iter().map(bytes).max();
+            let queue = queues.iter_mut().find(|q| q.front() == Some(&gone)).expect("the oldest of a queue");
+            dropped += 1;
+            shorter += usize::from(Some(bytes(queue)) != longest);
+            queue.pop_front();
+        }
+    }
+    (dropped, shorter)
+}
+
+/// The trace `longest` shows which queue Linux takes for the longest.
+#[test]
+fn an_overflow_drops_from_the_longest_queue_and_linux_from_another() {
+    let (dropped, shorter) = overflows(false);
+    assert!(dropped > 1900 && shorter == 0, "{shorter} of {dropped}");
+    let (dropped, shorter) = overflows(true);
+    assert!(dropped > 1900 && shorter > 50, "{shorter} of {dropped}");
+}
+
 /// The longest queue loses its oldest packet, until there is room.
 #[test]
 fn the_longest_queue_loses_its_oldest() {
     let mut lane = Lane::new("cake", "bandwidth 1mbit besteffort flows memlimit 23040");
-    lane.fill(T0, 0, 6, Meta::new(1500).hash(8));
-    lane.fill(T0, 100, 4, Meta::new(1400).hash(16));
+    // BLUE does not move within a target of the clock's start.
+    let now = ms(1000);
+    lane.fill(now, 0, 6, Meta::new(1500).hash(8));
+    lane.fill(now, 100, 4, Meta::new(1400).hash(16));
     assert_eq!(lane.drops(), []);
     for id in 200..203 {
-        assert_eq!(lane.put(T0, id, Meta::new(1000).hash(24)), Admitted::Queued);
+        assert_eq!(lane.put(now, id, Meta::new(1000).hash(24)), Admitted::Queued);
     }
     let over = DropReason::Overmemory;
     assert_eq!(
@@ -671,4 +709,14 @@ fn an_empty_cake_asks_for_no_wake() {
     run(&mut lane, T0, Instant::MAX);
     assert!(!lane.drops().is_empty(), "its law has something to forget");
     assert_eq!((lane.take(Instant::from_secs(1)), lane.backlog()), (Out::Nothing, 0));
+}
+
+/// Linux drops when the next packet comes.
+#[test]
+fn a_smaller_memlimit_drops_at_once() {
+    let mut lane = Lane::new("cake", "bandwidth 1mbit besteffort flowblind memlimit 100kb");
+    lane.fill(T0, 0, 10, Meta::new(60));
+    lane.change(T0, Handle::ROOT, "memlimit 7000").unwrap();
+    let over = DropReason::Overmemory;
+    assert_eq!(lane.drops(), [(0, over), (1, over)], "eight of 832 bytes fit");
 }

@@ -10,7 +10,7 @@ fn ms(ms: u64) -> Instant {
 /// The times of signals: the sum of interval / sqrt(n), the first at once.
 #[test]
 fn signals_come_at_the_inverse_square_root() {
-    let p = CobaltParams { target: 5_000_000, interval: 100_000_000, mtu_time: 0 };
+    let p = CobaltParams { target: 5_000_000, interval: 100_000_000, mtu_time: 0, strict_linux: false };
     let mut law = CobaltState::default();
     let (mut now, mut times) = (Instant(1_000_000_000), Vec::new());
     while times.len() < 40 {
@@ -68,7 +68,7 @@ fn an_empty_queue_ends_signalling() {
 /// is at rest an interval after its last packet.
 #[test]
 fn the_law_forgets_at_the_rate_at_which_it_learned() {
-    let p = CobaltParams { target: 5_000_000, interval: 100_000_000, mtu_time: 0 };
+    let p = CobaltParams { target: 5_000_000, interval: 100_000_000, mtu_time: 0, strict_linux: false };
     let mut law = CobaltState::default();
     let mut now = ms(1000);
     let look = |law: &mut CobaltState, now, waited| {
@@ -97,7 +97,7 @@ fn the_law_forgets_at_the_rate_at_which_it_learned() {
 /// once per target.
 #[test]
 fn blue_rises_and_falls_once_per_target() {
-    let p = CobaltParams { target: 5_000_000, interval: 100_000_000, mtu_time: 0 };
+    let p = CobaltParams { target: 5_000_000, interval: 100_000_000, mtu_time: 0, strict_linux: false };
     let mut law = CobaltState::default();
     assert!(law.on_full(&p, ms(1000)), "it begins");
     assert!(!law.on_full(&p, ms(1005)), "too soon");
@@ -120,10 +120,44 @@ fn blue_rises_and_falls_once_per_target() {
     }
 }
 
+/// At 64 bytes/s a target is the time of one and a half frames: a queue that overflows sooner after
+/// the start of the clock leaves BLUE alone.
+#[test]
+fn blue_waits_for_a_target_from_the_start_of_the_clock() {
+    let p = CobaltParams {
+        target: 35_484_375_000,
+        interval: 70_968_750_000,
+        mtu_time: 23_656_250_000,
+        strict_linux: false,
+    };
+    let mut law = CobaltState::default();
+    assert!(!law.on_full(&p, Instant(35_484_375_000)));
+    assert_eq!((law.p_drop(), law.dropping()), (0, true));
+    assert!(law.on_full(&p, Instant(35_484_375_001)));
+    assert_eq!(law.p_drop(), 1 << 24);
+}
+
+/// Linux takes an interval of 10 s for 1.41 s where it computes the time to the next signal.
+#[test]
+fn a_long_interval_is_kept_whole_and_cut_as_in_linux() {
+    for (strict_linux, next) in [(false, 1e10), (true, 1e10 - 2.0 * 4_294_967_296.0)] {
+        let p = CobaltParams { target: 5_000_000, interval: 10_000_000_000, mtu_time: 0, strict_linux };
+        let mut law = CobaltState::default();
+        // The first signal of a new queue is due at once, and the second an interval later.
+        for _ in 0..2 {
+            law.on_dequeue(&p, ms(20_000), Nanos::from_millis(50), 0, || true, || unreachable!());
+        }
+        let after = law.drop_next().0 - ms(20_000).0;
+        let expected = next * 0.5_f64.sqrt();
+        assert!((after as f64 / expected - 1.0).abs() < 1e-6, "{strict_linux}: {after} against {expected}");
+    }
+}
+
 /// Four frames are no standing queue; on ingress, neither are two frames for each bulk flow.
 #[test]
 fn a_few_frames_are_no_standing_queue() {
-    let p = CobaltParams { target: 5_000_000, interval: 100_000_000, mtu_time: 2_000_000 };
+    let p =
+        CobaltParams { target: 5_000_000, interval: 100_000_000, mtu_time: 2_000_000, strict_linux: false };
     for (lenient, most) in [(0, 8), (2, 8), (5, 20)] {
         for (waited, dropping) in [(most, false), (most + 1, true)] {
             let mut law = CobaltState::default();

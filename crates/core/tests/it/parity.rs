@@ -14,8 +14,8 @@ use txweir_core::qdisc::{KINDS, kind};
 use txweir_core::sched::cx::Cx;
 use txweir_core::text::value::{Words, exact_of};
 use txweir_core::{
-    Admitted, ConfigError, DqlConfig, DropReason, Env, Handle, Instant, Meta, PathConfig, Rate, Role, Tree,
-    TxPath, Unit, Wake,
+    Admitted, ConfigError, DqlConfig, DropReason, Ecn, Env, Handle, Instant, Meta, Nanos, PathConfig, Rate,
+    Role, Tree, TxPath, Unit, Wake,
 };
 
 const T0: Instant = Instant::ZERO;
@@ -468,4 +468,27 @@ fn a_cell_after_a_size_has_no_effect() {
     }
     // Only for options that tc accepts.
     assert!(tbf_on(None, "rate 1mbit burst 5kb limit 9000/8").is_err());
+}
+
+/// ecn-pages
+#[test]
+fn a_frame_of_any_length_is_marked() {
+    let mut lane = Lane::new("codel", "ecn ce_threshold 1ms");
+    lane.fill(T0, 0, 1, Meta::new(9014).ecn(Ecn::Ect0));
+    let Out::Sent(0, meta) = lane.take(T0 + Nanos::from_millis(2)) else { panic!("it leaves") };
+    assert!(meta.marked);
+}
+
+/// pfifo-fast-batch
+#[test]
+fn the_place_of_a_packet_that_left_is_free_at_once() {
+    let env = Env { tx_queue_len: 40, ..Env::default() };
+    let mut lane = Lane::on(env, "pfifo_fast", "");
+    lane.fill(T0, 0, 40, Meta::new(100));
+    for id in 40..60 {
+        let over = Admitted::Dropped(DropReason::Overlimit);
+        assert_eq!(lane.put(T0, id, Meta::new(100)), over, "the band is full");
+        assert_eq!(lane.take(T0).id(), Some(id - 40));
+        lane.fill(T0, id, 1, Meta::new(100));
+    }
 }

@@ -77,7 +77,7 @@ struct Number {
     key: String,
     /// The value; `None` where it has no meaning, as the mean run of losses without losses.
     value: Option<f64>,
-    /// Difference that is none, in units of the value: the grain of times.
+    /// Difference that is none, in units of the value: the grain of times, or what follows from it.
     grain: f64,
     /// True if it is a count of packets.
     counts: bool,
@@ -134,13 +134,20 @@ impl Sample {
             count("packets that a later one overtook", Aspect::Order, overtaken.into()),
             Number::new("mean delay, us", Aspect::Time, Some(spread.mean / 1000.0)).grain(),
             Number::new("deviation of the delay, us", Aspect::Time, Some(spread.deviation / 1000.0)).grain(),
-            Number::new("correlation of delays", Aspect::Time, correlation(&in_order, &spread)),
+            Number::new("correlation of delays", Aspect::Time, correlation(&in_order, &spread)).rounding(),
         ];
         debug_assert_eq!(numbers.len(), FIXED);
         for (at, show) in shows.enumerate() {
             for qdisc in show.qdisc.iter().flatten() {
                 let part = |key: &str| qdisc.get(key).and_then(Value::as_str).unwrap_or_default();
-                counters(&mut numbers, &format!("show {at}: {} {}", part("kind"), part("handle")), "", qdisc);
+                let place = format!("show {at}: {} {}", part("kind"), part("handle"));
+                let from = numbers.len();
+                counters(&mut numbers, &place, "", qdisc);
+                if trace.has_super_packets() {
+                    // They count no packet in Linux.
+                    let counted = numbers.split_off(from).into_iter().filter(|n| n.key != "packets");
+                    numbers.extend(counted);
+                }
             }
         }
         let mut delays: Vec<i64> = departures.iter().map(delay).collect();
@@ -161,6 +168,11 @@ impl Number {
     }
     const fn grain(mut self) -> Self {
         self.grain = TOLERANCE_NS as f64 / 1000.0;
+        self
+    }
+    /// Of a value without a unit that comes from times.
+    const fn rounding(mut self) -> Self {
+        self.grain = 1e-3;
         self
     }
 }

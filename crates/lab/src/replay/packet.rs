@@ -14,6 +14,9 @@ const PEER: [u8; 6] = [2, 0xff, 0, 0, 0, 2];
 /// Most bytes of a packet: a trace of one line could ask for 4 GB otherwise. Linux makes no
 /// super-packet of more (`GSO_MAX_SIZE`).
 const SIZE_MAX: u32 = 8 * 65_535;
+/// Longest frame that a packet socket writes into one buffer with its header: a page, less the
+/// headroom of 16 bytes and one byte.
+const LINEAR_MAX: u32 = 4079;
 /// First two bytes of the source address; the packet's number follows.
 const SENDER: [u8; 2] = [2, 0];
 
@@ -65,6 +68,13 @@ pub(super) fn meta(frame: &[u8], row: &Row, hasher: &FlowHasher) -> Meta {
     meta.protocol = h.ethertype;
     meta.tcp_control = h.is_tcp_control();
     meta
+}
+
+/// True if Linux can mark a packet (PARITY.md: ecn-pages). The IP header of a longer frame lies in
+/// a page of its own, where the kernel does not write; that of a super-packet does not. A cake that
+/// washes a DSCP brings the header to the front.
+pub(super) const fn is_markable(row: &Row, size: u32, washing: bool) -> bool {
+    size <= LINEAR_MAX || row.gso > 0 || washing && row.dscp > 0
 }
 
 /// Returns the segments of a super-packet, each as a packet of its own.

@@ -1,6 +1,6 @@
 //! Drives a path through a trace, in the trace's time.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 
 use serde_json::Value;
 use txweir_core::classify::action::State;
@@ -12,8 +12,8 @@ use txweir_core::path::entry::{Entry, HookCounts, Hooked, Passed, Ways};
 use txweir_core::path::qdiscs::Qdiscs;
 use txweir_core::path::trees::Trees;
 use txweir_core::{
-    Admitted, Completed, Detail, DeviceError, Env, Handle, Instant, Meta, PathConfig, Role, Tree, TxPath,
-    TxQueue, Wake,
+    Admitted, Completed, Detail, DeviceError, Ecn, Env, Handle, Instant, Meta, PathConfig, Role, Tree,
+    TxPath, TxQueue, Wake,
 };
 use txweir_tc::tool::{self, Device, Devices, Hook, Request, SwapDone};
 
@@ -45,7 +45,18 @@ pub(super) struct Played {
     /// The output of each show.
     pub(super) shows: Vec<Show>,
     /// Packets that arrived so near to a timer that only the kernel knows which was first.
-    pub(super) tied: Vec<usize>,
+    pub(super) tied: Vec<Tied>,
+}
+
+/// A packet that arrived ahead of a timer of nearly the same time.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Tied {
+    /// Its number.
+    pub(super) packet: usize,
+    /// Time of the timer.
+    pub(super) timer: i64,
+    /// Latest time at which the packet may have arrived.
+    pub(super) latest: i64,
 }
 
 /// Freedoms of a replay.
@@ -57,8 +68,10 @@ pub(super) struct Manner {
     pub(super) strict_linux: bool,
     /// True to ask the path at each recorded departure too.
     pub(super) polled: bool,
-    /// Packets that arrive after a timer that is due at nearly the same time.
-    pub(super) late: BTreeSet<usize>,
+    /// Time between packets of one instant, nanoseconds.
+    pub(super) spacing: i64,
+    /// Packets that arrive after the timers that fire until this time.
+    pub(super) late: BTreeMap<usize, i64>,
 }
 
 /// Plays the trace in this manner.
@@ -91,6 +104,8 @@ struct Player<'a> {
     manner: &'a Manner,
     hasher: FlowHasher,
     lane: Lane,
+    /// True if the last command about it made a cake wash.
+    washing: bool,
     /// Time of the path's next call.
     wake: Option<i64>,
     /// Times of future departures in the kernel.
@@ -137,7 +152,7 @@ impl<'a> Player<'a> {
         };
         let recorded = trace.departures.iter().map(|d| d.at).collect();
         let (hasher, played) = (FlowHasher::new(key), Played::default());
-        Self { trace, manner, hasher, lane, wake: None, recorded, played }
+        Self { trace, manner, hasher, lane, washing: false, wake: None, recorded, played }
     }
 
     /// Advances to the arrival of a packet at `at`, behind `burst` others of that instant. The
@@ -149,11 +164,12 @@ impl<'a> Player<'a> {
         // Each packet takes readings of the clock, so that a timer may fire within a burst.
         let latest = at.saturating_add(SEND_NS * burst + NEAR_NS);
         self.run_until(woke.saturating_sub(NEAR_NS), at.saturating_sub(NEAR_NS));
-        if self.wake.is_some_and(|due| self.fires(due) <= latest) {
-            self.played.tied.push(packet);
+        let behind = self.manner.spacing * burst;
+        let until = self.manner.late.get(&packet).copied().unwrap_or(woke + behind);
+        self.run_until(until, at + behind);
+        if let Some(timer) = self.wake.map(|due| self.fires(due)).filter(|timer| *timer <= latest) {
+            self.played.tied.push(Tied { packet, timer, latest });
         }
-        let until = if self.manner.late.contains(&packet) { latest } else { woke };
-        self.run_until(until, at);
     }
 
     /// Fires every timer that is due until `until`, and advances to `at`.
@@ -230,6 +246,9 @@ impl<'a> Player<'a> {
         // Reading the trace has checked the rows and sizes.
         let mut bytes = packet::frame(row, seq, arrival.size, arrival.extra).unwrap_or_default();
         let mut meta = packet::meta(&bytes, row, &self.hasher);
+        if !packet::is_markable(row, arrival.size, self.washing) {
+            meta = meta.ecn(Ecn::NotEct);
+        }
         if let Some(at) = arrival.extra.txtime {
             // The kernel takes a launch time before its start as 0, which means none.
             meta.txtime = Instant((ZERO + at).max(0).cast_unsigned());
@@ -267,6 +286,9 @@ impl<'a> Player<'a> {
 
     fn command(&mut self, line: &str) {
         let outcome = self.tool(line);
+        for word in line.split_whitespace().filter(|word| ["wash", "nowash"].contains(word)) {
+            self.washing = word == "wash";
+        }
         self.played.commands.push((outcome.status, outcome.stderr));
         // Counters of new filters and actions need room.
         self.lane.filters.fit(&mut self.lane.state);

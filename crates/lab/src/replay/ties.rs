@@ -2,37 +2,63 @@
 //!
 //! The sender reads the clock for each packet, and a timer may fire between two of them, up to two
 //! grains late. The trace then does not say which came first. This module looks for an order with
-//! which the replay is equal: it lets one more packet after the other wait for its timer, as long
-//! as each moves the first difference towards the end.
+//! which the replay is equal: it lets one more packet after the other wait for its next timer, or
+//! for all that the process may have let pass, as long as each moves the first difference towards
+//! the end. If that does not help, it sends the packets of one instant some grains apart.
 
-use super::TOLERANCE_NS;
 use super::compare::{self, Aspect};
-use super::play::{Manner, NEAR_NS, Played, SEND_NS, play};
+use super::play::{Manner, NEAR_NS, Played, SEND_NS, Tied, play};
 use super::trace::{Departure, Trace};
+use super::{GRAIN_NS, TOLERANCE_NS};
 
-/// Largest number of ties in one trace.
-const TIES_MAX: usize = 16;
+/// Largest number of ties in one trace: where a packet takes less than a grain of the clock, each
+/// packet of a burst is one.
+const TIES_MAX: usize = 96;
 /// Ties that are tried for one difference: those right before it. A difference in a full queue
 /// shows as many departures later as packets wait.
 const TRIED_MAX: usize = 48;
 
+/// Largest number of replays for one key.
+const PLAYS_MAX: usize = 3000;
+/// Grains that the process may have taken for each packet of one instant.
+const GRAINS_MAX: i64 = 4;
+
 /// Returns the number of ties with which the replay is equal.
 pub(super) fn resolve(trace: &Trace, key: u64) -> Option<usize> {
-    let mut manner = Manner { key, ..Manner::default() };
+    let mut plays = 0;
+    (0..=GRAINS_MAX).find_map(|grains| {
+        let manner = Manner { key, spacing: grains * GRAIN_NS, ..Manner::default() };
+        // Apart from each other, all packets behind the first of an instant are in another place.
+        let apart = if grains > 0 { behind_others(trace) } else { 0 };
+        resolve_from(trace, manner, &mut plays).map(|ties| ties + apart).filter(|ties| *ties > 0)
+    })
+}
+
+/// Returns the number of packets that arrived in the instant of the packet before.
+fn behind_others(trace: &Trace) -> usize {
+    trace.arrivals.windows(2).filter(|pair| pair[0].at == pair[1].at).count()
+}
+
+fn resolve_from(trace: &Trace, mut manner: Manner, plays: &mut usize) -> Option<usize> {
     let mut played = play(trace, &manner);
     if let Some(late) = equal_but_in_bursts(trace, &played) {
-        return (late > 0).then_some(late);
+        return Some(late);
     }
     for found in 1..=TIES_MAX {
         let from = first_difference(trace, &played);
-        let before = trace.departures.get(from).map_or(i64::MAX, |d| d.at);
-        let near = |packet: &&usize| trace.arrivals[**packet].at <= before;
+        let before = trace.departures.get(from.0.min(from.1)).map_or(i64::MAX, |d| d.at);
+        let near = |tied: &&Tied| trace.arrivals[tied.packet].at <= before;
         let last = played.tied.iter().filter(near).rev().take(TRIED_MAX);
-        let tried: Vec<usize> = last.copied().filter(|packet| !manner.late.contains(packet)).collect();
-        let mut further: Option<(usize, Manner, Played)> = None;
-        for packet in tried {
+        let tried: Vec<(usize, i64)> =
+            last.flat_map(|tied| [(tied.packet, tied.latest), (tied.packet, tied.timer)]).collect();
+        let mut further: Option<((usize, usize), Manner, Played)> = None;
+        for (packet, until) in tried {
+            *plays += 1;
+            if *plays > PLAYS_MAX {
+                return None;
+            }
             let mut other = manner.clone();
-            other.late.insert(packet);
+            other.late.insert(packet, until);
             let run = play(trace, &other);
             if let Some(late) = equal_but_in_bursts(trace, &run) {
                 return Some(found + late);
@@ -70,10 +96,13 @@ fn in_burst(trace: &Trace, at: i64) -> bool {
     many > 1 && at <= first + SEND_NS * i64::try_from(many).unwrap_or(i64::MAX) + NEAR_NS
 }
 
-/// Returns the first departure that differs in its packet or length; their number if only other
-/// things differ.
-fn first_difference(trace: &Trace, played: &Played) -> usize {
+/// Returns the first departure that differs in its packet or length, and the first that differs in
+/// its time; their number if none does.
+fn first_difference(trace: &Trace, played: &Played) -> (usize, usize) {
     let of = |d: &Departure| (d.packet, d.len);
-    let pairs = trace.departures.iter().zip(&played.departures);
-    pairs.take_while(|(there, here)| of(there) == of(here)).count()
+    let pairs = || trace.departures.iter().zip(&played.departures);
+    let order = pairs().take_while(|(there, here)| of(there) == of(here)).count();
+    let near =
+        |(there, here): &(&Departure, &Departure)| there.at.abs_diff(here.at) <= TOLERANCE_NS.unsigned_abs();
+    (order, pairs().take_while(near).count())
 }

@@ -296,6 +296,21 @@ fn a_packet_at_the_time_of_a_timer_is_a_tie() {
     }
 }
 
+/// Frames of bursts met the qdisc some grains of the clock apart, and a shaper of 400 Mbit/s saw
+/// the difference.
+const BURST: &str = include_str!("replay/burst.jsonl");
+
+#[test]
+fn packets_of_one_instant_may_come_grains_apart() {
+    let trace = Trace::read(BURST).expect("a trace");
+    assert!(!trace.replay().is_equal());
+    let behind_others = 92;
+    assert_eq!(trace.ties(), Some(behind_others));
+    let changed = BURST.replacen("rate 400000000bit", "rate 390000000bit", 1);
+    assert_ne!(changed, BURST);
+    assert_eq!(Trace::read(&changed).expect("a trace").ties(), None);
+}
+
 /// A timer of cake's own fired in Linux after a change, and a packet could leave: PARITY.md,
 /// own-timers.
 const WAKES: &str = include_str!("replay/wakes.jsonl");

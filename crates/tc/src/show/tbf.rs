@@ -64,7 +64,10 @@ pub(super) fn options(qdisc: &dyn Qdisc, form: &Form) -> Vec<Printed> {
     if let Some(peak) = &peak {
         // tc leaves this out of JSON.
         printed.push(Printed { json: None, ..rate("peakrate", peak.rate, form) });
-        push_bucket(&mut printed, if form.details { "mtu" } else { "minburst" }, peak, mpu, form);
+        // A bucket of less than a tick is not printed, unless there is a least size.
+        if peak.ticks > 0 || mpu > 0 {
+            push_bucket(&mut printed, if form.details { "mtu" } else { "minburst" }, peak, mpu, form);
+        }
     }
     let latency = burst.latency(limit);
     let latency = peak.map_or(latency, |peak| latency.max(peak.latency(limit)));

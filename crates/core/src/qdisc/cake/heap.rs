@@ -1,7 +1,12 @@
 //! Waiting bytes in each queue of all tins, and the queue that has most: a binary heap, kept only
 //! while queues overflow.
+//!
+//! Among queues with the same bytes, the shape of the heap decides. It is Linux's: at first, the
+//! first queue of every tin stands before the second of any.
 
 use alloc::vec::Vec;
+
+use crate::qdisc::cake::flows::FLOWS;
 
 /// Departures for which the heap is maintained after the last overflow.
 const KEEP: u32 = 65_535;
@@ -9,6 +14,8 @@ const KEEP: u32 = 65_535;
 /// Backlogs, with the longest at hand.
 #[derive(Debug)]
 pub struct Backlogs {
+    /// Tins. Queue `f` of a tin has number `f * tins + tin`.
+    tins: usize,
     bytes: Vec<u64>,
     /// The queues in heap order, the longest first.
     heap: Vec<u16>,
@@ -16,44 +23,55 @@ pub struct Backlogs {
     at: Vec<u16>,
     /// Departures until the heap is given up; 0 while it is not maintained.
     keep: u32,
+    /// True to sink as Linux does: PARITY.md, cake-longest.
+    strict_linux: bool,
 }
 
 impl Backlogs {
-    /// Returns the empty backlogs of `queues` queues.
-    pub fn new(queues: usize) -> Self {
+    /// Returns the empty backlogs of the queues of `tins` tins, at most eight.
+    pub fn new(tins: usize, strict_linux: bool) -> Self {
+        let queues = tins * FLOWS;
         let all: Vec<u16> = (0..queues as u16).collect(); // eight tins of 1024
-        Self { bytes: alloc::vec![0; queues], at: all.clone(), heap: all, keep: 0 }
+        Self { tins, bytes: alloc::vec![0; queues], at: all.clone(), heap: all, keep: 0, strict_linux }
     }
 
-    /// Makes room for `queues` queues, if there is less.
-    pub fn grow(&mut self, queues: usize) {
-        let had = self.bytes.len();
-        self.bytes.resize(queues.max(had), 0);
-        for queue in had..queues {
-            // An empty queue belongs at the end.
-            self.heap.push(queue as u16); // eight tins of 1024
-            self.at.push(queue as u16); // the same
+    /// Makes room for `tins` tins, if there is less.
+    pub fn grow(&mut self, tins: usize) {
+        if tins <= self.tins {
+            return;
         }
+        let mut more = Self::new(tins, self.strict_linux);
+        for (queue, bytes) in self.bytes.iter().enumerate() {
+            more.bytes[queue / self.tins * tins + queue % self.tins] = *bytes;
+        }
+        *self = more;
     }
 
-    /// Returns the bytes in a queue.
-    #[inline]
-    pub fn of(&self, queue: usize) -> u64 {
-        self.bytes[queue]
+    /// Forgets all bytes.
+    pub fn reset(&mut self) {
+        *self = Self::new(self.tins, self.strict_linux);
     }
 
-    /// Adds bytes to a queue.
+    /// Returns the bytes in queue `f` of a tin.
     #[inline]
-    pub fn add(&mut self, queue: usize, bytes: u32) {
+    pub fn of(&self, tin: usize, f: usize) -> u64 {
+        self.bytes[f * self.tins + tin]
+    }
+
+    /// Adds bytes to queue `f` of a tin.
+    #[inline]
+    pub fn add(&mut self, tin: usize, f: usize, bytes: u32) {
+        let queue = f * self.tins + tin;
         self.bytes[queue] += u64::from(bytes);
         if self.keep > 0 {
             self.rise(usize::from(self.at[queue]));
         }
     }
 
-    /// Takes bytes from a queue.
+    /// Takes bytes from queue `f` of a tin.
     #[inline]
-    pub fn take(&mut self, queue: usize, bytes: u32) {
+    pub fn take(&mut self, tin: usize, f: usize, bytes: u32) {
+        let queue = f * self.tins + tin;
         self.bytes[queue] -= u64::from(bytes);
         if self.keep > 0 {
             self.sink(usize::from(self.at[queue]));
@@ -66,15 +84,18 @@ impl Backlogs {
         self.keep = self.keep.saturating_sub(1);
     }
 
-    /// Returns the queue with most bytes. O(1); O(queues) if the heap was not maintained.
-    pub fn longest(&mut self) -> usize {
-        if self.keep == 0 {
+    /// Returns the tin and the number of the queue with most bytes. O(1); O(queues) if the heap was
+    /// not maintained.
+    pub fn longest(&mut self) -> (usize, usize) {
+        // The heap of Linux may have an empty queue in front.
+        if self.keep == 0 || self.strict_linux && self.weight(0) == 0 {
             for i in (0..self.heap.len() / 2).rev() {
                 self.sink(i);
             }
         }
         self.keep = KEEP;
-        usize::from(self.heap[0])
+        let longest = usize::from(self.heap[0]);
+        (longest % self.tins, longest / self.tins)
     }
 
     fn weight(&self, i: usize) -> u64 {
@@ -88,16 +109,22 @@ impl Backlogs {
         }
     }
 
-    /// Moves an entry down until nothing below is heavier. O(log queues).
+    /// Moves an entry down until nothing below is heavier. O(log queues). Linux compares the next
+    /// level with the entry that has come up, and so moves it down one level.
     fn sink(&mut self, mut i: usize) {
+        let mut least = self.weight(i);
         loop {
             let (left, right) = (2 * i + 1, 2 * i + 2);
             let below = if self.weight(right) > self.weight(left) { right } else { left };
-            if self.weight(below) <= self.weight(i) {
+            let heavier = self.weight(below);
+            if heavier <= least {
                 return;
             }
             self.swap(i, below);
             i = below;
+            if self.strict_linux {
+                least = heavier;
+            }
         }
     }
 

@@ -19,9 +19,10 @@
 //! - I5: a flow is on at most one list; it is on one while it has packets.
 //! - Differs from Linux (PARITY.md: flow-hash, cake-memory, cake-range, cake-nat, cake-gso-cut,
 //!   cake-cleared-tins, cake-tin-deficit, cake-drop-next, cake-idle-timer, cake-long-interval,
-//!   cake-override): memory is charged as if every packet had come through a packet socket;
-//!   super-packets are cut before they are offered; drops by a change of tins are counted; tins
-//!   without a rate owe no turns from a time with one; intervals above 4.29 s are kept whole.
+//!   cake-longest, cake-override, cake-shrink): memory is charged as if every packet had come
+//!   through a packet socket; super-packets are cut before they are offered; drops by a change of
+//!   tins are counted; tins without a rate owe no turns from a time with one; intervals above
+//!   4.29 s are kept whole.
 
 mod ack_filter;
 mod autorate;
@@ -150,7 +151,7 @@ impl Discipline for Cake {
             schedule: Schedule::default(),
             rate: cfg.bandwidth.rate,
             current: 0,
-            backlogs: Backlogs::new(0),
+            backlogs: Backlogs::new(cfg.diffserv.plan().shares.len(), env.strict_linux),
             sizes: Sizes::NONE,
             estimate: Estimate::new(cfg.bandwidth.rate),
             cfg: cfg.clone(),
@@ -162,12 +163,11 @@ impl Discipline for Cake {
             held_up: 0,
             seen: Instant::ZERO,
         };
-        cake.tins.resize_with(cake.plan.shares.len(), Tin::new);
-        cake.backlogs = Backlogs::new(cake.tins.len() * FLOWS);
+        cake.tins.resize_with(cake.plan.shares.len(), || Tin::new(env.strict_linux));
         cake.set_rate();
         cake
     }
-    fn change(&mut self, cfg: &Config, (): (), _env: &Env, cx: &mut Cx) {
+    fn change(&mut self, cfg: &Config, (): (), env: &Env, cx: &mut Cx) {
         let old = core::mem::replace(&mut self.cfg, cfg.clone());
         if old.bandwidth.rate != cfg.bandwidth.rate || !cfg.bandwidth.autorate {
             self.rate = cfg.bandwidth.rate;
@@ -183,7 +183,7 @@ impl Discipline for Cake {
             self.purge(0, cx);
         }
         if old.diffserv != cfg.diffserv {
-            self.set_tins(cx);
+            self.set_tins(env.strict_linux, cx);
         }
         self.set_rate();
         self.trim(cx);
@@ -225,7 +225,7 @@ impl Discipline for Cake {
         t.stats.sent_bytes += u64::from(m.wire_len);
         t.stats.backlog_bytes += u64::from(m.wire_len);
         t.flows.flows[f].packets.push_back(&mut cx.pool, p);
-        self.backlogs.add(tin * FLOWS + f, m.wire_len);
+        self.backlogs.add(tin, f, m.wire_len);
         self.packets += 1;
         self.memory += memory::of(&m);
         let saved = if self.cfg.ack_filter == AckFilter::Off { 0 } else { self.filter(tin, f, cx) };
@@ -274,7 +274,7 @@ impl Discipline for Cake {
         }
         self.rate = self.cfg.bandwidth.rate;
         self.estimate = Estimate::new(self.rate);
-        self.backlogs = Backlogs::new(self.tins.len() * FLOWS);
+        self.backlogs.reset();
         self.schedule.reset();
         self.current = 0;
         self.set_rate();
@@ -416,7 +416,7 @@ impl Cake {
     #[inline]
     fn left(&mut self, tin: usize, f: usize, m: &Meta) {
         self.tins[tin].stats.backlog_bytes -= u64::from(m.wire_len);
-        self.backlogs.take(tin * FLOWS + f, m.wire_len);
+        self.backlogs.take(tin, f, m.wire_len);
         self.packets -= 1;
         self.memory -= memory::of(m);
     }
@@ -499,13 +499,13 @@ impl Cake {
 
     #[cold]
     fn drop_longest(&mut self, cx: &mut Cx) {
-        let mut queue = self.backlogs.longest();
-        if self.backlogs.of(queue) == 0 {
+        let (mut tin, mut f) = self.backlogs.longest();
+        if self.backlogs.of(tin, f) == 0 {
             // Packets of zero length count no bytes: any flow with a packet will do.
             let waiting = |q: &usize| !self.tins[q / FLOWS].flows.flows[q % FLOWS].packets.is_empty();
-            queue = (0..self.tins.len() * FLOWS).find(waiting).unwrap_or(0);
+            let any = (0..self.tins.len() * FLOWS).find(waiting).unwrap_or(0);
+            (tin, f) = (any / FLOWS, any % FLOWS);
         }
-        let (tin, f) = (queue / FLOWS, queue % FLOWS);
         let Some(p) = self.pop(tin, f, cx) else { return };
         let t = &mut self.tins[tin];
         let began = t.flows.flows[f].law.on_full(&t.law, cx.now);
@@ -570,14 +570,14 @@ impl Cake {
     }
 
     /// Changes to the configured plan: tins that it does not have lose their packets.
-    fn set_tins(&mut self, cx: &mut Cx) {
+    fn set_tins(&mut self, strict_linux: bool, cx: &mut Cx) {
         self.plan = self.cfg.diffserv.plan();
         self.dscps = self.cfg.diffserv.table();
         let tins = self.plan.shares.len();
         self.purge(tins, cx);
         let had = self.tins.len();
-        self.tins.resize_with(tins.max(had), Tin::new);
-        self.backlogs.grow(self.tins.len() * FLOWS);
+        self.tins.resize_with(tins.max(had), || Tin::new(strict_linux));
+        self.backlogs.grow(tins);
         self.current %= tins;
     }
 

@@ -24,7 +24,7 @@ impl Flows for Cake {
                     ("blue_timer", law.blue_age(self.seen) / 1000),
                     ("drops", i64::from(flow.dropped)),
                 ];
-                let bytes = self.backlogs.of(usize::from(*tin) * FLOWS + j as usize);
+                let bytes = self.backlogs.of(usize::from(*tin), j as usize);
                 let packets = flow.packets.metas(pool).count() as u64;
                 let minor = i * FLOWS as u32 + j + 1;
                 f(FlowShown { minor, backlog: Tally { packets, bytes }, values: &values });

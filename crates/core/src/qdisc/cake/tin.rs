@@ -84,11 +84,11 @@ pub struct Tin {
 
 impl Tin {
     /// Returns a tin without a share.
-    pub fn new() -> Self {
+    pub fn new(strict_linux: bool) -> Self {
         Self {
             flows: Flows::new(),
             threshold: Threshold::default(),
-            law: CobaltParams::default(),
+            law: CobaltParams { strict_linux, ..CobaltParams::default() },
             deficit: 0,
             turn: 0,
             quantum: 0,
@@ -109,7 +109,7 @@ impl Tin {
         let mtu_time = pace.time(mtu).0;
         let slow = (mtu_time.saturating_mul(3) / 2).max(target.0);
         let interval = interval.0.saturating_add(slow - target.0).max(slow.saturating_mul(2));
-        self.law = CobaltParams { target: slow, interval, mtu_time };
+        self.law = CobaltParams { target: slow, interval, mtu_time, ..self.law };
         self.stats.threshold_rate = rate.0;
     }
 
