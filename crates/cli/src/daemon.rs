@@ -21,7 +21,7 @@ pub struct Args {
     pub socket: Option<PathBuf>,
 
     /// File of link and tc lines that are applied at the start, as `txweir tc save` writes it, and
-    /// again at SIGHUP; at most 16 MiB; `-` is stdin
+    /// again at SIGHUP; links wait for interfaces that do not exist; at most 16 MiB; `-` is stdin
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
 

@@ -62,7 +62,8 @@ pub struct Links {
     pub(crate) fitted: bool,
     /// The time before which no interface is opened again.
     next_try: Instant,
-    /// True while a configuration is read, whose actions may name links that do not exist.
+    /// True while a configuration is read: its links wait for interfaces that are missing, and its
+    /// actions may name links that do not exist.
     pub(crate) configures: bool,
     /// The source of interfaces and seeds.
     pub(crate) machine: Box<dyn Machine>,
@@ -129,10 +130,8 @@ impl Links {
 
     /// Returns the name of the first interface that does not work any more, and the system's error.
     pub(crate) fn gone(&self) -> Option<(String, String)> {
-        self.all.iter().find_map(|link| match link.way.device() {
-            End::Gone(why, _) => Some((link.interface(), why.clone())),
-            End::Null(_) | End::Live(_) => None,
-        })
+        let away = |link: &Link| link.way.device().away().map(|why| (link.interface(), why.to_owned()));
+        self.all.iter().find_map(away)
     }
 
     /// Returns the destinations of samples and log lines, with their counters.
@@ -199,7 +198,7 @@ impl Links {
         if self.all.len() >= LINKS_MAX {
             return Err(format!("link {name}: expected at most {LINKS_MAX} links"));
         }
-        let link = Link::new(make, &*self.machine)?;
+        let link = Link::new(make, &*self.machine, self.configures)?;
         if let Some(mine) = &link.endpoint
             && let Some(other) = self.all.iter().find(|other| {
                 other.endpoint.as_ref().is_some_and(|e| e.netns == mine.netns && e.name == mine.name)
@@ -251,11 +250,19 @@ impl Links {
         self.all[at].check_same(make)?;
         let mut change = make.change.clone();
         change.rate = change.rate.or(make.wire.as_ref().map(|spec| spec.wire.rate));
-        // An interface that cannot be opened is an error here: the link is not as described.
-        let opened = if self.all[at].is_gone() { self.all[at].open(&*self.machine)? } else { None };
+        let link = &self.all[at];
+        let state = link.state();
+        let opened = match link.is_away().then(|| link.open(&*self.machine)) {
+            None => None,
+            Some(Ok(io)) => io,
+            // The link goes on to wait for it.
+            Some(Err(error)) if self.configures && error.is_missing() => None,
+            // For a client this is an error: the link is not as described.
+            Some(Err(error)) => return Err(format!("link {}: {error}", link.name)),
+        };
         let mut said = self.set(now, &change, dry)?;
         if let Some(io) = opened {
-            said.push(format!("~ link {} state gone -> up", make.change.name));
+            said.push(format!("~ link {} state {state} -> up", make.change.name));
             if !dry {
                 self.all[at].come_back(now, io);
             }

@@ -50,6 +50,14 @@ pub enum OpenCause {
     },
 }
 
+impl OpenError {
+    /// True if the interface, or its network namespace, does not exist: both may be made later.
+    #[must_use]
+    pub const fn is_missing(&self) -> bool {
+        matches!(self.cause, OpenCause::Missing | OpenCause::NoNamespace(_))
+    }
+}
+
 impl OpenCause {
     pub(crate) fn system(what: &'static str, errno: Errno) -> Self {
         Self::System { what, error: errno.into() }

@@ -48,7 +48,7 @@ fn a_configuration_with_a_wrong_line_changes_nothing() {
         ("link replace up --txqueuelen 7\nqdisc replace dev up root fq_codel limt 1\n", "c.tc:2:36"),
         ("link replace up --txqueuelen 7\nqdisc replace dev up parent 9:1 pfifo\n", "c.tc:2"),
         ("link replace up --txqueuelen 7\nlink replace up --type null\n", "c.tc:2"),
-        ("link replace up --txqueuelen 7\nlink replace new --type tap --if no-such-if\n", "does not exist"),
+        ("link replace up --txqueuelen 7\nlink replace new --type tap --if a/b/c\n", "network namespace"),
         ("qdisc replace dev up root handle 1: pfifo\nqdisc add dev nowhere root pfifo\n", "nowhere"),
     ] {
         let reply = reload(&mut world, text);

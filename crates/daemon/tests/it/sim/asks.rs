@@ -157,7 +157,7 @@ impl World {
             "qdisc replace dev gy parent 9:1 pfifo\n",
             "qdisc replace dev gx root fq_codel limt 1\n",
             "link replace led --type wire\n",
-            "link replace new --type packet --if no-such-if\n",
+            "link replace new --type packet --if a/b/c\n",
             "qdisc replace dev nowhere root pfifo\n",
         ];
         let wrong = if wrong { self.one_of(&wrongs) } else { "" };

@@ -47,10 +47,8 @@ impl Machine for Ports {
     fn seed(&self, of: &str) -> u64 {
         let mut world = self.0.lock();
         // A link asks for its seed when it is made, behind its interface.
-        if let Some(card) = world.cards.find(of)
-            && let Some(socket) = world.cards.sockets.iter_mut().rfind(|socket| socket.card == card)
-        {
-            socket.is_first = true;
+        if let Some(card) = world.cards.find(of) {
+            world.cards.begin(card);
         }
         world.rng.next_u64()
     }

@@ -117,6 +117,8 @@ pub struct Facts {
     pub open_faults: u64,
     pub gone: u64,
     pub back: u64,
+    /// Starts at which a link waited for its interface.
+    pub waited: u64,
     pub lost_sends: u64,
     pub full_sends: u64,
     /// Most bytes that the daemon and the world held.
