@@ -38,6 +38,8 @@ enum Peer {
     None,
     /// The link at this index.
     Link(usize),
+    /// A link that a dry run would have made.
+    Planned,
 }
 
 /// The links, in the order in which they were added.
@@ -65,6 +67,8 @@ pub struct Links {
     /// True while a configuration is read: its links wait for interfaces that are missing, and its
     /// actions may name links that do not exist.
     pub(crate) configures: bool,
+    /// The links that a dry run would have made by now.
+    pub(crate) planned: Vec<(IfName, LinkType)>,
     /// The source of interfaces and seeds.
     pub(crate) machine: Box<dyn Machine>,
 }
@@ -91,6 +95,7 @@ impl Links {
             fitted: true,
             next_try: Instant::ZERO,
             configures: false,
+            planned: Vec::new(),
             state: State::new(machine.seed("actions")),
             machine: Box::new(machine),
         }
@@ -165,8 +170,18 @@ impl Links {
     pub fn change(&mut self, now: Instant, verb: &Verb, dry: bool) -> Result<Vec<String>, String> {
         match verb {
             Verb::Add(make) => self.add(make, dry),
+            // A dry run has nothing to compare with a link that it would have made.
+            Verb::Set(Change { name, .. }) | Verb::Replace(Make { change: Change { name, .. }, .. })
+                if dry && self.plan(name).is_some() =>
+            {
+                Ok(Vec::new())
+            }
             Verb::Set(change) => self.set(now, change, dry),
             Verb::Replace(make) => self.replace(now, make, dry),
+            Verb::Del(named) if self.configures => Err(format!(
+                "link {}: a configuration makes links: expected add, set or replace, given del",
+                named.name
+            )),
             Verb::Del(named) => self.del(&named.name, dry),
             Verb::Show(_) | Verb::Send(_) => {
                 Err("link: expected a line that changes links: add, set, replace or del".to_owned())
@@ -183,9 +198,14 @@ impl Links {
         })
     }
 
+    /// Returns the type of a link that a dry run would have made.
+    fn plan(&self, name: &IfName) -> Option<LinkType> {
+        self.planned.iter().find(|(planned, _)| planned == name).map(|(_, kind)| *kind)
+    }
+
     fn add(&mut self, make: &Make, dry: bool) -> Result<Vec<String>, String> {
         let name = &make.change.name;
-        if self.find(name.as_str()).is_some() {
+        if self.find(name.as_str()).is_some() || dry && self.plan(name).is_some() {
             return Err(format!("link {name}: exists already (use set or replace, or delete it first)"));
         }
         if name.as_str() == NONE {
@@ -208,10 +228,12 @@ impl Links {
         }
         let peer = self.peer_of(name, link.kind, &make.change)?;
         let mut said = format!("+ link {}", link.words());
-        if let Peer::Link(peer) = peer {
-            said.push_str(&format!(" --peer {}", self.all[peer].name));
+        if let (Peer::Link(_) | Peer::Planned, Some(peer)) = (peer, &make.change.peer) {
+            said.push_str(&format!(" --peer {peer}"));
         }
-        if !dry {
+        if dry {
+            self.planned.push((link.name, link.kind));
+        } else {
             self.all.push(link);
             self.set_peer(self.all.len() - 1, peer);
         }
@@ -228,6 +250,7 @@ impl Links {
             Peer::AsItIs => link.peer.as_ref(),
             Peer::None => None,
             Peer::Link(other) => Some(&self.all[other].name),
+            Peer::Planned => change.peer.as_ref(),
         };
         if wanted != link.peer.as_ref() {
             let text = |peer: Option<&IfName>| peer.map_or(NONE, IfName::as_str).to_owned();
@@ -291,9 +314,12 @@ impl Links {
         if wanted == name {
             return says(format!("expected another link, given {wanted}"));
         }
-        let other = self.index(wanted).map_err(|e| format!("link {name} peer: {e}"))?;
-        let found = &self.all[other];
-        for (name, kind) in [(name, kind), (wanted, found.kind)] {
+        let other = match (self.index(wanted), self.plan(wanted)) {
+            (Ok(other), _) => Ok((other, self.all[other].kind)),
+            (Err(_), Some(planned)) => Err(planned),
+            (Err(e), None) => return Err(format!("link {name} peer: {e}")),
+        };
+        for (name, kind) in [(name, kind), (wanted, other.map_or_else(|kind| kind, |(_, kind)| kind))] {
             if !kind.is_live() {
                 let kind = kind.name();
                 return says(format!(
@@ -301,7 +327,8 @@ impl Links {
                 ));
             }
         }
-        match found.peer.as_ref().filter(|peer| *peer != name) {
+        let Ok((other, _)) = other else { return Ok(Peer::Planned) };
+        match self.all[other].peer.as_ref().filter(|peer| *peer != name) {
             Some(third) => says(format!("{wanted} has the peer {third} (part them first: --peer none)")),
             None => Ok(Peer::Link(other)),
         }

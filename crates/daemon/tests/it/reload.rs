@@ -121,3 +121,25 @@ fn an_interface_that_is_opened_no_more_leaves_everything_as_it_was() {
         }
     }
 }
+
+/// Lines that no dry run refuses on their own: each reload is done whole.
+#[test]
+fn a_configuration_may_add_links_and_join_new_ones() {
+    let machine = Scarce(Mutex::new(u32::MAX));
+    let mut world = World { daemon: Daemon::with(Links::on(machine)), ..World::default() };
+    let text = "link add up --type wire\n\
+                link replace a --type packet --if e\n\
+                link replace b --type packet --if f --peer a\n\
+                link set b --mtu 9000\n\
+                link set b --mtu 8000\n\
+                qdisc replace dev up root handle 2: fq_codel limit 400\n";
+    assert_eq!(reload(&mut world, text), Reply::default());
+    let saved = world.save();
+    assert!(saved.contains("link replace b --type packet --if f --mtu 8000 --txqueuelen 1000 --peer a"));
+    assert!(saved.contains("qdisc replace dev up root handle 2: fq_codel limit 400p"), "{saved}");
+    let deletes = reload(&mut world, "link replace up --mtu 600\nlink del a\n");
+    assert_eq!(deletes.status, 1);
+    let said = "link a: a configuration makes links: expected add, set or replace, given del";
+    assert!(deletes.stderr.contains(said), "{}", deletes.stderr);
+    assert_eq!(world.save(), saved);
+}
