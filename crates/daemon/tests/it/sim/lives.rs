@@ -80,6 +80,7 @@ impl Lives {
             hash: 0xcbf2_9ce4_8422_2325,
             stopped: 0,
             exhausted_until: 0,
+            no_accept_until: 0,
             calm: false,
             idle: false,
             blow: None,
@@ -244,6 +245,7 @@ impl Lives {
 
     fn daemon(&self) -> Daemon {
         self.world.lock().cards.forget();
+        self.world.lock().no_accept_until = 0;
         let mut links = Links::on(Ports(self.world.clone()));
         *links.notes_mut() = Notes::new(Box::new(Log(self.world.clone())));
         Daemon::with(links)
@@ -337,6 +339,9 @@ impl Lives {
             same(&after, &before, &told);
         } else {
             assert_ne!(edit, Edit::Broken, "a wrong configuration was taken: {text}");
+            let first = text.lines().next().unwrap_or_default();
+            let led = first.replace("led --mtu", "led --type null --mtu") + " --txqueuelen";
+            assert!(edit != Edit::Good || after.contains(&led), "not done: {text}\n{after}");
             let calm = std::mem::replace(&mut self.world.lock().calm, true);
             let now = Instant(self.world.lock().now);
             let again = server.daemon_mut().reload(now, CONFIG, &text);
@@ -400,6 +405,8 @@ impl Lives {
         let world = self.world.lock();
         let unanswered = world.unanswered();
         assert!(unanswered.is_empty(), "clients {unanswered:?} wait for answers");
+        let kept = world.kept();
+        assert!(kept.is_empty(), "clients {kept:?} have ended, and still have their places");
         let Facts { sent, doubtful, .. } = world.facts;
         assert!(
             (sent..=sent + doubtful).contains(&generated),

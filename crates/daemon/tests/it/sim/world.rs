@@ -72,6 +72,8 @@ pub struct World {
     pub stopped: u32,
     /// The time until which the system has no descriptors left.
     pub exhausted_until: u64,
+    /// The time until which the daemon accepts no connection, because the last one failed.
+    pub no_accept_until: u64,
     /// True while nothing new happens, and all that is under way ends.
     pub calm: bool,
     /// True once the daemon waited for nothing but the end of time, while the world was calm.
