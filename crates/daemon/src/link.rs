@@ -126,6 +126,14 @@ impl Link {
         Ok(link)
     }
 
+    /// Returns the interface that a new link of this description has.
+    ///
+    /// # Errors
+    /// One line that names the impossible parameter.
+    pub fn endpoint_of(make: &Make) -> Result<Option<Endpoint>, String> {
+        endpoint(make, make.kind.unwrap_or_default())
+    }
+
     /// Makes a link that sends through this wire by an interface that is open already.
     ///
     /// # Errors

@@ -218,14 +218,14 @@ impl Links {
         if self.all.len() >= LINKS_MAX {
             return Err(format!("link {name}: expected at most {LINKS_MAX} links"));
         }
-        let link = Link::new(make, &*self.machine, self.configures)?;
-        if let Some(mine) = &link.endpoint
+        if let Some(mine) = Link::endpoint_of(make)?
             && let Some(other) = self.all.iter().find(|other| {
                 other.endpoint.as_ref().is_some_and(|e| e.netns == mine.netns && e.name == mine.name)
             })
         {
             return Err(format!("link {name} if: {mine} is the interface of link {} already", other.name));
         }
+        let link = Link::new(make, &*self.machine, self.configures)?;
         let peer = self.peer_of(name, link.kind, &make.change)?;
         let mut said = format!("+ link {}", link.words());
         if let (Peer::Link(_) | Peer::Planned, Some(peer)) = (peer, &make.change.peer) {

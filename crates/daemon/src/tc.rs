@@ -48,6 +48,10 @@ impl Devices for Links {
         (there || named).then(|| self.ports.of(name))
     }
 
+    fn is_unmarked(&self, name: &str) -> bool {
+        self.find(name).is_some_and(|link| link.kind.is_live())
+    }
+
     fn now(&self) -> Instant {
         self.now
     }
