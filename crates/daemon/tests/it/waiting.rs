@@ -120,10 +120,13 @@ fn a_link_of_a_configuration_waits_for_its_interface() {
     assert!(world.link("send a --packets 3 --size 60").starts_with("3 packets of 60 bytes: 0 sent"));
     assert_eq!(world.count("a", "lost"), 3);
     // A client names interfaces that are there.
-    for line in ["replace a --type packet", "add c --type packet --if a"] {
+    for (line, name) in [("replace a --type packet", "a"), ("add c --type packet --if z", "z")] {
         let (status, error) = world.refused(line);
-        assert_eq!((status, error.ends_with(&format!("{MISSING}\n"))), (2, true), "{error}");
+        let missing = MISSING.replace(":a`", &format!(":{name}`"));
+        assert_eq!((status, error.ends_with(&format!("{missing}\n"))), (2, true), "{error}");
     }
+    let (_, error) = world.refused("add c --type packet --if a");
+    assert_eq!(error, "link c if: packet:a is the interface of link a already\n");
     // An interface of another sort is no success, and the log says so once.
     dock.put("a", None);
     seconds(&mut world, 5);

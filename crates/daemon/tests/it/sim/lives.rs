@@ -29,6 +29,9 @@ const MEMORY_MAX: i64 = 128 << 20;
 /// Rounds of the loop in which every interface that is there is found.
 const ATTEMPTS_MAX: u32 = 1000;
 
+/// Rounds of the loop in which most of what does not wait for an interface ends.
+const SETTLE_MAX: u32 = 100;
+
 /// The words for the MTU of an interface.
 const MTU_FOUND: &str = " --mtu 1500";
 
@@ -374,8 +377,26 @@ impl Lives {
         }
     }
 
+    /// Lets everything end that does not wait for an interface: only the interfaces wake the loop
+    /// then.
+    fn settle(&self, server: &mut Server<Below>) {
+        {
+            let mut world = self.world.lock();
+            (world.calm, world.idle, world.blow) = (true, false, None);
+            (world.stopped, world.exhausted_until) = (0, 0);
+        }
+        for _ in 0..SETTLE_MAX {
+            server.round(&self.stop, &RunOptions::default(), None).expect("waiting does not fail");
+            check::links(server.daemon_mut(), &self.world);
+            if self.world.lock().idle {
+                break;
+            }
+        }
+    }
+
     /// Lets everything that is under way end, and checks that nothing is left.
     fn rest(&mut self, server: &mut Server<Below>) {
+        self.settle(server);
         self.repair();
         let began = {
             let mut world = self.world.lock();
