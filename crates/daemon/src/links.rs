@@ -184,7 +184,10 @@ impl Links {
             )),
             Verb::Del(named) => self.del(&named.name, dry),
             Verb::Show(_) | Verb::Send(_) => {
-                Err("link: expected a line that changes links: add, set, replace or del".to_owned())
+                let given = if matches!(verb, Verb::Show(_)) { "show" } else { "send" };
+                Err(format!(
+                    "link: expected a line that changes links (add, set, replace or del), given {given}"
+                ))
             }
         }
     }
@@ -213,10 +216,10 @@ impl Links {
         }
         if name.as_str().starts_with('-') || name.as_str().contains(['"', '\'', '\\', '#']) {
             let expected = "a name that can stand in a tc line: no leading -, no quote, backslash or #";
-            return Err(format!("link {name}: expected {expected}"));
+            return Err(format!("link {name}: expected {expected}, given {name}"));
         }
         if self.all.len() >= LINKS_MAX {
-            return Err(format!("link {name}: expected at most {LINKS_MAX} links"));
+            return Err(format!("link {name}: expected at most {LINKS_MAX} links, given one more"));
         }
         if let Some(mine) = Link::endpoint_of(make)?
             && let Some(other) = self.all.iter().find(|other| {

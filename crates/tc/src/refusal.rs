@@ -125,6 +125,14 @@ fn describe(err: &ConfigError, key: &str) -> Described {
                 expected: String::new(),
             };
         }
+        // An option that another one has to accompany.
+        (ErrorKind::Conflict, _) if given == "without" => {
+            return Described {
+                code: code::CONFLICT,
+                message: format!("{object} {key} needs {expected}"),
+                expected: String::new(),
+            };
+        }
         (ErrorKind::Conflict, _) => (code::CONFLICT, format!("{object} {key} cannot be {given}")),
         (ErrorKind::NotFound, "classid") => (code::NOT_FOUND, format!("there is no qdisc {given}")),
         (ErrorKind::NotFound, "") if of_class => (code::NOT_FOUND, format!("there is no {object}")),
