@@ -173,7 +173,7 @@ fn traffic(named: &str, setup: &Setup) -> Result<Traffic, Failure> {
 }
 
 /// Reads the policies in order; each gets a name of its own.
-fn entries(given: &[String], queues: u32) -> Result<Vec<Entry>, Failure> {
+fn entries(given: &[String], queues: u16) -> Result<Vec<Entry>, Failure> {
     let given: Vec<&str> = match given {
         [] => vec![DEFAULT],
         some => some.iter().map(String::as_str).collect(),
@@ -201,11 +201,11 @@ fn entries(given: &[String], queues: u32) -> Result<Vec<Entry>, Failure> {
 }
 
 /// Returns the lines of the qdiscs that most distributions give a device with so many queues.
-fn distro(queues: u32) -> String {
+fn distro(queues: u16) -> String {
     match queues {
         0 | 1 => "qdisc replace root fq_codel\n".into(),
         _ => {
-            let leaf = |class: u32| format!("qdisc replace parent 1:{class:x} fq_codel\n");
+            let leaf = |class: u16| format!("qdisc replace parent 1:{class:x} fq_codel\n");
             "qdisc replace root handle 1: mq\n".to_owned() + &(1..=queues).map(leaf).collect::<String>()
         }
     }
