@@ -125,9 +125,9 @@ impl LineConfig {
         }
         let sum = self.classes.iter().filter_map(|c| c.min_rate).map(|r| u128::from(r.0)).sum::<u128>();
         if sum > u128::from(rate.0) {
-            let expected = format!("at most {} in sum, the line's rate", text_of(&rate));
-            let sum = Rate(u64::try_from(sum).unwrap_or(u64::MAX));
-            return Err(error(ErrorKind::Conflict, "min_rate", expected, text_of(&sum)));
+            let [most, given] = apart(rate, Rate(u64::try_from(sum).unwrap_or(u64::MAX)));
+            let expected = format!("at most {most} in sum, the line's rate");
+            return Err(error(ErrorKind::Conflict, "min_rate", expected, given));
         }
         self.check_rings(&caps.offload)
     }
@@ -208,9 +208,10 @@ impl ClassConfig {
         if let (Some(min), Some(max)) = (self.min_rate, self.max_rate)
             && min > max
         {
-            let expected = format!("at most max_rate, {}", text_of(&max));
+            let [most, given] = apart(max, min);
+            let expected = format!("at most max_rate, {most}");
             let class = Object::WireClass(index);
-            let err = ConfigError::new(ErrorKind::Conflict, class, expected, text_of(&min));
+            let err = ConfigError::new(ErrorKind::Conflict, class, expected, given);
             return Err(err.key("min_rate"));
         }
         if self.preemptible && !offload.fp {
@@ -220,6 +221,12 @@ impl ClassConfig {
         }
         Ok(())
     }
+}
+
+/// Returns two rates as texts: rounded as tc prints them, unless both would be the same then.
+fn apart(a: Rate, b: Rate) -> [String; 2] {
+    let texts = [a, b].map(|rate| text_of(&rate));
+    if texts[0] == texts[1] { [a, b].map(|rate| format!("{}bit", rate.bits())) } else { texts }
 }
 
 fn error(kind: ErrorKind, key: &str, expected: impl ToString, given: impl ToString) -> ConfigError {
