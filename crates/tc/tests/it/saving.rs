@@ -1,6 +1,6 @@
 //! The law of saving: the lines of a configuration make it again, and are then saved as the same
-//! text. Policies by chance, of chains, hash tables, links between them, and other filters, that are
-//! made and removed in any order.
+//! text. Policies by chance, of chains, hash tables, links between them, and other filters, that
+//! are made and removed in any order.
 
 use txweir_core::base::rng::Rng;
 use txweir_tc::Source;
@@ -33,7 +33,8 @@ fn holds(devices: &mut Memory, told: &str) {
 }
 
 /// Returns a line that may be refused. With `deletes` priorities and chains are deleted, and no
-/// filter links to a hash table: as in Linux, tables outlive their priority, and no line shows them.
+/// filter links to a hash table: as in Linux, tables outlive their priority, and no line shows
+/// them.
 fn line(rng: &mut Rng, deletes: bool) -> String {
     let mut n = |of: u64| rng.below(of);
     let place =
