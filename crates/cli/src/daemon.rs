@@ -21,7 +21,7 @@ pub struct Args {
     pub socket: Option<PathBuf>,
 
     /// File of link and tc lines that are applied at the start, as `txweir tc save` writes it, and
-    /// again at SIGHUP; at most 16 MiB; `-` is stdin
+    /// again at SIGHUP; links wait for interfaces that do not exist; at most 16 MiB; `-` is stdin
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
 
@@ -148,8 +148,15 @@ fn configure(daemon: &mut Daemon, name: &str, text: &str) -> Result<(), Failure>
 /// Packets wait meanwhile, so that only an ordinary file is read, which is there at once.
 fn reload(daemon: &mut Daemon, file: &Path) {
     let name = file.display();
-    if !file.metadata().is_ok_and(|there| there.is_file()) {
-        return say(&format!("SIGHUP: --config {name}: not read again: expected an ordinary file"));
+    let given = match file.metadata() {
+        Ok(there) if there.is_file() => None,
+        Ok(there) if there.is_dir() => Some("a directory".to_owned()),
+        Ok(_) => Some("a pipe or a device".to_owned()),
+        Err(error) => Some(error.to_string()),
+    };
+    if let Some(given) = given {
+        let expected = "expected an ordinary file, given";
+        return say(&format!("SIGHUP: --config {name}: not read again: {expected} {given}"));
     }
     let (name, text) = match input::text(file) {
         Ok(read) => read,

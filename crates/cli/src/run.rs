@@ -56,7 +56,8 @@ pub struct Args {
     #[arg(long, value_name = "FILE")]
     policy_back: Option<PathBuf>,
 
-    /// Have the kernel cut super-frames before they come in
+    /// Have the kernel cut super-frames before they come in by a TAP device; a packet socket gets
+    /// them as the interface has them (`ethtool -K IF tso off gro off`)
     #[arg(long)]
     no_offload: bool,
 

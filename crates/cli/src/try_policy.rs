@@ -6,18 +6,23 @@ use txweir::core::text::value::{self, Value};
 use txweir::lab::trial::{
     ALGORITHMS, Algorithm, Entry, MIXES, Setup, Traffic, TrafficError, TrialError, run,
 };
+use txweir::tc::Policy;
 
 use crate::bar::Bar;
 use crate::{Failure, output, policy};
 
-/// The word for the qdisc that a device starts with.
+/// The word for the qdisc that the kernel gives a device where no setting names another.
 const DEFAULT: &str = "default";
+/// The word for the qdisc that most distributions give a device
+/// (`net.core.default_qdisc = fq_codel`, systemd's 50-default.conf).
+const DISTRO: &str = "distro";
 
 /// Options of `txweir try`.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "The word `default`, or no policy at all, is the default of Linux: pfifo_fast, \
-                  below mq where there are several queues. \
-                  The others are compared with the first policy.\n\n\
+#[command(after_help = "The word `default`, or no policy at all, is a plain FIFO in three bands \
+                  (pfifo_fast), the default built into the kernel. The word `distro` is fq_codel, \
+                  which most distributions set (net.core.default_qdisc). Both are below mq where \
+                  there are several queues. The others are compared with the first policy.\n\n\
                   Each number is the median of the runs, with its interval. A policy is best (*) \
                   only where its interval overlaps no other one.\n\n\
                   TCP is the lab's own, compared with recordings of Linux's: docs/transport.md.")]
@@ -108,7 +113,7 @@ pub fn main(args: Args) -> Result<(), Failure> {
     };
     setup.check().map_err(|e| Failure::usage(format!("--{e}")))?;
     let traffic = traffic(&args.traffic, &setup)?;
-    let entries = entries(&args.policies)?;
+    let entries = entries(&args.policies, setup.queues)?;
     if let Some(path) = &args.html {
         // A wrong path is refused now and not after a long run. The file keeps its text until the
         // page is written.
@@ -168,7 +173,7 @@ fn traffic(named: &str, setup: &Setup) -> Result<Traffic, Failure> {
 }
 
 /// Reads the policies in order; each gets a name of its own.
-fn entries(given: &[String]) -> Result<Vec<Entry>, Failure> {
+fn entries(given: &[String], queues: u16) -> Result<Vec<Entry>, Failure> {
     let given: Vec<&str> = match given {
         [] => vec![DEFAULT],
         some => some.iter().map(String::as_str).collect(),
@@ -178,7 +183,11 @@ fn entries(given: &[String]) -> Result<Vec<Entry>, Failure> {
     }
     let mut all: Vec<Entry> = Vec::new();
     for text in &given {
-        let policy = (*text != DEFAULT).then(|| policy::load(Path::new(text))).transpose()?;
+        let policy = match *text {
+            DEFAULT => None,
+            DISTRO => Some(Policy::parse(&distro(queues), DISTRO)?),
+            file => Some(policy::load(Path::new(file))?),
+        };
         let short = if *text == "-" { "<stdin>".to_string() } else { last_part(text) };
         // Two files of one name are told apart by their paths.
         let alone = given.iter().filter(|other| last_part(other) == last_part(text)).count() == 1;
@@ -189,6 +198,17 @@ fn entries(given: &[String]) -> Result<Vec<Entry>, Failure> {
         all.push(Entry { name, policy });
     }
     Ok(all)
+}
+
+/// Returns the lines of the qdiscs that most distributions give a device with so many queues.
+fn distro(queues: u16) -> String {
+    match queues {
+        0 | 1 => "qdisc replace root fq_codel\n".into(),
+        _ => {
+            let leaf = |class: u16| format!("qdisc replace parent 1:{class:x} fq_codel\n");
+            "qdisc replace root handle 1: mq\n".to_owned() + &(1..=queues).map(leaf).collect::<String>()
+        }
+    }
 }
 
 fn last_part(path: &str) -> String {
@@ -226,10 +246,11 @@ mod tests {
     fn every_policy_has_a_name_of_its_own() {
         let names = |given: &[&str]| {
             let given: Vec<String> = given.iter().map(ToString::to_string).collect();
-            entries(&given).map(|all| all.into_iter().map(|e| e.name).collect::<Vec<_>>()).ok()
+            entries(&given, 1).map(|all| all.into_iter().map(|e| e.name).collect::<Vec<_>>()).ok()
         };
         assert_eq!(names(&[]), Some(vec!["default".into()]));
         assert_eq!(names(&["default", "default"]), Some(vec!["default".into(), "default (2)".into()]));
+        assert_eq!(names(&["default", "distro"]), Some(vec!["default".into(), "distro".into()]));
         assert_eq!(names(&["no/such/file"]), None);
         assert_eq!(names(&["-", "-"]), None);
     }

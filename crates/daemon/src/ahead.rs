@@ -1,9 +1,10 @@
 //! `Ahead`: interfaces that are opened before the first change of a configuration, so that one that
-//! cannot be opened leaves everything as it was.
+//! cannot be opened leaves everything as it was. An interface that is missing is missing until the
+//! last change.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use txweir_device::{Endpoint, LinkIo, OpenError};
+use txweir_device::{Endpoint, LinkIo, Netns, OpenCause, OpenError};
 
 use crate::machine::Machine;
 
@@ -11,34 +12,44 @@ use crate::machine::Machine;
 #[derive(Debug)]
 pub struct Ahead(Mutex<Known>);
 
-/// A machine, the interfaces that were asked for, and those that are open.
+/// A machine, the interfaces that were asked for, those that are open, and those that are missing,
+/// with the network namespace that is missing.
 #[derive(Debug)]
 struct Known {
     machine: Box<dyn Machine>,
     wanted: Vec<Endpoint>,
     open: Vec<(Endpoint, LinkIo)>,
+    missing: Vec<(Endpoint, Option<Netns>)>,
 }
 
 impl Ahead {
     /// Makes a machine that opens interfaces of this one.
     pub fn of(machine: Box<dyn Machine>) -> Arc<Self> {
-        Arc::new(Self(Mutex::new(Known { machine, wanted: Vec::new(), open: Vec::new() })))
+        Arc::new(Self(Mutex::new(Known {
+            machine,
+            wanted: Vec::new(),
+            open: Vec::new(),
+            missing: Vec::new(),
+        })))
     }
 
     fn known(&self) -> MutexGuard<'_, Known> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Opens each interface that was asked for so far, once.
+    /// Opens each interface that was asked for so far, once. One that is missing by now stays so.
     ///
     /// # Errors
-    /// One of them cannot be opened.
+    /// One of them cannot be opened for another reason.
     pub fn open_all(&self) -> Result<(), OpenError> {
         let mut known = self.known();
         for endpoint in std::mem::take(&mut known.wanted) {
             if known.open.iter().all(|(open, _)| *open != endpoint) {
-                let io = known.machine.open(&endpoint)?;
-                known.open.push((endpoint, io));
+                match known.open(&endpoint) {
+                    Ok(io) => known.open.push((endpoint, io)),
+                    Err(error) if error.is_missing() => {}
+                    Err(error) => return Err(error),
+                }
             }
         }
         Ok(())
@@ -51,13 +62,30 @@ impl Ahead {
     }
 }
 
+impl Known {
+    /// Opens an interface that was not found to be missing before.
+    fn open(&mut self, endpoint: &Endpoint) -> Result<LinkIo, OpenError> {
+        if let Some((_, netns)) = self.missing.iter().find(|(missing, _)| missing == endpoint) {
+            let cause = netns.clone().map_or(OpenCause::Missing, OpenCause::NoNamespace);
+            return Err(OpenError { interface: endpoint.to_string(), cause });
+        }
+        let opened = self.machine.open(endpoint);
+        match opened.as_ref().map_err(|error| &error.cause) {
+            Err(OpenCause::Missing) => self.missing.push((endpoint.clone(), None)),
+            Err(OpenCause::NoNamespace(netns)) => self.missing.push((endpoint.clone(), Some(netns.clone()))),
+            _ => {}
+        }
+        opened
+    }
+}
+
 impl Machine for Arc<Ahead> {
     fn open(&self, endpoint: &Endpoint) -> Result<LinkIo, OpenError> {
         let mut known = self.known();
         if let Some(at) = known.open.iter().position(|(open, _)| open == endpoint) {
             return Ok(known.open.swap_remove(at).1);
         }
-        let io = known.machine.open(endpoint)?;
+        let io = known.open(endpoint)?;
         known.wanted.push(endpoint.clone());
         Ok(io)
     }

@@ -41,6 +41,7 @@ impl Daemon {
     /// Performs a request, whole or not at all, and returns the reply.
     pub fn answer(&mut self, now: Instant, ask: &Ask) -> Reply {
         self.links.now = now;
+        self.links.planned.clear();
         match ask {
             Ask::Tc { args, batch, class_names } => self.tc(args, batch.as_ref(), class_names.as_ref()),
             Ask::Link { args } => self.link(now, args),

@@ -1,10 +1,12 @@
-//! `End`: the device of a link: none, an interface, or an interface that has disappeared.
+//! `End`: the device of a link: none, an interface, or an interface that is not there.
 
 use std::io;
 
 use txweir_core::path::device::{Completed, DeviceError, TxQueue, flip_bit};
 use txweir_core::{DropReason, Meta};
-use txweir_device::{Backend, FRAME_MEMORY, Fates, Finished, Frame, Frames, LinkIo, Source, Store, VnetHdr};
+use txweir_device::{
+    Backend, FRAME_MEMORY, Fates, Finished, Frame, Frames, LinkIo, OpenError, Source, Store, VnetHdr,
+};
 
 /// The device of a link.
 #[derive(Debug)]
@@ -15,6 +17,8 @@ pub enum End {
     Live(LinkIo),
     /// An interface that has disappeared, and the system's error: frames are lost.
     Gone(String, Sink),
+    /// An interface that has not been there yet, and the reason: frames are lost.
+    Awaited(String, Sink),
 }
 
 /// A device that is done with each frame at once.
@@ -25,6 +29,9 @@ pub struct Sink {
 }
 
 impl Sink {
+    fn new() -> Self {
+        Self { frames: Frames::new(FRAME_MEMORY), finished: Finished::default() }
+    }
     fn take(&mut self, frame: Frame, m: &Meta, delivered: bool) {
         self.finished.add(m.wire_len, delivered);
         self.frames.give(frame);
@@ -35,11 +42,40 @@ impl End {
     /// Returns the end of a link without a device.
     #[must_use]
     pub fn null() -> Self {
-        Self::Null(Sink { frames: Frames::new(FRAME_MEMORY), finished: Finished::default() })
+        Self::Null(Sink::new())
     }
 
-    /// Puts an interface that was opened again in the place of one that has disappeared. The frames
-    /// that the end holds stay in their buffers.
+    /// Returns the end of a link whose interface is not there yet.
+    #[must_use]
+    pub fn awaited(why: &OpenError) -> Self {
+        Self::Awaited(why.to_string(), Sink::new())
+    }
+
+    /// Returns the reason for which the interface is not there; `None` if it is there.
+    #[must_use]
+    pub fn away(&self) -> Option<&str> {
+        match self {
+            Self::Gone(why, _) | Self::Awaited(why, _) => Some(why),
+            Self::Null(_) | Self::Live(_) => None,
+        }
+    }
+
+    /// Notes the failure of an attempt to open an interface that is not there. Returns true if it
+    /// is another one than the known reason.
+    pub fn not_opened(&mut self, error: &OpenError) -> bool {
+        // The reason of a loss says more than that the interface is still missing.
+        let known = matches!(self, Self::Gone(..)) && error.is_missing();
+        match self {
+            Self::Gone(why, _) | Self::Awaited(why, _) if !known => {
+                let before = std::mem::replace(why, error.to_string());
+                before != *why
+            }
+            _ => false,
+        }
+    }
+
+    /// Puts an interface that was opened in the place of one that is not there. The frames that the
+    /// end holds stay in their buffers.
     pub fn come_back(&mut self, mut io: LinkIo) {
         *io.store() = std::mem::take(self.store());
         *self = Self::Live(io);
@@ -63,26 +99,26 @@ impl TxQueue for End {
     fn reserve(&mut self, want: u32) -> u32 {
         match self {
             Self::Live(io) => io.reserve(want),
-            Self::Null(_) | Self::Gone(..) => want,
+            Self::Null(_) | Self::Gone(..) | Self::Awaited(..) => want,
         }
     }
     fn push(&mut self, frame: Frame, m: &Meta) {
         match self {
             Self::Live(io) => io.push(frame, m),
             Self::Null(sink) => sink.take(frame, m, true),
-            Self::Gone(_, sink) => sink.take(frame, m, false),
+            Self::Gone(_, sink) | Self::Awaited(_, sink) => sink.take(frame, m, false),
         }
     }
     fn commit(&mut self) -> Result<(), DeviceError> {
         match self {
             Self::Live(io) => io.commit(),
-            Self::Null(_) | Self::Gone(..) => Ok(()),
+            Self::Null(_) | Self::Gone(..) | Self::Awaited(..) => Ok(()),
         }
     }
     fn reap(&mut self, sink: &mut dyn FnMut(Completed<Frame>)) {
         match self {
             Self::Live(io) => io.reap(sink),
-            Self::Null(own) | Self::Gone(_, own) => own.finished.reap(sink),
+            Self::Null(own) | Self::Gone(_, own) | Self::Awaited(_, own) => own.finished.reap(sink),
         }
     }
     fn copy(&mut self, frame: &Frame) -> Option<Frame> {
@@ -102,7 +138,7 @@ impl Backend for End {
     fn store(&mut self) -> &mut Frames {
         match self {
             Self::Live(io) => io.store(),
-            Self::Null(sink) | Self::Gone(_, sink) => &mut sink.frames,
+            Self::Null(sink) | Self::Gone(_, sink) | Self::Awaited(_, sink) => &mut sink.frames,
         }
     }
     fn is_full(&self) -> bool {
@@ -114,7 +150,7 @@ impl Backend for End {
     fn take_fates(&mut self) -> Fates {
         match self {
             Self::Live(io) => io.take_fates(),
-            Self::Null(sink) | Self::Gone(_, sink) => sink.finished.take_fates(),
+            Self::Null(sink) | Self::Gone(_, sink) | Self::Awaited(_, sink) => sink.finished.take_fates(),
         }
     }
     fn abandon(&mut self) {
@@ -128,7 +164,7 @@ impl Source for End {
     fn recv(&mut self, room: &mut [u8]) -> io::Result<Option<(VnetHdr, usize)>> {
         match self {
             Self::Live(io) => io.recv(room),
-            Self::Null(_) | Self::Gone(..) => Ok(None),
+            Self::Null(_) | Self::Gone(..) | Self::Awaited(..) => Ok(None),
         }
     }
 }

@@ -8,7 +8,7 @@ use txweir_core::path::entry::HookCounts;
 use txweir_core::text::value::text_of;
 use txweir_core::turns::Quota;
 use txweir_core::{Env, Instant, Rate};
-use txweir_device::{Counters, Endpoint, IfName, Kind, LinkIo};
+use txweir_device::{Counters, Endpoint, IfName, Kind, LinkIo, OpenError};
 use txweir_runtime::{Direction, DirectionConfig, E1000_DESCRIPTORS, WireSpec};
 use txweir_tc::tool::Hook;
 
@@ -50,9 +50,11 @@ pub struct Link {
     pub hook_counts: HookCounts,
     /// The time of the request that is performed.
     pub now: Instant,
-    /// The next attempt to open an interface that has disappeared; `None` while it is there, or
-    /// nobody has noticed.
+    /// The next attempt to open an interface that is not there; `None` while it is there, or the
+    /// loop has not noticed its absence.
     pub retry: Option<Instant>,
+    /// True while the interface has not been there yet and its MTU will be the link's.
+    finds_mtu: bool,
     /// The wire as it was given, with its present rate.
     wire: Option<WireSpec>,
     /// Counters of its interface before it was opened again.
@@ -74,12 +76,13 @@ fn wire_of(rate: Rate) -> WireSpec {
 }
 
 impl Link {
-    /// Makes a link with the default qdisc, and opens the interface of a live one on `machine`. The
-    /// caller sets the peer.
+    /// Makes a link with the default qdisc, and opens the interface of a live one on `machine`. If
+    /// there is no such interface and `awaits` is true, the link waits for it. The caller sets the
+    /// peer.
     ///
     /// # Errors
     /// One line that names the impossible parameter.
-    pub fn new(make: &Make, machine: &dyn Machine) -> Result<Self, String> {
+    pub fn new(make: &Make, machine: &dyn Machine, awaits: bool) -> Result<Self, String> {
         let kind = make.kind.unwrap_or_default();
         let change = &make.change;
         let says = |key: &str, what: &str| Err(format!("link {} {key}: {what}", change.name));
@@ -97,11 +100,14 @@ impl Link {
         let endpoint = endpoint(make, kind)?;
         let (end, found_mtu) = match &endpoint {
             None => (End::null(), None),
-            Some(endpoint) => {
-                let link = machine.open(endpoint).map_err(|e| format!("link {}: {e}", change.name))?;
-                let mtu = link.mtu().ok().and_then(|mtu| u32::try_from(mtu).ok());
-                (End::Live(link), mtu)
-            }
+            Some(endpoint) => match machine.open(endpoint) {
+                Ok(link) => {
+                    let mtu = mtu_of(&link);
+                    (End::Live(link), mtu)
+                }
+                Err(error) if awaits && error.is_missing() => (End::awaited(&error), None),
+                Err(error) => return Err(format!("link {}: {error}", change.name)),
+            },
         };
         let env = Env {
             mtu: change.mtu.or(found_mtu).unwrap_or(MTU),
@@ -114,9 +120,18 @@ impl Link {
         };
         let mut link = Self::with(change.name.clone(), kind, env, wire, end)?;
         link.endpoint = endpoint;
+        link.finds_mtu = link.is_away() && change.mtu.is_none();
         link.way.classifier_mut().set_prio_synack(change.prio_synack.unwrap_or(true));
         link.way.control(Instant::ZERO).set_fairsend(Quota::segs(change.fairsend.unwrap_or(0)));
         Ok(link)
+    }
+
+    /// Returns the interface that a new link of this description has.
+    ///
+    /// # Errors
+    /// One line that names the impossible parameter.
+    pub fn endpoint_of(make: &Make) -> Result<Option<Endpoint>, String> {
+        endpoint(make, make.kind.unwrap_or_default())
     }
 
     /// Makes a link that sends through this wire by an interface that is open already.
@@ -163,6 +178,7 @@ impl Link {
             hook_counts: HookCounts::default(),
             now: Instant::ZERO,
             retry: None,
+            finds_mtu: false,
             wire,
             before: Counters::default(),
         })
@@ -275,6 +291,7 @@ impl Link {
     pub fn change(&mut self, now: Instant, change: &Change) {
         let mut env = *self.env();
         env.mtu = change.mtu.unwrap_or(env.mtu);
+        self.finds_mtu &= change.mtu.is_none();
         env.tx_queue_len = change.txqueuelen.unwrap_or(env.tx_queue_len);
         if let (Some(rate), Some(spec)) = (change.rate, &mut self.wire) {
             spec.wire.rate = rate;
@@ -341,33 +358,38 @@ impl Link {
         self.way.device_mut().go(error.to_string());
     }
 
-    /// True if its interface has disappeared.
+    /// True if its interface has disappeared, or has not been there yet.
     #[must_use]
-    pub fn is_gone(&self) -> bool {
-        matches!(self.way.device(), End::Gone(..))
+    pub fn is_away(&self) -> bool {
+        self.way.device().away().is_some()
     }
 
     /// Opens its interface by its name.
     ///
     /// # Errors
-    /// One line that names the link.
-    pub fn open(&self, machine: &dyn Machine) -> Result<Option<LinkIo>, String> {
-        let opened = self.endpoint.as_ref().map(|endpoint| machine.open(endpoint)).transpose();
-        opened.map_err(|e| format!("link {}: {e}", self.name))
+    /// One sentence that names the interface.
+    pub fn open(&self, machine: &dyn Machine) -> Result<Option<LinkIo>, OpenError> {
+        self.endpoint.as_ref().map(|endpoint| machine.open(endpoint)).transpose()
     }
 
-    /// Puts the interface that [`open`](Self::open) has opened in the place of one that has
-    /// disappeared. Qdiscs, waiting packets and counters stay.
+    /// Puts the interface that [`open`](Self::open) has opened in the place of one that was not
+    /// there. Qdiscs, waiting packets and counters stay.
     pub fn come_back(&mut self, now: Instant, io: LinkIo) {
         // Frames that the interface had are lost and reported; this cannot fail without it.
         let _ = self.way.advance(now);
+        let found = mtu_of(&io).filter(|_| self.finds_mtu);
         self.way.device_mut().come_back(io);
         self.retry = None;
+        self.finds_mtu = false;
+        if let Some(mtu) = found.filter(|mtu| *mtu != self.env().mtu) {
+            let env = Env { mtu, ..*self.env() };
+            self.way.control(now).set_env(env);
+        }
         self.advance(now);
     }
 
     /// Returns `up`; for an interface also `down`, `moved` if it is open and in another namespace,
-    /// or `gone` if it does not exist any more.
+    /// `waiting` if it has not been there yet, or `gone` if it does not exist any more.
     #[must_use]
     pub fn state(&self) -> &'static str {
         match self.way.device() {
@@ -379,6 +401,7 @@ impl Link {
                 Err(_) => "gone",
             },
             End::Gone(..) => "gone",
+            End::Awaited(..) => "waiting",
         }
     }
 
@@ -386,7 +409,7 @@ impl Link {
     pub fn counters(&mut self) -> Option<Counters> {
         match self.way.device_mut() {
             End::Live(link) => Some(link.counters().plus(&self.before)),
-            End::Gone(..) => Some(self.before),
+            End::Gone(..) | End::Awaited(..) => Some(self.before),
             End::Null(_) => None,
         }
     }
@@ -403,7 +426,10 @@ impl Link {
             let bare = Endpoint { kind: Kind::Auto, ..endpoint.clone() };
             words.push_str(&format!(" --if {}", protected(&bare.to_string())));
         }
-        words.push_str(&format!(" --mtu {} --txqueuelen {}", env.mtu, env.tx_queue_len));
+        if !self.finds_mtu {
+            words.push_str(&format!(" --mtu {}", env.mtu));
+        }
+        words.push_str(&format!(" --txqueuelen {}", env.tx_queue_len));
         if !self.way.classifier().prio_synack() {
             words.push_str(" --prio-synack off");
         }
@@ -431,6 +457,11 @@ fn protected(word: &str) -> String {
 
 /// Bytes of the longest IPv4 packet behind an Ethernet header.
 const LARGEST_FRAME: u32 = 65_535 + LINK_HEADER;
+
+/// Returns the MTU of an interface, bytes.
+fn mtu_of(io: &LinkIo) -> Option<u32> {
+    io.mtu().ok().and_then(|mtu| u32::try_from(mtu).ok())
+}
 
 /// Returns the interface of a live link.
 fn endpoint(make: &Make, kind: LinkType) -> Result<Option<Endpoint>, String> {

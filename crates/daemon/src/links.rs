@@ -38,6 +38,8 @@ enum Peer {
     None,
     /// The link at this index.
     Link(usize),
+    /// A link that a dry run would have made.
+    Planned,
 }
 
 /// The links, in the order in which they were added.
@@ -62,8 +64,11 @@ pub struct Links {
     pub(crate) fitted: bool,
     /// The time before which no interface is opened again.
     next_try: Instant,
-    /// True while a configuration is read, whose actions may name links that do not exist.
+    /// True while a configuration is read: its links wait for interfaces that are missing, and its
+    /// actions may name links that do not exist.
     pub(crate) configures: bool,
+    /// The links that a dry run would have made by now.
+    pub(crate) planned: Vec<(IfName, LinkType)>,
     /// The source of interfaces and seeds.
     pub(crate) machine: Box<dyn Machine>,
 }
@@ -90,6 +95,7 @@ impl Links {
             fitted: true,
             next_try: Instant::ZERO,
             configures: false,
+            planned: Vec::new(),
             state: State::new(machine.seed("actions")),
             machine: Box::new(machine),
         }
@@ -129,10 +135,8 @@ impl Links {
 
     /// Returns the name of the first interface that does not work any more, and the system's error.
     pub(crate) fn gone(&self) -> Option<(String, String)> {
-        self.all.iter().find_map(|link| match link.way.device() {
-            End::Gone(why, _) => Some((link.interface(), why.clone())),
-            End::Null(_) | End::Live(_) => None,
-        })
+        let away = |link: &Link| link.way.device().away().map(|why| (link.interface(), why.to_owned()));
+        self.all.iter().find_map(away)
     }
 
     /// Returns the destinations of samples and log lines, with their counters.
@@ -166,11 +170,24 @@ impl Links {
     pub fn change(&mut self, now: Instant, verb: &Verb, dry: bool) -> Result<Vec<String>, String> {
         match verb {
             Verb::Add(make) => self.add(make, dry),
+            // A dry run has nothing to compare with a link that it would have made.
+            Verb::Set(Change { name, .. }) | Verb::Replace(Make { change: Change { name, .. }, .. })
+                if dry && self.plan(name).is_some() =>
+            {
+                Ok(Vec::new())
+            }
             Verb::Set(change) => self.set(now, change, dry),
             Verb::Replace(make) => self.replace(now, make, dry),
+            Verb::Del(named) if self.configures => Err(format!(
+                "link {}: a configuration makes links: expected add, set or replace, given del",
+                named.name
+            )),
             Verb::Del(named) => self.del(&named.name, dry),
             Verb::Show(_) | Verb::Send(_) => {
-                Err("link: expected a line that changes links: add, set, replace or del".to_owned())
+                let given = if matches!(verb, Verb::Show(_)) { "show" } else { "send" };
+                Err(format!(
+                    "link: expected a line that changes links (add, set, replace or del), given {given}"
+                ))
             }
         }
     }
@@ -184,9 +201,14 @@ impl Links {
         })
     }
 
+    /// Returns the type of a link that a dry run would have made.
+    fn plan(&self, name: &IfName) -> Option<LinkType> {
+        self.planned.iter().find(|(planned, _)| planned == name).map(|(_, kind)| *kind)
+    }
+
     fn add(&mut self, make: &Make, dry: bool) -> Result<Vec<String>, String> {
         let name = &make.change.name;
-        if self.find(name.as_str()).is_some() {
+        if self.find(name.as_str()).is_some() || dry && self.plan(name).is_some() {
             return Err(format!("link {name}: exists already (use set or replace, or delete it first)"));
         }
         if name.as_str() == NONE {
@@ -194,25 +216,27 @@ impl Links {
         }
         if name.as_str().starts_with('-') || name.as_str().contains(['"', '\'', '\\', '#']) {
             let expected = "a name that can stand in a tc line: no leading -, no quote, backslash or #";
-            return Err(format!("link {name}: expected {expected}"));
+            return Err(format!("link {name}: expected {expected}, given {name}"));
         }
         if self.all.len() >= LINKS_MAX {
-            return Err(format!("link {name}: expected at most {LINKS_MAX} links"));
+            return Err(format!("link {name}: expected at most {LINKS_MAX} links, given one more"));
         }
-        let link = Link::new(make, &*self.machine)?;
-        if let Some(mine) = &link.endpoint
+        if let Some(mine) = Link::endpoint_of(make)?
             && let Some(other) = self.all.iter().find(|other| {
                 other.endpoint.as_ref().is_some_and(|e| e.netns == mine.netns && e.name == mine.name)
             })
         {
             return Err(format!("link {name} if: {mine} is the interface of link {} already", other.name));
         }
+        let link = Link::new(make, &*self.machine, self.configures)?;
         let peer = self.peer_of(name, link.kind, &make.change)?;
         let mut said = format!("+ link {}", link.words());
-        if let Peer::Link(peer) = peer {
-            said.push_str(&format!(" --peer {}", self.all[peer].name));
+        if let (Peer::Link(_) | Peer::Planned, Some(peer)) = (peer, &make.change.peer) {
+            said.push_str(&format!(" --peer {peer}"));
         }
-        if !dry {
+        if dry {
+            self.planned.push((link.name, link.kind));
+        } else {
             self.all.push(link);
             self.set_peer(self.all.len() - 1, peer);
         }
@@ -229,6 +253,7 @@ impl Links {
             Peer::AsItIs => link.peer.as_ref(),
             Peer::None => None,
             Peer::Link(other) => Some(&self.all[other].name),
+            Peer::Planned => change.peer.as_ref(),
         };
         if wanted != link.peer.as_ref() {
             let text = |peer: Option<&IfName>| peer.map_or(NONE, IfName::as_str).to_owned();
@@ -251,11 +276,19 @@ impl Links {
         self.all[at].check_same(make)?;
         let mut change = make.change.clone();
         change.rate = change.rate.or(make.wire.as_ref().map(|spec| spec.wire.rate));
-        // An interface that cannot be opened is an error here: the link is not as described.
-        let opened = if self.all[at].is_gone() { self.all[at].open(&*self.machine)? } else { None };
+        let link = &self.all[at];
+        let state = link.state();
+        let opened = match link.is_away().then(|| link.open(&*self.machine)) {
+            None => None,
+            Some(Ok(io)) => io,
+            // The link goes on to wait for it.
+            Some(Err(error)) if self.configures && error.is_missing() => None,
+            // For a client this is an error: the link is not as described.
+            Some(Err(error)) => return Err(format!("link {}: {error}", link.name)),
+        };
         let mut said = self.set(now, &change, dry)?;
         if let Some(io) = opened {
-            said.push(format!("~ link {} state gone -> up", make.change.name));
+            said.push(format!("~ link {} state {state} -> up", make.change.name));
             if !dry {
                 self.all[at].come_back(now, io);
             }
@@ -284,9 +317,12 @@ impl Links {
         if wanted == name {
             return says(format!("expected another link, given {wanted}"));
         }
-        let other = self.index(wanted).map_err(|e| format!("link {name} peer: {e}"))?;
-        let found = &self.all[other];
-        for (name, kind) in [(name, kind), (wanted, found.kind)] {
+        let other = match (self.index(wanted), self.plan(wanted)) {
+            (Ok(other), _) => Ok((other, self.all[other].kind)),
+            (Err(_), Some(planned)) => Err(planned),
+            (Err(e), None) => return Err(format!("link {name} peer: {e}")),
+        };
+        for (name, kind) in [(name, kind), (wanted, other.map_or_else(|kind| kind, |(_, kind)| kind))] {
             if !kind.is_live() {
                 let kind = kind.name();
                 return says(format!(
@@ -294,7 +330,8 @@ impl Links {
                 ));
             }
         }
-        match found.peer.as_ref().filter(|peer| *peer != name) {
+        let Ok((other, _)) = other else { return Ok(Peer::Planned) };
+        match self.all[other].peer.as_ref().filter(|peer| *peer != name) {
             Some(third) => says(format!("{wanted} has the peer {third} (part them first: --peer none)")),
             None => Ok(Peer::Link(other)),
         }

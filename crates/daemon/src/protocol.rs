@@ -165,7 +165,7 @@ fn ask(object: &Map<String, Value>) -> Result<Ask, String> {
         None => return Err(format!("do: expected {}, given nothing", requests())),
     };
     let none_of = |keys: &[&str]| match keys.iter().find(|key| object.contains_key(**key)) {
-        Some(key) => Err(format!("{key}: {name:?} has none")),
+        Some(key) => Err(format!("{key}: expected none with do {name:?}, given {key}")),
         None => Ok(()),
     };
     let unknown = || Err(format!("do: expected {}, given {name:?}", requests()));
@@ -296,8 +296,11 @@ mod tests {
                 r#"{"do":"tc","arg":[]}"#,
                 r#""arg": there is no such key: expected id, do, args, batch, class_names"#,
             ),
-            (r#"{"do":"save","args":[]}"#, r#"args: "save" has none"#),
-            (r#"{"do":"link","args":[],"batch":null}"#, r#"batch: "link" has none"#),
+            (r#"{"do":"save","args":[]}"#, r#"args: expected none with do "save", given args"#),
+            (
+                r#"{"do":"link","args":[],"batch":null}"#,
+                r#"batch: expected none with do "link", given batch"#,
+            ),
             (
                 r#"{"do":"tc","args":[],"batch":"x"}"#,
                 r#"batch: expected an object with "name" and "text", given "x""#,

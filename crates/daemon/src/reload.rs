@@ -36,13 +36,12 @@ impl Daemon {
         if let Err(error) = ahead.open_all() {
             return Reply::refused(2, &format!("{name}: {error}"));
         }
-        // A link cannot be changed in an atomic batch; once they are changed, their lines change
-        // nothing in it.
-        let linked = self.batch(now, name, &only_links(name, text), &[]);
+        // A link cannot be changed in an atomic batch.
+        let linked = self.batch(now, name, &only(name, text, About::Links), &[]);
         if linked.status != 0 {
             return linked;
         }
-        self.batch(now, name, text, &["--atomic"])
+        self.batch(now, name, &only(name, text, About::Qdiscs), &["--atomic"])
     }
 
     fn batch(&mut self, now: Instant, name: &str, text: &str, flags: &[&str]) -> Reply {
@@ -51,14 +50,22 @@ impl Daemon {
     }
 }
 
-/// Returns the lines about links, each on the line where it was.
-fn only_links(name: &str, text: &str) -> String {
+/// The objects of a line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum About {
+    Links,
+    Qdiscs,
+}
+
+/// Returns the lines about these objects, each on the line where it was.
+fn only(name: &str, text: &str, about: About) -> String {
     let source = Arc::new(Source::new(name, text));
     let mut kept = String::with_capacity(text.len());
     let blank = |text: &str| text.chars().filter(|c| *c == '\n').collect::<String>();
     let mut at = 0;
     for line in lex::lines(&source, 0..text.len()).into_iter().flatten() {
-        if line.words.first().is_none_or(|word| word.text != "link") {
+        let is_link = line.words.first().is_some_and(|word| word.text == "link");
+        if line.words.is_empty() || is_link != (about == About::Links) {
             continue;
         }
         let span = line.span();
@@ -78,8 +85,10 @@ mod tests {
     fn lines_about_links_stay_where_they_are() {
         let text =
             "# links\nlink add a \\\n  --mtu 9000 # big\nqdisc add dev a \\\n root pfifo\n\nlink add é\n";
-        assert_eq!(only_links("t", text), "\nlink add a \\\n  --mtu 9000\n\n\n\nlink add é\n");
-        assert_eq!(only_links("t", "qdisc show\n"), "\n");
-        assert_eq!(only_links("t", "link show"), "link show");
+        let links = |text: &str| only("t", text, About::Links);
+        assert_eq!(links(text), "\nlink add a \\\n  --mtu 9000\n\n\n\nlink add é\n");
+        assert_eq!((links("qdisc show\n"), links("link show")), ("\n".to_owned(), "link show".to_owned()));
+        let others = "\n\n\nqdisc add dev a \\\n root pfifo\n\n\n";
+        assert_eq!(only("t", text, About::Qdiscs), others);
     }
 }

@@ -26,7 +26,8 @@ const CLIENTS_MAX: usize = 64;
 /// out a client that may change something.
 const READERS_MAX: usize = 32;
 /// The line to a client that has to make way.
-const MADE_WAY: &str = "this connection did nothing for some time, and makes way for another client";
+const MADE_WAY: &str = "connection: expected a request or the reading of a reply, given nothing for some time while all \
+                        places are taken: it makes way for another client";
 /// Time for requests before the links have their turn; a request that has begun is finished.
 const REQUESTS_FOR: Nanos = Nanos::from_micros(500);
 /// Time without accepting, after the system had no room for one more connection.
@@ -46,6 +47,8 @@ pub struct Server<S: System = Host> {
     turn: usize,
     /// Time before which the server does not accept; `None` for no pause.
     pause: Option<Instant>,
+    /// True if the last attempt to accept a connection failed, which the log says once.
+    cannot_accept: bool,
     patience: Patience,
     /// True if changes that clients make or attempt go to the log.
     logs_changes: bool,
@@ -89,6 +92,7 @@ impl<S: System> Server<S> {
             sessions: Vec::new(),
             turn: 0,
             pause: None,
+            cannot_accept: false,
             patience: Patience::default(),
             logs_changes: false,
             more: false,
@@ -217,11 +221,19 @@ impl<S: System> Server<S> {
                 return;
             }
             match self.system.accept(door) {
-                Ok(stream) => self.sessions.push(Session::new(stream, door, self.system.now())),
+                Ok(stream) => {
+                    self.cannot_accept = false;
+                    self.sessions.push(Session::new(stream, door, self.system.now()));
+                }
                 Err(e) if matches!(e.kind(), ErrorKind::WouldBlock) => return,
                 Err(e) if matches!(e.kind(), ErrorKind::Interrupted | ErrorKind::ConnectionAborted) => {}
-                Err(_) => {
+                Err(error) => {
                     self.pause = Some(self.system.now() + ACCEPT_PAUSE);
+                    if !std::mem::replace(&mut self.cannot_accept, true) {
+                        let now = self.system.now();
+                        let text = format!("clients: cannot accept a connection: {error}: they wait");
+                        self.daemon.links_mut().notes_mut().line(now, "txweir", &text);
+                    }
                     return;
                 }
             }
@@ -354,7 +366,7 @@ fn read(line: Line) -> Request {
     match line {
         Line::Whole(line) => Request::read(&line),
         Line::TooLong => {
-            let ask = Err(format!("request: expected at most {LINE_MAX} bytes in a line"));
+            let ask = Err(format!("request: expected at most {LINE_MAX} bytes in a line, given more"));
             Request { id: serde_json::Value::Null, ask }
         }
     }

@@ -5,7 +5,6 @@ use txweir_core::text::value::text_of;
 use txweir_device::Frame;
 use txweir_tc::json::{self, Object};
 
-use crate::end::End;
 use crate::link::Link;
 use crate::report::{self, Why};
 use crate::sums::Sums;
@@ -105,7 +104,7 @@ fn object(link: &mut Link) -> String {
         o = o.text("peer", peer.as_str());
     }
     o = o.text("state", link.state());
-    if let End::Gone(why, _) = link.way.device() {
+    if let Some(why) = link.way.device().away() {
         o = o.text("why", why);
     }
     o = o

@@ -48,6 +48,10 @@ impl Devices for Links {
         (there || named).then(|| self.ports.of(name))
     }
 
+    fn is_unmarked(&self, name: &str) -> bool {
+        self.find(name).is_some_and(|link| link.kind.is_live())
+    }
+
     fn now(&self) -> Instant {
         self.now
     }
@@ -76,7 +80,7 @@ impl Devices for Links {
             Verb::Add(make) | Verb::Replace(make)
                 if dry && self.find(make.change.name.as_str()).is_none() =>
             {
-                Some(Link::new(make, &*self.machine)?)
+                Some(Link::new(make, &*self.machine, self.configures)?)
             }
             _ => None,
         };

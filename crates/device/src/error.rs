@@ -33,6 +33,8 @@ pub enum OpenCause {
     TapDenied,
     /// The TAP device already has all the queues it may have.
     Busy,
+    /// A packet socket of txweir is on the interface already: each frame would leave twice.
+    Forwarded,
     /// The interface exists but is not a TAP device; its driver is given.
     NotTap(String),
     /// The interface is a TUN device: layer 3, without Ethernet headers.
@@ -48,6 +50,14 @@ pub enum OpenCause {
         /// The system's error.
         error: io::Error,
     },
+}
+
+impl OpenError {
+    /// True if the interface, or its network namespace, does not exist: both may be made later.
+    #[must_use]
+    pub const fn is_missing(&self) -> bool {
+        matches!(self.cause, OpenCause::Missing | OpenCause::NoNamespace(_))
+    }
 }
 
 impl OpenCause {
@@ -105,6 +115,11 @@ impl fmt::Display for OpenError {
             OpenCause::Busy => {
                 write!(f, "TAP device `{at}` is in use by another process: stop that one first")
             }
+            OpenCause::Forwarded => write!(
+                f,
+                "interface `{at}` has a packet socket of txweir already, and each frame would leave twice: \
+                 stop the other `txweir run` or daemon, or delete its link"
+            ),
             OpenCause::NotTap(driver) => write!(
                 f,
                 "interface `{at}` is not a TAP device, its driver is `{driver}`: open it as `packet:`"

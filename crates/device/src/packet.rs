@@ -8,7 +8,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::io::Errno;
-use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with, sockopt};
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, socket_with, sockopt};
 
 use crate::backend::Source;
 use crate::counters::{Batch, Counters};
@@ -38,11 +38,14 @@ pub struct PacketOptions {
     /// three. Without `CAP_NET_ADMIN` the system's maximum (`net.core.rmem_max`, `wmem_max`) bounds
     /// it.
     pub buffer_bytes: usize,
+    /// True to open an interface that has a packet socket of txweir already, to watch it or to send
+    /// only: two that forward would send each frame twice. Default false.
+    pub beside_others: bool,
 }
 
 impl Default for PacketOptions {
     fn default() -> Self {
-        Self { qdisc_bypass: false, buffer_bytes: 4 << 20 }
+        Self { qdisc_bypass: false, buffer_bytes: 4 << 20, beside_others: false }
     }
 }
 
@@ -57,6 +60,8 @@ pub struct Packet {
     counters: Counters,
     /// Frames received since the kernel was last asked for its tallies.
     since_asked: u32,
+    /// Bound to the name of the interface while it lives, so that a second forwarder is refused.
+    _claim: Option<OwnedFd>,
 }
 
 /// Frames received after which the kernel is asked for its tallies in any case: they have 32 bits,
@@ -99,6 +104,7 @@ impl Packet {
                 errno => OpenCause::system("open a packet socket for", errno),
             },
         )?;
+        let claim = if options.beside_others { None } else { Some(claim(index)?) };
         let socket = fd.as_fd();
         let on = |option, what| {
             sys::packet_switch_on(socket, option).map_err(|errno| OpenCause::system(what, errno))
@@ -115,7 +121,23 @@ impl Packet {
             .map_err(|errno| OpenCause::system("bind a packet socket to", errno))?;
         sys::packet_promiscuous(socket, index)
             .map_err(|errno| OpenCause::system("receive all frames of", errno))?;
-        Ok(Self { fd, control, name: name.clone(), index, counters: Counters::default(), since_asked: 0 })
+        let (name, counters) = (name.clone(), Counters::default());
+        Ok(Self { fd, control, name, index, counters, since_asked: 0, _claim: claim })
+    }
+}
+
+/// Claims an interface for one forwarder in its network namespace: two packet sockets get the same
+/// frames. The claim is an abstract Unix socket address (unix(7)), which belongs to the namespace
+/// and ends with the descriptor.
+fn claim(index: u32) -> Result<OwnedFd, OpenCause> {
+    let failed = |errno| OpenCause::system("claim", errno);
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = socket_with(AddressFamily::UNIX, SocketType::DGRAM, flags, None).map_err(failed)?;
+    let name = SocketAddrUnix::new_abstract_name(format!("txweir/packet/{index}").as_bytes());
+    match bind(&socket, &name.map_err(failed)?) {
+        Ok(()) => Ok(socket),
+        Err(Errno::ADDRINUSE) => Err(OpenCause::Forwarded),
+        Err(errno) => Err(failed(errno)),
     }
 }
 

@@ -14,6 +14,13 @@ use crate::suggest;
 /// Words before the kind.
 pub(crate) const BEFORE_KIND: [&str; 4] = ["dev", "root", "parent", "handle"];
 
+/// Kinds that Linux had until version 6.2, and those that do their work.
+const REMOVED: [(&str, &str); 3] = [
+    ("cbq", "htb shares a rate between classes"),
+    ("dsmark", "an action of pedit or a filter of flower takes the DS field"),
+    ("atm", "stab charges packets as ATM cells"),
+];
+
 /// Returns the entry of a kind that the engine has.
 pub(crate) fn spec_of(source: &Source, kind: &Word) -> Option<&'static Spec> {
     source.kinds.get(&kind.text)
@@ -35,7 +42,9 @@ pub(crate) fn unknown_kind(source: &Arc<Source>, kind: &Word) -> Diagnostic {
     let candidates = source.kinds.iter().map(|s| s.kind).chain(BEFORE_KIND);
     let near = suggest::closest(&kind.text, candidates).map(String::from);
     let message = format!("there is no qdisc kind \"{}\"", kind.text);
-    Diagnostic::error(code::UNKNOWN_KIND, source, kind.span.clone(), message)
-        .expected(known_kinds(source))
+    let err = Diagnostic::error(code::UNKNOWN_KIND, source, kind.span.clone(), message);
+    let removed = REMOVED.iter().find(|(name, _)| *name == kind.text);
+    err.expected(known_kinds(source))
         .suggest(near)
+        .hint(removed.map(|(name, instead)| format!("Linux 6.3 removed {name}: {instead}")))
 }

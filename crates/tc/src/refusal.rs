@@ -98,7 +98,7 @@ struct Described {
 fn describe(err: &ConfigError, key: &str) -> Described {
     let ConfigError { object, expected, given, .. } = err;
     let of_class = matches!(object, Object::Class(Some(_)));
-    if let Some(described) = described_by_reason(err) {
+    if let Some(described) = described_by_reason(err, key) {
         return described;
     }
     let (code, message) = match (err.kind, key) {
@@ -141,12 +141,16 @@ fn describe(err: &ConfigError, key: &str) -> Described {
 }
 
 /// Describes the errors that have a reason, like `describe`.
-fn described_by_reason(err: &ConfigError) -> Option<Described> {
+fn described_by_reason(err: &ConfigError, key: &str) -> Option<Described> {
     let ConfigError { object, expected, given, .. } = err;
     let (code, message) = match err.reason? {
         Reason::RootOnly => (code::UNSUPPORTED, format!("{given} is for the root of a device")),
         Reason::Unchangeable => (code::UNSUPPORTED, format!("{object} cannot be changed")),
         Reason::SharedRate => (code::CONFLICT, format!("{object} cannot share: it has {given}")),
+        Reason::Alone => {
+            let message = format!("{object} {key} needs {expected}");
+            return Some(Described { code: code::CONFLICT, message, expected: String::new() });
+        }
         Reason::AlreadyThere => {
             let message = format!("{object} is there already");
             return Some(Described { code: code::EXISTS, message, expected: String::new() });

@@ -37,7 +37,7 @@ use crate::sched::cx::{Arrival, Cx};
 use crate::sched::discipline::{ChangeRule, Discipline};
 use crate::sched::node::Class;
 use crate::sched::spec::{ClassShape, Flags, RefusedBy, Refuser};
-use crate::text::error::{ConfigError, ErrorKind, Object};
+use crate::text::error::{ConfigError, ErrorKind, Object, Reason};
 use crate::text::impairment::{Chance, Delay, LinkRate, Loss, Places, Shape, Slot, SlotGap};
 
 crate::params! {
@@ -257,27 +257,24 @@ impl Discipline for Netem {
     type Stats = NoStats;
 
     fn resolve(cfg: &mut Config, old: Option<&Config>, _env: &Env) -> Result<(), ConfigError> {
-        let conflict = |key: &str, expected: &str, given: &str| {
-            Err(ConfigError::new(ErrorKind::Conflict, Object::Kind(Self::KIND), expected, given).key(key))
+        let alone = |key: &str, expected: &str| {
+            let err = ConfigError::new(ErrorKind::Conflict, Object::Kind(Self::KIND), expected, "without");
+            Err(err.key(key).reason(Reason::Alone))
         };
         let delay = cfg.delay.map_or(0, |d| in_grains(d.time));
         let jitter = cfg.delay.map_or(0, |d| in_grains(d.jitter));
         let reorders = cfg.reorder.is_some_and(|r| r.share > Percent(0));
         if reorders && delay == 0 {
-            return conflict(
-                "reorder",
-                "a delay with it: reordered packets are those that do not wait",
-                "without",
-            );
+            return alone("reorder", "a delay with it: reordered packets are those that do not wait");
         }
         if cfg.gap > 0 && !reorders {
-            return conflict("gap", "reorder with it: how often", "without");
+            return alone("gap", "reorder with it: how often");
         }
         if cfg.distribution.is_some() && (delay == 0 || jitter == 0) {
-            return conflict("distribution", "a delay and a jitter with it", "without");
+            return alone("distribution", "a delay and a jitter with it");
         }
         if cfg.ecn && cfg.loss.is_none() {
-            return conflict("ecn", "loss with it: ecn marks packets instead of losing them", "without");
+            return alone("ecn", "loss with it: ecn marks packets instead of losing them");
         }
         if reorders && cfg.gap == 0 {
             cfg.gap = 1;

@@ -9,6 +9,7 @@ use crate::base::env::{Caps, Offload};
 use crate::base::units::Rate;
 use crate::sched::traffic::CLASSES_MAX;
 use crate::text::error::{ConfigError, ErrorKind, Object};
+use crate::text::value::text_of;
 
 /// Greatest weight: shares in percent (IEEE 802.1Q, the bandwidth table of enhanced transmission
 /// selection).
@@ -124,8 +125,9 @@ impl LineConfig {
         }
         let sum = self.classes.iter().filter_map(|c| c.min_rate).map(|r| u128::from(r.0)).sum::<u128>();
         if sum > u128::from(rate.0) {
-            let expected = format!("at most {} bytes/s in sum, the line's rate", rate.0);
-            return Err(error(ErrorKind::Conflict, "min_rate", expected, sum));
+            let [most, given] = apart(rate, Rate(u64::try_from(sum).unwrap_or(u64::MAX)));
+            let expected = format!("at most {most} in sum, the line's rate");
+            return Err(error(ErrorKind::Conflict, "min_rate", expected, given));
         }
         self.check_rings(&caps.offload)
     }
@@ -206,8 +208,11 @@ impl ClassConfig {
         if let (Some(min), Some(max)) = (self.min_rate, self.max_rate)
             && min > max
         {
-            let expected = format!("at most max_rate, {} bytes/s", max.0);
-            return refuse(ErrorKind::Conflict, "min_rate", &expected, min.0);
+            let [most, given] = apart(max, min);
+            let expected = format!("at most max_rate, {most}");
+            let class = Object::WireClass(index);
+            let err = ConfigError::new(ErrorKind::Conflict, class, expected, given);
+            return Err(err.key("min_rate"));
         }
         if self.preemptible && !offload.fp {
             let class = Object::WireClass(index);
@@ -216,6 +221,12 @@ impl ClassConfig {
         }
         Ok(())
     }
+}
+
+/// Returns two rates as texts: rounded as tc prints them, unless both would be the same then.
+fn apart(a: Rate, b: Rate) -> [String; 2] {
+    let texts = [a, b].map(|rate| text_of(&rate));
+    if texts[0] == texts[1] { [a, b].map(|rate| format!("{}bit", rate.bits())) } else { texts }
 }
 
 fn error(kind: ErrorKind, key: &str, expected: impl ToString, given: impl ToString) -> ConfigError {

@@ -46,6 +46,8 @@ pub enum Reason {
     /// The object itself exists already (`Exists`); without this reason, another one holds its
     /// place or its name.
     AlreadyThere,
+    /// The option needs another one, which is missing (`Conflict`).
+    Alone,
     /// Other qdiscs share the rate of that name at another rate or burst (`Conflict`).
     SharedRate,
     /// The value is outside the range that its parameter declares (`OutOfRange`); without this

@@ -237,10 +237,7 @@ fn a_filter_is_added_whole_or_not_at_all() {
     assert_eq!(b.send().0, Verdict::Drop);
     let wrong = Named { protocol: Some(ethertype::ARP), ..at(0, 1) };
     let err = b.filters.put(b.block, wrong, &ALL, &one, Existence::Replace, Instant::ZERO).unwrap_err();
-    assert_eq!(
-        err.to_string(),
-        "filter protocol: expected protocol 0x0003, which priority 1 has, given \"0x0806\""
-    );
+    assert_eq!(err.to_string(), "filter protocol: expected all, which priority 1 has, given \"arp\"");
 }
 
 #[test]

@@ -501,7 +501,7 @@ fn what_cannot_be_is_refused_in_words() {
         ),
         (
             LineConfig::classes(1, &[rates(2, 1)]),
-            "wire class 0 min_rate: expected at most max_rate, 1 bytes/s, given \"2\"",
+            "wire class 0 min_rate: expected at most max_rate, 8bit, given \"16bit\"",
         ),
         (
             LineConfig::classes(1, &[rates(0, 1)]),
@@ -509,7 +509,7 @@ fn what_cannot_be_is_refused_in_words() {
         ),
         (
             LineConfig::classes(1, &[rates(1_000_000_001, 2_000_000_000)]),
-            "wire min_rate: expected at most 1000000000 bytes/s in sum, the line's rate, given \"1000000001\"",
+            "wire min_rate: expected at most 8000000000bit in sum, the line's rate, given \"8000000008bit\"",
         ),
         (ring_max(2, 1), "wire tx_maxrate: expected rings below 2, given \"2\""),
         (ring_max(0, 0), "wire tx_maxrate: expected at least 1 byte/s, given \"0\""),

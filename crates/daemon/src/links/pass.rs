@@ -10,7 +10,6 @@ use txweir_runtime::{Arrival, Copy, One, Outlets, Received};
 use txweir_tc::tool::Hook;
 
 use super::Links;
-use crate::end::End;
 use crate::grammar::Send;
 use crate::link::Link;
 
@@ -38,7 +37,7 @@ impl Links {
         self.fit_filters();
         let mut up = Vec::new();
         for link in &self.all {
-            if !matches!(link.way.device(), End::Gone(..)) {
+            if !link.is_away() {
                 up.push(self.ports.of(link.name.as_str()));
             }
         }

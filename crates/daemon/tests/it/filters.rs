@@ -4,9 +4,12 @@ use std::io::Write;
 use std::sync::{Arc, Mutex};
 
 use txweir_core::Instant;
-use txweir_daemon::Daemon;
 use txweir_daemon::protocol::Ask;
+use txweir_daemon::{Daemon, Links};
 use txweir_runtime::{Notes, SampleCounts};
+
+use crate::common::World;
+use crate::common::card::Card;
 
 struct Bench(Daemon);
 
@@ -210,4 +213,31 @@ fn samples_and_lines_are_written() {
     drop(b);
     let log = String::from_utf8(log.bytes()).unwrap();
     assert_eq!(log.lines().last(), Some("simple: 103 lines left out"));
+}
+
+/// Frames of an interface carry no marks: a filter by marks is accepted with a warning, unless an
+/// action sets marks, or the packets of the link are generated.
+#[test]
+fn a_filter_by_marks_on_an_interface_is_warned_of() {
+    let links = ["a", "b"].map(|name| Card::default().link(name, "rate=1gbit"));
+    let mut world = World { daemon: Daemon::with(Links::between(links)), ..World::default() };
+    world.link("add n");
+    let fw = |dev: &str, pref: u32| {
+        format!("filter add dev {dev} parent 1: protocol ip pref {pref} handle 6 fw classid 1:1")
+    };
+    for dev in ["a", "n"] {
+        world.tc(&format!("qdisc add dev {dev} root handle 1: prio"));
+    }
+    world.tc(&fw("n", 1));
+    let reply = world.try_tc(&fw("a", 1));
+    let said = "warning[unsupported]: no packet of a has a mark: frames of an interface come without \
+                those of the kernel\n";
+    assert_eq!((reply.status, reply.stderr.starts_with(said)), (0, true), "{}", reply.stderr);
+    assert!(reply.stderr.contains("set marks by action skbedit mark N at a hook"), "{}", reply.stderr);
+    assert!(world.save().contains("prio 1 handle 0x6 fw"), "{}", world.save());
+    world.tc("qdisc add dev b clsact");
+    world.tc("filter add dev b ingress matchall action skbedit priority 7");
+    assert!(world.try_tc(&fw("a", 2)).stderr.starts_with(said));
+    world.tc("filter add dev b ingress matchall action skbedit mark 6");
+    world.tc(&fw("a", 3));
 }

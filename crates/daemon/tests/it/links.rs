@@ -104,7 +104,7 @@ fn refusals_name_the_link_and_change_nothing() {
         ("add none", "link none: this name stands for no link (--peer none)"),
         (
             "add a#b",
-            "link a#b: expected a name that can stand in a tc line: no leading -, no quote, backslash or #",
+            "link a#b: expected a name that can stand in a tc line: no leading -, no quote, backslash or #, given a#b",
         ),
         ("del x", "link x: there is no such link (links: a, w, q, j, h)"),
         ("set x --mtu 100", "link x: there is no such link (links: a, w, q, j, h)"),

@@ -12,3 +12,4 @@ mod sandbox;
 mod server;
 mod sim;
 mod sums;
+mod waiting;

@@ -152,14 +152,11 @@ fn hw_1_has_the_wire_keep_rates_of_classes() {
     for (line, said) in [
         (
             "min_rate 6mbit 5mbit",
-            [
-                "mqprio min_rate cannot be 1375000\n",
-                " expected at most 1250000 bytes/s in sum, the line's rate\n",
-            ],
+            ["mqprio min_rate cannot be 11Mbit\n", " expected at most 10Mbit in sum, the line's rate\n"],
         ),
         (
             "min_rate 6mbit 1mbit max_rate 5mbit",
-            ["mqprio min_rate cannot be 750000\n", " expected at most max_rate, 625000 bytes/s\n"],
+            ["mqprio min_rate cannot be 6Mbit\n", " expected at most max_rate, 5Mbit\n"],
         ),
     ] {
         let reply = world.try_tc(&format!("qdisc replace dev up root handle 2: {mqprio} {line}"));

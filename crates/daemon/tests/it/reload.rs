@@ -48,7 +48,7 @@ fn a_configuration_with_a_wrong_line_changes_nothing() {
         ("link replace up --txqueuelen 7\nqdisc replace dev up root fq_codel limt 1\n", "c.tc:2:36"),
         ("link replace up --txqueuelen 7\nqdisc replace dev up parent 9:1 pfifo\n", "c.tc:2"),
         ("link replace up --txqueuelen 7\nlink replace up --type null\n", "c.tc:2"),
-        ("link replace up --txqueuelen 7\nlink replace new --type tap --if no-such-if\n", "does not exist"),
+        ("link replace up --txqueuelen 7\nlink replace new --type tap --if a/b/c\n", "network namespace"),
         ("qdisc replace dev up root handle 1: pfifo\nqdisc add dev nowhere root pfifo\n", "nowhere"),
     ] {
         let reply = reload(&mut world, text);
@@ -120,4 +120,26 @@ fn an_interface_that_is_opened_no_more_leaves_everything_as_it_was() {
             assert!(reply.stderr.starts_with(said), "{}", reply.stderr);
         }
     }
+}
+
+/// Lines that no dry run refuses on their own: each reload is done whole.
+#[test]
+fn a_configuration_may_add_links_and_join_new_ones() {
+    let machine = Scarce(Mutex::new(u32::MAX));
+    let mut world = World { daemon: Daemon::with(Links::on(machine)), ..World::default() };
+    let text = "link add up --type wire\n\
+                link replace a --type packet --if e\n\
+                link replace b --type packet --if f --peer a\n\
+                link set b --mtu 9000\n\
+                link set b --mtu 8000\n\
+                qdisc replace dev up root handle 2: fq_codel limit 400\n";
+    assert_eq!(reload(&mut world, text), Reply::default());
+    let saved = world.save();
+    assert!(saved.contains("link replace b --type packet --if f --mtu 8000 --txqueuelen 1000 --peer a"));
+    assert!(saved.contains("qdisc replace dev up root handle 2: fq_codel limit 400p"), "{saved}");
+    let deletes = reload(&mut world, "link replace up --mtu 600\nlink del a\n");
+    assert_eq!(deletes.status, 1);
+    let said = "link a: a configuration makes links: expected add, set or replace, given del";
+    assert!(deletes.stderr.contains(said), "{}", deletes.stderr);
+    assert_eq!(world.save(), saved);
 }

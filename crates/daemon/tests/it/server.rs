@@ -139,7 +139,7 @@ fn what_is_wrong_is_said_and_the_next_request_is_done() {
     // A line of ten megabytes causes one error, and the connection goes on.
     wire.send(&vec![b'x'; 10 << 20]);
     wire.send(b"\n");
-    let error = format!("request: expected at most {LINE_MAX} bytes in a line\n");
+    let error = format!("request: expected at most {LINE_MAX} bytes in a line, given more\n");
     assert_eq!(wire.reply(), json!({"id": null, "status": 1, "stdout": "", "stderr": error}));
     assert_eq!(wire.ask(r#"{"id":1,"do":"save"}"#)["status"], 0);
 }
@@ -249,7 +249,8 @@ fn a_client_that_waits_for_its_answer_does_not_make_way() {
     }
     // One of the clients that had to go got a line that says why.
     let line = later[0].reply();
-    let said = "this connection did nothing for some time, and makes way for another client\n";
+    let said = "connection: expected a request or the reading of a reply, given nothing for some time while all \
+                places are taken: it makes way for another client\n";
     assert_eq!(line, json!({"id": null, "status": 2, "stdout": "", "stderr": said}));
 }
 

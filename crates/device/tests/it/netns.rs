@@ -426,7 +426,9 @@ fn tags_and_batches_survive_a_veth() {
     skip_unless_possible!();
     let (one, two) = silent_veth();
     let mut a = open(&format!("{}/v1", one.name()), &LinkOptions::default());
-    let mut beside = open(&format!("{}/v1", one.name()), &LinkOptions::default());
+    let mut beside = LinkOptions::default();
+    beside.packet.beside_others = true;
+    let mut beside = open(&format!("{}/v1", one.name()), &beside);
     let mut b = open(&format!("{}/v2", two.name()), &LinkOptions::default());
     let details = two.run(&["ip", "-d", "link", "show", "dev", "v2"]);
     assert!(details.contains("promiscuity 1 "), "frames for any address are received: {details}");
@@ -586,6 +588,31 @@ fn what_cannot_be_opened_says_why() {
     assert_eq!((first.name().as_str(), second.name().as_str()), ("tapq", "tapq"));
     drop((first, second));
     eventually("the new device is gone when closed", || !one.run(&["ip", "-o", "link"]).contains("tapq"));
+}
+
+/// A second packet socket would forward each frame a second time.
+#[test]
+fn an_interface_has_one_forwarder() {
+    skip_unless_possible!();
+    let netns = NetNs::new("once");
+    netns.run(&["ip", "link", "add", "v0", "type", "veth", "peer", "name", "v1"]);
+    let text = format!("packet:{}/v0", netns.name());
+    let open = || text.parse::<Endpoint>().unwrap().open(&LinkOptions::default());
+    let first = open().expect("an interface without a forwarder");
+    let message = open().err().map(|error| error.to_string());
+    let said = format!(
+        "interface `{text}` has a packet socket of txweir already, and each frame would leave twice: \
+         stop the other `txweir run` or daemon, or delete its link"
+    );
+    assert_eq!(message, Some(said));
+    // Its peer is another interface, and a name does not matter.
+    let peer = text.replace("v0", "v1").parse::<Endpoint>().unwrap();
+    drop(peer.open(&LinkOptions::default()).expect("the other interface"));
+    netns.run(&["ip", "link", "set", "dev", "v0", "name", "w0"]);
+    let renamed = text.replace("v0", "w0").parse::<Endpoint>().unwrap();
+    assert!(renamed.open(&LinkOptions::default()).is_err());
+    drop(first);
+    renamed.open(&LinkOptions::default()).expect("an interface whose forwarder has ended");
 }
 
 /// Runs itself again as an ordinary user and checks the messages that this user gets.

@@ -390,7 +390,12 @@ impl Shell<'_> {
             return;
         }
         self.noted.push(first.text.clone());
-        let message = format!("\"{}\" is not tc: its lines are left out", first.text);
+        let message = match (first.text.as_str(), words.get(1)) {
+            ("." | "source", Some(file)) => {
+                format!("\"{}\" is not read: the lines of that file are left out", file.text)
+            }
+            _ => format!("\"{}\" is not tc: its lines are left out", first.text),
+        };
         self.note(first.span.clone(), message, "");
     }
 

@@ -79,6 +79,7 @@ fn what_only_running_can_tell_is_named() {
          [ -n \"$2\" ] && tc qdisc add dev eth2 root htb\n\
          tc qdisc change dev e root htb || tc qdisc add dev e root htb\n\
          tc -b file.tc\n\
+         . ./lib.sh\n\
          tc qdisc add dev eth9 root pfifo\n",
     );
     assert_eq!(lines(&script), ["qdisc change dev e root htb", "qdisc add dev eth9 root pfifo"]);
@@ -96,6 +97,7 @@ fn what_only_running_can_tell_is_named() {
             "s.sh:11:16: this line runs only if the one before it fails or holds: left out",
             "s.sh:12:35: this line runs only if the one before it fails or holds: left out",
             "s.sh:13:4: cannot evaluate tc -b: the lines of file.tc are left out (check that file too)",
+            "s.sh:14:1: \"./lib.sh\" is not read: the lines of that file are left out",
         ]
     );
     assert_eq!((script.left_out, script.partial), (9, true));

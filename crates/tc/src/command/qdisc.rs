@@ -94,7 +94,8 @@ fn read_word(
             }
             Some("stab") => cmd.stab = Some(stab(part, reader, word)?),
             Some(key @ ("ingress_block" | "egress_block")) => {
-                let block = reader.number(word, u32::MAX, "a block's number, at least 1")?;
+                let block = reader.number(word, u32::MAX, "a block's number, at least 1");
+                let block = block.map_err(|failure| cut_short(failure, &word.text, key))?;
                 if block.value == 0 {
                     let err = part.error(code::OUT_OF_RANGE, &block.span, format!("{key} cannot be 0"));
                     return Err(Failure::usage(err.expected("a block's number, at least 1")));
@@ -105,6 +106,16 @@ fn read_word(
         },
     }
     Ok(true)
+}
+
+/// Adds to an error that a word was read as the key that it begins.
+fn cut_short(mut failure: Failure, word: &str, key: &str) -> Failure {
+    if word != key {
+        let hook = key.trim_end_matches("_block");
+        failure.diagnostic =
+            failure.diagnostic.hint(Some(format!("tc reads \"{word}\" as {key}; the hook is {hook}")));
+    }
+    failure
 }
 
 /// Reads `ingress handle ffff:`: the handle of a hook is always that, and may be left out.

@@ -119,6 +119,11 @@ pub trait Devices {
     /// device of that name has it too. [`LOOPBACK`] has one as well. `None` if there is no such
     /// device, and an action may not name one that is missing.
     fn port(&mut self, name: &str) -> Option<PortId>;
+    /// True if packets of the device carry no firewall mark until an action sets one: those of an
+    /// interface, whose frames come without the marks of the kernel.
+    fn is_unmarked(&self, _name: &str) -> bool {
+        false
+    }
     /// Returns the time.
     fn now(&self) -> Instant;
     /// Checks that the devices of these names could have these trees in the place of their own, as

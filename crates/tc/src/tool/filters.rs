@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use txweir_core::classify::action::{Actions, Wanted};
+use txweir_core::classify::action::{Actions, Entry, Kind, Wanted};
 use txweir_core::classify::filter::{
     ANY_PROTOCOL, BlockId, Existence, Filters, Goal, Named, Table, Template,
 };
@@ -187,7 +187,26 @@ fn put(
     let block = at.block.unwrap_or_else(|| filters.add_block());
     let done = filters.put(block, named, &rule, &goal, what, now);
     settle(session, at, block, done.is_ok());
-    done.map(|_| ()).map_err(|err| refuse(line, cmd, &err))
+    done.map_err(|err| refuse(line, cmd, &err))?;
+    if kind.text == "fw" {
+        warn_of_marks(session, line, at, kind);
+    }
+    Ok(())
+}
+
+/// Warns of a filter by marks where no packet has one.
+fn warn_of_marks(session: &mut Session<'_>, line: &Line<'_>, at: &Found, kind: &Word) {
+    let sets_mark = |(_, entry): (_, &Entry)| match &entry.action.kind {
+        Kind::Skbedit(edit) => edit.mark.is_some(),
+        _ => false,
+    };
+    let marked = session.devices.filters().actions.of_kind("skbedit").any(sets_mark);
+    let Some(dev) = at.dev.as_ref().filter(|dev| !marked && session.devices.is_unmarked(dev)) else { return };
+    let message =
+        format!("no packet of {dev} has a mark: frames of an interface come without those of the kernel");
+    let hint = "set marks by action skbedit mark N at a hook, or choose by flower or u32";
+    let warning = line.error(code::UNSUPPORTED, &kind.span, message).hint(Some(hint.into()));
+    session.say(&warning.warning());
 }
 
 /// True if the actions that a command of their own has made have the filter's flag for hardware.

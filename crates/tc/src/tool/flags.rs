@@ -133,7 +133,8 @@ impl Flags {
                     at += 1;
                 }
                 Some(Does::Netns) => {
-                    let message = "there are no network namespaces here: every device has its own daemon";
+                    let message = "-n is not supported: links of a daemon lie in any network namespace, under names \
+                                   of their own (`txweir link add NAME --if NETNS/IF`)";
                     return Err(refused(&source, args, at - 1, code::UNSUPPORTED, message));
                 }
                 Some(does) => flags.set(does),
@@ -249,7 +250,9 @@ mod tests {
         );
         assert_eq!(
             read("-s -n blue qdisc"),
-            Err("255 tc:1:7: there are no network namespaces here: every device has its own daemon".into())
+            Err("255 tc:1:7: -n is not supported: links of a daemon lie in any network namespace, under names \
+                 of their own (`txweir link add NAME --if NETNS/IF`)"
+                .into())
         );
         assert!(read("-sd").is_err() && read("-color=no").is_err());
     }

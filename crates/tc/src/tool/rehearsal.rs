@@ -192,6 +192,9 @@ impl Devices for Rehearsal<'_> {
         let shadow = || self.shadows.iter().any(|s| s.name == name).then_some(PortId::NONE);
         self.real.port(name).or_else(shadow)
     }
+    fn is_unmarked(&self, name: &str) -> bool {
+        self.real.is_unmarked(name)
+    }
     fn now(&self) -> Instant {
         self.real.now()
     }

@@ -101,27 +101,34 @@ fn block_lines(filters: &Filters, block: BlockId, made: &mut BTreeSet<(&'static 
     let Some(block) = filters.block(block) else { return lines };
     let mut chains: Vec<_> = block.chains.iter().collect();
     chains.sort_by_key(|chain| chain.made);
+    // Filters link to hash tables of any chain and priority, which must exist by then. Default
+    // numbers are made again in the order in which the priorities were made.
     let mut hashes = Vec::new();
+    for chain in &chains {
+        chain.tables.iter().for_each(|table| hash_lines(block, chain.index, table, &mut hashes));
+    }
+    hashes.sort_by_key(|hash| hash.root);
+    if !hashes.is_empty() {
+        // The order in which these lines make the chains, so that they are saved in it again.
+        let first = |chain: u32| hashes.iter().position(|hash| hash.chain == chain).unwrap_or(usize::MAX);
+        chains.sort_by_key(|chain| (!chain.kept, first(chain.index)));
+        chains.iter().filter(|chain| chain.kept).for_each(|chain| lines.push(chain_line(chain)));
+    }
+    let has_hashes = !hashes.is_empty();
+    lines.extend(hashes.into_iter().map(|hash| hash.line));
     for chain in chains {
-        if chain.kept {
-            lines.push(Line { verb: "chain add", words: chain_words(chain) });
-        }
-        for table in &chain.tables {
-            hash_lines(block, chain.index, table, &mut hashes);
+        if chain.kept && !has_hashes {
+            lines.push(chain_line(chain));
         }
         for table in &chain.tables {
             table_lines(filters, block, chain.index, table, made, &mut lines);
         }
     }
-    // Filters link to hash tables of any chain and priority, which must exist by then. Default
-    // numbers are made again in the order in which the priorities were made.
-    hashes.sort_by_key(|(root, _)| *root);
-    if !hashes.is_empty() {
-        lines.sort_by_key(|line| line.verb != "chain add");
-        let chains = lines.partition_point(|line| line.verb == "chain add");
-        lines.splice(chains..chains, hashes.into_iter().map(|(_, line)| line));
-    }
     lines
+}
+
+fn chain_line(chain: &Chain) -> Line {
+    Line { verb: "chain add", words: chain_words(chain) }
 }
 
 /// Returns the number of a chain, and its template.
@@ -135,8 +142,16 @@ fn chain_words(chain: &Chain) -> String {
     format!(" chain {}{protocol} {}{words}", chain.index, template.rule.kind())
 }
 
-/// Adds the lines of the hash tables of u32, each with the number of the root of its priority.
-fn hash_lines(block: &Block, chain: u32, table: &Table, lines: &mut Vec<(u32, Line)>) {
+/// The line of a hash table of u32.
+struct HashLine {
+    /// The number of the root of its priority.
+    root: u32,
+    chain: u32,
+    line: Line,
+}
+
+/// Adds the lines of the hash tables of u32.
+fn hash_lines(block: &Block, chain: u32, table: &Table, lines: &mut Vec<HashLine>) {
     let (mut root, mut made) = (0, Vec::new());
     block.visit(table, &mut |handle, rule, goal, _| match &rule {
         Rule::U32(U32::Root) => root = handle,
@@ -149,7 +164,7 @@ fn hash_lines(block: &Block, chain: u32, table: &Table, lines: &mut Vec<(u32, Li
         _ => {}
     });
     // The newest is listed first.
-    lines.extend(made.into_iter().rev().map(|line| (root, line)));
+    lines.extend(made.into_iter().rev().map(|line| HashLine { root, chain, line }));
 }
 
 /// Returns ` chain 3 protocol ip prio 5`.

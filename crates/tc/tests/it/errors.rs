@@ -100,6 +100,23 @@ fn words_before_the_kind() {
             "qdisc add ingress_block 0 ingress",
             "p:1:25: ingress_block cannot be 0 (expected a block's number, at least 1)",
         ),
+        ("qdisc add root netem gap 5", "p:1:26: netem gap needs reorder with it: how often"),
+        (
+            "qdisc add root netem reorder 5%",
+            "p:1:30: netem reorder needs a delay with it: reordered packets are those that do not wait",
+        ),
+        (
+            "qdisc add root netem delay 1ms distribution normal",
+            "p:1:45: netem distribution needs a delay and a jitter with it",
+        ),
+        (
+            "qdisc add root netem ecn",
+            "p:1:22: netem ecn needs loss with it: ecn marks packets instead of losing them",
+        ),
+        (
+            "qdisc add ingres",
+            "p:1:11: \"ingres\" needs a value (tc reads \"ingres\" as ingress_block; the hook is ingress)",
+        ),
         (
             "qdisc add root stab pfifo",
             "p:1:16: \"stab\" needs at least one of its keys (expected one of mtu, mpu, \
@@ -411,4 +428,12 @@ fn diagnostics_as_json() {
             "given": "10mbitt", "suggestion": "10mbit",
         }])
     );
+}
+
+#[test]
+fn a_kind_that_linux_has_no_more_is_named() {
+    let err = Policy::parse("qdisc add root cbq bandwidth 10mbit", "p").unwrap_err();
+    let said = err.to_string();
+    assert!(said.starts_with("error[unknown-kind]: there is no qdisc kind \"cbq\"\n"), "{said}");
+    assert!(said.contains("= help: Linux 6.3 removed cbq: htb shares a rate between classes\n"), "{said}");
 }

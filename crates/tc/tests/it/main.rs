@@ -16,6 +16,7 @@ mod parity;
 mod queues;
 mod real_tc;
 mod roundtrip;
+mod saving;
 mod shared;
 mod show;
 mod tool;

@@ -5,8 +5,9 @@ use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 use serde_json::Value;
+use txweir_device::testnet::NetNs;
 
-use super::{Net, PATIENCE, echo};
+use super::{Daemon, Dir, Net, PATIENCE, TXWEIR, echo};
 use crate::common::{machine, skip_unless_possible};
 
 /// Waits until a condition holds, and returns what it returned.
@@ -165,6 +166,62 @@ fn an_interface_that_is_made_again_comes_back_with_its_qdiscs() {
     let gone = "txweir: link right: interface `packet:right` is gone: ";
     assert_eq!((code, lines[1]), (Some(0), "txweir: link right: interface `packet:right` is back"));
     assert!(lines[0].starts_with(gone) && lines[2].starts_with(gone), "{err}");
+}
+
+/// Interfaces of the configuration appear after the start, one of them after a reload, and one of
+/// them vanishes and returns.
+#[test]
+fn a_daemon_waits_for_the_interfaces_of_its_configuration() {
+    let _machine = machine::shared();
+    skip_unless_possible!();
+    let [client, middle, server] = ["client", "middle", "server"].map(NetNs::new);
+    let dir = Dir::new();
+    let text = "link replace left --type packet\n\
+                link replace right --type packet --peer left\n\
+                qdisc replace dev right root handle 7: fq_codel limit 777\n";
+    dir.file("c.tc", text);
+    let config = dir.0.join("c.tc");
+    let config = config.to_str().expect("text");
+    let mut command = middle.command(&[TXWEIR, "daemon", "--seccomp", "kill", "--config", config]);
+    command.env("XDG_RUNTIME_DIR", &dir.0).env_remove("TXWEIR_SOCKET");
+    let daemon = Daemon::start(&mut command);
+    let mut net = Net { dir, client, server, middle, daemon };
+    assert_eq!([state(&net, "left"), state(&net, "right")], ["waiting", "waiting"]);
+    let why = "interface `packet:left` does not exist: `ip link` lists those that do";
+    assert_eq!(object(&net, "left")["why"], why);
+    assert_eq!(net.dir.ok("link show").matches("  waiting  ").count(), 2);
+    net.client.veth("eth0", &net.middle, "left");
+    net.client.up("eth0", "10.78.0.1/24");
+    net.middle.run(&["ip", "link", "set", "dev", "left", "up"]);
+    becomes(&net, "left", "up");
+    // A reload does not need the other interface either.
+    net.dir.file("c.tc", &text.replace("777", "888"));
+    net.daemon.signal(Signal::HUP);
+    eventually("the reload", || net.dir.ok("tc qdisc show dev right").contains("limit 888p").then_some(()));
+    assert_eq!(state(&net, "right"), "waiting");
+    make_again(&net);
+    becomes(&net, "right", "up");
+    net.client.wait_for_carrier("eth0");
+    assert_eq!(echo(&net, 20), 20);
+    sums_hold(&net, "right", &at_rest(&net, "right"));
+    assert!(
+        net.dir.ok("tc -s qdisc show dev right").starts_with("qdisc fq_codel 7: root refcnt 2 limit 888p")
+    );
+    net.server.run(&["ip", "link", "del", "dev", "eth0"]);
+    becomes(&net, "right", "gone");
+    make_again(&net);
+    becomes(&net, "right", "up");
+    assert_eq!(echo(&net, 20), 20);
+    net.daemon.signal(Signal::TERM);
+    let (code, _, err) = net.daemon.ended();
+    let lines: Vec<&str> = err.lines().filter(|line| line.contains("right")).collect();
+    let waits = "txweir: link right: waiting: interface `packet:right` does not exist: \
+                 `ip link` lists those that do";
+    assert_eq!((code, lines[0]), (Some(0), waits), "{err}");
+    assert_eq!(lines[1], "txweir: link right: interface `packet:right` has appeared");
+    assert!(lines[2].starts_with("txweir: link right: interface `packet:right` is gone: "), "{err}");
+    assert_eq!(lines[3], "txweir: link right: interface `packet:right` is back");
+    assert!(err.contains("txweir: SIGHUP: --config ") && err.contains("c.tc: applied\n"), "{err}");
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! Blocks, chains and tables, and their operations: each applies whole or not at all.
 
+use alloc::borrow::Cow;
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::format;
@@ -14,6 +15,7 @@ use crate::classify::action::Run;
 use crate::classify::action::{ActionId, Actions, Control, State};
 use crate::classify::counters::Counters;
 use crate::classify::packet::Packet;
+use crate::packet::headers::ethertype;
 use crate::text::error::{ConfigError, ErrorKind, Object};
 
 /// Priority of the first filter that was added without one, as in the reference; each further one
@@ -156,8 +158,19 @@ fn unused(prio: u16) -> ConfigError {
 
 /// Returns the error of a protocol that is not that of the filters with this priority.
 fn other_protocol(kind: ErrorKind, table: &Table, given: u16) -> ConfigError {
-    let expected = format!("protocol {:#06x}, which priority {} has", table.protocol, table.prio);
-    ConfigError::new(kind, Object::Filter(None), expected, format!("{given:#06x}")).key("protocol")
+    let expected = format!("{}, which priority {} has", protocol(table.protocol), table.prio);
+    ConfigError::new(kind, Object::Filter(None), expected, protocol(given)).key("protocol")
+}
+
+/// Returns a protocol by the name that lines mostly give it, or its number.
+fn protocol(number: u16) -> Cow<'static, str> {
+    match number {
+        ANY_PROTOCOL => "all".into(),
+        ethertype::IPV4 => "ip".into(),
+        ethertype::IPV6 => "ipv6".into(),
+        ethertype::ARP => "arp".into(),
+        number => format!("{number:#06x}").into(),
+    }
 }
 
 impl Filters {

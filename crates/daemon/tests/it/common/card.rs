@@ -22,6 +22,8 @@ pub struct Seen {
     pub room: usize,
     /// True if the interface does not exist any more.
     pub gone: bool,
+    /// Its MTU, bytes; 1500 if the test does not say.
+    pub mtu: Option<usize>,
 }
 
 /// A handle to an interface.
@@ -114,7 +116,7 @@ impl Nic for Fake {
         Ok(true)
     }
     fn mtu(&self) -> io::Result<usize> {
-        Ok(1500)
+        Ok(self.seen().mtu.unwrap_or(1500))
     }
 }
 

@@ -74,6 +74,7 @@ impl World {
             self.now = self.now.max(at);
             let now = self.now;
             self.daemon.links_mut().turn(&move || now, &[]);
+            self.daemon.links_mut().restore(now);
         }
         self.now = end;
     }

@@ -157,10 +157,11 @@ impl World {
             "qdisc replace dev gy parent 9:1 pfifo\n",
             "qdisc replace dev gx root fq_codel limt 1\n",
             "link replace led --type wire\n",
-            "link replace new --type packet --if no-such-if\n",
+            "link replace new --type packet --if a/b/c\n",
             "qdisc replace dev nowhere root pfifo\n",
         ];
         let wrong = if wrong { self.one_of(&wrongs) } else { "" };
+        let new = self.one_of(&["", "link add y\n", "link set x --mtu 700\nlink set x --mtu 800\n"]);
         format!(
             "link replace led --mtu {mtu}\n\
              link replace x\n\
@@ -168,6 +169,7 @@ impl World {
              link replace ia --type packet --if ia --peer ib\n\
              qdisc replace dev gx root handle 1: pfifo limit {n}\n\
              qdisc replace dev gy root handle 1: pfifo limit {n}\n\
+             {new}\
              qdisc replace dev x root handle 7: pfifo limit {mtu}\n{wrong}"
         )
     }

@@ -63,7 +63,7 @@ pub struct Socket {
     waiting: VecDeque<(VnetHdr, Vec<u8>)>,
     counters: Counters,
     pub is_open: bool,
-    /// True if a link was made with it, and did not have it opened again.
+    /// True for the first of a link: a closed one if the link waited for its interface.
     pub is_first: bool,
 }
 
@@ -89,6 +89,19 @@ impl Cards {
         let (waiting, counters) = (VecDeque::new(), Counters::default());
         self.sockets.push(Socket { card, index, waiting, counters, is_open: true, is_first: false });
         self.sockets.len() - 1
+    }
+
+    /// Notes that a link was made: over the socket that was opened for it, or waiting for one.
+    pub fn begin(&mut self, card: usize) {
+        let last = self.sockets.iter_mut().rfind(|socket| socket.card == card);
+        match last.filter(|socket| socket.is_open && !socket.is_first) {
+            Some(socket) => socket.is_first = true,
+            None => {
+                let (waiting, counters) = (VecDeque::new(), Counters::default());
+                let index = self.all[card].index;
+                self.sockets.push(Socket { card, index, waiting, counters, is_open: false, is_first: true });
+            }
+        }
     }
 
     /// Returns the frames that all sockets of the present link of a card were given, and those that
@@ -337,12 +350,14 @@ impl Calls for Port {
             world.cards.sockets[self.socket].counters.tx_frames += 1;
             done.taken += 1;
             world.note(2, &frame.bytes[..frame.bytes.len().min(64)]);
-            if world.lies(Lie::FramesSwapped) {
+            // Only a frame with a number shows that it left twice, or behind its successor.
+            let numbered = frame.bytes.get(CONTENTS..CONTENTS + 4) == Some(&MAGIC[..]);
+            if numbered && world.lies(Lie::FramesSwapped) {
                 world.cards.all[at].held = Some(frame.bytes.to_vec());
                 continue;
             }
             world.leaves(at, frame.bytes);
-            if world.lies(Lie::FrameTwice) {
+            if numbered && world.lies(Lie::FrameTwice) {
                 world.leaves(at, frame.bytes);
             }
             let same_flow =

@@ -296,6 +296,12 @@ impl World {
         (0..self.clients.len()).filter(|at| !self.clients[*at].is_done()).collect()
     }
 
+    /// Returns the clients that have sent their last request, and are still connected.
+    pub fn kept(&self) -> Vec<usize> {
+        let ended = |at: &usize| self.clients[*at].conn.is_some_and(|conn| self.conns[&conn].client_ended);
+        (0..self.clients.len()).filter(ended).collect()
+    }
+
     /// Returns the events of a connection.
     pub fn events(&self, id: usize, wanted: PollFlags) -> PollFlags {
         self.conns.get(&id).map_or(PollFlags::empty(), |conn| conn.events(wanted))

@@ -15,6 +15,8 @@ use super::world::{Blow, Edit, MS, SEC, Shared, US, World};
 
 /// Waits in a row that may end at once without a reason: more of them are a loop that spins.
 const SPINS_MAX: u32 = 2_000;
+/// Time for which the daemon leaves the doors alone when the system has no descriptor.
+const ACCEPT_PAUSE: u64 = 100 * MS;
 
 /// The source of interfaces and seeds.
 #[derive(Debug)]
@@ -47,10 +49,8 @@ impl Machine for Ports {
     fn seed(&self, of: &str) -> u64 {
         let mut world = self.0.lock();
         // A link asks for its seed when it is made, behind its interface.
-        if let Some(card) = world.cards.find(of)
-            && let Some(socket) = world.cards.sockets.iter_mut().rfind(|socket| socket.card == card)
-        {
-            socket.is_first = true;
+        if let Some(card) = world.cards.find(of) {
+            world.cards.begin(card);
         }
         world.rng.next_u64()
     }
@@ -69,6 +69,12 @@ impl System for Below {
         if world.stopped == 0 {
             // The daemon's work takes time.
             world.now += world.rng.below(300);
+            // It may stand still between any two instructions, also while nothing else happens: a
+            // deadline that was lost meanwhile shows then.
+            if world.plan.clock && world.once_in(if world.calm { 10 } else { 400 }) {
+                let most = [100 * US, 10 * MS, SEC][world.rng.below(3) as usize];
+                world.now += world.rng.below(most);
+            }
         }
         // Clients do not wait for the end of a round.
         if !world.calm && world.once_in(40) {
@@ -100,11 +106,14 @@ impl System for Below {
     fn accept(&mut self, _: Door) -> io::Result<Pipe> {
         let mut world = self.0.lock();
         world.spins = 0;
+        let pauses = world.now < world.no_accept_until;
+        assert!(!pauses, "the loop accepts at {}, and there was no descriptor just now", world.now);
         if world.backlog.is_empty() {
             return Err(errno(EAGAIN));
         }
         if world.now < world.exhausted_until && !world.calm {
             world.facts.accept_faults += 1;
+            world.no_accept_until = world.now + ACCEPT_PAUSE;
             return Err(errno(EMFILE));
         }
         if world.plan.sockets && !world.calm && world.once_in(30) {

@@ -67,11 +67,12 @@ fn a_million_steps_of_faults_break_no_law() {
     };
     let steps = given("TXWEIR_STEPS").unwrap_or(RUN);
     let began = txweir_device::clock::now_ns();
-    let (mut all, mut rounds) = (0, 0);
+    let (mut all, mut rounds, mut waited) = (0, 0, 0);
     for seed in first..first + runs {
         let done = run(seed, steps);
         all += done.steps;
         rounds += done.rounds;
+        waited += done.facts.waited;
         if std::env::var_os("TXWEIR_FACTS").is_some() {
             println!("seed {seed:#x}: {:#018x} {:?}", done.hash, done.facts);
         }
@@ -83,6 +84,7 @@ fn a_million_steps_of_faults_break_no_law() {
         all as f64 / took
     );
     assert!(all >= runs * steps);
+    assert!(waited > 0 || all < STEPS, "no link has waited for its interface");
 }
 
 #[test]

@@ -72,6 +72,8 @@ pub struct World {
     pub stopped: u32,
     /// The time until which the system has no descriptors left.
     pub exhausted_until: u64,
+    /// The time until which the daemon accepts no connection, because the last one failed.
+    pub no_accept_until: u64,
     /// True while nothing new happens, and all that is under way ends.
     pub calm: bool,
     /// True once the daemon waited for nothing but the end of time, while the world was calm.
@@ -117,6 +119,8 @@ pub struct Facts {
     pub open_faults: u64,
     pub gone: u64,
     pub back: u64,
+    /// Starts at which a link waited for its interface.
+    pub waited: u64,
     pub lost_sends: u64,
     pub full_sends: u64,
     /// Most bytes that the daemon and the world held.
