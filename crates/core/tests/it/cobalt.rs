@@ -32,7 +32,7 @@ fn signals_come_at_the_inverse_square_root() {
 /// sent, and the schedule goes on from there: with the mark that is due then, and a spacing.
 #[test]
 fn drops_are_made_up_for_and_marks_are_not() {
-    let p = CobaltParams { target: 5_000_000, interval: 100_000_000, mtu_time: 0 };
+    let p = CobaltParams { target: 5_000_000, interval: 100_000_000, mtu_time: 0, strict_linux: false };
     for (marks, at_once) in [(false, 7), (true, 2)] {
         let mut law = CobaltState::default();
         let mut signals = |at: Instant, packets: usize| {
@@ -56,7 +56,7 @@ fn drops_are_made_up_for_and_marks_are_not() {
 
 #[test]
 fn an_empty_queue_ends_signalling() {
-    let p = CobaltParams { target: 5_000_000, interval: 100_000_000, mtu_time: 0 };
+    let p = CobaltParams { target: 5_000_000, interval: 100_000_000, mtu_time: 0, strict_linux: false };
     let mut law = CobaltState::default();
     law.on_dequeue(&p, ms(1000), Nanos::from_millis(50), 0, || true, || 0);
     assert!(law.dropping());
