@@ -72,7 +72,7 @@ qdisc add dev b parent 1:1 handle 2: drr
 #[test]
 fn what_is_saved_is_saved_as_the_same_text_again() {
     let given = std::env::var("TXWEIR_SEED").ok().and_then(|seed| seed.parse().ok());
-    let seeds = given.map_or(1..1001, |seed: u64| seed..seed + 1);
+    let seeds = given.map_or(1..201, |seed: u64| seed..seed + 1);
     let mut lines = 0;
     for seed in seeds {
         let mut rng = Rng::new(seed);
@@ -82,7 +82,7 @@ fn what_is_saved_is_saved_as_the_same_text_again() {
         }
         holds(&mut devices, &format!("TXWEIR_SEED={seed}"));
     }
-    assert!(given.is_some() || lines > 10_000, "{lines}");
+    assert!(given.is_some() || lines > 2000, "{lines}");
 }
 
 /// A chain that stays comes before one that has hash tables, and the others after both: this is the
