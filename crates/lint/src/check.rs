@@ -15,6 +15,7 @@
 //! ```
 
 mod apply;
+mod engine;
 mod facts;
 mod filters;
 mod findings;
@@ -35,9 +36,11 @@ use txweir_tc::diagnostic::{Diagnostic, Severity};
 use txweir_tc::lex::Line;
 use txweir_tc::source::Source;
 
+use crate::code;
 use crate::script::{self, Script};
 
 use apply::Apply;
+use engine::{Answer, Engine};
 pub use facts::Fact;
 use facts::Facts;
 use filters::Filters;
@@ -109,6 +112,7 @@ pub fn check(source: &Arc<Source>, script: Script, options: &CheckOptions) -> Re
     let (lines, left_out) = (script.lines.len() + script.left_out, script.left_out);
     let (mut out, mut noted) = (Findings { source, said: script.notes }, Vec::new());
     let mut devices: BTreeMap<String, Device> = BTreeMap::new();
+    let mut engine = Engine::new(options, partial);
     for tc in script.lines {
         let cmd = match command::parse(source, &tc.line) {
             Ok(cmd) => cmd,
@@ -118,6 +122,7 @@ pub fn check(source: &Arc<Source>, script: Script, options: &CheckOptions) -> Re
                 out.say(e);
                 if may_make_classes(source, &tc.line) {
                     partial = true;
+                    engine.end();
                     devices.values_mut().for_each(|d| d.partial = true);
                 }
                 continue;
@@ -129,8 +134,13 @@ pub fn check(source: &Arc<Source>, script: Script, options: &CheckOptions) -> Re
             None => dev,
         };
         let device = devices.entry(name.clone()).or_insert_with(|| Device::new(name, partial));
+        let answer = engine.run(source, &tc.line, &cmd, device);
+        let from = out.said.len();
         Lines { out: &mut out, noted: &mut noted }.check(&cmd);
+        device.held = matches!(answer, Answer::Refused(_));
         Apply { out: &mut out, device }.line(&cmd);
+        device.held = false;
+        answered(&mut out, from, &mut noted, answer);
     }
     let mut facts = Vec::new();
     for device in devices.values() {
@@ -142,6 +152,41 @@ pub fn check(source: &Arc<Source>, script: Script, options: &CheckOptions) -> Re
     let mut diagnostics = out.said;
     diagnostics.sort_by_key(|d| d.span.start);
     Report { diagnostics, facts, lines, left_out }
+}
+
+/// Codes of findings that a line is refused. Findings of the other codes are about lines that tc
+/// takes.
+const REFUSING: [&str; 8] = [
+    code::EXISTS,
+    code::NOT_FOUND,
+    code::CANNOT_CHANGE,
+    code::CONFLICT,
+    code::WRONG_MAJOR,
+    code::NO_FILTERS,
+    code::DANGLING_PARENT,
+    code::UNKNOWN_KIND,
+];
+
+/// Adds the engine's answer about a line, whose findings so far are those from `from` on. A finding
+/// that says why the line is refused stands for the engine's.
+fn answered(out: &mut Findings<'_>, from: usize, noted: &mut Vec<String>, answer: Answer) {
+    match answer {
+        Answer::Refused(d) => {
+            let said = out.said.iter_mut().skip(from).find(|d| REFUSING.contains(&d.code));
+            match said {
+                Some(said) => said.severity = Severity::Error,
+                None => out.say(d),
+            }
+        }
+        Answer::NotHere(mut d) => {
+            d.code = code::NOT_IN_ENGINE;
+            if !noted.contains(&d.message) {
+                noted.push(d.message.clone());
+                out.say(d.note());
+            }
+        }
+        Answer::Taken | Answer::Unknown => {}
+    }
 }
 
 /// True if the line may make an object for classes or filters of other lines. A leaf without a

@@ -260,4 +260,26 @@ impl Command {
             Self::Actions(c) => &c.span,
         }
     }
+    /// True if it is about filters that devices would share.
+    pub(crate) const fn is_for_block(&self) -> bool {
+        match self {
+            Self::Filter(c) => matches!(c.target, Some(Target::Block(_))),
+            Self::Chain(c) => matches!(c.target, Some(Target::Block(_))),
+            _ => false,
+        }
+    }
+    /// Returns the same line for a device. The name's span is the line's, so that errors point
+    /// there.
+    pub(crate) fn on_device(&self, name: &str) -> Self {
+        let mut cmd = self.clone();
+        let dev = Word { text: name.into(), span: self.span().clone() };
+        match &mut cmd {
+            Self::Qdisc(c) => c.dev = Some(dev),
+            Self::Class(c) => c.dev = Some(dev),
+            Self::Filter(c) => c.target = Some(Target::Dev(dev)),
+            Self::Chain(c) => c.target = Some(Target::Dev(dev)),
+            Self::Actions(_) => {}
+        }
+        cmd
+    }
 }

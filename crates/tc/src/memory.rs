@@ -1,6 +1,8 @@
 //! Devices in memory: each has only its qdiscs, and keeps the packets put into it. They serve to
 //! check a policy.
 
+use std::collections::BTreeMap;
+
 use txweir_core::classify::action::State;
 use txweir_core::classify::filter::{BlockId, Filters};
 use txweir_core::classify::packet::PortId;
@@ -22,6 +24,10 @@ const POOL: usize = 4096;
 #[derive(Debug)]
 pub struct Memory {
     devices: Vec<MemoryDevice>,
+    /// The places of the devices by their names.
+    places: BTreeMap<String, usize>,
+    /// The number of queues and the properties of a device that is made when it is first named.
+    unnamed: Option<(u32, Env)>,
     filters: Filters,
     state: State,
     ports: Ports,
@@ -53,15 +59,22 @@ impl Default for Memory {
 impl Memory {
     /// Returns devices of these names, of one queue each, with their default qdiscs.
     pub fn new(names: &[&str]) -> Self {
-        let devices = names.iter().map(|name| MemoryDevice::new(name, 1, Env::default())).collect();
-        Self {
-            devices,
+        let none = Self {
+            devices: Vec::new(),
+            places: BTreeMap::new(),
+            unnamed: None,
             filters: Filters::new(),
             state: State::new(1),
             ports: Ports::default(),
             now: Instant::ZERO,
             rates: SharedRates::new(),
-        }
+        };
+        names.iter().fold(none, |all, name| all.with(MemoryDevice::new(name, 1, Env::default())))
+    }
+    /// Returns devices of any name: each is made, with this number of queues and these properties,
+    /// when it is first named. No packets can wait in them.
+    pub fn of_any_name(queues: u32, env: Env) -> Self {
+        Self { unnamed: Some((queues, env)), ..Self::new(&[]) }
     }
     /// Sets the time.
     pub const fn set_now(&mut self, now: Instant) {
@@ -75,6 +88,7 @@ impl Memory {
     /// Adds a device.
     #[must_use]
     pub fn with(mut self, device: MemoryDevice) -> Self {
+        self.places.entry(device.name.clone()).or_insert(self.devices.len());
         self.devices.push(device);
         self
     }
@@ -84,16 +98,34 @@ impl Memory {
     }
     /// Returns the device of that name, to inspect it and to put packets in.
     pub fn get(&mut self, name: &str) -> Option<&mut MemoryDevice> {
-        self.devices.iter_mut().find(|d| d.name == name)
+        let known = self.places.get(name).copied();
+        let at = known.or_else(|| {
+            let (queues, env) = self.unnamed?;
+            self.places.insert(name.into(), self.devices.len());
+            self.devices.push(MemoryDevice::with_pool(name, queues, env, 1));
+            Some(self.devices.len() - 1)
+        });
+        self.devices.get_mut(at?)
     }
 }
 
 impl MemoryDevice {
     /// Returns a device with its default qdisc.
     pub fn new(name: &str, queues: u32, env: Env) -> Self {
+        Self::with_pool(name, queues, env, POOL)
+    }
+    fn with_pool(name: &str, queues: u32, env: Env, room: usize) -> Self {
         let env = Env { queues: u16::try_from(queues).unwrap_or(u16::MAX), ..env };
-        let (tree, cx) = (Tree::new(env), Cx::new(POOL, env.seed));
-        Self { name: name.into(), queues, tree, cx, room: POOL, hook: None, waiting: Vec::new() }
+        let (tree, cx) = (Tree::new(env), Cx::new(room, env.seed));
+        Self { name: name.into(), queues, tree, cx, room, hook: None, waiting: Vec::new() }
+    }
+    /// Returns a bound on the bytes of tables that its qdiscs have.
+    pub const fn tables(&self) -> u64 {
+        self.tree.tables()
+    }
+    /// Removes all qdiscs.
+    pub fn clear(&mut self) {
+        self.tree = Tree::new(*self.tree.env()).with_kinds(self.tree.kinds());
     }
     /// Sets the number of packets that can wait, before any is queued; 4096 otherwise.
     #[must_use]
@@ -125,7 +157,7 @@ impl Devices for Memory {
         self.devices.iter().map(|d| d.name.clone()).collect()
     }
     fn device(&mut self, name: &str) -> Option<&mut dyn Device> {
-        self.devices.iter_mut().find(|d| d.name == name).map(|d| d as &mut dyn Device)
+        self.get(name).map(|d| d as &mut dyn Device)
     }
     fn filters(&self) -> &Filters {
         &self.filters
@@ -137,7 +169,7 @@ impl Devices for Memory {
         &self.state
     }
     fn port(&mut self, name: &str) -> Option<PortId> {
-        let there = name == LOOPBACK || self.devices.iter().any(|d| d.name == name);
+        let there = name == LOOPBACK || self.unnamed.is_some() || self.places.contains_key(name);
         there.then(|| self.ports.of(name))
     }
     fn now(&self) -> Instant {

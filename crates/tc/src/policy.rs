@@ -7,11 +7,11 @@ use txweir_core::sched::cx::Cx;
 use txweir_core::text::value::Words;
 use txweir_core::{ConfigError, Env, ErrorKind, Tree};
 
-use crate::ast::{At, ClassCommand, Command, Place, QdiscCommand, Target, Verb};
+use crate::ast::{At, ClassCommand, Command, Place, QdiscCommand, Verb};
 use crate::command::{self, Change, engine};
 use crate::diagnostic::{Diagnostic, Diagnostics, code};
 use crate::kinds::spec_of;
-use crate::lex::{self, Line, Word};
+use crate::lex::{self, Line};
 use crate::memory::{Memory, MemoryDevice};
 use crate::refusal;
 use crate::show;
@@ -107,7 +107,7 @@ impl Policy {
     pub fn for_device_as(&self, name: &str, other: &str) -> Self {
         let mut policy = self.for_device(name);
         for cmd in policy.commands.iter_mut().filter(|cmd| cmd.dev().is_some()) {
-            *cmd = with_device(cmd, other);
+            *cmd = cmd.on_device(other);
         }
         policy
     }
@@ -151,9 +151,9 @@ impl Policy {
     pub fn apply_to(&self, devices: &mut dyn Devices, names: &[&str]) -> Result<(), Diagnostic> {
         let mut commands = Vec::with_capacity(self.commands.len());
         for cmd in &self.commands {
-            match cmd.dev().is_some() || matches!(cmd, Command::Actions(_)) || is_for_block(cmd) {
+            match cmd.dev().is_some() || matches!(cmd, Command::Actions(_)) || cmd.is_for_block() {
                 true => commands.push(cmd.clone()),
-                false => commands.extend(names.iter().map(|name| with_device(cmd, name))),
+                false => commands.extend(names.iter().map(|name| cmd.on_device(name))),
             }
         }
         tool::apply_all(&self.source, &commands, devices)
@@ -239,29 +239,6 @@ fn is_hook(cmd: &Command) -> bool {
         cmd,
         Command::Qdisc(QdiscCommand { place: Some(At { value: Place::Ingress | Place::Clsact, .. }), .. })
     )
-}
-
-/// True if a line is about filters that devices would share.
-const fn is_for_block(cmd: &Command) -> bool {
-    match cmd {
-        Command::Filter(c) => matches!(c.target, Some(Target::Block(_))),
-        Command::Chain(c) => matches!(c.target, Some(Target::Block(_))),
-        _ => false,
-    }
-}
-
-/// Returns the same line for a device. The name's span is the line's, so that errors point there.
-fn with_device(cmd: &Command, name: &str) -> Command {
-    let mut cmd = cmd.clone();
-    let dev = Word { text: name.into(), span: cmd.span().clone() };
-    match &mut cmd {
-        Command::Qdisc(c) => c.dev = Some(dev),
-        Command::Class(c) => c.dev = Some(dev),
-        Command::Filter(c) => c.target = Some(Target::Dev(dev)),
-        Command::Chain(c) => c.target = Some(Target::Dev(dev)),
-        Command::Actions(_) => {}
-    }
-    cmd
 }
 
 /// Returns the refusal of a command about objects that a tree alone does not have.

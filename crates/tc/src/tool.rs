@@ -134,6 +134,27 @@ pub fn operation(args: &[String]) -> Option<Verb> {
     command::operation(&source, &Line { words }).ok()
 }
 
+/// Runs one line that has been read already, as a line of a batch, on the device of this name in
+/// the place of the one that it names. A line about a shared block, or about actions, is for all
+/// devices. A line that only shows something is not run.
+pub fn run_line(
+    source: &Arc<Source>,
+    line: &Line,
+    cmd: &Command,
+    device: &str,
+    devices: &mut dyn Devices,
+) -> Result<(), Diagnostic> {
+    let flags = Flags::default();
+    let mut session = Session::new(&flags, &[], devices);
+    let for_all = matches!(cmd, Command::Actions(_)) || cmd.is_for_block();
+    let done = match cmd.verb() {
+        Verb::Show => Ok(()),
+        _ if for_all => session.check_and_apply(source, line, cmd),
+        _ => session.check_and_apply(source, line, &cmd.on_device(device)),
+    };
+    done.map_err(|failure| failure.diagnostic)
+}
+
 /// Runs lines that have been read already, in order, all of them or none: they are tried on copies
 /// of the devices first.
 pub(crate) fn apply_all(

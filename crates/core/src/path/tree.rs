@@ -79,6 +79,10 @@ impl Tree {
     pub const fn env(&self) -> &Env {
         &self.env
     }
+    /// Returns a bound on the bytes of tables that its qdiscs have (`Env::memory`).
+    pub const fn tables(&self) -> u64 {
+        self.memory
+    }
     /// Changes the properties of the device that the tree knows. Existing qdiscs keep the values
     /// that they were made with: a default that depends on the device is read when a qdisc is made,
     /// as in the reference.

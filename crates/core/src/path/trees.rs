@@ -157,6 +157,10 @@ impl<'a> Trees<'a> {
     /// too, names the one class of a kind with exactly one (`ClassShape::One`), as in the
     /// reference.
     pub fn named(&self, parent: Handle) -> Handle {
+        // The root's place has the major number ffff, which a qdisc may have too.
+        if parent == Handle::ROOT {
+            return parent;
+        }
         let mut one = false;
         self.visit(&mut |_, node| {
             let owner = !node.handle().is_none() && node.handle() == parent.qdisc();

@@ -12,7 +12,7 @@ use txweir_core::sched::spec::ClassShape;
 use txweir_core::sched::spec::Spec;
 use txweir_core::text::value::Words;
 use txweir_core::{
-    Admitted, ConfigError, Env, Handle, Instant, Meta, PathConfig, Role, Tally, Tree, TxPath, Wake,
+    Admitted, ConfigError, Env, ErrorKind, Handle, Instant, Meta, PathConfig, Role, Tally, Tree, TxPath, Wake,
 };
 
 /// Returns the options of the root of this kind, and those of each of its classes.
@@ -420,4 +420,18 @@ fn any_number_names_the_only_class() {
         assert_eq!(parent_of(&mut lane).unwrap(), class(1));
     }
     assert_eq!(kinds, ["netem", "red", "tbf"]);
+}
+
+/// The place of the root has the major number of this handle, and is no class of it.
+#[test]
+fn the_root_is_no_class_of_a_qdisc_with_the_last_handle() {
+    let (mut tree, mut cx) = (Tree::new(Env::default()), Cx::new(1, 0));
+    let mut add = |parent, major, kind| {
+        let added = tree.edit(&mut cx).add(parent, Some(Handle::new(major, 0)), kind, &mut Words::new(&[]));
+        added.map_err(|err| err.kind)
+    };
+    assert_eq!(add(Handle::ROOT, 1, "netem"), Ok(Handle::new(1, 0)));
+    assert_eq!(add(Handle::new(1, 1), 0xffff, "netem"), Ok(Handle::new(0xffff, 0)));
+    assert_eq!(add(Handle::ROOT, 2, "pfifo"), Err(ErrorKind::Exists));
+    assert_eq!(add(Handle::new(0xffff, 7), 2, "pfifo"), Ok(Handle::new(2, 0)));
 }

@@ -14,6 +14,9 @@ use crate::code;
 /// Kinds whose qdiscs take no changes after their creation.
 const UNCHANGING: [&str; 7] = ["htb", "drr", "qfq", "mq", "mqprio", "pfifo_fast", "teql0"];
 
+/// The place that Linux has for both hooks.
+const HOOK: Handle = Handle::new(0xffff, 0xfff1);
+
 /// The lines of a device, in order.
 pub(super) struct Apply<'a, 's> {
     pub(super) out: &'a mut Findings<'s>,
@@ -33,7 +36,7 @@ impl Apply<'_, '_> {
 
     fn qdisc(&mut self, c: &QdiscCommand, cmd: &Command) {
         let Some(place) = &c.place else { return };
-        let hook = matches!(place.value, Place::Ingress | Place::Clsact);
+        let hook = matches!(place.value, Place::Ingress | Place::Clsact) || place.value == Place::Below(HOOK);
         let hook = hook || c.kind.as_ref().is_some_and(|k| k.text == "ingress" || k.text == "clsact");
         if hook {
             return self.hook(c, place.span.clone());
@@ -78,29 +81,29 @@ impl Apply<'_, '_> {
     /// Applies a line about ingress or clsact, of which a device has one.
     fn hook(&mut self, c: &QdiscCommand, span: Range<usize>) {
         if c.verb == Verb::Delete {
-            self.device.hooks = None;
-            self.device.filters.retain(|f| matches!(f.at, Attached::To(_)));
+            self.device.set_hook(None);
         } else if let Some(first) = self.device.hooks.as_ref().filter(|_| c.verb == Verb::Add) {
             let (whom, at) = (self.device.called(), self.out.line(first));
             let message = format!("{whom} has a hook already, from {at}");
             let d = self.out.error(code::EXISTS, &span, message);
             self.out.say(d.hint(Some("a device has one of ingress and clsact; clsact does both".into())));
         } else {
-            self.device.hooks = Some(span);
+            self.device.set_hook(Some(span));
         }
     }
 
     /// Checks a line about a qdisc whose place is taken.
     fn over(&mut self, c: &QdiscCommand, cmd: &Command, parent: Handle, (handle, kind): (Handle, &str)) {
         let Some(new) = &c.kind else { return };
-        let other_handle = c.handle.as_ref().is_some_and(|h| h.value != handle);
+        let given = c.handle.as_ref().filter(|h| h.value.major() != 0);
+        let other_handle = given.is_some_and(|h| h.value.qdisc() != handle);
         if c.verb == Verb::Replace && other_handle {
             self.replaces(c, handle, kind);
             self.device.remove(handle);
             return self.make(c, cmd, parent);
         }
         if new.text != kind {
-            if c.verb != Verb::Replace || c.handle.is_some() {
+            if c.verb != Verb::Replace || given.is_some() {
                 let message = format!("{handle} is {kind} and cannot become {}", new.text);
                 let d = self.out.error(code::CONFLICT, &new.span, message).expected(kind.to_string());
                 let hint = "give another handle: then it takes the place of the old one";
@@ -116,10 +119,7 @@ impl Apply<'_, '_> {
             let hint = "del it and add it again, or replace it under another handle: its packets are lost";
             return self.out.say(d.hint(Some(hint.into())));
         }
-        let new_settings = settings(self.out.source, cmd);
-        if let Some(q) = self.device.qdisc_mut(handle) {
-            q.settings = new_settings;
-        }
+        self.device.set_qdisc(handle, settings(self.out.source, cmd));
     }
 
     fn replaces(&mut self, c: &QdiscCommand, handle: Handle, kind: &str) {
@@ -145,7 +145,7 @@ impl Apply<'_, '_> {
         if !there && !self.known_parent(parent, &place.span, "the qdisc is refused") {
             return;
         }
-        let handle = match &c.handle {
+        let handle = match c.handle.as_ref().filter(|h| h.value.major() != 0) {
             Some(h) => h.value.qdisc(),
             None => self.device.free_handle(),
         };
@@ -233,6 +233,13 @@ impl Apply<'_, '_> {
             return;
         }
         let (Some(kind), Some(id)) = (&c.kind, id) else { return };
+        // A class without a major number is of the qdisc of its parent.
+        let id = &match &c.parent {
+            Some(p) if id.value.major() == 0 && p.value != Handle::ROOT => {
+                At { value: Handle::new(p.value.major(), id.value.minor()), span: id.span.clone() }
+            }
+            _ => id.clone(),
+        };
         let present = self.device.classes.get(&id.value).map(|class| class.span.clone());
         match (c.verb, present) {
             (Verb::Add, Some(span)) => {
@@ -241,10 +248,7 @@ impl Apply<'_, '_> {
                 return self.out.say(d.hint(Some("change gives it other rates, replace does either".into())));
             }
             (Verb::Change | Verb::Replace, Some(_)) => {
-                let new = settings(self.out.source, cmd);
-                if let Some(class) = self.device.classes.get_mut(&id.value) {
-                    class.settings = new;
-                }
+                self.device.set_class(id.value, settings(self.out.source, cmd));
                 return;
             }
             (Verb::Change, None) if self.device.qdisc(id.value).is_some_and(Qdisc::needs_filters) => {
@@ -257,6 +261,10 @@ impl Apply<'_, '_> {
             _ => {}
         }
         let parent = match &c.parent {
+            // A parent without a major number is of the class's own qdisc.
+            Some(p) if p.value.major() == 0 => {
+                At { value: Handle::new(id.value.major(), p.value.minor()), span: p.span.clone() }
+            }
             Some(p) if p.value != Handle::ROOT => p.clone(),
             _ => At { value: id.value.qdisc(), span: id.span.clone() },
         };
@@ -327,7 +335,7 @@ impl Apply<'_, '_> {
                 && c.kind.as_ref().is_none_or(|k| k.text == f.kind)
         };
         if c.verb == Verb::Delete {
-            self.device.filters.retain(|f| !same(f));
+            self.device.remove_filters(same);
             return;
         }
         let Some(kind) = c.kind.as_ref().filter(|_| !matches!(c.verb, Verb::Get | Verb::Show)) else {
@@ -367,7 +375,7 @@ impl Apply<'_, '_> {
         }
         let replaces = c.verb != Verb::Add && handle.is_some();
         if replaces {
-            self.device.filters.retain(|f| !same(f));
+            self.device.remove_filters(same);
         }
         let here = self.device.filters.iter().filter(|f| f.at == at && f.chain == chain);
         let prio = match prio {
@@ -375,7 +383,7 @@ impl Apply<'_, '_> {
             0 => here.map(|f| f.prio).min().map_or(49152, |first| first.saturating_sub(1)),
             prio => prio,
         };
-        self.device.filters.push(Filter {
+        self.device.insert_filter(Filter {
             at,
             chain,
             protocol: c.protocol.as_ref().map_or_else(|| "all".into(), |p| p.text.to_ascii_lowercase()),

@@ -51,7 +51,13 @@ pub(super) fn classes(name: &str, spec: Option<&Spec>, settings: &Settings) -> C
         ClassShape::One => Classes::Upto(1),
         ClassShape::Bands => {
             let said = settings.number("bands").map(|n| n.value);
-            let bands = said.or_else(|| resolved(spec, settings, "bands")).or_else(|| default(spec, "bands"));
+            let on = |queues| resolved(spec, settings, "bands", &Env { queues, ..Env::default() });
+            let (one, two) = (on(1), on(2));
+            if said.is_none() && one != two {
+                // The number of bands is that of the device's queues.
+                return Classes::Any;
+            }
+            let bands = said.or(one).or_else(|| default(spec, "bands"));
             bands.map_or(Classes::Any, Classes::Upto)
         }
         ClassShape::ByQueue => queues().map_or(Classes::Any, Classes::Upto),
@@ -164,11 +170,11 @@ fn cake_target(spec: Option<&Spec>, settings: &Settings) -> Nanos {
 /// One and a half frames of 1514 bytes.
 const CAKE_TARGET_BYTES: u64 = 2271;
 
-/// Returns the number of a parameter after the settings.
-fn resolved(spec: &Spec, settings: &Settings, key: &str) -> Option<u64> {
+/// Returns the number of a parameter after the settings, on such a device.
+fn resolved(spec: &Spec, settings: &Settings, key: &str, env: &Env) -> Option<u64> {
     let words: Vec<&str> = settings.all_words().iter().map(|w| w.text.as_str()).collect();
     let mut n = None;
-    spec.read(&mut Words::new(&words), &Env::default()).ok()?.options(&mut |o| {
+    spec.read(&mut Words::new(&words), env).ok()?.options(&mut |o| {
         if o.param.key == key {
             n = number(o.value);
         }

@@ -31,6 +31,8 @@ pub(super) struct Device {
     pub hooks: Option<Range<usize>>,
     /// True if lines are missing, so that a missing object may exist.
     pub partial: bool,
+    /// True while a line is followed that the engine refuses: it changes nothing.
+    pub held: bool,
     /// The next handle that the kernel gives if a line names none.
     next: u16,
 }
@@ -92,6 +94,7 @@ impl Device {
             filters: Vec::new(),
             hooks: None,
             partial,
+            held: false,
             next: 0x8001,
         }
     }
@@ -101,24 +104,63 @@ impl Device {
         if self.name.is_empty() { "the device" } else { &self.name }
     }
 
-    /// Returns a handle as the kernel gives it: from 8001: on.
+    /// Returns a handle as the kernel gives it: from 8001: on, the next that no qdisc has.
     pub(super) fn free_handle(&mut self) -> Handle {
-        let handle = Handle::new(self.next, 0);
-        self.next = self.next.wrapping_add(1).max(0x8001);
-        handle
+        loop {
+            let handle = Handle::new(self.next, 0);
+            self.next = self.next.wrapping_add(1).max(0x8001);
+            // There are fewer qdiscs than numbers: a device has at most as many as lines.
+            if self.qdisc(handle).is_none() || self.qdiscs.len() > 0x7ffe {
+                return handle;
+            }
+        }
     }
 
     pub(super) fn qdisc(&self, handle: Handle) -> Option<&Qdisc> {
         self.qdiscs.get(&handle.major())
     }
-    pub(super) fn qdisc_mut(&mut self, handle: Handle) -> Option<&mut Qdisc> {
-        self.qdiscs.get_mut(&handle.major())
+    /// Gives a qdisc other settings.
+    pub(super) fn set_qdisc(&mut self, handle: Handle, settings: Settings) {
+        if let Some(qdisc) = self.qdiscs.get_mut(&handle.major()).filter(|_| !self.held) {
+            qdisc.settings = settings;
+        }
+    }
+    /// Gives a class other settings.
+    pub(super) fn set_class(&mut self, id: Handle, settings: Settings) {
+        if let Some(class) = self.classes.get_mut(&id).filter(|_| !self.held) {
+            class.settings = settings;
+        }
+    }
+    /// Sets the line that made the hook; without one the filters of hooks go too.
+    pub(super) fn set_hook(&mut self, span: Option<Range<usize>>) {
+        if self.held {
+            return;
+        }
+        if span.is_none() {
+            self.filters.retain(|f| matches!(f.at, Attached::To(_)));
+        }
+        self.hooks = span;
+    }
+    /// Removes the filters of which `gone` is true.
+    pub(super) fn remove_filters(&mut self, gone: impl Fn(&Filter) -> bool) {
+        if !self.held {
+            self.filters.retain(|f| !gone(f));
+        }
+    }
+    pub(super) fn insert_filter(&mut self, filter: Filter) {
+        if !self.held {
+            self.filters.push(filter);
+        }
     }
     /// Returns the qdiscs in the order of their lines.
     pub(super) fn qdiscs(&self) -> Vec<&Qdisc> {
         let mut all: Vec<&Qdisc> = self.qdiscs.values().collect();
         all.sort_by_key(|q| q.span.start);
         all
+    }
+    /// Returns the number of qdiscs.
+    pub(super) fn count(&self) -> usize {
+        self.qdiscs.len()
     }
     pub(super) fn is_empty(&self) -> bool {
         self.qdiscs.is_empty()
@@ -130,10 +172,16 @@ impl Device {
         self.below(Handle::ROOT)
     }
     pub(super) fn insert(&mut self, qdisc: Qdisc) {
+        if self.held {
+            return;
+        }
         self.placed.insert(qdisc.parent, qdisc.handle.major());
         self.qdiscs.insert(qdisc.handle.major(), qdisc);
     }
     pub(super) fn insert_class(&mut self, id: Handle, class: Class) {
+        if self.held {
+            return;
+        }
         self.children.entry(class.parent).or_default().insert(id);
         self.classes.insert(id, class);
     }
@@ -174,6 +222,9 @@ impl Device {
 
     /// Removes a qdisc, with all qdiscs, classes and filters below it.
     pub(super) fn remove(&mut self, handle: Handle) {
+        if self.held {
+            return;
+        }
         let mut gone = vec![handle.major()];
         let mut at = 0;
         // A qdisc is taken out of the map before those below it are added, so that the list ends.
@@ -194,6 +245,9 @@ impl Device {
 
     /// Removes a class, with the filters on it and the qdiscs below it.
     pub(super) fn remove_class(&mut self, class: Handle) {
+        if self.held {
+            return;
+        }
         if let Some(gone) = self.classes.remove(&class)
             && let Some(siblings) = self.children.get_mut(&gone.parent)
         {

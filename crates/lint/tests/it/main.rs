@@ -1,5 +1,6 @@
 //! Tests of the linter, in one binary: the report about a policy, and the tc lines read out of a
 //! script.
 
+mod agreement;
 mod check;
 mod script;

@@ -1,5 +1,6 @@
 //! The interface between the tool and devices.
 
+use std::collections::BTreeMap;
 use std::fmt::{self, Debug};
 
 use txweir_core::classify::action::State;
@@ -70,13 +71,16 @@ impl Debug for LinkLine {
 #[derive(Clone, Debug, Default)]
 pub struct Ports {
     names: Vec<String>,
+    /// The place of each name in the list.
+    places: BTreeMap<String, usize>,
 }
 
 impl Ports {
     /// Returns the number of a name, a new one if it has none.
     pub fn of(&mut self, name: &str) -> PortId {
-        let at = self.names.iter().position(|known| known == name).unwrap_or_else(|| {
+        let at = self.places.get(name).copied().unwrap_or_else(|| {
             self.names.push(name.into());
+            self.places.insert(name.into(), self.names.len() - 1);
             self.names.len() - 1
         });
         // 0 is no port.
@@ -85,7 +89,7 @@ impl Ports {
     /// True if a name has a number.
     #[must_use]
     pub fn has(&self, name: &str) -> bool {
-        self.names.iter().any(|known| known == name)
+        self.places.contains_key(name)
     }
     /// Returns the name that has a number.
     pub fn name(&self, port: PortId) -> Option<&str> {

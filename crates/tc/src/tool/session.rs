@@ -100,9 +100,19 @@ impl<'a> Session<'a> {
                 self.say(&warning);
             }
         }
-        engine::check(source, line, &cmd).map_err(Failure::refused)?;
-        apply::has_place(source, &cmd).map_err(Failure::refused)?;
-        self.apply(source, &cmd, apply::as_tc_takes_it(&cmd))
+        self.check_and_apply(source, line, &cmd)
+    }
+
+    /// Runs a line that has been read and changes something.
+    pub(super) fn check_and_apply(
+        &mut self,
+        source: &Arc<Source>,
+        line: &Line,
+        cmd: &Command,
+    ) -> Result<(), Failure> {
+        engine::check(source, line, cmd).map_err(Failure::refused)?;
+        apply::has_place(source, cmd).map_err(Failure::refused)?;
+        self.apply(source, cmd, apply::as_tc_takes_it(cmd))
     }
 
     /// Runs a line that changes something, after it has been read and checked; `change` is its

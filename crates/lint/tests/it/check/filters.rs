@@ -42,7 +42,7 @@ fn unreachable() {
     );
     assert_eq!(
         htb("class add dev e parent 1:1 classid 1:30 htb rate 10mbit\n\
-         filter add dev e parent 1: protocol ip prio 7 flow map key dst baseclass 1:10\n"),
+         filter add dev e parent 1: protocol ip prio 7 handle 1 flow map key dst baseclass 1:10\n"),
         [""; 0]
     );
     assert_eq!(
@@ -79,7 +79,7 @@ fn shadows() {
     assert_eq!(
         htb("filter add dev e parent 1: protocol ip prio 1 flower ip_proto tcp dst_port 80 flowid 1:10\n\
          filter add dev e parent 1: protocol ip prio 2 flower ip_proto tcp dst_port 80 src_ip 10.0.0.0/8 flowid 1:20\n\
-         filter add dev e parent 1: protocol ipv6 prio 2 flower ip_proto tcp dst_port 80 flowid 1:20\n\
+         filter add dev e parent 1: protocol ipv6 prio 6 flower ip_proto tcp dst_port 80 flowid 1:20\n\
          filter add dev e parent 1: handle 5 prio 3 fw flowid 1:20\n\
          filter add dev e parent 1: handle 5 prio 4 fw flowid 1:10\n\
          filter add dev e parent 1: handle 6 prio 4 fw flowid 1:10\n"),
