@@ -11,8 +11,9 @@ use std::sync::Arc;
 
 use txweir_core::classify::filter;
 use txweir_core::sched::spec::ClassShape;
+use txweir_core::text::error::Reason;
 use txweir_core::{Env, Handle, Rate};
-use txweir_tc::ast::{Command, Place, QdiscCommand, Target, Verb};
+use txweir_tc::ast::{Command, Place, QdiscCommand, Verb};
 use txweir_tc::diagnostic::Diagnostic;
 use txweir_tc::diagnostic::code::{BAD_VALUE, CONFLICT, NOT_FOUND, OUT_OF_RANGE, UNSUPPORTED};
 use txweir_tc::language::{self, Object};
@@ -124,7 +125,7 @@ impl Engine {
                 self.learn(cmd, name);
                 Answer::Taken
             }
-            Err(d) if depends_on_device(cmd, &d, device) || asks_too_much(&d) => {
+            Err(d) if depends_on_device(cmd, &d, device) || d.reason == Some(Reason::Memory) => {
                 self.leave(cmd, name);
                 Answer::Unknown
             }
@@ -139,7 +140,7 @@ impl Engine {
 
     /// Follows a device no further.
     fn leave(&mut self, cmd: &Command, name: &str) {
-        if matches!(cmd, Command::Actions(_)) || is_for_block(cmd) {
+        if matches!(cmd, Command::Actions(_)) || cmd.is_for_block() {
             self.ended = true;
         }
         if let Some(device) = self.devices.get(name) {
@@ -169,7 +170,7 @@ impl Engine {
     fn knows(&self, cmd: &Command, name: &str) -> bool {
         let at = match cmd {
             Command::Actions(_) => return self.actions,
-            _ if is_for_block(cmd) => return self.blocks,
+            _ if cmd.is_for_block() => return self.blocks,
             Command::Qdisc(c) => place(c),
             Command::Class(_) => None,
             Command::Filter(c) => c.place.as_ref().map(|p| p.value),
@@ -186,14 +187,6 @@ impl Engine {
 
 fn place(cmd: &QdiscCommand) -> Option<Place> {
     cmd.place.as_ref().map(|p| p.value)
-}
-
-const fn is_for_block(cmd: &Command) -> bool {
-    match cmd {
-        Command::Filter(c) => matches!(c.target, Some(Target::Block(_))),
-        Command::Chain(c) => matches!(c.target, Some(Target::Block(_))),
-        _ => false,
-    }
 }
 
 /// True if a line is about a kind that Linux has and the engine does not have.
@@ -233,9 +226,4 @@ fn depends_on_device(cmd: &Command, d: &Diagnostic, device: &Device) -> bool {
         }
         _ => false,
     }
-}
-
-/// True if a line is refused for the bytes of its tables.
-fn asks_too_much(d: &Diagnostic) -> bool {
-    d.code == OUT_OF_RANGE && d.expected.ends_with("bytes of tables on the device")
 }
