@@ -33,10 +33,6 @@ const QUEUES: u16 = 64;
 /// budget of its own for each device, which is larger.
 const TABLES: u64 = 64 << 20;
 
-/// Most qdiscs of a device that is followed: a lookup in the engine visits all of them, so that the
-/// cost of a longer file would grow with the square of their number.
-const QDISCS: usize = 1000;
-
 /// The rate of a link that is not known: the base of a rate in percent.
 const LINK: Rate = Rate(125_000_000);
 
@@ -108,7 +104,7 @@ impl Engine {
         if self.ended || self.off.contains(name) {
             return Answer::Unknown;
         }
-        if is_foreign(source, cmd) || device.count() > QDISCS {
+        if is_foreign(source, cmd) {
             self.leave(cmd, name);
             return Answer::Unknown;
         }
