@@ -486,7 +486,7 @@ impl Netem {
                 // waited for again.
                 let taken =
                     i64::try_from(last.0).unwrap_or(i64::MAX) - i64::try_from(start.0).unwrap_or(i64::MAX);
-                delay = (delay - taken).max(0);
+                delay = delay.saturating_sub(taken).max(0);
                 from = last;
             }
             delay = delay.saturating_add(rate.time(cx.pool.meta(&p).wire_len));
