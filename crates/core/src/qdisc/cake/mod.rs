@@ -35,6 +35,7 @@ mod shaper;
 mod shown;
 mod tin;
 mod tins;
+mod trim;
 
 use alloc::vec::Vec;
 
@@ -487,33 +488,6 @@ impl Cake {
         t.stats.drops += 1;
         t.flows.flows[f].dropped += 1;
         cx.drop(p, reason);
-    }
-
-    /// Drops the oldest packet of the longest queue until there is memory enough.
-    #[inline]
-    fn trim(&mut self, cx: &mut Cx) {
-        while self.memory > self.memory_limit && self.packets > 0 {
-            self.drop_longest(cx);
-        }
-    }
-
-    #[cold]
-    fn drop_longest(&mut self, cx: &mut Cx) {
-        let (mut tin, mut f) = self.backlogs.longest();
-        if self.backlogs.of(tin, f) == 0 {
-            // Packets of zero length count no bytes: any flow with a packet will do.
-            let waiting = |q: &usize| !self.tins[q / FLOWS].flows.flows[q % FLOWS].packets.is_empty();
-            let any = (0..self.tins.len() * FLOWS).find(waiting).unwrap_or(0);
-            (tin, f) = (any / FLOWS, any % FLOWS);
-        }
-        let Some(p) = self.pop(tin, f, cx) else { return };
-        let t = &mut self.tins[tin];
-        let began = t.flows.flows[f].law.on_full(&t.law, cx.now);
-        t.stats.unresponsive_flows += u32::from(began);
-        if self.cfg.ingress {
-            self.charge(tin, &p, true, cx);
-        }
-        self.drop(tin, f, p, DropReason::Overmemory, cx);
     }
 
     /// Drops the acknowledgement that the newest packet of a flow makes needless; returns its
