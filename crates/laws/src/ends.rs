@@ -23,6 +23,9 @@ const BITS: u32 = 70;
 /// Numbers of one form that are searched: more are alike, as the bands of a priomap are.
 const NUMBERS_MAX: usize = 6;
 
+/// The settings by their keys and values: several notations of a value are one.
+type Found = BTreeMap<(&'static str, String), Setting>;
+
 /// A parameter at one of its ends.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Setting {
@@ -138,8 +141,7 @@ impl<'a> Reader<'a> {
         let mut rng = Rng::new(0xe4d5);
         let mut lines = vec![line.to_vec()];
         lines.extend((0..LINES).map(|_| self.draw(&mut rng)));
-        // The settings by their values: several notations of a value are one.
-        let (mut all, mut none) = (BTreeMap::new(), Vec::new());
+        let (mut all, mut none) = (Found::new(), Vec::new());
         for param in self.params().iter().filter(|p| is_drawn(p)) {
             let (before, mut supported) = (all.len(), false);
             let values = param.words.iter().filter(|_| param.flag).chain(param.alone);
@@ -165,7 +167,7 @@ impl<'a> Reader<'a> {
                     }
                 }
                 for (_, sample) in forms {
-                    self.search(&sample, &mut all);
+                    self.search(&sample, &lines, &mut all);
                 }
             }
             if all.len() == before && supported {
@@ -203,49 +205,74 @@ impl<'a> Reader<'a> {
         Err(refused.unwrap_or(ErrorKind::BadValue))
     }
 
-    fn add(&self, setting: Setting, all: &mut BTreeMap<(&'static str, String), Setting>) {
+    fn add(&self, setting: Setting, all: &mut Found) {
         if let Ok(values) = self.read(&setting.line()) {
             all.entry((setting.key, values)).or_insert(setting);
         }
     }
 
     /// Adds a sample's ends: each of its numbers at its least and greatest, and just above zero.
-    fn search(&self, sample: &Setting, all: &mut BTreeMap<(&'static str, String), Setting>) {
+    fn search(&self, sample: &Setting, lines: &[Vec<String>], all: &mut Found) {
         let before = all.len();
         let numbers = (1..sample.words.len())
             .flat_map(|at| numbers_in(&sample.words[at]).into_iter().map(move |n| (at, n)))
             .take(NUMBERS_MAX);
         for (at, (from, to, hex)) in numbers {
-            let with = |number: &str| {
-                let mut setting = sample.clone();
-                setting.words[at].replace_range(from..to, number);
-                setting
-            };
             let text = |n: i128| match hex {
                 true => format!("{n:x}"),
                 false => n.to_string(),
             };
-            let takes = |n: i128| (n >= 0 || !hex) && self.takes(&with(&text(n)).line());
-            let grid = grid();
-            let Some(least) = grid.iter().position(|n| takes(*n)) else { continue };
-            let greatest = grid.iter().rposition(|n| takes(*n)).unwrap_or(least);
-            let ends = [
-                border(&grid, least, least.checked_sub(1), &takes),
-                border(&grid, greatest, greatest.checked_add(1), &takes),
-            ];
-            ends.into_iter().chain([0, 1]).for_each(|n| self.add(with(&text(n)), all));
-            // The least part of a whole that differs from none.
-            let none = self.read(&with("0").line());
-            let parts = (1..12).rev().map(|places| with(&format!("0.{}1", "0".repeat(places))));
-            let part = |setting: &Setting| {
-                let read = self.read(&setting.line());
-                !self.class && none.is_ok() && read.is_ok() && read != none
+            let words = |number: &str| {
+                let mut words = sample.words.clone();
+                words[at].replace_range(from..to, number);
+                words
             };
-            parts.filter(part).take(1).for_each(|setting| self.add(setting, all));
+            let Some((mut least, mut greatest)) = self.range(&sample.with, &|n| words(&text(n)), hex) else {
+                continue;
+            };
+            let mut add = |with: &[String], number: &str| {
+                let setting = Setting { key: sample.key, words: words(number), with: with.to_vec() };
+                self.add(setting, all);
+            };
+            [least, greatest, 0, 1].into_iter().for_each(|n| add(&sample.with, &text(n)));
+            // Beside other parameters the number may be accepted beyond these ends.
+            for line in lines {
+                let mut keys = self.keys(line);
+                keys.retain(|(key, _)| *key != sample.key);
+                let with = joined(&keys);
+                let takes = |n: i128| self.takes(&[&with[..], &words(&text(n))].concat());
+                if !(takes(least - 1) || takes(greatest + 1)) {
+                    continue;
+                }
+                let Some(wider) = self.range(&with, &|n| words(&text(n)), hex) else { continue };
+                (least, greatest) = (least.min(wider.0), greatest.max(wider.1));
+                for n in [wider.0, wider.1] {
+                    add(&self.cut(&with, &words(&text(n))), &text(n));
+                }
+            }
+            // The least part of a whole that differs from none.
+            let read = |number: &str| self.read(&[&sample.with[..], &words(number)].concat());
+            let none = read("0");
+            let mut parts = (1..12).rev().map(|places| format!("0.{}1", "0".repeat(places)));
+            let part = parts.find(|part| {
+                let read = read(part);
+                !self.class && none.is_ok() && read.is_ok() && read != none
+            });
+            part.iter().for_each(|part| add(&sample.with, part));
         }
         if all.len() == before {
             self.add(sample.clone(), all);
         }
+    }
+
+    /// Returns the least and the greatest number that is accepted in these words, beside others.
+    fn range(&self, with: &[String], words: &dyn Fn(i128) -> Vec<String>, hex: bool) -> Option<(i128, i128)> {
+        let takes = |n: i128| (n >= 0 || !hex) && self.takes(&[with, &words(n)].concat());
+        let grid = grid();
+        let least = grid.iter().position(|n| takes(*n))?;
+        let greatest = grid.iter().rposition(|n| takes(*n))?;
+        let below = border(&grid, least, least.checked_sub(1), &takes);
+        Some((below, border(&grid, greatest, greatest.checked_add(1), &takes)))
     }
 }
 

@@ -116,7 +116,7 @@ pub fn reproduce_with(command: String) {
 }
 
 /// Pairs of ends of parameters of which [`check`] runs one.
-const PAIRS: usize = 20;
+const PAIRS: usize = 40;
 
 /// Checks a kind against every law in `runs` runs of `ops` random operations each, and with each of
 /// its parameters at its ends. Every call makes the same runs.
