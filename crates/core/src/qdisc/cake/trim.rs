@@ -1,5 +1,6 @@
 //! The limit of memory: the longest queue gives packets up.
 
+use crate::base::bound::Bound;
 use crate::packet::reason::DropReason;
 use crate::qdisc::cake::Cake;
 use crate::qdisc::cake::flows::FLOWS;
@@ -9,7 +10,9 @@ impl Cake {
     /// Drops the oldest packet of the longest queue until there is memory enough.
     #[inline]
     pub(super) fn trim(&mut self, cx: &mut Cx) {
+        let mut bound = Bound::of(self.packets as usize);
         while self.memory > self.memory_limit && self.packets > 0 {
+            bound.turn();
             self.drop_longest(cx);
         }
     }
