@@ -9,7 +9,7 @@ use txweir_core::path::txpath::BULK;
 use txweir_core::sched::classful::ClassAt;
 use txweir_core::sched::node::{BAND_PACKETS, Books, Node};
 use txweir_core::text::value::{Json, Value};
-use txweir_core::{Bytes, DropReason, Env, Handle, Instant, Packets, TxPath, Wake};
+use txweir_core::{Bytes, DropReason, Env, Handle, Instant, Nanos, Packets, TxPath, Wake};
 
 use crate::Law;
 use crate::device::{Device, Fate, Frame};
@@ -26,6 +26,9 @@ const HELD_UP_BY_ONE: &[&str] = &["drr", "ets"];
 
 /// Most wakes without progress: each level of shapers may ask for two.
 const STUCK_MAX: u32 = 32;
+/// A wake that comes after this time or later is not counted among those: a shared rate leases
+/// sending time of 52 days at most, and a packet at a byte a second may need more.
+const LONG: Nanos = Nanos(1 << 50);
 
 /// The call that was just made.
 #[derive(Clone, Copy, Debug)]
@@ -74,6 +77,7 @@ pub struct Checker {
     /// True if the root has, or had, a size table.
     pub sized: bool,
     promise: Option<Instant>,
+    promised_at: Instant,
     stuck: u32,
     checked: usize,
     sent: u64,
@@ -415,13 +419,13 @@ impl Checker {
         let asked = !frozen && budget > 0 && dev.last_promise.is_some_and(|p| p > 0) && wake != Wake::Device;
         if progress {
             self.stuck = 0;
-        } else if asked && self.promise.is_some_and(|t| now >= t) {
+        } else if asked && self.promise.is_some_and(|t| now >= t && t < self.promised_at + LONG) {
             self.stuck += 1;
             let most = STUCK_MAX + moves(v.path);
             hold!(HonestWake, self.stuck < most, "{} wakes in a row without progress", self.stuck);
         }
         match wake {
-            Wake::At(t, _) => self.promise = Some(t),
+            Wake::At(t, _) => (self.promise, self.promised_at) = (Some(t), now),
             Wake::Idle => self.promise = None,
             Wake::Device | Wake::More => {}
         }

@@ -407,7 +407,7 @@ impl Filters {
                 if chain.is_some_and(|n| found.chains[at].index != n) {
                     continue;
                 }
-                // From the end, so that no other table moves.
+                // Bound: the tables. No packet waits for this loop.
                 while let Some(last) = found.chains[at].tables.len().checked_sub(1) {
                     gone.extend(found.take(at, last));
                 }
