@@ -96,8 +96,8 @@ loom.workspace = true
 };
 
 /// The end of the copy's manifest. The crates that are not copied run a few instructions in each
-/// interleaving, and the model checker's crates for its log run none: a quick build of theirs counts
-/// for more.
+/// interleaving, and those of the model checker's log run none: a quick build of theirs counts for
+/// more.
 const UNCOPIED: &str = "
 [profile.test.package.\"*\"]
 opt-level = 1
