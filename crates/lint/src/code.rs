@@ -53,3 +53,9 @@ pub const REPLACES: &str = "replaces";
 pub const NOT_IN_LINUX: &str = "not-in-linux";
 /// A part of a script whose effect only a run can tell.
 pub const NOT_EVALUATED: &str = "not-evaluated";
+/// A line of a script's run that tc refused.
+pub const REFUSED: &str = "refused";
+/// A script that did not end by itself, or ended with a failure.
+pub const SCRIPT_FAILED: &str = "script-failed";
+/// A filter for a mark that no rule of the firewall sets.
+pub const UNSET_MARK: &str = "unset-mark";

@@ -198,7 +198,7 @@ impl Facts<'_> {
     }
 
     fn link(&self) -> Option<(Rate, &'static str)> {
-        self.options.link.map(|r| (r, "the link's rate"))
+        self.options.link_of(&self.device.name).map(|r| (r, "the link's rate"))
     }
 
     /// Returns the guaranteed rate at a class: that of the nearest class or qdisc that has one.
