@@ -3,14 +3,20 @@
 use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
 
-use txweir::Rate;
 use txweir::core::text::value;
 use txweir::lint::check::{self, CheckOptions, Fact, Report};
+use txweir::lint::code;
+use txweir::lint::machine::MachineOptions;
+use txweir::lint::recording::Recording;
 use txweir::tc::Severity;
 use txweir::tc::json::{self, Object};
 use txweir::tc::printable::shortened;
+use txweir::tc::suggest::closest;
+use txweir::{Nanos, Rate};
 
+use crate::enclosed::{self, Limits};
 use crate::failure::{Drawer, SHOWN_MAX};
 use crate::{Failure, output, policy};
 
@@ -29,10 +35,35 @@ const CELL_MAX: usize = 40;
 )]
 pub struct Args {
     /// A file of tc lines, as `tc -b` reads it, or a shell script that calls tc; - is stdin
-    file: PathBuf,
-    /// Rate of the link (100mbit), with which rates are compared and latencies computed
-    #[arg(long, value_name = "RATE")]
-    link: Option<String>,
+    #[arg(required_unless_present = "run", conflicts_with = "run")]
+    file: Option<PathBuf>,
+    /// Run a script, and check the tc lines that it runs; all words after this one are the script's
+    ///
+    /// tc, ip, iptables, nft, modprobe, sysctl, ifconfig and ethtool are stand-ins, which answer
+    /// from devices in memory. The script runs in namespaces of its own, with the files of the
+    /// machine read-only, and changes nothing.
+    #[arg(long, value_names = ["SCRIPT", "ARGS"], num_args = 1.., allow_hyphen_values = true)]
+    run: Vec<String>,
+    /// With --run: longest time of the script
+    #[arg(long, value_name = "TIME", default_value = "60s", requires = "run")]
+    run_time: String,
+    /// With --run: most calls of tc and of the other commands
+    #[arg(long, value_name = "N", default_value_t = 10_000, requires = "run")]
+    run_calls: usize,
+    /// With --run: transmit queues of a device that is not virtual
+    #[arg(long, value_name = "N", default_value_t = 4, requires = "run")]
+    #[arg(value_parser = clap::value_parser!(u16).range(1..=256))]
+    run_queues: u16,
+    /// With --run: write the tc lines of the run to a file
+    #[arg(long, value_name = "FILE", requires = "run")]
+    record: Option<PathBuf>,
+    /// Rate of the link (100mbit), with which rates are compared and latencies computed; or the
+    /// rate of one device (eth0=20mbit), which may be repeated
+    #[arg(long, value_name = "[DEV=]RATE")]
+    link: Vec<String>,
+    /// Leave findings of this code out; may be repeated
+    #[arg(long, value_name = "CODE")]
+    ignore: Vec<String>,
     /// Largest packet without its link header, bytes
     #[arg(long, value_name = "N", default_value_t = CheckOptions::default().mtu)]
     #[arg(value_parser = clap::value_parser!(u32).range(68..=65_535))]
@@ -50,10 +81,15 @@ pub struct Args {
 
 /// Runs `txweir check`.
 pub fn main(args: Args) -> Result<ExitCode, Failure> {
-    let (name, text) = policy::text(&args.file)?;
-    let link = args.link.as_deref().map(link).transpose()?;
-    let options = CheckOptions { link, mtu: args.mtu, txqueuelen: args.txqueuelen, hz: args.hz };
-    let report = check::text(&text, &name, &options);
+    let options = options(&args)?;
+    let mut report = match (&args.file, args.run.is_empty()) {
+        (Some(file), _) => {
+            let (name, text) = policy::text(file)?;
+            check::text(&text, &name, &options)
+        }
+        (None, _) => of_run(&args, &options)?,
+    };
+    ignore(&mut report, &args.ignore)?;
     match args.json {
         true => output::json(object(&report))?,
         false => print(&report)?,
@@ -66,10 +102,65 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
     }))
 }
 
-fn link(text: &str) -> Result<Rate, Failure> {
+fn options(args: &Args) -> Result<CheckOptions, Failure> {
+    let mut options =
+        CheckOptions { mtu: args.mtu, txqueuelen: args.txqueuelen, hz: args.hz, ..CheckOptions::default() };
+    for text in &args.link {
+        match text.split_once('=') {
+            Some((device, rate)) if !device.is_empty() => {
+                options.links.insert(device.into(), link(text, rate)?);
+            }
+            _ => options.link = Some(link(text, text)?),
+        }
+    }
+    Ok(options)
+}
+
+fn link(given: &str, rate: &str) -> Result<Rate, Failure> {
     let wrong =
-        || Failure::usage(format!("--link {text}: expected a rate with its unit (100mbit), at least 8bit"));
-    value::with_unit(text).ok().filter(|r: &Rate| r.0 > 0).ok_or_else(wrong)
+        || Failure::usage(format!("--link {given}: expected a rate with its unit (100mbit), at least 8bit"));
+    value::with_unit(rate).ok().filter(|r: &Rate| r.0 > 0).ok_or_else(wrong)
+}
+
+/// Runs the script, and checks the lines that it ran.
+fn of_run(args: &Args, options: &CheckOptions) -> Result<Report, Failure> {
+    let time: Nanos = value::with_unit(&args.run_time)
+        .map_err(|_| Failure::usage(format!("--run-time {}: expected a time with its unit (60s)", args.run_time)))?;
+    // The first device that --link names has the default route.
+    let named = args.link.iter().filter_map(|text| text.split_once('=')).map(|(device, _)| device);
+    let machine = MachineOptions {
+        devices: named.map(|device| (device.to_string(), options.links.get(device).copied())).collect(),
+        link: options.link,
+        mtu: args.mtu,
+        txqueuelen: args.txqueuelen,
+        queues: args.run_queues,
+    };
+    let mut recording = Recording::new(&machine);
+    let limits = Limits { time: Duration::from_nanos(time.0), calls: args.run_calls };
+    let (end, notes) = enclosed::run(&args.run, limits, &mut recording)?;
+    let name = args.run.first().map_or("", |script| script.rsplit('/').next().unwrap_or(script));
+    enclosed::say(name, &end, &notes, &recording);
+    if let Some(path) = &args.record {
+        let text = format!("#!/bin/sh\n{}", recording.text());
+        std::fs::write(path, text).map_err(|e| Failure::usage(format!("--record {}: {e}", path.display())))?;
+    }
+    let mut report = recording.check(&format!("{name} (as run)"), options);
+    report.diagnostics.extend(recording.ended(name, &end.problem()));
+    Ok(report)
+}
+
+/// Leaves the findings of these codes out.
+fn ignore(report: &mut Report, codes: &[String]) -> Result<(), Failure> {
+    for code in codes {
+        let known = |known: &&str| known == code;
+        if !code::RULES.iter().any(known) {
+            let near = closest(code, code::RULES).map(|near| format!("; did you mean {near}?"));
+            let near = near.unwrap_or_default();
+            return Err(Failure::usage(format!("--ignore {code}: expected a code of docs/check.md{near}")));
+        }
+        report.diagnostics.retain(|d| d.code != code);
+    }
+    Ok(())
 }
 
 fn object(report: &Report) -> String {

@@ -59,3 +59,40 @@ pub const REFUSED: &str = "refused";
 pub const SCRIPT_FAILED: &str = "script-failed";
 /// A filter for a mark that no rule of the firewall sets.
 pub const UNSET_MARK: &str = "unset-mark";
+
+/// The names of the rules that `docs/check.md` explains.
+pub const RULES: [&str; 33] = [
+    BARE_RATE,
+    CONFLICT,
+    EXISTS,
+    NOT_FOUND,
+    NOT_IN_ENGINE,
+    DANGLING_PARENT,
+    NO_FILTERS,
+    WRONG_MAJOR,
+    UNKNOWN_DEFAULT,
+    NO_DEFAULT,
+    DANGLING_FLOWID,
+    INNER_CLASS,
+    UNREACHABLE_CLASS,
+    SHADOWED_FILTER,
+    BARE_TIME,
+    BYTE_RATE,
+    OVERSUBSCRIBED,
+    ABOVE_LINK,
+    CEIL_BELOW_RATE,
+    SMALL_BURST,
+    LARGE_BURST,
+    QUANTUM,
+    MQPRIO,
+    QUEUE_NUMBER,
+    HW_DEFAULT,
+    PRIORITY_INVERSION,
+    CANNOT_CHANGE,
+    REPLACES,
+    NOT_IN_LINUX,
+    NOT_EVALUATED,
+    REFUSED,
+    SCRIPT_FAILED,
+    UNSET_MARK,
+];

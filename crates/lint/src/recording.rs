@@ -157,6 +157,14 @@ impl Recording {
         report
     }
 
+    /// Returns the finding about a script that failed, or that was stopped.
+    pub fn ended(&self, name: &str, problem: &Option<(Severity, String)>) -> Option<Diagnostic> {
+        let (severity, message) = problem.as_ref()?;
+        let source = Arc::new(Source::new(name, ""));
+        let d = Diagnostic::error(code::SCRIPT_FAILED, &source, 0..0, message.clone());
+        Some(Diagnostic { severity: *severity, ..d })
+    }
+
     fn error(&self, source: &Arc<Source>, refused: &Refused) -> Diagnostic {
         let start = self.text.split_inclusive('\n').take(refused.line - 1).map(str::len).sum::<usize>();
         let line = self.text[start..].lines().next().unwrap_or("");
