@@ -9,7 +9,7 @@ use txweir::core::text::value;
 use txweir::lint::check::{self, CheckOptions, Fact, Report};
 use txweir::lint::code;
 use txweir::lint::machine::MachineOptions;
-use txweir::lint::recording::Recording;
+use txweir::lint::recording::{self, Recording};
 use txweir::tc::Severity;
 use txweir::tc::json::{self, Object};
 use txweir::tc::printable::shortened;
@@ -145,7 +145,9 @@ fn of_run(args: &Args, options: &CheckOptions) -> Result<Report, Failure> {
         std::fs::write(path, text).map_err(|e| Failure::usage(format!("--record {}: {e}", path.display())))?;
     }
     let mut report = recording.check(&format!("{name} (as run)"), options);
-    report.diagnostics.extend(recording.ended(name, &end.problem()));
+    if let Some((severity, message)) = end.problem() {
+        report.diagnostics.push(recording::failed(&args.run, severity, &message));
+    }
     Ok(report)
 }
 

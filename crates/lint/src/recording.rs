@@ -157,13 +157,6 @@ impl Recording {
         report
     }
 
-    /// Returns the finding about a script that failed, or that was stopped.
-    pub fn ended(&self, name: &str, problem: &Option<(Severity, String)>) -> Option<Diagnostic> {
-        let (severity, message) = problem.as_ref()?;
-        let source = Arc::new(Source::new(name, ""));
-        let d = Diagnostic::error(code::SCRIPT_FAILED, &source, 0..0, message.clone());
-        Some(Diagnostic { severity: *severity, ..d })
-    }
 
     fn error(&self, source: &Arc<Source>, refused: &Refused) -> Diagnostic {
         let start = self.text.split_inclusive('\n').take(refused.line - 1).map(str::len).sum::<usize>();
@@ -171,12 +164,25 @@ impl Recording {
         let words = line.split("    # call ").next().unwrap_or(line);
         let message = match refused.message.as_str() {
             "" => "tc refused this line".to_string(),
-            message => format!("tc refused this line: {message}"),
+            message => {
+                // A text of the engine has its code in front, and one of Linux has not.
+                let said = message.split_once("]: ").filter(|(head, _)| head.starts_with("error["));
+                format!("tc refused this line: {}", said.map_or(message, |(_, said)| said))
+            }
         };
         let hint = "send its errors to /dev/null if the script expects this";
         let d = Diagnostic::error(code::REFUSED, source, start..start + words.len(), message);
         d.hint(Some(hint.into()))
     }
+}
+
+/// Returns the finding about a script that failed, or that was stopped; `words` is its command
+/// line.
+pub fn failed(words: &[String], severity: Severity, message: &str) -> Diagnostic {
+    let text = words.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" ");
+    let source = Arc::new(Source::new("--run", text));
+    let d = Diagnostic::error(code::SCRIPT_FAILED, &source, 0..source.text.len(), message);
+    Diagnostic { severity, ..d }
 }
 
 /// Returns a word as a shell reads it.

@@ -43,6 +43,10 @@ pub fn make(directory: &Path, cwd: &Path, script: &Path) -> io::Result<Vec<Strin
     let program = std::env::current_exe()?;
     let upper = directory.join("upper");
     mount("tmpfs", &upper, "tmpfs", MountFlags::NOSUID | MountFlags::NODEV, Some(c_text(WRITTEN)?.as_c_str()))?;
+    // The copy of the directory for temporary files hides the path.
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let kept = rustix::fs::open(&upper, flags, Mode::empty())?;
+    let upper = PathBuf::from(format!("/proc/self/fd/{}", kept.as_raw_fd()));
     let bin = directory.join("bin");
     if !commands(&bin) {
         notes.push(covered(&bin, &program));

@@ -11,7 +11,7 @@ use std::process::{Command, ExitCode, ExitStatus};
 use rustix::io::Errno;
 use rustix::process::{Signal, WaitOptions, set_parent_process_death_signal, setsid, wait};
 use rustix::thread::{
-    CapabilitySet, remove_capability_from_bounding_set, set_no_new_privs,
+    CapabilitySet, CapabilitySets, remove_capability_from_bounding_set, set_capabilities, set_no_new_privs,
 };
 
 use super::message::{Message, tell};
@@ -129,4 +129,6 @@ fn give_up_privileges() {
         let _ = remove_capability_from_bounding_set(capability);
     }
     let _ = set_no_new_privs(true);
+    let none = CapabilitySet::empty();
+    let _ = set_capabilities(None, CapabilitySets { effective: none, permitted: none, inheritable: none });
 }

@@ -38,7 +38,7 @@ pub fn main(directory: &Path, program: &str, args: Vec<String>) -> ExitCode {
         input,
         netns: std::env::var(NETNS).ok(),
         quiet: is_quiet(),
-        at: std::env::var(PLACE).ok().map(|at| last_part(&at)),
+        at: place(),
     };
     let outcome = match message::ask(directory, &call) {
         Ok(outcome) => outcome,
@@ -129,8 +129,18 @@ fn complain(text: &str) {
     let _ = io::stderr().write_all(text.as_bytes());
 }
 
-fn last_part(path: &str) -> String {
-    path.rsplit('/').next().unwrap_or(path).to_string()
+/// Returns the place of the call in a script, if the shell that started this process has told it.
+fn place() -> Option<String> {
+    let told = std::env::var(PLACE).ok()?;
+    let (shell, at) = told.split_once(' ')?;
+    let shell: u32 = shell.parse().ok()?;
+    let parent = std::os::unix::process::parent_id();
+    let is_bash = || fs::read_link(format!("/proc/{parent}/exe")).is_ok_and(|exe| exe.ends_with("bash"));
+    // A shell becomes its last command, and then other commands are those of that one.
+    let mine = shell == std::process::id() || shell == parent && is_bash();
+    let (file, line) = at.split_once(':').unwrap_or((at, ""));
+    let file = file.rsplit('/').next().unwrap_or(file);
+    mine.then(|| format!("{file}:{line}"))
 }
 
 #[cfg(test)]

@@ -167,7 +167,7 @@ fn link_add(machine: &mut Machine, netns: &str, words: &[&str]) -> Outcome {
         return done;
     }
     let peer = words.iter().position(|w| *w == "peer").map_or(&[][..], |at| &words[at..]);
-    let peer_name = after(peer, &["name", "peer"]).filter(|n| *n != "name");
+    let peer_name = after(peer, &["name"]).or_else(|| peer.get(1).copied());
     let free = || format!("{}p", name.chars().take(14).collect::<String>());
     let there = after(peer, &["netns"]).unwrap_or(netns).to_string();
     made(machine, &there, &peer_name.map_or_else(free, String::from), kind, queues)
