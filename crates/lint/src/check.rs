@@ -26,6 +26,7 @@ mod model;
 mod queues;
 mod rates;
 mod shadow;
+mod waits;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -49,6 +50,7 @@ use lines::Lines;
 use model::Device;
 use queues::Queues;
 use rates::Rates;
+use waits::Waits;
 
 /// Facts that the lines do not contain.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -154,7 +156,9 @@ pub fn check(source: &Arc<Source>, script: Script, options: &CheckOptions) -> Re
         Rates { out: &mut out, options, device }.check();
         Queues { out: &mut out, device }.check();
         Filters { out: &mut out, device, marking: script.marking.as_ref() }.check();
-        facts.extend(Facts { options, device }.all());
+        let all = Facts { options, device }.all();
+        Waits { out: &mut out, options, device }.check(&all);
+        facts.extend(all);
     }
     let mut diagnostics = out.said;
     diagnostics.sort_by_key(|d| d.span.start);

@@ -53,6 +53,10 @@ pub const REPLACES: &str = "replaces";
 pub const NOT_IN_LINUX: &str = "not-in-linux";
 /// A part of a script whose effect only a run can tell.
 pub const NOT_EVALUATED: &str = "not-evaluated";
+/// A FIFO in which packets wait for seconds.
+pub const LONG_WAIT: &str = "long-wait";
+/// A netem whose limit is smaller than what its delay holds.
+pub const NETEM_LIMIT: &str = "netem-limit";
 /// A line of a script's run that tc refused.
 pub const REFUSED: &str = "refused";
 /// A script that did not end by itself, or ended with a failure.
@@ -61,7 +65,7 @@ pub const SCRIPT_FAILED: &str = "script-failed";
 pub const UNSET_MARK: &str = "unset-mark";
 
 /// The names of the rules that `docs/check.md` explains.
-pub const RULES: [&str; 33] = [
+pub const RULES: [&str; 35] = [
     BARE_RATE,
     CONFLICT,
     EXISTS,
@@ -95,4 +99,6 @@ pub const RULES: [&str; 33] = [
     REFUSED,
     SCRIPT_FAILED,
     UNSET_MARK,
+    LONG_WAIT,
+    NETEM_LIMIT,
 ];

@@ -288,7 +288,7 @@ fn a_class_of_htb_needs_a_number() {
 }
 
 #[test]
-fn a_class_cannot_be_moved_and_an_option_of_htb_can_be_changed() {
+fn a_class_cannot_be_moved_and_no_option_of_htb_can_be_changed() {
     let mut lane = htb("r2q 10", &[(1, 0, "rate 8mbit"), (0x10, 1, "rate 1mbit"), (2, 0, "rate 8mbit")]);
     let moved = lane.path.configure(Instant::ZERO, &mut lane.dev, |tree, cx| {
         tree.edit(cx).replace_class(at(2), at(0x10), None, &mut Words::new(&["rate", "1mbit"]))
@@ -299,8 +299,13 @@ fn a_class_cannot_be_moved_and_an_option_of_htb_can_be_changed() {
          and add it there)"
     );
     assert_eq!(shown(&lane, 0x10).4[5], 12_500);
-    lane.change(Instant::ZERO, Handle::ROOT, "r2q 50").unwrap();
-    assert_eq!(shown(&lane, 0x10).4[5], 2_500);
+    // A change without an effect is none.
+    lane.change(Instant::ZERO, Handle::ROOT, "r2q 10").unwrap();
+    for words in ["r2q 50", "r2q 10 default 10", "direct_qlen 5"] {
+        let refused = lane.change(Instant::ZERO, Handle::ROOT, words).unwrap_err();
+        assert_eq!(refused.reason, Some(Reason::Unchangeable), "{words}");
+    }
+    assert_eq!(shown(&lane, 0x10).4[5], 12_500);
     // A quantum beyond the range of turns becomes the largest possible quantum.
     change(&mut lane, Instant::ZERO, 0x10, "rate 1mbit quantum 4294967295").unwrap();
     assert_eq!(shown(&lane, 0x10).4[5], i64::from(i32::MAX));

@@ -11,7 +11,7 @@ use txweir_tc::lex::Word;
 use super::findings::{Findings, nearest};
 use super::kinds::Classes;
 use super::matching::of;
-use super::model::{Attached, Device, Filter};
+use super::model::{Attached, Class, Device, Filter};
 use super::shadow::Earlier;
 use crate::code;
 use crate::machine::Marking;
@@ -30,7 +30,7 @@ pub(super) struct Filters<'a, 's> {
 impl Filters<'_, '_> {
     pub(super) fn check(&mut self) {
         let places: BTreeSet<Attached> = self.device.filters.iter().map(|f| f.at).collect();
-        for filter in &self.device.filters {
+        for filter in self.device.filters.iter().filter(|f| !f.unsure) {
             self.target(filter, &places);
         }
         self.shadows();
@@ -122,7 +122,7 @@ impl Filters<'_, '_> {
 
     /// Compares the filters of one place, in the order in which they are asked, with those before.
     fn shadows(&mut self) {
-        let mut order: Vec<&Filter> = self.device.filters.iter().collect();
+        let mut order: Vec<&Filter> = self.device.filters.iter().filter(|f| !f.unsure).collect();
         // The sort is stable: filters of equal priority stay in the order of their lines.
         order.sort_by_key(|f| f.prio);
         // Filters that leave no matching packet to later ones, by place and chain.
@@ -176,28 +176,44 @@ impl Filters<'_, '_> {
             let given = self.marking.iter().flat_map(|m| m.classes.iter().copied());
             let led: BTreeSet<Handle> =
                 on.iter().filter_map(|f| Some(leads_to(f)?.0)).chain(default).chain(given).collect();
-            for (id, class) in self.device.classes_of(qdisc.handle) {
-                if led.contains(id) || !self.device.is_leaf(*id) {
-                    continue;
-                }
-                let message = format!(
+            let missed: Vec<_> = self
+                .device
+                .classes_of(qdisc.handle)
+                .filter(|(id, _)| !led.contains(id) && self.device.is_leaf(**id))
+                .collect();
+            let Some((id, class)) = missed.first() else { continue };
+            let message = match missed.len() {
+                1 => format!(
                     "nothing leads to class {id}: no filter, and it is not the default of {}",
                     qdisc.name()
-                );
-                let d = self.out.error(code::UNREACHABLE_CLASS, &class.id_span, message).warning();
-                let dev = if self.device.name.is_empty() {
-                    String::new()
-                } else {
-                    format!(" dev {}", self.device.name)
-                };
-                let hint = format!(
-                    "only a sender that sets priority {id} on its socket reaches it; a filter does: \
-                     filter add{dev} parent {} protocol ip prio 1 u32 match ... flowid {id}",
-                    qdisc.handle
-                );
-                self.out.say(d.hint(Some(hint)));
-            }
+                ),
+                many => format!("nothing leads to {many} classes of {}: {}", qdisc.name(), named(&missed)),
+            };
+            let d = self.out.error(code::UNREACHABLE_CLASS, &class.id_span, message).warning();
+            let dev = if self.device.name.is_empty() {
+                String::new()
+            } else {
+                format!(" dev {}", self.device.name)
+            };
+            let hint = format!(
+                "only a sender that sets priority {id} on its socket reaches it; a filter does: \
+                 filter add{dev} parent {} protocol ip prio 1 u32 match ... flowid {id}",
+                qdisc.handle
+            );
+            self.out.say(d.hint(Some(hint)));
         }
+    }
+}
+
+/// Most classes that a message names.
+const NAMED: usize = 4;
+
+/// Returns the names of classes: the first ones, and the number of the others.
+fn named(classes: &[(&Handle, &Class)]) -> String {
+    let names: Vec<_> = classes.iter().take(NAMED).map(|(id, _)| id.to_string()).collect();
+    match classes.len().saturating_sub(NAMED) {
+        0 => names.join(", "),
+        more => format!("{} and {more} more", names.join(", ")),
     }
 }
 

@@ -145,14 +145,12 @@ fn link(machine: &mut Machine, netns: &str, words: &[&str], form: Form) -> Outco
 
 fn link_add(machine: &mut Machine, netns: &str, words: &[&str]) -> Outcome {
     let kind = after(words, &["type"]).unwrap_or("");
-    let named = after(words, &["name", "dev"]).filter(|_| words.first() != Some(&"link"));
-    let name = match (named, words.first()) {
-        (Some(name), _) => name,
-        // `link eth0 name eth0.5 type vlan` names the device below first.
-        (None, Some(&"link")) => after(words, &["name"]).or_else(|| words.get(2).copied()).unwrap_or(""),
-        (None, Some(first)) => first,
-        (None, None) => "",
-    };
+    // The words after the kind are about the kind: a peer has a name too.
+    let own = words.split(|word| *word == "type").next().unwrap_or(words);
+    let named = after(own, &["name", "dev"]);
+    // `link eth0 eth0.5 type vlan` names the device below first.
+    let first = if own.first() == Some(&"link") { own.get(2) } else { own.first() };
+    let name = named.or_else(|| first.copied()).unwrap_or("");
     if !KINDS.contains(&kind) {
         return failed(2, "Error: Unknown device type.\n");
     }
