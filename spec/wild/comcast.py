@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-# expect: 5 lines; options --link eth0=1gbit
+# expect: lines=5 warnings=quantum
+# options: --link eth0=1gbit
 # The constructs of comcast: a program that asks for tc, sets up by subprocess, checks each status,
 # and lets iptables choose the class.
 import shutil

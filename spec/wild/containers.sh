@@ -1,5 +1,5 @@
 #!/bin/sh
-# expect: 14 lines
+# expect: lines=14 refused=1
 # The constructs of docker-tc, pumba and chaos-mesh: a namespace for each container, `ip netns exec`
 # and `tc -n`, absolute paths, a tbf below a netem, and the one class of each without its number.
 set -e

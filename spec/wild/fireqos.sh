@@ -1,9 +1,10 @@
 #!/bin/bash
-# expect: 15 lines, 2 expected; options --link wan=10mbit
+# expect: lines=14 refused=2 warnings=long-wait
+# options: --link wan=10mbit
 # The constructs of FireQOS: arrays, associative arrays, functions that return by printf -v, a batch
 # that a function collects and a pipe applies, and a test of the result.
 set -o nounset
-declare -A CLASS_RATE=([voice]=2000 [web]=5000 [bulk]=2000)
+declare -A CLASS_RATE=([voice]=2000 [web]=4900 [bulk]=2000)
 ORDER=(voice web bulk)
 declare -a BATCH=()
 

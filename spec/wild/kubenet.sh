@@ -1,5 +1,5 @@
 #!/bin/bash
-# expect: 15 lines
+# expect: lines=14 warnings=quantum
 # The constructs of Kubernetes' shaper: it finds the next free class in the text of show, adds a class
 # and a filter for each pod, and removes them by the handle that it finds.
 set -eu

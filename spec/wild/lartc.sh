@@ -1,5 +1,6 @@
 #!/bin/sh
-# expect: 13 lines, 2 expected; errors: dangling-flowid; warnings: oversubscribed above-link unreachable-class; options --link ppp0=240kbit
+# expect: lines=13 refused=2 errors=dangling-flowid warnings=long-wait,oversubscribed
+# options: --link ppp0=240kbit
 # The constructs of the LARTC scripts: variables at the top, `||` chains, lists of ports in a loop,
 # and a branch on the first argument. It has two mistakes: the children of 1:1 are promised more than
 # it has, and a filter leads to a class that was renamed.

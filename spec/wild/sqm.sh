@@ -1,5 +1,6 @@
 #!/bin/sh
-# expect: 22 lines, 4 expected; options --link eth0=20mbit --link ifb4eth0=90mbit
+# expect: lines=22 refused=4
+# options: --link eth0=20mbit --link ifb4eth0=90mbit
 # The constructs of sqm-scripts: wrappers that log, an ifb per interface, cells of classes, marks by
 # iptables, and tests for what the kernel has.
 IFACE=${1:-eth0}

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-# expect: 12 lines, 2 expected
+# expect: lines=12 refused=2 warnings=quantum,unreachable-class
 # The constructs of tcconfig: devices from ip's JSON, errors that are told apart by tc's text, and
 # text of show that is parsed by expressions.
 import json

@@ -1,5 +1,6 @@
 #!/bin/bash
-# expect: 13 lines, 3 expected; warnings: unreachable-class above-link; options --link eth0=9mbit
+# expect: lines=12 refused=3 warnings=above-link,long-wait,unreachable-class
+# options: --link eth0=9mbit
 # The constructs of wondershaper: getopts, arithmetic, a status that reads statistics, and the two
 # forms of an error.
 set -u

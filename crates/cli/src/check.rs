@@ -3,21 +3,19 @@
 use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::Duration;
 
-use txweir::core::text::value;
+use txweir::Rate;
 use txweir::lint::check::{self, CheckOptions, Fact, Report};
 use txweir::lint::code;
 use txweir::lint::machine::MachineOptions;
-use txweir::lint::recording::{self, Recording};
+use txweir::lint::recording;
 use txweir::tc::Severity;
 use txweir::tc::json::{self, Object};
 use txweir::tc::printable::shortened;
 use txweir::tc::suggest::closest;
-use txweir::{Nanos, Rate};
 
-use crate::enclosed::{self, Limits};
 use crate::failure::{Drawer, SHOWN_MAX};
+use crate::script::{self, Script};
 use crate::{Failure, output, policy};
 
 /// Exit status for errors.
@@ -37,26 +35,8 @@ pub struct Args {
     /// A file of tc lines, as `tc -b` reads it, or a shell script that calls tc; - is stdin
     #[arg(required_unless_present = "run", conflicts_with = "run")]
     file: Option<PathBuf>,
-    /// Run a script, and check the tc lines that it runs; all words after this one are the script's
-    ///
-    /// tc, ip, iptables, nft, modprobe, sysctl, ifconfig and ethtool are stand-ins, which answer
-    /// from devices in memory. The script runs in namespaces of its own, with the files of the
-    /// machine read-only, and changes nothing.
-    #[arg(long, value_names = ["SCRIPT", "ARGS"], num_args = 1.., allow_hyphen_values = true)]
-    run: Vec<String>,
-    /// With --run: longest time of the script
-    #[arg(long, value_name = "TIME", default_value = "60s", requires = "run")]
-    run_time: String,
-    /// With --run: most calls of tc and of the other commands
-    #[arg(long, value_name = "N", default_value_t = 10_000, requires = "run")]
-    run_calls: usize,
-    /// With --run: transmit queues of a device that is not virtual
-    #[arg(long, value_name = "N", default_value_t = 4, requires = "run")]
-    #[arg(value_parser = clap::value_parser!(u16).range(1..=256))]
-    run_queues: u16,
-    /// With --run: write the tc lines of the run to a file
-    #[arg(long, value_name = "FILE", requires = "run")]
-    record: Option<PathBuf>,
+    #[command(flatten)]
+    script: Script,
     /// Rate of the link (100mbit), with which rates are compared and latencies computed; or the
     /// rate of one device (eth0=20mbit), which may be repeated
     #[arg(long, value_name = "[DEV=]RATE")]
@@ -82,16 +62,16 @@ pub struct Args {
 /// Runs `txweir check`.
 pub fn main(args: Args) -> Result<ExitCode, Failure> {
     let options = options(&args)?;
-    let mut report = match (&args.file, args.run.is_empty()) {
-        (Some(file), _) => {
+    let (mut report, run) = match &args.file {
+        Some(file) => {
             let (name, text) = policy::text(file)?;
-            check::text(&text, &name, &options)
+            (check::text(&text, &name, &options), None)
         }
-        (None, _) => of_run(&args, &options)?,
+        None => of_run(&args, &options).map(|(report, run)| (report, Some(run)))?,
     };
     ignore(&mut report, &args.ignore)?;
     match args.json {
-        true => output::json(object(&report))?,
+        true => output::json(object(&report, run.as_deref()))?,
         false => print(&report)?,
     }
     let warnings = report.count(Severity::Warning);
@@ -119,13 +99,11 @@ fn options(args: &Args) -> Result<CheckOptions, Failure> {
 fn link(given: &str, rate: &str) -> Result<Rate, Failure> {
     let wrong =
         || Failure::usage(format!("--link {given}: expected a rate with its unit (100mbit), at least 8bit"));
-    value::with_unit(rate).ok().filter(|r: &Rate| r.0 > 0).ok_or_else(wrong)
+    script::rate(rate).ok_or_else(wrong)
 }
 
-/// Runs the script, and checks the lines that it ran.
-fn of_run(args: &Args, options: &CheckOptions) -> Result<Report, Failure> {
-    let time: Nanos = value::with_unit(&args.run_time)
-        .map_err(|_| Failure::usage(format!("--run-time {}: expected a time with its unit (60s)", args.run_time)))?;
+/// Runs the script, and checks the lines that it ran. Returns an object about the run too.
+fn of_run(args: &Args, options: &CheckOptions) -> Result<(Report, String), Failure> {
     // The first device that --link names has the default route.
     let named = args.link.iter().filter_map(|text| text.split_once('=')).map(|(device, _)| device);
     let machine = MachineOptions {
@@ -133,22 +111,14 @@ fn of_run(args: &Args, options: &CheckOptions) -> Result<Report, Failure> {
         link: options.link,
         mtu: args.mtu,
         txqueuelen: args.txqueuelen,
-        queues: args.run_queues,
+        ..MachineOptions::default()
     };
-    let mut recording = Recording::new(&machine);
-    let limits = Limits { time: Duration::from_nanos(time.0), calls: args.run_calls };
-    let (end, notes) = enclosed::run(&args.run, limits, &mut recording)?;
-    let name = args.run.first().map_or("", |script| script.rsplit('/').next().unwrap_or(script));
-    enclosed::say(name, &end, &notes, &recording);
-    if let Some(path) = &args.record {
-        let text = format!("#!/bin/sh\n{}", recording.text());
-        std::fs::write(path, text).map_err(|e| Failure::usage(format!("--record {}: {e}", path.display())))?;
-    }
-    let mut report = recording.check(&format!("{name} (as run)"), options);
+    let (recording, end) = args.script.record(machine)?;
+    let mut report = recording.check(&format!("{} (as run)", args.script.name()), options);
     if let Some((severity, message)) = end.problem() {
-        report.diagnostics.push(recording::failed(&args.run, severity, &message));
+        report.diagnostics.push(recording::failed(&args.script.run, severity, &message));
     }
-    Ok(report)
+    Ok((report, recording.json(end.status())))
 }
 
 /// Leaves the findings of these codes out.
@@ -165,15 +135,19 @@ fn ignore(report: &mut Report, codes: &[String]) -> Result<(), Failure> {
     Ok(())
 }
 
-fn object(report: &Report) -> String {
-    Object::new()
+fn object(report: &Report, run: Option<&str>) -> String {
+    let object = Object::new()
         .raw("diagnostics", &json::list(report.diagnostics.iter().map(|d| d.json())))
         .raw("facts", &json::list(report.facts.iter().map(Fact::json)))
         .uint("errors", report.count(Severity::Error) as u64)
         .uint("warnings", report.count(Severity::Warning) as u64)
         .uint("lines", report.lines as u64)
-        .uint("not_read", report.left_out as u64)
-        .finish()
+        .uint("not_read", report.left_out as u64);
+    match run {
+        Some(run) => object.raw("run", run),
+        None => object,
+    }
+    .finish()
 }
 
 fn print(report: &Report) -> Result<(), Failure> {

@@ -6,13 +6,13 @@
 //! *init* is the first process of the new process numbers, so that the kernel ends all others with
 //! it. A *stand-in* is a command such as tc: its name is the first word of its command line.
 
-mod mounts;
 mod message;
+mod mounts;
 mod stage;
 mod stand_in;
 
 use std::fs;
-use std::io::{self, IsTerminal};
+use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::fs::{DirBuilderExt, symlink};
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -26,7 +26,7 @@ use txweir::lint::machine::{Machine, PROGRAMS};
 use txweir::lint::recording::Recording;
 use txweir::tc::Severity;
 
-use crate::{Failure, output};
+use crate::Failure;
 use message::Message;
 
 /// The variable of the environment by which the processes of a run find its directory.
@@ -73,14 +73,25 @@ pub enum End {
 }
 
 impl End {
+    /// Returns the script's exit status, if it ended by itself.
+    pub const fn status(&self) -> Option<i32> {
+        match self {
+            Self::Status(status) => Some(*status),
+            Self::Stopped(_) => None,
+        }
+    }
+
     /// Returns the way in which the script failed, if it did.
     pub fn problem(&self) -> Option<(Severity, String)> {
         match self {
             Self::Status(0) => None,
-            Self::Status(status) => Some((Severity::Warning, format!("the script failed with exit status {status}"))),
-            Self::Stopped(limit) => {
-                Some((Severity::Error, format!("the script was stopped: {limit}; later lines were not checked")))
+            Self::Status(status) => {
+                Some((Severity::Warning, format!("the script failed with exit status {status}")))
             }
+            Self::Stopped(limit) => Some((
+                Severity::Error,
+                format!("the script was stopped: {limit}; later lines were not checked"),
+            )),
         }
     }
 }
@@ -90,7 +101,11 @@ impl End {
 ///
 /// # Errors
 /// One line: the system does not allow the enclosure, with what to do, or there is no such script.
-pub fn run(words: &[String], limits: Limits, recording: &mut Recording) -> Result<(End, Vec<String>), Failure> {
+pub fn run(
+    words: &[String],
+    limits: Limits,
+    recording: &mut Recording,
+) -> Result<(End, Vec<String>), Failure> {
     let directory = Directory::new().map_err(|e| Failure::failed(format!("--run: make a directory: {e}")))?;
     directory.show(recording.machine());
     let refused = |e: io::Error| Failure::failed(format!("--run: {e}"));
@@ -184,7 +199,8 @@ impl Directory {
             let path = std::env::temp_dir().join(name);
             fs::DirBuilder::new().mode(0o700).create(&path).ok().map(|()| Self(path))
         });
-        let made = made.ok_or_else(|| io::Error::other("no name is free in the directory for temporary files"))?;
+        let made =
+            made.ok_or_else(|| io::Error::other("no name is free in the directory for temporary files"))?;
         for part in ["bin", "net", "upper"] {
             fs::create_dir(made.0.join(part))?;
         }
@@ -268,17 +284,4 @@ fn directory() -> Option<PathBuf> {
         all.find_map(|entry| entry.strip_prefix(prefix.as_str())).map(PathBuf::from)
     };
     own.or_else(of_init).filter(|directory| directory.join("socket").exists())
-}
-
-/// Says on stderr what a run was: its end, its calls, and what its enclosure lacks.
-pub fn say(name: &str, end: &End, notes: &[String], recording: &Recording) {
-    let end = match end {
-        End::Status(status) => format!("exit status {status}"),
-        End::Stopped(limit) => format!("stopped: {limit}"),
-    };
-    let line = if io::stderr().is_terminal() { "\n" } else { "" };
-    output::say(format!("{line}txweir: {name}: {end}; {}\n", recording.summary()));
-    for note in notes {
-        output::say(format!("txweir: --run: {note}\n"));
-    }
 }

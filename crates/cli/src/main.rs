@@ -24,6 +24,7 @@ mod policy;
 mod recorded;
 mod replay;
 mod run;
+mod script;
 mod tc;
 mod try_policy;
 

@@ -128,7 +128,8 @@ pub fn enclose() -> Result<(), (io::Error, &'static str)> {
         | libc::CLONE_NEWUTS;
     sys::unshare(all).map_err(|errno| (errno.into(), "make a user namespace"))?;
     let write = |file: &str, text: String| {
-        std::fs::write(format!("/proc/self/{file}"), text).map_err(|e| (e, "become root in the user namespace"))
+        std::fs::write(format!("/proc/self/{file}"), text)
+            .map_err(|e| (e, "become root in the user namespace"))
     };
     // Without this the kernel refuses a map of groups from a process without privileges.
     write("setgroups", "deny".into())?;

@@ -6,6 +6,8 @@
 //! The machine has `lo`, the devices that it was told of, and any other device from the first call
 //! that names it. A device whose name begins as that of a virtual one (`ifb0`, `veth1`) exists only
 //! once a call has made it.
+//!
+//! A namespace has at most 1000 devices, and the machine at most 256 namespaces.
 
 mod firewall;
 mod host;
@@ -21,9 +23,9 @@ use txweir_tc::tool::Outcome;
 
 use firewall::Firewall;
 pub use firewall::Marking;
+use host::Host;
 pub use host::Nic;
 pub(crate) use tc::{Fate, Ran};
-use host::{Host, Setup};
 
 /// Most network namespaces of a machine.
 const NAMESPACES: usize = 256;
@@ -67,8 +69,8 @@ pub struct Call {
 /// The properties of a machine that no call tells.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MachineOptions {
-    /// Devices that exist from the start, the first of which leads to the default route, and the
-    /// rates of their links. Without one there is `eth0`.
+    /// Devices and the rates of their links. Those that are not virtual exist from the start, and
+    /// the first of them leads to the default route; without one `eth0` does.
     pub devices: Vec<(String, Option<Rate>)>,
     /// The rate of the other links.
     pub link: Option<Rate>,
@@ -89,7 +91,7 @@ impl Default for MachineOptions {
 /// The machine.
 #[derive(Debug)]
 pub struct Machine {
-    setup: Setup,
+    options: MachineOptions,
     /// The network namespaces by their names; the first has none.
     hosts: BTreeMap<String, Host>,
     firewall: Firewall,
@@ -99,14 +101,9 @@ pub struct Machine {
 impl Machine {
     /// Returns a machine without qdiscs.
     pub fn new(options: &MachineOptions) -> Self {
-        let mut devices = options.devices.clone();
-        if devices.is_empty() {
-            devices.push(("eth0".into(), options.link));
-        }
-        let setup = Setup { devices, options: options.clone() };
-        let first = Host::new(&setup, true);
+        let first = Host::new(options, true);
         Self {
-            setup,
+            options: options.clone(),
             hosts: BTreeMap::from([(String::new(), first)]),
             firewall: Firewall::default(),
             sysctls: BTreeMap::new(),
@@ -146,6 +143,17 @@ impl Machine {
         self.hosts.get("").into_iter().flat_map(Host::nics)
     }
 
+    /// Returns the devices of the first network namespace to which a call gave a root qdisc.
+    pub fn rooted(&mut self) -> Vec<String> {
+        self.host("").map(Host::rooted).unwrap_or_default()
+    }
+
+    /// Returns the tc lines that make a device of the first network namespace as it is now, without
+    /// its ingress and egress hook.
+    pub fn policy(&mut self, device: &str) -> String {
+        self.host("").map(|host| host.saved(device)).unwrap_or_default()
+    }
+
     /// Returns the marks and classes that the rules of the firewall give to packets.
     pub const fn marking(&self) -> &Marking {
         self.firewall.marking()
@@ -165,7 +173,7 @@ impl Machine {
     fn add_namespace(&mut self, name: &str) -> bool {
         let fits = !self.hosts.contains_key(name) && self.hosts.len() < NAMESPACES;
         if fits {
-            self.hosts.insert(name.into(), Host::new(&self.setup, false));
+            self.hosts.insert(name.into(), Host::new(&self.options, false));
         }
         fits
     }
@@ -212,9 +220,8 @@ impl Machine {
                         None if lenient => {}
                         None => {
                             let path = key.replace('.', "/");
-                            let text = format!(
-                                "sysctl: cannot stat /proc/sys/{path}: No such file or directory\n"
-                            );
+                            let text =
+                                format!("sysctl: cannot stat /proc/sys/{path}: No such file or directory\n");
                             done.stderr.push_str(&text);
                             done.status = 1;
                         }

@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use txweir_tc::diagnostic::{Diagnostic, Severity};
+use txweir_tc::json::Object;
 use txweir_tc::source::Source;
 use txweir_tc::tool::Outcome;
 
@@ -112,6 +113,23 @@ impl Recording {
         &self.machine
     }
 
+    /// Returns the machine as it is now, to ask it.
+    pub const fn machine_mut(&mut self) -> &mut Machine {
+        &mut self.machine
+    }
+
+    /// Returns a JSON object: the script's exit status, `null` for a script that was stopped, and
+    /// numbers of calls and of tc lines.
+    pub fn json(&self, status: Option<i32>) -> String {
+        let calls = self.calls.iter().fold(Object::new(), |o, (name, n)| o.uint(name, *n as u64));
+        Object::new()
+            .raw("status", &status.map_or_else(|| "null".into(), |status| status.to_string()))
+            .raw("calls", &calls.finish())
+            .uint("tc_lines", self.tc_lines as u64)
+            .uint("refused", self.expected as u64)
+            .finish()
+    }
+
     /// Returns the number of calls of all commands.
     pub const fn calls(&self) -> usize {
         self.all_calls
@@ -148,7 +166,8 @@ impl Recording {
             }
         }
         if self.cut {
-            let message = format!("the tc lines have more than {TEXT_MAX} bytes: the last ones were not checked");
+            let message =
+                format!("the tc lines have more than {TEXT_MAX} bytes: the last ones were not checked");
             report.left_out += 1;
             let end = source.text.len();
             report.diagnostics.push(Diagnostic::error(code::REFUSED, &source, end..end, message));
@@ -156,7 +175,6 @@ impl Recording {
         report.diagnostics.sort_by_key(|d| d.span.start);
         report
     }
-
 
     fn error(&self, source: &Arc<Source>, refused: &Refused) -> Diagnostic {
         let start = self.text.split_inclusive('\n').take(refused.line - 1).map(str::len).sum::<usize>();

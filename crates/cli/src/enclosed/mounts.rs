@@ -8,21 +8,11 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
-use rustix::mount::{
-    MountFlags, MountPropagationFlags, mount, mount_bind, mount_change, mount_remount,
-};
+use rustix::mount::{MountFlags, MountPropagationFlags, mount, mount_bind, mount_change, mount_remount};
 
 /// The directories with commands.
-const COMMANDS: [&str; 8] = [
-    "/usr/local/sbin",
-    "/usr/local/bin",
-    "/usr/sbin",
-    "/usr/bin",
-    "/sbin",
-    "/bin",
-    "/opt/sbin",
-    "/opt/bin",
-];
+const COMMANDS: [&str; 8] =
+    ["/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin", "/opt/sbin", "/opt/bin"];
 
 /// The directories for temporary files.
 const TEMPORARY: [&str; 3] = ["/tmp", "/var/tmp", "/dev/shm"];
@@ -42,7 +32,13 @@ pub fn make(directory: &Path, cwd: &Path, script: &Path) -> io::Result<Vec<Strin
     read_only()?;
     let program = std::env::current_exe()?;
     let upper = directory.join("upper");
-    mount("tmpfs", &upper, "tmpfs", MountFlags::NOSUID | MountFlags::NODEV, Some(c_text(WRITTEN)?.as_c_str()))?;
+    mount(
+        "tmpfs",
+        &upper,
+        "tmpfs",
+        MountFlags::NOSUID | MountFlags::NODEV,
+        Some(c_text(WRITTEN)?.as_c_str()),
+    )?;
     // The copy of the directory for temporary files hides the path.
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let kept = rustix::fs::open(&upper, flags, Mode::empty())?;
@@ -54,7 +50,13 @@ pub fn make(directory: &Path, cwd: &Path, script: &Path) -> io::Result<Vec<Strin
     let needed = [cwd, script, &program, directory];
     for at in RUNNING {
         if is_plain_directory(at) && !needed.iter().any(|path| path.starts_with(at)) {
-            mount("tmpfs", at, "tmpfs", MountFlags::NOSUID | MountFlags::NODEV, Some(c_text(WRITTEN)?.as_c_str()))?;
+            mount(
+                "tmpfs",
+                at,
+                "tmpfs",
+                MountFlags::NOSUID | MountFlags::NODEV,
+                Some(c_text(WRITTEN)?.as_c_str()),
+            )?;
         }
     }
     let mut copied: Vec<PathBuf> = Vec::new();
@@ -71,7 +73,10 @@ pub fn make(directory: &Path, cwd: &Path, script: &Path) -> io::Result<Vec<Strin
         }
     }
     if !missing.is_empty() {
-        notes.push(format!("the script cannot write in {}: the system allows no overlay there", missing.join(", ")));
+        notes.push(format!(
+            "the script cannot write in {}: the system allows no overlay there",
+            missing.join(", ")
+        ));
     }
     // The copy of the directory for temporary files has no socket.
     mount_bind(format!("/proc/self/fd/{}", own.as_raw_fd()), directory)?;
@@ -172,8 +177,7 @@ fn copied_on_write(at: &Path, copy: &Path) -> io::Result<()> {
     let (upper, work) = (copy.join("upper"), copy.join("work"));
     fs::create_dir_all(&upper)?;
     fs::create_dir_all(&work)?;
-    let layers =
-        format!("lowerdir={},upperdir={},workdir={}", at.display(), upper.display(), work.display());
+    let layers = format!("lowerdir={},upperdir={},workdir={}", at.display(), upper.display(), work.display());
     let flags = MountFlags::NOSUID | MountFlags::NODEV;
     mount("overlay", at, "overlay", flags, Some(c_text(&layers)?.as_c_str()))?;
     Ok(())

@@ -51,7 +51,8 @@ impl Filters<'_, '_> {
             if marking.marks.iter().any(|(set, bits)| (set ^ mark) & mask & bits == 0) {
                 continue;
             }
-            let message = format!("this takes packets with the mark {mark:#x}, and the script sets no such mark");
+            let message =
+                format!("this takes packets with the mark {mark:#x}, and the script sets no such mark");
             let d = self.out.error(code::UNSET_MARK, &filter.span, message).warning();
             let hint = format!(
                 "a rule of the firewall sets it: iptables -t mangle -A POSTROUTING ... -j MARK --set-mark {mark:#x}"
@@ -187,7 +188,10 @@ impl Filters<'_, '_> {
                     "nothing leads to class {id}: no filter, and it is not the default of {}",
                     qdisc.name()
                 ),
-                many => format!("nothing leads to {many} classes of {}: {}", qdisc.name(), named(&missed)),
+                many => {
+                    let of = qdisc.name();
+                    format!("nothing leads to {many} classes of {of} ({})", named(&missed))
+                }
             };
             let d = self.out.error(code::UNREACHABLE_CLASS, &class.id_span, message).warning();
             let dev = if self.device.name.is_empty() {

@@ -58,9 +58,8 @@ impl Firewall {
         let key = (program.to_string(), table.clone(), chain.clone());
         let there = BUILT_IN.contains(&chain.as_str()) || self.chains.contains_key(&key);
         let no_chain = || failed(1, format!("{program}: No chain/target/match by that name.\n"));
-        let no_rule = || {
-            failed(1, format!("{program}: Bad rule (does a matching rule exist in that chain?).\n"))
-        };
+        let no_rule =
+            || failed(1, format!("{program}: Bad rule (does a matching rule exist in that chain?).\n"));
         match *verb {
             "-A" | "--append" | "-I" | "--insert" => {
                 if !there {
@@ -123,13 +122,17 @@ impl Firewall {
 
     fn listed(&self, program: &str, table: &str, chain: &str, as_rules: bool) -> String {
         let mut text = String::new();
-        for ((_, _, name), rules) in self.chains.iter().filter(|((p, t, c), _)| {
-            p == program && t == table && (chain.is_empty() || c == chain)
-        }) {
+        for ((_, _, name), rules) in self
+            .chains
+            .iter()
+            .filter(|((p, t, c), _)| p == program && t == table && (chain.is_empty() || c == chain))
+        {
             match as_rules {
                 true => rules.iter().for_each(|rule| text.push_str(&format!("-A {name} {rule}\n"))),
                 false => {
-                    text.push_str(&format!("Chain {name}\ntarget     prot opt source               destination\n"));
+                    text.push_str(&format!(
+                        "Chain {name}\ntarget     prot opt source               destination\n"
+                    ));
                     rules.iter().for_each(|rule| text.push_str(&format!("{rule}\n")));
                 }
             }
@@ -181,7 +184,8 @@ impl Firewall {
             return if known { Outcome::default() } else { failed(1, "Error: No such file or directory\n") };
         }
         let text = args.join(" ") + " " + input;
-        let words: Vec<&str> = text.split([' ', '\n', '\t', ';', '{', '}']).filter(|w| !w.is_empty()).collect();
+        let words: Vec<&str> =
+            text.split([' ', '\n', '\t', ';', '{', '}']).filter(|w| !w.is_empty()).collect();
         for three in words.windows(3) {
             match three {
                 ["mark", "set", value] => match number(value) {
@@ -206,7 +210,9 @@ impl Firewall {
                 "--set-mark" | "--set-xmark" | "--or-mark" if target("MARK") || target("CONNMARK") => {
                     let (mark, mask) = pair[1].split_once('/').unwrap_or((pair[1], "0xffffffff"));
                     match (number(mark), number(mask)) {
-                        (Some(mark), Some(_)) if pair[0] == "--or-mark" => self.marking.marks.push((mark, mark)),
+                        (Some(mark), Some(_)) if pair[0] == "--or-mark" => {
+                            self.marking.marks.push((mark, mark))
+                        }
                         (Some(mark), Some(mask)) => self.marking.marks.push((mark, mask)),
                         _ => self.marking.any = true,
                     }

@@ -17,13 +17,6 @@ const NAME_MAX: usize = 15;
 /// The beginnings of the names of devices that a machine has only once a call has made them.
 const VIRTUAL: [&str; 6] = ["ifb", "imq", "veth", "dummy", "tap", "tun"];
 
-/// The devices at the start.
-#[derive(Clone, Debug)]
-pub(super) struct Setup {
-    pub(super) devices: Vec<(String, Option<Rate>)>,
-    pub(super) options: MachineOptions,
-}
-
 /// A device, as `ip link` prints it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Nic {
@@ -60,7 +53,7 @@ impl Nic {
 /// A network namespace.
 #[derive(Debug)]
 pub(super) struct Host {
-    setup: Setup,
+    options: MachineOptions,
     nics: Vec<Nic>,
     memory: Memory,
     next: u32,
@@ -71,9 +64,9 @@ pub(super) struct Host {
 }
 
 impl Host {
-    pub(super) fn new(setup: &Setup, first: bool) -> Self {
+    pub(super) fn new(options: &MachineOptions, first: bool) -> Self {
         let mut host = Self {
-            setup: setup.clone(),
+            options: options.clone(),
             nics: Vec::new(),
             memory: Memory::new(&[]),
             next: 1,
@@ -85,8 +78,10 @@ impl Host {
             (lo.up, lo.mtu, lo.addresses) = (first, 65_536, vec!["127.0.0.1/8".into()]);
         }
         if first {
-            for (name, _) in setup.devices.clone() {
-                host.find(&name);
+            let told: Vec<&str> = options.devices.iter().map(|(name, _)| name.as_str()).collect();
+            told.iter().for_each(|name| drop(host.find(name)));
+            if host.uplink().is_none() {
+                host.find("eth0");
             }
         }
         host
@@ -107,17 +102,19 @@ impl Host {
         if self.has(name) {
             return self.nic_mut(name);
         }
-        let told = self.setup.devices.iter().any(|(told, _)| told == name);
         let is_virtual = VIRTUAL.iter().any(|kind| name.starts_with(kind));
-        if !self.any_name || is_virtual && !told || !self.make(name, "", self.setup.options.queues) {
+        if !self.any_name || is_virtual || !self.make(name, "", self.options.queues) {
             return None;
         }
         let nth = self.nics.iter().filter(|nic| nic.kind.is_empty()).count();
         let nic = self.nic_mut(name)?;
-        (nic.up, nic.addresses) = (true, vec![match nth {
-            1 => "192.0.2.2/24".to_string(),
-            nth => format!("10.0.{}.1/24", nth % 256),
-        }]);
+        (nic.up, nic.addresses) = (
+            true,
+            vec![match nth {
+                1 => "192.0.2.2/24".to_string(),
+                nth => format!("10.0.{}.1/24", nth % 256),
+            }],
+        );
         Some(nic)
     }
 
@@ -131,8 +128,8 @@ impl Host {
 
     /// Makes a device; returns false if its name is taken or is none, or if there is no room.
     pub(super) fn make(&mut self, name: &str, kind: &str, queues: u16) -> bool {
-        let options = &self.setup.options;
-        let told = self.setup.devices.iter().find(|(told, _)| told == name);
+        let options = &self.options;
+        let told = options.devices.iter().find(|(told, _)| told == name);
         let nic = Nic {
             name: name.into(),
             index: self.next,
@@ -150,17 +147,16 @@ impl Host {
     /// Adds a device; returns false if its name is taken or is none, or if there is no room.
     pub(super) fn insert(&mut self, mut nic: Nic) -> bool {
         let usable = !nic.name.is_empty() && nic.name.len() <= NAME_MAX && !nic.name.contains(['/', ' ']);
-        if !usable || matches!(nic.name.as_str(), "." | "..") || self.has(&nic.name) || self.nics.len() >= DEVICES {
+        if !usable
+            || matches!(nic.name.as_str(), "." | "..")
+            || self.has(&nic.name)
+            || self.nics.len() >= DEVICES
+        {
             return false;
         }
         nic.index = self.next;
         self.next += 1;
-        let env = Env {
-            mtu: nic.mtu,
-            tx_queue_len: nic.txqueuelen,
-            link_rate: nic.rate,
-            ..Env::default()
-        };
+        let env = Env { mtu: nic.mtu, tx_queue_len: nic.txqueuelen, link_rate: nic.rate, ..Env::default() };
         self.memory.insert(MemoryDevice::without_room(&nic.name, u32::from(nic.queues), env));
         self.nics.push(nic);
         true
@@ -194,9 +190,34 @@ impl Host {
         tool::run(&Request { args: args.to_vec(), batch, class_names: None }, &mut self.memory)
     }
 
+    /// Returns the names of the devices that have a root qdisc of a line.
+    pub(super) fn rooted(&mut self) -> Vec<String> {
+        let saved = tool::save(&mut self.memory);
+        let root = |name: &&String| {
+            let head = format!("qdisc replace dev {name} root ");
+            saved.lines().any(|line| line.starts_with(&head))
+        };
+        let names: Vec<String> = self.nics.iter().map(|nic| nic.name.clone()).collect();
+        names.iter().filter(root).cloned().collect()
+    }
+
+    /// Returns the lines that make the qdiscs, classes and filters of a device, without its hook.
+    pub(super) fn saved(&mut self, name: &str) -> String {
+        let dev = format!(" dev {name} ");
+        let of_hook = |line: &str| {
+            let place = line.split_once(&dev).map_or("", |(_, rest)| rest);
+            let place = place.split(' ').next().unwrap_or("");
+            matches!(place, "ingress" | "clsact" | "egress" | "ingress_block" | "egress_block")
+        };
+        let saved = tool::save(&mut self.memory);
+        let mine = saved.lines().filter(|line| line.contains(&dev) && !of_hook(line));
+        mine.map(|line| format!("{line}\n")).collect()
+    }
+
     /// Returns the kind of the root qdisc of a device.
     pub(super) fn qdisc(&mut self, name: &str) -> String {
-        let virtual_one = self.nics.iter().any(|nic| nic.name == name && !nic.kind.is_empty() && nic.kind != "ifb");
+        let virtual_one =
+            self.nics.iter().any(|nic| nic.name == name && !nic.kind.is_empty() && nic.kind != "ifb");
         let shown = self.tc(&["qdisc", "show", "dev", name].map(String::from), None).stdout;
         let root = shown.lines().find(|line| line.contains(" root "));
         let kind = root.and_then(|line| line.split(' ').nth(1)).unwrap_or("noop");

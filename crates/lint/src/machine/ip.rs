@@ -8,15 +8,59 @@ use super::{Machine, failed, said};
 
 /// The objects, in the order in which ip tries them on an abbreviation.
 const OBJECTS: [&str; 26] = [
-    "address", "addrlabel", "maddress", "route", "rule", "neighbor", "neighbour", "ntable", "ntbl", "link",
-    "l2tp", "fou", "macsec", "tunnel", "tunl", "tuntap", "tap", "token", "tcpmetrics", "monitor", "xfrm",
-    "mroute", "mrule", "netns", "netconf", "vrf",
+    "address",
+    "addrlabel",
+    "maddress",
+    "route",
+    "rule",
+    "neighbor",
+    "neighbour",
+    "ntable",
+    "ntbl",
+    "link",
+    "l2tp",
+    "fou",
+    "macsec",
+    "tunnel",
+    "tunl",
+    "tuntap",
+    "tap",
+    "token",
+    "tcpmetrics",
+    "monitor",
+    "xfrm",
+    "mroute",
+    "mrule",
+    "netns",
+    "netconf",
+    "vrf",
 ];
 
 /// The kinds of devices that `ip link add` makes.
 const KINDS: [&str; 24] = [
-    "bareudp", "bond", "bridge", "can", "dummy", "geneve", "gre", "gretap", "ifb", "ip6gre", "ip6tnl", "ipip",
-    "ipvlan", "macsec", "macvlan", "macvtap", "netdevsim", "nlmon", "sit", "team", "veth", "vlan", "vxlan",
+    "bareudp",
+    "bond",
+    "bridge",
+    "can",
+    "dummy",
+    "geneve",
+    "gre",
+    "gretap",
+    "ifb",
+    "ip6gre",
+    "ip6tnl",
+    "ipip",
+    "ipvlan",
+    "macsec",
+    "macvlan",
+    "macvtap",
+    "netdevsim",
+    "nlmon",
+    "sit",
+    "team",
+    "veth",
+    "vlan",
+    "vxlan",
     "wireguard",
 ];
 
@@ -60,9 +104,9 @@ pub(super) fn run(machine: &mut Machine, netns: &str, args: &[String], input: Op
         "address" => address(machine, &netns, rest, form),
         "route" => route(machine, &netns, rest),
         "netns" => namespaces(machine, rest),
-        "rule" if is(verb(rest), "show") || is(verb(rest), "list") => said(
-            "0:\tfrom all lookup local\n32766:\tfrom all lookup main\n32767:\tfrom all lookup default\n",
-        ),
+        "rule" if is(verb(rest), "show") || is(verb(rest), "list") => {
+            said("0:\tfrom all lookup local\n32766:\tfrom all lookup main\n32767:\tfrom all lookup default\n")
+        }
         "tuntap" | "tunnel" | "tunl" if is(verb(rest), "add") => {
             let name = after(rest, &["dev", "name"]).or_else(|| rest.get(1).copied()).unwrap_or("");
             made(machine, &netns, name, "tun", 1)
@@ -219,7 +263,9 @@ fn show(machine: &mut Machine, netns: &str, words: &[&str], form: Form, addresse
     let kind = after(words, &["type"]);
     let up = words.contains(&"up");
     let all = host.nics().filter(|nic| {
-        wanted.is_none_or(|name| nic.name == name) && kind.is_none_or(|kind| nic.kind == kind) && (nic.up || !up)
+        wanted.is_none_or(|name| nic.name == name)
+            && kind.is_none_or(|kind| nic.kind == kind)
+            && (nic.up || !up)
     });
     let all: Vec<_> = all.cloned().collect();
     let qdiscs: Vec<String> = all.iter().map(|nic| host.qdisc(&nic.name)).collect();
@@ -296,18 +342,16 @@ fn namespaces(machine: &mut Machine, words: &[&str]) -> Outcome {
         v if is(v, "list") || is(v, "show") || is(v, "lst") => {
             said(machine.namespaces().iter().map(|n| format!("{n}\n")).collect::<String>())
         }
-        v if is(v, "add") && !machine.add_namespace(name) => failed(
-            1,
-            format!("Cannot create namespace file \"/run/netns/{name}\": File exists\n"),
-        ),
+        v if is(v, "add") && !machine.add_namespace(name) => {
+            failed(1, format!("Cannot create namespace file \"/run/netns/{name}\": File exists\n"))
+        }
         v if is(v, "delete") && !machine.remove_namespace(name) => failed(
             1,
             format!("Cannot remove namespace file \"/run/netns/{name}\": No such file or directory\n"),
         ),
-        v if is(v, "exec") && machine.host(name).is_none() => failed(
-            255,
-            format!("Cannot open network namespace \"{name}\": No such file or directory\n"),
-        ),
+        v if is(v, "exec") && machine.host(name).is_none() => {
+            failed(255, format!("Cannot open network namespace \"{name}\": No such file or directory\n"))
+        }
         _ => Outcome::default(),
     }
 }

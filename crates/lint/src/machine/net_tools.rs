@@ -16,8 +16,15 @@ pub(super) fn ifconfig(host: &mut Host, args: &[String]) -> Outcome {
         return said(all.iter().map(|name| block(host, name)).collect::<String>());
     };
     if host.find(name).is_none() {
-        let doing = if rest.is_empty() { "error fetching interface information" } else { "ERROR while getting interface flags" };
-        return failed(if rest.is_empty() { 1 } else { 255 }, format!("{name}: {doing}: {}\n", "No such device"));
+        let doing = if rest.is_empty() {
+            "error fetching interface information"
+        } else {
+            "ERROR while getting interface flags"
+        };
+        return failed(
+            if rest.is_empty() { 1 } else { 255 },
+            format!("{name}: {doing}: {}\n", "No such device"),
+        );
     }
     if rest.is_empty() {
         return said(block(host, name));
@@ -28,9 +35,13 @@ pub(super) fn ifconfig(host: &mut Host, args: &[String]) -> Outcome {
             "up" => nic.up = true,
             "down" => nic.up = false,
             "mtu" => nic.mtu = words.next().and_then(|n| n.parse().ok()).unwrap_or(nic.mtu),
-            "txqueuelen" => nic.txqueuelen = words.next().and_then(|n| n.parse().ok()).unwrap_or(nic.txqueuelen),
+            "txqueuelen" => {
+                nic.txqueuelen = words.next().and_then(|n| n.parse().ok()).unwrap_or(nic.txqueuelen)
+            }
             "netmask" | "broadcast" | "metric" | "hw" => drop(words.next()),
-            address if address.contains('.') => nic.addresses = vec![format!("{}/24", address.split('/').next().unwrap_or(""))],
+            address if address.contains('.') => {
+                nic.addresses = vec![format!("{}/24", address.split('/').next().unwrap_or(""))]
+            }
             _ => {}
         }
     }
@@ -96,7 +107,8 @@ pub(super) fn module(host: &mut Host, program: &str, args: &[String]) -> Outcome
         _ => return Outcome::default(),
     };
     if removes {
-        let all: Vec<String> = host.nics().filter(|nic| nic.kind == kind).map(|nic| nic.name.clone()).collect();
+        let all: Vec<String> =
+            host.nics().filter(|nic| nic.kind == kind).map(|nic| nic.name.clone()).collect();
         all.iter().for_each(|name| drop(host.remove(name)));
         return Outcome::default();
     }
