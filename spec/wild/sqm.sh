@@ -1,5 +1,5 @@
 #!/bin/sh
-# expect: lines=22 refused=4
+# expect: lines=21 refused=3
 # options: --link eth0=20mbit --link ifb4eth0=90mbit
 # The constructs of sqm-scripts: wrappers that log, an ifb per interface, cells of classes, marks by
 # iptables, and tests for what the kernel has.

@@ -22,6 +22,7 @@ use std::process::{Child, Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use txweir::device::{Signal, Signals};
 use txweir::lint::machine::{Machine, PROGRAMS};
 use txweir::lint::recording::Recording;
 use txweir::tc::Severity;
@@ -111,7 +112,10 @@ pub fn run(
     let refused = |e: io::Error| Failure::failed(format!("--run: {e}"));
     let listener = UnixListener::bind(directory.0.join("socket")).map_err(refused)?;
     let mut stage = start(words, &directory.0).map_err(refused)?;
-    let mut run = Serving { recording, directory: &directory, notes: Vec::new(), end: None };
+    // The stage and the script keep the signals' action, so this comes after their start.
+    let signals =
+        Signals::take_these(&[Signal::Interrupt, Signal::Terminate, Signal::Hangup]).map_err(refused)?;
+    let mut run = Serving { recording, directory: &directory, signals, notes: Vec::new(), end: None };
     let end = run.serve(&listener, &mut stage, limits);
     let _ = stage.kill();
     let _ = stage.wait();
@@ -136,6 +140,7 @@ fn start(words: &[String], directory: &Path) -> io::Result<Child> {
 struct Serving<'a> {
     recording: &'a mut Recording,
     directory: &'a Directory,
+    signals: Signals,
     notes: Vec<String>,
     end: Option<Result<i32, String>>,
 }
@@ -159,6 +164,9 @@ impl Serving<'_> {
             }
             if self.recording.calls() > limits.calls {
                 return Ok(End::Stopped(format!("more than {} calls", limits.calls)));
+            }
+            if let Ok(Some(signal)) = self.signals.pending() {
+                return Ok(End::Stopped(signal.name().to_string()));
             }
             if Instant::now() > until {
                 return Ok(End::Stopped(format!("more than {:?}", limits.time)));

@@ -8,14 +8,34 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
-use rustix::mount::{MountFlags, MountPropagationFlags, mount, mount_bind, mount_change, mount_remount};
+use rustix::mount::{
+    MountFlags, MountPropagationFlags, mount, mount_bind, mount_bind_recursive, mount_change, mount_remount,
+};
 
 /// The directories with commands.
 const COMMANDS: [&str; 8] =
     ["/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin", "/opt/sbin", "/opt/bin"];
 
 /// The directories for temporary files.
-const TEMPORARY: [&str; 3] = ["/tmp", "/var/tmp", "/dev/shm"];
+const TEMPORARY: [&str; 2] = ["/tmp", "/var/tmp"];
+
+/// The devices that a script has. A user that is root owns the disks too.
+const DEVICES: [&str; 6] = ["null", "zero", "full", "random", "urandom", "tty"];
+
+/// The names in `/dev` that are links.
+const LINKS: [(&str, &str); 4] = [
+    ("fd", "/proc/self/fd"),
+    ("stdin", "/proc/self/fd/0"),
+    ("stdout", "/proc/self/fd/1"),
+    ("stderr", "/proc/self/fd/2"),
+];
+
+/// The settings of the network, which a script may write.
+const SETTINGS: &str = "/proc/sys/net";
+
+/// Most files of settings, and most levels of their directories.
+const SETTINGS_MAX: usize = 10_000;
+const SETTINGS_DEEP: usize = 8;
 
 /// The directories of running services: they are empty for the script, so that it finds no socket
 /// of a service.
@@ -47,6 +67,7 @@ pub fn make(directory: &Path, cwd: &Path, script: &Path) -> io::Result<Vec<Strin
     if !commands(&bin) {
         notes.push(covered(&bin, &program));
     }
+    devices(&upper.join("dev"))?;
     let needed = [cwd, script, &program, directory];
     for at in RUNNING {
         if is_plain_directory(at) && !needed.iter().any(|path| path.starts_with(at)) {
@@ -86,11 +107,53 @@ pub fn make(directory: &Path, cwd: &Path, script: &Path) -> io::Result<Vec<Strin
     Ok(notes)
 }
 
-/// Gives the new process numbers their `/proc`. A system that hides parts of it allows no new one:
-/// then the old one stays, read-only.
-pub fn processes() {
-    let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
+/// Makes a `/dev` of few devices in a directory, and puts it in place of the other one.
+fn devices(at: &Path) -> io::Result<()> {
+    for part in ["shm", "pts"] {
+        fs::create_dir_all(at.join(part))?;
+    }
+    for name in DEVICES {
+        fs::write(at.join(name), "")?;
+        // A system without this device has none for the script.
+        let _ = mount_bind(Path::new("/dev").join(name), at.join(name));
+    }
+    for (name, to) in LINKS {
+        std::os::unix::fs::symlink(to, at.join(name))?;
+    }
+    Ok(mount_bind_recursive(at, "/dev")?)
+}
+
+/// Gives the new process numbers their `/proc`, read-only but for settings of the network, which
+/// are a copy. A system that hides parts of `/proc` allows no new one: then the old one stays,
+/// read-only.
+pub fn processes(directory: &Path) {
+    let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC | MountFlags::RDONLY;
     let _ = mount("proc", "/proc", "proc", flags, None::<&std::ffi::CStr>);
+    let copy = directory.join("upper");
+    let made = c_text(WRITTEN).and_then(|options| {
+        Ok(mount("tmpfs", &copy, "tmpfs", MountFlags::NOSUID | MountFlags::NODEV, Some(options.as_c_str()))?)
+    });
+    if made.is_ok() {
+        copied(Path::new(SETTINGS), &copy, SETTINGS_DEEP, &mut 0);
+        let _ = mount_bind(&copy, SETTINGS);
+    }
+}
+
+/// Copies files and directories, as far as they can be read; `count` is the number of files.
+fn copied(from: &Path, to: &Path, depth: usize, count: &mut usize) {
+    for entry in fs::read_dir(from).into_iter().flatten().flatten() {
+        let (from, to) = (entry.path(), to.join(entry.file_name()));
+        *count += 1;
+        if depth == 0 || *count > SETTINGS_MAX {
+            return;
+        }
+        match entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            true if fs::create_dir(&to).is_ok() => copied(&from, &to, depth - 1, count),
+            true => {}
+            // A file of a setting tells no size.
+            false => drop(fs::write(&to, fs::read(&from).unwrap_or_default())),
+        }
+    }
 }
 
 fn c_text(text: &str) -> io::Result<std::ffi::CString> {

@@ -53,7 +53,7 @@ fn enclosed(directory: &Path, words: &[String]) -> Result<(), String> {
 /// Runs the script and tells its exit status. All processes end with this one.
 pub fn init(directory: &Path, words: &[String]) -> ExitCode {
     let _ = set_parent_process_death_signal(Some(Signal::KILL));
-    mounts::processes();
+    mounts::processes(directory);
     match started(directory, words) {
         Ok(status) => tell(directory, &Message::Ended(status)),
         Err(said) => tell(directory, &Message::Failed(said)),

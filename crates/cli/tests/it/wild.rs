@@ -4,10 +4,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
+use std::io::{BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 use crate::common::machine;
@@ -140,7 +142,8 @@ fn a_run_changes_nothing() {
         "#!/bin/sh\ncd \"$(dirname \"$0\")\"\necho x > written && echo wrote\necho x > /tmp/txw-wild-written\n\
          echo y >> script\nrm -f kept\nip link add dummy7 type dummy\nls /sys/class/net | grep dummy7\n\
          /usr/sbin/tc qdisc add dev dummy7 root pfifo && echo made\nenv -i /sbin/tc qdisc show dev dummy7\n\
-         echo 77 > /proc/sys/kernel/pid_max\nmount -t tmpfs tmpfs /mnt && echo mounted\nid -u\n",
+         echo 1 > /proc/sys/kernel/printk_ratelimit_burst && echo set\nls /dev | grep -v '^pts$' | tr '\\n' ' '\necho\n\
+         echo 1 > /proc/sys/net/ipv4/ip_forward && cat /proc/sys/net/ipv4/ip_forward\nmount -t tmpfs tmpfs /mnt && echo mounted\nid -u\n",
     );
     fs::write(dir.0.join("kept"), "kept").expect("write a file");
     let before = fs::read_to_string(&script).expect("the script");
@@ -154,13 +157,13 @@ fn a_run_changes_nothing() {
         assert!(out.lines().any(|l| l == line), "{line}: {out}");
     }
     assert!(out.contains("qdisc pfifo 8001: root"), "{out}");
-    assert!(!out.contains("mounted"), "{out}");
+    assert!(!out.lines().any(|l| l == "mounted" || l == "set"), "{out}");
+    let devices = "fd full null random shm stderr stdin stdout tty urandom zero ";
+    assert!(out.lines().any(|l| l == devices) && out.lines().any(|l| l == "1"), "{out}");
     assert!(!dir.0.join("written").exists() && dir.0.join("kept").exists());
     assert!(!Path::new("/tmp/txw-wild-written").exists());
     assert_eq!(fs::read_to_string(&script).expect("the script"), before);
     assert!(!Path::new("/sys/class/net/dummy7").exists());
-    let own = format!("txweir-run-{}-", done.status.code().unwrap_or(0));
-    assert!(!Path::new("/tmp").join(own).exists());
 }
 
 /// The limits end a run that does not end: the first by its calls, the second by its time.
@@ -178,6 +181,28 @@ fn limits_end_a_run() {
     let report: Value = serde_json::from_slice(&done.stdout).expect("JSON");
     assert_eq!(codes(&report, "error"), ["script-failed"]);
     assert_eq!((&report["run"]["status"], &report["run"]["tc_lines"]), (&Value::Null, &Value::from(1)));
+}
+
+/// A signal ends the run and its processes, and leaves no directory.
+#[test]
+fn a_signal_ends_a_run() {
+    let _machine = machine::shared();
+    skip_unless_possible!();
+    let dir = Dir::new("signal");
+    let script = dir.script("#!/bin/sh\ntc qdisc add dev eth0 root pfifo\necho ready\nsleep 1000\n");
+    let mut words = txweir(&["check", "--run", &script]);
+    let mut child = words.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("run txweir");
+    let mut lines = BufReader::new(child.stderr.take().expect("piped")).lines();
+    assert!(lines.any(|line| line.is_ok_and(|line| line == "ready")));
+    let pid = i32::try_from(child.id()).expect("a process id");
+    kill_process(Pid::from_raw(pid).expect("a process id"), Signal::TERM).expect("signal it");
+    assert_eq!(child.wait().expect("its end").code(), Some(1));
+    // The end of the pipe is that of the last process that has it.
+    let rest: Vec<String> = lines.map_while(Result::ok).collect();
+    assert!(rest.iter().any(|line| line.contains("stopped: SIGTERM")), "{rest:?}");
+    let prefix = format!("txweir-run-{pid}-");
+    let left = fs::read_dir(std::env::temp_dir()).expect("a directory").flatten();
+    assert!(!left.map(|e| e.file_name()).any(|name| name.to_string_lossy().starts_with(&prefix)));
 }
 
 /// A line that tc refuses is an error unless the script expects it; the script sees tc's status and

@@ -50,6 +50,7 @@ impl Waits<'_, '_> {
             let Some(worst) = all.iter().max_by_key(|f| f.bound) else { continue };
             let others = match all.len() {
                 1 => String::new(),
+                2 => format!(", and more than {} in 1 other", text_of(&LONGEST)),
                 many => format!(", and more than {} in {} others", text_of(&LONGEST), many - 1),
             };
             let bound = worst.bound.map(|b| text_of(&b)).unwrap_or_default();

@@ -180,7 +180,8 @@ fn a_recording_quotes_words() {
 /// The rate of a device is that of its name; a bare one is for the others.
 #[test]
 fn each_device_has_its_rate() {
-    let calls = ["eth0", "ifb0", "wan"].map(|dev| call(&format!("tc qdisc add dev {dev} root cake bandwidth 50mbit")));
+    let calls = ["eth0", "ifb0", "wan"]
+        .map(|dev| call(&format!("tc qdisc add dev {dev} root cake bandwidth 50mbit")));
     let mut recording = recorded(&[call("ip link add ifb0 type ifb")]);
     calls.iter().for_each(|call| drop(recording.call(call)));
     let rate = Rate::from_bits;
@@ -197,7 +198,8 @@ fn each_device_has_its_rate() {
 
 #[test]
 fn a_mark_that_nothing_sets_is_a_warning() {
-    let filter = |mark: &str| call(&format!("tc filter add dev eth0 parent 1: prio 1 handle {mark} fw flowid 1:1"));
+    let filter =
+        |mark: &str| call(&format!("tc filter add dev eth0 parent 1: prio 1 handle {mark} fw flowid 1:1"));
     let of = |rules: &[&str], mark: &str| {
         let mut recording = recorded(&[call("tc qdisc add dev eth0 root handle 1: prio")]);
         rules.iter().for_each(|rule| drop(recording.call(&call(rule))));
