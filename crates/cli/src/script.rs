@@ -14,11 +14,8 @@ use crate::{Failure, output};
 /// The script, and the limits of its run.
 #[derive(Debug, clap::Args)]
 pub struct Script {
-    /// Run a script, and take the tc lines that it runs; all words after this one are the script's
-    ///
-    /// tc, ip, iptables, nft, modprobe, sysctl, ifconfig and ethtool are stand-ins, which answer
-    /// from devices in memory. The script runs in namespaces of its own, where it can change no
-    /// file, device or process of the machine.
+    /// Run a script against devices in memory, without any effect on the machine, and take its tc
+    /// lines; all words after this one are the script's
     #[arg(long, value_names = ["SCRIPT", "ARGS"], num_args = 1.., allow_hyphen_values = true)]
     pub run: Vec<String>,
     /// Longest time of the script's run

@@ -94,7 +94,7 @@ fn long_fifos() {
     assert_eq!(
         long(&classes("pfifo limit 1000")),
         [
-            "warning long-wait p:2:43: a packet waits up to 12.1s in the pfifo of 1:2, and more than 3s in 1 other \
+            "warning long-wait p:2:35: a packet waits up to 12.1s in the pfifo of 1:2, and more than 3s in 1 other \
           (fq_codel keeps it short: qdisc replace dev e parent 1:2 fq_codel)"
         ]
     );
@@ -123,7 +123,7 @@ fn limits_of_netem() {
     assert_eq!(
         of("delay 200ms"),
         [
-            "warning netem-limit p:1:34: netem 8001: holds 1000 packets: with a delay of 200ms at most 60.6Mbit pass, \
+            "warning netem-limit p:1:34: netem 8001: holds 1000 packets: with a delay of 200ms at most 60560Kbit pass, \
           of 100Mbit (limit 2065)"
         ]
     );
