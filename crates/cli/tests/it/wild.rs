@@ -138,8 +138,10 @@ fn a_run_changes_nothing() {
     let _machine = machine::shared();
     skip_unless_possible!();
     let dir = Dir::new("nothing");
+    // This directory is neither the current one nor one for temporary files.
+    let outside = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("txw-wild-{}", std::process::id()));
     let script = dir.script(
-        "#!/bin/sh\ncd \"$(dirname \"$0\")\"\necho x > written && echo wrote\necho x > /tmp/txw-wild-written\n\
+        "#!/bin/sh\necho x > \"$1\" && echo set\ncd \"$(dirname \"$0\")\"\necho x > written && echo wrote\necho x > /tmp/txw-wild-written\n\
          echo y >> script\nrm -f kept\nip link add dummy7 type dummy\nls /sys/class/net | grep dummy7\n\
          /usr/sbin/tc qdisc add dev dummy7 root pfifo && echo made\nenv -i /sbin/tc qdisc show dev dummy7\n\
          echo 1 > /proc/sys/kernel/printk_ratelimit_burst && echo set\nls /dev | grep -v '^pts$' | tr '\\n' ' '\necho\n\
@@ -149,6 +151,7 @@ fn a_run_changes_nothing() {
     let before = fs::read_to_string(&script).expect("the script");
     let done = Command::new(env!("CARGO_BIN_EXE_txweir"))
         .args(["check", "--run", &script])
+        .arg(&outside)
         .current_dir(&dir.0)
         .output()
         .expect("run txweir");
@@ -162,6 +165,7 @@ fn a_run_changes_nothing() {
     assert!(out.lines().any(|l| l == devices) && out.lines().any(|l| l == "1"), "{out}");
     assert!(!dir.0.join("written").exists() && dir.0.join("kept").exists());
     assert!(!Path::new("/tmp/txw-wild-written").exists());
+    assert!(fs::remove_file(&outside).is_err(), "{out}");
     assert_eq!(fs::read_to_string(&script).expect("the script"), before);
     assert!(!Path::new("/sys/class/net/dummy7").exists());
 }
