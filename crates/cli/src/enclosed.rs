@@ -52,7 +52,8 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// The lines that bash reads before a script, by which a command knows its place. The number of the
 /// process tells a command of this shell from one of a program that the shell started.
 const BASH_ENV: &str = r#"set -T
-trap 'export TXWEIR_AT="$BASHPID ${BASH_SOURCE[0]-}:$LINENO${FUNCNAME[0]:+, in ${FUNCNAME[0]}, called from line ${BASH_LINENO[0]}}"' DEBUG
+trap 'export TXWEIR_AT="$BASHPID ${BASH_SOURCE[0]-}:$LINENO\
+${FUNCNAME[0]:+, in ${FUNCNAME[0]}, called from line ${BASH_LINENO[0]}}"' DEBUG
 "#;
 
 /// The limits of a run.

@@ -141,11 +141,13 @@ fn a_run_changes_nothing() {
     // This directory is neither the current one nor one for temporary files.
     let outside = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("txw-wild-{}", std::process::id()));
     let script = dir.script(
-        "#!/bin/sh\necho x > \"$1\" && echo set\ncd \"$(dirname \"$0\")\"\necho x > written && echo wrote\necho x > /tmp/txw-wild-written\n\
+        "#!/bin/sh\necho x > \"$1\" && echo set\ncd \"$(dirname \"$0\")\"\necho x > written && echo wrote\n\
+         echo x > /tmp/txw-wild-written\n\
          echo y >> script\nrm -f kept\nip link add dummy7 type dummy\nls /sys/class/net | grep dummy7\n\
          /usr/sbin/tc qdisc add dev dummy7 root pfifo && echo made\nenv -i /sbin/tc qdisc show dev dummy7\n\
          echo 1 > /proc/sys/kernel/printk_ratelimit_burst && echo set\nls /dev | grep -v '^pts$' | tr '\\n' ' '\necho\n\
-         echo 1 > /proc/sys/net/ipv4/ip_forward && cat /proc/sys/net/ipv4/ip_forward\nmount -t tmpfs tmpfs /mnt && echo mounted\nid -u\n",
+         echo 1 > /proc/sys/net/ipv4/ip_forward && cat /proc/sys/net/ipv4/ip_forward\n\
+         mount -t tmpfs tmpfs /mnt && echo mounted\nid -u\n",
     );
     fs::write(dir.0.join("kept"), "kept").expect("write a file");
     let before = fs::read_to_string(&script).expect("the script");

@@ -12,8 +12,8 @@
 //! - I3: after `At(t)` no packet may leave before t; the wait covers every class that cannot send.
 //! - I4: an active class has had packets; a class whose qdisc turns out to be empty leaves, and its
 //!   siblings stay.
-//! - Differs from Linux (PARITY.md: htb-same-change, htb-move, htb-range, htb-class-drops, htb-wakes,
-//!   htb-shared, class-number, class-order).
+//! - Differs from Linux (PARITY.md: htb-same-change, htb-move, htb-range, htb-class-drops,
+//!   htb-wakes, htb-shared, class-number, class-order).
 
 use alloc::format;
 use alloc::vec::Vec;

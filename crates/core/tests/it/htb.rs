@@ -7,6 +7,7 @@ use crate::common::lane::{Lane, Out};
 use crate::common::options::{chance, pick};
 use txweir_core::base::rng::Rng;
 use txweir_core::sched::classful::ClassShown;
+use txweir_core::text::error::Reason;
 use txweir_core::text::value::Words;
 use txweir_core::{Admitted, ConfigError, DropReason, Env, Handle, Instant, Meta};
 
@@ -176,8 +177,9 @@ fn packets_for_nobody_go_at_once_and_are_counted() {
     assert_eq!(lane.ids(Instant::ZERO, 4), [1, 2, 0x10_0000, 0x10_0001]);
     assert_eq!(lane.put(Instant::ZERO, 4, packet(100, 0x77)), Admitted::Queued);
     assert_eq!((lane.ids(Instant::ZERO, 1), lane.counter("direct_packets_stat")), (vec![4], 3));
-    // With a default that is a leaf, all packets but the first go there.
-    lane.change(Instant::ZERO, Handle::ROOT, "default 10").unwrap();
+    // With a default that is a leaf, they go there.
+    let mut lane = htb("default 10 direct_qlen 2", &[(1, 0, "rate 8kbit"), (0x10, 1, "rate 8kbit")]);
+    fill(&mut lane, 0x10, 1000, 5);
     let waiting = lane.backlog();
     for (id, priority) in [(5, at(1).0), (6, at(0x77).0), (7, 0)] {
         assert_eq!(lane.put(Instant::ZERO, id, Meta::new(100).priority(priority)), Admitted::Queued);
