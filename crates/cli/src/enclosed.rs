@@ -112,6 +112,8 @@ pub fn run(
     directory.show(recording.machine());
     let refused = |e: io::Error| Failure::failed(format!("--run: {e}"));
     let listener = UnixListener::bind(directory.0.join("socket")).map_err(refused)?;
+    // A stand-in may be gone between the poll and the call.
+    listener.set_nonblocking(true).map_err(refused)?;
     let mut stage = start(words, &directory.0).map_err(refused)?;
     // The stage and the script keep the signals' action, so this comes after their start.
     let signals =
@@ -152,11 +154,9 @@ impl Serving<'_> {
         loop {
             let mut fds = [PollFd::new(listener, PollFlags::IN)];
             let ready = poll(&mut fds, Some(&GLANCE)).unwrap_or(0) > 0;
-            if ready {
-                if let Ok((stream, _)) = listener.accept() {
-                    // A stand-in that was killed half-way has no call.
-                    let _ = self.answer(stream);
-                }
+            if ready && let Ok((stream, _)) = listener.accept() {
+                // A stand-in that was killed half-way has no call.
+                let _ = self.answer(stream);
             }
             match self.end.take() {
                 Some(Ok(status)) => return Ok(End::Status(status)),

@@ -79,7 +79,9 @@ impl Host {
         }
         if first {
             let told: Vec<&str> = options.devices.iter().map(|(name, _)| name.as_str()).collect();
-            told.iter().for_each(|name| drop(host.find(name)));
+            for name in told {
+                host.find(name);
+            }
             if host.uplink().is_none() {
                 host.find("eth0");
             }

@@ -198,10 +198,11 @@ fn link_add(machine: &mut Machine, netns: &str, words: &[&str]) -> Outcome {
     if !KINDS.contains(&kind) {
         return failed(2, "Error: Unknown device type.\n");
     }
-    if let Some(below) = after(words, &["link"]).filter(|_| matches!(kind, "vlan" | "macvlan" | "ipvlan")) {
-        if machine.host(netns).is_some_and(|host| host.find(below).is_none()) {
-            return missing(below);
-        }
+    let below = after(words, &["link"]).filter(|_| matches!(kind, "vlan" | "macvlan" | "ipvlan"));
+    if let Some(below) = below
+        && machine.host(netns).is_some_and(|host| host.find(below).is_none())
+    {
+        return missing(below);
     }
     let queues = after(words, &["numtxqueues", "txqueues"]).and_then(|n| n.parse().ok()).unwrap_or(1);
     let done = made(machine, netns, name, kind, queues);
@@ -255,10 +256,10 @@ fn show(machine: &mut Machine, netns: &str, words: &[&str], form: Form, addresse
     let keys = ["dev", "type", "up", "scope", "label", "to", "master", "primary", "permanent", "dynamic"];
     let first = words.first().copied().filter(|word| !keys.contains(word));
     let wanted = after(words, &["dev"]).or(first);
-    if let Some(name) = wanted {
-        if host.find(name).is_none() {
-            return failed(1, format!("Device \"{name}\" does not exist.\n"));
-        }
+    if let Some(name) = wanted
+        && host.find(name).is_none()
+    {
+        return failed(1, format!("Device \"{name}\" does not exist.\n"));
     }
     let kind = after(words, &["type"]);
     let up = words.contains(&"up");
@@ -319,10 +320,10 @@ fn route(machine: &mut Machine, netns: &str, words: &[&str]) -> Outcome {
         });
         return said(all.map(|r| r + "\n").collect::<String>());
     }
-    if let Some(name) = after(rest, &["dev"]) {
-        if host.find(name).is_none() {
-            return missing(name);
-        }
+    if let Some(name) = after(rest, &["dev"])
+        && host.find(name).is_none()
+    {
+        return missing(name);
     }
     let text = rest.join(" ") + " ";
     match host.routes.iter().position(|r| *r == text) {

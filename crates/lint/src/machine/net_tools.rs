@@ -68,7 +68,7 @@ pub(super) fn ethtool(host: &mut Host, args: &[String]) -> Outcome {
         return said("ethtool version 6.1\n");
     }
     let Some(nic) = host.find(name) else {
-        return failed(71, format!("netlink error: No such device\n"));
+        return failed(71, "netlink error: No such device\n");
     };
     let queues = nic.queues;
     match option {
