@@ -49,12 +49,13 @@ const GLANCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
 /// Longest time that a stand-in may take to send its call, or to take the answer.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// The lines that bash reads before a script, by which a command knows its place. The number of the
-/// process tells a command of this shell from one of a program that the shell started.
-const BASH_ENV: &str = r#"set -T
-trap 'export TXWEIR_AT="$BASHPID ${BASH_SOURCE[0]-}:$LINENO\
-${FUNCNAME[0]:+, in ${FUNCNAME[0]}, called from line ${BASH_LINENO[0]}}"' DEBUG
-"#;
+/// The line that bash reads before a script, by which a command knows its place: it is one line, so
+/// that `LINENO` is that of the command. The number of the process tells a command of this shell
+/// from one of a program that the shell started.
+const BASH_ENV: &str = concat!(
+    "set -T; trap 'export TXWEIR_AT=\"$BASHPID ${BASH_SOURCE[0]-}:$LINENO",
+    "${FUNCNAME[0]:+, in ${FUNCNAME[0]}, called from line ${BASH_LINENO[0]}}\"' DEBUG\n",
+);
 
 /// The limits of a run.
 #[derive(Clone, Copy, Debug)]
