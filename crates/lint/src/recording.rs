@@ -157,6 +157,9 @@ impl Recording {
         let mut script = script::read(&source);
         script.marking = Some(self.machine.marking().clone());
         let mut report = check::check(&source, script, options);
+        // A script may make a device to try something, and remove it.
+        let there = |dev: &str| self.machine.devices().any(|nic| nic.name == dev);
+        report.facts.retain(|fact| fact.dev.contains('/') || there(&fact.dev));
         for refused in &self.refused {
             let on_line = |d: &Diagnostic| {
                 d.severity == Severity::Error && source.locate(d.span.start).0 == refused.line

@@ -231,3 +231,20 @@ fn a_device_is_a_policy() {
     let firsts: Vec<&str> = policy.lines().map(|line| line.split(' ').next().unwrap_or("")).collect();
     assert_eq!(firsts, ["qdisc", "class", "filter"], "{policy}");
 }
+
+/// The table has no queue of a device that the script removed.
+#[test]
+fn a_removed_device_has_no_facts() {
+    let of = |more: &str| {
+        let mut recording = recorded(&[
+            call("ip link add ifb0 type ifb"),
+            call("tc qdisc add dev ifb0 root fq_codel"),
+            call("tc qdisc add dev eth0 root pfifo"),
+        ]);
+        recording.call(&call(more));
+        let facts = recording.check("x", &CheckOptions::default()).facts;
+        facts.into_iter().map(|fact| fact.dev).collect::<Vec<_>>()
+    };
+    assert_eq!(of("ip link show"), ["eth0", "ifb0"]);
+    assert_eq!(of("ip link del ifb0"), ["eth0"]);
+}
