@@ -5,13 +5,17 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use txweir::Rate;
-use txweir::core::text::value;
 use txweir::lint::check::{self, CheckOptions, Fact, Report};
+use txweir::lint::code;
+use txweir::lint::machine::MachineOptions;
+use txweir::lint::recording;
 use txweir::tc::Severity;
 use txweir::tc::json::{self, Object};
 use txweir::tc::printable::shortened;
+use txweir::tc::suggest::closest;
 
 use crate::failure::{Drawer, SHOWN_MAX};
+use crate::script::{self, Script};
 use crate::{Failure, output, policy};
 
 /// Exit status for errors.
@@ -29,10 +33,17 @@ const CELL_MAX: usize = 40;
 )]
 pub struct Args {
     /// A file of tc lines, as `tc -b` reads it, or a shell script that calls tc; - is stdin
-    file: PathBuf,
-    /// Rate of the link (100mbit), with which rates are compared and latencies computed
-    #[arg(long, value_name = "RATE")]
-    link: Option<String>,
+    #[arg(required_unless_present = "run", conflicts_with = "run")]
+    file: Option<PathBuf>,
+    #[command(flatten)]
+    script: Script,
+    /// Rate of the link (100mbit), with which rates are compared and latencies computed; or the
+    /// rate of one device (eth0=20mbit), which may be repeated
+    #[arg(long, value_name = "[DEV=]RATE")]
+    link: Vec<String>,
+    /// Leave findings of this code out; may be repeated
+    #[arg(long, value_name = "CODE")]
+    ignore: Vec<String>,
     /// Largest packet without its link header, bytes
     #[arg(long, value_name = "N", default_value_t = CheckOptions::default().mtu)]
     #[arg(value_parser = clap::value_parser!(u32).range(68..=65_535))]
@@ -50,12 +61,17 @@ pub struct Args {
 
 /// Runs `txweir check`.
 pub fn main(args: Args) -> Result<ExitCode, Failure> {
-    let (name, text) = policy::text(&args.file)?;
-    let link = args.link.as_deref().map(link).transpose()?;
-    let options = CheckOptions { link, mtu: args.mtu, txqueuelen: args.txqueuelen, hz: args.hz };
-    let report = check::text(&text, &name, &options);
+    let options = options(&args)?;
+    let (mut report, run) = match &args.file {
+        Some(file) => {
+            let (name, text) = policy::text(file)?;
+            (check::text(&text, &name, &options), None)
+        }
+        None => of_run(&args, &options).map(|(report, run)| (report, Some(run)))?,
+    };
+    ignore(&mut report, &args.ignore)?;
     match args.json {
-        true => output::json(object(&report))?,
+        true => output::json(object(&report, run.as_deref()))?,
         false => print(&report)?,
     }
     let warnings = report.count(Severity::Warning);
@@ -66,21 +82,72 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
     }))
 }
 
-fn link(text: &str) -> Result<Rate, Failure> {
-    let wrong =
-        || Failure::usage(format!("--link {text}: expected a rate with its unit (100mbit), at least 8bit"));
-    value::with_unit(text).ok().filter(|r: &Rate| r.0 > 0).ok_or_else(wrong)
+fn options(args: &Args) -> Result<CheckOptions, Failure> {
+    let mut options =
+        CheckOptions { mtu: args.mtu, txqueuelen: args.txqueuelen, hz: args.hz, ..CheckOptions::default() };
+    for text in &args.link {
+        match text.split_once('=') {
+            Some((device, rate)) if !device.is_empty() => {
+                options.links.insert(device.into(), link(text, rate)?);
+            }
+            _ => options.link = Some(link(text, text)?),
+        }
+    }
+    Ok(options)
 }
 
-fn object(report: &Report) -> String {
-    Object::new()
+fn link(given: &str, rate: &str) -> Result<Rate, Failure> {
+    let wrong =
+        || Failure::usage(format!("--link {given}: expected a rate with its unit (100mbit), at least 8bit"));
+    script::rate(rate).ok_or_else(wrong)
+}
+
+/// Runs the script, and checks the lines that it ran. Returns an object about the run too.
+fn of_run(args: &Args, options: &CheckOptions) -> Result<(Report, String), Failure> {
+    // The first device that --link names has the default route.
+    let named = args.link.iter().filter_map(|text| text.split_once('=')).map(|(device, _)| device);
+    let machine = MachineOptions {
+        devices: named.map(|device| (device.to_string(), options.links.get(device).copied())).collect(),
+        link: options.link,
+        mtu: args.mtu,
+        txqueuelen: args.txqueuelen,
+        ..MachineOptions::default()
+    };
+    let (recording, end) = args.script.record(machine)?;
+    let mut report = recording.check(&format!("{} (as run)", args.script.name()), options);
+    if let Some((severity, message)) = end.problem() {
+        report.diagnostics.push(recording::failed(&args.script.run, severity, &message));
+    }
+    Ok((report, recording.json(end.status())))
+}
+
+/// Leaves the findings of these codes out.
+fn ignore(report: &mut Report, codes: &[String]) -> Result<(), Failure> {
+    for code in codes {
+        let known = |known: &&str| known == code;
+        if !code::RULES.iter().any(known) {
+            let near = closest(code, code::RULES).map(|near| format!("; did you mean {near}?"));
+            let near = near.unwrap_or_default();
+            return Err(Failure::usage(format!("--ignore {code}: expected a code of docs/check.md{near}")));
+        }
+        report.diagnostics.retain(|d| d.code != code);
+    }
+    Ok(())
+}
+
+fn object(report: &Report, run: Option<&str>) -> String {
+    let object = Object::new()
         .raw("diagnostics", &json::list(report.diagnostics.iter().map(|d| d.json())))
         .raw("facts", &json::list(report.facts.iter().map(Fact::json)))
         .uint("errors", report.count(Severity::Error) as u64)
         .uint("warnings", report.count(Severity::Warning) as u64)
         .uint("lines", report.lines as u64)
-        .uint("not_read", report.left_out as u64)
-        .finish()
+        .uint("not_read", report.left_out as u64);
+    match run {
+        Some(run) => object.raw("run", run),
+        None => object,
+    }
+    .finish()
 }
 
 fn print(report: &Report) -> Result<(), Failure> {

@@ -13,6 +13,7 @@ mod check;
 mod client;
 mod confine;
 mod daemon;
+mod enclosed;
 mod failure;
 mod input;
 mod kinds;
@@ -23,6 +24,7 @@ mod policy;
 mod recorded;
 mod replay;
 mod run;
+mod script;
 mod tc;
 mod try_policy;
 
@@ -78,6 +80,9 @@ enum Command {
 }
 
 fn main() -> ExitCode {
+    if let Some(status) = enclosed::as_part_of_a_run() {
+        return status;
+    }
     let cli = match Cli::try_parse_from(arguments()) {
         Ok(cli) => cli,
         Err(e) if !e.use_stderr() => {

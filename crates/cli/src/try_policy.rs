@@ -6,9 +6,11 @@ use txweir::core::text::value::{self, Value};
 use txweir::lab::trial::{
     ALGORITHMS, Algorithm, Entry, MIXES, Setup, Traffic, TrafficError, TrialError, run,
 };
-use txweir::tc::Policy;
+use txweir::lint::machine::MachineOptions;
+use txweir::tc::{Policy, Severity};
 
 use crate::bar::Bar;
+use crate::script::Script;
 use crate::{Failure, output, policy};
 
 /// The word for the qdisc that the kernel gives a device where no setting names another.
@@ -30,6 +32,13 @@ pub struct Args {
     /// Files of tc lines for one device (`tc` in front and `dev NAME` are allowed); - is stdin
     #[arg(value_name = "POLICY")]
     policies: Vec<String>,
+
+    #[command(flatten)]
+    script: Script,
+
+    /// The device of the script's run whose policy is tried; the script may give others theirs
+    #[arg(long, value_name = "NAME", requires = "run")]
+    dev: Option<String>,
 
     /// Line rate of the bottleneck
     #[arg(long, value_name = "RATE", default_value = "1gbit", allow_hyphen_values = true)]
@@ -113,7 +122,12 @@ pub fn main(args: Args) -> Result<(), Failure> {
     };
     setup.check().map_err(|e| Failure::usage(format!("--{e}")))?;
     let traffic = traffic(&args.traffic, &setup)?;
-    let entries = entries(&args.policies, setup.queues)?;
+    let of_script = (!args.script.run.is_empty()).then(|| of_script(&args, &setup)).transpose()?;
+    let mut entries = match (&of_script, args.policies.is_empty()) {
+        (Some(_), true) => Vec::new(),
+        _ => entries(&args.policies, setup.queues)?,
+    };
+    entries.extend(of_script);
     if let Some(path) = &args.html {
         // A wrong path is refused now and not after a long run. The file keeps its text until the
         // page is written.
@@ -198,6 +212,32 @@ fn entries(given: &[String], queues: u16) -> Result<Vec<Entry>, Failure> {
         all.push(Entry { name, policy });
     }
     Ok(all)
+}
+
+/// Runs the script, and returns the policy that one of its devices then has.
+fn of_script(args: &Args, setup: &Setup) -> Result<Entry, Failure> {
+    let machine = MachineOptions { link: Some(setup.link), ..MachineOptions::default() };
+    let (mut recording, end) = args.script.record(machine)?;
+    if let Some((_, message)) = end.problem().filter(|(severity, _)| *severity == Severity::Error) {
+        return Err(Failure::failed(format!("--run: {message}")));
+    }
+    let name = args.script.name().to_string();
+    let machine = recording.machine_mut();
+    let rooted = machine.rooted();
+    let device = match (&args.dev, rooted.as_slice()) {
+        (Some(device), all) if all.contains(device) => device.clone(),
+        (None, [one]) => one.clone(),
+        (_, []) => return Err(Failure::usage(format!("--run: {name} leaves no device with a root qdisc"))),
+        (given, all) => {
+            let given = given.as_ref().map_or("nothing".into(), |device| format!("--dev {device}"));
+            let all = all.join(", ");
+            let said =
+                format!("--run: {name} leaves root qdiscs on {all}: expected --dev with one, given {given}");
+            return Err(Failure::usage(said));
+        }
+    };
+    let policy = Policy::parse(&machine.policy(&device), &format!("{name} (as run)"))?;
+    Ok(Entry { name, policy: Some(policy) })
 }
 
 /// Returns the lines of the qdiscs that most distributions give a device with so many queues.

@@ -63,7 +63,7 @@ pub use frame::{BATCH_MAX, FrameRef, MAX_FRAME};
 pub use frames::{Frame, Frames};
 pub use link::{FRAME_MEMORY, Interface, LinkIo, LinkOptions, PacketQueue, TapQueue};
 pub use name::{IfName, NameError};
-pub use netns::{Netns, within_new};
+pub use netns::{Netns, enclose, within_new};
 pub use nic::{Calls, Nic};
 pub use packet::{Packet, PacketOptions};
 pub use queue::{Batched, PLACES};

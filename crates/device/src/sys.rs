@@ -329,10 +329,11 @@ pub(crate) fn signal_fd(signals: &[c_int]) -> Result<OwnedFd, Errno> {
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-/// Moves the calling thread into a new network namespace, which contains only a loopback device.
-pub(crate) fn unshare_net() -> Result<(), Errno> {
-    // SAFETY: no memory is involved; nothing but the thread's network namespace changes.
-    check(unsafe { libc::unshare(libc::CLONE_NEWNET) }).map(drop)
+/// Moves the calling thread into new namespaces, by the `CLONE_NEW...` flags. A new network
+/// namespace contains only a loopback device.
+pub(crate) fn unshare(namespaces: c_int) -> Result<(), Errno> {
+    // SAFETY: no memory is involved; nothing but the thread's namespaces changes.
+    check(unsafe { libc::unshare(namespaces) }).map(drop)
 }
 
 /// Sends `signal` to the calling thread.

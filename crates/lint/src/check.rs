@@ -26,6 +26,7 @@ mod model;
 mod queues;
 mod rates;
 mod shadow;
+mod waits;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -49,12 +50,15 @@ use lines::Lines;
 use model::Device;
 use queues::Queues;
 use rates::Rates;
+use waits::Waits;
 
 /// Facts that the lines do not contain.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CheckOptions {
-    /// The rate of the link of every device, if it is known.
+    /// The rate of the link of every device that `links` does not name, if it is known.
     pub link: Option<Rate>,
+    /// The rates of the links of single devices, by their names.
+    pub links: BTreeMap<String, Rate>,
     /// The largest packet without its link header, bytes.
     pub mtu: u32,
     /// The length of a device's queue, packets: the default limit of a pfifo.
@@ -67,11 +71,16 @@ pub struct CheckOptions {
 impl Default for CheckOptions {
     /// Returns the options of no known link, 1500 bytes, 1000 packets and high-resolution timers.
     fn default() -> Self {
-        Self { link: None, mtu: 1500, txqueuelen: 1000, hz: None }
+        Self { link: None, links: BTreeMap::new(), mtu: 1500, txqueuelen: 1000, hz: None }
     }
 }
 
 impl CheckOptions {
+    /// Returns the rate of the link of a device, which may have its network namespace before it.
+    fn link_of(&self, device: &str) -> Option<Rate> {
+        let name = device.rsplit_once('/').map_or(device, |(_, name)| name);
+        self.links.get(device).or_else(|| self.links.get(name)).copied().or(self.link)
+    }
     /// Returns the largest packet with its Ethernet header, bytes.
     const fn frame(&self) -> u64 {
         self.mtu as u64 + 14
@@ -146,8 +155,10 @@ pub fn check(source: &Arc<Source>, script: Script, options: &CheckOptions) -> Re
     for device in devices.values() {
         Rates { out: &mut out, options, device }.check();
         Queues { out: &mut out, device }.check();
-        Filters { out: &mut out, device }.check();
-        facts.extend(Facts { options, device }.all());
+        Filters { out: &mut out, device, marking: script.marking.as_ref() }.check();
+        let all = Facts { options, device }.all();
+        Waits { out: &mut out, options, device }.check(&all);
+        facts.extend(all);
     }
     let mut diagnostics = out.said;
     diagnostics.sort_by_key(|d| d.span.start);

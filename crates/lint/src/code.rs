@@ -53,3 +53,52 @@ pub const REPLACES: &str = "replaces";
 pub const NOT_IN_LINUX: &str = "not-in-linux";
 /// A part of a script whose effect only a run can tell.
 pub const NOT_EVALUATED: &str = "not-evaluated";
+/// A FIFO in which packets wait for seconds.
+pub const LONG_WAIT: &str = "long-wait";
+/// A netem whose limit is smaller than what its delay holds.
+pub const NETEM_LIMIT: &str = "netem-limit";
+/// A line of a script's run that tc refused.
+pub const REFUSED: &str = "refused";
+/// A script that did not end by itself, or ended with a failure.
+pub const SCRIPT_FAILED: &str = "script-failed";
+/// A filter for a mark that no rule of the firewall sets.
+pub const UNSET_MARK: &str = "unset-mark";
+
+/// The names of the rules that `docs/check.md` explains.
+pub const RULES: [&str; 35] = [
+    BARE_RATE,
+    CONFLICT,
+    EXISTS,
+    NOT_FOUND,
+    NOT_IN_ENGINE,
+    DANGLING_PARENT,
+    NO_FILTERS,
+    WRONG_MAJOR,
+    UNKNOWN_DEFAULT,
+    NO_DEFAULT,
+    DANGLING_FLOWID,
+    INNER_CLASS,
+    UNREACHABLE_CLASS,
+    SHADOWED_FILTER,
+    BARE_TIME,
+    BYTE_RATE,
+    OVERSUBSCRIBED,
+    ABOVE_LINK,
+    CEIL_BELOW_RATE,
+    SMALL_BURST,
+    LARGE_BURST,
+    QUANTUM,
+    MQPRIO,
+    QUEUE_NUMBER,
+    HW_DEFAULT,
+    PRIORITY_INVERSION,
+    CANNOT_CHANGE,
+    REPLACES,
+    NOT_IN_LINUX,
+    NOT_EVALUATED,
+    REFUSED,
+    SCRIPT_FAILED,
+    UNSET_MARK,
+    LONG_WAIT,
+    NETEM_LIMIT,
+];

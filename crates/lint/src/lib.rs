@@ -5,10 +5,15 @@
 //! [`txweir_tc`] reads each line; the linter answers with its
 //! [`Diagnostic`](txweir_tc::Diagnostic)s. A policy may name kinds that only Linux has.
 //!
+//! A script that has to be run is run by the caller: [`machine`] answers its commands, and
+//! [`recording`] has the tc lines of the run.
+//!
 //! No I/O, no panic on any text.
 
 #![forbid(unsafe_code)]
 
 pub mod check;
 pub mod code;
+pub mod machine;
+pub mod recording;
 pub mod script;

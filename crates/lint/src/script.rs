@@ -16,6 +16,8 @@ use txweir_tc::diagnostic::Diagnostic;
 use txweir_tc::lex::{self, Line, Word};
 use txweir_tc::source::Source;
 
+use crate::machine::Marking;
+
 /// A tc line, and the network namespace in which it would run.
 #[derive(Clone, Debug)]
 pub struct TcLine {
@@ -40,6 +42,8 @@ pub struct Script {
     /// True if a part of the script was not evaluated, so that objects may exist that no line
     /// makes.
     pub partial: bool,
+    /// The marks and classes that the firewall gives to packets; `None` if that is not known.
+    pub marking: Option<Marking>,
 }
 
 /// Reads a file of either form. It is a shell script if it begins with `#!`, or if one of its lines

@@ -88,9 +88,33 @@ impl Memory {
     /// Adds a device.
     #[must_use]
     pub fn with(mut self, device: MemoryDevice) -> Self {
-        self.places.entry(device.name.clone()).or_insert(self.devices.len());
-        self.devices.push(device);
+        self.insert(device);
         self
+    }
+    /// Adds a device, unless there is one of its name.
+    pub fn insert(&mut self, device: MemoryDevice) {
+        if !self.places.contains_key(&device.name) {
+            self.places.insert(device.name.clone(), self.devices.len());
+            self.devices.push(device);
+        }
+    }
+    /// True if a device of this name was added, or named.
+    pub fn names_device(&self, name: &str) -> bool {
+        self.places.contains_key(name)
+    }
+    /// Removes the device of this name with its qdiscs.
+    pub fn remove(&mut self, name: &str) {
+        self.devices.retain(|d| d.name != name);
+        self.places = self.devices.iter().enumerate().map(|(at, d)| (d.name.clone(), at)).collect();
+    }
+    /// Gives a device another name, unless a device has it.
+    pub fn rename(&mut self, from: &str, to: &str) {
+        let free = !self.places.contains_key(to);
+        if let Some(at) = self.places.get(from).copied().filter(|_| free) {
+            self.places.remove(from);
+            self.places.insert(to.into(), at);
+            self.devices[at].name = to.into();
+        }
     }
     /// Returns the rates that qdiscs share by name.
     pub const fn rates(&self) -> &SharedRates {
@@ -102,7 +126,7 @@ impl Memory {
         let at = known.or_else(|| {
             let (queues, env) = self.unnamed?;
             self.places.insert(name.into(), self.devices.len());
-            self.devices.push(MemoryDevice::with_pool(name, queues, env, 1));
+            self.devices.push(MemoryDevice::without_room(name, queues, env));
             Some(self.devices.len() - 1)
         });
         self.devices.get_mut(at?)
@@ -113,6 +137,10 @@ impl MemoryDevice {
     /// Returns a device with its default qdisc.
     pub fn new(name: &str, queues: u32, env: Env) -> Self {
         Self::with_pool(name, queues, env, POOL)
+    }
+    /// Returns a device in which no packet can wait.
+    pub fn without_room(name: &str, queues: u32, env: Env) -> Self {
+        Self::with_pool(name, queues, env, 1)
     }
     fn with_pool(name: &str, queues: u32, env: Env, room: usize) -> Self {
         let env = Env { queues: u16::try_from(queues).unwrap_or(u16::MAX), ..env };

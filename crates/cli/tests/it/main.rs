@@ -13,3 +13,4 @@ mod order;
 mod output;
 mod tcp_live;
 mod transcripts;
+mod wild;

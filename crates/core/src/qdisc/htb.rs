@@ -12,8 +12,8 @@
 //! - I3: after `At(t)` no packet may leave before t; the wait covers every class that cannot send.
 //! - I4: an active class has had packets; a class whose qdisc turns out to be empty leaves, and its
 //!   siblings stay.
-//! - Differs from Linux (PARITY.md: htb-change, htb-move, htb-range, htb-class-drops, htb-wakes,
-//!   htb-shared, class-number, class-order).
+//! - Differs from Linux (PARITY.md: htb-same-change, htb-move, htb-range, htb-class-drops,
+//!   htb-wakes, htb-shared, class-number, class-order).
 
 use alloc::format;
 use alloc::vec::Vec;
@@ -40,7 +40,7 @@ use crate::sched::discipline::{ChangeRule, Discipline, Filtered};
 use crate::sched::node::Class;
 use crate::sched::share::Share;
 use crate::sched::spec::{ClassShape, Flags, Style};
-use crate::text::error::{ConfigError, ErrorKind, Object};
+use crate::text::error::{ConfigError, ErrorKind, Object, Reason};
 use crate::text::stats::Counter;
 use crate::text::value::{Hex, Name};
 
@@ -181,13 +181,20 @@ impl Discipline for Htb {
     type Rules = ();
     type Stats = Stats;
 
-    fn resolve(cfg: &mut Config, _old: Option<&Config>, _env: &Env) -> Result<(), ConfigError> {
+    fn resolve(cfg: &mut Config, old: Option<&Config>, _env: &Env) -> Result<(), ConfigError> {
         if cfg.offload {
             let err =
                 ConfigError::new(ErrorKind::Unsupported, Object::Kind(Self::KIND), "no offload", "offload");
             return Err(err.key("offload").hint("there is no hardware here that could shape: leave it out"));
         }
         cfg.r2q = cfg.r2q.max(1);
+        if old.is_some_and(|old| old != cfg) {
+            let expected = "the options that it was made with";
+            let err =
+                ConfigError::new(ErrorKind::Unsupported, Object::Kind(Self::KIND), expected, "a change")
+                    .reason(Reason::Unchangeable);
+            return Err(err.hint("delete it and add it anew"));
+        }
         Ok(())
     }
     fn new(cfg: &Config, (): (), _env: &Env) -> Self {
@@ -202,14 +209,8 @@ impl Discipline for Htb {
             r2q: cfg.r2q,
         }
     }
-    fn change(&mut self, cfg: &Config, (): (), _env: &Env, _cx: &mut Cx) {
-        self.direct_qlen = cfg.direct_qlen;
-        self.default = cfg.default.minor();
-        self.r2q = cfg.r2q;
-        for (_, slot) in self.law.classes().iter().collect::<Vec<_>>() {
-            self.law.set(slot, &self.configs[slot].shape(self.r2q));
-        }
-    }
+    /// Only a change without an effect comes here.
+    fn change(&mut self, _cfg: &Config, (): (), _env: &Env, _cx: &mut Cx) {}
     fn would_accept(&self, m: &Candidate<'_>, class: Option<ClassId>) -> Verdict {
         match self.leaf(class) {
             Some(i) => self.classes[i].node.would_accept(m),

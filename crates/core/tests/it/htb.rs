@@ -7,6 +7,7 @@ use crate::common::lane::{Lane, Out};
 use crate::common::options::{chance, pick};
 use txweir_core::base::rng::Rng;
 use txweir_core::sched::classful::ClassShown;
+use txweir_core::text::error::Reason;
 use txweir_core::text::value::Words;
 use txweir_core::{Admitted, ConfigError, DropReason, Env, Handle, Instant, Meta};
 
@@ -176,8 +177,9 @@ fn packets_for_nobody_go_at_once_and_are_counted() {
     assert_eq!(lane.ids(Instant::ZERO, 4), [1, 2, 0x10_0000, 0x10_0001]);
     assert_eq!(lane.put(Instant::ZERO, 4, packet(100, 0x77)), Admitted::Queued);
     assert_eq!((lane.ids(Instant::ZERO, 1), lane.counter("direct_packets_stat")), (vec![4], 3));
-    // With a default that is a leaf, all packets but the first go there.
-    lane.change(Instant::ZERO, Handle::ROOT, "default 10").unwrap();
+    // With a default that is a leaf, they go there.
+    let mut lane = htb("default 10 direct_qlen 2", &[(1, 0, "rate 8kbit"), (0x10, 1, "rate 8kbit")]);
+    fill(&mut lane, 0x10, 1000, 5);
     let waiting = lane.backlog();
     for (id, priority) in [(5, at(1).0), (6, at(0x77).0), (7, 0)] {
         assert_eq!(lane.put(Instant::ZERO, id, Meta::new(100).priority(priority)), Admitted::Queued);
@@ -288,7 +290,7 @@ fn a_class_of_htb_needs_a_number() {
 }
 
 #[test]
-fn a_class_cannot_be_moved_and_an_option_of_htb_can_be_changed() {
+fn a_class_cannot_be_moved_and_no_option_of_htb_can_be_changed() {
     let mut lane = htb("r2q 10", &[(1, 0, "rate 8mbit"), (0x10, 1, "rate 1mbit"), (2, 0, "rate 8mbit")]);
     let moved = lane.path.configure(Instant::ZERO, &mut lane.dev, |tree, cx| {
         tree.edit(cx).replace_class(at(2), at(0x10), None, &mut Words::new(&["rate", "1mbit"]))
@@ -299,8 +301,13 @@ fn a_class_cannot_be_moved_and_an_option_of_htb_can_be_changed() {
          and add it there)"
     );
     assert_eq!(shown(&lane, 0x10).4[5], 12_500);
-    lane.change(Instant::ZERO, Handle::ROOT, "r2q 50").unwrap();
-    assert_eq!(shown(&lane, 0x10).4[5], 2_500);
+    // A change without an effect is none.
+    lane.change(Instant::ZERO, Handle::ROOT, "r2q 10").unwrap();
+    for words in ["r2q 50", "r2q 10 default 10", "direct_qlen 5"] {
+        let refused = lane.change(Instant::ZERO, Handle::ROOT, words).unwrap_err();
+        assert_eq!(refused.reason, Some(Reason::Unchangeable), "{words}");
+    }
+    assert_eq!(shown(&lane, 0x10).4[5], 12_500);
     // A quantum beyond the range of turns becomes the largest possible quantum.
     change(&mut lane, Instant::ZERO, 0x10, "rate 1mbit quantum 4294967295").unwrap();
     assert_eq!(shown(&lane, 0x10).4[5], i64::from(i32::MAX));

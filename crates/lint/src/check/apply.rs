@@ -335,6 +335,13 @@ impl Apply<'_, '_> {
                 && c.kind.as_ref().is_none_or(|k| k.text == f.kind)
         };
         if c.verb == Verb::Delete {
+            if handle.is_some() && !self.device.filters.iter().any(same) {
+                // The handle is one that the kernel chose for a filter without one.
+                let unnamed = |f: &Filter| {
+                    f.at == at && f.chain == chain && (prio == 0 || f.prio == prio) && f.handle.is_none()
+                };
+                return self.device.doubt_filters(unnamed);
+            }
             self.device.remove_filters(same);
             return;
         }
@@ -392,6 +399,7 @@ impl Apply<'_, '_> {
             handle,
             settings: settings(self.out.source, cmd),
             span: c.span.clone(),
+            unsure: false,
         });
     }
 }

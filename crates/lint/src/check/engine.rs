@@ -18,7 +18,7 @@ use txweir_tc::diagnostic::Diagnostic;
 use txweir_tc::diagnostic::code::{BAD_VALUE, CONFLICT, NOT_FOUND, OUT_OF_RANGE, UNSUPPORTED};
 use txweir_tc::language::{self, Object};
 use txweir_tc::lex::{Line, Word};
-use txweir_tc::memory::Memory;
+use txweir_tc::memory::{Memory, MemoryDevice};
 use txweir_tc::source::Source;
 use txweir_tc::tool;
 
@@ -49,7 +49,8 @@ pub(super) enum Answer {
 }
 
 /// The devices of a file in the engine.
-pub(super) struct Engine {
+pub(super) struct Engine<'a> {
+    options: &'a CheckOptions,
     devices: Memory,
     /// Names of the devices whose qdiscs are known.
     rooted: BTreeSet<String>,
@@ -66,17 +67,11 @@ pub(super) struct Engine {
     tables: u64,
 }
 
-impl Engine {
-    pub(super) fn new(options: &CheckOptions, partial: bool) -> Self {
-        let env = Env {
-            mtu: options.mtu,
-            tx_queue_len: options.txqueuelen,
-            link_rate: Some(options.link.unwrap_or(LINK)),
-            memory: TABLES,
-            ..Env::default()
-        };
+impl<'a> Engine<'a> {
+    pub(super) fn new(options: &'a CheckOptions, partial: bool) -> Self {
         Self {
-            devices: Memory::of_any_name(u32::from(QUEUES), env),
+            options,
+            devices: Memory::of_any_name(u32::from(QUEUES), Env::default()),
             rooted: BTreeSet::new(),
             hooked: BTreeSet::new(),
             blocks: false,
@@ -85,6 +80,18 @@ impl Engine {
             ended: partial,
             tables: 0,
         }
+    }
+
+    /// Returns a device of this name as it is before its first line.
+    fn fresh(&self, name: &str) -> MemoryDevice {
+        let env = Env {
+            mtu: self.options.mtu,
+            tx_queue_len: self.options.txqueuelen,
+            link_rate: Some(self.options.link_of(name).unwrap_or(LINK)),
+            memory: TABLES,
+            ..Env::default()
+        };
+        MemoryDevice::without_room(name, u32::from(QUEUES), env)
     }
 
     /// Ends all answers: a line could not be read, and may have made any object.
@@ -107,6 +114,10 @@ impl Engine {
         if is_foreign(source, cmd) {
             self.leave(cmd, name);
             return Answer::Unknown;
+        }
+        if !self.devices.names_device(name) {
+            let fresh = self.fresh(name);
+            self.devices.insert(fresh);
         }
         let before = self.devices.get(name).map_or(0, |d| d.tables());
         let done = tool::run_line(source, line, cmd, name, &mut self.devices);

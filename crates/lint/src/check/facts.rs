@@ -1,6 +1,8 @@
 //! The longest wait of a packet in each leaf: from its limit and its guaranteed rate, or from the
 //! target of its AQM.
 
+use std::ops::Range;
+
 use txweir_core::text::value::text_of;
 use txweir_core::{Bytes, Handle, Nanos, Rate};
 use txweir_tc::json::Object;
@@ -29,6 +31,8 @@ pub struct Fact {
     pub target: Option<Nanos>,
     /// The assumptions.
     pub because: String,
+    /// The words of the file that make the queue, or its class.
+    pub span: Range<usize>,
 }
 
 impl Fact {
@@ -145,6 +149,8 @@ impl Facts<'_> {
         let of_queue = self.device.qdisc(id).is_some_and(|q| matches!(q.kind.as_str(), "mqprio" | "taprio"));
         let kind = if of_queue { "pfifo_fast" } else { "pfifo" };
         let mut fact = self.fact((id.to_string(), kind), &held, rate, None);
+        let qdisc = || self.device.qdisc(id).map(|q| &q.kind_span);
+        fact.span = self.device.classes.get(&id).map(|c| &c.id_span).or_else(qdisc).cloned().unwrap_or(0..0);
         self.after_others(id, &mut fact);
         fact
     }
@@ -159,6 +165,7 @@ impl Facts<'_> {
         };
         let held = self.held(qdisc, rate.map(|(r, _)| r));
         let mut fact = self.fact((place, &qdisc.kind), &held, rate, kinds::target(qdisc));
+        fact.span = qdisc.kind_span.clone();
         if let Some(latency) = qdisc.settings.time("latency").filter(|_| qdisc.kind == "tbf") {
             fact.bound = Some(latency.value);
             fact.because = "its latency".into();
@@ -194,15 +201,16 @@ impl Facts<'_> {
             bound,
             target,
             because,
+            span: 0..0,
         }
     }
 
-    fn link(&self) -> Option<(Rate, &'static str)> {
-        self.options.link.map(|r| (r, "the link's rate"))
+    pub(super) fn link(&self) -> Option<(Rate, &'static str)> {
+        self.options.link_of(&self.device.name).map(|r| (r, "the link's rate"))
     }
 
     /// Returns the guaranteed rate at a class: that of the nearest class or qdisc that has one.
-    fn sure_rate(&self, mut class: Handle) -> Option<(Rate, &'static str)> {
+    pub(super) fn sure_rate(&self, mut class: Handle) -> Option<(Rate, &'static str)> {
         // The loop ends at a depth that no valid chain of classes has.
         for _ in 0..=DEEPEST {
             let made: Option<&Class> = self.device.classes.get(&class);

@@ -6,13 +6,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use txweir_core::Handle;
 use txweir_tc::ast::At;
 use txweir_tc::language::{Action, Settings};
+use txweir_tc::lex::Word;
 
 use super::findings::{Findings, nearest};
 use super::kinds::Classes;
 use super::matching::of;
-use super::model::{Attached, Device, Filter};
+use super::model::{Attached, Class, Device, Filter};
 use super::shadow::Earlier;
 use crate::code;
+use crate::machine::Marking;
 
 /// Kinds whose class is computed from each packet.
 const COMPUTED: [&str; 6] = ["flow", "bpf", "cgroup", "tcindex", "route", "rsvp"];
@@ -21,16 +23,42 @@ const COMPUTED: [&str; 6] = ["flow", "bpf", "cgroup", "tcindex", "route", "rsvp"
 pub(super) struct Filters<'a, 's> {
     pub(super) out: &'a mut Findings<'s>,
     pub(super) device: &'a Device,
+    /// The marks and classes that the firewall gives to packets; `None` if that is not known.
+    pub(super) marking: Option<&'a Marking>,
 }
 
 impl Filters<'_, '_> {
     pub(super) fn check(&mut self) {
         let places: BTreeSet<Attached> = self.device.filters.iter().map(|f| f.at).collect();
-        for filter in &self.device.filters {
+        for filter in self.device.filters.iter().filter(|f| !f.unsure) {
             self.target(filter, &places);
         }
         self.shadows();
         self.unreachable();
+        self.unset_marks();
+    }
+
+    /// Reports filters for marks that nothing sets, if all that could set one is known.
+    fn unset_marks(&mut self) {
+        let Some(marking) = self.marking.filter(|m| !m.any) else { return };
+        // Actions of any filter may set marks, also by restoring that of the connection.
+        let acts = |f: &Filter| f.settings.actions().iter().any(|a| marks(a));
+        if self.device.partial || self.device.filters.iter().any(acts) {
+            return;
+        }
+        for filter in self.device.filters.iter().filter(|f| f.kind == "fw") {
+            let Some((mark, mask)) = filter.handle.as_deref().and_then(mark_of) else { continue };
+            if marking.marks.iter().any(|(set, bits)| (set ^ mark) & mask & bits == 0) {
+                continue;
+            }
+            let message =
+                format!("this takes packets with the mark {mark:#x}, and the script sets no such mark");
+            let d = self.out.error(code::UNSET_MARK, &filter.span, message).warning();
+            let hint = format!(
+                "a rule of the firewall sets it: iptables -t mangle -A POSTROUTING ... -j MARK --set-mark {mark:#x}"
+            );
+            self.out.say(d.hint(Some(hint)));
+        }
     }
 
     /// Reports a filter that leads to no class that holds packets. Filters stand at `places`.
@@ -95,7 +123,7 @@ impl Filters<'_, '_> {
 
     /// Compares the filters of one place, in the order in which they are asked, with those before.
     fn shadows(&mut self) {
-        let mut order: Vec<&Filter> = self.device.filters.iter().collect();
+        let mut order: Vec<&Filter> = self.device.filters.iter().filter(|f| !f.unsure).collect();
         // The sort is stable: filters of equal priority stay in the order of their lines.
         order.sort_by_key(|f| f.prio);
         // Filters that leave no matching packet to later ones, by place and chain.
@@ -140,36 +168,77 @@ impl Filters<'_, '_> {
                     .iter()
                     .any(|a| a.kind.text == "skbedit" && a.words.iter().any(|w| w.text.starts_with("prio")))
             });
+            let unknown = unknown || self.marking.is_some_and(|m| m.any);
             if unknown || marks || self.device.partial {
                 continue;
             }
             let default =
                 qdisc.settings.hex("default").map(|d| Handle::new(qdisc.handle.major(), d.value as u16));
+            let given = self.marking.iter().flat_map(|m| m.classes.iter().copied());
             let led: BTreeSet<Handle> =
-                on.iter().filter_map(|f| Some(leads_to(f)?.0)).chain(default).collect();
-            for (id, class) in self.device.classes_of(qdisc.handle) {
-                if led.contains(id) || !self.device.is_leaf(*id) {
-                    continue;
-                }
-                let message = format!(
+                on.iter().filter_map(|f| Some(leads_to(f)?.0)).chain(default).chain(given).collect();
+            let missed: Vec<_> = self
+                .device
+                .classes_of(qdisc.handle)
+                .filter(|(id, _)| !led.contains(id) && self.device.is_leaf(**id))
+                .collect();
+            let Some((id, class)) = missed.first() else { continue };
+            let message = match missed.len() {
+                1 => format!(
                     "nothing leads to class {id}: no filter, and it is not the default of {}",
                     qdisc.name()
-                );
-                let d = self.out.error(code::UNREACHABLE_CLASS, &class.id_span, message).warning();
-                let dev = if self.device.name.is_empty() {
-                    String::new()
-                } else {
-                    format!(" dev {}", self.device.name)
-                };
-                let hint = format!(
-                    "only a sender that sets priority {id} on its socket reaches it; a filter does: \
-                     filter add{dev} parent {} protocol ip prio 1 u32 match ... flowid {id}",
-                    qdisc.handle
-                );
-                self.out.say(d.hint(Some(hint)));
-            }
+                ),
+                many => {
+                    let of = qdisc.name();
+                    format!("nothing leads to {many} classes of {of} ({})", named(&missed))
+                }
+            };
+            let d = self.out.error(code::UNREACHABLE_CLASS, &class.id_span, message).warning();
+            let dev = if self.device.name.is_empty() {
+                String::new()
+            } else {
+                format!(" dev {}", self.device.name)
+            };
+            let hint = format!(
+                "only a sender that sets priority {id} on its socket reaches it; a filter does: \
+                 filter add{dev} parent {} protocol ip prio 1 u32 match ... flowid {id}",
+                qdisc.handle
+            );
+            self.out.say(d.hint(Some(hint)));
         }
     }
+}
+
+/// Most classes that a message names.
+const NAMED: usize = 4;
+
+/// Returns the names of classes: the first ones, and the number of the others.
+fn named(classes: &[(&Handle, &Class)]) -> String {
+    let names: Vec<_> = classes.iter().take(NAMED).map(|(id, _)| id.to_string()).collect();
+    match classes.len().saturating_sub(NAMED) {
+        0 => names.join(", "),
+        more => format!("{} and {more} more", names.join(", ")),
+    }
+}
+
+/// True if the action sets the mark of a packet.
+fn marks(action: &Action<'_>) -> bool {
+    let sets = |w: &Word| w.text.starts_with("mark");
+    match action.kind.text.as_str() {
+        "connmark" | "ctinfo" | "ct" => true,
+        "skbedit" => action.words.iter().any(sets),
+        _ => false,
+    }
+}
+
+/// Returns the mark and the mask of the handle of a fw filter.
+fn mark_of(handle: &str) -> Option<(u32, u32)> {
+    let number = |text: &str| match text.strip_prefix("0x") {
+        Some(hex) => u32::from_str_radix(hex, 16).ok(),
+        None => text.parse().ok(),
+    };
+    let (mark, mask) = handle.split_once('/').unwrap_or((handle, "0xffffffff"));
+    Some((number(mark)?, number(mask)?))
 }
 
 /// Returns the class that a filter leads to, and the span that names it. A class without a major is

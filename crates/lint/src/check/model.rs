@@ -72,6 +72,8 @@ pub(super) struct Filter {
     pub handle: Option<String>,
     pub settings: Settings,
     pub span: Range<usize>,
+    /// True if a line may have removed it: it named a handle that the kernel chose.
+    pub unsure: bool,
 }
 
 /// The place of a filter.
@@ -145,6 +147,12 @@ impl Device {
     pub(super) fn remove_filters(&mut self, gone: impl Fn(&Filter) -> bool) {
         if !self.held {
             self.filters.retain(|f| !gone(f));
+        }
+    }
+    /// Notes that filters may be gone: those of which `may_be` is true.
+    pub(super) fn doubt_filters(&mut self, may_be: impl Fn(&Filter) -> bool) {
+        if !self.held {
+            self.filters.iter_mut().filter(|f| may_be(f)).for_each(|f| f.unsure = true);
         }
     }
     pub(super) fn insert_filter(&mut self, filter: Filter) {

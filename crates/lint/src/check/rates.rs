@@ -177,7 +177,7 @@ impl Rates<'_, '_> {
         };
         let count = rates.len();
         let text = text_of(&total);
-        match (class, whole, self.options.link) {
+        match (class, whole, self.options.link_of(&self.device.name)) {
             (Some(_), Some(whole), _) if total > whole.value => {
                 let message = format!(
                     "the {count} classes below {parent} are promised {text}, and it has {}: none can count on its rate",
@@ -210,7 +210,7 @@ impl Rates<'_, '_> {
     }
 
     fn above_link(&mut self, name: &str, rate: Option<At<Rate>>) {
-        let (Some(rate), Some(link)) = (rate, self.options.link) else { return };
+        let (Some(rate), Some(link)) = (rate, self.options.link_of(&self.device.name)) else { return };
         if rate.value <= link {
             return;
         }

@@ -9,7 +9,7 @@
 //! `check` has findings about lines that tc takes, too: those of [`ADVICE`] do not count. A line
 //! whose fate depends on the queues of the device is left out of its case. A line that Linux may
 //! take and the engine cannot ends it, and so does one that only the engine takes (PARITY.md,
-//! `replace-kind`, `htb-change`).
+//! `replace-kind`, `htb-same-change`).
 
 use std::fmt::Write;
 use std::path::Path;
@@ -434,7 +434,7 @@ fn disagreements(case: &Case, report: &Report) -> Vec<String> {
             _ => false,
         };
         if *taken && refusal.is_some_and(by_linux) {
-            // Only Linux refuses it (`replace-kind` and `htb-change` of PARITY.md).
+            // Only Linux refuses it (`replace-kind` and `htb-same-change` of PARITY.md).
             break;
         }
         match (taken, refusal) {

@@ -3,4 +3,5 @@
 
 mod agreement;
 mod check;
+mod machine;
 mod script;

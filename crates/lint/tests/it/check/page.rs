@@ -1,9 +1,11 @@
 //! Laws over many lines: suggestions, the page of rules, any text.
 
 use proptest::prelude::*;
-use txweir_tc::Severity;
+use txweir_lint::machine::{Call, MachineOptions};
+use txweir_lint::recording::{self, Recording};
+use txweir_tc::{Diagnostic, Severity};
 
-use super::{HTB, report};
+use super::{HTB, options, report};
 
 /// Each suggestion can be pasted in place of its span: the changed policy has one fault less.
 #[test]
@@ -38,6 +40,26 @@ fn suggestions_can_be_pasted() {
     }
 }
 
+/// The rules that only a run of a script has.
+const OF_RUN: [&str; 3] = ["refused", "script-failed", "unset-mark"];
+
+/// Returns the findings of a run of these lines, which have no words of a shell but `exit`.
+fn of_run(text: &str) -> Vec<Diagnostic> {
+    let mut recording = Recording::new(&MachineOptions::default());
+    let mut failed = None;
+    for line in text.lines() {
+        let mut words = line.split_whitespace().map(String::from);
+        let program = words.next().expect("a word");
+        if program == "exit" {
+            failed = Some(recording::failed(&[], Severity::Warning, "the script failed"));
+            break;
+        }
+        recording.call(&Call { program, args: words.collect(), ..Call::default() });
+    }
+    let report = recording.check("run", &options());
+    report.diagnostics.into_iter().chain(failed).collect()
+}
+
 /// Each rule in the table of the page has an example, and the check reports that code for it and no
 /// other error or warning.
 #[test]
@@ -48,16 +70,18 @@ fn the_page_of_rules_is_true() {
     for (code, rest) in rows {
         rules += 1;
         let severities: Vec<&str> = rest.split(" | ").next().expect("a column").split(", ").collect();
-        let head = format!("\n`{code}`\n\n```tc\n");
+        let form = if OF_RUN.contains(&code) { "sh" } else { "tc" };
+        let head = format!("\n`{code}`\n\n```{form}\n");
         let example = page.split(&head).nth(1).unwrap_or_else(|| panic!("{code} has no example"));
         let text = example.split("```").next().expect("an end");
-        let all = report(text).diagnostics;
+        let all = if form == "sh" { of_run(text) } else { report(text).diagnostics };
         let said = all.iter().find(|d| d.code == code).unwrap_or_else(|| panic!("{code}: {all:?}"));
         assert!(severities.contains(&said.severity.name()), "{code} is {}", said.severity.name());
         let other = all.iter().find(|d| d.severity != Severity::Note && d.code != code);
         assert!(other.is_none(), "{code}: {other:?}");
     }
-    assert_eq!((rules, page.matches("```tc").count()), (30, 30));
+    let examples = ["```tc", "```sh"].map(|form| page.matches(form).count());
+    assert_eq!((rules, examples), (35, [32, 3]));
 }
 
 proptest! {

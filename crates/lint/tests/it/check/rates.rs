@@ -1,6 +1,7 @@
 //! Rates, buckets and times, and the bound of the waiting time of each leaf.
 
 use txweir_lint::check::{self, CheckOptions};
+use txweir_tc::Severity;
 
 use super::{htb, options, report, said};
 
@@ -60,13 +61,76 @@ fn rates() {
         said(
             "qdisc add dev e root handle 1: htb default 2 r2q 1\n\
          class add dev e parent 1: classid 1:2 htb rate 10mbit\n\
-         class add dev e parent 1: classid 1:3 htb rate 1mbit\n\
+         class add dev e parent 1: classid 1:3 htb rate 8mbit\n\
          filter add dev e parent 1: protocol ip prio 1 u32 match ip sport 1 0xffff flowid 1:3\n"
         ),
-        ["warning quantum p:2:43: class 1:2 has a quantum of 1250000 bytes (its rate in bytes/s by r2q 1), \
+        [
+            "warning quantum p:2:43: class 1:2 has a quantum of 1250000 bytes (its rate in bytes/s by r2q 1), \
              which is big: classes of one parent share unevenly; the kernel takes 200000 (did you mean \"rate \
-             10mbit quantum 60000\"?)",]
+             10mbit quantum 60000\"?)",
+            "warning quantum p:3:43: class 1:3 has a quantum of 1000000 bytes (its rate in bytes/s by r2q 1), \
+             which is big: classes of one parent share unevenly; the kernel takes 200000 (did you mean \"rate \
+             8mbit quantum 60000\"?)",
+        ]
     );
+}
+
+/// Long FIFOs are one finding for those of a qdisc; AQMs, short FIFOs and unknown rates are none.
+#[test]
+fn long_fifos() {
+    let classes = |leaf: &str| {
+        format!(
+            "qdisc add dev e root handle 1: htb default 2\n\
+             class add dev e parent 1: classid 1:2 htb rate 1mbit\n\
+             class add dev e parent 1: classid 1:3 htb rate 2mbit\n\
+             qdisc add dev e parent 1:3 {leaf}\n\
+             filter add dev e parent 1: protocol ip prio 1 u32 match ip sport 1 0xffff flowid 1:3\n"
+        )
+    };
+    let long = |text: &str| {
+        let all = said(text).into_iter().filter(|d| d.contains("long-wait") || d.contains("netem-limit"));
+        all.collect::<Vec<_>>()
+    };
+    assert_eq!(
+        long(&classes("pfifo limit 1000")),
+        [
+            "warning long-wait p:2:35: a packet waits up to 12.1s in the pfifo of 1:2, and more than 3s in 1 other \
+          (fq_codel keeps it short: qdisc replace dev e parent 1:2 fq_codel)"
+        ]
+    );
+    for leaf in ["pfifo limit 100", "fq_codel", "codel"] {
+        assert_eq!(long(&classes(leaf)).len(), 1, "{leaf}");
+        assert!(!long(&classes(leaf))[0].contains("other"), "{leaf}");
+    }
+    assert_eq!(long("qdisc add dev e root pfifo limit 24000\n"), [""; 0]);
+    let limit = "qdisc add dev e root pfifo limit 25000\n";
+    assert_eq!(
+        long(limit),
+        [
+            "warning long-wait p:1:22: a packet waits up to 3.03s in the pfifo of root (fq_codel keeps it short: \
+          qdisc replace dev e root fq_codel)"
+        ]
+    );
+    let unknown = check::text(limit, "p", &CheckOptions::default());
+    assert_eq!(unknown.count(Severity::Warning), 0);
+}
+
+/// netem's limit against the packets that its delay holds at the rate of the link, of the class or
+/// of its own.
+#[test]
+fn limits_of_netem() {
+    let of = |words: &str| said(&format!("qdisc add dev e root netem {words}\n"));
+    assert_eq!(
+        of("delay 200ms"),
+        [
+            "warning netem-limit p:1:34: netem 8001: holds 1000 packets: with a delay of 200ms at most 60560Kbit pass, \
+          of 100Mbit (limit 2065)"
+        ]
+    );
+    for words in ["delay 100ms", "delay 200ms limit 1652", "delay 200ms rate 60mbit", "loss 1%"] {
+        assert_eq!(of(words), [""; 0], "{words}");
+    }
+    assert_eq!(of("delay 200ms limit 1651").len(), 1);
 }
 
 /// Times and rates that mean something else than they seem to.
