@@ -302,7 +302,7 @@ impl Links {
             self.set_peer(at, Peer::None);
             let link = self.all.remove(at);
             let trees = link.way.port().trees();
-            trees.blocks().for_each(|(_, block)| self.filters.delete_block(block));
+            trees.blocks().into_iter().for_each(|(_, block)| self.filters.delete_block(block));
         }
         Ok(vec![format!("- link {name}")])
     }

@@ -19,7 +19,25 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use crate::error::{OpenCause, OpenError};
 use crate::netns::Netns;
+
+/// Opens a link. A process that a test forks holds a copy of each descriptor until it runs its
+/// program, so that a link that was closed may still be in use for a moment: `open` is called again
+/// until then, for ten seconds.
+pub fn reopened<T>(mut open: impl FnMut() -> Result<T, OpenError>) -> Result<T, OpenError> {
+    let give_up = Instant::now() + Duration::from_secs(10);
+    loop {
+        match open() {
+            Err(OpenError { cause: OpenCause::Forwarded | OpenCause::Busy, .. })
+                if Instant::now() < give_up =>
+            {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            done => return done,
+        }
+    }
+}
 
 /// Returns why tests with namespaces cannot run here, as the end of the sentence "skipped, because
 /// ..."; `None` if they can. The function makes and removes a namespace to find out.

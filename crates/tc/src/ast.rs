@@ -261,7 +261,7 @@ impl Command {
         }
     }
     /// True if it is about filters that devices would share.
-    pub(crate) const fn is_for_block(&self) -> bool {
+    pub const fn is_for_block(&self) -> bool {
         match self {
             Self::Filter(c) => matches!(c.target, Some(Target::Block(_))),
             Self::Chain(c) => matches!(c.target, Some(Target::Block(_))),

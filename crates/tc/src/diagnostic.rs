@@ -5,6 +5,8 @@ use std::fmt::{self, Write};
 use std::ops::Range;
 use std::sync::Arc;
 
+use txweir_core::text::error::Reason;
+
 use crate::json::{self, Object};
 use crate::printable::{clean, one_column, with_short_words};
 use crate::source::Source;
@@ -91,6 +93,8 @@ pub struct Diagnostic {
     pub suggestion: Option<String>,
     /// Linux's own lines for the same refusal, which `tc` prints first; without the last newline.
     pub kernel: Option<&'static str>,
+    /// The engine's reason, where its refusal has one beside the code.
+    pub reason: Option<Reason>,
 }
 
 impl Diagnostic {
@@ -113,6 +117,7 @@ impl Diagnostic {
             hint: None,
             suggestion: None,
             kernel: None,
+            reason: None,
         }
     }
     /// Sets the expected value.

@@ -93,9 +93,12 @@ fn seen(tree: &Tree) -> Vec<Seen> {
 /// Returns the qdiscs in which two trees of a device differ. Default ones are left out.
 pub(crate) fn differences(dev: &str, before: &Tree, after: &Tree) -> Vec<Line> {
     let (before, after) = (seen(before), seen(after));
+    let id = |s: &Seen| (s.key, s.class);
+    let olds: BTreeSet<_> = before.iter().map(id).collect();
+    let news: BTreeMap<_, &Seen> = after.iter().map(|new| (id(new), new)).collect();
     let mut lines = Vec::new();
     for old in &before {
-        let Some(new) = after.iter().find(|new| new.key == old.key && new.class == old.class) else {
+        let Some(new) = news.get(&id(old)) else {
             lines.push(Line::removed(old.text(dev)));
             continue;
         };
@@ -108,8 +111,7 @@ pub(crate) fn differences(dev: &str, before: &Tree, after: &Tree) -> Vec<Line> {
             lines.push(Line { sign: '~', text: format!("{}: {}", old.name(dev), changed.join(", ")) });
         }
     }
-    let new =
-        after.iter().filter(|new| !before.iter().any(|old| old.key == new.key && old.class == new.class));
+    let new = after.iter().filter(|new| !olds.contains(&id(new)));
     lines.extend(new.map(|new| Line::added(new.text(dev))));
     lines
 }
@@ -178,14 +180,13 @@ pub(crate) fn stays(before: &[Queued], after: &Tree) -> Vec<Move> {
             .1
             .add(q.meta.wire_len);
     }
+    let mut now: BTreeMap<(Handle, Handle), Tally> = BTreeMap::new();
+    after.visit(&mut |at, node| {
+        now.insert((at.parent, node.handle()), node.books().queued);
+    });
     let mut moves = Vec::new();
-    for ((parent, handle), (from, had)) in sums {
-        let mut left = Tally::default();
-        after.visit(&mut |at, node| {
-            if (at.parent, node.handle()) == (parent, handle) {
-                left = node.books().queued;
-            }
-        });
+    for (at, (from, had)) in sums {
+        let left = now.get(&at).copied().unwrap_or_default();
         let stay = Tally { packets: left.packets.min(had.packets), bytes: left.bytes.min(had.bytes) };
         let dropped = had.since(stay);
         for (packets, to) in [(stay, Some(from.clone())), (dropped, None)] {

@@ -75,6 +75,7 @@ where
     let Described { code, message, expected } = describe(err, key);
     let span = span_of(cmd, err, key);
     let mut d = Diagnostic::error(code, source, span, message).expected(expected).hint(err.hint.clone());
+    d.reason = err.reason;
     if err.is_given_nothing() {
         d.given.clear();
     }

@@ -1,6 +1,7 @@
 //! `Bindings`: the qdiscs, classes and hooks that have filters.
 
 use alloc::vec::Vec;
+use core::ops::Range;
 
 use crate::base::handle::Handle;
 use crate::classify::filter::BlockId;
@@ -47,13 +48,26 @@ impl Bindings {
     pub(super) fn orphan(&mut self, blocks: impl IntoIterator<Item = BlockId>) {
         self.orphans.extend(blocks);
     }
-    /// Removes the bindings of places that are gone and orphans their blocks.
-    pub(super) fn orphan_at(&mut self, gone: &[Handle]) {
-        for at in gone {
-            let block = self.block(*at);
-            self.orphan(block);
-            self.set(*at, None);
-        }
+    /// True if a qdisc or a class of it has filters.
+    pub(super) fn is_bound(&self, major: u16) -> bool {
+        !self.of_qdisc(major).is_empty()
+    }
+    /// Removes the binding of a place that is gone and orphans its block.
+    pub(super) fn orphan_at(&mut self, gone: Handle) {
+        let block = self.block(gone);
+        self.orphan(block);
+        self.set(gone, None);
+    }
+    /// Does the same for a qdisc and all of its classes.
+    pub(super) fn orphan_qdisc(&mut self, major: u16) {
+        let gone = self.of_qdisc(major);
+        self.orphans.extend(self.at.drain(gone).map(|(_, block)| block));
+    }
+    /// Returns the bindings of a qdisc and its classes.
+    fn of_qdisc(&self, major: u16) -> Range<usize> {
+        let start = self.at.partition_point(|(at, _)| at.major() < major);
+        let end = self.at.partition_point(|(at, _)| at.major() <= major);
+        start..end
     }
     /// Takes the blocks that were orphaned since the last call. The owner of the filters deletes
     /// them.

@@ -6,7 +6,6 @@ mod blocks;
 mod classes;
 mod rules;
 
-use alloc::collections::BTreeSet;
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
@@ -17,7 +16,7 @@ use crate::base::handle::Handle;
 use crate::classify::filter::BlockId;
 use crate::packet::route::DEPTH_MAX;
 use crate::path::bindings::Bindings;
-use crate::path::tree::{Place, Tree, default_root};
+use crate::path::tree::{Place, Tree, default_root, names};
 use crate::path::trees::{Spot, Trees};
 use crate::qdisc::{leaf, mq, mqprio};
 use crate::sched::cx::Cx;
@@ -27,9 +26,6 @@ use crate::sched::spec::Spec;
 use crate::sched::stab::{SizeTable, Stab};
 use crate::text::error::{ConfigError, ErrorKind, Object, Reason};
 use crate::text::value::{Words, exact_of};
-
-/// First handle of qdiscs that are added without one, as in the reference.
-const AUTO_MAJOR: u16 = 0x8001;
 
 /// A change of one tree.
 pub(super) type Edit<'a> = &'a mut dyn FnMut(&mut Tree, &mut Cx) -> Result<(), ConfigError>;
@@ -194,12 +190,18 @@ impl<'a> Qdiscs<'a> {
                 rules::check_copies(tree, place.parent, false, found.spec, &*candidate)?;
             }
             let (mut changed, mut disturbed) = (Ok(()), false);
+            let mut fewer = false;
             tree.reach(place.parent, cx, &mut |node, cx| {
                 let classful = node.qdisc().spec().shape.is_classful();
                 let before = classful.then(|| options_of(node.qdisc()));
+                let classes = node.qdisc().classes().len();
                 changed = node.with(cx, |qdisc, cx| qdisc.change(options, &env, cx));
                 disturbed = before.is_some_and(|before| before != options_of(node.qdisc()));
+                fewer = node.qdisc().classes().len() < classes;
             });
+            if fewer {
+                names::forget_vanished(tree, found.handle);
+            }
             if disturbed {
                 tree.disturb();
             }
@@ -339,17 +341,12 @@ impl<'a> Qdiscs<'a> {
 
     /// Returns the handle asked for if no qdisc elsewhere has it, or the next free automatic one.
     fn free_handle(&self, asked: Option<Handle>, parent: Handle) -> Result<Handle, ConfigError> {
-        let mut used = BTreeSet::new();
-        self.trees().visit(&mut |place, node| {
-            if place.parent != parent {
-                used.insert(node.handle().major());
-            }
-        });
         let refused = |kind, expected, given: &dyn fmt::Display| {
             ConfigError::new(kind, Object::Qdisc(None), expected, given)
         };
+        let trees = self.trees();
         let Some(h) = asked.filter(|h| h.major() != 0) else {
-            let free = (AUTO_MAJOR..u16::MAX).find(|m| !used.contains(m)).map(|m| Handle::new(m, 0));
+            let free = trees.free_major(parent).map(|major| Handle::new(major, 0));
             return free
                 .ok_or_else(|| refused(ErrorKind::Exists, "a free handle from 8001: to fffe:", &"none"));
         };
@@ -357,7 +354,7 @@ impl<'a> Qdiscs<'a> {
             let err = refused(ErrorKind::BadValue, "a qdisc handle, minor 0", &h).key("handle");
             return Err(err.hint(format!("did you mean {}?", h.qdisc())));
         }
-        if used.contains(&h.major()) {
+        if trees.owner(h).is_some_and(|spot| spot.place.parent != parent) {
             return Err(refused(ErrorKind::Exists, "a handle not in use", &h).key("handle"));
         }
         Ok(h)
@@ -401,12 +398,7 @@ pub(super) fn stands_for_queues(kind: &str) -> bool {
 
 /// Returns the default qdisc of a class of `owner`.
 fn default_below(tree: &Tree, owner: Handle) -> Node {
-    let mut default = None;
-    tree.visit(&mut |_, node| {
-        if node.handle() == owner {
-            default = node.qdisc().default_child(tree.env());
-        }
-    });
+    let default = names::owner(tree, owner).and_then(|(_, node)| node.qdisc().default_child(tree.env()));
     default.unwrap_or_else(|| leaf::default_child(tree.env()))
 }
 

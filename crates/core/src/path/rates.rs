@@ -53,7 +53,6 @@ impl Agreed {
 
 /// Values that the trees in question give for a name.
 struct Wish {
-    name: Name,
     rate: Rate,
     burst: Bytes,
     /// Number of their qdiscs that have joined the rate of that name.
@@ -100,7 +99,7 @@ impl SharedRates {
     /// As `check`; on an error nothing has changed.
     pub fn agree(&mut self, trees: &[&Tree]) -> Result<Agreed, ConfigError> {
         let mut agreed = Agreed::default();
-        for Wish { name, rate, burst, .. } in self.wishes(trees, trees)? {
+        for (name, Wish { rate, burst, .. }) in self.wishes(trees, trees)? {
             let shared = self.find(&name).filter(|shared| {
                 let same = self.entries.get(&name).is_some_and(|e| (e.rate, e.burst) == (rate, burst));
                 same || shared.set(rate, burst)
@@ -122,20 +121,17 @@ impl SharedRates {
         Ok(())
     }
 
-    /// Returns the rates that `trees` want, each name once, checked against one another and against
-    /// the other users of the name.
-    fn wishes(&self, trees: &[&Tree], present: &[&Tree]) -> Result<Vec<Wish>, ConfigError> {
-        let mut wishes: Vec<Wish> = Vec::new();
+    /// Returns the rates that `trees` want, by name, checked against one another and against the
+    /// other users of the name.
+    fn wishes(&self, trees: &[&Tree], present: &[&Tree]) -> Result<BTreeMap<Name, Wish>, ConfigError> {
+        let mut wishes: BTreeMap<Name, Wish> = BTreeMap::new();
         let mut refused = None;
         for tree in trees {
-            each(tree, &mut |handle, share| match wishes.iter().find(|w| w.name == *share.name) {
-                Some(w) if (w.rate, w.burst) != (share.rate, share.burst) => {
-                    refused = refused.take().or(Some(conflict(handle, &share, w.rate, w.burst)));
-                }
-                Some(_) => {}
-                None => {
-                    let (name, rate, burst) = (share.name.clone(), share.rate, share.burst);
-                    wishes.push(Wish { name, rate, burst, joined: 0 });
+            each(tree, &mut |handle, share| {
+                let wish = Wish { rate: share.rate, burst: share.burst, joined: 0 };
+                let first = wishes.entry(share.name.clone()).or_insert(wish);
+                if (first.rate, first.burst) != (share.rate, share.burst) {
+                    refused = refused.take().or(Some(conflict(handle, &share, first.rate, first.burst)));
                 }
             });
         }
@@ -143,23 +139,27 @@ impl SharedRates {
             each(tree, &mut |_, share| {
                 let shared = self.find(share.name);
                 let joined = shared.is_some_and(|shared| Arc::ptr_eq(&shared, share.lease.shared()));
-                if let Some(wish) = wishes.iter_mut().find(|w| w.name == *share.name && joined) {
+                if let Some(wish) = wishes.get_mut(share.name).filter(|_| joined) {
                     wish.joined += 1;
                 }
             });
         }
-        for wish in &wishes {
-            let Some(shared) = self.find(&wish.name) else { continue };
-            let Some(entry) = self.entries.get(&wish.name) else { continue };
-            if shared.queues() > wish.joined && (entry.rate, entry.burst) != (wish.rate, wish.burst) {
-                // The error names the first qdisc with that name.
-                for tree in trees {
-                    each(tree, &mut |handle, share| {
-                        if *share.name == wish.name && refused.is_none() {
-                            refused = Some(conflict(handle, &share, entry.rate, entry.burst));
-                        }
-                    });
-                }
+        // Others use these names with other values; the error is about the first qdisc of them.
+        let taken = |name: &Name, wish: &Wish| {
+            let (shared, entry) = (self.find(name)?, self.entries.get(name)?);
+            let others = shared.queues() > wish.joined;
+            let differ = (entry.rate, entry.burst) != (wish.rate, wish.burst);
+            (others && differ).then_some((entry.rate, entry.burst))
+        };
+        let taken: BTreeMap<&Name, (Rate, Bytes)> =
+            wishes.iter().filter_map(|(name, wish)| Some((name, taken(name, wish)?))).collect();
+        if refused.is_none() && !taken.is_empty() {
+            for tree in trees {
+                each(tree, &mut |handle, share| {
+                    if let Some((rate, burst)) = taken.get(share.name).filter(|_| refused.is_none()) {
+                        refused = Some(conflict(handle, &share, *rate, *burst));
+                    }
+                });
             }
         }
         refused.map_or(Ok(wishes), Err)

@@ -3,6 +3,8 @@
 
 #[cfg(test)]
 mod cost;
+mod index;
+pub(super) mod names;
 mod route;
 
 use alloc::boxed::Box;
@@ -16,6 +18,7 @@ use crate::packet::pool::{List, Pool};
 use crate::packet::route::Candidate;
 use crate::path::bindings::Bindings;
 use crate::path::qdiscs::Qdiscs;
+use crate::path::tree::index::Index;
 use crate::qdisc::mq::default_shell;
 use crate::qdisc::{Registry, pfifo_fast};
 use crate::sched::answer::Verdict;
@@ -30,7 +33,9 @@ pub struct Tree {
     /// See `disturb`.
     disturbed: bool,
     /// The filters of its qdiscs and classes.
-    bindings: Bindings,
+    pub(super) bindings: Bindings,
+    /// The places of its qdiscs.
+    index: Index,
     /// True if the tree was made by `of_port`.
     pub(super) of_port: bool,
     /// Registry of the kinds that it makes.
@@ -38,6 +43,8 @@ pub struct Tree {
     /// Most bytes that its qdiscs have: the memory of those made since the last exact count, and
     /// that count.
     pub(super) memory: u64,
+    /// The kinds of which a qdisc may be there that copies packets.
+    pub(super) copiers: Vec<&'static str>,
 }
 
 /// Place of a qdisc: below a class, or at the root.
@@ -53,8 +60,18 @@ impl Tree {
     /// Returns the tree that a device starts with: pfifo_fast.
     pub fn new(env: Env) -> Self {
         let root = Node::new(Handle::NONE, Box::new(pfifo_fast::default_root(&env)));
-        let (bindings, kinds) = (Bindings::default(), Registry::BUILT_IN);
-        Self { root, env, disturbed: false, bindings, of_port: false, kinds, memory: 0 }
+        let (bindings, index, kinds) = (Bindings::default(), Index::default(), Registry::BUILT_IN);
+        Self {
+            root,
+            env,
+            disturbed: false,
+            bindings,
+            index,
+            of_port: false,
+            kinds,
+            memory: 0,
+            copiers: Vec::new(),
+        }
     }
     /// Sets the registry of kinds that the tree makes.
     #[must_use]
@@ -94,7 +111,8 @@ impl Tree {
     pub const fn root(&self) -> &Node {
         &self.root
     }
-    /// Returns the root qdisc, to use.
+    /// Returns the root qdisc, to use. `set_root` replaces it; a qdisc that is assigned here is one
+    /// that no command finds.
     #[inline]
     pub const fn root_mut(&mut self) -> &mut Node {
         &mut self.root
@@ -119,14 +137,14 @@ impl Tree {
     /// Puts a node at a place, if the place exists, and drops the packets of the old one; all nodes
     /// above it account for the drops.
     pub(super) fn graft(&mut self, place: Handle, new: Node, cx: &mut Cx) {
+        if names::at(self, place).is_none() {
+            return;
+        }
         self.disturb();
         // The filters of the class that the old qdisc hangs below stay; those of the qdisc and of
         // everything below go with it.
-        let mut gone = bound_below(self, place);
-        gone.retain(|at| *at != place);
-        if !gone.is_empty() {
-            self.bind(|bindings| bindings.orphan_at(&gone));
-        }
+        names::forget(self, place);
+        names::learn(self, place, &new);
         let mut new = Some(new);
         self.reach(place, cx, &mut |node, cx| {
             if let Some(mut new) = new.take() {
@@ -141,7 +159,9 @@ impl Tree {
     /// Calls `f` on the node at a place, reached through its ancestors, so that each of them
     /// settles the packets that `f` drops.
     pub(super) fn reach(&mut self, place: Handle, cx: &mut Cx, f: &mut dyn FnMut(&mut Node, &mut Cx)) {
-        at_place(&mut self.root, Handle::ROOT, place, cx, f);
+        if let Some(way) = names::way(self, place) {
+            at_end(&mut self.root, &way, cx, f);
+        }
     }
 
     /// Notes that new packets may be classified otherwise than the waiting ones were: the
@@ -162,23 +182,6 @@ impl Tree {
             node.account().is_filtered() || node.qdisc().wants_detail() || classes.any(|c| wants(&c.node))
         }
         wants(&self.root)
-    }
-
-    /// Returns the qdisc of a handle, and its place. The search ends where it is found, and comes
-    /// to those in the classes of a qdisc after the qdisc itself.
-    pub(super) fn owner(&self, qdisc: Handle) -> Option<(Place, &Node)> {
-        fn search(node: &Node, place: Place, qdisc: Handle) -> Option<(Place, &Node)> {
-            #[cfg(test)]
-            cost::count();
-            if node.handle() == qdisc {
-                return Some((place, node));
-            }
-            node.qdisc().classes().iter().filter(|c| c.minor != 0).find_map(|class| {
-                let parent = Handle::new(node.handle().major(), class.minor);
-                search(&class.node, Place { parent, depth: place.depth + 1 }, qdisc)
-            })
-        }
-        search(&self.root, Place { parent: Handle::ROOT, depth: 0 }, qdisc)
     }
 
     /// Calls `f` on every qdisc, parents first, those below one qdisc in the order of their
@@ -242,19 +245,6 @@ impl Tree {
     pub fn blocks(&self) -> impl Iterator<Item = (Handle, BlockId)> + '_ {
         self.bindings.iter()
     }
-    /// Changes the bindings of filters to places, and tells each qdisc whether it has any.
-    pub(super) fn bind<R>(&mut self, f: impl FnOnce(&mut Bindings) -> R) -> R {
-        let none = self.bindings.is_empty();
-        let r = f(&mut self.bindings);
-        // Without filters, before and after, no qdisc has to be told.
-        if none && self.bindings.is_empty() {
-            return r;
-        }
-        let mut qdiscs: Vec<Handle> = self.blocks().map(|(at, _)| at.qdisc()).collect();
-        qdiscs.dedup();
-        mark_filtered(&mut self.root, 0, &qdiscs);
-        r
-    }
 }
 
 /// Returns the root of a tree to which no root was added.
@@ -263,56 +253,17 @@ pub(super) fn default_root(tree: &Tree) -> Node {
     shell.unwrap_or_else(|| Node::new(Handle::NONE, Box::new(pfifo_fast::default_root(&tree.env))))
 }
 
-/// Returns the places that have filters at and below the qdisc at a place; also that place, if it
-/// is a class.
-pub(super) fn bound_below(tree: &Tree, parent: Handle) -> Vec<Handle> {
-    if tree.bindings.is_empty() {
-        return Vec::new();
-    }
-    let mut qdiscs: Vec<Handle> = Vec::new();
-    let mut below = None;
-    tree.visit(&mut |place, node| {
-        below = below.filter(|depth| place.depth > *depth);
-        if place.parent == parent {
-            below = Some(place.depth);
-        }
-        if below.is_some() {
-            qdiscs.push(node.handle());
-        }
-    });
-    qdiscs.sort_unstable();
-    let goes = |at: &Handle| *at == parent || qdiscs.binary_search(&at.qdisc()).is_ok();
-    tree.blocks().map(|(at, _)| at).filter(goes).collect()
-}
-
-/// Tells each qdisc whether it has filters: those of the sorted list have.
-fn mark_filtered(node: &mut Node, depth: usize, filtered: &[Handle]) {
+/// See `Tree::reach`; `way` are the classes between `node` and the place.
+fn at_end(node: &mut Node, way: &[Handle], cx: &mut Cx, f: &mut dyn FnMut(&mut Node, &mut Cx)) {
     #[cfg(test)]
     cost::count();
-    let own = node.handle();
-    let has = !own.is_none() && filtered.binary_search(&own).is_ok();
-    node.set_filtered(has.then_some(depth));
-    for class in node.qdisc_mut().classes_mut() {
-        mark_filtered(&mut class.node, depth + 1, filtered);
+    let Some((class, way)) = way.split_first() else { return f(node, cx) };
+    if node.handle() != class.qdisc() {
+        return;
     }
-}
-
-/// See `Tree::reach`; `here` is the place of `node`.
-fn at_place(
-    node: &mut Node,
-    here: Handle,
-    parent: Handle,
-    cx: &mut Cx,
-    f: &mut dyn FnMut(&mut Node, &mut Cx),
-) {
-    if here == parent {
-        return f(node, cx);
-    }
-    let major = node.handle().major();
     node.with(cx, |qdisc, cx| {
-        for class in qdisc.classes_mut().iter_mut().filter(|c| c.minor != 0) {
-            let id = if major == 0 { Handle::NONE } else { Handle::new(major, class.minor) };
-            at_place(&mut class.node, id, parent, cx, f);
+        if let Some(class) = qdisc.class_mut(class.minor()) {
+            at_end(&mut class.node, way, cx, f);
         }
     });
 }

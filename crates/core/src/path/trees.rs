@@ -8,6 +8,8 @@ use crate::base::handle::Handle;
 use crate::classify::filter::BlockId;
 use crate::packet::meta::Meta;
 use crate::packet::pool::Pool;
+use crate::path::bindings::Bindings;
+use crate::path::tree::names::{self, Index};
 use crate::path::tree::{Place, Tree};
 use crate::qdisc::Registry;
 use crate::sched::node::{Class, Node};
@@ -20,7 +22,8 @@ pub struct Trees<'a> {
     shell: Option<&'a Node>,
     paths: Vec<(&'a Tree, Option<&'a Pool>)>,
     env: &'a Env,
-    blocks: Vec<(Handle, BlockId)>,
+    /// The filters of places that are in no tree.
+    apart: Option<&'a Bindings>,
     of_port: bool,
 }
 
@@ -37,13 +40,7 @@ pub(super) struct Spot<'a> {
 impl<'a> From<&'a Tree> for Trees<'a> {
     fn from(tree: &'a Tree) -> Self {
         let of_port = tree.of_port;
-        Self {
-            shell: None,
-            paths: alloc::vec![(tree, None)],
-            env: tree.env(),
-            blocks: tree.blocks().collect(),
-            of_port,
-        }
+        Self { shell: None, paths: alloc::vec![(tree, None)], env: tree.env(), apart: None, of_port }
     }
 }
 
@@ -58,9 +55,9 @@ impl<'a> Trees<'a> {
         shell: Option<&'a Node>,
         paths: Vec<(&'a Tree, Option<&'a Pool>)>,
         env: &'a Env,
-        blocks: Vec<(Handle, BlockId)>,
+        apart: &'a Bindings,
     ) -> Self {
-        Self { shell, paths, env, blocks, of_port: true }
+        Self { shell, paths, env, apart: Some(apart), of_port: true }
     }
 
     /// Returns the properties of the device that they are on.
@@ -161,27 +158,39 @@ impl<'a> Trees<'a> {
         if parent == Handle::ROOT {
             return parent;
         }
-        let mut one = false;
-        self.visit(&mut |_, node| {
-            let owner = !node.handle().is_none() && node.handle() == parent.qdisc();
-            one |= owner && node.qdisc().spec().shape == ClassShape::One;
-        });
-        if one { Handle::new(parent.major(), 1) } else { parent }
-    }
-    /// Returns the qdisc at a place: below a class, or at `Handle::ROOT`. The classes of a qdisc
-    /// without a handle have no name.
-    pub(super) fn at(&self, parent: Handle) -> Option<Spot<'a>> {
-        let mut found = None;
-        if parent.major() != 0 {
-            self.walk(&mut |spot| {
-                if found.is_none() && spot.place.parent == parent {
-                    found = Some(spot);
-                }
-            });
+        match self.qdisc(parent) {
+            Some(node) if node.qdisc().spec().shape == ClassShape::One => Handle::new(parent.major(), 1),
+            _ => parent,
         }
-        found
     }
-    /// Returns the qdisc of a handle (`1:`) or of a class of it (`1:10`).
+    /// Returns the qdisc of a handle (`1:`), or of a class of it (`1:10`).
+    pub fn qdisc(&self, handle: Handle) -> Option<&'a Node> {
+        self.owner(handle).map(|spot| spot.node)
+    }
+    /// Returns the qdisc at a place, a class or `Handle::ROOT`. The classes of a qdisc without a
+    /// handle have no name.
+    pub fn qdisc_at(&self, place: Handle) -> Option<&'a Node> {
+        self.at(place).map(|spot| spot.node)
+    }
+    /// Does the same, with its place.
+    pub(super) fn at(&self, place: Handle) -> Option<Spot<'a>> {
+        if place.major() == 0 {
+            return None;
+        }
+        let queue = match self.shell {
+            Some(node) if place == Handle::ROOT => {
+                return Some(Spot { node, place: Place { parent: place, depth: 0 }, in_tree: None });
+            }
+            Some(shell) => shell.handle() == place.qdisc(),
+            None => false,
+        };
+        if queue {
+            let at = usize::from(place.minor()).checked_sub(1)?;
+            return self.in_tree(at, |tree| names::at(tree, Handle::ROOT));
+        }
+        (0..self.paths.len()).find_map(|at| self.in_tree(at, |tree| names::at(tree, place)))
+    }
+    /// Returns the qdisc of a handle (`1:`) or of a class of it (`1:10`), with its place.
     pub(super) fn owner(&self, handle: Handle) -> Option<Spot<'a>> {
         if handle.major() == 0 {
             return None;
@@ -190,19 +199,35 @@ impl<'a> Trees<'a> {
         if let Some(node) = self.shell.filter(|shell| shell.handle() == qdisc) {
             return Some(Spot { node, place: Place { parent: Handle::ROOT, depth: 0 }, in_tree: None });
         }
-        let in_tree = |(at, (tree, _)): (usize, &(&'a Tree, _))| {
-            tree.owner(qdisc).map(|(inner, node)| self.spot(at, inner, node))
-        };
-        self.paths.iter().enumerate().find_map(in_tree)
+        (0..self.paths.len()).find_map(|at| self.in_tree(at, |tree| names::owner(tree, qdisc)))
+    }
+    /// Returns what `f` finds in the tree of that number.
+    fn in_tree(&self, at: usize, f: impl Fn(&'a Tree) -> Option<(Place, &'a Node)>) -> Option<Spot<'a>> {
+        let (tree, _) = self.paths.get(at)?;
+        f(tree).map(|(inner, node)| self.spot(at, inner, node))
+    }
+
+    /// Returns the least major number from 8001 for a qdisc at a place that no qdisc elsewhere has.
+    pub(super) fn free_major(&self, place: Handle) -> Option<u16> {
+        let mut shell = Index::default();
+        if let Some(node) = self.shell.filter(|_| place != Handle::ROOT) {
+            shell.insert(Handle::ROOT, node.handle());
+        }
+        let own = self.qdisc_at(place).map(|node| node.handle().major());
+        let indices: Vec<&Index> = self.trees().map(names::index).chain([&shell]).collect();
+        Index::free(&indices, own.unwrap_or(0))
     }
 
     /// Returns the filters of a qdisc, a class, or another place.
     pub fn block(&self, at: Handle) -> Option<BlockId> {
-        let found = self.blocks.binary_search_by_key(&at, |(handle, _)| *handle).ok()?;
-        self.blocks.get(found).map(|(_, block)| *block)
+        let in_tree = || self.paths.iter().find_map(|(tree, _)| tree.block(at));
+        self.apart.and_then(|apart| apart.block(at)).or_else(in_tree)
     }
-    /// Iterates over all places that have filters, in the order of their handles.
-    pub fn blocks(&self) -> impl Iterator<Item = (Handle, BlockId)> + '_ {
-        self.blocks.iter().copied()
+    /// Returns all places that have filters, in the order of their handles.
+    pub fn blocks(&self) -> Vec<(Handle, BlockId)> {
+        let in_trees = self.paths.iter().flat_map(|(tree, _)| tree.blocks());
+        let mut all: Vec<_> = self.apart.iter().flat_map(|apart| apart.iter()).chain(in_trees).collect();
+        all.sort_unstable();
+        all
     }
 }

@@ -192,6 +192,9 @@ macro_rules! classes {
             fn classes_mut(&mut self) -> &mut [$crate::sched::node::Class] {
                 self.0.classes_mut()
             }
+            fn slot(&self, minor: u16) -> Option<usize> {
+                usize::from(minor).checked_sub(1)
+            }
             fn select(
                 &self,
                 m: &$crate::packet::meta::Meta,

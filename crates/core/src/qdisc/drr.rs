@@ -125,6 +125,9 @@ impl Classes for Drr {
     fn classes_mut(&mut self) -> &mut [Class] {
         &mut self.classes
     }
+    fn slot(&self, minor: u16) -> Option<usize> {
+        self.minors.slot(minor)
+    }
     fn select(&self, _m: &Meta, class: Option<ClassId>) -> Option<&Class> {
         self.classes.get(self.slot(class)?)
     }

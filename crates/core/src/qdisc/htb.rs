@@ -305,6 +305,9 @@ impl Classes for Htb {
     fn classes_mut(&mut self) -> &mut [Class] {
         &mut self.classes
     }
+    fn slot(&self, minor: u16) -> Option<usize> {
+        self.law.classes().leaf_slot(minor)
+    }
     fn select(&self, _m: &Meta, class: Option<ClassId>) -> Option<&Class> {
         self.classes.get(self.leaf(class)?)
     }

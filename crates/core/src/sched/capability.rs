@@ -38,6 +38,11 @@ pub trait Classes {
     fn classes(&self) -> &[Class];
     /// Returns the same, to graft into.
     fn classes_mut(&mut self) -> &mut [Class];
+    /// Returns the place of a class among `classes`, by its minor number; the default is for kinds
+    /// with a few classes.
+    fn slot(&self, minor: u16) -> Option<usize> {
+        self.classes().iter().position(|class| class.minor == minor)
+    }
     /// Returns the class that a packet would wait in; the default is for kinds with one class.
     fn select(&self, _m: &Meta, _class: Option<ClassId>) -> Option<&Class> {
         self.classes().first()

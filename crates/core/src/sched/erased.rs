@@ -82,6 +82,10 @@ pub trait Qdisc: Any + Debug + Send + Sync {
     fn classes(&self) -> &[Class];
     /// See `Discipline`.
     fn classes_mut(&mut self) -> &mut [Class];
+    /// Returns the class of a minor number above 0.
+    fn class(&self, minor: u16) -> Option<&Class>;
+    /// Returns the same, to change.
+    fn class_mut(&mut self, minor: u16) -> Option<&mut Class>;
     /// See `Discipline`.
     fn user_classes(&self) -> Option<&dyn UserClasses>;
     /// See `Discipline`.
@@ -206,6 +210,13 @@ fn classes_mut<D: Discipline>(inner: &mut D) -> &mut [Class] {
         Some(classes) => (classes.of_mut)(inner).classes_mut(),
         None => &mut [],
     }
+}
+
+/// Returns the place of a class among the classes. A slot with minor 0 is vacant.
+fn slot<D: Discipline>(inner: &D, minor: u16) -> Option<usize> {
+    let of = (D::CLASSES.as_ref()?.of)(inner);
+    let slot = if minor == 0 { None } else { of.slot(minor) };
+    slot.filter(|slot| of.classes().get(*slot).is_some_and(|class| class.minor == minor))
 }
 
 /// Returns the bytes of a qdisc with these parameters.
@@ -386,6 +397,13 @@ impl<D: Discipline> Qdisc for Erased<D> {
     }
     fn classes_mut(&mut self) -> &mut [Class] {
         classes_mut(&mut self.inner)
+    }
+    fn class(&self, minor: u16) -> Option<&Class> {
+        classes(&self.inner).get(slot(&self.inner, minor)?)
+    }
+    fn class_mut(&mut self, minor: u16) -> Option<&mut Class> {
+        let slot = slot(&self.inner, minor)?;
+        classes_mut(&mut self.inner).get_mut(slot)
     }
     fn user_classes(&self) -> Option<&dyn UserClasses> {
         match &D::MADE {

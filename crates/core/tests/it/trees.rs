@@ -3,8 +3,10 @@
 //! active classes that lose or double a member, a class that is told twice that it is empty. Other
 //! tests show the refusals of a tree.
 
+use txweir_core::classify::filter::Filters;
 use txweir_core::model::testing::VecDevice;
 use txweir_core::packet::route::DEPTH_MAX;
+use txweir_core::path::qdiscs::Qdiscs;
 use txweir_core::qdisc::KINDS;
 use txweir_core::sched::cx::Cx;
 use txweir_core::sched::node::Node;
@@ -434,4 +436,66 @@ fn the_root_is_no_class_of_a_qdisc_with_the_last_handle() {
     assert_eq!(add(Handle::new(1, 1), 0xffff, "netem"), Ok(Handle::new(0xffff, 0)));
     assert_eq!(add(Handle::ROOT, 2, "pfifo"), Err(ErrorKind::Exists));
     assert_eq!(add(Handle::new(0xffff, 7), 2, "pfifo"), Ok(Handle::new(2, 0)));
+}
+
+/// Runs `f` on the qdiscs of a new tree.
+fn on_tree(f: impl FnOnce(&mut Qdiscs<'_>)) {
+    let (mut tree, mut cx) = (Tree::new(Env::default()), Cx::new(16, 0));
+    f(&mut tree.edit(&mut cx));
+}
+
+const NONE: &[&str] = &[];
+
+/// A band that a change takes away takes the qdiscs below it along, and their handles are free.
+#[test]
+fn handles_of_a_band_that_is_gone_are_free() {
+    on_tree(|q| {
+        let at = |major, minor| Handle::new(major, minor);
+        let add = |q: &mut Qdiscs<'_>, parent, kind| q.add(parent, None, kind, &mut Words::new(NONE));
+        q.add(Handle::ROOT, Some(at(1, 0)), "prio", &mut Words::new(NONE)).unwrap();
+        assert_eq!(add(q, at(1, 3), "prio"), Ok(at(0x8001, 0)));
+        assert_eq!(add(q, at(0x8001, 2), "pfifo"), Ok(at(0x8002, 0)));
+        assert_eq!(add(q, at(1, 2), "pfifo"), Ok(at(0x8003, 0)));
+        let map = ["bands", "2", "priomap"].into_iter().chain([["1"; 16]].as_flattened().iter().copied());
+        q.change(Handle::ROOT, None, &mut Words::new(&map.collect::<Vec<_>>())).unwrap();
+        for gone in [at(0x8001, 0), at(0x8002, 0)] {
+            assert_eq!(q.parent_of(gone).unwrap_err().kind, ErrorKind::NotFound);
+        }
+        assert_eq!(q.parent_of(at(0x8003, 0)), Ok(at(1, 2)));
+        assert_eq!(add(q, at(1, 1), "pfifo"), Ok(at(0x8001, 0)));
+        // A handle that is named is free as well, and one that is in use is not.
+        let named = q.replace(at(1, 1), Some(at(0x8002, 0)), "pfifo", &mut Words::new(NONE));
+        assert_eq!(named, Ok(at(0x8002, 0)));
+        let taken = q.replace(at(1, 1), Some(at(0x8003, 0)), "pfifo", &mut Words::new(NONE));
+        assert_eq!(taken.unwrap_err().kind, ErrorKind::Exists);
+    });
+}
+
+/// A class that gets a class below it loses its qdisc, with the handle and the filters of that.
+#[test]
+fn a_class_that_becomes_an_inner_one_gives_its_qdisc_up() {
+    on_tree(|q| {
+        let at = |major, minor| Handle::new(major, minor);
+        let mut filters = Filters::default();
+        let class = |q: &mut Qdiscs<'_>, parent, minor| {
+            q.add_class(parent, at(1, minor), None, &mut Words::new(&["rate", "1mbit"])).unwrap();
+        };
+        q.add(Handle::ROOT, Some(at(1, 0)), "htb", &mut Words::new(NONE)).unwrap();
+        class(q, at(1, 0), 1);
+        q.add(at(1, 1), Some(at(0x10, 0)), "prio", &mut Words::new(NONE)).unwrap();
+        q.add(at(0x10, 2), Some(at(0x11, 0)), "prio", &mut Words::new(NONE)).unwrap();
+        let [below, deeper, own] = [(); 3].map(|()| filters.add_block());
+        q.set_block(at(0x10, 0), Some(below));
+        q.set_block(at(0x11, 0), Some(deeper));
+        q.set_block(at(1, 1), Some(own));
+        class(q, at(1, 1), 2);
+        assert_eq!(q.take_orphans(), [below, deeper]);
+        assert_eq!(q.trees().blocks(), [(at(1, 1), own)]);
+        q.add(at(1, 2), Some(at(0x10, 0)), "pfifo", &mut Words::new(NONE)).unwrap();
+        assert_eq!(q.parent_of(at(0x10, 0)), Ok(at(1, 2)));
+        q.delete_class(at(1, 2)).unwrap();
+        q.delete_class(at(1, 1)).unwrap();
+        assert_eq!(q.take_orphans(), [own]);
+        assert_eq!(q.parent_of(at(0x10, 0)).unwrap_err().kind, ErrorKind::NotFound);
+    });
 }

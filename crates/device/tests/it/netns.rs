@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use txweir_core::Meta;
 use txweir_core::path::device::DeviceError;
 use txweir_device::poll::{PollFd, PollFlags, wait};
-use txweir_device::testnet::{NetNs, skip_reason};
+use txweir_device::testnet::{NetNs, reopened, skip_reason};
 use txweir_device::{Backend as _, Fates, Landed, Source, Store as _};
 use txweir_device::{Counters, Endpoint, LinkIo, LinkOptions, MAX_FRAME, Offload, OpenCause};
 use txweir_device::{Gso, Segmenter, Shape, Tap, TapOptions, VnetHdr, clock, segment};
@@ -29,7 +29,7 @@ macro_rules! skip_unless_possible {
 
 fn open(endpoint: &str, options: &LinkOptions) -> LinkIo {
     let endpoint: Endpoint = endpoint.parse().unwrap_or_else(|error| panic!("{endpoint}: {error}"));
-    endpoint.open(options).unwrap_or_else(|error| panic!("{error}"))
+    reopened(|| endpoint.open(options)).unwrap_or_else(|error| panic!("{error}"))
 }
 
 fn create() -> LinkOptions {
@@ -612,7 +612,7 @@ fn an_interface_has_one_forwarder() {
     let renamed = text.replace("v0", "w0").parse::<Endpoint>().unwrap();
     assert!(renamed.open(&LinkOptions::default()).is_err());
     drop(first);
-    renamed.open(&LinkOptions::default()).expect("an interface whose forwarder has ended");
+    reopened(|| renamed.open(&LinkOptions::default())).expect("an interface whose forwarder has ended");
 }
 
 /// Runs itself again as an ordinary user and checks the messages that this user gets.

@@ -44,7 +44,7 @@ pub(super) fn apply(
     transmit.paces = false;
     port.trees().visit(&mut |_, node| transmit.paces |= node.qdisc().spec().kind == "fq");
     // A NIC without filters stays as fast as it was.
-    if sieve.hook.is_some() || port.trees().blocks().next().is_some() || !sieve.filters.is_empty() {
+    if sieve.hook.is_some() || !port.trees().blocks().is_empty() || !sieve.filters.is_empty() {
         transmit.sieve = Some(sieve);
     }
     done

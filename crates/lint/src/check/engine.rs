@@ -11,8 +11,9 @@ use std::sync::Arc;
 
 use txweir_core::classify::filter;
 use txweir_core::sched::spec::ClassShape;
+use txweir_core::text::error::Reason;
 use txweir_core::{Env, Handle, Rate};
-use txweir_tc::ast::{Command, Place, QdiscCommand, Target, Verb};
+use txweir_tc::ast::{Command, Place, QdiscCommand, Verb};
 use txweir_tc::diagnostic::Diagnostic;
 use txweir_tc::diagnostic::code::{BAD_VALUE, CONFLICT, NOT_FOUND, OUT_OF_RANGE, UNSUPPORTED};
 use txweir_tc::language::{self, Object};
@@ -31,10 +32,6 @@ const QUEUES: u16 = 64;
 /// Most bytes of tables of all devices together, so that a text takes no more. The engine has a
 /// budget of its own for each device, which is larger.
 const TABLES: u64 = 64 << 20;
-
-/// Most qdiscs of a device that is followed: a lookup in the engine visits all of them, so that the
-/// cost of a longer file would grow with the square of their number.
-const QDISCS: usize = 1000;
 
 /// The rate of a link that is not known: the base of a rate in percent.
 const LINK: Rate = Rate(125_000_000);
@@ -107,7 +104,7 @@ impl Engine {
         if self.ended || self.off.contains(name) {
             return Answer::Unknown;
         }
-        if is_foreign(source, cmd) || device.count() > QDISCS {
+        if is_foreign(source, cmd) {
             self.leave(cmd, name);
             return Answer::Unknown;
         }
@@ -124,7 +121,7 @@ impl Engine {
                 self.learn(cmd, name);
                 Answer::Taken
             }
-            Err(d) if depends_on_device(cmd, &d, device) || asks_too_much(&d) => {
+            Err(d) if depends_on_device(cmd, &d, device) || d.reason == Some(Reason::Memory) => {
                 self.leave(cmd, name);
                 Answer::Unknown
             }
@@ -139,7 +136,7 @@ impl Engine {
 
     /// Follows a device no further.
     fn leave(&mut self, cmd: &Command, name: &str) {
-        if matches!(cmd, Command::Actions(_)) || is_for_block(cmd) {
+        if matches!(cmd, Command::Actions(_)) || cmd.is_for_block() {
             self.ended = true;
         }
         if let Some(device) = self.devices.get(name) {
@@ -169,7 +166,7 @@ impl Engine {
     fn knows(&self, cmd: &Command, name: &str) -> bool {
         let at = match cmd {
             Command::Actions(_) => return self.actions,
-            _ if is_for_block(cmd) => return self.blocks,
+            _ if cmd.is_for_block() => return self.blocks,
             Command::Qdisc(c) => place(c),
             Command::Class(_) => None,
             Command::Filter(c) => c.place.as_ref().map(|p| p.value),
@@ -186,14 +183,6 @@ impl Engine {
 
 fn place(cmd: &QdiscCommand) -> Option<Place> {
     cmd.place.as_ref().map(|p| p.value)
-}
-
-const fn is_for_block(cmd: &Command) -> bool {
-    match cmd {
-        Command::Filter(c) => matches!(c.target, Some(Target::Block(_))),
-        Command::Chain(c) => matches!(c.target, Some(Target::Block(_))),
-        _ => false,
-    }
 }
 
 /// True if a line is about a kind that Linux has and the engine does not have.
@@ -233,9 +222,4 @@ fn depends_on_device(cmd: &Command, d: &Diagnostic, device: &Device) -> bool {
         }
         _ => false,
     }
-}
-
-/// True if a line is refused for the bytes of its tables.
-fn asks_too_much(d: &Diagnostic) -> bool {
-    d.code == OUT_OF_RANGE && d.expected.ends_with("bytes of tables on the device")
 }

@@ -158,10 +158,6 @@ impl Device {
         all.sort_by_key(|q| q.span.start);
         all
     }
-    /// Returns the number of qdiscs.
-    pub(super) fn count(&self) -> usize {
-        self.qdiscs.len()
-    }
     pub(super) fn is_empty(&self) -> bool {
         self.qdiscs.is_empty()
     }

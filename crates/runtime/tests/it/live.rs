@@ -7,7 +7,7 @@ use std::io;
 use txweir_core::text::value::Words;
 use txweir_core::{Handle, Instant};
 use txweir_device::poll::{PollFd, PollFlags, wait};
-use txweir_device::testnet::{NetNs, skip_reason};
+use txweir_device::testnet::{NetNs, reopened, skip_reason};
 use txweir_device::{Endpoint, LinkIo, LinkOptions, MAX_FRAME, PacketOptions, Source, VnetHdr, clock};
 use txweir_runtime::{Direction, DirectionConfig, Received, WireSpec};
 
@@ -72,7 +72,7 @@ fn veth() -> (NetNs, NetNs) {
 
 fn open(netns: &NetNs, interface: &str, options: &LinkOptions) -> LinkIo {
     let endpoint: Endpoint = format!("packet:{}/{interface}", netns.name()).parse().unwrap();
-    endpoint.open(options).unwrap()
+    reopened(|| endpoint.open(options)).unwrap()
 }
 
 /// Receives and admits all frames of `source` at `now`.

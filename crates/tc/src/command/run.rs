@@ -144,12 +144,8 @@ fn present(
     parent: Handle,
     kind: Option<&str>,
 ) -> Result<bool, ConfigError> {
-    let mut present = None;
-    qdiscs.trees().visit(&mut |place, node| {
-        if place.parent == parent && !node.handle().is_none() {
-            present = Some((node.handle(), node.qdisc().spec().kind));
-        }
-    });
+    let there = qdiscs.trees().qdisc_at(parent).filter(|node| !node.handle().is_none());
+    let present = there.map(|node| (node.handle(), node.qdisc().spec().kind));
     // For an empty place the tree itself returns the error.
     let Some((handle, present_kind)) = present else { return Ok(false) };
     if let Some(At { value: given, .. }) = cmd.handle.as_ref().filter(|h| h.value.qdisc() != handle) {

@@ -66,7 +66,7 @@ pub(crate) fn copy<'a>(trees: impl Into<Trees<'a>>, cx: &mut Cx) -> Result<Tree,
             copy.edit(cx).set_stab(made.parent, made.stab)?;
         }
     }
-    copy.edit(cx).set_blocks(&trees.blocks().collect::<Vec<_>>());
+    copy.edit(cx).set_blocks(&trees.blocks());
     Ok(copy)
 }
 

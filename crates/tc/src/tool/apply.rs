@@ -144,9 +144,7 @@ fn hook_of(cmd: &QdiscCommand, device: &dyn Device) -> Option<Hook> {
 
 /// True if a qdisc of the tree has this handle.
 pub(super) fn has_qdisc(device: &dyn Device, handle: Handle) -> bool {
-    let mut found = false;
-    device.tree().visit(&mut |_, node| found |= node.handle() == handle);
-    found
+    device.tree().qdisc(handle).is_some_and(|node| node.handle() == handle)
 }
 
 fn run_hook(

@@ -42,15 +42,14 @@ pub(super) fn place(device: &dyn Device, place: Option<Place>) -> Result<(Handle
 
 /// Checks that a qdisc or class asks filters.
 fn at_qdisc(device: &dyn Device, at: Handle) -> Result<Handle, String> {
-    let mut found = None;
-    device.tree().visit(&mut |_, node| {
-        if node.handle() == at.qdisc() && found.is_none() {
-            let qdisc = node.qdisc();
-            let class = at.minor() == 0
-                || qdisc.classes().iter().any(|class| class.minor == at.minor())
-                || qdisc.user_classes().is_some_and(|classes| classes.has(at.minor()));
-            found = Some((qdisc.spec(), class));
-        }
+    let tree = device.tree();
+    let node = if at.is_none() { Some(tree.root()) } else { tree.qdisc(at) };
+    let found = node.map(|node| {
+        let qdisc = node.qdisc();
+        let class = at.minor() == 0
+            || qdisc.class(at.minor()).is_some()
+            || qdisc.user_classes().is_some_and(|classes| classes.has(at.minor()));
+        (qdisc.spec(), class)
     });
     match found {
         None if at.is_none() => Err(format!("{} has no qdisc that asks filters", device.name())),

@@ -120,7 +120,7 @@ impl<'a> Rehearsal<'a> {
                     refused = refused.take().or(all.err());
                     take_over(qdiscs);
                 });
-            } else if !device.tree().blocks().eq(blocks.iter().copied()) {
+            } else if device.tree().blocks() != blocks {
                 device.configure(&mut |qdiscs| take_over(qdiscs));
             }
             if shadow.hook != shadow.hook_before {

@@ -25,7 +25,7 @@ pub fn save(devices: &mut dyn Devices) -> String {
         let Some(device) = devices.device(&name) else { continue };
         out.push_str(&show::commands(device.tree(), Some(&name)));
         let (hook, hooks) = (device.hook(), blocks::at_hooks(device.tree()));
-        let places: Vec<_> = device.tree().blocks().collect();
+        let places = device.tree().blocks();
         if let Some(hook) = hook {
             let shared = blocks::words(&blocks::numbers(devices.filters(), hooks));
             out.push_str(&format!("qdisc replace dev {name} {shared}{}\n", hook.name()));

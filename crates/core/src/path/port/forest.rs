@@ -75,9 +75,8 @@ impl<F, D: Queues<Frame = F>> Forest for Editing<'_, '_, F, D> {
     }
     fn take_orphans(&mut self) -> Vec<BlockId> {
         let gone = self.replaced.iter_mut().flatten();
-        let mut all: Vec<BlockId> = gone
-            .flat_map(|(_, path)| path.held_mut().edit(|tree, _| tree.bind(Bindings::take_orphans)))
-            .collect();
+        let mut all: Vec<BlockId> =
+            gone.flat_map(|(_, path)| path.held_mut().edit(|tree, _| tree.bindings.take_orphans())).collect();
         all.extend(self.control.port.lanes.take_orphans());
         all
     }

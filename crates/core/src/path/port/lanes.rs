@@ -102,7 +102,7 @@ impl<F> Lanes<F> {
         before.dropped = before.dropped.plus(path.cx().dropped());
         DropReason::ALL.iter().for_each(|r| before.drops[*r as usize] += path.cx().drops(*r));
         MarkReason::ALL.iter().for_each(|r| before.marks[*r as usize] += path.cx().marks(*r));
-        self.bindings.orphan(path.held_mut().edit(|tree, _| tree.bind(Bindings::take_orphans)));
+        self.bindings.orphan(path.held_mut().edit(|tree, _| tree.bindings.take_orphans()));
         self.bindings.orphan(path.tree().blocks().map(|(_, block)| block));
     }
 
@@ -113,10 +113,7 @@ impl<F> Lanes<F> {
     /// Returns the qdiscs, read-only.
     pub(super) fn trees(&self) -> Trees<'_> {
         let paths = self.paths.iter().map(|path| (path.tree(), Some(&path.cx().pool))).collect();
-        let in_trees = self.paths.iter().flat_map(|path| path.tree().blocks());
-        let mut blocks: Vec<_> = self.bindings.iter().chain(in_trees).collect();
-        blocks.sort_unstable();
-        Trees::of_queues(self.shell.as_ref(), paths, self.env(), blocks)
+        Trees::of_queues(self.shell.as_ref(), paths, self.env(), &self.bindings)
     }
     /// Returns the filters of a place.
     pub(super) fn block(&self, at: Handle) -> Option<BlockId> {
@@ -127,7 +124,7 @@ impl<F> Lanes<F> {
     pub(super) fn take_orphans(&mut self) -> Vec<BlockId> {
         let mut all = self.bindings.take_orphans();
         for path in &mut self.paths {
-            all.extend(path.held_mut().edit(|tree, _| tree.bind(Bindings::take_orphans)));
+            all.extend(path.held_mut().edit(|tree, _| tree.bindings.take_orphans()));
         }
         all
     }

@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use super::{Over, Qdiscs};
 use crate::base::handle::Handle;
 use crate::classify::filter::BlockId;
-use crate::path::bindings::Bindings;
+use crate::path::tree::names;
 
 impl Qdiscs<'_> {
     /// Sets or removes the filters of a qdisc, a class or a hook. The owner of the filters makes
@@ -14,11 +14,11 @@ impl Qdiscs<'_> {
     pub fn set_block(&mut self, at: Handle, block: Option<BlockId>) {
         let owner = self.trees().owner(at).and_then(|spot| spot.in_tree);
         match (&mut self.0, owner) {
-            (Over::Tree(tree, _), _) => tree.bind(|bindings| bindings.set(at, block)),
+            (Over::Tree(tree, _), _) => names::set_block(tree, at, block),
             (Over::Port(forest), None) => forest.bindings().set(at, block),
             (Over::Port(forest), Some((number, _))) => {
                 let _ = forest.edit(number, &mut |tree, _| {
-                    tree.bind(|bindings| bindings.set(at, block));
+                    names::set_block(tree, at, block);
                     Ok(())
                 });
             }
@@ -29,7 +29,7 @@ impl Qdiscs<'_> {
     pub fn set_blocks(&mut self, all: &[(Handle, BlockId)]) {
         let mut rest = all.to_vec();
         let forest = match &mut self.0 {
-            Over::Tree(tree, _) => return tree.bind(|bindings| bindings.set_all(rest)),
+            Over::Tree(tree, _) => return names::set_blocks(tree, rest),
             Over::Port(forest) => forest,
         };
         let trees = forest.trees();
@@ -47,7 +47,7 @@ impl Qdiscs<'_> {
             if had || !has.is_empty() {
                 let mut has = Some(has);
                 let _ = forest.edit(number, &mut |tree, _| {
-                    tree.bind(|bindings| bindings.set_all(has.take().unwrap_or_default()));
+                    names::set_blocks(tree, has.take().unwrap_or_default());
                     Ok(())
                 });
             }
@@ -60,7 +60,7 @@ impl Qdiscs<'_> {
     #[must_use]
     pub fn take_orphans(&mut self) -> Vec<BlockId> {
         match &mut self.0 {
-            Over::Tree(tree, _) => tree.bind(Bindings::take_orphans),
+            Over::Tree(tree, _) => tree.bindings.take_orphans(),
             Over::Port(forest) => forest.take_orphans(),
         }
     }

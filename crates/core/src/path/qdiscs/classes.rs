@@ -5,7 +5,7 @@ use alloc::format;
 use super::{Qdiscs, rules};
 use crate::base::env::Env;
 use crate::base::handle::Handle;
-use crate::path::tree::bound_below;
+use crate::path::tree::names;
 use crate::path::trees::Trees;
 use crate::sched::classful::{ClassAt, UserClasses};
 use crate::sched::cx::Cx;
@@ -88,14 +88,11 @@ impl Qdiscs<'_> {
     /// Deletes a class and the qdisc in it, and drops the packets queued there.
     pub fn delete_class(&mut self, class: Handle) -> Result<(), ConfigError> {
         let named = self.class(None, class, None)?;
-        // Read before the deletion, because a refused deletion must leave the filters in place.
-        let below = self.trees().trees().nth(named.tree).map(|tree| bound_below(tree, named.class));
         self.on_classes(&named, 0, &mut |name, classes, env, cx| {
             classes.delete(name, named.class.minor(), env, cx)
         })?;
-        let Some(gone) = below.filter(|below| !below.is_empty()) else { return Ok(()) };
         self.edit(named.tree, &mut |tree, _| {
-            tree.bind(|bindings| bindings.orphan_at(&gone));
+            names::forget_class(tree, named.class);
             Ok(())
         })
     }
@@ -151,6 +148,12 @@ impl Qdiscs<'_> {
                 });
             });
             if done.is_ok() {
+                // A class that has classes below has no qdisc.
+                let above =
+                    named.above.filter(|above| *above != 0).map(|m| Handle::new(named.class.major(), m));
+                if let Some(above) = above.filter(|above| names::at(tree, *above).is_none()) {
+                    names::forget(tree, above);
+                }
                 rules::add_memory(tree, need);
                 tree.disturb();
             }

@@ -12,9 +12,10 @@ use crate::text::error::{ConfigError, ErrorKind, Object, Reason};
 
 /// Refuses a second qdisc of a kind that makes copies. Copies enter at the root, where another such
 /// qdisc would copy them again, and again. The qdisc at `parent` is not counted, and with `whole`
-/// neither are those below it.
+/// neither are those below it. The kinds of which the tree may have a copying qdisc are noted, so
+/// that other kinds cost no visit of the tree.
 pub(super) fn check_copies(
-    tree: &Tree,
+    tree: &mut Tree,
     parent: Handle,
     whole: bool,
     spec: &Spec,
@@ -22,6 +23,10 @@ pub(super) fn check_copies(
 ) -> Result<(), ConfigError> {
     let (mut others, mut copies) = (0, false);
     let mut below = None;
+    let there = tree.copiers.contains(&spec.kind);
+    if !there && !candidate.copies() {
+        return Ok(());
+    }
     tree.visit(&mut |place, node| {
         below = below.filter(|depth| place.depth > *depth);
         let here = place.parent == parent;
@@ -37,6 +42,10 @@ pub(super) fn check_copies(
         let expected = "no other one in the tree: a qdisc that duplicates must be alone";
         let object = Object::Kind(spec.kind);
         return Err(ConfigError::new(ErrorKind::Conflict, object, expected, "a second one"));
+    }
+    tree.copiers.retain(|kind| *kind != spec.kind);
+    if candidate.copies() {
+        tree.copiers.push(spec.kind);
     }
     Ok(())
 }

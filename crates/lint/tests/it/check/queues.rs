@@ -2,37 +2,41 @@
 
 use super::said;
 
-/// The configuration of the talk (LPC 2012), as published. queue_mapping 4 is class 1:5 and not
-/// class 1:4, which belongs to another traffic class; both have fq_codel by coincidence. Linux
-/// takes no filter at this qdisc.
+/// The configuration of the talk (LPC 2012), as published.
+const TALK: &str = "qdisc add dev e root handle 1: mqprio num_tc 3 map 0 0 0 1 1 1 2 queues 2@0 2@2 1@4
+qdisc add dev e parent 1:4 fq_codel
+qdisc add dev e parent 1:5 fq_codel
+";
+
+/// The report about it.
+const TALK_SAYS: [&str; 4] = [
+    "note hw-default p:1:32: mqprio without hw means hw 1: the device does it, and refuses if it cannot \
+     (add hw 0 at the end to let Linux do it)",
+    "note mqprio p:1:64: mqprio map names 7 of 16 priorities: 7 to 15 are traffic class 0",
+    "note queue-number p:2:24: class 1:4 is transmit queue 3, one of traffic class 1 (queue_mapping 3 \
+     is this one: it counts from 0, classes from 1)",
+    "note queue-number p:3:24: class 1:5 is transmit queue 4, one of traffic class 2 (queue_mapping 4 \
+     is this one: it counts from 0, classes from 1)",
+];
+
+/// In the talk queue_mapping 4 is class 1:5 and not class 1:4, which belongs to another traffic
+/// class; both have fq_codel by coincidence. Linux takes no filter at this qdisc.
 #[test]
 fn the_example_of_the_talk() {
-    let talk = "qdisc add dev e root handle 1: mqprio num_tc 3 map 0 0 0 1 1 1 2 queues 2@0 2@2 1@4\n\
-                qdisc add dev e parent 1:4 fq_codel\n\
-                qdisc add dev e parent 1:5 fq_codel\n";
     let filter = "protocol ip prio 1 u32 match ip dport 118 0xffff action skbedit queue_mapping 4\n";
-    let shared = [
-        "note hw-default p:1:32: mqprio without hw means hw 1: the device does it, and refuses if it cannot \
-         (add hw 0 at the end to let Linux do it)",
-        "note mqprio p:1:64: mqprio map names 7 of 16 priorities: 7 to 15 are traffic class 0",
-        "note queue-number p:2:24: class 1:4 is transmit queue 3, one of traffic class 1 (queue_mapping 3 \
-         is this one: it counts from 0, classes from 1)",
-        "note queue-number p:3:24: class 1:5 is transmit queue 4, one of traffic class 2 (queue_mapping 4 \
-         is this one: it counts from 0, classes from 1)",
-    ];
     let refused = "asks no filters: this one is refused (the queue is chosen before it: qdisc add dev e clsact, and the \
                    filter at egress)";
     for (place, column) in [("parent 0: ", "25"), ("parent 1: ", "25"), ("parent 1:5 ", "25"), ("", "1")] {
-        let mut all = shared.map(String::from).to_vec();
+        let mut all = TALK_SAYS.map(String::from).to_vec();
         all.push(format!("error no-filters p:4:{column}: mqprio 1: {refused}"));
-        assert_eq!(said(&format!("{talk}filter add dev e {place}{filter}")), all, "{place}");
+        assert_eq!(said(&format!("{TALK}filter add dev e {place}{filter}")), all, "{place}");
     }
     // The filter belongs at the egress hook.
-    let mut all = shared.map(String::from).to_vec();
+    let mut all = TALK_SAYS.map(String::from).to_vec();
     all.push(
         "note queue-number p:5:103: queue_mapping 4 is class 1:5 of mqprio 1:, one of traffic class 2".into(),
     );
-    assert_eq!(said(&format!("{talk}qdisc add dev e clsact\nfilter add dev e egress {filter}")), all);
+    assert_eq!(said(&format!("{TALK}qdisc add dev e clsact\nfilter add dev e egress {filter}")), all);
     // For any kind, `parent 0:` is the root.
     assert!(
         said(
@@ -46,28 +50,16 @@ fn the_example_of_the_talk() {
 /// Traffic classes, queues and priorities.
 #[test]
 fn queues() {
-    assert_eq!(
-        said(
-            "qdisc add dev e root handle 1: mqprio num_tc 3 map 0 0 0 1 1 1 2 queues 2@0 2@2 1@4\n\
-         qdisc add dev e parent 1:4 fq_codel\n\
-         qdisc add dev e parent 1:5 fq_codel\n\
-         qdisc add dev e parent 1:6 fq_codel\n\
-         qdisc add dev e clsact\n\
-         filter add dev e egress protocol ip prio 1 u32 match ip dport 118 0xffff action skbedit queue_mapping 5\n"
-        ),
-        [
-            "note hw-default p:1:32: mqprio without hw means hw 1: the device does it, and refuses if it cannot \
-             (add hw 0 at the end to let Linux do it)",
-            "note mqprio p:1:64: mqprio map names 7 of 16 priorities: 7 to 15 are traffic class 0",
-            "note queue-number p:2:24: class 1:4 is transmit queue 3, one of traffic class 1 (queue_mapping 3 \
-             is this one: it counts from 0, classes from 1)",
-            "note queue-number p:3:24: class 1:5 is transmit queue 4, one of traffic class 2 (queue_mapping 4 \
-             is this one: it counts from 0, classes from 1)",
-            "error dangling-parent p:4:24: mqprio 1: has 5 queues, and 1:6 would be queue 5 (the class of a \
-             queue is its number and one: queue 0 is :1)",
-            "warning mqprio p:6:103: queue_mapping 5: mqprio 1: has the queues 0 to 4 (did you mean \"4\"?)",
-        ]
-    );
+    let more = "qdisc add dev e parent 1:6 fq_codel\nqdisc add dev e clsact\n\
+                filter add dev e egress protocol ip prio 1 u32 match ip dport 118 0xffff \
+                action skbedit queue_mapping 5\n";
+    let mut all = TALK_SAYS.to_vec();
+    all.extend([
+        "error dangling-parent p:4:24: mqprio 1: has 5 queues, and 1:6 would be queue 5 (the class of a \
+         queue is its number and one: queue 0 is :1)",
+        "warning mqprio p:6:103: queue_mapping 5: mqprio 1: has the queues 0 to 4 (did you mean \"4\"?)",
+    ]);
+    assert_eq!(said(&format!("{TALK}{more}")), all);
     assert_eq!(
         said("qdisc add dev e root handle 1: mqprio num_tc 4 map 0 1 2 3 4 queues 1@0 1@1 1@1 hw 0\n"),
         [
