@@ -26,7 +26,7 @@ pub(super) struct Filters<'a, 's> {
 impl Filters<'_, '_> {
     pub(super) fn check(&mut self) {
         let places: BTreeSet<Attached> = self.device.filters.iter().map(|f| f.at).collect();
-        for filter in &self.device.filters {
+        for filter in self.device.filters.iter() {
             self.target(filter, &places);
         }
         self.shadows();
@@ -130,16 +130,15 @@ impl Filters<'_, '_> {
 
     /// Reports leaves of htb, hfsc, drr and qfq that no filter and no default leads to.
     fn unreachable(&mut self) {
+        let marks = self.device.filters.iter().any(|f| {
+            f.settings
+                .actions()
+                .iter()
+                .any(|a| a.kind.text == "skbedit" && a.words.iter().any(|w| w.text.starts_with("prio")))
+        });
         for qdisc in self.device.qdiscs().into_iter().filter(|q| q.needs_filters()) {
-            let here = |f: &&Filter| matches!(f.at, Attached::To(to) if to.major() == qdisc.handle.major());
-            let on: Vec<&Filter> = self.device.filters.iter().filter(here).collect();
+            let on: Vec<&Filter> = self.device.filters.find(Device::of_qdisc(qdisc.handle)).collect();
             let unknown = on.iter().any(|f| COMPUTED.contains(&f.kind.as_str()));
-            let marks = self.device.filters.iter().any(|f| {
-                f.settings
-                    .actions()
-                    .iter()
-                    .any(|a| a.kind.text == "skbedit" && a.words.iter().any(|w| w.text.starts_with("prio")))
-            });
             if unknown || marks || self.device.partial {
                 continue;
             }
