@@ -205,8 +205,8 @@ impl Link {
         self.wire.as_ref()
     }
 
-    /// Returns the bytes of tables that its qdiscs have: a bound, or the `exact` number, which takes
-    /// a visit of each.
+    /// Returns the bytes of tables that its qdiscs have: a bound, or the `exact` number, which
+    /// takes a visit of each.
     pub(crate) fn tables(&mut self, now: Instant, exact: bool) -> u64 {
         if exact {
             self.way.control(now).change(|qdiscs| qdiscs.count_tables());

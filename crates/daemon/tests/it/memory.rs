@@ -68,8 +68,8 @@ fn all_links_together_have_a_budget() {
     }
 }
 
-/// What a link gives back, another one can have, in one step too: whatever the order of the links
-/// in the text.
+/// Another link can have the bytes that a link gives back, in one step too: whatever the order of
+/// the links in the text.
 #[test]
 fn what_a_link_gives_back_is_free_for_others() {
     let mut world = World::with(&["add a", "add b"]);

@@ -11,8 +11,8 @@ use super::{Scenario, ScenarioError};
 use crate::frame::Frame;
 use crate::net::{CLASSES, CONNECTIONS_MAX, Group, Load};
 
-/// Most bytes that the hosts, links, qdiscs and traffic of a scenario take before it runs: 150 links
-/// of both directions with the default queues and rings.
+/// Most bytes that the hosts, links, qdiscs and traffic of a scenario take before it runs: 150
+/// links of both directions with the default queues and rings.
 pub const MEMORY: u64 = 1 << 30;
 
 /// Most bytes of the text of a scenario: to read it takes up to ninety times as many.

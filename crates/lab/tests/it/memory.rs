@@ -75,8 +75,7 @@ fn the_tables_of_all_policies_have_one_budget() {
     assert!(most < MEMORY + (512 << 20), "{most}");
 }
 
-/// What a part is counted with is at least what it takes, and at most the double: as many of them
-/// as just fit, or a few, are measured.
+/// A part is counted with at least the bytes that it takes, and at most the double.
 #[test]
 fn a_part_takes_what_it_is_counted_with() {
     let budget = |text: &str, more: &str| {

@@ -60,9 +60,7 @@ impl Filters<'_, '_> {
             let message =
                 format!("this leads to class {class}, which {} does not have: {fate}", qdisc.name());
             let there = match qdisc.classes() {
-                Classes::Made => {
-                    self.device.classes.keys().filter(|c| self.device.is_leaf(**c)).copied().collect()
-                }
+                Classes::Made => self.device.near(class).filter(|c| self.device.is_leaf(*c)).collect(),
                 Classes::Upto(most) => {
                     (1..=most.min(64)).map(|n| Handle::new(class.major(), n as u16)).collect()
                 }

@@ -192,8 +192,10 @@ impl Device {
     }
     /// Returns classes whose numbers are near a handle's: all of them, if they are few.
     pub(super) fn near(&self, handle: Handle) -> impl Iterator<Item = Handle> {
-        let below = self.classes.range(..handle).rev().take(NEAR);
-        below.chain(self.classes.range(handle..).take(NEAR)).map(|(id, _)| *id)
+        let mut below: Vec<Handle> =
+            self.classes.range(..handle).rev().take(NEAR).map(|(id, _)| *id).collect();
+        below.reverse();
+        below.into_iter().chain(self.classes.range(handle..).take(NEAR).map(|(id, _)| *id))
     }
     /// Returns qdiscs whose numbers are near a handle's: all of them, if they are few.
     pub(super) fn qdiscs_near(&self, handle: Handle) -> impl Iterator<Item = Handle> {

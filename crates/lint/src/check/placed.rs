@@ -7,8 +7,8 @@ use super::model::{Attached, Filter};
 /// Place, chain, priority and handle of a filter, and its number in the order of the lines.
 type Key = (Attached, u32, u32, Option<String>, usize);
 
-/// Filters. Those of a place, of a chain, of a priority or of a handle are found in a time that does
-/// not grow with the number of the others beyond its logarithm.
+/// Filters. Those of a place, of a chain, of a priority or of a handle are found in a time that
+/// does not grow with the number of the others beyond its logarithm.
 #[derive(Debug, Default)]
 pub(super) struct Placed {
     /// The filters, by number.

@@ -8,7 +8,7 @@ use txweir_core::sched::cx::Cx;
 use txweir_core::{Handle, Tree};
 
 use super::{Device, Hook, blocks};
-use crate::ast::{At, Command, Place, QdiscCommand, Verb};
+use crate::ast::{At, ClassCommand, Command, Place, QdiscCommand, Verb};
 use crate::command::{self, Change};
 use crate::diagnostic::{Diagnostic, code};
 use crate::kernel;
@@ -54,8 +54,8 @@ pub(super) fn shares(source: &Arc<Source>, change: &Change, device: &dyn Device)
     Some(tree)
 }
 
-/// True if the qdisc or the class that a line is about shares a rate. What is deleted, or made, takes
-/// the rate of no other.
+/// True if the qdisc or the class that a line is about shares a rate. A class that is made, and an
+/// object that is deleted, takes the rate of no other.
 fn changes_share(change: &Change, trees: &Trees<'_>) -> bool {
     let mut any = false;
     match change {
@@ -69,12 +69,15 @@ fn changes_share(change: &Change, trees: &Trees<'_>) -> bool {
             };
             node.into_iter().for_each(|node| node.qdisc().shares(&mut |_| any = true));
         }
+        Change::Class(ClassCommand { verb: Verb::Add | Verb::Delete, .. }) => {}
         Change::Class(cmd) => {
             let id = cmd.classid.as_ref().map_or(Handle::NONE, |id| id.value);
             let root = trees.root();
             let node = if id.major() == 0 { Some(root) } else { trees.qdisc(id) };
-            let is_it = |minor: u16| cmd.verb != Verb::Delete && minor == id.minor();
-            node.into_iter().for_each(|node| node.qdisc().shares(&mut |share| any |= is_it(share.minor)));
+            let classes = node.and_then(|node| node.qdisc().user_classes());
+            classes.into_iter().for_each(|classes| {
+                classes.options(id.minor(), &mut |o| any |= o.param.key == "shared" && o.value.is_set());
+            });
         }
     }
     any

@@ -1,11 +1,11 @@
 //! The hash tables of u32 in saved lines.
 //!
 //! No line chooses the number of a root: each priority takes the next default number when it is
-//! made. And no line names a table whose priority is gone, though filters may link to it. So where a
-//! root would take the number of a table, or a table has lost its priority, there are lines around
-//! the others. A priority of their own takes the default numbers that tables have, while all roots
-//! are made, and is removed then. Another one makes the tables that have lost theirs, and is removed
-//! at the end.
+//! made. And no line names a table whose priority is gone, though filters may link to it. So where
+//! a root would take the number of a table, or a table has lost its priority, there are lines
+//! around the others. A priority of their own takes the default numbers that tables have, while all
+//! roots are made, and is removed then. Another one makes the tables that have lost theirs, and is
+//! removed at the end.
 
 use std::collections::BTreeSet;
 

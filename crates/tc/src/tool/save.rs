@@ -103,8 +103,8 @@ pub(crate) fn own_actions(actions: &Actions, made: &mut BTreeSet<(&'static str, 
     out
 }
 
-/// Returns the lines of the filters of a block. If they are to be `loaded` where there are none, they
-/// have lines around them that its hash tables may need.
+/// Returns the lines of the filters of a block. If they are to be `loaded` where there are none,
+/// they have lines around them that its hash tables may need.
 fn block_lines(
     filters: &Filters,
     block: BlockId,
@@ -196,8 +196,8 @@ fn table_lines(
     }
 }
 
-/// Returns the line of a filter at a place within its block; `None` for a hash table, which has lines
-/// of its own.
+/// Returns the line of a filter at a place within its block; `None` for a hash table, which has
+/// lines of its own.
 fn filter_line(
     filters: &Filters,
     place: &str,

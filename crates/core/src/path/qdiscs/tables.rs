@@ -5,8 +5,8 @@ use crate::path::tree::Tree;
 use crate::path::trees::Trees;
 
 impl Qdiscs<'_> {
-    /// Counts the bytes of tables of each tree (`Tree::tables`) anew, so that what is gone counts no
-    /// more. The cost is a visit of every qdisc.
+    /// Counts the bytes of tables of each tree (`Tree::tables`) anew, so that what is gone counts
+    /// no more. The cost is a visit of every qdisc.
     pub fn count_tables(&mut self) {
         let count = |tree: &mut Tree| tree.memory = Trees::from(&*tree).memory();
         let forest = match &mut self.0 {

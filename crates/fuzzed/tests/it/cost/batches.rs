@@ -111,24 +111,6 @@ const TABLE: &[Lines] = &[
         each: &["qdisc change dev a root handle 1: tbf rate {+2}kbit burst 10kb limit 10kb"],
     },
     Lines {
-        name: "shared rates",
-        n: 250,
-        first: &[DRR],
-        each: &[
-            CLASS,
-            "qdisc add dev a parent 1:{x+1} handle {x+2}: tbf rate 1mbit burst 10kb limit 10kb shared s",
-        ],
-    },
-    Lines {
-        name: "shared rates, each its own",
-        n: 250,
-        first: &[DRR],
-        each: &[
-            CLASS,
-            "qdisc add dev a parent 1:{x+1} handle {x+2}: tbf rate 1mbit burst 10kb limit 10kb shared s{+0}",
-        ],
-    },
-    Lines {
         name: "classes beside a shared rate",
         n: 250,
         first: &[
@@ -254,7 +236,7 @@ const TABLE: &[Lines] = &[
     },
     Lines {
         name: "u32",
-        n: 900,
+        n: 450,
         first: &[PRIO],
         each: &["filter add dev a parent 1: protocol ip prio 1 u32 match ip dst 10.0.{ip}/32 flowid 1:1"],
     },
