@@ -53,7 +53,8 @@ pub(super) fn check_copies(
 
 /// Refuses an object that needs `need` bytes of memory where the qdiscs of the device would have
 /// more than its budget (`Env::memory`, `Env::room`). The count is exact only near the budget,
-/// because a count looks at every qdisc. The qdiscs at `gone` and below do not count: the object takes their place.
+/// because a count looks at every qdisc. The qdiscs at `gone` and below do not count: the object
+/// takes their place.
 pub(super) fn check_memory(
     trees: &Trees<'_>,
     object: Object,

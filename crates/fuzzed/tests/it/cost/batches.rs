@@ -207,7 +207,8 @@ const TABLE: &[Lines] = &[
         n: 600,
         first: &[PRIO],
         each: &[
-            "filter add dev a parent 1: protocol ip prio 1 handle {+1} basic match 'cmp(u16 at 2 layer transport gt {+0})' classid 1:1",
+            "filter add dev a parent 1: protocol ip prio 1 handle {+1} basic match 'cmp(u16 at 2 layer transport gt \
+                 {+0})' classid 1:1",
         ],
     },
     Lines {
@@ -215,8 +216,10 @@ const TABLE: &[Lines] = &[
         n: 400,
         first: &[PRIO],
         each: &[
-            "filter add dev a parent 1: protocol ip prio 1 handle {+1} basic match 'cmp(u16 at 2 layer transport gt {+0})' classid 1:1",
-            "filter replace dev a parent 1: protocol ip prio 1 handle {+1} basic match 'cmp(u16 at 2 layer transport gt {+0})' classid 1:2",
+            "filter add dev a parent 1: protocol ip prio 1 handle {+1} basic match 'cmp(u16 at 2 layer transport gt \
+                 {+0})' classid 1:1",
+            "filter replace dev a parent 1: protocol ip prio 1 handle {+1} basic match 'cmp(u16 at 2 layer transport \
+                 gt {+0})' classid 1:2",
             "filter del dev a parent 1: protocol ip prio 1 handle {+1} basic",
         ],
     },

@@ -37,7 +37,8 @@ fn trace(n: usize) -> String {
     };
     let rows: Vec<String> = (0..n.min(60_000)).map(row).collect();
     text += &format!("{{\"packets\":[{}]}}\n", rows.join(","));
-    text += "{\"at\":-1000000,\"tc\":\"qdisc add dev v0 root handle 1: tbf rate 10mbit burst 3000 limit 1000000\",\"status\":0}\n";
+    text += "{\"at\":-1000000,\"tc\":\"qdisc add dev v0 root handle 1: tbf rate 10mbit burst 3000 limit \
+         1000000\",\"status\":0}\n";
     text += &each(n, |i| format!("{{\"send\":[[{},{},200]]}}\n", i * 1_000_000, i % 60_000));
     text += &each(n, |i| format!("{{\"depart\":[[{},{i}]]}}\n", i * 1_000_000));
     let at = n * 1_000_000 + 1_000_000;

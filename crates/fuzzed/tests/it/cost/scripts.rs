@@ -159,7 +159,8 @@ fn table() -> Vec<Text> {
             "qdisc add dev a root handle 1: drr\n",
             |i| {
                 format!(
-                    "class add dev a parent 1: classid 1:{:x} drr\nqdisc add dev a parent 1:{:x} handle {:x}: pfifo\nqdisc add dev a parent {:x}: pfifo\n",
+                    "class add dev a parent 1: classid 1:{:x} drr\nqdisc add dev a parent 1:{:x} handle {:x}: \
+                         pfifo\nqdisc add dev a parent {:x}: pfifo\n",
                     i + 1,
                     i + 1,
                     i + 2,
@@ -174,7 +175,8 @@ fn table() -> Vec<Text> {
             HTB,
             |i| {
                 format!(
-                    "tc class add dev a parent 1: classid 1:{:x} htb rate 1mbit\ntc filter add dev a parent 1: protocol ip prio {} matchall classid 1:{:x}\n",
+                    "tc class add dev a parent 1: classid 1:{:x} htb rate 1mbit\ntc filter add dev a parent 1: \
+                         protocol ip prio {} matchall classid 1:{:x}\n",
                     i + 1,
                     i + 1,
                     i + 20_000
