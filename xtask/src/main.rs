@@ -6,6 +6,7 @@ mod docs;
 mod errors;
 mod gate;
 mod layers;
+mod loops;
 mod mutants;
 mod package;
 mod planted;

@@ -96,10 +96,21 @@ loom.workspace = true
 };
 
 /// The end of the copy's manifest. The crates that are not copied run a few instructions in each
-/// interleaving: a quick build of theirs counts for more.
+/// interleaving, and the model checker's crates for its log run none: a quick build of theirs counts
+/// for more.
 const UNCOPIED: &str = "
 [profile.test.package.\"*\"]
 opt-level = 1
+[profile.test.package.aho-corasick]
+opt-level = 0
+[profile.test.package.matchers]
+opt-level = 0
+[profile.test.package.regex-automata]
+opt-level = 0
+[profile.test.package.regex-syntax]
+opt-level = 0
+[profile.test.package.tracing-subscriber]
+opt-level = 0
 [profile.test.package.loom]
 opt-level = 2
 [profile.test.package.generator]

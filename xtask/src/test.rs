@@ -6,6 +6,12 @@ use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
+/// Settings of glibc's allocator (mallopt(3)): it keeps large blocks that are freed, up to these
+/// bytes. Tests make and free the tables of a qdisc thousands of times, and a new mapping for each
+/// costs ten times as much.
+const KEEP_BLOCKS: [(&str, &str); 2] =
+    [("MALLOC_MMAP_THRESHOLD_", "1073741824"), ("MALLOC_TRIM_THRESHOLD_", "4294967296")];
+
 /// Runs `cargo test` over the workspace, and beside it the models of shared state, as they are and
 /// with the bugs that they must find. Prints its progress, each reason for a skipped test, and the
 /// sum. With arguments, runs only the tests of the workspace that they choose.
@@ -17,6 +23,7 @@ pub fn run(extra: &[&str]) -> Result<(), String> {
         command
             .args(["test", "--locked", "--workspace", "--no-fail-fast", "--features", "txweir/handoff"])
             .args(more)
+            .envs(KEEP_BLOCKS)
             .current_dir(crate::root());
         if from_nothing {
             command.env("CARGO_INCREMENTAL", "0");

@@ -75,6 +75,7 @@ fn check_source(name: &str, text: &str, found: &mut Vec<String>) {
     let code = text.split("#[cfg(test)]\nmod tests").next().unwrap_or(text);
     let tests = name.contains("/tests/") || name.ends_with("/tests.rs");
     crate::errors::check(name, code, found);
+    crate::loops::check(name, code, found);
     for (i, line) in text.lines().enumerate() {
         let at = format!("{name}:{}", i + 1);
         if line.chars().count() > LINE_LEN_MAX {

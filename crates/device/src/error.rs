@@ -53,6 +53,11 @@ pub enum OpenCause {
 }
 
 impl OpenError {
+    /// True if another user has the interface, and may let go of it.
+    #[must_use]
+    pub const fn is_in_use(&self) -> bool {
+        matches!(self.cause, OpenCause::Forwarded | OpenCause::Busy)
+    }
     /// True if the interface, or its network namespace, does not exist: both may be made later.
     #[must_use]
     pub const fn is_missing(&self) -> bool {

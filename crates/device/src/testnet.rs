@@ -19,19 +19,16 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use crate::error::{OpenCause, OpenError};
 use crate::netns::Netns;
 
-/// Opens a link. A process that a test forks holds a copy of each descriptor until it runs its
-/// program, so that a link that was closed may still be in use for a moment: `open` is called again
-/// until then, for ten seconds.
-pub fn reopened<T>(mut open: impl FnMut() -> Result<T, OpenError>) -> Result<T, OpenError> {
+/// Opens a link, again as long as it is in use. A process that a test forks holds a copy of each
+/// descriptor until it runs its program, so that a link that was closed may still be in use for a
+/// moment: `open` is called again for up to ten seconds.
+pub fn reopened<T, E>(mut open: impl FnMut() -> Result<T, E>, in_use: impl Fn(&E) -> bool) -> Result<T, E> {
     let give_up = Instant::now() + Duration::from_secs(10);
     loop {
         match open() {
-            Err(OpenError { cause: OpenCause::Forwarded | OpenCause::Busy, .. })
-                if Instant::now() < give_up =>
-            {
+            Err(err) if in_use(&err) && Instant::now() < give_up => {
                 std::thread::sleep(Duration::from_millis(5));
             }
             done => return done,

@@ -7,10 +7,9 @@ use txweir_core::packet::pool::Waiting;
 use txweir_core::path::dql::Unit;
 use txweir_core::path::txpath::BULK;
 use txweir_core::sched::classful::ClassAt;
-use txweir_core::sched::node::BAND_PACKETS;
-use txweir_core::sched::node::Books;
+use txweir_core::sched::node::{BAND_PACKETS, Books, Node};
 use txweir_core::text::value::{Json, Value};
-use txweir_core::{Bytes, DropReason, Env, Handle, Instant, Packets, TxPath, Wake};
+use txweir_core::{Bytes, DropReason, Env, Handle, Instant, Nanos, Packets, TxPath, Wake};
 
 use crate::Law;
 use crate::device::{Device, Fate, Frame};
@@ -27,6 +26,9 @@ const HELD_UP_BY_ONE: &[&str] = &["drr", "ets"];
 
 /// Most wakes without progress: each level of shapers may ask for two.
 const STUCK_MAX: u32 = 32;
+/// A wake that comes after this time or later is not counted among those: a shared rate leases
+/// sending time of 52 days at most, and a packet at a byte a second may need more.
+const LONG: Nanos = Nanos(1 << 50);
 
 /// The call that was just made.
 #[derive(Clone, Copy, Debug)]
@@ -75,6 +77,7 @@ pub struct Checker {
     /// True if the root has, or had, a size table.
     pub sized: bool,
     promise: Option<Instant>,
+    promised_at: Instant,
     stuck: u32,
     checked: usize,
     sent: u64,
@@ -241,7 +244,7 @@ impl Checker {
         let pushed = self.flow_order(v)?;
         // A look at every packet after each submission of a burst would take most of the time.
         let look = !matches!(called, Called::Submit);
-        self.nodes(v.path, look)?;
+        self.nodes(v.path)?;
         self.told.check(v.path)?;
         self.frames(v, look)?;
         self.in_flight(v, pushed)?;
@@ -281,16 +284,14 @@ impl Checker {
         Ok(pushed)
     }
 
-    /// Checks laws 1 and 5 at every node; if `look`, by every packet that waits there.
-    fn nodes(&self, path: &TxPath<Frame>, look: bool) -> Verdict {
+    /// Checks laws 1 and 5 at every node.
+    fn nodes(&self, path: &TxPath<Frame>) -> Verdict {
         let mut verdict = Ok(());
         let mut rules = self.rules.iter();
         path.tree().visit(&mut |place, node| {
             if verdict.is_ok() {
                 let rule = rules.next().cloned().unwrap_or_default();
-                let waits = if look { all_wait(path, node) } else { Ok(()) };
-                verdict = waits
-                    .and_then(|()| node_laws(path, node, &rule))
+                verdict = node_laws(path, node, &rule)
                     .map_err(|(law, what)| (law, format!("{} at {}: {what}", rule.kind, place.parent)));
             }
         });
@@ -311,8 +312,7 @@ impl Checker {
         hold!(Conservation, *waiting == books, "{waiting:?} wait by the frames, {queued:?} by the books");
         hold!(Conservation, queued.packets > 0 || queued.bytes == 0, "no packet waits, of {queued:?}");
         if look {
-            let mut shown = Tally::default();
-            path.tree().queued(&path.cx().pool, &mut |_, _, m| shown.add(m.wire_len));
+            let (_, shown) = all_wait(path, path.tree().root(), Handle::ROOT)?;
             hold!(Conservation, shown == *waiting, "{shown:?} are shown, {waiting:?} wait");
         }
         for reason in DropReason::ALL {
@@ -419,13 +419,13 @@ impl Checker {
         let asked = !frozen && budget > 0 && dev.last_promise.is_some_and(|p| p > 0) && wake != Wake::Device;
         if progress {
             self.stuck = 0;
-        } else if asked && self.promise.is_some_and(|t| now >= t) {
+        } else if asked && self.promise.is_some_and(|t| now >= t && t < self.promised_at + LONG) {
             self.stuck += 1;
             let most = STUCK_MAX + moves(v.path);
             hold!(HonestWake, self.stuck < most, "{} wakes in a row without progress", self.stuck);
         }
         match wake {
-            Wake::At(t, _) => self.promise = Some(t),
+            Wake::At(t, _) => (self.promise, self.promised_at) = (Some(t), now),
             Wake::Idle => self.promise = None,
             Wake::Device | Wake::More => {}
         }
@@ -445,23 +445,33 @@ fn moves(path: &TxPath<Frame>) -> u32 {
     moves
 }
 
-/// Checks the packets of one node: `queued` is computed from packets admitted, sent and dropped. It
-/// must equal the number of waiting packets, which no code counts.
-fn all_wait(path: &TxPath<Frame>, node: &txweir_core::sched::node::Node) -> Verdict {
+/// Checks the packets of one node, and of those below: `queued` is computed from packets admitted,
+/// sent and dropped. It must equal the number of waiting packets, which no code counts. Returns the
+/// packets that wait with their charges, and with their bytes on the wire.
+fn all_wait(path: &TxPath<Frame>, node: &Node, place: Handle) -> Result<(Tally, Tally), (Law, String)> {
     let queued = node.books().queued;
     let (mut waits, mut wire) = (Tally::default(), Tally::default());
-    waiting_below(path, node, &mut |w| {
+    node.queued(&path.cx().pool, &mut |w| {
         waits.add(w.meta.wire_len);
         wire.add(path.cx().pool.wire_len(w));
     });
+    for class in node.qdisc().classes() {
+        let below = all_wait(path, &class.node, Handle::new(node.handle().major(), class.minor))?;
+        (waits, wire) = (waits.plus(below.0), wire.plus(below.1));
+    }
     // Above a size table the bytes are those on the wire, and below it those that it charges.
     let alike = queued == waits || queued == wire;
-    hold!(Conservation, alike, "{queued:?} by the books, {waits:?} wait, {wire:?} on the wire");
-    Ok(())
+    let kind = node.qdisc().spec().kind;
+    hold!(
+        Conservation,
+        alike,
+        "{kind} at {place}: {queued:?} by the books, {waits:?} wait, {wire:?} on the wire"
+    );
+    Ok((waits, wire))
 }
 
 /// Checks laws 1 and 5 at one node.
-fn node_laws(path: &TxPath<Frame>, node: &txweir_core::sched::node::Node, rule: &NodeRule) -> Verdict {
+fn node_laws(path: &TxPath<Frame>, node: &Node, rule: &NodeRule) -> Verdict {
     let queued = node.books().queued;
     let mut own = queued;
     if let Some(m) = node.front().held(&path.cx().pool) {
@@ -493,17 +503,13 @@ fn node_laws(path: &TxPath<Frame>, node: &txweir_core::sched::node::Node, rule: 
 }
 
 /// Calls `f` with each packet that waits in a node and below.
-fn waiting_below(
-    path: &TxPath<Frame>,
-    node: &txweir_core::sched::node::Node,
-    f: &mut dyn FnMut(Waiting<'_>),
-) {
+fn waiting_below(path: &TxPath<Frame>, node: &Node, f: &mut dyn FnMut(Waiting<'_>)) {
     node.queued(&path.cx().pool, f);
     node.qdisc().classes().iter().for_each(|class| waiting_below(path, &class.node, f));
 }
 
 /// Returns the wire bytes of packets that wait in a node and below, independent of charges.
-fn wire_bytes(path: &TxPath<Frame>, node: &txweir_core::sched::node::Node) -> u64 {
+fn wire_bytes(path: &TxPath<Frame>, node: &Node) -> u64 {
     let mut sum = 0;
     waiting_below(path, node, &mut |w| sum += u64::from(path.cx().pool.wire_len(w)));
     sum

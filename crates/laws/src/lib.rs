@@ -17,6 +17,8 @@
 
 pub mod check;
 pub mod device;
+pub mod edges;
+pub mod ends;
 pub mod known;
 pub mod ops;
 pub mod options;
@@ -113,8 +115,11 @@ pub fn reproduce_with(command: String) {
     REPRODUCE.with_borrow_mut(|c| *c = command);
 }
 
-/// Checks a kind against every law in `runs` runs of `ops` random operations each. Every call makes
-/// the same runs.
+/// Pairs of ends of parameters of which [`check`] runs one.
+const PAIRS: usize = 40;
+
+/// Checks a kind against every law in `runs` runs of `ops` random operations each, and with each of
+/// its parameters at its ends. Every call makes the same runs.
 ///
 /// # Errors
 /// Names the violated law, the observation, and the seed of the run.
@@ -131,5 +136,5 @@ pub fn check(spec: &'static Spec, runs: u64, ops: usize) -> Result<(), String> {
         run::printed_is_used(spec, seed, ops).map_err(told)?;
         run::direct_is_queued(spec, seed, ops).map_err(told)?;
     }
-    Ok(())
+    edges::check(spec, PAIRS).map(|_| ())
 }

@@ -38,7 +38,7 @@ pub fn log_uniform(rng: &mut Rng, max: u64) -> u64 {
 }
 
 /// Draws words that set `param` to a value of its type, not necessarily in its range.
-fn value_words(param: &Param, rng: &mut Rng) -> Vec<String> {
+pub(crate) fn value_words(param: &Param, rng: &mut Rng) -> Vec<String> {
     if chance(rng, 1, 6) {
         // The ends of the range, as the declaration names them.
         let ends: Vec<&str> = param.range.split([' ', ',']).filter(|w| starts_with_digit(w)).collect();
@@ -167,14 +167,26 @@ fn starts_with_digit(word: &str) -> bool {
     word.starts_with(|c: char| c.is_ascii_digit())
 }
 
+/// Options of mqprio that fit together; the last ones are for a device that keeps rates.
+const MQPRIO: [&str; 3] = [
+    "num_tc 1 map 0 queues 2@0 hw 0",
+    "num_tc 2 map 0 1 1 queues 1@0 1@1 hw 0",
+    "num_tc 2 map 0 1 queues 1@0 1@1 hw 1 mode channel shaper bw_rlimit min_rate 1mbit 2mbit",
+];
+
 /// Draws random words, well-formed but perhaps refused.
 pub fn random(spec: &Spec, rng: &mut Rng) -> Vec<String> {
     if spec.kind == "mqprio" && chance(rng, 1, 2) {
         // Independent random words hardly ever fit together.
-        let words = pick(rng, &["num_tc 1 map 0 queues 2@0 hw 0", "num_tc 2 map 0 1 1 queues 1@0 1@1 hw 0"]);
+        let words = pick(rng, &MQPRIO);
         return words.split(' ').map(String::from).collect();
     }
     random_of(spec.params, rng)
+}
+
+/// True if values of the parameter are drawn: a qevent is always refused.
+pub(crate) fn is_drawn(param: &Param) -> bool {
+    param.expected != Qevent::EXPECTED
 }
 
 /// Draws random words for some of these parameters.
@@ -182,8 +194,7 @@ pub fn random_of(params: &'static [Param], rng: &mut Rng) -> Vec<String> {
     let (n, of) = *pick(rng, &[(1, 8), (1, 2), (3, 4)]);
     let mut words = Vec::new();
     for param in params {
-        // A qevent is always refused.
-        if param.expected != Qevent::EXPECTED && chance(rng, n, of) {
+        if is_drawn(param) && chance(rng, n, of) {
             let alone = !param.alone.is_empty() && chance(rng, 1, 2);
             words.push((*pick(rng, if alone { param.alone } else { param.words })).to_string());
             if !param.flag && !alone {
@@ -302,6 +313,9 @@ pub fn agree(declared: &str, exact: &str, json: &Json) -> bool {
         Json::Null => false,
         Json::Int(n) => exact == format!("{n}"),
         Json::Members(_) | Json::Rows(_) => false,
+        Json::List(l) if declared == Rates::EXPECTED => {
+            l.iter().map(|n| format!("{n}bps")).collect::<Vec<_>>().join(" ") == exact
+        }
         Json::List(l) => l.iter().map(u64::to_string).collect::<Vec<_>>().join(" ") == exact,
         Json::Uint(n) => digits.parse::<u64>().is_ok_and(|exact| {
             let unit = if declared == Nanos::EXPECTED { 1000 } else { 1 };

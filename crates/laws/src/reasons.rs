@@ -54,6 +54,8 @@ pub struct Told {
     /// Counts of the path that its root does not have: packets refused before any qdisc, and counts
     /// of removed roots.
     outside: Reasons,
+    /// Counts of the path when its nodes were last checked; `None` after a change of the tree.
+    checked: Option<Reasons>,
 }
 
 /// Reasons for which a path refuses packets before any qdisc; qdiscs drop for the second one too.
@@ -63,10 +65,16 @@ impl Told {
     /// Notes that the tree was changed: its root may be another one.
     pub fn learn(&mut self, path: &TxPath<Frame>) {
         self.outside = outside(path, &self.planted.read(path.tree().root(), true).0);
+        self.checked = None;
     }
 
-    /// Checks every node after every call.
+    /// Checks every node after every call in which the path has counted something.
     pub fn check(&mut self, path: &TxPath<Frame>) -> Result<(), (Law, String)> {
+        let counted = counted(path);
+        if self.checked == Some(counted) {
+            return Ok(());
+        }
+        self.checked = Some(counted);
         let root = path.tree().root();
         let (was, is) = (self.outside, outside(path, &self.planted.read(root, true).0));
         let may_grow = |reason| REFUSED.contains(&reason);
@@ -100,10 +108,15 @@ impl Told {
         if reasons.dropped() != dropped {
             return Err(format!("{dropped} dropped by the books, {:?} by reason", reasons.drops));
         }
-        let classes = node.qdisc().classes().iter().map(|class| self.planted.read(&class.node, false).0);
-        let below = classes.fold(Reasons::default(), |sum, reasons| sum.plus(&reasons));
-        let all = |r: &Reasons| r.drops.into_iter().chain(r.marks).collect::<Vec<u64>>();
-        match all(&below).iter().zip(all(&reasons)).all(|(below, all)| *below <= all) {
+        let mut below = Reasons::default();
+        for class in node.qdisc().classes() {
+            let (class, _) = self.planted.read(&class.node, false);
+            below.drops.iter_mut().zip(class.drops).for_each(|(sum, n)| *sum += n);
+            below.marks.iter_mut().zip(class.marks).for_each(|(sum, n)| *sum += n);
+        }
+        let mut drops = below.drops.iter().zip(&reasons.drops);
+        let mut marks = below.marks.iter().zip(&reasons.marks);
+        match drops.all(|(below, all)| below <= all) && marks.all(|(below, all)| below <= all) {
             true => Ok(()),
             false => Err(format!("its classes count {below:?}, the node counts {reasons:?}")),
         }
@@ -114,15 +127,18 @@ fn broken(what: String) -> (Law, String) {
     (Law::Reasons, what)
 }
 
+/// Returns the counts of the path.
+fn counted(path: &TxPath<Frame>) -> Reasons {
+    let (cx, mut counted) = (path.cx(), Reasons::default());
+    DropReason::ALL.iter().for_each(|reason| counted.drops[*reason as usize] = cx.drops(*reason));
+    MarkReason::ALL.iter().for_each(|reason| counted.marks[*reason as usize] = cx.marks(*reason));
+    counted
+}
+
 /// Returns the counts of the path that its root does not have.
 fn outside(path: &TxPath<Frame>, root: &Reasons) -> Reasons {
-    let cx = path.cx();
-    let mut outside = Reasons::default();
-    for reason in DropReason::ALL {
-        outside.drops[*reason as usize] = cx.drops(*reason).wrapping_sub(root.drops[*reason as usize]);
-    }
-    for reason in MarkReason::ALL {
-        outside.marks[*reason as usize] = cx.marks(*reason).wrapping_sub(root.marks[*reason as usize]);
-    }
+    let mut outside = counted(path);
+    outside.drops.iter_mut().zip(root.drops).for_each(|(n, root)| *n = n.wrapping_sub(root));
+    outside.marks.iter_mut().zip(root.marks).for_each(|(n, root)| *n = n.wrapping_sub(root));
     outside
 }

@@ -7,7 +7,7 @@ use txweir_core::{ConfigError, Env, Handle, Swapped, Tree};
 use txweir_core::{base::link::LinkLayer, sched::stab::Stab};
 use txweir_core::{base::tally::Tally, sched::cx::Cx};
 
-use crate::check::{Called, snapshot};
+use crate::check::{Called, Snapshot, snapshot};
 use crate::device::Frame;
 use crate::known::{Known, Where};
 use crate::ops::Op;
@@ -108,12 +108,56 @@ impl World {
     pub fn reconfigure(&mut self, op: &Op) -> Result<(), Violation> {
         let before = snapshot(&self.path);
         let Some(applied) = self.try_reconfigure(op) else { return Ok(()) };
+        self.settled(&before, op, applied)
+    }
+
+    /// Sets options of the root qdisc. Refused ones must change nothing.
+    pub fn change_line(&mut self, line: &[String]) -> Result<(), Violation> {
+        let before = snapshot(&self.path);
+        let changed = self.path.configure(self.now, &mut self.dev, |tree, cx| {
+            with_words(line, |w| tree.edit(cx).change(Handle::ROOT, None, w))
+        });
+        self.totals.changed += u64::from(changed.is_ok());
+        self.settled(&before, &line, changed.map(|()| true).map_err(|e| e.to_string()))
+    }
+
+    /// Adds a class to the root qdisc, or sets its options. Refused ones must change nothing.
+    pub fn class_line(&mut self, add: bool, minor: u16, line: &[String]) -> Result<(), Violation> {
+        let before = snapshot(&self.path);
+        let owner = self.path.tree().root().handle();
+        let class = Handle::new(owner.major(), minor);
+        let changed = self.path.configure(self.now, &mut self.dev, |tree, cx| {
+            with_words(line, |w| match add {
+                true => tree.edit(cx).add_class(owner, class, None, w),
+                false => tree.edit(cx).change_class(None, class, None, w),
+            })
+        });
+        self.totals.classes_changed += u64::from(changed.is_ok());
+        self.settled(&before, &line, changed.map(|()| true).map_err(|e| e.to_string()))
+    }
+
+    /// Sets the size table of the root qdisc, if its kind may have one.
+    pub fn stab_line(&mut self, stab: Stab) -> Result<(), Violation> {
+        let before = snapshot(&self.path);
+        let set = self
+            .path
+            .configure(self.now, &mut self.dev, |tree, cx| tree.edit(cx).set_stab(Handle::ROOT, Some(stab)));
+        self.totals.stabs += u64::from(set.is_ok());
+        self.settled(&before, &stab, set.map(|()| false).map_err(|e| e.to_string()))
+    }
+
+    /// Checks the state after an operation. A change of classes is `Ok(true)`: packets queued
+    /// before and after it are not one flow, because classes may now be chosen differently.
+    fn settled(
+        &mut self,
+        before: &Snapshot,
+        op: &dyn std::fmt::Debug,
+        applied: Result<bool, String>,
+    ) -> Result<(), Violation> {
         self.account()?;
         self.checker.input();
         match applied {
             Ok(classes) => {
-                // Classes may now be chosen differently: packets queued before and after are not
-                // one flow.
                 self.checker.epoch += u32::from(classes);
                 self.configured()
             }

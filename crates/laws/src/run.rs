@@ -9,7 +9,7 @@ use txweir_core::{Handle, Meta, Wake};
 use crate::ops::{Op, Scope, Swarm, queue_of};
 use crate::options::{build, chance, illegal, legal, pick, printed, shown};
 use crate::setup::{Setup, Totals};
-use crate::world::{Mode, World};
+use crate::world::{END, Mode, World};
 use crate::{Law, Violation};
 
 /// All inputs of a run.
@@ -96,7 +96,7 @@ impl Plan {
 }
 
 /// Lets every packet out: a waiting packet leaves in bounded time once no obstacle remains.
-fn finish(world: &mut World) -> Result<(), Violation> {
+pub(crate) fn finish(world: &mut World) -> Result<(), Violation> {
     world.path.tx_mut().thaw();
     (0..64).for_each(|queue| world.path.stopped_queues().remove(queue));
     world.checker.input();
@@ -108,7 +108,7 @@ fn finish(world: &mut World) -> Result<(), Violation> {
         world.reap()?;
         match world.ask(u32::MAX)? {
             Wake::Idle => return Ok(()),
-            Wake::At(t, _) if t.0 < 1 << 62 => world.now = t,
+            Wake::At(t, _) if t < END => world.now = t,
             Wake::At(..) => return Ok(()),
             Wake::Device | Wake::More => {}
         }

@@ -1,7 +1,7 @@
 //! The start of a world, and the events of a run in it.
 
 use txweir_core::base::rng::Rng;
-use txweir_core::{DqlConfig, DropReason, Env, Nanos, Role, Unit};
+use txweir_core::{DqlConfig, DropReason, Env, Instant, Nanos, Role, Unit};
 
 use crate::ops::Op;
 use crate::options::{chance, pick};
@@ -55,6 +55,8 @@ pub struct Setup {
     pub pool: usize,
     pub bql: Option<DqlConfig>,
     pub slots: u32,
+    /// Time of the first operation.
+    pub start: Instant,
     /// The kind under test, to be grafted below others.
     pub kind: &'static str,
     /// Operations that make the tree below the root.
@@ -85,6 +87,7 @@ impl Setup {
             pool: *pick(rng, &[1, 20, 500, 4000]),
             bql: chance(rng, 2, 3).then_some(bql),
             slots: *pick(rng, &[1, 8, 64, 1000]),
+            start: Instant::from_secs(1),
             kind,
             nest: (0..nest)
                 .map(|_| Op::Graft { place: rng.next_u64() as u32 & 0xffff, seed: rng.next_u64() })

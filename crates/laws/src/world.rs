@@ -17,6 +17,9 @@ use crate::options::classes_of;
 use crate::setup::{Setup, Totals};
 use crate::{Law, Violation};
 
+/// The end of the clock: see [`Instant`]. A wait until then or later does not end in a run.
+pub const END: Instant = Instant(1 << 62);
+
 /// The calls that accompany a submission.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mode {
@@ -60,7 +63,7 @@ impl World {
         let mut world = Self {
             path: TxPath::new(config).expect("the byte limit's configuration is legal"),
             dev: Device::new(setup.slots),
-            now: Instant::from_secs(1),
+            now: setup.start,
             env: setup.env,
             role: setup.role,
             kind: setup.kind,
@@ -287,7 +290,7 @@ impl World {
     /// Drains at the instants that wakes name.
     fn follow(&mut self, times: u32) -> Result<(), Violation> {
         for _ in 0..times {
-            let Some(t) = self.checker.promised().filter(|t| t.0 < 1 << 62) else { return Ok(()) };
+            let Some(t) = self.checker.promised().filter(|t| *t < END) else { return Ok(()) };
             self.now = self.now.max(t);
             self.totals.followed += 1;
             self.drain(u32::MAX)?;
@@ -418,9 +421,9 @@ fn for_room(reason: DropReason) -> bool {
     matches!(reason, Overlimit | HeadDrop | FlowOverlimit | FlowLimit | Overmemory | PoolFull)
 }
 
-/// Returns a time later by `ns`, but never so late that sums with it saturate.
+/// Returns a time later by `ns`, but not beyond the end of the clock.
 fn later(now: Instant, ns: u64) -> Instant {
-    Instant(now.0.saturating_add(ns).min(1 << 62).max(now.0))
+    (now + Nanos(ns)).min(END).max(now)
 }
 
 /// Returns the details that a packet's bytes would give: a few hosts, and rarely an

@@ -1,6 +1,7 @@
 //! Numbers and names: time, units, handles, random numbers, sets of queues, timers. This layer
 //! knows no packet.
 
+pub(crate) mod bound;
 pub mod chance;
 pub mod env;
 pub(crate) mod free;

@@ -9,6 +9,10 @@ use core::ops::{Add, AddAssign, Sub};
 
 /// A point in time: nanoseconds since the caller's origin.
 ///
+/// The clock has 2^62 ns, 146 years: beyond them a shared rate or an emulated link may keep a
+/// packet for good, because they count signed differences. No packet is lost there, and nothing
+/// panics.
+///
 /// It must not go back: it comes from a clock such as `CLOCK_MONOTONIC`, not from the system's
 /// real-time clock, which is set. Shapers and AQMs stand still until a clock that has gone back has
 /// caught up, and a path that is called at the time that it has asked for may then ask again.

@@ -28,6 +28,7 @@ mod packed;
 use alloc::vec;
 use alloc::vec::Vec;
 
+use crate::base::bound::Bound;
 use crate::base::time::Instant;
 
 pub use packed::PackedWheel;
@@ -173,8 +174,10 @@ impl Wheel {
     /// Removes and returns the earliest id that is due at `now`, with its deadline.
     #[inline]
     pub fn pop_due(&mut self, now: Instant) -> Option<(u32, Instant)> {
-        // Each round but the last moves ids to a lower level: at most 7 rounds.
+        // Each turn but the last moves ids to a lower level.
+        let mut bound = Bound::of(LEVELS);
         loop {
+            bound.turn();
             let Some(slot) = self.levels.first() else {
                 self.base = self.base.max(now.0);
                 return None;
@@ -200,7 +203,9 @@ impl Wheel {
 
     /// Removes all ids and restores a new wheel. O(number of ids that wait).
     pub fn clear(&mut self) {
+        let mut bound = Bound::of(self.entries.len());
         while let Some(slot) = self.levels.first() {
+            bound.turn();
             self.unlink(self.slots[slot].head);
         }
         self.base = 0;
@@ -212,7 +217,9 @@ impl Wheel {
         let mut id = core::mem::replace(&mut self.slots[slot], EMPTY).head;
         self.levels.clear(slot);
         self.base = min;
+        let mut bound = Bound::of(self.entries.len());
         while id != NIL {
+            bound.turn();
             let Entry { when, next, .. } = self.entries[id as usize];
             self.push(id, when, place(when, min));
             id = next;
@@ -240,7 +247,9 @@ impl Wheel {
     fn insert_late(&mut self, id: u32, when: u64) {
         let list = self.slots[LATE];
         let (mut prev, mut next) = (list.tail, NIL);
+        let mut bound = Bound::of(self.entries.len());
         while let Some(e) = self.entries.get(prev as usize).filter(|e| e.when > when) {
+            bound.turn();
             (prev, next) = (e.prev, prev);
         }
         self.entries[id as usize] = Entry { when, prev, next, slot: LATE as u16 };

@@ -46,6 +46,7 @@ impl Bits {
         }
         grown.words = vec![0; end];
         let mut at = 0;
+        // Bound: the members. No packet waits for this loop.
         while let Some(i) = self.next(at) {
             grown.set(i);
             at = i + 1;
@@ -101,7 +102,7 @@ impl Bits {
     #[inline]
     pub fn next(&self, mut i: usize) -> Option<usize> {
         let mut level = 0;
-        // Goes up until a word has a bit at or behind the position: at most `LEVELS` steps.
+        // Bound: `LEVELS` turns. Goes up until a word has a bit at or behind the position.
         loop {
             let (from, to) = (usize::from(*self.start.get(level)?), usize::from(*self.start.get(level + 1)?));
             let word = from + (i >> 6);
@@ -115,7 +116,7 @@ impl Bits {
             i = (i >> 6) + 1;
             level += 1;
         }
-        // Goes down to the member.
+        // Bound: `LEVELS` turns.
         while level > 0 {
             level -= 1;
             i = (i << 6) + self.words[usize::from(self.start[level]) + i].trailing_zeros() as usize;

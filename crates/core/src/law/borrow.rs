@@ -35,6 +35,7 @@ mod waits;
 
 use super::bucket::{Sizing, TICK_NS, to_i64};
 use super::lease::Lease;
+use crate::base::bound::Bound;
 use crate::base::time::Instant;
 use crate::base::units::RateMul;
 use classes::{Classes, Hot, Mode};
@@ -255,7 +256,9 @@ impl Borrow {
     #[inline(never)]
     fn look_at_due(&mut self, level: usize, now: Instant) {
         // A class that must wait further goes back to the wheel, so the loop meets each class once.
+        let mut bound = Bound::of(self.classes().hot.len());
         while let Some(i) = self.waits.take_due(&mut self.ladder.classes.hot, level) {
+            bound.turn();
             let hot = &self.classes().hot[i];
             let alone = hot.mode_after(hot.since(now));
             let (mode, wait) = self.shared_mode(i, alone, now, 0);
@@ -277,8 +280,9 @@ impl Borrow {
     #[inline]
     pub fn charge(&mut self, i: usize, level: usize, now: Instant, wire_len: u32, segs: u16) {
         let mut at = i;
-        // At most `LEVELS` rounds.
+        let mut bound = Bound::of(LEVELS);
         loop {
+            bound.turn();
             let hot = &mut self.ladder.classes.hot[at];
             let since = hot.since(now);
             let sizing = Sizing { overhead: hot.overhead.into(), mpu: hot.mpu.into(), layer: hot.layer };

@@ -31,10 +31,12 @@ static ROOTS: [u32; TABLE] = roots();
 const fn roots() -> [u32; TABLE] {
     let mut table = [ONE; TABLE];
     let mut count = 1;
+    // Bound: `TABLE` turns, in the compiler.
     while count < TABLE {
         // Each entry starts from the one before it.
         let mut root = table[count - 1];
         let mut step = 0;
+        // Bound: `TABLE_STEPS` turns, in the compiler.
         while step < TABLE_STEPS {
             root = newton(root, count as u32);
             step += 1;

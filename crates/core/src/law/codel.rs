@@ -45,6 +45,7 @@
 
 use core::fmt;
 
+use crate::base::bound::Bound;
 use crate::base::time::{Instant, Nanos};
 
 /// A tick is 2^10 ns.
@@ -465,9 +466,10 @@ impl InvSqrt {
         let count_x2 = |x: u64| count * ((x * x) >> 32);
         if !strict_linux && count_x2(x) >= 3 * ONE {
             // The fraction is so far above the root that the step would turn negative. It is halved
-            // until it is below the root, in at most 16 rounds: then x is 2^-16 and count x^2 below
-            // one.
+            // until it is below the root: after 16 turns x is 2^-16 and count x^2 below one.
+            let mut bound = Bound::of(16);
             while count_x2(x) > ONE {
+                bound.turn();
                 x >>= 1;
             }
         }

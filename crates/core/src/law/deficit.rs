@@ -11,6 +11,8 @@
 //! The flows of fq, fq_codel and cake have lists of their own, with debts instead of credits. For
 //! them, `Passes` says when to skip rounds, and `rounds_in_debt` how many.
 
+use crate::base::bound::Bound;
+
 use alloc::vec::Vec;
 
 /// A round of up to 65 535 members, named by their index.
@@ -39,6 +41,7 @@ struct Member {
 pub(crate) struct Passes {
     turns: u32,
     next: u32,
+    bound: Bound,
 }
 
 impl Passes {
@@ -48,16 +51,16 @@ impl Passes {
     const FIRST: u32 = 1 << 14;
     /// The bound of the turns of one decision: an attempt succeeds before the end of the third
     /// round and leaves one more, and a qdisc has at most 2^20 flows.
-    const BOUND: u32 = 1 << 22;
+    const BOUND: usize = 1 << 22;
 
     pub(crate) const fn new() -> Self {
-        Self { turns: 0, next: Self::FIRST }
+        Self { turns: 0, next: Self::FIRST, bound: Bound::of(Self::BOUND) }
     }
     /// Counts a turn that paid off debts. Returns true if the caller is to skip rounds now.
     #[inline]
     pub(crate) fn is_long(&mut self) -> bool {
         self.turns += 1;
-        debug_assert!(self.turns < Self::BOUND, "the turns of one decision have a bound");
+        self.bound.turn();
         let long = self.turns == self.next;
         if long {
             self.next = self.next.saturating_mul(2);
@@ -163,7 +166,9 @@ impl Round {
     }
     /// Takes all members off the list.
     pub fn clear(&mut self) {
+        let mut bound = Bound::of(self.members.len());
         while let Some(i) = self.front() {
+            bound.turn();
             self.leave(i);
         }
     }
@@ -204,7 +209,9 @@ impl Round {
     /// Gives every listed member `rounds` quanta.
     pub fn advance(&mut self, rounds: u64) {
         let mut at = self.head;
+        let mut bound = Bound::of(self.members.len());
         while let Some(member) = self.members.get_mut(usize::from(at)) {
+            bound.turn();
             member.deficit += rounds * u64::from(member.quantum);
             at = member.next;
         }

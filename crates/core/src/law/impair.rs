@@ -238,6 +238,7 @@ pub fn normal() -> Vec<i16> {
     let mut upper = Vec::with_capacity(half);
     for entry in 0..half {
         let share = entry as u128 * ONE / TABLE as u128;
+        // Bound: 2^15 turns for the whole table, which is made once.
         while x < i16::MAX && below + density / 2 < share {
             below += density;
             density = (density * ratio) >> 62;

@@ -61,6 +61,7 @@ use core::sync::atomic::Ordering;
 #[cfg(not(target_has_atomic = "64"))]
 use portable_atomic::AtomicI64;
 
+use crate::base::bound::Bound;
 use crate::base::time::Instant;
 use crate::base::units::{Bytes, Rate};
 
@@ -339,9 +340,11 @@ impl<W: Word> Lease<W> {
         if now > self.until {
             self.give_back();
         }
-        // At most four rounds: the rest of a reservation; a reservation that brings enough; or, for
+        // The turns are: the rest of a reservation; a reservation that brings enough; or, for
         // a cost beyond the deepest bucket, one of the bucket's depth, and one that is not ready.
+        let mut bound = Bound::of(4);
         loop {
+            bound.turn();
             let ready = (self.reserved - (self.ready - now).max(0)).max(0);
             self.reserved -= ready;
             // The sum is at most the aim of `take` and a nanosecond's worth, so 64 bits hold it.

@@ -12,8 +12,12 @@
 //! Arithmetic is on integers, in the granularity of the Linux reference: a probability is a part of
 //! 2^32 - 1, and a gain is a whole number of such parts per 64 ns of delay.
 
+use crate::base::bound::Bound;
 use crate::base::time::Nanos;
 
+/// Most updates that one call makes, one by one: the least gain and interval take 50 000, and the
+/// default ones 60.
+const STEPS_MAX: usize = 1 << 16;
 /// A probability of one.
 pub const ONE: u32 = u32::MAX;
 
@@ -139,7 +143,9 @@ impl Pi2State {
     /// Does the work of `catch_up` with a packet at the head. Returns the number of steps.
     fn catch_up_waiting(&mut self, p: &Pi2Params, first: Nanos, updates: u64) -> u64 {
         let (mut left, mut steps, mut delay) = (updates, 0, first);
+        let mut bound = Bound::of(STEPS_MAX);
         while left > 0 {
+            bound.turn();
             self.update(p, delay);
             left -= 1;
             let passed = self.unchanging(p, left);

@@ -123,6 +123,7 @@ impl Fraction {
 fn power_of_rest(wlog: u8, mut n: u32) -> f64 {
     let mut square = Fraction { mantissa: u64::MAX << (64 - wlog), below: 1 };
     let mut power = Fraction { mantissa: 1 << 63, below: 0 };
+    // Bound: 32 turns, one for each bit.
     while n > 0 {
         if n & 1 == 1 {
             power = power.times(square);

@@ -3,6 +3,7 @@
 //! only while a qdisc of the tree wants it (`Discipline::WANTS_DETAIL`). The owner of the bytes
 //! then reads it once, on the way in (`TxPath::submit_with`).
 
+use crate::base::bound::Bound;
 use crate::packet::hash::FlowHasher;
 use crate::packet::headers::{Fragment, Headers, L3, L4, tcp_flag};
 use crate::packet::route::Route;
@@ -108,11 +109,12 @@ impl TcpDetail {
         Some(tcp)
     }
 
-    /// Reads the known options; false if there are others, or they are malformed. Bounded by their
-    /// 40 bytes.
+    /// Reads the known options; false if there are others, or they are malformed.
     fn read_options(&mut self, mut options: &[u8]) -> bool {
         let mut plain = true;
+        let mut bound = Bound::of(options.len());
         while let [kind, rest @ ..] = options {
+            bound.turn();
             match (*kind, rest.first().map(|len| usize::from(*len))) {
                 (option::END, _) => break,
                 (option::NOTHING, _) => options = rest,

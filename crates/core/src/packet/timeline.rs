@@ -7,6 +7,7 @@
 
 use alloc::vec::Vec;
 
+use crate::base::bound::Bound;
 use crate::base::time::Instant;
 use crate::base::wheel::Wheel;
 use crate::packet::pool::{List, Pkt, Pool, Waiting};
@@ -142,7 +143,9 @@ impl Timeline {
 
     /// Moves every packet to the back of `out`, by arrival.
     pub fn evict_all(&mut self, out: &mut List, pool: &mut Pool) {
+        let mut bound = Bound::of(self.places.len());
         while let Some(p) = self.pop_oldest(pool) {
+            bound.turn();
             out.push_back(pool, p);
         }
         self.wheel.clear();

@@ -37,6 +37,7 @@ mod totals;
 
 use alloc::vec::Vec;
 
+use crate::base::bound::Bound;
 use crate::base::env::Env;
 use crate::base::handle::Handle;
 use crate::base::queues::QueueSet;
@@ -316,7 +317,10 @@ impl<F> Port<F> {
             return path.drain(now, budget, &mut All { dev, queues, in_flight, room: Room::InAll });
         }
         let mut known = None;
+        // In each turn but the last two more queues are stopped.
+        let mut bound = Bound::of(usize::from(queues) + 2);
         loop {
+            bound.turn();
             let mut stopped = 0;
             for queue in 0..queues {
                 // An unused promise goes back with the doorbell.
@@ -334,7 +338,7 @@ impl<F> Port<F> {
                 budget,
                 &mut All { dev: &mut *dev, queues, in_flight: &mut *in_flight, room },
             );
-            // Another queue may be full by now: the loop runs again, at most once for each queue.
+            // Another queue may be full by now.
             if wake != Wake::Device || known.replace(stopped).is_some_and(|known| known >= stopped) {
                 return wake;
             }

@@ -277,6 +277,7 @@ impl<F> TxPath<F> {
         D: TxQueue<Frame = F>,
     {
         let mut left = budget;
+        // Bound: `budget` turns, because each takes slots off it.
         while !self.held.tree.root().is_empty() {
             if left == 0 {
                 return Wake::More;

@@ -11,6 +11,7 @@
 
 use alloc::vec::Vec;
 
+use crate::base::bound::Bound;
 use crate::base::env::Env;
 use crate::base::queues::QueueSet;
 use crate::base::time::Instant;
@@ -75,7 +76,9 @@ impl ByQueue {
     /// Returns the next packet of the class whose turn it is.
     pub fn dequeue(&mut self, cx: &mut Cx) -> Next {
         let mut search = Search::from(self.last);
+        let mut bound = Bound::of(self.bands.len());
         while let Some(band) = search.next(&self.active, cx.stopped_queues()) {
+            bound.turn();
             match self.bands[usize::from(band)].node.dequeue(cx) {
                 Next::Packet(p) => {
                     self.last = band;
@@ -93,7 +96,9 @@ impl ByQueue {
     /// Returns the answer that `dequeue` would give. Leaves the turn unchanged, as Linux does.
     pub fn peek(&mut self, cx: &mut Cx) -> Peek {
         let mut search = Search::from(self.last);
+        let mut bound = Bound::of(self.bands.len());
         while let Some(band) = search.next(&self.active, cx.stopped_queues()) {
+            bound.turn();
             match self.bands[usize::from(band)].node.peek(cx) {
                 ready @ Peek::Ready { .. } => {
                     if let Some((t, why)) = search.earliest {

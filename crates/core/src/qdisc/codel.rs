@@ -9,6 +9,7 @@
 //!   square root stays in range; the time of the next drop counts from the last dequeue; a packet
 //!   bypasses the queue only when the law has no memory of earlier ones.
 
+use crate::base::bound::Bound;
 use crate::base::env::Env;
 use crate::base::handle::ClassId;
 use crate::base::time::Nanos;
@@ -105,7 +106,9 @@ pub(super) fn next(
     mut pop: impl FnMut(&mut Cx) -> Option<(Pkt, u64)>,
 ) -> Option<Pkt> {
     let now = Ticks::at(cx.now);
+    let mut bound = Bound::of(cx.pool.capacity() + 1);
     loop {
+        bound.turn();
         let Some((p, backlog)) = pop(cx) else {
             law.on_empty();
             return None;

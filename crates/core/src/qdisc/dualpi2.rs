@@ -23,6 +23,7 @@
 mod config;
 mod parts;
 
+use crate::base::bound::Bound;
 use crate::base::env::Env;
 use crate::base::handle::ClassId;
 use crate::base::time::{Instant, Nanos};
@@ -247,8 +248,10 @@ impl Discipline for Dualpi2 {
     }
     fn dequeue(&mut self, cx: &mut Cx) -> Next {
         self.catch_up(cx.now);
-        // Each round takes a packet: the backlog bounds the loop.
+        // Each turn takes a packet.
+        let mut bound = Bound::of(self.waiting() as usize + 1);
         loop {
+            bound.turn();
             let Some(from) = self.choose() else {
                 self.turn.restart();
                 self.tell(cx.now);
@@ -406,9 +409,11 @@ impl Dualpi2 {
         !marked
     }
 
-    /// Drops the packet that would leave next, while `over` returns true; the backlog bounds it.
+    /// Drops the packet that would leave next, while `over` returns true.
     fn trim(&mut self, cx: &mut Cx, over: impl Fn(&Self) -> bool) {
+        let mut bound = Bound::of(self.waiting() as usize + 1);
         while over(self) {
+            bound.turn();
             let next = self.choose().and_then(|from| self.take(from, cx));
             let Some((p, _)) = next else { return };
             cx.drop(p, DropReason::Purged);

@@ -92,6 +92,7 @@ impl Value for Quanta {
     /// Takes words while they are numbers.
     fn take(words: &mut Words<'_>) -> Result<Self, Refusal> {
         let mut quanta = Vec::new();
+        // Bound: the words. No packet waits for this loop.
         while let Some(quantum) = words.peek().and_then(|w| w.parse().ok()) {
             if quantum == 0 {
                 let expected = "at least 1 byte for each band";
@@ -153,6 +154,7 @@ impl Value for BandMap {
     /// Takes words while they are numbers, at most 16.
     fn take(words: &mut Words<'_>) -> Result<Self, Refusal> {
         let mut bands = Vec::new();
+        // Bound: 16 turns. No packet waits for this loop.
         while bands.len() < 16 {
             let Some(band) = words.peek().and_then(|w| w.parse().ok()) else { break };
             bands.push(band);

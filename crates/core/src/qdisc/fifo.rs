@@ -9,6 +9,7 @@
 //! - Differs from Linux (PARITY.md: fifo-shrink): a smaller limit is obeyed at once, by dropping
 //!   the oldest.
 
+use crate::base::bound::Bound;
 use crate::base::env::Env;
 use crate::base::handle::ClassId;
 use crate::base::units::{Bytes, Packets};
@@ -197,9 +198,11 @@ impl Bfifo {
     }
 }
 
-/// Drops from the head while `over` returns true; bounded by the queue's length.
+/// Drops from the head while `over` returns true.
 pub(super) fn trim(queue: &mut Queue, cx: &mut Cx, over: impl Fn(&Queue) -> bool) {
+    let mut bound = Bound::of(queue.packets() as usize + 1);
     while over(queue) {
+        bound.turn();
         let Some(p) = queue.pop_front(&cx.pool) else { return };
         cx.drop(p, DropReason::Purged);
     }

@@ -30,6 +30,7 @@ mod flow;
 
 use alloc::vec::Vec;
 
+use crate::base::bound::Bound;
 use crate::base::chance::Percent;
 use crate::base::env::Env;
 use crate::base::handle::ClassId;
@@ -150,13 +151,17 @@ impl Discipline for Fq {
         if (old.mask, old.band_of) != (self.limits.mask, self.limits.band_of) {
             self.rehome(cx);
         }
+        let mut bound = Bound::of(self.packets as usize);
         while self.packets > self.limits.limit {
+            bound.turn();
             let Next::Packet(p) = self.dequeue(cx) else { break };
             cx.drop(p, DropReason::Purged);
         }
         // Packets above the new limit wait for their time.
         for f in 0..self.flows.len() {
+            let mut bound = Bound::of(self.packets as usize + 1);
             while self.bands.iter().any(|b| b.packets > self.limits.limit) {
+                bound.turn();
                 let Some(p) = self.pop_of(f, cx) else { break };
                 self.bands[self.limits.band(cx.meta(&p))].packets -= 1;
                 cx.drop(p, DropReason::Purged);
@@ -215,9 +220,8 @@ impl Discipline for Fq {
             return Next::Packet(p);
         }
         self.release(cx.now);
-        // Each round of the loop sends, or gives a flow credit (the rounds in which no flow can
-        // send are skipped), or takes a flow off the lists, or goes to another band (at most 3 x 64
-        // times).
+        // Bound: that of `Passes`, and between two of its turns one for each band. A turn sends,
+        // gives a flow credit, takes a flow off the lists, or goes to another band.
         let mut misses = 0;
         let mut passes = Passes::new();
         loop {
@@ -372,7 +376,9 @@ impl Fq {
     fn release(&mut self, now: Instant) {
         let until = now + self.limits.offload;
         let mut first = true;
+        let mut bound = Bound::of(self.flows.len());
         while let Some((f, due)) = self.wheel.pop_due(until) {
+            bound.turn();
             if core::mem::replace(&mut first, false) {
                 let late = now.saturating_since(due).0;
                 self.stats.latency = self.stats.latency - (self.stats.latency >> 3) + (late >> 3);
@@ -387,7 +393,10 @@ impl Fq {
     /// Goes to the next band that may send; returns false after three bands in a row that had
     /// credit and no flow.
     fn next_band(&mut self, misses: &mut usize) -> bool {
+        // A debt of a band is at most `DEBT_MAX` of its weights.
+        let mut bound = Bound::of(BANDS * (DEBT_MAX as usize + 2));
         loop {
+            bound.turn();
             *misses += 1;
             if *misses > BANDS {
                 return false;
@@ -442,7 +451,9 @@ impl Fq {
             return;
         }
         let (mut rounds, mut at) = (u32::MAX, band.old.head);
+        let mut bound = Bound::of(self.flows.len());
         while let Some(flow) = self.flows.get(at as usize) {
+            bound.turn();
             let stays = usize::from(flow.band) == self.turn;
             rounds = if stays { rounds.min(rounds_in_debt(flow.credit, quantum as i32)) } else { 0 };
             if rounds == 0 {
@@ -451,7 +462,9 @@ impl Fq {
             at = if at == band.old.tail { NIL } else { flow.link };
         }
         at = band.old.head;
+        let mut bound = Bound::of(self.flows.len());
         while let Some(flow) = self.flows.get_mut(at as usize) {
+            bound.turn();
             // A debt of at least as many quanta: the sum is at most 0.
             flow.credit = flow.credit.saturating_add_unsigned(rounds * quantum);
             at = if at == band.old.tail { NIL } else { flow.link };
@@ -521,7 +534,9 @@ impl Fq {
     fn rehome(&mut self, cx: &mut Cx) {
         let mut all = List::new();
         self.evict_all(&mut all, &mut cx.pool);
+        let mut bound = Bound::of(cx.pool.capacity());
         while let Some(p) = all.pop_front(&cx.pool) {
+            bound.turn();
             let m = cx.meta(&p);
             let (f, band) = (self.limits.flow(m), self.limits.band(m));
             if self.flows[f].place == Place::Unknown {

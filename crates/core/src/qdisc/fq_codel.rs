@@ -18,6 +18,7 @@
 use alloc::format;
 use alloc::vec::Vec;
 
+use crate::base::bound::Bound;
 use crate::base::chance::Percent;
 use crate::base::env::Env;
 use crate::base::handle::{ClassId, Handle};
@@ -226,7 +227,9 @@ impl Discipline for FqCodel {
             self.held = 0;
             cx.drop(p, DropReason::Purged);
         }
+        let mut bound = Bound::of(self.packets as usize + 1);
         while self.packets + self.held > self.limit || self.memory > self.memory_limit {
+            bound.turn();
             let Next::Packet(p) = self.dequeue(cx) else { return };
             cx.drop(p, DropReason::Purged);
         }
@@ -251,12 +254,16 @@ impl Discipline for FqCodel {
         self.bytes += u64::from(wire_len);
         self.packets += 1;
         self.memory += memory;
+        let mut bound = Bound::of(self.packets as usize);
         while self.packets > 0 && self.packets + self.held > self.limit || self.memory > self.memory_limit {
+            bound.turn();
             self.trim_fattest(cx);
         }
     }
     fn dequeue(&mut self, cx: &mut Cx) -> Next {
         let mut passes = Passes::new();
+        // Beside the turns of `Passes`, each takes a flow off the list of new flows or of old ones.
+        let mut bound = Bound::of(2 * self.flows.len() + 1);
         loop {
             let from_new = self.new.head != NIL;
             let f = if from_new { self.new.head } else { self.old.head };
@@ -273,6 +280,7 @@ impl Discipline for FqCodel {
                 }
                 continue;
             }
+            bound.turn();
             if let Some(p) = self.next_of(f, cx) {
                 return Next::Packet(p);
             }
@@ -374,12 +382,16 @@ impl FqCodel {
             return;
         }
         let (mut rounds, mut at) = (u32::MAX, self.old.head);
+        let mut bound = Bound::of(self.flows.len());
         while let Some(flow) = self.flows.get(at as usize) {
+            bound.turn();
             rounds = rounds.min(rounds_in_debt(flow.deficit, self.quantum));
             at = flow.link;
         }
         at = self.old.head;
+        let mut bound = Bound::of(self.flows.len());
         while let Some(flow) = self.flows.get_mut(at as usize) {
+            bound.turn();
             // A debt of at least as many quanta: the sum is at most 0.
             flow.deficit = flow.deficit.saturating_add_unsigned(rounds * self.quantum.unsigned_abs());
             at = flow.link;
@@ -429,7 +441,9 @@ impl FqCodel {
         let over_memory = self.memory > self.memory_limit;
         let reason = if over_memory { DropReason::Overmemory } else { DropReason::FlowOverlimit };
         let (mut dropped, mut bytes) = (0, 0);
+        let mut bound = Bound::of(self.packets as usize + 1);
         while dropped < self.drop_batch && (dropped == 0 || bytes < backlog / 2) {
+            bound.turn();
             let Some(p) = self.flows[f].packets.pop_front(&cx.pool) else { break };
             let m = cx.meta(&p);
             bytes += u64::from(m.wire_len);

@@ -245,6 +245,7 @@ impl Discipline for Htb {
         self.law.begin(cx.now);
         let (mut wake, mut found) = (None, None);
         let mut from = 0;
+        // Bound: `LEVELS` turns, because the level rises.
         while let Some(level) = self.law.next_level(from) {
             self.law.serve_due(level, cx.now);
             found = self.serve_level(level, &mut wake, cx);
@@ -360,6 +361,7 @@ impl Htb {
         cx: &mut Cx,
     ) -> Option<Pkt> {
         let mut prios = self.law.ladder.prios(level);
+        // Bound: 8 turns, one for each bit.
         while prios != 0 {
             let prio = prios.trailing_zeros() as usize;
             prios &= prios - 1;
@@ -381,8 +383,8 @@ impl Htb {
     ) -> Option<Pkt> {
         let mut at = self.law.ladder.leaf(level, prio)?;
         let mut first = at;
-        // Each round takes a leaf off the active ones, or goes on to the next until it is the first
-        // again.
+        // Bound: the active leaves. Each turn takes a leaf off them, or goes on to the next until
+        // it is the first again.
         let mut turns = self.law.ladder.active_leaves();
         while turns > 0 {
             turns -= 1;

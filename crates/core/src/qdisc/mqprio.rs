@@ -316,6 +316,7 @@ fn several<T>(
     one: impl Fn(&mut Words<'_>) -> Result<T, Refusal>,
 ) -> Result<Vec<T>, Refusal> {
     let mut all = Vec::new();
+    // Bound: `CLASSES_MAX` and one. No packet waits for this loop.
     while all.len() <= CLASSES_MAX {
         let mut ahead = words.clone();
         let Ok(value) = one(&mut ahead) else { break };

@@ -18,6 +18,7 @@
 //!   effect; reordered packets are no requeues; a smaller limit drops the packets that have waited
 //!   longest; a swap emulates nothing twice; tables are computed or given.
 
+use crate::base::bound::Bound;
 use crate::base::chance::Percent;
 use crate::base::env::Env;
 use crate::base::handle::ClassId;
@@ -319,7 +320,9 @@ impl Discipline for Netem {
         if before.slots != self.rules.slots {
             self.open_slot(cx.now);
         }
+        let mut bound = Bound::of(self.len() as usize);
         while self.len() > self.rules.limit {
+            bound.turn();
             let oldest = self.ahead.pop_front(&cx.pool).or_else(|| self.delayed.pop_oldest(&cx.pool));
             let Some(p) = oldest else { break };
             cx.drop(p, DropReason::Purged);
@@ -372,8 +375,10 @@ impl Discipline for Netem {
             return Next::Packet(p);
         }
         let grafted = !self.inner[0].node.handle().is_none();
-        // Each round takes one packet out of `delayed`.
+        // A turn takes a packet out of `delayed`, or learns that the earliest deadline is later.
+        let mut bound = Bound::of(2 * self.delayed.len() as usize + 1);
         let own = loop {
+            bound.turn();
             let Some(due) = self.delayed.next() else { break None };
             let open = self.slot_for(due, cx);
             if due.max(open) > cx.now {
@@ -486,7 +491,7 @@ impl Netem {
                 // waited for again.
                 let taken =
                     i64::try_from(last.0).unwrap_or(i64::MAX) - i64::try_from(start.0).unwrap_or(i64::MAX);
-                delay = (delay - taken).max(0);
+                delay = delay.saturating_sub(taken).max(0);
                 from = last;
             }
             delay = delay.saturating_add(rate.time(cx.pool.meta(&p).wire_len));

@@ -124,6 +124,7 @@ impl Discipline for Prio {
     fn peek(&mut self, cx: &mut Cx) -> Option<Peek> {
         let mut earliest = Peek::Empty;
         let mut todo = self.active;
+        // Bound: 32 turns, one for each bit.
         while todo != 0 {
             let band = todo.trailing_zeros();
             todo &= todo - 1;

@@ -27,6 +27,7 @@
 
 use core::fmt;
 
+use crate::base::bound::Bound;
 use crate::base::chance::Percent;
 use crate::base::env::Env;
 use crate::base::handle::ClassId;
@@ -219,7 +220,9 @@ impl Discipline for Rough {
         self.profile = cfg.profile;
         // A backlog above the limit in bytes stays, unless a smaller limit is to be obeyed.
         if self.packets_max < before.0 || self.bytes_max < before.1 {
+            let mut bound = Bound::of(self.packets() as usize + 1);
             while self.packets() > self.packets_max || self.bytes() > self.bytes_max {
+                bound.turn();
                 let oldest = self.take_normal(cx).or_else(|| self.prio.pop_front(&cx.pool));
                 let Some(p) = oldest else { return };
                 cx.drop(p, DropReason::Purged);
@@ -365,10 +368,12 @@ impl Rough {
         true
     }
 
-    /// Drops the oldest packets until there is room; returns true if there is. Each round drops a
-    /// packet.
+    /// Drops the oldest packets until there is room; returns true if there is.
     fn make_room(&mut self, control: bool, cx: &mut Cx) -> bool {
+        // Each turn but the last drops a packet.
+        let mut bound = Bound::of(self.packets() as usize + 1);
         loop {
+            bound.turn();
             let own = control && self.prio_is_full();
             if !own && !self.is_full() {
                 return true;

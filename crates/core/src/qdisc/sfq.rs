@@ -25,6 +25,7 @@ mod red;
 use alloc::format;
 use core::fmt;
 
+use crate::base::bound::Bound;
 use crate::base::chance::Probability;
 use crate::base::env::Env;
 use crate::base::handle::{ClassId, Handle};
@@ -247,7 +248,11 @@ impl Discipline for Sfq {
     fn dequeue(&mut self, cx: &mut Cx) -> Next {
         self.perturb_if_due(cx);
         let mut turns = 0;
+        // Three rounds: after the first one those in which no flow can send are skipped; in the
+        // second one a flow gets the last quantum that it lacks.
+        let mut bound = Bound::of(3 * (self.flows.in_use() as usize + 1));
         loop {
+            bound.turn();
             let Some(f) = self.flows.front() else { return Next::Empty };
             let flow = self.flows.flow_mut(f);
             if flow.allot <= 0 {
@@ -450,7 +455,9 @@ impl Sfq {
         self.salt = cx.rng.next_u64() | 1;
         let mut all = List::new();
         self.packets -= self.flows.drain_below(self.divisor, &mut all, &mut cx.pool);
+        let mut bound = Bound::of(cx.pool.capacity());
         while let Some(p) = all.pop_front(&cx.pool) {
+            bound.turn();
             let bucket = self.bucket(cx.meta(&p), None);
             match self.flow_of(bucket, cx.now).filter(|f| self.flows.flow(*f).len < self.depth) {
                 Some(f) => {

@@ -14,6 +14,7 @@
 //!   a level reports its number of packets; a smaller limit is obeyed at once, by dropping as a
 //!   full queue would; the counts of the qdiscs above stay right.
 
+use crate::base::bound::Bound;
 use crate::base::env::Env;
 use crate::base::handle::ClassId;
 use crate::base::tally::Tally;
@@ -107,7 +108,9 @@ impl Discipline for Skbprio {
     }
     fn change(&mut self, cfg: &Config, (): (), _env: &Env, cx: &mut Cx) {
         self.limit = cfg.limit.0;
+        let mut bound = Bound::of(self.packets as usize);
         while self.packets > 0 && self.packets + self.held > self.limit {
+            bound.turn();
             self.drop_lowest(DropReason::Purged, cx);
         }
     }

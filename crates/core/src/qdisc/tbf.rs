@@ -17,6 +17,7 @@
 
 use alloc::format;
 
+use crate::base::bound::Bound;
 use crate::base::env::Env;
 use crate::base::handle::ClassId;
 use crate::base::link::LinkLayer;
@@ -262,7 +263,10 @@ impl Discipline for Tbf {
     }
     #[inline]
     fn dequeue(&mut self, cx: &mut Cx) -> Next {
+        // Each turn but the last takes a packet out.
+        let mut bound = Bound::of(cx.pool.capacity() + 1);
         let len = loop {
+            bound.turn();
             let inner = &mut self.inner[0].node;
             match inner.peek(cx) {
                 Peek::Ready { wire_len, .. } if wire_len <= self.max_size => break wire_len,

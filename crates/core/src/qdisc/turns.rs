@@ -6,6 +6,7 @@
 //! - I1: a class at the front that may not send yet holds up the others: its answer is that of all.
 //! - I2: one call asks each class at most twice more than it finds classes empty.
 
+use crate::base::bound::Bound;
 use crate::base::time::Instant;
 use crate::law::deficit::Round;
 use crate::packet::pool::Pkt;
@@ -31,6 +32,7 @@ pub(crate) fn quantum_in_range(quantum: u32) -> u32 {
 pub(crate) fn take_strictly(active: &mut u32, classes: &mut [Class], cx: &mut Cx) -> Next {
     let mut earliest = Next::Empty;
     let mut todo = *active;
+    // Bound: 32 turns, one for each bit.
     while todo != 0 {
         let band = todo.trailing_zeros();
         todo &= todo - 1;
@@ -73,7 +75,10 @@ pub fn take_turn(round: &mut Round, classes: &mut [Class], cx: &mut Cx) -> Next 
 #[inline(never)]
 fn seek_turn(round: &mut Round, classes: &mut [Class], cx: &mut Cx) -> Next {
     let mut unpaid = 0;
+    // Each class is asked three times, and once more for each class that is found empty.
+    let mut bound = Bound::of((round.len() + 3).saturating_mul(round.len()));
     while let Some(i) = round.front() {
+        bound.turn();
         let node = &mut classes[i].node;
         match offer_within(node, round.deficit(i), cx) {
             Offer::Packet(p) => {

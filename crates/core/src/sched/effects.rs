@@ -33,7 +33,7 @@ pub(crate) enum Request {
 }
 
 /// Most requests of one call; further ones are ignored.
-const REQUESTS_MAX: usize = 64;
+pub(crate) const REQUESTS_MAX: usize = 64;
 
 /// Packets taken out of the qdiscs, by the sizes that a size table charges while the nodes below it
 /// settle, by wire bytes afterwards.

@@ -4,6 +4,7 @@ use alloc::boxed::Box;
 use core::any::Any;
 use core::fmt::Debug;
 
+use crate::base::bound::Bound;
 use crate::base::chance::Percent;
 use crate::base::env::Env;
 use crate::base::handle::{ClassId, Handle};
@@ -342,7 +343,9 @@ impl<D: Discipline> Qdisc for Erased<D> {
     fn purge(&mut self, cx: &mut Cx) {
         let mut own = List::new();
         self.inner.evict_all(&mut own, &mut cx.pool);
+        let mut bound = Bound::of(cx.pool.capacity());
         while let Some(p) = own.pop_front(&cx.pool) {
+            bound.turn();
             cx.drop(p, DropReason::Purged);
         }
         for class in classes_mut(&mut self.inner) {

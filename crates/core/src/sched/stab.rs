@@ -120,6 +120,7 @@ impl SizeTable {
     /// none.
     pub(crate) fn largest_within(&self, max: u32) -> u32 {
         let (mut fits, mut above) = (0u32, u32::MAX);
+        // Bound: 32 turns, because each halves a range of 32 bits.
         while above - fits > 1 {
             let mid = fits + (above - fits) / 2;
             if self.size(mid) <= max {

@@ -24,6 +24,8 @@
 //! Flows that share a bucket share turns. Each call takes amortised constant time, except for
 //! changes of the quota and [`path_is_empty`](Gate::path_is_empty); only `new` allocates.
 
+use crate::base::bound::Bound;
+
 use alloc::vec::Vec;
 
 use super::{NONE, Quota};
@@ -323,8 +325,10 @@ impl<T> Gate<T> {
     /// Returns the packet whose turn it is, so that the caller can ask whether the path takes it.
     /// The caller then either [takes](Self::take) it or [passes it over](Self::pass_over).
     pub fn front(&mut self) -> Option<&T> {
-        // Each round takes a flow off the list.
+        // Each turn but the last takes a flow off the list.
+        let mut bound = Bound::of(self.flows.len() + 1);
         while let Some(flow) = self.flows.get(self.first as usize) {
+            bound.turn();
             if flow.head != NONE && !flow.path.spends(self.quota) {
                 break;
             }

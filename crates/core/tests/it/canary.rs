@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::common;
 use crate::common::Law;
+use crate::common::edges::check;
 use crate::common::ops::Scope;
 use crate::common::run::{Plan, direct_is_queued, printed_is_used, purged_is_fresh, swarm};
 use txweir_core::packet::pool::{List, Pkt, Pool, Queue, Waiting};
@@ -382,6 +383,25 @@ bug!(DropsWhatItWouldAccept {
     }
 });
 
+bug!(LosesAtTheGreatestLimit {
+    fn enqueue(q: &mut Bugged<Self>, p: Pkt, cx: &mut Cx) {
+        q.count += 1;
+        if q.limit == u32::MAX && q.count.is_multiple_of(10) { cx.pool.free(p) } else { q.put(p, cx) }
+    }
+});
+
+bug!(TakesOneWithoutALimit {
+    fn limit(cfg: &Limit) -> u32 {
+        cfg.limit.0.max(1)
+    }
+});
+
+bug!(ForgetsAChangeFromTheGreatest {
+    fn change(q: &mut Bugged<Self>, cfg: &Limit, cx: &mut Cx) {
+        if q.limit == u32::MAX { q.limit = cfg.limit.0 } else { q.obey(cfg, cx) }
+    }
+});
+
 /// Returns the spec of a FIFO with that bug.
 fn spec<B: Bug>() -> &'static Spec {
     Box::leak(Box::new(Spec::of::<Bugged<B>>()))
@@ -448,6 +468,23 @@ fn the_comparisons_cry_out() {
     let found = finds::<UsesAnotherDefault, _>(printed_is_used);
     assert!(found.contains(&Law::Defaults), "{found:?}");
     assert_eq!(finds::<MarksWhatItSees, _>(direct_is_queued), [Law::Direct]);
+}
+
+/// Bugs at the ends of the limit: the swarm draws limits up to 2000, and cannot find two of them.
+#[test]
+fn the_ends_cry_out() {
+    let found = |spec: &'static Spec| check(spec, 1).map(|_| ()).unwrap_err();
+    check(spec::<Faultless>(), 1).unwrap();
+    for (spec, law) in [
+        (spec::<LosesAtTheGreatestLimit>(), Law::Conservation),
+        (spec::<TakesOneWithoutALimit>(), Law::Bounds),
+        (spec::<ForgetsAChangeFromTheGreatest>(), Law::Bounds),
+    ] {
+        let found = found(spec);
+        assert!(found.contains(&format!("{law:?}")), "{law:?} was planted, {found}");
+    }
+    assert_eq!(swarm_finds::<LosesAtTheGreatestLimit>(), []);
+    assert_eq!(swarm_finds::<ForgetsAChangeFromTheGreatest>(), []);
 }
 
 #[test]

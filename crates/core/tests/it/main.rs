@@ -18,6 +18,7 @@ mod debts;
 mod drr;
 mod dualpi2;
 mod dualpi2_model;
+mod ends;
 mod ets;
 mod fairgate;
 mod fairsend;

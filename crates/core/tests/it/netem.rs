@@ -36,6 +36,16 @@ fn departures(options: &str, arrivals: &[u64]) -> Vec<(u32, u64)> {
     }
 }
 
+/// A packet that takes longer than 2^63 ns on the wire leaves at the end of the clock; the next one
+/// has a delay below zero, and leaves after it.
+#[test]
+fn a_packet_may_take_longer_than_the_clock_has() {
+    let mut lane = Lane::new("netem", "delay 0us 10ms rate 8bit 0 1 2147483647 seed 7");
+    (0..20).for_each(|id| drop(lane.put(Instant::ZERO, id, Meta::new(1000))));
+    assert_eq!(lane.take(Instant::ZERO), Out::Wait(Instant(i64::MAX as u64)));
+    assert_eq!(lane.backlog(), 20);
+}
+
 #[test]
 fn what_is_not_random_is_exact() {
     // 3 ms are 46 875 grains, 3333 us 52 078: 3332.992.

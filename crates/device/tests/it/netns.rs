@@ -14,7 +14,7 @@ use txweir_core::path::device::DeviceError;
 use txweir_device::poll::{PollFd, PollFlags, wait};
 use txweir_device::testnet::{NetNs, reopened, skip_reason};
 use txweir_device::{Backend as _, Fates, Landed, Source, Store as _};
-use txweir_device::{Counters, Endpoint, LinkIo, LinkOptions, MAX_FRAME, Offload, OpenCause};
+use txweir_device::{Counters, Endpoint, LinkIo, LinkOptions, MAX_FRAME, Offload, OpenCause, OpenError};
 use txweir_device::{Gso, Segmenter, Shape, Tap, TapOptions, VnetHdr, clock, segment};
 
 /// Returns from a test that cannot run here, and prints the reason.
@@ -29,7 +29,7 @@ macro_rules! skip_unless_possible {
 
 fn open(endpoint: &str, options: &LinkOptions) -> LinkIo {
     let endpoint: Endpoint = endpoint.parse().unwrap_or_else(|error| panic!("{endpoint}: {error}"));
-    reopened(|| endpoint.open(options)).unwrap_or_else(|error| panic!("{error}"))
+    reopened(|| endpoint.open(options), OpenError::is_in_use).unwrap_or_else(|error| panic!("{error}"))
 }
 
 fn create() -> LinkOptions {
@@ -612,7 +612,8 @@ fn an_interface_has_one_forwarder() {
     let renamed = text.replace("v0", "w0").parse::<Endpoint>().unwrap();
     assert!(renamed.open(&LinkOptions::default()).is_err());
     drop(first);
-    reopened(|| renamed.open(&LinkOptions::default())).expect("an interface whose forwarder has ended");
+    reopened(|| renamed.open(&LinkOptions::default()), OpenError::is_in_use)
+        .expect("an interface whose forwarder has ended");
 }
 
 /// Runs itself again as an ordinary user and checks the messages that this user gets.

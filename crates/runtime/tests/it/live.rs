@@ -8,7 +8,9 @@ use txweir_core::text::value::Words;
 use txweir_core::{Handle, Instant};
 use txweir_device::poll::{PollFd, PollFlags, wait};
 use txweir_device::testnet::{NetNs, reopened, skip_reason};
-use txweir_device::{Endpoint, LinkIo, LinkOptions, MAX_FRAME, PacketOptions, Source, VnetHdr, clock};
+use txweir_device::{
+    Endpoint, LinkIo, LinkOptions, MAX_FRAME, OpenError, PacketOptions, Source, VnetHdr, clock,
+};
 use txweir_runtime::{Direction, DirectionConfig, Received, WireSpec};
 
 /// Returns from a test that cannot run here, and prints the reason.
@@ -72,7 +74,7 @@ fn veth() -> (NetNs, NetNs) {
 
 fn open(netns: &NetNs, interface: &str, options: &LinkOptions) -> LinkIo {
     let endpoint: Endpoint = format!("packet:{}/{interface}", netns.name()).parse().unwrap();
-    reopened(|| endpoint.open(options)).unwrap()
+    reopened(|| endpoint.open(options), OpenError::is_in_use).unwrap()
 }
 
 /// Receives and admits all frames of `source` at `now`.

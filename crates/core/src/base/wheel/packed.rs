@@ -15,7 +15,8 @@
 use alloc::vec;
 use alloc::vec::Vec;
 
-use super::{LATE, Levels, NIL, SLOTS, place};
+use super::{LATE, LEVELS, Levels, NIL, SLOTS, place};
+use crate::base::bound::Bound;
 use crate::base::time::Instant;
 
 /// Number of ids in a chunk.
@@ -144,8 +145,10 @@ impl PackedWheel {
     /// Removes and returns the earliest id that is due at `now`, with its deadline.
     #[inline]
     pub fn pop_due(&mut self, now: Instant) -> Option<(u32, Instant)> {
-        // Each round but the last moves ids to a lower level: at most 7 rounds.
+        // Each turn but the last moves ids to a lower level.
+        let mut bound = Bound::of(LEVELS);
         loop {
+            bound.turn();
             let Some(slot) = self.levels.first() else {
                 self.base = self.base.max(now.0);
                 return None;
@@ -166,7 +169,9 @@ impl PackedWheel {
 
     /// Removes all ids and restores a new wheel. O(number of ids that wait).
     pub fn clear(&mut self) {
+        let mut bound = Bound::of(self.len as usize);
         while let Some(slot) = self.levels.first() {
+            bound.turn();
             self.pop_front(slot);
         }
         (self.base, self.len, self.mixed) = (0, 0, Levels::NONE);
@@ -180,7 +185,9 @@ impl PackedWheel {
         self.mixed.clear(slot);
         self.base = min;
         let ((mut at, mut from), (last, end)) = (split(head), split(tail));
+        let mut bound = Bound::of(self.chunks.len());
         loop {
+            bound.turn();
             let Chunk { cells, next } = self.chunks[at];
             let to = if at == last { end + 1 } else { CELLS as usize };
             for cell in cells.iter().take(to).skip(from) {
@@ -224,6 +231,7 @@ impl PackedWheel {
             list.tail = tail + 1;
             let (first, from) = split(head);
             if !in_order && first == last {
+                // Bound: the cells of a chunk.
                 while at > from && cells[at - 1].when > new.when {
                     cells[at] = cells[at - 1];
                     at -= 1;
@@ -270,7 +278,9 @@ impl PackedWheel {
         let Slot { head, tail, .. } = self.slots[LATE];
         let (mut ahead, mut least) = (Cell { when: u64::MAX, id: NIL }, u64::MAX);
         let mut cell = head;
+        let mut bound = Bound::of(self.chunks.len() * CELLS as usize);
         loop {
+            bound.turn();
             let (at, i) = split(cell);
             let here = self.chunks[at].cells[i];
             if ahead.when == min {

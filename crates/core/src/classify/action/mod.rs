@@ -31,6 +31,7 @@ use alloc::vec::Vec;
 
 use changes::Changes;
 
+use crate::base::bound::Bound;
 use crate::base::free::FreeNumbers;
 use crate::base::time::Instant;
 use crate::classify::counters::Counters;
@@ -525,7 +526,10 @@ impl State {
 pub(crate) fn exec(list: &[ActionId], packet: &mut Packet<'_>, run: &mut Run<'_>) -> Control {
     let (mut at, mut jumps) = (0, 0);
     let mut last = Control::Pass;
+    // Between two jumps each action runs once.
+    let mut bound = Bound::of(ACTIONS_MAX * list.len());
     while let Some(id) = list.get(at) {
+        bound.turn();
         last = once(*id, packet, run);
         at = match last {
             Control::Pipe => at + 1,

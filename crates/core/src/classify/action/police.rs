@@ -233,6 +233,7 @@ impl Average {
         let times = |a: u64, b: u64| ((u128::from(a) * u128::from(b)) >> 32) as u64; // `b` is at most 2^32
         let mut left = (1 << 32) - (1u64 << (32 - self.weight_log));
         let mut average = average;
+        // Bound: 64 turns, one for each bit.
         while samples > 0 {
             if samples & 1 == 1 {
                 average = times(average, left);

@@ -2,7 +2,8 @@
 
 use super::classes::{Classes, Hot, Mode, Turn};
 use super::rows::Rows;
-use super::{NONE, STEPS_MAX, bits};
+use super::{LEVELS, NONE, STEPS_MAX, bits};
+use crate::base::bound::Bound;
 
 /// Marks the row of a level, in place of the slot of an inner class.
 const ROW: u16 = NONE;
@@ -65,8 +66,9 @@ impl Ladder {
     pub(super) fn make_room(&mut self, i: usize) {
         let prio = usize::from(self.classes.cold[i].prio);
         let mut at = i;
-        // At most `LEVELS` rounds.
+        let mut bound = Bound::of(LEVELS);
         loop {
+            bound.turn();
             let Hot { level, minor, parent, .. } = self.classes.hot[at];
             self.rows.reserve(level, prio, minor);
             let Some(above) = self.classes.hot.get(usize::from(parent)) else { return };
@@ -86,9 +88,10 @@ impl Ladder {
     #[inline]
     pub fn leaf(&mut self, level: usize, prio: usize) -> Option<usize> {
         let mut at = self.rows.turn(level, prio);
-        // At most `LEVELS` rounds. While every class on the way has a member in turn, no turn needs
-        // to be sought.
+        // While every class on the way has a member in turn, no turn needs to be sought.
+        let mut bound = Bound::of(LEVELS);
         while let Some(hot) = self.classes.hot.get(usize::from(at)) {
+            bound.turn();
             if hot.level == 0 {
                 return Some(usize::from(at));
             }
@@ -161,8 +164,9 @@ impl Ladder {
     /// necessary.
     pub(super) fn join(&mut self, mut i: usize) {
         let mut mask = self.classes.hot[i].active;
-        // At most `LEVELS` rounds.
+        let mut bound = Bound::of(LEVELS);
         while mask != 0 && self.classes.hot[i].mode == Mode::MayBorrow {
+            bound.turn();
             let Hot { parent, rank, .. } = self.classes.hot[i];
             let Some(above) = self.classes.hot.get_mut(usize::from(parent)) else { return };
             let inner = &mut self.classes.inner[usize::from(above.inner)];
@@ -186,8 +190,9 @@ impl Ladder {
     /// Takes an active class out of its row or feed, and classes above it as far as necessary.
     pub(super) fn leave(&mut self, mut i: usize) {
         let mut mask = self.classes.hot[i].active;
-        // At most `LEVELS` rounds.
+        let mut bound = Bound::of(LEVELS);
         while mask != 0 && self.classes.hot[i].mode == Mode::MayBorrow {
+            bound.turn();
             let Hot { parent, rank, minor, .. } = self.classes.hot[i];
             let Some(above) = self.classes.hot.get_mut(usize::from(parent)) else { return };
             let inner = &mut self.classes.inner[usize::from(above.inner)];

@@ -2,6 +2,7 @@
 
 use super::classes::Hot;
 use super::{LEVELS, NONE, OUT};
+use crate::base::bound::Bound;
 use crate::base::time::{Instant, Nanos};
 use crate::base::wheel::Wheel;
 
@@ -66,7 +67,9 @@ impl Waits {
     }
     #[inline(never)]
     fn awake(&mut self, hot: &mut [Hot], now: Instant) {
+        let mut bound = Bound::of(hot.len());
         while let Some((i, _)) = self.wheel.pop_due(now) {
+            bound.turn();
             // Ids in the wheel are slots, fewer than `CLASSES_MAX`.
             self.list_due(hot, i as u16);
         }

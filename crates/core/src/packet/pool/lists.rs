@@ -2,6 +2,7 @@
 //! too, and `Queue`, which knows its length. Nothing here allocates.
 
 use super::{NIL, Pkt, Pool, Waiting, waiting_from};
+use crate::base::bound::Bound;
 use crate::packet::detail::Detail;
 use crate::packet::meta::Meta;
 
@@ -48,7 +49,9 @@ impl List {
         }
         let (mut prev, mut next) = (NIL, self.head);
         // The loop ends, because `before` is false for the last packet.
+        let mut bound = Bound::of(pool.slots.len());
         while before(&pool.slots[next as usize].meta) {
+            bound.turn();
             (prev, next) = (next, pool.slots[next as usize].next);
         }
         let index = p.into_index();
@@ -98,7 +101,9 @@ impl List {
     /// Restores the wire bytes of each of its packets.
     pub(crate) fn uncharge(&self, pool: &mut Pool) {
         let mut at = self.head;
+        let mut bound = Bound::of(pool.slots.len());
         while let Some(slot) = pool.slots.get(at as usize) {
+            bound.turn();
             let next = slot.next;
             pool.uncharge(at as usize);
             at = next;

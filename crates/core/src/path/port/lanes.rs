@@ -89,6 +89,7 @@ impl<F> Lanes<F> {
     }
     /// Makes the paths that are missing.
     pub(super) fn fill(&mut self) {
+        // Bound: a turn for each path that is missing. No packet waits for this loop.
         while self.paths.len() < self.wanted() {
             // The configuration of the byte limit was accepted when the port was made.
             let Ok(path) = TxPath::new(self.path_config()) else { break };

@@ -33,7 +33,7 @@ impl Index {
     }
     /// Forgets the qdiscs at a place and below, and calls `f` with the major number of each.
     pub(super) fn remove(&mut self, place: Handle, f: &mut dyn FnMut(u16)) {
-        // The depth of a tree is bounded (`DEPTH_MAX`), but a list needs no bound.
+        // Bound: the qdiscs below the place, each once.
         let mut places = alloc::vec![place];
         while let Some(place) = places.pop() {
             let Some(major) = self.at.remove(&place) else { continue };

@@ -16,6 +16,7 @@ pub(in crate::path) use super::index::Index;
 pub(super) fn way(tree: &Tree, place: Handle) -> Option<Vec<Handle>> {
     let mut way = Vec::new();
     let mut above = place;
+    // Bound: the depth of the tree, at most `DEPTH_MAX`: the place above a qdisc is not below it.
     while above != Handle::ROOT {
         way.push(above);
         above = tree.index.place(above.major())?;

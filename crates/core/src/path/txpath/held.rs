@@ -3,6 +3,7 @@
 
 use alloc::vec::Vec;
 
+use crate::base::bound::Bound;
 use crate::base::time::Instant;
 use crate::packet::detail::Detail;
 use crate::packet::meta::Meta;
@@ -197,7 +198,9 @@ impl<F> Held<F> {
         D: TxQueue<Frame = F>,
     {
         let mut refused = None;
+        let mut bound = Bound::of(self.cx.pool.capacity());
         while let Some((index, m)) = self.cx.settle_drop() {
+            bound.turn();
             self.freed = true;
             let reason = m.dropped_for().unwrap_or(DropReason::Purged);
             if Some(index) == newcomer {

@@ -1,11 +1,13 @@
 //! Requests of an emulated link to the owner of the frames: to copy a frame, or to flip a bit of
 //! one.
 
+use crate::base::bound::Bound;
 use crate::packet::reason::DropReason;
+use crate::packet::route::DEPTH_MAX;
 use crate::path::device::TxQueue;
 use crate::path::txpath::Held;
 use crate::sched::cx::Arrival;
-use crate::sched::effects::Request;
+use crate::sched::effects::{REQUESTS_MAX, Request};
 use crate::sched::trace::Event;
 
 impl<F> Held<F> {
@@ -15,8 +17,10 @@ impl<F> Held<F> {
     where
         D: TxQueue<Frame = F>,
     {
-        // A copy requests no other copy, so this ends.
+        // A copy requests no other copy, and at most a flip by each qdisc on its way.
+        let mut bound = Bound::of(REQUESTS_MAX * (DEPTH_MAX + 1));
         while let Some(request) = self.cx.effects.take_request() {
+            bound.turn();
             match request {
                 Request::Copy(original) => self.copy_in(original, dev),
                 Request::Flip(index, bit) => {

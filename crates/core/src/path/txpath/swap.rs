@@ -7,6 +7,7 @@
 
 use alloc::vec::Vec;
 
+use crate::base::bound::Bound;
 use crate::base::tally::Tally;
 use crate::base::time::Instant;
 use crate::packet::detail::Detail;
@@ -80,7 +81,9 @@ impl<F> Held<F> {
     /// Returns the packets of a list in the order in which they were admitted.
     fn by_arrival(&self, mut list: List) -> Vec<Pkt> {
         let mut packets = Vec::with_capacity(self.cx.pool.live());
+        let mut bound = Bound::of(self.cx.pool.capacity());
         while let Some(p) = list.pop_front(&self.cx.pool) {
+            bound.turn();
             packets.push(p);
         }
         packets.sort_by_key(|p| core::cmp::Reverse(self.cx.pool.age(p)));

@@ -4,6 +4,7 @@
 
 use alloc::vec::Vec;
 
+use crate::base::bound::Bound;
 use crate::base::handle::ClassId;
 use crate::base::rng::Rng;
 use crate::law::cobalt::CobaltState;
@@ -166,6 +167,7 @@ static PARTS: [u16; FLOWS + 1] = parts();
 const fn parts() -> [u16; FLOWS + 1] {
     let mut parts = [u16::MAX; FLOWS + 1];
     let mut n = 1;
+    // Bound: `FLOWS` turns, in the compiler.
     while n <= FLOWS {
         parts[n] = u16::MAX / n as u16;
         n += 1;
@@ -325,7 +327,9 @@ impl Flows {
             return;
         }
         let (mut rounds, mut at) = (u32::MAX, self.old.first());
+        let mut bound = Bound::of(FLOWS);
         while let Some(f) = at {
+            bound.turn();
             let flow = &self.flows[f];
             if flow.place == Place::Sparse {
                 return;
@@ -335,7 +339,9 @@ impl Flows {
             at = (flow.next != NIL).then_some(usize::from(flow.next));
         }
         at = self.old.first();
+        let mut bound = Bound::of(FLOWS);
         while let Some(f) = at {
+            bound.turn();
             let draw = rng.next_u64() & 0xffff;
             let given = (u64::from(rounds) * u64::from(self.fraction(mode, f, quantum)) + draw) >> 16;
             let flow = &mut self.flows[f];

@@ -6,8 +6,11 @@
 
 use alloc::vec::Vec;
 
+use crate::base::bound::Bound;
 use crate::qdisc::cake::flows::FLOWS;
 
+/// Levels of a heap of the queues of eight tins.
+const DEPTH: usize = 14;
 /// Departures for which the heap is maintained after the last overflow.
 const KEEP: u32 = 65_535;
 
@@ -113,7 +116,9 @@ impl Backlogs {
     /// level with the entry that has come up, and so moves it down one level.
     fn sink(&mut self, mut i: usize) {
         let mut least = self.weight(i);
+        let mut bound = Bound::of(DEPTH);
         loop {
+            bound.turn();
             let (left, right) = (2 * i + 1, 2 * i + 2);
             let below = if self.weight(right) > self.weight(left) { right } else { left };
             let heavier = self.weight(below);
@@ -130,7 +135,9 @@ impl Backlogs {
 
     /// Moves an entry up until nothing above is lighter. O(log queues).
     fn rise(&mut self, mut i: usize) {
+        let mut bound = Bound::of(DEPTH);
         while i > 0 && self.weight(i) > self.weight((i - 1) / 2) {
+            bound.turn();
             self.swap(i, (i - 1) / 2);
             i = (i - 1) / 2;
         }

@@ -35,9 +35,11 @@ mod shaper;
 mod shown;
 mod tin;
 mod tins;
+mod trim;
 
 use alloc::vec::Vec;
 
+use crate::base::bound::Bound;
 use crate::base::env::Env;
 use crate::base::handle::{ClassId, Handle};
 use crate::base::time::Instant;
@@ -242,9 +244,11 @@ impl Discipline for Cake {
         }
         // Decaying flows are looked at once per call.
         let mut decaying = true;
-        // Each round takes a packet, a flow off a list, or a turn: bounded by the flows and the
-        // turns that a packet takes.
+        // A turn that sends no packet takes a flow off a list: off that of new flows, of old ones,
+        // or of those whose law decays.
+        let mut bound = Bound::of(3 * TINS_MAX * FLOWS + 1);
         while self.packets > 0 {
+            bound.turn();
             let due = self.schedule.due();
             if due > cx.now {
                 cx.overlimit();
@@ -334,13 +338,14 @@ impl Cake {
         best.map(|(i, _)| i)
     }
 
-    /// Returns the tin whose turn in bytes it is. Bounded: each round gives every tin a turn, and
-    /// the rounds in which no tin can send are skipped.
+    /// Returns the tin whose turn in bytes it is. The rounds in which no tin can send are
+    /// skipped.
     fn choose_by_turns(&mut self) -> Option<usize> {
         let tins = self.plan.shares.len();
         if !self.tins.iter().take(tins).any(|tin| tin.flows.is_active()) {
             return None;
         }
+        // Bound: that of `Passes`.
         let mut passes = Passes::new();
         loop {
             let tin = &mut self.tins[self.current];
@@ -374,6 +379,8 @@ impl Cake {
     fn serve(&mut self, tin: usize, decaying: &mut bool, cx: &mut Cx) -> Option<Pkt> {
         let mode = self.cfg.flowmode;
         let mut passes = Passes::new();
+        // Beside the turns of `Passes`, each but the last takes a packet.
+        let mut bound = Bound::of(self.packets as usize + 1);
         loop {
             let t = &mut self.tins[tin];
             let (f, rota) = t.flows.next(core::mem::take(decaying))?;
@@ -384,6 +391,7 @@ impl Cake {
                 }
                 continue;
             }
+            bound.turn();
             let Some(p) = self.pop(tin, f, cx) else {
                 let t = &mut self.tins[tin];
                 let law = &mut t.flows.flows[f].law;
@@ -489,33 +497,6 @@ impl Cake {
         cx.drop(p, reason);
     }
 
-    /// Drops the oldest packet of the longest queue until there is memory enough.
-    #[inline]
-    fn trim(&mut self, cx: &mut Cx) {
-        while self.memory > self.memory_limit && self.packets > 0 {
-            self.drop_longest(cx);
-        }
-    }
-
-    #[cold]
-    fn drop_longest(&mut self, cx: &mut Cx) {
-        let (mut tin, mut f) = self.backlogs.longest();
-        if self.backlogs.of(tin, f) == 0 {
-            // Packets of zero length count no bytes: any flow with a packet will do.
-            let waiting = |q: &usize| !self.tins[q / FLOWS].flows.flows[q % FLOWS].packets.is_empty();
-            let any = (0..self.tins.len() * FLOWS).find(waiting).unwrap_or(0);
-            (tin, f) = (any / FLOWS, any % FLOWS);
-        }
-        let Some(p) = self.pop(tin, f, cx) else { return };
-        let t = &mut self.tins[tin];
-        let began = t.flows.flows[f].law.on_full(&t.law, cx.now);
-        t.stats.unresponsive_flows += u32::from(began);
-        if self.cfg.ingress {
-            self.charge(tin, &p, true, cx);
-        }
-        self.drop(tin, f, p, DropReason::Overmemory, cx);
-    }
-
     /// Drops the acknowledgement that the newest packet of a flow makes needless; returns its
     /// bytes, 0 if there is none.
     fn filter(&mut self, tin: usize, f: usize, cx: &mut Cx) -> u32 {
@@ -587,7 +568,9 @@ impl Cake {
         for tin in first..self.tins.len() {
             self.drain_tin(tin, &mut gone, &mut cx.pool);
         }
+        let mut bound = Bound::of(cx.pool.capacity());
         while let Some(p) = gone.pop_front(&cx.pool) {
+            bound.turn();
             cx.drop(p, DropReason::Purged);
         }
     }

@@ -21,6 +21,7 @@ impl Pace {
             return Self::default();
         }
         let mut pace = Self { mult: (1_000_000_000u64 << 34) / rate.0.max(RATE_MIN), shift: 34 };
+        // Bound: 30 turns, because the number has 64 bits.
         while pace.mult >> 34 != 0 {
             pace.mult >>= 1;
             pace.shift -= 1;

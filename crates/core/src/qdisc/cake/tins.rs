@@ -42,6 +42,7 @@ const fn share(halvings: u32, quantum: u16) -> Share {
 const fn steps() -> [Share; TINS_MAX] {
     let mut shares = [share(0, 256); TINS_MAX];
     let mut i = 1;
+    // Bound: `TINS_MAX` turns, in the compiler.
     while i < TINS_MAX {
         shares[i] = Share { eighths: i as u32, halvings: 0, quantum: shares[i - 1].quantum * 7 / 8 };
         i += 1;

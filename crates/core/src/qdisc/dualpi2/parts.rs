@@ -40,6 +40,7 @@ impl Parts {
     pub fn reserve(&mut self, packets: u32) {
         let mut grown = Self::with_room(packets);
         if grown.words.len() > self.words.len() {
+            // Bound: the notes. No packet waits for this loop.
             while self.head != self.tail {
                 grown.push(self.pop());
             }

@@ -3,6 +3,7 @@
 use alloc::vec::Vec;
 
 use super::DEPTH_MAX;
+use crate::base::bound::Bound;
 use crate::packet::pool::{Deque, List, Pkt, Pool, Waiting};
 use crate::packet::reason::MarkReason;
 use crate::sched::cx::Cx;
@@ -244,7 +245,9 @@ impl Flows {
             self.slots[f as usize].packets.evict_all(out, pool);
             self.close_front();
         }
+        let mut bound = Bound::of(self.by_len.len());
         while self.longest > 0 && self.by_len[self.longest as usize] == NIL {
+            bound.turn();
             self.longest -= 1;
         }
         packets

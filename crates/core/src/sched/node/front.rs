@@ -6,6 +6,7 @@
 
 use alloc::boxed::Box;
 
+use crate::base::bound::Bound;
 use crate::base::handle::ClassId;
 use crate::base::tally::Tally;
 use crate::packet::meta::Meta;
@@ -221,7 +222,9 @@ impl Front {
             cx.drop(p, DropReason::Purged);
         }
         if let Some(band) = self.band_mut() {
+            let mut bound = Bound::of(cx.pool.capacity());
             while let Some(p) = band.queue.pop_front(&cx.pool) {
+                bound.turn();
                 cx.drop(p, DropReason::Purged);
             }
             band.reset();

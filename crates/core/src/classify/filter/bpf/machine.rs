@@ -3,6 +3,7 @@
 use alloc::format;
 use alloc::vec;
 
+use crate::base::bound::Bound;
 use crate::classify::packet::Packet;
 use crate::text::error::{ConfigError, ErrorKind, Object};
 
@@ -183,8 +184,10 @@ pub(super) fn run(program: &[Instruction], packet: &Packet<'_>) -> u32 {
     let (mut a, mut x) = (0u32, 0u32);
     let mut memory = [0u32; MEMORY];
     let mut rest = program.iter();
-    // All jumps are forward, so the iterator ends.
+    // All jumps are forward.
+    let mut bound = Bound::of(program.len());
     while let Some(Instruction { code, jt, jf, k }) = rest.next() {
+        bound.turn();
         let (code, k) = (*code, *k);
         let slot = k as usize % MEMORY;
         match code {

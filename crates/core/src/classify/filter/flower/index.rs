@@ -3,6 +3,8 @@
 //! number, so that growth needs no keys, and most numbers with other hashes are rejected without a
 //! look at the key.
 
+use crate::base::bound::Bound;
+
 use alloc::vec;
 use alloc::vec::Vec;
 
@@ -37,8 +39,10 @@ impl Index {
             return None;
         }
         let mut at = self.home(hash);
-        // Half of the places are free, so the loop ends.
+        // Half of the places are free.
+        let mut bound = Bound::of(self.places.len());
         loop {
+            bound.turn();
             let place = self.places[at];
             if place == 0 {
                 return None;
@@ -66,7 +70,9 @@ impl Index {
 
     fn place(&mut self, place: u64) {
         let mut at = self.home(hash_of(place));
+        let mut bound = Bound::of(self.places.len());
         while self.places[at] != 0 {
+            bound.turn();
             at = (at + 1) & (self.places.len() - 1);
         }
         self.places[at] = place;
@@ -79,7 +85,9 @@ impl Index {
         }
         let last = self.places.len() - 1;
         let mut gap = self.home(hash);
+        let mut bound = Bound::of(self.places.len());
         while self.places[gap] != 0 && number_of(self.places[gap]) != number {
+            bound.turn();
             gap = (gap + 1) & last;
         }
         if self.places[gap] == 0 {
@@ -87,7 +95,9 @@ impl Index {
         }
         self.taken -= 1;
         let mut at = gap;
+        let mut bound = Bound::of(self.places.len());
         loop {
+            bound.turn();
             at = (at + 1) & last;
             let place = self.places[at];
             if place == 0 {

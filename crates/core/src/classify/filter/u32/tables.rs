@@ -500,6 +500,7 @@ fn free_from(nodes: &[Node], first: u32) -> Option<u32> {
     let nodes = nodes.get(from..).unwrap_or_default();
     // The numbers rise, so that those before the first gap are as far from `first` as their places.
     let (mut low, mut high) = (0, nodes.len());
+    // Bound: the bits of the number of filters, because each step halves the rest.
     while low < high {
         let middle = low.midpoint(high);
         let is_dense = nodes.get(middle).is_some_and(|n| (n.id - first) as usize == middle);

@@ -4,6 +4,7 @@ use core::slice::Iter;
 
 use super::tables::{Common, Node};
 use super::{DEPTH_MAX, STEPS_MAX};
+use crate::base::bound::Bound;
 use crate::classify::action::Run;
 use crate::classify::action::State;
 use crate::classify::filter::Decision;
@@ -65,7 +66,10 @@ pub(super) fn classify(common: &Common, root: u32, packet: &mut Packet<'_>, run:
     let base = i64::from(u16::try_from(packet.network()).unwrap_or(u16::MAX));
     let (left, rest) = ([None; DEPTH_MAX], first.iter());
     let mut walk = Walk { common, left, depth: 0, rest, base, next: 0, steps: STEPS_MAX };
+    // A turn tries a filter, or goes back to one that was tried.
+    let mut bound = Bound::of(2 * STEPS_MAX as usize + 1);
     loop {
+        bound.turn();
         // The view is made anew each time, because actions may have changed the packet.
         let view = View {
             bytes: packet.frame.bytes(),
@@ -86,7 +90,9 @@ impl<'c> Walk<'c> {
     /// a word outside the packet.
     #[inline]
     fn find(&mut self, view: &View<'_>, state: &mut State) -> Option<&'c Node> {
+        let mut bound = Bound::of(2 * STEPS_MAX as usize + 1);
         loop {
+            bound.turn();
             let node = match self.rest.next() {
                 Some(node) => {
                     self.steps = self.steps.checked_sub(1)?;
