@@ -408,8 +408,8 @@ impl Filters {
                 Some(chain) => found.chain(chain).map_or(0..0, |at| at..at + 1),
             };
             for at in all {
-                // From the end, so that no other table moves. Bound: the tables. No packet waits for
-                // this loop.
+                // From the end, so that no other table moves.
+                // Bound: the tables. No packet waits for this loop.
                 while let Some(last) = found.chains[at].tables.len().checked_sub(1) {
                     gone.extend(found.take(at, last));
                 }
