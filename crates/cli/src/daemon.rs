@@ -4,6 +4,8 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use txweir::Instant;
+use txweir::core::Bytes;
+use txweir::core::text::value::{self, Value};
 use txweir::daemon::socket::{Gid, own_group};
 use txweir::daemon::{Daemon, Listener, RunError, Server, socket};
 use txweir::device::{Signal, Signals, clock};
@@ -44,11 +46,20 @@ pub struct Args {
     #[arg(long)]
     pub keep_netns: bool,
 
+    /// Most memory of the tables of the qdiscs on all links together
+    #[arg(long, value_name = "SIZE", default_value = "1gb", value_parser = size)]
+    pub tables: Bytes,
+
     #[command(flatten)]
     pub samples: Samples,
 
     #[command(flatten)]
     pub confine: Confine,
+}
+
+/// Reads a size.
+fn size(text: &str) -> Result<Bytes, String> {
+    value::with_unit(text).map_err(|_| format!("expected {}, given {text}", Bytes::EXPECTED))
 }
 
 /// Runs `txweir daemon`.
@@ -60,6 +71,7 @@ pub fn main(args: Args) -> Result<(), Failure> {
     let signals = Signals::take_these(&Signal::ALL)
         .map_err(|e| Failure::failed(format!("cannot take over signals: {e}")))?;
     let mut daemon = Daemon::new();
+    daemon.links_mut().set_tables(args.tables.0);
     args.samples.open(daemon.links_mut().notes_mut())?;
     if let Some((name, text)) = &config {
         configure(&mut daemon, name, text)?;

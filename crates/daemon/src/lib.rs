@@ -49,7 +49,7 @@ pub mod whole;
 pub use client::{Client, ClientError};
 pub use daemon::Daemon;
 pub use link::Link;
-pub use links::{LINKS_MAX, Links};
+pub use links::{LINKS_MAX, Links, TABLES};
 pub use machine::{Local, Machine};
 pub use passed::Passed;
 pub use run::{Ended, RunError, RunOptions};

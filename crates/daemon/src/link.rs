@@ -7,7 +7,7 @@ use txweir_core::model::wire::{DescriptorCost, WireConfig};
 use txweir_core::path::entry::HookCounts;
 use txweir_core::text::value::text_of;
 use txweir_core::turns::Quota;
-use txweir_core::{Env, Instant, Rate};
+use txweir_core::{Env, Instant, Rate, Tree};
 use txweir_device::{Counters, Endpoint, IfName, Kind, LinkIo, OpenError};
 use txweir_runtime::{Direction, DirectionConfig, E1000_DESCRIPTORS, WireSpec};
 use txweir_tc::tool::Hook;
@@ -59,6 +59,8 @@ pub struct Link {
     wire: Option<WireSpec>,
     /// Counters of its interface before it was opened again.
     before: Counters,
+    /// A bound on the bytes of tables of its qdiscs, once it was read after a change.
+    pub(crate) tables: Option<u64>,
 }
 
 /// Returns a number of transmit queues as core counts them; the grammar accepts at most 4096.
@@ -181,6 +183,7 @@ impl Link {
             finds_mtu: false,
             wire,
             before: Counters::default(),
+            tables: None,
         })
     }
 
@@ -200,6 +203,17 @@ impl Link {
     #[must_use]
     pub const fn wire(&self) -> Option<&WireSpec> {
         self.wire.as_ref()
+    }
+
+    /// Returns the bytes of tables that its qdiscs have: a bound, or the `exact` number, which
+    /// takes a visit of each.
+    pub(crate) fn tables(&mut self, now: Instant, exact: bool) -> u64 {
+        if exact {
+            self.way.control(now).change(|qdiscs| qdiscs.count_tables());
+            self.tables = None;
+        }
+        let count = || self.way.port().trees().trees().map(Tree::tables).fold(0, u64::saturating_add);
+        *self.tables.get_or_insert_with(count)
     }
 
     /// Checks that these changes can be made, except the peer, which the caller checks.
@@ -309,6 +323,7 @@ impl Link {
         }
         if let Some(queues) = change.queues.filter(|queues| *queues != self.queues) {
             let done = self.way.control(now).set_queues(number_of(queues));
+            self.tables = None;
             // The change was checked before and is made now.
             self.queues = if done.is_ok() { queues } else { self.queues };
         }

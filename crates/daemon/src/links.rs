@@ -2,6 +2,7 @@
 
 mod pass;
 mod restore;
+mod room;
 
 use txweir_core::Instant;
 use txweir_core::classify::action::State;
@@ -17,6 +18,7 @@ use crate::grammar::{Change, LinkType, Make, Verb};
 use crate::link::Link;
 use crate::machine::{Local, Machine};
 use pass::admit;
+pub use room::TABLES;
 
 /// Most links: each takes some 2 MiB for the packets that can wait on it.
 pub const LINKS_MAX: usize = 1024;
@@ -67,6 +69,8 @@ pub struct Links {
     /// True while a configuration is read: its links wait for interfaces that are missing, and its
     /// actions may name links that do not exist.
     pub(crate) configures: bool,
+    /// Most bytes of tables that the qdiscs of all links have together.
+    tables: u64,
     /// The links that a dry run would have made by now.
     pub(crate) planned: Vec<(IfName, LinkType)>,
     /// The source of interfaces and seeds.
@@ -95,6 +99,7 @@ impl Links {
             fitted: true,
             next_try: Instant::ZERO,
             configures: false,
+            tables: TABLES,
             planned: Vec::new(),
             state: State::new(machine.seed("actions")),
             machine: Box::new(machine),

@@ -73,6 +73,10 @@ impl Devices for Links {
         Ok(())
     }
 
+    fn room(&mut self, names: &[&str], exact: bool) -> u64 {
+        self.room_of(names, exact)
+    }
+
     fn link(&mut self, words: &[String], dry: bool) -> Result<LinkLine, String> {
         let verb = grammar::read(words).map_err(|not_read| not_read.text)?;
         let changes = self.change(self.now, &verb, dry)?;
@@ -106,6 +110,13 @@ impl Device for Link {
         *self.env()
     }
 
+    fn set_room(&mut self, bytes: u64) {
+        let env = Env { room: bytes, ..*self.env() };
+        if env != *self.env() {
+            self.way.control(self.now).set_env(env);
+        }
+    }
+
     fn tree(&self) -> Trees<'_> {
         self.way.port().trees()
     }
@@ -128,12 +139,14 @@ impl Device for Link {
     fn configure(&mut self, f: &mut dyn FnMut(&mut Qdiscs<'_>)) {
         let now = self.now;
         self.way.control(now).change(f);
+        self.tables = None;
         self.advance(now);
     }
 
     fn swap(&mut self, f: &mut dyn FnMut(&mut Qdiscs<'_>)) -> SwapDone {
         let now = self.now;
         let ((), done) = self.way.control(now).swap(f);
+        self.tables = None;
         self.advance(now);
         SwapDone { kept: done.kept, moved: done.moved, dropped: done.dropped }
     }

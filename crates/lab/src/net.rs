@@ -14,6 +14,7 @@ mod single;
 mod traffic;
 mod turns;
 mod watch;
+mod ways;
 
 use std::sync::Arc;
 
@@ -121,15 +122,20 @@ impl Net {
         self.ground.engine.schedule(at, nic, step);
     }
 
+    /// Returns true if links lead from one host to the other.
+    pub fn reaches(&mut self, from: u32, to: u32) -> bool {
+        self.ground.links.reaches(from, to)
+    }
+
     /// Adds a group of connections.
     ///
     /// # Errors
     /// Fails if there is no way from one host to the other and back, or if there are too many
     /// connections.
     pub fn group(&mut self, group: Group) -> Result<(), String> {
-        let (name, links) = (&group.name, &self.ground.links);
+        let name = &group.name;
         let back = group.load.goes_back();
-        if !links.reaches(group.from, group.to) || (back && !links.reaches(group.to, group.from)) {
+        if !self.reaches(group.from, group.to) || (back && !self.reaches(group.to, group.from)) {
             return Err(format!("group {name}: no links lead from one host to the other and back"));
         }
         if !self.quota.connect(group.count) {
@@ -155,7 +161,7 @@ impl Net {
     /// # Errors
     /// Fails if no links lead there.
     pub fn replay(&mut self, from: u32, to: u32, packets: Arc<[Frame]>) -> Result<(), String> {
-        if !self.ground.links.reaches(from, to) {
+        if !self.reaches(from, to) {
             return Err("replay: no links lead from one host to the other".into());
         }
         let replay = self.replay.insert(Replay::new(from, to, packets));
@@ -226,6 +232,7 @@ impl Net {
 
     /// Runs until `until`.
     pub fn run(&mut self, until: Instant) {
+        self.ground.links.find_ways();
         loop {
             let engine = &mut self.ground.engine;
             let instant_over = engine.upcoming().is_none_or(|at| at > engine.now());

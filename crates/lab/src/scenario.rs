@@ -4,6 +4,8 @@
 
 mod file;
 mod host;
+mod memory;
+mod names;
 mod traffic;
 
 use std::fmt;
@@ -23,6 +25,8 @@ use crate::nic::NicConfig;
 
 pub use file::{CompletionText, Percent, Section, Text};
 use file::{File, LinkTable, RoleName, TrafficFile};
+pub use memory::{MEMORY, TEXT_MAX};
+use names::Names;
 use traffic::Traffic;
 
 /// Reason that a scenario was refused, and its place.
@@ -130,6 +134,17 @@ pub(crate) struct TrafficOf {
 impl Scenario {
     /// Reads the text of a file called `name`, and checks all of it.
     pub fn parse(text: &str, name: &str) -> Result<Self, ScenarioError> {
+        if text.len() > TEXT_MAX {
+            let given = text.len();
+            return Err(ScenarioError {
+                file: name.into(),
+                text: String::new(),
+                span: 0..0,
+                message: format!("scenario: text: expected at most {TEXT_MAX} bytes, given {given}"),
+                hint: None,
+                code: SCENARIO,
+            });
+        }
         let file: File = toml::from_str(text).map_err(|e| ScenarioError {
             file: name.into(),
             text: text.into(),
@@ -197,21 +212,19 @@ impl Scenario {
             traffic: file.traffic,
         };
         let scenario = Self { name: name.into(), text: text.into(), file: whole };
-        let mut hosts: Vec<String> = Vec::new();
+        let mut hosts = Names::default();
         let mut groups = Vec::new();
         for t in &scenario.file.traffic {
             let table = t.get_ref();
-            for host in [&table.from, &table.to].map(|h| h.get_ref()) {
-                if !hosts.contains(host) {
-                    hosts.push(host.clone());
-                }
+            for host in [&table.from, &table.to] {
+                hosts.add(host.get_ref());
             }
             let traffic = Traffic { scenario: &scenario, table };
             for group in traffic.groups(&hosts)? {
                 groups.push(TrafficOf { group, at: table.to.span(), count_at: table.count.span() });
             }
         }
-        Ok((hosts, groups))
+        Ok((hosts.into_list(), groups))
     }
 
     /// Returns the title, one line.
@@ -260,15 +273,17 @@ impl Scenario {
             let message = format!("duration: expected more than warmup, which is {warmup}, given {given}");
             return Err(self.error(self.file.duration.span(), message));
         }
+        let hosts = self.hosts()?;
+        let mut groups: Vec<(usize, Group)> = Vec::new();
+        for (table, t) in self.file.traffic.iter().enumerate() {
+            let traffic = Traffic { scenario: self, table: t.get_ref() };
+            groups.extend(traffic.groups(&hosts)?.into_iter().map(|group| (table, group)));
+        }
+        // The memory that policies may take for the tables of qdiscs.
+        let mut left = MEMORY - self.memory(&groups)?;
+        let sends = self.senders(&hosts);
         let mut net = Net::new(seed);
-        let mut hosts: Vec<String> = Vec::new();
         for h in &self.file.host {
-            let name = h.get_ref().name.get_ref();
-            if hosts.contains(name) {
-                let span = h.get_ref().name.span();
-                return Err(self.error(span, format!("host name: expected one not in use, given \"{name}\"")));
-            }
-            hosts.push(name.clone());
             let (tcp, cpu) = self.host(h.get_ref())?;
             net.host(tcp, cpu);
         }
@@ -281,8 +296,11 @@ impl Scenario {
             }
             let ways = if t.one_way { &[(a, b)][..] } else { &[(a, b), (b, a)][..] };
             for &(from, to) in ways {
-                let nic = self.link(&mut net, t, from, to, seed, l.span())?;
-                links.push(format!("{} -> {}", hosts[from as usize], hosts[to as usize]));
+                let role = if sends[from as usize] { Role::Origin } else { Role::Forwarder };
+                let nic = self.link(&mut net, t, (from, to), (role, seed, left), l.span())?;
+                let trees = net.links().nic(nic).port().trees();
+                left = trees.trees().fold(left, |left, tree| left.saturating_sub(tree.tables()));
+                links.push(format!("{} -> {}", hosts.name(from), hosts.name(to)));
                 ends.push(Ends { table, from, to });
                 for s in &t.step {
                     let rate = s.rate.get_ref().0;
@@ -293,26 +311,37 @@ impl Scenario {
                 }
             }
         }
-        for t in &self.file.traffic {
-            let traffic = Traffic { scenario: self, table: t.get_ref() };
-            for group in traffic.groups(&hosts)? {
-                let (there, back) = ((group.from, group.to), (group.to, group.from));
-                let ways = if group.load.goes_back() { vec![there, back] } else { vec![there] };
-                if let Some((a, b)) = ways.into_iter().find(|(a, b)| !net.links().reaches(*a, *b)) {
-                    let message =
-                        format!("to: no links lead from {} to {}", hosts[a as usize], hosts[b as usize]);
-                    return Err(self.error(t.get_ref().to.span(), message));
-                }
-                net.group(group).map_err(|e| self.error(t.span(), e))?;
+        for (table, group) in groups {
+            let t = &self.file.traffic[table];
+            let (there, back) = ((group.from, group.to), (group.to, group.from));
+            let ways = if group.load.goes_back() { vec![there, back] } else { vec![there] };
+            if let Some((a, b)) = ways.into_iter().find(|(a, b)| !net.reaches(*a, *b)) {
+                let message = format!("to: no links lead from {} to {}", hosts.name(a), hosts.name(b));
+                return Err(self.error(t.get_ref().to.span(), message));
             }
+            net.group(group).map_err(|e| self.error(t.span(), e))?;
         }
-        Ok(Built { net, hosts, links, ends })
+        Ok(Built { net, hosts: hosts.into_list(), links, ends })
     }
 
-    fn find(&self, hosts: &[String], name: &Spanned<String>) -> Result<u32, ScenarioError> {
+    /// Returns the hosts by name.
+    fn hosts(&self) -> Result<Names, ScenarioError> {
+        let mut hosts = Names::default();
+        for h in &self.file.host {
+            let name = &h.get_ref().name;
+            if !hosts.add(name.get_ref()) {
+                let given = name.get_ref();
+                let message = format!("host name: expected one not in use, given \"{given}\"");
+                return Err(self.error(name.span(), message));
+            }
+        }
+        Ok(hosts)
+    }
+
+    fn find(&self, hosts: &Names, name: &Spanned<String>) -> Result<u32, ScenarioError> {
         let given = name.get_ref();
-        hosts.iter().position(|h| h == given).map(|i| i as u32).ok_or_else(|| {
-            let message = format!("host: expected one of {}, given \"{given}\"", hosts.join(", "));
+        hosts.number(given).ok_or_else(|| {
+            let message = format!("host: expected one of {}, given \"{given}\"", hosts.list().join(", "));
             self.error(name.span(), message)
         })
     }
@@ -338,9 +367,8 @@ impl Scenario {
         &self,
         net: &mut Net,
         t: &LinkTable,
-        from: u32,
-        to: u32,
-        seed: u64,
+        (from, to): (u32, u32),
+        (role, seed, memory): (Role, u64, u64),
         span: Range<usize>,
     ) -> Result<u32, ScenarioError> {
         // Each direction, and each part of it, draws from its own random stream.
@@ -350,13 +378,13 @@ impl Scenario {
         let role = match t.role {
             Some(RoleName::Origin) => Role::Origin,
             Some(RoleName::Forwarder) => Role::Forwarder,
-            None if self.originates(from) => Role::Origin,
-            None => Role::Forwarder,
+            None => role,
         };
         let link_rate = Some(t.rate.get_ref().0);
         let default = Env::default();
         let tx_queue_len = t.txqueuelen.unwrap_or(default.tx_queue_len);
-        let env = Env { tx_queue_len, link_rate, seed, ..default };
+        let memory = memory.min(default.memory);
+        let env = Env { tx_queue_len, link_rate, memory, seed, ..default };
         let bql = DqlConfig {
             limit_max: t
                 .bql_limit_max
@@ -432,14 +460,20 @@ impl Scenario {
         parsed.map_err(|d| self.policy_error(policy, d.first()))
     }
 
-    /// True if some traffic starts or ends at the host: its transmit paths then push back instead
-    /// of dropping.
-    fn originates(&self, host: u32) -> bool {
-        let name = self.file.host[host as usize].get_ref().name.get_ref();
-        self.file.traffic.iter().any(|t| {
+    /// Returns for each host whether some traffic starts or ends there: its transmit paths then
+    /// push back instead of dropping.
+    fn senders(&self, hosts: &Names) -> Vec<bool> {
+        let mut sends = vec![false; hosts.list().len()];
+        for t in &self.file.traffic {
             let t = t.get_ref();
-            t.from.get_ref() == name || (t.to.get_ref() == name && t.kind.get_ref().answers())
-        })
+            let back = t.kind.get_ref().answers().then_some(&t.to);
+            for name in [Some(&t.from), back].into_iter().flatten() {
+                if let Some(number) = hosts.number(name.get_ref()) {
+                    sends[number as usize] = true;
+                }
+            }
+        }
+        sends
     }
 }
 

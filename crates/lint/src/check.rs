@@ -23,6 +23,7 @@ mod kinds;
 mod lines;
 mod matching;
 mod model;
+mod placed;
 mod queues;
 mod rates;
 mod shadow;

@@ -13,6 +13,7 @@ mod blocks;
 mod device;
 mod filters;
 mod flags;
+mod hashes;
 mod list;
 mod places;
 mod rehearsal;

@@ -22,6 +22,9 @@ pub struct Env {
     /// Most bytes of tables that the qdiscs on the device may have together, without packets and
     /// filters: what commands ask for is bounded by it before anything is made.
     pub memory: u64,
+    /// Most bytes of tables that other devices leave to this one, where several devices have a
+    /// budget together; `u64::MAX` without one.
+    pub room: u64,
     /// Abilities of the device's own scheduler.
     pub offload: Offload,
     /// Seed of keyed hashes and random draws.
@@ -53,6 +56,7 @@ impl Default for Env {
             link_rate: None,
             packets: 16_384,
             memory: Self::MEMORY,
+            room: u64::MAX,
             offload: Offload::NONE,
             seed: 0,
             strict_linux: false,

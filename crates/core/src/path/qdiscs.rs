@@ -5,6 +5,7 @@
 mod blocks;
 mod classes;
 mod rules;
+mod tables;
 
 use alloc::format;
 use alloc::string::{String, ToString};

@@ -1,12 +1,11 @@
 //! The links of a net: the NIC of each direction, the ways between hosts, and the place of every
 //! packet.
 
-use std::collections::VecDeque;
-
 use txweir_core::path::rates::SharedRates;
 use txweir_core::{Instant, Rate, Tally};
 use txweir_tc::{Diagnostic, Policy};
 
+use super::ways::Ways;
 use crate::engine::Engine;
 use crate::event::NetEvent;
 use crate::frame::Frame;
@@ -68,8 +67,7 @@ pub struct Links {
     ways_back: Vec<Option<u32>>,
     /// For each host its NICs, with the host at the other side of each link.
     neighbours: Vec<Vec<(u32, u32)>>,
-    /// For each host and destination host, the NIC that leads there; `u32::MAX` if none does.
-    routes: Vec<Vec<u32>>,
+    ways: Ways,
     /// Rates that qdiscs of any NICs share by name.
     rates: SharedRates,
     steps: Vec<RateStep>,
@@ -83,8 +81,15 @@ pub struct Links {
 
 impl Links {
     /// Returns true if links lead from one host to the other.
-    pub fn reaches(&self, from: u32, to: u32) -> bool {
-        self.routes.get(from as usize).is_some_and(|r| r[to as usize] != u32::MAX)
+    pub(super) fn reaches(&mut self, from: u32, to: u32) -> bool {
+        self.find_ways();
+        self.ways.first(from, to) != u32::MAX
+    }
+    /// Finds the ways between hosts, if links were added since they were found.
+    pub(super) fn find_ways(&mut self) {
+        if self.ways.is_stale() {
+            self.ways = Ways::of(&self.neighbours);
+        }
     }
 
     /// Returns a NIC.
@@ -124,6 +129,7 @@ impl Links {
     /// Adds a host without links.
     pub(super) fn add_host(&mut self) {
         self.neighbours.push(Vec::new());
+        self.ways = Ways::default();
     }
 
     /// Adds one direction of a link, and returns the number of its NIC.
@@ -139,31 +145,14 @@ impl Links {
             self.ways_back[back as usize] = Some(nic);
         }
         self.neighbours[from as usize].push((nic, to));
-        self.routes = (0..self.neighbours.len()).map(|h| self.routes_from(h as u32)).collect();
+        self.ways = Ways::default();
         Ok(nic)
     }
 
-    /// Searches breadth-first: for each destination the NIC of the first hop on a shortest way.
-    fn routes_from(&self, host: u32) -> Vec<u32> {
-        let mut first = vec![u32::MAX; self.neighbours.len()];
-        let mut seen = vec![false; self.neighbours.len()];
-        seen[host as usize] = true;
-        let mut queue: VecDeque<(u32, u32)> = [(host, u32::MAX)].into();
-        while let Some((at, via)) = queue.pop_front() {
-            for &(nic, to) in &self.neighbours[at as usize] {
-                if !std::mem::replace(&mut seen[to as usize], true) {
-                    let via = if via == u32::MAX { nic } else { via };
-                    first[to as usize] = via;
-                    queue.push_back((to, via));
-                }
-            }
-        }
-        first
-    }
-
-    /// Returns the number of the NIC of `from` that leads to `to`; `u32::MAX` if none does.
+    /// Returns the number of the NIC of `from` that leads to `to`; `u32::MAX` if none does. The
+    /// ways have been found.
     pub(super) fn route(&self, from: u32, to: u32) -> u32 {
-        self.routes[from as usize][to as usize]
+        self.ways.first(from, to)
     }
 
     /// Applies a policy to a NIC.

@@ -7,6 +7,7 @@ use txweir_core::{Bytes, Instant, Nanos};
 
 use super::file::{KindName, SizesText, Text, TrafficTable};
 use super::host::ECN;
+use super::names::Names;
 use super::{Scenario, ScenarioError};
 use crate::draw::{SIZES_MAX, Sizes};
 use crate::net::{AT_ONCE_MAX, Choice, Group, LISTED_MAX, Load, Short};
@@ -50,7 +51,7 @@ pub(super) struct Traffic<'a> {
 
 impl Traffic<'_> {
     /// Returns the groups of a table: one, or those of a mix.
-    pub(super) fn groups(&self, hosts: &[String]) -> Result<Vec<Group>, ScenarioError> {
+    pub(super) fn groups(&self, hosts: &Names) -> Result<Vec<Group>, ScenarioError> {
         let t = self.table;
         self.keys()?;
         let kind = *t.kind.get_ref();

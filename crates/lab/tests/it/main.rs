@@ -11,6 +11,7 @@ mod filters;
 mod html;
 mod l4s;
 mod links;
+mod memory;
 mod nets;
 mod pie_coin;
 mod recorded;

@@ -54,8 +54,8 @@ fn segments_leave_when_linux_sent_them() {
 }
 
 /// The documented number of runs is inside by the table in the binary, and that table agrees with
-/// the runs that are played here: all of at most 20 Mbit/s, and one in six of the faster ones, which
-/// take most of the time. `TXWEIR_ROWS=all` plays every run.
+/// the runs that are played here: all of at most 20 Mbit/s, and one in six of the faster ones, as
+/// these take most of the time. `TXWEIR_ROWS=all` plays every run.
 #[test]
 fn runs_come_out_as_linux_had_them() {
     let table = include_str!("../../assets/tcp/summary.jsonl");

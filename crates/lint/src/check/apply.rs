@@ -9,6 +9,7 @@ use txweir_tc::ast::{At, ClassCommand, Command, FilterCommand, Place, QdiscComma
 use super::findings::{Findings, nearest};
 use super::kinds::Classes;
 use super::model::{Attached, Class, Device, Filter, Qdisc, attached, settings};
+use super::placed::Wanted;
 use crate::code;
 
 /// Kinds whose qdiscs take no changes after their creation.
@@ -124,12 +125,7 @@ impl Apply<'_, '_> {
 
     fn replaces(&mut self, c: &QdiscCommand, handle: Handle, kind: &str) {
         let classes = self.device.classes_of(handle).count();
-        let filters = self
-            .device
-            .filters
-            .iter()
-            .filter(|f| matches!(f.at, Attached::To(h) if h.major() == handle.major()));
-        let filters = filters.count();
+        let filters = self.device.filters.find(Device::of_qdisc(handle)).count();
         if classes + filters == 0 {
             return;
         }
@@ -177,7 +173,7 @@ impl Apply<'_, '_> {
             // A file may add to qdiscs that exist already.
             let partial = self.device.is_empty();
             let d = if partial { d.warning() } else { d };
-            let near = nearest(parent.qdisc(), self.device.qdiscs().into_iter().map(|q| q.handle));
+            let near = nearest(parent.qdisc(), self.device.qdiscs_near(parent));
             let near = near.map(|h| Handle::new(h.major(), parent.minor()).to_string());
             let hint = match near {
                 Some(_) => None,
@@ -205,7 +201,7 @@ impl Apply<'_, '_> {
             Classes::Any => return true,
         };
         let near = match qdisc.classes() {
-            Classes::Made => nearest(parent, self.device.classes.keys().copied()),
+            Classes::Made => nearest(parent, self.device.near(parent)),
             _ => None,
         };
         let d = self.out.error(code::DANGLING_PARENT, span, message).hint(hint);
@@ -327,22 +323,19 @@ impl Apply<'_, '_> {
         let prio = c.prio.as_ref().map_or(0, |p| p.value);
         let chain = c.chain.as_ref().map_or(0, |p| p.value);
         let handle = c.handle.as_ref().map(|h| h.text.clone());
-        let same = |f: &Filter| {
-            f.at == at
-                && f.chain == chain
-                && (prio == 0 || f.prio == prio)
-                && (handle.is_none() || f.handle == handle)
-                && c.kind.as_ref().is_none_or(|k| k.text == f.kind)
+        let wanted = || Wanted {
+            chain: Some(chain),
+            prio: Some(prio).filter(|prio| *prio != 0),
+            handle: handle.clone(),
+            ..Wanted::between(at, at)
         };
+        let same = |f: &Filter| c.kind.as_ref().is_none_or(|k| k.text == f.kind);
         if c.verb == Verb::Delete {
-            if handle.is_some() && !self.device.filters.iter().any(same) {
+            if handle.is_some() && !self.device.filters.find(wanted()).any(same) {
                 // The handle is one that the kernel chose for a filter without one.
-                let unnamed = |f: &Filter| {
-                    f.at == at && f.chain == chain && (prio == 0 || f.prio == prio) && f.handle.is_none()
-                };
-                return self.device.doubt_filters(unnamed);
+                return self.device.doubt_filters(&Wanted { handle: None, ..wanted() });
             }
-            self.device.remove_filters(same);
+            self.device.remove_filters(wanted(), same);
             return;
         }
         let Some(kind) = c.kind.as_ref().filter(|_| !matches!(c.verb, Verb::Get | Verb::Show)) else {
@@ -382,12 +375,11 @@ impl Apply<'_, '_> {
         }
         let replaces = c.verb != Verb::Add && handle.is_some();
         if replaces {
-            self.device.remove_filters(same);
+            self.device.remove_filters(wanted(), same);
         }
-        let here = self.device.filters.iter().filter(|f| f.at == at && f.chain == chain);
         let prio = match prio {
             // The kernel puts a filter without a priority before all others.
-            0 => here.map(|f| f.prio).min().map_or(49152, |first| first.saturating_sub(1)),
+            0 => self.device.filters.least_prio(at, chain).map_or(49152, |first| first.saturating_sub(1)),
             prio => prio,
         };
         self.device.insert_filter(Filter {

@@ -88,9 +88,7 @@ impl Filters<'_, '_> {
             let message =
                 format!("this leads to class {class}, which {} does not have: {fate}", qdisc.name());
             let there = match qdisc.classes() {
-                Classes::Made => {
-                    self.device.classes.keys().filter(|c| self.device.is_leaf(**c)).copied().collect()
-                }
+                Classes::Made => self.device.near(class).filter(|c| self.device.is_leaf(*c)).collect(),
                 Classes::Upto(most) => {
                     (1..=most.min(64)).map(|n| Handle::new(class.major(), n as u16)).collect()
                 }
@@ -158,16 +156,15 @@ impl Filters<'_, '_> {
 
     /// Reports leaves of htb, hfsc, drr and qfq that no filter and no default leads to.
     fn unreachable(&mut self) {
+        let marks = self.device.filters.iter().any(|f| {
+            f.settings
+                .actions()
+                .iter()
+                .any(|a| a.kind.text == "skbedit" && a.words.iter().any(|w| w.text.starts_with("prio")))
+        });
         for qdisc in self.device.qdiscs().into_iter().filter(|q| q.needs_filters()) {
-            let here = |f: &&Filter| matches!(f.at, Attached::To(to) if to.major() == qdisc.handle.major());
-            let on: Vec<&Filter> = self.device.filters.iter().filter(here).collect();
+            let on: Vec<&Filter> = self.device.filters.find(Device::of_qdisc(qdisc.handle)).collect();
             let unknown = on.iter().any(|f| COMPUTED.contains(&f.kind.as_str()));
-            let marks = self.device.filters.iter().any(|f| {
-                f.settings
-                    .actions()
-                    .iter()
-                    .any(|a| a.kind.text == "skbedit" && a.words.iter().any(|w| w.text.starts_with("prio")))
-            });
             let unknown = unknown || self.marking.is_some_and(|m| m.any);
             if unknown || marks || self.device.partial {
                 continue;

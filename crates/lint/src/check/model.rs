@@ -12,6 +12,10 @@ use txweir_tc::lex::Word;
 use txweir_tc::source::Source;
 
 use super::kinds::{self, Classes};
+use super::placed::{Placed, Wanted};
+
+/// Most objects below a number, and most from it on, among which a similar name is looked for.
+const NEAR: usize = 100;
 
 /// A device: the state that its lines have made, from an empty one.
 #[derive(Debug)]
@@ -26,7 +30,7 @@ pub(super) struct Device {
     pub classes: BTreeMap<Handle, Class>,
     /// The classes directly below a class, or at the top of a qdisc.
     children: BTreeMap<Handle, BTreeSet<Handle>>,
-    pub filters: Vec<Filter>,
+    pub filters: Placed,
     /// The line that added a hook, ingress or clsact.
     pub hooks: Option<Range<usize>>,
     /// True if lines are missing, so that a missing object may exist.
@@ -86,14 +90,14 @@ pub(super) enum Attached {
 }
 
 impl Device {
-    pub(super) const fn new(name: String, partial: bool) -> Self {
+    pub(super) fn new(name: String, partial: bool) -> Self {
         Self {
             name,
             qdiscs: BTreeMap::new(),
             placed: BTreeMap::new(),
             classes: BTreeMap::new(),
             children: BTreeMap::new(),
-            filters: Vec::new(),
+            filters: Placed::default(),
             hooks: None,
             partial,
             held: false,
@@ -139,25 +143,25 @@ impl Device {
             return;
         }
         if span.is_none() {
-            self.filters.retain(|f| matches!(f.at, Attached::To(_)));
+            self.filters.remove(Wanted::between(Attached::Ingress, Attached::Egress), |_| true);
         }
         self.hooks = span;
     }
-    /// Removes the filters of which `gone` is true.
-    pub(super) fn remove_filters(&mut self, gone: impl Fn(&Filter) -> bool) {
+    /// Removes those of the wanted filters of which `gone` is true.
+    pub(super) fn remove_filters(&mut self, wanted: Wanted, gone: impl Fn(&Filter) -> bool) {
         if !self.held {
-            self.filters.retain(|f| !gone(f));
+            self.filters.remove(wanted, gone);
         }
     }
-    /// Notes that filters may be gone: those of which `may_be` is true.
-    pub(super) fn doubt_filters(&mut self, may_be: impl Fn(&Filter) -> bool) {
+    /// Notes that the wanted filters that have no handle may be gone.
+    pub(super) fn doubt_filters(&mut self, wanted: &Wanted) {
         if !self.held {
-            self.filters.iter_mut().filter(|f| may_be(f)).for_each(|f| f.unsure = true);
+            self.filters.doubt(wanted);
         }
     }
     pub(super) fn insert_filter(&mut self, filter: Filter) {
         if !self.held {
-            self.filters.push(filter);
+            self.filters.insert(filter);
         }
     }
     /// Returns the qdiscs in the order of their lines.
@@ -193,6 +197,18 @@ impl Device {
     pub(super) fn children(&self, parent: Handle) -> impl Iterator<Item = (&Handle, &Class)> {
         let below = self.children.get(&parent).into_iter().flatten();
         below.filter_map(|id| Some((id, self.classes.get(id)?)))
+    }
+    /// Returns classes whose numbers are near a handle's: all of them, if they are few.
+    pub(super) fn near(&self, handle: Handle) -> impl Iterator<Item = Handle> {
+        let mut below: Vec<Handle> =
+            self.classes.range(..handle).rev().take(NEAR).map(|(id, _)| *id).collect();
+        below.reverse();
+        below.into_iter().chain(self.classes.range(handle..).take(NEAR).map(|(id, _)| *id))
+    }
+    /// Returns qdiscs whose numbers are near a handle's: all of them, if they are few.
+    pub(super) fn qdiscs_near(&self, handle: Handle) -> impl Iterator<Item = Handle> {
+        let below = self.qdiscs.range(..handle.major()).rev().take(NEAR);
+        below.chain(self.qdiscs.range(handle.major()..).take(NEAR)).map(|(_, q)| q.handle)
     }
     pub(super) fn is_leaf(&self, class: Handle) -> bool {
         self.children.get(&class).is_none_or(BTreeSet::is_empty)
@@ -241,10 +257,20 @@ impl Device {
             let below = self.placed.range(first..=last).filter(|(place, _)| **place != Handle::ROOT);
             gone.extend(below.map(|(_, major)| *major));
         }
-        let gone: BTreeSet<u16> = gone.into_iter().collect();
-        self.classes.retain(|id, _| !gone.contains(&id.major()));
-        self.children.retain(|parent, _| !gone.contains(&parent.major()));
-        self.filters.retain(|f| !matches!(f.at, Attached::To(h) if gone.contains(&h.major())));
+        for major in gone {
+            let (first, last) = (Handle::new(major, 0), Handle::new(major, u16::MAX));
+            let classes: Vec<Handle> = self.classes.range(first..=last).map(|(id, _)| *id).collect();
+            classes.iter().for_each(|id| drop(self.classes.remove(id)));
+            let parents: Vec<Handle> = self.children.range(first..=last).map(|(id, _)| *id).collect();
+            parents.iter().for_each(|id| drop(self.children.remove(id)));
+            self.filters.remove(Self::of_qdisc(first), |_| true);
+        }
+    }
+
+    /// Returns the filters of a qdisc and its classes.
+    pub(super) const fn of_qdisc(handle: Handle) -> Wanted {
+        let (first, last) = (Handle::new(handle.major(), 0), Handle::new(handle.major(), u16::MAX));
+        Wanted::between(Attached::To(first), Attached::To(last))
     }
 
     /// Removes a class, with the filters on it and the qdiscs below it.
@@ -260,7 +286,7 @@ impl Device {
         if let Some(below) = self.below(class).map(|q| q.handle) {
             self.remove(below);
         }
-        self.filters.retain(|f| f.at != Attached::To(class));
+        self.filters.remove(Wanted::between(Attached::To(class), Attached::To(class)), |_| true);
     }
 }
 

@@ -139,7 +139,7 @@ impl Queues<'_, '_> {
         }
         let queues = ranges.iter().map(|r| r.value.0.saturating_add(r.value.1)).max();
         let Some(queues) = queues.filter(|n| *n > 0) else { return };
-        for filter in &self.device.filters {
+        for filter in self.device.filters.iter() {
             for action in filter.settings.actions().iter().filter(|a| a.kind.text == "skbedit") {
                 let at = action.words.iter().position(|w| w.text == "queue_mapping");
                 let Some(word) = at.and_then(|at| action.words.get(at + 1)) else { continue };

@@ -3,13 +3,12 @@
 use std::sync::Arc;
 
 use txweir_core::classify::filter::BlockId;
-use txweir_core::path::rates::SharedRates;
 use txweir_core::path::trees::Trees;
 use txweir_core::sched::cx::Cx;
 use txweir_core::{Handle, Tree};
 
 use super::{Device, Hook, blocks};
-use crate::ast::{At, Command, Place, QdiscCommand, Verb};
+use crate::ast::{At, ClassCommand, Command, Place, QdiscCommand, Verb};
 use crate::command::{self, Change};
 use crate::diagnostic::{Diagnostic, code};
 use crate::kernel;
@@ -47,14 +46,41 @@ pub(super) fn as_tc_takes_it(cmd: &Command) -> Option<Change> {
 /// Returns the tree that a line would make, if the line has to do with shared rates; `None` also if
 /// it is refused for another reason.
 pub(super) fn shares(source: &Arc<Source>, change: &Change, device: &dyn Device) -> Option<Tree> {
-    // A class that is added takes the rate of no other.
-    let adds = matches!(change, Change::Class(cmd) if cmd.verb == Verb::Add);
-    if !change.shares() && (adds || !device.tree().trees().any(SharedRates::named)) {
+    if !change.shares() && !changes_share(change, &device.tree()) {
         return None;
     }
     let mut tree = copy(source, device.tree()).ok()?;
     command::run(source, change, &mut tree.edit(&mut scratch_cx())).ok()?;
     Some(tree)
+}
+
+/// True if the qdisc or the class that a line is about shares a rate. A class that is made, and an
+/// object that is deleted, takes the rate of no other.
+fn changes_share(change: &Change, trees: &Trees<'_>) -> bool {
+    let mut any = false;
+    match change {
+        Change::Qdisc(QdiscCommand { verb: Verb::Delete, .. }) => {}
+        Change::Qdisc(cmd) => {
+            let node = match (cmd.place.as_ref().map(|p| p.value), &cmd.handle) {
+                (Some(Place::Below(place)), _) => trees.qdisc_at(trees.named(place)),
+                (Some(Place::Handle(handle)), _) => trees.qdisc(handle),
+                (None, Some(handle)) => trees.qdisc(handle.value),
+                _ => None,
+            };
+            node.into_iter().for_each(|node| node.qdisc().shares(&mut |_| any = true));
+        }
+        Change::Class(ClassCommand { verb: Verb::Add | Verb::Delete, .. }) => {}
+        Change::Class(cmd) => {
+            let id = cmd.classid.as_ref().map_or(Handle::NONE, |id| id.value);
+            let root = trees.root();
+            let node = if id.major() == 0 { Some(root) } else { trees.qdisc(id) };
+            let classes = node.and_then(|node| node.qdisc().user_classes());
+            classes.into_iter().for_each(|classes| {
+                classes.options(id.minor(), &mut |o| any |= o.param.key == "shared" && o.value.is_set());
+            });
+        }
+    }
+    any
 }
 
 /// Refuses a deletion by the handle alone, which tc does not have.

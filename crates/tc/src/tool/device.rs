@@ -144,6 +144,12 @@ pub trait Devices {
     fn join_rates(&mut self, _names: &[&str]) -> Result<(), ConfigError> {
         Ok(())
     }
+    /// Returns the bytes of tables that devices other than these leave to them, of a budget that
+    /// all devices have together; `u64::MAX` without one. The bytes of the others are a bound,
+    /// unless they are to be `exact`, which takes a visit of all their qdiscs.
+    fn room(&mut self, _names: &[&str], _exact: bool) -> u64 {
+        u64::MAX
+    }
     /// Runs a `link ...` line of a batch, given the words after `link`; with `dry` it only reports
     /// the changes. An error is one line of text.
     fn link(&mut self, _words: &[String], _dry: bool) -> Result<LinkLine, String> {
@@ -160,6 +166,9 @@ pub trait Device {
     fn queues(&self) -> u32;
     /// Returns the surroundings that the defaults of its qdiscs depend on.
     fn env(&self) -> Env;
+    /// Sets the bytes of tables that other devices leave to it (`Env::room`). The default is for a
+    /// device whose owner has no budget for all ([`Devices::room`]).
+    fn set_room(&mut self, _bytes: u64) {}
     /// Returns its qdiscs, with the packets that wait in them.
     fn tree(&self) -> Trees<'_>;
     /// Returns its hook.

@@ -32,6 +32,9 @@ pub(super) struct Rehearsal<'a> {
     before: Filters,
     filters: Filters,
     shadows: Vec<Shadow>,
+    /// The bytes of tables that the real devices without a copy leave to those with one, and the
+    /// number of copies for which this holds.
+    room: (u64, usize),
     /// True if each device changes in one step, so that packets move; false if each line is a step,
     /// so that packets are dropped with the qdisc that they wait in.
     atomic: bool,
@@ -52,7 +55,7 @@ struct Shadow {
 impl<'a> Rehearsal<'a> {
     pub(super) fn new(real: &'a mut dyn Devices, atomic: bool) -> Self {
         let filters = real.filters().clone();
-        Self { real, before: filters.clone(), filters, shadows: Vec::new(), atomic }
+        Self { real, before: filters.clone(), filters, shadows: Vec::new(), room: (u64::MAX, 0), atomic }
     }
 
     /// Returns the output so far, with the plan after it. An atomic batch that has failed would
@@ -115,6 +118,8 @@ impl<'a> Rehearsal<'a> {
                 qdiscs.set_blocks(&blocks);
             };
             if !lines.is_empty() {
+                // The copies have kept to the budget for all, after each line.
+                device.set_room(u64::MAX);
                 device.swap(&mut |qdiscs| {
                     let all = lines.iter().try_for_each(|d| command::run(&d.source, &d.change, qdiscs));
                     refused = refused.take().or(all.err());
@@ -209,6 +214,14 @@ impl Devices for Rehearsal<'_> {
             others.map(|s| (s.name.as_str(), &s.tree)).chain(trees.iter().copied()).collect();
         self.real.check_rates(&all)
     }
+    fn room(&mut self, names: &[&str], exact: bool) -> u64 {
+        if exact || self.room.1 != self.shadows.len() {
+            let copied: Vec<&str> = self.shadows.iter().map(|s| s.name.as_str()).collect();
+            self.room = (self.real.room(&copied, exact), copied.len());
+        }
+        let others = self.shadows.iter_mut().filter(|s| !names.contains(&s.name.as_str()));
+        others.fold(self.room.0, |room, shadow| room.saturating_sub(shadow.tables(exact)))
+    }
     fn link(&mut self, words: &[String], _dry: bool) -> Result<LinkLine, String> {
         let mut line = self.real.link(words, true)?;
         let new = line.would_be.take().filter(|device| self.shadows.iter().all(|s| s.name != device.name()));
@@ -244,6 +257,14 @@ impl Shadow {
             hook: device.hook(),
             waiting,
         })
+    }
+
+    /// Returns the bytes of its tables: a bound, or the `exact` number.
+    fn tables(&mut self, exact: bool) -> u64 {
+        if exact {
+            self.tree.edit(&mut self.cx).count_tables();
+        }
+        self.tree.tables()
     }
 
     /// Chooses the queues of packets anew if they wait below a root that stands for the queues of a
@@ -292,6 +313,9 @@ impl Device for Shadow {
     }
     fn env(&self) -> Env {
         *self.tree.env()
+    }
+    fn set_room(&mut self, bytes: u64) {
+        self.tree.set_env(Env { room: bytes, ..*self.tree.env() });
     }
     fn tree(&self) -> Trees<'_> {
         Trees::with_pool(&self.tree, &self.cx.pool)

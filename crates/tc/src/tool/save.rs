@@ -1,11 +1,12 @@
 //! The batch that makes the configuration of all devices again.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use txweir_core::classify::action::{ActionId, Actions, Control, KINDS};
 use txweir_core::classify::filter::{Block, BlockId, Bound, Chain, Filters, Rule, Table, U32};
 use txweir_core::{Handle, Tree};
 
+use super::hashes::{Around, Root};
 use super::{Devices, Hook, blocks};
 use crate::action;
 use crate::filter;
@@ -31,11 +32,14 @@ pub fn save(devices: &mut dyn Devices) -> String {
             out.push_str(&format!("qdisc replace dev {name} {shared}{}\n", hook.name()));
         }
         for (at, block) in places.into_iter().filter(|(_, block)| !is_shared(devices.filters(), *block)) {
-            let lines = block_lines(devices.filters(), block, &mut made);
+            let lines = block_lines(devices.filters(), block, &mut made, true);
             filters.extend(lines.iter().map(|line| line.at(&name, at)));
         }
     }
-    filters.extend(shared_lines(devices.filters(), &mut made));
+    for (number, block) in devices.filters().shared_blocks() {
+        let lines = block_lines(devices.filters(), block, &mut made, true);
+        filters.extend(lines.iter().map(|line| line.at_block(number)));
+    }
     shared.push_str(&filters);
     out + &shared
 }
@@ -43,8 +47,8 @@ pub fn save(devices: &mut dyn Devices) -> String {
 /// A line about filters, without the device and the place.
 pub(crate) struct Line {
     /// `filter replace`, `chain add`.
-    verb: &'static str,
-    words: String,
+    pub(super) verb: &'static str,
+    pub(super) words: String,
 }
 
 impl Line {
@@ -56,6 +60,9 @@ impl Line {
         };
         format!("{} dev {dev} {place}{}\n", self.verb, self.words)
     }
+    fn at_block(&self, number: u32) -> String {
+        format!("{} block {number}{}\n", self.verb, self.words)
+    }
 }
 
 fn is_shared(filters: &Filters, block: BlockId) -> bool {
@@ -66,8 +73,8 @@ fn is_shared(filters: &Filters, block: BlockId) -> bool {
 pub(crate) fn shared_lines(filters: &Filters, made: &mut BTreeSet<(&'static str, u32)>) -> Vec<String> {
     let mut all = Vec::new();
     for (number, block) in filters.shared_blocks() {
-        let lines = block_lines(filters, block, made);
-        all.extend(lines.iter().map(|line| format!("{} block {number}{}\n", line.verb, line.words)));
+        let lines = block_lines(filters, block, made, false);
+        all.extend(lines.iter().map(|line| line.at_block(number)));
     }
     all
 }
@@ -78,7 +85,7 @@ pub(crate) fn filter_lines(filters: &Filters, dev: &str, tree: &Tree) -> Vec<Str
     let mut made = BTreeSet::new();
     own_actions(&filters.actions, &mut made);
     let lines = |(at, block)| {
-        let lines = block_lines(filters, block, &mut made);
+        let lines = block_lines(filters, block, &mut made, false);
         lines.into_iter().map(move |line: Line| line.at(dev, at)).collect::<Vec<_>>()
     };
     tree.blocks().filter(|(_, block)| !is_shared(filters, *block)).flat_map(lines).collect()
@@ -96,33 +103,55 @@ pub(crate) fn own_actions(actions: &Actions, made: &mut BTreeSet<(&'static str, 
     out
 }
 
-fn block_lines(filters: &Filters, block: BlockId, made: &mut BTreeSet<(&'static str, u32)>) -> Vec<Line> {
+/// Returns the lines of the filters of a block. If they are to be `loaded` where there are none,
+/// they have lines around them that its hash tables may need.
+fn block_lines(
+    filters: &Filters,
+    block: BlockId,
+    made: &mut BTreeSet<(&'static str, u32)>,
+    loaded: bool,
+) -> Vec<Line> {
     let mut lines = Vec::new();
     let Some(block) = filters.block(block) else { return lines };
     let mut chains: Vec<_> = block.chains.iter().collect();
     chains.sort_by_key(|chain| chain.made);
     // Filters link to hash tables of any chain and priority, which must exist by then. Default
     // numbers are made again in the order in which the priorities were made.
-    let mut hashes = Vec::new();
+    let mut roots: Vec<Root> = Vec::new();
     for chain in &chains {
-        chain.tables.iter().for_each(|table| hash_lines(block, chain.index, table, &mut hashes));
+        let tables = chain.tables.iter().filter(|table| table.kind() == "u32");
+        roots.extend(tables.map(|table| Root::of(block, chain.index, table)));
     }
-    hashes.sort_by_key(|hash| hash.root);
-    if !hashes.is_empty() {
-        // The order in which these lines make the chains, so that they are saved in it again.
-        let first = |chain: u32| hashes.iter().position(|hash| hash.chain == chain).unwrap_or(usize::MAX);
-        chains.sort_by_key(|chain| (!chain.kept, first(chain.index)));
+    roots.sort_by_key(|root| root.number);
+    let around = if loaded { Around::of(block, &roots) } else { None };
+    // Without lines around them, only those with tables are made first.
+    let early = |root: &&Root| around.is_some() || !root.tables.is_empty();
+    // The order in which these lines make the chains, so that they are saved in it again.
+    let mut order: BTreeMap<u32, usize> = BTreeMap::new();
+    for root in roots.iter().filter(early) {
+        let next = order.len();
+        order.entry(root.chain).or_insert(next);
+    }
+    if !order.is_empty() {
+        chains.sort_by_key(|chain| (!chain.kept, order.get(&chain.index).copied().unwrap_or(usize::MAX)));
         chains.iter().filter(|chain| chain.kept).for_each(|chain| lines.push(chain_line(chain)));
     }
-    let has_hashes = !hashes.is_empty();
-    lines.extend(hashes.into_iter().map(|hash| hash.line));
+    lines.extend(around.iter().flat_map(|around| around.before(&roots)));
+    lines.extend(roots.iter().flat_map(Root::lines));
+    lines.extend(around.iter().flat_map(Around::tables));
     for chain in chains {
-        if chain.kept && !has_hashes {
+        if chain.kept && order.is_empty() {
             lines.push(chain_line(chain));
         }
         for table in &chain.tables {
             table_lines(filters, block, chain.index, table, made, &mut lines);
         }
+    }
+    if let Some(around) = &around {
+        block.visit_left(&mut |handle, rule, goal, _| {
+            lines.extend(filter_line(filters, around.left(), handle, &rule, goal, made));
+        });
+        lines.extend(around.after());
     }
     lines
 }
@@ -142,33 +171,8 @@ fn chain_words(chain: &Chain) -> String {
     format!(" chain {}{protocol} {}{words}", chain.index, template.rule.kind())
 }
 
-/// The line of a hash table of u32.
-struct HashLine {
-    /// The number of the root of its priority.
-    root: u32,
-    chain: u32,
-    line: Line,
-}
-
-/// Adds the lines of the hash tables of u32.
-fn hash_lines(block: &Block, chain: u32, table: &Table, lines: &mut Vec<HashLine>) {
-    let (mut root, mut made) = (0, Vec::new());
-    block.visit(table, &mut |handle, rule, goal, _| match &rule {
-        Rule::U32(U32::Root) => root = handle,
-        Rule::U32(U32::Table(_)) => {
-            let words = filter::words(&rule, goal);
-            let named = format!("handle {} u32{words}", filter::handle_text(&rule, handle));
-            let words = format!("{} {named}", place_words(chain, table));
-            made.push(Line { verb: "filter replace", words });
-        }
-        _ => {}
-    });
-    // The newest is listed first.
-    lines.extend(made.into_iter().rev().map(|line| HashLine { root, chain, line }));
-}
-
 /// Returns ` chain 3 protocol ip prio 5`.
-fn place_words(chain: u32, table: &Table) -> String {
+pub(super) fn place_words(chain: u32, table: &Table) -> String {
     let chain = if chain == 0 { String::new() } else { format!(" chain {chain}") };
     format!("{chain} protocol {} prio {}", said(table.protocol), table.prio)
 }
@@ -182,23 +186,37 @@ fn table_lines(
     lines: &mut Vec<Line>,
 ) {
     let first = lines.len();
+    let place = place_words(chain, table);
     block.visit_made(table, &mut |handle, rule, goal, _| {
-        if matches!(rule, Rule::U32(U32::Root | U32::Table(_))) {
-            return;
-        }
-        let handle = filter::handle_text(&rule, handle);
-        let new = goal.actions.iter().filter_map(|id| filters.actions.entry(*id));
-        let new: Vec<_> = new.filter(|e| !made.contains(&(e.action.kind.name(), e.index))).collect();
-        let estimator = action::estimator_words(&new);
-        let mut words = format!("{}{estimator} handle {handle}", place_words(chain, table));
-        words.push_str(&format!(" {}{}", table.kind(), filter::words(&rule, goal)));
-        words.push_str(&actions_of(&filters.actions, goal, made));
-        lines.push(Line { verb: "filter replace", words });
+        lines.extend(filter_line(filters, &place, handle, &rule, goal, made));
     });
     // The list has the newest first; the newest must be made last.
     if matches!(table.kind(), "bpf" | "fw") {
         lines[first..].reverse();
     }
+}
+
+/// Returns the line of a filter at a place within its block; `None` for a hash table, which has
+/// lines of its own.
+fn filter_line(
+    filters: &Filters,
+    place: &str,
+    handle: u32,
+    rule: &Rule,
+    goal: &Bound,
+    made: &mut BTreeSet<(&'static str, u32)>,
+) -> Option<Line> {
+    if matches!(rule, Rule::U32(U32::Root | U32::Table(_))) {
+        return None;
+    }
+    let handle = filter::handle_text(rule, handle);
+    let new = goal.actions.iter().filter_map(|id| filters.actions.entry(*id));
+    let new: Vec<_> = new.filter(|e| !made.contains(&(e.action.kind.name(), e.index))).collect();
+    let estimator = action::estimator_words(&new);
+    let mut words = format!("{place}{estimator} handle {handle}");
+    words.push_str(&format!(" {}{}", rule.kind(), filter::words(rule, goal)));
+    words.push_str(&actions_of(&filters.actions, goal, made));
+    Some(Line { verb: "filter replace", words })
 }
 
 /// Returns a protocol in the form of a line.

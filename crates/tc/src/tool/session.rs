@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use txweir_core::{ConfigError, Handle};
+use txweir_core::{ConfigError, Env, Handle};
 
-use super::{Devices, Flags, HELP, Outcome, actions, apply, blocks, filters, list};
+use super::{Device, Devices, Flags, HELP, Outcome, actions, apply, blocks, filters, list};
 use crate::ast::{Command, Verb};
 use crate::command::{self, Change, engine};
 use crate::diagnostic::{Diagnostic, code};
@@ -130,7 +130,7 @@ impl<'a> Session<'a> {
             Command::Qdisc(_) | Command::Class(_) => {}
         }
         let (Some(dev), Some(change)) = (cmd.dev().cloned(), change) else { return Ok(()) };
-        let device = self.devices.device(&dev.text).ok_or_else(|| no_device(source, &dev, None))?;
+        let device = self.give_room(source, &dev, false)?;
         let shares = apply::shares(source, &change, device);
         let refused = |err: ConfigError| Failure::refused(command::refused(source, &change, &err));
         if let Some(tree) = &shares {
@@ -142,7 +142,13 @@ impl<'a> Session<'a> {
             Change::Qdisc(qdisc) => blocks::kept(source, qdisc, device),
             Change::Class(_) => None,
         };
-        let orphans = apply::run(source, &change, device).map_err(Failure::refused)?;
+        let Env { memory, room, .. } = device.env();
+        let mut done = apply::run(source, &change, device);
+        if done.is_err() && room < memory {
+            // The bytes of the other devices were a bound.
+            done = apply::run(source, &change, self.give_room(source, &dev, true)?);
+        }
+        let orphans = done.map_err(Failure::refused)?;
         if hooked {
             kept.iter().for_each(|warning| self.say(warning));
         } else {
@@ -154,6 +160,19 @@ impl<'a> Session<'a> {
         orphans.into_iter().for_each(|block| self.devices.filters_mut().delete_block(block));
         self.done.push(Done { device: dev.text, change, source: Arc::clone(source) });
         Ok(())
+    }
+
+    /// Returns a device, after it was told its part of the budget for all devices.
+    fn give_room(
+        &mut self,
+        source: &Arc<Source>,
+        dev: &Word,
+        exact: bool,
+    ) -> Result<&mut dyn Device, Failure> {
+        let room = self.devices.room(&[&dev.text], exact);
+        let device = self.devices.device(&dev.text).ok_or_else(|| no_device(source, dev, None))?;
+        device.set_room(room);
+        Ok(device)
     }
 
     /// Checks that the device exists.

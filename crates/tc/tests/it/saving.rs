@@ -32,9 +32,8 @@ fn holds(devices: &mut Memory, told: &str) {
     assert_eq!(save(&mut again), saved, "{told}");
 }
 
-/// Returns a line that may be refused. With `deletes` priorities and chains are deleted, and no
-/// filter links to a hash table: as in Linux, tables outlive their priority, and no line shows
-/// them.
+/// Returns a line that may be refused. With `deletes` priorities, chains, tables and filters are
+/// deleted: as in Linux, hash tables outlive their priority, and no line shows them.
 fn line(rng: &mut Rng, deletes: bool) -> String {
     let mut n = |of: u64| rng.below(of);
     let place =
@@ -43,6 +42,8 @@ fn line(rng: &mut Rng, deletes: bool) -> String {
     let at = format!("{place} chain {chain} protocol ip prio {prio}");
     let (table, id, host) = (1 + n(4), 1 + n(6), n(200));
     match n(16) {
+        0 if n(3) == 0 => format!("filter add {at} handle {:x}: u32 divisor 2", 0x800 + n(4)),
+        1 if deletes && n(2) == 0 => format!("filter del {at} handle {table}: u32"),
         0 | 1 => format!("filter add {at} handle {table}: u32 divisor {}", 1 << n(5)),
         2 => format!("filter add {at} u32 divisor {}", 1 << n(5)),
         3 | 4 => format!("filter add {at} handle {id:x} u32 match ip dst 10.0.0.{host}/32 action pass"),
@@ -50,7 +51,7 @@ fn line(rng: &mut Rng, deletes: bool) -> String {
         6 | 7 => {
             format!("filter add {at} u32 ht {table}:{}: match ip dst 10.0.0.{host}/32 action pass", n(2))
         }
-        8 | 9 if !deletes => {
+        8 | 9 => {
             format!("filter add {at} u32 match ip dst 10.0.0.0/8 link {table}: hashkey mask 0xff at 16")
         }
         10 => format!("filter add {at} flower dst_ip 10.0.0.{host} action gact goto chain {}", n(4)),
@@ -83,6 +84,45 @@ fn what_is_saved_is_saved_as_the_same_text_again() {
         holds(&mut devices, &format!("TXWEIR_SEED={seed}"));
     }
     assert!(given.is_some() || lines > 2000, "{lines}");
+}
+
+/// A table outlives its priority while another one is there, and filters may link to it: the saved
+/// lines make it, with its filters, and no priority for it.
+#[test]
+fn a_table_without_a_priority_is_saved() {
+    let mut devices = made(
+        "qdisc add dev a clsact
+filter add dev a egress protocol ip prio 1 handle 7: u32 divisor 2
+filter add dev a egress protocol ip prio 1 u32 ht 7:1: match ip dst 10.0.0.7/32 action drop
+filter add dev a egress protocol ip prio 2 u32 match ip src 10.0.0.0/8 link 7: hashkey mask 0xff at 16
+filter del dev a egress protocol ip prio 1
+",
+    );
+    let saved = save(&mut devices);
+    assert!(saved.contains("handle 7: u32 divisor 2") && saved.contains("link 7:"), "{saved}");
+    assert!(saved.contains("handle 7:1:800 u32 ht 7:1:"), "{saved}");
+    holds(&mut devices, "a table without a priority");
+    let mut again = made(&saved);
+    let prios = |devices: &mut Memory| tc(devices, "filter show dev a egress prio 2").stdout;
+    assert_eq!(prios(&mut again).replace("801", "800"), prios(&mut devices).replace("801", "800"));
+    assert_eq!(tc(&mut again, "filter show dev a egress prio 1").stdout, "");
+    assert_eq!(tc(&mut again, "filter show dev a egress prio 65534").stdout, "");
+}
+
+/// A table may have a default number that a root had before: the root that takes it at a restart
+/// gives way.
+#[test]
+fn a_table_with_the_number_of_a_root_is_saved() {
+    let mut devices = made(
+        "qdisc add dev a clsact
+filter add dev a egress protocol ip prio 1 u32 match ip dst 10.0.0.7/32 action drop
+filter add dev a egress protocol ip prio 2 u32 match ip dst 10.0.0.8/32 action drop
+filter del dev a egress protocol ip prio 1
+filter add dev a egress protocol ip prio 2 handle 800: u32 divisor 4
+filter add dev a egress protocol ip prio 2 u32 match ip src 10.0.0.0/8 link 800: hashkey mask 0x3 at 16
+",
+    );
+    holds(&mut devices, "a number of a root");
 }
 
 /// A chain that stays comes before one that has hash tables, and the others after both: this is the

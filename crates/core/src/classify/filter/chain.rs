@@ -2,7 +2,7 @@
 
 use alloc::borrow::Cow;
 use alloc::boxed::Box;
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::format;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -111,6 +111,8 @@ pub struct Filters {
     /// The actions.
     pub actions: Actions,
     pub(super) blocks: Vec<Option<Block>>,
+    /// The places of blocks that are gone.
+    vacant: BTreeSet<u32>,
     /// The shared blocks, by their numbers.
     pub(super) numbers: BTreeMap<u32, BlockId>,
     /// The allocator of counters.
@@ -189,17 +191,14 @@ impl Filters {
 
     /// Adds an empty block.
     pub fn add_block(&mut self) -> BlockId {
-        let slot = match self.blocks.iter().position(Option::is_none) {
-            Some(slot) => {
-                self.blocks[slot] = Some(Block::default());
-                slot
-            }
-            None => {
-                self.blocks.push(Some(Block::default()));
-                self.blocks.len() - 1
-            }
-        };
-        BlockId(u32::try_from(slot).unwrap_or(u32::MAX))
+        if let Some(slot) = self.vacant.pop_first()
+            && let Some(place) = self.blocks.get_mut(slot as usize)
+        {
+            *place = Some(Block::default());
+            return BlockId(slot);
+        }
+        self.blocks.push(Some(Block::default()));
+        BlockId(u32::try_from(self.blocks.len() - 1).unwrap_or(u32::MAX))
     }
 
     /// Removes a block from a place. The block is deleted with all its filters, unless another
@@ -211,6 +210,7 @@ impl Filters {
         self.clear(block, None);
         if let Some(slot) = self.blocks.get_mut(block.0 as usize) {
             *slot = None;
+            self.vacant.insert(block.0);
         }
     }
 
@@ -281,8 +281,7 @@ impl Filters {
     ) -> Result<u16, ConfigError> {
         let found = self.block_mut(block)?;
         found.takes(rule)?;
-        let chain = found.chains.iter().find(|c| c.index == named.chain);
-        let tables = chain.map_or(&[][..], |c| &c.tables);
+        let tables = found.chain(named.chain).map_or(&[][..], |at| &found.chains[at].tables);
         let Some(prio) = named.prio.filter(|p| *p != 0) else {
             if existence == Existence::Change {
                 return Err(
@@ -293,7 +292,8 @@ impl Filters {
             let before = tables.first().map_or(0, |t| t.prio.saturating_sub(1));
             return Ok(if before == 0 { AUTO_PRIO } else { before });
         };
-        let Some(table) = tables.iter().find(|t| t.prio == prio) else {
+        let at = tables.binary_search_by_key(&prio, |t| t.prio).ok();
+        let Some(table) = at.and_then(|at| tables.get(at)) else {
             if existence == Existence::Change {
                 return Err(unused(prio));
             }
@@ -323,7 +323,7 @@ impl Filters {
             return Ok(());
         };
         let found = self.block_mut(block)?;
-        let Some(chain_at) = found.chains.iter().position(|c| c.index == named.chain) else {
+        let Some(chain_at) = found.chain(named.chain) else {
             return Err(ConfigError::new(
                 ErrorKind::NotFound,
                 Object::Filter(None),
@@ -333,7 +333,7 @@ impl Filters {
             .key("chain"));
         };
         let chain = &found.chains[chain_at];
-        let Some(at) = chain.tables.iter().position(|t| t.prio == prio) else {
+        let Ok(at) = chain.tables.binary_search_by_key(&prio, |t| t.prio) else {
             return Err(unused(prio));
         };
         let table = &chain.tables[at];
@@ -347,8 +347,8 @@ impl Filters {
             Some(handle) => found.delete(chain_at, at, handle)?,
             None => found.take(chain_at, at),
         };
+        found.forget_empty(named.chain);
         self.release(&gone);
-        self.forget_empty(block);
         Ok(())
     }
 
@@ -385,10 +385,10 @@ impl Filters {
 
     /// Removes a chain with its filters.
     pub fn delete_chain(&mut self, block: BlockId, index: u32) -> Result<(), ConfigError> {
-        let chains = &mut self.block_mut(block)?.chains;
-        match chains.iter_mut().find(|c| c.index == index) {
-            Some(chain) => {
-                chain.kept = false;
+        let found = self.block_mut(block)?;
+        match found.chain(index) {
+            Some(at) => {
+                found.chains[at].kept = false;
                 self.clear(block, Some(index));
                 Ok(())
             }
@@ -403,30 +403,29 @@ impl Filters {
     fn clear(&mut self, block: BlockId, chain: Option<u32>) {
         let mut gone = Vec::new();
         if let Ok(found) = self.block_mut(block) {
-            for at in 0..found.chains.len() {
-                if chain.is_some_and(|n| found.chains[at].index != n) {
-                    continue;
-                }
+            let all = match chain {
+                None => 0..found.chains.len(),
+                Some(chain) => found.chain(chain).map_or(0..0, |at| at..at + 1),
+            };
+            for at in all {
+                // From the end, so that no other table moves.
                 // Bound: the tables. No packet waits for this loop.
                 while let Some(last) = found.chains[at].tables.len().checked_sub(1) {
                     gone.extend(found.take(at, last));
                 }
             }
+            match chain {
+                None => found.chains.retain(|c| c.kept),
+                Some(chain) => found.forget_empty(chain),
+            }
         }
         self.release(&gone);
-        self.forget_empty(block);
     }
 
     fn release(&mut self, gone: &[Bound]) {
         let ids: Vec<ActionId> = gone.iter().flat_map(|b| b.actions.iter().copied()).collect();
         self.actions.unbind(&ids);
         gone.iter().for_each(|b| self.counters.give(b.hits));
-    }
-
-    fn forget_empty(&mut self, block: BlockId) {
-        if let Ok(found) = self.block_mut(block) {
-            found.chains.retain(|c| c.kept || !c.tables.is_empty());
-        }
     }
 
     /// Classifies a packet at a block. Total and bounded; allocates nothing.
@@ -437,6 +436,18 @@ impl Filters {
 }
 
 impl Block {
+    /// Returns the place of a chain in the list.
+    fn chain(&self, index: u32) -> Option<usize> {
+        self.chains.binary_search_by_key(&index, |c| c.index).ok()
+    }
+    /// Removes a chain that no filter and no command keeps.
+    fn forget_empty(&mut self, index: u32) {
+        let empty = |at: &usize| !self.chains[*at].kept && self.chains[*at].tables.is_empty();
+        if let Some(at) = self.chain(index).filter(empty) {
+            self.chains.remove(at);
+        }
+    }
+
     /// Inserts a new chain at an index of the list.
     fn insert(&mut self, at: usize, index: u32) -> &mut Chain {
         self.chains.insert(at, Chain { index, made: self.made, ..Chain::default() });
@@ -482,7 +493,7 @@ impl Block {
                 done
             }
         };
-        self.chains.retain(|c| c.kept || !c.tables.is_empty());
+        self.forget_empty(named.chain);
         done
     }
 
@@ -511,6 +522,12 @@ impl Block {
     /// table again.
     pub fn visit_made(&self, table: &Table, f: &mut dyn FnMut(u32, Rule, &Bound, u32)) {
         table.tables.visit_made(&self.common, f);
+    }
+    /// Visits the hash tables of u32 whose priority is gone, by number, each with its filters.
+    pub fn visit_left(&self, f: &mut dyn FnMut(u32, Rule, &Bound, u32)) {
+        if let Some(tables) = self.common.get() {
+            tables.visit_left(&mut |handle, rule, goal, hits| f(handle, Rule::U32(rule.clone()), goal, hits));
+        }
     }
     /// Visits the filter of one of its tables with that handle, if there is one.
     pub fn find(&self, table: &Table, handle: u32, f: &mut dyn FnMut(Rule, &Bound, u32)) {

@@ -3,6 +3,7 @@
 use alloc::format;
 use alloc::vec::Vec;
 
+use crate::base::env::Env;
 use crate::base::handle::Handle;
 use crate::path::tree::Tree;
 use crate::path::trees::Trees;
@@ -51,15 +52,17 @@ pub(super) fn check_copies(
 }
 
 /// Refuses an object that needs `need` bytes of memory where the qdiscs of the device would have
-/// more than its budget (`Env::memory`). The count is exact only near the budget, because a count
-/// looks at every qdisc. The qdiscs at `gone` and below do not count: the object takes their place.
+/// more than its budget (`Env::memory`, `Env::room`). The count is exact only near the budget,
+/// because a count looks at every qdisc. The qdiscs at `gone` and below do not count: the object
+/// takes their place.
 pub(super) fn check_memory(
     trees: &Trees<'_>,
     object: Object,
     need: u64,
     gone: Option<Handle>,
 ) -> Result<(), ConfigError> {
-    let budget = trees.env().memory;
+    let Env { memory, room, .. } = *trees.env();
+    let budget = memory.min(room);
     let most = trees.trees().fold(need, |sum, tree| sum.saturating_add(tree.memory));
     if most <= budget {
         return Ok(());
@@ -68,7 +71,8 @@ pub(super) fn check_memory(
     if used.saturating_add(need) <= budget {
         return Ok(());
     }
-    let expected = format!("at most {budget} bytes of tables on the device");
+    let of_all = if room < memory { ", which the others leave of a budget for all" } else { "" };
+    let expected = format!("at most {budget} bytes of tables on the device{of_all}");
     let given = format!("{need} more beside {used}");
     let err = ConfigError::new(ErrorKind::OutOfRange, object, expected, given).reason(Reason::Memory);
     Err(err.hint("fewer qdiscs, or smaller tables (flows, limit, divisor, buckets), need less"))
@@ -78,7 +82,7 @@ pub(super) fn check_memory(
 /// by now: then the tree is counted.
 pub(super) fn add_memory(tree: &mut Tree, need: u64) {
     tree.memory = tree.memory.saturating_add(need);
-    if tree.memory > tree.env().memory {
+    if tree.memory > tree.env().memory.min(tree.env().room) {
         tree.memory = Trees::from(&*tree).memory();
     }
 }

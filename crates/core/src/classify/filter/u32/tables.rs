@@ -352,7 +352,7 @@ impl Common {
         let node = match handle & NODE {
             // The search goes from the middle on, and then from the front.
             0 => {
-                let free = (FIRST..=LAST).chain(1..FIRST).find(|id| !used(id));
+                let free = free_from(nodes, FIRST).or_else(|| free_from(nodes, 1));
                 free.ok_or_else(|| {
                     refused(ErrorKind::OutOfRange, "ht", "a bucket that is not full", id << 20)
                 })?
@@ -434,14 +434,16 @@ impl Common {
     pub(super) fn visit(&self, root: u32, f: super::Visit<'_, U32>) {
         let place = self.table(root).map(|t| t.place).unwrap_or_default();
         let slots = self.places.get(&place).into_iter().flatten().rev();
-        for table in slots.filter_map(|slot| self.table(*slot)) {
-            f(table.id << 20, &table.rule(), &Bound::default(), 0);
-            for (handle, bucket) in table.handles() {
-                for node in bucket {
-                    f(handle | node.id, &node.rule(table.named(handle)), &node.goal, node.goal.hits);
-                }
-            }
-        }
+        slots.filter_map(|slot| self.table(*slot)).for_each(|table| table.visit(f));
+    }
+
+    /// Visits the tables whose priority is gone, by number, each with its filters.
+    pub(in crate::classify::filter) fn visit_left(&self, f: super::Visit<'_, U32>) {
+        let is_left = |slots: &&Vec<u32>| !slots.iter().any(|s| self.table(*s).is_some_and(|t| t.root));
+        let slots = self.places.values().filter(is_left).flatten();
+        let mut tables: Vec<&Hash> = slots.filter_map(|slot| self.table(*slot)).collect();
+        tables.sort_by_key(|table| table.id);
+        tables.into_iter().for_each(|table| table.visit(f));
     }
 
     pub(in crate::classify::filter) fn find(&self, handle: u32, f: &mut dyn FnMut(&U32, &Bound, u32)) {
@@ -460,6 +462,15 @@ impl Common {
 }
 
 impl Hash {
+    /// Visits the table and its filters.
+    fn visit(&self, f: super::Visit<'_, U32>) {
+        f(self.id << 20, &self.rule(), &Bound::default(), 0);
+        for (handle, bucket) in self.handles() {
+            for node in bucket {
+                f(handle | node.id, &node.rule(self.named(handle)), &node.goal, node.goal.hits);
+            }
+        }
+    }
     fn rule(&self) -> U32 {
         match self.root {
             true => U32::Root,
@@ -481,6 +492,21 @@ impl Hash {
 fn counters(selector: &Selector, ids: &mut Counters) -> u32 {
     // There are at most `KEYS_MAX` keys.
     ids.take(3 + u16::try_from(selector.keys.len()).unwrap_or(0))
+}
+
+/// Returns the least number from `first` on that no filter of a bucket has.
+fn free_from(nodes: &[Node], first: u32) -> Option<u32> {
+    let from = nodes.partition_point(|n| n.id < first);
+    let nodes = nodes.get(from..).unwrap_or_default();
+    // The numbers rise, so that those before the first gap are as far from `first` as their places.
+    let (mut low, mut high) = (0, nodes.len());
+    // Bound: the bits of the number of filters, because each step halves the rest.
+    while low < high {
+        let middle = low.midpoint(high);
+        let is_dense = nodes.get(middle).is_some_and(|n| (n.id - first) as usize == middle);
+        (low, high) = if is_dense { (middle + 1, high) } else { (low, middle) };
+    }
+    u32::try_from(low).ok().map(|low| first + low).filter(|id| *id <= LAST)
 }
 
 fn nothing() -> ConfigError {

@@ -1,0 +1,115 @@
+//! The budget of a scenario: what it makes is bounded before anything is made, and each part takes
+//! about the memory that it is counted with.
+
+use txweir_counted::peak;
+use txweir_lab::scenario::{MEMORY, Scenario, ScenarioError};
+
+/// Returns a scenario of hosts around the first one, with these keys in each link and one table of
+/// traffic for each of the last.
+fn scenario(hosts: usize, links: usize, link: &str, traffic: &[&str]) -> String {
+    let mut text = String::from("title = \"t\"\nduration = \"1s\"\n");
+    if traffic.is_empty() {
+        text += "traffic = []\n";
+    }
+    for n in 0..hosts {
+        text += &format!("[[host]]\nname = \"h{n}\"\n");
+    }
+    for n in 1..=links {
+        text += &format!("[[link]]\nfrom = \"h0\"\nto = \"h{n}\"\nrate = \"10mbit\"\n{link}\n");
+    }
+    for (n, keys) in traffic.iter().enumerate() {
+        text += &format!("[[traffic]]\nname = \"t{n}\"\nfrom = \"h0\"\nto = \"h1\"\n{keys}\n");
+    }
+    text
+}
+
+/// Reads a scenario, and returns the most bytes that this took.
+fn read(text: &str) -> (Result<(), ScenarioError>, u64) {
+    peak(|| Scenario::parse(text, "s").map(|_| ()))
+}
+
+/// Checks that a scenario is refused at an object whose name begins so, and that nothing was made
+/// before.
+fn refused(text: &str, object: &str) {
+    let (done, bytes) = read(text);
+    let error = done.expect_err("a refusal");
+    let said = format!(": memory: expected at most {MEMORY} bytes of all hosts, links and traffic");
+    assert!(error.message.starts_with(object) && error.message.contains(&said), "{}", error.message);
+    assert!(error.message.contains(" more beside ") && error.hint.is_some(), "{error}");
+    assert!(bytes < 100 << 20, "{object}: {bytes} bytes before the refusal");
+}
+
+#[test]
+fn a_scenario_beyond_the_budget_is_refused_before_anything_is_made() {
+    let (done, bytes) = read(&scenario(240_000, 1, "", &[]));
+    let message = done.expect_err("a refusal").message;
+    assert!(message.starts_with("scenario: text: expected at most 4194304 bytes, given "), "{message}");
+    assert!(bytes < 1 << 20, "{bytes}");
+    refused(&scenario(3001, 3000, "", &[]), "link h0 -> h153");
+    refused(&scenario(3001, 3000, "one_way = true", &[]), "link h0 -> h306");
+    refused(&scenario(2, 1, "ring = 1024\nqueues = 4096", &[]), "link h0 -> h1");
+    refused(&scenario(2, 1, "", &["kind = \"voice\"\ncount = 10000"]), "traffic t0");
+    refused(&scenario(2, 1, "", &["kind = \"voice\""; 4000]), "traffic t1");
+    let short = "kind = \"short\"\nsize = \"10kb\"\narrivals = 1.0\nat_once = 10000";
+    refused(&scenario(2, 1, "", &[short; 30]), "traffic t2");
+}
+
+/// The qdiscs of all policies share what the other parts leave.
+#[test]
+fn the_tables_of_all_policies_have_one_budget() {
+    let policy = |classes: u32| {
+        let mut lines = String::from("qdisc add root handle 1: drr\n");
+        for n in 1..=classes {
+            lines += &format!("class add parent 1: classid 1:{n:x} drr\n");
+            lines += &format!("qdisc add parent 1:{n:x} fq_codel flows 65536\n");
+        }
+        format!("one_way = true\npolicy = \"\"\"\n{lines}\"\"\"")
+    };
+    // A link has 3.3 MB, and 189 MB of tables.
+    let (done, _) = read(&scenario(2, 1, &policy(40), &[]));
+    done.expect("one fits");
+    let (done, most) = read(&scenario(9, 8, &policy(40), &[]));
+    let error = done.expect_err("a refusal");
+    let hint = error.hint.unwrap_or_default();
+    assert!(error.message.contains(" more beside ") && hint.contains("smaller tables"), "{hint}");
+    assert!(most < MEMORY + (512 << 20), "{most}");
+}
+
+/// A part is counted with at least the bytes that it takes, and at most the double.
+#[test]
+fn a_part_takes_what_it_is_counted_with() {
+    let budget = |text: &str, more: &str| {
+        // The figure of the refusal is the only one that a user sees.
+        let (done, _) = read(&format!("{text}{more}"));
+        let message = done.expect_err("a refusal").message;
+        let used = message.rsplit(' ').next().and_then(|n| n.parse::<u64>().ok());
+        used.unwrap_or_else(|| panic!("{message}"))
+    };
+    let large = "[[traffic]]\nname = \"large\"\nfrom = \"h0\"\nto = \"h1\"\nkind = \"video\"\nrate = \"1mbit\"\n\
+                 count = 60000\n";
+    let t = |keys: &'static str, n: usize| scenario(2, 1, "one_way = false", &vec![keys; n]);
+    let cases = [
+        ("hosts", scenario(20_000, 1, "", &["kind = \"stream\""])),
+        ("links", scenario(21, 20, "", &["kind = \"stream\""])),
+        ("queues", scenario(2, 1, "queues = 512", &["kind = \"stream\""])),
+        ("ring", scenario(2, 1, "ring = 262144", &["kind = \"stream\""])),
+        ("rr", t("kind = \"rr\"\nsize = \"100b\"\ncount = 20000", 1)),
+        ("cbr", t("kind = \"cbr\"\nsize = \"100b\"\nrate = \"1mbit\"\ncount = 100", 1)),
+        ("voice", t("kind = \"voice\"\ncount = 100", 1)),
+        ("video", t("kind = \"video\"\nrate = \"1mbit\"\ncount = 100", 1)),
+        ("udprr", t("kind = \"udprr\"\ncount = 20000", 1)),
+        ("quic", t("kind = \"quic\"\ncount = 1000", 1)),
+        ("short", t("kind = \"short\"\nsize = \"10kb\"\narrivals = 1.0\nat_once = 1", 50)),
+        ("rrul", t("kind = \"rrul\"", 20)),
+    ];
+    for (name, text) in cases {
+        let counted = budget(&text, large);
+        let (done, took) = read(&text);
+        done.unwrap_or_else(|e| panic!("{name}: {e}"));
+        println!("{name}: counted {counted}, took {took}");
+        assert!(
+            took <= counted && counted <= 2 * took + (1 << 20),
+            "{name}: {counted} counted, {took} taken"
+        );
+    }
+}
