@@ -52,10 +52,12 @@ pub const BULK: u32 = 64;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Role {
     /// The sender is in this process and can wait: it gets the frame back and is woken when there
-    /// is room.
+    /// is room. All senders wait for the same room, so a sparse one waits as long as the bulk does,
+    /// also at kinds that keep flows apart (fq_codel, fq, cake).
     #[default]
     Origin,
-    /// The sender is elsewhere: a full queue drops and counts.
+    /// The sender is elsewhere: a full queue drops and counts. Kinds that keep flows apart drop from
+    /// the longest one, and a sparse flow passes.
     Forwarder,
 }
 
