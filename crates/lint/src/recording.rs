@@ -1,5 +1,5 @@
 //! The tc lines of a script that was run against a [`Machine`], as one text: a script without
-//! variables, loops and functions, which [`check`](crate::check) reads and a user may keep.
+//! variables, loops and functions, which [`check`] reads and a user may keep.
 //!
 //! Each line has a comment with the number of the call and, if it is known, its place in the
 //! script. A line that the machine refused stays in the text unless the script expected that: it

@@ -56,8 +56,8 @@ pub enum Role {
     /// also at kinds that keep flows apart (fq_codel, fq, cake).
     #[default]
     Origin,
-    /// The sender is elsewhere: a full queue drops and counts. Kinds that keep flows apart drop from
-    /// the longest one, and a sparse flow passes.
+    /// The sender is elsewhere: a full queue drops and counts. Kinds that keep flows apart drop
+    /// from the longest one, and a sparse flow passes.
     Forwarder,
 }
 
