@@ -463,6 +463,9 @@ fn handles_of_a_band_that_is_gone_are_free() {
         }
         assert_eq!(q.parent_of(at(0x8003, 0)), Ok(at(1, 2)));
         assert_eq!(add(q, at(1, 1), "pfifo"), Ok(at(0x8001, 0)));
+        // The number of the qdisc that is replaced is free.
+        let again = q.replace(at(1, 1), None, "prio", &mut Words::new(NONE));
+        assert_eq!(again, Ok(at(0x8001, 0)));
         // A handle that is named is free as well, and one that is in use is not.
         let named = q.replace(at(1, 1), Some(at(0x8002, 0)), "pfifo", &mut Words::new(NONE));
         assert_eq!(named, Ok(at(0x8002, 0)));
@@ -498,4 +501,20 @@ fn a_class_that_becomes_an_inner_one_gives_its_qdisc_up() {
         assert_eq!(q.take_orphans(), [own]);
         assert_eq!(q.parent_of(at(0x10, 0)).unwrap_err().kind, ErrorKind::NotFound);
     });
+}
+
+/// A root that is put past the commands is one that no command finds, and neither is the old one.
+#[test]
+fn a_root_of_another_tree_has_no_name() {
+    let (mut tree, mut other) = (Tree::new(Env::default()), Tree::new(Env::default()));
+    let (mut cx, handle) = (Cx::new(16, 0), Handle::new(1, 0));
+    tree.edit(&mut cx).add(Handle::ROOT, Some(handle), "prio", &mut Words::new(NONE)).unwrap();
+    assert_eq!(tree.edit(&mut cx).parent_of(handle), Ok(Handle::ROOT));
+    std::mem::swap(tree.root_mut(), other.root_mut());
+    for tree in [&mut tree, &mut other] {
+        let mut qdiscs = tree.edit(&mut cx);
+        assert_eq!(qdiscs.parent_of(handle).unwrap_err().kind, ErrorKind::NotFound);
+        let below = qdiscs.add(Handle::new(1, 1), None, "pfifo", &mut Words::new(NONE));
+        assert_eq!(below.unwrap_err().kind, ErrorKind::NotFound);
+    }
 }
