@@ -7,7 +7,7 @@ use txweir_core::Instant;
 use txweir_core::base::rng::Rng;
 use txweir_daemon::protocol::{Ask, Reply};
 use txweir_daemon::whole::replace;
-use txweir_daemon::{Daemon, Links, Patience, RunOptions, Server};
+use txweir_daemon::{Daemon, Link, Links, Patience, RunOptions, Server};
 use txweir_runtime::{Ledger, Notes};
 
 use super::asks::{FIRST, tc};
@@ -378,7 +378,7 @@ impl Lives {
     }
 
     /// Lets everything end that does not wait for an interface: only the interfaces wake the loop
-    /// then.
+    /// then. A link whose packets wait for none has told the loop its next time.
     fn settle(&self, server: &mut Server<Below>) {
         {
             let mut world = self.world.lock();
@@ -389,6 +389,8 @@ impl Lives {
             server.round(&self.stop, &RunOptions::default(), None).expect("waiting does not fail");
             check::links(server.daemon_mut(), &self.world);
             if self.world.lock().idle {
+                let lost = held(server, |link| !link.is_away() && !link.way.waits_for_device());
+                assert!(lost.is_empty(), "packets wait for no interface, and the loop for nothing: {lost:?}");
                 break;
             }
         }
@@ -407,7 +409,7 @@ impl Lives {
             world.now
         };
         loop {
-            let held = held(server);
+            let held = held(server, |_| true);
             server.round(&self.stop, &RunOptions::default(), None).expect("waiting does not fail");
             check::links(server.daemon_mut(), &self.world);
             let world = self.world.lock();
@@ -438,9 +440,10 @@ impl Lives {
     }
 }
 
-/// Returns the links with packets that have not left, and their fates and places.
-fn held(server: &mut Server<Below>) -> Vec<(String, Ledger)> {
-    let links = server.daemon_mut().links().all().iter();
+/// Returns those of the links of which `of` is true that have packets that have not left, with their
+/// fates and places.
+fn held(server: &mut Server<Below>, of: impl Fn(&Link) -> bool) -> Vec<(String, Ledger)> {
+    let links = server.daemon_mut().links().all().iter().filter(|link| of(link));
     let all = links.map(|link| (link.name.to_string(), link.way.ledger()));
     all.filter(|(_, fates)| fates.queued + fates.waiting + fates.inflight > 0).collect()
 }
