@@ -4,6 +4,7 @@ mod binaries;
 mod deny;
 mod docs;
 mod errors;
+mod files;
 mod gate;
 mod layers;
 mod loops;

@@ -17,7 +17,7 @@ use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
-use crate::planted::{link, mirror, read, write};
+use crate::files::{link, mirror, read, write};
 use list::{Mutant, Suite};
 use run::{Outcome, Program};
 

@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use super::list::{Change, Mutant};
-use crate::planted::read;
+use crate::files::read;
 
 /// The switch of a crate, appended to its root. The variable is read once.
 const SWITCH: &str = "
