@@ -69,7 +69,7 @@ pub fn write(file: &Path, text: &str) -> Result<(), String> {
 }
 
 /// Makes the folder in which a file is to be.
-pub fn make_folder_of(file: &Path) -> Result<(), String> {
+fn make_folder_of(file: &Path) -> Result<(), String> {
     let folder = file.parent().unwrap_or(file);
     fs::create_dir_all(folder).map_err(|e| format!("{}: {e}", folder.display()))
 }

@@ -6,8 +6,8 @@
 //! names the one that is on ([`plant`]). A mutant first meets the tests that its list names, then
 //! all tests of its crate.
 
-mod list;
-mod plant;
+pub mod list;
+pub mod plant;
 mod run;
 
 use std::collections::BTreeMap;

@@ -1,6 +1,6 @@
 //! Runs every test of the workspace and closes with one line that counts them.
 
-use crate::planted::{Copy, SUITES};
+use crate::models::{Copy, SUITES};
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -80,11 +80,9 @@ pub fn only_models() -> Result<(), String> {
 /// `show` gets the lines of the output.
 fn models(sum: &mut Sum, show: &mut dyn FnMut(&str)) -> Result<(), String> {
     for suite in SUITES {
-        let copy = Copy::make(suite, &crate::root())?;
-        cargo(copy.command(), sum, show)?;
-        copy.find(&mut |line, found| {
+        Copy::make(suite, &crate::root())?.run(&mut |line, good| {
             show(line);
-            match found {
+            match good {
                 true => sum.passed += 1,
                 false => sum.failed += 1,
             }

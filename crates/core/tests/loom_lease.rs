@@ -1,7 +1,7 @@
 //! The shared rate through every interleaving of two and three threads: their grants, the time that
 //! they return, and a change of the rate. `cargo xtask test` builds this with `--cfg loom`; without
-//! it this file is empty. `planted/table.rs` lists bugs that the models must find: `cargo xtask
-//! test` applies each to a copy.
+//! it this file is empty. `spec/models/lease.txt` lists bugs that the models must find:
+//! `cargo xtask test` plants each in a copy.
 #![cfg(loom)]
 #![allow(missing_docs)]
 

@@ -2,8 +2,8 @@
 //! memory allows. `cargo xtask test` builds this with `--cfg loom`; without it this file is empty.
 //!
 //! Each class of missed kick known from other systems is a model, named after it.
-//! `planted/table.rs` lists bugs that the models must find: `cargo xtask test` applies each to a
-//! copy of the crate.
+//! `spec/models/handoff.txt` lists bugs that the models must find: `cargo xtask test` plants each
+//! in a copy of the crate.
 #![cfg(loom)]
 #![allow(missing_docs)]
 

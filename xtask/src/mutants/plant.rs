@@ -8,7 +8,7 @@ use super::list::{Change, Mutant};
 use crate::files::read;
 
 /// The switch of a crate, appended to its root. The variable is read once.
-const SWITCH: &str = "
+pub const SWITCH: &str = "
 pub mod mutant_switch {
     extern crate std;
     #[inline]
