@@ -148,7 +148,7 @@ impl Copy {
         let end = manifest.find("\n[profile.test.package]").unwrap_or(manifest.len());
         let mut own = format!("{head}{}{UNCOPIED}", &manifest[shared..end]);
         if suite.package != "txweir-core" {
-            own.push_str("[profile.test.package.txweir-core]\nopt-level = 1\n");
+            own.push_str("[profile.test.package.txweir-core]\nopt-level = 0\n");
         }
         write(&workspace.join("Cargo.toml"), &own)?;
         write(&workspace.join("Cargo.lock"), &read(&root.join("Cargo.lock"))?)?;
