@@ -11,6 +11,7 @@ mod loops;
 mod models;
 mod mutants;
 mod package;
+mod programs;
 mod prose;
 mod test;
 mod tidy;

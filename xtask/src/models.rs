@@ -13,6 +13,7 @@ use std::time::Instant;
 use crate::files::{link, mirror, read, write};
 use crate::mutants::list::{self, Mutant};
 use crate::mutants::plant;
+use crate::programs::TestProgram;
 
 /// Folder of the lists, below the repository's root.
 const LISTS: &str = "spec/models";
@@ -234,15 +235,9 @@ impl Copy {
         if !built.status.success() {
             return Err(format!("does not build: {}", String::from_utf8_lossy(&built.stderr)));
         }
-        let messages = String::from_utf8_lossy(&built.stdout);
-        let program = messages.lines().filter_map(executable).next_back();
-        program.map(PathBuf::from).ok_or_else(|| "cargo names no program".into())
+        let programs = TestProgram::all(&String::from_utf8_lossy(&built.stdout));
+        programs.into_iter().next_back().map(|p| p.file).ok_or_else(|| "cargo names no program".into())
     }
-}
-
-/// Reads the file of a program from a message of cargo.
-fn executable(line: &str) -> Option<&str> {
-    line.split("\"executable\":\"").nth(1)?.split('"').next()
 }
 
 /// Runs models, all if none is named, with a bug, 0 for none. Returns the output, and whether all

@@ -18,6 +18,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
 use crate::files::{link, mirror, read, write};
+use crate::programs::TestProgram;
 use list::{Mutant, Suite};
 use run::{Outcome, Program};
 
@@ -223,7 +224,7 @@ impl Copy {
             return Err("the copy with the mutants does not build".into());
         }
         let text = String::from_utf8_lossy(&built.stdout);
-        self.programs = text.lines().filter_map(program).collect();
+        self.programs = TestProgram::all(&text).into_iter().map(named).collect();
         match self.programs.len() == 2 * self.crates.len() {
             true => Ok(self),
             false => Err(format!("cargo names the test programs {:?}", self.programs.keys())),
@@ -270,17 +271,10 @@ impl Copy {
     }
 }
 
-/// Reads the name and the file of a test program from a message of cargo.
-fn program(line: &str) -> Option<(String, PathBuf)> {
-    let value = |key: &str| {
-        let rest = line.split(&format!("\"{key}\":\"")).nth(1)?;
-        rest.split('"').next()
-    };
-    let file = value("executable")?;
-    let manifest = value("manifest_path")?;
-    let name = manifest.rsplit('/').nth(1)?;
-    let name = if line.contains("\"kind\":[\"test\"]") { format!("{name}/it") } else { name.to_owned() };
-    Some((name, file.into()))
+/// Returns the name and the file of a test program.
+fn named(program: TestProgram) -> (String, PathBuf) {
+    let package = program.package();
+    (if program.beside { format!("{package}/it") } else { package }, program.file)
 }
 
 #[cfg(test)]
@@ -359,18 +353,5 @@ mod tests {
             close(Verdict::Hung("t".into()), killed()),
             Err("x/two is named equivalent and is killed".into())
         );
-    }
-
-    #[test]
-    fn programs_have_the_names_of_their_folders() {
-        let line = |kind: &str| {
-            format!(
-                "{{\"manifest_path\":\"/a/crates/core/Cargo.toml\",\"target\":{{\"kind\":[\"{kind}\"]}},\
-                 \"executable\":\"/b/core-1\"}}"
-            )
-        };
-        assert_eq!(program(&line("lib")), Some(("core".into(), "/b/core-1".into())));
-        assert_eq!(program(&line("test")), Some(("core/it".into(), "/b/core-1".into())));
-        assert_eq!(program("{\"executable\":null}"), None);
     }
 }

@@ -1,10 +1,14 @@
 //! Runs every test of the workspace and closes with one line that counts them.
 
-use crate::models::{Copy, SUITES};
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use crate::models::{Copy, SUITES};
+use crate::programs::TestProgram;
 
 /// Settings of glibc's allocator (mallopt(3)): it keeps large blocks that are freed, up to these
 /// bytes. Tests make and free the tables of a qdisc thousands of times, and a new mapping for each
@@ -12,11 +16,31 @@ use std::process::{Command, Stdio};
 const KEEP_BLOCKS: [(&str, &str); 2] =
     [("MALLOC_MMAP_THRESHOLD_", "1073741824"), ("MALLOC_TRIM_THRESHOLD_", "4294967296")];
 
-/// Runs `cargo test` over the workspace, and beside it the models of shared state, as they are and
-/// with the bugs that they must find. Prints its progress, each reason for a skipped test, and the
-/// sum. With arguments, runs only the tests of the workspace that they choose.
+/// Settings of a build from nothing, which takes a fourth less with them: no cache for changes, few
+/// units for the compiler, no table of lines. Cargo builds everything again when they change, so a
+/// folder in which somebody works keeps its own.
+const FROM_NOTHING: [(&str, &str); 3] = [
+    ("CARGO_INCREMENTAL", "0"),
+    ("CARGO_PROFILE_TEST_CODEGEN_UNITS", "4"),
+    ("CARGO_PROFILE_TEST_DEBUG", "0"),
+];
+
+/// The package whose tests begin first: its live tests take longest, and mostly wait.
+const FIRST: &str = "cli";
+
+/// A part of the run.
+enum Job {
+    /// The models of shared state, as they are and with the bugs that they must find.
+    Models,
+    Program(TestProgram),
+    /// The examples in the documentation.
+    Docs,
+}
+
+/// Runs the tests of the workspace and the models of shared state, two programs at a time: many
+/// tests wait. Prints the results of each program at its end, each reason for a skipped test, and
+/// the sum. With arguments, runs only the tests of the workspace that they choose.
 pub fn run(extra: &[&str]) -> Result<(), String> {
-    let mut sum = Sum::default();
     let from_nothing = is_from_nothing(&crate::root());
     let workspace = |more: &[&str]| {
         let mut command = Command::new("cargo");
@@ -26,37 +50,61 @@ pub fn run(extra: &[&str]) -> Result<(), String> {
             .envs(KEEP_BLOCKS)
             .current_dir(crate::root());
         if from_nothing {
-            command.env("CARGO_INCREMENTAL", "0");
+            command.envs(FROM_NOTHING);
         }
         command
     };
+    let mut sum = Sum::default();
     if !extra.is_empty() {
-        cargo(workspace(extra), &mut sum, &mut print)?;
+        read(workspace(extra).args(["--", "--show-output"]), &mut sum, &mut print)?;
         return sum.close();
     }
-    let built = workspace(&["--no-run"]).status().map_err(|e| format!("cargo: {e}"))?;
-    if !built.success() {
+    let built = workspace(&["--no-run", "--message-format=json-render-diagnostics"])
+        .stderr(Stdio::inherit())
+        .output()
+        .map_err(|e| format!("cargo: {e}"))?;
+    if !built.status.success() {
         sum.failed += 1;
         return sum.close();
     }
-    // Most models are one thread, and many of the other tests wait: they run beside each other.
+    let mut programs = TestProgram::all(&String::from_utf8_lossy(&built.stdout));
+    programs.sort_by_key(|program| program.package() != FIRST);
+    let mut jobs = vec![Job::Models];
+    jobs.extend(programs.into_iter().map(Job::Program));
+    jobs.push(Job::Docs);
+    let (next, sum) = (AtomicUsize::new(0), Mutex::new(sum));
     std::thread::scope(|scope| {
-        let beside = scope.spawn(|| {
-            let (mut sum, mut lines) = (Sum::default(), Vec::new());
-            let ended = models(&mut sum, &mut |line| lines.push(line.to_owned()));
-            ended.map(|()| (sum, lines))
-        });
-        cargo(workspace(&[]), &mut sum, &mut print)?;
-        let (models, lines) = beside.join().map_err(|_| "the models: a panic")??;
-        lines.iter().for_each(|line| print(line));
-        sum.add(models);
-        sum.close()
+        let lane = || -> Result<(), String> {
+            while let Some(job) = jobs.get(next.fetch_add(1, Ordering::Relaxed)) {
+                let (mut own, mut lines) = (Sum::default(), Vec::new());
+                let mut keep = |line: &str| lines.push(line.to_owned());
+                match job {
+                    Job::Models => models(&mut own, &mut keep)?,
+                    Job::Program(program) => {
+                        keep(&format!("     Running {}", program.file.display()));
+                        let mut command = Command::new(&program.file);
+                        command.arg("--show-output").envs(KEEP_BLOCKS).current_dir(&program.folder);
+                        read(command.env("CARGO_MANIFEST_DIR", &program.folder), &mut own, &mut keep)?;
+                    }
+                    Job::Docs => {
+                        let mut command = workspace(&["--doc", "--", "--show-output"]);
+                        read(&mut command, &mut own, &mut keep)?;
+                    }
+                }
+                let mut sum = sum.lock().map_err(|e| e.to_string())?;
+                lines.iter().for_each(|line| print(line));
+                sum.add(own);
+            }
+            Ok(())
+        };
+        let other = scope.spawn(lane);
+        let ends = [lane(), other.join().map_err(|_| "a lane of tests: a panic")?];
+        ends.into_iter().collect::<Result<(), String>>()?;
+        sum.lock().map_err(|e| e.to_string())?.close()
     })
 }
 
-/// Returns whether cargo has never built the core with its cache for changes. A build from nothing
-/// without the cache takes a fifth less. Cargo builds everything again when the choice changes, so
-/// a folder in which somebody works keeps its cache.
+/// Returns whether cargo has never built the core with its cache for changes.
 fn is_from_nothing(root: &Path) -> bool {
     let target = std::env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into());
     let cache = fs::read_dir(root.join(target).join("debug/incremental"));
@@ -91,23 +139,20 @@ fn models(sum: &mut Sum, show: &mut dyn FnMut(&str)) -> Result<(), String> {
     Ok(())
 }
 
-/// Runs `cargo test` and adds its results to the sum. `show` gets the lines of its output that are
-/// to be shown.
-fn cargo(mut command: Command, sum: &mut Sum, show: &mut dyn FnMut(&str)) -> Result<(), String> {
+/// Runs a test program, or cargo, and adds its results to the sum. `show` gets the lines of its
+/// output that are to be shown.
+fn read(command: &mut Command, sum: &mut Sum, show: &mut dyn FnMut(&str)) -> Result<(), String> {
     let before = sum.failed;
-    let mut child = command
-        .args(["--", "--show-output"])
-        .stdout(Stdio::piped())
-        .spawn()
-        .map_err(|e| format!("cargo: {e}"))?;
-    let stdout = child.stdout.take().ok_or("cargo: no output")?;
+    let name = command.get_program().to_string_lossy().into_owned();
+    let mut child = command.stdout(Stdio::piped()).spawn().map_err(|e| format!("{name}: {e}"))?;
+    let stdout = child.stdout.take().ok_or_else(|| format!("{name}: no output"))?;
     for line in BufReader::new(stdout).lines() {
-        let line = line.map_err(|e| format!("cargo: {e}"))?;
+        let line = line.map_err(|e| format!("{name}: {e}"))?;
         if sum.take(&line) {
             show(&line);
         }
     }
-    let status = child.wait().map_err(|e| format!("cargo: {e}"))?;
+    let status = child.wait().map_err(|e| format!("{name}: {e}"))?;
     if !status.success() && sum.failed == before {
         // A build failed, or a test binary died: no count of its tests was printed.
         sum.failed += 1;
