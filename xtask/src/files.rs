@@ -1,5 +1,5 @@
-//! Copies of folders: a file that is the same already keeps its time, so that cargo does not build it
-//! again.
+//! Copies of folders: a file that is the same already keeps its time, so that cargo does not build
+//! it again.
 
 use std::fs;
 use std::path::Path;

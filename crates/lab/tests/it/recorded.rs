@@ -25,7 +25,7 @@ const DIFFER: [&str; 10] = [
 ];
 /// Least number of runs of the seen and of the held half that are inside the bands or Linux's own
 /// repetitions.
-const INSIDE: [(&str, usize); 2] = [("seen", 149), ("held", 142)];
+const INSIDE: [(&str, usize); 2] = [("seen", 149), ("held", 143)];
 
 fn files(folder: &str) -> Vec<PathBuf> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../spec/tcp").join(folder);
@@ -54,8 +54,9 @@ fn segments_leave_when_linux_sent_them() {
 }
 
 /// The documented number of runs is inside by the table in the binary, and that table agrees with
-/// the runs that are played here: all of at most 20 Mbit/s, and one in six of the faster ones, as
-/// these take most of the time. `TXWEIR_ROWS=all` plays every run.
+/// the runs that are played here: all of at most 1 Mbit/s, and one in six of the faster ones, as
+/// these take most of the time. `TXWEIR_ROWS=all` plays every run, and so does `.ci/run`, with the
+/// built program.
 #[test]
 fn runs_come_out_as_linux_had_them() {
     let table = include_str!("../../assets/tcp/summary.jsonl");
@@ -69,7 +70,7 @@ fn runs_come_out_as_linux_had_them() {
         seen += runs.len();
         let inside = runs.iter().filter(|run| known[run.name.as_str()].inside).count();
         assert!(inside >= least, "{half}: {inside} of {} inside, {least} are known", runs.len());
-        let fast = |name: &str| known[name].rate_bit_s > 20_000_000;
+        let fast = |name: &str| known[name].rate_bit_s > 1_000_000;
         let mut nth = 0;
         runs.retain(|run| {
             nth += usize::from(fast(&run.name));
@@ -83,7 +84,7 @@ fn runs_come_out_as_linux_had_them() {
         played += summary.rows().len();
     }
     assert_eq!((seen, known.len()), (342, 342));
-    assert_eq!(played, if all { 342 } else { 229 });
+    assert_eq!(played, if all { 342 } else { 109 });
 }
 
 /// A changed recording is distinguished from the model: the comparison can fail.

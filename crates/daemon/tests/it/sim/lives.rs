@@ -440,8 +440,8 @@ impl Lives {
     }
 }
 
-/// Returns those of the links of which `of` is true that have packets that have not left, with their
-/// fates and places.
+/// Returns those of the links of which `of` is true that have packets that have not left, with
+/// their fates and places.
 fn held(server: &mut Server<Below>, of: impl Fn(&Link) -> bool) -> Vec<(String, Ledger)> {
     let links = server.daemon_mut().links().all().iter().filter(|link| of(link));
     let all = links.map(|link| (link.name.to_string(), link.way.ledger()));
