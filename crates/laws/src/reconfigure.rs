@@ -338,6 +338,11 @@ impl World {
         if depth >= DEPTH_MAX {
             return self.fail(Law::Bounds, format!("{} levels of qdiscs", depth + 1));
         }
+        let mut wanted = false;
+        self.path.tree().visit(&mut |_, node| wanted |= node.qdisc().wants_detail());
+        if self.path.wants_detail() != wanted {
+            return self.fail(Law::Change, format!("details are kept: {}, wanted: {wanted}", !wanted));
+        }
         match self.checker.round_trip(&self.path, &self.env) {
             None => self.checked(Called::Other),
             Some(what) => self.fail(Law::RoundTrip, what),

@@ -177,11 +177,7 @@ impl Tree {
 
     /// True if any qdisc needs more of a packet than its metadata.
     pub fn wants_detail(&self) -> bool {
-        fn wants(node: &Node) -> bool {
-            let mut classes = node.qdisc().classes().iter().filter(|c| c.minor != 0);
-            node.account().is_filtered() || node.qdisc().wants_detail() || classes.any(|c| wants(&c.node))
-        }
-        wants(&self.root)
+        !self.bindings.is_empty() || self.index.wants_detail() || self.root.qdisc().wants_detail()
     }
 
     /// Calls `f` on every qdisc, parents first, those below one qdisc in the order of their

@@ -211,7 +211,7 @@ impl<'a> Trees<'a> {
     pub(super) fn free_major(&self, place: Handle) -> Option<u16> {
         let mut shell = Index::default();
         if let Some(node) = self.shell.filter(|_| place != Handle::ROOT) {
-            shell.insert(Handle::ROOT, node.handle());
+            shell.insert(Handle::ROOT, node);
         }
         let own = self.qdisc_at(place).map(|node| node.handle().major());
         let indices: Vec<&Index> = self.trees().map(names::index).chain([&shell]).collect();

@@ -57,7 +57,12 @@ fn looked(classes: u16) -> Vec<(&'static str, usize)> {
             note("class delete", during(|| tree.edit(&mut cx).delete_class(class).unwrap()));
             assert_eq!(tree.edit(&mut cx).take_orphans().len(), 1);
         }
+        assert!(tree.wants_detail(), "the first class has filters");
     }
+    for minor in (1..=classes).step_by(2) {
+        tree.edit(&mut cx).delete_class(Handle::new(1, minor)).unwrap();
+    }
+    assert!(!tree.wants_detail(), "no filters are left");
     all
 }
 

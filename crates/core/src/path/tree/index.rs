@@ -5,6 +5,7 @@ use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
 use crate::base::handle::Handle;
+use crate::sched::node::Node;
 
 /// First major number of qdiscs that are added without a handle, as in the reference.
 const AUTO_MAJOR: u16 = 0x8001;
@@ -17,27 +18,46 @@ const BITS: usize = u64::BITS as usize;
 pub(in crate::path) struct Index {
     /// The major number of the qdisc at a place.
     at: BTreeMap<Handle, u16>,
-    /// The place of the qdisc of a major number.
-    place: BTreeMap<u16, Handle>,
+    /// The place of the qdisc of a major number, and whether the qdisc wants details.
+    place: BTreeMap<u16, (Handle, bool)>,
+    /// The number of these qdiscs that want details.
+    detailed: usize,
+    /// True if a qdisc without a handle may want details.
+    unnamed: bool,
     /// Bit `n` is set if the major number `AUTO_MAJOR + n` is in use.
     numbers: Vec<u64>,
 }
 
 impl Index {
     /// Notes that a qdisc is at a place: below a class, or at `Handle::ROOT`.
-    pub(in crate::path) fn insert(&mut self, place: Handle, qdisc: Handle) {
-        let major = qdisc.major();
+    pub(in crate::path) fn insert(&mut self, place: Handle, node: &Node) {
+        let (major, detailed) = (node.handle().major(), node.qdisc().wants_detail());
         self.at.insert(place, major);
-        self.place.insert(major, place);
+        let was = self.place.insert(major, (place, detailed));
+        self.detailed -= usize::from(was.is_some_and(|(_, detailed)| detailed));
+        self.detailed += usize::from(detailed);
         self.number(major, true);
+    }
+    /// Notes a qdisc that no handle names, with those below it, until the root is forgotten.
+    pub(super) fn insert_unnamed(&mut self, node: &Node) {
+        fn wants(node: &Node) -> bool {
+            node.qdisc().wants_detail() || node.qdisc().classes().iter().any(|c| wants(&c.node))
+        }
+        self.unnamed |= wants(node);
+    }
+    /// True if any qdisc wants details.
+    pub(super) const fn wants_detail(&self) -> bool {
+        self.detailed > 0 || self.unnamed
     }
     /// Forgets the qdiscs at a place and below, and calls `f` with the major number of each.
     pub(super) fn remove(&mut self, place: Handle, f: &mut dyn FnMut(u16)) {
         // Bound: the qdiscs below the place, each once.
         let mut places = alloc::vec![place];
         while let Some(place) = places.pop() {
+            self.unnamed &= place != Handle::ROOT;
             let Some(major) = self.at.remove(&place) else { continue };
-            self.place.remove(&major);
+            let gone = self.place.remove(&major);
+            self.detailed -= usize::from(gone.is_some_and(|(_, detailed)| detailed));
             self.number(major, false);
             f(major);
             places.extend(self.below(major));
@@ -51,7 +71,7 @@ impl Index {
     }
     /// Returns the place of a qdisc.
     pub(super) fn place(&self, major: u16) -> Option<Handle> {
-        self.place.get(&major).copied()
+        self.place.get(&major).map(|(place, _)| *place)
     }
 
     /// Returns the least major number from 8001 that is in use in none of the trees, or `own` if

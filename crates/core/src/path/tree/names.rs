@@ -56,9 +56,9 @@ pub(in crate::path) const fn index(tree: &Tree) -> &Index {
 pub(super) fn learn(tree: &mut Tree, place: Handle, node: &Node) {
     let own = node.handle();
     if own.is_none() {
-        return;
+        return tree.index.insert_unnamed(node);
     }
-    tree.index.insert(place, own);
+    tree.index.insert(place, node);
     for class in node.qdisc().classes().iter().filter(|class| class.minor != 0) {
         learn(tree, Handle::new(own.major(), class.minor), &class.node);
     }
