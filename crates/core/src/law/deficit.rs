@@ -61,11 +61,14 @@ impl Passes {
     pub(crate) fn is_long(&mut self) -> bool {
         self.turns += 1;
         self.bound.turn();
-        let long = self.turns == self.next;
-        if long {
-            self.next = self.next.saturating_mul(2);
-        }
-        long
+        self.turns == self.next && self.double()
+    }
+    /// Doubles the distance to the next attempt. Returns true.
+    #[cold]
+    #[inline(never)]
+    const fn double(&mut self) -> bool {
+        self.next = self.next.saturating_mul(2);
+        true
     }
 }
 

@@ -361,8 +361,9 @@ impl Dualpi2 {
         }
     }
 
-    /// Takes the oldest packet of a queue.
-    #[inline]
+    /// Takes the oldest packet of a queue. Inlined also where the compiler would call it: a call
+    /// costs 20 instructions a packet.
+    #[inline(always)]
     fn take(&mut self, from: usize, cx: &Cx) -> Option<(Pkt, Option<Part>)> {
         let p = self.queues[from].pop_front(&cx.pool)?;
         self.memory -= memory::of(cx.meta(&p));

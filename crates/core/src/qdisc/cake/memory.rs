@@ -8,6 +8,8 @@ use crate::packet::meta::Meta;
 pub const LEAST: u64 = 4 << 20;
 /// Frames of the device that a default limit holds at most.
 const PACKETS_MAX: u64 = 10_240;
+/// Bytes of a page.
+const PAGE: u64 = 4096;
 
 /// Returns the memory that a waiting packet is charged: that of Linux's buffers, so that a limit
 /// means the same. A frame with its headroom and the 320 bytes that follow it in a buffer come in
@@ -16,14 +18,24 @@ const PACKETS_MAX: u64 = 10_240;
 /// super-frame.
 #[inline]
 pub fn of(m: &Meta) -> u64 {
-    const PAGE: u64 = 4096;
     let len = u64::from(m.len);
-    let head = if m.segs > 1 { u64::from(m.header_len).clamp(14, len.max(14)) } else { 14 };
-    let (linear, pages) =
-        if len + 16 < PAGE { (len, 0) } else { (head, (len - head).next_multiple_of(PAGE)) };
+    if len + 16 < PAGE { buffer(len) } else { in_pages(m) }
+}
+
+/// Returns the memory of a frame that lies in pages.
+#[cold]
+#[inline(never)]
+fn in_pages(m: &Meta) -> u64 {
+    let len = u64::from(m.len);
+    let head = if m.segs > 1 { u64::from(m.header_len).clamp(14, len) } else { 14 };
+    buffer(head) + (len - head).next_multiple_of(PAGE)
+}
+
+/// Returns the memory of a buffer with `linear` bytes of a frame, and of its description.
+#[inline]
+fn buffer(linear: u64) -> u64 {
     let data = (linear + 16).next_multiple_of(64) + 320;
-    let room = if data <= 576 { 576 } else { data.next_power_of_two() };
-    room + 256 + pages
+    256 + if data <= 576 { 576 } else { data.next_power_of_two() }
 }
 
 /// Returns the default limit of memory: four times the bytes of the rate in an `interval`, and not
