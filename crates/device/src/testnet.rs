@@ -11,15 +11,20 @@
 //! client.run(&["ip", "link", "set", "lo", "up"]);
 //! ```
 
-use std::fs::OpenOptions;
+use std::fs::{File, OpenOptions};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::fd::AsFd;
 use std::process::{Command, Output};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use crate::name::IfName;
 use crate::netns::Netns;
+use crate::poll::{self, PollFd, PollFlags};
+use crate::{clock, sys};
 
 /// Opens a link, again as long as it is in use. A process that a test forks holds a copy of each
 /// descriptor until it runs its program, so that a link that was closed may still be in use for a
@@ -90,6 +95,15 @@ impl NetNs {
         let made = Self { name, netns };
         made.run(&["ip", "link", "set", "lo", "up"]);
         made
+    }
+
+    /// Returns a namespace that exists already, of this name.
+    ///
+    /// # Panics
+    /// When the name has a slash.
+    #[must_use]
+    pub fn existing(name: &str) -> Self {
+        Self { name: name.to_string(), netns: Netns::new(name).expect("a name without a slash") }
     }
 
     /// Returns the namespace's name, for `ip -n` and for the endpoint `NAME/INTERFACE`.
@@ -219,6 +233,76 @@ impl NetNs {
             stream.read_exact(&mut answer).expect("the sink's answer");
             u64::from_be_bytes(answer)
         })
+    }
+}
+
+/// Kind of the devices of a [`Cable`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Layer {
+    /// TUN devices, which carry IP packets, as those of a VPN.
+    Packets,
+    /// TAP devices, which carry Ethernet frames, as those of a virtual machine.
+    Frames,
+}
+
+/// A program that holds two devices, as a VPN or the monitor of a virtual machine does: a packet
+/// that the kernel sends to one leaves by the other. The devices are created with it, and removed
+/// when it is dropped.
+#[derive(Debug)]
+pub struct Cable {
+    ends: Arc<AtomicBool>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl Cable {
+    /// Creates a device of each of these names in its namespace, and carries packets between them.
+    ///
+    /// # Panics
+    /// When a device cannot be created.
+    #[must_use]
+    pub fn new(layer: Layer, devices: [(&NetNs, &str); 2]) -> Self {
+        let [a, b] = devices.map(|(netns, name)| {
+            netns.enter(|| {
+                let file = OpenOptions::new().read(true).write(true).open("/dev/net/tun").expect("open");
+                let mode = if layer == Layer::Packets { libc::IFF_TUN } else { libc::IFF_TAP };
+                let name = IfName::new(name).expect("a name");
+                sys::tun_attach(file.as_fd(), &name, mode | libc::IFF_NO_PI).expect("make the device");
+                Arc::new(file)
+            })
+        });
+        let ends = Arc::new(AtomicBool::new(false));
+        let ways = [(&a, &b), (&b, &a)];
+        let threads = ways.map(|(from, to)| {
+            let (from, to, ends) = (Arc::clone(from), Arc::clone(to), Arc::clone(&ends));
+            std::thread::spawn(move || {
+                while !ends.load(Ordering::Relaxed) {
+                    carry(&from, &to);
+                }
+            })
+        });
+        Self { ends, threads: threads.into() }
+    }
+}
+
+/// Carries the packets that come within a tenth of a second. The kernel refuses those to a device
+/// that is down: they are lost.
+fn carry(mut from: &File, mut to: &File) {
+    let mut packet = [0; 1 << 16];
+    let until = clock::now_ns() + 100_000_000;
+    let mut readable = [PollFd::new(from, PollFlags::IN)];
+    if poll::wait(&mut readable, Some(until), 0).is_ok_and(|ready| ready > 0)
+        && let Ok(len) = from.read(&mut packet)
+    {
+        let _ = to.write(&packet[..len]);
+    }
+}
+
+impl Drop for Cable {
+    fn drop(&mut self) {
+        self.ends.store(true, Ordering::Relaxed);
+        for thread in self.threads.drain(..) {
+            let _ = thread.join();
+        }
     }
 }
 
