@@ -16,3 +16,13 @@ pub(crate) fn assert_drawn(rows: &[Row], file: &str, picture: &str) {
         "docs/{file} is not what is drawn now: txweir lab reproduce {name} --plot docs/{file}"
     );
 }
+
+/// True if an experiment that takes a minute is to run. `make test` passes by it: its mechanism has
+/// tests of its own in the library, and `.ci/run` runs all experiments.
+pub(crate) fn every_experiment(name: &str) -> bool {
+    let all = std::env::var("TXWEIR_ROWS").is_ok_and(|rows| rows == "all");
+    if !all {
+        println!("experiment {name}: skipped, because it takes a minute (TXWEIR_ROWS=all runs it)");
+    }
+    all
+}
