@@ -68,6 +68,12 @@ fn number_of(queues: u32) -> u16 {
     u16::try_from(queues).unwrap_or(QueueSet::QUEUES_MAX)
 }
 
+/// Returns what all links have in common. An idle qdisc takes no table, and the budget for tables
+/// is that of all links together (`Links::set_tables`).
+fn env() -> Env {
+    Env { lazy: true, memory: u64::MAX, ..Env::default() }
+}
+
 /// Returns the default wire of [`WireSpec`] with this rate.
 fn wire_of(rate: Rate) -> WireSpec {
     // The points are distinct and in range; otherwise one descriptor per packet would be used.
@@ -118,7 +124,7 @@ impl Link {
             queues: number_of(queues),
             link_rate: wire.as_ref().map(|spec| spec.wire.rate),
             seed: machine.seed(change.name.as_str()),
-            ..Env::default()
+            ..env()
         };
         let mut link = Self::with(change.name.clone(), kind, env, wire, end)?;
         link.endpoint = endpoint;
@@ -146,7 +152,7 @@ impl Link {
             mtu: u32::try_from(mtu).unwrap_or(u32::MAX),
             link_rate: Some(wire.wire.rate),
             seed: Local.seed(name.as_str()),
-            ..Env::default()
+            ..env()
         };
         let kind = LinkType::Live(Kind::of(io.kind()).unwrap_or(Kind::Auto));
         let mut link = Self::with(name, kind, env, Some(wire), End::Live(io))?;

@@ -261,7 +261,8 @@ pub fn refuses(spec: &'static Spec, seed: u64) -> Result<(), Violation> {
     }
 }
 
-fn first_difference<T: PartialEq + std::fmt::Debug>(a: &[T], b: &[T]) -> Option<String> {
+/// Returns the first difference of two lists, in words; `None` if they are equal.
+pub fn first_difference<T: PartialEq + std::fmt::Debug>(a: &[T], b: &[T]) -> Option<String> {
     let at = a.iter().zip(b).position(|(x, y)| x != y);
     match at {
         Some(i) => Some(format!("number {i}: {:?} against {:?}", a[i], b[i])),

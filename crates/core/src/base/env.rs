@@ -27,6 +27,10 @@ pub struct Env {
     pub room: u64,
     /// Abilities of the device's own scheduler.
     pub offload: Offload,
+    /// True if a qdisc takes its tables of flows with the first packet that needs them, and not
+    /// when it is made: an idle one is small then, and a first packet allocates. The packets that
+    /// wait and leave do not depend on it.
+    pub lazy: bool,
     /// Seed of keyed hashes and random draws.
     pub seed: u64,
     /// True if the laws of codel, fq_codel and pie follow Linux where it deviates from their RFCs
@@ -58,6 +62,7 @@ impl Default for Env {
             memory: Self::MEMORY,
             room: u64::MAX,
             offload: Offload::NONE,
+            lazy: false,
             seed: 0,
             strict_linux: false,
         }

@@ -2,7 +2,8 @@
 //! each flow is under its own CoDel law; a flow that has just begun goes first (tc-fq_codel(8)).
 //!
 //! O(1) per packet; finding the fattest flow on overflow is O(flows), once per batch of drops.
-//! Memory per flow: one cache line and 8 bytes of backlog, taken at creation.
+//! Memory per flow: one cache line and 8 bytes of backlog, taken at creation, or (`Env::lazy`) with
+//! the first packet.
 //!
 //! - I1: never more than `limit` packets are queued, nor more than `memory_limit` bytes of memory.
 //! - I2: packets of one flow leave in order of arrival.
@@ -148,10 +149,14 @@ impl Turns {
 /// Fair queueing with CoDel per flow.
 #[derive(Debug)]
 pub struct FqCodel {
+    /// The flows; none before the first packet, where tables come with it (`Env::lazy`).
     flows: Vec<Flow>,
     /// Bytes waiting in each flow; apart from the flows, so that the search for the fattest one
     /// touches few cache lines.
     backlogs: Vec<u64>,
+    /// Number of flows.
+    count: u32,
+    lazy: bool,
     new: Turns,
     old: Turns,
     packets: u32,
@@ -194,12 +199,12 @@ impl Discipline for FqCodel {
         cfg.tcpctl = band_share(cfg.tcpctl);
         law_params(Self::KIND, [cfg.target, cfg.interval], cfg.ce_threshold, cfg.ecn, env)
     }
-    fn new(cfg: &Config, params: CodelParams, _env: &Env) -> Self {
-        let mut flows = Vec::new();
-        flows.resize_with(cfg.flows as usize, Flow::default);
-        Self {
-            backlogs: alloc::vec![0; flows.len()],
-            flows,
+    fn new(cfg: &Config, params: CodelParams, env: &Env) -> Self {
+        let mut made = Self {
+            flows: Vec::new(),
+            backlogs: Vec::new(),
+            count: cfg.flows,
+            lazy: env.lazy,
             new: Turns::new(),
             old: Turns::new(),
             packets: 0,
@@ -213,7 +218,11 @@ impl Discipline for FqCodel {
             drop_batch: cfg.drop_batch,
             asked: Ticks::default(),
             stats: Stats::default(),
+        };
+        if !env.lazy {
+            made.take_memory();
         }
+        made
     }
     fn change(&mut self, cfg: &Config, params: CodelParams, _env: &Env, cx: &mut Cx) {
         self.params = params;
@@ -242,6 +251,9 @@ impl Discipline for FqCodel {
         let m = cx.meta(&p);
         let (wire_len, memory) = (m.wire_len, memory_of(m));
         let f = self.flow_of(m, class);
+        if self.flows.is_empty() {
+            self.take_memory();
+        }
         let flow = &mut self.flows[f as usize];
         flow.packets.push_back(&mut cx.pool, p);
         if !flow.listed {
@@ -309,8 +321,12 @@ impl Discipline for FqCodel {
         self.flows.iter().flat_map(|flow| flow.packets.waiting(pool)).for_each(f);
     }
     fn reset(&mut self, _cx: &mut Cx) {
-        self.flows.fill_with(Flow::default);
         (self.new, self.old) = (Turns::new(), Turns::new());
+        if self.lazy {
+            (self.flows, self.backlogs) = (Vec::new(), Vec::new());
+        } else {
+            self.flows.fill_with(Flow::default);
+        }
     }
     fn transparent(&self, wire_len: u32) -> bool {
         self.new.head == NIL && self.old.head == NIL && u64::from(wire_len) + SLOT_BYTES <= self.memory_limit
@@ -349,7 +365,7 @@ impl Flows for FqCodel {
     }
     /// Filters decide on every packet: a packet for which they name no flow is dropped.
     fn classify_result(&self, class: Option<ClassId>, own: Handle) -> Classified {
-        let flow = class.filter(|c| (1..=self.flows.len() as u32).contains(&u32::from(c.minor())));
+        let flow = class.filter(|c| (1..=self.count).contains(&u32::from(c.minor())));
         Classified::Final(
             flow.map_or(FilterOutcome::Drop, |c| FilterOutcome::Class(Handle::new(own.major(), c.minor()))),
         )
@@ -357,10 +373,17 @@ impl Flows for FqCodel {
 }
 
 impl FqCodel {
+    /// Takes the memory of the tables.
+    #[cold]
+    fn take_memory(&mut self) {
+        self.flows.resize_with(self.count as usize, Flow::default);
+        self.backlogs.resize(self.count as usize, 0);
+    }
+
     /// Returns the packet's flow: the one that `class` names, else the one of its hash.
     #[inline]
     fn flow_of(&self, m: &Meta, class: Option<ClassId>) -> u32 {
-        let n = self.flows.len() as u32;
+        let n = self.count;
         match class.map(|c| u32::from(c.minor())) {
             Some(minor) if (1..=n).contains(&minor) => minor - 1,
             _ => ((u64::from(m.hash) * u64::from(n)) >> 32) as u32,

@@ -76,6 +76,48 @@ fn a_qdisc_allocates_at_most_the_memory_that_it_declares() {
     }
 }
 
+/// With `Env::lazy`, an idle qdisc of flows takes no table; each table comes once, with the first
+/// packet that needs it, and goes with a purge.
+#[test]
+fn an_idle_qdisc_takes_no_table_where_tables_come_late() {
+    // Most of it are the details of 64 packets, which cake asks of the pool.
+    const SMALL: u64 = 20 << 10;
+    let env = Env { lazy: true, ..Env::default() };
+    for (kind, words, table) in [
+        ("fq_codel", &["flows", "4096"][..], 4096 * 72),
+        ("cake", &["besteffort"], 1024 * 92),
+        ("cake", &["diffserv4"], 1024 * (80 + 4 * 12)),
+        ("cake", &["diffserv8", "flowblind"], 1024 * (80 + 8 * 12)),
+    ] {
+        let before = held();
+        let config = PathConfig { env, pool: 64, bql: None, ..PathConfig::default() };
+        let mut path: TxPath<u32> = TxPath::new(config).expect("a path");
+        let empty = held() - before;
+        path = path.with_qdisc(kind, words).expect("a qdisc");
+        let idle = held() - before - empty;
+        assert!(idle.unsigned_abs() < SMALL, "{kind} {words:?}: {idle} bytes, idle");
+        let mut ring = Ring::new();
+        path.tx_mut().freeze();
+        let send = |path: &mut TxPath<u32>, ring: &mut Ring, n: u32| {
+            let mut meta = Meta::new(100);
+            meta.hash = n.wrapping_mul(0x9e37_79b9);
+            let admitted = path.submit(Instant::from_secs(1), n, meta, ring);
+            assert!(matches!(admitted, Admitted::Queued), "{admitted:?}");
+        };
+        send(&mut path, &mut ring, 1);
+        let busy = held() - before - empty;
+        assert!(
+            (table..table + SMALL as i64).contains(&busy),
+            "{kind} {words:?}: {busy} bytes, {table} wanted"
+        );
+        let more = calls(|| (2..40).for_each(|n| send(&mut path, &mut ring, n)));
+        assert_eq!(more, 0, "{kind} {words:?}: the table comes once");
+        path.purge(Instant::from_secs(1), &mut ring);
+        let purged = held() - before - empty;
+        assert!(purged.unsigned_abs() < SMALL, "{kind} {words:?}: {purged} bytes, purged");
+    }
+}
+
 /// A ring of fixed size.
 struct Ring {
     sizes: [u32; 256],

@@ -9,7 +9,9 @@ use std::str::FromStr;
 
 use crate::common;
 use crate::common::ops::{Op, Scope};
-use crate::common::run::{Plan, direct_is_queued, printed_is_used, purged_is_fresh, refuses, swarm};
+use crate::common::run::{
+    Plan, direct_is_queued, first_difference, printed_is_used, purged_is_fresh, refuses, swarm,
+};
 use crate::common::setup::Totals;
 use txweir_core::DropReason;
 use txweir_core::base::rng::Rng;
@@ -172,6 +174,25 @@ fn direct_dispatch_is_indistinguishable() {
         direct_is_queued(spec, seed, ops).map(|n| direct.set(direct.get() + n))
     });
     assert!(direct.get() > 100, "only {} packets went directly", direct.get());
+}
+
+/// A qdisc that takes its tables with the first packet (`Env::lazy`) sends, drops and answers the
+/// same under any operations, changes of the tree among them.
+#[test]
+fn tables_that_come_late_change_nothing() {
+    over_the_registry("tables_that_come_late_change_nothing", 12, |spec, seed, ops| {
+        let plan = Plan::new(spec, seed, Scope::All, ops);
+        let mut late = plan.clone();
+        late.setup.env.lazy = true;
+        let ([mut a, mut b], told) =
+            ([plan.world(), late.world()].map(|world| world.expect("a world")), |e| format!("{e}"));
+        a.run_all(&plan.ops).map_err(told)?;
+        b.run_all(&plan.ops).map_err(told)?;
+        match first_difference(&a.seen, &b.seen).or(first_difference(&a.answers, &b.answers)) {
+            None => Ok(()),
+            Some(d) => Err(format!("with tables that come late: {d}")),
+        }
+    });
 }
 
 #[test]

@@ -19,10 +19,10 @@ fn a_text_that_asks_for_too_much_memory_is_refused_with_its_line() {
         let batch = Some(Batch { name: "b".into(), text: text.clone(), lines_before: 0 });
         let reply = world.daemon.answer(world.now, &Ask::Tc { args, batch, class_names: None });
         assert_ne!(reply.status, 0);
-        // 4.7 MB each: the 57th does not fit into 256 MiB.
+        // 4.7 MB each: the 228th does not fit into 1 GiB.
         let told = format!("{flags}: {}", reply.stderr);
-        assert!(told.contains("b:115:") || told.contains("b:115"), "{told}");
-        assert!(told.contains("268435456 bytes of tables"), "{told}");
+        assert!(told.contains("b:457:"), "{told}");
+        assert!(told.contains("1073741824 bytes of tables"), "{told}");
         if !flags.is_empty() {
             assert_eq!(world.save(), before, "{flags}");
         }

@@ -151,6 +151,8 @@ pub struct Flows {
     pub counts: [u32; 3],
     /// Counters of the hash.
     pub ways: Ways,
+    /// True if the tables come with the first packet: until then they are empty.
+    lazy: bool,
 }
 
 /// Index in `Flows::counts` of the sparse flows.
@@ -207,42 +209,59 @@ impl FlowMode {
 }
 
 impl Flows {
-    /// Returns a table without flows.
-    pub fn new() -> Self {
-        let mut flows = Vec::new();
-        flows.resize_with(FLOWS, Flow::default);
-        Self {
-            flows,
-            tags: alloc::vec![0; FLOWS],
-            hosts: alloc::vec![Host::default(); FLOWS],
+    /// Returns tables without flows. With `lazy` they take their memory with the first packet.
+    pub fn new(lazy: bool) -> Self {
+        let mut empty = Self {
+            flows: Vec::new(),
+            tags: Vec::new(),
+            hosts: Vec::new(),
             new: Turns::EMPTY,
             old: Turns::EMPTY,
             decaying: Turns::EMPTY,
             counts: [0; 3],
             ways: Ways::default(),
+            lazy,
+        };
+        if !lazy {
+            empty.take_memory();
         }
+        empty
+    }
+
+    /// Takes the memory of the tables.
+    #[cold]
+    fn take_memory(&mut self) {
+        self.flows.resize_with(FLOWS, Flow::default);
+        self.tags.resize(FLOWS, 0);
+        self.hosts.resize(FLOWS, Host::default());
     }
 
     /// Resets everything but the counters. No packets wait.
     pub fn reset(&mut self) {
-        *self = Self { ways: self.ways, ..Self::new() };
+        *self = Self { ways: self.ways, ..Self::new(self.lazy) };
     }
 
     /// Returns the queue of a packet. O(1): at most three passes over a set.
     #[inline]
     pub fn find(&mut self, mode: FlowMode, h: &Hashes) -> usize {
-        if mode == FlowMode::Flowblind {
-            return 0;
-        }
         let key = mode.key(h);
         let direct = key as usize % FLOWS;
-        if self.tags[direct] == key && self.flows[direct].place != Place::None {
+        if mode != FlowMode::Flowblind
+            && self.tags.get(direct) == Some(&key)
+            && self.flows[direct].place != Place::None
+        {
             return direct;
         }
         self.find_in_set(mode, h, key)
     }
 
     fn find_in_set(&mut self, mode: FlowMode, h: &Hashes, key: u32) -> usize {
+        if self.tags.is_empty() {
+            self.take_memory();
+        }
+        if mode == FlowMode::Flowblind {
+            return 0;
+        }
         let set = key % FLOWS as u32;
         let way = |i: u32| (set - set % WAYS + (set % WAYS + i) % WAYS) as usize;
         let known = (0..WAYS).find(|i| self.tags[way(*i)] == key);

@@ -7,6 +7,7 @@
 use alloc::vec::Vec;
 
 use crate::base::bound::Bound;
+use crate::base::env::Env;
 use crate::qdisc::cake::flows::FLOWS;
 
 /// Levels of a heap of the queues of eight tins.
@@ -28,14 +29,29 @@ pub struct Backlogs {
     keep: u32,
     /// True to sink as Linux does: PARITY.md, cake-longest.
     strict_linux: bool,
+    /// True if the tables come with the first packet: until then they are empty.
+    lazy: bool,
 }
 
 impl Backlogs {
     /// Returns the empty backlogs of the queues of `tins` tins, at most eight.
-    pub fn new(tins: usize, strict_linux: bool) -> Self {
-        let queues = tins * FLOWS;
-        let all: Vec<u16> = (0..queues as u16).collect(); // eight tins of 1024
-        Self { tins, bytes: alloc::vec![0; queues], at: all.clone(), heap: all, keep: 0, strict_linux }
+    pub fn new(tins: usize, env: &Env) -> Self {
+        let (bytes, heap, at) = (Vec::new(), Vec::new(), Vec::new());
+        let Env { strict_linux, lazy, .. } = *env;
+        let mut empty = Self { tins, bytes, heap, at, keep: 0, strict_linux, lazy };
+        if !lazy {
+            empty.take_memory();
+        }
+        empty
+    }
+
+    /// Takes the memory of the tables.
+    #[cold]
+    fn take_memory(&mut self) {
+        let queues = self.tins * FLOWS;
+        self.heap = (0..queues as u16).collect(); // eight tins of 1024
+        self.at = self.heap.clone();
+        self.bytes = alloc::vec![0; queues];
     }
 
     /// Makes room for `tins` tins, if there is less.
@@ -43,16 +59,25 @@ impl Backlogs {
         if tins <= self.tins {
             return;
         }
-        let mut more = Self::new(tins, self.strict_linux);
-        for (queue, bytes) in self.bytes.iter().enumerate() {
-            more.bytes[queue / self.tins * tins + queue % self.tins] = *bytes;
+        let (had, bytes) = (self.tins, core::mem::take(&mut self.bytes));
+        (self.tins, self.keep) = (tins, 0);
+        if bytes.is_empty() {
+            return;
         }
-        *self = more;
+        self.take_memory();
+        for (queue, bytes) in bytes.into_iter().enumerate() {
+            self.bytes[queue / had * tins + queue % had] = bytes;
+        }
     }
 
     /// Forgets all bytes.
     pub fn reset(&mut self) {
-        *self = Self::new(self.tins, self.strict_linux);
+        self.keep = 0;
+        if self.lazy {
+            (self.bytes, self.heap, self.at) = (Vec::new(), Vec::new(), Vec::new());
+        } else {
+            self.take_memory();
+        }
     }
 
     /// Returns the bytes in queue `f` of a tin.
@@ -65,6 +90,9 @@ impl Backlogs {
     #[inline]
     pub fn add(&mut self, tin: usize, f: usize, bytes: u32) {
         let queue = f * self.tins + tin;
+        if self.bytes.is_empty() {
+            self.take_memory();
+        }
         self.bytes[queue] += u64::from(bytes);
         if self.keep > 0 {
             self.rise(usize::from(self.at[queue]));
@@ -97,7 +125,7 @@ impl Backlogs {
             }
         }
         self.keep = KEEP;
-        let longest = usize::from(self.heap[0]);
+        let longest = self.heap.first().map_or(0, |queue| usize::from(*queue));
         (longest % self.tins, longest / self.tins)
     }
 

@@ -9,7 +9,7 @@
 //!
 //! O(1) per packet; O(log queues) while queues overflow; with the filter O(packets in its flow).
 //! Memory per tin: 1024 flows of one cache line, 4 bytes of tag, 12 of hosts and 12 of backlog
-//! each, 94 KiB; taken when the tin is made.
+//! each, 94 KiB; taken when the tin is made, or (`Env::lazy`) with its first packet.
 //!
 //! - I1: over any interval that begins with a waiting packet, bytes charged and sent <= rate x time
 //!   + one packet.
@@ -153,7 +153,7 @@ impl Discipline for Cake {
             schedule: Schedule::default(),
             rate: cfg.bandwidth.rate,
             current: 0,
-            backlogs: Backlogs::new(cfg.diffserv.plan().shares.len(), env.strict_linux),
+            backlogs: Backlogs::new(cfg.diffserv.plan().shares.len(), env),
             sizes: Sizes::NONE,
             estimate: Estimate::new(cfg.bandwidth.rate),
             cfg: cfg.clone(),
@@ -165,7 +165,7 @@ impl Discipline for Cake {
             held_up: 0,
             seen: Instant::ZERO,
         };
-        cake.tins.resize_with(cake.plan.shares.len(), || Tin::new(env.strict_linux));
+        cake.tins.resize_with(cake.plan.shares.len(), || Tin::new(env));
         cake.set_rate();
         cake
     }
@@ -185,7 +185,7 @@ impl Discipline for Cake {
             self.purge(0, cx);
         }
         if old.diffserv != cfg.diffserv {
-            self.set_tins(env.strict_linux, cx);
+            self.set_tins(env, cx);
         }
         self.set_rate();
         self.trim(cx);
@@ -551,13 +551,13 @@ impl Cake {
     }
 
     /// Changes to the configured plan: tins that it does not have lose their packets.
-    fn set_tins(&mut self, strict_linux: bool, cx: &mut Cx) {
+    fn set_tins(&mut self, env: &Env, cx: &mut Cx) {
         self.plan = self.cfg.diffserv.plan();
         self.dscps = self.cfg.diffserv.table();
         let tins = self.plan.shares.len();
         self.purge(tins, cx);
         let had = self.tins.len();
-        self.tins.resize_with(tins.max(had), || Tin::new(strict_linux));
+        self.tins.resize_with(tins.max(had), || Tin::new(env));
         self.backlogs.grow(tins);
         self.current %= tins;
     }
@@ -576,7 +576,7 @@ impl Cake {
     }
 
     fn drain_tin(&mut self, tin: usize, out: &mut List, pool: &mut Pool) {
-        for f in 0..FLOWS {
+        for f in 0..self.tins[tin].flows.flows.len() {
             let mut list = core::mem::take(&mut self.tins[tin].flows.flows[f].packets);
             for m in list.metas(pool) {
                 self.left(tin, f, m);

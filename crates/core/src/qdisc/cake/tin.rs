@@ -1,5 +1,6 @@
 //! A tin: its flows, its share of the link, its law, and its counters.
 
+use crate::base::env::Env;
 use crate::base::time::Nanos;
 use crate::base::units::Rate;
 use crate::law::cobalt::CobaltParams;
@@ -84,11 +85,11 @@ pub struct Tin {
 
 impl Tin {
     /// Returns a tin without a share.
-    pub fn new(strict_linux: bool) -> Self {
+    pub fn new(env: &Env) -> Self {
         Self {
-            flows: Flows::new(),
+            flows: Flows::new(env.lazy),
             threshold: Threshold::default(),
-            law: CobaltParams { strict_linux, ..CobaltParams::default() },
+            law: CobaltParams { strict_linux: env.strict_linux, ..CobaltParams::default() },
             deficit: 0,
             turn: 0,
             quantum: 0,

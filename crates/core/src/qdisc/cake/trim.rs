@@ -22,7 +22,10 @@ impl Cake {
         let (mut tin, mut f) = self.backlogs.longest();
         if self.backlogs.of(tin, f) == 0 {
             // Packets of zero length count no bytes: any flow with a packet will do.
-            let waiting = |q: &usize| !self.tins[q / FLOWS].flows.flows[q % FLOWS].packets.is_empty();
+            let waiting = |q: &usize| {
+                let flow = self.tins[q / FLOWS].flows.flows.get(q % FLOWS);
+                flow.is_some_and(|flow| !flow.packets.is_empty())
+            };
             let any = (0..self.tins.len() * FLOWS).find(waiting).unwrap_or(0);
             (tin, f) = (any / FLOWS, any % FLOWS);
         }

@@ -207,7 +207,7 @@ impl World {
         link(&line)
     }
 
-    /// Returns a batch of more tables than a link may have, each of which alone it may have.
+    /// Returns a batch of more tables than all links may have, each of which alone a link may have.
     fn too_much(&mut self) -> Ask {
         let dev = self.one_of(&LINKS);
         let mut text = format!("qdisc replace dev {dev} root handle 1: drr\n");

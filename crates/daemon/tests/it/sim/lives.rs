@@ -26,6 +26,9 @@ const REST_MAX: u64 = 600 * SEC;
 /// a link, 4 MiB of frames an interface, 1 MiB a client that sends a line without an end.
 const MEMORY_MAX: i64 = 128 << 20;
 
+/// Most bytes of tables of all links, which some clients ask for more than.
+const TABLES: u64 = 256 << 20;
+
 /// Rounds of the loop in which every interface that is there is found.
 const ATTEMPTS_MAX: u32 = 1000;
 
@@ -250,6 +253,7 @@ impl Lives {
         self.world.lock().cards.forget();
         self.world.lock().no_accept_until = 0;
         let mut links = Links::on(Ports(self.world.clone()));
+        links.set_tables(TABLES);
         *links.notes_mut() = Notes::new(Box::new(Log(self.world.clone())));
         Daemon::with(links)
     }
