@@ -1,4 +1,5 @@
-//! Every experiment, whole: the rows that miss their bands, and the picture in the documents.
+//! Experiments, whole: the rows that miss their bands, and the picture in the documents.
+//! `make test` runs those that take seconds, `TXWEIR_ROWS=all` every one.
 
 mod bql;
 mod fairsend;

@@ -25,3 +25,13 @@ pub(crate) fn assert_summed(rows: &[Row], line: &str) {
     let shown = summary(&[Summed { name, headline, rows: rows.to_vec() }]);
     assert_eq!(shown.lines().nth(1), Some(line));
 }
+
+/// True if an experiment that takes a minute is to run. `make test` passes by it: its mechanism has
+/// tests of its own in the library, and `.ci/run` runs all experiments.
+pub(crate) fn every_experiment(name: &str) -> bool {
+    let all = std::env::var("TXWEIR_ROWS").is_ok_and(|rows| rows == "all");
+    if !all {
+        println!("experiment {name}: skipped, because it takes a minute (TXWEIR_ROWS=all runs it)");
+    }
+    all
+}
