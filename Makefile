@@ -4,13 +4,14 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 TXWEIR := target/release/txweir
 
-.PHONY: help build demo test test-loaded mutants bench bench-gate lint setup clean oracle oracle-tcp oracle-fuzz
+.PHONY: help build demo docs test test-loaded mutants bench bench-gate lint setup clean oracle oracle-tcp oracle-fuzz
 
 help:
 	@echo "make demo        build, then reproduce the published results in virtual time (no root)"
 	@echo "make test        every test: unit, laws, golden vectors, transcripts; live ones when root"
 	@echo "make test-loaded RUNS=3  the same beside eight busy loops, three times in a row"
 	@echo "make mutants     switch each planted fault on in turn; a test must fail"
+	@echo "make docs        make a book of the pages, in target/book/html"
 	@echo "make bench       time the path beside other queues on this machine"
 	@echo "make bench-gate  compare instruction counts with the checked-in table (valgrind)"
 	@echo "make oracle      record what Linux does with oracle/scenarios, into spec/traces (builds a kernel, once)"
@@ -23,6 +24,10 @@ build:
 
 demo: build
 	$(TXWEIR) lab reproduce
+
+# The pages of docs/SUMMARY.md; mdbook is installed once, into a cache.
+docs:
+	cargo xtask book
 
 # What the live tests use. Without root they are skipped, each with its reason.
 setup:

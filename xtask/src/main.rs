@@ -1,16 +1,19 @@
-//! Workspace chores: `cargo xtask test | mutants | tidy | gen | gate | deny`.
+//! Workspace chores: `cargo xtask test | mutants | tidy | gen | gate | deny | book`.
 
 mod binaries;
+mod book;
 mod deny;
 mod docs;
 mod errors;
 mod files;
 mod gate;
 mod layers;
+mod links;
 mod loops;
 mod models;
 mod mutants;
 mod package;
+mod pinned;
 mod programs;
 mod prose;
 mod test;
@@ -26,7 +29,7 @@ fn root() -> PathBuf {
 }
 
 const USAGE: &str = "usage: cargo xtask test [models | ARG ...] | mutants [--named] [NAME ...] | tidy | \
-                     gen [--check] | gate [--bless] | deny";
+                     gen [--check] | gate [--bless] | deny | book";
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -41,6 +44,7 @@ fn main() -> ExitCode {
         ["gate"] => gate::run(false),
         ["gate", "--bless"] => gate::run(true),
         ["deny"] => deny::run(),
+        ["book"] => book::run(),
         _ => Err(USAGE.into()),
     };
     match result {

@@ -42,7 +42,7 @@ pub fn check(root: &Path, found: &mut Vec<String>) -> Result<(), String> {
 
 /// Returns the files with this extension in a folder and below, or the file itself; hidden and
 /// built ones are left out.
-fn files(place: &Path, extension: &str) -> Vec<PathBuf> {
+pub fn files(place: &Path, extension: &str) -> Vec<PathBuf> {
     let (mut places, mut files) = (vec![place.to_path_buf()], Vec::new());
     while let Some(path) = places.pop() {
         if path.is_dir() {
@@ -199,7 +199,7 @@ fn is_mark(c: char) -> bool {
 
 /// Returns a line with its code between backticks replaced by as many marks, so that no word in it
 /// counts.
-fn outside_of_code(line: &str) -> String {
+pub fn outside_of_code(line: &str) -> String {
     let part = |(i, part): (usize, &str)| if i % 2 == 0 { part.to_owned() } else { "x".repeat(part.len()) };
     line.split('`').enumerate().map(part).collect::<Vec<_>>().join("`")
 }

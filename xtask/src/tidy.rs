@@ -43,6 +43,7 @@ pub fn run() -> Result<(), String> {
     crate::binaries::check(&root, &mut found);
     crate::layers::check(&root, &mut found)?;
     crate::prose::check(&root, &mut found)?;
+    crate::links::check(&root, &mut found)?;
     for f in &found {
         println!("{f}");
     }

@@ -16,12 +16,22 @@ use txweir_device::clock::now_ns;
 
 use crate::common::{default_cpu, spread};
 use crate::nullring::NullRing;
-use crate::reproduce::{Band, Published, Row};
+use crate::reproduce::{Band, Headline, Place, Published, Row};
 use line::{FRAME_NS, Line, Shown};
 use ways::{Devices, Frame, Way};
 
 /// The name of this measurement on the command line.
 pub const NAME: &str = "handoff";
+
+/// The figure that stands for the whole in the summary of all experiments.
+pub const HEADLINE: Headline = Headline {
+    about: "packets/s over locks, 1 and 2 threads",
+    places: [
+        Place { row: "null ring, 1 producers: direct", metric: "rate over locks" },
+        Place { row: "null ring, 2 producers: direct", metric: "rate over locks" },
+    ],
+    between: ", ",
+};
 
 /// A live packet costs some hundred times as much, so the packets are fewer by this factor.
 const LIVE_SHARE: u64 = 64;
@@ -57,6 +67,11 @@ pub struct Options {
     pub packets: u64,
     /// Threads that send, beside the measurement with one; 0 counts as 1.
     pub producers: usize,
+}
+
+impl Options {
+    /// A short measurement, for the summary of all experiments.
+    pub const SHORT: Self = Self { rounds: 5, packets: 1 << 18, producers: 2 };
 }
 
 /// The samples of all ways in all places.

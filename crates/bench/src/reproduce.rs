@@ -7,10 +7,16 @@ mod fairsend;
 mod mqprio;
 mod plot;
 mod prioack;
+mod summary;
 
 use std::fmt;
+use std::num::NonZeroUsize;
+use std::thread;
+
+use txweir_lab::workers;
 
 use plot::Plot;
+pub use summary::{Headline, Place, Summed, summary};
 
 /// A published quantity: a number, or the range that was seen.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -32,6 +38,13 @@ impl Published {
     }
     fn middle(self) -> f64 {
         f64::midpoint(self.low, self.high)
+    }
+    /// Renders the number, or both ends with `to` between them.
+    fn shown(self, to: &str) -> String {
+        match self {
+            Self { low, high } if low == high => figure(low),
+            Self { low, high } => format!("{}{to}{}", figure(low), figure(high)),
+        }
     }
 }
 
@@ -162,11 +175,7 @@ impl Row {
     /// Renders one line of a table below those of `case`.
     fn line(&self, case: &str) -> String {
         let shown = if self.row == case { "" } else { self.row.as_str() };
-        let published = match self.published {
-            None => "-".into(),
-            Some(Published { low, high }) if low == high => figure(low),
-            Some(Published { low, high }) => format!("{} - {}", figure(low), figure(high)),
-        };
+        let published = self.published.map_or_else(|| "-".into(), |p| p.shown(" - "));
         let published = if self.law { format!("law {published}") } else { published };
         let verdict = match (self.within(), self.fitted) {
             (None, _) => "not published".into(),
@@ -196,12 +205,23 @@ pub struct Experiment {
     pub about: &'static str,
     /// The publication, and the source of each parameter.
     pub sources: &'static [&'static str],
+    /// The figure that stands for the whole in the summary.
+    pub headline: Headline,
     plot: &'static Plot,
     run: Run,
 }
 
+/// The runs of an experiment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Extent {
+    /// Those that a published value needs.
+    Published,
+    /// Those of which nothing is published too.
+    Every,
+}
+
 /// Runs an experiment; the callback gets the name of each part before it begins.
-type Run = fn(&mut dyn FnMut(&str)) -> Result<Vec<Row>, String>;
+type Run = fn(Extent, &mut dyn FnMut(&str)) -> Result<Vec<Row>, String>;
 
 /// Every experiment.
 pub const EXPERIMENTS: &[Experiment] =
@@ -212,7 +232,7 @@ pub const EXPERIMENTS: &[Experiment] =
 ///
 /// # Errors
 /// There is no experiment of that name.
-pub fn run(name: Option<&str>, progress: &mut dyn FnMut(&str)) -> Result<Vec<Row>, String> {
+pub fn run(name: Option<&str>, extent: Extent, progress: &mut dyn FnMut(&str)) -> Result<Vec<Row>, String> {
     let chosen: Vec<&Experiment> = EXPERIMENTS.iter().filter(|e| name.is_none_or(|n| n == e.name)).collect();
     if chosen.is_empty() {
         let names: Vec<&str> = EXPERIMENTS.iter().map(|e| e.name).collect();
@@ -221,9 +241,16 @@ pub fn run(name: Option<&str>, progress: &mut dyn FnMut(&str)) -> Result<Vec<Row
     }
     let mut rows = Vec::new();
     for e in chosen {
-        rows.extend((e.run)(progress)?);
+        rows.extend((e.run)(extent, progress)?);
     }
     Ok(rows)
+}
+
+/// Does `jobs` independent runs, at most one for each processor at a time. Returns their results in
+/// order: the same on any machine.
+fn each<T: Send>(jobs: usize, run: impl Fn(usize) -> Result<T, String> + Sync) -> Result<Vec<T>, String> {
+    let threads = thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
+    workers::run(jobs, threads, |job, _| run(job), &mut |_| {})
 }
 
 /// Renders a number with the digits that are worth reading: `3.11M`, `453K`, `36`, `0.55`.
@@ -340,7 +367,7 @@ mod tests {
 
     #[test]
     fn an_unknown_experiment_is_refused() {
-        let err = run(Some("bqll"), &mut |_| {}).unwrap_err();
+        let err = run(Some("bqll"), Extent::Every, &mut |_| {}).unwrap_err();
         assert_eq!(err, "experiment: expected one of bql, fairsend, mqprio, prio-ack, given \"bqll\"");
     }
 }

@@ -4,13 +4,14 @@ use std::fs::File;
 use std::io::{BufWriter, IsTerminal, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::Instant;
 
 use clap::Subcommand;
 use serde_json::{Value, json};
 use txweir::lab::run::{Options, RunError, run};
 use txweir::lab::scenario::Scenario;
 use txweir_bench::handoff;
-use txweir_bench::reproduce::{self, EXPERIMENTS, Published, Row};
+use txweir_bench::reproduce::{self, EXPERIMENTS, Extent, Published, Row, Summed};
 
 use crate::bar::Bar;
 use crate::{Failure, output, policy, replay};
@@ -53,10 +54,11 @@ struct RunArgs {
 
 #[derive(Debug, clap::Args)]
 struct ReproduceArgs {
-    /// One experiment [default: all that run in virtual time]
+    /// One experiment, with all of its rows [default: a summary of all, a line each]
     ///
-    /// `handoff` measures this machine, in wall-clock time, and only runs if it is named; as root
-    /// it also sends through a packet socket, in its own network namespace.
+    /// Without a name, `--json` and `--plot` take all rows of the experiments in virtual time.
+    /// `handoff` measures this machine, in wall-clock time (briefly for the summary); as root it
+    /// also sends through a packet socket, in its own network namespace.
     name: Option<String>,
     /// Print JSON instead of a table
     #[arg(long)]
@@ -144,7 +146,10 @@ fn reproduce(args: &ReproduceArgs) -> Result<(), Failure> {
         let names = names.join(", ");
         return Err(Failure::usage(format!("experiment: expected one of {names}, given \"{given}\"")));
     }
-    let rows = reproduce::run(args.name.as_deref(), &mut progress).map_err(Failure::usage)?;
+    if args.name.is_none() && !args.json && args.plot.is_none() {
+        return summary(&mut progress);
+    }
+    let rows = reproduce::run(args.name.as_deref(), Extent::Every, &mut progress).map_err(Failure::usage)?;
     if let Some((file, path)) = &mut plot {
         let written = file.write_all(reproduce::svg(&rows).as_bytes());
         written.map_err(|e| Failure::failed(format!("{}: {e}", path.display())))?;
@@ -154,6 +159,29 @@ fn reproduce(args: &ReproduceArgs) -> Result<(), Failure> {
     }
     let list: Vec<Value> = rows.iter().map(row).collect();
     output::json(format_args!("{:#}", Value::from(list)))
+}
+
+/// Runs every experiment and prints one table; the beginning and the end of each is told on stderr.
+fn summary(progress: &mut dyn FnMut(&str)) -> Result<(), Failure> {
+    let mut all = Vec::new();
+    let mut add = |name, headline, run: &mut dyn FnMut() -> Result<Vec<Row>, String>| {
+        output::say(format_args!("{name} begins\n"));
+        let begun = Instant::now();
+        let rows = run().map_err(|e| Failure::failed(format!("{name}: {e}")))?;
+        output::say(format_args!("{name} ends after {:.1} s\n", begun.elapsed().as_secs_f64()));
+        all.push(Summed { name, headline, rows });
+        Ok::<_, Failure>(())
+    };
+    for e in EXPERIMENTS {
+        add(e.name, e.headline, &mut || reproduce::run(Some(e.name), Extent::Published, progress))?;
+    }
+    add(handoff::NAME, handoff::HEADLINE, &mut || {
+        let measured = handoff::measure(handoff::Options::SHORT, progress)?;
+        Ok(measured.rows().map(|(row, _)| row).collect())
+    })?;
+    output::print(reproduce::summary(&all))?;
+    output::say("`txweir lab reproduce NAME` prints every row of an experiment, with its sources.\n");
+    Ok(())
 }
 
 /// Renders a row as a JSON object.

@@ -4,7 +4,7 @@
 use txweir_core::Instant;
 
 use super::plot::{Panel, Plot};
-use super::{Band, Experiment, Published, Row};
+use super::{Band, Experiment, Extent, Headline, Place, Published, Row, each};
 use txweir_lab::scenario::{Built, Scenario};
 
 const PRIORITY: &str = include_str!("../../scenarios/bql-priority.toml");
@@ -26,6 +26,14 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
         "\"law\" is not a published measurement: a saturated queue settles at 2 x rate x completion interval, +- one packet.",
         "Scenarios: scenarios/bql-priority.toml, bql-rr-sizes.toml, bql-rate-step.toml (run one with `txweir lab run`).",
     ],
+    headline: Headline {
+        about: "transactions/s, byte limit off -> on",
+        places: [
+            Place { row: "priority: no BQL, TSO", metric: "tps" },
+            Place { row: "priority: BQL, TSO", metric: "tps" },
+        ],
+        between: " -> ",
+    },
     plot: &PLOT,
     run,
 };
@@ -44,7 +52,7 @@ const PLOT: Plot = Plot {
     without: &[],
 };
 
-fn run(progress: &mut dyn FnMut(&str)) -> Result<Vec<Row>, String> {
+fn run(_: Extent, progress: &mut dyn FnMut(&str)) -> Result<Vec<Row>, String> {
     let mut rows = priority(progress, true)?;
     rows.extend(sizes(progress)?);
     rows.extend(rate_step(progress)?);
@@ -112,9 +120,9 @@ fn priority(progress: &mut dyn FnMut(&str), limit: bool) -> Result<Vec<Row>, Str
         ),
         ("BQL, no TSO", true, false, Published::one(66.0 * k), 914.0, [None, None]),
     ];
-    let mut rows = Vec::new();
-    for (case, bql, tso, queue, tps, fitted) in cases {
-        progress(&format!("priority RR under 100 streams: {case}"));
+    progress("priority RR under 100 streams, with a byte limit and without");
+    let rows = each(cases.len(), |job| {
+        let (case, bql, tso, queue, tps, fitted) = cases[job];
         let set = [
             ("link.0.bql", if bql && limit { "true" } else { "false" }),
             ("host.0.tso", if tso { "\"65240\"" } else { "\"0\"" }),
@@ -123,9 +131,9 @@ fn priority(progress: &mut dyn FnMut(&str), limit: bool) -> Result<Vec<Row>, Str
         let measured = queue_and_tps(&built, end, 1);
         let published = [queue, Published::one(tps)];
         let bands = [Band::Percent(10.0), Band::Percent(15.0)];
-        rows.extend(pair(format!("priority: {case}"), published, measured, bands, fitted));
-    }
-    Ok(rows)
+        Ok(pair(format!("priority: {case}"), published, measured, bands, fitted))
+    });
+    Ok(rows?.into_iter().flatten().collect())
 }
 
 /// Measures 200 RR streams of one size.
@@ -139,26 +147,26 @@ fn sizes(progress: &mut dyn FnMut(&str)) -> Result<Vec<Row>, String> {
         (140, [1.0, 10.0], 320_540.0, [1.0, 13.0], 323_158.0, Some("time per byte")),
         (1, [0.0, 3.0], 338_811.0, [0.0, 3.0], 339_947.0, Some("time per message")),
     ];
-    let mut rows = Vec::new();
-    for (size, queue_bql, tps_bql, queue_none, tps_none, fitted) in table {
-        for (bql, queue, tps, fitted) in
-            [(false, queue_none, tps_none, fitted), (true, queue_bql, tps_bql, None)]
-        {
-            let case = format!("{size} B, {}", if bql { "BQL" } else { "no BQL" });
-            progress(&format!("200 RR streams: {case}"));
-            let text = format!("\"{size}\"");
-            let set = [("link.0.bql", if bql { "true" } else { "false" }), ("traffic.0.size", &text)];
-            let (built, end) = finished(SIZES, "bql-rr-sizes.toml", &set)?;
-            let measured = queue_and_tps(&built, end, 0);
-            let published = [Published::range(queue[0] * 1e3, queue[1] * 1e3), Published::one(tps)];
-            let bands = [Band::Factor(2.0), Band::Percent(3.0)];
-            let mut both = pair(format!("sizes: {case}"), published, measured, bands, [None, fitted]);
-            // Large answers fill the line, and the limit costs small ones nothing.
-            both[1].follows = Some(if size >= 1_400 { "the line's rate" } else { "the row without BQL" });
-            rows.extend(both);
-        }
-    }
-    Ok(rows)
+    progress("200 RR streams of five sizes, with a byte limit and without");
+    let rows = each(2 * table.len(), |job| {
+        let (size, queue_bql, tps_bql, queue_none, tps_none, fitted) = table[job / 2];
+        let (bql, queue, tps, fitted) = match job % 2 {
+            0 => (false, queue_none, tps_none, fitted),
+            _ => (true, queue_bql, tps_bql, None),
+        };
+        let case = format!("{size} B, {}", if bql { "BQL" } else { "no BQL" });
+        let text = format!("\"{size}\"");
+        let set = [("link.0.bql", if bql { "true" } else { "false" }), ("traffic.0.size", &text)];
+        let (built, end) = finished(SIZES, "bql-rr-sizes.toml", &set)?;
+        let measured = queue_and_tps(&built, end, 0);
+        let published = [Published::range(queue[0] * 1e3, queue[1] * 1e3), Published::one(tps)];
+        let bands = [Band::Factor(2.0), Band::Percent(3.0)];
+        let mut both = pair(format!("sizes: {case}"), published, measured, bands, [None, fitted]);
+        // Large answers fill the line, and the limit costs small ones nothing.
+        both[1].follows = Some(if size >= 1_400 { "the line's rate" } else { "the row without BQL" });
+        Ok(both)
+    });
+    Ok(rows?.into_iter().flatten().collect())
 }
 
 /// Measures the limit after a change of the line rate.

@@ -15,7 +15,7 @@ use txweir_core::{
 use txweir_tc::Policy;
 
 use super::plot::{Panel, Plot};
-use super::{Band, Experiment, Published, Row};
+use super::{Band, Experiment, Extent, Headline, Place, Published, Row};
 use machine::{CLASSES, Census, Got, Load, Machine};
 
 const NAME: &str = "mqprio";
@@ -73,6 +73,14 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
         "the rest), weights equal, 1000 packets per class, 1024 descriptors, byte limits with mqprio and none with prio + htb,",
         "threads that begin 2 ms apart.",
     ],
+    headline: Headline {
+        about: "us to the line, class 6, prio+htb -> hw",
+        places: [
+            Place { row: "prio + htb: class 6", metric: "mean" },
+            Place { row: "mqprio hw 1: class 6", metric: "mean" },
+        ],
+        between: " -> ",
+    },
     plot: &PLOT,
     run,
 };
@@ -403,10 +411,11 @@ fn conclusions(mqprio: &Measured, one: &Measured) -> [Row; 2] {
     ]
 }
 
-fn run(progress: &mut dyn FnMut(&str)) -> Result<Vec<Row>, String> {
+fn run(extent: Extent, progress: &mut dyn FnMut(&str)) -> Result<Vec<Row>, String> {
     let mut measured = Vec::new();
     let mut all = Vec::new();
-    for c in &COLUMNS {
+    let is_published = |c: &&Column| !matches!(c.known, Known::Classes | Known::Groups);
+    for c in COLUMNS.iter().filter(|c| extent == Extent::Every || is_published(c)) {
         progress(&format!("8 classes into one line: {}", c.name));
         let m = Measured::of(c, 1)?;
         all.extend(rows(c, &m));

@@ -3,9 +3,9 @@
 
 use txweir_core::{Instant, Nanos};
 
-use super::dragonfly::{Machine, Setup, each};
+use super::dragonfly::{Machine, Setup};
 use super::plot::{Panel, Plot};
-use super::{Band, Experiment, Published, Row};
+use super::{Band, Experiment, Extent, Headline, Place, Published, Row, each};
 
 const NAME: &str = "prio-ack";
 
@@ -41,6 +41,14 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
         "descriptors for a frame and a unit; streams evenly over threads; C without TSO; 50 us each way beside queues; the lab's",
         "TCP as of RFC 6675, 3 s for a SYN. Of other rings and queues nothing is published.",
     ],
+    headline: Headline {
+        about: "connections/s, ACKs in turn -> first",
+        places: [
+            Place { row: "connections, TSO: off", metric: "conns" },
+            Place { row: "connections, TSO: on", metric: "conns" },
+        ],
+        between: " -> ",
+    },
     plot: &PLOT,
     run,
 };
@@ -193,7 +201,7 @@ fn unpublished() -> Result<Vec<Row>, String> {
     Ok(jobs.into_iter().zip(got).map(|((name, _), got)| row(name, "conns", None, got.conns)).collect())
 }
 
-fn run(progress: &mut dyn FnMut(&str)) -> Result<Vec<Row>, String> {
+fn run(extent: Extent, progress: &mut dyn FnMut(&str)) -> Result<Vec<Row>, String> {
     progress("128 bulk streams, 768 clients, 128 streams: each alone");
     let mut rows = alone()?.to_vec();
     for c in &CASES {
@@ -201,8 +209,10 @@ fn run(progress: &mut dyn FnMut(&str)) -> Result<Vec<Row>, String> {
         progress(&format!("128 bulk streams and {:?}, {tso}, knob on and off", c.0));
         rows.extend(case(c, true)?);
     }
-    progress("other rings, queues and windows");
-    rows.extend(unpublished()?);
+    if extent == Extent::Every {
+        progress("other rings, queues and windows");
+        rows.extend(unpublished()?);
+    }
     Ok(rows)
 }
 

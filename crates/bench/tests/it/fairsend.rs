@@ -1,8 +1,8 @@
 //! Senders that yield, 2013.
 
-use txweir_bench::reproduce::{Row, Use, counted, run};
+use txweir_bench::reproduce::{Extent, Row, Use, counted, run};
 
-use crate::rows::{assert_drawn, every_experiment, outside};
+use crate::rows::{assert_drawn, assert_summed, every_experiment, outside};
 
 fn one<'a>(rows: &'a [Row], row: &str, metric: &str) -> &'a Row {
     rows.iter().find(|r| r.row == row && r.metric == metric).expect("such a row")
@@ -15,7 +15,7 @@ fn the_rows_outside_their_bands_are_these() {
     if !every_experiment("fairsend") {
         return;
     }
-    let rows = run(Some("fairsend"), &mut |_| {}).unwrap();
+    let rows = run(Some("fairsend"), Extent::Every, &mut |_| {}).unwrap();
     let outside = outside(&rows);
     assert_eq!(
         outside,
@@ -42,5 +42,9 @@ fn the_rows_outside_their_bands_are_these() {
     let received =
         [64, 512, 1024].map(|n| one(&rows, &format!("ring, ACKs first: {n}"), "received").measured);
     assert!(received[0] > 980.0 && received[1] > 940.0 && received[2] < 810.0, "{received:?}");
+    assert_summed(
+        &rows,
+        "fairsend    13 of 23          -  Mbit/s received, no turns -> turns       670-850 -> 981   797* -> 984*",
+    );
     assert_drawn(&rows, "fairsend-2013.svg", include_str!("../../../../docs/fairsend-2013.svg"));
 }

@@ -1,6 +1,6 @@
 //! Comparisons that the tests of every experiment share.
 
-use txweir_bench::reproduce::{Row, svg};
+use txweir_bench::reproduce::{EXPERIMENTS, Row, Summed, summary, svg};
 
 /// Returns the rows outside their bands.
 pub(crate) fn outside(rows: &[Row]) -> Vec<String> {
@@ -15,6 +15,15 @@ pub(crate) fn assert_drawn(rows: &[Row], file: &str, picture: &str) {
         svg(rows) == picture,
         "docs/{file} is not what is drawn now: txweir lab reproduce {name} --plot docs/{file}"
     );
+}
+
+/// Compares the line of an experiment in the summary of all.
+pub(crate) fn assert_summed(rows: &[Row], line: &str) {
+    let name = rows.first().map_or("", |r| r.experiment);
+    let experiment = EXPERIMENTS.iter().find(|e| e.name == name).expect("an experiment");
+    let (name, headline) = (experiment.name, experiment.headline);
+    let shown = summary(&[Summed { name, headline, rows: rows.to_vec() }]);
+    assert_eq!(shown.lines().nth(1), Some(line));
 }
 
 /// True if an experiment that takes a minute is to run. `make test` passes by it: its mechanism has

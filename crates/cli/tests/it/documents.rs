@@ -59,8 +59,8 @@ fn the_table_of_the_readme_is_that_of_the_story() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let read = |name: &str| std::fs::read_to_string(root.join(name)).expect("the document");
     let (readme, story) = (read("README.md"), read("docs/try.md"));
-    let from = readme.find("txweir try default").expect("the command");
-    let table: Vec<&str> = readme[from..].lines().skip(2).map_while(|l| l.strip_prefix("    ")).collect();
+    let from = readme.find("```text\n").expect("the table");
+    let table: Vec<&str> = readme[from..].lines().skip(1).take_while(|line| *line != "```").collect();
     assert_eq!(table.len(), 5, "{table:?}");
     for line in table {
         assert!(story.lines().any(|shown| shown == line), "{line}");

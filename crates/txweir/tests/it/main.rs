@@ -1,4 +1,4 @@
-//! The tests of the facade, in one binary: the examples do as their texts say, and the README shows
+//! The tests of the facade, in one binary: the examples do as their texts say, and the pages show
 //! them as they are.
 
 mod examples;

@@ -1,6 +1,4 @@
-//! The README shows the examples as they are compiled and run.
-
-const README: &str = include_str!("../../../../README.md");
+//! The pages show the examples as they are compiled and run.
 
 /// Returns the part of a source between two lines, without blank ends.
 fn part<'a>(source: &'a str, from: &str, to: &str) -> &'a str {
@@ -10,20 +8,24 @@ fn part<'a>(source: &'a str, from: &str, to: &str) -> &'a str {
 }
 
 #[test]
-fn shows_the_examples_as_they_are() {
+fn the_page_of_the_crate_shows_the_examples_as_they_are() {
+    let page = include_str!("../../../../docs/crate.md");
     let channel = part(include_str!("../../examples/backpressure.rs"), "/// Sends `count`", "fn main()");
-    assert!(README.contains(channel), "README.md does not show examples/backpressure.rs as it is");
+    assert!(page.contains(channel), "docs/crate.md does not show examples/backpressure.rs as it is");
     let wrapper =
         part(include_str!("../../examples/smoltcp_device.rs"), "/// A device whose", "fn at(now: Time)");
-    assert!(README.contains(wrapper), "README.md does not show examples/smoltcp_device.rs as it is");
+    assert!(page.contains(wrapper), "docs/crate.md does not show examples/smoltcp_device.rs as it is");
 }
 
-/// Checks that every file that the README links to exists.
+/// The README shows the first example of the crate's own text, which is compiled and run as a test.
 #[test]
-fn links_lead_somewhere() {
-    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let links = README.split("](").skip(1).filter_map(|rest| rest.split(')').next());
-    for link in links.filter(|l| !l.contains("://")) {
-        assert!(root.join(link).exists(), "README.md links to {link}, which is not there");
-    }
+fn the_readme_shows_the_first_example_of_the_crate() {
+    let commented = part(include_str!("../../src/lib.rs"), "//! use txweir::{Admitted", "//! # Ok");
+    let bare = |line: &'static str| line.strip_prefix("//! ").unwrap_or("");
+    let bare: Vec<&str> = commented.lines().map(bare).collect();
+    let readme: Vec<&str> = include_str!("../../../../README.md").lines().collect();
+    assert!(
+        readme.windows(bare.len()).any(|lines| lines == bare),
+        "README.md does not show the first example of crates/txweir/src/lib.rs as it is"
+    );
 }
