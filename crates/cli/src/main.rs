@@ -20,6 +20,7 @@ mod kinds;
 mod lab;
 mod link;
 mod output;
+mod pages;
 mod policy;
 mod recorded;
 mod replay;
@@ -80,6 +81,11 @@ enum Command {
     Bench(bench::Args),
     /// List the qdiscs, or show the parameters and counters of one kind
     Kinds(kinds::Args),
+    /// Print a shell's completions of this command line
+    Completions(pages::Completions),
+    /// Write the pages of the manual into a folder
+    #[command(hide = true)]
+    Man(pages::Man),
 }
 
 fn main() -> ExitCode {
@@ -127,6 +133,8 @@ fn run(cli: Cli) -> Result<ExitCode, Failure> {
         Command::Run(args) => run::main(args),
         Command::Bench(args) => bench::main(args),
         Command::Kinds(args) => kinds::main(args),
+        Command::Completions(args) => pages::completions(&args),
+        Command::Man(args) => pages::man(&args),
     }
     .map(|()| ExitCode::SUCCESS)
 }

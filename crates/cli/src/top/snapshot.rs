@@ -35,9 +35,9 @@ pub struct Counters {
     pub packets: Option<u64>,
     pub drops: Option<u64>,
     pub marks: Option<u64>,
-    /// What waits at the instant, bytes.
+    /// Waiting bytes at the instant.
     pub backlog: Option<u64>,
-    /// What waits at the instant, packets.
+    /// Waiting packets at the instant.
     pub qlen: Option<u64>,
 }
 
@@ -181,7 +181,7 @@ mod tests {
         assert_eq!((read.counters.backlog, read.counters.qlen), (Some(1_454_954), Some(961)));
         assert_eq!((read.line, read.limit, read.inflight), (Some(10_000_000), Some(3028), 1514));
         assert_eq!(read.drop_reasons, [("overlimit".to_owned(), 998), ("congested".to_owned(), 1)]);
-        // What an older daemon does not print is nothing.
+        // A key that an older daemon does not print is nothing.
         assert_eq!(link(&serde_json::json!({"name": "a"})).counters.bytes, None);
     }
 

@@ -11,6 +11,7 @@ mod live;
 mod live_try;
 mod order;
 mod output;
+mod pages;
 mod tcp_live;
 mod transcripts;
 mod wild;
