@@ -81,7 +81,8 @@ pub struct Pair<'a> {
     pub before: Option<&'a Snapshot>,
 }
 
-/// Growth of the counters of a row per second; `None` where there is no earlier counter, or a greater one.
+/// Growth of the counters of a row per second; `None` where there is no earlier counter, or a
+/// greater one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Rates {
     bits: Option<u64>,

@@ -7,6 +7,7 @@
 mod common;
 mod daemon;
 mod documents;
+mod install;
 mod live;
 mod live_try;
 mod order;
