@@ -4,7 +4,7 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 TXWEIR := target/release/txweir
 
-.PHONY: help build demo test test-loaded mutants bench bench-gate lint setup clean install uninstall oracle oracle-tcp oracle-fuzz
+.PHONY: help build demo test test-loaded mutants bench bench-gate lint setup clean install uninstall deb deb-check image oracle oracle-tcp oracle-fuzz
 
 help:
 	@echo "make demo        build, then reproduce the published results in virtual time (no root)"
@@ -18,6 +18,7 @@ help:
 	@echo "make oracle-fuzz SEED=1 COUNT=100   random policies and packets, compared with Linux"
 	@echo "make install PREFIX=/usr/local DESTDIR=   what make build made: command, pages of the manual, completions, unit"
 	@echo "make uninstall   remove these files again"
+	@echo "make deb         a Debian package in target/debian; make deb-check installs it below a bare root folder"
 	@echo "make lint        format, clippy with warnings denied, tidy checks, cargo deny"
 
 build:
@@ -101,6 +102,14 @@ uninstall:
 	  $(INTO)/share/bash-completion/completions/txweir $(INTO)/share/zsh/site-functions/_txweir \
 	  $(INTO)/share/fish/vendor_completions.d/txweir.fish \
 	  $(patsubst packaging/%,$(INTO)/lib/systemd/system/%,$(UNITS))
+
+deb:
+	rm -rf target/deb target/debian
+	$(MAKE) --no-print-directory install DESTDIR=target/deb PREFIX=/usr TXWEIR=$(TXWEIR)
+	cargo xtask deb
+
+deb-check: deb
+	packaging/check-deb target/debian/*.deb
 
 BARE := thumbv7em-none-eabihf riscv32imac-unknown-none-elf
 

@@ -1,6 +1,7 @@
-//! Workspace chores: `cargo xtask test | mutants | tidy | gen | gate | deny`.
+//! Workspace chores: `cargo xtask test | mutants | tidy | gen | gate | deny | deb`.
 
 mod binaries;
+mod deb;
 mod deny;
 mod docs;
 mod errors;
@@ -26,7 +27,7 @@ fn root() -> PathBuf {
 }
 
 const USAGE: &str = "usage: cargo xtask test [models | ARG ...] | mutants [--named] [NAME ...] | tidy | \
-                     gen [--check] | gate [--bless] | deny";
+                     gen [--check] | gate [--bless] | deny | deb";
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -41,6 +42,7 @@ fn main() -> ExitCode {
         ["gate"] => gate::run(false),
         ["gate", "--bless"] => gate::run(true),
         ["deny"] => deny::run(),
+        ["deb"] => deb::run(),
         _ => Err(USAGE.into()),
     };
     match result {

@@ -82,6 +82,42 @@ fn what_is_installed_runs_and_is_removed_again() {
     assert_eq!(files(into).into_keys().collect::<Vec<_>>(), ["opt/own/bin/other"]);
 }
 
+/// Returns the sources of the Debian package's files, below the repository.
+fn assets() -> Vec<String> {
+    let manifest = include_str!("../../Cargo.toml");
+    let lines = manifest.lines().filter_map(|line| line.trim().strip_prefix("[\"../../"));
+    lines.filter_map(|line| line.split('"').next()).map(String::from).collect()
+}
+
+/// The Debian package has exactly the files that are installed, and the documents of its folder.
+#[test]
+fn the_debian_package_has_every_installed_file() {
+    let folder = Folder(std::env::temp_dir().join(format!("txw-install-{}-deb", std::process::id())));
+    assert_eq!(make("install", &folder.0, TXWEIR), (true, String::new()));
+    let installed: Vec<String> = files(&folder.0).into_keys().collect();
+    let assets = assets();
+    assert!(assets.len() > 7, "{assets:?}");
+    let (made, kept): (Vec<&str>, Vec<&str>) =
+        assets.iter().map(String::as_str).partition(|asset| asset.starts_with("target/deb/"));
+    for document in kept {
+        assert!(Path::new(ROOT).join(document).is_file(), "{document}");
+    }
+    // An asset is a path, or one with a star for the name of a file.
+    let fits = |asset: &str, path: &str| {
+        let asset = asset.replacen("target/deb/usr", "opt/own", 1);
+        match asset.split_once('*') {
+            Some((before, after)) => path.starts_with(before) && path.ends_with(after),
+            None => asset == path,
+        }
+    };
+    for path in &installed {
+        assert!(made.iter().any(|asset| fits(asset, path)), "{path}: in no asset of {made:?}");
+    }
+    for asset in made.iter().filter(|asset| !asset.contains("systemd")) {
+        assert!(installed.iter().any(|path| fits(asset, path)), "{asset}: no such file in {installed:?}");
+    }
+}
+
 #[test]
 fn without_a_build_it_says_so() {
     let folder = Folder(std::env::temp_dir().join(format!("txw-install-{}-none", std::process::id())));
