@@ -19,6 +19,7 @@ help:
 	@echo "make install PREFIX=/usr/local DESTDIR=   what make build made: command, pages of the manual, completions, unit"
 	@echo "make uninstall   remove these files again"
 	@echo "make deb         a Debian package in target/debian; make deb-check installs it below a bare root folder"
+	@echo "make image       a container image by packaging/Containerfile, with podman or docker"
 	@echo "make lint        format, clippy with warnings denied, tidy checks, cargo deny"
 
 build:
@@ -110,6 +111,12 @@ deb:
 
 deb-check: deb
 	packaging/check-deb target/debian/*.deb
+
+IMAGE ?= txweir
+image:
+	@if command -v podman >/dev/null; then tool=podman; elif command -v docker >/dev/null; then tool=docker; \
+	else echo "make image: expected podman or docker on the path, there is neither" >&2; exit 1; fi; \
+	$$tool build --file packaging/Containerfile --tag $(IMAGE) .
 
 BARE := thumbv7em-none-eabihf riscv32imac-unknown-none-elf
 
