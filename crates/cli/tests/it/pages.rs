@@ -114,7 +114,8 @@ fn zsh_and_fish_read_their_completions() {
     for shell in ["zsh", "fish"] {
         let script = folder.0.join(shell);
         let text = txweir(&["completions", shell]);
-        assert!(text.contains("txqueuelen"), "{shell}: {text}");
+        // The help of `txweir link set`, whose words the daemon reads.
+        assert!(text.contains("packets stay where they are"), "{shell}: {text}");
         fs::write(&script, text).expect("write the script");
         if let Some(output) = checked_by(shell, &["-n"], &script) {
             done(&output);
