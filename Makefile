@@ -4,7 +4,7 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 TXWEIR := target/release/txweir
 
-.PHONY: help build demo docs test test-loaded mutants bench bench-gate lint setup clean oracle oracle-tcp oracle-fuzz
+.PHONY: help build demo docs test test-loaded mutants bench bench-gate lint setup clean install uninstall deb deb-check image oracle oracle-tcp oracle-fuzz
 
 help:
 	@echo "make demo        build, then reproduce the published results in virtual time (no root)"
@@ -17,6 +17,10 @@ help:
 	@echo "make oracle      record what Linux does with oracle/scenarios, into spec/traces (builds a kernel, once)"
 	@echo "make oracle-tcp  record what Linux's TCP does through Linux's queues, into spec/tcp (what is not there yet)"
 	@echo "make oracle-fuzz SEED=1 COUNT=100   random policies and packets, compared with Linux"
+	@echo "make install PREFIX=/usr/local DESTDIR=   what make build made: command, pages of the manual, completions, unit"
+	@echo "make uninstall   remove these files again"
+	@echo "make deb         a Debian package in target/debian; make deb-check installs it below a bare root folder"
+	@echo "make image       a container image by packaging/Containerfile, with podman or docker"
 	@echo "make lint        format, clippy with warnings denied, tidy checks, cargo deny"
 
 build:
@@ -76,6 +80,48 @@ COUNT ?= 100
 oracle-fuzz: build
 	oracle/build
 	oracle/fuzz --seed $(SEED) --count $(COUNT)
+
+PREFIX ?= /usr/local
+DESTDIR ?=
+INTO = $(DESTDIR)$(PREFIX)
+UNITS = $(wildcard packaging/*.service)
+
+# It builds nothing, so that root, who installs, needs no Rust toolchain. The binary loses its symbols.
+install:
+	@test -x $(TXWEIR) || { echo "make install: $(TXWEIR) is not there: run make build first" >&2; exit 1; }
+	install -D -s -m 755 $(TXWEIR) $(INTO)/bin/txweir
+	umask 022; $(TXWEIR) man $(INTO)/share/man/man1
+	install -d -m 755 $(INTO)/share/bash-completion/completions $(INTO)/share/zsh/site-functions \
+	  $(INTO)/share/fish/vendor_completions.d
+	umask 022; $(TXWEIR) completions bash >$(INTO)/share/bash-completion/completions/txweir
+	umask 022; $(TXWEIR) completions zsh >$(INTO)/share/zsh/site-functions/_txweir
+	umask 022; $(TXWEIR) completions fish >$(INTO)/share/fish/vendor_completions.d/txweir.fish
+	@# A unit names the command by its path.
+	umask 022; for unit in $(UNITS); do \
+	  install -d -m 755 $(INTO)/lib/systemd/system; \
+	  sed 's|/usr/bin/txweir|$(PREFIX)/bin/txweir|g' $$unit >$(INTO)/lib/systemd/system/$${unit##*/}; \
+	done
+
+# Folders stay: others may use them.
+uninstall:
+	rm -f $(INTO)/bin/txweir $(INTO)/share/man/man1/txweir.1 $(INTO)/share/man/man1/txweir-*.1 \
+	  $(INTO)/share/bash-completion/completions/txweir $(INTO)/share/zsh/site-functions/_txweir \
+	  $(INTO)/share/fish/vendor_completions.d/txweir.fish \
+	  $(patsubst packaging/%,$(INTO)/lib/systemd/system/%,$(UNITS))
+
+deb:
+	rm -rf target/deb target/debian
+	$(MAKE) --no-print-directory install DESTDIR=target/deb PREFIX=/usr TXWEIR=$(TXWEIR)
+	cargo xtask deb
+
+deb-check: deb
+	packaging/check-deb target/debian/*.deb
+
+IMAGE ?= txweir
+image:
+	@if command -v podman >/dev/null; then tool=podman; elif command -v docker >/dev/null; then tool=docker; \
+	else echo "make image: expected podman or docker on the path, there is neither" >&2; exit 1; fi; \
+	$$tool build --file packaging/Containerfile --tag $(IMAGE) .
 
 BARE := thumbv7em-none-eabihf riscv32imac-unknown-none-elf
 

@@ -1,7 +1,8 @@
-//! Workspace chores: `cargo xtask test | mutants | tidy | gen | gate | deny | book`.
+//! Workspace chores: `cargo xtask test | mutants | tidy | gen | gate | deny | book | deb`.
 
 mod binaries;
 mod book;
+mod deb;
 mod deny;
 mod docs;
 mod errors;
@@ -29,7 +30,7 @@ fn root() -> PathBuf {
 }
 
 const USAGE: &str = "usage: cargo xtask test [models | ARG ...] | mutants [--named] [NAME ...] | tidy | \
-                     gen [--check] | gate [--bless] | deny | book";
+                     gen [--check] | gate [--bless] | deny | book | deb";
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -45,6 +46,7 @@ fn main() -> ExitCode {
         ["gate", "--bless"] => gate::run(true),
         ["deny"] => deny::run(),
         ["book"] => book::run(),
+        ["deb"] => deb::run(),
         _ => Err(USAGE.into()),
     };
     match result {

@@ -8,14 +8,14 @@ use std::process::{Command, Stdio};
 /// Longest download, seconds.
 pub const PATIENCE: &str = "60";
 
-/// A tool of crates.io whose project publishes binaries.
+/// A tool of crates.io; its project may publish binaries.
 pub struct Tool {
     /// The name of the package and of its binary.
     pub name: &'static str,
     /// The only version that is used.
     pub version: &'static str,
     /// The address of the project's archive for Linux on x86_64 (tar.gz), with `VERSION` in place
-    /// of the version.
+    /// of the version; empty if there is none.
     pub archive: &'static str,
     /// The folder of the binary in the archive, written in the same way; empty if there is none.
     pub folder: &'static str,
@@ -62,7 +62,7 @@ impl Tool {
 
     /// Fetches the binary of the project's release into a folder.
     fn download(&self, bin: &Path) -> bool {
-        if !cfg!(all(target_os = "linux", target_arch = "x86_64")) {
+        if self.archive.is_empty() || !cfg!(all(target_os = "linux", target_arch = "x86_64")) {
             return false;
         }
         let archive = bin.join("archive.tar.gz");

@@ -20,12 +20,14 @@ mod kinds;
 mod lab;
 mod link;
 mod output;
+mod pages;
 mod policy;
 mod recorded;
 mod replay;
 mod run;
 mod script;
 mod tc;
+mod top;
 mod try_policy;
 
 use std::ffi::OsString;
@@ -49,7 +51,7 @@ pub(crate) use failure::Failure;
                   such as output that cannot be written."
 )]
 struct Cli {
-    /// The daemon's socket, for daemon, link and tc
+    /// The daemon's socket, for daemon, link, tc and top
     #[arg(long, value_name = "PATH")]
     socket: Option<PathBuf>,
 
@@ -73,10 +75,17 @@ enum Command {
     Link(link::Args),
     /// Send tc(8) commands to a running daemon
     Tc(tc::Args),
+    /// Show the rates, queues and drops of a running daemon's links, until a key
+    Top(top::Args),
     /// Measure the time per packet of the path, beside other queues
     Bench(bench::Args),
     /// List the qdiscs, or show the parameters and counters of one kind
     Kinds(kinds::Args),
+    /// Print a shell's completions of this command line
+    Completions(pages::Completions),
+    /// Write the pages of the manual into a folder
+    #[command(hide = true)]
+    Man(pages::Man),
 }
 
 fn main() -> ExitCode {
@@ -107,10 +116,11 @@ fn arguments() -> Vec<OsString> {
 
 fn run(cli: Cli) -> Result<ExitCode, Failure> {
     let socket = cli.socket;
-    let of_daemon = matches!(cli.command, Command::Daemon(_) | Command::Link(_) | Command::Tc(_));
+    let of_daemon =
+        matches!(cli.command, Command::Daemon(_) | Command::Link(_) | Command::Tc(_) | Command::Top(_));
     if let Some(path) = socket.as_ref().filter(|_| !of_daemon) {
         let path = path.display();
-        return Err(Failure::usage(format!("--socket {path}: only daemon, link and tc have a socket")));
+        return Err(Failure::usage(format!("--socket {path}: only daemon, link, tc and top have a socket")));
     }
     match cli.command {
         Command::Check(args) => return check::main(args),
@@ -118,10 +128,13 @@ fn run(cli: Cli) -> Result<ExitCode, Failure> {
         Command::Link(args) => return link::main(link::Args { socket: args.socket.or(socket), ..args }),
         Command::Tc(args) => return tc::main(tc::Args { socket: args.socket.or(socket), ..args }),
         Command::Daemon(args) => daemon::main(daemon::Args { socket: args.socket.or(socket), ..args }),
+        Command::Top(args) => top::main(top::Args { socket: args.socket.or(socket), ..args }),
         Command::Try(args) => try_policy::main(args),
         Command::Run(args) => run::main(args),
         Command::Bench(args) => bench::main(args),
         Command::Kinds(args) => kinds::main(args),
+        Command::Completions(args) => pages::completions(&args),
+        Command::Man(args) => pages::man(&args),
     }
     .map(|()| ExitCode::SUCCESS)
 }

@@ -315,7 +315,7 @@ fn on_off(text: &str) -> Result<bool, String> {
 
 /// Reads a time with its unit: a bare number would be microseconds to tc and seconds to most
 /// people.
-fn time(option: &str, text: &str) -> Result<Nanos, Failure> {
+pub fn time(option: &str, text: &str) -> Result<Nanos, Failure> {
     let bare = text.bytes().all(|b| b.is_ascii_digit() || b == b'.');
     match Nanos::take(&mut Words::new(&[text])) {
         Ok(time) if !bare && time > Nanos::ZERO => Ok(time),

@@ -289,11 +289,16 @@ pub fn read<S: AsRef<str>>(words: &[S]) -> Result<Verb, NotRead> {
     }
 }
 
+/// Returns the grammar itself, for pages of the manual and completions.
+#[must_use]
+pub fn command() -> clap::Command {
+    <Link as clap::CommandFactory>::command()
+}
+
 /// Returns the verbs that the grammar declares, in their order.
 #[cfg(test)]
 pub(crate) fn verbs() -> Vec<String> {
-    let link = <Link as clap::CommandFactory>::command();
-    link.get_subcommands().map(|verb| verb.get_name().to_owned()).collect()
+    command().get_subcommands().map(|verb| verb.get_name().to_owned()).collect()
 }
 
 #[cfg(test)]

@@ -265,8 +265,9 @@ fn per_second(amount: u128, elapsed: Nanos) -> String {
     scaled(amount * 1_000_000_000 / u128::from(elapsed.0.max(1)), "bit/s")
 }
 
-/// Returns three significant digits and a decimal prefix.
-fn scaled(amount: u128, unit: &str) -> String {
+/// Returns three significant digits and a decimal prefix: `3.12 MB`.
+#[must_use]
+pub fn scaled(amount: u128, unit: &str) -> String {
     let prefixes = ["", "k", "M", "G", "T", "P"];
     let (mut whole, mut part, mut power) = (amount, 0, 0);
     while whole >= 1000 && power + 1 < prefixes.len() {

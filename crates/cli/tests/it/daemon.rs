@@ -16,11 +16,12 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use txweir_device::testnet::NetNs;
 
-use crate::common::{machine, skip_unless_possible};
+use crate::common::{Process, machine, skip_unless_possible};
 
 mod interfaces;
 mod privileges;
 mod signals;
+mod top;
 
 /// A time longer than any single step takes on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(10);

@@ -7,10 +7,12 @@
 mod common;
 mod daemon;
 mod documents;
+mod install;
 mod live;
 mod live_try;
 mod order;
 mod output;
+mod pages;
 mod recipes;
 mod tcp_live;
 mod transcripts;
