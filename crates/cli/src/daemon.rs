@@ -11,6 +11,7 @@ use txweir::daemon::{Daemon, Listener, RunError, Server, socket};
 use txweir::device::{Signal, Signals, clock};
 
 use crate::confine::Confine;
+use crate::metrics::{self, Place};
 use crate::run::Samples;
 use crate::{Failure, input, output};
 
@@ -35,6 +36,11 @@ pub struct Args {
     /// daemon's own]
     #[arg(long, value_name = "GROUP", requires = "socket_read", value_parser = socket::group)]
     pub socket_read_group: Option<Gid>,
+
+    /// Serve metrics in the format of OpenMetrics, by HTTP, as http://ADDRESS/metrics; a PATH is
+    /// that of a Unix socket
+    #[arg(long, value_name = "ADDRESS|PATH", value_parser = metrics::place)]
+    pub metrics: Option<Place>,
 
     /// Print a line on stderr for each change that a client makes or attempts, with its user, group
     /// and process
@@ -80,6 +86,7 @@ pub fn main(args: Args) -> Result<(), Failure> {
     let listener = Listener::bind(&path).map_err(Failure::usage)?;
     let readers =
         args.socket_read.as_deref().map(|path| readers(path, args.socket_read_group)).transpose()?;
+    let metrics = args.metrics.as_ref().map(Place::bind).transpose()?;
     args.confine.enter(args.keep_netns || daemon.links().enter_namespaces())?;
     if let Some(file) = args.config.as_deref() {
         check_again(file);
@@ -92,6 +99,9 @@ pub fn main(args: Args) -> Result<(), Failure> {
     let mut server = Server::new(daemon, listener).with_logged_changes(args.log_changes);
     if let Some(readers) = readers {
         server = server.with_readers(readers);
+    }
+    if let Some(metrics) = metrics {
+        server = server.with_metrics(metrics);
     }
     let served = serve(&mut server, &signals, args.config.as_deref());
     if let Some(said) = args.samples.said(server.daemon_mut().links_mut().notes_mut()) {

@@ -19,6 +19,7 @@ mod input;
 mod kinds;
 mod lab;
 mod link;
+mod metrics;
 mod output;
 mod policy;
 mod recorded;

@@ -12,11 +12,12 @@ use crate::audit;
 use crate::daemon::Daemon;
 use crate::effect::{self, Effect};
 use crate::links::Links;
+use crate::metrics::Scrapes;
 use crate::protocol::{Ask, LINE_MAX, Reply, Request};
 use crate::run::{Ended, Reports, RunError, RunOptions};
 use crate::session::{Door, Line, Patience, Session};
 use crate::socket::Listener;
-use crate::system::{Host, Ready, System, Waits};
+use crate::system::{Entrance, Host, Ready, System, Waits};
 
 /// Most clients at once. With the bound on each client's unfinished data this bounds memory. One
 /// more client waits until one of these ends its connection, or has done nothing for so long that
@@ -43,6 +44,7 @@ pub struct Server<S: System = Host> {
     /// The path of the socket for readers.
     readers: String,
     sessions: Vec<Session<S::Stream>>,
+    scrapes: Scrapes<S::Stream>,
     /// Index of the client whose turn is next.
     turn: usize,
     /// Time before which the server does not accept; `None` for no pause.
@@ -74,7 +76,15 @@ impl Server {
     #[must_use]
     pub fn with_readers(mut self, listener: Listener) -> Self {
         self.readers = listener.path().display().to_string();
-        self.system.add(Door::Readers, listener);
+        self.system.add(Door::Readers, Entrance::Unix(listener));
+        self.doors = self.system.doors();
+        self
+    }
+
+    /// Adds a socket whose clients get metrics in the format of OpenMetrics, by HTTP.
+    #[must_use]
+    pub fn with_metrics(mut self, entrance: Entrance) -> Self {
+        self.system.add(Door::Metrics, entrance);
         self.doors = self.system.doors();
         self
     }
@@ -90,6 +100,7 @@ impl<S: System> Server<S> {
             readers: String::new(),
             system,
             sessions: Vec::new(),
+            scrapes: Scrapes::default(),
             turn: 0,
             pause: None,
             cannot_accept: false,
@@ -176,11 +187,14 @@ impl<S: System> Server<S> {
             return Ok(false);
         }
         // Clients that are known come first: what they have sent shows that they are not idle.
-        self.attend(&ready.sessions);
+        let (clients, scrapes) = ready.sessions.split_at(self.sessions.len().min(ready.sessions.len()));
+        self.attend(clients);
+        self.scrapes.attend(scrapes, self.system.now());
         for door in (0..ready.connections.len()).filter(|door| ready.connections[*door]) {
             self.accept(door);
         }
-        let Self { daemon, system, .. } = self;
+        let Self { daemon, system, scrapes, .. } = self;
+        scrapes.step(daemon, system.now());
         self.more = daemon.links_mut().turn(&|| system.now(), &ready.links);
         if !options.needs_all_links {
             daemon.links_mut().restore(system.now());
@@ -195,11 +209,17 @@ impl<S: System> Server<S> {
         let now = self.system.now();
         self.pause = self.pause.filter(|until| *until > now);
         let full: Vec<Option<Instant>> = self.doors.iter().map(|door| self.full_until(*door, now)).collect();
-        let at_once = self.more || self.sessions.iter().any(Session::has_request);
+        let at_once = self.more || self.scrapes.has_work() || self.sessions.iter().any(Session::has_request);
         let places = full.iter().flatten().copied().min();
         let deadline = match at_once {
             true => Some(Instant::ZERO),
-            false => [self.daemon.links().deadline(now), self.pause, places, due].into_iter().flatten().min(),
+            false => {
+                let scrapes = self.scrapes.deadline();
+                [self.daemon.links().deadline(now), self.pause, places, scrapes, due]
+                    .into_iter()
+                    .flatten()
+                    .min()
+            }
         };
         let accepts: Vec<bool> = full.iter().map(|full| self.pause.is_none() && full.is_none()).collect();
         self.system.wait(&Waits {
@@ -207,6 +227,7 @@ impl<S: System> Server<S> {
             accepts: &accepts,
             deadline,
             sessions: &self.sessions,
+            scrapes: &self.scrapes,
             links: self.daemon.links(),
         })
     }
@@ -223,7 +244,11 @@ impl<S: System> Server<S> {
             match self.system.accept(door) {
                 Ok(stream) => {
                     self.cannot_accept = false;
-                    self.sessions.push(Session::new(stream, door, self.system.now()));
+                    let now = self.system.now();
+                    match door {
+                        Door::Metrics => self.scrapes.begin(stream, now + self.patience.stalled),
+                        Door::All | Door::Readers => self.sessions.push(Session::new(stream, door, now)),
+                    }
                 }
                 Err(e) if matches!(e.kind(), ErrorKind::WouldBlock) => return,
                 Err(e) if matches!(e.kind(), ErrorKind::Interrupted | ErrorKind::ConnectionAborted) => {}
@@ -245,6 +270,7 @@ impl<S: System> Server<S> {
         let most = match door {
             Door::All => CLIENTS_MAX,
             Door::Readers => READERS_MAX,
+            Door::Metrics => return self.scrapes.has_place(),
         };
         self.sessions.iter().filter(|session| session.door() == door).count() < most
     }
@@ -259,6 +285,7 @@ impl<S: System> Server<S> {
         // While requests are there to be performed, the loop comes back without a deadline.
         let ways = self.sessions.iter().filter(|session| session.door() == door);
         let ways = ways.filter_map(|session| session.makes_way_at(&self.patience));
+        let ways = ways.chain(self.scrapes.deadline().filter(|_| door == Door::Metrics));
         Some(ways.min().unwrap_or(Instant(u64::MAX))).filter(|at| *at > now)
     }
 
