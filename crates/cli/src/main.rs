@@ -26,6 +26,7 @@ mod recorded;
 mod replay;
 mod run;
 mod script;
+mod service;
 mod tc;
 mod try_policy;
 

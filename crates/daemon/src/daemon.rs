@@ -55,9 +55,14 @@ impl Daemon {
             Ask::Tc { args, batch, class_names } => self.tc(args, batch.as_ref(), class_names.as_ref()),
             Ask::Link { args } => self.link(now, args),
             // Links come first: the lines of tc refer to them.
-            Ask::Save => Reply::done(self.links.save() + &tool::save(&mut self.links)),
+            Ask::Save => Reply::done(self.state()),
             Ask::Version => Reply::done(concat!("txweir ", env!("CARGO_PKG_VERSION"), "\n")),
         }
+    }
+
+    /// Returns the lines that make the present links and qdiscs.
+    pub(crate) fn state(&mut self) -> String {
+        self.links.save() + &tool::save(&mut self.links)
     }
 
     fn tc(&mut self, args: &[String], batch: Option<&Batch>, class_names: Option<&String>) -> Reply {

@@ -7,16 +7,19 @@ use std::os::fd::AsFd;
 
 use txweir_core::{Instant, Nanos};
 use txweir_device::poll::{self, PollFlags};
+use txweir_runtime::Level;
 
 use crate::audit;
 use crate::daemon::Daemon;
 use crate::effect::{self, Effect};
 use crate::links::Links;
+use crate::losses::Losses;
 use crate::metrics::Scrapes;
 use crate::protocol::{Ask, LINE_MAX, Reply, Request};
 use crate::run::{Ended, Reports, RunError, RunOptions};
 use crate::session::{Door, Line, Patience, Session};
 use crate::socket::Listener;
+use crate::state::Keeper;
 use crate::system::{Entrance, Host, Ready, System, Waits};
 
 /// Most clients at once. With the bound on each client's unfinished data this bounds memory. One
@@ -54,6 +57,10 @@ pub struct Server<S: System = Host> {
     patience: Patience,
     /// True if changes that clients make or attempt go to the log.
     logs_changes: bool,
+    /// Drops that the log has, if it has any.
+    losses: Option<Losses>,
+    /// The one who saves the state after changes, if there is one.
+    keeper: Option<Keeper>,
     /// True if links may have more frames to receive.
     more: bool,
 }
@@ -106,6 +113,8 @@ impl<S: System> Server<S> {
             cannot_accept: false,
             patience: Patience::default(),
             logs_changes: false,
+            losses: None,
+            keeper: None,
             more: false,
         }
     }
@@ -117,6 +126,29 @@ impl<S: System> Server<S> {
     pub const fn with_logged_changes(mut self, on: bool) -> Self {
         self.logs_changes = on;
         self
+    }
+
+    /// Makes the log have a line for each link and reason by which more than so many packets a
+    /// second are dropped, at most one in ten seconds.
+    #[must_use]
+    pub fn with_logged_drops(mut self, above: u64) -> Self {
+        self.losses = Some(Losses::above(above));
+        self
+    }
+
+    /// Makes `keeper` save the links and their qdiscs after each change.
+    #[must_use]
+    pub fn with_keeper(mut self, keeper: Keeper) -> Self {
+        self.keeper = Some(keeper);
+        self
+    }
+
+    /// Saves the state for the last time, if it is saved at all.
+    ///
+    /// # Errors
+    /// Those of the system.
+    pub fn end(&mut self) -> io::Result<()> {
+        self.keeper.take().map_or(Ok(()), |keeper| keeper.finish(&mut self.daemon))
     }
 
     /// Sets the time for which a client may do nothing before it makes way for another one.
@@ -193,6 +225,7 @@ impl<S: System> Server<S> {
         for door in (0..ready.connections.len()).filter(|door| ready.connections[*door]) {
             self.accept(door);
         }
+        self.look();
         let Self { daemon, system, scrapes, .. } = self;
         scrapes.step(daemon, system.now());
         self.more = daemon.links_mut().turn(&|| system.now(), &ready.links);
@@ -202,6 +235,24 @@ impl<S: System> Server<S> {
             return Err(RunError::Link { name, error });
         }
         Ok(true)
+    }
+
+    /// Looks after the log of drops, and the state on the disk.
+    fn look(&mut self) {
+        let Self { daemon, system, losses, keeper, .. } = self;
+        let now = system.now();
+        for line in losses.as_mut().map_or_else(Vec::new, |losses| losses.look(daemon.links(), now)) {
+            daemon.links_mut().tell(now, Level::Warning, &line);
+        }
+        if let Some(line) = keeper.as_mut().and_then(|keeper| keeper.look(daemon, &|| system.now())) {
+            daemon.links_mut().tell(now, Level::Error, &line);
+        }
+    }
+
+    /// Returns the time at which [`look`](Self::look) has something to do.
+    fn look_at(&self, now: Instant) -> Option<Instant> {
+        let kept = self.keeper.as_ref().and_then(|keeper| keeper.deadline(&self.daemon, now));
+        [kept, self.losses.as_ref().map(Losses::deadline)].into_iter().flatten().min()
     }
 
     /// Waits for clients, frames and the end, and at most until the next due time.
@@ -214,11 +265,9 @@ impl<S: System> Server<S> {
         let deadline = match at_once {
             true => Some(Instant::ZERO),
             false => {
-                let scrapes = self.scrapes.deadline();
-                [self.daemon.links().deadline(now), self.pause, places, scrapes, due]
-                    .into_iter()
-                    .flatten()
-                    .min()
+                let (scrapes, look) = (self.scrapes.deadline(), self.look_at(now));
+                let links = self.daemon.links().deadline(now);
+                [links, self.pause, places, scrapes, look, due].into_iter().flatten().min()
             }
         };
         let accepts: Vec<bool> = full.iter().map(|full| self.pause.is_none() && full.is_none()).collect();
@@ -257,7 +306,7 @@ impl<S: System> Server<S> {
                     if !std::mem::replace(&mut self.cannot_accept, true) {
                         let now = self.system.now();
                         let text = format!("clients: cannot accept a connection: {error}: they wait");
-                        self.daemon.links_mut().notes_mut().line(now, "txweir", &text);
+                        self.daemon.links_mut().tell(now, Level::Error, &text);
                     }
                     return;
                 }
@@ -364,9 +413,10 @@ impl<S: System> Server<S> {
                         Some(_) => "refused, read-only: ",
                         None => audit::result(ask, reply.status),
                     };
+                    let level = if result.is_empty() { Level::Notice } else { Level::Warning };
                     let text = format!("{}: {result}{change}", session.who());
                     let now = self.system.now();
-                    self.daemon.links_mut().notes_mut().line(now, "txweir", &text);
+                    self.daemon.links_mut().tell(now, level, &text);
                 }
                 reply
             }

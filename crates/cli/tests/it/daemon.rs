@@ -20,6 +20,7 @@ use crate::common::{machine, skip_unless_possible};
 
 mod interfaces;
 mod privileges;
+mod service;
 mod signals;
 
 /// A time longer than any single step takes on a busy machine.
