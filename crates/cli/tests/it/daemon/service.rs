@@ -156,7 +156,7 @@ fn links_and_policies_come_back_after_a_kill() {
     drop(daemon);
     let mut daemon = Daemon::start(&mut dir.command_with_default_signals(&words));
     assert_eq!(dir.ok("tc save -"), before);
-    // What comes last is saved at the end.
+    // The last change is saved at the end.
     dir.ok("link del lan");
     daemon.signal(Signal::TERM);
     assert_eq!(daemon.ended().0, Some(0));
