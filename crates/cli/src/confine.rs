@@ -28,11 +28,11 @@ fn forbidden(text: &str) -> Result<Forbidden, String> {
 impl Confine {
     /// Gives up the privileges that the process does not need any more. The log has the parts that
     /// are not possible here.
-    pub fn enter(&self, keep_netns: bool) -> Result<(), Failure> {
+    pub fn enter(&self, keep_netns: bool, keep_files: bool) -> Result<(), Failure> {
         if self.no_sandbox {
             return Ok(());
         }
-        let confined = Sandbox { keep_netns, forbidden: self.seccomp }.enter();
+        let confined = Sandbox { keep_netns, keep_files, forbidden: self.seccomp }.enter();
         let confined = confined.map_err(|e| Failure::failed(format!("{e}; --no-sandbox starts without")))?;
         for missing in confined.missing() {
             output::say(format!("txweir: sandbox: {missing}\n"));

@@ -6,12 +6,18 @@ use std::path::{Path, PathBuf};
 use txweir::Instant;
 use txweir::core::Bytes;
 use txweir::core::text::value::{self, Value};
+use txweir::daemon::notify::{Manager, Told};
 use txweir::daemon::socket::{Gid, own_group};
-use txweir::daemon::{Daemon, Listener, RunError, Server, socket};
+use txweir::daemon::state::{self, Keeper};
+use txweir::daemon::{Daemon, Entrance, Listener, RunError, RunOptions, Server, socket};
 use txweir::device::{Signal, Signals, clock};
+use txweir::runtime::Level;
+use txweir::tc::printable::clean;
 
 use crate::confine::Confine;
+use crate::metrics::{self, Place};
 use crate::run::Samples;
+use crate::service::{self, Sockets};
 use crate::{Failure, input, output};
 
 /// Options of `txweir daemon`.
@@ -36,10 +42,30 @@ pub struct Args {
     #[arg(long, value_name = "GROUP", requires = "socket_read", value_parser = socket::group)]
     pub socket_read_group: Option<Gid>,
 
-    /// Print a line on stderr for each change that a client makes or attempts, with its user, group
-    /// and process
+    /// Serve metrics in the format of OpenMetrics, by HTTP, as http://ADDRESS/metrics; a PATH is
+    /// that of a Unix socket
+    #[arg(long, value_name = "ADDRESS|PATH", value_parser = metrics::place)]
+    pub metrics: Option<Place>,
+
+    /// Directory in which the links and their qdiscs are saved after each change, and from which
+    /// they come back at the start, ahead of --config
+    #[arg(long, value_name = "DIR")]
+    pub state: Option<PathBuf>,
+
+    /// Print a line on stderr for the start, the end, and each change that a client makes or
+    /// attempts, with its user, group and process
     #[arg(long)]
     pub log_changes: bool,
+
+    /// Print a line on stderr for each link and reason by which more than RATE packets a second are
+    /// dropped, at most every ten seconds
+    #[arg(long, value_name = "RATE")]
+    pub log_drops: Option<u64>,
+
+    /// Begin each line on stderr with the time in UTC; the journal of systemd gets the level
+    /// instead
+    #[arg(long)]
+    pub log_times: bool,
 
     /// Keep CAP_SYS_ADMIN, which opening an interface in another network namespace needs [default:
     /// only if --config has such a link]
@@ -64,7 +90,8 @@ fn size(text: &str) -> Result<Bytes, String> {
 
 /// Runs `txweir daemon`.
 pub fn main(args: Args) -> Result<(), Failure> {
-    let path = socket::path(args.socket.as_deref()).map_err(Failure::usage)?;
+    let given = Sockets::take()?;
+    let manager = Manager::of_environment().map_err(Failure::usage)?;
     // The configuration is read before signals are taken: until then they end the process at once,
     // also while it waits for a pipe.
     let config = args.config.as_deref().map(config).transpose()?;
@@ -72,34 +99,85 @@ pub fn main(args: Args) -> Result<(), Failure> {
         .map_err(|e| Failure::failed(format!("cannot take over signals: {e}")))?;
     let mut daemon = Daemon::new();
     daemon.links_mut().set_tables(args.tables.0);
+    daemon.links_mut().notes_mut().log().set_stamp(service::stamp(args.log_times));
     args.samples.open(daemon.links_mut().notes_mut())?;
+    if let Some(dir) = &args.state {
+        restore(&mut daemon, dir)?;
+    }
     if let Some((name, text)) = &config {
-        configure(&mut daemon, name, text)?;
+        configure(&mut daemon, "--config", name, text)?;
     }
     // Only now: a client that finds the socket finds the configuration as well.
-    let listener = Listener::bind(&path).map_err(Failure::usage)?;
-    let readers =
-        args.socket_read.as_deref().map(|path| readers(path, args.socket_read_group)).transpose()?;
-    args.confine.enter(args.keep_netns || daemon.links().enter_namespaces())?;
+    let listener = match given.control {
+        Some(listener) => listener,
+        None => socket::path(args.socket.as_deref())
+            .and_then(|path| Listener::bind(&path))
+            .map_err(Failure::usage)?,
+    };
+    let readers = match args.socket_read.as_deref() {
+        Some(path) => Some(readers(path, args.socket_read_group)?),
+        None => given.readers,
+    };
+    let metrics = args.metrics.as_ref().map(Place::bind).transpose()?.or(given.metrics);
+    let keeps_netns = args.keep_netns || daemon.links().enter_namespaces();
+    args.confine.enter(keeps_netns, args.state.is_some())?;
+    let keeper = args.state.as_deref().map(|dir| keep(dir, &daemon)).transpose()?;
     if let Some(file) = args.config.as_deref() {
-        check_again(file);
+        check_again(&mut daemon, file);
     }
     let ready = format!("ready: {}\n", listener.path().display());
     // An error of stdout is no reason not to serve.
     if let Err(failure) = output::print(ready) {
         failure.report();
     }
-    let mut server = Server::new(daemon, listener).with_logged_changes(args.log_changes);
-    if let Some(readers) = readers {
-        server = server.with_readers(readers);
+    let mut server = equipped(Server::new(daemon, listener), &args, readers, metrics, keeper);
+    if args.log_changes {
+        let links = server.daemon_mut().links().all().len();
+        say(
+            server.daemon_mut(),
+            Level::Notice,
+            &format!("start: {}, {links} links", env!("CARGO_PKG_VERSION")),
+        );
     }
-    let served = serve(&mut server, &signals, args.config.as_deref());
+    manager.tell(Told::Ready);
+    let served = serve(&mut server, &signals, args.config.as_deref(), &manager);
+    manager.tell(Told::Stopping);
+    if let Err(e) = server.end() {
+        say(server.daemon_mut(), Level::Error, &format!("--state: not saved: {e}"));
+    }
+    if args.log_changes {
+        say(server.daemon_mut(), Level::Notice, "end");
+    }
     if let Some(said) = args.samples.said(server.daemon_mut().links_mut().notes_mut()) {
         output::say(said);
     }
     // A signal that is not taken here would have its default effect once they are given back.
     while let Ok(Some(_)) = signals.pending() {}
     served.map_err(Failure::failed)
+}
+
+/// Returns the server with all that the options ask for.
+fn equipped(
+    mut server: Server,
+    args: &Args,
+    readers: Option<Listener>,
+    metrics: Option<Entrance>,
+    keeper: Option<Keeper>,
+) -> Server {
+    server = server.with_logged_changes(args.log_changes);
+    if let Some(readers) = readers {
+        server = server.with_readers(readers);
+    }
+    if let Some(metrics) = metrics {
+        server = server.with_metrics(metrics);
+    }
+    if let Some(rate) = args.log_drops {
+        server = server.with_logged_drops(rate);
+    }
+    match keeper {
+        Some(keeper) => server.with_keeper(keeper),
+        None => server,
+    }
 }
 
 /// Makes the socket whose clients may only look.
@@ -110,33 +188,77 @@ fn readers(path: &Path, group: Option<Gid>) -> Result<Listener, Failure> {
 
 /// Prints a line if the configuration cannot be read again: without `CAP_DAC_OVERRIDE` root opens
 /// only the files that their mode lets it open.
-fn check_again(file: &Path) {
+fn check_again(daemon: &mut Daemon, file: &Path) {
     if !file.metadata().is_ok_and(|there| there.is_file()) {
         return;
     }
     if let Err(e) = File::open(file) {
-        say(&format!("--config {}: cannot be read again at SIGHUP: {e}", file.display()));
+        let text = format!("--config {}: cannot be read again at SIGHUP: {e}", file.display());
+        say(daemon, Level::Warning, &text);
     }
 }
 
 /// Serves until SIGINT or SIGTERM. SIGHUP makes it read its configuration again.
-fn serve(server: &mut Server, signals: &Signals, config: Option<&Path>) -> Result<(), RunError> {
+fn serve(
+    server: &mut Server,
+    signals: &Signals,
+    config: Option<&Path>,
+    manager: &Manager,
+) -> Result<(), RunError> {
+    let options = RunOptions { stats_interval: manager.interval(), ..RunOptions::default() };
     loop {
-        server.serve(signals)?;
+        server.run(signals, &options, |_| manager.tell(Told::Alive))?;
         while let Some(signal) = signals.pending().map_err(RunError::System)? {
             match (signal, config) {
                 (Signal::Interrupt | Signal::Terminate, _) => return Ok(()),
-                (Signal::Hangup, Some(file)) => reload(server.daemon_mut(), file),
-                (Signal::Hangup, None) => say("SIGHUP: ignored: there is no --config to be read again"),
-                (Signal::User1 | Signal::User2, _) => say(&format!("{}: ignored", signal.name())),
+                (Signal::Hangup, Some(file)) => {
+                    manager.tell(Told::Reloading(now()));
+                    reload(server.daemon_mut(), file);
+                    manager.tell(Told::Ready);
+                }
+                (Signal::Hangup, None) => {
+                    // A manager that asks for this waits for the answer.
+                    manager.tell(Told::Reloading(now()));
+                    let text = "SIGHUP: ignored: there is no --config to be read again";
+                    say(server.daemon_mut(), Level::Warning, text);
+                    manager.tell(Told::Ready);
+                }
+                (Signal::User1 | Signal::User2, _) => {
+                    say(server.daemon_mut(), Level::Warning, &format!("{}: ignored", signal.name()));
+                }
             }
         }
     }
 }
 
-/// Prints one line on stderr, which is the daemon's log.
-fn say(line: &str) {
-    output::say(format!("txweir: {line}\n"));
+/// Returns the time of the loop.
+fn now() -> Instant {
+    Instant(clock::now_ns())
+}
+
+/// Writes one line to the log, which is stderr.
+fn say(daemon: &mut Daemon, level: Level, line: &str) {
+    daemon.links_mut().tell(now(), level, line);
+}
+
+/// Writes the text of a reply to the log.
+fn say_text(daemon: &mut Daemon, level: Level, text: &str) {
+    daemon.links_mut().notes_mut().log().text(level, &clean(text));
+}
+
+/// Brings back the links and qdiscs that the last daemon has saved.
+fn restore(daemon: &mut Daemon, dir: &Path) -> Result<(), Failure> {
+    let says = |e: String| Failure::usage(format!("--state {e}"));
+    state::check(dir).map_err(says)?;
+    match state::restore(dir).map_err(says)? {
+        Some((name, text)) => configure(daemon, "--state", &name, &text),
+        None => Ok(()),
+    }
+}
+
+/// Begins to save the state.
+fn keep(dir: &Path, daemon: &Daemon) -> Result<Keeper, Failure> {
+    Keeper::start(dir, daemon).map_err(|e| Failure::failed(format!("--state {}: {e}", dir.display())))
 }
 
 /// Reads the text of a configuration, and returns its name with it.
@@ -146,13 +268,13 @@ fn config(file: &Path) -> Result<(String, String), Failure> {
 
 /// Applies a configuration, before a client can send requests. The daemon's own words report its
 /// errors.
-fn configure(daemon: &mut Daemon, name: &str, text: &str) -> Result<(), Failure> {
-    let reply = daemon.configure(Instant(clock::now_ns()), name, text);
+fn configure(daemon: &mut Daemon, option: &str, name: &str, text: &str) -> Result<(), Failure> {
+    let reply = daemon.configure(now(), name, text);
     // stderr has the warnings too.
-    output::say(&reply.stderr);
+    say_text(daemon, level_of(reply.status), &reply.stderr);
     match reply.status {
         0 => Ok(()),
-        _ => Err(Failure::usage(format!("--config {name}: not started, because of these lines"))),
+        _ => Err(Failure::usage(format!("{option} {name}: not started, because of these lines"))),
     }
 }
 
@@ -168,16 +290,26 @@ fn reload(daemon: &mut Daemon, file: &Path) {
     };
     if let Some(given) = given {
         let expected = "expected an ordinary file, given";
-        return say(&format!("SIGHUP: --config {name}: not read again: {expected} {given}"));
+        let text = format!("SIGHUP: --config {name}: not read again: {expected} {given}");
+        return say(daemon, Level::Error, &text);
     }
     let (name, text) = match input::text(file) {
         Ok(read) => read,
-        Err(e) => return say(&format!("SIGHUP: --config {e}: nothing has changed")),
+        Err(e) => {
+            let text = format!("SIGHUP: --config {e}: nothing has changed");
+            return say(daemon, Level::Error, &text);
+        }
     };
-    let reply = daemon.reload(Instant(clock::now_ns()), &name, &text);
-    output::say(&reply.stderr);
-    say(&match reply.status {
+    let reply = daemon.reload(now(), &name, &text);
+    say_text(daemon, level_of(reply.status), &reply.stderr);
+    let text = match reply.status {
         0 => format!("SIGHUP: --config {name}: applied"),
         _ => format!("SIGHUP: --config {name}: not applied, because of these lines"),
-    });
+    };
+    say(daemon, if reply.status == 0 { Level::Notice } else { Level::Error }, &text);
+}
+
+/// Returns the level of what a request with this status has said.
+const fn level_of(status: u8) -> Level {
+    if status == 0 { Level::Warning } else { Level::Error }
 }

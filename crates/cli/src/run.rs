@@ -152,7 +152,7 @@ pub fn main(args: Args) -> Result<(), Failure> {
     let (duration, stats_interval) = (plan.duration, plan.stats_interval);
     let mut server = Server::without_socket(Daemon::with(plan.open(&args)?));
     // The interfaces are open, and an interface that is lost ends the run.
-    args.confine.enter(false)?;
+    args.confine.enter(false, false)?;
     // An error of stdout is no reason to stop forwarding; it is reported at the end.
     let print = |text: String| if args.json { output::json(text) } else { output::print(text) };
     let mut said = print(ready(server.daemon_mut().links(), args.json));

@@ -4,6 +4,7 @@ use txweir_core::Instant;
 use txweir_tc::Source;
 use txweir_tc::tool::{self, Outcome, Request};
 
+use crate::effect::{self, Effect};
 use crate::grammar::{self, Verb};
 use crate::links::Links;
 use crate::protocol::{Ask, Batch, Reply};
@@ -13,6 +14,8 @@ use crate::show;
 #[derive(Debug, Default)]
 pub struct Daemon {
     links: Links,
+    /// Number of requests performed that may have changed something.
+    changes: u64,
 }
 
 impl Daemon {
@@ -25,13 +28,18 @@ impl Daemon {
     /// Makes a daemon with these links.
     #[must_use]
     pub const fn with(links: Links) -> Self {
-        Self { links }
+        Self { links, changes: 0 }
     }
 
     /// Returns its links.
     #[must_use]
     pub const fn links(&self) -> &Links {
         &self.links
+    }
+    /// Returns the number of requests performed that may have changed something, sent packets
+    /// included.
+    pub(crate) const fn changes(&self) -> u64 {
+        self.changes
     }
     /// Returns its links, to use them.
     pub const fn links_mut(&mut self) -> &mut Links {
@@ -42,13 +50,19 @@ impl Daemon {
     pub fn answer(&mut self, now: Instant, ask: &Ask) -> Reply {
         self.links.now = now;
         self.links.planned.clear();
+        self.changes += u64::from(effect::of(ask) == Effect::Changes);
         match ask {
             Ask::Tc { args, batch, class_names } => self.tc(args, batch.as_ref(), class_names.as_ref()),
             Ask::Link { args } => self.link(now, args),
             // Links come first: the lines of tc refer to them.
-            Ask::Save => Reply::done(self.links.save() + &tool::save(&mut self.links)),
+            Ask::Save => Reply::done(self.state()),
             Ask::Version => Reply::done(concat!("txweir ", env!("CARGO_PKG_VERSION"), "\n")),
         }
+    }
+
+    /// Returns the lines that make the present links and qdiscs.
+    pub(crate) fn state(&mut self) -> String {
+        self.links.save() + &tool::save(&mut self.links)
     }
 
     fn tc(&mut self, args: &[String], batch: Option<&Batch>, class_names: Option<&String>) -> Reply {

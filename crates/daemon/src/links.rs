@@ -10,7 +10,7 @@ use txweir_core::classify::filter::Filters;
 use txweir_core::path::rates::SharedRates;
 use txweir_device::poll::PollFlags;
 use txweir_device::{IfName, LinkIo, MAX_FRAME, Source};
-use txweir_runtime::{Notes, Received};
+use txweir_runtime::{Level, Notes, Received};
 use txweir_tc::tool::Ports;
 
 use crate::end::End;
@@ -153,6 +153,11 @@ impl Links {
     /// Returns the destinations of samples and log lines, to be set before there are any.
     pub const fn notes_mut(&mut self) -> &mut Notes {
         &mut self.notes
+    }
+
+    /// Writes a line about an event to the log.
+    pub fn tell(&mut self, now: Instant, level: Level, text: &str) {
+        self.notes.log().line(now, level, "txweir", text);
     }
 
     /// Returns the link of this name.

@@ -249,7 +249,7 @@ pub(crate) fn wire(way: &Direction<End>) -> String {
 }
 
 /// Calls `f` with the event, name and count of each reason whose counter is not 0.
-fn each_reason(way: &Direction<End>, f: &mut dyn FnMut(Why, &str, u64)) {
+pub(crate) fn each_reason(way: &Direction<End>, f: &mut dyn FnMut(Why, &'static str, u64)) {
     let port = way.port();
     let drops = DropReason::ALL.iter().map(|r| (Why::Drop, r.name(), port.totals().drops(*r)));
     let marks = MarkReason::ALL.iter().map(|r| (Why::Mark, r.name(), port.totals().marks(*r)));

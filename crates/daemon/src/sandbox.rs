@@ -18,6 +18,8 @@ use rustix::thread::{
 pub struct Sandbox {
     /// True to keep `CAP_SYS_ADMIN`, by which a thread enters a network namespace (setns(2)).
     pub keep_netns: bool,
+    /// True to keep making, renaming and removing files, by which the state is saved.
+    pub keep_files: bool,
     /// The effect of a system call that the process does not need.
     pub forbidden: Forbidden,
 }

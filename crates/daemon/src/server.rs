@@ -7,16 +7,20 @@ use std::os::fd::AsFd;
 
 use txweir_core::{Instant, Nanos};
 use txweir_device::poll::{self, PollFlags};
+use txweir_runtime::Level;
 
 use crate::audit;
 use crate::daemon::Daemon;
 use crate::effect::{self, Effect};
 use crate::links::Links;
+use crate::losses::Losses;
+use crate::metrics::Scrapes;
 use crate::protocol::{Ask, LINE_MAX, Reply, Request};
 use crate::run::{Ended, Reports, RunError, RunOptions};
 use crate::session::{Door, Line, Patience, Session};
 use crate::socket::Listener;
-use crate::system::{Host, Ready, System, Waits};
+use crate::state::Keeper;
+use crate::system::{Entrance, Host, Ready, System, Waits};
 
 /// Most clients at once. With the bound on each client's unfinished data this bounds memory. One
 /// more client waits until one of these ends its connection, or has done nothing for so long that
@@ -43,6 +47,7 @@ pub struct Server<S: System = Host> {
     /// The path of the socket for readers.
     readers: String,
     sessions: Vec<Session<S::Stream>>,
+    scrapes: Scrapes<S::Stream>,
     /// Index of the client whose turn is next.
     turn: usize,
     /// Time before which the server does not accept; `None` for no pause.
@@ -52,6 +57,10 @@ pub struct Server<S: System = Host> {
     patience: Patience,
     /// True if changes that clients make or attempt go to the log.
     logs_changes: bool,
+    /// Drops that the log has, if it has any.
+    losses: Option<Losses>,
+    /// The one who saves the state after changes, if there is one.
+    keeper: Option<Keeper>,
     /// True if links may have more frames to receive.
     more: bool,
 }
@@ -74,7 +83,15 @@ impl Server {
     #[must_use]
     pub fn with_readers(mut self, listener: Listener) -> Self {
         self.readers = listener.path().display().to_string();
-        self.system.add(Door::Readers, listener);
+        self.system.add(Door::Readers, Entrance::Unix(listener));
+        self.doors = self.system.doors();
+        self
+    }
+
+    /// Adds a socket whose clients get metrics in the format of OpenMetrics, by HTTP.
+    #[must_use]
+    pub fn with_metrics(mut self, entrance: Entrance) -> Self {
+        self.system.add(Door::Metrics, entrance);
         self.doors = self.system.doors();
         self
     }
@@ -90,11 +107,14 @@ impl<S: System> Server<S> {
             readers: String::new(),
             system,
             sessions: Vec::new(),
+            scrapes: Scrapes::default(),
             turn: 0,
             pause: None,
             cannot_accept: false,
             patience: Patience::default(),
             logs_changes: false,
+            losses: None,
+            keeper: None,
             more: false,
         }
     }
@@ -106,6 +126,29 @@ impl<S: System> Server<S> {
     pub const fn with_logged_changes(mut self, on: bool) -> Self {
         self.logs_changes = on;
         self
+    }
+
+    /// Makes the log have a line for each link and reason by which more than so many packets a
+    /// second are dropped, at most one in ten seconds.
+    #[must_use]
+    pub fn with_logged_drops(mut self, above: u64) -> Self {
+        self.losses = Some(Losses::above(above));
+        self
+    }
+
+    /// Makes `keeper` save the links and their qdiscs after each change.
+    #[must_use]
+    pub fn with_keeper(mut self, keeper: Keeper) -> Self {
+        self.keeper = Some(keeper);
+        self
+    }
+
+    /// Saves the state for the last time, if it is saved at all.
+    ///
+    /// # Errors
+    /// Those of the system.
+    pub fn end(&mut self) -> io::Result<()> {
+        self.keeper.take().map_or(Ok(()), |keeper| keeper.finish(&mut self.daemon))
     }
 
     /// Sets the time for which a client may do nothing before it makes way for another one.
@@ -176,11 +219,15 @@ impl<S: System> Server<S> {
             return Ok(false);
         }
         // Clients that are known come first: what they have sent shows that they are not idle.
-        self.attend(&ready.sessions);
+        let (clients, scrapes) = ready.sessions.split_at(self.sessions.len().min(ready.sessions.len()));
+        self.attend(clients);
+        self.scrapes.attend(scrapes, self.system.now());
         for door in (0..ready.connections.len()).filter(|door| ready.connections[*door]) {
             self.accept(door);
         }
-        let Self { daemon, system, .. } = self;
+        self.look();
+        let Self { daemon, system, scrapes, .. } = self;
+        scrapes.step(daemon, system.now());
         self.more = daemon.links_mut().turn(&|| system.now(), &ready.links);
         if !options.needs_all_links {
             daemon.links_mut().restore(system.now());
@@ -190,16 +237,38 @@ impl<S: System> Server<S> {
         Ok(true)
     }
 
+    /// Looks after the log of drops, and the state on the disk.
+    fn look(&mut self) {
+        let Self { daemon, system, losses, keeper, .. } = self;
+        let now = system.now();
+        for line in losses.as_mut().map_or_else(Vec::new, |losses| losses.look(daemon.links(), now)) {
+            daemon.links_mut().tell(now, Level::Warning, &line);
+        }
+        if let Some(line) = keeper.as_mut().and_then(|keeper| keeper.look(daemon, &|| system.now())) {
+            daemon.links_mut().tell(now, Level::Error, &line);
+        }
+    }
+
+    /// Returns the time at which [`look`](Self::look) has something to do.
+    fn look_at(&self, now: Instant) -> Option<Instant> {
+        let kept = self.keeper.as_ref().and_then(|keeper| keeper.deadline(&self.daemon, now));
+        [kept, self.losses.as_ref().map(Losses::deadline)].into_iter().flatten().min()
+    }
+
     /// Waits for clients, frames and the end, and at most until the next due time.
     fn wait(&mut self, stop: &impl AsFd, due: Option<Instant>) -> io::Result<Ready> {
         let now = self.system.now();
         self.pause = self.pause.filter(|until| *until > now);
         let full: Vec<Option<Instant>> = self.doors.iter().map(|door| self.full_until(*door, now)).collect();
-        let at_once = self.more || self.sessions.iter().any(Session::has_request);
+        let at_once = self.more || self.scrapes.has_work() || self.sessions.iter().any(Session::has_request);
         let places = full.iter().flatten().copied().min();
         let deadline = match at_once {
             true => Some(Instant::ZERO),
-            false => [self.daemon.links().deadline(now), self.pause, places, due].into_iter().flatten().min(),
+            false => {
+                let (scrapes, look) = (self.scrapes.deadline(), self.look_at(now));
+                let links = self.daemon.links().deadline(now);
+                [links, self.pause, places, scrapes, look, due].into_iter().flatten().min()
+            }
         };
         let accepts: Vec<bool> = full.iter().map(|full| self.pause.is_none() && full.is_none()).collect();
         self.system.wait(&Waits {
@@ -207,6 +276,7 @@ impl<S: System> Server<S> {
             accepts: &accepts,
             deadline,
             sessions: &self.sessions,
+            scrapes: &self.scrapes,
             links: self.daemon.links(),
         })
     }
@@ -223,7 +293,11 @@ impl<S: System> Server<S> {
             match self.system.accept(door) {
                 Ok(stream) => {
                     self.cannot_accept = false;
-                    self.sessions.push(Session::new(stream, door, self.system.now()));
+                    let now = self.system.now();
+                    match door {
+                        Door::Metrics => self.scrapes.begin(stream, now + self.patience.stalled),
+                        Door::All | Door::Readers => self.sessions.push(Session::new(stream, door, now)),
+                    }
                 }
                 Err(e) if matches!(e.kind(), ErrorKind::WouldBlock) => return,
                 Err(e) if matches!(e.kind(), ErrorKind::Interrupted | ErrorKind::ConnectionAborted) => {}
@@ -232,7 +306,7 @@ impl<S: System> Server<S> {
                     if !std::mem::replace(&mut self.cannot_accept, true) {
                         let now = self.system.now();
                         let text = format!("clients: cannot accept a connection: {error}: they wait");
-                        self.daemon.links_mut().notes_mut().line(now, "txweir", &text);
+                        self.daemon.links_mut().tell(now, Level::Error, &text);
                     }
                     return;
                 }
@@ -245,6 +319,7 @@ impl<S: System> Server<S> {
         let most = match door {
             Door::All => CLIENTS_MAX,
             Door::Readers => READERS_MAX,
+            Door::Metrics => return self.scrapes.has_place(),
         };
         self.sessions.iter().filter(|session| session.door() == door).count() < most
     }
@@ -259,6 +334,7 @@ impl<S: System> Server<S> {
         // While requests are there to be performed, the loop comes back without a deadline.
         let ways = self.sessions.iter().filter(|session| session.door() == door);
         let ways = ways.filter_map(|session| session.makes_way_at(&self.patience));
+        let ways = ways.chain(self.scrapes.deadline().filter(|_| door == Door::Metrics));
         Some(ways.min().unwrap_or(Instant(u64::MAX))).filter(|at| *at > now)
     }
 
@@ -337,9 +413,10 @@ impl<S: System> Server<S> {
                         Some(_) => "refused, read-only: ",
                         None => audit::result(ask, reply.status),
                     };
+                    let level = if result.is_empty() { Level::Notice } else { Level::Warning };
                     let text = format!("{}: {result}{change}", session.who());
                     let now = self.system.now();
-                    self.daemon.links_mut().notes_mut().line(now, "txweir", &text);
+                    self.daemon.links_mut().tell(now, level, &text);
                 }
                 reply
             }

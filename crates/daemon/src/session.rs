@@ -52,6 +52,8 @@ pub enum Door {
     All,
     /// Its clients may only look.
     Readers,
+    /// Its clients get metrics, by HTTP.
+    Metrics,
 }
 
 /// The time for which a client may do nothing before it has to make way for another one.
@@ -59,7 +61,8 @@ pub enum Door {
 pub struct Patience {
     /// For a client that has nothing under way.
     pub idle: Nanos,
-    /// For a client that has sent a part of a request, or that does not take its replies.
+    /// For a client that has sent a part of a request, or that does not take its replies; in all
+    /// for a connection that gets metrics.
     pub stalled: Nanos,
 }
 

@@ -1,6 +1,7 @@
 //! Links as `txweir link show` prints them: a table for people, JSON for programs.
 
 use txweir_core::TxPath;
+use txweir_core::text::stats::Counters;
 use txweir_core::text::value::text_of;
 use txweir_device::Frame;
 use txweir_tc::json::{self, Object};
@@ -107,22 +108,10 @@ fn object(link: &mut Link) -> String {
     if let Some(why) = link.way.device().away() {
         o = o.text("why", why);
     }
+    o = members(o, &LinkCounts::of(link));
+    let bql = port.totals().byte_limit().map(|(limit, inflight)| ByteLimit { limit, inflight });
     o = o
-        .uint("submitted", stats.received + stats.no_memory + stats.malformed)
-        .uint("packets", stats.departed)
-        .uint("bytes", stats.departed_bytes)
-        .uint("drops", drops(link))
-        .uint("lost", stats.lost)
-        .uint("backlog_packets", port.totals().backlog().packets)
-        .uint("backlog_bytes", port.totals().backlog().bytes)
-        .uint("inflight_bytes", link.way.in_flight());
-    o = match port.totals().byte_limit() {
-        None => o.raw("bql", "null"),
-        Some((limit, inflight)) => {
-            o.raw("bql", &Object::new().uint("limit", limit).uint("inflight", inflight).finish())
-        }
-    };
-    o = o
+        .raw("bql", &bql.map_or_else(|| "null".to_owned(), |bql| report::counted(&bql)))
         .raw("drop_reasons", &report::reasons(&link.way, Why::Drop))
         .raw("mark_reasons", &report::reasons(&link.way, Why::Mark))
         .raw("path", &report::counted(&port.totals().stats()))
@@ -158,19 +147,100 @@ fn sums_object(sums: &Sums) -> String {
 
 /// Returns the counters of a queue that has a path of its own.
 fn queue_object(path: &TxPath<Frame>) -> String {
-    let (stats, backlog) = (path.stats(), path.backlog());
-    let o = Object::new()
-        .uint("packets", stats.tx_packets)
-        .uint("bytes", stats.tx_bytes)
-        .uint("direct", stats.direct)
-        .uint("backlog_packets", backlog.packets)
-        .uint("backlog_bytes", backlog.bytes);
-    let o = match path.tx().limit() {
-        None => o.raw("bql", "null"),
-        Some(dql) => {
-            let (limit, inflight) = (u64::from(dql.limit()), u64::from(dql.inflight()));
-            o.raw("bql", &Object::new().uint("limit", limit).uint("inflight", inflight).finish())
+    let bql = ByteLimit::of(path).map_or_else(|| "null".to_owned(), |bql| report::counted(&bql));
+    members(Object::new(), &QueueCounts::of(path)).raw("bql", &bql).finish()
+}
+
+/// Adds counters to an object as they are declared.
+fn members(o: Object, counters: &impl Counters) -> Object {
+    let mut o = Some(o);
+    counters.visit(&mut |counter, n| o = o.take().map(|o| o.uint(counter.key, n)));
+    o.unwrap_or_default()
+}
+
+txweir_core::stats! {
+    /// The counters of a link.
+    pub(crate) struct LinkCounts {
+        /// Frames submitted to the link's qdiscs.
+        submitted: u64,
+        /// Packets that have left the link; a super-frame is one.
+        packets: u64,
+        /// Bytes of these.
+        bytes: u64 [of(Bytes)],
+        /// Packets that will not reach their end: dropped by a qdisc, or lost by the interface.
+        drops: u64,
+        /// Packets among these that the interface lost.
+        lost: u64,
+        /// Packets that wait in qdiscs.
+        backlog_packets: u64 [falls],
+        /// Bytes that wait in qdiscs.
+        backlog_bytes: u64 [falls][of(Bytes)],
+        /// Bytes on the wire or in the device.
+        inflight_bytes: u64 [falls][of(Bytes)],
+    }
+}
+
+txweir_core::stats! {
+    /// The counters of a queue that has a path of its own.
+    pub(crate) struct QueueCounts {
+        /// Packets handed to the device.
+        packets: u64,
+        /// Bytes of these.
+        bytes: u64 [of(Bytes)],
+        /// Packets among these that did not wait.
+        direct: u64,
+        /// Packets that wait in the queue's qdiscs.
+        backlog_packets: u64 [falls],
+        /// Bytes that wait in the queue's qdiscs.
+        backlog_bytes: u64 [falls][of(Bytes)],
+    }
+}
+
+txweir_core::stats! {
+    /// A byte queue limit.
+    pub(crate) struct ByteLimit {
+        /// Bytes that the byte queue limit allows in flight.
+        limit: u64 [falls][of(Bytes)],
+        /// Bytes in flight, as the byte queue limit counts them.
+        inflight: u64 [falls][of(Bytes)],
+    }
+}
+
+impl LinkCounts {
+    /// Returns those of a link.
+    pub(crate) fn of(link: &Link) -> Self {
+        let (stats, backlog) = (link.way.stats(), link.way.port().totals().backlog());
+        Self {
+            submitted: stats.received + stats.no_memory + stats.malformed,
+            packets: stats.departed,
+            bytes: stats.departed_bytes,
+            drops: drops(link),
+            lost: stats.lost,
+            backlog_packets: backlog.packets,
+            backlog_bytes: backlog.bytes,
+            inflight_bytes: link.way.in_flight(),
         }
-    };
-    o.finish()
+    }
+}
+
+impl QueueCounts {
+    /// Returns those of a queue, by its path.
+    pub(crate) fn of(path: &TxPath<Frame>) -> Self {
+        let (stats, backlog) = (path.stats(), path.backlog());
+        Self {
+            packets: stats.tx_packets,
+            bytes: stats.tx_bytes,
+            direct: stats.direct,
+            backlog_packets: backlog.packets,
+            backlog_bytes: backlog.bytes,
+        }
+    }
+}
+
+impl ByteLimit {
+    /// Returns the one of a queue, by its path, if there is one.
+    pub(crate) fn of(path: &TxPath<Frame>) -> Option<Self> {
+        let dql = path.tx().limit()?;
+        Some(Self { limit: dql.limit().into(), inflight: dql.inflight().into() })
+    }
 }

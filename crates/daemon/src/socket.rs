@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::fmt;
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, ErrorKind};
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
@@ -169,10 +170,10 @@ fn check_length(path: &Path) -> Result<(), SocketError> {
 pub struct Listener {
     listener: UnixListener,
     path: PathBuf,
-    /// Device and inode of the socket's file.
-    file: (u64, u64),
+    /// Device and inode of the socket's file, if this process has made it.
+    file: Option<(u64, u64)>,
     /// Dropped last.
-    _lock: Lock,
+    _lock: Option<Lock>,
 }
 
 /// The locked file beside a socket, removed when dropped. The lock lasts as long as it is open.
@@ -215,7 +216,7 @@ impl Listener {
         bind(&socket, &address).map_err(step("make the socket"))?;
         listen(&socket, BACKLOG).map_err(step("listen at"))?;
         let file = file_of(path).map_err(system("look at the socket", path))?;
-        Ok(Self { listener: socket.into(), path: path.to_path_buf(), file, _lock: lock })
+        Ok(Self { listener: socket.into(), path: path.to_path_buf(), file: Some(file), _lock: Some(lock) })
     }
 
     /// Lets the members of a group connect too: the file gets this group and the mode 0660.
@@ -234,6 +235,18 @@ impl Listener {
         Ok(self)
     }
 
+    /// Takes over a socket that a service manager has made, with its file and its mode, and that
+    /// listens. The manager keeps the file.
+    ///
+    /// # Errors
+    /// It is no Unix socket, or the system refuses.
+    pub fn given(socket: OwnedFd) -> io::Result<Self> {
+        let listener = UnixListener::from(socket);
+        let path = listener.local_addr()?.as_pathname().map_or_else(PathBuf::new, Path::to_path_buf);
+        listener.set_nonblocking(true)?;
+        Ok(Self { listener, path, file: None, _lock: None })
+    }
+
     /// Returns its path.
     #[must_use]
     pub fn path(&self) -> &Path {
@@ -249,7 +262,7 @@ impl Listener {
 impl Drop for Listener {
     fn drop(&mut self) {
         // Another process may have put another file there since.
-        if file_of(&self.path).is_ok_and(|file| file == self.file) {
+        if file_of(&self.path).is_ok_and(|file| Some(file) == self.file) {
             let _ = fs::remove_file(&self.path);
         }
     }

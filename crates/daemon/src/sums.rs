@@ -26,7 +26,7 @@ txweir_core::stats! {
         /// Frames that the kernel could not describe by a vnet header.
         refused: u64,
         /// Frames that wait in the buffer of the packet socket.
-        waiting: u64,
+        waiting: u64 [falls],
     }
 }
 

@@ -2,8 +2,8 @@
 //! is this machine; a test has one in virtual time.
 
 use std::io::{self, ErrorKind};
-use std::os::fd::BorrowedFd;
-use std::os::unix::net::UnixStream;
+use std::net::TcpListener;
+use std::os::fd::{AsFd, BorrowedFd};
 
 use txweir_core::{Instant, Nanos};
 use txweir_device::LinkIo;
@@ -11,9 +11,10 @@ use txweir_device::clock::now_ns;
 use txweir_device::poll::{self, PollFd, PollFlags};
 
 use crate::links::Links;
+use crate::metrics::Scrapes;
 use crate::session::{Door, Session};
 use crate::socket::Listener;
-use crate::stream::Stream;
+use crate::stream::{Connection, Stream};
 
 /// Time before a deadline that is spent polling instead of sleeping: a wake-up from sleep is late
 /// by some 15 us, and a frame that takes less time on the wire need not wait that long. This time
@@ -54,13 +55,15 @@ pub struct Waits<'a, S> {
     /// The time until which to wait; `None` for no bound.
     pub deadline: Option<Instant>,
     pub(crate) sessions: &'a [Session<S>],
+    pub(crate) scrapes: &'a Scrapes<S>,
     pub(crate) links: &'a Links,
 }
 
 impl<S: Stream> Waits<'_, S> {
     /// Returns the connections with the events to wait for, in the order of [`Ready::sessions`].
     pub fn connections(&self) -> impl Iterator<Item = (&S, PollFlags)> {
-        self.sessions.iter().map(|session| (session.stream(), session.events()))
+        let sessions = self.sessions.iter().map(|session| (session.stream(), session.events()));
+        sessions.chain(self.scrapes.connections())
     }
 
     /// Returns the interfaces with the events to wait for, in the order of [`Ready::links`].
@@ -85,33 +88,70 @@ pub struct Ready {
 /// This machine, with the sockets that clients connect to.
 #[derive(Debug)]
 pub struct Host {
-    doors: Vec<(Door, Listener)>,
+    doors: Vec<(Door, Entrance)>,
+}
+
+/// A socket that clients connect to, which never waits.
+#[derive(Debug)]
+pub enum Entrance {
+    /// A Unix socket.
+    Unix(Listener),
+    /// A TCP socket, which has to be non-blocking.
+    Tcp(TcpListener),
+}
+
+impl AsFd for Entrance {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Self::Unix(listener) => listener.socket().as_fd(),
+            Self::Tcp(listener) => listener.as_fd(),
+        }
+    }
+}
+
+impl Entrance {
+    fn accept(&self) -> io::Result<Connection> {
+        // A connection that cannot be made non-blocking is not served: it could hold up all others.
+        let aborted = |_| io::Error::from(ErrorKind::ConnectionAborted);
+        match self {
+            Self::Unix(listener) => {
+                let (stream, _) = listener.socket().accept()?;
+                stream.set_nonblocking(true).map_err(aborted)?;
+                Ok(Connection::Unix(stream))
+            }
+            Self::Tcp(listener) => {
+                let (stream, _) = listener.accept()?;
+                stream.set_nonblocking(true).map_err(aborted)?;
+                Ok(Connection::Tcp(stream))
+            }
+        }
+    }
 }
 
 impl Host {
     /// Makes a machine whose clients come by this socket, or by none.
     pub fn new(door: Option<(Door, Listener)>) -> Self {
-        Self { doors: Vec::from_iter(door) }
+        Self { doors: door.map(|(door, listener)| (door, Entrance::Unix(listener))).into_iter().collect() }
     }
 
     /// Adds a socket.
-    pub fn add(&mut self, door: Door, listener: Listener) {
-        self.doors.push((door, listener));
+    pub fn add(&mut self, door: Door, entrance: Entrance) {
+        self.doors.push((door, entrance));
     }
 }
 
 impl System for Host {
-    type Stream = UnixStream;
+    type Stream = Connection;
 
     fn now(&self) -> Instant {
         Instant(now_ns())
     }
 
-    fn wait(&mut self, waits: &Waits<'_, UnixStream>) -> io::Result<Ready> {
+    fn wait(&mut self, waits: &Waits<'_, Connection>) -> io::Result<Ready> {
         let mut fds = vec![PollFd::from_borrowed_fd(waits.stop, PollFlags::IN)];
         let accepting = |accepts: &bool| if *accepts { PollFlags::IN } else { PollFlags::empty() };
         let doors = self.doors.iter().zip(waits.accepts);
-        fds.extend(doors.map(|((_, listener), accepts)| PollFd::new(listener.socket(), accepting(accepts))));
+        fds.extend(doors.map(|((_, entrance), accepts)| PollFd::new(entrance, accepting(accepts))));
         let first = fds.len();
         fds.extend(waits.connections().map(|(stream, events)| PollFd::new(stream, events)));
         let last = fds.len();
@@ -130,13 +170,10 @@ impl System for Host {
         self.doors.iter().map(|(door, _)| *door).collect()
     }
 
-    fn accept(&mut self, door: Door) -> io::Result<UnixStream> {
-        let Some((_, listener)) = self.doors.iter().find(|(at, _)| *at == door) else {
-            return Err(ErrorKind::WouldBlock.into());
-        };
-        let (stream, _) = listener.socket().accept()?;
-        // A connection that cannot be made non-blocking is not served: it could hold up all others.
-        stream.set_nonblocking(true).map_err(|_| ErrorKind::ConnectionAborted)?;
-        Ok(stream)
+    fn accept(&mut self, door: Door) -> io::Result<Connection> {
+        match self.doors.iter().find(|(at, _)| *at == door) {
+            Some((_, entrance)) => entrance.accept(),
+            None => Err(ErrorKind::WouldBlock.into()),
+        }
     }
 }

@@ -73,7 +73,7 @@ txweir_core::stats! {
         /// Frames received.
         rx_frames: u64,
         /// Bytes of these, from the Ethernet header on.
-        rx_bytes: u64,
+        rx_bytes: u64 [of(Bytes)],
         /// Super-frames among them.
         rx_gso_frames: u64,
         /// Frames longer than the given buffer, left out.
@@ -90,7 +90,7 @@ txweir_core::stats! {
         /// Frames that the kernel took.
         tx_frames: u64,
         /// Bytes of these.
-        tx_bytes: u64,
+        tx_bytes: u64 [of(Bytes)],
         /// Super-frames among them.
         tx_gso_frames: u64,
         /// System calls made to send frames.

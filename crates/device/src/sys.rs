@@ -329,6 +329,15 @@ pub(crate) fn signal_fd(signals: &[c_int]) -> Result<OwnedFd, Errno> {
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
+/// Takes over a descriptor that the process was started with, and closes it on execve(2).
+pub(crate) fn take_fd(fd: c_int) -> Result<OwnedFd, Errno> {
+    // SAFETY: no memory is involved; the call fails for a descriptor that is not open.
+    check(unsafe { libc::fcntl(fd, libc::F_SETFD, libc::FD_CLOEXEC) })?;
+    // SAFETY: the descriptor is open. `inherited`, the only caller, takes each number once, and
+    // only those that the manager has opened for this process before it had any of its own there.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
 /// Moves the calling thread into new namespaces, by the `CLONE_NEW...` flags. A new network
 /// namespace contains only a loopback device.
 pub(crate) fn unshare(namespaces: c_int) -> Result<(), Errno> {

@@ -31,11 +31,11 @@ txweir_core::stats! {
         /// Frames that the qdiscs dropped, or that were refused on the way into them.
         dropped: u64,
         /// Frames that wait ahead of the qdiscs for the turn of their flow.
-        waiting: u64,
+        waiting: u64 [falls],
         /// Frames that wait in qdiscs.
-        queued: u64,
+        queued: u64 [falls],
         /// Frames on the wire and in the device.
-        inflight: u64,
+        inflight: u64 [falls],
         /// Frames that the device took.
         delivered: u64,
         /// Frames that the device refused, or for which it stayed full for too long.

@@ -9,25 +9,19 @@ use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use txweir_core::packet::pcapng::{Block, OPT_COMMENT};
-use txweir_core::{Instant, Meta, Nanos};
+use txweir_core::{Instant, Meta};
+
+use crate::log::{Level, Log};
 
 /// Default bound of a file of samples, bytes.
 pub const SAMPLES_MAX: u64 = 64 << 20;
 /// Most groups of samples: each is an interface of the file.
 const GROUPS_MAX: usize = 256;
-/// Most lines in one second: people read them, and the loop waits while they are written.
-const LINES_MAX: u32 = 100;
-const SECOND: Nanos = Nanos::from_secs(1);
 
 /// The destinations of samples and lines.
 pub struct Notes {
     samples: Option<Samples>,
-    log: Box<dyn Write + Send>,
-    /// The start of the second in which lines are counted, the number of its lines, and the number
-    /// of lines left out.
-    second: Instant,
-    lines: u32,
-    left_out: u64,
+    log: Log,
 }
 
 /// The fates of samples.
@@ -68,7 +62,7 @@ impl Notes {
     /// Makes notes whose lines go to `log`, and whose samples are discarded.
     #[must_use]
     pub fn new(log: Box<dyn Write + Send>) -> Self {
-        Self { samples: None, log, second: Instant::ZERO, lines: 0, left_out: 0 }
+        Self { samples: None, log: Log::new(log) }
     }
 
     /// Directs samples into a new file of that name, of at most `max` bytes. The loop's clock shows
@@ -118,37 +112,12 @@ impl Notes {
 
     /// Takes a line of a `simple` action, with the number of the packet, as Linux writes it.
     pub fn say(&mut self, now: Instant, text: &str, count: u64) {
-        self.line(now, "simple", &format!("{text}_{count}"));
+        self.log.line(now, Level::Info, "simple", &format!("{text}_{count}"));
     }
 
-    /// Takes a line about an event, below a word for its origin. Of more than a hundred lines in a
-    /// second the others are left out and counted.
-    pub fn line(&mut self, now: Instant, origin: &str, text: &str) {
-        if now.saturating_since(self.second) >= SECOND {
-            self.tell_left_out();
-            (self.second, self.lines) = (now, 0);
-        }
-        if self.lines >= LINES_MAX {
-            self.left_out += 1;
-            return;
-        }
-        self.lines += 1;
-        let text = text.replace(char::is_control, " ");
-        // The log may have no reader; that must not stop the loop.
-        let _ = writeln!(self.log, "{origin}: {text}");
-    }
-
-    fn tell_left_out(&mut self) {
-        if self.left_out > 0 {
-            let _ = writeln!(self.log, "simple: {} lines left out", self.left_out);
-            self.left_out = 0;
-        }
-    }
-}
-
-impl Drop for Notes {
-    fn drop(&mut self) {
-        self.tell_left_out();
+    /// Returns the log.
+    pub const fn log(&mut self) -> &mut Log {
+        &mut self.log
     }
 }
 

@@ -8,7 +8,7 @@ txweir_core::stats! {
         /// Frames received and understood.
         received: u64,
         /// Bytes of these, after segmentation.
-        received_bytes: u64,
+        received_bytes: u64 [of(Bytes)],
         /// Super-frames received whose headers do not describe one; dropped.
         malformed: u64,
         /// Frames dropped on arrival because the buffers were at their budget.
@@ -29,9 +29,9 @@ txweir_core::stats! {
         /// Frames that have left the wire.
         departed: u64,
         /// Bytes of these, after segmentation.
-        departed_bytes: u64,
+        departed_bytes: u64 [of(Bytes)],
         /// Nanoseconds during which the wire was sending.
-        busy_ns: u64,
+        busy_ns: u64 [of(Nanos)],
         /// Frames that left the wire with a CE mark from a qdisc.
         marked: u64,
         /// Frames that the output took.
@@ -39,10 +39,10 @@ txweir_core::stats! {
         /// Frames that the output refused, or for which it stayed full for too long.
         lost: u64,
         /// Most bytes that the wire, or the device without one, held.
-        held_max: u64,
+        held_max: u64 [falls] [of(Bytes)],
         /// Largest delay between the time of an event of the wire or of a qdisc and its processing,
         /// nanoseconds.
-        late_max_ns: u64,
+        late_max_ns: u64 [falls] [of(Nanos)],
     }
 }
 

@@ -10,6 +10,7 @@ mod dualpi2;
 mod fq;
 mod htb;
 mod made;
+pub mod measured;
 mod netem;
 mod number;
 mod queues;
@@ -32,6 +33,7 @@ use txweir_core::{Bytes, Handle, Rate, Reasons};
 use txweir_core::{qdisc::pfifo_fast, sched::erased::Qdisc};
 
 use crate::json::{self, Object};
+use measured::Usual;
 use queues::Below;
 
 pub(crate) use class::class_option_texts;
@@ -281,7 +283,7 @@ fn write_stats(out: &mut String, node: &Node, below: Below<'_, '_>, form: &Form)
         _ => {}
     }
     let mut line = String::new();
-    own_counters(node.qdisc(), &mut |counter, n| {
+    own_counters(node.qdisc(), false, &mut |counter, n| {
         if counter.print.line {
             line.push_str("\n ");
         } else if line.is_empty() {
@@ -349,17 +351,7 @@ fn books(o: Object, node: &Node, below: Below<'_, '_>) -> Object {
 }
 
 fn book_object(o: Object, b: &Books) -> Object {
-    [
-        ("bytes", b.sent.bytes + b.peeked.bytes),
-        ("packets", b.sent_segs + b.peeked_segs),
-        ("drops", b.dropped.packets),
-        ("overlimits", b.overlimits),
-        ("requeues", 0),
-        ("backlog", b.queued.bytes),
-        ("qlen", b.queued.packets),
-    ]
-    .into_iter()
-    .fold(o, |o, (key, n)| o.uint(key, n))
+    Usual::from(b).members(o)
 }
 
 fn counters(o: Object, qdisc: &dyn Qdisc) -> Object {
@@ -369,7 +361,7 @@ fn counters(o: Object, qdisc: &dyn Qdisc) -> Object {
         _ => {}
     }
     let mut o = Some(o);
-    own_counters(qdisc, &mut |counter, n| {
+    own_counters(qdisc, false, &mut |counter, n| {
         o = o.take().map(|o| match counter.print.form {
             CounterForm::Word => o.bool(counter.key, true),
             CounterForm::Part => o.raw(counter.key, &part(n)),
@@ -380,9 +372,10 @@ fn counters(o: Object, qdisc: &dyn Qdisc) -> Object {
     if qdisc.spec().kind == "cake" { o.raw("tins", &cake::tin_objects(qdisc)) } else { o }
 }
 
-/// Visits the counters of a kind that are printed behind those of every qdisc.
-fn own_counters(qdisc: &dyn Qdisc, f: &mut dyn FnMut(&'static Counter, u64)) {
-    if qdisc.spec().style.counters_in_options {
+/// Visits the counters of a kind that are printed behind those of every qdisc, with `all` also
+/// those that are printed elsewhere, or left out while they are 0.
+fn own_counters(qdisc: &dyn Qdisc, all: bool, f: &mut dyn FnMut(&'static Counter, u64)) {
+    if qdisc.spec().style.counters_in_options && !all {
         return;
     }
     let mut on = Vec::new();
@@ -390,7 +383,7 @@ fn own_counters(qdisc: &dyn Qdisc, f: &mut dyn FnMut(&'static Counter, u64)) {
     qdisc.counters(&mut |counter, n| {
         let off = counter.print.with.is_some_and(|flag| !on.contains(&flag));
         let silent = n == 0 && counter.print.nonzero;
-        if !off && !silent {
+        if !off && (all || !silent) {
             f(counter, n);
         }
     });

@@ -20,6 +20,7 @@ use crate::common::{Process, machine, skip_unless_possible};
 
 mod interfaces;
 mod privileges;
+mod service;
 mod signals;
 mod top;
 

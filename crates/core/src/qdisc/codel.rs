@@ -50,17 +50,17 @@ crate::stats! {
     /// Counters of codel.
     pub struct Stats {
         /// Drops and marks since dropping began.
-        count: u32,
+        count: u32 [falls],
         /// `count` when dropping last began.
-        lastcount: u32,
+        lastcount: u32 [falls],
         /// Time that the last delivered packet waited, microseconds.
-        ldelay: u64 [micros],
+        ldelay: u64 [micros][falls],
         /// 1 while the law is dropping.
         dropping: bool [word],
         /// Time to the next drop, seen from the last dequeue, microseconds; 0 if it is due.
-        drop_next: u64 [micros],
+        drop_next: u64 [micros][falls],
         /// Largest packet seen, bytes.
-        maxpacket: u32 [line],
+        maxpacket: u32 [line] [falls] [of(Bytes)],
         /// Packets marked instead of dropped.
         ecn_mark: u64,
         /// Packets dropped at the limit.

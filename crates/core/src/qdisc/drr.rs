@@ -35,7 +35,7 @@ use crate::sched::discipline::{Discipline, Filtered};
 use crate::sched::node::{Class, Passed};
 use crate::sched::spec::{ClassShape, Flags, Style};
 use crate::text::error::{ConfigError, ErrorKind, Object};
-use crate::text::stats::Counter;
+use crate::text::stats::{Counter, Unit};
 
 crate::params! {
     /// Parameters of drr: it has none; its classes have them.
@@ -146,7 +146,9 @@ impl Drr {
 impl Classful for Drr {
     type Class = ClassConfig;
     const COUNTERS: &'static [Counter] =
-        &[Counter::new("deficit", "Bytes that the class may still send in this round.")];
+        &[Counter::new("deficit", "Bytes that the class may still send in this round.")
+            .falls()
+            .of(Unit::Bytes)];
 
     fn resolve_class(
         &self,

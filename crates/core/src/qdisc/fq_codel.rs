@@ -73,7 +73,7 @@ crate::stats! {
     /// Counters of fq_codel.
     pub struct Stats {
         /// Largest packet seen, bytes.
-        maxpacket: u32,
+        maxpacket: u32 [falls] [of(Bytes)],
         /// Packets dropped because a limit was exceeded.
         drop_overlimit: u64,
         /// Times a flow was put on the list of new flows.
@@ -83,13 +83,13 @@ crate::stats! {
         /// Packets marked for `ce_threshold`.
         ce_mark: u64 [nonzero],
         /// Memory that waiting packets take now, bytes.
-        memory_used: u64 [nonzero],
+        memory_used: u64 [nonzero] [falls] [of(Bytes)],
         /// Packets dropped because the memory limit was exceeded (also in `drop_overlimit`).
         drop_overmemory: u64 [nonzero],
         /// Flows on the list of new flows.
-        new_flows_len: u32 [line],
+        new_flows_len: u32 [line] [falls],
         /// Flows on the list of old flows.
-        old_flows_len: u32,
+        old_flows_len: u32 [falls],
     }
 }
 

@@ -41,7 +41,7 @@ use crate::sched::node::Class;
 use crate::sched::share::Share;
 use crate::sched::spec::{ClassShape, Flags, Style};
 use crate::text::error::{ConfigError, ErrorKind, Object, Reason};
-use crate::text::stats::Counter;
+use crate::text::stats::{Counter, Unit};
 use crate::text::value::{Hex, Name};
 
 crate::params! {
@@ -453,13 +453,14 @@ impl Classful for Htb {
         Counter::new("lended", "Packets that it sent, or let send, with its own tokens."),
         Counter::new("borrowed", "Packets that it sent, or let send, with those of a class above."),
         Counter::new("giants", "Always 0: no packet is too large."),
-        Counter::new("tokens", "Tokens of its rate, in ticks of 64 ns."),
-        Counter::new("ctokens", "Tokens of its ceiling, in ticks of 64 ns."),
-        Counter::new("quantum", "Bytes of its turn, as given or derived."),
+        Counter::new("tokens", "Tokens of its rate, in ticks of 64 ns.").falls(),
+        Counter::new("ctokens", "Tokens of its ceiling, in ticks of 64 ns.").falls(),
+        Counter::new("quantum", "Bytes of its turn, as given or derived.").falls().of(Unit::Bytes),
         Counter::new(
             "level",
             "0 for a leaf; 7 for a root class with classes below, and one less for each level.",
-        ),
+        )
+        .falls(),
     ];
     const CLASS_CHANGE: ChangeRule = ChangeRule::Replace;
 

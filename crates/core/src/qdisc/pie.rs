@@ -78,9 +78,9 @@ crate::stats! {
         /// Probability of a drop, in parts of 2^64, as of the last packet.
         prob: u64 [part],
         /// Delay that the law last used, microseconds.
-        delay: u64 [micros],
+        delay: u64 [micros][falls],
         /// Measured rate of departures, bytes per second.
-        avg_dq_rate: u64 [with("dq_rate_estimator")],
+        avg_dq_rate: u64 [with("dq_rate_estimator")] [falls] [of(Rate)],
         /// Packets queued.
         pkts_in: u64 [line],
         /// Packets dropped at the limit.
@@ -88,7 +88,7 @@ crate::stats! {
         /// Packets dropped, at the limit or by the law.
         dropped: u64,
         /// Most packets that waited when another came.
-        maxq: u32,
+        maxq: u32 [falls],
         /// Packets marked instead of dropped.
         ecn_mark: u64,
     }

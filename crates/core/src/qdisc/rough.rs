@@ -135,9 +135,9 @@ crate::stats! {
     /// Counters of rough.
     pub struct Stats {
         /// Control segments that wait now.
-        prio_packets: u32,
+        prio_packets: u32 [falls],
         /// Their bytes.
-        prio_bytes: u64,
+        prio_bytes: u64 [falls] [of(Bytes)],
         /// Ordinary packets dropped from the head to make room.
         head_drops: u64,
         /// Control segments dropped from the head to make room, or because they exceeded their

@@ -10,6 +10,31 @@ pub struct Counter {
     pub about: &'static str,
     /// The form in which tc prints it.
     pub print: Print,
+    /// True if its number may also go down, as that of waiting packets does; false for a count of
+    /// events.
+    pub falls: bool,
+    /// The unit of its number.
+    pub unit: Unit,
+}
+
+/// Unit of a counter's number.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Unit {
+    /// Packets, events, or none.
+    #[default]
+    One,
+    /// Bytes.
+    Bytes,
+    /// Bytes per second.
+    Rate,
+    /// Microseconds.
+    Micros,
+    /// Nanoseconds.
+    Nanos,
+    /// Parts of 2^32.
+    Part32,
+    /// Parts of 2^64.
+    Part64,
 }
 
 /// Form in which tc prints a counter: key and number, unless a field changes it.
@@ -43,7 +68,7 @@ impl Counter {
     /// Returns a counter that tc prints as key and number.
     pub const fn new(key: &'static str, about: &'static str) -> Self {
         let print = Print { line: false, nonzero: false, form: Form::Number, with: None };
-        Self { key, about, print }
+        Self { key, about, print, falls: false, unit: Unit::One }
     }
     /// Makes it begin a line.
     #[must_use]
@@ -57,23 +82,35 @@ impl Counter {
         self.print.nonzero = true;
         self
     }
-    /// Declares its unit to be microseconds.
+    /// Declares its unit to be microseconds, and makes tc print it as a time.
     #[must_use]
     pub const fn micros(mut self) -> Self {
         self.print.form = Form::Micros;
+        self.of(Unit::Micros)
+    }
+    /// Declares that its number may also go down.
+    #[must_use]
+    pub const fn falls(mut self) -> Self {
+        self.falls = true;
+        self
+    }
+    /// Declares its unit.
+    #[must_use]
+    pub const fn of(mut self, unit: Unit) -> Self {
+        self.unit = unit;
         self
     }
     /// Makes it a word, printed while it is not zero.
     #[must_use]
     pub const fn word(mut self) -> Self {
         self.print.form = Form::Word;
-        self.nonzero()
+        self.nonzero().falls()
     }
     /// Declares its unit to be 2^-64.
     #[must_use]
     pub const fn part(mut self) -> Self {
         self.print.form = Form::Part;
-        self
+        self.of(Unit::Part64).falls()
     }
     /// Leaves it out unless this flag is set among the parameters.
     #[must_use]
@@ -96,14 +133,17 @@ pub trait Counters: Clone + core::fmt::Debug + 'static {
 
 /// Declares counters: documentation, field and type (any type that widens to `u64`). If tc does not
 /// print a counter as key and number, its form follows: one or several of `[line]`, `[nonzero]`,
-/// `[micros]`, `[word]`, `[part]`, `[with("flag")]`, the methods of [`Counter`].
+/// `[micros]`, `[word]`, `[part]`, `[with("flag")]`, the methods of [`Counter`]. `[falls]` stands
+/// beside a number that may also go down, and `[of(Bytes)]`, a [`Unit`], beside one with a unit.
 #[macro_export]
 #[doc(hidden)]
 macro_rules! stats {
-    ($(#[$meta:meta])* pub struct $name:ident { $( $(#[doc = $doc:literal])+ $field:ident : $type:ty $([$($how:tt)+])*, )* }) => {
+    ($(#[$meta:meta])* $vis:vis struct $name:ident {
+        $( $(#[doc = $doc:literal])+ $field:ident : $type:ty $([$($how:tt)+])*, )*
+    }) => {
         $(#[$meta])*
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-        pub struct $name { $( $(#[doc = $doc])+ pub $field: $type, )* }
+        $vis struct $name { $( $(#[doc = $doc])+ pub $field: $type, )* }
 
         impl $crate::text::stats::Counters for $name {
             const TABLE: &'static [$crate::text::stats::Counter] = &[ $(
@@ -128,6 +168,9 @@ macro_rules! stats {
     (@print $counter:expr) => { $counter };
     (@print $counter:expr, [with($flag:literal)] $($rest:tt)*) => {
         $crate::stats!(@print $counter.with($flag) $($rest)*)
+    };
+    (@print $counter:expr, [of($unit:ident)] $($rest:tt)*) => {
+        $crate::stats!(@print $counter.of($crate::text::stats::Unit::$unit) $($rest)*)
     };
     (@print $counter:expr, [$how:ident] $($rest:tt)*) => { $crate::stats!(@print $counter.$how() $($rest)*) };
 }

@@ -75,7 +75,7 @@ crate::stats! {
         /// Turns that ended with more to send.
         yields: u64,
         /// Largest number of packets that waited at a time.
-        waiting_max: u64,
+        waiting_max: u64 [falls],
     }
 }
 

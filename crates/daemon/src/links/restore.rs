@@ -1,6 +1,7 @@
 //! Interfaces that are not there: they are opened when there is one of their name.
 
 use txweir_core::{Instant, Nanos};
+use txweir_runtime::Level;
 
 use super::Links;
 use crate::end::End;
@@ -23,7 +24,7 @@ impl Links {
                 }
                 end => format!("link {}: waiting: {}", link.name, end.away().unwrap_or_default()),
             };
-            self.notes.line(now, "txweir", &text);
+            self.notes.log().line(now, Level::Notice, "txweir", &text);
             link.retry = Some(now + RETRY);
         }
         if self.next_attempt().is_none_or(|at| at > now) {
@@ -38,7 +39,7 @@ impl Links {
                 link.come_back(now, io);
                 let how = if awaited { "has appeared" } else { "is back" };
                 let text = format!("link {}: interface `{}` {how}", link.name, link.interface());
-                self.notes.line(now, "txweir", &text);
+                self.notes.log().line(now, Level::Notice, "txweir", &text);
             }
             // No interface is away from a link without one.
             Ok(None) => link.retry = Some(now + RETRY),
@@ -46,7 +47,12 @@ impl Links {
             Err(error) => {
                 link.retry = Some(now + RETRY);
                 if link.way.device_mut().not_opened(&error) {
-                    self.notes.line(now, "txweir", &format!("link {}: {}: {error}", link.name, link.state()));
+                    self.notes.log().line(
+                        now,
+                        Level::Notice,
+                        "txweir",
+                        &format!("link {}: {}: {error}", link.name, link.state()),
+                    );
                 }
             }
         }

@@ -113,6 +113,10 @@ const OLD: &[c_long] = &[
 #[cfg(not(target_arch = "x86_64"))]
 const OLD: &[c_long] = &[];
 
+/// The calls by which a file is replaced whole, with its mode and owner.
+const FILES: &[c_long] =
+    &[libc::SYS_openat, libc::SYS_renameat, libc::SYS_renameat2, libc::SYS_fchmod, libc::SYS_fchown];
+
 /// The ioctls of links, of non-blocking sockets, and of the question for a terminal.
 const IOCTLS: [libc::Ioctl; 12] = [
     libc::SIOCETHTOOL as libc::Ioctl,
@@ -196,7 +200,7 @@ const ARCH: TargetArch = TargetArch::x86_64;
 const ARCH: TargetArch = TargetArch::aarch64;
 
 /// Returns the admitted calls.
-fn admitted(keep_netns: bool) -> Result<Rules, seccompiler::BackendError> {
+fn admitted(Sandbox { keep_netns, keep_files, .. }: Sandbox) -> Result<Rules, seccompiler::BackendError> {
     let mut rules = Rules::default();
     rules.any(ANY);
     rules.any(OLD);
@@ -204,10 +208,16 @@ fn admitted(keep_netns: bool) -> Result<Rules, seccompiler::BackendError> {
     for call in [libc::SYS_mmap, libc::SYS_mprotect] {
         rules.when(call, [bits(2, libc::PROT_EXEC, 0)])?;
     }
-    // No file is made.
-    rules.when(libc::SYS_openat, [bits(2, libc::O_CREAT, 0)])?;
-    #[cfg(target_arch = "x86_64")]
-    rules.when(libc::SYS_open, [bits(1, libc::O_CREAT, 0)])?;
+    if keep_files {
+        rules.any(FILES);
+        #[cfg(target_arch = "x86_64")]
+        rules.any(&[libc::SYS_open, libc::SYS_rename]);
+    } else {
+        // No file is made.
+        rules.when(libc::SYS_openat, [bits(2, libc::O_CREAT, 0)])?;
+        #[cfg(target_arch = "x86_64")]
+        rules.when(libc::SYS_open, [bits(1, libc::O_CREAT, 0)])?;
+    }
     // Threads, but no processes and no namespaces. The flags of clone3 lie in memory, where a
     // filter cannot read them; see `filter`.
     rules.when(libc::SYS_clone, [bits(0, libc::CLONE_THREAD | NAMESPACES, libc::CLONE_THREAD)])?;
@@ -242,7 +252,7 @@ pub(super) fn filter(sandbox: &Sandbox) -> io::Result<()> {
         Forbidden::Fails => SeccompAction::Errno(libc::EPERM.cast_unsigned()),
         Forbidden::Kills => SeccompAction::KillProcess,
     };
-    let calls = admitted(sandbox.keep_netns).and_then(|rules| rules.program(forbidden, SeccompAction::Allow));
+    let calls = admitted(*sandbox).and_then(|rules| rules.program(forbidden, SeccompAction::Allow));
     // A C library starts threads by clone where clone3 does not exist.
     let mut newer = Rules::default();
     newer.any(&[libc::SYS_clone3]);

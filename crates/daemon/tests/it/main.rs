@@ -5,6 +5,7 @@ mod common;
 mod filters;
 mod links;
 mod memory;
+mod metrics;
 mod queues;
 mod readers;
 mod reload;

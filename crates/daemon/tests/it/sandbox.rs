@@ -47,7 +47,7 @@ fn make_calls(forbidden: Forbidden) {
     // The test runner has threads of its own.
     let refused = Sandbox::default().enter().expect_err("more than one thread");
     assert!(matches!(refused, SandboxError::Threads(2..)), "{refused}");
-    let sandbox = Sandbox { forbidden, keep_netns: false };
+    let sandbox = Sandbox { forbidden, ..Sandbox::default() };
     if !sandbox.filter_calls().expect("a filter") {
         return println!("skipped, because there is no filter for this processor");
     }

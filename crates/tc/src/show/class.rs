@@ -10,6 +10,7 @@ use txweir_core::sched::node::{Class, Node};
 use txweir_core::text::value::text_of;
 use txweir_core::{Bytes, Handle, Tally};
 
+use super::measured::Usual;
 use super::{Form, Printed, books, htb, in_order, queues, time_text, write_books};
 use crate::json::Object;
 
@@ -32,49 +33,110 @@ impl Classes {
     }
 }
 
-/// Returns the classes of a device, each as text and as a JSON object. The flows that a qdisc keeps
-/// apart are classes too, if the waiting packets are known, while packets wait in them or their
-/// turn is to come.
-pub(crate) fn classes(trees: &Trees<'_>, form: &Form, asked: &Classes) -> (String, Vec<String>) {
-    let mut text = String::new();
-    let mut objects = Vec::new();
+/// A class of a device.
+pub(super) struct Seen<'a> {
+    /// The qdisc that it belongs to.
+    pub(super) owner: &'a Node,
+    pub(super) id: Handle,
+    pub(super) what: What<'a>,
+}
+
+/// The sources of what is known of a class.
+pub(super) enum What<'a> {
+    /// A traffic class or a transmit queue of a root that stands for queues.
+    OfQueues(&'a queues::OfQueues),
+    /// A class that a command has made, or may change.
+    Made(&'a dyn UserClasses, &'a ClassShown<'a>),
+    /// A band.
+    Band(&'a Class),
+    /// A flow that a qdisc keeps apart.
+    Flow(&'a FlowShown<'a>),
+}
+
+impl Seen<'_> {
+    /// Returns the counters that tc prints of every class; `None` for a flow, which has not all.
+    pub(super) fn usual(&self) -> Option<Usual> {
+        match self.what {
+            What::OfQueues(of) => Some((&of.books).into()),
+            What::Made(_, class) => Some(class.into()),
+            What::Band(class) => Some((&class.node.books()).into()),
+            What::Flow(_) => None,
+        }
+    }
+
+    /// Returns its parent, [`Handle::ROOT`] for the root; `None` if it has none.
+    pub(super) fn parent(&self) -> Option<Handle> {
+        match self.what {
+            What::OfQueues(of) => of.parent(),
+            What::Made(_, ClassShown { at, .. }) if at.parent == 0 => Some(Handle::ROOT),
+            What::Made(_, class) => Some(Handle::new(self.owner.handle().major(), class.at.parent)),
+            What::Band(_) | What::Flow(_) => Some(self.owner.handle()),
+        }
+    }
+}
+
+/// Calls `f` on each class in the order of the list. The flows that a qdisc keeps apart, if they
+/// are asked for, are classes too, if the waiting packets are known, while packets wait in them or
+/// their turn is to come.
+pub(super) fn each(trees: &Trees<'_>, flows: bool, f: &mut dyn FnMut(&Seen<'_>)) {
     in_order(trees, &mut |_, node, pool| {
         if queues::stand(node) {
-            return queues::classes(node, &queues::below(trees), form, asked, &mut text, &mut objects);
+            return queues::each_class(node, &queues::below(trees), &mut |id, of| {
+                f(&Seen { owner: node, id, what: What::OfQueues(of) });
+            });
         }
         if node.handle().is_none() {
             return;
         }
+        let id = |minor: u16| Handle::new(node.handle().major(), minor);
         if let Some(classes) = node.qdisc().user_classes() {
             classes.list(&mut |class| {
-                let id = Handle::new(node.handle().major(), class.at.minor);
-                if asked.wants(id) {
-                    let _ = write_user_class(&mut text, node, classes, &class, form, asked);
-                    objects.push(user_object(node, classes, &class, form));
-                }
+                f(&Seen { owner: node, id: id(class.at.minor), what: What::Made(classes, &class) });
             });
             return;
         }
         for class in node.qdisc().classes() {
-            let id = Handle::new(node.handle().major(), class.minor);
             // netem has a class only while a qdisc is in it.
-            let there = node.qdisc().spec().kind != "netem" || !class.node.handle().is_none();
-            if there && asked.wants(id) {
-                // Writing into a String cannot fail.
-                let _ = write_class(&mut text, node, class, form, asked);
-                objects.push(object(node, class, form));
+            if node.qdisc().spec().kind != "netem" || !class.node.handle().is_none() {
+                f(&Seen { owner: node, id: id(class.minor), what: What::Band(class) });
             }
         }
-        let Some(pool) = pool else { return };
+        let Some(pool) = pool.filter(|_| flows) else { return };
         node.qdisc().flows(pool, &mut |flow| {
             // The last of 65 536 flows has no minor number.
             let Ok(minor) = u16::try_from(flow.minor) else { return };
-            let id = Handle::new(node.handle().major(), minor);
-            if asked.wants(id) {
-                let _ = write_flow(&mut text, node, id, &flow, form, asked);
-                objects.push(flow_object(node, id, &flow, form));
-            }
+            f(&Seen { owner: node, id: id(minor), what: What::Flow(&flow) });
         });
+    });
+}
+
+/// Returns the classes of a device, each as text and as a JSON object.
+pub(crate) fn classes(trees: &Trees<'_>, form: &Form, asked: &Classes) -> (String, Vec<String>) {
+    let mut text = String::new();
+    let mut objects = Vec::new();
+    each(trees, true, &mut |seen| {
+        let Seen { owner, id, what } = seen;
+        if !asked.wants(*id) {
+            return;
+        }
+        // Writing into a String cannot fail.
+        let (_, object) = match what {
+            What::OfQueues(of) => (
+                queues::write_class(&mut text, owner, *id, of, form, asked),
+                queues::class_object(owner, *id, of, form),
+            ),
+            What::Made(classes, class) => (
+                write_user_class(&mut text, owner, *classes, class, form, asked),
+                user_object(owner, *classes, class, form),
+            ),
+            What::Band(class) => {
+                (write_class(&mut text, owner, class, form, asked), object(owner, class, form))
+            }
+            What::Flow(flow) => {
+                (write_flow(&mut text, owner, *id, flow, form, asked), flow_object(owner, *id, flow, form))
+            }
+        };
+        objects.push(object);
     });
     (text, objects)
 }
@@ -183,16 +245,7 @@ fn user_object(owner: &Node, classes: &dyn UserClasses, class: &ClassShown<'_>, 
     if !form.statistics {
         return o.finish();
     }
-    let counts = [
-        ("bytes", class.sent.bytes),
-        ("packets", class.sent_segs),
-        ("drops", class.drops),
-        ("overlimits", class.overlimits),
-        ("requeues", 0),
-        ("backlog", class.backlog.bytes),
-        ("qlen", class.backlog.packets),
-    ];
-    let o = counts.into_iter().fold(o, |o, (key, n)| o.uint(key, n));
+    let o = Usual::from(class).members(o);
     let own = classes.class_spec().counters.iter().zip(class.values);
     own.fold(o, |o, (counter, value)| o.raw(counter.key, &value.to_string())).finish()
 }

@@ -110,27 +110,32 @@ pub(super) fn option_words(qdisc: &dyn Qdisc) -> Vec<(&'static str, String)> {
     all
 }
 
-/// Writes the classes: for mqprio the traffic classes, then for both kinds the queues.
-pub(super) fn classes(
-    node: &Node,
-    below: Below<'_, '_>,
-    form: &Form,
-    asked: &Classes,
-    text: &mut String,
-    objects: &mut Vec<String>,
-) {
+/// A class of a root that stands for queues.
+pub(super) struct OfQueues {
+    parent: Parent,
+    leaf: Handle,
+    pub(super) books: Books,
+}
+
+impl OfQueues {
+    /// Returns its parent, [`Handle::ROOT`] for the root; `None` if it has none.
+    pub(super) fn parent(&self) -> Option<Handle> {
+        match self.parent {
+            Parent::Root => Some(Handle::ROOT),
+            Parent::Class(class) => Some(class),
+            Parent::None => None,
+        }
+    }
+}
+
+/// Calls `f` on the classes: for mqprio the traffic classes, then for both kinds the queues.
+pub(super) fn each_class(node: &Node, below: Below<'_, '_>, f: &mut dyn FnMut(Handle, &OfQueues)) {
     let major = node.handle().major();
     let traffic = mqprio::classes_of(node.qdisc());
     let minor = |tc: usize| mqprio::CLASS_MINOR.saturating_add(u16::try_from(tc).unwrap_or(u16::MAX));
-    let mut push = |id: Handle, parent: Parent, leaf: Handle, books: &Books| {
-        if asked.wants(id) {
-            // Writing into a String cannot fail.
-            let _ = write(text, node, (id, parent, leaf), books, form, asked);
-            objects.push(object(node, (id, parent, leaf), books, form));
-        }
-    };
     for (tc, range) in traffic.iter().flat_map(|t| t.ranges()).enumerate() {
-        push(Handle::new(major, minor(tc)), Parent::Root, Handle::NONE, &sums(below, *range));
+        let class = OfQueues { parent: Parent::Root, leaf: Handle::NONE, books: sums(below, *range) };
+        f(Handle::new(major, minor(tc)), &class);
     }
     for (queue, node) in (0u16..).zip(below) {
         let parent = match &traffic {
@@ -140,7 +145,8 @@ pub(super) fn classes(
                 None => Parent::None,
             },
         };
-        push(Handle::new(major, queue.saturating_add(1)), parent, node.handle(), &node.books());
+        let class = OfQueues { parent, leaf: node.handle(), books: node.books() };
+        f(Handle::new(major, queue.saturating_add(1)), &class);
     }
 }
 
@@ -153,18 +159,19 @@ enum Parent {
     None,
 }
 
-fn write(
+/// Writes a class.
+pub(super) fn write_class(
     out: &mut String,
     owner: &Node,
-    (id, parent, leaf): (Handle, Parent, Handle),
-    books: &Books,
+    id: Handle,
+    OfQueues { parent, leaf, books }: &OfQueues,
     form: &Form,
     asked: &Classes,
 ) -> std::fmt::Result {
     write_name(out, owner, id, form, asked)?;
     out.push_str(&match parent {
         Parent::Root => "root ".to_string(),
-        Parent::Class(class) => format!("parent {} ", name_of(class, form, asked)),
+        Parent::Class(class) => format!("parent {} ", name_of(*class, form, asked)),
         Parent::None => "parent none ".to_string(),
     });
     if !leaf.is_none() {
@@ -174,11 +181,17 @@ fn write(
     if form.statistics { book_lines(out, books) } else { Ok(()) }
 }
 
-fn object(owner: &Node, (id, parent, leaf): (Handle, Parent, Handle), books: &Books, form: &Form) -> String {
+/// Returns a class as an object.
+pub(super) fn class_object(
+    owner: &Node,
+    id: Handle,
+    OfQueues { parent, leaf, books }: &OfQueues,
+    form: &Form,
+) -> String {
     let mut o = name_object(owner, id, form);
     o = match parent {
         Parent::Root => o.bool("root", true),
-        Parent::Class(class) => o.text("parent", &form.named(class)),
+        Parent::Class(class) => o.text("parent", &form.named(*class)),
         Parent::None => o.text("parent", "none"),
     };
     if !leaf.is_none() {

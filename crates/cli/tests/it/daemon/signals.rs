@@ -145,6 +145,7 @@ fn changes_are_logged_with_the_client_that_made_them() {
     let said = lines(&mut daemon);
     let (uid, gid) = (rustix::process::getuid().as_raw(), rustix::process::getgid().as_raw());
     // A request that only looks is no change, nor is one that cannot be read.
+    assert_eq!(next(&said), format!("txweir: start: {}, 0 links", env!("CARGO_PKG_VERSION")));
     dir.ok("link show");
     assert_eq!(dir.run(&["link", "fly"]).0, 1);
     for (line, refused) in [

@@ -14,7 +14,7 @@ crate::stats! {
         /// Packets handed to the device, direct ones included.
         tx_packets: u64,
         /// Wire bytes handed to the device.
-        tx_bytes: u64,
+        tx_bytes: u64 [of(Bytes)],
         /// Times a sender got its frame back because there was no room.
         full: u64,
         /// Times a sender was told to cut a super-packet.

@@ -71,22 +71,22 @@ crate::stats! {
     /// Counters of cake.
     pub struct Stats {
         /// Most memory that waiting packets have taken, bytes.
-        memory_used: u64,
+        memory_used: u64 [falls] [of(Bytes)],
         /// Limit of `memory_used`, bytes.
-        memory_limit: u64,
+        memory_limit: u64 [falls] [of(Bytes)],
         /// Estimate of the arrival rate with `autorate-ingress`, bytes/s; without it, the first
         /// rate.
-        capacity_estimate: u64,
+        capacity_estimate: u64 [falls] [of(Rate)],
         /// Smallest network packet, bytes (frame, if the framing is raw).
-        min_network_size: u32,
+        min_network_size: u32 [falls] [of(Bytes)],
         /// Largest network packet, bytes.
-        max_network_size: u32,
+        max_network_size: u32 [falls] [of(Bytes)],
         /// Smallest size that a packet was charged, bytes.
-        min_adj_size: u32,
+        min_adj_size: u32 [falls] [of(Bytes)],
         /// Largest size that a packet was charged, bytes.
-        max_adj_size: u32,
+        max_adj_size: u32 [falls] [of(Bytes)],
         /// Mean bytes in front of the network header.
-        avg_hdr_offset: u32,
+        avg_hdr_offset: u32 [falls] [of(Bytes)],
     }
 }
 

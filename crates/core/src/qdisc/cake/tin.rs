@@ -12,22 +12,22 @@ crate::stats! {
     /// Counters of a tin.
     pub struct TinStats {
         /// The rate below which it goes before others, bytes/s; 0: there is no shaping.
-        threshold_rate: u64,
+        threshold_rate: u64 [falls] [of(Rate)],
         /// Bytes that came into it.
-        sent_bytes: u64,
+        sent_bytes: u64 [of(Bytes)],
         /// Bytes that wait in it.
-        backlog_bytes: u64,
+        backlog_bytes: u64 [falls] [of(Bytes)],
         /// Standing delay that is acceptable here, microseconds: at least one and a half frames.
-        target_us: u64,
+        target_us: u64 [falls] [of(Micros)],
         /// Time over which it must stay above, microseconds.
-        interval_us: u64,
+        interval_us: u64 [falls] [of(Micros)],
         /// Delay of packets that left it, microseconds: a mean that rises quickly and falls slowly.
-        peak_delay_us: u64,
+        peak_delay_us: u64 [falls] [of(Micros)],
         /// Delay of packets that left it, microseconds: a mean that moves slowly.
-        avg_delay_us: u64,
+        avg_delay_us: u64 [falls] [of(Micros)],
         /// Delay of packets that left it, microseconds: a mean that falls quickly and rises slowly,
         /// the delay of flows that send little.
-        base_delay_us: u64,
+        base_delay_us: u64 [falls] [of(Micros)],
         /// Packets that came into it.
         sent_packets: u64,
         /// Packets whose flow was in another queue of its set than that of its hash.
@@ -43,15 +43,15 @@ crate::stats! {
         /// Acknowledgements that the filter dropped.
         ack_drops: u64,
         /// Flows that send little, and those that are empty and remembered.
-        sparse_flows: u32,
+        sparse_flows: u32 [falls],
         /// Flows that have used up a turn.
-        bulk_flows: u32,
+        bulk_flows: u32 [falls],
         /// Flows that BLUE drops from.
-        unresponsive_flows: u32,
+        unresponsive_flows: u32 [falls],
         /// Largest packet that came into it, bytes.
-        max_pkt_len: u32,
+        max_pkt_len: u32 [falls] [of(Bytes)],
         /// Bytes that a flow may send per turn, before the division by its host's flows.
-        flow_quantum: u32,
+        flow_quantum: u32 [falls] [of(Bytes)],
     }
 }
 

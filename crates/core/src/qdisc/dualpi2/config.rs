@@ -70,33 +70,33 @@ crate::stats! {
     /// Counters of dualpi2.
     pub struct Stats {
         /// Base probability, in parts of 2^32, as of the last packet.
-        prob: u32,
+        prob: u32 [falls] [of(Part32)],
         /// Wait of the oldest packet of the Classic queue when a packet last came or left,
         /// microseconds.
-        delay_c: u64,
+        delay_c: u64 [falls] [of(Micros)],
         /// Wait of the oldest packet of the low-latency queue at that time, microseconds.
-        delay_l: u64,
+        delay_l: u64 [falls] [of(Micros)],
         /// Packets queued in the Classic queue.
         pkts_in_c: u64,
         /// Packets queued in the low-latency queue.
         pkts_in_l: u64,
         /// Most packets that waited when another came.
-        maxq: u32,
+        maxq: u32 [falls],
         /// Marks, by the probability and by `step_thresh`; a packet marked by both counts twice.
         ecn_mark: u64,
         /// Marks by `step_thresh`.
         step_marks: u64,
         /// Credit of the Classic queue, in hundredths of a byte; 0 while it is the other's turn.
-        credit_c: u64,
+        credit_c: u64 [falls],
         /// Credit of the low-latency queue, in hundredths of a byte; 0 while it is the other's
         /// turn.
-        credit_l: u64,
+        credit_l: u64 [falls],
         /// Memory that waiting packets take, bytes, as Linux counts its buffers.
-        memory_used: u64,
+        memory_used: u64 [falls] [of(Bytes)],
         /// Largest value of `memory_used`.
-        max_memory_used: u64,
+        max_memory_used: u64 [falls] [of(Bytes)],
         /// Limit of `memory_used`.
-        memory_limit: u64,
+        memory_limit: u64 [falls] [of(Bytes)],
     }
 }
 

@@ -80,31 +80,31 @@ crate::stats! {
     /// Counters of fq.
     pub struct Stats {
         /// Flows that are known now.
-        flows: u32,
+        flows: u32 [falls],
         /// Known flows in which no packet waits.
-        inactive: u32,
+        inactive: u32 [falls],
         /// Known flows that wait for their time.
-        throttled_flows: u32,
+        throttled_flows: u32 [falls],
         /// Packets that wait in band 0 now.
-        band0_pkts: u32,
+        band0_pkts: u32 [falls],
         /// Packets that wait in band 1 now.
-        band1_pkts: u32,
+        band1_pkts: u32 [falls],
         /// Packets that wait in band 2 now.
-        band2_pkts: u32,
+        band2_pkts: u32 [falls],
         /// Nanoseconds from the last packet that came or left to the earliest time that a flow
         /// waits for.
-        next_packet_delay: u64,
+        next_packet_delay: u64 [falls] [of(Nanos)],
         /// Idle flows that were forgotten.
         gc: u64,
         /// Always 0: there is no queue for high priority beside the bands.
-        highprio: u32,
+        highprio: u32 [falls],
         /// Packets that took the fast path: they bypassed the flows, because nothing there could
         /// leave before them.
         fastpath: u64,
         /// Times that a flow had to wait for its time.
         throttled: u64,
         /// Lateness of released flows, nanoseconds: a moving average with weight 1/8.
-        latency: u64,
+        latency: u64 [falls] [of(Nanos)],
         /// Packets that left later than `ce_threshold` after their time; ECN-capable ones are
         /// CE-marked.
         ce_mark: u64,
