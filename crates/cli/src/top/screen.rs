@@ -9,6 +9,8 @@ use ratatui_core::text::{Line, Text};
 use ratatui_crossterm::CrosstermBackend;
 use ratatui_crossterm::crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
 use ratatui_crossterm::crossterm::{cursor, execute, terminal};
+use txweir::device::clock;
+use txweir::device::poll::{self, PollFd, PollFlags};
 
 use super::view::{self, Look};
 
@@ -69,7 +71,15 @@ impl Screen {
     /// # Errors
     /// The terminal is gone.
     pub fn key(&self, wait: Duration) -> io::Result<Option<Key>> {
-        if !event::poll(wait)? {
+        // crossterm reads a terminal that is gone for ever: this looks first.
+        let stdin = io::stdin();
+        let mut ready = [PollFd::new(&stdin, PollFlags::IN)];
+        let until = clock::now_ns().saturating_add(u64::try_from(wait.as_nanos()).unwrap_or(u64::MAX));
+        poll::wait(&mut ready, Some(until), 0)?;
+        if ready[0].revents().intersects(PollFlags::HUP | PollFlags::ERR) {
+            return Err(io::Error::new(io::ErrorKind::BrokenPipe, "it is gone"));
+        }
+        if !event::poll(Duration::ZERO)? {
             return Ok(None);
         }
         Ok(match event::read()? {

@@ -1,5 +1,6 @@
 //! The memory budget of a link: text that asks for more is refused before anything is made.
 
+use txweir_counted::held;
 use txweir_daemon::protocol::{Ask, Batch};
 
 use crate::common::World;
@@ -104,4 +105,39 @@ fn what_was_saved_fits_again() {
     let reply = again.daemon.configure(again.now, "c", &saved);
     assert_eq!((reply.status, reply.stderr.as_str()), (0, ""));
     assert_eq!(again.save(), saved);
+}
+
+/// Returns a policy as LibreQoS makes it: on each of four queues an htb with its part of the
+/// circuits, and cake below each circuit.
+fn circuits(number: u32) -> String {
+    let mut text = String::from("qdisc replace dev lan root handle 7fff: mq\n");
+    for queue in 1..=4 {
+        text += &format!("qdisc replace dev lan parent 7fff:{queue} handle {queue}: htb default 2\n");
+        text +=
+            &format!("class replace dev lan parent {queue}: classid {queue}:1 htb rate 1gbit ceil 1gbit\n");
+        for class in 2..2 + number / 4 {
+            let rates = "htb rate 5mbit ceil 50mbit prio 3";
+            text += &format!("class replace dev lan parent {queue}:1 classid {queue}:{class:x} {rates}\n");
+            text += &format!("qdisc replace dev lan parent {queue}:{class:x} cake diffserv4\n");
+        }
+    }
+    text
+}
+
+/// A circuit without traffic takes no table, and a reload in one step leaves as much as there was.
+/// `-- --show-output` prints the figures of docs/daemon.md.
+#[test]
+fn a_thousand_idle_circuits_are_small() {
+    const CIRCUITS: u32 = 1024;
+    let mut world = World::with(&["add lan --type wire --rate 10gbit --queues 4"]);
+    let before = held();
+    let level = |since| u64::try_from(held() - since).unwrap_or(0);
+    assert_eq!(tried(&mut world, "", &circuits(CIRCUITS)), (0, String::new()));
+    let made = level(before);
+    assert_eq!(tried(&mut world, "--atomic", &circuits(CIRCUITS)), (0, String::new()));
+    let reloaded = level(before);
+    let each = |bytes| bytes / u64::from(CIRCUITS);
+    println!("{CIRCUITS} idle circuits: {} bytes each, {} after a reload", each(made), each(reloaded));
+    assert!(each(made) < 20 << 10, "{made} bytes");
+    assert!(reloaded < made + made / 4, "{made} bytes, {reloaded} after a reload");
 }

@@ -56,6 +56,36 @@ fn without_a_daemon_it_says_so() {
     assert!(err.starts_with("txweir: ") && err.contains("txweir.sock"), "{err}");
 }
 
+/// A terminal that is closed ends it.
+#[test]
+fn it_ends_when_its_terminal_is_gone() {
+    let _machine = machine::shared();
+    let dir = Dir::new();
+    let _daemon = with_traffic(&dir);
+    let number = dir.0.join("number");
+    let shell = format!("echo $$ >{}; exec {TXWEIR} top --interval 100ms", number.display());
+    let mut command = dir.command_of(Command::new("script"), &["-qec", &shell, "/dev/null"]);
+    command.env("TERM", "xterm").stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+    let Ok(mut script) = command.spawn().map(Process) else {
+        println!("skipped, because script(1) cannot run");
+        return;
+    };
+    let mut frame = [0; 2048];
+    script.0.stdout.as_mut().expect("piped").read_exact(&mut frame).expect("a frame");
+    let number = std::fs::read_to_string(number).expect("the number of the process");
+    script.0.kill().expect("script(1)");
+    script.0.wait().expect("script(1)");
+    let running = || {
+        let state = std::fs::read_to_string(format!("/proc/{}/stat", number.trim()));
+        state.is_ok_and(|state| !state.contains(") Z "))
+    };
+    let give_up = Instant::now() + PATIENCE;
+    while running() {
+        assert!(Instant::now() < give_up, "it does not end");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
 /// Runs `txweir top` on a terminal that script(1) makes. The caller writes keys to its stdin.
 fn on_a_terminal(dir: &Dir) -> Option<Process> {
     let shell = format!("stty rows 24 cols 80; {TXWEIR} top --interval 100ms; echo status $?; stty -a");

@@ -9,7 +9,7 @@
 //!
 //! O(1) per packet; O(log queues) while queues overflow; with the filter O(packets in its flow).
 //! Memory per tin: 1024 flows of one cache line, 4 bytes of tag, 12 of hosts and 12 of backlog
-//! each, 94 KiB; taken when the tin is made, or (`Env::lazy`) with its first packet.
+//! each, 92 KiB; taken when the tin is made, or (`Env::lazy`) with its first packet.
 //!
 //! - I1: over any interval that begins with a waiting packet, bytes charged and sent <= rate x time
 //!   + one packet.
