@@ -28,7 +28,7 @@ const LINGER: Nanos = Nanos::from_secs(1);
 /// Most bytes of a page: ten thousand classes of htb take some 20 MB.
 const PAGE_MAX: usize = 32 << 20;
 /// Most objects (links, queues, qdiscs, classes) that are collected before the links have their
-/// turn: a class of htb takes some 3 us.
+/// turn: twice as many took a millisecond in a build for tests.
 const PART: usize = 64;
 /// Number of pages begun, for one request, after which one is made without giving way: changes make
 /// a page begin again.
