@@ -57,8 +57,8 @@ fn at_rest(net: &Net, link: &str) -> (u64, Value) {
 }
 
 /// Returns the frames that the kernel counts for the interface of a link and the link does not:
-/// those before it was made, less those of an interface before this one. A frame on its way through the kernel is in one count only, so the
-/// least difference of several looks counts.
+/// those before it was made, less those of an interface before this one. A frame on its way through
+/// the kernel is in one count only, so the least difference of several looks counts.
 fn unseen(net: &Net, link: &str) -> i64 {
     let look = |_| {
         std::thread::sleep(Duration::from_millis(10));
