@@ -251,10 +251,9 @@ impl Discipline for FqCodel {
         let m = cx.meta(&p);
         let (wire_len, memory) = (m.wire_len, memory_of(m));
         let f = self.flow_of(m, class);
-        if self.flows.is_empty() {
-            self.take_memory();
-        }
-        let flow = &mut self.flows[f as usize];
+        let Some(flow) = self.flows.get_mut(f as usize) else {
+            return self.enqueue_first(p, class, cx);
+        };
         flow.packets.push_back(&mut cx.pool, p);
         if !flow.listed {
             flow.listed = true;
@@ -374,10 +373,18 @@ impl Flows for FqCodel {
 
 impl FqCodel {
     /// Takes the memory of the tables.
-    #[cold]
     fn take_memory(&mut self) {
         self.flows.resize_with(self.count as usize, Flow::default);
         self.backlogs.resize(self.count as usize, 0);
+    }
+
+    /// Takes the memory of the tables, and then the packet.
+    #[cold]
+    #[inline(never)]
+    fn enqueue_first(&mut self, p: Pkt, class: Option<ClassId>, cx: &mut Cx) {
+        self.take_memory();
+        // There is at least one flow now, and each has its place.
+        self.enqueue(p, class, cx);
     }
 
     /// Returns the packet's flow: the one that `class` names, else the one of its hash.
