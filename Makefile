@@ -41,6 +41,8 @@ setup:
 	  command -v ip >/dev/null || need="$$need iproute2"; \
 	  command -v tshark >/dev/null || need="$$need tshark"; \
 	  command -v valgrind >/dev/null || need="$$need valgrind"; \
+	  command -v zsh >/dev/null || need="$$need zsh"; \
+	  command -v fish >/dev/null || need="$$need fish"; \
 	  command -v chromium chromium-browser google-chrome >/dev/null || need="$$need chromium"; \
 	  if [ -n "$$need" ]; then apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq $$need >/dev/null; fi; \
 	fi
