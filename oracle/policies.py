@@ -345,6 +345,9 @@ def meant(policy):
     if policy.super_packets and any(kind == "tbf" and place != "root" for place, _, kind, _ in policy.nodes):
         # What is above a tbf that cuts counts the pieces that did not fit there only if none did.
         rows.append({"row": "tbf-gso-cut", "waives": ["drops", "(dropped"]})
+        if "netem" in kinds:
+            # A packet that is delayed whole there is one.
+            rows.append({"row": "tbf-gso-cut", "waives": ["qlen", "class_qlen"]})
     if policy.super_packets and {"cake", "tbf"} <= kinds:
         rows.append({"row": "cake-gso-cut", "waives": ["memory_used", "used:"]})
     return [row for index, row in enumerate(rows) if row not in rows[:index]]
