@@ -17,6 +17,7 @@ mod scenario;
 mod script;
 mod sums;
 mod trace;
+pub mod world;
 
 use txweir_tc::testing;
 
