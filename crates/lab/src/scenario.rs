@@ -281,6 +281,7 @@ impl Scenario {
         }
         // The memory that policies may take for the tables of qdiscs.
         let mut left = MEMORY - self.memory(&groups)?;
+        self.check_carried(&groups)?;
         let sends = self.senders(&hosts);
         let mut net = Net::new(seed);
         for h in &self.file.host {
