@@ -245,9 +245,10 @@ impl Connection {
         match self.state {
             State::SynSent | State::SynReceived => {
                 tx.timer = None;
-                if self.opening.in_vain() {
+                let opens = self.state == State::SynSent;
+                if self.opening.in_vain(if opens { Role::Opens } else { Role::Answers }) {
                     self.state = State::Failed;
-                } else if self.state == State::SynSent {
+                } else if opens {
                     tx.counters.timeouts += 1;
                     tx.counters.retransmitted += 1;
                 }

@@ -14,8 +14,10 @@ use crate::tick::Tick;
 const SYN_LINEAR: u32 = 4;
 /// Number of SYNs, the first included, after which the first window is still the ordinary one.
 const SYNS_FREE: u32 = 2;
-/// Number of SYNs sent again before an end gives up.
+/// Number of SYNs sent again at a falling pace before an end gives up (`tcp_syn_retries` of Linux).
 const SYN_RETRIES_MAX: u32 = 6;
+/// Number of answers sent again before an end gives up (`tcp_synack_retries` of Linux).
+const ANSWER_RETRIES_MAX: u32 = 5;
 
 /// Role of an end in the handshake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,8 +44,12 @@ impl Opening {
     }
 
     /// True if so many SYNs have left that the end gives up.
-    pub(super) const fn in_vain(&self) -> bool {
-        self.syns > SYN_RETRIES_MAX
+    pub(super) const fn in_vain(&self, role: Role) -> bool {
+        let again = match role {
+            Role::Opens => SYN_LINEAR + SYN_RETRIES_MAX,
+            Role::Answers => ANSWER_RETRIES_MAX,
+        };
+        self.syns > again
     }
 
     /// Takes the peer's SYN, which is to be answered.
@@ -116,9 +122,9 @@ impl Opening {
         }
         self.sent = now;
         self.syns += 1;
-        let linear = role == Role::Opens && self.syns <= SYN_LINEAR + 1;
+        let linear = if role == Role::Opens { SYN_LINEAR } else { 0 };
         // The result is at most 16.
-        h.tx.backoff = if linear { 0 } else { (self.syns - 1).min(16) as u8 };
+        h.tx.backoff = (self.syns - 1).saturating_sub(linear).min(16) as u8;
         let ticks = h.tx.rto();
         timer::set(&mut h.tx, Purpose::Retransmit, ticks);
         let (wish, answers) = (h.wish(), role == Role::Answers);
