@@ -118,9 +118,8 @@ impl TcpConfig {
     pub fn transport(&self) -> Config {
         let c = Config::default();
         let room = self.tso_max.saturating_sub(ETHERNET).min(IP_MAX).saturating_sub((IP + TCP_MAX) as u32);
-        // Every connection has the seed of the default: a seed of its own would make each
-        // configuration different, and ends share equal ones (`Conn::share_config`). So BBR
-        // connections that start together probe in step.
+        // The seed stays that of the default, as ends share equal configurations
+        // (`Conn::share_config`): each connection is given its own by `Connection::reseed`.
         Config {
             mss: self.mss,
             algorithm: self.congestion,
@@ -237,7 +236,7 @@ pub struct Conn {
 
 impl Conn {
     /// Returns the end that opens the connection to `remote` at `start`. `seed` decides its initial
-    /// sequence number.
+    /// sequence number, and the random numbers of its congestion control.
     pub fn connect(
         c: &TcpConfig,
         (local, remote): (Addr, Addr),
@@ -258,12 +257,13 @@ impl Conn {
 
     fn new(
         c: &TcpConfig,
-        tcp: Connection,
+        mut tcp: Connection,
         (local, remote): (Addr, Addr),
         app: App,
         label: Label,
         seed: u64,
     ) -> Self {
+        tcp.reseed(seed);
         let codec = Codec { local: (seed >> 32) as u32, remote: 0, port: local.port, peer_port: remote.port };
         Self {
             tcp,

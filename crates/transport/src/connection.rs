@@ -74,6 +74,11 @@ impl Connection {
             (self.halves.tx.flow.config, self.halves.rx.config) = (Arc::clone(config), Arc::clone(config));
         }
     }
+    /// Gives congestion control the seed of its random numbers in place of `Config::seed`, so that
+    /// ends which share a configuration draw different numbers. For an end that has sent nothing.
+    pub fn reseed(&mut self, seed: u64) {
+        self.halves.tx.cc.reseed(seed);
+    }
     /// Returns the state of the connection.
     pub const fn state(&self) -> State {
         self.state

@@ -367,9 +367,6 @@ fn send_new(s: &mut Sender, len: u32) -> Out {
     let len = u32::try_from(left.min(u64::from(len))).unwrap_or(u32::MAX);
     let fin = s.closing && u64::from(len) == left;
     let n = u32::from(segments(len, s.flow.mss));
-    if s.flow.in_flight() == 0 {
-        s.cc.event(&mut s.flow, Event::Start);
-    }
     let departs = depart(s, start, len, n);
     let end = start + u64::from(len) + u64::from(fin);
     let in_flight = s.flow.in_flight() + n;
@@ -398,6 +395,9 @@ fn send_new(s: &mut Sender, len: u32) -> Out {
 
 /// Books the departure of a unit that is sent now, and returns its time as pacing counts.
 fn depart(s: &mut Sender, start: u64, payload: u32, n: u32) -> Instant {
+    if s.flow.in_flight() == 0 {
+        s.cc.event(&mut s.flow, Event::Start);
+    }
     let f = &mut s.flow;
     let prior = f.departs;
     f.departs = f.departs.max(f.now);
