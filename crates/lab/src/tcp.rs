@@ -321,8 +321,10 @@ impl Conn {
         self.tcp.below().released(bytes)
     }
 
-    /// Tells the end whether a queue below paces its departures (`fq`).
+    /// Tells the end whether a queue below paces its departures (`fq`). Such a queue tells flows by
+    /// their sockets.
     pub fn set_queue_paces(&mut self, paces: bool) {
+        self.out.by_socket = paces;
         self.tcp.set_pacing(if paces { Pacing::Queue } else { Pacing::Auto });
     }
 
@@ -407,7 +409,7 @@ impl Conn {
                 None => {
                     let Some(seg) = self.tcp.transmit(now) else { return };
                     let mut frame = self.packets.frame(now, &seg);
-                    frame.hash ^= self.out.rehash(&self.tcp);
+                    frame.hash = self.out.hash(&self.packets.label, &self.tcp);
                     frame
                 }
             };
