@@ -53,6 +53,8 @@ pub struct Nic {
     actor: u32,
     wire_alarm: Alarm,
     wake_alarm: Alarm,
+    /// Time by which the timer of the qdiscs is late.
+    late: Nanos,
     /// Bytes that the device holds.
     ring: Gauge,
     /// Bytes that the qdiscs hold.
@@ -73,6 +75,7 @@ impl Nic {
             actor,
             wire_alarm: Alarm::default(),
             wake_alarm: Alarm::default(),
+            late: Nanos::ZERO,
             ring: Gauge::default(),
             backlog: Gauge::default(),
             departed: Tally::default(),
@@ -166,6 +169,11 @@ impl Nic {
     pub fn configure<R>(&mut self, now: Instant, f: impl FnOnce(&mut Qdiscs<'_>) -> R) -> R {
         self.transmit.configure(now, f)
     }
+    /// Lets the timer of the qdiscs fire so much later than they ask for. Their schedules stay as
+    /// they are.
+    pub const fn set_late(&mut self, late: Nanos) {
+        self.late = late;
+    }
     /// Changes the line rate.
     pub const fn set_rate(&mut self, rate: Rate) {
         self.transmit.device.wire.set_rate(rate);
@@ -196,7 +204,7 @@ impl Nic {
         let wake = transmit.refill(now, reported);
         let Transmit { port, device, .. } = transmit;
         if wake.is_some() {
-            self.wake_alarm.set(engine, wake, self.actor, NetEvent::Wake);
+            self.wake_alarm.set(engine, wake.map(|at| at + self.late), self.actor, NetEvent::Wake);
         }
         self.wire_alarm.set(engine, device.wire.next_event(), self.actor, NetEvent::Wire);
         self.ring.set(now, device.wire.held().bytes);
