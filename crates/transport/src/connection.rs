@@ -160,7 +160,7 @@ impl Connection {
 
     /// Changes the way of spreading departures, from now on.
     pub fn set_pacing(&mut self, pacing: Pacing) {
-        self.halves.tx.queue_paces = pacing == Pacing::Queue;
+        self.halves.tx.flow.paced_below = pacing == Pacing::Queue;
         self.halves.tx.flow.paced = match pacing {
             Pacing::Auto => self.halves.tx.cc.wants_pacing(),
             Pacing::Queue => false,

@@ -141,7 +141,6 @@ pub(crate) struct Sender {
     pub(crate) closing: bool,
     /// The last number sent in a segment shorter than a full one.
     pub(crate) short_end: u64,
-    pub(crate) queue_paces: bool,
 }
 
 impl Sender {
@@ -188,7 +187,6 @@ impl Sender {
             deferring: false,
             closing: false,
             short_end: 0,
-            queue_paces: config.pacing == Pacing::Queue,
         }
     }
 

@@ -36,11 +36,13 @@ pub(super) struct Opening {
     /// The number of them that have left, and the time of the last one.
     syns: u32,
     sent: Instant,
+    /// The time stamp of the first one.
+    first_stamp: u32,
 }
 
 impl Opening {
     pub(super) const fn new(due: bool) -> Self {
-        Self { due, syns: 0, sent: Instant::ZERO }
+        Self { due, syns: 0, sent: Instant::ZERO, first_stamp: 0 }
     }
 
     /// True if so many SYNs have left that the end gives up.
@@ -95,8 +97,10 @@ impl Opening {
         let shift = if seg.flags.has(Flags::SYN) { 0 } else { h.options.peer_scale };
         h.tx.flow.now = now;
         let round_trip = self.round_trip(now, seg, h.tx.flow.tick());
-        // Several SYNs were lost: the first window is one segment (RFC 6298 section 5.7 in spirit).
-        h.tx.established(seg, shift, round_trip, self.syns > SYNS_FREE);
+        // Several SYNs were lost: the first window is one segment (RFC 6298 section 5.7 in spirit). An answer
+        // to the first SYN shows that it was only late (RFC 3522).
+        let late = seg.stamps.is_some_and(|(_, echo)| echo == self.first_stamp);
+        h.tx.established(seg, shift, round_trip, self.syns > SYNS_FREE && !late);
     }
 
     /// Returns the microseconds from a SYN to the segment that answers it, if this is known.
@@ -122,6 +126,9 @@ impl Opening {
         }
         self.sent = now;
         self.syns += 1;
+        if self.syns == 1 {
+            self.first_stamp = h.tx.flow.tick().stamp(now);
+        }
         let linear = if role == Role::Opens { SYN_LINEAR } else { 0 };
         // The result is at most 16.
         h.tx.backoff = (self.syns - 1).saturating_sub(linear).min(16) as u8;
