@@ -43,7 +43,7 @@ impl Outbox {
         // Any odd factor spreads small numbers over all bits.
         let changed = (tcp.counters().timeouts as u32).wrapping_mul(0x9e37_79b1);
         let hash = if self.rehashes { label.hash ^ changed } else { label.hash };
-        if self.by_socket { hash & !SOCKET_MASK | label.to / 2 & SOCKET_MASK } else { hash }
+        if self.by_socket { (hash & !SOCKET_MASK) | ((label.to / 2) & SOCKET_MASK) } else { hash }
     }
 
     /// Returns the counters of frames that left.
