@@ -38,6 +38,7 @@ pub mod quic;
 pub mod recorded;
 pub mod replay;
 pub mod report;
+mod rrul;
 pub mod run;
 pub mod scenario;
 pub mod shown;

@@ -144,13 +144,26 @@ impl<P: Payload> Link<P> {
         };
         let jitter = if jitter.0 == 0 { 0 } else { self.rng.below(jitter.0.saturating_add(1)) };
         let at = left + delay + Nanos(jitter);
-        let Some(by) = by else { return self.lane.push(engine, at, frame) };
+        match by {
+            None => self.lane.push(engine, at, frame),
+            Some(by) => self.overtaken(engine, at + by, frame),
+        }
+    }
+
+    /// Lets a packet arrive now that no wire has sent here.
+    pub fn arrive_now(&mut self, engine: &mut Engine<P>, frame: Frame) {
+        let now = engine.now();
+        self.overtaken(engine, now, frame);
+    }
+
+    /// Lets a packet arrive out of the order of the others.
+    fn overtaken(&mut self, engine: &mut Engine<P>, at: Instant, frame: Frame) {
         let slot = self.late.iter().position(Option::is_none).unwrap_or(self.late.len());
         if slot == self.late.len() {
             self.late.push(None);
         }
         self.late[slot] = Some(frame);
-        engine.schedule(at + by, self.actor, (self.late_event)(slot as u32));
+        engine.schedule(at, self.actor, (self.late_event)(slot as u32));
     }
 
     fn hit(&mut self, ppm: u32) -> bool {

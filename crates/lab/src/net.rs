@@ -107,11 +107,28 @@ impl Net {
         self.ground.links.link(from, to, config)
     }
 
-    /// Applies a policy to a NIC before the run: see [`Nic::apply`]. Qdiscs of all NICs of the net
-    /// share the rates that they name.
+    /// Adds an ifb to a host, and returns the number of its NIC. Packets that an action redirects to
+    /// it pass its qdiscs, and go on where they were taken.
     ///
     /// # Errors
-    /// Fails as it does.
+    /// Fails if the configuration of the NIC is wrong.
+    pub fn ifb(&mut self, host: u32, name: &str, config: NicConfig) -> Result<u32, String> {
+        self.ground.links.ifb(host, name, config)
+    }
+
+    /// Gives a NIC the name by which policies of its host know it.
+    pub fn set_name(&mut self, nic: u32, name: &str) {
+        self.ground.links.set_name(nic, name);
+    }
+
+    /// Applies a policy to the devices of a host before the run, whole or not at all. Lines that
+    /// name no device are for the NIC, and so are all lines of a policy for one device whose name no
+    /// device of the host has. The devices of a host share filters and actions, those of the net the
+    /// rates that qdiscs name.
+    ///
+    /// # Errors
+    /// The policy asks for something that a device or its line cannot do, or names a device that the
+    /// host does not have.
     pub fn apply(&mut self, nic: u32, policy: &Policy) -> Result<(), Diagnostic> {
         self.ground.links.apply(self.ground.engine.now(), nic, policy)
     }

@@ -9,15 +9,11 @@ mod probe;
 mod transmit;
 mod waiting;
 
-use txweir_core::classify::action::State;
-use txweir_core::classify::filter::Filters;
-use txweir_core::model::wire::{Wire, WireConfig};
+use txweir_core::model::wire::{Completion, Wire, WireConfig};
 use txweir_core::path::port::Port;
 use txweir_core::path::qdiscs::Qdiscs;
-use txweir_core::path::rates::SharedRates;
 use txweir_core::path::txpath::PathConfig;
 use txweir_core::{Instant, Nanos, Rate, Tally};
-use txweir_tc::{Diagnostic, Policy};
 
 use crate::engine::{Alarm, Engine};
 use crate::event::NetEvent;
@@ -26,7 +22,8 @@ use crate::link::{Link, LinkConfig};
 use transmit::Transmit;
 
 pub use counts::{Gauge, NicCounts};
-pub(crate) use policy::can_do;
+pub use filtering::{Moved, Site};
+pub use policy::{HostDevice, apply};
 pub use probe::{NodeProbe, Probe, Stage};
 pub use transmit::Taken;
 pub use waiting::Waiting;
@@ -43,6 +40,19 @@ pub struct NicConfig {
     pub link: LinkConfig,
     /// Seed of the link's draws.
     pub seed: u64,
+}
+
+impl NicConfig {
+    /// Length of the queue of an ifb, packets: Linux makes it with this one.
+    pub const IFB_QUEUE: u32 = 32;
+
+    /// Returns an ifb: qdiscs, and a device that hands on at once what leaves them.
+    pub fn ifb(path: PathConfig, seed: u64) -> Self {
+        // A full packet takes 12 ns on it.
+        let rate = Rate::from_bits(1_000_000_000_000);
+        let wire = WireConfig { rate, completion: Completion::Immediate, ..WireConfig::default() };
+        Self { path: PathConfig { bql: None, ..path }, wire, link: LinkConfig::default(), seed }
+    }
 }
 
 /// A transmit side in action.
@@ -101,10 +111,6 @@ impl Nic {
     pub const fn gauges(&self) -> [&Gauge; 2] {
         [&self.ring, &self.backlog]
     }
-    /// Its filters and actions, and what they have counted, if it has any.
-    pub fn filters(&self) -> Option<(&Filters, &State)> {
-        self.transmit.filters()
-    }
     /// A qdisc of it keeps packets until the times that senders give them.
     pub fn paces(&self) -> bool {
         self.transmit.paces
@@ -148,20 +154,6 @@ impl Nic {
         self.transmit.device.probe.as_deref()
     }
 
-    /// Applies a policy to its qdiscs and filters before a run, whole or not at all. Qdiscs of all
-    /// NICs that are given the same `rates` share those that they name.
-    ///
-    /// # Errors
-    /// The policy asks for something that the line cannot do; lines for several devices; an action
-    /// that sends packets to another device, because those of the lab have none.
-    pub fn apply(
-        &mut self,
-        now: Instant,
-        policy: &Policy,
-        rates: &mut SharedRates,
-    ) -> Result<(), Diagnostic> {
-        policy::apply(&mut self.transmit, now, policy, rates)
-    }
     /// Changes its qdiscs, by their handles, before a run.
     pub fn configure<R>(&mut self, now: Instant, f: impl FnOnce(&mut Qdiscs<'_>) -> R) -> R {
         self.transmit.configure(now, f)
@@ -171,16 +163,22 @@ impl Nic {
         self.transmit.device.wire.set_rate(rate);
     }
 
-    /// A host hands a frame over; it comes back if there is no room. To be followed by `kick`.
-    pub fn submit(&mut self, engine: &Engine<NetEvent>, frame: Frame) -> Result<Taken, Frame> {
-        self.transmit.submit(engine.now(), frame)
+    /// A host hands a frame over, with its filters; it comes back if there is no room. To be
+    /// followed by `kick`.
+    pub fn submit(
+        &mut self,
+        engine: &Engine<NetEvent>,
+        site: Option<&mut Site>,
+        frame: Frame,
+    ) -> Result<Taken, Frame> {
+        self.transmit.submit(engine.now(), site, frame)
     }
 
-    /// A frame has come in over the link that leads back from where this NIC sends to; false if its
+    /// A frame has come in over the link that leads back from where this NIC sends to; false if the
     /// filters let it go no further.
     #[inline]
-    pub fn arrived(&mut self, now: Instant, frame: &mut Frame) -> bool {
-        self.transmit.arrived(now, frame)
+    pub fn arrived(&mut self, now: Instant, site: Option<&mut Site>, frame: &mut Frame) -> bool {
+        self.transmit.arrived(now, site, frame)
     }
 
     /// Moves everything that can move at this instant, and sees to the next one.
@@ -188,7 +186,8 @@ impl Nic {
         let now = engine.now();
         let Self { transmit, link, departed, busy, .. } = self;
         let overhead = transmit.device.wire.config().overhead;
-        let reported = transmit.device.advance(now, |d| {
+        let reported = transmit.device.advance(now, |mut d| {
+            d.frame.set_depth(0);
             departed.add(d.meta.wire_len);
             *busy = *busy + d.finish.saturating_since(d.start);
             link.push(engine, d.frame, (d.start, d.finish), overhead);

@@ -172,6 +172,18 @@ pub struct Label {
     pub hash: u32,
     /// Priority of the frames.
     pub priority: u32,
+    /// DS field of the frames, without its ECN bits.
+    pub ds: u8,
+    /// Mark of the frames.
+    pub mark: u32,
+}
+
+impl Label {
+    /// Puts it on a frame, whose headers have the DS field already.
+    pub(crate) const fn put(self, frame: &mut Frame, ds: u8) {
+        (frame.to, frame.hash, frame.priority) = (self.to, self.hash, self.priority);
+        (frame.mark, frame.ds) = (self.mark, ds);
+    }
 }
 
 /// Fate of a frame that an end handed to its transmit path.

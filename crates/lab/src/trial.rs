@@ -31,7 +31,7 @@ use crate::fidelity::{Fidelity, Leaf};
 pub use html::html;
 pub use measure::{Better, Interval, Mark, Measure};
 pub use mix::{MIXES, Traffic, TrafficError};
-pub use run::{run, run_on};
+pub use run::{Devices, devices, run, run_on, targets};
 pub use transport::{ALGORITHMS, Algorithm};
 pub use units::Unit;
 
@@ -57,6 +57,9 @@ const DESCRIPTORS_MAX: u32 = 1 << 22;
 pub struct Setup {
     /// Line rate of the bottleneck: 64 kbit/s to 100 Gbit/s.
     pub link: Rate,
+    /// Line rate of the way back, behind a FIFO of the provider; `None` for a wide way without one.
+    /// The same bounds.
+    pub down: Option<Rate>,
     /// Transmit queues of its device, 1 to [`QUEUES_MAX`]. With several the default root is mq.
     pub queues: u16,
     /// Descriptors of each queue, 1 to 1 048 576; at most 4 194 304 in all.
@@ -84,6 +87,7 @@ impl Default for Setup {
     fn default() -> Self {
         Self {
             link: Rate::from_bits(1_000_000_000),
+            down: None,
             queues: 1,
             ring: 1024,
             rtt: Nanos::from_millis(20),
@@ -104,8 +108,10 @@ impl Setup {
         let refuse = |what: &str, expected: &str, given: String| {
             Err(format!("{what}: expected {expected}, given {given}"))
         };
-        if !(64_000..=100_000_000_000).contains(&self.link.bits()) {
-            return refuse("link", "64kbit to 100gbit", text_of(&self.link));
+        for (what, rate) in [("link", Some(self.link)), ("down", self.down)] {
+            if let Some(rate) = rate.filter(|rate| !(64_000..=100_000_000_000).contains(&rate.bits())) {
+                return refuse(what, "64kbit to 100gbit", text_of(&rate));
+            }
         }
         if !(1..=1 << 20).contains(&self.ring) {
             return refuse("ring", "1 to 1048576 descriptors", self.ring.to_string());
@@ -178,6 +184,8 @@ pub struct Trial {
     pub about: String,
     /// Line rate of the bottleneck.
     pub link_rate_bit_s: u64,
+    /// Line rate of the way back; null if it is wide.
+    pub down_rate_bit_s: Option<u64>,
     /// Round trip without queues and serialisation.
     pub rtt_ns: u64,
     /// Transmit queues of the device.
@@ -237,6 +245,10 @@ pub struct PolicyTrial {
     pub drops: BTreeMap<&'static str, u64>,
     /// Packets marked there, by reason.
     pub marks: BTreeMap<&'static str, u64>,
+    /// The way back; null if it is wide.
+    pub down: Option<DownTrial>,
+    /// The ifbs of the policy, in order of appearance.
+    pub ifbs: Vec<IfbTrial>,
     /// Jain's fairness index over the bytes delivered by every stream, all groups together; 1 if
     /// there are none.
     pub jain: f64,
@@ -357,6 +369,49 @@ pub struct DeviceTrial {
 pub struct DeviceSeries {
     /// Mean of the bytes in its ring, in each step.
     pub ring_bytes: Vec<u64>,
+}
+
+/// The way back: the provider's queue and line.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct DownTrial {
+    /// Share of the time that the line was busy, preamble, FCS and gap included.
+    pub utilisation: f64,
+    /// Bytes in the provider's queue and ring; the maximum is that of the longer of the two.
+    pub provider_bytes: Range,
+    /// Packets that the provider's queue dropped.
+    pub provider_dropped_packets: u64,
+    /// Packets that the ingress hook dropped.
+    pub turned_away_packets: u64,
+    /// The same over time.
+    pub series: DownSeries,
+}
+
+/// The way back over time.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct DownSeries {
+    /// Mean of the bytes in the provider's queue and ring, in each step.
+    pub provider_bytes: Vec<u64>,
+}
+
+/// An ifb: the qdiscs of packets that an action redirected to it.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct IfbTrial {
+    /// Its name.
+    pub device: String,
+    /// Packets redirected to it.
+    pub offered_packets: u64,
+    /// Packets that went on.
+    pub sent_packets: u64,
+    /// Their bytes.
+    pub sent_bytes: u64,
+    /// Its qdiscs, parents first.
+    pub classes: Vec<ClassTrial>,
+    /// Stages of a packet's time in it.
+    pub stages: Vec<StageTrial>,
+    /// Packets dropped in it, by reason.
+    pub drops: BTreeMap<&'static str, u64>,
+    /// Packets marked in it, by reason.
+    pub marks: BTreeMap<&'static str, u64>,
 }
 
 /// Mean and maximum of a quantity over time.

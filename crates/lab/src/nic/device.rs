@@ -121,7 +121,7 @@ impl TxQueue for Ring<'_> {
 
 /// The frame lies no longer below the socket of whom it is from, which is the other end of whom it
 /// is for.
-fn release(released: &mut Vec<(u32, u32)>, frame: &mut Frame) {
+pub(super) fn release(released: &mut Vec<(u32, u32)>, frame: &mut Frame) {
     if frame.below != Below::Not {
         released.push((frame.to ^ 1, frame.below.bytes(frame.payload_len())));
         frame.below = Below::Not;

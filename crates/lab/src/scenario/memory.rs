@@ -107,6 +107,13 @@ impl Scenario {
             let object = || format!("link {} -> {}", t.from.get_ref(), t.to.get_ref());
             sum.add(ways * of_direction(t), link.span(), object)?;
         }
+        let ring = WireConfig::default().ring;
+        for ifb in &self.file.ifb {
+            let name = &ifb.get_ref().name;
+            let bytes =
+                DIRECTION + PathConfig::default().pool as u64 * SLOT + QUEUE + u64::from(ring) * DESCRIPTOR;
+            sum.add(bytes, ifb.span(), || format!("ifb {}", name.get_ref()))?;
+        }
         for (table, group) in groups {
             let span = self.file.traffic.get(*table).map_or(0..0, |t| t.span());
             sum.add(of_group(group), span, || format!("traffic {}", group.name))?;

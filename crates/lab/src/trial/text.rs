@@ -9,7 +9,7 @@ use txweir_core::text::value::text_of;
 use txweir_tc::printable::shortened;
 
 use super::measure::{Interval, MARKED_FROM, Mark, Measure};
-use super::{ClassTrial, GroupTrial, PolicyTrial, Trial};
+use super::{ClassTrial, GroupTrial, StageTrial, Trial};
 use crate::report::text::{Table, bit_rate, size, time};
 
 /// Width of a terminal, in columns, that tables keep if they can.
@@ -85,7 +85,10 @@ impl Display for Trial {
         self.comparison(f)?;
         for p in &self.policies {
             let of = if self.interval.runs > 1 { format!(", seed {}", p.shown_seed) } else { String::new() };
-            write!(f, "\n{}{of}\n{}\n{}", p.name, classes(&p.classes), stages(p))?;
+            write!(f, "\n{}{of}\n{}\n{}", p.name, classes(&p.classes), stages(&p.stages))?;
+            for ifb in &p.ifbs {
+                write!(f, "\n  {}\n{}\n{}", ifb.device, classes(&ifb.classes), stages(&ifb.stages))?;
+            }
         }
         if !self.verdict.is_empty() {
             writeln!(f)?;
@@ -257,9 +260,9 @@ fn reasons(all: &BTreeMap<&str, u64>) -> String {
     all.iter().map(|(reason, n)| format!("{reason} {n}")).collect::<Vec<_>>().join(", ")
 }
 
-fn stages(p: &PolicyTrial) -> Table {
+fn stages(all: &[StageTrial]) -> Table {
     let mut t = Table::new(1, ["  time in", "mean", "p50", "p95", "p99", "max"]);
-    for s in &p.stages {
+    for s in all {
         let [mean, p50, p95, p99, max] = [s.mean_ns, s.p50_ns, s.p95_ns, s.p99_ns, s.max_ns].map(time);
         t.row([format!("  {}", s.stage), mean, p50, p95, p99, max]);
     }

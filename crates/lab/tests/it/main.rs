@@ -5,6 +5,7 @@ mod captures;
 mod common;
 mod departures;
 mod determinism;
+mod detours;
 mod documentation;
 mod fidelity;
 mod filters;

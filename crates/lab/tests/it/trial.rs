@@ -602,7 +602,7 @@ fn tables_fit_and_wrap() {
             let legend = text.lines().filter(|l| l.starts_with(sign)).count();
             assert_eq!((shown, legend), (marks(mark), usize::from(marks(mark) > 0)), "{text}");
         }
-        assert!(text.matches("\nrr  transactions/s").count() >= n.div_ceil(3));
+        assert!(text.matches("\nudp ef  throughput").count() >= n.div_ceil(3));
     }
     let alike = trial(&setup, &mix("bulk+rr"), &[("default", ""), ("same.tc", "")]).to_string();
     assert!(!alike.contains('*'), "{alike}");
@@ -621,11 +621,14 @@ fn json_has_its_keys_in_order() {
     };
     assert_eq!(
         keys(&value),
-        "title traffic about link_rate_bit_s rtt_ns queues ring bql time_ns warmup_ns seed tcp congestion ecn fidelity \
+        "title traffic about link_rate_bit_s down_rate_bit_s rtt_ns queues ring bql time_ns warmup_ns seed tcp congestion ecn fidelity \
          interval verdict step_ns policies"
     );
     let policy = &value["policies"][0];
-    assert_eq!(keys(policy), "name policy shown_seed measures groups classes device stages drops marks jain");
+    assert_eq!(
+        keys(policy),
+        "name policy shown_seed measures groups classes device stages drops marks down ifbs jain"
+    );
     assert_eq!(keys(&policy["measures"][0]), "group measure unit better runs median low high mark");
     assert_eq!(keys(&value["interval"]), "runs low_rank high_rank coverage marked_from");
     assert_eq!(keys(&value["fidelity"]), "range rows rows_inside reasons nearest");
