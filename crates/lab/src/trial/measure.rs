@@ -248,10 +248,10 @@ pub(super) fn label<'a>(measure: &'a str, kind: &str) -> &'a str {
         ("qdisc_bytes_mean", _) => "in qdiscs, mean",
         ("ring_bytes_mean", _) => "in ring, mean",
         ("down_utilisation", _) => "down: link used",
-        ("down_dropped_packets", _) => "     dropped here",
-        ("ifb_bytes_mean", _) => "     in ifb, mean",
-        ("provider_dropped_packets", _) => "     by provider",
-        ("provider_bytes_mean", _) => "     there, mean",
+        ("down_dropped_packets", _) => "down: dropped here",
+        ("ifb_bytes_mean", _) => "down: in ifb, mean",
+        ("provider_dropped_packets", _) => "down: dropped there",
+        ("provider_bytes_mean", _) => "down: queue there",
         (other, _) => other,
     }
 }

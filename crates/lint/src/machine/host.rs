@@ -130,6 +130,13 @@ impl Host {
 
     /// Makes a device; returns false if its name is taken or is none, or if there is no room.
     pub(super) fn make(&mut self, name: &str, kind: &str, queues: u16) -> bool {
+        // A device that the machine was only told of gives way to one that a call makes.
+        let is_told = |nic: &&Nic| nic.name == name && nic.kind.is_empty();
+        let only_told =
+            self.nics.iter().find(is_told).is_some_and(|_| self.options.devices.iter().any(|d| d.0 == name));
+        if only_told && !kind.is_empty() {
+            self.remove(name);
+        }
         let options = &self.options;
         let told = options.devices.iter().find(|(told, _)| told == name);
         let nic = Nic {

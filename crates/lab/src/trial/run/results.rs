@@ -102,7 +102,8 @@ fn ifb(net: &Net, time: Nanos, of: NicSampler) -> IfbTrial {
         offered_packets: counts.taken.packets,
         sent_packets: counts.tx.packets,
         sent_bytes: counts.tx.bytes,
-        stages: stages(nic),
+        // The first stage begins where the packet was made, which is beyond the line.
+        stages: stages(nic).into_iter().skip(1).collect(),
         drops: by_reason(&counts.drops, drop_name),
         marks: by_reason(&counts.marks, mark_name),
         classes: classes(net, time, of),
