@@ -207,7 +207,7 @@ fn an_action_chooses_the_queue() {
 fn mirred_names_a_device_of_its_host() {
     let there = "qdisc add clsact\nfilter add egress matchall action mirred egress mirror dev ifb0";
     let err = Scenario::parse(&scenario(there, "", ""), "t").unwrap_err();
-    assert_eq!((err.place().0, err.message.as_str()), (15, "Cannot find device \"ifb0\""));
+    assert_eq!((err.place().0, err.message.as_str()), (15, "there is no device \"ifb0\""));
     assert_eq!(&err.text[err.span.clone()], "ifb0");
 }
 
