@@ -107,8 +107,8 @@ impl Net {
         self.ground.links.link(from, to, config)
     }
 
-    /// Adds an ifb to a host, and returns the number of its NIC. Packets that an action redirects to
-    /// it pass its qdiscs, and go on where they were taken.
+    /// Adds an ifb to a host, and returns the number of its NIC. Packets that an action redirects
+    /// to it pass its qdiscs, and go on where they were taken.
     ///
     /// # Errors
     /// Fails if the configuration of the NIC is wrong.
@@ -122,13 +122,13 @@ impl Net {
     }
 
     /// Applies a policy to the devices of a host before the run, whole or not at all. Lines that
-    /// name no device are for the NIC, and so are all lines of a policy for one device whose name no
-    /// device of the host has. The devices of a host share filters and actions, those of the net the
-    /// rates that qdiscs name.
+    /// name no device are for the NIC, and so are all lines of a policy for one device whose name
+    /// no device of the host has. The devices of a host share filters and actions, those of the net
+    /// the rates that qdiscs name.
     ///
     /// # Errors
-    /// The policy asks for something that a device or its line cannot do, or names a device that the
-    /// host does not have.
+    /// The policy asks for something that a device or its line cannot do, or names a device that
+    /// the host does not have.
     pub fn apply(&mut self, nic: u32, policy: &Policy) -> Result<(), Diagnostic> {
         self.ground.links.apply(self.ground.engine.now(), nic, policy)
     }

@@ -23,7 +23,7 @@ use transmit::Transmit;
 
 pub use counts::{Gauge, NicCounts};
 pub use filtering::{Moved, Site};
-pub use policy::{HostDevice, apply};
+pub use policy::{HostDevice, apply, targets};
 pub use probe::{NodeProbe, Probe, Stage};
 pub use transmit::Taken;
 pub use waiting::Waiting;

@@ -44,8 +44,8 @@ impl Shown {
         Self { bytes, len: link.len() + kept.len(), link: link.len() }
     }
 
-    /// Returns the same for these bytes of a frame whose packet has `kept` of them: actions lengthen
-    /// only the link header. `None` if there are too many.
+    /// Returns the same for these bytes of a frame whose packet has `kept` of them: actions
+    /// lengthen only the link header. `None` if there are too many.
     pub fn of_bytes(given: &[u8], kept: usize) -> Option<Self> {
         let mut bytes = [0; LINK_MAX + HEADER_MAX];
         bytes.get_mut(..given.len())?.copy_from_slice(given);

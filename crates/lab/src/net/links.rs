@@ -340,8 +340,8 @@ impl Links {
         self.pass_up(engine, nic, frame, destination)
     }
 
-    /// Gives a packet that leaves an ifb back to where it was taken: where it was received, or where
-    /// it was to be sent. Another packet ends here.
+    /// Gives a packet that leaves an ifb back to where it was taken: where it was received, or
+    /// where it was to be sent. Another packet ends here.
     fn leave_ifb(
         &mut self,
         engine: &mut Engine<NetEvent>,

@@ -177,7 +177,7 @@ impl Site {
             copy.set_depth(depth);
             let is_copy = !redirect || frame.detour() == Some(Detour::Copy);
             copy.set_detour(Some(if is_copy { Detour::Copy } else { itself }));
-            // What lies below the socket of the sender goes with the packet itself.
+            // The part below the socket of the sender goes with the packet itself.
             let original = if redirect { &mut *frame } else { &mut copy };
             original.below = Below::Not;
             self.moved.push_back(Moved { to, way, frame: copy });

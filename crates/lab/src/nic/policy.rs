@@ -8,7 +8,7 @@ use txweir_core::path::rates::SharedRates;
 use txweir_core::path::trees::Trees;
 use txweir_core::{ConfigError, Env, Handle, Instant, Meta, Tree};
 use txweir_tc::tool::{Device, Devices, Hook, LOOPBACK, SwapDone};
-use txweir_tc::{Diagnostic, Policy};
+use txweir_tc::{Command, Diagnostic, Policy};
 
 use super::Nic;
 use super::filtering::{Site, Target};
@@ -76,6 +76,28 @@ pub fn apply(
         *asks = gates.hook.is_some() || !port.trees().blocks().is_empty();
     }
     done
+}
+
+/// Returns the devices that actions of a policy send packets to.
+pub fn targets(policy: &Policy) -> Vec<String> {
+    let mut all = Vec::new();
+    for cmd in policy.commands() {
+        let words = match cmd {
+            Command::Filter(cmd) => &cmd.options,
+            Command::Actions(cmd) => &cmd.options,
+            _ => continue,
+        };
+        // The device is one of the few words after `mirred egress redirect`.
+        let mut mirred = false;
+        for pair in words.windows(2) {
+            mirred |= pair[0].text == "mirred";
+            if mirred && pair[0].text == "dev" {
+                all.push(pair[1].text.clone());
+                mirred = false;
+            }
+        }
+    }
+    all
 }
 
 impl Site {

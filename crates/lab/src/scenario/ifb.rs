@@ -9,8 +9,7 @@ use txweir_tc::Policy;
 use super::names::Names;
 use super::{MEMORY, Scenario, ScenarioError};
 use crate::net::Net;
-use crate::nic::NicConfig;
-use crate::trial::targets;
+use crate::nic::{NicConfig, targets};
 
 /// A policy that names devices which may not exist yet.
 pub(super) struct Later<'a> {

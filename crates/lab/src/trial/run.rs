@@ -20,10 +20,11 @@ use super::verdict::verdict;
 use super::{Entry, POLICIES_MAX, PolicyTrial, STEPS, Setup, Traffic, Trial, TrialError};
 use crate::fidelity::{self, Given, Leaf, leaves};
 use crate::net::Net;
+pub use crate::nic::targets;
 use crate::workers;
 use results::results;
 use series::Series;
-pub use site::{Devices, devices, targets};
+pub use site::{Devices, devices};
 use site::{TRIED, build, tried};
 
 /// Runs each policy on the traffic, with each of the seeds, on as many threads as the machine runs

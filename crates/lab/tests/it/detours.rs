@@ -83,9 +83,9 @@ fn sent(built: &Built) -> u64 {
     built.net.traffic().counted(0).cbr().sent
 }
 
-/// What arrives from `a` passes the ifb's qdisc, and then the router as if it had not.
+/// Traffic from `a` passes the ifb's qdisc, and then the router as if it had not.
 #[test]
-fn what_arrives_is_shaped_in_an_ifb() {
+fn arrivals_are_shaped_in_an_ifb() {
     let hook =
         "qdisc add ingress\nfilter add ingress matchall action mirred egress redirect dev ifb0 index 1";
     let shaped = format!("{IFB}policy = 'qdisc add root handle 1: tbf rate 6mbit burst 5k latency 50ms'\n");
@@ -106,7 +106,7 @@ fn what_arrives_is_shaped_in_an_ifb() {
 
 /// The egress hook sends to an ifb; packets come back behind it, and the hook sees each once.
 #[test]
-fn what_leaves_comes_back_from_an_ifb() {
+fn departures_come_back_from_an_ifb() {
     let hook = "qdisc add clsact\nfilter add egress protocol ip flower ip_proto udp action mirred egress redirect dev \
                 ifb0 index 1";
     let plain = played(&scenario("", "", "", IFB));
@@ -282,7 +282,7 @@ fn rrul_has_four_markings_each_way() {
     }
 }
 
-/// What `police` at the ingress hook drops is counted on the way down.
+/// The drops of `police` at the ingress hook are counted on the way down.
 #[test]
 fn a_policer_at_the_hook_turns_packets_away() {
     let policy = "qdisc add dev eth0 ingress\nfilter add dev eth0 ingress protocol ip u32 match u32 0 0 police rate \

@@ -621,8 +621,8 @@ fn json_has_its_keys_in_order() {
     };
     assert_eq!(
         keys(&value),
-        "title traffic about link_rate_bit_s down_rate_bit_s rtt_ns queues ring bql time_ns warmup_ns seed tcp congestion ecn fidelity \
-         interval verdict step_ns policies"
+        "title traffic about link_rate_bit_s down_rate_bit_s rtt_ns queues ring bql time_ns warmup_ns seed tcp congestion \
+         ecn fidelity interval verdict step_ns policies"
     );
     let policy = &value["policies"][0];
     assert_eq!(

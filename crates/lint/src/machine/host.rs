@@ -220,8 +220,8 @@ impl Host {
         self.nics.iter().map(|nic| &nic.name).filter(has).cloned().collect()
     }
 
-    /// Returns the lines that make the qdiscs, classes and filters of a device and of the devices to
-    /// which its actions send packets, with their hooks and the actions that have lines of their
+    /// Returns the lines that make the qdiscs, classes and filters of a device and of the devices
+    /// to which its actions send packets, with their hooks and the actions that have lines of their
     /// own.
     pub(super) fn saved(&mut self, name: &str) -> String {
         let saved = tool::save(&mut self.memory);

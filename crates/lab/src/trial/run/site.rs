@@ -11,7 +11,7 @@ use txweir_tc::{Command, Diagnostic, Policy};
 use crate::cpu::Cpu;
 use crate::link::LinkConfig;
 use crate::net::Net;
-use crate::nic::NicConfig;
+use crate::nic::{NicConfig, targets};
 use crate::trial::mix::Loads;
 use crate::trial::transport::transport;
 use crate::trial::{Entry, FAR, NEAR, Setup, Traffic, TrialError};
@@ -72,28 +72,6 @@ pub fn devices(policy: &Policy) -> Result<Devices, Diagnostic> {
         }
     }
     Ok(Devices { main, ifbs })
-}
-
-/// Returns the devices that actions of a policy send packets to.
-pub fn targets(policy: &Policy) -> Vec<String> {
-    let mut all = Vec::new();
-    for cmd in policy.commands() {
-        let words = match cmd {
-            Command::Filter(cmd) => &cmd.options,
-            Command::Actions(cmd) => &cmd.options,
-            _ => continue,
-        };
-        // The device is one of the few words after `mirred egress redirect`.
-        let mut mirred = false;
-        for pair in words.windows(2) {
-            mirred |= pair[0].text == "mirred";
-            if mirred && pair[0].text == "dev" {
-                all.push(pair[1].text.clone());
-                mirred = false;
-            }
-        }
-    }
-    all
 }
 
 /// The device of the bottleneck.
