@@ -127,9 +127,6 @@ pub(crate) fn for_filter(err: &ConfigError, verb: Verb) -> &'static str {
         (ErrorKind::Conflict, "protocol", _) => {
             talking!("Error: Protocol mismatch for filter with specified priority.")
         }
-        (ErrorKind::Conflict, "kind", _) if err.expected.contains("for which chain") => {
-            talking!("Error: Chain template is set to a different filter kind.")
-        }
         (ErrorKind::Conflict, "kind", _) => {
             talking!("Error: Specified filter kind does not match existing one.")
         }
@@ -153,7 +150,6 @@ pub(crate) fn for_filter(err: &ConfigError, verb: Verb) -> &'static str {
 
 /// Returns Linux's lines for a `u32` filter, where they are its own.
 fn for_u32(err: &ConfigError, key: &str) -> Option<&'static str> {
-    let says = |part: &str| err.expected.contains(part);
     Some(match (err.kind, key) {
         (ErrorKind::NotFound, "ht") => talking!("Error: cls_u32: Specified hash table not found."),
         (ErrorKind::OutOfRange, "ht") => {
@@ -164,18 +160,6 @@ fn for_u32(err: &ConfigError, key: &str) -> Option<&'static str> {
         (ErrorKind::Conflict, "link") => talking!("Error: cls_u32: Not linking to root node."),
         (ErrorKind::Missing, "match") => talking!("Error: cls_u32: Selector not specified."),
         (ErrorKind::OutOfRange, "offset") => talking!("Error: cls_u32: offshift must be less than 16."),
-        (ErrorKind::Conflict, "handle") if says("no filter links to") => {
-            talking!("Error: cls_u32: Can not delete in-use filter.")
-        }
-        (ErrorKind::Conflict, "handle") if says("that divisor has made") => {
-            talking!("Error: cls_u32: Not allowed to delete root node.")
-        }
-        (ErrorKind::Conflict, "handle") if says("a handle in table") => {
-            talking!("Error: cls_u32: Handle specified hash table address mismatch.")
-        }
-        (ErrorKind::Conflict, "handle") if says("the handle of a table") => {
-            talking!("Error: cls_u32: Divisor can only be used on a hash table.")
-        }
         _ => return None,
     })
 }

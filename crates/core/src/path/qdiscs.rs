@@ -282,6 +282,7 @@ impl<'a> Qdiscs<'a> {
     /// Replaces all qdiscs by ready ones, within a swap. They were made for this device as it is.
     /// The filters of the old ones are forgotten, and the new ones have none.
     pub fn put_whole(&mut self, mut whole: Whole) {
+        // Bound: a turn for each tree.
         while !whole.prepare() {}
         match &mut self.0 {
             Over::Port(forest) => forest.put_whole(whole),

@@ -232,8 +232,8 @@ fn no_class(class: Object) -> ConfigError {
     ConfigError::new(ErrorKind::NotFound, class, "a class that is there", "")
 }
 
-/// Returns the parameters of a class after a change, and whether they are the present ones; `parent`,
-/// if given, must be the class above it.
+/// Returns the parameters of a class after a change, and whether they are the present ones;
+/// `parent`, if given, must be the class above it.
 fn changed<D: Classful>(
     qdisc: &D,
     class: Object,

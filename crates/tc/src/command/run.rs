@@ -69,8 +69,8 @@ pub(crate) enum Planning {
     Class(Handle),
 }
 
-/// Returns the object of a line and the effect of the line on it, if the line only gives new options
-/// to one that exists; `None` if it may do more, or is refused.
+/// Returns the object of a line and the effect of the line on it, if the line only gives new
+/// options to one that exists; `None` if it may do more, or is refused.
 pub(crate) fn plan(cmd: &Change, trees: &Trees<'_>) -> Option<(Planning, Planned)> {
     let options = match cmd {
         Change::Qdisc(cmd) => &cmd.options,

@@ -35,7 +35,8 @@ pub(crate) fn copy<'a>(trees: impl Into<Trees<'a>>, cx: &mut Cx) -> Result<Tree,
     Ok(copying.tree)
 }
 
-/// A copy of the trees of a device that is made in parts. The trees must stay as they are meanwhile.
+/// A copy of the trees of a device that is made in parts. The trees must stay as they are
+/// meanwhile.
 pub(crate) struct Copying {
     tree: Tree,
     rest: std::vec::IntoIter<Object>,

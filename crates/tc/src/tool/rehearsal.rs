@@ -44,8 +44,8 @@ pub(super) struct Rehearsal<'a> {
     /// True if each device changes in one step, so that packets move; false if each line is a step,
     /// so that packets are dropped with the qdisc that they wait in.
     atomic: bool,
-    /// True if the result is printed, with the fate of packets: then each device has a copy, and one
-    /// as it was.
+    /// True if the result is printed, with the fate of packets: then each device has a copy, and
+    /// one as it was.
     printed: bool,
 }
 

@@ -89,7 +89,8 @@ impl World {
     /// Returns a part of a batch that the daemon puts together.
     fn part(&mut self) -> Ask {
         let more = !self.once_in(3);
-        let text = "qdisc replace dev gx root handle 1: pfifo limit 2\nqdisc replace dev gy root handle 1: pfifo limit 2\n".into();
+        let both = ["gx", "gy"].map(|dev| format!("qdisc replace dev {dev} root handle 1: pfifo limit 2\n"));
+        let text = both.concat();
         let batch = Some(Batch { name: "p".into(), text, lines_before: 0, more });
         Ask::Tc { args: words("--atomic -b p"), batch, class_names: None }
     }

@@ -30,9 +30,9 @@ pub(super) struct Shadow {
 }
 
 impl Shadow {
-    /// Returns the copy of a device; `None` if there is none of the name, or if its qdiscs cannot be
-    /// written in tc's words, as those made by typed calls. If a plan is `printed`, the copy has the
-    /// packets too.
+    /// Returns the copy of a device; `None` if there is none of the name, or if its qdiscs cannot
+    /// be written in tc's words, as those made by typed calls. If a plan is `printed`, the copy has
+    /// the packets too.
     pub(super) fn of(real: &mut dyn Devices, name: &str, (atomic, printed): (bool, bool)) -> Option<Self> {
         let now = real.now();
         let device = real.device(name)?;
