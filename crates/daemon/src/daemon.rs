@@ -48,7 +48,8 @@ impl Daemon {
 
     /// Performs a request, whole or not at all, and returns the reply.
     pub fn answer(&mut self, now: Instant, ask: &Ask) -> Reply {
-        self.links.now = now;
+        // Packets have passed within the steps of a request before.
+        self.links.now = self.links.now.max(now);
         self.links.planned.clear();
         self.changes += u64::from(effect::of(ask) == Effect::Changes);
         self.links.begin_request();
@@ -88,7 +89,7 @@ impl Daemon {
 
     /// Tries a configuration, and changes nothing. Returns no output but errors.
     pub(crate) fn rehearse(&mut self, now: Instant, name: &str, text: &str) -> Reply {
-        self.links.now = now;
+        self.links.now = self.links.now.max(now);
         self.links.planned.clear();
         self.links.begin_request();
         self.links.configures = true;

@@ -182,7 +182,8 @@ pub fn rehearse(batch: &Source, devices: &mut dyn Devices) -> Outcome {
     let flags = Flags { dry_run: true, ..Flags::default() };
     let batch = Arc::new(batch.clone().with_kinds(devices.kinds()));
     let mut rehearsal = Rehearsal::new(devices, false, false);
-    let (outcome, _) = batch::run(&flags, &[], &batch, &mut rehearsal);
+    let (outcome, done) = batch::run(&flags, &[], &batch, &mut rehearsal);
+    session::free(done, &mut rehearsal);
     rehearsal.end();
     outcome
 }
@@ -195,7 +196,9 @@ fn run_batch(
 ) -> Outcome {
     let batch = Arc::new(batch.clone());
     if !flags.dry_run && !flags.atomic {
-        return batch::run(flags, class_names, &batch, devices).0;
+        let (outcome, done) = batch::run(flags, class_names, &batch, devices);
+        session::free(done, devices);
+        return outcome;
     }
     let mut rehearsal = Rehearsal::new(devices, flags.atomic, flags.dry_run);
     let (outcome, done) = batch::run(flags, class_names, &batch, &mut rehearsal);
@@ -203,6 +206,7 @@ fn run_batch(
         (true, _) => rehearsal.plan(outcome, flags, &done),
         (false, 0) => rehearsal.commit(outcome, done),
         (false, _) => {
+            session::free(done, &mut rehearsal);
             rehearsal.end();
             outcome
         }

@@ -24,6 +24,19 @@ pub(super) struct Done {
     pub(super) shares: bool,
 }
 
+/// Lines that are freed before packets have their turn.
+const FREED: usize = 64;
+
+/// Frees lines in steps, with turns for packets between them.
+pub(super) fn free<T>(lines: Vec<T>, devices: &mut dyn Devices) {
+    for (at, line) in lines.into_iter().enumerate() {
+        drop(line);
+        if at % FREED == FREED - 1 {
+            devices.pause();
+        }
+    }
+}
+
 /// A run of lines.
 pub(super) struct Session<'a> {
     pub(super) flags: &'a Flags,

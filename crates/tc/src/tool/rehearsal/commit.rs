@@ -11,7 +11,7 @@ use crate::ast::Place;
 use crate::command::{self, Change as Said};
 use crate::failure::REFUSED;
 use crate::tool::Outcome;
-use crate::tool::session::Done;
+use crate::tool::session::{Done, free};
 
 /// Qdiscs that are freed before packets have their turn.
 const FREED: usize = 16;
@@ -25,6 +25,7 @@ impl Rehearsal<'_> {
     pub(in crate::tool) fn commit(mut self, mut outcome: Outcome, done: Vec<Done>) -> Outcome {
         let shares = done.iter().any(|d| d.shares);
         if shares && self.rates_refused(&mut outcome, &done) {
+            free(done, self.real);
             self.end();
             return outcome;
         }
@@ -35,6 +36,9 @@ impl Rehearsal<'_> {
         }
         for plan in self.plans.values_mut() {
             plan.revisions.sort();
+        }
+        for plan in self.plans.values_mut() {
+            free(std::mem::take(&mut plan.lines), self.real);
         }
         self.real.pause();
         for (name, plan) in std::mem::take(&mut self.plans) {
@@ -53,6 +57,7 @@ impl Rehearsal<'_> {
             outcome.status = REFUSED;
             outcome.stderr.push_str(&format!("{err}\n"));
         }
+        free(done, self.real);
         for Ready { name, tree, .. } in ready {
             self.bury(tree);
             while self.real.device(&name).is_some_and(|device| !device.bury()) {
@@ -64,6 +69,9 @@ impl Rehearsal<'_> {
 
     /// Ends a rehearsal that changes nothing.
     pub(in crate::tool) fn end(mut self) {
+        for plan in std::mem::take(&mut self.plans).into_values() {
+            free(plan.lines, self.real);
+        }
         for shadow in std::mem::take(&mut self.shadows) {
             self.bury(shadow.waiting.is_empty().then_some(shadow.tree));
         }
