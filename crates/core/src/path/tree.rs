@@ -178,6 +178,7 @@ impl Tree {
             cx.drop(p, DropReason::Purged);
         }
         old.bindings = Bindings::default();
+        self.root.follow(&old.root);
         old
     }
 
