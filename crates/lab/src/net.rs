@@ -41,7 +41,6 @@ pub use replay::Replay;
 pub use single::Single;
 use traffic::Host;
 pub use traffic::Traffic;
-pub use watch::GroupWatch;
 use watch::Watch;
 
 /// Destinations from here on are QUIC ends; below are TCP ends.
@@ -215,7 +214,7 @@ impl Net {
         let watch = Watch::new(&self.traffic.groups, &self.traffic.ends);
         self.ground.meters.watch = Some(Box::new(watch));
     }
-    /// Begins a step: resets `GroupWatch::step`.
+    /// Begins a step: resets `Stepped::step` of each group.
     pub fn next_step(&mut self) {
         self.ground.meters.next_step();
         if let Some(replay) = &mut self.replay {

@@ -27,7 +27,7 @@ use transmit::Transmit;
 
 pub use counts::{Gauge, NicCounts};
 pub(crate) use policy::can_do;
-pub use probe::{NodeProbe, Probe, Stage};
+pub use probe::{NodeProbe, PartProbe, Probe, Stage};
 pub use transmit::Taken;
 pub use waiting::Waiting;
 
@@ -141,6 +141,12 @@ impl Nic {
         let Transmit { port, device, .. } = &mut self.transmit;
         if let Some(probe) = &mut device.probe {
             probe.ask(now, port);
+        }
+    }
+    /// Begins a step of what the probe times.
+    pub fn next_step(&mut self) {
+        if let Some(probe) = &mut self.transmit.device.probe {
+            probe.next_step();
         }
     }
     /// The probe, if there is one.

@@ -266,6 +266,12 @@ impl Scenario {
         self.error(d.span.clone(), d.message.as_str()).with(d)
     }
 
+    /// Returns the tc lines of the `[[link]]` of that number; empty if it has none.
+    pub(crate) fn policy_of(&self, table: usize) -> &str {
+        let policy = self.file.link.get(table).and_then(|l| l.get_ref().policy.as_ref());
+        policy.map_or("", |p| p.get_ref())
+    }
+
     /// Makes the net.
     pub fn build(&self, seed: u64) -> Result<Built, ScenarioError> {
         if self.warmup() >= self.duration() {

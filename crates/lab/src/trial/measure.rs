@@ -103,6 +103,8 @@ pub struct Measure {
     pub group: Option<String>,
     /// The name of the number, with the unit of its values last.
     pub measure: &'static str,
+    /// The name of the number for people.
+    pub label: &'static str,
     /// The unit of the values.
     pub unit: Unit,
     /// The better value of two.
@@ -206,9 +208,9 @@ fn of_kind(kind: &str, count: u32) -> Vec<Kept<GroupTrial>> {
 /// Returns the name of a measure for people, in a group of that kind; its key if it has none.
 pub(super) fn label<'a>(measure: &'a str, kind: &str) -> &'a str {
     match (measure, kind) {
-        ("latency_p50_ns", "rr") => "latency p50",
-        ("latency_p95_ns", "rr") => "latency p95",
-        ("latency_p99_ns", "rr") => "latency p99",
+        ("latency_p50_ns", "rr" | "udprr" | "dns") => "latency p50",
+        ("latency_p95_ns", "rr" | "udprr" | "dns") => "latency p95",
+        ("latency_p99_ns", "rr" | "udprr" | "dns") => "latency p99",
         ("latency_p50_ns", "stream") => "RTT p50",
         ("latency_p95_ns", "stream") => "RTT p95",
         ("latency_p99_ns", "stream") => "RTT p99",
@@ -248,7 +250,7 @@ fn measures(runs: &[PolicyTrial], interval: &Interval) -> Vec<Measure> {
     for (i, group) in groups.iter().enumerate() {
         for kept in of_kind(group.kind, group.count) {
             let values = runs.iter().map(|p| p.groups.get(i).and_then(kept.of)).collect();
-            all.push(measure(Some(group.name.clone()), &kept, values, interval));
+            all.push(measure(Some(group), &kept, values, interval));
         }
     }
     for kept in BOTTLENECK {
@@ -258,8 +260,18 @@ fn measures(runs: &[PolicyTrial], interval: &Interval) -> Vec<Measure> {
     all
 }
 
+/// Returns the measures of the groups of a single run.
+pub(crate) fn of_one_run(groups: &[GroupTrial]) -> Vec<Measure> {
+    let interval = Interval::of(1);
+    let of = |group: &GroupTrial| {
+        let all = of_kind(group.kind, group.count).into_iter();
+        all.map(|kept| measure(Some(group), &kept, vec![(kept.of)(group)], &interval)).collect::<Vec<_>>()
+    };
+    groups.iter().flat_map(of).collect()
+}
+
 fn measure<T: ?Sized>(
-    group: Option<String>,
+    group: Option<&GroupTrial>,
     kept: &Kept<T>,
     runs: Vec<Option<f64>>,
     interval: &Interval,
@@ -270,8 +282,9 @@ fn measure<T: ?Sized>(
     let finite = |v: &f64| v.is_finite();
     let ranked = |rank: u32| sorted.get(rank as usize - 1).copied().filter(finite);
     Measure {
-        group,
+        group: group.map(|g| g.name.clone()),
         measure: kept.measure,
+        label: label(kept.measure, group.map_or("", |g| g.kind)),
         unit: kept.unit,
         better: kept.better,
         median: median(&sorted).filter(finite),

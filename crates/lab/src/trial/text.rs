@@ -83,6 +83,7 @@ impl Display for Trial {
         writeln!(f, "{measured}; {queues}ring {}, BQL {bql}", self.ring)?;
         writeln!(f, "{}", wrapped(&self.interval.said(self.seed)))?;
         self.comparison(f)?;
+        self.write_beside(f)?;
         for p in &self.policies {
             let of = if self.interval.runs > 1 { format!(", seed {}", p.shown_seed) } else { String::new() };
             write!(f, "\n{}{of}\n{}\n{}", p.name, classes(&p.classes), stages(p))?;
@@ -204,7 +205,7 @@ fn label(measure: &Measure, group: Option<&GroupTrial>) -> &'static str {
 }
 
 /// Returns the end of a long name, which distinguishes files.
-fn end_of(name: &str) -> String {
+pub(super) fn end_of(name: &str) -> String {
     let len = name.chars().count();
     match len > NAME_MAX {
         true => "..".chars().chain(name.chars().skip(len + 2 - NAME_MAX)).collect(),
@@ -213,7 +214,7 @@ fn end_of(name: &str) -> String {
 }
 
 /// Returns the text in lines of at most [`WIDTH`]; a longer word is shortened.
-fn wrapped(text: &str) -> String {
+pub(super) fn wrapped(text: &str) -> String {
     let mut out = String::new();
     let mut column = 0;
     for word in text.split_whitespace() {

@@ -8,6 +8,7 @@ mod determinism;
 mod documentation;
 mod fidelity;
 mod filters;
+mod flent;
 mod html;
 mod l4s;
 mod links;

@@ -1,6 +1,8 @@
 //! A probe sees a run and does not change it: every figure that a run has without one is the same
 //! with it.
 
+use std::collections::BTreeMap;
+
 use txweir_core::Rate;
 use txweir_tc::Policy;
 
