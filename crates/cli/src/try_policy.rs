@@ -10,6 +10,8 @@ use txweir::lint::machine::MachineOptions;
 use txweir::tc::{Policy, Severity};
 
 use crate::bar::Bar;
+use crate::flent::Files;
+use crate::page::Kept;
 use crate::script::Script;
 use crate::{Failure, output, policy};
 
@@ -98,6 +100,9 @@ pub struct Args {
     /// Write a page with charts
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
+
+    #[command(flatten)]
+    flent: Files,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -128,12 +133,9 @@ pub fn main(args: Args) -> Result<(), Failure> {
         _ => entries(&args.policies, setup.queues)?,
     };
     entries.extend(of_script);
-    if let Some(path) = &args.html {
-        // A wrong path is refused now and not after a long run. The file keeps its text until the
-        // page is written.
-        let opened = std::fs::OpenOptions::new().append(true).create(true).open(path);
-        opened.map_err(|e| Failure::usage(format!("--html {}: {e}", path.display())))?;
-    }
+    let lines = args.flent.read()?;
+    args.flent.make_folder()?;
+    let page = args.html.as_deref().map(Kept::open).transpose()?;
     let mut bar: Option<Bar> = None;
     let trial = run(&setup, &traffic, &entries, &mut |now, whole| {
         bar.get_or_insert_with(|| Bar::new(whole.as_nanos())).at(now.as_nanos());
@@ -141,13 +143,14 @@ pub fn main(args: Args) -> Result<(), Failure> {
     if let Some(bar) = bar {
         bar.end();
     }
-    let trial = trial.map_err(|e| match e {
+    let mut trial = trial.map_err(|e| match e {
         TrialError::Setup(e) => Failure::usage(e),
         TrialError::Policy(d) => Failure::from(*d),
     })?;
-    if let Some(path) = &args.html {
-        let page = txweir::lab::trial::html(&trial.to_json());
-        std::fs::write(path, page).map_err(|e| Failure::failed(format!("{}: {e}", path.display())))?;
+    trial.set_lines(lines);
+    args.flent.write(&trial)?;
+    if let Some(file) = page {
+        file.write(&trial.to_json())?;
     }
     match args.json {
         true => output::json(trial.to_json()),
