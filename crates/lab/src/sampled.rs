@@ -48,7 +48,10 @@ impl Sampler {
             }
             net.next_step();
             if (begin.0..end.0).contains(&warmup.0) {
-                net.run(warmup);
+                // At the very start nothing has happened yet, and everything counts.
+                if warmup > begin {
+                    net.run(warmup);
+                }
                 self.sides.iter_mut().for_each(|side| side.keep(net));
                 net.measure();
             }

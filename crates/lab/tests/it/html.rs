@@ -73,15 +73,17 @@ fn policy(name: &str, k: usize, steps: usize) -> Value {
             "throughput_bit_s": 19_700_000, "drops": {"congested": 72, "overlimit": 3}, "marks": {},
             "backlog_bytes": {"mean": ns / 400, "max": ns / 100},
             "series": {
-                "throughput_bit_s": series(steps, 19_700_000, k), "backlog_bytes": series(steps, ns / 400, k + 4),
+                // Two classes have other values, and each of their lines shows.
+                "throughput_bit_s": series(steps, 19_700_000, k + kind.len()),
+                "backlog_bytes": series(steps, ns / 400, k + 4 + kind.len()),
                 "drops": series(steps, 5, k),
             },
         })
     };
     let tin = |name: &str| {
         let over = json!({
-            "arrived_bit_s": series(steps, 9_000_000, 11), "backlog_bytes": series(steps, 9000, 12),
-            "delay_ns": series(steps, ns, 13), "drops": series(steps, 2, 14),
+            "arrived_bit_s": series(steps, 9_000_000, name.len()), "backlog_bytes": series(steps, 9000, name.len()),
+            "delay_ns": series(steps, ns, name.len()), "drops": series(steps, 2, 14),
         });
         json!({"name": name, "arrived_packets": 900, "arrived_bytes": 9000, "drops": 4, "marks": 0, "series": over})
     };

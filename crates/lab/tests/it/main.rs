@@ -17,6 +17,7 @@ mod nets;
 mod pie_coin;
 mod recorded;
 mod replay;
+mod sampled;
 mod scenario_errors;
 mod shared;
 mod size;
