@@ -91,7 +91,7 @@ fn policy(name: &str, k: usize, steps: usize) -> Value {
     cake["parts"] = json!([tin("Bulk"), tin("Voice <b>")]);
     let stage = |name: &str, ns: u64| {
         let (p95, max) = (ns * 2, ns * 3);
-        let over = json!({"p50_ns": series(steps, ns, 6), "p99_ns": series(steps, p95, 7)});
+        let over = json!({"p50_ns": series(steps, ns, 6 + k), "p99_ns": series(steps, p95, 7 + k)});
         json!({"stage": name, "mean_ns": ns, "p50_ns": ns, "p95_ns": p95, "p99_ns": p95, "max_ns": max, "series": over})
     };
     json!({
@@ -149,6 +149,7 @@ fn nulls() -> Value {
         report["policies"][1][key] = Value::Null;
     }
     report["policies"][0]["groups"][1]["latency"] = Value::Null;
+    report["policies"][0]["groups"][1]["latency_percents_ns"] = Value::Null;
     report["policies"][0]["groups"][1]["series"]["latency_p50_ns"] = json!([null, null, null]);
     report["policies"][0]["groups"][1]["series"]["latency_p99_ns"] = json!([]);
     report
