@@ -11,10 +11,14 @@
 //! packet in flight. Each item of a lane keeps the number it was given when it was pushed, so lanes
 //! change the cost, not the order.
 
+mod heap;
+
 use std::collections::VecDeque;
 use std::io::{self, Write};
 
 use txweir_core::base::time::Instant;
+
+use heap::Heap;
 
 /// Meaning of an event to its actor: a small value, no pointer, no closure.
 pub trait Payload: Copy {
@@ -42,21 +46,13 @@ impl<P> Event<P> {
     }
 }
 
-/// Number of children of an entry of the heap. With four children and thousands of timers a walk
-/// through the heap visits half as many entries as with two, and the children of an entry are
-/// adjacent.
-const CHILDREN: usize = 4;
-
 /// A clock and the events to come.
 #[derive(Debug)]
 pub struct Engine<P> {
     now: Instant,
     seq: u64,
     dispatched: u64,
-    /// A heap by key. If `hole` is set, the first entry has been handed out already; the next
-    /// `schedule` puts its event there, which saves one walk through the heap per event.
-    heap: Vec<Event<P>>,
-    hole: bool,
+    heap: Heap<P>,
     trace: Option<Box<Trace>>,
 }
 
@@ -69,7 +65,7 @@ impl<P: Payload> Default for Engine<P> {
 impl<P: Payload> Engine<P> {
     /// Returns an engine at time zero without events.
     pub fn new() -> Self {
-        Self { now: Instant::ZERO, seq: 0, dispatched: 0, heap: Vec::new(), hole: false, trace: None }
+        Self { now: Instant::ZERO, seq: 0, dispatched: 0, heap: Heap::new(), trace: None }
     }
 
     /// Adds a trace of every event and note. Without a trace, a note costs a test of a pointer.
@@ -89,7 +85,7 @@ impl<P: Payload> Engine<P> {
     }
     /// Returns the number of events to come; of a lane only the first item counts.
     pub fn scheduled(&self) -> usize {
-        self.heap.len() - usize::from(self.hole)
+        self.heap.len()
     }
     /// Returns the trace, if there is one.
     pub fn trace(&self) -> Option<&Trace> {
@@ -103,7 +99,7 @@ impl<P: Payload> Engine<P> {
     /// Schedules `what` for `actor` at `at`; a time in the past counts as now.
     pub fn schedule(&mut self, at: Instant, actor: u32, what: P) {
         let seq = self.ticket();
-        self.arm(Event { at: at.max(self.now), seq, actor, what });
+        self.heap.add(Event { at: at.max(self.now), seq, actor, what });
     }
 
     /// Takes the next sequence number.
@@ -113,30 +109,17 @@ impl<P: Payload> Engine<P> {
         seq
     }
 
-    /// Puts an event that has its number into the heap.
-    fn arm(&mut self, e: Event<P>) {
-        if self.hole {
-            self.hole = false;
-            self.heap[0] = e;
-            self.sift_down();
-        } else {
-            self.heap.push(e);
-            self.sift_up();
-        }
-    }
-
     /// Returns the next event, if it is not after `until`, and sets the clock to its time.
     /// Otherwise returns `None` and sets the clock to `until`, except for `Instant::MAX`, which
     /// runs until no event is left and keeps the clock.
     pub fn next(&mut self, until: Instant) -> Option<Event<P>> {
-        self.fill_hole();
-        let Some(&e) = self.heap.first().filter(|e| e.at <= until) else {
+        let Some(e) = self.heap.first().filter(|e| e.at <= until) else {
             if until < Instant::MAX {
                 self.now = self.now.max(until);
             }
             return None;
         };
-        self.hole = true;
+        self.heap.take_first();
         self.now = e.at;
         self.dispatched += 1;
         if let Some(t) = &mut self.trace {
@@ -147,7 +130,6 @@ impl<P: Payload> Engine<P> {
 
     /// Returns the time of the next event, if there is one.
     pub fn upcoming(&mut self) -> Option<Instant> {
-        self.fill_hole();
         self.heap.first().map(|e| e.at)
     }
 
@@ -156,63 +138,6 @@ impl<P: Payload> Engine<P> {
         if let Some(t) = &mut self.trace {
             t.record([self.now.0, u64::from(actor), u64::from(code) | NOTE, value]);
         }
-    }
-
-    /// Removes the entry that has been handed out.
-    fn fill_hole(&mut self) {
-        if self.hole {
-            self.hole = false;
-            self.heap.swap_remove(0);
-            self.sift_down();
-        }
-    }
-
-    /// Moves the last entry to its place.
-    fn sift_up(&mut self) {
-        let mut i = self.heap.len() - 1;
-        let e = self.heap[i];
-        let key = e.key();
-        while i > 0 {
-            let parent = (i - 1) / CHILDREN;
-            if self.heap[parent].key() <= key {
-                break;
-            }
-            self.heap[i] = self.heap[parent];
-            i = parent;
-        }
-        self.heap[i] = e;
-    }
-
-    /// Moves the first entry to its place.
-    fn sift_down(&mut self) {
-        let heap = &mut self.heap[..];
-        let Some(&e) = heap.first() else { return };
-        let key = e.key();
-        let mut i = 0;
-        loop {
-            let first = CHILDREN * i + 1;
-            let (least, least_key) = match heap.get(first..first + CHILDREN) {
-                Some([a, b, c, d]) => {
-                    // The comparison of children is unpredictable: additions avoid mispredicted
-                    // branches.
-                    let (a, b, c, d) = (a.key(), b.key(), c.key(), d.key());
-                    let (left, right) = (usize::from(b < a), 2 + usize::from(d < c));
-                    let (l, r) = (a.min(b), c.min(d));
-                    (first + if r < l { right } else { left }, l.min(r))
-                }
-                // These are the last entries, at most three children.
-                _ => match (first..heap.len()).min_by_key(|c| heap[*c].key()) {
-                    Some(least) => (least, heap[least].key()),
-                    None => break,
-                },
-            };
-            if key <= least_key {
-                break;
-            }
-            heap[i] = heap[least];
-            i = least;
-        }
-        heap[i] = e;
     }
 }
 
@@ -251,7 +176,7 @@ impl<T, P: Payload> Lane<T, P> {
         let seq = engine.ticket();
         let at = at.max(engine.now).max(self.queue.back().map_or(Instant::ZERO, |b| b.0));
         if self.queue.is_empty() {
-            engine.arm(Event { at, seq, actor: self.actor, what: self.what });
+            engine.heap.add(Event { at, seq, actor: self.actor, what: self.what });
         }
         self.queue.push_back((at, seq, item));
     }
@@ -261,7 +186,7 @@ impl<T, P: Payload> Lane<T, P> {
     pub fn pop(&mut self, engine: &mut Engine<P>) -> Option<T> {
         let (_, _, item) = self.queue.pop_front()?;
         if let Some(&(at, seq, _)) = self.queue.front() {
-            engine.arm(Event { at, seq, actor: self.actor, what: self.what });
+            engine.heap.add(Event { at, seq, actor: self.actor, what: self.what });
         }
         Some(item)
     }
