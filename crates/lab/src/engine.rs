@@ -1,5 +1,5 @@
-//! The event engine: a clock, a heap of small events, and FIFO lanes that put one entry each into
-//! the heap.
+//! The event engine: a clock, two heaps of small events, and FIFO lanes that put one entry each into
+//! a heap.
 //!
 //! Events are ordered by (time, sequence number). Scheduling an event gives it its number, so
 //! events at one instant happen in the order in which they were scheduled, and a run is a function
@@ -7,9 +7,14 @@
 //!
 //! Most events of a network simulation are ordered already: the packets on one link. A [`Lane`]
 //! keeps these events, with their packets, in its own queue; only its first event has an entry in
-//! the heap. The heap therefore holds one entry per busy link and per armed timer, not one per
-//! packet in flight. Each item of a lane keeps the number it was given when it was pushed, so lanes
-//! change the cost, not the order.
+//! a heap. The heaps therefore hold one entry per busy link and per armed timer, not one per packet
+//! in flight. Each item of a lane keeps the number it was given when it was pushed, so lanes change
+//! the cost, not the order.
+//!
+//! A net of ten thousand connections has as many timers and a few links, and most of its events are
+//! those of the links. Timers ([`Payload::is_timer`]) therefore have a heap of their own: an event
+//! of a link costs a walk through a heap of a few entries. The next event is the first of both, so
+//! the second heap changes the cost, not the order.
 
 mod heap;
 
@@ -24,6 +29,11 @@ use heap::Heap;
 pub trait Payload: Copy {
     /// Returns the payload as a number, for the trace.
     fn word(self) -> u64;
+    /// True for events of which there may be as many as there are connections; it decides which
+    /// heap keeps them. False by default.
+    fn is_timer(self) -> bool {
+        false
+    }
 }
 
 /// An event.
@@ -52,7 +62,10 @@ pub struct Engine<P> {
     now: Instant,
     seq: u64,
     dispatched: u64,
-    heap: Heap<P>,
+    /// Timers.
+    timers: Heap<P>,
+    /// All other events.
+    others: Heap<P>,
     trace: Option<Box<Trace>>,
 }
 
@@ -65,7 +78,14 @@ impl<P: Payload> Default for Engine<P> {
 impl<P: Payload> Engine<P> {
     /// Returns an engine at time zero without events.
     pub fn new() -> Self {
-        Self { now: Instant::ZERO, seq: 0, dispatched: 0, heap: Heap::new(), trace: None }
+        Self {
+            now: Instant::ZERO,
+            seq: 0,
+            dispatched: 0,
+            timers: Heap::new(),
+            others: Heap::new(),
+            trace: None,
+        }
     }
 
     /// Adds a trace of every event and note. Without a trace, a note costs a test of a pointer.
@@ -85,7 +105,7 @@ impl<P: Payload> Engine<P> {
     }
     /// Returns the number of events to come; of a lane only the first item counts.
     pub fn scheduled(&self) -> usize {
-        self.heap.len()
+        self.timers.len() + self.others.len()
     }
     /// Returns the trace, if there is one.
     pub fn trace(&self) -> Option<&Trace> {
@@ -99,7 +119,7 @@ impl<P: Payload> Engine<P> {
     /// Schedules `what` for `actor` at `at`; a time in the past counts as now.
     pub fn schedule(&mut self, at: Instant, actor: u32, what: P) {
         let seq = self.ticket();
-        self.heap.add(Event { at: at.max(self.now), seq, actor, what });
+        self.arm(Event { at: at.max(self.now), seq, actor, what });
     }
 
     /// Takes the next sequence number.
@@ -109,17 +129,32 @@ impl<P: Payload> Engine<P> {
         seq
     }
 
+    /// Puts an event that has its number into its heap.
+    fn arm(&mut self, e: Event<P>) {
+        let heap = if e.what.is_timer() { &mut self.timers } else { &mut self.others };
+        heap.add(e);
+    }
+
+    /// Returns the first event of both heaps.
+    fn first(&mut self) -> Option<&Event<P>> {
+        match (self.timers.first(), self.others.first()) {
+            (Some(timer), Some(other)) => Some(if timer.key() < other.key() { timer } else { other }),
+            (timer, other) => timer.or(other),
+        }
+    }
+
     /// Returns the next event, if it is not after `until`, and sets the clock to its time.
     /// Otherwise returns `None` and sets the clock to `until`, except for `Instant::MAX`, which
     /// runs until no event is left and keeps the clock.
     pub fn next(&mut self, until: Instant) -> Option<Event<P>> {
-        let Some(e) = self.heap.first().filter(|e| e.at <= until) else {
+        let Some(&e) = self.first().filter(|e| e.at <= until) else {
             if until < Instant::MAX {
                 self.now = self.now.max(until);
             }
             return None;
         };
-        self.heap.take_first();
+        let heap = if e.what.is_timer() { &mut self.timers } else { &mut self.others };
+        heap.take_first();
         self.now = e.at;
         self.dispatched += 1;
         if let Some(t) = &mut self.trace {
@@ -128,9 +163,15 @@ impl<P: Payload> Engine<P> {
         Some(e)
     }
 
+    /// Returns up to four actors whose timers come soon: while the event of a timer is handled, that
+    /// of the next one is among them.
+    pub fn timers_coming(&self) -> impl Iterator<Item = u32> {
+        self.timers.coming().iter().map(|e| e.actor)
+    }
+
     /// Returns the time of the next event, if there is one.
     pub fn upcoming(&mut self) -> Option<Instant> {
-        self.heap.first().map(|e| e.at)
+        self.first().map(|e| e.at)
     }
 
     /// Records an action of an actor at this instant, like a packet admitted, dropped or delivered.
@@ -165,6 +206,10 @@ impl<T, P: Payload> Lane<T, P> {
         self.queue.is_empty()
     }
 
+    /// Returns the item that `n` others precede.
+    pub fn get(&self, n: usize) -> Option<&T> {
+        self.queue.get(n).map(|(_, _, item)| item)
+    }
     /// Returns its items, in order.
     pub fn iter(&self) -> impl Iterator<Item = &T> {
         self.queue.iter().map(|(_, _, item)| item)
@@ -176,7 +221,7 @@ impl<T, P: Payload> Lane<T, P> {
         let seq = engine.ticket();
         let at = at.max(engine.now).max(self.queue.back().map_or(Instant::ZERO, |b| b.0));
         if self.queue.is_empty() {
-            engine.heap.add(Event { at, seq, actor: self.actor, what: self.what });
+            engine.arm(Event { at, seq, actor: self.actor, what: self.what });
         }
         self.queue.push_back((at, seq, item));
     }
@@ -186,7 +231,7 @@ impl<T, P: Payload> Lane<T, P> {
     pub fn pop(&mut self, engine: &mut Engine<P>) -> Option<T> {
         let (_, _, item) = self.queue.pop_front()?;
         if let Some(&(at, seq, _)) = self.queue.front() {
-            engine.heap.add(Event { at, seq, actor: self.actor, what: self.what });
+            engine.arm(Event { at, seq, actor: self.actor, what: self.what });
         }
         Some(item)
     }
@@ -310,6 +355,10 @@ mod tests {
     impl Payload for u32 {
         fn word(self) -> u64 {
             u64::from(self)
+        }
+        /// Both heaps hold events at the same instants.
+        fn is_timer(self) -> bool {
+            self % 3 == 1
         }
     }
 

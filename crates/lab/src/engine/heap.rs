@@ -39,13 +39,19 @@ impl<P: Copy> Heap<P> {
     }
 
     /// Returns the first event.
-    pub(super) fn first(&mut self) -> Option<Event<P>> {
+    pub(super) fn first(&mut self) -> Option<&Event<P>> {
         if self.hole {
             self.hole = false;
             self.entries.swap_remove(0);
             self.sift_down();
         }
-        self.entries.first().copied()
+        self.entries.first()
+    }
+
+    /// Returns up to four events: the one behind the first is among them.
+    pub(super) fn coming(&self) -> &[Event<P>] {
+        let last = self.entries.len().min(1 + CHILDREN);
+        self.entries.get(1..last).unwrap_or_default()
     }
 
     /// Takes the event that [`first`](Self::first) has returned.
@@ -99,5 +105,28 @@ impl<P: Copy> Heap<P> {
             i = least;
         }
         heap[i] = e;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use txweir_core::Instant;
+    use txweir_core::base::rng::Rng;
+
+    /// While the first event is handled, the next one is among those that come.
+    #[test]
+    fn the_next_event_is_among_those_that_come() {
+        let (mut heap, mut rng) = (Heap::new(), Rng::new(4));
+        for seq in 0..200 {
+            heap.add(Event { at: Instant(rng.below(50)), seq, actor: seq as u32, what: 0_u32 });
+        }
+        while let Some(first) = heap.first().copied() {
+            heap.take_first();
+            let coming: Vec<u32> = heap.coming().iter().map(|e| e.actor).collect();
+            assert!(coming.len() <= 4);
+            let next = heap.first().map(|e| (e.key(), e.actor));
+            assert!(next.is_none_or(|(key, actor)| key > first.key() && coming.contains(&actor)));
+        }
     }
 }
