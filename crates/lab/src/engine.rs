@@ -1,5 +1,5 @@
-//! The event engine: a clock, two heaps of small events, and FIFO lanes that put one entry each into
-//! a heap.
+//! The event engine: a clock, two heaps of small events, and FIFO lanes that put one entry each
+//! into a heap.
 //!
 //! Events are ordered by (time, sequence number). Scheduling an event gives it its number, so
 //! events at one instant happen in the order in which they were scheduled, and a run is a function
@@ -163,8 +163,8 @@ impl<P: Payload> Engine<P> {
         Some(e)
     }
 
-    /// Returns up to four actors whose timers come soon: while the event of a timer is handled, that
-    /// of the next one is among them.
+    /// Returns up to four actors whose timers come soon: while the event of a timer is handled, the
+    /// actor of the next one is among them.
     pub fn timers_coming(&self) -> impl Iterator<Item = u32> {
         self.timers.coming().iter().map(|e| e.actor)
     }

@@ -157,6 +157,10 @@ impl<P: Payload> Link<P> {
         ppm > 0 && self.rng.below(1_000_000) < u64::from(ppm)
     }
 
+    /// Returns the packet on its way that arrives after `n` others, of those in order.
+    pub fn coming(&self, n: usize) -> Option<&Frame> {
+        self.lane.get(n)
+    }
     /// Takes the packet whose arrival event has come.
     pub fn arrive(&mut self, engine: &mut Engine<P>) -> Option<Frame> {
         self.lane.pop(engine)

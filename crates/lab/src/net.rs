@@ -3,6 +3,7 @@
 mod datagrams;
 mod ends;
 mod flows;
+mod foresight;
 mod group;
 mod links;
 mod measure;
@@ -235,8 +236,10 @@ impl Net {
         self.ground.links.find_ways();
         loop {
             let engine = &mut self.ground.engine;
-            let instant_over = engine.upcoming().is_none_or(|at| at > engine.now());
-            if instant_over && self.traffic.run_later(&mut self.ground) {
+            if self.traffic.has_turns()
+                && engine.upcoming().is_none_or(|at| at > engine.now())
+                && self.traffic.run_later(&mut self.ground)
+            {
                 continue;
             }
             let Some(e) = self.ground.engine.next(until) else { break };
@@ -247,7 +250,10 @@ impl Net {
     fn handle(&mut self, e: Event<NetEvent>) {
         let Self { ground, traffic, .. } = self;
         match e.what {
-            NetEvent::Timer => traffic.timer(e.actor, ground),
+            NetEvent::Timer => {
+                foresight::timers(&traffic.ends, &ground.engine);
+                traffic.timer(e.actor, ground);
+            }
             NetEvent::Source => traffic.source(e.actor, ground),
             NetEvent::Flow => traffic.next_flow(e.actor, ground),
             NetEvent::Wire | NetEvent::Wake => {
@@ -257,6 +263,7 @@ impl Net {
             }
             NetEvent::Arrival => {
                 let frame = ground.links.nic_mut(e.actor).link_mut().arrive(&mut ground.engine);
+                foresight::arrivals(&traffic.ends, &ground.links, e.actor);
                 self.arrive(e.actor, frame);
             }
             NetEvent::Late(slot) => {

@@ -219,6 +219,10 @@ impl Nic {
     pub fn take_released(&mut self) -> Option<(u32, u32)> {
         self.transmit.device.released.pop()
     }
+    /// Takes the ends that will be told later of units that the device has got since the last call.
+    pub fn take_pushed(&mut self) -> impl Iterator<Item = u32> {
+        self.transmit.device.pushed.drain(..)
+    }
     /// The connection ends that wait for room.
     pub const fn waiting(&mut self) -> &mut Waiting {
         &mut self.transmit.waiting

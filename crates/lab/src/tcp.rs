@@ -326,6 +326,17 @@ impl Conn {
         self.tcp.set_pacing(if paces { Pacing::Queue } else { Pacing::Auto });
     }
 
+    /// Asks for the memory of its parts that lie apart from itself, ahead of other calls; see
+    /// [`ahead`](txweir_transport::ahead).
+    pub(crate) fn parts_ahead(&self) {
+        self.tcp.parts_ahead();
+        self.out.ahead();
+    }
+    /// Asks for the memory that its parts point to.
+    pub(crate) fn units_ahead(&self) {
+        self.tcp.units_ahead();
+    }
+
     /// Takes a packet; a TSO unit stands for its segments arriving as one. [`poll`](Self::poll) is
     /// to follow.
     pub fn deliver(&mut self, now: Instant, frame: &Frame) {

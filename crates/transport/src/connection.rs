@@ -169,6 +169,21 @@ impl Connection {
         (self.halves.rx.stream.next, self.halves.tx.flow.next)
     }
 
+    /// Asks for the memory of its parts that lie apart from itself, ahead of other calls; see
+    /// [`ahead`](crate::ahead). The memory of the connection itself should be at hand.
+    pub fn parts_ahead(&self) {
+        self.halves.tx.parts_ahead();
+        self.halves.rx.stream.ahead();
+    }
+
+    /// Asks for the memory of the units under way that the next calls concern. The memory of its
+    /// parts should be at hand.
+    pub fn units_ahead(&self) {
+        let tx = &self.halves.tx;
+        tx.units.ends_ahead();
+        tx.writer.pieces_ahead();
+    }
+
     /// Takes a segment that has come in.
     pub fn receive(&mut self, now: Instant, seg: &Segment) {
         let (h, opening) = (&mut self.halves, &mut self.opening);

@@ -14,6 +14,7 @@ pub(crate) mod writer;
 
 use std::sync::Arc;
 
+use crate::ahead::ahead;
 use crate::cc::{self, Congestion};
 use crate::config::{Config, Pacing};
 use crate::ecn::EcnSender;
@@ -221,6 +222,16 @@ impl Sender {
         if !self.cc.owns_window() {
             ack::pace(flow, self.cc.pacing_percent());
         }
+    }
+
+    /// Asks for the memory of its parts that lie apart.
+    pub(crate) fn parts_ahead(&self) {
+        ahead(&*self.cc);
+        self.units.ahead();
+        self.rec.ahead();
+        self.rack.ahead();
+        self.counters.ahead();
+        self.writer.ahead();
     }
 
     /// Returns the counters.

@@ -6,6 +6,7 @@ use txweir_core::Nanos;
 use super::datagrams::{Datagrams, Delivered};
 use super::ends::{End, QuicEnd};
 use super::flows::Opening;
+use super::foresight::{self, Foresight};
 use super::group::{Group, GroupState, Load};
 use super::measure::Counted;
 use super::members::addr;
@@ -33,6 +34,7 @@ pub struct Traffic {
     pub(super) datagrams: Datagrams,
     pub(super) groups: Vec<GroupState>,
     turns: Turns,
+    foresight: Foresight,
 }
 
 impl Traffic {
@@ -180,6 +182,11 @@ impl Traffic {
         end.alarm.set(&mut ground.engine, at, n, NetEvent::Timer);
     }
 
+    /// True if ends wait for the end of this instant.
+    pub(super) fn has_turns(&self) -> bool {
+        !self.turns.is_empty()
+    }
+
     /// Lets the next end that waits for the end of this instant act; returns false if none waits.
     pub(super) fn run_later(&mut self, ground: &mut Ground) -> bool {
         match self.turns.next(ground.engine.now()) {
@@ -259,8 +266,12 @@ impl Traffic {
                     self.turns.free(end);
                 }
             }
+            for end in at.take_pushed() {
+                self.foresight.pushed(&self.ends, end);
+            }
             let Some(path) = at.take_wake() else { return };
             while let Some(end) = ground.links.nic_mut(nic).waiting().next(path) {
+                foresight::waiting(&self.ends, &mut ground.links, nic, path);
                 if self.wake(end, ground) {
                     break;
                 }

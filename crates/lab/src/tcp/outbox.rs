@@ -1,6 +1,6 @@
 //! The way of a connection end's frames to its transmit path, which may refuse them.
 
-use txweir_transport::Connection;
+use txweir_transport::{Connection, ahead};
 
 use crate::frame::Frame;
 use crate::tcp::{ConnStats, Handed};
@@ -25,6 +25,13 @@ pub(super) struct Outbox {
 impl Outbox {
     pub(super) fn new(cuts: bool, rehashes: bool) -> Self {
         Self { cuts, rehashes, ..Self::default() }
+    }
+
+    /// Asks for the memory of the frame that is to leave before new ones.
+    pub(super) fn ahead(&self) {
+        if let Some(frame) = &self.held {
+            ahead(&**frame);
+        }
     }
 
     /// Takes the frame that is to leave before new ones.

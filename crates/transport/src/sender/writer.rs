@@ -8,6 +8,7 @@
 
 use std::collections::VecDeque;
 
+use crate::ahead::ends;
 use crate::rare::{Blank, Rare};
 use crate::sender::Sender;
 use crate::sender::output::{UNIT_MEMORY, chunk};
@@ -75,6 +76,15 @@ fn segment(mss: u32) -> u64 {
 }
 
 impl Writer {
+    /// Asks for the memory of the list of its units.
+    pub(crate) fn ahead(&self) {
+        self.pieces.ahead();
+    }
+    /// Asks for the memory of its first and last units; that of their list has been asked for.
+    pub(crate) fn pieces_ahead(&self) {
+        ends(self.pieces.front(), self.pieces.back());
+    }
+
     /// Returns the payload of the first unit that has not wholly left, when all data up to `next`
     /// has left.
     pub(crate) fn first(&self, next: u64) -> u64 {
