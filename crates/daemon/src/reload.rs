@@ -28,7 +28,7 @@ impl Daemon {
     }
 
     fn reload_on(&mut self, ahead: &Ahead, now: Instant, name: &str, text: &str) -> Reply {
-        let rehearsed = self.rehearse(now, name, text);
+        let rehearsed = self.batch(now, name, text, &["--dry-run"]);
         if rehearsed.status != 0 {
             return rehearsed;
         }

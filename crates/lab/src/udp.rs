@@ -47,7 +47,6 @@ impl Packets {
     pub(crate) fn new(local: Addr, remote: Addr, label: Label) -> Self {
         let mut kept = [0; KEPT];
         kept[..HEADERS as usize].copy_from_slice(&header(local, remote, HEADERS));
-        kept[1] = label.ds;
         Self { kept, label }
     }
 
@@ -62,7 +61,7 @@ impl Packets {
         let kept = KEPT.min(ip_len as usize);
         let mut frame = Frame::headers(&self.kept[..kept], HEADERS as usize, ip_len);
         frame.sent = now;
-        self.label.put(&mut frame, self.label.ds);
+        (frame.to, frame.hash, frame.priority) = (self.label.to, self.label.hash, self.label.priority);
         frame
     }
 }

@@ -25,7 +25,6 @@ use txweir_core::classify::packet::PortId;
 use crate::action::{self, In, Ways};
 use crate::diagnostic::{Diagnostic, code};
 use crate::failure::Failure;
-use crate::kernel;
 use crate::out::Out;
 use crate::said::Said;
 
@@ -54,8 +53,7 @@ pub(crate) fn read(
 ) -> Result<Rule, Failure> {
     if said.settings.has("skip_sw") {
         let err = said.error(code::UNSUPPORTED, said.at("skip_sw"), "there is no hardware to do it");
-        let err = err.hint(Some("leave skip_sw out".into()));
-        return Err(Failure::refused(err.kernel(Some(kernel::UNSUPPORTED_TALKING))));
+        return Err(Failure::refused(err.hint(Some("leave skip_sw out".into()))));
     }
     match said.kind.text.as_str() {
         "basic" => basic::read(said).map(Rule::Basic),
@@ -86,8 +84,7 @@ pub(crate) fn template(
         kind => {
             let message = format!("a chain cannot have a template for its filters if they are {kind}");
             let err = said.error(code::UNSUPPORTED, said.kind, message);
-            let err = err.expected("flower, or no kind");
-            Err(Failure::refused(err.kernel(Some(kernel::NO_TEMPLATE))))
+            Err(Failure::refused(err.expected("flower, or no kind")))
         }
     }
 }
@@ -100,10 +97,7 @@ fn indev(
     let Some(word) = said.settings.word("indev") else { return Ok(None) };
     match ports(&word.text) {
         Some(port) => Ok(Some(Device { port, name: word.text.clone() })),
-        None => {
-            let err = said.error(code::NOT_FOUND, word, format!("there is no device {}", word.text));
-            Err(err.kernel(Some(kernel::NO_INDEV)))
-        }
+        None => Err(said.error(code::NOT_FOUND, word, format!("there is no device {}", word.text))),
     }
 }
 

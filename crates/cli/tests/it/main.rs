@@ -14,7 +14,6 @@ mod order;
 mod output;
 mod pages;
 mod recipes;
-mod report;
 mod tcp_live;
 mod transcripts;
 mod wild;

@@ -4,8 +4,7 @@
 use txweir_core::{Instant, Nanos};
 
 use super::observe::Observer;
-use super::watch::Watch;
-use crate::dist::Stepped;
+use super::watch::{GroupWatch, Watch};
 use crate::frame::Frame;
 use crate::tcp::Conn;
 
@@ -23,7 +22,7 @@ impl Meters {
         self.from.unwrap_or(Instant::ZERO)
     }
     /// Returns the times of each group; empty if they are not kept.
-    pub fn watched(&self) -> &[Stepped] {
+    pub fn watched(&self) -> &[GroupWatch] {
         self.watch.as_ref().map_or(&[], |w| &w.groups)
     }
 
@@ -36,7 +35,7 @@ impl Meters {
     pub(super) fn next_step(&mut self) {
         self.each(|g| g.step.reset());
     }
-    fn each(&mut self, reset: impl FnMut(&mut Stepped)) {
+    fn each(&mut self, reset: impl FnMut(&mut GroupWatch)) {
         self.watch.iter_mut().flat_map(|w| &mut w.groups).for_each(reset);
     }
 

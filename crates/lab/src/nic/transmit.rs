@@ -1,5 +1,7 @@
 //! The way of a host's frames to its device: filters, the choice of a queue, qdiscs.
 
+use txweir_core::classify::action::State;
+use txweir_core::classify::filter::Filters;
 use txweir_core::model::wire::{Wire, WireConfig};
 use txweir_core::packet::hash::FlowHasher;
 use txweir_core::packet::headers::Headers;
@@ -10,8 +12,8 @@ use txweir_core::path::txpath::{BULK, PathConfig};
 use txweir_core::{Admitted, Detail, DropReason, Env, Instant, MarkReason, Meta, Nanos, Tally, TxPath, Wake};
 
 use super::NicCounts;
-use super::device::{Device, release};
-use super::filtering::{self, Gates, Gone, Site};
+use super::device::Device;
+use super::filtering::{self, Gone, Sieve};
 use super::waiting::Waiting;
 use crate::frame::Frame;
 use crate::shown::addresses;
@@ -34,9 +36,8 @@ pub(super) struct Transmit {
     pub(super) port: Port<Frame>,
     pub(super) device: Device,
     pub(super) waiting: Waiting,
-    pub(super) gates: Gates,
-    /// It has filters, or a hook for them.
-    pub(super) asks: bool,
+    /// Its filters and actions, if it has any.
+    pub(super) sieve: Option<Box<Sieve>>,
     /// It has an fq.
     pub(super) paces: bool,
     /// Of the hosts that it is at and that it sends to.
@@ -57,8 +58,7 @@ impl Transmit {
             waiting: Waiting::new(port.queues()),
             port,
             device,
-            gates: Gates::default(),
-            asks: false,
+            sieve: None,
             paces: false,
             addresses: addresses(at, to),
             taken: Tally::default(),
@@ -66,6 +66,10 @@ impl Transmit {
             stolen: Tally::default(),
             turned_away: Tally::default(),
         })
+    }
+
+    pub(super) fn filters(&self) -> Option<(&Filters, &State)> {
+        self.sieve.as_ref().map(|sieve| (&sieve.filters, &sieve.state))
     }
 
     /// The counts of all but the link.
@@ -100,16 +104,11 @@ impl Transmit {
     }
 
     /// Takes a frame, or gives back what there is no room for. A frame that comes back has what
-    /// filters said with it. `site` has the filters, if it has any.
+    /// filters said with it.
     #[inline]
-    pub(super) fn submit(
-        &mut self,
-        now: Instant,
-        site: Option<&mut Site>,
-        frame: Frame,
-    ) -> Result<Taken, Frame> {
-        if let Some(site) = site.filter(|_| self.asks) {
-            return self.submit_filtered(now, site, frame);
+    pub(super) fn submit(&mut self, now: Instant, frame: Frame) -> Result<Taken, Frame> {
+        if self.sieve.is_some() {
+            return self.submit_filtered(now, frame);
         }
         let m = self.chosen(now, &frame);
         self.queue(now, frame, m, None)
@@ -124,11 +123,12 @@ impl Transmit {
     }
 
     #[inline(never)]
-    fn submit_filtered(&mut self, now: Instant, site: &mut Site, mut frame: Frame) -> Result<Taken, Frame> {
-        let Self { gates, port, addresses, .. } = self;
+    fn submit_filtered(&mut self, now: Instant, mut frame: Frame) -> Result<Taken, Frame> {
+        let Self { sieve, port, addresses, .. } = self;
+        let Some(sieve) = sieve else { return Err(frame) };
         let asked = match frame.take_asked() {
             Some(asked) => Ok(Asked { meta: part_of(&asked.meta, &frame), ..asked }),
-            None => site.ask(now, &mut frame, addresses, gates, port),
+            None => sieve.ask(now, &mut frame, addresses, port),
         };
         let asked = match asked {
             Ok(asked) => asked,
@@ -138,7 +138,6 @@ impl Transmit {
                     Gone::Dropped => self.filtered.add(meta.wire_len),
                     Gone::Stolen => self.stolen.add(meta.wire_len),
                 }
-                release(&mut self.device.released, &mut frame);
                 return Ok(Taken::Whole);
             }
         };
@@ -214,18 +213,16 @@ impl Transmit {
 
     /// Asks the ingress hook about a frame that has come in; false if it goes no further.
     #[inline]
-    pub(super) fn arrived(&mut self, now: Instant, site: Option<&mut Site>, frame: &mut Frame) -> bool {
-        match site.filter(|_| self.asks) {
-            Some(site) => self.let_in(now, site, frame),
-            None => true,
-        }
+    pub(super) fn arrived(&mut self, now: Instant, frame: &mut Frame) -> bool {
+        self.sieve.is_none() || self.let_in(now, frame)
     }
 
     #[inline(never)]
-    fn let_in(&mut self, now: Instant, site: &mut Site, frame: &mut Frame) -> bool {
+    fn let_in(&mut self, now: Instant, frame: &mut Frame) -> bool {
+        let Some(sieve) = &mut self.sieve else { return true };
         let bytes = frame.wire_len();
         let [a, b, c, d, e, f, g, h, i, j, k, l] = self.addresses;
-        match site.ask_arrived(now, frame, &[g, h, i, j, k, l, a, b, c, d, e, f], &self.gates) {
+        match sieve.ask_arrived(now, frame, &[g, h, i, j, k, l, a, b, c, d, e, f]) {
             None => return true,
             Some(Gone::Dropped) => self.turned_away.add(bytes),
             Some(Gone::Stolen) => self.stolen.add(bytes),

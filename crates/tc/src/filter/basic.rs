@@ -12,8 +12,7 @@ use crate::said::Said;
 pub(super) fn read(said: &Said<'_>) -> Result<Basic, Failure> {
     if said.settings.iter().next().is_none() {
         let err = said.error(code::MISSING, said.kind, "basic leads nowhere");
-        let err = err.expected("match EXPRESSION, classid MAJOR:MINOR, action KIND ...");
-        return Err(Failure::refused(err.kernel(Some(crate::kernel::INVALID_TALKING))));
+        return Err(Failure::refused(err.expected("match EXPRESSION, classid MAJOR:MINOR, action KIND ...")));
     }
     Ok(Basic { expr: ematch::read(said)? })
 }

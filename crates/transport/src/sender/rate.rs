@@ -45,9 +45,9 @@ impl Gather {
 }
 
 /// True if the transmission `(at, end)` is later than the other one; numbers decide between equal
-/// times. The clock counts whole microseconds.
+/// times.
 pub(crate) fn sent_after(at: Instant, end: u64, other: Instant, other_end: u64) -> bool {
-    (at.0 / 1_000, end) > (other.0 / 1_000, other_end)
+    at > other || (at == other && end > other_end)
 }
 
 impl Rate {
