@@ -46,6 +46,19 @@ setup:
 	  command -v chromium chromium-browser google-chrome >/dev/null || need="$$need chromium"; \
 	  if [ -n "$$need" ]; then apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq $$need >/dev/null; fi; \
 	fi
+	@$(MAKE) --no-print-directory flent || echo "flent could not be installed: the test that opens files with it is skipped" >&2
+
+# The real flent, of one version, in a virtual environment of its own; a test opens files with it.
+FLENT := $${XDG_CACHE_HOME:-$$HOME/.cache}/txweir/flent-2.3.0
+.PHONY: flent
+flent:
+	@if ! [ -x "$(FLENT)/bin/flent" ]; then \
+	  if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && ! python3 -c 'import ensurepip, venv' 2>/dev/null; then \
+	    apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq python3-venv >/dev/null; \
+	  fi; \
+	  python3 -m venv --clear "$(FLENT)" \
+	    && timeout 300 "$(FLENT)/bin/python" -m pip install --quiet --disable-pip-version-check flent==2.3.0; \
+	fi
 
 test: setup
 	cargo xtask test

@@ -155,7 +155,7 @@ MEANT = {
               {"row": "own-timers", "waives": ["overlimits"]}],
     "fq": [{"row": "fq-latency", "waives": ["latency"]}, {"row": "fq-delay-shown", "waives": ["next_packet_delay"]},
            {"row": "own-timers", "waives": ["overlimits"]}],
-    "pie": [{"row": "pie-idle-show", "waives": ["avg_dq_rate", "prob", "delay"]}, LAW],
+    "pie": [{"row": "pie-idle-show", "waives": ["avg_dq_rate", "prob", "delay"]}, {"row": "pie-bounded", "waives": ["law"]}],
     "skbprio": [{"row": "skbprio-parent-backlog", "waives": ["backlog"]},
                 {"row": "skbprio-class-packets", "waives": ["class_qlen"]}],
     "multiq": [{"row": "multi-queue-polls", "waives": ["overlimits"]}, {"row": "multiq-backlog", "waives": ["backlog"]}],
@@ -205,6 +205,8 @@ class Policy:
             self.rate = draw.of(8, 80, 800, 8_000, 64_000, 400_000_000, 1_000_000_000, 10_000_000_000, 100_000_000_000)
         # Sums over what is sent, if a change drops packets that Linux counts as sent.
         self.shrunk, self.deletes = False, False
+        # Places of each netem; None for those that are drawn.
+        self.places = None
         # stab-once, stab-gso: at the root, and without super-packets.
         self.stab = draw.sometimes(12, f"stab overhead {draw.of(-4, 4, 24, 40)} mpu {draw.of(0, 64, 100)}"
                                    + draw.of(" ", " linklayer atm ", " linklayer ethernet "))
@@ -212,6 +214,10 @@ class Policy:
         roots = [k for k in ROOTS if k in kinds]
         root = draw.of(*roots) if roots and draw.chance(60 if "htb" in kinds else 30) else "tbf"
         self.add("root", root, self.rate, 0)
+
+    def roomy(self, line):
+        """The line, with as many places in a netem as there are to be."""
+        return re.sub(r" limit \d+", f" limit {self.places}", line) if self.places and ": netem" in line else line
 
     def add(self, place, kind, rate, depth, shaping=True):
         handle, options = self.next, self.options[kind](self.draw, rate)
@@ -339,6 +345,9 @@ def meant(policy):
     if policy.super_packets and any(kind == "tbf" and place != "root" for place, _, kind, _ in policy.nodes):
         # What is above a tbf that cuts counts the pieces that did not fit there only if none did.
         rows.append({"row": "tbf-gso-cut", "waives": ["drops", "(dropped"]})
+        if "netem" in kinds:
+            # A packet that is delayed whole there is one.
+            rows.append({"row": "tbf-gso-cut", "waives": ["qlen", "class_qlen"]})
     if policy.super_packets and {"cake", "tbf"} <= kinds:
         rows.append({"row": "cake-gso-cut", "waives": ["memory_used", "used:"]})
     return [row for index, row in enumerate(rows) if row not in rows[:index]]
@@ -417,6 +426,9 @@ def scenario(seed, kinds):
     if policy.super_packets:
         # The pieces that tbf makes take other memory: so many are not worth a limit of their own.
         policy.lines = [re.sub(r" memlimit \S+", "", line) + " no-split-gso" if ": cake" in line else line for line in policy.lines]
+        # tbf-gso-cut: pieces take more places of a limit above the tbf.
+        if any(kind == "tbf" and place != "root" for place, _, kind, _ in policy.nodes):
+            policy.places = 1000
     mtu = d.of(1500, 1500, 1500, 9000)
     budget = d.between(60, 220)
     # The load, in tenths of the rate, is shared by the streams.
@@ -425,6 +437,7 @@ def scenario(seed, kinds):
     streams = [stream(d, policy, kinds, index, count, budget, load, mtu == 9000) for index in range(count)]
     length = max(s["count"] // s["burst"] * sum(s["gap"]) // 2 for s in streams)
     lines = [line for line in (policy.change() for _ in range(d.of(0, 0, 1, 2, 3))) if line]
+    policy.lines, lines = ([policy.roomy(line) for line in all_lines] for all_lines in (policy.lines, lines))
     # In the order in which they were drawn: what only grows must grow in time.
     times = sorted(d.between(1_000_000, 1_000_000 + length) for _ in lines)
     changes = [{"at": at, "tc": line} for at, line in zip(times, lines)]

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # expect: lines=50 refused=1 warnings=unreachable-class
 # options: --link eth1=1gbit --ignore quantum
+# try: --dev eth1
 # The constructs of LibreQoS: one batch file with a tree below each transmit queue, classes by
 # hexadecimal numbers, a cake for each circuit, and classes that a program chooses, not a filter.
 import os

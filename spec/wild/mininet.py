@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 # expect: lines=14 refused=3
+# try: --dev s1-eth1
 # The constructs of mininet's TCLink: pairs of devices, one shell for a line with several commands,
 # three kinds of shapers, RED with ECN below each, and the options of a link by text.
 import subprocess

@@ -1,11 +1,11 @@
-//! Batch files of any size: sent to the daemon in pieces, in order, each of whole lines.
+//! Batch files of any size: sent to the daemon in pieces, in order, each of whole lines. A batch
+//! that is to be done whole is put together there.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::Path;
 use std::process::ExitCode;
 
-use txweir::daemon::ClientError;
 use txweir::daemon::protocol::{Ask, Batch, LINE_MAX};
 use txweir::tc::tool::Flags;
 
@@ -53,7 +53,7 @@ impl Pieces {
                 break;
             }
         }
-        Ok((!text.is_empty()).then(|| Batch { name: self.name.clone(), text, lines_before }))
+        Ok((!text.is_empty()).then(|| Batch { name: self.name.clone(), text, lines_before, more: false }))
     }
 }
 
@@ -65,8 +65,8 @@ fn continues(text: &str) -> bool {
     (line.len() - line.trim_end_matches('\\').len()) % 2 == 1
 }
 
-/// Does the batch that `-b` names: in one request if it is to be done whole, else in as many as it
-/// takes, until one fails; with `-force` all of them.
+/// Does the batch that `-b` names in as many requests as it takes: piece by piece until one fails,
+/// with `-force` all of them; or, if it is to be done whole, with the last piece.
 pub fn run(
     socket: Option<&Path>,
     flags: &Flags,
@@ -78,32 +78,30 @@ pub fn run(
     let unreadable = |e| Failure::usage(format!("Cannot open file \"{name}\" for reading: {e}"));
     let mut pieces = Pieces::open(name).map_err(unreadable)?;
     let whole = flags.atomic || flags.dry_run;
-    let bytes = if whole { usize::MAX } else { PIECE };
     let mut batch = pieces
-        .next(bytes)
+        .next(PIECE)
         .map_err(unreadable)?
         .unwrap_or_else(|| Batch { name: pieces.name.clone(), ..Batch::default() });
     let mut client = client::connect(socket)?;
     let mut status = 0;
     loop {
+        // Lines that are done at once do not wait for those after them.
+        let following = if whole { pieces.next(PIECE).map_err(unreadable)? } else { None };
+        batch.more = following.is_some();
         let ask = Ask::Tc { args: args.to_vec(), batch: Some(batch), class_names: class_names.cloned() };
-        let reply = client.ask(&ask).map_err(|err| match err {
-            ClientError::TooLong(_) if whole => {
-                let flag = if flags.atomic { "--atomic" } else { "--dry-run" };
-                Failure::usage(format!(
-                    "{name}: {flag} does a batch in one request, which has at most {LINE_MAX} bytes: this one has more"
-                ))
-            }
-            err => Failure::usage(err),
-        })?;
+        let reply = client.ask(&ask).map_err(Failure::usage)?;
         client::print(&reply)?;
         status = status.max(reply.status);
-        if reply.status != 0 && !flags.force {
+        if reply.status != 0 && (whole || !flags.force) {
             break;
         }
-        match pieces.next(bytes).map_err(unreadable)? {
+        match following {
             Some(next) => batch = next,
-            None => break,
+            None if whole => break,
+            None => match pieces.next(PIECE).map_err(unreadable)? {
+                Some(next) => batch = next,
+                None => break,
+            },
         }
     }
     Ok(ExitCode::from(status))

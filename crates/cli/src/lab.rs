@@ -8,13 +8,14 @@ use std::time::Instant;
 
 use clap::Subcommand;
 use serde_json::{Value, json};
-use txweir::lab::run::{Options, RunError, run};
+use txweir::Nanos;
+use txweir::lab::run::{Options, RunError, run, run_for_page};
 use txweir::lab::scenario::Scenario;
 use txweir_bench::handoff;
 use txweir_bench::reproduce::{self, EXPERIMENTS, Extent, Published, Row, Summed};
 
 use crate::bar::Bar;
-use crate::{Failure, output, policy, replay};
+use crate::{Failure, output, page, policy, replay};
 
 /// Options of `txweir lab`.
 #[derive(Debug, clap::Args)]
@@ -47,6 +48,9 @@ struct RunArgs {
     /// Write the packets of every link into this directory, one pcapng file each
     #[arg(long, value_name = "DIR")]
     pcap: Option<PathBuf>,
+    /// Write a page with charts
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
     /// Write the event log: 32 bytes for each event, the same in every run with the same seed
     #[arg(long, value_name = "FILE")]
     log: Option<PathBuf>,
@@ -94,12 +98,22 @@ fn scenario(args: RunArgs) -> Result<(), Failure> {
         .as_deref()
         .map(|path| Ok::<_, Failure>(Box::new(BufWriter::new(created(path)?)) as Box<dyn std::io::Write>));
     let options = Options { seed: args.seed, pcap_dir: args.pcap, log: log.transpose()? };
+    let page = args.html.as_deref().map(page::Kept::open).transpose()?;
     let mut bar = Bar::new(scenario.duration().as_nanos());
-    let report = run(&scenario, options, |now| bar.at(now.as_nanos())).map_err(|e| match e {
+    let progress = |now: Nanos| bar.at(now.as_nanos());
+    let wrong = |e: RunError| match e {
         RunError::Scenario(e) => Failure::from(e.diagnostic()),
         e @ RunError::Open(..) => Failure::usage(e),
         e @ (RunError::Capture(..) | RunError::Log(_)) => Failure::failed(e),
-    })?;
+    };
+    let report = match page {
+        None => run(&scenario, options, progress).map_err(wrong)?,
+        Some(file) => {
+            let (report, page) = run_for_page(&scenario, options, progress).map_err(wrong)?;
+            file.write(&page.json())?;
+            report
+        }
+    };
     bar.end();
     match args.json {
         true => output::json(report.json()),

@@ -39,6 +39,11 @@ impl Script {
         self.run.first().map_or("", |script| script.rsplit('/').next().unwrap_or(script))
     }
 
+    /// Returns the number of transmit queues of a device that is not virtual.
+    pub const fn queues(&self) -> u16 {
+        self.run_queues
+    }
+
     /// Runs the script on a machine with these devices, and says on stderr how it went.
     pub fn record(&self, machine: MachineOptions) -> Result<(Recording, End), Failure> {
         let time: Nanos = value::with_unit(&self.run_time).map_err(|_| {

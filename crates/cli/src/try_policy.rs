@@ -1,23 +1,18 @@
 //! `txweir try`: policies side by side, in virtual time.
 
-use std::path::{Path, PathBuf};
+mod policies;
+
+use std::path::PathBuf;
 
 use txweir::core::text::value::{self, Value};
-use txweir::lab::trial::{
-    ALGORITHMS, Algorithm, Entry, MIXES, Setup, Traffic, TrafficError, TrialError, run,
-};
-use txweir::lint::machine::MachineOptions;
-use txweir::tc::{Policy, Severity};
+use txweir::lab::trial::{ALGORITHMS, Algorithm, MIXES, Setup, Traffic, TrafficError, TrialError, run};
 
 use crate::bar::Bar;
+use crate::flent::Files;
+use crate::page::Kept;
 use crate::script::Script;
-use crate::{Failure, output, policy};
-
-/// The word for the qdisc that the kernel gives a device where no setting names another.
-const DEFAULT: &str = "default";
-/// The word for the qdisc that most distributions give a device
-/// (`net.core.default_qdisc = fq_codel`, systemd's 50-default.conf).
-const DISTRO: &str = "distro";
+use crate::{Failure, output};
+use policies::last_part;
 
 /// Options of `txweir try`.
 #[derive(Debug, clap::Args)]
@@ -29,24 +24,32 @@ const DISTRO: &str = "distro";
                   only where its interval overlaps no other one.\n\n\
                   TCP is the lab's own, compared with recordings of Linux's: docs/transport.md.")]
 pub struct Args {
-    /// Files of tc lines for one device (`tc` in front and `dev NAME` are allowed); - is stdin
+    /// Files of tc lines for one device and its ifbs: batches for `tc -b`, or scripts whose lines
+    /// need no run; - is stdin
     #[arg(value_name = "POLICY")]
     policies: Vec<String>,
 
     #[command(flatten)]
     script: Script,
 
-    /// The device of the script's run whose policy is tried; the script may give others theirs
-    #[arg(long, value_name = "NAME", requires = "run")]
+    /// The device at the line, with its ifbs, where a policy is for several
+    #[arg(long, value_name = "NAME")]
     dev: Option<String>,
 
-    /// Line rate of the bottleneck
+    /// Line rate of the bottleneck, on the way up
     #[arg(long, value_name = "RATE", default_value = "1gbit", allow_hyphen_values = true)]
+    #[arg(visible_alias = "up")]
     link: String,
 
+    /// Line rate on the way down, behind a FIFO of 1000 packets of the provider; without it the way
+    /// down is wide
+    #[arg(long, value_name = "RATE", allow_hyphen_values = true)]
+    down: Option<String>,
+
     /// Transmit queues of the bottleneck's device, 1 to 256; with several the default is mq
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    queues: u16,
+    /// [default: 1, or what a script's mq needs]
+    #[arg(long, value_name = "N")]
+    queues: Option<u16>,
 
     /// Descriptors of each queue, one packet each
     #[arg(long, value_name = "N", default_value_t = 1024)]
@@ -98,6 +101,9 @@ pub struct Args {
     /// Write a page with charts
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
+
+    #[command(flatten)]
+    flent: Files,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -108,9 +114,11 @@ enum Switch {
 
 /// Runs `txweir try`.
 pub fn main(args: Args) -> Result<(), Failure> {
-    let setup = Setup {
-        link: with_unit("--link", &args.link, "a rate with its unit (20mbit, 1gbit)")?,
-        queues: args.queues,
+    let rate = "a rate with its unit (20mbit, 1gbit)";
+    let mut setup = Setup {
+        link: with_unit("--link", &args.link, rate)?,
+        down: args.down.as_ref().map(|down| with_unit("--down", down, rate)).transpose()?,
+        queues: args.queues.unwrap_or(1),
         ring: args.ring,
         rtt: with_unit("--rtt", &args.rtt, "a time with its unit (20ms)")?,
         time: with_unit("--time", &args.time, "a time with its unit (10s)")?,
@@ -122,18 +130,10 @@ pub fn main(args: Args) -> Result<(), Failure> {
     };
     setup.check().map_err(|e| Failure::usage(format!("--{e}")))?;
     let traffic = traffic(&args.traffic, &setup)?;
-    let of_script = (!args.script.run.is_empty()).then(|| of_script(&args, &setup)).transpose()?;
-    let mut entries = match (&of_script, args.policies.is_empty()) {
-        (Some(_), true) => Vec::new(),
-        _ => entries(&args.policies, setup.queues)?,
-    };
-    entries.extend(of_script);
-    if let Some(path) = &args.html {
-        // A wrong path is refused now and not after a long run. The file keeps its text until the
-        // page is written.
-        let opened = std::fs::OpenOptions::new().append(true).create(true).open(path);
-        opened.map_err(|e| Failure::usage(format!("--html {}: {e}", path.display())))?;
-    }
+    let entries = policies::entries(&args, &mut setup)?;
+    let lines = args.flent.read()?;
+    args.flent.make_folder()?;
+    let page = args.html.as_deref().map(Kept::open).transpose()?;
     let mut bar: Option<Bar> = None;
     let trial = run(&setup, &traffic, &entries, &mut |now, whole| {
         bar.get_or_insert_with(|| Bar::new(whole.as_nanos())).at(now.as_nanos());
@@ -141,13 +141,14 @@ pub fn main(args: Args) -> Result<(), Failure> {
     if let Some(bar) = bar {
         bar.end();
     }
-    let trial = trial.map_err(|e| match e {
+    let mut trial = trial.map_err(|e| match e {
         TrialError::Setup(e) => Failure::usage(e),
         TrialError::Policy(d) => Failure::from(*d),
     })?;
-    if let Some(path) = &args.html {
-        let page = txweir::lab::trial::html(&trial.to_json());
-        std::fs::write(path, page).map_err(|e| Failure::failed(format!("{}: {e}", path.display())))?;
+    trial.set_lines(lines);
+    args.flent.write(&trial)?;
+    if let Some(file) = page {
+        file.write(&trial.to_json())?;
     }
     match args.json {
         true => output::json(trial.to_json()),
@@ -172,7 +173,8 @@ fn with_unit<T: Value>(option: &str, text: &str, expected: &str) -> Result<T, Fa
 
 /// Finds a mix by its name, else reads a file.
 fn traffic(named: &str, setup: &Setup) -> Result<Traffic, Failure> {
-    if let Some(mix) = Traffic::mix(named) {
+    let mix = if setup.down.is_some() { Traffic::mix_both(named) } else { Traffic::mix(named) };
+    if let Some(mix) = mix {
         return Ok(mix);
     }
     let bytes = std::fs::read(named).map_err(|e| {
@@ -184,75 +186,6 @@ fn traffic(named: &str, setup: &Setup) -> Result<Traffic, Failure> {
         TrafficError::Scenario(e) => Failure::from(e.diagnostic()),
         TrafficError::Capture(e) => Failure::usage(format!("--traffic: {e}")),
     })
-}
-
-/// Reads the policies in order; each gets a name of its own.
-fn entries(given: &[String], queues: u16) -> Result<Vec<Entry>, Failure> {
-    let given: Vec<&str> = match given {
-        [] => vec![DEFAULT],
-        some => some.iter().map(String::as_str).collect(),
-    };
-    if given.iter().filter(|text| **text == "-").count() > 1 {
-        return Err(Failure::usage("- (stdin) can be read only once, and is given twice"));
-    }
-    let mut all: Vec<Entry> = Vec::new();
-    for text in &given {
-        let policy = match *text {
-            DEFAULT => None,
-            DISTRO => Some(Policy::parse(&distro(queues), DISTRO)?),
-            file => Some(policy::load(Path::new(file))?),
-        };
-        let short = if *text == "-" { "<stdin>".to_string() } else { last_part(text) };
-        // Two files of one name are told apart by their paths.
-        let alone = given.iter().filter(|other| last_part(other) == last_part(text)).count() == 1;
-        let mut name = if alone { short } else { (*text).to_string() };
-        if all.iter().any(|e| e.name == name) {
-            name = format!("{name} ({})", all.len() + 1);
-        }
-        all.push(Entry { name, policy });
-    }
-    Ok(all)
-}
-
-/// Runs the script, and returns the policy that one of its devices then has.
-fn of_script(args: &Args, setup: &Setup) -> Result<Entry, Failure> {
-    let machine = MachineOptions { link: Some(setup.link), ..MachineOptions::default() };
-    let (mut recording, end) = args.script.record(machine)?;
-    if let Some((_, message)) = end.problem().filter(|(severity, _)| *severity == Severity::Error) {
-        return Err(Failure::failed(format!("--run: {message}")));
-    }
-    let name = args.script.name().to_string();
-    let machine = recording.machine_mut();
-    let rooted = machine.rooted();
-    let device = match (&args.dev, rooted.as_slice()) {
-        (Some(device), all) if all.contains(device) => device.clone(),
-        (None, [one]) => one.clone(),
-        (_, []) => return Err(Failure::usage(format!("--run: {name} leaves no device with a root qdisc"))),
-        (given, all) => {
-            let given = given.as_ref().map_or("nothing".into(), |device| format!("--dev {device}"));
-            let all = all.join(", ");
-            let said =
-                format!("--run: {name} leaves root qdiscs on {all}: expected --dev with one, given {given}");
-            return Err(Failure::usage(said));
-        }
-    };
-    let policy = Policy::parse(&machine.policy(&device), &format!("{name} (as run)"))?;
-    Ok(Entry { name, policy: Some(policy) })
-}
-
-/// Returns the lines of the qdiscs that most distributions give a device with so many queues.
-fn distro(queues: u16) -> String {
-    match queues {
-        0 | 1 => "qdisc replace root fq_codel\n".into(),
-        _ => {
-            let leaf = |class: u16| format!("qdisc replace parent 1:{class:x} fq_codel\n");
-            "qdisc replace root handle 1: mq\n".to_owned() + &(1..=queues).map(leaf).collect::<String>()
-        }
-    }
-}
-
-fn last_part(path: &str) -> String {
-    Path::new(path).file_name().map_or(path.into(), |n| n.to_string_lossy().into_owned())
 }
 
 #[cfg(test)]
@@ -280,18 +213,5 @@ mod tests {
         assert!(ALGORITHMS.iter().all(|a| help.contains(a.name)), "{help}");
         let default = option.and_then(|o| o.get_default_values().first()?.to_str());
         assert_eq!(default, Some(ALGORITHMS[0].name));
-    }
-
-    #[test]
-    fn every_policy_has_a_name_of_its_own() {
-        let names = |given: &[&str]| {
-            let given: Vec<String> = given.iter().map(ToString::to_string).collect();
-            entries(&given, 1).map(|all| all.into_iter().map(|e| e.name).collect::<Vec<_>>()).ok()
-        };
-        assert_eq!(names(&[]), Some(vec!["default".into()]));
-        assert_eq!(names(&["default", "default"]), Some(vec!["default".into(), "default (2)".into()]));
-        assert_eq!(names(&["default", "distro"]), Some(vec!["default".into(), "distro".into()]));
-        assert_eq!(names(&["no/such/file"]), None);
-        assert_eq!(names(&["-", "-"]), None);
     }
 }

@@ -21,6 +21,11 @@ pub fn calls(f: impl FnOnce()) -> u64 {
     CALLS.get() - before
 }
 
+/// Returns the calls of the allocator that this thread has made for memory so far.
+pub fn made() -> u64 {
+    CALLS.get()
+}
+
 /// Returns the bytes that this thread has allocated less those that it has given back. The figure
 /// is negative if the thread has freed more memory of other threads than it holds.
 pub fn held() -> i64 {

@@ -65,7 +65,7 @@ mod tests {
             assert_eq!(tc(line), Some(format!("tc {line}")));
         }
         assert_eq!(link("del a").as_deref(), Some("link del a"));
-        let batch = Some(Batch { name: "p.tc".into(), text: "a\nb\n".into(), lines_before: 0 });
+        let batch = Some(Batch { name: "p.tc".into(), text: "a\nb\n".into(), lines_before: 0, more: false });
         let ask = |flags: &str| Ask::Tc { args: words(flags), batch: batch.clone(), class_names: None };
         assert_eq!(change(&ask("-b p.tc")).as_deref(), Some("tc -b p.tc, 2 lines"));
         assert_eq!(change(&ask("--dry-run -b p.tc")), None);

@@ -48,9 +48,17 @@ impl Daemon {
 
     /// Performs a request, whole or not at all, and returns the reply.
     pub fn answer(&mut self, now: Instant, ask: &Ask) -> Reply {
-        self.links.now = now;
+        // Packets have passed within the steps of a request before.
+        self.links.now = self.links.now.max(now);
         self.links.planned.clear();
         self.changes += u64::from(effect::of(ask) == Effect::Changes);
+        self.links.begin_request();
+        let reply = self.perform(now, ask);
+        self.links.end_request();
+        reply
+    }
+
+    fn perform(&mut self, now: Instant, ask: &Ask) -> Reply {
         match ask {
             Ask::Tc { args, batch, class_names } => self.tc(args, batch.as_ref(), class_names.as_ref()),
             Ask::Link { args } => self.link(now, args),
@@ -62,6 +70,7 @@ impl Daemon {
 
     /// Returns the lines that make the present links and qdiscs.
     pub(crate) fn state(&mut self) -> String {
+        self.links.begin_request();
         self.links.save() + &tool::save(&mut self.links)
     }
 
@@ -78,9 +87,22 @@ impl Daemon {
         self.read(now, name, text, &[])
     }
 
+    /// Tries a configuration, and changes nothing. Returns no output but errors.
+    pub(crate) fn rehearse(&mut self, now: Instant, name: &str, text: &str) -> Reply {
+        self.links.now = self.links.now.max(now);
+        self.links.planned.clear();
+        self.links.begin_request();
+        self.links.configures = true;
+        let Outcome { status, stderr, .. } = tool::rehearse(&Source::new(name, text), &mut self.links);
+        self.links.configures = false;
+        self.links.end_request();
+        Reply { status, stderr, ..Reply::default() }
+    }
+
     /// Performs a configuration as a batch with these options.
     pub(crate) fn read(&mut self, now: Instant, name: &str, text: &str, flags: &[&str]) -> Reply {
-        let batch = Some(Batch { name: name.to_owned(), text: text.to_owned(), lines_before: 0 });
+        let batch =
+            Some(Batch { name: name.to_owned(), text: text.to_owned(), lines_before: 0, more: false });
         let args = flags.iter().chain(&["-b", name]).map(|word| (*word).to_owned()).collect();
         self.links.configures = true;
         let reply = self.answer(now, &Ask::Tc { args, batch, class_names: None });

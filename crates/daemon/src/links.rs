@@ -1,5 +1,6 @@
 //! `Links`: all links of a daemon, the commands on them, and one turn of their work.
 
+mod pace;
 mod pass;
 mod restore;
 mod room;
@@ -17,6 +18,7 @@ use crate::end::End;
 use crate::grammar::{Change, LinkType, Make, Verb};
 use crate::link::Link;
 use crate::machine::{Local, Machine};
+use pace::Pace;
 use pass::admit;
 pub use room::TABLES;
 
@@ -73,6 +75,8 @@ pub struct Links {
     tables: u64,
     /// The links that a dry run would have made by now.
     pub(crate) planned: Vec<(IfName, LinkType)>,
+    /// The turns of the links during long requests; `None` for none.
+    pace: Option<Pace>,
     /// The source of interfaces and seeds.
     pub(crate) machine: Box<dyn Machine>,
 }
@@ -101,6 +105,7 @@ impl Links {
             configures: false,
             tables: TABLES,
             planned: Vec::new(),
+            pace: None,
             state: State::new(machine.seed("actions")),
             machine: Box::new(machine),
         }

@@ -278,7 +278,7 @@ mod tests {
     }
 
     fn tc(daemon: &mut Daemon, text: &str) {
-        let batch = Some(Batch { name: "b".into(), text: text.into(), lines_before: 0 });
+        let batch = Some(Batch { name: "b".into(), text: text.into(), lines_before: 0, more: false });
         let args = ["-b", "b"].map(String::from).into();
         let reply = daemon.answer(Instant::ZERO, &Ask::Tc { args, batch, class_names: None });
         assert_eq!((reply.status, reply.stderr.as_str()), (0, ""));

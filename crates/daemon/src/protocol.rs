@@ -8,9 +8,11 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use txweir_tc::printable::with_short_words;
 
-/// Longest request, bytes without the end of its line: a batch of some fifteen thousand tc lines.
-/// Packets wait while a request is read, a few milliseconds for the longest.
+/// Longest request, bytes without the end of its line. Packets wait while a request is read, a few
+/// milliseconds for the longest. A longer batch comes in parts ([`Batch::more`]).
 pub const LINE_MAX: usize = 1 << 20;
+/// Most bytes of a batch that comes in parts: those of the largest configuration.
+pub const BATCH_MAX: usize = 16 << 20;
 
 /// A request of a client.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -45,6 +47,9 @@ pub struct Batch {
     /// Number of lines of the file before the text.
     #[serde(default)]
     pub lines_before: usize,
+    /// True for a part that is not performed yet: the text goes on in the next request.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub more: bool,
 }
 
 /// A line from a client.
@@ -203,7 +208,7 @@ fn class_names(object: &Map<String, Value>) -> Result<Option<String>, String> {
     }
 }
 
-const BATCH_KEYS: [&str; 3] = ["name", "text", "lines_before"];
+const BATCH_KEYS: [&str; 4] = ["name", "text", "lines_before", "more"];
 
 fn batch(object: &Map<String, Value>) -> Result<Option<Batch>, String> {
     let expected = "an object with \"name\" and \"text\"";
@@ -227,7 +232,12 @@ fn batch(object: &Map<String, Value>) -> Result<Option<Batch>, String> {
             None => return Err(wrong("batch.lines_before", "a whole number", lines)),
         },
     };
-    Ok(Some(Batch { name: text("name")?, text: text("text")?, lines_before }))
+    let more = match batch.get("more") {
+        None | Some(Value::Null) => false,
+        Some(Value::Bool(more)) => *more,
+        Some(other) => return Err(wrong("batch.more", "true or false", other)),
+    };
+    Ok(Some(Batch { name: text("name")?, text: text("text")?, lines_before, more }))
 }
 
 /// Most bytes of a value that a message repeats.
@@ -252,7 +262,8 @@ mod tests {
 
     #[test]
     fn requests_read_back() {
-        let batch = Some(Batch { name: "p.tc".into(), text: "qdisc show\n".into(), lines_before: 7 });
+        let batch =
+            Some(Batch { name: "p.tc".into(), text: "qdisc show\n".into(), lines_before: 7, more: true });
         let words = |words: &[&str]| words.iter().map(|w| (*w).to_string()).collect::<Vec<_>>();
         for ask in [
             Ask::Tc { args: words(&["-s", "qdisc", "show"]), batch: None, class_names: None },
@@ -306,6 +317,10 @@ mod tests {
                 r#"batch: expected an object with "name" and "text", given "x""#,
             ),
             (r#"{"do":"tc","args":[],"batch":{"name":1,"text":""}}"#, "batch.name: expected a text, given 1"),
+            (
+                r#"{"do":"tc","args":[],"batch":{"name":"","text":"","more":1}}"#,
+                "batch.more: expected true or false, given 1",
+            ),
             (r#"{"do":"tc","args":[],"batch":{"name":""}}"#, "batch.text: expected a text, given nothing"),
         ] {
             assert_eq!(error(line), message, "{line}");

@@ -28,7 +28,7 @@ impl Daemon {
     }
 
     fn reload_on(&mut self, ahead: &Ahead, now: Instant, name: &str, text: &str) -> Reply {
-        let rehearsed = self.batch(now, name, text, &["--dry-run"]);
+        let rehearsed = self.rehearse(now, name, text);
         if rehearsed.status != 0 {
             return rehearsed;
         }

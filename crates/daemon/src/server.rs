@@ -15,7 +15,7 @@ use crate::effect::{self, Effect};
 use crate::links::Links;
 use crate::losses::Losses;
 use crate::metrics::Scrapes;
-use crate::protocol::{Ask, LINE_MAX, Reply, Request};
+use crate::protocol::{Ask, BATCH_MAX, LINE_MAX, Reply, Request};
 use crate::run::{Ended, Reports, RunError, RunOptions};
 use crate::session::{Door, Line, Patience, Session};
 use crate::socket::Listener;
@@ -29,6 +29,8 @@ const CLIENTS_MAX: usize = 64;
 /// Most clients at once of the socket for readers, which have places of their own: they cannot keep
 /// out a client that may change something.
 const READERS_MAX: usize = 32;
+/// Most bytes of batches of all clients of which more parts are to come.
+const GATHERED_MAX: usize = 4 * BATCH_MAX;
 /// The line to a client that has to make way.
 const MADE_WAY: &str = "connection: expected a request or the reading of a reply, given nothing for some time while all \
                         places are taken: it makes way for another client";
@@ -100,7 +102,8 @@ impl Server {
 impl<S: System> Server<S> {
     /// Makes a server of `daemon` whose time and clients come from `system`.
     #[must_use]
-    pub fn on(system: S, daemon: Daemon) -> Self {
+    pub fn on(system: S, mut daemon: Daemon) -> Self {
+        daemon.links_mut().set_clock(system.clock());
         Self {
             daemon,
             doors: system.doors(),
@@ -399,11 +402,16 @@ impl<S: System> Server<S> {
     /// Performs a request of the client at this index, as far as its door admits it. Changes go to
     /// the log.
     fn answer(&mut self, at: usize, line: Line) -> Reply {
-        let request = read(line);
-        let reply = match &request.ask {
+        let mut request = read(line);
+        let reply = match &mut request.ask {
             Ok(ask) => {
-                let session = &self.sessions[at];
-                let refusal = self.refusal(session.door(), ask);
+                let refusal = self.refusal(self.sessions[at].door(), ask);
+                if refusal.is_none()
+                    && let Some(reply) = self.gather(at, ask)
+                {
+                    return Reply { id: request.id, ..reply };
+                }
+                let (ask, session) = (&*ask, &self.sessions[at]);
                 let reply = match &refusal {
                     Some(refusal) => Reply::refused(2, refusal),
                     None => self.daemon.answer(self.system.now(), ask),
@@ -423,6 +431,22 @@ impl<S: System> Server<S> {
             Err(error) => Reply::refused(1, error),
         };
         Reply { id: request.id, ..reply }
+    }
+
+    /// Puts the parts of a batch together. Returns the reply to a part that is not the last.
+    fn gather(&mut self, at: usize, ask: &mut Ask) -> Option<Reply> {
+        let others = self.sessions.iter().enumerate().filter(|(other, _)| *other != at);
+        let others: usize = others.map(|(_, session)| session.gathered()).sum();
+        let session = &mut self.sessions[at];
+        let Ask::Tc { batch: Some(batch), .. } = ask else {
+            session.forget();
+            return None;
+        };
+        match session.gather(batch, BATCH_MAX.min(GATHERED_MAX.saturating_sub(others))) {
+            Ok(true) => None,
+            Ok(false) => Some(Reply::done("")),
+            Err(error) => Some(Reply::refused(1, &error)),
+        }
     }
 
     /// Returns the reason for which a client that came by this door may not make a request.

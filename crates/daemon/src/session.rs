@@ -6,7 +6,7 @@ use std::io::{self, ErrorKind};
 use txweir_core::{Instant, Nanos};
 use txweir_device::poll::PollFlags;
 
-use crate::protocol::{LINE_MAX, Reply};
+use crate::protocol::{Batch, LINE_MAX, Reply};
 use crate::stream::Stream;
 
 /// Bytes read from one client before others have their turn.
@@ -43,6 +43,8 @@ pub struct Session<S> {
     /// The time at which the client last sent or took something.
     moved: Instant,
     door: Door,
+    /// The parts of a batch so far.
+    parts: Option<Batch>,
 }
 
 /// The socket by which a client came.
@@ -88,6 +90,7 @@ impl<S: Stream> Session<S> {
             ended: false,
             moved: now,
             door,
+            parts: None,
         }
     }
 
@@ -138,7 +141,7 @@ impl<S: Stream> Session<S> {
     /// request of it is there that may be performed.
     #[must_use]
     pub fn makes_way_at(&self, patience: &Patience) -> Option<Instant> {
-        let under_way = !self.input.is_empty() || self.skipping || self.unread() > 0;
+        let under_way = !self.input.is_empty() || self.parts.is_some() || self.skipping || self.unread() > 0;
         let time = if under_way { patience.stalled } else { patience.idle };
         (!self.has_request()).then(|| self.moved + time)
     }
@@ -212,6 +215,41 @@ impl<S: Stream> Session<S> {
             return Some(Line::TooLong);
         }
         Some(Line::Whole(line))
+    }
+
+    /// Returns the bytes of a batch of which more parts are to come.
+    pub fn gathered(&self) -> usize {
+        self.parts.as_ref().map_or(0, |parts| parts.text.len())
+    }
+
+    /// Puts a part of a batch behind those before it. True if it is the last: `batch` is the whole
+    /// then. A request with another batch, or none, forgets the parts ([`forget`](Self::forget)).
+    ///
+    /// # Errors
+    /// The batch has more than `most` bytes. Its parts are forgotten.
+    pub fn gather(&mut self, batch: &mut Batch, most: usize) -> Result<bool, String> {
+        let mut whole = match self.parts.take().filter(|parts| parts.name == batch.name) {
+            Some(parts) if parts.text.len() + batch.text.len() > most => {
+                return Err(format!("batch: expected at most {most} bytes in all of its parts, given more"));
+            }
+            Some(mut parts) => {
+                parts.text.push_str(&batch.text);
+                parts.more = batch.more;
+                parts
+            }
+            None => std::mem::take(batch),
+        };
+        if whole.more {
+            self.parts = Some(whole);
+            return Ok(false);
+        }
+        std::mem::swap(batch, &mut whole);
+        Ok(true)
+    }
+
+    /// Forgets the parts of a batch.
+    pub fn forget(&mut self) {
+        self.parts = None;
     }
 
     /// Sends a reply, as far as the client accepts it now.

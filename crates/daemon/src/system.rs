@@ -29,6 +29,9 @@ pub trait System {
     /// Returns the time, which never goes back.
     fn now(&self) -> Instant;
 
+    /// Returns the clock of [`now`](Self::now).
+    fn clock(&self) -> Box<dyn Fn() -> Instant>;
+
     /// Waits until something is ready, or the deadline has come.
     ///
     /// # Errors
@@ -145,6 +148,10 @@ impl System for Host {
 
     fn now(&self) -> Instant {
         Instant(now_ns())
+    }
+
+    fn clock(&self) -> Box<dyn Fn() -> Instant> {
+        Box::new(|| Instant(now_ns()))
     }
 
     fn wait(&mut self, waits: &Waits<'_, Connection>) -> io::Result<Ready> {

@@ -13,6 +13,9 @@ use crate::grammar::{self, Verb};
 use crate::link::Link;
 use crate::links::Links;
 
+/// Replaced qdiscs that are freed before packets have their turn.
+const BURIED: usize = 16;
+
 impl Devices for Links {
     fn names(&self) -> Vec<String> {
         self.all().iter().map(|link| link.name.to_string()).collect()
@@ -54,6 +57,14 @@ impl Devices for Links {
 
     fn now(&self) -> Instant {
         self.now
+    }
+
+    fn has(&mut self, name: &str) -> bool {
+        self.find(name).is_some()
+    }
+
+    fn pause(&mut self) {
+        self.make_way();
     }
 
     fn check_rates(&self, trees: &[(&str, &Tree)]) -> Result<(), ConfigError> {
@@ -149,6 +160,10 @@ impl Device for Link {
         self.tables = None;
         self.advance(now);
         SwapDone { kept: done.kept, moved: done.moved, dropped: done.dropped }
+    }
+
+    fn bury(&mut self) -> bool {
+        self.way.control(self.now).bury(BURIED)
     }
 
     fn queued(&self, f: &mut dyn FnMut(Handle, Handle, &Meta)) {

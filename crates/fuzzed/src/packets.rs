@@ -2,29 +2,10 @@
 
 use std::cell::RefCell;
 
-use txweir_core::Instant;
 use txweir_core::packet::hash::FlowHasher;
 use txweir_core::packet::headers::{End, Headers, L3, L4};
-use txweir_core::text::stats::Counters as _;
-use txweir_daemon::sums::{Intake, Sums};
-use txweir_daemon::{Daemon, Links};
-use txweir_device::segment::complete_checksum;
-use txweir_device::{Gso, Segmenter, VnetHdr};
-use txweir_runtime::Notes;
 
-use crate::card::Card;
-use crate::sums;
-
-/// Bytes in front of the frame: the policy, the flags, the vnet header.
-const FRONT: usize = 12;
-/// Flag: the checksums of the frame are made right.
-const REPAIR: u8 = 1;
-/// Flag: the frame is described as a super-frame with its own headers.
-const SUPER: u8 = 2;
-/// Flag: only the parsers read the frame.
-const PARSE: u8 = 4;
-/// Flag: the interface behind the qdiscs is slow to take frames.
-const BUSY: u8 = 8;
+use crate::world::{Input, World, cut};
 
 /// Policies at the link that the frames leave by (`b`); they come in by `a`. True if the policy
 /// keeps right checksums right.
@@ -119,15 +100,6 @@ const POLICIES: [(&str, bool); 12] = [
     ),
 ];
 
-/// Two links that are peers, in virtual time.
-struct World {
-    daemon: Daemon,
-    cards: [Card; 2],
-    now: Instant,
-    /// True if right checksums stay right.
-    keeps_sums: bool,
-}
-
 thread_local! {
     /// One world a policy: made at its first frame, and empty after each.
     static WORLDS: RefCell<[Option<World>; POLICIES.len()]> = const { RefCell::new([const { None }; POLICIES.len()]) };
@@ -139,55 +111,21 @@ thread_local! {
 /// # Panics
 /// If one of these laws does not hold.
 pub fn packets(data: &[u8]) {
-    let Some((front, frame)) = data.split_first_chunk::<FRONT>() else { return };
-    let &[policy, flags, ref raw @ ..] = front;
-    let mut header = [0; 12];
-    header[..10].copy_from_slice(raw);
-    let (mut hdr, mut frame) = (VnetHdr::decode(&header), frame.to_vec());
-    parsed(&frame);
-    if flags & REPAIR != 0 {
-        sums::repair(&mut frame);
-        hdr = VnetHdr::default();
-        if flags & SUPER != 0 {
-            hdr = described(&mut frame, u16::from_be_bytes([raw[4], raw[5]]));
-        }
-    }
-    cut(&hdr, &frame, flags & REPAIR != 0);
-    if flags & PARSE != 0 {
+    let Some(input) = Input::read(data) else { return };
+    // The parsers meet the frame as it came, too.
+    parsed(&data[data.len() - input.frame.len()..]);
+    cut(&input.hdr, &input.frame, input.is_right());
+    if input.is_only_parsed() {
         return;
     }
     WORLDS.with_borrow_mut(|worlds| {
-        let at = usize::from(policy) % POLICIES.len();
+        let at = usize::from(input.policy) % POLICIES.len();
+        let (lines, keeps_sums) = POLICIES[at];
         // A frame that breaks a law must not leave a broken world behind.
-        let mut world = worlds[at].take().unwrap_or_else(|| World::new(POLICIES[at]));
-        world.send(hdr, &frame, flags);
+        let mut world = worlds[at].take().unwrap_or_else(|| World::new(lines, keeps_sums));
+        world.send(&input);
         worlds[at] = Some(world);
     });
-}
-
-/// Describes a frame as a super-frame whose checksum is left to the device, if its headers allow.
-fn described(frame: &mut [u8], gso_size: u16) -> VnetHdr {
-    let h = Headers::parse_ethernet(frame);
-    // The device sums to the end of the frame, so that there is no padding.
-    let whole = sums::segment(frame, &h).filter(|of| of.end == frame.len());
-    let Some(of) = whole else { return VnetHdr::default() };
-    let partial = sums::pseudo(frame, &h, of).partial();
-    let at = of.start + of.offset;
-    frame[at..at + 2].copy_from_slice(&partial.to_be_bytes());
-    let gso = match (h.l4, h.ethertype) {
-        _ if gso_size == 0 => Gso::None,
-        (L4::Udp, _) => Gso::UdpL4,
-        (_, 0x86dd) => Gso::TcpV6,
-        _ => Gso::TcpV4,
-    };
-    VnetHdr {
-        needs_csum: true,
-        gso,
-        gso_size,
-        csum_start: of.start as u16, // the headers of a frame end below 2^16
-        csum_offset: of.offset as u16,
-        ..VnetHdr::default()
-    }
 }
 
 /// Checks what the parsers say about a frame.
@@ -215,105 +153,6 @@ fn parsed(frame: &[u8]) {
     assert!(cut.src_port == h.src_port || cut.src_port == 0, "{cut:?} {h:?}");
 }
 
-/// Cuts a super-frame: the pieces have its payload, and their checksums are right if its was.
-fn cut(hdr: &VnetHdr, frame: &[u8], right: bool) {
-    let Ok(mut segmenter) = Segmenter::new(hdr, frame) else { return };
-    let mut room = vec![0; segmenter.longest()];
-    let (mut pieces, mut bytes) = (0, 0);
-    while let Some(len) = segmenter.next_into(frame, &mut room).expect("room for a piece of this frame") {
-        (pieces, bytes) = (pieces + 1, bytes + len);
-        assert!(
-            !right || sums::wrong(&room[..len]).is_none(),
-            "piece {pieces}: {:?}",
-            sums::wrong(&room[..len])
-        );
-    }
-    assert_eq!(pieces, segmenter.segments());
-    assert!(bytes >= frame.len(), "{bytes} bytes in {pieces} pieces of {}", frame.len());
-}
-
-impl World {
-    fn new((lines, keeps_sums): (&str, bool)) -> Self {
-        let cards = [Card::default(), Card::default()];
-        let wire = "rate=1gbit,ring=64,completion=immediate";
-        let links = [cards[0].link("a", wire), cards[1].link("b", wire)];
-        let mut daemon = Daemon::with(Links::between(links));
-        *daemon.links_mut().notes_mut() = Notes::new(Box::new(std::io::sink()));
-        cards.iter().for_each(|card| {
-            let mut seen = card.seen();
-            (seen.room, seen.sent) = (usize::MAX, Some(Vec::new()));
-        });
-        let reply = daemon.configure(Instant::ZERO, "policy", lines);
-        assert_eq!((reply.status, reply.stderr.as_str()), (0, ""), "{lines}");
-        Self { daemon, cards, now: Instant(1_000_000), keeps_sums }
-    }
-
-    fn turn(&mut self) {
-        let now = self.now;
-        self.daemon.links_mut().turn(&move || now, &[]);
-    }
-
-    /// Sends a frame up to four times, and lets time pass until no event is left.
-    fn send(&mut self, hdr: VnetHdr, frame: &[u8], flags: u8) {
-        self.cards[1].seen().room = if flags & BUSY != 0 { 1 } else { usize::MAX };
-        for _ in 0..1 + flags / 64 {
-            self.cards[0].seen().incoming.push_back((hdr, frame.to_vec()));
-        }
-        self.turn();
-        self.hold();
-        self.cards.iter().for_each(|card| card.seen().room = usize::MAX);
-        self.turn();
-        let mut events = 0;
-        while let Some(at) = self.daemon.links().deadline(self.now) {
-            self.now = self.now.max(at);
-            self.turn();
-            events += 1;
-            assert!(events < 100_000, "the events do not end");
-        }
-        let [came, went] = self.hold();
-        assert_eq!(came, went, "frames are left in the links after their last event");
-        // Buckets and timers begin anew with the next frame.
-        self.now = Instant(self.now.0 + 1_000_000_000);
-        for card in &self.cards {
-            let sent = std::mem::take(card.seen().sent.as_mut().expect("frames are kept"));
-            if flags & REPAIR != 0 && self.keeps_sums {
-                sent.into_iter().for_each(|(hdr, frame)| right(hdr, frame));
-            }
-        }
-    }
-
-    /// Checks the sums of both links, and returns the frames that came into their paths, and those
-    /// that are not in them any more.
-    fn hold(&mut self) -> [u64; 2] {
-        let mut all = [0; 2];
-        for link in self.daemon.links_mut().all_mut() {
-            let sums = Sums::of(link);
-            let [came, known] = sums.fates.sums();
-            assert_eq!(came, known, "{:?}", sums.fates);
-            let (mut sides, mut at) = ([0; 2], 0);
-            sums.intake.visit(&mut |_, n| {
-                sides[usize::from(at >= Intake::SOURCES)] += n;
-                at += 1;
-            });
-            assert_eq!(sides[0], sides[1], "{:?}", sums.intake);
-            let inside = sums.fates.waiting + sums.fates.queued + sums.fates.inflight;
-            all = [all[0] + came, all[1] + came - inside];
-        }
-        all
-    }
-}
-
-/// Does the device's part of a frame that was sent, and checks its checksums.
-fn right(mut hdr: VnetHdr, mut frame: Vec<u8>) {
-    if hdr.is_gso() {
-        return cut(&hdr, &frame, true);
-    }
-    let described = hdr;
-    if complete_checksum(&mut hdr, &mut frame).is_ok() {
-        assert_eq!(sums::wrong(&frame), None, "{described:?} {frame:02x?}");
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -321,9 +160,9 @@ mod tests {
     #[test]
     fn each_policy_is_applied() {
         let mut wrong = Vec::new();
-        for policy in POLICIES {
-            let made = std::panic::catch_unwind(|| World::new(policy));
-            wrong.extend(made.err().map(|_| policy.0));
+        for (lines, keeps_sums) in POLICIES {
+            let made = std::panic::catch_unwind(|| World::new(lines, keeps_sums));
+            wrong.extend(made.err().map(|_| lines));
         }
         assert!(wrong.is_empty(), "{wrong:?}");
     }

@@ -156,7 +156,7 @@ impl World {
             undo.push_str(&format!("actions flush action {kind}\n"));
         }
         undo.push_str(LINKS);
-        let batch = Some(Batch { name: "undo".into(), text: undo, lines_before: 0 });
+        let batch = Some(Batch { name: "undo".into(), text: undo, lines_before: 0, more: false });
         let args = ["-force", "-b", "undo"].map(String::from).to_vec();
         self.daemon.answer(now, &Ask::Tc { args, batch, class_names: None });
         (self.saved(now) == self.saved).then_some(self)

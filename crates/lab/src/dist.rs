@@ -102,6 +102,12 @@ impl Dist {
             max_ns: self.max_ns,
         })
     }
+    /// Returns the time at each whole percent from 0 (the shortest) to 100 (the longest): 101
+    /// times, or none if it is empty.
+    pub fn percents(&self) -> Vec<u64> {
+        let of = |percent: u32| self.quantile(f64::from(percent) / 100.0).0;
+        if self.count() == 0 { Vec::new() } else { (0..=100).map(of).collect() }
+    }
     /// Adds all times of another distribution.
     pub fn join(&mut self, other: &Self) {
         // Both histograms have the same bounds.
@@ -116,6 +122,24 @@ impl Dist {
             self.histogram.reset();
         }
         (self.sum_ns, self.max_ns, self.zeros) = (0, 0, 0);
+    }
+}
+
+/// Times since measuring began, and those of the present step of a run.
+#[derive(Clone, Debug, Default)]
+pub struct Stepped {
+    /// Times since measuring began.
+    pub whole: Dist,
+    /// Times since the step began.
+    pub step: Dist,
+}
+
+impl Stepped {
+    /// Adds a time.
+    #[inline]
+    pub fn add(&mut self, time: Nanos) {
+        self.whole.add(time);
+        self.step.add(time);
     }
 }
 
@@ -137,7 +161,9 @@ mod tests {
         (0..99).for_each(|_| zeros.add(Nanos::ZERO));
         zeros.add(Nanos(7));
         assert_eq!((zeros.quantile(0.99), zeros.quantile(1.0)), (Nanos::ZERO, Nanos(7)));
+        let percents = zeros.percents();
+        assert_eq!((percents.len(), percents[99], percents[100]), (101, 0, 7));
         zeros.reset();
-        assert_eq!(zeros.times(), None);
+        assert_eq!((zeros.times(), zeros.percents()), (None, Vec::new()));
     }
 }

@@ -155,7 +155,7 @@ impl Dumbbell {
             let port = 2000 + n as u16;
             let (a, b) = (Addr { ip: [10, 0, 0, 1], port }, Addr { ip: [10, 0, 1, 1], port });
             let start = Instant(rng.below(c.stagger.0.max(1)));
-            let label = |to| Label { to, hash: n, priority: 0 };
+            let label = |to| Label { to, hash: n, ..Label::default() };
             let (to_server, to_client) = (label(2 * n + 1), label(2 * n));
             let client = Conn::connect(&of_client, (a, b), start, client, to_server, rng.next_u64());
             let server = Conn::listen(&of_server, (b, a), server, to_client, rng.next_u64());

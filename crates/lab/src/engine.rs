@@ -1,5 +1,5 @@
-//! The event engine: a clock, a heap of small events, and FIFO lanes that put one entry each into
-//! the heap.
+//! The event engine: a clock, two heaps of small events, and FIFO lanes that put one entry each
+//! into a heap.
 //!
 //! Events are ordered by (time, sequence number). Scheduling an event gives it its number, so
 //! events at one instant happen in the order in which they were scheduled, and a run is a function
@@ -7,19 +7,33 @@
 //!
 //! Most events of a network simulation are ordered already: the packets on one link. A [`Lane`]
 //! keeps these events, with their packets, in its own queue; only its first event has an entry in
-//! the heap. The heap therefore holds one entry per busy link and per armed timer, not one per
-//! packet in flight. Each item of a lane keeps the number it was given when it was pushed, so lanes
-//! change the cost, not the order.
+//! a heap. The heaps therefore hold one entry per busy link and per armed timer, not one per packet
+//! in flight. Each item of a lane keeps the number it was given when it was pushed, so lanes change
+//! the cost, not the order.
+//!
+//! A net of ten thousand connections has as many timers and a few links, and most of its events are
+//! those of the links. Timers ([`Payload::is_timer`]) therefore have a heap of their own: an event
+//! of a link costs a walk through a heap of a few entries. The next event is the first of both, so
+//! the second heap changes the cost, not the order.
+
+mod heap;
 
 use std::collections::VecDeque;
 use std::io::{self, Write};
 
 use txweir_core::base::time::Instant;
 
+use heap::Heap;
+
 /// Meaning of an event to its actor: a small value, no pointer, no closure.
 pub trait Payload: Copy {
     /// Returns the payload as a number, for the trace.
     fn word(self) -> u64;
+    /// True for events of which there may be as many as there are connections; it decides which
+    /// heap keeps them. False by default.
+    fn is_timer(self) -> bool {
+        false
+    }
 }
 
 /// An event.
@@ -42,21 +56,16 @@ impl<P> Event<P> {
     }
 }
 
-/// Number of children of an entry of the heap. With four children and thousands of timers a walk
-/// through the heap visits half as many entries as with two, and the children of an entry are
-/// adjacent.
-const CHILDREN: usize = 4;
-
 /// A clock and the events to come.
 #[derive(Debug)]
 pub struct Engine<P> {
     now: Instant,
     seq: u64,
     dispatched: u64,
-    /// A heap by key. If `hole` is set, the first entry has been handed out already; the next
-    /// `schedule` puts its event there, which saves one walk through the heap per event.
-    heap: Vec<Event<P>>,
-    hole: bool,
+    /// Timers.
+    timers: Heap<P>,
+    /// All other events.
+    others: Heap<P>,
     trace: Option<Box<Trace>>,
 }
 
@@ -69,7 +78,14 @@ impl<P: Payload> Default for Engine<P> {
 impl<P: Payload> Engine<P> {
     /// Returns an engine at time zero without events.
     pub fn new() -> Self {
-        Self { now: Instant::ZERO, seq: 0, dispatched: 0, heap: Vec::new(), hole: false, trace: None }
+        Self {
+            now: Instant::ZERO,
+            seq: 0,
+            dispatched: 0,
+            timers: Heap::new(),
+            others: Heap::new(),
+            trace: None,
+        }
     }
 
     /// Adds a trace of every event and note. Without a trace, a note costs a test of a pointer.
@@ -89,7 +105,7 @@ impl<P: Payload> Engine<P> {
     }
     /// Returns the number of events to come; of a lane only the first item counts.
     pub fn scheduled(&self) -> usize {
-        self.heap.len() - usize::from(self.hole)
+        self.timers.len() + self.others.len()
     }
     /// Returns the trace, if there is one.
     pub fn trace(&self) -> Option<&Trace> {
@@ -113,15 +129,17 @@ impl<P: Payload> Engine<P> {
         seq
     }
 
-    /// Puts an event that has its number into the heap.
+    /// Puts an event that has its number into its heap.
     fn arm(&mut self, e: Event<P>) {
-        if self.hole {
-            self.hole = false;
-            self.heap[0] = e;
-            self.sift_down();
-        } else {
-            self.heap.push(e);
-            self.sift_up();
+        let heap = if e.what.is_timer() { &mut self.timers } else { &mut self.others };
+        heap.add(e);
+    }
+
+    /// Returns the first event of both heaps.
+    fn first(&mut self) -> Option<&Event<P>> {
+        match (self.timers.first(), self.others.first()) {
+            (Some(timer), Some(other)) => Some(if timer.key() < other.key() { timer } else { other }),
+            (timer, other) => timer.or(other),
         }
     }
 
@@ -129,14 +147,14 @@ impl<P: Payload> Engine<P> {
     /// Otherwise returns `None` and sets the clock to `until`, except for `Instant::MAX`, which
     /// runs until no event is left and keeps the clock.
     pub fn next(&mut self, until: Instant) -> Option<Event<P>> {
-        self.fill_hole();
-        let Some(&e) = self.heap.first().filter(|e| e.at <= until) else {
+        let Some(&e) = self.first().filter(|e| e.at <= until) else {
             if until < Instant::MAX {
                 self.now = self.now.max(until);
             }
             return None;
         };
-        self.hole = true;
+        let heap = if e.what.is_timer() { &mut self.timers } else { &mut self.others };
+        heap.take_first();
         self.now = e.at;
         self.dispatched += 1;
         if let Some(t) = &mut self.trace {
@@ -145,10 +163,15 @@ impl<P: Payload> Engine<P> {
         Some(e)
     }
 
+    /// Returns up to four actors whose timers come soon: while the event of a timer is handled, the
+    /// actor of the next one is among them.
+    pub fn timers_coming(&self) -> impl Iterator<Item = u32> {
+        self.timers.coming().iter().map(|e| e.actor)
+    }
+
     /// Returns the time of the next event, if there is one.
     pub fn upcoming(&mut self) -> Option<Instant> {
-        self.fill_hole();
-        self.heap.first().map(|e| e.at)
+        self.first().map(|e| e.at)
     }
 
     /// Records an action of an actor at this instant, like a packet admitted, dropped or delivered.
@@ -156,63 +179,6 @@ impl<P: Payload> Engine<P> {
         if let Some(t) = &mut self.trace {
             t.record([self.now.0, u64::from(actor), u64::from(code) | NOTE, value]);
         }
-    }
-
-    /// Removes the entry that has been handed out.
-    fn fill_hole(&mut self) {
-        if self.hole {
-            self.hole = false;
-            self.heap.swap_remove(0);
-            self.sift_down();
-        }
-    }
-
-    /// Moves the last entry to its place.
-    fn sift_up(&mut self) {
-        let mut i = self.heap.len() - 1;
-        let e = self.heap[i];
-        let key = e.key();
-        while i > 0 {
-            let parent = (i - 1) / CHILDREN;
-            if self.heap[parent].key() <= key {
-                break;
-            }
-            self.heap[i] = self.heap[parent];
-            i = parent;
-        }
-        self.heap[i] = e;
-    }
-
-    /// Moves the first entry to its place.
-    fn sift_down(&mut self) {
-        let heap = &mut self.heap[..];
-        let Some(&e) = heap.first() else { return };
-        let key = e.key();
-        let mut i = 0;
-        loop {
-            let first = CHILDREN * i + 1;
-            let (least, least_key) = match heap.get(first..first + CHILDREN) {
-                Some([a, b, c, d]) => {
-                    // The comparison of children is unpredictable: additions avoid mispredicted
-                    // branches.
-                    let (a, b, c, d) = (a.key(), b.key(), c.key(), d.key());
-                    let (left, right) = (usize::from(b < a), 2 + usize::from(d < c));
-                    let (l, r) = (a.min(b), c.min(d));
-                    (first + if r < l { right } else { left }, l.min(r))
-                }
-                // These are the last entries, at most three children.
-                _ => match (first..heap.len()).min_by_key(|c| heap[*c].key()) {
-                    Some(least) => (least, heap[least].key()),
-                    None => break,
-                },
-            };
-            if key <= least_key {
-                break;
-            }
-            heap[i] = heap[least];
-            i = least;
-        }
-        heap[i] = e;
     }
 }
 
@@ -240,6 +206,10 @@ impl<T, P: Payload> Lane<T, P> {
         self.queue.is_empty()
     }
 
+    /// Returns the item that `n` others precede.
+    pub fn get(&self, n: usize) -> Option<&T> {
+        self.queue.get(n).map(|(_, _, item)| item)
+    }
     /// Returns its items, in order.
     pub fn iter(&self) -> impl Iterator<Item = &T> {
         self.queue.iter().map(|(_, _, item)| item)
@@ -385,6 +355,10 @@ mod tests {
     impl Payload for u32 {
         fn word(self) -> u64 {
             u64::from(self)
+        }
+        /// Both heaps hold events at the same instants.
+        fn is_timer(self) -> bool {
+            self % 3 == 1
         }
     }
 

@@ -39,4 +39,7 @@ impl Payload for NetEvent {
             Self::Flow => 8,
         }
     }
+    fn is_timer(self) -> bool {
+        matches!(self, Self::Timer | Self::Source | Self::Flow)
+    }
 }

@@ -16,7 +16,7 @@ use txweir_core::Ecn;
 use txweir_core::base::time::Instant;
 
 pub use crate::frame::head::{FIN, HEADER_MAX, Head, PSH, SYN};
-use crate::tagged::{Asked, ETHERNET, LinkHeader};
+use crate::tagged::{Asked, Detour, ETHERNET, LinkHeader};
 
 /// Ethertype of IPv4, which the lab's hosts send.
 const IPV4: u16 = 0x0800;
@@ -98,6 +98,10 @@ struct Extra {
     asked: Option<Asked>,
     /// Payload that matters to the receiver: shared bytes, and the place in them where it begins.
     payload: Option<(Arc<[u8]>, u32)>,
+    /// The detour on which an action has sent it.
+    detour: Option<Detour>,
+    /// Redirections since it was last in a queue.
+    depth: u8,
 }
 
 impl Frame {
@@ -170,6 +174,25 @@ impl Frame {
     /// Takes the results of filters from before it was returned to its sender.
     pub(crate) fn take_asked(&mut self) -> Option<Asked> {
         self.extra.as_mut()?.asked.take()
+    }
+    /// Returns the detour that it is on.
+    pub(crate) fn detour(&self) -> Option<Detour> {
+        self.extra.as_ref()?.detour
+    }
+    /// Sends it on a detour, or ends it.
+    pub(crate) fn set_detour(&mut self, detour: Option<Detour>) {
+        if detour.is_some() || self.extra.is_some() {
+            self.extra.get_or_insert_default().detour = detour;
+        }
+    }
+    /// Returns the number of redirections since it was last in a queue.
+    pub(crate) fn depth(&self) -> u8 {
+        self.extra.as_ref().map_or(0, |extra| extra.depth)
+    }
+    pub(crate) fn set_depth(&mut self, depth: u8) {
+        if depth > 0 || self.extra.is_some() {
+            self.extra.get_or_insert_default().depth = depth;
+        }
     }
     /// Returns the bytes after its headers, if it carries them.
     pub(crate) fn payload(&self) -> Option<&[u8]> {

@@ -18,7 +18,8 @@
 //! **The story.** [`scenario::Scenario`] reads a net from TOML, [`mod@run`] runs it,
 //! [`report::Report`] has its measurements, [`pcap`] writes the packets of each link. [`replay`]
 //! compares with recordings of the Linux kernel. [`trial`] sets policies side by side on one
-//! traffic; [`fidelity`] says how close the TCP of a set-up is known to come to Linux's.
+//! traffic, and beside runs of real lines ([`flent`]); [`fidelity`] says how close the TCP of a
+//! set-up is known to come to Linux's. [`page`] is a scenario over time, for the page of charts.
 //! [`workers`] runs independent runs on several threads.
 
 pub mod app;
@@ -29,16 +30,20 @@ pub mod dumbbell;
 pub mod engine;
 pub mod event;
 pub mod fidelity;
+pub mod flent;
 pub mod frame;
 pub mod link;
 pub mod net;
 pub mod nic;
+pub mod page;
 pub mod pcap;
 pub mod quic;
 pub mod recorded;
 pub mod replay;
 pub mod report;
+mod rrul;
 pub mod run;
+mod sampled;
 pub mod scenario;
 pub mod shown;
 pub mod tagged;

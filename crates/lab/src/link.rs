@@ -144,19 +144,36 @@ impl<P: Payload> Link<P> {
         };
         let jitter = if jitter.0 == 0 { 0 } else { self.rng.below(jitter.0.saturating_add(1)) };
         let at = left + delay + Nanos(jitter);
-        let Some(by) = by else { return self.lane.push(engine, at, frame) };
+        match by {
+            None => self.lane.push(engine, at, frame),
+            Some(by) => self.overtaken(engine, at + by, frame),
+        }
+    }
+
+    /// Lets a packet arrive now that no wire has sent here.
+    pub fn arrive_now(&mut self, engine: &mut Engine<P>, frame: Frame) {
+        let now = engine.now();
+        self.overtaken(engine, now, frame);
+    }
+
+    /// Lets a packet arrive out of the order of the others.
+    fn overtaken(&mut self, engine: &mut Engine<P>, at: Instant, frame: Frame) {
         let slot = self.late.iter().position(Option::is_none).unwrap_or(self.late.len());
         if slot == self.late.len() {
             self.late.push(None);
         }
         self.late[slot] = Some(frame);
-        engine.schedule(at + by, self.actor, (self.late_event)(slot as u32));
+        engine.schedule(at, self.actor, (self.late_event)(slot as u32));
     }
 
     fn hit(&mut self, ppm: u32) -> bool {
         ppm > 0 && self.rng.below(1_000_000) < u64::from(ppm)
     }
 
+    /// Returns the packet on its way that arrives after `n` others, of those in order.
+    pub fn coming(&self, n: usize) -> Option<&Frame> {
+        self.lane.get(n)
+    }
     /// Takes the packet whose arrival event has come.
     pub fn arrive(&mut self, engine: &mut Engine<P>) -> Option<Frame> {
         self.lane.pop(engine)

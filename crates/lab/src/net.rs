@@ -3,6 +3,7 @@
 mod datagrams;
 mod ends;
 mod flows;
+mod foresight;
 mod group;
 mod links;
 mod measure;
@@ -41,7 +42,6 @@ pub use replay::Replay;
 pub use single::Single;
 use traffic::Host;
 pub use traffic::Traffic;
-pub use watch::GroupWatch;
 use watch::Watch;
 
 /// Destinations from here on are QUIC ends; below are TCP ends.
@@ -107,11 +107,28 @@ impl Net {
         self.ground.links.link(from, to, config)
     }
 
-    /// Applies a policy to a NIC before the run: see [`Nic::apply`]. Qdiscs of all NICs of the net
-    /// share the rates that they name.
+    /// Adds an ifb to a host, and returns the number of its NIC. Packets that an action redirects
+    /// to it pass its qdiscs, and go on where they were taken.
     ///
     /// # Errors
-    /// Fails as it does.
+    /// Fails if the configuration of the NIC is wrong.
+    pub fn ifb(&mut self, host: u32, name: &str, config: NicConfig) -> Result<u32, String> {
+        self.ground.links.ifb(host, name, config)
+    }
+
+    /// Gives a NIC the name by which policies of its host know it.
+    pub fn set_name(&mut self, nic: u32, name: &str) {
+        self.ground.links.set_name(nic, name);
+    }
+
+    /// Applies a policy to the devices of a host before the run, whole or not at all. Lines that
+    /// name no device are for the NIC, and so are all lines of a policy for one device whose name
+    /// no device of the host has. The devices of a host share filters and actions, those of the net
+    /// the rates that qdiscs name.
+    ///
+    /// # Errors
+    /// The policy asks for something that a device or its line cannot do, or names a device that
+    /// the host does not have.
     pub fn apply(&mut self, nic: u32, policy: &Policy) -> Result<(), Diagnostic> {
         self.ground.links.apply(self.ground.engine.now(), nic, policy)
     }
@@ -215,7 +232,7 @@ impl Net {
         let watch = Watch::new(&self.traffic.groups, &self.traffic.ends);
         self.ground.meters.watch = Some(Box::new(watch));
     }
-    /// Begins a step: resets `GroupWatch::step`.
+    /// Begins a step: resets `Stepped::step` of each group.
     pub fn next_step(&mut self) {
         self.ground.meters.next_step();
         if let Some(replay) = &mut self.replay {
@@ -235,8 +252,10 @@ impl Net {
         self.ground.links.find_ways();
         loop {
             let engine = &mut self.ground.engine;
-            let instant_over = engine.upcoming().is_none_or(|at| at > engine.now());
-            if instant_over && self.traffic.run_later(&mut self.ground) {
+            if self.traffic.has_turns()
+                && engine.upcoming().is_none_or(|at| at > engine.now())
+                && self.traffic.run_later(&mut self.ground)
+            {
                 continue;
             }
             let Some(e) = self.ground.engine.next(until) else { break };
@@ -247,7 +266,10 @@ impl Net {
     fn handle(&mut self, e: Event<NetEvent>) {
         let Self { ground, traffic, .. } = self;
         match e.what {
-            NetEvent::Timer => traffic.timer(e.actor, ground),
+            NetEvent::Timer => {
+                foresight::timers(&traffic.ends, &ground.engine);
+                traffic.timer(e.actor, ground);
+            }
             NetEvent::Source => traffic.source(e.actor, ground),
             NetEvent::Flow => traffic.next_flow(e.actor, ground),
             NetEvent::Wire | NetEvent::Wake => {
@@ -257,6 +279,7 @@ impl Net {
             }
             NetEvent::Arrival => {
                 let frame = ground.links.nic_mut(e.actor).link_mut().arrive(&mut ground.engine);
+                foresight::arrivals(&traffic.ends, &ground.links, e.actor);
                 self.arrive(e.actor, frame);
             }
             NetEvent::Late(slot) => {

@@ -9,15 +9,11 @@ mod probe;
 mod transmit;
 mod waiting;
 
-use txweir_core::classify::action::State;
-use txweir_core::classify::filter::Filters;
-use txweir_core::model::wire::{Wire, WireConfig};
+use txweir_core::model::wire::{Completion, Wire, WireConfig};
 use txweir_core::path::port::Port;
 use txweir_core::path::qdiscs::Qdiscs;
-use txweir_core::path::rates::SharedRates;
 use txweir_core::path::txpath::PathConfig;
 use txweir_core::{Instant, Nanos, Rate, Tally};
-use txweir_tc::{Diagnostic, Policy};
 
 use crate::engine::{Alarm, Engine};
 use crate::event::NetEvent;
@@ -26,8 +22,9 @@ use crate::link::{Link, LinkConfig};
 use transmit::Transmit;
 
 pub use counts::{Gauge, NicCounts};
-pub(crate) use policy::can_do;
-pub use probe::{NodeProbe, Probe, Stage};
+pub use filtering::{Moved, Site};
+pub use policy::{HostDevice, apply, targets};
+pub use probe::{NodeProbe, PartProbe, Probe, Stage};
 pub use transmit::Taken;
 pub use waiting::Waiting;
 
@@ -45,6 +42,19 @@ pub struct NicConfig {
     pub seed: u64,
 }
 
+impl NicConfig {
+    /// Length of the queue of an ifb, packets: Linux makes it with this one.
+    pub const IFB_QUEUE: u32 = 32;
+
+    /// Returns an ifb: qdiscs, and a device that hands on at once what leaves them.
+    pub fn ifb(path: PathConfig, seed: u64) -> Self {
+        // A full packet takes 12 ns on it.
+        let rate = Rate::from_bits(1_000_000_000_000);
+        let wire = WireConfig { rate, completion: Completion::Immediate, ..WireConfig::default() };
+        Self { path: PathConfig { bql: None, ..path }, wire, link: LinkConfig::default(), seed }
+    }
+}
+
 /// A transmit side in action.
 #[derive(Debug)]
 pub struct Nic {
@@ -53,6 +63,8 @@ pub struct Nic {
     actor: u32,
     wire_alarm: Alarm,
     wake_alarm: Alarm,
+    /// Time by which the timer of the qdiscs is late.
+    late: Nanos,
     /// Bytes that the device holds.
     ring: Gauge,
     /// Bytes that the qdiscs hold.
@@ -73,6 +85,7 @@ impl Nic {
             actor,
             wire_alarm: Alarm::default(),
             wake_alarm: Alarm::default(),
+            late: Nanos::ZERO,
             ring: Gauge::default(),
             backlog: Gauge::default(),
             departed: Tally::default(),
@@ -100,10 +113,6 @@ impl Nic {
     /// Bytes held by the device, and by the qdiscs, over time.
     pub const fn gauges(&self) -> [&Gauge; 2] {
         [&self.ring, &self.backlog]
-    }
-    /// Its filters and actions, and what they have counted, if it has any.
-    pub fn filters(&self) -> Option<(&Filters, &State)> {
-        self.transmit.filters()
     }
     /// A qdisc of it keeps packets until the times that senders give them.
     pub fn paces(&self) -> bool {
@@ -143,44 +152,47 @@ impl Nic {
             probe.ask(now, port);
         }
     }
+    /// Begins a step of what the probe times.
+    pub fn next_step(&mut self) {
+        if let Some(probe) = &mut self.transmit.device.probe {
+            probe.next_step();
+        }
+    }
     /// The probe, if there is one.
     pub fn probe(&self) -> Option<&Probe> {
         self.transmit.device.probe.as_deref()
     }
 
-    /// Applies a policy to its qdiscs and filters before a run, whole or not at all. Qdiscs of all
-    /// NICs that are given the same `rates` share those that they name.
-    ///
-    /// # Errors
-    /// The policy asks for something that the line cannot do; lines for several devices; an action
-    /// that sends packets to another device, because those of the lab have none.
-    pub fn apply(
-        &mut self,
-        now: Instant,
-        policy: &Policy,
-        rates: &mut SharedRates,
-    ) -> Result<(), Diagnostic> {
-        policy::apply(&mut self.transmit, now, policy, rates)
-    }
     /// Changes its qdiscs, by their handles, before a run.
     pub fn configure<R>(&mut self, now: Instant, f: impl FnOnce(&mut Qdiscs<'_>) -> R) -> R {
         self.transmit.configure(now, f)
+    }
+    /// Lets the timer of the qdiscs fire so much later than they ask for. Their schedules stay as
+    /// they are.
+    pub const fn set_late(&mut self, late: Nanos) {
+        self.late = late;
     }
     /// Changes the line rate.
     pub const fn set_rate(&mut self, rate: Rate) {
         self.transmit.device.wire.set_rate(rate);
     }
 
-    /// A host hands a frame over; it comes back if there is no room. To be followed by `kick`.
-    pub fn submit(&mut self, engine: &Engine<NetEvent>, frame: Frame) -> Result<Taken, Frame> {
-        self.transmit.submit(engine.now(), frame)
+    /// A host hands a frame over, with its filters; it comes back if there is no room. To be
+    /// followed by `kick`.
+    pub fn submit(
+        &mut self,
+        engine: &Engine<NetEvent>,
+        site: Option<&mut Site>,
+        frame: Frame,
+    ) -> Result<Taken, Frame> {
+        self.transmit.submit(engine.now(), site, frame)
     }
 
-    /// A frame has come in over the link that leads back from where this NIC sends to; false if its
+    /// A frame has come in over the link that leads back from where this NIC sends to; false if the
     /// filters let it go no further.
     #[inline]
-    pub fn arrived(&mut self, now: Instant, frame: &mut Frame) -> bool {
-        self.transmit.arrived(now, frame)
+    pub fn arrived(&mut self, now: Instant, site: Option<&mut Site>, frame: &mut Frame) -> bool {
+        self.transmit.arrived(now, site, frame)
     }
 
     /// Moves everything that can move at this instant, and sees to the next one.
@@ -188,7 +200,8 @@ impl Nic {
         let now = engine.now();
         let Self { transmit, link, departed, busy, .. } = self;
         let overhead = transmit.device.wire.config().overhead;
-        let reported = transmit.device.advance(now, |d| {
+        let reported = transmit.device.advance(now, |mut d| {
+            d.frame.set_depth(0);
             departed.add(d.meta.wire_len);
             *busy = *busy + d.finish.saturating_since(d.start);
             link.push(engine, d.frame, (d.start, d.finish), overhead);
@@ -196,7 +209,7 @@ impl Nic {
         let wake = transmit.refill(now, reported);
         let Transmit { port, device, .. } = transmit;
         if wake.is_some() {
-            self.wake_alarm.set(engine, wake, self.actor, NetEvent::Wake);
+            self.wake_alarm.set(engine, wake.map(|at| at + self.late), self.actor, NetEvent::Wake);
         }
         self.wire_alarm.set(engine, device.wire.next_event(), self.actor, NetEvent::Wire);
         self.ring.set(now, device.wire.held().bytes);
@@ -218,6 +231,10 @@ impl Nic {
     /// that sent it, and how much it counts.
     pub fn take_released(&mut self) -> Option<(u32, u32)> {
         self.transmit.device.released.pop()
+    }
+    /// Takes the ends that will be told later of units that the device has got since the last call.
+    pub fn take_pushed(&mut self) -> impl Iterator<Item = u32> {
+        self.transmit.device.pushed.drain(..)
     }
     /// The connection ends that wait for room.
     pub const fn waiting(&mut self) -> &mut Waiting {

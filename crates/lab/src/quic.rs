@@ -362,13 +362,12 @@ impl Conn {
         // A unit of ten datagrams of 1452 bytes fits the 16 bits of a length.
         let ip_len = HEADERS + bytes.len() as u32;
         let mut header = header(self.local, self.remote, ip_len);
-        let ds = t.ecn.filter(|_| self.ecn).map_or(0, |e| e as u8);
+        let ds = self.label.ds | t.ecn.filter(|_| self.ecn).map_or(0, |e| e as u8);
         header[1] = ds;
         let size = t.segment_size.and_then(|s| u16::try_from(s).ok()).unwrap_or(0);
         let mut frame = Frame::unit(&header, ip_len, size).with_payload(bytes);
         frame.sent = now;
-        frame.ds = ds;
-        (frame.to, frame.hash, frame.priority) = (self.label.to, self.label.hash, self.label.priority);
+        self.label.put(&mut frame, ds);
         frame
     }
 

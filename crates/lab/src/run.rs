@@ -10,6 +10,7 @@ use std::rc::Rc;
 use txweir_core::{Instant, Nanos};
 
 use crate::engine::Trace;
+use crate::page::Page;
 use crate::pcap::{Capture, Tap};
 use crate::report::Report;
 use crate::scenario::{Built, Scenario, ScenarioError};
@@ -71,6 +72,27 @@ pub fn run(
     options: Options,
     mut progress: impl FnMut(Nanos),
 ) -> Result<Report, RunError> {
+    Ok(played(scenario, options, |_seed, built| play(scenario, built, &mut progress))?.0)
+}
+
+/// Runs a scenario like [`run`], and returns what it did over time too. The report is the same.
+///
+/// # Errors
+/// Those of [`run`].
+pub fn run_for_page(
+    scenario: &Scenario,
+    options: Options,
+    mut progress: impl FnMut(Nanos),
+) -> Result<(Report, Page), RunError> {
+    played(scenario, options, |seed, built| Page::played(scenario, seed, built, &mut progress))
+}
+
+/// Builds the net, lets `play` run it, and closes the files.
+fn played<T>(
+    scenario: &Scenario,
+    options: Options,
+    play: impl FnOnce(u64, &mut Built) -> T,
+) -> Result<(Report, T), RunError> {
     let seed = options.seed.unwrap_or(scenario.seed());
     let mut built = scenario.build(seed).map_err(|e| RunError::Scenario(Box::new(e)))?;
     let captures = match &options.pcap_dir {
@@ -80,14 +102,14 @@ pub fn run(
     if let Some(log) = options.log {
         built.net = built.net.with_trace(Trace::to(log));
     }
-    play(scenario, &mut built, &mut progress);
+    let result = play(seed, &mut built);
     for (path, capture) in captures {
         capture.borrow_mut().finish().map_err(|e| RunError::Capture(path, e))?;
     }
     if let Some(trace) = built.net.trace_mut() {
         trace.finish().map_err(RunError::Log)?;
     }
-    Ok(Report::new(scenario, seed, &built))
+    Ok((Report::new(scenario, seed, &built), result))
 }
 
 /// Runs a net through the warm-up and the measured time.

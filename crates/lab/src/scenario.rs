@@ -4,6 +4,7 @@
 
 mod file;
 mod host;
+mod ifb;
 mod memory;
 mod names;
 mod traffic;
@@ -104,7 +105,7 @@ pub struct Scenario {
 pub struct Built {
     /// The net.
     pub net: Net,
-    /// Host names, by number.
+    /// Host names, by number, and behind them the names of the ifbs, for their `Ends::to`.
     pub hosts: Vec<String>,
     /// For each NIC, `from -> to`.
     pub links: Vec<String>,
@@ -112,14 +113,14 @@ pub struct Built {
     pub ends: Vec<Ends>,
 }
 
-/// A direction of a link.
+/// A direction of a link, or an ifb.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ends {
-    /// Place of its `[[link]]` in the file, from 0.
+    /// Place of its `[[link]]` in the file, from 0; behind the links those of each `[[ifb]]`.
     pub table: usize,
     /// The host that sends.
     pub from: u32,
-    /// The host that receives.
+    /// The host that receives; of an ifb its own place in the list of names.
     pub to: u32,
 }
 
@@ -209,6 +210,7 @@ impl Scenario {
             measure: Vec::new(),
             host: Vec::new(),
             link: Vec::new(),
+            ifb: Vec::new(),
             traffic: file.traffic,
         };
         let scenario = Self { name: name.into(), text: text.into(), file: whole };
@@ -266,6 +268,12 @@ impl Scenario {
         self.error(d.span.clone(), d.message.as_str()).with(d)
     }
 
+    /// Returns the tc lines of the `[[link]]` of that number; empty if it has none.
+    pub(crate) fn policy_of(&self, table: usize) -> &str {
+        let policy = self.file.link.get(table).and_then(|l| l.get_ref().policy.as_ref());
+        policy.map_or("", |p| p.get_ref())
+    }
+
     /// Makes the net.
     pub fn build(&self, seed: u64) -> Result<Built, ScenarioError> {
         if self.warmup() >= self.duration() {
@@ -281,13 +289,14 @@ impl Scenario {
         }
         // The memory that policies may take for the tables of qdiscs.
         let mut left = MEMORY - self.memory(&groups)?;
+        self.check_carried(&groups)?;
         let sends = self.senders(&hosts);
         let mut net = Net::new(seed);
         for h in &self.file.host {
             let (tcp, cpu) = self.host(h.get_ref())?;
             net.host(tcp, cpu);
         }
-        let (mut links, mut ends) = (Vec::new(), Vec::new());
+        let (mut links, mut ends, mut later) = (Vec::new(), Vec::new(), Vec::new());
         for (table, l) in self.file.link.iter().enumerate() {
             let t = l.get_ref();
             let (a, b) = (self.find(&hosts, &t.from)?, self.find(&hosts, &t.to)?);
@@ -298,6 +307,8 @@ impl Scenario {
             for &(from, to) in ways {
                 let role = if sends[from as usize] { Role::Origin } else { Role::Forwarder };
                 let nic = self.link(&mut net, t, (from, to), (role, seed, left), l.span())?;
+                net.set_name(nic, hosts.name(to));
+                later.extend(self.apply(&mut net, nic, t.policy.as_ref())?);
                 let trees = net.links().nic(nic).port().trees();
                 left = trees.trees().fold(left, |left, tree| left.saturating_sub(tree.tables()));
                 links.push(format!("{} -> {}", hosts.name(from), hosts.name(to)));
@@ -311,6 +322,15 @@ impl Scenario {
                 }
             }
         }
+        let mut names = hosts.list().to_vec();
+        for (made, n) in self.ifbs(&mut net, &hosts, (seed, left))?.into_iter().zip(0..) {
+            links.push(format!("{} -> {}", hosts.name(made.host), made.name));
+            let (from, to) = (made.host, names.len() as u32);
+            ends.push(Ends { table: self.file.link.len() + n, from, to });
+            names.push(made.name.into());
+            later.extend(made.later);
+        }
+        self.apply_later(&mut net, later, left)?;
         for (table, group) in groups {
             let t = &self.file.traffic[table];
             let (there, back) = ((group.from, group.to), (group.to, group.from));
@@ -321,7 +341,7 @@ impl Scenario {
             }
             net.group(group).map_err(|e| self.error(t.span(), e))?;
         }
-        Ok(Built { net, hosts: hosts.into_list(), links, ends })
+        Ok(Built { net, hosts: names, links, ends })
     }
 
     /// Returns the hosts by name.
@@ -408,14 +428,8 @@ impl Scenario {
             whole_units: t.receive_offload,
         };
         let wire = self.wire(t, wire_seed)?;
-        let nic = net
-            .link(from, to, NicConfig { path, wire, link, seed: link_seed })
-            .map_err(|e| self.error(span, e))?;
-        if let Some(policy) = &t.policy {
-            let read = self.policy(policy)?;
-            net.apply(nic, &read).map_err(|d| self.policy_error(policy, &d))?;
-        }
-        Ok(nic)
+        let config = NicConfig { path, wire, link, seed: link_seed };
+        net.link(from, to, config).map_err(|e| self.error(span, e))
     }
 
     fn wire(&self, t: &LinkTable, seed: u64) -> Result<WireConfig, ScenarioError> {

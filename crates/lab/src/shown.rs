@@ -44,6 +44,14 @@ impl Shown {
         Self { bytes, len: link.len() + kept.len(), link: link.len() }
     }
 
+    /// Returns the same for these bytes of a frame whose packet has `kept` of them: actions
+    /// lengthen only the link header. `None` if there are too many.
+    pub fn of_bytes(given: &[u8], kept: usize) -> Option<Self> {
+        let mut bytes = [0; LINK_MAX + HEADER_MAX];
+        bytes.get_mut(..given.len())?.copy_from_slice(given);
+        Some(Self { bytes, len: given.len(), link: given.len().checked_sub(kept)? })
+    }
+
     /// Puts the changed bytes back into the frame. The addresses are those given to
     /// [`of`](Self::of).
     pub fn put_back(&self, frame: &mut Frame, addresses: &[u8; 12]) {

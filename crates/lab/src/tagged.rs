@@ -1,7 +1,8 @@
-//! Data that a frame carries in addition to its packet: a link header that actions have made, and
-//! the results of filters.
+//! Data that a frame carries in addition to its packet: a link header that actions have made, the
+//! results of filters, and the detour on which an action has sent it.
 
 use txweir_core::Meta;
+use txweir_core::classify::packet::Way;
 use txweir_core::packet::route::Route;
 
 /// Bytes of an Ethernet header, counted and not stored.
@@ -43,4 +44,22 @@ impl LinkHeader {
 pub struct Asked {
     pub(crate) meta: Meta,
     pub(crate) route: Route,
+}
+
+/// The detour of a packet that an action has sent to another device of its host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Detour {
+    /// The packet itself, taken at a device: an ifb gives it back there.
+    From {
+        /// The device's NIC.
+        nic: u32,
+        /// Direction in which the packet was on its way there.
+        way: Way,
+        /// The packet's priority before the hook, unless an action sets another.
+        priority: u32,
+    },
+    /// A copy, which is for no end.
+    Copy,
+    /// The packet is back at the device that was to send it; its hook has seen it.
+    Back,
 }

@@ -118,9 +118,8 @@ impl TcpConfig {
     pub fn transport(&self) -> Config {
         let c = Config::default();
         let room = self.tso_max.saturating_sub(ETHERNET).min(IP_MAX).saturating_sub((IP + TCP_MAX) as u32);
-        // Every connection has the seed of the default: a seed of its own would make each
-        // configuration different, and ends share equal ones (`Conn::share_config`). So BBR
-        // connections that start together probe in step.
+        // The seed stays that of the default, as ends share equal configurations
+        // (`Conn::share_config`): each connection is given its own by `Connection::reseed`.
         Config {
             mss: self.mss,
             algorithm: self.congestion,
@@ -172,6 +171,18 @@ pub struct Label {
     pub hash: u32,
     /// Priority of the frames.
     pub priority: u32,
+    /// DS field of the frames, without its ECN bits.
+    pub ds: u8,
+    /// Mark of the frames.
+    pub mark: u32,
+}
+
+impl Label {
+    /// Puts it on a frame, whose headers have the DS field already.
+    pub(crate) const fn put(self, frame: &mut Frame, ds: u8) {
+        (frame.to, frame.hash, frame.priority) = (self.to, self.hash, self.priority);
+        (frame.mark, frame.ds) = (self.mark, ds);
+    }
 }
 
 /// Fate of a frame that an end handed to its transmit path.
@@ -237,7 +248,7 @@ pub struct Conn {
 
 impl Conn {
     /// Returns the end that opens the connection to `remote` at `start`. `seed` decides its initial
-    /// sequence number.
+    /// sequence number, and the random numbers of its congestion control.
     pub fn connect(
         c: &TcpConfig,
         (local, remote): (Addr, Addr),
@@ -258,12 +269,13 @@ impl Conn {
 
     fn new(
         c: &TcpConfig,
-        tcp: Connection,
+        mut tcp: Connection,
         (local, remote): (Addr, Addr),
         app: App,
         label: Label,
         seed: u64,
     ) -> Self {
+        tcp.reseed(seed);
         let codec = Codec { local: (seed >> 32) as u32, remote: 0, port: local.port, peer_port: remote.port };
         Self {
             tcp,
@@ -321,9 +333,22 @@ impl Conn {
         self.tcp.below().released(bytes)
     }
 
-    /// Tells the end whether a queue below paces its departures (`fq`).
+    /// Tells the end whether a queue below paces its departures (`fq`). Such a queue tells flows by
+    /// their sockets.
     pub fn set_queue_paces(&mut self, paces: bool) {
+        self.out.by_socket = paces;
         self.tcp.set_pacing(if paces { Pacing::Queue } else { Pacing::Auto });
+    }
+
+    /// Asks for the memory of its parts that lie apart from itself, ahead of other calls; see
+    /// [`ahead`](txweir_transport::ahead).
+    pub(crate) fn parts_ahead(&self) {
+        self.tcp.parts_ahead();
+        self.out.ahead();
+    }
+    /// Asks for the memory that its parts point to.
+    pub(crate) fn units_ahead(&self) {
+        self.tcp.units_ahead();
     }
 
     /// Takes a packet; a TSO unit stands for its segments arriving as one. [`poll`](Self::poll) is
@@ -407,7 +432,7 @@ impl Conn {
                 None => {
                     let Some(seg) = self.tcp.transmit(now) else { return };
                     let mut frame = self.packets.frame(now, &seg);
-                    frame.hash ^= self.out.rehash(&self.tcp);
+                    frame.hash = self.out.hash(&self.packets.label, &self.tcp);
                     frame
                 }
             };

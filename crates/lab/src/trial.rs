@@ -7,7 +7,9 @@
 //! [`Trial`], which prints itself as JSON and as text: the median of each number over the runs, and
 //! its interval ([`measure`]).
 
+mod beside;
 mod capture;
+mod flent;
 pub mod html;
 pub mod measure;
 pub mod mix;
@@ -25,18 +27,23 @@ use txweir_core::text::value::text_of;
 use txweir_core::{Nanos, Rate};
 use txweir_tc::{Diagnostic, Policy};
 
-use crate::dist::Times;
 use crate::fidelity::{Fidelity, Leaf};
+use crate::flent::Line;
+use crate::sampled::results::NEAR;
 
+pub use crate::sampled::results::{
+    ClassSeries, ClassTrial, DeviceSeries, DeviceTrial, FLOWS_MAX, GroupSeries, GroupTrial, PartSeries,
+    PartTrial, Range, StageSeries, StageTrial,
+};
+pub use beside::Beside;
+pub use flent::written;
 pub use html::html;
 pub use measure::{Better, Interval, Mark, Measure};
 pub use mix::{MIXES, Traffic, TrafficError};
-pub use run::{run, run_on};
+pub use run::{Devices, devices, run, run_on, targets};
 pub use transport::{ALGORITHMS, Algorithm};
 pub use units::Unit;
 
-/// The near host, whose transmit side the trial tests.
-const NEAR: u32 = 0;
 /// The host beyond the bottleneck.
 const FAR: u32 = 1;
 
@@ -57,6 +64,9 @@ const DESCRIPTORS_MAX: u32 = 1 << 22;
 pub struct Setup {
     /// Line rate of the bottleneck: 64 kbit/s to 100 Gbit/s.
     pub link: Rate,
+    /// Line rate of the way back, behind a FIFO of the provider; `None` for a wide way without one.
+    /// The same bounds.
+    pub down: Option<Rate>,
     /// Transmit queues of its device, 1 to [`QUEUES_MAX`]. With several the default root is mq.
     pub queues: u16,
     /// Descriptors of each queue, 1 to 1 048 576; at most 4 194 304 in all.
@@ -84,6 +94,7 @@ impl Default for Setup {
     fn default() -> Self {
         Self {
             link: Rate::from_bits(1_000_000_000),
+            down: None,
             queues: 1,
             ring: 1024,
             rtt: Nanos::from_millis(20),
@@ -104,8 +115,10 @@ impl Setup {
         let refuse = |what: &str, expected: &str, given: String| {
             Err(format!("{what}: expected {expected}, given {given}"))
         };
-        if !(64_000..=100_000_000_000).contains(&self.link.bits()) {
-            return refuse("link", "64kbit to 100gbit", text_of(&self.link));
+        for (what, rate) in [("link", Some(self.link)), ("down", self.down)] {
+            if let Some(rate) = rate.filter(|rate| !(64_000..=100_000_000_000).contains(&rate.bits())) {
+                return refuse(what, "64kbit to 100gbit", text_of(&rate));
+            }
         }
         if !(1..=1 << 20).contains(&self.ring) {
             return refuse("ring", "1 to 1048576 descriptors", self.ring.to_string());
@@ -178,6 +191,8 @@ pub struct Trial {
     pub about: String,
     /// Line rate of the bottleneck.
     pub link_rate_bit_s: u64,
+    /// Line rate of the way back; null if it is wide.
+    pub down_rate_bit_s: Option<u64>,
     /// Round trip without queues and serialisation.
     pub rtt_ns: u64,
     /// Transmit queues of the device.
@@ -208,6 +223,12 @@ pub struct Trial {
     pub step_ns: u64,
     /// Results of each policy.
     pub policies: Vec<PolicyTrial>,
+    /// Runs of real lines beside them.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub lines: Vec<Line>,
+    /// The numbers that lines and policies share.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub beside: Vec<Beside>,
 }
 
 /// Results of one policy: the numbers of all of its runs, and all measurements of one run.
@@ -237,153 +258,56 @@ pub struct PolicyTrial {
     pub drops: BTreeMap<&'static str, u64>,
     /// Packets marked there, by reason.
     pub marks: BTreeMap<&'static str, u64>,
+    /// The way back; null if it is wide.
+    pub down: Option<DownTrial>,
+    /// The ifbs of the policy, in order of appearance.
+    pub ifbs: Vec<IfbTrial>,
     /// Jain's fairness index over the bytes delivered by every stream, all groups together; 1 if
     /// there are none.
     pub jain: f64,
 }
 
-/// A group of traffic.
+/// The way back: the provider's queue and line.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct GroupTrial {
-    /// Its name.
-    pub name: String,
-    /// `stream`, `rr`, `cbr` or `replay`.
-    pub kind: &'static str,
-    /// Members; 1 for a replay.
-    pub count: u32,
-    /// Payload delivered, all members together; `rr`: of finished transactions, both ways; `cbr`,
-    /// `replay`: frames.
-    pub throughput_bit_s: u64,
-    /// Jain's fairness index over the bytes delivered by each member.
-    pub jain: f64,
-    /// Payload sent again.
-    pub retransmitted_bytes: u64,
-    /// Finished transactions, `rr` only.
-    pub transactions_per_s: Option<f64>,
-    /// `rr`: from the request handed to TCP to the whole response read. `cbr`, `replay`: one way.
-    /// `stream`: from data sent to its acknowledgement.
-    pub latency: Option<Times>,
-    /// `cbr`: packets missed by the receivers. `replay`: packets dropped.
-    pub lost: Option<u64>,
-    /// Packets made (`cbr`), or arrived at the bottleneck (`replay`).
-    pub offered_packets: Option<u64>,
-    /// Packets among them that were received.
-    pub received_packets: Option<u64>,
-    /// The same over time.
-    pub series: GroupSeries,
-}
-
-impl GroupTrial {
-    /// Returns its name, and its number of members.
-    fn title(&self) -> String {
-        match self.count {
-            1 => self.name.clone(),
-            n => format!("{} x{n}", self.name),
-        }
-    }
-}
-
-/// A group over time.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct GroupSeries {
-    /// Like `throughput_bit_s`, in each step.
-    pub throughput_bit_s: Vec<u64>,
-    /// Median latency in each step; null if no latency ended in it.
-    pub latency_p50_ns: Vec<Option<u64>>,
-    /// The 99th percentile of the latency.
-    pub latency_p99_ns: Vec<Option<u64>>,
-}
-
-/// A qdisc.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct ClassTrial {
-    /// Its place: the root's own handle (`0:` if it has none), otherwise the class that it hangs
-    /// below.
-    pub handle: String,
-    /// `handle` of the qdisc above it; `root` for the root.
-    pub parent: String,
-    /// Its kind.
-    pub kind: &'static str,
-    /// Its own handle; empty for a default qdisc.
-    pub qdisc: String,
-    /// Packets that left it towards the device.
-    pub sent_packets: u64,
-    /// Their bytes.
-    pub sent_bytes: u64,
-    /// The same as a rate.
-    pub throughput_bit_s: u64,
-    /// Packets that the qdisc itself dropped, by reason.
-    pub drops: BTreeMap<&'static str, u64>,
-    /// Packets that were marked in it, by reason; at leaves.
-    pub marks: BTreeMap<&'static str, u64>,
-    /// Bytes in it, including those in its children.
-    pub backlog_bytes: Range,
-    /// The same over time.
-    pub series: ClassSeries,
-}
-
-/// A qdisc over time.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct ClassSeries {
-    /// Throughput in each step.
-    pub throughput_bit_s: Vec<u64>,
-    /// Mean of the bytes in it.
-    pub backlog_bytes: Vec<u64>,
-    /// Packets that the qdisc itself dropped.
-    pub drops: Vec<u64>,
-}
-
-/// The device of the bottleneck.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct DeviceTrial {
-    /// Bytes handed to it and not yet reported sent.
-    pub ring_bytes: Range,
-    /// The byte limit at the end, the sum of those of its queues; null if there is none.
-    pub bql_limit: Option<u64>,
+pub struct DownTrial {
     /// Share of the time that the line was busy, preamble, FCS and gap included.
     pub utilisation: f64,
-    /// Packets offered to the transmit side.
+    /// Bytes in the provider's queue and ring; the maximum is that of the longer of the two.
+    pub provider_bytes: Range,
+    /// Packets that the provider's queue dropped.
+    pub provider_dropped_packets: u64,
+    /// Packets that the ingress hook dropped.
+    pub turned_away_packets: u64,
+    /// The same over time.
+    pub series: DownSeries,
+}
+
+/// The way back over time.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct DownSeries {
+    /// Mean of the bytes in the provider's queue and ring, in each step.
+    pub provider_bytes: Vec<u64>,
+}
+
+/// An ifb: the qdiscs of packets that an action redirected to it.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct IfbTrial {
+    /// Its name.
+    pub device: String,
+    /// Packets redirected to it.
     pub offered_packets: u64,
-    /// Packets handed to the device.
+    /// Packets that went on.
     pub sent_packets: u64,
     /// Their bytes.
     pub sent_bytes: u64,
-    /// The same over time.
-    pub series: DeviceSeries,
-}
-
-/// The device over time.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct DeviceSeries {
-    /// Mean of the bytes in its ring, in each step.
-    pub ring_bytes: Vec<u64>,
-}
-
-/// Mean and maximum of a quantity over time.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Range {
-    /// Time-weighted mean.
-    pub mean: u64,
-    /// Largest.
-    pub max: u64,
-}
-
-/// One stage of a packet's way.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct StageTrial {
-    /// `classifier` (from the arrival to the queue), `qdisc`, or `ring` (until the last bit is on
-    /// the line).
-    pub stage: &'static str,
-    /// Mean, exact.
-    pub mean_ns: u64,
-    /// Median.
-    pub p50_ns: u64,
-    /// The 95th percentile.
-    pub p95_ns: u64,
-    /// The 99th percentile.
-    pub p99_ns: u64,
-    /// The longest time, exact.
-    pub max_ns: u64,
+    /// Its qdiscs, parents first.
+    pub classes: Vec<ClassTrial>,
+    /// Stages of a packet's time in it.
+    pub stages: Vec<StageTrial>,
+    /// Packets dropped in it, by reason.
+    pub drops: BTreeMap<&'static str, u64>,
+    /// Packets marked in it, by reason.
+    pub marks: BTreeMap<&'static str, u64>,
 }
 
 impl Trial {

@@ -47,6 +47,7 @@ impl Packets {
     pub(crate) fn new(local: Addr, remote: Addr, label: Label) -> Self {
         let mut kept = [0; KEPT];
         kept[..HEADERS as usize].copy_from_slice(&header(local, remote, HEADERS));
+        kept[1] = label.ds;
         Self { kept, label }
     }
 
@@ -61,7 +62,7 @@ impl Packets {
         let kept = KEPT.min(ip_len as usize);
         let mut frame = Frame::headers(&self.kept[..kept], HEADERS as usize, ip_len);
         frame.sent = now;
-        (frame.to, frame.hash, frame.priority) = (self.label.to, self.label.hash, self.label.priority);
+        self.label.put(&mut frame, self.label.ds);
         frame
     }
 }

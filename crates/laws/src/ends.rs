@@ -2,7 +2,7 @@
 //! that it accepts, the least above zero, and every word of a choice. No list is kept: words of the
 //! right form come from `options`, and each number in them is searched for its ends.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use txweir_core::base::rng::Rng;
 use txweir_core::sched::spec::Spec;
@@ -11,6 +11,7 @@ use txweir_core::text::value::{Words, exact_of};
 use txweir_core::{Env, ErrorKind};
 
 use crate::options::{is_drawn, legal, legal_class, value_words, with_words};
+use crate::search::{numbers_in, range};
 
 /// Samples of the words of a parameter that are drawn, to find its forms.
 const SAMPLES: usize = 60;
@@ -18,8 +19,6 @@ const SAMPLES: usize = 60;
 const FORMS_MAX: usize = 4;
 /// Lines of other parameters that are tried for a parameter that is refused alone.
 const LINES: usize = 24;
-/// Numbers are searched up to 2 to this power, beyond every type.
-const BITS: u32 = 70;
 /// Numbers of one form that are searched: more are alike, as the bands of a priomap are.
 const NUMBERS_MAX: usize = 6;
 
@@ -267,69 +266,8 @@ impl<'a> Reader<'a> {
 
     /// Returns the least and the greatest number that is accepted in these words, beside others.
     fn range(&self, with: &[String], words: &dyn Fn(i128) -> Vec<String>, hex: bool) -> Option<(i128, i128)> {
-        let takes = |n: i128| (n >= 0 || !hex) && self.takes(&[with, &words(n)].concat());
-        let grid = grid();
-        let least = grid.iter().position(|n| takes(*n))?;
-        let greatest = grid.iter().rposition(|n| takes(*n))?;
-        let below = border(&grid, least, least.checked_sub(1), &takes);
-        Some((below, border(&grid, greatest, greatest.checked_add(1), &takes)))
+        range(&|n| (n >= 0 || !hex) && self.takes(&[with, &words(n)].concat()))
     }
-}
-
-/// Returns the last number accepted between one that is and its neighbour in the grid that is not.
-fn border(grid: &[i128], inside: usize, outside: Option<usize>, takes: &dyn Fn(i128) -> bool) -> i128 {
-    let mut inside = grid[inside];
-    let Some(mut outside) = outside.and_then(|at| grid.get(at).copied()) else { return inside };
-    while inside.abs_diff(outside) > 1 {
-        let middle = inside + (outside - inside) / 2;
-        if takes(middle) {
-            inside = middle;
-        } else {
-            outside = middle;
-        }
-    }
-    inside
-}
-
-/// Returns the numbers at which a search begins, in order: powers of two and ten, on both sides of
-/// zero, with their neighbours.
-fn grid() -> Vec<i128> {
-    let powers = (0..BITS).map(|bits| 1_i128 << bits).chain((1..19).map(|places| 10_i128.pow(places)));
-    let near = powers.flat_map(|n| [n - 1, n, n + 1]);
-    let all: BTreeSet<i128> = near.flat_map(|n| [-n, n]).chain([0]).collect();
-    all.into_iter().collect()
-}
-
-/// Returns the numbers in a word: where each begins and ends, and whether it is hexadecimal.
-fn numbers_in(word: &str) -> Vec<(usize, usize, bool)> {
-    let hex = |s: &str| !s.is_empty() && s.bytes().all(|b| b.is_ascii_hexdigit());
-    if let Some(digits) = word.strip_prefix("0x").filter(|digits| hex(digits)) {
-        return vec![(2, 2 + digits.len(), true)];
-    }
-    if word.is_empty() || !word.bytes().all(|b| b.is_ascii_alphanumeric() || b"-,.%@".contains(&b)) {
-        return Vec::new();
-    }
-    let mut found = Vec::new();
-    if hex(word) {
-        // The reader decides whether letters are digits here.
-        found.push((0, word.len(), true));
-    }
-    let (bytes, mut at) = (word.as_bytes(), 0);
-    let digit = |at: usize| bytes.get(at).is_some_and(u8::is_ascii_digit);
-    while at < bytes.len() {
-        let from = at;
-        let sign = bytes[at] == b'-' && (at == 0 || bytes[at - 1] == b',');
-        let begins = digit(at) || sign && digit(at + 1);
-        let inside = from > 0 && (bytes[from - 1].is_ascii_alphanumeric() || bytes[from - 1] == b'-');
-        at += 1;
-        if begins && !inside {
-            while digit(at) || bytes.get(at) == Some(&b'.') && digit(at + 1) {
-                at += 1;
-            }
-            found.push((from, at, false));
-        }
-    }
-    found
 }
 
 /// Returns the word with a mark for each number.

@@ -25,6 +25,7 @@ pub mod options;
 pub mod reasons;
 pub mod reconfigure;
 pub mod run;
+pub mod search;
 pub mod setup;
 pub mod world;
 

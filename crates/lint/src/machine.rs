@@ -148,8 +148,14 @@ impl Machine {
         self.host("").map(Host::rooted).unwrap_or_default()
     }
 
-    /// Returns the tc lines that make a device of the first network namespace as it is now, without
-    /// its ingress and egress hook.
+    /// Returns the devices of the first network namespace to which a call gave a root qdisc, or
+    /// filters at a hook.
+    pub fn shaped(&mut self) -> Vec<String> {
+        self.host("").map(Host::shaped).unwrap_or_default()
+    }
+
+    /// Returns the tc lines that make a device of the first network namespace as it is now, with
+    /// its hook, and the devices to which its actions send packets.
     pub fn policy(&mut self, device: &str) -> String {
         self.host("").map(|host| host.saved(device)).unwrap_or_default()
     }

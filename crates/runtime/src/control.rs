@@ -61,6 +61,12 @@ impl<D: Backend> Control<'_, D> {
         done
     }
 
+    /// Frees at most so many of the qdiscs that a swap has replaced as a whole: see `Port::bury` of
+    /// the core.
+    pub fn bury(&mut self, most: usize) -> bool {
+        self.drain.port.bury(most)
+    }
+
     /// Changes the number of transmit queues. Waiting packets are kept: see
     /// `port::Control::set_queues` of the core.
     ///

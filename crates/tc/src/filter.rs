@@ -25,6 +25,7 @@ use txweir_core::classify::packet::PortId;
 use crate::action::{self, In, Ways};
 use crate::diagnostic::{Diagnostic, code};
 use crate::failure::Failure;
+use crate::kernel;
 use crate::out::Out;
 use crate::said::Said;
 
@@ -53,7 +54,8 @@ pub(crate) fn read(
 ) -> Result<Rule, Failure> {
     if said.settings.has("skip_sw") {
         let err = said.error(code::UNSUPPORTED, said.at("skip_sw"), "there is no hardware to do it");
-        return Err(Failure::refused(err.hint(Some("leave skip_sw out".into()))));
+        let err = err.hint(Some("leave skip_sw out".into()));
+        return Err(Failure::refused(err.kernel(Some(kernel::UNSUPPORTED_TALKING))));
     }
     match said.kind.text.as_str() {
         "basic" => basic::read(said).map(Rule::Basic),
@@ -84,7 +86,8 @@ pub(crate) fn template(
         kind => {
             let message = format!("a chain cannot have a template for its filters if they are {kind}");
             let err = said.error(code::UNSUPPORTED, said.kind, message);
-            Err(Failure::refused(err.expected("flower, or no kind")))
+            let err = err.expected("flower, or no kind");
+            Err(Failure::refused(err.kernel(Some(kernel::NO_TEMPLATE))))
         }
     }
 }
@@ -97,7 +100,10 @@ fn indev(
     let Some(word) = said.settings.word("indev") else { return Ok(None) };
     match ports(&word.text) {
         Some(port) => Ok(Some(Device { port, name: word.text.clone() })),
-        None => Err(said.error(code::NOT_FOUND, word, format!("there is no device {}", word.text))),
+        None => {
+            let err = said.error(code::NOT_FOUND, word, format!("there is no device {}", word.text));
+            Err(err.kernel(Some(kernel::NO_INDEV)))
+        }
     }
 }
 

@@ -97,39 +97,94 @@ pub(crate) fn for_class(cmd: &ClassCommand, err: &ConfigError) -> Option<&'stati
     })
 }
 
+/// The lines of a refusal that tc prints for a filter: the kernel's, and its own.
+macro_rules! talking {
+    ($line:literal) => {
+        concat!($line, "\nWe have an error talking to the kernel")
+    };
+}
+
 /// Returns Linux's lines for a `filter` or `chain` command that core refuses.
-pub(crate) fn for_filter(err: &ConfigError) -> &'static str {
-    match (err.kind, err.key.as_deref().unwrap_or(""), err.object) {
+pub(crate) fn for_filter(err: &ConfigError, verb: Verb) -> &'static str {
+    let key = err.key.as_deref().unwrap_or("");
+    let own = match err.object {
+        Object::Filter(Some("u32")) => for_u32(err, key),
+        Object::Filter(Some("flower")) if err.kind == ErrorKind::Conflict && key.is_empty() => {
+            Some(talking!("Error: cls_flower: Mask does not fit the template."))
+        }
+        Object::Filter(Some("matchall")) if err.kind == ErrorKind::Exists => {
+            Some(talking!("RTNETLINK answers: File exists"))
+        }
+        Object::Filter(Some("flow")) if err.kind == ErrorKind::OutOfRange => {
+            Some(talking!("RTNETLINK answers: Numerical result out of range"))
+        }
+        _ => None,
+    };
+    if let Some(own) = own {
+        return own;
+    }
+    match (err.kind, key, err.object) {
         (ErrorKind::Conflict, "protocol", _) => {
-            "Error: Protocol mismatch for filter with specified priority.\n\
-             We have an error talking to the kernel"
+            talking!("Error: Protocol mismatch for filter with specified priority.")
         }
         (ErrorKind::Conflict, "kind", _) => {
-            "Error: Specified filter kind does not match existing one.\n\
-             We have an error talking to the kernel"
+            talking!("Error: Specified filter kind does not match existing one.")
         }
         (ErrorKind::NotFound, "prio" | "protocol", _) => {
-            "Error: Filter with specified priority/protocol not found.\n\
-             We have an error talking to the kernel"
+            talking!("Error: Filter with specified priority/protocol not found.")
         }
         (ErrorKind::NotFound, "chain", _) => NO_CHAIN,
-        (ErrorKind::NotFound, "handle", _) => {
-            "Error: Specified filter handle not found.\nWe have an error talking to the kernel"
+        (ErrorKind::NotFound, "handle", _) if verb == Verb::Change => {
+            talking!("Error: Need both RTM_NEWTFILTER and NLM_F_CREATE to create a new filter.")
         }
-        (ErrorKind::Exists, _, Object::Chain) => {
-            "Error: Filter chain already exists.\nWe have an error talking to the kernel"
+        (ErrorKind::NotFound, "handle", _) => NO_FILTER,
+        (ErrorKind::Missing, "prio", _) if verb == Verb::Delete => {
+            talking!("Error: Cannot flush filters with protocol, handle or kind set.")
         }
-        (ErrorKind::Exists, ..) => "Error: Filter already exists.\nWe have an error talking to the kernel",
-        (ErrorKind::Unsupported, ..) => {
-            "RTNETLINK answers: Operation not supported\nWe have an error talking to the kernel"
-        }
-        _ => "RTNETLINK answers: Invalid argument\nWe have an error talking to the kernel",
+        (ErrorKind::Exists, _, Object::Chain) => talking!("Error: Filter chain already exists."),
+        (ErrorKind::Exists, ..) => talking!("Error: Filter already exists."),
+        (ErrorKind::Unsupported, ..) => UNSUPPORTED_TALKING,
+        _ => INVALID_TALKING,
     }
 }
 
+/// Returns Linux's lines for a `u32` filter, where they are its own.
+fn for_u32(err: &ConfigError, key: &str) -> Option<&'static str> {
+    Some(match (err.kind, key) {
+        (ErrorKind::NotFound, "ht") => talking!("Error: cls_u32: Specified hash table not found."),
+        (ErrorKind::OutOfRange, "ht") => {
+            talking!("Error: cls_u32: Specified hash table buckets exceed configured value.")
+        }
+        (ErrorKind::NotFound, "link") => talking!("Error: cls_u32: Link hash table not found."),
+        (ErrorKind::BadValue, "link") => talking!("Error: cls_u32: u32 Link handle must be a hash table."),
+        (ErrorKind::Conflict, "link") => talking!("Error: cls_u32: Not linking to root node."),
+        (ErrorKind::Missing, "match") => talking!("Error: cls_u32: Selector not specified."),
+        (ErrorKind::OutOfRange, "offset") => talking!("Error: cls_u32: offshift must be less than 16."),
+        _ => return None,
+    })
+}
+
+/// Linux's lines for a filter that is not there.
+pub(crate) const NO_FILTER: &str = talking!("Error: Specified filter handle not found.");
+/// Linux's lines where its general answer is that the words make no sense.
+pub(crate) const INVALID_TALKING: &str = talking!("RTNETLINK answers: Invalid argument");
+/// Linux's lines for hardware that is not there.
+pub(crate) const UNSUPPORTED_TALKING: &str = talking!("RTNETLINK answers: Operation not supported");
+/// Linux's lines for a device that a filter names.
+pub(crate) const NO_INDEV: &str = talking!("Error: Network device not found.");
+/// Linux's lines for filters of a device that shares them by a block.
+pub(crate) const SHARED_BLOCK: &str =
+    talking!("Error: This filter block is shared. Please use the block index to manipulate the filters.");
+/// Linux's lines for a block that no device has.
+pub(crate) const NO_SUCH_BLOCK: &str = talking!("Error: Block of given index was not found.");
+/// Linux's lines for a template of a kind that has none.
+pub(crate) const NO_TEMPLATE: &str =
+    talking!("Error: Chain templates are not supported with specified classifier.");
+/// Linux's lines for a filter line without a kind.
+pub(crate) const NO_FILTER_KIND: &str = talking!("Error: Filter kind and protocol must be specified.");
+/// Linux's lines for a number that no chain may have.
+pub(crate) const CHAIN_ABOVE: &str = talking!("Error: Specified chain index exceeds upper limit.");
 /// Linux's lines where no filter was ever added, or none in that chain.
-pub(crate) const NO_CHAIN: &str =
-    "Error: Cannot find specified filter chain.\nWe have an error talking to the kernel";
+pub(crate) const NO_CHAIN: &str = talking!("Error: Cannot find specified filter chain.");
 /// Linux's lines for filters of a qdisc that does not exist.
-pub(crate) const NO_PARENT: &str =
-    "Error: Parent Qdisc doesn't exists.\nWe have an error talking to the kernel";
+pub(crate) const NO_PARENT: &str = talking!("Error: Parent Qdisc doesn't exists.");

@@ -61,6 +61,12 @@ pub fn kinds(object: Object) -> impl Iterator<Item = &'static str> {
     grammars(object).flat_map(|g| g.kinds.iter().copied())
 }
 
+/// Returns the keys that may follow one of [`kinds`], each by the first of its words.
+pub fn keys(object: Object, kind: &str) -> impl Iterator<Item = &'static str> {
+    let grammar = grammars(object).find(|grammar| grammar.kinds.contains(&kind));
+    grammar.into_iter().flat_map(|grammar| grammar.keys.iter().map(table::Key::name))
+}
+
 /// True if it is one of [`kinds`].
 pub fn knows(object: Object, kind: &str) -> bool {
     kinds(object).any(|k| k == kind)

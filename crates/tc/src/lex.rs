@@ -38,16 +38,22 @@ type LineResult = Result<Line, Diagnostic>;
 /// Splits a part of a source into lines of words. Lines without words are left out; a line that
 /// cannot be split is returned as its error.
 pub fn lines(source: &Arc<Source>, part: Range<usize>) -> Vec<LineResult> {
+    each(source, part).collect()
+}
+
+/// Does the same line by line, as they are asked for.
+pub fn each(source: &Arc<Source>, part: Range<usize>) -> impl Iterator<Item = LineResult> + '_ {
     let text = source.text.get(part.clone()).unwrap_or("");
     let mut lexer = Lexer { source, text, base: part.start, at: 0 };
-    let mut lines = Vec::new();
-    while lexer.at < text.len() {
-        match lexer.line() {
-            Ok(line) if line.words.is_empty() => {}
-            done => lines.push(done),
+    std::iter::from_fn(move || {
+        while lexer.at < lexer.text.len() {
+            match lexer.line() {
+                Ok(line) if line.words.is_empty() => {}
+                done => return Some(done),
+            }
         }
-    }
-    lines
+        None
+    })
 }
 
 struct Lexer<'a> {

@@ -112,6 +112,34 @@ impl Policy {
         policy
     }
 
+    /// Returns the commands for these devices, and those that name no device.
+    #[must_use]
+    pub fn for_devices(&self, names: &[String]) -> Self {
+        let mut policy = self.clone();
+        policy.commands.retain(|cmd| cmd.dev().is_none_or(|d| names.contains(&d.text)));
+        policy
+    }
+
+    /// Removes the deletions that a new device refuses because it has nothing to delete: a script
+    /// begins with them. Its devices have this number of queues.
+    #[must_use]
+    pub fn without_vain_deletions(&self, queues: u32, env: &Env) -> Self {
+        let mut policy = self.clone();
+        let mut devices = Memory::of_any_name(queues, *env);
+        let mut reached = true;
+        policy.commands.retain(|cmd| {
+            let placed = cmd.dev().is_some() || cmd.is_for_block();
+            let cmd = if placed { cmd.clone() } else { cmd.on_device(UNNAMED) };
+            let done =
+                reached && tool::apply_all(&self.source, std::slice::from_ref(&cmd), &mut devices).is_ok();
+            let vain = reached && !done && cmd.verb() == Verb::Delete;
+            // Behind a line that is refused for another reason no device is as it would be.
+            reached = done || vain;
+            !vain
+        });
+        policy
+    }
+
     /// Removes the lines about actions, which are run once for all devices.
     #[must_use]
     pub fn without_actions(mut self) -> Self {

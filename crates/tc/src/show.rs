@@ -41,7 +41,7 @@ pub(crate) use class::{Classes, classes};
 #[cfg(test)]
 pub(crate) use made::COPIES;
 pub use made::commands;
-pub(crate) use made::copy;
+pub(crate) use made::{Copying, copy, objects};
 pub(crate) use number::rate_text;
 use number::{general, three_digits, time_text};
 

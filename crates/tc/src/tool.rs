@@ -20,7 +20,7 @@ mod rehearsal;
 mod save;
 mod session;
 
-pub use device::{Device, Devices, Hook, LOOPBACK, LinkLine, NoDevices, Ports, SwapDone};
+pub use device::{Device, Devices, Hook, InPlace, LOOPBACK, LinkLine, NoDevices, Ports, SwapDone};
 pub use flags::Flags;
 pub use save::save;
 
@@ -117,7 +117,7 @@ pub fn run(request: &Request, devices: &mut dyn Devices) -> Outcome {
         let status = session.line(&source, &line);
         return session.finish(status);
     }
-    let mut rehearsal = Rehearsal::new(devices, false);
+    let mut rehearsal = Rehearsal::new(devices, false, true);
     let mut session = Session::new(&flags, &class_names, &mut rehearsal);
     let status = session.line(&source, &line);
     let outcome = session.finish(status);
@@ -169,8 +169,23 @@ pub(crate) fn apply_all(
         let mut one = |cmd: &Command| session.apply(source, cmd, apply::as_tc_takes_it(cmd));
         commands.iter().try_for_each(|cmd| one(cmd).map_err(|failure| failure.diagnostic))
     };
-    all(&mut Rehearsal::new(devices, false))?;
+    let mut rehearsal = Rehearsal::new(devices, false, false);
+    let tried = all(&mut rehearsal);
+    rehearsal.end();
+    tried?;
     all(devices)
+}
+
+/// Tries the lines of a batch in order and changes nothing, as `--dry-run`, without a plan in the
+/// output. Each line is checked with the results of those before it.
+pub fn rehearse(batch: &Source, devices: &mut dyn Devices) -> Outcome {
+    let flags = Flags { dry_run: true, ..Flags::default() };
+    let batch = Arc::new(batch.clone().with_kinds(devices.kinds()));
+    let mut rehearsal = Rehearsal::new(devices, false, false);
+    let (outcome, done) = batch::run(&flags, &[], &batch, &mut rehearsal);
+    session::free(done, &mut rehearsal);
+    rehearsal.end();
+    outcome
 }
 
 fn run_batch(
@@ -181,14 +196,20 @@ fn run_batch(
 ) -> Outcome {
     let batch = Arc::new(batch.clone());
     if !flags.dry_run && !flags.atomic {
-        return batch::run(flags, class_names, &batch, devices).0;
+        let (outcome, done) = batch::run(flags, class_names, &batch, devices);
+        session::free(done, devices);
+        return outcome;
     }
-    let mut rehearsal = Rehearsal::new(devices, flags.atomic);
+    let mut rehearsal = Rehearsal::new(devices, flags.atomic, flags.dry_run);
     let (outcome, done) = batch::run(flags, class_names, &batch, &mut rehearsal);
     match (flags.dry_run, outcome.status) {
         (true, _) => rehearsal.plan(outcome, flags, &done),
         (false, 0) => rehearsal.commit(outcome, done),
-        (false, _) => outcome,
+        (false, _) => {
+            session::free(done, &mut rehearsal);
+            rehearsal.end();
+            outcome
+        }
     }
 }
 

@@ -159,7 +159,7 @@ pub struct Config {
     /// The tick that timers count.
     pub tick: Tick,
     /// Seed of the random numbers of congestion control; the same seed gives the same connection.
-    /// Connections with one seed probe in step.
+    /// Connections with one seed probe in step; `Connection::reseed` gives each its own.
     pub seed: u64,
 }
 

@@ -74,6 +74,11 @@ impl Connection {
             (self.halves.tx.flow.config, self.halves.rx.config) = (Arc::clone(config), Arc::clone(config));
         }
     }
+    /// Gives congestion control the seed of its random numbers in place of `Config::seed`, so that
+    /// ends which share a configuration draw different numbers. For an end that has sent nothing.
+    pub fn reseed(&mut self, seed: u64) {
+        self.halves.tx.cc.reseed(seed);
+    }
     /// Returns the state of the connection.
     pub const fn state(&self) -> State {
         self.state
@@ -155,7 +160,7 @@ impl Connection {
 
     /// Changes the way of spreading departures, from now on.
     pub fn set_pacing(&mut self, pacing: Pacing) {
-        self.halves.tx.queue_paces = pacing == Pacing::Queue;
+        self.halves.tx.flow.paced_below = pacing == Pacing::Queue;
         self.halves.tx.flow.paced = match pacing {
             Pacing::Auto => self.halves.tx.cc.wants_pacing(),
             Pacing::Queue => false,
@@ -167,6 +172,21 @@ impl Connection {
     /// reference points for widening numbers of 32 bits.
     pub const fn expects(&self) -> (u64, u64) {
         (self.halves.rx.stream.next, self.halves.tx.flow.next)
+    }
+
+    /// Asks for the memory of its parts that lie apart from itself, ahead of other calls; see
+    /// [`ahead`](crate::ahead). The memory of the connection itself should be at hand.
+    pub fn parts_ahead(&self) {
+        self.halves.tx.parts_ahead();
+        self.halves.rx.stream.ahead();
+    }
+
+    /// Asks for the memory of the units under way that the next calls concern. The memory of its
+    /// parts should be at hand.
+    pub fn units_ahead(&self) {
+        let tx = &self.halves.tx;
+        tx.units.ends_ahead();
+        tx.writer.pieces_ahead();
     }
 
     /// Takes a segment that has come in.
@@ -245,9 +265,10 @@ impl Connection {
         match self.state {
             State::SynSent | State::SynReceived => {
                 tx.timer = None;
-                if self.opening.in_vain() {
+                let opens = self.state == State::SynSent;
+                if self.opening.in_vain(if opens { Role::Opens } else { Role::Answers }) {
                     self.state = State::Failed;
-                } else if self.state == State::SynSent {
+                } else if opens {
                     tx.counters.timeouts += 1;
                     tx.counters.retransmitted += 1;
                 }

@@ -160,6 +160,8 @@ pub struct Flow {
     pub pacing_rate: u64,
     /// True if departures are spread by `pacing_rate`.
     pub paced: bool,
+    /// True if a queue below spreads them by this rate.
+    pub paced_below: bool,
     /// The current time of departures; ahead of `now` while pacing.
     pub departs: Instant,
     /// Largest payload of a super-segment, bytes.
@@ -201,6 +203,7 @@ impl Flow {
             min_rtt_us: u32::MAX,
             pacing_rate: u64::MAX,
             paced: config.pacing == Pacing::Always,
+            paced_below: config.pacing == Pacing::Queue,
             departs: Instant::ZERO,
             gso_max: config.gso_max,
             state: CaState::Open,
@@ -216,6 +219,10 @@ impl Flow {
     /// Returns the tick that timers count.
     pub fn tick(&self) -> &Tick {
         &self.config.tick
+    }
+    /// True if departures are spread, here or below.
+    pub const fn spread(&self) -> bool {
+        self.paced || self.paced_below
     }
     /// Returns the current time in ticks.
     pub fn ticks(&self) -> u64 {

@@ -25,6 +25,7 @@
 //! that waits in the send buffer. An idle end takes less than 2 KB.
 #![forbid(unsafe_code)]
 
+mod ahead;
 pub mod cc;
 mod config;
 mod connection;
@@ -38,6 +39,7 @@ mod sender;
 mod tick;
 pub mod wire;
 
+pub use ahead::ahead;
 pub use config::{Acks, Algorithm, Config, Detection, EcnMode, Pacing};
 pub use connection::{Below, Connection, State};
 pub use flow::{CaState, Flow};

@@ -7,6 +7,8 @@
 use std::fmt::{self, Debug};
 use std::ops::{Deref, DerefMut};
 
+use crate::ahead::ahead;
+
 /// State that has a value before it is first written.
 pub(crate) trait Blank: Clone + 'static {
     /// Returns this value.
@@ -20,6 +22,12 @@ impl<T> Rare<T> {
     /// Returns the state for writing, if it was allocated.
     pub(crate) fn made(&mut self) -> Option<&mut T> {
         self.0.as_deref_mut()
+    }
+    /// Asks for the memory of the state, if it was allocated.
+    pub(crate) fn ahead(&self) {
+        if let Some(made) = &self.0 {
+            ahead(&**made);
+        }
     }
     /// Resets the state to its value before the first write.
     pub(crate) fn forget(&mut self) {

@@ -21,6 +21,8 @@ use crate::receiver::timing::{QUICK_MAX, Timing};
 use crate::receiver::window::Window;
 use crate::segment::{Flags, Sacks, Segment};
 
+/// Largest difference of time stamps at which a segment still counts as new.
+const STAMP_SLACK: i32 = 1;
 /// Largest number of blocks with which acknowledgements may be compressed.
 const BLOCKS_COMPRESSED: usize = 2;
 
@@ -126,12 +128,12 @@ impl Receiver {
     }
 
     /// Takes a segment. `rto` and `srtt8_us` are those of the sending half. False if the segment
-    /// lies outside the window.
+    /// lies outside the window, or is too old.
     pub(crate) fn data(&mut self, now: Instant, seg: &Segment, rto: u64, srtt8_us: u32) -> bool {
         self.timing.expire(now);
         let (start, end, next) = (seg.seq, seg.end(), self.stream.next);
         let right = next + self.window.left(next);
-        if end < self.acked.min(next) || start > right {
+        if self.is_stale(seg) || end < self.acked.min(next) || start > right {
             self.timing.outside();
             self.outside(seg);
             return false;
@@ -180,6 +182,18 @@ impl Receiver {
         self.timing.at_once();
     }
 
+    /// Returns how much older a time stamp is than the recent one.
+    const fn age(&self, theirs: u32) -> i32 {
+        if self.recent_stamp == 0 { 0 } else { self.recent_stamp.wrapping_sub(theirs) as i32 }
+    }
+
+    /// True for data that is older than data which has been acknowledged (RFC 7323 section 5.3,
+    /// R1). A late acknowledgement without data does no harm.
+    fn is_stale(&self, seg: &Segment) -> bool {
+        let data = seg.end() > seg.seq;
+        data && self.stamps && seg.stamps.is_some_and(|(theirs, _)| self.age(theirs) > STAMP_SLACK)
+    }
+
     /// Records time stamps. The stamp to echo is that of the segment that the next acknowledgement
     /// answers (RFC 7323 section 4.3).
     fn note_stamp(&mut self, now: Instant, seg: &Segment) {
@@ -194,7 +208,7 @@ impl Receiver {
             }
             return;
         };
-        if seg.seq <= self.acked {
+        if seg.seq <= self.acked && self.age(theirs) <= 0 {
             self.recent_stamp = theirs;
         }
         if seg.len > 0 && echo != 0 && self.window.fresh(echo) && seg.len >= self.sizes.full {

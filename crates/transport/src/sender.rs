@@ -14,6 +14,7 @@ pub(crate) mod writer;
 
 use std::sync::Arc;
 
+use crate::ahead::ahead;
 use crate::cc::{self, Congestion};
 use crate::config::{Config, Pacing};
 use crate::ecn::EcnSender;
@@ -141,7 +142,6 @@ pub(crate) struct Sender {
     pub(crate) closing: bool,
     /// The last number sent in a segment shorter than a full one.
     pub(crate) short_end: u64,
-    pub(crate) queue_paces: bool,
 }
 
 impl Sender {
@@ -188,7 +188,6 @@ impl Sender {
             deferring: false,
             closing: false,
             short_end: 0,
-            queue_paces: config.pacing == Pacing::Queue,
         }
     }
 
@@ -221,6 +220,16 @@ impl Sender {
         if !self.cc.owns_window() {
             ack::pace(flow, self.cc.pacing_percent());
         }
+    }
+
+    /// Asks for the memory of its parts that lie apart.
+    pub(crate) fn parts_ahead(&self) {
+        ahead(&*self.cc);
+        self.units.ahead();
+        self.rec.ahead();
+        self.rack.ahead();
+        self.counters.ahead();
+        self.writer.ahead();
     }
 
     /// Returns the counters.

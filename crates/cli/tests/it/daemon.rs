@@ -159,15 +159,22 @@ fn a_batch_of_any_size_is_done_line_by_line() {
     assert_eq!(dir.ok("tc -b many.tc"), "");
     let shown = |dir: &Dir| dir.ok("tc filter show dev lan ingress").matches("handle 0x").count();
     assert_eq!(shown(&dir), 20_000);
-    // The whole batch is too long for a request: the refusal names the bound, and no line is done.
-    for flag in ["--atomic", "--dry-run"] {
-        let (code, out, err) = dir.run(&["tc", flag, "-b", "many.tc"]);
-        assert_eq!((code, out.as_str()), (1, ""), "{err}");
-        let said = format!(
-            "txweir: many.tc: {flag} does a batch in one request, which has at most 1048576 bytes: this one has "
-        );
-        assert!(err.starts_with(&said), "{err}");
-    }
+    // A batch that is done whole is longer than a request may be, and comes in parts.
+    dir.ok("tc filter del dev lan ingress");
+    dir.ok("tc --dry-run -b many.tc");
+    assert_eq!(shown(&dir), 0);
+    let wrong = format!("{text}qdisc add dev lan root nothing\n");
+    dir.file("many-wrong.tc", &wrong);
+    let (code, _, err) = dir.run(&["tc", "--atomic", "-b", "many-wrong.tc"]);
+    let line = wrong.matches('\n').count();
+    assert_eq!((code, shown(&dir)), (1, 0), "{err}");
+    assert!(err.contains(&format!("Command failed many-wrong.tc:{line}\n")), "{err}");
+    assert_eq!((dir.ok("tc --atomic -b many.tc"), shown(&dir)), (String::new(), 20_000));
+    // The longest has 16 MiB.
+    dir.file("longest.tc", &text.repeat(12));
+    let (code, out, err) = dir.run(&["tc", "--atomic", "-b", "longest.tc"]);
+    assert_eq!((code, out.as_str()), (1, ""));
+    assert_eq!(err, "batch: expected at most 16777216 bytes in all of its parts, given more\n");
     // A line that fails ends the batch, and the error names its number in the file; the lines
     // before it are done.
     dir.ok("tc filter del dev lan ingress");

@@ -14,6 +14,7 @@ mod order;
 mod output;
 mod pages;
 mod recipes;
+mod report;
 mod tcp_live;
 mod transcripts;
 mod wild;

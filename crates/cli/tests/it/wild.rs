@@ -280,18 +280,14 @@ fn a_refusal_of_namespaces_says_what_to_do() {
     assert_eq!(done.status.code(), Some(1));
 }
 
-/// The device of a script that has a root qdisc is the policy that `try` tries.
+/// The policy that a script leaves is tried in both directions: eth0's root, its hook, and the ifb.
 #[test]
 fn a_script_can_be_tried() {
     let _machine = machine::shared();
     skip_unless_possible!();
     let script = wild().join("sqm.sh").display().to_string();
-    let several = txweir(&["try", "--run", &script]).output().expect("run txweir");
-    assert_eq!(several.status.code(), Some(1));
-    let said = text(&several.stderr);
-    assert!(said.contains("root qdiscs on eth0, ifb4eth0") && said.contains("--dev"), "{said}");
     let words = [
-        "try", "default", "--json", "--link", "20mbit", "--time", "1s", "--runs", "1", "--dev", "eth0",
+        "try", "default", "--json", "--up", "20mbit", "--down", "100mbit", "--time", "1s", "--runs", "1",
         "--run",
     ];
     let done = txweir(&words).arg(&script).output().expect("run txweir");
@@ -301,5 +297,30 @@ fn a_script_can_be_tried() {
     let names: Vec<&str> = policies.iter().filter_map(|p| p["name"].as_str()).collect();
     assert_eq!(names, ["default", "sqm.sh"]);
     let policy = policies[1]["policy"].as_str().expect("a text");
-    assert!(policy.contains("htb") && policy.contains("fq_codel") && !policy.contains("mirred"), "{policy}");
+    assert!(policy.contains("htb") && policy.contains("redirect dev ifb4eth0"), "{policy}");
+    let ifb = &policies[1]["ifbs"][0];
+    assert_eq!((&ifb["device"], &ifb["classes"][0]["kind"]), (&"ifb4eth0".into(), &"htb".into()));
+    assert!(ifb["sent_packets"].as_u64().is_some_and(|n| n > 1000), "{ifb}");
+}
+
+/// Each script of `spec/wild` can be tried, with the words of its line `# try:`.
+#[test]
+fn every_script_can_be_tried() {
+    let _machine = machine::shared();
+    skip_unless_possible!();
+    let python = Command::new("python3").arg("-V").output().is_ok_and(|o| o.status.success());
+    let all = fs::read_dir(wild()).expect("spec/wild").map(|entry| entry.expect("an entry").path());
+    for path in all.filter(|path| path.extension().is_some_and(|e| e == "sh" || e == "py" && python)) {
+        let name = path.display().to_string();
+        let own = said(&fs::read_to_string(&path).expect("a script"), "# try:");
+        let own: Vec<&str> = own.iter().map(String::as_str).collect();
+        let words = ["--up", "20mbit", "--down", "100mbit", "--time", "200ms", "--runs", "1", "--json"];
+        let done =
+            txweir(&["try"]).args(words).args(own).arg("--run").arg(&path).output().expect("run txweir");
+        let trial: Value = serde_json::from_slice(&done.stdout)
+            .unwrap_or_else(|e| panic!("{name}: {e}: {}", text(&done.stderr)));
+        let groups = trial["policies"][0]["groups"].as_array().expect("a list");
+        let up = groups.iter().find(|g| g["name"] == "up").expect("a group");
+        assert!(up["throughput_bit_s"].as_u64().is_some_and(|n| n > 0), "{name}: {up}");
+    }
 }

@@ -82,6 +82,11 @@ pub trait Outlet {
     /// Takes a copy of a packet for another port, `depth` redirections deep. False if the port does
     /// not exist or is down, or if the packet is too deep.
     fn send(&mut self, to: PortId, way: Way, frame: &dyn FrameBytes, m: &Meta, depth: u8) -> bool;
+    /// Takes the packet itself for another port, as `send` takes a copy: its verdict is `Stolen`.
+    /// The default calls `send`, for an owner to which the two are alike.
+    fn redirect(&mut self, to: PortId, way: Way, frame: &dyn FrameBytes, m: &Meta, depth: u8) -> bool {
+        self.send(to, way, frame, m, depth)
+    }
     /// Takes a sample of a packet: its first bytes, as many as the action asks for.
     fn sample(&mut self, _group: u32, _rate: u32, _frame: &[u8], _m: &Meta) {}
     /// Takes a line of text that an action asks to be written.

@@ -50,6 +50,10 @@ const SUM_HIGH: u64 = ONE / 2 * 17;
 /// rounded to 1/2, 1/8, 1/32, ... 1/2048).
 const DECADES: u32 = 6;
 
+/// A time after every other: no span has passed since. The first packet that leaves after a calm
+/// begins the time for which a burst passes, however long ago the packet before it left.
+const NEVER: Ticks = Ticks(u64::MAX);
+
 /// Number of departed bytes that make one measurement of the rate (RFC 8033 section 5.3,
 /// DQ_THRESHOLD: 2^14).
 const MEASURE_BYTES: u64 = 1 << 14;
@@ -111,7 +115,9 @@ pub struct PieParams {
     /// - the probability is not bounded by one, so that the excess from a long overload must be
     ///   worked off again;
     /// - a mark made because none was made for long does not reset the sum, so that every packet
-    ///   after it is marked, until one is dropped or the queue is calm.
+    ///   after it is marked, until one is dropped or the queue is calm;
+    /// - the step of the probability keeps its lowest 64 bits, so that it may have the wrong sign
+    ///   where packets wait for minutes.
     pub strict_linux: bool,
 }
 
@@ -127,7 +133,8 @@ pub struct PieState {
     delay: Ticks,
     /// `delay` at the last update.
     delay_old: Ticks,
-    /// Time at which a packet last left; during a measurement, the time at which it began.
+    /// Time at which a packet last left since the queue was calm (`NEVER` if none did); during a
+    /// measurement, the time at which it began.
     left: Ticks,
     /// Bytes that have left in the present measurement; `None` outside a measurement.
     measured: Option<u64>,
@@ -144,7 +151,7 @@ impl Default for PieState {
             burst: MAX_BURST,
             delay: Ticks(0),
             delay_old: Ticks(0),
-            left: Ticks(0),
+            left: NEVER,
             measured: None,
             rate: 0,
         }
@@ -247,7 +254,8 @@ impl PieState {
         }
         let calm = self.delay.0.max(old.0) < p.target.0 / 2 && self.prob == 0;
         if calm && (!p.estimates_rate || self.rate > 0) {
-            (self.burst, self.sum, self.measured, self.rate) = (MAX_BURST, 0, None, 0);
+            (self.burst, self.left) = (MAX_BURST, NEVER);
+            (self.sum, self.measured, self.rate) = (0, None, 0);
         }
         if !p.estimates_rate {
             self.delay_old = self.delay;
@@ -309,6 +317,10 @@ impl PieState {
         let gain = |g: u32| i128::from((u64::from(g) * (ONE / TICKS_PER_S)) >> 4 >> shift);
         let between = |a: Ticks, b: Ticks| i128::from(a.0) - i128::from(b.0);
         let mut step = gain(p.alpha) * between(delay, p.target) + gain(p.beta) * between(delay, old);
+        if p.strict_linux {
+            // Its lowest 64 bits, with their sign.
+            step = i128::from(step as i64);
+        }
         if self.prob >= TEN_PERCENT {
             step = step.min(i128::from(TWO_PERCENT));
         }

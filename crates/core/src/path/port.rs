@@ -185,6 +185,16 @@ impl<F> Port<F> {
     {
         Control::new(self, now, dev)
     }
+    /// Frees at most so many of the qdiscs that were replaced as a whole; true once all are freed.
+    /// The next swap frees the rest.
+    pub fn bury(&mut self, most: usize) -> bool {
+        if let Some(grave) = self.lanes.graves.last_mut()
+            && grave.bury(most)
+        {
+            self.lanes.graves.pop();
+        }
+        self.lanes.graves.is_empty()
+    }
     /// Checks that the device could have this many queues: the options of the root must hold there
     /// too.
     pub fn check_queues(&self, queues: u16) -> Result<(), ConfigError> {

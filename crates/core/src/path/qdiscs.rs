@@ -4,6 +4,7 @@
 
 mod blocks;
 mod classes;
+mod revise;
 mod rules;
 mod tables;
 
@@ -17,7 +18,9 @@ use crate::base::handle::Handle;
 use crate::classify::filter::BlockId;
 use crate::packet::route::DEPTH_MAX;
 use crate::path::bindings::Bindings;
-use crate::path::tree::{Place, Tree, default_root, names};
+pub use revise::{Planned, Revisions};
+
+use crate::path::tree::{Place, Tree, Whole, default_root, names};
 use crate::path::trees::{Spot, Trees};
 use crate::qdisc::{leaf, mq, mqprio};
 use crate::sched::cx::Cx;
@@ -48,6 +51,8 @@ pub(super) trait Forest {
     fn bindings(&mut self) -> &mut Bindings;
     /// Takes the filters of places that are gone, those of replaced trees too.
     fn take_orphans(&mut self) -> Vec<BlockId>;
+    /// Replaces the root and the trees of all queues by ready ones, within a swap.
+    fn put_whole(&mut self, whole: Whole);
 }
 
 /// The qdiscs of a device while they are changed, by their handles. Each operation applies whole or
@@ -272,6 +277,21 @@ impl<'a> Qdiscs<'a> {
             tree.graft(place.parent, default, cx);
             Ok(())
         })
+    }
+
+    /// Replaces all qdiscs by ready ones, within a swap. They were made for this device as it is.
+    /// The filters of the old ones are forgotten, and the new ones have none.
+    pub fn put_whole(&mut self, mut whole: Whole) {
+        // Bound: a turn for each tree.
+        while !whole.prepare() {}
+        match &mut self.0 {
+            Over::Port(forest) => forest.put_whole(whole),
+            Over::Tree(tree, cx) => {
+                if let Some(new) = whole.trees.pop().filter(|_| whole.shell.is_none()) {
+                    drop(tree.replace_by(new, cx));
+                }
+            }
+        }
     }
 
     /// Makes a qdisc and puts it in the place of another one.

@@ -6,15 +6,18 @@ mod cost;
 mod index;
 pub(super) mod names;
 mod route;
+mod whole;
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
+use crate::base::bound::Bound;
 use crate::base::env::Env;
 use crate::base::handle::Handle;
 use crate::classify::filter::BlockId;
 use crate::packet::meta::Meta;
 use crate::packet::pool::{List, Pool};
+use crate::packet::reason::DropReason;
 use crate::packet::route::Candidate;
 use crate::path::bindings::Bindings;
 use crate::path::qdiscs::Qdiscs;
@@ -24,6 +27,8 @@ use crate::qdisc::{Registry, pfifo_fast};
 use crate::sched::answer::Verdict;
 use crate::sched::cx::Cx;
 use crate::sched::node::{Class, Node};
+
+pub use whole::{Grave, Whole};
 
 /// A tree of qdiscs. There is always a root; the default one has no handle.
 #[derive(Debug)]
@@ -45,6 +50,8 @@ pub struct Tree {
     pub(super) memory: u64,
     /// The kinds of which a qdisc may be there that copies packets.
     pub(super) copiers: Vec<&'static str>,
+    /// True if its root is not the one that it was made with, or that `note_root` has noted.
+    new_root: bool,
 }
 
 /// Place of a qdisc: below a class, or at the root.
@@ -71,6 +78,7 @@ impl Tree {
             kinds,
             memory: 0,
             copiers: Vec::new(),
+            new_root: false,
         }
     }
     /// Sets the registry of kinds that the tree makes.
@@ -141,10 +149,11 @@ impl Tree {
             return;
         }
         self.disturb();
+        self.new_root |= place == Handle::ROOT;
         // The filters of the class that the old qdisc hangs below stay; those of the qdisc and of
         // everything below go with it.
         names::forget(self, place);
-        names::learn(self, place, &new);
+        names::learn(&mut self.index, place, &new);
         let mut new = Some(new);
         self.reach(place, cx, &mut |node, cx| {
             if let Some(mut new) = new.take() {
@@ -154,6 +163,23 @@ impl Tree {
                 node.qdisc_mut().start(cx.now);
             }
         });
+    }
+
+    /// Puts another tree in the place of this one, and returns this one without its packets, which
+    /// a swap sets aside, and without its filters.
+    pub(super) fn replace_by(&mut self, new: Self, cx: &mut Cx) -> Self {
+        let new = Self { env: self.env, kinds: self.kinds, of_port: self.of_port, ..new };
+        let mut old = core::mem::replace(self, new);
+        let mut waiting = List::new();
+        old.evict_all(&mut waiting, cx);
+        let mut bound = Bound::of(cx.pool.capacity());
+        while let Some(p) = waiting.pop_front(&cx.pool) {
+            bound.turn();
+            cx.drop(p, DropReason::Purged);
+        }
+        old.bindings = Bindings::default();
+        self.root.follow(&old.root);
+        old
     }
 
     /// Calls `f` on the node at a place, reached through its ancestors, so that each of them
@@ -173,6 +199,19 @@ impl Tree {
     /// Returns and clears the note of `disturb`.
     pub(crate) const fn take_disturbed(&mut self) -> bool {
         core::mem::replace(&mut self.disturbed, false)
+    }
+
+    /// True if it was made by [`of_port`](Self::of_port).
+    pub const fn is_of_port(&self) -> bool {
+        self.of_port
+    }
+    /// Notes the present root, for [`has_new_root`](Self::has_new_root).
+    pub const fn note_root(&mut self) {
+        self.new_root = false;
+    }
+    /// True if another root was put in since [`note_root`](Self::note_root).
+    pub const fn has_new_root(&self) -> bool {
+        self.new_root
     }
 
     /// True if any qdisc needs more of a packet than its metadata.

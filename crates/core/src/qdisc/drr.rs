@@ -145,6 +145,7 @@ impl Drr {
 
 impl Classful for Drr {
     type Class = ClassConfig;
+    const CLASS_SELECTS: bool = false;
     const COUNTERS: &'static [Counter] =
         &[Counter::new("deficit", "Bytes that the class may still send in this round.")
             .falls()

@@ -369,6 +369,7 @@ impl Ets {
 
 impl Classful for Ets {
     type Class = ClassConfig;
+    const CLASS_SELECTS: bool = false;
     const CLASS_REFUSED_BY: RefusedBy = |err, _| (err.kind == ErrorKind::OutOfRange).then_some(Refuser::Tool);
 
     fn refresh(&self, cfg: &mut Config) {

@@ -434,9 +434,12 @@ impl FqCodel {
         let Flow { packets, law, deficit, ldelay, .. } = &mut self.flows[f as usize];
         let backlog = &mut self.backlogs[f as usize];
         let (ecn, ce) = (cx.marks(MarkReason::Congested), cx.marks(MarkReason::CeThreshold));
+        let now = Ticks::at(cx.now);
         let p = next(law, &self.params, cx, |cx| {
             let p = packets.pop_front(&cx.pool)?;
             let m = cx.meta(&p);
+            // The law may drop the last packet of the flow: its delay is the last one too.
+            *ldelay = now.since(Ticks::at(m.enqueued));
             self.stats.maxpacket = self.stats.maxpacket.max(m.wire_len);
             *backlog -= u64::from(m.wire_len);
             self.bytes -= u64::from(m.wire_len);
@@ -446,10 +449,8 @@ impl FqCodel {
         })?;
         self.stats.ecn_mark += cx.marks(MarkReason::Congested) - ecn;
         self.stats.ce_mark += cx.marks(MarkReason::CeThreshold) - ce;
-        let m = cx.meta(&p);
-        *deficit = deficit.saturating_sub_unsigned(m.wire_len);
-        self.asked = Ticks::at(cx.now);
-        *ldelay = self.asked.since(Ticks::at(m.enqueued));
+        *deficit = deficit.saturating_sub_unsigned(cx.meta(&p).wire_len);
+        self.asked = now;
         Some(p)
     }
 

@@ -449,6 +449,7 @@ fn conflict(class: Object, expected: impl alloc::string::ToString, given: &str) 
 
 impl Classful for Htb {
     type Class = ClassConfig;
+    const CLASS_SELECTS: bool = false;
     const COUNTERS: &'static [Counter] = &[
         Counter::new("lended", "Packets that it sent, or let send, with its own tokens."),
         Counter::new("borrowed", "Packets that it sent, or let send, with those of a class above."),

@@ -334,6 +334,12 @@ impl Discipline for Netem {
             Verdict::Full
         } else if m.segs > 1 && !self.rules.corrupt.is_never() {
             Verdict::Cut(m.segment_len())
+        } else if m.segs > 1 && self.has_child() {
+            // A shaper in the class meets the packet when its delay is over: it cannot be cut then.
+            match self.inner[0].node.would_accept(m) {
+                cut @ Verdict::Cut(_) => cut,
+                _ => Verdict::Accept,
+            }
         } else {
             Verdict::Accept
         }
@@ -374,7 +380,7 @@ impl Discipline for Netem {
         if let Some(p) = self.ahead.pop_front(&cx.pool) {
             return Next::Packet(p);
         }
-        let grafted = !self.inner[0].node.handle().is_none();
+        let grafted = self.has_child();
         // A turn takes a packet out of `delayed`, or learns that the earliest deadline is later.
         let mut bound = Bound::of(2 * self.delayed.len() as usize + 1);
         let own = loop {
@@ -466,6 +472,11 @@ fn keep(cfg: &mut Config, old: &Config, jitter: bool) {
 }
 
 impl Netem {
+    /// True if a qdisc was added to the class.
+    fn has_child(&self) -> bool {
+        !self.inner[0].node.handle().is_none()
+    }
+
     /// Returns the packets in it, those in the class included.
     fn len(&self) -> u32 {
         let inner = u32::try_from(self.inner[0].node.account().queued().packets).unwrap_or(u32::MAX);

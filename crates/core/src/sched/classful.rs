@@ -9,6 +9,7 @@ use crate::base::env::Env;
 use crate::base::tally::Tally;
 use crate::sched::cx::Cx;
 use crate::sched::discipline::{ChangeRule, Discipline};
+use crate::sched::erased::{Revised, Revision};
 use crate::sched::node::{Class, Node};
 use crate::sched::spec::{ClassShape, EachGiven, RefusedBy, ShowDefaults};
 use crate::text::error::{ConfigError, ErrorKind, Object, Reason};
@@ -142,6 +143,8 @@ pub trait Classful: Discipline {
     const CLASS_REFUSED_BY: RefusedBy = |_, _| None;
     /// Effect of a change on options not named.
     const CLASS_CHANGE: ChangeRule = ChangeRule::Merge;
+    /// True if the options of classes decide in which class a packet waits.
+    const CLASS_SELECTS: bool = true;
 
     /// Brings the parameters of one class to one form, and refuses incomplete ones.
     fn complete_class(_class: Object, _cfg: &mut Self::Class, _env: &Env) -> Result<(), ConfigError> {
@@ -206,6 +209,17 @@ pub trait UserClasses {
         env: &Env,
         cx: &mut Cx,
     ) -> Result<(), ConfigError>;
+    /// Reads new parameters as `change` does, and changes nothing.
+    fn revised(
+        &self,
+        class: Object,
+        minor: u16,
+        parent: Option<u16>,
+        words: &mut Words<'_>,
+        env: &Env,
+    ) -> Result<Revised, ConfigError>;
+    /// Applies parameters that `revised` has read, if the classes have not changed since.
+    fn revise(&mut self, minor: u16, revision: Revision, env: &Env, cx: &mut Cx);
     /// Deletes a class.
     fn delete(&mut self, class: Object, minor: u16, env: &Env, cx: &mut Cx) -> Result<(), ConfigError>;
     /// Calls `f` on every parameter of a class with its present value.
@@ -216,6 +230,29 @@ pub trait UserClasses {
 
 fn no_class(class: Object) -> ConfigError {
     ConfigError::new(ErrorKind::NotFound, class, "a class that is there", "")
+}
+
+/// Returns the parameters of a class after a change, and whether they are the present ones;
+/// `parent`, if given, must be the class above it.
+fn changed<D: Classful>(
+    qdisc: &D,
+    class: Object,
+    (minor, parent): (u16, Option<u16>),
+    words: &mut Words<'_>,
+    env: &Env,
+) -> Result<(D::Class, bool), ConfigError> {
+    let old = qdisc.class_config(minor).ok_or_else(|| no_class(class))?;
+    let at = ClassAt { minor, parent: parent.unwrap_or_else(|| qdisc.class_parent(minor)) };
+    let mut cfg = match D::CLASS_CHANGE {
+        ChangeRule::Merge => old.clone(),
+        ChangeRule::Replace => D::Class::defaults(env),
+    };
+    words.know_link_rate(env.link_rate);
+    apply(&mut cfg, D::KIND, words)?;
+    D::complete_class(class, &mut cfg, env)?;
+    qdisc.resolve_class(class, at, &mut cfg, Some(old), env)?;
+    let same = cfg == *old;
+    Ok((cfg, same))
 }
 
 impl<D: Classful> UserClasses for D {
@@ -258,20 +295,31 @@ impl<D: Classful> UserClasses for D {
         env: &Env,
         cx: &mut Cx,
     ) -> Result<(), ConfigError> {
-        let old = self.class_config(minor).ok_or_else(|| no_class(class))?.clone();
-        let at = ClassAt { minor, parent: parent.unwrap_or_else(|| self.class_parent(minor)) };
-        let mut cfg = match D::CLASS_CHANGE {
-            ChangeRule::Merge => old.clone(),
-            ChangeRule::Replace => D::Class::defaults(env),
-        };
-        words.know_link_rate(env.link_rate);
-        apply(&mut cfg, D::KIND, words)?;
-        D::complete_class(class, &mut cfg, env)?;
-        self.resolve_class(class, at, &mut cfg, Some(&old), env)?;
-        if !(cx.swapping() && cfg == old) {
+        let (cfg, same) = changed(self, class, (minor, parent), words, env)?;
+        if !(cx.swapping() && same) {
             self.change_class(minor, cfg, env, cx);
         }
         Ok(())
+    }
+    fn revised(
+        &self,
+        class: Object,
+        minor: u16,
+        parent: Option<u16>,
+        words: &mut Words<'_>,
+        env: &Env,
+    ) -> Result<Revised, ConfigError> {
+        let (cfg, same) = changed(self, class, (minor, parent), words, env)?;
+        Ok(match same {
+            true => Revised::Same,
+            false if D::CLASS_SELECTS => Revised::Wide,
+            false => Revised::Alone(Revision::of(cfg)),
+        })
+    }
+    fn revise(&mut self, minor: u16, revision: Revision, env: &Env, cx: &mut Cx) {
+        if let Some(cfg) = revision.take::<D::Class>() {
+            self.change_class(minor, cfg, env, cx);
+        }
     }
     fn delete(&mut self, class: Object, minor: u16, env: &Env, cx: &mut Cx) -> Result<(), ConfigError> {
         if !self.has(minor) {

@@ -71,6 +71,10 @@ pub trait Qdisc: Any + Debug + Send + Sync {
     fn memory(&self, env: &Env) -> u64;
     /// Reads and applies new parameters, all or nothing.
     fn change(&mut self, words: &mut Words<'_>, env: &Env, cx: &mut Cx) -> Result<(), ConfigError>;
+    /// Reads new parameters as `change` does, and changes nothing.
+    fn revised(&self, words: &mut Words<'_>, env: &Env) -> Result<Revised, ConfigError>;
+    /// Applies parameters that `revised` has read, if the qdisc has not changed since.
+    fn revise(&mut self, revision: Revision, env: &Env, cx: &mut Cx);
     /// Calls `f` on every parameter with its present value.
     fn options(&self, f: &mut dyn FnMut(Shown<'_>));
     /// Calls `f` on every counter.
@@ -99,6 +103,31 @@ pub trait Qdisc: Any + Debug + Send + Sync {
     fn flows(&self, pool: &Pool, f: &mut dyn FnMut(FlowShown<'_>));
     /// See `Discipline`.
     fn default_child(&self, env: &Env) -> Option<Node>;
+}
+
+/// New parameters of a qdisc or a class, read and checked, that are not applied yet.
+#[derive(Debug)]
+pub struct Revision(Box<dyn Any + Send>);
+
+impl Revision {
+    pub(crate) fn of(parameters: impl Any + Send) -> Self {
+        Self(Box::new(parameters))
+    }
+    pub(crate) fn take<T: Any>(self) -> Option<T> {
+        self.0.downcast().ok().map(|parameters| *parameters)
+    }
+}
+
+/// Effect of words on the parameters of a qdisc or a class that exists.
+#[derive(Debug)]
+pub enum Revised {
+    /// None: they are as they were.
+    Same,
+    /// New parameters, which concern this object alone.
+    Alone(Revision),
+    /// New parameters that rules about several objects may refuse, or by which packets may be
+    /// classified otherwise: only `change` applies them.
+    Wide,
 }
 
 /// A discipline with its parameters.
@@ -197,6 +226,22 @@ fn refresh<D: Discipline>(inner: &D, cfg: &mut D::Config) {
     if let Some(made) = &D::MADE {
         (made.refresh)(inner, cfg);
     }
+}
+
+/// Returns the parameters of a qdisc that has the `old` ones after a change.
+fn changed<D: Discipline>(
+    old: &D::Config,
+    words: &mut Words<'_>,
+    env: &Env,
+) -> Result<(D::Config, D::Rules), ConfigError> {
+    let mut cfg = match D::CHANGE {
+        ChangeRule::Merge => old.clone(),
+        ChangeRule::Replace => D::Config::defaults(env),
+    };
+    words.know_link_rate(env.link_rate);
+    apply(&mut cfg, D::KIND, words)?;
+    let rules = D::resolve(&mut cfg, Some(old), env)?;
+    Ok((cfg, rules))
 }
 
 fn classes<D: Discipline>(inner: &D) -> &[Class] {
@@ -362,15 +407,28 @@ impl<D: Discipline> Qdisc for Erased<D> {
     fn memory(&self, env: &Env) -> u64 {
         memory::<D>(&self.cfg, env)
     }
+    fn revised(&self, words: &mut Words<'_>, env: &Env) -> Result<Revised, ConfigError> {
+        let mut old = self.cfg.clone();
+        refresh(&self.inner, &mut old);
+        let (cfg, _) = changed::<D>(&old, words, env)?;
+        let grows = || memory::<D>(&cfg, env) > memory::<D>(&old, env);
+        Ok(match cfg == old {
+            true => Revised::Same,
+            false if D::SHAPE.is_classful() || copies::<D>(&cfg) || grows() => Revised::Wide,
+            false => Revised::Alone(Revision::of(cfg)),
+        })
+    }
+    fn revise(&mut self, revision: Revision, env: &Env, cx: &mut Cx) {
+        let Some(mut cfg) = revision.take::<D::Config>() else { return };
+        // They were resolved beside the same parameters, and not refused.
+        if let Ok(rules) = D::resolve(&mut cfg, Some(&self.cfg), env) {
+            self.inner.change(&cfg, rules, env, cx);
+            self.cfg = cfg;
+        }
+    }
     fn change(&mut self, words: &mut Words<'_>, env: &Env, cx: &mut Cx) -> Result<(), ConfigError> {
         refresh(&self.inner, &mut self.cfg);
-        let mut cfg = match D::CHANGE {
-            ChangeRule::Merge => self.cfg.clone(),
-            ChangeRule::Replace => D::Config::defaults(env),
-        };
-        words.know_link_rate(env.link_rate);
-        apply(&mut cfg, D::KIND, words)?;
-        let rules = D::resolve(&mut cfg, Some(&self.cfg), env)?;
+        let (cfg, rules) = changed::<D>(&self.cfg, words, env)?;
         if cx.swapping() && cfg == self.cfg {
             // The new policy keeps the qdisc unchanged.
             return Ok(());

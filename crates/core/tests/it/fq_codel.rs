@@ -54,6 +54,23 @@ fn the_law_of_a_flow_sees_the_backlog_of_all() {
     assert_eq!(lost(0), []);
 }
 
+/// Where the law drops all packets of a flow, the last delay that is shown is that of the last.
+#[test]
+fn the_last_delay_of_a_flow_is_that_of_its_last_packet_dropped_or_not() {
+    let mut lane = Lane::new("fq_codel", "");
+    lane.fill(T0, 0, 4, packet(1, 30));
+    lane.fill(T0, 100, 20, packet(2, 1000));
+    let left = [10, 120, 500].map(|ms| lane.take(Instant::from_millis(ms)).id());
+    assert_eq!(left, [0, 2, 100].map(Some));
+    assert_eq!(lane.drops(), [(1, DropReason::Congested), (3, DropReason::Congested)]);
+    let mut last = Vec::new();
+    lane.root().qdisc().flows(&lane.path.cx().pool, &mut |f| {
+        last.extend(f.values.iter().filter(|(key, _)| *key == "ldelay").map(|(_, us)| (f.minor, *us)));
+    });
+    // In units of 1.024 us.
+    assert_eq!(last, [(2, 499_999), (3, 499_999)]);
+}
+
 /// As in Linux, the search keeps the first of several largest backlogs.
 #[test]
 fn of_equally_fat_flows_the_first_one_loses() {

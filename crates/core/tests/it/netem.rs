@@ -243,6 +243,22 @@ fn a_super_packet_is_cut_before_it_may_be_corrupted() {
     assert_eq!(lane.put(Instant::ZERO, 1, super_packet), Admitted::Queued);
 }
 
+/// A shaper in the class cannot send more than its bucket has: the packet is cut before it is
+/// delayed, and its pieces leave.
+#[test]
+fn a_super_packet_is_cut_for_a_shaper_in_the_class() {
+    let super_packet = Meta::new(54 + 2 * 1448).gso(54, 1448);
+    let mut lane = Lane::new("netem", "delay 10ms");
+    let class = Handle::new(lane.root().handle().major(), 1);
+    lane.graft(Instant::ZERO, class, "tbf", "rate 8mbit burst 2500 limit 10000");
+    assert_eq!(lane.put(Instant::ZERO, 1, super_packet), Admitted::Cut(1, 2500));
+    assert_eq!(lane.put(Instant::ZERO, 2, Meta::new(1502)), Admitted::Queued);
+    // One that the bucket holds stays whole, also where the class has no room now.
+    let small = Meta::new(54 + 2 * 500).gso(54, 500);
+    assert_eq!(lane.put(Instant::ZERO, 3, small), Admitted::Queued);
+    assert_eq!(lane.take(Instant::from_millis(10)).id(), Some(2));
+}
+
 fn tree() -> (Tree, Cx) {
     (Tree::new(Env::default()), Cx::new(10, 0))
 }

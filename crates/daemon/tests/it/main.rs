@@ -1,6 +1,7 @@
 //! The tests of the daemon, in one binary: links and queues in virtual time, the server over its
 //! socket.
 
+mod circuits;
 mod common;
 mod filters;
 mod links;

@@ -3,7 +3,7 @@
 use txweir_counted::held;
 use txweir_daemon::protocol::{Ask, Batch};
 
-use crate::common::World;
+use crate::common::{World, circuits};
 
 #[test]
 fn a_text_that_asks_for_too_much_memory_is_refused_with_its_line() {
@@ -17,7 +17,7 @@ fn a_text_that_asks_for_too_much_memory_is_refused_with_its_line() {
         let mut world = World::with(&["add lan"]);
         let before = world.save();
         let args = format!("{flags} -b b").split_whitespace().map(String::from).collect();
-        let batch = Some(Batch { name: "b".into(), text: text.clone(), lines_before: 0 });
+        let batch = Some(Batch { name: "b".into(), text: text.clone(), lines_before: 0, more: false });
         let reply = world.daemon.answer(world.now, &Ask::Tc { args, batch, class_names: None });
         assert_ne!(reply.status, 0);
         // 4.7 MB each: the 228th does not fit into 1 GiB.
@@ -47,7 +47,7 @@ const MIB: u64 = 1 << 20;
 /// Performs a batch, and returns its status and what it said.
 fn tried(world: &mut World, flags: &str, text: &str) -> (u8, String) {
     let args = format!("{flags} -b b").split_whitespace().map(String::from).collect();
-    let batch = Some(Batch { name: "b".into(), text: text.into(), lines_before: 0 });
+    let batch = Some(Batch { name: "b".into(), text: text.into(), lines_before: 0, more: false });
     let reply = world.daemon.answer(world.now, &Ask::Tc { args, batch, class_names: None });
     (reply.status, reply.stderr)
 }
@@ -107,37 +107,27 @@ fn what_was_saved_fits_again() {
     assert_eq!(again.save(), saved);
 }
 
-/// Returns a policy as LibreQoS makes it: on each of four queues an htb with its part of the
-/// circuits, and cake below each circuit.
-fn circuits(number: u32) -> String {
-    let mut text = String::from("qdisc replace dev lan root handle 7fff: mq\n");
-    for queue in 1..=4 {
-        text += &format!("qdisc replace dev lan parent 7fff:{queue} handle {queue}: htb default 2\n");
-        text +=
-            &format!("class replace dev lan parent {queue}: classid {queue}:1 htb rate 1gbit ceil 1gbit\n");
-        for class in 2..2 + number / 4 {
-            let rates = "htb rate 5mbit ceil 50mbit prio 3";
-            text += &format!("class replace dev lan parent {queue}:1 classid {queue}:{class:x} {rates}\n");
-            text += &format!("qdisc replace dev lan parent {queue}:{class:x} cake diffserv4\n");
-        }
-    }
-    text
-}
-
 /// A circuit without traffic takes no table, and a reload in one step leaves as much as there was.
 /// `-- --show-output` prints the figures of docs/daemon.md.
 #[test]
-fn a_thousand_idle_circuits_are_small() {
-    const CIRCUITS: u32 = 1024;
-    let mut world = World::with(&["add lan --type wire --rate 10gbit --queues 4"]);
-    let before = held();
-    let level = |since| u64::try_from(held() - since).unwrap_or(0);
-    assert_eq!(tried(&mut world, "", &circuits(CIRCUITS)), (0, String::new()));
-    let made = level(before);
-    assert_eq!(tried(&mut world, "--atomic", &circuits(CIRCUITS)), (0, String::new()));
-    let reloaded = level(before);
-    let each = |bytes| bytes / u64::from(CIRCUITS);
-    println!("{CIRCUITS} idle circuits: {} bytes each, {} after a reload", each(made), each(reloaded));
-    assert!(each(made) < 20 << 10, "{made} bytes");
-    assert!(reloaded < made + made / 4, "{made} bytes, {reloaded} after a reload");
+fn thousands_of_idle_circuits_are_small() {
+    for number in [1024, 10_000] {
+        let mut world = World::with(&["add lan --type wire --rate 10gbit --queues 4"]);
+        world.daemon.links_mut().set_tables(10 << 30);
+        let before = held();
+        let level = |since| u64::try_from(held() - since).unwrap_or(0);
+        let text = circuits(number, "5mbit");
+        assert_eq!(tried(&mut world, "", &text), (0, String::new()));
+        let made = level(before);
+        let mut levels = Vec::new();
+        for text in [&text, &circuits(number, "6mbit"), &format!("qdisc del dev lan root\n{text}")] {
+            assert_eq!(tried(&mut world, "--atomic", text), (0, String::new()));
+            levels.push(level(before));
+        }
+        let each = |bytes: u64| bytes / u64::from(number);
+        let after: Vec<u64> = levels.iter().map(|bytes| each(*bytes)).collect();
+        println!("{number} idle circuits: {} bytes each, {after:?} after reloads", each(made));
+        assert!(each(made) < 20 << 10, "{made} bytes");
+        assert!(levels.iter().all(|reloaded| *reloaded < made + made / 10), "{made}, {levels:?} bytes");
+    }
 }

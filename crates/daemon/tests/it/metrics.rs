@@ -426,7 +426,7 @@ fn thousand() -> Ask {
     };
     let text: String = (1..=1000).map(class).collect();
     let text = format!("link add big\nqdisc replace dev big root handle 1: htb\n{text}");
-    let batch = Some(Batch { name: "b".into(), text, lines_before: 0 });
+    let batch = Some(Batch { name: "b".into(), text, lines_before: 0, more: false });
     Ask::Tc { args: words("-b b"), batch, class_names: None }
 }
 

@@ -78,7 +78,8 @@ fn every_request(help: &str) -> Vec<(Ask, bool)> {
                 }
                 let text = "qdisc show\n".to_owned();
                 for flags in ["-b b", "--dry-run -b b", "--atomic -b b"] {
-                    let batch = Some(Batch { name: "b".into(), text: text.clone(), lines_before: 0 });
+                    let batch =
+                        Some(Batch { name: "b".into(), text: text.clone(), lines_before: 0, more: false });
                     all.push((Ask::Tc { args: words(flags), batch, class_names: None }, false));
                 }
             }

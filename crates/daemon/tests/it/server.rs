@@ -144,6 +144,55 @@ fn what_is_wrong_is_said_and_the_next_request_is_done() {
     assert_eq!(wire.ask(r#"{"id":1,"do":"save"}"#)["status"], 0);
 }
 
+/// Returns a part of a batch as a request.
+fn part(id: u32, name: &str, text: &str, more: bool) -> String {
+    let batch = json!({"name": name, "text": text, "lines_before": 0, "more": more});
+    json!({"id": id, "do": "tc", "args": ["--atomic", "-b", name], "batch": batch}).to_string()
+}
+
+/// A batch in parts is done with its last part, and not at all if that does not come.
+#[test]
+fn a_batch_in_parts_is_done_whole_or_not_at_all() {
+    let server = Running::start();
+    let mut wire = server.connect();
+    wire.ask(r#"{"do":"link","args":["add","lan"]}"#);
+    let saved = |wire: &mut Wire| wire.ask(r#"{"do":"save"}"#)["stdout"].as_str().expect("text").to_owned();
+    let (first, second) =
+        ("qdisc replace dev lan root handle 1: prio\n# \u{e9}", "\nqdisc add dev lan parent 1:1 ");
+    // The client ends after two of three parts.
+    let mut other = server.connect();
+    assert_eq!(other.ask(&part(1, "b", first, true))["status"], 0);
+    assert_eq!(other.ask(&part(2, "b", second, true))["status"], 0);
+    drop(other);
+    assert!(!saved(&mut wire).contains("prio"));
+    // Parts of two clients do not mix, and a part may end anywhere.
+    let mut other = server.connect();
+    assert_eq!(wire.ask(&part(1, "b", first, true))["status"], 0);
+    assert_eq!(other.ask(&part(1, "b", "qdisc add dev lan root handle 9: pfifo\n", false))["status"], 0);
+    assert_eq!(wire.ask(&part(2, "b", second, true))["status"], 0);
+    let done = wire.ask(&part(3, "b", "handle 5: pfifo limit 5\n", false));
+    assert_eq!(done, json!({"id": 3, "status": 0, "stdout": "", "stderr": ""}));
+    assert!(saved(&mut wire).contains("parent 1:1 handle 5: pfifo limit 5p"));
+    // A wrong line undoes all parts; its number counts from the first part.
+    wire.ask(&part(4, "b", "qdisc replace dev lan root handle 7: pfifo\n", true));
+    let refused = wire.ask(&part(5, "b", "qdisc add dev lan root nothing\n", false));
+    assert!(refused["stderr"].as_str().expect("text").contains("Command failed b:2\n"), "{refused}");
+    assert!(saved(&mut wire).contains("handle 5: pfifo limit 5p"));
+    // Another batch, and any other request, forgets the parts.
+    wire.ask(&part(6, "b", "qdisc replace dev lan root handle 7: pfifo\n", true));
+    assert_eq!(wire.ask(&part(7, "c", "# nothing\n", false))["status"], 0);
+    wire.ask(&part(8, "b", "qdisc replace dev lan root handle 7: pfifo\n", true));
+    saved(&mut wire);
+    assert_eq!(wire.ask(&part(9, "b", "# nothing\n", false))["status"], 0);
+    assert!(!saved(&mut wire).contains("handle 7:"));
+    // The bound is that of all parts.
+    let long = "#".repeat(900_000);
+    let replies: Vec<Value> = (0..19).map(|n| wire.ask(&part(n, "b", &long, true))).collect();
+    assert!(replies[..18].iter().all(|reply| reply["status"] == 0));
+    let error = "batch: expected at most 16777216 bytes in all of its parts, given more\n";
+    assert_eq!(replies[18], json!({"id": 18, "status": 1, "stdout": "", "stderr": error}));
+}
+
 #[test]
 fn the_largest_request_is_taken() {
     let server = Running::start();

@@ -3,6 +3,7 @@
 //! `TXWEIR_FUZZ=N` makes each run N times as long; `TXWEIR_SEED=N` chooses other mutations.
 
 mod cost;
+mod ends;
 mod mutate;
 mod runner;
 mod seeds;

@@ -144,7 +144,7 @@ impl Datagrams {
         alarm.set(engine, sender.poll_at(), number, NetEvent::Source);
         let frame = frame?;
         let nic = links.route(*host, *to);
-        *refused += u64::from(links.nic_mut(nic).submit(engine, frame).is_err());
+        *refused += u64::from(links.at(nic).submit(engine, frame).is_err());
         Some(nic)
     }
 
@@ -161,7 +161,7 @@ impl Datagrams {
                 let answer = server.answer(now, frame);
                 let asks = &mut self.sources[*source as usize];
                 let nic = links.route(*host, asks.host);
-                asks.refused += u64::from(links.nic_mut(nic).submit(engine, answer).is_err());
+                asks.refused += u64::from(links.at(nic).submit(engine, answer).is_err());
                 return Delivered::Question(nic);
             }
             Receiver::Client => {

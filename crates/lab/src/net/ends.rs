@@ -56,14 +56,14 @@ impl End {
     ) -> Sent {
         let Ground { engine, links, meters } = ground;
         let number = links.route(self.host, self.far);
-        let nic = links.nic_mut(number);
+        let mut at = links.at(number);
         let now = engine.now();
         let mut offered = false;
-        self.conn.set_queue_paces(nic.paces());
+        self.conn.set_queue_paces(at.nic.paces());
         let mut sink = |frame: Frame| {
             offered = true;
             meters.sent(now, n, &frame);
-            match nic.submit(engine, frame) {
+            match at.submit(engine, frame) {
                 Err(frame) => Handed::Back(frame),
                 Ok(Taken::Whole | Taken::Pieces(0)) => Handed::Taken,
                 Ok(Taken::Pieces(segments)) => Handed::Cut(segments),
@@ -80,7 +80,7 @@ impl End {
         };
         meters.polled(now, n, &self.conn, took);
         if self.conn.is_blocked() && !std::mem::replace(&mut self.waiting, true) {
-            nic.waiting().wait(n);
+            at.nic.waiting().wait(n);
         }
         let at = self.conn.poll_at(now);
         debug_assert!(at.is_none_or(|at| at > now), "a deadline that is due after it was served");
@@ -114,15 +114,15 @@ impl QuicEnd {
     pub(super) fn send(&mut self, n: u32, ground: &mut Ground) -> Option<u32> {
         let Ground { engine, links, .. } = ground;
         let number = links.route(self.host, self.far);
-        let nic = links.nic_mut(number);
+        let mut at = links.at(number);
         let now = engine.now();
         let mut offered = false;
         self.conn.poll(now, |frame| {
             offered = true;
-            nic.submit(engine, frame).map(|_| ())
+            at.submit(engine, frame).map(|_| ())
         });
         if self.conn.is_blocked() && !std::mem::replace(&mut self.waiting, true) {
-            nic.waiting().wait(QUICS + n);
+            at.nic.waiting().wait(QUICS + n);
         }
         let at = self.conn.poll_at(now);
         debug_assert!(at.is_none_or(|at| at > now), "a deadline that is due after it was served");

@@ -8,7 +8,7 @@ use txweir_core::{Instant, Nanos};
 use super::flows::{Flows, Short};
 use super::measure::Counters;
 use crate::quic;
-use crate::tcp::{Algorithm, EcnMode, TcpConfig};
+use crate::tcp::{Algorithm, EcnMode, Label, TcpConfig};
 use crate::udp::ask::Ask;
 use crate::udp::video::Video;
 
@@ -100,6 +100,10 @@ pub struct Group {
     pub count: u32,
     /// Priority of its packets, both ways.
     pub priority: u32,
+    /// DS field of its packets, both ways, without the ECN bits.
+    pub ds: u8,
+    /// Mark of its packets at the host that sends them, both ways.
+    pub mark: u32,
     /// Start time.
     pub start: Instant,
     /// Largest random addition to the start time of each connection.
@@ -108,6 +112,13 @@ pub struct Group {
     pub choice: Choice,
     /// Start times of short flows after `start`, in order; empty if they begin at random times.
     pub arrivals: Arc<[Nanos]>,
+}
+
+impl Group {
+    /// Returns the label of the frames of a member in one direction.
+    pub(super) const fn label(&self, to: u32, hash: u32) -> Label {
+        Label { to, hash, priority: self.priority, ds: self.ds, mark: self.mark }
+    }
 }
 
 /// A group and its measurements.

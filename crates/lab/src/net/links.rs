@@ -1,32 +1,39 @@
 //! The links of a net: the NIC of each direction, the ways between hosts, and the place of every
 //! packet.
 
+use txweir_core::classify::action::State;
+use txweir_core::classify::filter::Filters;
+use txweir_core::classify::packet::Way;
 use txweir_core::path::rates::SharedRates;
 use txweir_core::{Instant, Rate, Tally};
+use txweir_tc::policy::UNNAMED;
 use txweir_tc::{Diagnostic, Policy};
 
 use super::ways::Ways;
 use crate::engine::Engine;
 use crate::event::NetEvent;
 use crate::frame::Frame;
-use crate::nic::{Nic, NicConfig};
+use crate::nic::{self, HostDevice, Moved, Nic, NicConfig, Site, Taken};
+use crate::tagged::Detour;
 
 /// Code of the note that a packet reached its end.
 const NOTE_DELIVER: u32 = 1;
 
 /// Places of all packets since the start, in packets and bytes on the wire. In bytes, `submitted =
-/// delivered + dropped + stolen + refused + lost + backlog + in_devices + in_links` holds between
-/// any two events, unless actions make packets longer or shorter; in packets only if TSO units are
-/// not cut, which count as one before and as many after.
+/// delivered + ended + dropped + stolen + refused + lost + backlog + in_devices + in_links` holds
+/// between any two events, unless actions make packets longer or shorter; in packets only if TSO
+/// units are not cut, which count as one before and as many after.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
-    /// Packets taken by the NICs of the hosts that sent them.
+    /// Packets taken by the NICs of the hosts that sent them, and copies that actions made.
     pub submitted: Tally,
     /// Packets that arrived at their end.
     pub delivered: Tally,
+    /// Packets that ended at a device: copies, and packets that an ifb had from nowhere.
+    pub ended: Tally,
     /// Packets dropped by qdiscs and by filters.
     pub dropped: Tally,
-    /// Packets taken away by actions.
+    /// Packets taken away by actions for good.
     pub stolen: Tally,
     /// Packets refused by full queues on the way, where no sender takes a packet back.
     pub refused: Tally,
@@ -57,12 +64,56 @@ pub(super) enum Arrived {
     Here(Frame),
 }
 
-/// The links between the hosts of a net. A NIC is one direction of a link.
+/// Where a NIC is.
+#[derive(Debug)]
+struct Place {
+    /// The host that it belongs to, and the host at the other side of its link.
+    here: u32,
+    there: u32,
+    /// Its name among the devices of its host.
+    name: String,
+    /// True for an ifb, whose packets come back to their host.
+    is_ifb: bool,
+}
+
+/// Sums of the packets that actions have sent to other devices.
+#[derive(Debug, Default)]
+struct Sent {
+    /// Packets themselves, which the NIC that they were at counts as stolen.
+    itself: Tally,
+    /// Copies.
+    copies: Tally,
+    /// Those of both that a device has taken to send.
+    taken: Tally,
+    /// Those of both that the device had no room for.
+    refused: Tally,
+}
+
+/// A NIC with the filters of its host.
+#[derive(Debug)]
+pub(super) struct At<'a> {
+    pub(super) nic: &'a mut Nic,
+    site: Option<&'a mut Site>,
+}
+
+impl At<'_> {
+    /// Hands a frame over: see [`Nic::submit`].
+    #[inline]
+    pub(super) fn submit(&mut self, engine: &Engine<NetEvent>, frame: Frame) -> Result<Taken, Frame> {
+        self.nic.submit(engine, self.site.as_deref_mut(), frame)
+    }
+    fn arrived(&mut self, now: Instant, frame: &mut Frame) -> bool {
+        self.nic.arrived(now, self.site.as_deref_mut(), frame)
+    }
+}
+
+/// The links between the hosts of a net. A NIC is one direction of a link, or an ifb of a host.
 #[derive(Debug, Default)]
 pub struct Links {
     nics: Vec<Nic>,
-    /// The host at the other side of each NIC's link.
-    far_sides: Vec<u32>,
+    places: Vec<Place>,
+    /// The filters and actions of each host that has some.
+    sites: Vec<Option<Box<Site>>>,
     /// For each NIC the one that sends the other way, if there is one: arriving packets pass it.
     ways_back: Vec<Option<u32>>,
     /// For each host its NICs, with the host at the other side of each link.
@@ -77,6 +128,8 @@ pub struct Links {
     forwarded: Tally,
     /// Packets that it had no room for and that have no other owner.
     refused: Tally,
+    ended: Tally,
+    sent: Sent,
 }
 
 impl Links {
@@ -102,10 +155,43 @@ impl Links {
     pub(super) fn nic_mut(&mut self, nic: u32) -> &mut Nic {
         &mut self.nics[nic as usize]
     }
+    /// Returns a NIC with the filters of its host.
+    #[inline]
+    pub(super) fn at(&mut self, nic: u32) -> At<'_> {
+        let Self { nics, places, sites, .. } = self;
+        let host = places[nic as usize].here as usize;
+        At { nic: &mut nics[nic as usize], site: sites[host].as_deref_mut() }
+    }
+    /// Returns the filters and actions of the host that a NIC belongs to, with their counts, if it
+    /// has any.
+    ///
+    /// # Panics
+    /// Panics if there is no NIC of this number.
+    pub fn filters(&self, nic: u32) -> Option<(&Filters, &State)> {
+        self.sites[self.places[nic as usize].here as usize].as_ref().map(|site| site.filters())
+    }
+
+    /// Returns the number of NICs.
+    pub const fn count(&self) -> u32 {
+        self.nics.len() as u32
+    }
+    /// Returns the name of a NIC among the devices of its host.
+    ///
+    /// # Panics
+    /// Panics if there is no NIC of this number.
+    pub fn name(&self, nic: u32) -> &str {
+        &self.places[nic as usize].name
+    }
 
     /// Returns the place of every packet.
     pub fn totals(&self) -> Totals {
-        let mut t = Totals { delivered: self.delivered, refused: self.refused, ..Totals::default() };
+        let Self { delivered, refused, ended, sent, .. } = self;
+        let mut t = Totals {
+            delivered: *delivered,
+            ended: *ended,
+            refused: refused.plus(sent.refused),
+            ..Totals::default()
+        };
         let mut taken = Tally::default();
         for nic in &self.nics {
             let c = nic.counts();
@@ -122,21 +208,47 @@ impl Links {
                 sum.bytes += part.bytes;
             }
         }
-        t.submitted = taken.since(self.forwarded);
+        t.submitted = taken.since(self.forwarded).since(sent.taken).plus(sent.copies);
+        t.stolen = t.stolen.since(sent.itself);
         t
     }
 
     /// Adds a host without links.
     pub(super) fn add_host(&mut self) {
         self.neighbours.push(Vec::new());
+        self.sites.push(None);
         self.ways = Ways::default();
+    }
+
+    /// Adds a NIC, which has a name if it is an ifb, and returns its number.
+    fn add(
+        &mut self,
+        config: NicConfig,
+        (here, there): (u32, u32),
+        ifb: Option<&str>,
+    ) -> Result<u32, String> {
+        let nic = self.nics.len() as u32;
+        self.nics.push(Nic::new(config, nic, (here, there))?);
+        let name = ifb.unwrap_or_default().to_string();
+        self.places.push(Place { here, there, name, is_ifb: ifb.is_some() });
+        Ok(nic)
+    }
+
+    /// Adds an ifb to a host, and returns the number of its NIC.
+    pub(super) fn ifb(&mut self, host: u32, name: &str, config: NicConfig) -> Result<u32, String> {
+        let nic = self.add(config, (host, host), Some(name))?;
+        self.ways_back.push(None);
+        Ok(nic)
+    }
+
+    /// Gives a NIC a name among the devices of its host.
+    pub(super) fn set_name(&mut self, nic: u32, name: &str) {
+        self.places[nic as usize].name = name.into();
     }
 
     /// Adds one direction of a link, and returns the number of its NIC.
     pub(super) fn link(&mut self, from: u32, to: u32, config: NicConfig) -> Result<u32, String> {
-        let nic = self.nics.len() as u32;
-        self.nics.push(Nic::new(config, nic, (from, to))?);
-        self.far_sides.push(to);
+        let nic = self.add(config, (from, to), None)?;
         let back = self.neighbours[to as usize]
             .iter()
             .find(|(back, there)| *there == from && self.ways_back[*back as usize].is_none());
@@ -155,9 +267,31 @@ impl Links {
         self.ways.first(from, to)
     }
 
-    /// Applies a policy to a NIC.
+    /// Applies a policy to the devices of a host. Lines that name no device are for the NIC; so are
+    /// all lines of a policy for one device that the host does not have.
     pub(super) fn apply(&mut self, now: Instant, nic: u32, policy: &Policy) -> Result<(), Diagnostic> {
-        self.nics[nic as usize].apply(now, policy, &mut self.rates)
+        let here = self.places[nic as usize].here;
+        let of_host = |p: &&Place| p.here == here;
+        let own = self.places[nic as usize].name.clone();
+        let known = |name: &str| self.places.iter().filter(of_host).any(|p| p.name == name);
+        let name = match policy.devices().as_slice() {
+            [one] if !known(one) => (*one).to_string(),
+            _ if own.is_empty() => UNNAMED.to_string(),
+            _ => own.clone(),
+        };
+        self.set_name(nic, &name);
+        let Self { nics, places, sites, rates, ways_back, .. } = self;
+        let seed = nics[nic as usize].port().env().seed;
+        let site = sites[here as usize].get_or_insert_with(|| Box::new(Site::new(seed)));
+        let devices = nics.iter_mut().zip(&*places).zip(&*ways_back).filter(|((_, p), _)| of_host(p));
+        let devices = devices.map(|((nic, place), back)| {
+            let receives = back.is_some() || place.is_ifb;
+            HostDevice { name: &place.name, nic, receives }
+        });
+        let done = nic::apply(devices.collect(), &name, now, policy, (site, rates));
+        // Messages name the device as the policy does; the next policy may name it otherwise.
+        self.set_name(nic, &own);
+        done
     }
 
     /// Returns the event that changes a NIC's rate.
@@ -178,8 +312,8 @@ impl Links {
         }
     }
 
-    /// Takes a packet that reaches the host at the other side of a NIC's link, on its way to
-    /// `destination`.
+    /// Takes a packet that reaches the host at the other side of a NIC's link, or that leaves an
+    /// ifb, on its way to `destination`.
     pub(super) fn arrive(
         &mut self,
         engine: &mut Engine<NetEvent>,
@@ -187,14 +321,66 @@ impl Links {
         mut frame: Frame,
         destination: u32,
     ) -> Arrived {
-        if let Some(by) = self.ways_back[nic as usize].map(|n| &mut self.nics[n as usize])
-            && !by.arrived(engine.now(), &mut frame)
-        {
-            return Arrived::Gone;
+        let is_ifb = self.places[nic as usize].is_ifb;
+        if !is_ifb {
+            // A mark is the host's that set it.
+            frame.mark = 0;
         }
+        if is_ifb && frame.depth() == 0 {
+            return self.leave_ifb(engine, nic, frame, destination);
+        }
+        let by = if is_ifb { Some(nic) } else { self.ways_back[nic as usize] };
+        if let Some(by) = by {
+            let mut at = self.at(by);
+            if !at.arrived(engine.now(), &mut frame) {
+                let moved = at.site.is_some_and(|site| site.has_moved());
+                return if moved { Arrived::PassedOn(by) } else { Arrived::Gone };
+            }
+        }
+        self.pass_up(engine, nic, frame, destination)
+    }
+
+    /// Gives a packet that leaves an ifb back to where it was taken: where it was received, or
+    /// where it was to be sent. Another packet ends here.
+    fn leave_ifb(
+        &mut self,
+        engine: &mut Engine<NetEvent>,
+        ifb: u32,
+        mut frame: Frame,
+        destination: u32,
+    ) -> Arrived {
+        let Some(Detour::From { nic, way, priority }) = frame.detour() else {
+            self.ended.add(frame.wire_len());
+            return Arrived::Gone;
+        };
+        if way == Way::Egress {
+            frame.set_detour(Some(Detour::Back));
+            return self.forward(engine, nic, frame);
+        }
+        if frame.priority == 0 {
+            frame.priority = priority;
+        }
+        frame.set_detour(None);
+        self.pass_up(engine, ifb, frame, destination)
+    }
+
+    /// Takes a packet that has come in at a host by this NIC's link, behind the ingress hook.
+    fn pass_up(
+        &mut self,
+        engine: &mut Engine<NetEvent>,
+        nic: u32,
+        mut frame: Frame,
+        destination: u32,
+    ) -> Arrived {
         // A host that passes it on writes a link header of its own.
         frame.set_link(None);
-        let here = self.far_sides[nic as usize];
+        frame.set_depth(0);
+        if frame.detour().is_some_and(|detour| detour == Detour::Copy) {
+            self.ended.add(frame.wire_len());
+            return Arrived::Gone;
+        }
+        frame.set_detour(None);
+        let here = self.places[nic as usize].there;
         if here != destination {
             return self.forward(engine, self.route(here, destination), frame);
         }
@@ -207,13 +393,40 @@ impl Links {
         Arrived::Here(frame)
     }
 
+    /// Hands the oldest packet that an action of a NIC's host has sent to another device to that
+    /// device; returns its NIC.
+    pub(super) fn pass_moved(&mut self, engine: &mut Engine<NetEvent>, nic: u32) -> Option<u32> {
+        let host = self.places[nic as usize].here as usize;
+        let Moved { to, way, frame } = self.sites[host].as_mut()?.take_moved()?;
+        let bytes = frame.wire_len();
+        let made =
+            if frame.detour() == Some(Detour::Copy) { &mut self.sent.copies } else { &mut self.sent.itself };
+        made.add(bytes);
+        if way == Way::Ingress {
+            // It comes in by the link that leads to the device; an ifb receives what it is sent.
+            let by = self.ways_back[to as usize].unwrap_or(to);
+            self.nics[by as usize].link_mut().arrive_now(engine, frame);
+            return Some(to);
+        }
+        let refused = self.at(to).submit(engine, frame).err().map_or(0, |rest| rest.wire_len());
+        if refused > 0 {
+            self.sent.refused.add(refused);
+        }
+        if refused < bytes {
+            self.sent.taken.add(bytes - refused);
+        }
+        Some(to)
+    }
+
     fn forward(&mut self, engine: &Engine<NetEvent>, nic: u32, frame: Frame) -> Arrived {
         let bytes = frame.wire_len();
-        let Some(n) = self.nics.get_mut(nic as usize) else { return Arrived::Gone };
+        if self.nics.get(nic as usize).is_none() {
+            return Arrived::Gone;
+        }
         // A forwarder's path takes everything: what does not fit is dropped and counted there. One
         // that is set up as an origin, because its host has traffic of its own, has no sender here
         // that takes the packet back.
-        let refused = n.submit(engine, frame).err().map_or(0, |rest| rest.wire_len());
+        let refused = self.at(nic).submit(engine, frame).err().map_or(0, |rest| rest.wire_len());
         if refused > 0 {
             self.refused.add(refused);
         }
@@ -225,7 +438,7 @@ impl Links {
 
     /// Submits a packet that no sender takes back to a NIC: a refused one ends here.
     pub(super) fn offer(&mut self, engine: &Engine<NetEvent>, nic: u32, frame: Frame) {
-        if let Err(frame) = self.nics[nic as usize].submit(engine, frame) {
+        if let Err(frame) = self.at(nic).submit(engine, frame) {
             // Only a path of the role of an origin gives it back.
             self.refused.add(frame.wire_len());
         }

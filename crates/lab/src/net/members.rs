@@ -103,7 +103,7 @@ impl<'a> Members<'a> {
     }
 
     fn label(&mut self, to: u32) -> Label {
-        Label { to, hash: self.rng.next_u64() as u32, priority: self.group.priority }
+        self.group.label(to, self.rng.next_u64() as u32)
     }
 
     fn connect(&mut self, ab: (Addr, Addr), start: Instant, apps: (App, App)) {

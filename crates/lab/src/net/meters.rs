@@ -4,7 +4,8 @@
 use txweir_core::{Instant, Nanos};
 
 use super::observe::Observer;
-use super::watch::{GroupWatch, Watch};
+use super::watch::Watch;
+use crate::dist::Stepped;
 use crate::frame::Frame;
 use crate::tcp::Conn;
 
@@ -22,7 +23,7 @@ impl Meters {
         self.from.unwrap_or(Instant::ZERO)
     }
     /// Returns the times of each group; empty if they are not kept.
-    pub fn watched(&self) -> &[GroupWatch] {
+    pub fn watched(&self) -> &[Stepped] {
         self.watch.as_ref().map_or(&[], |w| &w.groups)
     }
 
@@ -35,7 +36,7 @@ impl Meters {
     pub(super) fn next_step(&mut self) {
         self.each(|g| g.step.reset());
     }
-    fn each(&mut self, reset: impl FnMut(&mut GroupWatch)) {
+    fn each(&mut self, reset: impl FnMut(&mut Stepped)) {
         self.watch.iter_mut().flat_map(|w| &mut w.groups).for_each(reset);
     }
 

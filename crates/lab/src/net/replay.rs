@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use txweir_core::{Instant, Tally};
 
-use super::watch::GroupWatch;
 use super::{Ground, REPLAY};
+use crate::dist::Stepped;
 use crate::engine::Engine;
 use crate::event::NetEvent;
 use crate::frame::Frame;
@@ -18,14 +18,14 @@ pub struct Replay {
     from: u32,
     pub(super) to: u32,
     /// One-way times.
-    pub(super) watch: GroupWatch,
+    pub(super) watch: Stepped,
     offered: Tally,
     received: Tally,
 }
 
 impl Replay {
     /// Returns the one-way times, from the arrival at the host that forwards them.
-    pub const fn watch(&self) -> &GroupWatch {
+    pub const fn watch(&self) -> &Stepped {
         &self.watch
     }
     /// Returns the packets that have arrived at the host, and their bytes.
@@ -39,7 +39,7 @@ impl Replay {
 
     /// Returns a replay of which nothing has arrived.
     pub(super) fn new(from: u32, to: u32, packets: Arc<[Frame]>) -> Self {
-        let (watch, offered, received) = (GroupWatch::default(), Tally::default(), Tally::default());
+        let (watch, offered, received) = (Stepped::default(), Tally::default(), Tally::default());
         Self { packets, next: 0, from, to, watch, offered, received }
     }
 

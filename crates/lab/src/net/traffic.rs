@@ -6,6 +6,7 @@ use txweir_core::Nanos;
 use super::datagrams::{Datagrams, Delivered};
 use super::ends::{End, QuicEnd};
 use super::flows::Opening;
+use super::foresight::{self, Foresight};
 use super::group::{Group, GroupState, Load};
 use super::measure::Counted;
 use super::members::addr;
@@ -15,7 +16,7 @@ use crate::app::{App, Pace};
 use crate::cpu::Cpu;
 use crate::event::NetEvent;
 use crate::frame::Frame;
-use crate::tcp::{Addr, Conn, Label, TcpConfig};
+use crate::tcp::{Addr, Conn, TcpConfig};
 
 /// A host.
 #[derive(Debug)]
@@ -33,6 +34,7 @@ pub struct Traffic {
     pub(super) datagrams: Datagrams,
     pub(super) groups: Vec<GroupState>,
     turns: Turns,
+    foresight: Foresight,
 }
 
 impl Traffic {
@@ -180,6 +182,11 @@ impl Traffic {
         end.alarm.set(&mut ground.engine, at, n, NetEvent::Timer);
     }
 
+    /// True if ends wait for the end of this instant.
+    pub(super) fn has_turns(&self) -> bool {
+        !self.turns.is_empty()
+    }
+
     /// Lets the next end that waits for the end of this instant act; returns false if none waits.
     pub(super) fn run_later(&mut self, ground: &mut Ground) -> bool {
         match self.turns.next(ground.engine.now()) {
@@ -248,9 +255,19 @@ impl Traffic {
         self.ends[n as usize].conn.is_blocked()
     }
 
+    /// Moves what a NIC can move, and what actions have sent from it to other devices.
+    pub(super) fn kick(&mut self, nic: u32, ground: &mut Ground) {
+        self.kick_one(nic, ground);
+        // Bound: a packet that an action sends is one redirection deeper than before, and at the
+        // greatest depth no action sends it.
+        while let Some(target) = ground.links.pass_moved(&mut ground.engine, nic) {
+            self.kick_one(target, ground);
+        }
+    }
+
     /// Moves what a NIC can move, and lets those that waited for it try again, the longest wait
     /// first, until one of them has to wait again. Senders hear of what has left.
-    pub(super) fn kick(&mut self, nic: u32, ground: &mut Ground) {
+    fn kick_one(&mut self, nic: u32, ground: &mut Ground) {
         loop {
             let at = ground.links.nic_mut(nic);
             at.kick(&mut ground.engine);
@@ -259,8 +276,12 @@ impl Traffic {
                     self.turns.free(end);
                 }
             }
+            for end in at.take_pushed() {
+                self.foresight.pushed(&self.ends, end);
+            }
             let Some(path) = at.take_wake() else { return };
             while let Some(end) = ground.links.nic_mut(nic).waiting().next(path) {
+                foresight::waiting(&self.ends, &mut ground.links, nic, path);
                 if self.wake(end, ground) {
                     break;
                 }
@@ -285,7 +306,7 @@ impl Traffic {
         let now = ground.engine.now();
         let g = self.groups[number as usize].group.clone();
         let (a, b): (Addr, Addr) = (addr(g.from, ports.0), addr(g.to, ports.1));
-        let label = |to, seed: u64| Label { to, hash: seed as u32, priority: g.priority };
+        let label = |to, seed: u64| g.label(to, seed as u32);
         let tcp = [g.from, g.to].map(|host| self.tcp_of(host, &g));
         let (there, back) = (label(end + 1, seeds[0]), label(end, seeds[1]));
         let client = Conn::connect(&tcp[0], (a, b), now, App::stream(Some(size)), there, seeds[2]);

@@ -44,6 +44,11 @@ impl Turns {
         self.readings.1 += readings;
     }
 
+    /// True if no end waits for its turn.
+    pub(super) fn is_empty(&self) -> bool {
+        self.freed.is_empty() && self.woken.is_empty()
+    }
+
     /// Takes the next turn: of a freed end, or of the application that was woken first. The results
     /// of either happen before the next one runs.
     pub(super) fn next(&mut self, now: Instant) -> Option<Turn> {

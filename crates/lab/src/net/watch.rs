@@ -6,7 +6,7 @@ use txweir_core::{Instant, Nanos};
 
 use super::ends::End;
 use super::{GroupState, Load};
-use crate::dist::Dist;
+use crate::dist::Stepped;
 use crate::frame::{FIN, Frame, SYN};
 
 /// Largest number of concurrently timed round trips of one connection; further data is not timed
@@ -15,23 +15,6 @@ use crate::frame::{FIN, Frame, SYN};
 const SAMPLES: usize = 1 << 16;
 /// The ACK flag of TCP.
 const ACK: u8 = 16;
-
-/// Times of a group: transactions (`rr`), one way (`cbr`), or from data sent to its acknowledgement
-/// (`stream`).
-#[derive(Clone, Debug, Default)]
-pub struct GroupWatch {
-    /// Times since measuring began.
-    pub whole: Dist,
-    /// Times since the last [`Net::next_step`](super::Net::next_step).
-    pub step: Dist,
-}
-
-impl GroupWatch {
-    pub(super) fn add(&mut self, time: Nanos) {
-        self.whole.add(time);
-        self.step.add(time);
-    }
-}
 
 /// Times the data of one sender, from the transmit path to the acknowledgement that covers it. Data
 /// sent during a retransmission is not timed (Karn and Partridge, "Improving round-trip time
@@ -99,8 +82,9 @@ impl RoundTrips {
 /// Data that a watched net keeps.
 #[derive(Debug, Default)]
 pub(super) struct Watch {
-    /// Times by group.
-    pub(super) groups: Vec<GroupWatch>,
+    /// Times by group: transactions (`rr`), one way (`cbr`), or from data sent to its
+    /// acknowledgement (`stream`).
+    pub(super) groups: Vec<Stepped>,
     /// Round trips by connection end; only senders of streams have them.
     trips: Vec<Option<RoundTrips>>,
 }
@@ -113,7 +97,7 @@ impl Watch {
             Some(end.group).filter(|g| i % 2 == 0 && stream(g)).map(|_| RoundTrips::default())
         };
         let trips = ends.iter().enumerate().map(sender).collect();
-        Self { groups: vec![GroupWatch::default(); groups.len()], trips }
+        Self { groups: vec![Stepped::default(); groups.len()], trips }
     }
     pub(super) fn sent(&mut self, now: Instant, end: u32, frame: &Frame) {
         if let Some(Some(trips)) = self.trips.get_mut(end as usize) {

@@ -4,6 +4,7 @@
 use txweir_core::model::wire::{Departure, RingQueue, Wire};
 use txweir_core::path::device::{Completed, DeviceError};
 use txweir_core::path::port::Queues;
+use txweir_core::path::txpath::BULK;
 use txweir_core::qdisc::mqprio;
 use txweir_core::sched::erased::Qdisc;
 use txweir_core::sched::schedule::LineConfig;
@@ -20,11 +21,16 @@ pub(super) struct Device {
     /// Units that have left or were dropped and lay below a socket: the end that sent it, and how
     /// much it counts.
     pub(super) released: Vec<(u32, u32)>,
+    /// The ends that will be told of units just pushed, at most [`PUSHED_MAX`].
+    pub(super) pushed: Vec<u32>,
 }
+
+/// Largest number of pushes that are remembered until they are asked for: a burst.
+const PUSHED_MAX: usize = BULK as usize;
 
 impl Device {
     pub(super) const fn new(wire: Wire<Frame>) -> Self {
-        Self { wire, probe: None, released: Vec::new() }
+        Self { wire, probe: None, released: Vec::new(), pushed: Vec::new() }
     }
 
     /// Sets the time of the pushes that follow.
@@ -37,7 +43,7 @@ impl Device {
 
     /// Brings the wire to the present, see [`Wire::advance`].
     pub(super) fn advance(&mut self, now: Instant, mut left: impl FnMut(Departure<Frame>)) -> bool {
-        let Self { wire, probe, released } = self;
+        let Self { wire, probe, released, .. } = self;
         wire.advance(now, |mut d| {
             if let Some(probe) = probe {
                 probe.departed(&d);
@@ -64,8 +70,8 @@ impl Queues for Device {
     type Queue<'a> = Ring<'a>;
     #[inline]
     fn queue(&mut self, index: u16) -> Option<Ring<'_>> {
-        let Self { wire, probe, released } = self;
-        Some(Ring { ring: wire.ring(index)?, index, probe: probe.as_deref_mut(), released })
+        let Self { wire, probe, released, pushed } = self;
+        Some(Ring { ring: wire.ring(index)?, index, probe: probe.as_deref_mut(), released, pushed })
     }
 }
 
@@ -76,6 +82,7 @@ pub(super) struct Ring<'a> {
     index: u16,
     probe: Option<&'a mut Probe>,
     released: &'a mut Vec<(u32, u32)>,
+    pushed: &'a mut Vec<u32>,
 }
 
 impl TxQueue for Ring<'_> {
@@ -95,6 +102,9 @@ impl TxQueue for Ring<'_> {
         }
         if let Some(probe) = &mut self.probe {
             probe.pushed(self.index);
+        }
+        if frame.below != Below::Not && self.pushed.len() < PUSHED_MAX {
+            self.pushed.push(frame.to ^ 1);
         }
         self.ring.push(frame, m);
     }
@@ -121,7 +131,7 @@ impl TxQueue for Ring<'_> {
 
 /// The frame lies no longer below the socket of whom it is from, which is the other end of whom it
 /// is for.
-fn release(released: &mut Vec<(u32, u32)>, frame: &mut Frame) {
+pub(super) fn release(released: &mut Vec<(u32, u32)>, frame: &mut Frame) {
     if frame.below != Below::Not {
         released.push((frame.to ^ 1, frame.below.bytes(frame.payload_len())));
         frame.below = Below::Not;

@@ -1,4 +1,4 @@
-//! tc lines done to a NIC: its qdiscs, filters, actions and hooks.
+//! tc lines done to the devices of a host: their qdiscs, filters, actions and hooks.
 
 use txweir_core::classify::action::State;
 use txweir_core::classify::filter::Filters;
@@ -7,109 +7,160 @@ use txweir_core::path::qdiscs::Qdiscs;
 use txweir_core::path::rates::SharedRates;
 use txweir_core::path::trees::Trees;
 use txweir_core::{ConfigError, Env, Handle, Instant, Meta, Tree};
-use txweir_tc::diagnostic::code;
-use txweir_tc::policy::UNNAMED;
-use txweir_tc::tool::{Device, Devices, Hook, SwapDone};
+use txweir_tc::tool::{Device, Devices, Hook, LOOPBACK, SwapDone};
 use txweir_tc::{Command, Diagnostic, Policy};
 
-use super::filtering::Sieve;
+use super::Nic;
+use super::filtering::{Site, Target};
 use super::transmit::Transmit;
 
-/// A NIC as tc sees it: the one device that there is.
-struct Site<'a> {
-    name: &'a str,
-    transmit: &'a mut Transmit,
+/// A device of a host while policies are applied.
+#[derive(Debug)]
+pub struct HostDevice<'a> {
+    /// Its name.
+    pub name: &'a str,
+    /// Its NIC.
+    pub nic: &'a mut Nic,
+    /// True if packets can come in by it.
+    pub receives: bool,
+}
+
+/// The devices of a host as tc sees them.
+struct Host<'a> {
+    devices: Vec<One<'a>>,
     now: Instant,
     /// Rates that the NICs of a net share by name.
     rates: &'a mut SharedRates,
-    /// The NIC's, taken out meanwhile.
-    sieve: Box<Sieve>,
+    site: &'a mut Site,
 }
 
-/// See [`Nic::apply`](super::Nic::apply).
-pub(super) fn apply(
-    transmit: &mut Transmit,
+/// One of them.
+struct One<'a> {
+    name: &'a str,
+    transmit: &'a mut Transmit,
+    now: Instant,
+    /// Where actions send packets for it.
+    target: Target,
+}
+
+/// Applies a policy to the devices of a host, whole or not at all. Lines that name no device are
+/// for `unnamed`.
+///
+/// # Errors
+/// The policy asks for something that a device or its line cannot do, or names a device that the
+/// host has not.
+pub fn apply(
+    devices: Vec<HostDevice<'_>>,
+    unnamed: &str,
     now: Instant,
     policy: &Policy,
-    rates: &mut SharedRates,
+    (site, rates): (&mut Site, &mut SharedRates),
 ) -> Result<(), Diagnostic> {
-    can_do(policy)?;
-    let name = policy.device()?.unwrap_or(UNNAMED);
-    let sieve = transmit.sieve.take().unwrap_or_else(|| Box::new(Sieve::new(transmit.port.env().seed)));
-    let mut site = Site { name, transmit, now, rates, sieve };
-    let done = policy.apply_to(&mut site, &[name]);
-    let Site { transmit, mut sieve, .. } = site;
-    let port = &transmit.port;
-    sieve.fit(port);
-    transmit.paces = false;
-    port.trees().visit(&mut |_, node| transmit.paces |= node.qdisc().spec().kind == "fq");
-    // A NIC without filters stays as fast as it was.
-    if sieve.hook.is_some() || !port.trees().blocks().is_empty() || !sieve.filters.is_empty() {
-        transmit.sieve = Some(sieve);
+    let one = |d| {
+        let HostDevice { name, nic, receives } = d;
+        let target = Target { nic: nic.actor, receives };
+        One { name, transmit: &mut nic.transmit, now, target }
+    };
+    let devices = devices.into_iter().map(one).collect();
+    let mut host = Host { devices, now, rates, site };
+    let done = policy.apply_to(&mut host, &[unnamed]);
+    let Host { devices, site, .. } = host;
+    site.filters.fit(&mut site.state);
+    for One { name, transmit, target, .. } in devices {
+        let Transmit { port, gates, paces, asks, .. } = transmit;
+        (gates.nic, gates.port) = (target.nic, site.port_of(name, target));
+        gates.fit(port);
+        *paces = false;
+        port.trees().visit(&mut |_, node| *paces |= node.qdisc().spec().kind == "fq");
+        // A NIC without filters stays as fast as it was.
+        *asks = gates.hook.is_some() || !port.trees().blocks().is_empty();
     }
     done
 }
 
-/// Whether devices of the lab can do it.
-///
-/// # Errors
-/// mirred: they send one another nothing.
-pub(crate) fn can_do(policy: &Policy) -> Result<(), Diagnostic> {
+/// Returns the devices that actions of a policy send packets to.
+pub fn targets(policy: &Policy) -> Vec<String> {
+    let mut all = Vec::new();
     for cmd in policy.commands() {
         let words = match cmd {
             Command::Filter(cmd) => &cmd.options,
             Command::Actions(cmd) => &cmd.options,
             _ => continue,
         };
-        let mut before = if matches!(cmd, Command::Actions(_)) { "action" } else { "" };
-        for word in words {
-            if matches!(before, "action" | "actions") && word.text == "mirred" {
-                let source = std::sync::Arc::new(policy.source().clone());
-                let message = "mirred: devices of the lab send one another nothing";
-                let err = Diagnostic::error(code::UNSUPPORTED, &source, word.span.clone(), message);
-                return Err(err.hint(Some("txweir run and txweir daemon have it".into())));
+        // The device is one of the few words after `mirred egress redirect`.
+        let mut mirred = false;
+        for pair in words.windows(2) {
+            mirred |= pair[0].text == "mirred";
+            if mirred && pair[0].text == "dev" {
+                all.push(pair[1].text.clone());
+                mirred = false;
             }
-            before = &word.text;
         }
     }
-    Ok(())
+    all
 }
 
-impl Devices for Site<'_> {
+impl Site {
+    /// Returns the number by which actions know a device.
+    fn port_of(&mut self, name: &str, target: Target) -> PortId {
+        let port = self.ports.of(name);
+        let at = port.0 as usize - 1;
+        if self.devices.len() <= at {
+            self.devices.resize(at + 1, None);
+        }
+        self.devices[at] = Some(target);
+        port
+    }
+}
+
+impl Devices for Host<'_> {
     fn names(&self) -> Vec<String> {
-        vec![self.name.into()]
+        self.devices.iter().map(|d| d.name.into()).collect()
     }
     fn device(&mut self, name: &str) -> Option<&mut dyn Device> {
-        (name == self.name).then_some(self as &mut dyn Device)
+        self.devices.iter_mut().find(|d| d.name == name).map(|d| d as &mut dyn Device)
     }
     fn filters(&self) -> &Filters {
-        &self.sieve.filters
+        &self.site.filters
     }
     fn filters_mut(&mut self) -> &mut Filters {
-        &mut self.sieve.filters
+        &mut self.site.filters
     }
     fn state(&self) -> &State {
-        &self.sieve.state
+        &self.site.state
     }
-    fn port(&mut self, _name: &str) -> Option<PortId> {
-        None
+    fn port(&mut self, name: &str) -> Option<PortId> {
+        match self.devices.iter().find(|d| d.name == name) {
+            Some(device) => Some(self.site.port_of(name, device.target)),
+            None => (name == LOOPBACK).then(|| self.site.ports.of(name)),
+        }
     }
     fn now(&self) -> Instant {
         self.now
     }
     fn check_rates(&self, trees: &[(&str, &Tree)]) -> Result<(), ConfigError> {
-        let present: Vec<&Tree> = self.transmit.port.trees().trees().collect();
+        let meant = |d: &&One<'_>| trees.iter().any(|(name, _)| *name == d.name);
+        let all = self.devices.iter().filter(meant).map(|d| d.transmit.port.trees());
+        let all: Vec<Trees<'_>> = all.collect();
+        let present: Vec<&Tree> = all.iter().flat_map(|trees| trees.trees()).collect();
         self.rates.check(&trees.iter().map(|(_, tree)| *tree).collect::<Vec<_>>(), &present)
     }
-    fn join_rates(&mut self, _names: &[&str]) -> Result<(), ConfigError> {
-        let Transmit { port, device, .. } = &mut *self.transmit;
-        let agreed = self.rates.agree(&port.trees().trees().collect::<Vec<_>>())?;
-        port.control(self.now, device).configure_each(|tree, _| agreed.join(tree));
+    fn join_rates(&mut self, names: &[&str]) -> Result<(), ConfigError> {
+        let Self { devices, rates, now, .. } = self;
+        let meant = |d: &One<'_>| names.contains(&d.name);
+        let all = devices.iter().filter(|d| meant(d)).map(|d| d.transmit.port.trees());
+        let all: Vec<Trees<'_>> = all.collect();
+        let agreed = rates.agree(&all.iter().flat_map(|trees| trees.trees()).collect::<Vec<_>>())?;
+        drop(all);
+        for One { transmit, .. } in devices.iter_mut().filter(|d| meant(d)) {
+            let Transmit { port, device, .. } = &mut **transmit;
+            port.control(*now, device).configure_each(|tree, _| agreed.join(tree));
+        }
         Ok(())
     }
 }
 
-impl Device for Site<'_> {
+impl Device for One<'_> {
     fn name(&self) -> &str {
         self.name
     }
@@ -123,10 +174,10 @@ impl Device for Site<'_> {
         self.transmit.port.trees()
     }
     fn hook(&self) -> Option<Hook> {
-        self.sieve.hook
+        self.transmit.gates.hook
     }
     fn set_hook(&mut self, hook: Option<Hook>) {
-        self.sieve.hook = hook;
+        self.transmit.gates.hook = hook;
     }
     fn configure(&mut self, f: &mut dyn FnMut(&mut Qdiscs<'_>)) {
         self.transmit.configure(self.now, f);

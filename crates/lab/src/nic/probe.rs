@@ -9,7 +9,7 @@ use txweir_core::sched::node::{Books, Node};
 use txweir_core::{Handle, Instant, Nanos, Reasons, Tally, TxPath};
 
 use super::Gauge;
-use crate::dist::Dist;
+use crate::dist::Stepped;
 use crate::frame::Frame;
 
 /// With more qdiscs than this, backlogs are looked at every [`SAMPLE`] instead of at every change:
@@ -57,6 +57,8 @@ pub struct NodeProbe {
     pub own: Reasons,
     /// Bytes in it, all below included.
     pub backlog: Gauge,
+    /// Its parts without qdiscs (the tins of cake), as last asked.
+    pub parts: Vec<PartProbe>,
     /// Its books as last seen.
     pub books: Books,
     /// Its books, and what it had dropped and marked itself, when measuring began.
@@ -73,6 +75,7 @@ impl NodeProbe {
             kind: node.qdisc().spec().kind,
             depth: place.depth,
             own: Reasons::default(),
+            parts: Vec::new(),
             backlog,
             books: node.books(),
             before: Default::default(),
@@ -92,6 +95,50 @@ impl NodeProbe {
     }
 }
 
+/// Counters of a part of a qdisc, since the start; zero if the kind does not count such.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PartProbe {
+    /// Its name.
+    pub name: &'static str,
+    /// Bytes that came into it.
+    pub arrived_bytes: u64,
+    /// Packets that came into it.
+    pub arrived_packets: u64,
+    /// Bytes in it.
+    pub backlog_bytes: u64,
+    /// Packets that it dropped.
+    pub drops: u64,
+    /// Packets that it marked.
+    pub marks: u64,
+    /// Slow mean of the delay of its packets, microseconds.
+    pub delay_us: u64,
+}
+
+/// Returns the counters of the parts of a qdisc.
+fn parts(node: &Node) -> Vec<PartProbe> {
+    let qdisc = node.qdisc();
+    if qdisc.spec().parts.is_empty() {
+        return Vec::new();
+    }
+    let mut all: Vec<PartProbe> = Vec::new();
+    qdisc.parts(&mut |name, counter, n| {
+        if all.last().is_none_or(|part| part.name != name) {
+            all.push(PartProbe { name, ..PartProbe::default() });
+        }
+        let Some(part) = all.last_mut() else { return };
+        match counter.key {
+            "sent_bytes" => part.arrived_bytes = n,
+            "sent_packets" => part.arrived_packets = n,
+            "backlog_bytes" => part.backlog_bytes = n,
+            "drops" => part.drops = n,
+            "ecn_mark" => part.marks = n,
+            "avg_delay_us" => part.delay_us = n,
+            _ => {}
+        }
+    });
+    all
+}
+
 /// The probe of one transmit side.
 #[derive(Debug)]
 pub struct Probe {
@@ -99,7 +146,7 @@ pub struct Probe {
     pub(super) now: Instant,
     /// Of each ring, when each packet in it was pushed: they leave a ring in order.
     in_rings: Vec<VecDeque<Instant>>,
-    stages: [Dist; 3],
+    stages: [Stepped; 3],
     nodes: Vec<NodeProbe>,
     walked_at: Instant,
     /// While nodes are asked: the one at hand and those above it, by their numbers.
@@ -117,12 +164,17 @@ impl Probe {
 
     /// Where the time of the packets went that left the wire since measuring began: one
     /// distribution per [`Stage`].
-    pub const fn stages(&self) -> &[Dist; 3] {
+    pub const fn stages(&self) -> &[Stepped; 3] {
         &self.stages
     }
     /// The qdiscs, parents first.
     pub fn nodes(&self) -> &[NodeProbe] {
         &self.nodes
+    }
+
+    /// Begins a step.
+    pub fn next_step(&mut self) {
+        self.stages.iter_mut().for_each(|stage| stage.step.reset());
     }
 
     pub(super) fn pushed(&mut self, ring: u16) {
@@ -185,6 +237,7 @@ impl Probe {
             }
             if let Some(seen) = nodes.get_mut(i) {
                 seen.own = reasons;
+                seen.parts = parts(node);
             }
             above.push(i);
             i += 1;
@@ -194,7 +247,7 @@ impl Probe {
     /// Starts measuring.
     pub(super) fn restart(&mut self, now: Instant, port: &Port<Frame>) {
         self.ask(now, port);
-        self.stages.iter_mut().for_each(Dist::reset);
+        self.stages.iter_mut().for_each(|stage| stage.whole.reset());
         for n in &mut self.nodes {
             n.before = (n.books, n.own);
             n.backlog.restart(now);

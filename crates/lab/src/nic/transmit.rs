@@ -1,7 +1,5 @@
 //! The way of a host's frames to its device: filters, the choice of a queue, qdiscs.
 
-use txweir_core::classify::action::State;
-use txweir_core::classify::filter::Filters;
 use txweir_core::model::wire::{Wire, WireConfig};
 use txweir_core::packet::hash::FlowHasher;
 use txweir_core::packet::headers::Headers;
@@ -12,8 +10,8 @@ use txweir_core::path::txpath::{BULK, PathConfig};
 use txweir_core::{Admitted, Detail, DropReason, Env, Instant, MarkReason, Meta, Nanos, Tally, TxPath, Wake};
 
 use super::NicCounts;
-use super::device::Device;
-use super::filtering::{self, Gone, Sieve};
+use super::device::{Device, release};
+use super::filtering::{self, Gates, Gone, Site};
 use super::waiting::Waiting;
 use crate::frame::Frame;
 use crate::shown::addresses;
@@ -36,8 +34,9 @@ pub(super) struct Transmit {
     pub(super) port: Port<Frame>,
     pub(super) device: Device,
     pub(super) waiting: Waiting,
-    /// Its filters and actions, if it has any.
-    pub(super) sieve: Option<Box<Sieve>>,
+    pub(super) gates: Gates,
+    /// It has filters, or a hook for them.
+    pub(super) asks: bool,
     /// It has an fq.
     pub(super) paces: bool,
     /// Of the hosts that it is at and that it sends to.
@@ -58,7 +57,8 @@ impl Transmit {
             waiting: Waiting::new(port.queues()),
             port,
             device,
-            sieve: None,
+            gates: Gates::default(),
+            asks: false,
             paces: false,
             addresses: addresses(at, to),
             taken: Tally::default(),
@@ -66,10 +66,6 @@ impl Transmit {
             stolen: Tally::default(),
             turned_away: Tally::default(),
         })
-    }
-
-    pub(super) fn filters(&self) -> Option<(&Filters, &State)> {
-        self.sieve.as_ref().map(|sieve| (&sieve.filters, &sieve.state))
     }
 
     /// The counts of all but the link.
@@ -104,11 +100,16 @@ impl Transmit {
     }
 
     /// Takes a frame, or gives back what there is no room for. A frame that comes back has what
-    /// filters said with it.
+    /// filters said with it. `site` has the filters, if it has any.
     #[inline]
-    pub(super) fn submit(&mut self, now: Instant, frame: Frame) -> Result<Taken, Frame> {
-        if self.sieve.is_some() {
-            return self.submit_filtered(now, frame);
+    pub(super) fn submit(
+        &mut self,
+        now: Instant,
+        site: Option<&mut Site>,
+        frame: Frame,
+    ) -> Result<Taken, Frame> {
+        if let Some(site) = site.filter(|_| self.asks) {
+            return self.submit_filtered(now, site, frame);
         }
         let m = self.chosen(now, &frame);
         self.queue(now, frame, m, None)
@@ -123,12 +124,11 @@ impl Transmit {
     }
 
     #[inline(never)]
-    fn submit_filtered(&mut self, now: Instant, mut frame: Frame) -> Result<Taken, Frame> {
-        let Self { sieve, port, addresses, .. } = self;
-        let Some(sieve) = sieve else { return Err(frame) };
+    fn submit_filtered(&mut self, now: Instant, site: &mut Site, mut frame: Frame) -> Result<Taken, Frame> {
+        let Self { gates, port, addresses, .. } = self;
         let asked = match frame.take_asked() {
             Some(asked) => Ok(Asked { meta: part_of(&asked.meta, &frame), ..asked }),
-            None => sieve.ask(now, &mut frame, addresses, port),
+            None => site.ask(now, &mut frame, addresses, gates, port),
         };
         let asked = match asked {
             Ok(asked) => asked,
@@ -138,6 +138,7 @@ impl Transmit {
                     Gone::Dropped => self.filtered.add(meta.wire_len),
                     Gone::Stolen => self.stolen.add(meta.wire_len),
                 }
+                release(&mut self.device.released, &mut frame);
                 return Ok(Taken::Whole);
             }
         };
@@ -213,16 +214,18 @@ impl Transmit {
 
     /// Asks the ingress hook about a frame that has come in; false if it goes no further.
     #[inline]
-    pub(super) fn arrived(&mut self, now: Instant, frame: &mut Frame) -> bool {
-        self.sieve.is_none() || self.let_in(now, frame)
+    pub(super) fn arrived(&mut self, now: Instant, site: Option<&mut Site>, frame: &mut Frame) -> bool {
+        match site.filter(|_| self.asks) {
+            Some(site) => self.let_in(now, site, frame),
+            None => true,
+        }
     }
 
     #[inline(never)]
-    fn let_in(&mut self, now: Instant, frame: &mut Frame) -> bool {
-        let Some(sieve) = &mut self.sieve else { return true };
+    fn let_in(&mut self, now: Instant, site: &mut Site, frame: &mut Frame) -> bool {
         let bytes = frame.wire_len();
         let [a, b, c, d, e, f, g, h, i, j, k, l] = self.addresses;
-        match sieve.ask_arrived(now, frame, &[g, h, i, j, k, l, a, b, c, d, e, f]) {
+        match site.ask_arrived(now, frame, &[g, h, i, j, k, l, a, b, c, d, e, f], &self.gates) {
             None => return true,
             Some(Gone::Dropped) => self.turned_away.add(bytes),
             Some(Gone::Stolen) => self.stolen.add(bytes),

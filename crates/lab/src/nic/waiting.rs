@@ -32,6 +32,10 @@ impl Waiting {
             ends.push_back(end);
         }
     }
+    /// The end before whom `n` others have waited longer for room in a path.
+    pub fn coming(&self, path: usize, n: usize) -> Option<u32> {
+        self.ends.get(path)?.get(n).copied()
+    }
     /// The end that has waited longest for room in a path; it waits no more.
     pub fn next(&mut self, path: usize) -> Option<u32> {
         self.ends.get_mut(path)?.pop_front()

@@ -93,6 +93,8 @@ pub(super) struct File {
     pub(super) measure: Vec<Section>,
     pub(super) host: Vec<Spanned<HostTable>>,
     pub(super) link: Vec<Spanned<LinkTable>>,
+    #[serde(default)]
+    pub(super) ifb: Vec<Spanned<IfbTable>>,
     pub(super) traffic: Vec<Spanned<TrafficTable>>,
 }
 
@@ -186,6 +188,17 @@ pub(super) struct LinkTable {
     pub(super) step: Vec<StepTable>,
 }
 
+/// A device of a host that packets pass only where an action redirects them.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct IfbTable {
+    pub(super) host: Spanned<String>,
+    pub(super) name: Spanned<String>,
+    pub(super) txqueuelen: Option<u32>,
+    /// tc lines.
+    pub(super) policy: Option<Spanned<String>>,
+}
+
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum RoleName {
@@ -213,8 +226,10 @@ pub(super) struct TrafficTable {
     pub(super) request: Option<Spanned<Text<Bytes>>>,
     pub(super) response: Option<Spanned<Text<Bytes>>>,
     pub(super) rate: Option<Spanned<Text<Rate>>>,
+    pub(super) priority: Option<u32>,
+    pub(super) dscp: Option<DscpText>,
     #[serde(default)]
-    pub(super) priority: u32,
+    pub(super) mark: u32,
     pub(super) start: Option<Text<Nanos>>,
     pub(super) stagger: Option<Text<Nanos>>,
     pub(super) congestion: Option<Spanned<String>>,
@@ -291,6 +306,63 @@ impl<'de> Deserialize<'de> for SizesText {
             }
         }
         d.deserialize_any(OfSizes)
+    }
+}
+
+/// A DS code point: its name (`"ef"`), or its number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct DscpText(pub(super) u8);
+
+/// The names of code points (RFC 2474, 2597, 3246, 5865, 8622).
+const DSCP: [(&str, u8); 26] = [
+    ("be", 0),
+    ("df", 0),
+    ("le", 1),
+    ("cs0", 0),
+    ("cs1", 8),
+    ("cs2", 16),
+    ("cs3", 24),
+    ("cs4", 32),
+    ("cs5", 40),
+    ("cs6", 48),
+    ("cs7", 56),
+    ("af11", 10),
+    ("af12", 12),
+    ("af13", 14),
+    ("af21", 18),
+    ("af22", 20),
+    ("af23", 22),
+    ("af31", 26),
+    ("af32", 28),
+    ("af33", 30),
+    ("af41", 34),
+    ("af42", 36),
+    ("af43", 38),
+    ("va", 44),
+    ("ef", 46),
+    ("nqb", 45),
+];
+
+impl<'de> Deserialize<'de> for DscpText {
+    fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
+        struct OfDscp;
+        impl Visitor<'_> for OfDscp {
+            type Value = DscpText;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("the name of a code point (ef, cs1, af41, le), or 0 to 63")
+            }
+            fn visit_str<E: de::Error>(self, s: &str) -> Result<DscpText, E> {
+                let found = DSCP.iter().find(|(name, _)| s.eq_ignore_ascii_case(name));
+                found
+                    .map(|(_, n)| DscpText(*n))
+                    .ok_or_else(|| E::invalid_value(de::Unexpected::Str(s), &self))
+            }
+            fn visit_i64<E: de::Error>(self, n: i64) -> Result<DscpText, E> {
+                let found = u8::try_from(n).ok().filter(|n| *n < 64);
+                found.map(DscpText).ok_or_else(|| E::invalid_value(de::Unexpected::Signed(n), &self))
+            }
+        }
+        d.deserialize_any(OfDscp)
     }
 }
 

@@ -1,12 +1,14 @@
-//! The memory of a scenario: what its parts take, and the budget of all together.
+//! The memory of a scenario: what its parts take, and the budget of all together; and the memory of
+//! the packets that its links carry at a time, which have a budget of their own.
 
 use std::ops::Range;
 
+use txweir_core::Nanos;
 use txweir_core::model::wire::WireConfig;
 use txweir_core::path::port::SLOTS_MAX;
 use txweir_core::path::txpath::PathConfig;
 
-use super::file::LinkTable;
+use super::file::{LinkTable, Text};
 use super::{Scenario, ScenarioError};
 use crate::frame::Frame;
 use crate::net::{CLASSES, CONNECTIONS_MAX, Group, Load};
@@ -17,6 +19,15 @@ pub const MEMORY: u64 = 1 << 30;
 
 /// Most bytes of the text of a scenario: to read it takes up to ninety times as many.
 pub const TEXT_MAX: usize = 4 << 20;
+
+/// Most bytes of the packets that all links carry at a time.
+pub const CARRIED: u64 = 1 << 30;
+
+/// Bytes of a packet on its way: its frame, and the time and number of its arrival.
+const ON_THE_WAY: u64 = 16 + size_of::<Frame>() as u64;
+/// The least packet on a line, and a full one, bytes: with preamble and gap.
+const LINE_MIN: u64 = 84;
+const LINE_FULL: u64 = 1538;
 
 /// Bytes of a host: its TCP, its name, its lists.
 const HOST: u64 = 1536;
@@ -59,6 +70,27 @@ fn of_group(group: &Group) -> u64 {
     let times = size_of_val(&*group.arrivals) as u64;
     // A net refuses more connections than it has ports for.
     TIMES + DATAGRAMS + times + u64::from(group.count.min(CONNECTIONS_MAX)) * each
+}
+
+/// Returns the packets that groups with a rate of their own send in a second.
+fn packets_of_rates(groups: &[(usize, Group)]) -> u64 {
+    let each = |group: &Group| match group.load {
+        Load::Cbr { len, rate } => (rate / 8 / u64::from(len.max(1))).saturating_mul(group.count.into()),
+        _ => 0,
+    };
+    groups.iter().fold(0, |sum, (_, group)| sum.saturating_add(each(group)))
+}
+
+/// Returns the most packets that a direction of a link carries at a time, in a run of this length:
+/// full packets of data, an acknowledgement for each of the other direction, and `others` a second.
+fn carried(t: &LinkTable, others: u64, run: Nanos) -> u64 {
+    let of = |time: Option<Text<Nanos>>| time.map_or(0, |time| time.0.0);
+    let late = if t.reorder.ppm > 0 { of(t.reorder_by) } else { 0 };
+    let time = of(t.delay).saturating_add(of(t.jitter)).saturating_add(late).min(run.0);
+    let rate = t.step.iter().map(|step| step.rate.get_ref().0.0).fold(t.rate.get_ref().0.0, u64::max);
+    let a_second = (2 * (rate / LINE_FULL)).saturating_add(others).min(rate / LINE_MIN);
+    let packets = u128::from(a_second) * u128::from(time) / 1_000_000_000;
+    u64::try_from(packets).unwrap_or(u64::MAX)
 }
 
 /// The sum of the memory of some parts, which stays below the budget.
@@ -107,10 +139,43 @@ impl Scenario {
             let object = || format!("link {} -> {}", t.from.get_ref(), t.to.get_ref());
             sum.add(ways * of_direction(t), link.span(), object)?;
         }
+        let ring = WireConfig::default().ring;
+        for ifb in &self.file.ifb {
+            let name = &ifb.get_ref().name;
+            let bytes =
+                DIRECTION + PathConfig::default().pool as u64 * SLOT + QUEUE + u64::from(ring) * DESCRIPTOR;
+            sum.add(bytes, ifb.span(), || format!("ifb {}", name.get_ref()))?;
+        }
         for (table, group) in groups {
             let span = self.file.traffic.get(*table).map_or(0..0, |t| t.span());
             sum.add(of_group(group), span, || format!("traffic {}", group.name))?;
         }
         Ok(sum.used)
+    }
+
+    /// Checks that the packets that the links carry at a time fit into [`CARRIED`] bytes.
+    ///
+    /// # Errors
+    /// Fails at the first link whose packets do not fit beside those of the links before it.
+    pub(super) fn check_carried(&self, groups: &[(usize, Group)]) -> Result<(), ScenarioError> {
+        let others = packets_of_rates(groups);
+        let mut used = 0_u64;
+        for link in &self.file.link {
+            let t = link.get_ref();
+            let ways = if t.one_way { 1 } else { 2 };
+            let packets = carried(t, others, self.duration()).saturating_mul(ways);
+            let bytes = packets.saturating_mul(ON_THE_WAY);
+            if used.saturating_add(bytes) > CARRIED {
+                let (from, to) = (t.from.get_ref(), t.to.get_ref());
+                let message = format!(
+                    "link {from} -> {to}: delay: expected packets on the way that take at most {CARRIED} bytes of \
+                     memory on all links together, given {packets} packets of {bytes} bytes beside {used}"
+                );
+                let hint = "fewer are on the way with a lower rate, delay, jitter or reorder_by, or in a shorter run";
+                return Err(ScenarioError { hint: Some(hint.into()), ..self.error(link.span(), message) });
+            }
+            used += bytes;
+        }
+        Ok(())
     }
 }

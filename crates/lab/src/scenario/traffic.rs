@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use toml::Spanned;
+use txweir_core::packet::headers::tos_priority;
 use txweir_core::{Bytes, Instant, Nanos};
 
 use super::file::{KindName, SizesText, Text, TrafficTable};
@@ -12,6 +13,7 @@ use super::{Scenario, ScenarioError};
 use crate::draw::{SIZES_MAX, Sizes};
 use crate::net::{AT_ONCE_MAX, Choice, Group, LISTED_MAX, Load, Short};
 use crate::quic;
+use crate::rrul::{self, LOOKUP_WAIT, PING};
 use crate::tcp::{Algorithm, EcnMode};
 use crate::udp::ask::Ask;
 use crate::udp::video::Video;
@@ -25,16 +27,8 @@ const ARRIVALS: std::ops::RangeInclusive<f64> = 0.001..=1_000_000.0;
 /// A question and an answer of DNS: a name with an EDNS0 option, and an answer of one address (RFC
 /// 1035, 6891).
 const LOOKUP: (u32, u32) = (56, 72);
-/// Wait of a look-up, and its number of tries (resolv.conf(5)).
-const LOOKUP_WAIT: (Nanos, u32) = (Nanos::from_secs(5), 2);
 /// Shortest wait for an answer: a client with a shorter wait would ask all the time.
 const TIMEOUT_MIN: Nanos = Nanos::from_millis(1);
-/// Payload of a ping of flent's RRUL: netperf's UDP_RR has one byte, which with its number is 8
-/// here.
-const PING: u32 = 8;
-/// Priorities of RRUL's four streams each way, for flent's classes BE, BK, CS5 and EF: the four
-/// that tc-prio(8) knows.
-const RRUL: [(&str, u32); 4] = [("be", 0), ("bk", 2), ("cs5", 4), ("ef", 6)];
 /// Largest age of a frame of video (ITU-T G.1010: 150 ms one way is the preferred limit of
 /// conversation).
 const FRAME_AGE: Nanos = Nanos::from_millis(150);
@@ -63,20 +57,30 @@ impl Traffic<'_> {
             return Err(self.scenario.error(t.count.span(), "count: not for this kind of traffic"));
         }
         let time = |t: Option<Text<Nanos>>| t.map_or(Nanos::ZERO, |t| t.0);
+        let ds = t.dscp.map_or(0, |dscp| dscp.0 << 2);
         let group = Group {
             name: t.name.clone(),
             from: self.scenario.find(hosts, &t.from)?,
             to: self.scenario.find(hosts, &t.to)?,
             load: Load::Stream,
             count: *t.count.get_ref(),
-            priority: t.priority,
+            // A socket's TOS field sets its priority too (IP_TOS in ip(7)).
+            priority: t.priority.unwrap_or_else(|| tos_priority(ds)),
+            ds,
+            mark: t.mark,
             start: Instant(time(t.start).0),
             stagger: t.stagger.map_or(Nanos::from_millis(10), |t| t.0),
             choice: self.choice()?,
             arrivals: [].into(),
         };
         if kind == KindName::Rrul {
-            return Ok(rrul(&group));
+            if let Some(span) =
+                [t.priority.is_some(), t.dscp.is_some()].contains(&true).then(|| t.kind.span())
+            {
+                let message = "priority, dscp: not for rrul, whose streams have markings of their own";
+                return Err(self.scenario.error(span, message));
+            }
+            return Ok(rrul::groups(&group, true));
         }
         let arrivals = match &t.arrivals_at {
             Some(list) => self.listed(list)?,
@@ -319,23 +323,4 @@ impl Traffic<'_> {
                 .error(size.span(), format!("size: expected 1 to {MESSAGE_MAX} bytes, given {n}"))),
         }
     }
-}
-
-/// Returns the groups of flent's Realtime Response Under Load: four streams each way, one in each
-/// class, and pings over UDP in three of them. Its ICMP ping is left out: hosts here have no ICMP.
-fn rrul(g: &Group) -> Vec<Group> {
-    let mut all = Vec::new();
-    for (way, from, to) in [("up", g.from, g.to), ("down", g.to, g.from)] {
-        for (class, priority) in RRUL {
-            let name = format!("{} {way} {class}", g.name);
-            all.push(Group { name, from, to, priority, load: Load::Stream, ..g.clone() });
-        }
-    }
-    for (class, priority) in [RRUL[0], RRUL[1], RRUL[3]] {
-        let (request, response) = (PING, PING);
-        let (timeout, tries) = LOOKUP_WAIT;
-        let load = Load::Ask(Ask { request, response, gap: None, timeout, tries });
-        all.push(Group { name: format!("{} udp {class}", g.name), priority, load, ..g.clone() });
-    }
-    all
 }

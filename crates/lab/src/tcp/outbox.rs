@@ -1,9 +1,12 @@
 //! The way of a connection end's frames to its transmit path, which may refuse them.
 
-use txweir_transport::Connection;
+use txweir_transport::{Connection, ahead};
 
 use crate::frame::Frame;
-use crate::tcp::{ConnStats, Handed};
+use crate::tcp::{ConnStats, Handed, Label};
+
+/// The bits of the hash by which `fq` tells flows unless `orphan_mask` says otherwise.
+const SOCKET_MASK: u32 = 1023;
 
 /// The way of an end's frames to its transmit path.
 #[derive(Debug, Default)]
@@ -12,6 +15,8 @@ pub(super) struct Outbox {
     cuts: bool,
     /// True if timeouts change the hash of what leaves.
     rehashes: bool,
+    /// True if the queue below tells flows by their sockets (`fq` on the sender's own device).
+    pub(super) by_socket: bool,
     /// The frame that the transmit path returned: nothing more leaves until `wake`.
     held: Option<Box<Frame>>,
     /// The rest of a unit that was being cut.
@@ -27,15 +32,25 @@ impl Outbox {
         Self { cuts, rehashes, ..Self::default() }
     }
 
+    /// Asks for the memory of the frame that is to leave before new ones.
+    pub(super) fn ahead(&self) {
+        if let Some(frame) = &self.held {
+            ahead(&**frame);
+        }
+    }
+
     /// Takes the frame that is to leave before new ones.
     pub(super) fn take(&mut self) -> Option<Frame> {
         self.held.take().or_else(|| self.rest.take()).map(|frame| *frame)
     }
 
-    /// Returns what timeouts have changed in the hash of a new frame.
-    pub(super) fn rehash(&self, tcp: &Connection) -> u32 {
+    /// Returns the hash of a new frame: that of its connection, changed by timeouts. Below a queue
+    /// that tells flows by their sockets, its low bits are the connection's number.
+    pub(super) fn hash(&self, label: &Label, tcp: &Connection) -> u32 {
         // Any odd factor spreads small numbers over all bits.
-        if self.rehashes { (tcp.counters().timeouts as u32).wrapping_mul(0x9e37_79b1) } else { 0 }
+        let changed = (tcp.counters().timeouts as u32).wrapping_mul(0x9e37_79b1);
+        let hash = if self.rehashes { label.hash ^ changed } else { label.hash };
+        if self.by_socket { (hash & !SOCKET_MASK) | ((label.to / 2) & SOCKET_MASK) } else { hash }
     }
 
     /// Returns the counters of frames that left.
@@ -107,5 +122,21 @@ impl Outbox {
                 Err(frame)
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use txweir_transport::Config;
+
+    #[test]
+    fn below_fq_the_low_bits_are_the_connection() {
+        let tcp = Connection::connect(Config::default());
+        let mut out = Outbox::new(false, true);
+        let label = Label { to: 2 * 1_025 + 1, hash: 0xabcd_efff, priority: 0, ds: 0, mark: 0 };
+        assert_eq!(out.hash(&label, &tcp), 0xabcd_efff);
+        out.by_socket = true;
+        assert_eq!(out.hash(&label, &tcp), 0xabcd_ec01);
     }
 }

@@ -26,7 +26,8 @@ impl Packets {
         header[IP..].copy_from_slice(&tcp);
         let ip_len = len as u32 + seg.len;
         header[0] = 0x45;
-        header[1] = seg.ecn as u8;
+        let ds = self.label.ds | seg.ecn as u8;
+        header[1] = ds;
         header[2..4].copy_from_slice(&(ip_len as u16).to_be_bytes());
         // Don't fragment, 64 hops, TCP (RFC 791 section 3.1).
         (header[6], header[8], header[9]) = (0x40, 64, 6);
@@ -34,8 +35,7 @@ impl Packets {
         header[16..20].copy_from_slice(&self.remote);
         let mut frame = Frame::unit(&header[..len], ip_len, seg.gso);
         frame.sent = now;
-        frame.ds = seg.ecn as u8;
-        (frame.to, frame.hash, frame.priority) = (self.label.to, self.label.hash, self.label.priority);
+        self.label.put(&mut frame, ds);
         frame.ahead = u32::try_from(seg.departs.saturating_since(now).0).unwrap_or(u32::MAX);
         if seg.len > 0 {
             frame.below = Below::Whole;

@@ -1,22 +1,31 @@
 //! A trial as one HTML file with charts, tables and data, which loads nothing from elsewhere.
 //!
 //! The page is made from the JSON alone, so that it shows the data of `--json` and no other. This
-//! module writes the tables, for readers without JavaScript; `assets/report.js` draws the charts
+//! module writes the tables, for readers without JavaScript; `assets/page` draws the charts
 //! from the same JSON, which the page carries. All values of the JSON are text: they are escaped
 //! here, and never markup there.
-
-use std::fmt::Write as _;
 
 use serde_json::Value;
 
 use super::measure::Interval;
-use crate::fidelity::{Fidelity, Range};
-use crate::report::text::{bit_rate, size, time};
+use crate::report::text::{bit_rate, time};
 
+mod beside;
+mod caveats;
 mod headline;
+mod places;
 
 /// The page, with places named between double braces.
 const PAGE: &str = include_str!("../../assets/report.html");
+/// The parts of the page's script, which share one scope.
+const SCRIPTS: [&str; 6] = [
+    include_str!("../../assets/page/values.js"),
+    include_str!("../../assets/page/charts.js"),
+    include_str!("../../assets/page/svg.js"),
+    include_str!("../../assets/page/plan.js"),
+    include_str!("../../assets/page/files.js"),
+    include_str!("../../assets/page/page.js"),
+];
 /// Number of colours of policies in `assets/report.css`; from the ninth policy on they repeat.
 const COLOURS: usize = 8;
 
@@ -35,19 +44,25 @@ pub fn html(report_json: &str) -> String {
         "about" => escaped(text(&report, "about")),
         "setup" => setup(&report),
         "verdict" => headline::verdict(&report),
+        "headline" if is_scenario(&report) => places::groups(&report),
         "headline" => headline::table(&report),
-        "transport" => transport(&report),
+        "headline.title" => if is_scenario(&report) { "Traffic" } else { "Comparison" }.into(),
+        "names" => names(&report),
+        "command" => if is_scenario(&report) { "txweir lab run" } else { "txweir try" }.into(),
+        "caveats" => caveats::list(&report),
+        "beside" => beside::of(&report),
         "runs" => runs(&report),
-        "stages" => stages(&report),
-        "classes" => classes(&report),
-        "policies" => policies(&report),
+        "links" => places::links(&report),
+        "stages" => places::stages(&report),
+        "classes" => places::classes(&report),
+        "policies" => places::policies(&report),
         "model" => model(&report),
         // `<` occurs in strings only; without it no tag ends the data early.
         "data" => report.to_string().replace('<', "\\u003c"),
         "uplot.css" => include_str!("../../assets/uplot/uPlot.min.css").into(),
         "uplot.js" => include_str!("../../assets/uplot/uPlot.iife.min.js").into(),
         "report.css" => include_str!("../../assets/report.css").into(),
-        "report.js" => include_str!("../../assets/report.js").into(),
+        "page.js" => format!("\"use strict\";\n(() => {{\n{}}})();\n", SCRIPTS.concat()),
         _ => String::new(),
     })
 }
@@ -80,6 +95,30 @@ pub fn escaped(text: &str) -> String {
         }
     }
     out
+}
+
+/// True if the report is of a scenario: packets wait at each direction of each link.
+fn is_scenario(report: &Value) -> bool {
+    report["ways"].is_array()
+}
+
+/// Returns the objects that have qdiscs: directions of links, or policies.
+fn places(report: &Value) -> &[Value] {
+    array(report, if is_scenario(report) { "ways" } else { "policies" })
+}
+
+/// Returns the names of the first policies, for the title of a window.
+fn names(report: &Value) -> String {
+    const SHOWN: usize = 4;
+    let all = array(report, "policies");
+    if is_scenario(report) || all.is_empty() {
+        return String::new();
+    }
+    let mut names: Vec<String> = all.iter().take(SHOWN).map(|p| escaped(text(p, "name"))).collect();
+    if all.len() > SHOWN {
+        names.push("…".into());
+    }
+    format!("{}: ", names.join(", "))
 }
 
 fn text<'a>(of: &'a Value, key: &str) -> &'a str {
@@ -139,24 +178,6 @@ fn setup(report: &Value) -> String {
     known.map(|(name, value)| format!("<div><dt>{name}</dt><dd>{}</dd></div>", escaped(&value))).collect()
 }
 
-/// Returns the name of the hosts' TCP, and its known closeness to Linux's here.
-fn transport(report: &Value) -> String {
-    let tcp = match text(report, "tcp") {
-        "" => return String::new(),
-        some => escaped(some),
-    };
-    // A copy, because reading consumes it; it is small.
-    let fidelity = serde_json::from_value::<Fidelity>(report["fidelity"].clone()).ok();
-    let (class, said) = match &fidelity {
-        None => ("", String::new()),
-        Some(f) => (
-            if f.range == Range::Inside { "" } else { " warn" },
-            format!(" Held against Linux’s TCP: {}.", escaped(&f.to_string())),
-        ),
-    };
-    format!("<p class=\"transport{class}\"><b>TCP:</b> {tcp}.{said}</p>")
-}
-
 /// Returns the method of the numbers, and the explanation of the marks.
 fn runs(report: &Value) -> String {
     let interval = serde_json::from_value::<Interval>(report["interval"].clone()).ok();
@@ -178,29 +199,6 @@ fn runs(report: &Value) -> String {
     format!("<p class=\"hint\">{first}{}.{}{shown}</p>", escaped(letters.as_str()), headline::legend(report))
 }
 
-fn stages(report: &Value) -> String {
-    let parts = ["mean", "p50", "p95", "p99", "max"];
-    let mut rows = String::new();
-    for (k, policy) in array(report, "policies").iter().enumerate() {
-        for (i, stage) in array(policy, "stages").iter().enumerate() {
-            let name = if i == 0 { named(k, policy) } else { String::new() };
-            let _ = write!(
-                rows,
-                "<tr><th class=\"text\">{name}</th><td class=\"text\">{}</td>",
-                escaped(text(stage, "stage"))
-            );
-            for part in parts {
-                let _ = write!(rows, "<td>{}</td>", cell(&stage[format!("{part}_ns")], micro));
-            }
-            rows.push_str("</tr>");
-        }
-    }
-    match rows.is_empty() {
-        true => String::new(),
-        false => table(&["policy", "stage", "mean", "p50", "p95", "p99", "max"], 2, &rows),
-    }
-}
-
 /// Returns a table in a box of its own; the first `texts` columns are words.
 fn table(heads: &[&str], texts: usize, rows: &str) -> String {
     let head = |(i, head): (usize, &&str)| match i < texts {
@@ -213,70 +211,17 @@ fn table(heads: &[&str], texts: usize, rows: &str) -> String {
     )
 }
 
-fn classes(report: &Value) -> String {
-    let mut out = String::new();
-    for (k, policy) in array(report, "policies").iter().enumerate() {
-        let _ = write!(out, "<h3 class=\"policy\">{}</h3>", named(k, policy));
-        let all = array(policy, "classes");
-        let rows: String = all.iter().map(|class| class_row(class, all)).collect();
-        let heads =
-            ["class", "kind", "throughput", "packets", "bytes", "backlog mean", "max", "dropped", "marked"];
-        out.push_str(&match rows.is_empty() {
-            true => "<p class=\"note\">no data</p>".into(),
-            false => table(&heads, 2, &rows),
-        });
-    }
-    out
-}
-
-fn class_row(class: &Value, all: &[Value]) -> String {
-    let above = |c: &Value| all.iter().find(|p| p["handle"] == c["parent"] && p["handle"] != c["handle"]);
-    // A tree is at most eight deep, but a file may claim more.
-    let depth = std::iter::successors(above(class), |c| above(c)).take(8).count();
-    let backlog = &class["backlog_bytes"];
-    format!(
-        "<tr><th class=\"text\" style=\"padding-left:{}px\">{}</th><td class=\"text\">{}</td><td>{}</td><td>{}</td>\
-         <td>{}</td><td>{}</td><td>{}</td>{}{}</tr>",
-        14 + 18 * depth,
-        escaped(text(class, "handle")),
-        escaped(text(class, "kind")),
-        cell(&class["throughput_bit_s"], bit_rate),
-        cell(&class["sent_packets"], |n| n.to_string()),
-        cell(&class["sent_bytes"], size),
-        cell(&backlog["mean"], size),
-        cell(&backlog["max"], size),
-        reasons(&class["drops"]),
-        reasons(&class["marks"]),
-    )
-}
-
-fn reasons(all: &Value) -> String {
-    let each = all.as_object().into_iter().flatten();
-    let each: Vec<String> =
-        each.map(|(reason, n)| format!("{} {}", escaped(reason), cell(n, |n| n.to_string()))).collect();
-    match each.is_empty() {
-        true => "<td class=\"zero\">0</td>".into(),
-        false => format!("<td class=\"reasons\">{}</td>", each.join(", ")),
-    }
-}
-
-fn policies(report: &Value) -> String {
-    let mut out = String::new();
-    for (k, policy) in array(report, "policies").iter().enumerate() {
-        let policy_text = match text(policy, "policy") {
-            "" => "<p class=\"note\">What a device starts with: no command.</p>".into(),
-            some => format!("<pre tabindex=\"0\">{}</pre>", escaped(some.trim_end())),
-        };
-        let _ = write!(out, "<h3 class=\"policy\">{}</h3>{policy_text}", named(k, policy));
-    }
-    out
-}
-
 fn model(report: &Value) -> String {
     let tcp = match text(report, "tcp") {
         "" => "a model".into(),
         some => escaped(some),
     };
+    if is_scenario(report) {
+        return format!(
+            "Virtual time, no hardware: the same seed gives the same numbers. Hosts and links are those of the \
+             scenario. TCP is {tcp}: expect other stacks to fill and leave queues at another pace."
+        );
+    }
     format!(
         "Virtual time, no hardware: the same seed gives the same numbers. Two hosts and one bottleneck, whose transmit \
          side has the policy, the ring and the byte limit; the way back is wide and empty. TCP is {tcp}: conclude \

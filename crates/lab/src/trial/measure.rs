@@ -103,6 +103,8 @@ pub struct Measure {
     pub group: Option<String>,
     /// The name of the number, with the unit of its values last.
     pub measure: &'static str,
+    /// The name of the number for people.
+    pub label: &'static str,
     /// The unit of the values.
     pub unit: Unit,
     /// The better value of two.
@@ -186,6 +188,25 @@ const BOTTLENECK: [Kept<PolicyTrial>; 5] = [
     kept("ring_bytes_mean", Unit::Size, Better::Neither, |p| Some(p.device.ring_bytes.mean as f64)),
 ];
 
+/// The numbers of the way back, where it has a rate.
+const DOWN: [Kept<PolicyTrial>; 5] = [
+    kept("down_utilisation", Unit::Share, Better::More, |p| p.down.as_ref().map(|d| d.utilisation)),
+    kept("down_dropped_packets", Unit::Packets, Better::Neither, |p| {
+        let ifbs = p.ifbs.iter().flat_map(|ifb| ifb.drops.values()).sum::<u64>();
+        p.down.as_ref().map(|d| (ifbs + d.turned_away_packets) as f64)
+    }),
+    kept("ifb_bytes_mean", Unit::Size, Better::Neither, |p| {
+        let waiting = p.ifbs.iter().filter_map(|ifb| ifb.classes.first()).map(|c| c.backlog_bytes.mean);
+        p.down.as_ref().map(|_| waiting.sum::<u64>() as f64)
+    }),
+    kept("provider_dropped_packets", Unit::Packets, Better::Neither, |p| {
+        p.down.as_ref().map(|d| d.provider_dropped_packets as f64)
+    }),
+    kept("provider_bytes_mean", Unit::Size, Better::Neither, |p| {
+        p.down.as_ref().map(|d| d.provider_bytes.mean as f64)
+    }),
+];
+
 /// Returns the numbers of a group of that kind.
 fn of_kind(kind: &str, count: u32) -> Vec<Kept<GroupTrial>> {
     let mut all = match kind {
@@ -206,9 +227,12 @@ fn of_kind(kind: &str, count: u32) -> Vec<Kept<GroupTrial>> {
 /// Returns the name of a measure for people, in a group of that kind; its key if it has none.
 pub(super) fn label<'a>(measure: &'a str, kind: &str) -> &'a str {
     match (measure, kind) {
-        ("latency_p50_ns", "rr") => "latency p50",
-        ("latency_p95_ns", "rr") => "latency p95",
-        ("latency_p99_ns", "rr") => "latency p99",
+        ("latency_p50_ns", "rr" | "dns" | "udprr") => "latency p50",
+        ("latency_p95_ns", "rr" | "dns" | "udprr") => "latency p95",
+        ("latency_p99_ns", "rr" | "dns" | "udprr") => "latency p99",
+        ("latency_p50_ns", "short") => "completion p50",
+        ("latency_p95_ns", "short") => "completion p95",
+        ("latency_p99_ns", "short") => "completion p99",
         ("latency_p50_ns", "stream") => "RTT p50",
         ("latency_p95_ns", "stream") => "RTT p95",
         ("latency_p99_ns", "stream") => "RTT p99",
@@ -225,6 +249,11 @@ pub(super) fn label<'a>(measure: &'a str, kind: &str) -> &'a str {
         ("marked_packets", _) => "marked",
         ("qdisc_bytes_mean", _) => "in qdiscs, mean",
         ("ring_bytes_mean", _) => "in ring, mean",
+        ("down_utilisation", _) => "down: link used",
+        ("down_dropped_packets", _) => "down: dropped here",
+        ("ifb_bytes_mean", _) => "down: in ifb, mean",
+        ("provider_dropped_packets", _) => "down: dropped there",
+        ("provider_bytes_mean", _) => "down: queue there",
         (other, _) => other,
     }
 }
@@ -248,18 +277,29 @@ fn measures(runs: &[PolicyTrial], interval: &Interval) -> Vec<Measure> {
     for (i, group) in groups.iter().enumerate() {
         for kept in of_kind(group.kind, group.count) {
             let values = runs.iter().map(|p| p.groups.get(i).and_then(kept.of)).collect();
-            all.push(measure(Some(group.name.clone()), &kept, values, interval));
+            all.push(measure(Some(group), &kept, values, interval));
         }
     }
-    for kept in BOTTLENECK {
+    let down = if runs.iter().any(|p| p.down.is_some()) { &DOWN[..] } else { &[] };
+    for kept in BOTTLENECK.iter().chain(down) {
         let values = runs.iter().map(kept.of).collect();
-        all.push(measure(None, &kept, values, interval));
+        all.push(measure(None, kept, values, interval));
     }
     all
 }
 
+/// Returns the measures of the groups of a single run.
+pub(crate) fn of_one_run(groups: &[GroupTrial]) -> Vec<Measure> {
+    let interval = Interval::of(1);
+    let of = |group: &GroupTrial| {
+        let all = of_kind(group.kind, group.count).into_iter();
+        all.map(|kept| measure(Some(group), &kept, vec![(kept.of)(group)], &interval)).collect::<Vec<_>>()
+    };
+    groups.iter().flat_map(of).collect()
+}
+
 fn measure<T: ?Sized>(
-    group: Option<String>,
+    group: Option<&GroupTrial>,
     kept: &Kept<T>,
     runs: Vec<Option<f64>>,
     interval: &Interval,
@@ -270,8 +310,9 @@ fn measure<T: ?Sized>(
     let finite = |v: &f64| v.is_finite();
     let ranked = |rank: u32| sorted.get(rank as usize - 1).copied().filter(finite);
     Measure {
-        group,
+        group: group.map(|g| g.name.clone()),
         measure: kept.measure,
+        label: label(kept.measure, group.map_or("", |g| g.kind)),
         unit: kept.unit,
         better: kept.better,
         median: median(&sorted).filter(finite),

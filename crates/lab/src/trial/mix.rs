@@ -9,6 +9,7 @@ use super::{FAR, NEAR, capture};
 use crate::app::Pace;
 use crate::frame::Frame;
 use crate::net::{CONNECTIONS_MAX, Group, Load};
+use crate::rrul;
 use crate::scenario::{SCENARIO, Scenario, ScenarioError};
 
 /// Largest number of connections of a file's traffic: each needs buffers.
@@ -17,6 +18,9 @@ const MEMBERS_MAX: u32 = 4096;
 /// Largest delay of a member's start after its group's, as in scenarios.
 const STAGGER: Nanos = Nanos::from_millis(10);
 
+/// The DS field of voice: EF (RFC 3246).
+const EF: u8 = 0xb8;
+
 /// A built-in mix.
 #[derive(Clone, Copy, Debug)]
 pub struct Mix {
@@ -24,7 +28,10 @@ pub struct Mix {
     pub name: &'static str,
     /// One sentence.
     pub about: &'static str,
-    groups: fn() -> Vec<(Group, Pace)>,
+    /// The same where the way back has a rate.
+    pub about_both: &'static str,
+    /// The groups; the word says whether the way back has a rate.
+    groups: fn(bool) -> Vec<(Group, Pace)>,
 }
 
 /// Every built-in mix; the first is the default.
@@ -32,37 +39,62 @@ pub const MIXES: &[Mix] = &[
     Mix {
         name: "bulk+rr",
         about: "4 bulk uploads, and 4 clients with requests and responses of 100 bytes, one after the other",
+        about_both: "4 bulk uploads and 4 bulk downloads at once, and 4 clients with requests and responses of 100 \
+                     bytes, one after the other",
         groups: bulk_rr,
     },
     Mix {
         name: "rrul",
-        about: "4 bulk uploads at priorities 0, 2, 4 and 6, a client with small requests, and UDP pings at priorities \
-                0 and 6: the upload half of flent's Realtime Response Under Load",
-        groups: rrul,
+        about: "a bulk upload in each of the classes BE, CS1, CS5 and EF, and UDP pings in BE, CS1 and EF: the upload \
+                half of flent's Realtime Response Under Load",
+        about_both: "a bulk upload and a bulk download in each of the classes BE, CS1, CS5 and EF, and UDP pings in BE, \
+                     CS1 and EF: flent's Realtime Response Under Load",
+        groups: rrul_groups,
     },
     Mix {
         name: "voip",
-        about: "8 calls (200 bytes each 20 ms, priority 6) beside a bulk upload",
+        about: "8 calls (200 bytes each 20 ms, priority 6, EF) beside a bulk upload",
+        about_both: "8 calls each way (200 bytes each 20 ms, priority 6, EF) beside a bulk upload and a bulk download",
         groups: voip,
     },
     Mix {
         name: "web",
         about: "16 clients with small requests each 100 ms, and 8 that fetch 60 kB from here each 500 ms, beside a bulk \
                 upload of priority 2",
+        about_both: "16 clients with small requests each 100 ms, and 8 that fetch 60 kB from beyond each 500 ms, beside \
+                     a bulk upload and a bulk download of priority 2",
         groups: web,
     },
     Mix {
         name: "incast",
         about: "64 requests at once each 100 ms, each answered from here with 64 kB, beside a client with small requests",
+        about_both: "64 requests at once each 100 ms, each answered from beyond with 64 kB, beside a client with small \
+                     requests",
         groups: incast,
     },
-    Mix { name: "many-flows", about: "128 bulk uploads", groups: many_flows },
+    Mix {
+        name: "many-flows",
+        about: "128 bulk uploads",
+        about_both: "64 bulk uploads and 64 bulk downloads",
+        groups: many_flows,
+    },
 ];
 
 fn group(name: &str, load: Load, count: u32, priority: u32) -> (Group, Pace) {
     let (from, to, start, stagger) = (NEAR, FAR, Instant::ZERO, STAGGER);
     let name = name.into();
     (Group { name, from, to, load, count, priority, start, stagger, ..Group::default() }, Pace::AtOnce)
+}
+
+/// Turns a group round.
+fn back((group, pace): (Group, Pace)) -> (Group, Pace) {
+    (Group { from: group.to, to: group.from, ..group }, pace)
+}
+
+/// Returns bulk uploads, and as many downloads where the way back has a rate.
+fn bulk(both: bool, count: u32, priority: u32) -> Vec<(Group, Pace)> {
+    let one = |name: &str| group(name, Load::Stream, count, priority);
+    if both { vec![one("up"), back(one("down"))] } else { vec![one("bulk")] }
 }
 
 const fn rr(request: u64, response: u64) -> Load {
@@ -74,50 +106,50 @@ const fn cbr(len: u32, per_second: u64) -> Load {
     Load::Cbr { len, rate: len as u64 * 8 * per_second }
 }
 
-fn bulk_rr() -> Vec<(Group, Pace)> {
-    vec![group("bulk", Load::Stream, 4, 0), group("rr", rr(100, 100), 4, 0)]
-}
-
-/// Returns the groups of flent's rrul, which has bulk and pings of the classes BE, BK, CS5 and EF.
-/// The priorities here are the four that tc-prio(8) knows (best effort, bulk, interactive bulk,
-/// interactive): bands 1, 2, 1 and 0.
-fn rrul() -> Vec<(Group, Pace)> {
-    let mut all: Vec<_> = [0, 2, 4, 6]
-        .map(|priority| group(&format!("bulk prio {priority}"), Load::Stream, 1, priority))
-        .into();
-    all.push(group("rr", rr(64, 64), 1, 0));
-    all.push(group("ping prio 0", cbr(92, 50), 1, 0));
-    all.push(group("ping prio 6", cbr(92, 50), 1, 6));
+fn bulk_rr(both: bool) -> Vec<(Group, Pace)> {
+    let mut all = bulk(both, 4, 0);
+    all.push(group("rr", rr(100, 100), 4, 0));
     all
 }
 
-fn voip() -> Vec<(Group, Pace)> {
-    // Calls do not begin at one instant: they are spread over a packet's time.
-    let (calls, pace) = group("calls", cbr(200, 50), 8, 6);
-    vec![(Group { stagger: Nanos::from_millis(20), ..calls }, pace), group("bulk", Load::Stream, 1, 0)]
+fn rrul_groups(both: bool) -> Vec<(Group, Pace)> {
+    let (like, pace) = group("", Load::Stream, 1, 0);
+    rrul::groups(&like, both).into_iter().map(|group| (group, pace)).collect()
 }
 
-fn web() -> Vec<(Group, Pace)> {
+fn voip(both: bool) -> Vec<(Group, Pace)> {
+    // Calls do not begin at one instant: they are spread over a packet's time.
+    let calls = |name: &str| {
+        let (calls, pace) = group(name, cbr(200, 50), 8, 6);
+        (Group { stagger: Nanos::from_millis(20), ds: EF, ..calls }, pace)
+    };
+    let mut all =
+        if both { vec![calls("calls up"), back(calls("calls down"))] } else { vec![calls("calls")] };
+    all.extend(bulk(both, 1, 0));
+    all
+}
+
+fn web(both: bool) -> Vec<(Group, Pace)> {
     let (requests, _) = group("requests", rr(400, 1000), 16, 0);
     let (pages, _) = group("pages", rr(400, 60_000), 8, 0);
     let (think, read) = (Nanos::from_millis(100), Nanos::from_millis(500));
-    vec![
+    let pages = (Group { stagger: read, ..pages }, Pace::After(read));
+    let mut all = vec![
         (Group { stagger: think, ..requests }, Pace::After(think)),
-        (Group { from: FAR, to: NEAR, stagger: read, ..pages }, Pace::After(read)),
-        group("bulk", Load::Stream, 1, 2),
-    ]
+        if both { pages } else { back(pages) },
+    ];
+    all.extend(bulk(both, 1, 2));
+    all
 }
 
-fn incast() -> Vec<(Group, Pace)> {
+fn incast(both: bool) -> Vec<(Group, Pace)> {
     let (answers, _) = group("answers", rr(100, 64_000), 64, 0);
-    vec![
-        (Group { from: FAR, to: NEAR, ..answers }, Pace::Every(Nanos::from_millis(100))),
-        group("rr", rr(100, 100), 1, 0),
-    ]
+    let answers = (answers, Pace::Every(Nanos::from_millis(100)));
+    vec![if both { answers } else { back(answers) }, group("rr", rr(100, 100), 1, 0)]
 }
 
-fn many_flows() -> Vec<(Group, Pace)> {
-    vec![group("bulk", Load::Stream, 128, 0)]
+fn many_flows(both: bool) -> Vec<(Group, Pace)> {
+    bulk(both, if both { 64 } else { 128 }, 0)
 }
 
 /// The traffic of a trial.
@@ -170,11 +202,18 @@ impl Traffic {
         self.members(|g| !matches!(g.load, Load::Cbr { .. })) > 0
     }
 
-    /// Returns a built-in mix.
+    /// Returns a built-in mix, for a wide way back.
     pub fn mix(name: &str) -> Option<Self> {
+        Self::mix_of(name, false)
+    }
+    /// Returns a built-in mix for both directions, where the way back has a rate too.
+    pub fn mix_both(name: &str) -> Option<Self> {
+        Self::mix_of(name, true)
+    }
+    fn mix_of(name: &str, both: bool) -> Option<Self> {
         let mix = MIXES.iter().find(|m| m.name == name)?;
-        let (name, about) = (mix.name.into(), mix.about.into());
-        Some(Self { name, about, load: Loads::Groups((mix.groups)()) })
+        let about = if both { mix.about_both } else { mix.about };
+        Some(Self { name: mix.name.into(), about: about.into(), load: Loads::Groups((mix.groups)(both)) })
     }
 
     /// Reads the bytes of a file called `name`: a capture (pcap or pcapng), up to `time`, or the

@@ -9,7 +9,7 @@ use txweir_core::text::value::text_of;
 use txweir_tc::printable::shortened;
 
 use super::measure::{Interval, MARKED_FROM, Mark, Measure};
-use super::{ClassTrial, GroupTrial, PolicyTrial, Trial};
+use super::{ClassTrial, GroupTrial, StageTrial, Trial};
 use crate::report::text::{Table, bit_rate, size, time};
 
 /// Width of a terminal, in columns, that tables keep if they can.
@@ -83,9 +83,13 @@ impl Display for Trial {
         writeln!(f, "{measured}; {queues}ring {}, BQL {bql}", self.ring)?;
         writeln!(f, "{}", wrapped(&self.interval.said(self.seed)))?;
         self.comparison(f)?;
+        self.write_beside(f)?;
         for p in &self.policies {
             let of = if self.interval.runs > 1 { format!(", seed {}", p.shown_seed) } else { String::new() };
-            write!(f, "\n{}{of}\n{}\n{}", p.name, classes(&p.classes), stages(p))?;
+            write!(f, "\n{}{of}\n{}\n{}", p.name, classes(&p.classes), stages(&p.stages))?;
+            for ifb in &p.ifbs {
+                write!(f, "\n  {}\n{}\n{}", ifb.device, classes(&ifb.classes), stages(&ifb.stages))?;
+            }
         }
         if !self.verdict.is_empty() {
             writeln!(f)?;
@@ -204,7 +208,7 @@ fn label(measure: &Measure, group: Option<&GroupTrial>) -> &'static str {
 }
 
 /// Returns the end of a long name, which distinguishes files.
-fn end_of(name: &str) -> String {
+pub(super) fn end_of(name: &str) -> String {
     let len = name.chars().count();
     match len > NAME_MAX {
         true => "..".chars().chain(name.chars().skip(len + 2 - NAME_MAX)).collect(),
@@ -213,7 +217,7 @@ fn end_of(name: &str) -> String {
 }
 
 /// Returns the text in lines of at most [`WIDTH`]; a longer word is shortened.
-fn wrapped(text: &str) -> String {
+pub(super) fn wrapped(text: &str) -> String {
     let mut out = String::new();
     let mut column = 0;
     for word in text.split_whitespace() {
@@ -257,9 +261,9 @@ fn reasons(all: &BTreeMap<&str, u64>) -> String {
     all.iter().map(|(reason, n)| format!("{reason} {n}")).collect::<Vec<_>>().join(", ")
 }
 
-fn stages(p: &PolicyTrial) -> Table {
+fn stages(all: &[StageTrial]) -> Table {
     let mut t = Table::new(1, ["  time in", "mean", "p50", "p95", "p99", "max"]);
-    for s in &p.stages {
+    for s in all {
         let [mean, p50, p95, p99, max] = [s.mean_ns, s.p50_ns, s.p95_ns, s.p99_ns, s.max_ns].map(time);
         t.row([format!("  {}", s.stage), mean, p50, p95, p99, max]);
     }

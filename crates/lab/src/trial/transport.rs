@@ -72,7 +72,10 @@ pub(super) fn transport(setup: &Setup, traffic: &Traffic) -> (TcpConfig, String)
     }
 }
 
-/// Returns the number of TCP streams through the bottleneck.
-pub(super) fn flows(traffic: &Traffic) -> u64 {
-    traffic.members(|g| g.load == Load::Stream && g.from == NEAR)
+/// Returns the number of TCP streams through the bottleneck, or on the way back if those are more
+/// and it has a rate.
+pub(super) fn flows(setup: &Setup, traffic: &Traffic) -> u64 {
+    let up = traffic.members(|g| g.load == Load::Stream && g.from == NEAR);
+    let down = traffic.members(|g| g.load == Load::Stream && g.from != NEAR);
+    if setup.down.is_some() { up.max(down) } else { up }
 }

@@ -13,7 +13,7 @@ mod sha256;
 
 const ASSETS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/assets");
 /// Largest size of a page without data: pages are sent by mail.
-const PAGE_BYTES_MAX: usize = 150_000;
+const PAGE_BYTES_MAX: usize = 160_000;
 /// Time after which a browser counts as stuck.
 const BROWSER_SECONDS_MAX: u32 = 120;
 /// Content of a hostile file.
@@ -37,14 +37,17 @@ fn group(name: &str, kind: &str, count: u32, steps: usize, (rate, ns): (u64, u64
     let holes = |v: Vec<u64>| -> Vec<Option<u64>> {
         v.into_iter().enumerate().map(|(i, v)| (i % 13 != 5).then_some(v)).collect()
     };
+    let flow = |n| series(if kind == "stream" { steps } else { 0 }, rate / 4, n);
     json!({
         "name": name, "kind": kind, "count": count, "throughput_bit_s": rate, "jain": 0.987,
         "retransmitted_bytes": 1460,
         "transactions_per_s": if kind == "rr" { json!(46.3) } else { Value::Null },
         "latency": {"count": 400, "mean_ns": ns, "p50_ns": ns, "p95_ns": ns * 2, "p99_ns": ns * 3, "max_ns": ns * 4},
-        "lost": null,
+        "lost": null, "direction": "up",
+        "latency_percents_ns": (0..=100).map(|p| ns / 2 + ns * p / 40).collect::<Vec<u64>>(),
         "series": {
             "throughput_bit_s": series(steps, rate, 1),
+            "flows_bit_s": (0..count as usize).map(flow).collect::<Vec<_>>(),
             "latency_p50_ns": holes(series(steps, ns, 2)),
             "latency_p99_ns": holes(series(steps, ns * 3, 3)),
         },
@@ -56,7 +59,7 @@ fn measure(group: Option<&str>, name: &str, unit: &str, median: f64, mark: Optio
     // The values have so few digits that any reader of JSON reads them back exactly.
     let runs = [1.01, 0.99, 1.0, 0.98, 1.02].map(|share| (median * share * 1000.0).round() / 1000.0);
     json!({
-        "group": group, "measure": name, "unit": unit, "better": "less", "runs": runs, "median": median,
+        "group": group, "measure": name, "label": name, "unit": unit, "better": "less", "runs": runs, "median": median,
         "low": runs[3], "high": runs[4], "mark": mark,
     })
 }
@@ -70,14 +73,26 @@ fn policy(name: &str, k: usize, steps: usize) -> Value {
             "throughput_bit_s": 19_700_000, "drops": {"congested": 72, "overlimit": 3}, "marks": {},
             "backlog_bytes": {"mean": ns / 400, "max": ns / 100},
             "series": {
-                "throughput_bit_s": series(steps, 19_700_000, k), "backlog_bytes": series(steps, ns / 400, k + 4),
+                // Two classes have other values, and each of their lines shows.
+                "throughput_bit_s": series(steps, 19_700_000, k + kind.len()),
+                "backlog_bytes": series(steps, ns / 400, k + 4 + kind.len()),
                 "drops": series(steps, 5, k),
             },
         })
     };
+    let tin = |name: &str| {
+        let over = json!({
+            "arrived_bit_s": series(steps, 9_000_000, name.len()), "backlog_bytes": series(steps, 9000, name.len()),
+            "delay_ns": series(steps, ns, name.len()), "drops": series(steps, 2, 14),
+        });
+        json!({"name": name, "arrived_packets": 900, "arrived_bytes": 9000, "drops": 4, "marks": 0, "series": over})
+    };
+    let mut cake = class("1:2", "1:", "cake");
+    cake["parts"] = json!([tin("Bulk"), tin("Voice <b>")]);
     let stage = |name: &str, ns: u64| {
         let (p95, max) = (ns * 2, ns * 3);
-        json!({"stage": name, "mean_ns": ns, "p50_ns": ns, "p95_ns": p95, "p99_ns": p95, "max_ns": max})
+        let over = json!({"p50_ns": series(steps, ns, 6 + k), "p99_ns": series(steps, p95, 7 + k)});
+        json!({"stage": name, "mean_ns": ns, "p50_ns": ns, "p95_ns": p95, "p99_ns": p95, "max_ns": max, "series": over})
     };
     json!({
         "name": name, "policy": "qdisc add root handle 1: prio\nqdisc add parent 1:1 fq_codel\n",
@@ -94,7 +109,7 @@ fn policy(name: &str, k: usize, steps: usize) -> Value {
             group("bulk", "stream", 4, steps, (19_000_000 - k as u64 * 300_000, ns)),
             group("rr", "rr", 4, steps, (300_000, ns)),
         ],
-        "classes": [class("1:", "root", "prio"), class("1:1", "1:", "fq_codel")],
+        "classes": [class("1:", "root", "prio"), class("1:1", "1:", "fq_codel"), cake],
         "device": {"ring_bytes": {"mean": 4500, "max": 9000}, "bql_limit": 3000, "utilisation": 0.98,
                    "series": {"ring_bytes": series(steps, 4500, k + 9)}},
         "stages": [stage("classifier", 0), stage("qdisc", ns), stage("ring", 1_700_000)],
@@ -134,6 +149,7 @@ fn nulls() -> Value {
         report["policies"][1][key] = Value::Null;
     }
     report["policies"][0]["groups"][1]["latency"] = Value::Null;
+    report["policies"][0]["groups"][1]["latency_percents_ns"] = Value::Null;
     report["policies"][0]["groups"][1]["series"]["latency_p50_ns"] = json!([null, null, null]);
     report["policies"][0]["groups"][1]["series"]["latency_p99_ns"] = json!([]);
     report
@@ -174,7 +190,8 @@ fn headline_is_there_without_javascript() {
         ]
     );
     assert!(table.contains("<span class=\"best\">450 ms</span>"), "{table}");
-    assert_eq!(table.matches("class=\"equal\">98.0 %").count(), 2, "{table}");
+    // Values that read alike have neither a mark nor a bar.
+    assert_eq!(table.matches("<span>98.0 %</span>").count(), 2, "{table}");
     assert!(!table.contains("marked"), "no policy marks: {table}");
     let verdict = "<p class=\"verdict\">rr x4 p99: 1.80 s with default, 450 µs with &lt;fq&gt;: 4.0 times lower.</p>\
                    <p class=\"verdict\">starved with x: y.</p>";
@@ -229,6 +246,8 @@ fn data_is_the_json_that_was_given_and_markup_in_it_stays_text() {
     for (i, key) in ["measure", "unit", "mark", "group"].iter().enumerate() {
         report["policies"][0]["measures"][i][key] = HOSTILE.into();
     }
+    report["policies"][0]["classes"][2]["parts"][0]["name"] = HOSTILE.into();
+    let report = with_lines(report);
     let page = html(&report.to_string());
     let data = page.split("id=\"data\">").nth(1).unwrap().split("</script>").next().unwrap();
     assert_eq!(serde_json::from_str::<Value>(data).unwrap(), report);
@@ -236,6 +255,52 @@ fn data_is_the_json_that_was_given_and_markup_in_it_stays_text() {
     assert!(!page.contains("<img"));
     assert_eq!(page.matches("</script").count(), 3);
     assert!(page.contains("<p class=\"about\">{{report.js}} {{data}}</p>"), "text is not a template");
+}
+
+/// Every caveat stands before the first number.
+#[test]
+fn caveats_are_in_the_head_of_the_page() {
+    let head = |report: &Value| {
+        let page = html(&report.to_string());
+        page.split("</header>").next().map(String::from).expect("a head")
+    };
+    let mut report = sample(&["a", "b"], 3);
+    let said = head(&report);
+    assert!(said.contains("<b>A model:</b> virtual time"), "{said}");
+    assert!(!said.contains("<b>Few runs:</b>") && !said.contains("<b>Real line:</b>"), "{said}");
+    report["interval"]["runs"] = 3.into();
+    let said = head(&with_lines(report));
+    assert!(said.contains("<b>Few runs:</b> 3 runs of each policy; 4 at least"), "{said}");
+    assert!(said.contains("<b>Real line:</b> measured by flent elsewhere"), "{said}");
+    let page = html(&scenario().to_string());
+    assert!(
+        page.contains("<th class=\"text\">rr ×4</th><td class=\"text\">request to response</td>"),
+        "a group a line"
+    );
+    assert!(
+        page.contains("<h3 class=\"policy\">Links</h3>") && !page.contains("class=\"meter\">"),
+        "no bars of one run"
+    );
+    let said = head(&scenario());
+    assert!(
+        said.contains("<p class=\"kicker\">txweir lab run</p>") && said.contains("<b>One run:</b> seed 1"),
+        "{said}"
+    );
+}
+
+/// The numbers of a real line stand beside those of the policies, without JavaScript.
+#[test]
+fn a_real_line_stands_beside_the_policies() {
+    let page = html(&with_lines(sample(&["default", "b"], 3)).to_string());
+    let table = page.split("Beside a real line</h3>").nth(1).unwrap().split("</table>").next().unwrap();
+    for row in [
+        "<td>18.0 Mbit/s</td><td>2.00 ms</td>",
+        "<td>19.0 Mbit/s</td><td>3.00 ms</td>",
+        "<td>–</td><td>7 ns</td>",
+    ] {
+        assert!(table.contains(row), "{row}: {table}");
+    }
+    assert!(!html(&sample(&["a"], 3).to_string()).contains("Beside a real line"));
 }
 
 #[test]
@@ -406,21 +471,64 @@ fn samples() -> Vec<(&'static str, Value, u32, u32)> {
     let long = "a-policy-with-quite-a-long-name-that-somebody-gave-to-a-file-for-good-reasons.tc";
     let eight =
         ["default", HOSTILE, long, "codel.tc", "prio.tc", "tbf.tc", "pfifo.tc", "fq_codel with a blank.tc"];
-    // Three charts per group, and those of backlog, ring, drops and stages.
+    // Three charts for each of two groups, five of the runs, five of the queues, one of the stages;
+    // for each policy one of its flows, two of its classes, three of its tins.
+    let charts = |policies: u32| 17 + 6 * policies;
     vec![
-        ("two", sample(&["default", "fq_codel.tc"], 200), 10, 0),
-        ("three", sample(&["default", "fq_codel.tc", "prio.tc"], 200), 10, 0),
-        ("one", sample(&["default"], 100), 10, 0),
-        ("eight", sample(&eight, 100), 10, 0),
-        ("long", sample(&["default", "fq_codel.tc"], 20_000), 10, 0),
-        ("a single point", sample(&["default", "fq_codel.tc"], 1), 10, 0),
-        // Throughput and latency over time are empty for each group, and so are the three charts of
-        // the queues.
-        ("no points", sample(&["default", "fq_codel.tc"], 0), 10, 7),
-        ("nulls", nulls(), 10, 2),
-        ("empty", json!({}), 4, 4),
-        ("no policies", sample(&[], 3), 4, 4),
+        ("two", sample(&["default", "fq_codel.tc"], 200), charts(2), 0),
+        ("three", sample(&["default", "fq_codel.tc", "prio.tc"], 200), charts(3), 0),
+        ("one", sample(&["default"], 100), charts(1), 0),
+        ("eight", sample(&eight, 100), charts(8), 0),
+        ("long", sample(&["default", "fq_codel.tc"], 20_000), charts(2), 0),
+        ("a single point", sample(&["default", "fq_codel.tc"], 1), charts(2), 0),
+        // All charts over time are empty: two for each group, the five of the queues, six for each
+        // policy.
+        ("no points", sample(&["default", "fq_codel.tc"], 0), charts(2), 21),
+        // Of the second policy there is nothing, and of a group no latency over time.
+        ("nulls", nulls(), charts(1), 2),
+        ("real line", with_lines(sample(&["default", HOSTILE], 100)), charts(2) + 3, 0),
+        ("scenario", scenario(), 6 + 2 + 6 + 5 * 2, 0),
+        // The charts of the queues and of the stages say that there are no data.
+        ("empty", json!({}), 6, 6),
+        ("no policies", sample(&[], 3), 6, 6),
     ]
+}
+
+/// Puts a run of a real line beside a report.
+fn with_lines(mut report: Value) -> Value {
+    let at: Vec<u64> = (1..=300).map(|n| n * 200_000_000).collect();
+    let flows = json!({
+        "throughput_bit_s": 18_000_000, "series_bit_s": series(300, 18_000_000, 1),
+        "flows": [{"name": "TCP upload BE", "series_bit_s": series(300, 9_000_000, 2)}],
+    });
+    let latency = json!({"count": 300, "mean_ns": 3, "p50_ns": 1, "p95_ns": 1, "p99_ns": 1, "max_ns": 4});
+    report["lines"] = json!([{
+        "name": HOSTILE, "test": "rrul", "title": HOSTILE, "host": "h", "time": "2026", "length_ns": 60_000_000_000u64,
+        "at_ns": at, "upload": flows, "download": flows,
+        "ping": {
+            "latency": latency, "percents_ns": (0..=100).map(|p| 9_000_000 + p * 1_000_000).collect::<Vec<u64>>(),
+            "series_ns": series(300, 50_000_000, 3),
+        },
+    }]);
+    report["beside"] = json!([
+        {"measure": "upload_bit_s", "label": HOSTILE, "unit": "bit/s", "lines": [18e6], "policies": [19e6, null]},
+        {"measure": "x", "label": "ping p50", "unit": "ns", "lines": [2_000_000], "policies": [3_000_000, 7]},
+    ]);
+    report
+}
+
+/// Returns the report of a scenario: one run, and two directions of a link.
+fn scenario() -> Value {
+    let mut report = sample(&["this run"], 100);
+    let ways = [policy("a -> b", 0, 100), policy("b -> a", 1, 100)];
+    report["ways"] = ways.into_iter().collect();
+    for key in ["verdict", "interval", "fidelity"] {
+        report[key] = Value::Null;
+    }
+    for measure in report["policies"][0]["measures"].as_array_mut().unwrap() {
+        measure["runs"] = json!([measure["median"]]);
+    }
+    report
 }
 
 #[test]
@@ -451,12 +559,18 @@ fn every_chart_draws_at_every_width_in_both_themes() {
 
 fn check(one: &Value, dark: bool) {
     let (_, _, charts, empty) = samples().into_iter().find(|s| s.0 == one["name"]).unwrap();
-    let plots = charts - empty;
+    // The charts of runs are no canvases.
+    let plots = charts - empty - one["strips"].as_u64().unwrap() as u32;
     assert_eq!(one["errors"], "", "{one}");
     assert_eq!(one["planted"], "", "{one}");
     assert_eq!(one["scripts"], 3, "{one}");
     assert_eq!(one["charts"], format!("{charts}/{charts}"), "{one}");
     assert_eq!(one["nodata"], empty, "{one}");
+    // Three buttons for each chart with data, and two for the page if it has policies.
+    let (right, all) = one["files"].as_str().and_then(|f| f.split_once('/')).unwrap();
+    assert_eq!(right, all, "{one}");
+    let of_page = if ["empty", "no policies"].contains(&one["name"].as_str().unwrap()) { 0 } else { 2 };
+    assert_eq!(all, (3 * (charts - empty) + of_page).to_string(), "{one}");
     assert_eq!(one["ink"], format!("{plots}/{plots}"), "{one}");
     assert_eq!((&one["overflow"], &one["wide"]), (&json!(0), &json!(0)), "{one}");
     let (light_page, dark_page) = ("rgb(245, 246, 248)", "rgb(15, 20, 26)");

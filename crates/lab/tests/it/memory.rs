@@ -54,6 +54,38 @@ fn a_scenario_beyond_the_budget_is_refused_before_anything_is_made() {
     refused(&scenario(2, 1, "", &[short; 30]), "traffic t2");
 }
 
+/// The packets that links carry at a time are the rate times the delay: a product of terabytes is
+/// refused, and one of a gigabyte is not.
+#[test]
+fn packets_on_the_way_have_a_budget() {
+    let said = |keys: &str, traffic: &[&str]| {
+        let text = scenario(2, 1, keys, traffic).replace("10mbit", "100gbit").replace("\"1s\"", "\"200s\"");
+        let (done, bytes) = read(&text);
+        assert!(bytes < 100 << 20, "{bytes}");
+        done.map_err(|error| format!("{} ({})", error.message, error.hint.unwrap_or_default()))
+    };
+    assert_eq!(said("delay = \"100ms\"", &[]), Ok(()));
+    let hint = "fewer are on the way with a lower rate, delay, jitter or reorder_by, or in a shorter run";
+    let expected =
+        "expected packets on the way that take at most 1073741824 bytes of memory on all links together";
+    for (keys, packets) in [
+        ("delay = \"100s\"", 3_250_975_200_u64),
+        ("delay = \"50s\"\njitter = \"50s\"", 3_250_975_200),
+        ("one_way = true\nreorder = \"1%\"\nreorder_by = \"100s\"", 1_625_487_600),
+        ("one_way = true\ndelay = \"1h\"", 3_250_975_200),
+    ] {
+        let bytes = packets * 144;
+        let given = format!("given {packets} packets of {bytes} bytes beside 0 ({hint})");
+        assert_eq!(said(keys, &[]), Err(format!("link h0 -> h1: delay: {expected}, {given}")), "{keys}");
+    }
+    // Small packets of a rate of their own are more, and never more than the line carries.
+    let small = "kind = \"cbr\"\nsize = \"60b\"\nrate = \"100gbit\"";
+    assert_eq!(said("one_way = true\ndelay = \"40ms\"", &[small]), Ok(()));
+    let given = "given 14880952 packets of 2142857088 bytes beside 0";
+    let refused = said("one_way = true\ndelay = \"100ms\"", &[small]).expect_err("a refusal");
+    assert!(refused.contains(given), "{refused}");
+}
+
 /// The qdiscs of all policies share what the other parts leave.
 #[test]
 fn the_tables_of_all_policies_have_one_budget() {

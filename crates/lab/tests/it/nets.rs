@@ -239,6 +239,7 @@ fn nothing_is_lost_that_is_not_counted() {
             let Totals {
                 submitted,
                 delivered,
+                ended,
                 dropped,
                 stolen,
                 refused,
@@ -248,6 +249,7 @@ fn nothing_is_lost_that_is_not_counted() {
                 in_links,
             } = t;
             assert_eq!(stolen.packets, 0, "no action takes packets");
+            assert_eq!(ended.packets, 0, "no action makes copies");
             let parts = [delivered, dropped, refused, lost, backlog, in_devices, in_links];
             assert_eq!(
                 submitted.bytes,

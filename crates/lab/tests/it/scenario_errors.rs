@@ -38,7 +38,7 @@ const WRONG: &[(&str, &str, &str, &str)] = &[
     (
         "duration = \"1s\"",
         "duration = \"1s\"\nseeds = 1",
-        "3:1: unknown field `seeds`, expected one of `title`, `seed`, `duration`, `warmup`, `measure`, `host`, `link`, \
+        "3:1: unknown field `seeds`, expected one of `title`, `seed`, `duration`, `warmup`, `measure`, `host`, `link`, `ifb`, \
          `traffic`",
         "seeds",
     ),
@@ -54,8 +54,8 @@ const WRONG: &[(&str, &str, &str, &str)] = &[
         "kind =",
         "knd =",
         "19:1: unknown field `knd`, expected one of `name`, `from`, `to`, `kind`, `count`, `size`, \
-         `request`, `response`, `rate`, `priority`, `start`, `stagger`, `congestion`, `ecn`, `sizes`, `load`, `of`, \
-         `arrivals`, `arrivals_at`, `at_once`, `fps`, `key_every`, `deadline`, `timeout`, `tries`",
+         `request`, `response`, `rate`, `priority`, `dscp`, `mark`, `start`, `stagger`, `congestion`, `ecn`, \
+         `sizes`, `load`, `of`, `arrivals`, `arrivals_at`, `at_once`, `fps`, `key_every`, `deadline`, `timeout`, `tries`",
         "knd",
     ),
     ("title = \"t\"\n", "", "1:1: missing field `title`", ""),

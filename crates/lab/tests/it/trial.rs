@@ -602,7 +602,7 @@ fn tables_fit_and_wrap() {
             let legend = text.lines().filter(|l| l.starts_with(sign)).count();
             assert_eq!((shown, legend), (marks(mark), usize::from(marks(mark) > 0)), "{text}");
         }
-        assert!(text.matches("\nrr  transactions/s").count() >= n.div_ceil(3));
+        assert!(text.matches("\nudp ef  throughput").count() >= n.div_ceil(3));
     }
     let alike = trial(&setup, &mix("bulk+rr"), &[("default", ""), ("same.tc", "")]).to_string();
     assert!(!alike.contains('*'), "{alike}");
@@ -621,20 +621,24 @@ fn json_has_its_keys_in_order() {
     };
     assert_eq!(
         keys(&value),
-        "title traffic about link_rate_bit_s rtt_ns queues ring bql time_ns warmup_ns seed tcp congestion ecn fidelity \
-         interval verdict step_ns policies"
+        "title traffic about link_rate_bit_s down_rate_bit_s rtt_ns queues ring bql time_ns warmup_ns seed tcp congestion \
+         ecn fidelity interval verdict step_ns policies"
     );
     let policy = &value["policies"][0];
-    assert_eq!(keys(policy), "name policy shown_seed measures groups classes device stages drops marks jain");
-    assert_eq!(keys(&policy["measures"][0]), "group measure unit better runs median low high mark");
+    assert_eq!(
+        keys(policy),
+        "name policy shown_seed measures groups classes device stages drops marks down ifbs jain"
+    );
+    assert_eq!(keys(&policy["measures"][0]), "group measure label unit better runs median low high mark");
     assert_eq!(keys(&value["interval"]), "runs low_rank high_rank coverage marked_from");
     assert_eq!(keys(&value["fidelity"]), "range rows rows_inside reasons nearest");
     assert_eq!(
         keys(&policy["groups"][1]),
-        "name kind count throughput_bit_s jain retransmitted_bytes transactions_per_s latency lost offered_packets \
-         received_packets series"
+        "name kind count direction throughput_bit_s jain retransmitted_bytes transactions_per_s latency \
+         latency_percents_ns lost offered_packets received_packets series"
     );
-    assert_eq!(keys(&policy["groups"][0]["series"]), "throughput_bit_s latency_p50_ns latency_p99_ns");
+    let series = keys(&policy["groups"][0]["series"]);
+    assert_eq!(series, "throughput_bit_s flows_bit_s latency_p50_ns latency_p99_ns");
     assert_eq!(keys(&policy["groups"][0]["latency"]), "count mean_ns p50_ns p95_ns p99_ns max_ns");
     assert_eq!(
         keys(&policy["classes"][0]),
@@ -645,7 +649,7 @@ fn json_has_its_keys_in_order() {
         keys(&policy["device"]),
         "ring_bytes bql_limit utilisation offered_packets sent_packets sent_bytes series"
     );
-    assert_eq!(keys(&policy["stages"][2]), "stage mean_ns p50_ns p95_ns p99_ns max_ns");
+    assert_eq!(keys(&policy["stages"][2]), "stage mean_ns p50_ns p95_ns p99_ns max_ns series");
     assert_eq!((&value["time_ns"], &value["step_ns"]), (&1_000_000_000_u64.into(), &10_000_000.into()));
     assert_eq!(policy["policy"], "qdisc add root fq_codel");
     let mut all = Vec::new();

@@ -130,6 +130,13 @@ impl Host {
 
     /// Makes a device; returns false if its name is taken or is none, or if there is no room.
     pub(super) fn make(&mut self, name: &str, kind: &str, queues: u16) -> bool {
+        // A device that the machine was only told of gives way to one that a call makes.
+        let is_told = |nic: &&Nic| nic.name == name && nic.kind.is_empty();
+        let only_told =
+            self.nics.iter().find(is_told).is_some_and(|_| self.options.devices.iter().any(|d| d.0 == name));
+        if only_told && !kind.is_empty() {
+            self.remove(name);
+        }
         let options = &self.options;
         let told = options.devices.iter().find(|(told, _)| told == name);
         let nic = Nic {
@@ -194,26 +201,48 @@ impl Host {
 
     /// Returns the names of the devices that have a root qdisc of a line.
     pub(super) fn rooted(&mut self) -> Vec<String> {
-        let saved = tool::save(&mut self.memory);
-        let root = |name: &&String| {
-            let head = format!("qdisc replace dev {name} root ");
-            saved.lines().any(|line| line.starts_with(&head))
-        };
-        let names: Vec<String> = self.nics.iter().map(|nic| nic.name.clone()).collect();
-        names.iter().filter(root).cloned().collect()
+        self.having(&["root"])
     }
 
-    /// Returns the lines that make the qdiscs, classes and filters of a device, without its hook.
-    pub(super) fn saved(&mut self, name: &str) -> String {
-        let dev = format!(" dev {name} ");
-        let of_hook = |line: &str| {
-            let place = line.split_once(&dev).map_or("", |(_, rest)| rest);
-            let place = place.split(' ').next().unwrap_or("");
-            matches!(place, "ingress" | "clsact" | "egress" | "ingress_block" | "egress_block")
-        };
+    /// Returns the names of the devices that have a root qdisc of a line, or a hook.
+    pub(super) fn shaped(&mut self) -> Vec<String> {
+        self.having(&["root", "ingress", "clsact", "ingress_block", "egress_block"])
+    }
+
+    /// Returns the names of the devices that have a qdisc at one of these places.
+    fn having(&mut self, places: &[&str]) -> Vec<String> {
         let saved = tool::save(&mut self.memory);
-        let mine = saved.lines().filter(|line| line.contains(&dev) && !of_hook(line));
-        mine.map(|line| format!("{line}\n")).collect()
+        let has = |name: &&String| {
+            let head = format!("qdisc replace dev {name} ");
+            let rest = saved.lines().filter_map(|line| line.strip_prefix(&head));
+            rest.filter_map(|rest| rest.split(' ').next()).any(|place| places.contains(&place))
+        };
+        self.nics.iter().map(|nic| &nic.name).filter(has).cloned().collect()
+    }
+
+    /// Returns the lines that make the qdiscs, classes and filters of a device and of the devices
+    /// to which its actions send packets, with their hooks and the actions that have lines of their
+    /// own.
+    pub(super) fn saved(&mut self, name: &str) -> String {
+        let saved = tool::save(&mut self.memory);
+        let words: Vec<Vec<&str>> = saved.lines().map(|line| line.split(' ').collect()).collect();
+        let mut devices = vec![name];
+        let mut next = 0;
+        // Bound: each device is in the list once.
+        while let Some(from) = devices.get(next).copied() {
+            next += 1;
+            for line in words.iter().filter(|line| device_of(line) == Some(from)) {
+                let actions = line.iter().enumerate().filter(|(_, w)| **w == "mirred");
+                for target in actions.filter_map(|(at, _)| device_in(&line[at..])) {
+                    if !devices.contains(&target) {
+                        devices.push(target);
+                    }
+                }
+            }
+        }
+        let is_meant = |words: &Vec<&str>| device_of(words).is_none_or(|dev| devices.contains(&dev));
+        let lines = saved.lines().zip(&words).filter(|(_, words)| is_meant(words));
+        lines.map(|(line, _)| format!("{line}\n")).collect()
     }
 
     /// Returns the kind of the root qdisc of a device.
@@ -252,4 +281,15 @@ impl Host {
         }
         kinds
     }
+}
+
+/// Returns the name of the first device in the words of a line.
+fn device_in<'a>(words: &[&'a str]) -> Option<&'a str> {
+    let at = words.iter().position(|word| *word == "dev")?;
+    words.get(at + 1).copied()
+}
+
+/// Returns the device that a line is for, which follows its object and verb.
+fn device_of<'a>(words: &[&'a str]) -> Option<&'a str> {
+    words.get(2).filter(|word| **word == "dev").and_then(|_| words.get(3).copied())
 }

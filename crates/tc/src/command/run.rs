@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use txweir_core::path::qdiscs::Qdiscs;
+use txweir_core::path::qdiscs::{Planned, Qdiscs};
+use txweir_core::path::trees::Trees;
 use txweir_core::sched::stab::Stab;
 use txweir_core::text::error::Object;
 use txweir_core::text::value::Words;
@@ -57,6 +58,51 @@ impl Change {
             Command::Qdisc(cmd) => Some(Self::Qdisc(cmd.clone())),
             Command::Class(cmd) => Some(Self::Class(cmd.clone())),
             Command::Filter(_) | Command::Chain(_) | Command::Actions(_) => None,
+        }
+    }
+}
+
+/// The object of a line that gives new options: the qdisc at a place, or a class.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Planning {
+    Qdisc(Handle),
+    Class(Handle),
+}
+
+/// Returns the object of a line and the effect of the line on it, if the line only gives new
+/// options to one that exists; `None` if it may do more, or is refused.
+pub(crate) fn plan(cmd: &Change, trees: &Trees<'_>) -> Option<(Planning, Planned)> {
+    let options = match cmd {
+        Change::Qdisc(cmd) => &cmd.options,
+        Change::Class(cmd) => &cmd.options,
+    };
+    let options: Vec<&str> = options.iter().map(|w| w.text.as_str()).collect();
+    let words = &mut Words::new(&options);
+    match cmd {
+        Change::Class(cmd) => {
+            let class = cmd.classid.as_ref()?.value;
+            let parent = cmd.parent.as_ref().map(|p| p.value);
+            let parent = match cmd.verb {
+                Verb::Replace => Some(parent.unwrap_or(class.qdisc())),
+                Verb::Change => parent,
+                _ => return None,
+            };
+            let kind = cmd.kind.as_ref().map(|k| k.text.as_str());
+            let (class, planned) = trees.plan_class(parent, class, kind, words)?;
+            Some((Planning::Class(class), planned))
+        }
+        Change::Qdisc(cmd) => {
+            let Some(Place::Below(parent)) = cmd.place.as_ref().map(|p| p.value) else { return None };
+            if parent.major() == Handle::ROOT.major() && parent != Handle::ROOT {
+                // It may be a hook.
+                return None;
+            }
+            let plain = cmd.stab.is_none() && cmd.blocks.iter().all(Option::is_none);
+            let verb = matches!(cmd.verb, Verb::Replace | Verb::Change);
+            let kind = cmd.kind.as_ref().filter(|_| plain && verb)?;
+            let handle = cmd.handle.as_ref().map(|h| h.value);
+            let (place, planned) = trees.plan_qdisc(parent, handle, Some(&kind.text), words)?;
+            Some((Planning::Qdisc(place), planned))
         }
     }
 }

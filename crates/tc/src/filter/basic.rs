@@ -12,7 +12,8 @@ use crate::said::Said;
 pub(super) fn read(said: &Said<'_>) -> Result<Basic, Failure> {
     if said.settings.iter().next().is_none() {
         let err = said.error(code::MISSING, said.kind, "basic leads nowhere");
-        return Err(Failure::refused(err.expected("match EXPRESSION, classid MAJOR:MINOR, action KIND ...")));
+        let err = err.expected("match EXPRESSION, classid MAJOR:MINOR, action KIND ...");
+        return Err(Failure::refused(err.kernel(Some(crate::kernel::INVALID_TALKING))));
     }
     Ok(Basic { expr: ematch::read(said)? })
 }

@@ -11,7 +11,8 @@ use crate::said::Said;
 pub(super) fn read(said: &Said<'_>) -> Result<Matchall, Diagnostic> {
     if said.settings.iter().next().is_none() {
         let err = said.error(code::MISSING, said.kind, "matchall leads nowhere");
-        return Err(err.expected("classid MAJOR:MINOR, action KIND ..."));
+        let err = err.expected("classid MAJOR:MINOR, action KIND ...");
+        return Err(err.kernel(Some(crate::kernel::INVALID_TALKING)));
     }
     Ok(Matchall { skip_hw: said.settings.has("skip_hw") })
 }

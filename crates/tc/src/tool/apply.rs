@@ -56,7 +56,7 @@ pub(super) fn shares(source: &Arc<Source>, change: &Change, device: &dyn Device)
 
 /// True if the qdisc or the class that a line is about shares a rate. A class that is made, and an
 /// object that is deleted, takes the rate of no other.
-fn changes_share(change: &Change, trees: &Trees<'_>) -> bool {
+pub(super) fn changes_share(change: &Change, trees: &Trees<'_>) -> bool {
     let mut any = false;
     match change {
         Change::Qdisc(QdiscCommand { verb: Verb::Delete, .. }) => {}

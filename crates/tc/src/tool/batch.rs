@@ -21,7 +21,8 @@ pub(super) fn run(
 ) -> (Outcome, Vec<Done>) {
     let mut session = Session::new(flags, class_names, devices);
     let mut status = 0;
-    for line in lex::lines(batch, 0..batch.text.len()) {
+    for line in lex::each(batch, 0..batch.text.len()) {
+        session.devices.pause();
         let (at, failed) = match line {
             Ok(line) => (line.span().start, one(&mut session, batch, &line) != 0),
             Err(diagnostic) => {

@@ -13,6 +13,7 @@ use crate::ast::{At, QdiscCommand, Verb};
 use crate::command::Change;
 use crate::diagnostic::{Diagnostic, code};
 use crate::failure::{Failure, USAGE};
+use crate::kernel;
 use crate::source::Source;
 
 /// The places of a device that can have shared blocks: the word, the hook.
@@ -86,5 +87,6 @@ pub(super) fn none(source: &Arc<Source>, block: &At<u32>) -> Failure {
 pub(super) fn missing(source: &Arc<Source>, block: &At<u32>) -> Diagnostic {
     let message = format!("there is no block {}", block.value);
     let err = Diagnostic::error(code::NOT_FOUND, source, block.span.clone(), message);
-    err.hint(Some(format!("qdisc add dev NAME ingress_block {} clsact makes it", block.value)))
+    let err = err.hint(Some(format!("qdisc add dev NAME ingress_block {} clsact makes it", block.value)));
+    err.kernel(Some(kernel::NO_SUCH_BLOCK))
 }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Debug};
+use std::sync::Arc;
 
 use txweir_core::classify::action::State;
 use txweir_core::classify::filter::Filters;
@@ -11,6 +12,9 @@ use txweir_core::path::qdiscs::Qdiscs;
 use txweir_core::path::trees::Trees;
 use txweir_core::qdisc::Registry;
 use txweir_core::{ConfigError, Env, Handle, Instant, Meta, Tally, Tree};
+
+use crate::command::Change;
+use crate::source::Source;
 
 /// The ingress and egress hooks of a device: places for filters. As in Linux there is one handle,
 /// `ffff:`, for either of the two. The device's tree knows which filters they have, by
@@ -101,6 +105,13 @@ impl Ports {
 /// The loopback device of a machine: actions may name it, and it takes no packets here.
 pub const LOOPBACK: &str = "lo";
 
+/// A line of a batch on its way to a device.
+#[derive(Clone, Copy, Debug)]
+pub struct InPlace<'a> {
+    pub(crate) source: &'a Arc<Source>,
+    pub(crate) change: &'a Change,
+}
+
 /// All devices of an owner.
 pub trait Devices {
     /// Returns the kinds that commands may name: those that the trees of all devices make.
@@ -130,6 +141,20 @@ pub trait Devices {
     }
     /// Returns the time.
     fn now(&self) -> Instant;
+    /// True if there is a device of that name.
+    fn has(&mut self, name: &str) -> bool {
+        self.device(name).is_some()
+    }
+    /// Plans a line that gives new options to one object of a device, if that is all that it does
+    /// and the devices are to be changed later. Returns whether it changes anything; `None` if the
+    /// line is to be run.
+    fn plan(&mut self, _device: &str, _line: &InPlace<'_>) -> Option<bool> {
+        None
+    }
+    /// Lets the owner do other work, such as to carry packets. It is called between two steps of a
+    /// request, each of which takes a bounded time; the devices may have another time afterwards,
+    /// and other packets. Their qdiscs and filters stay.
+    fn pause(&mut self) {}
     /// Checks that the devices of these names could have these trees in the place of their own, as
     /// far as it is about rates that qdiscs of any of them share by name (`tbf ... shared NAME`). A
     /// device that does not exist yet is added to the others.
@@ -186,6 +211,10 @@ pub trait Device {
     /// Calls `f` on its qdiscs, for many changes in one step: waiting packets are kept, in their
     /// order, and wait afterwards where the tree that `f` has made puts them.
     fn swap(&mut self, f: &mut dyn FnMut(&mut Qdiscs<'_>)) -> SwapDone;
+    /// Frees some of the qdiscs that the last swap has replaced; true once all are freed.
+    fn bury(&mut self) -> bool {
+        true
+    }
     /// Calls `f` on every waiting packet, with the class that its qdisc hangs below, the qdisc's
     /// handle, and the packet; in the order in which they would be put into a new tree.
     fn queued(&self, f: &mut dyn FnMut(Handle, Handle, &Meta));

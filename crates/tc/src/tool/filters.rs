@@ -108,9 +108,8 @@ impl Line<'_> {
         if let Some(number) = block.and_then(|block| session.devices.filters().block(block)?.number()) {
             let message = format!("the filters of {} are those of block {number} there", dev.text);
             let err = self.error(code::CONFLICT, &dev.span, message);
-            return Err(Failure::refused(
-                err.hint(Some(format!("say block {number} in place of the device"))),
-            ));
+            let err = err.hint(Some(format!("say block {number} in place of the device")));
+            return Err(Failure::refused(err.kernel(Some(kernel::SHARED_BLOCK))));
         }
         Ok(Found { dev: Some(dev.text.clone()), at, said, block })
     }
@@ -138,7 +137,8 @@ impl Line<'_> {
         match chain {
             Some(At { value, span }) if *value > CHAIN_MAX => {
                 let err = self.error(code::OUT_OF_RANGE, span, format!("chain {value} is out of range"));
-                Err(Failure::refused(err.expected(format!("at most {CHAIN_MAX}"))))
+                let err = err.expected(format!("at most {CHAIN_MAX}"));
+                Err(Failure::refused(err.kernel(Some(kernel::CHAIN_ABOVE))))
             }
             chain => Ok(chain.map_or(0, |c| c.value)),
         }
@@ -155,9 +155,8 @@ fn put(
 ) -> Result<(), Failure> {
     let Some(kind) = &cmd.kind else {
         let err = line.error(code::MISSING, line.span, "this does not say which kind");
-        return Err(Failure::refused(
-            err.expected(format!("one of {}", txweir_core::classify::filter::KINDS.join(", "))),
-        ));
+        let err = err.expected(format!("one of {}", txweir_core::classify::filter::KINDS.join(", ")));
+        return Err(Failure::refused(err.kernel(Some(kernel::NO_FILTER_KIND))));
     };
     let what = match cmd.verb {
         Verb::Add => Existence::Add,
@@ -293,7 +292,8 @@ fn get(
         printed.push(one(&head, table, Some(&shown), &ways));
     });
     if printed.objects.is_empty() {
-        return Err(line.refused(code::NOT_FOUND, &handle.span, "there is no filter of this handle"));
+        let err = line.error(code::NOT_FOUND, &handle.span, "there is no filter of this handle");
+        return Err(Failure::refused(err.kernel(Some(kernel::NO_FILTER))));
     }
     session.print(printed);
     Ok(())
@@ -312,11 +312,11 @@ fn refuse(line: &Line<'_>, cmd: &FilterCommand, err: &ConfigError) -> Failure {
         "kind" => word(&cmd.kind),
         _ => option(),
     };
-    Failure::refused(said(line, span.as_ref().unwrap_or(line.span), err))
+    Failure::refused(said(line, span.as_ref().unwrap_or(line.span), err, cmd.verb))
 }
 
 /// Returns a refusal of core as the diagnostic of a line.
-fn said(line: &Line<'_>, span: &Range<usize>, err: &ConfigError) -> Diagnostic {
+fn said(line: &Line<'_>, span: &Range<usize>, err: &ConfigError, verb: Verb) -> Diagnostic {
     let code = match err.kind {
         ErrorKind::Exists => code::EXISTS,
         ErrorKind::NotFound => code::NOT_FOUND,
@@ -326,7 +326,7 @@ fn said(line: &Line<'_>, span: &Range<usize>, err: &ConfigError) -> Diagnostic {
         ErrorKind::Unsupported => code::UNSUPPORTED,
         _ => code::BAD_VALUE,
     };
-    line.error(code, span, err.to_string()).hint(err.hint.clone()).kernel(Some(kernel::for_filter(err)))
+    line.error(code, span, err.to_string()).hint(err.hint.clone()).kernel(Some(kernel::for_filter(err, verb)))
 }
 
 /// Runs a `chain` line.
@@ -339,12 +339,15 @@ pub(super) fn run_chain(
     let at = line.find(session, cmd.target.as_ref())?;
     let chain = line.chain(cmd.chain.as_ref())?;
     let span = cmd.chain.as_ref().map_or(line.span, |c| &c.span);
-    let missing = || line.refused(code::NOT_FOUND, span, format!("there is no chain {chain}"));
+    let missing = || {
+        let err = line.error(code::NOT_FOUND, span, format!("there is no chain {chain}"));
+        Failure::refused(err.kernel(Some(kernel::NO_CHAIN)))
+    };
     match cmd.verb {
         Verb::Delete => {
             let block = at.block.ok_or_else(missing)?;
             let done = session.devices.filters_mut().delete_chain(block, chain);
-            done.map_err(|err| Failure::refused(said(&line, span, &err)))
+            done.map_err(|err| Failure::refused(said(&line, span, &err, cmd.verb)))
         }
         Verb::Get => {
             let found = at.block.and_then(|block| session.devices.filters().block(block));
@@ -363,7 +366,7 @@ pub(super) fn run_chain(
             let block = at.block.unwrap_or_else(|| filters.add_block());
             let done = filters.add_chain(block, chain, template);
             settle(session, &at, block, done.is_ok());
-            done.map_err(|err| Failure::refused(said(&line, span, &err)))
+            done.map_err(|err| Failure::refused(said(&line, span, &err, cmd.verb)))
         }
     }
 }

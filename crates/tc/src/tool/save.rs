@@ -24,7 +24,15 @@ pub fn save(devices: &mut dyn Devices) -> String {
     let mut shared = own_actions(&devices.filters().actions, &mut made);
     for name in devices.names() {
         let Some(device) = devices.device(&name) else { continue };
-        out.push_str(&show::commands(device.tree(), Some(&name)));
+        let objects = show::objects(&device.tree());
+        for part in objects.chunks(OBJECTS) {
+            devices.pause();
+            let Some(device) = devices.device(&name) else { break };
+            let trees = device.tree();
+            let made = part.iter().filter_map(|of| of.made(&trees));
+            out.extend(made.map(|made| made.command(Some(&name))));
+        }
+        let Some(device) = devices.device(&name) else { continue };
         let (hook, hooks) = (device.hook(), blocks::at_hooks(device.tree()));
         let places = device.tree().blocks();
         if let Some(hook) = hook {
@@ -43,6 +51,9 @@ pub fn save(devices: &mut dyn Devices) -> String {
     shared.push_str(&filters);
     out + &shared
 }
+
+/// Objects whose lines are made before packets have their turn.
+const OBJECTS: usize = 16;
 
 /// A line about filters, without the device and the place.
 pub(crate) struct Line {

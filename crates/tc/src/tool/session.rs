@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use txweir_core::{ConfigError, Env, Handle};
 
-use super::{Device, Devices, Flags, HELP, Outcome, actions, apply, blocks, filters, list};
+use super::{Device, Devices, Flags, HELP, InPlace, Outcome, actions, apply, blocks, filters, list};
 use crate::ast::{Command, Verb};
 use crate::command::{self, Change, engine};
 use crate::diagnostic::{Diagnostic, code};
@@ -20,6 +20,21 @@ pub(super) struct Done {
     pub(super) device: String,
     pub(super) change: Change,
     pub(super) source: Arc<Source>,
+    /// True if it has to do with rates that qdiscs share.
+    pub(super) shares: bool,
+}
+
+/// Lines that are freed before packets have their turn.
+const FREED: usize = 64;
+
+/// Frees lines in steps, with turns for packets between them.
+pub(super) fn free<T>(lines: Vec<T>, devices: &mut dyn Devices) {
+    for (at, line) in lines.into_iter().enumerate() {
+        drop(line);
+        if at % FREED == FREED - 1 {
+            devices.pause();
+        }
+    }
 }
 
 /// A run of lines.
@@ -130,6 +145,13 @@ impl<'a> Session<'a> {
             Command::Qdisc(_) | Command::Class(_) => {}
         }
         let (Some(dev), Some(change)) = (cmd.dev().cloned(), change) else { return Ok(()) };
+        if let Some(changes) = self.devices.plan(&dev.text, &InPlace { source, change: &change }) {
+            if changes {
+                let source = Arc::clone(source);
+                self.done.push(Done { device: dev.text, change, source, shares: false });
+            }
+            return Ok(());
+        }
         let device = self.give_room(source, &dev, false)?;
         let shares = apply::shares(source, &change, device);
         let refused = |err: ConfigError| Failure::refused(command::refused(source, &change, &err));
@@ -158,7 +180,8 @@ impl<'a> Session<'a> {
             self.devices.join_rates(&[&dev.text]).map_err(refused)?;
         }
         orphans.into_iter().for_each(|block| self.devices.filters_mut().delete_block(block));
-        self.done.push(Done { device: dev.text, change, source: Arc::clone(source) });
+        let shares = shares.is_some();
+        self.done.push(Done { device: dev.text, change, source: Arc::clone(source), shares });
         Ok(())
     }
 
@@ -177,7 +200,7 @@ impl<'a> Session<'a> {
 
     /// Checks that the device exists.
     pub(super) fn find(&mut self, source: &Arc<Source>, dev: &Word) -> Result<(), Failure> {
-        if self.devices.device(&dev.text).is_some() {
+        if self.devices.has(&dev.text) {
             return Ok(());
         }
         let names = self.devices.names();

@@ -1,7 +1,8 @@
-//! The output and the exit status of tc on Linux: `spec/tc/linux/*.txt`, recorded by
-//! `oracle/transcribe`. The tests run the commands in order and compare text, JSON and status. The
-//! text on standard error is txweir's own and is not compared.
+//! The output, the refusals and the exit status of tc on Linux: `spec/tc/linux/*.txt`, recorded by
+//! `oracle/transcribe`. The tests run the commands in order and compare text, JSON and status, and
+//! the first line of each refusal. The lines after it are txweir's own.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use txweir_core::{Env, Instant};
@@ -9,18 +10,36 @@ use txweir_tc::Source;
 use txweir_tc::memory::{Memory, MemoryDevice};
 use txweir_tc::tool::{Request, run, save};
 
+/// Commands whose refusal has another first line than Linux's (PARITY.md: refusal-words): a file, a
+/// blank, the command.
+const OTHER_WORDS: &str = include_str!("../../../../spec/tc/linux-refusals.txt");
+
 /// Commands whose answer differs from that of Linux on purpose, each with its row of PARITY.md.
 const MEANT: &[(&str, &str)] = &[("tc chain get dev lan root chain 2", "filter-root")];
 
-/// Returns the commands, each with its output and its status.
-fn commands(text: &str) -> Vec<(&str, String, u8)> {
-    let mut all: Vec<(&str, String, u8)> = Vec::new();
+/// A command of a transcript, with the answer of Linux.
+struct Answered<'a> {
+    command: &'a str,
+    stdout: String,
+    /// The first line on standard error of a refusal.
+    refusal: &'a str,
+    status: u8,
+}
+
+/// Returns the commands, each with its answer.
+fn commands(text: &str) -> Vec<Answered<'_>> {
+    let mut all: Vec<Answered<'_>> = Vec::new();
     for line in text.split_inclusive('\n') {
-        match (line.strip_prefix("$ "), line.strip_prefix("? "), all.last_mut()) {
-            (Some(command), ..) => all.push((command.trim_end(), String::new(), 0)),
-            (None, Some(status), Some(last)) => last.2 = status.trim_end().parse().expect("a status"),
-            (None, None, Some(last)) => last.1.push_str(line),
-            (None, _, None) => panic!("text before the first command"),
+        let rest = line.get(2..).unwrap_or("").trim_end();
+        match (line.get(..2), all.last_mut()) {
+            (Some("$ "), _) => {
+                all.push(Answered { command: rest, stdout: String::new(), refusal: "", status: 0 });
+            }
+            (Some("? "), Some(last)) => last.status = rest.parse().expect("a status"),
+            (Some("! "), Some(last)) if last.refusal.is_empty() => last.refusal = rest,
+            (Some("! "), Some(_)) => {}
+            (_, Some(last)) => last.stdout.push_str(line),
+            (_, None) => panic!("text before the first command"),
         }
     }
     all
@@ -44,7 +63,12 @@ fn differences(file: &Path) -> Vec<String> {
     let mut devices = Memory::default().with(device("lan")).with(device("wan"));
     let mut now = 0;
     let mut wrong = Vec::new();
-    for (command, stdout, status) in commands(&text) {
+    let name = file.file_name().and_then(|name| name.to_str()).unwrap_or("");
+    let mut listed: BTreeMap<&str, bool> = OTHER_WORDS
+        .lines()
+        .filter_map(|line| Some((line.strip_prefix(name)?.strip_prefix(' ')?, false)))
+        .collect();
+    for Answered { command, stdout, refusal, status } in commands(&text) {
         if let Some(seconds) = command.strip_prefix("sleep ") {
             now += seconds.parse::<u64>().expect("seconds");
             devices.set_now(Instant::from_secs(now));
@@ -53,13 +77,25 @@ fn differences(file: &Path) -> Vec<String> {
         let args = words(command).skip(1).collect();
         let ours = run(&Request { args, ..Request::default() }, &mut devices);
         let meant = MEANT.iter().any(|(said, _)| *said == command);
-        if ((ours.stdout.as_str(), ours.status) != (&stdout, status)) != meant {
+        let same = (ours.stdout.as_str(), ours.status) == (&stdout, status);
+        let first = ours.stderr.lines().next().unwrap_or("");
+        if same
+            && status != 0
+            && first != refusal
+            && let Some(found) = listed.get_mut(command)
+        {
+            *found = true;
+            continue;
+        }
+        if (same && (status == 0 || first == refusal)) == meant {
             wrong.push(format!(
-                "{command}\nLinux [{status}]\n{stdout}ours [{}]\n{}{}",
+                "{command}\nLinux [{status}]\n{stdout}{refusal}\nours [{}]\n{}{}",
                 ours.status, ours.stdout, ours.stderr
             ));
         }
     }
+    let unneeded = listed.into_iter().filter(|(_, found)| !found);
+    wrong.extend(unneeded.map(|(command, _)| format!("{name} {command}\nlisted, and the same as Linux\n")));
     wrong
 }
 
@@ -126,7 +162,7 @@ fn saved(name: &str) {
     };
     let fresh = || Memory::default().with(device("lan")).with(device("wan"));
     let (mut devices, mut compared) = (fresh(), 0);
-    for (command, ..) in commands(&text) {
+    for Answered { command, .. } in commands(&text) {
         let Some(line) = command.strip_prefix("tc ") else { continue };
         if line.starts_with("actions ls") {
             let saved = save(&mut devices);
@@ -151,7 +187,7 @@ fn saved_filters(name: &str) {
     let device = |name| MemoryDevice::new(name, 1, Env::default());
     let fresh = || Memory::default().with(device("lan")).with(device("wan"));
     let (mut devices, mut compared) = (fresh(), 0);
-    for (command, ..) in commands(&text) {
+    for Answered { command, .. } in commands(&text) {
         let args: Vec<String> = command.split(' ').skip(1).map(String::from).collect();
         let done = run(&Request { args: args.clone(), ..Request::default() }, &mut devices);
         if !command.starts_with("tc filter show") {

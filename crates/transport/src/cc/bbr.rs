@@ -432,6 +432,9 @@ impl Congestion for Bbr {
         self.aggregation.begin(flow.now_us());
         self.first_rate(flow);
     }
+    fn reseed(&mut self, seed: u64) {
+        self.rng = Rng::new(seed);
+    }
     /// Saves the window: a recovery does not reduce it here.
     fn threshold(&mut self, flow: &mut Flow) -> u32 {
         self.save(flow);

@@ -369,6 +369,9 @@ impl Congestion for Bbr3 {
     fn name(&self) -> &'static str {
         "bbr3"
     }
+    fn reseed(&mut self, seed: u64) {
+        self.rng = Rng::new(seed);
+    }
     fn start(&mut self, flow: &mut Flow) {
         *self = Self { rng: self.rng.clone(), ..Self::new(0) };
         flow.ssthresh = u32::MAX;

@@ -164,7 +164,7 @@ impl Cubic {
             // The limit is half a round trip, as packets sent back to back are one train; paced
             // packets spread over a whole one.
             let mut most = u64::from(self.delay_min) + super_segments_us(flow);
-            if !flow.paced {
+            if !flow.spread() {
                 most >>= 1;
             }
             if now_us.saturating_sub(h.began_us) > most {
@@ -287,6 +287,24 @@ mod tests {
         for n in [0, 1, 7, 8, 26, 27, 1 << 40, u64::MAX >> 1] {
             let r = cubic_root(n);
             assert!(r.pow(3) <= n && (r + 1).checked_pow(3).is_none_or(|c| c > n), "{n}: {r}");
+        }
+    }
+
+    /// Acknowledgements of one train for 11 of the 20 ms of a round trip. Half a round trip ends
+    /// slow start, unless departures are spread over a whole one, here or below.
+    #[test]
+    fn a_train_ends_slow_start_unless_departures_are_spread() {
+        for (paced, paced_below, ends) in [(false, false, true), (true, false, false), (false, true, false)] {
+            let mut f = test_flow();
+            let mut c = Cubic::new();
+            (f.cwnd, f.una, f.next) = (100, 1, 1_000_000);
+            (f.paced, f.paced_below, f.pacing_rate) = (paced, paced_below, u64::MAX);
+            c.start(&mut f);
+            for ms in 0..=11 {
+                f.now = Instant::from_millis(ms);
+                c.measured(&mut f, &Ack { rtt_us: Some(20_000), ..Ack::default() });
+            }
+            assert_eq!(f.ssthresh < u32::MAX, ends, "{paced} {paced_below}");
         }
     }
 

@@ -109,7 +109,7 @@ impl HyStartPlus {
     /// Returns the number of segments by which the window grows in slow start when `acked` are
     /// acknowledged.
     pub(crate) fn growth(&mut self, flow: &Flow, acked: u32) -> u32 {
-        let acked = if flow.paced { acked } else { acked.min(GROWTH_MAX) };
+        let acked = if flow.spread() { acked } else { acked.min(GROWTH_MAX) };
         if !self.conservative() {
             return acked;
         }

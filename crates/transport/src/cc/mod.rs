@@ -49,6 +49,8 @@ pub trait Congestion: Debug + Send {
     fn name(&self) -> &'static str;
     /// Starts the algorithm with the connection.
     fn start(&mut self, _flow: &mut Flow) {}
+    /// Takes another seed of its random numbers.
+    fn reseed(&mut self, _seed: u64) {}
     /// Returns the window, in segments, above which growth is linear after a loss, a mark or a
     /// timeout.
     fn threshold(&mut self, flow: &mut Flow) -> u32;

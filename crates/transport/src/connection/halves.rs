@@ -38,7 +38,8 @@ impl Halves {
         }
     }
 
-    /// Takes a segment that has come in without SYN. False if it lies outside the window.
+    /// Takes a segment that has come in without SYN. False if it lies outside the window, or is
+    /// too old.
     pub(super) fn take(&mut self, now: Instant, seg: &Segment) -> bool {
         let (rto, srtt8) = (self.tx.rto(), self.tx.flow.srtt8_us);
         if seg.len > 0 {
@@ -161,7 +162,7 @@ impl Halves {
             stamps: self.stamps(out.departs),
             ecn_bytes: None,
             syn: None,
-            departs: if self.tx.queue_paces { out.departs } else { now },
+            departs: if self.tx.flow.paced_below { out.departs } else { now },
             again: out.again,
         }
     }

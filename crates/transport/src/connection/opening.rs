@@ -11,11 +11,13 @@ use crate::sender::timer::{self, Purpose};
 use crate::tick::Tick;
 
 /// Number of SYNs sent again at a steady pace before the pace falls.
-const SYN_LINEAR: u32 = 4;
+const SYN_LINEAR: u8 = 4;
 /// Number of SYNs, the first included, after which the first window is still the ordinary one.
-const SYNS_FREE: u32 = 2;
-/// Number of SYNs sent again before an end gives up.
-const SYN_RETRIES_MAX: u32 = 6;
+const SYNS_FREE: u8 = 2;
+/// Number of SYNs sent again at a falling pace before an end gives up (`tcp_syn_retries` of Linux).
+const SYN_RETRIES_MAX: u8 = 6;
+/// Number of answers sent again before an end gives up (`tcp_synack_retries` of Linux).
+const ANSWER_RETRIES_MAX: u8 = 5;
 
 /// Role of an end in the handshake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,18 +34,24 @@ pub(super) struct Opening {
     /// True if a SYN, or the answer to one, is to be sent.
     pub(super) due: bool,
     /// The number of them that have left, and the time of the last one.
-    syns: u32,
+    syns: u8,
     sent: Instant,
+    /// The time stamp of the first one.
+    first_stamp: u32,
 }
 
 impl Opening {
     pub(super) const fn new(due: bool) -> Self {
-        Self { due, syns: 0, sent: Instant::ZERO }
+        Self { due, syns: 0, sent: Instant::ZERO, first_stamp: 0 }
     }
 
     /// True if so many SYNs have left that the end gives up.
-    pub(super) const fn in_vain(&self) -> bool {
-        self.syns > SYN_RETRIES_MAX
+    pub(super) const fn in_vain(&self, role: Role) -> bool {
+        let again = match role {
+            Role::Opens => SYN_LINEAR + SYN_RETRIES_MAX,
+            Role::Answers => ANSWER_RETRIES_MAX,
+        };
+        self.syns > again
     }
 
     /// Takes the peer's SYN, which is to be answered.
@@ -89,8 +97,10 @@ impl Opening {
         let shift = if seg.flags.has(Flags::SYN) { 0 } else { h.options.peer_scale };
         h.tx.flow.now = now;
         let round_trip = self.round_trip(now, seg, h.tx.flow.tick());
-        // Several SYNs were lost: the first window is one segment (RFC 6298 section 5.7 in spirit).
-        h.tx.established(seg, shift, round_trip, self.syns > SYNS_FREE);
+        // Several SYNs were lost: the first window is one segment (RFC 6298 section 5.7 in
+        // spirit). An answer to the first SYN shows that it was only late (RFC 3522).
+        let late = seg.stamps.is_some_and(|(_, echo)| echo == self.first_stamp);
+        h.tx.established(seg, shift, round_trip, self.syns > SYNS_FREE && !late);
     }
 
     /// Returns the microseconds from a SYN to the segment that answers it, if this is known.
@@ -115,15 +125,17 @@ impl Opening {
             return None;
         }
         self.sent = now;
-        self.syns += 1;
-        let linear = role == Role::Opens && self.syns <= SYN_LINEAR + 1;
-        // The result is at most 16.
-        h.tx.backoff = if linear { 0 } else { (self.syns - 1).min(16) as u8 };
+        self.syns = self.syns.saturating_add(1);
+        if self.syns == 1 {
+            self.first_stamp = h.tx.flow.tick().stamp(now);
+        }
+        let linear = if role == Role::Opens { SYN_LINEAR } else { 0 };
+        h.tx.backoff = (self.syns - 1).saturating_sub(linear);
         let ticks = h.tx.rto();
         timer::set(&mut h.tx, Purpose::Retransmit, ticks);
         let (wish, answers) = (h.wish(), role == Role::Answers);
         let ace = match role {
-            Role::Opens => wish.offer(self.syns),
+            Role::Opens => wish.offer(u32::from(self.syns)),
             Role::Answers => marks::answer(h.tx.ecn.mode, h.syn_ecn),
         };
         // The option probes whether the path lets it pass; it is not tried again (RFC 9768 section

@@ -24,6 +24,11 @@ impl Stream {
         Self { next: 0, read: 1, fin: Maybe::NONE, gaps: Rare::default(), duplicate: None }
     }
 
+    /// Asks for the memory of what it knows of gaps.
+    pub(crate) fn ahead(&self) {
+        self.gaps.ahead();
+    }
+
     /// Returns the number of bytes in order that wait for the reader.
     pub(crate) const fn readable(&self) -> u64 {
         let end = match self.fin.get() {

@@ -71,6 +71,12 @@ pub(crate) fn take(s: &mut Sender, seg: &Segment, scale: u8, use_sack: bool) {
     }
     s.cc.heard(&mut s.flow, &ack);
     if prior_out == 0 {
+        if told.duplicate {
+            recovery::on_ack(s, &mut ack, &told, prior_una, false);
+        }
+        if s.tlp_end.is_some() {
+            probe_answered(s, seg.ack, advanced, window_moved, &told);
+        }
         reopen(s);
         return;
     }
@@ -93,7 +99,7 @@ pub(crate) fn take(s: &mut Sender, seg: &Segment, scale: u8, use_sack: bool) {
     ack.delivered = delivered;
     s.cc.measured(&mut s.flow, &ack);
     s.rack.adapt(&s.flow, told.gather.prior_delivered());
-    let duplicate = !advanced && seg.len == 0 && !window_moved && !told.new;
+    let duplicate = !(advanced || seg.len > 0 || window_moved || told.new || told.duplicate);
     if s.tlp_end.is_some() {
         probe_answered(s, seg.ack, advanced, window_moved, &told);
     }

@@ -43,7 +43,7 @@ pub(crate) fn next(s: &mut Sender, sack: bool) -> Option<Out> {
         return None;
     }
     if std::mem::take(&mut s.timeout_due) && !s.units.is_empty() {
-        let out = if still_below(s, 0) { None } else { again(s, 0, 1) };
+        let out = if still_below(s, 0) { attempted(s, 0) } else { again(s, 0, 1) };
         if out.is_none() {
             drained(s, sack);
             return None;
@@ -103,7 +103,7 @@ fn small_queue_full(s: &mut Sender, payload: u64, again: bool) -> bool {
     }
     let rate = if s.flow.pacing_rate == u64::MAX { u64::MAX } else { s.flow.pacing_rate >> 10 };
     let mut most = (2 * (payload + UNIT_MEMORY)).max(rate);
-    if !(s.flow.paced || s.queue_paces) {
+    if !s.flow.spread() {
         most = most.min(s.flow.config.small_queue_max);
     }
     let most = most << u32::from(again);
@@ -118,6 +118,16 @@ fn still_below(s: &mut Sender, i: usize) -> bool {
     let below = s.flow.config.small_queues && s.units.is_below(i);
     s.throttled |= below;
     below
+}
+
+/// Counts an attempt to send unit `i` again that a queue of this host has prevented. An undo counts
+/// it like a retransmission, which left when the unit last left. Returns none.
+fn attempted(s: &mut Sender, i: usize) -> Option<Out> {
+    let u = s.units.get(i)?;
+    let (n, stamp) = (u32::from(u.segments), s.flow.tick().stamp(u.sent));
+    s.rec.undo_left = Some(s.rec.undo_left.unwrap_or(0) + n);
+    s.rec.again_stamp = s.rec.again_stamp.or(Some(stamp));
+    None
 }
 
 /// Sends the next unit that is lost and not sent again.
@@ -135,8 +145,11 @@ fn lost(s: &mut Sender) -> Option<Out> {
         i += 1;
     }
     let payload = u64::from(s.units.get(i)?.payload());
-    if small_queue_full(s, payload, true) || still_below(s, i) {
+    if small_queue_full(s, payload, true) {
         return None;
+    }
+    if still_below(s, i) {
+        return attempted(s, i);
     }
     let room = s.flow.cwnd - s.flow.in_flight();
     let most = room.min(burst(s));
@@ -202,7 +215,8 @@ fn leave(s: &mut Sender, i: usize, in_flight: u32) -> Out {
 /// segment again.
 fn probe(s: &mut Sender) -> Option<Out> {
     let fresh = s.can_send_new() && s.flow.next + u64::from(s.flow.mss) <= s.window_end();
-    let out = match fresh && !small_queue_full(s, u64::from(s.flow.mss), false) {
+    let held = paced_until(s).is_some() || small_queue_full(s, u64::from(s.flow.mss), false);
+    let out = match fresh && !held {
         true => Some(send_new(s, s.flow.mss)),
         false => None,
     };
@@ -224,7 +238,6 @@ fn probe(s: &mut Sender) -> Option<Out> {
         if let Some(u) = s.units.get_mut(i) {
             u.marks.set(Marks::EVER_AGAIN);
         }
-        s.rec.undo_left = Some(s.rec.undo_left.unwrap_or(0) + 1);
         let out = leave(s, i, in_flight);
         s.units.before = Some(before);
         Some(out)
@@ -296,6 +309,7 @@ fn fresh(s: &mut Sender) -> Option<Out> {
     let len = if waits { len - short } else { len };
     let len = u32::try_from(len).unwrap_or(u32::MAX);
     if small_queue_full(s, u64::from(len), false) {
+        s.writer.cut(s.flow.next + u64::from(len));
         return None;
     }
     if s.writer.gate == Gate::One {
@@ -367,9 +381,6 @@ fn send_new(s: &mut Sender, len: u32) -> Out {
     let len = u32::try_from(left.min(u64::from(len))).unwrap_or(u32::MAX);
     let fin = s.closing && u64::from(len) == left;
     let n = u32::from(segments(len, s.flow.mss));
-    if s.flow.in_flight() == 0 {
-        s.cc.event(&mut s.flow, Event::Start);
-    }
     let departs = depart(s, start, len, n);
     let end = start + u64::from(len) + u64::from(fin);
     let in_flight = s.flow.in_flight() + n;
@@ -398,16 +409,15 @@ fn send_new(s: &mut Sender, len: u32) -> Out {
 
 /// Books the departure of a unit that is sent now, and returns its time as pacing counts.
 fn depart(s: &mut Sender, start: u64, payload: u32, n: u32) -> Instant {
+    if s.flow.in_flight() == 0 {
+        s.cc.event(&mut s.flow, Event::Start);
+    }
     let f = &mut s.flow;
     let prior = f.departs;
     f.departs = f.departs.max(f.now);
     let at = f.departs;
     s.segments_sent += u64::from(n);
-    if (f.paced || s.queue_paces)
-        && f.pacing_rate != u64::MAX
-        && f.pacing_rate > 0
-        && s.segments_sent >= UNPACED
-    {
+    if f.spread() && f.pacing_rate != u64::MAX && f.pacing_rate > 0 && s.segments_sent >= UNPACED {
         let ns = u64::from(payload).saturating_mul(1_000_000_000) / f.pacing_rate;
         // Later departures make up for lateness of the timer, each by half at most.
         let credit = at.saturating_since(prior).0;

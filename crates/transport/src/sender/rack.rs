@@ -59,7 +59,7 @@ impl Blank for Rack {
 impl Rack {
     /// Takes account of a delivered unit (section 6.2, step 2).
     pub(crate) fn delivered(&mut self, flow: &Flow, unit: &Unit) {
-        let rtt_us = flow.now.saturating_since(unit.sent).0 / 1_000;
+        let rtt_us = age_us(flow, unit);
         // An answer to a retransmission within less than the smallest round trip answers the
         // original.
         if rtt_us < u64::from(flow.min_rtt_us) && unit.marks.has(Marks::EVER_AGAIN) {
@@ -121,7 +121,7 @@ impl Rack {
 
     /// Returns how long the unit may still be late, microseconds; `None` if it counts as lost.
     fn patience(&self, flow: &Flow, unit: &Unit, window_us: u64) -> Option<u64> {
-        let age = flow.now.saturating_since(unit.sent).0 / 1_000;
+        let age = age_us(flow, unit);
         (self.rtt_us + window_us).checked_sub(age).filter(|left| *left > 0)
     }
 
@@ -160,6 +160,11 @@ impl Rack {
     pub(crate) fn recent(&self, flow: &Flow, unit: &Unit) -> bool {
         self.patience(flow, unit, 0).is_some()
     }
+}
+
+/// Returns the microseconds since the unit was last sent, by a clock of whole microseconds.
+fn age_us(flow: &Flow, unit: &Unit) -> u64 {
+    flow.now_us().saturating_sub(unit.sent.0 / 1_000)
 }
 
 /// Takes a unit, or its last transmission, as lost.

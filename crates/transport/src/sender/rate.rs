@@ -45,9 +45,9 @@ impl Gather {
 }
 
 /// True if the transmission `(at, end)` is later than the other one; numbers decide between equal
-/// times.
+/// times. The clock counts whole microseconds.
 pub(crate) fn sent_after(at: Instant, end: u64, other: Instant, other_end: u64) -> bool {
-    at > other || (at == other && end > other_end)
+    (at.0 / 1_000, end) > (other.0 / 1_000, other_end)
 }
 
 impl Rate {

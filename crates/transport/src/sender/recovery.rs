@@ -76,7 +76,6 @@ pub(crate) fn on_ack(s: &mut Sender, ack: &mut Ack, told: &Told, prior_una: u64,
             find_lost(s, &mut v);
             if s.flow.state != CaState::Recovery {
                 if s.flow.lost == 0 {
-                    try_to_open(s, ack.echo);
                     return v;
                 }
                 enter_recovery(s, ack.echo);
@@ -171,6 +170,7 @@ pub(crate) fn find_lost(s: &mut Sender, v: &mut Verdict) {
 
 /// Returns to the ordinary state if nothing is lost or reordered.
 fn try_to_open(s: &mut Sender, echo: bool) {
+    forget_stamp(s);
     if echo {
         enter_cwr(s);
     }
@@ -180,11 +180,25 @@ fn try_to_open(s: &mut Sender, echo: bool) {
 }
 
 fn keep_open(s: &mut Sender) {
-    let left = s.flow.sacked + s.flow.lost > 0 || s.flow.again > 0;
+    let left = s.flow.sacked + s.flow.lost > 0 || any_again(s);
     let state = if left { CaState::Disorder } else { CaState::Open };
     if s.flow.state != state {
         set_state(s, state);
         s.flow.high = s.flow.next;
+    }
+}
+
+/// True if a retransmission is in flight, or the first unit in flight has been sent again.
+fn any_again(s: &Sender) -> bool {
+    s.flow.again > 0 || s.units.first().is_some_and(|u| u.marks.has(Marks::EVER_AGAIN))
+}
+
+/// Forgets the time stamp of the first retransmission if none is left to be answered.
+fn forget_stamp(s: &mut Sender) {
+    if !any_again(s)
+        && let Some(rec) = s.rec.made()
+    {
+        rec.again_stamp = None;
     }
 }
 
@@ -228,6 +242,7 @@ pub(crate) fn enter_local(s: &mut Sender) {
 
 fn enter_recovery(s: &mut Sender, echo: bool) {
     s.counters.recoveries += 1;
+    forget_stamp(s);
     s.rec.prior_ssthresh = 0;
     begin_undo(s);
     if !s.flow.reducing() {
@@ -262,7 +277,9 @@ pub(crate) fn late_losses(s: &mut Sender) {
 
 fn begin_undo(s: &mut Sender) {
     s.rec.undo_marker = Some(s.flow.una);
-    s.rec.undo_left = if s.flow.again > 0 { Some(s.flow.again) } else { None };
+    // A loss probe in flight counts as well: its duplicate does not answer a retransmission.
+    let probe = u32::from(s.tlp_end.is_some() && s.tlp_again);
+    s.rec.undo_left = Some(s.flow.again + probe).filter(|n| *n > 0);
 }
 
 /// Makes one step of the proportional reduction.
@@ -329,6 +346,7 @@ pub(crate) fn enter_loss(s: &mut Sender) {
     }
     set_state(s, CaState::Loss);
     s.flow.high = s.flow.next;
+    s.tlp_end = Maybe::NONE;
     s.ecn.reduced();
     s.rec.frto = by_time && (new || s.retransmits > 0);
     s.rec.new_first = false;
@@ -370,9 +388,13 @@ fn may_undo(s: &Sender) -> bool {
 }
 
 /// True if the acknowledgement answers a segment that was sent before the first retransmission (RFC
-/// 3522).
+/// 3522), or if nothing has been sent again yet.
 fn delayed(s: &Sender) -> bool {
-    matches!((s.rec.again_stamp, s.echo), (Some(at), Some(echo)) if (echo.wrapping_sub(at) as i32) < 0)
+    match (s.rec.again_stamp, s.echo) {
+        (Some(at), Some(echo)) => (echo.wrapping_sub(at) as i32) < 0,
+        (Some(_), None) => false,
+        (None, _) => s.flow.config.sack || s.flow.una < s.flow.high,
+    }
 }
 
 fn undo(s: &mut Sender, unmark: bool) {
@@ -438,7 +460,8 @@ fn undo_partial(s: &mut Sender, prior_una: u64) -> bool {
     if s.flow.again > 0 {
         return true;
     }
+    forget_stamp(s);
     undo(s, true);
     keep_open(s);
-    true
+    false
 }

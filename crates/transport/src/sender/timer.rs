@@ -5,7 +5,6 @@ use txweir_core::Instant;
 
 use crate::config::Detection;
 use crate::flow::CaState;
-use crate::rare::Maybe;
 use crate::rtt::RTO_MIN_US;
 use crate::sender::Sender;
 
@@ -39,7 +38,7 @@ pub(crate) struct Timer {
 pub(crate) fn set(s: &mut Sender, purpose: Purpose, ticks: u64) {
     let most = s.flow.tick().from_micros(crate::rtt::RTO_MAX_US);
     let ahead = s.flow.departs.saturating_since(s.flow.now).0 / 1_000;
-    let ahead = if s.flow.paced || s.queue_paces { s.flow.tick().from_micros(ahead) } else { 0 };
+    let ahead = if s.flow.spread() { s.flow.tick().from_micros(ahead) } else { 0 };
     let expires = s.flow.ticks() + (ticks + ahead).min(most);
     s.timer = Some(Timer { purpose, at: s.flow.tick().expiry(s.flow.now, expires) });
 }
@@ -150,7 +149,6 @@ fn timed_out(s: &mut Sender) -> bool {
     if s.retransmits >= RETRIES_MAX {
         return false;
     }
-    s.tlp_end = Maybe::NONE;
     s.counters.timeouts += 1;
     crate::sender::recovery::enter_loss(s);
     s.retransmits += 1;

@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 
 use txweir_core::Instant;
 
+use crate::ahead::ends;
 use crate::rare::Blank;
 use crate::sender::local::Before;
 
@@ -117,6 +118,13 @@ impl Blank for Units {
 }
 
 impl Units {
+    /// Asks for the memory of the units and transmissions that the next segment from the peer, or
+    /// the next one to it, concerns.
+    pub(crate) fn ends_ahead(&self) {
+        ends(self.units.front(), self.units.back());
+        ends(self.sent.front(), self.sent.back());
+        ends(self.below.front(), self.below.back());
+    }
     pub(crate) fn len(&self) -> usize {
         self.units.len()
     }

@@ -8,6 +8,7 @@
 
 use std::collections::VecDeque;
 
+use crate::ahead::ends;
 use crate::rare::{Blank, Rare};
 use crate::sender::Sender;
 use crate::sender::output::{UNIT_MEMORY, chunk};
@@ -75,6 +76,15 @@ fn segment(mss: u32) -> u64 {
 }
 
 impl Writer {
+    /// Asks for the memory of the list of its units.
+    pub(crate) fn ahead(&self) {
+        self.pieces.ahead();
+    }
+    /// Asks for the memory of its first and last units; that of their list has been asked for.
+    pub(crate) fn pieces_ahead(&self) {
+        ends(self.pieces.front(), self.pieces.back());
+    }
+
     /// Returns the payload of the first unit that has not wholly left, when all data up to `next`
     /// has left.
     pub(crate) fn first(&self, next: u64) -> u64 {
@@ -90,6 +100,14 @@ impl Writer {
             pieces.pop_front();
         }
         push
+    }
+
+    /// Cuts the first unit that has not left at `end`. A unit is cut before small queues hold its
+    /// first part, which thus does not wait for more window once they let it go.
+    pub(crate) fn cut(&mut self, end: u64) {
+        if self.pieces.front().is_some_and(|p| p.end > end) {
+            self.pieces.push_front(Piece { end, push: false });
+        }
     }
 
     /// Puts a unit that ended at `end` back: it has not left after all.
@@ -196,5 +214,22 @@ fn over(s: &mut Sender) {
     if std::mem::take(&mut s.writer.calling) {
         s.writer.gate = Gate::Open;
         s.writer.push();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cut_leaves_the_push_to_the_rest() {
+        let mut w = Writer::default();
+        w.pieces.push_back(Piece { end: 5_001, push: true });
+        w.cut(1_001);
+        w.cut(1_001);
+        assert_eq!((w.first(1), w.pieces.len()), (1_000, 2), "a cut at the same place changes nothing");
+        assert!(!w.left(1_001));
+        assert_eq!(w.first(1_001), 4_000);
+        assert!(w.left(5_001));
     }
 }

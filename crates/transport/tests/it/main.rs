@@ -6,6 +6,7 @@ mod bbr_exact;
 mod common;
 mod local;
 mod marks;
+mod opening;
 mod rfc6675;
 mod sack;
 mod writer;

@@ -1,6 +1,6 @@
 //! mirred: sends a packet to another port, as a copy or for good (tc-mirred(8)). The outlet gets
 //! the frame and the metadata as they are now
-//! ([`Outlet::send`](crate::classify::packet::Outlet::send)).
+//! ([`Outlet::send`](crate::classify::packet::Outlet::send), or `Outlet::redirect`).
 //!
 //! A packet that cannot be sent is counted (`overlimits`). It is dropped if it was to be
 //! redirected; if it was to be mirrored, it goes on. A packet makes at most `REDIRECTIONS_MAX`
@@ -40,10 +40,12 @@ impl Mirred {
         run: &mut Run<'_>,
     ) -> Control {
         let again = packet.depth > 0 && self.to == packet.port && self.way == packet.way;
-        let sent = packet.depth < REDIRECTIONS_MAX
-            && !again
-            && run.outlet.send(self.to, self.way, &*packet.frame, packet.meta, packet.depth + 1);
-        if sent {
+        let Packet { frame, meta, depth, .. } = packet;
+        let mut send = || match self.redirect {
+            true => run.outlet.redirect(self.to, self.way, &**frame, meta, *depth + 1),
+            false => run.outlet.send(self.to, self.way, &**frame, meta, *depth + 1),
+        };
+        if *depth < REDIRECTIONS_MAX && !again && send() {
             return control;
         }
         mine.overlimits += 1;

@@ -96,6 +96,40 @@ fn an_idle_queue_decays_and_lets_the_next_burst_pass() {
     assert_eq!((s.prob, s.burst, updates), (0, MAX_BURST, 166));
 }
 
+/// A queue may be calm for minutes between two departures. The time since the one before the calm
+/// takes nothing off the time for which a burst passes.
+#[test]
+fn the_first_packet_after_a_calm_begins_the_burst() {
+    let second = |n: u64| Ticks::span(Nanos::from_secs(n));
+    let depart = |s: &mut PieState, at: Ticks| s.departed(&PARAMS, 1000, Ticks(1), at, 5000);
+    let mut s = PieState::default();
+    depart(&mut s, second(100));
+    assert_eq!(s.burst, MAX_BURST, "the first departure of all");
+    depart(&mut s, second(101));
+    assert_eq!(s.burst, Ticks(0), "a second after it");
+    s.update(&PARAMS, 5000);
+    assert_eq!(s.burst, MAX_BURST, "a calm queue");
+    depart(&mut s, second(200));
+    assert_eq!(s.burst, MAX_BURST, "the first departure after the calm");
+    depart(&mut s, Ticks(second(200).0 + Ticks::span(Nanos::from_millis(100)).0));
+    assert_eq!(s.burst, Ticks::span(Nanos::from_millis(50)));
+}
+
+/// A wait of 1126 s times a gain is above 2^63: Linux takes its lowest 64 bits, and the probability
+/// falls.
+#[test]
+fn a_wait_of_minutes_raises_the_probability() {
+    let delay = Ticks::span(Nanos::from_secs(1126));
+    let long = PieState { prob: ONE / 2, delay, delay_old: delay, ..waiting(0) };
+    let after = |strict_linux| {
+        let mut s = long;
+        s.update(&PieParams { strict_linux, ..PARAMS }, 1_000_000);
+        s.prob
+    };
+    assert_eq!(ppm(after(false)), 540_000 - 1);
+    assert_eq!(after(true), 0);
+}
+
 #[test]
 fn bursts_small_queues_and_short_delays_pass() {
     let high = PieState { prob: ONE, sum: SUM_HIGH, ..waiting(100_000) };

@@ -11,7 +11,7 @@ use crate::base::tally::Tally;
 use crate::base::time::Instant;
 use crate::packet::meta::Meta;
 use crate::path::qdiscs::Qdiscs;
-use crate::path::tree::Tree;
+use crate::path::tree::{Grave, Tree};
 use crate::path::txpath::{Swapped, Transmitter, TxPath, Waiting};
 use crate::sched::cx::Cx;
 use crate::sched::node::Node;
@@ -104,6 +104,8 @@ impl<'a, F, D: Queues<Frame = F>> Control<'a, F, D> {
         mut cut: impl FnMut(F, &Meta, u32, &mut dyn FnMut(F, Meta)),
     ) -> (R, Swapped) {
         let now = self.now;
+        // An owner that does not bury keeps those of one swap at most.
+        self.port.lanes.graves.clear();
         let before = self.port.totals().dropped();
         let paths = self.port.lanes.paths.iter_mut();
         let begun: Vec<Tally> = paths.map(|path| path.held_mut().begin_swap(now)).collect();
@@ -113,6 +115,9 @@ impl<'a, F, D: Queues<Frame = F>> Control<'a, F, D> {
         let mut waiting = Vec::new();
         for (queue, mut path) in gone {
             path.held_mut().collect_waiting(now, &mut One::of(self.dev, queue), &mut waiting);
+            let tree = path.held_mut().take_tree();
+            self.port.lanes.bindings.orphan(tree.blocks().map(|(_, block)| block));
+            self.port.lanes.graves.push(Grave::of(tree));
             self.port.lanes.retire(path);
         }
         self.collect_waiting(&mut waiting);

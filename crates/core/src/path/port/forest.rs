@@ -8,6 +8,7 @@ use crate::base::env::Env;
 use crate::classify::filter::BlockId;
 use crate::path::bindings::Bindings;
 use crate::path::qdiscs::{Edit, Forest, stands_for_queues};
+use crate::path::tree::{Grave, Whole};
 use crate::path::trees::Trees;
 use crate::path::txpath::TxPath;
 use crate::qdisc::mqprio;
@@ -68,6 +69,25 @@ impl<F, D: Queues<Frame = F>> Forest for Editing<'_, '_, F, D> {
                 }
                 self.replaced.get_or_insert_default().extend(gone);
             }
+        }
+    }
+    fn put_whole(&mut self, whole: Whole) {
+        let Whole { shell, trees, .. } = whole;
+        let plain = |shell: &Option<Node>| {
+            shell.as_ref().is_none_or(|node| mqprio::classes_of(node.qdisc()).is_none())
+        };
+        let lanes = &mut self.control.port.lanes;
+        // Packets stay in their queues if these are chosen as before.
+        let same = lanes.shell.is_some() == shell.is_some() && plain(&lanes.shell) && plain(&shell);
+        if same && lanes.paths.len() == trees.len() {
+            lanes.shell = shell;
+        } else {
+            self.put_root(shell);
+        }
+        let Control { port, now, .. } = &mut *self.control;
+        for (path, tree) in port.lanes.paths.iter_mut().zip(trees) {
+            let old = path.held_mut().put_tree(*now, tree);
+            port.lanes.graves.push(Grave::of(old));
         }
     }
     fn bindings(&mut self) -> &mut Bindings {

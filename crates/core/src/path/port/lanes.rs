@@ -13,6 +13,7 @@ use crate::classify::filter::BlockId;
 use crate::packet::reason::{DropReason, MarkReason};
 use crate::path::bindings::Bindings;
 use crate::path::dql::DqlError;
+use crate::path::tree::Grave;
 use crate::path::trees::Trees;
 use crate::path::txpath::{PathConfig, PathStats, TxPath};
 use crate::qdisc::Registry;
@@ -33,6 +34,8 @@ pub(super) struct Lanes<F> {
     pub(super) before: Before,
     /// The filters of places that are in no path's tree, and the orphaned filters of removed trees.
     pub(super) bindings: Bindings,
+    /// Qdiscs that were replaced, and are freed in parts.
+    pub(super) graves: Vec<Grave>,
     /// Registry of the kinds of its qdiscs.
     kinds: Registry,
 }
@@ -57,7 +60,8 @@ impl<F> Lanes<F> {
         };
         let shell = default_shell(&config.env);
         let (bindings, kinds) = (Bindings::default(), Registry::BUILT_IN);
-        let mut lanes = Self { config, shell, paths: Vec::new(), before, bindings, kinds };
+        let mut lanes =
+            Self { config, shell, paths: Vec::new(), before, bindings, graves: Vec::new(), kinds };
         for _ in 0..lanes.wanted() {
             lanes.paths.push(TxPath::new(lanes.path_config())?);
         }

@@ -7,7 +7,9 @@ use std::vec::Vec;
 use crate::base::env::Env;
 use crate::base::handle::Handle;
 use crate::classify::filter::Filters;
+use crate::path::qdiscs::{Planned, Revisions};
 use crate::path::tree::Tree;
+use crate::path::trees::Trees;
 use crate::sched::cx::Cx;
 use crate::text::value::Words;
 
@@ -48,6 +50,8 @@ fn looked(classes: u16) -> Vec<(&'static str, usize)> {
         );
         note("qdisc add", during(|| assert!(tree.edit(&mut cx).add(below, None, "pfifo", none).is_ok())));
         note("filter", during(|| tree.edit(&mut cx).set_block(leaf, Some(filters.add_block()))));
+        let quantum = 2000 + u32::from(minor) % 2;
+        note("options of a class", during(|| revise(&mut tree, &mut cx, class, quantum)));
         note("change", during(|| tree.edit(&mut cx).change(class, Some("prio"), none).unwrap()));
         note("replace", during(|| assert!(tree.edit(&mut cx).replace(below, None, "pfifo", none).is_ok())));
         note("delete", during(|| tree.edit(&mut cx).delete(below).unwrap()));
@@ -64,6 +68,19 @@ fn looked(classes: u16) -> Vec<(&'static str, usize)> {
     }
     assert!(!tree.wants_detail(), "no filters are left");
     all
+}
+
+/// Gives a class another quantum, read ahead.
+fn revise(tree: &mut Tree, cx: &mut Cx, class: Handle, quantum: u32) {
+    let quantum = std::format!("{quantum}");
+    let words = ["quantum", &*quantum];
+    let planned = Trees::from(&*tree).plan_class(None, class, Some("drr"), &mut Words::new(&words));
+    let Some((_, Planned::Change(change))) = planned else { panic!("{planned:?}") };
+    let mut revisions = Revisions::default();
+    revisions.push(change);
+    tree.edit(cx).revise(revisions);
+    let again = Trees::from(&*tree).plan_class(None, class, Some("drr"), &mut Words::new(&words));
+    assert!(matches!(again, Some((_, Planned::Same))), "{again:?}");
 }
 
 /// Twice the classes cost twice the time, and not four times.

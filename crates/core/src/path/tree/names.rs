@@ -53,15 +53,22 @@ pub(in crate::path) const fn index(tree: &Tree) -> &Index {
 }
 
 /// Notes the handles of a qdisc that is put at a place, and of those below it.
-pub(super) fn learn(tree: &mut Tree, place: Handle, node: &Node) {
+pub(super) fn learn(index: &mut Index, place: Handle, node: &Node) {
     let own = node.handle();
     if own.is_none() {
-        return tree.index.insert_unnamed(node);
+        return index.insert_unnamed(node);
     }
-    tree.index.insert(place, node);
+    index.insert(place, node);
     for class in node.qdisc().classes().iter().filter(|class| class.minor != 0) {
-        learn(tree, Handle::new(own.major(), class.minor), &class.node);
+        learn(index, Handle::new(own.major(), class.minor), &class.node);
     }
+}
+
+/// Notes the handles of all qdiscs of a tree anew.
+pub(super) fn learn_all(tree: &mut Tree) {
+    let mut index = Index::default();
+    learn(&mut index, Handle::ROOT, &tree.root);
+    tree.index = index;
 }
 
 /// Forgets the handles of the qdiscs at a place and below, and orphans the filters of these qdiscs

@@ -58,12 +58,25 @@ impl<F> Held<F> {
         f(&mut self.tree, &mut self.cx)
     }
 
+    /// Takes the tree out, in which no packet waits, at the end of the path.
+    pub(crate) fn take_tree(&mut self) -> Tree {
+        let fresh = Tree::new(*self.tree.env());
+        core::mem::replace(&mut self.tree, fresh)
+    }
+
     /// Puts a ready-made root in, on a path where nothing waits.
     pub(crate) fn put_root(&mut self, now: Instant, node: Node) {
         self.cx.now = now;
         self.tree.set_root(node, &mut self.cx);
         self.cx.pool.keep_details(self.tree.wants_detail());
         self.settled = false;
+    }
+
+    /// Puts another tree in, within a swap, which sets aside the packets of the old one. Returns
+    /// the old one.
+    pub(crate) fn put_tree(&mut self, now: Instant, tree: Tree) -> Tree {
+        self.cx.now = now;
+        self.tree.replace_by(tree, &mut self.cx)
     }
 
     /// True if rule DD holds, except for the room in the ring: every qdisc on the path is

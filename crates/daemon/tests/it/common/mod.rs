@@ -58,7 +58,7 @@ impl World {
     /// Performs lines in one step, and returns their output.
     pub fn batch(&mut self, flags: &str, text: &str) -> String {
         let args = format!("{flags} -b b").split_whitespace().map(String::from).collect();
-        let batch = Some(Batch { name: "b".into(), text: text.into(), lines_before: 0 });
+        let batch = Some(Batch { name: "b".into(), text: text.into(), lines_before: 0, more: false });
         let reply = self.daemon.answer(self.now, &Ask::Tc { args, batch, class_names: None });
         assert_eq!((reply.status, reply.stderr.as_str()), (0, ""), "{text}");
         reply.stdout
@@ -86,6 +86,23 @@ impl World {
     pub fn count(&mut self, name: &str, key: &str) -> u64 {
         self.show(name)[0][key].as_u64().unwrap_or_else(|| panic!("{key}"))
     }
+}
+
+/// Returns a policy as LibreQoS makes it: on each of four queues an htb with its part of the
+/// circuits, each a class of this rate with a cake below.
+pub fn circuits(number: u32, rate: &str) -> String {
+    let mut text = String::from("qdisc replace dev lan root handle 7fff: mq\n");
+    for queue in 1..=4 {
+        text += &format!("qdisc replace dev lan parent 7fff:{queue} handle {queue}: htb default 2\n");
+        text +=
+            &format!("class replace dev lan parent {queue}: classid {queue}:1 htb rate 1gbit ceil 1gbit\n");
+        for class in 2..2 + number / 4 {
+            let rates = format!("htb rate {rate} ceil 50mbit prio 3");
+            text += &format!("class replace dev lan parent {queue}:1 classid {queue}:{class:x} {rates}\n");
+            text += &format!("qdisc replace dev lan parent {queue}:{class:x} cake diffserv4\n");
+        }
+    }
+    text
 }
 
 pub const MS: u64 = 1_000_000;

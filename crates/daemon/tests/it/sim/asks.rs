@@ -77,7 +77,7 @@ pub fn tc(line: &str) -> Ask {
 }
 
 pub fn batch(flags: &str, text: &str) -> Ask {
-    let batch = Some(Batch { name: "b".into(), text: text.into(), lines_before: 0 });
+    let batch = Some(Batch { name: "b".into(), text: text.into(), lines_before: 0, more: false });
     Ask::Tc { args: words(&format!("{flags} -b b")), batch, class_names: None }
 }
 
@@ -86,6 +86,15 @@ pub fn link(line: &str) -> Ask {
 }
 
 impl World {
+    /// Returns a part of a batch that the daemon puts together.
+    fn part(&mut self) -> Ask {
+        let more = !self.once_in(3);
+        let both = ["gx", "gy"].map(|dev| format!("qdisc replace dev {dev} root handle 1: pfifo limit 2\n"));
+        let text = both.concat();
+        let batch = Some(Batch { name: "p".into(), text, lines_before: 0, more });
+        Ask::Tc { args: words("--atomic -b p"), batch, class_names: None }
+    }
+
     fn one_of(&mut self, all: &[&'static str]) -> &'static str {
         all[self.rng.below(all.len() as u64) as usize]
     }
@@ -103,6 +112,7 @@ impl World {
             }
             32..44 => self.pair(),
             44..60 => (self.about_links(), What::Any),
+            61 => (self.part(), What::Any),
             60 if self.once_in(100) => (self.too_much(), What::Refused),
             _ => (self.about_qdiscs(), What::Any),
         };

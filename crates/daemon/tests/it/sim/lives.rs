@@ -390,10 +390,11 @@ impl Lives {
             (world.stopped, world.exhausted_until) = (0, 0);
         }
         for _ in 0..SETTLE_MAX {
+            // A round waits first: what it does then would send the packets of a deadline that was lost.
+            let lost = held(server, |link| !link.is_away() && !link.way.waits_for_device());
             server.round(&self.stop, &RunOptions::default(), None).expect("waiting does not fail");
             check::links(server.daemon_mut(), &self.world);
             if self.world.lock().idle {
-                let lost = held(server, |link| !link.is_away() && !link.way.waits_for_device());
                 assert!(lost.is_empty(), "packets wait for no interface, and the loop for nothing: {lost:?}");
                 break;
             }

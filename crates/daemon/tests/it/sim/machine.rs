@@ -63,6 +63,18 @@ pub struct Below(pub Shared);
 impl System for Below {
     type Stream = Pipe;
 
+    fn clock(&self) -> Box<dyn Fn() -> Instant> {
+        let world = self.0.clone();
+        Box::new(move || {
+            let mut world = world.lock();
+            // A line of a batch takes up to a tenth of a millisecond.
+            if world.stopped == 0 {
+                world.now += world.rng.below(100 * US);
+            }
+            Instant(world.now)
+        })
+    }
+
     fn now(&self) -> Instant {
         let mut world = self.0.lock();
         let world = &mut *world;

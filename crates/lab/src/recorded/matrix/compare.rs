@@ -108,34 +108,26 @@ impl Quantity {
         }
     }
 
-    /// True if repetitions have it.
-    pub(super) const fn is_repeated(self) -> bool {
-        matches!(
-            self,
-            Self::GoodputAfter
-                | Self::Jain
-                | Self::DelayP50
-                | Self::DelayP99
-                | Self::Drops
-                | Self::Marks
-                | Self::Retrans
-                | Self::Timeouts
-        )
-    }
-
     /// Returns its value in a repetition, if the repetition has it.
     fn repeated(self, r: &Repetition) -> Option<f64> {
         let count = |n: u64| Some(n as f64);
         match self {
-            Self::GoodputAfter => Some(r.0 as f64 / 1e3),
-            Self::Jain => r.1,
-            Self::DelayP50 => r.2.and_then(count),
-            Self::DelayP99 => r.4.and_then(count),
-            Self::Drops => count(r.5),
-            Self::Marks => count(r.6),
-            Self::Retrans => count(r.7),
-            Self::Timeouts => count(r.8),
-            _ => None,
+            Self::GoodputWhole => r.goodput_whole_bps.map(|bps| bps as f64 / 1e3),
+            Self::GoodputAfter => Some(r.goodput_bps as f64 / 1e3),
+            Self::Jain => r.jain,
+            Self::Part => r.part,
+            Self::DelayP50 => r.delay_p50.and_then(count),
+            Self::DelayP99 => r.delay_p99.and_then(count),
+            Self::Drops => count(r.drops),
+            Self::Marks => count(r.marks),
+            Self::Retrans => count(r.retrans),
+            Self::Timeouts => count(r.timeouts),
+            Self::Completed => r.completed.and_then(count),
+            Self::CompletionP50 => r.completion_p50.and_then(count),
+            Self::CompletionP90 => r.completion_p90.and_then(count),
+            Self::Requests => r.requests.and_then(count),
+            Self::LatencyP50 => r.latency_p50.and_then(count),
+            Self::LatencyP90 => r.latency_p90.and_then(count),
         }
     }
 }
@@ -253,9 +245,14 @@ impl Compared {
     /// repetition has.
     pub fn own_runs(&self) -> (usize, usize) {
         let first = |p: &Pair| is_inside(p.quantity, p.there, p.recorded);
-        let of_repetitions = |p: &&Pair| p.quantity.is_repeated();
+        let of_repetitions = |p: &&Pair| self.is_repeated(p.quantity);
         let recorded = usize::from(self.pairs.iter().filter(of_repetitions).all(first));
         (1 + self.run.spread.len(), recorded + self.within(|p| p.there, self.run.spread.iter()))
+    }
+
+    /// True if the repetitions have the quantity.
+    pub(super) fn is_repeated(&self, quantity: Quantity) -> bool {
+        self.run.spread.iter().any(|r| quantity.repeated(r).is_some())
     }
 
     /// Returns a quantity in each of the kernel's own runs, the recorded one first.

@@ -183,9 +183,53 @@ pub struct Latency {
     pub shares: Shares,
 }
 
-/// A repetition of a run: goodput, Jain's index, delay p50, p90, p99, drops, marks,
-/// retransmissions, timeouts.
-pub type Repetition = (u64, Option<f64>, Option<u64>, Option<u64>, Option<u64>, u64, u64, u64, u64);
+/// A repetition of a run. A line has a list of values in this order; the last ones are missing in
+/// some lines.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize)]
+pub struct Repetition {
+    /// Goodput after the first part, bit/s.
+    pub goodput_bps: u64,
+    /// Jain's index after the first part.
+    pub jain: Option<f64>,
+    /// Delay in the policy after the first part, µs: the median, the 90th and 99th percentile.
+    pub delay_p50: Option<u64>,
+    #[allow(missing_docs)]
+    pub delay_p90: Option<u64>,
+    #[allow(missing_docs)]
+    pub delay_p99: Option<u64>,
+    /// Drops of the leaf.
+    pub drops: u64,
+    /// Marks.
+    pub marks: u64,
+    /// Segments sent again.
+    pub retrans: u64,
+    /// Timeouts.
+    pub timeouts: u64,
+    /// Goodput of the whole run, bit/s.
+    #[serde(default)]
+    pub goodput_whole_bps: Option<u64>,
+    /// Part of the bulk bytes that the first congestion control has.
+    #[serde(default)]
+    pub part: Option<f64>,
+    /// Transfers that ended.
+    #[serde(default)]
+    pub completed: Option<u64>,
+    /// Median time of transfers, µs.
+    #[serde(default)]
+    pub completion_p50: Option<u64>,
+    /// 90th percentile of these times.
+    #[serde(default)]
+    pub completion_p90: Option<u64>,
+    /// Requests that ended.
+    #[serde(default)]
+    pub requests: Option<u64>,
+    /// Median time of requests, µs.
+    #[serde(default)]
+    pub latency_p50: Option<u64>,
+    /// 90th percentile of these times.
+    #[serde(default)]
+    pub latency_p90: Option<u64>,
+}
 
 /// A recorded run.
 #[derive(Clone, Debug, Deserialize)]

@@ -20,7 +20,7 @@ pub fn agreeing(rows: &[Compared]) -> f64 {
 /// Returns the share of draws in which both sets agree.
 fn share(row: &Compared, rng: &mut Rng) -> f64 {
     let runs = row.run.spread.len() as u64 + 1;
-    let pairs: Vec<&Pair> = row.pairs.iter().filter(|p| p.quantity.is_repeated()).collect();
+    let pairs: Vec<&Pair> = row.pairs.iter().filter(|p| row.is_repeated(p.quantity)).collect();
     let values: Vec<Vec<Option<f64>>> = pairs.iter().map(|p| row.linux(p)).collect();
     let mut agree = 0;
     for _ in 0..DRAWS {

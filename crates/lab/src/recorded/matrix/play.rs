@@ -30,6 +30,9 @@ const INSTANT: u64 = 1_000_000_000_000_000;
 const ROOM: u32 = 1 << 16;
 /// Time that a process of the recording takes to read the clock: one grain.
 const READING: Nanos = Nanos(256);
+/// Time by which a timer of the recording's queues is late: a grain at least. An acknowledgement
+/// that is due at the same time is therefore ahead of the next departure.
+const TIMER_LATE: Nanos = Nanos(256);
 /// Number of samples of each flow, and of the flows that have them.
 const SAMPLES: u64 = 100;
 const SAMPLED: usize = 64;
@@ -164,6 +167,7 @@ impl<'a> Player<'a> {
         let nic = if run.topology == Topology::Local { forth } else { out };
         let text = run.tc.join("\n");
         let policy = Policy::parse(&text, "tc").map_err(|d| format!("tc: {}", d.first().message))?;
+        net.nic_mut(nic).set_late(TIMER_LATE);
         net.apply(nic, &policy).map_err(|d| format!("tc: line {}: {}", d.line(), d.message))?;
         let book = Rc::new(RefCell::new(Book::default()));
         net.observe(Box::new(Clerk(Rc::clone(&book))));

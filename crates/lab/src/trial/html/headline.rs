@@ -1,5 +1,6 @@
 //! The headline numbers: one row per measure, one column per policy, a bar in each cell.
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 use serde_json::Value;
@@ -18,6 +19,9 @@ impl Row<'_> {
     fn html(&self) -> String {
         let values = self.cells.iter().flatten().flat_map(|m| [&m["median"], &m["high"]]);
         let most = values.filter_map(Value::as_f64).fold(0.0, f64::max);
+        // A bar compares: of one value, or of values that read alike, it would show nothing.
+        let texts: BTreeSet<String> = self.cells.iter().flatten().filter_map(|m| shown(m)).collect();
+        let most = if texts.len() > 1 { Some(most) } else { None };
         let mut out = format!("<tr><th class=\"text\" scope=\"row\">{}</th>", self.label);
         for (k, cell) in self.cells.iter().enumerate() {
             out.push_str(&match cell {
@@ -31,35 +35,56 @@ impl Row<'_> {
 }
 
 /// Returns the median, its interval, its mark, and a bar on which a line shows the interval.
-fn cell_html(measure: &Value, most: f64, k: usize) -> String {
+fn cell_html(measure: &Value, most: Option<f64>, k: usize) -> String {
     let of = |key: &str| measure[key].as_f64();
-    let Some(median) = of("median") else { return "<td class=\"zero\">–</td>".into() };
+    let (Some(median), Some(shown)) = (of("median"), shown(measure)) else {
+        return "<td class=\"zero\">–</td>".into();
+    };
     let unit = Unit::named(text(measure, "unit"));
-    let shown = unit.map_or_else(|| median.to_string(), |u| u.text(median));
     let interval = unit.and_then(|u| u.interval(of("low"), median, of("high")));
     let small =
         interval.as_ref().map_or_else(String::new, |i| format!("<small>{}</small>", micro(&escaped(i))));
+    // None sent and none carried is no merit, and values that read alike have no best.
+    let merit = most.is_some() && (median > 0.0 || text(measure, "unit") == "packets");
     let class = match text(measure, "mark") {
+        _ if !merit => "",
         "best" => " class=\"best\"",
         "equal" => " class=\"equal\"",
         _ => "",
     };
-    let percent = |v: f64| if most > 0.0 { (v / most * 100.0).clamp(0.0, 100.0) } else { 0.0 };
-    let (low, high) = (percent(of("low").unwrap_or(median)), percent(of("high").unwrap_or(most)));
-    let whisker = interval.map_or_else(String::new, |_| {
-        format!("<b style=\"left:{low:.1}%;width:{:.1}%\"></b>", (high - low).max(0.0))
-    });
+    let meter = match most {
+        Some(most) if median > 0.0 => meter(median, (of("low"), of("high")), most, interval.is_some(), k),
+        _ => String::new(),
+    };
     format!(
-        "<td><div class=\"cell\"><span class=\"number\"><span{class}>{}</span>{small}</span><span class=\"meter\"><i \
-         style=\"width:{:.1}%;--p:var(--p{})\"></i>{whisker}</span></div></td>",
+        "<td><div class=\"cell\"><span class=\"number\"><span{class}>{}</span>{small}</span>{meter}</div></td>",
         micro(&escaped(&shown)),
-        percent(median),
-        k % COLOURS,
+    )
+}
+
+/// Returns the median of a measure with its unit, as text.
+pub(super) fn shown(measure: &Value) -> Option<String> {
+    let median = measure["median"].as_f64()?;
+    let unit = Unit::named(text(measure, "unit"));
+    Some(unit.map_or_else(|| median.to_string(), |u| u.text(median)))
+}
+
+/// Returns a bar, on which a line shows the interval if it reads otherwise than the median.
+fn meter(median: f64, (low, high): (Option<f64>, Option<f64>), most: f64, spread: bool, k: usize) -> String {
+    let percent = |v: f64| if most > 0.0 { (v / most * 100.0).clamp(0.0, 100.0) } else { 0.0 };
+    let (low, high) = (percent(low.unwrap_or(median)), percent(high.unwrap_or(most)));
+    let width = (high - low).max(0.0);
+    let whisker =
+        if spread { format!("<b style=\"left:{low:.1}%;width:{width:.1}%\"></b>") } else { String::new() };
+    let colour = k % COLOURS;
+    format!(
+        "<span class=\"meter\"><i style=\"width:{:.1}%;--p:var(--p{colour})\"></i>{whisker}</span>",
+        percent(median)
     )
 }
 
 /// Writes microseconds with the Greek letter.
-fn micro(text: &str) -> String {
+pub(super) fn micro(text: &str) -> String {
     text.replace(" us", " µs")
 }
 
@@ -79,7 +104,25 @@ fn rank(kind: &str) -> usize {
     ["rr", "cbr", "replay", "stream"].iter().position(|k| *k == kind).unwrap_or(4)
 }
 
-fn title(group: &Value) -> String {
+/// Returns what a group of that kind is.
+pub(super) fn about(kind: &str) -> &'static str {
+    match kind {
+        "rr" => "request to response",
+        "cbr" => "constant rate, one way",
+        "replay" => "capture, one way",
+        "stream" => "bulk TCP",
+        "quic" => "bulk QUIC",
+        "short" => "short flows",
+        "voice" => "calls, one way",
+        "video" => "video, one way",
+        "dns" => "questions over UDP",
+        "udprr" => "pings over UDP",
+        _ => "",
+    }
+}
+
+/// Returns the name of a group, and its number of members.
+pub(super) fn title(group: &Value) -> String {
     match whole(&group["count"]) {
         Some(n) if n > 1 => format!("{} ×{n}", escaped(text(group, "name"))),
         _ => escaped(text(group, "name")),
@@ -95,6 +138,9 @@ pub fn table(report: &Value) -> String {
     let span = policies.len() + 1;
     let mut body = String::new();
     let mut section = |head: String, about: &str, rows: Vec<Row<'_>>| {
+        if rows.is_empty() {
+            return;
+        }
         let _ = write!(
             body,
             "<tr class=\"group\"><th class=\"text\" colspan=\"{span}\">{head}<small>{about}</small></th></tr>"
@@ -103,14 +149,7 @@ pub fn table(report: &Value) -> String {
     };
     for group in groups(policies) {
         let kind = text(group, "kind");
-        let about = match kind {
-            "rr" => "request to response",
-            "cbr" => "constant rate, one way",
-            "replay" => "capture, one way",
-            "stream" => "bulk TCP",
-            _ => "",
-        };
-        section(title(group), about, rows(policies, &group["name"], kind));
+        section(title(group), about(kind), rows(policies, &group["name"], kind));
     }
     section("Bottleneck".into(), "", rows(policies, &Value::Null, ""));
     let heads: String =
@@ -177,14 +216,32 @@ mod tests {
     fn cells_show_median_interval_mark_and_bar() {
         let measure = json!({"unit": "ns", "median": 21_300, "low": 20_000, "high": 25_000, "mark": "best"});
         assert_eq!(
-            cell_html(&measure, 50_000.0, 9),
+            cell_html(&measure, Some(50_000.0), 9),
             "<td><div class=\"cell\"><span class=\"number\"><span class=\"best\">21.3 µs</span>\
              <small>20.0..25.0</small></span><span class=\"meter\"><i style=\"width:42.6%;--p:var(--p1)\"></i>\
              <b style=\"left:40.0%;width:10.0%\"></b></span></div></td>"
         );
-        let odd = cell_html(&json!({"unit": "<b>", "median": 7, "mark": 3}), 0.0, 0);
+        let odd = cell_html(&json!({"unit": "<b>", "median": 7, "mark": 3}), Some(0.0), 0);
         assert!(odd.contains("<span>7</span></span>"), "{odd}");
-        assert_eq!(cell_html(&json!({"median": null}), 1.0, 0), "<td class=\"zero\">–</td>");
+        assert_eq!(cell_html(&json!({"median": null}), Some(1.0), 0), "<td class=\"zero\">–</td>");
+    }
+
+    /// Neither zero bytes nor values that read alike have a bar or a mark; zero lost packets may be
+    /// the best.
+    #[test]
+    fn zero_and_equal_values_have_no_bar_and_no_mark() {
+        let of = |unit: &str, medians: [f64; 2]| {
+            let cell = |v: f64| json!({"unit": unit, "median": v, "low": v, "high": v, "mark": "best"});
+            let cells = medians.map(cell);
+            Row { label: "x".into(), cells: cells.iter().map(Some).collect() }.html()
+        };
+        let count = |html: &str, what: &str| html.matches(what).count();
+        let bars = |html: &str| (count(html, "meter"), count(html, "class=\"best\""));
+        assert_eq!(bars(&of("bytes", [0.0, 0.0])), (0, 0));
+        assert_eq!(bars(&of("bytes", [0.0, 9000.0])), (1, 1));
+        assert_eq!(bars(&of("ns", [1_000_000.0, 1_000_001.0])), (0, 0), "both read 1.00 ms");
+        assert_eq!(bars(&of("ns", [1_000_000.0, 2_000_000.0])), (2, 2));
+        assert_eq!(bars(&of("packets", [0.0, 7.0])), (1, 2));
     }
 
     #[test]

@@ -1,6 +1,8 @@
 //! A probe sees a run and does not change it: every figure that a run has without one is the same
 //! with it.
 
+use std::collections::BTreeMap;
+
 use txweir_core::Rate;
 use txweir_tc::Policy;
 
@@ -40,7 +42,7 @@ fn told(setup: &Setup, traffic: &Traffic, entry: &Entry, probe: bool) -> (Policy
     let clock = Clock::new(setup, traffic);
     let mut net = build(setup, traffic, entry).unwrap_or_else(|e| panic!("{e}"));
     if probe {
-        net.nic_mut(TRIED).watch(Instant::ZERO);
+        watch(&mut net);
     }
     let told = measured(&mut net, setup, &clock, entry, &mut |_| {});
     assert_eq!((told.classes.is_empty(), told.stages.is_empty()), (!probe, !probe));

@@ -1,0 +1,221 @@
+//! The policies of a trial: words, files, scripts that are run, and dumps of a machine.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use txweir::core::Env;
+use txweir::lab::trial::{Devices, Entry, Setup, devices};
+use txweir::lint::machine::MachineOptions;
+use txweir::lint::script;
+use txweir::tc::{Diagnostics, Policy, Severity, Source};
+
+use super::Args;
+use crate::{Failure, failure, output, policy};
+
+/// The word for the qdisc that the kernel gives a device where no setting names another.
+pub(super) const DEFAULT: &str = "default";
+/// The word for the qdisc that most distributions give a device
+/// (`net.core.default_qdisc = fq_codel`, systemd's 50-default.conf).
+pub(super) const DISTRO: &str = "distro";
+/// Kinds of root qdiscs that a device of one queue cannot have.
+const OF_QUEUES: [&str; 3] = ["mq", "mqprio", "multiq"];
+
+/// Returns the policies in order, each with a name of its own. A script or a dump may ask for more
+/// queues, which `setup` then has.
+pub(super) fn entries(args: &Args, setup: &mut Setup) -> Result<Vec<Entry>, Failure> {
+    let of_script = match args.script.run.as_slice() {
+        [] => None,
+        _ => Some(of_script(args, setup)?),
+    };
+    let mut all = match (&of_script, args.policies.is_empty()) {
+        (Some(_), true) => Vec::new(),
+        _ => of_words(&args.policies, args.dev.as_deref(), setup.queues)?,
+    };
+    all.extend(of_script);
+    Ok(all)
+}
+
+/// Reads the policies in order.
+fn of_words(given: &[String], dev: Option<&str>, queues: u16) -> Result<Vec<Entry>, Failure> {
+    let given: Vec<&str> = match given {
+        [] => vec![DEFAULT],
+        some => some.iter().map(String::as_str).collect(),
+    };
+    if given.iter().filter(|text| **text == "-").count() > 1 {
+        return Err(Failure::usage("- (stdin) can be read only once, and is given twice"));
+    }
+    let mut all: Vec<Entry> = Vec::new();
+    for text in &given {
+        let policy = match *text {
+            DEFAULT => None,
+            DISTRO => Some(Policy::parse(&distro(queues), DISTRO)?),
+            file => Some(chosen(of_file(Path::new(file), queues)?, dev)?),
+        };
+        let short = if *text == "-" { "<stdin>".to_string() } else { last_part(text) };
+        // Two files of one name are told apart by their paths.
+        let alone = given.iter().filter(|other| last_part(other) == last_part(text)).count() == 1;
+        let mut name = if alone { short } else { (*text).to_string() };
+        if all.iter().any(|e| e.name == name) {
+            name = format!("{name} ({})", all.len() + 1);
+        }
+        all.push(Entry { name, policy });
+    }
+    Ok(all)
+}
+
+/// Reads a file of tc lines, or a script whose tc lines can be known without running it.
+fn of_file(path: &Path, queues: u16) -> Result<Policy, Failure> {
+    let (name, text) = policy::text(path)?;
+    let read = Policy::parse(&text, &name).or_else(|wrong| of_text(&name, &text, wrong))?;
+    read.warnings().iter().for_each(failure::say);
+    let env = Env { queues, ..Env::default() };
+    Ok(read.without_vain_deletions(u32::from(queues), &env))
+}
+
+/// Reads a script, which is no batch because of the errors `wrong`.
+fn of_text(name: &str, text: &str, wrong: Diagnostics) -> Result<Policy, Failure> {
+    let source = Arc::new(Source::new(name, text));
+    let script = script::read(&source);
+    if script.lines.is_empty() && script.left_out == 0 {
+        return Err(wrong.into());
+    }
+    if script.left_out > 0 || script.lines.iter().any(|tc| tc.netns.is_some()) {
+        let all = script.lines.len() + script.left_out;
+        let said = match script.left_out {
+            0 => "has tc lines for network namespaces".to_string(),
+            some => format!("{some} of {all} tc lines cannot be known without running it"),
+        };
+        return Err(Failure::usage(format!("{name}: {said}: try --run {name}")));
+    }
+    let words = |word: &str| if word.contains([' ', '#', '\\']) { format!("'{word}'") } else { word.into() };
+    let line = |tc: &script::TcLine| {
+        let words: Vec<String> = tc.line.words.iter().map(|w| words(&w.text)).collect();
+        words.join(" ") + "\n"
+    };
+    let lines: String = script.lines.iter().map(line).collect();
+    Ok(Policy::parse(&lines, &format!("{name} (its tc lines)"))?)
+}
+
+/// Returns the part of a policy that is for a device and its ifbs; all of it without a name.
+fn chosen(policy: Policy, dev: Option<&str>) -> Result<Policy, Failure> {
+    let Some(dev) = dev else { return Ok(policy) };
+    let own = policy.devices();
+    if own.is_empty() {
+        return Ok(policy);
+    }
+    if !own.contains(&dev) {
+        let all = own.join(", ");
+        let name = &policy.source().name;
+        return Err(Failure::usage(format!("--dev: expected a device of {name} ({all}), given \"{dev}\"")));
+    }
+    let names = reached(&policy, dev);
+    Ok(policy.for_devices(&names))
+}
+
+/// Returns a device and those to which its actions send packets.
+fn reached(policy: &Policy, dev: &str) -> Vec<String> {
+    let mut all = vec![dev.to_string()];
+    let mut next = 0;
+    // Bound: each device is in the list once.
+    while let Some(from) = all.get(next).cloned() {
+        next += 1;
+        for target in txweir::lab::trial::targets(&policy.for_devices(&[from])) {
+            if !all.contains(&target) {
+                all.push(target);
+            }
+        }
+    }
+    all
+}
+
+/// Runs the script, and returns the policy that one of its devices then has.
+fn of_script(args: &Args, setup: &mut Setup) -> Result<Entry, Failure> {
+    let devices = args.dev.iter().map(|dev| (dev.clone(), Some(setup.link))).collect();
+    let machine = MachineOptions { link: Some(setup.link), devices, ..MachineOptions::default() };
+    let (mut recording, end) = args.script.record(machine)?;
+    if let Some((_, message)) = end.problem().filter(|(severity, _)| *severity == Severity::Error) {
+        return Err(Failure::failed(format!("--run: {message}")));
+    }
+    let name = args.script.name().to_string();
+    let machine = recording.machine_mut();
+    let shaped = machine.shaped();
+    let mut texts: Vec<(&String, Policy)> = Vec::new();
+    for device in &shaped {
+        let text = machine.policy(device);
+        texts.push((device, Policy::parse(&text, &format!("{name} (as run)"))?));
+    }
+    let device = match (&args.dev, shaped.as_slice()) {
+        (Some(device), all) if all.contains(device) => device.clone(),
+        (_, []) => {
+            let said = format!("--run: {name} leaves no device with a root qdisc or filters");
+            return Err(Failure::usage(said));
+        }
+        (None, all) if mains(&texts).len() == 1 => {
+            mains(&texts).first().map_or(all[0].clone(), |d| (*d).clone())
+        }
+        (given, all) => {
+            let given = given.as_ref().map_or("nothing".into(), |device| format!("--dev {device}"));
+            let all = all.join(", ");
+            let said =
+                format!("--run: {name} leaves qdiscs on {all}: expected --dev with one, given {given}");
+            return Err(Failure::usage(said));
+        }
+    };
+    let policy = texts.into_iter().find(|(name, _)| **name == device).map(|(_, policy)| policy);
+    if args.queues.is_none() && policy.as_ref().is_some_and(has_queues) {
+        setup.queues = args.script.queues();
+        output::say(format!("txweir: {name}: {} queues, as --run-queues says\n", setup.queues));
+    }
+    Ok(Entry { name, policy })
+}
+
+/// Returns the devices that are no ifb of another one.
+fn mains<'a>(all: &[(&'a String, Policy)]) -> Vec<&'a String> {
+    let is_ifb = |name: &String| {
+        all.iter().any(|(other, policy)| {
+            *other != name && devices(policy).is_ok_and(|Devices { ifbs, .. }| ifbs.contains(name))
+        })
+    };
+    all.iter().map(|(name, _)| *name).filter(|name| !is_ifb(name)).collect()
+}
+
+/// True if a policy gives a device a root qdisc that needs several queues.
+fn has_queues(policy: &Policy) -> bool {
+    policy.source().text.lines().any(|line| {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        words.contains(&"root") && words.iter().any(|word| OF_QUEUES.contains(word))
+    })
+}
+
+/// Returns the lines of the qdiscs that most distributions give a device with so many queues.
+fn distro(queues: u16) -> String {
+    match queues {
+        0 | 1 => "qdisc replace root fq_codel\n".into(),
+        _ => {
+            let leaf = |class: u16| format!("qdisc replace parent 1:{class:x} fq_codel\n");
+            "qdisc replace root handle 1: mq\n".to_owned() + &(1..=queues).map(leaf).collect::<String>()
+        }
+    }
+}
+
+pub(super) fn last_part(path: &str) -> String {
+    Path::new(path).file_name().map_or(path.into(), |n| n.to_string_lossy().into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_policy_has_a_name_of_its_own() {
+        let names = |given: &[&str]| {
+            let given: Vec<String> = given.iter().map(ToString::to_string).collect();
+            of_words(&given, None, 1).map(|all| all.into_iter().map(|e| e.name).collect::<Vec<_>>()).ok()
+        };
+        assert_eq!(names(&[]), Some(vec!["default".into()]));
+        assert_eq!(names(&["default", "default"]), Some(vec!["default".into(), "default (2)".into()]));
+        assert_eq!(names(&["default", "distro"]), Some(vec!["default".into(), "distro".into()]));
+        assert_eq!(names(&["no/such/file"]), None);
+        assert_eq!(names(&["-", "-"]), None);
+    }
+}

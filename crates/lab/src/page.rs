@@ -1,0 +1,132 @@
+//! The measurements of a scenario over time, for the page of charts.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+use txweir_core::{Instant, Nanos};
+
+use crate::sampled::Sampler;
+use crate::sampled::results::{ClassTrial, DeviceTrial, GroupTrial, StageTrial};
+use crate::scenario::{Built, Scenario};
+use crate::trial::STEPS;
+use crate::trial::measure::{Measure, of_one_run};
+
+/// Most directions of links on a page, the first ones.
+pub const WAYS_MAX: usize = 32;
+
+/// The TCP of a scenario, whose hosts have their own congestion control, and how close it comes.
+const TCP: &str = "the lab’s, after Linux 6.12, with the congestion control of each host; this scenario is not held \
+                   against a recording of Linux";
+
+/// A run of a scenario over time, in the form that the page of a trial has too.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Page {
+    /// Title of the scenario.
+    pub title: String,
+    /// One sentence on what the page leaves out; empty if nothing.
+    pub about: String,
+    /// Seed of the run.
+    pub seed: u64,
+    /// Length of the run, warm-up included.
+    pub time_ns: u64,
+    /// Length of the warm-up.
+    pub warmup_ns: u64,
+    /// Name of the hosts' TCP.
+    pub tcp: &'static str,
+    /// Length of one step of every series.
+    pub step_ns: u64,
+    /// The traffic, as that of the one policy of a trial.
+    pub policies: Vec<Traffic>,
+    /// Each direction of each link.
+    pub ways: Vec<Way>,
+}
+
+/// The traffic of a scenario.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Traffic {
+    /// `this run`.
+    pub name: &'static str,
+    /// The headline numbers.
+    pub measures: Vec<Measure>,
+    /// Groups of traffic.
+    pub groups: Vec<GroupTrial>,
+}
+
+/// A direction of a link.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Way {
+    /// `from -> to`.
+    pub name: String,
+    /// The tc lines of its policy; empty for the default.
+    pub policy: String,
+    /// Line rate at the end.
+    pub rate_bit_s: u64,
+    /// Qdiscs, parents first.
+    pub classes: Vec<ClassTrial>,
+    /// The device.
+    pub device: DeviceTrial,
+    /// Stages of a packet's time.
+    pub stages: Vec<StageTrial>,
+    /// Packets dropped, by reason.
+    pub drops: BTreeMap<&'static str, u64>,
+    /// Packets marked, by reason.
+    pub marks: BTreeMap<&'static str, u64>,
+}
+
+impl Page {
+    /// Returns the page as JSON.
+    pub fn json(&self) -> String {
+        // Serialisation fails only for maps whose keys are not strings, and for numbers that are
+        // none.
+        serde_json::to_string(self).unwrap_or_default()
+    }
+
+    /// Runs a net to the end of its scenario, and returns what it did in each step.
+    pub(crate) fn played(
+        scenario: &Scenario,
+        seed: u64,
+        built: &mut Built,
+        progress: &mut dyn FnMut(Nanos),
+    ) -> Self {
+        let net = &mut built.net;
+        let ways = built.ends.len().min(WAYS_MAX);
+        let sides: Vec<u32> = (0..ways as u32).collect();
+        net.watch();
+        sides.iter().for_each(|nic| net.nic_mut(*nic).watch(Instant::ZERO));
+        let step = Nanos(scenario.duration().0.div_ceil(STEPS).max(1));
+        let end = Instant(scenario.duration().0);
+        let mut sampler = Sampler::new(net, &sides, step);
+        let mut over = Nanos(0);
+        sampler.play(net, (end, STEPS), Instant(scenario.warmup().0), &mut |by| {
+            over = Nanos(over.0.saturating_add(by.0));
+            progress(over);
+        });
+        let measured = Nanos(scenario.duration().0 - scenario.warmup().0);
+        let (groups, sides) = sampler.results(net, measured);
+        let of = |(nic, side): (usize, crate::sampled::side::Side)| Way {
+            name: built.links[nic].clone(),
+            policy: scenario.policy_of(built.ends[nic].table).into(),
+            rate_bit_s: built.net.links().nic(nic as u32).wire().config().rate.bits(),
+            classes: side.classes,
+            device: side.device,
+            stages: side.stages,
+            drops: side.drops,
+            marks: side.marks,
+        };
+        let left = built.ends.len() - ways;
+        Self {
+            title: scenario.title().into(),
+            about: match left {
+                0 => String::new(),
+                n => format!("The first {WAYS_MAX} directions of links; {n} more are not shown."),
+            },
+            seed,
+            time_ns: scenario.duration().0,
+            warmup_ns: scenario.warmup().0,
+            tcp: TCP,
+            step_ns: step.0,
+            policies: vec![Traffic { name: "this run", measures: of_one_run(&groups), groups }],
+            ways: sides.into_iter().enumerate().map(of).collect(),
+        }
+    }
+}

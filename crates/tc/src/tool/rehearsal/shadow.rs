@@ -1,0 +1,174 @@
+//! `Shadow`: the copy of one device.
+
+use txweir_core::path::qdiscs::Qdiscs;
+use txweir_core::path::select::{Selector, Sender};
+use txweir_core::path::trees::Trees;
+use txweir_core::qdisc::mqprio;
+use txweir_core::sched::cx::Cx;
+use txweir_core::{Env, Handle, Meta, Tree};
+
+use crate::plan::{self, Change};
+use crate::queued::{Queued, enqueue};
+use crate::show::{self, Copying};
+use crate::tool::apply::scratch_cx;
+use crate::tool::{Device, Devices, Hook, SwapDone};
+
+/// Objects that are copied before packets have their turn.
+const COPIED: usize = 16;
+
+/// The copy of a device.
+pub(super) struct Shadow {
+    pub(super) name: String,
+    pub(super) queues: u32,
+    /// The device as it was, if that is printed.
+    pub(super) before: Option<Tree>,
+    pub(super) tree: Tree,
+    pub(super) cx: Cx,
+    pub(super) hook_before: Option<Hook>,
+    pub(super) hook: Option<Hook>,
+    pub(super) waiting: Vec<Queued>,
+}
+
+impl Shadow {
+    /// Returns the copy of a device; `None` if there is none of the name, or if its qdiscs cannot
+    /// be written in tc's words, as those made by typed calls. If a plan is `printed`, the copy has
+    /// the packets too.
+    pub(super) fn of(real: &mut dyn Devices, name: &str, (atomic, printed): (bool, bool)) -> Option<Self> {
+        let now = real.now();
+        let device = real.device(name)?;
+        let mut waiting = Vec::new();
+        if printed {
+            let kinds = kinds(&device.tree());
+            device.queued(&mut |parent, handle, meta| {
+                let there = kinds.iter().find(|(p, h, _)| (*p, *h) == (parent, handle));
+                waiting.push(Queued { parent, handle, kind: there.map_or("qdisc", |k| k.2), meta: *meta });
+            });
+        }
+        let mut cx = Cx::new(waiting.len().max(1), device.env().seed);
+        // Its qdiscs may become those of the device.
+        cx.now = now;
+        let (queues, hook) = (device.queues(), device.hook());
+        let mut tree = copied(real, name, &mut cx)?;
+        let before = if printed { Some(copied(real, name, &mut scratch_cx())?) } else { None };
+        if printed && !atomic {
+            let metas: Vec<Meta> = waiting.iter().map(|q| q.meta).collect();
+            enqueue(&mut tree, &mut cx, &metas);
+        }
+        Some(Self { name: name.into(), queues, before, tree, cx, hook_before: hook, hook, waiting })
+    }
+
+    /// Returns the copy of a device that a line would make.
+    pub(super) fn of_new(device: &dyn Device) -> Option<Self> {
+        let mut cx = Cx::new(1, device.env().seed);
+        let tree = show::copy(device.tree(), &mut cx).ok()?;
+        let before = show::copy(device.tree(), &mut scratch_cx()).ok();
+        Some(Self {
+            name: device.name().into(),
+            queues: device.queues(),
+            before,
+            tree,
+            cx,
+            hook_before: device.hook(),
+            hook: device.hook(),
+            waiting: Vec::new(),
+        })
+    }
+
+    /// Returns the bytes of its tables: a bound, or the `exact` number.
+    pub(super) fn tables(&mut self, exact: bool) -> u64 {
+        if exact {
+            self.tree.edit(&mut self.cx).count_tables();
+        }
+        self.tree.tables()
+    }
+
+    /// Chooses the queues of packets anew if they wait below a root that stands for the queues of a
+    /// port and that is new.
+    fn choose_queues(&self, metas: &mut [Meta]) {
+        let of = |tree: &Tree| (tree.root().handle(), tree.root().qdisc().spec().kind);
+        let same = self.before.as_ref().is_some_and(|before| of(before) == of(&self.tree));
+        if !self.tree.is_of_port() || same {
+            return;
+        }
+        let mut selector = Selector::new(self.tree.env().queues);
+        selector.set_classes(mqprio::classes_of(self.tree.root().qdisc()));
+        for meta in metas {
+            meta.queue = selector.select(meta, &Sender::default(), None, self.cx.now);
+        }
+    }
+
+    pub(super) fn change(&mut self, atomic: bool, [before, after]: [Option<String>; 2]) -> Change {
+        let before_tree = self.before.as_ref().unwrap_or(&self.tree);
+        let lines = plan::differences(&self.name, before_tree, &self.tree);
+        let mut change = Change { dev: self.name.clone(), lines, moves: Vec::new() };
+        if before != after {
+            change.lines.extend(before.map(plan::Line::removed));
+            change.lines.extend(after.map(plan::Line::added));
+        }
+        if change.lines.is_empty() {
+            return change;
+        }
+        let mut metas: Vec<Meta> = self.waiting.iter().map(|q| q.meta).collect();
+        change.moves = match atomic {
+            true => {
+                self.choose_queues(&mut metas);
+                let places = enqueue(&mut self.tree, &mut self.cx, &metas);
+                plan::moves(&self.waiting, &places)
+            }
+            false => plan::stays(&self.waiting, &self.tree),
+        };
+        change
+    }
+}
+
+impl Device for Shadow {
+    fn name(&self) -> &str {
+        &self.name
+    }
+    fn queues(&self) -> u32 {
+        self.queues
+    }
+    fn env(&self) -> Env {
+        *self.tree.env()
+    }
+    fn set_room(&mut self, bytes: u64) {
+        self.tree.set_env(Env { room: bytes, ..*self.tree.env() });
+    }
+    fn tree(&self) -> Trees<'_> {
+        Trees::with_pool(&self.tree, &self.cx.pool)
+    }
+    fn hook(&self) -> Option<Hook> {
+        self.hook
+    }
+    fn set_hook(&mut self, hook: Option<Hook>) {
+        self.hook = hook;
+    }
+    fn configure(&mut self, f: &mut dyn FnMut(&mut Qdiscs<'_>)) {
+        f(&mut self.tree.edit(&mut self.cx));
+    }
+    fn swap(&mut self, f: &mut dyn FnMut(&mut Qdiscs<'_>)) -> SwapDone {
+        self.configure(f);
+        SwapDone::default()
+    }
+    fn queued(&self, f: &mut dyn FnMut(Handle, Handle, &Meta)) {
+        for q in &self.waiting {
+            f(q.parent, q.handle, &q.meta);
+        }
+    }
+}
+
+/// Copies the qdiscs of a device in parts, with turns for packets between them.
+fn copied(real: &mut dyn Devices, name: &str, cx: &mut Cx) -> Option<Tree> {
+    let mut copying = Copying::of(&real.device(name)?.tree());
+    while !copying.step(&real.device(name)?.tree(), COPIED, cx).ok()? {
+        real.pause();
+    }
+    Some(copying.end())
+}
+
+/// Returns every qdisc that packets may wait in: its place, its handle, its kind.
+fn kinds(trees: &Trees<'_>) -> Vec<(Handle, Handle, &'static str)> {
+    let mut all = Vec::new();
+    trees.visit(&mut |place, node| all.push((place.parent, node.handle(), node.qdisc().spec().kind)));
+    all
+}
