@@ -44,20 +44,19 @@ impl<D: Backend> Control<'_, D> {
     /// Changes the qdiscs of all paths by their handles. Packets that wait in a removed qdisc are
     /// dropped.
     pub fn change<R>(&mut self, f: impl FnOnce(&mut Qdiscs<'_>) -> R) -> R {
+        let before = self.drain.port.chooser().stats().reshaped;
         let Drain { port, exit, .. } = &mut *self.drain;
         let r = port.control(self.now, exit).configure(f);
-        fit_scheduler(self.drain);
-        self.drain.drain_all(self.now);
+        self.reshaped(before);
         r
     }
 
     /// Like [`change`](Self::change), but waiting packets are kept: see `port::Control::swap` of
     /// the core. A super-frame that the new tree takes only in pieces is cut.
     pub fn swap<R>(&mut self, f: impl FnOnce(&mut Qdiscs<'_>) -> R) -> (R, Swapped) {
-        let now = self.now;
+        let (now, before) = (self.now, self.drain.port.chooser().stats().reshaped);
         let done = self.while_cutting(|port, exit, cut| port.control(now, exit).swap(f, cut));
-        fit_scheduler(self.drain);
-        self.drain.drain_all(now);
+        self.reshaped(before);
         done
     }
 
@@ -74,13 +73,29 @@ impl<D: Backend> Control<'_, D> {
     /// The options of the root do not fit this number of queues, or the wire cannot have as many
     /// rings. Then nothing has changed.
     pub fn set_queues(&mut self, queues: u16) -> Result<(), ConfigError> {
-        let now = self.now;
+        let (now, before) = (self.now, self.drain.port.chooser().stats().reshaped);
         self.drain.port.check_queues(queues)?;
         self.drain.exit.line.add_queues(queues)?;
         let done = self.while_cutting(|port, exit, cut| port.control(now, exit).set_queues_with(queues, cut));
-        fit_scheduler(self.drain);
-        self.drain.drain_all(now);
+        self.reshaped(before);
         done
+    }
+
+    /// Ends a change of the queues or of their qdiscs; `before` is the number of times that the
+    /// queues had been changed. Frames that wait for a turn ahead of the qdiscs go to the queues
+    /// that later frames of their flows will go to.
+    fn reshaped(&mut self, before: u64) {
+        let Drain { port, exit, .. } = &mut *self.drain;
+        let chooser = port.chooser_mut();
+        if chooser.stats().reshaped != before
+            && let Some(gate) = &mut exit.gate
+        {
+            for arrival in gate.waiting_mut().filter(|arrival| arrival.queue_chosen) {
+                chooser.choose_again(&mut arrival.meta);
+            }
+        }
+        fit_scheduler(self.drain);
+        self.drain.drain_all(self.now);
     }
 
     /// Changes the description of the output, except its queues, that qdiscs made from now on get.

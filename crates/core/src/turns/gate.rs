@@ -200,6 +200,12 @@ impl<T> Gate<T> {
         self.waiting as usize
     }
 
+    /// Returns the packets that wait, in no order, to be changed where they are. Their flows and
+    /// loads stay as they were offered.
+    pub fn waiting_mut(&mut self) -> impl Iterator<Item = &mut T> {
+        self.places.iter_mut().filter_map(|place| place.item.as_mut())
+    }
+
     /// Returns the number of flows with a packet here that may go into the path.
     #[must_use]
     pub const fn ready(&self) -> usize {

@@ -63,6 +63,8 @@ fn the_last_delay_of_a_flow_is_that_of_its_last_packet_dropped_or_not() {
     let left = [10, 120, 500].map(|ms| lane.take(Instant::from_millis(ms)).id());
     assert_eq!(left, [0, 2, 100].map(Some));
     assert_eq!(lane.drops(), [(1, DropReason::Congested), (3, DropReason::Congested)]);
+    // A flow without packets is not shown.
+    lane.fill(Instant::from_millis(500), 200, 1, packet(1, 30));
     let mut last = Vec::new();
     lane.root().qdisc().flows(&lane.path.cx().pool, &mut |f| {
         last.extend(f.values.iter().filter(|(key, _)| *key == "ldelay").map(|(_, us)| (f.minor, *us)));

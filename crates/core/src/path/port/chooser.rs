@@ -25,7 +25,7 @@ crate::stats! {
         no_such_queue: u64,
         /// Times the queues were changed under load.
         reshaped: u64,
-        /// Packets that waited during such a change and were queued anew.
+        /// Packets that waited during such a change, and whose queue was chosen anew.
         moved: u64,
     }
 }
@@ -97,8 +97,9 @@ impl Chooser {
         }
     }
 
-    /// Chooses anew for a packet that waited while the queues changed.
-    pub(super) fn choose_again(&mut self, m: &mut Meta) -> u16 {
+    /// Chooses anew for a packet that waited while the queues changed, in a path or ahead of it, so
+    /// that it goes where the packets of its flow behind it will. Notes the queue in the metadata.
+    pub fn choose_again(&mut self, m: &mut Meta) -> u16 {
         self.stats.moved += 1;
         (m.queue, m.note) = self.selector.select_again(m);
         m.queue

@@ -1,6 +1,7 @@
 //! Directions whose device has several queues.
 
 use txweir_core::text::value::Words;
+use txweir_core::turns::Quota;
 use txweir_core::{Handle, Instant};
 use txweir_device::VnetHdr;
 use txweir_runtime::Direction;
@@ -19,8 +20,8 @@ fn numbered(flow: u16, n: u32, len: usize) -> (VnetHdr, Vec<u8>) {
     (hdr, frame)
 }
 
-/// Queues and roots come and go while packets flow: no packet is lost, and every flow keeps its
-/// order.
+/// Queues, roots and quotas of flows come and go while packets flow: no packet is lost, and every
+/// flow keeps its order.
 #[test]
 fn flows_keep_their_order_whatever_happens_to_the_queues() {
     const ROOTS: [(&str, &[&str]); 4] = [
@@ -34,7 +35,7 @@ fn flows_keep_their_order_whatever_happens_to_the_queues() {
         let mut way = of_queues(4, spec);
         let mut port = List::default();
         let (mut now, mut given, mut seed) = (0, [0u32; 24], 7u64);
-        let (mut refused, mut several) = (0, 0);
+        let (mut refused, mut several, mut gated) = (0, 0, 0);
         for step in 0..600 {
             seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
             let draw = seed >> 40;
@@ -48,7 +49,12 @@ fn flows_keep_their_order_whatever_happens_to_the_queues() {
             now += 150_000;
             feed(&mut way, Instant(now), &mut port);
             match step % 30 {
+                0 => {
+                    let quotas = [Quota::OFF, Quota::segs(1), Quota::segs(3)];
+                    way.control(Instant(now)).set_fairsend(quotas[draw as usize % 3]);
+                }
                 10 => {
+                    gated += way.gate().map_or(0, |gate| gate.waiting());
                     refused += u32::from(way.control(Instant(now)).set_queues(1 + (draw % 8) as u16).is_err())
                 }
                 20 => {
@@ -79,8 +85,8 @@ fn flows_keep_their_order_whatever_happens_to_the_queues() {
         }
         assert_eq!((seen, way.stats().dropped), (given, 0), "{spec:?}");
         assert!(
-            refused < 20 && several > 50 && way.port().chooser().stats().moved > 200,
-            "{refused} {several} {:?}",
+            refused < 20 && several > 50 && gated > 10 && way.port().chooser().stats().moved > 200,
+            "{refused} {several} {gated} {:?}",
             way.port().chooser().stats()
         );
         assert_eq!(
