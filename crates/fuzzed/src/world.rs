@@ -115,7 +115,8 @@ impl World {
     /// Sends a frame up to four times, and lets time pass until no event is left.
     ///
     /// # Panics
-    /// If a frame is lost without a count, a right checksum is wrong then, or the events do not end.
+    /// If a frame is lost without a count, a right checksum is wrong then, or the events do not
+    /// end.
     pub fn send(&mut self, input: &Input) {
         self.begin(input);
         self.finish(input.is_right());

@@ -42,26 +42,23 @@ pub enum State {
 /// One end of a connection.
 #[derive(Debug)]
 pub struct Connection {
-    state: State,
     opening: Opening,
     halves: Halves,
-    /// True if the application has nothing more.
-    ending: bool,
 }
 
 impl Connection {
     /// Returns an end that opens the connection: its first [`transmit`](Self::transmit) returns the
     /// SYN.
     pub fn connect(config: impl Into<Arc<Config>>) -> Self {
-        let mut halves = Halves::new(config.into());
+        let mut halves = Halves::new(config.into(), State::SynSent);
         halves.rx.window.first(u64::from(halves.tx.flow.config.mss));
-        Self { state: State::SynSent, opening: Opening::new(true), halves, ending: false }
+        Self { opening: Opening::new(true), halves }
     }
 
     /// Returns an end that waits for the connection.
     pub fn listen(config: impl Into<Arc<Config>>) -> Self {
-        let halves = Halves::new(config.into());
-        Self { state: State::Listen, opening: Opening::new(false), halves, ending: false }
+        let halves = Halves::new(config.into(), State::Listen);
+        Self { opening: Opening::new(false), halves }
     }
 
     /// Returns the configuration. Ends with equal configurations may share one.
@@ -81,7 +78,7 @@ impl Connection {
     }
     /// Returns the state of the connection.
     pub const fn state(&self) -> State {
-        self.state
+        self.halves.state
     }
     /// Returns the state that its sender shares with congestion control.
     pub const fn flow(&self) -> &Flow {
@@ -128,7 +125,7 @@ impl Connection {
     /// and then calls this with the rest, until nothing is left or nothing is taken; either ends
     /// the call.
     pub fn write_unit(&mut self, now: Instant, bytes: u64) -> u64 {
-        if self.ending || !matches!(self.state, State::Established) {
+        if self.halves.ending || !matches!(self.halves.state, State::Established) {
             return 0;
         }
         self.halves.tx.flow.now = now;
@@ -138,7 +135,7 @@ impl Connection {
     /// Ends the data: a FIN follows the bytes handed over so far. The FIN rides on the last data
     /// only if this data has to wait.
     pub const fn close(&mut self) {
-        self.ending = true;
+        self.halves.ending = true;
     }
 
     /// Takes up to `most` bytes in order, and returns their number.
@@ -155,7 +152,7 @@ impl Connection {
     /// some, unless pacing, small queues, RFC 896 or the wait for a larger unit hold it back. For a
     /// host that decides before it takes a segment whether it can send one.
     pub fn has_data(&self) -> bool {
-        self.state == State::Established && output::has_room(&self.halves.tx)
+        self.halves.state == State::Established && output::has_room(&self.halves.tx)
     }
 
     /// Changes the way of spreading departures, from now on.
@@ -199,29 +196,29 @@ impl Connection {
             h.tx.writer.units = 0;
         }
         if seg.flags.has(Flags::RST) {
-            if !matches!(self.state, State::Listen) {
-                self.state = State::Failed;
+            if !matches!(h.state, State::Listen) {
+                h.state = State::Failed;
             }
             return;
         }
         let (syn, ack) = (seg.flags.has(Flags::SYN), seg.flags.has(Flags::ACK));
-        match self.state {
+        match h.state {
             State::Closed if seg.flags.has(Flags::FIN) => h.rx.timing.at_once(),
             State::Closed | State::Failed => {}
             State::Listen if syn && !ack => {
                 opening.take_syn(h, now, seg);
-                self.state = State::SynReceived;
+                h.state = State::SynReceived;
             }
             State::Listen => {}
             State::SynSent => {
                 if opening.take_answer(h, now, seg) {
-                    self.state = State::Established;
+                    h.state = State::Established;
                 }
             }
             State::SynReceived if syn => opening.due = true,
             State::SynReceived if ack && seg.ack >= 1 => {
                 opening.take_confirmation(h, now, seg);
-                self.state = State::Established;
+                h.state = State::Established;
                 self.ordinary(now, seg);
             }
             State::SynReceived => {}
@@ -232,7 +229,7 @@ impl Connection {
 
     fn ordinary(&mut self, now: Instant, seg: &Segment) {
         if self.halves.take(now, seg) && self.halves.closed() {
-            self.state = State::Closed;
+            self.halves.state = State::Closed;
             self.halves.tx.timer = None;
         }
     }
@@ -242,12 +239,12 @@ impl Connection {
     pub fn transmit(&mut self, now: Instant) -> Option<Segment> {
         let h = &mut self.halves;
         h.tx.flow.now = now;
-        match self.state {
+        match h.state {
             State::Listen | State::Failed => None,
             State::SynSent => self.opening.next(h, now, Role::Opens),
             State::SynReceived => self.opening.next(h, now, Role::Answers),
             State::Established => {
-                h.acknowledge_before(now).or_else(|| h.send(now, self.ending)).or_else(|| h.acknowledge(now))
+                h.acknowledge_before(now).or_else(|| h.send(now)).or_else(|| h.acknowledge(now))
             }
             State::Closed => h.acknowledge_before(now).or_else(|| h.acknowledge(now)),
         }
@@ -255,19 +252,19 @@ impl Connection {
 
     /// Runs the timers that are due. [`transmit`](Self::transmit) is to follow.
     pub fn on_time(&mut self, now: Instant) {
-        let Halves { tx, rx, .. } = &mut self.halves;
+        let Halves { tx, rx, state, .. } = &mut self.halves;
         tx.flow.now = now;
         tx.writer.gate = Gate::Open;
         rx.on_time(now, || tx.rto());
         if tx.timer.is_none_or(|t| t.at > now) {
             return;
         }
-        match self.state {
+        match *state {
             State::SynSent | State::SynReceived => {
                 tx.timer = None;
-                let opens = self.state == State::SynSent;
+                let opens = *state == State::SynSent;
                 if self.opening.in_vain(if opens { Role::Opens } else { Role::Answers }) {
-                    self.state = State::Failed;
+                    *state = State::Failed;
                 } else if opens {
                     tx.counters.timeouts += 1;
                     tx.counters.retransmitted += 1;
@@ -276,7 +273,7 @@ impl Connection {
             }
             _ => {
                 if !timer::fired(tx) {
-                    self.state = State::Failed;
+                    *state = State::Failed;
                 }
             }
         }
@@ -285,7 +282,7 @@ impl Connection {
     /// Returns the time of the next call if nothing comes before: a timer, or a paced departure.
     /// `None` if only a segment, the application or the device can cause progress.
     pub fn deadline(&self) -> Option<Instant> {
-        if matches!(self.state, State::Failed) {
+        if matches!(self.halves.state, State::Failed) {
             return None;
         }
         let Halves { tx, rx, .. } = &self.halves;

@@ -23,7 +23,7 @@ fn output(root: &Path, line: &str) -> String {
 #[test]
 fn commands_print_what_the_documents_show() {
     let _machine = machine::shared();
-    for (name, commands) in [("docs/try.md", 2), ("README.md", 1)] {
+    for (name, commands) in [("docs/try.md", 3), ("README.md", 1)] {
         document(name, commands);
     }
 }

@@ -314,7 +314,7 @@ fn every_script_can_be_tried() {
         let name = path.display().to_string();
         let own = said(&fs::read_to_string(&path).expect("a script"), "# try:");
         let own: Vec<&str> = own.iter().map(String::as_str).collect();
-        let words = ["--up", "20mbit", "--down", "100mbit", "--time", "200ms", "--runs", "1", "--json"];
+        let words = ["--up", "20mbit", "--down", "100mbit", "--time", "1s", "--runs", "1", "--json"];
         let done =
             txweir(&["try"]).args(words).args(own).arg("--run").arg(&path).output().expect("run txweir");
         let trial: Value = serde_json::from_slice(&done.stdout)

@@ -141,7 +141,8 @@ fn a_reload_changes_what_differs_and_nothing_else() {
     assert!(saved.contains("parent 2:3 handle 77: pfifo limit 7p"), "{saved}");
 }
 
-/// A saved configuration makes the same ten thousand circuits again, at a start and in a running daemon.
+/// A saved configuration makes the same ten thousand circuits again, at a start and in a running
+/// daemon.
 #[test]
 fn ten_thousand_circuits_are_saved_and_read_again() {
     let mut first = world(10_000);

@@ -72,7 +72,8 @@ impl Line<'_> {
         for (at, input) in inputs.iter().enumerate() {
             world.begin(input);
             if at % CHANGES == CHANGES - 1 {
-                // A change that names another filter, or what cannot be changed, is refused or adds one.
+                // A change that names another filter, or what cannot be changed, is refused or adds
+                // one.
                 world.tc(&self.text("replace", ends[(at / CHANGES + 1) % 2]));
             }
             world.finish(input.is_right());

@@ -487,7 +487,7 @@ fn samples() -> Vec<(&'static str, Value, u32, u32)> {
         // Of the second policy there is nothing, and of a group no latency over time.
         ("nulls", nulls(), charts(1), 2),
         ("real line", with_lines(sample(&["default", HOSTILE], 100)), charts(2) + 3, 0),
-        ("scenario", scenario(), 6 + 2 + 6 + 5 * 2, 0),
+        ("scenario", scenario(), 6 + 1 + 6 + 5 * 2, 0),
         // The charts of the queues and of the stages say that there are no data.
         ("empty", json!({}), 6, 6),
         ("no policies", sample(&[], 3), 6, 6),
@@ -531,6 +531,7 @@ fn scenario() -> Value {
     report
 }
 
+/// With `TXWEIR_PAGES=DIR` the pages are kept in a folder, to be looked at.
 #[test]
 fn every_chart_draws_at_every_width_in_both_themes() {
     let Some(browser) = browser() else {
@@ -541,6 +542,9 @@ fn every_chart_draws_at_every_width_in_both_themes() {
         let mut cases = Vec::new();
         for (name, report, ..) in samples() {
             let page = html(&report.to_string());
+            if let Some(kept) = std::env::var_os("TXWEIR_PAGES") {
+                fs::write(Path::new(&kept).join(format!("{name}.html")), &page).unwrap();
+            }
             for (width, theme) in [(360, "own"), (1280, "other")] {
                 let interact = name == "three";
                 cases.push(

@@ -72,7 +72,7 @@ fn packets_on_the_way_have_a_budget() {
         ("delay = \"100s\"", 3_250_975_200_u64),
         ("delay = \"50s\"\njitter = \"50s\"", 3_250_975_200),
         ("one_way = true\nreorder = \"1%\"\nreorder_by = \"100s\"", 1_625_487_600),
-        ("one_way = true\ndelay = \"1h\"", 3_250_975_200),
+        ("one_way = true\ndelay = \"3600s\"", 3_250_975_200),
     ] {
         let bytes = packets * 144;
         let given = format!("given {packets} packets of {bytes} bytes beside 0 ({hint})");

@@ -124,17 +124,19 @@ impl Host {
         self.nics.iter().any(|nic| nic.name == name)
     }
 
+    /// True for a device that the machine was only told of: it gives way to one that a call makes.
+    pub(super) fn gives_way(&self, name: &str) -> bool {
+        let is_told = self.options.devices.iter().any(|(told, _)| told == name);
+        is_told && self.nics.iter().any(|nic| nic.name == name && nic.kind.is_empty())
+    }
+
     fn nic_mut(&mut self, name: &str) -> Option<&mut Nic> {
         self.nics.iter_mut().find(|nic| nic.name == name)
     }
 
     /// Makes a device; returns false if its name is taken or is none, or if there is no room.
     pub(super) fn make(&mut self, name: &str, kind: &str, queues: u16) -> bool {
-        // A device that the machine was only told of gives way to one that a call makes.
-        let is_told = |nic: &&Nic| nic.name == name && nic.kind.is_empty();
-        let only_told =
-            self.nics.iter().find(is_told).is_some_and(|_| self.options.devices.iter().any(|d| d.0 == name));
-        if only_told && !kind.is_empty() {
+        if !kind.is_empty() && self.gives_way(name) {
             self.remove(name);
         }
         let options = &self.options;

@@ -161,7 +161,7 @@ fn missing(name: &str) -> Outcome {
 
 fn made(machine: &mut Machine, netns: &str, name: &str, kind: &str, queues: u16) -> Outcome {
     let Some(host) = machine.host(netns) else { return Outcome::default() };
-    match host.has(name) {
+    match host.has(name) && !host.gives_way(name) {
         true => failed(2, EXISTS),
         false if host.make(name, kind, queues) => Outcome::default(),
         false => failed(255, format!("Error: argument \"{name}\" is wrong: \"name\" not a valid ifname\n")),

@@ -215,7 +215,7 @@ fn a_mark_that_nothing_sets_is_a_warning() {
     assert!(!of(&["nft add rule t c meta mark set ct mark"], "16"));
 }
 
-/// Devices that the script leaves with a root qdisc are policies of `try`.
+/// Devices that the script leaves with a root qdisc are policies of `try`, with their hooks.
 #[test]
 fn a_device_is_a_policy() {
     let mut recording = recorded(&[
@@ -229,7 +229,7 @@ fn a_device_is_a_policy() {
     assert_eq!(machine.rooted(), ["eth0"]);
     let policy = machine.policy("eth0");
     let firsts: Vec<&str> = policy.lines().map(|line| line.split(' ').next().unwrap_or("")).collect();
-    assert_eq!(firsts, ["qdisc", "class", "filter"], "{policy}");
+    assert_eq!(firsts, ["qdisc", "class", "qdisc", "filter", "filter"], "{policy}");
 }
 
 /// The table has no queue of a device that the script removed.

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use txweir_core::{Ecn, Instant};
 
 use crate::config::{Config, EcnMode};
+use crate::connection::State;
 use crate::connection::options::Options;
 use crate::ecn::accecn;
 use crate::receiver::{Due, Receiver};
@@ -15,12 +16,15 @@ use crate::sender::timer::{self, Purpose};
 use crate::sender::writer::Gate;
 use crate::sender::{Sender, ack};
 
-/// The halves, and what both ends have agreed on.
+/// The halves, the state of the end, and what both ends have agreed on.
 #[derive(Debug)]
 pub(super) struct Halves {
     pub(super) tx: Sender,
     pub(super) rx: Receiver,
     pub(super) options: Options,
+    pub(super) state: State,
+    /// True if the application has nothing more.
+    pub(super) ending: bool,
     /// The code point with which the peer's SYN, or its answer to this end's SYN, arrived.
     pub(super) syn_ecn: Ecn,
     /// True if the next acknowledgement reports that code point (RFC 9768 section 3.2.2.1).
@@ -28,11 +32,13 @@ pub(super) struct Halves {
 }
 
 impl Halves {
-    pub(super) fn new(config: Arc<Config>) -> Self {
+    pub(super) fn new(config: Arc<Config>, state: State) -> Self {
         Self {
             tx: Sender::new(Arc::clone(&config)),
             options: Options::offered(&config),
             rx: Receiver::new(config),
+            state,
+            ending: false,
             syn_ecn: Ecn::NotEct,
             echoes_answer: false,
         }
@@ -88,13 +94,13 @@ impl Halves {
 
     /// Returns the next segment that the sending half has reason for. `ending`: the application has
     /// nothing more.
-    pub(super) fn send(&mut self, now: Instant, ending: bool) -> Option<Segment> {
+    pub(super) fn send(&mut self, now: Instant) -> Option<Segment> {
         if std::mem::take(&mut self.tx.window_probe_due) {
             return Some(self.probe_window(now));
         }
         let shut = self.tx.writer.gate == Gate::Shut;
         let mut out = if shut { None } else { output::next(&mut self.tx, self.options.sack) };
-        if out.is_none() && ending && !self.tx.closing {
+        if out.is_none() && self.ending && !self.tx.closing {
             self.tx.closing = true;
             out = output::next(&mut self.tx, self.options.sack);
         }

@@ -390,7 +390,7 @@ impl Lives {
             (world.stopped, world.exhausted_until) = (0, 0);
         }
         for _ in 0..SETTLE_MAX {
-            // A round waits first: what it does then would send the packets of a deadline that was lost.
+            // A round waits first: then it would send the packets of a deadline that was lost.
             let lost = held(server, |link| !link.is_away() && !link.way.waits_for_device());
             server.round(&self.stop, &RunOptions::default(), None).expect("waiting does not fail");
             check::links(server.daemon_mut(), &self.world);

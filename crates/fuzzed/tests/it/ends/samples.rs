@@ -146,7 +146,8 @@ pub const ACTIONS: [(&str, &[&str]); 10] = [
             "pedit munge offset 0 u32 at 0 offmask 0xf0 shift 4 set 1 pass",
             "pedit munge ip dst set 192.168.77.3 munge ip tos set 0x10 retain 0xf munge ip ttl clear pass",
             "pedit ex munge ip ttl add 3 munge tcp dport set 81 munge udp sport add 99 munge eth src set 02:00:00:00:00:07 pass",
-            "pedit ex munge ip6 flow_lbl set 5 munge ip6 traffic_class set 3 munge ip6 hoplimit decrement munge tcp flags set 2 pass",
+            "pedit ex munge ip6 flow_lbl set 5 munge ip6 traffic_class set 3 \
+             munge ip6 hoplimit decrement munge tcp flags set 2 pass",
         ],
     ),
     (
