@@ -154,7 +154,10 @@ pub struct Fidelity {
 
 impl Display for Fidelity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let agree = format!("{} of {} like recordings agree", self.rows_inside, self.rows);
+        let agree = match self.rows {
+            0 => "no recording is like it".to_string(),
+            rows => format!("{} of {rows} like recordings agree", self.rows_inside),
+        };
         match self.range {
             Range::Empty => return f.write_str("nothing was recorded, so nothing is known"),
             Range::Unreadable => {

@@ -28,11 +28,11 @@ const OF_QDISC: [&str; 2] = ["rate", "bandwidth"];
 /// The recordings have one name for kinds that work alike: a bare tbf keeps its packets in a FIFO
 /// of its own and is the kind `tbf`; pfifo_fast with packets of one band is `pfifo`.
 pub fn leaves(trees: &Trees<'_>, link: Rate, used: &mut dyn FnMut(&Node) -> bool) -> Vec<Leaf> {
-    let mut nodes: Vec<(usize, Handle, &Node)> = Vec::new();
-    trees.visit(&mut |place, node| nodes.push((place.depth, place.parent, node)));
+    let mut nodes: Vec<(usize, Handle, &Node, bool)> = Vec::new();
+    trees.visit(&mut |place, node| nodes.push((place.depth, place.parent, node, used(node))));
     let mut above: Vec<(&Node, [Rate; 2])> = Vec::new();
     let mut found = Vec::new();
-    for (depth, parent, node) in nodes {
+    for (i, &(depth, parent, node, used)) in nodes.iter().enumerate() {
         above.truncate(depth);
         let from = above.last();
         let mut rates = from.map_or([link; 2], |(_, rates)| *rates);
@@ -42,7 +42,9 @@ pub fn leaves(trees: &Trees<'_>, link: Rate, used: &mut dyn FnMut(&Node) -> bool
         if let Some(own) = rate_of(&mut |f| node.qdisc().options(f), &OF_QDISC) {
             rates = rates.map(|rate| rate.min(own));
         }
-        if node.qdisc().classes().is_empty() && used(node) {
+        // Packets that no qdisc below has seen wait in this one: netem's, or htb's direct ones.
+        let mut below = nodes[i + 1..].iter().take_while(|below| below.0 > depth);
+        if used && !below.any(|(.., used)| *used) {
             let kind = recorded_as(node, from.map(|(node, _)| node.qdisc()));
             found.push(Leaf { kind, least: rates[0], most: rates[1] });
         }

@@ -2,6 +2,7 @@
 
 use txweir_core::path::trees::Trees;
 use txweir_core::sched::cx::Cx;
+use txweir_core::sched::node::Node;
 use txweir_core::{Env, Nanos, Rate, Tree};
 use txweir_lab::fidelity::{Fidelity, Given, Leaf, ROWS_MAX, Range, Table, embedded, leaves, of};
 use txweir_tc::Policy;
@@ -108,13 +109,18 @@ fn a_run_outside_the_range_says_why() {
     );
 }
 
-/// Returns the leaves of a policy on 1 Gbit/s: kind, and rates in kbit/s.
+/// Returns the leaves of a policy on 1 Gbit/s, of which all qdiscs have packets: kind, and rates in
+/// kbit/s.
 fn leaves_of(policy: &str) -> Vec<(&'static str, u64, u64)> {
+    used_leaves_of(policy, &mut |_| true)
+}
+
+fn used_leaves_of(policy: &str, used: &mut dyn FnMut(&Node) -> bool) -> Vec<(&'static str, u64, u64)> {
     let mut tree = Tree::new(Env::default());
     let policy = Policy::parse(policy, "policy").unwrap_or_else(|e| panic!("{e}"));
     policy.apply(&mut tree, &mut Cx::new(1, 0)).unwrap_or_else(|e| panic!("{e}"));
     let kbit = |rate: Rate| rate.bits() / 1000;
-    leaves(&Trees::from(&tree), Rate::from_bits(1_000_000_000), &mut |_| true)
+    leaves(&Trees::from(&tree), Rate::from_bits(1_000_000_000), used)
         .iter()
         .map(|l| (l.kind, kbit(l.least), kbit(l.most)))
         .collect()
@@ -137,6 +143,16 @@ fn a_leaf_has_the_rate_of_what_shapes_above_it() {
                qdisc add dev x parent 1:10 fq_codel\n\
                qdisc add dev x parent 1:20 tbf rate 20mbit burst 10kb limit 100kb";
     assert_eq!(leaves_of(htb), [("fq_codel", 10_000, 50_000), ("tbf", 5_000, 20_000)]);
+}
+
+/// Netem keeps its packets itself, unless it has a qdisc of a line below.
+#[test]
+fn packets_that_no_qdisc_below_has_seen_are_at_a_leaf() {
+    let netem = "qdisc add dev x root handle 1: netem rate 20mbit";
+    let named = |node: &Node| !node.handle().is_none();
+    assert_eq!(used_leaves_of(netem, &mut |node| named(node)), [("netem", 20_000, 20_000)]);
+    let codel = format!("{netem}\nqdisc add dev x parent 1: handle 2: codel");
+    assert_eq!(used_leaves_of(&codel, &mut |node| named(node)), [("codel", 20_000, 20_000)]);
 }
 
 #[test]
