@@ -39,10 +39,9 @@ impl Line<'_> {
     /// True if the reader takes these words. The world is the same afterwards.
     fn takes(&self, world: &mut World, words: &str) -> bool {
         let taken = world.tc(&self.text("add", words)).status == 0;
-        if taken {
-            let gone = world.tc(&format!("filter del dev b {}", self.place));
-            assert_eq!(gone.status, 0, "{words}: {}", gone.stderr);
-        }
+        // Of two lines the first may be done although the second is refused.
+        let gone = world.tc(&format!("filter del dev b {}", self.place));
+        assert!(gone.status == 0 || !taken, "{words}: {}", gone.stderr);
         taken
     }
 
@@ -134,8 +133,8 @@ fn every_number_of_a_filter_or_an_action_at_its_ends_keeps_the_laws() {
 fn each_key_is_in_a_line_or_is_refused() {
     let mut world = World::new(SETUP, false);
     for line in REFUSED {
-        let reply = world.tc(&format!("filter add dev b {line}"));
-        assert_eq!(reply.status, 2, "{line}: {}", reply.stderr);
+        let reply = world.tc(&format!("filter add dev b parent 1: {line}"));
+        assert_ne!(reply.status, 0, "{line}: {}", reply.stderr);
     }
     let mut missing = Vec::new();
     for (object, kinds, lines) in

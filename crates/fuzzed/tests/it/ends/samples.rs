@@ -27,6 +27,8 @@ pub const FILTERS: [(&str, &[&str]); 8] = [
             "protocol all prio 1 basic match 'meta( random mask 0xff gt 3 )' classid 1:2",
             "protocol all prio 1 basic match 'not meta( priority eq 0 )' police rate 1mbit burst 9k drop flowid 1:2",
             "protocol all prio 1 basic match 'meta( pkt_len gt 60 )' action gact pass",
+            "protocol all prio 1 estimator 250ms 1s basic match 'meta( pkt_len gt 60 )' \
+             action police avrate 1mbit conform-exceed drop",
         ],
     ),
     (
@@ -44,11 +46,11 @@ pub const FILTERS: [(&str, &[&str]); 8] = [
         "flow",
         &[
             "protocol all prio 1 handle 1 flow hash keys src,dst,proto,proto-src,proto-dst divisor 4 perturb 60 baseclass 1:1",
-            "protocol all prio 1 flow map key src and 0xff or 0x100 xor 0x3 rshift 8 addend 5 divisor 4 baseclass 1:1",
-            "protocol all prio 1 flow map key dst addend -10.0.0.1",
-            "protocol all prio 1 flow map key vlan-tag and 7 match 'meta( pkt_len gt 60 )'",
-            "protocol all prio 1 flow map key mark police rate 1mbit burst 9k drop",
-            "protocol all prio 1 flow map key priority action gact pass",
+            "protocol all prio 1 handle 1 flow map key src and 0xff or 0x100 xor 0x3 rshift 8 addend 5 divisor 4 baseclass 1:1",
+            "protocol all prio 1 handle 1 flow map key dst addend -10.0.0.1",
+            "protocol all prio 1 handle 1 flow map key vlan-tag and 7 match 'meta( pkt_len gt 60 )'",
+            "protocol all prio 1 handle 1 flow map key mark police rate 1mbit burst 9k drop",
+            "protocol all prio 1 handle 1 flow map key priority action gact pass",
         ],
     ),
     (
@@ -58,7 +60,7 @@ pub const FILTERS: [(&str, &[&str]); 8] = [
             "protocol ip prio 1 flower ip_proto udp src_port 53/0xff dst_port 53-54 classid 1:2 skip_hw",
             "protocol ip prio 1 flower src_ip 10.0.0.0/8 dst_ip 10.0.0.2/30 ip_tos 0x10/0xf0 ip_ttl 64/0xff classid 1:2",
             "protocol ipv6 prio 1 flower src_ip fd00::1/64 dst_ip ::2 ip_tos 1/7 ip_ttl 6 classid 1:2",
-            "protocol ip prio 1 flower ip_proto icmp type 8/0xff code 0/0xf classid 1:2",
+            "protocol ip prio 1 flower ip_proto icmp type 8/255 code 0/15 classid 1:2",
             "protocol ipv6 prio 1 flower ip_proto icmpv6 type 128 code 0 action gact pass",
             "protocol all prio 1 flower dst_mac 02:00:00:00:00:02/ff:ff:00:00:00:00 src_mac 02:00:00:00:00:01/24 classid 1:2",
             "protocol 802.1q prio 1 flower vlan_id 5 vlan_prio 3 vlan_ethtype ip num_of_vlans 1 verbose classid 1:2",
@@ -68,7 +70,9 @@ pub const FILTERS: [(&str, &[&str]); 8] = [
             "protocol ip prio 1 flower ip_flags frag/nofirstfrag indev a classid 1:2",
             "protocol ip prio 1 flower ip_flags nofrag hw_tc 2",
             "protocol ip prio 1 flower ip_proto 6 police rate 1mbit burst 9k drop",
-            "protocol all prio 1 flower ip_proto esp spi 5 classid 1:2",
+            "protocol ppp_ses prio 1 flower pppoe_sid 1 ppp_proto ip classid 1:2",
+            "protocol mpls_uc prio 1 flower mpls_label 5 mpls_tc 1 mpls_bos 1 mpls_ttl 64 classid 1:2",
+            "protocol mpls_uc prio 1 flower mpls lse depth 1 label 1 tc 3 bos 1 ttl 64 classid 1:2",
         ],
     ),
     (
@@ -98,10 +102,14 @@ pub const FILTERS: [(&str, &[&str]); 8] = [
             "protocol all prio 1 u32 match u32 0x1 0x1 at 12 match u16 0x1 0x1 at nexthdr+2 match u8 0x40 0xf0 at 0 flowid 1:2",
             "protocol ipv6 prio 1 u32 match ip6 dst fd00::2/64 match ip6 flowlabel 5 0xff match ip6 priority 1 0xff flowid 1:2",
             "protocol ip prio 1 u32 match tcp dst 80 0xfff match ip tos 0x10 0xf match ip protocol 6 0xff flowid 1:2",
-            "protocol ip prio 1 u32 match icmp type 8 0xff match mark 7 0xff order 5 indev a skip_hw flowid 1:2",
+            "protocol ip prio 1 u32 match icmp type 8 0xff match mark 7 0xff order 5 indev a skip_hw classid 1:2",
             "protocol all prio 1 handle 2: u32 divisor 16",
-            "protocol all prio 1 u32 ht 800: match u32 0 0 offset at 0 mask 0x0f00 shift 6 plus 4 eat link 800: flowid 1:2",
-            "protocol all prio 1 u32 ht 800: match u32 0 0 hashkey mask 0xff at 12 link 800: flowid 1:2",
+            "protocol all prio 1 handle 2: u32 divisor 16\n\
+             filter add dev b parent 1: protocol all prio 1 u32 ht 800: match u32 0 0 \
+             offset at 0 mask 0x0f00 shift 6 plus 4 eat link 2: flowid 1:2",
+            "protocol all prio 1 handle 2: u32 divisor 16\n\
+             filter add dev b parent 1: protocol all prio 1 u32 ht 800: match u32 0 0 \
+             hashkey mask 0xff at 12 link 2: flowid 1:2",
             "protocol all prio 1 u32 ht 800: sample ip src 10.0.0.1 divisor 1 match u8 0 0 police rate 1mbit burst 9k drop",
             "protocol all prio 1 u32 match u8 0 0 at 0 action gact pass",
         ],
@@ -115,7 +123,7 @@ pub const ACTIONS: [(&str, &[&str]); 10] = [
         &[
             "csum ip4h and tcp and udp and icmp and igmp and udplite and sctp",
             "csum ip4h or tcp",
-            "csum ip4h + tcp",
+            "csum iph + tcp",
         ],
     ),
     (
@@ -141,7 +149,7 @@ pub const ACTIONS: [(&str, &[&str]); 10] = [
         "pedit",
         &[
             "pedit munge offset 12 u32 set 0x0a000001 retain 0xff pipe action csum ip4h",
-            "pedit munge offset 1 u8 add 3 munge offset 2 u16 invert munge offset 4 u16 preserve pass",
+            "pedit munge offset 1 u8 set 3 munge offset 2 u16 invert munge offset 4 u16 preserve pass",
             "pedit munge offset 0 u8 at 0 0x0f 2 set 1 pass",
             "pedit munge offset 0 u32 at 0 offmask 0xf0 shift 4 set 1 pass",
             "pedit munge ip dst set 192.168.77.3 munge ip tos set 0x10 retain 0xf munge ip ttl clear pass",
@@ -193,4 +201,36 @@ pub const ACTIONS: [(&str, &[&str]); 10] = [
 
 /// Keys that tc has, and lines with them that this engine refuses: a key of the tables is in a line
 /// above, or here.
-pub const REFUSED: [&str; 0] = [];
+pub const REFUSED: [&str; 31] = [
+    "protocol ip prio 1 bpf bytecode-file x classid 1:2",
+    "protocol ip prio 1 bpf object-file x.o classid 1:2",
+    "protocol ip prio 1 bpf object-pinned x classid 1:2",
+    "protocol ip prio 1 bpf object-file x.o section x classid 1:2",
+    "protocol ip prio 1 bpf object-file x.o export x classid 1:2",
+    "protocol ip prio 1 bpf object-file x.o verbose classid 1:2",
+    "protocol ip prio 1 bpf bytecode '1,6 0 0 1' skip_sw classid 1:2",
+    "protocol ip prio 1 flower skip_sw classid 1:2",
+    "protocol ip prio 1 flower ct_state +trk classid 1:2",
+    "protocol ip prio 1 flower ct_zone 1 classid 1:2",
+    "protocol ip prio 1 flower ct_mark 1 classid 1:2",
+    "protocol ip prio 1 flower ct_label 1 classid 1:2",
+    "protocol ip prio 1 flower enc_dst_ip 10.0.0.1 classid 1:2",
+    "protocol ip prio 1 flower enc_src_ip 10.0.0.1 classid 1:2",
+    "protocol ip prio 1 flower enc_key_id 1 classid 1:2",
+    "protocol ip prio 1 flower enc_dst_port 1 classid 1:2",
+    "protocol ip prio 1 flower enc_tos 1 classid 1:2",
+    "protocol ip prio 1 flower enc_ttl 1 classid 1:2",
+    "protocol ip prio 1 flower enc_flags csum classid 1:2",
+    "protocol ip prio 1 flower geneve_opts 1:1:00000001 classid 1:2",
+    "protocol ip prio 1 flower vxlan_opts 1 classid 1:2",
+    "protocol ip prio 1 flower erspan_opts 1:1:0:0 classid 1:2",
+    "protocol ip prio 1 flower gtp_opts 1:1 classid 1:2",
+    "protocol ip prio 1 flower pfcp_opts 1:1 classid 1:2",
+    "protocol ip prio 1 flower l2tpv3_sid 1 classid 1:2",
+    "protocol ip prio 1 flower cfm mdl 1 classid 1:2",
+    "protocol ip prio 1 flower ip_proto 32 spi 5 classid 1:2",
+    "protocol ip prio 1 matchall skip_sw classid 1:2",
+    "protocol ip prio 1 u32 match u32 0 0 skip_sw classid 1:2",
+    "protocol ip prio 1 matchall action mirred egress redirect blockid 1",
+    "protocol ip prio 1 matchall action police avrate 1mbit conform-exceed drop",
+];
