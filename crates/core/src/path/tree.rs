@@ -52,6 +52,9 @@ pub struct Tree {
     pub(super) copiers: Vec<&'static str>,
     /// True if its root is not the one that it was made with, or that `note_root` has noted.
     new_root: bool,
+    /// Replaced qdiscs without packets, for an owner that frees them in parts ([`Grave`]); `None`
+    /// if they are freed at once.
+    pub replaced: Option<Vec<Node>>,
 }
 
 /// Place of a qdisc: below a class, or at the root.
@@ -79,6 +82,7 @@ impl Tree {
             memory: 0,
             copiers: Vec::new(),
             new_root: false,
+            replaced: None,
         }
     }
     /// Sets the registry of kinds that the tree makes.
@@ -154,15 +158,21 @@ impl Tree {
         // everything below go with it.
         names::forget(self, place);
         names::learn(&mut self.index, place, &new);
-        let mut new = Some(new);
+        let (mut new, mut old) = (Some(new), None);
         self.reach(place, cx, &mut |node, cx| {
             if let Some(mut new) = new.take() {
-                node.purge(cx);
+                // The old qdisc goes, so only its packets matter.
+                if !node.is_empty() {
+                    node.purge(cx);
+                }
                 new.follow(node);
-                *node = new;
+                old = Some(core::mem::replace(node, new));
                 node.qdisc_mut().start(cx.now);
             }
         });
+        if let Some(replaced) = &mut self.replaced {
+            replaced.extend(old);
+        }
     }
 
     /// Puts another tree in the place of this one, and returns this one without its packets, which

@@ -236,6 +236,9 @@ impl Node {
     /// Moves all queued packets, here and below, to the back of `out`; packets of one flow in their
     /// order. The books forget that they were admitted. The qdiscs keep their state and counters.
     pub(crate) fn evict_all(&mut self, out: &mut List, cx: &mut Cx) {
+        if self.is_empty() && !self.counted.account.is_sized() {
+            return;
+        }
         let mut own = List::new();
         self.front.evict_all(&mut own, &mut self.counted, cx);
         self.counted.qdisc.evict_all(&mut own, &mut cx.pool);

@@ -176,6 +176,9 @@ impl Devices for Rehearsal<'_> {
         }
     }
     fn pause(&mut self) {
+        for shadow in &mut self.shadows {
+            shadow.bury();
+        }
         self.real.pause();
     }
     fn filters(&self) -> &Filters {

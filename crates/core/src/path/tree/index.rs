@@ -51,10 +51,14 @@ impl Index {
     }
     /// Forgets the qdiscs at a place and below, and calls `f` with the major number of each.
     pub(super) fn remove(&mut self, place: Handle, f: &mut dyn FnMut(u16)) {
+        if place == Handle::ROOT {
+            let gone = core::mem::take(self);
+            gone.at.values().for_each(|major| f(*major));
+            return;
+        }
         // Bound: the qdiscs below the place, each once.
         let mut places = alloc::vec![place];
         while let Some(place) = places.pop() {
-            self.unnamed &= place != Handle::ROOT;
             let Some(major) = self.at.remove(&place) else { continue };
             let gone = self.place.remove(&major);
             self.detailed -= usize::from(gone.is_some_and(|(_, detailed)| detailed));

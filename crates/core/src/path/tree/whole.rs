@@ -42,6 +42,7 @@ impl Whole {
             of_port: false,
             disturbed: false,
             new_root: false,
+            replaced: None,
             env,
             kinds: tree.kinds,
         };
@@ -76,7 +77,12 @@ pub struct Grave {
 impl Grave {
     /// Takes a tree in which no packet waits.
     pub fn of(tree: Tree) -> Self {
-        Self { env: tree.env, way: alloc::vec![(tree.root, 0)] }
+        Self::of_node(tree.root, tree.env)
+    }
+
+    /// Takes a qdisc in which no packet waits, and all below it.
+    pub fn of_node(node: Node, env: Env) -> Self {
+        Self { env, way: alloc::vec![(node, 0)] }
     }
 
     /// Frees at most so many qdiscs; true once all are freed.

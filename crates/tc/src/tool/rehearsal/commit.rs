@@ -10,8 +10,8 @@ use super::shadow::Shadow;
 use crate::ast::Place;
 use crate::command::{self, Change as Said};
 use crate::failure::REFUSED;
-use crate::tool::Outcome;
 use crate::tool::session::{Done, free};
+use crate::tool::{Device, Outcome};
 
 /// Qdiscs that are freed before packets have their turn.
 const FREED: usize = 16;
@@ -30,7 +30,10 @@ impl Rehearsal<'_> {
             return outcome;
         }
         let mut ready = Vec::new();
-        for shadow in std::mem::take(&mut self.shadows) {
+        for mut shadow in std::mem::take(&mut self.shadows) {
+            while !shadow.bury() {
+                self.real.pause();
+            }
             let whole = self.whole(shadow);
             ready.push(whole);
         }
@@ -72,7 +75,10 @@ impl Rehearsal<'_> {
         for plan in std::mem::take(&mut self.plans).into_values() {
             free(plan.lines, self.real);
         }
-        for shadow in std::mem::take(&mut self.shadows) {
+        for mut shadow in std::mem::take(&mut self.shadows) {
+            while !shadow.bury() {
+                self.real.pause();
+            }
             self.bury(shadow.waiting.is_empty().then_some(shadow.tree));
         }
     }

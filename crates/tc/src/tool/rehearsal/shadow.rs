@@ -2,6 +2,7 @@
 
 use txweir_core::path::qdiscs::Qdiscs;
 use txweir_core::path::select::{Selector, Sender};
+use txweir_core::path::tree::Grave;
 use txweir_core::path::trees::Trees;
 use txweir_core::qdisc::mqprio;
 use txweir_core::sched::cx::Cx;
@@ -13,7 +14,7 @@ use crate::show::{self, Copying};
 use crate::tool::apply::scratch_cx;
 use crate::tool::{Device, Devices, Hook, SwapDone};
 
-/// Objects that are copied before packets have their turn.
+/// Objects that are copied, or freed, before packets have their turn.
 const COPIED: usize = 16;
 
 /// The copy of a device.
@@ -27,6 +28,8 @@ pub(super) struct Shadow {
     pub(super) hook_before: Option<Hook>,
     pub(super) hook: Option<Hook>,
     pub(super) waiting: Vec<Queued>,
+    /// Replaced qdiscs of the copy, which are freed in parts.
+    graves: Vec<Grave>,
 }
 
 impl Shadow {
@@ -54,7 +57,9 @@ impl Shadow {
             let metas: Vec<Meta> = waiting.iter().map(|q| q.meta).collect();
             enqueue(&mut tree, &mut cx, &metas);
         }
-        Some(Self { name: name.into(), queues, before, tree, cx, hook_before: hook, hook, waiting })
+        tree.replaced = Some(Vec::new());
+        let (name, graves) = (name.into(), Vec::new());
+        Some(Self { name, queues, before, tree, cx, hook_before: hook, hook, waiting, graves })
     }
 
     /// Returns the copy of a device that a line would make.
@@ -71,6 +76,7 @@ impl Shadow {
             hook_before: device.hook(),
             hook: device.hook(),
             waiting: Vec::new(),
+            graves: Vec::new(),
         })
     }
 
@@ -149,6 +155,13 @@ impl Device for Shadow {
     fn swap(&mut self, f: &mut dyn FnMut(&mut Qdiscs<'_>)) -> SwapDone {
         self.configure(f);
         SwapDone::default()
+    }
+    fn bury(&mut self) -> bool {
+        let env = *self.tree.env();
+        let replaced = self.tree.replaced.iter_mut().flat_map(|replaced| replaced.drain(..));
+        self.graves.extend(replaced.map(|node| Grave::of_node(node, env)));
+        self.graves.pop_if(|grave| grave.bury(COPIED));
+        self.graves.is_empty()
     }
     fn queued(&self, f: &mut dyn FnMut(Handle, Handle, &Meta)) {
         for q in &self.waiting {
