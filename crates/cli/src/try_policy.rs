@@ -29,9 +29,8 @@ pub struct Args {
     #[arg(value_name = "POLICY")]
     policies: Vec<String>,
 
-    /// What a machine has, the first policy: its qdiscs, classes and filters as iproute2 prints them
-    /// (tc -s -d -j qdisc show; the same for class show dev D and filter show dev D), in one file; -
-    /// is stdin
+    /// A dump of a machine, the first policy: its qdiscs, classes and filters as iproute2 prints
+    /// them (tc -s -d -j qdisc show, class show dev D, filter show dev D), in one file; - is stdin
     #[arg(long, value_name = "HOST.json")]
     from: Option<PathBuf>,
 

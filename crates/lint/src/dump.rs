@@ -66,7 +66,7 @@ pub struct Dump {
     pub queues: u16,
     /// Sentences about what the dump cannot tell.
     pub notes: Vec<String>,
-    /// What the root of the device has counted, if the dump has statistics.
+    /// The counters of the root of the device, if the dump has statistics.
     pub counted: Option<Counted>,
 }
 

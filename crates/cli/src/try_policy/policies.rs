@@ -133,8 +133,8 @@ fn reached(policy: &Policy, dev: &str) -> Vec<String> {
     all
 }
 
-/// Reads a dump of a machine, and returns the policy that its device has. What the dump cannot tell
-/// goes to stderr, and what the device has counted.
+/// Reads a dump of a machine, and returns the policy that its device has. Notes about the dump and
+/// the counters of the device go to stderr.
 fn of_dump(path: &Path, args: &Args, setup: &mut Setup) -> Result<Entry, Failure> {
     if path.as_os_str() == "-" && args.policies.iter().any(|text| text == "-") {
         return Err(Failure::usage("- (stdin) can be read only once, and is given twice"));

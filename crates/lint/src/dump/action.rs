@@ -8,7 +8,7 @@ use super::members::{Members, is_word};
 
 type Done<T = ()> = Result<T, Refusal>;
 
-/// What tc prints beside the configuration.
+/// True for a member that tc prints beside the configuration.
 fn passed(key: &str) -> bool {
     matches!(
         key,

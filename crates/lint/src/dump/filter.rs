@@ -13,7 +13,7 @@ pub(super) struct Said {
     pub(super) words: String,
 }
 
-/// What tc prints beside the configuration.
+/// True for a member that tc prints beside the configuration.
 fn passed(key: &str) -> bool {
     matches!(
         key,

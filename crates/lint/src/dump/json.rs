@@ -184,7 +184,7 @@ impl<'a> Reader<'a> {
                     Some(c @ ('"' | '\\' | '/')) => out.push(c),
                     Some('u') => {
                         let digits: String = chars.by_ref().take(4).map(|(_, c)| c).collect();
-                        // Names and words of tc need no surrogates: a half of a pair is no character.
+                        // Words of tc need no surrogates: a half of a pair is no character.
                         let known = u32::from_str_radix(&digits, 16).ok().and_then(char::from_u32);
                         out.push(known.unwrap_or(char::REPLACEMENT_CHARACTER));
                     }

@@ -65,13 +65,13 @@ impl<'a> Placed<'a> {
 
     /// Returns the name of an object for messages.
     fn called(&self, what: &str, value: &Value) -> String {
-        let part = |key| match member(value, key) {
-            Some(Value::Text(text)) => text.chars().take(40).collect(),
-            _ => String::from("?"),
+        let part = |key: &str| match member(value, key) {
+            Some(Value::Text(text)) => format!(" {}", text.chars().take(40).collect::<String>()),
+            _ => String::new(),
         };
         let dev = self.dev.map(|dev| format!("{dev}: ")).unwrap_or_default();
         let kind = if what == "class" { part("class") } else { part("kind") };
-        format!("{dev}{what} {kind} {}", part("handle"))
+        format!("{dev}{what}{}{kind}", part("handle"))
     }
 
     /// Returns the kind of an object, which the engine has to have.
@@ -172,6 +172,13 @@ impl<'a> Placed<'a> {
     /// Writes the lines.
     pub(super) fn write(&self, dump: &mut Dump, made: &mut BTreeSet<(String, u64)>) -> Done {
         let owners = self.owners();
+        if let Some(plain) = self.items.iter().find(|item| lacks_details(item)) {
+            let called = self.called("qdisc", plain.value);
+            dump.notes.push(format!(
+                "{called}: the dump is without -d: size tables (stab), quantum and mpu of htb's classes, mpu of \
+                 tbf and flows of sfq are the defaults"
+            ));
+        }
         for at in self.order(&owners)? {
             let item = &self.items[at];
             let line =
@@ -353,7 +360,7 @@ impl<'a> Placed<'a> {
     /// the object that tc prints for a priority as a whole.
     fn filter_head(&self, object: &'a Object, dev: &str) -> Done<Option<(Line<'a>, String)>> {
         let called = self.called("filter", &object.value);
-        let mut o = Members::of(called.trim_end_matches(" ?"), &object.value)?;
+        let mut o = Members::of(&called, &object.value)?;
         let kind = o.need_word("kind")?;
         let place = match (object.kind, o.word("parent")?) {
             (Kind::Ingress, _) => "ingress".into(),
@@ -412,6 +419,16 @@ fn r2q(owner: Option<&&Item<'_>>) -> u64 {
     }
 }
 
+/// The options that tc prints of a qdisc with details only, whatever their values are.
+const DETAILS: [(&str, &str); 3] = [("htb", "ver"), ("sfq", "flows"), ("tbf", "linklayer")];
+
+/// True for a qdisc that tc has printed without details.
+fn lacks_details(item: &Item<'_>) -> bool {
+    let detail = DETAILS.iter().find(|(kind, _)| *kind == item.kind.kind && !item.is_class);
+    let options = member(item.value, "options");
+    detail.is_some_and(|(_, key)| options.is_some_and(|options| member(options, key).is_none()))
+}
+
 /// Returns a handle of an object.
 fn handle(value: &Value, key: &str) -> Option<Handle> {
     match member(value, key)? {
@@ -442,6 +459,7 @@ const OTHER_NAMES: [(&str, &[&str]); 4] = [
             "memory-used",
             "max-memory-used",
             "memory-limit",
+            "credit",
         ],
     ),
     ("htb", &["direct_packets_stat"]),

@@ -215,7 +215,8 @@ fn dualpi2(spec: &'static Spec, o: &mut Members<'_>, out: &mut String) -> Done {
     Ok(())
 }
 
-/// Returns the smallest gain in parts of 256 that the kernel keeps as the one shown: it rounds down.
+/// Returns the smallest gain, in parts of 256, that the kernel keeps as the one shown: it rounds
+/// down.
 fn gain(shown: &str) -> Option<String> {
     let shown = shown.parse::<f64>().ok().filter(|hz| (0.0..1e9).contains(hz))?;
     // Below 2^38, so that no digit is lost.

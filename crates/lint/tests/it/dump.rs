@@ -2,7 +2,9 @@
 //! prints, refusals by their text, and dumps that are damaged.
 
 use std::collections::BTreeMap;
+use std::io::Read as _;
 use std::path::Path;
+use std::process::{Child, Command, Stdio};
 
 use serde_json::Value;
 use txweir_core::Env;
@@ -103,8 +105,8 @@ fn differing<T: PartialEq + std::fmt::Display>(told: &str, ours: &[T], linux: &[
     format!("{told}\n{}{}", only("-", linux, ours), only("+", ours, linux))
 }
 
-/// What Linux's tc printed of the qdiscs of each recording, and of its classes in text: the lines
-/// make qdiscs and classes of which txweir prints the same.
+/// The qdiscs of each recording as Linux's tc printed them, and its classes in text: the lines make
+/// qdiscs and classes of which txweir prints the same.
 #[test]
 fn recordings_of_linux_are_carried_over() {
     let (mut carried, mut refused, mut wrong) = (0, BTreeMap::new(), Vec::new());
@@ -256,76 +258,36 @@ fn the_dump_of_a_dump_is_the_same() {
 }
 
 /// Policies of each kind whose values the dump tells without loss.
-const POLICIES: &[&str] = &[
-    "qdisc add dev a root handle 1: pfifo limit 7",
-    "qdisc add dev a root handle 1: bfifo limit 30kb",
-    "qdisc add dev a root handle 1: pfifo_head_drop limit 9",
-    "qdisc add dev a root handle 1: pfifo_fast",
-    "qdisc add dev a root handle 1: skbprio limit 128",
-    "qdisc add dev a root handle 1: codel target 3ms interval 60ms ecn ce_threshold 1ms limit 90",
-    "qdisc add dev a root handle 1: fq_codel limit 500 flows 64 quantum 300 target 10ms noecn memory_limit 1mb",
-    "qdisc add dev a root handle 1: fq_codel drop_batch 3 tcpctl 25%",
-    "qdisc add dev a root handle 1: pie target 20ms tupdate 10ms alpha 3 beta 30 ecn bytemode dq_rate_estimator",
-    "qdisc add dev a root handle 1: sfq perturb 10 quantum 1000 depth 50 headdrop divisor 256 limit 60",
-    "qdisc add dev a root handle 1: fq maxrate 50mbit flow_limit 50 nopacing quantum 3000 horizon 5s horizon_cap",
-    "qdisc add dev a root handle 1: fq bands 3 priomap 2 1 0 2 1 0 2 1 0 2 1 0 2 1 0 2 weights 20000 30000 40000",
-    "qdisc add dev a root handle 1: fq ce_threshold 3ms timer_slack 4000 orphan_mask 255 buckets 512 defrate 1mbit",
-    "qdisc add dev a root handle 1: cake bandwidth 20mbit diffserv4 dual-srchost nat ack-filter docsis",
-    "qdisc add dev a root handle 1: cake unlimited besteffort flows wash ingress no-split-gso rtt 20ms memlimit 2000000",
-    "qdisc add dev a root handle 1: cake bandwidth 5mbit ack-filter-aggressive fwmark 0xff atm overhead 40 egress raw",
-    "qdisc add dev a root handle 1: dualpi2 limit 500 target 10ms tupdate 8ms step_thresh 20p coupling_factor 3 alpha 0.15625 beta 3.25 drop_enqueue",
-    "qdisc add dev a root handle 1: dualpi2 overflow any_ect no_split_gso classic_protection 25% min_qlen_step 4 alpha 0.5 beta 3",
-    "qdisc add dev a root handle 1: netem limit 50 delay 10ms 1ms 25% loss 0.5% duplicate 1% corrupt 2% reorder 25% 50% gap 5",
-    "qdisc add dev a root handle 1: netem loss gemodel 1% 10% 70% 0.1% ecn rate 10mbit 20 53 5 slot 800us 1ms packets 8 bytes 9000",
-    "qdisc add dev a root handle 1: netem loss state 1% 10% 20% 30% 5%",
-    "qdisc add dev a root handle 1: tbf rate 1mbit burst 5kb limit 50kb
-     qdisc add dev a parent 1:1 handle 10: fq_codel",
-    "qdisc add dev a root handle 1: stab overhead 18 mpu 64 linklayer ethernet tbf rate 8mbit burst 4000 limit 9kb mpu 64 overhead 8",
-    "qdisc add dev a root handle 1: prio bands 4 priomap 0 1 2 3 0 1 2 3 0 1 2 3 0 1 2 3
-     qdisc add dev a parent 1:2 handle 2: prio
-     qdisc add dev a parent 2:3 handle 3: bfifo limit 5000",
-    "qdisc add dev a root handle 1: ets bands 4 strict 1 quanta 8000 2000 1000 priomap 3 2 1 0
-     qdisc add dev a parent 1:2 handle 2: pfifo limit 5",
-    "qdisc add dev a root handle 1: multiq
-     qdisc add dev a parent 1:2 handle 20: fq_codel",
-    "qdisc add dev a root handle 1: mq
-     qdisc add dev a parent 1:2 handle 20: fq_codel limit 100
-     qdisc add dev a parent 1:1 handle 10: fq",
-    "qdisc add dev a root handle 1: mqprio num_tc 2 map 0 0 0 1 queues 1@0 2@1 hw 0
-     qdisc add dev a parent 1:3 handle 30: fq_codel",
-    "qdisc add dev a root handle 1: drr
-     class add dev a parent 1: classid 1:1 drr quantum 1000
-     class add dev a parent 1: classid 1:2 drr
-     qdisc add dev a parent 1:2 handle 20: pfifo limit 3
-     filter add dev a parent 1: protocol all prio 1 handle 1 matchall classid 1:2",
-    "qdisc add dev a root handle 1: htb default 20 r2q 20 direct_qlen 30
-     class add dev a parent 1: classid 1:1 htb rate 10mbit burst 20000
-     class add dev a parent 1:1 classid 1:10 htb rate 3mbit ceil 10mbit prio 1
-     class add dev a parent 1:1 classid 1:20 htb rate 7mbit ceil 10mbit cburst 4000 quantum 3000 mpu 64 overhead 18
-     class add dev a parent 1:1 classid 1:30 htb rate 80kbit ceil 10mbit
-     qdisc add dev a parent 1:10 handle 10: fq_codel quantum 300
-     qdisc add dev a parent 1:20 handle 20: sfq perturb 10
-     filter add dev a parent 1: protocol ip prio 1 u32 match ip dport 53 0xffff match ip tos 0x10 0xfc flowid 1:10
-     filter add dev a parent 1: protocol ip prio 2 handle 1 flower ip_proto tcp dst_port 22 classid 1:10
-     filter add dev a parent 1: protocol ipv6 prio 3 handle 1 flower src_ip 2001:db8::/32 ip_proto udp dst_port 1000-2000 classid 1:10
-     filter add dev a parent 1: protocol all prio 4 handle 6 fw classid 1:10
-     filter add dev a parent 1: protocol all prio 7 handle 7/0xff fw classid 1:20
-     filter add dev a parent 1: protocol ip prio 5 handle 2 flow hash keys src,dst divisor 16 perturb 5 baseclass 1:1
-     filter add dev a parent 1: protocol ip prio 6 handle 1 basic match 'cmp(u8 at 9 layer network eq 6)' classid 1:10",
-    "qdisc add dev a clsact
-     filter add dev a egress protocol ip prio 2 handle 1 flower dst_ip 10.0.0.0/8 action skbedit mark 7 pipe index 1 action gact pass index 1
-     filter add dev a ingress protocol all prio 1 handle 0x1 matchall action mirred egress redirect dev b index 1",
+const POLICIES: &str = include_str!("../../../../spec/from/policies.txt");
+
+/// Returns them, each with the queues that it needs.
+fn policies() -> impl Iterator<Item = (&'static str, u32)> {
+    let queues = |policy: &str| if policy.contains(" mq") || policy.contains("multiq") { 3 } else { 1 };
+    POLICIES.split("\n\n").map(move |policy| (policy, queues(policy)))
+}
+
+/// The parts of them that tc prints with `-d` only.
+const DETAILS: [&str; 5] = [
+    " stab linklayer ethernet overhead 18 mpu 64 mtu 2047 tsize 512",
+    " quantum 3000",
+    " flows 60",
+    " flows 128",
+    " mpu 60",
 ];
 
 /// The law of dumps: the lines of a dump make what was dumped, to the last digit that tc prints.
 #[test]
 fn a_policy_is_saved_as_it_was_before_its_dump() {
-    for policy in POLICIES {
-        let queues = if policy.contains(" mq") || policy.contains("multiq") { 3 } else { 1 };
-        let policy: String = policy.lines().map(|line| line.trim().to_string() + "\n").collect();
+    for (policy, queues) in policies() {
+        let policy = format!("{}\n", policy.trim_end());
         let mut devices = made(&["a", "b"], queues, &policy);
         let given = dumped(&mut devices, "a", "-d");
         let dump = read(&given).unwrap_or_else(|said| panic!("{policy}{given}{said}"));
+        let counted = read(&dumped(&mut devices, "a", "-s -d")).map(|dump| dump.lines);
+        assert_eq!(counted.as_ref(), Ok(&dump.lines), "{policy}");
+        let plain = read(&dumped(&mut devices, "a", "-p")).map(|dump| dump.lines);
+        let details = |lines: String, part| lines.replace(part, "");
+        assert_eq!(plain, Ok(DETAILS.into_iter().fold(dump.lines.clone(), details)), "{policy}");
         let mut again = made(&["a", "b"], queues, &dump.lines);
         assert_eq!(dumped(&mut again, "a", "-d"), given, "{policy}{}", dump.lines);
         assert_eq!(save(&mut again), save(&mut devices), "{policy}{given}{}", dump.lines);
@@ -333,13 +295,103 @@ fn a_policy_is_saved_as_it_was_before_its_dump() {
     }
 }
 
-const MQ: &str = r#"[{"kind":"noqueue","handle":"0:","dev":"lo","root":true,"refcnt":2,"options":{}},
-{"kind":"mq","handle":"0:","dev":"eth0","root":true,"options":{},"bytes":9000,"packets":12,"drops":1,"overlimits":0,"requeues":2,"backlog":300,"qlen":2},
-{"kind":"fq_codel","handle":"0:","dev":"eth0","parent":":2","options":{"limit":10240,"flows":1024,"quantum":1514,"target":4999,"interval":99999,"memory_limit":33554432,"ecn":true,"drop_batch":64}},
-{"kind":"fq_codel","handle":"0:","dev":"eth0","parent":":1","options":{"limit":10240,"flows":1024,"quantum":1514,"target":4999,"interval":99999,"memory_limit":33554432,"ecn":true,"drop_batch":64}}]"#;
+/// A network namespace that lives as long as the process in it.
+struct Namespace(Child);
 
-/// What iproute2 6.1 printed on Linux 6.18 of a veth with four queues, below `spec/from`: its own
-/// format, read as it is.
+impl Namespace {
+    /// Returns one with two devices `a` and `b` of four queues, or the reason why there is none.
+    fn new() -> Result<Self, String> {
+        let mut unshare = Command::new("unshare");
+        unshare.args(["-n", "sh", "-c", "echo ready; exec cat"]).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = unshare.stderr(Stdio::null()).spawn().map_err(|e| format!("unshare: {e}"))?;
+        let mut ready = [0; 6];
+        let out = child.stdout.as_mut().map(|out| out.read_exact(&mut ready));
+        let namespace = Self(child);
+        if !matches!(out, Some(Ok(()))) {
+            return Err("unshare -n needs root".into());
+        }
+        for dev in ["a", "b"] {
+            namespace
+                .run("ip", &format!("link add name {dev} numtxqueues 4 type veth peer name far-{dev}"))?;
+            namespace.run("ip", &format!("link set dev {dev} up"))?;
+        }
+        Ok(namespace)
+    }
+
+    /// Runs a command in it.
+    fn run(&self, program: &str, args: &str) -> Result<String, String> {
+        let target = self.0.id().to_string();
+        let mut inside = Command::new("nsenter");
+        inside.args(["-n", "-t", &target, program]).args(quoted(args)).stdin(Stdio::null());
+        let done = inside.output().map_err(|e| format!("nsenter: {e}"))?;
+        match done.status.success() {
+            true => Ok(String::from_utf8_lossy(&done.stdout).into_owned()),
+            false => Err(String::from_utf8_lossy(&done.stderr).into_owned()),
+        }
+    }
+
+    /// Removes everything from a device.
+    fn clear(&self, dev: &str) {
+        for place in ["root", "clsact"] {
+            let _ = self.run("tc", &format!("qdisc del dev {dev} {place}"));
+        }
+    }
+}
+
+impl Drop for Namespace {
+    fn drop(&mut self) {
+        drop(self.0.stdin.take());
+        let _ = self.0.wait();
+    }
+}
+
+/// The real tc and this kernel, as far as it has the kinds: what they print of a policy makes it
+/// again.
+#[test]
+fn this_machine_is_carried_over() {
+    let namespace = match Namespace::new() {
+        Ok(namespace) => namespace,
+        Err(reason) => return println!("skipped: {reason}"),
+    };
+    let mut carried = 0;
+    for (policy, _) in policies() {
+        namespace.clear("a");
+        let lines = policy.lines();
+        if lines.clone().any(|line| namespace.run("tc", line).is_err()) {
+            continue;
+        }
+        let show = |args: &str| namespace.run("tc", args).unwrap_or_default();
+        let mut text = String::from("{\"dev\":\"a\"}");
+        for what in ["qdisc", "class", "filter"] {
+            text.push_str(&show(&format!("-s -d -j {what} show dev a")));
+        }
+        for end in ["ingress", "egress"].into_iter().filter(|_| policy.contains("clsact")) {
+            let list = show(&format!("-s -d -j filter show dev a {end}"));
+            text.push_str(&format!("{{\"{end}\":{list}}}"));
+        }
+        let dump = match read(&text) {
+            Ok(dump) => dump,
+            // An expression, which this tc prints amid the JSON, or a kind of txweir's own options.
+            Err(said) => {
+                println!("refused: {said}");
+                continue;
+            }
+        };
+        let mut again = made(&["a", "b"], 4, &dump.lines);
+        let real: Value = serde_json::from_str(&show("-d -j qdisc show dev a")).expect("JSON");
+        let ours = tc(&mut again, "-d -j qdisc show dev a").stdout;
+        let ours: Value = serde_json::from_str(&ours).expect("JSON");
+        let (ours, real) = (configured(&ours), configured(&real));
+        assert!(ours == real, "{}", differing(&format!("{policy}\n{}", dump.lines), &ours, &real));
+        carried += 1;
+    }
+    println!("{carried} policies carried over");
+    assert!(carried > 0);
+}
+
+const CARD: &str = include_str!("../../../../spec/from/card.json");
+
+/// The output of iproute2 6.1 on Linux 6.18 about a veth with four queues, read as it is.
 #[test]
 fn a_machine_is_carried_over() {
     let text = std::fs::read_to_string(folder("from/mq.json")).expect("a dump");
@@ -364,10 +416,12 @@ filter replace dev eth0 egress protocol ipv6 prio 2 handle 0x1 bpf bytecode '1,6
 /// A network card as the kernel sets it up: mq without a number, which the lines give it.
 #[test]
 fn a_root_of_the_kernel_gets_a_number() {
-    let dump = read(MQ).expect("a dump");
-    let leaf = "fq_codel limit 10240 flows 1024 quantum 1514 target 5000us interval 100000us memory_limit 33554432b ecn drop_batch 64";
+    let dump = read(CARD).expect("a dump");
+    let leaf = "fq_codel limit 10240 flows 1024 quantum 1514 target 5000us interval 100000us \
+                memory_limit 33554432b ecn drop_batch 64";
     let lines = format!(
-        "qdisc replace dev eth0 root handle 1: mq\nqdisc replace dev eth0 parent 1:1 {leaf}\nqdisc replace dev eth0 parent 1:2 {leaf}\n"
+        "qdisc replace dev eth0 root handle 1: mq\n\
+         qdisc replace dev eth0 parent 1:1 {leaf}\nqdisc replace dev eth0 parent 1:2 {leaf}\n"
     );
     let counted = Some(Counted { bytes: 9000, packets: 12, drops: 1, backlog: 300 });
     assert_eq!(dump, Dump { lines, dev: Some("eth0".into()), queues: 2, notes: Vec::new(), counted });
@@ -376,13 +430,11 @@ fn a_root_of_the_kernel_gets_a_number() {
     assert_eq!(again.matches("\"kind\":\"fq_codel\"").count(), 2, "{again}");
 }
 
-/// What iproute2 prints from 6.8 on, of which this machine has none: classes as JSON, with their
-/// options beside the names, and counters in an object.
+/// The form of classes from iproute2 6.8 on, from its sources: JSON, with the options beside the
+/// names, and counters in an object.
 #[test]
 fn classes_may_be_json_of_newer_versions() {
-    let text = r#"{"dev":"eth0","qdisc":[{"kind":"htb","handle":"1:","root":true,"refcnt":2,"options":{"r2q":10,"default":"0x10","direct_packets_stat":0,"ver":"3.17","direct_qlen":1000}}],
-        "class":[{"class":"htb","handle":"1:10","parent":"1:1","leaf":"0x10","prio":1,"quantum":37500,"rate":375000,"ceil":1250000,"linklayer":"ethernet","burst":1599,"burst_cell":1,"mpu_rate":0,"cburst":1600,"cburst_cell":1,"mpu_ceil":0,"level":0,"stats":{"bytes":1,"packets":1,"lended":3,"tokens":-4}},
-        {"class":"htb","handle":"1:1","root":true,"rate":1250000,"ceil":1250000,"linklayer":"ethernet","burst":15337,"burst_cell":1,"mpu_rate":0,"cburst":1600,"cburst_cell":1,"mpu_ceil":0,"level":7}]}"#;
+    let text = include_str!("../../../../spec/from/classes.json");
     let dump = read(text).expect("a dump");
     let lines = "qdisc replace dev eth0 root handle 1: htb r2q 10 direct_qlen 1000 default 10\n\
                  class replace dev eth0 parent 1: classid 1:1 htb rate 1250000bps burst 15339b\n\
@@ -404,14 +456,13 @@ fn one_device_is_chosen() {
     let tbf = |dev: &str| {
         format!(r#"{{"kind":"pfifo","handle":"1:","dev":"{dev}","root":true,"options":{{"limit":5}}}}"#)
     };
-    let hook = r#"{"kind":"ingress","handle":"ffff:","dev":"eth0","parent":"ffff:fff1","options":{}}"#;
-    let ingress = r#"{"dev":"eth0","ingress":[{"protocol":"all","pref":1,"kind":"matchall","chain":0,"options":{"handle":1,"not_in_hw":true,"actions":[{"order":1,"kind":"mirred","mirred_action":"redirect","direction":"egress","to_dev":"ifb0","control_action":{"type":"stolen"},"index":1,"ref":1,"bind":1}]}}]}"#;
     let lo = r#"{"kind":"noqueue","handle":"0:","dev":"lo","root":true,"options":{}}"#;
-    let text = format!("[{lo},{},{},{hook}]\n{ingress}", tbf("ifb0"), tbf("eth0"));
-    let dump = read(&text).expect("a dump");
+    let text = include_str!("../../../../spec/from/ifb.json");
+    let dump = read(text).expect("a dump");
     let lines = "qdisc replace dev eth0 root handle 1: pfifo limit 5\n\
                  qdisc replace dev eth0 ingress\n\
-                 filter replace dev eth0 ingress protocol all prio 1 handle 0x1 matchall action mirred egress redirect dev ifb0 index 1\n\
+                 filter replace dev eth0 ingress protocol all prio 1 handle 0x1 matchall \
+                 action mirred egress redirect dev ifb0 index 1\n\
                  qdisc replace dev ifb0 root handle 1: pfifo limit 5\n";
     assert_eq!((dump.lines.as_str(), dump.dev.as_deref(), dump.notes), (lines, Some("eth0"), Vec::new()));
     let two = format!("[{},{},{lo}]", tbf("eth1"), tbf("eth0"));
@@ -427,7 +478,7 @@ fn one_device_is_chosen() {
     );
     assert_eq!(
         of("lo"),
-        Err("host.json: lo: qdisc noqueue 0:: a device without a queue cannot be at the line".into())
+        Err("host.json: lo: qdisc 0: noqueue: a device without a queue cannot be at the line".into())
     );
     let unnamed =
         read(r#"[{"kind":"pfifo","handle":"0:","root":true,"options":{"limit":5}}]"#).expect("a dump");
@@ -437,54 +488,25 @@ fn one_device_is_chosen() {
 /// Nothing is left out unseen.
 #[test]
 fn refusals_name_the_object_the_key_and_the_value() {
-    let qdisc = |kind: &str, options: &str| {
-        format!(r#"[{{"kind":"{kind}","handle":"1:","root":true,"options":{options}}}]"#)
-    };
-    let filter = |rest: &str| {
-        format!(r#"{}[{{"parent":"1:","protocol":"ip","pref":3,"chain":0,{rest}}}]"#, qdisc("prio", "{}"))
-    };
-    for (text, said) in [
-        (String::new(), "host.json: expected the output of tc -j qdisc show, given no qdisc"),
-        ("{\"qdisc\":1}".into(), "host.json:1:1: qdisc: expected a list, given 1"),
-        ("{\"qdiscs\":[]}".into(), "host.json:1:1: expected dev, qdisc, class, filter, ingress or egress, given \"qdiscs\""),
-        ("[\n[]]".into(), "host.json:1:1: expected a qdisc, class or filter of tc -j, given a list"),
-        ("[{\"ifname\":\"lo\",\"mtu\":1}]".into(), "host.json:1:1: expected a qdisc, class or filter of tc -j, given an object of ifname, mtu"),
-        ("[{\"kind\":\"pfifo\"".into(), "host.json:1:17: expected \",\" or \"}\", given the end"),
-        ("Cannot find device".into(), "host.json:1:1: expected JSON, or a line of tc class show"),
-        (qdisc("hfsc", "{}"), "host.json: qdisc hfsc 1:: there is no qdisc \"hfsc\" in the engine"),
-        (qdisc("fq_codel", "{\"limit\":\"many\\n\"}"), "host.json: qdisc fq_codel 1:: options: limit: expected a number or a word, given \"many\n\""),
-        (qdisc("fq_codel", "{\"selector\":7}"), "host.json: qdisc fq_codel 1:: options: \"selector\" cannot be carried over, given 7"),
-        (qdisc("fq_codel", "{\"limit\":1,\"limit\":2}"), "host.json: qdisc fq_codel 1:: options: \"limit\" cannot be carried over, given 2"),
-        (qdisc("codel", "{\"target\":1.5}"), "host.json: qdisc codel 1:: options: target: expected whole microseconds, given 1.5"),
-        (qdisc("tbf", "{\"rate\":1,\"burst\":2,\"lat\":3,\"minburst\":4}"), "host.json: qdisc tbf 1:: options: the peak rate cannot be carried over: tc does not print it as JSON"),
-        (qdisc("cake", "{\"ack-filter\":\"maybe\"}"), "host.json: qdisc cake 1:: options: ack-filter: expected enabled, aggressive or disabled, given \"maybe\""),
-        (qdisc("netem", "{\"loss-random\":{\"loss\":0.5}}"), "host.json: qdisc netem 1:: options: loss-random: the dump does not tell \"correlation\""),
-        (qdisc("mqprio", "{\"tc\":2,\"mode\":\"channel\"}"), "host.json: qdisc mqprio 1:: options: mode channel is work of a device, expected dcb"),
-        ("[{\"kind\":\"pfifo\",\"handle\":\"1:\",\"root\":true},{\"kind\":\"pfifo\",\"handle\":\"2:\",\"root\":true}]".into(), "host.json: qdisc pfifo 2:: it stands twice in the dump"),
-        ("[{\"kind\":\"pfifo\",\"handle\":\"2:\",\"parent\":\"1:3\"}]".into(), "host.json: qdisc pfifo 2:: its parent 1:3 is not in the dump"),
-        ("[{\"kind\":\"clsact\",\"handle\":\"ffff:\",\"parent\":\"ffff:fff1\",\"options\":{},\"ingress_block\":7}]".into(), "host.json: qdisc clsact ffff:: \"ingress_block\" cannot be carried over, given 7"),
-        ("class htb 1:1 root rate".into(), "host.json:1:1: class 1:1: \"rate\" has no value"),
-        ("class htb 1:1 root rate 1Mbit shine 2".into(), "host.json: class htb 1:1: its parent 1: is not in the dump"),
-        (qdisc("htb", "{\"default\":\"0x1\"}") + "class htb 1:1 root rate 1Mbit shine 2", "host.json: class htb 1:1: \"shine\" cannot be carried over, given \"2\""),
-        (filter("\"kind\":\"cgroup\",\"options\":{\"handle\":\"0x1\"}"), "host.json: filter cgroup pref 3: there is no cgroup filter in the engine, expected one of basic, bpf, flow, flower, fw, matchall, tcpctl, u32"),
-        (filter("\"kind\":\"flower\",\"options\":{\"handle\":1,\"keys\":{\"ct_state\":\"+est\",\"ip_tos\":{\"a\":1}}}"), "host.json: filter flower pref 3: keys: ip_tos: a: expected true or false, given 1"),
-        (filter("\"kind\":\"matchall\",\"options\":{\"handle\":1,\"actions\":[{\"kind\":\"police\",\"index\":1,\"control_action\":{\"type\":\"drop\"}}]}"), "host.json: filter matchall pref 3: action police: police cannot be carried over: tc does not print its rate and burst as JSON"),
-        (filter("\"kind\":\"matchall\",\"options\":{\"handle\":1,\"actions\":[{\"kind\":\"ct\"}]}"), "host.json: filter matchall pref 3: action ct: there is no such action in the engine, expected one of csum, gact, mirred, pedit, police, sample, simple, skbedit, skbmod, vlan"),
-        ("[{\"protocol\":\"ip\",\"pref\":3,\"kind\":\"fw\",\"chain\":0}]".into(), "host.json: filter fw: the dump does not tell its place: expected \"parent\", or a list below the key \"ingress\" or \"egress\""),
-    ] {
-        assert_eq!(read(&text).map(|dump| dump.lines), Err(said.into()), "{text}");
+    let blocks = include_str!("../../../../spec/from/refused.txt");
+    for block in blocks.trim_end().split("\n\n") {
+        let (text, said) = block.split_once("\n! ").expect("a refusal");
+        assert_eq!(read(text).map(|dump| dump.lines), Err(said.to_string()), "{text}");
     }
+    let nothing = "host.json: expected the output of tc -j qdisc show, given no qdisc";
+    assert_eq!(read(""), Err(nothing.into()));
     let long = " ".repeat(dump::TEXT_MAX + 1);
     assert_eq!(read(&long), Err("host.json: expected at most 16777216 bytes, given 16777217".into()));
     let many = format!("[{}{{\"kind\":\"pfifo\"}}]", "{\"kind\":\"pfifo\"},".repeat(dump::OBJECTS_MAX));
     assert_eq!(read(&many), Err("host.json:1:1: expected at most 100000 objects, given more".into()));
 }
 
-/// What a dump cannot tell is said.
+/// Notes say what a dump cannot tell.
 #[test]
 fn notes_say_what_a_dump_lacks() {
     let hook = r#"[{"kind":"clsact","handle":"ffff:","dev":"eth0","parent":"ffff:fff1","options":{}},
-        {"kind":"netem","handle":"1:","dev":"eth0","root":true,"options":{"limit":9,"delay":{"delay":0.01,"jitter":0.001,"correlation":0}}}]"#;
+        {"kind":"netem","handle":"1:","dev":"eth0","root":true,
+        "options":{"limit":9,"delay":{"delay":0.01,"jitter":0.001,"correlation":0}}}]"#;
     let notes = read(hook).expect("a dump").notes;
     let lacks = |end: &str| {
         format!(
@@ -492,18 +514,23 @@ fn notes_say_what_a_dump_lacks() {
              prints them, for the key \"{end}\""
         )
     };
-    let jitter = "eth0: qdisc netem 1:: tc does not print the distribution of the jitter".to_string();
+    let jitter = "eth0: qdisc 1: netem: tc does not print the distribution of the jitter".to_string();
     assert_eq!(notes, [jitter, lacks("ingress"), lacks("egress")]);
+    let mut devices = made(&["a"], 1, "qdisc add dev a root handle 1: htb\nqdisc add dev a clsact\n");
+    let plain = read(&dumped(&mut devices, "a", "")).expect("a dump").notes;
+    let details = read(&dumped(&mut devices, "a", "-d")).expect("a dump").notes;
+    let said = "a: qdisc 1: htb: the dump is without -d: size tables (stab), quantum and mpu of htb's classes, mpu of \
+                tbf and flows of sfq are the defaults";
+    assert_eq!((plain[0].as_str(), plain.len(), details.len()), (said, 3, 2));
 }
 
 /// Damaged dumps: an answer or a refusal, in bounded time, and lines that the parser reads without
 /// a panic.
 #[test]
 fn no_text_causes_a_panic() {
-    let mut samples: Vec<String> = vec![MQ.into()];
-    for policy in POLICIES {
-        let queues = if policy.contains(" mq") || policy.contains("multiq") { 3 } else { 1 };
-        let lines: String = policy.lines().map(|line| line.trim().to_string() + "\n").collect();
+    let mut samples: Vec<String> = vec![CARD.into()];
+    for (policy, queues) in policies() {
+        let lines = format!("{}\n", policy.trim_end());
         samples.push(dumped(&mut made(&["a", "b"], queues, &lines), "a", "-s -d"));
     }
     const PIECES: [&str; 14] = [
@@ -568,8 +595,8 @@ fn quoted(command: &str) -> Vec<String> {
     words
 }
 
-/// Returns the filters of a list, one a line, and their tables. A priority by itself, which may have
-/// no filter, does nothing; the number of references to an action counts commands of the past.
+/// Returns the filters of a list, one a line, and their tables. A priority by itself, which may
+/// have no filter, does nothing; the references to an action count commands of the past.
 fn filters(list: &str) -> Vec<String> {
     let lines = list.replace("},{\"parent", "}\n{\"parent").replace("},{\"protocol", "}\n{\"protocol");
     let is_some = |line: &&str| line.contains("\"options\"") && !line.contains("\"ht_divisor\":1}");
