@@ -42,44 +42,7 @@ pub(super) fn words(mut o: Members<'_>, made: &mut BTreeSet<(String, u64)>) -> D
         "simple" => String::new(),
         _ => control(&mut o)?,
     };
-    match kind {
-        "csum" => csum(&mut o, &mut out)?,
-        "gact" => {}
-        "mirred" => {
-            let (way, what) = (o.need_word("direction")?, o.need_word("mirred_action")?);
-            out.push_str(&format!(" {way} {what} dev {}", o.need_word("to_dev")?));
-        }
-        "police" => police(&mut o, &mut out)?,
-        "sample" => {
-            for (key, word) in [("rate", "rate"), ("group", "group"), ("trunc_size", "trunc")] {
-                if let Some(n) = o.uint(key)? {
-                    out.push_str(&format!(" {word} {n}"));
-                }
-            }
-        }
-        "simple" => match o.take("sdata") {
-            Some(Value::Text(text)) if text.split(' ').all(is_word) => {
-                out.push_str(&format!(" sdata '{text}'"))
-            }
-            Some(other) => return Err(o.wrong("sdata", "plain words", other)),
-            None => return Err(o.missing("sdata")),
-        },
-        "skbedit" => skbedit(&mut o, &mut out)?,
-        "skbmod" => skbmod(&mut o, &mut out)?,
-        "vlan" => {
-            out.push_str(&format!(" {}", o.need_word("vlan_action")?));
-            for key in ["dst_mac", "src_mac", "id", "protocol", "priority"] {
-                if let Some(value) = o.plain(key)? {
-                    out.push_str(&format!(" {key} {value}"));
-                }
-            }
-        }
-        "pedit" => return Err(o.refused("pedit cannot be carried over: its keys do not tell the fields")),
-        _ => {
-            let known = txweir_core::classify::action::KINDS.join(", ");
-            return Err(o.refused(&format!("there is no such action in the engine, expected one of {known}")));
-        }
-    }
+    parameters(kind, &mut o, &mut out)?;
     if kind != "police" && !control.is_empty() {
         out.push_str(&format!(" {control}"));
     }
@@ -107,6 +70,49 @@ pub(super) fn words(mut o: Members<'_>, made: &mut BTreeSet<(String, u64)>) -> D
     }
     o.end(passed)?;
     Ok(out)
+}
+
+/// Adds the parameters of a kind.
+fn parameters(kind: &str, o: &mut Members<'_>, out: &mut String) -> Done {
+    match kind {
+        "csum" => csum(o, out)?,
+        "gact" => {}
+        "mirred" => {
+            let (way, what) = (o.need_word("direction")?, o.need_word("mirred_action")?);
+            out.push_str(&format!(" {way} {what} dev {}", o.need_word("to_dev")?));
+        }
+        "police" => police(o, out)?,
+        "sample" => {
+            for (key, word) in [("rate", "rate"), ("group", "group"), ("trunc_size", "trunc")] {
+                if let Some(n) = o.uint(key)? {
+                    out.push_str(&format!(" {word} {n}"));
+                }
+            }
+        }
+        "simple" => match o.take("sdata") {
+            Some(Value::Text(text)) if text.split(' ').all(is_word) => {
+                out.push_str(&format!(" sdata '{text}'"))
+            }
+            Some(other) => return Err(o.wrong("sdata", "plain words", other)),
+            None => return Err(o.missing("sdata")),
+        },
+        "skbedit" => skbedit(o, out)?,
+        "skbmod" => skbmod(o, out)?,
+        "vlan" => {
+            out.push_str(&format!(" {}", o.need_word("vlan_action")?));
+            for key in ["dst_mac", "src_mac", "id", "protocol", "priority"] {
+                if let Some(value) = o.plain(key)? {
+                    out.push_str(&format!(" {key} {value}"));
+                }
+            }
+        }
+        "pedit" => return Err(o.refused("pedit cannot be carried over: its keys do not tell the fields")),
+        _ => {
+            let known = txweir_core::classify::action::KINDS.join(", ");
+            return Err(o.refused(&format!("there is no such action in the engine, expected one of {known}")));
+        }
+    }
+    Ok(())
 }
 
 /// Takes a control; empty for one that an action has of itself, such as that of a redirection, and
