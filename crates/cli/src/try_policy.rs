@@ -29,10 +29,15 @@ pub struct Args {
     #[arg(value_name = "POLICY")]
     policies: Vec<String>,
 
+    /// A dump of a machine, the first policy: its qdiscs, classes and filters as iproute2 prints
+    /// them (tc -s -d -j qdisc show, class show dev D, filter show dev D), in one file; - is stdin
+    #[arg(long, value_name = "HOST.json")]
+    from: Option<PathBuf>,
+
     #[command(flatten)]
     script: Script,
 
-    /// The device at the line, with its ifbs, where a policy is for several
+    /// The device at the line, with its ifbs, where a policy or a dump is for several
     #[arg(long, value_name = "NAME")]
     dev: Option<String>,
 

@@ -14,6 +14,7 @@
 
 pub mod check;
 pub mod code;
+pub mod dump;
 pub mod machine;
 pub mod recording;
 pub mod script;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use txweir::core::Env;
 use txweir::lab::trial::{Devices, Entry, Setup, devices};
+use txweir::lint::dump::{self, Counted};
 use txweir::lint::machine::MachineOptions;
 use txweir::lint::script;
 use txweir::tc::{Diagnostics, Policy, Severity, Source};
@@ -23,16 +24,20 @@ const OF_QUEUES: [&str; 3] = ["mq", "mqprio", "multiq"];
 /// Returns the policies in order, each with a name of its own. A script or a dump may ask for more
 /// queues, which `setup` then has.
 pub(super) fn entries(args: &Args, setup: &mut Setup) -> Result<Vec<Entry>, Failure> {
+    let of_dump = match &args.from {
+        None => None,
+        Some(path) => Some(of_dump(path, args, setup)?),
+    };
     let of_script = match args.script.run.as_slice() {
         [] => None,
         _ => Some(of_script(args, setup)?),
     };
-    let mut all = match (&of_script, args.policies.is_empty()) {
-        (Some(_), true) => Vec::new(),
-        _ => of_words(&args.policies, args.dev.as_deref(), setup.queues)?,
+    let alone = args.policies.is_empty() && (of_dump.is_some() || of_script.is_some());
+    let of_words = match alone {
+        true => Vec::new(),
+        false => of_words(&args.policies, args.dev.as_deref(), setup.queues)?,
     };
-    all.extend(of_script);
-    Ok(all)
+    Ok(of_dump.into_iter().chain(of_words).chain(of_script).collect())
 }
 
 /// Reads the policies in order.
@@ -128,6 +133,34 @@ fn reached(policy: &Policy, dev: &str) -> Vec<String> {
     all
 }
 
+/// Reads a dump of a machine, and returns the policy that its device has. Notes about the dump and
+/// the counters of the device go to stderr.
+fn of_dump(path: &Path, args: &Args, setup: &mut Setup) -> Result<Entry, Failure> {
+    if path.as_os_str() == "-" && args.policies.iter().any(|text| text == "-") {
+        return Err(Failure::usage("- (stdin) can be read only once, and is given twice"));
+    }
+    let (file, text) = policy::text(path)?;
+    let dump =
+        dump::read(&text, &file, args.dev.as_deref()).map_err(|e| Failure::usage(format!("--from: {e}")))?;
+    let short = last_part(&file);
+    let name = format!("{short} (as dumped)");
+    let policy = Policy::parse(&dump.lines, &name)?;
+    dump.notes.iter().for_each(|note| output::say(format!("txweir: {short}: {note}\n")));
+    if let Some(Counted { bytes, packets, drops, backlog }) = dump.counted {
+        let dev = dump.dev.as_deref().unwrap_or("the device");
+        output::say(format!(
+            "txweir: {short}: {dev} has sent {bytes} bytes in {packets} packets and dropped {drops} packets; \
+             {backlog} bytes waited\n"
+        ));
+    }
+    if args.queues.is_none() && dump.queues > setup.queues {
+        setup.queues = dump.queues;
+        setup.check().map_err(|e| Failure::usage(format!("--from: {file}: --{e}")))?;
+        output::say(format!("txweir: {short}: {} queues, as the root of the dump has\n", setup.queues));
+    }
+    Ok(Entry { name, policy: Some(policy) })
+}
+
 /// Runs the script, and returns the policy that one of its devices then has.
 fn of_script(args: &Args, setup: &mut Setup) -> Result<Entry, Failure> {
     let devices = args.dev.iter().map(|dev| (dev.clone(), Some(setup.link))).collect();
@@ -163,7 +196,7 @@ fn of_script(args: &Args, setup: &mut Setup) -> Result<Entry, Failure> {
     };
     let policy = texts.into_iter().find(|(name, _)| **name == device).map(|(_, policy)| policy);
     if args.queues.is_none() && policy.as_ref().is_some_and(has_queues) {
-        setup.queues = args.script.queues();
+        setup.queues = setup.queues.max(args.script.queues());
         output::say(format!("txweir: {name}: {} queues, as --run-queues says\n", setup.queues));
     }
     Ok(Entry { name, policy })

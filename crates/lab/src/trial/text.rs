@@ -15,7 +15,7 @@ use crate::report::text::{Table, bit_rate, size, time};
 /// Width of a terminal, in columns, that tables keep if they can.
 const WIDTH: usize = 100;
 /// Longest name of a policy at the head of a column; a longer name shows its end.
-const NAME_MAX: usize = 20;
+const NAME_MAX: usize = 24;
 /// Longest name at the head of a line, in characters; a longer name shows its ends.
 const LABEL_MAX: usize = 60;
 /// Number of blanks between columns.
@@ -309,7 +309,7 @@ mod tests {
     #[test]
     fn long_names_keep_their_end_and_long_texts_their_words() {
         assert_eq!(end_of("short.tc"), "short.tc");
-        assert_eq!(end_of("a-very-long-name-of-a-policy.tc"), "..ame-of-a-policy.tc");
+        assert_eq!(end_of("a-very-long-name-of-a-policy.tc"), "..ng-name-of-a-policy.tc");
         let text = "word ".repeat(60);
         assert!(wrapped(&text).lines().all(|l| l.len() <= WIDTH));
         assert_eq!(wrapped(&text).split_whitespace().count(), 60);

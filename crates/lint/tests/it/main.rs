@@ -3,5 +3,6 @@
 
 mod agreement;
 mod check;
+mod dump;
 mod machine;
 mod script;
