@@ -28,7 +28,7 @@ pub(super) struct Done {
 const FREED: usize = 64;
 
 /// Frees lines in steps, with turns for packets between them.
-pub(super) fn free<T>(lines: Vec<T>, devices: &mut dyn Devices) {
+pub(super) fn free<T>(lines: impl IntoIterator<Item = T>, devices: &mut dyn Devices) {
     for (at, line) in lines.into_iter().enumerate() {
         drop(line);
         if at % FREED == FREED - 1 {

@@ -49,6 +49,17 @@ impl Index {
     pub(super) const fn wants_detail(&self) -> bool {
         self.detailed > 0 || self.unnamed
     }
+    /// Frees at most so many names of an index that nobody asks any more; true once all are freed.
+    pub(super) fn shrink(&mut self, most: usize) -> bool {
+        // Bound: `most` turns.
+        for _ in 0..most {
+            let place = self.place.pop_first().is_some();
+            if self.at.pop_first().is_none() && !place {
+                return true;
+            }
+        }
+        false
+    }
     /// Forgets the qdiscs at a place and below, and calls `f` with the major number of each.
     pub(super) fn remove(&mut self, place: Handle, f: &mut dyn FnMut(u16)) {
         if place == Handle::ROOT {

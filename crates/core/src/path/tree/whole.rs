@@ -21,7 +21,14 @@ pub struct Whole {
     pub(in crate::path) trees: Vec<Tree>,
     /// Number of trees that are ready.
     ready: usize,
+    /// The names in the tree that was taken apart.
+    names: names::Index,
 }
+
+/// Names that are freed for each qdisc that is: a name is small.
+const NAMES: usize = 8;
+/// Names that are freed before packets have their turn.
+const NAMES_FREED: usize = 128;
 
 impl Whole {
     /// Takes the qdiscs of a tree. That in the likeness of a port (`Tree::of_port`) is taken apart
@@ -30,7 +37,7 @@ impl Whole {
     pub fn of(mut tree: Tree) -> Self {
         let split = tree.of_port && stands_for_queues(tree.root.qdisc().spec().kind);
         if !split {
-            return Self { shell: None, trees: alloc::vec![tree], ready: 0 };
+            return Self { shell: None, trees: alloc::vec![tree], ready: 0, names: names::Index::default() };
         }
         let env = tree.env;
         let fresh = |root: Node, copiers| Tree {
@@ -49,12 +56,15 @@ impl Whole {
         let classes = tree.root.qdisc_mut().classes_mut().iter_mut();
         let roots = classes.map(|class| core::mem::replace(&mut class.node, leaf::default_child(&env)));
         let trees = roots.map(|root| fresh(root, tree.copiers.clone())).collect();
-        Self { shell: Some(tree.root), trees, ready: 0 }
+        Self { shell: Some(tree.root), trees, ready: 0, names: tree.index }
     }
 
     /// Makes the next tree ready: notes its names and counts its memory. True once all are. The
     /// cost is a visit of the qdiscs of one queue.
     pub fn prepare(&mut self) -> bool {
+        if !self.names.shrink(NAMES_FREED) {
+            return false;
+        }
         let Some(tree) = self.trees.get_mut(self.ready) else { return true };
         self.ready += 1;
         tree.bindings = Bindings::default();
@@ -71,22 +81,27 @@ impl Whole {
 pub struct Grave {
     /// The qdiscs on the way to the next one, each with the number of its classes that are freed.
     way: Vec<(Node, usize)>,
+    /// Their names.
+    names: names::Index,
     env: Env,
 }
 
 impl Grave {
     /// Takes a tree in which no packet waits.
     pub fn of(tree: Tree) -> Self {
-        Self::of_node(tree.root, tree.env)
+        Self { names: tree.index, ..Self::of_node(tree.root, tree.env) }
     }
 
     /// Takes a qdisc in which no packet waits, and all below it.
     pub fn of_node(node: Node, env: Env) -> Self {
-        Self { env, way: alloc::vec![(node, 0)] }
+        Self { env, names: names::Index::default(), way: alloc::vec![(node, 0)] }
     }
 
     /// Frees at most so many qdiscs; true once all are freed.
     pub fn bury(&mut self, most: usize) -> bool {
+        if !self.names.shrink(most * NAMES) {
+            return false;
+        }
         // Bound: `most` turns for qdiscs, and one for each on the way.
         for _ in 0..most {
             let Some((node, freed)) = self.way.last_mut() else { return true };

@@ -42,6 +42,13 @@ impl Rehearsal<'_> {
         }
         for plan in self.plans.values_mut() {
             free(std::mem::take(&mut plan.lines), self.real);
+            free(std::mem::take(&mut plan.objects), self.real);
+        }
+        for ready in &mut ready {
+            let hooked = ready.hooks.iter().any(Option::is_some);
+            let lines = (0..).zip(&done).filter(|(_, d)| d.device == ready.name && !is_hook(d, hooked));
+            ready.lines = lines.map(|(at, _)| at).collect();
+            self.real.pause();
         }
         self.real.pause();
         for (name, plan) in std::mem::take(&mut self.plans) {
@@ -74,6 +81,7 @@ impl Rehearsal<'_> {
     pub(in crate::tool) fn end(mut self) {
         for plan in std::mem::take(&mut self.plans).into_values() {
             free(plan.lines, self.real);
+            free(plan.objects, self.real);
         }
         for mut shadow in std::mem::take(&mut self.shadows) {
             while !shadow.bury() {
@@ -101,7 +109,8 @@ impl Rehearsal<'_> {
             env.room = trees.env().room;
             trees.is_of_port() == tree.is_of_port() && env == *trees.env()
         });
-        let mut ready = Ready { name, blocks, hooks: [hook_before, hook], whole: None, tree: None };
+        let mut ready =
+            Ready { name, blocks, lines: Vec::new(), hooks: [hook_before, hook], whole: None, tree: None };
         if !fits || !tree.has_new_root() {
             ready.tree = Some(tree);
             return ready;
@@ -116,9 +125,6 @@ impl Rehearsal<'_> {
 
     /// Makes the changes of one copy to its device.
     fn put(&mut self, ready: &mut Ready, done: &[Done], outcome: &mut Outcome) {
-        let hooked = ready.hooks.iter().any(Option::is_some);
-        let of_device = |d: &&Done| d.device == ready.name && !is_hook(d, hooked);
-        let lines: Vec<&Done> = done.iter().filter(of_device).collect();
         let Some(device) = self.real.device(&ready.name) else { return };
         let (mut refused, mut whole) = (None, ready.whole.take());
         // Filters are replaced as a whole, and so is the list of their owners.
@@ -126,14 +132,15 @@ impl Rehearsal<'_> {
             drop(qdiscs.take_orphans());
             qdiscs.set_blocks(&ready.blocks);
         };
-        if !lines.is_empty() {
+        if !ready.lines.is_empty() {
             // The copies have kept to the budget for all, after each line.
             device.set_room(u64::MAX);
             device.swap(&mut |qdiscs| {
                 match whole.take() {
                     Some(whole) => qdiscs.put_whole(whole),
                     None => {
-                        let all = lines.iter().try_for_each(|d| command::run(&d.source, &d.change, qdiscs));
+                        let mut lines = ready.lines.iter().filter_map(|at| done.get(*at));
+                        let all = lines.try_for_each(|d| command::run(&d.source, &d.change, qdiscs));
                         refused = refused.take().or(all.err());
                     }
                 }
@@ -158,6 +165,8 @@ impl Rehearsal<'_> {
 struct Ready {
     name: String,
     blocks: Vec<(Handle, BlockId)>,
+    /// The places of the lines about its qdiscs, among all that change something.
+    lines: Vec<usize>,
     /// The hooks before and after.
     hooks: [Option<crate::tool::Hook>; 2],
     /// All qdiscs, if they take the place of the present ones.
