@@ -29,6 +29,9 @@ use crate::plan::{self, Change};
 use crate::source::Source;
 use shadow::Shadow;
 
+/// Names that are freed before packets have their turn.
+const FREED: usize = 256;
+
 /// Copies of devices, made on demand.
 pub(super) struct Rehearsal<'a> {
     real: &'a mut dyn Devices,
@@ -57,6 +60,17 @@ struct InPlan {
     revisions: Revisions,
     /// The lines that change something.
     lines: Vec<(Arc<Source>, Said)>,
+}
+
+impl InPlan {
+    /// Frees the names of its objects, with turns for packets between them.
+    fn free_objects(&mut self, real: &mut dyn Devices) {
+        while self.objects.pop_first().is_some() {
+            if self.objects.len().is_multiple_of(FREED) {
+                real.pause();
+            }
+        }
+    }
 }
 
 impl<'a> Rehearsal<'a> {

@@ -42,7 +42,7 @@ impl Rehearsal<'_> {
         }
         for plan in self.plans.values_mut() {
             free(std::mem::take(&mut plan.lines), self.real);
-            free(std::mem::take(&mut plan.objects), self.real);
+            plan.free_objects(self.real);
         }
         for ready in &mut ready {
             let hooked = ready.hooks.iter().any(Option::is_some);
@@ -79,9 +79,9 @@ impl Rehearsal<'_> {
 
     /// Ends a rehearsal that changes nothing.
     pub(in crate::tool) fn end(mut self) {
-        for plan in std::mem::take(&mut self.plans).into_values() {
+        for mut plan in std::mem::take(&mut self.plans).into_values() {
+            plan.free_objects(self.real);
             free(plan.lines, self.real);
-            free(plan.objects, self.real);
         }
         for mut shadow in std::mem::take(&mut self.shadows) {
             while !shadow.bury() {
