@@ -131,7 +131,7 @@ impl Policy {
             let placed = cmd.dev().is_some() || cmd.is_for_block();
             let cmd = if placed { cmd.clone() } else { cmd.on_device(UNNAMED) };
             let done =
-                reached && tool::apply_all(&self.source, std::slice::from_ref(&cmd), &mut devices).is_ok();
+                reached && tool::apply_each(&self.source, std::slice::from_ref(&cmd), &mut devices).is_ok();
             let vain = reached && !done && cmd.verb() == Verb::Delete;
             // Behind a line that is refused for another reason no device is as it would be.
             reached = done || vain;

@@ -163,17 +163,23 @@ pub(crate) fn apply_all(
     commands: &[Command],
     devices: &mut dyn Devices,
 ) -> Result<(), Diagnostic> {
-    let flags = Flags::default();
-    let all = |devices: &mut dyn Devices| {
-        let mut session = Session::new(&flags, &[], devices);
-        let mut one = |cmd: &Command| session.apply(source, cmd, apply::as_tc_takes_it(cmd));
-        commands.iter().try_for_each(|cmd| one(cmd).map_err(|failure| failure.diagnostic))
-    };
     let mut rehearsal = Rehearsal::new(devices, false, false);
-    let tried = all(&mut rehearsal);
+    let tried = apply_each(source, commands, &mut rehearsal);
     rehearsal.end();
     tried?;
-    all(devices)
+    apply_each(source, commands, devices)
+}
+
+/// Runs lines that have been read already, in order, up to the first that is refused.
+pub(crate) fn apply_each(
+    source: &Arc<Source>,
+    commands: &[Command],
+    devices: &mut dyn Devices,
+) -> Result<(), Diagnostic> {
+    let flags = Flags::default();
+    let mut session = Session::new(&flags, &[], devices);
+    let mut one = |cmd: &Command| session.apply(source, cmd, apply::as_tc_takes_it(cmd));
+    commands.iter().try_for_each(|cmd| one(cmd).map_err(|failure| failure.diagnostic))
 }
 
 /// Tries the lines of a batch in order and changes nothing, as `--dry-run`, without a plan in the

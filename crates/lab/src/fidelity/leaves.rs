@@ -1,5 +1,7 @@
 //! The leaf qdiscs of a policy, and the rate that each can have.
 
+use std::collections::BTreeMap;
+
 use txweir_core::path::trees::Trees;
 use txweir_core::sched::classful::UserClasses;
 use txweir_core::sched::erased::Qdisc;
@@ -30,14 +32,16 @@ const OF_QDISC: [&str; 2] = ["rate", "bandwidth"];
 pub fn leaves(trees: &Trees<'_>, link: Rate, used: &mut dyn FnMut(&Node) -> bool) -> Vec<Leaf> {
     let mut nodes: Vec<(usize, Handle, &Node, bool)> = Vec::new();
     trees.visit(&mut |place, node| nodes.push((place.depth, place.parent, node, used(node))));
-    let mut above: Vec<(&Node, [Rate; 2])> = Vec::new();
+    let mut above: Vec<Above<'_>> = Vec::new();
     let mut found = Vec::new();
     for (i, &(depth, parent, node, used)) in nodes.iter().enumerate() {
         above.truncate(depth);
         let from = above.last();
-        let mut rates = from.map_or([link; 2], |(_, rates)| *rates);
-        if let Some(classes) = from.and_then(|(node, _)| node.qdisc().user_classes()) {
-            rates = below_class(classes, parent.minor(), rates);
+        let mut rates = from.map_or([link; 2], |above| above.rates);
+        if let Some((from, classes)) =
+            from.and_then(|above| Some((above, above.node.qdisc().user_classes()?)))
+        {
+            rates = below_class(classes, &from.parents, parent.minor(), rates);
         }
         if let Some(own) = rate_of(&mut |f| node.qdisc().options(f), &OF_QDISC) {
             rates = rates.map(|rate| rate.min(own));
@@ -45,12 +49,32 @@ pub fn leaves(trees: &Trees<'_>, link: Rate, used: &mut dyn FnMut(&Node) -> bool
         // Packets that no qdisc below has seen wait in this one: netem's, or htb's direct ones.
         let mut below = nodes[i + 1..].iter().take_while(|below| below.0 > depth);
         if used && !below.any(|(.., used)| *used) {
-            let kind = recorded_as(node, from.map(|(node, _)| node.qdisc()));
+            let kind = recorded_as(node, from.map(|above| above.node.qdisc()));
             found.push(Leaf { kind, least: rates[0], most: rates[1] });
         }
-        above.push((node, rates));
+        above.push(Above::of(node, rates));
     }
     found
+}
+
+/// A qdisc on the way to a leaf.
+struct Above<'a> {
+    node: &'a Node,
+    rates: [Rate; 2],
+    /// The parent of each of its classes, by their minor numbers.
+    parents: BTreeMap<u16, u16>,
+}
+
+impl<'a> Above<'a> {
+    fn of(node: &'a Node, rates: [Rate; 2]) -> Self {
+        let mut parents = BTreeMap::new();
+        if let Some(classes) = node.qdisc().user_classes() {
+            classes.list(&mut |class| {
+                parents.insert(class.at.minor, class.at.parent);
+            });
+        }
+        Self { node, rates, parents }
+    }
 }
 
 fn recorded_as(leaf: &Node, above: Option<&dyn Qdisc>) -> &'static str {
@@ -64,9 +88,12 @@ fn recorded_as(leaf: &Node, above: Option<&dyn Qdisc>) -> &'static str {
 
 /// Returns the rates of a class that has a rate and a ceiling, like htb's; other classes keep the
 /// rates of their parent.
-fn below_class(classes: &dyn UserClasses, minor: u16, [least, most]: [Rate; 2]) -> [Rate; 2] {
-    let mut parents = Vec::new();
-    classes.list(&mut |c| parents.push((c.at.minor, c.at.parent)));
+fn below_class(
+    classes: &dyn UserClasses,
+    parents: &BTreeMap<u16, u16>,
+    minor: u16,
+    [least, most]: [Rate; 2],
+) -> [Rate; 2] {
     let shown = |minor: u16, key: &str| rate_of(&mut |f| classes.options(minor, f), &[key]);
     let mut most = most;
     let mut at = minor;
@@ -74,8 +101,8 @@ fn below_class(classes: &dyn UserClasses, minor: u16, [least, most]: [Rate; 2]) 
     for _ in 0..=parents.len() {
         // A class without a ceiling borrows nothing.
         most = shown(at, "ceil").or_else(|| shown(at, "rate")).map_or(most, |ceil| most.min(ceil));
-        match parents.iter().find(|(minor, _)| *minor == at) {
-            Some((_, parent)) if *parent != 0 => at = *parent,
+        match parents.get(&at) {
+            Some(parent) if *parent != 0 => at = *parent,
             _ => break,
         }
     }

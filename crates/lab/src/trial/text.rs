@@ -239,9 +239,9 @@ pub(super) fn wrapped(text: &str) -> String {
 fn classes(all: &[ClassTrial]) -> Table {
     let head = ["  class", "kind", "throughput", "packets", "backlog mean", "max", "dropped", "marked"];
     let mut t = Table::new(2, head);
+    let named: BTreeMap<_, &ClassTrial> = all.iter().rev().map(|c| (&c.handle, c)).collect();
     for c in all {
-        let depth =
-            std::iter::successors(Some(c), |c| all.iter().find(|p| p.handle == c.parent)).take(8).count();
+        let depth = std::iter::successors(Some(c), |c| named.get(&c.parent).copied()).take(8).count();
         let indent = " ".repeat(2 * depth);
         t.row([
             format!("{indent}{}", c.handle),
