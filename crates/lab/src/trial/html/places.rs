@@ -1,5 +1,6 @@
 //! Tables of each policy, or of each direction of a link: qdiscs, stages, texts of policies.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use serde_json::Value;
@@ -37,7 +38,13 @@ pub(super) fn classes(report: &Value) -> String {
     for (k, policy) in super::places(report).iter().enumerate() {
         let _ = write!(out, "<h3 class=\"policy\">{}</h3>", named(k, policy));
         let all = array(policy, "classes");
-        let rows: String = all.iter().map(|class| class_row(class, all) + &part_rows(class, all)).collect();
+        // Of several with one handle the first is meant.
+        let by_handle: ByHandle<'_> = all.iter().rev().map(|class| (text(class, "handle"), class)).collect();
+        let row = |class: &Value| {
+            let depth = depth(class, &by_handle);
+            class_row(class, depth) + &part_rows(class, depth)
+        };
+        let rows: String = all.iter().map(row).collect();
         let heads =
             ["class", "kind", "throughput", "packets", "bytes", "backlog mean", "max", "dropped", "marked"];
         out.push_str(&match rows.is_empty() {
@@ -48,9 +55,12 @@ pub(super) fn classes(report: &Value) -> String {
     out
 }
 
+/// Qdiscs and classes by their handles.
+type ByHandle<'a> = BTreeMap<&'a str, &'a Value>;
+
 /// Returns how many qdiscs are above one.
-fn depth(class: &Value, all: &[Value]) -> usize {
-    let above = |c: &Value| all.iter().find(|p| p["handle"] == c["parent"] && p["handle"] != c["handle"]);
+fn depth(class: &Value, all: &ByHandle<'_>) -> usize {
+    let above = |c: &Value| all.get(text(c, "parent")).copied().filter(|p| p["handle"] != c["handle"]);
     // A tree is at most eight deep, but a file may claim more.
     std::iter::successors(above(class), |c| above(c)).take(8).count()
 }
@@ -61,12 +71,12 @@ const fn indent(depth: usize) -> usize {
 }
 
 /// Returns a row of each part of a qdisc: what came into it, and what it dropped and marked.
-fn part_rows(class: &Value, all: &[Value]) -> String {
+fn part_rows(class: &Value, depth: usize) -> String {
     let row = |part: &Value| {
         format!(
             "<tr><th class=\"text\" style=\"padding-left:{}px\">{}</th><td class=\"text\">tin</td><td></td><td>{}</td>\
              <td>{}</td><td></td><td></td><td>{}</td><td>{}</td></tr>",
-            indent(depth(class, all) + 1),
+            indent(depth + 1),
             escaped(text(part, "name")),
             cell(&part["arrived_packets"], |n| n.to_string()),
             cell(&part["arrived_bytes"], size),
@@ -77,12 +87,12 @@ fn part_rows(class: &Value, all: &[Value]) -> String {
     array(class, "parts").iter().map(row).collect()
 }
 
-fn class_row(class: &Value, all: &[Value]) -> String {
+fn class_row(class: &Value, depth: usize) -> String {
     let backlog = &class["backlog_bytes"];
     format!(
         "<tr><th class=\"text\" style=\"padding-left:{}px\">{}</th><td class=\"text\">{}</td><td>{}</td><td>{}</td>\
          <td>{}</td><td>{}</td><td>{}</td>{}{}</tr>",
-        indent(depth(class, all)),
+        indent(depth),
         escaped(text(class, "handle")),
         escaped(text(class, "kind")),
         cell(&class["throughput_bit_s"], bit_rate),
