@@ -1,4 +1,4 @@
-//! Classes that commands make: those of htb and drr, as JSON of tc (from 6.8 on) or as the text
+//! Classes that commands make: those of htb and drr, as JSON of newer tc or as the text
 //! that earlier versions print also with `-j`.
 
 use txweir_core::law::bucket::{shown_size, ticks};

@@ -430,7 +430,7 @@ fn a_root_of_the_kernel_gets_a_number() {
     assert_eq!(again.matches("\"kind\":\"fq_codel\"").count(), 2, "{again}");
 }
 
-/// The form of classes from iproute2 6.8 on, from its sources: JSON, with the options beside the
+/// The form of classes of newer iproute2, from its sources: JSON, with the options beside the
 /// names, and counters in an object.
 #[test]
 fn classes_may_be_json_of_newer_versions() {
