@@ -1,8 +1,10 @@
 //! The budget of a scenario: what it makes is bounded before anything is made, and each part takes
 //! about the memory that it is counted with.
 
-use txweir_counted::peak;
+use txweir_core::Env;
+use txweir_counted::{calls, peak};
 use txweir_lab::scenario::{MEMORY, Scenario, ScenarioError};
+use txweir_tc::Policy;
 
 /// Returns a scenario of hosts around the first one, with these keys in each link and one table of
 /// traffic for each of the last.
@@ -144,4 +146,19 @@ fn a_part_takes_what_it_is_counted_with() {
             "{name}: {counted} counted, {took} taken"
         );
     }
+}
+
+/// A policy of twice the lines costs twice the calls of the allocator, before it is tried.
+#[test]
+fn the_search_for_vain_deletions_costs_the_same_for_each_line() {
+    let cost = |classes: u32| {
+        let mut text = String::from("qdisc replace dev x root handle 1: htb default 2\n");
+        for minor in 2..2 + classes {
+            text += &format!("class replace dev x parent 1: classid 1:{minor:x} htb rate 1mbit\n");
+        }
+        let policy = Policy::parse(&text, "p").unwrap_or_else(|e| panic!("{e}"));
+        calls(|| drop(policy.without_vain_deletions(1, &Env::default())))
+    };
+    let [few, many] = [400, 800].map(cost);
+    assert!(many < 3 * few, "{few} calls, then {many}");
 }
