@@ -204,7 +204,7 @@ class Policy:
         if self.extreme:
             self.rate = draw.of(8, 80, 800, 8_000, 64_000, 400_000_000, 1_000_000_000, 10_000_000_000, 100_000_000_000)
         # Sums over what is sent, if a change drops packets that Linux counts as sent.
-        self.shrunk, self.deletes = False, False
+        self.shrunk, self.peeked, self.deletes = False, False, False
         # Places of each netem; None for those that are drawn.
         self.places = None
         # stab-once, stab-gso: at the root, and without super-packets.
@@ -290,7 +290,7 @@ class Policy:
             options = re.sub(r" (burst|mtu) (\d+)", lambda m: f" {m[1]} {max(int(m[2]), int(had.get(m[1], 0)))}", options)
             if "peakrate" not in before:
                 options = re.sub(r" peakrate \S+ mtu \d+", "", options)
-        # fifo-shrink, skbprio-shrink, fq-shrink, peek-trim, netem-shrink: a limit only grows, from its default too.
+        # fifo-shrink, skbprio-shrink, fq-shrink, netem-shrink: a limit only grows, from its default too.
         if kind in ("pfifo", "pfifo_head_drop", "skbprio"):
             options = f" limit {100 if ' limit' in before else 1000}"
         if kind == "bfifo":
@@ -303,6 +303,8 @@ class Policy:
             options, self.shrunk = f" limit {self.draw.between(1, 8)}", True
         elif kind == "fq_codel" and " limit" in options:
             self.shrunk = True
+        # fq-shrink: with the packet that a shaper has peeked at, the limit of a change is exceeded by one.
+        self.peeked |= kind == "fq"
         if kind == "fq":
             # fq-fast-order: a rate is not taken away. And the buckets stay.
             options = re.sub(r" buckets \d+ orphan_mask \d+| maxrate \S+| (no)?pacing", "", options)
@@ -321,6 +323,8 @@ class Policy:
 
 # What a change of fq_codel drops is counted as sent by Linux, in it and above it.
 SHRUNK = {"row": "fq-codel-shrink", "waives": ["bytes", "packets", "drops", "Sent", "(dropped"]}
+# What a change of fq drops, too.
+PEEKED = {"row": "fq-shrink", "waives": ["drops", "(dropped"]}
 # Buckets of more than 274 s.
 SLOW = {"row": "tbf-ticks", "waives": ["burst", "lat", "limit", "latency", "mtu", "minburst", "peakrate"]}
 
@@ -336,6 +340,8 @@ def meant(policy):
         rows.append({"row": "own-timers", "waives": ["wakes"]})
     if policy.shrunk:
         rows.append(SHRUNK)
+    if policy.peeked:
+        rows.append(PEEKED)
     if "htb" in kinds and kinds & {"pfifo_head_drop", "skbprio"}:
         rows.append({"row": "htb-class-drops", "waives": ["(dropped"]})
     if policy.rate < 1_000:

@@ -337,11 +337,12 @@ impl CodelState {
         }
     }
 
-    /// Ends dropping, because the queue has no packet left.
+    /// Ends dropping, because the queue has no packet left. The drop that begins dropping may take
+    /// the last packet: the law is then dropping until it is asked again (RFC 8289 section 5.5).
     #[inline]
     pub fn on_empty(&mut self) {
         self.armed = false;
-        self.phase = Phase::Idle;
+        self.phase = if self.phase == Phase::Entered { Phase::Dropping } else { Phase::Idle };
     }
 
     /// Counts `drops` for lack of room, which the law did not ask for. The law then drops faster

@@ -168,11 +168,8 @@ impl Discipline for Codel {
     fn change(&mut self, cfg: &Config, params: CodelParams, _env: &Env, cx: &mut Cx) {
         self.params = params;
         self.limit = cfg.limit.0;
-        if self.queue.packets() + self.held > self.limit
-            && let Some(p) = cx.take_peeked()
-        {
+        if self.queue.packets() + self.held > self.limit && cx.purge_peeked() {
             self.held = 0;
-            cx.drop(p, DropReason::Purged);
         }
         trim(&mut self.queue, cx, |q| q.packets() + self.held > self.limit);
     }

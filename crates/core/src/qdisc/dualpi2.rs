@@ -189,11 +189,8 @@ impl Discipline for Dualpi2 {
             // Packets of a flow would wait in both queues: the swap queues all of them anew.
             self.trim(cx, |_| true);
         }
-        if self.waiting() > self.rules.limit
-            && let Some(p) = cx.take_peeked()
-        {
+        if self.waiting() > self.rules.limit && cx.purge_peeked() {
             self.held = None;
-            cx.drop(p, DropReason::Purged);
         }
         self.trim(cx, |q| q.waiting() > q.rules.limit || q.memory > q.rules.memory);
     }

@@ -84,6 +84,8 @@ pub(crate) struct Fq {
     turn: usize,
     /// Waiting packets, those on the fast path included.
     packets: u32,
+    /// Packets that a peek has taken out of the flows: 0 or 1.
+    held: u32,
     /// Flows that are not `Unknown`.
     known: u32,
     /// Flows with waiting packets, and of those the ones that are not throttled.
@@ -130,6 +132,7 @@ impl Discipline for Fq {
             }),
             turn: 0,
             packets: 0,
+            held: 0,
             known: 0,
             busy: 0,
             active: 0,
@@ -151,8 +154,11 @@ impl Discipline for Fq {
         if (old.mask, old.band_of) != (self.limits.mask, self.limits.band_of) {
             self.rehome(cx);
         }
+        if self.packets + self.held > self.limits.limit && cx.purge_peeked() {
+            self.held = 0;
+        }
         let mut bound = Bound::of(self.packets as usize);
-        while self.packets > self.limits.limit {
+        while self.packets + self.held > self.limits.limit {
             bound.turn();
             let Next::Packet(p) = self.dequeue(cx) else { break };
             cx.drop(p, DropReason::Purged);
@@ -246,6 +252,9 @@ impl Discipline for Fq {
             // The flow may have gone to a band that was found empty before.
             misses = 0;
         }
+    }
+    fn holding(&mut self, held: bool) {
+        self.held = u32::from(held);
     }
     fn evict_all(&mut self, out: &mut List, pool: &mut Pool) {
         // Flows stay in place: an empty one on a list, or in the wheel, is found empty when its

@@ -230,11 +230,8 @@ impl Discipline for FqCodel {
         self.memory_limit = cfg.memory_limit.0;
         self.quantum = cfg.quantum as i32;
         self.drop_batch = cfg.drop_batch;
-        if self.packets + self.held > self.limit
-            && let Some(p) = cx.take_peeked()
-        {
+        if self.packets + self.held > self.limit && cx.purge_peeked() {
             self.held = 0;
-            cx.drop(p, DropReason::Purged);
         }
         let mut bound = Bound::of(self.packets as usize + 1);
         while self.packets + self.held > self.limit || self.memory > self.memory_limit {

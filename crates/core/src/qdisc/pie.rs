@@ -9,10 +9,10 @@
 //!   150 ms of a burst.
 //! - I4: the law is as if updated whenever an update is due (`Updates`), however rarely it is
 //!   called.
-//! - Differs from Linux (PARITY.md: pie-bounded, pie-mark-run, pie-ticks, pie-idle-show, pie-range,
-//!   peek-trim): a probability is at most one; one late mark does not mark every packet after it;
-//!   time is in ticks of 1 ms, whatever the kernel's; shown values are as of the last packet; a
-//!   target is not cut to 32 bits; a smaller limit spares a packet that a peek holds.
+//! - Differs from Linux (PARITY.md: pie-bounded, pie-mark-run, pie-ticks, pie-idle-show, pie-range):
+//!   a probability is at most one; one late mark does not mark every packet after it; time is in
+//!   ticks of 1 ms, whatever the kernel's; shown values are as of the last packet; a target is not
+//!   cut to 32 bits.
 
 use crate::base::env::Env;
 use crate::base::handle::ClassId;
@@ -230,6 +230,9 @@ impl Discipline for Pie {
         self.params = law_params(cfg, env);
         self.updates.set_every(cfg.tupdate);
         (self.limit, self.ecn) = (cfg.limit.0, cfg.ecn);
+        if self.waiting() > self.limit && cx.purge_peeked() {
+            self.held = None;
+        }
         let held = u32::from(self.held.is_some());
         trim(&mut self.queue, cx, |q| q.packets() + held > self.limit);
     }

@@ -154,10 +154,13 @@ impl Cx {
         self.effects.request(Request::Flip(p.index(), bit));
     }
 
-    /// Takes, during a change, the packet that a peek has taken out of the qdisc. It is the oldest
-    /// that the qdisc has to drop.
-    pub fn take_peeked(&mut self) -> Option<Pkt> {
-        self.peeked.pop_front(&self.pool)
+    /// Drops, during a change, the packet that a peek has taken out of the qdisc, if there is one.
+    /// It is the oldest that a qdisc above its new limit has to drop. Returns true if it was there:
+    /// the qdisc then holds it no longer.
+    pub fn purge_peeked(&mut self) -> bool {
+        let Some(p) = self.peeked.pop_front(&self.pool) else { return false };
+        self.drop(p, DropReason::Purged);
+        true
     }
 
     /// True while one tree is swapped for another, under load: packets of removed qdiscs are set

@@ -370,6 +370,26 @@ fn idle_flows_are_forgotten_eight_at_a_time() {
     assert_eq!((lane.counter("flows"), lane.counter("gc")), (36, 7));
 }
 
+/// Below a shaper that has peeked at the next packet, which counts and is the first to go.
+#[test]
+fn a_smaller_limit_drops_first_the_packet_that_a_peek_holds() {
+    let mut lane = Lane::new("tbf", "rate 8mbit burst 1000 limit 1mb");
+    let class = Handle::new(lane.root().handle().major(), 1);
+    lane.graft(ms(0), class, "fq", "limit 5");
+    for id in 0..7 {
+        let _ = lane.put(ms(1), id, Meta::new(1000));
+        let _ = lane.take(ms(1));
+    }
+    // Packet 1 is held, and 2 to 6 wait. The limit of a band does not count the held one; the limit
+    // of a change does.
+    assert_eq!(lane.drops(), []);
+    lane.change(ms(1), class, "limit 5").unwrap();
+    assert_eq!(lane.drops(), [(1, DropReason::Purged)]);
+    lane.change(ms(1), class, "limit 3").unwrap();
+    assert_eq!(lane.drops(), [2, 3].map(|id| (id, DropReason::Purged)));
+    assert_eq!([2, 3, 4].map(|t| lane.take(ms(t)).id()), [Some(4), Some(5), Some(6)]);
+}
+
 #[test]
 fn a_smaller_limit_holds_for_what_waits_for_its_time() {
     let mut lane = Lane::new("fq", "");

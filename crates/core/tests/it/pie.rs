@@ -164,7 +164,7 @@ fn what_is_shown_is_as_of_the_last_packet() {
 
 /// Below a shaper that has peeked at the next packet.
 #[test]
-fn a_smaller_limit_spares_the_packet_that_a_peek_holds() {
+fn a_smaller_limit_drops_first_the_packet_that_a_peek_holds() {
     let mut lane = Lane::new("tbf", "rate 8mbit burst 1000 limit 1mb");
     let class = Handle::new(lane.root().handle().major(), 1);
     lane.graft(ms(0), class, "pie", "limit 5");
@@ -176,6 +176,6 @@ fn a_smaller_limit_spares_the_packet_that_a_peek_holds() {
     // The peeked packet counts towards the limit.
     assert_eq!(lane.drops(), [(6, DropReason::Overlimit)]);
     lane.change(ms(1), class, "limit 2").unwrap();
-    assert_eq!(lane.drops(), [2, 3, 4].map(|id| (id, DropReason::Purged)));
-    assert_eq!([2, 3].map(|t| lane.take(ms(t)).id()), [Some(1), Some(5)]);
+    assert_eq!(lane.drops(), [1, 2, 3].map(|id| (id, DropReason::Purged)));
+    assert_eq!([2, 3].map(|t| lane.take(ms(t)).id()), [Some(4), Some(5)]);
 }

@@ -199,6 +199,7 @@ fn an_empty_queue_ends_dropping_and_disarms() {
     let p = defaults();
     let mut law = armed(&p);
     assert_eq!(law.on_dequeue(&p, &bad(), Ticks(97_657)), Decision::Drop);
+    assert_eq!(law.on_dequeue(&p, &bad(), Ticks(97_657)), SENT);
     law.on_empty();
     assert!(!law.dropping());
     assert_eq!(law.on_dequeue(&p, &bad(), Ticks(97_658)), SENT);
@@ -657,4 +658,27 @@ fn a_law_that_waits_for_the_end_of_an_interval_is_not_at_rest() {
     assert!(emptied.at_rest());
     assert_eq!(law.on_dequeue(&p, &Head::new(Ticks(0), 100_000), Ticks(2)), SENT);
     assert!(law.at_rest());
+}
+
+/// The drop that begins dropping took the last packet: Linux shows the queue as dropping until it
+/// is asked again, and the next packet, which begins a delay of its own, is delivered.
+#[test]
+fn a_queue_that_its_first_drop_empties_is_dropping_until_the_next_packet() {
+    let (p, mut law) = (defaults(), CodelState::default());
+    assert_eq!(law.on_dequeue(&p, &bad(), Ticks(1)), SENT);
+    let late = Ticks(1).after(Ticks::span(Nanos::from_millis(200)));
+    assert_eq!(law.on_dequeue(&p, &bad(), late), Decision::Drop);
+    law.on_empty();
+    assert!(law.dropping() && !law.at_rest());
+    assert_eq!(law.on_dequeue(&p, &bad(), late.after(Ticks(1))), SENT);
+    assert!(!law.dropping());
+
+    // A later drop that empties the queue ends dropping.
+    let mut law = CodelState::default();
+    assert_eq!(law.on_dequeue(&p, &bad(), Ticks(1)), SENT);
+    assert_eq!(law.on_dequeue(&p, &bad(), late), Decision::Drop);
+    assert_eq!(law.on_dequeue(&p, &bad(), late), SENT);
+    assert_eq!(law.on_dequeue(&p, &bad(), late.after(Ticks::span(Nanos::from_millis(200)))), Decision::Drop);
+    law.on_empty();
+    assert!(!law.dropping());
 }
