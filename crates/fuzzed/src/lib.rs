@@ -11,6 +11,7 @@ mod capture;
 #[allow(missing_docs, dead_code, unreachable_pub, reason = "the interface of the daemon's tests")]
 mod card;
 pub mod dictionary;
+mod dump;
 mod flent;
 mod packets;
 mod protocol;
@@ -41,12 +42,13 @@ pub struct Target {
 }
 
 /// The targets.
-pub const TARGETS: [Target; 9] = [
+pub const TARGETS: [Target; 10] = [
     Target { name: "tc_line", run: tc_line, len_max: 4096, executions: 60_000, text: true },
     Target { name: "batch", run: batch, len_max: 4096, executions: 12_000, text: true },
     Target { name: "script", run: script::script, len_max: 4096, executions: 40_000, text: true },
     Target { name: "scenario", run: scenario::scenario, len_max: 4096, executions: 12_000, text: true },
     Target { name: "capture", run: capture::capture, len_max: 4096, executions: 60_000, text: false },
+    Target { name: "dump", run: dump::dump, len_max: 16_384, executions: 20_000, text: true },
     Target { name: "flent", run: flent::flent, len_max: 16_384, executions: 60_000, text: true },
     Target { name: "packets", run: packets::packets, len_max: 4096, executions: 1_000_000, text: false },
     Target { name: "protocol", run: protocol::protocol, len_max: 4096, executions: 12_000, text: true },
@@ -64,6 +66,7 @@ pub fn batch(data: &[u8]) {
 }
 
 pub use capture::capture;
+pub use dump::dump;
 pub use flent::flent;
 pub use packets::packets;
 pub use protocol::protocol;

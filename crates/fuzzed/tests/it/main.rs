@@ -14,7 +14,13 @@ macro_rules! fuzzed {
         fn $name() {
             runner::run(stringify!($name));
         })*
+
+        #[test]
+        fn each_target_has_its_run() {
+            let runs = [$(stringify!($name)),*];
+            assert_eq!(runs.as_slice(), txweir_fuzzed::TARGETS.map(|target| target.name));
+        }
     };
 }
 
-fuzzed!(tc_line, batch, script, scenario, capture, packets, protocol, trace);
+fuzzed!(tc_line, batch, script, scenario, capture, dump, flent, packets, protocol, trace);
