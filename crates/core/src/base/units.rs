@@ -60,19 +60,18 @@ pub struct RateMul {
 impl RateMul {
     /// Prepares `rate`; rate 0 counts as 1 byte/s.
     pub fn new(rate: Rate) -> Self {
-        // mult = floor(10^9 * 2^shift / rate) for the largest shift at which it still fits 32 bits,
-        // and at which the shifted numerator still fits 64.
+        // mult = floor(10^9 * 2^shift / rate) for the least shift at which it has all 32 bits, or
+        // at which the shifted numerator has all 64.
+        const SECOND: u64 = 1_000_000_000;
         let rate = rate.0.max(1);
-        let mut factor: u64 = 1_000_000_000;
-        let mut shift = 0;
-        loop {
-            let mult = factor / rate;
-            if mult >= 1 << 31 || factor >= 1 << 63 {
-                return Self { mult: u32::try_from(mult).unwrap_or(u32::MAX), shift };
-            }
-            factor <<= 1;
-            shift += 1;
-        }
+        let least = u128::from(rate) << 31;
+        // At this shift both have the same number of bits, so one more is enough.
+        let bits = |n: u128| u128::BITS - n.leading_zeros();
+        let shift = bits(least).saturating_sub(bits(SECOND.into()));
+        let shift = shift + u32::from(u128::from(SECOND) << shift < least);
+        let shift = shift.min(SECOND.leading_zeros());
+        let mult = (SECOND << shift) / rate;
+        Self { mult: u32::try_from(mult).unwrap_or(u32::MAX), shift }
     }
 
     /// Returns the time for `bytes`, rounded down.
@@ -96,6 +95,25 @@ mod tests {
         assert_eq!(Rate(0).time_ceil(1), Nanos(u64::MAX));
         assert_eq!(Rate(125_000_000).bytes_floor(Nanos::from_micros(250)), Bytes(31_250));
         assert_eq!(Rate(u64::MAX).bytes_floor(Nanos(u64::MAX)), Bytes(u64::MAX));
+    }
+
+    /// Step by step, as the reference finds it.
+    #[test]
+    fn multiplier_is_the_first_with_all_bits() {
+        let by_steps = |rate: u64| {
+            let (mut factor, mut shift) = (1_000_000_000_u64, 0);
+            while factor / rate < 1 << 31 && factor < 1 << 63 {
+                (factor, shift) = (factor << 1, shift + 1);
+            }
+            (factor / rate, shift)
+        };
+        for bit in 0..64 {
+            for near in [(1_u64 << bit) - 1, 1 << bit, (1 << bit) + 1, 1_000_000_007 << (bit % 34)] {
+                let m = RateMul::new(Rate(near));
+                let (mult, shift) = by_steps(near.max(1));
+                assert_eq!((u64::from(m.mult), m.shift), (mult.min(u32::MAX.into()), shift), "{near}");
+            }
+        }
     }
 
     #[test]

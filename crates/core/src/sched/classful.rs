@@ -219,7 +219,7 @@ pub trait UserClasses {
         env: &Env,
     ) -> Result<Revised, ConfigError>;
     /// Applies parameters that `revised` has read, if the classes have not changed since.
-    fn revise(&mut self, minor: u16, revision: Revision, env: &Env, cx: &mut Cx);
+    fn revise(&mut self, revision: &mut Revision, env: &Env, cx: &mut Cx);
     /// Deletes a class.
     fn delete(&mut self, class: Object, minor: u16, env: &Env, cx: &mut Cx) -> Result<(), ConfigError>;
     /// Calls `f` on every parameter of a class with its present value.
@@ -313,11 +313,11 @@ impl<D: Classful> UserClasses for D {
         Ok(match same {
             true => Revised::Same,
             false if D::CLASS_SELECTS => Revised::Wide,
-            false => Revised::Alone(Revision::of(cfg)),
+            false => Revised::Alone(Revision::of(minor, cfg)),
         })
     }
-    fn revise(&mut self, minor: u16, revision: Revision, env: &Env, cx: &mut Cx) {
-        if let Some(cfg) = revision.take::<D::Class>() {
+    fn revise(&mut self, revision: &mut Revision, env: &Env, cx: &mut Cx) {
+        for (minor, cfg) in revision.drain::<D::Class>() {
             self.change_class(minor, cfg, env, cx);
         }
     }

@@ -1,6 +1,7 @@
 //! `Qdisc`, a qdisc of any kind, and `Erased`, which makes a `Qdisc` of every `Discipline`.
 
 use alloc::boxed::Box;
+use alloc::vec::Vec;
 use core::any::Any;
 use core::fmt::Debug;
 
@@ -74,7 +75,7 @@ pub trait Qdisc: Any + Debug + Send + Sync {
     /// Reads new parameters as `change` does, and changes nothing.
     fn revised(&self, words: &mut Words<'_>, env: &Env) -> Result<Revised, ConfigError>;
     /// Applies parameters that `revised` has read, if the qdisc has not changed since.
-    fn revise(&mut self, revision: Revision, env: &Env, cx: &mut Cx);
+    fn revise(&mut self, revision: &mut Revision, env: &Env, cx: &mut Cx);
     /// Calls `f` on every parameter with its present value.
     fn options(&self, f: &mut dyn FnMut(Shown<'_>));
     /// Calls `f` on every counter.
@@ -105,16 +106,41 @@ pub trait Qdisc: Any + Debug + Send + Sync {
     fn default_child(&self, env: &Env) -> Option<Node>;
 }
 
-/// New parameters of a qdisc or a class, read and checked, that are not applied yet.
+/// New parameters of a qdisc, or of some of its classes, read and checked, that are not applied
+/// yet. Those of the classes lie one behind the other, so that memory is read in its order.
 #[derive(Debug)]
-pub struct Revision(Box<dyn Any + Send>);
+pub struct Revision(Box<dyn Batch>);
 
 impl Revision {
-    pub(crate) fn of(parameters: impl Any + Send) -> Self {
-        Self(Box::new(parameters))
+    /// Holds parameters of the class of this minor number; 0 is the qdisc itself.
+    pub(crate) fn of<T: Any + Debug + Send>(minor: u16, parameters: T) -> Self {
+        Self(Box::new(alloc::vec![(minor, parameters)]))
     }
-    pub(crate) fn take<T: Any>(self) -> Option<T> {
-        self.0.downcast().ok().map(|parameters| *parameters)
+    /// Takes over the parameters of other classes of the same qdisc.
+    pub(crate) fn absorb(&mut self, mut more: Self) {
+        self.0.absorb(more.0.as_any());
+    }
+    /// Takes the parameters out, each with its minor number.
+    pub(crate) fn drain<T: Any>(&mut self) -> impl Iterator<Item = (u16, T)> {
+        self.0.as_any().downcast_mut().into_iter().flat_map(|all: &mut Vec<(u16, T)>| all.drain(..))
+    }
+}
+
+/// A list of parameters of one type.
+trait Batch: Debug + Send {
+    /// Moves the parameters of a list of the same type to the end of this one.
+    fn absorb(&mut self, more: &mut dyn Any);
+    fn as_any(&mut self) -> &mut dyn Any;
+}
+
+impl<T: Any + Debug + Send> Batch for Vec<(u16, T)> {
+    fn absorb(&mut self, more: &mut dyn Any) {
+        if let Some(more) = more.downcast_mut::<Self>() {
+            self.append(more);
+        }
+    }
+    fn as_any(&mut self) -> &mut dyn Any {
+        self
     }
 }
 
@@ -415,15 +441,16 @@ impl<D: Discipline> Qdisc for Erased<D> {
         Ok(match cfg == old {
             true => Revised::Same,
             false if D::SHAPE.is_classful() || copies::<D>(&cfg) || grows() => Revised::Wide,
-            false => Revised::Alone(Revision::of(cfg)),
+            false => Revised::Alone(Revision::of(0, cfg)),
         })
     }
-    fn revise(&mut self, revision: Revision, env: &Env, cx: &mut Cx) {
-        let Some(mut cfg) = revision.take::<D::Config>() else { return };
-        // They were resolved beside the same parameters, and not refused.
-        if let Ok(rules) = D::resolve(&mut cfg, Some(&self.cfg), env) {
-            self.inner.change(&cfg, rules, env, cx);
-            self.cfg = cfg;
+    fn revise(&mut self, revision: &mut Revision, env: &Env, cx: &mut Cx) {
+        for (_, mut cfg) in revision.drain::<D::Config>() {
+            // They were resolved beside the same parameters, and not refused.
+            if let Ok(rules) = D::resolve(&mut cfg, Some(&self.cfg), env) {
+                self.inner.change(&cfg, rules, env, cx);
+                self.cfg = cfg;
+            }
         }
     }
     fn change(&mut self, words: &mut Words<'_>, env: &Env, cx: &mut Cx) -> Result<(), ConfigError> {

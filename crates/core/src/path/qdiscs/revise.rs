@@ -3,6 +3,7 @@
 //! the lines name them and nowhere else, and the time between two packets has no reading of words.
 
 use alloc::vec::Vec;
+use core::cmp::Reverse;
 
 use super::{Qdiscs, stands_for_queues};
 use crate::base::handle::Handle;
@@ -33,23 +34,49 @@ pub struct Change {
     revision: Revision,
 }
 
+impl Change {
+    /// True if both concern classes of one qdisc.
+    fn is_with(&self, other: &Self) -> bool {
+        (self.tree, self.place) == (other.tree, other.place) && self.minor.is_some() && other.minor.is_some()
+    }
+}
+
 /// Changes of options, at most one for each object.
 #[derive(Debug, Default)]
-pub struct Revisions(Vec<Change>);
+pub struct Revisions {
+    /// As they were read.
+    read: Vec<Change>,
+    /// In the order of trees, places and classes, the last one first.
+    sorted: Vec<Change>,
+    /// One for each qdisc, and one for all its classes.
+    gathered: Vec<Change>,
+}
 
 impl Revisions {
     /// Adds a change. It must have been read beside the present trees, and its object must have no
     /// other.
     pub fn push(&mut self, change: Change) {
-        self.0.push(change);
+        self.read.push(change);
     }
     /// True if there are none.
     pub const fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.read.is_empty() && self.sorted.is_empty() && self.gathered.is_empty()
     }
-    /// Puts those of one qdisc together, before they are applied.
-    pub fn sort(&mut self) {
-        self.0.sort_by_key(|change| (change.tree, change.place, change.minor));
+    /// Puts the changes of the classes of each qdisc together, of `most` classes at a time, before
+    /// they are applied. Returns true when none is left.
+    pub fn gather(&mut self, most: usize) -> bool {
+        if !self.read.is_empty() {
+            self.sorted.append(&mut self.read);
+            self.sorted.sort_by_key(|change| Reverse((change.tree, change.place, change.minor)));
+        }
+        for _ in 0..most {
+            let Some(next) = self.sorted.pop() else { return true };
+            match self.gathered.last_mut().filter(|last| last.is_with(&next)) {
+                Some(last) => last.revision.absorb(next.revision),
+                None => self.gathered.push(next),
+            }
+        }
+        self.sorted.is_empty()
     }
 }
 
@@ -131,43 +158,82 @@ impl Trees<'_> {
 }
 
 impl Qdiscs<'_> {
-    /// Applies changes of options that were read beside the present qdiscs; those of one qdisc are
-    /// together ([`Revisions::sort`]).
-    pub fn revise(&mut self, revisions: Revisions) {
-        let mut rest = revisions.0.into_iter().peekable();
-        // Bound: a turn for each qdisc that the changes name.
-        while let Some(first) = rest.next() {
-            let (tree, place) = (first.tree, first.place);
-            let mut of_one = alloc::vec![first];
-            while let Some(next) = rest.next_if(|next| (next.tree, next.place) == (tree, place)) {
-                of_one.push(next);
-            }
-            let mut of_one = Some(of_one);
-            let _ = self.edit(tree, &mut |tree, cx| {
-                revise_one(tree, place, of_one.take().unwrap_or_default(), cx);
+    /// Applies changes of options that were read beside the present qdiscs, of which
+    /// [`Revisions::gather`] has put together those that belong together. They are empty then; to
+    /// free their memory takes time too.
+    pub fn revise(&mut self, revisions: &mut Revisions) {
+        let _ = revisions.gather(usize::MAX);
+        for change in &mut revisions.gathered {
+            let _ = self.edit(change.tree, &mut |tree, cx| {
+                revise_one(tree, change, cx);
                 Ok(())
             });
         }
     }
 }
 
-/// Applies the changes of one qdisc and its classes.
-fn revise_one(tree: &mut Tree, place: Handle, changes: Vec<Change>, cx: &mut Cx) {
-    let env = *tree.env();
-    let mut changes = Some(changes);
+/// Applies the changes of one qdisc or of its classes.
+fn revise_one(tree: &mut Tree, change: &mut Change, cx: &mut Cx) {
+    let (env, place) = (*tree.env(), change.place);
     tree.reach(place, cx, &mut |node, cx| {
-        node.with(cx, |qdisc, cx| {
-            for Change { minor, revision, .. } in changes.take().into_iter().flatten() {
-                match minor {
-                    None => qdisc.revise(revision, &env, cx),
-                    Some(minor) => {
-                        if let Some(classes) = qdisc.user_classes_mut() {
-                            classes.revise(minor, revision, &env, cx);
-                        }
-                    }
-                }
-            }
+        node.with(cx, |qdisc, cx| match (change.minor, qdisc.user_classes_mut()) {
+            (Some(_), Some(classes)) => classes.revise(&mut change.revision, &env, cx),
+            (Some(_), None) => {}
+            (None, _) => qdisc.revise(&mut change.revision, &env, cx),
         });
     });
     debug_assert!(names::at(tree, place).is_some(), "a change keeps its qdisc");
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{format, vec};
+
+    use super::*;
+    use crate::base::env::Env;
+
+    fn plan(tree: &Tree, class: Handle, quantum: &str) -> Planned {
+        let words = ["quantum", quantum];
+        let planned = Trees::from(tree).plan_class(None, class, Some("drr"), &mut Words::new(&words));
+        planned.expect("it concerns this class alone").1
+    }
+
+    #[test]
+    fn changes_of_several_qdiscs_are_gathered_in_steps_and_applied_to_their_own_classes() {
+        let (mut tree, mut cx) = (Tree::new(Env::default()), Cx::new(1, 0));
+        let none = || Words::new(&[]);
+        let mut edit = tree.edit(&mut cx);
+        edit.add(Handle::ROOT, Some(Handle::new(1, 0)), "prio", &mut none()).expect("prio");
+        for qdisc in [2, 3] {
+            let (at, handle) = (Handle::new(1, qdisc - 1), Handle::new(qdisc, 0));
+            edit.add(at, Some(handle), "drr", &mut none()).expect("drr");
+            for minor in 1..=3 {
+                edit.add_class(handle, Handle::new(qdisc, minor), Some("drr"), &mut none()).expect("a class");
+            }
+        }
+        let classes: Vec<Handle> =
+            [(3, 1), (2, 3), (3, 2), (2, 1)].map(|(qdisc, minor)| Handle::new(qdisc, minor)).into();
+        let quantum = |class: Handle| format!("{}", 1000 * class.major() + class.minor());
+        let mut revisions = Revisions::default();
+        for class in &classes {
+            match plan(&tree, *class, &quantum(*class)) {
+                Planned::Change(change) => revisions.push(change),
+                Planned::Same => panic!("{class} has it already"),
+            }
+        }
+        let words = ["priomap", "1", "2"];
+        let root = Trees::from(&tree).plan_qdisc(Handle::ROOT, None, Some("prio"), &mut Words::new(&words));
+        assert!(root.is_none(), "a change of bands concerns classes");
+        let steps: Vec<bool> = (0..4).map(|_| revisions.gather(1)).collect();
+        assert_eq!(steps, vec![false, false, false, true]);
+        assert!(!revisions.is_empty() && revisions.gathered.len() == 2);
+        tree.edit(&mut cx).revise(&mut revisions);
+        for class in &classes {
+            assert!(matches!(plan(&tree, *class, &quantum(*class)), Planned::Same), "{class}");
+        }
+        // The others have the options that they had.
+        for (qdisc, minor) in [(2, 2), (3, 3)] {
+            assert!(matches!(plan(&tree, Handle::new(qdisc, minor), "1514"), Planned::Same));
+        }
+    }
 }

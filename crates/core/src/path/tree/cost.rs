@@ -78,7 +78,7 @@ fn revise(tree: &mut Tree, cx: &mut Cx, class: Handle, quantum: u32) {
     let Some((_, Planned::Change(change))) = planned else { panic!("{planned:?}") };
     let mut revisions = Revisions::default();
     revisions.push(change);
-    tree.edit(cx).revise(revisions);
+    tree.edit(cx).revise(&mut revisions);
     let again = Trees::from(&*tree).plan_class(None, class, Some("drr"), &mut Words::new(&words));
     assert!(matches!(again, Some((_, Planned::Same))), "{again:?}");
 }

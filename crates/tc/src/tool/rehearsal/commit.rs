@@ -15,6 +15,8 @@ use crate::tool::{Device, Outcome};
 
 /// Qdiscs that are freed before packets have their turn.
 const FREED: usize = 16;
+/// Changes of classes that are put together before packets have their turn.
+const GATHERED: usize = 256;
 
 impl Rehearsal<'_> {
     /// Applies the rehearsed changes to the real devices, each in one step.
@@ -38,7 +40,9 @@ impl Rehearsal<'_> {
             ready.push(whole);
         }
         for plan in self.plans.values_mut() {
-            plan.revisions.sort();
+            while !plan.revisions.gather(GATHERED) {
+                self.real.pause();
+            }
         }
         for plan in self.plans.values_mut() {
             free(std::mem::take(&mut plan.lines), self.real);
@@ -51,10 +55,10 @@ impl Rehearsal<'_> {
             self.real.pause();
         }
         self.real.pause();
-        for (name, plan) in std::mem::take(&mut self.plans) {
-            let mut revisions = Some(plan.revisions).filter(|revisions| !revisions.is_empty());
-            if let Some(device) = self.real.device(&name).filter(|_| revisions.is_some()) {
-                device.swap(&mut |qdiscs| qdiscs.revise(revisions.take().unwrap_or_default()));
+        let mut plans = std::mem::take(&mut self.plans);
+        for (name, plan) in plans.iter_mut().filter(|(_, plan)| !plan.revisions.is_empty()) {
+            if let Some(device) = self.real.device(name) {
+                device.swap(&mut |qdiscs| qdiscs.revise(&mut plan.revisions));
             }
         }
         for ready in &mut ready {
