@@ -1,11 +1,14 @@
 //! Scenarios, the traffic of trials, and traces.
 
+use std::num::NonZeroUsize;
+
 use txweir_core::Nanos;
 use txweir_lab::replay::Trace;
 use txweir_lab::report::Report;
 use txweir_lab::run;
 use txweir_lab::scenario::Scenario;
-use txweir_lab::trial::Traffic;
+use txweir_lab::trial::{Entry, Setup, Traffic, html, run_on};
+use txweir_tc::Policy;
 
 use super::{Case, Steps};
 
@@ -109,6 +112,23 @@ pub fn cases() -> Vec<Case> {
                 });
                 let read = || Traffic::file(text.as_bytes(), "t", Nanos::from_secs(1), 1);
                 steps.step("read", || read().map_err(|e| e.to_string()).expect("traffic"));
+            }),
+        },
+        Case {
+            name: "classes of a trial".into(),
+            n: 500,
+            run: Box::new(|n, steps| {
+                let class = |i| format!("class add dev x parent 1: classid 1:{:x} htb rate 1mbit\n", i + 1);
+                let text = format!("qdisc add dev x root handle 1: htb default 1\n{}", each(n, class));
+                let policy = steps.step("read", || Policy::parse(&text, "p").map_err(|e| e.to_string()));
+                let entry = Entry { name: "p".into(), policy: Some(policy.expect("a policy")) };
+                let setup = Setup { time: Nanos::from_millis(100), runs: 1, ..Setup::default() };
+                let traffic = Traffic::mix("bulk+rr").expect("a mix");
+                let trial = run_on(NonZeroUsize::MIN, &setup, &traffic, &[entry], &mut |_, _| {});
+                let trial = trial.map_err(|e| e.to_string()).expect("a trial");
+                steps.step("table", || drop(trial.to_string()));
+                let json = steps.step("json", || trial.to_json());
+                steps.step("page", || drop(html(&json)));
             }),
         },
         Case {
