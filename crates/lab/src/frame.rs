@@ -3,7 +3,8 @@
 //! Schedulers and links act on lengths, and TCP on headers; no part of the lab reads payload. So a
 //! frame keeps the first bytes of the IP packet and its length. Only frames of QUIC have bytes
 //! behind their headers, which copies share. A frame is a plain value of two cache lines: there is
-//! no pool, and no allocation per packet, except for QUIC's bytes.
+//! no pool, and no allocation per packet, except for QUIC's bytes and for headers of more than 80
+//! bytes, which only long acknowledgements over IPv6 have.
 //!
 //! Lengths that links and qdiscs see count a 14-byte Ethernet header that is not in the bytes,
 //! unless an action has changed it.
@@ -14,17 +15,21 @@ use std::sync::Arc;
 
 use txweir_core::Ecn;
 use txweir_core::base::time::Instant;
+use txweir_core::packet::headers::{self, L3, Network, ethertype};
 
+use crate::frame::head::KEPT;
+pub(crate) use crate::frame::head::put;
 pub use crate::frame::head::{FIN, HEADER_MAX, Head, PSH, SYN};
+use crate::ip::Family;
 use crate::tagged::{Asked, Detour, ETHERNET, LinkHeader};
-
-/// Ethertype of IPv4, which the lab's hosts send.
-const IPV4: u16 = 0x0800;
 
 /// One packet, or one TSO unit that the wire will cut.
 #[derive(Clone, Debug)]
 pub struct Frame {
-    head: Head,
+    /// First bytes of the packet, if `long` has not more.
+    kept: [u8; KEPT],
+    /// Bytes of headers.
+    header_len: u8,
     /// Time at which its sender's stack handed it over.
     pub sent: Instant,
     /// Fields that few frames have.
@@ -92,6 +97,8 @@ impl Below {
 /// Fields that few frames have.
 #[derive(Clone, Debug, Default)]
 struct Extra {
+    /// First bytes of a packet whose headers take more than a frame keeps in itself.
+    long: Option<Box<[u8; HEADER_MAX]>>,
     /// A link header that is not the ordinary one.
     link: Option<LinkHeader>,
     /// Results of filters, while its sender has it back.
@@ -104,6 +111,18 @@ struct Extra {
     depth: u8,
 }
 
+impl Extra {
+    /// Returns the fields of a packet with these headers, which are longer than what a frame keeps
+    /// in itself.
+    #[cold]
+    fn long(headers: &[u8]) -> Box<Self> {
+        let mut long = Box::new([0; HEADER_MAX]);
+        let len = headers.len().min(HEADER_MAX);
+        long[..len].copy_from_slice(&headers[..len]);
+        Box::new(Self { long: Some(long), ..Self::default() })
+    }
+}
+
 impl Frame {
     /// Returns a unit of TCP, or one segment, from its headers and the length of the IP packet.
     /// `gso_size` is the payload of one segment of a TSO unit, else 0.
@@ -113,15 +132,20 @@ impl Frame {
         frame
     }
 
-    /// Returns a packet of `ip_len` bytes whose first bytes are `first` (at most [`HEADER_MAX`] of
-    /// them are kept), of which `header_len` are headers.
+    /// Returns a packet of `ip_len` bytes whose first bytes are `first` (at least 80, at most
+    /// [`HEADER_MAX`] of them are kept), of which `header_len` are headers.
     pub fn headers(first: &[u8], header_len: usize, ip_len: u32) -> Self {
-        let head = Head::new(first, header_len);
-        let (sent, extra) = (Instant::ZERO, None);
-        let (to, hash, priority, mark, protocol, ds) = (0, 0, 0, 0, IPV4, 0);
+        let len = first.len().min(KEPT);
+        let mut kept = [0; KEPT];
+        kept[..len].copy_from_slice(&first[..len]);
+        let header_len = header_len.min(first.len()).min(HEADER_MAX);
+        let extra = if header_len > KEPT { Some(Extra::long(&first[..header_len])) } else { None };
+        let (sent, protocol) = (Instant::ZERO, Family::of(first).ethertype());
+        let (to, hash, priority, mark, ds) = (0, 0, 0, 0, 0);
         let (gso_size, damaged, ahead, below) = (0, false, 0, Below::Not);
         Self {
-            head,
+            kept,
+            header_len: header_len as u8,
             sent,
             extra,
             len: ip_len,
@@ -138,25 +162,78 @@ impl Frame {
         }
     }
 
+    /// Returns its first bytes if they are more than it keeps in itself.
+    #[inline]
+    fn long(&self) -> Option<&[u8; HEADER_MAX]> {
+        if usize::from(self.header_len) <= KEPT {
+            return None;
+        }
+        self.extra.as_ref()?.long.as_deref()
+    }
+    /// Returns the room of its first bytes.
+    #[inline]
+    fn room_mut(&mut self) -> &mut [u8] {
+        if usize::from(self.header_len) > KEPT
+            && let Some(long) = self.extra.as_mut().and_then(|extra| extra.long.as_deref_mut())
+        {
+            return long;
+        }
+        &mut self.kept
+    }
+
     /// Returns the ECN code point, which says whether a mark may replace a drop.
     pub const fn ecn(&self) -> Ecn {
         Ecn::from_ds(self.ds)
     }
+    /// Sets the code point to CE, if its sender takes marks.
+    pub(crate) fn set_ce(&mut self) {
+        if self.ecn().capable() {
+            self.ds |= Ecn::Ce as u8;
+            let network = self.network();
+            headers::set_ce(self.room_mut(), network);
+        }
+    }
+    /// Sets the DSCP to 0.
+    pub(crate) fn clear_dscp(&mut self) {
+        let network = self.network();
+        headers::clear_dscp(self.room_mut(), network);
+        self.ds &= 3;
+    }
+    /// Returns the kind of its network header.
+    const fn network(&self) -> Network {
+        let l3 = match self.protocol {
+            ethertype::IPV4 => L3::Ipv4,
+            ethertype::IPV6 => L3::Ipv6,
+            _ => L3::None,
+        };
+        Network { l3, offset: Some(0) }
+    }
     /// Returns its first bytes, to read fields of the headers.
-    pub const fn head(&self) -> &Head {
-        &self.head
+    #[inline]
+    pub fn head(&self) -> Head<'_> {
+        let (bytes, first) = match self.long() {
+            Some(long) => (&long[..], long.first_chunk().unwrap_or(&self.kept)),
+            None => (&self.kept[..], &self.kept),
+        };
+        Head { bytes, first, len: self.header_len }
     }
     /// Returns the headers: IP and transport.
+    #[inline]
     pub fn header(&self) -> &[u8] {
-        self.head.headers()
+        let bytes = self.long().map_or(&self.kept[..], |long| long);
+        bytes.get(..usize::from(self.header_len)).unwrap_or(bytes)
     }
     /// Returns its first bytes without the link header, as far as they are kept: headers and
     /// following bytes.
     pub fn kept(&self) -> &[u8] {
-        self.head.kept(self.len)
+        let bytes = self.long().map_or(&self.kept[..], |long| long);
+        bytes.get(..self.len as usize).unwrap_or(bytes)
     }
     pub(crate) fn kept_mut(&mut self) -> &mut [u8] {
-        self.head.kept_mut(self.len)
+        let len = self.len as usize;
+        let bytes = self.room_mut();
+        let len = len.min(bytes.len());
+        &mut bytes[..len]
     }
     /// Returns its link header, if it is not the ordinary one.
     pub fn link(&self) -> Option<&LinkHeader> {
@@ -222,11 +299,11 @@ impl Frame {
     }
     /// Returns the bytes of headers, Ethernet included, which each segment of a unit repeats.
     pub fn header_len(&self) -> u32 {
-        self.head.len() + self.link_len()
+        u32::from(self.header_len) + self.link_len()
     }
     /// Returns the number of bytes after the headers.
     pub const fn payload_len(&self) -> u32 {
-        self.len - self.head.len()
+        self.len - self.header_len as u32
     }
     /// Returns the payload of one segment of a TSO unit, else 0.
     pub const fn gso_size(&self) -> u16 {
@@ -259,9 +336,8 @@ impl Frame {
         let size = u32::from(self.gso_size);
         let from = (i * size).min(self.payload_len());
         let to = (from + count * size).min(self.payload_len());
-        let len = self.head.len() + to - from;
+        let len = u32::from(self.header_len) + to - from;
         let mut part = Self {
-            head: self.head.part(len, from, to == self.payload_len()),
             len,
             gso_size: if to - from > size { self.gso_size } else { 0 },
             extra: self.extra.clone(),
@@ -274,6 +350,7 @@ impl Frame {
         if let Some((_, at)) = part.extra.as_mut().and_then(|e| e.payload.as_mut()) {
             *at += from;
         }
+        head::cut(part.room_mut(), len, from, to == self.payload_len());
         part
     }
 }

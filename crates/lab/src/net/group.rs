@@ -7,6 +7,8 @@ use txweir_core::{Instant, Nanos};
 
 use super::flows::{Flows, Short};
 use super::measure::Counters;
+use super::members::addr;
+use crate::ip::{Addr, Family};
 use crate::quic;
 use crate::tcp::{Algorithm, EcnMode, Label, TcpConfig};
 use crate::udp::ask::Ask;
@@ -104,6 +106,8 @@ pub struct Group {
     pub ds: u8,
     /// Mark of its packets at the host that sends them, both ways.
     pub mark: u32,
+    /// Version of IP of its packets.
+    pub family: Family,
     /// Start time.
     pub start: Instant,
     /// Largest random addition to the start time of each connection.
@@ -115,6 +119,11 @@ pub struct Group {
 }
 
 impl Group {
+    /// Returns the addresses of a member: of the host that opens it, and of the other, with these
+    /// ports.
+    pub(super) const fn addrs(&self, ports: (u16, u16)) -> (Addr, Addr) {
+        (addr(self.from, ports.0).over(self.family), addr(self.to, ports.1).over(self.family))
+    }
     /// Returns the label of the frames of a member in one direction.
     pub(super) const fn label(&self, to: u32, hash: u32) -> Label {
         Label { to, hash, priority: self.priority, ds: self.ds, mark: self.mark }

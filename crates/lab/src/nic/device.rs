@@ -8,7 +8,7 @@ use txweir_core::path::txpath::BULK;
 use txweir_core::qdisc::mqprio;
 use txweir_core::sched::erased::Qdisc;
 use txweir_core::sched::schedule::LineConfig;
-use txweir_core::{DropReason, Ecn, Instant, Meta, TxQueue};
+use txweir_core::{DropReason, Instant, Meta, TxQueue};
 
 use super::probe::Probe;
 use crate::frame::{Below, Frame};
@@ -95,10 +95,10 @@ impl TxQueue for Ring<'_> {
     #[inline]
     fn push(&mut self, mut frame: Frame, m: &Meta) {
         if m.washed {
-            frame.ds &= 3;
+            frame.clear_dscp();
         }
-        if m.marked && frame.ecn().capable() {
-            frame.ds |= Ecn::Ce as u8;
+        if m.marked {
+            frame.set_ce();
         }
         if let Some(probe) = &mut self.probe {
             probe.pushed(self.index);

@@ -189,7 +189,7 @@ impl Viewer {
 mod tests {
     use super::*;
 
-    const A: Addr = Addr { ip: [10, 0, 0, 1], port: 1 };
+    const A: Addr = Addr::new([10, 0, 0, 1], 1);
     const VIDEO: Video = Video { rate: 2_400_000, fps: 30, key_every: 60, deadline: Nanos::from_millis(100) };
 
     #[test]
@@ -216,7 +216,7 @@ mod tests {
         assert!(most.sizes().0.div_ceil(1200) <= 1_024 && most.sizes().0.div_ceil(1200) > 1_020);
     }
 
-    const HEADERS_LEN: u32 = super::super::HEADERS;
+    const HEADERS_LEN: u32 = super::super::headers(crate::ip::Family::V4);
 
     #[test]
     fn a_frame_is_there_with_its_last_packet() {
