@@ -394,6 +394,65 @@ mod tests {
         assert_eq!(unit(100, 1000).payload(), None);
     }
 
+    /// Returns a packet of TCP over IPv6 with so many bytes of headers and of payload.
+    fn of_ipv6(headers: usize, payload: u32, gso: u16) -> Frame {
+        let mut bytes: Vec<u8> = (0..headers).map(|i| i as u8).collect();
+        (bytes[0], bytes[6]) = (0x60, 6);
+        bytes[44..48].copy_from_slice(&7_u32.to_be_bytes());
+        bytes[53] = FIN | PSH | 0x10;
+        Frame::unit(&bytes, headers as u32 + payload, gso)
+    }
+
+    #[test]
+    fn segments_of_ipv6_have_their_own_numbers_and_lengths() {
+        let f = of_ipv6(72, 2500, 1428);
+        assert_eq!((f.protocol, f.segs(), f.wire_len()), (0x86dd, 2, 2 * 86 + 2500));
+        let cut: Vec<Frame> = (0..2).map(|i| f.segment(i)).collect();
+        assert_eq!(cut.iter().map(|c| c.head().tcp_seq()).collect::<Vec<_>>(), [7, 1435]);
+        assert_eq!(cut.iter().map(|c| c.head().tcp_flags()).collect::<Vec<_>>(), [0x10, 0x19]);
+        let payload_len = |c: &Frame| u16::from_be_bytes([c.header()[4], c.header()[5]]);
+        assert_eq!(cut.iter().map(payload_len).collect::<Vec<_>>(), [1460, 32 + 1072]);
+        assert_eq!(cut[0].header()[24..40], f.header()[24..40], "IPv4 has its number there");
+        let mut header = [0; 48];
+        (header[0], header[6]) = (0x60, 17);
+        let f = Frame::unit(&header, 48 + 25, 10);
+        assert_eq!((0..3).map(|i| f.segment(i).header()[45]).collect::<Vec<_>>(), [18, 18, 13]);
+        assert_eq!((0..3).map(|i| f.segment(i).header()[5]).collect::<Vec<_>>(), [18, 18, 13]);
+    }
+
+    #[test]
+    fn headers_that_are_longer_than_what_a_frame_keeps_are_kept_whole() {
+        let f = of_ipv6(100, 2500, 1428);
+        assert_eq!((f.header().len(), f.header()[99], f.kept().len()), (100, 99, 100));
+        assert_eq!((f.head().transport().len(), f.header_len()), (60, 114));
+        let mut part = f.part(1, 1);
+        assert_eq!((part.head().tcp_seq(), part.header()[99], f.head().tcp_seq()), (1435, 99, 7));
+        part.kept_mut()[99] = 1;
+        assert_eq!((part.header()[99], f.header()[99]), (1, 99), "each has its own");
+        // No frame has longer headers, and none of at most 80 bytes needs a box.
+        assert_eq!(of_ipv6(120, 0, 0).header().len(), HEADER_MAX);
+        assert!(of_ipv6(80, 0, 0).extra.is_none());
+    }
+
+    #[test]
+    fn marks_are_in_the_bytes_of_both_versions() {
+        for (bytes, ds, marked, washed) in [
+            ([0x45, 0xba], 0xba, [0x45, 0xbb], [0x45, 0x03]),
+            ([0x6b, 0xa5], 0xba, [0x6b, 0xb5], [0x60, 0x35]),
+            ([0x6b, 0x85], 0xb8, [0x6b, 0x85], [0x60, 0x05]),
+        ] {
+            let mut packet = [0; 60];
+            packet[..2].copy_from_slice(&bytes);
+            let mut f = Frame::headers(&packet, 60, 60);
+            f.ds = ds;
+            f.set_ce();
+            assert_eq!(f.header()[..2], marked);
+            f.clear_dscp();
+            assert_eq!(f.header()[..2], washed);
+            assert_eq!(f.ds, if ds & 3 == 0 { 0 } else { 3 });
+        }
+    }
+
     #[test]
     fn segments_are_the_unit_cut() {
         let f = unit(2500, 1000);

@@ -42,3 +42,44 @@ impl Packets {
         frame
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use txweir_core::packet::headers::{Headers, L4};
+    use txweir_transport::{EcnBytes, Flags, Sacks};
+
+    use super::*;
+    use crate::ip::Addr;
+
+    /// The longest header: three blocks behind time stamps, over both versions of IP.
+    #[test]
+    fn an_acknowledgement_with_three_blocks_survives() {
+        let mut sacks = Sacks::default();
+        for i in 1..=3 {
+            sacks.push(i * 10_000, i * 10_000 + 1_448, 3);
+        }
+        let stamps = Some((7, 9));
+        let blocks = Segment { flags: Flags::ACK, ack: 5, sacks, stamps, ..Segment::default() };
+        let ecn_bytes = Some(EcnBytes::of(true, &[1, 2, 3]));
+        let counters = Segment { flags: Flags::ACK, ack: 5, stamps, ecn_bytes, ..Segment::default() };
+        for (family, lengths) in [(Family::V4, [80, 64]), (Family::V6, [100, 84])] {
+            let of = |local: u8, remote: u8| {
+                let [local, remote] =
+                    [local, remote].map(|n| Addr::new([10, 0, 0, n], n.into()).over(family));
+                let network = Network::between(local, remote, 6, 0xabcd_e000);
+                let codec = Codec { local: 77, remote: 77, port: local.port, peer_port: remote.port };
+                Packets { network, codec, label: Label { ds: 0xb8, ..Label::default() } }
+            };
+            let (a, b) = (of(1, 2), of(2, 1));
+            for (seg, len) in [blocks, counters].into_iter().zip(lengths) {
+                let frame = a.frame(Instant::ZERO, &seg);
+                assert_eq!((frame.header().len(), frame.ip_len(), frame.payload_len()), (len, len as u32, 0));
+                assert_eq!(b.codec.read(frame.head().transport(), 0, 0), Some(seg));
+                let h = Headers::parse_ip(frame.header());
+                assert_eq!((h.l4, h.ip_len, h.ds, h.src_port), (L4::Tcp, len as u32, 0xb8, 1));
+                assert!(h.is_complete() && h.is_tcp_control());
+                assert_eq!(h.flow_label, if family == Family::V6 { 0xa_bcde } else { 0 });
+            }
+        }
+    }
+}
