@@ -153,7 +153,7 @@ impl Dumbbell {
         for (n, (client, server)) in apps.into_iter().enumerate().take(60_000) {
             let n = n as u32;
             let port = 2000 + n as u16;
-            let (a, b) = (Addr::new([10, 0, 0, 1], port), Addr::new([10, 0, 1, 1], port));
+            let (a, b) = (Addr { ip: [10, 0, 0, 1], port }, Addr { ip: [10, 0, 1, 1], port });
             let start = Instant(rng.below(c.stagger.0.max(1)));
             let label = |to| Label { to, hash: n, ..Label::default() };
             let (to_server, to_client) = (label(2 * n + 1), label(2 * n));

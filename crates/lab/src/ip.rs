@@ -73,50 +73,38 @@ impl Family {
     }
 }
 
-/// An address and a port of a host.
+/// A host and a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Addr {
     /// The host's IPv4 address, by which its IPv6 address ends.
     pub ip: [u8; 4],
     /// Port, not zero.
     pub port: u16,
-    /// Version of IP.
-    pub family: Family,
 }
 
 impl Addr {
-    /// Returns an address of IPv4.
-    pub const fn new(ip: [u8; 4], port: u16) -> Self {
-        Self { ip, port, family: Family::V4 }
-    }
-    /// Returns the address of the same host in another version of IP.
-    #[must_use]
-    pub const fn over(self, family: Family) -> Self {
-        Self { family, ..self }
-    }
-    /// Returns the address as the bytes that packets have.
-    pub(crate) fn v6(self) -> [u8; 16] {
-        let mut all = [0; 16];
-        all[..12].copy_from_slice(&PREFIX);
-        all[12..].copy_from_slice(&self.ip);
-        all
-    }
-}
-
-impl From<Addr> for SocketAddr {
-    fn from(a: Addr) -> Self {
-        let ip = match a.family {
-            Family::V4 => IpAddr::V4(Ipv4Addr::from(a.ip)),
-            Family::V6 => IpAddr::V6(Ipv6Addr::from(a.v6())),
+    /// Returns the address in a version of IP.
+    pub fn over(self, family: Family) -> SocketAddr {
+        let ip = match family {
+            Family::V4 => IpAddr::V4(Ipv4Addr::from(self.ip)),
+            Family::V6 => IpAddr::V6(Ipv6Addr::from(v6(self.ip))),
         };
-        Self::new(ip, a.port)
+        SocketAddr::new(ip, self.port)
     }
 }
 
 impl fmt::Display for Addr {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        SocketAddr::from(*self).fmt(f)
+        self.over(Family::V4).fmt(f)
     }
+}
+
+/// Returns the IPv6 address of the host with this IPv4 address.
+fn v6(ip: [u8; 4]) -> [u8; 16] {
+    let mut all = [0; 16];
+    all[..12].copy_from_slice(&PREFIX);
+    all[12..].copy_from_slice(&ip);
+    all
 }
 
 /// Returns the flow label of the packets of one direction of a flow with this hash: 20 bits, never
@@ -128,45 +116,44 @@ const fn flow_label(hash: u32) -> u32 {
     }
 }
 
-/// The headers of one direction of a flow, as far as all its packets have them in common.
+/// The header of a packet.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Network {
-    pub(crate) local: [u8; 4],
-    pub(crate) remote: [u8; 4],
+pub(crate) struct Header {
+    /// IPv4 addresses of the sending host and of the other.
+    pub(crate) hosts: [[u8; 4]; 2],
     pub(crate) family: Family,
     /// Protocol above IP.
     pub(crate) protocol: u8,
+    /// DS field.
+    pub(crate) ds: u8,
     /// Flow hash, from which IPv6 has its flow label.
     pub(crate) hash: u32,
+    /// Bytes of the packet.
+    pub(crate) ip_len: u32,
 }
 
-impl Network {
-    /// Returns the header of packets from one address to the other.
-    pub(crate) const fn between(local: Addr, remote: Addr, protocol: u8, hash: u32) -> Self {
-        Self { local: local.ip, remote: remote.ip, family: local.family, protocol, hash }
-    }
-
-    /// Writes the header of a packet of `ip_len` bytes with this DS field at the beginning of
-    /// `out`, which is all zeros. The checksum of IPv4 stays zero: devices compute it.
+impl Header {
+    /// Writes the header at the beginning of `out`, which is all zeros. The checksum of IPv4 stays
+    /// zero: devices compute it.
     #[inline]
-    pub(crate) fn write<const N: usize>(&self, out: &mut [u8; N], ds: u8, ip_len: u32) {
+    pub(crate) fn write<const N: usize>(&self, out: &mut [u8; N]) {
         const { assert!(N >= Family::HEADER_MAX, "room for the longest header") };
+        let Self { hosts: [local, remote], protocol, ds, hash, ip_len, .. } = *self;
         match self.family {
             Family::V4 => {
                 (out[0], out[1]) = (0x45, ds);
                 out[2..4].copy_from_slice(&(ip_len as u16).to_be_bytes());
-                (out[6], out[8], out[9]) = (DONT_FRAGMENT, HOPS, self.protocol);
-                out[12..16].copy_from_slice(&self.local);
-                out[16..20].copy_from_slice(&self.remote);
+                (out[6], out[8], out[9]) = (DONT_FRAGMENT, HOPS, protocol);
+                out[12..16].copy_from_slice(&local);
+                out[16..20].copy_from_slice(&remote);
             }
             Family::V6 => {
-                let word = 6 << 28 | u32::from(ds) << 20 | flow_label(self.hash);
+                let word = 6 << 28 | u32::from(ds) << 20 | flow_label(hash);
                 out[..4].copy_from_slice(&word.to_be_bytes());
                 Family::V6.put_len(out, ip_len);
-                (out[6], out[7]) = (self.protocol, HOPS);
-                for (at, ip) in [(8, self.local), (24, self.remote)] {
-                    out[at..at + 16].copy_from_slice(&Addr::new(ip, 0).v6());
-                }
+                (out[6], out[7]) = (protocol, HOPS);
+                out[8..24].copy_from_slice(&v6(local));
+                out[24..40].copy_from_slice(&v6(remote));
             }
         }
     }
@@ -178,13 +165,13 @@ mod tests {
 
     use super::*;
 
-    const A: Addr = Addr::new([10, 0, 0, 1], 2000);
-    const B: Addr = Addr::new([10, 0, 0, 2], 2001);
+    const A: Addr = Addr { ip: [10, 0, 0, 1], port: 2000 };
+    const B: Addr = Addr { ip: [10, 0, 0, 2], port: 2001 };
 
     fn written(family: Family, hash: u32) -> Headers {
         let mut packet = [0; 1400];
-        let network = Network::between(A.over(family), B.over(family), 17, hash);
-        network.write(&mut packet, 0xb9, 1400);
+        let hosts = [A.ip, B.ip];
+        Header { hosts, family, protocol: 17, ds: 0xb9, hash, ip_len: 1400 }.write(&mut packet);
         Headers::parse_ip(&packet)
     }
 

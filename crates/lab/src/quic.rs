@@ -31,7 +31,7 @@ use crate::frame::Frame;
 use crate::ip::{Addr, Family};
 use crate::tagged::ETHERNET;
 use crate::tcp::Label;
-use crate::udp::{Datagrams, HEADERS_MAX, headers};
+use crate::udp::{HEADERS_MAX, headers, write_headers};
 use null::Null;
 
 /// Payload of a full datagram: the size that quinn finds on a path of Ethernet.
@@ -180,7 +180,7 @@ impl Conn {
         let mut tokens = ValidationTokenConfig::default();
         tokens.sent(0);
         let mut server = ServerConfig::new(Arc::new(Null), Arc::new(Null));
-        server.transport_config(transport(c, units(tso_max, addrs.0.family))).validation_token_config(tokens);
+        server.transport_config(transport(c, units(tso_max, label.family))).validation_token_config(tokens);
         Self::new(c, addrs, label, tso_max, seed, Some(Arc::new(server)))
     }
 
@@ -206,7 +206,7 @@ impl Conn {
             remote,
             label,
             ecn: c.ecn,
-            unit: units(tso_max, local.family),
+            unit: units(tso_max, label.family),
             held: None,
             blocked: false,
             read: 0,
@@ -255,9 +255,10 @@ impl Conn {
     }
 
     fn datagram(&mut self, now: Instant, bytes: &[u8], ecn: Option<EcnCodepoint>) {
-        let Self { endpoint, connection, remote, buffer, .. } = self;
+        let Self { endpoint, connection, remote, label, buffer, .. } = self;
         buffer.clear();
-        let event = endpoint.handle(clock(now), (*remote).into(), None, ecn, BytesMut::from(bytes), buffer);
+        let event =
+            endpoint.handle(clock(now), remote.over(label.family), None, ecn, BytesMut::from(bytes), buffer);
         match event {
             Some(DatagramEvent::ConnectionEvent(handle, event)) => {
                 if let Some((_, c)) = connection.as_mut().filter(|(own, _)| *own == handle) {
@@ -279,7 +280,8 @@ impl Conn {
     /// [`wake`](Self::wake).
     pub fn poll(&mut self, now: Instant, mut sink: impl FnMut(Frame) -> Result<(), Frame>) {
         if let Some((_, config)) = self.opens.take_if(|(start, _)| *start <= now) {
-            self.connection = self.endpoint.connect(clock(now), config, self.remote.into(), "lab").ok();
+            self.connection =
+                self.endpoint.connect(clock(now), config, self.remote.over(self.label.family), "lab").ok();
         }
         if let Some((_, c)) = &mut self.connection
             && c.poll_timeout().is_some_and(|at| at <= clock(now))
@@ -356,12 +358,11 @@ impl Conn {
     fn frame(&self, now: Instant, t: &Transmit) -> Frame {
         let bytes: Arc<[u8]> = self.buffer[..t.size.min(self.buffer.len())].into();
         // A unit of ten datagrams of 1452 bytes fits the 16 bits of a length.
-        let datagrams = Datagrams::between(self.local, self.remote, self.label.hash);
-        let len = datagrams.len();
+        let len = headers(self.label.family);
         let ip_len = len + bytes.len() as u32;
         let ds = self.label.ds | t.ecn.filter(|_| self.ecn).map_or(0, |e| e as u8);
         let mut header = [0; HEADERS_MAX];
-        datagrams.write(&mut header, ds, ip_len);
+        write_headers(&mut header, (self.local, self.remote), &self.label, ds, ip_len);
         let size = t.segment_size.and_then(|s| u16::try_from(s).ok()).unwrap_or(0);
         let mut frame = Frame::unit(&header[..len as usize], ip_len, size).with_payload(bytes);
         frame.sent = now;

@@ -12,7 +12,6 @@ mod outbox;
 mod packets;
 
 use txweir_core::base::time::{Instant, Nanos};
-use txweir_core::packet::headers::protocol;
 use txweir_transport::wire::{Codec, HEADER_MAX as TCP_MAX};
 pub use txweir_transport::{Algorithm, EcnMode};
 use txweir_transport::{Config, Connection, Pacing, State};
@@ -21,7 +20,7 @@ use crate::app::App;
 use crate::cpu::Cpu;
 use crate::frame::Frame;
 pub use crate::ip::Addr;
-use crate::ip::{Family, Network};
+use crate::ip::Family;
 use crate::tagged::ETHERNET;
 use crate::tcp::outbox::Outbox;
 use crate::tcp::packets::Packets;
@@ -164,6 +163,8 @@ pub struct Label {
     pub priority: u32,
     /// DS field of the frames, without its ECN bits.
     pub ds: u8,
+    /// Version of IP of the frames.
+    pub family: Family,
     /// Mark of the frames.
     pub mark: u32,
 }
@@ -248,13 +249,13 @@ impl Conn {
         label: Label,
         seed: u64,
     ) -> Self {
-        let tcp = Connection::connect(c.transport(local.family));
+        let tcp = Connection::connect(c.transport(label.family));
         Self { opens: start, ..Self::new(c, tcp, (local, remote), app, label, seed) }
     }
 
     /// Returns the end that waits for the connection from `remote`.
     pub fn listen(c: &TcpConfig, (local, remote): (Addr, Addr), app: App, label: Label, seed: u64) -> Self {
-        let tcp = Connection::listen(c.transport(local.family));
+        let tcp = Connection::listen(c.transport(label.family));
         Self::new(c, tcp, (local, remote), app, label, seed)
     }
 
@@ -272,12 +273,8 @@ impl Conn {
             tcp,
             app,
             opens: Instant::MAX,
-            packets: Packets {
-                network: Network::between(local, remote, protocol::TCP, label.hash),
-                codec,
-                label,
-            },
-            out: Outbox::new(c.cuts(local.family), c.more.rehashes),
+            packets: Packets { hosts: [local.ip, remote.ip], codec, label },
+            out: Outbox::new(c.cuts(label.family), c.more.rehashes),
             frames_in: 0,
         }
     }
@@ -297,13 +294,11 @@ impl Conn {
     }
     /// Returns this end's address.
     pub const fn local(&self) -> Addr {
-        let Network { local: ip, family, .. } = self.packets.network;
-        Addr { ip, port: self.packets.codec.port, family }
+        Addr { ip: self.packets.hosts[0], port: self.packets.codec.port }
     }
     /// Returns the other end's address.
     pub const fn remote(&self) -> Addr {
-        let Network { remote: ip, family, .. } = self.packets.network;
-        Addr { ip, port: self.packets.codec.peer_port, family }
+        Addr { ip: self.packets.hosts[1], port: self.packets.codec.peer_port }
     }
     /// Returns the state machine.
     pub const fn tcp(&self) -> &Connection {

@@ -10,7 +10,7 @@ use hdrhistogram::Histogram;
 
 use crate::dist::histogram;
 use crate::frame::{Frame, put};
-use crate::ip::{Addr, Family, Network};
+use crate::ip::{Addr, Family, Header};
 use crate::tagged::ETHERNET;
 use crate::tcp::Label;
 use txweir_core::base::time::{Instant, Nanos};
@@ -41,53 +41,43 @@ pub(crate) const fn payload_max(family: Family) -> u32 {
     1_500 - headers(family)
 }
 
-/// The headers of the datagrams from one address to another.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Datagrams {
-    network: Network,
-    ports: [u16; 2],
-}
-
-impl Datagrams {
-    pub(crate) const fn between(local: Addr, remote: Addr, hash: u32) -> Self {
-        let network = Network::between(local, remote, protocol::UDP, hash);
-        Self { network, ports: [local.port, remote.port] }
-    }
-    /// Returns the bytes of the headers.
-    pub(crate) const fn len(&self) -> u32 {
-        headers(self.network.family)
-    }
-    /// Writes the headers of a packet of `ip_len` bytes at the beginning of `out`, which is all
-    /// zeros.
-    pub(crate) fn write<const N: usize>(&self, out: &mut [u8; N], ds: u8, ip_len: u32) {
-        self.network.write(out, ds, ip_len);
-        let at = self.network.family.header();
-        let udp_len = ip_len.saturating_sub(at as u32) as u16;
-        for (n, field) in [self.ports[0], self.ports[1], udp_len].into_iter().enumerate() {
-            put(out, at + 2 * n, field.to_be_bytes());
-        }
+/// Writes the headers of a datagram from one address to another at the beginning of `out`, which is
+/// all zeros; the packet has `ip_len` bytes.
+pub(crate) fn write_headers<const N: usize>(
+    out: &mut [u8; N],
+    (local, remote): (Addr, Addr),
+    &Label { family, hash, .. }: &Label,
+    ds: u8,
+    ip_len: u32,
+) {
+    let hosts = [local.ip, remote.ip];
+    Header { hosts, family, protocol: protocol::UDP, ds, hash, ip_len }.write(out);
+    let at = family.header();
+    let udp_len = ip_len.saturating_sub(at as u32) as u16;
+    for (n, field) in [local.port, remote.port, udp_len].into_iter().enumerate() {
+        put(out, at + 2 * n, field.to_be_bytes());
     }
 }
 
 /// Makes the packets of one sender.
 #[derive(Clone, Debug)]
 pub(crate) struct Packets {
-    datagrams: Datagrams,
+    addrs: (Addr, Addr),
     label: Label,
 }
 
 impl Packets {
     pub(crate) const fn new(local: Addr, remote: Addr, label: Label) -> Self {
-        Self { datagrams: Datagrams::between(local, remote, label.hash), label }
+        Self { addrs: (local, remote), label }
     }
 
     /// Returns a packet with this number and the word behind it, whose payload has `payload` bytes:
     /// at least 8, the first of which are the number, and at most what an IP packet holds.
     pub(crate) fn make(&self, now: Instant, number: u64, word: u64, payload: u32) -> Frame {
-        let headers = self.datagrams.len();
+        let headers = headers(self.label.family);
         let ip_len = headers + payload.clamp(NUMBER, 65_535 - headers);
         let mut kept = [0; KEPT];
-        self.datagrams.write(&mut kept, self.label.ds, ip_len);
+        write_headers(&mut kept, self.addrs, &self.label, self.label.ds, ip_len);
         put(&mut kept, headers as usize, number.to_be_bytes());
         put(&mut kept, (headers + NUMBER) as usize, word.to_be_bytes());
         let len = ((headers + 2 * NUMBER).min(ip_len)) as usize;
@@ -123,7 +113,7 @@ impl Source {
         start: Instant,
         until: Instant,
     ) -> Self {
-        let payload = len.saturating_sub(ETHERNET + headers(local.family));
+        let payload = len.saturating_sub(ETHERNET + headers(label.family));
         let packets = Packets::new(local, remote, label);
         Self { packets, payload, rate, next_at: start, until, remainder: 0, sent: 0 }
     }
@@ -202,8 +192,8 @@ impl Sink {
 mod tests {
     use super::*;
 
-    const A: Addr = Addr::new([10, 0, 0, 1], 1);
-    const B: Addr = Addr::new([10, 0, 0, 2], 2);
+    const A: Addr = Addr { ip: [10, 0, 0, 1], port: 1 };
+    const B: Addr = Addr { ip: [10, 0, 0, 2], port: 2 };
 
     #[test]
     fn the_rate_is_exact_in_the_long_run() {

@@ -7,8 +7,7 @@ use txweir_core::{Instant, Nanos};
 
 use super::flows::{Flows, Short};
 use super::measure::Counters;
-use super::members::addr;
-use crate::ip::{Addr, Family};
+use crate::ip::Family;
 use crate::quic;
 use crate::tcp::{Algorithm, EcnMode, Label, TcpConfig};
 use crate::udp::ask::Ask;
@@ -119,14 +118,9 @@ pub struct Group {
 }
 
 impl Group {
-    /// Returns the addresses of a member: of the host that opens it, and of the other, with these
-    /// ports.
-    pub(super) const fn addrs(&self, ports: (u16, u16)) -> (Addr, Addr) {
-        (addr(self.from, ports.0).over(self.family), addr(self.to, ports.1).over(self.family))
-    }
     /// Returns the label of the frames of a member in one direction.
     pub(super) const fn label(&self, to: u32, hash: u32) -> Label {
-        Label { to, hash, priority: self.priority, ds: self.ds, mark: self.mark }
+        Label { to, hash, priority: self.priority, ds: self.ds, family: self.family, mark: self.mark }
     }
 }
 

@@ -10,9 +10,8 @@ use super::{AT_ONCE_MAX, CONNECTIONS_MAX, Flows, Group, Load, Net, QUICS, SINKS,
 use crate::app::App;
 use crate::engine::{Alarm, Engine};
 use crate::event::NetEvent;
-use crate::ip::Addr;
 use crate::quic;
-use crate::tcp::{Conn, Label, TcpConfig};
+use crate::tcp::{Addr, Conn, Label, TcpConfig};
 use crate::udp::ask::{self, Ask};
 use crate::udp::video::{Camera, Viewer};
 use crate::udp::{self, voice};
@@ -20,9 +19,9 @@ use crate::udp::{self, voice};
 /// Port of the first connection.
 const FIRST_PORT: u16 = 2000;
 
-/// Returns the IPv4 address of a host, with a port.
+/// Returns the address of a host, with a port.
 pub(super) const fn addr(host: u32, port: u16) -> Addr {
-    Addr::new([10, (host / 65_025) as u8, (host / 255 % 255) as u8, 1 + (host % 255) as u8], port)
+    Addr { ip: [10, (host / 65_025) as u8, (host / 255 % 255) as u8, 1 + (host % 255) as u8], port }
 }
 
 /// The places that the groups of a net have taken.
@@ -89,7 +88,7 @@ impl<'a> Members<'a> {
         for n in 0..g.count {
             let start = g.start + Nanos(self.rng.below(g.stagger.0.max(1)));
             let port = self.quota.port(g.count - n);
-            let ab = g.addrs((port, port));
+            let ab = (addr(g.from, port), addr(g.to, port));
             match g.load {
                 Load::Stream => self.connect(ab, start, (App::stream(None), App::sink())),
                 Load::Rr { request, response } => {

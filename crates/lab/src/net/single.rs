@@ -2,7 +2,7 @@
 
 use txweir_core::Instant;
 
-use super::members::Members;
+use super::members::{Members, addr};
 use super::{CONNECTIONS_MAX, Group, Load, Net};
 use crate::app::App;
 use crate::tcp::TcpConfig;
@@ -45,10 +45,10 @@ impl Net {
             return Err(format!("more than {CONNECTIONS_MAX} connections in all"));
         }
         let port = self.quota.port(1);
+        let addrs = (addr(from, port), addr(to, port));
         let state = &mut self.traffic.groups[number as usize].group;
         state.count = 1;
         let group = state.clone();
-        let addrs = group.addrs((port, port));
         Members::of(self, &group, number).join(addrs, start, apps, (&tcp, &tcp));
         Ok(end)
     }

@@ -9,13 +9,14 @@ use super::flows::Opening;
 use super::foresight::{self, Foresight};
 use super::group::{Group, GroupState, Load};
 use super::measure::Counted;
+use super::members::addr;
 use super::turns::{Turn, Turns};
 use super::{Ground, QUICS, SINKS};
 use crate::app::{App, Pace};
 use crate::cpu::Cpu;
 use crate::event::NetEvent;
 use crate::frame::Frame;
-use crate::tcp::{Conn, TcpConfig};
+use crate::tcp::{Addr, Conn, TcpConfig};
 
 /// A host.
 #[derive(Debug)]
@@ -304,7 +305,7 @@ impl Traffic {
         let Opening { end, ports, size, seeds } = *opening;
         let now = ground.engine.now();
         let g = self.groups[number as usize].group.clone();
-        let (a, b) = g.addrs(ports);
+        let (a, b): (Addr, Addr) = (addr(g.from, ports.0), addr(g.to, ports.1));
         let label = |to, seed: u64| g.label(to, seed as u32);
         let tcp = [g.from, g.to].map(|host| self.tcp_of(host, &g));
         let (there, back) = (label(end + 1, seeds[0]), label(end, seeds[1]));

@@ -1,18 +1,19 @@
 //! The packets of a connection end: a segment becomes a frame with the headers of IP and TCP.
 
 use txweir_core::Instant;
+use txweir_core::packet::headers::protocol;
 use txweir_transport::Segment;
 use txweir_transport::wire::{Codec, HEADER_MAX as TCP_MAX};
 
 use crate::frame::{Below, Frame, HEADER_MAX};
-use crate::ip::{Family, Network};
+use crate::ip::{Family, Header};
 use crate::tcp::Label;
 
 /// The packets of an end: its addresses and their label.
 #[derive(Debug)]
 pub(super) struct Packets {
-    /// The headers below TCP; ports are with the codec.
-    pub(super) network: Network,
+    /// IPv4 addresses of this host and of the other; ports are with the codec.
+    pub(super) hosts: [[u8; 4]; 2],
     pub(super) codec: Codec,
     pub(super) label: Label,
 }
@@ -24,14 +25,16 @@ impl Packets {
         const V6: usize = Family::V6.header();
         let mut header = [0; HEADER_MAX];
         let mut tcp = [0; TCP_MAX];
-        let len = self.network.family.header() + self.codec.write(seg, &mut tcp);
-        match self.network.family {
+        let Label { family, hash, .. } = self.label;
+        let len = family.header() + self.codec.write(seg, &mut tcp);
+        match family {
             Family::V4 => header[V4..V4 + TCP_MAX].copy_from_slice(&tcp),
             Family::V6 => header[V6..V6 + TCP_MAX].copy_from_slice(&tcp),
         }
         let ip_len = len as u32 + seg.len;
         let ds = self.label.ds | seg.ecn as u8;
-        self.network.write(&mut header, ds, ip_len);
+        let hosts = self.hosts;
+        Header { hosts, family, protocol: protocol::TCP, ds, hash, ip_len }.write(&mut header);
         let mut frame = Frame::unit(&header[..len], ip_len, seg.gso);
         frame.sent = now;
         self.label.put(&mut frame, ds);
@@ -49,7 +52,6 @@ mod tests {
     use txweir_transport::{EcnBytes, Flags, Sacks};
 
     use super::*;
-    use crate::ip::Addr;
 
     /// The longest header: three blocks behind time stamps, over both versions of IP.
     #[test]
@@ -64,11 +66,9 @@ mod tests {
         let counters = Segment { flags: Flags::ACK, ack: 5, stamps, ecn_bytes, ..Segment::default() };
         for (family, lengths) in [(Family::V4, [80, 64]), (Family::V6, [100, 84])] {
             let of = |local: u8, remote: u8| {
-                let [local, remote] =
-                    [local, remote].map(|n| Addr::new([10, 0, 0, n], n.into()).over(family));
-                let network = Network::between(local, remote, 6, 0xabcd_e000);
-                let codec = Codec { local: 77, remote: 77, port: local.port, peer_port: remote.port };
-                Packets { network, codec, label: Label { ds: 0xb8, ..Label::default() } }
+                let codec = Codec { local: 77, remote: 77, port: local.into(), peer_port: remote.into() };
+                let label = Label { ds: 0xb8, hash: 0xabcd_e000, family, ..Label::default() };
+                Packets { hosts: [local, remote].map(|n| [10, 0, 0, n]), codec, label }
             };
             let (a, b) = (of(1, 2), of(2, 1));
             for (seg, len) in [blocks, counters].into_iter().zip(lengths) {

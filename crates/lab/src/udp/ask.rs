@@ -177,7 +177,7 @@ impl Server {
 mod tests {
     use super::*;
 
-    const A: Addr = Addr::new([10, 0, 0, 1], 1);
+    const A: Addr = Addr { ip: [10, 0, 0, 1], port: 1 };
     const LOOKUPS: Ask = Ask {
         request: 40,
         response: 120,

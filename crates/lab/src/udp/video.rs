@@ -189,7 +189,7 @@ impl Viewer {
 mod tests {
     use super::*;
 
-    const A: Addr = Addr::new([10, 0, 0, 1], 1);
+    const A: Addr = Addr { ip: [10, 0, 0, 1], port: 1 };
     const VIDEO: Video = Video { rate: 2_400_000, fps: 30, key_every: 60, deadline: Nanos::from_millis(100) };
 
     #[test]

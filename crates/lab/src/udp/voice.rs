@@ -152,7 +152,7 @@ pub struct Heard {
 mod tests {
     use super::*;
 
-    const A: Addr = Addr::new([10, 0, 0, 1], 1);
+    const A: Addr = Addr { ip: [10, 0, 0, 1], port: 1 };
 
     fn talker() -> Talker {
         Talker::new(A, A, Label::default(), Instant(7), 1)

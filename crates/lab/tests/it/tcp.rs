@@ -155,7 +155,7 @@ const WAY: Nanos = Nanos::from_millis(10);
 impl Pair {
     fn new(tcp: &TcpConfig, total: u64) -> Self {
         let tcp = TcpConfig { more: More { small_queues: false, ..tcp.more }, ..tcp.clone() };
-        let (a, b) = (Addr::new([10, 0, 0, 1], 1), Addr::new([10, 0, 0, 2], 2));
+        let (a, b) = (Addr { ip: [10, 0, 0, 1], port: 1 }, Addr { ip: [10, 0, 0, 2], port: 2 });
         let to = |to| Label { to, ..Label::default() };
         let ends = [
             Conn::connect(&tcp, (a, b), Instant::ZERO, App::stream(Some(total)), to(1), 1),
@@ -408,7 +408,7 @@ fn an_idle_connection_costs_nothing() {
 fn a_deadline_is_always_in_the_future() {
     let more = More { small_queues: false, ..More::default() };
     let tcp = TcpConfig { more, ..with_tso(TSO) };
-    let (a, b) = (Addr::new([10, 0, 0, 1], 1), Addr::new([10, 0, 0, 2], 2));
+    let (a, b) = (Addr { ip: [10, 0, 0, 1], port: 1 }, Addr { ip: [10, 0, 0, 2], port: 2 });
     let label = Label { to: 1, ..Label::default() };
     let mut ends = [
         Conn::connect(&tcp, (a, b), Instant(1_234_567), App::stream(None), label, 1),
@@ -458,7 +458,7 @@ fn what_the_own_queue_drops_is_not_lost() {
     let mut tcp = TcpConfig { tso_max: 65_550, ..TcpConfig::default() };
     tcp.more.small_queues = false;
     let total = 20_000_000;
-    let (a, b) = (Addr::new([10, 0, 0, 1], 1), Addr::new([10, 0, 0, 2], 2));
+    let (a, b) = (Addr { ip: [10, 0, 0, 1], port: 1 }, Addr { ip: [10, 0, 0, 2], port: 2 });
     let mut ends = [
         Conn::connect(&tcp, (a, b), Instant::ZERO, App::stream(Some(total)), Label::default(), 1),
         Conn::listen(&tcp, (b, a), App::sink(), Label::default(), 2),
