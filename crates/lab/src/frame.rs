@@ -15,7 +15,6 @@ use std::sync::Arc;
 
 use txweir_core::Ecn;
 use txweir_core::base::time::Instant;
-use txweir_core::packet::headers::{self, L3, Network, ethertype};
 
 use crate::frame::head::KEPT;
 pub(crate) use crate::frame::head::put;
@@ -170,43 +169,9 @@ impl Frame {
         }
         self.extra.as_ref()?.long.as_deref()
     }
-    /// Returns the room of its first bytes.
-    #[inline]
-    fn room_mut(&mut self) -> &mut [u8] {
-        if usize::from(self.header_len) > KEPT
-            && let Some(long) = self.extra.as_mut().and_then(|extra| extra.long.as_deref_mut())
-        {
-            return long;
-        }
-        &mut self.kept
-    }
-
     /// Returns the ECN code point, which says whether a mark may replace a drop.
     pub const fn ecn(&self) -> Ecn {
         Ecn::from_ds(self.ds)
-    }
-    /// Sets the code point to CE, if its sender takes marks.
-    pub(crate) fn set_ce(&mut self) {
-        if self.ecn().capable() {
-            self.ds |= Ecn::Ce as u8;
-            let network = self.network();
-            headers::set_ce(self.room_mut(), network);
-        }
-    }
-    /// Sets the DSCP to 0.
-    pub(crate) fn clear_dscp(&mut self) {
-        let network = self.network();
-        headers::clear_dscp(self.room_mut(), network);
-        self.ds &= 3;
-    }
-    /// Returns the kind of its network header.
-    const fn network(&self) -> Network {
-        let l3 = match self.protocol {
-            ethertype::IPV4 => L3::Ipv4,
-            ethertype::IPV6 => L3::Ipv6,
-            _ => L3::None,
-        };
-        Network { l3, offset: Some(0) }
     }
     /// Returns its first bytes, to read fields of the headers.
     #[inline]
@@ -230,10 +195,13 @@ impl Frame {
         bytes.get(..self.len as usize).unwrap_or(bytes)
     }
     pub(crate) fn kept_mut(&mut self) -> &mut [u8] {
-        let len = self.len as usize;
-        let bytes = self.room_mut();
-        let len = len.min(bytes.len());
-        &mut bytes[..len]
+        let long = usize::from(self.header_len) > KEPT;
+        let room = match self.extra.as_mut().and_then(|extra| extra.long.as_deref_mut()).filter(|_| long) {
+            Some(long) => &mut long[..],
+            None => &mut self.kept[..],
+        };
+        let len = room.len().min(self.len as usize);
+        &mut room[..len]
     }
     /// Returns its link header, if it is not the ordinary one.
     pub fn link(&self) -> Option<&LinkHeader> {
@@ -350,7 +318,7 @@ impl Frame {
         if let Some((_, at)) = part.extra.as_mut().and_then(|e| e.payload.as_mut()) {
             *at += from;
         }
-        head::cut(part.room_mut(), len, from, to == self.payload_len());
+        head::cut(part.kept_mut(), len, from, to == self.payload_len());
         part
     }
 }
@@ -432,25 +400,6 @@ mod tests {
         // No frame has longer headers, and none of at most 80 bytes needs a box.
         assert_eq!(of_ipv6(120, 0, 0).header().len(), HEADER_MAX);
         assert!(of_ipv6(80, 0, 0).extra.is_none());
-    }
-
-    #[test]
-    fn marks_are_in_the_bytes_of_both_versions() {
-        for (bytes, ds, marked, washed) in [
-            ([0x45, 0xba], 0xba, [0x45, 0xbb], [0x45, 0x03]),
-            ([0x6b, 0xa5], 0xba, [0x6b, 0xb5], [0x60, 0x35]),
-            ([0x6b, 0x85], 0xb8, [0x6b, 0x85], [0x60, 0x05]),
-        ] {
-            let mut packet = [0; 60];
-            packet[..2].copy_from_slice(&bytes);
-            let mut f = Frame::headers(&packet, 60, 60);
-            f.ds = ds;
-            f.set_ce();
-            assert_eq!(f.header()[..2], marked);
-            f.clear_dscp();
-            assert_eq!(f.header()[..2], washed);
-            assert_eq!(f.ds, if ds & 3 == 0 { 0 } else { 3 });
-        }
     }
 
     #[test]
