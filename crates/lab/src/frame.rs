@@ -96,8 +96,9 @@ impl Below {
 /// Fields that few frames have.
 #[derive(Clone, Debug, Default)]
 struct Extra {
-    /// First bytes of a packet whose headers take more than a frame keeps in itself.
-    long: Option<Box<[u8; HEADER_MAX]>>,
+    /// First bytes of a packet whose headers take more than a frame keeps in itself. Not in a box of
+    /// their own: with one more part to free, the compiler frees every frame by a call.
+    long: Option<[u8; HEADER_MAX]>,
     /// A link header that is not the ordinary one.
     link: Option<LinkHeader>,
     /// Results of filters, while its sender has it back.
@@ -115,7 +116,7 @@ impl Extra {
     /// in itself.
     #[cold]
     fn long(headers: &[u8]) -> Box<Self> {
-        let mut long = Box::new([0; HEADER_MAX]);
+        let mut long = [0; HEADER_MAX];
         let len = headers.len().min(HEADER_MAX);
         long[..len].copy_from_slice(&headers[..len]);
         Box::new(Self { long: Some(long), ..Self::default() })
@@ -167,7 +168,7 @@ impl Frame {
         if usize::from(self.header_len) <= KEPT {
             return None;
         }
-        self.extra.as_ref()?.long.as_deref()
+        self.extra.as_ref()?.long.as_ref()
     }
     /// Returns the ECN code point, which says whether a mark may replace a drop.
     pub const fn ecn(&self) -> Ecn {
@@ -196,7 +197,7 @@ impl Frame {
     }
     pub(crate) fn kept_mut(&mut self) -> &mut [u8] {
         let long = usize::from(self.header_len) > KEPT;
-        let room = match self.extra.as_mut().and_then(|extra| extra.long.as_deref_mut()).filter(|_| long) {
+        let room = match self.extra.as_mut().and_then(|extra| extra.long.as_mut()).filter(|_| long) {
             Some(long) => &mut long[..],
             None => &mut self.kept[..],
         };
