@@ -73,6 +73,11 @@ pub struct Args {
     #[arg(long, value_name = "NAME|FILE", default_value = "bulk+rr")]
     traffic: String,
 
+    /// The traffic of a mix, or all of a scenario's, is of IPv6; packets of a capture are as they
+    /// are
+    #[arg(long)]
+    ipv6: bool,
+
     /// Virtual time of each run; its first tenth is not measured
     #[arg(long, value_name = "TIME", default_value = "10s", allow_hyphen_values = true)]
     time: String,
@@ -134,7 +139,10 @@ pub fn main(args: Args) -> Result<(), Failure> {
         ecn: args.ecn,
     };
     setup.check().map_err(|e| Failure::usage(format!("--{e}")))?;
-    let traffic = traffic(&args.traffic, &setup)?;
+    let mut traffic = traffic(&args.traffic, &setup)?;
+    if args.ipv6 {
+        traffic = traffic.over_ipv6().map_err(|e| Failure::usage(format!("--ipv6: {e}")))?;
+    }
     let entries = policies::entries(&args, &mut setup)?;
     let lines = args.flent.read()?;
     args.flent.make_folder()?;

@@ -3,7 +3,8 @@
 //! Schedulers and links act on lengths, and TCP on headers; no part of the lab reads payload. So a
 //! frame keeps the first bytes of the IP packet and its length. Only frames of QUIC have bytes
 //! behind their headers, which copies share. A frame is a plain value of two cache lines: there is
-//! no pool, and no allocation per packet, except for QUIC's bytes.
+//! no pool, and no allocation per packet, except for QUIC's bytes and for headers of more than 80
+//! bytes, which only long acknowledgements over IPv6 have.
 //!
 //! Lengths that links and qdiscs see count a 14-byte Ethernet header that is not in the bytes,
 //! unless an action has changed it.
@@ -15,16 +16,19 @@ use std::sync::Arc;
 use txweir_core::Ecn;
 use txweir_core::base::time::Instant;
 
+use crate::frame::head::KEPT;
+pub(crate) use crate::frame::head::put;
 pub use crate::frame::head::{FIN, HEADER_MAX, Head, PSH, SYN};
+use crate::ip::Family;
 use crate::tagged::{Asked, Detour, ETHERNET, LinkHeader};
-
-/// Ethertype of IPv4, which the lab's hosts send.
-const IPV4: u16 = 0x0800;
 
 /// One packet, or one TSO unit that the wire will cut.
 #[derive(Clone, Debug)]
 pub struct Frame {
-    head: Head,
+    /// First bytes of the packet, if `long` has not more.
+    kept: [u8; KEPT],
+    /// Bytes of headers.
+    header_len: u8,
     /// Time at which its sender's stack handed it over.
     pub sent: Instant,
     /// Fields that few frames have.
@@ -92,6 +96,9 @@ impl Below {
 /// Fields that few frames have.
 #[derive(Clone, Debug, Default)]
 struct Extra {
+    /// First bytes of a packet whose headers take more than a frame keeps in itself. Not in a box of
+    /// their own: with one more part to free, the compiler frees every frame by a call.
+    long: Option<[u8; HEADER_MAX]>,
     /// A link header that is not the ordinary one.
     link: Option<LinkHeader>,
     /// Results of filters, while its sender has it back.
@@ -104,6 +111,18 @@ struct Extra {
     depth: u8,
 }
 
+impl Extra {
+    /// Returns the fields of a packet with these headers, which are longer than what a frame keeps
+    /// in itself.
+    #[cold]
+    fn long(headers: &[u8]) -> Box<Self> {
+        let mut long = [0; HEADER_MAX];
+        let len = headers.len().min(HEADER_MAX);
+        long[..len].copy_from_slice(&headers[..len]);
+        Box::new(Self { long: Some(long), ..Self::default() })
+    }
+}
+
 impl Frame {
     /// Returns a unit of TCP, or one segment, from its headers and the length of the IP packet.
     /// `gso_size` is the payload of one segment of a TSO unit, else 0.
@@ -113,15 +132,20 @@ impl Frame {
         frame
     }
 
-    /// Returns a packet of `ip_len` bytes whose first bytes are `first` (at most [`HEADER_MAX`] of
-    /// them are kept), of which `header_len` are headers.
+    /// Returns a packet of `ip_len` bytes whose first bytes are `first` (at least 80, at most
+    /// [`HEADER_MAX`] of them are kept), of which `header_len` are headers.
     pub fn headers(first: &[u8], header_len: usize, ip_len: u32) -> Self {
-        let head = Head::new(first, header_len);
-        let (sent, extra) = (Instant::ZERO, None);
-        let (to, hash, priority, mark, protocol, ds) = (0, 0, 0, 0, IPV4, 0);
+        let len = first.len().min(KEPT);
+        let mut kept = [0; KEPT];
+        kept[..len].copy_from_slice(&first[..len]);
+        let header_len = header_len.min(first.len()).min(HEADER_MAX);
+        let extra = if header_len > KEPT { Some(Extra::long(&first[..header_len])) } else { None };
+        let (sent, protocol) = (Instant::ZERO, Family::of(first).ethertype());
+        let (to, hash, priority, mark, ds) = (0, 0, 0, 0, 0);
         let (gso_size, damaged, ahead, below) = (0, false, 0, Below::Not);
         Self {
-            head,
+            kept,
+            header_len: header_len as u8,
             sent,
             extra,
             len: ip_len,
@@ -138,25 +162,47 @@ impl Frame {
         }
     }
 
+    /// Returns its first bytes if they are more than it keeps in itself.
+    #[inline]
+    fn long(&self) -> Option<&[u8; HEADER_MAX]> {
+        if usize::from(self.header_len) <= KEPT {
+            return None;
+        }
+        self.extra.as_ref()?.long.as_ref()
+    }
     /// Returns the ECN code point, which says whether a mark may replace a drop.
     pub const fn ecn(&self) -> Ecn {
         Ecn::from_ds(self.ds)
     }
     /// Returns its first bytes, to read fields of the headers.
-    pub const fn head(&self) -> &Head {
-        &self.head
+    #[inline]
+    pub fn head(&self) -> Head<'_> {
+        let (bytes, first) = match self.long() {
+            Some(long) => (&long[..], long.first_chunk().unwrap_or(&self.kept)),
+            None => (&self.kept[..], &self.kept),
+        };
+        Head { bytes, first, len: self.header_len }
     }
     /// Returns the headers: IP and transport.
+    #[inline]
     pub fn header(&self) -> &[u8] {
-        self.head.headers()
+        let bytes = self.long().map_or(&self.kept[..], |long| long);
+        bytes.get(..usize::from(self.header_len)).unwrap_or(bytes)
     }
     /// Returns its first bytes without the link header, as far as they are kept: headers and
     /// following bytes.
     pub fn kept(&self) -> &[u8] {
-        self.head.kept(self.len)
+        let bytes = self.long().map_or(&self.kept[..], |long| long);
+        bytes.get(..self.len as usize).unwrap_or(bytes)
     }
     pub(crate) fn kept_mut(&mut self) -> &mut [u8] {
-        self.head.kept_mut(self.len)
+        let long = usize::from(self.header_len) > KEPT;
+        let room = match self.extra.as_mut().and_then(|extra| extra.long.as_mut()).filter(|_| long) {
+            Some(long) => &mut long[..],
+            None => &mut self.kept[..],
+        };
+        let len = room.len().min(self.len as usize);
+        &mut room[..len]
     }
     /// Returns its link header, if it is not the ordinary one.
     pub fn link(&self) -> Option<&LinkHeader> {
@@ -222,11 +268,11 @@ impl Frame {
     }
     /// Returns the bytes of headers, Ethernet included, which each segment of a unit repeats.
     pub fn header_len(&self) -> u32 {
-        self.head.len() + self.link_len()
+        u32::from(self.header_len) + self.link_len()
     }
     /// Returns the number of bytes after the headers.
     pub const fn payload_len(&self) -> u32 {
-        self.len - self.head.len()
+        self.len - self.header_len as u32
     }
     /// Returns the payload of one segment of a TSO unit, else 0.
     pub const fn gso_size(&self) -> u16 {
@@ -259,9 +305,8 @@ impl Frame {
         let size = u32::from(self.gso_size);
         let from = (i * size).min(self.payload_len());
         let to = (from + count * size).min(self.payload_len());
-        let len = self.head.len() + to - from;
+        let len = u32::from(self.header_len) + to - from;
         let mut part = Self {
-            head: self.head.part(len, from, to == self.payload_len()),
             len,
             gso_size: if to - from > size { self.gso_size } else { 0 },
             extra: self.extra.clone(),
@@ -274,6 +319,7 @@ impl Frame {
         if let Some((_, at)) = part.extra.as_mut().and_then(|e| e.payload.as_mut()) {
             *at += from;
         }
+        head::cut(part.kept_mut(), len, from, to == self.payload_len());
         part
     }
 }
@@ -315,6 +361,46 @@ mod tests {
         assert_eq!(cut.iter().map(|c| c.header()[25]).collect::<Vec<_>>(), [18, 18, 13]);
         assert_eq!(f.part(1, 2).payload().unwrap(), (10..25).collect::<Vec<u8>>());
         assert_eq!(unit(100, 1000).payload(), None);
+    }
+
+    /// Returns a packet of TCP over IPv6 with so many bytes of headers and of payload.
+    fn of_ipv6(headers: usize, payload: u32, gso: u16) -> Frame {
+        let mut bytes: Vec<u8> = (0..headers).map(|i| i as u8).collect();
+        (bytes[0], bytes[6]) = (0x60, 6);
+        bytes[44..48].copy_from_slice(&7_u32.to_be_bytes());
+        bytes[53] = FIN | PSH | 0x10;
+        Frame::unit(&bytes, headers as u32 + payload, gso)
+    }
+
+    #[test]
+    fn segments_of_ipv6_have_their_own_numbers_and_lengths() {
+        let f = of_ipv6(72, 2500, 1428);
+        assert_eq!((f.protocol, f.segs(), f.wire_len()), (0x86dd, 2, 2 * 86 + 2500));
+        let cut: Vec<Frame> = (0..2).map(|i| f.segment(i)).collect();
+        assert_eq!(cut.iter().map(|c| c.head().tcp_seq()).collect::<Vec<_>>(), [7, 1435]);
+        assert_eq!(cut.iter().map(|c| c.head().tcp_flags()).collect::<Vec<_>>(), [0x10, 0x19]);
+        let payload_len = |c: &Frame| u16::from_be_bytes([c.header()[4], c.header()[5]]);
+        assert_eq!(cut.iter().map(payload_len).collect::<Vec<_>>(), [1460, 32 + 1072]);
+        assert_eq!(cut[0].header()[24..40], f.header()[24..40], "IPv4 has its number there");
+        let mut header = [0; 48];
+        (header[0], header[6]) = (0x60, 17);
+        let f = Frame::unit(&header, 48 + 25, 10);
+        assert_eq!((0..3).map(|i| f.segment(i).header()[45]).collect::<Vec<_>>(), [18, 18, 13]);
+        assert_eq!((0..3).map(|i| f.segment(i).header()[5]).collect::<Vec<_>>(), [18, 18, 13]);
+    }
+
+    #[test]
+    fn headers_that_are_longer_than_what_a_frame_keeps_are_kept_whole() {
+        let f = of_ipv6(100, 2500, 1428);
+        assert_eq!((f.header().len(), f.header()[99], f.kept().len()), (100, 99, 100));
+        assert_eq!((f.head().transport().len(), f.header_len()), (60, 114));
+        let mut part = f.part(1, 1);
+        assert_eq!((part.head().tcp_seq(), part.header()[99], f.head().tcp_seq()), (1435, 99, 7));
+        part.kept_mut()[99] = 1;
+        assert_eq!((part.header()[99], f.header()[99]), (1, 99), "each has its own");
+        // No frame has longer headers, and none of at most 80 bytes needs a box.
+        assert_eq!(of_ipv6(120, 0, 0).header().len(), HEADER_MAX);
+        assert!(of_ipv6(80, 0, 0).extra.is_none());
     }
 
     #[test]

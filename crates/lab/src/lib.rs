@@ -32,6 +32,7 @@ pub mod event;
 pub mod fidelity;
 pub mod flent;
 pub mod frame;
+pub mod ip;
 pub mod link;
 pub mod net;
 pub mod nic;

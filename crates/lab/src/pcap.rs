@@ -13,10 +13,13 @@ use std::io::{self, Write};
 use std::rc::Rc;
 
 use txweir_core::Nanos;
+use txweir_core::packet::checksum::Sum;
+use txweir_core::packet::headers::protocol;
 use txweir_core::packet::pcapng::{Block, EPB_PACKETID, EPB_QUEUE, IF_SPEED, OPT_COMMENT};
 use txweir_core::{Instant, Rate};
 
-use crate::frame::{Frame, HEADER_MAX};
+use crate::frame::{Frame, HEADER_MAX, put};
+use crate::ip::Family;
 use crate::shown::addresses;
 use crate::tagged::ETHERNET;
 use crate::tagged::{LINK_MAX, LinkHeader};
@@ -34,9 +37,6 @@ pub enum Fate {
 
 /// Largest number of captured bytes of a packet.
 pub const SNAPLEN: u32 = (LINK_MAX + HEADER_MAX) as u32;
-
-/// Protocol number of UDP, in an IPv4 header.
-const UDP: u8 = 17;
 
 /// A pcapng file being written.
 pub struct Capture {
@@ -108,7 +108,6 @@ impl Tap {
     pub fn new(capture: &Rc<RefCell<Capture>>, interface: u32, from: u32, to: u32) -> Self {
         let mut ethernet = [0; ETHERNET as usize];
         ethernet[..12].copy_from_slice(&addresses(from, to));
-        ethernet[12] = 8;
         Self { capture: Rc::clone(capture), interface, ethernet }
     }
 
@@ -116,11 +115,12 @@ impl Tap {
     pub fn packet(&mut self, frame: &Frame, at: Instant, fate: Fate) {
         let mut headers = [0; SNAPLEN as usize];
         let ip = frame.header();
+        self.ethernet[12..].copy_from_slice(&frame.protocol.to_be_bytes());
         let link = frame.link().map_or(&self.ethernet[..], LinkHeader::bytes);
         let end = link.len() + ip.len();
         headers[..link.len()].copy_from_slice(link);
         headers[link.len()..end].copy_from_slice(ip);
-        set_checksum(&mut headers[link.len()..end]);
+        set_checksums(&mut headers[link.len()..end], frame);
         let comment = match fate {
             Fate::Arrives => None,
             Fate::Lost => Some("lost on the link".to_string()),
@@ -142,9 +142,10 @@ impl Tap {
 /// of other packets, its retransmission included.
 fn packet_id(frame: &Frame) -> u64 {
     let mut id = frame.sent.0 ^ u64::from(frame.to) << 40;
-    let what = match frame.header().get(9) {
-        Some(&UDP) => frame.head().number().unwrap_or(0),
-        _ => u64::from(frame.head().tcp_seq()) << 32 | u64::from(frame.head().tcp_ack()),
+    let head = frame.head();
+    let what = match head.is_udp() {
+        true => head.number().unwrap_or(0),
+        false => u64::from(head.tcp_seq()) << 32 | u64::from(head.tcp_ack()),
     };
     for word in [what, u64::from(frame.ip_len())] {
         let m = u128::from(id ^ word ^ 0x9e37_79b9_7f4a_7c15) * 0xd6e8_feb8_6659_fd93;
@@ -153,12 +154,26 @@ fn packet_id(frame: &Frame) -> u64 {
     id
 }
 
-/// Fills in the checksum of an IPv4 header (RFC 1071), which the hosts leave to the device.
-fn set_checksum(ip: &mut [u8]) {
-    let Some(header) = ip.get_mut(..20) else { return };
-    header[10..12].fill(0);
-    let sum: u32 = header.chunks_exact(2).map(|w| u32::from(u16::from_be_bytes([w[0], w[1]]))).sum();
-    let sum = (sum & 0xffff) + (sum >> 16);
-    let sum = !((sum & 0xffff) + (sum >> 16)) as u16;
-    header[10..12].copy_from_slice(&sum.to_be_bytes());
+/// Fills in the checksums that the hosts leave to the device and that must not be zero: of an IPv4
+/// header (RFC 1071), and of UDP over IPv6 (RFC 8200 section 8.1).
+fn set_checksums(headers: &mut [u8], frame: &Frame) {
+    match (Family::of(headers), frame.head().is_udp()) {
+        (Family::V4, _) => {
+            let Some(header) = headers.get_mut(..Family::V4.header()) else { return };
+            put(header, 10, [0; 2]);
+            let sum = Sum::default().bytes(header).checksum();
+            put(header, 10, sum.to_be_bytes());
+        }
+        (Family::V6, true) => {
+            let Some((ip, udp)) = headers.split_at_mut_checked(Family::V6.header()) else { return };
+            put(udp, 6, [0; 2]);
+            // The rest of a payload that nobody reads is zeros.
+            let kept = frame.kept().get(frame.header().len()..).unwrap_or_default();
+            let len = (udp.len() as u32 + frame.payload_len()) as u16;
+            let sum = Sum::default().bytes(&ip[8..]).word(len).word(protocol::UDP.into()).bytes(udp);
+            let sum = sum.bytes(frame.payload().unwrap_or(kept)).finish();
+            put(udp, 6, sum.to_be_bytes());
+        }
+        (Family::V6, false) => {}
+    }
 }

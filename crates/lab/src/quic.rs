@@ -14,7 +14,6 @@
 mod null;
 
 use std::fmt;
-use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant as Clock};
 
@@ -29,9 +28,10 @@ use txweir_core::base::rng::Rng;
 use txweir_core::{Ecn, Instant};
 
 use crate::frame::Frame;
+use crate::ip::{Addr, Family};
 use crate::tagged::ETHERNET;
-use crate::tcp::{Addr, Label};
-use crate::udp::{HEADERS, header};
+use crate::tcp::Label;
+use crate::udp::{HEADERS_MAX, headers, write_headers};
 use null::Null;
 
 /// Payload of a full datagram: the size that quinn finds on a path of Ethernet.
@@ -89,10 +89,6 @@ fn clock(now: Instant) -> Clock {
 
 fn instant(at: Clock) -> Instant {
     Instant(u64::try_from(at.saturating_duration_since(*ZERO).as_nanos()).unwrap_or(u64::MAX))
-}
-
-fn socket(a: Addr) -> SocketAddr {
-    SocketAddrV4::new(Ipv4Addr::from(a.ip), a.port).into()
 }
 
 /// Connection ids: consecutive numbers.
@@ -184,7 +180,7 @@ impl Conn {
         let mut tokens = ValidationTokenConfig::default();
         tokens.sent(0);
         let mut server = ServerConfig::new(Arc::new(Null), Arc::new(Null));
-        server.transport_config(transport(c, units(tso_max))).validation_token_config(tokens);
+        server.transport_config(transport(c, units(tso_max, label.family))).validation_token_config(tokens);
         Self::new(c, addrs, label, tso_max, seed, Some(Arc::new(server)))
     }
 
@@ -210,7 +206,7 @@ impl Conn {
             remote,
             label,
             ecn: c.ecn,
-            unit: units(tso_max),
+            unit: units(tso_max, label.family),
             held: None,
             blocked: false,
             read: 0,
@@ -259,9 +255,10 @@ impl Conn {
     }
 
     fn datagram(&mut self, now: Instant, bytes: &[u8], ecn: Option<EcnCodepoint>) {
-        let Self { endpoint, connection, remote, buffer, .. } = self;
+        let Self { endpoint, connection, remote, label, buffer, .. } = self;
         buffer.clear();
-        let event = endpoint.handle(clock(now), socket(*remote), None, ecn, BytesMut::from(bytes), buffer);
+        let event =
+            endpoint.handle(clock(now), remote.over(label.family), None, ecn, BytesMut::from(bytes), buffer);
         match event {
             Some(DatagramEvent::ConnectionEvent(handle, event)) => {
                 if let Some((_, c)) = connection.as_mut().filter(|(own, _)| *own == handle) {
@@ -283,7 +280,8 @@ impl Conn {
     /// [`wake`](Self::wake).
     pub fn poll(&mut self, now: Instant, mut sink: impl FnMut(Frame) -> Result<(), Frame>) {
         if let Some((_, config)) = self.opens.take_if(|(start, _)| *start <= now) {
-            self.connection = self.endpoint.connect(clock(now), config, socket(self.remote), "lab").ok();
+            self.connection =
+                self.endpoint.connect(clock(now), config, self.remote.over(self.label.family), "lab").ok();
         }
         if let Some((_, c)) = &mut self.connection
             && c.poll_timeout().is_some_and(|at| at <= clock(now))
@@ -360,12 +358,13 @@ impl Conn {
     fn frame(&self, now: Instant, t: &Transmit) -> Frame {
         let bytes: Arc<[u8]> = self.buffer[..t.size.min(self.buffer.len())].into();
         // A unit of ten datagrams of 1452 bytes fits the 16 bits of a length.
-        let ip_len = HEADERS + bytes.len() as u32;
-        let mut header = header(self.local, self.remote, ip_len);
+        let len = headers(self.label.family);
+        let ip_len = len + bytes.len() as u32;
         let ds = self.label.ds | t.ecn.filter(|_| self.ecn).map_or(0, |e| e as u8);
-        header[1] = ds;
+        let mut header = [0; HEADERS_MAX];
+        write_headers(&mut header, (self.local, self.remote), &self.label, ds, ip_len);
         let size = t.segment_size.and_then(|s| u16::try_from(s).ok()).unwrap_or(0);
-        let mut frame = Frame::unit(&header, ip_len, size).with_payload(bytes);
+        let mut frame = Frame::unit(&header[..len as usize], ip_len, size).with_payload(bytes);
         frame.sent = now;
         self.label.put(&mut frame, ds);
         frame
@@ -387,8 +386,8 @@ impl Conn {
 }
 
 /// Returns the number of datagrams of a unit of at most `tso_max` bytes.
-const fn units(tso_max: u32) -> usize {
-    let fit = tso_max.saturating_sub(ETHERNET + HEADERS) / MTU as u32;
+const fn units(tso_max: u32, family: Family) -> usize {
+    let fit = tso_max.saturating_sub(ETHERNET + headers(family)) / MTU as u32;
     match fit {
         0 => 1,
         n if n > UNIT_MAX => UNIT_MAX as usize,

@@ -112,7 +112,7 @@ mod tests {
         let (mut frame, mac) = (frame(), addresses(0, 1));
         let shown = Shown::of(&frame, &mac);
         assert_eq!(shown.bytes()[..16], [2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 8, 0, 0x45, 0]);
-        assert_eq!(shown.bytes().len(), 14 + HEADER_MAX);
+        assert_eq!(shown.bytes().len(), 14 + 80);
         shown.put_back(&mut frame, &mac);
         assert_eq!((frame.link(), frame.len()), (None, 114));
     }
@@ -132,5 +132,18 @@ mod tests {
         assert!(again.remove(12, 8));
         again.put_back(&mut frame, &mac);
         assert_eq!((frame.link(), frame.len()), (None, 114));
+    }
+
+    #[test]
+    fn a_long_header_is_shown_whole_and_put_back() {
+        let mut packet: Vec<u8> = (0..100).collect();
+        packet[0] = 0x60;
+        let (mut frame, mac) = (Frame::headers(&packet, 100, 100), addresses(0, 1));
+        let mut shown = Shown::of(&frame, &mac);
+        assert_eq!((shown.bytes().len(), &shown.bytes()[12..15]), (114, &[0x86, 0xdd, 0x60][..]));
+        assert!(shown.insert(12, &[0x81, 0, 0, 5]) && shown.insert(12, &[0x88, 0xa8, 0, 6]));
+        shown.bytes_mut()[121] = 1;
+        shown.put_back(&mut frame, &mac);
+        assert_eq!((frame.header()[99], frame.link_len()), (1, 22));
     }
 }

@@ -11,8 +11,6 @@
 mod outbox;
 mod packets;
 
-use std::fmt;
-
 use txweir_core::base::time::{Instant, Nanos};
 use txweir_transport::wire::{Codec, HEADER_MAX as TCP_MAX};
 pub use txweir_transport::{Algorithm, EcnMode};
@@ -21,12 +19,12 @@ use txweir_transport::{Config, Connection, Pacing, State};
 use crate::app::App;
 use crate::cpu::Cpu;
 use crate::frame::Frame;
+pub use crate::ip::Addr;
+use crate::ip::Family;
 use crate::tagged::ETHERNET;
 use crate::tcp::outbox::Outbox;
 use crate::tcp::packets::Packets;
 
-/// Bytes of an IPv4 header without options.
-const IP: usize = 20;
 /// Largest number of bytes of an IP packet, and so of a TSO unit without its Ethernet header (RFC
 /// 791 section 3.1).
 const IP_MAX: u32 = 65_535;
@@ -34,7 +32,8 @@ const IP_MAX: u32 = 65_535;
 /// TCP of a host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TcpConfig {
-    /// Payload of a full segment without options; 1460 for Ethernet.
+    /// Payload of a full segment without options over IPv4; 1460 for Ethernet. Over IPv6 it is 20
+    /// bytes less, as its header is longer.
     pub mss: u16,
     /// Largest number of bytes of a TSO unit, Ethernet header included; below two segments, no TSO.
     pub tso_max: u32,
@@ -114,17 +113,18 @@ impl Default for TcpConfig {
 }
 
 impl TcpConfig {
-    /// Returns the configuration of the transport.
-    pub fn transport(&self) -> Config {
+    /// Returns the configuration of the transport over this version of IP.
+    pub fn transport(&self, family: Family) -> Config {
         let c = Config::default();
-        let room = self.tso_max.saturating_sub(ETHERNET).min(IP_MAX).saturating_sub((IP + TCP_MAX) as u32);
+        let headers = (family.header() + TCP_MAX) as u32;
+        let room = self.tso_max.saturating_sub(ETHERNET).min(IP_MAX).saturating_sub(headers);
         // The seed stays that of the default, as ends share equal configurations
         // (`Conn::share_config`): each connection is given its own by `Connection::reseed`.
         Config {
-            mss: self.mss,
+            mss: self.mss_over(family),
             algorithm: self.congestion,
             ecn: self.ecn,
-            gso_max: if self.cuts() { c.gso_max } else { room },
+            gso_max: if self.cuts(family) { c.gso_max } else { room },
             send_buffer: self.send_buffer as u64,
             receive_buffer: self.more.receive_buffer_start.min(self.receive_buffer as u64),
             receive_buffer_max: self.receive_buffer as u64,
@@ -140,25 +140,15 @@ impl TcpConfig {
         }
     }
 
-    /// True if units are cut before they leave.
-    fn cuts(&self) -> bool {
-        self.tso_max < ETHERNET + (IP + TCP_MAX) as u32 + 2 * u32::from(self.mss)
+    /// Returns the payload of a full segment without options over this version of IP.
+    const fn mss_over(&self, family: Family) -> u16 {
+        self.mss.saturating_sub(family.beyond_v4())
     }
-}
 
-/// An IPv4 address and a port.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Addr {
-    /// IPv4 address.
-    pub ip: [u8; 4],
-    /// Port, not zero.
-    pub port: u16,
-}
-
-impl fmt::Display for Addr {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let [a, b, c, d] = self.ip;
-        write!(f, "{a}.{b}.{c}.{d}:{}", self.port)
+    /// True if units are cut before they leave.
+    fn cuts(&self, family: Family) -> bool {
+        let headers = (family.header() + TCP_MAX) as u32;
+        self.tso_max < ETHERNET + headers + 2 * u32::from(self.mss_over(family))
     }
 }
 
@@ -173,6 +163,8 @@ pub struct Label {
     pub priority: u32,
     /// DS field of the frames, without its ECN bits.
     pub ds: u8,
+    /// Version of IP of the frames.
+    pub family: Family,
     /// Mark of the frames.
     pub mark: u32,
 }
@@ -257,13 +249,13 @@ impl Conn {
         label: Label,
         seed: u64,
     ) -> Self {
-        let tcp = Connection::connect(c.transport());
+        let tcp = Connection::connect(c.transport(label.family));
         Self { opens: start, ..Self::new(c, tcp, (local, remote), app, label, seed) }
     }
 
     /// Returns the end that waits for the connection from `remote`.
     pub fn listen(c: &TcpConfig, (local, remote): (Addr, Addr), app: App, label: Label, seed: u64) -> Self {
-        let tcp = Connection::listen(c.transport());
+        let tcp = Connection::listen(c.transport(label.family));
         Self::new(c, tcp, (local, remote), app, label, seed)
     }
 
@@ -281,8 +273,8 @@ impl Conn {
             tcp,
             app,
             opens: Instant::MAX,
-            packets: Packets { local: local.ip, remote: remote.ip, codec, label },
-            out: Outbox::new(c.cuts(), c.more.rehashes),
+            packets: Packets { hosts: [local.ip, remote.ip], codec, label },
+            out: Outbox::new(c.cuts(label.family), c.more.rehashes),
             frames_in: 0,
         }
     }
@@ -302,11 +294,11 @@ impl Conn {
     }
     /// Returns this end's address.
     pub const fn local(&self) -> Addr {
-        Addr { ip: self.packets.local, port: self.packets.codec.port }
+        Addr { ip: self.packets.hosts[0], port: self.packets.codec.port }
     }
     /// Returns the other end's address.
     pub const fn remote(&self) -> Addr {
-        Addr { ip: self.packets.remote, port: self.packets.codec.peer_port }
+        Addr { ip: self.packets.hosts[1], port: self.packets.codec.peer_port }
     }
     /// Returns the state machine.
     pub const fn tcp(&self) -> &Connection {
@@ -355,13 +347,12 @@ impl Conn {
     /// to follow.
     pub fn deliver(&mut self, now: Instant, frame: &Frame) {
         self.frames_in += 1;
-        let header = frame.header();
-        let Some(tcp) = header.get(IP..) else { return };
-        if frame.head().tcp_flags() & crate::frame::SYN != 0 {
-            self.packets.codec.remote = frame.head().tcp_seq();
+        let head = frame.head();
+        if head.tcp_flags() & crate::frame::SYN != 0 {
+            self.packets.codec.remote = head.tcp_seq();
         }
         let (near_seq, near_ack) = self.tcp.expects();
-        let Some(mut seg) = self.packets.codec.read(tcp, near_seq, near_ack) else { return };
+        let Some(mut seg) = self.packets.codec.read(head.transport(), near_seq, near_ack) else { return };
         (seg.len, seg.gso, seg.ecn) = (frame.payload_len(), frame.gso_size(), frame.ecn());
         self.tcp.receive(now, &seg);
     }

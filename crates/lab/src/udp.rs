@@ -9,58 +9,79 @@ pub mod voice;
 use hdrhistogram::Histogram;
 
 use crate::dist::histogram;
-use crate::frame::Frame;
-use crate::tcp::{Addr, Label};
+use crate::frame::{Frame, put};
+use crate::ip::{Addr, Family, Header};
+use crate::tagged::ETHERNET;
+use crate::tcp::Label;
 use txweir_core::base::time::{Instant, Nanos};
+use txweir_core::packet::headers::protocol;
 
-/// Bytes of IPv4 and UDP headers.
-pub(crate) const HEADERS: u32 = 28;
+/// Bytes of the header of UDP.
+const UDP: u32 = 8;
 /// Bytes of the packet's number, which follows the headers, and of a word that some applications
 /// add.
 const NUMBER: u32 = 8;
-/// Number of bytes of a packet that are kept.
-const KEPT: usize = (HEADERS + 2 * NUMBER) as usize;
+/// Largest number of bytes of a packet that are kept.
+const KEPT: usize = HEADERS_MAX + 2 * NUMBER as usize;
+/// Bytes of the longest headers of IP and UDP.
+pub(crate) const HEADERS_MAX: usize = Family::HEADER_MAX + UDP as usize;
 
-/// Returns the header of UDP over IPv4 from one address to another, for a packet of this length.
-pub(crate) fn header(local: Addr, remote: Addr, ip_len: u32) -> [u8; HEADERS as usize] {
-    let mut header = [0; HEADERS as usize];
-    header[0] = 0x45;
-    // Don't fragment, 64 hops, UDP (RFC 791 section 3.1).
-    (header[6], header[8], header[9]) = (0x40, 64, 17);
-    header[12..16].copy_from_slice(&local.ip);
-    header[16..20].copy_from_slice(&remote.ip);
-    header[20..22].copy_from_slice(&local.port.to_be_bytes());
-    header[22..24].copy_from_slice(&remote.port.to_be_bytes());
-    header[2..4].copy_from_slice(&(ip_len as u16).to_be_bytes());
-    header[24..26].copy_from_slice(&((ip_len - 20) as u16).to_be_bytes());
-    header
+/// Returns the bytes of the headers of IP and UDP.
+pub(crate) const fn headers(family: Family) -> u32 {
+    family.header() as u32 + UDP
+}
+/// Returns the bytes of the least frame of UDP with a number, Ethernet header included; 60 is the
+/// least that Ethernet has (IEEE 802.3, without the FCS).
+pub(crate) const fn frame_min(family: Family) -> u32 {
+    let len = ETHERNET + headers(family) + NUMBER;
+    if len < 60 { 60 } else { len }
+}
+/// Returns the largest payload of a datagram that fits an Ethernet frame.
+pub(crate) const fn payload_max(family: Family) -> u32 {
+    1_500 - headers(family)
+}
+
+/// Writes the headers of a datagram from one address to another at the beginning of `out`, which is
+/// all zeros; the packet has `ip_len` bytes.
+pub(crate) fn write_headers<const N: usize>(
+    out: &mut [u8; N],
+    (local, remote): (Addr, Addr),
+    &Label { family, hash, .. }: &Label,
+    ds: u8,
+    ip_len: u32,
+) {
+    let hosts = [local.ip, remote.ip];
+    Header { hosts, family, protocol: protocol::UDP, ds, hash, ip_len }.write(out);
+    let at = family.header();
+    let udp_len = ip_len.saturating_sub(at as u32) as u16;
+    for (n, field) in [local.port, remote.port, udp_len].into_iter().enumerate() {
+        put(out, at + 2 * n, field.to_be_bytes());
+    }
 }
 
 /// Makes the packets of one sender.
 #[derive(Clone, Debug)]
 pub(crate) struct Packets {
-    kept: [u8; KEPT],
+    addrs: (Addr, Addr),
     label: Label,
 }
 
 impl Packets {
-    pub(crate) fn new(local: Addr, remote: Addr, label: Label) -> Self {
-        let mut kept = [0; KEPT];
-        kept[..HEADERS as usize].copy_from_slice(&header(local, remote, HEADERS));
-        kept[1] = label.ds;
-        Self { kept, label }
+    pub(crate) const fn new(local: Addr, remote: Addr, label: Label) -> Self {
+        Self { addrs: (local, remote), label }
     }
 
     /// Returns a packet with this number and the word behind it, whose payload has `payload` bytes:
-    /// at least 8, the first of which are the number, and at most 65507.
-    pub(crate) fn make(&mut self, now: Instant, number: u64, word: u64, payload: u32) -> Frame {
-        let ip_len = HEADERS + payload.clamp(NUMBER, 65_535 - HEADERS);
-        self.kept[2..4].copy_from_slice(&(ip_len as u16).to_be_bytes());
-        self.kept[24..26].copy_from_slice(&((ip_len - 20) as u16).to_be_bytes());
-        self.kept[HEADERS as usize..][..8].copy_from_slice(&number.to_be_bytes());
-        self.kept[(HEADERS + NUMBER) as usize..].copy_from_slice(&word.to_be_bytes());
-        let kept = KEPT.min(ip_len as usize);
-        let mut frame = Frame::headers(&self.kept[..kept], HEADERS as usize, ip_len);
+    /// at least 8, the first of which are the number, and at most what an IP packet holds.
+    pub(crate) fn make(&self, now: Instant, number: u64, word: u64, payload: u32) -> Frame {
+        let headers = headers(self.label.family);
+        let ip_len = headers + payload.clamp(NUMBER, 65_535 - headers);
+        let mut kept = [0; KEPT];
+        write_headers(&mut kept, self.addrs, &self.label, self.label.ds, ip_len);
+        put(&mut kept, headers as usize, number.to_be_bytes());
+        put(&mut kept, (headers + NUMBER) as usize, word.to_be_bytes());
+        let len = ((headers + 2 * NUMBER).min(ip_len)) as usize;
+        let mut frame = Frame::headers(&kept[..len], headers as usize, ip_len);
         frame.sent = now;
         self.label.put(&mut frame, self.label.ds);
         frame
@@ -81,7 +102,7 @@ pub struct Source {
 }
 
 impl Source {
-    /// Returns a sender of frames of `len` bytes (Ethernet header included, at least 50) at `rate`
+    /// Returns a sender of frames of `len` bytes (Ethernet header included, at least 50, over IPv6 70) at `rate`
     /// bit/s of such frames, from `start` to before `until`. A rate of zero sends nothing.
     pub fn new(
         local: Addr,
@@ -92,7 +113,7 @@ impl Source {
         start: Instant,
         until: Instant,
     ) -> Self {
-        let payload = len.saturating_sub(crate::tagged::ETHERNET + HEADERS);
+        let payload = len.saturating_sub(ETHERNET + headers(label.family));
         let packets = Packets::new(local, remote, label);
         Self { packets, payload, rate, next_at: start, until, remainder: 0, sent: 0 }
     }

@@ -91,7 +91,7 @@ impl End {
     /// Returns true if a packet that has come is for the present flow of this place, not for an
     /// earlier one.
     pub(super) fn is_for_flow(&self, frame: &Frame) -> bool {
-        let ports = frame.header().get(20..24);
+        let ports = frame.head().transport().get(..4);
         let (local, remote) = (self.conn.local().port.to_be_bytes(), self.conn.remote().port.to_be_bytes());
         !self.idle && ports == Some(&[remote[0], remote[1], local[0], local[1]])
     }

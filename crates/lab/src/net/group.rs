@@ -7,6 +7,7 @@ use txweir_core::{Instant, Nanos};
 
 use super::flows::{Flows, Short};
 use super::measure::Counters;
+use crate::ip::Family;
 use crate::quic;
 use crate::tcp::{Algorithm, EcnMode, Label, TcpConfig};
 use crate::udp::ask::Ask;
@@ -104,6 +105,8 @@ pub struct Group {
     pub ds: u8,
     /// Mark of its packets at the host that sends them, both ways.
     pub mark: u32,
+    /// Version of IP of its packets.
+    pub family: Family,
     /// Start time.
     pub start: Instant,
     /// Largest random addition to the start time of each connection.
@@ -117,7 +120,7 @@ pub struct Group {
 impl Group {
     /// Returns the label of the frames of a member in one direction.
     pub(super) const fn label(&self, to: u32, hash: u32) -> Label {
-        Label { to, hash, priority: self.priority, ds: self.ds, mark: self.mark }
+        Label { to, hash, priority: self.priority, ds: self.ds, family: self.family, mark: self.mark }
     }
 }
 

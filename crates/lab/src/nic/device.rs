@@ -2,6 +2,7 @@
 //! out.
 
 use txweir_core::model::wire::{Departure, RingQueue, Wire};
+use txweir_core::packet::headers::{self, L3, Network, ethertype};
 use txweir_core::path::device::{Completed, DeviceError};
 use txweir_core::path::port::Queues;
 use txweir_core::path::txpath::BULK;
@@ -95,10 +96,10 @@ impl TxQueue for Ring<'_> {
     #[inline]
     fn push(&mut self, mut frame: Frame, m: &Meta) {
         if m.washed {
-            frame.ds &= 3;
+            wash(&mut frame);
         }
-        if m.marked && frame.ecn().capable() {
-            frame.ds |= Ecn::Ce as u8;
+        if m.marked {
+            mark(&mut frame);
         }
         if let Some(probe) = &mut self.probe {
             probe.pushed(self.index);
@@ -129,11 +130,62 @@ impl TxQueue for Ring<'_> {
     }
 }
 
+/// Sets the code point of a frame to CE, if its sender takes marks: in its bytes too, which captures
+/// and the next filters see.
+fn mark(frame: &mut Frame) {
+    if frame.ecn().capable() {
+        frame.ds |= Ecn::Ce as u8;
+        let network = network(frame);
+        headers::set_ce(frame.kept_mut(), network);
+    }
+}
+
+/// Sets the DSCP of a frame to 0.
+fn wash(frame: &mut Frame) {
+    frame.ds &= 3;
+    let network = network(frame);
+    headers::clear_dscp(frame.kept_mut(), network);
+}
+
+/// Returns the kind of a frame's network header, with which its bytes begin.
+const fn network(frame: &Frame) -> Network {
+    let l3 = match frame.protocol {
+        ethertype::IPV4 => L3::Ipv4,
+        ethertype::IPV6 => L3::Ipv6,
+        _ => L3::None,
+    };
+    Network { l3, offset: Some(0) }
+}
+
 /// The frame lies no longer below the socket of whom it is from, which is the other end of whom it
 /// is for.
 pub(super) fn release(released: &mut Vec<(u32, u32)>, frame: &mut Frame) {
     if frame.below != Below::Not {
         released.push((frame.to ^ 1, frame.below.bytes(frame.payload_len())));
         frame.below = Below::Not;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn marks_are_in_the_bytes_of_both_versions() {
+        for (bytes, ds, marked, washed) in [
+            ([0x45, 0xba], 0xba, [0x45, 0xbb], [0x45, 0x03]),
+            ([0x6b, 0xa5], 0xba, [0x6b, 0xb5], [0x60, 0x35]),
+            ([0x6b, 0x85], 0xb8, [0x6b, 0x85], [0x60, 0x05]),
+        ] {
+            let mut packet = [0; 60];
+            packet[..2].copy_from_slice(&bytes);
+            let mut f = Frame::headers(&packet, 60, 60);
+            f.ds = ds;
+            mark(&mut f);
+            assert_eq!(f.header()[..2], marked);
+            wash(&mut f);
+            assert_eq!(f.header()[..2], washed);
+            assert_eq!(f.ds, if ds & 3 == 0 { 0 } else { 3 });
+        }
     }
 }

@@ -230,6 +230,9 @@ pub(super) struct TrafficTable {
     pub(super) dscp: Option<DscpText>,
     #[serde(default)]
     pub(super) mark: u32,
+    /// True if its packets are of IPv6.
+    #[serde(default)]
+    pub(super) ipv6: bool,
     pub(super) start: Option<Text<Nanos>>,
     pub(super) stagger: Option<Text<Nanos>>,
     pub(super) congestion: Option<Spanned<String>>,

@@ -11,12 +11,14 @@ use super::host::ECN;
 use super::names::Names;
 use super::{Scenario, ScenarioError};
 use crate::draw::{SIZES_MAX, Sizes};
+use crate::ip::Family;
 use crate::net::{AT_ONCE_MAX, Choice, Group, LISTED_MAX, Load, Short};
 use crate::quic;
 use crate::rrul::{self, LOOKUP_WAIT, PING};
 use crate::tcp::{Algorithm, EcnMode};
 use crate::udp::ask::Ask;
 use crate::udp::video::Video;
+use crate::udp::{frame_min, payload_max};
 
 /// Longest request or response: more than a run ever moves.
 const MESSAGE_MAX: u64 = 1_000_000_000_000;
@@ -68,6 +70,7 @@ impl Traffic<'_> {
             priority: t.priority.unwrap_or_else(|| tos_priority(ds)),
             ds,
             mark: t.mark,
+            family: self.family(),
             start: Instant(time(t.start).0),
             stagger: t.stagger.map_or(Nanos::from_millis(10), |t| t.0),
             choice: self.choice()?,
@@ -123,6 +126,10 @@ impl Traffic<'_> {
         Ok(())
     }
 
+    const fn family(&self) -> Family {
+        if self.table.ipv6 { Family::V6 } else { Family::V4 }
+    }
+
     fn choice(&self) -> Result<Choice, ScenarioError> {
         let t = self.table;
         if *t.kind.get_ref() == KindName::Quic {
@@ -146,10 +153,11 @@ impl Traffic<'_> {
             },
             KindName::Cbr => {
                 let size = t.size.as_ref().ok_or_else(|| missing("size"))?;
-                let len = u32::try_from(size.get_ref().0.0).ok().filter(|l| (60..=9018).contains(l));
+                let min = frame_min(self.family());
+                let len = u32::try_from(size.get_ref().0.0).ok().filter(|l| (min..=9018).contains(l));
                 let len = len.ok_or_else(|| {
-                    self.scenario
-                        .error(size.span(), "size: expected 60 to 9018 bytes, Ethernet header included")
+                    let message = format!("size: expected {min} to 9018 bytes, Ethernet header included");
+                    self.scenario.error(size.span(), message)
                 })?;
                 Load::Cbr { len, rate: t.rate.as_ref().ok_or_else(|| missing("rate"))?.get_ref().0.bits() }
             }
@@ -289,8 +297,10 @@ impl Traffic<'_> {
         let default = if gap.is_some() { LOOKUP } else { (PING, PING) };
         let payload = |own: &Option<Spanned<Text<Bytes>>>, default: u32| {
             let Some(size) = own.as_ref().or(t.size.as_ref()) else { return Ok(default) };
-            u32::try_from(size.get_ref().0.0).ok().filter(|n| (8..=1_472).contains(n)).ok_or_else(|| {
-                self.scenario.error(size.span(), "size: expected 8 to 1472 bytes, what a packet of UDP holds")
+            let max = payload_max(self.family());
+            u32::try_from(size.get_ref().0.0).ok().filter(|n| (8..=max).contains(n)).ok_or_else(|| {
+                let message = format!("size: expected 8 to {max} bytes, what a packet of UDP holds");
+                self.scenario.error(size.span(), message)
             })
         };
         let timeout = t.timeout.as_ref().map_or(LOOKUP_WAIT.0, |t| t.get_ref().0);

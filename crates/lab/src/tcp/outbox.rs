@@ -134,7 +134,7 @@ mod tests {
     fn below_fq_the_low_bits_are_the_connection() {
         let tcp = Connection::connect(Config::default());
         let mut out = Outbox::new(false, true);
-        let label = Label { to: 2 * 1_025 + 1, hash: 0xabcd_efff, priority: 0, ds: 0, mark: 0 };
+        let label = Label { to: 2 * 1_025 + 1, hash: 0xabcd_efff, ..Label::default() };
         assert_eq!(out.hash(&label, &tcp), 0xabcd_efff);
         out.by_socket = true;
         assert_eq!(out.hash(&label, &tcp), 0xabcd_ec01);

@@ -8,9 +8,11 @@ use txweir_core::{Instant, Nanos};
 use super::{FAR, NEAR, capture};
 use crate::app::Pace;
 use crate::frame::Frame;
+use crate::ip::Family;
 use crate::net::{CONNECTIONS_MAX, Group, Load};
 use crate::rrul;
 use crate::scenario::{SCENARIO, Scenario, ScenarioError};
+use crate::udp::{frame_min, payload_max};
 
 /// Largest number of connections of a file's traffic: each needs buffers.
 const MEMBERS_MAX: u32 = 4096;
@@ -214,6 +216,31 @@ impl Traffic {
         let mix = MIXES.iter().find(|m| m.name == name)?;
         let about = if both { mix.about_both } else { mix.about };
         Some(Self { name: mix.name.into(), about: about.into(), load: Loads::Groups((mix.groups)(both)) })
+    }
+
+    /// Returns the same traffic over IPv6.
+    ///
+    /// # Errors
+    /// Fails for a capture, whose packets are as they are, and for a group whose packets do not fit.
+    pub fn over_ipv6(mut self) -> Result<Self, String> {
+        let Loads::Groups(groups) = &mut self.load else {
+            return Err(format!("expected a mix or [[traffic]], given a capture, {}", self.name));
+        };
+        let (min, max) = (frame_min(Family::V6), payload_max(Family::V6));
+        for (group, _) in groups {
+            let (given, expected) = match group.load {
+                Load::Cbr { len, .. } => (len, min..=u32::MAX),
+                Load::Ask(ask) => (ask.request.max(ask.response), 0..=max),
+                _ => (0, 0..=0),
+            };
+            if !expected.contains(&given) {
+                let bound = if given < min { format!("at least {min}") } else { format!("at most {max}") };
+                return Err(format!("group {}: size: expected {bound} bytes, given {given}", group.name));
+            }
+            group.family = Family::V6;
+        }
+        self.about += ", over IPv6";
+        Ok(self)
     }
 
     /// Reads the bytes of a file called `name`: a capture (pcap or pcapng), up to `time`, or the

@@ -216,7 +216,7 @@ mod tests {
         assert!(most.sizes().0.div_ceil(1200) <= 1_024 && most.sizes().0.div_ceil(1200) > 1_020);
     }
 
-    const HEADERS_LEN: u32 = super::super::HEADERS;
+    const HEADERS_LEN: u32 = super::super::headers(crate::ip::Family::V4);
 
     #[test]
     fn a_frame_is_there_with_its_last_packet() {

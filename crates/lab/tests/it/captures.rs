@@ -144,7 +144,7 @@ fn every_packet_that_left_a_wire_is_there() {
     assert_eq!(all.len(), report.links.len());
     for (i, l) in all.iter().zip(&report.links) {
         assert_eq!(i.name, format!("{} -> {}", l.from, l.to));
-        assert_eq!((i.speed, i.link_type, i.snaplen), (l.rate_bit_s, 1, 102));
+        assert_eq!((i.speed, i.link_type, i.snaplen), (l.rate_bit_s, 1, 122));
         // Packets still in the device at the end have not left.
         let (there, sent) = (i.packets.len() as u64, l.tx_packets);
         assert!(there <= sent && sent - there <= 16, "{}: {there} of {sent}", i.name);
@@ -161,21 +161,98 @@ fn every_packet_that_left_a_wire_is_there() {
     fs::remove_dir_all(dir).unwrap();
 }
 
+fn be16(b: &[u8], at: usize) -> u32 {
+    u32::from(b[at]) << 8 | u32::from(b[at + 1])
+}
+
+/// Returns the sum of RFC 1071; 0xffff if it covers a right checksum.
+fn summed(bytes: &[u8]) -> u32 {
+    let sum: u32 =
+        bytes.chunks(2).map(|w| u32::from(w[0]) << 8 | w.get(1).map_or(0, |b| u32::from(*b))).sum();
+    (sum & 0xffff) + (sum >> 16)
+}
+
 fn check_headers(p: &Packet) {
     let b = &p.captured;
-    assert_eq!((b[0], b[6], b[12], b[13]), (2, 2, 8, 0), "addresses and type of the Ethernet header");
+    assert_eq!((b[0], b[6]), (2, 2), "addresses of the Ethernet header");
     assert_ne!(b[0..6], b[6..12]);
-    let ip = &b[14..34];
-    let sum: u32 = ip.chunks(2).map(|w| u32::from(w[0]) << 8 | u32::from(w[1])).sum();
-    assert_eq!((sum & 0xffff) + (sum >> 16), 0xffff, "checksum of the IPv4 header");
-    assert_eq!(u32::from(ip[2]) << 8 | u32::from(ip[3]), p.original - 14, "length of the IP packet");
+    let (network, protocol) = match be16(b, 12) {
+        0x0800 => {
+            assert_eq!(summed(&b[14..34]), 0xffff, "checksum of the IPv4 header");
+            assert_eq!(be16(b, 16), p.original - 14, "length of the IP packet");
+            (20, b[23])
+        }
+        0x86dd => {
+            assert_eq!(b[14] >> 4, 6, "version");
+            assert_eq!(be16(b, 18), p.original - 54, "length behind the header");
+            (40, b[20])
+        }
+        other => panic!("ethertype {other:#x}"),
+    };
     assert!(p.interface < 2 && p.comment.is_none());
-    let transport = match ip[9] {
-        6 => usize::from(b[14 + 20 + 12] >> 4) * 4,
-        17 => 8,
+    let transport = match protocol {
+        6 => usize::from(b[14 + network + 12] >> 4) * 4,
+        17 => {
+            assert_eq!(be16(b, 14 + network + 4), p.original - 14 - network as u32, "length of UDP");
+            assert_eq!(be16(b, 14 + network + 6) != 0, network == 40, "a checksum over IPv6 alone");
+            8
+        }
         other => panic!("protocol {other}"),
     };
-    assert_eq!(b.len(), 34 + transport, "headers and nothing else");
+    assert_eq!(b.len(), 14 + network + transport, "headers and nothing else");
+}
+
+/// The headers of both versions side by side: units as the wire cuts them, a flow label for each
+/// direction of each flow, marks, the checksum that UDP must have over IPv6.
+#[test]
+fn packets_of_ipv6_are_whole() {
+    let one = |name: &str, more: &str| {
+        format!("[[traffic]]\nname = '{name}'\nfrom = 'a'\nto = 'b'\nipv6 = true\n{more}\n")
+    };
+    let traffic = one("s", "kind = 'stream'\ncount = 2")
+        + &one("c", "kind = 'cbr'\nsize = '100'\nrate = '8kbit'\ndscp = 'ef'")
+        + &one("q", "kind = 'quic'\nstart = '1s'");
+    let link = "rate = '10mbit'\ndelay = '5ms'\nqueues = 1\npolicy = 'qdisc add root fq_codel'";
+    let host = "tso = '65226'\necn = 'accurate'\nsmall_queues = false";
+    let text = common::two_hosts("duration = '2s'", host, link, &traffic);
+    let (_, files, dir) = capture(&text, "ipv6");
+    let interfaces = read(&files["0-a-b.pcapng"]);
+    let mut labels: BTreeMap<(usize, u32, u32), Vec<u32>> = BTreeMap::new();
+    let mut longest = 0;
+    for p in interfaces.iter().flat_map(|i| &i.packets) {
+        check_headers(p);
+        let b = &p.captured;
+        assert_eq!((be16(b, 12), p.original <= 1514), (0x86dd, true));
+        longest = longest.max(b.len());
+        let label = (u32::from(b[15]) & 15) << 16 | be16(b, 16);
+        labels.entry((p.interface, be16(b, 54), be16(b, 56))).or_default().push(label);
+        if be16(b, 54) == 2002 {
+            // Headers, the number, zeros: the payload of the constant rate.
+            assert_eq!((b[14], b[15] & 0xf0), (0x6b, 0x80), "EF, and no mark");
+            let number = labels[&(p.interface, be16(b, 54), be16(b, 56))].len() as u64 - 1;
+            let pseudo = [&b[22..54], &[0, 17], &b[18..20], &b[54..62], &number.to_be_bytes()].concat();
+            assert_eq!(summed(&pseudo), 0xffff, "checksum of UDP");
+        }
+    }
+    assert_eq!(labels.len(), 4 + 1 + 2);
+    let mut first: Vec<u32> = labels.values().map(|l| l[0]).collect();
+    assert!(labels.values().all(|l| l.iter().all(|label| *label == l[0])), "a label stays");
+    first.sort_unstable();
+    first.dedup();
+    assert!(first.len() == 7 && first[0] > 0, "{first:x?}");
+    // Counters of accurate ECN, and blocks, behind time stamps: headers of more than 80 bytes.
+    assert!(longest > 14 + 80, "{longest}");
+    let up = &interfaces[0].packets;
+    let marked = |p: &&Packet| p.captured[15] & 0x30 == 0x30;
+    assert!(up.iter().filter(marked).count() > 3, "fq_codel marks");
+    // Full segments of one flow: 1440 bytes less the time stamps.
+    let flow = |p: &&Packet| p.original == 1514 && p.captured[20] == 6 && be16(&p.captured, 54) == 2000;
+    let seqs: Vec<u32> =
+        up.iter().filter(flow).map(|p| be16(&p.captured, 58) << 16 | be16(&p.captured, 60)).collect();
+    let steps = seqs.windows(2).filter(|w| w[1].wrapping_sub(w[0]) == 1428).count();
+    assert!(steps > 100 && steps * 10 > seqs.len() * 9, "{steps} of {}", seqs.len());
+    tshark(&files);
+    fs::remove_dir_all(dir).unwrap();
 }
 
 #[test]
@@ -214,39 +291,43 @@ fn a_unit_is_written_as_the_wire_cuts_it() {
 
 #[test]
 fn tshark_reads_it() {
+    let (_, files, dir) = capture(&short(include_str!("../../../../scenarios/home-uplink.toml")), "tshark");
+    tshark(&files);
+    fs::remove_dir_all(dir).unwrap();
+}
+
+/// Has tshark read files, if it is installed: nothing is malformed, the checksums of IPv4 headers
+/// are good, and none of UDP is missing where it must be.
+fn tshark(files: &BTreeMap<String, PathBuf>) {
     if Command::new("tshark").arg("--version").output().is_err() {
         println!("captures: reading with tshark skipped, because it is not installed");
         return;
     }
-    let (_, files, dir) = capture(&short(include_str!("../../../../scenarios/home-uplink.toml")), "tshark");
+    let fields =
+        ["frame.interface_name", "_ws.malformed", "udp.checksum.zero", "ip.checksum.status", "ip.version"];
     for path in files.values() {
         let out = Command::new("tshark")
             .args(["-o", "ip.check_checksum:TRUE", "-r"])
             .arg(path)
-            .args([
-                "-T",
-                "fields",
-                "-e",
-                "frame.interface_name",
-                "-e",
-                "_ws.malformed",
-                "-e",
-                "ip.checksum.status",
-            ])
+            .args(["-T", "fields"])
+            .args(fields.iter().flat_map(|field| ["-e", field]))
             .output()
             .unwrap();
         assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
         let mut seen: BTreeMap<String, usize> = BTreeMap::new();
         for line in String::from_utf8(out.stdout).unwrap().lines() {
             let fields: Vec<&str> = line.split('\t').collect();
-            assert_eq!(fields[1..], ["", "1"], "{line}");
+            assert!(
+                [["", "", "1", "4"], ["", "", "", "6"]]
+                    .contains(&[fields[1], fields[2], fields[3], fields[4]]),
+                "{line}"
+            );
             *seen.entry(fields[0].into()).or_default() += 1;
         }
         for i in read(path) {
             assert_eq!(seen.get(&i.name).copied().unwrap_or(0), i.packets.len());
         }
     }
-    fs::remove_dir_all(dir).unwrap();
 }
 
 #[test]

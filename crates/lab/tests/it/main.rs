@@ -11,6 +11,7 @@ mod fidelity;
 mod filters;
 mod flent;
 mod html;
+mod ipv6;
 mod l4s;
 mod links;
 mod memory;

@@ -54,7 +54,7 @@ const WRONG: &[(&str, &str, &str, &str)] = &[
         "kind =",
         "knd =",
         "19:1: unknown field `knd`, expected one of `name`, `from`, `to`, `kind`, `count`, `size`, \
-         `request`, `response`, `rate`, `priority`, `dscp`, `mark`, `start`, `stagger`, `congestion`, `ecn`, \
+         `request`, `response`, `rate`, `priority`, `dscp`, `mark`, `ipv6`, `start`, `stagger`, `congestion`, `ecn`, \
          `sizes`, `load`, `of`, `arrivals`, `arrivals_at`, `at_once`, `fps`, `key_every`, `deadline`, `timeout`, `tries`",
         "knd",
     ),
@@ -160,6 +160,19 @@ const WRONG: &[(&str, &str, &str, &str)] = &[
         "\"cbr\"\nrate = \"1mbit\"\nsize = \"59\"",
         "21:8: size: expected 60 to 9018 bytes, Ethernet header included",
         "\"59\"",
+    ),
+    ("\"stream\"", "\"stream\"\nipv6 = 6", "20:8: invalid type: integer `6`, expected a boolean", "6"),
+    (
+        "\"stream\"",
+        "\"cbr\"\nrate = \"1mbit\"\nsize = \"69\"\nipv6 = true",
+        "21:8: size: expected 70 to 9018 bytes, Ethernet header included",
+        "\"69\"",
+    ),
+    (
+        "\"stream\"",
+        "\"udprr\"\nsize = \"1453\"\nipv6 = true",
+        "20:8: size: expected 8 to 1452 bytes, what a packet of UDP holds",
+        "\"1453\"",
     ),
     ("\"stream\"", "\"stream\"\ncount = 0", "20:9: count: expected at least 1", "0"),
     (

@@ -43,6 +43,11 @@ fn shared() {
 }
 
 #[test]
+fn ipv6() {
+    story("ipv6");
+}
+
+#[test]
 fn home_uplink() {
     story("home-uplink");
 }
@@ -176,4 +181,14 @@ fn the_stories_show_what_they_say() {
     assert!(call(&unmanaged) > 10 * call(&home), "{} {}", call(&unmanaged), call(&home));
     assert!(call(&home) < 16 * common::MS);
     assert_eq!(unmanaged.queues[4].qdisc, "pfifo_fast");
+
+    let r = common::report(include_str!("../../../../scenarios/ipv6.toml"));
+    let rate = |n: usize| r.traffic[n].throughput_bit_s as f64;
+    // The call and the requests, of 286 bytes a frame, are IPv6 too.
+    let requests = r.traffic[3].transactions_per_s.unwrap() * 8.0 * 286.0;
+    let of_host = [rate(0) / 1448.0 * 1514.0, rate(1) / 1428.0 * 1514.0 + 93_600.0 + requests];
+    common::close(of_host[1], of_host[0], 3.0);
+    assert!(r.traffic[2].delay.unwrap().p99_ns < 13 * common::MS, "{:?}", r.traffic[2].delay);
+    let (drops, marks) = (r.links[0].drops.values().sum::<u64>(), r.links[0].marks.values().sum::<u64>());
+    assert!(drops == 0 && marks > 20, "{:?}", r.links[0]);
 }
