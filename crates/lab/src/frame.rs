@@ -96,8 +96,8 @@ impl Below {
 /// Fields that few frames have.
 #[derive(Clone, Debug, Default)]
 struct Extra {
-    /// First bytes of a packet whose headers take more than a frame keeps in itself. Not in a box of
-    /// their own: with one more part to free, the compiler frees every frame by a call.
+    /// First bytes of a packet whose headers take more than a frame keeps in itself. They have no
+    /// box of their own: with one more part to free, the compiler frees every frame by a call.
     long: Option<[u8; HEADER_MAX]>,
     /// A link header that is not the ordinary one.
     link: Option<LinkHeader>,

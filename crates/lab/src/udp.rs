@@ -102,8 +102,9 @@ pub struct Source {
 }
 
 impl Source {
-    /// Returns a sender of frames of `len` bytes (Ethernet header included, at least 50, over IPv6 70) at `rate`
-    /// bit/s of such frames, from `start` to before `until`. A rate of zero sends nothing.
+    /// Returns a sender of frames of `len` bytes (Ethernet header included, at least 50, over IPv6
+    /// 70) at `rate` bit/s of such frames, from `start` to before `until`. A rate of zero sends
+    /// nothing.
     pub fn new(
         local: Addr,
         remote: Addr,

@@ -130,8 +130,8 @@ impl TxQueue for Ring<'_> {
     }
 }
 
-/// Sets the code point of a frame to CE, if its sender takes marks: in its bytes too, which captures
-/// and the next filters see.
+/// Sets the code point of a frame to CE, if its sender takes marks: in its bytes too, which
+/// captures and the next filters see.
 fn mark(frame: &mut Frame) {
     if frame.ecn().capable() {
         frame.ds |= Ecn::Ce as u8;

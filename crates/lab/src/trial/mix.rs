@@ -221,7 +221,8 @@ impl Traffic {
     /// Returns the same traffic over IPv6.
     ///
     /// # Errors
-    /// Fails for a capture, whose packets are as they are, and for a group whose packets do not fit.
+    /// Fails for a capture, whose packets are as they are, and for a group whose packets do not
+    /// fit.
     pub fn over_ipv6(mut self) -> Result<Self, String> {
         let Loads::Groups(groups) = &mut self.load else {
             return Err(format!("expected a mix or [[traffic]], given a capture, {}", self.name));

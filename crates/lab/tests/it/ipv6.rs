@@ -57,7 +57,7 @@ fn filters_see_the_headers_of_ipv6() {
     };
     for filter in filters {
         let [v4, v6] = classes(filter);
-        // What a shaper counts has no preamble and gap.
+        // A shaper counts neither preamble nor gap.
         close(v6, 2e6 * 1428.0 / 1514.0, 3.0);
         assert!(v4 > 16e6, "{filter}: {v4}");
     }
