@@ -130,7 +130,7 @@ fn acknowledgements_until_it_continues(gso_segs: u32) -> usize {
 }
 
 /// Each acknowledgement lets four segments leave, and they use up the window. As two units they
-/// leave one behind the other, and behind the first one the window is not used up: the buffer grows.
+/// leave one behind the other. Behind the first one the window is not used up: the buffer grows.
 /// As one unit they let it stay until there is nothing more to send, however many units leave in an
 /// instant.
 #[test]
