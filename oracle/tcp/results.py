@@ -235,7 +235,7 @@ def spread_row(line):
     after = line["after"]
     delay = after["delay_us"]
     return [after["goodput_bps"], after["jain"], delay["p50"], delay["p90"], delay["p99"], line["drops"], line["whole"]["marks"],
-            line["whole"]["retrans"], line["timeouts"]]
+            line["whole"]["retrans"], line["timeouts"], line["whole"]["goodput_bps"]]
 
 
 def text(line):

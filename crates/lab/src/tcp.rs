@@ -192,12 +192,29 @@ pub enum Handed {
     Back(Frame),
 }
 
-impl From<Result<(), Frame>> for Handed {
+/// Reply of a transmit path to a frame.
+#[derive(Debug)]
+pub struct Reply {
+    /// The frame's fate.
+    pub handed: Handed,
+    /// Bytes of this end that the device has sent meanwhile, and that no longer lie below the
+    /// socket: other frames, or this one.
+    pub passed: u32,
+}
+
+impl From<Handed> for Reply {
+    fn from(handed: Handed) -> Self {
+        Self { handed, passed: 0 }
+    }
+}
+
+impl From<Result<(), Frame>> for Reply {
     fn from(taken: Result<(), Frame>) -> Self {
         match taken {
-            Ok(()) => Self::Taken,
-            Err(frame) => Self::Back(frame),
+            Ok(()) => Handed::Taken,
+            Err(frame) => Handed::Back(frame),
         }
+        .into()
     }
 }
 
@@ -360,7 +377,7 @@ impl Conn {
     /// Does the work that is due: timers, pending segments of TCP, the application, and the results
     /// of these. Frames go to `sink` until it returns one: the end keeps that frame, and sends
     /// nothing more before [`wake`](Self::wake). Returns the time of a transaction that ended.
-    pub fn poll<R: Into<Handed>>(
+    pub fn poll<R: Into<Reply>>(
         &mut self,
         now: Instant,
         cpu: &mut Cpu,
@@ -375,7 +392,7 @@ impl Conn {
 
     /// Lets the application act, and TCP send the resulting data. A sink reads `late` after `now`.
     /// Segments that the stack held back without the application stay back.
-    pub(crate) fn poll_application<R: Into<Handed>>(
+    pub(crate) fn poll_application<R: Into<Reply>>(
         &mut self,
         now: Instant,
         late: Nanos,
@@ -387,19 +404,21 @@ impl Conn {
             return acted;
         }
         loop {
-            let written = self.tcp.flow().write;
+            let (written, sent) = (self.tcp.flow().write, self.out.frames());
             acted.took = self.app.step(now, late, &mut self.tcp, cpu).or(acted.took);
             self.drain(now, sink);
-            if self.tcp.flow().write == written {
+            if self.tcp.flow().write > written {
+                acted.calls = acted.calls.saturating_add(1);
+            } else if self.out.frames() == sent {
+                // The departures behind a call's end may let the writer continue at once.
                 return acted;
             }
-            acted.calls = acted.calls.saturating_add(1);
         }
     }
 
     /// Does the work that is due without the application: timers, and pending segments of TCP.
     /// False before it opens.
-    pub(crate) fn poll_stack<R: Into<Handed>>(
+    pub(crate) fn poll_stack<R: Into<Reply>>(
         &mut self,
         now: Instant,
         sink: &mut impl FnMut(Frame) -> R,
@@ -416,7 +435,7 @@ impl Conn {
     }
 
     /// Hands out the pending segments of TCP.
-    fn drain<R: Into<Handed>>(&mut self, now: Instant, sink: &mut impl FnMut(Frame) -> R) {
+    fn drain<R: Into<Reply>>(&mut self, now: Instant, sink: &mut impl FnMut(Frame) -> R) {
         while !self.out.blocked {
             let frame = match self.out.take() {
                 Some(frame) => frame,

@@ -192,9 +192,6 @@ impl Connection {
         h.tx.flow.now = now;
         h.tx.writer.gate = Gate::Open;
         h.tx.writer.heard = true;
-        if h.tx.flow.departs != now {
-            h.tx.writer.units = 0;
-        }
         if seg.flags.has(Flags::RST) {
             if !matches!(h.state, State::Listen) {
                 h.state = State::Failed;

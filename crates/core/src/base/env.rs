@@ -34,8 +34,8 @@ pub struct Env {
     /// Seed of keyed hashes and random draws.
     pub seed: u64,
     /// True if the laws of codel, fq_codel and pie follow Linux where it deviates from their RFCs
-    /// (`CodelParams::with_strict_linux`, `PieParams::strict_linux`), and cake where it does not
-    /// find its longest queue: for comparison with Linux only.
+    /// (`CodelParams::with_strict_linux`, `PieParams::strict_linux`), cake where it does not find
+    /// its longest queue, and fq to the end of its timer's slack: for comparison with Linux only.
     pub strict_linux: bool,
 }
 

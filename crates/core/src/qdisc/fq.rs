@@ -48,7 +48,7 @@ use crate::sched::discipline::Discipline;
 use crate::sched::spec::{Flags, Style};
 use crate::text::error::ConfigError;
 
-use config::{BANDS, Limits, weights};
+use config::{BANDS, Limits, slack, weights};
 pub use config::{Config, Stats};
 use flow::{Flow, NIL, Place, Turns, launch_of};
 
@@ -92,6 +92,8 @@ pub(crate) struct Fq {
     busy: u32,
     active: u32,
     limits: Limits,
+    /// Time by which the caller is asked too late.
+    slack: Nanos,
     /// Time at which a packet last came or left.
     seen: Instant,
     stats: Stats,
@@ -115,7 +117,7 @@ impl Discipline for Fq {
     fn resolve(cfg: &mut Config, _old: Option<&Config>, _env: &Env) -> Result<(), ConfigError> {
         cfg.resolve(Self::KIND)
     }
-    fn new(cfg: &Config, (): (), _env: &Env) -> Self {
+    fn new(cfg: &Config, (): (), env: &Env) -> Self {
         let limits = Limits::of(cfg);
         let mut flows = Vec::new();
         flows.resize_with(limits.flows() as usize, Flow::default);
@@ -137,13 +139,15 @@ impl Discipline for Fq {
             busy: 0,
             active: 0,
             limits,
+            slack: slack(cfg, env),
             seen: Instant::ZERO,
             stats: Stats::default(),
             band_drops: [0; BANDS],
         }
     }
-    fn change(&mut self, cfg: &Config, (): (), _env: &Env, cx: &mut Cx) {
+    fn change(&mut self, cfg: &Config, (): (), env: &Env, cx: &mut Cx) {
         let old = core::mem::replace(&mut self.limits, Limits::of(cfg));
+        self.slack = slack(cfg, env);
         // The table only grows: flows above a smaller mask empty in their own time.
         let flows = self.flows.len().max(self.limits.flows() as usize);
         self.flows.resize_with(flows, Flow::default);
@@ -423,7 +427,7 @@ impl Fq {
     /// Returns the answer to a dequeue when no flow may send.
     fn wait(&self) -> Next {
         match self.wheel.next() {
-            Some(t) => Next::At(t - self.limits.offload, WakeReason::LaunchTime),
+            Some(t) => Next::At(t - self.limits.offload + self.slack, WakeReason::LaunchTime),
             None => Next::Empty,
         }
     }

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use crate::common::lane::{Lane, Out};
 use proptest::prelude::*;
 use txweir_core::text::value::Words;
-use txweir_core::{DropReason, Ecn, Handle, Instant, MarkReason, Meta, Nanos, WakeReason};
+use txweir_core::{DropReason, Ecn, Env, Handle, Instant, MarkReason, Meta, Nanos, WakeReason};
 
 const MS: u64 = 1_000_000;
 
@@ -96,6 +96,19 @@ fn pacing_is_exact_to_the_nanosecond() {
     lane.fill(ms(1), 0, 8, flow(1));
     let at = [1, 4, 4, 4, 7, 7, 7, 10].map(|t| t * MS);
     assert_eq!(run(&mut lane, ms(1)), (0..8).zip(at).collect::<Vec<_>>());
+}
+
+/// For comparison with Linux the caller is asked at the end of the slack. A call before it releases
+/// what is due.
+#[test]
+fn a_timer_has_slack_where_linux_is_followed() {
+    let linux = |options| Lane::on(Env { strict_linux: true, ..Env::default() }, "fq", options);
+    for (options, slack) in [("", 10_000), ("timer_slack 300", 300), ("timer_slack 0", 0)] {
+        let mut lane = linux(options);
+        put(&mut lane, ms(1), 0, flow(1).txtime(ms(5)));
+        assert_eq!(lane.take(ms(1)), Out::Wait(Instant(5 * MS + slack)), "{options}");
+        assert!(matches!(lane.take(ms(5)), Out::Sent(0, _)), "{options}");
+    }
 }
 
 #[test]

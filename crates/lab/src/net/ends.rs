@@ -9,7 +9,7 @@ use crate::event::NetEvent;
 use crate::frame::Frame;
 use crate::nic::Taken;
 use crate::quic;
-use crate::tcp::{Conn, Handed};
+use crate::tcp::{Conn, Handed, Reply};
 
 /// One end of a connection, at its host.
 #[derive(Debug)]
@@ -60,16 +60,21 @@ impl End {
         let now = engine.now();
         let mut offered = false;
         self.conn.set_queue_paces(at.nic.paces());
+        // A device that hands packets to another host passes them on within a system call, so that
+        // an application's next packet finds room below the socket. A packet that the stack sends
+        // for an arriving one is passed on behind it.
+        let calls = application.is_some();
         let mut sink = |frame: Frame| {
             offered = true;
             meters.sent(now, n, &frame);
-            match at.submit(engine, frame) {
+            let handed = match at.submit(engine, frame) {
                 Err(frame) => Handed::Back(frame),
                 Ok(Taken::Whole | Taken::Pieces(0)) => Handed::Taken,
                 Ok(Taken::Pieces(segments)) => Handed::Cut(segments),
                 Ok(Taken::Dropped(DropReason::FlowOverlimit | DropReason::Overmemory)) => Handed::Congested,
                 Ok(Taken::Dropped(_)) => Handed::Dropped,
-            }
+            };
+            Reply { handed, passed: if calls { at.nic.pass_on(engine, n) } else { 0 } }
         };
         let (took, readings) = if let Some((late, cpu)) = application {
             let acted = self.conn.poll_application(now, late, cpu, &mut sink);

@@ -3,7 +3,7 @@
 use txweir_transport::{Connection, ahead};
 
 use crate::frame::Frame;
-use crate::tcp::{ConnStats, Handed, Label};
+use crate::tcp::{ConnStats, Handed, Label, Reply};
 
 /// The bits of the hash by which `fq` tells flows unless `orphan_mask` says otherwise.
 const SOCKET_MASK: u32 = 1023;
@@ -63,8 +63,13 @@ impl Outbox {
         }
     }
 
+    /// Returns the number of frames handed out.
+    pub(super) const fn frames(&self) -> u64 {
+        self.frames_out
+    }
+
     /// Hands out a frame, whole or in segments; `tcp` hears of drops.
-    pub(super) fn give<R: Into<Handed>>(
+    pub(super) fn give<R: Into<Reply>>(
         &mut self,
         frame: Frame,
         tcp: &mut Connection,
@@ -85,7 +90,7 @@ impl Outbox {
         }
     }
 
-    fn hand<R: Into<Handed>>(
+    fn hand<R: Into<Reply>>(
         &mut self,
         frame: Frame,
         tcp: &mut Connection,
@@ -95,7 +100,7 @@ impl Outbox {
         self.blocked = self.held.is_some();
     }
 
-    fn offer<R: Into<Handed>>(
+    fn offer<R: Into<Reply>>(
         &mut self,
         frame: Frame,
         tcp: &mut Connection,
@@ -105,7 +110,8 @@ impl Outbox {
         // Segments that are cut here would be cut behind a real queue: a drop of a part is not
         // reported.
         let tells = frame.payload_len() > 0 && !self.cuts;
-        match sink(frame).into() {
+        let Reply { handed, passed } = sink(frame).into();
+        match handed {
             taken @ (Handed::Taken | Handed::Cut(_) | Handed::Dropped | Handed::Congested) => {
                 self.frames_out += 1;
                 self.segs_out += u64::from(segs);
@@ -115,6 +121,7 @@ impl Outbox {
                     Handed::Cut(segments) => tcp.below().cut(segments),
                     _ => {}
                 }
+                tcp.below().passed(passed);
                 Ok(())
             }
             Handed::Back(frame) => {

@@ -39,15 +39,22 @@ impl Below<'_> {
     /// so that the driver has to ask it for segments.
     pub fn released(self, bytes: u32) -> bool {
         let tx = self.0;
-        tx.below = tx.below.saturating_sub(bytes);
-        if let Some(units) = tx.units.made() {
-            units.released(bytes);
-        }
+        Below(tx).passed(bytes);
         let waited = std::mem::replace(&mut tx.throttled, false);
         if waited {
             tx.writer.gate = Gate::Open;
         }
         waited
+    }
+
+    /// Reports the same in the midst of the end's own work, with the fate of the segment that
+    /// [`transmit`](crate::Connection::transmit) returned last: the end goes on anyway.
+    pub fn passed(self, bytes: u32) {
+        let tx = self.0;
+        tx.below = tx.below.saturating_sub(bytes);
+        if let Some(units) = tx.units.made() {
+            units.released(bytes);
+        }
     }
 
     /// Reports that the host's own queue has no room for the segment that this end would send. The

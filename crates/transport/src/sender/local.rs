@@ -113,6 +113,7 @@ fn take_back(s: &mut Sender, before: &Before) {
     s.flow.out -= u32::from(unit.segments);
     s.flow.next = unit.start;
     s.writer.back(unit.start + u64::from(unit.payload()), before.push);
+    s.writer.unit_left = false;
     (s.timer, s.burst, s.short_end) = (before.timer, before.burst, before.short_end);
 }
 

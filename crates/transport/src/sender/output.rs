@@ -9,7 +9,7 @@ use crate::sender::Sender;
 use crate::sender::local::Before;
 use crate::sender::timer::{self, Purpose};
 use crate::sender::units::{Marks, UNITS_MAX, Unit, segments};
-use crate::sender::writer::Gate;
+use crate::sender::writer::{self, Gate};
 
 /// Number of segments that are never paced (RFC 6928's window).
 const UNPACED: u64 = 10;
@@ -20,8 +20,9 @@ const RTT_LOG: u32 = 9;
 pub(crate) const UNIT_MEMORY: u64 = 832;
 /// Memory of a segment in addition to its payload, once the path has cut its unit.
 const SEGMENT_MEMORY: u32 = 832;
-/// Bytes of a super-segment that headers may need.
-const HEADER_ROOM: u64 = 321;
+/// Largest payload of a unit of data, bytes: Linux leaves 321 of 64 KiB to headers
+/// (`sk_gso_max_size`).
+const UNIT_MAX: u64 = 65_536 - 321;
 /// Silence after which a sender does not wait for a larger unit.
 const DEFER_SILENCE: Nanos = Nanos(1_000_000);
 
@@ -38,6 +39,7 @@ pub(crate) struct Out {
 
 /// Returns the next unit, if one may leave now.
 pub(crate) fn next(s: &mut Sender, sack: bool) -> Option<Out> {
+    writer::unit_left(s);
     if s.writer.gate == Gate::Used {
         drained(s, sack);
         return None;
@@ -322,7 +324,7 @@ fn fresh(s: &mut Sender) -> Option<Out> {
 /// largest window offered.
 pub(crate) fn chunk(s: &Sender) -> u64 {
     let mss = u64::from(s.flow.mss.max(1));
-    let room = u64::from(s.flow.gso_max).saturating_sub(HEADER_ROOM);
+    let room = u64::from(s.flow.gso_max).min(UNIT_MAX);
     let half = (u64::from(s.window_max) / 2).max(mss);
     (room.min(half) / mss).max(1) * mss
 }
@@ -390,7 +392,7 @@ fn send_new(s: &mut Sender, len: u32) -> Out {
     }
     s.rate.sent(&s.flow, &mut unit);
     s.units.push(unit);
-    s.writer.units = s.writer.units.saturating_add(1);
+    s.writer.unit_left = true;
     before.left(unit);
     if !len.is_multiple_of(s.flow.mss.max(1)) {
         s.short_end = end;
@@ -453,7 +455,7 @@ pub(crate) fn cut(s: &mut Sender, segments: u32) {
 
 /// Handles the end of a burst: measures the use of the window, and sets a timer for a probe.
 fn drained(s: &mut Sender, sack: bool) {
-    crate::sender::writer::drained(s);
+    writer::drained(s);
     let sent = std::mem::take(&mut s.burst);
     let pending = sent > 0 || s.flow.next < s.end();
     if !pending {

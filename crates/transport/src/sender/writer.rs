@@ -56,10 +56,10 @@ pub(crate) struct Writer {
     calling: bool,
     /// True if the application has found no room, and waits.
     waits: bool,
-    /// True if a segment has come since the application was last considered.
+    /// True if a segment has come, and the departures that it allowed have not ended.
     pub(crate) heard: bool,
-    /// Number of new units that have left since the first segment of this instant came.
-    pub(crate) units: u8,
+    /// True if a new unit has left since the sender last considered whether the writer continues.
+    pub(crate) unit_left: bool,
     pub(crate) gate: Gate,
 }
 
@@ -144,32 +144,42 @@ fn queued(s: &Sender) -> u64 {
     s.flow.write.saturating_sub(s.flow.una.max(1)) + units as u64 * UNIT_MEMORY
 }
 
-/// Handles the end of the departures that an acknowledgement allowed. If they leave the window
-/// unused, the buffer grows, provided that a writer waits for room. The window counts as unused
-/// after a second unit of one instant as well, which leaves behind the look at the buffer.
-pub(crate) fn drained(s: &mut Sender) {
-    if s.writer.waits && s.writer.heard && (s.flow.in_flight() < s.flow.cwnd || s.writer.units > 1) {
+/// Considers whether a writer that found no room continues. If the window is not used up, the
+/// buffer grows first. The writer continues if a third of the buffer is free.
+///
+/// Linux does so (`tcp_check_space`) at the end of what an acknowledgement brought about
+/// (`tcp_data_snd_check`), and behind each new unit that leaves, whatever let it leave
+/// (`tcp_event_new_data_sent`). If two units leave at once, the window is thus not used up behind
+/// the first one.
+fn consider(s: &mut Sender) {
+    if !s.writer.waits {
+        return;
+    }
+    if s.flow.in_flight() < s.flow.cwnd {
         expand(s);
+    }
+    let queued = queued(s);
+    s.writer.waits = queued + (queued >> 1) > u64::from(s.writer.buffer);
+}
+
+/// Handles the departure of the last new unit, once the path has taken it.
+pub(crate) fn unit_left(s: &mut Sender) {
+    if std::mem::take(&mut s.writer.unit_left) {
+        consider(s);
     }
 }
 
-/// True if the writer may continue: a writer that found no room waits until a third of the buffer
-/// is free.
-fn goes_on(s: &mut Sender) -> bool {
-    if s.writer.waits && s.flow.config.send_buffer == 0 {
-        if !std::mem::take(&mut s.writer.heard) {
-            return false;
-        }
-        let queued = queued(s);
-        s.writer.waits = queued + (queued >> 1) > u64::from(s.writer.buffer);
+/// Handles the end of the departures that an acknowledgement allowed.
+pub(crate) fn drained(s: &mut Sender) {
+    if std::mem::take(&mut s.writer.heard) {
+        consider(s);
     }
-    s.flow.config.send_buffer > 0 || !s.writer.waits
 }
 
 /// Takes up to `bytes` of a call, at most the bytes that fill one unit. Returns 0 if there is no
 /// room.
 pub(crate) fn write(s: &mut Sender, bytes: u64) -> u64 {
-    if bytes == 0 || !goes_on(s) {
+    if bytes == 0 || (s.writer.waits && s.flow.config.send_buffer == 0) {
         return 0;
     }
     let size = chunk(s);
@@ -183,7 +193,6 @@ pub(crate) fn write(s: &mut Sender, bytes: u64) -> u64 {
     let n = bytes.min(if fits > 0 { fits } else { size }).min(room);
     if n == 0 {
         s.writer.waits = true;
-        s.writer.heard = false;
         over(s);
         return 0;
     }

@@ -95,3 +95,45 @@ fn a_blocked_writer_waits_for_a_third_of_the_buffer() {
         break;
     }
 }
+
+/// Returns the number of acknowledgements, each of two segments and all of one instant, until a
+/// blocked writer continues, if units have this number of segments.
+fn acknowledgements_until_it_continues(gso_segs: u32) -> usize {
+    let config = Config {
+        algorithm: Algorithm::Reno,
+        small_queues: false,
+        defers: false,
+        gso_segs,
+        ..Config::default()
+    };
+    let (mut ends, now) = established_pair(&config);
+    let end = &mut ends[0];
+    let mut segments = VecDeque::new();
+    let send = |end: &mut Connection, segments: &mut VecDeque<u64>| {
+        while let Some(seg) = end.transmit(now) {
+            segments.extend((0..seg.segments()).filter_map(|i| seg.part(i)).map(|s| s.end()));
+        }
+    };
+    while end.write(now, u64::MAX) > 0 {
+        send(end, &mut segments);
+    }
+    send(end, &mut segments);
+    for acked in 1.. {
+        let ack = segments.drain(..2).last().expect("data is in flight");
+        end.receive(now, &answer(ack, 1 << 20));
+        send(end, &mut segments);
+        if end.write(now, u64::MAX) > 0 {
+            return acked;
+        }
+    }
+    unreachable!()
+}
+
+/// Each acknowledgement lets four segments leave, and they use up the window. As two units they
+/// leave one behind the other. Behind the first one the window is not used up: the buffer grows.
+/// As one unit they let it stay until there is nothing more to send, however many units leave in an
+/// instant.
+#[test]
+fn the_buffer_grows_behind_a_unit_that_does_not_use_up_the_window() {
+    assert_eq!((acknowledgements_until_it_continues(2), acknowledgements_until_it_continues(4)), (5, 9));
+}

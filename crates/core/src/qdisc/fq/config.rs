@@ -3,6 +3,7 @@
 use alloc::format;
 
 use crate::base::chance::Percent;
+use crate::base::env::Env;
 use crate::base::time::Nanos;
 use crate::base::units::{Packets, Rate};
 use crate::packet::meta::Meta;
@@ -193,6 +194,12 @@ pub(super) struct Limits {
 pub(super) fn weights(cfg: &Config) -> [i32; BANDS] {
     // The range check of `weights` has ensured 31 bits.
     cfg.weights.map_or(WEIGHTS, |w| w.0).map(|w| i32::try_from(w).unwrap_or(i32::MAX))
+}
+
+/// Returns the time by which a caller is late: none, unless Linux is followed, where a timer with
+/// slack fires at its end if nothing else wakes the processor.
+pub(super) fn slack(cfg: &Config, env: &Env) -> Nanos {
+    if env.strict_linux { Nanos(cfg.timer_slack.0) } else { Nanos::ZERO }
 }
 
 impl Limits {
