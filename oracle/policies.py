@@ -361,6 +361,8 @@ def meant(policy):
 
 # Those that tell flows apart by their headers, which the kernel looks for behind the tags of a packet socket, where they are not.
 HASHING = {"sfq", "fq_codel", "fq", "cake"}
+# Linux cannot mark a frame of so many bytes that a packet socket has sent: its IP header lies in a fragment.
+PAGE = 4096
 # A case is over after so long at the slowest rates: what waits then is in the last counters.
 LONGEST_NS = 400 * 10**9
 
@@ -403,6 +405,8 @@ def stream(d, policy, kinds, index, count, budget, load, big):
         "dscp": d.between(0, 63),
         "ecn": d.of("not", "not", "ect0", "ect1"),
     })
+    if not super_packets and (max(size) if isinstance(size, list) else size) >= PAGE:
+        drawn["ecn"] = "not"
     classes = [handle << 16 | minor for handle, minor, _, _ in policy.classes]
     if classes and d.chance(85):
         drawn["priority"] = d.of(*classes)
