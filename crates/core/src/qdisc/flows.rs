@@ -1,6 +1,6 @@
-//! The flows of fq_codel and fq_pie: the choice of a packet's flow, and turns by deficit round robin
-//! in which a flow that has just begun goes first (RFC 8290 sections 4.1, 4.2). The kind keeps the
-//! law of each flow in it.
+//! The flows of fq_codel and fq_pie: the choice of a packet's flow, and turns by deficit round
+//! robin in which a flow that has just begun goes first (RFC 8290 sections 4.1, 4.2). The kind
+//! keeps the law of each flow in it.
 //!
 //! - I1: packets of one flow leave in order of arrival.
 //! - I2: a flow is on exactly one of the two lists while it has packets, and on none once it was
@@ -155,8 +155,8 @@ impl<L: Default> FlowTable<L> {
         true
     }
 
-    /// Returns the packet of the flow whose turn it is. `take` takes the next packet, and its bytes,
-    /// out of a flow.
+    /// Returns the packet of the flow whose turn it is. `take` takes the next packet, and its
+    /// bytes, out of a flow.
     #[inline]
     pub(crate) fn next(&mut self, mut take: impl FnMut(u32, &mut Flow<L>) -> Option<(Pkt, u32)>) -> Next {
         let mut passes = Passes::new();

@@ -92,7 +92,7 @@ crate::stats! {
     }
 }
 
-/// What the law keeps of a flow.
+/// State of a flow beside its packets: that of its law.
 #[derive(Debug, Default)]
 struct FlowLaw {
     state: CodelState,

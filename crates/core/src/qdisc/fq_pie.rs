@@ -3,8 +3,8 @@
 //! them, as they arrive; a flow that has just begun goes first (tc-fq_pie(8)).
 //!
 //! O(1) per packet. The updates of a flow's law, each `tupdate`, are made up for when a packet next
-//! comes to the flow or leaves it: after a silence of any length in at most some 3000 steps of a few
-//! nanoseconds. A change of parameters makes up for those of all flows. Memory per flow: two cache
+//! comes to the flow or leaves it: after a silence of any length in at most some 3000 steps of a
+//! few nanoseconds. A change of parameters makes up for those of all flows. Memory per flow: two cache
 //! lines, taken at creation, or (`Env::lazy`) with the first packet.
 //!
 //! - I1: never more than `limit` packets are queued. `memory_limit` bounds nothing, as in Linux:
@@ -65,7 +65,7 @@ crate::params! {
         beta: u32 = 20, keys ["beta"], "0 to 32": |n| *n <= GAIN_MAX;
         /// Bytes that a flow may send per turn; the default is one full frame. Below 256 it counts
         /// as 256.
-        quantum: Bytes = Bytes(env.frame_max().into()), keys ["quantum"], "1 to 1048576 bytes": |q| (1..=QUANTUM_MAX).contains(&q.0);
+        quantum: Bytes = Bytes(env.frame_max().into()), keys ["quantum"], "1 to 1048576 bytes": quantum_in_range;
         /// Memory of waiting packets, their frames and 64 bytes each, above which packets that
         /// arrive are counted in `overmemory`; as in Linux, none is dropped for it.
         memory_limit: Bytes = Bytes(32 << 20), keys ["memory_limit"], "at most 4294967295 bytes": |m| m.0 <= u64::from(u32::MAX);
@@ -81,6 +81,10 @@ crate::params! {
         /// the packets' waits.
         dq_rate_estimator: bool = false, flags ["dq_rate_estimator" = true, "no_dq_rate_estimator" = false];
     }
+}
+
+fn quantum_in_range(quantum: &Bytes) -> bool {
+    (1..=QUANTUM_MAX).contains(&quantum.0)
 }
 
 crate::stats! {
@@ -110,7 +114,7 @@ crate::stats! {
 /// Number of flows whose laws are updated at once; the others wait for the next tick.
 const BATCH: u32 = 2048;
 
-/// What the law keeps of a flow.
+/// State of a flow beside its packets: that of its law.
 #[derive(Debug, Default)]
 struct FlowLaw {
     state: PieState,

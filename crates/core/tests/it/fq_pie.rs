@@ -16,8 +16,8 @@ fn packet(f: u32, len: u32) -> Meta {
     Meta::new(len).hash(f << 22)
 }
 
-/// Offers twice what leaves in one flow and a packet each 40 ms in another, for five seconds, with a
-/// departure each 10 ms. Returns the lane, and the packets of the second flow that were dropped.
+/// Offers twice what leaves in one flow and a packet each 40 ms in another, for five seconds, with
+/// a departure each 10 ms. Returns the lane, and the packets of the second flow that were dropped.
 fn overloaded(options: &str, ecn: Ecn) -> (Lane, usize) {
     let mut lane = Lane::new("fq_pie", options);
     let mut now = T0;
@@ -67,11 +67,12 @@ fn marks_do_instead_of_drops_up_to_their_probability() {
     assert_eq!(marks("ecn ecn_prob 0").0, 0);
 }
 
-/// Laws of flows beyond the first 2048 are updated a tick later, also after a silence: a flow in the
-/// second batch still passes what a flow in the first one drops.
+/// Laws of flows beyond the first 2048 are updated a tick later, also after a silence: a flow in
+/// the second batch still passes what a flow in the first one drops.
 #[test]
 fn the_law_of_a_later_flow_is_updated_a_tick_later() {
-    // One update, at 1 212 416 ms and a tick later, after a delay of twenty minutes: all is dropped.
+    // One update, at 1 212 416 ms and a tick later, after a delay of twenty minutes: all is
+    // dropped.
     let first_dropped = |class: u16| {
         let mut lane = Lane::new("fq_pie", "flows 4096 alpha 32 beta 32 tupdate 1200s");
         let named = Meta::new(1000).priority(Handle::new(0x8001, class).0);
