@@ -4,8 +4,8 @@
 //!
 //! O(1) per packet. The updates of a flow's law, each `tupdate`, are made up for when a packet next
 //! comes to the flow or leaves it: after a silence of any length in at most some 3000 steps of a
-//! few nanoseconds. A change of parameters makes up for those of all flows. Memory per flow: two cache
-//! lines, taken at creation, or (`Env::lazy`) with the first packet.
+//! few nanoseconds. A change of parameters makes up for those of all flows. Memory per flow: two
+//! cache lines, taken at creation, or (`Env::lazy`) with the first packet.
 //!
 //! - I1: never more than `limit` packets are queued. `memory_limit` bounds nothing, as in Linux:
 //!   packets that arrive above it are counted.

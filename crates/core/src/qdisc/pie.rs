@@ -10,9 +10,9 @@
 //! - I4: the law is as if updated whenever an update is due (`Updates`), however rarely it is
 //!   called.
 //! - Differs from Linux (PARITY.md: pie-bounded, pie-mark-run, pie-ticks, pie-idle-show,
-//!   pie-range): a probability is at most one; one late mark does not mark every packet after it; time is in
-//!   ticks of 1 ms, whatever the kernel's; shown values are as of the last packet; a target is not
-//!   cut to 32 bits.
+//!   pie-range): a probability is at most one; one late mark does not mark every packet after it;
+//!   time is in ticks of 1 ms, whatever the kernel's; shown values are as of the last packet; a
+//!   target is not cut to 32 bits.
 
 use crate::base::env::Env;
 use crate::base::handle::ClassId;

@@ -73,7 +73,7 @@ pub(super) fn is_for_queues(spec: Option<&Spec>) -> bool {
 }
 
 /// True if this word of a line may name a kind that has no classes.
-pub(super) fn is_leaf(name: &str, spec: Option<&Spec>) -> bool {
+pub(super) fn is_leaf(spec: Option<&Spec>) -> bool {
     spec.is_some_and(|s| s.shape == ClassShape::Leaf)
 }
 
