@@ -115,6 +115,15 @@ def pie(d, rate):
             + d.sometimes(30, " bytemode") + d.sometimes(30, " dq_rate_estimator"))
 
 
+def fq_pie(d, rate):
+    """As pie: with a target that no queue reaches."""
+    return (f" target {d.of(1, 2, 4)}s" + d.sometimes(60, f" limit {d.between(2, 90)}")
+            + d.sometimes(30, f" flows {d.of(1, 1024, 4096, 65536)}") + d.sometimes(40, f" tupdate {d.of(5, 15, 40, 300)}ms")
+            + d.sometimes(30, f" alpha {d.between(1, 32)} beta {d.between(1, 32)}") + d.sometimes(50, f" quantum {d.of(1, 300, 600, 1514, 3000)}")
+            + d.sometimes(20, f" memory_limit {d.of(1, 3000, 20_000)}") + d.sometimes(30, d.of(" ecn", " noecn"))
+            + d.sometimes(30, f" ecn_prob {d.between(1, 99)}") + d.sometimes(30, " bytemode") + d.sometimes(30, " dq_rate_estimator"))
+
+
 def red_by_chance(d, rate):
     least = d.between(5, 40) * 1000
     return (f" limit 400000 avpkt 1000 min {least} max {least * 3} burst {2 * least // 1000} probability {d.of(0.02, 0.1, 0.3)}"
@@ -131,6 +140,12 @@ def pie_by_chance(d, rate):
     """With targets that queues do reach: how many are dropped is compared then, and not which."""
     return (f" target {d.of(2, 5, 15)}ms limit {d.between(20, 200)}" + d.sometimes(40, f" tupdate {d.of(5, 15, 40)}ms")
             + d.sometimes(30, d.of(" ecn", " noecn")) + d.sometimes(30, " bytemode"))
+
+
+def fq_pie_by_chance(d, rate):
+    return (f" target {d.of(2, 5, 15)}ms limit {d.between(20, 200)}" + d.sometimes(40, f" tupdate {d.of(5, 15, 40)}ms")
+            + d.sometimes(30, f" flows {d.of(1, 65536)}") + d.sometimes(30, d.of(" ecn", " noecn"))
+            + d.sometimes(30, f" ecn_prob {d.between(1, 99)}") + d.sometimes(30, " bytemode"))
 
 
 def skbprio(d, rate):
@@ -156,6 +171,7 @@ MEANT = {
     "fq": [{"row": "fq-latency", "waives": ["latency"]}, {"row": "fq-delay-shown", "waives": ["next_packet_delay"]},
            {"row": "own-timers", "waives": ["overlimits"]}],
     "pie": [{"row": "pie-idle-show", "waives": ["avg_dq_rate", "prob", "delay"]}, {"row": "pie-bounded", "waives": ["law"]}],
+    "fq_pie": [{"row": "fq-pie-memory", "waives": ["memory_used", "overmemory"]}, {"row": "pie-bounded", "waives": ["law"]}],
     "skbprio": [{"row": "skbprio-parent-backlog", "waives": ["backlog"]},
                 {"row": "skbprio-class-packets", "waives": ["class_qlen"]}],
     "multiq": [{"row": "multi-queue-polls", "waives": ["overlimits"]}, {"row": "multiq-backlog", "waives": ["backlog"]}],
@@ -164,11 +180,11 @@ MEANT = {
              {"row": "cake-longest", "waives": ["law"]}],
 }
 
-BY_CHANCE = {"pie": pie_by_chance, "red": red_by_chance, "netem": netem_by_chance}
+BY_CHANCE = {"pie": pie_by_chance, "fq_pie": fq_pie_by_chance, "red": red_by_chance, "netem": netem_by_chance}
 
 KINDS = {
     "pfifo": pfifo, "bfifo": bfifo, "pfifo_head_drop": pfifo, "pfifo_fast": lambda d, rate: "", "prio": prio, "codel": codel,
-    "fq_codel": fq_codel, "tbf": tbf, "ets": ets, "sfq": sfq, "netem": netem, "fq": fq, "red": red, "pie": pie,
+    "fq_codel": fq_codel, "tbf": tbf, "ets": ets, "sfq": sfq, "netem": netem, "fq": fq, "red": red, "pie": pie, "fq_pie": fq_pie,
     "skbprio": skbprio, "cake": cake, "drr": lambda d, rate: "", "multiq": lambda d, rate: "", "htb": lambda d, rate: "",
 }
 # Kinds with classes that may have qdiscs of any kind.
@@ -204,7 +220,7 @@ class Policy:
         if self.extreme:
             self.rate = draw.of(8, 80, 800, 8_000, 64_000, 400_000_000, 1_000_000_000, 10_000_000_000, 100_000_000_000)
         # Sums over what is sent, if a change drops packets that Linux counts as sent.
-        self.shrunk, self.peeked, self.deletes = False, False, False
+        self.shrunk, self.peeked, self.deletes = set(), False, False
         # Places of each netem; None for those that are drawn.
         self.places = None
         # stab-once, stab-gso: at the root, and without super-packets.
@@ -299,10 +315,10 @@ class Policy:
             options = re.sub(r" limit \d+", f" limit {200 if ' limit' in before else 10000}", options)
         if kind == "codel" and self.draw.chance(40):
             options = f" limit {self.draw.between(1, 8)}"
-        if kind == "fq_codel" and self.draw.chance(40):
-            options, self.shrunk = f" limit {self.draw.between(1, 8)}", True
-        elif kind == "fq_codel" and " limit" in options:
-            self.shrunk = True
+        if kind in SHRUNK and self.draw.chance(40):
+            options = f" limit {self.draw.between(1, 8)}"
+        if kind in SHRUNK and " limit" in options:
+            self.shrunk.add(kind)
         # fq-shrink: with the packet that a shaper has peeked at, the limit of a change is exceeded by one.
         self.peeked |= kind == "fq"
         if kind == "fq":
@@ -317,12 +333,13 @@ class Policy:
             # cake-shrink.
             options = re.sub(r" bandwidth \S+| besteffort| diffserv\d| precedence| memlimit \S+", "", options)
             options += f" bandwidth {rate}bit" if "bandwidth" in before else ""
-        # fq-codel-flows: Linux refuses any number of flows in a change, also the present one.
+        # fq-codel-flows, fq-pie-flows: Linux refuses any number of flows in a change, also the present one.
         return re.sub(r" flows \d+", "", options)
 
 
-# What a change of fq_codel drops is counted as sent by Linux, in it and above it.
-SHRUNK = {"row": "fq-codel-shrink", "waives": ["bytes", "packets", "drops", "Sent", "(dropped"]}
+# What a change of these drops is counted as sent by Linux, in it and above it.
+SHRUNK = {kind: {"row": row, "waives": ["bytes", "packets", "drops", "Sent", "(dropped"]}
+          for kind, row in (("fq_codel", "fq-codel-shrink"), ("fq_pie", "fq-pie-shrink"))}
 # What a change of fq drops, too.
 PEEKED = {"row": "fq-shrink", "waives": ["drops", "(dropped"]}
 # Buckets of more than 274 s.
@@ -338,8 +355,7 @@ def meant(policy):
     if len(kinds & {"tbf", "htb", "netem", "fq", "cake"}) > 1 or [k for _, _, k, _ in policy.nodes].count("tbf") > 1:
         # A timer of one's own may send what a change meanwhile permits: compared with the path asked then too.
         rows.append({"row": "own-timers", "waives": ["wakes"]})
-    if policy.shrunk:
-        rows.append(SHRUNK)
+    rows += [row for kind, row in SHRUNK.items() if kind in policy.shrunk]
     if policy.peeked:
         rows.append(PEEKED)
     if "htb" in kinds and kinds & {"pfifo_head_drop", "skbprio"}:
@@ -360,7 +376,7 @@ def meant(policy):
 
 
 # Those that tell flows apart by their headers, which the kernel looks for behind the tags of a packet socket, where they are not.
-HASHING = {"sfq", "fq_codel", "fq", "cake"}
+HASHING = {"sfq", "fq_codel", "fq_pie", "fq", "cake"}
 # Linux cannot mark a frame of so many bytes that a packet socket has sent: its IP header lies in a fragment.
 PAGE = 4096
 # A case is over after so long at the slowest rates: what waits then is in the last counters.
@@ -429,7 +445,7 @@ def scenario(seed, kinds):
     by_chance = bool(BY_CHANCE.keys() & set(kinds)) and d.chance(15)
     policy = Policy(d, kinds, queues, by_chance)
     # A target of seconds is reached where a packet takes seconds.
-    by_chance = by_chance or policy.rate < 100_000 and any(kind == "pie" for _, _, kind, _ in policy.nodes)
+    by_chance = by_chance or policy.rate < 100_000 and any(kind in ("pie", "fq_pie") for _, _, kind, _ in policy.nodes)
     kinds = {kind for _, _, kind, _ in policy.nodes}
     # cake-gso-cut, netem-corrupt-gso: cake leaves super-packets whole here.
     policy.super_packets = not policy.stab and "fq" not in kinds and d.chance(20)

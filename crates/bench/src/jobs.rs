@@ -69,6 +69,7 @@ pub const JOBS: &[Job] = &[
         peer: false,
         make: fq_codel_100k,
     },
+    Job { name: "fq_pie-1k", about: "fq_pie, 1024 flows x 4 packets", peer: false, make: fq_pie_1k },
     Job { name: "pie", about: "pie, 64 packets standing, below its target", peer: false, make: pie },
     Job {
         name: "dualpi2",
@@ -297,6 +298,11 @@ fn fq_codel_100k() -> Run {
     let hashes: Vec<u32> = (0..100_000).map(|_| rng.next_u64() as u32).collect();
     let flows = draw(1 << 20, |r| (0, hashes[r.below(100_000) as usize]));
     path("fq_codel", "flows 65536 limit 1000000 memory_limit 1gb", 500_000, true, 400_000, flows)
+}
+
+fn fq_pie_1k() -> Run {
+    let flows = draw(1 << 16, |r| (0, (r.below(1024) << 22) as u32));
+    path("fq_pie", "", 8192, true, 4096, flows)
 }
 
 fn pie() -> Run {

@@ -178,7 +178,8 @@ impl Checker {
                 ("limit", Json::Uint(n)) if own && s.param.expected == Bytes::EXPECTED => {
                     rule.bytes = Some(n)
                 }
-                ("memory_limit", Json::Uint(n)) => rule.memory = Some(n),
+                // That of fq_pie is counted, and bounds nothing.
+                ("memory_limit", Json::Uint(n)) if spec.kind != "fq_pie" => rule.memory = Some(n),
                 ("memlimit", Json::Uint(n)) if spec.kind == "dualpi2" => rule.memory = Some(n),
                 _ => {}
             });

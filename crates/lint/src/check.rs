@@ -205,6 +205,6 @@ fn answered(out: &mut Findings<'_>, from: usize, noted: &mut Vec<String>, answer
 /// handle is none.
 fn may_make_classes(source: &Source, line: &Line) -> bool {
     let says = |word: &str| line.words.iter().any(|w| w.text == word);
-    let leaf = line.words.iter().any(|w| kinds::is_leaf(&w.text, source.kinds.get(&w.text)));
+    let leaf = line.words.iter().any(|w| kinds::is_leaf(source.kinds.get(&w.text)));
     !(leaf && says("parent") && !says("handle"))
 }

@@ -33,9 +33,10 @@ pub struct Env {
     pub lazy: bool,
     /// Seed of keyed hashes and random draws.
     pub seed: u64,
-    /// True if the laws of codel, fq_codel and pie follow Linux where it deviates from their RFCs
-    /// (`CodelParams::with_strict_linux`, `PieParams::strict_linux`), cake where it does not find
-    /// its longest queue, and fq to the end of its timer's slack: for comparison with Linux only.
+    /// True if the laws of codel, fq_codel, fq_pie and pie follow Linux where it deviates from
+    /// their RFCs (`CodelParams::with_strict_linux`, `PieParams::strict_linux`), cake where it does
+    /// not find its longest queue, and fq to the end of its timer's slack: for comparison with
+    /// Linux only.
     pub strict_linux: bool,
 }
 

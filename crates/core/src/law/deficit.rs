@@ -8,8 +8,8 @@
 //! - I3: one call of `advance` equals the given number of rounds in which no member can pay, so
 //!   that a quantum of one byte costs no more than one pass over the members.
 //!
-//! The flows of fq, fq_codel and cake have lists of their own, with debts instead of credits. For
-//! them, `Passes` says when to skip rounds, and `rounds_in_debt` how many.
+//! The flows of fq, fq_codel, fq_pie and cake have lists of their own, with debts instead of
+//! credits. For them, `Passes` says when to skip rounds, and `rounds_in_debt` how many.
 
 use crate::base::bound::Bound;
 

@@ -204,6 +204,14 @@ impl PieState {
         self.prob <= TEN_PERCENT
     }
 
+    /// True if a packet that can be marked is still marked, where that holds up to a probability of
+    /// `percent`.
+    #[inline]
+    #[must_use]
+    pub const fn marks_up_to(&self, percent: u32) -> bool {
+        self.prob <= (ONE / 100).saturating_mul(percent as u64)
+    }
+
     /// Records that a packet of `len` bytes leaves at `now`, after a wait of `sojourn`, and leaves
     /// `backlog` bytes behind.
     #[inline]

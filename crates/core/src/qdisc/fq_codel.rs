@@ -26,12 +26,11 @@ use crate::base::handle::{ClassId, Handle};
 use crate::base::tally::Tally;
 use crate::base::units::{Bytes, Packets};
 use crate::law::codel::{CodelParams, CodelState, Ticks};
-use crate::law::deficit::{Passes, rounds_in_debt};
-use crate::packet::meta::Meta;
 use crate::packet::pool::{List, Pkt, Pool, Waiting};
 use crate::packet::reason::{DropReason, MarkReason};
 use crate::packet::route::{Candidate, Classified, FilterOutcome};
 use crate::qdisc::codel::{INTERVAL, TARGET, interval_in_range, law_params, next};
+use crate::qdisc::flows::{Flow, FlowTable, SLOT_BYTES, memory_of};
 use crate::sched::answer::{Next, Verdict};
 use crate::sched::capability::{FlowShown, Flows};
 use crate::sched::cx::Cx;
@@ -93,72 +92,26 @@ crate::stats! {
     }
 }
 
-/// "No flow" in a link.
-const NIL: u32 = u32::MAX;
-
-/// Memory of a waiting packet beside its frame, in bytes: its slot in the pool.
-const SLOT_BYTES: u64 = 64;
-
-/// A flow: one cache line.
+/// State of a flow beside its packets: that of its law.
 #[derive(Debug, Default)]
-#[repr(align(64))]
-struct Flow {
-    packets: List,
-    deficit: i32,
-    /// The next flow on the same list.
-    link: u32,
-    listed: bool,
-    law: CodelState,
+struct FlowLaw {
+    state: CodelState,
     /// Time that the last packet sent from the flow had waited.
     ldelay: Ticks,
 }
 
-const _: () = assert!(size_of::<Flow>() == 64, "a flow fills exactly one cache line");
-
-/// A list of flows, threaded through their `link`s.
-#[derive(Debug)]
-struct Turns {
-    head: u32,
-    tail: u32,
-    len: u32,
-}
-
-impl Turns {
-    const fn new() -> Self {
-        Self { head: NIL, tail: NIL, len: 0 }
-    }
-    #[inline]
-    fn push_back(&mut self, flows: &mut [Flow], f: u32) {
-        flows[f as usize].link = NIL;
-        match self.head {
-            NIL => self.head = f,
-            _ => flows[self.tail as usize].link = f,
-        }
-        self.tail = f;
-        self.len += 1;
-    }
-    #[inline]
-    fn pop_front(&mut self, flows: &[Flow]) {
-        if let Some(flow) = flows.get(self.head as usize) {
-            self.head = flow.link;
-            self.len -= 1;
-        }
-    }
-}
+const _: () = assert!(size_of::<Flow<FlowLaw>>() == 64, "a flow fills exactly one cache line");
 
 /// Fair queueing with CoDel per flow.
 #[derive(Debug)]
 pub struct FqCodel {
-    /// The flows; none before the first packet, where tables come with it (`Env::lazy`).
-    flows: Vec<Flow>,
+    /// The flows; without their memory before the first packet, where tables come with it
+    /// (`Env::lazy`).
+    table: FlowTable<FlowLaw>,
     /// Bytes waiting in each flow; apart from the flows, so that the search for the fattest one
     /// touches few cache lines.
     backlogs: Vec<u64>,
-    /// Number of flows.
-    count: u32,
     lazy: bool,
-    new: Turns,
-    old: Turns,
     packets: u32,
     /// Packets that a peek has taken out of the flows: 0 or 1.
     held: u32,
@@ -167,7 +120,6 @@ pub struct FqCodel {
     params: CodelParams,
     limit: u32,
     memory_limit: u64,
-    quantum: i32,
     drop_batch: u32,
     /// Time of the last dequeue that gave a packet.
     asked: Ticks,
@@ -183,7 +135,8 @@ impl Discipline for FqCodel {
     const TAKES_CLASS: bool = true;
     const BAND: fn(&Config) -> Option<Percent> = |cfg| cfg.tcpctl;
     // A flow, and its backlog.
-    const TABLES: fn(&Config, &Env) -> u64 = |cfg, _| u64::from(cfg.flows) * (size_of::<Flow>() as u64 + 8);
+    const TABLES: fn(&Config, &Env) -> u64 =
+        |cfg, _| u64::from(cfg.flows) * (size_of::<Flow<FlowLaw>>() as u64 + 8);
     type Config = Config;
     type Rules = CodelParams;
     type Stats = Stats;
@@ -201,12 +154,9 @@ impl Discipline for FqCodel {
     }
     fn new(cfg: &Config, params: CodelParams, env: &Env) -> Self {
         let mut made = Self {
-            flows: Vec::new(),
+            table: FlowTable::new(cfg.flows, cfg.quantum),
             backlogs: Vec::new(),
-            count: cfg.flows,
             lazy: env.lazy,
-            new: Turns::new(),
-            old: Turns::new(),
             packets: 0,
             held: 0,
             bytes: 0,
@@ -214,7 +164,6 @@ impl Discipline for FqCodel {
             params,
             limit: cfg.limit.0,
             memory_limit: cfg.memory_limit.0,
-            quantum: cfg.quantum as i32,
             drop_batch: cfg.drop_batch,
             asked: Ticks::default(),
             stats: Stats::default(),
@@ -228,7 +177,7 @@ impl Discipline for FqCodel {
         self.params = params;
         self.limit = cfg.limit.0;
         self.memory_limit = cfg.memory_limit.0;
-        self.quantum = cfg.quantum as i32;
+        self.table.set_quantum(cfg.quantum);
         self.drop_batch = cfg.drop_batch;
         if self.packets + self.held > self.limit && cx.purge_peeked() {
             self.held = 0;
@@ -247,17 +196,12 @@ impl Discipline for FqCodel {
     fn enqueue(&mut self, p: Pkt, class: Option<ClassId>, cx: &mut Cx) {
         let m = cx.meta(&p);
         let (wire_len, memory) = (m.wire_len, memory_of(m));
-        let f = self.flow_of(m, class);
-        let Some(flow) = self.flows.get_mut(f as usize) else {
+        let f = self.table.flow_of(m, class);
+        let Some(flow) = self.table.flows_mut().get_mut(f as usize) else {
             return self.enqueue_first(p, class, cx);
         };
         flow.packets.push_back(&mut cx.pool, p);
-        if !flow.listed {
-            flow.listed = true;
-            flow.deficit = self.quantum;
-            self.new.push_back(&mut self.flows, f);
-            self.stats.new_flow_count += 1;
-        }
+        self.stats.new_flow_count += u64::from(self.table.list(f));
         self.backlogs[f as usize] += u64::from(wire_len);
         self.bytes += u64::from(wire_len);
         self.packets += 1;
@@ -269,71 +213,58 @@ impl Discipline for FqCodel {
         }
     }
     fn dequeue(&mut self, cx: &mut Cx) -> Next {
-        let mut passes = Passes::new();
-        // Beside the turns of `Passes`, each takes a flow off the list of new flows or of old ones.
-        let mut bound = Bound::of(2 * self.flows.len() + 1);
-        loop {
-            let from_new = self.new.head != NIL;
-            let f = if from_new { self.new.head } else { self.old.head };
-            if f == NIL {
-                return Next::Empty;
-            }
-            let flow = &mut self.flows[f as usize];
-            if flow.deficit <= 0 {
-                flow.deficit += self.quantum;
-                self.turn(from_new);
-                self.old.push_back(&mut self.flows, f);
-                if passes.is_long() {
-                    self.skip_rounds();
-                }
-                continue;
-            }
-            bound.turn();
-            if let Some(p) = self.next_of(f, cx) {
-                return Next::Packet(p);
-            }
-            self.turn(from_new);
-            // An emptied new flow waits for its turn among the old ones, so that it cannot starve
-            // them by coming back at once (RFC 8290 section 4.2).
-            if from_new && self.old.head != NIL {
-                self.old.push_back(&mut self.flows, f);
-            } else {
-                self.flows[f as usize].listed = false;
-            }
+        let (params, stats, now) = (&self.params, &mut self.stats, Ticks::at(cx.now));
+        let (backlogs, bytes) = (&mut self.backlogs, &mut self.bytes);
+        let (packets, memory) = (&mut self.packets, &mut self.memory);
+        let (ecn, ce) = (cx.marks(MarkReason::Congested), cx.marks(MarkReason::CeThreshold));
+        let answer = self.table.next(|f, flow| {
+            let Flow { packets: waiting, law: FlowLaw { state, ldelay }, .. } = flow;
+            let backlog = &mut backlogs[f as usize];
+            let p = next(state, params, cx, |cx| {
+                let p = waiting.pop_front(&cx.pool)?;
+                let m = cx.meta(&p);
+                // The law may drop the last packet of the flow: its delay is the last one too.
+                *ldelay = now.since(Ticks::at(m.enqueued));
+                stats.maxpacket = stats.maxpacket.max(m.wire_len);
+                *backlog -= u64::from(m.wire_len);
+                *bytes -= u64::from(m.wire_len);
+                *memory -= memory_of(m);
+                *packets -= 1;
+                Some((p, *bytes))
+            })?;
+            let len = cx.meta(&p).wire_len;
+            Some((p, len))
+        });
+        if let Next::Packet(_) = answer {
+            self.stats.ecn_mark += cx.marks(MarkReason::Congested) - ecn;
+            self.stats.ce_mark += cx.marks(MarkReason::CeThreshold) - ce;
+            self.asked = now;
         }
+        answer
     }
     fn holding(&mut self, held: bool) {
         self.held = u32::from(held);
     }
     fn evict_all(&mut self, out: &mut List, pool: &mut Pool) {
-        // The flows keep their places: an empty one on a list is found empty when its turn comes.
-        for flow in &mut self.flows {
-            out.append(pool, &mut flow.packets);
-        }
+        self.table.evict_all(out, pool);
         self.backlogs.fill(0);
         (self.packets, self.bytes, self.memory) = (0, 0, 0);
     }
     fn queued(&self, pool: &Pool, f: &mut dyn FnMut(Waiting<'_>)) {
-        self.flows.iter().flat_map(|flow| flow.packets.waiting(pool)).for_each(f);
+        self.table.queued(pool, f);
     }
     fn reset(&mut self, _cx: &mut Cx) {
-        (self.new, self.old) = (Turns::new(), Turns::new());
+        self.table.reset(self.lazy);
         if self.lazy {
-            (self.flows, self.backlogs) = (Vec::new(), Vec::new());
-        } else {
-            self.flows.fill_with(Flow::default);
+            self.backlogs = Vec::new();
         }
     }
     fn transparent(&self, wire_len: u32) -> bool {
-        self.new.head == NIL && self.old.head == NIL && u64::from(wire_len) + SLOT_BYTES <= self.memory_limit
+        self.table.is_idle() && u64::from(wire_len) + SLOT_BYTES <= self.memory_limit
     }
     fn stats(&self) -> Stats {
-        Stats {
-            memory_used: self.memory,
-            new_flows_len: self.new.len,
-            old_flows_len: self.old.len,
-            ..self.stats
-        }
+        let [new_flows_len, old_flows_len] = self.table.listed();
+        Stats { memory_used: self.memory, new_flows_len, old_flows_len, ..self.stats }
     }
     fn as_flows(&self) -> Option<&dyn Flows> {
         Some(self)
@@ -342,16 +273,16 @@ impl Discipline for FqCodel {
 
 impl Flows for FqCodel {
     fn flows(&self, pool: &Pool, f: &mut dyn FnMut(FlowShown<'_>)) {
-        let flows = (1..).zip(self.flows.iter().zip(&self.backlogs));
-        for (minor, (flow, bytes)) in flows.filter(|(_, (flow, _))| flow.listed || !flow.packets.is_empty()) {
-            let law = &flow.law;
+        let flows = (1..).zip(self.table.flows().iter().zip(&self.backlogs));
+        for (minor, (flow, bytes)) in flows.filter(|(_, (flow, _))| flow.is_shown()) {
+            let law = &flow.law.state;
             let due = law.drop_next().since(self.asked);
             let drop_next = if !law.dropping() || due.0 > u32::MAX / 2 { 0 } else { micros(due) };
             let values = [
                 ("deficit", i64::from(flow.deficit)),
                 ("count", i64::from(law.count())),
                 ("lastcount", i64::from(law.lastcount())),
-                ("ldelay", micros(flow.ldelay)),
+                ("ldelay", micros(flow.law.ldelay)),
                 ("dropping", i64::from(law.dropping())),
                 ("drop_next", drop_next),
             ];
@@ -361,18 +292,16 @@ impl Flows for FqCodel {
     }
     /// Filters decide on every packet: a packet for which they name no flow is dropped.
     fn classify_result(&self, class: Option<ClassId>, own: Handle) -> Classified {
-        let flow = class.filter(|c| (1..=self.count).contains(&u32::from(c.minor())));
-        Classified::Final(
-            flow.map_or(FilterOutcome::Drop, |c| FilterOutcome::Class(Handle::new(own.major(), c.minor()))),
-        )
+        let flow = |c: ClassId| FilterOutcome::Class(Handle::new(own.major(), c.minor()));
+        Classified::Final(self.table.named(class).map_or(FilterOutcome::Drop, flow))
     }
 }
 
 impl FqCodel {
     /// Takes the memory of the tables.
     fn take_memory(&mut self) {
-        self.flows.resize_with(self.count as usize, Flow::default);
-        self.backlogs.resize(self.count as usize, 0);
+        self.table.take_memory();
+        self.backlogs.resize(self.table.flows().len(), 0);
     }
 
     /// Takes the memory of the tables, and then the packet.
@@ -382,73 +311,6 @@ impl FqCodel {
         self.take_memory();
         // There is at least one flow now, and each has its place.
         self.enqueue(p, class, cx);
-    }
-
-    /// Returns the packet's flow: the one that `class` names, else the one of its hash.
-    #[inline]
-    fn flow_of(&self, m: &Meta, class: Option<ClassId>) -> u32 {
-        let n = self.count;
-        match class.map(|c| u32::from(c.minor())) {
-            Some(minor) if (1..=n).contains(&minor) => minor - 1,
-            _ => ((u64::from(m.hash) * u64::from(n)) >> 32) as u32,
-        }
-    }
-
-    /// Takes the flow at the front of a list off it.
-    #[inline]
-    fn turn(&mut self, from_new: bool) {
-        let list = if from_new { &mut self.new } else { &mut self.old };
-        list.pop_front(&self.flows);
-    }
-
-    /// Gives each listed flow the quanta of the rounds in which no flow can send; of no round while
-    /// a flow is on the list of new ones, which the round empties.
-    #[cold]
-    fn skip_rounds(&mut self) {
-        if self.new.head != NIL {
-            return;
-        }
-        let (mut rounds, mut at) = (u32::MAX, self.old.head);
-        let mut bound = Bound::of(self.flows.len());
-        while let Some(flow) = self.flows.get(at as usize) {
-            bound.turn();
-            rounds = rounds.min(rounds_in_debt(flow.deficit, self.quantum));
-            at = flow.link;
-        }
-        at = self.old.head;
-        let mut bound = Bound::of(self.flows.len());
-        while let Some(flow) = self.flows.get_mut(at as usize) {
-            bound.turn();
-            // A debt of at least as many quanta: the sum is at most 0.
-            flow.deficit = flow.deficit.saturating_add_unsigned(rounds * self.quantum.unsigned_abs());
-            at = flow.link;
-        }
-    }
-
-    /// Returns the next packet of a flow that its law lets through, charged to the flow's deficit.
-    #[inline]
-    fn next_of(&mut self, f: u32, cx: &mut Cx) -> Option<Pkt> {
-        let Flow { packets, law, deficit, ldelay, .. } = &mut self.flows[f as usize];
-        let backlog = &mut self.backlogs[f as usize];
-        let (ecn, ce) = (cx.marks(MarkReason::Congested), cx.marks(MarkReason::CeThreshold));
-        let now = Ticks::at(cx.now);
-        let p = next(law, &self.params, cx, |cx| {
-            let p = packets.pop_front(&cx.pool)?;
-            let m = cx.meta(&p);
-            // The law may drop the last packet of the flow: its delay is the last one too.
-            *ldelay = now.since(Ticks::at(m.enqueued));
-            self.stats.maxpacket = self.stats.maxpacket.max(m.wire_len);
-            *backlog -= u64::from(m.wire_len);
-            self.bytes -= u64::from(m.wire_len);
-            self.memory -= memory_of(m);
-            self.packets -= 1;
-            Some((p, self.bytes))
-        })?;
-        self.stats.ecn_mark += cx.marks(MarkReason::Congested) - ecn;
-        self.stats.ce_mark += cx.marks(MarkReason::CeThreshold) - ce;
-        *deficit = deficit.saturating_sub_unsigned(cx.meta(&p).wire_len);
-        self.asked = now;
-        Some(p)
     }
 
     /// Drops from the head of the fattest flow: half its bytes, at most `drop_batch` packets (RFC
@@ -463,7 +325,7 @@ impl FqCodel {
         }
         if fattest.1 == 0 {
             // Packets of zero length count no bytes: any flow with a packet will do.
-            fattest.0 = self.flows.iter().position(|f| !f.packets.is_empty()).unwrap_or(0);
+            fattest.0 = self.table.flows().iter().position(|f| !f.packets.is_empty()).unwrap_or(0);
         }
         let (f, backlog) = fattest;
         let over_memory = self.memory > self.memory_limit;
@@ -472,7 +334,7 @@ impl FqCodel {
         let mut bound = Bound::of(self.packets as usize + 1);
         while dropped < self.drop_batch && (dropped == 0 || bytes < backlog / 2) {
             bound.turn();
-            let Some(p) = self.flows[f].packets.pop_front(&cx.pool) else { break };
+            let Some(p) = self.table.flows_mut()[f].packets.pop_front(&cx.pool) else { break };
             let m = cx.meta(&p);
             bytes += u64::from(m.wire_len);
             self.memory -= memory_of(m);
@@ -482,7 +344,7 @@ impl FqCodel {
         self.backlogs[f] -= bytes;
         self.bytes -= bytes;
         self.packets -= dropped;
-        self.flows[f].law.count_overflow(dropped);
+        self.table.flows_mut()[f].law.state.count_overflow(dropped);
         self.stats.drop_overlimit += u64::from(dropped);
         self.stats.drop_overmemory += if over_memory { u64::from(dropped) } else { 0 };
     }
@@ -491,8 +353,4 @@ impl FqCodel {
 /// Returns a time in whole microseconds, as tc prints it.
 fn micros(t: Ticks) -> i64 {
     i64::try_from(t.as_nanos().as_micros()).unwrap_or(i64::MAX)
-}
-
-fn memory_of(m: &Meta) -> u64 {
-    u64::from(m.len) + SLOT_BYTES
 }

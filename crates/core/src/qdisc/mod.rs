@@ -7,8 +7,10 @@ pub mod drr;
 pub mod dualpi2;
 pub mod ets;
 pub mod fifo;
+pub(crate) mod flows;
 pub mod fq;
 pub mod fq_codel;
+pub mod fq_pie;
 pub mod htb;
 pub mod leaf;
 pub mod mq;
@@ -41,6 +43,7 @@ pub static KINDS: &[&Spec] = &[
     &Spec::of::<ets::Ets>(),
     &Spec::of::<fq::Fq>(),
     &Spec::of::<fq_codel::FqCodel>(),
+    &Spec::of::<fq_pie::FqPie>(),
     &Spec::of::<htb::Htb>(),
     &Spec::of::<mq::Mq>(),
     &Spec::of::<mqprio::Mqprio>(),

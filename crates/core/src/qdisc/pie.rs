@@ -9,10 +9,10 @@
 //!   150 ms of a burst.
 //! - I4: the law is as if updated whenever an update is due (`Updates`), however rarely it is
 //!   called.
-//! - Differs from Linux (PARITY.md: pie-bounded, pie-mark-run, pie-ticks, pie-idle-show, pie-range):
-//!   a probability is at most one; one late mark does not mark every packet after it; time is in
-//!   ticks of 1 ms, whatever the kernel's; shown values are as of the last packet; a target is not
-//!   cut to 32 bits.
+//! - Differs from Linux (PARITY.md: pie-bounded, pie-mark-run, pie-ticks, pie-idle-show,
+//!   pie-range): a probability is at most one; one late mark does not mark every packet after it;
+//!   time is in ticks of 1 ms, whatever the kernel's; shown values are as of the last packet; a
+//!   target is not cut to 32 bits.
 
 use crate::base::env::Env;
 use crate::base::handle::ClassId;
@@ -66,9 +66,9 @@ crate::params! {
 }
 
 /// Largest gain that tc accepts.
-const GAIN_MAX: u32 = 32;
+pub(crate) const GAIN_MAX: u32 = 32;
 
-fn tupdate_in_range(t: &Nanos) -> bool {
+pub(crate) fn tupdate_in_range(t: &Nanos) -> bool {
     (Nanos::from_micros(1)..=Nanos::from_secs(4294)).contains(t)
 }
 
@@ -118,11 +118,18 @@ pub(crate) struct Pie {
 /// The timer is set to a number of ticks after the present one and comes one later, so that it is
 /// never early; a timer far ahead lies in a coarser slot of the timer wheel, which fires as a
 /// whole.
+///
+/// The laws of many queues are updated in batches, one a tick; the timer is set again with the last
+/// batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Updates {
-    /// Tick of the next update.
+    /// Tick of the next update, of the first batch.
     next: u64,
     every: u64,
+    /// Ticks from the update of the first batch to that of the last.
+    span: u64,
+    /// Tick of the last update of the first batch; 0 before the first.
+    last: u64,
 }
 
 /// A tick, in nanoseconds.
@@ -136,17 +143,32 @@ const LEVELS: u32 = 8;
 impl Updates {
     /// Returns the updates each `tupdate` after `start`, the first after `FIRST_UPDATE`.
     pub fn new(start: Instant, tupdate: Nanos) -> Self {
-        Self { next: fires(start.0 / TICK, FIRST_UPDATE.0 / TICK), every: ticks(tupdate) }
+        Self::of_batches(start, tupdate, 1)
+    }
+    /// Returns the same for the laws of several batches of queues, at least 1.
+    pub(crate) fn of_batches(start: Instant, tupdate: Nanos, batches: u32) -> Self {
+        let next = fires(start.0 / TICK, FIRST_UPDATE.0 / TICK);
+        Self { next, every: ticks(tupdate), span: u64::from(batches.saturating_sub(1)), last: 0 }
     }
     /// Starts anew at `start`.
     pub fn restart(&mut self, start: Instant) {
-        self.next = fires(start.0 / TICK, FIRST_UPDATE.0 / TICK);
+        (self.next, self.last) = (fires(start.0 / TICK, FIRST_UPDATE.0 / TICK), 0);
     }
-    /// Changes the time between updates. The time until the next one stays.
-    pub(crate) fn set_every(&mut self, tupdate: Nanos) {
+    /// Changes the time between updates. The time until the next one stays, unless some batches are
+    /// still to come before it.
+    pub(crate) fn set_every(&mut self, tupdate: Nanos, now: Instant) {
         self.every = ticks(tupdate);
+        if self.is_ahead(self.span, now) {
+            self.next = fires(self.last + self.span, self.every);
+        }
     }
-    /// Returns the number of updates that have become due by `now` since the last call.
+    /// True if a batch, counted from 0, does not have the last of the due updates yet.
+    #[inline]
+    pub(crate) const fn is_ahead(&self, batch: u64, now: Instant) -> bool {
+        self.last > 0 && now.0 / TICK < self.last + batch
+    }
+    /// Returns the number of updates, of the first batch, that have become due by `now` since the
+    /// last call.
     #[inline]
     pub fn due(&mut self, now: Instant) -> u64 {
         if now.0 < self.next.saturating_mul(TICK) { 0 } else { self.count(now) }
@@ -155,14 +177,15 @@ impl Updates {
     fn count(&mut self, now: Instant) -> u64 {
         let now = now.0 / TICK;
         // The second update lies at a border of its slot, and all later ones at equal distances.
-        let second = fires(self.next, self.every);
+        let second = fires(self.next + self.span, self.every);
         if now < second {
-            self.next = second;
+            (self.last, self.next) = (self.next, second);
             return 1;
         }
-        let each = fires(second, self.every) - second;
+        let each = fires(second + self.span, self.every) - second;
         let more = (now - second) / each + 1;
         self.next = second + more * each;
+        self.last = self.next - each;
         1 + more
     }
 }
@@ -176,6 +199,43 @@ fn fires(tick: u64, after: u64) -> u64 {
 /// Returns whole ticks, rounded up.
 const fn ticks(span: Nanos) -> u64 {
     span.0.div_ceil(TICK)
+}
+
+/// Returns the time between updates as it is counted: in whole ticks.
+pub(crate) const fn whole_ticks(tupdate: Nanos) -> Nanos {
+    Nanos(ticks(tupdate) * TICK)
+}
+
+/// Decision of the law on a packet that arrives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fate {
+    /// It waits.
+    Passes,
+    /// It waits, and is marked.
+    Marked,
+    /// It is to be dropped.
+    Drops,
+}
+
+/// Decides on a packet that meets a backlog of `backlog` bytes, and marks it, if the law would drop
+/// it and `marks` is true of the law.
+#[inline]
+pub(crate) fn decide(
+    (law, params): (&mut PieState, &PieParams),
+    p: &Pkt,
+    backlog: u64,
+    marks: impl FnOnce(&PieState) -> bool,
+    cx: &mut Cx,
+) -> Fate {
+    let Cx { pool, rng, .. } = cx;
+    let len = pool.meta(p).wire_len;
+    if !law.drops(params, len, backlog, || rng.next_u64()) {
+        Fate::Passes
+    } else if marks(law) && cx.mark(p, MarkReason::Congested) {
+        Fate::Marked
+    } else {
+        Fate::Drops
+    }
 }
 
 /// Returns the law's parameters.
@@ -205,7 +265,7 @@ impl Discipline for Pie {
     type Stats = Stats;
 
     fn resolve(cfg: &mut Config, _old: Option<&Config>, _env: &Env) -> Result<(), ConfigError> {
-        cfg.tupdate = Nanos(ticks(cfg.tupdate) * TICK);
+        cfg.tupdate = whole_ticks(cfg.tupdate);
         Ok(())
     }
     fn new(cfg: &Config, (): (), env: &Env) -> Self {
@@ -228,7 +288,7 @@ impl Discipline for Pie {
     fn change(&mut self, cfg: &Config, (): (), env: &Env, cx: &mut Cx) {
         self.catch_up(cx.now);
         self.params = law_params(cfg, env);
-        self.updates.set_every(cfg.tupdate);
+        self.updates.set_every(cfg.tupdate, cx.now);
         (self.limit, self.ecn) = (cfg.limit.0, cfg.ecn);
         if self.waiting() > self.limit && cx.purge_peeked() {
             self.held = None;
@@ -246,12 +306,10 @@ impl Discipline for Pie {
             self.stats.overlimit += 1;
             Some(DropReason::Overlimit)
         } else {
-            let Cx { pool, rng, .. } = cx;
-            let len = pool.meta(&p).wire_len;
-            let drops = self.law.drops(&self.params, len, backlog, || rng.next_u64());
-            let marked = drops && self.ecn && self.law.marks() && cx.mark(&p, MarkReason::Congested);
-            self.stats.ecn_mark += u64::from(marked);
-            (drops && !marked).then_some(DropReason::Congested)
+            let ecn = self.ecn;
+            let fate = decide((&mut self.law, &self.params), &p, backlog, |law| ecn && law.marks(), cx);
+            self.stats.ecn_mark += u64::from(fate == Fate::Marked);
+            (fate == Fate::Drops).then_some(DropReason::Congested)
         };
         if let Some(reason) = reason {
             self.law.dropped();
@@ -317,5 +375,60 @@ impl Pie {
     #[inline]
     fn backlog(&self) -> u64 {
         self.queue.bytes() + u64::from(self.held.unwrap_or(0))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::vec;
+    use alloc::vec::Vec;
+
+    use super::*;
+
+    const fn ms(n: u64) -> Instant {
+        Instant(n * TICK)
+    }
+
+    /// Returns the ticks at which a batch has an update.
+    fn seen(times: &mut Updates, batch: u64, ticks: core::ops::Range<u64>) -> Vec<u64> {
+        let (mut begun, mut had, mut seen) = (0, 0, Vec::new());
+        for tick in ticks {
+            begun += times.due(ms(tick));
+            let has = begun - u64::from(times.is_ahead(batch, ms(tick)));
+            if has > had {
+                seen.push(tick);
+            }
+            had = has;
+        }
+        seen
+    }
+
+    /// The timer is set anew with the last batch.
+    #[test]
+    fn batches_follow_each_other_by_a_tick() {
+        for (batch, expected) in [(0, [504, 522, 540, 558]), (2, [506, 524, 542, 560])] {
+            let mut times = Updates::of_batches(ms(0), TUPDATE, 3);
+            assert_eq!(seen(&mut times, batch, 0..570), expected);
+        }
+        let mut rare = Updates::of_batches(ms(0), TUPDATE, 3);
+        assert_eq!(rare.due(ms(541)), 3);
+        assert_eq!([0, 1, 2].map(|batch| rare.is_ahead(batch, ms(541))), [false, false, true]);
+        assert_eq!(rare.due(ms(557)), 0);
+        assert_eq!(rare.due(ms(558)), 1);
+    }
+
+    /// A change applies when the timer is next set: behind the last batch.
+    #[test]
+    fn a_change_between_batches_is_in_time_for_the_last() {
+        for (at, expected) in
+            [(504, vec![504, 512, 520]), (505, vec![504, 512, 520]), (506, vec![504, 522, 530])]
+        {
+            let mut times = Updates::of_batches(ms(0), TUPDATE, 3);
+            let mut got = seen(&mut times, 0, 0..at + 1);
+            times.set_every(Nanos::from_millis(5), ms(at));
+            got.extend(seen(&mut times, 0, at + 1..531));
+            got.truncate(3);
+            assert_eq!(got, expected, "{at}");
+        }
     }
 }

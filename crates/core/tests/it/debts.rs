@@ -56,6 +56,7 @@ fn rounds_that_are_skipped_change_no_order() {
     for (kind, quantum, options) in [
         ("fq_codel", 256, "quantum 256 memory_limit 1gb"),
         ("fq_codel", 9000, "quantum 9000 memory_limit 1gb"),
+        ("fq_pie", 256, "quantum 256"),
         ("fq", 300, "quantum 300 initial_quantum 300 nopacing weights 1073741823 1073741823 1073741823"),
     ] {
         let mut lane = Lane::new(kind, options);
@@ -103,6 +104,7 @@ fn no_round_is_skipped_once_a_flow_is_out_of_debt() {
 fn a_debt_of_two_gigabytes_takes_no_millions_of_turns() {
     for (kind, options) in [
         ("fq_codel", "quantum 256"),
+        ("fq_pie", "quantum 256"),
         ("fq", "quantum 1 initial_quantum 1"),
         ("cake", "unlimited diffserv4"),
         ("cake", "unlimited besteffort"),

@@ -31,6 +31,7 @@ mod filter_u32;
 mod filters;
 mod fq;
 mod fq_codel;
+mod fq_pie;
 mod guard;
 mod headers;
 mod htb;

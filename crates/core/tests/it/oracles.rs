@@ -277,6 +277,10 @@ fn defaults_follow_the_device() {
         (env, "fq_codel", "drop_batch", "64"),
         (env, "fq_codel", "target", "4999168ns"),
         (env, "fq_codel", "interval", "99999744ns"),
+        (env, "fq_pie", "quantum", "1514b"),
+        (env, "fq_pie", "limit", "10240p"),
+        (env, "fq_pie", "memory_limit", "33554432b"),
+        (env, "fq_pie", "ecn_prob", "10"),
         (env, "codel", "limit", "1000p"),
         (env, "codel", "target", "4999168ns"),
         (env, "codel", "interval", "99999744ns"),
@@ -285,6 +289,7 @@ fn defaults_follow_the_device() {
         (jumbo, "pfifo", "limit", "500p"),
         (jumbo, "bfifo", "limit", "4509000b"),
         (jumbo, "fq_codel", "quantum", "9018"),
+        (jumbo, "fq_pie", "quantum", "9018b"),
     ] {
         let lane = Lane::on(env, kind, "");
         let mut shown = None;
@@ -297,7 +302,7 @@ fn defaults_follow_the_device() {
         });
         assert_eq!(shown.as_deref(), Some(value), "{kind} {key}");
     }
-    for (kind, ecn) in [("codel", false), ("fq_codel", true)] {
+    for (kind, ecn) in [("codel", false), ("fq_codel", true), ("fq_pie", false)] {
         let lane = Lane::new(kind, "");
         let printed = common::options::printed(lane.root().qdisc());
         assert_eq!(printed.contains(&"ecn".to_string()), ecn, "{kind} {printed:?}");

@@ -113,6 +113,7 @@ fn a_packet_held_by_a_peek_counts_towards_the_limit_it_came_from() {
     for (below, options, most) in [
         ("codel", "limit 2", 2),
         ("fq_codel", "limit 2", 2),
+        ("fq_pie", "limit 2", 2),
         ("pfifo", "limit 2", 2),
         ("bfifo", "limit 2000", 2),
         ("pfifo_head_drop", "limit 2", 2),
@@ -159,6 +160,50 @@ fn what_a_smaller_limit_of_fq_codel_drops_is_counted_as_dropped() {
     lane.change(T0, Handle::ROOT, "limit 2").unwrap();
     let books = lane.path.tree().root().books();
     assert_eq!((books.sent.packets, books.dropped.packets, books.queued.packets), (0, 3, 2));
+}
+
+/// fq-pie-flows
+#[test]
+fn saying_the_present_number_of_flows_of_fq_pie_again_changes_nothing() {
+    let mut lane = Lane::new("fq_pie", "flows 64 quantum 300");
+    lane.change(T0, Handle::ROOT, "flows 64 quantum 600").unwrap();
+    let refused = lane.change(T0, Handle::ROOT, "flows 128").unwrap_err();
+    assert!(refused.to_string().contains("cannot change while running"), "{refused}");
+}
+
+/// fq-pie-shrink
+#[test]
+fn what_a_smaller_limit_of_fq_pie_drops_is_counted_as_dropped() {
+    let mut lane = Lane::new("fq_pie", "limit 10");
+    lane.fill(T0, 0, 5, Meta::new(100));
+    lane.change(T0, Handle::ROOT, "limit 2").unwrap();
+    let books = lane.path.tree().root().books();
+    assert_eq!((books.sent.packets, books.dropped.packets, books.queued.packets), (0, 3, 2));
+}
+
+/// fq-pie-memory
+#[test]
+fn memory_of_fq_pie_counts_frames_and_slots_and_bounds_nothing() {
+    let mut lane = Lane::new("fq_pie", "memory_limit 900");
+    // 36 bytes and a slot of 64 are 100. A packet is counted if those that wait are above the limit
+    // and what it takes itself: from the twelfth on.
+    lane.fill(T0, 0, 20, Meta::new(36));
+    let counters = ["memory_used", "overmemory", "pkts_in", "dropped"].map(|key| lane.counter(key));
+    assert_eq!(counters, [2000, 9, 20, 0]);
+    // In Linux the sum has 32 bits, and the greatest limit counts every packet.
+    let mut lane = Lane::new("fq_pie", "memory_limit 4294967295");
+    lane.fill(T0, 0, 20, Meta::new(36));
+    assert_eq!(lane.counter("overmemory"), 0);
+}
+
+/// fq-pie-reset
+#[test]
+fn a_purge_of_fq_pie_leaves_no_memory_in_use() {
+    let mut lane = Lane::new("fq_pie", "");
+    lane.fill(T0, 0, 20, Meta::new(1000));
+    lane.path.purge(T0, &mut lane.dev);
+    let counters = ["memory_used", "new_flows_len", "old_flows_len", "pkts_in"].map(|key| lane.counter(key));
+    assert_eq!(counters, [0, 0, 0, 20]);
 }
 
 /// flow-hash

@@ -122,7 +122,7 @@ fn ample(kind: &str) -> &'static str {
     match kind {
         "bfifo" => "limit 100mb",
         "pfifo" | "pfifo_head_drop" | "skbprio" => "limit 10000",
-        "pie" => "limit 10000 target 4s",
+        "pie" | "fq_pie" => "limit 10000 target 4s",
         "dualpi2" => "limit 10000 memlimit 1gb target 4000s step_thresh 4000s no_split_gso",
         "red" => "limit 100mb avpkt 1000 min 1mb max 3mb burst 1500 probability 1",
         "codel" => "limit 10000 target 100s interval 100s",

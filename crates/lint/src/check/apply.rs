@@ -36,7 +36,7 @@ impl Apply<'_, '_> {
     }
 
     fn qdisc(&mut self, c: &QdiscCommand, cmd: &Command) {
-        let Some(place) = &c.place else { return };
+        let Some(place) = &c.place else { return self.by_handle(c, cmd) };
         let hook = matches!(place.value, Place::Ingress | Place::Clsact) || place.value == Place::Below(HOOK);
         let hook = hook || c.kind.as_ref().is_some_and(|k| k.text == "ingress" || k.text == "clsact");
         if hook {
@@ -77,6 +77,14 @@ impl Apply<'_, '_> {
             }
             _ => {}
         }
+    }
+
+    /// Applies a change that names a qdisc by its handle alone.
+    fn by_handle(&mut self, c: &QdiscCommand, cmd: &Command) {
+        let Some(handle) = c.handle.as_ref().filter(|_| c.verb == Verb::Change) else { return };
+        let Some(q) = self.device.qdisc(handle.value) else { return };
+        let (parent, handle, kind) = (q.parent, q.handle, q.kind.clone());
+        self.over(c, cmd, parent, (handle, &kind));
     }
 
     /// Applies a line about ingress or clsact, of which a device has one.

@@ -73,8 +73,8 @@ pub(super) fn is_for_queues(spec: Option<&Spec>) -> bool {
 }
 
 /// True if this word of a line may name a kind that has no classes.
-pub(super) fn is_leaf(name: &str, spec: Option<&Spec>) -> bool {
-    name == "fq_pie" || spec.is_some_and(|s| s.shape == ClassShape::Leaf)
+pub(super) fn is_leaf(spec: Option<&Spec>) -> bool {
+    spec.is_some_and(|s| s.shape == ClassShape::Leaf)
 }
 
 /// Returns the limit of a qdisc, at a rate that may be unknown.
@@ -93,7 +93,6 @@ pub(super) fn held(qdisc: &Qdisc, rate: Option<Rate>, options: &CheckOptions) ->
             let all = queue.saturating_mul(options.frame());
             return Held::Bytes(settings.bytes("limit").map_or(all, |limit| limit.value.0));
         }
-        ("fq_pie", None) => return Held::Packets(limit.unwrap_or(10_240)),
         ("choke" | "sfb" | "hhf", None) => return Held::Packets(limit.unwrap_or(1000)),
         (_, None) => return Held::Packets(limit.unwrap_or(queue)),
     };
@@ -131,7 +130,6 @@ pub(super) fn held(qdisc: &Qdisc, rate: Option<Rate>, options: &CheckOptions) ->
 pub(super) fn target(qdisc: &Qdisc) -> Option<Nanos> {
     let default = match qdisc.kind.as_str() {
         "cake" | "cake_mq" => cake_target(qdisc.spec, &qdisc.settings),
-        "fq_pie" => Nanos::from_millis(15),
         _ => {
             let spec = qdisc.spec?;
             let mut target = None;

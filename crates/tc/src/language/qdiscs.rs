@@ -52,26 +52,6 @@ pub(super) static TABLE: &[Grammar] = &[
     )
     .needs(&[&["limit"], &["bandwidth"]]),
     qdisc(
-        &["fq_pie"],
-        &[
-            key(&["limit"], &[U32]),
-            key(&["target"], &[Time]),
-            key(&["tupdate"], &[Time]),
-            key(&["alpha"], &[Uint(0, 32)]),
-            key(&["beta"], &[Uint(0, 32)]),
-            key(&["ecn"], &[]),
-            key(&["noecn"], &[]),
-            key(&["bytemode"], &[]),
-            key(&["nobytemode"], &[]),
-            key(&["dq_rate_estimator"], &[]),
-            key(&["no_dq_rate_estimator"], &[]),
-            key(&["flows"], &[U32]),
-            key(&["quantum"], &[Size]),
-            key(&["memory_limit"], &[Size]),
-            key(&["ecn_prob"], &[Uint(0, 100)]),
-        ],
-    ),
-    qdisc(
         &["sfb"],
         &[
             key(&["rehash"], &[U32]),

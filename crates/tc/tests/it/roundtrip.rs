@@ -140,11 +140,11 @@ fn again(tree: &Tree) -> Tree {
     again
 }
 
-/// Makes 150 random configurations of each kind, of which this call takes every `of`th from `share`
+/// Makes 300 random configurations of each kind, of which this call takes every `of`th from `share`
 /// on, and reads them back. Returns the numbers of configurations and of class commands by kind.
 fn read_back(share: u64, of: u64) -> (Vec<u64>, Vec<u64>) {
     let (mut seen, mut classes) = (vec![0; KINDS.len()], vec![0; KINDS.len()]);
-    for seed in (0..150).filter(|round| round % of == share).flat_map(|round| {
+    for seed in (0..300).filter(|round| round % of == share).flat_map(|round| {
         let kinds = KINDS.len() as u64;
         round * kinds..(round + 1) * kinds
     }) {
