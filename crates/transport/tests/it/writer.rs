@@ -119,7 +119,7 @@ fn acknowledgements_until_it_continues(gso_segs: u32) -> usize {
     }
     send(end, &mut segments);
     for acked in 1.. {
-        let ack = segments.drain(..2).last().expect("data is in flight");
+        let ack = segments.drain(..2).next_back().expect("data is in flight");
         end.receive(now, &answer(ack, 1 << 20));
         send(end, &mut segments);
         if end.write(now, u64::MAX) > 0 {
