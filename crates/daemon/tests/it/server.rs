@@ -374,8 +374,8 @@ fn tc(words: &str, text: Option<&str>) -> Ask {
 #[test]
 fn traffic_goes_on_under_reconfiguration_and_every_packet_is_counted() {
     const PLANS: [&str; 4] = [
-        "qdisc replace dev up root handle 1: prio\nqdisc replace dev up parent 1:2 handle 20: fq_codel limit 4000\n",
-        "qdisc replace dev up root handle 2: fq_codel limit 4000\n",
+        "qdisc replace dev up root handle 1: prio\nqdisc replace dev up parent 1:2 handle 20: fq_codel limit 4000 target 9s\n",
+        "qdisc replace dev up root handle 2: fq_codel limit 4000 target 9s\n",
         "qdisc replace dev up root handle 3: tbf rate 80mbit burst 20kb limit 10mb\n\
          qdisc replace dev up parent 3:1 handle 30: pfifo limit 4000\n",
         "qdisc replace dev up root handle 4: pfifo limit 4000\n",
@@ -394,12 +394,14 @@ fn traffic_goes_on_under_reconfiguration_and_every_packet_is_counted() {
     for round in 0..40 {
         ask(link("send up --packets 100 --flows 4 --size 1000"));
         submitted += 100;
-        ask(link(&format!("set up --rate {}mbit --txqueuelen {}", 50 + 10 * (round % 7), 100 + round)));
+        // The wire takes a hundred packets in 70 ms or more, so that they wait on a slow machine too.
+        ask(link(&format!("set up --rate {}mbit --txqueuelen {}", 5 + round % 7, 100 + round)));
         ask(tc("-b p.tc --atomic", Some(PLANS[round % PLANS.len()])));
         let shown: Value = serde_json::from_str(&ask(link("show up -j"))).expect("JSON");
         waited = waited.max(shown[0]["backlog_packets"].as_u64().expect("a number"));
     }
     assert!(waited > 500, "packets waited while the tree was swapped: {waited}");
+    ask(link("set up --rate 1gbit"));
     let deadline = Instant::now() + PATIENCE;
     loop {
         let shown: Value = serde_json::from_str(&ask(link("show up -j"))).expect("JSON");
