@@ -394,7 +394,7 @@ fn traffic_goes_on_under_reconfiguration_and_every_packet_is_counted() {
     for round in 0..40 {
         ask(link("send up --packets 100 --flows 4 --size 1000"));
         submitted += 100;
-        // The wire takes a hundred packets in 70 ms or more, so that they wait on a slow machine too.
+        // The wire takes a hundred packets in 70 ms or more: they wait on a slow machine too.
         ask(link(&format!("set up --rate {}mbit --txqueuelen {}", 5 + round % 7, 100 + round)));
         ask(tc("-b p.tc --atomic", Some(PLANS[round % PLANS.len()])));
         let shown: Value = serde_json::from_str(&ask(link("show up -j"))).expect("JSON");
