@@ -8,6 +8,7 @@
 //! - I3: between two turns of a backlogged flow every other backlogged flow has a turn; a turn
 //!   sends at most a quantum and one packet.
 
+use alloc::format;
 use alloc::vec::Vec;
 
 use crate::base::bound::Bound;
@@ -16,6 +17,12 @@ use crate::law::deficit::{Passes, rounds_in_debt};
 use crate::packet::meta::Meta;
 use crate::packet::pool::{List, Pkt, Pool, Waiting};
 use crate::sched::answer::Next;
+use crate::text::error::{ConfigError, ErrorKind, Object};
+
+/// Least quantum: Linux raises smaller ones to it silently.
+pub(crate) const QUANTUM_MIN: u32 = 256;
+/// Greatest quantum that the kernel accepts.
+pub(crate) const QUANTUM_MAX: u32 = 1 << 20;
 
 /// "No flow" in a link.
 const NIL: u32 = u32::MAX;
@@ -244,4 +251,13 @@ pub(crate) const SLOT_BYTES: u64 = 64;
 /// Returns the memory that a waiting packet takes, as `memory_limit` counts it.
 pub(crate) fn memory_of(m: &Meta) -> u64 {
     u64::from(m.len) + SLOT_BYTES
+}
+
+/// Refuses a change of the number of flows of a qdisc that runs.
+pub(crate) fn keeps_flows(kind: &'static str, old: u32, new: u32) -> Result<(), ConfigError> {
+    if old == new {
+        return Ok(());
+    }
+    let expected = format!("{old}, as it is (it cannot change while running)");
+    Err(ConfigError::new(ErrorKind::Conflict, Object::Kind(kind), expected, new).key("flows"))
 }

@@ -16,7 +16,6 @@
 //!   this engine, and is brought below its limit by any number of drops; values out of range are
 //!   refused; the law is that of codel; the hash is keyed by a seed that the caller gives.
 
-use alloc::format;
 use alloc::vec::Vec;
 
 use crate::base::bound::Bound;
@@ -30,14 +29,14 @@ use crate::packet::pool::{List, Pkt, Pool, Waiting};
 use crate::packet::reason::{DropReason, MarkReason};
 use crate::packet::route::{Candidate, Classified, FilterOutcome};
 use crate::qdisc::codel::{INTERVAL, TARGET, interval_in_range, law_params, next};
-use crate::qdisc::flows::{Flow, FlowTable, SLOT_BYTES, memory_of};
+use crate::qdisc::flows::{Flow, FlowTable, QUANTUM_MAX, QUANTUM_MIN, SLOT_BYTES, keeps_flows, memory_of};
 use crate::sched::answer::{Next, Verdict};
 use crate::sched::capability::{FlowShown, Flows};
 use crate::sched::cx::Cx;
 use crate::sched::discipline::{Discipline, Filtered};
 use crate::sched::node::band_share;
 use crate::sched::spec::{Flags, Style};
-use crate::text::error::{ConfigError, ErrorKind, Object};
+use crate::text::error::ConfigError;
 
 crate::params! {
     /// Parameters of fq_codel.
@@ -142,13 +141,9 @@ impl Discipline for FqCodel {
     type Stats = Stats;
 
     fn resolve(cfg: &mut Config, old: Option<&Config>, env: &Env) -> Result<CodelParams, ConfigError> {
-        if let Some(old) = old.filter(|old| old.flows != cfg.flows) {
-            let expected = format!("{}, as it is (it cannot change while running)", old.flows);
-            return Err(ConfigError::new(ErrorKind::Conflict, Object::Kind(Self::KIND), expected, cfg.flows)
-                .key("flows"));
-        }
+        keeps_flows(Self::KIND, old.map_or(cfg.flows, |old| old.flows), cfg.flows)?;
         // A frame above the upper bound would make a default that cannot be written as an option.
-        cfg.quantum = cfg.quantum.clamp(256, 1 << 20);
+        cfg.quantum = cfg.quantum.clamp(QUANTUM_MIN, QUANTUM_MAX);
         cfg.tcpctl = band_share(cfg.tcpctl);
         law_params(Self::KIND, [cfg.target, cfg.interval], cfg.ce_threshold, cfg.ecn, env)
     }

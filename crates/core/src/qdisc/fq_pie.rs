@@ -21,8 +21,6 @@
 //!   packets dropped by a smaller limit are counted as dropped; nothing of a flow is left after a
 //!   reset; the law is that of pie; the hash is keyed by a seed that the caller gives.
 
-use alloc::format;
-
 use crate::base::bound::Bound;
 use crate::base::env::Env;
 use crate::base::handle::ClassId;
@@ -32,20 +30,15 @@ use crate::law::pie::{PieParams, PieState, Ticks};
 use crate::packet::pool::{List, Pkt, Pool, Waiting};
 use crate::packet::reason::DropReason;
 use crate::packet::route::Candidate;
-use crate::qdisc::flows::{Flow, FlowTable, memory_of};
+use crate::qdisc::flows::{Flow, FlowTable, QUANTUM_MAX, QUANTUM_MIN, keeps_flows, memory_of};
 use crate::qdisc::pie::{
-    Fate, GAIN_MAX, TARGET, TARGET_MAX, TUPDATE, Updates, decide, tupdate_in_range, whole_ticks,
+    Fate, GAIN_MAX, TARGET, TARGET_MAX, TUPDATE, Updates, decide, law_params, tupdate_in_range, whole_ticks,
 };
 use crate::sched::answer::{Next, Verdict};
 use crate::sched::cx::Cx;
 use crate::sched::discipline::Discipline;
 use crate::sched::spec::{Flags, RefusedBy, Refuser, Style};
-use crate::text::error::{ConfigError, ErrorKind, Object};
-
-/// Least quantum: Linux raises smaller ones to it silently.
-const QUANTUM_MIN: u64 = 256;
-/// Greatest quantum that the kernel accepts.
-const QUANTUM_MAX: u64 = 1 << 20;
+use crate::text::error::{ConfigError, ErrorKind};
 
 crate::params! {
     /// Parameters of fq_pie.
@@ -84,7 +77,7 @@ crate::params! {
 }
 
 fn quantum_in_range(quantum: &Bytes) -> bool {
-    (1..=QUANTUM_MAX).contains(&quantum.0)
+    (1..=QUANTUM_MAX.into()).contains(&quantum.0)
 }
 
 crate::stats! {
@@ -173,16 +166,9 @@ pub struct FqPie {
     stats: Stats,
 }
 
-/// Returns the law's parameters.
-fn law_params(cfg: &Config, env: &Env) -> PieParams {
-    PieParams {
-        target: cfg.target,
-        alpha: cfg.alpha,
-        beta: cfg.beta,
-        bytemode: cfg.bytemode,
-        estimates_rate: cfg.dq_rate_estimator,
-        mtu: env.frame_max(),
-        strict_linux: env.strict_linux,
+impl Config {
+    fn law(&self, env: &Env) -> PieParams {
+        law_params(self.target, [self.alpha, self.beta], [self.bytemode, self.dq_rate_estimator], env)
     }
 }
 
@@ -208,13 +194,9 @@ impl Discipline for FqPie {
     type Stats = Stats;
 
     fn resolve(cfg: &mut Config, old: Option<&Config>, _env: &Env) -> Result<(), ConfigError> {
-        if let Some(old) = old.filter(|old| old.flows != cfg.flows) {
-            let expected = format!("{}, as it is (it cannot change while running)", old.flows);
-            return Err(ConfigError::new(ErrorKind::Conflict, Object::Kind(Self::KIND), expected, cfg.flows)
-                .key("flows"));
-        }
+        keeps_flows(Self::KIND, old.map_or(cfg.flows, |old| old.flows), cfg.flows)?;
         // A frame above the upper bound would make a default that cannot be written as an option.
-        cfg.quantum = Bytes(cfg.quantum.0.clamp(QUANTUM_MIN, QUANTUM_MAX));
+        cfg.quantum = Bytes(cfg.quantum.0.clamp(QUANTUM_MIN.into(), QUANTUM_MAX.into()));
         cfg.tupdate = whole_ticks(cfg.tupdate);
         Ok(())
     }
@@ -225,7 +207,7 @@ impl Discipline for FqPie {
             table: FlowTable::new(cfg.flows, credit(cfg.quantum)),
             lazy: env.lazy,
             rounds: Rounds { times, begun: 0, now: Instant::ZERO },
-            params: law_params(cfg, env),
+            params: cfg.law(env),
             packets: 0,
             held: 0,
             memory: 0,
@@ -247,7 +229,7 @@ impl Discipline for FqPie {
         for (f, flow) in (0..).zip(self.table.flows_mut()) {
             self.rounds.catch_up(&self.params, f, &mut flow.law);
         }
-        self.params = law_params(cfg, env);
+        self.params = cfg.law(env);
         self.rounds.times.set_every(cfg.tupdate, cx.now);
         self.table.set_quantum(credit(cfg.quantum));
         (self.limit, self.memory_limit) = (cfg.limit.0, cfg.memory_limit.0);

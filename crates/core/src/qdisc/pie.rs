@@ -239,15 +239,19 @@ pub(crate) fn decide(
 }
 
 /// Returns the law's parameters.
-fn law_params(cfg: &Config, env: &Env) -> PieParams {
-    PieParams {
-        target: cfg.target,
-        alpha: cfg.alpha,
-        beta: cfg.beta,
-        bytemode: cfg.bytemode,
-        estimates_rate: cfg.dq_rate_estimator,
-        mtu: env.frame_max(),
-        strict_linux: env.strict_linux,
+pub(crate) fn law_params(
+    target: Ticks,
+    [alpha, beta]: [u32; 2],
+    [bytemode, estimates_rate]: [bool; 2],
+    env: &Env,
+) -> PieParams {
+    let (mtu, strict_linux) = (env.frame_max(), env.strict_linux);
+    PieParams { target, alpha, beta, bytemode, estimates_rate, mtu, strict_linux }
+}
+
+impl Config {
+    fn law(&self, env: &Env) -> PieParams {
+        law_params(self.target, [self.alpha, self.beta], [self.bytemode, self.dq_rate_estimator], env)
     }
 }
 
@@ -272,7 +276,7 @@ impl Discipline for Pie {
         Self {
             queue: Queue::new(),
             law: PieState::default(),
-            params: law_params(cfg, env),
+            params: cfg.law(env),
             updates: Updates::new(Instant::ZERO, cfg.tupdate),
             limit: cfg.limit.0,
             ecn: cfg.ecn,
@@ -287,7 +291,7 @@ impl Discipline for Pie {
     }
     fn change(&mut self, cfg: &Config, (): (), env: &Env, cx: &mut Cx) {
         self.catch_up(cx.now);
-        self.params = law_params(cfg, env);
+        self.params = cfg.law(env);
         self.updates.set_every(cfg.tupdate, cx.now);
         (self.limit, self.ecn) = (cfg.limit.0, cfg.ecn);
         if self.waiting() > self.limit && cx.purge_peeked() {

@@ -72,7 +72,7 @@ pub(super) fn is_for_queues(spec: Option<&Spec>) -> bool {
     spec.is_some_and(|s| s.shape == ClassShape::ByQueue && !s.params.iter().any(|p| p.key == "queues"))
 }
 
-/// True if this word of a line may name a kind that has no classes.
+/// True if a kind has no classes.
 pub(super) fn is_leaf(spec: Option<&Spec>) -> bool {
     spec.is_some_and(|s| s.shape == ClassShape::Leaf)
 }

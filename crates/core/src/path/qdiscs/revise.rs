@@ -44,10 +44,10 @@ impl Change {
 /// Changes of options, at most one for each object.
 #[derive(Debug, Default)]
 pub struct Revisions {
-    /// As they were read.
+    /// Those that are not gathered yet.
     read: Vec<Change>,
-    /// In the order of trees, places and classes, the last one first.
-    sorted: Vec<Change>,
+    /// True if they are in the order of trees, places and classes, the last one first.
+    sorted: bool,
     /// One for each qdisc, and one for all its classes.
     gathered: Vec<Change>,
 }
@@ -57,26 +57,27 @@ impl Revisions {
     /// other.
     pub fn push(&mut self, change: Change) {
         self.read.push(change);
+        self.sorted = false;
     }
     /// True if there are none.
     pub const fn is_empty(&self) -> bool {
-        self.read.is_empty() && self.sorted.is_empty() && self.gathered.is_empty()
+        self.read.is_empty() && self.gathered.is_empty()
     }
     /// Puts the changes of the classes of each qdisc together, of `most` classes at a time, before
     /// they are applied. Returns true when none is left.
     pub fn gather(&mut self, most: usize) -> bool {
-        if !self.read.is_empty() {
-            self.sorted.append(&mut self.read);
-            self.sorted.sort_by_key(|change| Reverse((change.tree, change.place, change.minor)));
+        if !self.sorted {
+            self.read.sort_by_key(|change| Reverse((change.tree, change.place, change.minor)));
+            self.sorted = true;
         }
         for _ in 0..most {
-            let Some(next) = self.sorted.pop() else { return true };
+            let Some(next) = self.read.pop() else { return true };
             match self.gathered.last_mut().filter(|last| last.is_with(&next)) {
                 Some(last) => last.revision.absorb(next.revision),
                 None => self.gathered.push(next),
             }
         }
-        self.sorted.is_empty()
+        self.read.is_empty()
     }
 }
 
