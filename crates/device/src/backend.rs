@@ -8,9 +8,9 @@
 use std::fmt::Debug;
 use std::io;
 
-use txweir_core::Meta;
 use txweir_core::packet::headers::{self, Network};
 use txweir_core::path::device::{Completed, TxQueue};
+use txweir_core::{Meta, Nanos};
 
 use crate::vnet::VnetHdr;
 
@@ -152,6 +152,12 @@ pub trait Backend: TxQueue<Frame: Debug + Send> + Send {
         self.is_full()
     }
 
+    /// Returns the time after which to come back for frames that the interface has, if no
+    /// descriptor tells when it has finished them. The default is `None`.
+    fn look_again(&self) -> Option<Nanos> {
+        None
+    }
+
     /// Returns how many frames were delivered and lost since the last call.
     fn take_fates(&mut self) -> Fates;
 
@@ -228,6 +234,9 @@ impl<B: Backend + ?Sized> Backend for Box<B> {
     }
     fn is_busy(&self) -> bool {
         (**self).is_busy()
+    }
+    fn look_again(&self) -> Option<Nanos> {
+        (**self).look_again()
     }
     fn take_fates(&mut self) -> Fates {
         (**self).take_fates()

@@ -1,4 +1,4 @@
-//! A link as a user writes it: `[tap:|packet:][NAMESPACE/]INTERFACE`.
+//! A link as a user writes it: `[tap:|packet:|xdp:][NAMESPACE/]INTERFACE`.
 
 use std::fmt;
 use std::str::FromStr;
@@ -11,6 +11,7 @@ use crate::netns::Netns;
 use crate::packet::Packet;
 use crate::queue::Batched;
 use crate::tap::Tap;
+use crate::xdp::XdpQueue;
 
 /// Declares the kinds of links: the word before the colon of an endpoint, its meaning, and the
 /// function that opens one.
@@ -74,6 +75,9 @@ kinds! {
     /// the device.
     Packet "packet" "A packet socket on any Ethernet interface"
         |name, options: &LinkOptions| Packet::attach(name, &options.packet).map(|p| Batched::new(p, options.memory));
+    /// By XDP sockets (`xdp:`), around the machine's own stack.
+    Xdp "xdp" "XDP sockets on any Ethernet interface, around the machine's own stack"
+        |name, options: &LinkOptions| XdpQueue::attach(name, &options.xdp, options.memory);
 }
 
 impl Kind {
@@ -228,7 +232,7 @@ mod tests {
         let message = |text: &str| text.parse::<Endpoint>().unwrap_err().to_string();
         assert_eq!(
             message("udp:eth0"),
-            "unknown kind of link `udp`: write `tap:NAME`, `packet:NAME` or NAME alone"
+            "unknown kind of link `udp`: write `tap:NAME`, `packet:NAME`, `xdp:NAME` or NAME alone"
         );
         assert_eq!(
             message("a/b/eth0"),
@@ -242,7 +246,7 @@ mod tests {
 
     #[test]
     fn a_missing_interface_is_missing_whatever_the_kind() {
-        for text in ["no-such-if", "tap:no-such-if", "packet:no-such-if"] {
+        for text in ["no-such-if", "tap:no-such-if", "packet:no-such-if", "xdp:no-such-if"] {
             let error = text.parse::<Endpoint>().unwrap().open(&LinkOptions::default()).unwrap_err();
             assert!(matches!(error.cause, OpenCause::Missing), "{error}");
             assert!(error.to_string().starts_with(&format!("interface `{text}` does not exist")), "{error}");

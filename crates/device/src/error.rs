@@ -41,6 +41,15 @@ pub enum OpenCause {
     IsTun,
     /// Opening a packet socket needs `CAP_NET_RAW`.
     PacketDenied,
+    /// XDP sockets need `CAP_NET_RAW`, `CAP_NET_ADMIN` and `CAP_BPF`.
+    XdpDenied,
+    /// The interface has an XDP program, or one of its queues an XDP socket, already.
+    XdpBusy,
+    /// The memory of the rings exceeds what this process may lock (`RLIMIT_MEMLOCK`); the bytes
+    /// needed are given.
+    XdpMemory(usize),
+    /// The kernel has no XDP sockets.
+    NoXdp,
     /// Frames of the interface do not begin with an Ethernet header.
     NotEthernet,
     /// The system refused a step for a reason that has no sentence of its own.
@@ -56,7 +65,7 @@ impl OpenError {
     /// True if another user has the interface, and may let go of it.
     #[must_use]
     pub const fn is_in_use(&self) -> bool {
-        matches!(self.cause, OpenCause::Forwarded | OpenCause::Busy)
+        matches!(self.cause, OpenCause::Forwarded | OpenCause::Busy | OpenCause::XdpBusy)
     }
     /// True if the interface, or its network namespace, does not exist: both may be made later.
     #[must_use]
@@ -86,7 +95,7 @@ impl fmt::Display for OpenError {
         // Commands are shown with the bare interface name: the namespace is not part of it.
         let name = at.rsplit(['/', ':']).next().unwrap_or(at);
         match &self.cause {
-            OpenCause::Missing if at.starts_with("packet:") => {
+            OpenCause::Missing if at.starts_with("packet:") || at.starts_with("xdp:") => {
                 write!(f, "interface `{at}` does not exist: `ip link` lists those that do")
             }
             OpenCause::Missing => write!(
@@ -137,6 +146,26 @@ impl fmt::Display for OpenError {
             OpenCause::PacketDenied => {
                 write!(f, "interface `{at}`: opening a packet socket needs CAP_NET_RAW: run as root")
             }
+            OpenCause::XdpDenied => write!(
+                f,
+                "interface `{at}`: XDP sockets need CAP_NET_RAW, CAP_NET_ADMIN and CAP_BPF: run as root, \
+                 a daemon also with --keep-xdp"
+            ),
+            OpenCause::XdpBusy => write!(
+                f,
+                "interface `{at}` has an XDP program or an XDP socket already: stop its owner \
+                 (`ip link show {name}` tells of a program), or open it as `packet:`"
+            ),
+            OpenCause::XdpMemory(bytes) => write!(
+                f,
+                "interface `{at}`: the rings of its XDP sockets need {} KiB of locked memory: \
+                 raise the limit (`ulimit -l`), or run with CAP_IPC_LOCK, a daemon also with --keep-xdp",
+                bytes.div_ceil(1024)
+            ),
+            OpenCause::NoXdp => write!(
+                f,
+                "interface `{at}`: this kernel has no XDP sockets (CONFIG_XDP_SOCKETS): open it as `packet:`"
+            ),
             OpenCause::NotEthernet => {
                 write!(f, "interface `{at}` does not carry Ethernet frames")
             }

@@ -70,6 +70,15 @@ impl Control {
         Ok(kind == libc::ARPHRD_ETHER || kind == libc::ARPHRD_LOOPBACK)
     }
 
+    /// Returns the number of receive and of transmit queues. A driver that does not tell has one of
+    /// each.
+    pub(crate) fn queues(&self, name: &IfName) -> Result<[u32; 2], Errno> {
+        match sys::if_channels(self.0.as_fd(), name) {
+            Err(Errno::OPNOTSUPP) => Ok([1, 1]),
+            told => told.map(|both| both.map(|n| n.max(1))),
+        }
+    }
+
     pub(crate) fn is_up(&self, name: &IfName) -> Result<bool, Errno> {
         Ok(sys::if_flags(self.0.as_fd(), name)? & libc::IFF_UP != 0)
     }

@@ -55,6 +55,7 @@ mod tap;
 #[cfg(feature = "testnet")]
 pub mod testnet;
 pub mod vnet;
+mod xdp;
 
 pub use backend::{Backend, Beside, Fates, Finished, Landed, Source, Store, Write};
 pub use counters::{Batch, Counters, Rest};
@@ -73,3 +74,4 @@ pub use segment::{SEGMENTS_MAX, SegmentError, Segmenter, Shape};
 pub use signal::{Signal, Signals};
 pub use tap::{Offload, Tap, TapOptions};
 pub use vnet::{Gso, VnetHdr};
+pub use xdp::{Place, Places, Xdp, XdpMode, XdpOptions, XdpPlaces, XdpQueue, XdpStore};

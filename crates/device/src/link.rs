@@ -6,6 +6,7 @@ use crate::nic::Nic;
 use crate::packet::{Packet, PacketOptions};
 use crate::queue::Batched;
 use crate::tap::{Tap, TapOptions};
+use crate::xdp::XdpOptions;
 
 /// A TAP device as a transmit queue.
 pub type TapQueue = Batched<Tap>;
@@ -27,6 +28,8 @@ pub struct LinkOptions {
     pub tap: TapOptions,
     /// Options of a packet socket.
     pub packet: PacketOptions,
+    /// Options of XDP sockets.
+    pub xdp: XdpOptions,
     /// Bytes of all frame buffers. The default of 256 MiB holds the 1000 super-frames of 64 KiB
     /// that may wait in pfifo_fast, as much again for frames that take their places, and a ring.
     pub memory: usize,
@@ -34,7 +37,12 @@ pub struct LinkOptions {
 
 impl Default for LinkOptions {
     fn default() -> Self {
-        Self { tap: TapOptions::default(), packet: PacketOptions::default(), memory: FRAME_MEMORY }
+        Self {
+            tap: TapOptions::default(),
+            packet: PacketOptions::default(),
+            xdp: XdpOptions::default(),
+            memory: FRAME_MEMORY,
+        }
     }
 }
 

@@ -16,6 +16,12 @@ pub trait Nic: Source + AsFd + Debug + Send {
     /// Returns the word of its kind, as an endpoint has it: `tap`, `packet`.
     fn kind(&self) -> &'static str;
 
+    /// Returns the way in which it exchanges frames with the interface, for people, if the kind has
+    /// several. The default is `None`.
+    fn mode(&self) -> Option<&'static str> {
+        None
+    }
+
     /// Returns the interface's name, as it was when opened.
     fn name(&self) -> &IfName;
 

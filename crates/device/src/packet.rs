@@ -117,7 +117,7 @@ impl Packet {
         }
         set_buffers(socket, options.buffer_bytes)
             .map_err(|errno| OpenCause::system("size the buffers of a packet socket on", errno))?;
-        sys::packet_bind(socket, index)
+        sys::packet_bind(socket, index, libc::ETH_P_ALL as u16) // 3
             .map_err(|errno| OpenCause::system("bind a packet socket to", errno))?;
         sys::packet_promiscuous(socket, index)
             .map_err(|errno| OpenCause::system("receive all frames of", errno))?;

@@ -307,6 +307,31 @@ pub fn complete_checksum(hdr: &mut VnetHdr, frame: &mut [u8]) -> Result<(), Segm
     Ok(())
 }
 
+/// Describes a frame whose TCP or UDP checksum was left undone and whose header got lost: the field
+/// holds the sum of the pseudo-header. A veth hands such frames to a program ahead of the stack.
+/// `None` for a complete frame, and for any other. The sum of a complete frame may be the same by
+/// chance: then all its bytes are summed.
+#[must_use]
+pub fn left_undone(frame: &[u8]) -> Option<VnetHdr> {
+    let Layers { ip, v6, l4, proto } = parse(frame).ok()?;
+    let offset = match proto {
+        PROTO_TCP => 16,
+        PROTO_UDP => 6,
+        _ => return None,
+    };
+    let held = word(frame, l4 + offset).ok()?;
+    let (end, addresses) = if v6 {
+        (ip + 40 + usize::from(word(frame, ip + 4).ok()?), ip + 8..ip + 40)
+    } else {
+        (ip + usize::from(word(frame, ip + 2).ok()?), ip + 12..ip + 20)
+    };
+    let covered = frame.get(l4..end)?;
+    let pseudo = Sum::default().bytes(frame.get(addresses)?).word(proto.into()).word(fold_len(covered.len()));
+    let undone = held == pseudo.partial() && pseudo.bytes(covered).partial() != 0xffff;
+    let (csum_start, csum_offset) = (u16::try_from(l4).ok()?, u16::try_from(offset).ok()?);
+    undone.then(|| VnetHdr { needs_csum: true, csum_start, csum_offset, ..VnetHdr::default() })
+}
+
 /// Stores the low 16 bits of `value`, big-endian. The callers' lengths fit, as [`Segmenter::new`]
 /// has checked; an IPv4 identification wraps as it should.
 fn put(out: &mut [u8], at: usize, value: usize) {

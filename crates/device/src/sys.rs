@@ -1,7 +1,11 @@
 //! Safe wrappers around the system calls that rustix does not have: interface and TUN ioctls,
 //! packet socket options, `recvmsg` with packet auxiliary data, `sendmmsg`, and the signal mask.
-//! This is the only unsafe code of the workspace's live path. Each function is a single call, with
-//! its own argument structures on its own stack.
+//! Together with the two modules below it, for XDP sockets, this is the only unsafe code of the
+//! workspace's live path. Each function here is a single call, with its own argument structures on
+//! its own stack.
+
+pub(crate) mod bpf;
+pub(crate) mod xsk;
 
 use std::io;
 use std::mem::{size_of, zeroed};
@@ -17,6 +21,9 @@ use crate::vnet::HDR_LEN_SHORT;
 
 /// `ETHTOOL_GDRVINFO` (linux/ethtool.h): reports the driver of an interface. Needs no privilege.
 const ETHTOOL_GDRVINFO: u32 = 3;
+
+/// `ETHTOOL_GCHANNELS` (linux/ethtool.h): reports the queues of an interface. Needs no privilege.
+const ETHTOOL_GCHANNELS: u32 = 0x3c;
 
 /// `struct ethtool_drvinfo` (linux/ethtool.h), which libc does not have.
 #[repr(C)]
@@ -115,6 +122,29 @@ pub(crate) fn if_driver(fd: BorrowedFd<'_>, name: &IfName) -> Result<(String, St
     Ok((text(&info.driver), text(&info.bus_info)))
 }
 
+/// `struct ethtool_channels` (linux/ethtool.h), which libc does not have.
+#[repr(C)]
+#[derive(Default)]
+struct Channels {
+    cmd: u32,
+    most: [u32; 4],
+    receive: u32,
+    transmit: u32,
+    other: u32,
+    combined: u32,
+}
+
+/// `ETHTOOL_GCHANNELS`: returns the number of receive and of transmit queues.
+pub(crate) fn if_channels(fd: BorrowedFd<'_>, name: &IfName) -> Result<[u32; 2], Errno> {
+    let mut channels = Channels { cmd: ETHTOOL_GCHANNELS, ..Channels::default() };
+    let mut req = request(name);
+    req.ifr_ifru.ifru_data = ptr::from_mut(&mut channels).cast();
+    // SAFETY: as in `if_driver`.
+    unsafe { if_ioctl(fd, libc::SIOCETHTOOL as libc::Ioctl, &mut req)? };
+    let all = |own: u32| own.saturating_add(channels.combined);
+    Ok([all(channels.receive), all(channels.transmit)])
+}
+
 /// `TUNSETIFF`: makes `fd`, an open `/dev/net/tun`, a queue of the device `name`.
 pub(crate) fn tun_attach(fd: BorrowedFd<'_>, name: &IfName, flags: c_int) -> Result<(), Errno> {
     let mut req = request(name);
@@ -136,12 +166,12 @@ pub(crate) fn tun_set_offload(fd: BorrowedFd<'_>, bits: libc::c_uint) -> Result<
     check(unsafe { libc::ioctl(fd.as_raw_fd(), libc::TUNSETOFFLOAD, libc::c_ulong::from(bits)) }).map(drop)
 }
 
-/// Binds a packet socket to all protocols of the interface with this index.
-pub(crate) fn packet_bind(fd: BorrowedFd<'_>, index: u32) -> Result<(), Errno> {
+/// Binds a packet socket to a protocol (`ETH_P_`) of the interface with this index.
+pub(crate) fn packet_bind(fd: BorrowedFd<'_>, index: u32, protocol: u16) -> Result<(), Errno> {
     // SAFETY: sockaddr_ll is plain C data; all zero is a valid value.
     let mut addr: libc::sockaddr_ll = unsafe { zeroed() };
     addr.sll_family = libc::AF_PACKET as libc::c_ushort; // 17
-    addr.sll_protocol = (libc::ETH_P_ALL as u16).to_be(); // 3
+    addr.sll_protocol = protocol.to_be();
     addr.sll_ifindex = c_int::try_from(index).map_err(|_| Errno::NODEV)?;
     let len = size_of::<libc::sockaddr_ll>() as libc::socklen_t; // 20
     // SAFETY: the pointer and the length describe one initialised sockaddr_ll, alive during the

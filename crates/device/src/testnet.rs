@@ -65,6 +65,14 @@ pub fn skip_reason() -> Option<String> {
     }
 }
 
+/// Returns why tests with XDP sockets cannot run here, in the same form.
+#[must_use]
+pub fn no_xdp_reason() -> Option<String> {
+    use rustix::net::{AddressFamily, SocketType, socket};
+    let reason = || socket(AddressFamily::XDP, SocketType::RAW, None).err();
+    skip_reason().or_else(|| reason().map(|errno| format!("XDP sockets cannot be opened: {errno}")))
+}
+
 fn ip(args: &[&str]) -> std::io::Result<Output> {
     Command::new("ip").args(args).output()
 }
@@ -144,6 +152,26 @@ impl NetNs {
         let (netns, name) = (self.netns.clone(), self.name.clone());
         std::thread::spawn(move || {
             netns.within(f).unwrap_or_else(|cause| panic!("cannot enter {name}: {cause:?}"))
+        })
+    }
+
+    /// Drops all frames that come in by an interface, in its driver, while the returned value
+    /// lives.
+    ///
+    /// # Panics
+    /// When the system refuses.
+    #[must_use]
+    pub fn drop_all(&self, interface: &str) -> impl Drop + use<> {
+        /// A program on an interface.
+        struct Dropping(#[allow(dead_code, reason = "its descriptor keeps the program")] sys::bpf::Program);
+        impl Drop for Dropping {
+            fn drop(&mut self) {}
+        }
+        self.enter(|| {
+            let name = IfName::new(interface).expect("the name of an interface");
+            let control = crate::iface::Control::open().expect("a socket");
+            let index = control.index(&name).expect("an index").expect("an interface");
+            Dropping(sys::bpf::Program::drop_all(index).expect("an XDP program"))
         })
     }
 

@@ -200,7 +200,8 @@ impl<D: Backend> Drain<D> {
             return Some(now);
         }
         let busy = self.exit.line.units() > 1 || self.port.totals().backlog().packets > 1;
-        let event = self.next_event()?;
-        Some(if busy { event.max(now + COALESCE) } else { event })
+        let event = self.next_event().map(|event| if busy { event.max(now + COALESCE) } else { event });
+        let look = self.exit.line.output().device.look_again().map(|after| now + after);
+        event.into_iter().chain(look).min()
     }
 }

@@ -337,10 +337,42 @@ prop_compose! {
     }
 }
 
+/// A complete frame whose checksum happens to be the sum of its pseudo-header is told from one
+/// whose checksum was left undone.
+#[test]
+fn a_checksum_that_looks_undone_by_chance() {
+    let mut plan = Plan { udp: true, payload: vec![0; 8], ..Plan::tcp4(8, 1000) };
+    let mut found = 0;
+    for word in 0..=u16::MAX {
+        plan.payload[..2].copy_from_slice(&word.to_be_bytes());
+        let (hdr, mut frame) = plan.build();
+        let at = usize::from(hdr.csum_start + hdr.csum_offset);
+        let seed = [frame[at], frame[at + 1]];
+        let mut hdr = VnetHdr { gso: Gso::None, ..hdr };
+        complete_checksum(&mut hdr, &mut frame).unwrap();
+        if frame[at..at + 2] == seed {
+            found += 1;
+            assert_eq!(left_undone(&frame), None);
+        }
+    }
+    assert!(found > 0, "some payload has this checksum");
+}
+
 proptest! {
     #[test]
     fn segments_are_the_super_frame(plan in plan()) {
         judge(&plan);
+    }
+
+    /// A frame without its header is described again, also behind padding; a complete one is not.
+    #[test]
+    fn an_undone_checksum_is_found(plan in plan(), padding in 0usize..30) {
+        let (hdr, mut frame) = plan.build();
+        frame.extend(vec![0; padding]);
+        let mut found = left_undone(&frame).expect("an undone checksum");
+        prop_assert_eq!((found.csum_start, found.csum_offset, found.gso), (hdr.csum_start, hdr.csum_offset, Gso::None));
+        complete_checksum(&mut found, &mut frame).unwrap();
+        prop_assert_eq!(left_undone(&frame), None);
     }
 
     /// Any bytes under any header give an answer, never a panic, and never more segments than
@@ -355,6 +387,7 @@ proptest! {
             frame[12..15].copy_from_slice(&head);
             frame[20] &= 0x40; // seldom a fragment
         }
+        let _ = left_undone(&frame);
         let mut hdr = VnetHdr {
             needs_csum: true,
             gso: [Gso::TcpV4, Gso::TcpV6, Gso::UdpL4, Gso::None][gso],

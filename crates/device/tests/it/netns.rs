@@ -1,21 +1,18 @@
 //! Links against the kernel's own stack, in network namespaces that each test makes and removes.
 //! The tests need root and `/dev/net/tun`; without these they print the reason and pass.
 
-use std::net::SocketAddr;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use txweir_core::Meta;
 use txweir_core::path::device::DeviceError;
 use txweir_device::poll::{PollFd, PollFlags, wait};
 use txweir_device::testnet::{NetNs, reopened, skip_reason};
-use txweir_device::{Backend as _, Fates, Landed, Source, Store as _};
-use txweir_device::{Counters, Endpoint, LinkIo, LinkOptions, MAX_FRAME, Offload, OpenCause, OpenError};
-use txweir_device::{Gso, Segmenter, Shape, Tap, TapOptions, VnetHdr, clock, segment};
+use txweir_device::{Backend as _, Fates};
+use txweir_device::{Endpoint, LinkIo, LinkOptions, MAX_FRAME, Offload, OpenCause, OpenError};
+use txweir_device::{Tap, TapOptions, VnetHdr, clock};
+
+use crate::forward::{Forwarder, Pass, address, checksum_errors, push, transfer};
 
 /// Returns from a test that cannot run here, and prints the reason.
 macro_rules! skip_unless_possible {
@@ -47,135 +44,12 @@ fn two_taps(options: &LinkOptions) -> (NetNs, NetNs, LinkIo, LinkIo) {
     (client, server, a, b)
 }
 
-/// Gives an interface `10.77.0.HOST` and `fd77::HOST`.
-fn address(netns: &NetNs, interface: &str, host: u8) {
-    netns.up(interface, &format!("10.77.0.{host}/24"));
-    netns.up(interface, &format!("fd77::{host}/64"));
-}
-
 const SERVER_V4: &str = "10.77.0.2:5201";
 const SERVER_V6: &str = "[fd77::2]:5202";
 
-/// The tallies of a forwarder.
-#[derive(Default)]
-struct Seen {
-    a: Counters,
-    b: Counters,
-    longest: usize,
-    tcp_v4: u64,
-    tcp_v6: u64,
-    udp: u64,
-}
-
-/// The form in which a forwarder passes a frame on.
-#[derive(Clone, Copy, PartialEq)]
-enum Pass {
-    Whole,
-    /// Cut and completed in user space: no work is left to the receiving kernel.
-    Cut,
-}
-
-/// A running forwarder between two links; stopped by [`stop`](Self::stop).
-struct Forwarder {
-    ended: Arc<AtomicBool>,
-    thread: JoinHandle<Seen>,
-}
-
-impl Forwarder {
-    fn start(mut a: LinkIo, mut b: LinkIo, pass: Pass) -> Self {
-        let ended = Arc::new(AtomicBool::new(false));
-        let end = Arc::clone(&ended);
-        let thread = std::thread::spawn(move || {
-            let mut seen = Seen::default();
-            let mut buffers = [vec![0; MAX_FRAME], vec![0; MAX_FRAME]];
-            while !end.load(Ordering::Relaxed) {
-                let mut fds = [PollFd::new(&a, PollFlags::IN), PollFd::new(&b, PollFlags::IN)];
-                wait(&mut fds, Some(clock::now_ns() + 20_000_000), 0).expect("wait");
-                some(&mut a, &mut b, &mut buffers, pass, &mut seen);
-                some(&mut b, &mut a, &mut buffers, pass, &mut seen);
-            }
-            Seen { a: a.counters(), b: b.counters(), ..seen }
-        });
-        Self { ended, thread }
-    }
-
-    fn stop(self) -> Seen {
-        self.ended.store(true, Ordering::Relaxed);
-        self.thread.join().expect("the forwarder")
-    }
-}
-
-/// Forwards up to 64 frames in one direction.
-fn some(
-    from: &mut LinkIo,
-    to: &mut LinkIo,
-    [frame, segment]: &mut [Vec<u8>; 2],
-    pass: Pass,
-    seen: &mut Seen,
-) {
-    for _ in 0..64 {
-        let Some((mut hdr, len)) = from.recv(frame).expect("receive") else { return };
-        let bytes = &mut frame[..len];
-        seen.longest = seen.longest.max(len);
-        match hdr.gso {
-            Gso::TcpV4 => seen.tcp_v4 += 1,
-            Gso::TcpV6 => seen.tcp_v6 += 1,
-            Gso::UdpL4 => seen.udp += 1,
-            Gso::None => {}
-            Gso::Other(code) => panic!("an unexpected type: {code}"),
-        }
-        let shape = Shape::of(&hdr, bytes).expect("every frame of the kernel can be measured");
-        if pass == Pass::Whole {
-            deliver(to, &hdr, bytes);
-        } else if hdr.is_gso() {
-            let mut cutter = Segmenter::new(&hdr, bytes).expect("cut");
-            let mut total = 0;
-            while let Some(len) = cutter.next_into(bytes, segment).expect("cut") {
-                deliver(to, &VnetHdr::default(), &segment[..len]);
-                total += len;
-            }
-            assert_eq!(total, shape.wire_len);
-        } else {
-            segment::complete_checksum(&mut hdr, bytes).expect("complete");
-            deliver(to, &hdr, bytes);
-        }
-    }
-}
-
-fn deliver(to: &mut LinkIo, hdr: &VnetHdr, bytes: &[u8]) {
-    push(to, *hdr, bytes);
-    loop {
-        to.commit().expect("send");
-        if !to.is_full() {
-            return;
-        }
-        let mut fds = [PollFd::new(to, PollFlags::OUT)];
-        wait(&mut fds, Some(clock::now_ns() + 10_000_000), 0).expect("wait");
-    }
-}
-
-/// A source of one frame.
-struct Once<'a>(VnetHdr, &'a [u8]);
-
-impl Source for Once<'_> {
-    fn recv(&mut self, room: &mut [u8]) -> std::io::Result<Option<(VnetHdr, usize)>> {
-        room[..self.1.len()].copy_from_slice(self.1);
-        Ok(Some((self.0, self.1.len())))
-    }
-}
-
-/// Puts a frame into the link's batch.
-fn push(to: &mut LinkIo, hdr: VnetHdr, bytes: &[u8]) {
-    let Landed::Frame(frame) = to.store().receive(&mut Once(hdr, bytes)).expect("a frame") else {
-        panic!("no room")
-    };
-    assert_eq!(to.reserve(1), 1);
-    to.push(frame, &Meta::new(bytes.len() as u32));
-}
-
 /// Sends one frame without a header and returns its fate.
 fn send(to: &mut LinkIo, bytes: &[u8]) -> Result<Fates, DeviceError> {
-    push(to, VnetHdr::default(), bytes);
+    push(to, VnetHdr::default(), bytes, 0);
     to.commit()?;
     let mut finished = 0;
     to.reap(&mut |done| finished += done.packets);
@@ -191,32 +65,6 @@ fn offload_of(options: TapOptions) -> Offload {
     let name = "tap0".parse().expect("a name");
     let options = TapOptions { create: true, ..options };
     NetNs::new("offload").enter(|| Tap::open(&name, &options).expect("open").offload())
-}
-
-/// Makes one transfer from `client` to `server`, prints its rate, and asserts that all bytes came.
-fn transfer(client: &NetNs, server: &NetNs, addr: &str, mib: u64, what: &str) {
-    let addr: SocketAddr = addr.parse().expect("an address");
-    let sink = server.tcp_sink(addr);
-    let start = Instant::now();
-    let answer = client.tcp_source(addr, mib << 20).join().expect("the source");
-    let rate = (mib << 20) as f64 * 8.0 / start.elapsed().as_secs_f64() / 1e6;
-    println!("{what}: {mib} MiB at {rate:.0} Mbit/s");
-    assert_eq!(answer, mib << 20);
-    assert_eq!(sink.join().expect("the sink"), mib << 20);
-}
-
-/// Returns the namespace's count of segments with a wrong checksum, TCP and UDP, IPv4 and IPv6
-/// (`Tcp` counts both).
-fn checksum_errors(netns: &NetNs) -> u64 {
-    let text = netns.run(&["cat", "/proc/net/snmp"]);
-    let lines: Vec<Vec<&str>> = text.lines().map(|line| line.split(' ').collect()).collect();
-    let of = |group: &str| {
-        let mut rows = lines.iter().filter(|row| row[0] == group);
-        let (names, values) = (rows.next().expect("names"), rows.next().expect("values"));
-        let at = names.iter().position(|name| *name == "InCsumErrors").expect("the counter");
-        values[at].parse::<u64>().expect("a number")
-    };
-    of("Tcp:") + of("Udp:")
 }
 
 #[test]
@@ -435,7 +283,7 @@ fn tags_and_batches_survive_a_veth() {
     let frames: Vec<Vec<u8>> = (0..150).map(experimental).collect();
     // The offset of an undone checksum counts from the start of the frame, tag included.
     let hdr = VnetHdr { needs_csum: true, csum_start: 30, csum_offset: 6, ..VnetHdr::default() };
-    frames.iter().for_each(|bytes| push(&mut a, hdr, bytes));
+    frames.iter().for_each(|bytes| push(&mut a, hdr, bytes, 0));
     a.commit().unwrap();
     assert_eq!(a.take_fates(), Fates { delivered: 150, lost: 0 });
     // The batches have 64, 64 and 22 frames.
@@ -452,7 +300,7 @@ fn tags_and_batches_survive_a_veth() {
     // itself.
     let long = vec![0x02; 5000];
     for bytes in [&frames[1], &long, &frames[3], &long] {
-        push(&mut a, VnetHdr::default(), bytes);
+        push(&mut a, VnetHdr::default(), bytes, 0);
     }
     a.commit().unwrap();
     let mut finished = (0, 0);

@@ -7,9 +7,10 @@ use std::io;
 use txweir_core::text::value::Words;
 use txweir_core::{Handle, Instant};
 use txweir_device::poll::{PollFd, PollFlags, wait};
-use txweir_device::testnet::{NetNs, reopened, skip_reason};
+use txweir_device::testnet::{NetNs, no_xdp_reason, reopened, skip_reason};
 use txweir_device::{
-    Endpoint, LinkIo, LinkOptions, MAX_FRAME, OpenError, PacketOptions, Source, VnetHdr, clock,
+    Backend, Endpoint, LinkIo, LinkOptions, MAX_FRAME, OpenError, PacketOptions, Source, VnetHdr, XdpOptions,
+    XdpPlaces, clock,
 };
 use txweir_runtime::{Direction, DirectionConfig, Received, WireSpec};
 
@@ -43,18 +44,25 @@ impl Source for Numbered {
     }
 }
 
+/// Receives the numbered frames that are there. Returns their numbers.
+fn collect_some(link: &mut LinkIo) -> Vec<u32> {
+    let (mut got, mut buffer) = (Vec::new(), vec![0; MAX_FRAME]);
+    while let Some((_, len)) = link.recv(&mut buffer).unwrap() {
+        if len >= 18 && buffer[12..14] == [0x88, 0xb5] {
+            got.push(u32::from_be_bytes(buffer[14..18].try_into().unwrap()));
+        }
+    }
+    got
+}
+
 /// Receives numbered frames until `count` of them have come, or ten seconds have passed. Returns
 /// their numbers.
 fn collect(link: &mut LinkIo, count: usize) -> Vec<u32> {
     let give_up = clock::now_ns() + 10_000_000_000;
-    let (mut got, mut buffer) = (Vec::new(), vec![0; MAX_FRAME]);
+    let mut got = Vec::new();
     while got.len() < count && clock::now_ns() < give_up {
         wait(&mut [PollFd::new(link, PollFlags::IN)], Some(give_up), 0).unwrap();
-        while let Some((_, len)) = link.recv(&mut buffer).unwrap() {
-            if len >= 18 && buffer[12..14] == [0x88, 0xb5] {
-                got.push(u32::from_be_bytes(buffer[14..18].try_into().unwrap()));
-            }
-        }
+        got.extend(collect_some(link));
     }
     got
 }
@@ -73,12 +81,16 @@ fn veth() -> (NetNs, NetNs) {
 }
 
 fn open(netns: &NetNs, interface: &str, options: &LinkOptions) -> LinkIo {
-    let endpoint: Endpoint = format!("packet:{}/{interface}", netns.name()).parse().unwrap();
+    open_by("packet", netns, interface, options)
+}
+
+fn open_by(kind: &str, netns: &NetNs, interface: &str, options: &LinkOptions) -> LinkIo {
+    let endpoint: Endpoint = format!("{kind}:{}/{interface}", netns.name()).parse().unwrap();
     reopened(|| endpoint.open(options), OpenError::is_in_use).unwrap()
 }
 
 /// Receives and admits all frames of `source` at `now`.
-fn feed(way: &mut Direction<LinkIo>, now: Instant, source: &mut Numbered) {
+fn feed<D: Backend>(way: &mut Direction<D>, now: Instant, source: &mut Numbered) {
     loop {
         match way.receive(source).unwrap() {
             Received::Frame(arrival) => way.admit(now, arrival).unwrap(),
@@ -172,4 +184,52 @@ fn frames_that_the_kernel_has_no_room_for_keep_their_order() {
     assert_eq!((stats.delivered, stats.lost, stats.dropped), (u64::from(frames), 0, 0));
     assert!(was_full > 0 && counters.tx_full > 0, "{counters:?}");
     assert_eq!(collect(&mut far, frames as usize), (0..frames).collect::<Vec<_>>());
+}
+
+/// Frames that XDP sockets report later: a burst fills what the byte limit and the device take, the
+/// rest waits in the qdiscs, and leaves as reports come in. The direction asks to be called again
+/// until all are reported. It is so for frames of buffers, which are copied, and in place.
+#[test]
+fn frames_by_xdp_sockets_are_reported_later() {
+    if let Some(reason) = no_xdp_reason() {
+        println!("skipped, because {reason}");
+        return;
+    }
+    let (one, two) = veth();
+    let mut far = open_by("xdp", &two, "v2", &LinkOptions::default());
+    let config = || DirectionConfig { wire: None, ..DirectionConfig::default() };
+    let copied = open_by("xdp", &one, "v1", &LinkOptions::default());
+    assert!(copied.mode().is_some_and(|mode| mode.starts_with("copies")), "a veth has no zero copy");
+    sends_all(Direction::new(config(), copied).unwrap(), &mut far);
+    let name = "v1".parse().unwrap();
+    let in_place = || one.enter(|| XdpPlaces::open(&name, &XdpOptions::default(), 0));
+    let in_place = reopened(in_place, OpenError::is_in_use).unwrap();
+    sends_all(Direction::new(config(), in_place).unwrap(), &mut far);
+}
+
+/// Sends a burst of numbered frames, twice, and expects each at the other end, in order.
+fn sends_all<D: Backend>(mut way: Direction<D>, far: &mut LinkIo) {
+    let frames = 900; // below the 1000 that wait in pfifo_fast
+    for round in 0..2 {
+        let (start, next) = (clock::now_ns(), round * frames);
+        let now = || Instant(1 + clock::now_ns());
+        feed(&mut way, now(), &mut Numbered { next, end: next + frames, len: 200 });
+        let mut got = Vec::new();
+        while got.len() < frames as usize && clock::now_ns() < start + 10_000_000_000 {
+            way.advance(now()).unwrap();
+            got.extend(collect_some(far));
+        }
+        assert!(got.iter().copied().eq(next..next + frames), "{} frames", got.len());
+        while way.in_flight() > 0 && clock::now_ns() < start + 10_000_000_000 {
+            assert!(way.deadline(now()).is_some(), "frames under way are to be asked for");
+            way.advance(now()).unwrap();
+        }
+        assert_eq!((way.in_flight(), way.deadline(now())), (0, None));
+    }
+    let stats = way.stats();
+    let all = u64::from(2 * frames);
+    assert_eq!((stats.delivered, stats.departed, stats.lost, stats.dropped), (all, all, 0, 0));
+    let limit = way.path().tx().limit().expect("a byte limit");
+    assert_eq!(limit.inflight(), 0, "each byte is reported");
+    assert!(limit.limit() > 0, "the limit has learned");
 }

@@ -1,0 +1,478 @@
+//! `Port`: the sockets of an interface, the memory that they share, and the frames under way.
+
+use std::io;
+use std::ops::Range;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use rustix::event::epoll;
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with, sockopt};
+use txweir_core::Nanos;
+use txweir_core::path::device::Completed;
+
+use crate::backend::{Fates, Finished};
+use crate::counters::Counters;
+use crate::error::OpenCause;
+use crate::frame::{FrameRef, SKIP_MAX};
+use crate::iface::{Control, Found};
+use crate::name::IfName;
+use crate::segment::{Segmenter, complete_checksum, left_undone};
+use crate::sys;
+use crate::sys::bpf::Program;
+use crate::sys::xsk::{Card, CardConfig, Chunk};
+use crate::vnet::VnetHdr;
+use crate::xdp::XdpOptions;
+
+/// Bytes that the kernel keeps free ahead of a frame that comes in (`XDP_PACKET_HEADROOM`).
+const HEADROOM: usize = 256;
+/// Bytes of Ethernet header with two tags.
+const LINK_HEADER: usize = 14 + 2 * 4;
+/// Most queues of an interface that are opened. Each has four rings and its chunks.
+const QUEUES_MAX: u32 = 64;
+/// Frames received by a queue after which the kernel gets their chunks back at once.
+const SETTLE_AFTER: u32 = 32;
+/// The least and the longest time after which frames under way are looked at again. A card reports
+/// after some microseconds; one that is down, or stopped by its peer, may take any time.
+const PATIENCE: [Nanos; 2] = [Nanos::from_micros(50), Nanos::from_millis(5)];
+/// Free chunks below which the completions are looked at before a frame is loaded: a super-frame of
+/// 64 KiB has fewer segments.
+const SEGMENTS_LOW: usize = 64;
+/// The answer of a completion that ends no frame: a segment that is not the last one.
+const NOTHING: u32 = u32::MAX;
+
+/// The result of loading a frame into the rings.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Loaded {
+    /// The rings have all of it.
+    All,
+    /// The rings have no room for it now, and none of it.
+    Full,
+    /// The rings will never take it: it is lost, and counted.
+    Refused,
+}
+
+/// The sockets of an interface.
+#[derive(Debug)]
+pub struct Port {
+    /// Off the interface before the sockets close.
+    program: Program,
+    card: Card,
+    /// Chunks for frames to be sent.
+    free: Vec<Chunk>,
+    /// By chunk under way: the bytes on the wire of the frame that it ends, or [`NOTHING`].
+    ends: Box<[u32]>,
+    /// Chunks under way.
+    under_way: usize,
+    /// By queue: true if frames were loaded, or left over, since its doorbell was rung.
+    news: Box<[bool]>,
+    /// True if the kernel left frames in a ring that only another doorbell sends.
+    stuck: bool,
+    /// Looks in a row that found no report.
+    in_vain: u32,
+    /// By queue: frames received since the kernel got chunks back.
+    unsettled: Box<[u32]>,
+    /// The queue from which the next frame is received.
+    turn: usize,
+    /// True if the last look found no frame at all.
+    quiet: bool,
+    receive_queues: usize,
+    transmit_queues: usize,
+    chunk: usize,
+    /// True if frames may come in with a checksum that was left undone.
+    completes: bool,
+    finished: Finished,
+    counters: Counters,
+    control: Control,
+    name: IfName,
+    index: u32,
+    /// Readable when an XDP socket has frames, or the watch has an error.
+    poll: OwnedFd,
+    /// Keeps the interface promiscuous, and has an error when it goes down or disappears. An XDP
+    /// socket does not wake its owner then.
+    watch: OwnedFd,
+}
+
+impl Port {
+    /// Opens an interface in the network namespace of the calling thread.
+    pub(super) fn open(name: &IfName, options: &XdpOptions) -> Result<Self, OpenCause> {
+        if !options.ring.is_power_of_two() || !(64..=32_768).contains(&options.ring) {
+            return Err(OpenCause::system("size the rings of", Errno::INVAL));
+        }
+        let asked = |what| move |errno| OpenCause::system(what, errno);
+        let control = Control::open().map_err(asked("open a socket for"))?;
+        let index = control.index(name).map_err(asked("look up"))?.ok_or(OpenCause::Missing)?;
+        if !control.is_ethernet(name).map_err(asked("look up the type of"))? {
+            return Err(OpenCause::NotEthernet);
+        }
+        let mtu = control.mtu(name).map_err(asked("look up the MTU of"))?;
+        let chunk = if mtu + LINK_HEADER + HEADROOM <= 2048 { 2048 } else { 4096 };
+        let [receive, transmit] = control.queues(name).map_err(asked("look up the queues of"))?;
+        let queues = receive.max(transmit).min(QUEUES_MAX);
+        let completes = match control.kind(name).map_err(asked("look up the driver of"))? {
+            Found::Other { driver } => driver == "veth",
+            Found::Tap | Found::Tun => false,
+        };
+        // Half of the chunks wait in the rings for frames that come in.
+        let chunks = queues * options.ring * 2;
+        let config = CardConfig {
+            interface: index,
+            queues,
+            chunks,
+            chunk: chunk as u32, // 2048 or 4096
+            ring: options.ring,
+            mode: options.mode,
+        };
+        let memory = chunks as usize * chunk;
+        let (mut card, mut free) = Card::open(&config).map_err(|failed| match failed {
+            (_, Errno::NOBUFS) => OpenCause::XdpMemory(memory),
+            failed => refused(failed),
+        })?;
+        for queue in 0..card.queues() {
+            for _ in 0..options.ring {
+                if let Some(Err(chunk)) = free.pop().map(|chunk| card.offer(queue, chunk)) {
+                    free.push(chunk);
+                }
+            }
+            card.settle_receive(queue);
+        }
+        let watch = watch(index).map_err(refused)?;
+        let poll = gathered(&card, &watch).map_err(asked("wait for the sockets of"))?;
+        let sockets: Vec<_> = card.sockets().collect();
+        let program = Program::redirect(index, sockets.into_iter()).map_err(refused)?;
+        Ok(Self {
+            program,
+            ends: vec![NOTHING; chunks as usize].into(),
+            under_way: 0,
+            news: vec![false; card.queues()].into(),
+            stuck: false,
+            in_vain: 0,
+            unsettled: vec![0; card.queues()].into(),
+            turn: 0,
+            quiet: false,
+            receive_queues: receive.min(queues) as usize,
+            transmit_queues: transmit.min(queues) as usize,
+            chunk,
+            completes,
+            finished: Finished::default(),
+            counters: Counters::default(),
+            control,
+            name: name.clone(),
+            index,
+            poll,
+            watch,
+            free,
+            card,
+        })
+    }
+
+    pub(super) const fn mode(&self) -> &'static str {
+        match (self.card.is_zero_copy(), self.program.is_generic()) {
+            (true, _) => "zero copy",
+            (false, false) => "copies, in the driver",
+            (false, true) => "copies, ahead of the stack",
+        }
+    }
+    pub(super) const fn transmit_queues(&self) -> usize {
+        self.transmit_queues
+    }
+    pub(super) const fn under_way(&self) -> usize {
+        self.under_way
+    }
+    pub(super) const fn is_stuck(&self) -> bool {
+        self.stuck
+    }
+
+    /// Returns the time after which frames under way are looked at again.
+    pub(super) fn patience(&self) -> Nanos {
+        Nanos(PATIENCE[0].0.saturating_mul(u64::from(1 + self.in_vain / 16))).min(PATIENCE[1])
+    }
+
+    /// Returns the chunks for frames to be sent.
+    pub(super) const fn free_mut(&mut self) -> &mut Vec<Chunk> {
+        &mut self.free
+    }
+
+    /// Returns the ring for a queue of the path.
+    fn ring_of(&self, queue: u16) -> usize {
+        usize::from(queue) % self.transmit_queues.max(1)
+    }
+
+    /// Puts a complete frame of the first `len` bytes of a chunk into the transmit ring of its
+    /// queue. Gives the chunk back if there is no room.
+    pub(super) fn load_chunk(
+        &mut self,
+        chunk: Chunk,
+        len: usize,
+        ends: u32,
+        queue: u16,
+    ) -> Result<(), Chunk> {
+        let (queue, index) = (self.ring_of(queue), chunk.index());
+        if let Err(chunk) = self.card.transmit(queue, chunk, 0..len) {
+            self.counters.tx_full += 1;
+            return Err(chunk);
+        }
+        self.counters.taken(&VnetHdr::default(), len);
+        (self.ends[index], self.news[queue]) = (ends, true);
+        self.under_way += 1;
+        Ok(())
+    }
+
+    /// Copies a frame into the transmit ring of its queue, complete and in segments.
+    pub(super) fn load(&mut self, frame: &FrameRef<'_>, wire_len: u32, queue: u16) -> Loaded {
+        let queue = self.ring_of(queue);
+        if self.free.len() < SEGMENTS_LOW {
+            self.collect();
+        }
+        let loaded = if frame.hdr.is_gso() {
+            self.load_segments(frame, wire_len, queue)
+        } else {
+            self.load_whole(frame, wire_len, queue)
+        };
+        match loaded {
+            Loaded::All => self.counters.taken(&frame.hdr, frame.bytes.len()),
+            Loaded::Full => self.counters.tx_full += 1,
+            Loaded::Refused => self.refuse(wire_len),
+        }
+        loaded
+    }
+
+    fn load_whole(&mut self, frame: &FrameRef<'_>, wire_len: u32, queue: usize) -> Loaded {
+        let len = frame.bytes.len();
+        if len > self.chunk {
+            return Loaded::Refused;
+        }
+        if self.card.room(queue) == 0 {
+            return Loaded::Full;
+        }
+        let Some(mut chunk) = self.free.pop() else { return Loaded::Full };
+        let bytes = &mut chunk.bytes_mut()[..len];
+        bytes.copy_from_slice(frame.bytes);
+        if complete_checksum(&mut frame.hdr.clone(), bytes).is_err() {
+            self.free.push(chunk);
+            return Loaded::Refused;
+        }
+        self.send(queue, chunk, 0..len, wire_len);
+        Loaded::All
+    }
+
+    fn load_segments(&mut self, frame: &FrameRef<'_>, wire_len: u32, queue: usize) -> Loaded {
+        let Ok(mut cut) = Segmenter::new(&frame.hdr, frame.bytes) else { return Loaded::Refused };
+        let segments = cut.segments();
+        if cut.longest() > self.chunk || segments > self.ends.len() / 2 / self.card.queues() {
+            return Loaded::Refused;
+        }
+        if self.card.room(queue) < segments || self.free.len() < segments {
+            return Loaded::Full;
+        }
+        for at in 1..=segments {
+            let Some(mut chunk) = self.free.pop() else { break };
+            match cut.next_into(frame.bytes, chunk.bytes_mut()) {
+                Ok(Some(len)) => {
+                    self.send(queue, chunk, 0..len, if at == segments { wire_len } else { NOTHING });
+                }
+                // The segmenter has checked the frame, and the chunk holds its longest segment.
+                Ok(None) | Err(_) => self.free.push(chunk),
+            }
+        }
+        Loaded::All
+    }
+
+    /// Puts a chunk into a ring that has room. `ends`: the bytes on the wire of the frame that it
+    /// ends.
+    fn send(&mut self, queue: usize, chunk: Chunk, bytes: Range<usize>, ends: u32) {
+        self.ends[chunk.index()] = ends;
+        self.news[queue] = true;
+        match self.card.transmit(queue, chunk, bytes) {
+            Ok(()) => self.under_way += 1,
+            Err(chunk) => self.free.push(chunk),
+        }
+    }
+
+    /// Counts a frame that is lost here.
+    pub(super) fn lose(&mut self, wire_len: u32) {
+        self.finished.add(wire_len, false);
+    }
+    /// Counts a frame that the interface cannot carry.
+    pub(super) fn refuse(&mut self, wire_len: u32) {
+        self.counters.tx_lost_refused += 1;
+        self.lose(wire_len);
+    }
+
+    /// Lets the kernel send the frames that were loaded.
+    ///
+    /// # Errors
+    /// The interface is gone.
+    pub(super) fn ring(&mut self) -> Result<(), Errno> {
+        self.stuck = false;
+        for queue in 0..self.transmit_queues {
+            if self.news[queue] {
+                self.news[queue] = self.ring_one(queue)?;
+                self.stuck |= self.news[queue];
+            }
+        }
+        Ok(())
+    }
+
+    /// Lets the kernel send the frames of a queue. Returns true if it waits for another call.
+    fn ring_one(&mut self, queue: usize) -> Result<bool, Errno> {
+        let mut before = u32::MAX;
+        loop {
+            self.counters.tx_calls += 1;
+            let (waiting, sent) = self.card.ring(queue);
+            match sent {
+                Ok(()) | Err(Errno::AGAIN | Errno::INTR) => {}
+                // The peer, or the memory of the socket, has no room; or the interface is down.
+                Err(Errno::BUSY | Errno::NOBUFS | Errno::NETDOWN) => {}
+                Err(errno) => return Err(errno),
+            }
+            // The loop is bounded: each round takes at least one frame off the ring.
+            if waiting == 0 || waiting >= before {
+                let stuck = waiting > 0 && self.card.needs_call(queue);
+                self.counters.tx_full += u64::from(stuck);
+                return Ok(stuck);
+            }
+            before = waiting;
+        }
+    }
+
+    /// Takes the chunks of frames that were sent.
+    pub(super) fn collect(&mut self) {
+        let before = self.under_way;
+        for queue in 0..if before > 0 { self.transmit_queues } else { 0 } {
+            while let Some(chunk) = self.card.complete(queue) {
+                self.under_way = self.under_way.saturating_sub(1);
+                let ends = std::mem::replace(&mut self.ends[chunk.index()], NOTHING);
+                if ends != NOTHING {
+                    self.finished.add(ends, true);
+                }
+                self.free.push(chunk);
+            }
+            self.card.settle_complete(queue);
+        }
+        self.in_vain = if self.under_way < before { 0 } else { self.in_vain.saturating_add(1) };
+    }
+
+    /// Reports the frames that were sent.
+    pub(super) fn reap<F>(&mut self, sink: &mut dyn FnMut(Completed<F>)) {
+        self.collect();
+        self.finished.reap(sink);
+    }
+
+    pub(super) fn take_fates(&mut self) -> Fates {
+        self.finished.take_fates()
+    }
+
+    /// Loses the frames under way: the interface is gone.
+    pub(super) fn abandon(&mut self) {
+        for ends in &mut self.ends {
+            let ends = std::mem::replace(ends, NOTHING);
+            if ends != NOTHING {
+                self.finished.add(ends, false);
+            }
+        }
+        (self.under_way, self.stuck) = (0, false);
+    }
+
+    /// Copies the next frame that came in into `room`.
+    ///
+    /// # Errors
+    /// `ENODEV`: the interface is gone.
+    pub(super) fn recv(&mut self, room: &mut [u8]) -> io::Result<Option<(VnetHdr, usize)>> {
+        for _ in 0..self.receive_queues {
+            let queue = self.turn;
+            for _ in 0..SKIP_MAX {
+                let Some((chunk, place)) = self.card.receive(queue) else { break };
+                let bytes = &chunk.bytes()[place];
+                let len = bytes.len();
+                let hdr =
+                    if self.completes { left_undone(bytes).unwrap_or_default() } else { VnetHdr::default() };
+                let fits = room.get_mut(..len).map(|room| room.copy_from_slice(bytes)).is_some();
+                if let Err(chunk) = self.card.offer(queue, chunk) {
+                    self.free.push(chunk);
+                }
+                self.unsettled[queue] += 1;
+                if self.unsettled[queue] >= SETTLE_AFTER {
+                    self.settle(queue);
+                }
+                if fits {
+                    self.quiet = false;
+                    self.counters.received(&hdr, len);
+                    return Ok(Some((hdr, len)));
+                }
+                self.counters.rx_oversize += 1;
+            }
+            self.settle(queue);
+            self.turn = (queue + 1) % self.receive_queues.max(1);
+        }
+        // An interface that is ready and has no frame may have an error to tell.
+        if std::mem::replace(&mut self.quiet, true) && sockopt::socket_error(&self.watch)?.is_err() {
+            self.control.name_of(self.index)?;
+        }
+        Ok(None)
+    }
+
+    /// Gives the chunks of received frames back to the kernel.
+    fn settle(&mut self, queue: usize) {
+        if std::mem::take(&mut self.unsettled[queue]) > 0 {
+            self.card.settle_receive(queue);
+        }
+    }
+
+    pub(super) const fn name(&self) -> &IfName {
+        &self.name
+    }
+
+    /// Returns the tallies, with the frames that the kernel dropped ahead of the sockets.
+    pub(super) fn counters(&mut self) -> Counters {
+        let all = self.card.statistics();
+        let missed = all.iter().map(|s| s.rx_dropped + s.rx_ring_full.unwrap_or(0)).sum();
+        self.counters.rx_missed = missed;
+        self.counters.rx_seen = self.counters.rx_frames + self.counters.rx_lost();
+        self.counters
+    }
+    pub(super) fn is_up(&self) -> io::Result<bool> {
+        Ok(self.control.is_up(&self.control.name_of(self.index)?)?)
+    }
+    pub(super) fn mtu(&self) -> io::Result<usize> {
+        Ok(self.control.mtu(&self.control.name_of(self.index)?)?)
+    }
+}
+
+impl AsFd for Port {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.poll.as_fd()
+    }
+}
+
+/// Returns the reason for which a step was refused.
+fn refused((what, errno): (&'static str, Errno)) -> OpenCause {
+    match errno {
+        Errno::PERM | Errno::ACCESS => OpenCause::XdpDenied,
+        // The program's place is taken, or a queue has another socket.
+        Errno::BUSY => OpenCause::XdpBusy,
+        Errno::AFNOSUPPORT => OpenCause::NoXdp,
+        errno => OpenCause::system(what, errno),
+    }
+}
+
+/// Makes the interface receive frames for any address while the descriptor is open, and watches it.
+fn watch(index: u32) -> Result<OwnedFd, (&'static str, Errno)> {
+    /// A reserved Ethernet type (IEEE 802), which no frame has: the socket receives nothing.
+    const RESERVED: u16 = 0xffff;
+    let failed = |errno| ("receive all frames of", errno);
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let fd = socket_with(AddressFamily::PACKET, SocketType::RAW, flags, None).map_err(failed)?;
+    sys::packet_bind(fd.as_fd(), index, RESERVED).map_err(failed)?;
+    sys::packet_promiscuous(fd.as_fd(), index).map_err(failed)?;
+    Ok(fd)
+}
+
+/// Returns a descriptor that is readable when any socket of the card is, or the watch has an error.
+fn gathered(card: &Card, watch: &OwnedFd) -> Result<OwnedFd, Errno> {
+    let poll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+    epoll::add(&poll, watch, epoll::EventData::new_u64(u64::MAX), epoll::EventFlags::ERR)?;
+    for (at, socket) in (0u64..).zip(card.sockets()) {
+        epoll::add(&poll, socket, epoll::EventData::new_u64(at), epoll::EventFlags::IN)?;
+    }
+    Ok(poll)
+}
