@@ -26,13 +26,13 @@ fn forbidden(text: &str) -> Result<Forbidden, String> {
 }
 
 impl Confine {
-    /// Gives up the privileges that the process does not need any more. The log has the parts that
-    /// are not possible here.
-    pub fn enter(&self, keep_netns: bool, keep_files: bool) -> Result<(), Failure> {
+    /// Gives up the privileges that the process does not need any more, beside those that are
+    /// `kept`. The log has the parts that are not possible here.
+    pub fn enter(&self, kept: Sandbox) -> Result<(), Failure> {
         if self.no_sandbox {
             return Ok(());
         }
-        let confined = Sandbox { keep_netns, keep_files, forbidden: self.seccomp }.enter();
+        let confined = Sandbox { forbidden: self.seccomp, ..kept }.enter();
         let confined = confined.map_err(|e| Failure::failed(format!("{e}; --no-sandbox starts without")))?;
         for missing in confined.missing() {
             output::say(format!("txweir: sandbox: {missing}\n"));

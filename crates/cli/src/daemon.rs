@@ -9,7 +9,7 @@ use txweir::core::text::value::{self, Value};
 use txweir::daemon::notify::{Manager, Told};
 use txweir::daemon::socket::{Gid, own_group};
 use txweir::daemon::state::{self, Keeper};
-use txweir::daemon::{Daemon, Entrance, Listener, RunError, RunOptions, Server, socket};
+use txweir::daemon::{Daemon, Entrance, Listener, RunError, RunOptions, Sandbox, Server, socket};
 use txweir::device::{Signal, Signals, clock};
 use txweir::runtime::Level;
 use txweir::tc::printable::clean;
@@ -72,6 +72,11 @@ pub struct Args {
     #[arg(long)]
     pub keep_netns: bool,
 
+    /// Keep CAP_BPF and CAP_IPC_LOCK, which opening an interface by XDP sockets needs [default:
+    /// only if --config has such a link]
+    #[arg(long)]
+    pub keep_xdp: bool,
+
     /// Most memory of the tables of the qdiscs on all links together
     #[arg(long, value_name = "SIZE", default_value = "1gb", value_parser = size)]
     pub tables: Bytes,
@@ -119,8 +124,13 @@ pub fn main(args: Args) -> Result<(), Failure> {
         None => given.readers,
     };
     let metrics = args.metrics.as_ref().map(Place::bind).transpose()?.or(given.metrics);
-    let keeps_netns = args.keep_netns || daemon.links().enter_namespaces();
-    args.confine.enter(keeps_netns, args.state.is_some())?;
+    let links = daemon.links();
+    args.confine.enter(Sandbox {
+        keep_netns: args.keep_netns || links.enter_namespaces(),
+        keep_xdp: args.keep_xdp || links.use_xdp(),
+        keep_files: args.state.is_some(),
+        ..Sandbox::default()
+    })?;
     let keeper = args.state.as_deref().map(|dir| keep(dir, &daemon)).transpose()?;
     if let Some(file) = args.config.as_deref() {
         check_again(&mut daemon, file);

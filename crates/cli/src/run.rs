@@ -6,7 +6,7 @@ use std::sync::Arc;
 use txweir::core::Bytes;
 use txweir::core::text::value::{Value, Words, text_of};
 use txweir::core::turns::Quota;
-use txweir::daemon::{Daemon, Ended, Link, Links, RunError, RunOptions, Server, report};
+use txweir::daemon::{Daemon, Ended, Link, Links, RunError, RunOptions, Sandbox, Server, report};
 use txweir::device::{Endpoint, IfName, LinkOptions, Signal, Signals, clock};
 use txweir::runtime::{Notes, SAMPLES_MAX, WireSpec};
 use txweir::tc::diagnostic::code;
@@ -21,7 +21,7 @@ use crate::{Failure, output, policy};
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Interface of arriving packets: a TAP device, or any other by a packet socket;
-    /// [tap:|packet:][NETNS/]NAME
+    /// [tap:|packet:|xdp:][NETNS/]NAME
     #[arg(long = "in", value_name = "IF")]
     input: String,
 
@@ -152,7 +152,7 @@ pub fn main(args: Args) -> Result<(), Failure> {
     let (duration, stats_interval) = (plan.duration, plan.stats_interval);
     let mut server = Server::without_socket(Daemon::with(plan.open(&args)?));
     // The interfaces are open, and an interface that is lost ends the run.
-    args.confine.enter(false, false)?;
+    args.confine.enter(Sandbox::default())?;
     // An error of stdout is no reason to stop forwarding; it is reported at the end.
     let print = |text: String| if args.json { output::json(text) } else { output::print(text) };
     let mut said = print(ready(server.daemon_mut().links(), args.json));
@@ -274,6 +274,9 @@ impl Plan {
         let mut options = LinkOptions::default();
         options.tap.offload = !args.no_offload;
         let io = endpoint.open(&options).map_err(Failure::usage)?;
+        if let Some(mode) = io.mode() {
+            output::say(format_args!("txweir: interface `{endpoint}`: {mode}\n"));
+        }
         if matches!(io.is_up(), Ok(false)) {
             let name = &endpoint.name;
             output::say(format_args!(

@@ -3,7 +3,7 @@
 use std::io;
 
 use txweir_core::path::device::{Completed, DeviceError, TxQueue, flip_bit};
-use txweir_core::{DropReason, Meta};
+use txweir_core::{DropReason, Meta, Nanos};
 use txweir_device::{
     Backend, FRAME_MEMORY, Fates, Finished, Frame, Frames, LinkIo, OpenError, Source, Store, VnetHdr,
 };
@@ -146,6 +146,12 @@ impl Backend for End {
     }
     fn is_busy(&self) -> bool {
         matches!(self, Self::Live(io) if io.is_busy())
+    }
+    fn look_again(&self) -> Option<Nanos> {
+        match self {
+            Self::Live(io) => io.look_again(),
+            Self::Null(_) | Self::Gone(..) | Self::Awaited(..) => None,
+        }
     }
     fn take_fates(&mut self) -> Fates {
         match self {

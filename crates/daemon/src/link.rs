@@ -21,7 +21,7 @@ use crate::traffic::{HEADERS, Traffic};
 /// Bytes of an Ethernet header.
 const LINK_HEADER: u32 = 14;
 /// The reason for which a link without a device has no rate.
-const NO_RATE: &str = "a null link takes what it is sent at once: expected type wire, tap or packet";
+const NO_RATE: &str = "a null link takes what it is sent at once: expected type wire, tap, packet or xdp";
 /// The transmit queue length that ip(8) shows for a new Ethernet device.
 const TXQUEUELEN: u32 = 1000;
 /// MTU of Ethernet (RFC 894).
@@ -492,7 +492,7 @@ fn endpoint(make: &Make, kind: LinkType) -> Result<Option<Endpoint>, String> {
         (_, None) => return Ok(None),
         (other, Some(given)) => {
             return Err(format!(
-                "link {name} if: expected a link of type tap or packet, given {given} for one of type {}",
+                "link {name} if: expected a link of type tap, packet or xdp, given {given} for one of type {}",
                 other.name()
             ));
         }

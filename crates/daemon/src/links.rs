@@ -10,7 +10,7 @@ use txweir_core::classify::action::State;
 use txweir_core::classify::filter::Filters;
 use txweir_core::path::rates::SharedRates;
 use txweir_device::poll::PollFlags;
-use txweir_device::{IfName, LinkIo, MAX_FRAME, Source};
+use txweir_device::{IfName, Kind, LinkIo, MAX_FRAME, Source};
 use txweir_runtime::{Level, Notes, Received};
 use txweir_tc::tool::Ports;
 
@@ -141,6 +141,12 @@ impl Links {
     #[must_use]
     pub fn enter_namespaces(&self) -> bool {
         self.all.iter().any(|link| link.endpoint.as_ref().is_some_and(|there| there.netns.is_some()))
+    }
+
+    /// True if a link has its interface by XDP sockets. To open it again takes `CAP_BPF`.
+    #[must_use]
+    pub fn use_xdp(&self) -> bool {
+        self.all.iter().any(|link| link.endpoint.as_ref().is_some_and(|there| there.kind == Kind::Xdp))
     }
 
     /// Returns the name of the first interface that does not work any more, and the system's error.
@@ -341,7 +347,7 @@ impl Links {
             if !kind.is_live() {
                 let kind = kind.name();
                 return says(format!(
-                    "expected two links of type tap or packet, but {name} is of type {kind}"
+                    "expected two links of type tap, packet or xdp, but {name} is of type {kind}"
                 ));
             }
         }

@@ -18,6 +18,9 @@ use rustix::thread::{
 pub struct Sandbox {
     /// True to keep `CAP_SYS_ADMIN`, by which a thread enters a network namespace (setns(2)).
     pub keep_netns: bool,
+    /// True to keep `CAP_BPF`, bpf(2) and `CAP_IPC_LOCK`, by which an interface is opened by XDP
+    /// sockets and the memory of their rings locked.
+    pub keep_xdp: bool,
     /// True to keep making, renaming and removing files, by which the state is saved.
     pub keep_files: bool,
     /// The effect of a system call that the process does not need.
@@ -99,15 +102,16 @@ impl Confined {
 }
 
 impl Sandbox {
-    /// Gives up all other privileges, for good. Links of all types can be opened afterwards; in
-    /// other network namespaces only with [`keep_netns`](Self::keep_netns).
+    /// Gives up all other privileges, for good. Links can be opened afterwards: in other network
+    /// namespaces only with [`keep_netns`](Self::keep_netns), and by XDP sockets only with
+    /// [`keep_xdp`](Self::keep_xdp).
     ///
     /// The permitted and effective capabilities become those of `CAP_NET_RAW`, `CAP_NET_ADMIN` and,
-    /// if kept, `CAP_SYS_ADMIN` that the process has; the inheritable, ambient and bounding sets
-    /// become empty. A process without capabilities gives up none. No program that the process
-    /// starts has more privileges. A filter ([`filter_calls`](Self::filter_calls)) admits the
-    /// system calls of links, clients, threads and memory; it holds for threads that start later as
-    /// well.
+    /// if kept, `CAP_SYS_ADMIN`, `CAP_BPF` and `CAP_IPC_LOCK` that the process has; the
+    /// inheritable, ambient and bounding sets become empty. A process without capabilities gives up
+    /// none. No program that the process starts has more privileges. A filter
+    /// ([`filter_calls`](Self::filter_calls)) admits the system calls of links, clients, threads
+    /// and memory; it holds for threads that start later as well.
     ///
     /// # Errors
     /// The process has more than one thread, or the system refuses a step; a part of the
@@ -140,6 +144,7 @@ impl Sandbox {
     fn drop_capabilities(&self) -> Result<CapabilitySet, Errno> {
         let mut wanted = CapabilitySet::NET_RAW | CapabilitySet::NET_ADMIN;
         wanted.set(CapabilitySet::SYS_ADMIN, self.keep_netns);
+        wanted.set(CapabilitySet::BPF | CapabilitySet::IPC_LOCK, self.keep_xdp);
         let kept = capabilities(None)?.permitted & wanted;
         let inheritable = CapabilitySet::empty();
         set_capabilities(None, CapabilitySets { effective: kept, permitted: kept, inheritable })?;

@@ -6,6 +6,7 @@ use txweir_core::text::value::text_of;
 use txweir_device::Frame;
 use txweir_tc::json::{self, Object};
 
+use crate::end::End;
 use crate::link::Link;
 use crate::report::{self, Why};
 use crate::sums::Sums;
@@ -100,6 +101,11 @@ fn object(link: &mut Link) -> String {
     }
     if let Some(endpoint) = &link.endpoint {
         o = o.text("if", &endpoint.to_string());
+    }
+    if let End::Live(io) = link.way.device()
+        && let Some(mode) = io.mode()
+    {
+        o = o.text("mode", mode);
     }
     if let Some(peer) = &link.peer {
         o = o.text("peer", peer.as_str());

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
-use txweir_device::testnet::NetNs;
+use txweir_device::testnet::{NetNs, no_xdp_reason};
 
 use crate::common::{Process, machine, skip_unless_possible};
 
@@ -471,7 +471,7 @@ struct Net {
 }
 
 impl Net {
-    /// Creates the hosts with TAP devices, or with packet sockets on veth pairs.
+    /// Creates the hosts with TAP devices, or with packet or XDP sockets on veth pairs.
     fn new(kind: &str) -> Self {
         let [client, middle, server] = ["client", "middle", "server"].map(NetNs::new);
         let dir = Dir::new();
@@ -490,6 +490,7 @@ impl Net {
         }
         // A system call that is forbidden by mistake kills it.
         let mut command = middle.command(&[TXWEIR, "daemon", "--keep-netns", "--seccomp", "kill"]);
+        command.args((kind == "xdp").then_some("--keep-xdp"));
         command.env("XDG_RUNTIME_DIR", &dir.0).env_remove("TXWEIR_SOCKET");
         let daemon = Daemon::start(&mut command);
         let interface = |netns: &NetNs| match kind {
@@ -505,6 +506,15 @@ impl Net {
         let shown: Value = serde_json::from_str(&self.dir.ok(&format!("link show {link} -j"))).expect("JSON");
         shown[0][key].as_u64().unwrap_or_else(|| panic!("{key} in {shown}"))
     }
+}
+
+/// Returns the types of links that can be tested here.
+fn kinds(all: &[&'static str]) -> impl Iterator<Item = &'static str> {
+    let no_xdp = no_xdp_reason();
+    if let Some(reason) = &no_xdp {
+        println!("links of type xdp: skipped, because {reason}");
+    }
+    all.iter().copied().filter(move |kind| *kind != "xdp" || no_xdp.is_none()).collect::<Vec<_>>().into_iter()
 }
 
 /// Sends numbered datagrams to a socket that sends each back, twenty at a time. Never more than
@@ -565,7 +575,7 @@ impl<F: Fn()> Drop for OnDrop<F> {
 fn live_links_forward_and_lose_nothing_while_qdiscs_are_replaced() {
     let _machine = machine::shared();
     skip_unless_possible!();
-    for kind in ["tap", "packet"] {
+    for kind in kinds(&["tap", "packet", "xdp"]) {
         let net = Net::new(kind);
         let done = AtomicBool::new(false);
         let replaced = AtomicU32::new(0);

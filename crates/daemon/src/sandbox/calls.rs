@@ -117,6 +117,9 @@ const OLD: &[c_long] = &[];
 const FILES: &[c_long] =
     &[libc::SYS_openat, libc::SYS_renameat, libc::SYS_renameat2, libc::SYS_fchmod, libc::SYS_fchown];
 
+/// The commands of bpf(2) that make a map, fill it, load a program and put it on an interface.
+const BPF: [c_int; 4] = [0, 2, 5, 28];
+
 /// The ioctls of links, of non-blocking sockets, and of the question for a terminal.
 const IOCTLS: [libc::Ioctl; 12] = [
     libc::SIOCETHTOOL as libc::Ioctl,
@@ -200,7 +203,8 @@ const ARCH: TargetArch = TargetArch::x86_64;
 const ARCH: TargetArch = TargetArch::aarch64;
 
 /// Returns the admitted calls.
-fn admitted(Sandbox { keep_netns, keep_files, .. }: Sandbox) -> Result<Rules, seccompiler::BackendError> {
+fn admitted(sandbox: Sandbox) -> Result<Rules, seccompiler::BackendError> {
+    let Sandbox { keep_netns, keep_xdp, keep_files, .. } = sandbox;
     let mut rules = Rules::default();
     rules.any(ANY);
     rules.any(OLD);
@@ -224,6 +228,12 @@ fn admitted(Sandbox { keep_netns, keep_files, .. }: Sandbox) -> Result<Rules, se
     rules.any(&[libc::SYS_clone3]);
     if keep_netns {
         rules.when(libc::SYS_setns, [is(1, libc::CLONE_NEWNET)])?;
+    }
+    if keep_xdp {
+        rules.when(libc::SYS_socket, [is(0, libc::AF_XDP)])?;
+        for command in BPF {
+            rules.when(libc::SYS_bpf, [is(0, command)])?;
+        }
     }
     // Signals to threads of this process only: abort(3) and panics.
     rules.when(libc::SYS_tgkill, [is(0, std::process::id().cast_signed())])?;

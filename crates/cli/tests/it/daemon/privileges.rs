@@ -6,7 +6,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::os::unix::process::CommandExt;
 use std::process::Stdio;
 
-use txweir_device::testnet::NetNs;
+use txweir_device::testnet::{NetNs, no_xdp_reason};
 
 use super::{Daemon, Dir, TXWEIR, told};
 use crate::common::{self, machine, skip_unless_possible};
@@ -15,6 +15,8 @@ use crate::common::{self, machine, skip_unless_possible};
 /// proc(5) shows (capabilities(7)).
 const NET: &str = "0000000000003000";
 const NET_AND_SYS: &str = "0000000000203000";
+/// The first two, `CAP_IPC_LOCK` (14) and `CAP_BPF` (39).
+const NET_AND_XDP: &str = "0000008000007000";
 const NONE: &str = "0000000000000000";
 /// A user and a group that own nothing: nobody's on most systems; they need no name.
 const NOBODY: u32 = 65_534;
@@ -80,6 +82,41 @@ fn a_daemon_keeps_the_capabilities_of_links_and_no_others() {
     let daemon = Daemon::start(&mut dir.command(&["daemon", "--config", "c.tc"]));
     is_confined(daemon.child.id(), NET_AND_SYS);
     assert!(dir.ok("link show").contains("there"));
+}
+
+/// Links of type xdp take privileges of their own, which a daemon keeps when it is told so.
+#[test]
+fn a_daemon_keeps_the_privileges_of_xdp_sockets_when_told() {
+    let _machine = machine::shared();
+    if let Some(reason) = no_xdp_reason() {
+        println!("skipped, because {reason}");
+        return;
+    }
+    let there = NetNs::new("xdp");
+    there.run(&["ip", "link", "add", "v0", "type", "veth", "peer", "name", "v1"]);
+    let dir = Dir::new();
+    let daemon = |options: &[&str]| {
+        let mut command = there.command(&[&[TXWEIR, "daemon", "--seccomp", "fail"], options].concat());
+        command.env("XDG_RUNTIME_DIR", &dir.0).env_remove("TXWEIR_SOCKET");
+        Daemon::start(&mut command)
+    };
+    {
+        let daemon = daemon(&[]);
+        is_confined(daemon.child.id(), NET);
+        let said = dir.run(&["link", "add", "v0", "--type", "xdp"]);
+        assert!(said.0 == 2 && said.2.contains("--keep-xdp"), "{said:?}");
+    }
+    {
+        let daemon = daemon(&["--keep-xdp"]);
+        is_confined(daemon.child.id(), NET_AND_XDP);
+        dir.ok("link add v0 --type xdp");
+        let shown = dir.ok("link show v0 -j");
+        assert!(shown.contains(r#""mode":"copies, in the driver""#), "{shown}");
+    }
+    dir.file("x.tc", "link add v0 --type xdp");
+    let config = dir.0.join("x.tc");
+    let daemon = daemon(&["--config", config.to_str().expect("text")]);
+    is_confined(daemon.child.id(), NET_AND_XDP);
 }
 
 #[test]
