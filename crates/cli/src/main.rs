@@ -30,6 +30,7 @@ mod replay;
 mod run;
 mod script;
 mod service;
+mod shape;
 mod tc;
 mod top;
 mod try_policy;
@@ -73,6 +74,8 @@ enum Command {
     Check(check::Args),
     /// Carry live packets between two interfaces, through qdiscs and a byte limit
     Run(run::Args),
+    /// Put qdiscs between this machine and one of its interfaces
+    Shape(shape::Args),
     /// Own links; the link and tc commands change them while they run
     Daemon(daemon::Args),
     /// Add, change, remove and show the links of a running daemon
@@ -135,6 +138,7 @@ fn run(cli: Cli) -> Result<ExitCode, Failure> {
         Command::Top(args) => top::main(top::Args { socket: args.socket.or(socket), ..args }),
         Command::Try(args) => try_policy::main(args),
         Command::Run(args) => run::main(args),
+        Command::Shape(args) => shape::main(args),
         Command::Bench(args) => bench::main(args),
         Command::Kinds(args) => kinds::main(args),
         Command::Completions(args) => pages::completions(&args),

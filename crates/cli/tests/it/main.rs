@@ -15,6 +15,7 @@ mod output;
 mod pages;
 mod recipes;
 mod report;
+mod shape;
 mod tcp_live;
 mod transcripts;
 mod wild;

@@ -15,7 +15,7 @@ const ASSETS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/assets");
 /// Largest size of a page without data: pages are sent by mail.
 const PAGE_BYTES_MAX: usize = 160_000;
 /// Time after which a browser counts as stuck.
-const BROWSER_SECONDS_MAX: u32 = 120;
+const BROWSER_SECONDS_MAX: u32 = 900;
 /// Content of a hostile file.
 const HOSTILE: &str = "</script><script>document.documentElement.dataset.planted=1</script>\
                        <img src=x onerror=\"document.documentElement.dataset.planted=2\">";

@@ -1,0 +1,68 @@
+//! The file from which a later call puts an interface back.
+
+use std::fs::{self, File};
+use std::io::{self, ErrorKind, Write};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use txweir::device::IfName;
+
+use super::host::Host;
+
+/// Most bytes of the file.
+const BYTES_MAX: u64 = 1 << 20;
+
+/// The file for an interface of the network namespace of this process.
+#[derive(Debug)]
+pub(super) struct Journal {
+    path: PathBuf,
+}
+
+impl Journal {
+    /// Returns the journal of an interface in a folder, which is made with access for its owner
+    /// only.
+    pub(super) fn new(folder: &Path, interface: &IfName) -> Result<Self, String> {
+        let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(folder);
+        made.map_err(|e| format!("--state {}: {e}", folder.display()))?;
+        // Namespaces have interfaces of the same names.
+        let netns = fs::metadata("/proc/self/ns/net").map_or(0, |found| found.ino());
+        Ok(Self { path: folder.join(format!("shape-{netns}-{interface}.json")) })
+    }
+
+    /// Returns a path beside the file, with another ending.
+    pub(super) fn beside(&self, ending: &str) -> PathBuf {
+        self.path.with_extension(ending)
+    }
+
+    /// Returns the interface as a run that did not end has found it.
+    pub(super) fn read(&self) -> Result<Option<Host>, String> {
+        let at = |e: &dyn std::fmt::Display| format!("{}: {e}", self.path.display());
+        match fs::metadata(&self.path) {
+            Err(e) if e.kind() == ErrorKind::NotFound => return Ok(None),
+            Err(e) => return Err(at(&e)),
+            Ok(found) if found.len() > BYTES_MAX => return Err(at(&"the file is too long")),
+            Ok(_) => {}
+        }
+        let text = fs::read_to_string(&self.path).map_err(|e| at(&e))?;
+        let value = serde_json::from_str(&text).map_err(|e| at(&e))?;
+        Host::from_json(&value).map(Some).ok_or_else(|| at(&"expected what `txweir shape` has written"))
+    }
+
+    /// Writes the interface as it is, so that it outlives a loss of power.
+    pub(super) fn write(&self, host: &Host) -> Result<(), String> {
+        let whole = || -> io::Result<()> {
+            let new = self.beside("new");
+            let mut options = File::options();
+            let mut file = options.write(true).create(true).truncate(true).mode(0o600).open(&new)?;
+            file.write_all(host.to_json().to_string().as_bytes())?;
+            file.sync_all()?;
+            fs::rename(&new, &self.path)
+        };
+        whole().map_err(|e| format!("{}: {e}", self.path.display()))
+    }
+
+    /// Removes the file.
+    pub(super) fn remove(&self) -> Result<(), String> {
+        fs::remove_file(&self.path).map_err(|e| format!("{}: {e}", self.path.display()))
+    }
+}

@@ -1,0 +1,214 @@
+//! `txweir shape` in network namespaces that each test makes and removes. As root.
+
+use std::io::{BufRead, BufReader};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+use txweir_device::testnet::{NetNs, no_xdp_reason};
+
+use crate::common::{PATIENCE, Process, machine};
+
+/// A machine with an interface eth0, and a router behind it.
+struct Home {
+    machine: NetNs,
+    router: NetNs,
+    state: PathBuf,
+}
+
+impl Drop for Home {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.state);
+    }
+}
+
+/// Returns a folder that no other test uses.
+fn folder() -> PathBuf {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let name = format!("txw-shape-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+    let folder = std::env::temp_dir().join(name);
+    std::fs::create_dir_all(&folder).expect("a folder");
+    folder
+}
+
+impl Home {
+    fn new() -> Self {
+        let (machine, router) = (NetNs::new("machine"), NetNs::new("router"));
+        machine.veth("eth0", &router, "lan0");
+        router.up("lan0", "10.79.0.254/24");
+        router.up("lan0", "fd79::fe/64");
+        machine.up("eth0", "10.79.0.1/24");
+        machine.up("eth0", "fd79::1/64");
+        machine.run(&["ip", "address", "add", "10.79.1.1/24", "brd", "+", "dev", "eth0"]);
+        machine.wait_for_carrier("eth0");
+        machine.run(&["ip", "route", "add", "default", "via", "10.79.0.254", "metric", "77"]);
+        machine.run(&["ip", "-6", "route", "add", "default", "via", "fd79::fe"]);
+        machine.run(&["ip", "route", "add", "10.80.0.0/16", "via", "10.79.1.9", "dev", "eth0"]);
+        Self { machine, router, state: folder() }
+    }
+
+    /// Returns addresses and routes as ip prints them.
+    fn snapshot(&self) -> String {
+        let shown = [
+            vec!["ip", "-o", "address", "show", "scope", "global"],
+            vec!["ip", "route", "show"],
+            vec!["ip", "-6", "route", "show"],
+        ];
+        let mut lines: Vec<String> = shown
+            .iter()
+            .flat_map(|command| self.machine.run(command).lines().map(str::to_owned).collect::<Vec<_>>())
+            // A route to link-local addresses comes a moment after the device is up.
+            .filter(|line| !line.starts_with("fe80::"))
+            .map(|line| {
+                line.split(": ").last().unwrap_or_default().split_whitespace().collect::<Vec<_>>().join(" ")
+            })
+            .collect();
+        lines.sort();
+        lines.join("\n")
+    }
+
+    fn command(&self, args: &[&str]) -> std::process::Command {
+        let state = self.state.to_str().expect("text");
+        let program = [env!("CARGO_BIN_EXE_txweir"), "shape", "eth0", "--state", state];
+        self.machine.command(&[&program, args].concat())
+    }
+
+    /// Starts `txweir shape` and waits until it is ready.
+    fn start(&self, args: &[&str]) -> (Process, BufReader<std::process::ChildStdout>) {
+        let mut process = Process::spawn(&mut self.command(args));
+        let mut stdout = BufReader::new(process.0.stdout.take().expect("piped"));
+        let mut ready = String::new();
+        stdout.read_line(&mut ready).expect("text");
+        if ready != "ready: eth0 by way of txw-eth0\n" {
+            panic!("{ready:?}: {:?}", process.end());
+        }
+        (process, stdout)
+    }
+
+    /// Sends bytes to the router, or from it. Returns the time that they took.
+    fn transfer(&self, to: &NetNs, from: &NetNs, addr: &str, bytes: u64) -> Duration {
+        let addr: SocketAddr = addr.parse().expect("an address");
+        let (sink, start) = (to.tcp_sink(addr), Instant::now());
+        assert_eq!(from.tcp_source(addr, bytes).join().expect("the source"), bytes);
+        assert_eq!(sink.join().expect("the sink"), bytes);
+        start.elapsed()
+    }
+}
+
+/// Returns from a test that cannot run here, and prints the reason.
+macro_rules! skip_unless_possible {
+    () => {
+        if let Some(reason) = no_xdp_reason() {
+            println!("skipped, because {reason}");
+            return;
+        }
+    };
+}
+
+/// The machine's own traffic passes cake both ways, under its own addresses of both versions, and
+/// everything is as before at the end.
+#[test]
+fn the_traffic_of_a_machine_is_shaped_and_everything_is_put_back() {
+    let _machine = machine::shared();
+    skip_unless_possible!();
+    let home = Home::new();
+    let before = home.snapshot();
+    let (shape, stdout) = home.start(&["--rate", "20mbit", "--down", "40mbit"]);
+    let during = home.snapshot();
+    assert!(!during.lines().any(|line| line.starts_with("eth0 ")), "{during}");
+    for line in before.lines().filter(|line| !line.contains("valid_lft")) {
+        let moved = line.replace("dev eth0", "dev txw-eth0");
+        assert!(during.contains(&moved), "{moved}\nis not in\n{during}");
+    }
+    // 20 Mbit/s carry 2 MB in 0.8 s at best, 40 Mbit/s in 0.4 s.
+    let (there, back) = (Duration::from_millis(790), Duration::from_millis(390));
+    let (machine, router) = (&home.machine, &home.router);
+    for (to, from, addr, least) in [
+        (router, machine, "10.79.0.254:5301", there),
+        (router, machine, "[fd79::fe]:5302", there),
+        (machine, router, "10.79.0.1:5303", back),
+    ] {
+        let took = home.transfer(to, from, addr, 2_000_000);
+        assert!(took >= least, "{addr}: {took:?}");
+    }
+    shape.signal(Signal::TERM);
+    let said: Vec<String> = stdout.lines().map(|line| line.expect("text")).collect();
+    let (code, _, err) = shape.end();
+    assert_eq!((code, err.as_str()), (Some(0), "txweir: interface `xdp:eth0`: copies, in the driver\n"));
+    assert!(said[0].starts_with("ended by SIGTERM, after "), "{said:?}");
+    assert_eq!(home.snapshot(), before);
+    assert_eq!(std::fs::read_dir(&home.state).expect("a folder").count(), 0);
+    let took = home.transfer(router, machine, "10.79.0.254:5304", 2_000_000);
+    assert!(took < there + PATIENCE, "the interface works");
+}
+
+/// A run that was killed is put back by another call, which needs no more than its file; the next
+/// run does so by itself.
+#[test]
+fn a_run_that_was_killed_is_put_back() {
+    let _machine = machine::shared();
+    skip_unless_possible!();
+    let home = Home::new();
+    let before = home.snapshot();
+    for restore in [true, false] {
+        let (shape, _stdout) = home.start(&["--rate", "20mbit"]);
+        assert_ne!(home.snapshot(), before);
+        kill_both(&shape);
+        drop(shape);
+        assert_ne!(home.snapshot(), before);
+        if restore {
+            let (code, _, err) = Process::spawn(&mut home.command(&["--restore"])).end();
+            assert_eq!((code, err.as_str()), (Some(0), "txweir: `eth0` is as it was before the last run\n"));
+        } else {
+            let (shape, _stdout) = home.start(&["--rate", "20mbit"]);
+            shape.signal(Signal::TERM);
+            assert_eq!(shape.end().0, Some(0));
+        }
+        assert_eq!(home.snapshot(), before);
+    }
+    let (code, _, err) = Process::spawn(&mut home.command(&["--restore"])).end();
+    assert_eq!((code, err.as_str()), (Some(0), "txweir: nothing to put back for `eth0`\n"));
+}
+
+/// Kills a run and the process that it has started.
+fn kill_both(shape: &Process) {
+    let id = shape.0.id();
+    let children = std::fs::read_to_string(format!("/proc/{id}/task/{id}/children")).expect("children");
+    shape.signal(Signal::KILL);
+    for child in children.split_whitespace() {
+        let pid = child.parse().ok().and_then(Pid::from_raw).expect("a process id");
+        kill_process(pid, Signal::KILL).expect("kill it");
+    }
+}
+
+/// An interface that cannot be shaped is refused, and nothing has changed.
+#[test]
+fn an_interface_that_cannot_be_shaped_stays_as_it_is() {
+    let _machine = machine::shared();
+    skip_unless_possible!();
+    let home = Home::new();
+    let refused = |args: &[&str]| {
+        let before = home.snapshot();
+        let (code, out, err) = Process::spawn(&mut home.command(args)).end();
+        assert_eq!((home.snapshot(), out.as_str()), (before, ""));
+        assert_eq!(std::fs::read_dir(&home.state).expect("a folder").count(), 0);
+        (code, err)
+    };
+    let (code, err) = refused(&["--policy", "none.tc"]);
+    assert_eq!((code, err.as_str()), (Some(1), "txweir: none.tc: No such file or directory (os error 2)\n"));
+    // The run refuses the policy, when the TAP device is there.
+    let policy = home.state.with_extension("tc");
+    std::fs::write(&policy, "qdisc add dev eth0 root cake bandwidth 20fortnights\n").expect("write");
+    let (code, err) = refused(&["--policy", policy.to_str().expect("text")]);
+    std::fs::remove_file(&policy).expect("remove");
+    assert!(code == Some(2) && err.contains("20fortnights") && err.contains("before it was ready"), "{err}");
+    home.machine.run(&["ip", "link", "add", "br0", "type", "bridge"]);
+    home.machine.run(&["ip", "link", "set", "dev", "eth0", "master", "br0"]);
+    let (code, err) = refused(&["--rate", "1mbit"]);
+    assert_eq!(
+        (code, err.as_str()),
+        (Some(1), "txweir: interface `eth0` is a port of `br0`: shape that one\n")
+    );
+}
