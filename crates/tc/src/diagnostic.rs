@@ -1,6 +1,7 @@
 //! `Diagnostic`: one mistake in a text, with everything that a message, an editor or a program
 //! needs to report it.
 
+use std::borrow::Cow;
 use std::fmt::{self, Write};
 use std::ops::Range;
 use std::sync::Arc;
@@ -91,8 +92,9 @@ pub struct Diagnostic {
     pub hint: Option<String>,
     /// The replacement for the span.
     pub suggestion: Option<String>,
-    /// Linux's own lines for the same refusal, which `tc` prints first; without the last newline.
-    pub kernel: Option<&'static str>,
+    /// Linux's own lines for the same refusal, those of the kernel or of tc itself, which `tc`
+    /// prints first; without the last newline.
+    pub linux: Option<Cow<'static, str>>,
     /// The engine's reason, where its refusal has one beside the code.
     pub reason: Option<Reason>,
 }
@@ -116,7 +118,7 @@ impl Diagnostic {
             given,
             hint: None,
             suggestion: None,
-            kernel: None,
+            linux: None,
             reason: None,
         }
     }
@@ -140,8 +142,8 @@ impl Diagnostic {
     }
     /// Sets Linux's own lines for the same refusal.
     #[must_use]
-    pub(crate) const fn kernel(mut self, lines: Option<&'static str>) -> Self {
-        self.kernel = lines;
+    pub(crate) fn linux(mut self, lines: impl Into<Cow<'static, str>>) -> Self {
+        self.linux = Some(lines.into());
         self
     }
     /// Makes it a warning.
@@ -170,6 +172,13 @@ impl Diagnostic {
     /// True if the line that it is about is short enough to be shown whole.
     pub fn shows_whole_line(&self) -> bool {
         self.source.line_at(self.span.start).len() <= LINE_MAX
+    }
+
+    /// Returns Linux's own lines as they are printed, each with its end; nothing where there are
+    /// none. No character commands a terminal, and long words are shortened.
+    pub(crate) fn linux_lines(&self) -> String {
+        let lines = self.linux.as_ref().map(|lines| format!("{lines}\n")).unwrap_or_default();
+        clean(&with_short_words(&lines)).into_owned()
     }
 
     /// Returns the advice to print: the replacement if there is one, else the hint.

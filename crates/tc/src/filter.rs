@@ -55,7 +55,7 @@ pub(crate) fn read(
     if said.settings.has("skip_sw") {
         let err = said.error(code::UNSUPPORTED, said.at("skip_sw"), "there is no hardware to do it");
         let err = err.hint(Some("leave skip_sw out".into()));
-        return Err(Failure::refused(err.kernel(Some(kernel::UNSUPPORTED_TALKING))));
+        return Err(Failure::refused(err.linux(kernel::UNSUPPORTED_TALKING)));
     }
     match said.kind.text.as_str() {
         "basic" => basic::read(said).map(Rule::Basic),
@@ -87,7 +87,7 @@ pub(crate) fn template(
             let message = format!("a chain cannot have a template for its filters if they are {kind}");
             let err = said.error(code::UNSUPPORTED, said.kind, message);
             let err = err.expected("flower, or no kind");
-            Err(Failure::refused(err.kernel(Some(kernel::NO_TEMPLATE))))
+            Err(Failure::refused(err.linux(kernel::NO_TEMPLATE)))
         }
     }
 }
@@ -102,7 +102,7 @@ fn indev(
         Some(port) => Ok(Some(Device { port, name: word.text.clone() })),
         None => {
             let err = said.error(code::NOT_FOUND, word, format!("there is no device {}", word.text));
-            Err(err.kernel(Some(kernel::NO_INDEV)))
+            Err(err.linux(kernel::NO_INDEV))
         }
     }
 }

@@ -221,6 +221,6 @@ fn run_batch(
 
 impl Outcome {
     fn failed(status: u8, diagnostic: &Diagnostic) -> Self {
-        Self { status, stdout: String::new(), stderr: format!("{diagnostic}\n") }
+        Self { status, stdout: String::new(), stderr: format!("{}{diagnostic}\n", diagnostic.linux_lines()) }
     }
 }

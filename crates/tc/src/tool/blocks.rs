@@ -88,5 +88,5 @@ pub(super) fn missing(source: &Arc<Source>, block: &At<u32>) -> Diagnostic {
     let message = format!("there is no block {}", block.value);
     let err = Diagnostic::error(code::NOT_FOUND, source, block.span.clone(), message);
     let err = err.hint(Some(format!("qdisc add dev NAME ingress_block {} clsact makes it", block.value)));
-    err.kernel(Some(kernel::NO_SUCH_BLOCK))
+    err.linux(kernel::NO_SUCH_BLOCK)
 }

@@ -92,7 +92,7 @@ impl Line<'_> {
             }
             None => {
                 let err = self.error(code::MISSING, self.span, "this does not say on which device");
-                let err = err.expected("dev NAME").kernel(Some(kernel::NO_DEVICE_TALKING));
+                let err = err.expected("dev NAME").linux(kernel::NO_DEVICE_TALKING);
                 return Err(Failure::refused(err));
             }
         };
@@ -102,14 +102,14 @@ impl Line<'_> {
         };
         let (at, said) = place(device, self.place.map(|p| p.value)).map_err(|message| {
             let span = self.place.map_or(self.span, |p| &p.span);
-            Failure::refused(self.error(code::NOT_FOUND, span, message).kernel(Some(kernel::NO_PARENT)))
+            Failure::refused(self.error(code::NOT_FOUND, span, message).linux(kernel::NO_PARENT))
         })?;
         let block = device.tree().block(at);
         if let Some(number) = block.and_then(|block| session.devices.filters().block(block)?.number()) {
             let message = format!("the filters of {} are those of block {number} there", dev.text);
             let err = self.error(code::CONFLICT, &dev.span, message);
             let err = err.hint(Some(format!("say block {number} in place of the device")));
-            return Err(Failure::refused(err.kernel(Some(kernel::SHARED_BLOCK))));
+            return Err(Failure::refused(err.linux(kernel::SHARED_BLOCK)));
         }
         Ok(Found { dev: Some(dev.text.clone()), at, said, block })
     }
@@ -138,7 +138,7 @@ impl Line<'_> {
             Some(At { value, span }) if *value > CHAIN_MAX => {
                 let err = self.error(code::OUT_OF_RANGE, span, format!("chain {value} is out of range"));
                 let err = err.expected(format!("at most {CHAIN_MAX}"));
-                Err(Failure::refused(err.kernel(Some(kernel::CHAIN_ABOVE))))
+                Err(Failure::refused(err.linux(kernel::CHAIN_ABOVE)))
             }
             chain => Ok(chain.map_or(0, |c| c.value)),
         }
@@ -156,7 +156,7 @@ fn put(
     let Some(kind) = &cmd.kind else {
         let err = line.error(code::MISSING, line.span, "this does not say which kind");
         let err = err.expected(format!("one of {}", txweir_core::classify::filter::KINDS.join(", ")));
-        return Err(Failure::refused(err.kernel(Some(kernel::NO_FILTER_KIND))));
+        return Err(Failure::refused(err.linux(kernel::NO_FILTER_KIND)));
     };
     let what = match cmd.verb {
         Verb::Add => Existence::Add,
@@ -250,7 +250,7 @@ fn delete(
         None if all => Ok(()),
         None => {
             let err = line.error(code::NOT_FOUND, line.span, "there are no filters");
-            Err(Failure::refused(err.kernel(Some(kernel::NO_CHAIN))))
+            Err(Failure::refused(err.linux(kernel::NO_CHAIN)))
         }
     }
 }
@@ -293,7 +293,7 @@ fn get(
     });
     if printed.objects.is_empty() {
         let err = line.error(code::NOT_FOUND, &handle.span, "there is no filter of this handle");
-        return Err(Failure::refused(err.kernel(Some(kernel::NO_FILTER))));
+        return Err(Failure::refused(err.linux(kernel::NO_FILTER)));
     }
     session.print(printed);
     Ok(())
@@ -326,7 +326,7 @@ fn said(line: &Line<'_>, span: &Range<usize>, err: &ConfigError, verb: Verb) -> 
         ErrorKind::Unsupported => code::UNSUPPORTED,
         _ => code::BAD_VALUE,
     };
-    line.error(code, span, err.to_string()).hint(err.hint.clone()).kernel(Some(kernel::for_filter(err, verb)))
+    line.error(code, span, err.to_string()).hint(err.hint.clone()).linux(kernel::for_filter(err, verb))
 }
 
 /// Runs a `chain` line.
@@ -341,7 +341,7 @@ pub(super) fn run_chain(
     let span = cmd.chain.as_ref().map_or(line.span, |c| &c.span);
     let missing = || {
         let err = line.error(code::NOT_FOUND, span, format!("there is no chain {chain}"));
-        Failure::refused(err.kernel(Some(kernel::NO_CHAIN)))
+        Failure::refused(err.linux(kernel::NO_CHAIN))
     };
     match cmd.verb {
         Verb::Delete => {

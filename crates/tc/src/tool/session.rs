@@ -73,8 +73,7 @@ impl<'a> Session<'a> {
             Ok(()) => 0,
             Err(failure) => {
                 // Linux's own lines come first, before warnings too.
-                let kernel = failure.diagnostic.kernel.map(|lines| format!("{lines}\n"));
-                self.stderr.insert_str(from, &kernel.unwrap_or_default());
+                self.stderr.insert_str(from, &failure.diagnostic.linux_lines());
                 self.say(&failure.diagnostic);
                 failure.status
             }
@@ -103,7 +102,7 @@ impl<'a> Session<'a> {
             engine::check(source, line, &cmd).map_err(Failure::refused)?;
             let err =
                 Diagnostic::error(code::MISSING, source, line.span(), "this does not say on which device");
-            return Err(Failure::refused(err.expected("dev NAME").kernel(Some(kernel::NO_DEVICE))));
+            return Err(Failure::refused(err.expected("dev NAME").linux(kernel::NO_DEVICE)));
         };
         self.find(source, &dev)?;
         if let Command::Qdisc(qdisc) = &cmd {
