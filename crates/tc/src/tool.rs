@@ -11,6 +11,7 @@ mod apply;
 mod batch;
 mod blocks;
 mod device;
+mod filter_line;
 mod filters;
 mod flags;
 mod hashes;

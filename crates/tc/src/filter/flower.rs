@@ -1,6 +1,7 @@
 //! flower (tc-flower(8)): its printed form, and the words that make it again. `read` reads words.
 
 mod read;
+mod value;
 
 use txweir_core::classify::filter::Flower;
 use txweir_core::classify::filter::flower::Field;
