@@ -10,6 +10,7 @@ use txweir_core::text::error::Reason;
 
 use crate::json::{self, Object};
 use crate::printable::{clean, one_column, with_short_words};
+use crate::sentence::INCOMPLETE;
 use crate::source::Source;
 
 /// The stable names of mistakes. Those of a tree's refusals are named after
@@ -172,6 +173,11 @@ impl Diagnostic {
     /// True if the line that it is about is short enough to be shown whole.
     pub fn shows_whole_line(&self) -> bool {
         self.source.line_at(self.span.start).len() <= LINE_MAX
+    }
+
+    /// True if tc refuses the line because it ends too early, whatever its part.
+    pub(crate) fn is_incomplete(&self) -> bool {
+        self.linux.as_deref() == Some(INCOMPLETE)
     }
 
     /// Returns Linux's own lines as they are printed, each with its end; nothing where there are

@@ -32,8 +32,12 @@ pub(crate) const NO_DEVICE: &str = "RTNETLINK answers: No such device";
 pub(crate) const NO_CLASS: &str = NO_ENTRY;
 /// A qdisc at the parent of hooks.
 pub(crate) const RESERVED: &str = "Error: Specified parent ID is reserved for ingress and clsact Qdiscs.";
-/// A block for filters at a qdisc that is no hook.
-pub(crate) const NO_BLOCKS: &str = "Error: Ingress block sharing is not supported.";
+/// A block for filters of arriving packets at a qdisc that has none.
+pub(crate) const NO_INGRESS_BLOCKS: &str = "Error: Ingress block sharing is not supported.";
+/// A block for filters of sent packets at a qdisc that has none.
+pub(crate) const NO_EGRESS_BLOCKS: &str = "Error: Egress block sharing is not supported.";
+/// A block that the device has already.
+pub(crate) const BLOCK_TAKEN: &str = "Error: block dev insert failed.";
 /// A size table below the root.
 pub(crate) const STAB_BELOW: &str = "Error: STAB not supported on a non root.";
 /// A deletion by the handle alone.
@@ -115,9 +119,7 @@ pub(crate) fn for_filter(err: &ConfigError, verb: Verb) -> &'static str {
         Object::Filter(Some("matchall")) if err.kind == ErrorKind::Exists => {
             Some(talking!("RTNETLINK answers: File exists"))
         }
-        Object::Filter(Some("flow")) if err.kind == ErrorKind::OutOfRange => {
-            Some(talking!("RTNETLINK answers: Numerical result out of range"))
-        }
+        Object::Filter(Some("flow")) if err.kind == ErrorKind::OutOfRange => Some(RANGE_TALKING),
         _ => None,
     };
     if let Some(own) = own {
@@ -168,8 +170,14 @@ fn for_u32(err: &ConfigError, key: &str) -> Option<&'static str> {
 pub(crate) const NO_FILTER: &str = talking!("Error: Specified filter handle not found.");
 /// Linux's lines where its general answer is that the words make no sense.
 pub(crate) const INVALID_TALKING: &str = talking!("RTNETLINK answers: Invalid argument");
+/// Linux's lines for a part that the kernel does not have.
+pub(crate) const NO_ENTRY_TALKING: &str = talking!("RTNETLINK answers: No such file or directory");
 /// Linux's lines for hardware that is not there.
 pub(crate) const UNSUPPORTED_TALKING: &str = talking!("RTNETLINK answers: Operation not supported");
+/// Linux's lines for a value that does not fit.
+pub(crate) const RANGE_TALKING: &str = talking!("RTNETLINK answers: Numerical result out of range");
+/// Linux's lines for a label too far down in a stack.
+pub(crate) const MPLS_DEPTH: &str = talking!("Error: Invalid MPLS depth.");
 /// Linux's lines for a device that a filter names.
 pub(crate) const NO_INDEV: &str = talking!("Error: Network device not found.");
 /// Linux's lines for filters of a device that shares them by a block.
@@ -188,3 +196,13 @@ pub(crate) const CHAIN_ABOVE: &str = talking!("Error: Specified chain index exce
 pub(crate) const NO_CHAIN: &str = talking!("Error: Cannot find specified filter chain.");
 /// Linux's lines for filters of a qdisc that does not exist.
 pub(crate) const NO_PARENT: &str = talking!("Error: Parent Qdisc doesn't exists.");
+/// Linux's lines for filters of a qdisc that asks none.
+pub(crate) const NOT_CLASSFUL: &str = talking!("Error: Qdisc not classful.");
+/// Linux's lines for filters of a qdisc that has classes and asks no filters.
+pub(crate) const NO_CLASS_BLOCKS: &str = talking!("Error: Class doesn't support blocks.");
+/// Linux's lines for filters of a class that does not exist.
+pub(crate) const NO_SUCH_CLASS: &str = talking!("Error: Specified class doesn't exist.");
+/// Linux's lines for a kind of filter that the kernel does not have.
+pub(crate) const NO_CLASSIFIER: &str = talking!("Error: TC classifier not found.");
+/// Linux's lines for a sample of every packet in none.
+pub(crate) const NO_SAMPLE_RATE: &str = talking!("Error: invalid sample rate.");

@@ -62,15 +62,13 @@ fn qdisc(source: &Arc<Source>, line: &Line, cmd: &QdiscCommand) -> Result<(), Di
         Err(Diagnostic::error(code::UNSUPPORTED, source, at.clone(), message).linux(kernel))
     };
     let hook = matches!(cmd.place, Some(At { value: Place::Ingress | Place::Clsact, .. }));
-    if let Some(block) = cmd.blocks.iter().flatten().next()
+    let lines = [kernel::NO_INGRESS_BLOCKS, kernel::NO_EGRESS_BLOCKS];
+    if let Some((block, kernel)) =
+        cmd.blocks.iter().zip(lines).find_map(|(b, line)| Some((b.as_ref()?, line)))
         && !hook
         && cmd.verb != Verb::Delete
     {
-        return unsupported(
-            &block.span,
-            kernel::NO_BLOCKS,
-            "only ingress and clsact have blocks that devices share",
-        );
+        return unsupported(&block.span, kernel, "only ingress and clsact have blocks that devices share");
     }
     if let (Some(stab), Some(At { value: Place::Below(parent), .. })) = (&cmd.stab, &cmd.place)
         && *parent != Handle::ROOT

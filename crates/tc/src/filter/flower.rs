@@ -12,6 +12,7 @@ use crate::action::Ways;
 use crate::out::Out;
 use crate::protocol;
 
+pub(crate) use read::address_line;
 pub(super) use read::{hw_class, read, template};
 
 /// The classes that stand for classes of traffic in hardware: `hw_tc N`.

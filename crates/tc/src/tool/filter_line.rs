@@ -10,12 +10,13 @@ use super::blocks;
 use super::places::place;
 use super::session::{Session, no_device};
 use crate::action::CHAIN_MAX;
-use crate::ast::{At, FilterCommand, Place, Target};
+use crate::ast::{At, FilterCommand, Place, Target, Verb};
 use crate::diagnostic::{Diagnostic, code};
 use crate::failure::{Failure, USAGE};
 use crate::filter;
 use crate::kernel;
 use crate::protocol;
+use crate::sentence::Sentence;
 use crate::source::Source;
 
 /// A line about filters.
@@ -81,9 +82,9 @@ impl Line<'_> {
         let Some(device) = session.devices.device(&dev.text) else {
             return Err(no_device(self.source, dev, None));
         };
-        let (at, said) = place(device, self.place.map(|p| p.value)).map_err(|message| {
+        let (at, said) = place(device, self.place.map(|p| p.value)).map_err(|no| {
             let span = self.place.map_or(self.span, |p| &p.span);
-            Failure::refused(self.error(code::NOT_FOUND, span, message).linux(kernel::NO_PARENT))
+            Failure::refused(self.error(code::NOT_FOUND, span, no.message).linux(no.linux))
         })?;
         let block = device.tree().block(at);
         if let Some(number) = block.and_then(|block| session.devices.filters().block(block)?.number()) {
@@ -103,11 +104,17 @@ impl Line<'_> {
             cmd.protocol.as_ref().and_then(|word| protocol::number(&word.text)).filter(|n| *n != 0);
         let handle = match (&cmd.handle, &cmd.kind) {
             (Some(handle), None) => {
-                return Err(self.usage(&handle.span, "a handle is a kind's own", "the kind of the filter"));
+                let failure = self.usage(&handle.span, "a handle is a kind's own", "the kind of the filter");
+                return Err(failure.linux(match cmd.verb {
+                    Verb::Get => Sentence::MustSpecify("type"),
+                    _ => Sentence::MustSpecify("type when using \"handle\""),
+                }));
             }
             (Some(word), Some(kind)) => Some(filter::handle(&kind.text, &word.text).ok_or_else(|| {
                 let message = format!("\"{}\" is not the handle of a {} filter", word.text, kind.text);
-                Failure::unparsable(self.error(code::BAD_VALUE, &word.span, message))
+                let err = self.error(code::BAD_VALUE, &word.span, message);
+                let linux = filter::illegal_handle(&kind.text, &word.text);
+                Failure::unparsable(Diagnostic { linux, ..err })
             })?),
             (None, _) => None,
         };

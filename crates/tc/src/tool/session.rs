@@ -8,9 +8,10 @@ use super::{Device, Devices, Flags, HELP, InPlace, Outcome, actions, apply, bloc
 use crate::ast::{Command, Verb};
 use crate::command::{self, Change, engine};
 use crate::diagnostic::{Diagnostic, code};
-use crate::failure::{Failure, UNPARSABLE};
+use crate::failure::Failure;
 use crate::kernel;
 use crate::lex::{Line, Word};
+use crate::sentence::Sentence;
 use crate::source::Source;
 use crate::suggest::closest;
 use crate::warning::{bare_rates, estimator, ignored_words};
@@ -208,7 +209,7 @@ impl<'a> Session<'a> {
 }
 
 pub(super) fn no_device(source: &Arc<Source>, dev: &Word, near: Option<String>) -> Failure {
-    let message = format!("Cannot find device \"{}\"", dev.text);
+    let message = format!("there is no device \"{}\"", dev.text);
     let err = Diagnostic::error(code::NOT_FOUND, source, dev.span.clone(), message);
-    Failure { status: UNPARSABLE, diagnostic: err.suggest(near) }
+    Failure::unparsable(err.suggest(near)).linux(Sentence::NoDevice(&dev.text))
 }

@@ -27,7 +27,7 @@ pub(super) fn masked(word: &str, value: Parse, mask: Parse, whole: u64) -> Optio
 }
 
 /// Reads an Ethernet address; bytes may be left out at the end.
-fn mac_bytes(word: &str) -> Option<u64> {
+pub(super) fn mac_bytes(word: &str) -> Option<u64> {
     let mut bytes = [0; 6];
     let mut parts = word.split(':');
     for place in &mut bytes {
