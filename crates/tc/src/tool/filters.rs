@@ -1,5 +1,6 @@
 //! `filter` and `chain` lines run on devices, and the listings of filters.
 
+use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -26,6 +27,7 @@ use crate::lex::Word;
 use crate::out::Out;
 use crate::protocol;
 use crate::said::Said;
+use crate::sentence::Sentence;
 use crate::source::Source;
 
 /// Runs a `filter` line.
@@ -37,7 +39,8 @@ pub(super) fn run(
     let line = Line { source, span: &cmd.span, place: cmd.place.as_ref() };
     if cmd.verb == Verb::Get && line.place.is_none() {
         let places = "root, parent MAJOR:MINOR, ingress or egress";
-        return Err(line.usage(line.span, "this does not say which parent", places));
+        let failure = line.usage(line.span, "this does not say which parent", places);
+        return Err(failure.linux(Sentence::MustSpecify("parent")));
     }
     let at = line.find(session, cmd.target.as_ref())?;
     let named = line.named(cmd)?;
@@ -76,13 +79,15 @@ fn put(
     named.handle = filter::own_handle(&said).map_err(filter::failed)?.or(named.handle);
     let goal = filter::goal(&said, &mut |name| session.devices.port(name));
     let goal = goal.map_err(|err| match err.code {
+        _ if err.is_incomplete() => Failure::usage(err),
         code::BAD_VALUE if command::ends_tc(&cmd.options, &err) => Failure::usage(err),
         code::BAD_VALUE => Failure::unparsable(err),
         _ => Failure::refused(err),
     })?;
     if !flags_fit(&session.devices.filters().actions, &goal, said.settings.has("skip_hw")) {
         let message = "Mismatch between action and filter offload flags";
-        return Err(line.refused(code::CONFLICT, line.span, message));
+        let failure = line.refused(code::CONFLICT, line.span, message);
+        return Err(failure.linux(kernel::OFFLOAD_FLAGS));
     }
     let now = session.devices.now();
     let filters = session.devices.filters_mut();
@@ -166,24 +171,29 @@ fn get(
     named: Named,
 ) -> Result<(), Failure> {
     let (Some(prio), Some(handle), Some(kind)) = (named.prio, &cmd.handle, &cmd.kind) else {
-        let what = match (named.prio, &cmd.handle) {
-            (None, _) => "prio",
-            (_, None) => "handle",
-            _ => "kind",
+        let (what, part) = match (named.prio, &cmd.handle) {
+            (None, _) => ("prio", "priority"),
+            (_, None) => ("handle", "\"handle\""),
+            _ => ("kind", "type"),
         };
         let message = format!("this does not say which {what}");
-        return Err(line.usage(line.span, &message, "prio N, handle ID and the kind"));
+        let failure = line.usage(line.span, &message, "prio N, handle ID and the kind");
+        return Err(failure.linux(Sentence::MustSpecify(part)));
     };
     let filters = session.devices.filters();
-    let missing = |what: &str| line.refused(code::NOT_FOUND, line.span, format!("there is no such {what}"));
+    let missing = |what: &str, linux: &'static str| {
+        line.refused(code::NOT_FOUND, line.span, format!("there is no such {what}")).linux(linux)
+    };
     let block = at.block.and_then(|block| filters.block(block));
     let chain = block.and_then(|b| Some((b, b.chains.iter().find(|c| c.index == named.chain)?)));
-    let (block, chain) = chain.ok_or_else(|| missing("chain"))?;
+    let (block, chain) = chain.ok_or_else(|| missing("chain", kernel::NO_CHAIN))?;
     let wanted = |t: &&Table| t.prio == prio && named.protocol.is_none_or(|p| p == t.protocol);
-    let table = chain.tables.iter().find(wanted).ok_or_else(|| missing("priority and protocol"))?;
+    let table = chain.tables.iter().find(wanted);
+    let table = table.ok_or_else(|| missing("priority and protocol", kernel::NO_PRIORITY))?;
     if table.kind() != kind.text {
         let message = format!("priority {prio} has {} filters", table.kind());
-        return Err(line.refused(code::CONFLICT, &kind.span, message));
+        let failure = line.refused(code::CONFLICT, &kind.span, message);
+        return Err(failure.linux(kernel::OTHER_FILTER_KIND));
     }
     let of = at.dev.as_ref().map(|_| Of::Place(at.said));
     let head = Head { of, chain: Some(named.chain), protocol: true, prio: true };
@@ -215,11 +225,17 @@ fn refuse(line: &Line<'_>, cmd: &FilterCommand, err: &ConfigError) -> Failure {
         "kind" => word(&cmd.kind),
         _ => option(),
     };
-    Failure::refused(said(line, span.as_ref().unwrap_or(line.span), err, cmd.verb))
+    Failure::refused(said(line, span.as_ref().unwrap_or(line.span), err, cmd.verb, cmd.protocol.as_ref()))
 }
 
-/// Returns a refusal of core as the diagnostic of a line.
-fn said(line: &Line<'_>, span: &Range<usize>, err: &ConfigError, verb: Verb) -> Diagnostic {
+/// Returns a refusal of core as the diagnostic of a line, which names this protocol.
+fn said(
+    line: &Line<'_>,
+    span: &Range<usize>,
+    err: &ConfigError,
+    verb: Verb,
+    protocol: Option<&Word>,
+) -> Diagnostic {
     let code = match err.kind {
         ErrorKind::Exists => code::EXISTS,
         ErrorKind::NotFound => code::NOT_FOUND,
@@ -229,7 +245,11 @@ fn said(line: &Line<'_>, span: &Range<usize>, err: &ConfigError, verb: Verb) -> 
         ErrorKind::Unsupported => code::UNSUPPORTED,
         _ => code::BAD_VALUE,
     };
-    line.error(code, span, err.to_string()).hint(err.hint.clone()).linux(kernel::for_filter(err, verb))
+    let linux = kernel::for_filter(err, verb, protocol);
+    Diagnostic {
+        linux: linux.map(Cow::Borrowed),
+        ..line.error(code, span, err.to_string()).hint(err.hint.clone())
+    }
 }
 
 /// Runs a `chain` line.
@@ -250,7 +270,7 @@ pub(super) fn run_chain(
         Verb::Delete => {
             let block = at.block.ok_or_else(missing)?;
             let done = session.devices.filters_mut().delete_chain(block, chain);
-            done.map_err(|err| Failure::refused(said(&line, span, &err, cmd.verb)))
+            done.map_err(|err| Failure::refused(said(&line, span, &err, cmd.verb, None)))
         }
         Verb::Get => {
             let found = at.block.and_then(|block| session.devices.filters().block(block));
@@ -269,7 +289,7 @@ pub(super) fn run_chain(
             let block = at.block.unwrap_or_else(|| filters.add_block());
             let done = filters.add_chain(block, chain, template);
             settle(session, &at, block, done.is_ok());
-            done.map_err(|err| Failure::refused(said(&line, span, &err, cmd.verb)))
+            done.map_err(|err| Failure::refused(said(&line, span, &err, cmd.verb, None)))
         }
     }
 }
