@@ -27,10 +27,12 @@ use txweir_core::classify::packet::PortId;
 use txweir_core::{Handle, Instant};
 
 use crate::diagnostic::{Diagnostic, code};
+use crate::kernel;
 use crate::language::{self, Object, Settings};
 use crate::lex::Word;
 use crate::out::Out;
 use crate::said::Said;
+use crate::sentence::{INCOMPLETE, Sentence};
 use crate::source::Source;
 
 /// Words that stand for `gact` with themselves behind it, and the control of each.
@@ -105,7 +107,8 @@ pub(crate) fn read(
     let settings = Settings::of(Object::Action, name, source, words);
     let said = Said { source, kind: one.kind, handle: None, estimator, settings };
     if said.settings.has("skip_sw") {
-        return Err(said.error(code::UNSUPPORTED, said.at("skip_sw"), "there is no hardware to do it"));
+        let err = said.error(code::UNSUPPORTED, said.at("skip_sw"), "there is no hardware to do it");
+        return Err(err.linux(kernel::UNSUPPORTED_TALKING));
     }
     let index = said.u32("index").filter(|index| *index != 0);
     let made = match name {
@@ -151,9 +154,12 @@ pub(crate) fn read(
         }
         (None, None) => {
             let message = format!("action {name} has no parameters");
-            Err(said
-                .error(code::MISSING, one.kind, message)
-                .expected("its parameters, or index N of one that is there"))
+            let err = said.error(code::MISSING, one.kind, message);
+            let err = err.expected("its parameters, or index N of one that is there");
+            Err(match name {
+                "sample" => err.linux("sample bad argument count 1"),
+                _ => err.linux(INCOMPLETE),
+            })
         }
     }
 }
@@ -182,7 +188,8 @@ pub(crate) fn control_of(said: &Said<'_>, key: &str, words: &[Word]) -> Result<C
     match known {
         Control::Goto(_) if given > CHAIN_MAX => {
             let message = format!("chain {given} is out of range");
-            Err(said.error(code::OUT_OF_RANGE, last, message).expected(format!("at most {CHAIN_MAX}")))
+            let err = said.error(code::OUT_OF_RANGE, last, message).expected(format!("at most {CHAIN_MAX}"));
+            Err(err.linux(Sentence::Illegal("chain index")))
         }
         Control::Goto(_) => Ok(Control::Goto(given)),
         Control::Jump(_) => Ok(Control::Jump(given)),
@@ -204,7 +211,8 @@ fn hw_stats(said: &Said<'_>) -> Result<Option<u8>, Diagnostic> {
         Some((_, bits)) => Ok(Some(*bits)),
         None => {
             let message = format!("hw_stats: \"{}\" is not a value for it", word.text);
-            Err(said.error(code::BAD_VALUE, word, message).expected("immediate, delayed or disabled"))
+            let err = said.error(code::BAD_VALUE, word, message).expected("immediate, delayed or disabled");
+            Err(err.linux(Sentence::Argument(&word.text, "value is invalid")))
         }
     }
 }

@@ -18,6 +18,7 @@ use crate::ast::{Command, Verb};
 use crate::diagnostic::{Diagnostic, code};
 use crate::failure::Failure;
 use crate::lex::{Line, Word};
+use crate::sentence::Sentence;
 use crate::source::Source;
 use crate::suggest::closest;
 
@@ -170,6 +171,10 @@ struct Part<'a> {
 }
 
 impl Part<'_> {
+    /// Returns the text of a span.
+    fn text(&self, span: &Range<usize>) -> &str {
+        self.source.text.get(span.clone()).unwrap_or("")
+    }
     fn error(&self, code: &'static str, span: &Range<usize>, message: impl Into<String>) -> Diagnostic {
         Diagnostic::error(code, self.source, span.clone(), message)
     }
@@ -189,7 +194,8 @@ fn unknown_object(source: &Arc<Source>, object: &Word) -> Diagnostic {
     };
     let near = closest(&object.text, OBJECTS).filter(|_| hint.is_none()).map(String::from);
     let err = Diagnostic::error(code::UNKNOWN_OBJECT, source, object.span.clone(), message);
-    err.expected("qdisc, class, filter, chain or actions").suggest(near).hint(hint)
+    let err = err.expected("qdisc, class, filter, chain or actions").suggest(near).hint(hint);
+    err.linux(format!("Object \"{}\" is unknown, try \"tc help\".", object.text))
 }
 
 fn read_verb(
@@ -210,5 +216,6 @@ fn read_verb(
     let near = closest(&word.text, names.iter().copied().chain(["delete"])).map(String::from);
     let message = format!("{object} has no verb \"{}\"", word.text);
     let err = Diagnostic::error(code::UNKNOWN_VERB, source, word.span.clone(), message);
-    Err(Failure::usage(err.expected(format!("one of {}", names.join(", "))).suggest(near)))
+    let err = err.expected(format!("one of {}", names.join(", "))).suggest(near);
+    Err(Failure::usage(err.linux(Sentence::UnknownVerb(object, &word.text))))
 }

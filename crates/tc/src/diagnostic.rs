@@ -1,6 +1,7 @@
 //! `Diagnostic`: one mistake in a text, with everything that a message, an editor or a program
 //! needs to report it.
 
+use std::borrow::Cow;
 use std::fmt::{self, Write};
 use std::ops::Range;
 use std::sync::Arc;
@@ -9,6 +10,7 @@ use txweir_core::text::error::Reason;
 
 use crate::json::{self, Object};
 use crate::printable::{clean, one_column, with_short_words};
+use crate::sentence::INCOMPLETE;
 use crate::source::Source;
 
 /// The stable names of mistakes. Those of a tree's refusals are named after
@@ -91,8 +93,9 @@ pub struct Diagnostic {
     pub hint: Option<String>,
     /// The replacement for the span.
     pub suggestion: Option<String>,
-    /// Linux's own lines for the same refusal, which `tc` prints first; without the last newline.
-    pub kernel: Option<&'static str>,
+    /// Linux's own lines for the same refusal, those of the kernel or of tc itself, which `tc`
+    /// prints first; without the last newline.
+    pub linux: Option<Cow<'static, str>>,
     /// The engine's reason, where its refusal has one beside the code.
     pub reason: Option<Reason>,
 }
@@ -116,7 +119,7 @@ impl Diagnostic {
             given,
             hint: None,
             suggestion: None,
-            kernel: None,
+            linux: None,
             reason: None,
         }
     }
@@ -140,8 +143,8 @@ impl Diagnostic {
     }
     /// Sets Linux's own lines for the same refusal.
     #[must_use]
-    pub(crate) const fn kernel(mut self, lines: Option<&'static str>) -> Self {
-        self.kernel = lines;
+    pub(crate) fn linux(mut self, lines: impl Into<Cow<'static, str>>) -> Self {
+        self.linux = Some(lines.into());
         self
     }
     /// Makes it a warning.
@@ -170,6 +173,18 @@ impl Diagnostic {
     /// True if the line that it is about is short enough to be shown whole.
     pub fn shows_whole_line(&self) -> bool {
         self.source.line_at(self.span.start).len() <= LINE_MAX
+    }
+
+    /// True if tc refuses the line because it ends too early, whatever its part.
+    pub(crate) fn is_incomplete(&self) -> bool {
+        self.linux.as_deref() == Some(INCOMPLETE)
+    }
+
+    /// Returns Linux's own lines as they are printed, each with its end; nothing where there are
+    /// none. No character commands a terminal, and long words are shortened.
+    pub(crate) fn linux_lines(&self) -> String {
+        let lines = self.linux.as_ref().map(|lines| format!("{lines}\n")).unwrap_or_default();
+        clean(&with_short_words(&lines)).into_owned()
     }
 
     /// Returns the advice to print: the replacement if there is one, else the hint.

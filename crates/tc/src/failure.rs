@@ -1,5 +1,6 @@
 //! A line that cannot be read or run: its diagnostic, and the exit status of tc for it.
 
+use std::borrow::Cow;
 use std::fmt;
 
 use crate::diagnostic::Diagnostic;
@@ -32,6 +33,12 @@ impl Failure {
     }
     pub(crate) const fn refused(diagnostic: Diagnostic) -> Self {
         Self { status: REFUSED, diagnostic }
+    }
+    /// Sets Linux's own lines for the same refusal.
+    #[must_use]
+    pub(crate) fn linux(mut self, lines: impl Into<Cow<'static, str>>) -> Self {
+        self.diagnostic = self.diagnostic.linux(lines);
+        self
     }
 }
 

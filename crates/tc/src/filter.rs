@@ -10,11 +10,13 @@ mod basic;
 mod bpf;
 mod ematch;
 mod flow;
-mod flower;
+pub(crate) mod flower;
 mod fw;
 mod matchall;
 mod tcpctl;
 mod u32;
+
+use std::borrow::Cow;
 
 use txweir_core::Handle;
 use txweir_core::classify::action::{ACTIONS_MAX, Wanted};
@@ -26,8 +28,10 @@ use crate::action::{self, In, Ways};
 use crate::diagnostic::{Diagnostic, code};
 use crate::failure::Failure;
 use crate::kernel;
+use crate::language::{self, Object};
 use crate::out::Out;
 use crate::said::Said;
+use crate::sentence::Sentence;
 
 /// The place of a filter, as far as its words depend on it.
 pub(crate) struct Where {
@@ -55,7 +59,7 @@ pub(crate) fn read(
     if said.settings.has("skip_sw") {
         let err = said.error(code::UNSUPPORTED, said.at("skip_sw"), "there is no hardware to do it");
         let err = err.hint(Some("leave skip_sw out".into()));
-        return Err(Failure::refused(err.kernel(Some(kernel::UNSUPPORTED_TALKING))));
+        return Err(Failure::refused(err.linux(kernel::UNSUPPORTED_TALKING)));
     }
     match said.kind.text.as_str() {
         "basic" => basic::read(said).map(Rule::Basic),
@@ -69,8 +73,11 @@ pub(crate) fn read(
         kind => {
             let message = format!("there is no {kind} filter in the engine");
             let known = txweir_core::classify::filter::KINDS.join(", ");
-            let err = said.error(code::UNSUPPORTED, said.kind, message);
-            Err(Failure::refused(err.expected(format!("one of {known}"))))
+            let err = said.error(code::UNSUPPORTED, said.kind, message).expected(format!("one of {known}"));
+            Err(Failure::refused(match language::knows(Object::Filter, kind) {
+                true => err,
+                false => err.linux(kernel::NO_CLASSIFIER),
+            }))
         }
     }
 }
@@ -87,7 +94,10 @@ pub(crate) fn template(
             let message = format!("a chain cannot have a template for its filters if they are {kind}");
             let err = said.error(code::UNSUPPORTED, said.kind, message);
             let err = err.expected("flower, or no kind");
-            Err(Failure::refused(err.kernel(Some(kernel::NO_TEMPLATE))))
+            Err(Failure::refused(err.linux(match language::knows(Object::Filter, kind) {
+                true => kernel::NO_TEMPLATE,
+                false => kernel::NO_CLASSIFIER,
+            })))
         }
     }
 }
@@ -102,7 +112,7 @@ fn indev(
         Some(port) => Ok(Some(Device { port, name: word.text.clone() })),
         None => {
             let err = said.error(code::NOT_FOUND, word, format!("there is no device {}", word.text));
-            Err(err.kernel(Some(kernel::NO_INDEV)))
+            Err(err.linux(kernel::NO_INDEV))
         }
     }
 }
@@ -137,6 +147,16 @@ pub(crate) fn handle(kind: &str, word: &str) -> Option<u32> {
         "fw" => fw::handle(word),
         "u32" => u32::handle(word),
         _ => action::number(word),
+    }
+}
+
+/// Returns tc's sentence for a word that is no handle of a kind; `None` where it takes any word.
+pub(crate) fn illegal_handle(kind: &str, word: &str) -> Option<Cow<'static, str>> {
+    match kind {
+        "basic" | "matchall" | "tcpctl" => None,
+        "fw" => Some(fw::illegal_handle(word)),
+        "u32" => Some("Illegal filter ID".into()),
+        _ => Some(Sentence::Illegal("handle").into()),
     }
 }
 

@@ -9,6 +9,7 @@ use txweir_core::text::error::{Object, Reason};
 use txweir_core::{ConfigError, ErrorKind};
 
 use crate::ast::{ClassCommand, QdiscCommand, Verb};
+use crate::lex::Word;
 
 const INVALID: &str = "RTNETLINK answers: Invalid argument";
 const NO_ENTRY: &str = "RTNETLINK answers: No such file or directory";
@@ -32,8 +33,12 @@ pub(crate) const NO_DEVICE: &str = "RTNETLINK answers: No such device";
 pub(crate) const NO_CLASS: &str = NO_ENTRY;
 /// A qdisc at the parent of hooks.
 pub(crate) const RESERVED: &str = "Error: Specified parent ID is reserved for ingress and clsact Qdiscs.";
-/// A block for filters at a qdisc that is no hook.
-pub(crate) const NO_BLOCKS: &str = "Error: Ingress block sharing is not supported.";
+/// A block for filters of arriving packets at a qdisc that has none.
+pub(crate) const NO_INGRESS_BLOCKS: &str = "Error: Ingress block sharing is not supported.";
+/// A block for filters of sent packets at a qdisc that has none.
+pub(crate) const NO_EGRESS_BLOCKS: &str = "Error: Egress block sharing is not supported.";
+/// A block that the device has already.
+pub(crate) const BLOCK_TAKEN: &str = "Error: block dev insert failed.";
 /// A size table below the root.
 pub(crate) const STAB_BELOW: &str = "Error: STAB not supported on a non root.";
 /// A deletion by the handle alone.
@@ -104,39 +109,46 @@ macro_rules! talking {
     };
 }
 
-/// Returns Linux's lines for a `filter` or `chain` command that core refuses.
-pub(crate) fn for_filter(err: &ConfigError, verb: Verb) -> &'static str {
+/// Returns Linux's lines for a `filter` or `chain` command that core refuses; `None` where Linux
+/// takes it. `protocol` is the word for it in the command.
+pub(crate) fn for_filter(err: &ConfigError, verb: Verb, protocol: Option<&Word>) -> Option<&'static str> {
     let key = err.key.as_deref().unwrap_or("");
     let own = match err.object {
-        Object::Filter(Some("u32")) => for_u32(err, key),
-        Object::Filter(Some("flower")) if err.kind == ErrorKind::Conflict && key.is_empty() => {
-            Some(talking!("Error: cls_flower: Mask does not fit the template."))
-        }
-        Object::Filter(Some("matchall")) if err.kind == ErrorKind::Exists => {
-            Some(talking!("RTNETLINK answers: File exists"))
-        }
-        Object::Filter(Some("flow")) if err.kind == ErrorKind::OutOfRange => {
-            Some(talking!("RTNETLINK answers: Numerical result out of range"))
+        Object::Filter(Some("u32")) => for_u32(err, key, verb),
+        Object::Filter(Some("flower")) if key.is_empty() => match err.kind {
+            ErrorKind::Conflict => Some(talking!("Error: cls_flower: Mask does not fit the template.")),
+            ErrorKind::Exists => Some(EXISTS_TALKING),
+            _ => None,
+        },
+        Object::Filter(Some("matchall")) if err.kind == ErrorKind::Exists => Some(EXISTS_TALKING),
+        Object::Filter(Some("flow")) => match err.kind {
+            ErrorKind::OutOfRange => Some(RANGE_TALKING),
+            ErrorKind::Conflict => Some(INVALID_TALKING),
+            _ => None,
+        },
+        Object::Filter(Some("fw")) if err.reason == Some(Reason::SharedBlock) => {
+            Some(talking!("Error: Must specify mark when attaching fw filter to block."))
         }
         _ => None,
     };
-    if let Some(own) = own {
-        return own;
-    }
+    Some(own.unwrap_or_else(|| for_any_filter(err, key, verb, protocol)))
+}
+
+/// Returns Linux's lines for a filter or a chain, where they are not those of a kind.
+fn for_any_filter(err: &ConfigError, key: &str, verb: Verb, protocol: Option<&Word>) -> &'static str {
     match (err.kind, key, err.object) {
-        (ErrorKind::Conflict, "protocol", _) => {
-            talking!("Error: Protocol mismatch for filter with specified priority.")
+        (ErrorKind::Conflict, "kind", Object::Chain) => {
+            talking!("Error: Chain template is set to a different filter kind.")
         }
-        (ErrorKind::Conflict, "kind", _) => {
-            talking!("Error: Specified filter kind does not match existing one.")
-        }
-        (ErrorKind::NotFound, "prio" | "protocol", _) => {
-            talking!("Error: Filter with specified priority/protocol not found.")
-        }
+        (ErrorKind::Conflict, "kind", _) => OTHER_FILTER_KIND,
+        // A new filter is made where there is none of that priority, unless the command forbids it.
+        (ErrorKind::NotFound, "prio", _) if verb == Verb::Change => match protocol {
+            None => NO_FILTER_KIND,
+            Some(_) => CHANGE_ONLY,
+        },
+        (ErrorKind::Conflict, "protocol", _) | (ErrorKind::NotFound, "prio" | "protocol", _) => NO_PRIORITY,
         (ErrorKind::NotFound, "chain", _) => NO_CHAIN,
-        (ErrorKind::NotFound, "handle", _) if verb == Verb::Change => {
-            talking!("Error: Need both RTM_NEWTFILTER and NLM_F_CREATE to create a new filter.")
-        }
+        (ErrorKind::NotFound, "handle", _) if verb == Verb::Change => CHANGE_ONLY,
         (ErrorKind::NotFound, "handle", _) => NO_FILTER,
         (ErrorKind::Missing, "prio", _) if verb == Verb::Delete => {
             talking!("Error: Cannot flush filters with protocol, handle or kind set.")
@@ -149,8 +161,21 @@ pub(crate) fn for_filter(err: &ConfigError, verb: Verb) -> &'static str {
 }
 
 /// Returns Linux's lines for a `u32` filter, where they are its own.
-fn for_u32(err: &ConfigError, key: &str) -> Option<&'static str> {
+fn for_u32(err: &ConfigError, key: &str, verb: Verb) -> Option<&'static str> {
     Some(match (err.kind, key) {
+        (_, "ht" | "handle") if err.reason == Some(Reason::NumberTaken) => NO_SPACE,
+        (ErrorKind::Conflict, "handle") => match err.reason {
+            Some(Reason::InUse) => talking!("Error: cls_u32: Can not delete in-use filter."),
+            Some(Reason::OfParent) => talking!("Error: cls_u32: Not allowed to delete root node."),
+            _ => talking!("Error: cls_u32: Handle specified hash table address mismatch."),
+        },
+        (ErrorKind::Conflict, "divisor") => {
+            talking!("Error: cls_u32: Divisor can only be used on a hash table.")
+        }
+        // The handle is that of a table, which no filter replaces.
+        (ErrorKind::Exists, "handle") if verb != Verb::Add => {
+            talking!("Error: cls_u32: Key node id cannot be zero.")
+        }
         (ErrorKind::NotFound, "ht") => talking!("Error: cls_u32: Specified hash table not found."),
         (ErrorKind::OutOfRange, "ht") => {
             talking!("Error: cls_u32: Specified hash table buckets exceed configured value.")
@@ -164,12 +189,34 @@ fn for_u32(err: &ConfigError, key: &str) -> Option<&'static str> {
     })
 }
 
+/// Returns Linux's lines for an action that core refuses.
+pub(crate) fn for_action(err: &ConfigError) -> &'static str {
+    match err.kind {
+        ErrorKind::Exists => EXISTS_TALKING,
+        ErrorKind::NotFound => NO_ACTION,
+        ErrorKind::Conflict => ACTION_HELD,
+        _ => INVALID_TALKING,
+    }
+}
+
 /// Linux's lines for a filter that is not there.
 pub(crate) const NO_FILTER: &str = talking!("Error: Specified filter handle not found.");
 /// Linux's lines where its general answer is that the words make no sense.
 pub(crate) const INVALID_TALKING: &str = talking!("RTNETLINK answers: Invalid argument");
+/// Linux's lines for a part that the kernel does not have.
+pub(crate) const NO_ENTRY_TALKING: &str = talking!("RTNETLINK answers: No such file or directory");
 /// Linux's lines for hardware that is not there.
 pub(crate) const UNSUPPORTED_TALKING: &str = talking!("RTNETLINK answers: Operation not supported");
+/// Linux's lines for a value that does not fit.
+pub(crate) const RANGE_TALKING: &str = talking!("RTNETLINK answers: Numerical result out of range");
+/// Linux's lines for an object that is there already.
+pub(crate) const EXISTS_TALKING: &str = talking!("RTNETLINK answers: File exists");
+/// Linux's lines for a number that is not free.
+const NO_SPACE: &str = talking!("RTNETLINK answers: No space left on device");
+/// Linux's lines for an action that hardware is not to do, of a filter that it may do.
+pub(crate) const OFFLOAD_FLAGS: &str = talking!("Error: Mismatch between action and filter offload flags.");
+/// Linux's lines for a label too far down in a stack.
+pub(crate) const MPLS_DEPTH: &str = talking!("Error: Invalid MPLS depth.");
 /// Linux's lines for a device that a filter names.
 pub(crate) const NO_INDEV: &str = talking!("Error: Network device not found.");
 /// Linux's lines for filters of a device that shares them by a block.
@@ -188,3 +235,31 @@ pub(crate) const CHAIN_ABOVE: &str = talking!("Error: Specified chain index exce
 pub(crate) const NO_CHAIN: &str = talking!("Error: Cannot find specified filter chain.");
 /// Linux's lines for filters of a qdisc that does not exist.
 pub(crate) const NO_PARENT: &str = talking!("Error: Parent Qdisc doesn't exists.");
+/// Linux's lines for filters of a qdisc that asks none.
+pub(crate) const NOT_CLASSFUL: &str = talking!("Error: Qdisc not classful.");
+/// Linux's lines for filters of a qdisc that has classes and asks no filters.
+pub(crate) const NO_CLASS_BLOCKS: &str = talking!("Error: Class doesn't support blocks.");
+/// Linux's lines for filters of a class that does not exist.
+pub(crate) const NO_SUCH_CLASS: &str = talking!("Error: Specified class doesn't exist.");
+/// Linux's lines for a priority or a protocol that no filter has.
+pub(crate) const NO_PRIORITY: &str = talking!("Error: Filter with specified priority/protocol not found.");
+/// Linux's lines for a kind that is not that of the filters of a priority.
+pub(crate) const OTHER_FILTER_KIND: &str =
+    talking!("Error: Specified filter kind does not match existing one.");
+/// Linux's lines for a change of a filter that is not there.
+const CHANGE_ONLY: &str =
+    talking!("Error: Need both RTM_NEWTFILTER and NLM_F_CREATE to create a new filter.");
+/// Linux's lines for a kind of filter that the kernel does not have.
+pub(crate) const NO_CLASSIFIER: &str = talking!("Error: TC classifier not found.");
+/// Linux's lines for the goal of an action outside of a filter.
+pub(crate) const NO_CHAINS: &str = talking!("Error: can't goto NULL proto/chain.");
+/// Linux's lines for an action that does not exist.
+pub(crate) const NO_ACTION: &str = talking!("Error: TC action with specified index not found.");
+/// Linux's lines for a deletion of an action that filters hold.
+pub(crate) const ACTION_HELD: &str = talking!("Error: Failed to delete TC action.");
+/// Linux's lines for a sample of every packet in none.
+pub(crate) const NO_SAMPLE_RATE: &str = talking!("Error: invalid sample rate.");
+/// Linux's lines for actions of an unknown kind, where all are to go.
+pub(crate) const CANNOT_FLUSH: &str = "Error: Cannot flush unknown TC action.\nWe have an error flushing";
+/// Linux's lines for actions that filters hold, where all are to go.
+pub(crate) const FLUSH_HELD: &str = "RTNETLINK answers: Operation not permitted\nWe have an error flushing";

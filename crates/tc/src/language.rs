@@ -5,12 +5,14 @@
 //! Each kind is a static table of keys; one walker reads words by any of them. Where a page of
 //! tc(8) leaves the form of a word open, any word is accepted, even if the kernel may refuse it.
 
+mod action_refusals;
 mod actions;
 mod cake;
 mod classes;
 mod ematch;
 mod engine;
 mod filters;
+pub(crate) mod match_sentence;
 mod qdiscs;
 mod settings;
 mod table;
@@ -21,7 +23,10 @@ mod walk;
 use std::ops::Range;
 use std::sync::Arc;
 
+pub(crate) use action_refusals::{BAD_PEDIT, NO_OPTION, NO_RATE};
+pub(crate) use actions::skbmod_lines;
 pub(crate) use ematch::{Token, match_tokens};
+pub(crate) use filters::range_lines;
 pub use settings::{Action, Settings};
 pub use table::Setting;
 pub(crate) use value::{hex, int, uint};

@@ -48,6 +48,7 @@ mod protocol;
 mod queued;
 mod refusal;
 mod said;
+mod sentence;
 pub mod show;
 pub mod source;
 pub mod suggest;

@@ -11,6 +11,7 @@ mod apply;
 mod batch;
 mod blocks;
 mod device;
+mod filter_line;
 mod filters;
 mod flags;
 mod hashes;
@@ -221,6 +222,6 @@ fn run_batch(
 
 impl Outcome {
     fn failed(status: u8, diagnostic: &Diagnostic) -> Self {
-        Self { status, stdout: String::new(), stderr: format!("{diagnostic}\n") }
+        Self { status, stdout: String::new(), stderr: format!("{}{diagnostic}\n", diagnostic.linux_lines()) }
     }
 }

@@ -64,6 +64,15 @@ pub enum Reason {
     /// There are more elements than the object can have (`OutOfRange`); without this reason, there
     /// are too few.
     TooMany,
+    /// Other objects refer to it (`Conflict`).
+    InUse,
+    /// It came with another object, and leaves with that only (`Conflict`).
+    OfParent,
+    /// The number for a new object is taken, or none is free (`Exists`, `OutOfRange`); without this
+    /// reason, the command names an object that exists.
+    NumberTaken,
+    /// The place is a block that devices share (`Missing`).
+    SharedBlock,
 }
 
 /// The object that an error is about. Its text begins the message.

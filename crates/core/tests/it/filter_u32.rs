@@ -440,7 +440,7 @@ fn what_cannot_be_is_refused_and_changes_nothing() {
         (
             handle(1, 1),
             4,
-            "filter u32 handle: expected the handle of a table, as divisor makes one, given \"0::1\"",
+            "filter u32 divisor: expected the handle of a table, as divisor makes one, given \"0::1\"",
         ),
     ] {
         let err = b.put(named, U32::Table(divisor), &Goal::default(), Existence::Add).unwrap_err();

@@ -254,7 +254,7 @@ fn the_dump_of_a_dump_is_the_same() {
         ("tc does not print its rate and burst as JSON", 1),
     ];
     let expected = expected.into_iter().map(|(reason, n)| (reason.to_string(), n)).collect();
-    assert_eq!((carried, refused), (885, expected));
+    assert_eq!((carried, refused), (890, expected));
 }
 
 /// Policies of each kind whose values the dump tells without loss.

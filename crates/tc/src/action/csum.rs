@@ -6,6 +6,7 @@ use super::{Shown, show_control};
 use crate::diagnostic::{Diagnostic, code};
 use crate::out::Out;
 use crate::said::Said;
+use crate::sentence::INCOMPLETE;
 
 pub(super) fn read(said: &Said<'_>) -> Result<Option<(Csum, Control)>, Diagnostic> {
     let s = &said.settings;
@@ -23,7 +24,11 @@ pub(super) fn read(said: &Said<'_>) -> Result<Option<(Csum, Control)>, Diagnosti
             true => Ok(None),
             false => {
                 let err = said.error(code::MISSING, said.kind, "csum names no checksum");
-                Err(err.expected("ip4h, icmp, igmp, tcp, udp, udplite, sctp"))
+                let err = err.expected("ip4h, icmp, igmp, tcp, udp, udplite, sctp");
+                Err(match s.iter().next() {
+                    None => err.linux(INCOMPLETE),
+                    Some(_) => err.linux("Illegal csum construct, empty <UPDATE> list"),
+                })
             }
         };
     }

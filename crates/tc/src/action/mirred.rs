@@ -7,6 +7,7 @@ use super::{Shown, show_control};
 use crate::diagnostic::{Diagnostic, code};
 use crate::out::Out;
 use crate::said::Said;
+use crate::sentence::{INCOMPLETE, Sentence};
 
 /// Reads the words; `ports` returns the number of a device.
 pub(super) fn read(
@@ -21,18 +22,20 @@ pub(super) fn read(
     let (way, what) = match (s.word("egress"), s.word("ingress")) {
         (Some(_), Some(_)) => {
             let message = "mirred has one direction";
-            return Err(said.error(code::CONFLICT, said.at("ingress"), message));
+            let err = said.error(code::CONFLICT, said.at("ingress"), message);
+            return Err(err.linux("Can't have both ingress and egress"));
         }
         (Some(what), None) => (Way::Egress, what),
         (None, Some(what)) => (Way::Ingress, what),
         (None, None) => return Ok(None),
     };
     let Some(dev) = s.word("dev") else {
-        return Err(said.error(code::MISSING, said.kind, "action mirred needs dev").expected("dev NAME"));
+        let err = said.error(code::MISSING, said.kind, "action mirred needs dev").expected("dev NAME");
+        return Err(err.linux(INCOMPLETE));
     };
     let Some(to) = ports(&dev.text) else {
         let message = format!("there is no device \"{}\"", dev.text);
-        return Err(said.error(code::NOT_FOUND, dev, message));
+        return Err(said.error(code::NOT_FOUND, dev, message).linux(Sentence::NoDevice(&dev.text)));
     };
     let redirect = what.text == "redirect";
     let control = if redirect { Control::Stolen } else { Control::Pipe };

@@ -9,10 +9,11 @@ use txweir_core::classify::action::{Control, Pedit};
 
 use super::{Shown, mac, show_control};
 use crate::diagnostic::{Diagnostic, code};
-use crate::language;
+use crate::language::{self, BAD_PEDIT};
 use crate::lex::Word;
 use crate::out::Out;
 use crate::said::Said;
+use crate::sentence::INCOMPLETE;
 
 /// A named field: its layer, its offset, its width, and the mask of its bits.
 struct Field {
@@ -100,7 +101,7 @@ pub(super) fn read(said: &Said<'_>) -> Result<Option<(Pedit, Control)>, Diagnost
     let extended = said.settings.has("ex");
     let mut keys = Vec::new();
     for (_, words) in said.settings.iter().filter(|(setting, _)| setting.key == "munge") {
-        let mut munge = Munge { said, words: &words[1..], extended };
+        let mut munge = Munge { said, words: &words[1..], extended, named: false, part: "" };
         munge.read(&mut keys)?;
     }
     if keys.is_empty() {
@@ -117,6 +118,10 @@ struct Munge<'a> {
     said: &'a Said<'a>,
     words: &'a [Word],
     extended: bool,
+    /// True if the field is named by its header.
+    named: bool,
+    /// The word by which tc names the part that it is reading.
+    part: &'a str,
 }
 
 /// The place of a field, and the mask of its bits.
@@ -139,24 +144,31 @@ impl<'a> Munge<'a> {
 
     fn bad(&self, word: &Word, expected: &str) -> Diagnostic {
         let message = format!("pedit: \"{}\" is not a value for it", word.text);
-        self.said.error(code::BAD_VALUE, word, message).expected(expected)
+        self.said.error(code::BAD_VALUE, word, message).expected(expected).linux(self.construct(None))
+    }
+
+    /// Returns tc's lines for a part that it cannot read, its own first where it has one.
+    fn construct(&self, own: Option<&str>) -> String {
+        let first = own.map(|line| format!("{line}\n")).unwrap_or_default();
+        let named = if self.named { format!("{BAD_PEDIT}\n") } else { String::new() };
+        format!("{first}{named}Bad pedit construct ({})", self.part)
     }
 
     fn need(&mut self, expected: &str) -> Result<&'a Word, Diagnostic> {
         self.next().ok_or_else(|| {
-            self.said
-                .error(code::MISSING, self.said.at("munge"), "pedit: a munge ends too early")
-                .expected(expected)
+            let err = self.said.error(code::MISSING, self.said.at("munge"), "pedit: a munge ends too early");
+            err.expected(expected).linux(INCOMPLETE)
         })
     }
 
     fn read(&mut self, keys: &mut Vec<Key>) -> Result<(), Diagnostic> {
         let layer = self.need("offset, or a header")?;
-        let place = match layer.text.starts_with('o') {
-            true => self.raw()?,
-            false => self.field(layer)?,
-        };
+        (self.named, self.part) = (!layer.text.starts_with('o'), &layer.text);
+        let place = if self.named { self.field(layer)? } else { self.raw()? };
         let command = self.need("a command")?;
+        if !self.named {
+            self.part = &command.text;
+        }
         let mut bits = vec![0u8; place.bytes];
         let field = place.field();
         let (mut add, mut xor) = (false, false);
@@ -174,15 +186,20 @@ impl<'a> Munge<'a> {
             }
             "preserve" => xor = true,
             _ => {
-                return Err(self.bad(
-                    command,
-                    "set, add, clear, invert, preserve; decrement of ip ttl and ip6 hoplimit",
-                ));
+                let expected = "set, add, clear, invert, preserve; decrement of ip ttl and ip6 hoplimit";
+                let err = self.bad(command, expected);
+                return Err(match command.text.as_str() {
+                    "decrement" => {
+                        err.linux(self.construct(Some("decrement command is not supported for this field")))
+                    }
+                    _ => err,
+                });
             }
         }
         if add && !self.extended {
             let err = self.said.error(code::UNSUPPORTED, command, "pedit adds in its extended form");
-            return Err(err.expected("pedit ex munge"));
+            let lines = self.construct(Some("Non extended mode. only 'set' command is supported"));
+            return Err(err.expected("pedit ex munge").linux(lines));
         }
         let retain = self.retain(&place)?;
         let keep = |at: usize| field[at] & retain[at];
@@ -196,6 +213,7 @@ impl<'a> Munge<'a> {
     /// Reads `offset N WIDTH [at AT MASK SHIFT]`.
     fn raw(&mut self) -> Result<Place, Diagnostic> {
         let word = self.need("bytes from the network header")?;
+        self.part = &word.text;
         let Some(offset) = signed(&word.text) else { return Err(self.bad(word, "a number of bytes")) };
         let width = self.need("u8, u16 or u32")?;
         let (bytes, mask, last) = match width.text.as_str() {
@@ -206,10 +224,12 @@ impl<'a> Munge<'a> {
         };
         if offset.rem_euclid(4) > last {
             let message = format!("pedit: {} at {offset} lies across two words", width.text);
-            return Err(self
-                .said
-                .error(code::OUT_OF_RANGE, word, message)
-                .expected("words are of four bytes"));
+            let err = self.said.error(code::OUT_OF_RANGE, word, message).expected("words are of four bytes");
+            let line = match last {
+                0 => "pack_key32: 32 bit offsets must begin in 32bit boundaries".to_string(),
+                _ => format!("pack_key16 bad index value {}", offset.rem_euclid(4)),
+            };
+            return Err(err.linux(format!("{line}\nBad pedit construct ((null))")));
         }
         let mut at = None;
         if self.words.first().is_some_and(|w| w.text == "at") {
@@ -242,7 +262,8 @@ impl<'a> Munge<'a> {
                 false => ("without", "pedit ex munge"),
             };
             let message = format!("pedit: there is no {} {} {with} ex", layer.text, name.text);
-            return Err(self.said.error(code::UNSUPPORTED, name, message).expected(expected));
+            let err = self.said.error(code::UNSUPPORTED, name, message).expected(expected);
+            return Err(err.linux(self.construct(None)));
         }
         let mut place = field.place();
         if !self.extended {
@@ -271,7 +292,23 @@ impl<'a> Munge<'a> {
                 if place.shift > 0 { place.mask.count_ones() } else { 8 * n as u32 }
             ),
         };
-        bytes.ok_or_else(|| self.bad(word, &expected))
+        bytes.ok_or_else(|| {
+            let err = self.bad(word, &expected);
+            match (place.bytes, language::uint(text).and_then(|n| u32::try_from(n).ok())) {
+                (1, Some(n)) => err.linux(self.packed(format!("pack_key8 bad value (val {n:x} mask 0"))),
+                (2, Some(_)) => err.linux(self.packed("pack_key16 bad value".into())),
+                (6, _) => err.linux(self.construct(Some(&format!("\"{text}\" is invalid lladdr.")))),
+                _ => err,
+            }
+        })
+    }
+
+    /// Returns tc's lines for a number that is too large for its field.
+    fn packed(&self, line: String) -> String {
+        match self.named {
+            true => self.construct(Some(&line)),
+            false => format!("{line}\nBad pedit construct ((null))"),
+        }
     }
 
     fn number(&self, text: &str, place: &Place) -> Option<Vec<u8>> {

@@ -1,17 +1,22 @@
 //! police (tc-police(8)).
 
+use std::borrow::Cow;
+
 use txweir_core::base::link::LinkLayer;
 use txweir_core::classify::action::police::{Average, Config, Police};
 use txweir_core::classify::action::{Control, Kind};
 use txweir_core::law::bucket::{self, Sizing};
 use txweir_core::text::value::text_of;
-use txweir_core::{Bytes, Nanos, Rate};
+use txweir_core::{Bytes, ConfigError, ErrorKind, Nanos, Rate};
 
 use super::{CONTROLS, Shown, control_of, control_words, show_control};
 use crate::diagnostic::{Diagnostic, code};
+use crate::kernel;
+use crate::language::NO_RATE;
 use crate::lex::Word;
 use crate::out::Out;
 use crate::said::Said;
+use crate::sentence::INCOMPLETE;
 
 /// Reads the parameters, and the control for a packet that exceeds the rate.
 pub(super) fn read(said: &Said<'_>) -> Result<Option<(Kind, Control)>, Diagnostic> {
@@ -19,9 +24,11 @@ pub(super) fn read(said: &Said<'_>) -> Result<Option<(Kind, Control)>, Diagnosti
     if !["rate", "avrate", "pkts_rate", "mtu", "burst", "peakrate"].iter().any(|key| s.has(key)) {
         return match s.has("index") {
             true => Ok(None),
-            false => Err(said
-                .error(code::MISSING, said.kind, "police names no rate")
-                .expected("rate, avrate, pkts_rate or mtu")),
+            false => {
+                let err = said.error(code::MISSING, said.kind, "police names no rate");
+                let err = err.expected("rate, avrate, pkts_rate or mtu");
+                Err(if s.iter().next().is_none() { err.linux(INCOMPLETE) } else { err.linux(NO_RATE) })
+            }
         };
     }
     let (exceed, conform) = controls(said)?;
@@ -61,9 +68,24 @@ pub(super) fn read(said: &Said<'_>) -> Result<Option<(Kind, Control)>, Diagnosti
         Ok(police) => Ok(Some((Kind::Police(police), exceed))),
         Err(err) => {
             let at = said.at(err.key.as_deref().unwrap_or(""));
-            Err(said.error(code::MISSING, at, err.to_string()))
+            let linux = refused(&err);
+            Err(Diagnostic { linux, ..said.error(code::MISSING, at, err.to_string()) })
         }
     }
+}
+
+/// Returns tc's line for parameters that core refuses.
+fn refused(err: &ConfigError) -> Option<Cow<'static, str>> {
+    let line = match (err.kind, err.key.as_deref().unwrap_or("")) {
+        (ErrorKind::Conflict, "pkts_rate") => "'rate' and 'pkts_rate' are not allowed in same action.",
+        (_, "pkts_burst") => "'pkts_burst' requires 'pkts_rate'.",
+        (_, "rate" | "pkts_rate") => NO_RATE,
+        (_, "burst") => "'burst' requires 'rate'.",
+        (_, "peakrate") => "'peakrate' requires 'rate'.",
+        (_, "mtu") => "'mtu' is required, if 'peakrate' is requested.",
+        _ => return None,
+    };
+    Some(line.into())
 }
 
 /// Reads the bound of the average, measured by the filter's estimator.
@@ -76,7 +98,8 @@ fn average(said: &Said<'_>) -> Result<Option<Average>, Diagnostic> {
         None => {
             let message = "police avrate needs an estimator of its filter";
             let err = said.error(code::MISSING, said.at("avrate"), message);
-            Err(err.expected("estimator INTERVAL AVERAGE before the kind of the filter"))
+            let err = err.expected("estimator INTERVAL AVERAGE before the kind of the filter");
+            Err(err.linux(kernel::INVALID_TALKING))
         }
     }
 }

@@ -4,6 +4,7 @@ use txweir_core::classify::action::{Control, Sample};
 
 use super::{Shown, show_control};
 use crate::diagnostic::{Diagnostic, code};
+use crate::kernel;
 use crate::out::Out;
 use crate::said::Said;
 
@@ -11,11 +12,18 @@ pub(super) fn read(said: &Said<'_>) -> Result<Option<(Sample, Control)>, Diagnos
     let (rate, group) = match (said.u32("rate"), said.u32("group")) {
         (None, None) => return Ok(None),
         (Some(rate), Some(group)) => (rate, group),
-        _ => return Err(said.error(code::MISSING, said.kind, "action sample needs rate and group")),
+        (rate, _) => {
+            let missing = if rate.is_none() { "rate" } else { "group" };
+            let err = said.error(code::MISSING, said.kind, "action sample needs rate and group");
+            return Err(err.linux(format!("param \"{missing}\" not set")));
+        }
     };
     match Sample::new(rate, group, said.u32("trunc")) {
         Ok(sample) => Ok(Some((sample, Control::Pipe))),
-        Err(err) => Err(said.error(code::OUT_OF_RANGE, said.at("rate"), err.to_string())),
+        Err(err) => {
+            let err = said.error(code::OUT_OF_RANGE, said.at("rate"), err.to_string());
+            Err(err.linux(kernel::NO_SAMPLE_RATE))
+        }
     }
 }
 

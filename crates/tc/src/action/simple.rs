@@ -14,7 +14,9 @@ pub(super) fn read(said: &Said<'_>) -> Result<Option<(Simple, Control)>, Diagnos
         Ok(simple) => Ok(Some((simple, Control::Pipe))),
         Err(_) => {
             let message = format!("simple sdata: a line of {} bytes is too long", word.text.len());
-            Err(said.error(code::OUT_OF_RANGE, word, message).expected(format!("at most {TEXT_MAX} bytes")))
+            let err = said.error(code::OUT_OF_RANGE, word, message);
+            let line = format!("simple: Illegal string len {} <{}>", word.text.len(), word.text);
+            Err(err.expected(format!("at most {TEXT_MAX} bytes")).linux(line))
         }
     }
 }

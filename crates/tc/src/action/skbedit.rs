@@ -31,7 +31,8 @@ pub(super) fn read(said: &Said<'_>) -> Result<Option<(Skbedit, Control)>, Diagno
         && last < first
     {
         let message = format!("queue_mapping skbhash: the last queue, {last}, is before the first, {first}");
-        return Err(said.error(code::OUT_OF_RANGE, said.at("queue_mapping"), message));
+        let err = said.error(code::OUT_OF_RANGE, said.at("queue_mapping"), message);
+        return Err(err.linux("Illegal queue_mapping"));
     }
     let mark = s.word("mark").map(|word| match word.text.split_once('/') {
         Some((value, mask)) => (number(value).unwrap_or(0), number(mask).unwrap_or(0)),

@@ -4,24 +4,29 @@ use txweir_core::classify::action::{Control, Skbmod};
 
 use super::{Shown, mac, mac_text, show_control};
 use crate::diagnostic::{Diagnostic, code};
+use crate::language::{NO_OPTION, skbmod_lines};
 use crate::out::Out;
 use crate::said::Said;
+use crate::sentence::INCOMPLETE;
 
 pub(super) fn read(said: &Said<'_>) -> Result<Option<(Skbmod, Control)>, Diagnostic> {
     let s = &said.settings;
     if !["set", "swap", "ecn", "dmac", "smac", "etype"].iter().any(|key| s.has(key)) {
         return Ok(None);
     }
-    let address = |key: &str| match s.word(key).map(|word| (word, mac(&word.text))) {
+    let address = |key: &str, called: &str| match s.word(key).map(|word| (word, mac(&word.text))) {
         Some((word, None)) => {
             let message = format!("skbmod {key}: \"{}\" is not a value for it", word.text);
-            Err(said.error(code::BAD_VALUE, word, message).expected("six bytes: 02:00:00:00:00:01"))
+            let err = said.error(code::BAD_VALUE, word, message).expected("six bytes: 02:00:00:00:00:01");
+            let at = s.all_words().iter().position(|one| one.span == word.span).unwrap_or(0);
+            let printed = skbmod_lines(s.all_words().get(..at).unwrap_or(&[]));
+            Err(err.linux(format!("{printed}Invalid {called} address {}", word.text)))
         }
         other => Ok(other.and_then(|(_, address)| address)),
     };
     let set = Skbmod {
-        dmac: address("dmac")?,
-        smac: address("smac")?,
+        dmac: address("dmac", "dst mac")?,
+        smac: address("smac", "smac")?,
         etype: s.number("etype").and_then(|n| u16::try_from(n.value).ok()),
         ..Skbmod::default()
     };
@@ -33,7 +38,8 @@ pub(super) fn read(said: &Said<'_>) -> Result<Option<(Skbmod, Control)>, Diagnos
     };
     if skbmod == Skbmod::default() {
         let err = said.error(code::MISSING, said.at("set"), "skbmod sets nothing");
-        return Err(err.expected("dmac, smac or etype"));
+        let line = if s.all_words().len() == 1 { INCOMPLETE } else { NO_OPTION };
+        return Err(err.expected("dmac, smac or etype").linux(line));
     }
     Ok(Some((skbmod, Control::Pipe)))
 }

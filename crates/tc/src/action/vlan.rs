@@ -4,9 +4,11 @@ use txweir_core::classify::action::{Control, Vlan};
 
 use super::{Shown, mac, mac_text, number, show_control};
 use crate::diagnostic::{Diagnostic, code};
+use crate::kernel;
 use crate::out::Out;
 use crate::protocol;
 use crate::said::Said;
+use crate::sentence::Sentence;
 
 const MODES: [&str; 5] = ["pop", "push", "modify", "pop_eth", "push_eth"];
 /// Tags: 802.1Q and 802.1ad.
@@ -18,22 +20,27 @@ pub(super) fn read(said: &Said<'_>) -> Result<Option<(Vlan, Control)>, Diagnosti
     let Some(mode) = modes.next() else { return Ok(None) };
     if let Some(other) = modes.next() {
         let message = format!("vlan does one thing: {mode} or {other}");
-        return Err(said.error(code::CONFLICT, said.at(other), message));
+        let at = said.at(mode).span.start.max(said.at(other).span.start);
+        let second = if said.at(other).span.start == at { other } else { mode };
+        let err = said.error(code::CONFLICT, said.at(second), message);
+        return Err(err.linux(format!("unexpected \"{second}\" - action already specified")));
     }
     let tag = matches!(*mode, "push" | "modify");
     for (key, goes) in [("id", tag), ("protocol", tag), ("priority", tag)] {
         if s.has(key) && !goes {
             let message = format!("vlan {key} goes with push and modify");
-            return Err(said.error(code::CONFLICT, said.at(key), message));
+            let err = said.error(code::CONFLICT, said.at(key), message);
+            return Err(err.linux(Sentence::Argument(key, "only valid for push/modify")));
         }
     }
     let address = |key: &str| match s.word(key).map(|word| (word, mac(&word.text))) {
         Some((_, Some(address))) => Ok(address),
         Some((word, None)) => {
             let message = format!("vlan {key}: \"{}\" is not a value for it", word.text);
-            Err(said.error(code::BAD_VALUE, word, message).expected("six bytes: 02:00:00:00:00:01"))
+            let err = said.error(code::BAD_VALUE, word, message).expected("six bytes: 02:00:00:00:00:01");
+            Err(err.linux(format!("\"{}\" is invalid lladdr.", word.text)))
         }
-        None => Err(said.error(code::MISSING, said.at(mode), format!("vlan {mode} needs {key}"))),
+        None => Err(missing(said, mode, key)),
     };
     let priority = s.word("priority").and_then(|w| u8::try_from(number(&w.text)?).ok());
     let vlan = match *mode {
@@ -49,16 +56,23 @@ pub(super) fn read(said: &Said<'_>) -> Result<Option<(Vlan, Control)>, Diagnosti
     Ok(Some((vlan, Control::Pipe)))
 }
 
+/// Returns the error for a key that a mode needs.
+fn missing(said: &Said<'_>, mode: &str, key: &str) -> Diagnostic {
+    let err = said.error(code::MISSING, said.at(mode), format!("vlan {mode} needs {key}"));
+    err.linux(format!("{key} needs to be set for {mode}"))
+}
+
 fn id(said: &Said<'_>, mode: &str) -> Result<u16, Diagnostic> {
     let Some(word) = said.settings.word("id") else {
-        return Err(said.error(code::MISSING, said.at(mode), format!("vlan {mode} needs id")));
+        return Err(missing(said, mode, "id"));
     };
     // 4095 is reserved (IEEE 802.1Q table 9-2).
     match number(&word.text).and_then(|id| u16::try_from(id).ok()).filter(|id| *id < 4095) {
         Some(id) => Ok(id),
         None => {
             let message = format!("vlan id: {} is out of range", word.text);
-            Err(said.error(code::OUT_OF_RANGE, word, message).expected("0 to 4094"))
+            let err = said.error(code::OUT_OF_RANGE, word, message).expected("0 to 4094");
+            Err(err.linux(kernel::RANGE_TALKING))
         }
     }
 }
@@ -69,7 +83,11 @@ fn tag_type(said: &Said<'_>) -> Result<u16, Diagnostic> {
         Some(number) => Ok(number),
         None => {
             let message = format!("vlan protocol: \"{}\" is not a value for it", word.text);
-            Err(said.error(code::BAD_VALUE, word, message).expected("802.1Q or 802.1ad"))
+            let err = said.error(code::BAD_VALUE, word, message).expected("802.1Q or 802.1ad");
+            Err(match protocol::number(&word.text) {
+                Some(_) => err.linux("protocol not supported"),
+                None => err.linux(Sentence::Argument(&word.text, "protocol is invalid")),
+            })
         }
     }
 }

@@ -7,6 +7,7 @@ use crate::diagnostic::code;
 use crate::failure::Failure;
 use crate::language::{self, Object};
 use crate::lex::Word;
+use crate::sentence::Sentence;
 
 pub(super) fn read(part: &Part<'_>) -> Result<ActionsCommand, Failure> {
     let cmd = ActionsCommand { verb: part.verb, options: part.words.to_vec(), span: part.span.clone() };
@@ -23,7 +24,7 @@ pub(super) fn read(part: &Part<'_>) -> Result<ActionsCommand, Failure> {
                 check(part, spec)?;
             }
             if !some {
-                return Err(missing(part));
+                return Err(missing(part).linux(Sentence::Illegal("action")));
             }
         }
         // `actions` alone prints nothing.
@@ -32,7 +33,10 @@ pub(super) fn read(part: &Part<'_>) -> Result<ActionsCommand, Failure> {
             let words = part.words.iter().filter(|w| !is_action(w)).count();
             let named = part.words.first().is_some_and(is_action);
             if words == 0 || matches!(part.verb, Verb::Show | Verb::Flush) && !named {
-                return Err(missing(part));
+                return Err(match part.verb {
+                    Verb::Show | Verb::Flush => missing(part).linux(USAGE_LINE),
+                    _ => missing(part),
+                });
             }
         }
     }
@@ -48,13 +52,17 @@ fn missing(part: &Part<'_>) -> Failure {
     Failure::usage(err.expected("action KIND ..."))
 }
 
+/// The first line of tc's usage, which it prints for a listing of no kind.
+const USAGE_LINE: &str = "usage: tc actions <ACTSPECOP>*";
+
 fn check(part: &Part<'_>, spec: &[Word]) -> Result<(), Failure> {
-    let [kind, words @ ..] = spec else { return Err(missing(part)) };
+    let [kind, words @ ..] = spec else { return Err(missing(part).linux(Sentence::Incomplete)) };
     let (name, words) = match language::knows(Object::Action, &kind.text) {
         true => (kind.text.as_str(), words),
         false => {
             let message = format!("there is no action \"{}\"", kind.text);
-            return Err(Failure::usage(part.error(code::UNKNOWN_KIND, &kind.span, message)));
+            let err = part.error(code::UNKNOWN_KIND, &kind.span, message);
+            return Err(Failure::usage(err.linux(format!("Bad action type {}", kind.text))));
         }
     };
     // `actions` has one exit status for every mistake.

@@ -57,38 +57,40 @@ fn read_word(
     match word.text.as_str() {
         "dev" => {
             let dev = reader.argument(word, "a device's name")?.clone();
-            reader.once(&mut cmd.dev, word, dev)?;
+            reader.once(&mut cmd.dev, word, "dev", dev)?;
         }
         "root" => {
             let here = At { value: Handle::ROOT, span: word.span.clone() };
-            reader.once(&mut cmd.parent, word, here)?;
+            reader.once_at(&mut cmd.parent, word, here)?;
         }
         "parent" => {
-            let parent = reader.class(word, "a class or qdisc, MAJOR:MINOR")?;
-            reader.once(&mut cmd.parent, word, parent)?;
+            let parent = reader.class(word, "a class or qdisc, MAJOR:MINOR", "invalid parent ID")?;
+            reader.once(&mut cmd.parent, word, "parent", parent)?;
         }
         "classid" => {
-            let class = reader.class(word, CLASS)?;
-            reader.once(&mut cmd.classid, word, class)?;
+            let class = reader.class(word, CLASS, "invalid class ID")?;
+            reader.once(&mut cmd.classid, word, "classid", class)?;
         }
         "qdisc" if show => {
-            let qdisc = reader.qdisc_handle(word)?;
-            reader.once(&mut cmd.qdisc, word, qdisc)?;
+            let qdisc = reader.qdisc_handle(word, "invalid qdisc ID")?;
+            reader.once(&mut cmd.qdisc, word, "qdisc", qdisc)?;
         }
         "handle" if !show => {
             let err = part.error(code::UNEXPECTED_WORD, &word.span, "a class has no handle, but a classid");
-            return Err(Failure::usage(err.suggest(Some("classid".into()))));
+            let err = err.suggest(Some("classid".into()));
+            return Err(Failure::usage(err.linux("Error: try \"classid\" instead of \"handle\"")));
         }
         other if show => {
             const WORDS: [&str; 5] = ["dev", "root", "parent", "classid", "qdisc"];
             let message = format!("class show knows no \"{other}\"");
             let err = part.error(code::UNEXPECTED_WORD, &word.span, message);
             let near = closest(other, WORDS).map(String::from);
-            return Err(Failure::usage(err.expected(format!("one of {}", WORDS.join(", "))).suggest(near)));
+            let err = err.expected(format!("one of {}", WORDS.join(", "))).suggest(near);
+            return Err(Failure::usage(err.linux(format!("What is \"{other}\"? Try \"tc class help\"."))));
         }
         other if whole(other, ["estimator"].into_iter()).is_some() => {
             let value = estimator(part, reader, word)?;
-            reader.once(&mut cmd.estimator, word, value)?;
+            reader.once(&mut cmd.estimator, word, "estimator", value)?;
         }
         _ => return Ok(false),
     }
@@ -107,9 +109,9 @@ fn check_kind(part: &Part<'_>, kind: &Word, cmd: &ClassCommand) -> Result<(), Fa
         return options(part.source, Object::Class, &kind.text, &cmd.options);
     }
     match spec_of(part.source, kind) {
-        None => Err(Failure::unparsable(no_such_kind(part.source, kind))),
+        None => Err(Failure::unparsable(no_such_kind(part.source, kind)).linux(classless(kind))),
         Some(spec) => match spec.classes {
-            None => Err(Failure::unparsable(no_classes(part.source, kind, spec))),
+            None => Err(Failure::unparsable(no_classes(part.source, kind, spec)).linux(classless(kind))),
             Some(_) if cmd.verb == Verb::Delete => Ok(()),
             Some(classes) => check_options(part.source, cmd, classes),
         },
@@ -126,6 +128,11 @@ fn check_options(source: &Arc<Source>, cmd: &ClassCommand, classes: &ClassSpec) 
         REFUSED => Ok(()),
         status => Err(Failure { status, diagnostic: refusal::of(source, cmd, &err) }),
     }
+}
+
+/// Returns tc's sentence for a class of a kind that has none, or is none.
+fn classless(kind: &Word) -> String {
+    format!("Error: Qdisc \"{}\" is classless.", kind.text)
 }
 
 fn no_classes(source: &Arc<Source>, at: &Word, spec: &Spec) -> Diagnostic {

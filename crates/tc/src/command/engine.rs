@@ -40,7 +40,7 @@ fn class(source: &Arc<Source>, line: &Line, cmd: &ClassCommand) -> Result<(), Di
     };
     if cmd.classid.as_ref().is_none_or(|c| c.value.minor() == 0) {
         return missing("this does not say which class", "classid MAJOR:MINOR")
-            .map_err(|err: Diagnostic| err.kernel(Some(kernel::NO_CLASS)));
+            .map_err(|err: Diagnostic| err.linux(kernel::NO_CLASS));
     }
     match (cmd.verb, &cmd.parent, &cmd.kind) {
         (Verb::Add | Verb::Replace, None, _) => {
@@ -56,21 +56,19 @@ fn class(source: &Arc<Source>, line: &Line, cmd: &ClassCommand) -> Result<(), Di
 fn qdisc(source: &Arc<Source>, line: &Line, cmd: &QdiscCommand) -> Result<(), Diagnostic> {
     // The kind comes first, because it may be another word mistyped.
     if let Some(kind) = cmd.kind.as_ref().filter(|k| spec_of(source, k).is_none()) {
-        return Err(kinds::unknown_kind(source, kind).kernel(Some(kernel::UNKNOWN_KIND)));
+        return Err(kinds::unknown_kind(source, kind).linux(kernel::UNKNOWN_KIND));
     }
     let unsupported = |at: &std::ops::Range<usize>, kernel: &'static str, message: &str| {
-        Err(Diagnostic::error(code::UNSUPPORTED, source, at.clone(), message).kernel(Some(kernel)))
+        Err(Diagnostic::error(code::UNSUPPORTED, source, at.clone(), message).linux(kernel))
     };
     let hook = matches!(cmd.place, Some(At { value: Place::Ingress | Place::Clsact, .. }));
-    if let Some(block) = cmd.blocks.iter().flatten().next()
+    let lines = [kernel::NO_INGRESS_BLOCKS, kernel::NO_EGRESS_BLOCKS];
+    if let Some((block, kernel)) =
+        cmd.blocks.iter().zip(lines).find_map(|(b, line)| Some((b.as_ref()?, line)))
         && !hook
         && cmd.verb != Verb::Delete
     {
-        return unsupported(
-            &block.span,
-            kernel::NO_BLOCKS,
-            "only ingress and clsact have blocks that devices share",
-        );
+        return unsupported(&block.span, kernel, "only ingress and clsact have blocks that devices share");
     }
     if let (Some(stab), Some(At { value: Place::Below(parent), .. })) = (&cmd.stab, &cmd.place)
         && *parent != Handle::ROOT
@@ -89,12 +87,12 @@ fn qdisc(source: &Arc<Source>, line: &Line, cmd: &QdiscCommand) -> Result<(), Di
             Verb::Add | Verb::Replace => kernel::NO_HANDLE,
             _ => kernel::NO_QDISC,
         };
-        return Err(err.expected("root, or parent MAJOR:MINOR").kernel(Some(kernel)));
+        return Err(err.expected("root, or parent MAJOR:MINOR").linux(kernel));
     }
     match (cmd.verb, &cmd.kind) {
         (Verb::Add | Verb::Replace, None) if !hook => {
             let err = Diagnostic::error(code::MISSING, source, line.span(), "this does not say which kind");
-            Err(err.expected(kinds::known_kinds(source)).kernel(Some(kernel::UNKNOWN_KIND)))
+            Err(err.expected(kinds::known_kinds(source)).linux(kernel::UNKNOWN_KIND))
         }
         _ => Ok(()),
     }

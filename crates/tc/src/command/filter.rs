@@ -9,13 +9,19 @@ use super::{Part, whole};
 use crate::ast::{At, ChainCommand, FilterCommand, Place, Target, Verb};
 use crate::diagnostic::{Diagnostic, code};
 use crate::failure::{Failure, USAGE};
+use crate::filter::flower;
 use crate::language::{self, Object};
 use crate::lex::Word;
 use crate::protocol;
+use crate::sentence::Sentence;
 use crate::suggest::closest;
 
 /// Words that may be cut short, in the order in which tc tries them.
 const CUT_SHORT: [&str; 6] = ["block", "preference", "priority", "protocol", "chain", "estimator"];
+
+/// tc's names of words that are no value of a key.
+const PRIORITY: &str = "invalid priority value";
+const CHAIN: &str = "invalid chain index value";
 
 pub(super) fn read(part: &Part<'_>) -> Result<FilterCommand, Failure> {
     let mut cmd = FilterCommand {
@@ -42,11 +48,12 @@ pub(super) fn read(part: &Part<'_>) -> Result<FilterCommand, Failure> {
             let message = format!("filter show knows no \"{}\"", word.text);
             let err = part.error(code::UNEXPECTED_WORD, &word.span, message);
             let near = closest(&word.text, WORDS).map(String::from);
-            return Err(Failure::usage(err.expected(format!("one of {}", WORDS.join(", "))).suggest(near)));
+            let err = err.expected(format!("one of {}", WORDS.join(", "))).suggest(near);
+            return Err(Failure::usage(err.linux(not_listed(&word.text))));
         }
         cmd.kind = Some(word.clone());
         cmd.options = reader.rest().to_vec();
-        check_kind(part, word, &cmd.options)?;
+        check_kind(part, cmd.protocol.as_ref(), word, &cmd.options)?;
     }
     if part.verb == Verb::Get && cmd.protocol.is_none() {
         return Err(must_say(part, "protocol", "protocol NAME, prio N, handle ID and the kind"));
@@ -56,7 +63,12 @@ pub(super) fn read(part: &Part<'_>) -> Result<FilterCommand, Failure> {
 
 fn must_say(part: &Part<'_>, what: &str, expected: &str) -> Failure {
     let err = part.error(code::MISSING, &part.verb_span, format!("this does not say which {what}"));
-    Failure::usage(err.expected(expected))
+    Failure::usage(err.expected(expected)).linux(Sentence::MustSpecify(what))
+}
+
+/// Returns tc's sentence for a word that no listing knows, those of chains too.
+fn not_listed(word: &str) -> String {
+    format!(" What is \"{word}\"? Try \"tc filter help\"")
 }
 
 fn read_word(
@@ -65,30 +77,31 @@ fn read_word(
     word: &Word,
     cmd: &mut FilterCommand,
 ) -> Result<bool, Failure> {
-    if target(part, reader, word, &mut cmd.target)? || place(reader, word, &mut cmd.place)? {
+    if target(part, reader, word, &mut cmd.target)? || place(part, reader, word, &mut cmd.place)? {
         return Ok(true);
     }
     if word.text == "handle" {
         let handle = reader.argument(word, "a filter's handle")?.clone();
-        reader.once(&mut cmd.handle, word, handle)?;
+        reader.once(&mut cmd.handle, word, "handle", handle)?;
         return Ok(true);
     }
     match whole(&word.text, CUT_SHORT.into_iter()) {
         Some("preference" | "priority") => {
-            let prio = reader.number(word, 0xffff, "a number, 1 to 65535, the lowest first")?;
-            reader.once(&mut cmd.prio, word, prio)?;
+            let invalid = if part.verb == Verb::Show { "invalid preference" } else { PRIORITY };
+            let prio = reader.number(word, 0xffff, "a number, 1 to 65535, the lowest first", invalid)?;
+            reader.once(&mut cmd.prio, word, "priority", prio)?;
         }
         Some("protocol") => {
             let name = read_protocol(reader, word)?;
-            reader.once(&mut cmd.protocol, word, name)?;
+            reader.once(&mut cmd.protocol, word, "protocol", name)?;
         }
         Some("chain") => {
-            let chain = reader.number(word, u32::MAX, "a chain's number")?;
-            reader.once(&mut cmd.chain, word, chain)?;
+            let chain = reader.number(word, u32::MAX, "a chain's number", CHAIN)?;
+            reader.once(&mut cmd.chain, word, "chain", chain)?;
         }
         Some("estimator") if part.verb != Verb::Show => {
             let times = estimator(part, reader, word)?;
-            reader.once(&mut cmd.estimator, word, times)?;
+            reader.once(&mut cmd.estimator, word, "estimator", times)?;
         }
         _ => return Ok(false),
     }
@@ -105,33 +118,47 @@ fn target(
     let target = match word.text.as_str() {
         "dev" => Target::Dev(reader.argument(word, "a device's name")?.clone()),
         other if whole(other, CUT_SHORT.into_iter()) == Some("block") => {
-            Target::Block(reader.number(word, u32::MAX, "a block's number")?)
+            Target::Block(reader.number(word, u32::MAX, "a block's number", "invalid block index value")?)
         }
         _ => return Ok(false),
+    };
+    let (name, other) = match &target {
+        Target::Dev(_) => ("dev", "block"),
+        Target::Block(_) => ("block", "dev"),
     };
     match (&slot, &target) {
         (Some(Target::Dev(_)), Target::Block(_)) | (Some(Target::Block(_)), Target::Dev(_)) => {
             let err = part.error(code::CONFLICT, &word.span, "a line is about a device or a block, not both");
-            Err(Failure::usage(err))
+            Err(Failure::usage(err.linux(match part.verb {
+                Verb::Show => format!("Error: \"{name}\" cannot be used in the same time as \"{other}\""),
+                _ => "Error: \"dev\" and \"block\" are mutually exclusive".into(),
+            })))
         }
-        _ => reader.once(slot, word, target).map(|()| true),
+        _ => reader.once(slot, word, name, target).map(|()| true),
     }
 }
 
 /// Reads `root`, `ingress`, `egress` or `parent MAJOR:MINOR`.
-fn place(reader: &mut Reader<'_>, word: &Word, slot: &mut Option<At<Place>>) -> Result<bool, Failure> {
+fn place(
+    part: &Part<'_>,
+    reader: &mut Reader<'_>,
+    word: &Word,
+    slot: &mut Option<At<Place>>,
+) -> Result<bool, Failure> {
     let here = |value| At { value, span: word.span.clone() };
     let place = match word.text.as_str() {
         "root" => here(Place::Below(Handle::ROOT)),
         "ingress" => here(Place::Ingress),
         "egress" => here(Place::Egress),
         "parent" => {
-            let At { value, span } = reader.class(word, "a class or qdisc, MAJOR:MINOR")?;
-            At { value: Place::Below(value), span }
+            let invalid = if part.verb == Verb::Show { "invalid parent ID" } else { "Invalid parent ID" };
+            let At { value, span } = reader.class(word, "a class or qdisc, MAJOR:MINOR", invalid)?;
+            let place = At { value: Place::Below(value), span };
+            return reader.once(slot, word, "parent", place).map(|()| true);
         }
         _ => return Ok(false),
     };
-    reader.once(slot, word, place).map(|()| true)
+    reader.once_at(slot, word, place).map(|()| true)
 }
 
 fn read_protocol(reader: &mut Reader<'_>, key: &Word) -> Result<Word, Failure> {
@@ -140,7 +167,8 @@ fn read_protocol(reader: &mut Reader<'_>, key: &Word) -> Result<Word, Failure> {
     match protocol::number(&word.text).is_some() {
         true => Ok(word.clone()),
         false => {
-            let mut failure = reader.bad_value(key, word, EXPECTED);
+            let failure = reader.bad_value(key, word, EXPECTED);
+            let mut failure = failure.linux(Sentence::Argument(&word.text, "invalid protocol"));
             failure.diagnostic.suggestion = closest(&word.text, protocol::names()).map(String::from);
             Err(failure)
         }
@@ -183,10 +211,17 @@ const WANT_WORDS: [&str; 6] = ["mirred", "csum", "skbedit", "police", "simple", 
 
 /// Checks the words of a kind that tc knows; without words any kind passes until the kernel is
 /// asked.
-fn check_kind(part: &Part<'_>, kind: &Word, words: &[Word]) -> Result<(), Failure> {
+fn check_kind(part: &Part<'_>, protocol: Option<&Word>, kind: &Word, words: &[Word]) -> Result<(), Failure> {
     if language::knows(Object::Filter, &kind.text) {
         return options(part.source, Object::Filter, &kind.text, words).map_err(|mut failure| {
-            if ends_tc(words, &failure.diagnostic) {
+            let at = words.iter().position(|word| word.span == failure.diagnostic.span);
+            let protocol = protocol.and_then(|word| protocol::number(&word.text)).unwrap_or(0);
+            if let Some(at) = at.filter(|_| kind.text == "flower")
+                && let Some(line) = flower::address_line(protocol, words, at)
+            {
+                failure = failure.linux(line);
+            }
+            if failure.diagnostic.is_incomplete() || ends_tc(words, &failure.diagnostic) {
                 failure.status = USAGE;
             }
             failure
@@ -197,7 +232,10 @@ fn check_kind(part: &Part<'_>, kind: &Word, words: &[Word]) -> Result<(), Failur
     }
     let message = format!("there is no filter kind \"{}\"", kind.text);
     let near = closest(&kind.text, language::kinds(Object::Filter)).map(String::from);
-    Err(Failure::unparsable(part.error(code::UNKNOWN_KIND, &kind.span, message).suggest(near)))
+    let err = part.error(code::UNKNOWN_KIND, &kind.span, message).suggest(near);
+    let option = words.first().map_or("", |word| &word.text);
+    let sentence = format!("Unknown filter \"{}\", hence option \"{option}\" is unparsable", kind.text);
+    Err(Failure::unparsable(err).linux(sentence))
 }
 
 pub(super) fn read_chain(part: &Part<'_>) -> Result<ChainCommand, Failure> {
@@ -213,21 +251,21 @@ pub(super) fn read_chain(part: &Part<'_>) -> Result<ChainCommand, Failure> {
     };
     let reader = &mut Reader::new(part);
     while let Some(word) = reader.next() {
-        if target(part, reader, word, &mut cmd.target)? || place(reader, word, &mut cmd.place)? {
+        if target(part, reader, word, &mut cmd.target)? || place(part, reader, word, &mut cmd.place)? {
             continue;
         }
         match whole(&word.text, CUT_SHORT.into_iter()) {
             Some("chain") => {
-                let chain = reader.number(word, u32::MAX, "a chain's number")?;
-                reader.once(&mut cmd.chain, word, chain)?;
+                let chain = reader.number(word, u32::MAX, "a chain's number", CHAIN)?;
+                reader.once(&mut cmd.chain, word, "chain", chain)?;
             }
             Some("protocol") => {
                 let name = read_protocol(reader, word)?;
-                reader.once(&mut cmd.protocol, word, name)?;
+                reader.once(&mut cmd.protocol, word, "protocol", name)?;
             }
             // The goal of a filter is read, and has no effect on a chain.
             Some("preference" | "priority") if part.verb != Verb::Show => {
-                reader.number(word, 0xffff, "a number, 1 to 65535")?;
+                reader.number(word, 0xffff, "a number, 1 to 65535", PRIORITY)?;
             }
             Some("estimator") if part.verb != Verb::Show => {
                 estimator(part, reader, word)?;
@@ -238,12 +276,12 @@ pub(super) fn read_chain(part: &Part<'_>) -> Result<ChainCommand, Failure> {
             _ if part.verb == Verb::Show => {
                 let message = format!("chain show knows no \"{}\"", word.text);
                 let err = part.error(code::UNEXPECTED_WORD, &word.span, message);
-                return Err(Failure::usage(err));
+                return Err(Failure::usage(err.linux(not_listed(&word.text))));
             }
             _ => {
                 cmd.kind = Some(word.clone());
                 cmd.options = reader.rest().to_vec();
-                check_kind(part, word, &cmd.options)?;
+                check_kind(part, cmd.protocol.as_ref(), word, &cmd.options)?;
             }
         }
     }

@@ -17,10 +17,14 @@ use crate::kinds::{self, spec_of};
 use crate::language::{self, Object};
 use crate::lex::Word;
 use crate::refusal;
+use crate::sentence::Sentence;
 use crate::source::Source;
 
 /// Words before the kind that tc lets be cut short, in the order in which it tries them.
 const CUT_SHORT: [&str; 4] = ["estimator", "stab", "ingress_block", "egress_block"];
+
+/// tc's name of a word that is no parent.
+const PARENT: &str = "invalid parent ID";
 
 pub(super) fn read(part: &Part<'_>) -> Result<QdiscCommand, Failure> {
     let mut cmd = QdiscCommand {
@@ -67,22 +71,22 @@ fn read_word(
     match word.text.as_str() {
         "dev" => {
             let dev = reader.argument(word, "a device's name")?.clone();
-            reader.once(&mut cmd.dev, word, dev)?;
+            reader.once(&mut cmd.dev, word, "dev", dev)?;
         }
-        "root" => reader.once(&mut cmd.place, word, here(Place::Below(Handle::ROOT)))?,
+        "root" => reader.once_at(&mut cmd.place, word, here(Place::Below(Handle::ROOT)))?,
         "parent" => {
-            reader.free(&cmd.place, word)?;
-            let At { value, span } = reader.class(word, "a class, MAJOR:MINOR, or root")?;
-            reader.once(&mut cmd.place, word, At { value: Place::Below(value), span })?;
+            let At { value, span } = reader.class(word, "a class, MAJOR:MINOR, or root", PARENT)?;
+            reader.once(&mut cmd.place, word, "parent", At { value: Place::Below(value), span })?;
         }
         "handle" => {
-            reader.free(&cmd.handle, word)?;
-            let handle = reader.qdisc_handle(word)?;
-            reader.once(&mut cmd.handle, word, handle)?;
+            // tc looks at the key again, not at the value.
+            reader.free(&cmd.handle, word, Sentence::Duplicate("handle", "handle"))?;
+            cmd.handle = Some(reader.qdisc_handle(word, "invalid qdisc ID")?);
         }
         hook @ ("ingress" | "clsact") => {
             let place = if hook == "ingress" { Place::Ingress } else { Place::Clsact };
-            reader.once(&mut cmd.place, word, here(place))?;
+            reader.free(&cmd.place, word, format!("Error: \"{hook}\" is a duplicate parent ID"))?;
+            cmd.place = Some(here(place));
             // The hook is its own kind: the words after it are for it, and it takes only its
             // handle.
             hook_options(part, reader, hook)?;
@@ -90,15 +94,19 @@ fn read_word(
         other => match whole(other, CUT_SHORT.into_iter()) {
             Some("estimator") => {
                 let value = estimator(part, reader, word)?;
-                reader.once(&mut cmd.estimator, word, value)?;
+                reader.once(&mut cmd.estimator, word, "estimator", value)?;
             }
             Some("stab") => cmd.stab = Some(stab(part, reader, word)?),
             Some(key @ ("ingress_block" | "egress_block")) => {
-                let block = reader.number(word, u32::MAX, "a block's number, at least 1");
+                let hook = key.trim_end_matches("_block");
+                let invalid = format!("invalid {hook} block index value");
+                let block = reader.number(word, u32::MAX, "a block's number, at least 1", &invalid);
                 let block = block.map_err(|failure| cut_short(failure, &word.text, key))?;
                 if block.value == 0 {
                     let err = part.error(code::OUT_OF_RANGE, &block.span, format!("{key} cannot be 0"));
-                    return Err(Failure::usage(err.expected("a block's number, at least 1")));
+                    let err = err.expected("a block's number, at least 1");
+                    let zero = part.text(&block.span);
+                    return Err(Failure::usage(err).linux(Sentence::Argument(zero, &invalid)));
                 }
                 cmd.blocks[usize::from(key == "egress_block")] = Some(block);
             }
@@ -126,7 +134,7 @@ fn hook_options(part: &Part<'_>, reader: &mut Reader<'_>, hook: &str) -> Result<
             _ => {
                 let message = format!("{hook} has no parameter \"{}\"", word.text);
                 let err = part.error(code::UNKNOWN_KEY, &word.span, message).expected("no parameter");
-                return Err(Failure::unparsable(err));
+                return Err(Failure::unparsable(err).linux(Sentence::WhatIs(&word.text)));
             }
         }
     }
@@ -144,11 +152,11 @@ fn read_show(part: &Part<'_>, reader: &mut Reader<'_>, cmd: &mut QdiscCommand) -
             "invisible" => cmd.invisible = true,
             other => match whole(other, ["parent", "handle"].into_iter()) {
                 Some("parent") => {
-                    let At { value, span } = reader.class(word, "a class, MAJOR:MINOR, or root")?;
+                    let At { value, span } = reader.class(word, "a class, MAJOR:MINOR, or root", PARENT)?;
                     one_place(reader, cmd, word, At { value: Place::Below(value), span })?;
                 }
                 Some(_) => {
-                    let At { value, span } = reader.qdisc_handle(word)?;
+                    let At { value, span } = reader.qdisc_handle(word, "invalid handle ID")?;
                     one_place(reader, cmd, word, At { value: Place::Handle(value), span })?;
                 }
                 None => {
@@ -158,7 +166,8 @@ fn read_show(part: &Part<'_>, reader: &mut Reader<'_>, cmd: &mut QdiscCommand) -
                         ["dev", "root", "parent", "handle", "ingress", "clsact", "invisible"];
                     let near = crate::suggest::closest(other, WORDS).map(String::from);
                     let expected = format!("one of {}", WORDS.join(", "));
-                    return Err(Failure::usage(err.expected(expected).suggest(near)));
+                    let sentence = format!("What is \"{other}\"? Try \"tc qdisc help\".");
+                    return Err(Failure::usage(err.expected(expected).suggest(near)).linux(sentence));
                 }
             },
         }
@@ -173,7 +182,13 @@ fn one_place(
     word: &Word,
     place: At<Place>,
 ) -> Result<(), Failure> {
-    reader.once(&mut cmd.place, word, place)
+    let taken = match cmd.place.as_ref().map(|at| at.value) {
+        Some(Place::Handle(_)) => "handle is already specified",
+        _ => "parent is already specified",
+    };
+    reader.free(&cmd.place, word, Sentence::Argument(&word.text, taken))?;
+    cmd.place = Some(place);
+    Ok(())
 }
 
 fn write_out_keys(source: &Source, cmd: &mut QdiscCommand) {
@@ -214,7 +229,12 @@ fn check_options(source: &Arc<Source>, cmd: &QdiscCommand) -> Result<(), Failure
         }
         return match cmd.options.as_slice() {
             [] => Ok(()),
-            _ => Err(Failure::unparsable(kinds::unknown_kind(source, kind))),
+            [first, ..] => {
+                let (kind_name, option) = (&kind.text, &first.text);
+                let sentence =
+                    format!("Unknown qdisc \"{kind_name}\", hence option \"{option}\" is unparsable");
+                Err(Failure::unparsable(kinds::unknown_kind(source, kind)).linux(sentence))
+            }
         };
     };
     // Without words there is nothing to read, except that ets must have some; a deletion ignores

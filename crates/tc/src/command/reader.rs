@@ -1,5 +1,6 @@
 //! A cursor over the words of a line, and the values that stand before a kind.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use txweir_core::Handle;
@@ -9,17 +10,21 @@ use crate::ast::At;
 use crate::diagnostic::{Diagnostic, code};
 use crate::failure::Failure;
 use crate::lex::Word;
+use crate::sentence::Sentence;
 use crate::source::Source;
 
 /// Reads the words of a line, one after the other.
 pub(super) struct Reader<'a> {
     source: &'a Arc<Source>,
+    /// The words from the first on.
+    all: &'a [Word],
+    /// The words that are left.
     words: &'a [Word],
 }
 
 impl<'a> Reader<'a> {
     pub(super) fn new(part: &Part<'a>) -> Self {
-        Self { source: part.source, words: part.words }
+        Self { source: part.source, all: part.words, words: part.words }
     }
 
     /// Takes the next word.
@@ -44,29 +49,49 @@ impl<'a> Reader<'a> {
         self.next().ok_or_else(|| {
             let message = format!("\"{}\" needs a value", key.text);
             let err = Diagnostic::error(code::MISSING, self.source, key.span.clone(), message);
-            Failure::usage(err.expected(expected))
+            Failure::usage(err.expected(expected)).linux(Sentence::Incomplete)
         })
     }
 
-    /// Checks that `key` has not set this before.
-    pub(super) fn free<T>(&self, slot: &Option<T>, key: &Word) -> Result<(), Failure> {
+    /// Checks that `key` has not set this before; `again` is tc's sentence for a second time.
+    pub(super) fn free<T>(
+        &self,
+        slot: &Option<T>,
+        key: &Word,
+        again: impl Into<Cow<'static, str>>,
+    ) -> Result<(), Failure> {
         if slot.is_none() {
             return Ok(());
         }
         let message = format!("\"{}\" is given a second time", key.text);
-        Err(Failure::usage(Diagnostic::error(code::CONFLICT, self.source, key.span.clone(), message)))
+        let err = Diagnostic::error(code::CONFLICT, self.source, key.span.clone(), message);
+        Err(Failure::usage(err).linux(again))
     }
 
-    /// Sets a value once: `slot` must be empty.
-    pub(super) fn once<T>(&self, slot: &mut Option<T>, key: &Word, value: T) -> Result<(), Failure> {
-        self.free(slot, key)?;
+    /// Sets the value of a key, which tc calls `name`, once: `slot` must be empty.
+    pub(super) fn once<T>(
+        &self,
+        slot: &mut Option<T>,
+        key: &Word,
+        name: &str,
+        value: T,
+    ) -> Result<(), Failure> {
+        let after = self.all.iter().find(|word| word.span.start >= key.span.end);
+        self.free(slot, key, Sentence::Duplicate(name, after.map_or("", |word| &word.text)))?;
         *slot = Some(value);
         Ok(())
     }
 
+    /// Sets a place that one word names, once.
+    pub(super) fn once_at<T>(&self, slot: &mut Option<T>, key: &Word, place: T) -> Result<(), Failure> {
+        self.free(slot, key, Sentence::DuplicateParent(&key.text))?;
+        *slot = Some(place);
+        Ok(())
+    }
+
     /// Reads the handle of a qdisc after `key`: `MAJOR:`, or `MAJOR` alone. A minor number is kept
-    /// for a caller that needs it.
-    pub(super) fn qdisc_handle(&mut self, key: &Word) -> Result<At<Handle>, Failure> {
+    /// for a caller that needs it. Of a word that is no handle, tc says that it is an `invalid`.
+    pub(super) fn qdisc_handle(&mut self, key: &Word, invalid: &str) -> Result<At<Handle>, Failure> {
         const EXPECTED: &str = "a qdisc's handle, MAJOR:";
         let word = self.argument(key, EXPECTED)?;
         let handle = match word.text.split_once(':') {
@@ -75,11 +100,12 @@ impl<'a> Reader<'a> {
             Some((major, "")) => hex(major, 0xffff).map(|major| Handle(major << 16)),
             Some((major, minor)) => both(major, minor),
         };
-        self.handle(word, handle, EXPECTED)
+        self.handle(word, handle, EXPECTED, invalid)
     }
 
-    /// Reads the class after `key`: `MAJOR:MINOR`, `root`, `none`, or one number of 32 bits.
-    pub(super) fn class(&mut self, key: &Word, expected: &str) -> Result<At<Handle>, Failure> {
+    /// Reads the class after `key`: `MAJOR:MINOR`, `root`, `none`, or one number of 32 bits. Of
+    /// another word, tc says that it is an `invalid`.
+    pub(super) fn class(&mut self, key: &Word, expected: &str, invalid: &str) -> Result<At<Handle>, Failure> {
         let word = self.argument(key, expected)?;
         let handle = match (word.text.as_str(), word.text.split_once(':')) {
             ("root", _) => Some(Handle::ROOT),
@@ -89,10 +115,16 @@ impl<'a> Reader<'a> {
             (_, Some(("", minor))) => hex(minor, 0xffff).map(Handle),
             (_, Some((major, minor))) => both(major, minor),
         };
-        self.handle(word, handle, expected)
+        self.handle(word, handle, expected, invalid)
     }
 
-    fn handle(&self, word: &Word, handle: Option<Handle>, expected: &str) -> Result<At<Handle>, Failure> {
+    fn handle(
+        &self,
+        word: &Word,
+        handle: Option<Handle>,
+        expected: &str,
+        invalid: &str,
+    ) -> Result<At<Handle>, Failure> {
         let span = word.span.clone();
         match handle {
             Some(value) => Ok(At { value, span }),
@@ -100,17 +132,25 @@ impl<'a> Reader<'a> {
                 let what = expected.split(',').next().unwrap_or(expected);
                 let message = format!("\"{}\" is not {what}", word.text);
                 let err = Diagnostic::error(code::BAD_VALUE, self.source, span, message);
-                Err(Failure::usage(err.expected(format!("{expected}, hexadecimal, each at most ffff"))))
+                let err = err.expected(format!("{expected}, hexadecimal, each at most ffff"));
+                Err(Failure::usage(err).linux(Sentence::Argument(&word.text, invalid)))
             }
         }
     }
 
-    /// Reads a whole number after `key`, as C writes it (`10`, `0x10`, `010`).
-    pub(super) fn number(&mut self, key: &Word, max: u32, expected: &str) -> Result<At<u32>, Failure> {
+    /// Reads a whole number after `key`, as C writes it (`10`, `0x10`, `010`). Of another word, tc
+    /// says that it is an `invalid`.
+    pub(super) fn number(
+        &mut self,
+        key: &Word,
+        max: u32,
+        expected: &str,
+        invalid: &str,
+    ) -> Result<At<u32>, Failure> {
         let word = self.argument(key, expected)?;
         match number(&word.text).filter(|n| *n <= max) {
             Some(value) => Ok(At { value, span: word.span.clone() }),
-            None => Err(self.bad_value(key, word, expected)),
+            None => Err(self.bad_value(key, word, expected).linux(Sentence::Argument(&word.text, invalid))),
         }
     }
 

@@ -1,5 +1,6 @@
 //! A `qdisc` or `class` line run on the qdiscs of a device.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use txweir_core::path::qdiscs::{Planned, Qdiscs};
@@ -25,10 +26,11 @@ pub(crate) fn run(source: &Arc<Source>, cmd: &Change, qdiscs: &mut Qdiscs<'_>) -
 
 /// Returns the diagnostic for a line that a tree, or the trees that share rates with it, refuse.
 pub(crate) fn refused(source: &Arc<Source>, cmd: &Change, err: &ConfigError) -> Diagnostic {
-    match cmd {
-        Change::Qdisc(cmd) => refusal::of(source, cmd, err).kernel(kernel::for_qdisc(cmd, err)),
-        Change::Class(cmd) => refusal::of(source, cmd, err).kernel(kernel::for_class(cmd, err)),
-    }
+    let (diagnostic, linux) = match cmd {
+        Change::Qdisc(cmd) => (refusal::of(source, cmd, err), kernel::for_qdisc(cmd, err)),
+        Change::Class(cmd) => (refusal::of(source, cmd, err), kernel::for_class(cmd, err)),
+    };
+    Diagnostic { linux: linux.map(Cow::Borrowed), ..diagnostic }
 }
 
 /// A line that changes a tree.

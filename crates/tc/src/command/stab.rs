@@ -10,6 +10,7 @@ use crate::ast::{At, Stab};
 use crate::diagnostic::code;
 use crate::failure::Failure;
 use crate::lex::Word;
+use crate::sentence::Sentence;
 
 /// The keys of a size table (tc-stab(8)), in the order in which tc tries them on an abbreviation.
 const KEYS: [&str; 5] = ["mtu", "mpu", "overhead", "tsize", "linklayer"];
@@ -29,7 +30,8 @@ pub(super) fn stab(part: &Part<'_>, reader: &mut Reader<'_>, key: &Word) -> Resu
                 let bytes = value
                     .text
                     .parse()
-                    .map_err(|_| reader.bad_value(word, value, "a whole number of bytes, also negative"))?;
+                    .map_err(|_| reader.bad_value(word, value, "a whole number of bytes, also negative"))
+                    .map_err(|failure| failure.linux(Sentence::Argument("invalid overhead", known)))?;
                 stab.overhead = Some(bytes);
                 value
             }
@@ -39,7 +41,10 @@ pub(super) fn stab(part: &Part<'_>, reader: &mut Reader<'_>, key: &Word) -> Resu
                 stab.linklayer = Some(match value.text.as_str() {
                     "ethernet" => LinkLayer::Ethernet,
                     "atm" | "adsl" => LinkLayer::Atm,
-                    _ => return Err(reader.bad_value(word, value, EXPECTED)),
+                    _ => {
+                        let sentence = Sentence::Argument("invalid linklayer", known);
+                        return Err(reader.bad_value(word, value, EXPECTED).linux(sentence));
+                    }
                 });
                 value
             }
@@ -47,7 +52,11 @@ pub(super) fn stab(part: &Part<'_>, reader: &mut Reader<'_>, key: &Word) -> Resu
                 let value = reader.argument(word, "a whole number")?;
                 let digits = value.text.bytes().all(|b| b.is_ascii_digit());
                 let number = value.text.parse().ok().filter(|_| digits);
-                let number = number.ok_or_else(|| reader.bad_value(word, value, "a whole number"))?;
+                let number = number.ok_or_else(|| {
+                    let name = if known == "tsize" { "table size" } else { known };
+                    let sentence = Sentence::Argument(&format!("invalid {name}"), known).to_string();
+                    reader.bad_value(word, value, "a whole number").linux(sentence)
+                })?;
                 let slot = match known {
                     "mtu" => &mut stab.mtu,
                     "mpu" => &mut stab.mpu,
@@ -61,7 +70,8 @@ pub(super) fn stab(part: &Part<'_>, reader: &mut Reader<'_>, key: &Word) -> Resu
     }
     if !some {
         let err = part.error(code::MISSING, &span, "\"stab\" needs at least one of its keys");
-        return Err(Failure::usage(err.expected(format!("one of {}", KEYS.join(", ")))));
+        let failure = Failure::usage(err.expected(format!("one of {}", KEYS.join(", "))));
+        return Err(if reader.peek().is_none() { failure.linux(Sentence::Incomplete) } else { failure });
     }
     Ok(At { value: stab, span })
 }
@@ -73,26 +83,30 @@ pub(super) fn estimator(
     reader: &mut Reader<'_>,
     key: &Word,
 ) -> Result<At<(u64, u64)>, Failure> {
-    let mut time = |expected: &str| {
+    // tc names the key where it names the word elsewhere.
+    let mut time = |expected: &str, invalid: &str| {
         let word = reader.argument(key, expected)?;
         let ns = Nanos::take(&mut Words::new(&[&word.text]));
-        let ns = ns.map_err(|_| reader.bad_value(key, word, expected))?;
+        let ns = ns.map_err(|_| {
+            reader.bad_value(key, word, expected).linux(Sentence::Argument(invalid, "estimator"))
+        })?;
         Ok((ns.as_micros(), word.span.end))
     };
-    let (interval, _) = time("an interval (1s)")?;
-    let (average, end) = time("a time to average over (8s)")?;
+    let (interval, _) = time("an interval (1s)", "invalid estimator interval")?;
+    let (average, end) = time("a time to average over (8s)", "invalid estimator time constant")?;
+    const OUT_OF_RANGE: &str = "Error: estimator parameters are out of range.";
     let span = key.span.start..end;
     if average <= interval {
         let message = "estimator averages over no more than one of its intervals";
         let err = part.error(code::OUT_OF_RANGE, &span, message);
-        return Err(Failure::usage(err.expected("a longer time after a shorter one: estimator 1s 8s")));
+        let err = err.expected("a longer time after a shorter one: estimator 1s 8s");
+        return Err(Failure::usage(err.linux(OUT_OF_RANGE)));
     }
     if average_of((interval, average)).is_none() {
         let message = "estimator cannot have these times";
         let err = part.error(code::OUT_OF_RANGE, &span, message);
-        return Err(Failure::usage(
-            err.expected("an interval up to 8s, and half as much again at least to average over"),
-        ));
+        let err = err.expected("an interval up to 8s, and half as much again at least to average over");
+        return Err(Failure::usage(err.linux(OUT_OF_RANGE)));
     }
     Ok(At { value: (interval, average), span })
 }

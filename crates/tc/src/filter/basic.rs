@@ -13,7 +13,7 @@ pub(super) fn read(said: &Said<'_>) -> Result<Basic, Failure> {
     if said.settings.iter().next().is_none() {
         let err = said.error(code::MISSING, said.kind, "basic leads nowhere");
         let err = err.expected("match EXPRESSION, classid MAJOR:MINOR, action KIND ...");
-        return Err(Failure::refused(err.kernel(Some(crate::kernel::INVALID_TALKING))));
+        return Err(Failure::refused(err.linux(crate::kernel::INVALID_TALKING)));
     }
     Ok(Basic { expr: ematch::read(said)? })
 }

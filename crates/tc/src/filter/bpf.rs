@@ -6,6 +6,7 @@ use txweir_core::classify::filter::bpf::{Instruction, PROGRAM_MAX};
 use super::Shown;
 use crate::action::Ways;
 use crate::diagnostic::{Diagnostic, code};
+use crate::kernel;
 use crate::lex::Word;
 use crate::out::Out;
 use crate::said::Said;
@@ -24,7 +25,7 @@ pub(super) fn read(said: &Said<'_>) -> Result<Bpf, Diagnostic> {
     }
     let Some(word) = said.settings.word("bytecode") else {
         let err = said.error(code::MISSING, said.kind, "bpf has no program");
-        return Err(err.expected("bytecode 'N,CODE JT JF K,...'"));
+        return Err(err.expected("bytecode 'N,CODE JT JF K,...'").linux(kernel::INVALID_TALKING));
     };
     let program = program(said, word)?;
     Ok(Bpf { program, direct: said.settings.has("direct-action"), skip_hw: said.settings.has("skip_hw") })
@@ -33,14 +34,15 @@ pub(super) fn read(said: &Said<'_>) -> Result<Bpf, Diagnostic> {
 /// Reads `4,40 0 0 12,21 0 1 2048,6 0 0 262144,6 0 0 0`: the number of instructions, and each; a
 /// comma may follow the last.
 fn program(said: &Said<'_>, word: &Word) -> Result<Vec<Instruction>, Diagnostic> {
-    let bad = |message: String| {
+    let bad = |message: String, lines: &[&str]| {
         let err = said.error(code::BAD_VALUE, word, message);
-        Err(err.expected("N,CODE JT JF K,... with decimal numbers"))
+        let lines = [lines, &["Unable to parse bpf command line"]].concat().join("\n");
+        Err(err.expected("N,CODE JT JF K,... with decimal numbers").linux(lines))
     };
     let text = word.text.trim().strip_suffix(',').unwrap_or(word.text.trim());
     let (count, rest) = text.split_once(',').unwrap_or((text, ""));
     let Some(count) = count.trim().parse::<usize>().ok().filter(|n| (1..=PROGRAM_MAX).contains(n)) else {
-        return bad(format!("bytecode: it begins with the number of instructions, 1 to {PROGRAM_MAX}"));
+        return bad(format!("bytecode: it begins with the number of instructions, 1 to {PROGRAM_MAX}"), &[]);
     };
     let mut program = Vec::with_capacity(count);
     for one in rest.split(',') {
@@ -53,13 +55,20 @@ fn program(said: &Said<'_>, word: &Word) -> Result<Vec<Instruction>, Diagnostic>
             _ => None,
         };
         let Some(read) = read else {
-            return bad(format!("bytecode: \"{}\" is no instruction", one.trim()));
+            let line = format!("Error at instruction {}!", program.len());
+            return bad(format!("bytecode: \"{}\" is no instruction", one.trim()), &[&line]);
         };
         program.push(read);
     }
     match program.len() == count {
         true => Ok(program),
-        false => bad(format!("bytecode: it says {count} instructions and has {}", program.len())),
+        false => {
+            let line = match program.len() < count {
+                true => "Parsed program length is less than encoded length parameter!",
+                false => "Real program length exceeds encoded length parameter!",
+            };
+            bad(format!("bytecode: it says {count} instructions and has {}", program.len()), &[line])
+        }
     }
 }
 

@@ -1,11 +1,15 @@
 //! Extended matches (tc-ematch(8)): words to a tree, and back.
 
+use std::borrow::Cow;
+
 use txweir_core::classify::filter::ematch::{
     Cmp, Condition, Expr, Join, Layer, Meta, MetaId, Nbyte, Op, Operand, Term, U32,
 };
 
-use crate::diagnostic::code;
-use crate::failure::Failure;
+use crate::diagnostic::{Diagnostic, code};
+use crate::failure::{Failure, REFUSED, UNPARSABLE};
+use crate::kernel;
+use crate::language::match_sentence::{self, SYNTAX, sentence};
 use crate::language::{Token, int, match_tokens, uint};
 use crate::out::Out;
 use crate::said::Said;
@@ -21,37 +25,6 @@ const METAS: [(&str, MetaId); 9] = [
     ("nf_mark", MetaId::NfMark),
     ("fwmark", MetaId::NfMark),
     ("vlan", MetaId::Vlan),
-];
-
-/// Further properties that Linux can read.
-const METAS_OF_LINUX: [&str; 27] = [
-    "loadavg_1",
-    "loadavg_5",
-    "loadavg_15",
-    "dev",
-    "pkt_type",
-    "tc_index",
-    "rt_classid",
-    "rt_iif",
-    "sk_family",
-    "sk_state",
-    "sk_reuse",
-    "sk_bind_if",
-    "sk_refcnt",
-    "sk_shutdown",
-    "sk_proto",
-    "sk_type",
-    "sk_rcvbuf",
-    "sk_rmem",
-    "sk_wmem",
-    "sk_omem",
-    "sk_wmem_queue",
-    "sk_snd_queue",
-    "sk_rcv_queue",
-    "sk_err_queue",
-    "sk_fwd_alloc",
-    "sk_sndbuf",
-    "sk_sndtimeo",
 ];
 
 const OPS: [(&str, Op); 3] = [("eq", Op::Eq), ("gt", Op::Gt), ("lt", Op::Lt)];
@@ -78,6 +51,8 @@ struct Wrong {
     message: String,
     words: bool,
     at: usize,
+    /// Linux's lines for it; `None` where Linux takes it.
+    linux: Option<Cow<'static, str>>,
 }
 
 struct Parser<'a> {
@@ -97,10 +72,12 @@ pub(super) fn read(said: &Said<'_>) -> Result<Option<Expr>, Failure> {
     done.map(Some).map_err(|wrong| {
         let word = words.get(1 + wrong.at).or(words.first()).unwrap_or(said.kind);
         let message = format!("{} filter match: {}", said.kind.text, wrong.message);
-        match wrong.words {
-            true => Failure::unparsable(said.error(code::BAD_VALUE, word, message)),
-            false => Failure::refused(said.error(code::UNSUPPORTED, word, message)),
-        }
+        let (code, status) = match wrong.words {
+            true => (code::BAD_VALUE, UNPARSABLE),
+            false => (code::UNSUPPORTED, REFUSED),
+        };
+        let diagnostic = Diagnostic { linux: wrong.linux, ..said.error(code, word, message) };
+        Failure { status, diagnostic }
     })
 }
 
@@ -117,7 +94,7 @@ impl Parser<'_> {
 
     fn wrong(&self, message: impl Into<String>) -> Wrong {
         let at = self.tokens.get(self.at).or(self.tokens.last()).map_or(0, |t| t.word);
-        Wrong { message: message.into(), words: true, at }
+        Wrong { message: message.into(), words: true, at, linux: Some(SYNTAX.into()) }
     }
 
     /// Reads `TERM [and|or TERM]...`
@@ -167,7 +144,17 @@ impl Parser<'_> {
             other => Err((format!("there is no {other} match here"), true)),
         };
         let at = self.tokens.get(begin).map_or(0, |t| t.word);
-        read.map_err(|(message, words)| Wrong { message, words, at })
+        read.map_err(|(message, words)| {
+            let kernel = match name.as_str() {
+                "canid" => kernel::NO_ENTRY_TALKING,
+                _ => kernel::INVALID_TALKING,
+            };
+            // A match that tc cannot read never comes to the kernel.
+            let unread = sentence(&name, &args);
+            let words = words || unread.is_some();
+            let linux = unread.or_else(|| (!words).then(|| kernel.into()));
+            Wrong { message, words, at, linux }
+        })
     }
 }
 
@@ -306,7 +293,7 @@ fn operand(words: &[&str], all: &[&str]) -> Read<Operand> {
         return Ok(Operand::Value(value));
     }
     let Some((_, id)) = METAS.iter().find(|(name, _)| name == first) else {
-        if METAS_OF_LINUX.contains(first) {
+        if match_sentence::METAS.contains(first) {
             return Err((format!("{first} is not known of a packet here"), false));
         }
         return match first.starts_with('"') {

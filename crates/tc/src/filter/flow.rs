@@ -12,6 +12,7 @@ use crate::language::uint;
 use crate::lex::Word;
 use crate::out::Out;
 use crate::said::Said;
+use crate::sentence::Sentence;
 
 const KEYS: [(&str, Key); 18] = [
     ("src", Key::Src),
@@ -39,7 +40,8 @@ fn keys(said: &Said<'_>, word: &Word) -> Result<Vec<Key>, Failure> {
         let found = KEYS.iter().find(|(known, _)| *known == name).map(|(_, key)| *key);
         found.ok_or_else(|| {
             let message = format!("flow has no key {name}");
-            Failure::refused(said.error(code::UNSUPPORTED, word, message))
+            let failure = Failure::refused(said.error(code::UNSUPPORTED, word, message));
+            failure.linux(format!("Unknown flow key \"{name}\""))
         })
     };
     word.text.split(',').map(one).collect()
@@ -55,16 +57,17 @@ fn addend(word: &str, address: bool) -> Option<u32> {
 
 pub(super) fn read(said: &Said<'_>, at: &Where) -> Result<Flow, Failure> {
     let mut rule = Flow { qdisc: at.qdisc.qdisc(), ..Flow::default() };
-    let wrong = |word: &Word, expected: &str| {
+    let wrong = |key: &str, word: &Word, expected: &str| {
         let message = format!("flow filter: \"{}\" is not a value for this", word.text);
-        Failure::unparsable(said.error(code::BAD_VALUE, word, message).expected(expected))
+        let err = said.error(code::BAD_VALUE, word, message).expected(expected);
+        Failure::unparsable(err).linux(Sentence::Illegal(if key == "and" { "mask" } else { key }))
     };
     for (setting, words) in said.settings.iter() {
         let [_, rest @ ..] = words else { continue };
         let Some(word) = rest.last().filter(|_| setting.key != "match") else { continue };
         let number = || {
             let number = uint(&word.text).and_then(|n| u32::try_from(n).ok());
-            number.ok_or_else(|| wrong(word, "a number of 32 bits"))
+            number.ok_or_else(|| wrong(setting.key, word, "a number of 32 bits"))
         };
         let (mask, xor) = rule.bits.unwrap_or((u32::MAX, 0));
         match setting.key {
@@ -80,16 +83,23 @@ pub(super) fn read(said: &Said<'_>, at: &Where) -> Result<Flow, Failure> {
             "rshift" => rule.rshift = Some(u8::try_from(number()?).unwrap_or(u8::MAX)),
             "addend" => {
                 let of = |key| rule.keys == Some(Keys::of(&[key]));
-                let found = addend(&word.text, of(Key::Src) || of(Key::Dst));
-                rule.addend =
-                    Some(found.ok_or_else(|| wrong(word, "a number, or an address for src and dst"))?);
+                let address = of(Key::Src) || of(Key::Dst);
+                let found = addend(&word.text, address).ok_or_else(|| {
+                    let failure = wrong(setting.key, word, "a number, or an address for src and dst");
+                    let digits = word.text.strip_prefix('-').unwrap_or(&word.text);
+                    match address {
+                        true => failure.linux(Sentence::Rather("any valid address", digits)),
+                        false => failure,
+                    }
+                });
+                rule.addend = Some(found?);
             }
             "divisor" => rule.divisor = Some(number()?),
             "perturb" => rule.perturb = Some(number()?),
             "baseclass" => {
                 let class = said.settings.handle("baseclass").map(|class| class.value);
                 let class = class.filter(|class| class.minor() != 0);
-                rule.baseclass = Some(class.ok_or_else(|| wrong(word, "a class, MAJOR:MINOR"))?);
+                rule.baseclass = Some(class.ok_or_else(|| wrong(setting.key, word, "a class, MAJOR:MINOR"))?);
             }
             _ => {}
         }

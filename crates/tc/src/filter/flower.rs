@@ -1,6 +1,7 @@
 //! flower (tc-flower(8)): its printed form, and the words that make it again. `read` reads words.
 
 mod read;
+mod value;
 
 use txweir_core::classify::filter::Flower;
 use txweir_core::classify::filter::flower::Field;
@@ -11,6 +12,7 @@ use crate::action::Ways;
 use crate::out::Out;
 use crate::protocol;
 
+pub(crate) use read::address_line;
 pub(super) use read::{hw_class, read, template};
 
 /// The classes that stand for classes of traffic in hardware: `hw_tc N`.

@@ -1,5 +1,7 @@
 //! fw (tc-fw(8)): the handle is the mark, and may have a mask behind a slash.
 
+use std::borrow::Cow;
+
 use txweir_core::classify::filter::Fw;
 use txweir_core::classify::packet::PortId;
 
@@ -8,11 +10,21 @@ use crate::action::{self, Ways};
 use crate::diagnostic::Diagnostic;
 use crate::out::Out;
 use crate::said::Said;
+use crate::sentence::Sentence;
 
 /// Returns the mark of a handle: `5`, `5/0xff`.
 pub(super) fn handle(word: &str) -> Option<u32> {
     let (mark, mask) = word.split_once('/').unwrap_or((word, "0"));
     action::number(mask).and_then(|_| action::number(mark))
+}
+
+/// Returns tc's sentence for a word that is no handle.
+pub(super) fn illegal_handle(word: &str) -> Cow<'static, str> {
+    let mark = word.split_once('/').map_or(word, |(mark, _)| mark);
+    match action::number(mark) {
+        None => Sentence::Illegal("handle").into(),
+        Some(_) => format!("{} mask", Sentence::Illegal("handle")).into(),
+    }
 }
 
 /// Returns the handle that makes it again.

@@ -12,7 +12,7 @@ pub(super) fn read(said: &Said<'_>) -> Result<Matchall, Diagnostic> {
     if said.settings.iter().next().is_none() {
         let err = said.error(code::MISSING, said.kind, "matchall leads nowhere");
         let err = err.expected("classid MAJOR:MINOR, action KIND ...");
-        return Err(err.kernel(Some(crate::kernel::INVALID_TALKING)));
+        return Err(err.linux(crate::kernel::INVALID_TALKING));
     }
     Ok(Matchall { skip_hw: said.settings.has("skip_hw") })
 }

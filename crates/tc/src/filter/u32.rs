@@ -12,6 +12,7 @@ use crate::language::{hex, int, uint};
 use crate::lex::Word;
 use crate::out::Out;
 use crate::said::Said;
+use crate::sentence::Sentence;
 
 type Done<T = ()> = Result<T, Diagnostic>;
 
@@ -54,7 +55,8 @@ pub(super) fn order(said: &Said<'_>) -> Done<Option<u32>> {
     match (said.u32("order"), said.handle) {
         (Some(_), Some(_)) => {
             let message = "a filter has a handle or an order: they are one";
-            Err(said.error(code::BAD_VALUE, said.at("order"), message))
+            let err = said.error(code::BAD_VALUE, said.at("order"), message);
+            Err(err.linux("\"order\" contradicts \"handle\""))
         }
         (order, _) => Ok(order.map(|order| order & 0xfff).filter(|order| *order != 0)),
     }
@@ -196,7 +198,8 @@ fn select(said: &Said<'_>, first: &Word, words: &[Word], keys: &mut Keys) -> Don
         Some(word) => (Some(offset_of(said, word)?), word.text.starts_with("nexthdr")),
     };
     let (protocol, name) = (text(0), text(1));
-    let bad = |at: &Word, message: &str| Err(said.error(code::BAD_VALUE, at, message));
+    let illegal = Sentence::Illegal(if first.text == "sample" { "sample" } else { "match" });
+    let bad = |at: &Word, message: &str| Err(said.error(code::BAD_VALUE, at, message).linux(illegal));
     let aligned = at.is_none_or(|at| at % 4 == 0);
     let fits = match (protocol, name) {
         ("mark", _) => {
@@ -230,10 +233,9 @@ fn select(said: &Said<'_>, first: &Word, words: &[Word], keys: &mut Keys) -> Don
         }
         ("ether", _) => {
             let Some([a, b, c, d, e, f]) = mac(text(2)) else {
-                return bad(
-                    words.get(2).unwrap_or(first),
-                    "an address of six bytes is expected: 02:00:00:00:00:01",
-                );
+                let message = "an address of six bytes is expected: 02:00:00:00:00:01";
+                let line = format!("parse_ether_addr: improperly formed address '{}'\n{illegal}", text(2));
+                return bad(words.get(2).unwrap_or(first), message).map_err(|err| err.linux(line));
             };
             let at = at.unwrap_or(if name == "src" { -8 } else { -14 });
             let (two, four) = (|x, y| u32::from(u16::from_be_bytes([x, y])), u32::from_be_bytes);
@@ -292,15 +294,15 @@ fn offset_of(said: &Said<'_>, word: &Word) -> Done<i32> {
     // The bound leaves room for the words around it.
     number.filter(|n| n.unsigned_abs() < 1 << 30).ok_or_else(|| {
         let message = format!("\"{}\" is no offset in a packet", word.text);
-        said.error(code::BAD_VALUE, word, message)
+        said.error(code::BAD_VALUE, word, message).linux(Sentence::Illegal("match"))
     })
 }
 
-/// Reads a number of 16 bits after a word.
-fn short<T: TryFrom<i64>>(said: &Said<'_>, word: &Word, expected: &str) -> Done<T> {
+/// Reads a number of 16 bits after a word of `key`.
+fn short<T: TryFrom<i64>>(said: &Said<'_>, key: &str, word: &Word, expected: &str) -> Done<T> {
     int(&word.text).and_then(|n| T::try_from(n).ok()).ok_or_else(|| {
         let message = format!("\"{}\" is out of range", word.text);
-        said.error(code::BAD_VALUE, word, message).expected(expected)
+        said.error(code::BAD_VALUE, word, message).expected(expected).linux(Sentence::Illegal(key))
     })
 }
 
@@ -318,15 +320,13 @@ fn offset(said: &Said<'_>, words: &[Word], selector: &mut Selector) -> Done {
         said_any = true;
         let read = offset.read.unwrap_or_default();
         match key.text.as_str() {
-            "plus" => offset.plus = short(said, value, "0 to 65535")?,
+            "plus" => offset.plus = short(said, "offset", value, "0 to 65535")?,
             "at" => {
-                let at: i16 = short(said, value, "an even number of bytes, -32768 to 32767")?;
+                let at: i16 = short(said, "offset", value, "an even number of bytes, -32768 to 32767")?;
                 if at % 2 != 0 {
-                    return Err(said.error(
-                        code::BAD_VALUE,
-                        value,
-                        "offset at: an even number of bytes is expected",
-                    ));
+                    let message = "offset at: an even number of bytes is expected";
+                    let err = said.error(code::BAD_VALUE, value, message);
+                    return Err(err.linux("offset \"at\" must be even\nIllegal \"offset\""));
                 }
                 offset.read = Some(Read { at, ..read });
             }
@@ -349,10 +349,11 @@ fn hashkey(said: &Said<'_>, words: &[Word], selector: &mut Selector) -> Done {
             selector.hash.mask = number_of_mask(&value.text);
             continue;
         }
-        let at: i16 = short(said, value, "a number of bytes that 4 divides, up to 32764")?;
+        let at: i16 = short(said, "hashkey", value, "a number of bytes that 4 divides, up to 32764")?;
         if at % 4 != 0 {
             let message = "hashkey at: a number of bytes that 4 divides is expected";
-            return Err(said.error(code::BAD_VALUE, value, message));
+            let err = said.error(code::BAD_VALUE, value, message);
+            return Err(err.linux(Sentence::Illegal("hashkey")));
         }
         selector.hash.at = at;
     }
@@ -369,11 +370,12 @@ fn sampled(said: &Said<'_>, words: &[Word]) -> Done<u32> {
     let mut keys = Keys::default();
     select(said, first, selector.unwrap_or(&[]), &mut keys)?;
     let [key] = keys.keys[..] else {
-        return Err(said.error(code::BAD_VALUE, first, "a sample is one word of a packet"));
+        let err = said.error(code::BAD_VALUE, first, "a sample is one word of a packet");
+        return Err(err.linux("\"sample\" must contain exactly ONE key."));
     };
     if !divisor.is_power_of_two() {
         let err = said.error(code::BAD_VALUE, first, "a sample's divisor is that of its table");
-        return Err(err.expected("a power of two up to 256"));
+        return Err(err.expected("a power of two up to 256").linux("Illegal sample \"divisor\""));
     }
     Ok(key.value.checked_shr(key.mask.trailing_zeros()).unwrap_or(0) & (divisor - 1))
 }
@@ -399,7 +401,7 @@ pub(super) fn read(said: &Said<'_>, ports: &mut dyn FnMut(&str) -> Option<PortId
     let table = |key: &str| match said.settings.word(key) {
         Some(word) => handle(&word.text).map(Some).ok_or_else(|| {
             let err = said.error(code::BAD_VALUE, word, format!("\"{}\" is no table", word.text));
-            err.expected("TABLE: or TABLE:BUCKET:, hexadecimal")
+            err.expected("TABLE: or TABLE:BUCKET:, hexadecimal").linux(Sentence::Illegal(key))
         }),
         None => Ok(None),
     };

@@ -2,9 +2,12 @@
 //! filters.
 
 use super::Object;
-use super::table::{Arg, Grammar, I32, Key, U8, U16, U32, key};
+use super::action_refusals::{BAD_PEDIT, NO_OPTION, finish, index, unknown};
+use super::table::{Arg, Grammar, I32, Key, Refuses, U8, U16, U32, Wrong, key};
 use super::walk::{Walk, called};
 use crate::diagnostic::{Diagnostic, code};
+use crate::lex::Word;
+use crate::sentence::{INCOMPLETE, Sentence};
 use crate::suggest;
 
 use Arg::{Any, Ipv4, Masked, Prefix, Rate, SizeCell, Uint};
@@ -12,7 +15,7 @@ use Arg::{Any, Ipv4, Masked, Prefix, Rate, SizeCell, Uint};
 type Done = Result<(), Diagnostic>;
 
 const fn action(kinds: &'static [&'static str], keys: &'static [Key]) -> Grammar {
-    Grammar::of(kinds, keys).cut()
+    Grammar::of(kinds, keys).cut().refuses(Refuses::Action)
 }
 
 /// Words for the link layer of a rate.
@@ -38,11 +41,22 @@ pub(super) static COMMON: Grammar = action(
         key(&["pass", "ok"], &[]),
         key(&["pipe"], &[]),
         key(&["trap"], &[]),
-        key(&["goto"], &[Arg::Word(&["chain"]), U32]),
-        key(&["jump"], &[U32]),
-        key(&["random"], &[Arg::Word(&["netrand", "determ"])]).then(random),
+        key(&["goto"], &[]).then(goto),
+        key(&["jump"], &[U32]).wrong(JUMP),
+        key(&["random"], &[Arg::Word(&["netrand", "determ"])])
+            .then(random)
+            .wrong(Wrong::Illegal("random type")),
     ],
 );
+
+/// tc's way to refuse the number of actions that `jump` passes over.
+const JUMP: Wrong = Wrong::Around("Invalid \"jump count\" (", ")");
+
+/// Reads the words after `goto`.
+fn goto(walk: &mut Walk<'_>) -> Done {
+    walk.value_or(Arg::Word(&["chain"]), "goto", Wrong::Line("\"chain index\" expected"))?;
+    walk.value_or(U32, "goto chain", Wrong::Illegal("chain index"))
+}
 
 /// Reads up to 16 bytes, in hexadecimal.
 fn cookie(walk: &mut Walk<'_>) -> Done {
@@ -51,9 +65,12 @@ fn cookie(walk: &mut Walk<'_>) -> Done {
     match walk.peek() {
         Some(w) if !good(w) => {
             let message = format!("{} cookie: \"{w}\" is not up to 16 bytes in hexadecimal", walk.what);
-            Err(walk
-                .error(code::BAD_VALUE, walk.at, message)
-                .expected("an even number of hexadecimal digits"))
+            let err = walk.error(code::BAD_VALUE, walk.at, message);
+            let not = match w.len() > 32 {
+                true => format!("{} Max allowed size 32", w.len()),
+                false => "cookie must be a hex string".into(),
+            };
+            Err(err.expected("an even number of hexadecimal digits").linux(Sentence::Argument(w, &not)))
         }
         _ => walk.value(Any, "cookie", None),
     }
@@ -62,14 +79,13 @@ fn cookie(walk: &mut Walk<'_>) -> Done {
 /// Reads `random TYPE VERDICT N`.
 fn random(walk: &mut Walk<'_>) -> Done {
     if walk.eat_cut(&["goto"]) {
-        walk.value(Arg::Word(&["chain"]), "random goto", None)?;
-        walk.value(U32, "random goto chain", None)?;
+        goto(walk)?;
     } else if walk.eat_cut(&["jump"]) {
-        walk.value(U32, "random jump", None)?;
+        walk.value_or(U32, "random jump", JUMP)?;
     } else if !walk.eat_cut(VERDICTS) {
-        return walk.value(Arg::Word(VERDICTS), "random", None);
+        return walk.value_or(Arg::Word(VERDICTS), "random", BAD_TYPE);
     }
-    walk.value(Uint(0, 10_000), "random", None)
+    walk.value_or(Uint(0, 10_000), "random", Wrong::Line("Illegal probability val 0x1000"))
 }
 
 const VLAN_PROTOCOL: Arg = Any;
@@ -82,18 +98,18 @@ pub(super) static TABLE: &[Grammar] = &[
     action(
         &["skbedit"],
         &[
-            key(&["queue_mapping"], &[]).then(queue_mapping),
-            key(&["priority"], &[Arg::ClassId]),
-            key(&["mark"], &[Masked(u32::MAX as u64)]),
-            key(&["ptype"], &[]).then(ptype),
+            key(&["queue_mapping"], &[]).then(queue_mapping).wrong(Wrong::Line("Illegal queue_mapping")),
+            key(&["priority"], &[Arg::ClassId]).wrong(Wrong::Line("Illegal priority")),
+            key(&["mark"], &[Masked(u32::MAX as u64)]).wrong(Wrong::Line("Illegal mark")),
+            key(&["ptype"], &[]).then(ptype).wrong(Wrong::Around("Illegal ptype (", ")")),
             key(&["inheritdsfield"], &[]),
         ],
     ),
     action(
         &["mirred"],
         &[
-            key(&["egress"], &[Arg::Word(&["redirect", "mirror"])]),
-            key(&["ingress"], &[Arg::Word(&["redirect", "mirror"])]),
+            key(&["egress"], &[Arg::Word(&["redirect", "mirror"])]).wrong(Wrong::Line(INCOMPLETE)),
+            key(&["ingress"], &[Arg::Word(&["redirect", "mirror"])]).wrong(Wrong::Line(INCOMPLETE)),
             key(&["dev"], &[Any]),
             key(&["blockid"], &[U32]),
         ],
@@ -108,9 +124,9 @@ pub(super) static TABLE: &[Grammar] = &[
             key(&["modify"], &[]),
             key(&["pop_eth"], &[]),
             key(&["push_eth"], &[]),
-            key(&["id"], &[U16]),
+            key(&["id"], &[U16]).wrong(Wrong::Argument("id is invalid")),
             key(&["protocol"], &[VLAN_PROTOCOL]),
-            key(&["priority"], &[Uint(0, 7)]),
+            key(&["priority"], &[Uint(0, 7)]).wrong(Wrong::Argument("prio is invalid")),
             key(&["dst_mac"], &[Any]),
             key(&["src_mac"], &[Any]),
         ],
@@ -134,15 +150,22 @@ pub(super) static TABLE: &[Grammar] = &[
         &["skbmod"],
         &[
             key(&["set"], &[]),
-            key(&["swap"], &[Arg::Word(&["mac"])]),
+            key(&["swap"], &[Arg::Word(&["mac"])]).wrong(Wrong::Line(NO_OPTION)),
             key(&["ecn"], &[]),
             key(&["dmac"], &[MAC]),
             key(&["smac"], &[MAC]),
-            key(&["etype"], &[U16]),
+            key(&["etype"], &[]).then(etype),
         ],
     ),
     action(&["simple"], &[key(&["sdata"], &[Any])]),
-    action(&["sample"], &[key(&["rate"], &[U32]), key(&["group"], &[U32]), key(&["trunc"], &[U32])]),
+    action(
+        &["sample"],
+        &[
+            key(&["rate"], &[U32]).wrong(Wrong::Around("Illegal rate ", "")),
+            key(&["group"], &[U32]).wrong(Wrong::Around("Illegal group num ", "")),
+            key(&["trunc"], &[U32]).wrong(Wrong::Around("Illegal truncation size ", "")),
+        ],
+    ),
     action(&["connmark"], &[key(&["zone"], &[U16])]),
     action(
         &["ct"],
@@ -234,25 +257,28 @@ pub(super) static TABLE: &[Grammar] = &[
     ),
 ];
 
+/// tc's way to refuse a word that is no action.
+const BAD_TYPE: Wrong = Wrong::Around("Bad action type ", "");
+
 const IFE: Arg = Arg::Word(&["mark", "prio", "tcindex"]);
 const MAC: Arg = Any;
 
 const POLICE: Grammar = action(
     &["police"],
     &[
-        key(&["burst", "buffer", "maxburst"], &[SizeCell]),
-        key(&["mtu", "minburst"], &[SizeCell]),
-        key(&["mpu"], &[Uint(0, u16::MAX as u64)]),
-        key(&["rate"], &[Rate]),
-        key(&["avrate"], &[Rate]),
-        key(&["peakrate"], &[Rate]),
-        key(&["pkts_rate"], &[U32]),
-        key(&["pkts_burst"], &[U32]),
-        key(&["conform-exceed"], &[]).then(exceed),
-        key(&["overhead"], &[U16]),
-        key(&["linklayer"], &[LINKLAYERS]),
-        key(&["action"], &[]).then(exceed),
-        key(&["index"], &[U32]),
+        key(&["burst", "buffer", "maxburst"], &[SizeCell]).wrong(Wrong::Argument("buffer")),
+        key(&["mtu", "minburst"], &[SizeCell]).wrong(Wrong::Argument("mtu")),
+        key(&["mpu"], &[Uint(0, u16::MAX as u64)]).wrong(Wrong::Argument("mpu")),
+        key(&["rate"], &[Rate]).wrong(Wrong::Argument("rate")),
+        key(&["avrate"], &[Rate]).wrong(Wrong::Argument("avrate")),
+        key(&["peakrate"], &[Rate]).wrong(Wrong::Argument("peakrate")),
+        key(&["pkts_rate"], &[U32]).wrong(Wrong::Argument("pkts_rate")),
+        key(&["pkts_burst"], &[U32]).wrong(Wrong::Argument("pkts_burst")),
+        key(&["conform-exceed"], &[]).then(exceed).wrong(BAD_TYPE),
+        key(&["overhead"], &[U16]).wrong(Wrong::Argument("overhead")),
+        key(&["linklayer"], &[LINKLAYERS]).wrong(Wrong::Argument("linklayer")),
+        key(&["action"], &[]).then(exceed).wrong(BAD_TYPE),
+        key(&["index"], &[U32]).wrong(Wrong::Argument("index")),
     ],
 );
 
@@ -264,7 +290,8 @@ fn exceed(walk: &mut Walk<'_>) -> Done {
     let verdict =
         |w: &str| !w.is_empty() && (VERDICTS.iter().any(|v| v.starts_with(w)) || w.parse::<i32>().is_ok());
     if word.is_empty() || !word.split('/').all(verdict) || word.matches('/').count() > 1 {
-        return walk.value(Arg::Word(VERDICTS), "conform-exceed", None);
+        let wrong = if word.contains('/') { Wrong::Line("bad action parsing") } else { BAD_TYPE };
+        return walk.value_or(Arg::Word(VERDICTS), "conform-exceed", wrong);
     }
     walk.at += 1;
     // `goto chain` and `jump` have numbers.
@@ -275,6 +302,29 @@ fn exceed(walk: &mut Walk<'_>) -> Done {
         walk.at += 1;
     }
     Ok(())
+}
+
+/// Reads an ethertype, before which tc has printed the addresses.
+fn etype(walk: &mut Walk<'_>) -> Done {
+    let printed = skbmod_lines(walk.words.get(..walk.at.saturating_sub(1)).unwrap_or(&[]));
+    walk.value_or(U16, "etype", Wrong::Argument("ethertype is invalid")).map_err(|err| {
+        let line = err.linux.clone().unwrap_or_default();
+        err.linux(format!("{printed}{line}"))
+    })
+}
+
+/// Returns the lines that tc prints for the addresses of skbmod, also where it refuses a later
+/// word.
+pub(crate) fn skbmod_lines(words: &[Word]) -> String {
+    let mut lines = String::new();
+    for (pair, name) in words.windows(2).filter_map(|pair| match pair[0].text.as_str() {
+        "dmac" => Some((pair, "dst")),
+        "smac" => Some((pair, "src")),
+        _ => None,
+    }) {
+        lines.push_str(&format!("{name} MAC address <{}>\n", pair[1].text));
+    }
+    lines
 }
 
 const PACKET_TYPES: &[&str] = &["host", "broadcast", "otherhost", "multicast"];
@@ -310,7 +360,8 @@ fn ct_nat(walk: &mut Walk<'_>) -> Done {
 /// Reads `munge offset N WIDTH COMMAND` or `munge LAYER FIELD COMMAND`, where a command is `clear`,
 /// `invert`, `preserve`, `decrement`, `set V` or `add V`, and `retain M` may follow.
 fn munge(walk: &mut Walk<'_>) -> Done {
-    if walk.eat_cut(&["offset"]) {
+    let raw = walk.eat_cut(&["offset"]);
+    if raw {
         walk.value(Any, "munge offset", None)?;
         walk.value(Arg::Word(&["u8", "u16", "u32"]), "munge offset", None)?;
         if walk.eat(&["at"]) {
@@ -322,12 +373,14 @@ fn munge(walk: &mut Walk<'_>) -> Done {
             }
         }
     } else {
-        walk.value(Arg::Word(&["ip", "ip6", "eth", "tcp", "udp", "icmp"]), "munge", None)?;
+        let layers = Arg::Word(&["ip", "ip6", "eth", "tcp", "udp", "icmp"]);
+        walk.value_or(layers, "munge", Wrong::Around("Bad pedit construct (", ")"))?;
         walk.value(Any, "munge field", None)?;
     }
     const COMMANDS: Arg = Arg::Word(&["set", "add", "clear", "invert", "preserve", "decrement"]);
     let command = walk.peek().unwrap_or("");
-    walk.value(COMMANDS, "munge", None)?;
+    let wrong = if raw { Wrong::Around("Bad pedit construct (", ")") } else { Wrong::Line(BAD_PEDIT) };
+    walk.value_or(COMMANDS, "munge", wrong)?;
     if matches!(command, "set" | "add") {
         walk.value(Any, &format!("munge {command}"), None)?;
     }
@@ -349,7 +402,7 @@ pub(super) fn single(walk: &mut Walk<'_>, kind: &str) -> Done {
     finish(walk, kind, 0)?;
     match walk.peek() {
         None => Ok(()),
-        Some(_) => Err(walk.unknown(grammar_or_common(grammar))),
+        Some(_) => Err(unknown(walk, grammar, kind, 0)),
     }
 }
 
@@ -357,6 +410,7 @@ pub(super) fn single(walk: &mut Walk<'_>, kind: &str) -> Done {
 pub(super) fn police(walk: &mut Walk<'_>) -> Done {
     let what = std::mem::replace(&mut walk.what, called(Object::Action, "police"));
     let from = walk.at;
+    walk.leave_key();
     let done = one(walk, &POLICE_KEYS, "police");
     walk.what = what;
     done?;
@@ -367,6 +421,7 @@ pub(super) fn police(walk: &mut Walk<'_>) -> Done {
 /// Reads a list of actions: `KIND ... [action KIND ...]`.
 pub(super) fn list(walk: &mut Walk<'_>) -> Done {
     let what = std::mem::take(&mut walk.what);
+    walk.leave_key();
     loop {
         let Some(kind) = walk.peek() else {
             walk.what = what;
@@ -377,7 +432,8 @@ pub(super) fn list(walk: &mut Walk<'_>) -> Done {
             let kinds = TABLE.iter().flat_map(|g| g.kinds.iter().copied());
             let near = suggest::closest(kind, kinds.clone()).map(String::from);
             let expected = format!("one of {}", kinds.collect::<Vec<_>>().join(", "));
-            return Err(walk.error(code::UNKNOWN_KIND, walk.at, message).expected(expected).suggest(near));
+            let err = walk.error(code::UNKNOWN_KIND, walk.at, message).expected(expected).suggest(near);
+            return Err(err.linux(format!("Bad action type {kind}")));
         };
         walk.what = called(Object::Action, kind);
         walk.at += 1;
@@ -391,25 +447,22 @@ pub(super) fn list(walk: &mut Walk<'_>) -> Done {
             // The next word belongs to the filter.
             Some("flowid" | "classid") => break,
             Some(next) if self::grammar(next).is_some() => {}
-            Some(_) => return Err(walk.unknown(grammar_or_common(grammar))),
+            Some(_) => return Err(unknown(walk, grammar, kind, from)),
         }
     }
     walk.what = what;
     Ok(())
 }
 
-fn grammar_or_common(grammar: &'static Grammar) -> &'static Grammar {
+pub(super) fn grammar_or_common(grammar: &'static Grammar) -> &'static Grammar {
     if grammar.keys.is_empty() { &COMMON } else { grammar }
 }
 
 /// Reads one action's own words and those of any action.
 fn one(walk: &mut Walk<'_>, grammar: &'static Grammar, kind: &str) -> Done {
     match kind {
-        "goto" => {
-            walk.value(Arg::Word(&["chain"]), "goto", None)?;
-            walk.value(U32, "goto chain", None)?;
-        }
-        "jump" => walk.value(U32, "jump", None)?,
+        "goto" => goto(walk)?,
+        "jump" => walk.value_or(U32, "jump", JUMP)?,
         _ => {}
     }
     loop {
@@ -422,7 +475,7 @@ fn one(walk: &mut Walk<'_>, grammar: &'static Grammar, kind: &str) -> Done {
             break;
         }
         let own = walk.peek().is_some_and(|w| grammar.find(w).is_some() && !whole_common(grammar, w));
-        walk.part_of_one(if own { grammar } else { &COMMON })?;
+        walk.part_of_one(if own { grammar } else { &COMMON }).map_err(|err| index(err, own, kind))?;
         if walk.at == from {
             break;
         }
@@ -440,37 +493,4 @@ fn next_is_verdict(walk: &Walk<'_>) -> bool {
 /// one's.
 fn whole_common(grammar: &Grammar, word: &str) -> bool {
     !grammar.words().any(|w| w == word) && COMMON.words().any(|w| w == word)
-}
-
-/// Checks the words that an action requires on its line.
-fn finish(walk: &Walk<'_>, kind: &str, from: usize) -> Done {
-    let words: Vec<&str> = walk.words[from..walk.at].iter().map(|w| w.text.as_str()).collect();
-    let has = |any: &[&str]| words.iter().any(|w| any.contains(w));
-    let needs = |what: &str| {
-        let message = format!("action {kind} needs {what}");
-        Err(walk.error(code::MISSING, from.saturating_sub(1), message))
-    };
-    // An existing action is named by its index alone.
-    if words.iter().any(|w| w.len() > 2 && "index".starts_with(w)) || words.is_empty() {
-        return Ok(());
-    }
-    match kind {
-        "police" => {
-            let (rate, burst) = (has(&["rate"]), has(&["burst", "buffer", "maxburst"]));
-            match (rate, burst) {
-                (true, false) => needs("burst beside rate"),
-                (false, true) if !has(&["avrate"]) => needs("rate beside burst"),
-                _ if has(&["peakrate"]) && !has(&["mtu", "minburst"]) => needs("mtu beside peakrate"),
-                _ => Ok(()),
-            }
-        }
-        "mirred" if !has(&["egress", "ingress"]) => needs("egress or ingress"),
-        "mirred" if !has(&["dev", "blockid"]) => needs("dev"),
-        "vlan" if has(&["push", "modify"]) && !has(&["id"]) => needs("id"),
-        "sample" if !has(&["rate"]) || !has(&["group"]) => needs("rate and group"),
-        "tunnel_key" if has(&["set"]) && !(has(&["src_ip"]) && has(&["dst_ip"])) => {
-            needs("src_ip and dst_ip")
-        }
-        _ => Ok(()),
-    }
 }

@@ -3,10 +3,12 @@
 
 use std::ops::Range;
 
+use super::match_sentence::{SYNTAX, sentence};
 use super::value::{hex, int, uint};
 use super::walk::Walk;
 use crate::diagnostic::{Diagnostic, code};
 use crate::lex::Word;
+use crate::sentence::Sentence;
 use crate::suggest;
 
 type Done = Result<(), Diagnostic>;
@@ -107,7 +109,15 @@ pub(super) fn expression(walk: &mut Walk<'_>) -> Done {
         match tokens.get(at) {
             Some(join) if join.is(&["and", "or"]) => at += 1,
             None if depth == 0 => break,
-            _ => return Err(wrong(walk, &tokens, at, "and, or, or the end", &[])),
+            found => {
+                let err = wrong(walk, &tokens, at, "and, or, or the end", &[]);
+                // tc's expression ends in this word, which is then none of the filter.
+                let word = found.filter(|_| depth == 0).and_then(|token| walk.words.get(token.word));
+                return Err(match word {
+                    Some(word) => err.linux(Sentence::WhatIs(&word.text)),
+                    None => err,
+                });
+            }
         }
     }
     walk.at = end;
@@ -122,7 +132,7 @@ fn wrong(walk: &Walk<'_>, tokens: &[Token], at: usize, expected: &str, near: &[&
         None => format!("{} match: the expression is not finished", walk.what),
     };
     let near = token.and_then(|t| suggest::closest(&t.text, near.iter().copied()));
-    let d = walk.error(code::BAD_VALUE, place, message).expected(expected.to_string());
+    let d = walk.error(code::BAD_VALUE, place, message).expected(expected.to_string()).linux(SYNTAX);
     match near {
         // The word may hold more than the mistake: the replacement is for all of it.
         Some(near) => {
@@ -138,13 +148,21 @@ fn wrong(walk: &Walk<'_>, tokens: &[Token], at: usize, expected: &str, near: &[&
 /// Reads `NAME(ARGS)`; returns the index after it.
 fn module(walk: &Walk<'_>, tokens: &[Token], at: usize) -> Result<usize, Diagnostic> {
     let name = tokens.get(at).map_or("", |t| t.text.as_str());
+    let opened = tokens.get(at + 1).is_some_and(|t| t.text == "(");
+    let close = (at + 2..tokens.len()).find(|i| tokens[*i].text == ")").filter(|_| opened);
+    let said: Vec<_> =
+        tokens.get(at + 2..close.unwrap_or(0)).unwrap_or(&[]).iter().map(|t| t.text.as_str()).collect();
     if !MODULES.contains(&name) {
-        return Err(wrong(walk, tokens, at, &format!("one of {}", MODULES.join(", ")), MODULES));
+        let err = wrong(walk, tokens, at, &format!("one of {}", MODULES.join(", ")), MODULES);
+        return Err(match sentence(name, &said) {
+            Some(sentence) => err.linux(sentence),
+            None => err,
+        });
     }
-    if tokens.get(at + 1).is_none_or(|t| t.text != "(") {
+    if !opened {
         return Err(wrong(walk, tokens, at + 1, "an opening parenthesis", &[]));
     }
-    let Some(close) = (at + 2..tokens.len()).find(|i| tokens[*i].text == ")") else {
+    let Some(close) = close else {
         return Err(wrong(walk, tokens, tokens.len(), "a closing parenthesis", &[]));
     };
     let args = at + 2..close;
@@ -158,10 +176,11 @@ fn module(walk: &Walk<'_>, tokens: &[Token], at: usize) -> Result<usize, Diagnos
     match good {
         true => Ok(close + 1),
         false => {
-            let said: Vec<_> = tokens[args].iter().map(|t| t.text.as_str()).collect();
             let place = tokens[at].word;
             let message = format!("{} match: {name}({}) cannot be read", walk.what, said.join(" "));
-            Err(walk.error(code::BAD_VALUE, place, message).expected(shape(name)))
+            let mut err = walk.error(code::BAD_VALUE, place, message).expected(shape(name));
+            err.linux = sentence(name, &said);
+            Err(err)
         }
     }
 }

@@ -2,17 +2,18 @@
 
 use super::actions;
 use super::ematch;
-use super::table::{Arg, Grammar, Key, U8, U16, U32, key};
+use super::table::{Arg, Grammar, Key, Refuses, U8, U16, U32, Wrong, key};
 use super::u32_match;
 use super::walk::Walk;
 use crate::diagnostic::{Diagnostic, code};
+use crate::sentence::Sentence;
 
 use Arg::{Any, ClassId, Ipv4, Masked, Prefix, Table, Uint};
 
 type Done = Result<(), Diagnostic>;
 
 const fn filter(kinds: &'static [&'static str], keys: &'static [Key]) -> Grammar {
-    Grammar::of(kinds, keys).cut()
+    Grammar::of(kinds, keys).cut().refuses(Refuses::Filter)
 }
 
 /// The goals of any filter.
@@ -55,9 +56,9 @@ pub(super) static TABLE: &[Grammar] = &[
     filter(
         &["flow"],
         &[
-            key(&["map"], &[Arg::Word(&["key", "keys"]), FLOW_KEY]),
-            key(&["hash"], &[Arg::Word(&["keys", "key"])]).then(flow_keys),
-            key(&["and"], &[U32]),
+            key(&["map"], &[Arg::Word(&["key", "keys"])]).then(flow_key).wrong(Wrong::WhatIs),
+            key(&["hash"], &[Arg::Word(&["keys", "key"])]).then(flow_keys).wrong(Wrong::WhatIs),
+            key(&["and"], &[U32]).wrong(Wrong::Illegal("mask")),
             key(&["or"], &[U32]),
             key(&["xor"], &[U32]),
             key(&["rshift"], &[U32]),
@@ -148,13 +149,24 @@ const FLOW_KEYS: &[&str] = &[
 ];
 const FLOW_KEY: Arg = Arg::Word(FLOW_KEYS);
 
+/// Reads `src`. Of several keys tc says that a map has one.
+fn flow_key(walk: &mut Walk<'_>) -> Done {
+    let word = walk.peek().unwrap_or("");
+    let wrong = word.split(',').find(|key| !FLOW_KEYS.contains(key));
+    walk.value(FLOW_KEY, "map", None).map_err(|d| match wrong {
+        _ if d.given.is_empty() => d,
+        Some(wrong) => d.linux(format!("Unknown flow key \"{wrong}\"")),
+        None => d.linux("Invalid mode \"map\" for multiple keys"),
+    })
+}
+
 /// Reads `src,dst,proto`.
 fn flow_keys(walk: &mut Walk<'_>) -> Done {
     let Some(word) = walk.peek() else { return walk.value(FLOW_KEY, "hash keys", None) };
     if let Some(wrong) = word.split(',').find(|k| !FLOW_KEYS.contains(k)) {
         let mut d = walk.bad(FLOW_KEY, "hash keys");
         d.message = format!("{} hash keys cannot be \"{wrong}\"", walk.what);
-        return Err(d);
+        return Err(d.linux(format!("Unknown flow key \"{wrong}\"")));
     }
     walk.at += 1;
     Ok(())
@@ -167,7 +179,7 @@ const PORT: Arg = Any;
 
 const FLOWER: &[Key] = &[
     CLASS,
-    key(&["hw_tc"], &[Uint(0, 15)]),
+    key(&["hw_tc"], &[Uint(0, 15)]).wrong(Wrong::Range("TC index exceeds max range", "Illegal TC index")),
     key(&["ip_flags"], &[Any]),
     key(&["verbose"], &[]),
     key(&["skip_hw"], &[]),
@@ -186,7 +198,7 @@ const FLOWER: &[Key] = &[
     key(&["cvlan_ethtype"], &[ETHERTYPE]),
     key(&["pppoe_sid"], &[U16]),
     key(&["ppp_proto"], &[Any]),
-    key(&["mpls"], &[Arg::Word(&["lse"])]).then(mpls),
+    key(&["mpls"], &[Arg::Word(&["lse"])]).then(mpls).wrong(Wrong::WhatIs),
     key(&["mpls_label"], &[Uint(0, 0xf_ffff)]),
     key(&["mpls_tc"], &[Uint(0, 7)]),
     key(&["mpls_bos"], &[Uint(0, 1)]),
@@ -201,15 +213,15 @@ const FLOWER: &[Key] = &[
     key(&["dst_port"], &[PORT]),
     key(&["src_port"], &[PORT]),
     key(&["tcp_flags"], &[HEX_MASKED_12]),
-    key(&["type"], &[Masked(u8::MAX as u64)]),
-    key(&["code"], &[Masked(u8::MAX as u64)]),
+    key(&["type"], &[Masked(u8::MAX as u64)]).wrong(Wrong::Illegal("icmp type")),
+    key(&["code"], &[Masked(u8::MAX as u64)]).wrong(Wrong::Illegal("icmp code")),
     key(&["arp_tip"], &[Ipv4]),
     key(&["arp_sip"], &[Ipv4]),
     key(&["arp_op"], &[Any]),
     key(&["arp_tha"], &[MAC]),
     key(&["arp_sha"], &[MAC]),
-    key(&["enc_dst_ip"], &[Prefix]),
-    key(&["enc_src_ip"], &[Prefix]),
+    key(&["enc_dst_ip"], &[Prefix]).wrong(Wrong::Rather("any valid prefix")),
+    key(&["enc_src_ip"], &[Prefix]).wrong(Wrong::Rather("any valid prefix")),
     key(&["enc_key_id"], &[U32]),
     key(&["enc_dst_port"], &[U16]),
     key(&["enc_tos"], &[HEX_MASKED]),
@@ -248,7 +260,8 @@ static LSE: Grammar = Grammar::of(
         key(&["bos"], &[U8]),
         key(&["ttl"], &[U8]),
     ],
-);
+)
+.refuses(Refuses::Filter);
 
 /// Reads `cfm mdl LEVEL op OPCODE`.
 fn cfm(walk: &mut Walk<'_>) -> Done {
@@ -287,6 +300,10 @@ pub(super) fn finish(walk: &Walk<'_>, kind: &str) -> Done {
         if !ok {
             let message = format!("flower filter {}: \"{}\" is not a value for it", s.key, value.text);
             let d = walk.error(code::BAD_VALUE, s.words.start + 1, message).expected(flower_expected(s.key));
+            let d = match s.key {
+                "dst_port" | "src_port" if is_range(&value.text) => d.linux(range_lines(s.key)),
+                key => d.linux(Sentence::Illegal(key)),
+            };
             let near = crate::suggest::closest(&value.text, IP_PROTOS.iter().copied()).map(String::from);
             return Err(d.suggest(near.filter(|_| s.key == "ip_proto")));
         }
@@ -299,7 +316,8 @@ pub(super) fn finish(walk: &Walk<'_>, kind: &str) -> Done {
         if proto.is_none_or(|p| !wants.contains(&p)) {
             let message = format!("flower filter {} needs ip_proto tcp, udp or sctp before it", s.key);
             let instead = format!("ip_proto tcp {}", s.key);
-            return Err(walk.error(code::MISSING, s.words.start, message).suggest(Some(instead)));
+            let d = walk.error(code::MISSING, s.words.start, message).suggest(Some(instead));
+            return Err(d.linux(Sentence::Illegal(s.key)));
         }
     }
     Ok(())
@@ -332,6 +350,16 @@ fn port(word: &str) -> bool {
     }
 }
 
+/// True for two ports with a dash between them.
+fn is_range(word: &str) -> bool {
+    word.split_once('-').is_some_and(|(from, to)| port(from) && port(to))
+}
+
+/// Returns tc's lines for a range of ports whose last is not above its first.
+pub(crate) fn range_lines(key: &str) -> String {
+    format!("max value should be greater than min value\n{}", Sentence::Illegal(key))
+}
+
 fn ct_state(word: &str) -> bool {
     word.starts_with(['+', '-'])
         && word.split(['+', '-']).skip(1).all(|f| matches!(f, "trk" | "new" | "est" | "rel" | "inv" | "rpl"))
@@ -356,7 +384,7 @@ fn divisor(walk: &Walk<'_>) -> Done {
             let message = format!("u32 filter divisor: {} is not a power of two", number.unwrap_or(0));
             let d = walk.error(code::BAD_VALUE, s.words.start + 1, message);
             let near = number.map(|n| n.next_power_of_two().to_string());
-            return Err(d.expected("a power of two up to 256").suggest(near));
+            return Err(d.expected("a power of two up to 256").suggest(near).linux(Sentence::Illegal(s.key)));
         }
     }
     Ok(())

@@ -1,10 +1,12 @@
 //! The declaration of a grammar: keys, the values of each, and the keys that a line of the kind
 //! requires.
 
+use std::borrow::Cow;
 use std::ops::Range;
 
 use super::walk::Walk;
 use crate::diagnostic::Diagnostic;
+use crate::sentence::Sentence;
 
 /// The form of one word.
 #[derive(Clone, Copy, Debug)]
@@ -52,6 +54,41 @@ pub(super) const U32: Arg = Arg::Uint(0, u32::MAX as u64);
 /// Whole numbers that may be negative.
 pub(super) const I32: Arg = Arg::Int(i32::MIN as i64, i32::MAX as i64);
 
+/// The way in which tc refuses a value of a key.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Wrong {
+    /// By `Illegal` and this name.
+    Illegal(&'static str),
+    /// As an argument that is this.
+    Argument(&'static str),
+    /// As an address that does not have this form.
+    Rather(&'static str),
+    /// By this line.
+    Line(&'static str),
+    /// By a line of the word between these.
+    Around(&'static str, &'static str),
+    /// By the question what it is.
+    WhatIs,
+    /// By this line, with a number that is out of range; otherwise by another.
+    Range(&'static str, &'static str),
+}
+
+impl Wrong {
+    /// Returns tc's sentence for a word.
+    pub(super) fn of(self, word: &str, out_of_range: bool) -> Cow<'static, str> {
+        match self {
+            Self::Illegal(key) => Sentence::Illegal(key).into(),
+            Self::Argument(not) => Sentence::Argument(word, not).into(),
+            Self::Rather(form) => Sentence::Rather(form, word).into(),
+            Self::Line(line) => line.into(),
+            Self::Around(before, after) => format!("{before}{word}{after}").into(),
+            Self::WhatIs => Sentence::WhatIs(word).into(),
+            Self::Range(line, _) if out_of_range => line.into(),
+            Self::Range(_, other) => other.into(),
+        }
+    }
+}
+
 /// Reads the part after a key that no list of words can describe.
 pub(super) type Reader = fn(&mut Walk<'_>) -> Result<(), Diagnostic>;
 
@@ -69,11 +106,13 @@ pub(super) struct Key {
     pub list: Option<(Arg, usize)>,
     /// Reads the rest.
     pub then: Option<Reader>,
+    /// tc's way to refuse a value, where it is not that of the grammar.
+    pub wrong: Option<Wrong>,
 }
 
 /// Returns a key that stands alone, or is followed by `args`.
 pub(super) const fn key(words: &'static [&'static str], args: &'static [Arg]) -> Key {
-    Key { words, args, may: &[], list: None, then: None }
+    Key { words, args, may: &[], list: None, then: None, wrong: None }
 }
 
 impl Key {
@@ -92,6 +131,11 @@ impl Key {
         self.then = Some(reader);
         self
     }
+    /// Sets tc's way to refuse a value.
+    pub(super) const fn wrong(mut self, wrong: Wrong) -> Self {
+        self.wrong = Some(wrong);
+        self
+    }
     /// Returns the name of the key.
     pub(super) const fn name(&self) -> &'static str {
         match self.words.first() {
@@ -99,6 +143,17 @@ impl Key {
             None => "",
         }
     }
+}
+
+/// The way in which tc refuses words, where it is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Refuses {
+    /// It is not known, or that of the key that this is a part of.
+    AsKey,
+    /// As the words of a filter: a value is illegal, and of another word tc asks what it is.
+    Filter,
+    /// As the words of an action: another word would be the next action.
+    Action,
 }
 
 /// The grammar of the words after a kind.
@@ -114,12 +169,19 @@ pub(super) struct Grammar {
     pub once: &'static [&'static str],
     /// Lists of keys: one key of each list must be given.
     pub needs: &'static [&'static [&'static str]],
+    /// tc's way to refuse words.
+    pub refuses: Refuses,
 }
 
 impl Grammar {
     /// Returns a grammar with all keys whole, repeatable and optional.
     pub(super) const fn of(kinds: &'static [&'static str], keys: &'static [Key]) -> Self {
-        Self { kinds, keys, cut: false, once: &[], needs: &[] }
+        Self { kinds, keys, cut: false, once: &[], needs: &[], refuses: Refuses::AsKey }
+    }
+    /// Sets tc's way to refuse words.
+    pub(super) const fn refuses(mut self, refuses: Refuses) -> Self {
+        self.refuses = refuses;
+        self
     }
     /// Allows keys to be cut short.
     pub(super) const fn cut(mut self) -> Self {
@@ -143,6 +205,13 @@ impl Grammar {
         let whole = self.keys.iter().find(|k| k.words.contains(&word));
         let begins = |k: &&Key| k.words.iter().any(|w| !word.is_empty() && w.starts_with(word));
         whole.or_else(|| self.keys.iter().find(begins).filter(|_| self.cut))
+    }
+    /// Returns tc's way to refuse a value of one of its keys.
+    pub(super) const fn wrong(&self, key: &Key) -> Option<Wrong> {
+        match (key.wrong, self.refuses) {
+            (None, Refuses::Filter) => Some(Wrong::Illegal(key.name())),
+            (wrong, _) => wrong,
+        }
     }
     /// Returns all its words.
     pub(super) fn words(&self) -> impl Iterator<Item = &'static str> {

@@ -1,9 +1,10 @@
 //! The words after `match`, `sample`, `offset` and `hashkey` in a u32 filter (tc-u32(8)).
 
-use super::table::{Arg, Grammar, U8, key};
+use super::table::{Arg, Grammar, U8, Wrong, key};
 use super::value::{hex, int};
 use super::walk::Walk;
 use crate::diagnostic::{Diagnostic, code};
+use crate::sentence::Sentence;
 use crate::suggest;
 
 type Done = Result<(), Diagnostic>;
@@ -91,7 +92,9 @@ fn field(walk: &mut Walk<'_>, key: &str, fields: &[Field]) -> Done {
         let names: Vec<_> = fields.iter().map(|f| f.name()).collect();
         let Some(given) = given else {
             let message = format!("{} {key} needs a field", walk.what);
-            let d = walk.error(code::BAD_VALUE, walk.at.saturating_sub(1), message);
+            let mut d = walk.error(code::BAD_VALUE, walk.at.saturating_sub(1), message);
+            d.given.clear();
+            let d = d.linux(Sentence::Incomplete);
             return Err(d.expected(format!("one of {}", names.join(", "))));
         };
         let message = format!("{} {key} has no field \"{given}\"", walk.what);
@@ -101,7 +104,7 @@ fn field(walk: &mut Walk<'_>, key: &str, fields: &[Field]) -> Done {
             "dport" if names.contains(&"dst") => Some("dst"),
             _ => suggest::closest(given, names.iter().copied()),
         };
-        let d = walk.error(code::UNKNOWN_KEY, walk.at, message);
+        let d = walk.wrong_value(code::UNKNOWN_KEY, walk.at, message);
         return Err(d.expected(format!("one of {}", names.join(", "))).suggest(near.map(String::from)));
     };
     walk.at += 1;
@@ -131,7 +134,7 @@ fn bits(walk: &mut Walk<'_>, key: &str, width: u32) -> Done {
     }
     if walk.peek().is_none_or(|w| w == "at") {
         let message = format!("{} {key} needs a mask after {value}", walk.what);
-        let d = walk.error(code::MISSING, walk.at - 1, message);
+        let d = walk.wrong_value(code::MISSING, walk.at - 1, message);
         let mask = format!("{value} 0x{:x}", most(width));
         return Err(d.expected("a hexadecimal mask").suggest(Some(mask)));
     }
@@ -159,7 +162,7 @@ fn at(walk: &mut Walk<'_>, protocol: &str) -> Done {
         4 => "a number of bytes that 4 divides, or nexthdr+number",
         _ => "a number of bytes, or nexthdr+number",
     };
-    Err(walk.error(code::BAD_VALUE, walk.at, message).expected(expected))
+    Err(walk.wrong_value(code::BAD_VALUE, walk.at, message).expected(expected))
 }
 
 /// Reads `sample PROTOCOL FIELD VALUE MASK [at OFFSET] [divisor N]`.
@@ -168,7 +171,10 @@ pub(super) fn sample(walk: &mut Walk<'_>) -> Done {
     walk.part(&SAMPLE)
 }
 
-static SAMPLE: Grammar = Grammar::of(&["sample"], &[key(&["divisor"], &[Arg::Uint(1, 256)])]);
+static SAMPLE: Grammar = Grammar::of(
+    &["sample"],
+    &[key(&["divisor"], &[Arg::Uint(1, 256)]).wrong(Wrong::Line("Illegal sample \"divisor\""))],
+);
 
 /// Reads `offset [at N] [mask M] [shift N] [plus N] [eat]`.
 pub(super) fn offset(walk: &mut Walk<'_>) -> Done {
@@ -205,7 +211,10 @@ fn some(walk: &mut Walk<'_>, grammar: &Grammar, key: &str) -> Done {
     walk.part(grammar)?;
     match walk.at == from {
         false => Ok(()),
-        true if walk.peek().is_some() => Err(walk.unknown(grammar)),
+        true if walk.peek().is_some() => {
+            let word = walk.peek().unwrap_or("");
+            Err(walk.unknown(grammar).linux(Sentence::WhatIs(word)))
+        }
         true => walk.value(Arg::Any, key, None),
     }
 }

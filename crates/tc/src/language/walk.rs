@@ -4,9 +4,10 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::Object;
-use super::table::{Arg, Grammar, Key, Setting};
+use super::table::{Arg, Grammar, Key, Refuses, Setting, Wrong};
 use crate::diagnostic::{Diagnostic, code};
 use crate::lex::Word;
+use crate::sentence::Sentence;
 use crate::source::Source;
 use crate::suggest;
 
@@ -28,6 +29,8 @@ pub(super) struct Walk<'a> {
     rates: Vec<usize>,
     /// True inside of a key: the keys there are not noted.
     nested: bool,
+    /// tc's way to refuse a value of the present key.
+    wrong: Option<Wrong>,
 }
 
 impl<'a> Walk<'a> {
@@ -46,6 +49,7 @@ impl<'a> Walk<'a> {
             actions: Vec::new(),
             rates: Vec::new(),
             nested: false,
+            wrong: None,
         }
     }
 
@@ -98,6 +102,8 @@ impl<'a> Walk<'a> {
     fn key(&mut self, key: &'static Key, grammar: &Grammar) -> Done {
         let (start, outermost) = (self.at, !self.nested);
         self.nested = true;
+        let around = self.wrong;
+        self.wrong = grammar.wrong(key).or(around);
         self.at += 1;
         for arg in key.args {
             self.value(*arg, key.name(), Some(grammar))?;
@@ -114,6 +120,7 @@ impl<'a> Walk<'a> {
         if let Some(then) = key.then {
             then(self)?;
         }
+        self.wrong = around;
         if outermost {
             self.nested = false;
             let rates = std::mem::take(&mut self.rates);
@@ -136,7 +143,7 @@ impl<'a> Walk<'a> {
             Some(w) if grammar.find(w).is_none() && w.starts_with(|c: char| c.is_ascii_digit()) => {
                 if given == most && of.accepts(w) {
                     let message = format!("{} {key} takes at most {most} values", self.what);
-                    return Err(self.error(code::OUT_OF_RANGE, self.at, message));
+                    return Err(self.wrong_value(code::OUT_OF_RANGE, self.at, message));
                 }
                 self.split_value().map_or_else(|| self.value(of, key, None), Err)
             }
@@ -158,6 +165,19 @@ impl<'a> Walk<'a> {
         Ok(())
     }
 
+    /// Forgets tc's way to refuse a value of the present key: the words that follow have their own.
+    pub(super) const fn leave_key(&mut self) {
+        self.wrong = None;
+    }
+
+    /// Takes a value that tc refuses in this way.
+    pub(super) fn value_or(&mut self, arg: Arg, key: &str, wrong: Wrong) -> Done {
+        let around = self.wrong.replace(wrong);
+        self.value(arg, key, None)?;
+        self.wrong = around;
+        Ok(())
+    }
+
     /// Reads the rest by a reader of a part, whose keys belong to the present key.
     pub(super) fn part(&mut self, grammar: &Grammar) -> Done {
         self.keys(grammar, true)
@@ -171,6 +191,16 @@ impl<'a> Walk<'a> {
         }
     }
 
+    /// Returns the error for a value of the present key, whose words begin at `at`.
+    pub(super) fn wrong_value(&self, code: &'static str, at: usize, message: String) -> Diagnostic {
+        let d = self.error(code, at, message);
+        let word = self.words.get(at).map_or("", |w| w.text.as_str());
+        match self.wrong {
+            Some(wrong) => d.linux(wrong.of(word, code == code::OUT_OF_RANGE)),
+            None => d,
+        }
+    }
+
     pub(super) fn error(&self, code: &'static str, at: usize, message: String) -> Diagnostic {
         let span = self.words.get(at).map_or_else(|| self.origin.clone(), |w| w.span.clone());
         Diagnostic::error(code, self.source, span, message)
@@ -178,15 +208,20 @@ impl<'a> Walk<'a> {
 
     /// Returns the error for a word that is no key of the grammar.
     pub(super) fn unknown(&self, grammar: &Grammar) -> Diagnostic {
-        if let Some(split) = self.split_value() {
-            return split;
-        }
         let given = self.peek().unwrap_or("");
+        let linux = match grammar.refuses {
+            Refuses::Filter => Some(Sentence::WhatIs(given).into()),
+            Refuses::Action => Some(format!("Bad action type {given}").into()),
+            Refuses::AsKey => self.wrong.map(|wrong| wrong.of(given, false)),
+        };
+        if let Some(split) = self.split_value() {
+            return Diagnostic { linux, ..split };
+        }
         let message = match grammar.keys.is_empty() {
             true => format!("{} takes no parameters, given \"{given}\"", self.what),
             false => format!("{} has no parameter \"{given}\"", self.what),
         };
-        let d = self.error(code::UNKNOWN_KEY, self.at, message);
+        let d = Diagnostic { linux, ..self.error(code::UNKNOWN_KEY, self.at, message) };
         if grammar.keys.is_empty() {
             return d;
         }
@@ -233,7 +268,7 @@ impl<'a> Walk<'a> {
             Arg::Word(words) => suggest::closest(word, words.iter().copied()).map(String::from),
             _ => suggest::value(word, |w| arg.accepts(w)),
         };
-        self.error(code, self.at, message).expected(expected).suggest(near)
+        self.wrong_value(code, self.at, message).expected(expected).suggest(near)
     }
 
     /// Returns the error for a key without its value: the line ends here, or another key begins.
@@ -242,7 +277,7 @@ impl<'a> Walk<'a> {
         let message = format!("{} {key} needs a value", self.what);
         let mut d = self.error(code::BAD_VALUE, at, message).expected(arg.expected());
         d.given.clear();
-        d
+        d.linux(Sentence::Incomplete)
     }
 
     /// Returns the error for a missing word.

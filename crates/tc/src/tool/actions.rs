@@ -1,5 +1,6 @@
 //! `actions` lines run on the actions of all devices, and the listings of actions.
 
+use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -11,10 +12,12 @@ use super::session::Session;
 use crate::action::{self, In, Ways, is_control, number};
 use crate::ast::{ActionsCommand, Verb};
 use crate::diagnostic::{Diagnostic, code};
-use crate::failure::{Failure, UNPARSABLE, USAGE};
+use crate::failure::Failure;
+use crate::kernel;
 use crate::language::{self, Object, Settings};
 use crate::lex::Word;
 use crate::out::Out;
+use crate::sentence::Sentence;
 use crate::source::Source;
 
 /// Runs an `actions` line. As in tc, a refusal of the kernel has status 255 here.
@@ -31,8 +34,15 @@ pub(super) fn run(
     }
 }
 
-fn refused(source: &Arc<Source>, span: &Range<usize>, code: &'static str, message: String) -> Failure {
-    Failure { status: USAGE, diagnostic: Diagnostic::error(code, source, span.clone(), message) }
+/// Returns the failure of a line, with Linux's lines for it.
+fn refused(
+    source: &Arc<Source>,
+    span: &Range<usize>,
+    code: &'static str,
+    message: String,
+    linux: impl Into<Cow<'static, str>>,
+) -> Failure {
+    Failure::usage(Diagnostic::error(code, source, span.clone(), message)).linux(linux)
 }
 
 /// Adds, replaces or changes all actions of a line, or none.
@@ -40,16 +50,16 @@ fn put(session: &mut Session<'_>, source: &Arc<Source>, cmd: &ActionsCommand) ->
     let settings = Settings::of_actions(source, &cmd.options);
     let mut wanted = Vec::new();
     for one in settings.actions() {
-        let failure = |diagnostic| Failure { status: USAGE, diagnostic };
         let span = one.kind.span.clone();
-        match action::read(source, &one, None, &mut |name| session.devices.port(name)).map_err(failure)? {
+        let read = action::read(source, &one, None, &mut |name| session.devices.port(name));
+        match read.map_err(Failure::usage)? {
             Wanted::There(kind, index) => {
                 let message = format!("action {kind} index {index} has no parameters");
-                return Err(refused(source, &span, code::MISSING, message));
+                return Err(refused(source, &span, code::MISSING, message, kernel::INVALID_TALKING));
             }
             Wanted::New(_, action) if matches!(action.control, Control::Goto(_)) => {
                 let message = "an action outside of a filter has no chains to go to".to_string();
-                return Err(refused(source, &span, code::UNSUPPORTED, message));
+                return Err(refused(source, &span, code::UNSUPPORTED, message, kernel::NO_CHAINS));
             }
             Wanted::New(index, action) => wanted.push((index, *action, span)),
         }
@@ -62,7 +72,7 @@ fn put(session: &mut Session<'_>, source: &Arc<Source>, cmd: &ActionsCommand) ->
             Ok(id) => made.extend(id),
             Err(err) => {
                 undo(session, &made);
-                return Err(refused(source, &span, code::EXISTS, err.to_string()));
+                return Err(refused(source, &span, code::EXISTS, err.to_string(), kernel::for_action(&err)));
             }
         }
     }
@@ -114,7 +124,8 @@ fn named<'a>(
         let at = rest.iter().position(|w| w.text == "index").and_then(|at| rest.get(at + 1));
         let Some(word) = at else {
             let message = format!("this does not say which {} action", kind.text);
-            let err = refused(source, &kind.span, code::MISSING, message);
+            let linux = format!("Error: no index specified action: {}", kind.text);
+            let err = refused(source, &kind.span, code::MISSING, message, linux);
             let diagnostic = err.diagnostic.expected("index N");
             return Err(Failure { diagnostic, ..err });
         };
@@ -122,7 +133,13 @@ fn named<'a>(
             Some(index) => all.push((kind, index, word)),
             None => {
                 let message = format!("index: \"{}\" is not a value for it", word.text);
-                return Err(refused(source, &word.span, code::BAD_VALUE, message));
+                return Err(refused(
+                    source,
+                    &word.span,
+                    code::BAD_VALUE,
+                    message,
+                    Sentence::Illegal("index"),
+                ));
             }
         }
     }
@@ -139,7 +156,7 @@ fn found(
     let id = session.devices.filters().actions.find(&kind.text, index);
     id.ok_or_else(|| {
         let message = format!("there is no action {} index {index}", kind.text);
-        refused(source, &at.span, code::NOT_FOUND, message)
+        refused(source, &at.span, code::NOT_FOUND, message, kernel::NO_ACTION)
     })
 }
 
@@ -153,12 +170,14 @@ fn delete(session: &mut Session<'_>, source: &Arc<Source>, cmd: &ActionsCommand)
         due.extend(entry.map(|e| (e.action.kind.name(), index, at)));
         if binds > 0 {
             let message = format!("action {} index {index} is held by {binds} filters", kind.text);
-            return Err(refused(source, &at.span, code::CONFLICT, message));
+            return Err(refused(source, &at.span, code::CONFLICT, message, kernel::ACTION_HELD));
         }
     }
     for (kind, index, at) in due {
         let done = session.devices.filters_mut().actions.delete(kind, index);
-        done.map_err(|err| refused(source, &at.span, code::NOT_FOUND, err.to_string()))?;
+        done.map_err(|err| {
+            refused(source, &at.span, code::NOT_FOUND, err.to_string(), kernel::for_action(&err))
+        })?;
     }
     Ok(())
 }
@@ -177,18 +196,19 @@ fn flush(session: &mut Session<'_>, source: &Arc<Source>, cmd: &ActionsCommand) 
     let Some(kind) = cmd.options.iter().find(|w| !matches!(w.text.as_str(), "action" | "actions")) else {
         return Ok(());
     };
-    let failed = |message: String| Failure {
-        status: UNPARSABLE,
-        diagnostic: Diagnostic::error(code::NOT_FOUND, source, kind.span.clone(), message),
+    let failed = |message: String, linux: &'static str| {
+        let err = Diagnostic::error(code::NOT_FOUND, source, kind.span.clone(), message);
+        Failure::unparsable(err.linux(linux))
     };
     if !language::knows(Object::Action, &kind.text) || is_control(&kind.text) {
-        return Err(failed(format!("there is no action \"{}\"", kind.text)));
+        return Err(failed(format!("there is no action \"{}\"", kind.text), kernel::CANNOT_FLUSH));
     }
     let actions = &mut session.devices.filters_mut().actions;
     let gone = actions.flush(&kind.text);
     let held = actions.of_kind(&kind.text).count();
     if held > 0 && gone == 0 {
-        return Err(failed(format!("the first of {held} {} actions is held by a filter", kind.text)));
+        let message = format!("the first of {held} {} actions is held by a filter", kind.text);
+        return Err(failed(message, kernel::FLUSH_HELD));
     }
     if held > 0 {
         let message = format!("{held} {} actions stay: the first of them is held by a filter", kind.text);

@@ -90,7 +90,7 @@ pub(super) fn has_place(source: &Arc<Source>, cmd: &Command) -> Result<(), Diagn
             let span = cmd.handle.as_ref().map_or_else(|| cmd.span.clone(), |h| h.span.clone());
             let err =
                 Diagnostic::error(code::MISSING, source, span, "del needs the place, not only the handle");
-            Err(err.expected("root, or parent MAJOR:MINOR").kernel(Some(kernel::NO_CLASSID)))
+            Err(err.expected("root, or parent MAJOR:MINOR").linux(kernel::NO_CLASSID))
         }
         _ => Ok(()),
     }
@@ -181,7 +181,7 @@ fn run_hook(
 ) -> Result<(), Diagnostic> {
     let span = cmd.place.as_ref().map_or_else(|| cmd.span.clone(), |p| p.span.clone());
     let error = |code, kernel: &'static str, message: String| {
-        Err(Diagnostic::error(code, source, span.clone(), message).kernel(Some(kernel)))
+        Err(Diagnostic::error(code, source, span.clone(), message).linux(kernel))
     };
     if cmd.kind.is_some() && cmd.verb != Verb::Delete {
         let message = "Specified parent ID is reserved for ingress and clsact Qdiscs";

@@ -12,8 +12,9 @@ use super::{Device, Hook};
 use crate::ast::{At, QdiscCommand, Verb};
 use crate::command::Change;
 use crate::diagnostic::{Diagnostic, code};
-use crate::failure::{Failure, USAGE};
+use crate::failure::Failure;
 use crate::kernel;
+use crate::sentence::Sentence;
 use crate::source::Source;
 
 /// The places of a device that can have shared blocks: the word, the hook.
@@ -21,17 +22,19 @@ const PLACES: [(&str, Handle); 2] = [("ingress_block", Hook::INGRESS), ("egress_
 
 /// Checks that a new hook can have the blocks that a line gives it.
 pub(super) fn check(source: &Arc<Source>, cmd: &QdiscCommand, hook: Hook) -> Result<(), Diagnostic> {
-    let refused = |code, at: &At<u32>, message: &str| {
-        Err(Diagnostic::error(code, source, at.span.clone(), message.to_string()))
+    let refused = |at: &At<u32>, message: &str, linux: &'static str| {
+        let err = Diagnostic::error(code::CONFLICT, source, at.span.clone(), message.to_string());
+        Err(err.linux(linux))
     };
     match &cmd.blocks {
         [_, Some(egress)] if hook == Hook::Ingress => {
             let expected = "ingress_block alone, or clsact in place of ingress";
-            refused(code::CONFLICT, egress, "ingress has no filters for sent packets")
+            refused(egress, "ingress has no filters for sent packets", kernel::NO_EGRESS_BLOCKS)
                 .map_err(|err| err.expected(expected))
         }
         [Some(ingress), Some(egress)] if ingress.value == egress.value => {
-            refused(code::CONFLICT, egress, "ingress and egress of a device cannot share a block")
+            let message = "ingress and egress of a device cannot share a block";
+            refused(egress, message, kernel::BLOCK_TAKEN)
         }
         _ => Ok(()),
     }
@@ -80,7 +83,8 @@ pub(super) fn words(numbers: &[(&'static str, u32)]) -> String {
 /// Returns the error for `block 0`, which does not exist.
 pub(super) fn none(source: &Arc<Source>, block: &At<u32>) -> Failure {
     let err = Diagnostic::error(code::OUT_OF_RANGE, source, block.span.clone(), "block cannot be 0");
-    Failure { status: USAGE, diagnostic: err.expected("a block's number, at least 1") }
+    let failure = Failure::usage(err.expected("a block's number, at least 1"));
+    failure.linux(Sentence::Argument("0", "invalid block index value"))
 }
 
 /// Returns the error for a block that no device has.
@@ -88,5 +92,5 @@ pub(super) fn missing(source: &Arc<Source>, block: &At<u32>) -> Diagnostic {
     let message = format!("there is no block {}", block.value);
     let err = Diagnostic::error(code::NOT_FOUND, source, block.span.clone(), message);
     let err = err.hint(Some(format!("qdisc add dev NAME ingress_block {} clsact makes it", block.value)));
-    err.kernel(Some(kernel::NO_SUCH_BLOCK))
+    err.linux(kernel::NO_SUCH_BLOCK)
 }

@@ -1,5 +1,6 @@
 //! `filter` and `chain` lines run on devices, and the listings of filters.
 
+use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -9,22 +10,24 @@ use txweir_core::classify::filter::{
 };
 use txweir_core::{ConfigError, ErrorKind, Handle};
 
+use super::Hook;
+use super::filter_line::{Found, Line};
 use super::list::Print;
 use super::places::place;
-use super::session::{Session, no_device};
-use super::{Hook, blocks};
-use crate::action::{CHAIN_MAX, Ways};
-use crate::ast::{At, ChainCommand, FilterCommand, Place, Target, Verb};
+use super::session::Session;
+use crate::action::Ways;
+use crate::ast::{ChainCommand, FilterCommand, Verb};
 use crate::command;
 use crate::command::stab::average_of;
 use crate::diagnostic::{Diagnostic, code};
-use crate::failure::{Failure, USAGE};
+use crate::failure::Failure;
 use crate::filter::{self, Shown, Where};
 use crate::kernel;
 use crate::lex::Word;
 use crate::out::Out;
 use crate::protocol;
 use crate::said::Said;
+use crate::sentence::Sentence;
 use crate::source::Source;
 
 /// Runs a `filter` line.
@@ -36,7 +39,8 @@ pub(super) fn run(
     let line = Line { source, span: &cmd.span, place: cmd.place.as_ref() };
     if cmd.verb == Verb::Get && line.place.is_none() {
         let places = "root, parent MAJOR:MINOR, ingress or egress";
-        return Err(line.usage(line.span, "this does not say which parent", places));
+        let failure = line.usage(line.span, "this does not say which parent", places);
+        return Err(failure.linux(Sentence::MustSpecify("parent")));
     }
     let at = line.find(session, cmd.target.as_ref())?;
     let named = line.named(cmd)?;
@@ -44,104 +48,6 @@ pub(super) fn run(
         Verb::Delete => delete(session, &line, &at, cmd, named),
         Verb::Get => get(session, &line, &at, cmd, named),
         _ => put(session, &line, &at, cmd, named),
-    }
-}
-
-/// A line about filters.
-struct Line<'a> {
-    source: &'a Arc<Source>,
-    span: &'a Range<usize>,
-    place: Option<&'a At<Place>>,
-}
-
-/// The place of filters.
-struct Found {
-    /// The device; `None` if the line is about a block that devices share.
-    dev: Option<String>,
-    /// The name by which the tree knows the place.
-    at: Handle,
-    /// The place as the line named it.
-    said: Handle,
-    /// The filters at the place.
-    block: Option<BlockId>,
-}
-
-impl Line<'_> {
-    fn error(&self, code: &'static str, span: &Range<usize>, message: impl Into<String>) -> Diagnostic {
-        Diagnostic::error(code, self.source, span.clone(), message)
-    }
-    fn refused(&self, code: &'static str, span: &Range<usize>, message: impl Into<String>) -> Failure {
-        Failure::refused(self.error(code, span, message))
-    }
-    fn usage(&self, span: &Range<usize>, message: &str, expected: &str) -> Failure {
-        let diagnostic = self.error(code::MISSING, span, message).expected(expected);
-        Failure { status: USAGE, diagnostic }
-    }
-
-    /// Returns the device and the place that a line is about.
-    fn find(&self, session: &mut Session<'_>, target: Option<&Target>) -> Result<Found, Failure> {
-        let dev = match target {
-            Some(Target::Dev(dev)) => dev,
-            Some(Target::Block(block)) if block.value == 0 => return Err(blocks::none(self.source, block)),
-            Some(Target::Block(number)) => {
-                let block = session.devices.filters().shared(number.value);
-                if block.is_none() {
-                    return Err(Failure::refused(blocks::missing(self.source, number)));
-                }
-                return Ok(Found { dev: None, at: Handle::NONE, said: Handle::NONE, block });
-            }
-            None => {
-                let err = self.error(code::MISSING, self.span, "this does not say on which device");
-                let err = err.expected("dev NAME").kernel(Some(kernel::NO_DEVICE_TALKING));
-                return Err(Failure::refused(err));
-            }
-        };
-        session.find(self.source, dev)?;
-        let Some(device) = session.devices.device(&dev.text) else {
-            return Err(no_device(self.source, dev, None));
-        };
-        let (at, said) = place(device, self.place.map(|p| p.value)).map_err(|message| {
-            let span = self.place.map_or(self.span, |p| &p.span);
-            Failure::refused(self.error(code::NOT_FOUND, span, message).kernel(Some(kernel::NO_PARENT)))
-        })?;
-        let block = device.tree().block(at);
-        if let Some(number) = block.and_then(|block| session.devices.filters().block(block)?.number()) {
-            let message = format!("the filters of {} are those of block {number} there", dev.text);
-            let err = self.error(code::CONFLICT, &dev.span, message);
-            let err = err.hint(Some(format!("say block {number} in place of the device")));
-            return Err(Failure::refused(err.kernel(Some(kernel::SHARED_BLOCK))));
-        }
-        Ok(Found { dev: Some(dev.text.clone()), at, said, block })
-    }
-
-    /// Returns the filters that a line names.
-    fn named(&self, cmd: &FilterCommand) -> Result<Named, Failure> {
-        let chain = self.chain(cmd.chain.as_ref())?;
-        let prio = cmd.prio.as_ref().and_then(|p| u16::try_from(p.value).ok()).filter(|p| *p != 0);
-        let protocol =
-            cmd.protocol.as_ref().and_then(|word| protocol::number(&word.text)).filter(|n| *n != 0);
-        let handle = match (&cmd.handle, &cmd.kind) {
-            (Some(handle), None) => {
-                return Err(self.usage(&handle.span, "a handle is a kind's own", "the kind of the filter"));
-            }
-            (Some(word), Some(kind)) => Some(filter::handle(&kind.text, &word.text).ok_or_else(|| {
-                let message = format!("\"{}\" is not the handle of a {} filter", word.text, kind.text);
-                Failure::unparsable(self.error(code::BAD_VALUE, &word.span, message))
-            })?),
-            (None, _) => None,
-        };
-        Ok(Named { chain, prio, protocol, handle: handle.filter(|h| *h != 0) })
-    }
-
-    fn chain(&self, chain: Option<&At<u32>>) -> Result<u32, Failure> {
-        match chain {
-            Some(At { value, span }) if *value > CHAIN_MAX => {
-                let err = self.error(code::OUT_OF_RANGE, span, format!("chain {value} is out of range"));
-                let err = err.expected(format!("at most {CHAIN_MAX}"));
-                Err(Failure::refused(err.kernel(Some(kernel::CHAIN_ABOVE))))
-            }
-            chain => Ok(chain.map_or(0, |c| c.value)),
-        }
     }
 }
 
@@ -156,7 +62,7 @@ fn put(
     let Some(kind) = &cmd.kind else {
         let err = line.error(code::MISSING, line.span, "this does not say which kind");
         let err = err.expected(format!("one of {}", txweir_core::classify::filter::KINDS.join(", ")));
-        return Err(Failure::refused(err.kernel(Some(kernel::NO_FILTER_KIND))));
+        return Err(Failure::refused(err.linux(kernel::NO_FILTER_KIND)));
     };
     let what = match cmd.verb {
         Verb::Add => Existence::Add,
@@ -173,13 +79,15 @@ fn put(
     named.handle = filter::own_handle(&said).map_err(filter::failed)?.or(named.handle);
     let goal = filter::goal(&said, &mut |name| session.devices.port(name));
     let goal = goal.map_err(|err| match err.code {
+        _ if err.is_incomplete() => Failure::usage(err),
         code::BAD_VALUE if command::ends_tc(&cmd.options, &err) => Failure::usage(err),
         code::BAD_VALUE => Failure::unparsable(err),
         _ => Failure::refused(err),
     })?;
     if !flags_fit(&session.devices.filters().actions, &goal, said.settings.has("skip_hw")) {
         let message = "Mismatch between action and filter offload flags";
-        return Err(line.refused(code::CONFLICT, line.span, message));
+        let failure = line.refused(code::CONFLICT, line.span, message);
+        return Err(failure.linux(kernel::OFFLOAD_FLAGS));
     }
     let now = session.devices.now();
     let filters = session.devices.filters_mut();
@@ -250,7 +158,7 @@ fn delete(
         None if all => Ok(()),
         None => {
             let err = line.error(code::NOT_FOUND, line.span, "there are no filters");
-            Err(Failure::refused(err.kernel(Some(kernel::NO_CHAIN))))
+            Err(Failure::refused(err.linux(kernel::NO_CHAIN)))
         }
     }
 }
@@ -263,24 +171,29 @@ fn get(
     named: Named,
 ) -> Result<(), Failure> {
     let (Some(prio), Some(handle), Some(kind)) = (named.prio, &cmd.handle, &cmd.kind) else {
-        let what = match (named.prio, &cmd.handle) {
-            (None, _) => "prio",
-            (_, None) => "handle",
-            _ => "kind",
+        let (what, part) = match (named.prio, &cmd.handle) {
+            (None, _) => ("prio", "priority"),
+            (_, None) => ("handle", "\"handle\""),
+            _ => ("kind", "type"),
         };
         let message = format!("this does not say which {what}");
-        return Err(line.usage(line.span, &message, "prio N, handle ID and the kind"));
+        let failure = line.usage(line.span, &message, "prio N, handle ID and the kind");
+        return Err(failure.linux(Sentence::MustSpecify(part)));
     };
     let filters = session.devices.filters();
-    let missing = |what: &str| line.refused(code::NOT_FOUND, line.span, format!("there is no such {what}"));
+    let missing = |what: &str, linux: &'static str| {
+        line.refused(code::NOT_FOUND, line.span, format!("there is no such {what}")).linux(linux)
+    };
     let block = at.block.and_then(|block| filters.block(block));
     let chain = block.and_then(|b| Some((b, b.chains.iter().find(|c| c.index == named.chain)?)));
-    let (block, chain) = chain.ok_or_else(|| missing("chain"))?;
+    let (block, chain) = chain.ok_or_else(|| missing("chain", kernel::NO_CHAIN))?;
     let wanted = |t: &&Table| t.prio == prio && named.protocol.is_none_or(|p| p == t.protocol);
-    let table = chain.tables.iter().find(wanted).ok_or_else(|| missing("priority and protocol"))?;
+    let table = chain.tables.iter().find(wanted);
+    let table = table.ok_or_else(|| missing("priority and protocol", kernel::NO_PRIORITY))?;
     if table.kind() != kind.text {
         let message = format!("priority {prio} has {} filters", table.kind());
-        return Err(line.refused(code::CONFLICT, &kind.span, message));
+        let failure = line.refused(code::CONFLICT, &kind.span, message);
+        return Err(failure.linux(kernel::OTHER_FILTER_KIND));
     }
     let of = at.dev.as_ref().map(|_| Of::Place(at.said));
     let head = Head { of, chain: Some(named.chain), protocol: true, prio: true };
@@ -293,7 +206,7 @@ fn get(
     });
     if printed.objects.is_empty() {
         let err = line.error(code::NOT_FOUND, &handle.span, "there is no filter of this handle");
-        return Err(Failure::refused(err.kernel(Some(kernel::NO_FILTER))));
+        return Err(Failure::refused(err.linux(kernel::NO_FILTER)));
     }
     session.print(printed);
     Ok(())
@@ -312,11 +225,17 @@ fn refuse(line: &Line<'_>, cmd: &FilterCommand, err: &ConfigError) -> Failure {
         "kind" => word(&cmd.kind),
         _ => option(),
     };
-    Failure::refused(said(line, span.as_ref().unwrap_or(line.span), err, cmd.verb))
+    Failure::refused(said(line, span.as_ref().unwrap_or(line.span), err, cmd.verb, cmd.protocol.as_ref()))
 }
 
-/// Returns a refusal of core as the diagnostic of a line.
-fn said(line: &Line<'_>, span: &Range<usize>, err: &ConfigError, verb: Verb) -> Diagnostic {
+/// Returns a refusal of core as the diagnostic of a line, which names this protocol.
+fn said(
+    line: &Line<'_>,
+    span: &Range<usize>,
+    err: &ConfigError,
+    verb: Verb,
+    protocol: Option<&Word>,
+) -> Diagnostic {
     let code = match err.kind {
         ErrorKind::Exists => code::EXISTS,
         ErrorKind::NotFound => code::NOT_FOUND,
@@ -326,7 +245,11 @@ fn said(line: &Line<'_>, span: &Range<usize>, err: &ConfigError, verb: Verb) -> 
         ErrorKind::Unsupported => code::UNSUPPORTED,
         _ => code::BAD_VALUE,
     };
-    line.error(code, span, err.to_string()).hint(err.hint.clone()).kernel(Some(kernel::for_filter(err, verb)))
+    let linux = kernel::for_filter(err, verb, protocol);
+    Diagnostic {
+        linux: linux.map(Cow::Borrowed),
+        ..line.error(code, span, err.to_string()).hint(err.hint.clone())
+    }
 }
 
 /// Runs a `chain` line.
@@ -341,13 +264,13 @@ pub(super) fn run_chain(
     let span = cmd.chain.as_ref().map_or(line.span, |c| &c.span);
     let missing = || {
         let err = line.error(code::NOT_FOUND, span, format!("there is no chain {chain}"));
-        Failure::refused(err.kernel(Some(kernel::NO_CHAIN)))
+        Failure::refused(err.linux(kernel::NO_CHAIN))
     };
     match cmd.verb {
         Verb::Delete => {
             let block = at.block.ok_or_else(missing)?;
             let done = session.devices.filters_mut().delete_chain(block, chain);
-            done.map_err(|err| Failure::refused(said(&line, span, &err, cmd.verb)))
+            done.map_err(|err| Failure::refused(said(&line, span, &err, cmd.verb, None)))
         }
         Verb::Get => {
             let found = at.block.and_then(|block| session.devices.filters().block(block));
@@ -366,7 +289,7 @@ pub(super) fn run_chain(
             let block = at.block.unwrap_or_else(|| filters.add_block());
             let done = filters.add_chain(block, chain, template);
             settle(session, &at, block, done.is_ok());
-            done.map_err(|err| Failure::refused(said(&line, span, &err, cmd.verb)))
+            done.map_err(|err| Failure::refused(said(&line, span, &err, cmd.verb, None)))
         }
     }
 }

@@ -142,7 +142,7 @@ impl Flags {
                     let message = format!("there is no option \"{arg}\"");
                     let mut failure = refused(&source, args, at - 1, code::UNKNOWN_OBJECT, &message);
                     failure.diagnostic.suggestion = nearest(arg);
-                    return Err(failure);
+                    return Err(failure.linux(format!("Option \"{arg}\" is unknown, try \"tc -help\".")));
                 }
             }
         }

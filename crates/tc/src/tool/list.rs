@@ -12,8 +12,9 @@ use super::session::Session;
 use super::{Device, Flags, Hook, actions, blocks, filters};
 use crate::action::Ways;
 use crate::ast::{ChainCommand, ClassCommand, Command, FilterCommand, Place, QdiscCommand, Target};
-use crate::failure::{Failure, UNPARSABLE};
+use crate::failure::Failure;
 use crate::json::{self, Object};
+use crate::sentence::Sentence;
 use crate::show::{self, Classes, Form};
 use crate::source::Source;
 
@@ -95,7 +96,10 @@ fn shared(
         return Err(blocks::none(source, block));
     }
     // tc itself looks for the block.
-    let missing = || Failure { status: UNPARSABLE, diagnostic: blocks::missing(source, block) };
+    let missing = || {
+        let failure = Failure::unparsable(blocks::missing(source, block));
+        failure.linux(Sentence::NoBlock(block.value))
+    };
     session.devices.filters().shared(block.value).ok_or_else(missing)
 }
 

@@ -8,9 +8,10 @@ use super::{Device, Devices, Flags, HELP, InPlace, Outcome, actions, apply, bloc
 use crate::ast::{Command, Verb};
 use crate::command::{self, Change, engine};
 use crate::diagnostic::{Diagnostic, code};
-use crate::failure::{Failure, UNPARSABLE};
+use crate::failure::Failure;
 use crate::kernel;
 use crate::lex::{Line, Word};
+use crate::sentence::Sentence;
 use crate::source::Source;
 use crate::suggest::closest;
 use crate::warning::{bare_rates, estimator, ignored_words};
@@ -73,8 +74,7 @@ impl<'a> Session<'a> {
             Ok(()) => 0,
             Err(failure) => {
                 // Linux's own lines come first, before warnings too.
-                let kernel = failure.diagnostic.kernel.map(|lines| format!("{lines}\n"));
-                self.stderr.insert_str(from, &kernel.unwrap_or_default());
+                self.stderr.insert_str(from, &failure.diagnostic.linux_lines());
                 self.say(&failure.diagnostic);
                 failure.status
             }
@@ -103,7 +103,7 @@ impl<'a> Session<'a> {
             engine::check(source, line, &cmd).map_err(Failure::refused)?;
             let err =
                 Diagnostic::error(code::MISSING, source, line.span(), "this does not say on which device");
-            return Err(Failure::refused(err.expected("dev NAME").kernel(Some(kernel::NO_DEVICE))));
+            return Err(Failure::refused(err.expected("dev NAME").linux(kernel::NO_DEVICE)));
         };
         self.find(source, &dev)?;
         if let Command::Qdisc(qdisc) = &cmd {
@@ -209,7 +209,7 @@ impl<'a> Session<'a> {
 }
 
 pub(super) fn no_device(source: &Arc<Source>, dev: &Word, near: Option<String>) -> Failure {
-    let message = format!("Cannot find device \"{}\"", dev.text);
+    let message = format!("there is no device \"{}\"", dev.text);
     let err = Diagnostic::error(code::NOT_FOUND, source, dev.span.clone(), message);
-    Failure { status: UNPARSABLE, diagnostic: err.suggest(near) }
+    Failure::unparsable(err.suggest(near)).linux(Sentence::NoDevice(&dev.text))
 }

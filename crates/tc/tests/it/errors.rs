@@ -83,7 +83,7 @@ fn words_before_the_kind() {
                 "a qdisc's handle, MAJOR:, hexadecimal, each at most ffff)"
             ),
         ),
-        ("qdisc add root parent", "p:1:16: \"parent\" is given a second time"),
+        ("qdisc add root parent 1:", "p:1:16: \"parent\" is given a second time"),
         ("qdisc add parent", "p:1:11: \"parent\" needs a value (expected a class, MAJOR:MINOR, or root)"),
         ("qdisc del root pfifo limit 3", "p:1:22: del takes no options"),
         ("qdisc add ingress pfifo", "p:1:19: ingress has no parameter \"pfifo\" (expected no parameter)"),

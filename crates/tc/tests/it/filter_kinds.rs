@@ -135,7 +135,7 @@ fn a_template_is_said_no_and_yes() {
         ),
         (
             "matchall flowid 1:1",
-            "filter kind: expected flower, for which chain 5 was made, given \"matchall\"",
+            "chain kind: expected flower, for which chain 5 was made, given \"matchall\"",
         ),
     ] {
         let done =

@@ -29,8 +29,7 @@ fn good(devices: &mut dyn Devices, line: &str) -> String {
 
 /// Returns the first line that is not Linux's.
 fn first(text: &str) -> &str {
-    let linux = ["Error: ", "RTNETLINK answers: ", "We have an error talking to the kernel"];
-    text.lines().find(|line| !linux.iter().any(|own| line.starts_with(own))).unwrap_or("")
+    text.lines().find(|line| line.starts_with("error[") || line.starts_with("warning[")).unwrap_or("")
 }
 
 #[test]
@@ -49,7 +48,7 @@ fn exit_status_as_tc_has_it() {
             2,
             "error[out-of-range]: ets quanta: 17 is out of range",
         ),
-        ("qdisc add dev eth9 root pfifo", 1, "error[not-found]: Cannot find device \"eth9\""),
+        ("qdisc add dev eth9 root pfifo", 1, "error[not-found]: there is no device \"eth9\""),
         ("qdisc add root pfifo", 2, "error[missing]: this does not say on which device"),
         ("qdisc add dev eth0 pfifo", 2, "error[missing]: this does not say where"),
         ("qdisc add dev eth0 root", 2, "error[missing]: this does not say which kind"),

@@ -280,7 +280,7 @@ impl Filters {
         existence: Existence,
     ) -> Result<u16, ConfigError> {
         let found = self.block_mut(block)?;
-        found.takes(rule)?;
+        found.takes(rule, named.handle)?;
         let tables = found.chain(named.chain).map_or(&[][..], |at| &found.chains[at].tables);
         let Some(prio) = named.prio.filter(|p| *p != 0) else {
             if existence == Existence::Change {

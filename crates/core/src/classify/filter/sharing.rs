@@ -6,7 +6,7 @@ use alloc::format;
 use super::Rule;
 use super::chain::{Block, BlockId, Filters};
 use crate::packet::headers::ethertype;
-use crate::text::error::{ConfigError, ErrorKind, Object};
+use crate::text::error::{ConfigError, ErrorKind, Object, Reason};
 
 /// Properties of a shared block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,8 +73,9 @@ impl Block {
         }
     }
 
-    /// Refuses filters that refer to a qdisc in a shared block, which belongs to none.
-    pub(super) fn takes(&self, rule: &Rule) -> Result<(), ConfigError> {
+    /// Refuses filters that refer to the qdisc of their place, which a shared block does not have:
+    /// flow, which computes its classes, and fw without a mark, whose marks name them.
+    pub(super) fn takes(&self, rule: &Rule, handle: Option<u32>) -> Result<(), ConfigError> {
         let Some(number) = self.number() else { return Ok(()) };
         match rule {
             Rule::Flow(_) => {
@@ -86,6 +87,10 @@ impl Block {
                     format!("block {number}"),
                 );
                 Err(err.key("kind"))
+            }
+            Rule::Fw(_) if handle.is_none() => {
+                let err = ConfigError::new(ErrorKind::Missing, Object::Filter(Some("fw")), "a mark", "");
+                Err(err.key("handle").reason(Reason::SharedBlock))
             }
             _ => Ok(()),
         }
@@ -109,13 +114,9 @@ impl Block {
             }
             (template, rule) => {
                 let expected = format!("{}, for which chain {chain} was made", template.kind());
-                return Err(ConfigError::new(
-                    ErrorKind::Conflict,
-                    Object::Filter(None),
-                    expected,
-                    rule.kind(),
-                )
-                .key("kind"));
+                return Err(
+                    ConfigError::new(ErrorKind::Conflict, Object::Chain, expected, rule.kind()).key("kind")
+                );
             }
         };
         Err(ConfigError::new(ErrorKind::Conflict, Object::Filter(Some("flower")), expected, given))

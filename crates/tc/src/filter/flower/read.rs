@@ -1,6 +1,6 @@
 //! The words of flower, in their order: the form of a word depends on those before it.
 
-use std::net::{Ipv4Addr, Ipv6Addr};
+use std::borrow::Cow;
 
 use txweir_core::Handle;
 use txweir_core::classify::filter::Flower;
@@ -8,14 +8,17 @@ use txweir_core::classify::filter::flower::Field;
 use txweir_core::classify::packet::PortId;
 use txweir_core::packet::headers::ethertype;
 
+use super::value::{Parse, decimal, decimal_or_hex, hex, ipv4, ipv6, mac, mac_bytes, masked};
 use super::{DEPTHS, HW_CLASS, LSE, PPP};
-use crate::diagnostic::code;
+use crate::diagnostic::{Diagnostic, code};
 use crate::failure::Failure;
 use crate::filter::Where;
-use crate::language::uint;
+use crate::kernel;
+use crate::language::{range_lines, uint};
 use crate::lex::Word;
 use crate::protocol;
 use crate::said::Said;
+use crate::sentence::Sentence;
 
 type Done = Result<(), Failure>;
 
@@ -39,6 +42,8 @@ pub(in crate::filter) fn hw_class(said: &Said<'_>) -> Option<Handle> {
 
 struct Reader<'a, 'b> {
     said: &'a Said<'b>,
+    /// tc's name of the value that is being read.
+    name: &'static str,
     rule: Flower,
     protocol: u16,
     /// The ethertype that the tags carry, if named.
@@ -60,6 +65,7 @@ pub(in crate::filter) fn read(
 ) -> Result<Flower, Failure> {
     let mut reader = Reader {
         said,
+        name: "",
         rule: Flower::default(),
         protocol: at.protocol,
         vlan: None,
@@ -72,11 +78,17 @@ pub(in crate::filter) fn read(
     reader.rule.skip_hw = said.settings.has("skip_hw");
     for (setting, words) in said.settings.iter() {
         let [key, rest @ ..] = words else { continue };
+        reader.name = match setting.key {
+            "type" => "icmp type",
+            "code" => "icmp code",
+            name => name,
+        };
         match (setting.key, rest) {
             ("indev", [name, ..]) => {
                 let missing = || format!("there is no device \"{}\"", name.text);
-                let port = ports(&name.text)
-                    .ok_or_else(|| Failure::refused(said.error(code::NOT_FOUND, name, missing())))?;
+                let port = ports(&name.text).ok_or_else(|| {
+                    Failure::refused(said.error(code::NOT_FOUND, name, missing())).linux(kernel::NO_INDEV)
+                })?;
                 reader.rule.set(Field::INDEV, port.0.into(), Field::INDEV.whole());
                 reader.rule.indev = Some(name.text.as_str().into());
             }
@@ -107,102 +119,35 @@ const fn is_tag(kind: u16) -> bool {
     matches!(kind, ethertype::VLAN | ethertype::SERVICE_VLAN)
 }
 
-/// Reads a decimal number, or a hexadecimal one.
-fn decimal_or_hex(word: &str) -> Option<u64> {
-    word.parse().ok().or_else(|| u64::from_str_radix(word.strip_prefix("0x").unwrap_or(word), 16).ok())
-}
-
-fn hex(word: &str) -> Option<u64> {
-    u64::from_str_radix(word.strip_prefix("0x").unwrap_or(word), 16).ok()
-}
-
-fn decimal(word: &str) -> Option<u64> {
-    word.bytes().all(|b| b.is_ascii_digit()).then(|| word.parse().ok()).flatten()
-}
-
-type Parse = fn(&str) -> Option<u64>;
-
-/// Reads `VALUE`, `VALUE/MASK`.
-fn masked(word: &str, value: Parse, mask: Parse, whole: u64) -> Option<(u64, u64)> {
-    let (given, bits) = match word.split_once('/') {
-        Some((given, bits)) => (value(given)?, mask(bits)?),
-        None => (value(word)?, whole),
-    };
-    (given <= whole && bits <= whole).then_some((given, bits))
-}
-
-/// Reads an Ethernet address; bytes may be left out at the end.
-fn mac_bytes(word: &str) -> Option<u64> {
-    let mut bytes = [0; 6];
-    let mut parts = word.split(':');
-    for place in &mut bytes {
-        let Some(part) = parts.next() else { break };
-        *place = u8::from_str_radix(part, 16).ok()?;
-    }
-    (word.contains(':') && parts.next().is_none())
-        .then(|| bytes.iter().fold(0, |mac, byte| mac << 8 | u64::from(*byte)))
-}
-
-const WHOLE_MAC: u64 = 0xffff_ffff_ffff;
-
-fn mac(word: &str) -> Option<(u64, u64)> {
-    let Some((address, mask)) = word.split_once('/') else { return Some((mac_bytes(word)?, WHOLE_MAC)) };
-    let mask = match mask.parse::<u32>() {
-        Ok(ones) if ones <= 48 => WHOLE_MAC & !(WHOLE_MAC >> ones),
-        Ok(_) => return None,
-        Err(_) => mac_bytes(mask)?,
-    };
-    Some((mac_bytes(address)?, mask))
-}
-
-/// Reads `10.1.2.3/8`, `10/8`, `10.0.0.0/255.0.0.0`: bytes may be left out at the end.
-fn ipv4(word: &str) -> Option<(u128, u128)> {
-    let dotted = |word: &str| {
-        let mut bytes = [0; 4];
-        let parts: Vec<&str> = word.split('.').collect();
-        for (place, part) in bytes.iter_mut().zip(&parts) {
-            *place = part.parse().ok()?;
-        }
-        (parts.len() <= 4).then(|| u32::from(Ipv4Addr::from(bytes)))
-    };
-    if word == "default" {
-        return Some((0, 0));
-    }
-    let (address, mask) = match word.split_once('/') {
-        None => (dotted(word)?, u32::MAX),
-        Some((address, mask)) => {
-            let mask = match mask.parse::<u32>() {
-                Ok(ones) if ones <= 32 => !u32::MAX.checked_shr(ones).unwrap_or(0),
-                Ok(_) => return None,
-                Err(_) => dotted(mask).filter(|m| m.leading_ones() + m.trailing_zeros() >= 32)?,
-            };
-            (dotted(address)?, mask)
-        }
-    };
-    Some((address.into(), mask.into()))
-}
-
-fn ipv6(word: &str) -> Option<(u128, u128)> {
-    if word == "default" {
-        return Some((0, 0));
-    }
-    let (address, ones) = match word.split_once('/') {
-        None => (word, 128),
-        Some((address, ones)) => (address, ones.parse::<u32>().ok().filter(|n| *n <= 128)?),
-    };
-    let mask = !u128::MAX.checked_shr(ones).unwrap_or(0);
-    Some((address.parse::<Ipv6Addr>().ok()?.into(), mask))
-}
-
 impl Reader<'_, '_> {
     fn wrong(&self, value: &Word, expected: &str) -> Failure {
         let message = format!("flower filter: \"{}\" is not a value for this", value.text);
-        Failure::unparsable(self.said.error(code::BAD_VALUE, value, message).expected(expected))
+        let err = self.said.error(code::BAD_VALUE, value, message).expected(expected);
+        Failure::unparsable(err).linux(Sentence::Illegal(self.name))
     }
 
     fn needs(&self, key: &Word, what: &str) -> Failure {
         let message = format!("flower filter {} needs {what}", key.text);
-        Failure::unparsable(self.said.error(code::CONFLICT, key, message))
+        let err = self.said.error(code::CONFLICT, key, message);
+        Failure::unparsable(err).linux(Sentence::Illegal(self.name))
+    }
+
+    /// Returns tc's line for a key that does not fit the words around it.
+    fn cannot_set(&self, condition: &str) -> String {
+        format!("Can't set \"{}\" if {condition}", self.name)
+    }
+
+    /// Returns the error for an address of Ethernet.
+    fn wrong_mac(&self, value: &Word) -> Failure {
+        let failure = self.wrong(value, MAC);
+        let (address, mask) = value.text.split_once('/').unwrap_or((&value.text, ""));
+        let not = match (mac_bytes(address), mask.parse::<u32>()) {
+            (None, _) => address,
+            (Some(_), Err(_)) if !mask.is_empty() => mask,
+            // tc takes any number of bits.
+            _ => return Failure { diagnostic: Diagnostic { linux: None, ..failure.diagnostic }, ..failure },
+        };
+        failure.linux(format!("\"{not}\" is invalid lladdr.\n{}", Sentence::Illegal(self.name)))
     }
 
     /// Returns the type of the packet's network header, by tc's rules.
@@ -251,7 +196,7 @@ impl Reader<'_, '_> {
                 self.tag(name, key, value)
             }
             "dst_mac" | "src_mac" => {
-                let mac = mac(&value.text).ok_or_else(|| self.wrong(value, MAC))?;
+                let mac = mac(&value.text).ok_or_else(|| self.wrong_mac(value))?;
                 self.set(if name == "dst_mac" { Field::DST_MAC } else { Field::SRC_MAC }, mac);
                 Ok(())
             }
@@ -276,7 +221,8 @@ impl Reader<'_, '_> {
         match name {
             "l2tpv3_sid" | "spi" | "cfm" | "enc_flags" | "pfcp_opts" => {
                 let message = format!("flower does not look at {name}");
-                Err(Failure::unparsable(self.said.error(code::UNKNOWN_KEY, key, message)))
+                let err = self.said.error(code::UNKNOWN_KEY, key, message);
+                Err(Failure::unparsable(err).linux(Sentence::WhatIs(&key.text)))
             }
             name if name.starts_with("ct_") => {
                 Err(Failure::refused(unsupported("connections are not tracked here")))
@@ -296,7 +242,11 @@ impl Reader<'_, '_> {
         };
         if !tagged {
             let what = if inner { "vlan_ethtype 802.1q before it" } else { "protocol 802.1q" };
-            return Err(self.needs(key, what));
+            let condition = match inner {
+                false => "ethertype isn't 802.1Q or 802.1AD and num_of_vlans is 0",
+                true => "inner vlan ethertype isn't 802.1Q or 802.1AD and num_of_vlans is less than 2",
+            };
+            return Err(self.needs(key, what).linux(self.cannot_set(condition)));
         }
         match (name, inner) {
             ("vlan_id", _) => self.number(Field::VLAN_ID, value, uint)?,
@@ -306,7 +256,9 @@ impl Reader<'_, '_> {
             (_, inner) => {
                 let kind = protocol::number(&value.text).ok_or_else(|| {
                     let message = format!("\"{}\" is not an ethertype", value.text);
-                    Failure::usage(self.said.error(code::BAD_VALUE, value, message))
+                    let err = self.said.error(code::BAD_VALUE, value, message);
+                    // tc names the outer tag also for the inner one.
+                    Failure::usage(err).linux(Sentence::Argument(&value.text, "invalid vlan_ethtype"))
                 })?;
                 let field = if inner { Field::CVLAN_ETHTYPE } else { Field::VLAN_ETHTYPE };
                 self.set(field, (kind.into(), 0xffff));
@@ -337,19 +289,24 @@ impl Reader<'_, '_> {
             return Ok(());
         }
         if !matches!(kind, ethertype::IPV4 | ethertype::IPV6) {
-            return Err(self.needs(key, "protocol ip or ipv6"));
+            let failure = self.needs(key, "protocol ip or ipv6");
+            return Err(if name == "ip_proto" { failure.linux(OTHER_ETHERTYPE) } else { failure });
         }
         if name == "ip_proto" {
             return self.read_ip_proto(kind, key, value);
         }
         if matches!(value.text.as_str(), "any" | "all") {
             let message = format!("flower filter {name}: \"{}\" is no address", value.text);
-            return Err(Failure::refused(self.said.error(code::BAD_VALUE, value, message)));
+            let err = self.said.error(code::BAD_VALUE, value, message);
+            return Err(Failure::refused(err).linux(kernel::RANGE_TALKING));
         }
         let v4 = kind == ethertype::IPV4;
         let found = if v4 { ipv4(&value.text) } else { ipv6(&value.text) };
         let expected = if v4 { "an IPv4 address or prefix" } else { "an IPv6 address or prefix" };
-        let (address, mask) = found.ok_or_else(|| self.wrong(value, expected))?;
+        let (address, mask) = found.ok_or_else(|| {
+            let form = if v4 { "inet prefix" } else { "inet6 prefix" };
+            self.wrong(value, expected).linux(Sentence::Rather(form, &value.text))
+        })?;
         if self.is_ip() {
             self.rule.set(if name == "src_ip" { Field::SRC_IP } else { Field::DST_IP }, address, mask);
         }
@@ -363,8 +320,12 @@ impl Reader<'_, '_> {
             self.wrong(value, "one of tcp, udp, sctp, icmp, icmpv6 or a hexadecimal number")
         })?;
         match (value.text.as_str(), kind) {
-            ("icmp", ethertype::IPV6) => return Err(self.needs(key, "protocol ip for icmp")),
-            ("icmpv6", ethertype::IPV4) => return Err(self.needs(key, "protocol ipv6 for icmpv6")),
+            ("icmp", ethertype::IPV6) => {
+                return Err(self.needs(key, "protocol ip for icmp").linux(OTHER_ETHERTYPE));
+            }
+            ("icmpv6", ethertype::IPV4) => {
+                return Err(self.needs(key, "protocol ipv6 for icmpv6").linux(OTHER_ETHERTYPE));
+            }
             _ => {}
         }
         self.ip_proto = Some(number);
@@ -404,7 +365,8 @@ impl Reader<'_, '_> {
                 return Err(self.wrong(value, EXPECTED));
             };
             if first >= last {
-                return Err(self.wrong(value, "a range whose last port is above its first"));
+                let failure = self.wrong(value, "a range whose last port is above its first");
+                return Err(failure.linux(range_lines(self.name)));
             }
             // Each is at most 65 535.
             let range = Some((first as u16, last as u16));
@@ -450,13 +412,15 @@ impl Reader<'_, '_> {
                 self.set(Field::ARP_OP, found);
             }
             "arp_sip" | "arp_tip" => {
-                let found =
-                    ipv4(&value.text).ok_or_else(|| self.wrong(value, "an IPv4 address or prefix"))?;
+                let found = ipv4(&value.text).ok_or_else(|| {
+                    let failure = self.wrong(value, "an IPv4 address or prefix");
+                    failure.linux(Sentence::Rather("inet prefix", &value.text))
+                })?;
                 let field = if name == "arp_sip" { Field::SRC_IP } else { Field::DST_IP };
                 self.rule.set(field, found.0, found.1);
             }
             _ => {
-                let mac = mac(&value.text).ok_or_else(|| self.wrong(value, MAC))?;
+                let mac = mac(&value.text).ok_or_else(|| self.wrong_mac(value))?;
                 self.set(if name == "arp_sha" { Field::ARP_SHA } else { Field::ARP_THA }, mac);
             }
         }
@@ -466,7 +430,8 @@ impl Reader<'_, '_> {
     fn pppoe(&mut self, name: &str, key: &Word, value: &Word) -> Done {
         let carried = self.cvlan.or(self.vlan).unwrap_or(self.protocol);
         if carried != PPPOE {
-            return Err(self.needs(key, "protocol ppp_ses"));
+            let line = self.cannot_set("ethertype isn't PPPoE session");
+            return Err(self.needs(key, "protocol ppp_ses").linux(line));
         }
         if name == "pppoe_sid" {
             return self.number(Field::PPPOE_SID, value, uint);
@@ -477,7 +442,9 @@ impl Reader<'_, '_> {
             }
             None => {
                 let message = format!("\"{}\" is not a protocol of PPP", value.text);
-                return Err(Failure::usage(self.said.error(code::BAD_VALUE, value, message)));
+                let err = self.said.error(code::BAD_VALUE, value, message);
+                let line = Sentence::Argument(&value.text, "invalid ppp_proto");
+                return Err(Failure::usage(err).linux(line));
             }
         };
         self.ppp = Some(number);
@@ -487,11 +454,18 @@ impl Reader<'_, '_> {
 
     fn label(&self, key: &Word) -> Done {
         if self.labels == [true; 2] {
-            return Err(self.needs(key, "one way to say labels, not two"));
+            let line = self.cannot_set(match self.name {
+                "mpls" => r#""mpls_label", "mpls_tc", "mpls_bos" or "mpls_ttl" is set"#,
+                _ => r#""mpls" is set"#,
+            });
+            return Err(self.needs(key, "one way to say labels, not two").linux(line));
         }
         match self.said_kind() {
             0x8847 | 0x8848 => Ok(()),
-            _ => Err(self.needs(key, "protocol mpls_uc or mpls_mc")),
+            _ => {
+                let line = self.cannot_set("ethertype isn't MPLS");
+                Err(self.needs(key, "protocol mpls_uc or mpls_mc").linux(line))
+            }
         }
     }
 
@@ -526,18 +500,21 @@ impl Reader<'_, '_> {
             let pairs = || entry.chunks_exact(2);
             let Some(depth) = pairs().find(|pair| pair[0].text == "depth").map(|pair| &pair[1]) else {
                 let err = self.said.error(code::MISSING, key, "an entry of a label stack needs its depth");
-                return Err(Failure::usage(err));
+                return Err(Failure::usage(err).linux(Sentence::Required("depth")));
             };
+            self.name = "depth";
             let number = match decimal(&depth.text).and_then(|n| u8::try_from(n).ok()) {
                 Some(n) if DEPTHS.contains(&n) => n,
                 Some(0) | None => return Err(self.wrong(depth, "a depth from 1 to 7")),
                 Some(_) => {
                     let message = format!("labels are looked at down to depth {}", DEPTHS.end());
-                    return Err(Failure::refused(self.said.error(code::OUT_OF_RANGE, depth, message)));
+                    let err = self.said.error(code::OUT_OF_RANGE, depth, message);
+                    return Err(Failure::refused(err).linux(kernel::MPLS_DEPTH));
                 }
             };
             self.entry(number);
             for pair in pairs().filter(|pair| pair[0].text != "depth") {
+                self.name = LSE.iter().find(|(name, ..)| *name == pair[0].text).map_or("", |(name, ..)| name);
                 self.lse(number, &pair[0].text, &pair[1])?;
             }
         }
@@ -557,6 +534,30 @@ impl Reader<'_, '_> {
             self.set(Field::TCP_FLAGS, (0, 0));
         }
     }
+}
+
+/// tc's lines for a protocol of IP in packets of another ethertype.
+const OTHER_ETHERTYPE: &str = "Illegal \"eth_type\" for ip proto\nIllegal \"ip_proto\"";
+
+/// Returns tc's line for the word at `at` of a line, which is no address of any form: of a key that
+/// does not fit the protocol, tc does not read the value.
+pub(crate) fn address_line(protocol: u16, words: &[Word], at: usize) -> Option<Cow<'static, str>> {
+    let before = words.get(..at)?;
+    let value = words.get(at)?;
+    let tag = |name: &str| {
+        let pair = before.windows(2).rfind(|pair| pair[0].text == name)?;
+        protocol::number(&pair[1].text)
+    };
+    let kind = tag("cvlan_ethtype").or_else(|| tag("vlan_ethtype")).unwrap_or(protocol);
+    let key = before.last()?.text.as_str();
+    let form = match (key, kind) {
+        ("src_ip" | "dst_ip", ethertype::IPV4) => "inet prefix",
+        ("src_ip" | "dst_ip", ethertype::IPV6) => "inet6 prefix",
+        ("arp_sip" | "arp_tip", ethertype::ARP | RARP) => "inet prefix",
+        ("src_ip" | "dst_ip" | "arp_sip" | "arp_tip", _) => return Some(Sentence::Illegal(key).into()),
+        _ => return None,
+    };
+    Some(Sentence::Rather(form, &value.text).into())
 }
 
 /// Returns the ethertype of the protocol in a session of PPPoE.

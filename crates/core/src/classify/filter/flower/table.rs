@@ -284,10 +284,9 @@ impl Table {
         let (mask, words) = (&mut self.masks[at], words_of(rule));
         if mask.bits != bits_of(rule) {
             let expected = "the fields and masks that this filter has";
-            return Err((
-                ConfigError::new(ErrorKind::Conflict, Object::Filter(Some("flower")), expected, "others"),
-                goal,
-            ));
+            let err =
+                ConfigError::new(ErrorKind::Conflict, Object::Filter(Some("flower")), expected, "others");
+            return Err((err.key("handle"), goal));
         }
         if mask.find(&words, &self.hasher).is_some_and(|there| there != slot) {
             return Err((twin(), goal));

@@ -13,7 +13,7 @@ use super::{BUCKET, DIVISOR_MAX, KEYS_MAX, Match, NODE, Place, Selector, TABLE, 
 use crate::classify::counters::Counters;
 use crate::classify::filter::chain::{exists, not_found};
 use crate::classify::filter::{Bound, Existence};
-use crate::text::error::{ConfigError, ErrorKind, Object};
+use crate::text::error::{ConfigError, ErrorKind, Object, Reason};
 
 /// All tables of a block.
 #[derive(Clone, Debug, Default)]
@@ -221,7 +221,7 @@ impl Common {
     ) -> Result<u32, ConfigError> {
         if handle & !TABLE != 0 {
             let expected = "the handle of a table, as divisor makes one";
-            return Err(refused(ErrorKind::Conflict, "handle", expected, handle));
+            return Err(refused(ErrorKind::Conflict, "divisor", expected, handle));
         }
         if !divisor.is_power_of_two() || divisor > DIVISOR_MAX {
             let expected = format!("a power of two up to {DIVISOR_MAX}");
@@ -328,7 +328,7 @@ impl Common {
 
     /// Returns the slot, the bucket and the number of a new filter.
     fn place(&self, root: u32, handle: u32, rule: &Match) -> Result<(u32, usize, u32), ConfigError> {
-        let said = rule.table.filter(|t| t & TABLE != 0 && t & TABLE != TABLE);
+        let said = rule.table.filter(|t| *t != 0 && t & TABLE != TABLE);
         let slot = match said {
             None => root,
             Some(said) => self
@@ -354,10 +354,13 @@ impl Common {
             0 => {
                 let free = free_from(nodes, FIRST).or_else(|| free_from(nodes, 1));
                 free.ok_or_else(|| {
-                    refused(ErrorKind::OutOfRange, "ht", "a bucket that is not full", id << 20)
+                    let err = refused(ErrorKind::OutOfRange, "ht", "a bucket that is not full", id << 20);
+                    err.reason(Reason::NumberTaken)
                 })?
             }
-            node if used(&node) => return Err(exists("u32", id << 20 | bucket << 12 | node)),
+            node if used(&node) => {
+                return Err(exists("u32", id << 20 | bucket << 12 | node).reason(Reason::NumberTaken));
+            }
             node => node,
         };
         Ok((slot, bucket as usize, node))
@@ -415,7 +418,8 @@ impl Common {
         };
         if table.root {
             let expected = "a table that divisor has made";
-            return Err(refused(ErrorKind::Conflict, "handle", expected, handle));
+            let err = refused(ErrorKind::Conflict, "handle", expected, handle);
+            return Err(err.reason(Reason::OfParent));
         }
         if table.refs > 0 {
             let given = format!("{}, held by {}", text(handle), table.refs);
@@ -425,7 +429,7 @@ impl Common {
                 "a table that no filter links to",
                 given,
             );
-            return Err(err.key("handle"));
+            return Err(err.key("handle").reason(Reason::InUse));
         }
         Ok(self.remove(slot))
     }
