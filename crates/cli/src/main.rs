@@ -43,6 +43,11 @@ use clap::{Parser, Subcommand};
 
 pub(crate) use failure::Failure;
 
+/// The daemon builds and frees large policies between packets. The C library's allocator gathers all
+/// small freed pieces in one step, for which packets would wait; this one does not.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// The transmit side of a network stack, in user space
 ///
 /// Qdiscs, byte queue limits and back-pressure run in virtual time, to show the effect of a policy;

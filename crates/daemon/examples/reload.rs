@@ -15,6 +15,10 @@ use txweir_daemon::Daemon;
 use txweir_daemon::protocol::{Ask, Batch};
 use txweir_device::clock::now_ns;
 
+/// The allocator of the command `txweir`.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// Runs of each job by each clock.
 const RUNS: usize = 11;
 
