@@ -227,8 +227,7 @@ impl Discipline for Htb {
         // A class that has packets is active already.
         let first = node.is_empty();
         node.enqueue(p, cx);
-        if cx.dropped().packets != dropped && cx.effects.last_dropped_hash() == cx.pool.as_it_came(index).hash
-        {
+        if cx.has_refused(index, dropped) {
             self.law.count_drop(i);
         }
         if first && !node.is_empty() {
