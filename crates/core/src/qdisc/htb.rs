@@ -312,7 +312,7 @@ impl Classes for Htb {
     fn select(&self, _m: &Meta, class: Option<ClassId>) -> Option<&Class> {
         self.classes.get(self.leaf(class)?)
     }
-    fn classify_result(&self, class: Option<ClassId>, own: Handle) -> Classified {
+    fn classify_result(&self, class: Option<ClassId>, _asked: Option<Handle>, own: Handle) -> Classified {
         let Some(class) = class.filter(|c| c.major() == own.major()) else {
             return Classified::Final(FilterOutcome::Nothing);
         };
