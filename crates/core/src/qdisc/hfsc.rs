@@ -76,9 +76,6 @@ pub(crate) struct Hfsc {
     /// The leaf whose qdisc holds its packets back, and with them all others, until a time; or until
     /// a packet comes, or a class changes: then the choice is made anew.
     held: Option<(usize, Instant, WakeReason)>,
-    /// Leaves whose packets are all for transmit queues that are stopped: they are out of the law
-    /// until the next dequeue, each at most once in here.
-    stopped: Vec<usize>,
 }
 
 impl Discipline for Hfsc {
@@ -110,7 +107,6 @@ impl Discipline for Hfsc {
             default: cfg.default.0,
             wake: None,
             held: None,
-            stopped: Vec::new(),
         }
     }
     fn change(&mut self, cfg: &Config, (): (), _env: &Env, _cx: &mut Cx) {
@@ -155,9 +151,6 @@ impl Discipline for Hfsc {
             self.held = Some((i, t, why));
             return Next::At(t, why);
         }
-        if !self.stopped.is_empty() {
-            self.ask_again(cx);
-        }
         let now = Tick::of(cx.now);
         self.wake = self.wake.filter(|t| *t > now);
         // Each turn takes a class off the active ones.
@@ -181,15 +174,11 @@ impl Discipline for Hfsc {
                 Next::At(t, why) => {
                     let own = self.wake.map(|t| (t.instant(), WakeReason::Tokens));
                     let (t, why) = own.filter(|own| own.0 < t).unwrap_or((t, why));
-                    self.held = Some((i, t, why));
+                    // A queue that is stopped starts at any time.
+                    self.held = Some((i, t, why)).filter(|_| why != WakeReason::Queue);
                     return Next::At(t, why);
                 }
-                Next::Empty => {
-                    if !self.classes[i].node.is_empty() {
-                        self.stopped.push(i);
-                    }
-                    self.law.empty(i);
-                }
+                Next::Empty => self.law.empty(i),
             }
         }
         self.sleep(now, cx)
@@ -199,7 +188,6 @@ impl Discipline for Hfsc {
         // The caller of `evict_all` empties the classes next.
         self.law.rest();
         self.held = None;
-        self.stopped.clear();
     }
     fn queued(&self, pool: &Pool, f: &mut dyn FnMut(Waiting<'_>)) {
         self.own.waiting(pool).for_each(f);
@@ -207,7 +195,6 @@ impl Discipline for Hfsc {
     fn reset(&mut self, _cx: &mut Cx) {
         self.law.reset();
         (self.wake, self.held) = (None, None);
-        self.stopped.clear();
     }
     fn stats(&self) -> NoStats {
         NoStats {}
@@ -288,18 +275,6 @@ impl Hfsc {
         if self.law.classes().has_deadlines(i) {
             // Its qdisc cannot drop this packet any more, so that the deadline holds.
             let _ = self.head(i, cx);
-        }
-    }
-
-    /// Makes the leaves active again whose transmit queues were stopped.
-    #[cold]
-    fn ask_again(&mut self, cx: &mut Cx) {
-        // Bound: the leaves in there.
-        while let Some(i) = self.stopped.pop() {
-            if !self.classes[i].node.is_empty() && !self.law.is_active(i) {
-                let len = self.head(i, cx).unwrap_or(0);
-                self.law.activate(i, len, Tick::of(cx.now));
-            }
         }
     }
 
@@ -407,8 +382,12 @@ impl Classful for Hfsc {
         let above = match at.parent {
             0 => ROOT,
             minor => classes.slot(minor).ok_or_else(|| {
+                let given = match class {
+                    Object::Class(Some(class)) => Handle::new(class.major(), minor),
+                    _ => Handle::new(0, minor),
+                };
                 let expected = "a class that is there";
-                ConfigError::new(ErrorKind::NotFound, class, expected, format!("{minor:x}")).key("parent")
+                ConfigError::new(ErrorKind::NotFound, class, expected, given).key("parent")
             })?,
         };
         if classes.is_deepest(above) {
@@ -437,7 +416,6 @@ impl Classful for Hfsc {
             self.classes.push(vacant(env));
             self.configs.push(cfg);
             self.drops.push(0);
-            self.stopped.reserve(self.classes.len());
         } else {
             (self.configs[slot], self.drops[slot]) = (cfg, 0);
         }

@@ -196,7 +196,7 @@ fn impossible_classes_are_refused_with_their_reason() {
         assert_eq!(err.to_string(), said, "{words}");
     }
     let missing = add(&mut lane, 9, 0x77, "rt m2 1mbit").unwrap_err();
-    assert_eq!(missing.to_string(), "class 8001:9 parent: expected a class that is there, given \"77\"");
+    assert_eq!(missing.to_string(), "class 8001:9 parent: expected a class that is there, given \"8001:77\"");
     let inner = delete(&mut lane, 1).unwrap_err();
     assert_eq!(
         inner.to_string(),
