@@ -26,8 +26,8 @@ const INVERSE_BITS: u32 = 14;
 /// Inverse of a slope of zero.
 const NEVER: u64 = u64::MAX;
 
-/// A point in time, in ticks since the caller's origin; in the reference since the machine's start. A
-/// new class has its curves since tick 0.
+/// A point in time, in ticks since the caller's origin; in the reference since the machine's start.
+/// A new class has its curves since tick 0.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Tick(pub u64);
 
@@ -328,8 +328,8 @@ mod tests {
             let first = exact.m1 * exact.d;
             let after = exact.d + (y as f64 - first) / exact.m2;
             let want = if y as f64 <= first { y as f64 / exact.m1 } else { after };
-            // An inverse is at most 2^-14 ticks per byte too large. At the corner are the bytes of a
-            // tick and of the roundings of the first slope.
+            // An inverse is at most 2^-14 ticks per byte too large. At the corner are the bytes of
+            // a tick and of the roundings of the first slope.
             let corner = 3.0 + exact.m1 + exact.d / f64::from(1 << 24);
             let slack = 3.0 + y as f64 / f64::from(1 << 14) + corner / exact.m1.min(exact.m2).max(1e-12);
             prop_assert!(((t - 1000) as f64 - want).abs() <= slack, "{t} for {want} +- {slack}");

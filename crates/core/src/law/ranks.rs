@@ -6,8 +6,8 @@
 //! it. Members are slots; a slot is in at most one set at a time, so that all sets share one table
 //! of nodes. Members of equal keys stand in the order in which they joined.
 //!
-//! - I1: the heights of the two sides of a node differ by at most one: 65 534 members are at most 23
-//!   levels deep.
+//! - I1: the heights of the two sides of a node differ by at most one: 65 534 members are at most
+//!   23 levels deep.
 //! - I2: `least` of a node is the least weight of its tree.
 //!
 //! Memory: 40 bytes for each slot. Nothing is allocated after [`Ranks::reserve`].

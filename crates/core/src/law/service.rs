@@ -13,11 +13,11 @@
 //! - I1: a leaf stands in the set of the real-time leaves if it has packets and that curve; in the
 //!   set of the class above if it has packets and a link-sharing curve. A class with classes below
 //!   stands there while any of them does.
-//! - I2: `fit` of a class is the later of its own limit and of the earliest `fit` below it, so that a
-//!   class that fits has a leaf that does.
+//! - I2: `fit` of a class is the later of its own limit and of the earliest `fit` below it, so that
+//!   a class that fits has a leaf that does.
 //!
-//! **Cost.** A choice is O(log leaves) for the real-time part, and O(log siblings) for each level of
-//! the sharing part; so is a charge ([`super::ranks`]). The reference walks along its lists.
+//! **Cost.** A choice is O(log leaves) for the real-time part, and O(log siblings) for each level
+//! of the sharing part; so is a charge ([`super::ranks`]). The reference walks along its lists.
 //!
 //! **Memory.** At most 384 bytes for each class, 80 of its ranks, four for each minor number.
 
@@ -210,8 +210,8 @@ impl Service {
             self.forgo(i);
         }
     }
-    /// Computes the deadline of the next packet of a leaf, of `len` bytes, after one that was chosen
-    /// by a criterion. Does nothing to a leaf without a real-time curve.
+    /// Computes the deadline of the next packet of a leaf, of `len` bytes, after one that was
+    /// chosen by a criterion. Does nothing to a leaf without a real-time curve.
     #[inline]
     pub fn renew(&mut self, i: usize, len: u32, by: Criterion) {
         if !self.classes.at[i].is_eligible {

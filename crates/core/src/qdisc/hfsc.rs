@@ -1,10 +1,11 @@
-//! hfsc: a tree of classes with service curves: a leaf has deadlines of its own, and what they leave
-//! is shared along the tree, up to limits (tc-hfsc(7), tc-hfsc(8); I. Stoica, H. Zhang, T. S. E. Ng,
-//! SIGCOMM 1997).
+//! hfsc: a tree of classes with service curves: a leaf has deadlines of its own, and what they
+//! leave is shared along the tree, up to limits (tc-hfsc(7), tc-hfsc(8); I. Stoica, H. Zhang, T. S.
+//! E. Ng, SIGCOMM 1997).
 //!
 //! The algorithm is in [`crate::law::service`], its arithmetic in [`crate::law::curve`]; here are
-//! the parameters and the packets. O(log classes) per packet and level of classes. Memory per class:
-//! 464 bytes there, four for each minor number up to the greatest, its parameters, its qdisc.
+//! the parameters and the packets. O(log classes) per packet and level of classes. Memory per
+//! class: 464 bytes there, four for each minor number up to the greatest, its parameters, its
+//! qdisc.
 //!
 //! - I1: a leaf with a real-time curve gets that service within one packet of the deadline, as long
 //!   as the curves in sum are below the link's rate.
@@ -58,7 +59,8 @@ crate::params! {
 #[derive(Debug)]
 pub(crate) struct Hfsc {
     law: Service,
-    /// Packets that wait in the qdisc itself, which is a leaf without curves while it has no classes.
+    /// Packets that wait in the qdisc itself, which is a leaf without curves while it has no
+    /// classes.
     own: Queue,
     /// Most of them.
     own_room: u32,
@@ -73,8 +75,8 @@ pub(crate) struct Hfsc {
     default: u16,
     /// Time at which it has asked to be asked again, which stays when a leaf answers for itself.
     wake: Option<Tick>,
-    /// The leaf whose qdisc holds its packets back, and with them all others, until a time; or until
-    /// a packet comes, or a class changes: then the choice is made anew.
+    /// The leaf whose qdisc holds its packets back, and with them all others, until a time; or
+    /// until a packet comes, or a class changes: then the choice is made anew.
     held: Option<(usize, Instant, WakeReason)>,
 }
 
@@ -247,8 +249,8 @@ impl Hfsc {
         class.and_then(|class| leaf(class.minor())).or_else(|| leaf(self.default))
     }
 
-    /// True if a packet without a leaf waits in the qdisc itself: it names the qdisc, or nothing that
-    /// is there while the qdisc is the default, and there are no classes.
+    /// True if a packet without a leaf waits in the qdisc itself: it names the qdisc, or nothing
+    /// that is there while the qdisc is the default, and there are no classes.
     fn takes_itself(&self, class: Option<ClassId>) -> bool {
         self.law.classes().is_leaf(ROOT) && (self.default == 0 || class.is_some_and(|c| c.minor() == 0))
     }

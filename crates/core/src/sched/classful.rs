@@ -146,8 +146,8 @@ pub trait Classful: Discipline {
     const CLASS_REFUSED_BY: RefusedBy = |_, _| None;
     /// Effect of a change on options not named.
     const CLASS_CHANGE: ChangeRule = ChangeRule::Merge;
-    /// True if the qdisc itself is a class, the one at the root: `list_classes` shows it first, with
-    /// the minor number 0, and the classes directly below the qdisc are below that one.
+    /// True if the qdisc itself is a class, the one at the root: `list_classes` shows it first,
+    /// with the minor number 0, and the classes directly below the qdisc are below that one.
     const ROOT_CLASS: bool = false;
     /// True if the options of classes decide in which class a packet waits.
     const CLASS_SELECTS: bool = true;

@@ -192,8 +192,8 @@ impl Cx {
         self.effects.reasons().marks[reason as usize]
     }
     /// True if a packet was dropped since there were `dropped` of them, and the last one was the
-    /// packet that has come in a slot, or another of its flow: a class above its qdisc counts that as
-    /// a drop of its own.
+    /// packet that has come in a slot, or another of its flow: a class above its qdisc counts that
+    /// as a drop of its own.
     #[inline]
     pub(crate) fn has_refused(&self, slot: usize, dropped: u64) -> bool {
         self.dropped().packets != dropped

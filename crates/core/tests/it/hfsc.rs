@@ -1,5 +1,5 @@
-//! hfsc: literal schedules of each criterion, the words of curves, and the classes. (`hfsc_model.rs`:
-//! a model on random trees. Against Linux 6.12: spec/traces/hfsc.)
+//! hfsc: literal schedules of each criterion, the words of curves, and the classes.
+//! (`hfsc_model.rs`: a model on random trees. Against Linux 6.12: spec/traces/hfsc.)
 
 use crate::common::lane::{Lane, Out};
 use txweir_core::sched::classful::ClassShown;
@@ -167,7 +167,7 @@ fn curves_are_read_in_both_forms_and_cut_short() {
     ] {
         let lane = hfsc("", &[(1, 0, words)]);
         assert_eq!(options(&lane, 1), shown, "{words}");
-        // What is shown without loss is read back.
+        // The form without loss is read back.
         let mut exact = String::new();
         lane.root().qdisc().user_classes().unwrap().options(1, &mut |o| {
             if o.value.is_set() {
@@ -181,10 +181,11 @@ fn curves_are_read_in_both_forms_and_cut_short() {
 #[test]
 fn impossible_classes_are_refused_with_their_reason() {
     let mut lane = hfsc("default 10", &[(1, 0, "sc m2 1mbit"), (2, 1, "rt m2 1mbit")]);
+    let (beside, why) = ("ls or sc beside ul", "an upper limit is one of link-sharing");
     let curve = "a curve ([m1 RATE d TIME] m2 RATE, or [umax SIZE dmax TIME] rate RATE)";
     for (words, said) in [
         ("", "class 8001:9 rt, ls or sc: expected a curve: rt, ls, or sc for both, given nothing".into()),
-        ("ul m2 1mbit", "class 8001:9 ls or sc beside ul: expected ls or sc beside ul, given nothing (an upper limit is one of link-sharing)".into()),
+        ("ul m2 1mbit", format!("class 8001:9 {beside}: expected {beside}, given nothing ({why})")),
         ("rt m2 0bit", "hfsc rt: expected a slope above zero, given \"m2\"".into()),
         ("rt m1 1mbit d 10ms", format!("hfsc rt: expected {curve}, given nothing")),
         ("rt 1mbit", format!("hfsc rt: expected {curve}, given \"1mbit\"")),

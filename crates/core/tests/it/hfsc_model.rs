@@ -1,11 +1,11 @@
-//! hfsc against a slow and plain model of it, on random trees, curves and arrivals: the same packets
-//! leave at the same nanosecond, the same wakes are requested, and every class shows the same
-//! numbers.
+//! hfsc against a slow and plain model of it, on random trees, curves and arrivals: the same
+//! packets leave at the same nanosecond, the same wakes are requested, and every class shows the
+//! same numbers.
 //!
 //! The model keeps classes in one list and scans it at each use: for the earliest deadline, for the
-//! least virtual time, for the earliest fit time, which it derives from the leaves up, for the active
-//! classes below another. Its curves are computed in 128 bits, each product whole. So it shares no
-//! structure with the kind: no trees, no counts, no cached minima, no halves of numbers.
+//! least virtual time, for the earliest fit time, which it derives from the leaves up, for the
+//! active classes below another. Its curves are computed in 128 bits, each product whole. So it
+//! shares no structure with the kind: no trees, no counts, no cached minima, no halves of numbers.
 //! `TXWEIR_SEED` chooses one run (a failure prints it), `TXWEIR_RUNS` the number of runs.
 
 use std::collections::VecDeque;

@@ -450,8 +450,8 @@ fn classes_may_be_json_of_newer_versions() {
     );
 }
 
-/// Service curves as text of tc 6.1, and as the objects that txweir prints; the qdisc itself is in the
-/// list of classes.
+/// Service curves as text of tc 6.1, and as the objects that txweir prints; the qdisc itself is in
+/// the list of classes.
 #[test]
 fn service_curves_are_read_in_both_forms() {
     let qdisc = r#"[{"kind":"hfsc","handle":"1:","dev":"eth0","root":true,"options":{"default":"10"}}]"#;
