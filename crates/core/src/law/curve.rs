@@ -197,7 +197,10 @@ impl Anchored {
         // reference divides by the low 32 bits.
         let gain = (curve.slopes[0] - curve.slopes[1]) as u32 as u64;
         let lead = (due - y) << SLOPE_BITS;
-        let mut dx = if gain == 0 { 0 } else { lead / gain };
+        let mut dx = match lead.checked_div(gain) {
+            Some(dx) => dx,
+            None => 0,
+        };
         let end = self.x.wrapping_add(self.dx);
         if end > x {
             dx = dx.wrapping_add(end - x);
