@@ -2,6 +2,7 @@
 
 import re
 
+import policies_hfsc
 import policies_htb
 from scenario import Random
 
@@ -186,15 +187,18 @@ KINDS = {
     "pfifo": pfifo, "bfifo": bfifo, "pfifo_head_drop": pfifo, "pfifo_fast": lambda d, rate: "", "prio": prio, "codel": codel,
     "fq_codel": fq_codel, "tbf": tbf, "ets": ets, "sfq": sfq, "netem": netem, "fq": fq, "red": red, "pie": pie, "fq_pie": fq_pie,
     "skbprio": skbprio, "cake": cake, "drr": lambda d, rate: "", "multiq": lambda d, rate: "", "htb": lambda d, rate: "",
+    "hfsc": lambda d, rate: "",
 }
 # Kinds with classes that may have qdiscs of any kind.
 INNER = ("prio", "ets", "tbf", "drr", "multiq", "netem", "red")
 # Those that hold packets back; red takes one that does for an empty queue (red-idle-child).
 SHAPING = ("tbf", "netem", "fq", "cake")
 # Those that a tree may have at its root in place of a tbf.
-ROOTS = ("netem", "fq", "cake", "htb")
+ROOTS = ("netem", "fq", "cake", "htb", "hfsc")
 # A change makes a new qdisc of these, is refused, or has nothing to say.
-UNCHANGED = ("pfifo_fast", "sfq", "multiq", "htb")
+UNCHANGED = ("pfifo_fast", "sfq", "multiq", "htb", "hfsc")
+# Trees of classes, which stand at the root.
+TREES = ("htb", "hfsc")
 
 
 def children(kind, options, queues):
@@ -212,7 +216,7 @@ class Policy:
     """A random tree: the lines that make it, and lines that change it."""
 
     def __init__(self, draw, kinds, queues=1, by_chance=False):
-        self.draw, self.kinds, self.lines, self.nodes, self.next = draw, [k for k in kinds if k != "htb"], [], [], 1
+        self.draw, self.kinds, self.lines, self.nodes, self.next = draw, [k for k in kinds if k not in TREES], [], [], 1
         self.queues, self.classes, self.options = queues, [], {**KINDS, **(BY_CHANCE if by_chance else {})}
         self.rate = draw.of(500_000, 1_000_000, 4_000_000, 10_000_000, 50_000_000)
         # The shares below are at least a tenth.
@@ -228,7 +232,7 @@ class Policy:
                                    + draw.of(" ", " linklayer atm ", " linklayer ethernet "))
         # Something must shape, or nothing ever waits: veth takes every packet at once.
         roots = [k for k in ROOTS if k in kinds]
-        root = draw.of(*roots) if roots and draw.chance(60 if "htb" in kinds else 30) else "tbf"
+        root = draw.of(*roots) if roots and draw.chance(60 if set(TREES) & set(kinds) else 30) else "tbf"
         self.add("root", root, self.rate, 0)
 
     def roomy(self, line):
@@ -241,7 +245,7 @@ class Policy:
             options = f" bandwidth {rate}bit{options}"
         if depth == 0 and kind == "fq" and "maxrate" not in options:
             options += f" maxrate {fq_rate(rate)}bit"
-        if kind == "htb":
+        if kind in TREES:
             options = f" default {self.draw.of(0, 1, 2)}"
         self.next += 1
         stab = self.stab if depth == 0 else ""
@@ -259,7 +263,7 @@ class Policy:
 
     def own_classes(self, handle, kind, rate):
         """Makes classes, of kinds whose classes commands make."""
-        if kind not in ("drr", "htb"):
+        if kind not in ("drr", *TREES):
             return []
         minors = range(1, 1 + self.draw.between(1, 4))
         for minor in minors:
@@ -273,6 +277,11 @@ class Policy:
         if kind == "drr":
             return d.sometimes(80, f" quantum {d.of(300, 600, 1514, 3000, 9000)}")
         least = max(8, rate * d.between(2, 8) // 10)
+        if kind == "hfsc":
+            # Rates have 32 bits of bytes.
+            least, most = (min(rate, 20_000_000_000) * tenths // 10 + 8 for tenths in (d.between(1, 4), d.between(3, 10)))
+            limited = f" ls m2 {least}bit ul m2 {most}bit"
+            return d.of(f" rt m2 {least}bit", limited, f" rt m1 {most}bit d 20ms m2 {least}bit{limited}", f" sc m2 {least}bit ul m2 {most}bit")
         return (f" rate {least}bit" + d.sometimes(70, f" ceil {max(least, rate * d.between(8, 12) // 10)}bit")
                 + d.sometimes(50, f" prio {d.between(0, 3)}")
                 + f" burst {d.of(1600, 3000, 9000)} cburst {d.of(1600, 3000)}")
@@ -350,15 +359,15 @@ def meant(policy):
     """The rows of PARITY.md that a tree may show."""
     kinds = {kind for _, _, kind, _ in policy.nodes}
     rows = [row for kind in MEANT if kind in kinds for row in MEANT[kind]]
-    if [k for _, _, k, _ in policy.nodes].count("tbf") > 1 or "htb" in kinds:
+    if [k for _, _, k, _ in policy.nodes].count("tbf") > 1 or kinds & set(TREES):
         rows.append({"row": "own-timers", "waives": ["overlimits"]})
-    if len(kinds & {"tbf", "htb", "netem", "fq", "cake"}) > 1 or [k for _, _, k, _ in policy.nodes].count("tbf") > 1:
+    if len(kinds & {"tbf", *TREES, "netem", "fq", "cake"}) > 1 or [k for _, _, k, _ in policy.nodes].count("tbf") > 1:
         # A timer of one's own may send what a change meanwhile permits: compared with the path asked then too.
         rows.append({"row": "own-timers", "waives": ["wakes"]})
     rows += [row for kind, row in SHRUNK.items() if kind in policy.shrunk]
     if policy.peeked:
         rows.append(PEEKED)
-    if "htb" in kinds and kinds & {"pfifo_head_drop", "skbprio"}:
+    if kinds & set(TREES) and kinds & {"pfifo_head_drop", "skbprio"}:
         rows.append({"row": "htb-class-drops", "waives": ["(dropped"]})
     if policy.rate < 1_000:
         rows.append(SLOW)
@@ -437,6 +446,8 @@ def scenario(seed, kinds):
     """A whole random scenario, as a table of a scenario file."""
     if kinds == ["htb"]:
         return policies_htb.scenario(seed)
+    if kinds == ["hfsc"]:
+        return policies_htb.scenario(seed, policies_hfsc.Tree)
     d = Draw(seed, 0x66757A7A)
     if len(kinds) > 6:
         # Of many a few, so that the same kind often meets itself.

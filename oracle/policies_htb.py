@@ -3,8 +3,19 @@
 import policies
 
 
+def bucket(handle):
+    """The place of a qdisc in Linux's list."""
+    return ((handle << 16) * 0x61C88647 & 0xFFFFFFFF) >> 28
+
+
+# Handles of different buckets, beside that of the root: those of one are listed by age.
+HANDLES = [next(h for h in range(2, 64) if bucket(h) == b) for b in range(16) if b != bucket(1)]
+
+
 class Tree:
     """Classes, the lines that make them, and lines that change them."""
+
+    kind, salt = "htb", 0x687462
 
     def __init__(self, draw):
         self.draw, self.lines, self.above, self.leafs, self.made = draw, [], {}, {}, []
@@ -14,12 +25,19 @@ class Tree:
         self.minors = draw.of(16, 300, 0xFFFF)
         self.wild = draw.chance(30)
         self.next = 2
-        r2q = draw.sometimes(40, f" r2q {draw.of(1, 2, 20, 100, 1000)}")
-        direct = draw.sometimes(20, f" direct_qlen {draw.of(0, 1, 3)}")
-        default = draw.of(0, draw.between(1, self.minors))
-        self.lines.append(f"qdisc add dev v0 root handle 1: htb default {default:x}{r2q}{direct}")
+        self.lines.append(f"qdisc add dev v0 root handle 1: {self.kind}{self.root_options()}")
         for _ in range(draw.of(1, 2, 3, 5, 8, 12, 20)):
             self.lines += self.add()
+
+    def root_options(self):
+        d = self.draw
+        r2q = d.sometimes(40, f" r2q {d.of(1, 2, 20, 100, 1000)}")
+        direct = d.sometimes(20, f" direct_qlen {d.of(0, 1, 3)}")
+        return f" default {d.of(0, d.between(1, self.minors)):x}{r2q}{direct}"
+
+    def places(self):
+        """The classes that may get another one below."""
+        return [m for m in self.above if self.depth(m) < 6]
 
     def depth(self, minor):
         return 0 if minor == 0 else 1 + self.depth(self.above[minor])
@@ -47,11 +65,11 @@ class Tree:
         minor = d.between(1, self.minors)
         if minor in self.above:
             return []
-        places = [m for m in self.above if self.depth(m) < 6]
+        places = self.places()
         parent = d.of(*places) if places and d.chance(80) else 0
         self.above[minor] = parent
         self.leafs.pop(parent, None)
-        made = [f"class add dev v0 parent 1:{parent:x} classid 1:{minor:x} htb {self.options()}"]
+        made = [f"class add dev v0 parent 1:{parent:x} classid 1:{minor:x} {self.kind} {self.options()}"]
         if self.next < 16 and d.chance(25):
             made.append(self.leaf(minor))
         return made
@@ -61,8 +79,7 @@ class Tree:
         # Below a tbf, `overlimits` counts how often it was asked in vain: PARITY.md, htb-wakes.
         kind = d.of("pfifo", "pfifo", "bfifo", "codel", "fq_codel", "prio")
         self.leafs[minor] = kind
-        # Handles of different buckets: those of one are listed by age.
-        handle = self.next
+        handle = HANDLES[self.next - 2]
         self.next += 1
         options = policies.KINDS[kind](d, self.rate)
         self.made.append(f": {kind}")
@@ -87,13 +104,13 @@ class Tree:
             case "drop":
                 had = self.leafs.pop(minor, None)
                 return [f"qdisc del dev v0 parent 1:{minor:x}"] if had else []
-        return [f"class change dev v0 classid 1:{minor:x} htb {self.options()}"]
+        return [f"class change dev v0 classid 1:{minor:x} {self.kind} {self.options()}"]
 
 
-def scenario(seed):
+def scenario(seed, kind=Tree):
     """A whole random scenario, as a table of a scenario file."""
-    d = policies.Draw(seed, 0x687462)
-    tree = Tree(d)
+    d = policies.Draw(seed, kind.salt)
+    tree = kind(d)
     lines, minors = list(tree.lines), list(tree.above)
     leaves = tree.leaves()
     streams = []

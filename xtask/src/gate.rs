@@ -10,7 +10,7 @@ const TABLE: &str = "spec/instructions.txt";
 
 /// The counted jobs. The 100 000-flow job is only timed: it measures the memory, not the code. The
 /// jobs of owners are only timed too: valgrind has no membarrier(2).
-const JOBS: [&str; 25] = [
+const JOBS: [&str; 26] = [
     "fifo-direct",
     "fifo-direct-nobql",
     "fifo-queued",
@@ -27,6 +27,7 @@ const JOBS: [&str; 25] = [
     "fq_codel-1k",
     "fq_pie-1k",
     "fq-20k",
+    "hfsc-1k",
     "htb-1k",
     "netem",
     "pie",

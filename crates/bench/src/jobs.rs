@@ -105,6 +105,12 @@ pub const JOBS: &[Job] = &[
         make: || paced(1_000_000),
     },
     Job {
+        name: "hfsc-1k",
+        about: "hfsc, 1000 leaves x 4 packets with deadlines and shares, below one class",
+        peer: false,
+        make: hfsc_1k,
+    },
+    Job {
         name: "htb-1k",
         about: "htb, 1000 leaves x 4 packets that borrow from one class",
         peer: false,
@@ -334,6 +340,20 @@ fn rough() -> Run {
 
 fn skbprio() -> Run {
     path("skbprio", "limit 1000", 4096, true, 256, draw(1 << 16, |r| (r.below(64) as u32, 0)))
+}
+
+/// Runs leaves whose deadlines are far, so that they share.
+fn hfsc_1k() -> Run {
+    const LEAVES: u16 = 1000;
+    const ABOVE: &[&str] = &["ls", "m2", "8gbit"];
+    const LEAF: &[&str] = &["rt", "m2", "8kbit", "ls", "m2", "8mbit"];
+    let path = with_classes("hfsc", 1 << 14, LEAVES + 1, |minor| match minor {
+        1 => (0, ABOVE),
+        _ => (1, LEAF),
+    });
+    let root = path.tree().root().handle();
+    let packets = draw(1 << 16, |r| (root.0 + 2 + r.below(LEAVES.into()) as u32, 0));
+    bursts(path, 4 * u64::from(LEAVES), packets)
 }
 
 /// Runs leaves that have used up their own rates, below one class that has not.

@@ -18,11 +18,11 @@ use crate::options::{agree, build, classes_of, printed, shown, with_words};
 use crate::reasons::Told;
 
 /// Classful kinds that also queue packets of their own, beside those in their classes.
-const OWN_QUEUE: &[&str] = &["htb", "netem"];
+const OWN_QUEUE: &[&str] = &["hfsc", "htb", "netem"];
 
 /// Kinds in which a class that may not send yet holds up the others, as in Linux: below one of
 /// these a shaper holds back all packets.
-const HELD_UP_BY_ONE: &[&str] = &["drr", "ets"];
+const HELD_UP_BY_ONE: &[&str] = &["drr", "ets", "hfsc"];
 
 /// Most wakes without progress: each level of shapers may ask for two.
 const STUCK_MAX: u32 = 32;

@@ -3,6 +3,7 @@
 use txweir_core::base::chance::{Percent, Probability};
 use txweir_core::base::link::LinkLayer;
 use txweir_core::base::rng::Rng;
+use txweir_core::law::curve::Curve;
 use txweir_core::law::pi2::Gain;
 use txweir_core::qdisc::cake::{self, Framing};
 use txweir_core::qdisc::dualpi2::{Share, Step};
@@ -17,7 +18,7 @@ use txweir_core::sched::spec::Spec;
 use txweir_core::text::impairment::{Chance, Delay, LinkRate, Loss, Places, Shape, Slot};
 use txweir_core::text::params::{Group, Param, Shown};
 use txweir_core::text::value::{
-    Hex, Json, Mask, Name, NanosBare, PrioMap, Triple, Value, Words, exact_of, text_of,
+    Hex, HexBare, Json, Mask, Name, NanosBare, PrioMap, Triple, Value, Words, exact_of, text_of,
 };
 use txweir_core::{Bytes, Env, Nanos, Packets, Rate};
 
@@ -83,6 +84,8 @@ pub(crate) fn value_words(param: &Param, rng: &mut Rng) -> Vec<String> {
         e if e == Framing::EXPECTED => vec![(rng.below(321) as i64 - 64).to_string()],
         e if e == cake::Mask::EXPECTED => vec![format!("{:#x}", log_uniform(rng, 0xffff_ffff))],
         e if e == Hex::EXPECTED => vec![format!("{:x}", log_uniform(rng, 0xffff_ffff))],
+        e if e == HexBare::EXPECTED => vec![format!("{:x}", log_uniform(rng, 0xffff))],
+        e if e == Curve::EXPECTED => curve(rng),
         e if e == u16::EXPECTED => vec![log_uniform(rng, u64::from(u16::MAX)).to_string()],
         e if e == Percent::EXPECTED => percents(rng, 1),
         e if e == Gain::EXPECTED => vec![exact_of(&Gain(log_uniform(rng, 1 << 14) as u32))],
@@ -153,6 +156,18 @@ pub(crate) fn value_words(param: &Param, rng: &mut Rng) -> Vec<String> {
         }
         other => panic!("no generator for values that are \"{other}\": teach `value_words` this type"),
     }
+}
+
+/// Draws a service curve in either form.
+fn curve(rng: &mut Rng) -> Vec<String> {
+    let [m1, m2] = [(); 2].map(|()| exact_of(&Rate(log_uniform(rng, u64::from(u32::MAX)))));
+    let [d, size] = [1_000_000, 10_000].map(|most| log_uniform(rng, most));
+    let text = match rng.below(4) {
+        0 => format!("m2 {m2}"),
+        1 => format!("umax {size} dmax {d} rate {m2}"),
+        _ => format!("m1 {m1} d {d}us m2 {m2}"),
+    };
+    text.split(' ').map(String::from).collect()
 }
 
 /// Shapes of distributions, in tc's words and as numbers.
@@ -240,6 +255,10 @@ pub fn classes_of(qdisc: &dyn Qdisc) -> Vec<(ClassAt, Vec<String>)> {
     let mut all = Vec::new();
     if let Some(classes) = qdisc.user_classes() {
         classes.list(&mut |class| {
+            // The qdisc itself, which no command has made as a class.
+            if class.at.minor == 0 {
+                return;
+            }
             let mut words = Vec::new();
             classes.options(class.at.minor, &mut |s| push_words(&mut words, &s));
             all.push((class.at, words));
@@ -312,7 +331,16 @@ pub fn agree(declared: &str, exact: &str, json: &Json) -> bool {
         Json::Text(t) | Json::Number(t) => t == exact,
         Json::Null => false,
         Json::Int(n) => exact == format!("{n}"),
-        Json::Members(_) | Json::Rows(_) => false,
+        // A service curve: two rates and a time, each with its name.
+        Json::Members(parts) => {
+            let part = |(key, value): &(&str, Json)| match value {
+                Json::Uint(n) if *key == "d" => format!("{key} {n}us"),
+                Json::Uint(n) => format!("{key} {n}bps"),
+                _ => String::new(),
+            };
+            parts.iter().map(part).collect::<Vec<_>>().join(" ") == exact
+        }
+        Json::Rows(_) => false,
         Json::List(l) if declared == Rates::EXPECTED => {
             l.iter().map(|n| format!("{n}bps")).collect::<Vec<_>>().join(" ") == exact
         }

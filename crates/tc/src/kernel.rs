@@ -6,7 +6,7 @@
 //! their own there.
 
 use txweir_core::text::error::{Object, Reason};
-use txweir_core::{ConfigError, ErrorKind};
+use txweir_core::{ConfigError, ErrorKind, Handle};
 
 use crate::ast::{ClassCommand, QdiscCommand, Verb};
 use crate::lex::Word;
@@ -95,11 +95,17 @@ pub(crate) fn for_class(cmd: &ClassCommand, err: &ConfigError) -> Option<&'stati
     }
     Some(match (err.kind, cmd.verb) {
         (ErrorKind::Exists, _) => FILE_EXISTS,
+        (ErrorKind::Conflict, Verb::Add) if is_root(cmd) => FILE_EXISTS,
         (ErrorKind::NotFound, _) => NO_ENTRY,
         (ErrorKind::Unsupported, _) => NOT_SUPPORTED,
         (ErrorKind::Conflict, Verb::Delete) => "RTNETLINK answers: Device or resource busy",
         _ => INVALID,
     })
+}
+
+/// True if a class is to be at the root, where hfsc has the qdisc itself.
+fn is_root(cmd: &ClassCommand) -> bool {
+    cmd.parent.as_ref().is_some_and(|parent| parent.value == Handle::ROOT)
 }
 
 /// The lines of a refusal that tc prints for a filter: the kernel's, and its own.

@@ -109,9 +109,8 @@ fn walk(
     walk.keys(grammar, false)?;
     match object {
         Object::Qdisc => qdiscs::finish(&walk, kind)?,
-        Object::Class => classes::finish(&walk, kind)?,
         Object::Filter => filters::finish(&walk, kind)?,
-        Object::Action => {}
+        Object::Class | Object::Action => {}
     }
     Ok((walk.settings, walk.actions))
 }

@@ -81,6 +81,10 @@ fn seen(tree: &Tree) -> Vec<Seen> {
             let major = node.handle().major();
             let Some(classes) = node.qdisc().user_classes().filter(|c| c.class_spec().made) else { return };
             classes.list(&mut |class| {
+                // The qdisc itself.
+                if class.at.minor == 0 {
+                    return;
+                }
                 let key = (Handle::new(major, class.at.parent), Handle::new(major, class.at.minor), key.2);
                 let (options, exact) = show::class_option_texts(classes, &class);
                 all.push(Seen { key, class: true, options, exact });

@@ -21,6 +21,7 @@ mod tbf;
 
 use std::fmt::Write;
 
+use txweir_core::law::curve::Curve;
 use txweir_core::packet::pool::Pool;
 use txweir_core::path::tree::Place;
 use txweir_core::path::trees::Trees;
@@ -28,7 +29,7 @@ use txweir_core::sched::node::{Books, Node};
 use txweir_core::sched::stab::Stab;
 use txweir_core::text::params::Shown;
 use txweir_core::text::stats::{Counter, Form as CounterForm};
-use txweir_core::text::value::{Json, PrioMap, Quantity, Show, exact_of, text_of};
+use txweir_core::text::value::{Json, PrioMap, Quantity, Show, Value, exact_of, text_of};
 use txweir_core::{Bytes, Handle, Rate, Reasons};
 use txweir_core::{qdisc::pfifo_fast, sched::erased::Qdisc};
 
@@ -450,7 +451,19 @@ fn option(o: &Shown<'_>, form: &Form) -> Option<Printed> {
         (true, _) => Printed { key, text: o.word.map(String::from), json: Some(json) },
         (false, Json::Uint(n)) if o.param.quantity == Quantity::Rate => rate(key, Rate(*n), form),
         (false, Json::Uint(us)) if o.param.quantity == Quantity::Time => time(key, *us),
+        (false, Json::Members(parts)) if o.param.expected == Curve::EXPECTED => {
+            Printed { key, text: Some(curve(key, parts, form)), json: Some(json) }
+        }
         (false, _) => Printed::new(key, o.value),
+    })
+}
+
+/// Returns a service curve as tc prints it.
+fn curve(key: &str, parts: &[(&'static str, Json)], form: &Form) -> String {
+    parts.iter().fold(key.into(), |text: String, (part, value)| match value {
+        Json::Uint(us) if *part == "d" => format!("{text} {part} {}", time_text(*us)),
+        Json::Uint(n) => format!("{text} {part} {}", rate_text(Rate(*n), form.iec)),
+        _ => text,
     })
 }
 

@@ -131,7 +131,7 @@ impl Classes for Drr {
     fn select(&self, _m: &Meta, class: Option<ClassId>) -> Option<&Class> {
         self.classes.get(self.slot(class)?)
     }
-    fn classify_result(&self, class: Option<ClassId>, own: Handle) -> Classified {
+    fn classify_result(&self, class: Option<ClassId>, _asked: Option<Handle>, own: Handle) -> Classified {
         let here = class.filter(|c| c.major() == own.major() && self.slot(Some(*c)).is_some());
         Classified::Final(here.map_or(FilterOutcome::Drop, FilterOutcome::Class))
     }

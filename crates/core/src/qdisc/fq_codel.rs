@@ -286,7 +286,7 @@ impl Flows for FqCodel {
         }
     }
     /// Filters decide on every packet: a packet for which they name no flow is dropped.
-    fn classify_result(&self, class: Option<ClassId>, own: Handle) -> Classified {
+    fn classify_result(&self, class: Option<ClassId>, _asked: Option<Handle>, own: Handle) -> Classified {
         let flow = |c: ClassId| FilterOutcome::Class(Handle::new(own.major(), c.minor()));
         Classified::Final(self.table.named(class).map_or(FilterOutcome::Drop, flow))
     }

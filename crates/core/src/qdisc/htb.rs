@@ -227,8 +227,7 @@ impl Discipline for Htb {
         // A class that has packets is active already.
         let first = node.is_empty();
         node.enqueue(p, cx);
-        if cx.dropped().packets != dropped && cx.effects.last_dropped_hash() == cx.pool.as_it_came(index).hash
-        {
+        if cx.has_refused(index, dropped) {
             self.law.count_drop(i);
         }
         if first && !node.is_empty() {
@@ -313,7 +312,7 @@ impl Classes for Htb {
     fn select(&self, _m: &Meta, class: Option<ClassId>) -> Option<&Class> {
         self.classes.get(self.leaf(class)?)
     }
-    fn classify_result(&self, class: Option<ClassId>, own: Handle) -> Classified {
+    fn classify_result(&self, class: Option<ClassId>, _asked: Option<Handle>, own: Handle) -> Classified {
         let Some(class) = class.filter(|c| c.major() == own.major()) else {
             return Classified::Final(FilterOutcome::Nothing);
         };

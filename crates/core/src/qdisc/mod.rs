@@ -11,6 +11,7 @@ pub(crate) mod flows;
 pub mod fq;
 pub mod fq_codel;
 pub mod fq_pie;
+pub mod hfsc;
 pub mod htb;
 pub mod leaf;
 pub mod mq;
@@ -44,6 +45,7 @@ pub static KINDS: &[&Spec] = &[
     &Spec::of::<fq::Fq>(),
     &Spec::of::<fq_codel::FqCodel>(),
     &Spec::of::<fq_pie::FqPie>(),
+    &Spec::of::<hfsc::Hfsc>(),
     &Spec::of::<htb::Htb>(),
     &Spec::of::<mq::Mq>(),
     &Spec::of::<mqprio::Mqprio>(),

@@ -307,7 +307,7 @@ impl capability::Flows for Sfq {
         }
     }
     /// Filters decide on every packet: a packet for which they name no flow is dropped.
-    fn classify_result(&self, class: Option<ClassId>, own: Handle) -> Classified {
+    fn classify_result(&self, class: Option<ClassId>, _asked: Option<Handle>, own: Handle) -> Classified {
         let flow = class.filter(|c| (1..=self.divisor).contains(&u32::from(c.minor())));
         Classified::Final(
             flow.map_or(FilterOutcome::Drop, |c| FilterOutcome::Class(Handle::new(own.major(), c.minor()))),

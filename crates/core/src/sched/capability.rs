@@ -52,8 +52,10 @@ pub trait Classes {
     fn default_child(&self, _env: &Env) -> Option<Node> {
         None
     }
-    /// See [`classify_by_minor`], the default.
-    fn classify_result(&self, class: Option<ClassId>, own: Handle) -> Classified {
+    /// Returns the answer to the result of filters: a class, or no class (`None`). `asked` is the
+    /// place of the filters, the qdisc `own` or one of its classes; `None` stands for the packet's
+    /// priority, which is read before any filters. The default is [`classify_by_minor`].
+    fn classify_result(&self, class: Option<ClassId>, _asked: Option<Handle>, own: Handle) -> Classified {
         classify_by_minor(class, own)
     }
 }
@@ -116,7 +118,7 @@ pub trait Flows {
     /// Calls `f` on each flow in which packets wait or whose turn comes.
     fn flows(&self, pool: &Pool, f: &mut dyn FnMut(FlowShown<'_>));
     /// See [`classify_by_minor`], the default.
-    fn classify_result(&self, class: Option<ClassId>, own: Handle) -> Classified {
+    fn classify_result(&self, class: Option<ClassId>, _asked: Option<Handle>, own: Handle) -> Classified {
         classify_by_minor(class, own)
     }
     /// Calls `f` on the counters of `Discipline::PARTS` that it keeps for each of its parts, part

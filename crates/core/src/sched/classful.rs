@@ -34,6 +34,8 @@ pub struct ClassSpec {
     pub refused_by: RefusedBy,
     /// The counters of a class, beside those that every class has.
     pub counters: &'static [Counter],
+    /// See `Classful::ROOT_CLASS`.
+    pub root_class: bool,
     /// True if classes are added and deleted by commands; false if they come with the qdisc and are
     /// only changed.
     pub made: bool,
@@ -54,6 +56,7 @@ impl ClassSpec {
             own: D::Class::OWN,
             refused_by: D::CLASS_REFUSED_BY,
             counters: D::COUNTERS,
+            root_class: D::ROOT_CLASS,
             made: matches!(D::SHAPE, ClassShape::Made),
             read: |words, env| {
                 let mut cfg = D::Class::defaults(env);
@@ -143,6 +146,9 @@ pub trait Classful: Discipline {
     const CLASS_REFUSED_BY: RefusedBy = |_, _| None;
     /// Effect of a change on options not named.
     const CLASS_CHANGE: ChangeRule = ChangeRule::Merge;
+    /// True if the qdisc itself is a class, the one at the root: `list_classes` shows it first,
+    /// with the minor number 0, and the classes directly below the qdisc are below that one.
+    const ROOT_CLASS: bool = false;
     /// True if the options of classes decide in which class a packet waits.
     const CLASS_SELECTS: bool = true;
 
@@ -180,7 +186,7 @@ pub trait Classful: Discipline {
     fn class_parent(&self, _minor: u16) -> u16 {
         0
     }
-    /// Calls `f` on every class, parents before children.
+    /// Calls `f` on every class, parents before children; see `ROOT_CLASS`.
     fn list_classes(&self, f: &mut dyn FnMut(ClassShown<'_>));
 }
 

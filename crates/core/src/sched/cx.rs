@@ -191,6 +191,14 @@ impl Cx {
     pub const fn marks(&self, reason: MarkReason) -> u64 {
         self.effects.reasons().marks[reason as usize]
     }
+    /// True if a packet was dropped since there were `dropped` of them, and the last one was the
+    /// packet that has come in a slot, or another of its flow: a class above its qdisc counts that
+    /// as a drop of its own.
+    #[inline]
+    pub(crate) fn has_refused(&self, slot: usize, dropped: u64) -> bool {
+        self.dropped().packets != dropped
+            && self.effects.last_dropped_hash() == self.pool.as_it_came(slot).hash
+    }
     /// Returns all packets and bytes dropped since the start.
     pub const fn dropped(&self) -> Tally {
         self.effects.dropped()

@@ -41,7 +41,7 @@ pub trait Qdisc: Any + Debug + Send + Sync {
     /// See `Discipline`.
     fn would_accept(&self, m: &Candidate<'_>, class: Option<ClassId>) -> Verdict;
     /// See `Discipline`.
-    fn classify_result(&self, class: Option<ClassId>, own: Handle) -> Classified;
+    fn classify_result(&self, class: Option<ClassId>, asked: Option<Handle>, own: Handle) -> Classified;
     /// See `Discipline`.
     fn select(&self, m: &Meta, class: Option<ClassId>) -> Option<&Class>;
     /// See `Discipline`; keeps the account of its node.
@@ -346,10 +346,10 @@ impl<D: Discipline> Qdisc for Erased<D> {
     fn would_accept(&self, m: &Candidate<'_>, class: Option<ClassId>) -> Verdict {
         self.inner.would_accept(m, class)
     }
-    fn classify_result(&self, class: Option<ClassId>, own: Handle) -> Classified {
+    fn classify_result(&self, class: Option<ClassId>, asked: Option<Handle>, own: Handle) -> Classified {
         match (&D::CLASSES, self.inner.as_flows()) {
-            (Some(classes), _) => (classes.of)(&self.inner).classify_result(class, own),
-            (None, Some(flows)) => flows.classify_result(class, own),
+            (Some(classes), _) => (classes.of)(&self.inner).classify_result(class, asked, own),
+            (None, Some(flows)) => flows.classify_result(class, asked, own),
             (None, None) => classify_by_minor(class, own),
         }
     }

@@ -17,7 +17,7 @@ use crate::base::time::Nanos;
 use crate::base::units::{Bytes, Packets, Rate};
 use crate::text::error::ErrorKind;
 
-pub use hex::Hex;
+pub use hex::{Hex, HexBare};
 pub use name::Name;
 pub(crate) use scale::{decimal, fraction};
 use scale::{number, rate_factor, scaled, significant, size_factor, time_factor};

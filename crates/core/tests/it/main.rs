@@ -34,6 +34,8 @@ mod fq_codel;
 mod fq_pie;
 mod guard;
 mod headers;
+mod hfsc;
+mod hfsc_model;
 mod htb;
 mod htb_model;
 mod laws;

@@ -114,7 +114,7 @@ fn what_is_taken_out_is_what_was_shown() {
 }
 
 /// Kinds that drop a packet that names no class.
-const NO_DEFAULT: [&str; 1] = ["drr"];
+const NO_DEFAULT: [&str; 2] = ["drr", "hfsc"];
 
 /// Returns limits that no test reaches, for the kinds that have a limit. A drop by a law would look
 /// like a fault of the swap.

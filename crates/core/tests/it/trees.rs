@@ -21,6 +21,7 @@ use txweir_core::{
 fn words(kind: &str) -> (&'static [&'static str], &'static [&'static str]) {
     match kind {
         "ets" => (&["bands", "3"], &[]),
+        "hfsc" => (&[], &["ls", "m2", "8gbit"]),
         "htb" => (&[], &["rate", "100gbit", "burst", "1mb", "cburst", "1mb"]),
         "mqprio" => (&["num_tc", "2", "map", "0", "1", "1", "queues", "1@0", "3@1", "hw", "0"], &[]),
         "red" => (&["limit", "100000", "avpkt", "1000", "bandwidth", "10mbit"], &[]),

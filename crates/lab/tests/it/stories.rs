@@ -126,6 +126,10 @@ fn the_stories_of_the_kinds_show_what_they_say() {
     let htb = of("htb");
     // 3 Mbit/s of frames of 1514 bytes, 1448 of them payload.
     common::close(rate(&htb, 0), 3e6 * 1448.0 / 1514.0, 1.0);
+    let hfsc = of("hfsc");
+    common::close(rate(&hfsc, 1) / rate(&hfsc, 2), 3.0, 1.0);
+    // 10 ms of distance, a full frame that is on its way at 9.5 Mbit/s, and the packet itself.
+    assert!(delay(&hfsc, 0).max_ns < 10 * common::MS + 1_275_000 + 300_000, "{:?}", delay(&hfsc, 0));
     let fq = of("fq");
     common::close(rate(&fq, 1), 2e6 * 1448.0 / 1514.0, 1.0);
     let prio = of("prio");

@@ -39,7 +39,7 @@ pub(super) fn classes(name: &str, spec: Option<&Spec>, settings: &Settings) -> C
     let queues = || settings.queues("queues").iter().map(|q| q.value.0.saturating_add(q.value.1)).max();
     let Some(spec) = spec else {
         return match name {
-            "hfsc" | "qfq" => Classes::Made,
+            "qfq" => Classes::Made,
             "sfb" | "cbs" | "plug" => Classes::Upto(1),
             "taprio" => queues().map_or(Classes::Any, Classes::Upto),
             "choke" | "gred" | "hhf" | "etf" | "noqueue" | "noop" | "teql0" => Classes::None,

@@ -1,10 +1,12 @@
-//! Classes that commands make: those of htb and drr, as JSON of newer tc or as the text
+//! Classes that commands make: those of htb, drr and hfsc, as JSON of newer tc or as the text
 //! that earlier versions print also with `-j`.
 
 use txweir_core::law::bucket::{shown_size, ticks};
+use txweir_core::law::curve::Curve;
 use txweir_core::qdisc::htb::ClassConfig;
 use txweir_core::sched::classful::ClassSpec;
 use txweir_core::text::params::Params;
+use txweir_core::text::value::Value as _;
 use txweir_core::{Bytes, Env, Rate};
 
 use super::Refusal;
@@ -15,7 +17,10 @@ use super::qdisc::{bucket, size, valued};
 type Done<T = ()> = Result<T, Refusal>;
 
 /// The lines of counters below a class, by their first words.
-const COUNTERS: [&str; 7] = ["Sent", "backlog", "rate", "lended:", "tokens:", "deficit", "(dropped"];
+const COUNTERS: [&str; 8] =
+    ["Sent", "backlog", "rate", "lended:", "tokens:", "deficit", "period", "(dropped"];
+/// The words of a service curve, each before its value.
+const CURVE: [&str; 3] = ["m1", "d", "m2"];
 
 /// Reads a line of the text that `tc class show` prints: a class as the object that `-j` would
 /// print, `None` for a line of counters.
@@ -34,9 +39,17 @@ pub(super) fn line(line: &str) -> Result<Option<Value>, String> {
             members.push((key.into(), Value::Bool(true)));
             continue;
         }
-        let Some(value) = words.next() else {
-            return Err(format!("class {handle}: \"{key}\" has no value"));
-        };
+        let no_value = || format!("class {handle}: \"{key}\" has no value");
+        let value = words.next().ok_or_else(no_value)?;
+        if kind == "hfsc" && value == CURVE[0] {
+            let mut curve = vec![(value.into(), text(words.next().ok_or_else(no_value)?))];
+            for part in &CURVE[1..] {
+                let value = words.next().filter(|word| word == part).and_then(|_| words.next());
+                curve.push(((*part).into(), text(value.ok_or_else(no_value)?)));
+            }
+            members.push((key.into(), Value::Object(curve)));
+            continue;
+        }
         members.push((key.into(), text(value)));
     }
     Ok(Some(Value::Object(members)))
@@ -49,11 +62,27 @@ pub(super) fn words(spec: &ClassSpec, r2q: u64, o: &mut Members<'_>) -> Done<Str
     }
     let mut out = String::new();
     for param in spec.params {
-        if let Some(value) = o.take(param.key) {
+        if param.expected == Curve::EXPECTED {
+            out.push_str(&curve(param.key, o)?);
+        } else if let Some(value) = o.take(param.key) {
             let value = valued(param, value, o, &|_| None)?;
             out.push_str(&format!(" {} {value}", param.key));
         }
     }
+    Ok(out)
+}
+
+/// Takes a service curve: an object with numbers in bytes per second and microseconds, or words of
+/// tc. Returns its words, each behind a blank.
+fn curve(key: &str, o: &mut Members<'_>) -> Done<String> {
+    let Some(mut parts) = o.object(key)? else { return Ok(String::new()) };
+    let mut out = format!(" {key}");
+    for (part, unit) in CURVE.into_iter().zip(["bps", "us", "bps"]) {
+        let Some(value) = parts.plain(part)? else { return Err(parts.missing(part)) };
+        let unit = if value.bytes().all(|b| b.is_ascii_digit()) { unit } else { "" };
+        out.push_str(&format!(" {part} {value}{unit}"));
+    }
+    parts.end(|_| false)?;
     Ok(out)
 }
 

@@ -305,6 +305,10 @@ impl<'a> Placed<'a> {
             o.add(options)?;
         }
         let Some(spec) = item.kind.classes else { return Err(o.refused("the kind has no classes")) };
+        if spec.root_class && item.at.minor() == 0 {
+            // It is the qdisc itself.
+            return Ok(String::new());
+        }
         let words = class::words(spec, r2q(owners.get(&item.at.major())), &mut o)?;
         o.end(|key| is_statistic(key) || spec.counters.iter().any(|counter| counter.key == key))?;
         let dev = self.dev.map(|dev| format!(" dev {dev}")).unwrap_or_default();

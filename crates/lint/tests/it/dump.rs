@@ -160,7 +160,7 @@ fn recordings_of_linux_are_carried_over() {
         ("tc does not print redflowlimit, avpkt and burst", 11),
     ];
     let expected = expected.into_iter().map(|(reason, n)| (reason.to_string(), n)).collect();
-    assert_eq!((carried, refused), (484, expected));
+    assert_eq!((carried, refused), (486, expected));
 }
 
 /// Filters as Linux's tc lists them, and the same after the lines of the dump.
@@ -448,6 +448,26 @@ fn classes_may_be_json_of_newer_versions() {
         "{}",
         dump.lines
     );
+}
+
+/// Service curves as text of tc 6.1, and as the objects that txweir prints; the qdisc itself is in
+/// the list of classes.
+#[test]
+fn service_curves_are_read_in_both_forms() {
+    let qdisc = r#"[{"kind":"hfsc","handle":"1:","dev":"eth0","root":true,"options":{"default":"10"}}]"#;
+    let text = "class hfsc 1: root \n Sent 0 bytes 0 pkt (dropped 0, overlimits 0 requeues 0) \n period 0 level 1 \n\n\
+                class hfsc 1:10 parent 1: rt m1 1Mbit d 5ms m2 500Kbit ls m1 0bit d 0us m2 2Mbit \n\
+                class hfsc 1:20 parent 1: sc m1 0bit d 0us m2 1Mbit \n period 3 work 99 bytes level 0 \n";
+    let head = "qdisc replace dev eth0 root handle 1: hfsc default 10\n";
+    let ten = "class replace dev eth0 parent 1: classid 1:10 hfsc rt m1 1Mbit d 5ms m2 500Kbit ls m1 0bit d 0us m2 2Mbit\n";
+    let twenty = "class replace dev eth0 parent 1: classid 1:20 hfsc sc m1 0bit d 0us m2 1Mbit\n";
+    let dump = read(&format!("{qdisc}\n{text}")).expect("a dump");
+    assert_eq!(dump.lines, format!("{head}{ten}{twenty}"));
+    let json = r#"[{"class":"hfsc","handle":"1:","dev":"eth0","root":true,"options":{}},
+        {"class":"hfsc","handle":"1:20","dev":"eth0","parent":"1:","options":{"sc":{"m1":1000,"d":5000,"m2":125}}}]"#;
+    let dump = read(&format!("{qdisc}\n{json}")).expect("a dump");
+    let line = "class replace dev eth0 parent 1: classid 1:20 hfsc sc m1 1000bps d 5000us m2 125bps\n";
+    assert_eq!(dump.lines, format!("{head}{line}"));
 }
 
 /// The device, its ifb, and those that have nothing to do with it.

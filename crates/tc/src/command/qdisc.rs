@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
+use txweir_core::law::curve::Curve;
 use txweir_core::sched::spec::{RefusedBy, Refuser};
 use txweir_core::text::params::Param;
-use txweir_core::text::value::Words;
-use txweir_core::{ConfigError, Env, ErrorKind, Handle};
+use txweir_core::text::value::{Value, Words};
+use txweir_core::{ConfigError, Env, ErrorKind, Handle, Rate};
 
 use super::reader::Reader;
 use super::stab::{estimator, stab};
@@ -202,21 +203,32 @@ fn write_out_keys(source: &Source, cmd: &mut QdiscCommand) {
     }
 }
 
-/// Writes out the words that begin one of `keys`, unless they are keys themselves, or the value of
-/// one: each has one word.
+/// Writes out the words that begin one of `keys`, unless they are keys themselves, or belong to the
+/// value of one.
 pub(super) fn write_out(words: &mut [Word], keys: &[&str], params: &[Param]) {
-    let mut words = words.iter_mut();
-    while let Some(word) = words.next() {
+    let mut at = 0;
+    while at < words.len() {
         let param = |text: &str| params.iter().find(|p| p.words.contains(&text));
+        let word = &mut words[at];
         if param(&word.text).is_none()
             && let Some(key) = whole(&word.text, keys.iter().copied())
         {
             word.text = key.to_string();
         }
-        if param(&word.text).is_some_and(|p| !p.flag) {
-            words.next();
-        }
+        let param = param(&word.text).filter(|p| !p.flag);
+        at += 1 + param.map_or(0, |param| words_of_value(param, &words[at + 1..]));
     }
+}
+
+/// Returns the number of words that the value of a parameter takes: one, but for a service curve.
+fn words_of_value(param: &Param, words: &[Word]) -> usize {
+    if param.expected != Curve::EXPECTED {
+        return 1;
+    }
+    let words: Vec<&str> = words.iter().map(|w| w.text.as_str()).collect();
+    // The base of a rate in percent does not matter here.
+    let mut words = Words::new(&words).link_rate(Rate(u32::MAX.into()));
+    Curve::take(&mut words).map_or(1, |_| words.at())
 }
 
 /// Checks that tc would read the words after the kind. Refusals of the engine alone are left to its

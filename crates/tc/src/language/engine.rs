@@ -13,8 +13,8 @@ use crate::source::Source;
 pub(super) fn settings(object: Object, kind: &str, source: &Source, words: &[Word]) -> Option<Vec<Setting>> {
     let spec = source.kinds.get(kind)?;
     let words: Vec<&str> = words.iter().map(|w| w.text.as_str()).collect();
-    // The base of a rate in percent does not matter here.
-    let mut words = Words::new(&words).link_rate(Rate(u64::MAX));
+    // The base of a rate in percent does not matter here, but some rates have 32 bits.
+    let mut words = Words::new(&words).link_rate(Rate(u32::MAX.into()));
     let mut all = Vec::new();
     let mut note = |given: Given| all.push(setting(given));
     let read = match object {

@@ -14,7 +14,6 @@ const fn qdisc(kinds: &'static [&'static str], keys: &'static [Key]) -> Grammar 
 
 /// The kinds that Linux has and the engine does not have.
 pub(super) static TABLE: &[Grammar] = &[
-    qdisc(&["hfsc"], &[key(&["default"], &[Hex(u16::MAX as u64)])]).cut().once(&["default"]),
     qdisc(&["qfq", "teql0", "noqueue", "noop", "ingress", "clsact"], &[]),
     qdisc(
         &["gred"],

@@ -5,7 +5,7 @@ use std::fmt::Write;
 
 use txweir_core::path::trees::Trees;
 use txweir_core::sched::capability::FlowShown;
-use txweir_core::sched::classful::{ClassShown, UserClasses};
+use txweir_core::sched::classful::{ClassAt, ClassShown, UserClasses};
 use txweir_core::sched::node::{Class, Node};
 use txweir_core::text::value::text_of;
 use txweir_core::{Bytes, Handle, Tally};
@@ -68,11 +68,16 @@ impl Seen<'_> {
     pub(super) fn parent(&self) -> Option<Handle> {
         match self.what {
             What::OfQueues(of) => of.parent(),
-            What::Made(_, ClassShown { at, .. }) if at.parent == 0 => Some(Handle::ROOT),
+            What::Made(classes, ClassShown { at, .. }) if is_root(classes, *at) => Some(Handle::ROOT),
             What::Made(_, class) => Some(Handle::new(self.owner.handle().major(), class.at.parent)),
             What::Band(_) | What::Flow(_) => Some(self.owner.handle()),
         }
     }
+}
+
+/// True if a class has no class above it. Where the qdisc itself is a class, only that has none.
+fn is_root(classes: &dyn UserClasses, at: ClassAt) -> bool {
+    at.parent == 0 && (at.minor == 0 || !classes.class_spec().root_class)
 }
 
 /// Calls `f` on each class in the order of the list. The flows that a qdisc keeps apart, if they
@@ -176,12 +181,11 @@ fn write_user_class(
 ) -> std::fmt::Result {
     let id = Handle::new(owner.handle().major(), class.at.minor);
     write_name(out, owner, id, form, asked)?;
-    match class.at.parent {
-        0 => write!(out, "root ")?,
-        parent => {
-            let parent = Handle::new(owner.handle().major(), parent);
-            write!(out, "parent {} ", name_of(parent, form, asked))?;
-        }
+    if is_root(classes, class.at) {
+        write!(out, "root ")?;
+    } else {
+        let parent = Handle::new(owner.handle().major(), class.at.parent);
+        write!(out, "parent {} ", name_of(parent, form, asked))?;
     }
     if let Some(leaf) = class.leaf.filter(|leaf| !leaf.handle().is_none()) {
         write!(out, "leaf {} ", leaf.handle())?;
@@ -202,6 +206,15 @@ fn write_user_class(
     writeln!(out, " backlog {} {packets}p requeues 0", text_of(&Bytes(bytes)))?;
     match (classes.class_spec().kind, class.values) {
         ("htb", _) => write!(out, "{}", htb::class_counters(class)),
+        ("hfsc", [period, work, rtwork, level]) => {
+            write!(out, " period {period} ")?;
+            for (key, bytes) in [("work", work), ("rtwork", rtwork)] {
+                if *bytes != 0 {
+                    write!(out, "{key} {bytes} bytes ")?;
+                }
+            }
+            writeln!(out, "level {level} \n")
+        }
         ("drr", [deficit]) => writeln!(out, " deficit {} ", text_of(&Bytes(deficit.unsigned_abs()))),
         _ => Ok(()),
     }
@@ -232,9 +245,9 @@ pub(crate) fn class_option_texts(
 fn user_object(owner: &Node, classes: &dyn UserClasses, class: &ClassShown<'_>, form: &Form) -> String {
     let major = owner.handle().major();
     let mut o = name_object(owner, Handle::new(major, class.at.minor), form);
-    o = match class.at.parent {
-        0 => o.bool("root", true),
-        parent => o.text("parent", &form.named(Handle::new(major, parent))),
+    o = match is_root(classes, class.at) {
+        true => o.bool("root", true),
+        false => o.text("parent", &form.named(Handle::new(major, class.at.parent))),
     };
     if let Some(leaf) = class.leaf.filter(|leaf| !leaf.handle().is_none()) {
         o = o.text("leaf", &leaf.handle().to_string());

@@ -112,7 +112,10 @@ pub(crate) fn objects(trees: &Trees<'_>) -> Vec<Object> {
         let Some(classes) = node.qdisc().user_classes().filter(|c| c.class_spec().made) else { return };
         classes.list(&mut |class| {
             let of = |minor| Handle::new(node.handle().major(), minor);
-            all.push(Object::Class(of(class.at.minor), of(class.at.parent)));
+            // The qdisc itself is no class of its own.
+            if class.at.minor != 0 {
+                all.push(Object::Class(of(class.at.minor), of(class.at.parent)));
+            }
         });
     });
     all

@@ -90,11 +90,11 @@ fn options_of_a_delete_are_refused() {
 #[test]
 fn what_is_not_there_is_refused() {
     for line in [
-        "class add parent 1: classid 1:1 hfsc ls m2 1mbit",
+        "class add parent 1: classid 1:1 qfq weight 10",
         "filter add matchall",
         "chain add",
         "actions add action drop",
-        "qdisc add root hfsc",
+        "qdisc add root qfq",
         "qdisc add root mq",
         "qdisc add root mqprio",
         "qdisc add root noqueue",

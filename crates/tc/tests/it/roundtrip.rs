@@ -1,11 +1,12 @@
 //! Any configuration of any kind reads back as itself, and no text causes a panic.
 
 use txweir_core::base::rng::Rng;
+use txweir_core::law::curve::Curve;
 use txweir_core::qdisc::KINDS;
 use txweir_core::sched::classful::ClassSpec;
 use txweir_core::sched::cx::Cx;
 use txweir_core::sched::spec::Spec;
-use txweir_core::text::value::Words;
+use txweir_core::text::value::{Value, Words};
 use txweir_core::{Env, ErrorKind, Handle, Tree};
 use txweir_tc::{Policy, show};
 
@@ -82,7 +83,12 @@ fn class_options(classes: &ClassSpec, rng: &mut Rng) -> Vec<String> {
         for _ in 0..200 {
             let mut tried: Vec<String> = options.clone();
             tried.push(param.words[0].to_string());
-            if !param.flag {
+            if param.expected == Curve::EXPECTED {
+                for part in if rng.below(3) == 0 { &["m1", "d", "m2"][..] } else { &["m2"] } {
+                    tried.push((*part).into());
+                    tried.extend(value(rng));
+                }
+            } else if !param.flag {
                 tried.extend(value(rng));
             }
             let words: Vec<&str> = tried.iter().map(String::as_str).collect();

@@ -61,16 +61,16 @@ fn exit_status_as_tc_has_it() {
             "error[out-of-range]: fq_codel flows: 0 is out of range",
         ),
         (
-            "qdisc add dev eth0 root hfsc default 10",
+            "qdisc add dev eth0 root choke limit 10 bandwidth 1mbit",
             2,
-            "error[not-in-engine]: txweir has no qdisc hfsc: Linux has it",
+            "error[not-in-engine]: txweir has no qdisc choke: Linux has it",
         ),
         ("qdisc add dev eth0 root hbt default 10", 1, "error[unknown-kind]: there is no qdisc kind \"hbt\""),
         ("qdisc add dev eth0 root htb defalt 10", 1, "error[unknown-key]: htb has no parameter \"defalt\""),
         (
-            "class add dev eth0 parent 1: classid 1:1 hfsc sc rate 1mbit",
+            "class add dev eth0 parent 1: classid 1:1 qfq weight 10",
             2,
-            "error[not-in-engine]: txweir has no classes of hfsc: Linux has them",
+            "error[not-in-engine]: txweir has no classes of qfq: Linux has them",
         ),
         (
             "qdisc add dev eth0 root prio bands 2",

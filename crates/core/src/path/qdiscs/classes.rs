@@ -124,6 +124,10 @@ impl Qdiscs<'_> {
             return Err(ConfigError::new(ErrorKind::Conflict, object, expected, given).key("kind"));
         }
         match (owner.in_tree, &spec.classes) {
+            (Some(_), Some(spec)) if spec.root_class && parent == Some(Handle::ROOT) => {
+                let expected = format!("{}, which is the class at the root", class.qdisc());
+                Err(ConfigError::new(ErrorKind::Conflict, object, expected, "root").key("parent"))
+            }
             (Some((tree, place)), Some(_)) => {
                 Ok(Named { class, above: below.map(Handle::minor), tree, place: place.parent })
             }

@@ -46,7 +46,7 @@ fn ask(
     let named = Handle(packet.meta.priority);
     let mut at = own;
     if named.major() == own.major() && own.major() != 0 {
-        match node.qdisc().classify_result(Some(named), own) {
+        match node.qdisc().classify_result(Some(named), None, own) {
             Classified::Inner(class) => at = class,
             // The qdisc reads the priority itself.
             Classified::Final(_) => return Some(FilterOutcome::Nothing),
@@ -60,7 +60,7 @@ fn ask(
             Verdict::Class(class) => Some(class),
             Verdict::Unmatched => None,
         };
-        match node.qdisc().classify_result(class, own) {
+        match node.qdisc().classify_result(class, Some(at), own) {
             Classified::Final(outcome) => return Some(outcome),
             Classified::Inner(class) => at = class,
         }

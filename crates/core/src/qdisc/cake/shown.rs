@@ -32,7 +32,7 @@ impl Flows for Cake {
         }
     }
     /// The major number of the class is a host, the minor a flow.
-    fn classify_result(&self, class: Option<ClassId>, _own: Handle) -> Classified {
+    fn classify_result(&self, class: Option<ClassId>, _asked: Option<Handle>, _own: Handle) -> Classified {
         Classified::Final(class.map_or(FilterOutcome::Nothing, FilterOutcome::Class))
     }
     fn parts(&self, f: &mut dyn FnMut(&'static str, &'static Counter, u64)) {

@@ -37,3 +37,26 @@ impl Value for Hex {
         if plain { Ok(Self(u32::from_str_radix(digits, 16)?)) } else { Err(Refusal::NotSuch) }
     }
 }
+
+/// A number of 16 bits that tc reads in hexadecimal and prints without `0x`; 0 is not printed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct HexBare(pub u16);
+
+impl Show for HexBare {
+    fn is_set(&self) -> bool {
+        self.0 != 0
+    }
+    fn text(&self, f: &mut dyn fmt::Write) -> fmt::Result {
+        write!(f, "{:x}", self.0)
+    }
+    fn json(&self) -> Json {
+        if self.is_set() { Json::Text(text_of(self)) } else { Json::Bool(false) }
+    }
+}
+
+impl Value for HexBare {
+    const EXPECTED: &'static str = "a hexadecimal number up to ffff";
+    fn take(words: &mut Words<'_>) -> Result<Self, Refusal> {
+        u16::try_from(Hex::take(words)?.0).map(Self).map_err(|_| Refusal::NotSuch)
+    }
+}
