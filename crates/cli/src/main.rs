@@ -43,8 +43,8 @@ use clap::{Parser, Subcommand};
 
 pub(crate) use failure::Failure;
 
-/// The daemon builds and frees large policies between packets. The C library's allocator gathers all
-/// small freed pieces in one step, for which packets would wait; this one does not.
+/// The daemon builds and frees large policies between packets. The C library's allocator gathers
+/// all small freed pieces in one step, for which packets would wait; this one does not.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
