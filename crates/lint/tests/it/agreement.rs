@@ -315,9 +315,12 @@ impl Draw<'_> {
         if self.chance(5, 6) { line } else { self.changed(&line) }
     }
 
-    /// Changes one word of a line.
+    /// Changes one word of a line, behind the first.
     fn changed(&mut self, line: &str) -> String {
         let mut words: Vec<&str> = line.split_whitespace().collect();
+        if words.len() < 2 {
+            return line.to_owned();
+        }
         let at = 1 + self.rng.below(words.len() as u64 - 1) as usize;
         match self.rng.below(4) {
             0 => drop(words.remove(at)),
