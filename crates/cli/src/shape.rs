@@ -97,7 +97,6 @@ pub fn main(args: Args) -> Result<(), Failure> {
         .map_err(|e| Failure::failed(format!("{}: {e}", policy.display())))
         .and_then(|()| carry(&before, &policy, &signals, end));
     let back = before.put_back().map_err(Failure::failed);
-    let _ = std::fs::remove_file(&policy);
     // Without success the file stays for --restore.
     let removed = if back.is_ok() { journal.remove().map_err(Failure::failed) } else { Ok(()) };
     ran.and(back).and(removed)

@@ -69,6 +69,10 @@ impl Host {
         let Some(link) = all.as_array().and_then(|all| all.iter().find(of_interface)) else {
             return refused(format!("interface `{interface}` is not in the output of ip"));
         };
+        // It is deleted at the end.
+        if ip(&["link", "show", "dev", tap.as_str()]).is_ok() {
+            return refused(format!("interface `{tap}` exists already: --tap names another"));
+        }
         if let Some(master) = link["master"].as_str() {
             return refused(format!("interface `{interface}` is a port of `{master}`: shape that one"));
         }
@@ -136,15 +140,14 @@ impl Host {
     }
 
     /// Takes the TAP device away, and gives the interface its addresses and routes back. Those that
-    /// are there already stay.
+    /// are there already stay. A step that fails holds up no other; the first error is returned.
     pub(super) fn put_back(&self) -> Result<(), Refused> {
         // The TAP device may never have been made.
         let _ = ip(&["link", "delete", "dev", self.tap.as_str()]);
-        if let Some(value) = &self.no_ipv6 {
-            self.set_no_ipv6(value)?;
-        }
+        let switched = self.no_ipv6.as_ref().map_or(Ok(()), |value| self.set_no_ipv6(value));
         let [v4, v6] = self.added_to(&self.interface);
-        batch("-4", &v4).and(batch("-6", &v6))
+        let steps = [batch("-4", &v4), switched, batch("-6", &v6)];
+        steps.into_iter().collect()
     }
 
     /// Switches IPv6 of the interface: its stack would send by it, around the TAP device.

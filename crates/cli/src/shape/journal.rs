@@ -1,6 +1,7 @@
-//! The file from which a later call puts an interface back.
+//! The file from which a later call puts an interface back, and the lock by which an interface has
+//! one call at a time.
 
-use std::fs::{self, File};
+use std::fs::{self, File, TryLockError};
 use std::io::{self, ErrorKind, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
@@ -12,10 +13,12 @@ use super::host::Host;
 /// Most bytes of the file.
 const BYTES_MAX: u64 = 1 << 20;
 
-/// The file for an interface of the network namespace of this process.
+/// The file for an interface of the network namespace of this process. No other process has it.
 #[derive(Debug)]
 pub(super) struct Journal {
     path: PathBuf,
+    /// Locked as long as it is open.
+    _lock: File,
 }
 
 impl Journal {
@@ -26,7 +29,19 @@ impl Journal {
         made.map_err(|e| format!("--state {}: {e}", folder.display()))?;
         // Namespaces have interfaces of the same names.
         let netns = fs::metadata("/proc/self/ns/net").map_or(0, |found| found.ino());
-        Ok(Self { path: folder.join(format!("shape-{netns}-{interface}.json")) })
+        let path = folder.join(format!("shape-{netns}-{interface}.json"));
+        // The file of the lock stays: a process that waits for it must not have another one.
+        let lock = path.with_extension("lock");
+        let at = |e: &dyn std::fmt::Display| format!("{}: {e}", lock.display());
+        let file = File::options().write(true).create(true).truncate(false).mode(0o600).open(&lock);
+        let file = file.map_err(|e| at(&e))?;
+        match file.try_lock() {
+            Ok(()) => Ok(Self { path, _lock: file }),
+            Err(TryLockError::WouldBlock) => {
+                Err(format!("another `txweir shape {interface}` is running: end it first"))
+            }
+            Err(TryLockError::Error(e)) => Err(at(&e)),
+        }
     }
 
     /// Returns a path beside the file, with another ending.
@@ -61,8 +76,9 @@ impl Journal {
         whole().map_err(|e| format!("{}: {e}", self.path.display()))
     }
 
-    /// Removes the file.
+    /// Removes the file, and the policy beside it.
     pub(super) fn remove(&self) -> Result<(), String> {
+        let _ = fs::remove_file(self.beside("tc"));
         fs::remove_file(&self.path).map_err(|e| format!("{}: {e}", self.path.display()))
     }
 }

@@ -69,6 +69,13 @@ impl Home {
         lines.join("\n")
     }
 
+    /// Returns the files that are left, beside that of the lock.
+    fn left(&self) -> Vec<String> {
+        let files = std::fs::read_dir(&self.state).expect("a folder");
+        let names = files.map(|file| file.expect("a file").file_name().to_string_lossy().into_owned());
+        names.filter(|name| !name.ends_with(".lock")).collect()
+    }
+
     fn command(&self, args: &[&str]) -> std::process::Command {
         let state = self.state.to_str().expect("text");
         let program = [env!("CARGO_BIN_EXE_txweir"), "shape", "eth0", "--state", state];
@@ -133,13 +140,20 @@ fn the_traffic_of_a_machine_is_shaped_and_everything_is_put_back() {
         let took = home.transfer(to, from, addr, 2_000_000);
         assert!(took >= least, "{addr}: {took:?}");
     }
+    // Another call would put back under this one.
+    for args in [&["--restore"][..], &["--rate", "1mbit"]] {
+        let (code, _, err) = Process::spawn(&mut home.command(args)).end();
+        let running = "txweir: another `txweir shape eth0` is running: end it first\n";
+        assert_eq!((code, err.as_str()), (Some(1), running));
+    }
+    assert_eq!(home.snapshot(), during);
     shape.signal(Signal::TERM);
     let said: Vec<String> = stdout.lines().map(|line| line.expect("text")).collect();
     let (code, _, err) = shape.end();
     assert_eq!((code, err.as_str()), (Some(0), "txweir: interface `xdp:eth0`: copies, in the driver\n"));
     assert!(said[0].starts_with("ended by SIGTERM, after "), "{said:?}");
     assert_eq!(home.snapshot(), before);
-    assert_eq!(std::fs::read_dir(&home.state).expect("a folder").count(), 0);
+    assert_eq!(home.left(), Vec::<String>::new());
     let took = home.transfer(router, machine, "10.79.0.254:5304", 2_000_000);
     assert!(took < there + PATIENCE, "the interface works");
 }
@@ -193,7 +207,7 @@ fn an_interface_that_cannot_be_shaped_stays_as_it_is() {
         let before = home.snapshot();
         let (code, out, err) = Process::spawn(&mut home.command(args)).end();
         assert_eq!((home.snapshot(), out.as_str()), (before, ""));
-        assert_eq!(std::fs::read_dir(&home.state).expect("a folder").count(), 0);
+        assert_eq!(home.left(), Vec::<String>::new());
         (code, err)
     };
     let (code, err) = refused(&["--policy", "none.tc"]);
@@ -204,7 +218,14 @@ fn an_interface_that_cannot_be_shaped_stays_as_it_is() {
     let (code, err) = refused(&["--policy", policy.to_str().expect("text")]);
     std::fs::remove_file(&policy).expect("remove");
     assert!(code == Some(2) && err.contains("20fortnights") && err.contains("before it was ready"), "{err}");
+    // The device of another purpose is not taken over, and not deleted at the end.
     home.machine.run(&["ip", "link", "add", "br0", "type", "bridge"]);
+    let (code, err) = refused(&["--rate", "1mbit", "--tap", "br0"]);
+    assert_eq!(
+        (code, err.as_str()),
+        (Some(1), "txweir: interface `br0` exists already: --tap names another\n")
+    );
+    home.machine.run(&["ip", "link", "show", "dev", "br0"]);
     home.machine.run(&["ip", "link", "set", "dev", "eth0", "master", "br0"]);
     let (code, err) = refused(&["--rate", "1mbit"]);
     assert_eq!(
