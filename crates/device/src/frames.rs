@@ -8,7 +8,7 @@
 use std::io;
 
 use crate::backend::{Beside, Landed, Source, Store, Write};
-use crate::frame::{FrameRef, MAX_FRAME};
+use crate::frame::{FrameRef, MAX_FRAME, insert, remove};
 
 /// Bytes of the smallest buffer, which holds a request, an acknowledgement or ARP.
 const SMALLEST: usize = 256;
@@ -171,20 +171,15 @@ impl Store for Frames {
     }
 
     fn insert(&mut self, frame: &mut Frame, at: usize, bytes: &[u8]) -> bool {
-        let len = frame.len + bytes.len();
-        if at > frame.len || len > frame.buffer.len().min(MAX_FRAME) {
-            return false;
-        }
-        frame.buffer.copy_within(at..frame.len, at + bytes.len());
-        frame.buffer[at..at + bytes.len()].copy_from_slice(bytes);
+        let room = frame.buffer.len().min(MAX_FRAME);
+        let Some(len) = insert(&mut frame.buffer[..room], frame.len, at, bytes) else { return false };
         frame.len = len;
         true
     }
 
     fn remove(&mut self, frame: &mut Frame, at: usize, len: usize) -> bool {
-        let Some(end) = at.checked_add(len).filter(|end| *end <= frame.len) else { return false };
-        frame.buffer.copy_within(end..frame.len, at);
-        frame.len -= len;
+        let Some(len) = remove(&mut frame.buffer, frame.len, at, len) else { return false };
+        frame.len = len;
         true
     }
 }

@@ -298,9 +298,13 @@ impl Card {
         self.lanes.len()
     }
 
+    /// True if a chunk is one of this card's area.
+    pub(crate) fn owns(&self, chunk: &Chunk) -> bool {
+        Arc::ptr_eq(&chunk.area, &self.area)
+    }
     /// Remembers a chunk that the kernel gets. Gives back one of another area.
     fn hold(&mut self, chunk: Chunk) -> Result<u64, Chunk> {
-        if !Arc::ptr_eq(&chunk.area, &self.area) {
+        if !self.owns(&chunk) {
             return Err(chunk);
         }
         let (index, address) = (chunk.index(), chunk.start() as u64);
@@ -347,15 +351,14 @@ impl Card {
     pub(crate) fn room(&mut self, queue: usize) -> usize {
         self.lanes.get_mut(queue).map_or(0, |lane| lane.transmit.room() as usize)
     }
-    /// Puts bytes of a chunk into the transmit ring of a queue. Gives the chunk back if there is no
-    /// room.
-    pub(crate) fn transmit(&mut self, queue: usize, chunk: Chunk, bytes: Range<usize>) -> Result<(), Chunk> {
-        if self.room(queue) == 0 || bytes.end > self.chunk as usize {
+    /// Puts the first `len` bytes of a chunk into the transmit ring of a queue. Gives the chunk back
+    /// if there is no room.
+    pub(crate) fn transmit(&mut self, queue: usize, chunk: Chunk, len: usize) -> Result<(), Chunk> {
+        if self.room(queue) == 0 || len > self.chunk as usize {
             return Err(chunk);
         }
-        // Both numbers are at most the bytes of a chunk.
-        let (from, len) = (bytes.start as u64, bytes.len() as u32);
-        let addr = self.hold(chunk)? + from;
+        let len = len as u32; // at most the bytes of a chunk
+        let addr = self.hold(chunk)?;
         self.lanes[queue].transmit.put(XdpDesc { addr, len, options: XdpDescOptions::empty() });
         Ok(())
     }

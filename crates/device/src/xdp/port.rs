@@ -1,7 +1,6 @@
 //! `Port`: the sockets of an interface, the memory that they share, and the frames under way.
 
 use std::io;
-use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::event::epoll;
@@ -206,12 +205,24 @@ impl Port {
         ends: u32,
         queue: u16,
     ) -> Result<(), Chunk> {
-        let (queue, index) = (self.ring_of(queue), chunk.index());
-        if let Err(chunk) = self.card.transmit(queue, chunk, 0..len) {
-            self.counters.tx_full += 1;
-            return Err(chunk);
+        if !self.card.owns(&chunk) {
+            // The memory of another interface, which would never find room here.
+            self.refuse(ends);
+            return Ok(());
         }
-        self.counters.taken(&VnetHdr::default(), len);
+        let put = self.put(self.ring_of(queue), chunk, len, ends);
+        match &put {
+            Ok(()) => self.counters.taken(&VnetHdr::default(), len),
+            Err(_) => self.counters.tx_full += 1,
+        }
+        put
+    }
+
+    /// Puts the first `len` bytes of a chunk into a ring. `ends`: the bytes on the wire of the frame
+    /// that it ends. Gives the chunk back if there is no room.
+    fn put(&mut self, queue: usize, chunk: Chunk, len: usize, ends: u32) -> Result<(), Chunk> {
+        let index = chunk.index();
+        self.card.transmit(queue, chunk, len)?;
         (self.ends[index], self.news[queue]) = (ends, true);
         self.under_way += 1;
         Ok(())
@@ -251,7 +262,10 @@ impl Port {
             self.free.push(chunk);
             return Loaded::Refused;
         }
-        self.send(queue, chunk, 0..len, wire_len);
+        if let Err(chunk) = self.put(queue, chunk, len, wire_len) {
+            self.free.push(chunk);
+            return Loaded::Full;
+        }
         Loaded::All
     }
 
@@ -266,26 +280,18 @@ impl Port {
         }
         for at in 1..=segments {
             let Some(mut chunk) = self.free.pop() else { break };
-            match cut.next_into(frame.bytes, chunk.bytes_mut()) {
-                Ok(Some(len)) => {
-                    self.send(queue, chunk, 0..len, if at == segments { wire_len } else { NOTHING });
-                }
-                // The segmenter has checked the frame, and the chunk holds its longest segment.
-                Ok(None) | Err(_) => self.free.push(chunk),
+            let ends = if at == segments { wire_len } else { NOTHING };
+            // The segmenter has checked the frame, the chunk holds its longest segment, and the ring
+            // has room for all.
+            let put = match cut.next_into(frame.bytes, chunk.bytes_mut()) {
+                Ok(Some(len)) => self.put(queue, chunk, len, ends),
+                Ok(None) | Err(_) => Err(chunk),
+            };
+            if let Err(chunk) = put {
+                self.free.push(chunk);
             }
         }
         Loaded::All
-    }
-
-    /// Puts a chunk into a ring that has room. `ends`: the bytes on the wire of the frame that it
-    /// ends.
-    fn send(&mut self, queue: usize, chunk: Chunk, bytes: Range<usize>, ends: u32) {
-        self.ends[chunk.index()] = ends;
-        self.news[queue] = true;
-        match self.card.transmit(queue, chunk, bytes) {
-            Ok(()) => self.under_way += 1,
-            Err(chunk) => self.free.push(chunk),
-        }
     }
 
     /// Counts a frame that is lost here.

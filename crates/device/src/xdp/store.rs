@@ -4,6 +4,7 @@
 use std::io;
 
 use crate::backend::{Beside, Landed, Source, Store, Write};
+use crate::frame::{insert, remove};
 use crate::frames::{Frame, Frames};
 use crate::segment::complete_checksum;
 use crate::sys::xsk::Chunk;
@@ -131,22 +132,14 @@ impl Store for Places {
     }
 
     fn insert(&mut self, frame: &mut Place, at: usize, bytes: &[u8]) -> bool {
-        let (old, len) = (usize::from(frame.len), usize::from(frame.len) + bytes.len());
-        let room = frame.chunk.bytes_mut();
-        if at > old || len > room.len() {
-            return false;
-        }
-        room.copy_within(at..old, at + bytes.len());
-        room[at..at + bytes.len()].copy_from_slice(bytes);
+        let Some(len) = insert(frame.chunk.bytes_mut(), frame.len.into(), at, bytes) else { return false };
         frame.len = len as u16; // at most the bytes of a chunk
         true
     }
 
     fn remove(&mut self, frame: &mut Place, at: usize, len: usize) -> bool {
-        let old = usize::from(frame.len);
-        let Some(end) = at.checked_add(len).filter(|end| *end <= old) else { return false };
-        frame.chunk.bytes_mut().copy_within(end..old, at);
-        frame.len -= len as u16; // at most the old length
+        let Some(len) = remove(frame.chunk.bytes_mut(), frame.len.into(), at, len) else { return false };
+        frame.len = len as u16; // at most the bytes of a chunk
         true
     }
 }

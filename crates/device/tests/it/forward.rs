@@ -162,3 +162,16 @@ pub fn checksum_errors(netns: &NetNs) -> u64 {
     };
     of("Tcp:") + of("Udp:")
 }
+
+/// Makes a client and a server, and a namespace between them that has a veth to each: `m0` and `m1`.
+pub fn between_veths() -> [NetNs; 3] {
+    let [client, middle, server] = ["client", "middle", "server"].map(NetNs::new);
+    client.veth("c0", &middle, "m0");
+    server.veth("s0", &middle, "m1");
+    address(&client, "c0", 1);
+    address(&server, "s0", 2);
+    for interface in ["m0", "m1"] {
+        middle.run(&["ip", "link", "set", "dev", interface, "up"]);
+    }
+    [client, middle, server]
+}

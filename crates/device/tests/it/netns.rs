@@ -12,7 +12,7 @@ use txweir_device::{Backend as _, Fates};
 use txweir_device::{Endpoint, LinkIo, LinkOptions, MAX_FRAME, Offload, OpenCause, OpenError};
 use txweir_device::{Tap, TapOptions, VnetHdr, clock};
 
-use crate::forward::{Forwarder, Pass, address, checksum_errors, push, transfer};
+use crate::forward::{Forwarder, Pass, address, between_veths, checksum_errors, push, transfer};
 
 /// Returns from a test that cannot run here, and prints the reason.
 macro_rules! skip_unless_possible {
@@ -165,14 +165,7 @@ s.sendto(bytes(range(250)) * 22, ('10.77.0.2', 5203))
 #[test]
 fn packet_sockets_forward_between_veths() {
     skip_unless_possible!();
-    let (client, middle, server) = (NetNs::new("client"), NetNs::new("middle"), NetNs::new("server"));
-    client.veth("c0", &middle, "m0");
-    server.veth("s0", &middle, "m1");
-    address(&client, "c0", 1);
-    address(&server, "s0", 2);
-    for interface in ["m0", "m1"] {
-        middle.run(&["ip", "link", "set", "dev", interface, "up"]);
-    }
+    let [client, middle, server] = between_veths();
     for (bypass, port) in [(false, 5201), (true, 5204)] {
         let mut options = LinkOptions::default();
         options.packet.qdisc_bypass = bypass;

@@ -10,7 +10,7 @@ use txweir_device::{
     Backend as _, Endpoint, Gso, LinkIo, LinkOptions, MAX_FRAME, OpenCause, OpenError, VnetHdr,
 };
 
-use crate::forward::{Forwarder, Pass, address, checksum_errors, push, transfer};
+use crate::forward::{Forwarder, Pass, between_veths, checksum_errors, push, transfer};
 
 /// Returns from a test that cannot run here, and prints the reason.
 macro_rules! skip_unless_possible {
@@ -217,14 +217,7 @@ fn an_interface_is_busy_down_and_gone() {
 #[test]
 fn tcp_passes_from_veth_to_veth() {
     skip_unless_possible!();
-    let (client, middle, server) = (NetNs::new("client"), NetNs::new("middle"), NetNs::new("server"));
-    client.veth("c0", &middle, "m0");
-    server.veth("s0", &middle, "m1");
-    address(&client, "c0", 1);
-    address(&server, "s0", 2);
-    for interface in ["m0", "m1"] {
-        middle.run(&["ip", "link", "set", "dev", interface, "up"]);
-    }
+    let [client, middle, server] = between_veths();
     let (a, b) = (open(&middle, "m0").unwrap(), open(&middle, "m1").unwrap());
     let forwarder = Forwarder::start(a, b, Pass::Whole);
     transfer(&client, &server, "10.77.0.2:5207", 32, "veth to veth by XDP sockets, IPv4");
