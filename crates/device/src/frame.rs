@@ -26,8 +26,8 @@ pub struct FrameRef<'a> {
     pub bytes: &'a [u8],
 }
 
-/// Moves the bytes behind `at` of a frame of `len` bytes in `room`, and writes `bytes` there. Returns
-/// the new length; `None`, with nothing changed, if there is no such place or no room.
+/// Moves the bytes behind `at` of a frame of `len` bytes in `room`, and writes `bytes` there.
+/// Returns the new length; `None`, with nothing changed, if there is no such place or no room.
 pub(crate) fn insert(room: &mut [u8], len: usize, at: usize, bytes: &[u8]) -> Option<usize> {
     let longer = len.checked_add(bytes.len()).filter(|longer| at <= len && *longer <= room.len())?;
     room.copy_within(at..len, at + bytes.len());
@@ -35,8 +35,8 @@ pub(crate) fn insert(room: &mut [u8], len: usize, at: usize, bytes: &[u8]) -> Op
     Some(longer)
 }
 
-/// Takes `gone` bytes at `at` out of a frame of `len` bytes in `room`. Returns the new length; `None`,
-/// with nothing changed, if the frame does not have that many there.
+/// Takes `gone` bytes at `at` out of a frame of `len` bytes in `room`. Returns the new length;
+/// `None`, with nothing changed, if the frame does not have that many there.
 pub(crate) fn remove(room: &mut [u8], len: usize, at: usize, gone: usize) -> Option<usize> {
     let end = at.checked_add(gone).filter(|end| *end <= len)?;
     room.copy_within(end..len, at);

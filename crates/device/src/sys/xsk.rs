@@ -351,8 +351,8 @@ impl Card {
     pub(crate) fn room(&mut self, queue: usize) -> usize {
         self.lanes.get_mut(queue).map_or(0, |lane| lane.transmit.room() as usize)
     }
-    /// Puts the first `len` bytes of a chunk into the transmit ring of a queue. Gives the chunk back
-    /// if there is no room.
+    /// Puts the first `len` bytes of a chunk into the transmit ring of a queue. Gives the chunk
+    /// back if there is no room.
     pub(crate) fn transmit(&mut self, queue: usize, chunk: Chunk, len: usize) -> Result<(), Chunk> {
         if self.room(queue) == 0 || len > self.chunk as usize {
             return Err(chunk);

@@ -218,8 +218,8 @@ impl Port {
         put
     }
 
-    /// Puts the first `len` bytes of a chunk into a ring. `ends`: the bytes on the wire of the frame
-    /// that it ends. Gives the chunk back if there is no room.
+    /// Puts the first `len` bytes of a chunk into a ring. `ends`: the bytes on the wire of the
+    /// frame that it ends. Gives the chunk back if there is no room.
     fn put(&mut self, queue: usize, chunk: Chunk, len: usize, ends: u32) -> Result<(), Chunk> {
         let index = chunk.index();
         self.card.transmit(queue, chunk, len)?;
@@ -281,8 +281,8 @@ impl Port {
         for at in 1..=segments {
             let Some(mut chunk) = self.free.pop() else { break };
             let ends = if at == segments { wire_len } else { NOTHING };
-            // The segmenter has checked the frame, the chunk holds its longest segment, and the ring
-            // has room for all.
+            // The segmenter has checked the frame, the chunk holds its longest segment, and the
+            // ring has room for all.
             let put = match cut.next_into(frame.bytes, chunk.bytes_mut()) {
                 Ok(Some(len)) => self.put(queue, chunk, len, ends),
                 Ok(None) | Err(_) => Err(chunk),

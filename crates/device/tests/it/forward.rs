@@ -163,7 +163,8 @@ pub fn checksum_errors(netns: &NetNs) -> u64 {
     of("Tcp:") + of("Udp:")
 }
 
-/// Makes a client and a server, and a namespace between them that has a veth to each: `m0` and `m1`.
+/// Makes a client and a server, and a namespace between them that has a veth to each: `m0` and
+/// `m1`.
 pub fn between_veths() -> [NetNs; 3] {
     let [client, middle, server] = ["client", "middle", "server"].map(NetNs::new);
     client.veth("c0", &middle, "m0");
