@@ -154,7 +154,11 @@ impl<P: Payload> Engine<P> {
             }
             return None;
         };
-        if e.what.is_timer() { self.timers.take_first() } else { self.others.take_first() }
+        if e.what.is_timer() {
+            self.timers.take_first()
+        } else {
+            self.others.take_first()
+        }
         self.now = e.at;
         self.dispatched += 1;
         if let Some(t) = &mut self.trace {
