@@ -2,10 +2,9 @@
 
 use txweir_core::Handle;
 
-use super::qdisc::options;
 use super::reader::Reader;
 use super::stab::estimator;
-use super::{Part, whole};
+use super::{Part, options, whole};
 use crate::ast::{At, ChainCommand, FilterCommand, Place, Target, Verb};
 use crate::diagnostic::{Diagnostic, code};
 use crate::failure::{Failure, USAGE};
@@ -213,7 +212,7 @@ const WANT_WORDS: [&str; 6] = ["mirred", "csum", "skbedit", "police", "simple", 
 /// asked.
 fn check_kind(part: &Part<'_>, protocol: Option<&Word>, kind: &Word, words: &[Word]) -> Result<(), Failure> {
     if language::knows(Object::Filter, &kind.text) {
-        return options(part.source, Object::Filter, &kind.text, words).map_err(|mut failure| {
+        return options::check_foreign(part.source, Object::Filter, &kind.text, words).map_err(|mut failure| {
             let at = words.iter().position(|word| word.span == failure.diagnostic.span);
             let protocol = protocol.and_then(|word| protocol::number(&word.text)).unwrap_or(0);
             if let Some(at) = at.filter(|_| kind.text == "flower")

@@ -12,6 +12,7 @@ use crate::law::red::{
 };
 use crate::sched::cx::Cx;
 use crate::sched::discipline::Discipline;
+use crate::qdisc::red::reason_of;
 use crate::text::error::{ConfigError, ErrorKind, Object};
 use crate::text::value::exact_of;
 
@@ -107,7 +108,8 @@ fn params(cfg: &Config) -> Option<Result<RedParams, ConfigError>> {
             "probability" => exact_of(&probability),
             _ => exact_of(&Bytes(max.into())),
         };
-        ConfigError::new(ErrorKind::OutOfRange, Object::Kind(Sfq::KIND), e, given).key(key)
+        let err = ConfigError::new(ErrorKind::OutOfRange, Object::Kind(Sfq::KIND), e, given).key(key);
+        ConfigError { reason: reason_of(e), ..err }
     };
     let wlog = match weight_for_burst(min, burst, avpkt) {
         Ok(wlog) => wlog,
