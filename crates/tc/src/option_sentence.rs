@@ -75,9 +75,7 @@ pub(crate) fn unknown(kind: &str, word: &str) -> Cow<'static, str> {
         "mqprio" => Sentence::Argument(word, "unknown argument").into(),
         "pfifo_fast" => "qdisc 'pfifo_fast' does not support option parsing".into(),
         // tc has no reader of its options: the kind itself is unknown to it.
-        "mq" => {
-            format!("Unknown qdisc \"{kind}\", hence option \"{word}\" is unparsable").into()
-        }
+        "mq" => format!("Unknown qdisc \"{kind}\", hence option \"{word}\" is unparsable").into(),
         _ => Sentence::WhatIs(word).into(),
     }
 }
@@ -100,13 +98,7 @@ pub(crate) fn again(kind: &str, key: &str) -> Cow<'static, str> {
 }
 
 /// Returns tc's sentence for a value that it does not take.
-fn illegal(
-    object: Object,
-    kind: &str,
-    key: &str,
-    err: &ConfigError,
-    words: &[&str],
-) -> Cow<'static, str> {
+fn illegal(object: Object, kind: &str, key: &str, err: &ConfigError, words: &[&str]) -> Cow<'static, str> {
     let word = err.given.as_str();
     let said = |text: String| text.into();
     match (kind, key) {
@@ -115,7 +107,9 @@ fn illegal(
         }
         ("skbprio", _) => said(format!("skbprio: Illegal \"{key}\" value:\"{word}\"")),
         ("tbf", "rate" | "limit") if err.kind == ErrorKind::OutOfRange => missing(kind, key, words),
-        ("tbf", "burst" | "buffer" | "maxburst") if err.kind == ErrorKind::OutOfRange && word.starts_with('0') => {
+        ("tbf", "burst" | "buffer" | "maxburst")
+            if err.kind == ErrorKind::OutOfRange && word.starts_with('0') =>
+        {
             missing(kind, "burst", words)
         }
         ("tbf", _) => {
@@ -149,7 +143,9 @@ fn illegal(
         ("netem", "loss" | "drop") => parts::loss(after(key, err, words)),
         ("netem", "slot") => parts::slot(after(key, err, words)),
         ("netem", "distribution") => parts::no_table(word),
-        ("sfq", "burst") if err.kind == ErrorKind::OutOfRange && err.reason != Some(Reason::DeclaredRange) => {
+        ("sfq", "burst")
+            if err.kind == ErrorKind::OutOfRange && err.reason != Some(Reason::DeclaredRange) =>
+        {
             average("SFQ", err)
         }
         ("sfq", "min" | "max" | "avpkt" | "burst")
@@ -157,9 +153,7 @@ fn illegal(
         {
             missing(kind, "redflowlimit", words)
         }
-        ("sfq", "limit") if err.kind == ErrorKind::OutOfRange => {
-            "Illegal \"limit\", must be > 1".into()
-        }
+        ("sfq", "limit") if err.kind == ErrorKind::OutOfRange => "Illegal \"limit\", must be > 1".into(),
         _ => Sentence::Illegal(called(kind, key)).into(),
     }
 }

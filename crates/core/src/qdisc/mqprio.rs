@@ -272,10 +272,12 @@ impl Discipline for Mqprio {
         (ErrorKind::UnknownKey, _) => Some(Refuser::Usage),
         // A list ends where another key begins, even without a word in it.
         (ErrorKind::BadValue, Some("map" | "queues")) if err.is_given_nothing() => Some(Refuser::Kernel),
-        (ErrorKind::BadValue, Some("map" | "queues")) => match Config::TABLE.iter().any(|p| p.words.contains(&&*err.given)) {
-            true => Some(Refuser::Kernel),
-            false => Some(Refuser::Usage),
-        },
+        (ErrorKind::BadValue, Some("map" | "queues")) => {
+            match Config::TABLE.iter().any(|p| p.words.contains(&&*err.given)) {
+                true => Some(Refuser::Kernel),
+                false => Some(Refuser::Usage),
+            }
+        }
         // Without that shaper tc does not know the rates.
         (_, Some("min_rate" | "max_rate")) if !words.contains(&"bw_rlimit") => Some(Refuser::Usage),
         (ErrorKind::BadValue, Some("min_rate" | "max_rate")) => match err.is_given_nothing() {

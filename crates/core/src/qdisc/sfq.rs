@@ -179,7 +179,9 @@ impl Discipline for Sfq {
             Some(Refuser::Tool)
         }
         // They are of RED, which tc does not turn on without its limit.
-        (ErrorKind::OutOfRange, Some("min" | "max" | "avpkt" | "burst")) if !words.contains(&"redflowlimit") => {
+        (ErrorKind::OutOfRange, Some("min" | "max" | "avpkt" | "burst"))
+            if !words.contains(&"redflowlimit") =>
+        {
             Some(Refuser::Tool)
         }
         _ => None,

@@ -65,5 +65,6 @@ fn check(part: &Part<'_>, spec: &[Word]) -> Result<(), Failure> {
         }
     };
     // `actions` has one exit status for every mistake.
-    options::check_foreign(part.source, Object::Action, name, words).map_err(|failure| Failure::usage(failure.diagnostic))
+    options::check_foreign(part.source, Object::Action, name, words)
+        .map_err(|failure| Failure::usage(failure.diagnostic))
 }

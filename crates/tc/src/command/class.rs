@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
+use txweir_core::Handle;
 use txweir_core::sched::classful::ClassSpec;
 use txweir_core::sched::spec::{ClassShape, Spec};
-use txweir_core::Handle;
 
 use super::options::{self, Declared};
 use super::qdisc::write_out;
@@ -119,7 +119,11 @@ fn check_kind(part: &Part<'_>, kind: &Word, cmd: &ClassCommand) -> Result<(), Fa
 
 /// Checks that tc would read the words after the kind. Refusals of the kernel alone are left to the
 /// engine.
-fn check_options(source: &Arc<Source>, cmd: &ClassCommand, classes: &'static ClassSpec) -> Result<(), Failure> {
+fn check_options(
+    source: &Arc<Source>,
+    cmd: &ClassCommand,
+    classes: &'static ClassSpec,
+) -> Result<(), Failure> {
     options::check(source, Declared::Class(classes), &cmd.options, |err| refusal::of(source, cmd, err))
 }
 

@@ -139,6 +139,12 @@ fn refused_options_are_what_linux_says() {
     compare_but_for("options.txt", &meant("options-differ.txt"));
 }
 
+/// Mistakes in each kind of action of a filter, in the `police` of one, and behind them.
+#[test]
+fn refused_words_of_actions_are_what_linux_says() {
+    compare_but_for("action-words.txt", &meant("options-differ.txt"));
+}
+
 #[test]
 fn fw_is_what_linux_says() {
     compare("fw.txt");

@@ -10,9 +10,9 @@ use crate::base::units::Bytes;
 use crate::law::red::{
     IdleTable, RedAction, RedError, RedParams, RedState, probability_of_one, weight_for_burst,
 };
+use crate::qdisc::red::reason_of;
 use crate::sched::cx::Cx;
 use crate::sched::discipline::Discipline;
-use crate::qdisc::red::reason_of;
 use crate::text::error::{ConfigError, ErrorKind, Object};
 use crate::text::value::exact_of;
 
