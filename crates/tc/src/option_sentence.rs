@@ -21,7 +21,9 @@ pub(crate) fn of(object: Object, kind: &str, err: &ConfigError, words: &[&str]) 
     match err.kind {
         ErrorKind::UnknownKey if kind == "netem" => parts::beyond(err.word, words, &err.given),
         // It is a key of tc's that has no effect, and lacks its number.
-        ErrorKind::UnknownKey if kind == "htb" && err.is_given("debug") => Sentence::Incomplete.into(),
+        ErrorKind::UnknownKey if kind == "htb" && refused(err, words) == "debug" => {
+            Sentence::Incomplete.into()
+        }
         ErrorKind::UnknownKey => match list_of(kind, err.word, words) {
             Some(list) => list_ends(kind, list, &err.given),
             None => unknown(kind, &err.given),
@@ -34,6 +36,11 @@ pub(crate) fn of(object: Object, kind: &str, err: &ConfigError, words: &[&str]) 
         ErrorKind::Conflict => conflict(kind, key, words),
         _ => illegal(object, kind, key, err, words),
     }
+}
+
+/// Returns the word that an error is about; an empty one if it is about none.
+fn refused<'a>(err: &ConfigError, words: &[&'a str]) -> &'a str {
+    err.word.and_then(|at| words.get(at)).copied().unwrap_or("")
 }
 
 /// Returns tc's sentence for mqprio's rates without a rate.
@@ -99,7 +106,7 @@ pub(crate) fn again(kind: &str, key: &str) -> Cow<'static, str> {
 
 /// Returns tc's sentence for a value that it does not take.
 fn illegal(object: Object, kind: &str, key: &str, err: &ConfigError, words: &[&str]) -> Cow<'static, str> {
-    let word = err.given.as_str();
+    let word = refused(err, words);
     let said = |text: String| text.into();
     match (kind, key) {
         ("pfifo" | "bfifo" | "pfifo_head_drop", _) => {

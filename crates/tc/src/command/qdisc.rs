@@ -195,11 +195,15 @@ fn one_place(
 fn write_out_keys(source: &Source, cmd: &mut QdiscCommand) {
     let Some(spec) = cmd.kind.as_ref().and_then(|kind| spec_of(source, kind)) else { return };
     write_out(&mut cmd.options, spec.cut, spec.params);
-    // tc reads a number for it, and the kernel ignores it.
-    while let Some(at) = cmd.options.iter().position(|w| spec.kind == "htb" && w.text == "debug")
-        && at + 1 < cmd.options.len()
-    {
-        cmd.options.drain(at..at + 2);
+    if spec.kind == "htb" {
+        // tc reads a number for it, and the kernel ignores it.
+        let mut words = std::mem::take(&mut cmd.options).into_iter().peekable();
+        while let Some(word) = words.next() {
+            let ignored = word.text == "debug" && words.next_if(|_| true).is_some();
+            if !ignored {
+                cmd.options.push(word);
+            }
+        }
     }
 }
 

@@ -106,7 +106,8 @@ pub(super) fn misplaced(
 ) -> Result<(), Diagnostic> {
     let Some(word) = walk.words.get(walk.at) else { return Ok(()) };
     let Some(key) = grammar.find(&word.text) else { return Ok(()) };
-    let before = walk.words.get(from..walk.at).unwrap_or(&[]);
+    // The first words of an action are enough to tell, and keep a long line linear.
+    let before = walk.words.get(from..walk.at.min(from + FIRST_WORDS)).unwrap_or(&[]);
     let said = |any: &[&str]| before.iter().any(|w| any.contains(&w.text.as_str()));
     let modes: (&[&str], &str) = match (kind, key.name()) {
         ("police", name) => {
@@ -150,6 +151,10 @@ fn next_action(walk: &Walk<'_>, word: &Word) -> Diagnostic {
     let message = format!("{} has \"{}\" once", walk.what, word.text);
     walk.error(code::CONFLICT, walk.at, message).linux(format!("Bad action type {}", word.text))
 }
+
+/// Words of an action among which an earlier key is looked for: twice those of a line with all
+/// keys.
+const FIRST_WORDS: usize = 64;
 
 /// The modes of vlan, of which a line has one.
 const VLAN_MODES: &[&str] = &["pop", "push", "modify", "pop_eth", "push_eth"];

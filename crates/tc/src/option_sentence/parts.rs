@@ -132,8 +132,11 @@ pub(super) fn curve(key: &str, words: &[&str]) -> Cow<'static, str> {
     if rest.is_empty() { Sentence::Incomplete.into() } else { whole.into() }
 }
 
+/// Tells if a word is a value.
+type Check = fn(&str) -> bool;
+
 /// The parts of a curve, and the check of their values.
-const PARTS: [(&str, fn(&str) -> bool); 6] = [
+const PARTS: [(&str, Check); 6] = [
     ("m1", is_rate),
     ("d", is_time),
     ("m2", is_rate),

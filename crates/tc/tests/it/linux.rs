@@ -12,8 +12,8 @@ use txweir_tc::tool::{Request, run, save};
 /// Commands whose answer differs from that of Linux on purpose, each with its row of PARITY.md.
 const MEANT: &[(&str, &str)] = &[("tc chain get dev lan root chain 2", "filter-root")];
 
-/// Returns the commands of a file whose answer differs from that of Linux, one a line behind its row
-/// of PARITY.md.
+/// Returns the commands of a file whose answer differs from that of Linux, one a line behind its
+/// row of PARITY.md.
 fn meant(name: &str) -> Vec<String> {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../spec/tc").join(name);
     let text = std::fs::read_to_string(file).expect("a list");
