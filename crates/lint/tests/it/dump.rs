@@ -428,6 +428,12 @@ fn a_root_of_the_kernel_gets_a_number() {
     let mut devices = made(&["eth0"], 2, &dump.lines);
     let again = tc(&mut devices, "-j qdisc show dev eth0").stdout;
     assert_eq!(again.matches("\"kind\":\"fq_codel\"").count(), 2, "{again}");
+    // The number is one that no other qdisc has.
+    let taken = r#"[{"kind":"mq","handle":"0:","dev":"eth0","root":true,"options":{}},
+        {"kind":"pfifo","handle":"1:","dev":"eth0","parent":":1","options":{"limit":5}}]"#;
+    let lines = "qdisc replace dev eth0 root handle 2: mq\n\
+                 qdisc replace dev eth0 parent 2:1 handle 1: pfifo limit 5\n";
+    assert_eq!(read(taken).expect("a dump").lines, lines);
 }
 
 /// The form of classes of newer iproute2, from its sources: JSON, with the options beside the
