@@ -5,7 +5,9 @@ mod policies;
 use std::path::PathBuf;
 
 use txweir::core::text::value::{self, Value};
-use txweir::lab::trial::{ALGORITHMS, Algorithm, MIXES, Setup, Traffic, TrafficError, TrialError, run};
+use txweir::lab::trial::{
+    ALGORITHMS, Algorithm, MIXES, Marking, Setup, Traffic, TrafficError, TrialError, run,
+};
 
 use crate::bar::Bar;
 use crate::flent::Files;
@@ -78,6 +80,16 @@ pub struct Args {
     #[arg(long)]
     ipv6: bool,
 
+    /// Code point of the packets of a mix's or a scenario's group, or of all: ef, cs1, af41, le, or
+    /// 0 to 63, and with it the priority of such a socket; may be given again
+    #[arg(long, value_name = "[GROUP=]DSCP")]
+    dscp: Vec<String>,
+
+    /// Firewall mark of the packets of a group, or of all, at the host that sends them; may be
+    /// given again
+    #[arg(long, value_name = "[GROUP=]MARK")]
+    mark: Vec<String>,
+
     /// Virtual time of each run; its first tenth is not measured
     #[arg(long, value_name = "TIME", default_value = "10s", allow_hyphen_values = true)]
     time: String,
@@ -143,6 +155,7 @@ pub fn main(args: Args) -> Result<(), Failure> {
     if args.ipv6 {
         traffic = traffic.over_ipv6().map_err(|e| Failure::usage(format!("--ipv6: {e}")))?;
     }
+    traffic = marked(traffic, &args)?;
     let entries = policies::entries(&args, &mut setup)?;
     let lines = args.flent.read()?;
     args.flent.make_folder()?;
@@ -182,6 +195,19 @@ fn algorithm(name: &str) -> Result<&'static Algorithm, Failure> {
 fn with_unit<T: Value>(option: &str, text: &str, expected: &str) -> Result<T, Failure> {
     value::with_unit(text)
         .map_err(|_| Failure::usage(format!("{option}: expected {expected}, given \"{text}\"")))
+}
+
+/// Returns the traffic with the markings that are asked for, in the order of the options.
+fn marked(mut traffic: Traffic, args: &Args) -> Result<Traffic, Failure> {
+    for text in &args.dscp {
+        let said = Marking::dscp(text).and_then(|(group, dscp)| traffic.marked(group, dscp));
+        traffic = said.map_err(|e| Failure::usage(format!("--dscp: {e}")))?;
+    }
+    for text in &args.mark {
+        let said = Marking::mark(text).and_then(|(group, mark)| traffic.marked(group, mark));
+        traffic = said.map_err(|e| Failure::usage(format!("--mark: {e}")))?;
+    }
+    Ok(traffic)
 }
 
 /// Finds a mix by its name, else reads a file.

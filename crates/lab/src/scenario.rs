@@ -24,6 +24,7 @@ use crate::link::LinkConfig;
 use crate::net::{Group, Net};
 use crate::nic::NicConfig;
 
+pub(crate) use file::code_point;
 pub use file::{CompletionText, Percent, Section, Text};
 use file::{File, LinkTable, RoleName, TrafficFile};
 pub use memory::{MEMORY, TEXT_MAX};

@@ -11,6 +11,7 @@ mod beside;
 mod capture;
 mod flent;
 pub mod html;
+mod marking;
 pub mod measure;
 pub mod mix;
 mod run;
@@ -38,6 +39,7 @@ pub use crate::sampled::results::{
 pub use beside::Beside;
 pub use flent::written;
 pub use html::html;
+pub use marking::Marking;
 pub use measure::{Better, Interval, Mark, Measure};
 pub use mix::{MIXES, Traffic, TrafficError};
 pub use run::{Devices, devices, run, run_on, targets};

@@ -6,6 +6,7 @@ mod actions;
 mod class;
 pub(crate) mod engine;
 mod filter;
+mod options;
 mod qdisc;
 mod reader;
 mod run;

@@ -177,7 +177,7 @@ impl Diagnostic {
 
     /// True if tc refuses the line because it ends too early, whatever its part.
     pub(crate) fn is_incomplete(&self) -> bool {
-        self.linux.as_deref() == Some(INCOMPLETE)
+        self.linux.as_deref().and_then(|lines| lines.lines().last()) == Some(INCOMPLETE)
     }
 
     /// Returns Linux's own lines as they are printed, each with its end; nothing where there are

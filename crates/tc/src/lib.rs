@@ -40,6 +40,7 @@ mod kinds;
 pub mod language;
 pub mod lex;
 pub mod memory;
+mod option_sentence;
 mod out;
 mod plan;
 pub mod policy;

@@ -45,8 +45,8 @@ use crate::packet::route::Candidate;
 use crate::sched::answer::{Next, Verdict};
 use crate::sched::cx::Cx;
 use crate::sched::discipline::Discipline;
-use crate::sched::spec::{Flags, Style};
-use crate::text::error::ConfigError;
+use crate::sched::spec::{Flags, RefusedBy, Refuser, Style};
+use crate::text::error::{ConfigError, ErrorKind};
 
 use config::{BANDS, Limits, slack, weights};
 pub use config::{Config, Stats};
@@ -102,6 +102,11 @@ pub(crate) struct Fq {
 
 impl Discipline for Fq {
     const KIND: &'static str = "fq";
+    // tc reads this time alone as one of 32 bits.
+    const REFUSED_BY: RefusedBy = |err, _| {
+        let slack = err.kind == ErrorKind::OutOfRange && err.key.as_deref() == Some("timer_slack");
+        slack.then_some(Refuser::Tool)
+    };
     const ABOUT: &'static str =
         "Fair queueing of paced flows: launch times, a rate per flow, three weighted bands.";
     const FLAGS: Flags = Flags { shapes: true, reorders: false };

@@ -30,7 +30,7 @@ use crate::sched::discipline::Discipline;
 use crate::sched::erased::Qdisc;
 use crate::sched::node::Class;
 use crate::sched::schedule::{ClassConfig, LineConfig, Service};
-use crate::sched::spec::{ClassShape, Flags};
+use crate::sched::spec::{ClassShape, Flags, RefusedBy, Refuser};
 use crate::sched::traffic::{CLASSES_MAX, Range, TrafficClasses};
 use crate::text::error::{ConfigError, ErrorKind, Object, Reason};
 use crate::text::params::{Params, apply};
@@ -268,6 +268,24 @@ pub struct Mqprio(ByQueue);
 
 impl Discipline for Mqprio {
     const KIND: &'static str = "mqprio";
+    const REFUSED_BY: RefusedBy = |err, words| match (err.kind, err.key.as_deref()) {
+        (ErrorKind::UnknownKey, _) => Some(Refuser::Usage),
+        // A list ends where another key begins, even without a word in it.
+        (ErrorKind::BadValue, Some("map" | "queues")) if err.is_given_nothing() => Some(Refuser::Kernel),
+        (ErrorKind::BadValue, Some("map" | "queues")) => {
+            match Config::TABLE.iter().any(|p| p.words.contains(&&*err.given)) {
+                true => Some(Refuser::Kernel),
+                false => Some(Refuser::Usage),
+            }
+        }
+        // Without that shaper tc does not know the rates.
+        (_, Some("min_rate" | "max_rate")) if !words.contains(&"bw_rlimit") => Some(Refuser::Usage),
+        (ErrorKind::BadValue, Some("min_rate" | "max_rate")) => match err.is_given_nothing() {
+            true => Some(Refuser::Tool),
+            false => Some(Refuser::Usage),
+        },
+        _ => None,
+    };
     const ABOUT: &'static str =
         "Traffic classes of transmit queues, chosen by priority; a qdisc for each queue.";
     const FLAGS: Flags = Flags { shapes: false, reorders: false };

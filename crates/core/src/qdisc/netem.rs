@@ -246,7 +246,9 @@ impl Discipline for Netem {
     // tc itself refuses these conflicts. The rule that a duplicating netem is alone is the
     // kernel's.
     const REFUSED_BY: RefusedBy = |err, _| match (err.kind, err.key.as_deref()) {
-        (ErrorKind::Conflict, Some(_)) => Some(Refuser::Tool),
+        (ErrorKind::Conflict, Some(_)) | (ErrorKind::Unsupported, Some("distribution" | "slot")) => {
+            Some(Refuser::Tool)
+        }
         _ => None,
     };
     const CLASSES: Option<Capability<Self, dyn Classes>> = crate::capability!();

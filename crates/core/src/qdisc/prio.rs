@@ -35,7 +35,7 @@ use crate::text::value::PrioMap;
 
 crate::params! {
     /// Parameters of prio.
-    pub struct Config(env)
+    pub struct Config(env) once ["priomap"]
         own ["tcpctl"]
     {
         /// Number of bands.

@@ -148,7 +148,8 @@ fn law(cfg: &Config) -> Result<RedParams, ConfigError> {
             "max" => exact_of(&cfg.max),
             _ => exact_of(&cfg.probability),
         };
-        ConfigError::new(kind, Object::Kind(Red::KIND), e, given).key(key)
+        let err = ConfigError::new(kind, Object::Kind(Red::KIND), e, given).key(key);
+        ConfigError { reason: reason_of(e), ..err }
     };
     let (min, max, avpkt) = (bits32(cfg.min), bits32(cfg.max), bits32(cfg.avpkt));
     let wlog =
@@ -170,6 +171,11 @@ fn law(cfg: &Config) -> Result<RedParams, ConfigError> {
         let key = if e == RedError::MinTooLarge { "min" } else { "max" };
         refused(ErrorKind::Conflict, key, e)
     })
+}
+
+/// Returns the finer reason of a refusal: there may be too many packets in a burst, or too few.
+pub(crate) fn reason_of(err: RedError) -> Option<Reason> {
+    (err == RedError::BurstTooLarge).then_some(Reason::TooMany)
 }
 
 /// Returns the time that a packet of the average size takes on the link, rounded down: the grain of

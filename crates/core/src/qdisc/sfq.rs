@@ -42,8 +42,8 @@ use crate::sched::answer::{Next, Verdict};
 use crate::sched::capability::{self, FlowShown};
 use crate::sched::cx::Cx;
 use crate::sched::discipline::{Discipline, Filtered};
-use crate::sched::spec::{Capacity, Flags, Style, Unset};
-use crate::text::error::{ConfigError, ErrorKind, Object};
+use crate::sched::spec::{Capacity, Flags, RefusedBy, Refuser, Style, Unset};
+use crate::text::error::{ConfigError, ErrorKind, Object, Reason};
 use crate::text::value::{Json, Refusal, Show, Value, Words};
 use flows::Flows;
 use red::Red;
@@ -171,6 +171,21 @@ pub(crate) struct Sfq {
 
 impl Discipline for Sfq {
     const KIND: &'static str = "sfq";
+    const REFUSED_BY: RefusedBy = |err, words| match (err.kind, err.key.as_deref()) {
+        (ErrorKind::OutOfRange, Some("limit")) | (ErrorKind::Conflict, Some("max" | "min")) => {
+            Some(Refuser::Tool)
+        }
+        (ErrorKind::OutOfRange, Some("burst")) if err.reason != Some(Reason::DeclaredRange) => {
+            Some(Refuser::Tool)
+        }
+        // They are of RED, which tc does not turn on without its limit.
+        (ErrorKind::OutOfRange, Some("min" | "max" | "avpkt" | "burst"))
+            if !words.contains(&"redflowlimit") =>
+        {
+            Some(Refuser::Tool)
+        }
+        _ => None,
+    };
     const ABOUT: &'static str = "Flows take turns by deficit round robin; the longest makes room (McKenney).";
     const FLAGS: Flags = Flags { shapes: false, reorders: false };
     const CAPACITY: Capacity = Capacity { unset: Unset::Packets(LIMIT), ..Capacity::KEY };

@@ -43,7 +43,7 @@ use crate::text::value::Name;
 crate::params! {
     /// Parameters of tbf.
     pub struct Config(env)
-        once ["rate", "burst", "limit", "latency", "peakrate", "mtu"]
+        once ["rate", "burst", "limit", "latency", "peakrate", "mtu", "mpu", "overhead"]
         cut ["limit", "latency", "burst", "peakrate", "overhead", "linklayer"]
         own ["shared"]
     {
@@ -183,17 +183,17 @@ impl Discipline for Tbf {
             return missing("burst", "a size (at least one frame, and rate/250 for a 4 ms timer)");
         }
         if let Some(peak) = cfg.peakrate {
+            if cfg.mtu.is_none() {
+                return missing("mtu", "a size of at least one frame, because peakrate is given");
+            }
             if peak <= cfg.rate {
                 let expected = format!("more than rate, {} bit/s", cfg.rate.bits());
                 let given = format!("{} bit/s", peak.bits());
                 return Err(ConfigError::new(ErrorKind::Conflict, Object::Kind(Self::KIND), expected, given)
                     .key("peakrate"));
             }
-            if cfg.mtu.is_none() {
-                return missing("mtu", "a size of at least one frame, because peakrate is given");
-            }
         }
-        cfg.limit = match (cfg.limit, cfg.latency.take()) {
+        cfg.limit = match (cfg.limit, cfg.latency.take().filter(|latency| latency.0 > 0)) {
             (Some(_), Some(_)) => {
                 let expected = "either limit or latency";
                 return Err(ConfigError::new(

@@ -346,6 +346,11 @@ const DSCP: [(&str, u8); 26] = [
     ("nqb", 45),
 ];
 
+/// Returns the code point of a name, in any case of its letters.
+pub(crate) fn code_point(name: &str) -> Option<u8> {
+    DSCP.iter().find(|(known, _)| name.eq_ignore_ascii_case(known)).map(|(_, n)| *n)
+}
+
 impl<'de> Deserialize<'de> for DscpText {
     fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
         struct OfDscp;
@@ -355,10 +360,7 @@ impl<'de> Deserialize<'de> for DscpText {
                 f.write_str("the name of a code point (ef, cs1, af41, le), or 0 to 63")
             }
             fn visit_str<E: de::Error>(self, s: &str) -> Result<DscpText, E> {
-                let found = DSCP.iter().find(|(name, _)| s.eq_ignore_ascii_case(name));
-                found
-                    .map(|(_, n)| DscpText(*n))
-                    .ok_or_else(|| E::invalid_value(de::Unexpected::Str(s), &self))
+                code_point(s).map(DscpText).ok_or_else(|| E::invalid_value(de::Unexpected::Str(s), &self))
             }
             fn visit_i64<E: de::Error>(self, n: i64) -> Result<DscpText, E> {
                 let found = u8::try_from(n).ok().filter(|n| *n < 64);

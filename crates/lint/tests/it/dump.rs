@@ -254,7 +254,7 @@ fn the_dump_of_a_dump_is_the_same() {
         ("tc does not print its rate and burst as JSON", 1),
     ];
     let expected = expected.into_iter().map(|(reason, n)| (reason.to_string(), n)).collect();
-    assert_eq!((carried, refused), (890, expected));
+    assert_eq!((carried, refused), (891, expected));
 }
 
 /// Policies of each kind whose values the dump tells without loss.
@@ -428,6 +428,12 @@ fn a_root_of_the_kernel_gets_a_number() {
     let mut devices = made(&["eth0"], 2, &dump.lines);
     let again = tc(&mut devices, "-j qdisc show dev eth0").stdout;
     assert_eq!(again.matches("\"kind\":\"fq_codel\"").count(), 2, "{again}");
+    // The number is one that no other qdisc has.
+    let taken = r#"[{"kind":"mq","handle":"0:","dev":"eth0","root":true,"options":{}},
+        {"kind":"pfifo","handle":"1:","dev":"eth0","parent":":1","options":{"limit":5}}]"#;
+    let lines = "qdisc replace dev eth0 root handle 2: mq\n\
+                 qdisc replace dev eth0 parent 2:1 handle 1: pfifo limit 5\n";
+    assert_eq!(read(taken).expect("a dump").lines, lines);
 }
 
 /// The form of classes of newer iproute2, from its sources: JSON, with the options beside the
@@ -448,6 +454,38 @@ fn classes_may_be_json_of_newer_versions() {
         "{}",
         dump.lines
     );
+}
+
+/// Classes as tc 6.15 prints them on Linux: each list that it prints is carried over to the classes
+/// of the commands, as far as it has their details.
+#[test]
+fn recorded_json_of_classes_is_carried_over() {
+    let text = std::fs::read_to_string(folder("from/class-json.txt")).expect("a recording");
+    let mut carried = 0;
+    for block in text.lines().skip_while(|l| l.starts_with('#')).collect::<Vec<_>>().split(|l| l.is_empty()) {
+        let queues = if block[0].ends_with(" mq") { 4 } else { 1 };
+        let mut devices = made(&["lan"], queues, "");
+        for (n, line) in block.iter().enumerate() {
+            let Some(command) = line.strip_prefix("$ tc ") else { continue };
+            if !command.contains(" show ") {
+                let done = tc(&mut devices, command);
+                assert_eq!((done.status, done.stderr.as_str()), (0, ""), "{command}");
+                continue;
+            }
+            // A list of some of the classes is no dump.
+            if !command.ends_with("class show dev lan") {
+                continue;
+            }
+            let qdiscs = tc(&mut devices, "-d -j qdisc show dev lan").stdout;
+            let dump = read(&format!("{{\"dev\":\"lan\"}}{qdiscs}{}", block[n + 1])).expect("a dump");
+            let mut again = made(&["lan"], queues, &dump.lines);
+            let details = if command.contains("-d ") { "-d " } else { "" };
+            let shown = |all: &mut Memory| tc(all, &format!("{details}class show dev lan")).stdout;
+            assert_eq!(shown(&mut again), shown(&mut devices), "{command}");
+            carried += 1;
+        }
+    }
+    assert_eq!(carried, 8);
 }
 
 /// Service curves as text of tc 6.1, and as the objects that txweir prints; the qdisc itself is in

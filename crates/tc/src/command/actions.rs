@@ -1,7 +1,6 @@
 //! `actions` lines.
 
-use super::Part;
-use super::qdisc::options;
+use super::{Part, options};
 use crate::ast::{ActionsCommand, Verb};
 use crate::diagnostic::code;
 use crate::failure::Failure;
@@ -66,5 +65,6 @@ fn check(part: &Part<'_>, spec: &[Word]) -> Result<(), Failure> {
         }
     };
     // `actions` has one exit status for every mistake.
-    options(part.source, Object::Action, name, words).map_err(|failure| Failure::usage(failure.diagnostic))
+    options::check_foreign(part.source, Object::Action, name, words)
+        .map_err(|failure| Failure::usage(failure.diagnostic))
 }

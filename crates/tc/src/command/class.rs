@@ -2,18 +2,18 @@
 
 use std::sync::Arc;
 
+use txweir_core::Handle;
 use txweir_core::sched::classful::ClassSpec;
 use txweir_core::sched::spec::{ClassShape, Spec};
-use txweir_core::text::value::Words;
-use txweir_core::{Env, Handle};
 
-use super::qdisc::{options, said_once, status_of, write_out};
+use super::options::{self, Declared};
+use super::qdisc::write_out;
 use super::reader::Reader;
 use super::stab::estimator;
 use super::{Part, whole};
 use crate::ast::{At, ClassCommand, Verb};
 use crate::diagnostic::{Diagnostic, code};
-use crate::failure::{Failure, REFUSED};
+use crate::failure::Failure;
 use crate::kinds::spec_of;
 use crate::language::{self, Object};
 use crate::lex::Word;
@@ -106,13 +106,12 @@ fn write_out_keys(source: &Source, kind: &Word, cmd: &mut ClassCommand) {
 /// qdisc.
 fn check_kind(part: &Part<'_>, kind: &Word, cmd: &ClassCommand) -> Result<(), Failure> {
     if language::knows(Object::Class, &kind.text) {
-        return options(part.source, Object::Class, &kind.text, &cmd.options);
+        return options::check_foreign(part.source, Object::Class, &kind.text, &cmd.options);
     }
     match spec_of(part.source, kind) {
         None => Err(Failure::unparsable(no_such_kind(part.source, kind)).linux(classless(kind))),
         Some(spec) => match spec.classes {
             None => Err(Failure::unparsable(no_classes(part.source, kind, spec)).linux(classless(kind))),
-            Some(_) if cmd.verb == Verb::Delete => Ok(()),
             Some(classes) => check_options(part.source, cmd, classes),
         },
     }
@@ -120,14 +119,12 @@ fn check_kind(part: &Part<'_>, kind: &Word, cmd: &ClassCommand) -> Result<(), Fa
 
 /// Checks that tc would read the words after the kind. Refusals of the kernel alone are left to the
 /// engine.
-fn check_options(source: &Arc<Source>, cmd: &ClassCommand, classes: &ClassSpec) -> Result<(), Failure> {
-    said_once(source, classes.kind, &cmd.options, classes.once, classes.params)?;
-    let words: Vec<&str> = cmd.options.iter().map(|w| w.text.as_str()).collect();
-    let Err(err) = classes.read(&mut Words::new(&words), &Env::default()) else { return Ok(()) };
-    match status_of(classes.refused_by, &err, &words) {
-        REFUSED => Ok(()),
-        status => Err(Failure { status, diagnostic: refusal::of(source, cmd, &err) }),
-    }
+fn check_options(
+    source: &Arc<Source>,
+    cmd: &ClassCommand,
+    classes: &'static ClassSpec,
+) -> Result<(), Failure> {
+    options::check(source, Declared::Class(classes), &cmd.options, |err| refusal::of(source, cmd, err))
 }
 
 /// Returns tc's sentence for a class of a kind that has none, or is none.

@@ -2,10 +2,9 @@
 
 use txweir_core::Handle;
 
-use super::qdisc::options;
 use super::reader::Reader;
 use super::stab::estimator;
-use super::{Part, whole};
+use super::{Part, options, whole};
 use crate::ast::{At, ChainCommand, FilterCommand, Place, Target, Verb};
 use crate::diagnostic::{Diagnostic, code};
 use crate::failure::{Failure, USAGE};
@@ -196,10 +195,18 @@ pub(crate) fn ends_tc(words: &[Word], mistake: &Diagnostic) -> bool {
         code::UNKNOWN_KIND => true,
         code::UNKNOWN_KEY if of_filter => false,
         code::UNKNOWN_KEY => !(first && WANT_WORDS.contains(&kind)),
+        // A second value of a key.
+        code::CONFLICT => true,
+        code::MISSING => kind == "sample" && at == head + 1,
         code::BAD_VALUE | code::OUT_OF_RANGE | code::SPLIT_VALUE => match (kind, key) {
-            ("police", "index") => true,
-            (_, "index" | "conform-exceed" | "random") => false,
-            ("skbedit" | "pedit" | "skbmod", _) => false,
+            ("police" | "mpls", "index") => true,
+            ("police", "goto" | "chain") => false,
+            // The class is a word of the filter.
+            (_, "index" | "conform-exceed" | "random" | "classid" | "flowid") => false,
+            (_, "cookie" | "hw_stats" | "goto" | "chain" | "jump") => true,
+            ("skbedit" | "pedit" | "skbmod" | "ct" | "connmark" | "ctinfo" | "tunnel_key" | "nat", _) => {
+                false
+            }
             _ => true,
         },
         _ => false,
@@ -213,19 +220,21 @@ const WANT_WORDS: [&str; 6] = ["mirred", "csum", "skbedit", "police", "simple", 
 /// asked.
 fn check_kind(part: &Part<'_>, protocol: Option<&Word>, kind: &Word, words: &[Word]) -> Result<(), Failure> {
     if language::knows(Object::Filter, &kind.text) {
-        return options(part.source, Object::Filter, &kind.text, words).map_err(|mut failure| {
-            let at = words.iter().position(|word| word.span == failure.diagnostic.span);
-            let protocol = protocol.and_then(|word| protocol::number(&word.text)).unwrap_or(0);
-            if let Some(at) = at.filter(|_| kind.text == "flower")
-                && let Some(line) = flower::address_line(protocol, words, at)
-            {
-                failure = failure.linux(line);
-            }
-            if failure.diagnostic.is_incomplete() || ends_tc(words, &failure.diagnostic) {
-                failure.status = USAGE;
-            }
-            failure
-        });
+        return options::check_foreign(part.source, Object::Filter, &kind.text, words).map_err(
+            |mut failure| {
+                let at = words.iter().position(|word| word.span == failure.diagnostic.span);
+                let protocol = protocol.and_then(|word| protocol::number(&word.text)).unwrap_or(0);
+                if let Some(at) = at.filter(|_| kind.text == "flower")
+                    && let Some(line) = flower::address_line(protocol, words, at)
+                {
+                    failure = failure.linux(line);
+                }
+                if failure.diagnostic.is_incomplete() || ends_tc(words, &failure.diagnostic) {
+                    failure.status = USAGE;
+                }
+                failure
+            },
+        );
     }
     if words.is_empty() {
         return Ok(());

@@ -3,17 +3,17 @@
 use std::sync::Arc;
 
 use txweir_core::law::curve::Curve;
-use txweir_core::sched::spec::{RefusedBy, Refuser};
 use txweir_core::text::params::Param;
 use txweir_core::text::value::{Value, Words};
-use txweir_core::{ConfigError, Env, ErrorKind, Handle, Rate};
+use txweir_core::{Handle, Rate};
 
+use super::options::{self, Declared};
 use super::reader::Reader;
 use super::stab::{estimator, stab};
 use super::{Part, whole};
 use crate::ast::{At, Place, QdiscCommand, Verb};
-use crate::diagnostic::{Diagnostic, code};
-use crate::failure::{Failure, REFUSED, UNPARSABLE, USAGE};
+use crate::diagnostic::code;
+use crate::failure::Failure;
 use crate::kinds::{self, spec_of};
 use crate::language::{self, Object};
 use crate::lex::Word;
@@ -195,11 +195,15 @@ fn one_place(
 fn write_out_keys(source: &Source, cmd: &mut QdiscCommand) {
     let Some(spec) = cmd.kind.as_ref().and_then(|kind| spec_of(source, kind)) else { return };
     write_out(&mut cmd.options, spec.cut, spec.params);
-    // tc reads a number for it, and the kernel ignores it.
-    if let Some(at) = cmd.options.iter().position(|w| spec.kind == "htb" && w.text == "debug")
-        && at + 1 < cmd.options.len()
-    {
-        cmd.options.drain(at..at + 2);
+    if spec.kind == "htb" {
+        // tc reads a number for it, and the kernel ignores it.
+        let mut words = std::mem::take(&mut cmd.options).into_iter().peekable();
+        while let Some(word) = words.next() {
+            let ignored = word.text == "debug" && words.next_if(|_| true).is_some();
+            if !ignored {
+                cmd.options.push(word);
+            }
+        }
     }
 }
 
@@ -237,7 +241,7 @@ fn check_options(source: &Arc<Source>, cmd: &QdiscCommand) -> Result<(), Failure
     let Some(kind) = &cmd.kind else { return Ok(()) };
     let Some(spec) = spec_of(source, kind) else {
         if language::knows(Object::Qdisc, &kind.text) {
-            return options(source, Object::Qdisc, &kind.text, &cmd.options);
+            return options::check_foreign(source, Object::Qdisc, &kind.text, &cmd.options);
         }
         return match cmd.options.as_slice() {
             [] => Ok(()),
@@ -249,69 +253,8 @@ fn check_options(source: &Arc<Source>, cmd: &QdiscCommand) -> Result<(), Failure
             }
         };
     };
-    // Without words there is nothing to read, except that ets must have some; a deletion ignores
-    // them.
-    let unsaid = cmd.options.is_empty() && spec.kind != "ets";
-    if unsaid && cmd.verb == Verb::Change || cmd.verb == Verb::Delete {
+    if spec.kind == "pfifo_fast" && cmd.options.is_empty() {
         return Ok(());
     }
-    said_once(source, spec.kind, &cmd.options, spec.once, spec.params)?;
-    let words: Vec<&str> = cmd.options.iter().map(|w| w.text.as_str()).collect();
-    match spec.read(&mut Words::new(&words), &Env::default()) {
-        Ok(_) => Ok(()),
-        Err(err) => match status_of(spec.refused_by, &err, &words) {
-            REFUSED => Ok(()),
-            status => Err(Failure { status, diagnostic: refusal::of(source, cmd, &err) }),
-        },
-    }
-}
-
-/// Refuses a second setting of a key in `keys`.
-pub(super) fn said_once(
-    source: &Arc<Source>,
-    kind: &str,
-    words: &[Word],
-    keys: &[&str],
-    params: &[Param],
-) -> Result<(), Failure> {
-    for param in params.iter().filter(|p| keys.contains(&p.key)) {
-        let mut said = words.iter().filter(|w| param.words.contains(&w.text.as_str()));
-        if let (Some(_), Some(again)) = (said.next(), said.next()) {
-            let message = format!("{kind} {} is given twice", param.key);
-            let err = Diagnostic::error(code::CONFLICT, source, again.span.clone(), message);
-            return Err(Failure::unparsable(err.hint(Some("leave one of them out".into()))));
-        }
-    }
-    Ok(())
-}
-
-/// Returns the exit status of tc for options that the engine refuses: tc itself refuses most, the
-/// kernel the rest.
-pub(super) fn status_of(refused_by: RefusedBy, err: &ConfigError, words: &[&str]) -> u8 {
-    match refused_by(err, words) {
-        Some(Refuser::Usage) => return USAGE,
-        Some(Refuser::Tool) => return UNPARSABLE,
-        Some(Refuser::Kernel) => return REFUSED,
-        None => {}
-    }
-    match err.kind {
-        ErrorKind::BadValue if err.is_given_nothing() => USAGE,
-        ErrorKind::UnknownKey | ErrorKind::BadValue | ErrorKind::Missing => UNPARSABLE,
-        _ => REFUSED,
-    }
-}
-
-/// Checks the words of a kind that the engine does not have, as tc does.
-pub(super) fn options(
-    source: &Arc<Source>,
-    object: Object,
-    kind: &str,
-    words: &[Word],
-) -> Result<(), Failure> {
-    // A key without its value has a status of its own in tc.
-    let failure = |d: Diagnostic| match d.code == code::BAD_VALUE && d.given.is_empty() {
-        true => Failure::usage(d),
-        false => Failure::unparsable(d),
-    };
-    language::read(object, kind, source, words).map(|_| ()).map_err(failure)
+    options::check(source, Declared::Qdisc(spec), &cmd.options, |err| refusal::of(source, cmd, err))
 }

@@ -2,7 +2,9 @@
 //! filters.
 
 use super::Object;
-use super::action_refusals::{BAD_PEDIT, NO_OPTION, finish, index, unknown};
+use super::action_refusals::{
+    BAD_PEDIT, NO_OPTION, finish, index, misplaced, no_kind, printed_before, unknown,
+};
 use super::table::{Arg, Grammar, I32, Key, Refuses, U8, U16, U32, Wrong, key};
 use super::walk::{Walk, called};
 use crate::diagnostic::{Diagnostic, code};
@@ -34,7 +36,8 @@ pub(super) static COMMON: Grammar = action(
         key(&["no_percpu"], &[]),
         key(&["skip_hw"], &[]),
         key(&["skip_sw"], &[]),
-        key(&["hw_stats"], &[Any]),
+        key(&["hw_stats"], &[Arg::Word(&["immediate", "delayed", "disabled"])])
+            .wrong(Wrong::Argument("value is invalid")),
         key(&["reclassify"], &[]),
         key(&["drop", "shot"], &[]),
         key(&["continue"], &[]),
@@ -154,7 +157,7 @@ pub(super) static TABLE: &[Grammar] = &[
             key(&["ecn"], &[]),
             key(&["dmac"], &[MAC]),
             key(&["smac"], &[MAC]),
-            key(&["etype"], &[]).then(etype),
+            key(&["etype"], &[U16]).wrong(Wrong::Argument("ethertype is invalid")),
         ],
     ),
     action(&["simple"], &[key(&["sdata"], &[Any])]),
@@ -166,35 +169,41 @@ pub(super) static TABLE: &[Grammar] = &[
             key(&["trunc"], &[U32]).wrong(Wrong::Around("Illegal truncation size ", "")),
         ],
     ),
-    action(&["connmark"], &[key(&["zone"], &[U16])]),
+    action(&["connmark"], &[key(&["zone"], &[U16]).wrong(Wrong::Line("connmark: Illegal \"zone\""))]),
     action(
         &["ct"],
         &[
-            key(&["zone"], &[U16]),
+            key(&["zone"], &[U16]).wrong(Wrong::Line("ct: Illegal \"zone\"")),
             key(&["nat"], &[]).then(ct_nat),
             key(&["commit"], &[]),
             key(&["force"], &[]),
             key(&["clear"], &[]),
-            key(&["mark"], &[Masked(u32::MAX as u64)]),
+            key(&["mark"], &[Masked(u32::MAX as u64)]).wrong(Wrong::Line("ct: Illegal \"mark\"")),
             key(&["label"], &[Any]),
             key(&["helper"], &[Any]),
         ],
     ),
-    action(&["nat"], &[key(&["ingress"], &[Ipv4, Ipv4]), key(&["egress"], &[Ipv4, Ipv4])]),
+    action(
+        &["nat"],
+        &[
+            key(&["ingress"], &[Ipv4, Ipv4]).wrong(Wrong::Line("Illegal nat construct (ingress)")),
+            key(&["egress"], &[Ipv4, Ipv4]).wrong(Wrong::Line("Illegal nat construct (egress)")),
+        ],
+    ),
     action(
         &["tunnel_key"],
         &[
             key(&["unset"], &[]),
             key(&["set"], &[]),
-            key(&["src_ip"], &[Prefix]),
-            key(&["dst_ip"], &[Prefix]),
-            key(&["id"], &[U32]),
-            key(&["dst_port"], &[U16]),
+            key(&["src_ip"], &[Prefix]).wrong(Wrong::Rather("any valid address")),
+            key(&["dst_ip"], &[Prefix]).wrong(Wrong::Rather("any valid address")),
+            key(&["id"], &[U32]).wrong(Wrong::Illegal("id")),
+            key(&["dst_port"], &[U16]).wrong(Wrong::Illegal("dst port")),
             key(&["geneve_opts"], &[Any]),
             key(&["vxlan_opts"], &[Any]),
             key(&["erspan_opts"], &[Any]),
-            key(&["tos"], &[Any]),
-            key(&["ttl"], &[U8]),
+            key(&["tos"], &[TOS]).wrong(Wrong::Illegal("tos")),
+            key(&["ttl"], &[U8]).wrong(Wrong::Illegal("ttl")),
             key(&["csum"], &[]),
             key(&["nocsum"], &[]),
             key(&["nofrag"], &[]),
@@ -229,7 +238,11 @@ pub(super) static TABLE: &[Grammar] = &[
     ),
     action(
         &["ctinfo"],
-        &[key(&["dscp"], &[U32]).may(&[U32]), key(&["cpmark"], &[]).may(&[U32]), key(&["zone"], &[U16])],
+        &[
+            key(&["dscp"], &[U32]).may(&[U32]).wrong(Wrong::Line("ctinfo: Illegal dscp \"mask\"")),
+            key(&["cpmark"], &[]).may(&[U32]),
+            key(&["zone"], &[U16]).wrong(Wrong::Line("ctinfo: Illegal \"zone\"")),
+        ],
     ),
     action(
         &["gate"],
@@ -262,6 +275,8 @@ const BAD_TYPE: Wrong = Wrong::Around("Bad action type ", "");
 
 const IFE: Arg = Arg::Word(&["mark", "prio", "tcindex"]);
 const MAC: Arg = Any;
+/// A type of service, and a mask of it.
+const TOS: Arg = Masked(u8::MAX as u64);
 
 const POLICE: Grammar = action(
     &["police"],
@@ -302,15 +317,6 @@ fn exceed(walk: &mut Walk<'_>) -> Done {
         walk.at += 1;
     }
     Ok(())
-}
-
-/// Reads an ethertype, before which tc has printed the addresses.
-fn etype(walk: &mut Walk<'_>) -> Done {
-    let printed = skbmod_lines(walk.words.get(..walk.at.saturating_sub(1)).unwrap_or(&[]));
-    walk.value_or(U16, "etype", Wrong::Argument("ethertype is invalid")).map_err(|err| {
-        let line = err.linux.clone().unwrap_or_default();
-        err.linux(format!("{printed}{line}"))
-    })
 }
 
 /// Returns the lines that tc prints for the addresses of skbmod, also where it refuses a later
@@ -402,7 +408,7 @@ pub(super) fn single(walk: &mut Walk<'_>, kind: &str) -> Done {
     finish(walk, kind, 0)?;
     match walk.peek() {
         None => Ok(()),
-        Some(_) => Err(unknown(walk, grammar, kind, 0)),
+        Some(_) => Err(printed_before(unknown(walk, grammar, kind, 0), walk, kind, 0)),
     }
 }
 
@@ -422,10 +428,13 @@ pub(super) fn police(walk: &mut Walk<'_>) -> Done {
 pub(super) fn list(walk: &mut Walk<'_>) -> Done {
     let what = std::mem::take(&mut walk.what);
     walk.leave_key();
-    loop {
+    for read in 0.. {
         let Some(kind) = walk.peek() else {
             walk.what = what;
-            return walk.value(Any, "action", None);
+            return match read {
+                0 => walk.value(Any, "action", None),
+                _ => Err(no_kind(walk, read)),
+            };
         };
         let Some(grammar) = grammar(kind) else {
             let message = format!("there is no action \"{kind}\"");
@@ -447,7 +456,7 @@ pub(super) fn list(walk: &mut Walk<'_>) -> Done {
             // The next word belongs to the filter.
             Some("flowid" | "classid") => break,
             Some(next) if self::grammar(next).is_some() => {}
-            Some(_) => return Err(unknown(walk, grammar, kind, from)),
+            Some(_) => return Err(printed_before(unknown(walk, grammar, kind, from), walk, kind, from)),
         }
     }
     walk.what = what;
@@ -465,6 +474,7 @@ fn one(walk: &mut Walk<'_>, grammar: &'static Grammar, kind: &str) -> Done {
         "jump" => walk.value_or(U32, "jump", JUMP)?,
         _ => {}
     }
+    let first = walk.at;
     loop {
         let from = walk.at;
         // This word begins the next action in a list.
@@ -475,7 +485,11 @@ fn one(walk: &mut Walk<'_>, grammar: &'static Grammar, kind: &str) -> Done {
             break;
         }
         let own = walk.peek().is_some_and(|w| grammar.find(w).is_some() && !whole_common(grammar, w));
-        walk.part_of_one(if own { grammar } else { &COMMON }).map_err(|err| index(err, own, kind))?;
+        if own {
+            misplaced(walk, grammar, kind, first)?;
+        }
+        walk.part_of_one(if own { grammar } else { &COMMON })
+            .map_err(|err| printed_before(index(err, own, kind), walk, kind, first))?;
         if walk.at == from {
             break;
         }

@@ -13,7 +13,7 @@ use Arg::{Any, ClassId, Ipv4, Masked, Prefix, Table, Uint};
 type Done = Result<(), Diagnostic>;
 
 const fn filter(kinds: &'static [&'static str], keys: &'static [Key]) -> Grammar {
-    Grammar::of(kinds, keys).cut().refuses(Refuses::Filter)
+    Grammar::of(kinds, keys).cut().refuses(Refuses::Usual)
 }
 
 /// The goals of any filter.
@@ -261,7 +261,7 @@ static LSE: Grammar = Grammar::of(
         key(&["ttl"], &[U8]),
     ],
 )
-.refuses(Refuses::Filter);
+.refuses(Refuses::Usual);
 
 /// Reads `cfm mdl LEVEL op OPCODE`.
 fn cfm(walk: &mut Walk<'_>) -> Done {

@@ -1,6 +1,6 @@
 //! The words of the qdiscs that Linux has and the engine does not: tc(8) and the page of each kind.
 
-use super::table::{Arg, Grammar, I32, Key, U8, U32, key};
+use super::table::{Arg, Grammar, I32, Key, Refuses, U8, U32, Wrong, key};
 use super::walk::Walk;
 use crate::diagnostic::Diagnostic;
 
@@ -9,12 +9,43 @@ use Arg::{Any, Decimal, Hex, Queues, Rate, Size, Time, Uint};
 type Done = Result<(), Diagnostic>;
 
 const fn qdisc(kinds: &'static [&'static str], keys: &'static [Key]) -> Grammar {
-    Grammar::of(kinds, keys)
+    Grammar::of(kinds, keys).refuses(Refuses::Usual)
+}
+
+/// tc's way to refuse a word that is no key, with the kind's name before it.
+macro_rules! unknown {
+    ($kind:literal) => {
+        Wrong::Around(concat!($kind, ": unknown parameter \""), "\"")
+    };
+}
+
+/// tc's way to refuse the options of a kind for which it has no reader.
+macro_rules! unparsable {
+    ($kind:literal) => {
+        Wrong::Around(concat!("Unknown qdisc \"", $kind, "\", hence option \""), "\" is unparsable")
+    };
+}
+
+/// tc's way to refuse a value, with the names of the kind and of the key.
+macro_rules! illegal {
+    ($kind:literal, $key:literal) => {
+        Wrong::Around(concat!($kind, ": illegal value for \"", $key, "\": \""), "\"")
+    };
+}
+
+/// tc's way to refuse a clock.
+macro_rules! no_clock {
+    ($kind:literal) => {
+        Wrong::Around(concat!($kind, ": illegal value for \"clockid\": \""), "\".")
+    };
 }
 
 /// The kinds that Linux has and the engine does not have.
 pub(super) static TABLE: &[Grammar] = &[
-    qdisc(&["qfq", "teql0", "noqueue", "noop", "ingress", "clsact"], &[]),
+    qdisc(&["qfq", "ingress", "clsact"], &[]),
+    qdisc(&["teql0"], &[]).unknown(unparsable!("teql0")),
+    qdisc(&["noqueue"], &[]).unknown(unparsable!("noqueue")),
+    qdisc(&["noop"], &[]).unknown(unparsable!("noop")),
     qdisc(
         &["gred"],
         &[
@@ -35,7 +66,8 @@ pub(super) static TABLE: &[Grammar] = &[
             key(&["harddrop"], &[]),
         ],
     )
-    .needs(&[&["setup", "vq", "limit"]]),
+    .needs(&[&["setup", "vq", "limit"]])
+    .lacks("Required parameter (vq, limit, min, max, avpkt) is missing"),
     qdisc(
         &["choke"],
         &[
@@ -49,7 +81,8 @@ pub(super) static TABLE: &[Grammar] = &[
             key(&["ecn"], &[]),
         ],
     )
-    .needs(&[&["limit"], &["bandwidth"]]),
+    .needs(&[&["limit"], &["bandwidth"]])
+    .lacks("Required parameter (bandwidth, limit) is missing"),
     qdisc(
         &["sfb"],
         &[
@@ -79,43 +112,47 @@ pub(super) static TABLE: &[Grammar] = &[
     qdisc(
         &["cbs"],
         &[
-            key(&["offload"], &[U8]),
-            key(&["hicredit"], &[I32]),
-            key(&["locredit"], &[I32]),
-            key(&["sendslope"], &[I32]),
-            key(&["idleslope"], &[I32]),
+            key(&["offload"], &[U8]).wrong(illegal!("cbs", "offload")),
+            key(&["hicredit"], &[I32]).wrong(illegal!("cbs", "hicredit")),
+            key(&["locredit"], &[I32]).wrong(illegal!("cbs", "locredit")),
+            key(&["sendslope"], &[I32]).wrong(illegal!("cbs", "sendslope")),
+            key(&["idleslope"], &[I32]).wrong(illegal!("cbs", "idleslope")),
         ],
     )
+    .cut()
+    .unknown(unknown!("cbs"))
     .once(&["offload", "hicredit", "locredit", "sendslope", "idleslope"]),
     qdisc(
         &["etf"],
         &[
             key(&["offload"], &[]),
             key(&["deadline_mode"], &[]),
-            key(&["delta"], &[I32]),
-            key(&["clockid"], &[CLOCKS]),
+            key(&["delta"], &[I32]).wrong(illegal!("etf", "delta")),
+            key(&["clockid"], &[CLOCKS]).wrong(no_clock!("etf")),
             key(&["skip_sock_check"], &[]),
         ],
     )
     .cut()
+    .unknown(unknown!("etf"))
     .once(&["offload", "deadline_mode", "delta", "clockid", "skip_sock_check"]),
     qdisc(
         &["taprio"],
         &[
             key(&["num_tc"], &[U8]),
-            key(&["map"], &[]).list(U8, 16),
-            key(&["queues"], &[]).list(Queues, 16),
+            key(&["map"], &[]).list(U8, 16).wrong(UNKNOWN),
+            key(&["queues"], &[]).list(Queues, 16).wrong(UNKNOWN),
             key(&["sched-entry"], &[Arg::Word(&["S", "H", "R"]), Hex(u32::MAX as u64), U32]),
             key(&["base-time"], &[Any]),
             key(&["cycle-time"], &[Any]),
             key(&["cycle-time-extension"], &[Any]),
             key(&["txtime-delay"], &[Any]),
             key(&["flags"], &[U32]),
-            key(&["clockid"], &[CLOCKS]),
+            key(&["clockid"], &[CLOCKS]).wrong(no_clock!("taprio")),
             key(&["max-sdu"], &[]).list(U32, 16),
             key(&["fp"], &[]).list(Arg::Word(&["E", "P"]), 16),
         ],
     )
+    .unknown(UNKNOWN)
     .once(&["cycle-time", "cycle-time-extension", "txtime-delay", "flags", "clockid"]),
     qdisc(
         &["plug"],
@@ -123,10 +160,14 @@ pub(super) static TABLE: &[Grammar] = &[
             key(&["block"], &[]),
             key(&["release"], &[]),
             key(&["release_indefinite"], &[]),
-            key(&["limit"], &[U32]),
+            key(&["limit"], &[U32]).wrong(Wrong::Around("Illegal value for \"limit\": \"", "\"")),
         ],
-    ),
+    )
+    .unknown(unknown!("plug")),
 ];
+
+/// taprio's way to refuse a word that is neither a key nor one more of a list.
+const UNKNOWN: Wrong = Wrong::Line("Unknown argument");
 
 /// Clocks of Linux, with or without `CLOCK_`.
 const CLOCKS: Arg = Arg::Word(&[

@@ -150,8 +150,8 @@ impl Key {
 pub(super) enum Refuses {
     /// It is not known, or that of the key that this is a part of.
     AsKey,
-    /// As the words of a filter: a value is illegal, and of another word tc asks what it is.
-    Filter,
+    /// A value is illegal, and of another word tc asks what it is.
+    Usual,
     /// As the words of an action: another word would be the next action.
     Action,
 }
@@ -171,16 +171,39 @@ pub(super) struct Grammar {
     pub needs: &'static [&'static [&'static str]],
     /// tc's way to refuse words.
     pub refuses: Refuses,
+    /// tc's way to refuse a word that is no key, where it is not that of `refuses`.
+    pub unknown: Option<Wrong>,
+    /// tc's line for a line that lacks a key of `needs`.
+    pub lacks: Option<&'static str>,
 }
 
 impl Grammar {
     /// Returns a grammar with all keys whole, repeatable and optional.
     pub(super) const fn of(kinds: &'static [&'static str], keys: &'static [Key]) -> Self {
-        Self { kinds, keys, cut: false, once: &[], needs: &[], refuses: Refuses::AsKey }
+        Self {
+            kinds,
+            keys,
+            cut: false,
+            once: &[],
+            needs: &[],
+            refuses: Refuses::AsKey,
+            unknown: None,
+            lacks: None,
+        }
     }
     /// Sets tc's way to refuse words.
     pub(super) const fn refuses(mut self, refuses: Refuses) -> Self {
         self.refuses = refuses;
+        self
+    }
+    /// Sets tc's way to refuse a word that is no key.
+    pub(super) const fn unknown(mut self, unknown: Wrong) -> Self {
+        self.unknown = Some(unknown);
+        self
+    }
+    /// Sets tc's line for a line that lacks a key.
+    pub(super) const fn lacks(mut self, line: &'static str) -> Self {
+        self.lacks = Some(line);
         self
     }
     /// Allows keys to be cut short.
@@ -209,7 +232,7 @@ impl Grammar {
     /// Returns tc's way to refuse a value of one of its keys.
     pub(super) const fn wrong(&self, key: &Key) -> Option<Wrong> {
         match (key.wrong, self.refuses) {
-            (None, Refuses::Filter) => Some(Wrong::Illegal(key.name())),
+            (None, Refuses::Usual) => Some(Wrong::Illegal(key.name())),
             (wrong, _) => wrong,
         }
     }

@@ -82,17 +82,23 @@ impl<'a> Walk<'a> {
                 return Err(self.unknown(grammar));
             };
             if grammar.once.contains(&key.name()) && given.contains(&key.name()) {
+                if let (None, Some(arg)) = (self.words.get(self.at + 1), key.args.first()) {
+                    self.at += 1;
+                    return Err(self.no_value(*arg, key.name()));
+                }
                 let message = format!("{} {} is given twice", self.what, key.name());
-                return Err(self
-                    .error(code::CONFLICT, self.at, message)
-                    .hint(Some("leave one of them out".into())));
+                let err = self.error(code::CONFLICT, self.at, message);
+                let err = err.hint(Some("leave one of them out".into()));
+                let linux = format!("{}: duplicate \"{}\" specification", self.what, key.name());
+                return Err(err.linux(linux));
             }
             given.push(key.name());
             self.key(key, grammar)?;
         }
         for needed in grammar.needs {
             if !needed.iter().any(|key| given.contains(key)) {
-                return Err(self.missing(&needed.join(" or ")));
+                let err = self.missing(&needed.join(" or "));
+                return Err(Diagnostic { linux: grammar.lacks.map(Into::into), ..err });
             }
         }
         Ok(())
@@ -156,7 +162,10 @@ impl<'a> Walk<'a> {
         let Some(word) = self.words.get(self.at) else { return Err(self.no_value(arg, key)) };
         if !arg.accepts(&word.text) {
             let is_key = grammar.is_some_and(|g| g.words().any(|k| k == word.text));
-            return Err(if is_key { self.no_value(arg, key) } else { self.bad(arg, key) });
+            return Err(match is_key {
+                true => self.key_as_value(arg, key, &word.text),
+                false => self.bad(arg, key),
+            });
         }
         if matches!(arg, Arg::Rate) {
             self.rates.push(self.at);
@@ -209,10 +218,11 @@ impl<'a> Walk<'a> {
     /// Returns the error for a word that is no key of the grammar.
     pub(super) fn unknown(&self, grammar: &Grammar) -> Diagnostic {
         let given = self.peek().unwrap_or("");
-        let linux = match grammar.refuses {
-            Refuses::Filter => Some(Sentence::WhatIs(given).into()),
-            Refuses::Action => Some(format!("Bad action type {given}").into()),
-            Refuses::AsKey => self.wrong.map(|wrong| wrong.of(given, false)),
+        let linux = match (grammar.unknown, grammar.refuses) {
+            (Some(wrong), _) => Some(wrong.of(given, false)),
+            (None, Refuses::Usual) => Some(Sentence::WhatIs(given).into()),
+            (None, Refuses::Action) => Some(format!("Bad action type {given}").into()),
+            (None, Refuses::AsKey) => self.wrong.map(|wrong| wrong.of(given, false)),
         };
         if let Some(split) = self.split_value() {
             return Diagnostic { linux, ..split };
@@ -278,6 +288,15 @@ impl<'a> Walk<'a> {
         let mut d = self.error(code::BAD_VALUE, at, message).expected(arg.expected());
         d.given.clear();
         d.linux(Sentence::Incomplete)
+    }
+
+    /// Returns the error for a key in the place of a value, which tc takes for the value.
+    fn key_as_value(&self, arg: Arg, key: &str, word: &str) -> Diagnostic {
+        let err = self.no_value(arg, key);
+        match self.wrong {
+            Some(wrong) => Diagnostic { given: word.into(), ..err }.linux(wrong.of(word, false)),
+            None => err,
+        }
     }
 
     /// Returns the error for a missing word.

@@ -63,7 +63,7 @@ fn what_is_wrong_is_said_at_its_word() {
         (
             "filter add dev a parent 1: matchall action drop hw_stats any",
             255,
-            "any: hw_stats: \"any\" is not a value for it",
+            "any: action drop hw_stats cannot be \"any\"",
         ),
         ("filter add dev a parent 1: protocol ip prio 5 matchall flowid 1:1", 2, "ip: filter protocol"),
         (
@@ -98,7 +98,7 @@ fn what_is_wrong_is_said_at_its_word() {
             255,
             "goto: an action outside of a filter has no chains to go to",
         ),
-        ("actions add action skbedit", 255, "skbedit: action skbedit has no parameters"),
+        ("actions add action skbedit", 255, "skbedit: action skbedit needs words of its own"),
         ("actions add action skbedit index 3", 255, "skbedit: action skbedit index 3 has no parameters"),
         ("actions del action gact index 1", 255, "1: action gact index 1 is held by 1 filters"),
         ("actions get action gact", 255, "gact: this does not say which gact action"),

@@ -12,6 +12,15 @@ use txweir_tc::tool::{Request, run, save};
 /// Commands whose answer differs from that of Linux on purpose, each with its row of PARITY.md.
 const MEANT: &[(&str, &str)] = &[("tc chain get dev lan root chain 2", "filter-root")];
 
+/// Returns the commands of a file whose answer differs from that of Linux, one a line behind its
+/// row of PARITY.md.
+fn meant(name: &str) -> Vec<String> {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../spec/tc").join(name);
+    let text = std::fs::read_to_string(file).expect("a list");
+    let lines = text.lines().filter(|line| !line.starts_with('#'));
+    lines.filter_map(|line| Some(line.split_once(' ')?.1.to_string())).collect()
+}
+
 /// A command of a transcript, with the answer of Linux.
 struct Answered<'a> {
     command: &'a str,
@@ -52,7 +61,7 @@ fn words(command: &str) -> impl Iterator<Item = String> {
     words.into_iter().filter(|word| !word.is_empty())
 }
 
-fn differences(file: &Path) -> Vec<String> {
+fn differences(file: &Path, also_meant: &[String]) -> Vec<String> {
     let text = std::fs::read_to_string(file).expect("a transcript");
     let device = |name| MemoryDevice::new(name, 1, Env::default());
     let mut devices = Memory::default().with(device("lan")).with(device("wan"));
@@ -66,7 +75,8 @@ fn differences(file: &Path) -> Vec<String> {
         }
         let args = words(command).skip(1).collect();
         let ours = run(&Request { args, ..Request::default() }, &mut devices);
-        let meant = MEANT.iter().any(|(said, _)| *said == command);
+        let meant = MEANT.iter().map(|(said, _)| *said).chain(also_meant.iter().map(String::as_str));
+        let meant = meant.into_iter().any(|said| said == command);
         let same = (ours.stdout.as_str(), ours.status) == (&stdout, status);
         let first = ours.stderr.lines().next().unwrap_or("");
         if (same && (status == 0 || first == refusal)) == meant {
@@ -80,8 +90,13 @@ fn differences(file: &Path) -> Vec<String> {
 }
 
 fn compare(name: &str) {
+    compare_but_for(name, &[]);
+}
+
+/// Compares a transcript; the commands of `also_meant` must differ.
+fn compare_but_for(name: &str, also_meant: &[String]) {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../spec/tc/linux").join(name);
-    let wrong = differences(&file);
+    let wrong = differences(&file, also_meant);
     assert!(wrong.is_empty(), "{} differences\n\n{}", wrong.len(), wrong.join("\n"));
 }
 
@@ -115,6 +130,19 @@ fn bpf_is_what_linux_says() {
 #[test]
 fn refused_words_are_what_linux_says() {
     compare("words.txt");
+}
+
+/// The words after the kinds of qdiscs and classes that tc refuses before it asks the kernel: for
+/// each kind unknown words, and for each key no value, wrong values and a second value.
+#[test]
+fn refused_options_are_what_linux_says() {
+    compare_but_for("options.txt", &meant("options-differ.txt"));
+}
+
+/// Mistakes in each kind of action of a filter, in the `police` of one, and behind them.
+#[test]
+fn refused_words_of_actions_are_what_linux_says() {
+    compare_but_for("action-words.txt", &meant("options-differ.txt"));
 }
 
 #[test]

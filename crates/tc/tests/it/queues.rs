@@ -122,9 +122,9 @@ fn what_mqprio_refuses_has_status_2() {
         ("num_tc 2 map 0 1 queues 1@0 1@1 hw 0 fp E P", 2),
         ("num_tc 2 map 0 1 queues 1@0 1@1", 2),
         ("num_tc 2 map 0 1 queues 1@0 1@1 hw 1 mode foo", 1),
-        ("num_tc 2 map 0 1 queues 1:0", 1),
+        ("num_tc 2 map 0 1 queues 1:0", 255),
         ("num_tc two", 1),
-        ("hw 0 classes 2", 1),
+        ("hw 0 classes 2", 255),
     ] {
         let mut all = device(4, Offload::default());
         let done = tc(&mut all, &format!("qdisc add dev e root mqprio {line}"));

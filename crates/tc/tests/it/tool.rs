@@ -280,7 +280,8 @@ fn an_error_points_into_the_command_line() {
     let done = tc(&mut devices(), "-s qdisc add dev eth0 root fq_codel limt 100");
     assert_eq!(
         done.stderr,
-        "error[unknown-key]: fq_codel has no parameter \"limt\"\n \
+        "What is \"limt\"?\n\
+         error[unknown-key]: fq_codel has no parameter \"limt\"\n \
           --> tc:1:40\n  \
             |\n\
           1 | tc -s qdisc add dev eth0 root fq_codel limt 100\n  \

@@ -10,6 +10,7 @@ use crate::base::units::Bytes;
 use crate::law::red::{
     IdleTable, RedAction, RedError, RedParams, RedState, probability_of_one, weight_for_burst,
 };
+use crate::qdisc::red::reason_of;
 use crate::sched::cx::Cx;
 use crate::sched::discipline::Discipline;
 use crate::text::error::{ConfigError, ErrorKind, Object};
@@ -107,7 +108,8 @@ fn params(cfg: &Config) -> Option<Result<RedParams, ConfigError>> {
             "probability" => exact_of(&probability),
             _ => exact_of(&Bytes(max.into())),
         };
-        ConfigError::new(ErrorKind::OutOfRange, Object::Kind(Sfq::KIND), e, given).key(key)
+        let err = ConfigError::new(ErrorKind::OutOfRange, Object::Kind(Sfq::KIND), e, given).key(key);
+        ConfigError { reason: reason_of(e), ..err }
     };
     let wlog = match weight_for_burst(min, burst, avpkt) {
         Ok(wlog) => wlog,
