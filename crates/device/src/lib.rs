@@ -49,11 +49,15 @@ mod queue;
 mod rtnl;
 pub mod segment;
 mod signal;
+mod socket;
 #[allow(unsafe_code, reason = "the one module that calls the system by raw pointers")]
 mod sys;
 mod tap;
 #[cfg(feature = "testnet")]
+pub mod testguest;
+#[cfg(feature = "testnet")]
 pub mod testnet;
+mod vhost;
 pub mod vnet;
 mod xdp;
 
@@ -72,6 +76,8 @@ pub use packet::{Packet, PacketOptions};
 pub use queue::{Batched, PLACES};
 pub use segment::{SEGMENTS_MAX, SegmentError, Segmenter, Shape};
 pub use signal::{Signal, Signals};
+pub use socket::{ListenError, Listening, SOCKET_PATH_MAX, file_of};
 pub use tap::{Offload, Tap, TapOptions};
+pub use vhost::VhostQueue;
 pub use vnet::{Gso, VnetHdr};
 pub use xdp::{Place, Places, Xdp, XdpMode, XdpOptions, XdpPlaces, XdpQueue, XdpStore};
