@@ -16,9 +16,14 @@ mod feature;
 mod guest;
 mod memory;
 mod message;
-pub mod ring;
+mod ring;
 mod session;
 mod stream;
+#[cfg(feature = "testnet")]
+mod testing;
+
+#[cfg(feature = "testnet")]
+pub use testing::{Seen, any_rings};
 
 use std::collections::VecDeque;
 use std::io;

@@ -300,7 +300,9 @@ impl Guest {
             return;
         }
         for _ in 0..SKIP_MAX {
-            let Some(Some(pairs)) = self.with(COMMANDS, |ring, memory, _| answer(ring, memory)) else {
+            let Some(Some(pairs)) =
+                self.with(COMMANDS, |ring, memory, chains| answer(ring, memory, &mut chains[0]))
+            else {
                 return;
             };
             self.used_pairs = if pairs > 0 { pairs } else { self.used_pairs };
@@ -321,7 +323,8 @@ fn next_frame(
     if ring.available(memory)? == 0 {
         return Ok(Popped::Nothing);
     }
-    ring.chain(memory, 0, false, chain)?;
+    ring.chain(memory, 0, chain)?;
+    chain.is_all(false)?;
     let header = features.header();
     let len = chain.len().checked_sub(header as u64).filter(|len| *len >= ETHERNET);
     let popped = match len.map(|len| usize::try_from(len).unwrap_or(usize::MAX)) {
@@ -372,7 +375,8 @@ fn deliver(
             return Ok(Put::Full);
         }
         let chain = &mut chains[usize::from(count)];
-        ring.chain(memory, count, true, chain)?;
+        ring.chain(memory, count, chain)?;
+        chain.is_all(true)?;
         room += chain.len();
         count += 1;
     }
@@ -401,18 +405,18 @@ const SET_PAIRS: [u8; 2] = [4, 0];
 
 /// Answers one command. Returns the pairs of queues that it sets, or 0 if it is another one; `None`
 /// if there is no command.
-fn answer(ring: &mut Ring, memory: &Memory) -> Result<Option<usize>, RingError> {
+fn answer(ring: &mut Ring, memory: &Memory, chain: &mut Chain) -> Result<Option<usize>, RingError> {
     if ring.available(memory)? == 0 && !ring.listen(memory, true)? {
         return Ok(None);
     }
-    let [asked, answered] = ring.both(memory, 0, Vec::new())?;
+    ring.chain(memory, 0, chain)?;
     let mut raw = [0; 4];
-    let len = asked.read(memory, 0, &mut raw)?;
+    let len = chain.read(memory, 0, &mut raw)?;
     let [class, command, low, high] = raw;
     let pairs = usize::from(u16::from_le_bytes([low, high]));
     let obeyed = len == 4 && [class, command] == SET_PAIRS && (1..=PAIRS).contains(&pairs);
-    let written = answered.write(memory, 0, &[u8::from(!obeyed)])?;
-    ring.put_used(memory, 0, asked.head, written as u32)?; // 0 or 1
+    let written = chain.write(memory, 0, &[u8::from(!obeyed)])?;
+    ring.put_used(memory, 0, chain.head, written as u32)?; // 0 or 1
     ring.publish(memory, 1)?;
     Ok(Some(if obeyed { pairs } else { 0 }))
 }
