@@ -11,7 +11,7 @@ use crate::frame::{FrameRef, MAX_FRAME};
 use crate::vnet::{HDR_LEN, VnetHdr};
 
 /// Bytes of the guest's memory, which begins at address 0: the rings, and buffers behind them.
-const BYTES: u64 = 1 << 16;
+const BYTES: u64 = 1 << 14;
 /// Bytes of a ring with its three parts.
 const RING_BYTES: u64 = 0x700;
 /// Rings that take part: those of two pairs, and the one of commands.
@@ -38,7 +38,14 @@ impl Input<'_> {
             0 => self.long(),
             1 => BYTES - u64::from(self.byte()),
             2 => u64::MAX - u64::from(self.word()),
-            _ => u64::from(self.word()),
+            _ => u64::from(self.word()) % BYTES,
+        }
+    }
+    /// Returns an index: mostly below the size of a ring.
+    fn index(&mut self, size: u16) -> u64 {
+        match self.byte() {
+            250.. => u64::from(self.byte() % 33),
+            byte => u64::from(u16::from(byte) % size),
         }
     }
     /// Returns a length: mostly small, at times anything.
@@ -61,6 +68,23 @@ impl Seen {
             *sum += n;
         }
     }
+}
+
+/// Returns a descriptor: mostly one that the ring may have.
+fn descriptor(input: &mut Input<'_>, ring: usize, size: u16) -> [u8; 16] {
+    let mut raw = [0; 16];
+    raw[..8].copy_from_slice(&input.address().to_le_bytes());
+    raw[8..12].copy_from_slice(&input.len().to_le_bytes());
+    let written = if ring % 2 == 0 { 2 } else { 0 };
+    let flags = match input.byte() {
+        byte @ 0..16 => byte % 8,
+        16..32 => 4,
+        32..64 => written | 1,
+        _ => written,
+    };
+    raw[12..14].copy_from_slice(&u16::from(flags).to_le_bytes());
+    raw[14..].copy_from_slice(&(input.index(size) as u16).to_le_bytes());
+    raw
 }
 
 /// A guest that writes as the input says, and a device that reads and answers.
@@ -123,23 +147,17 @@ impl Play {
             // A descriptor, in the table of the ring or in one that is indirect.
             0..=2 => {
                 let table = if deed & 0x80 == 0 { layout.table } else { inside(input.word(), 512) };
-                let mut raw = [0; 16];
-                raw[..8].copy_from_slice(&input.address().to_le_bytes());
-                raw[8..12].copy_from_slice(&input.len().to_le_bytes());
-                raw[12..14].copy_from_slice(&u16::from(input.byte() % 8).to_le_bytes());
-                raw[14..].copy_from_slice(&u16::from(input.byte() % 33).to_le_bytes());
-                let slot = u64::from(input.byte() % 32);
-                memory.write(table + 16 * slot, &raw).expect("inside");
+                let raw = descriptor(input, TAKEN[at], layout.size);
+                memory.write(table + 16 * input.index(layout.size), &raw).expect("inside");
             }
             3 => {
-                let slot = u64::from(input.byte() % 32);
-                memory
-                    .write(layout.avail + 4 + 2 * slot, &u16::from(input.byte() % 33).to_le_bytes())
-                    .expect("inside");
+                let [slot, head] = [input.index(layout.size), input.index(layout.size)];
+                memory.write(layout.avail + 4 + 2 * slot, &(head as u16).to_le_bytes()).expect("inside");
             }
             4 | 5 => {
                 let index = self.guest.slots[TAKEN[at]].ring.as_ref().map(Ring::base);
-                let ahead = if deed & 0x80 == 0 { u16::from(input.byte() % 40) } else { input.word() };
+                let far = deed & 0x80 != 0 && input.byte() < 16;
+                let ahead = if far { input.word() } else { input.index(layout.size) as u16 };
                 let index = index.unwrap_or(0).wrapping_add(ahead);
                 memory.write(layout.avail + 2, &index.to_le_bytes()).expect("inside");
             }
@@ -152,7 +170,12 @@ impl Play {
             10 => self.put(input),
             _ => match deed & 0x80 {
                 0 => self.guest.flush(),
-                _ => self.start(at, input.word()),
+                // The driver goes on where it was, mostly.
+                _ => {
+                    let shown = memory.load(layout.avail + 2).map_or(0, u16::from_le);
+                    let base = if input.byte() < 16 { input.word() } else { shown };
+                    self.start(at, base);
+                }
             },
         }
         while let Some((_, error)) = self.guest.take_fault() {
