@@ -178,17 +178,14 @@ fn the_tcp_of_a_machine_goes_through_txweir() {
         );
         assert!(there > 0.0 && back > 0.0);
         if wire.starts_with("rate=50") {
-            // What the queues and the sockets hold comes later than it was counted.
+            // The bytes in the queues and the sockets come later than the time that iperf3 counts.
             assert!(there < 60e6, "{what}: {there}");
         }
         assert_eq!((&way["lost"], &way["no_memory"]), (&0.into(), &0.into()), "{end}");
         if policy.contains("pfifo") {
             assert_eq!(way["dropped"], 0, "the machine's own queues have the rest: {end}");
         }
-        assert!(
-            log.contains("the machine is connected, 1 pair of queues") || log.contains("8 pairs"),
-            "{log}"
-        );
+        assert!(log.contains("the machine is connected"), "{log}");
         assert!(log.trim_end().ends_with("the machine has gone"), "{log}");
     }
 }

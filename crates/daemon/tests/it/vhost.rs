@@ -141,7 +141,8 @@ fn a_guest_that_leaves_holds_up_nothing() {
     }
     while pair.turn() {}
     assert!(pair.world.daemon.links().find("b").expect("b").way.is_holding());
-    // The receiver goes: its frames are lost, and the sender's ring empties at the rate of the wire.
+    // The receiver goes: its frames are lost, and the ring of the sender empties at the rate of the
+    // wire.
     pair.guests.pop();
     for _ in 0..40 {
         pair.world.now = Instant(pair.world.now.0 + MS);

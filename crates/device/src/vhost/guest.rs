@@ -241,18 +241,16 @@ impl Guest {
     fn put_segments(&mut self, at: usize, frame: &FrameRef<'_>) -> Put {
         let Ok(mut cut) = Segmenter::new(&frame.hdr, frame.bytes) else { return Put::Refused };
         let segments = cut.segments();
+        let Ok(chains) = u16::try_from(segments) else { return Put::Refused };
         let room = self.with(at, |ring, memory, _| {
-            let enough = |n: u16| usize::from(n) >= segments;
-            Ok((
-                enough(ring.size()),
-                enough(ring.look(memory)?) || ring.listen(memory, true)? && enough(ring.look(memory)?),
-            ))
+            let fits = ring.size() >= chains;
+            Ok((fits, fits && ring.has(memory, chains)?))
         });
         match room {
             None => return Put::Down,
             Some((false, _)) => return Put::Refused,
-            Some((_, false)) => return Put::Full,
-            Some((_, true)) => {}
+            Some((true, false)) => return Put::Full,
+            Some((true, true)) => {}
         }
         let mut scratch = std::mem::take(&mut self.scratch);
         let mut put = Put::All;
@@ -370,8 +368,7 @@ fn deliver(
         if usize::from(count) >= most {
             return Ok(Put::Refused);
         }
-        let known = ring.available(memory)? > count || ring.look(memory)? > count;
-        if !known && !(ring.listen(memory, true)? && ring.look(memory)? > count) {
+        if !ring.has(memory, count + 1)? {
             return Ok(Put::Full);
         }
         let chain = &mut chains[usize::from(count)];

@@ -287,8 +287,20 @@ impl Ring {
         Ok(self.seen_avail.wrapping_sub(self.next_avail))
     }
 
+    /// True if so many chains are available. Otherwise the guest is asked to tell of further ones.
+    ///
+    /// # Errors
+    /// The index is impossible.
+    pub(super) fn has(&mut self, memory: &Memory, chains: u16) -> Result<bool, RingError> {
+        if self.available(memory)? >= chains || self.look(memory)? >= chains {
+            return Ok(true);
+        }
+        self.listen(memory, true)?;
+        Ok(self.available(memory)? >= chains)
+    }
+
     /// Like [`available`](Self::available), and reads the guest's index even if some are known.
-    pub(super) fn look(&mut self, memory: &Memory) -> Result<u16, RingError> {
+    fn look(&mut self, memory: &Memory) -> Result<u16, RingError> {
         let seen = u16::from_le(memory.load(self.layout.avail_index())?);
         let ahead = seen.wrapping_sub(self.next_avail);
         if ahead > self.layout.size {
@@ -307,7 +319,8 @@ impl Ring {
         chain.head = u16::from_le(memory.load(slot)?);
         chain.parts.clear();
         chain.readable = 0;
-        // The table in which the chain goes on, its descriptors, and true inside of an indirect one.
+        // The table in which the chain goes on, its descriptors, and true inside of an indirect
+        // one.
         let (mut table, mut size, mut indirect) = (self.layout.table, self.layout.size, false);
         let (mut at, mut most) = (chain.head, usize::from(self.layout.size).min(CHAIN_MAX));
         // Bound: each round adds a buffer, or goes into an indirect table, which happens once.
@@ -323,7 +336,7 @@ impl Ring {
                     return Err(RingError::Indirect);
                 }
                 (table, size, indirect) = (address, indirect_size(address, len)?, true);
-                // The indirect table counts alone: its descriptors may be more than those of the ring.
+                // The indirect table counts alone: it may have more descriptors than the ring.
                 (at, most) = (0, (chain.parts.len() + usize::from(size)).min(CHAIN_MAX));
                 continue;
             }

@@ -70,8 +70,8 @@ impl Session {
             let Message { header, body, fds } = message;
             let answer =
                 read(header.number, &body).and_then(|request| self.handle(&request, fds, poll, first));
-            // The message that agrees on acknowledgements is acknowledged itself, as User-Mode Linux
-            // expects.
+            // The message that agrees on acknowledgements is acknowledged itself, as User-Mode
+            // Linux expects.
             let acknowledges = header.needs_reply && self.protocol & protocol::REPLY_ACK != 0;
             match answer {
                 Ok(Some(body)) => self.stream.reply(header.number, &body)?,

@@ -75,7 +75,7 @@ fn descriptor(input: &mut Input<'_>, ring: usize, size: u16) -> [u8; 16] {
     let mut raw = [0; 16];
     raw[..8].copy_from_slice(&input.address().to_le_bytes());
     raw[8..12].copy_from_slice(&input.len().to_le_bytes());
-    let written = if ring % 2 == 0 { 2 } else { 0 };
+    let written = if ring.is_multiple_of(2) { 2 } else { 0 };
     let flags = match input.byte() {
         byte @ 0..16 => byte % 8,
         16..32 => 4,
