@@ -65,28 +65,43 @@ impl Memory {
     }
 
     /// True if `len` bytes from `at` on lie in the guest's memory.
-    pub(crate) fn has(&self, at: u64, len: usize) -> bool {
+    pub(super) fn has(&self, at: u64, len: usize) -> bool {
         self.map.check_range(GuestAddress(at), len)
     }
 
     /// Copies bytes out of the guest's memory.
-    pub(crate) fn read(&self, at: u64, room: &mut [u8]) -> Result<(), Outside> {
-        self.map.read_slice(room, GuestAddress(at)).map_err(|_| Outside(at))
+    pub(super) fn read(&self, at: u64, room: &mut [u8]) -> Result<(), Outside> {
+        // Almost all lie in one region.
+        match self.map.get_slice(GuestAddress(at), room.len()) {
+            Ok(slice) => {
+                slice.copy_to(room);
+                Ok(())
+            }
+            Err(_) => self.map.read_slice(room, GuestAddress(at)).map_err(|_| Outside(at)),
+        }
     }
 
     /// Copies bytes into the guest's memory. Some may have been written before an error.
-    pub(crate) fn write(&self, at: u64, bytes: &[u8]) -> Result<(), Outside> {
-        self.map.write_slice(bytes, GuestAddress(at)).map_err(|_| Outside(at))
+    pub(super) fn write(&self, at: u64, bytes: &[u8]) -> Result<(), Outside> {
+        match self.map.get_slice(GuestAddress(at), bytes.len()) {
+            Ok(slice) => {
+                slice.copy_from(bytes);
+                Ok(())
+            }
+            Err(_) => self.map.write_slice(bytes, GuestAddress(at)).map_err(|_| Outside(at)),
+        }
     }
 
     /// Reads a word, and sees all that the guest has written before it wrote the word.
-    pub(crate) fn load<T: AtomicAccess>(&self, at: u64) -> Result<T, Outside> {
-        self.map.load(GuestAddress(at), Ordering::Acquire).map_err(|_| Outside(at))
+    pub(super) fn load<T: AtomicAccess>(&self, at: u64) -> Result<T, Outside> {
+        let slice = self.map.get_slice(GuestAddress(at), size_of::<T>());
+        slice.ok().and_then(|slice| slice.load(0, Ordering::Acquire).ok()).ok_or(Outside(at))
     }
 
     /// Writes a word; a guest that reads it sees all that was written before.
-    pub(crate) fn store<T: AtomicAccess>(&self, at: u64, word: T) -> Result<(), Outside> {
-        self.map.store(word, GuestAddress(at), Ordering::Release).map_err(|_| Outside(at))
+    pub(super) fn store<T: AtomicAccess>(&self, at: u64, word: T) -> Result<(), Outside> {
+        let slice = self.map.get_slice(GuestAddress(at), size_of::<T>());
+        slice.ok().and_then(|slice| slice.store(word, 0, Ordering::Release).ok()).ok_or(Outside(at))
     }
 }
 

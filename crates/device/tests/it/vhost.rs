@@ -390,10 +390,7 @@ fn a_guest_may_go_and_come_back() {
         device.attend().unwrap();
         assert_eq!(device.counters().tx_lost_down, 2 + round);
         let said = news(&mut device);
-        assert_eq!(
-            said,
-            ["a machine is connecting", "the machine is connected", "the machine has gone"]
-        );
+        assert_eq!(said, ["a machine is connecting", "the machine is connected", "the machine has gone"]);
     }
     assert_eq!(device.take_fates(), Fates { delivered: 3, lost: 4 });
     drop(device);
