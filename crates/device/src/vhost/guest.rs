@@ -29,6 +29,8 @@ const ETHERNET: u64 = 14;
 pub(super) struct Slot {
     /// The ring; `None` while it is stopped.
     pub(super) ring: Option<Ring>,
+    /// The index at which a ring has stopped by an error.
+    failed_at: Option<u16>,
     /// True if the frontend lets frames pass.
     pub(super) enabled: bool,
     /// True if the ring may have more than the guest tells of.
@@ -110,17 +112,19 @@ impl Guest {
         layout.check(&self.memory)?;
         let ring = Ring::new(layout, &self.memory, base).map_err(|error| error.to_string())?;
         let slot = &mut self.slots[at];
-        (slot.ring, slot.awake, slot.news) = (Some(ring), true, false);
+        (slot.ring, slot.failed_at) = (Some(ring), None);
+        (slot.awake, slot.news) = (true, false);
         if at == COMMANDS {
             self.used_pairs = 1;
         }
         Ok(())
     }
 
-    /// Stops a ring. Returns the index at which it would go on; `None` if it is stopped.
+    /// Stops a ring. Returns the index at which it would go on; `None` if it was stopped before.
     pub(super) fn stop(&mut self, at: usize) -> Option<u16> {
         self.flush_one(at);
-        self.slots[at].ring.take().map(|ring| ring.base())
+        let slot = &mut self.slots[at];
+        slot.ring.take().map(|ring| ring.base()).or_else(|| slot.failed_at.take())
     }
 
     /// Notes that the guest has made chains of a ring available.
@@ -160,7 +164,7 @@ impl Guest {
         match f(slot.ring.as_mut()?, &self.memory, &mut self.chains) {
             Ok(done) => Some(done),
             Err(error) => {
-                slot.ring = None;
+                slot.failed_at = slot.ring.take().map(|ring| ring.base());
                 if let Some(err) = &slot.err {
                     signal(err);
                 }
@@ -210,7 +214,8 @@ impl Guest {
     /// Puts a frame into a ring of the guest, which the hash of its flow chooses.
     pub(super) fn put(&mut self, frame: &FrameRef<'_>, hash: u32) -> Put {
         // A frontend that has the queue of commands itself enables the rings in use instead.
-        let pairs = if self.slots[COMMANDS].works() { self.used_pairs } else { PAIRS };
+        let says = self.features.commands() && self.slots[COMMANDS].works();
+        let pairs = if says { self.used_pairs } else { PAIRS };
         let works = |at: &usize| self.slots[*at].works();
         let rings = || (0..2 * pairs).step_by(2).filter(works);
         let count = rings().count().max(1);

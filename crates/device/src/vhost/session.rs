@@ -115,8 +115,12 @@ impl Session {
             Request::SetOwner | Request::SetConfig => {}
             Request::ResetOwner | Request::ResetDevice => self.reset(poll),
             Request::SetMemTable(regions) => {
-                self.guest.memory = Memory::map(regions.clone(), fds)?;
+                let memory = Memory::map(regions.clone(), fds)?;
                 // The rings may lie elsewhere now.
+                for at in 0..RINGS {
+                    self.setups[at].base = self.guest.stop(at).unwrap_or(self.setups[at].base);
+                }
+                self.guest.memory = memory;
                 (0..RINGS).try_for_each(|at| self.restart(at))?;
             }
             ring => self.set_ring(ring, fds, poll, first)?,
