@@ -306,12 +306,12 @@ impl TestGuest {
         }
     }
 
-    /// Wants to be told after the device has used one more chain.
-    pub fn await_used(&self, at: usize) {
+    /// Wants to be told once the device has used the chain of this index.
+    pub fn await_used(&self, at: usize, index: u16) {
         if self.setup.features & EVENT_IDX != 0 {
             let ring = &self.rings[at];
             let place = GuestAddress(ring.places[1] + 4 + 2 * u64::from(self.setup.size));
-            self.memory.store(ring.used.to_le(), place, Ordering::Release).expect("own memory");
+            self.memory.store(index.to_le(), place, Ordering::Release).expect("own memory");
             fence(Ordering::SeqCst);
         }
     }

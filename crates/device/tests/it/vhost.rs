@@ -140,20 +140,26 @@ fn notifications_are_few() {
         device.reap(&mut |_| {});
         guest.called(0);
         guest.called(1);
-        guest.await_used(1);
+        guest.await_used(1, 9);
         assert!(guest.wants_kicks(1));
         for number in 0..10 {
             assert!(guest.send(0, NONE, &numbered(number, 60)));
         }
-        for _ in 0..10 {
+        for at in 0..10 {
             received(&mut device).unwrap();
             if features & EVENT_IDX == 0 {
                 assert!(!guest.wants_kicks(1), "the device looks by itself");
             }
+            if at == 4 {
+                device.reap(&mut |_| {});
+                let expected = if features & EVENT_IDX == 0 { 1 } else { 0 };
+                assert_eq!(guest.called(1), expected, "the guest waits for the tenth");
+            }
         }
         assert_eq!(guest.called(1), 0);
         device.reap(&mut |_| {});
-        assert!(device.has_frames() && guest.called(1) <= 1);
+        assert!(device.has_frames());
+        assert_eq!(guest.called(1), 1);
         assert!(received(&mut device).is_none());
         assert!(!device.has_frames() && guest.wants_kicks(1));
     }
@@ -266,7 +272,7 @@ fn wrong_frames_are_left_out() {
 fn impossible_descriptors_stop_their_ring() {
     /// Writes into a ring of the guest.
     type Spoil = fn(&mut TestGuest, at: usize, table: u64);
-    let cases: [(&str, Spoil); 13] = [
+    let cases: [(&str, Spoil); 14] = [
         ("its index is 65 chains ahead, more than the ring has", |guest, at, _| {
             guest.show(at, guest.rings[at].avail.wrapping_add(65));
         }),
@@ -278,6 +284,16 @@ fn impossible_descriptors_stop_their_ring() {
         ("a chain of descriptors is too long", |guest, at, table| {
             guest.describe(table, 0, (BASE, 0), 1, 1);
             guest.describe(table, 1, (BASE, 0), 1, 0);
+            guest.offer(at, 0);
+        }),
+        ("a chain of descriptors is too long", |guest, at, table| {
+            // One buffer, and an indirect table with as many as a chain may have.
+            let inner = guest.buffer(at, 9);
+            for slot in 0..256 {
+                guest.describe(inner, slot, (BASE, 1), u16::from(slot < 255), slot + 1);
+            }
+            guest.describe(table, 0, (BASE, 100), 1, 1);
+            guest.describe(table, 1, (inner, 256 * 16), 4, 0);
             guest.offer(at, 0);
         }),
         ("a buffer is to be written where it is read, or read where written", |guest, at, table| {
@@ -487,6 +503,15 @@ fn a_guest_chooses_its_pairs_by_a_command() {
     }
     let mut serve = || device.attend().unwrap();
     assert_eq!(guest.command([0, 0], 1, &mut serve), 1, "there is no other command");
+    news(&mut device);
+    let (table, buffer) = (guest.rings[16].places[0], guest.buffer(16, 0));
+    guest.describe(table, 0, (buffer, 1), 3, 1);
+    guest.describe(table, 1, (buffer, 4), 0, 0);
+    guest.offer(16, 0);
+    guest.kick(16);
+    device.attend().unwrap();
+    let text = "a buffer is to be written where it is read, or read where written";
+    assert_eq!(news(&mut device), [format!("ring 16 of the guest has stopped: {text}")]);
 }
 
 /// A socket that cannot be made says why.
