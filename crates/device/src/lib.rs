@@ -1,8 +1,8 @@
 //! Live packet I/O for txweir on Linux.
 //!
 //! A *link* is one Ethernet interface as this process sees it ([`Nic`]): a TAP device ([`Tap`]), a
-//! packet socket bound to an interface ([`Packet`]), XDP sockets ([`Xdp`]), or the card of a virtual
-//! machine ([`VhostQueue`]). A link is a transmit queue as well, with frames of its own
+//! packet socket bound to an interface ([`Packet`]), XDP sockets ([`Xdp`]), or the card of a
+//! virtual machine ([`VhostQueue`]). A link is a transmit queue as well, with frames of its own
 //! ([`Backend`]): [`TapQueue`], [`PacketQueue`], and [`LinkIo`] for any of them.
 //! A [`VnetHdr`] travels beside every frame, so that a TCP super-frame of up to 64 KiB crosses user
 //! space whole. It is cut into wire segments ([`Segmenter`]) only where a qdisc or an output needs
