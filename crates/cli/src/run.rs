@@ -21,7 +21,7 @@ use crate::{Failure, output, policy};
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Interface of arriving packets: a TAP device, or any other by a packet socket;
-    /// [tap:|packet:|xdp:][NETNS/]NAME
+    /// [tap:|packet:|xdp:][NETNS/]NAME, or vhost:/PATH for the machine whose monitor connects there
     #[arg(long = "in", value_name = "IF")]
     input: String,
 
@@ -210,7 +210,7 @@ impl Plan {
             text.parse::<Endpoint>().map_err(|e| Failure::usage(format!("{option}: {e}")))
         };
         let endpoints = [endpoint("--in", &args.input)?, endpoint("--out", &args.output)?];
-        if endpoints[0].netns == endpoints[1].netns && endpoints[0].name == endpoints[1].name {
+        if endpoints[0].is_place_of(&endpoints[1]) {
             return Err(Failure::usage(format!("--out {}: the same interface as --in", args.output)));
         }
         let wire = |option: &str, text: &str| {
@@ -278,9 +278,9 @@ impl Plan {
             output::say(format_args!("txweir: interface `{endpoint}`: {mode}\n"));
         }
         if matches!(io.is_up(), Ok(false)) {
-            let name = &endpoint.name;
+            let comes_up = io.comes_up();
             output::say(format_args!(
-                "txweir: interface `{endpoint}` is down: nothing passes before `ip link set {name} up`\n"
+                "txweir: interface `{endpoint}` is down: nothing passes before {comes_up}\n"
             ));
         }
         Link::over(name.clone(), endpoint.clone(), io, wire.clone()).map_err(Failure::usage)

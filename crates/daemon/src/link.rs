@@ -21,7 +21,8 @@ use crate::traffic::{HEADERS, Traffic};
 /// Bytes of an Ethernet header.
 const LINK_HEADER: u32 = 14;
 /// The reason for which a link without a device has no rate.
-const NO_RATE: &str = "a null link takes what it is sent at once: expected type wire, tap, packet or xdp";
+const NO_RATE: &str =
+    "a null link takes what it is sent at once: expected type wire, tap, packet, xdp or vhost";
 /// The transmit queue length that ip(8) shows for a new Ethernet device.
 const TXQUEUELEN: u32 = 1000;
 /// MTU of Ethernet (RFC 894).
@@ -444,8 +445,7 @@ impl Link {
             words.push_str(&format!(" --queues {}", self.queues));
         }
         if let Some(endpoint) = &self.endpoint {
-            let bare = Endpoint { kind: Kind::Auto, ..endpoint.clone() };
-            words.push_str(&format!(" --if {}", protected(&bare.to_string())));
+            words.push_str(&format!(" --if {}", protected(&endpoint.place())));
         }
         if !self.finds_mtu {
             words.push_str(&format!(" --mtu {}", env.mtu));
@@ -492,7 +492,7 @@ fn endpoint(make: &Make, kind: LinkType) -> Result<Option<Endpoint>, String> {
         (_, None) => return Ok(None),
         (other, Some(given)) => {
             return Err(format!(
-                "link {name} if: expected a link of type tap, packet or xdp, given {given} for one of type {}",
+                "link {name} if: expected a link of type tap, packet, xdp or vhost, given {given} for one of type {}",
                 other.name()
             ));
         }
@@ -503,7 +503,11 @@ fn endpoint(make: &Make, kind: LinkType) -> Result<Option<Endpoint>, String> {
             "link {name} if: expected [NETNS/]IF without control characters, given {text:?}"
         ));
     }
-    let endpoint: Endpoint = text.parse().map_err(|e| format!("link {name} if: {e}"))?;
+    let endpoint = match kind {
+        Kind::Vhost => Endpoint::of(kind, text.strip_prefix("vhost:").unwrap_or(text)),
+        _ => text.parse(),
+    };
+    let endpoint = endpoint.map_err(|e| format!("link {name} if: {e}"))?;
     if endpoint.kind != Kind::Auto && endpoint.kind != kind {
         return Err(format!(
             "link {name} if: expected [NETNS/]IF, given {text} (its type is said by --type)"

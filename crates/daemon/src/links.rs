@@ -19,7 +19,7 @@ use crate::grammar::{Change, LinkType, Make, Verb};
 use crate::link::Link;
 use crate::machine::{Local, Machine};
 use pace::Pace;
-use pass::admit;
+use pass::{admit, senders_wait};
 pub use room::TABLES;
 
 /// Most links: each takes some 2 MiB for the packets that can wait on it.
@@ -243,9 +243,10 @@ impl Links {
             return Err(format!("link {name}: expected at most {LINKS_MAX} links, given one more"));
         }
         if let Some(mine) = Link::endpoint_of(make)?
-            && let Some(other) = self.all.iter().find(|other| {
-                other.endpoint.as_ref().is_some_and(|e| e.netns == mine.netns && e.name == mine.name)
-            })
+            && let Some(other) = self
+                .all
+                .iter()
+                .find(|other| other.endpoint.as_ref().is_some_and(|other| other.is_place_of(&mine)))
         {
             return Err(format!("link {name} if: {mine} is the interface of link {} already", other.name));
         }
@@ -347,7 +348,7 @@ impl Links {
             if !kind.is_live() {
                 let kind = kind.name();
                 return says(format!(
-                    "expected two links of type tap, packet or xdp, but {name} is of type {kind}"
+                    "expected two links of type tap, packet, xdp or vhost, but {name} is of type {kind}"
                 ));
             }
         }
@@ -391,16 +392,47 @@ impl Links {
     pub fn turn(&mut self, clock: &dyn Fn() -> Instant, ready: &[bool]) -> bool {
         let mut more = false;
         let mut ready = ready.iter();
-        let is_live = |link: &Link| matches!(link.way.device(), End::Live(_));
-        let due: Vec<usize> = (0..self.all.len())
-            .filter(|at| is_live(&self.all[*at]) && ready.next().copied().unwrap_or(true))
-            .collect();
+        let mut due = Vec::new();
+        for (at, link) in self.all.iter_mut().enumerate() {
+            let End::Live(io) = link.way.device_mut() else { continue };
+            let is_ready = ready.next().copied().unwrap_or(true);
+            let attended = if is_ready { io.attend() } else { Ok(()) };
+            if is_ready || io.has_frames() {
+                due.push(at);
+            }
+            if let Err(error) = attended {
+                link.lost(&error);
+            }
+        }
         for at in due {
             more |= self.receive(clock, at);
         }
         let now = clock();
         self.all.iter_mut().for_each(|link| link.advance(now));
-        more
+        self.log_news(now);
+        more || (0..self.all.len()).any(|at| self.leaves_frames(at))
+    }
+
+    /// True if a link has frames that its descriptor does not tell of, and that have a place now.
+    fn leaves_frames(&self, at: usize) -> bool {
+        let link = &self.all[at];
+        matches!(link.way.device(), End::Live(io) if io.has_frames())
+            && !link
+                .peer
+                .as_ref()
+                .and_then(|peer| self.find(peer.as_str()))
+                .is_some_and(|to| to.way.is_holding())
+    }
+
+    /// Writes the events of the interfaces to the log.
+    fn log_news(&mut self, now: Instant) {
+        for link in &mut self.all {
+            let End::Live(io) = link.way.device_mut() else { continue };
+            while let Some(text) = io.take_news() {
+                let line = format!("link {}: {text}", link.name);
+                self.notes.log().line(now, Level::Notice, "txweir", &line);
+            }
+        }
     }
 
     /// Returns the time at which the next turn is due, if no frame comes in.
@@ -416,10 +448,14 @@ impl Links {
         let Some(peer) = peer.filter(|peer| *peer != at) else { return self.receive_unclaimed(at) };
         let Ok([mut from, mut to]) = self.all.get_disjoint_mut([at, peer]) else { return false };
         let asks = !self.filters.is_empty();
+        let senders_wait = senders_wait(from);
         let mut pieces = 0;
         for _ in 0..BURST {
             if pieces >= PIECES {
                 break;
+            }
+            if senders_wait && to.way.is_holding() {
+                return false;
             }
             let received = to.way.receive(from.way.device_mut());
             if let Ok(Received::Frame(_) | Received::LeftOut) = received {
@@ -435,7 +471,7 @@ impl Links {
                     let Ok(again) = self.all.get_disjoint_mut([at, peer]) else { return false };
                     [from, to] = again;
                 }
-                Ok(Received::Frame(arrival)) => admit(clock(), to, arrival),
+                Ok(Received::Frame(arrival)) => admit(clock(), to, arrival, senders_wait),
                 Ok(Received::LeftOut) => {}
                 Ok(Received::Nothing) => return false,
                 Err(error) => {

@@ -5,21 +5,18 @@ use std::fmt;
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, ErrorKind};
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 
 pub use rustix::fs::Gid;
-use rustix::fs::{AtFlags, CWD, Mode, OFlags, chmod, chownat, fchmod};
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, chmod, chownat};
 use rustix::io::Errno;
-use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, listen, socket_with};
+use txweir_device::{ListenError, Listening, SOCKET_PATH_MAX, file_of};
 
 /// The environment variable that names the path on which the daemon listens and to which clients
 /// connect.
 pub const VARIABLE: &str = "TXWEIR_SOCKET";
-
-/// Connections that may wait to be accepted.
-const BACKLOG: i32 = 128;
 
 /// Returns the path to use: the given one, else the one that `TXWEIR_SOCKET` names, else
 /// `txweir.sock` in `XDG_RUNTIME_DIR`, else, for root, `/run/txweir.sock`.
@@ -70,9 +67,6 @@ pub enum SocketError {
     },
 }
 
-/// Longest path of a socket: the 108 bytes of `sun_path` (unix(7)), with the zero that ends it.
-const PATH_MAX: usize = 107;
-
 impl fmt::Display for SocketError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -81,7 +75,7 @@ impl fmt::Display for SocketError {
             }
             Self::TooLong(path) => write!(
                 f,
-                "socket {}: the path of a socket has at most {PATH_MAX} bytes, this one has {}",
+                "socket {}: the path of a socket has at most {SOCKET_PATH_MAX} bytes, this one has {}",
                 path.display(),
                 path.as_os_str().len()
             ),
@@ -155,7 +149,7 @@ pub fn connect(path: &Path) -> Result<UnixStream, SocketError> {
 
 fn check_length(path: &Path) -> Result<(), SocketError> {
     match path.as_os_str().len() {
-        0..=PATH_MAX => Ok(()),
+        0..=SOCKET_PATH_MAX => Ok(()),
         _ => Err(SocketError::TooLong(path.to_path_buf())),
     }
 }
@@ -168,12 +162,18 @@ fn check_length(path: &Path) -> Result<(), SocketError> {
 /// the daemon lives: two daemons that find the socket of a dead one cannot both replace it.
 #[derive(Debug)]
 pub struct Listener {
-    listener: UnixListener,
-    path: PathBuf,
-    /// Device and inode of the socket's file, if this process has made it.
-    file: Option<(u64, u64)>,
+    socket: Socket,
     /// Dropped last.
     _lock: Option<Lock>,
+}
+
+/// The socket, and the owner of its file.
+#[derive(Debug)]
+enum Socket {
+    /// This process has made it.
+    Made(Listening),
+    /// A service manager has made it at this path.
+    Given(UnixListener, PathBuf),
 }
 
 /// The locked file beside a socket, removed when dropped. The lock lasts as long as it is open.
@@ -202,21 +202,13 @@ impl Listener {
         lock.push(".lock");
         // A refusal from here on removes the lock again.
         let lock = take_lock(path, PathBuf::from(lock))?;
-        remove_stale(path)?;
-        let step = |what: &'static str| move |e: Errno| system(what, path)(e.into());
-        let socket = socket_with(
-            AddressFamily::UNIX,
-            SocketType::STREAM,
-            SocketFlags::CLOEXEC | SocketFlags::NONBLOCK,
-            None,
-        )
-        .map_err(step("open a socket for"))?;
-        fchmod(&socket, Mode::RUSR | Mode::WUSR).map_err(step("set the mode of the socket"))?;
-        let address = SocketAddrUnix::new(path).map_err(|_| SocketError::TooLong(path.to_path_buf()))?;
-        bind(&socket, &address).map_err(step("make the socket"))?;
-        listen(&socket, BACKLOG).map_err(step("listen at"))?;
-        let file = file_of(path).map_err(system("look at the socket", path))?;
-        Ok(Self { listener: socket.into(), path: path.to_path_buf(), file: Some(file), _lock: Some(lock) })
+        let made = Listening::at(path, Some(Mode::RUSR | Mode::WUSR)).map_err(|error| match error {
+            ListenError::TooLong(_) => SocketError::TooLong(path.to_path_buf()),
+            ListenError::Taken => SocketError::Taken(path.to_path_buf()),
+            ListenError::NotASocket => SocketError::NotASocket(path.to_path_buf()),
+            ListenError::System { what, error } => system(what, path)(error),
+        })?;
+        Ok(Self { socket: Socket::Made(made), _lock: Some(lock) })
     }
 
     /// Lets the members of a group connect too: the file gets this group and the mode 0660.
@@ -224,7 +216,7 @@ impl Listener {
     /// # Errors
     /// The system refuses: without `CAP_CHOWN` the owner has to be a member of the group.
     pub fn open_to(self, group: Gid) -> Result<Self, SocketError> {
-        let path = &self.path;
+        let path = self.path();
         let step = |what: &'static str| move |e: Errno| system(what, path)(e.into());
         // No other file is changed: only the owner of the directory could put one there, who could
         // give the socket away as well.
@@ -244,33 +236,25 @@ impl Listener {
         let listener = UnixListener::from(socket);
         let path = listener.local_addr()?.as_pathname().map_or_else(PathBuf::new, Path::to_path_buf);
         listener.set_nonblocking(true)?;
-        Ok(Self { listener, path, file: None, _lock: None })
+        Ok(Self { socket: Socket::Given(listener, path), _lock: None })
     }
 
     /// Returns its path.
     #[must_use]
     pub fn path(&self) -> &Path {
-        &self.path
+        match &self.socket {
+            Socket::Made(made) => made.path(),
+            Socket::Given(_, path) => path,
+        }
     }
 
     /// Returns the socket itself, which is non-blocking.
     pub const fn socket(&self) -> &UnixListener {
-        &self.listener
-    }
-}
-
-impl Drop for Listener {
-    fn drop(&mut self) {
-        // Another process may have put another file there since.
-        if file_of(&self.path).is_ok_and(|file| Some(file) == self.file) {
-            let _ = fs::remove_file(&self.path);
+        match &self.socket {
+            Socket::Made(made) => made.socket(),
+            Socket::Given(listener, _) => listener,
         }
     }
-}
-
-fn file_of(path: &Path) -> io::Result<(u64, u64)> {
-    let found = fs::symlink_metadata(path)?;
-    Ok((found.dev(), found.ino()))
 }
 
 /// Number of attempts to take a lock that is removed in between. Before each further attempt, a
@@ -300,26 +284,6 @@ fn take_lock(path: &Path, lock: PathBuf) -> Result<Lock, SocketError> {
         }
     }
     Err(SocketError::Taken(path.to_path_buf()))
-}
-
-/// Removes the socket of a dead daemon. The caller holds the lock, so that no other daemon does the
-/// same.
-fn remove_stale(path: &Path) -> Result<(), SocketError> {
-    match fs::symlink_metadata(path) {
-        Err(e) if e.kind() == ErrorKind::NotFound => return Ok(()),
-        Err(e) => return Err(system("look at", path)(e)),
-        Ok(found) if !found.file_type().is_socket() => {
-            return Err(SocketError::NotASocket(path.to_path_buf()));
-        }
-        Ok(_) => {}
-    }
-    match UnixStream::connect(path) {
-        Err(e) if e.kind() == ErrorKind::ConnectionRefused => {
-            fs::remove_file(path).map_err(system("remove the stale socket", path))
-        }
-        Err(e) => Err(system("connect to what is at", path)(e)),
-        Ok(_) => Err(SocketError::Taken(path.to_path_buf())),
-    }
 }
 
 #[cfg(test)]

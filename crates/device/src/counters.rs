@@ -87,6 +87,8 @@ txweir_core::stats! {
         /// Frames that the kernel had for the link: those above, and those that wait in the buffer
         /// of a packet socket. The number that wait for a TAP device is not known.
         rx_seen: u64,
+        /// Rings that have stopped because the guest wrote something impossible into them.
+        rx_ring_errors: u64,
         /// Frames that the kernel took.
         tx_frames: u64,
         /// Bytes of these.

@@ -1,6 +1,8 @@
-//! A link as a user writes it: `[tap:|packet:|xdp:][NAMESPACE/]INTERFACE`.
+//! A link as a user writes it: `[tap:|packet:|xdp:][NAMESPACE/]INTERFACE` or `vhost:PATH`.
 
+use std::ffi::OsStr;
 use std::fmt;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use crate::error::{OpenCause, OpenError};
@@ -11,6 +13,7 @@ use crate::netns::Netns;
 use crate::packet::Packet;
 use crate::queue::Batched;
 use crate::tap::Tap;
+use crate::vhost::VhostQueue;
 use crate::xdp::XdpQueue;
 
 /// Declares the kinds of links: the word before the colon of an endpoint, its meaning, and the
@@ -54,11 +57,11 @@ macro_rules! kinds {
             }
 
             /// Opens the interface in the namespace of the calling thread.
-            fn open(self, name: &IfName, options: &LinkOptions) -> Result<LinkIo, OpenCause> {
+            fn open(self, at: &Endpoint, options: &LinkOptions) -> Result<LinkIo, OpenCause> {
                 match self {
-                    Self::Auto => Self::found(name, options.tap.create)?.open(name, options),
+                    Self::Auto => Self::found(&at.name, options.tap.create)?.open(at, options),
                     $(Self::$Kind => {
-                        let opened: Result<_, OpenCause> = $open(name, options);
+                        let opened: Result<_, OpenCause> = $open(at, options);
                         opened.map(|nic| Box::new(nic) as LinkIo)
                     })*
                 }
@@ -70,14 +73,24 @@ macro_rules! kinds {
 kinds! {
     /// As a TAP device (`tap:`).
     Tap "tap" "A TAP device"
-        |name, options: &LinkOptions| Tap::attach(name, &options.tap).map(|tap| Batched::new(tap, options.memory));
+        |at: &Endpoint, options: &LinkOptions| {
+            Tap::attach(&at.name, &options.tap).map(|tap| Batched::new(tap, options.memory))
+        };
     /// By a packet socket (`packet:`), which on a TAP device works beside the process that holds
     /// the device.
     Packet "packet" "A packet socket on any Ethernet interface"
-        |name, options: &LinkOptions| Packet::attach(name, &options.packet).map(|p| Batched::new(p, options.memory));
+        |at: &Endpoint, options: &LinkOptions| {
+            Packet::attach(&at.name, &options.packet).map(|packet| Batched::new(packet, options.memory))
+        };
     /// By XDP sockets (`xdp:`), around the machine's own stack.
     Xdp "xdp" "XDP sockets on any Ethernet interface, around the machine's own stack"
-        |name, options: &LinkOptions| XdpQueue::attach(name, &options.xdp, options.memory);
+        |at: &Endpoint, options: &LinkOptions| XdpQueue::attach(&at.name, &options.xdp, options.memory);
+    /// As the network card of a virtual machine (`vhost:PATH`), whose monitor connects to a socket.
+    Vhost "vhost" "The network card of a virtual machine, by vhost-user"
+        |at: &Endpoint, options: &LinkOptions| {
+            let path = at.socket.as_deref().ok_or(OpenCause::Missing)?;
+            VhostQueue::attach(path, &at.name, options.memory)
+        };
 }
 
 impl Kind {
@@ -109,7 +122,9 @@ impl Kind {
 /// ```
 ///
 /// Neither `:` nor `/` can be part of an interface name, so that nothing needs quoting. The
-/// namespace is a name of ip-netns(8), or an absolute path (`/proc/4711/ns/net/tap0`).
+/// namespace is a name of ip-netns(8), or an absolute path (`/proc/4711/ns/net/tap0`). A link of
+/// the kind `vhost` has the absolute path of a socket instead (`vhost:/run/vm0.sock`). Its name is
+/// that of the socket's file, without an extension and at most 15 bytes of it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Endpoint {
     /// The way to open it.
@@ -118,6 +133,8 @@ pub struct Endpoint {
     pub netns: Option<Netns>,
     /// The interface.
     pub name: IfName,
+    /// The socket of a link that has one instead of an interface.
+    pub socket: Option<PathBuf>,
 }
 
 /// The reason for which a text is not an endpoint.
@@ -129,6 +146,8 @@ pub enum EndpointError {
     Namespace(String),
     /// A text that is not the name of an interface; the text is given.
     Name(String, NameError),
+    /// A text that is not the absolute path of a socket.
+    Socket(String),
 }
 
 impl fmt::Display for EndpointError {
@@ -138,7 +157,8 @@ impl fmt::Display for EndpointError {
                 write!(f, "unknown kind of link `{kind}`: write ")?;
                 for (at, kind) in Kind::ALL.iter().enumerate() {
                     let comma = if at == 0 { "" } else { ", " };
-                    write!(f, "{comma}`{}:NAME`", kind.word())?;
+                    let place = if *kind == Kind::Vhost { "/PATH" } else { "NAME" };
+                    write!(f, "{comma}`{}:{place}`", kind.word())?;
                 }
                 f.write_str(" or NAME alone")
             }
@@ -146,6 +166,9 @@ impl fmt::Display for EndpointError {
                 write!(f, "`{netns}` is neither the name of a network namespace nor an absolute path")
             }
             Self::Name(name, error) => write!(f, "`{name}`: {error}"),
+            Self::Socket(path) => {
+                write!(f, "`{path}`: expected the absolute path of a socket (`vhost:/run/vm0.sock`)")
+            }
         }
     }
 }
@@ -164,27 +187,72 @@ impl FromStr for Endpoint {
             }
             _ => (Kind::Auto, text),
         };
-        let (netns, name) = match rest.rsplit_once('/') {
+        Self::of(kind, rest)
+    }
+}
+
+impl Endpoint {
+    /// Reads the place of a link of a known kind: the text behind the colon.
+    ///
+    /// # Errors
+    /// The text is not such a place.
+    pub fn of(kind: Kind, text: &str) -> Result<Self, EndpointError> {
+        if kind == Kind::Vhost {
+            return Self::at_socket(text);
+        }
+        let (netns, name) = match text.rsplit_once('/') {
             Some((netns, name)) => {
                 let known = Netns::new(netns).ok_or_else(|| EndpointError::Namespace(netns.to_owned()))?;
                 (Some(known), name)
             }
-            None => (None, rest),
+            None => (None, text),
         };
         let name = IfName::new(name).map_err(|error| EndpointError::Name(name.to_owned(), error))?;
-        Ok(Self { kind, netns, name })
+        Ok(Self { kind, netns, name, socket: None })
+    }
+
+    fn at_socket(text: &str) -> Result<Self, EndpointError> {
+        let wrong = || EndpointError::Socket(text.to_owned());
+        let path = Path::new(text);
+        let stem =
+            path.file_stem().and_then(OsStr::to_str).filter(|_| path.is_absolute()).ok_or_else(wrong)?;
+        if text.ends_with('/') || text.contains('\0') {
+            return Err(wrong());
+        }
+        let name = (0..=stem.len().min(NAME_MAX)).rev().find_map(|len| IfName::new(stem.get(..len)?).ok());
+        let name = name.ok_or_else(wrong)?;
+        Ok(Self { kind: Kind::Vhost, netns: None, name, socket: Some(path.to_path_buf()) })
+    }
+
+    /// Returns the place of the link: the text behind the colon.
+    #[must_use]
+    pub fn place(&self) -> String {
+        match (&self.socket, &self.netns) {
+            (Some(path), _) => path.display().to_string(),
+            (None, Some(netns)) => format!("{netns}/{}", self.name),
+            (None, None) => self.name.to_string(),
+        }
+    }
+
+    /// True if both are the same interface, in whatever way it is opened.
+    #[must_use]
+    pub fn is_place_of(&self, other: &Self) -> bool {
+        match (&self.socket, &other.socket) {
+            (None, None) => self.netns == other.netns && self.name == other.name,
+            (mine, others) => mine == others,
+        }
     }
 }
+
+/// Most bytes of the name of an interface.
+const NAME_MAX: usize = 15;
 
 impl fmt::Display for Endpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.kind != Kind::Auto {
             write!(f, "{}:", self.kind.word())?;
         }
-        if let Some(netns) = &self.netns {
-            write!(f, "{netns}/")?;
-        }
-        write!(f, "{}", self.name)
+        f.write_str(&self.place())
     }
 }
 
@@ -197,9 +265,9 @@ impl Endpoint {
     /// [`OpenError`]: one sentence that names the endpoint and says what to do.
     pub fn open(&self, options: &LinkOptions) -> Result<LinkIo, OpenError> {
         let opened = match &self.netns {
-            None => self.kind.open(&self.name, options),
+            None => self.kind.open(self, options),
             Some(netns) => netns
-                .within(|| self.kind.open(&self.name, options))
+                .within(|| self.kind.open(self, options))
                 .unwrap_or_else(|error| Err(OpenCause::entering(netns, error))),
         };
         opened.map_err(|cause| OpenError { interface: self.to_string(), cause })
@@ -213,7 +281,7 @@ mod tests {
     #[test]
     fn forms() {
         let parts = |text: &str| {
-            let Endpoint { kind, netns, name } = text.parse().unwrap();
+            let Endpoint { kind, netns, name, .. } = text.parse().unwrap();
             (kind, netns.map(|netns| netns.to_string()), name.to_string())
         };
         let netns = |text: &str| Some(text.to_owned());
@@ -222,7 +290,11 @@ mod tests {
         assert_eq!(parts("packet:client/eth0"), (Kind::Packet, netns("client"), "eth0".to_owned()));
         assert_eq!(parts("client/tap0"), (Kind::Auto, netns("client"), "tap0".to_owned()));
         assert_eq!(parts("tap:/proc/7/ns/net/t0"), (Kind::Tap, netns("/proc/7/ns/net"), "t0".to_owned()));
-        for text in ["tap0", "tap:tap0", "packet:client/eth0", "/proc/7/ns/net/t0"] {
+        assert_eq!(parts("vhost:/run/vm 0/a.b.sock"), (Kind::Vhost, None, "a.b".to_owned()));
+        assert_eq!(parts("vhost:/vhost-user-net-0.sock"), (Kind::Vhost, None, "vhost-user-net-".to_owned()));
+        assert!("vhost:/a.sock".parse::<Endpoint>().unwrap().is_place_of(&"vhost:/a.sock".parse().unwrap()));
+        assert!(!"vhost:/a.sock".parse::<Endpoint>().unwrap().is_place_of(&"vhost:/a".parse().unwrap()));
+        for text in ["tap0", "tap:tap0", "packet:client/eth0", "/proc/7/ns/net/t0", "vhost:/run/a.sock"] {
             assert_eq!(text.parse::<Endpoint>().unwrap().to_string(), text);
         }
     }
@@ -232,7 +304,7 @@ mod tests {
         let message = |text: &str| text.parse::<Endpoint>().unwrap_err().to_string();
         assert_eq!(
             message("udp:eth0"),
-            "unknown kind of link `udp`: write `tap:NAME`, `packet:NAME`, `xdp:NAME` or NAME alone"
+            "unknown kind of link `udp`: write `tap:NAME`, `packet:NAME`, `xdp:NAME`, `vhost:/PATH` or NAME alone"
         );
         assert_eq!(
             message("a/b/eth0"),
@@ -241,6 +313,10 @@ mod tests {
         assert_eq!(message("/eth0"), "`` is neither the name of a network namespace nor an absolute path");
         assert_eq!(message("tap:"), "``: an interface name cannot be empty");
         assert_eq!(message("client/"), "``: an interface name cannot be empty");
+        let socket = "expected the absolute path of a socket (`vhost:/run/vm0.sock`)";
+        for text in ["", "vm0.sock", "/", "/run/", "/run/vm0/", "/run/..", "/run/a\0"] {
+            assert_eq!(message(&format!("vhost:{text}")), format!("`{text}`: {socket}"));
+        }
         assert_eq!(message("client/a:b"), "`a:b`: an interface name cannot contain ':'");
     }
 

@@ -5,6 +5,7 @@ use std::{fmt, io};
 use rustix::io::Errno;
 
 use crate::netns::{EnterError, Netns};
+use crate::socket::SOCKET_PATH_MAX;
 
 /// A link that could not be opened.
 #[derive(Debug)]
@@ -50,6 +51,12 @@ pub enum OpenCause {
     XdpMemory(usize),
     /// The kernel has no XDP sockets.
     NoXdp,
+    /// The path of the socket does not fit into an address; its bytes are given.
+    SocketTooLong(usize),
+    /// Another process listens at the socket.
+    SocketTaken,
+    /// There is a file at the path that is not a socket.
+    NotASocket,
     /// Frames of the interface do not begin with an Ethernet header.
     NotEthernet,
     /// The system refused a step for a reason that has no sentence of its own.
@@ -65,7 +72,10 @@ impl OpenError {
     /// True if another user has the interface, and may let go of it.
     #[must_use]
     pub const fn is_in_use(&self) -> bool {
-        matches!(self.cause, OpenCause::Forwarded | OpenCause::Busy | OpenCause::XdpBusy)
+        matches!(
+            self.cause,
+            OpenCause::Forwarded | OpenCause::Busy | OpenCause::XdpBusy | OpenCause::SocketTaken
+        )
     }
     /// True if the interface, or its network namespace, does not exist: both may be made later.
     #[must_use]
@@ -166,6 +176,17 @@ impl fmt::Display for OpenError {
                 f,
                 "interface `{at}`: this kernel has no XDP sockets (CONFIG_XDP_SOCKETS): open it as `packet:`"
             ),
+            OpenCause::SocketTooLong(len) => write!(
+                f,
+                "link `{at}`: the path of a socket has at most {SOCKET_PATH_MAX} bytes, this one has {len}"
+            ),
+            OpenCause::SocketTaken => write!(
+                f,
+                "link `{at}`: another process listens at this socket already: stop it, or give another path"
+            ),
+            OpenCause::NotASocket => {
+                write!(f, "link `{at}`: there is a file of this name that is not a socket")
+            }
             OpenCause::NotEthernet => {
                 write!(f, "interface `{at}` does not carry Ethernet frames")
             }

@@ -1,8 +1,9 @@
 //! Live packet I/O for txweir on Linux.
 //!
-//! A *link* is one Ethernet interface as this process sees it ([`Nic`]): a TAP device ([`Tap`]) or
-//! a packet socket bound to an interface ([`Packet`]). A link is a transmit queue as well, with
-//! frames of its own ([`Backend`]): [`TapQueue`], [`PacketQueue`], and [`LinkIo`] for any of them.
+//! A *link* is one Ethernet interface as this process sees it ([`Nic`]): a TAP device ([`Tap`]), a
+//! packet socket bound to an interface ([`Packet`]), XDP sockets ([`Xdp`]), or the card of a
+//! virtual machine ([`VhostQueue`]). A link is a transmit queue as well, with frames of its own
+//! ([`Backend`]): [`TapQueue`], [`PacketQueue`], and [`LinkIo`] for any of them.
 //! A [`VnetHdr`] travels beside every frame, so that a TCP super-frame of up to 64 KiB crosses user
 //! space whole. It is cut into wire segments ([`Segmenter`]) only where a qdisc or an output needs
 //! the segments. An [`Endpoint`] is the text form that a user writes (`tap0`, `packet:eth0`,
@@ -49,11 +50,15 @@ mod queue;
 mod rtnl;
 pub mod segment;
 mod signal;
+mod socket;
 #[allow(unsafe_code, reason = "the one module that calls the system by raw pointers")]
 mod sys;
 mod tap;
 #[cfg(feature = "testnet")]
+pub mod testguest;
+#[cfg(feature = "testnet")]
 pub mod testnet;
+mod vhost;
 pub mod vnet;
 mod xdp;
 
@@ -72,6 +77,10 @@ pub use packet::{Packet, PacketOptions};
 pub use queue::{Batched, PLACES};
 pub use segment::{SEGMENTS_MAX, SegmentError, Segmenter, Shape};
 pub use signal::{Signal, Signals};
+pub use socket::{ListenError, Listening, SOCKET_PATH_MAX, file_of};
 pub use tap::{Offload, Tap, TapOptions};
+pub use vhost::VhostQueue;
+#[cfg(feature = "testnet")]
+pub use vhost::{Seen, any_rings};
 pub use vnet::{Gso, VnetHdr};
 pub use xdp::{Place, Places, Xdp, XdpMode, XdpOptions, XdpPlaces, XdpQueue, XdpStore};

@@ -35,6 +35,38 @@ pub trait Nic: Source + AsFd + Debug + Send {
     /// its state cannot be read.
     fn is_up(&self) -> io::Result<bool>;
 
+    /// Returns what has to happen for an interface that is down to come up, in words that complete
+    /// "before". The default is the command that sets it up.
+    fn comes_up(&self) -> String {
+        format!("`ip link set {} up`", self.name())
+    }
+
+    /// Does the work of the interface beside frames, when its descriptor is readable: the messages
+    /// of a monitor. The default does nothing.
+    ///
+    /// # Errors
+    /// The interface is gone.
+    fn attend(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+
+    /// True if a frame that is not received stays with its sender, which waits: nothing is lost by
+    /// receiving it later. The default is false: an interface drops what is left unread.
+    fn senders_wait(&self) -> bool {
+        false
+    }
+
+    /// True if the interface may have frames to receive although its descriptor is not readable.
+    /// The default is false.
+    fn has_frames(&self) -> bool {
+        false
+    }
+
+    /// Returns the next line about an event for the log, once. The default is `None`.
+    fn take_news(&mut self) -> Option<String> {
+        None
+    }
+
     /// Returns the interface's MTU in bytes, Ethernet header not counted.
     ///
     /// # Errors

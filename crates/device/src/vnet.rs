@@ -141,6 +141,21 @@ impl VnetHdr {
         raw
     }
 
+    /// Reads the header in the form of a guest with a device of version 1: little-endian.
+    #[must_use]
+    pub(crate) fn decode_guest(raw: [u8; HDR_LEN]) -> Self {
+        Self::decode(&little_endian(raw))
+    }
+
+    /// Returns the header in the form of a guest with a device of version 1, for a frame in so many
+    /// buffers.
+    #[must_use]
+    pub(crate) fn encode_guest(&self, buffers: u16) -> [u8; HDR_LEN] {
+        let mut raw = self.encode();
+        raw[HDR_LEN_SHORT..].copy_from_slice(&buffers.to_ne_bytes());
+        little_endian(raw)
+    }
+
     /// True if the frame is a super-frame, which must be cut before it can go on a wire.
     #[must_use]
     pub fn is_gso(&self) -> bool {
@@ -159,6 +174,14 @@ impl VnetHdr {
         }
         self
     }
+}
+
+/// Exchanges the bytes of each word between the order of the machine and little-endian.
+fn little_endian(mut raw: [u8; HDR_LEN]) -> [u8; HDR_LEN] {
+    if cfg!(target_endian = "big") {
+        raw[2..].chunks_exact_mut(2).for_each(|word| word.swap(0, 1));
+    }
+    raw
 }
 
 #[cfg(test)]

@@ -186,13 +186,31 @@ impl<D: Backend> Direction<D> {
     pub fn admit(&mut self, now: Instant, arrival: Arrival<D::Frame>) -> Result<(), DeviceError> {
         let drain = &mut self.drain;
         drain.run(now);
-        if let Some(arrival) = drain.offer(now, arrival) {
-            let queue = drain.enter(now, arrival);
-            if drain.port.path(queue).is_some_and(|path| path.tx().stops().may_transmit()) {
-                drain.drain(now, queue);
-            }
-        }
+        drain.take(now, arrival);
         if drain.exit.line.batch_is_due() { drain.advance(now) } else { Ok(()) }
+    }
+
+    /// Like [`admit`](Self::admit), for a frame whose sender can wait: instead of a packet being
+    /// dropped because the qdiscs are full, the frame is held here until there is room. While
+    /// [`is_holding`](Self::is_holding) is true the caller receives no more from such senders. A
+    /// frame that can never fit, or that is too many pieces for the qdiscs once it is cut, is
+    /// dropped as by `admit`.
+    ///
+    /// # Errors
+    /// The device is gone.
+    pub fn admit_or_hold(&mut self, now: Instant, arrival: Arrival<D::Frame>) -> Result<(), DeviceError> {
+        let drain = &mut self.drain;
+        drain.run(now);
+        if drain.enter_or_hold(now, arrival) || drain.exit.line.batch_is_due() {
+            return drain.advance(now);
+        }
+        Ok(())
+    }
+
+    /// True while a frame of a sender that waits is held.
+    #[must_use]
+    pub const fn is_holding(&self) -> bool {
+        self.drain.held.is_some()
     }
 
     /// Runs every event that is due at `now`, each at its own time: frames that have left the wire

@@ -28,6 +28,8 @@ pub struct Drain<D: Backend> {
     pub port: TxPort<D::Frame>,
     pub exit: Exit<D>,
     pub stats: DirectionStats,
+    /// A frame whose sender waits until the qdiscs have room for it.
+    pub held: Option<Arrival<D::Frame>>,
     timers: Timers,
     hasher: FlowHasher,
 }
@@ -36,7 +38,7 @@ impl<D: Backend> Drain<D> {
     /// Makes the drain of a direction. `seed` keys the flow hash.
     pub fn new(port: TxPort<D::Frame>, exit: Exit<D>, seed: u64) -> Self {
         let (stats, timers) = (DirectionStats::default(), Timers::default());
-        Self { port, exit, stats, timers, hasher: FlowHasher::new(seed) }
+        Self { port, exit, stats, held: None, timers, hasher: FlowHasher::new(seed) }
     }
 
     /// Puts a frame into its path and returns the queue.
@@ -179,10 +181,12 @@ impl<D: Backend> Drain<D> {
     /// The device is gone; the frames that it held are lost.
     pub fn advance(&mut self, now: Instant) -> Result<(), DeviceError> {
         self.run(now);
+        self.release(now);
         // The loop is bounded by the queued packets: another round follows only after the device
         // has finished frames.
         while self.exit.line.ring(&mut self.stats) {
             self.attend(now, true);
+            self.release(now);
         }
         self.exit.line.output_mut().take_error().map_or(Ok(()), Err)
     }

@@ -67,6 +67,50 @@ impl<D: Backend> Drain<D> {
         }
     }
 
+    /// Takes a frame of a sender that can wait, or holds it until there is room. Returns true if
+    /// the frame is held; the path gets no further ones of its sender meanwhile.
+    pub fn enter_or_hold(&mut self, now: Instant, mut arrival: Arrival<D::Frame>) -> bool {
+        if !arrival.queue_chosen {
+            self.port.chooser_mut().choose_for(&mut arrival.meta, Choice::By(&Sender::default(), None), now);
+            arrival.queue_chosen = true;
+        }
+        let full = !self.has_place(&arrival);
+        if full && self.held.is_none() {
+            self.held = Some(arrival);
+        } else {
+            self.take(now, arrival);
+        }
+        full
+    }
+
+    /// Takes the frame that is held, if there is room now.
+    pub fn release(&mut self, now: Instant) {
+        if let Some(arrival) = self.held.take() {
+            match self.has_place(&arrival) {
+                true => self.take(now, arrival),
+                false => self.held = Some(arrival),
+            }
+        }
+    }
+
+    /// True if nothing would be dropped for the frame.
+    fn has_place(&self, arrival: &Arrival<D::Frame>) -> bool {
+        match &self.exit.gate {
+            Some(gate) => gate.waiting() < PLACES as usize,
+            None => has_room(&self.port, arrival),
+        }
+    }
+
+    /// Takes a frame into the gate, or into the qdiscs and on towards the device.
+    pub fn take(&mut self, now: Instant, arrival: Arrival<D::Frame>) {
+        if let Some(arrival) = self.offer(now, arrival) {
+            let queue = self.enter(now, arrival);
+            if self.port.path(queue).is_some_and(|path| path.tx().stops().may_transmit()) {
+                self.drain(now, queue);
+            }
+        }
+    }
+
     /// Moves frames from the gate to the qdiscs and on to the device, as far as turns and room
     /// allow.
     pub fn feed(&mut self, now: Instant) {

@@ -30,7 +30,7 @@ txweir_core::stats! {
         unmade: u64,
         /// Frames that the qdiscs dropped, or that were refused on the way into them.
         dropped: u64,
-        /// Frames that wait ahead of the qdiscs for the turn of their flow.
+        /// Frames that wait ahead of the qdiscs: for the turn of their flow, or for room.
         waiting: u64 [falls],
         /// Frames that wait in qdiscs.
         queued: u64 [falls],
@@ -76,7 +76,7 @@ impl<D: Backend> Direction<D> {
             cut: stats.cut,
             unmade: stats.unmade,
             dropped: stats.dropped - stats.filtered,
-            waiting: self.gate().map_or(0, |gate| gate.waiting() as u64),
+            waiting: self.gate().map_or(0, |gate| gate.waiting() as u64) + u64::from(self.is_holding()),
             queued: port.totals().backlog().packets,
             inflight: self.frames_in_flight(),
             delivered: stats.delivered,

@@ -10,6 +10,7 @@ use txweir_runtime::{Arrival, Copy, One, Outlets, Received};
 use txweir_tc::tool::Hook;
 
 use super::Links;
+use crate::end::End;
 use crate::grammar::Send;
 use crate::link::Link;
 
@@ -32,7 +33,8 @@ impl Links {
     /// the copies that its actions send.
     pub(crate) fn pass(&mut self, now: Instant, from: Option<usize>, to: usize, arrival: Arrival<Frame>) {
         if self.filters.is_empty() {
-            return admit(now, &mut self.all[to], arrival);
+            let waits = from.is_some_and(|from| senders_wait(&self.all[from]));
+            return admit(now, &mut self.all[to], arrival, waits);
         }
         self.fit_filters();
         let mut up = Vec::new();
@@ -61,6 +63,7 @@ impl Links {
         up: &[PortId],
         copies: &mut Vec<Copy>,
     ) {
+        let waits = depth == 0 && from.is_some_and(|from| senders_wait(&self.all[from]));
         let ingress = from.map(|from| {
             let link = &self.all[from];
             let block = hook_of(link, Hook::Ingress, Hook::INGRESS);
@@ -77,7 +80,7 @@ impl Links {
         let [received, sent] = entry.counted;
         link.hook_counts.add(sent);
         if let Some(arrival) = arrival {
-            admit(now, link, arrival);
+            admit(now, link, arrival, waits);
         }
         if let Some(from) = from {
             self.all[from].hook_counts.add(received);
@@ -159,9 +162,16 @@ impl Links {
     }
 }
 
-/// Takes a frame into a link.
-pub(crate) fn admit(now: Instant, link: &mut Link, arrival: Arrival<Frame>) {
-    if let Err(error) = link.way.admit(now, arrival) {
+/// True if the senders behind a link keep the frames that are not received.
+pub(super) fn senders_wait(link: &Link) -> bool {
+    matches!(link.way.device(), End::Live(io) if io.senders_wait())
+}
+
+/// Takes a frame into a link, which holds it if there is no room and `waits` is true.
+pub(crate) fn admit(now: Instant, link: &mut Link, arrival: Arrival<Frame>, waits: bool) {
+    let way = &mut link.way;
+    let admitted = if waits { way.admit_or_hold(now, arrival) } else { way.admit(now, arrival) };
+    if let Err(error) = admitted {
         link.lost(&error);
     }
 }

@@ -128,12 +128,17 @@ impl Source for Once<'_> {
 
 /// Puts a frame for a queue into the link's batch.
 pub fn push(to: &mut LinkIo, hdr: VnetHdr, bytes: &[u8], queue: u16) {
+    push_as(to, hdr, bytes, |meta| meta.queue = queue);
+}
+
+/// Like [`push`], with metadata that `change` changes.
+pub fn push_as(to: &mut LinkIo, hdr: VnetHdr, bytes: &[u8], change: impl FnOnce(&mut Meta)) {
     let Landed::Frame(frame) = to.store().receive(&mut Once(hdr, bytes)).expect("a frame") else {
         panic!("no room")
     };
     assert_eq!(to.reserve(1), 1);
     let mut meta = Meta::new(bytes.len() as u32);
-    meta.queue = queue;
+    change(&mut meta);
     to.push(frame, &meta);
 }
 

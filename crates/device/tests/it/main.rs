@@ -2,4 +2,5 @@
 
 mod forward;
 mod netns;
+mod vhost;
 mod xdp;

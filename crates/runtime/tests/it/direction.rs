@@ -123,6 +123,31 @@ fn a_frame_takes_its_time_on_the_wire() {
     assert_eq!(run_out(&mut way, &mut port, Instant(13_304)), Instant(13_304));
 }
 
+/// A sender that can wait has the frame held for which a packet would be dropped, and goes on once
+/// there is room: all frames leave, in order.
+#[test]
+fn a_frame_is_held_until_the_qdiscs_have_room() {
+    let mut way = direction("rate=1gbit,ring=22,bql=off,completion=immediate", 1 << 20);
+    root(&mut way, "pfifo", &["limit", "2"]);
+    let mut input = List { incoming: (0..60).map(|port| udp(0, port, 1514)).collect(), ..List::default() };
+    let (mut now, mut held) = (Instant::ZERO, 0);
+    loop {
+        while !way.is_holding() {
+            let Received::Frame(arrival) = way.receive(&mut input).unwrap() else { break };
+            way.admit_or_hold(now, arrival).unwrap();
+        }
+        let ledger = way.ledger();
+        assert_eq!(ledger.sums()[0], ledger.sums()[1], "{ledger:?}");
+        held += ledger.waiting;
+        let Some(at) = way.deadline(now) else { break };
+        now = now.max(at);
+        way.advance(now).unwrap();
+    }
+    assert!(held > 10, "{held}");
+    assert_eq!((way.stats().dropped, way.is_holding()), (0, false));
+    assert_eq!(way.device_mut().list.sent, (0..60).map(|port| udp(0, port, 1514)).collect::<Vec<_>>());
+}
+
 /// The same frames arrive at the same times; between arrivals one loop is punctual and the other is
 /// late or silent.
 #[test]

@@ -1,0 +1,125 @@
+//! A Unix socket that others connect to, and its file.
+
+use std::fs;
+use std::io::{self, ErrorKind};
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{Mode, fchmod};
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, listen, socket_with};
+
+/// Longest path of a socket: the 108 bytes of `sun_path` (unix(7)), with the zero that ends it.
+pub const SOCKET_PATH_MAX: usize = 107;
+
+/// Connections that may wait to be accepted.
+const BACKLOG: i32 = 128;
+
+/// A Unix socket that others connect to, non-blocking. Its file is removed when it is dropped.
+#[derive(Debug)]
+pub struct Listening {
+    listener: UnixListener,
+    path: PathBuf,
+    /// Device and inode of the file.
+    file: (u64, u64),
+}
+
+/// The reason for which there is no socket.
+#[derive(Debug)]
+pub enum ListenError {
+    /// The path does not fit into the address of a socket; its bytes are given.
+    TooLong(usize),
+    /// Another process listens there.
+    Taken,
+    /// The file at the path is not a socket.
+    NotASocket,
+    /// The system refused a step.
+    System {
+        /// The step, as a verb that the path completes.
+        what: &'static str,
+        /// The system's error.
+        error: io::Error,
+    },
+}
+
+impl ListenError {
+    fn system(what: &'static str) -> impl Fn(io::Error) -> Self {
+        move |error| Self::System { what, error }
+    }
+}
+
+/// Returns the device and the inode of a file; those of a symbolic link itself.
+///
+/// # Errors
+/// Those of the system.
+pub fn file_of(path: &Path) -> io::Result<(u64, u64)> {
+    let found = fs::symlink_metadata(path)?;
+    Ok((found.dev(), found.ino()))
+}
+
+impl Listening {
+    /// Makes the socket, and replaces one whose owner is dead. `mode`: the rights to connect, from
+    /// the moment the socket exists (on Linux the mode of the unbound socket becomes that of the
+    /// file that binding makes); those that the umask leaves without one.
+    ///
+    /// # Errors
+    /// Another process listens there, or the system refuses.
+    pub fn at(path: &Path, mode: Option<Mode>) -> Result<Self, ListenError> {
+        let len = path.as_os_str().len();
+        let address = match len {
+            0..=SOCKET_PATH_MAX => SocketAddrUnix::new(path).map_err(|_| ListenError::TooLong(len))?,
+            _ => return Err(ListenError::TooLong(len)),
+        };
+        remove_stale(path)?;
+        let step = |what: &'static str| move |e: Errno| ListenError::system(what)(e.into());
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)
+            .map_err(step("open a socket for"))?;
+        if let Some(mode) = mode {
+            fchmod(&socket, mode).map_err(step("set the mode of the socket"))?;
+        }
+        bind(&socket, &address).map_err(step("make the socket"))?;
+        listen(&socket, BACKLOG).map_err(step("listen at"))?;
+        let file = file_of(path).map_err(ListenError::system("look at the socket"))?;
+        Ok(Self { listener: socket.into(), path: path.to_path_buf(), file })
+    }
+
+    /// Returns its path.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Returns the socket itself.
+    #[must_use]
+    pub const fn socket(&self) -> &UnixListener {
+        &self.listener
+    }
+}
+
+impl Drop for Listening {
+    fn drop(&mut self) {
+        // Another process may have put another file there since.
+        if file_of(&self.path).is_ok_and(|file| file == self.file) {
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+}
+
+/// Removes the socket of a dead process.
+fn remove_stale(path: &Path) -> Result<(), ListenError> {
+    match fs::symlink_metadata(path) {
+        Err(e) if e.kind() == ErrorKind::NotFound => return Ok(()),
+        Err(e) => return Err(ListenError::system("look at")(e)),
+        Ok(found) if !found.file_type().is_socket() => return Err(ListenError::NotASocket),
+        Ok(_) => {}
+    }
+    match UnixStream::connect(path) {
+        Err(e) if e.kind() == ErrorKind::ConnectionRefused => {
+            fs::remove_file(path).map_err(ListenError::system("remove the stale socket"))
+        }
+        Err(e) => Err(ListenError::system("connect to what is at")(e)),
+        Ok(_) => Err(ListenError::Taken),
+    }
+}

@@ -1,0 +1,304 @@
+//! `Session`: a frontend that is connected. It reads the requests of the protocol and sets up the
+//! guest's memory and rings by them.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+
+use rustix::event::epoll::{self, EventData, EventFlags};
+use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
+use rustix::io::Errno;
+
+use super::feature::{ALL, Features};
+use super::guest::{Guest, PAIRS, RINGS};
+use super::memory::Memory;
+use super::message::{CONFIG_MAX, Places, Refused, Request, name, protocol, read};
+use super::ring::{Layout, RING_MAX};
+use super::stream::{Ended, Message, Stream};
+
+/// Most messages that are served before frames have their turn.
+const MESSAGES: usize = 32;
+/// MTU of Ethernet (RFC 894).
+pub(super) const MTU: u16 = 1500;
+
+/// The parameters of a ring, which last while it is stopped.
+#[derive(Clone, Copy, Debug, Default)]
+struct Setup {
+    size: u32,
+    places: Option<Places>,
+    base: u16,
+    /// True from the message with the kick on, until the index is asked for.
+    started: bool,
+}
+
+/// A frontend that is connected.
+#[derive(Debug)]
+pub(super) struct Session {
+    stream: Stream,
+    pub(super) guest: Guest,
+    setups: [Setup; RINGS],
+    protocol: u64,
+    /// The socket for messages of this device to the frontend.
+    backend: Option<OwnedFd>,
+    /// True once frames could pass, for the log.
+    pub(super) said_up: bool,
+}
+
+/// The reply to a request, if it has one.
+type Answer = Result<Option<Vec<u8>>, Refused>;
+
+impl Session {
+    /// Takes over a connection, which has to be non-blocking.
+    pub(super) fn new(socket: UnixStream) -> Self {
+        Self {
+            stream: Stream::new(socket),
+            guest: Guest::new(),
+            setups: [Setup::default(); RINGS],
+            protocol: 0,
+            backend: None,
+            said_up: false,
+        }
+    }
+
+    /// Serves the messages that are there. `poll` gets the descriptors of rings, with their numbers
+    /// behind `first`.
+    ///
+    /// # Errors
+    /// The connection has ended.
+    pub(super) fn serve(&mut self, poll: BorrowedFd<'_>, first: u64) -> Result<(), Ended> {
+        for _ in 0..MESSAGES {
+            let Some(message) = self.stream.next()? else { return Ok(()) };
+            let Message { header, body, fds } = message;
+            let answer =
+                read(header.number, &body).and_then(|request| self.handle(&request, fds, poll, first));
+            // The message that agrees on acknowledgements is acknowledged itself, as User-Mode
+            // Linux expects.
+            let acknowledges = header.needs_reply && self.protocol & protocol::REPLY_ACK != 0;
+            match answer {
+                Ok(Some(body)) => self.stream.reply(header.number, &body)?,
+                Ok(None) if acknowledges => self.stream.reply(header.number, &0u64.to_ne_bytes())?,
+                Ok(None) => {}
+                // The frontend cannot know otherwise that the request has failed.
+                Err(Refused(why)) => {
+                    if acknowledges {
+                        self.stream.reply(header.number, &1u64.to_ne_bytes())?;
+                    }
+                    return Err(Ended::Wrong(format!("sent message {}: {why}", name(header.number))));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Obeys a request, and returns the reply if it has one.
+    fn handle(&mut self, request: &Request, fds: Vec<OwnedFd>, poll: BorrowedFd<'_>, first: u64) -> Answer {
+        let word = |word: u64| Ok(Some(word.to_ne_bytes().to_vec()));
+        match request {
+            Request::GetFeatures => return word(ALL),
+            Request::GetProtocolFeatures => return word(protocol::ALL),
+            Request::GetQueueNum => return word(2 * PAIRS as u64),
+            Request::GetVringBase(ring) => {
+                let at = index(*ring)?;
+                let base = self.stop(at, poll);
+                let [low, high] = [*ring, base.into()].map(u32::to_ne_bytes);
+                return Ok(Some([low, high].concat()));
+            }
+            Request::GetConfig(offset, size) => return config(*offset, *size),
+            Request::SetFeatures(bits) => {
+                let unknown = bits & !ALL;
+                if unknown != 0 {
+                    return Err(Refused::given(&format!("bits of {ALL:#x}"), format!("{bits:#x}")));
+                }
+                self.guest.features = Features(*bits);
+            }
+            Request::SetProtocolFeatures(bits) => self.protocol = bits & protocol::ALL,
+            Request::SetBackendReqFd => self.backend = descriptor(fds, true)?,
+            Request::SetOwner | Request::SetConfig => {}
+            Request::ResetOwner | Request::ResetDevice => self.reset(poll),
+            Request::SetMemTable(regions) => {
+                let memory = Memory::map(regions.clone(), fds)?;
+                // The rings may lie elsewhere now.
+                for at in 0..RINGS {
+                    self.setups[at].base = self.guest.stop(at).unwrap_or(self.setups[at].base);
+                }
+                self.guest.memory = memory;
+                (0..RINGS).try_for_each(|at| self.restart(at))?;
+            }
+            ring => self.set_ring(ring, fds, poll, first)?,
+        }
+        Ok(None)
+    }
+
+    /// Obeys a request about one ring that has no reply. Others are none of its business.
+    fn set_ring(
+        &mut self,
+        request: &Request,
+        fds: Vec<OwnedFd>,
+        poll: BorrowedFd<'_>,
+        first: u64,
+    ) -> Result<(), Refused> {
+        match request {
+            Request::SetVringNum(ring, size) => {
+                let at = index(*ring)?;
+                if !size.is_power_of_two() || *size > RING_MAX {
+                    return Err(Refused::given(&format!("a power of two up to {RING_MAX}"), size));
+                }
+                self.setups[at].size = *size;
+            }
+            Request::SetVringAddr(ring, places) => {
+                let at = index(*ring)?;
+                self.setups[at].places = Some(*places);
+                self.restart(at)?;
+            }
+            Request::SetVringBase(ring, base) => {
+                let at = index(*ring)?;
+                let base = u16::try_from(*base).map_err(|_| Refused::given("an index of 16 bits", base))?;
+                self.setups[at].base = base;
+            }
+            Request::SetVringKick(ring, has_fd) => {
+                let at = index(*ring)?;
+                self.stop(at, poll);
+                self.guest.slots[at].kick = descriptor(fds, *has_fd)?;
+                let Some(kick) = &self.guest.slots[at].kick else {
+                    return Err(Refused::given("a descriptor", "none: this device does not poll"));
+                };
+                let data = EventData::new_u64(first + at as u64);
+                epoll::add(poll, kick, data, EventFlags::IN)
+                    .map_err(|errno| Refused(format!("cannot wait for the descriptor: {errno}")))?;
+                self.setups[at].started = true;
+                if !self.guest.features.enables() {
+                    self.guest.slots[at].enabled = true;
+                }
+                self.restart(at)?;
+            }
+            Request::SetVringCall(ring, has_fd) => {
+                self.guest.slots[index(*ring)?].call = descriptor(fds, *has_fd)?;
+            }
+            Request::SetVringErr(ring, has_fd) => {
+                self.guest.slots[index(*ring)?].err = descriptor(fds, *has_fd)?;
+            }
+            Request::SetVringEnable(ring, on) => {
+                let at = index(*ring)?;
+                self.guest.slots[at].enabled = *on;
+                // Chains may have been made available before.
+                self.guest.kicked(at);
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// Starts a ring at its present place, if it is to run.
+    fn restart(&mut self, at: usize) -> Result<(), Refused> {
+        let setup = self.setups[at];
+        if !setup.started {
+            return Ok(());
+        }
+        let Some(places) = setup.places else {
+            return Err(Refused(format!("ring {at} has no SET_VRING_ADDR yet")));
+        };
+        let base = self.guest.stop(at).unwrap_or(setup.base);
+        let size = u16::try_from(setup.size).unwrap_or(0);
+        let lengths = Layout::lengths(size);
+        let place = |at: u64, len: u64| {
+            self.guest.memory.guest_address(at, len).ok_or_else(|| {
+                Refused::given(&format!("{len} bytes in the memory of SET_MEM_TABLE"), format!("{at:#x}"))
+            })
+        };
+        let layout = Layout {
+            table: place(places.table, lengths[0])?,
+            avail: place(places.avail, lengths[1])?,
+            used: place(places.used, lengths[2])?,
+            size,
+            event_idx: self.guest.features.event_idx(),
+            indirect: self.guest.features.indirect(),
+        };
+        self.setups[at].base = base;
+        self.guest.start(at, layout, base).map_err(|why| Refused(format!("ring {at}: {why}")))
+    }
+
+    /// Stops a ring. Returns the index at which it would go on.
+    fn stop(&mut self, at: usize, poll: BorrowedFd<'_>) -> u16 {
+        let setup = &mut self.setups[at];
+        setup.base = self.guest.stop(at).unwrap_or(setup.base);
+        setup.started = false;
+        if let Some(kick) = self.guest.slots[at].kick.take() {
+            // The frontend has the same descriptor: closing it here would not end the waiting.
+            let _ = epoll::delete(poll, kick);
+        }
+        setup.base
+    }
+
+    /// Stops all rings, and forgets what the driver has accepted.
+    fn reset(&mut self, poll: BorrowedFd<'_>) {
+        for at in 0..RINGS {
+            self.stop(at, poll);
+            self.guest.slots[at].enabled = false;
+            self.setups[at] = Setup::default();
+        }
+        self.guest.features = Features::default();
+    }
+
+    /// Ends the connection: nothing is waited for any more.
+    pub(super) fn end(&mut self, poll: BorrowedFd<'_>) {
+        for at in 0..RINGS {
+            self.stop(at, poll);
+        }
+        let _ = epoll::delete(poll, &self.stream);
+    }
+
+    /// Takes a kick of a ring.
+    pub(super) fn kicked(&mut self, at: usize, poll: BorrowedFd<'_>) {
+        let Some(slot) = self.guest.slots.get_mut(at) else { return };
+        if let Some(kick) = slot.kick.take() {
+            let mut count = [0; 8];
+            match rustix::io::read(&kick, &mut count) {
+                Ok(1..) | Err(Errno::AGAIN | Errno::INTR) => slot.kick = Some(kick),
+                // It would be ready for ever.
+                Ok(_) | Err(_) => drop(epoll::delete(poll, kick)),
+            }
+        }
+        self.guest.kicked(at);
+    }
+}
+
+impl AsFd for Session {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.stream.as_fd()
+    }
+}
+
+/// Returns the index of a ring that this device has.
+fn index(ring: u32) -> Result<usize, Refused> {
+    let at = usize::try_from(ring).ok().filter(|at| *at < RINGS);
+    at.ok_or_else(|| Refused::given(&format!("a ring below {RINGS}"), ring))
+}
+
+/// Returns the descriptor of a message, which never waits from now on.
+fn descriptor(fds: Vec<OwnedFd>, wanted: bool) -> Result<Option<OwnedFd>, Refused> {
+    let count = fds.len();
+    let mut fds = fds.into_iter();
+    match (wanted, fds.next()) {
+        (false, _) => Ok(None),
+        (true, Some(fd)) if count == 1 => {
+            let ready = fcntl_getfl(&fd).and_then(|flags| fcntl_setfl(&fd, flags | OFlags::NONBLOCK));
+            ready.map_err(|errno| Refused(format!("cannot use the descriptor: {errno}")))?;
+            Ok(Some(fd))
+        }
+        (true, _) => Err(Refused::given("one descriptor", count)),
+    }
+}
+
+/// Returns a range of the configuration space (VIRTIO 1.2 section 5.1.4), behind the offset, the
+/// bytes and the flags. Beyond its fields the space is zero.
+fn config(offset: u32, size: u32) -> Answer {
+    let end = offset.checked_add(size).filter(|end| *end <= CONFIG_MAX);
+    let Some(end) = end else {
+        return Err(Refused::given(&format!("a range below {CONFIG_MAX}"), format!("{offset}+{size}")));
+    };
+    let mut space = [0; CONFIG_MAX as usize];
+    space[8..10].copy_from_slice(&(PAIRS as u16).to_le_bytes());
+    space[10..12].copy_from_slice(&MTU.to_le_bytes());
+    let mut body: Vec<u8> = [offset, size, 0].into_iter().flat_map(u32::to_ne_bytes).collect();
+    body.extend(&space[offset as usize..end as usize]);
+    Ok(Some(body))
+}
