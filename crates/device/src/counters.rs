@@ -88,7 +88,7 @@ txweir_core::stats! {
         /// of a packet socket. The number that wait for a TAP device is not known.
         rx_seen: u64,
         /// Rings that have stopped because the guest wrote something impossible into them.
-        ring_errors: u64,
+        rx_ring_errors: u64,
         /// Frames that the kernel took.
         tx_frames: u64,
         /// Bytes of these.

@@ -86,7 +86,7 @@ kinds! {
     Xdp "xdp" "XDP sockets on any Ethernet interface, around the machine's own stack"
         |at: &Endpoint, options: &LinkOptions| XdpQueue::attach(&at.name, &options.xdp, options.memory);
     /// As the network card of a virtual machine (`vhost:PATH`), whose monitor connects to a socket.
-    Vhost "vhost" "The network card of a virtual machine, by vhost-user; its interface is the path of a socket"
+    Vhost "vhost" "The network card of a virtual machine, by vhost-user"
         |at: &Endpoint, options: &LinkOptions| {
             let path = at.socket.as_deref().ok_or(OpenCause::Missing)?;
             VhostQueue::attach(path, &at.name, options.memory)

@@ -80,6 +80,8 @@ pub use signal::{Signal, Signals};
 pub use socket::{ListenError, Listening, SOCKET_PATH_MAX, file_of};
 pub use tap::{Offload, Tap, TapOptions};
 pub use vhost::VhostQueue;
+#[cfg(feature = "testnet")]
+pub use vhost::{Seen, any_rings};
 pub use vnet::{Gso, VnetHdr};
 pub use vxlan::{Vni, Vxlan, VxlanPlace, VxlanPlaceError};
 pub use xdp::{Place, Places, Xdp, XdpMode, XdpOptions, XdpPlaces, XdpQueue, XdpStore};

@@ -16,9 +16,14 @@ mod feature;
 mod guest;
 mod memory;
 mod message;
-pub mod ring;
+mod ring;
 mod session;
 mod stream;
+#[cfg(feature = "testnet")]
+mod testing;
+
+#[cfg(feature = "testnet")]
+pub use testing::{Seen, any_rings};
 
 use std::collections::VecDeque;
 use std::io;
@@ -44,7 +49,7 @@ use crate::vhost::session::{MTU, Session};
 use crate::vhost::stream::Ended;
 use crate::vnet::VnetHdr;
 
-/// What the descriptor of the device waits for: a connection, a message, and the kick of each ring.
+/// The events of the descriptor: a connection, a message, and the kick of each ring.
 const CONNECTION: u64 = 0;
 const MESSAGE: u64 = 1;
 const KICKS: u64 = 2;
@@ -128,7 +133,7 @@ impl VhostQueue {
     fn accept(&mut self) -> Result<(), Errno> {
         let stream = match self.socket.socket().accept() {
             Ok((stream, _)) => stream,
-            // Whoever was there has gone again; the system may have no room for one more.
+            // The one who was there has gone again, or the system has no room for one more.
             Err(_) => return Ok(()),
         };
         if stream.set_nonblocking(true).is_err() {
@@ -158,16 +163,15 @@ impl VhostQueue {
     /// Notes the rings that have stopped, and the first time that frames can pass.
     fn look(&mut self) {
         while let Some((at, error)) = self.session.as_mut().and_then(|session| session.guest.take_fault()) {
-            self.counters.ring_errors += 1;
+            self.counters.rx_ring_errors += 1;
             self.say(format!("ring {at} of the guest has stopped: {error}"));
         }
-        let pairs = self.pairs();
+        let is_up = self.pairs() > 0;
         if let Some(session) = &mut self.session
-            && pairs > 0
+            && is_up
             && !std::mem::replace(&mut session.said_up, true)
         {
-            let s = if pairs == 1 { "" } else { "s" };
-            self.say(format!("the machine is connected, {pairs} pair{s} of queues"));
+            self.say("the machine is connected".to_owned());
         }
     }
 

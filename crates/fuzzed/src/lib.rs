@@ -42,7 +42,7 @@ pub struct Target {
 }
 
 /// The targets.
-pub const TARGETS: [Target; 10] = [
+pub const TARGETS: [Target; 11] = [
     Target { name: "tc_line", run: tc_line, len_max: 4096, executions: 60_000, text: true },
     Target { name: "batch", run: batch, len_max: 4096, executions: 12_000, text: true },
     Target { name: "script", run: script::script, len_max: 4096, executions: 40_000, text: true },
@@ -52,6 +52,7 @@ pub const TARGETS: [Target; 10] = [
     Target { name: "flent", run: flent::flent, len_max: 16_384, executions: 60_000, text: true },
     Target { name: "packets", run: packets::packets, len_max: 4096, executions: 1_000_000, text: false },
     Target { name: "protocol", run: protocol::protocol, len_max: 4096, executions: 12_000, text: true },
+    Target { name: "rings", run: rings, len_max: 2048, executions: 100_000, text: false },
     Target { name: "trace", run: trace::trace, len_max: 16_384, executions: 100_000, text: true },
 ];
 
@@ -63,6 +64,11 @@ pub fn tc_line(data: &[u8]) {
 /// Runs a text as a batch, in every way that there is; see [`testing::any_batch`].
 pub fn batch(data: &[u8]) {
     testing::any_batch(&String::from_utf8_lossy(data));
+}
+
+/// Plays the deeds of a guest that may write anything; see [`txweir_device::any_rings`].
+pub fn rings(data: &[u8]) {
+    txweir_device::any_rings(data);
 }
 
 pub use capture::capture;

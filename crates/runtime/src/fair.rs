@@ -67,8 +67,8 @@ impl<D: Backend> Drain<D> {
         }
     }
 
-    /// Takes a frame of a sender that can wait, or holds it until there is room. Returns true if the
-    /// frame is held; the path gets no further ones of its sender meanwhile.
+    /// Takes a frame of a sender that can wait, or holds it until there is room. Returns true if
+    /// the frame is held; the path gets no further ones of its sender meanwhile.
     pub fn enter_or_hold(&mut self, now: Instant, mut arrival: Arrival<D::Frame>) -> bool {
         if !arrival.queue_chosen {
             self.port.chooser_mut().choose_for(&mut arrival.meta, Choice::By(&Sender::default(), None), now);

@@ -19,6 +19,7 @@ use txweir_device::testnet::{NetNs, no_xdp_reason};
 use crate::common::{Process, machine, skip_unless_possible};
 
 mod interfaces;
+mod machines;
 mod privileges;
 mod service;
 mod signals;

@@ -18,4 +18,5 @@ mod report;
 mod shape;
 mod tcp_live;
 mod transcripts;
+mod vhost;
 mod wild;

@@ -81,12 +81,13 @@ const ANY: &[c_long] = &[
     libc::SYS_eventfd2,
     libc::SYS_ppoll,
     libc::SYS_signalfd4,
-    // Sockets that are there.
+    // Sockets that are there, or to which others connect.
     libc::SYS_accept4,
     libc::SYS_bind,
     libc::SYS_getpeername,
     libc::SYS_getsockname,
     libc::SYS_getsockopt,
+    libc::SYS_listen,
     libc::SYS_recvfrom,
     libc::SYS_recvmmsg,
     libc::SYS_recvmsg,
@@ -252,6 +253,8 @@ fn admitted(sandbox: Sandbox) -> Result<Rules, seccompiler::BackendError> {
     for family in [libc::AF_INET, libc::AF_UNIX] {
         rules.when(libc::SYS_socket, [is(0, family), bits(1, TYPE, libc::SOCK_DGRAM)])?;
     }
+    // The socket of a virtual machine's card, to which its monitor connects.
+    rules.when(libc::SYS_socket, [is(0, libc::AF_UNIX), bits(1, TYPE, libc::SOCK_STREAM)])?;
     Ok(rules)
 }
 

@@ -14,4 +14,5 @@ mod sandbox;
 mod server;
 mod sim;
 mod sums;
+mod vhost;
 mod waiting;

@@ -1,5 +1,5 @@
-//! The features of the device (VIRTIO 1.2 sections 5.1.3, 6 and "Vhost-user Protocol"), and the work
-//! on frames that follows from those that the driver has accepted.
+//! The features of the device (VIRTIO 1.2 sections 5.1.3, 6 and "Vhost-user Protocol"), and the
+//! work on frames that follows from those that the driver has accepted.
 
 use crate::vnet::{Gso, VnetHdr};
 

@@ -241,18 +241,16 @@ impl Guest {
     fn put_segments(&mut self, at: usize, frame: &FrameRef<'_>) -> Put {
         let Ok(mut cut) = Segmenter::new(&frame.hdr, frame.bytes) else { return Put::Refused };
         let segments = cut.segments();
+        let Ok(chains) = u16::try_from(segments) else { return Put::Refused };
         let room = self.with(at, |ring, memory, _| {
-            let enough = |n: u16| usize::from(n) >= segments;
-            Ok((
-                enough(ring.size()),
-                enough(ring.look(memory)?) || ring.listen(memory, true)? && enough(ring.look(memory)?),
-            ))
+            let fits = ring.size() >= chains;
+            Ok((fits, fits && ring.has(memory, chains)?))
         });
         match room {
             None => return Put::Down,
             Some((false, _)) => return Put::Refused,
-            Some((_, false)) => return Put::Full,
-            Some((_, true)) => {}
+            Some((true, false)) => return Put::Full,
+            Some((true, true)) => {}
         }
         let mut scratch = std::mem::take(&mut self.scratch);
         let mut put = Put::All;
@@ -300,7 +298,9 @@ impl Guest {
             return;
         }
         for _ in 0..SKIP_MAX {
-            let Some(Some(pairs)) = self.with(COMMANDS, |ring, memory, _| answer(ring, memory)) else {
+            let Some(Some(pairs)) =
+                self.with(COMMANDS, |ring, memory, chains| answer(ring, memory, &mut chains[0]))
+            else {
                 return;
             };
             self.used_pairs = if pairs > 0 { pairs } else { self.used_pairs };
@@ -321,7 +321,8 @@ fn next_frame(
     if ring.available(memory)? == 0 {
         return Ok(Popped::Nothing);
     }
-    ring.chain(memory, 0, false, chain)?;
+    ring.chain(memory, 0, chain)?;
+    chain.is_all(false)?;
     let header = features.header();
     let len = chain.len().checked_sub(header as u64).filter(|len| *len >= ETHERNET);
     let popped = match len.map(|len| usize::try_from(len).unwrap_or(usize::MAX)) {
@@ -367,12 +368,12 @@ fn deliver(
         if usize::from(count) >= most {
             return Ok(Put::Refused);
         }
-        let known = ring.available(memory)? > count || ring.look(memory)? > count;
-        if !known && !(ring.listen(memory, true)? && ring.look(memory)? > count) {
+        if !ring.has(memory, count + 1)? {
             return Ok(Put::Full);
         }
         let chain = &mut chains[usize::from(count)];
-        ring.chain(memory, count, true, chain)?;
+        ring.chain(memory, count, chain)?;
+        chain.is_all(true)?;
         room += chain.len();
         count += 1;
     }
@@ -401,18 +402,18 @@ const SET_PAIRS: [u8; 2] = [4, 0];
 
 /// Answers one command. Returns the pairs of queues that it sets, or 0 if it is another one; `None`
 /// if there is no command.
-fn answer(ring: &mut Ring, memory: &Memory) -> Result<Option<usize>, RingError> {
+fn answer(ring: &mut Ring, memory: &Memory, chain: &mut Chain) -> Result<Option<usize>, RingError> {
     if ring.available(memory)? == 0 && !ring.listen(memory, true)? {
         return Ok(None);
     }
-    let [asked, answered] = ring.both(memory, 0, Vec::new())?;
+    ring.chain(memory, 0, chain)?;
     let mut raw = [0; 4];
-    let len = asked.read(memory, 0, &mut raw)?;
+    let len = chain.read(memory, 0, &mut raw)?;
     let [class, command, low, high] = raw;
     let pairs = usize::from(u16::from_le_bytes([low, high]));
     let obeyed = len == 4 && [class, command] == SET_PAIRS && (1..=PAIRS).contains(&pairs);
-    let written = answered.write(memory, 0, &[u8::from(!obeyed)])?;
-    ring.put_used(memory, 0, asked.head, written as u32)?; // 0 or 1
+    let written = chain.write(memory, 0, &[u8::from(!obeyed)])?;
+    ring.put_used(memory, 0, chain.head, written as u32)?; // 0 or 1
     ring.publish(memory, 1)?;
     Ok(Some(if obeyed { pairs } else { 0 }))
 }

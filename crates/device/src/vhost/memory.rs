@@ -48,6 +48,12 @@ impl Memory {
         Ok(Self { map, regions })
     }
 
+    /// Makes a guest's memory of one that is mapped.
+    #[cfg(feature = "testnet")]
+    pub(super) fn over(map: GuestMemoryMmap<()>) -> Self {
+        Self { map, regions: Vec::new() }
+    }
+
     /// Returns the guest's address of `len` bytes that the frontend has at `user`; `None` if they
     /// do not lie in one region.
     pub(super) fn guest_address(&self, user: u64, len: u64) -> Option<u64> {

@@ -32,12 +32,15 @@ pub(super) mod protocol {
     pub(crate) const MQ: u64 = 1 << 0;
     /// A reply to each request that asks for one.
     pub(crate) const REPLY_ACK: u64 = 1 << 3;
+    /// Messages of the device, which has none so far; User-Mode Linux takes the interrupts of the
+    /// rings only from a device that could have some.
+    pub(crate) const BACKEND_REQ: u64 = 1 << 5;
     /// The configuration space of the device.
     pub(crate) const CONFIG: u64 = 1 << 9;
     /// The request that resets the device.
     pub(crate) const RESET_DEVICE: u64 = 1 << 13;
     /// All that this device has.
-    pub(crate) const ALL: u64 = MQ | REPLY_ACK | CONFIG | RESET_DEVICE;
+    pub(crate) const ALL: u64 = MQ | REPLY_ACK | BACKEND_REQ | CONFIG | RESET_DEVICE;
 }
 
 /// A piece of the guest's memory: bytes of a file, and their places in both address spaces.
@@ -86,6 +89,8 @@ pub(super) enum Request {
     SetProtocolFeatures(u64),
     GetQueueNum,
     SetVringEnable(u32, bool),
+    /// The socket for messages of the device comes beside it.
+    SetBackendReqFd,
     /// A range of the configuration space: offset and bytes.
     GetConfig(u32, u32),
     SetConfig,
@@ -208,6 +213,7 @@ requests! {
     16 "SET_PROTOCOL_FEATURES" 8 |words| Ok(Request::SetProtocolFeatures(words.u64()));
     17 "GET_QUEUE_NUM" 0 |_| Ok(Request::GetQueueNum);
     18 "SET_VRING_ENABLE" 8 |words| Ok(Request::SetVringEnable(words.u32(), words.u32() != 0));
+    21 "SET_BACKEND_REQ_FD" 0 |_| Ok(Request::SetBackendReqFd);
     24 "GET_CONFIG" 12 |words| Ok(Request::GetConfig(words.u32(), words.u32()));
     25 "SET_CONFIG" 12 |_| Ok(Request::SetConfig);
     34 "RESET_DEVICE" 0 |_| Ok(Request::ResetDevice);

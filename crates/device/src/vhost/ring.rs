@@ -75,13 +75,15 @@ pub struct Part {
     pub len: u32,
 }
 
-/// The buffers of a chain, all in one direction.
+/// The buffers of a chain: those that the device reads, and behind them those that it writes.
 #[derive(Debug, Default)]
 pub struct Chain {
     /// The first descriptor, by which the chain is given back.
     pub head: u16,
     /// Its buffers, in order.
-    pub parts: Vec<Part>,
+    parts: Vec<Part>,
+    /// The number of those that the device reads.
+    readable: usize,
 }
 
 impl Chain {
@@ -92,6 +94,15 @@ impl Chain {
         self.parts.iter().map(|part| u64::from(part.len)).sum()
     }
 
+    /// Checks that the device writes all buffers, or reads all of them.
+    ///
+    /// # Errors
+    /// One has the other direction.
+    pub(super) const fn is_all(&self, written: bool) -> Result<(), RingError> {
+        let wanted = if written { 0 } else { self.parts.len() };
+        if self.readable == wanted { Ok(()) } else { Err(RingError::Direction) }
+    }
+
     /// Copies bytes from the guest, from an offset on, as far as the chain and the room go. Returns
     /// how many.
     ///
@@ -99,7 +110,7 @@ impl Chain {
     /// A buffer does not lie in the guest's memory.
     pub(super) fn read(&self, memory: &Memory, from: u64, room: &mut [u8]) -> Result<usize, RingError> {
         let mut done = 0;
-        self.walk(from, room.len(), |at, range| {
+        walk(&self.parts[..self.readable], from, room.len(), |at, range| {
             done = range.end;
             memory.read(at, &mut room[range])
         })?;
@@ -112,39 +123,39 @@ impl Chain {
     /// A buffer does not lie in the guest's memory.
     pub(super) fn write(&self, memory: &Memory, from: u64, bytes: &[u8]) -> Result<usize, RingError> {
         let mut done = 0;
-        self.walk(from, bytes.len(), |at, range| {
+        walk(&self.parts[self.readable..], from, bytes.len(), |at, range| {
             done = range.end;
             memory.write(at, &bytes[range])
         })?;
         Ok(done)
     }
+}
 
-    /// Visits the pieces of `len` bytes that begin at an offset of the chain: the address of each,
-    /// and its place among these bytes.
-    fn walk(
-        &self,
-        mut from: u64,
-        len: usize,
-        mut visit: impl FnMut(u64, std::ops::Range<usize>) -> Result<(), Outside>,
-    ) -> Result<(), RingError> {
-        let mut done = 0;
-        for part in &self.parts {
-            if done == len {
-                break;
-            }
-            let part_len = u64::from(part.len);
-            if from >= part_len {
-                from -= part_len;
-                continue;
-            }
-            // Below 2^32.
-            let n = ((part_len - from) as usize).min(len - done);
-            let at = part.at.checked_add(from).ok_or(RingError::Address(part.at))?;
-            visit(at, done..done + n)?;
-            (done, from) = (done + n, 0);
+/// Visits the pieces of `len` bytes that begin at an offset of these buffers: the address of each,
+/// and its place among these bytes.
+fn walk(
+    parts: &[Part],
+    mut from: u64,
+    len: usize,
+    mut visit: impl FnMut(u64, std::ops::Range<usize>) -> Result<(), Outside>,
+) -> Result<(), RingError> {
+    let mut done = 0;
+    for part in parts {
+        if done == len {
+            break;
         }
-        Ok(())
+        let part_len = u64::from(part.len);
+        if from >= part_len {
+            from -= part_len;
+            continue;
+        }
+        // Below 2^32.
+        let n = ((part_len - from) as usize).min(len - done);
+        let at = part.at.checked_add(from).ok_or(RingError::Address(part.at))?;
+        visit(at, done..done + n)?;
+        (done, from) = (done + n, 0);
     }
+    Ok(())
 }
 
 /// The place of a ring in the guest's memory.
@@ -276,8 +287,20 @@ impl Ring {
         Ok(self.seen_avail.wrapping_sub(self.next_avail))
     }
 
+    /// True if so many chains are available. Otherwise the guest is asked to tell of further ones.
+    ///
+    /// # Errors
+    /// The index is impossible.
+    pub(super) fn has(&mut self, memory: &Memory, chains: u16) -> Result<bool, RingError> {
+        if self.available(memory)? >= chains || self.look(memory)? >= chains {
+            return Ok(true);
+        }
+        self.listen(memory, true)?;
+        Ok(self.available(memory)? >= chains)
+    }
+
     /// Like [`available`](Self::available), and reads the guest's index even if some are known.
-    pub(super) fn look(&mut self, memory: &Memory) -> Result<u16, RingError> {
+    fn look(&mut self, memory: &Memory) -> Result<u16, RingError> {
         let seen = u16::from_le(memory.load(self.layout.avail_index())?);
         let ahead = seen.wrapping_sub(self.next_avail);
         if ahead > self.layout.size {
@@ -287,37 +310,19 @@ impl Ring {
         Ok(ahead)
     }
 
-    /// Reads the chain that is `ahead` of the next one, which has to be available. `write`: the
-    /// direction that all its buffers need to have; `None` for either, readable ones first.
+    /// Reads the chain that is `ahead` of the next one, which has to be available.
     ///
     /// # Errors
     /// The chain is not as it has to be.
-    pub(super) fn chain(
-        &self,
-        memory: &Memory,
-        ahead: u16,
-        write: bool,
-        chain: &mut Chain,
-    ) -> Result<(), RingError> {
-        let [readable, writable] = self.both(memory, ahead, std::mem::take(&mut chain.parts))?;
-        let (wanted, other) = if write { (writable, readable) } else { (readable, writable) };
-        if !other.parts.is_empty() {
-            return Err(RingError::Direction);
-        }
-        *chain = wanted;
-        Ok(())
-    }
-
-    /// Reads the chain that is `ahead` of the next one: the buffers that the device reads, and those
-    /// that it writes, which stand behind them. `room` is memory to be used again.
-    pub(super) fn both(&self, memory: &Memory, ahead: u16, room: Vec<Part>) -> Result<[Chain; 2], RingError> {
+    pub(super) fn chain(&self, memory: &Memory, ahead: u16, chain: &mut Chain) -> Result<(), RingError> {
         let slot = self.layout.avail_slot(self.next_avail.wrapping_add(ahead));
-        let head = u16::from_le(memory.load(slot)?);
-        let [mut readable, mut writable] = [Chain { head, parts: room }, Chain { head, parts: Vec::new() }];
-        readable.parts.clear();
-        // The table in which the chain goes on, its descriptors, and true inside of an indirect one.
+        chain.head = u16::from_le(memory.load(slot)?);
+        chain.parts.clear();
+        chain.readable = 0;
+        // The table in which the chain goes on, its descriptors, and true inside of an indirect
+        // one.
         let (mut table, mut size, mut indirect) = (self.layout.table, self.layout.size, false);
-        let (mut at, mut most) = (head, usize::from(self.layout.size).min(CHAIN_MAX));
+        let (mut at, mut most) = (chain.head, usize::from(self.layout.size).min(CHAIN_MAX));
         // Bound: each round adds a buffer, or goes into an indirect table, which happens once.
         loop {
             if at >= size {
@@ -327,29 +332,26 @@ impl Ring {
             memory.read(table + DESCRIPTOR * u64::from(at), &mut raw)?;
             let Descriptor { address, len, flags, next } = Descriptor::read(raw);
             if flags & F_INDIRECT != 0 {
-                let descriptors = u64::from(len) / DESCRIPTOR;
-                let whole = u64::from(len) % DESCRIPTOR == 0 && (1..=CHAIN_MAX as u64).contains(&descriptors);
-                let in_memory = address.checked_add(u64::from(len)).is_some();
-                if indirect || !self.layout.indirect || flags & F_NEXT != 0 || !whole || !in_memory {
+                if indirect || !self.layout.indirect || flags & F_NEXT != 0 {
                     return Err(RingError::Indirect);
                 }
-                // The indirect table counts alone: its descriptors may be more than those of the
-                // ring.
-                (table, size, indirect) = (address, descriptors as u16, true); // at most CHAIN_MAX
-                (at, most) = (0, readable.parts.len() + writable.parts.len() + descriptors as usize);
+                (table, size, indirect) = (address, indirect_size(address, len)?, true);
+                // The indirect table counts alone: it may have more descriptors than the ring.
+                (at, most) = (0, (chain.parts.len() + usize::from(size)).min(CHAIN_MAX));
                 continue;
             }
-            if readable.parts.len() + writable.parts.len() >= most.min(CHAIN_MAX) {
+            if chain.parts.len() >= most {
                 return Err(RingError::Chain);
             }
-            match flags & F_WRITE != 0 {
-                true => writable.parts.push(Part { at: address, len }),
-                // The buffers that the device reads stand first (VIRTIO 1.2 section 2.7.4.2).
-                false if !writable.parts.is_empty() => return Err(RingError::Direction),
-                false => readable.parts.push(Part { at: address, len }),
+            let written = flags & F_WRITE != 0;
+            // The buffers that the device reads stand first (VIRTIO 1.2 section 2.7.4.2).
+            if !written && chain.readable < chain.parts.len() {
+                return Err(RingError::Direction);
             }
+            chain.readable += usize::from(!written);
+            chain.parts.push(Part { at: address, len });
             if flags & F_NEXT == 0 {
-                return Ok([readable, writable]);
+                return Ok(());
             }
             at = next;
         }
@@ -412,6 +414,17 @@ impl Ring {
         let flags = u16::from_le(memory.load(self.layout.avail_flags())?);
         Ok(flags & AVAIL_NO_INTERRUPT == 0)
     }
+}
+
+/// Returns the number of descriptors of an indirect table.
+fn indirect_size(address: u64, len: u32) -> Result<u16, RingError> {
+    let (len, most) = (u64::from(len), CHAIN_MAX as u64);
+    let size = len / DESCRIPTOR;
+    let whole = len.is_multiple_of(DESCRIPTOR) && (1..=most).contains(&size);
+    if !whole || address.checked_add(len).is_none() {
+        return Err(RingError::Indirect);
+    }
+    Ok(size as u16) // at most CHAIN_MAX
 }
 
 /// A descriptor, as the guest wrote it.

@@ -37,6 +37,8 @@ pub(super) struct Session {
     pub(super) guest: Guest,
     setups: [Setup; RINGS],
     protocol: u64,
+    /// The socket for messages of this device to the frontend.
+    backend: Option<OwnedFd>,
     /// True once frames could pass, for the log.
     pub(super) said_up: bool,
 }
@@ -52,6 +54,7 @@ impl Session {
             guest: Guest::new(),
             setups: [Setup::default(); RINGS],
             protocol: 0,
+            backend: None,
             said_up: false,
         }
     }
@@ -65,9 +68,11 @@ impl Session {
         for _ in 0..MESSAGES {
             let Some(message) = self.stream.next()? else { return Ok(()) };
             let Message { header, body, fds } = message;
-            let acknowledges = header.needs_reply && self.protocol & protocol::REPLY_ACK != 0;
             let answer =
                 read(header.number, &body).and_then(|request| self.handle(&request, fds, poll, first));
+            // The message that agrees on acknowledgements is acknowledged itself, as User-Mode
+            // Linux expects.
+            let acknowledges = header.needs_reply && self.protocol & protocol::REPLY_ACK != 0;
             match answer {
                 Ok(Some(body)) => self.stream.reply(header.number, &body)?,
                 Ok(None) if acknowledges => self.stream.reply(header.number, &0u64.to_ne_bytes())?,
@@ -106,6 +111,7 @@ impl Session {
                 self.guest.features = Features(*bits);
             }
             Request::SetProtocolFeatures(bits) => self.protocol = bits & protocol::ALL,
+            Request::SetBackendReqFd => self.backend = descriptor(fds, true)?,
             Request::SetOwner | Request::SetConfig => {}
             Request::ResetOwner | Request::ResetDevice => self.reset(poll),
             Request::SetMemTable(regions) => {

@@ -88,10 +88,9 @@ fn frames_pass_in_order_by_one_pair_and_by_four() {
             while got < 2000 {
                 for (pair, waiting) in waiting.iter_mut().enumerate() {
                     let frame = numbered(sent, 60 + (sent as usize * 131) % 1455);
-                    while sent < 2000 && guest.send(pair, NONE, &frame) {
+                    if sent < 2000 && guest.send(pair, NONE, &frame) {
                         waiting.push_back(frame.clone());
                         sent += 1;
-                        break;
                     }
                 }
                 while let Some((hdr, frame)) = received(&mut device) {
@@ -127,7 +126,7 @@ fn frames_pass_in_order_by_one_pair_and_by_four() {
             device.reap(&mut |done| bytes += done.packets);
             assert_eq!(bytes, 2000);
             let counters = device.counters();
-            assert_eq!((counters.rx_frames, counters.tx_frames, counters.ring_errors), (2000, 2000, 0));
+            assert_eq!((counters.rx_frames, counters.tx_frames, counters.rx_ring_errors), (2000, 2000, 0));
         }
     }
 }
@@ -258,7 +257,7 @@ fn wrong_frames_are_left_out() {
     assert!(guest.send(0, hdr.encode(), &frame));
     assert_eq!(received(&mut device), Some((hdr, frame)));
     let counters = device.counters();
-    assert_eq!((counters.rx_refused, counters.rx_oversize, counters.ring_errors), (4, 1, 0));
+    assert_eq!((counters.rx_refused, counters.rx_oversize, counters.rx_ring_errors), (4, 1, 0));
 }
 
 /// Each impossible word stops the ring that has it, with its reason, and no other; the guest can
@@ -330,7 +329,7 @@ fn impossible_descriptors_stop_their_ring() {
         guest.kick(1);
         assert!(received(&mut device).is_none());
         assert_eq!(news(&mut device), [format!("ring 1 of the guest has stopped: {text}")]);
-        assert_eq!(device.counters().ring_errors, 1);
+        assert_eq!(device.counters().rx_ring_errors, 1);
         assert!(!device.has_frames());
         guest.kick(1);
         assert!(received(&mut device).is_none() && news(&mut device).is_empty(), "it is said once");
@@ -393,7 +392,7 @@ fn a_guest_may_go_and_come_back() {
         let said = news(&mut device);
         assert_eq!(
             said,
-            ["a machine is connecting", "the machine is connected, 1 pair of queues", "the machine has gone"]
+            ["a machine is connecting", "the machine is connected", "the machine has gone"]
         );
     }
     assert_eq!(device.take_fates(), Fates { delivered: 3, lost: 4 });
