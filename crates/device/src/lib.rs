@@ -64,7 +64,7 @@ mod xdp;
 
 pub use backend::{Backend, Beside, Fates, Finished, Landed, Source, Store, Write};
 pub use counters::{Batch, Counters, Rest};
-pub use endpoint::{Endpoint, EndpointError, Kind};
+pub use endpoint::{Endpoint, EndpointError, Kind, Site};
 pub use error::{OpenCause, OpenError};
 pub use frame::{BATCH_MAX, FrameRef, MAX_FRAME};
 pub use frames::{Frame, Frames};

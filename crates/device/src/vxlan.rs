@@ -192,8 +192,7 @@ impl Vxlan {
     /// # Errors
     /// [`OpenError`]: one sentence that says what to do.
     pub fn open(place: &VxlanPlace) -> Result<Self, OpenError> {
-        let name = name_of(place.vni).map_err(|cause| OpenError { interface: place.to_string(), cause })?;
-        Self::attach(place, &name).map_err(|cause| OpenError { interface: place.to_string(), cause })
+        Self::attach(place, &name_of(place.vni)).map_err(|cause| OpenError { interface: place.to_string(), cause })
     }
 
     pub(crate) fn attach(place: &VxlanPlace, name: &IfName) -> Result<Self, OpenCause> {
@@ -242,8 +241,9 @@ impl Vxlan {
 }
 
 /// Returns the name of the tunnel of a network.
-pub(crate) fn name_of(vni: Vni) -> Result<IfName, OpenCause> {
-    IfName::new(&format!("vxlan{}", vni.0)).map_err(|_| OpenCause::Missing)
+pub(crate) fn name_of(vni: Vni) -> IfName {
+    // At most 8 digits: a name of at most 13 bytes, each of which a name may have.
+    IfName::known(format!("vxlan{}", vni.0))
 }
 
 /// Returns the MTU of the path to the other end, if the system knows a way.

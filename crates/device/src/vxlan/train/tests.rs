@@ -130,7 +130,7 @@ fn the_rest_of_a_frame_follows() {
     let sent = tcp(10 * 1448, 1448, Ecn::NotEct);
     let refs = [FrameRef { hdr: sent.hdr, bytes: &sent.bytes }];
     let mut train = Train::new();
-    let mut leave = |train: &mut Train, has_left: bool| {
+    let leave = |train: &mut Train, has_left: bool| {
         train.fill(&refs, vni(), 4).unwrap();
         let sent = (train.bytes().to_vec(), train.frames(), train.touched());
         if has_left {
