@@ -1,5 +1,5 @@
-//! The event engine: a clock, a heap and a wheel of small events, and FIFO lanes that put one entry
-//! each into the heap.
+//! The event engine: a clock, two heaps of small events, and FIFO lanes that put one entry each
+//! into a heap.
 //!
 //! Events are ordered by (time, sequence number). Scheduling an event gives it its number, so
 //! events at one instant happen in the order in which they were scheduled, and a run is a function
@@ -7,17 +7,16 @@
 //!
 //! Most events of a network simulation are ordered already: the packets on one link. A [`Lane`]
 //! keeps these events, with their packets, in its own queue; only its first event has an entry in
-//! the heap. Heap and wheel therefore hold one entry per busy link and per armed timer, not one per
-//! packet in flight. Each item of a lane keeps the number it was given when it was pushed, so lanes
-//! change the cost, not the order.
+//! a heap. The heaps therefore hold one entry per busy link and per armed timer, not one per packet
+//! in flight. Each item of a lane keeps the number it was given when it was pushed, so lanes change
+//! the cost, not the order.
 //!
 //! A net of ten thousand connections has as many timers and a few links, and most of its events are
-//! those of the links. Timers ([`Payload::is_timer`]) therefore have a wheel of their own, whose
-//! cost does not depend on their number: an event of a link costs a walk through a heap of a few
-//! entries. The next event is the first of both, so the wheel changes the cost, not the order.
+//! those of the links. Timers ([`Payload::is_timer`]) therefore have a heap of their own: an event
+//! of a link costs a walk through a heap of a few entries. The next event is the first of both, so
+//! the second heap changes the cost, not the order.
 
 mod heap;
-mod wheel;
 
 use std::collections::VecDeque;
 use std::io::{self, Write};
@@ -25,14 +24,13 @@ use std::io::{self, Write};
 use txweir_core::base::time::Instant;
 
 use heap::Heap;
-use wheel::Wheel;
 
 /// Meaning of an event to its actor: a small value, no pointer, no closure.
 pub trait Payload: Copy {
     /// Returns the payload as a number, for the trace.
     fn word(self) -> u64;
-    /// True for events of which there may be as many as there are connections: the wheel keeps
-    /// them, and not the heap. False by default.
+    /// True for events of which there may be as many as there are connections; it decides which
+    /// heap keeps them. False by default.
     fn is_timer(self) -> bool {
         false
     }
@@ -65,7 +63,7 @@ pub struct Engine<P> {
     seq: u64,
     dispatched: u64,
     /// Timers.
-    timers: Wheel<P>,
+    timers: Heap<P>,
     /// All other events.
     others: Heap<P>,
     trace: Option<Box<Trace>>,
@@ -84,7 +82,7 @@ impl<P: Payload> Engine<P> {
             now: Instant::ZERO,
             seq: 0,
             dispatched: 0,
-            timers: Wheel::new(),
+            timers: Heap::new(),
             others: Heap::new(),
             trace: None,
         }
@@ -131,12 +129,13 @@ impl<P: Payload> Engine<P> {
         seq
     }
 
-    /// Puts an event that has its number into the wheel or the heap.
+    /// Puts an event that has its number into its heap.
     fn arm(&mut self, e: Event<P>) {
-        if e.what.is_timer() { self.timers.add(e) } else { self.others.add(e) }
+        let heap = if e.what.is_timer() { &mut self.timers } else { &mut self.others };
+        heap.add(e);
     }
 
-    /// Returns the first event of wheel and heap.
+    /// Returns the first event of both heaps.
     fn first(&mut self) -> Option<&Event<P>> {
         match (self.timers.first(), self.others.first()) {
             (Some(timer), Some(other)) => Some(if timer.key() < other.key() { timer } else { other }),
@@ -154,11 +153,8 @@ impl<P: Payload> Engine<P> {
             }
             return None;
         };
-        if e.what.is_timer() {
-            self.timers.take_first()
-        } else {
-            self.others.take_first()
-        }
+        let heap = if e.what.is_timer() { &mut self.timers } else { &mut self.others };
+        heap.take_first();
         self.now = e.at;
         self.dispatched += 1;
         if let Some(t) = &mut self.trace {
@@ -168,9 +164,9 @@ impl<P: Payload> Engine<P> {
     }
 
     /// Returns up to four actors whose timers come soon: while the event of a timer is handled, the
-    /// actor of the next one is among them if it is due within some microseconds.
+    /// actor of the next one is among them.
     pub fn timers_coming(&self) -> impl Iterator<Item = u32> {
-        self.timers.coming()
+        self.timers.coming().iter().map(|e| e.actor)
     }
 
     /// Returns the time of the next event, if there is one.
@@ -241,7 +237,7 @@ impl<T, P: Payload> Lane<T, P> {
     }
 }
 
-/// A timer of one actor that moves often and fires seldom. The engine gets an event only when the
+/// A timer of one actor that moves often and fires seldom. The heap gets an entry only when the
 /// alarm moves to an earlier time. An event that fires before the time of the alarm is armed again.
 #[derive(Clone, Copy, Debug)]
 pub struct Alarm {
@@ -360,7 +356,7 @@ mod tests {
         fn word(self) -> u64 {
             u64::from(self)
         }
-        /// Heap and wheel hold events at the same instants.
+        /// Both heaps hold events at the same instants.
         fn is_timer(self) -> bool {
             self % 3 == 1
         }

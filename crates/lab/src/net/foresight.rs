@@ -1,7 +1,7 @@
 //! Connection ends that will act soon: their state is asked from memory while others act.
 //!
-//! The packets on a link, the senders that wait for room, the packets in a device and the timers
-//! to come tell which ends come next. The state of an end lies in its own memory, in parts to which
+//! The packets on a link, the senders that wait for room, the packets in a device and the heap of
+//! timers tell which ends come next. The state of an end lies in its own memory, in parts to which
 //! that points, and in lists to which the parts point. An end is therefore asked for in three
 //! stages, each at the turn of an end before it. All of this changes the time that a run takes, and
 //! nothing else.
