@@ -111,8 +111,8 @@ pub struct Make {
     #[arg(long, value_name = "SPEC", conflicts_with = "rate")]
     pub wire: Option<WireSpec>,
 
-    /// Interface of a tap, packet or xdp link [default: the link's name], or the absolute path of
-    /// the socket of a vhost link
+    /// Interface of a tap, packet or xdp link [default: the link's name], the absolute path of the
+    /// socket of a vhost link, or [NETNS/]VNI,LOCAL,REMOTE of a vxlan link
     #[arg(long = "if", value_name = "[NETNS/]IF")]
     pub interface: Option<String>,
 

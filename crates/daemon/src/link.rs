@@ -22,7 +22,7 @@ use crate::traffic::{HEADERS, Traffic};
 const LINK_HEADER: u32 = 14;
 /// The reason for which a link without a device has no rate.
 const NO_RATE: &str =
-    "a null link takes what it is sent at once: expected type wire, tap, packet, xdp or vhost";
+    "a null link takes what it is sent at once: expected type wire, tap, packet, xdp, vhost or vxlan";
 /// The transmit queue length that ip(8) shows for a new Ethernet device.
 const TXQUEUELEN: u32 = 1000;
 /// MTU of Ethernet (RFC 894).
@@ -492,7 +492,7 @@ fn endpoint(make: &Make, kind: LinkType) -> Result<Option<Endpoint>, String> {
         (_, None) => return Ok(None),
         (other, Some(given)) => {
             return Err(format!(
-                "link {name} if: expected a link of type tap, packet, xdp or vhost, given {given} for one of type {}",
+                "link {name} if: expected a link of type tap, packet, xdp, vhost or vxlan, given {given} for one of type {}",
                 other.name()
             ));
         }
@@ -504,7 +504,10 @@ fn endpoint(make: &Make, kind: LinkType) -> Result<Option<Endpoint>, String> {
         ));
     }
     let endpoint = match kind {
-        Kind::Vhost => Endpoint::of(kind, text.strip_prefix("vhost:").unwrap_or(text)),
+        Kind::Vhost | Kind::Vxlan => {
+            let word = format!("{}:", kind.word());
+            Endpoint::of(kind, text.strip_prefix(&word).unwrap_or(text))
+        }
         _ => text.parse(),
     };
     let endpoint = endpoint.map_err(|e| format!("link {name} if: {e}"))?;

@@ -348,7 +348,7 @@ impl Links {
             if !kind.is_live() {
                 let kind = kind.name();
                 return says(format!(
-                    "expected two links of type tap, packet, xdp or vhost, but {name} is of type {kind}"
+                    "expected two links of type tap, packet, xdp, vhost or vxlan, but {name} is of type {kind}"
                 ));
             }
         }

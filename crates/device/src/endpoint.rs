@@ -1,4 +1,5 @@
-//! A link as a user writes it: `[tap:|packet:|xdp:][NAMESPACE/]INTERFACE` or `vhost:PATH`.
+//! A link as a user writes it: `[tap:|packet:|xdp:][NAMESPACE/]INTERFACE`, `vhost:PATH` or
+//! `vxlan:[NAMESPACE/]VNI,LOCAL,REMOTE`.
 
 use std::ffi::OsStr;
 use std::fmt;
@@ -14,6 +15,7 @@ use crate::packet::Packet;
 use crate::queue::Batched;
 use crate::tap::Tap;
 use crate::vhost::VhostQueue;
+use crate::vxlan::{self, Vxlan, VxlanPlace, VxlanPlaceError};
 use crate::xdp::XdpQueue;
 
 /// Declares the kinds of links: the word before the colon of an endpoint, its meaning, and the
@@ -88,8 +90,14 @@ kinds! {
     /// As the network card of a virtual machine (`vhost:PATH`), whose monitor connects to a socket.
     Vhost "vhost" "The network card of a virtual machine, by vhost-user"
         |at: &Endpoint, options: &LinkOptions| {
-            let path = at.socket.as_deref().ok_or(OpenCause::Missing)?;
+            let Site::Socket(path) = &at.site else { return Err(OpenCause::Missing) };
             VhostQueue::attach(path, &at.name, options.memory)
+        };
+    /// As one end of a tunnel in UDP datagrams (`vxlan:VNI,LOCAL,REMOTE`).
+    Vxlan "vxlan" "A tunnel in UDP datagrams (RFC 7348); its interface is VNI,LOCAL,REMOTE"
+        |at: &Endpoint, options: &LinkOptions| {
+            let Site::Tunnel(place) = &at.site else { return Err(OpenCause::Missing) };
+            Vxlan::attach(place, &at.name).map(|tunnel| Batched::new(tunnel, options.memory))
         };
 }
 
@@ -124,17 +132,30 @@ impl Kind {
 /// Neither `:` nor `/` can be part of an interface name, so that nothing needs quoting. The
 /// namespace is a name of ip-netns(8), or an absolute path (`/proc/4711/ns/net/tap0`). A link of
 /// the kind `vhost` has the absolute path of a socket instead (`vhost:/run/vm0.sock`). Its name is
-/// that of the socket's file, without an extension and at most 15 bytes of it.
+/// that of the socket's file, without an extension and at most 15 bytes of it. A link of the kind
+/// `vxlan` has the place of a tunnel (`vxlan:42,192.0.2.1,192.0.2.2`), and `vxlan42` as its name.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Endpoint {
     /// The way to open it.
     pub kind: Kind,
-    /// The network namespace of the interface; `None` for that of the calling thread.
+    /// The network namespace of the interface or of the tunnel; `None` for that of the calling
+    /// thread.
     pub netns: Option<Netns>,
-    /// The interface.
+    /// The name of the link, which is that of its interface if it has one.
     pub name: IfName,
-    /// The socket of a link that has one instead of an interface.
-    pub socket: Option<PathBuf>,
+    /// The thing that the link is an end of.
+    pub site: Site,
+}
+
+/// The thing that a link is an end of.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Site {
+    /// The interface of the link's name.
+    Interface,
+    /// A socket, by its path.
+    Socket(PathBuf),
+    /// A tunnel.
+    Tunnel(VxlanPlace),
 }
 
 /// The reason for which a text is not an endpoint.
@@ -148,6 +169,8 @@ pub enum EndpointError {
     Name(String, NameError),
     /// A text that is not the absolute path of a socket.
     Socket(String),
+    /// A text that is not the place of a tunnel.
+    Tunnel(VxlanPlaceError),
 }
 
 impl fmt::Display for EndpointError {
@@ -157,7 +180,11 @@ impl fmt::Display for EndpointError {
                 write!(f, "unknown kind of link `{kind}`: write ")?;
                 for (at, kind) in Kind::ALL.iter().enumerate() {
                     let comma = if at == 0 { "" } else { ", " };
-                    let place = if *kind == Kind::Vhost { "/PATH" } else { "NAME" };
+                    let place = match kind {
+                        Kind::Vhost => "/PATH",
+                        Kind::Vxlan => "VNI,LOCAL,REMOTE",
+                        _ => "NAME",
+                    };
                     write!(f, "{comma}`{}:{place}`", kind.word())?;
                 }
                 f.write_str(" or NAME alone")
@@ -169,6 +196,7 @@ impl fmt::Display for EndpointError {
             Self::Socket(path) => {
                 write!(f, "`{path}`: expected the absolute path of a socket (`vhost:/run/vm0.sock`)")
             }
+            Self::Tunnel(error) => write!(f, "{error}"),
         }
     }
 }
@@ -207,8 +235,12 @@ impl Endpoint {
             }
             None => (None, text),
         };
+        if kind == Kind::Vxlan {
+            let place: VxlanPlace = name.parse().map_err(EndpointError::Tunnel)?;
+            return Ok(Self { kind, netns, name: vxlan::name_of(place.vni), site: Site::Tunnel(place) });
+        }
         let name = IfName::new(name).map_err(|error| EndpointError::Name(name.to_owned(), error))?;
-        Ok(Self { kind, netns, name, socket: None })
+        Ok(Self { kind, netns, name, site: Site::Interface })
     }
 
     fn at_socket(text: &str) -> Result<Self, EndpointError> {
@@ -221,24 +253,31 @@ impl Endpoint {
         }
         let name = (0..=stem.len().min(NAME_MAX)).rev().find_map(|len| IfName::new(stem.get(..len)?).ok());
         let name = name.ok_or_else(wrong)?;
-        Ok(Self { kind: Kind::Vhost, netns: None, name, socket: Some(path.to_path_buf()) })
+        Ok(Self { kind: Kind::Vhost, netns: None, name, site: Site::Socket(path.to_path_buf()) })
     }
 
     /// Returns the place of the link: the text behind the colon.
     #[must_use]
     pub fn place(&self) -> String {
-        match (&self.socket, &self.netns) {
-            (Some(path), _) => path.display().to_string(),
-            (None, Some(netns)) => format!("{netns}/{}", self.name),
-            (None, None) => self.name.to_string(),
+        let place = match &self.site {
+            Site::Interface => self.name.to_string(),
+            Site::Socket(path) => path.display().to_string(),
+            Site::Tunnel(place) => place.to_string(),
+        };
+        match &self.netns {
+            Some(netns) => format!("{netns}/{place}"),
+            None => place,
         }
     }
 
-    /// True if both are the same interface, in whatever way it is opened.
+    /// True if both are the same interface, in whatever way it is opened, or ends with one address.
     #[must_use]
     pub fn is_place_of(&self, other: &Self) -> bool {
-        match (&self.socket, &other.socket) {
-            (None, None) => self.netns == other.netns && self.name == other.name,
+        match (&self.site, &other.site) {
+            (Site::Interface, Site::Interface) => self.netns == other.netns && self.name == other.name,
+            (Site::Tunnel(mine), Site::Tunnel(others)) => {
+                self.netns == other.netns && mine.local == others.local && mine.local.port() != 0
+            }
             (mine, others) => mine == others,
         }
     }
@@ -294,7 +333,13 @@ mod tests {
         assert_eq!(parts("vhost:/vhost-user-net-0.sock"), (Kind::Vhost, None, "vhost-user-net-".to_owned()));
         assert!("vhost:/a.sock".parse::<Endpoint>().unwrap().is_place_of(&"vhost:/a.sock".parse().unwrap()));
         assert!(!"vhost:/a.sock".parse::<Endpoint>().unwrap().is_place_of(&"vhost:/a".parse().unwrap()));
-        for text in ["tap0", "tap:tap0", "packet:client/eth0", "/proc/7/ns/net/t0", "vhost:/run/a.sock"] {
+        let tunnel = "vxlan:/proc/7/ns/net/9,[::1]:5000,::2";
+        assert_eq!(parts(tunnel), (Kind::Vxlan, netns("/proc/7/ns/net"), "vxlan9".to_owned()));
+        let ends = ["vxlan:1,::1,::2", "vxlan:2,::1,::3"].map(|text| text.parse::<Endpoint>().unwrap());
+        assert!(ends[0].is_place_of(&ends[1]), "one address, and so one socket");
+        for text in
+            ["tap0", "tap:tap0", "packet:client/eth0", "/proc/7/ns/net/t0", "vhost:/run/a.sock", tunnel]
+        {
             assert_eq!(text.parse::<Endpoint>().unwrap().to_string(), text);
         }
     }
@@ -303,8 +348,8 @@ mod tests {
     fn refusals_say_what_to_write() {
         let message = |text: &str| text.parse::<Endpoint>().unwrap_err().to_string();
         assert_eq!(
-            message("udp:eth0"),
-            "unknown kind of link `udp`: write `tap:NAME`, `packet:NAME`, `xdp:NAME`, `vhost:/PATH` or NAME alone"
+            message("gre:eth0"),
+            "unknown kind of link `gre`: write `tap:NAME`, `packet:NAME`, `xdp:NAME`, `vhost:/PATH`, `vxlan:VNI,LOCAL,REMOTE` or NAME alone"
         );
         assert_eq!(
             message("a/b/eth0"),
@@ -317,6 +362,8 @@ mod tests {
         for text in ["", "vm0.sock", "/", "/run/", "/run/vm0/", "/run/..", "/run/a\0"] {
             assert_eq!(message(&format!("vhost:{text}")), format!("`{text}`: {socket}"));
         }
+        let form = "expected VNI,LOCAL,REMOTE (42,192.0.2.1,192.0.2.2)";
+        assert_eq!(message("vxlan:eth0"), format!("`eth0`: {form}"));
         assert_eq!(message("client/a:b"), "`a:b`: an interface name cannot contain ':'");
     }
 

@@ -60,16 +60,17 @@ pub mod testguest;
 pub mod testnet;
 mod vhost;
 pub mod vnet;
+mod vxlan;
 mod xdp;
 
 pub use backend::{Backend, Beside, Fates, Finished, Landed, Source, Store, Write};
 pub use counters::{Batch, Counters, Rest};
-pub use endpoint::{Endpoint, EndpointError, Kind};
+pub use endpoint::{Endpoint, EndpointError, Kind, Site};
 pub use error::{OpenCause, OpenError};
 pub use frame::{BATCH_MAX, FrameRef, MAX_FRAME};
 pub use frames::{Frame, Frames};
 pub use inherited::inherited;
-pub use link::{FRAME_MEMORY, Interface, LinkIo, LinkOptions, PacketQueue, TapQueue};
+pub use link::{FRAME_MEMORY, Interface, LinkIo, LinkOptions, PacketQueue, TapQueue, VxlanQueue};
 pub use name::{IfName, NameError};
 pub use netns::{Netns, enclose, within_new};
 pub use nic::{Calls, Nic};
@@ -83,4 +84,5 @@ pub use vhost::VhostQueue;
 #[cfg(feature = "testnet")]
 pub use vhost::{Seen, any_rings};
 pub use vnet::{Gso, VnetHdr};
+pub use vxlan::{Vni, Vxlan, VxlanPlace, VxlanPlaceError};
 pub use xdp::{Place, Places, Xdp, XdpMode, XdpOptions, XdpPlaces, XdpQueue, XdpStore};

@@ -6,12 +6,15 @@ use crate::nic::Nic;
 use crate::packet::{Packet, PacketOptions};
 use crate::queue::Batched;
 use crate::tap::{Tap, TapOptions};
+use crate::vxlan::Vxlan;
 use crate::xdp::XdpOptions;
 
 /// A TAP device as a transmit queue.
 pub type TapQueue = Batched<Tap>;
 /// A packet socket as a transmit queue.
 pub type PacketQueue = Batched<Packet>;
+/// A tunnel as a transmit queue.
+pub type VxlanQueue = Batched<Vxlan>;
 
 /// A network interface by which frames of this process leave and come in.
 pub trait Interface: Backend<Frame = Frame, Store = Frames> + Nic {}

@@ -38,6 +38,11 @@ impl IfName {
         }
     }
 
+    /// Returns a name that the caller knows to be one.
+    pub(crate) const fn known(name: String) -> Self {
+        Self(name)
+    }
+
     /// Returns the name as text.
     #[must_use]
     pub fn as_str(&self) -> &str {

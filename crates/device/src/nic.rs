@@ -78,4 +78,8 @@ pub trait Nic: Source + AsFd + Debug + Send {
 pub trait Calls: Nic {
     /// Sends frames in order until all are gone or the interface is full, and returns their fates.
     fn send_batch(&mut self, frames: &[FrameRef<'_>]) -> Batch;
+
+    /// Notes that the frames that were offered and are not gone will not be offered again. The
+    /// default is for an interface that takes a frame whole or not at all.
+    fn abandoned(&mut self) {}
 }

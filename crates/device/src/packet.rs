@@ -241,7 +241,7 @@ impl AsFd for Packet {
 }
 
 /// Sizes both buffers, beyond the system's maximum where that is allowed.
-fn set_buffers(socket: BorrowedFd<'_>, bytes: usize) -> Result<(), Errno> {
+pub(crate) fn set_buffers(socket: BorrowedFd<'_>, bytes: usize) -> Result<(), Errno> {
     sockopt::set_socket_recv_buffer_size_force(socket, bytes)
         .or_else(|_| sockopt::set_socket_recv_buffer_size(socket, bytes))?;
     sockopt::set_socket_send_buffer_size_force(socket, bytes)

@@ -128,6 +128,7 @@ impl<C: Calls> Backend for Batched<C> {
     fn abandon(&mut self) {
         self.finish(self.batch.len(), 0);
         self.shown = 0;
+        self.calls.abandoned();
     }
 }
 

@@ -209,6 +209,12 @@ impl Segmenter {
         self.header_len + self.gso_size.min(self.len - self.header_len)
     }
 
+    /// True if all segments have been written.
+    #[must_use]
+    pub fn is_done(&self) -> bool {
+        self.index == self.segments()
+    }
+
     /// Writes the next segment of `frame`, the one that `new` has checked, to the front of `out`.
     /// The segment is a complete ordinary frame, whose vnet header is `VnetHdr::default()`. Returns
     /// its length, or `None` after the last.
@@ -217,7 +223,7 @@ impl Segmenter {
     /// `Room` when `out` is shorter than [`longest`](Self::longest), `Truncated` for a frame of
     /// another length. Nothing is written then, and no segment is skipped.
     pub fn next_into(&mut self, frame: &[u8], out: &mut [u8]) -> Result<Option<usize>, SegmentError> {
-        if self.index == self.segments() {
+        if self.is_done() {
             return Ok(None);
         }
         if frame.len() != self.len {
@@ -408,4 +414,4 @@ fn parse_v6(frame: &[u8], ip: usize) -> Result<Layers, SegmentError> {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

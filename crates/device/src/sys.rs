@@ -222,6 +222,20 @@ pub(crate) fn packet_statistics(fd: BorrowedFd<'_>) -> Result<[u32; 2], Errno> {
     Ok([stats.tp_packets, stats.tp_drops])
 }
 
+/// `SO_MEMINFO`: returns how many datagrams found the buffer of a socket full since it was opened.
+pub(crate) fn socket_drops(fd: BorrowedFd<'_>) -> Result<u32, Errno> {
+    // Linux's include/uapi/linux/sock_diag.h: nine words, of which the last one counts the drops.
+    const WORDS: usize = 9;
+    let mut words = [0_u32; WORDS];
+    let mut len = size_of_val(&words) as libc::socklen_t; // 36
+    let to: *mut c_void = words.as_mut_ptr().cast();
+    // SAFETY: pointer and length describe `words`, for which any bytes are a valid value.
+    check(unsafe {
+        libc::getsockopt(fd.as_raw_fd(), libc::SOL_SOCKET, libc::SO_MEMINFO, to, &raw mut len)
+    })?;
+    Ok(words[WORDS - 1])
+}
+
 /// The facts beside the bytes of a frame that [`packet_recv`] received.
 pub(crate) struct Received {
     /// Bytes of the frame; more than the buffer holds when the frame was cut short.

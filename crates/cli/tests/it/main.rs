@@ -19,4 +19,5 @@ mod shape;
 mod tcp_live;
 mod transcripts;
 mod vhost;
+mod vxlan;
 mod wild;

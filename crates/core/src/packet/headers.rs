@@ -22,7 +22,7 @@ mod edit;
 
 pub use crate::packet::meta::Ecn;
 pub use codes::{ethertype, protocol, tcp_flag};
-pub use edit::{clear_dscp, set_ce};
+pub use edit::{clear_dscp, set_ce, set_ecn};
 
 /// VLAN tags walked through. 802.1ad needs two; eight leave room for providers that stack their
 /// own, and bound the work on a frame made of tags.

@@ -250,7 +250,7 @@ fn admitted(sandbox: Sandbox) -> Result<Rules, seccompiler::BackendError> {
     const TYPE: c_int = 0xf; // the bits beside SOCK_CLOEXEC and SOCK_NONBLOCK (socket(2))
     rules.when(libc::SYS_socket, [is(0, libc::AF_PACKET)])?;
     rules.when(libc::SYS_socket, [is(0, libc::AF_NETLINK), is(2, libc::NETLINK_ROUTE)])?;
-    for family in [libc::AF_INET, libc::AF_UNIX] {
+    for family in [libc::AF_INET, libc::AF_INET6, libc::AF_UNIX] {
         rules.when(libc::SYS_socket, [is(0, family), bits(1, TYPE, libc::SOCK_DGRAM)])?;
     }
     // The socket of a virtual machine's card, to which its monitor connects.

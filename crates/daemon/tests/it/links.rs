@@ -115,15 +115,15 @@ fn refusals_name_the_link_and_change_nothing() {
         ),
         (
             "add b --rate 1mbit",
-            "link b rate: a null link takes what it is sent at once: expected type wire, tap, packet, xdp or vhost",
+            "link b rate: a null link takes what it is sent at once: expected type wire, tap, packet, xdp, vhost or vxlan",
         ),
         (
             "set a --rate 1mbit",
-            "link a rate: a null link takes what it is sent at once: expected type wire, tap, packet, xdp or vhost",
+            "link a rate: a null link takes what it is sent at once: expected type wire, tap, packet, xdp, vhost or vxlan",
         ),
         (
             "add b --if eth0",
-            "link b if: expected a link of type tap, packet, xdp or vhost, given eth0 for one of type null",
+            "link b if: expected a link of type tap, packet, xdp, vhost or vxlan, given eth0 for one of type null",
         ),
         (
             "add b --type tap --if packet:eth0",
@@ -137,11 +137,11 @@ fn refusals_name_the_link_and_change_nothing() {
         ("set a --peer a", "link a peer: expected another link, given a"),
         (
             "set a --peer w --mtu 7",
-            "link a peer: expected two links of type tap, packet, xdp or vhost, but a is of type null",
+            "link a peer: expected two links of type tap, packet, xdp, vhost or vxlan, but a is of type null",
         ),
         (
             "add b --peer w",
-            "link b peer: expected two links of type tap, packet, xdp or vhost, but b is of type null",
+            "link b peer: expected two links of type tap, packet, xdp, vhost or vxlan, but b is of type null",
         ),
         (
             "replace a --type wire",

@@ -18,7 +18,7 @@ fn naive(parts: &[&[u8]]) -> u16 {
 
 /// The description from which a test builds a super-frame.
 #[derive(Clone, Debug)]
-struct Plan {
+pub(crate) struct Plan {
     v6: bool,
     udp: bool,
     tags: usize,
@@ -33,7 +33,7 @@ struct Plan {
 }
 
 impl Plan {
-    fn tcp4(payload: usize, gso_size: u16) -> Self {
+    pub(crate) fn tcp4(payload: usize, gso_size: u16) -> Self {
         Self {
             v6: false,
             udp: false,
@@ -88,7 +88,7 @@ impl Plan {
         (ip, addresses)
     }
 
-    fn build(&self) -> (VnetHdr, Vec<u8>) {
+    pub(crate) fn build(&self) -> (VnetHdr, Vec<u8>) {
         let mut l4 = vec![0x9c, 0x40, 0x14, 0x51]; // ports 40000 -> 5201
         let csum_offset = if self.udp {
             l4.extend(((8 + self.payload.len()) as u16).to_be_bytes());

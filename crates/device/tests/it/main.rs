@@ -3,4 +3,5 @@
 mod forward;
 mod netns;
 mod vhost;
+mod vxlan;
 mod xdp;

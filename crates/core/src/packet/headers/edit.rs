@@ -2,30 +2,12 @@
 
 use super::{L3, Network, be16};
 use crate::packet::checksum;
+use crate::packet::meta::Ecn;
 
 /// Sets the DSCP of the IP header at `n` to 0 and leaves the ECN field (RFC 2474 section 3). A
 /// packet that is not IP stays unchanged. The IPv4 header checksum is updated as for `set_ce`.
 pub fn clear_dscp(bytes: &mut [u8], n: Network) {
-    let Some(ip) = n.offset.and_then(|at| bytes.get_mut(usize::from(at)..)) else { return };
-    match n.l3 {
-        L3::Ipv4 => {
-            let Some([version, tos, .., c0, c1]) = ip.first_chunk_mut::<12>() else { return };
-            let (old, new) = (be16(*version, *tos), be16(*version, *tos & 3));
-            if old != new {
-                *tos &= 3;
-                [*c0, *c1] = checksum::update(be16(*c0, *c1), old, new).to_be_bytes();
-            }
-        }
-        L3::Ipv6 => {
-            // The traffic class straddles two bytes: the low half of the first, the high half of
-            // the second.
-            if let Some([b0, b1]) = ip.first_chunk_mut::<2>() {
-                *b0 &= 0xf0;
-                *b1 &= 0x3f;
-            }
-        }
-        L3::None | L3::Arp => {}
-    }
+    change(bytes, n, |ds| Some(ds & 3));
 }
 
 /// Sets the ECN field of the IP header at `n` to CE, if the transport takes marks: true if the
@@ -35,27 +17,42 @@ pub fn clear_dscp(bytes: &mut [u8], n: Network) {
 /// The field is read from the bytes, not from parsed headers. The IPv4 header checksum is updated,
 /// not computed anew, so that a wrong one stays wrong (RFC 1624, equation 3).
 pub fn set_ce(bytes: &mut [u8], n: Network) -> bool {
+    change(bytes, n, |ds| Ecn::from_ds(ds).capable().then_some(ds | 3))
+}
+
+/// Sets the ECN field of the IP header at `n`, whatever it was: the egress of a tunnel does (RFC
+/// 6040 section 4.2). True if there is an IP header. Its checksum is updated as for `set_ce`.
+pub fn set_ecn(bytes: &mut [u8], n: Network, ecn: Ecn) -> bool {
+    change(bytes, n, |ds| Some(ds & !3 | ecn as u8))
+}
+
+/// Changes the DS field of the IP header at `n` to what `new` makes of it, and the checksum with
+/// it. False, with nothing changed, if there is no IP header or `new` returns none.
+fn change(bytes: &mut [u8], n: Network, new: impl FnOnce(u8) -> Option<u8>) -> bool {
     let Some(ip) = n.offset.and_then(|at| bytes.get_mut(usize::from(at)..)) else { return false };
     match n.l3 {
         L3::Ipv4 => {
             let Some([version, tos, .., c0, c1]) = ip.first_chunk_mut::<12>() else { return false };
-            if *version >> 4 != 4 || *tos & 3 == 0 {
+            if *version >> 4 != 4 {
                 return false;
             }
-            let (old, new) = (be16(*version, *tos), be16(*version, *tos | 3));
+            let Some(ds) = new(*tos) else { return false };
+            let (old, new) = (be16(*version, *tos), be16(*version, ds));
             if old != new {
-                *tos |= 3;
+                *tos = ds;
                 [*c0, *c1] = checksum::update(be16(*c0, *c1), old, new).to_be_bytes();
             }
             true
         }
         L3::Ipv6 => {
             let Some([b0, b1]) = ip.first_chunk_mut::<2>() else { return false };
-            // The traffic class lies across the two bytes; its low two bits are 0x30 of the second.
-            if *b0 >> 4 != 6 || *b1 & 0x30 == 0 {
+            if *b0 >> 4 != 6 {
                 return false;
             }
-            *b1 |= 0x30;
+            // The traffic class straddles two bytes: the low half of the first, the high half of
+            // the second.
+            let Some(ds) = new(*b0 << 4 | *b1 >> 4) else { return false };
+            (*b0, *b1) = (*b0 & 0xf0 | ds >> 4, ds << 4 | *b1 & 0xf);
             true
         }
         L3::None | L3::Arp => false,
