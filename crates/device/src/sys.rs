@@ -230,9 +230,7 @@ pub(crate) fn socket_drops(fd: BorrowedFd<'_>) -> Result<u32, Errno> {
     let mut len = size_of_val(&words) as libc::socklen_t; // 36
     let to: *mut c_void = words.as_mut_ptr().cast();
     // SAFETY: pointer and length describe `words`, for which any bytes are a valid value.
-    check(unsafe {
-        libc::getsockopt(fd.as_raw_fd(), libc::SOL_SOCKET, libc::SO_MEMINFO, to, &raw mut len)
-    })?;
+    check(unsafe { libc::getsockopt(fd.as_raw_fd(), libc::SOL_SOCKET, libc::SO_MEMINFO, to, &raw mut len) })?;
     Ok(words[WORDS - 1])
 }
 

@@ -192,7 +192,8 @@ impl Vxlan {
     /// # Errors
     /// [`OpenError`]: one sentence that says what to do.
     pub fn open(place: &VxlanPlace) -> Result<Self, OpenError> {
-        Self::attach(place, &name_of(place.vni)).map_err(|cause| OpenError { interface: place.to_string(), cause })
+        Self::attach(place, &name_of(place.vni))
+            .map_err(|cause| OpenError { interface: place.to_string(), cause })
     }
 
     pub(crate) fn attach(place: &VxlanPlace, name: &IfName) -> Result<Self, OpenCause> {

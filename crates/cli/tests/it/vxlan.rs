@@ -6,7 +6,7 @@ use txweir_device::testnet::NetNs;
 use crate::common::{Running, Temp, machine, skip_unless_possible};
 
 /// TCP goes through the tunnel, in super-frames that are cut on the way, and a policy at its
-/// entrance marks: the receiver tells its sender (`ECE`), so that nothing has to be dropped.
+/// entrance marks.
 #[test]
 fn tcp_goes_through_a_tunnel_and_is_marked_there() {
     let _machine = machine::alone();
@@ -27,18 +27,19 @@ fn tcp_goes_through_a_tunnel_and_is_marked_there() {
     }
     client.wait_for_carrier("c0");
     server.wait_for_carrier("s0");
-    let policy = Temp::new("tunnel.tc", "qdisc add dev out root fq_codel target 1ms interval 5ms\n");
+    let policy = Temp::new("tunnel.tc", "qdisc add dev vxlan7 root fq_codel ce_threshold 20us\n");
     let args = ["--in", "packet:n0", "--out", "vxlan:7,192.0.2.1,192.0.2.2", "--json"];
     let shaped = ["--wire", "rate=100mbit", "--policy", policy.path()];
     let entrance = Running::start(&near, &[&args[..], &shaped].concat());
-    let args = ["--in", "packet:f0", "--out", "vxlan:7,192.0.2.2,192.0.2.1", "--json"];
+    let args =
+        ["--in", "packet:f0", "--out", "vxlan:7,192.0.2.2,192.0.2.1", "--json", "--wire", "rate=1gbit"];
     let exit = Running::start(&far, &args);
     let to = "10.82.0.2:5001".parse().expect("an address");
     let sink = server.tcp_sink(to);
     assert_eq!(client.tcp_source(to, 20 << 20).join().expect("the source"), 20 << 20);
     assert_eq!(sink.join().expect("the sink"), 20 << 20);
     let (entrance, exit) = (entrance.stop(), exit.stop());
-    let marked = entrance["out"]["qdiscs"][0]["ecn_mark"].as_u64();
+    let marked = entrance["directions"][0]["qdiscs"][0]["ce_mark"].as_u64();
     assert!(marked.is_some_and(|n| n > 0), "{entrance}");
     println!("{entrance}\n{exit}");
 }

@@ -12,8 +12,8 @@ use txweir_core::packet::headers::{Headers, set_ecn};
 use txweir_core::path::device::TxQueue as _;
 use txweir_device::testnet::{NetNs, skip_reason};
 use txweir_device::{
-    Backend as _, Batched, FRAME_MEMORY, LinkIo, LinkOptions, MAX_FRAME, Source as _, VnetHdr,
-    Vxlan, VxlanPlace,
+    Backend as _, Batched, FRAME_MEMORY, LinkIo, LinkOptions, MAX_FRAME, Source as _, VnetHdr, Vxlan,
+    VxlanPlace,
 };
 
 use crate::forward::{Forwarder, Pass, address, checksum_errors, push, transfer};
@@ -117,8 +117,9 @@ fn frames_leave_as_datagrams_with_their_marks() {
     for ip in ["127.0.0.1", "::1"] {
         let (mut near, _, peer) = to_peer(ip);
         let marks = [Ecn::NotEct, Ecn::Ect0, Ecn::Ect1, Ecn::Ce];
-        let frames: Vec<_> =
-            (0..240_usize).map(|n| frame(if n % 7 == 0 { 90 } else { 1200 }, n as u8, marks[n / 60])).collect();
+        let frames: Vec<_> = (0..240_usize)
+            .map(|n| frame(if n % 7 == 0 { 90 } else { 1200 }, n as u8, marks[n / 60]))
+            .collect();
         let mut got = Vec::new();
         for burst in frames.chunks(30) {
             burst.iter().for_each(|frame| push(&mut near, VnetHdr::default(), frame, 0));

@@ -73,8 +73,7 @@ fn any_sent() -> impl Strategy<Value = Sent> {
     let ecn = prop_oneof![3 => Just(Ecn::NotEct), 1 => Just(Ecn::Ect0), 1 => Just(Ecn::Ce)];
     let payload = prop_oneof![Just(0), Just(100), 0_usize..3000, 20_000_usize..64_000];
     let frame = (payload, prop_oneof![Just(1448_u16), 500_u16..2000], ecn);
-    let not_ip = (14_usize..66_000)
-        .prop_map(|len| Sent { hdr: VnetHdr::default(), bytes: vec![0xff; len] });
+    let not_ip = (14_usize..66_000).prop_map(|len| Sent { hdr: VnetHdr::default(), bytes: vec![0xff; len] });
     // A header that does not describe its frame.
     let wrong = Just(()).prop_map(|()| {
         let Sent { hdr, bytes } = tcp(3000, 1448, Ecn::NotEct);
