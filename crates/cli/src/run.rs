@@ -21,8 +21,8 @@ use crate::{Failure, output, policy};
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Interface of arriving packets: a TAP device, or any other by a packet socket;
-    /// [tap:|packet:|xdp:][NETNS/]NAME, vhost:/PATH for the machine whose monitor connects there, or
-    /// vxlan:[NETNS/]VNI,LOCAL,REMOTE for a tunnel in UDP
+    /// [tap:|packet:|xdp:][NETNS/]NAME, vhost:/PATH for the machine whose monitor connects there,
+    /// or vxlan:[NETNS/]VNI,LOCAL,REMOTE for a tunnel in UDP
     #[arg(long = "in", value_name = "IF")]
     input: String,
 

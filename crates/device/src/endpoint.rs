@@ -349,7 +349,8 @@ mod tests {
         let message = |text: &str| text.parse::<Endpoint>().unwrap_err().to_string();
         assert_eq!(
             message("gre:eth0"),
-            "unknown kind of link `gre`: write `tap:NAME`, `packet:NAME`, `xdp:NAME`, `vhost:/PATH`, `vxlan:VNI,LOCAL,REMOTE` or NAME alone"
+            "unknown kind of link `gre`: write `tap:NAME`, `packet:NAME`, `xdp:NAME`, `vhost:/PATH`, \
+             `vxlan:VNI,LOCAL,REMOTE` or NAME alone"
         );
         assert_eq!(
             message("a/b/eth0"),

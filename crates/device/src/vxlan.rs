@@ -285,7 +285,7 @@ impl Source for Vxlan {
                 self.counters.rx_refused += 1;
                 continue;
             }
-            // A kernel on this machine leaves the checksum of the frame to a card, and a veth has none.
+            // A kernel on this machine leaves the checksum of the frame to a card: a veth is none.
             let (hdr, len) = (left_undone(room).unwrap_or_default(), frame.len());
             self.counters.received(&hdr, len);
             return Ok(Some((hdr, len)));

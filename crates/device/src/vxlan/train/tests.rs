@@ -46,9 +46,12 @@ fn alone(sent: &Sent) -> Option<Vec<Vec<u8>>> {
     Some(all)
 }
 
+/// A train that has left: its datagrams, and their code point.
+type Left = (Vec<Vec<u8>>, Ecn);
+
 /// Sends a burst in trains of at most `most` datagrams, and returns the trains, each as its
 /// datagrams and its code point, and the number of frames refused.
-fn trains(burst: &[Sent], most: usize) -> (Vec<(Vec<Vec<u8>>, Ecn)>, usize) {
+fn trains(burst: &[Sent], most: usize) -> (Vec<Left>, usize) {
     let refs: Vec<_> = burst.iter().map(|s| FrameRef { hdr: s.hdr, bytes: &s.bytes }).collect();
     let (mut train, mut all, mut gone, mut refused) = (Train::new(), Vec::new(), 0, 0);
     while gone < refs.len() {
