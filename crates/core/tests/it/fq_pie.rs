@@ -85,6 +85,123 @@ fn the_law_of_a_later_flow_is_updated_a_tick_later() {
     assert_eq!([2049, 4096].map(first_dropped), [Some(1_212_417); 2]);
 }
 
+/// Returns a lane in which 18 packets of flow 1 wait. One has left at 2 ms and one at `at`, so that
+/// no burst passes any more and the delay is `at` less 1 ms.
+fn standing(options: &str, at: Instant) -> Lane {
+    let mut lane = Lane::new("fq_pie", options);
+    lane.fill(ms(1), 0, 20, packet(1, 1000));
+    assert_eq!((lane.ids(ms(2), 1), lane.ids(at, 1)), (vec![0], vec![1]));
+    lane
+}
+
+#[test]
+fn a_short_wait_long_after_the_start_drops_nothing() {
+    let mut lane = Lane::new("fq_pie", "");
+    lane.fill(ms(10_000), 0, 4, packet(1, 1000));
+    for i in 0..2000 {
+        lane.fill(ms(10_001 + i), 4, 1, packet(1, 1000));
+        assert!(lane.take(ms(10_001 + i)).id().is_some());
+    }
+    assert_eq!(lane.backlog(), 4);
+}
+
+/// The updates until a departure are those of the delay before it, also after a silence.
+#[test]
+fn updates_are_made_up_for_before_a_departure() {
+    let mut lane = standing("alpha 32 beta 32", ms(202));
+    assert_eq!(lane.ids(ms(60_000), 20).len(), 18);
+    // The probability is one. Below two full frames of 1514 bytes in the flow nothing is dropped.
+    lane.fill(ms(60_000), 100, 4, packet(1, 1000));
+    assert_eq!(lane.put(ms(60_000), 104, packet(1, 1000)), Admitted::Dropped(DropReason::Congested));
+}
+
+/// The updates until a change are those of the old parameters; the later ones have the new pace.
+#[test]
+fn a_change_holds_from_now_on() {
+    let mut lane = standing("alpha 0 beta 0", ms(202));
+    lane.change(ms(60_000), Handle::ROOT, "alpha 32 beta 32").unwrap();
+    lane.fill(ms(60_000), 100, 20, packet(1, 1000));
+    assert_eq!(lane.put(ms(120_000), 120, packet(1, 1000)), Admitted::Dropped(DropReason::Congested));
+
+    // Two updates at 1200 s would come after this time, those at 15 ms by the thousand.
+    let mut lane = Lane::new("fq_pie", "alpha 32 beta 32 tupdate 1200s");
+    lane.change(T0, Handle::ROOT, "tupdate 15ms").unwrap();
+    lane.fill(ms(1), 0, 20, packet(1, 1000));
+    assert_eq!([ms(2), ms(202)].map(|now| lane.ids(now, 1).len()), [1, 1]);
+    assert_eq!(lane.put(ms(60_000), 20, packet(1, 1000)), Admitted::Dropped(DropReason::Congested));
+
+    let mut lane = Lane::new("fq_pie", "quantum 1000");
+    lane.fill(T0, 0, 4, packet(1, 1000));
+    lane.fill(T0, 10, 4, packet(2, 1000));
+    lane.change(T0, Handle::ROOT, "quantum 2000").unwrap();
+    assert_eq!(lane.ids(T0, 7), [0, 10, 1, 2, 11, 12, 3]);
+
+    let (mut lane, _) = overloaded("", Ecn::Ect0);
+    lane.change(ms(5000), Handle::ROOT, "ecn ecn_prob 99").unwrap();
+    for i in 0..100 {
+        let _ = lane.put(ms(5000), 20_000 + i, packet(1, 1000).ecn(Ecn::Ect0));
+    }
+    assert!(lane.counter("ecn_mark") > 0);
+}
+
+/// While packets wait for more than 250 ms each update adds two percent to the probability: it is
+/// one after fifty updates.
+#[test]
+fn more_batches_of_flows_are_updated_less_often() {
+    // Each 16 ms, or each 47 ms with 31 batches beyond the first.
+    for (flows, passes) in [(2048, false), (65_536, true)] {
+        let mut lane = standing(&format!("alpha 0 beta 0 flows {flows}"), ms(402));
+        let answer = lane.put(ms(1500), 100, packet(1, 1000));
+        assert_eq!(answer == Admitted::Queued, passes, "{flows}: {answer:?}");
+    }
+}
+
+/// The updates begin when the qdisc does.
+#[test]
+fn the_first_update_comes_a_time_after_the_start() {
+    let first_dropped = |start: u64| {
+        let mut lane = Lane::new("pfifo", "");
+        lane.graft(ms(start), Handle::ROOT, "fq_pie", "alpha 32 beta 32 tupdate 1200s");
+        lane.fill(ms(start + 1), 0, 20, packet(1, 1000));
+        assert_eq!(lane.ids(ms(start + 300), 2).len(), 2);
+        assert!(lane.take(ms(start + 1_210_000)).id().is_some());
+        (1_212_410..1_212_430).find(|t| lane.put(ms(start + *t), 100, packet(1, 1000)) != Admitted::Queued)
+    };
+    // The second update lies at a border of 4096 ms.
+    assert_eq!([0, 4096 * 100].map(first_dropped), [Some(1_212_416); 2]);
+}
+
+/// A drop at the limit counts as one of the law: the sum of probabilities begins anew, and stays
+/// below the 85 percent from which on the law drops.
+#[test]
+fn a_drop_at_the_limit_is_one_of_the_law() {
+    let mut lane = standing("limit 20 alpha 0 beta 0 tupdate 1s", ms(402));
+    let now = ms(13_500);
+    for i in 0..100 {
+        let answers = [0, 1, 2].map(|_| lane.put(now, 100 + i, packet(1, 1000)));
+        assert_eq!(
+            answers,
+            [Admitted::Queued, Admitted::Queued, Admitted::Dropped(DropReason::Overlimit)],
+            "{i}"
+        );
+        assert_eq!(lane.ids(now, 2).len(), 2);
+    }
+    // Without those at the limit the law drops.
+    let dropped = (0..100).filter(|_| {
+        let answer = lane.put(now, 300, packet(1, 1000));
+        let _ = lane.take(now);
+        answer == Admitted::Dropped(DropReason::Congested)
+    });
+    assert!(dropped.count() > 5);
+}
+
+#[test]
+fn a_packet_that_leaves_takes_no_memory() {
+    let mut lane = Lane::new("fq_pie", "");
+    lane.fill(T0, 0, 20, Meta::new(36));
+    assert_eq!((lane.ids(T0, 5).len(), lane.counter("memory_used")), (5, 1500));
+}
+
 #[test]
 fn turns_are_by_bytes_and_a_new_flow_is_first() {
     let mut lane = Lane::new("fq_pie", "quantum 1000");

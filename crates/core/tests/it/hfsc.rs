@@ -178,6 +178,19 @@ fn curves_are_read_in_both_forms_and_cut_short() {
     }
 }
 
+/// The slope of a first packet is rounded up: 1500 bytes in 7 ms are 214 285.7 bytes a second.
+#[test]
+fn a_first_packet_is_in_time() {
+    let lane = hfsc("", &[(1, 0, "rt umax 1500 dmax 7ms rate 1000")]);
+    let mut exact = String::new();
+    lane.root().qdisc().user_classes().unwrap().options(1, &mut |o| {
+        if o.value.is_set() {
+            exact += &exact_of(o.value);
+        }
+    });
+    assert_eq!(exact, "m1 214286bps d 7000us m2 125bps");
+}
+
 #[test]
 fn impossible_classes_are_refused_with_their_reason() {
     let mut lane = hfsc("default 10", &[(1, 0, "sc m2 1mbit"), (2, 1, "rt m2 1mbit")]);
@@ -318,6 +331,29 @@ fn a_leaf_goes_on_after_its_qdisc_was_replaced() {
     let left = run(&mut lane, 5 * MS, 100 * MS);
     assert_eq!(left.iter().filter(|(_, id)| *id < 300).count(), 3);
     assert_eq!(lane.backlog(), 0);
+}
+
+/// A class whose packets are gone with its qdisc leaves, and the others have their turn.
+#[test]
+fn a_leaf_without_its_packets_stops_no_other() {
+    let mut lane = hfsc("", &[(2, 0, "ls m2 8mbit"), (3, 0, "ls m2 8mbit")]);
+    fill(&mut lane, 0, 2, 2, 1000);
+    fill(&mut lane, 0, 3, 2, 1000);
+    lane.graft(Instant::ZERO, at(2), "pfifo", "limit 7");
+    assert_eq!(lane.ids(Instant::ZERO, 3), [300, 301]);
+}
+
+/// Each time that the limits let no class send is counted.
+#[test]
+fn a_wait_for_a_limit_is_an_overlimit() {
+    let mut lane = hfsc("", &[(1, 0, "ls m2 8mbit ul m2 8mbit")]);
+    let overlimits = |lane: &Lane| lane.root().books().overlimits;
+    fill(&mut lane, 0, 1, 3, 1000);
+    assert_eq!((lane.take(Instant(0)).id(), overlimits(&lane)), (Some(100), 0));
+    for n in 1..=2 {
+        assert!(matches!(lane.take(Instant(1)), Out::Wait(_)));
+        assert_eq!(overlimits(&lane), n);
+    }
 }
 
 /// hfsc-held
