@@ -156,6 +156,21 @@ fn more_batches_of_flows_are_updated_less_often() {
     }
 }
 
+/// The updates begin when the qdisc does.
+#[test]
+fn the_first_update_comes_a_time_after_the_start() {
+    let first_dropped = |start: u64| {
+        let mut lane = Lane::new("pfifo", "");
+        lane.graft(ms(start), Handle::ROOT, "fq_pie", "alpha 32 beta 32 tupdate 1200s");
+        lane.fill(ms(start + 1), 0, 20, packet(1, 1000));
+        assert_eq!(lane.ids(ms(start + 300), 2).len(), 2);
+        assert!(lane.take(ms(start + 1_210_000)).id().is_some());
+        (1_212_410..1_212_430).find(|t| lane.put(ms(start + *t), 100, packet(1, 1000)) != Admitted::Queued)
+    };
+    // The second update lies at a border of 4096 ms.
+    assert_eq!([0, 4096 * 100].map(first_dropped), [Some(1_212_416); 2]);
+}
+
 /// A drop at the limit counts as one of the law: the sum of probabilities begins anew, and stays
 /// below the 85 percent from which on the law drops.
 #[test]
