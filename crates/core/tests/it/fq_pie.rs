@@ -167,8 +167,8 @@ fn the_first_update_comes_a_time_after_the_start() {
         assert!(lane.take(ms(start + 1_210_000)).id().is_some());
         (1_212_410..1_212_430).find(|t| lane.put(ms(start + *t), 100, packet(1, 1000)) != Admitted::Queued)
     };
-    // The second update lies at a border of 4096 ms.
-    assert_eq!([0, 4096 * 100].map(first_dropped), [Some(1_212_416); 2]);
+    // The second update lies at a border of 32 768 ms.
+    assert_eq!([0, 32_768 * 10].map(first_dropped), [Some(1_212_416); 2]);
 }
 
 /// A drop at the limit counts as one of the law: the sum of probabilities begins anew, and stays
