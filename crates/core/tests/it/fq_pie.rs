@@ -2,6 +2,7 @@
 //! `parity.rs`: memory, limits, resets. Against Linux 6.12: spec/traces/fq_pie.)
 
 use crate::common::lane::Lane;
+use txweir_core::packet::pool::List;
 use txweir_core::text::value::Words;
 use txweir_core::{Admitted, DropReason, Ecn, Env, Handle, Instant, MarkReason, Meta, Nanos, qdisc::kind};
 
@@ -167,8 +168,8 @@ fn the_first_update_comes_a_time_after_the_start() {
         assert!(lane.take(ms(start + 1_210_000)).id().is_some());
         (1_212_410..1_212_430).find(|t| lane.put(ms(start + *t), 100, packet(1, 1000)) != Admitted::Queued)
     };
-    // The second update lies at a border of 4096 ms.
-    assert_eq!([0, 4096 * 100].map(first_dropped), [Some(1_212_416); 2]);
+    // The second update lies at a border of 32 768 ms.
+    assert_eq!([0, 32_768 * 10].map(first_dropped), [Some(1_212_416); 2]);
 }
 
 /// A drop at the limit counts as one of the law: the sum of probabilities begins anew, and stays
@@ -247,4 +248,20 @@ fn ranges_and_what_is_rounded_into_them() {
         }
     });
     assert_eq!(shown, "2000000ns 256b ");
+}
+
+/// Packets that are taken out of the tree count for the law of their flow no longer.
+#[test]
+fn a_flow_whose_packets_were_taken_out_is_short() {
+    let mut lane = standing("alpha 32 beta 32", ms(202));
+    // The probability is one from here on.
+    assert_eq!(lane.put(ms(60_000), 100, packet(1, 1000)), Admitted::Dropped(DropReason::Congested));
+    lane.path.configure(ms(60_000), &mut lane.dev, |tree, cx| {
+        let mut taken = List::new();
+        tree.evict_all(&mut taken, cx);
+        while let Some(p) = taken.pop_front(&cx.pool) {
+            cx.drop(p, DropReason::Purged);
+        }
+    });
+    lane.fill(ms(60_000), 200, 4, packet(1, 1000));
 }
