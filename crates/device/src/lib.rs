@@ -1,14 +1,14 @@
 //! Live packet I/O for txweir on Linux.
 //!
 //! A *link* is one Ethernet interface as this process sees it ([`Nic`]): a TAP device ([`Tap`]), a
-//! packet socket bound to an interface ([`Packet`]), XDP sockets ([`Xdp`]), or the card of a
-//! virtual machine ([`VhostQueue`]). A link is a transmit queue as well, with frames of its own
-//! ([`Backend`]): [`TapQueue`], [`PacketQueue`], and [`LinkIo`] for any of them.
-//! A [`VnetHdr`] travels beside every frame, so that a TCP super-frame of up to 64 KiB crosses user
-//! space whole. It is cut into wire segments ([`Segmenter`]) only where a qdisc or an output needs
-//! the segments. An [`Endpoint`] is the text form that a user writes (`tap0`, `packet:eth0`,
-//! `client/tap0`), and opens the link. A further kind of link is a file with its [`Backend`] and
-//! [`Nic`], and a line in the list of `endpoint.rs`.
+//! packet socket bound to an interface ([`Packet`]), XDP sockets ([`Xdp`]), the card of a virtual
+//! machine ([`VhostQueue`]), or one end of a tunnel ([`Vxlan`]). A link is a transmit queue as
+//! well, with frames of its own ([`Backend`]): [`TapQueue`], [`PacketQueue`], and [`LinkIo`] for
+//! any of them. A [`VnetHdr`] travels beside every frame, so that a TCP super-frame of up to 64 KiB
+//! crosses user space whole. It is cut into wire segments ([`Segmenter`]) only where a qdisc or an
+//! output needs the segments. An [`Endpoint`] is the text form that a user writes (`tap0`,
+//! `packet:eth0`, `client/tap0`), and opens the link. A further kind of link is a file with its
+//! [`Backend`] and [`Nic`], and a line in the list of `endpoint.rs`.
 //!
 //! ```no_run
 //! use txweir_device::{Endpoint, LinkOptions, MAX_FRAME, Source};

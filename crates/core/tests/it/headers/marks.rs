@@ -1,6 +1,6 @@
 //! Marks of congestion in IP headers.
 
-use txweir_core::packet::headers::{Ecn, Headers, L3, set_ce};
+use txweir_core::packet::headers::{Ecn, Headers, L3, clear_dscp, set_ce, set_ecn};
 
 use super::Medium::{Ethernet, Ip};
 use super::{Medium, corpus, packet, parse};
@@ -105,4 +105,32 @@ fn marking_literal_bytes() {
     assert!(!set_ce(&mut first, h.network_header()));
     assert!(!set_ce(&mut ack[..20], Headers::parse_ethernet(&packet("v6 first", Ethernet)).network_header()));
     assert!(!set_ce(&mut [], h.network_header()));
+}
+
+/// Each code point can be set in place of each other one, and nothing else of the packet changes:
+/// setting the first one again gives the first bytes, the checksum among them.
+#[test]
+fn every_code_point_can_be_set() {
+    let all = [Ecn::NotEct, Ecn::Ect0, Ecn::Ect1, Ecn::Ce];
+    for (name, medium) in [("tcp ack", Ethernet), ("tcp syn", Ethernet), ("v6 first", Ip)] {
+        let first = packet(name, medium);
+        let headers = parse(medium, &first);
+        let network = headers.network_header();
+        for ecn in all {
+            let mut bytes = first.clone();
+            assert!(set_ecn(&mut bytes, network, ecn), "{name}");
+            let changed = parse(medium, &bytes);
+            assert_eq!((changed.ecn(), changed.dscp()), (ecn, headers.dscp()), "{name}");
+            let mut washed = bytes.clone();
+            clear_dscp(&mut washed, network);
+            let changed = parse(medium, &washed);
+            assert_eq!((changed.ecn(), changed.dscp()), (ecn, 0), "{name}");
+            assert!(set_ecn(&mut bytes, network, headers.ecn()));
+            assert_eq!(bytes, first, "{name}");
+        }
+    }
+    let mut other = packet("tcp ack", Ethernet);
+    let network = Headers::parse_ethernet(&other).network_header();
+    other[14] = 0;
+    assert!(!set_ecn(&mut other, network, Ecn::Ce), "no IP header is there any more");
 }
