@@ -117,8 +117,7 @@ impl Sandbox {
     /// The process has more than one thread, or the system refuses a step; a part of the
     /// privileges may be gone then.
     pub fn enter(&self) -> Result<Confined, SandboxError> {
-        // Without procfs the number is not known.
-        let threads = fs::read_dir("/proc/self/task").map_or(1, Iterator::count);
+        let threads = threads();
         if threads > 1 {
             return Err(SandboxError::Threads(threads));
         }
@@ -152,6 +151,29 @@ impl Sandbox {
     }
 }
 
+/// Returns the number of threads of this process, or 1 without procfs. A thread that ends is not
+/// counted: it runs no program any more, and after its join the kernel lists it for a moment.
+fn threads() -> usize {
+    let Ok(tasks) = fs::read_dir("/proc/self/task") else { return 1 };
+    tasks
+        .flatten()
+        .filter(|task| fs::read_to_string(task.path().join("stat")).is_ok_and(|stat| runs(&stat)))
+        .count()
+}
+
+/// Returns true if the thread of this line of `/proc/PID/task/TID/stat` (proc_pid_stat(5)) does not
+/// end: its flags, the seventh word after its name, lack `PF_EXITING`. The name may hold blanks and
+/// parentheses. A line that is not understood is that of a thread that runs.
+fn runs(stat: &str) -> bool {
+    const PF_EXITING: u64 = 4;
+    let (_, words) = stat.rsplit_once(')').unwrap_or_default();
+    words
+        .split_whitespace()
+        .nth(6)
+        .and_then(|flags| flags.parse::<u64>().ok())
+        .is_none_or(|flags| flags & PF_EXITING == 0)
+}
+
 /// Returns true if the bounding set is empty; false if `CAP_SETPCAP` is missing to empty it.
 fn empty_bounding_set() -> Result<bool, Errno> {
     for number in 0..u64::BITS {
@@ -170,4 +192,29 @@ fn empty_bounding_set() -> Result<bool, Errno> {
         }
     }
     Ok(true)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thread_that_ends_is_not_counted() {
+        assert!(runs("7 (a name) R) S 1 7 7 0 -1 4194368 108 0"));
+        assert!(!runs("7 (a name) R) R 1 7 7 0 -1 4194372 108 0"));
+        assert!(runs("7 (a name"));
+        assert!(runs(""));
+        assert!(runs(&fs::read_to_string("/proc/thread-self/stat").expect("procfs")));
+    }
+
+    /// The kernel lists a thread that was joined until its parent, the kernel itself, has taken it
+    /// away.
+    #[test]
+    fn a_joined_thread_is_not_counted() {
+        for _ in 0..2_000 {
+            let id = std::thread::spawn(rustix::thread::gettid).join().expect("no panic");
+            let stat = fs::read_to_string(format!("/proc/self/task/{}/stat", id.as_raw_nonzero()));
+            assert!(!stat.is_ok_and(|stat| runs(&stat)));
+        }
+    }
 }
