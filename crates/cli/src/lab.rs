@@ -9,7 +9,8 @@ use std::time::Instant;
 use clap::Subcommand;
 use serde_json::{Value, json};
 use txweir::Nanos;
-use txweir::lab::run::{Options, RunError, run, run_for_page};
+use txweir::kernel::{Kernel, Program};
+use txweir::lab::run::{Boot, Options, RunError, run, run_for_page};
 use txweir::lab::scenario::Scenario;
 use txweir_bench::handoff;
 use txweir_bench::reproduce::{self, EXPERIMENTS, Extent, Published, Row, Summed};
@@ -51,6 +52,9 @@ struct RunArgs {
     /// Write a page with charts
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
+    /// User-Mode Linux for hosts with `stack = "linux"` [default: $TXWEIR_KERNEL]
+    #[arg(long, value_name = "FILE")]
+    kernel: Option<PathBuf>,
     /// Write the event log: 32 bytes for each event, the same in every run with the same seed
     #[arg(long, value_name = "FILE")]
     log: Option<PathBuf>,
@@ -97,14 +101,16 @@ fn scenario(args: RunArgs) -> Result<(), Failure> {
         .log
         .as_deref()
         .map(|path| Ok::<_, Failure>(Box::new(BufWriter::new(created(path)?)) as Box<dyn std::io::Write>));
-    let options = Options { seed: args.seed, pcap_dir: args.pcap, log: log.transpose()? };
+    let kernel = args.kernel.or_else(|| std::env::var_os("TXWEIR_KERNEL").map(PathBuf::from));
+    let boot = kernel.map(boot).transpose()?;
+    let options = Options { seed: args.seed, pcap_dir: args.pcap, log: log.transpose()?, boot };
     let page = args.html.as_deref().map(page::Kept::open).transpose()?;
     let mut bar = Bar::new(scenario.duration().as_nanos());
     let progress = |now: Nanos| bar.at(now.as_nanos());
     let wrong = |e: RunError| match e {
         RunError::Scenario(e) => Failure::from(e.diagnostic()),
         e @ RunError::Open(..) => Failure::usage(e),
-        e @ (RunError::Capture(..) | RunError::Log(_)) => Failure::failed(e),
+        e @ (RunError::Capture(..) | RunError::Log(_) | RunError::Machine(..)) => Failure::failed(e),
     };
     let report = match page {
         None => run(&scenario, options, progress).map_err(wrong)?,
@@ -119,6 +125,14 @@ fn scenario(args: RunArgs) -> Result<(), Failure> {
         true => output::json(report.json()),
         false => output::print(report),
     }
+}
+
+/// Returns the function that boots this kernel, whose process 1 is this program.
+fn boot(kernel: PathBuf) -> Result<Boot, Failure> {
+    let kernel = kernel.canonicalize().map_err(|e| Failure::usage(format!("--kernel {}: {e}", kernel.display())))?;
+    let init = std::env::current_exe().map_err(|e| Failure::failed(format!("the path of this program: {e}")))?;
+    let program = Program { kernel, init, words: vec!["kernel-init".to_owned()] };
+    Ok(Box::new(move |plan| Ok(Box::new(Kernel::boot(&program, plan)?))))
 }
 
 /// Creates an empty file to write to.

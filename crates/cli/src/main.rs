@@ -98,6 +98,13 @@ enum Command {
     /// Write the pages of the manual into a folder
     #[command(hide = true)]
     Man(pages::Man),
+    /// Do the work of a kernel of the lab, as its process 1
+    #[command(hide = true)]
+    KernelInit {
+        /// Words that a kernel adds
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        words: Vec<OsString>,
+    },
 }
 
 fn main() -> ExitCode {
@@ -148,6 +155,10 @@ fn run(cli: Cli) -> Result<ExitCode, Failure> {
         Command::Kinds(args) => kinds::main(args),
         Command::Completions(args) => pages::completions(&args),
         Command::Man(args) => pages::man(&args),
+        Command::KernelInit { .. } => {
+            txweir::kernel::work();
+            Err(Failure::usage("kernel-init: only process 1 of a kernel of the lab has this work"))
+        }
     }
     .map(|()| ExitCode::SUCCESS)
 }

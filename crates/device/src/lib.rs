@@ -80,7 +80,7 @@ pub use segment::{SEGMENTS_MAX, SegmentError, Segmenter, Shape};
 pub use signal::{Signal, Signals};
 pub use socket::{ListenError, Listening, SOCKET_PATH_MAX, file_of};
 pub use tap::{Offload, Tap, TapOptions};
-pub use vhost::VhostQueue;
+pub use vhost::{TimedCard, VhostQueue};
 #[cfg(feature = "testnet")]
 pub use vhost::{Seen, any_rings};
 pub use vnet::{Gso, VnetHdr};

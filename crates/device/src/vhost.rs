@@ -19,11 +19,13 @@ mod message;
 mod ring;
 mod session;
 mod stream;
+mod timed;
 #[cfg(feature = "testnet")]
 mod testing;
 
 #[cfg(feature = "testnet")]
 pub use testing::{Seen, any_rings};
+pub use timed::TimedCard;
 
 use std::collections::VecDeque;
 use std::io;
@@ -45,6 +47,7 @@ use crate::nic::Nic;
 use crate::queue::PLACES;
 use crate::socket::{ListenError, Listening};
 use crate::vhost::guest::{Put, RINGS};
+use crate::vhost::message::protocol;
 use crate::vhost::session::{MTU, Session};
 use crate::vhost::stream::Ended;
 use crate::vnet::VnetHdr;
@@ -140,7 +143,7 @@ impl VhostQueue {
             return Ok(());
         }
         epoll::delete(&self.poll, self.socket.socket())?;
-        let session = Session::new(stream);
+        let session = Session::new(stream, protocol::ALL);
         epoll::add(&self.poll, &session, EventData::new_u64(MESSAGE), EventFlags::IN)?;
         self.session = Some(session);
         self.say("a machine is connecting".to_owned());

@@ -23,6 +23,8 @@ pub enum NetEvent {
     Replay,
     /// A group's next short flow begins.
     Flow,
+    /// A machine wants to run.
+    Machine,
 }
 
 impl Payload for NetEvent {
@@ -37,6 +39,7 @@ impl Payload for NetEvent {
             Self::Rate(step) => 6 | u64::from(step) << 8,
             Self::Replay => 7,
             Self::Flow => 8,
+            Self::Machine => 9,
         }
     }
     fn is_timer(self) -> bool {

@@ -34,6 +34,7 @@ pub mod flent;
 pub mod frame;
 pub mod ip;
 pub mod link;
+pub mod machine;
 pub mod net;
 pub mod nic;
 pub mod page;

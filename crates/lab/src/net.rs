@@ -6,6 +6,7 @@ mod flows;
 mod foresight;
 mod group;
 mod links;
+mod machines;
 mod measure;
 mod members;
 mod meters;
@@ -27,6 +28,7 @@ use crate::cpu::Cpu;
 use crate::engine::{Engine, Event, Trace};
 use crate::event::NetEvent;
 use crate::frame::Frame;
+use crate::machine::Machine;
 use crate::nic::{Nic, NicConfig};
 use crate::tcp::TcpConfig;
 
@@ -34,6 +36,7 @@ pub use flows::{AT_ONCE_MAX, CLASSES, FlowCounts, Flows, LISTED_MAX, Short};
 pub use group::{Choice, Group, GroupState, Load};
 use links::Arrived;
 pub use links::{Links, Totals};
+pub use machines::MachineCounts;
 pub use measure::{CbrCounts, Counted, VideoCounts, VoiceCounts};
 use members::{Members, Quota};
 pub use meters::Meters;
@@ -44,7 +47,9 @@ use traffic::Host;
 pub use traffic::Traffic;
 use watch::Watch;
 
-/// Destinations from here on are QUIC ends; below are TCP ends.
+/// Destinations from here on are hosts that are machines; below are TCP ends.
+const MACHINES: u32 = 1 << 28;
+/// Destinations from here on are QUIC ends.
 const QUICS: u32 = 1 << 29;
 /// Destinations from here on are UDP sinks.
 const SINKS: u32 = 1 << 30;
@@ -62,6 +67,11 @@ struct Ground {
     meters: Meters,
 }
 
+/// Returns the IPv4 address of a host.
+pub(crate) const fn address(host: u32) -> [u8; 4] {
+    members::addr(host, 1).ip
+}
+
 /// Hosts, links, connections, and the clock.
 #[derive(Debug)]
 pub struct Net {
@@ -76,9 +86,11 @@ impl Net {
     /// Returns an empty net. The seed decides start times, flow hashes and sequence numbers.
     pub fn new(seed: u64) -> Self {
         let (links, meters) = (Links::default(), Meters::default());
+        let mut traffic = Traffic::default();
+        traffic.machines.set_seed(seed);
         Self {
             ground: Ground { engine: Engine::new(), links, meters },
-            traffic: Traffic::default(),
+            traffic,
             quota: Quota::default(),
             rng: Rng::new(seed),
             replay: None,
@@ -172,6 +184,30 @@ impl Net {
         Ok(())
     }
 
+    /// Makes a host a machine, before the run: its packets are those of the machine. Groups of
+    /// traffic are none of its business.
+    pub fn machine(&mut self, host: u32, machine: Box<dyn Machine>) {
+        self.traffic.machines.add(host, machine, &mut self.ground);
+    }
+    /// Returns the machines with their hosts, to end them.
+    pub fn machines_mut(&mut self) -> impl Iterator<Item = (u32, &mut Box<dyn Machine>)> {
+        self.traffic.machines.iter_mut()
+    }
+    /// Returns the packets of machines that have ended outside queues and links.
+    pub fn machine_counts(&self) -> MachineCounts {
+        self.traffic.machines.counts()
+    }
+    /// Returns the payload that the connections of machines to this port of a server have sent
+    /// again.
+    pub fn machines_sent_again(&self, port: u16) -> u64 {
+        self.traffic.machines.again(port)
+    }
+    /// Returns the first machine that has failed: its host, and the reason. The net runs no
+    /// further.
+    pub fn fault(&self) -> Option<(u32, &str)> {
+        self.traffic.machines.fault()
+    }
+
     /// Lets these packets arrive at `from` on their way to `to`, each at its sending time
     /// (`Frame::sent`), by which they are ordered. A net has one replay.
     ///
@@ -258,6 +294,9 @@ impl Net {
             {
                 continue;
             }
+            if self.fault().is_some() {
+                break;
+            }
             let Some(e) = self.ground.engine.next(until) else { break };
             self.handle(e);
         }
@@ -293,6 +332,7 @@ impl Net {
                 }
             }
             NetEvent::Rate(step) => ground.links.step(step),
+            NetEvent::Machine => traffic.machine(e.actor, ground),
         }
     }
 

@@ -3,16 +3,17 @@
 pub mod apps;
 pub(crate) mod text;
 
+use hdrhistogram::Histogram;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use txweir_core::sched::node::Node;
 use txweir_core::{DropReason, Instant, MarkReason, Nanos};
 
-use crate::dist::Times;
-use crate::net::{Load, Net};
+use crate::dist::{Times, histogram};
+use crate::net::{Group, Load, Net};
 use crate::nic::{Gauge, Nic};
 use crate::report::apps::{FlowsReport, QuestionsReport, VideoReport, VoiceReport};
-use crate::scenario::{Built, Ends, Scenario, Section};
+use crate::scenario::{Built, Ends, Planned, Scenario, Section};
 
 /// All measurements of a run of a scenario, from the end of the warm-up on.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -189,13 +190,15 @@ impl Report {
         let asked = |section| scenario.sections().contains(&section);
         let ways = |section| built.ends.iter().zip(0_u32..).filter(move |_| asked(section));
         let groups = (0..net.traffic().groups().len()).filter(|_| asked(Section::Traffic));
+        let planned = built.planned.iter().filter(|_| asked(Section::Traffic));
+        let planned = planned.map(|p| of_machines(net, p, &built.hosts, time));
         Self {
             title: scenario.title().into(),
             seed,
             warmup_ns: scenario.warmup().0,
             measured_ns: time.0,
             events: net.engine().dispatched(),
-            traffic: groups.map(|g| traffic(net, g, &built.hosts, time)).collect(),
+            traffic: groups.map(|g| traffic(net, g, &built.hosts, time)).chain(planned).collect(),
             links: ways(Section::Links)
                 .map(|(e, n)| link(net.links().nic(n), e, &built.hosts, time))
                 .collect(),
@@ -213,6 +216,63 @@ impl Report {
     }
 }
 
+/// Returns the report of a group between machines, as they have counted.
+fn of_machines(net: &Net, planned: &Planned, hosts: &[String], time: Nanos) -> TrafficReport {
+    let [client, server] = &planned.outcomes;
+    let again = net.machines_sent_again(planned.port);
+    let Load::Rr { request, response } = planned.group.load else {
+        return group(&planned.group, hosts, &server.bytes, server.bytes.iter().sum(), again, time);
+    };
+    let mut latency = histogram();
+    for time in &client.times {
+        latency.saturating_record((*time).max(1));
+    }
+    let bytes = latency.len().saturating_mul(request.saturating_add(response));
+    group(&planned.group, hosts, &client.bytes, bytes, again, time).with_transactions(&latency, time)
+}
+
+/// Returns the part of a report that all kinds of traffic have.
+fn group(
+    g: &Group,
+    hosts: &[String],
+    members: &[u64],
+    bytes: u64,
+    retransmitted_bytes: u64,
+    time: Nanos,
+) -> TrafficReport {
+    TrafficReport {
+        name: g.name.clone(),
+        from: hosts[g.from as usize].clone(),
+        to: hosts[g.to as usize].clone(),
+        kind: kind(g.load),
+        count: g.count,
+        throughput_bit_s: per_second(u128::from(bytes) * 8, time),
+        jain: jain(members),
+        retransmitted_bytes,
+        transactions: None,
+        transactions_per_s: None,
+        latency: None,
+        delay: None,
+        packets: None,
+        flows: None,
+        voice: None,
+        video: None,
+        questions: None,
+    }
+}
+
+impl TrafficReport {
+    /// Adds the transactions that took these times.
+    fn with_transactions(mut self, latency: &Histogram<u64>, time: Nanos) -> Self {
+        let n = latency.len();
+        self.transactions = Some(n);
+        // Tenths suffice, and print alike everywhere.
+        self.transactions_per_s = Some(per_second(u128::from(n) * 10, time) as f64 / 10.0);
+        self.latency = Times::of(latency);
+        self
+    }
+}
+
 fn traffic(net: &Net, number: usize, hosts: &[String], time: Nanos) -> TrafficReport {
     let (state, counted) = (&net.traffic().groups()[number], net.traffic().counted(number));
     let g = &state.group;
@@ -223,33 +283,12 @@ fn traffic(net: &Net, number: usize, hosts: &[String], time: Nanos) -> TrafficRe
         }
         _ => members.iter().sum(),
     };
-    let mut report = TrafficReport {
-        name: g.name.clone(),
-        from: hosts[g.from as usize].clone(),
-        to: hosts[g.to as usize].clone(),
-        kind: kind(g.load),
-        count: g.count,
-        throughput_bit_s: per_second(u128::from(bytes) * 8, time),
-        jain: jain(&members),
-        retransmitted_bytes: counted.retransmitted(),
-        transactions: None,
-        transactions_per_s: None,
-        latency: None,
-        delay: None,
-        packets: None,
-        flows: counted.short_flows().map(FlowsReport::of),
-        voice: None,
-        video: None,
-        questions: None,
-    };
+    let mut report = group(g, hosts, &members, bytes, counted.retransmitted(), time);
+    report.flows = counted.short_flows().map(FlowsReport::of);
     match g.load {
         Load::Stream | Load::Short(_) | Load::Quic(_) => {}
         Load::Rr { .. } | Load::Ask(_) => {
-            let n = state.latency.len();
-            report.transactions = Some(n);
-            // Tenths suffice, and print alike everywhere.
-            report.transactions_per_s = Some(per_second(u128::from(n) * 10, time) as f64 / 10.0);
-            report.latency = Times::of(&state.latency);
+            report = report.with_transactions(&state.latency, time);
             if let Load::Ask(_) = g.load {
                 report.questions = Some(QuestionsReport::of(counted.asked()));
             }

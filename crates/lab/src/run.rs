@@ -10,6 +10,7 @@ use std::rc::Rc;
 use txweir_core::{Instant, Nanos};
 
 use crate::engine::Trace;
+use crate::machine::{Machine, Part, Plan};
 use crate::page::Page;
 use crate::pcap::{Capture, Tap};
 use crate::report::Report;
@@ -27,15 +28,22 @@ pub struct Options {
     pub pcap_dir: Option<PathBuf>,
     /// Destination of the event log, if any: see [`Trace`]. It should be buffered.
     pub log: Option<Box<dyn Write>>,
+    /// Starts the machine of a host with a kernel of its own; the error in words. Without it, a
+    /// scenario with such hosts is refused.
+    pub boot: Option<Boot>,
 }
+
+/// Starts the machine that does this work, at time zero of the lab's clock.
+pub type Boot = Box<dyn FnMut(&Plan) -> Result<Box<dyn Machine>, String>>;
 
 impl fmt::Debug for Options {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { seed, pcap_dir, log } = self;
+        let Self { seed, pcap_dir, log, boot } = self;
         f.debug_struct("Options")
             .field("seed", seed)
             .field("pcap_dir", pcap_dir)
             .field("log", &log.is_some())
+            .field("boot", &boot.is_some())
             .finish()
     }
 }
@@ -51,6 +59,8 @@ pub enum RunError {
     Capture(PathBuf, io::Error),
     /// The event log cannot be written.
     Log(io::Error),
+    /// The kernel of a host cannot be started, or has failed: the host, and the reason.
+    Machine(String, String),
 }
 
 impl fmt::Display for RunError {
@@ -59,6 +69,7 @@ impl fmt::Display for RunError {
             Self::Scenario(e) => e.fmt(f),
             Self::Open(path, e) | Self::Capture(path, e) => write!(f, "{}: {e}", path.display()),
             Self::Log(e) => write!(f, "event log: {e}"),
+            Self::Machine(host, why) => write!(f, "host {host}: {why}"),
         }
     }
 }
@@ -102,7 +113,9 @@ fn played<T>(
     if let Some(log) = options.log {
         built.net = built.net.with_trace(Trace::to(log));
     }
+    start(&mut built, options.boot)?;
     let result = play(seed, &mut built);
+    finish(&mut built)?;
     for (path, capture) in captures {
         capture.borrow_mut().finish().map_err(|e| RunError::Capture(path, e))?;
     }
@@ -110,6 +123,41 @@ fn played<T>(
         trace.finish().map_err(RunError::Log)?;
     }
     Ok((Report::new(scenario, seed, &built), result))
+}
+
+/// Starts the machines of the hosts that are some.
+fn start(built: &mut Built, boot: Option<Boot>) -> Result<(), RunError> {
+    let Some((_, first)) = built.plans.first() else { return Ok(()) };
+    let none = || RunError::Machine(first.host.clone(), "no kernel is given for stack = \"linux\"".to_owned());
+    let mut boot = boot.ok_or_else(none)?;
+    for (host, plan) in &built.plans {
+        let machine = boot(plan).map_err(|why| RunError::Machine(plan.host.clone(), why))?;
+        built.net.machine(*host, machine);
+    }
+    Ok(())
+}
+
+/// Ends the machines, and takes their results.
+fn finish(built: &mut Built) -> Result<(), RunError> {
+    if let Some((host, why)) = built.net.fault() {
+        return Err(RunError::Machine(built.hosts[host as usize].clone(), why.to_owned()));
+    }
+    let Built { net, plans, planned, hosts, .. } = built;
+    for (host, machine) in net.machines_mut() {
+        let failed = |why| RunError::Machine(hosts[host as usize].clone(), why);
+        let outcomes = machine.finish().map_err(failed)?;
+        let tasks = plans.iter().filter(|(of, _)| *of == host).flat_map(|(_, plan)| &plan.tasks);
+        if outcomes.len() != tasks.clone().count() {
+            return Err(failed("its kernel has given no results".to_owned()));
+        }
+        for (task, outcome) in tasks.zip(outcomes) {
+            let side = usize::from(task.part == Part::Server);
+            if let Some(planned) = planned.iter_mut().find(|planned| planned.port == task.server.1) {
+                planned.outcomes[side] = outcome;
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Runs a net through the warm-up and the measured time.
@@ -127,6 +175,9 @@ pub fn play(scenario: &Scenario, built: &mut Built, progress: &mut dyn FnMut(Nan
         }
         let stop = if measuring { end } else { warmup };
         built.net.run(stop.min(now + PROGRESS));
+        if built.net.fault().is_some() {
+            return;
+        }
         progress(built.net.engine().now().saturating_since(Instant::ZERO));
     }
 }

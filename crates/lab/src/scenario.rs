@@ -5,6 +5,7 @@
 mod file;
 mod host;
 mod ifb;
+mod machines;
 mod memory;
 mod names;
 mod traffic;
@@ -21,6 +22,7 @@ use txweir_core::{DqlConfig, Env, Instant, Nanos, Role};
 use txweir_tc::{Diagnostic, Policy, Source};
 
 use crate::link::LinkConfig;
+use crate::machine::Plan;
 use crate::net::{Group, Net};
 use crate::nic::NicConfig;
 
@@ -28,6 +30,7 @@ pub(crate) use file::code_point;
 pub use file::{CompletionText, Percent, Section, Text};
 use file::{File, LinkTable, RoleName, TrafficFile};
 pub use memory::{MEMORY, TEXT_MAX};
+pub(crate) use machines::Planned;
 use names::Names;
 use traffic::Traffic;
 
@@ -112,6 +115,10 @@ pub struct Built {
     pub links: Vec<String>,
     /// Ends of each NIC.
     pub ends: Vec<Ends>,
+    /// The hosts that are machines, with their work.
+    pub plans: Vec<(u32, Plan)>,
+    /// The groups of traffic between machines: they have no part in the net.
+    pub(crate) planned: Vec<Planned>,
 }
 
 /// A direction of a link, or an ifb.
@@ -292,6 +299,8 @@ impl Scenario {
         let mut left = MEMORY - self.memory(&groups)?;
         self.check_carried(&groups)?;
         let sends = self.senders(&hosts);
+        let (planned, groups) = self.planned(&hosts, groups)?;
+        let plans = self.plans(&hosts, &planned, seed)?;
         let mut net = Net::new(seed);
         for h in &self.file.host {
             let (tcp, cpu) = self.host(h.get_ref())?;
@@ -332,17 +341,24 @@ impl Scenario {
             later.extend(made.later);
         }
         self.apply_later(&mut net, later, left)?;
-        for (table, group) in groups {
-            let t = &self.file.traffic[table];
+        let mut reaches = |table: usize, group: &Group| {
             let (there, back) = ((group.from, group.to), (group.to, group.from));
             let ways = if group.load.goes_back() { vec![there, back] } else { vec![there] };
-            if let Some((a, b)) = ways.into_iter().find(|(a, b)| !net.reaches(*a, *b)) {
+            ways.into_iter().find(|(a, b)| !net.reaches(*a, *b)).map_or(Ok(()), |(a, b)| {
                 let message = format!("to: no links lead from {} to {}", hosts.name(a), hosts.name(b));
-                return Err(self.error(t.get_ref().to.span(), message));
-            }
-            net.group(group).map_err(|e| self.error(t.span(), e))?;
+                Err(self.error(self.file.traffic[table].get_ref().to.span(), message))
+            })
+        };
+        for planned in &planned {
+            reaches(planned.table, &planned.group)?;
         }
-        Ok(Built { net, hosts: names, links, ends })
+        for (table, group) in &groups {
+            reaches(*table, group)?;
+        }
+        for (table, group) in groups {
+            net.group(group).map_err(|e| self.error(self.file.traffic[table].span(), e))?;
+        }
+        Ok(Built { net, hosts: names, links, ends, plans, planned })
     }
 
     /// Returns the hosts by name.

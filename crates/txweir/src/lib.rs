@@ -71,6 +71,8 @@ pub use txweir_device as device;
 pub use txweir_handoff as handoff;
 #[cfg(feature = "lab")]
 pub use txweir_lab as lab;
+#[cfg(feature = "kernel")]
+pub use txweir_kernel as kernel;
 #[cfg(feature = "lint")]
 pub use txweir_lint as lint;
 #[cfg(feature = "live")]

@@ -41,6 +41,8 @@ pub(super) struct Slot {
     pub(super) kick: Option<OwnedFd>,
     /// Tells the guest of used chains.
     pub(super) call: Option<OwnedFd>,
+    /// True if the guest is to be told by a message, as it has no descriptor for that.
+    due: bool,
     /// Tells the frontend of an error of the ring.
     pub(super) err: Option<OwnedFd>,
 }
@@ -291,10 +293,18 @@ impl Guest {
     fn flush_one(&mut self, at: usize) {
         if std::mem::take(&mut self.slots[at].news)
             && self.with(at, |ring, memory, _| ring.tells(memory)) == Some(true)
-            && let Some(call) = &self.slots[at].call
         {
-            signal(call);
+            let slot = &mut self.slots[at];
+            match &slot.call {
+                Some(call) => signal(call),
+                None => slot.due = true,
+            }
         }
+    }
+
+    /// Returns a ring of which the guest is to be told by a message, once.
+    pub(super) fn take_due(&mut self) -> Option<usize> {
+        self.slots.iter_mut().position(|slot| std::mem::take(&mut slot.due))
     }
 
     /// Answers the commands of the guest (VIRTIO 1.2 section 5.1.6.5).

@@ -35,11 +35,13 @@ pub(super) mod protocol {
     /// Messages of the device, which has none so far; User-Mode Linux takes the interrupts of the
     /// rings only from a device that could have some.
     pub(crate) const BACKEND_REQ: u64 = 1 << 5;
+    /// Notifications of rings are messages: the guest's time is not that of the machine.
+    pub(crate) const IN_BAND: u64 = 1 << 14;
     /// The configuration space of the device.
     pub(crate) const CONFIG: u64 = 1 << 9;
     /// The request that resets the device.
     pub(crate) const RESET_DEVICE: u64 = 1 << 13;
-    /// All that this device has.
+    /// All that a card in the machine's own time has.
     pub(crate) const ALL: u64 = MQ | REPLY_ACK | BACKEND_REQ | CONFIG | RESET_DEVICE;
 }
 
@@ -95,6 +97,8 @@ pub(super) enum Request {
     GetConfig(u32, u32),
     SetConfig,
     ResetDevice,
+    /// The guest has made chains of a ring available.
+    Kick(u32),
 }
 
 /// The reason for which a message is refused, in words that complete "message NAME: ".
@@ -139,6 +143,23 @@ pub(super) fn reply(number: u32, body: &[u8]) -> Vec<u8> {
     }
     raw.extend(body);
     raw
+}
+
+/// The number of the device's message that it has used chains of a ring (`VHOST_USER_BACKEND_VRING_CALL`).
+const CALL: u32 = 4;
+/// Bytes of its reply.
+pub(super) const CALLED: usize = HEADER + 8;
+
+/// Returns the bytes of the device's message about a ring, which asks for a reply.
+pub(super) fn call(ring: u32) -> Vec<u8> {
+    [CALL, VERSION_1 | NEEDS_REPLY, 8, ring, 0].into_iter().flat_map(u32::to_ne_bytes).collect()
+}
+
+/// Returns true if this is the reply to such a message, and the frontend has obeyed.
+pub(super) fn is_called(raw: &[u8; CALLED]) -> bool {
+    let mut words = Words(raw);
+    let [number, flags, size] = [words.u32(), words.u32(), words.u32()];
+    [number, flags, size] == [CALL, VERSION_1 | IS_REPLY, 8] && words.u64() == 0
 }
 
 /// The words of a message, in order; zero where it ends.
@@ -217,6 +238,7 @@ requests! {
     24 "GET_CONFIG" 12 |words| Ok(Request::GetConfig(words.u32(), words.u32()));
     25 "SET_CONFIG" 12 |_| Ok(Request::SetConfig);
     34 "RESET_DEVICE" 0 |_| Ok(Request::ResetDevice);
+    35 "VRING_KICK" 8 |words| Ok(Request::Kick(words.u32()));
 }
 
 fn regions(words: &mut Words<'_>) -> Result<Request, Refused> {
@@ -256,6 +278,12 @@ mod tests {
         let header = Header::read(&raw).unwrap();
         assert_eq!(header, Header { number: 8, needs_reply: true, size: 8 });
         assert_eq!(read(8, &words(&[3, 256])), Ok(Request::SetVringNum(3, 256)));
+        assert_eq!(read(35, &words(&[3, 0])), Ok(Request::Kick(3)));
+        assert_eq!(call(3), words(&[4, 1 | 8, 8, 3, 0]));
+        for (done, status) in [(true, 0), (false, 1)] {
+            let raw: [u8; CALLED] = words(&[4, 5, 8, status, 0]).try_into().unwrap();
+            assert_eq!(is_called(&raw), done);
+        }
         assert_eq!(reply(8, &1u64.to_ne_bytes()), [words(&[8, 5, 8]), 1u64.to_ne_bytes().to_vec()].concat());
     }
 
@@ -272,7 +300,7 @@ mod tests {
         assert_eq!(message(8, &[0; 4]), "expected at least 8 bytes, given 4");
         assert_eq!(message(5, &words(&[9, 0])), "expected at most 0 regions, given 9");
         assert_eq!(message(9, &words(&[0, 1, 0, 0, 0, 0, 0, 0, 0, 0])), "expected no flags, given 0x1");
-        assert_eq!(message(35, &[]), "this device does not have it");
+        assert_eq!(message(36, &[]), "this device does not have it");
         let raw: [u8; HEADER] = words(&[1, 2, 0]).try_into().unwrap();
         assert_eq!(Header::read(&raw).unwrap_err().0, "expected version 1 of the protocol, given 2");
         let raw: [u8; HEADER] = words(&[1, 1, 513]).try_into().unwrap();

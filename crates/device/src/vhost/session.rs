@@ -36,9 +36,11 @@ pub(super) struct Session {
     stream: Stream,
     pub(super) guest: Guest,
     setups: [Setup; RINGS],
+    /// The features of the protocol that this device offers, and those that both have.
+    offered: u64,
     protocol: u64,
     /// The socket for messages of this device to the frontend.
-    backend: Option<OwnedFd>,
+    pub(super) backend: Option<OwnedFd>,
     /// True once frames could pass, for the log.
     pub(super) said_up: bool,
 }
@@ -47,12 +49,14 @@ pub(super) struct Session {
 type Answer = Result<Option<Vec<u8>>, Refused>;
 
 impl Session {
-    /// Takes over a connection, which has to be non-blocking.
-    pub(super) fn new(socket: UnixStream) -> Self {
+    /// Takes over a connection, which has to be non-blocking. `offered`: the features of the
+    /// protocol.
+    pub(super) fn new(socket: UnixStream, offered: u64) -> Self {
         Self {
             stream: Stream::new(socket),
             guest: Guest::new(),
             setups: [Setup::default(); RINGS],
+            offered,
             protocol: 0,
             backend: None,
             said_up: false,
@@ -94,7 +98,7 @@ impl Session {
         let word = |word: u64| Ok(Some(word.to_ne_bytes().to_vec()));
         match request {
             Request::GetFeatures => return word(ALL),
-            Request::GetProtocolFeatures => return word(protocol::ALL),
+            Request::GetProtocolFeatures => return word(self.offered),
             Request::GetQueueNum => return word(2 * PAIRS as u64),
             Request::GetVringBase(ring) => {
                 let at = index(*ring)?;
@@ -110,7 +114,7 @@ impl Session {
                 }
                 self.guest.features = Features(*bits);
             }
-            Request::SetProtocolFeatures(bits) => self.protocol = bits & protocol::ALL,
+            Request::SetProtocolFeatures(bits) => self.protocol = bits & self.offered,
             Request::SetBackendReqFd => self.backend = descriptor(fds, true)?,
             Request::SetOwner | Request::SetConfig => {}
             Request::ResetOwner | Request::ResetDevice => self.reset(poll),
@@ -158,12 +162,15 @@ impl Session {
                 let at = index(*ring)?;
                 self.stop(at, poll);
                 self.guest.slots[at].kick = descriptor(fds, *has_fd)?;
-                let Some(kick) = &self.guest.slots[at].kick else {
-                    return Err(Refused::given("a descriptor", "none: this device does not poll"));
-                };
-                let data = EventData::new_u64(first + at as u64);
-                epoll::add(poll, kick, data, EventFlags::IN)
-                    .map_err(|errno| Refused(format!("cannot wait for the descriptor: {errno}")))?;
+                match &self.guest.slots[at].kick {
+                    Some(kick) => {
+                        let data = EventData::new_u64(first + at as u64);
+                        epoll::add(poll, kick, data, EventFlags::IN)
+                            .map_err(|errno| Refused(format!("cannot wait for the descriptor: {errno}")))?;
+                    }
+                    None if self.protocol & protocol::IN_BAND != 0 => {}
+                    None => return Err(Refused::given("a descriptor", "none: this device does not poll")),
+                }
                 self.setups[at].started = true;
                 if !self.guest.features.enables() {
                     self.guest.slots[at].enabled = true;
@@ -180,6 +187,17 @@ impl Session {
                 let at = index(*ring)?;
                 self.guest.slots[at].enabled = *on;
                 // Chains may have been made available before.
+                self.guest.kicked(at);
+            }
+            Request::Kick(ring) => {
+                let at = index(*ring)?;
+                if self.protocol & protocol::IN_BAND == 0 {
+                    return Err(Refused("notifications are no messages here".to_owned()));
+                }
+                // The first notification starts a ring that has no descriptor for it.
+                if !std::mem::replace(&mut self.setups[at].started, true) {
+                    self.restart(at)?;
+                }
                 self.guest.kicked(at);
             }
             _ => {}

@@ -80,7 +80,7 @@ pub struct Choice {
 }
 
 impl Choice {
-    pub(super) fn of(self, host: &TcpConfig) -> TcpConfig {
+    pub(crate) fn of(self, host: &TcpConfig) -> TcpConfig {
         let (congestion, ecn) = (self.congestion.unwrap_or(host.congestion), self.ecn.unwrap_or(host.ecn));
         TcpConfig { congestion, ecn, ..host.clone() }
     }

@@ -9,9 +9,10 @@ use super::flows::Opening;
 use super::foresight::{self, Foresight};
 use super::group::{Group, GroupState, Load};
 use super::measure::Counted;
+use super::machines::Machines;
 use super::members::addr;
 use super::turns::{Turn, Turns};
-use super::{Ground, QUICS, SINKS};
+use super::{Ground, MACHINES, QUICS, SINKS};
 use crate::app::{App, Pace};
 use crate::cpu::Cpu;
 use crate::event::NetEvent;
@@ -33,6 +34,7 @@ pub struct Traffic {
     pub(super) quics: Vec<QuicEnd>,
     pub(super) datagrams: Datagrams,
     pub(super) groups: Vec<GroupState>,
+    pub(super) machines: Machines,
     turns: Turns,
     foresight: Foresight,
 }
@@ -105,6 +107,7 @@ impl Traffic {
         for sink in &mut self.datagrams.sinks {
             sink.receiver.restart();
         }
+        self.machines.restart();
     }
 
     /// Returns the host of a packet's destination.
@@ -112,6 +115,7 @@ impl Traffic {
         match to {
             sink @ SINKS.. => self.datagrams.sinks[(sink - SINKS) as usize].host,
             quic @ QUICS.. => self.quics[(quic - QUICS) as usize].host,
+            machine @ MACHINES.. => machine - MACHINES,
             end => self.ends[end as usize].host,
         }
     }
@@ -122,6 +126,10 @@ impl Traffic {
         match frame.to {
             sink @ SINKS.. => return self.deliver_datagram(sink - SINKS, frame, ground),
             quic @ QUICS.. => self.quics[(quic - QUICS) as usize].conn.deliver(now, frame),
+            machine @ MACHINES.. => {
+                let nic = self.machines.deliver(machine - MACHINES, frame, ground);
+                return nic.into_iter().for_each(|nic| self.kick(nic, ground));
+            }
             to => {
                 let end = &mut self.ends[to as usize];
                 if self.groups[end.group as usize].flows.is_some() && !end.is_for_flow(frame) {
@@ -157,6 +165,13 @@ impl Traffic {
         if source.alarm.fired(ground.engine.now())
             && let Some(nic) = self.datagrams.send(number, ground)
         {
+            self.kick(nic, ground);
+        }
+    }
+
+    /// Handles the alarm of a machine.
+    pub(super) fn machine(&mut self, n: u32, ground: &mut Ground) {
+        if let Some(nic) = self.machines.fired(n, ground) {
             self.kick(nic, ground);
         }
     }
@@ -247,6 +262,9 @@ impl Traffic {
             end.conn.wake();
             self.send(n, ground);
             return self.quics[quic as usize].conn.is_blocked();
+        }
+        if let Some(machine) = n.checked_sub(MACHINES) {
+            return self.machines.wake(machine, ground);
         }
         let end = &mut self.ends[n as usize];
         end.waiting = false;

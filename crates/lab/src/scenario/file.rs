@@ -128,6 +128,8 @@ fn no_time() -> Text<Nanos> {
 #[serde(deny_unknown_fields)]
 pub(super) struct HostTable {
     pub(super) name: Spanned<String>,
+    /// `lab`, or `linux` for a kernel of its own.
+    pub(super) stack: Option<Spanned<String>>,
     /// Largest TSO unit, Ethernet header included; 0 for none.
     pub(super) tso: Option<Spanned<Text<Bytes>>>,
     pub(super) mss: Option<Spanned<u16>>,
