@@ -129,8 +129,10 @@ fn scenario(args: RunArgs) -> Result<(), Failure> {
 
 /// Returns the function that boots this kernel, whose process 1 is this program.
 fn boot(kernel: PathBuf) -> Result<Boot, Failure> {
-    let kernel = kernel.canonicalize().map_err(|e| Failure::usage(format!("--kernel {}: {e}", kernel.display())))?;
-    let init = std::env::current_exe().map_err(|e| Failure::failed(format!("the path of this program: {e}")))?;
+    let kernel =
+        kernel.canonicalize().map_err(|e| Failure::usage(format!("--kernel {}: {e}", kernel.display())))?;
+    let init =
+        std::env::current_exe().map_err(|e| Failure::failed(format!("the path of this program: {e}")))?;
     let program = Program { kernel, init, words: vec!["kernel-init".to_owned()] };
     Ok(Box::new(move |plan| Ok(Box::new(Kernel::boot(&program, plan)?))))
 }

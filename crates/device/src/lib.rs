@@ -80,9 +80,9 @@ pub use segment::{SEGMENTS_MAX, SegmentError, Segmenter, Shape};
 pub use signal::{Signal, Signals};
 pub use socket::{ListenError, Listening, SOCKET_PATH_MAX, file_of};
 pub use tap::{Offload, Tap, TapOptions};
-pub use vhost::{TimedCard, VhostQueue};
 #[cfg(feature = "testnet")]
 pub use vhost::{Seen, any_rings};
+pub use vhost::{TimedCard, VhostQueue};
 pub use vnet::{Gso, VnetHdr};
 pub use vxlan::{Vni, Vxlan, VxlanPlace, VxlanPlaceError};
 pub use xdp::{Place, Places, Xdp, XdpMode, XdpOptions, XdpPlaces, XdpQueue, XdpStore};

@@ -19,9 +19,9 @@ mod message;
 mod ring;
 mod session;
 mod stream;
-mod timed;
 #[cfg(feature = "testnet")]
 mod testing;
+mod timed;
 
 #[cfg(feature = "testnet")]
 pub use testing::{Seen, any_rings};

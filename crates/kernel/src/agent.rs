@@ -4,6 +4,7 @@ use std::fs;
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, SocketAddrV4, TcpListener, TcpStream};
 use std::process::Command;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
@@ -23,8 +24,6 @@ const JOB: &str = "/run/job";
 const CHUNK: usize = 1 << 17;
 /// Stack of a thread that has little to do.
 const STACK: usize = 1 << 16;
-/// Time behind the end of the run at which the results are written.
-const AFTER: u64 = 1_000_000;
 
 /// Does the work of the kernel that this process is process 1 of, and halts the kernel.
 ///
@@ -39,8 +38,32 @@ pub fn work() {
     let _ = reboot(RebootCommand::PowerOff);
 }
 
-/// The results of the tasks, in the order of the plan.
-type Outcomes = Arc<Mutex<Vec<Outcome>>>;
+/// The results of a task.
+#[derive(Debug, Default)]
+struct Results {
+    /// Bytes that have arrived, for each connection.
+    bytes: Mutex<Vec<Arc<AtomicU64>>>,
+    /// Times of transactions.
+    times: Mutex<Vec<u64>>,
+}
+
+impl Results {
+    /// Returns the count of a connection.
+    fn of(&self, connection: u32) -> Arc<AtomicU64> {
+        let Ok(mut all) = self.bytes.lock() else { return Arc::default() };
+        let at = connection as usize;
+        if all.len() <= at {
+            all.resize_with(at + 1, Arc::default);
+        }
+        all[at].clone()
+    }
+
+    /// Returns all counts.
+    fn read(&self) -> Vec<u64> {
+        let all = self.bytes.lock();
+        all.map_or_else(|_| Vec::new(), |all| all.iter().map(|bytes| bytes.load(Ordering::Relaxed)).collect())
+    }
+}
 
 fn all() -> Result<(), String> {
     let said = |what: &'static str| move |error: rustix::io::Errno| format!("cannot mount {what}: {error}");
@@ -53,9 +76,9 @@ fn all() -> Result<(), String> {
     let text = fs::read(format!("{JOB}/plan.json")).map_err(|error| format!("the plan: {error}"))?;
     let plan: Plan = serde_json::from_slice(&text).map_err(|error| format!("the plan: {error}"))?;
     set_up(&plan)?;
-    let outcomes: Outcomes = Arc::new(Mutex::new(vec![Outcome::default(); plan.tasks.len()]));
-    for (number, task) in plan.tasks.iter().enumerate() {
-        let site = Site { number, task: task.clone(), measured: plan.measured_ns, outcomes: outcomes.clone() };
+    let results: Vec<Arc<Results>> = plan.tasks.iter().map(|_| Arc::default()).collect();
+    for (task, results) in plan.tasks.iter().zip(&results) {
+        let site = Site { task: task.clone(), measured: plan.measured_ns, results: results.clone() };
         match task.part {
             Part::Server => site.serve(),
             Part::Client => site.open(),
@@ -63,9 +86,22 @@ fn all() -> Result<(), String> {
         .map_err(|error| format!("{}: {error}", task.name))?;
     }
     fs::write(format!("{JOB}/ready"), "").map_err(|error| format!("cannot write: {error}"))?;
-    sleep_until(plan.measured_ns.1 + AFTER);
-    let outcomes = outcomes.lock().map_err(|error| error.to_string())?;
-    let text = serde_json::to_vec(&*outcomes).map_err(|error| error.to_string())?;
+    let (start, end) = plan.measured_ns;
+    sleep_until(start);
+    let before: Vec<Vec<u64>> = results.iter().map(|results| results.read()).collect();
+    sleep_until(end);
+    let outcomes: Vec<Outcome> = results
+        .iter()
+        .zip(before)
+        .map(|(results, before)| {
+            let before = before.into_iter().chain(std::iter::repeat(0));
+            let bytes = results.read().into_iter().zip(before).map(|(all, before)| all - before).collect();
+            let times =
+                results.times.lock().map_or_else(|_| Vec::new(), |mut times| std::mem::take(&mut *times));
+            Outcome { bytes, times }
+        })
+        .collect();
+    let text = serde_json::to_vec(&outcomes).map_err(|error| error.to_string())?;
     fs::write(format!("{JOB}/outcomes.json"), text).map_err(|error| format!("cannot write: {error}"))
 }
 
@@ -116,10 +152,8 @@ fn now() -> u64 {
 
 fn sleep_until(at: u64) {
     let at = at + ORIGIN;
-    let time = Timespec {
-        tv_sec: (at / 1_000_000_000).cast_signed(),
-        tv_nsec: (at % 1_000_000_000).cast_signed(),
-    };
+    let time =
+        Timespec { tv_sec: (at / 1_000_000_000).cast_signed(), tv_nsec: (at % 1_000_000_000).cast_signed() };
     // A signal ends it early.
     while clock_nanosleep_absolute(SleepClock::Monotonic, &time).is_err() {}
 }
@@ -127,39 +161,14 @@ fn sleep_until(at: u64) {
 /// The place of a task.
 #[derive(Clone)]
 struct Site {
-    number: usize,
     task: Task,
     measured: (u64, u64),
-    outcomes: Outcomes,
+    results: Arc<Results>,
 }
 
 impl Site {
     fn spawn(self, connection: u32, f: impl FnOnce(Self, u32) + Send + 'static) -> io::Result<()> {
         thread::Builder::new().stack_size(STACK).spawn(move || f(self, connection)).map(|_| ())
-    }
-
-    /// True if this time is measured.
-    const fn counts(&self, at: u64) -> bool {
-        self.measured.0 <= at && at < self.measured.1
-    }
-
-    fn note(&self, f: impl FnOnce(&mut Outcome)) {
-        if let Ok(mut all) = self.outcomes.lock() {
-            f(&mut all[self.number]);
-        }
-    }
-
-    /// Counts bytes that have arrived.
-    fn arrived(&self, connection: u32, bytes: usize) {
-        if self.counts(now()) {
-            self.note(|outcome| {
-                let at = connection as usize;
-                if outcome.bytes.len() <= at {
-                    outcome.bytes.resize(at + 1, 0);
-                }
-                outcome.bytes[at] += bytes as u64;
-            });
-        }
     }
 
     fn marked(&self, socket: impl std::os::fd::AsFd) -> io::Result<()> {
@@ -171,7 +180,6 @@ impl Site {
     fn serve(self) -> io::Result<()> {
         let listener = TcpListener::bind((Ipv4Addr::UNSPECIFIED, self.task.server.1))?;
         self.marked(&listener)?;
-        self.note(|outcome| outcome.bytes = vec![0; 0]);
         self.spawn(0, move |site, _| {
             for (connection, socket) in (0..).zip(listener.incoming()) {
                 let Ok(socket) = socket else { continue };
@@ -186,19 +194,19 @@ impl Site {
     }
 
     fn sink(&self, mut socket: TcpStream, connection: u32) -> io::Result<()> {
-        let mut room = vec![0; CHUNK];
+        let (mut room, arrived) = (vec![0; CHUNK], self.results.of(connection));
         loop {
             match socket.read(&mut room)? {
                 0 => return Ok(()),
-                read => self.arrived(connection, read),
+                read => _ = arrived.fetch_add(read as u64, Ordering::Relaxed),
             }
         }
     }
 
     fn answer(&self, mut socket: TcpStream, connection: u32, request: u64, response: u64) -> io::Result<()> {
-        let mut room = vec![0; CHUNK];
+        let (mut room, arrived) = (vec![0; CHUNK], self.results.of(connection));
         loop {
-            take(&mut socket, request, &mut room, |read| self.arrived(connection, read))?;
+            take(&mut socket, request, &mut room, &arrived)?;
             give(&mut socket, response, &room)?;
         }
     }
@@ -226,27 +234,30 @@ impl Site {
                 socket.write_all(&room)?;
             }
         };
+        let arrived = self.results.of(connection);
         loop {
             let start = now();
             give(&mut socket, request, &room)?;
-            take(&mut socket, response, &mut room, |read| self.arrived(connection, read))?;
+            take(&mut socket, response, &mut room, &arrived)?;
             let end = now();
-            if self.counts(end) {
-                self.note(|outcome| outcome.times.push(end - start));
+            if (self.measured.0..self.measured.1).contains(&end)
+                && let Ok(mut times) = self.results.times.lock()
+            {
+                times.push(end - start);
             }
         }
     }
 }
 
 /// Reads so many bytes.
-fn take(socket: &mut TcpStream, bytes: u64, room: &mut [u8], mut each: impl FnMut(usize)) -> io::Result<()> {
+fn take(socket: &mut TcpStream, bytes: u64, room: &mut [u8], arrived: &AtomicU64) -> io::Result<()> {
     let mut left = bytes;
     while left > 0 {
         let want = room.len().min(usize::try_from(left).unwrap_or(usize::MAX));
         match socket.read(&mut room[..want])? {
             0 => return Err(io::ErrorKind::UnexpectedEof.into()),
             read => {
-                each(read);
+                arrived.fetch_add(read as u64, Ordering::Relaxed);
                 left -= read as u64;
             }
         }

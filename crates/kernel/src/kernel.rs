@@ -22,6 +22,9 @@ use crate::packet::{from_card, to_card};
 pub(crate) const ORIGIN: u64 = 8_000_000_000;
 /// The time of day at time zero of a kernel: 2023-11-14.
 const TIME_OF_DAY: u64 = 1_700_000_000_000_000_000;
+/// Longest time that a kernel moves its clock itself: a kernel that only waits has timers all the
+/// time.
+const FREE_MAX: u64 = 100_000_000;
 /// Times from here on are none: a kernel without timers asks for the end of time.
 const NEVER: u64 = 1 << 62;
 /// Longest wait for a kernel that stands still in the time of the machine: a busy machine, and a
@@ -49,14 +52,14 @@ pub struct Kernel {
     card: Card,
     /// Its address.
     address: [u8; 4],
-    /// Its time.
-    now: u64,
-    /// The time at which it wants to run.
-    wanted: Option<u64>,
     /// True while it stands still.
     waits: bool,
-    /// Messages of the calendar that it has not acknowledged.
-    open: u32,
+    /// True while its packets pass through the lab: neither before time zero nor behind the end.
+    is_in_lab: bool,
+    /// True if it has told its card of packets since it was let run.
+    has_sent: bool,
+    /// The time to which it has come ahead of the lab, and at which it has sent packets.
+    ahead: Option<u64>,
     room: Vec<u8>,
     folder: Folder,
 }
@@ -94,7 +97,8 @@ impl Kernel {
             Err(error) => {
                 let _ = child.kill();
                 let _ = child.wait();
-                let why = "the kernel does not connect to its calendar; it needs CONFIG_UML_TIME_TRAVEL_SUPPORT";
+                let why =
+                    "the kernel does not connect to its calendar; it needs CONFIG_UML_TIME_TRAVEL_SUPPORT";
                 return Err(format!("{why}: {error}; {}", folder.said()));
             }
         };
@@ -103,47 +107,43 @@ impl Kernel {
             clock,
             card: Card::Awaited(card),
             address: plan.address,
-            now: 0,
-            wanted: None,
             waits: false,
-            open: 0,
+            is_in_lab: false,
+            has_sent: false,
+            ahead: None,
             room: vec![0; MAX_FRAME],
             folder,
         };
-        kernel.until(Self::waits)?;
+        kernel.until_it_waits()?;
         kernel.free(ORIGIN)?;
         match &kernel.card {
-            Card::There(_) if kernel.folder.file("ready").exists() => Ok(kernel),
+            Card::There(_) if kernel.folder.file("ready").exists() => {
+                kernel.is_in_lab = true;
+                Ok(kernel)
+            }
             _ => Err(format!("the kernel is not ready in time: {}", kernel.folder.said())),
         }
     }
 
-    fn waits(&self) -> bool {
-        self.waits && self.open == 0
-    }
-
     /// Lets the kernel, which stands still, run by itself to this time.
     fn free(&mut self, until: u64) -> Result<(), String> {
-        while let Some(wanted) = self.wanted.filter(|wanted| *wanted < until) {
-            self.open += 1;
-            self.clock.free_until(until).map_err(|error| self.failed(&error))?;
-            self.until(|kernel| kernel.open == 0)?;
-            self.go(wanted)?;
+        // Bound: the time, as a kernel does not move it back.
+        while let Some(wanted) = self.clock.wanted().filter(|wanted| *wanted < until) {
+            self.go(wanted, until)?;
         }
         Ok(())
     }
 
-    /// Lets the kernel run at this time, until it stands still.
-    fn go(&mut self, time: u64) -> Result<(), String> {
-        (self.now, self.wanted, self.waits) = (self.now.max(time), None, false);
-        self.open += 1;
-        self.clock.run(self.now).map_err(|error| self.failed(&error))?;
-        self.until(Self::waits)
+    /// Lets the kernel run at this time, until it stands still. It moves its clock itself before
+    /// the time `free`.
+    fn go(&mut self, time: u64, free: u64) -> Result<(), String> {
+        self.waits = false;
+        self.clock.run(time, free).map_err(|error| self.failed(&error))?;
+        self.until_it_waits()
     }
 
-    /// Serves the kernel until a condition holds.
-    fn until(&mut self, done: impl Fn(&Self) -> bool) -> Result<(), String> {
-        while !done(self) {
+    fn until_it_waits(&mut self) -> Result<(), String> {
+        while !self.waits {
             self.attend().map_err(|error| self.failed(&error))?;
         }
         Ok(())
@@ -174,17 +174,23 @@ impl Kernel {
             Card::There(card) => card.as_fd(),
             Card::Awaited(listener) => listener.as_fd(),
         };
-        let mut fds = vec![PollFd::new(&self.clock, PollFlags::IN), PollFd::from_borrowed_fd(card, PollFlags::IN)];
+        let mut fds =
+            vec![PollFd::new(&self.clock, PollFlags::IN), PollFd::from_borrowed_fd(card, PollFlags::IN)];
         fds.extend(backend.map(|backend| PollFd::from_borrowed_fd(backend, PollFlags::IN)));
-        let patience = Timespec { tv_sec: PATIENCE.as_secs().cast_signed(), tv_nsec: 0 };
-        if rustix::io::retry_on_intr(|| poll(&mut fds, Some(&patience)))? == 0 {
-            return Err(io::Error::new(ErrorKind::TimedOut, "it does not answer"));
-        }
+        wait(&mut fds)?;
         if fds[1].revents().is_empty() {
             return Ok(());
         }
         match &mut self.card {
-            Card::There(card) => card.serve(),
+            Card::There(card) => {
+                if self.is_in_lab {
+                    // What it has sent leaves at this time, from which it must not move on. It
+                    // stands still until the card replies.
+                    self.has_sent = true;
+                    self.clock.set_free(self.clock.now());
+                }
+                card.serve()
+            }
             Card::Awaited(listener) => {
                 let (socket, _) = listener.accept()?;
                 self.card = Card::There(TimedCard::new(socket)?);
@@ -196,22 +202,16 @@ impl Kernel {
     /// Serves the messages of the clock that are there. Returns false if there is none.
     fn read_clock(&mut self) -> io::Result<bool> {
         let mut any = false;
-        while let Some(message) = self.clock.next()? {
+        while let Some(operation) = self.clock.answer()? {
             any = true;
-            let mut time = 0;
-            match message.operation {
-                Operation::Ack => {
-                    self.open = self.open.saturating_sub(1);
-                    continue;
-                }
-                Operation::Request(wanted) => self.wanted = Some(wanted),
+            match operation {
                 Operation::Wait => self.waits = true,
-                Operation::Update(now) => self.now = self.now.max(now),
-                Operation::Get => time = self.now,
-                Operation::GetTimeOfDay => time = TIME_OF_DAY + self.now,
-                Operation::Start | Operation::Other => {}
+                Operation::Old => {
+                    let what = "it is too old: its calendar has no shared memory (Linux 6.12 has)";
+                    return Err(io::Error::new(ErrorKind::Unsupported, what));
+                }
+                Operation::Start | Operation::TimeOfDay | Operation::Other => {}
             }
-            self.clock.acknowledge(message, time)?;
         }
         Ok(any)
     }
@@ -254,13 +254,22 @@ fn command(program: &Program, plan: &Plan, folder: &Path) -> Command {
     command
 }
 
+/// Waits until one of these is readable.
+fn wait(fds: &mut [PollFd<'_>]) -> io::Result<()> {
+    let patience = Timespec { tv_sec: PATIENCE.as_secs().cast_signed(), tv_nsec: 0 };
+    match rustix::io::retry_on_intr(|| poll(fds, Some(&patience)))? {
+        0 => Err(io::Error::new(ErrorKind::TimedOut, "it does not answer")),
+        _ => Ok(()),
+    }
+}
+
 /// Waits for the kernel's connection to its calendar.
 fn accept(calendar: &UnixListener, child: &mut Child) -> io::Result<Clock> {
     calendar.set_nonblocking(true)?;
     let give_up = Wall::now() + PATIENCE;
     loop {
         match calendar.accept() {
-            Ok((socket, _)) => return Clock::new(socket),
+            Ok((socket, _)) => return Clock::new(socket, TIME_OF_DAY),
             Err(error) if error.kind() == ErrorKind::WouldBlock => {}
             Err(error) => return Err(error),
         }
@@ -278,15 +287,25 @@ fn accept(calendar: &UnixListener, child: &mut Child) -> io::Result<Clock> {
 
 impl Machine for Kernel {
     fn next(&self) -> Option<Instant> {
-        let wanted = self.wanted.filter(|wanted| *wanted < NEVER)?;
+        let wanted = self.ahead.or_else(|| self.clock.wanted()).filter(|wanted| *wanted < NEVER)?;
         Some(Instant(wanted.saturating_sub(ORIGIN)))
     }
 
-    fn run(&mut self, now: Instant) -> Result<(), String> {
-        self.go(ORIGIN + now.0)
+    fn run(&mut self, now: Instant, free: Instant) -> Result<(), String> {
+        if self.ahead.take().is_some() {
+            return Ok(());
+        }
+        let now = ORIGIN + now.0;
+        self.has_sent = false;
+        self.go(now, ORIGIN.saturating_add(free.0).min(now + FREE_MAX))?;
+        self.ahead = Some(self.clock.now()).filter(|at| self.has_sent && *at > now);
+        Ok(())
     }
 
     fn take(&mut self) -> Result<Option<Frame>, String> {
+        if self.ahead.is_some() {
+            return Ok(None);
+        }
         let mut room = std::mem::take(&mut self.room);
         let taken = loop {
             match self.card()?.take(&mut room) {
@@ -316,7 +335,10 @@ impl Machine for Kernel {
     }
 
     fn tell(&mut self, now: Instant) -> Result<(), String> {
-        self.now = self.now.max(ORIGIN + now.0);
+        if self.ahead.is_some() {
+            return Ok(());
+        }
+        self.clock.set(ORIGIN + now.0);
         // Bound: the rings of the card, each of which is told of once.
         while self.card()?.call().map_err(|error| self.failed(&error))? {
             self.await_called()?;
@@ -326,14 +348,17 @@ impl Machine for Kernel {
 
     fn finish(&mut self) -> Result<Vec<Outcome>, String> {
         // It goes on alone until it ends, which closes its connections.
+        self.is_in_lab = false;
         let ended = loop {
-            let Some(wanted) = self.wanted else { break Err("the kernel waits for ever".to_owned()) };
+            let Some(wanted) = self.clock.wanted() else { break Err("the kernel waits for ever".to_owned()) };
             if let Err(why) = self.free(wanted.saturating_add(1)) {
                 break Err(why);
             }
         };
         match std::fs::read(self.folder.file("outcomes.json")) {
-            Ok(text) => serde_json::from_slice(&text).map_err(|error| format!("the kernel's results: {error}")),
+            Ok(text) => {
+                serde_json::from_slice(&text).map_err(|error| format!("the kernel's results: {error}"))
+            }
             Err(_) => ended,
         }
     }

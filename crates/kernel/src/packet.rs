@@ -128,7 +128,11 @@ mod tests {
         assert_eq!(back.bytes[..6], [2, 1, 10, 0, 0, 2]);
         assert_eq!((back.hdr.gso, back.hdr.gso_size, back.hdr.csum_start), (Gso::TcpV4, 1_448, 34));
         let ip = &back.bytes[ETHERNET..ETHERNET + 20];
-        assert_eq!((ip[1], Sum::default().bytes(ip).partial()), (3, 0xffff), "a header whose sum is right has this sum");
+        assert_eq!(
+            (ip[1], Sum::default().bytes(ip).partial()),
+            (3, 0xffff),
+            "a header whose sum is right has this sum"
+        );
         assert_eq!(back.bytes[ETHERNET + 12..ETHERNET + 36], bytes[ETHERNET + 12..ETHERNET + 36]);
         // Ones' complement of the words: addresses, protocol, and length of the segment.
         let pseudo = [10, 0, 0, 1, 10, 0, 0, 2, 0, 6, 0x0b, 0x68];

@@ -14,19 +14,22 @@ use crate::tcp::Algorithm;
 
 /// A machine that is a host of a net.
 ///
-/// The lab runs it at the times that it asks for. It does nothing between two calls: all of its
-/// work at one time takes no time.
+/// The lab runs it at the times that it asks for, and takes what it sends at the time at which it
+/// is sent. It does nothing between two calls: all of its work at one time takes no time.
 pub trait Machine: fmt::Debug {
-    /// Returns the time at which it wants to run next; `None` if it waits for packets alone.
+    /// Returns the time at which it wants to run next, or at which it has sent packets; `None` if
+    /// it waits for packets alone.
     fn next(&self) -> Option<Instant>;
 
-    /// Lets it run at this time, until it waits.
+    /// Lets it run at this time, which is that of [`next`](Self::next), until it waits. It may move
+    /// on by itself to times before `free`, at which nothing else happens, as long as it sends
+    /// nothing.
     ///
     /// # Errors
     /// The machine has gone or makes no sense, in words that follow the name of its host.
-    fn run(&mut self, now: Instant) -> Result<(), String>;
+    fn run(&mut self, now: Instant, free: Instant) -> Result<(), String>;
 
-    /// Takes the next packet that it sends: its headers alone count.
+    /// Takes the next packet that it has sent: its headers alone count.
     ///
     /// # Errors
     /// As of [`run`](Self::run).

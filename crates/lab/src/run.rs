@@ -128,7 +128,8 @@ fn played<T>(
 /// Starts the machines of the hosts that are some.
 fn start(built: &mut Built, boot: Option<Boot>) -> Result<(), RunError> {
     let Some((_, first)) = built.plans.first() else { return Ok(()) };
-    let none = || RunError::Machine(first.host.clone(), "no kernel is given for stack = \"linux\"".to_owned());
+    let none =
+        || RunError::Machine(first.host.clone(), "no kernel is given for stack = \"linux\"".to_owned());
     let mut boot = boot.ok_or_else(none)?;
     for (host, plan) in &built.plans {
         let machine = boot(plan).map_err(|why| RunError::Machine(plan.host.clone(), why))?;

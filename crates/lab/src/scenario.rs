@@ -29,8 +29,8 @@ use crate::nic::NicConfig;
 pub(crate) use file::code_point;
 pub use file::{CompletionText, Percent, Section, Text};
 use file::{File, LinkTable, RoleName, TrafficFile};
-pub use memory::{MEMORY, TEXT_MAX};
 pub(crate) use machines::Planned;
+pub use memory::{MEMORY, TEXT_MAX};
 use names::Names;
 use traffic::Traffic;
 

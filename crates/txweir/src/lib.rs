@@ -69,10 +69,10 @@ pub use txweir_daemon as daemon;
 pub use txweir_device as device;
 #[cfg(feature = "handoff")]
 pub use txweir_handoff as handoff;
-#[cfg(feature = "lab")]
-pub use txweir_lab as lab;
 #[cfg(feature = "kernel")]
 pub use txweir_kernel as kernel;
+#[cfg(feature = "lab")]
+pub use txweir_lab as lab;
 #[cfg(feature = "lint")]
 pub use txweir_lint as lint;
 #[cfg(feature = "live")]

@@ -104,7 +104,8 @@ impl TimedCard {
             return Err(io::Error::new(ErrorKind::InvalidData, "the frontend has no way for notifications"));
         };
         let raw = call(ring as u32); // one of few rings
-        let sent = rustix::io::retry_on_intr(|| send(backend, &raw, SendFlags::DONTWAIT | SendFlags::NOSIGNAL))?;
+        let sent =
+            rustix::io::retry_on_intr(|| send(backend, &raw, SendFlags::DONTWAIT | SendFlags::NOSIGNAL))?;
         self.have = 0;
         if sent == raw.len() { Ok(true) } else { Err(ErrorKind::WriteZero.into()) }
     }

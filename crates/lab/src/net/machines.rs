@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use txweir_core::Instant;
 use txweir_core::packet::hash::FlowHasher;
 use txweir_core::packet::headers::Headers;
 
@@ -103,10 +104,11 @@ impl Machines {
         if !place.alarm.fired(now) {
             return None;
         }
-        if place.machine.next().is_some_and(|at| at <= now)
-            && let Err(why) = place.machine.run(now)
-        {
-            return self.fail(n, why);
+        if place.machine.next().is_some_and(|at| at <= now) {
+            let free = ground.engine.upcoming().unwrap_or(Instant::MAX);
+            if let Err(why) = place.machine.run(now, free) {
+                return self.fail(n, why);
+            }
         }
         self.exchange(n, ground)
     }

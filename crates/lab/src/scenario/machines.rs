@@ -36,7 +36,8 @@ impl Scenario {
     fn machines(&self) -> Result<Vec<bool>, ScenarioError> {
         let mut all = Vec::new();
         for h in &self.file.host {
-            let stack = self.named("stack", h.get_ref().stack.as_ref(), &[("lab", false), ("linux", true)])?;
+            let stack =
+                self.named("stack", h.get_ref().stack.as_ref(), &[("lab", false), ("linux", true)])?;
             let is_machine = stack.unwrap_or(false);
             if is_machine {
                 self.check_machine(h)?;
@@ -96,7 +97,8 @@ impl Scenario {
                 }
                 (true, true) => {}
                 (from, _) => {
-                    let (span, lab) = if from { (t.to.span(), group.to) } else { (t.from.span(), group.from) };
+                    let (span, lab) =
+                        if from { (t.to.span(), group.to) } else { (t.from.span(), group.from) };
                     let message = format!(
                         "host: expected stack = \"linux\" for both ends of a group or for none; {} has lab",
                         hosts.name(lab)
