@@ -14,6 +14,7 @@ mod html;
 mod ipv6;
 mod l4s;
 mod links;
+mod machines;
 mod memory;
 mod nets;
 mod pie_coin;

@@ -45,7 +45,7 @@ const WRONG: &[(&str, &str, &str, &str)] = &[
     (
         "name = \"a\"",
         "name = \"a\"\nmtu = 9000",
-        "5:1: unknown field `mtu`, expected one of `name`, `tso`, `mss`, `congestion`, `ecn`, `send_buffer`, \
+        "5:1: unknown field `mtu`, expected one of `name`, `stack`, `tso`, `mss`, `congestion`, `ecn`, `send_buffer`, \
          `receive_buffer`, `ack_delay`, `initial_window`, `timestamps`, `sack`, `small_queues`, `size_by_rate`, \
          `cpu_per_message`, `cpu_per_kilobyte`",
         "mtu",
