@@ -9,6 +9,7 @@ use std::time::Instant;
 use clap::Subcommand;
 use serde_json::{Value, json};
 use txweir::Nanos;
+use txweir::device::cpu;
 use txweir::kernel::{Kernel, Program};
 use txweir::lab::run::{Boot, Options, RunError, run, run_for_page};
 use txweir::lab::scenario::Scenario;
@@ -102,7 +103,7 @@ fn scenario(args: RunArgs) -> Result<(), Failure> {
         .as_deref()
         .map(|path| Ok::<_, Failure>(Box::new(BufWriter::new(created(path)?)) as Box<dyn std::io::Write>));
     let kernel = args.kernel.or_else(|| std::env::var_os("TXWEIR_KERNEL").map(PathBuf::from));
-    let boot = kernel.map(boot).transpose()?;
+    let boot = Some(boot(kernel)?);
     let options = Options { seed: args.seed, pcap_dir: args.pcap, log: log.transpose()?, boot };
     let page = args.html.as_deref().map(page::Kept::open).transpose()?;
     let mut bar = Bar::new(scenario.duration().as_nanos());
@@ -127,14 +128,23 @@ fn scenario(args: RunArgs) -> Result<(), Failure> {
     }
 }
 
-/// Returns the function that boots this kernel, whose process 1 is this program.
-fn boot(kernel: PathBuf) -> Result<Boot, Failure> {
-    let kernel =
-        kernel.canonicalize().map_err(|e| Failure::usage(format!("--kernel {}: {e}", kernel.display())))?;
+/// Returns the function that boots this kernel, whose process 1 is this program. The kernels and
+/// the lab take turns: on one processor no turn waits for another processor to wake.
+fn boot(kernel: Option<PathBuf>) -> Result<Boot, Failure> {
+    let Some(kernel) = kernel else {
+        let none = "no kernel is given for stack = \"linux\": expected --kernel FILE or TXWEIR_KERNEL";
+        return Ok(Box::new(move |_| Err(none.to_owned())));
+    };
+    let path = |e| Failure::usage(format!("--kernel {}: {e}", kernel.display()));
+    let kernel = kernel.canonicalize().map_err(path)?;
     let init =
         std::env::current_exe().map_err(|e| Failure::failed(format!("the path of this program: {e}")))?;
     let program = Program { kernel, init, words: vec!["kernel-init".to_owned()] };
-    Ok(Box::new(move |plan| Ok(Box::new(Kernel::boot(&program, plan)?))))
+    Ok(Box::new(move |plan| {
+        // A processor that may not be chosen costs time and nothing else.
+        let _ = cpu::pin(rustix::thread::sched_getcpu());
+        Ok(Box::new(Kernel::boot(&program, plan)?))
+    }))
 }
 
 /// Creates an empty file to write to.

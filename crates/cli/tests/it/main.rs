@@ -8,6 +8,7 @@ mod common;
 mod daemon;
 mod documents;
 mod install;
+mod kernels;
 mod live;
 mod live_try;
 mod order;

@@ -6,7 +6,7 @@ use std::fs;
 use std::io::Write;
 use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use rustix::process::Signal;
 use serde_json::Value;
 use txweir_device::testnet::NetNs;
 
-use crate::common::{Process, Running, machine, skip_unless_possible};
+use crate::common::{Process, Running, kernel_or_skip, machine, skip_unless_possible};
 
 /// Longest time for a machine to boot, to send for some seconds, and to halt, on a busy machine.
 const BOOT: Duration = Duration::from_secs(120);
@@ -36,18 +36,6 @@ bash ./work >console 2>&1
 cat /sys/class/net/eth0/queues/tx-0/byte_queue_limits/limit >limit
 python3 -I -c 'import ctypes; ctypes.CDLL(None).reboot(0x4321fedc)'
 "#;
-
-/// Returns the reference kernel; the reason if there is none that can be such a machine.
-fn kernel() -> Result<PathBuf, String> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let said = Command::new(root.join("oracle/build")).arg("--path").output();
-    let said = said.map_err(|error| format!("oracle/build cannot be run: {error}"))?;
-    let path = PathBuf::from(String::from_utf8_lossy(&said.stdout).trim());
-    match path.is_file() {
-        true => Ok(path),
-        false => Err("there is no reference kernel (oracle/build makes it)".to_owned()),
-    }
-}
 
 /// A folder that the machine can write, and a host with a TAP device. Both end with the test.
 struct Site {
@@ -111,19 +99,6 @@ fn stop(running: Running) -> (Value, String) {
     let (code, out, err) = running.end();
     assert_eq!(code, Some(0), "{err}");
     (serde_json::from_str(out.lines().last().expect("an end")).expect("JSON"), err)
-}
-
-/// Returns the reference kernel, or ends the test with the reason.
-macro_rules! kernel_or_skip {
-    () => {
-        match kernel() {
-            Ok(kernel) => kernel,
-            Err(reason) => {
-                println!("skipped, because {reason}");
-                return;
-            }
-        }
-    };
 }
 
 /// The kernel of a machine sends and receives TCP through txweir, faster without a policy than the

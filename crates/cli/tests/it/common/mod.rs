@@ -6,7 +6,7 @@ pub mod machine;
 
 use std::io::{BufRead, BufReader, Read};
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -27,6 +27,32 @@ macro_rules! skip_unless_possible {
     };
 }
 pub(crate) use skip_unless_possible;
+
+/// Returns the reference kernel, or ends the test with the reason.
+macro_rules! kernel_or_skip {
+    () => {
+        match crate::common::kernel() {
+            Ok(kernel) => kernel,
+            Err(reason) => {
+                println!("skipped, because {reason}");
+                return;
+            }
+        }
+    };
+}
+pub(crate) use kernel_or_skip;
+
+/// Returns the reference kernel; the reason if there is none.
+pub fn kernel() -> Result<PathBuf, String> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let said = Command::new(root.join("oracle/build")).arg("--path").output();
+    let said = said.map_err(|error| format!("oracle/build cannot be run: {error}"))?;
+    let path = PathBuf::from(String::from_utf8_lossy(&said.stdout).trim());
+    match path.is_file() {
+        true => Ok(path),
+        false => Err("there is no reference kernel (oracle/build makes it)".to_owned()),
+    }
+}
 
 /// Makes a `txweir run` command with these arguments.
 pub fn txweir(args: &[&str]) -> Command {

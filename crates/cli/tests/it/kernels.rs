@@ -1,0 +1,128 @@
+//! Hosts of the lab that are a Linux kernel (`stack = "linux"`). The kernels live in virtual time,
+//! and so the results hang on no clock of this machine. The tests need the reference kernel
+//! (`oracle/build`); without it they print the reason and pass. They need no privilege.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde_json::Value;
+
+use crate::common::kernel_or_skip;
+
+/// A folder that ends with the test.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("txw-kernels-{}-{name}", std::process::id()));
+        fs::create_dir_all(&path).expect("a folder");
+        Self(path)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Returns a scenario: four streams and a ping from `a` to `b`, over a router with this policy.
+fn scenario(stack: &str, control: &str, policy: &str) -> String {
+    let ecn = if control == "dctcp" { "classic" } else { "off" };
+    let host = format!("stack = '{stack}'\necn = '{ecn}'");
+    let traffic = format!("from = 'a'\nto = 'b'\ncongestion = '{control}'");
+    format!(
+        "title = 'kernels'\nduration = '4s'\nwarmup = '1s'\n\
+         [[host]]\nname = 'a'\ntso = '65226'\n{host}\n[[host]]\nname = 'r'\n[[host]]\nname = 'b'\n{host}\n\
+         [[link]]\nfrom = 'a'\nto = 'r'\nrate = '1gbit'\n\
+         [[link]]\nfrom = 'r'\nto = 'b'\nrate = '20mbit'\ndelay = '10ms'\npolicy = 'qdisc add root {policy}'\n\
+         [[traffic]]\nname = 'bulk'\nkind = 'stream'\ncount = 4\n{traffic}\n\
+         [[traffic]]\nname = 'ping'\nkind = 'rr'\nsize = '100'\n{traffic}\n"
+    )
+}
+
+/// Runs a scenario. Returns its report as JSON.
+fn report(folder: &Path, kernel: &Path, text: &str, log: Option<&str>) -> String {
+    let file = folder.join("scenario.toml");
+    fs::write(&file, text).expect("write a scenario");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_txweir"));
+    command.args(["lab", "run", "--json", "--kernel"]).arg(kernel).arg(&file);
+    if let Some(log) = log {
+        command.arg("--log").arg(folder.join(log));
+    }
+    let done = command.output().expect("run");
+    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+    String::from_utf8(done.stdout).expect("text")
+}
+
+#[test]
+fn two_runs_of_kernels_are_the_same() {
+    let kernel = kernel_or_skip!();
+    let folder = Folder::new("same");
+    let text = scenario("linux", "cubic", "fq_codel");
+    let reports = ["one", "two"].map(|log| report(&folder.0, &kernel, &text, Some(log)));
+    assert_eq!(reports[0], reports[1]);
+    let [one, two] = ["one", "two"].map(|log| fs::read(folder.0.join(log)).expect("a log"));
+    assert!(one.len() > 1 << 20, "{}", one.len());
+    assert!(one == two, "the event logs differ");
+}
+
+/// The kernel is the referee of the lab's TCP: both send alike through a queue that keeps flows
+/// apart. The tolerances are those of the comparison with recordings (docs/tcp.md).
+#[test]
+fn a_kernel_sends_as_the_stack_of_the_lab() {
+    let kernel = kernel_or_skip!();
+    let folder = Folder::new("referee");
+    for (control, policy) in [
+        ("reno", "fq_codel"),
+        ("cubic", "cake bandwidth 19mbit"),
+        ("bbr", "fq_codel"),
+        ("dctcp", "fq_codel ce_threshold 1ms"),
+    ] {
+        let [lab, linux] = ["lab", "linux"].map(|stack| {
+            let text = report(&folder.0, &kernel, &scenario(stack, control, policy), None);
+            serde_json::from_str::<Value>(&text).expect("JSON")
+        });
+        for (pointer, tolerance) in [
+            ("/traffic/0/throughput_bit_s", 0.02),
+            ("/traffic/0/jain", 0.02),
+            ("/traffic/1/transactions", 0.05),
+            ("/traffic/1/latency/p50_ns", 0.05),
+        ] {
+            let [lab, linux] =
+                [&lab, &linux].map(|r| r.pointer(pointer).and_then(Value::as_f64).expect("a number"));
+            println!("{control}, {policy}, {pointer}: {lab} and {linux}");
+            assert!((lab / linux - 1.0).abs() <= tolerance, "{control}, {policy}, {pointer}: {lab}, {linux}");
+        }
+        let marks = |r: &Value| r.pointer("/links/2/marks/ce_threshold").and_then(Value::as_u64).unwrap_or(0);
+        assert_eq!([&lab, &linux].map(|r| marks(r) > 0), [control == "dctcp"; 2], "{control}");
+    }
+}
+
+/// A file that is no kernel is refused with its name, and nothing stays behind.
+#[test]
+fn what_is_no_kernel_is_refused() {
+    let folder = Folder::new("none");
+    let file = folder.0.join("scenario.toml");
+    fs::write(&file, scenario("linux", "cubic", "fq_codel")).expect("write a scenario");
+    let said = |kernel: Option<&str>| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_txweir"));
+        command.env_remove("TXWEIR_KERNEL").env("TMPDIR", &folder.0).args(["lab", "run"]).arg(&file);
+        let done = command.args(kernel.map(|kernel| format!("--kernel={kernel}"))).output().expect("run");
+        (done.status.code(), String::from_utf8(done.stderr).expect("text"))
+    };
+    let (code, text) = said(None);
+    let expected =
+        "txweir: host a: no kernel is given for stack = \"linux\": expected --kernel FILE or TXWEIR_KERNEL\n";
+    assert_eq!((code, text.as_str()), (Some(2), expected));
+    let (code, text) = said(Some("/nothing/here"));
+    assert_eq!(
+        (code, text.as_str()),
+        (Some(1), "txweir: --kernel /nothing/here: No such file or directory (os error 2)\n")
+    );
+    let (_, text) = said(Some("/bin/true"));
+    assert!(text.contains("host a: the kernel does not connect to its calendar"), "{text}");
+    let left = fs::read_dir(&folder.0).expect("a folder").count();
+    assert_eq!(left, 1, "the scenario alone is left");
+}
