@@ -55,13 +55,22 @@ pub(super) fn read(text: &str, name: &str) -> Result<Vec<Object>, Refusal> {
     while let Some(first) = reader.rest().bytes().next() {
         let at = reader.at();
         if matches!(first, b'[' | b'{') {
-            let value = reader.value().map_err(|w| all.wrong(w.at, &w.message))?;
+            let value =
+                reader.value().map_err(|w| all.wrong(w.at, &format!("{}{}", w.message, hint(text))))?;
             all.document(value).map_err(|said| all.wrong(at, &said))?;
         } else {
             all.line(reader.line()).map_err(|said| all.wrong(at, &said))?;
         }
     }
     Ok(all.objects)
+}
+
+/// Returns what helps where a text that should be JSON is none.
+fn hint(text: &str) -> &'static str {
+    match text.contains("\"class\":\"hfsc\"") {
+        true => " (tc 6.15 prints classes of hfsc not as JSON: tc class show, without -j, prints them)",
+        false => "",
+    }
 }
 
 impl Documents<'_> {

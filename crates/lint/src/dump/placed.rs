@@ -181,8 +181,11 @@ impl<'a> Placed<'a> {
         }
         for at in self.order(&owners)? {
             let item = &self.items[at];
-            let line =
-                if item.is_class { self.class_line(item, &owners)? } else { self.qdisc_line(item, dump)? };
+            let line = if item.is_class {
+                self.class_line(item, &owners, dump)?
+            } else {
+                self.qdisc_line(item, dump)?
+            };
             dump.lines.push_str(&line);
         }
         let dev = self.dev.map(|dev| format!(" dev {dev}")).unwrap_or_default();
@@ -297,7 +300,12 @@ impl<'a> Placed<'a> {
         Ok(format!("qdisc replace{dev}{parent}{handle}{table} {words}\n"))
     }
 
-    fn class_line(&self, item: &Item<'_>, owners: &BTreeMap<u16, &Item<'a>>) -> Done<String> {
+    fn class_line(
+        &self,
+        item: &Item<'_>,
+        owners: &BTreeMap<u16, &Item<'a>>,
+        dump: &mut Dump,
+    ) -> Done<String> {
         let called = self.called("class", item.value);
         let mut o = Members::of(&called, item.value)?;
         ["class", "handle", "dev", "root", "parent", "leaf", "stats"].into_iter().for_each(|key| o.pass(key));
@@ -308,6 +316,14 @@ impl<'a> Placed<'a> {
         if spec.root_class && item.at.minor() == 0 {
             // It is the qdisc itself.
             return Ok(String::new());
+        }
+        if spec.kind == "drr"
+            && member(item.value, "quantum").is_none()
+            && member(item.value, "options").is_none()
+        {
+            dump.notes.push(format!(
+                "{called}: tc prints no quantum in JSON, the MTU is taken: the text of tc class show has it"
+            ));
         }
         let words = class::words(spec, r2q(owners.get(&item.at.major())), &mut o)?;
         o.end(|key| is_statistic(key) || spec.counters.iter().any(|counter| counter.key == key))?;
