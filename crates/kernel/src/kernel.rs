@@ -68,7 +68,7 @@ pub struct Kernel {
 #[derive(Debug)]
 enum Card {
     Awaited(UnixListener),
-    There(TimedCard),
+    There(Box<TimedCard>),
 }
 
 impl Kernel {
@@ -184,7 +184,7 @@ impl Kernel {
         match &mut self.card {
             Card::There(card) => {
                 if self.is_in_lab {
-                    // What it has sent leaves at this time, from which it must not move on. It
+                    // Its packets leave at this time, from which it must not move on. It
                     // stands still until the card replies.
                     self.has_sent = true;
                     self.clock.set_free(self.clock.now());
@@ -193,7 +193,7 @@ impl Kernel {
             }
             Card::Awaited(listener) => {
                 let (socket, _) = listener.accept()?;
-                self.card = Card::There(TimedCard::new(socket)?);
+                self.card = Card::There(Box::new(TimedCard::new(socket)?));
                 Ok(())
             }
         }

@@ -125,10 +125,3 @@ pub const fn kernel_name(algorithm: Algorithm) -> Option<&'static str> {
         _ => None,
     }
 }
-
-/// Returns the number of the host with this address.
-pub(crate) fn host_of(address: [u8; 4]) -> Option<u32> {
-    let [ten, high, middle, low] = address.map(u32::from);
-    let host = high * 65_025 + middle * 255 + low.checked_sub(1)?;
-    (ten == 10 && crate::net::address(host) == address).then_some(host)
-}

@@ -145,7 +145,8 @@ pub(super) fn reply(number: u32, body: &[u8]) -> Vec<u8> {
     raw
 }
 
-/// The number of the device's message that it has used chains of a ring (`VHOST_USER_BACKEND_VRING_CALL`).
+/// The number of the device's message that it has used chains of a ring
+/// (`VHOST_USER_BACKEND_VRING_CALL`).
 const CALL: u32 = 4;
 /// Bytes of its reply.
 pub(super) const CALLED: usize = HEADER + 8;

@@ -6,11 +6,11 @@ use txweir_core::Instant;
 use txweir_core::packet::hash::FlowHasher;
 use txweir_core::packet::headers::Headers;
 
-use super::{Ground, MACHINES};
+use super::{Ground, MACHINES, address};
 use crate::engine::Alarm;
 use crate::event::NetEvent;
 use crate::frame::Frame;
-use crate::machine::{Machine, host_of};
+use crate::machine::Machine;
 
 /// A machine at its host.
 #[derive(Debug)]
@@ -215,3 +215,25 @@ impl Machines {
 
 /// The number of TCP (RFC 9293).
 const TCP: u8 = 6;
+
+/// Returns the number of the host with this address.
+fn host_of(given: [u8; 4]) -> Option<u32> {
+    let [_, high, middle, low] = given.map(u32::from);
+    let host = high * 65_025 + middle * 255 + low.checked_sub(1)?;
+    (address(host) == given).then_some(host)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hosts_have_their_addresses() {
+        for host in [0, 1, 254, 255, 65_024, 65_025, 1_000_000] {
+            assert_eq!(host_of(address(host)), Some(host));
+        }
+        for stranger in [[10, 0, 0, 0], [10, 0, 255, 1], [11, 0, 0, 1], [0; 4], [255; 4]] {
+            assert_eq!(host_of(stranger), None);
+        }
+    }
+}

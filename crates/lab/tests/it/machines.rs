@@ -21,7 +21,7 @@ use crate::common::{MS, US, scenario, two_hosts};
 /// Delay of the links: longer than the largest unit is on a wire.
 const DELAY: u64 = 20 * MS;
 
-/// What has happened to a machine: the time, and the event in words.
+/// The events of a machine: the time of each, and words.
 type Diary = Rc<RefCell<Vec<(u64, String)>>>;
 
 /// A machine that sends frames at given times, and writes down what it meets.
@@ -252,7 +252,10 @@ fn plans_say_what_each_host_does() {
     let text = serde_json::to_string(&a.tasks[0]).unwrap();
     assert_eq!(
         text,
-        r#"{"name":"s","part":"client","server":[[10,0,0,2],5001],"count":3,"exchange":null,"start_ns":5000000,"stagger_ns":10000000,"congestion":"bbr","ds":32}"#
+        concat!(
+            r#"{"name":"s","part":"client","server":[[10,0,0,2],5001],"count":3,"exchange":null,"#,
+            r#""start_ns":5000000,"stagger_ns":10000000,"congestion":"bbr","ds":32}"#
+        )
     );
     let text = serde_json::to_string(&a.tasks[1]).unwrap();
     assert!(
