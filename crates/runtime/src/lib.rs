@@ -11,6 +11,7 @@
 mod arrival;
 mod classify;
 mod control;
+mod crossing;
 mod cut;
 mod direct;
 mod direction;
@@ -31,6 +32,7 @@ mod wire;
 pub use arrival::Arrival;
 pub use classify::Classifier;
 pub use control::Control;
+pub use crossing::Crossed;
 pub use direction::{Direction, DirectionConfig, Received};
 pub use ledger::Ledger;
 pub use log::{Level, Log, Stamp};
