@@ -93,10 +93,10 @@ impl<T> Mailbox<T> {
     /// An item that is just being written counts as none, because its writer rings afterwards.
     #[must_use]
     pub fn may_rest(&self) -> bool {
-        self.bell.rests.store(1, Ordering::Relaxed);
+        self.bell.rests.swap(1, Ordering::Relaxed);
         barrier();
         if self.list.is_ready() {
-            self.bell.rests.store(0, Ordering::Relaxed);
+            self.bell.rests.swap(0, Ordering::Relaxed);
             return false;
         }
         true
@@ -104,7 +104,7 @@ impl<T> Mailbox<T> {
 
     /// Says that the reader does not sleep any more: no writer needs to wake it.
     pub fn is_up(&self) {
-        self.bell.rests.store(0, Ordering::Relaxed);
+        self.bell.rests.swap(0, Ordering::Relaxed);
     }
 
     /// Returns the number of items in the box, those included that are just being written.

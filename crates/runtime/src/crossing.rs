@@ -6,7 +6,7 @@
 //! side allocates for long, and the buffers of both stay within their budgets.
 
 use txweir_core::path::port::Choice;
-use txweir_core::path::select::Sender;
+use txweir_core::path::select::{Sender, Xps};
 use txweir_core::Instant;
 use txweir_device::{Backend, Frame, Frames, NoRoom, Spare};
 
@@ -52,6 +52,11 @@ impl<D: Backend> Direction<D> {
     /// the transmit queue goes by it (`txweir_core::path::select`).
     pub fn set_sender(&mut self, sender: Sender) {
         self.drain.sender = sender;
+    }
+
+    /// Sets transmit queues aside for frames by the receive queue that they come in by.
+    pub fn set_queue_map(&mut self, by_arrival: Xps) {
+        self.drain.port.chooser_mut().selector_mut().set_arrival_xps(Some(by_arrival));
     }
 
     /// Chooses the transmit queue of a frame, if filters have not chosen it, and returns it.
