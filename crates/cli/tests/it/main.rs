@@ -21,3 +21,4 @@ mod transcripts;
 mod vhost;
 mod vxlan;
 mod wild;
+mod workers;

@@ -174,9 +174,4 @@ impl Links {
             }
         }
     }
-
-    /// Returns the number of items in its mailbox.
-    pub(crate) fn mail(&self) -> u64 {
-        self.seat.as_ref().map_or(0, |seat| seat.mailbox.len())
-    }
 }
