@@ -117,6 +117,10 @@ impl Kind {
         Ok(match kind {
             Self::Tap => over(Tap::attach_all(&at.name, &options.tap, most)?, options.memory),
             Self::Packet => over(Packet::attach_all(&at.name, &options.packet, most)?, options.memory),
+            Self::Xdp => XdpQueue::attach_all(&at.name, &options.xdp, options.memory, most)?
+                .into_iter()
+                .map(|part| Box::new(part) as LinkIo)
+                .collect(),
             _ => vec![kind.open(at, options)?],
         })
     }
@@ -338,8 +342,8 @@ impl Endpoint {
     }
 
     /// Opens up to `most` handles of the interface, each for a thread of its own: the queues of a
-    /// TAP device that was made with several (`multi_queue`), or packet sockets that share the
-    /// frames by flow. Any other interface is opened once. At least one is returned; all together
+    /// TAP device that was made with several (`multi_queue`), packet sockets that share the frames by
+    /// flow, or the XDP sockets of a part of the queues. Any other interface is opened once. At least one is returned; all together
     /// have the memory that the options give.
     ///
     /// # Errors
