@@ -38,11 +38,11 @@ pub enum RunError {
     },
     /// Waiting failed.
     System(io::Error),
-    /// A worker has failed: a defect of this program.
+    /// A worker has failed: it cannot have its processor, or this program has a defect.
     Worker {
         /// The number of the worker.
         number: usize,
-        /// The text of its panic.
+        /// The system's error, or the text of its panic.
         error: String,
     },
 }

@@ -13,17 +13,23 @@ use crate::{Failure, output};
 pub struct Crew {
     /// Threads that forward, 1 to 64
     ///
-    /// Each has a queue of a TAP device that was made with `multi_queue`, or its part of the flows
-    /// of an interface by a packet socket; an interface of another kind has one of them. Below mq
-    /// and mqprio, without --wire, each queue has one of them. With any other root one of them has
-    /// the whole way, and gets from the others the packets that they receive. Without the option
-    /// one thread does everything.
+    /// Each has a queue of a TAP device that was made with `multi_queue`, its part of the queues of
+    /// an interface by XDP sockets, or its part of the flows by a packet socket; an interface of
+    /// another kind has one of them. Below mq and mqprio, without --wire, each queue has one of
+    /// them. With any other root one of them has the whole way, and gets from the others the
+    /// packets that they receive. Without the option one thread does everything.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=WORKERS_MAX as i64))]
     workers: Option<u16>,
 
     /// Processors of the workers, in turns (0,1,4)
-    #[arg(long, value_name = "LIST", value_delimiter = ',', requires = "workers")]
-    pin: Vec<usize>,
+    #[arg(
+        long,
+        value_name = "LIST",
+        value_delimiter = ',',
+        requires = "workers",
+        value_parser = clap::value_parser!(u16).range(0..1024)
+    )]
+    pin: Vec<u16>,
 
     /// Look for packets all the time instead of sleeping until there are some
     #[arg(long, requires = "workers")]
@@ -55,7 +61,8 @@ pub fn main(args: &Args, plan: Plan, signals: &Signals) -> Result<(), Failure> {
     let team = Team::new(open(args, plan)?);
     let mut team = team.map_err(|e| Failure::failed(format!("cannot make workers: {e}")))?;
     args.confine.enter(txweir::daemon::Sandbox::default())?;
-    let options = TeamOptions { pins: args.crew.pin.clone(), busy_poll: args.crew.busy_poll };
+    let pins = args.crew.pin.iter().copied().map(usize::from).collect();
+    let options = TeamOptions { pins, busy_poll: args.crew.busy_poll };
     team.start(&options).map_err(|e| Failure::failed(format!("cannot start workers: {e}")))?;
     // An error of stdout is no reason to stop forwarding; it is reported at the end.
     let print = |text: String| if args.json { output::json(text) } else { output::print(text) };

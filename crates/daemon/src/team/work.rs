@@ -6,6 +6,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 
+use rustix::io::Errno;
 use rustix::thread::{CpuSet, sched_setaffinity};
 use txweir_core::Instant;
 use txweir_device::clock::now_ns;
@@ -18,7 +19,7 @@ use crate::system::SPIN;
 
 /// Runs a worker until the team ends it, or it fails, which the team learns.
 pub(super) fn run(shared: &Shared, worker: usize, pin: Option<usize>, busy: bool) {
-    let done = catch_unwind(AssertUnwindSafe(|| work(shared, &shared.places[worker], pin, busy)));
+    let done = catch_unwind(AssertUnwindSafe(|| work(shared, worker, pin, busy)));
     let fault = match done {
         Ok(Ok(())) => return,
         Ok(Err(fault)) => fault,
@@ -34,15 +35,12 @@ fn text_of(panic: &(dyn Any + Send)) -> String {
     text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "it panicked".to_owned())
 }
 
-fn work(shared: &Shared, place: &Place, pin: Option<usize>, busy: bool) -> Result<(), RunError> {
+fn work(shared: &Shared, worker: usize, pin: Option<usize>, busy: bool) -> Result<(), RunError> {
+    let place = &shared.places[worker];
     if let Some(processor) = pin {
-        let mut set = CpuSet::new();
-        set.set(processor);
-        sched_setaffinity(None, &set).map_err(|errno| {
-            RunError::System(io::Error::new(
-                io::Error::from(errno).kind(),
-                format!("cannot run on processor {processor}: {errno}"),
-            ))
+        pin_to(processor).map_err(|errno| {
+            let error = format!("cannot run on processor {processor}: {}", io::Error::from(errno));
+            RunError::Worker { number: worker, error }
         })?;
     }
     // Without it wake-ups come up to 50 us later; nothing else changes.
@@ -73,6 +71,16 @@ fn work(shared: &Shared, place: &Place, pin: Option<usize>, busy: bool) -> Resul
         }
     }
     Ok(())
+}
+
+/// Binds the calling thread to a processor.
+fn pin_to(processor: usize) -> Result<(), Errno> {
+    if processor >= CpuSet::MAX_CPU {
+        return Err(Errno::INVAL);
+    }
+    let mut set = CpuSet::new();
+    set.set(processor);
+    sched_setaffinity(None, &set)
 }
 
 /// Waits for frames, mail, and the next event of the links. Returns the interfaces that are ready,

@@ -178,7 +178,7 @@ impl Port {
         Ok(all)
     }
 
-    pub(super) const fn mode(&self) -> &'static str {
+    pub(super) fn mode(&self) -> &'static str {
         match (self.card.is_zero_copy(), self.program.is_generic()) {
             (true, _) => "zero copy",
             (false, false) => "copies, in the driver",

@@ -31,7 +31,6 @@ fn more_workers_than_processors_count_every_frame() {
     ] {
         let Crew { left, right, parts } = Crew::new(16, [16, 16], None, root, map);
         let mut team = Team::new(parts).expect("a team");
-        // Pins of processors that are there: the first, for every second worker.
         team.start(&TeamOptions { pins: Vec::new(), busy_poll }).expect("threads");
         let give_up = Instant::now() + MINUTE;
         let mut given = 0;
@@ -88,6 +87,19 @@ fn a_worker_that_panics_is_seen() {
         other => panic!("{other:?}"),
     }
     assert_eq!(team.stop().expect("the locks are free").parts().len(), 2);
+}
+
+/// A worker that cannot have its processor says so.
+#[test]
+fn a_processor_that_is_not_there_is_named() {
+    let Crew { parts, .. } = Crew::new(2, [1, 1], None, "", "arrival");
+    let mut team = Team::new(parts).expect("a team");
+    team.start(&TeamOptions { pins: vec![usize::MAX], busy_poll: false }).expect("threads");
+    let (never, _other) = UnixStream::pair().expect("a pair");
+    let end = Some(txweir_core::Instant(txweir_device::clock::now_ns()) + Nanos::from_secs(60));
+    let ended = team.run(&never, &RunOptions { end, ..RunOptions::default() }, &mut |_| {}, &mut |_| {});
+    let text = ended.expect_err("it cannot").to_string();
+    assert!(text.ends_with("cannot run on processor 18446744073709551615: Invalid argument (os error 22)"), "{text}");
 }
 
 /// A worker in a turn that does not end is named, once, and nobody waits for it for long.
