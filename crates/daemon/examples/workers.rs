@@ -10,7 +10,10 @@
 //! - the processor time per frame, which they hardly do: with N workers on free cores the rate is N
 //!   over this time, so the ratio of the times says how the rate scales where cores are free.
 //!
-//! Each figure is a median, with the least and the greatest.
+//! Each figure is a median, with the least and the greatest. Frames that cross to a worker whose
+//! mailbox is full are refused: their cost counts, and they are no frames here. Where there are more
+//! threads than free processors that happens whenever a worker has to wait for its turn; the last
+//! column is the refused part of all frames.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -21,7 +24,7 @@ use rustix::time::{ClockId, clock_gettime};
 use txweir_core::Instant;
 use txweir_daemon::{Side, Team, TeamOptions, parts, seat};
 use txweir_device::{
-    Batch, Batched, Calls, Counters, Endpoint, FrameRef, IfName, LinkIo, Nic, Source, VnetHdr,
+    Batch, Batched, Calls, Counters, Endpoint, FrameRef, IfName, LinkIo, Nic, Rest, Source, VnetHdr,
 };
 use txweir_tc::Source as Text;
 use txweir_tc::tool::{Request, run};
@@ -99,9 +102,7 @@ impl Nic for Memory {
 
 impl Calls for Memory {
     fn send_batch(&mut self, frames: &[FrameRef<'_>]) -> Batch {
-        let mut done = Batch::new();
-        done.taken = frames.len();
-        done
+        Batch { taken: frames.len(), lost: 0, rest: Rest::None }
     }
 }
 
@@ -117,8 +118,9 @@ fn spent() -> f64 {
     time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
 }
 
-/// Forwards for some time. Returns frames per second, and processor nanoseconds per frame.
-fn measure(workers: usize, root: &str, map: &str) -> Result<[f64; 2], Box<dyn std::error::Error>> {
+/// Forwards for some time. Returns frames per second, processor nanoseconds per frame, and the
+/// percentage of frames that a full mailbox refused.
+fn measure(workers: usize, root: &str, map: &str) -> Result<[f64; 3], Box<dyn std::error::Error>> {
     let side = |name: &str, gives| -> Result<Side, Box<dyn std::error::Error>> {
         Ok(Side {
             name: IfName::new(name)?,
@@ -137,10 +139,13 @@ fn measure(workers: usize, root: &str, map: &str) -> Result<[f64; 2], Box<dyn st
     }
     seat(&mut all, &map.parse()?)?;
     let mut team = Team::new(all)?;
-    let forwarded = |team: &Team| -> Result<(u64, Instant, f64), String> {
+    let forwarded = |team: &Team| -> Result<([u64; 2], Instant, f64), String> {
         let mut stopped = team.stop().map_err(|stuck| stuck.to_string())?;
-        let frames = stopped.parts().iter().map(|part| part.all()[1].way.stats().delivered).sum();
-        Ok((frames, Instant(txweir_device::clock::now_ns()), spent()))
+        let parts = stopped.parts();
+        let ways = || parts.iter().map(|part| &part.all()[1].way);
+        let frames = ways().map(|way| way.stats().delivered).sum();
+        let refused = ways().map(|way| way.crossed().refused).sum();
+        Ok(([frames, refused], Instant(txweir_device::clock::now_ns()), spent()))
     };
     team.start(&TeamOptions { pins: Vec::new(), busy_poll: true })?;
     // Buffers and tables are made in the first moments.
@@ -149,8 +154,9 @@ fn measure(workers: usize, root: &str, map: &str) -> Result<[f64; 2], Box<dyn st
     std::thread::sleep(TIME);
     let after = forwarded(&team)?;
     team.end();
-    let frames = (after.0 - before.0) as f64;
-    Ok([frames * 1e9 / after.1.saturating_since(before.1).0 as f64, (after.2 - before.2) * 1e9 / frames])
+    let [frames, refused] = [0, 1].map(|at| (after.0[at] - before.0[at]) as f64);
+    let time = after.1.saturating_since(before.1).0 as f64;
+    Ok([frames * 1e9 / time, (after.2 - before.2) * 1e9 / frames, 100.0 * refused / (frames + refused)])
 }
 
 /// Returns the median, the least and the greatest.
@@ -167,8 +173,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let cores = std::thread::available_parallelism()?;
     println!("frames of {LEN} bytes, {FLOWS} flows an interface, {cores} processors, load {}", load.trim());
     println!(
-        "{:<28}{:>8}{:>26}{:>26}{:>14}{:>14}",
-        "", "workers", "Mframes/s", "ns of processor/frame", "rate ratio", "cost ratio"
+        "{:<24}{:>8}{:>20}{:>24}{:>12}{:>12}{:>11}",
+        "", "workers", "Mframes/s", "ns of processor/frame", "rate ratio", "cost ratio", "refused %"
     );
     let fifo = "qdisc replace dev right root pfifo limit 1000\n";
     let codel: String = std::iter::once("qdisc replace dev right root handle 1: mq\n".to_owned())
@@ -183,25 +189,26 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         ("pfifo, one owner", fifo, fifo, "arrival"),
     ];
     for (name, one, many, map) in cases {
-        let mut all = [[const { Vec::new() }; 2], [const { Vec::new() }; 2]];
+        let mut all = [[const { Vec::new() }; 3], [const { Vec::new() }; 3]];
         for _ in 0..rounds.max(1) {
             for (of, (count, root)) in all.iter_mut().zip([(1, one), (workers, many)]) {
                 let measured = measure(count, root, map)?;
                 of.iter_mut().zip(measured).for_each(|(all, value)| all.push(value));
             }
         }
-        let [[rate1, cost1], [rate, cost]] = all.map(|of| of.map(spread));
+        let [[rate1, cost1, _], [rate, cost, refused]] = all.map(|of| of.map(spread));
         let text = |[median, least, most]: [f64; 3], scale: f64, digits: usize| {
             let [median, least, most] = [median, least, most].map(|n| n / scale);
             format!("{median:.digits$} [{least:.digits$}..{most:.digits$}]")
         };
         for (of, count, rate, cost, ratios) in [
-            (name, 1, rate1, cost1, [1.0, 1.0]),
-            ("", workers, rate, cost, [rate[0] / rate1[0], workers as f64 * cost1[0] / cost[0]]),
+            (name, 1, rate1, cost1, [1.0, 1.0, 0.0]),
+            ("", workers, rate, cost, [rate[0] / rate1[0], workers as f64 * cost1[0] / cost[0], refused[0]]),
         ] {
             let (rate, cost) = (text(rate, 1e6, 2), text(cost, 1.0, 0));
             let ratio = ratios.map(|ratio| format!("{ratio:.2}"));
-            println!("{of:<28}{count:>8}{rate:>26}{cost:>26}{:>14}{:>14}", ratio[0], ratio[1]);
+            let [rates, costs, refused] = ratio;
+            println!("{of:<24}{count:>8}{rate:>20}{cost:>24}{rates:>12}{costs:>12}{refused:>11}");
         }
     }
     Ok(())

@@ -4,9 +4,9 @@
 
 use std::fmt::{self, Write};
 
+use txweir_core::Nanos;
 use txweir_core::text::stats::Counters as _;
 use txweir_core::text::value::text_of;
-use txweir_core::Nanos;
 use txweir_core::turns::{GateStats, Quota};
 use txweir_device::Counters;
 use txweir_runtime::Direction;
@@ -118,13 +118,7 @@ fn write_direction(out: &mut String, whole: &Whole<'_>, ends: &Ends, elapsed: Na
         writeln!(
             out,
             "  gate   fairsend {} passed {} held {} dropped {} turns ended {} waiting {} at most {}",
-            gate.segs,
-            g.passed,
-            g.held,
-            g.dropped,
-            g.yields,
-            waiting,
-            g.waiting_max
+            gate.segs, g.passed, g.held, g.dropped, g.yields, waiting, g.waiting_max
         )?;
     }
     let path = whole.path();

@@ -128,7 +128,8 @@ impl Team {
             places.push(Place { links: Mutex::new(links), wakeup, bell, since, turns });
         }
         let named = vec![0; places.len()];
-        let shared = Shared { gate: Gate::new(), ends: AtomicU64::new(0), places, told, faults: Mutex::default() };
+        let shared =
+            Shared { gate: Gate::new(), ends: AtomicU64::new(0), places, told, faults: Mutex::default() };
         Ok(Self { shared: Arc::new(shared), threads: Vec::new(), bell, named })
     }
 
@@ -219,14 +220,12 @@ impl Team {
         stats: &mut dyn FnMut(&mut [&mut Links]),
         say: &mut dyn FnMut(String),
     ) -> Result<Ended, RunError> {
-        let mut reports =
-            options.stats_interval.map(|interval| Reports::new(interval, Instant(now_ns())));
+        let mut reports = options.stats_interval.map(|interval| Reports::new(interval, Instant(now_ns())));
         loop {
             let look = Instant(now_ns()) + STALL;
             let due = [options.end, reports.as_ref().map(Reports::next), Some(look)];
             let due = due.into_iter().flatten().min();
-            let mut fds =
-                [PollFd::new(stop, PollFlags::IN), PollFd::new(&self.bell, PollFlags::IN)];
+            let mut fds = [PollFd::new(stop, PollFlags::IN), PollFd::new(&self.bell, PollFlags::IN)];
             poll::wait(&mut fds, due.map(|at| at.0), 0).map_err(RunError::System)?;
             if !fds[0].revents().is_empty() {
                 return Ok(Ended::Stopped);

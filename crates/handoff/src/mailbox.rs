@@ -74,9 +74,7 @@ impl<T> Post<T> {
     #[inline]
     pub fn ring(&self) {
         barrier();
-        if self.bell.rests.load(Ordering::Relaxed) == 1
-            && self.bell.rests.swap(0, Ordering::AcqRel) == 1
-        {
+        if self.bell.rests.load(Ordering::Relaxed) == 1 && self.bell.rests.swap(0, Ordering::AcqRel) == 1 {
             self.bell.wakeup.wake();
         }
     }
@@ -128,7 +126,10 @@ mod tests {
     fn counting() -> (Wakeup, Arc<AtomicUsize>) {
         let rung = Arc::new(AtomicUsize::new(0));
         let count = Arc::clone(&rung);
-        (Wakeup::calling(move || drop(count.fetch_add(1, Ordering::Relaxed))), rung)
+        let ring = move || {
+            count.fetch_add(1, Ordering::Relaxed);
+        };
+        (Wakeup::calling(ring), rung)
     }
 
     #[test]

@@ -5,9 +5,9 @@
 //! The store that gets a buffer gives one of the same size back, once it has one to spare. So no
 //! side allocates for long, and the buffers of both stay within their budgets.
 
+use txweir_core::Instant;
 use txweir_core::path::port::Choice;
 use txweir_core::path::select::{Sender, Xps};
-use txweir_core::Instant;
 use txweir_device::{Backend, Frame, Frames, NoRoom, Spare};
 
 use crate::arrival::Arrival;
@@ -111,4 +111,3 @@ impl<D: Backend<Frame = Frame, Store = Frames>> Direction<D> {
         self.drain.exit.store().take_spare(spare);
     }
 }
-

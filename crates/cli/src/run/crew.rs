@@ -1,9 +1,9 @@
 //! `txweir run --workers N`: the same on several threads.
 
+use txweir::Instant;
 use txweir::daemon::{Ended, parts, report, seat};
 use txweir::daemon::{Links, QueueMap, RunError, RunOptions, Side, Team, TeamOptions, WORKERS_MAX};
 use txweir::device::{LinkIo, Signals, clock};
-use txweir::Instant;
 
 use super::{Args, By, IN, OUT, Plan, ended_by, options, ready, tell};
 use crate::{Failure, output};

@@ -50,12 +50,23 @@ fn number(way: &Value, path: &str) -> u64 {
 /// Checks the sum of the frames of both ways of a report.
 fn check(report: &Value) {
     for way in report["directions"].as_array().expect("ways") {
-        let frames = |keys: &[&str]| keys.iter().map(|key| number(way, &format!("/frames/{key}"))).sum::<u64>();
+        let frames =
+            |keys: &[&str]| keys.iter().map(|key| number(way, &format!("/frames/{key}"))).sum::<u64>();
         let [to, from, refused] =
             ["to_others", "from_others", "refused"].map(|key| number(way, &format!("/crossed/{key}")));
         let known = frames(&[
-            "malformed", "no_memory", "filtered", "taken", "cut", "unmade", "dropped", "waiting", "queued",
-            "inflight", "delivered", "lost",
+            "malformed",
+            "no_memory",
+            "filtered",
+            "taken",
+            "cut",
+            "unmade",
+            "dropped",
+            "waiting",
+            "queued",
+            "inflight",
+            "delivered",
+            "lost",
         ]);
         assert!(to >= from, "{way}");
         assert_eq!(frames(&["submitted", "pieces", "copies"]), known + (to - from) + refused, "{way}");

@@ -57,8 +57,7 @@ pub fn parts(sides: [Side; 2], workers: usize) -> Result<Vec<Links>, String> {
             Some(_) => 1,
             None => u16::try_from(handles.len()).unwrap_or(1),
         };
-        let part =
-            Part { wire, queues, mtu: mtu_over(first, &endpoint)?, seed: Local.seed(name.as_str()) };
+        let part = Part { wire, queues, mtu: mtu_over(first, &endpoint)?, seed: Local.seed(name.as_str()) };
         let offset = if handles.len() == 1 { at } else { 0 };
         let mut of_worker: Vec<Option<LinkIo>> = (0..workers).map(|_| None).collect();
         for (handle, io) in handles.into_iter().enumerate() {

@@ -150,8 +150,18 @@ fn came(way: &Value) -> u64 {
 /// included.
 fn gone(way: &Value) -> u64 {
     let known = [
-        "malformed", "no_memory", "filtered", "taken", "cut", "unmade", "dropped", "waiting", "queued", "inflight",
-        "delivered", "lost",
+        "malformed",
+        "no_memory",
+        "filtered",
+        "taken",
+        "cut",
+        "unmade",
+        "dropped",
+        "waiting",
+        "queued",
+        "inflight",
+        "delivered",
+        "lost",
     ];
     let crossed = |key: &str| way["crossed"][key].as_u64().expect("a number");
     let between = crossed("to_others").checked_sub(crossed("from_others")).expect("none came before it went");
@@ -212,7 +222,8 @@ fn every_frame_is_counted_once_whoevers_turn_is_next() {
             crew.settle(now);
             now += 200 * MS;
         }
-        let about = format!("seed {seed}: {workers} workers, handles {handles:?}, wire {wire:?}, {map}, {root}");
+        let about =
+            format!("seed {seed}: {workers} workers, handles {handles:?}, wire {wire:?}, {map}, {root}");
         let way = crew.report();
         let in_all: u64 = given.iter().map(|n| u64::from(*n)).sum();
         assert_eq!(count(&way, "submitted"), in_all, "{about}");
@@ -305,7 +316,11 @@ fn a_policer_ahead_of_one_owner_has_one_bucket() {
     }
     crew.settle(MS);
     let way = crew.report();
-    assert_eq!([count(&way, "delivered"), count(&way, "filtered")], [10, 190], "10 KiB, and 1 byte a millisecond");
+    assert_eq!(
+        [count(&way, "delivered"), count(&way, "filtered")],
+        [10, 190],
+        "10 KiB, and 1 byte a millisecond"
+    );
     let received: Vec<u64> = crew.parts.iter().map(|part| part.all()[1].way.stats().received).collect();
     assert_eq!(received, [100, 100]);
 }

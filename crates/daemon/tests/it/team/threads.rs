@@ -99,7 +99,10 @@ fn a_processor_that_is_not_there_is_named() {
     let end = Some(txweir_core::Instant(txweir_device::clock::now_ns()) + Nanos::from_secs(60));
     let ended = team.run(&never, &RunOptions { end, ..RunOptions::default() }, &mut |_| {}, &mut |_| {});
     let text = ended.expect_err("it cannot").to_string();
-    assert!(text.ends_with("cannot run on processor 18446744073709551615: Invalid argument (os error 22)"), "{text}");
+    assert!(
+        text.ends_with("cannot run on processor 18446744073709551615: Invalid argument (os error 22)"),
+        "{text}"
+    );
 }
 
 /// A worker in a turn that does not end is named, once, and nobody waits for it for long.
