@@ -11,9 +11,9 @@
 //!   over this time, so the ratio of the times says how the rate scales where cores are free.
 //!
 //! Each figure is a median, with the least and the greatest. Frames that cross to a worker whose
-//! mailbox is full are refused: their cost counts, and they are no frames here. Where there are more
-//! threads than free processors that happens whenever a worker has to wait for its turn; the last
-//! column is the refused part of all frames.
+//! mailbox is full are refused: their cost counts, and they are no frames here. Where there are
+//! more threads than free processors that happens whenever a worker has to wait for its turn; the
+//! last column is the refused part of all frames.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};

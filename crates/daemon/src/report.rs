@@ -16,6 +16,7 @@ use txweir_tc::show;
 use crate::end::End;
 use crate::links::Links;
 use crate::whole_way::Whole;
+pub(crate) use crate::whole_way::Why;
 
 /// Returns the report of every direction between a link and its peer, for people.
 #[must_use]
@@ -227,13 +228,6 @@ fn of_prefix(counters: &Counters, prefix: &str) -> Object {
         }
     });
     o.unwrap_or_default()
-}
-
-/// The event that a reason explains.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Why {
-    Drop,
-    Mark,
 }
 
 /// Returns the reasons of drops, or of marks, whose counters are not 0.

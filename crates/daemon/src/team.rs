@@ -46,7 +46,7 @@ pub struct TeamOptions {
     pub busy_poll: bool,
 }
 
-/// What a team's threads share.
+/// The state that a team's threads share.
 #[derive(Debug)]
 struct Shared {
     gate: Gate,
@@ -175,7 +175,7 @@ impl Team {
             let part = loop {
                 match place.links.try_lock() {
                     Ok(part) => break part,
-                    // A worker that has panicked is told of by its fault; its counts stay to be read.
+                    // A fault tells of a worker that has panicked; its counts can be read.
                     Err(TryLockError::Poisoned(part)) => break part.into_inner(),
                     Err(TryLockError::WouldBlock) => {}
                 }

@@ -1,6 +1,6 @@
 //! `Whole`: the way to a link as one, of which several workers have a part each. Where each queue
-//! has qdiscs of its own, the qdiscs in use are those of the queue's owner. Counts are sums over all
-//! parts: each frame is counted in one of them.
+//! has qdiscs of its own, the qdiscs in use are those of the queue's owner. Counts are sums over
+//! all parts: each frame is counted in one of them.
 
 use txweir_core::path::trees::Trees;
 use txweir_core::path::txpath::PathStats;
@@ -12,7 +12,13 @@ use txweir_tc::json::Object;
 
 use crate::end::End;
 use crate::links::{Links, Owners};
-use crate::report::Why;
+
+/// The event that a reason explains.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Why {
+    Drop,
+    Mark,
+}
 
 /// The parts of a way, none of which is in a turn.
 #[derive(Debug)]

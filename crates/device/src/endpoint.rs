@@ -342,9 +342,9 @@ impl Endpoint {
     }
 
     /// Opens up to `most` handles of the interface, each for a thread of its own: the queues of a
-    /// TAP device that was made with several (`multi_queue`), packet sockets that share the frames by
-    /// flow, or the XDP sockets of a part of the queues. Any other interface is opened once. At least one is returned; all together
-    /// have the memory that the options give.
+    /// TAP device that was made with several (`multi_queue`), packet sockets that share the frames
+    /// by flow, or the XDP sockets of a part of the queues. Any other interface is opened once. At
+    /// least one is returned; all together have the memory that the options give.
     ///
     /// # Errors
     /// As [`open`](Self::open).

@@ -204,8 +204,8 @@ pub(crate) fn set_deaf(fd: BorrowedFd<'_>, deaf: bool) -> Result<(), Errno> {
     let program = libc::sock_fprog { len: 1, filter: &raw mut nothing };
     let option = if deaf { libc::SO_ATTACH_FILTER } else { libc::SO_DETACH_FILTER };
     let len = size_of::<libc::sock_fprog>() as libc::socklen_t; // 16
-    // SAFETY: pointer and length describe `program`, whose pointer and count describe `nothing`; the
-    // kernel only reads both. To detach it reads an int at most, and ignores it.
+    // SAFETY: pointer and length describe `program`, whose pointer and count describe `nothing`;
+    // the kernel only reads both. To detach it reads an int at most, and ignores it.
     check(unsafe {
         libc::setsockopt(fd.as_raw_fd(), libc::SOL_SOCKET, option, (&raw const program).cast(), len)
     })

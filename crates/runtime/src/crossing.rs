@@ -13,31 +13,7 @@ use txweir_device::{Backend, Frame, Frames, NoRoom, Spare};
 use crate::arrival::Arrival;
 use crate::direction::Direction;
 use crate::drain::Drain;
-
-txweir_core::stats! {
-    /// Frames that crossed from one owner's direction to another's.
-    pub struct Crossed {
-        /// Frames that came from the directions of other workers.
-        from_others: u64,
-        /// Frames that went to the directions of other workers.
-        to_others: u64,
-        /// Frames dropped on the way: the mailbox of the other worker was full, or its buffers were
-        /// at their budget.
-        refused: u64,
-    }
-}
-
-impl Crossed {
-    /// Returns the sums of two.
-    #[must_use]
-    pub const fn plus(self, more: Self) -> Self {
-        Self {
-            from_others: self.from_others + more.from_others,
-            to_others: self.to_others + more.to_others,
-            refused: self.refused + more.refused,
-        }
-    }
-}
+use crate::stats::Crossed;
 
 impl<F> Arrival<F> {
     /// Returns the transmit queue that was chosen for the frame.
@@ -90,9 +66,9 @@ impl<D: Backend<Frame = Frame, Store = Frames>> Direction<D> {
         self.drain.exit.store().take_over(arrival.frame);
     }
 
-    /// Takes over a frame that another worker's direction has let go, to be admitted; `None` if the
-    /// store has no room for it, which is counted. Also returns a buffer that goes back to the other
-    /// direction, if there is one to spare.
+    /// Takes over a frame that another worker's direction has let go, to be admitted; `None` if
+    /// the store has no room for it, which is counted. Also returns a buffer that goes back to the
+    /// other direction, if there is one to spare.
     pub fn take_over(&mut self, arrival: Arrival<Frame>) -> (Option<Arrival<Frame>>, Option<Spare>) {
         let Drain { exit, crossed, .. } = &mut self.drain;
         crossed.from_others += 1;

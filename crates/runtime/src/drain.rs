@@ -12,10 +12,9 @@ use txweir_core::{Admitted, Detail, Instant, Meta, Nanos, TxPath, Wake};
 use txweir_device::{Backend, Store};
 
 use crate::arrival::Arrival;
-use crate::crossing::Crossed;
 use crate::cut::cut;
 use crate::line::Exit;
-use crate::stats::DirectionStats;
+use crate::stats::{Crossed, DirectionStats};
 use crate::timers::Timers;
 
 /// The longest time by which a busy direction may ask to be woken later than necessary, so that a

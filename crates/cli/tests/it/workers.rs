@@ -1,6 +1,6 @@
-//! `txweir run --workers` between interfaces of the kernel, with more workers than processors: every
-//! frame is counted once in every report, and the counts at the end are those of the kernel. Nothing
-//! here depends on the speed of the machine.
+//! `txweir run --workers` between interfaces of the kernel, with more workers than processors:
+//! every frame is counted once in every report, and the counts at the end are those of the kernel.
+//! Nothing here depends on the speed of the machine.
 
 use serde_json::Value;
 use txweir_device::testnet::NetNs;

@@ -60,9 +60,9 @@ impl<'a> Trees<'a> {
         Self { shell, paths, env, apart: Some(apart), of_port: true }
     }
 
-    /// Returns the trees of a port of which several owners have a copy each, and each tree is in use
-    /// by one of them: `parts` are the copies, equal in structure, and `owner` returns the number of
-    /// the copy whose tree of that number is in use. The rest is that of the first copy.
+    /// Returns the trees of a port of which several owners have a copy each, and each tree is in
+    /// use by one of them: `parts` are the copies, equal in structure, and `owner` returns the
+    /// number of the copy whose tree of that number is in use. The rest is that of the first copy.
     ///
     /// # Panics
     /// There is no copy.

@@ -253,8 +253,8 @@ pub(crate) struct CardConfig {
 /// A step that failed, as a verb that the interface's name completes, and the system's error.
 pub(crate) type Failed = (&'static str, Errno);
 
-/// A socket for each queue of an interface, or for a part of them, over one area. Queues are counted
-/// from 0 here, whatever their numbers at the interface.
+/// A socket for each queue of an interface, or for a part of them, over one area. Queues are
+/// counted from 0 here, whatever their numbers at the interface.
 #[derive(Debug)]
 pub(crate) struct Card {
     /// The sockets close before the area is given back.

@@ -227,8 +227,8 @@ fn tcp_passes_from_veth_to_veth() {
     assert_eq!(checksum_errors(&server) + checksum_errors(&client), 0);
 }
 
-/// Several handles of an interface have its queues in turns: each frame comes in by one of them, and
-/// what each sends arrives.
+/// Several handles of an interface have its queues in turns: each frame comes in by one of them,
+/// and the frames that each sends arrive.
 #[test]
 fn handles_of_an_interface_share_its_queues() {
     skip_unless_possible!();
