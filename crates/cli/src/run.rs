@@ -1,5 +1,7 @@
 //! `txweir run`: live packets between two interfaces.
 
+mod crew;
+
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -7,7 +9,7 @@ use txweir::core::Bytes;
 use txweir::core::text::value::{Value, Words, text_of};
 use txweir::core::turns::Quota;
 use txweir::daemon::{Daemon, Ended, Link, Links, RunError, RunOptions, Sandbox, Server, report};
-use txweir::device::{Endpoint, IfName, LinkOptions, Signal, Signals, clock};
+use txweir::device::{Endpoint, IfName, LinkIo, LinkOptions, Signal, Signals, clock};
 use txweir::runtime::{Notes, SAMPLES_MAX, WireSpec};
 use txweir::tc::diagnostic::code;
 use txweir::tc::json::Object;
@@ -16,6 +18,7 @@ use txweir::{Instant, Nanos};
 
 use crate::confine::Confine;
 use crate::{Failure, output, policy};
+use crew::Crew;
 
 /// Options of `txweir run`.
 #[derive(Debug, clap::Args)]
@@ -36,8 +39,10 @@ pub struct Args {
     /// 21.5, unless `descriptors` says otherwise), bql (on or off), bql-min, bql-max, bql-hold,
     /// completion (250us, immediate, 64p/1ms), latency (5us or 5us/20us), doorbell, descriptors
     /// (1 or 1514:3.4/65226:21.5), overhead, min-frame.
+    ///
+    /// Without it packets leave as fast as the interface takes them, without a byte limit.
     #[arg(long, value_name = "SPEC")]
-    wire: String,
+    wire: Option<String>,
 
     /// Device of the way back [default: the same]
     #[arg(long, value_name = "SPEC")]
@@ -78,6 +83,9 @@ pub struct Args {
     /// Print counters at this interval, and not only at the end
     #[arg(long, value_name = "TIME")]
     stats_interval: Option<String>,
+
+    #[command(flatten)]
+    crew: Crew,
 
     #[command(flatten)]
     samples: Samples,
@@ -134,7 +142,7 @@ impl Samples {
 /// The options as they are read, before any interface is opened.
 struct Plan {
     endpoints: [Endpoint; 2],
-    wires: [WireSpec; 2],
+    wires: [Option<WireSpec>; 2],
     policies: [Option<Policy>; 2],
     notes: Notes,
     duration: Option<Nanos>,
@@ -150,6 +158,9 @@ const OUT: usize = 1;
 pub fn main(args: Args) -> Result<(), Failure> {
     let plan = Plan::read(&args)?;
     let signals = Signals::take().map_err(|e| Failure::failed(format!("cannot take over signals: {e}")))?;
+    if args.crew.is_asked_for() {
+        return crew::main(&args, plan, &signals);
+    }
     let (duration, stats_interval) = (plan.duration, plan.stats_interval);
     let mut server = Server::without_socket(Daemon::with(plan.open(&args)?));
     // The interfaces are open, and an interface that is lost ends the run.
@@ -217,9 +228,9 @@ impl Plan {
         let wire = |option: &str, text: &str| {
             text.parse::<WireSpec>().map_err(|e| Failure::usage(format!("{option}: {e}")))
         };
-        let there = wire("--wire", &args.wire)?;
+        let there = args.wire.as_deref().map(|text| wire("--wire", text)).transpose()?;
         let back = args.wire_back.as_deref().map(|text| wire("--wire-back", text)).transpose()?;
-        let wires = [there.clone(), back.unwrap_or(there)];
+        let wires = [there.clone(), back.or(there)];
         let given =
             |option: &str, text: &Option<String>| text.as_deref().map(|text| time(option, text)).transpose();
         let duration = given("--duration", &args.duration)?;
@@ -236,9 +247,17 @@ impl Plan {
         let names = self.names();
         let [there, back] = &self.wires;
         // Packets that leave by the output go there; packets that leave by the input go back.
-        let input = self.link(args, &self.endpoints[IN], &names[IN], back)?;
-        let output = self.link(args, &self.endpoints[OUT], &names[OUT], there)?;
+        let input = self.link(args, &self.endpoints[IN], &names[IN], back.as_ref())?;
+        let output = self.link(args, &self.endpoints[OUT], &names[OUT], there.as_ref())?;
         let mut links = Links::between([input, output]);
+        self.set_up(args, &mut links, now)?;
+        *links.notes_mut() = self.notes;
+        Ok(links)
+    }
+
+    /// Sets what the options say on both links, and their policies.
+    fn set_up(&self, args: &Args, links: &mut Links, now: Instant) -> Result<(), Failure> {
+        let names = self.names();
         links.set_now(now);
         for link in links.all_mut() {
             link.way.classifier_mut().set_prio_synack(args.prio_synack);
@@ -250,10 +269,9 @@ impl Plan {
             let Some(policy) = policy else { continue };
             let (given, name) = (self.endpoints[at].name.as_str(), names[at].as_str());
             // A line without a name is for the link that it is read for.
-            policy.for_device_as(given, name).apply_to(&mut links, &[name])?;
+            policy.for_device_as(given, name).apply_to(links, &[name])?;
         }
-        *links.notes_mut() = self.notes;
-        Ok(links)
+        Ok(())
     }
 
     /// Returns the names of the links: those of the interfaces. If both interfaces have one name,
@@ -270,21 +288,31 @@ impl Plan {
         args: &Args,
         endpoint: &Endpoint,
         name: &IfName,
-        wire: &WireSpec,
+        wire: Option<&WireSpec>,
     ) -> Result<Link, Failure> {
-        let mut options = LinkOptions::default();
-        options.tap.offload = !args.no_offload;
-        let io = endpoint.open(&options).map_err(Failure::usage)?;
-        if let Some(mode) = io.mode() {
-            output::say(format_args!("txweir: interface `{endpoint}`: {mode}\n"));
-        }
-        if matches!(io.is_up(), Ok(false)) {
-            let comes_up = io.comes_up();
-            output::say(format_args!(
-                "txweir: interface `{endpoint}` is down: nothing passes before {comes_up}\n"
-            ));
-        }
-        Link::over(name.clone(), endpoint.clone(), io, wire.clone()).map_err(Failure::usage)
+        let io = endpoint.open(&options(args)).map_err(Failure::usage)?;
+        tell(endpoint, &io);
+        Link::over(name.clone(), endpoint.clone(), io, wire.cloned()).map_err(Failure::usage)
+    }
+}
+
+/// Returns the options with which interfaces are opened.
+fn options(args: &Args) -> LinkOptions {
+    let mut options = LinkOptions::default();
+    options.tap.offload = !args.no_offload;
+    options
+}
+
+/// Says how an interface was opened, and that it is down.
+fn tell(endpoint: &Endpoint, io: &LinkIo) {
+    if let Some(mode) = io.mode() {
+        output::say(format_args!("txweir: interface `{endpoint}`: {mode}\n"));
+    }
+    if matches!(io.is_up(), Ok(false)) {
+        let comes_up = io.comes_up();
+        output::say(format_args!(
+            "txweir: interface `{endpoint}` is down: nothing passes before {comes_up}\n"
+        ));
     }
 }
 

@@ -47,8 +47,10 @@ mod stream;
 pub mod sums;
 mod system;
 mod tc;
+mod team;
 mod traffic;
 pub mod whole;
+mod whole_way;
 
 pub use client::{Client, ClientError};
 pub use daemon::Daemon;
@@ -63,3 +65,4 @@ pub use session::{Door, Patience};
 pub use socket::{Listener, SocketError};
 pub use stream::{Connection, Stream};
 pub use system::{Entrance, Host, Ready, System, Waits};
+pub use team::{QueueMap, Side, Stopped, Stuck, Team, TeamOptions, WORKERS_MAX, parts, seat};

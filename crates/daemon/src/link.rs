@@ -64,6 +64,19 @@ pub struct Link {
     pub(crate) tables: Option<u64>,
 }
 
+/// The properties that all parts of a link have in common, each part on a worker of its own.
+#[derive(Clone, Debug)]
+pub(crate) struct Part {
+    /// The wire; `None` for a link that is as fast as its interface.
+    pub wire: Option<WireSpec>,
+    /// Number of transmit queues.
+    pub queues: u16,
+    /// MTU, bytes.
+    pub mtu: u32,
+    /// Key of the flow hash.
+    pub seed: u64,
+}
+
 /// Returns a number of transmit queues as core counts them; the grammar accepts at most 4096.
 fn number_of(queues: u32) -> u16 {
     u16::try_from(queues).unwrap_or(QueueSet::QUEUES_MAX)
@@ -143,20 +156,44 @@ impl Link {
         endpoint(make, make.kind.unwrap_or_default())
     }
 
-    /// Makes a link that sends through this wire by an interface that is open already.
+    /// Makes a link that sends through this wire, if it has one, by an interface that is open
+    /// already.
     ///
     /// # Errors
     /// One line that names the impossible parameter.
-    pub fn over(name: IfName, endpoint: Endpoint, io: LinkIo, wire: WireSpec) -> Result<Self, String> {
-        let mtu = io.mtu().map_err(|e| format!("interface `{endpoint}`: {e}"))?;
+    pub fn over(
+        name: IfName,
+        endpoint: Endpoint,
+        io: LinkIo,
+        wire: Option<WireSpec>,
+    ) -> Result<Self, String> {
+        let seed = Local.seed(name.as_str());
+        let mtu = mtu_over(&io, &endpoint)?;
+        Self::part(name, endpoint, Some(io), &Part { wire, queues: 1, mtu, seed })
+    }
+
+    /// Makes the part of a link that one of several workers has. Its queues are the device's own; a
+    /// worker without a handle of the interface never sends by it.
+    ///
+    /// # Errors
+    /// One line that names the impossible parameter.
+    pub(crate) fn part(
+        name: IfName,
+        endpoint: Endpoint,
+        io: Option<LinkIo>,
+        part: &Part,
+    ) -> Result<Self, String> {
         let env = Env {
-            mtu: u32::try_from(mtu).unwrap_or(u32::MAX),
-            link_rate: Some(wire.wire.rate),
-            seed: Local.seed(name.as_str()),
+            mtu: part.mtu,
+            link_rate: part.wire.as_ref().map(|wire| wire.wire.rate),
+            queues: part.queues,
+            seed: part.seed,
             ..env()
         };
-        let kind = LinkType::Live(Kind::of(io.kind()).unwrap_or(Kind::Auto));
-        let mut link = Self::with(name, kind, env, Some(wire), End::Live(io))?;
+        let word = io.as_ref().map(|io| io.kind());
+        let kind = LinkType::Live(word.and_then(Kind::of).unwrap_or(Kind::Auto));
+        let end = io.map_or_else(End::null, End::Live);
+        let mut link = Self::with(name, kind, env, part.wire.clone(), end)?;
         link.endpoint = Some(endpoint);
         Ok(link)
     }
@@ -478,6 +515,15 @@ fn protected(word: &str) -> String {
 
 /// Bytes of the longest IPv4 packet behind an Ethernet header.
 const LARGEST_FRAME: u32 = 65_535 + LINK_HEADER;
+
+/// Returns the MTU of the interface of an endpoint, bytes.
+///
+/// # Errors
+/// One line that names the interface: it is gone.
+pub(crate) fn mtu_over(io: &LinkIo, endpoint: &Endpoint) -> Result<u32, String> {
+    let mtu = io.mtu().map_err(|e| format!("interface `{endpoint}`: {e}"))?;
+    Ok(u32::try_from(mtu).unwrap_or(u32::MAX))
+}
 
 /// Returns the MTU of an interface, bytes.
 fn mtu_of(io: &LinkIo) -> Option<u32> {

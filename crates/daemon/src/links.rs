@@ -4,6 +4,9 @@ mod pace;
 mod pass;
 mod restore;
 mod room;
+mod seat;
+
+use std::sync::{Arc, Mutex};
 
 use txweir_core::Instant;
 use txweir_core::classify::action::State;
@@ -21,6 +24,7 @@ use crate::machine::{Local, Machine};
 use pace::Pace;
 use pass::{admit, senders_wait};
 pub use room::TABLES;
+pub(crate) use seat::{Owners, Seat};
 
 /// Most links: each takes some 2 MiB for the packets that can wait on it.
 pub const LINKS_MAX: usize = 1024;
@@ -59,7 +63,7 @@ pub struct Links {
     /// The state and counters of filters and actions.
     pub(crate) state: State,
     /// Rates that qdiscs of any links share by name.
-    pub(crate) rates: SharedRates,
+    pub(crate) rates: Arc<Mutex<SharedRates>>,
     /// The numbers by which filters and actions know links.
     pub(crate) ports: Ports,
     /// The destination of samples and log lines of actions.
@@ -79,6 +83,8 @@ pub struct Links {
     pace: Option<Pace>,
     /// The source of interfaces and seeds.
     pub(crate) machine: Box<dyn Machine>,
+    /// Its place among the links of several workers, if there are several.
+    pub(crate) seat: Option<Seat>,
 }
 
 impl Default for Links {
@@ -97,7 +103,7 @@ impl Links {
             scratch: vec![0; MAX_FRAME].into(),
             now: Instant::ZERO,
             filters: Filters::new().with_seed(machine.seed("filters")),
-            rates: SharedRates::new(),
+            rates: Arc::default(),
             ports: Ports::default(),
             notes: Notes::default(),
             fitted: true,
@@ -108,6 +114,7 @@ impl Links {
             pace: None,
             state: State::new(machine.seed("actions")),
             machine: Box::new(machine),
+            seat: None,
         }
     }
 
@@ -390,7 +397,7 @@ impl Links {
     /// [`interfaces`](Self::interfaces)), and runs the due events. Returns true if there may be
     /// more to receive.
     pub fn turn(&mut self, clock: &dyn Fn() -> Instant, ready: &[bool]) -> bool {
-        let mut more = false;
+        let mut more = self.take_mail(clock);
         let mut ready = ready.iter();
         let mut due = Vec::new();
         for (at, link) in self.all.iter_mut().enumerate() {
@@ -409,6 +416,7 @@ impl Links {
         }
         let now = clock();
         self.all.iter_mut().for_each(|link| link.advance(now));
+        self.ring_others();
         self.log_news(now);
         more || (0..self.all.len()).any(|at| self.leaves_frames(at))
     }
@@ -447,7 +455,7 @@ impl Links {
         let peer = self.all[at].peer.as_ref().and_then(|peer| self.index(peer).ok());
         let Some(peer) = peer.filter(|peer| *peer != at) else { return self.receive_unclaimed(at) };
         let Ok([mut from, mut to]) = self.all.get_disjoint_mut([at, peer]) else { return false };
-        let asks = !self.filters.is_empty();
+        let asks = !self.filters.is_empty() || self.seat.is_some();
         let senders_wait = senders_wait(from);
         let mut pieces = 0;
         for _ in 0..BURST {

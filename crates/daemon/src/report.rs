@@ -4,9 +4,10 @@
 
 use std::fmt::{self, Write};
 
+use txweir_core::Nanos;
 use txweir_core::text::stats::Counters as _;
 use txweir_core::text::value::text_of;
-use txweir_core::{DropReason, MarkReason, Nanos};
+use txweir_core::turns::{GateStats, Quota};
 use txweir_device::Counters;
 use txweir_runtime::Direction;
 use txweir_tc::json::{self, Object};
@@ -14,24 +15,44 @@ use txweir_tc::show;
 
 use crate::end::End;
 use crate::links::Links;
+use crate::whole_way::Whole;
+pub(crate) use crate::whole_way::Why;
 
 /// Returns the report of every direction between a link and its peer, for people.
 #[must_use]
 pub fn text(links: &mut Links, elapsed: Nanos) -> String {
-    let mut out = String::new();
-    each_way(links, |way, ends| {
-        // Writing into a String cannot fail.
-        let _ = write_direction(&mut out, way, ends, elapsed);
-    });
-    out
+    text_of_parts(&mut [links], elapsed)
 }
 
 /// Returns the same report as one JSON object on one line. `event` is the cause of the report:
 /// `stats` or `end`.
 #[must_use]
 pub fn json(links: &mut Links, event: &str, elapsed: Nanos) -> String {
+    json_of_parts(&mut [links], event, elapsed)
+}
+
+/// Returns the report of links of which several workers have a part each, as one: for people.
+///
+/// # Panics
+/// There is no part.
+#[must_use]
+pub fn text_of_parts(parts: &mut [&mut Links], elapsed: Nanos) -> String {
+    let mut out = String::new();
+    each_way(parts, |way, ends| {
+        // Writing into a String cannot fail.
+        let _ = write_direction(&mut out, way, ends, elapsed);
+    });
+    out
+}
+
+/// Returns the same report as one JSON object on one line.
+///
+/// # Panics
+/// There is no part.
+#[must_use]
+pub fn json_of_parts(parts: &mut [&mut Links], event: &str, elapsed: Nanos) -> String {
     let mut ways = Vec::new();
-    each_way(links, |way, ends| ways.push(direction(way, ends)));
+    each_way(parts, |way, ends| ways.push(direction(way, ends)));
     let ways = json::list(ways);
     Object::new().text("event", event).uint("elapsed_ns", elapsed.0).raw("directions", &ways).finish()
 }
@@ -45,22 +66,28 @@ struct Ends {
 }
 
 /// Calls `f` with each direction from a link to its peer.
-fn each_way(links: &mut Links, mut f: impl FnMut(&Direction<End>, &Ends)) {
-    let counted: Vec<Counters> =
-        links.all_mut().iter_mut().map(|l| l.counters().unwrap_or_default()).collect();
-    let all = links.all();
+fn each_way(parts: &mut [&mut Links], mut f: impl FnMut(&Whole<'_>, &Ends)) {
+    let many = parts[0].all().len();
+    let mut counted = vec![Counters::default(); many];
+    for part in parts.iter_mut() {
+        for (sum, link) in counted.iter_mut().zip(part.all_mut()) {
+            *sum = sum.plus(&link.counters().unwrap_or_default());
+        }
+    }
+    let parts: Vec<&Links> = parts.iter().map(|part| &**part).collect();
+    let all = parts[0].all();
     for (from, link) in all.iter().enumerate() {
         let Some(to) = link.peer.as_ref().and_then(|peer| all.iter().position(|l| l.name == *peer)) else {
             continue;
         };
         let (input, output) = (counted[from], counted[to]);
         let ends = Ends { from: link.interface(), to: all[to].interface(), input, output };
-        f(&all[to].way, &ends);
+        f(&Whole::of(&parts, to), &ends);
     }
 }
 
-fn write_direction(out: &mut String, way: &Direction<End>, ends: &Ends, elapsed: Nanos) -> fmt::Result {
-    let s = way.stats();
+fn write_direction(out: &mut String, whole: &Whole<'_>, ends: &Ends, elapsed: Nanos) -> fmt::Result {
+    let (s, way) = (whole.stats(), whole.main());
     let rate = |bytes: u64| per_second(u128::from(bytes) * 8, elapsed);
     writeln!(out, "{} -> {}", ends.from, ends.to)?;
     let gso = ends.input.rx_gso_frames;
@@ -80,29 +107,22 @@ fn write_direction(out: &mut String, way: &Direction<End>, ends: &Ends, elapsed:
     if s.filtered + s.taken > 0 {
         writeln!(out, "         filtered {} taken {}", s.filtered, s.taken)?;
     }
-    for line in show::text(way.port().trees(), None, true).lines() {
+    for line in show::text(whole.trees(), None, true).lines() {
         writeln!(out, "  {}", line.trim_end())?;
     }
     let mut reasons = String::new();
-    each_reason(way, &mut |_, name, n| reasons.push_str(&format!(" {name} {n}")));
+    whole.each_reason(&mut |_, name, n| reasons.push_str(&format!(" {name} {n}")));
     if !reasons.is_empty() {
         writeln!(out, "   reasons{reasons}")?;
     }
-    if let Some(gate) = way.gate() {
-        let g = gate.stats();
+    if let Some((gate, g, waiting)) = whole.gate() {
         writeln!(
             out,
             "  gate   fairsend {} passed {} held {} dropped {} turns ended {} waiting {} at most {}",
-            gate.quota().segs,
-            g.passed,
-            g.held,
-            g.dropped,
-            g.yields,
-            gate.waiting(),
-            g.waiting_max
+            gate.segs, g.passed, g.held, g.dropped, g.yields, waiting, g.waiting_max
         )?;
     }
-    let path = way.port().totals().stats();
+    let path = whole.path();
     writeln!(
         out,
         "  path   direct {} queued {} stopped by ring {} by byte limit {} cut {} into {}",
@@ -138,24 +158,48 @@ fn write_direction(out: &mut String, way: &Direction<End>, ends: &Ends, elapsed:
         )?;
     }
     let (full, lost) = (ends.output.tx_full, s.lost);
-    writeln!(out, "  out    {} frames, marked {}, full {full}, lost {lost}", s.delivered, s.marked)
+    writeln!(out, "  out    {} frames, marked {}, full {full}, lost {lost}", s.delivered, s.marked)?;
+    if let Some(crossed) = whole.crossed() {
+        let in_each: Vec<String> = whole.parts().map(|part| part.stats().received.to_string()).collect();
+        writeln!(
+            out,
+            "  crew   received {}; crossed {} refused {} on the way {}",
+            in_each.join(" "),
+            crossed.to_others,
+            crossed.refused,
+            crossed.to_others.saturating_sub(crossed.from_others)
+        )?;
+    }
+    Ok(())
 }
 
-fn direction(way: &Direction<End>, ends: &Ends) -> String {
+fn direction(whole: &Whole<'_>, ends: &Ends) -> String {
+    let way = whole.main();
     let mut o = Object::new().text("from", &ends.from).text("to", &ends.to);
-    if let Some(gate) = gate(way) {
-        o = o.raw("gate", &gate);
+    if let Some((quota, stats, waiting)) = whole.gate() {
+        o = o.raw("gate", &gate_of(quota, waiting, &stats));
     }
-    o.raw("rx", &rx(&ends.input).finish())
-        .raw("qdiscs", &show::json(way.port().trees(), None, true))
-        .raw("drops", &reasons(way, Why::Drop))
-        .raw("marks", &reasons(way, Why::Mark))
-        .raw("path", &counted(&way.port().totals().stats()))
+    o = o
+        .raw("rx", &rx(&ends.input).finish())
+        .raw("qdiscs", &show::json(whole.trees(), None, true))
+        .raw("drops", &whole.reasons(Why::Drop))
+        .raw("marks", &whole.reasons(Why::Mark))
+        .raw("path", &counted(&whole.path()))
         .raw("bql", &bql(way))
         .raw("wire", &wire(way))
-        .raw("stats", &counted(&way.stats()))
-        .raw("tx", &tx(&ends.output))
-        .finish()
+        .raw("stats", &counted(&whole.stats()))
+        .raw("tx", &tx(&ends.output));
+    if let Some(crossed) = whole.crossed() {
+        let parts = whole.parts().map(|part| {
+            let o = Object::new().uint("received", part.stats().received);
+            o.raw("crossed", &counted(&part.crossed())).finish()
+        });
+        o = o
+            .raw("frames", &counted(&whole.ledger()))
+            .raw("crossed", &counted(&crossed))
+            .raw("workers", &json::list(parts));
+    }
+    o.finish()
 }
 
 /// Returns counters as an object, as they are declared.
@@ -186,36 +230,27 @@ fn of_prefix(counters: &Counters, prefix: &str) -> Object {
     o.unwrap_or_default()
 }
 
-/// The event that a reason explains.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Why {
-    Drop,
-    Mark,
-}
-
 /// Returns the reasons of drops, or of marks, whose counters are not 0.
 pub(crate) fn reasons(way: &Direction<End>, wanted: Why) -> String {
-    let mut o = Some(Object::new());
-    each_reason(way, &mut |why, name, n| {
-        if why == wanted {
-            o = o.take().map(|o| o.uint(name, n));
-        }
-    });
-    o.unwrap_or_default().finish()
+    Whole::alone(way).reasons(wanted)
 }
 
 /// Returns the state of the gate ahead of a direction's qdiscs, as JSON; `None` if flows do not
 /// take turns.
 #[must_use]
 pub fn gate(way: &Direction<End>) -> Option<String> {
-    let gate = way.gate()?;
+    let (quota, stats, waiting) = Whole::alone(way).gate()?;
+    Some(gate_of(quota, waiting, &stats))
+}
+
+fn gate_of(quota: Quota, waiting: usize, stats: &GateStats) -> String {
     let mut o = Some(
         Object::new()
-            .uint("fairsend", u64::from(gate.quota().segs))
-            .uint("waiting", u64::try_from(gate.waiting()).unwrap_or(u64::MAX)),
+            .uint("fairsend", u64::from(quota.segs))
+            .uint("waiting", u64::try_from(waiting).unwrap_or(u64::MAX)),
     );
-    gate.stats().visit(&mut |counter, n| o = o.take().map(|o| o.uint(counter.key, n)));
-    o.map(Object::finish)
+    stats.visit(&mut |counter, n| o = o.take().map(|o| o.uint(counter.key, n)));
+    o.unwrap_or_default().finish()
 }
 
 pub(crate) fn bql(way: &Direction<End>) -> String {
@@ -250,10 +285,7 @@ pub(crate) fn wire(way: &Direction<End>) -> String {
 
 /// Calls `f` with the event, name and count of each reason whose counter is not 0.
 pub(crate) fn each_reason(way: &Direction<End>, f: &mut dyn FnMut(Why, &'static str, u64)) {
-    let port = way.port();
-    let drops = DropReason::ALL.iter().map(|r| (Why::Drop, r.name(), port.totals().drops(*r)));
-    let marks = MarkReason::ALL.iter().map(|r| (Why::Mark, r.name(), port.totals().marks(*r)));
-    drops.chain(marks).filter(|(_, _, n)| *n > 0).for_each(|(why, name, n)| f(why, name, n));
+    Whole::alone(way).each_reason(f);
 }
 
 /// Returns a size in decimal units, three digits: `3.12 MB`.

@@ -38,6 +38,13 @@ pub enum RunError {
     },
     /// Waiting failed.
     System(io::Error),
+    /// A worker has failed: it cannot have its processor, or this program has a defect.
+    Worker {
+        /// The number of the worker.
+        number: usize,
+        /// The system's error, or the text of its panic.
+        error: String,
+    },
 }
 
 impl fmt::Display for RunError {
@@ -45,6 +52,7 @@ impl fmt::Display for RunError {
         match self {
             Self::Link { name, error } => write!(f, "interface `{name}` is gone: {error}"),
             Self::System(error) => write!(f, "cannot wait for frames: {error}"),
+            Self::Worker { number, error } => write!(f, "worker {number} has failed: {error}"),
         }
     }
 }
@@ -52,7 +60,7 @@ impl fmt::Display for RunError {
 impl std::error::Error for RunError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
-            Self::Link { .. } => None,
+            Self::Link { .. } | Self::Worker { .. } => None,
             Self::System(error) => Some(error),
         }
     }

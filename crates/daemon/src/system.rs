@@ -19,7 +19,7 @@ use crate::stream::{Connection, Stream};
 /// Time before a deadline that is spent polling instead of sleeping: a wake-up from sleep is late
 /// by some 15 us, and a frame that takes less time on the wire need not wait that long. This time
 /// is shorter than one wake-up from sleep, and so negligible where deadlines are far apart.
-const SPIN: Nanos = Nanos::from_micros(10);
+pub(crate) const SPIN: Nanos = Nanos::from_micros(10);
 
 /// The machine below a loop.
 pub trait System {
@@ -30,7 +30,7 @@ pub trait System {
     fn now(&self) -> Instant;
 
     /// Returns the clock of [`now`](Self::now).
-    fn clock(&self) -> Box<dyn Fn() -> Instant>;
+    fn clock(&self) -> Box<dyn Fn() -> Instant + Send>;
 
     /// Waits until something is ready, or the deadline has come.
     ///
@@ -150,7 +150,7 @@ impl System for Host {
         Instant(now_ns())
     }
 
-    fn clock(&self) -> Box<dyn Fn() -> Instant> {
+    fn clock(&self) -> Box<dyn Fn() -> Instant + Send> {
         Box::new(|| Instant(now_ns()))
     }
 

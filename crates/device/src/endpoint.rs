@@ -11,6 +11,7 @@ use crate::iface::{Control, Found};
 use crate::link::{LinkIo, LinkOptions};
 use crate::name::{IfName, NameError};
 use crate::netns::Netns;
+use crate::nic::Calls;
 use crate::packet::Packet;
 use crate::queue::Batched;
 use crate::tap::Tap;
@@ -102,6 +103,28 @@ kinds! {
 }
 
 impl Kind {
+    /// Opens the handles of an interface in the namespace of the calling thread.
+    fn open_queues(
+        self,
+        at: &Endpoint,
+        options: &LinkOptions,
+        most: usize,
+    ) -> Result<Vec<LinkIo>, OpenCause> {
+        let kind = match self {
+            Self::Auto => Self::found(&at.name, options.tap.create)?,
+            kind => kind,
+        };
+        Ok(match kind {
+            Self::Tap => over(Tap::attach_all(&at.name, &options.tap, most)?, options.memory),
+            Self::Packet => over(Packet::attach_all(&at.name, &options.packet, most)?, options.memory),
+            Self::Xdp => XdpQueue::attach_all(&at.name, &options.xdp, options.memory, most)?
+                .into_iter()
+                .map(|part| Box::new(part) as LinkIo)
+                .collect(),
+            _ => vec![kind.open(at, options)?],
+        })
+    }
+
     /// Returns the kind of an interface: `Tap` if it is a TAP device, or will be created as one.
     fn found(name: &IfName, create: bool) -> Result<Self, OpenCause> {
         let control = Control::open().map_err(|errno| OpenCause::system("open a socket for", errno))?;
@@ -116,6 +139,12 @@ impl Kind {
             },
         }
     }
+}
+
+/// Makes transmit queues of the handles of an interface, which share the memory for frames.
+fn over<C: Calls + 'static>(handles: Vec<C>, memory: usize) -> Vec<LinkIo> {
+    let each = memory / handles.len().max(1);
+    handles.into_iter().map(|calls| Box::new(Batched::new(calls, each)) as LinkIo).collect()
 }
 
 /// The place of a link: an interface, perhaps in another network namespace, and the way to open it.
@@ -307,6 +336,26 @@ impl Endpoint {
             None => self.kind.open(self, options),
             Some(netns) => netns
                 .within(|| self.kind.open(self, options))
+                .unwrap_or_else(|error| Err(OpenCause::entering(netns, error))),
+        };
+        opened.map_err(|cause| OpenError { interface: self.to_string(), cause })
+    }
+
+    /// Opens up to `most` handles of the interface, each for a thread of its own: the queues of a
+    /// TAP device that was made with several (`multi_queue`), packet sockets that share the frames
+    /// by flow, or the XDP sockets of a part of the queues. Any other interface is opened once. At
+    /// least one is returned; all together have the memory that the options give.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub fn open_queues(&self, options: &LinkOptions, most: usize) -> Result<Vec<LinkIo>, OpenError> {
+        if most < 2 {
+            return self.open(options).map(|io| vec![io]);
+        }
+        let opened = match &self.netns {
+            None => self.kind.open_queues(self, options, most),
+            Some(netns) => netns
+                .within(|| self.kind.open_queues(self, options, most))
                 .unwrap_or_else(|error| Err(OpenCause::entering(netns, error))),
         };
         opened.map_err(|cause| OpenError { interface: self.to_string(), cause })

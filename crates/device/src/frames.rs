@@ -51,6 +51,14 @@ impl Frame {
     }
 }
 
+/// The answer of a store whose buffers are at their budget.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NoRoom;
+
+/// An unused buffer on its way from one store to another.
+#[derive(Debug)]
+pub struct Spare(Box<[u8]>);
+
 /// Frame buffers of one backend.
 #[derive(Debug)]
 pub struct Frames {
@@ -97,6 +105,43 @@ impl Frames {
         }
         self.owned += size;
         Some(vec![0; size].into())
+    }
+
+    /// Lets a frame go to another store: its buffer counts there.
+    pub fn let_go(&mut self, frame: &Frame) {
+        self.owned = self.owned.saturating_sub(frame.buffer.len());
+    }
+
+    /// Counts the buffer of a frame that another store has let go. Also returns an unused buffer of
+    /// the same size for the other store, if there is one.
+    ///
+    /// # Errors
+    /// The budget has no room for the frame, which is freed.
+    pub fn adopt(&mut self, frame: Frame) -> Result<(Frame, Option<Spare>), NoRoom> {
+        let size = frame.buffer.len();
+        if let Some(spare) = self.free[class(size)].pop() {
+            return Ok((frame, Some(Spare(spare))));
+        }
+        self.make_room(size);
+        if self.owned + size > self.budget {
+            return Err(NoRoom);
+        }
+        self.owned += size;
+        Ok((frame, None))
+    }
+
+    /// Takes the buffer of a frame that another store has let go, and that is dropped.
+    pub fn take_over(&mut self, frame: Frame) {
+        self.take_spare(Spare(frame.buffer));
+    }
+
+    /// Takes an unused buffer of another store, if the budget has room for it.
+    pub fn take_spare(&mut self, spare: Spare) {
+        let size = spare.0.len();
+        if self.owned + size <= self.budget {
+            self.owned += size;
+            self.free[class(size)].push(spare.0);
+        }
     }
 
     /// Frees unused buffers, those of the largest size first, until one of `size` bytes fits.
@@ -249,6 +294,37 @@ mod tests {
             assert_eq!(frame.bytes(), vec![fill; len]);
             frames.give(frame);
         }
+    }
+
+    #[test]
+    fn a_frame_that_crosses_takes_its_buffer_along_and_sends_one_back() {
+        let (mut from, mut to) = (Frames::new(10 * MAX_FRAME), Frames::new(10 * MAX_FRAME));
+        let both = from.owned() + to.owned();
+        let frame = kept(&mut from, 1000, 7);
+        from.let_go(&frame);
+        let (frame, spare) = to.adopt(frame).unwrap();
+        assert!(spare.is_none(), "none to spare yet");
+        assert_eq!((frame.bytes(), from.owned() + to.owned()), (&[7; 1000][..], both + 1024));
+        to.give(frame);
+        let next = kept(&mut from, 1000, 8);
+        from.let_go(&next);
+        let (next, spare) = to.adopt(next).unwrap();
+        from.take_spare(spare.expect("the buffer of the first"));
+        assert_eq!((from.owned(), to.owned()), (MAX_FRAME + 1024, MAX_FRAME + 1024));
+        // The buffer that came back is used again.
+        let last = kept(&mut from, 1000, 9);
+        assert_eq!((from.owned(), last.bytes()), (MAX_FRAME + 1024, &[9; 1000][..]));
+        to.give(next);
+        from.give(last);
+        // A store at its budget takes neither a spare buffer nor a frame.
+        let mut full = Frames::new(0);
+        let used = kept(&mut full, MAX_FRAME, 1);
+        full.take_spare(Spare(vec![0; 1024].into()));
+        let frame = kept(&mut from, 1000, 9);
+        from.let_go(&frame);
+        assert_eq!(full.adopt(frame).err(), Some(NoRoom));
+        assert_eq!(full.owned(), 2 * MAX_FRAME);
+        full.give(used);
     }
 
     #[test]

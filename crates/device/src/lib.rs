@@ -68,7 +68,7 @@ pub use counters::{Batch, Counters, Rest};
 pub use endpoint::{Endpoint, EndpointError, Kind, Site};
 pub use error::{OpenCause, OpenError};
 pub use frame::{BATCH_MAX, FrameRef, MAX_FRAME};
-pub use frames::{Frame, Frames};
+pub use frames::{Frame, Frames, NoRoom, Spare};
 pub use inherited::inherited;
 pub use link::{FRAME_MEMORY, Interface, LinkIo, LinkOptions, PacketQueue, TapQueue, VxlanQueue};
 pub use name::{IfName, NameError};

@@ -43,6 +43,18 @@ pub struct PacketOptions {
     pub beside_others: bool,
 }
 
+/// The part of a packet socket among those that share the frames of an interface: each gets the
+/// flows of its part of a hash over both directions (`PACKET_FANOUT_HASH`, packet(7)).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Share {
+    /// It gets all.
+    All,
+    /// It is the first of a new group.
+    First,
+    /// It joins the group of this number.
+    Of(u16),
+}
+
 impl Default for PacketOptions {
     fn default() -> Self {
         Self { qdisc_bypass: false, buffer_bytes: 4 << 20, beside_others: false }
@@ -89,6 +101,31 @@ impl Packet {
     }
 
     pub(crate) fn attach(name: &IfName, options: &PacketOptions) -> Result<Self, OpenCause> {
+        Self::attach_as(name, options, Share::All).map(|(socket, _)| socket)
+    }
+
+    /// Opens this many packet sockets that share the frames of an interface: the kernel gives each
+    /// frame to one of them, and all frames of a flow to the same one.
+    pub(crate) fn attach_all(
+        name: &IfName,
+        options: &PacketOptions,
+        sockets: usize,
+    ) -> Result<Vec<Self>, OpenCause> {
+        if sockets < 2 {
+            return Self::attach(name, options).map(|socket| vec![socket]);
+        }
+        let (first, group) = Self::attach_as(name, options, Share::First)?;
+        let mut all = vec![first];
+        // The first one has the claim for all of them.
+        let beside = PacketOptions { beside_others: true, ..*options };
+        for _ in 1..sockets {
+            all.push(Self::attach_as(name, &beside, Share::Of(group))?.0);
+        }
+        Ok(all)
+    }
+
+    /// Opens a packet socket, and returns it with the number of its group.
+    fn attach_as(name: &IfName, options: &PacketOptions, share: Share) -> Result<(Self, u16), OpenCause> {
         let control = Control::open().map_err(|errno| OpenCause::system("open a socket for", errno))?;
         let index = control.index(name).map_err(|errno| OpenCause::system("look up", errno))?;
         let index = index.ok_or(OpenCause::Missing)?;
@@ -117,12 +154,28 @@ impl Packet {
         }
         set_buffers(socket, options.buffer_bytes)
             .map_err(|errno| OpenCause::system("size the buffers of a packet socket on", errno))?;
+        let shared = |errno| OpenCause::system("share the frames of", errno);
+        // Only a bound socket can join, and one that is bound and has not joined gets all frames
+        // beside the others.
+        let joins = matches!(share, Share::Of(_));
+        if joins {
+            sys::set_deaf(socket, true).map_err(shared)?;
+        }
         sys::packet_bind(socket, index, libc::ETH_P_ALL as u16) // 3
             .map_err(|errno| OpenCause::system("bind a packet socket to", errno))?;
+        let group = match share {
+            Share::All => Ok(0),
+            Share::First => sys::packet_fanout(socket, None),
+            Share::Of(group) => sys::packet_fanout(socket, Some(group)),
+        };
+        let group = group.map_err(shared)?;
+        if joins {
+            sys::set_deaf(socket, false).map_err(shared)?;
+        }
         sys::packet_promiscuous(socket, index)
             .map_err(|errno| OpenCause::system("receive all frames of", errno))?;
         let (name, counters) = (name.clone(), Counters::default());
-        Ok(Self { fd, control, name, index, counters, since_asked: 0, _claim: claim })
+        Ok((Self { fd, control, name, index, counters, since_asked: 0, _claim: claim }, group))
     }
 }
 

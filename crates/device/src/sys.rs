@@ -197,6 +197,42 @@ pub(crate) fn packet_switch_on(fd: BorrowedFd<'_>, option: c_int) -> Result<(), 
     unsafe { packet_option::<c_int>(fd, option, &1) }
 }
 
+/// Makes a socket receive nothing (`deaf`), or what it is bound to.
+pub(crate) fn set_deaf(fd: BorrowedFd<'_>, deaf: bool) -> Result<(), Errno> {
+    // The program of one instruction that accepts 0 bytes (BPF_RET, linux/filter.h).
+    let mut nothing = libc::sock_filter { code: 0x06, jt: 0, jf: 0, k: 0 };
+    let program = libc::sock_fprog { len: 1, filter: &raw mut nothing };
+    let option = if deaf { libc::SO_ATTACH_FILTER } else { libc::SO_DETACH_FILTER };
+    let len = size_of::<libc::sock_fprog>() as libc::socklen_t; // 16
+    // SAFETY: pointer and length describe `program`, whose pointer and count describe `nothing`;
+    // the kernel only reads both. To detach it reads an int at most, and ignores it.
+    check(unsafe {
+        libc::setsockopt(fd.as_raw_fd(), libc::SOL_SOCKET, option, (&raw const program).cast(), len)
+    })
+    .map(drop)
+}
+
+/// Makes a bound packet socket share the frames of its interface with the others of a group, by a
+/// hash of each flow. Without a group the kernel makes one that no other socket is in. Returns the
+/// number of the group.
+pub(crate) fn packet_fanout(fd: BorrowedFd<'_>, group: Option<u16>) -> Result<u16, Errno> {
+    let flags =
+        libc::PACKET_FANOUT_HASH | if group.is_none() { libc::PACKET_FANOUT_FLAG_UNIQUEID } else { 0 };
+    let asked = u32::from(group.unwrap_or(0)) | flags << 16;
+    // SAFETY: the option reads a 32-bit number, which has no padding.
+    unsafe { packet_option(fd, libc::PACKET_FANOUT, &asked) }?;
+    if let Some(group) = group {
+        return Ok(group);
+    }
+    let (mut made, mut len) = (0_u32, size_of::<u32>() as libc::socklen_t); // 4
+    let to: *mut c_void = ptr::from_mut(&mut made).cast();
+    // SAFETY: pointer and length describe `made`, for which any bytes are a valid value.
+    check(unsafe {
+        libc::getsockopt(fd.as_raw_fd(), libc::SOL_PACKET, libc::PACKET_FANOUT, to, &raw mut len)
+    })?;
+    Ok(made as u16) // the lower half is the number, the upper one has the flags
+}
+
 /// Makes the interface receive frames for any address while the socket lives.
 pub(crate) fn packet_promiscuous(fd: BorrowedFd<'_>, index: u32) -> Result<(), Errno> {
     let member = libc::packet_mreq {

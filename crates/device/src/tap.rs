@@ -72,6 +72,8 @@ pub struct Tap {
     counters: Counters,
     /// The frames that the kernel dropped ahead of this reader, if it tells.
     dropped: Option<Dropped>,
+    /// True if the device may have several queues.
+    multi_queue: bool,
 }
 
 impl Tap {
@@ -98,7 +100,7 @@ impl Tap {
             }
         }
         let fd = open_tun()?;
-        attach_queue(fd.as_fd(), name, options.multi_queue, index.is_some())?;
+        let multi_queue = attach_queue(fd.as_fd(), name, options.multi_queue, index.is_some())?;
         sys::tun_set_header_len(fd.as_fd(), HDR_LEN as libc::c_int) // 12
             .map_err(|errno| OpenCause::system("set the vnet header length of", errno))?;
         let offload = set_offload(fd.as_fd(), options.offload)
@@ -107,7 +109,28 @@ impl Tap {
         let index = control.index(name).map_err(|errno| OpenCause::system("look up", errno))?;
         let index = index.ok_or(OpenCause::Missing)?;
         let (name, counters, dropped) = (name.clone(), Counters::default(), Dropped::count(index));
-        Ok(Self { fd, control, name, index, offload, counters, dropped })
+        Ok(Self { fd, control, name, index, offload, counters, dropped, multi_queue })
+    }
+
+    /// Opens up to `most` queues of the device: one, if it was made for one. The first counts the
+    /// frames that the kernel dropped ahead of any.
+    pub(crate) fn attach_all(
+        name: &IfName,
+        options: &TapOptions,
+        most: usize,
+    ) -> Result<Vec<Self>, OpenCause> {
+        let options = TapOptions { multi_queue: most > 1, ..*options };
+        let mut all = vec![Self::attach(name, &options)?];
+        // Bound: `most`.
+        while all[0].multi_queue && all.len() < most {
+            match Self::attach(name, &options) {
+                Ok(queue) => all.push(Self { dropped: None, ..queue }),
+                // The driver has a greatest number of queues, and another process may have some.
+                Err(OpenCause::Busy) => break,
+                Err(cause) => return Err(cause),
+            }
+        }
+        Ok(all)
     }
 
     /// Returns the work that the kernel agreed to leave undone.
@@ -219,13 +242,15 @@ fn open_tun() -> Result<OwnedFd, OpenCause> {
 
 /// Attaches to the device. An existing device was created with one queue or with many, and the
 /// driver accepts only a request that matches: after a refusal of one form this function tries the
-/// other.
-fn attach_queue(fd: BorrowedFd<'_>, name: &IfName, multi: bool, exists: bool) -> Result<(), OpenCause> {
+/// other. Returns true if the device may have several queues.
+fn attach_queue(fd: BorrowedFd<'_>, name: &IfName, multi: bool, exists: bool) -> Result<bool, OpenCause> {
     let flags = IFF_TAP | IFF_NO_PI | IFF_VNET_HDR;
-    let (first, second) =
-        if multi { (flags | IFF_MULTI_QUEUE, flags) } else { (flags, flags | IFF_MULTI_QUEUE) };
-    let tried = match sys::tun_attach(fd, name, first) {
-        Err(Errno::INVAL) if exists => sys::tun_attach(fd, name, second),
+    let attach = |multi: bool| {
+        let flags = if multi { flags | IFF_MULTI_QUEUE } else { flags };
+        sys::tun_attach(fd, name, flags).map(|()| multi)
+    };
+    let tried = match attach(multi) {
+        Err(Errno::INVAL) if exists => attach(!multi),
         tried => tried,
     };
     tried.map_err(|errno| match errno {

@@ -81,9 +81,25 @@ impl<S: XdpStore> Xdp<S> {
     }
 
     pub(crate) fn attach(name: &IfName, options: &XdpOptions, memory: usize) -> Result<Self, OpenCause> {
-        let mut port = Port::open(name, options)?;
+        Ok(Self::on(Port::open(name, options)?, memory))
+    }
+
+    /// Opens the interface as up to `most` devices, each with its part of the queues and of the
+    /// memory, but not more than it has queues.
+    pub(crate) fn attach_all(
+        name: &IfName,
+        options: &XdpOptions,
+        memory: usize,
+        most: usize,
+    ) -> Result<Vec<Self>, OpenCause> {
+        let ports = Port::open_all(name, options, most)?;
+        let each = memory / ports.len().max(1);
+        Ok(ports.into_iter().map(|port| Self::on(port, each)).collect())
+    }
+
+    fn on(mut port: Port, memory: usize) -> Self {
         let store = S::over(&mut port, memory);
-        Ok(Self { port, store, batch: VecDeque::with_capacity(PLACES), shown: 0 })
+        Self { port, store, batch: VecDeque::with_capacity(PLACES), shown: 0 }
     }
 
     /// Returns the number of transmit queues. A packet leaves by queue `Meta::queue` modulo this

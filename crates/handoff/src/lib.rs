@@ -9,9 +9,11 @@ compile_error!(
 
 mod baton;
 mod fair;
+mod gate;
 mod list;
 mod listed;
 mod log;
+mod mailbox;
 #[cfg(not(loom))]
 mod monitor;
 mod owned;
@@ -32,9 +34,11 @@ mod wake;
 mod watchdog;
 
 pub use fair::{FairDevice, Owed, Taken, Turns, Worker};
+pub use gate::{Closed, Gate};
 pub use list::{Append, Appended, Take, list};
 pub use listed::Ticket;
 pub use log::{Event, Log};
+pub use mailbox::{Mailbox, Post, mailbox};
 #[cfg(not(loom))]
 pub use monitor::Monitor;
 pub use owned::{Cutter, HandoffStats, Owned};

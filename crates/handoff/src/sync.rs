@@ -5,7 +5,7 @@
 pub(crate) use loom::{
     cell::UnsafeCell,
     sync::{
-        Mutex,
+        Condvar, Mutex,
         atomic::{AtomicU32, AtomicU64, Ordering, fence},
     },
 };
@@ -14,7 +14,7 @@ pub(crate) use loom::{
 pub(crate) use self::std_cell::UnsafeCell;
 #[cfg(not(loom))]
 pub(crate) use std::sync::{
-    Mutex,
+    Condvar, Mutex,
     atomic::{AtomicU32, AtomicU64, Ordering, fence},
 };
 

@@ -27,7 +27,6 @@ use txweir_core::path::device::DeviceError;
 use txweir_core::path::dql::DqlConfig;
 use txweir_core::path::entry::{Entry, Passed};
 use txweir_core::path::port::Port as TxPort;
-use txweir_core::path::select::Sender;
 use txweir_core::text::error::Object;
 use txweir_core::turns::{Gate, Quota};
 use txweir_core::{ConfigError, Env, ErrorKind, Instant, PathConfig, Role, TxPath};
@@ -73,7 +72,7 @@ impl Default for DirectionConfig {
 #[derive(Debug)]
 pub struct Direction<D: Backend> {
     classifier: Classifier,
-    drain: Drain<D>,
+    pub(crate) drain: Drain<D>,
 }
 
 impl<D: Backend> Direction<D> {
@@ -153,12 +152,12 @@ impl<D: Backend> Direction<D> {
         depth: u8,
         entry: &mut Entry<'_>,
     ) -> Option<Arrival<D::Frame>> {
-        let Drain { port, exit, stats, .. } = &mut self.drain;
+        let Drain { port, exit, stats, sender, .. } = &mut self.drain;
         let Arrival { frame, meta, headers, route, queue_chosen } = &mut arrival;
         let mut frame = InStore { store: exit.store(), frame };
         let mut packet = Packet::new(&mut frame, meta, *headers);
         (packet.depth, packet.marks) = (depth, self.classifier.prio_synack());
-        let passed = port.pass(entry, &mut packet, &Sender::default(), None);
+        let passed = port.pass(entry, &mut packet, sender, None);
         *headers = packet.headers;
         match passed {
             Passed::Queue(_, said) => {

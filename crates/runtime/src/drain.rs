@@ -14,7 +14,7 @@ use txweir_device::{Backend, Store};
 use crate::arrival::Arrival;
 use crate::cut::cut;
 use crate::line::Exit;
-use crate::stats::DirectionStats;
+use crate::stats::{Crossed, DirectionStats};
 use crate::timers::Timers;
 
 /// The longest time by which a busy direction may ask to be woken later than necessary, so that a
@@ -30,6 +30,10 @@ pub struct Drain<D: Backend> {
     pub stats: DirectionStats,
     /// A frame whose sender waits until the qdiscs have room for it.
     pub held: Option<Arrival<D::Frame>>,
+    /// Where frames come from: their transmit queue is chosen by it.
+    pub sender: Sender,
+    /// Frames that crossed from one worker to another.
+    pub crossed: Crossed,
     timers: Timers,
     hasher: FlowHasher,
 }
@@ -38,14 +42,15 @@ impl<D: Backend> Drain<D> {
     /// Makes the drain of a direction. `seed` keys the flow hash.
     pub fn new(port: TxPort<D::Frame>, exit: Exit<D>, seed: u64) -> Self {
         let (stats, timers) = (DirectionStats::default(), Timers::default());
-        Self { port, exit, stats, held: None, timers, hasher: FlowHasher::new(seed) }
+        let (sender, crossed) = (Sender::default(), Crossed::default());
+        Self { port, exit, stats, held: None, sender, crossed, timers, hasher: FlowHasher::new(seed) }
     }
 
     /// Puts a frame into its path and returns the queue.
     pub fn enter(&mut self, now: Instant, arrival: Arrival<D::Frame>) -> u16 {
         let Arrival { mut frame, mut meta, headers, route, queue_chosen } = arrival;
         if !queue_chosen {
-            self.port.chooser_mut().choose_for(&mut meta, Choice::By(&Sender::default(), None), now);
+            self.port.chooser_mut().choose_for(&mut meta, Choice::By(&self.sender, None), now);
         }
         let store = self.exit.store();
         store.beside_mut(&mut frame).network = headers.network_header();

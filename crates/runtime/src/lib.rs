@@ -11,6 +11,7 @@
 mod arrival;
 mod classify;
 mod control;
+mod crossing;
 mod cut;
 mod direct;
 mod direction;
@@ -36,5 +37,5 @@ pub use ledger::Ledger;
 pub use log::{Level, Log, Stamp};
 pub use notes::{Notes, SAMPLES_MAX, SampleCounts};
 pub use outlet::{Copy, One, Outlets};
-pub use stats::DirectionStats;
+pub use stats::{Crossed, DirectionStats};
 pub use wire::{E1000_DESCRIPTORS, WireSpec};

@@ -55,3 +55,16 @@ impl DirectionStats {
         self.busy_ns += busy_ns;
     }
 }
+
+txweir_core::stats! {
+    /// Frames that crossed from one owner's direction to another's.
+    pub struct Crossed {
+        /// Frames that came from the directions of other workers.
+        from_others: u64,
+        /// Frames that went to the directions of other workers.
+        to_others: u64,
+        /// Frames dropped on the way: the mailbox of the other worker was full, or its buffers were
+        /// at their budget.
+        refused: u64,
+    }
+}

@@ -22,3 +22,4 @@ mod transcripts;
 mod vhost;
 mod vxlan;
 mod wild;
+mod workers;

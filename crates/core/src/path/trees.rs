@@ -60,6 +60,21 @@ impl<'a> Trees<'a> {
         Self { shell, paths, env, apart: Some(apart), of_port: true }
     }
 
+    /// Returns the trees of a port of which several owners have a copy each, and each tree is in
+    /// use by one of them: `parts` are the copies, equal in structure, and `owner` returns the
+    /// number of the copy whose tree of that number is in use. The rest is that of the first copy.
+    ///
+    /// # Panics
+    /// There is no copy.
+    #[must_use]
+    pub fn gathered(parts: &[Self], owner: impl Fn(usize) -> usize) -> Self {
+        let tree = |at: usize, first| {
+            parts.get(owner(at)).and_then(|part| part.paths.get(at)).copied().unwrap_or(first)
+        };
+        let paths = parts[0].paths.iter().enumerate().map(|(at, first)| tree(at, *first)).collect();
+        Self { paths, ..parts[0].clone() }
+    }
+
     /// Returns the properties of the device that they are on.
     pub const fn env(&self) -> &'a Env {
         self.env

@@ -13,7 +13,7 @@ const TURNS: Nanos = Nanos::from_micros(500);
 
 /// The time, and the links' turns by it.
 pub(super) struct Pace {
-    clock: Box<dyn Fn() -> Instant>,
+    clock: Box<dyn Fn() -> Instant + Send>,
     /// The time of the last turn.
     last: Instant,
     /// The longest time between two turns during a request.
@@ -29,7 +29,7 @@ impl fmt::Debug for Pace {
 impl Links {
     /// Makes long requests let the links have turns between their steps, by this clock. Without a
     /// clock no packet passes during a request.
-    pub fn set_clock(&mut self, clock: Box<dyn Fn() -> Instant>) {
+    pub fn set_clock(&mut self, clock: Box<dyn Fn() -> Instant + Send>) {
         let last = clock();
         self.pace = Some(Pace { clock, last, longest: Nanos(0) });
     }

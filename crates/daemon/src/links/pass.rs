@@ -32,9 +32,22 @@ impl Links {
     /// Passes a frame that came in by a link, or is generated here, to the link at `to`, and then
     /// the copies that its actions send.
     pub(crate) fn pass(&mut self, now: Instant, from: Option<usize>, to: usize, arrival: Arrival<Frame>) {
+        self.pass_from(now, from, to, 0, arrival);
+    }
+
+    /// Does the same for a frame behind which there are `depth` redirections.
+    pub(super) fn pass_from(
+        &mut self,
+        now: Instant,
+        from: Option<usize>,
+        to: usize,
+        depth: u8,
+        arrival: Arrival<Frame>,
+    ) {
         if self.filters.is_empty() {
+            let Some(arrival) = self.hand_whole(from, to, depth, arrival) else { return };
             let waits = from.is_some_and(|from| senders_wait(&self.all[from]));
-            return admit(now, &mut self.all[to], arrival, waits);
+            return self.enter(now, to, arrival, waits);
         }
         self.fit_filters();
         let mut up = Vec::new();
@@ -44,7 +57,7 @@ impl Links {
             }
         }
         let mut copies = Vec::new();
-        self.pass_one(now, from, to, arrival, 0, &up, &mut copies);
+        self.pass_one(now, from, to, arrival, depth, &up, &mut copies);
         // The loop ends: a copy is one redirection deeper than its original, and at the greatest
         // depth actions make no copies.
         while let Some(copy) = copies.pop() {
@@ -63,6 +76,7 @@ impl Links {
         up: &[PortId],
         copies: &mut Vec<Copy>,
     ) {
+        let Some(arrival) = self.hand_whole(from, to, depth, arrival) else { return };
         let waits = depth == 0 && from.is_some_and(|from| senders_wait(&self.all[from]));
         let ingress = from.map(|from| {
             let link = &self.all[from];
@@ -80,7 +94,7 @@ impl Links {
         let [received, sent] = entry.counted;
         link.hook_counts.add(sent);
         if let Some(arrival) = arrival {
-            admit(now, link, arrival, waits);
+            self.enter(now, to, arrival, waits);
         }
         if let Some(from) = from {
             self.all[from].hook_counts.add(received);

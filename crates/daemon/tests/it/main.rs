@@ -14,5 +14,6 @@ mod sandbox;
 mod server;
 mod sim;
 mod sums;
+mod team;
 mod vhost;
 mod waiting;

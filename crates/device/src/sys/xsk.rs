@@ -236,6 +236,9 @@ pub enum XdpMode {
 pub(crate) struct CardConfig {
     /// Index of the interface.
     pub(crate) interface: u32,
+    /// The first of its queues, and the distance from one to the next.
+    pub(crate) first: u32,
+    pub(crate) step: u32,
     /// Number of its queues.
     pub(crate) queues: u32,
     /// Number of chunks.
@@ -250,7 +253,8 @@ pub(crate) struct CardConfig {
 /// A step that failed, as a verb that the interface's name completes, and the system's error.
 pub(crate) type Failed = (&'static str, Errno);
 
-/// A socket for each queue of an interface, over one area.
+/// A socket for each queue of an interface, or for a part of them, over one area. Queues are
+/// counted from 0 here, whatever their numbers at the interface.
 #[derive(Debug)]
 pub(crate) struct Card {
     /// The sockets close before the area is given back.
@@ -271,7 +275,7 @@ impl Card {
         let mut lanes: Vec<Lane> = Vec::new();
         for queue in 0..config.queues {
             let first = lanes.first().map(|lane| lane.socket.as_fd());
-            let lane = Lane::open(config, queue, &area, first)?;
+            let lane = Lane::open(config, config.first + queue * config.step, &area, first)?;
             lanes.push(lane);
         }
         let chunks = (0..config.chunks).rev();

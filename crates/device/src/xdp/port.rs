@@ -2,6 +2,7 @@
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
 
 use rustix::event::epoll;
 use rustix::io::Errno;
@@ -53,8 +54,8 @@ pub(super) enum Loaded {
 /// The sockets of an interface.
 #[derive(Debug)]
 pub struct Port {
-    /// Off the interface before the sockets close.
-    program: Program,
+    /// Off the interface before the sockets close, where the port has all of them.
+    program: Arc<Program>,
     card: Card,
     /// Chunks for frames to be sent.
     free: Vec<Chunk>,
@@ -94,6 +95,12 @@ pub struct Port {
 impl Port {
     /// Opens an interface in the network namespace of the calling thread.
     pub(super) fn open(name: &IfName, options: &XdpOptions) -> Result<Self, OpenCause> {
+        Self::open_all(name, options, 1)?.pop().ok_or(OpenCause::Missing)
+    }
+
+    /// Opens an interface as up to `most` ports, but not more than it has queues: each port has the
+    /// sockets of its part of the queues, in turns, over memory of its own.
+    pub(super) fn open_all(name: &IfName, options: &XdpOptions, most: usize) -> Result<Vec<Self>, OpenCause> {
         if !options.ring.is_power_of_two() || !(64..=32_768).contains(&options.ring) {
             return Err(OpenCause::system("size the rings of", Errno::INVAL));
         }
@@ -106,65 +113,72 @@ impl Port {
         let mtu = control.mtu(name).map_err(asked("look up the MTU of"))?;
         let chunk = if mtu + LINK_HEADER + HEADROOM <= 2048 { 2048 } else { 4096 };
         let [receive, transmit] = control.queues(name).map_err(asked("look up the queues of"))?;
-        let queues = receive.max(transmit).min(QUEUES_MAX);
+        let queues = receive.max(transmit).clamp(1, QUEUES_MAX);
         let completes = match control.kind(name).map_err(asked("look up the driver of"))? {
             Found::Other { driver } => driver == "veth",
             Found::Tap | Found::Tun => false,
         };
-        // Half of the chunks wait in the rings for frames that come in.
-        let chunks = queues * options.ring * 2;
-        let config = CardConfig {
-            interface: index,
-            queues,
-            chunks,
-            chunk: chunk as u32, // 2048 or 4096
-            ring: options.ring,
-            mode: options.mode,
-        };
-        let memory = chunks as usize * chunk;
-        let (mut card, mut free) = Card::open(&config).map_err(|failed| match failed {
-            (_, Errno::NOBUFS) => OpenCause::XdpMemory(memory),
-            failed => refused(failed),
-        })?;
-        for queue in 0..card.queues() {
-            for _ in 0..options.ring {
-                if let Some(Err(chunk)) = free.pop().map(|chunk| card.offer(queue, chunk)) {
-                    free.push(chunk);
-                }
-            }
-            card.settle_receive(queue);
+        // Each part sends and receives, so there are not more than the fewer of both.
+        let parts = u32::try_from(most).unwrap_or(u32::MAX).clamp(1, receive.min(transmit).clamp(1, queues));
+        let mut cards = Vec::new();
+        for first in 0..parts {
+            // The queues `first`, `first + parts`, ... below `queues`.
+            let queues = (queues - first).div_ceil(parts);
+            let config = CardConfig {
+                interface: index,
+                first,
+                step: parts,
+                queues,
+                // Half of the chunks wait in the rings for frames that come in.
+                chunks: queues * options.ring * 2,
+                chunk: chunk as u32, // 2048 or 4096
+                ring: options.ring,
+                mode: options.mode,
+            };
+            cards.push(opened(&config)?);
         }
-        let watch = watch(index).map_err(refused)?;
-        let poll = gathered(&card, &watch).map_err(asked("wait for the sockets of"))?;
-        let sockets: Vec<_> = card.sockets().collect();
+        let sockets: Vec<_> = (0..queues)
+            .filter_map(|queue| {
+                let (card, _) = &cards[(queue % parts) as usize];
+                card.sockets().nth((queue / parts) as usize)
+            })
+            .collect();
         let program = Program::redirect(index, sockets.into_iter()).map_err(refused)?;
-        Ok(Self {
-            program,
-            ends: vec![NOTHING; chunks as usize].into(),
-            under_way: 0,
-            news: vec![false; card.queues()].into(),
-            stuck: false,
-            in_vain: 0,
-            unsettled: vec![0; card.queues()].into(),
-            turn: 0,
-            quiet: false,
-            receive_queues: receive.min(queues) as usize,
-            transmit_queues: transmit.min(queues) as usize,
-            chunk,
-            completes,
-            finished: Finished::default(),
-            counters: Counters::default(),
-            control,
-            name: name.clone(),
-            index,
-            poll,
-            watch,
-            free,
-            card,
-        })
+        let program = Arc::new(program);
+        let mut all = Vec::new();
+        for (first, (card, free)) in (0..parts).zip(cards) {
+            let watch = watch(index).map_err(refused)?;
+            let poll = gathered(&card, &watch).map_err(asked("wait for the sockets of"))?;
+            let of = |all: u32| all.min(queues).saturating_sub(first).div_ceil(parts) as usize;
+            all.push(Self {
+                program: Arc::clone(&program),
+                ends: vec![NOTHING; card.queues() * options.ring as usize * 2].into(),
+                under_way: 0,
+                news: vec![false; card.queues()].into(),
+                stuck: false,
+                in_vain: 0,
+                unsettled: vec![0; card.queues()].into(),
+                turn: 0,
+                quiet: false,
+                receive_queues: of(receive),
+                transmit_queues: of(transmit),
+                chunk,
+                completes,
+                finished: Finished::default(),
+                counters: Counters::default(),
+                control: Control::open().map_err(asked("open a socket for"))?,
+                name: name.clone(),
+                index,
+                poll,
+                watch,
+                free,
+                card,
+            });
+        }
+        Ok(all)
     }
 
-    pub(super) const fn mode(&self) -> &'static str {
+    pub(super) fn mode(&self) -> &'static str {
         match (self.card.is_zero_copy(), self.program.is_generic()) {
             (true, _) => "zero copy",
             (false, false) => "copies, in the driver",
@@ -448,6 +462,25 @@ impl AsFd for Port {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.poll.as_fd()
     }
+}
+
+/// Opens the sockets of a card and offers the kernel chunks for frames that come in. Returns the
+/// other chunks.
+fn opened(config: &CardConfig) -> Result<(Card, Vec<Chunk>), OpenCause> {
+    let memory = config.chunks as usize * config.chunk as usize;
+    let (mut card, mut free) = Card::open(config).map_err(|failed| match failed {
+        (_, Errno::NOBUFS) => OpenCause::XdpMemory(memory),
+        failed => refused(failed),
+    })?;
+    for queue in 0..card.queues() {
+        for _ in 0..config.ring {
+            if let Some(Err(chunk)) = free.pop().map(|chunk| card.offer(queue, chunk)) {
+                free.push(chunk);
+            }
+        }
+        card.settle_receive(queue);
+    }
+    Ok((card, free))
 }
 
 /// Returns the reason for which a step was refused.

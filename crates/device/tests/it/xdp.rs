@@ -226,3 +226,46 @@ fn tcp_passes_from_veth_to_veth() {
     assert!(seen.longest <= 1514, "longest frame: {}", seen.longest);
     assert_eq!(checksum_errors(&server) + checksum_errors(&client), 0);
 }
+
+/// Several handles of an interface have its queues in turns: each frame comes in by one of them,
+/// and the frames that each sends arrive.
+#[test]
+fn handles_of_an_interface_share_its_queues() {
+    skip_unless_possible!();
+    let (one, two) = veth(5);
+    let endpoint: Endpoint = format!("xdp:{}/v1", one.name()).parse().unwrap();
+    let mut handles = endpoint.open_queues(&LinkOptions::default(), 2).unwrap();
+    let mut other = open(&two, "v2").unwrap();
+    assert_eq!(handles.len(), 2);
+    let ids = |first: u32| (first..first + 60).map(|n| numbered(n, 500)).collect::<Vec<_>>();
+    let sorted = |mut frames: Vec<Vec<u8>>| {
+        frames.sort();
+        frames
+    };
+    for (handle, first) in handles.iter_mut().zip([0, 100]) {
+        // A handle has three queues or two: any number of a queue is one of these.
+        for (frame, queue) in ids(first).iter().zip((0..5).cycle()) {
+            push(handle, VnetHdr::default(), frame, queue);
+        }
+        assert_eq!(finish(handle, 60).0, 60);
+        assert_eq!(sorted(collect(&mut other, 60)), ids(first));
+    }
+    // By each of its queues the peer sends to the queue of the same number here: 0, 2 and 4 are the
+    // first handle's.
+    for (frame, queue) in ids(200).iter().zip((0..5).cycle()) {
+        push(&mut other, VnetHdr::default(), frame, queue);
+    }
+    assert_eq!(finish(&mut other, 60).0, 60);
+    let counts = [36, 24].iter().zip(&mut handles).map(|(count, handle)| collect(handle, *count));
+    let got: Vec<_> = counts.collect();
+    let of = |queues: &[usize]| -> Vec<_> {
+        let all = ids(200).into_iter().enumerate();
+        all.filter(|(n, _)| queues.contains(&(n % 5))).map(|(_, frame)| frame).collect()
+    };
+    assert_eq!(got.into_iter().map(sorted).collect::<Vec<_>>(), [of(&[0, 2, 4]), of(&[1, 3])]);
+    // At most as many handles as queues.
+    drop(handles);
+    drop(other);
+    let again = || endpoint.open_queues(&LinkOptions::default(), 16);
+    assert_eq!(reopened(again, OpenError::is_in_use).unwrap().len(), 5);
+}

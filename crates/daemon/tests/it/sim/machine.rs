@@ -63,7 +63,7 @@ pub struct Below(pub Shared);
 impl System for Below {
     type Stream = Pipe;
 
-    fn clock(&self) -> Box<dyn Fn() -> Instant> {
+    fn clock(&self) -> Box<dyn Fn() -> Instant + Send> {
         let world = self.0.clone();
         Box::new(move || {
             let mut world = world.lock();
