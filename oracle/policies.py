@@ -149,6 +149,22 @@ def fq_pie_by_chance(d, rate):
             + d.sometimes(30, f" ecn_prob {d.between(1, 99)}") + d.sometimes(30, " bytemode"))
 
 
+def plug(d, rate):
+    return d.sometimes(80, f" limit {d.between(1000, 60000)}")
+
+
+def choke(d, rate):
+    """With an average that stays below min: no packet is compared."""
+    limit = d.between(8, 60)
+    return f" limit {limit} bandwidth {min(rate, 30_000_000_000)}bit min {limit // 2} max {limit - 1} burst {d.of(3000, 9000)}"
+
+
+def choke_by_chance(d, rate):
+    least = d.between(3, 30)
+    return (f" limit 400 bandwidth {min(rate, 30_000_000_000)}bit min {least} max {least * 3} burst {2 * least}"
+            + f" probability {d.of(0.02, 0.1, 0.3)}" + d.sometimes(50, " ecn"))
+
+
 def skbprio(d, rate):
     return d.sometimes(80, f" limit {d.between(1, 60)}")
 
@@ -173,6 +189,7 @@ MEANT = {
            {"row": "own-timers", "waives": ["overlimits"]}],
     "pie": [{"row": "pie-idle-show", "waives": ["avg_dq_rate", "prob", "delay"]}, {"row": "pie-bounded", "waives": ["law"]}],
     "fq_pie": [{"row": "fq-pie-memory", "waives": ["memory_used", "overmemory"]}, {"row": "pie-bounded", "waives": ["law"]}],
+    "plug": [{"row": "plug-peek", "waives": ["overlimits"]}],
     "skbprio": [{"row": "skbprio-parent-backlog", "waives": ["backlog"]},
                 {"row": "skbprio-class-packets", "waives": ["class_qlen"]}],
     "multiq": [{"row": "multi-queue-polls", "waives": ["overlimits"]}, {"row": "multiq-backlog", "waives": ["backlog"]}],
@@ -181,18 +198,18 @@ MEANT = {
              {"row": "cake-longest", "waives": ["law"]}],
 }
 
-BY_CHANCE = {"pie": pie_by_chance, "fq_pie": fq_pie_by_chance, "red": red_by_chance, "netem": netem_by_chance}
+BY_CHANCE = {"pie": pie_by_chance, "fq_pie": fq_pie_by_chance, "red": red_by_chance, "choke": choke_by_chance, "netem": netem_by_chance}
 
 KINDS = {
     "pfifo": pfifo, "bfifo": bfifo, "pfifo_head_drop": pfifo, "pfifo_fast": lambda d, rate: "", "prio": prio, "codel": codel,
     "fq_codel": fq_codel, "tbf": tbf, "ets": ets, "sfq": sfq, "netem": netem, "fq": fq, "red": red, "pie": pie, "fq_pie": fq_pie,
     "skbprio": skbprio, "cake": cake, "drr": lambda d, rate: "", "multiq": lambda d, rate: "", "htb": lambda d, rate: "",
-    "hfsc": lambda d, rate: "",
+    "hfsc": lambda d, rate: "", "plug": plug, "choke": choke,
 }
 # Kinds with classes that may have qdiscs of any kind.
 INNER = ("prio", "ets", "tbf", "drr", "multiq", "netem", "red")
 # Those that hold packets back; red takes one that does for an empty queue (red-idle-child).
-SHAPING = ("tbf", "netem", "fq", "cake")
+SHAPING = ("tbf", "netem", "fq", "cake", "plug")
 # Those that a tree may have at its root in place of a tbf.
 ROOTS = ("netem", "fq", "cake", "htb", "hfsc")
 # A change makes a new qdisc of these, is refused, or has nothing to say.
@@ -318,6 +335,12 @@ class Policy:
         # fifo-shrink, skbprio-shrink, fq-shrink, netem-shrink: a limit only grows, from its default too.
         if kind in ("pfifo", "pfifo_head_drop", "skbprio"):
             options = f" limit {100 if ' limit' in before else 1000}"
+        if kind == "plug":
+            # plug-shrink.
+            options = self.draw.of(" block", " release", " release", " release_indefinite", " limit 10000000")
+        if kind == "choke":
+            # choke-shrink.
+            options = re.sub(r" limit \d+", " limit 400", options)
         if kind == "bfifo":
             options = f" limit {90000 if ' limit' in before else 10_000_000}"
         if kind in ("fq", "pie", "netem"):
@@ -385,7 +408,7 @@ def meant(policy):
 
 
 # Those that tell flows apart by their headers, which the kernel looks for behind the tags of a packet socket, where they are not.
-HASHING = {"sfq", "fq_codel", "fq_pie", "fq", "cake"}
+HASHING = {"sfq", "choke", "fq_codel", "fq_pie", "fq", "cake"}
 # Linux cannot mark a frame of so many bytes that a packet socket has sent: its IP header lies in a fragment.
 PAGE = 4096
 # A case is over after so long at the slowest rates: what waits then is in the last counters.

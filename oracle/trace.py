@@ -14,6 +14,8 @@ GRAINS = 512
 # From the kernel's handling of a command to the end of tc: eight readings of the clock. A curve of hfsc begins then.
 ENDING = 8 * 256
 CURVES = re.compile(r"^class \w+ .* hfsc ")
+# A change of plug may itself let packets leave: then the first one tells when the kernel handled it.
+RELEASES = re.compile(r"^qdisc change .* plug release")
 
 
 def header(kind, scenario, job):
@@ -48,13 +50,20 @@ def arrivals(head, job, result):
             continue
         lines += chunks("send", waiting)
         waiting = []
-        lines.append(command(next(commands)) if event["do"] == "tc" else show(next(shows), head))
+        lines.append(command(next(commands), result) if event["do"] == "tc" else show(next(shows), head))
     return lines + chunks("send", waiting), show(next(shows), head)
 
 
-def command(done):
+def released(step, result):
+    """The time at which a command has let a packet leave; None if it has not."""
+    if not RELEASES.match(step.get("tc", "")):
+        return None
+    return next((at for at, *_ in result["departures"] if step["at"] <= at <= step["done"]), None)
+
+
+def command(done, result):
     said = {"says": done["says"].strip()} if done["status"] and done["says"].strip() else {}
-    at = done["done"] - ENDING if CURVES.match(done["tc"]) else done["at"]
+    at = released(done, result) or (done["done"] - ENDING if CURVES.match(done["tc"]) else done["at"])
     return compact({"at": at, "tc": done["tc"], "status": done["status"], **said})
 
 
@@ -97,7 +106,7 @@ def text(head, job, table, result):
     version = subprocess.run(["tc", "-V"], stdout=subprocess.PIPE, text=True).stdout
     head = {**head, "linux": result["linux"], "iproute2": version.partition("iproute2-")[2].partition(",")[0]}
     lines = [compact(head), compact({"packets": table})]
-    lines += [command(done) for done in result["commands"][:len(job["setup"])]]
+    lines += [command(done, result) for done in result["commands"][:len(job["setup"])]]
     middle, last = arrivals(head, job, result)
     lines += middle + chunks("depart", departures(job, result)) + [last]
     return "\n".join(lines) + "\n"
@@ -105,7 +114,7 @@ def text(head, job, table, result):
 
 def expect_quiet(result):
     """tc takes some readings of the clock: when it did what it did is known only if nothing leaves meanwhile."""
-    for step in result["shows"] + result["commands"]:
+    for step in result["shows"] + [step for step in result["commands"] if released(step, result) is None]:
         for departure in result["departures"]:
             if step["at"] - GRAINS < departure[0] <= step["done"] + GRAINS:
                 late = (step["done"] - step["at"]) // 1000 + 2

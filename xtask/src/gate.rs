@@ -10,7 +10,7 @@ const TABLE: &str = "spec/instructions.txt";
 
 /// The counted jobs. The 100 000-flow job is only timed: it measures the memory, not the code. The
 /// jobs of owners are only timed too: valgrind has no membarrier(2).
-const JOBS: [&str; 26] = [
+const JOBS: [&str; 29] = [
     "fifo-direct",
     "fifo-direct-nobql",
     "fifo-queued",
@@ -20,6 +20,8 @@ const JOBS: [&str; 26] = [
     "prio-3",
     "prio-16",
     "cake",
+    "cbs",
+    "choke",
     "drr-1k",
     "dualpi2",
     "ets",
@@ -31,6 +33,7 @@ const JOBS: [&str; 26] = [
     "htb-1k",
     "netem",
     "pie",
+    "plug",
     "red",
     "rough",
     "sfq-1k",

@@ -141,6 +141,14 @@ pub const JOBS: &[Job] = &[
         peer: false,
         make: || shared::lease(true),
     },
+    Job {
+        name: "cbs",
+        about: "cbs over pfifo, 64 packets standing, on a link without limits",
+        peer: false,
+        make: cbs,
+    },
+    Job { name: "choke", about: "choke, 64 packets standing, above min", peer: false, make: choke },
+    Job { name: "plug", about: "plug, open, 64 packets standing", peer: false, make: plug },
     Job { name: "red", about: "red over bfifo, 64 packets standing, below min", peer: false, make: red },
     Job {
         name: "netem",
@@ -376,6 +384,20 @@ fn tbf() -> Run {
 
 fn tbf_shared() -> Run {
     path("tbf", "rate 1tbit burst 1mb limit 100mb shared up", 1024, true, 64, vec![(0, 1)])
+}
+
+fn cbs() -> Run {
+    path("cbs", "", 1024, true, 64, vec![(0, 1)])
+}
+
+fn choke() -> Run {
+    // Flows that are drawn for each other seldom.
+    let flows = draw(1 << 16, |r| (0, r.next_u64() as u32));
+    path("choke", "limit 1000 min 20 max 900 bandwidth 10gbit avpkt 64 burst 30", 1024, true, 64, flows)
+}
+
+fn plug() -> Run {
+    path("plug", "limit 1mb release_indefinite", 1024, true, 64, vec![(0, 1)])
 }
 
 fn red() -> Run {

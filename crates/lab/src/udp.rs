@@ -96,6 +96,7 @@ pub struct Source {
     rate: u64,
     next_at: Instant,
     until: Instant,
+    launch: Nanos,
     /// Numerator of the nanoseconds left over by the last division.
     remainder: u64,
     sent: u64,
@@ -116,7 +117,14 @@ impl Source {
     ) -> Self {
         let payload = len.saturating_sub(ETHERNET + headers(label.family));
         let packets = Packets::new(local, remote, label);
-        Self { packets, payload, rate, next_at: start, until, remainder: 0, sent: 0 }
+        Self { packets, payload, rate, next_at: start, until, launch: Nanos::ZERO, remainder: 0, sent: 0 }
+    }
+
+    /// Gives each packet a launch time: so long after it is sent, at most 4.29 s; zero for none.
+    #[must_use]
+    pub const fn launch(mut self, launch: Nanos) -> Self {
+        self.launch = launch;
+        self
     }
 
     /// Returns the time of the next packet.
@@ -128,7 +136,8 @@ impl Source {
     /// full queue refuses is lost, and is not sent again.
     pub fn poll(&mut self, now: Instant) -> Option<Frame> {
         self.poll_at().filter(|at| *at <= now)?;
-        let frame = self.packets.make(now, self.sent, 0, self.payload);
+        let mut frame = self.packets.make(now, self.sent, 0, self.payload);
+        frame.ahead = u32::try_from(self.launch.0).unwrap_or(u32::MAX);
         self.sent += 1;
         let ns = u128::from(frame.len()) * 8_000_000_000 + u128::from(self.remainder);
         self.remainder = (ns % u128::from(self.rate)) as u64;

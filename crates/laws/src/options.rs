@@ -7,6 +7,7 @@ use txweir_core::law::curve::Curve;
 use txweir_core::law::pi2::Gain;
 use txweir_core::qdisc::cake::{self, Framing};
 use txweir_core::qdisc::dualpi2::{Share, Step};
+use txweir_core::qdisc::etf::Clock;
 use txweir_core::qdisc::ets::Quanta;
 use txweir_core::qdisc::mqprio::{Mode, Preemption, Ranges, Rates, Shaper};
 use txweir_core::qdisc::red::Qevent;
@@ -146,6 +147,11 @@ pub(crate) fn value_words(param: &Param, rng: &mut Rng) -> Vec<String> {
         e if e == u64::EXPECTED => vec![rng.next_u64().to_string()],
         e if e == Seconds::EXPECTED => vec![(log_uniform(rng, 100) as i64 - 1).to_string()],
         e if e == u32::EXPECTED => vec![log_uniform(rng, 1 << 14).to_string()],
+        e if e == i32::EXPECTED => {
+            let n = log_uniform(rng, 1 << 20) as i64;
+            vec![if chance(rng, 1, 4) { -n } else { n }.to_string()]
+        }
+        e if e == Clock::EXPECTED => vec![(*pick(rng, &["CLOCK_TAI", "TAI", "tai"])).into()],
         e if e == Mask::EXPECTED => vec![log_uniform(rng, 1 << 14).to_string()],
         e if e == NanosBare::EXPECTED => {
             let v = NanosBare(log_uniform(rng, 2_000_000_000));
@@ -210,7 +216,8 @@ pub fn random_of(params: &'static [Param], rng: &mut Rng) -> Vec<String> {
     let mut words = Vec::new();
     for param in params {
         if is_drawn(param) && chance(rng, n, of) {
-            let alone = !param.alone.is_empty() && chance(rng, 1, 2);
+            let only_alone = param.words.is_empty();
+            let alone = only_alone || !param.alone.is_empty() && chance(rng, 1, 2);
             words.push((*pick(rng, if alone { param.alone } else { param.words })).to_string());
             if !param.flag && !alone {
                 words.extend(value_words(param, rng));
@@ -271,11 +278,14 @@ pub fn classes_of(qdisc: &dyn Qdisc) -> Vec<(ClassAt, Vec<String>)> {
 /// of range.
 pub fn illegal(spec: &Spec, env: &Env, rng: &mut Rng) -> Vec<String> {
     let mut words = legal(spec, env, rng);
-    let keyed: Vec<&Param> = spec.params.iter().filter(|p| !p.flag).collect();
+    let keyed: Vec<&Param> = spec.params.iter().filter(|p| !p.flag && !p.words.is_empty()).collect();
     let tail: &[&str] = match (rng.below(3), keyed.is_empty()) {
         (0, _) | (_, true) => &["no_such_key"],
         (1, _) => &[pick(rng, &keyed).words[0]],
-        _ => &[pick(rng, &keyed).words[0], "-999"],
+        _ => {
+            let param = pick(rng, &keyed);
+            &[param.words[0], if param.expected == i32::EXPECTED { "-99999999999" } else { "-999" }]
+        }
     };
     words.extend(tail.iter().map(|w| (*w).to_string()));
     words

@@ -83,7 +83,15 @@ pub(crate) fn for_qdisc(cmd: &QdiscCommand, err: &ConfigError) -> Option<&'stati
         (ErrorKind::Unsupported, _, Some(Reason::Unchangeable)) => {
             "Error: Change operation not supported by specified qdisc."
         }
+        (ErrorKind::Unsupported, "offload", _) => match err.object {
+            Object::Kind("cbs") => "Error: Specified device does not support cbs offload.",
+            Object::Kind("etf") => "Error: Specified device does not support ETF offload.",
+            _ => NOT_SUPPORTED,
+        },
         (ErrorKind::Unsupported, ..) => NOT_SUPPORTED,
+        (ErrorKind::Missing, "clockid", _) => "Error: Dynamic clockids are not supported.",
+        (ErrorKind::OutOfRange, "clockid", _) => "Error: Invalid clockid. CLOCK_TAI must be used.",
+        (ErrorKind::OutOfRange, "delta", _) => "Error: Delta must be positive.",
         _ => INVALID,
     })
 }

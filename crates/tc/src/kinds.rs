@@ -45,6 +45,6 @@ pub(crate) fn unknown_kind(source: &Arc<Source>, kind: &Word) -> Diagnostic {
     let err = Diagnostic::error(code::UNKNOWN_KIND, source, kind.span.clone(), message);
     let removed = REMOVED.iter().find(|(name, _)| *name == kind.text);
     err.expected(known_kinds(source))
-        .suggest(near)
+        .suggest(near.filter(|_| removed.is_none()))
         .hint(removed.map(|(name, instead)| format!("Linux 6.3 removed {name}: {instead}")))
 }

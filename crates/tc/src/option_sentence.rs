@@ -75,7 +75,7 @@ fn list_ends(kind: &str, list: &str, word: &str) -> Cow<'static, str> {
 /// Returns tc's sentence for a word that is no key of a kind.
 pub(crate) fn unknown(kind: &str, word: &str) -> Cow<'static, str> {
     match kind {
-        "pfifo" | "bfifo" | "pfifo_head_drop" | "skbprio" | "tbf" => {
+        "pfifo" | "bfifo" | "pfifo_head_drop" | "skbprio" | "tbf" | "cbs" | "etf" | "plug" => {
             format!("{kind}: unknown parameter \"{word}\"").into()
         }
         "hfsc" => format!("HFSC: What is \"{word}\" ?").into(),
@@ -94,7 +94,7 @@ pub(crate) fn again(kind: &str, key: &str) -> Cow<'static, str> {
             "tbf: duplicate \"buffer/burst/maxburst\" specification".into()
         }
         ("tbf", "mtu" | "minburst") => "tbf: duplicate \"mtu/minburst\" specification".into(),
-        ("tbf", _) => format!("tbf: duplicate \"{key}\" specification").into(),
+        ("tbf" | "cbs" | "etf", _) => format!("{kind}: duplicate \"{key}\" specification").into(),
         ("htb", _) => format!("Double \"{key}\" spec").into(),
         ("hfsc", _) => format!("HFSC: Double \"{key}\"").into(),
         ("prio", _) => format!("Error: duplicate {key}").into(),
@@ -123,6 +123,14 @@ fn illegal(object: Object, kind: &str, key: &str, err: &ConfigError, words: &[&s
             let size = word.split('/').next().unwrap_or("");
             let word = if TBF_SIZES.contains(&key) { size } else { word };
             said(format!("tbf: illegal value for \"{key}\": \"{word}\""))
+        }
+        ("etf", "clockid") => said(format!("etf: illegal value for \"clockid\": \"{word}\".")),
+        ("cbs" | "etf", _) => said(format!("{kind}: illegal value for \"{key}\": \"{word}\"")),
+        ("plug", _) => said(format!("Illegal value for \"limit\": \"{word}\"")),
+        ("choke", "avpkt") if word.starts_with('0') => "CHOKE: failed to calculate EWMA constant.".into(),
+        ("choke", "burst") if err.kind == ErrorKind::OutOfRange => average("CHOKE", err),
+        ("choke", "probability") if err.kind == ErrorKind::OutOfRange => {
+            "CHOKE: failed to calculate probability.".into()
         }
         ("hfsc", _) if object == Object::Class => parts::curve(key, after(key, err, words)),
         ("hfsc", _) => said(format!("HFSC: Illegal \"{key}\"")),
@@ -201,6 +209,7 @@ fn missing(kind: &str, without: &str, words: &[&str]) -> Cow<'static, str> {
             lines.join("\n").into()
         }
         ("red", _) => "RED: Required parameter (limit, avpkt) is missing".into(),
+        ("choke", _) => "Required parameter (bandwidth, limit) is missing".into(),
         ("sfq", _) => format!("Required parameter ({without}) is missing").into(),
         ("ets", _) => NOTHING_FOR_ETS.into(),
         ("htb", _) => format!("\"{without}\" is required.").into(),
@@ -219,8 +228,8 @@ fn conflict(kind: &str, key: &str, words: &[&str]) -> Cow<'static, str> {
         ("ets", "bands") => "Not enough total bands to cover all the strict bands and quanta".into(),
         ("ets", "priomap") => "\"priomap\" element is out of bounds".into(),
         ("prio", "priomap") => "\"priomap\" element is out of bands".into(),
-        ("sfq", "max") => "\"max\" is larger than \"limit\"".into(),
-        ("sfq", "min") => "\"min\" is not smaller than \"max\"".into(),
+        ("sfq" | "choke", "max") => "\"max\" is larger than \"limit\"".into(),
+        ("sfq" | "choke", "min") => "\"min\" is not smaller than \"max\"".into(),
         ("netem", "reorder") => "reordering not possible without specifying some delay".into(),
         ("netem", "gap") => "gap specified without reorder probability".into(),
         ("netem", "distribution") => "distribution specified but no latency and jitter values".into(),

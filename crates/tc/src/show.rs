@@ -7,6 +7,7 @@
 mod cake;
 mod class;
 mod dualpi2;
+mod etf;
 mod fq;
 mod htb;
 mod made;
@@ -30,7 +31,7 @@ use txweir_core::sched::stab::Stab;
 use txweir_core::text::params::Shown;
 use txweir_core::text::stats::{Counter, Form as CounterForm};
 use txweir_core::text::value::{Json, PrioMap, Quantity, Show, Value, exact_of, text_of};
-use txweir_core::{Bytes, Handle, Rate, Reasons};
+use txweir_core::{Bytes, Handle, Packets, Rate, Reasons};
 use txweir_core::{qdisc::pfifo_fast, sched::erased::Qdisc};
 
 use crate::json::{self, Object};
@@ -186,8 +187,16 @@ fn push_words(words: &mut Vec<String>, o: &Shown<'_>) {
 /// queues.
 fn shown(trees: &Trees<'_>, form: &Form, wanted: Wanted<'_>, f: &mut dyn FnMut(Place, &Node)) {
     let queues = queues::stand(trees.root());
-    in_order(trees, &mut |place, node, _| {
-        let of_queue = queues && place.depth == 1;
+    let mut with_child = Vec::new();
+    trees.visit_with(&mut |_, node, _| {
+        with_child.extend(node.qdisc().spec().style.lists_child.then_some(node.handle().major()));
+    });
+    in_order(trees, &mut |mut place, node, _| {
+        let mut of_queue = queues && place.depth == 1;
+        if place.depth > 0 && node.handle().is_none() && with_child.contains(&place.parent.major()) {
+            of_queue = true;
+            place.parent = Handle::new(place.parent.major(), 0);
+        }
         let visible = place.depth == 0 || !node.handle().is_none() || form.invisible || of_queue;
         if visible && wanted(place, node) {
             f(place, node);
@@ -402,7 +411,11 @@ fn options(qdisc: &dyn Qdisc, form: &Form) -> Vec<Printed> {
         "fq" => return fq::options(qdisc, form),
         "htb" => return htb::options(qdisc, form),
         "netem" => return netem::options(qdisc, form),
-        "red" => return red::options(qdisc, form),
+        "red" => return red::options(qdisc, form, &Bytes),
+        "choke" => return red::options(qdisc, form, &|n| Packets(u32::try_from(n).unwrap_or(u32::MAX))),
+        "etf" => return etf::options(qdisc),
+        // tc prints none of plug's.
+        "plug" => return Vec::new(),
         "cake" => return cake::options(qdisc, form),
         "sfq" => return sfq::options(qdisc, form),
         "mqprio" => return queues::options(qdisc, form),

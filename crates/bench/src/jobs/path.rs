@@ -4,7 +4,7 @@ use std::hint::black_box;
 
 use txweir_core::base::rng::Rng;
 use txweir_core::path::device::{Completed, DeviceError, TxQueue};
-use txweir_core::{DqlConfig, Instant, Meta, Nanos, PathConfig, Role, TxPath};
+use txweir_core::{DqlConfig, Env, Instant, Meta, Nanos, PathConfig, Rate, Role, TxPath};
 
 /// Packets per burst, as a device driver's poll would hand them over.
 pub const BURST: u64 = 32;
@@ -72,6 +72,8 @@ pub(super) fn path(
 /// Builds a path with this root.
 pub(super) fn made(kind: &str, options: &str, pool: usize, bql: bool) -> TxPath<u64> {
     let config = PathConfig {
+        // No packet takes a nanosecond of it.
+        env: Env { link_rate: Some(Rate::from_bits(1 << 50)), ..Env::default() },
         pool,
         bql: bql.then(DqlConfig::default),
         role: Role::Forwarder,

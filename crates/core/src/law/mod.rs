@@ -6,6 +6,7 @@ pub mod bucket;
 pub mod budget;
 pub mod cobalt;
 pub mod codel;
+pub mod credit;
 pub mod curve;
 pub mod deficit;
 pub(crate) mod impair;

@@ -323,40 +323,82 @@ impl RedState {
     /// packet, and decides about it.
     #[inline]
     pub fn on_arrival(&mut self, p: &RedParams, queue: u64, now: Instant, rng: &mut Rng) -> RedAction {
+        self.learn(p, queue, now);
+        self.action(p, rng)
+    }
+
+    /// Updates the average for a packet that arrives at a queue of length `queue`, without that
+    /// packet.
+    #[inline]
+    pub fn learn(&mut self, p: &RedParams, queue: u64, now: Instant) {
         self.average = match self.idle_since.take() {
             Some(since) => p.idle.shrink(self.average, now.saturating_since(since)),
             // avg + w (queue - avg), where avg is stored times 1/w.
             None => self.average - (self.average >> p.wlog) + queue,
         };
-        self.action(p, rng)
     }
 
     /// Decides about the next packet by the average. Callers that keep averages by other rules use
     /// it in place of `on_arrival`.
     #[inline]
     pub fn action(&mut self, p: &RedParams, rng: &mut Rng) -> RedAction {
-        if self.average < p.min {
+        self.action_at(p, self.average, rng)
+    }
+
+    /// As `action`, by an average of the caller's (times `2^wlog`).
+    #[inline]
+    fn action_at(&mut self, p: &RedParams, average: u64, rng: &mut Rng) -> RedAction {
+        if average < p.min {
             self.count = None;
             return RedAction::Pass;
         }
-        if self.average >= p.max {
+        if average >= p.max {
             self.count = None;
             return RedAction::Forced;
         }
+        if self.between(p, average, rng) { RedAction::Early } else { RedAction::Pass }
+    }
+
+    /// Decides about the next packet as choke does, which takes an average of exactly `min` for a
+    /// short queue, and one of exactly `max` for one between the two. Unless the queue is short,
+    /// `victim` is asked first; if it returns true, the law does not see the packet: `None`.
+    #[inline]
+    pub fn action_of_choke(
+        &mut self,
+        p: &RedParams,
+        rng: &mut Rng,
+        victim: impl FnOnce(&mut Rng) -> bool,
+    ) -> Option<RedAction> {
+        if self.average <= p.min {
+            self.count = None;
+            return Some(RedAction::Pass);
+        }
+        if victim(rng) {
+            return None;
+        }
+        if self.average > p.max {
+            self.count = None;
+            return Some(RedAction::Forced);
+        }
+        Some(if self.between(p, self.average, rng) { RedAction::Early } else { RedAction::Pass })
+    }
+
+    /// Decides about a packet while the average is between `min` and `max`: true for a mark.
+    #[inline]
+    fn between(&mut self, p: &RedParams, average: u64, rng: &mut Rng) -> bool {
         let Some(count) = self.count else {
             self.count = Some(0);
             self.draw(rng);
-            return RedAction::Pass;
+            return false;
         };
         let count = count.saturating_add(1);
-        let share = (self.average - p.min) >> p.wlog;
-        if share * u64::from(count) < self.drawn {
-            self.count = Some(count);
-            return RedAction::Pass;
+        let share = (average - p.min) >> p.wlog;
+        let mark = share * u64::from(count) >= self.drawn;
+        self.count = Some(if mark { 0 } else { count });
+        if mark {
+            self.draw(rng);
         }
-        self.count = Some(0);
-        self.draw(rng);
-        RedAction::Early
+        mark
     }
 
     /// Draws the distance to the next mark: it comes once the packets times their distance above

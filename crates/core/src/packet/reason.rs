@@ -64,6 +64,11 @@ reasons! {
         FlowLimit = "flow_limit",
         /// The packet's launch time lay further ahead than the qdisc takes.
         Horizon = "horizon",
+        /// The packet has no launch time, or one that is over.
+        Late = "late",
+        /// The queue was long, and a waiting packet drawn at random was of the packet's own flow:
+        /// both are dropped.
+        Matched = "matched",
     }
 }
 
@@ -92,6 +97,8 @@ reasons! {
         /// Packets wait only for transmit queues that may not transmit: the instant is the end of
         /// time.
         Queue = "queue",
+        /// Packets wait for a command that lets them leave: the instant is the end of time.
+        Plugged = "plugged",
     }
 }
 

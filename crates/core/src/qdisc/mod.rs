@@ -2,9 +2,12 @@
 
 pub mod by_queue;
 pub mod cake;
+pub mod cbs;
+pub mod choke;
 pub mod codel;
 pub mod drr;
 pub mod dualpi2;
+pub mod etf;
 pub mod ets;
 pub mod fifo;
 pub(crate) mod flows;
@@ -20,6 +23,7 @@ pub mod multiq;
 pub mod netem;
 pub mod pfifo_fast;
 pub mod pie;
+pub mod plug;
 pub mod prio;
 pub mod red;
 mod registry;
@@ -38,9 +42,12 @@ pub use registry::Registry;
 pub static KINDS: &[&Spec] = &[
     &Spec::of::<fifo::Bfifo>(),
     &Spec::of::<cake::Cake>(),
+    &Spec::of::<cbs::Cbs>(),
+    &Spec::of::<choke::Choke>(),
     &Spec::of::<codel::Codel>(),
     &Spec::of::<drr::Drr>(),
     &Spec::of::<dualpi2::Dualpi2>(),
+    &Spec::of::<etf::Etf>(),
     &Spec::of::<ets::Ets>(),
     &Spec::of::<fq::Fq>(),
     &Spec::of::<fq_codel::FqCodel>(),
@@ -55,6 +62,7 @@ pub static KINDS: &[&Spec] = &[
     &Spec::of::<pfifo_fast::PfifoFast>(),
     &Spec::of::<fifo::PfifoHeadDrop>(),
     &Spec::of::<pie::Pie>(),
+    &Spec::of::<plug::Plug>(),
     &Spec::of::<prio::Prio>(),
     &Spec::of::<red::Red>(),
     &Spec::of::<rough::Rough>(),

@@ -77,12 +77,18 @@ pub struct Style {
     pub counters_end_blank: bool,
     /// True if the counters are printed with the options, and not behind the counts of every qdisc.
     pub counters_in_options: bool,
+    /// True if the default qdisc below is listed too, below the qdisc and not below its class.
+    pub lists_child: bool,
 }
 
 impl Style {
     /// No special style.
-    pub const PLAIN: Self =
-        Self { options_end_blank: false, counters_end_blank: false, counters_in_options: false };
+    pub const PLAIN: Self = Self {
+        options_end_blank: false,
+        counters_end_blank: false,
+        counters_in_options: false,
+        lists_child: false,
+    };
     /// A blank ends the options.
     pub const BLANK: Self = Self { options_end_blank: true, ..Self::PLAIN };
 }

@@ -370,6 +370,22 @@ whole! {
     u64: "a whole number of up to 64 bits",
 }
 
+impl Show for i32 {
+    fn text(&self, f: &mut dyn fmt::Write) -> fmt::Result {
+        write!(f, "{self}")
+    }
+    fn json(&self) -> Json {
+        Json::Int(i64::from(*self))
+    }
+}
+
+impl Value for i32 {
+    const EXPECTED: &'static str = "a whole number that may be below 0";
+    fn take(words: &mut Words<'_>) -> Result<Self, Refusal> {
+        Ok(words.value()?.parse()?)
+    }
+}
+
 /// An on/off parameter. In text it is one of two words, declared with the parameter.
 impl Show for bool {
     fn text(&self, f: &mut dyn fmt::Write) -> fmt::Result {

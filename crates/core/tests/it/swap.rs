@@ -113,14 +113,16 @@ fn what_is_taken_out_is_what_was_shown() {
     assert!(taken > 10_000, "{taken}");
 }
 
-/// Kinds that drop a packet that names no class.
-const NO_DEFAULT: [&str; 2] = ["drr", "hfsc"];
+/// Kinds that drop a packet that names no class, or no launch time.
+const NO_DEFAULT: [&str; 3] = ["drr", "etf", "hfsc"];
 
 /// Returns limits that no test reaches, for the kinds that have a limit. A drop by a law would look
 /// like a fault of the swap.
 fn ample(kind: &str) -> &'static str {
     match kind {
         "bfifo" => "limit 100mb",
+        "choke" => "limit 100000 bandwidth 10mbit min 20000 max 40000 burst 30000",
+        "plug" => "limit 100mb release_indefinite",
         "pfifo" | "pfifo_head_drop" | "skbprio" => "limit 10000",
         "pie" | "fq_pie" => "limit 10000 target 4s",
         "dualpi2" => "limit 10000 memlimit 1gb target 4000s step_thresh 4000s no_split_gso",

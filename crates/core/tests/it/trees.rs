@@ -422,7 +422,7 @@ fn any_number_names_the_only_class() {
         lane.add(class(0), 10, "pfifo", &[]).unwrap();
         assert_eq!(parent_of(&mut lane).unwrap(), class(1));
     }
-    assert_eq!(kinds, ["netem", "red", "tbf"]);
+    assert_eq!(kinds, ["cbs", "netem", "red", "tbf"]);
 }
 
 /// The place of the root has the major number of this handle, and is no class of it.

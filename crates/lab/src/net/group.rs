@@ -32,6 +32,8 @@ pub enum Load {
         len: u32,
         /// Rate of such frames, bit/s.
         rate: u64,
+        /// Launch time of a frame, from the time at which it is sent on; zero for frames without.
+        launch: Nanos,
     },
     /// Short flows over TCP, each a connection of its own.
     Short(Short),

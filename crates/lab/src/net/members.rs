@@ -132,8 +132,8 @@ impl<'a> Members<'a> {
     fn sender(&mut self, (a, b): (Addr, Addr), start: Instant) {
         let label = self.label(SINKS + self.traffic.datagrams.sinks.len() as u32);
         let (sender, receiver) = match self.group.load {
-            Load::Cbr { len, rate } => {
-                let made = udp::Source::new(a, b, label, len, rate, start, Instant::MAX);
+            Load::Cbr { len, rate, launch } => {
+                let made = udp::Source::new(a, b, label, len, rate, start, Instant::MAX).launch(launch);
                 (Sender::Cbr(made), Receiver::Cbr(udp::Sink::default()))
             }
             Load::Video(video) => {

@@ -12,8 +12,8 @@ use txweir_core::path::entry::{Entry, HookCounts, Hooked, Passed, Ways};
 use txweir_core::path::qdiscs::Qdiscs;
 use txweir_core::path::trees::Trees;
 use txweir_core::{
-    Admitted, Completed, Detail, DeviceError, Ecn, Env, Handle, Instant, Meta, PathConfig, Role, Tree,
-    TxPath, TxQueue, Wake,
+    Admitted, Completed, Detail, DeviceError, Ecn, Env, Handle, Instant, Meta, PathConfig, Rate, Role, Tree,
+    TxPath, TxQueue, Wake, WakeReason,
 };
 use txweir_tc::tool::{self, Device, Devices, Hook, Request, SwapDone};
 
@@ -133,6 +133,8 @@ impl<'a> Player<'a> {
             mtu: d.mtu,
             tx_queue_len: d.txqueuelen,
             queues: u16::try_from(d.queues).unwrap_or(u16::MAX),
+            // The speed that the recorder's device reports.
+            link_rate: Some(Rate::from_bits(10_000_000_000)),
             seed: key,
             strict_linux,
             ..Env::default()
@@ -221,11 +223,11 @@ impl<'a> Player<'a> {
         loop {
             match lane.path.drain(lane.now, BUDGET, &mut lane.device) {
                 Wake::More => {}
-                Wake::At(t, _) => {
+                Wake::At(t, why) if why != WakeReason::Plugged => {
                     self.wake = Some(i64::try_from(t.0).unwrap_or(i64::MAX) - ZERO);
                     break;
                 }
-                Wake::Idle | Wake::Device => {
+                Wake::Idle | Wake::Device | Wake::At(..) => {
                     self.wake = None;
                     break;
                 }

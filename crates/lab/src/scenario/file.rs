@@ -251,6 +251,7 @@ pub(super) struct TrafficTable {
     pub(super) fps: Option<Spanned<u32>>,
     pub(super) key_every: Option<Spanned<u32>>,
     pub(super) deadline: Option<Spanned<Text<Nanos>>>,
+    pub(super) txtime: Option<Spanned<Text<Nanos>>>,
     /// Keys of questions.
     pub(super) timeout: Option<Spanned<Text<Nanos>>>,
     pub(super) tries: Option<Spanned<u32>>,

@@ -75,7 +75,7 @@ fn of_group(group: &Group) -> u64 {
 /// Returns the packets that groups with a rate of their own send in a second.
 fn packets_of_rates(groups: &[(usize, Group)]) -> u64 {
     let each = |group: &Group| match group.load {
-        Load::Cbr { len, rate } => (rate / 8 / u64::from(len.max(1))).saturating_mul(group.count.into()),
+        Load::Cbr { len, rate, .. } => (rate / 8 / u64::from(len.max(1))).saturating_mul(group.count.into()),
         _ => 0,
     };
     groups.iter().fold(0, |sum, (_, group)| sum.saturating_add(each(group)))

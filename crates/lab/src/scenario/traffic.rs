@@ -99,7 +99,7 @@ impl Traffic<'_> {
         fn at<T>(key: &Option<Spanned<T>>) -> Option<Range<usize>> {
             key.as_ref().map(Spanned::span)
         }
-        let given: [Key<'_>; 17] = [
+        let given: [Key<'_>; 18] = [
             ("size", at(&t.size), &[Rr, Cbr, Short, Dns, UdpRr]),
             ("request", at(&t.request), &[Rr, Dns, UdpRr]),
             ("response", at(&t.response), &[Rr, Dns, UdpRr]),
@@ -116,6 +116,7 @@ impl Traffic<'_> {
             ("key_every", at(&t.key_every), &[Video]),
             ("deadline", at(&t.deadline), &[Video]),
             ("timeout", at(&t.timeout), &[Dns, UdpRr]),
+            ("txtime", at(&t.txtime), &[Cbr]),
             ("tries", at(&t.tries), &[Dns, UdpRr]),
         ];
         for (key, span, kinds) in given {
@@ -159,7 +160,8 @@ impl Traffic<'_> {
                     let message = format!("size: expected {min} to 9018 bytes, Ethernet header included");
                     self.scenario.error(size.span(), message)
                 })?;
-                Load::Cbr { len, rate: t.rate.as_ref().ok_or_else(|| missing("rate"))?.get_ref().0.bits() }
+                let rate = t.rate.as_ref().ok_or_else(|| missing("rate"))?.get_ref().0.bits();
+                Load::Cbr { len, rate, launch: self.launch()? }
             }
             KindName::Short => Load::Short(self.short()?),
             KindName::Voice => Load::Voice,
@@ -177,6 +179,16 @@ impl Traffic<'_> {
                 let (control, ecn) = (control.unwrap_or_default(), ecn == Some(EcnMode::Classic));
                 Load::Quic(quic::Config { control, ecn })
             }
+        })
+    }
+
+    /// Returns the launch time of packets, from the time at which they are sent on.
+    fn launch(&self) -> Result<Nanos, ScenarioError> {
+        let Some(given) = &self.table.txtime else { return Ok(Nanos::ZERO) };
+        // A frame has 32 bits for it.
+        Some(given.get_ref().0).filter(|t| (1..=u64::from(u32::MAX)).contains(&t.0)).ok_or_else(|| {
+            self.scenario
+                .error(given.span(), "txtime: expected a time above 0, at most 4294967us".to_string())
         })
     }
 

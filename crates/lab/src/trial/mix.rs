@@ -105,7 +105,7 @@ const fn rr(request: u64, response: u64) -> Load {
 
 /// Returns frames of `len` bytes, `per_second` of them per second.
 const fn cbr(len: u32, per_second: u64) -> Load {
-    Load::Cbr { len, rate: len as u64 * 8 * per_second }
+    Load::Cbr { len, rate: len as u64 * 8 * per_second, launch: Nanos::ZERO }
 }
 
 fn bulk_rr(both: bool) -> Vec<(Group, Pace)> {

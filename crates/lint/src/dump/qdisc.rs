@@ -38,7 +38,14 @@ pub(super) fn words(spec: &'static Spec, o: &mut Members<'_>) -> Done<String> {
                 return Err(o.refused("multiqueue cannot be carried over: a queue is chosen ahead of prio"));
             }
         }
-        "red" => red(spec, o, &mut out)?,
+        "red" => red(spec, 1, o, &mut out)?,
+        "choke" => {
+            // The bandwidth is not printed, and tc does not do without one.
+            push(&mut out, "bandwidth", "10mbit");
+            ["harddrop", "adaptive", "nodrop"].iter().for_each(|flag| o.pass(flag));
+            red(spec, AVPKT, o, &mut out)?;
+        }
+        "etf" => etf(o, &mut out)?,
         "sfq" => sfq(spec, o, &mut out)?,
         "tbf" => tbf(o, &mut out)?,
         _ => declared(spec, &[], o, &mut out)?,
@@ -273,20 +280,36 @@ fn sfq(spec: &'static Spec, o: &mut Members<'_>, out: &mut String) -> Done {
 /// The size of a packet for which a weight is made again. Any does: only the weight counts.
 const AVPKT: u32 = 1000;
 
-fn red(spec: &'static Spec, o: &mut Members<'_>, out: &mut String) -> Done {
+/// Adds the options of etf, whose flags are printed as `on` and `off`.
+fn etf(o: &mut Members<'_>, out: &mut String) -> Done {
+    for key in ["clockid", "delta"] {
+        if let Some(value) = o.plain(key)? {
+            push(out, key, value);
+        }
+    }
+    for key in ["offload", "deadline_mode", "skip_sock_check"] {
+        if o.word(key)? == Some("on") {
+            push(out, key, "");
+        }
+    }
+    Ok(())
+}
+
+/// Adds the options of red, or of choke, whose averages count packets of `each` bytes.
+fn red(spec: &'static Spec, each: u32, o: &mut Members<'_>, out: &mut String) -> Done {
     let Some(wlog) = o.uint("ewma")? else {
         return Err(o.refused("the dump does not tell \"ewma\" and \"probability\": expected that of tc -d"));
     };
     // The exponent of an idle cell follows from the bandwidth, which is not printed.
     o.pass("Scell_log");
     let min = o.need_uint("min")?;
-    let least = u32::try_from(min).unwrap_or(u32::MAX);
+    let least = u32::try_from(min).unwrap_or(u32::MAX).saturating_mul(each);
     let alike = |burst: &u32| weight_for_burst(least, *burst, AVPKT).is_ok_and(|w| u64::from(w) == wlog);
     let first = least / AVPKT;
     let Some(burst) = (first..first.saturating_add(1 << 16)).find(alike) else {
         return Err(o.refused(&format!("no burst makes the weight \"ewma\", given {wlog}")));
     };
-    push(out, "min", &format!("{min}b"));
+    push(out, "min", &if each == 1 { format!("{min}b") } else { min.to_string() });
     push(out, "avpkt", &format!("{AVPKT}b"));
     push(out, "burst", &burst.to_string());
     declared(spec, &["min"], o, out)

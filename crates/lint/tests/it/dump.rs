@@ -152,15 +152,15 @@ fn recordings_of_linux_are_carried_over() {
     }
     assert!(wrong.is_empty(), "{} {}", wrong.len(), wrong.concat());
     let expected = [
-        // red without -d.
-        ("expected that of tc -d", 23),
+        // red and choke without -d.
+        ("expected that of tc -d", 42),
         ("its bucket is printed in cells", 1),
         // tbf with a peak rate.
         ("tc does not print it as JSON", 3),
         ("tc does not print redflowlimit, avpkt and burst", 11),
     ];
     let expected = expected.into_iter().map(|(reason, n)| (reason.to_string(), n)).collect();
-    assert_eq!((carried, refused), (486, expected));
+    assert_eq!((carried, refused), (548, expected));
 }
 
 /// Filters as Linux's tc lists them, and the same after the lines of the dump.

@@ -1,6 +1,6 @@
 //! The words of the qdiscs that Linux has and the engine does not: tc(8) and the page of each kind.
 
-use super::table::{Arg, Grammar, I32, Key, Refuses, U8, U32, Wrong, key};
+use super::table::{Arg, Grammar, Key, Refuses, U8, U32, Wrong, key};
 use super::walk::Walk;
 use crate::diagnostic::Diagnostic;
 
@@ -12,24 +12,10 @@ const fn qdisc(kinds: &'static [&'static str], keys: &'static [Key]) -> Grammar 
     Grammar::of(kinds, keys).refuses(Refuses::Usual)
 }
 
-/// tc's way to refuse a word that is no key, with the kind's name before it.
-macro_rules! unknown {
-    ($kind:literal) => {
-        Wrong::Around(concat!($kind, ": unknown parameter \""), "\"")
-    };
-}
-
 /// tc's way to refuse the options of a kind for which it has no reader.
 macro_rules! unparsable {
     ($kind:literal) => {
         Wrong::Around(concat!("Unknown qdisc \"", $kind, "\", hence option \""), "\" is unparsable")
-    };
-}
-
-/// tc's way to refuse a value, with the names of the kind and of the key.
-macro_rules! illegal {
-    ($kind:literal, $key:literal) => {
-        Wrong::Around(concat!($kind, ": illegal value for \"", $key, "\": \""), "\"")
     };
 }
 
@@ -69,21 +55,6 @@ pub(super) static TABLE: &[Grammar] = &[
     .needs(&[&["setup", "vq", "limit"]])
     .lacks("Required parameter (vq, limit, min, max, avpkt) is missing"),
     qdisc(
-        &["choke"],
-        &[
-            key(&["limit"], &[U32]),
-            key(&["bandwidth"], &[Rate]),
-            key(&["min"], &[U32]),
-            key(&["max"], &[U32]),
-            key(&["burst"], &[U32]),
-            key(&["avpkt"], &[Size]),
-            key(&["probability"], &[Decimal]),
-            key(&["ecn"], &[]),
-        ],
-    )
-    .needs(&[&["limit"], &["bandwidth"]])
-    .lacks("Required parameter (bandwidth, limit) is missing"),
-    qdisc(
         &["sfb"],
         &[
             key(&["rehash"], &[U32]),
@@ -110,32 +81,6 @@ pub(super) static TABLE: &[Grammar] = &[
         ],
     ),
     qdisc(
-        &["cbs"],
-        &[
-            key(&["offload"], &[U8]).wrong(illegal!("cbs", "offload")),
-            key(&["hicredit"], &[I32]).wrong(illegal!("cbs", "hicredit")),
-            key(&["locredit"], &[I32]).wrong(illegal!("cbs", "locredit")),
-            key(&["sendslope"], &[I32]).wrong(illegal!("cbs", "sendslope")),
-            key(&["idleslope"], &[I32]).wrong(illegal!("cbs", "idleslope")),
-        ],
-    )
-    .cut()
-    .unknown(unknown!("cbs"))
-    .once(&["offload", "hicredit", "locredit", "sendslope", "idleslope"]),
-    qdisc(
-        &["etf"],
-        &[
-            key(&["offload"], &[]),
-            key(&["deadline_mode"], &[]),
-            key(&["delta"], &[I32]).wrong(illegal!("etf", "delta")),
-            key(&["clockid"], &[CLOCKS]).wrong(no_clock!("etf")),
-            key(&["skip_sock_check"], &[]),
-        ],
-    )
-    .cut()
-    .unknown(unknown!("etf"))
-    .once(&["offload", "deadline_mode", "delta", "clockid", "skip_sock_check"]),
-    qdisc(
         &["taprio"],
         &[
             key(&["num_tc"], &[U8]),
@@ -154,16 +99,6 @@ pub(super) static TABLE: &[Grammar] = &[
     )
     .unknown(UNKNOWN)
     .once(&["cycle-time", "cycle-time-extension", "txtime-delay", "flags", "clockid"]),
-    qdisc(
-        &["plug"],
-        &[
-            key(&["block"], &[]),
-            key(&["release"], &[]),
-            key(&["release_indefinite"], &[]),
-            key(&["limit"], &[U32]).wrong(Wrong::Around("Illegal value for \"limit\": \"", "\"")),
-        ],
-    )
-    .unknown(unknown!("plug")),
 ];
 
 /// taprio's way to refuse a word that is neither a key nor one more of a list.

@@ -7,6 +7,7 @@ use txweir_core::path::trees::Trees;
 use txweir_core::sched::capability::FlowShown;
 use txweir_core::sched::classful::{ClassAt, ClassShown, UserClasses};
 use txweir_core::sched::node::{Class, Node};
+use txweir_core::sched::spec::ClassShape;
 use txweir_core::text::value::text_of;
 use txweir_core::{Bytes, Handle, Tally};
 
@@ -153,7 +154,6 @@ fn write_class(
     form: &Form,
     asked: &Classes,
 ) -> std::fmt::Result {
-    let kind = owner.qdisc().spec().kind;
     let id = Handle::new(owner.handle().major(), class.minor);
     write_head(out, owner, id, form, asked)?;
     if !class.node.handle().is_none() {
@@ -161,9 +161,9 @@ fn write_class(
     }
     writeln!(out)?;
     if form.statistics {
-        match kind {
-            // These kinds report no counters for their class.
-            "netem" | "red" | "tbf" => writeln!(out)?,
+        match owner.qdisc().spec().shape {
+            // Kinds with one class report no counters for it.
+            ClassShape::One => writeln!(out)?,
             _ => write_books(out, &class.node, &[])?,
         }
     }

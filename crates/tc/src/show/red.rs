@@ -1,15 +1,16 @@
-//! red as tc prints it: with details also the values that tc derives for the kernel.
+//! red and choke as tc prints them: with details also the values that tc derives for the kernel.
 
+use txweir_core::Rate;
 use txweir_core::law::red::{IdleTable, weight_for_burst};
 use txweir_core::qdisc::red::packet_time;
 use txweir_core::sched::erased::Qdisc;
-use txweir_core::text::value::Json;
-use txweir_core::{Bytes, Rate};
+use txweir_core::text::value::{Json, Show};
 
 use super::number::probability;
 use super::{Form, Printed};
 
-pub(super) fn options(qdisc: &dyn Qdisc, form: &Form) -> Vec<Printed> {
+/// Returns the options, with the limit and the two averages in the unit of the kind.
+pub(super) fn options<S: Show>(qdisc: &dyn Qdisc, form: &Form, unit: &dyn Fn(u64) -> S) -> Vec<Printed> {
     let mut given = Vec::new();
     qdisc.options(&mut |o| given.push((o.param.key, o.value.json())));
     let value = |key: &str| given.iter().find(|(k, _)| *k == key).map(|(_, json)| json);
@@ -18,7 +19,7 @@ pub(super) fn options(qdisc: &dyn Qdisc, form: &Form) -> Vec<Printed> {
         _ => 0,
     };
     let mut printed: Vec<Printed> =
-        ["limit", "min", "max"].into_iter().map(|key| Printed::new(key, &Bytes(number(key)))).collect();
+        ["limit", "min", "max"].into_iter().map(|key| Printed::new(key, &unit(number(key)))).collect();
     for key in ["ecn", "harddrop", "adaptive", "nodrop"] {
         let on = value(key) == Some(&Json::Bool(true));
         printed.push(Printed { key, text: on.then(|| key.to_string()), json: Some(Json::Bool(on)) });
@@ -29,7 +30,10 @@ pub(super) fn options(qdisc: &dyn Qdisc, form: &Form) -> Vec<Printed> {
         return printed;
     }
     let bits32 = |key: &str| u32::try_from(number(key)).unwrap_or(u32::MAX);
-    let wlog = weight_for_burst(bits32("min"), bits32("burst"), bits32("avpkt")).unwrap_or(0);
+    // The weight follows from a number of bytes.
+    let each = if qdisc.spec().kind == "choke" { bits32("avpkt") } else { 1 };
+    let min = bits32("min").saturating_mul(each);
+    let wlog = weight_for_burst(min, bits32("burst"), bits32("avpkt")).unwrap_or(0);
     let time = packet_time(Rate(number("bandwidth")), bits32("avpkt"));
     let cell_log = IdleTable::new(wlog, time).cell_log();
     let chance = match value("probability") {

@@ -52,7 +52,7 @@ fn options(spec: &Spec, rng: &mut Rng) -> Option<Vec<String>> {
         }
         for _ in 0..40 {
             let mut tried = options.clone();
-            let alone = !param.alone.is_empty() && rng.below(2) == 0;
+            let alone = param.words.is_empty() || !param.alone.is_empty() && rng.below(2) == 0;
             let words = if alone { param.alone } else { param.words };
             tried.push(words[rng.below(words.len() as u64) as usize].to_string());
             if !param.flag && !alone {

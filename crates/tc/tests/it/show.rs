@@ -410,6 +410,23 @@ fn multiq_in_text_and_json() {
     assert_eq!(show::json(&tree, None, false), json);
 }
 
+/// cbs-child-shown
+#[test]
+fn the_default_qdisc_of_cbs_is_listed_below_it() {
+    let mut cx = Cx::new(1, 0);
+    let mut tree = Tree::new(Env::default());
+    tree.edit(&mut cx).add(Handle::ROOT, Some(Handle::new(1, 0)), "cbs", &mut Words::new(&[])).unwrap();
+    let own = "qdisc cbs 1: root refcnt 2 hicredit 0 locredit 0 sendslope 0 idleslope 0 offload 0 \n";
+    let child = "qdisc pfifo 0: parent 1: limit 1000p\n";
+    assert_eq!(show::text(&tree, None, false), format!("{own}{child}"));
+    let class = Handle::new(1, 1);
+    let words = &mut Words::new(&["limit", "7"]);
+    tree.edit(&mut cx).add(class, Some(Handle::new(2, 0)), "pfifo", words).unwrap();
+    assert_eq!(show::text(&tree, None, false), format!("{own}qdisc pfifo 2: parent 1:1 limit 7p\n"));
+    tree.edit(&mut cx).delete(class).unwrap();
+    assert_eq!(show::text(&tree, None, false), format!("{own}{child}"));
+}
+
 #[test]
 fn fq_is_shown_as_tc_shows_it() {
     for (options, shown) in [

@@ -668,6 +668,8 @@ impl Swarm {
             let more = wakes.contains(&Wake::More);
             let at = wakes.iter().filter_map(|w| if let Wake::At(t, _) = w { Some(*t) } else { None }).min();
             match at {
+                // Packets that only a command moves (plug), or no credit (cbs).
+                Some(Instant::MAX) if !in_flight && !more => return Ok(()),
                 Some(t) if !in_flight && !more => self.now = self.now.max(t),
                 None if !in_flight && !more => break,
                 _ => {}
