@@ -216,8 +216,10 @@ pub(crate) fn set_deaf(fd: BorrowedFd<'_>, deaf: bool) -> Result<(), Errno> {
 /// hash of each flow. Without a group the kernel makes one that no other socket is in. Returns the
 /// number of the group.
 pub(crate) fn packet_fanout(fd: BorrowedFd<'_>, group: Option<u16>) -> Result<u16, Errno> {
-    let flags =
-        libc::PACKET_FANOUT_HASH | if group.is_none() { libc::PACKET_FANOUT_FLAG_UNIQUEID } else { 0 };
+    /// `PACKET_FANOUT_FLAG_IGNORE_OUTGOING`: a group does not take the option of its sockets over.
+    const IGNORE_OUTGOING: u32 = 0x4000;
+    let unique = if group.is_none() { libc::PACKET_FANOUT_FLAG_UNIQUEID } else { 0 };
+    let flags = libc::PACKET_FANOUT_HASH | IGNORE_OUTGOING | unique;
     let asked = u32::from(group.unwrap_or(0)) | flags << 16;
     // SAFETY: the option reads a 32-bit number, which has no padding.
     unsafe { packet_option(fd, libc::PACKET_FANOUT, &asked) }?;

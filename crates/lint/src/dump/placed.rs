@@ -287,8 +287,13 @@ impl<'a> Placed<'a> {
         }
         let table = o.object("stab")?.map(qdisc::stab).transpose()?.unwrap_or_default();
         o.end(|key| is_statistic(key) || is_counter(item.kind, key))?;
-        let is_default = item.at.is_none() && item.kind.kind == "pfifo_fast";
-        if is_default {
+        // The queue that cbs makes has no handle, and names cbs itself. Its limit is the length of
+        // the device's queue, 1000 by default.
+        let of_cbs = item.kind.kind == "pfifo"
+            && item.parent.minor() == 0
+            && item.parent != Handle::ROOT
+            && words.trim() == "limit 1000";
+        if item.at.is_none() && (item.kind.kind == "pfifo_fast" || of_cbs) {
             // A device and a queue have it of themselves.
             return Ok(String::new());
         }

@@ -135,7 +135,8 @@ fn recordings_of_linux_are_carried_over() {
             .replace("class replace", "class replace dev v0");
         let mut devices = made(&["v0"], 1, &lines);
         // Its bucket overflows the kernel's 32 bits of ticks: no size has the part that is left.
-        if path.ends_with("pie/minutes-longer.jsonl") {
+        // The queue that cbs makes is one that commands make here: it has another limit.
+        if path.ends_with("pie/minutes-longer.jsonl") || path.ends_with("cbs/default-limit.jsonl") {
             continue;
         }
         carried += 1;
@@ -160,7 +161,7 @@ fn recordings_of_linux_are_carried_over() {
         ("tc does not print redflowlimit, avpkt and burst", 11),
     ];
     let expected = expected.into_iter().map(|(reason, n)| (reason.to_string(), n)).collect();
-    assert_eq!((carried, refused), (548, expected));
+    assert_eq!((carried, refused), (547, expected));
 }
 
 /// Filters as Linux's tc lists them, and the same after the lines of the dump.
