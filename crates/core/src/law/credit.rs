@@ -77,7 +77,7 @@ impl CreditState {
         self.credit
     }
 
-    /// Records that a packet comes to an empty queue: what was left of the credit is lost. A debt is
+    /// Records that a packet comes to an empty queue: the rest of the credit is lost. A debt is
     /// not, but for the part that was earned meanwhile: an empty queue earns up to zero.
     #[inline]
     pub fn begin(&mut self, p: &CreditParams, now: Instant) {

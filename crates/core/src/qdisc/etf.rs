@@ -1,6 +1,6 @@
 //! etf: packets leave in the order of their launch times, each from `delta` before its time on, and
-//! none after it (tc-etf(8)). With `deadline_mode` the time is a deadline: packets leave at once, in
-//! the order of their deadlines.
+//! none after it (tc-etf(8)). With `deadline_mode` the time is a deadline: packets leave at once,
+//! in the order of their deadlines.
 //!
 //! O(1) per packet (`packet::timeline`). Memory: 40 bytes for each packet that can wait on the
 //! path, taken at creation.

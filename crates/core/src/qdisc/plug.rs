@@ -13,8 +13,8 @@
 //!   after the `block` before it.
 //! - I4: packets that are taken out and queued again belong to the present epoch.
 //! - Differs from Linux (PARITY.md: plug-add, plug-shrink, plug-reset, plug-peek): a
-//!   word beside `limit` has its effect on a new qdisc too, which keeps its default limit; a smaller
-//!   limit is obeyed at once, by dropping the oldest; a reset forgets the epochs.
+//!   word beside `limit` has its effect on a new qdisc too, which keeps its default limit; a
+//!   smaller limit is obeyed at once, by dropping the oldest; a reset forgets the epochs.
 
 use core::fmt;
 
@@ -39,9 +39,9 @@ crate::params! {
     pub struct Config(env) {
         /// Most bytes that wait; the default is the transmit queue length in full frames.
         limit: Bytes = ByteLimit::defaults(env).limit, keys ["limit"], "at most 4294967295 bytes": |l| l.0 <= u64::from(u32::MAX);
-        /// The step to take now: `block` ends an epoch, `release` lets the epoch that ended last leave,
-        /// `release_indefinite` opens the queue until the next `block`. Only the last one is kept
-        /// as a setting.
+        /// The step to take now: `block` ends an epoch, `release` lets the epoch that ended last
+        /// leave, `release_indefinite` opens the queue until the next `block`. Only the last one is
+        /// kept as a setting.
         action: Action = Action(None), group ([], ["block", "release", "release_indefinite"]);
     }
 }

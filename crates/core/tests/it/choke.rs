@@ -32,7 +32,7 @@ fn a_packet_of_the_only_flow_takes_a_waiting_one_with_it() {
     assert_eq!(counters(&lane), [0, 0, 0, 0, matched]);
     assert_eq!(lane.backlog(), 12 - 2 * matched);
     assert_eq!(lane.path.cx().drops(DropReason::Matched), 2 * matched);
-    // What is left leaves in order.
+    // The others leave in order.
     let left = lane.ids(T0, 20);
     assert!(left.is_sorted() && left.len() as u64 == 12 - 2 * matched, "{left:?}");
 }

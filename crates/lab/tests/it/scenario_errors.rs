@@ -55,7 +55,8 @@ const WRONG: &[(&str, &str, &str, &str)] = &[
         "knd =",
         "19:1: unknown field `knd`, expected one of `name`, `from`, `to`, `kind`, `count`, `size`, \
          `request`, `response`, `rate`, `priority`, `dscp`, `mark`, `ipv6`, `start`, `stagger`, `congestion`, `ecn`, \
-         `sizes`, `load`, `of`, `arrivals`, `arrivals_at`, `at_once`, `fps`, `key_every`, `deadline`, `txtime`, `timeout`, `tries`",
+         `sizes`, `load`, `of`, `arrivals`, `arrivals_at`, `at_once`, `fps`, `key_every`, `deadline`, `txtime`, \
+         `timeout`, `tries`",
         "knd",
     ),
     ("title = \"t\"\n", "", "1:1: missing field `title`", ""),
