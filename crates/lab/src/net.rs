@@ -202,8 +202,8 @@ impl Net {
     pub fn machines_sent_again(&self, port: u16) -> u64 {
         self.traffic.machines.again(port)
     }
-    /// Returns the first machine that has failed: its host, and the reason. The net runs no
-    /// further.
+    /// Returns the first machine that has failed: its host, and the reason. No machine runs any
+    /// more, and what the net does from then on counts for nothing.
     pub fn fault(&self) -> Option<(u32, &str)> {
         self.traffic.machines.fault()
     }
@@ -293,9 +293,6 @@ impl Net {
                 && self.traffic.run_later(&mut self.ground)
             {
                 continue;
-            }
-            if self.fault().is_some() {
-                break;
             }
             let Some(e) = self.ground.engine.next(until) else { break };
             self.handle(e);

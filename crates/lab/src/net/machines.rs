@@ -29,7 +29,7 @@ struct Place {
 pub struct MachineCounts {
     /// Packets that a machine had no room for.
     pub refused: u64,
-    /// Packets of a machine for an address that no host has, or to which no links lead.
+    /// Packets of a machine for an address that no machine has, or to which no links lead.
     pub unreachable: u64,
 }
 
@@ -37,6 +37,8 @@ pub struct MachineCounts {
 #[derive(Debug)]
 pub(super) struct Machines {
     places: Vec<Place>,
+    /// For each host up to the last machine its place.
+    of_host: Vec<Option<u32>>,
     hasher: FlowHasher,
     counts: MachineCounts,
     /// For each direction of a TCP connection the byte behind the highest that was sent.
@@ -50,6 +52,7 @@ impl Default for Machines {
     fn default() -> Self {
         Self {
             places: Vec::new(),
+            of_host: Vec::new(),
             hasher: FlowHasher::new(0),
             counts: MachineCounts::default(),
             sent: BTreeMap::new(),
@@ -69,6 +72,9 @@ impl Machines {
         let number = self.places.len() as u32;
         let mut alarm = Alarm::default();
         alarm.set(&mut ground.engine, machine.next(), number, NetEvent::Machine);
+        let at = host as usize;
+        self.of_host.resize(self.of_host.len().max(at + 1), None);
+        self.of_host[at] = Some(number);
         self.places.push(Place { machine, alarm, host, held: None, waiting: false });
     }
 
@@ -101,7 +107,7 @@ impl Machines {
     pub(super) fn fired(&mut self, n: u32, ground: &mut Ground) -> Option<u32> {
         let now = ground.engine.now();
         let place = self.places.get_mut(n as usize)?;
-        if !place.alarm.fired(now) {
+        if !place.alarm.fired(now) || self.fault.is_some() {
             return None;
         }
         if place.machine.next().is_some_and(|at| at <= now) {
@@ -115,13 +121,13 @@ impl Machines {
 
     /// Gives a packet to the machine of a host. Returns the NIC as [`fired`](Self::fired) does.
     pub(super) fn deliver(&mut self, host: u32, frame: &Frame, ground: &mut Ground) -> Option<u32> {
-        let n = self.places.iter().position(|place| place.host == host)?;
-        match self.places[n].machine.give(frame) {
+        let n = self.of_host.get(host as usize).copied().flatten().filter(|_| self.fault.is_none())?;
+        match self.places[n as usize].machine.give(frame) {
             Ok(true) => {}
             Ok(false) => self.counts.refused += 1,
-            Err(why) => return self.fail(n as u32, why),
+            Err(why) => return self.fail(n, why),
         }
-        self.exchange(n as u32, ground)
+        self.exchange(n, ground)
     }
 
     /// Lets a machine that waited for room try again. Returns true if it has to wait once more.
@@ -186,11 +192,12 @@ impl Machines {
     }
 
     /// Completes a packet that a machine has made: its flow and its destination. Returns `None` if
-    /// no host has that address. Payload that is sent again is counted.
+    /// no machine has that address. Payload that is sent again is counted.
     fn noted(&mut self, mut frame: Frame) -> Option<Frame> {
         let headers = Headers::parse_ip(frame.kept());
         let [.., a, b, c, d] = headers.dst;
         let host = host_of([a, b, c, d]).filter(|_| headers.ethertype == frame.protocol)?;
+        self.of_host.get(host as usize).copied().flatten()?;
         frame.to = MACHINES + host;
         frame.hash = self.hasher.five_tuple(&headers);
         frame.priority = headers.tos_priority();

@@ -206,6 +206,7 @@ fn a_part_of_a_unit_may_be_sent_again() {
     ];
     let (a, _) = Script::new(vec![(0, again)]);
     net.machine(0, Box::new(a));
+    net.machine(1, Box::new(Script::new(Vec::new()).0));
     net.run(Instant(20 * MS));
     assert_eq!(net.machines_sent_again(5_001), 1_500);
 }
@@ -213,12 +214,12 @@ fn a_part_of_a_unit_may_be_sent_again() {
 #[test]
 fn a_machine_that_breaks_ends_the_run() {
     let mut net = net(None);
-    let (mut a, _) = Script::new(vec![(0, Vec::new()), (5 * MS, Vec::new()), (9 * MS, Vec::new())]);
+    let (mut a, diary) = Script::new(vec![(0, Vec::new()), (5 * MS, Vec::new()), (9 * MS, Vec::new())]);
     a.breaks_at = Some(5 * MS);
     net.machine(1, Box::new(a));
     net.run(Instant(20 * MS));
     assert_eq!(net.fault(), Some((1, "it broke")));
-    assert_eq!(net.engine().now(), Instant(5 * MS));
+    assert_eq!(*diary.borrow(), [(0, "runs, free until for ever".to_owned())], "it runs no more");
 }
 
 /// Returns a scenario of two machines with this traffic.
