@@ -5,7 +5,7 @@
 use serde_json::Value;
 use txweir_device::testnet::NetNs;
 
-use crate::common::{Net, Temp, address, skip_unless_possible};
+use crate::common::{Net, Temp, address, ledger, number, skip_unless_possible};
 
 /// Workers: more than the processors of any machine that runs the tests often.
 const WORKERS: &str = "8";
@@ -43,33 +43,14 @@ fn kernel(netns: &NetNs, interface: &str, counter: &str) -> u64 {
     text.trim().parse().expect("a number")
 }
 
-fn number(way: &Value, path: &str) -> u64 {
-    way.pointer(path).and_then(Value::as_u64).unwrap_or_else(|| panic!("{path}: {way}"))
-}
-
 /// Checks the sum of the frames of both ways of a report.
 fn check(report: &Value) {
     for way in report["directions"].as_array().expect("ways") {
-        let frames =
-            |keys: &[&str]| keys.iter().map(|key| number(way, &format!("/frames/{key}"))).sum::<u64>();
         let [to, from, refused] =
             ["to_others", "from_others", "refused"].map(|key| number(way, &format!("/crossed/{key}")));
-        let known = frames(&[
-            "malformed",
-            "no_memory",
-            "filtered",
-            "taken",
-            "cut",
-            "unmade",
-            "dropped",
-            "waiting",
-            "queued",
-            "inflight",
-            "delivered",
-            "lost",
-        ]);
+        let [came, known] = ledger(way, "/frames").sums();
         assert!(to >= from, "{way}");
-        assert_eq!(frames(&["submitted", "pieces", "copies"]), known + (to - from) + refused, "{way}");
+        assert_eq!(came, known + (to - from) + refused, "{way}");
         let workers = way["workers"].as_array().expect("workers");
         let received: u64 = workers.iter().map(|worker| number(worker, "/received")).sum();
         assert_eq!(received, number(way, "/stats/received"), "{way}");

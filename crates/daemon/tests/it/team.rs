@@ -5,9 +5,11 @@ mod threads;
 
 use serde_json::Value;
 use txweir_core::base::rng::Rng;
+use txweir_core::text::stats::Counters as _;
 use txweir_core::{Instant, Nanos};
 use txweir_daemon::{Links, QueueMap, Side, parts, report, seat};
 use txweir_device::{IfName, VnetHdr};
+use txweir_runtime::Ledger;
 use txweir_tc::Source;
 use txweir_tc::tool::{Request, run};
 
@@ -121,7 +123,8 @@ impl Crew {
         let text = report::json_of_parts(&mut parts, "stats", Nanos(1));
         let report: Value = serde_json::from_str(&text).expect("JSON");
         for way in report["directions"].as_array().expect("ways") {
-            assert_eq!(came(way), gone(way), "{way}");
+            let [came, known] = sums(way);
+            assert_eq!(came, known, "{way}");
         }
         let ways = report["directions"].as_array().expect("ways");
         ways.iter().find(|way| way["to"] == "packet:right").expect("the way").clone()
@@ -141,31 +144,15 @@ fn count(way: &Value, key: &str) -> u64 {
     way["frames"][key].as_u64().unwrap_or_else(|| panic!("{key}: {way}"))
 }
 
-/// Returns the frames that came into a way.
-fn came(way: &Value) -> u64 {
-    ["submitted", "pieces", "copies"].iter().map(|key| count(way, key)).sum()
-}
-
-/// Returns the frames of a way whose fate or place is known, those on the way between two workers
-/// included.
-fn gone(way: &Value) -> u64 {
-    let known = [
-        "malformed",
-        "no_memory",
-        "filtered",
-        "taken",
-        "cut",
-        "unmade",
-        "dropped",
-        "waiting",
-        "queued",
-        "inflight",
-        "delivered",
-        "lost",
-    ];
+/// Returns the frames of a way as the law of the counts has them, those on the way between two
+/// workers included: those that came, and those whose fate or place is known.
+fn sums(way: &Value) -> [u64; 2] {
+    let mut keys = Ledger::TABLE.iter();
+    let ledger = Ledger::read(&mut || keys.next().map_or(0, |counter| count(way, counter.key)));
     let crossed = |key: &str| way["crossed"][key].as_u64().expect("a number");
     let between = crossed("to_others").checked_sub(crossed("from_others")).expect("none came before it went");
-    known.iter().map(|key| count(way, key)).sum::<u64>() + between + crossed("refused")
+    let [came, known] = ledger.sums();
+    [came, known + between + crossed("refused")]
 }
 
 /// The roots that the tests put on the way from left to right.
@@ -228,7 +215,7 @@ fn every_frame_is_counted_once_whoevers_turn_is_next() {
         let in_all: u64 = given.iter().map(|n| u64::from(*n)).sum();
         assert_eq!(count(&way, "submitted"), in_all, "{about}");
         let left: u64 = ["waiting", "queued", "inflight"].iter().map(|key| count(&way, key)).sum();
-        assert_eq!((left, gone(&way)), (0, in_all), "{about}");
+        assert_eq!((left, sums(&way)[1]), (0, in_all), "{about}");
         let sent = crew.sent();
         assert_eq!(sent.iter().map(Vec::len).sum::<usize>() as u64, count(&way, "delivered"), "{about}");
         let mut last = [None; 8];

@@ -12,6 +12,8 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
+use txweir::core::text::stats::Counters as _;
+use txweir::runtime::Ledger;
 use txweir_device::testnet::NetNs;
 
 /// A time longer than any single step takes on a busy machine.
@@ -52,6 +54,18 @@ pub fn kernel() -> Result<PathBuf, String> {
         true => Ok(path),
         false => Err("there is no reference kernel (oracle/build makes it)".to_owned()),
     }
+}
+
+/// Returns the number at a place of a report.
+pub fn number(value: &Value, pointer: &str) -> u64 {
+    value.pointer(pointer).and_then(Value::as_u64).unwrap_or_else(|| panic!("{pointer}: {value}"))
+}
+
+/// Returns the frames of a report by their fate or place: the numbers below `pointer`.
+pub fn ledger(value: &Value, pointer: &str) -> Ledger {
+    let mut keys = Ledger::TABLE.iter();
+    let next = || keys.next().map_or(0, |counter| number(value, &format!("{pointer}/{}", counter.key)));
+    Ledger::read(&mut { next })
 }
 
 /// Makes a `txweir run` command with these arguments.

@@ -8,7 +8,7 @@ use serde_json::Value;
 use txweir_device::testnet::NetNs;
 
 use super::{Daemon, Dir, Net, PATIENCE, TXWEIR, echo, kinds};
-use crate::common::{machine, skip_unless_possible};
+use crate::common::{ledger, machine, number, skip_unless_possible};
 
 /// Waits until a condition holds, and returns what it returned.
 fn eventually<T>(what: &str, mut found: impl FnMut() -> Option<T>) -> T {
@@ -25,10 +25,6 @@ fn eventually<T>(what: &str, mut found: impl FnMut() -> Option<T>) -> T {
 fn object(net: &Net, link: &str) -> Value {
     let shown: Value = serde_json::from_str(&net.dir.ok(&format!("link show {link} -j"))).expect("JSON");
     shown[0].clone()
-}
-
-fn number(value: &Value, pointer: &str) -> u64 {
-    value.pointer(pointer).and_then(Value::as_u64).unwrap_or_else(|| panic!("{pointer}: {value}"))
 }
 
 /// Returns the frames that the interface of a link has received, as the kernel counts them. Those
@@ -80,9 +76,8 @@ fn sums_hold(net: &Net, link: &str, unseen: i64) -> Value {
     let seen = sum("rx", &["seen"]);
     let places = ["forwarded", "unclaimed", "missed", "oversize", "refused", "waiting"];
     assert_eq!(seen, sum("rx", &places), "{link}: {shown}");
-    let ends = ["malformed", "no_memory", "filtered", "taken", "cut", "unmade", "dropped", "waiting"];
-    let ends = [&ends[..], &["queued", "inflight", "delivered", "lost"]].concat();
-    assert_eq!(sum("tx", &["submitted", "pieces", "copies"]), sum("tx", &ends), "{link}: {shown}");
+    let [came, known] = ledger(&shown, "/sums/tx").sums();
+    assert_eq!(came, known, "{link}: {shown}");
     shown
 }
 
