@@ -3,8 +3,8 @@
 //!     cargo run --release -p txweir-kernel --example referee KERNEL
 //!
 //! KERNEL is a User-Mode Linux (`oracle/build --path`). Four streams and a ping share a link of 20
-//! Mbit/s behind a router, with a round trip of 20 ms, for 12 s of which the last 8 are measured.
-//! Each row has two lines: the hosts' stack is that of the lab, and that of the kernel.
+//! Mbit/s behind a router, with a round trip of 20 ms, for 12 s of which the last 8 are measured; in
+//! the last row it is the sender's own link. Each row has two lines: the hosts' stack is that of the lab, and that of the kernel.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -19,18 +19,22 @@ const QUEUES: [&str; 4] =
     ["fq_codel", "pfifo limit 50", "cake bandwidth 19mbit", "fq_codel ce_threshold 1ms"];
 const CONTROLS: [&str; 4] = ["reno", "cubic", "bbr", "dctcp"];
 
-fn scenario(stack: &str, control: &str, queue: &str) -> String {
-    let ecn = if control == "dctcp" { "classic" } else { "off" };
-    let host = format!("stack = '{stack}'\necn = '{ecn}'");
-    let traffic = format!("from = 'a'\nto = 'b'\ncongestion = '{control}'");
-    format!(
-        "title = 'referee'\nduration = '12s'\nwarmup = '4s'\n\
-         [[host]]\nname = 'a'\ntso = '65226'\n{host}\n[[host]]\nname = 'r'\n[[host]]\nname = 'b'\n{host}\n\
-         [[link]]\nfrom = 'a'\nto = 'r'\nrate = '1gbit'\n\
-         [[link]]\nfrom = 'r'\nto = 'b'\nrate = '20mbit'\ndelay = '10ms'\npolicy = 'qdisc add root {queue}'\n\
-         [[traffic]]\nname = 'bulk'\nkind = 'stream'\ncount = 4\n{traffic}\n\
-         [[traffic]]\nname = 'ping'\nkind = 'rr'\nsize = '100'\n{traffic}\n"
-    )
+/// Returns the scenario whose bottleneck is behind the router, or the sender's own link.
+fn scenario(stack: &str, control: &str, queue: &str, is_own: bool) -> String {
+    let slow = format!("rate = '20mbit'\ndelay = '10ms'\npolicy = 'qdisc add root {queue}'");
+    let fast = "rate = '1gbit'".to_owned();
+    let [near, far] = if is_own { [slow, fast] } else { [fast, slow] };
+    [
+        ("DURATION", "12s"),
+        ("WARMUP", "4s"),
+        ("STACK", stack),
+        ("ECN", if control == "dctcp" { "classic" } else { "off" }),
+        ("CONTROL", control),
+        ("NEAR", &near),
+        ("FAR", &far),
+    ]
+    .into_iter()
+    .fold(include_str!("referee.toml").to_owned(), |text, (word, value)| text.replace(word, value))
 }
 
 fn measured(text: &str, program: &Program) -> Result<(Report, f64), String> {
@@ -66,36 +70,37 @@ fn table(kernel: PathBuf) -> Result<(), String> {
         "{:<34}{:>8}{:>9}{:>9}{:>10}{:>9}{:>8}{:>8}{:>12}",
         "", "Mbit/s", "fairness", "resent", "ping p50", "p99", "drops", "marks", "packets/s"
     );
-    for queue in QUEUES {
-        for control in CONTROLS {
-            // Marks are for those who answer them, and drops for the others.
-            if queue.contains("ce_threshold") != (control == "dctcp") {
-                continue;
-            }
-            for stack in ["lab", "linux"] {
-                let (report, seconds) = measured(&scenario(stack, control, queue), &program)?;
-                let (bulk, ping, link) = (&report.traffic[0], &report.traffic[1], &report.links[2]);
-                let ms = |ns: u64| ns as f64 / 1e6;
-                let latency = ping.latency.ok_or("no ping has come back")?;
-                // The measured part is two thirds of the run.
-                let packets: u64 = report.links.iter().map(|link| link.tx_packets).sum();
-                println!(
-                    "{:<34}{:>8.2}{:>9.3}{:>8}k{:>8.1}ms{:>7.0}ms{:>8}{:>8}{:>12.0}",
-                    if stack == "lab" {
-                        format!("{control}, {queue}")
-                    } else {
-                        "  a Linux kernel".to_owned()
-                    },
-                    bulk.throughput_bit_s as f64 / 1e6,
-                    bulk.jain,
-                    bulk.retransmitted_bytes / 1_000,
-                    ms(latency.p50_ns),
-                    ms(latency.p99_ns),
-                    link.drops.values().sum::<u64>(),
-                    link.marks.values().sum::<u64>(),
-                    packets as f64 * 1.5 / seconds,
-                );
-            }
+    // Marks are for those who answer them, and drops for the others.
+    let answers = |queue: &str, control| queue.contains("ce_threshold") == (control == "dctcp");
+    let rows = QUEUES.iter().flat_map(|queue| CONTROLS.map(|control| (control, *queue, false)));
+    let rows = rows.filter(|(control, queue, _)| answers(queue, *control));
+    for (control, queue, is_own) in rows.chain([("cubic", "pfifo limit 50", true)]) {
+        let place = if is_own { ", own link" } else { "" };
+        for stack in ["lab", "linux"] {
+            let (report, seconds) = measured(&scenario(stack, control, queue, is_own), &program)?;
+            let [near, _, far, _] = &report.links[..] else { return Err("expected two links".to_owned()) };
+            let (bulk, ping, link) =
+                (&report.traffic[0], &report.traffic[1], if is_own { near } else { far });
+            let ms = |ns: u64| ns as f64 / 1e6;
+            let latency = ping.latency.ok_or("no ping has come back")?;
+            // The measured part is two thirds of the run.
+            let packets: u64 = report.links.iter().map(|link| link.tx_packets).sum();
+            println!(
+                "{:<34}{:>8.2}{:>9.3}{:>8}k{:>8.1}ms{:>7.0}ms{:>8}{:>8}{:>12.0}",
+                if stack == "lab" {
+                    format!("{control}, {queue}{place}")
+                } else {
+                    "  a Linux kernel".to_owned()
+                },
+                bulk.throughput_bit_s as f64 / 1e6,
+                bulk.jain,
+                bulk.retransmitted_bytes / 1_000,
+                ms(latency.p50_ns),
+                ms(latency.p99_ns),
+                link.drops.values().sum::<u64>(),
+                link.marks.values().sum::<u64>(),
+                packets as f64 * 1.5 / seconds,
+            );
         }
     }
     Ok(())

@@ -166,17 +166,13 @@ impl Kernel {
         if self.read_clock()? {
             return Ok(());
         }
-        let backend = match &self.card {
-            Card::There(card) => card.backend(),
-            Card::Awaited(_) => None,
+        let (card, backend) = match &self.card {
+            Card::There(card) => (card.as_fd(), card.backend()),
+            Card::Awaited(listener) => (listener.as_fd(), None),
         };
-        let card = match &self.card {
-            Card::There(card) => card.as_fd(),
-            Card::Awaited(listener) => listener.as_fd(),
-        };
-        let mut fds =
-            vec![PollFd::new(&self.clock, PollFlags::IN), PollFd::from_borrowed_fd(card, PollFlags::IN)];
-        fds.extend(backend.map(|backend| PollFd::from_borrowed_fd(backend, PollFlags::IN)));
+        // Without a way for notifications the card stands twice.
+        let fds = [self.clock.as_fd(), card, backend.unwrap_or(card)];
+        let mut fds = fds.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN));
         wait(&mut fds)?;
         if fds[1].revents().is_empty() {
             return Ok(());

@@ -27,19 +27,21 @@ impl Drop for Folder {
     }
 }
 
-/// Returns a scenario: four streams and a ping from `a` to `b`, over a router with this policy.
+/// Returns the scenario of the referee, with this policy behind the router.
 fn scenario(stack: &str, control: &str, policy: &str) -> String {
-    let ecn = if control == "dctcp" { "classic" } else { "off" };
-    let host = format!("stack = '{stack}'\necn = '{ecn}'");
-    let traffic = format!("from = 'a'\nto = 'b'\ncongestion = '{control}'");
-    format!(
-        "title = 'kernels'\nduration = '4s'\nwarmup = '1s'\n\
-         [[host]]\nname = 'a'\ntso = '65226'\n{host}\n[[host]]\nname = 'r'\n[[host]]\nname = 'b'\n{host}\n\
-         [[link]]\nfrom = 'a'\nto = 'r'\nrate = '1gbit'\n\
-         [[link]]\nfrom = 'r'\nto = 'b'\nrate = '20mbit'\ndelay = '10ms'\npolicy = 'qdisc add root {policy}'\n\
-         [[traffic]]\nname = 'bulk'\nkind = 'stream'\ncount = 4\n{traffic}\n\
-         [[traffic]]\nname = 'ping'\nkind = 'rr'\nsize = '100'\n{traffic}\n"
-    )
+    let far = format!("rate = '20mbit'\ndelay = '10ms'\npolicy = 'qdisc add root {policy}'");
+    let text = include_str!("../../../kernel/examples/referee.toml");
+    [
+        ("DURATION", "4s"),
+        ("WARMUP", "1s"),
+        ("STACK", stack),
+        ("ECN", if control == "dctcp" { "classic" } else { "off" }),
+        ("CONTROL", control),
+        ("NEAR", "rate = '1gbit'"),
+        ("FAR", &far),
+    ]
+    .into_iter()
+    .fold(text.to_owned(), |text, (word, value)| text.replace(word, value))
 }
 
 /// Runs a scenario. Returns its report as JSON.
