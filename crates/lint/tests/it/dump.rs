@@ -1,10 +1,11 @@
 //! Dumps of a machine as lines of tc: what Linux's tc printed in the recordings, what txweir's own
 //! prints, refusals by their text, and dumps that are damaged.
 
+mod classes;
+mod live;
+
 use std::collections::BTreeMap;
-use std::io::Read as _;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
 
 use serde_json::Value;
 use txweir_core::Env;
@@ -296,100 +297,6 @@ fn a_policy_is_saved_as_it_was_before_its_dump() {
     }
 }
 
-/// A network namespace that lives as long as the process in it.
-struct Namespace(Child);
-
-impl Namespace {
-    /// Returns one with two devices `a` and `b` of four queues, or the reason why there is none.
-    fn new() -> Result<Self, String> {
-        let mut unshare = Command::new("unshare");
-        unshare.args(["-n", "sh", "-c", "echo ready; exec cat"]).stdin(Stdio::piped()).stdout(Stdio::piped());
-        let mut child = unshare.stderr(Stdio::null()).spawn().map_err(|e| format!("unshare: {e}"))?;
-        let mut ready = [0; 6];
-        let out = child.stdout.as_mut().map(|out| out.read_exact(&mut ready));
-        let namespace = Self(child);
-        if !matches!(out, Some(Ok(()))) {
-            return Err("unshare -n needs root".into());
-        }
-        for dev in ["a", "b"] {
-            namespace
-                .run("ip", &format!("link add name {dev} numtxqueues 4 type veth peer name far-{dev}"))?;
-            namespace.run("ip", &format!("link set dev {dev} up"))?;
-        }
-        Ok(namespace)
-    }
-
-    /// Runs a command in it.
-    fn run(&self, program: &str, args: &str) -> Result<String, String> {
-        let target = self.0.id().to_string();
-        let mut inside = Command::new("nsenter");
-        inside.args(["-n", "-t", &target, program]).args(quoted(args)).stdin(Stdio::null());
-        let done = inside.output().map_err(|e| format!("nsenter: {e}"))?;
-        match done.status.success() {
-            true => Ok(String::from_utf8_lossy(&done.stdout).into_owned()),
-            false => Err(String::from_utf8_lossy(&done.stderr).into_owned()),
-        }
-    }
-
-    /// Removes everything from a device.
-    fn clear(&self, dev: &str) {
-        for place in ["root", "clsact"] {
-            let _ = self.run("tc", &format!("qdisc del dev {dev} {place}"));
-        }
-    }
-}
-
-impl Drop for Namespace {
-    fn drop(&mut self) {
-        drop(self.0.stdin.take());
-        let _ = self.0.wait();
-    }
-}
-
-/// The real tc and this kernel, as far as it has the kinds: what they print of a policy makes it
-/// again.
-#[test]
-fn this_machine_is_carried_over() {
-    let namespace = match Namespace::new() {
-        Ok(namespace) => namespace,
-        Err(reason) => return println!("skipped: {reason}"),
-    };
-    let mut carried = 0;
-    for (policy, _) in policies() {
-        namespace.clear("a");
-        let lines = policy.lines();
-        if lines.clone().any(|line| namespace.run("tc", line).is_err()) {
-            continue;
-        }
-        let show = |args: &str| namespace.run("tc", args).unwrap_or_default();
-        let mut text = String::from("{\"dev\":\"a\"}");
-        for what in ["qdisc", "class", "filter"] {
-            text.push_str(&show(&format!("-s -d -j {what} show dev a")));
-        }
-        for end in ["ingress", "egress"].into_iter().filter(|_| policy.contains("clsact")) {
-            let list = show(&format!("-s -d -j filter show dev a {end}"));
-            text.push_str(&format!("{{\"{end}\":{list}}}"));
-        }
-        let dump = match read(&text) {
-            Ok(dump) => dump,
-            // An expression, which this tc prints amid the JSON, or a kind of txweir's own options.
-            Err(said) => {
-                println!("refused: {said}");
-                continue;
-            }
-        };
-        let mut again = made(&["a", "b"], 4, &dump.lines);
-        let real: Value = serde_json::from_str(&show("-d -j qdisc show dev a")).expect("JSON");
-        let ours = tc(&mut again, "-d -j qdisc show dev a").stdout;
-        let ours: Value = serde_json::from_str(&ours).expect("JSON");
-        let (ours, real) = (configured(&ours), configured(&real));
-        assert!(ours == real, "{}", differing(&format!("{policy}\n{}", dump.lines), &ours, &real));
-        carried += 1;
-    }
-    println!("{carried} policies carried over");
-    assert!(carried > 0);
-}
-
 const CARD: &str = include_str!("../../../../spec/from/card.json");
 
 /// The output of iproute2 6.1 on Linux 6.18 about a veth with four queues, read as it is.
@@ -435,103 +342,6 @@ fn a_root_of_the_kernel_gets_a_number() {
     let lines = "qdisc replace dev eth0 root handle 2: mq\n\
                  qdisc replace dev eth0 parent 2:1 handle 1: pfifo limit 5\n";
     assert_eq!(read(taken).expect("a dump").lines, lines);
-}
-
-/// The form of classes of newer iproute2, from its sources: JSON, with the options beside the
-/// names, and counters in an object.
-#[test]
-fn classes_may_be_json_of_newer_versions() {
-    let text = include_str!("../../../../spec/from/classes.json");
-    let dump = read(text).expect("a dump");
-    let lines = "qdisc replace dev eth0 root handle 1: htb r2q 10 direct_qlen 1000 default 10\n\
-                 class replace dev eth0 parent 1: classid 1:1 htb rate 1250000bps burst 15339b\n\
-                 class replace dev eth0 parent 1:1 classid 1:10 htb rate 375000bps ceil 1250000bps prio 1\n";
-    assert_eq!(dump.lines, lines);
-    let text = text.split("\"class\"").next().unwrap_or("").to_string()
-        + "\"class\":\"class htb 1:1 root rate 10Mbit ceil 10Mbit burst 1600b cburst 1600b\\n Sent 9 bytes\\n\"}";
-    let dump = read(&text).expect("a dump");
-    assert!(
-        dump.lines.ends_with("class replace dev eth0 parent 1: classid 1:1 htb rate 1250000bps\n"),
-        "{}",
-        dump.lines
-    );
-}
-
-/// Classes as tc 6.15 prints them on Linux: each list that it prints is carried over to the classes
-/// of the commands, as far as it has their details.
-#[test]
-fn recorded_json_of_classes_is_carried_over() {
-    let text = std::fs::read_to_string(folder("from/class-json.txt")).expect("a recording");
-    let mut carried = 0;
-    for block in text.lines().skip_while(|l| l.starts_with('#')).collect::<Vec<_>>().split(|l| l.is_empty()) {
-        let queues = if block[0].ends_with(" mq") { 4 } else { 1 };
-        let mut devices = made(&["lan"], queues, "");
-        for (n, line) in block.iter().enumerate() {
-            let Some(command) = line.strip_prefix("$ tc ") else { continue };
-            if !command.contains(" show ") {
-                let done = tc(&mut devices, command);
-                assert_eq!((done.status, done.stderr.as_str()), (0, ""), "{command}");
-                continue;
-            }
-            // A list of some of the classes is no dump.
-            if !command.ends_with("class show dev lan") {
-                continue;
-            }
-            let qdiscs = tc(&mut devices, "-d -j qdisc show dev lan").stdout;
-            let dump = read(&format!("{{\"dev\":\"lan\"}}{qdiscs}{}", block[n + 1])).expect("a dump");
-            let mut again = made(&["lan"], queues, &dump.lines);
-            let details = if command.contains("-d ") { "-d " } else { "" };
-            let shown = |all: &mut Memory| tc(all, &format!("{details}class show dev lan")).stdout;
-            let mut expected = shown(&mut devices);
-            if block[0].contains(" drr") {
-                // The JSON of these has no quantum, which a note says of each.
-                let no_quantum = |note: &&String| note.contains("tc prints no quantum in JSON");
-                assert_eq!(dump.notes.iter().filter(no_quantum).count(), 2, "{:?}", dump.notes);
-                expected = expected.replace("quantum 3000b", "quantum 1514b");
-            }
-            assert_eq!(shown(&mut again), expected, "{command}");
-            carried += 1;
-        }
-    }
-    assert_eq!(carried, 24);
-}
-
-/// Classes of hfsc as tc 6.15 prints them are no JSON; the refusal says what to give instead.
-#[test]
-fn recorded_classes_of_hfsc_are_refused_with_advice() {
-    let text = std::fs::read_to_string(folder("from/class-json-hfsc.txt")).expect("a recording");
-    let lists: Vec<&str> = text.split("$ tc ").filter(|part| part.contains("class show")).collect();
-    assert_eq!(lists.len(), 4);
-    for list in lists {
-        let (_, json) = list.split_once('\n').expect("a list");
-        let said = read(json).expect_err("no JSON").to_string();
-        assert!(
-            said.ends_with(
-                "(tc 6.15 prints classes of hfsc not as JSON: tc class show, without -j, prints them)"
-            ),
-            "{said}"
-        );
-    }
-}
-
-/// Service curves as text of tc 6.1, and as the objects that txweir prints; the qdisc itself is in
-/// the list of classes.
-#[test]
-fn service_curves_are_read_in_both_forms() {
-    let qdisc = r#"[{"kind":"hfsc","handle":"1:","dev":"eth0","root":true,"options":{"default":"10"}}]"#;
-    let text = "class hfsc 1: root \n Sent 0 bytes 0 pkt (dropped 0, overlimits 0 requeues 0) \n period 0 level 1 \n\n\
-                class hfsc 1:10 parent 1: rt m1 1Mbit d 5ms m2 500Kbit ls m1 0bit d 0us m2 2Mbit \n\
-                class hfsc 1:20 parent 1: sc m1 0bit d 0us m2 1Mbit \n period 3 work 99 bytes level 0 \n";
-    let head = "qdisc replace dev eth0 root handle 1: hfsc default 10\n";
-    let ten = "class replace dev eth0 parent 1: classid 1:10 hfsc rt m1 1Mbit d 5ms m2 500Kbit ls m1 0bit d 0us m2 2Mbit\n";
-    let twenty = "class replace dev eth0 parent 1: classid 1:20 hfsc sc m1 0bit d 0us m2 1Mbit\n";
-    let dump = read(&format!("{qdisc}\n{text}")).expect("a dump");
-    assert_eq!(dump.lines, format!("{head}{ten}{twenty}"));
-    let json = r#"[{"class":"hfsc","handle":"1:","dev":"eth0","root":true,"options":{}},
-        {"class":"hfsc","handle":"1:20","dev":"eth0","parent":"1:","options":{"sc":{"m1":1000,"d":5000,"m2":125}}}]"#;
-    let dump = read(&format!("{qdisc}\n{json}")).expect("a dump");
-    let line = "class replace dev eth0 parent 1: classid 1:20 hfsc sc m1 1000bps d 5000us m2 125bps\n";
-    assert_eq!(dump.lines, format!("{head}{line}"));
 }
 
 /// The device, its ifb, and those that have nothing to do with it.
