@@ -279,14 +279,22 @@ mod tests {
             let bugs = suite.bugs(&root).unwrap();
             plant::planted(&root, &bugs).unwrap();
             let home = root.join("crates").join(suite.folder);
-            let models = read(&home.join(format!("tests/{}.rs", suite.models))).unwrap();
+            let models = |module: &str| {
+                let file = match module {
+                    "" => format!("tests/{}.rs", suite.models),
+                    module => format!("tests/{}/{module}.rs", suite.models),
+                };
+                read(&home.join(file)).unwrap()
+            };
             for bug in &bugs {
                 assert_eq!(bug.krate(), suite.folder, "{}", bug.name);
                 let part = suite.part.is_none_or(|p| p.files.iter().any(|f| bug.file.ends_with(f)));
                 assert!(part, "{}: {} is not in the copy", bug.name, bug.file);
                 assert!(models_of(bug).next().is_some(), "{}", bug.name);
                 for model in models_of(bug) {
-                    assert!(models.contains(&format!("#[test]\nfn {model}() {{")), "{}: {model}", bug.name);
+                    let (module, name) = model.split_once("::").unwrap_or(("", model));
+                    let text = format!("#[test]\nfn {name}() {{");
+                    assert!(models(module).contains(&text), "{}: {model}", bug.name);
                 }
                 let same = bugs.iter().filter(|other| other.name == bug.name).count();
                 assert_eq!(same, 1, "{}", bug.name);
