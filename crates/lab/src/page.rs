@@ -18,6 +18,16 @@ pub const WAYS_MAX: usize = 32;
 const TCP: &str = "the lab’s, after Linux 6.12, with the congestion control of each host; this scenario is not held \
                    against a recording of Linux";
 
+/// Returns the name of the TCP of a scenario's hosts.
+fn tcp(built: &Built) -> String {
+    let kernels: Vec<&str> = built.plans.iter().map(|(_, plan)| plan.host.as_str()).collect();
+    match (kernels.is_empty(), built.net.traffic().groups().is_empty()) {
+        (true, _) => TCP.to_owned(),
+        (false, true) => format!("a Linux kernel’s, on {}", kernels.join(", ")),
+        (false, false) => format!("a Linux kernel’s, on {}; on the other hosts {TCP}", kernels.join(", ")),
+    }
+}
+
 /// A run of a scenario over time, in the form that the page of a trial has too.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Page {
@@ -32,7 +42,7 @@ pub struct Page {
     /// Length of the warm-up.
     pub warmup_ns: u64,
     /// Name of the hosts' TCP.
-    pub tcp: &'static str,
+    pub tcp: String,
     /// Length of one step of every series.
     pub step_ns: u64,
     /// The traffic, as that of the one policy of a trial.
@@ -113,17 +123,22 @@ impl Page {
             drops: side.drops,
             marks: side.marks,
         };
-        let left = built.ends.len() - ways;
+        let mut about = Vec::new();
+        if built.ends.len() > ways {
+            let more = built.ends.len() - ways;
+            about.push(format!("The first {WAYS_MAX} directions of links; {more} more are not shown."));
+        }
+        if !built.planned.is_empty() {
+            let names: Vec<&str> = built.planned.iter().map(|planned| planned.group.name.as_str()).collect();
+            about.push(format!("The report alone has the traffic between kernels: {}.", names.join(", ")));
+        }
         Self {
             title: scenario.title().into(),
-            about: match left {
-                0 => String::new(),
-                n => format!("The first {WAYS_MAX} directions of links; {n} more are not shown."),
-            },
+            about: about.join(" "),
             seed,
             time_ns: scenario.duration().0,
             warmup_ns: scenario.warmup().0,
-            tcp: TCP,
+            tcp: tcp(built),
             step_ns: step.0,
             policies: vec![Traffic { name: "this run", measures: of_one_run(&groups), groups }],
             ways: sides.into_iter().enumerate().map(of).collect(),

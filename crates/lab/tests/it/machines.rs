@@ -13,7 +13,7 @@ use txweir_lab::link::LinkConfig;
 use txweir_lab::machine::{Machine, Outcome, Plan};
 use txweir_lab::net::{MachineCounts, Net};
 use txweir_lab::nic::NicConfig;
-use txweir_lab::run::{Options, RunError, run};
+use txweir_lab::run::{Options, RunError, run, run_for_page};
 use txweir_tc::Policy;
 
 use crate::common::{MS, US, scenario, two_hosts};
@@ -294,6 +294,25 @@ impl Machine for Twice {
     fn finish(&mut self) -> Result<Vec<Outcome>, String> {
         Ok([self.0.finish()?, self.0.finish()?].concat())
     }
+}
+
+/// The page names the kernels, and says which traffic it leaves out.
+#[test]
+fn the_page_says_whose_tcp_it_shows() {
+    let boot = |_: &Plan| Ok(Box::new(Twice(Script::new(Vec::new()).0)) as Box<dyn Machine>);
+    let page = |text: &str| {
+        let options = Options { boot: Some(Box::new(boot)), ..Options::default() };
+        run_for_page(&scenario(text), options, |_| {}).unwrap().1
+    };
+    let kernels = page(&machines(TRAFFIC));
+    assert_eq!(kernels.tcp, "a Linux kernel’s, on a, b");
+    assert_eq!(kernels.about, "The report alone has the traffic between kernels: s, r.");
+    let beside = "[[host]]\nname = 'c'\n[[host]]\nname = 'd'\n[[link]]\nfrom = 'c'\nto = 'd'\nrate = '1mbit'\n\
+                  [[traffic]]\nname = 'x'\nfrom = 'c'\nto = 'd'\nkind = 'stream'";
+    let both = page(&machines(&format!("{TRAFFIC}\n{beside}")));
+    assert!(both.tcp.starts_with("a Linux kernel’s, on a, b; on the other hosts the lab’s"), "{}", both.tcp);
+    let lab = page(&machines(TRAFFIC).replace("'linux'", "'lab'"));
+    assert!(lab.tcp.starts_with("the lab’s") && lab.about.is_empty(), "{}", lab.tcp);
 }
 
 #[test]
