@@ -147,6 +147,34 @@ fn a_change_keeps_the_credit_and_what_waits() {
 }
 
 #[test]
+fn a_packet_behind_one_that_waits_takes_no_credit_away() {
+    // 2.5 bytes of credit a microsecond; a packet costs 1470, and is on the port for 12 us.
+    let mut lane = on(1_000_000_000, "idleslope 20000 sendslope -980000 hicredit 1000 locredit -1470");
+    lane.fill(T0, 0, 3, Meta::new(1500));
+    assert_eq!(lane.take(T0).id(), Some(0));
+    lane.fill(Instant(999_000), 3, 1, Meta::new(1500));
+    // The credit is 1000 at 1 ms, and -470 behind the second packet: 188 us behind its end.
+    assert_eq!(departures(&mut lane, Instant(1_000_000), 2), [1_000_000, 1_200_000]);
+}
+
+#[test]
+fn a_packet_behind_one_that_a_shaper_holds_takes_no_credit_away() {
+    // The shaper lets a packet go each 4 ms. In cbs each costs 900 of credit, earned in 14.4 ms.
+    let mut lane = Lane::new("tbf", "rate 2mbit burst 1000 limit 100000");
+    let child = Handle::new(0x8001, 1);
+    lane.graft(T0, child, "cbs", "idleslope 500 sendslope -9000 hicredit 5000 locredit -900");
+    lane.fill(T0, 0, 3, Meta::new(1000));
+    let ms = |n: u64| Instant(n * 1_000_000);
+    assert_eq!(lane.take(T0).id(), Some(0));
+    // The second packet has waited until the credit is 4050.
+    assert_eq!(lane.take(ms(80)).id(), Some(1));
+    assert!(matches!(lane.take(ms(81)), Out::Wait(t) if t == ms(84)), "the shaper holds the third");
+    lane.fill(ms(82), 3, 2, Meta::new(1000));
+    assert_eq!(lane.take(ms(84)).id(), Some(2));
+    assert_eq!(departures(&mut lane, ms(84), 2), [88_000_000, 92_000_000]);
+}
+
+#[test]
 fn a_packet_that_a_shaper_holds_keeps_the_queue_busy() {
     // The shaper takes the packet out of cbs, and lets it wait for 4 ms.
     let mut lane = Lane::new("tbf", "rate 2mbit burst 1000 limit 100000");

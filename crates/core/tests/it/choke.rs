@@ -81,6 +81,10 @@ fn marks_do_instead_of_the_drops_of_the_law_only() {
     assert!(marked > 10 && (early, matched) == (0, 0), "{marked}");
     (30..40).for_each(|id| drop(lane.put(T0, id, packet(0).ecn(Ecn::Ect0))));
     assert!(lane.root().books().overlimits > marked);
+    let mut lane = Lane::new("choke", SHORT);
+    (0..30).for_each(|id| drop(lane.put(T0, id, packet(id << 8).ecn(Ecn::Ect0))));
+    let [marked, early, .., matched] = counters(&lane);
+    assert!(early > 10 && (marked, matched) == (0, 0), "without ecn the law drops: {early}");
 }
 
 #[test]

@@ -67,6 +67,31 @@ fn an_open_queue_is_closed_by_the_next_block() {
     assert_eq!(lane.ids(T0, 9), [30]);
 }
 
+/// Packets that wait when the queue opens, and those that come while it is open, belong to no
+/// epoch.
+#[test]
+fn an_open_queue_counts_nothing() {
+    let mut lane = plug("", 3);
+    say(&mut lane, "release_indefinite");
+    assert_eq!(lane.ids(T0, 1), [0]);
+    lane.fill(T0, 10, 2, Meta::new(1000));
+    say(&mut lane, "block");
+    say(&mut lane, "release");
+    assert_eq!(lane.ids(T0, 9), []);
+}
+
+/// A release keeps an open queue open, and its setting.
+#[test]
+fn a_release_of_an_open_queue_changes_nothing() {
+    let mut lane = plug("release_indefinite", 3);
+    say(&mut lane, "release");
+    let mut shown = Vec::new();
+    lane.root().qdisc().options(&mut |o| shown.push(txweir_core::text::value::text_of(o.value)));
+    assert!(shown.contains(&"release_indefinite".to_owned()), "{shown:?}");
+    say(&mut lane, "limit 9000");
+    assert_eq!(lane.ids(T0, 9), [0, 1, 2]);
+}
+
 #[test]
 fn the_limit_is_in_bytes() {
     let mut lane = plug("limit 3000", 3);
