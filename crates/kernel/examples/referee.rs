@@ -2,9 +2,10 @@
 //!
 //!     cargo run --release -p txweir-kernel --example referee KERNEL
 //!
-//! KERNEL is a User-Mode Linux (`oracle/build --path`). Four streams and a ping share a link of 20
-//! Mbit/s behind a router, with a round trip of 20 ms, for 12 s of which the last 8 are measured; in
-//! the last row it is the sender's own link. Each row has two lines: the hosts' stack is that of the lab, and that of the kernel.
+//! KERNEL is a User-Mode Linux (`oracle/build --path`). Four streams and a ping share a link of
+//! 20 Mbit/s behind a router, with a round trip of 20 ms, for 12 s of which the last 8 are
+//! measured; in the last row it is the sender's own link. Each row has two lines: the hosts' stack
+//! is that of the lab, and that of the kernel.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
