@@ -2,12 +2,16 @@
 //! counters and against those of the world.
 
 use serde_json::Value;
+use txweir_core::Instant;
 use txweir_core::text::stats::Counters as Table;
-use txweir_daemon::Daemon;
 use txweir_daemon::sums::{Intake, Origins, Sums};
+use txweir_daemon::{Daemon, Link, Links};
 use txweir_runtime::Ledger;
 
-use super::world::Shared;
+use super::world::{SEC, Shared};
+
+/// Time for which a loop may stand still before it looks for its next event.
+const LATE: u64 = 3600 * SEC;
 
 /// Returns both sides of a sum, whose left side has the first `sources` counters.
 fn sides(counters: &impl Table, sources: usize) -> [u64; 2] {
@@ -21,6 +25,7 @@ fn sides(counters: &impl Table, sources: usize) -> [u64; 2] {
 
 /// Checks all links.
 pub fn links(daemon: &mut Daemon, world: &Shared) {
+    due(daemon.links(), Instant(world.lock().now + LATE));
     for link in daemon.links_mut().all_mut() {
         let sums = Sums::of(link);
         let Sums { intake, origins, fates } = &sums;
@@ -43,6 +48,17 @@ pub fn links(daemon: &mut Daemon, world: &Shared) {
         let waiting = fates.queued + fates.waiting;
         assert!(waiting <= 4 * 16_384, "link {}: {waiting} packets wait", link.name);
     }
+}
+
+/// Checks that packets that wait for no interface have a time, also for a loop that looks late.
+fn due(links: &Links, late: Instant) {
+    let of = |link: &&Link| !link.is_away() && !link.way.waits_for_device();
+    let held = links.all().iter().filter(of).map(|link| (&link.name, link.way.ledger()));
+    let held: Vec<_> = held.filter(|(_, fates)| fates.queued + fates.waiting + fates.inflight > 0).collect();
+    assert!(
+        held.is_empty() || links.deadline(late).is_some(),
+        "packets wait, and the loop for nothing: {held:?}"
+    );
 }
 
 /// Checks the sums that a client was shown.
