@@ -1,13 +1,15 @@
 //! Packets a second by XDP sockets on a veth whose other end drops them, in network namespaces that
 //! the program makes and removes: by the device alone, and through fq_codel and a byte limit ahead
-//! of it. Both write the same headers into the same memory. Needs root.
+//! of it. Both write the same headers into the same memory. Then the same for frames that came in by
+//! another veth, in processor time a frame: a raw forwarder beside a direction. Needs root.
 //! `cargo run --release -p txweir-runtime --example xdp [rounds]`
 
 use std::io;
 use std::time::{Duration, Instant as Wall};
 
+use rustix::time::{ClockId, clock_gettime};
 use txweir_core::text::value::Words;
-use txweir_core::{Handle, Instant, Meta};
+use txweir_core::{Handle, Instant, Meta, TxQueue as _};
 use txweir_device::testnet::{NetNs, skip_reason};
 use txweir_device::{Backend, Landed, Source, Store, VnetHdr, XdpOptions, XdpPlaces, XdpQueue, clock};
 use txweir_runtime::{Direction, DirectionConfig, Received};
@@ -15,6 +17,8 @@ use txweir_runtime::{Direction, DirectionConfig, Received};
 /// Frames between two doorbells.
 const BURST: usize = 64;
 const FLOWS: u16 = 64;
+/// Frames that wait at the veth before a forwarder is timed: its rings have room for them.
+const FILL: usize = 512;
 const ROUND: Duration = Duration::from_millis(500);
 
 /// UDP frames of one length, of many flows in turn.
@@ -82,6 +86,118 @@ fn through<D: Backend>(way: &mut Direction<D>, udp: &mut Udp) -> f64 {
         way.advance(now).expect("the device is there");
     }
     (way.stats().delivered - before) as f64 / start.elapsed().as_secs_f64()
+}
+
+/// Processor time of this thread, ns.
+fn spent() -> i64 {
+    let t = clock_gettime(ClockId::ThreadCPUTime);
+    t.tv_sec * 1_000_000_000 + t.tv_nsec
+}
+
+/// Sends frames that come in at the other end of a veth, and wait there.
+fn fill(sender: &mut XdpPlaces, udp: &mut Udp) {
+    let mut done = 0;
+    while done < FILL {
+        for _ in 0..sender.reserve(BURST.min(FILL - done) as u32) {
+            udp.left = 1;
+            let landed = sender.store().receive(udp).expect("a source of this process");
+            let Landed::Frame(frame) = landed else { break };
+            sender.push(frame, &Meta::new(udp.len as u32));
+        }
+        sender.commit().expect("the device is there");
+        sender.reap(&mut |one| done += one.packets as usize);
+    }
+}
+
+/// Forwards the frames that wait at `from` to `to`, without a queue. Returns their processor time,
+/// ns a frame.
+fn forwarded_alone(from: &mut XdpQueue, to: &mut XdpPlaces, len: usize) -> f64 {
+    let (start, mut came, mut went) = (spent(), 0, 0);
+    loop {
+        let before = came;
+        for _ in 0..to.reserve(BURST as u32) {
+            match to.store().receive(from).expect("the device is there") {
+                Landed::Frame(frame) => to.push(frame, &Meta::new(len as u32)),
+                Landed::NoRoom | Landed::Nothing => break,
+            }
+            came += 1;
+        }
+        to.commit().expect("the device is there");
+        to.reap(&mut |done| went += done.packets);
+        if came == before && went == came {
+            break;
+        }
+    }
+    (spent() - start) as f64 / f64::from(went)
+}
+
+/// Forwards them through qdiscs and a byte limit.
+fn forwarded_through(from: &mut XdpQueue, way: &mut Direction<XdpPlaces>) -> f64 {
+    let (start, before) = (spent(), way.stats().delivered);
+    let mut came = 0;
+    loop {
+        let (now, old) = (Instant(clock::now_ns()), came);
+        for _ in 0..BURST {
+            let Received::Frame(arrival) = way.receive(from).expect("the device is there") else { break };
+            way.admit(now, arrival).expect("the device is there");
+            came += 1;
+        }
+        way.advance(now).expect("the device is there");
+        if came == old && way.stats().delivered - before == came {
+            break;
+        }
+    }
+    (spent() - start) as f64 / came as f64
+}
+
+/// Measures forwarding from one veth to another, whose other end drops the frames.
+fn forwarding(len: usize, rounds: usize) {
+    let [near, here, far] = ["near", "here", "far"].map(NetNs::new);
+    let mut drops = Vec::new();
+    for (s, f, g, h) in [("s0", "f0", "g0", "h0"), ("s1", "f1", "g1", "h1")] {
+        near.veth(s, &here, f);
+        here.veth(g, &far, h);
+        for (ns, dev) in [(&near, s), (&here, f), (&here, g), (&far, h)] {
+            ns.run(&["sysctl", "-qw", &format!("net.ipv6.conf.{dev}.disable_ipv6=1")]);
+            ns.run(&["ip", "link", "set", "dev", dev, "up"]);
+        }
+        here.wait_for_carrier(g);
+        drops.push(far.drop_all(h));
+    }
+    let options = XdpOptions::default();
+    let places = |ns: &NetNs, name: &str| {
+        let name = name.parse().expect("a name");
+        ns.enter(|| XdpPlaces::open(&name, &options, 0)).unwrap_or_else(|e| panic!("{e}"))
+    };
+    let queue = |name: &str| {
+        let name = name.parse().expect("a name");
+        here.enter(|| XdpQueue::open(&name, &options, 8 << 20)).unwrap_or_else(|e| panic!("{e}"))
+    };
+    let mut senders = [places(&near, "s0"), places(&near, "s1")];
+    let mut sources = [queue("f0"), queue("f1")];
+    let mut raw = places(&here, "g0");
+    let mut way = direction(places(&here, "g1"));
+    let mut udp = Udp { next: 0, left: 0, len };
+    let mut rates = [const { Vec::new() }; 2];
+    for round in 0..=rounds * 20 {
+        fill(&mut senders[0], &mut udp);
+        let alone = forwarded_alone(&mut sources[0], &mut raw, len);
+        fill(&mut senders[1], &mut udp);
+        let through = forwarded_through(&mut sources[1], &mut way);
+        // The first round warms up.
+        if round > 0 {
+            rates.iter_mut().zip([alone, through]).for_each(|(all, now)| all.push(now));
+        }
+    }
+    let mut ratios: Vec<f64> = rates[0].iter().zip(&rates[1]).map(|(a, b)| 100.0 * a / b).collect();
+    ratios.sort_by(f64::total_cmp);
+    for (what, mut all) in ["forwarded, no queue", "fq_codel and a byte limit"].into_iter().zip(rates) {
+        all.sort_by(f64::total_cmp);
+        let [median, low, high] = [all.len() / 2, all.len() / 10, all.len() * 9 / 10].map(|at| all[at]);
+        println!("{what:28}  {median:.0} [{low:.0}-{high:.0}, 10 to 90 %] ns a frame");
+    }
+    println!("of no queue, by pairs           {:.1} %", ratios[ratios.len() / 2]);
+    drop(drops);
 }
 
 fn direction<D: Backend>(device: D) -> Direction<D> {
@@ -155,5 +271,6 @@ fn main() {
         show("the same, frames copied", copies);
         println!("of the device alone, by pairs   {in_place:.1} %, copied {with_copies:.1} %");
         drop(drops);
+        forwarding(len, rounds);
     }
 }
