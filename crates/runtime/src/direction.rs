@@ -306,6 +306,51 @@ pub enum Received<F> {
     Frame(Arrival<F>),
     /// A frame that cannot be forwarded; there may be more.
     LeftOut,
+    /// True if the device holds frames that it has not finished, or takes none although frames wait
+    /// for it.
+    #[must_use]
+    pub const fn device_holds(&self) -> bool {
+        let line = &self.drain.exit.line;
+        line.output().held() > 0 || line.is_kept_waiting()
+    }
+    /// Returns the number of frames that the device has finished, lost ones included.
+    #[must_use]
+    pub const fn device_finished(&self) -> u64 {
+        self.drain.stats.delivered + self.drain.stats.lost
+    }
+    /// Returns its counters.
+    #[must_use]
+    pub fn stats(&self) -> DirectionStats {
+        DirectionStats { dropped: self.drain.exit.dropped, ..self.drain.stats }
+    }
+}
+
+/// The result of a reception.
+#[must_use]
+#[derive(Debug)]
+#[allow(clippy::large_enum_variant, reason = "it lives on the stack, for one frame")]
+pub enum Received<F> {
+    /// A frame, to be admitted.
+    Frame(Arrival<F>),
+    /// A frame that cannot be forwarded; there may be more.
+    LeftOut,
+    /// True if the device holds frames that it has not finished, or takes none although frames wait
+    /// for it.
+    #[must_use]
+    pub const fn device_holds(&self) -> bool {
+        let line = &self.drain.exit.line;
+        line.output().held() > 0 || line.is_kept_waiting()
+    }
+    /// Returns the number of frames that the device has finished, lost ones included.
+    #[must_use]
+    pub const fn device_finished(&self) -> u64 {
+        self.drain.stats.delivered + self.drain.stats.lost
+    }
+    /// Returns the times that frames spent in each stage, if they are counted.
+    #[must_use]
+    pub const fn delays(&self) -> Option<&Delays> {
+        self.drain.exit.line.output().stamps.delays.as_ref()
+    }
     /// The source has no frame now.
     Nothing,
 }

@@ -108,6 +108,11 @@ impl<D: Backend> Line<D> {
     }
 
     /// Returns the time of the next event on the wire.
+    /// True if frames wait for a device that has no wire ahead of it.
+    pub const fn is_kept_waiting(&self) -> bool {
+        matches!(self, Self::Direct(direct) if direct.gathered() > 0)
+    }
+
     pub fn next_event(&self) -> Option<Instant> {
         self.wire()?.next_event()
     }

@@ -382,7 +382,8 @@ impl Port {
         self.finished.take_fates()
     }
 
-    /// Loses the frames under way: the interface is gone.
+    /// Loses the frames under way. Their chunks are the kernel's until it reports them, if it ever
+    /// does; such a report ends no frame.
     pub(super) fn abandon(&mut self) {
         for ends in &mut self.ends {
             let ends = std::mem::replace(ends, NOTHING);
@@ -390,7 +391,7 @@ impl Port {
                 self.finished.add(ends, false);
             }
         }
-        (self.under_way, self.stuck) = (0, false);
+        self.stuck = false;
     }
 
     /// Copies the next frame that came in into `room`.
