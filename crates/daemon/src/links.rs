@@ -463,6 +463,7 @@ impl Links {
         let Ok([mut from, mut to]) = self.all.get_disjoint_mut([at, peer]) else { return false };
         let asks = !self.filters.is_empty() || self.seat.is_some();
         let senders_wait = senders_wait(from);
+        to.way.looks(clock());
         let mut pieces = 0;
         for _ in 0..BURST {
             if pieces >= PIECES {

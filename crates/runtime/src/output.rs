@@ -1,9 +1,10 @@
 //! `Output`: a device, and its doorbell, which is rung for a batch of frames at a time.
 
-use txweir_core::Meta;
 use txweir_core::path::device::DeviceError;
+use txweir_core::{Instant, Meta};
 use txweir_device::{BATCH_MAX, Backend, Store};
 
+use crate::delays::{Delays, Stamps};
 use crate::stats::DirectionStats;
 
 /// Bytes of frames that are worth a doorbell of their own. A system call costs some hundred
@@ -19,13 +20,16 @@ pub struct Output<D> {
     bytes: u64,
     /// Frames that the device has, or has finished without a report.
     held: u64,
+    /// The times of the stages of the direction.
+    pub stamps: Stamps,
     /// The error with which the device disappeared, until it is reported.
     error: Option<DeviceError>,
 }
 
 impl<D: Backend> Output<D> {
-    pub const fn new(device: D) -> Self {
-        Self { device, frames: 0, bytes: 0, held: 0, error: None }
+    pub fn new(device: D) -> Self {
+        let stamps = Stamps { delays: Some(Delays::default()), now: Instant::ZERO };
+        Self { device, frames: 0, bytes: 0, held: 0, stamps, error: None }
     }
 
     /// Gives the device a frame, for which it has promised a place.

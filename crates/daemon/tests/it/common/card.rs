@@ -52,8 +52,7 @@ impl Card {
         let io = self.io(name);
         let name = IfName::new(name).expect("a name");
         let endpoint: Endpoint = format!("packet:{name}").parse().expect("an endpoint");
-        let wire = wire.parse().expect("a wire");
-        Link::over(name, endpoint, io, Some(wire)).expect("a link")
+        Link::over(name, endpoint, io, wire).expect("a link")
     }
 
     /// Opens the interface under this name.

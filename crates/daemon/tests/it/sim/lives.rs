@@ -21,6 +21,8 @@ use super::world::{Blow, Edit, Facts, SEC, Shared, World};
 
 /// Virtual time in which everything that waits leaves: the slowest shaper here has a megabyte.
 const REST_MAX: u64 = 600 * SEC;
+/// Time in which the loop comes to an interface that has room.
+const ROOM_MAX: u64 = SEC / 100;
 
 /// Bytes that a daemon with ten links and 64 clients, and the world around it, may hold: some 2 MiB
 /// a link, 4 MiB of frames an interface, 1 MiB a client that sends a line without an end.
@@ -419,9 +421,16 @@ impl Lives {
             world.now
         };
         let before = timeouts(server);
+        // Without its word the watchdog's next look would find the room, up to a second later.
+        let full = server.daemon_mut().links().all().iter().any(|link| link.way.waits_for_device());
+        let mut soon = full.then_some(began + ROOM_MAX);
         loop {
             let held = held(server, |_| true);
             server.round(&self.stop, &RunOptions::default(), None).expect("waiting does not fail");
+            if let Some(soon) = soon.take() {
+                let now = self.world.lock().now;
+                assert!(now <= soon, "an interface has room, and the loop does not come: {held:?}");
+            }
             check::links(server.daemon_mut(), &self.world);
             let world = self.world.lock();
             let (now, idle) = (world.now, world.idle);
