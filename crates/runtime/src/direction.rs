@@ -313,10 +313,11 @@ impl<D: Backend> Direction<D> {
         let line = &self.drain.exit.line;
         line.output().held() > 0 || line.is_kept_waiting()
     }
-    /// Returns the number of frames that the device has finished, lost ones included.
+    /// Returns the number of frames that the device has finished, those included that it has lost,
+    /// but not those for which it had no place.
     #[must_use]
     pub const fn device_finished(&self) -> u64 {
-        self.drain.stats.delivered + self.drain.stats.lost
+        self.drain.exit.line.output().finished()
     }
     /// Returns the times that frames spent in each stage, if they are counted.
     #[must_use]

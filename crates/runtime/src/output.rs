@@ -20,6 +20,8 @@ pub struct Output<D> {
     bytes: u64,
     /// Frames that the device has, or has finished without a report.
     held: u64,
+    /// Frames that the device has finished.
+    finished: u64,
     /// The times of the stages of the direction.
     pub stamps: Stamps,
     /// The error with which the device disappeared, until it is reported.
@@ -29,7 +31,7 @@ pub struct Output<D> {
 impl<D: Backend> Output<D> {
     pub fn new(device: D) -> Self {
         let stamps = Stamps { delays: Some(Delays::default()), now: Instant::ZERO };
-        Self { device, frames: 0, bytes: 0, held: 0, stamps, error: None }
+        Self { device, frames: 0, bytes: 0, held: 0, finished: 0, stamps, error: None }
     }
 
     /// Gives the device a frame, for which it has promised a place.
@@ -74,12 +76,19 @@ impl<D: Backend> Output<D> {
         let fates = self.device.take_fates();
         stats.delivered += fates.delivered;
         stats.lost += fates.lost;
-        self.held = self.held.saturating_sub(fates.delivered + fates.lost);
+        let finished = fates.delivered + fates.lost;
+        self.finished += finished;
+        self.held = self.held.saturating_sub(finished);
     }
 
     /// Returns the number of frames that the device was given and whose fate it has not reported.
     pub const fn held(&self) -> u64 {
         self.held
+    }
+
+    /// Returns the number of frames that the device has finished.
+    pub const fn finished(&self) -> u64 {
+        self.finished
     }
 
     /// Returns the error with which the device disappeared, once.

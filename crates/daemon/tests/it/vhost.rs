@@ -156,9 +156,8 @@ fn frames_of_a_guest_that_takes_none_are_given_up() {
     }
     let shown: Value = serde_json::from_str(&pair.world.link("show b -j")).expect("JSON");
     let timeouts = shown[0]["stats"]["timeouts"].as_u64().expect("a number");
-    // The wire goes on at its pace: what the batch has no place for is lost at once.
-    assert_eq!(timeouts, 1);
-    assert!((500..600).contains(&lost), "{lost}");
+    // A ring of frames comes each second, and those of five seconds are given up at a time.
+    assert!((3..=5).contains(&timeouts) && (500..600).contains(&lost), "{timeouts}: {lost}");
     // The guest takes frames again: those in its ring, and the ones that are sent now.
     while pair.guests[1].receive(0).is_some() {}
     let mut came = 0;
