@@ -17,7 +17,7 @@ use std::process::Command;
 use txweir_core::path::device::{Completed, DeviceError, TxQueue};
 use txweir_core::text::value::Words;
 use txweir_core::{DropReason, Handle, Instant, Meta};
-use txweir_device::{Backend, FRAME_MEMORY, Fates, Finished, Frame, Frames, Source, VnetHdr};
+use txweir_device::{Backend, FRAME_MEMORY, Fates, Finished, Frame, Frames, Source, Store as _, VnetHdr};
 use txweir_runtime::{Direction, DirectionConfig, Received, WireSpec};
 
 /// Frames that are received before the doorbell is rung.

@@ -21,10 +21,15 @@ impl Histogram {
     /// Counts a time.
     #[inline]
     pub const fn add(&mut self, time: Nanos) {
-        // At most 54, so that the cast keeps it.
-        let bits = (u64::BITS - (time.0 >> Self::FIRST).leading_zeros()) as usize;
-        let bucket = if bits < Self::BUCKETS { bits } else { Self::BUCKETS - 1 };
-        self.buckets[bucket] += 1;
+        if time.0 < 1 << Self::FIRST {
+            // Most times of a direct way: no bit is looked for.
+            self.buckets[0] += 1;
+        } else {
+            // At most 54, so that the cast keeps it.
+            let bits = (time.0.ilog2() - Self::FIRST + 1) as usize;
+            let bucket = if bits < Self::BUCKETS { bits } else { Self::BUCKETS - 1 };
+            self.buckets[bucket] += 1;
+        }
         self.sum = self.sum.saturating_add(time.0);
     }
 
