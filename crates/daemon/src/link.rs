@@ -14,6 +14,7 @@ use txweir_tc::tool::Hook;
 
 use crate::end::End;
 use crate::grammar::{Change, LinkType, Make, Send};
+use crate::links::Watch;
 use crate::machine::{Local, Machine};
 use crate::passed::Passed;
 use crate::traffic::{HEADERS, Traffic};
@@ -54,6 +55,8 @@ pub struct Link {
     /// The next attempt to open an interface that is not there; `None` while it is there, or the
     /// loop has not noticed its absence.
     pub retry: Option<Instant>,
+    /// What the watchdog knows of its interface.
+    pub(crate) watch: Watch,
     /// True while the interface has not been there yet and its MTU will be the link's.
     finds_mtu: bool,
     /// The wire as it was given, with its present rate.
@@ -224,6 +227,7 @@ impl Link {
             hook_counts: HookCounts::default(),
             now: Instant::ZERO,
             retry: None,
+            watch: Watch::default(),
             finds_mtu: false,
             wire,
             before: Counters::default(),

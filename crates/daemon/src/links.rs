@@ -5,6 +5,7 @@ mod pass;
 mod restore;
 mod room;
 mod seat;
+mod watch;
 
 use std::sync::{Arc, Mutex};
 
@@ -25,6 +26,7 @@ use pace::Pace;
 use pass::{admit, senders_wait};
 pub use room::TABLES;
 pub(crate) use seat::{Owners, Seat};
+pub(crate) use watch::Watch;
 
 /// Most links: each takes some 2 MiB for the packets that can wait on it.
 pub const LINKS_MAX: usize = 1024;
@@ -72,6 +74,8 @@ pub struct Links {
     pub(crate) fitted: bool,
     /// The time before which no interface is opened again.
     next_try: Instant,
+    /// The time before which no interface is looked at by the watchdog.
+    next_look: Instant,
     /// True while a configuration is read: its links wait for interfaces that are missing, and its
     /// actions may name links that do not exist.
     pub(crate) configures: bool,
@@ -108,6 +112,7 @@ impl Links {
             notes: Notes::default(),
             fitted: true,
             next_try: Instant::ZERO,
+            next_look: Instant::ZERO,
             configures: false,
             tables: TABLES,
             planned: Vec::new(),
@@ -417,6 +422,7 @@ impl Links {
         let now = clock();
         self.all.iter_mut().for_each(|link| link.advance(now));
         self.ring_others();
+        self.watch(now);
         self.log_news(now);
         more || (0..self.all.len()).any(|at| self.leaves_frames(at))
     }
@@ -447,7 +453,7 @@ impl Links {
     #[must_use]
     pub fn deadline(&self, now: Instant) -> Option<Instant> {
         let event = self.all.iter().filter_map(|link| link.way.deadline(now)).min();
-        [event, self.next_attempt()].into_iter().flatten().min()
+        [event, self.next_attempt(), self.next_look()].into_iter().flatten().min()
     }
 
     /// Receives a burst from one link. Returns true if there may be more.
@@ -457,6 +463,7 @@ impl Links {
         let Ok([mut from, mut to]) = self.all.get_disjoint_mut([at, peer]) else { return false };
         let asks = !self.filters.is_empty() || self.seat.is_some();
         let senders_wait = senders_wait(from);
+        to.way.looks(clock());
         let mut pieces = 0;
         for _ in 0..BURST {
             if pieces >= PIECES {

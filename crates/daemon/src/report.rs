@@ -9,7 +9,7 @@ use txweir_core::text::stats::Counters as _;
 use txweir_core::text::value::text_of;
 use txweir_core::turns::{GateStats, Quota};
 use txweir_device::Counters;
-use txweir_runtime::Direction;
+use txweir_runtime::{Delays, Direction};
 use txweir_tc::json::{self, Object};
 use txweir_tc::show;
 
@@ -157,8 +157,15 @@ fn write_direction(out: &mut String, whole: &Whole<'_>, ends: &Ends, elapsed: Na
             text_of(&Nanos(s.late_max_ns))
         )?;
     }
+    if let Some(delays) = whole.delays() {
+        writeln!(out, "  delay  {}", delays_text(&delays))?;
+    }
     let (full, lost) = (ends.output.tx_full, s.lost);
-    writeln!(out, "  out    {} frames, marked {}, full {full}, lost {lost}", s.delivered, s.marked)?;
+    let given_up = match s.timeouts {
+        0 => String::new(),
+        n => format!(", given up {n} times"),
+    };
+    writeln!(out, "  out    {} frames, marked {}, full {full}, lost {lost}{given_up}", s.delivered, s.marked)?;
     if let Some(crossed) = whole.crossed() {
         let in_each: Vec<String> = whole.parts().map(|part| part.stats().received.to_string()).collect();
         writeln!(
@@ -189,6 +196,9 @@ fn direction(whole: &Whole<'_>, ends: &Ends) -> String {
         .raw("wire", &wire(way))
         .raw("stats", &counted(&whole.stats()))
         .raw("tx", &tx(&ends.output));
+    if let Some(delays) = whole.delays() {
+        o = o.raw("delays", &delays_json(&delays));
+    }
     if let Some(crossed) = whole.crossed() {
         let parts = whole.parts().map(|part| {
             let o = Object::new().uint("received", part.stats().received);
@@ -251,6 +261,31 @@ fn gate_of(quota: Quota, waiting: usize, stats: &GateStats) -> String {
     );
     stats.visit(&mut |counter, n| o = o.take().map(|o| o.uint(counter.key, n)));
     o.unwrap_or_default().finish()
+}
+
+/// Returns the delays of each stage for people: the number of frames, and bounds of the delay of
+/// half of them and of 99 %.
+pub(crate) fn delays_text(delays: &Delays) -> String {
+    let below = |time: Option<Nanos>| time.map_or_else(|| "-".to_owned(), |time| text_of(&time));
+    let stages = delays.stages().map(|(name, times)| {
+        let [half, most] = [50, 99].map(|percent| below(times.percentile(percent)));
+        format!("{name} {} p50 {half} p99 {most}", times.count())
+    });
+    stages.join(", ")
+}
+
+/// Returns the delays of each stage as an object: the number of frames, the sum of their delays, and
+/// the numbers below each bound; bounds without a frame are left out.
+pub(crate) fn delays_json(delays: &Delays) -> String {
+    let stages = delays.stages().map(|(name, times)| {
+        let buckets = times.buckets().filter(|(_, count)| *count > 0).map(|(bound, count)| {
+            let bound = bound.map_or_else(|| "null".to_owned(), |bound| bound.0.to_string());
+            Object::new().raw("below_ns", &bound).uint("frames", count).finish()
+        });
+        let o = Object::new().uint("frames", times.count()).uint("sum_ns", times.sum().0);
+        (name, o.raw("buckets", &json::list(buckets)).finish())
+    });
+    stages.into_iter().fold(Object::new(), |o, (name, stage)| o.raw(name, &stage)).finish()
 }
 
 pub(crate) fn bql(way: &Direction<End>) -> String {

@@ -23,11 +23,11 @@ const NOTHING: &str = "-";
 /// Returns a table: a line a link below a head, columns as wide as needed. `MISSED` are frames lost
 /// between the interface and the link. `DROPS` are those of the qdiscs and of the link. `BACKLOG`
 /// is packets. `BQL` is the bytes in flight and their limit, in all queues together. With `stats`
-/// the sums of each link follow its line.
+/// the sums of each link and the delays of its stages follow its line.
 pub fn text(links: &mut [Link], stats: bool) -> String {
     let mut rows = vec![HEAD.map(String::from)];
     rows.extend(links.iter_mut().map(row));
-    let mut sums = links.iter_mut().filter(|_| stats).map(|link| Sums::of(link).lines());
+    let mut details = links.iter_mut().filter(|_| stats).map(details);
     let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
     let widths: [usize; HEAD.len()] = std::array::from_fn(width);
     let mut out = String::new();
@@ -39,11 +39,18 @@ pub fn text(links: &mut [Link], stats: bool) -> String {
         out.push_str(line.trim_end());
         out.push('\n');
         if at > 0 {
-            let lines = sums.next().into_iter().flatten();
-            lines.for_each(|(name, sum)| out.push_str(&format!("    {name}  {sum}\n")));
+            let lines = details.next().into_iter().flatten();
+            lines.for_each(|(name, text)| out.push_str(&format!("    {name}  {text}\n")));
         }
     }
     out
+}
+
+/// Returns the lines that follow that of a link, each with its name.
+fn details(link: &mut Link) -> Vec<(&'static str, String)> {
+    let mut lines = Vec::from(Sums::of(link).lines());
+    lines.extend(link.way.delays().map(|delays| ("delay", report::delays_text(delays))));
+    lines
 }
 
 fn row(link: &mut Link) -> [String; HEAD.len()] {
@@ -123,6 +130,9 @@ fn object(link: &mut Link) -> String {
         .raw("path", &report::counted(&port.totals().stats()))
         .raw("stats", &report::counted(&stats))
         .raw("sums", &sums_object(&sums));
+    if let Some(delays) = link.way.delays() {
+        o = o.raw("delays", &report::delays_json(delays));
+    }
     if port.paths().len() > 1 {
         o = o.raw(
             "per_queue",

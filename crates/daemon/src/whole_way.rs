@@ -7,7 +7,7 @@ use txweir_core::path::txpath::PathStats;
 use txweir_core::text::stats::Counters;
 use txweir_core::turns::{Gate, GateStats, Quota};
 use txweir_core::{DropReason, MarkReason};
-use txweir_runtime::{Crossed, Direction, DirectionStats, Ledger};
+use txweir_runtime::{Crossed, Delays, Direction, DirectionStats, Ledger};
 use txweir_tc::json::Object;
 
 use crate::end::End;
@@ -63,6 +63,10 @@ impl<'a> Whole<'a> {
     /// Returns the counters of the paths.
     pub fn path(&self) -> PathStats {
         sum(self.parts().map(|part| part.port().totals().stats()))
+    }
+    /// Returns the times that frames spent in each stage, if they are counted.
+    pub fn delays(&self) -> Option<Delays> {
+        self.parts().filter_map(Direction::delays).copied().reduce(|a, b| a.plus(&b))
     }
     /// Returns all frames by their fate or place; those between two workers are in neither.
     pub fn ledger(&self) -> Ledger {

@@ -178,10 +178,13 @@ impl VhostQueue {
         }
     }
 
-    /// Loses the frames for a guest that is not there.
+    /// Loses the frames for a guest that is not there, or takes none.
     fn lose_batch(&mut self) {
         while let Some((frame, wire_len, _)) = self.batch.pop_front() {
-            self.counters.tx_lost_down += 1;
+            match self.session {
+                None => self.counters.tx_lost_down += 1,
+                Some(_) => self.counters.tx_lost_buffer += 1,
+            }
             self.finished.add(wire_len, false);
             self.frames.give(frame);
         }

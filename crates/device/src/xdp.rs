@@ -176,7 +176,7 @@ where
         false
     }
     fn look_again(&self) -> Option<Nanos> {
-        (self.shown > 0 || self.port.under_way() > 0).then(|| self.port.patience())
+        (self.shown > 0 || self.port.is_awaited()).then(|| self.port.patience())
     }
     fn take_fates(&mut self) -> Fates {
         self.port.take_fates()

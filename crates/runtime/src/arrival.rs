@@ -1,8 +1,8 @@
 //! `Arrival`: a frame that is about to enter a direction.
 
-use txweir_core::Meta;
 use txweir_core::packet::headers::Headers;
 use txweir_core::packet::route::Route;
+use txweir_core::{Instant, Meta};
 
 /// A frame that is about to enter, in the store of the device by which it leaves.
 #[derive(Debug)]
@@ -14,6 +14,8 @@ pub struct Arrival<F> {
     pub(crate) route: Route,
     /// True if its transmit queue is chosen already.
     pub(crate) queue_chosen: bool,
+    /// The time at which it was found at its interface; the beginning of time if that is not known.
+    pub(crate) at: Instant,
 }
 
 impl<F> Arrival<F> {

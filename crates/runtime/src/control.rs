@@ -1,6 +1,7 @@
 //! `Control`: changes of a direction while frames flow, each at one time, between two bursts.
 
 use txweir_core::classify::filter::BlockId;
+use txweir_core::path::device::DeviceError;
 use txweir_core::path::qdiscs::Qdiscs;
 use txweir_core::path::txpath::Swapped;
 use txweir_core::qdisc::mqprio;
@@ -123,6 +124,16 @@ impl<D: Backend> Control<'_, D> {
     /// `Transmitter::set_direct`.
     pub fn set_direct(&mut self, on: bool) {
         self.drain.port.transmitters_mut().for_each(|tx| tx.set_direct(on));
+    }
+
+    /// Goes on without the frames that the device holds and does not finish: they are lost, and
+    /// counted. Returns their number, and the answer of [`Direction::advance`](crate::Direction).
+    pub fn give_up(&mut self) -> (u64, Result<(), DeviceError>) {
+        let before = self.drain.stats.lost;
+        self.drain.stats.timeouts += 1;
+        self.drain.exit.line.output_mut().device.abandon();
+        let done = self.drain.advance(self.now);
+        (self.drain.stats.lost - before, done)
     }
 
     /// Returns the blocks of filters that no longer have an owner: see `Qdiscs::take_orphans`.

@@ -72,9 +72,11 @@ impl<D: Backend<Frame = Frame, Store = Frames>> Direction<D> {
     pub fn take_over(&mut self, arrival: Arrival<Frame>) -> (Option<Arrival<Frame>>, Option<Spare>) {
         let Drain { exit, crossed, .. } = &mut self.drain;
         crossed.from_others += 1;
-        let Arrival { frame, meta, headers, route, queue_chosen } = arrival;
+        let Arrival { frame, meta, headers, route, queue_chosen, at } = arrival;
         match exit.store().adopt(frame) {
-            Ok((frame, spare)) => (Some(Arrival { frame, meta, headers, route, queue_chosen }), spare),
+            Ok((frame, spare)) => {
+                (Some(Arrival { frame, meta, headers, route, queue_chosen, at }), spare)
+            }
             Err(NoRoom) => {
                 crossed.refused += 1;
                 (None, None)

@@ -7,9 +7,9 @@
 
 use std::collections::VecDeque;
 
-use txweir_core::Meta;
 use txweir_core::path::device::Completed;
 use txweir_core::path::txpath::BULK;
+use txweir_core::{Instant, Meta};
 use txweir_device::{BATCH_MAX, Backend};
 
 use crate::output::{Output, is_batch};
@@ -30,9 +30,9 @@ pub struct Direct<D: Backend> {
     gathered: usize,
     /// Bytes of the gathered frames.
     gathered_bytes: u64,
-    /// The queue and the bytes of each frame that the device has, in the order in which it got
-    /// them.
-    given: VecDeque<(u16, u32)>,
+    /// The queue and the bytes of each frame that the device has, and the time at which it left the
+    /// qdiscs, in the order in which the device got them.
+    given: VecDeque<(u16, u32, Instant)>,
     /// Bytes that are gathered or given.
     held_bytes: u64,
     /// Queues with frames that are finished and not reaped.
@@ -90,7 +90,8 @@ impl<D: Backend> Direct<D> {
             self.turns.push_back(index);
         }
         queue.held += 1;
-        queue.gathered.push_back((frame, *m));
+        let m = self.output.stamps.leaves(m);
+        queue.gathered.push_back((frame, m));
         self.gathered += 1;
         self.gathered_bytes += u64::from(m.wire_len);
         self.held_bytes += u64::from(m.wire_len);
@@ -144,7 +145,7 @@ impl<D: Backend> Direct<D> {
         }
         self.gathered -= 1;
         self.gathered_bytes -= u64::from(meta.wire_len);
-        self.given.push_back((index, meta.wire_len));
+        self.given.push_back((index, meta.wire_len, meta.enqueued));
         stats.marked += u64::from(meta.marked);
         self.output.push(frame, &meta);
     }
@@ -155,7 +156,9 @@ impl<D: Backend> Direct<D> {
         let Self { output, queues, given, reported, held_bytes, .. } = self;
         let mut finished = 0;
         output.settle(stats, |packets| finished += packets as usize);
-        for (index, bytes) in given.drain(..finished.min(given.len())) {
+        let now = output.stamps.now;
+        for (index, bytes, left) in given.drain(..finished.min(given.len())) {
+            output.stamps.finished(left, now);
             stats.departed += 1;
             stats.departed_bytes += u64::from(bytes);
             *held_bytes -= u64::from(bytes);

@@ -35,6 +35,7 @@ use txweir_device::{Backend, Landed, Source, Store};
 use crate::arrival::Arrival;
 use crate::classify::Classifier;
 use crate::control::{Control, fit_scheduler};
+use crate::delays::Delays;
 use crate::drain::Drain;
 use crate::filtering::InStore;
 use crate::line::{Exit, Line};
@@ -54,16 +55,19 @@ pub struct DirectionConfig {
     /// Most packets that can wait in the qdiscs: of each queue, where each has its own
     /// (`txweir_core::path::port::Port::new`).
     pub packets: usize,
+    /// True if the time that frames spend in each stage is counted ([`Direction::delays`]).
+    pub delays: bool,
 }
 
 impl Default for DirectionConfig {
-    /// Returns the default wire and byte limit, and 16 384 packets.
+    /// Returns the default wire and byte limit, and 16 384 packets, whose delays are counted.
     fn default() -> Self {
         Self {
             wire: Some(WireConfig::default()),
             bql: Some(DqlConfig::default()),
             env: Env::default(),
             packets: 16_384,
+            delays: true,
         }
     }
 }
@@ -72,6 +76,8 @@ impl Default for DirectionConfig {
 #[derive(Debug)]
 pub struct Direction<D: Backend> {
     classifier: Classifier,
+    /// The time of the look by which frames are received.
+    looked: Instant,
     pub(crate) drain: Drain<D>,
 }
 
@@ -96,7 +102,10 @@ impl<D: Backend> Direction<D> {
         let port = TxPort::new(path).map_err(refused)?;
         let mut drain = Drain::new(port, Exit::new(line), config.env.seed);
         fit_scheduler(&mut drain);
-        Ok(Self { classifier: Classifier::new(config.env.seed), drain })
+        if !config.delays {
+            drain.exit.stamps(Instant::ZERO).delays = None;
+        }
+        Ok(Self { classifier: Classifier::new(config.env.seed), looked: Instant::ZERO, drain })
     }
 
     /// Returns the operations that change the direction at `now`.
@@ -111,6 +120,12 @@ impl<D: Backend> Direction<D> {
     pub fn check_queues(&self, queues: u16) -> Result<(), ConfigError> {
         self.drain.port.check_queues(queues)?;
         self.drain.exit.line.check_queues(queues)
+    }
+
+    /// Says that the frames that are received from now on were found at their interface at this
+    /// time. The delay of their arrival counts from then ([`Delays::arrival`]).
+    pub const fn looks(&mut self, now: Instant) {
+        self.looked = now;
     }
 
     /// Receives one frame into the device's store and reads its headers. A frame that cannot be
@@ -140,7 +155,8 @@ impl<D: Backend> Direction<D> {
         };
         stats.received += 1;
         stats.received_bytes += u64::from(meta.wire_len);
-        Received::Frame(Arrival { frame, meta, headers, route: Route::default(), queue_chosen: false })
+        let (route, at) = (Route::default(), self.looked);
+        Received::Frame(Arrival { frame, meta, headers, route, queue_chosen: false, at })
     }
 
     /// Runs the filters on a frame that is to be admitted, and chooses its queue. The filters may
@@ -153,7 +169,7 @@ impl<D: Backend> Direction<D> {
         entry: &mut Entry<'_>,
     ) -> Option<Arrival<D::Frame>> {
         let Drain { port, exit, stats, sender, .. } = &mut self.drain;
-        let Arrival { frame, meta, headers, route, queue_chosen } = &mut arrival;
+        let Arrival { frame, meta, headers, route, queue_chosen, .. } = &mut arrival;
         let mut frame = InStore { store: exit.store(), frame };
         let mut packet = Packet::new(&mut frame, meta, *headers);
         (packet.depth, packet.marks) = (depth, self.classifier.prio_synack());
@@ -289,6 +305,24 @@ impl<D: Backend> Direction<D> {
     pub(crate) fn frames_in_flight(&self) -> u64 {
         let line = &self.drain.exit.line;
         line.units() as u64 + line.output().held()
+    }
+    /// True if the device holds frames that it has not finished, or takes none although frames wait
+    /// for it.
+    #[must_use]
+    pub const fn device_holds(&self) -> bool {
+        let line = &self.drain.exit.line;
+        line.output().held() > 0 || line.is_kept_waiting()
+    }
+    /// Returns the number of frames that the device has finished, those included that it has lost,
+    /// but not those for which it had no place.
+    #[must_use]
+    pub const fn device_finished(&self) -> u64 {
+        self.drain.exit.line.output().finished()
+    }
+    /// Returns the times that frames spent in each stage, if they are counted.
+    #[must_use]
+    pub const fn delays(&self) -> Option<&Delays> {
+        self.drain.exit.line.output().stamps.delays.as_ref()
     }
     /// Returns its counters.
     #[must_use]

@@ -48,7 +48,11 @@ impl<D: Backend> Drain<D> {
 
     /// Puts a frame into its path and returns the queue.
     pub fn enter(&mut self, now: Instant, arrival: Arrival<D::Frame>) -> u16 {
-        let Arrival { mut frame, mut meta, headers, route, queue_chosen } = arrival;
+        let Arrival { mut frame, mut meta, headers, route, queue_chosen, at } = arrival;
+        let stamps = self.exit.stamps(now);
+        stamps.enters(at);
+        // A packet that passes the qdiscs directly leaves at this time as well.
+        meta.enqueued = now;
         if !queue_chosen {
             self.port.chooser_mut().choose_for(&mut meta, Choice::By(&self.sender, None), now);
         }
@@ -112,6 +116,7 @@ impl<D: Backend> Drain<D> {
 
     /// Sends from the qdiscs of a queue to the line until the line takes no more.
     pub fn drain_queue(&mut self, now: Instant, queue: u16) {
+        self.exit.stamps(now);
         let timer = loop {
             match self.port.drain(now, queue, BULK, &mut self.exit) {
                 // The loop is bounded by the queued packets: each round sends some of them.
@@ -186,6 +191,7 @@ impl<D: Backend> Drain<D> {
     /// The device is gone; the frames that it held are lost.
     pub fn advance(&mut self, now: Instant) -> Result<(), DeviceError> {
         self.run(now);
+        self.exit.stamps(now);
         self.release(now);
         // The loop is bounded by the queued packets: another round follows only after the device
         // has finished frames.

@@ -10,6 +10,7 @@ use txweir_core::{ConfigError, DropReason, Instant, Meta};
 use txweir_device::{Backend, Store};
 
 use crate::arrival::Arrival;
+use crate::delays::Stamps;
 use crate::direct::Direct;
 use crate::output::Output;
 use crate::paced::Paced;
@@ -107,6 +108,11 @@ impl<D: Backend> Line<D> {
         }
     }
 
+    /// True if frames wait for a device that has no wire ahead of it.
+    pub const fn is_kept_waiting(&self) -> bool {
+        matches!(self, Self::Direct(direct) if direct.gathered() > 0)
+    }
+
     /// Returns the time of the next event on the wire.
     pub fn next_event(&self) -> Option<Instant> {
         self.wire()?.next_event()
@@ -167,6 +173,14 @@ impl<D: Backend> Exit<D> {
         self.line.output_mut().device.store()
     }
 
+    /// Returns the times of the stages, at a step of this time.
+    #[inline]
+    pub const fn stamps(&mut self, now: Instant) -> &mut Stamps {
+        let stamps = &mut self.line.output_mut().stamps;
+        stamps.now = now;
+        stamps
+    }
+
     /// Tells the gate that a packet is not in the qdiscs any more.
     #[inline]
     pub fn left(&mut self, m: &Meta) {
@@ -214,8 +228,9 @@ impl<D: Backend> TxQueue for ExitQueue<'_, D> {
         self.exit.left(m);
         match &mut self.exit.line {
             Line::Paced(paced) => {
+                let m = paced.output.stamps.leaves(m);
                 if let Some(mut ring) = paced.wire.ring(self.index) {
-                    ring.push(frame, m);
+                    ring.push(frame, &m);
                     paced.units += 1;
                 }
             }

@@ -1,9 +1,10 @@
 //! `Output`: a device, and its doorbell, which is rung for a batch of frames at a time.
 
-use txweir_core::Meta;
 use txweir_core::path::device::DeviceError;
+use txweir_core::{Instant, Meta};
 use txweir_device::{BATCH_MAX, Backend, Store};
 
+use crate::delays::{Delays, Stamps};
 use crate::stats::DirectionStats;
 
 /// Bytes of frames that are worth a doorbell of their own. A system call costs some hundred
@@ -19,13 +20,18 @@ pub struct Output<D> {
     bytes: u64,
     /// Frames that the device has, or has finished without a report.
     held: u64,
+    /// Frames that the device has finished.
+    finished: u64,
+    /// The times of the stages of the direction.
+    pub stamps: Stamps,
     /// The error with which the device disappeared, until it is reported.
     error: Option<DeviceError>,
 }
 
 impl<D: Backend> Output<D> {
-    pub const fn new(device: D) -> Self {
-        Self { device, frames: 0, bytes: 0, held: 0, error: None }
+    pub fn new(device: D) -> Self {
+        let stamps = Stamps { delays: Some(Delays::default()), now: Instant::ZERO };
+        Self { device, frames: 0, bytes: 0, held: 0, finished: 0, stamps, error: None }
     }
 
     /// Gives the device a frame, for which it has promised a place.
@@ -70,12 +76,19 @@ impl<D: Backend> Output<D> {
         let fates = self.device.take_fates();
         stats.delivered += fates.delivered;
         stats.lost += fates.lost;
-        self.held = self.held.saturating_sub(fates.delivered + fates.lost);
+        let finished = fates.delivered + fates.lost;
+        self.finished += finished;
+        self.held = self.held.saturating_sub(finished);
     }
 
     /// Returns the number of frames that the device was given and whose fate it has not reported.
     pub const fn held(&self) -> u64 {
         self.held
+    }
+
+    /// Returns the number of frames that the device has finished.
+    pub const fn finished(&self) -> u64 {
+        self.finished
     }
 
     /// Returns the error with which the device disappeared, once.

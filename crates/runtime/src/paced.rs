@@ -29,6 +29,7 @@ impl<D: Backend> Paced<D> {
         wire.advance(now, |Departure { frame, meta, start, finish, .. }| {
             *units -= 1;
             stats.left_wire(&meta, finish.saturating_since(start).0);
+            output.stamps.finished(meta.enqueued, finish);
             output.push_or_lose(frame, &meta, stats);
         })
     }

@@ -38,6 +38,8 @@ txweir_core::stats! {
         delivered: u64,
         /// Frames that the output refused, or for which it stayed full for too long.
         lost: u64,
+        /// Times that the output finished no frame for so long that those it held were given up.
+        timeouts: u64,
         /// Most bytes that the wire, or the device without one, held.
         held_max: u64 [falls] [of(Bytes)],
         /// Largest delay between the time of an event of the wire or of a qdisc and its processing,

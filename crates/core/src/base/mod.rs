@@ -6,6 +6,7 @@ pub mod chance;
 pub mod env;
 pub(crate) mod free;
 pub mod handle;
+pub mod histogram;
 pub mod link;
 pub mod queues;
 pub mod rng;

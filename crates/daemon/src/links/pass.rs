@@ -104,6 +104,7 @@ impl Links {
     /// Puts generated packets into the path of a link. Returns one line with their fates.
     pub(crate) fn send(&mut self, now: Instant, at: usize, send: &Send) -> Result<String, String> {
         let mut traffic = self.all[at].made_up(send)?;
+        self.all[at].way.looks(now);
         let size = traffic.size();
         let link = &self.all[at];
         let (before, sent_before) = (link.way.stats(), link.way.port().totals().stats().tx_packets);
@@ -167,6 +168,7 @@ impl Links {
                 }
             }
         };
+        self.all[to].way.looks(now);
         // A copy without a buffer is counted at the link that it would have left by.
         if let Ok(Received::Frame(mut arrival)) = self.all[to].way.receive(&mut One(Some(copy))) {
             let meta = arrival.meta_mut();

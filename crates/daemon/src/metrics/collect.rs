@@ -13,6 +13,8 @@ use crate::show::{ByteLimit, LinkCounts, QueueCounts};
 
 static DROPS: Counter = Counter::new("drop_reasons", "Packets dropped, by reason.");
 static MARKS: Counter = Counter::new("mark_reasons", "Packets marked, by reason.");
+static DELAYS: Counter =
+    Counter::new("delay_ns", "Time of frames in each stage of the link.").of(Unit::Nanos);
 static UP: Counter = Counter::new("up", "1 while the link is up; 0 while its interface is not.").falls();
 static LINK_RATE: Counter = Counter::new("rate", "Configured rate of the wire.").falls().of(Unit::Rate);
 /// The rates of a kind by their keys. A key that is not here has no metric.
@@ -108,6 +110,11 @@ fn of_link(link: &mut Link, labels: &Labels, page: &mut Page) {
     let port = link.way.port();
     counters(page, Scope("path", ""), labels.text(), &port.totals().stats());
     counters(page, Scope("frames", ""), labels.text(), &link.way.stats());
+    if let Some(delays) = link.way.delays() {
+        for (stage, times) in delays.stages() {
+            page.add_times(Scope("link", ""), &DELAYS, labels.and("stage", stage).text(), times);
+        }
+    }
     if let Some(gate) = link.way.gate() {
         counters(page, Scope("gate", ""), labels.text(), &gate.stats());
     }

@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
+use txweir_core::base::histogram::Histogram;
 use txweir_core::text::stats::{Counter, Unit};
 
 /// The media type of a page.
@@ -47,6 +48,31 @@ impl Page {
         self.bytes += metric.text.len() - before;
     }
 
+    /// Adds a sample of a histogram.
+    pub fn add_times(&mut self, scope: Scope, counter: &'static Counter, labels: &str, times: &Histogram) {
+        let metric = self.metrics.entry((scope, counter.key)).or_insert_with(|| {
+            let metric = Metric::of(scope, counter, "histogram");
+            self.bytes += metric.text.len();
+            metric
+        });
+        let Metric { name, text, unit } = metric;
+        let (before, mut below) = (text.len(), 0);
+        for (bound, count) in times.buckets() {
+            below += count;
+            // Writing into a String cannot fail.
+            let _ = write!(text, "{name}_bucket{{{labels},le=\"");
+            match bound {
+                Some(bound) => write_number(text, *unit, bound.0.into()),
+                None => text.push_str("+Inf"),
+            }
+            let _ = writeln!(text, "\"}} {below}");
+        }
+        let _ = write!(text, "{name}_count{{{labels}}} {below}\n{name}_sum{{{labels}}} ");
+        write_number(text, *unit, times.sum().0.into());
+        text.push('\n');
+        self.bytes += text.len() - before;
+    }
+
     /// Returns its length so far, bytes.
     pub const fn len(&self) -> usize {
         self.bytes
@@ -65,17 +91,21 @@ impl Page {
 }
 
 impl Metric {
-    /// Makes a metric without samples, with the lines that describe it.
+    /// Makes the metric of a counter without samples, with the lines that describe it.
     fn new(scope: Scope, counter: &Counter) -> Self {
+        Self::of(scope, counter, if counter.falls { "gauge" } else { "counter" })
+    }
+
+    /// Does the same for a metric of this type.
+    fn of(scope: Scope, counter: &Counter, kind: &str) -> Self {
         let (suffix, unit) = unit_of(counter.unit);
         let family = family(scope, counter.key, suffix);
-        let kind = if counter.falls { "gauge" } else { "counter" };
         let mut text = format!("# TYPE {family} {kind}\n");
         if let Some(unit) = unit {
             let _ = writeln!(text, "# UNIT {family} {unit}");
         }
         let _ = writeln!(text, "# HELP {family} {}", escaped(counter.about));
-        let name = if counter.falls { family } else { format!("{family}_total") };
+        let name = if kind == "counter" { format!("{family}_total") } else { family };
         Self { name, text, unit: counter.unit }
     }
 }
@@ -162,6 +192,7 @@ impl Labels {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use txweir_core::Nanos;
 
     #[test]
     fn names_have_base_units_once() {
@@ -187,6 +218,40 @@ mod tests {
         assert_eq!(text(Unit::Nanos, -5), "-0.000000005");
         assert_eq!(text(Unit::Part32, 1 << 31), "0.5");
         assert_eq!(text(Unit::Part64, 1 << 62), "0.25");
+    }
+
+    /// The buckets of a histogram count up, to all of its times.
+    #[test]
+    fn a_histogram_has_buckets_a_count_and_a_sum() {
+        static DELAY: Counter = Counter::new("delay_ns", "Time.").of(Unit::Nanos);
+        let (mut page, mut times) = (Page::default(), Histogram::default());
+        [500, 500, 3000, 1 << 40].into_iter().for_each(|time| times.add(Nanos(time)));
+        page.add_times(Scope("link", ""), &DELAY, Labels::default().and("stage", "qdisc").text(), &times);
+        let (len, pieces) = (page.len(), page.finish());
+        let text = &pieces[1];
+        assert_eq!(len, text.len());
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(
+            lines[..6],
+            [
+                "# TYPE txweir_link_delay_seconds histogram",
+                "# UNIT txweir_link_delay_seconds seconds",
+                "# HELP txweir_link_delay_seconds Time.",
+                "txweir_link_delay_seconds_bucket{stage=\"qdisc\",le=\"0.000001024\"} 2",
+                "txweir_link_delay_seconds_bucket{stage=\"qdisc\",le=\"0.000002048\"} 2",
+                "txweir_link_delay_seconds_bucket{stage=\"qdisc\",le=\"0.000004096\"} 3",
+            ]
+        );
+        assert_eq!(
+            lines[lines.len() - 4..],
+            [
+                "txweir_link_delay_seconds_bucket{stage=\"qdisc\",le=\"8.589934592\"} 3",
+                "txweir_link_delay_seconds_bucket{stage=\"qdisc\",le=\"+Inf\"} 4",
+                "txweir_link_delay_seconds_count{stage=\"qdisc\"} 4",
+                "txweir_link_delay_seconds_sum{stage=\"qdisc\"} 1099.511631776",
+            ]
+        );
+        assert_eq!(lines.len(), 3 + 25 + 2);
     }
 
     #[test]

@@ -20,8 +20,13 @@ fn a_null_link_takes_everything_at_once() {
     let mut shown = world.show("lan");
     // Every counter of the path and of the direction, by its declaration.
     let counted =
-        ["path", "stats", "sums"].map(|key| shown[0].as_object_mut().and_then(|link| link.remove(key)));
-    let [Some(path), Some(stats), Some(sums)] = counted else { panic!("{shown}") };
+        ["path", "stats", "sums", "delays"].map(|key| shown[0].as_object_mut()?.remove(key));
+    let [Some(path), Some(stats), Some(sums), Some(delays)] = counted else { panic!("{shown}") };
+    // It took no time in any stage.
+    let stage = serde_json::json!({
+        "frames": 3000, "sum_ns": 0, "buckets": [{ "below_ns": 1024, "frames": 3000 }],
+    });
+    assert_eq!(delays, serde_json::json!({ "arrival": stage, "qdisc": stage, "device": stage }));
     assert_eq!((&sums["in"]["generated"], &sums["tx"]["delivered"]), (&3000.into(), &3000.into()));
     assert_eq!((&path["tx_packets"], &stats["departed"]), (&3000.into(), &3000.into()));
     assert_eq!(shown, expected);

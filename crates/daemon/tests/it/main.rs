@@ -17,3 +17,4 @@ mod sums;
 mod team;
 mod vhost;
 mod waiting;
+mod watchdog;

@@ -114,7 +114,7 @@ impl Page {
                 match what {
                     "TYPE" => {
                         (family, kind) = (name.to_owned(), rest.to_owned());
-                        assert!(["counter", "gauge", "info"].contains(&rest), "{line}");
+                        assert!(["counter", "gauge", "histogram", "info"].contains(&rest), "{line}");
                         let twice = page.types.insert(name.to_owned(), rest.to_owned());
                         assert!(twice.is_none(), "{line}: the family is there already");
                     }
@@ -128,6 +128,10 @@ impl Page {
             let end = match kind.as_str() {
                 "counter" => "_total",
                 "info" => "_info",
+                "histogram" => ["_bucket", "_count", "_sum"]
+                    .into_iter()
+                    .find(|end| name.ends_with(end))
+                    .unwrap_or_else(|| panic!("{line}")),
                 _ => "",
             };
             assert_eq!(name, format!("{family}{end}"), "{line}");
@@ -295,6 +299,13 @@ fn each_metric_is_what_tc_and_link_show_say() {
             assert_eq!(found, link[key].as_f64(), "{name} {key}");
         }
         assert_eq!(page.get("txweir_link_up", &on), 1.0);
+        for (stage, shown) in link["delays"].as_object().expect("stages") {
+            let of = [("link", name), ("stage", stage.as_str())];
+            let all = page.get("txweir_link_delay_seconds_count", &of);
+            assert_eq!(Some(all), shown["frames"].as_f64(), "{name} {stage}");
+            let below = page.get("txweir_link_delay_seconds_bucket", &[&of[..], &[("le", "+Inf")]].concat());
+            assert_eq!(all, below, "{name} {stage}");
+        }
         for (scope, key) in [("path", "path"), ("frames", "stats")] {
             for (key, n) in link[key].as_object().expect("counters") {
                 let stem = key.strip_suffix("_ns").unwrap_or(key);
@@ -376,7 +387,7 @@ fn counters_never_go_down_under_traffic_and_changes_of_others() {
         let page = running.page();
         let mut risen = 0;
         for (sample, n) in &before.samples {
-            if sample.0.ends_with("_total") {
+            if ["_total", "_bucket", "_count", "_sum"].iter().any(|end| sample.0.ends_with(end)) {
                 let now = page.samples.get(sample).unwrap_or_else(|| panic!("{sample:?} is gone"));
                 assert!(now >= n, "{sample:?}: {n} and then {now}");
                 risen += usize::from(now > n);

@@ -130,6 +130,48 @@ fn a_full_gate_leaves_frames_with_the_guest() {
     assert!(full > 200, "{full}");
 }
 
+/// The frames for a guest that takes none wait at its card for five seconds. Then they are lost and
+/// counted, and later ones have their places.
+#[test]
+fn frames_of_a_guest_that_takes_none_are_given_up() {
+    const SECOND: u64 = 1_000_000_000;
+    let mut pair = Pair::new("takes-none", "pfifo limit 1000");
+    // More than the ring of the guest and the batch of its card hold.
+    let total = 600;
+    let (mut sent, mut lost) = (0, 0);
+    for _ in 0..30 {
+        while sent < total && pair.guests[0].send(0, [0; 12], &numbered(sent)) {
+            sent += 1;
+        }
+        pair.world.now = Instant(pair.world.now.0 + SECOND);
+        while pair.turn() {}
+        let sums = pair.sums("b");
+        let counts = sums["tx"].as_object().expect("sums").values();
+        let counts: Vec<u64> = counts.map(|n| n.as_u64().expect("a number")).collect();
+        let [left, right] = [&counts[..3], &counts[3..]].map(|side| side.iter().sum::<u64>());
+        assert_eq!(left, right, "{sums}");
+        let now = sums["tx"]["lost"].as_u64().expect("a number");
+        assert!(now >= lost, "{sums}");
+        lost = now;
+    }
+    let shown: Value = serde_json::from_str(&pair.world.link("show b -j")).expect("JSON");
+    let timeouts = shown[0]["stats"]["timeouts"].as_u64().expect("a number");
+    // A ring of frames comes each second, and those of five seconds are given up at a time.
+    assert!((3..=5).contains(&timeouts) && (500..600).contains(&lost), "{timeouts}: {lost}");
+    // The guest takes frames again: those in its ring, and the ones that are sent now.
+    while pair.guests[1].receive(0).is_some() {}
+    let mut came = 0;
+    for number in 0..10 {
+        assert!(pair.guests[0].send(0, [0; 12], &numbered(10_000 + number)));
+        pair.world.now = Instant(pair.world.now.0 + 10 * MS);
+        while pair.turn() {}
+        while let Some((_, frame, _)) = pair.guests[1].receive(0) {
+            came += u32::from(u32::from_be_bytes(frame[14..18].try_into().expect("a number")) >= 10_000);
+        }
+    }
+    assert!(came >= 9, "{came}");
+}
+
 /// A guest that leaves while frames wait, on either side, keeps no one from going on.
 #[test]
 fn a_guest_that_leaves_holds_up_nothing() {

@@ -1,7 +1,6 @@
 //! Links whose interfaces are not there yet, in virtual time.
 
 use std::collections::BTreeMap;
-use std::io::Write;
 use std::sync::{Arc, Mutex};
 
 use txweir_core::Instant;
@@ -10,7 +9,7 @@ use txweir_daemon::{Daemon, Links, Machine};
 use txweir_device::{Endpoint, LinkIo, OpenCause, OpenError};
 use txweir_runtime::Notes;
 
-use crate::common::World;
+use crate::common::{Log, World};
 use crate::common::card::Card;
 
 /// The interfaces of a machine by their names; those that cannot be used have no card.
@@ -39,28 +38,6 @@ impl Machine for Dock {
     }
     fn seed(&self, _: &str) -> u64 {
         1
-    }
-}
-
-/// A log that a test reads.
-#[derive(Clone, Debug, Default)]
-struct Log(Arc<Mutex<Vec<u8>>>);
-
-impl Log {
-    /// Returns the lines since the last call.
-    fn lines(&self) -> Vec<String> {
-        let text = std::mem::take(&mut *self.0.lock().expect("no test panics here"));
-        String::from_utf8(text).expect("text").lines().map(str::to_owned).collect()
-    }
-}
-
-impl Write for Log {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.0.lock().expect("no test panics here").extend(bytes);
-        Ok(bytes.len())
-    }
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
     }
 }
 

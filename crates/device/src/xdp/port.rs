@@ -37,8 +37,12 @@ const PATIENCE: [Nanos; 2] = [Nanos::from_micros(50), Nanos::from_millis(5)];
 /// Free chunks below which the completions are looked at before a frame is loaded: a super-frame of
 /// 64 KiB has fewer segments.
 const SEGMENTS_LOW: usize = 64;
-/// The answer of a completion that ends no frame: a segment that is not the last one.
+/// No frame: the chunk is not under way.
 const NOTHING: u32 = u32::MAX;
+/// A segment that is not the last one of its frame: its completion ends none.
+const MIDDLE: u32 = u32::MAX - 1;
+/// A segment of a frame that was given up: its completion, if it comes, ends no frame.
+const ABANDONED: u32 = u32::MAX - 2;
 
 /// The result of loading a frame into the rings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,10 +63,13 @@ pub struct Port {
     card: Card,
     /// Chunks for frames to be sent.
     free: Vec<Chunk>,
-    /// By chunk under way: the bytes on the wire of the frame that it ends, or [`NOTHING`].
+    /// By chunk: the bytes on the wire of the frame that it ends, which are below [`ABANDONED`], or
+    /// one of the words above.
     ends: Box<[u32]>,
     /// Chunks under way.
     under_way: usize,
+    /// Those among them whose frames were given up.
+    abandoned: usize,
     /// By queue: true if frames were loaded, or left over, since its doorbell was rung.
     news: Box<[bool]>,
     /// True if the kernel left frames in a ring that only another doorbell sends.
@@ -154,6 +161,7 @@ impl Port {
                 program: Arc::clone(&program),
                 ends: vec![NOTHING; card.queues() * options.ring as usize * 2].into(),
                 under_way: 0,
+                abandoned: 0,
                 news: vec![false; card.queues()].into(),
                 stuck: false,
                 in_vain: 0,
@@ -188,8 +196,9 @@ impl Port {
     pub(super) const fn transmit_queues(&self) -> usize {
         self.transmit_queues
     }
-    pub(super) const fn under_way(&self) -> usize {
-        self.under_way
+    /// True if the kernel has frames that were not given up.
+    pub(super) const fn is_awaited(&self) -> bool {
+        self.under_way > self.abandoned
     }
     pub(super) const fn is_stuck(&self) -> bool {
         self.stuck
@@ -294,7 +303,7 @@ impl Port {
         }
         for at in 1..=segments {
             let Some(mut chunk) = self.free.pop() else { break };
-            let ends = if at == segments { wire_len } else { NOTHING };
+            let ends = if at == segments { wire_len } else { MIDDLE };
             // The segmenter has checked the frame, the chunk holds its longest segment, and the
             // ring has room for all.
             let put = match cut.next_into(frame.bytes, chunk.bytes_mut()) {
@@ -361,9 +370,10 @@ impl Port {
         for queue in 0..if before > 0 { self.transmit_queues } else { 0 } {
             while let Some(chunk) = self.card.complete(queue) {
                 self.under_way = self.under_way.saturating_sub(1);
-                let ends = std::mem::replace(&mut self.ends[chunk.index()], NOTHING);
-                if ends != NOTHING {
-                    self.finished.add(ends, true);
+                match std::mem::replace(&mut self.ends[chunk.index()], NOTHING) {
+                    NOTHING | MIDDLE => {}
+                    ABANDONED => self.abandoned = self.abandoned.saturating_sub(1),
+                    wire_len => self.finished.add(wire_len, true),
                 }
                 self.free.push(chunk);
             }
@@ -382,15 +392,16 @@ impl Port {
         self.finished.take_fates()
     }
 
-    /// Loses the frames under way: the interface is gone.
+    /// Loses the frames under way. Their chunks are the kernel's until it reports them, if it ever
+    /// does; such a report ends no frame.
     pub(super) fn abandon(&mut self) {
-        for ends in &mut self.ends {
-            let ends = std::mem::replace(ends, NOTHING);
-            if ends != NOTHING {
-                self.finished.add(ends, false);
+        for ends in self.ends.iter_mut().filter(|ends| **ends != NOTHING) {
+            let wire_len = std::mem::replace(ends, ABANDONED);
+            if wire_len < ABANDONED {
+                self.finished.add(wire_len, false);
             }
         }
-        (self.under_way, self.stuck) = (0, false);
+        (self.abandoned, self.stuck) = (self.under_way, false);
     }
 
     /// Copies the next frame that came in into `room`.

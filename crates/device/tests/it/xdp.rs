@@ -199,6 +199,24 @@ fn an_interface_is_busy_down_and_gone() {
     one.wait_for_carrier("v1");
     assert_eq!(finish(&mut near, 1), (1, 100));
     assert_eq!(collect(&mut far, 1), [numbered(1, 100)]);
+    // Frames that the interface does not finish are given up: a late report ends none of them, and
+    // those behind them are reported as ever.
+    one.run(&["ip", "link", "set", "dev", "v1", "down"]);
+    push(&mut near, VnetHdr::default(), &numbered(2, 100), 0);
+    near.commit().unwrap();
+    let before = near.take_fates().delivered;
+    near.abandon();
+    let mut lost = 0;
+    near.reap(&mut |done| lost += done.packets);
+    assert_eq!((lost, near.take_fates().lost, near.is_full(), near.look_again()), (1, 1, false, None));
+    one.run(&["ip", "link", "set", "dev", "v1", "up"]);
+    one.wait_for_carrier("v1");
+    push(&mut near, VnetHdr::default(), &numbered(3, 150), 0);
+    near.commit().unwrap();
+    assert_eq!(finish(&mut near, 1), (1, 150));
+    assert_eq!((before, near.take_fates().delivered), (1, 1));
+    // The kernel has sent what was given up, once the interface was up.
+    assert_eq!(collect(&mut far, 2), [numbered(2, 100), numbered(3, 150)]);
     one.run(&["ip", "link", "del", "dev", "v1"]);
     let mut room = vec![0; MAX_FRAME];
     // The first look finds no frame, the second asks for the reason.

@@ -112,6 +112,7 @@ impl Backend for Out {
             self.finished.add(wire_len, false);
             self.frames.give(frame);
         }
+        self.is_full = false;
     }
 }
 

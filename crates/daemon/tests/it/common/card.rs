@@ -10,6 +10,7 @@ use txweir_daemon::Link;
 use txweir_device::{
     Batch, Batched, Calls, Counters, Endpoint, FrameRef, Gso, IfName, LinkIo, Nic, Rest, Source, VnetHdr,
 };
+use txweir_runtime::WireSpec;
 
 /// The part of the interface that a test sees.
 #[derive(Debug, Default)]
@@ -20,6 +21,8 @@ pub struct Seen {
     pub sent: Option<Vec<(VnetHdr, Vec<u8>)>>,
     /// Frames that it takes before it is full.
     pub room: usize,
+    /// True if it is administratively down.
+    pub down: bool,
     /// True if the interface does not exist any more.
     pub gone: bool,
     /// Its MTU, bytes; 1500 if the test does not say.
@@ -37,11 +40,19 @@ impl Card {
 
     /// Makes a link of this name over the interface, paced by this wire.
     pub fn link(&self, name: &str, wire: &str) -> Link {
+        self.over(name, Some(wire.parse().expect("a wire")))
+    }
+
+    /// Makes a link of this name that is as fast as the interface.
+    pub fn unpaced(&self, name: &str) -> Link {
+        self.over(name, None)
+    }
+
+    fn over(&self, name: &str, wire: Option<WireSpec>) -> Link {
         let io = self.io(name);
         let name = IfName::new(name).expect("a name");
         let endpoint: Endpoint = format!("packet:{name}").parse().expect("an endpoint");
-        let wire = wire.parse().expect("a wire");
-        Link::over(name, endpoint, io, Some(wire)).expect("a link")
+        Link::over(name, endpoint, io, wire).expect("a link")
     }
 
     /// Opens the interface under this name.
@@ -113,7 +124,7 @@ impl Nic for Fake {
         seen.counters
     }
     fn is_up(&self) -> io::Result<bool> {
-        Ok(true)
+        Ok(!self.seen().down)
     }
     fn mtu(&self) -> io::Result<usize> {
         Ok(self.seen().mtu.unwrap_or(1500))

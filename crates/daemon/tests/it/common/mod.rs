@@ -2,6 +2,9 @@
 
 pub mod card;
 
+use std::io::Write;
+use std::sync::{Arc, Mutex};
+
 use serde_json::Value;
 use txweir_core::Instant;
 use txweir_daemon::Daemon;
@@ -85,6 +88,28 @@ impl World {
 
     pub fn count(&mut self, name: &str, key: &str) -> u64 {
         self.show(name)[0][key].as_u64().unwrap_or_else(|| panic!("{key}"))
+    }
+}
+
+/// A log that a test reads.
+#[derive(Clone, Debug, Default)]
+pub struct Log(Arc<Mutex<Vec<u8>>>);
+
+impl Log {
+    /// Returns the lines since the last call.
+    pub fn lines(&self) -> Vec<String> {
+        let text = std::mem::take(&mut *self.0.lock().expect("no test panics here"));
+        String::from_utf8(text).expect("text").lines().map(str::to_owned).collect()
+    }
+}
+
+impl Write for Log {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().expect("no test panics here").extend(bytes);
+        Ok(bytes.len())
+    }
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
     }
 }
 

@@ -21,6 +21,8 @@ use super::world::{Blow, Edit, Facts, SEC, Shared, World};
 
 /// Virtual time in which everything that waits leaves: the slowest shaper here has a megabyte.
 const REST_MAX: u64 = 600 * SEC;
+/// Time in which the loop comes to an interface that has room.
+const ROOM_MAX: u64 = SEC / 100;
 
 /// Bytes that a daemon with ten links and 64 clients, and the world around it, may hold: some 2 MiB
 /// a link, 4 MiB of frames an interface, 1 MiB a client that sends a line without an end.
@@ -382,14 +384,19 @@ impl Lives {
     }
 
     /// Lets everything end that does not wait for an interface: only the interfaces wake the loop
-    /// then. A link whose packets wait for none has told the loop its next time.
+    /// then, or the watchdog, which has given up the first of their frames. A link whose packets
+    /// wait for none has told the loop its next time.
     fn settle(&self, server: &mut Server<Below>) {
         {
             let mut world = self.world.lock();
             (world.calm, world.idle, world.blow) = (true, false, None);
             (world.stopped, world.exhausted_until) = (0, 0);
         }
+        let before = timeouts(server);
         for _ in 0..SETTLE_MAX {
+            if timeouts(server) != before {
+                break;
+            }
             // A round waits first: then it would send the packets of a deadline that was lost.
             let lost = held(server, |link| !link.is_away() && !link.way.waits_for_device());
             server.round(&self.stop, &RunOptions::default(), None).expect("waiting does not fail");
@@ -413,9 +420,17 @@ impl Lives {
             world.facts.rests += 1;
             world.now
         };
+        let before = timeouts(server);
+        // Without its word the watchdog's next look would find the room, up to a second later.
+        let full = server.daemon_mut().links().all().iter().any(|link| link.way.waits_for_device());
+        let mut soon = full.then_some(began + ROOM_MAX);
         loop {
             let held = held(server, |_| true);
             server.round(&self.stop, &RunOptions::default(), None).expect("waiting does not fail");
+            if let Some(soon) = soon.take() {
+                let now = self.world.lock().now;
+                assert!(now <= soon, "an interface has room, and the loop does not come: {held:?}");
+            }
             check::links(server.daemon_mut(), &self.world);
             let world = self.world.lock();
             let (now, idle) = (world.now, world.idle);
@@ -426,6 +441,7 @@ impl Lives {
                 break;
             }
         }
+        assert_eq!(timeouts(server), before, "the watchdog gave up frames of interfaces that have room");
         for link in server.daemon_mut().links_mut().all_mut() {
             assert!(!link.is_away(), "link {}: its interface is there again", link.name);
         }
@@ -451,6 +467,11 @@ fn held(server: &mut Server<Below>, of: impl Fn(&Link) -> bool) -> Vec<(String, 
     let links = server.daemon_mut().links().all().iter().filter(|link| of(link));
     let all = links.map(|link| (link.name.to_string(), link.way.ledger()));
     all.filter(|(_, fates)| fates.queued + fates.waiting + fates.inflight > 0).collect()
+}
+
+/// Returns how often the watchdog of each link has given up frames.
+fn timeouts(server: &mut Server<Below>) -> Vec<u64> {
+    server.daemon_mut().links().all().iter().map(|link| link.way.stats().timeouts).collect()
 }
 
 /// Checks that two configurations are equal, and names the first line that differs. A link that

@@ -139,3 +139,41 @@ fn a_swap_keeps_what_waits_in_order_and_drops_only_what_has_no_room() {
     assert_eq!((stats.received, stats.delivered, stats.dropped), (164, 124, 40));
     assert_eq!(way.path().cx().pool.live(), 0);
 }
+
+/// A device that never reports stops the byte limit. Once its frames are given up, the frames that
+/// waited go on, and each frame has one fate.
+#[test]
+fn frames_that_a_device_never_finishes_are_given_up_and_the_byte_limit_goes_on() {
+    let bql = DirectionConfig::default().bql;
+    let config = DirectionConfig { wire: None, bql, packets: 4096, ..DirectionConfig::default() };
+    let mut way = Direction::new(config, Out::new(FRAME_MEMORY)).unwrap();
+    root(&mut way, "pfifo", &["limit", "1000"]);
+    let mut port = List { full: true, ..List::default() };
+    port.incoming.extend((0..300).map(|i| udp(0, i, 1000)));
+    feed(&mut way, Instant(0), &mut port);
+    way.advance_to(Instant(0), &mut port).unwrap();
+    let stopped = way.path().backlog().packets;
+    assert!(stopped > 200 && way.device_holds() && way.device_finished() == 0, "{stopped}");
+    // The next ones stand as the first did, and are given up as they were.
+    let mut lost = 0;
+    for round in 1..=3 {
+        std::mem::swap(&mut way.device_mut().list, &mut port);
+        let (given_up, done) = way.control(Instant(round)).give_up();
+        std::mem::swap(&mut way.device_mut().list, &mut port);
+        done.unwrap();
+        assert!(given_up > 0, "{round}");
+        lost += given_up;
+        let ledger = way.ledger();
+        assert_eq!((ledger.lost, way.stats().timeouts), (lost, round));
+        assert_eq!(ledger.sums()[0], ledger.sums()[1], "{ledger:?}");
+        assert!(ledger.inflight > 0 || ledger.queued == 0, "{ledger:?}");
+    }
+    way.advance_to(Instant(10), &mut port).unwrap();
+    port.full = false;
+    way.advance_to(Instant(11), &mut port).unwrap();
+    run_out(&mut way, &mut port, Instant(11));
+    let ledger = way.ledger();
+    assert_eq!((ledger.delivered + ledger.lost, ledger.queued, ledger.inflight), (300, 0, 0), "{ledger:?}");
+    let limit = way.path().tx().limit().unwrap();
+    assert_eq!((limit.inflight(), port.sent.len() as u64), (0, ledger.delivered));
+}
