@@ -165,7 +165,11 @@ fn write_direction(out: &mut String, whole: &Whole<'_>, ends: &Ends, elapsed: Na
         0 => String::new(),
         n => format!(", given up {n} times"),
     };
-    writeln!(out, "  out    {} frames, marked {}, full {full}, lost {lost}{given_up}", s.delivered, s.marked)?;
+    writeln!(
+        out,
+        "  out    {} frames, marked {}, full {full}, lost {lost}{given_up}",
+        s.delivered, s.marked
+    )?;
     if let Some(crossed) = whole.crossed() {
         let in_each: Vec<String> = whole.parts().map(|part| part.stats().received.to_string()).collect();
         writeln!(

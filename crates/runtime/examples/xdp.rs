@@ -1,7 +1,7 @@
 //! Packets a second by XDP sockets on a veth whose other end drops them, in network namespaces that
 //! the program makes and removes: by the device alone, and through fq_codel and a byte limit ahead
-//! of it. Both write the same headers into the same memory. Then the same for frames that came in by
-//! another veth, in processor time a frame: a raw forwarder beside a direction. Needs root.
+//! of it. Both write the same headers into the same memory. Then the same for frames that came in
+//! by another veth, in processor time a frame: a raw forwarder beside a direction. Needs root.
 //! `cargo run --release -p txweir-runtime --example xdp [rounds]`
 
 use std::io;

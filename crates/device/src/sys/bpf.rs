@@ -16,6 +16,9 @@ const ATTACH_XDP: u32 = 37;
 /// `XDP_FLAGS_SKB_MODE` and `XDP_FLAGS_DRV_MODE` (linux/if_link.h).
 const GENERIC: u32 = 1 << 1;
 const NATIVE: u32 = 1 << 2;
+/// `BPF_F_XDP_HAS_FRAGS` (linux/bpf.h, since 5.18): the program does not look into frames, which
+/// may lie in several buffers.
+const HAS_FRAGS: u32 = 1 << 5;
 
 /// Arguments of bpf(2), as words of 32 bits: longer than those of any command above.
 type Args = [u32; 32];
@@ -94,7 +97,9 @@ impl Program {
     }
 
     fn attach(interface: u32, program: &[u64]) -> Result<Self, (&'static str, Errno)> {
-        let program = load(program).map_err(|errno| ("load the XDP program for", errno))?;
+        // Kernels before 5.18 have no frames in several buffers.
+        let loaded = load(program, HAS_FRAGS).or_else(|_| load(program, 0));
+        let program = loaded.map_err(|errno| ("load the XDP program for", errno))?;
         let link = |flags| {
             let mut args = [0; 32];
             args[..4].copy_from_slice(&[program.as_raw_fd() as u32, interface, ATTACH_XDP, flags]);
@@ -138,12 +143,13 @@ const fn op(code: u8, registers: u8, offset: u16, number: u32) -> u64 {
 }
 
 /// Loads a program of these instructions.
-fn load(program: &[u64]) -> Result<OwnedFd, Errno> {
+fn load(program: &[u64], flags: u32) -> Result<OwnedFd, Errno> {
     let licence = c"MIT OR Apache-2.0";
     let mut args = [0; 32];
     args[..2].copy_from_slice(&[PROG_XDP, program.len() as u32]); // a few
     args[2..4].copy_from_slice(&address(program.as_ptr()));
     args[4..6].copy_from_slice(&address(licence.as_ptr()));
+    args[11] = flags;
     // SAFETY: the addresses are those of as many instructions as said and of a text that ends in a
     // zero byte, both alive here.
     unsafe { descriptor(PROG_LOAD, &args) }

@@ -248,6 +248,18 @@ pub(crate) struct CardConfig {
     /// Slots of each ring, a power of two.
     pub(crate) ring: u32,
     pub(crate) mode: XdpMode,
+    /// True if a frame may lie in several chunks (`XDP_USE_SG`, since Linux 6.6).
+    pub(crate) spread: bool,
+}
+
+/// A part of a frame that came in.
+#[derive(Debug)]
+pub(crate) struct Part {
+    pub(crate) chunk: Chunk,
+    /// The place of its bytes in the chunk.
+    pub(crate) place: Range<usize>,
+    /// True if another part of the same frame follows.
+    pub(crate) more: bool,
 }
 
 /// A step that failed, as a verb that the interface's name completes, and the system's error.
@@ -331,13 +343,14 @@ impl Card {
         self.lanes[queue].fill.put(address);
         Ok(())
     }
-    /// Returns the next frame that came in by a queue: its chunk, and the place of its bytes there.
-    pub(crate) fn receive(&mut self, queue: usize) -> Option<(Chunk, Range<usize>)> {
+    /// Returns the next part of a frame that came in by a queue. The kernel publishes all parts of
+    /// a frame together.
+    pub(crate) fn receive(&mut self, queue: usize) -> Option<Part> {
         let desc = self.lanes.get_mut(queue)?.received.get()?;
         let chunk = self.returned(desc.addr)?;
         let from = (desc.addr % u64::from(self.chunk)) as usize; // below the chunk's size
         let end = from.saturating_add(desc.len as usize).min(self.chunk as usize);
-        Some((chunk, from..end))
+        Some(Part { chunk, place: from..end, more: desc.options.contains(XdpDescOptions::XDP_PKT_CONTD) })
     }
     /// Shows the kernel the chunks that were offered, and gives back the slots of frames that were
     /// received.
@@ -355,15 +368,22 @@ impl Card {
     pub(crate) fn room(&mut self, queue: usize) -> usize {
         self.lanes.get_mut(queue).map_or(0, |lane| lane.transmit.room() as usize)
     }
-    /// Puts the first `len` bytes of a chunk into the transmit ring of a queue. Gives the chunk
-    /// back if there is no room.
-    pub(crate) fn transmit(&mut self, queue: usize, chunk: Chunk, len: usize) -> Result<(), Chunk> {
+    /// Puts the first `len` bytes of a chunk into the transmit ring of a queue; `more`: the next
+    /// chunk has the next part of the same frame. Gives the chunk back if there is no room.
+    pub(crate) fn transmit(
+        &mut self,
+        queue: usize,
+        chunk: Chunk,
+        len: usize,
+        more: bool,
+    ) -> Result<(), Chunk> {
         if self.room(queue) == 0 || len > self.chunk as usize {
             return Err(chunk);
         }
         let len = len as u32; // at most the bytes of a chunk
         let addr = self.hold(chunk)?;
-        self.lanes[queue].transmit.put(XdpDesc { addr, len, options: XdpDescOptions::empty() });
+        let options = if more { XdpDescOptions::XDP_PKT_CONTD } else { XdpDescOptions::empty() };
+        self.lanes[queue].transmit.put(XdpDesc { addr, len, options });
         Ok(())
     }
     /// Shows the kernel the transmit ring of a queue, and lets it send. Returns how many frames it
@@ -460,9 +480,10 @@ fn bind_patiently(
         XdpMode::Copy => SocketAddrXdpFlags::XDP_COPY,
         XdpMode::ZeroCopy => SocketAddrXdpFlags::XDP_ZEROCOPY,
     };
+    let spread = if config.spread { SocketAddrXdpFlags::XDP_USE_SG } else { SocketAddrXdpFlags::empty() };
     // A socket that shares an area takes over the mode of the first one.
     let flags = match first {
-        None => mode | SocketAddrXdpFlags::XDP_USE_NEED_WAKEUP,
+        None => mode | spread | SocketAddrXdpFlags::XDP_USE_NEED_WAKEUP,
         Some(_) => SocketAddrXdpFlags::XDP_SHARED_UMEM,
     };
     let addr = SocketAddrXdp::new(flags, config.interface, queue);

@@ -13,13 +13,13 @@ use txweir_core::path::device::Completed;
 use crate::backend::{Fates, Finished};
 use crate::counters::Counters;
 use crate::error::OpenCause;
-use crate::frame::{FrameRef, SKIP_MAX};
+use crate::frame::{FrameRef, MAX_FRAME, SKIP_MAX};
 use crate::iface::{Control, Found};
 use crate::name::IfName;
 use crate::segment::{Segmenter, complete_checksum, left_undone};
 use crate::sys;
 use crate::sys::bpf::Program;
-use crate::sys::xsk::{Card, CardConfig, Chunk};
+use crate::sys::xsk::{Card, CardConfig, Chunk, Part};
 use crate::vnet::VnetHdr;
 use crate::xdp::XdpOptions;
 
@@ -43,6 +43,9 @@ const NOTHING: u32 = u32::MAX;
 const MIDDLE: u32 = u32::MAX - 1;
 /// A segment of a frame that was given up: its completion, if it comes, ends no frame.
 const ABANDONED: u32 = u32::MAX - 2;
+
+/// Most chunks of a frame that the kernel takes: the parts of a socket buffer (`MAX_SKB_FRAGS`).
+const PARTS_MAX: usize = 17;
 
 /// The result of loading a frame into the rings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,6 +88,10 @@ pub struct Port {
     receive_queues: usize,
     transmit_queues: usize,
     chunk: usize,
+    /// Most chunks of a frame.
+    parts_max: usize,
+    /// Where the sum of a frame of several chunks is completed; empty without such frames.
+    whole: Box<[u8]>,
     /// True if frames may come in with a checksum that was left undone.
     completes: bool,
     finished: Finished,
@@ -118,7 +125,8 @@ impl Port {
             return Err(OpenCause::NotEthernet);
         }
         let mtu = control.mtu(name).map_err(asked("look up the MTU of"))?;
-        let chunk = if mtu + LINK_HEADER + HEADROOM <= 2048 { 2048 } else { 4096 };
+        let needed = mtu + LINK_HEADER + HEADROOM;
+        let chunk = if needed <= 2048 { 2048 } else { 4096 };
         let [receive, transmit] = control.queues(name).map_err(asked("look up the queues of"))?;
         let queues = receive.max(transmit).clamp(1, QUEUES_MAX);
         let completes = match control.kind(name).map_err(asked("look up the driver of"))? {
@@ -127,11 +135,11 @@ impl Port {
         };
         // Each part sends and receives, so there are not more than the fewer of both.
         let parts = u32::try_from(most).unwrap_or(u32::MAX).clamp(1, receive.min(transmit).clamp(1, queues));
-        let mut cards = Vec::new();
+        let (mut cards, mut parts_max) = (Vec::new(), 1);
         for first in 0..parts {
             // The queues `first`, `first + parts`, ... below `queues`.
             let queues = (queues - first).div_ceil(parts);
-            let config = CardConfig {
+            let mut config = CardConfig {
                 interface: index,
                 first,
                 step: parts,
@@ -141,8 +149,18 @@ impl Port {
                 chunk: chunk as u32, // 2048 or 4096
                 ring: options.ring,
                 mode: options.mode,
+                spread: needed > chunk,
             };
-            cards.push(opened(&config)?);
+            let card = match opened(&config) {
+                // A kernel or a driver without frames in several buffers has the shorter ones.
+                Err(OpenCause::System { error, .. }) if config.spread && is_unknown(&error) => {
+                    config.spread = false;
+                    opened(&config)?
+                }
+                card => card?,
+            };
+            parts_max = if config.spread { PARTS_MAX } else { 1 };
+            cards.push(card);
         }
         let sockets: Vec<_> = (0..queues)
             .filter_map(|queue| {
@@ -171,6 +189,8 @@ impl Port {
                 receive_queues: of(receive),
                 transmit_queues: of(transmit),
                 chunk,
+                parts_max,
+                whole: vec![0; if parts_max > 1 { MAX_FRAME } else { 0 }].into(),
                 completes,
                 finished: Finished::default(),
                 counters: Counters::default(),
@@ -233,7 +253,7 @@ impl Port {
             self.refuse(ends);
             return Ok(());
         }
-        let put = self.put(self.ring_of(queue), chunk, len, ends);
+        let put = self.put(self.ring_of(queue), chunk, len, (ends, false));
         match &put {
             Ok(()) => self.counters.taken(&VnetHdr::default(), len),
             Err(_) => self.counters.tx_full += 1,
@@ -242,10 +262,11 @@ impl Port {
     }
 
     /// Puts the first `len` bytes of a chunk into a ring. `ends`: the bytes on the wire of the
-    /// frame that it ends. Gives the chunk back if there is no room.
-    fn put(&mut self, queue: usize, chunk: Chunk, len: usize, ends: u32) -> Result<(), Chunk> {
-        let index = chunk.index();
-        self.card.transmit(queue, chunk, len)?;
+    /// frame that it ends, and whether the next chunk goes on with the same frame. Gives the chunk
+    /// back if there is no room.
+    fn put(&mut self, queue: usize, chunk: Chunk, len: usize, ends: (u32, bool)) -> Result<(), Chunk> {
+        let (index, (ends, more)) = (chunk.index(), ends);
+        self.card.transmit(queue, chunk, len, more)?;
         (self.ends[index], self.news[queue]) = (ends, true);
         self.under_way += 1;
         Ok(())
@@ -270,13 +291,20 @@ impl Port {
         loaded
     }
 
+    /// Returns the number of chunks of so many bytes; `None` if the interface does not take that
+    /// many for a frame.
+    fn parts(&self, len: usize) -> Option<usize> {
+        Some(len.div_ceil(self.chunk)).filter(|parts| (1..=self.parts_max).contains(parts))
+    }
+
     fn load_whole(&mut self, frame: &FrameRef<'_>, wire_len: u32, queue: usize) -> Loaded {
         let len = frame.bytes.len();
-        if len > self.chunk {
-            return Loaded::Refused;
-        }
-        if self.card.room(queue) == 0 {
+        let Some(parts) = self.parts(len) else { return Loaded::Refused };
+        if self.card.room(queue) < parts || self.free.len() < parts {
             return Loaded::Full;
+        }
+        if parts > 1 {
+            return self.load_long(frame, wire_len, queue);
         }
         let Some(mut chunk) = self.free.pop() else { return Loaded::Full };
         let bytes = &mut chunk.bytes_mut()[..len];
@@ -285,36 +313,75 @@ impl Port {
             self.free.push(chunk);
             return Loaded::Refused;
         }
-        if let Err(chunk) = self.put(queue, chunk, len, wire_len) {
+        if let Err(chunk) = self.put(queue, chunk, len, (wire_len, false)) {
             self.free.push(chunk);
             return Loaded::Full;
         }
         Loaded::All
     }
 
+    /// Copies a frame into several chunks, for which there is room.
+    fn load_long(&mut self, frame: &FrameRef<'_>, wire_len: u32, queue: usize) -> Loaded {
+        // The sum is completed ahead of the chunks.
+        let mut whole = std::mem::take(&mut self.whole);
+        let mut loaded = Loaded::Refused;
+        if let Some(bytes) = whole.get_mut(..frame.bytes.len()) {
+            bytes.copy_from_slice(frame.bytes);
+            if complete_checksum(&mut frame.hdr.clone(), bytes).is_ok() {
+                self.spread(bytes, wire_len, queue);
+                loaded = Loaded::All;
+            }
+        }
+        self.whole = whole;
+        loaded
+    }
+
     fn load_segments(&mut self, frame: &FrameRef<'_>, wire_len: u32, queue: usize) -> Loaded {
         let Ok(mut cut) = Segmenter::new(&frame.hdr, frame.bytes) else { return Loaded::Refused };
+        let Some(parts) = self.parts(cut.longest()) else { return Loaded::Refused };
         let segments = cut.segments();
-        if cut.longest() > self.chunk || segments > self.ends.len() / 2 / self.card.queues() {
+        let chunks = segments * parts;
+        if chunks > self.ends.len() / 2 / self.card.queues() {
             return Loaded::Refused;
         }
-        if self.card.room(queue) < segments || self.free.len() < segments {
+        if self.card.room(queue) < chunks || self.free.len() < chunks {
             return Loaded::Full;
         }
+        let mut whole = std::mem::take(&mut self.whole);
         for at in 1..=segments {
-            let Some(mut chunk) = self.free.pop() else { break };
             let ends = if at == segments { wire_len } else { MIDDLE };
-            // The segmenter has checked the frame, the chunk holds its longest segment, and the
+            // The segmenter has checked the frame, there is room for its longest segment, and the
             // ring has room for all.
+            if parts > 1 {
+                if let Ok(Some(len)) = cut.next_into(frame.bytes, &mut whole) {
+                    self.spread(&whole[..len], ends, queue);
+                }
+                continue;
+            }
+            let Some(mut chunk) = self.free.pop() else { break };
             let put = match cut.next_into(frame.bytes, chunk.bytes_mut()) {
-                Ok(Some(len)) => self.put(queue, chunk, len, ends),
+                Ok(Some(len)) => self.put(queue, chunk, len, (ends, false)),
                 Ok(None) | Err(_) => Err(chunk),
             };
             if let Err(chunk) = put {
                 self.free.push(chunk);
             }
         }
+        self.whole = whole;
         Loaded::All
+    }
+
+    /// Copies the bytes of a frame into as many chunks as they take, for which there is room.
+    fn spread(&mut self, bytes: &[u8], ends: u32, queue: usize) {
+        let parts = bytes.len().div_ceil(self.chunk);
+        for (at, part) in (1..).zip(bytes.chunks(self.chunk)) {
+            let Some(mut chunk) = self.free.pop() else { break };
+            chunk.bytes_mut()[..part.len()].copy_from_slice(part);
+            let ends = if at == parts { (ends, false) } else { (MIDDLE, true) };
+            if let Err(chunk) = self.put(queue, chunk, part.len(), ends) {
+                self.free.push(chunk);
+            }
+        }
     }
 
     /// Counts a frame that is lost here.
@@ -412,20 +479,11 @@ impl Port {
         for _ in 0..self.receive_queues {
             let queue = self.turn;
             for _ in 0..SKIP_MAX {
-                let Some((chunk, place)) = self.card.receive(queue) else { break };
-                let bytes = &chunk.bytes()[place];
-                let len = bytes.len();
-                let hdr =
-                    if self.completes { left_undone(bytes).unwrap_or_default() } else { VnetHdr::default() };
-                let fits = room.get_mut(..len).map(|room| room.copy_from_slice(bytes)).is_some();
-                if let Err(chunk) = self.card.offer(queue, chunk) {
-                    self.free.push(chunk);
-                }
-                self.unsettled[queue] += 1;
-                if self.unsettled[queue] >= SETTLE_AFTER {
-                    self.settle(queue);
-                }
+                let Some(len) = self.take(queue, room) else { break };
+                let fits = len <= room.len();
                 if fits {
+                    let undone = self.completes.then(|| left_undone(&room[..len])).flatten();
+                    let hdr = undone.unwrap_or_default();
                     self.quiet = false;
                     self.counters.received(&hdr, len);
                     return Ok(Some((hdr, len)));
@@ -440,6 +498,32 @@ impl Port {
             self.control.name_of(self.index)?;
         }
         Ok(None)
+    }
+
+    /// Copies the parts of the next frame of a queue to the front of `room`, as far as they fit,
+    /// and offers the kernel their chunks again. Returns the length of the frame; `None` if there
+    /// is none.
+    fn take(&mut self, queue: usize, room: &mut [u8]) -> Option<usize> {
+        let mut len = 0;
+        // Bound: the parts of a frame, of which the ring has no more than its slots.
+        while let Some(Part { chunk, place, more }) = self.card.receive(queue) {
+            let bytes = &chunk.bytes()[place];
+            if let Some(room) = room.get_mut(len..).and_then(|room| room.get_mut(..bytes.len())) {
+                room.copy_from_slice(bytes);
+            }
+            len += bytes.len();
+            if let Err(chunk) = self.card.offer(queue, chunk) {
+                self.free.push(chunk);
+            }
+            self.unsettled[queue] += 1;
+            if self.unsettled[queue] >= SETTLE_AFTER {
+                self.settle(queue);
+            }
+            if !more {
+                return Some(len);
+            }
+        }
+        None
     }
 
     /// Gives the chunks of received frames back to the kernel.
@@ -492,6 +576,11 @@ fn opened(config: &CardConfig) -> Result<(Card, Vec<Chunk>), OpenCause> {
         card.settle_receive(queue);
     }
     Ok((card, free))
+}
+
+/// True for the error of a kernel or a driver that does not know a request.
+fn is_unknown(error: &io::Error) -> bool {
+    matches!(Errno::from_io_error(error), Some(Errno::INVAL | Errno::OPNOTSUPP))
 }
 
 /// Returns the reason for which a step was refused.

@@ -88,6 +88,45 @@ fn finish(link: &mut LinkIo, count: u32) -> (u32, u32) {
     all
 }
 
+/// A TCP frame whose checksum is left undone, to be cut after each `gso_size` bytes of its payload.
+fn super_frame(gso_size: u16, payload: usize) -> (VnetHdr, Vec<u8>) {
+    let mut frame = vec![0; 14 + 20 + 32 + payload];
+    frame[..14].copy_from_slice(&[2, 0, 0, 0, 0, 9, 2, 0, 0, 0, 0, 8, 8, 0]);
+    let ip_len = (frame.len() - 14) as u16;
+    frame[14..34].copy_from_slice(&[0x45, 0, 0, 0, 0, 1, 0x40, 0, 64, 6, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2]);
+    frame[16..18].copy_from_slice(&ip_len.to_be_bytes());
+    frame[46] = 8 << 4;
+    let pseudo = Sum::default().bytes(&frame[26..34]).word(6).word(ip_len - 20);
+    frame[50..52].copy_from_slice(&pseudo.partial().to_be_bytes());
+    let gso = if gso_size == 0 { Gso::None } else { Gso::TcpV4 };
+    let hdr =
+        VnetHdr { needs_csum: true, gso, gso_size, csum_start: 34, csum_offset: 16, ..VnetHdr::default() };
+    (hdr, frame)
+}
+
+/// Receives IPv4 frames until `count` have come, or ten seconds have passed.
+fn segments_of(far: &mut LinkIo, count: usize) -> Vec<Vec<u8>> {
+    let (mut segments, mut buffer) = (Vec::new(), vec![0; MAX_FRAME]);
+    let give_up = Instant::now() + Duration::from_secs(10);
+    while segments.len() < count && Instant::now() < give_up {
+        if let Some((hdr, len)) = far.recv(&mut buffer).unwrap().filter(|_| buffer[12..14] == [8, 0]) {
+            assert_eq!(hdr, VnetHdr::default());
+            segments.push(buffer[..len].to_vec());
+        }
+    }
+    assert_eq!(segments.len(), count);
+    segments
+}
+
+/// Checks the lengths and the checksums of segments with so many bytes, and of the last one.
+fn checked(segments: &[Vec<u8>], each: usize, last: usize) {
+    for (at, segment) in segments.iter().enumerate() {
+        assert_eq!(segment.len(), 66 + if at + 1 == segments.len() { last } else { each });
+        let pseudo = Sum::default().bytes(&segment[26..34]).word(6).word((segment.len() - 34) as u16);
+        assert_eq!(pseudo.bytes(&segment[34..]).partial(), 0xffff, "segment {at}");
+    }
+}
+
 /// Every frame arrives whole, those of a queue in order, and each is reported with its bytes; on
 /// one queue and on several, and far beyond the room of the rings.
 #[test]
@@ -137,43 +176,52 @@ fn super_frames_are_cut_and_long_frames_refused() {
     skip_unless_possible!();
     let (one, two) = veth(1);
     let (mut near, mut far) = both(&one, &two);
-    let payload = 10 * 1448 + 100;
-    let mut frame = vec![0; 14 + 20 + 32 + payload];
-    frame[..14].copy_from_slice(&[2, 0, 0, 0, 0, 9, 2, 0, 0, 0, 0, 8, 8, 0]);
-    let ip_len = (frame.len() - 14) as u16;
-    frame[14..34].copy_from_slice(&[0x45, 0, 0, 0, 0, 1, 0x40, 0, 64, 6, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2]);
-    frame[16..18].copy_from_slice(&ip_len.to_be_bytes());
-    frame[46] = 8 << 4;
-    let pseudo = Sum::default().bytes(&frame[26..34]).word(6).word(ip_len - 20);
-    frame[50..52].copy_from_slice(&pseudo.partial().to_be_bytes());
-    let hdr = VnetHdr {
-        needs_csum: true,
-        gso: Gso::TcpV4,
-        gso_size: 1448,
-        csum_start: 34,
-        csum_offset: 16,
-        ..VnetHdr::default()
-    };
+    let (hdr, frame) = super_frame(1448, 10 * 1448 + 100);
     push(&mut near, hdr, &frame, 0);
     push(&mut near, VnetHdr::default(), &numbered(1, 2049), 0);
     push(&mut near, VnetHdr::default(), &numbered(2, 2048), 0);
     assert_eq!(finish(&mut near, 3), (3, frame.len() as u32 + 2049 + 2048));
     let fates = near.take_fates();
     assert_eq!((fates.delivered, fates.lost, near.counters().tx_lost_refused), (2, 1, 1));
-    let (mut segments, mut buffer) = (Vec::new(), vec![0; MAX_FRAME]);
-    let give_up = Instant::now() + Duration::from_secs(10);
-    while segments.len() < 11 && Instant::now() < give_up {
-        if let Some((hdr, len)) = far.recv(&mut buffer).unwrap().filter(|_| buffer[12..14] == [8, 0]) {
-            assert_eq!(hdr, VnetHdr::default());
-            segments.push(buffer[..len].to_vec());
+    checked(&segments_of(&mut far, 11), 1448, 100);
+}
+
+/// Frames of 9000 bytes lie in several chunks: they arrive whole, in both directions, and each is
+/// reported once; the segments of a super-frame do, too. A frame whose checksum was left undone is
+/// completed.
+#[test]
+fn jumbo_frames_lie_in_several_chunks() {
+    skip_unless_possible!();
+    let (one, two) = veth(1);
+    for (netns, name) in [(&one, "v1"), (&two, "v2")] {
+        netns.run(&["ip", "link", "set", "dev", name, "mtu", "9000"]);
+    }
+    let (mut near, mut far) = both(&one, &two);
+    assert_eq!(near.mode(), Some("copies, in the driver"));
+    let lens = [60, 4096, 4097, 8192, 8193, 9014];
+    for round in 0..40 {
+        let frames: Vec<_> = (round * 6..).zip(lens).map(|(number, len)| numbered(number, len)).collect();
+        for (from, to) in [(0, 1), (1, 0)] {
+            let mut ends = [&mut near, &mut far];
+            frames.iter().for_each(|frame| push(ends[from], VnetHdr::default(), frame, 0));
+            assert_eq!(finish(ends[from], 6), (6, lens.iter().sum::<usize>() as u32));
+            assert!(collect(ends[to], 6) == frames, "round {round}, {from} to {to}");
         }
     }
-    for (at, segment) in segments.iter().enumerate() {
-        assert_eq!(segment.len(), 66 + if at == 10 { 100 } else { 1448 });
-        let pseudo = Sum::default().bytes(&segment[26..34]).word(6).word((segment.len() - 34) as u16);
-        assert_eq!(pseudo.bytes(&segment[34..]).partial(), 0xffff, "segment {at}");
-    }
-    assert_eq!(segments.len(), 11);
+    // The chunks come back: more frames have passed than there are chunks.
+    assert_eq!((near.take_fates().lost, near.counters().tx_lost_refused), (0, 0));
+    let (hdr, frame) = super_frame(8948, 6 * 8948 + 100);
+    push(&mut near, hdr, &frame, 0);
+    assert_eq!(finish(&mut near, 1), (1, frame.len() as u32));
+    let segments = segments_of(&mut far, 7);
+    checked(&segments, 8948, 100);
+    let (hdr, frame) = super_frame(0, 8000);
+    push(&mut near, hdr, &frame, 0);
+    assert_eq!(finish(&mut near, 1), (1, frame.len() as u32));
+    checked(&segments_of(&mut far, 1), 8000, 8000);
+    push(&mut near, VnetHdr::default(), &[], 0);
+    assert_eq!(finish(&mut near, 1).0, 1);
+    assert_eq!(near.counters().tx_lost_refused, 1, "an empty frame has no chunk");
 }
 
 /// An interface has one owner; a new one may follow at once. An interface that is down keeps the
