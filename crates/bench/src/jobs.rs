@@ -10,10 +10,10 @@ use std::time::Instant as Clock;
 
 use txweir_core::base::rng::Rng;
 use txweir_core::text::value::Words;
-use txweir_core::{Ecn, Handle, Instant, Meta, PathConfig, Role, TxPath};
+use txweir_core::{Ecn, Handle, Instant, Meta, Nanos, PathConfig, Role, TxPath};
 
 use crate::common::{lock, spread};
-use path::{Run, Sink, bursts, bursts_of, made, paced, path};
+use path::{BURST_TIME, Run, STANDING_TIME, Sink, bursts, bursts_of, made, paced, path};
 
 pub use path::BURST;
 
@@ -146,6 +146,12 @@ pub const JOBS: &[Job] = &[
         about: "cbs over pfifo, 64 packets standing, on a link without limits",
         peer: false,
         make: cbs,
+    },
+    Job {
+        name: "etf",
+        about: "etf, 1024 packets standing, each within delta of its launch time",
+        peer: false,
+        make: etf,
     },
     Job { name: "choke", about: "choke, 64 packets standing, above min", peer: false, make: choke },
     Job { name: "plug", about: "plug, open, 64 packets standing", peer: false, make: plug },
@@ -388,6 +394,22 @@ fn tbf_shared() -> Run {
 
 fn cbs() -> Run {
     path("cbs", "", 1024, true, 64, vec![(0, 1)])
+}
+
+/// Runs packets whose launch times lie one burst behind the burst with which they leave, in random
+/// order within it.
+fn etf() -> Run {
+    let packets = draw(1 << 16, |r| (0, r.below(BURST_TIME.0) as u32));
+    let mut launch = Instant::ZERO + STANDING_TIME + BURST_TIME + BURST_TIME;
+    let mut burst = 0;
+    bursts_of(made("etf", "clockid CLOCK_TAI delta 1000000", 4096, true), 1024, packets, move |mut m| {
+        m.txtime = launch + Nanos(m.hash.into());
+        burst = (burst + 1) % BURST;
+        if burst == 0 {
+            launch += BURST_TIME;
+        }
+        m
+    })
 }
 
 fn choke() -> Run {

@@ -97,7 +97,7 @@ pub(super) fn bursts_of(
     mut path: TxPath<u64>,
     standing: u64,
     kinds: Vec<(u32, u32)>,
-    shape: impl Fn(Meta) -> Meta + 'static,
+    mut shape: impl FnMut(Meta) -> Meta + 'static,
 ) -> Run {
     let mut dev = Sink::default();
     let mut next = {
