@@ -13,7 +13,7 @@ use txweir_core::text::value::Words;
 use txweir_core::{Ecn, Handle, Instant, Meta, Nanos, PathConfig, Role, TxPath};
 
 use crate::common::{lock, spread};
-use path::{BURST_TIME, Run, STANDING_TIME, Sink, bursts, bursts_of, made, paced, path};
+use path::{BURST_TIME, By, Run, STANDING_TIME, Sink, bursts, bursts_by, bursts_of, made, paced, path};
 
 pub use path::BURST;
 
@@ -62,12 +62,29 @@ pub const JOBS: &[Job] = &[
         peer: false,
         make: cake,
     },
-    Job { name: "fq_codel-1k", about: "fq_codel, 1024 flows x 4 packets", peer: false, make: fq_codel_1k },
+    Job {
+        name: "fq_codel-1k",
+        about: "fq_codel, 1024 flows x 4 packets",
+        peer: false,
+        make: || fq_codel_1k(By::One),
+    },
+    Job {
+        name: "fq_codel-1k-burst",
+        about: "the same, by submit_burst",
+        peer: false,
+        make: || fq_codel_1k(By::Burst),
+    },
     Job {
         name: "fq_codel-100k",
         about: "fq_codel, 100 000 flows x 4 packets (65 536 queues)",
         peer: false,
-        make: fq_codel_100k,
+        make: || fq_codel_100k(By::One),
+    },
+    Job {
+        name: "fq_codel-100k-burst",
+        about: "the same, by submit_burst",
+        peer: false,
+        make: || fq_codel_100k(By::Burst),
     },
     Job { name: "fq_pie-1k", about: "fq_pie, 1024 flows x 4 packets", peer: false, make: fq_pie_1k },
     Job { name: "pie", about: "pie, 64 packets standing, below its target", peer: false, make: pie },
@@ -96,13 +113,19 @@ pub const JOBS: &[Job] = &[
         name: "fq-20k",
         about: "fq, 20 000 flows of 2 packets, each paced: 10 million packets a second",
         peer: false,
-        make: || paced(20_000),
+        make: || paced(20_000, By::One),
     },
     Job {
         name: "fq-1m",
         about: "the same with a million flows: the memory, not the code",
         peer: false,
-        make: || paced(1_000_000),
+        make: || paced(1_000_000, By::One),
+    },
+    Job {
+        name: "fq-1m-burst",
+        about: "the same, by submit_burst",
+        peer: false,
+        make: || paced(1_000_000, By::Burst),
     },
     Job {
         name: "hfsc-1k",
@@ -114,9 +137,15 @@ pub const JOBS: &[Job] = &[
         name: "htb-1k",
         about: "htb, 1000 leaves x 4 packets that borrow from one class",
         peer: false,
-        make: || htb(1_000),
+        make: || htb(1_000, By::One),
     },
-    Job { name: "htb-10k", about: "the same with 10 000 leaves", peer: false, make: || htb(10_000) },
+    Job { name: "htb-10k", about: "the same with 10 000 leaves", peer: false, make: || htb(10_000, By::One) },
+    Job {
+        name: "htb-10k-burst",
+        about: "the same, by submit_burst",
+        peer: false,
+        make: || htb(10_000, By::Burst),
+    },
     Job {
         name: "tbf",
         about: "tbf over bfifo, 64 packets standing, never out of tokens",
@@ -308,16 +337,17 @@ fn ets() -> Run {
     path("ets", &options, 4096, true, 256, draw(1 << 16, |r| (r.below(16) as u32, 0)))
 }
 
-fn fq_codel_1k() -> Run {
+fn fq_codel_1k(by: By) -> Run {
     let flows = draw(1 << 16, |r| (0, (r.below(1024) << 22) as u32));
-    path("fq_codel", "", 8192, true, 4096, flows)
+    bursts_by(by, made("fq_codel", "", 8192, true), 4096, flows, |m| m)
 }
 
-fn fq_codel_100k() -> Run {
+fn fq_codel_100k(by: By) -> Run {
     let mut rng = Rng::new(2);
     let hashes: Vec<u32> = (0..100_000).map(|_| rng.next_u64() as u32).collect();
     let flows = draw(1 << 20, |r| (0, hashes[r.below(100_000) as usize]));
-    path("fq_codel", "flows 65536 limit 1000000 memory_limit 1gb", 500_000, true, 400_000, flows)
+    let path = made("fq_codel", "flows 65536 limit 1000000 memory_limit 1gb", 500_000, true);
+    bursts_by(by, path, 400_000, flows, |m| m)
 }
 
 fn fq_pie_1k() -> Run {
@@ -371,7 +401,7 @@ fn hfsc_1k() -> Run {
 }
 
 /// Runs leaves that have used up their own rates, below one class that has not.
-fn htb(leaves: u16) -> Run {
+fn htb(leaves: u16, by: By) -> Run {
     const ABOVE: &[&str] = &["rate", "1tbit", "burst", "1gb", "cburst", "1gb"];
     const LEAF: &[&str] =
         &["rate", "8kbit", "ceil", "1tbit", "burst", "100", "cburst", "1gb", "quantum", "1514"];
@@ -381,7 +411,7 @@ fn htb(leaves: u16) -> Run {
     });
     let root = path.tree().root().handle();
     let packets = draw(1 << 16, |r| (root.0 + 2 + r.below(leaves.into()) as u32, 0));
-    bursts(path, 4 * u64::from(leaves), packets)
+    bursts_by(by, path, 4 * u64::from(leaves), packets, |m| m)
 }
 
 fn tbf() -> Run {
@@ -562,7 +592,10 @@ mod tests {
 
     #[test]
     fn every_job_moves_its_packets() {
-        for job in JOBS.iter().filter(|j| !["fq_codel-100k", "fq-1m", "cache-miss"].contains(&j.name)) {
+        for job in JOBS
+            .iter()
+            .filter(|j| !["fq_codel-100k", "fq-1m", "cache-miss"].iter().any(|n| j.name.starts_with(n)))
+        {
             (job.make)()(BURST * 4);
         }
     }

@@ -13,6 +13,7 @@ use crate::base::bound::Bound;
 use crate::base::env::Env;
 use crate::base::handle::ClassId;
 use crate::base::units::{Bytes, Packets};
+use crate::packet::meta::Meta;
 use crate::packet::pool::{List, Pkt, Pool, Queue, Waiting};
 use crate::packet::reason::DropReason;
 use crate::packet::route::Candidate;
@@ -104,6 +105,10 @@ impl<const HEAD_DROP: bool> Discipline for PacketFifo<HEAD_DROP> {
         self.queue.push_back(pool, p);
         None
     }
+    fn expect(&self, _m: &Meta, _class: Option<ClassId>, _step: u32, pool: &Pool) -> bool {
+        self.queue.ask_last(pool);
+        false
+    }
     fn enqueue(&mut self, p: Pkt, class: Option<ClassId>, cx: &mut Cx) {
         let Some(p) = self.enqueue_quietly(p, class, &mut cx.pool) else { return };
         let oldest = if HEAD_DROP { self.queue.pop_front(&cx.pool) } else { None };
@@ -165,6 +170,10 @@ impl Discipline for Bfifo {
         }
         self.queue.push_back(pool, p);
         None
+    }
+    fn expect(&self, _m: &Meta, _class: Option<ClassId>, _step: u32, pool: &Pool) -> bool {
+        self.queue.ask_last(pool);
+        false
     }
     fn enqueue(&mut self, p: Pkt, class: Option<ClassId>, cx: &mut Cx) {
         if let Some(p) = self.enqueue_quietly(p, class, &mut cx.pool) {

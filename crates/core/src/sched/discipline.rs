@@ -6,6 +6,7 @@ use crate::base::chance::Percent;
 use crate::base::env::Env;
 use crate::base::handle::ClassId;
 use crate::base::time::Instant;
+use crate::packet::meta::Meta;
 use crate::packet::pool::{List, Pkt, Pool, Waiting};
 use crate::packet::route::Candidate;
 use crate::sched::answer::{Next, Verdict};
@@ -127,6 +128,14 @@ pub trait Discipline: Debug + Send + Sync + Sized + 'static {
     #[inline]
     fn enqueue_quietly(&mut self, p: Pkt, _class: Option<ClassId>, _pool: &mut Pool) -> Option<Pkt> {
         Some(p)
+    }
+    /// Asks for memory (`txweir_ahead`) that the packet, which comes soon, will touch when it is
+    /// queued. Step 0 asks for what is known from the packet alone, each further step for what the
+    /// memory of the one before leads to. Returns true if there is another step. Without an effect
+    /// but on time, and not called for kinds with classes, whose classes are asked instead.
+    #[inline]
+    fn expect(&self, _m: &Meta, _class: Option<ClassId>, _step: u32, _pool: &Pool) -> bool {
+        false
     }
     /// Returns the next packet. It must leave now: the device has promised a slot.
     fn dequeue(&mut self, cx: &mut Cx) -> Next;

@@ -44,6 +44,8 @@ pub trait Qdisc: Any + Debug + Send + Sync {
     fn classify_result(&self, class: Option<ClassId>, asked: Option<Handle>, own: Handle) -> Classified;
     /// See `Discipline`.
     fn select(&self, m: &Meta, class: Option<ClassId>) -> Option<&Class>;
+    /// See `Discipline`: for each packet of a burst.
+    fn expect(&self, burst: &[Meta], step: u32, account: &Account, pool: &Pool) -> bool;
     /// See `Discipline`; keeps the account of its node.
     fn enqueue(&mut self, p: Pkt, account: &mut Account, cx: &mut Cx);
     /// See `Discipline`; keeps the account of its node. Without a packet, `Wakes::answer` returns
@@ -355,6 +357,19 @@ impl<D: Discipline> Qdisc for Erased<D> {
     }
     fn select(&self, m: &Meta, class: Option<ClassId>) -> Option<&Class> {
         (D::CLASSES.as_ref()?.of)(&self.inner).select(m, class)
+    }
+    fn expect(&self, burst: &[Meta], step: u32, account: &Account, pool: &Pool) -> bool {
+        let mut more = false;
+        for m in burst {
+            let class = if D::TAKES_CLASS { account.choice().of(m) } else { None };
+            more |= match &D::CLASSES {
+                Some(classes) => {
+                    (classes.of)(&self.inner).select(m, class).is_some_and(|c| c.expect(m, step, pool))
+                }
+                None => self.inner.expect(m, class, step, pool),
+            };
+        }
+        more
     }
     #[inline]
     fn enqueue(&mut self, p: Pkt, account: &mut Account, cx: &mut Cx) {
