@@ -80,6 +80,7 @@ impl<const HEAD_DROP: bool> Discipline for PacketFifo<HEAD_DROP> {
         false => "First in first out, bounded in packets.",
     };
     const FLAGS: Flags = Flags { shapes: false, reorders: false };
+    const QUIET: bool = true;
     type Config = PacketLimit;
     type Rules = ();
     type Stats = NoStats;
@@ -141,6 +142,7 @@ impl Discipline for Bfifo {
     const KIND: &'static str = "bfifo";
     const ABOUT: &'static str = "First in first out, bounded in bytes.";
     const FLAGS: Flags = Flags { shapes: false, reorders: false };
+    const QUIET: bool = true;
     // tc reads a size as 32 bits.
     const REFUSED_BY: RefusedBy = |err, _| match (err.kind, err.key.as_deref()) {
         (ErrorKind::OutOfRange, _) => Some(Refuser::Tool),

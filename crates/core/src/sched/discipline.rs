@@ -80,6 +80,8 @@ pub trait Discipline: Debug + Send + Sync + Sized + 'static {
     const COPIES: Option<&'static str> = None;
     /// True if it needs more of a packet than its metadata (`crate::packet::detail`).
     const WANTS_DETAIL: bool = false;
+    /// True if it implements `enqueue_quietly`.
+    const QUIET: bool = false;
     /// True if it may send TCP control segments (`Meta::tcp_control`) before earlier packets of
     /// their flows.
     const CONTROL_FIRST: bool = false;
@@ -124,7 +126,7 @@ pub trait Discipline: Debug + Send + Sync + Sized + 'static {
     fn enqueue(&mut self, p: Pkt, class: Option<ClassId>, cx: &mut Cx);
     /// Queues the packet, if that is the whole effect: no other qdisc is called and nothing is
     /// dropped. Otherwise returns the packet, for `enqueue`. If most packets take this path, the
-    /// node saves the check for other effects.
+    /// node saves the check for other effects. It is called if `QUIET` says so.
     #[inline]
     fn enqueue_quietly(&mut self, p: Pkt, _class: Option<ClassId>, _pool: &mut Pool) -> Option<Pkt> {
         Some(p)

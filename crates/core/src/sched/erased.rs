@@ -310,10 +310,23 @@ impl<D: Discipline> Erased<D> {
     /// inlined, it would make the common quiet path spill registers.
     #[inline(never)]
     fn enqueue_loudly(&mut self, p: Pkt, class: Option<ClassId>, account: &mut Account, cx: &mut Cx) {
+        self.offer(p, class, account, cx);
+    }
+
+    /// As `offer`, after an effect beside this qdisc.
+    #[cold]
+    #[inline(never)]
+    fn offer_owing(&mut self, p: Pkt, class: Option<ClassId>, account: &mut Account, cx: &mut Cx) {
+        let outer = cx.effects.begin_call();
+        self.enqueue_loudly(p, class, account, cx);
+        cx.effects.end_call(outer);
+    }
+
+    /// Offers a packet to the discipline, and settles the effects.
+    #[inline(always)]
+    fn offer(&mut self, p: Pkt, class: Option<ClassId>, account: &mut Account, cx: &mut Cx) {
         if cx.effects.any() {
-            let outer = cx.effects.begin_call();
-            self.enqueue_loudly(p, class, account, cx);
-            return cx.effects.end_call(outer);
+            return self.offer_owing(p, class, account, cx);
         }
         self.inner.enqueue(p, class, cx);
         if cx.effects.any() {
@@ -376,7 +389,9 @@ impl<D: Discipline> Qdisc for Erased<D> {
         let m = cx.pool.meta(&p);
         account.enter(m.wire_len);
         let class = if D::TAKES_CLASS { account.choice().of(m) } else { None };
-        if let Some(p) = self.inner.enqueue_quietly(p, class, &mut cx.pool) {
+        if !D::QUIET {
+            self.offer(p, class, account, cx);
+        } else if let Some(p) = self.inner.enqueue_quietly(p, class, &mut cx.pool) {
             self.enqueue_loudly(p, class, account, cx);
         }
     }
