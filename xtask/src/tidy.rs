@@ -16,8 +16,8 @@ const BANNED: [(&str, &str); 5] = [
 const FILE_LINES_MAX: usize = 500;
 /// Longest line of source.
 const LINE_LEN_MAX: usize = 130;
-/// The only files with unsafe code outside of tests: the hint that memory is needed; system calls; the shared state of threads,
-/// which is model-checked; and the allocator that tests count with.
+/// The only files with unsafe code outside of tests: the hint that memory is needed; system calls;
+/// the shared state of threads, which is model-checked; and the allocator that tests count with.
 const UNSAFE_HOMES: [&str; 7] = [
     "crates/ahead/src/lib.rs",
     "crates/counted/src/lib.rs",

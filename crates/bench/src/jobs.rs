@@ -3,16 +3,16 @@
 mod filters;
 mod handed;
 mod path;
+mod peers;
 mod shared;
 
-use std::hint::black_box;
 use std::time::Instant as Clock;
 
 use txweir_core::base::rng::Rng;
 use txweir_core::text::value::Words;
-use txweir_core::{Ecn, Handle, Instant, Meta, Nanos, PathConfig, Role, TxPath};
+use txweir_core::{Ecn, Handle, Instant, Nanos, PathConfig, Role, TxPath};
 
-use crate::common::{lock, spread};
+use crate::common::spread;
 use path::{BURST_TIME, By, Run, STANDING_TIME, Sink, bursts, bursts_by, bursts_of, made, paced, path};
 
 pub use path::BURST;
@@ -236,36 +236,36 @@ pub const JOBS: &[Job] = &[
     },
     Job { name: "basic-1", about: "one basic filter of one condition", peer: false, make: filters::basic },
     Job { name: "bpf-1", about: "one program of six instructions", peer: false, make: filters::bpf },
-    Job { name: "rtrb", about: "single-producer ring, crate rtrb", peer: true, make: rtrb_ring },
+    Job { name: "rtrb", about: "single-producer ring, crate rtrb", peer: true, make: peers::rtrb_ring },
     Job {
         name: "ArrayQueue",
         about: "multi-producer ring, crate crossbeam-queue",
         peer: true,
-        make: array_queue,
+        make: peers::array_queue,
     },
     Job {
         name: "Mutex<VecDeque>",
         about: "the standard library's, one lock per operation",
         peer: true,
-        make: locked_deque,
+        make: peers::locked_deque,
     },
     Job {
         name: "make-meta",
         about: "yardstick: making a packet's metadata and handing it over, which every job above does too",
         peer: true,
-        make: make_meta,
+        make: peers::make_meta,
     },
     Job {
         name: "cache-miss",
         about: "yardstick: one load from 64 MB whose address depends on the last",
         peer: true,
-        make: cache_miss,
+        make: peers::cache_miss,
     },
     Job {
         name: "multiply-xor",
         about: "yardstick: one step of multiply and exclusive or that depends on the last: 4 cycles",
         peer: true,
-        make: chain,
+        make: peers::chain,
     },
 ];
 
@@ -464,86 +464,6 @@ fn netem() -> Run {
 fn draw(n: usize, mut f: impl FnMut(&mut Rng) -> (u32, u32)) -> Vec<(u32, u32)> {
     let mut rng = Rng::new(1);
     (0..n).map(|_| f(&mut rng)).collect()
-}
-
-/// Runs bursts through a queue of another crate that carries the same 60 bytes of metadata.
-fn peer<Q: 'static>(mut q: Q, push: fn(&mut Q, Meta), pop: fn(&mut Q) -> Option<Meta>) -> Run {
-    Box::new(move |packets| {
-        for _ in 0..packets / BURST {
-            for i in 0..BURST {
-                push(&mut q, Meta::new(64).hash(i as u32));
-            }
-            for _ in 0..BURST {
-                black_box(pop(&mut q).map(|m| m.hash));
-            }
-        }
-    })
-}
-
-fn rtrb_ring() -> Run {
-    let ring = rtrb::RingBuffer::<Meta>::new(1024);
-    peer(
-        ring,
-        |q, m| {
-            let _ = q.0.push(m);
-        },
-        |q| q.1.pop().ok(),
-    )
-}
-
-fn array_queue() -> Run {
-    let queue = crossbeam_queue::ArrayQueue::<Meta>::new(1024);
-    peer(
-        queue,
-        |q, m| {
-            let _ = q.push(m);
-        },
-        |q| q.pop(),
-    )
-}
-
-fn locked_deque() -> Run {
-    let queue = std::sync::Mutex::new(std::collections::VecDeque::<Meta>::with_capacity(1024));
-    peer(queue, |q, m| lock(q).push_back(m), |q| lock(q).pop_front())
-}
-
-/// Runs only the work of the jobs besides queueing.
-fn make_meta() -> Run {
-    let kinds = [(0, 1)];
-    Box::new(move |packets| {
-        for i in 0..packets {
-            let (priority, hash) = kinds[i as usize & (black_box(kinds.len()) - 1)];
-            black_box(&Meta::new(64).priority(priority).hash(hash));
-        }
-    })
-}
-
-/// Walks through 64 MB in one random cycle (Sattolo's shuffle), one load after the other.
-fn cache_miss() -> Run {
-    let mut next: Vec<u32> = (0..16 << 20).collect();
-    let mut rng = Rng::new(3);
-    for i in (1..next.len()).rev() {
-        next.swap(i, rng.below(i as u64) as usize);
-    }
-    let mut at = 0;
-    Box::new(move |loads| {
-        for _ in 0..loads {
-            at = next[at as usize];
-        }
-        black_box(at);
-    })
-}
-
-/// Runs a chain of multiplication and exclusive or: 3 + 1 cycles a step on every recent x86 and Arm
-/// server core.
-fn chain() -> Run {
-    let mut x = 1u64;
-    Box::new(move |steps| {
-        for _ in 0..steps {
-            x = x.wrapping_mul(0x5851_f42d_4c95_7f2d) ^ (x >> 29);
-        }
-        black_box(x);
-    })
 }
 
 /// The times of some jobs.

@@ -202,8 +202,8 @@ impl<L: Default> FlowTable<L> {
         true
     }
 
-    /// Asks for the memory that a packet of this flow will touch when it is queued: the flow in step
-    /// 0, then its last packet. Returns true if there is another step.
+    /// Asks for the memory that a packet of this flow will touch when it is queued: the flow in
+    /// step 0, then its last packet. Returns true if there is another step.
     #[inline]
     pub(crate) fn expect(&self, f: u32, step: u32, pool: &Pool) -> bool {
         if step == 0 {

@@ -2,8 +2,8 @@
 //! each flow is under its own CoDel law; a flow that has just begun goes first (tc-fq_codel(8)).
 //!
 //! O(1) per packet; finding the fattest flow on overflow is O(flows), once per batch of drops.
-//! Memory per flow: one cache line, 8 bytes of backlog and 8 to 16 of turns, taken at creation, or (`Env::lazy`) with
-//! the first packet.
+//! Memory per flow: one cache line, 8 bytes of backlog and 8 to 16 of turns, taken at creation, or
+//! (`Env::lazy`) with the first packet.
 //!
 //! - I1: never more than `limit` packets are queued, nor more than `memory_limit` bytes of memory.
 //! - I2: packets of one flow leave in order of arrival.

@@ -56,7 +56,7 @@ fn a_burst_is_its_packets_one_by_one() {
         ("fq_pie", "flows 16384 limit 12000"),
         ("fq", "limit 12000 orphan_mask 16383"),
         ("fq", "limit 12000 orphan_mask 16383 maxrate 1mbit"),
-        ("multiq", ""),
+        ("pfifo_fast", ""),
         ("ets", "bands 4 strict 1"),
         ("sfq", "limit 12000"),
         ("cake", ""),

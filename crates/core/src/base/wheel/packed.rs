@@ -142,8 +142,8 @@ impl PackedWheel {
         self.levels.first().map(|slot| Instant(self.slots[slot].min))
     }
 
-    /// Returns the id that is popped five turns after the next one, if it waits in the same slot, the
-    /// slot is in order, and none comes before it. Asks for the memory of the ids behind it.
+    /// Returns the id that is popped five turns after the next one, if it waits in the same slot,
+    /// the slot is in order, and none comes before it. Asks for the memory of the ids behind it.
     #[inline]
     pub fn soon(&self) -> Option<u32> {
         let Slot { head, tail, .. } = self.slots[self.levels.first()?];
