@@ -10,7 +10,7 @@ const TABLE: &str = "spec/instructions.txt";
 
 /// The counted jobs. The 100 000-flow job is only timed: it measures the memory, not the code. The
 /// jobs of owners are only timed too: valgrind has no membarrier(2).
-const JOBS: [&str; 29] = [
+const JOBS: [&str; 30] = [
     "fifo-direct",
     "fifo-direct-nobql",
     "fifo-queued",
@@ -24,6 +24,7 @@ const JOBS: [&str; 29] = [
     "choke",
     "drr-1k",
     "dualpi2",
+    "etf",
     "ets",
     "flower-1",
     "fq_codel-1k",
@@ -43,7 +44,10 @@ const JOBS: [&str; 29] = [
 ];
 
 /// Packets in the shorter run; the longer has twice as many.
-const PACKETS: u64 = 65_536;
+pub const PACKETS: u64 = 65_536;
+
+/// The program that runs the jobs.
+pub const PROGRAM: &str = "target/release/txweir";
 
 /// A change smaller than this percentage of the old count is the compiler's noise.
 const TOLERANCE_PERCENT: f64 = 2.0;
@@ -96,7 +100,7 @@ fn per_packet(job: &str) -> Result<f64, String> {
 
 fn count(job: &str, packets: u64) -> Result<u64, String> {
     let out = Command::new("valgrind")
-        .args(["--tool=callgrind", "--callgrind-out-file=/dev/null", "target/release/txweir", "bench"])
+        .args(["--tool=callgrind", "--callgrind-out-file=/dev/null", PROGRAM, "bench"])
         .args(["--rounds", "1", "--only", job, "--packets", &packets.to_string()])
         .current_dir(crate::root())
         .output()

@@ -17,6 +17,7 @@ mod package;
 mod pinned;
 mod programs;
 mod prose;
+mod stages;
 mod test;
 mod tidy;
 
@@ -30,7 +31,7 @@ fn root() -> PathBuf {
 }
 
 const USAGE: &str = "usage: cargo xtask test [models | ARG ...] | mutants [--named] [NAME ...] | tidy | \
-                     gen [--check] | gate [--bless] | deny | book | deb";
+                     gen [--check] | gate [--bless | --stages JOB ...] | deny | book | deb";
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -44,6 +45,7 @@ fn main() -> ExitCode {
         ["gen", "--check"] => docs::run(true),
         ["gate"] => gate::run(false),
         ["gate", "--bless"] => gate::run(true),
+        ["gate", "--stages", jobs @ ..] => stages::run(jobs),
         ["deny"] => deny::run(),
         ["book"] => book::run(),
         ["deb"] => deb::run(),

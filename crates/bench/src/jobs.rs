@@ -3,17 +3,17 @@
 mod filters;
 mod handed;
 mod path;
+mod peers;
 mod shared;
 
-use std::hint::black_box;
 use std::time::Instant as Clock;
 
 use txweir_core::base::rng::Rng;
 use txweir_core::text::value::Words;
-use txweir_core::{Ecn, Handle, Instant, Meta, PathConfig, Role, TxPath};
+use txweir_core::{Ecn, Handle, Instant, Nanos, PathConfig, Role, TxPath};
 
-use crate::common::{lock, spread};
-use path::{Run, Sink, bursts, bursts_of, made, paced, path};
+use crate::common::spread;
+use path::{BURST_TIME, By, Run, STANDING_TIME, Sink, bursts, bursts_by, bursts_of, made, paced, path};
 
 pub use path::BURST;
 
@@ -62,12 +62,29 @@ pub const JOBS: &[Job] = &[
         peer: false,
         make: cake,
     },
-    Job { name: "fq_codel-1k", about: "fq_codel, 1024 flows x 4 packets", peer: false, make: fq_codel_1k },
+    Job {
+        name: "fq_codel-1k",
+        about: "fq_codel, 1024 flows x 4 packets",
+        peer: false,
+        make: || fq_codel_1k(By::One),
+    },
+    Job {
+        name: "fq_codel-1k-burst",
+        about: "the same, by submit_burst",
+        peer: false,
+        make: || fq_codel_1k(By::Burst),
+    },
     Job {
         name: "fq_codel-100k",
         about: "fq_codel, 100 000 flows x 4 packets (65 536 queues)",
         peer: false,
-        make: fq_codel_100k,
+        make: || fq_codel_100k(By::One),
+    },
+    Job {
+        name: "fq_codel-100k-burst",
+        about: "the same, by submit_burst",
+        peer: false,
+        make: || fq_codel_100k(By::Burst),
     },
     Job { name: "fq_pie-1k", about: "fq_pie, 1024 flows x 4 packets", peer: false, make: fq_pie_1k },
     Job { name: "pie", about: "pie, 64 packets standing, below its target", peer: false, make: pie },
@@ -96,13 +113,19 @@ pub const JOBS: &[Job] = &[
         name: "fq-20k",
         about: "fq, 20 000 flows of 2 packets, each paced: 10 million packets a second",
         peer: false,
-        make: || paced(20_000),
+        make: || paced(20_000, By::One),
     },
     Job {
         name: "fq-1m",
         about: "the same with a million flows: the memory, not the code",
         peer: false,
-        make: || paced(1_000_000),
+        make: || paced(1_000_000, By::One),
+    },
+    Job {
+        name: "fq-1m-burst",
+        about: "the same, by submit_burst",
+        peer: false,
+        make: || paced(1_000_000, By::Burst),
     },
     Job {
         name: "hfsc-1k",
@@ -114,9 +137,15 @@ pub const JOBS: &[Job] = &[
         name: "htb-1k",
         about: "htb, 1000 leaves x 4 packets that borrow from one class",
         peer: false,
-        make: || htb(1_000),
+        make: || htb(1_000, By::One),
     },
-    Job { name: "htb-10k", about: "the same with 10 000 leaves", peer: false, make: || htb(10_000) },
+    Job { name: "htb-10k", about: "the same with 10 000 leaves", peer: false, make: || htb(10_000, By::One) },
+    Job {
+        name: "htb-10k-burst",
+        about: "the same, by submit_burst",
+        peer: false,
+        make: || htb(10_000, By::Burst),
+    },
     Job {
         name: "tbf",
         about: "tbf over bfifo, 64 packets standing, never out of tokens",
@@ -146,6 +175,12 @@ pub const JOBS: &[Job] = &[
         about: "cbs over pfifo, 64 packets standing, on a link without limits",
         peer: false,
         make: cbs,
+    },
+    Job {
+        name: "etf",
+        about: "etf, 1024 packets standing, each within delta of its launch time",
+        peer: false,
+        make: etf,
     },
     Job { name: "choke", about: "choke, 64 packets standing, above min", peer: false, make: choke },
     Job { name: "plug", about: "plug, open, 64 packets standing", peer: false, make: plug },
@@ -201,36 +236,36 @@ pub const JOBS: &[Job] = &[
     },
     Job { name: "basic-1", about: "one basic filter of one condition", peer: false, make: filters::basic },
     Job { name: "bpf-1", about: "one program of six instructions", peer: false, make: filters::bpf },
-    Job { name: "rtrb", about: "single-producer ring, crate rtrb", peer: true, make: rtrb_ring },
+    Job { name: "rtrb", about: "single-producer ring, crate rtrb", peer: true, make: peers::rtrb_ring },
     Job {
         name: "ArrayQueue",
         about: "multi-producer ring, crate crossbeam-queue",
         peer: true,
-        make: array_queue,
+        make: peers::array_queue,
     },
     Job {
         name: "Mutex<VecDeque>",
         about: "the standard library's, one lock per operation",
         peer: true,
-        make: locked_deque,
+        make: peers::locked_deque,
     },
     Job {
         name: "make-meta",
         about: "yardstick: making a packet's metadata and handing it over, which every job above does too",
         peer: true,
-        make: make_meta,
+        make: peers::make_meta,
     },
     Job {
         name: "cache-miss",
         about: "yardstick: one load from 64 MB whose address depends on the last",
         peer: true,
-        make: cache_miss,
+        make: peers::cache_miss,
     },
     Job {
         name: "multiply-xor",
         about: "yardstick: one step of multiply and exclusive or that depends on the last: 4 cycles",
         peer: true,
-        make: chain,
+        make: peers::chain,
     },
 ];
 
@@ -302,16 +337,17 @@ fn ets() -> Run {
     path("ets", &options, 4096, true, 256, draw(1 << 16, |r| (r.below(16) as u32, 0)))
 }
 
-fn fq_codel_1k() -> Run {
+fn fq_codel_1k(by: By) -> Run {
     let flows = draw(1 << 16, |r| (0, (r.below(1024) << 22) as u32));
-    path("fq_codel", "", 8192, true, 4096, flows)
+    bursts_by(by, made("fq_codel", "", 8192, true), 4096, flows, |m| m)
 }
 
-fn fq_codel_100k() -> Run {
+fn fq_codel_100k(by: By) -> Run {
     let mut rng = Rng::new(2);
     let hashes: Vec<u32> = (0..100_000).map(|_| rng.next_u64() as u32).collect();
     let flows = draw(1 << 20, |r| (0, hashes[r.below(100_000) as usize]));
-    path("fq_codel", "flows 65536 limit 1000000 memory_limit 1gb", 500_000, true, 400_000, flows)
+    let path = made("fq_codel", "flows 65536 limit 1000000 memory_limit 1gb", 500_000, true);
+    bursts_by(by, path, 400_000, flows, |m| m)
 }
 
 fn fq_pie_1k() -> Run {
@@ -365,7 +401,7 @@ fn hfsc_1k() -> Run {
 }
 
 /// Runs leaves that have used up their own rates, below one class that has not.
-fn htb(leaves: u16) -> Run {
+fn htb(leaves: u16, by: By) -> Run {
     const ABOVE: &[&str] = &["rate", "1tbit", "burst", "1gb", "cburst", "1gb"];
     const LEAF: &[&str] =
         &["rate", "8kbit", "ceil", "1tbit", "burst", "100", "cburst", "1gb", "quantum", "1514"];
@@ -375,7 +411,7 @@ fn htb(leaves: u16) -> Run {
     });
     let root = path.tree().root().handle();
     let packets = draw(1 << 16, |r| (root.0 + 2 + r.below(leaves.into()) as u32, 0));
-    bursts(path, 4 * u64::from(leaves), packets)
+    bursts_by(by, path, 4 * u64::from(leaves), packets, |m| m)
 }
 
 fn tbf() -> Run {
@@ -388,6 +424,22 @@ fn tbf_shared() -> Run {
 
 fn cbs() -> Run {
     path("cbs", "", 1024, true, 64, vec![(0, 1)])
+}
+
+/// Runs packets whose launch times lie one burst behind the burst with which they leave, in random
+/// order within it.
+fn etf() -> Run {
+    let packets = draw(1 << 16, |r| (0, r.below(BURST_TIME.0) as u32));
+    let mut launch = Instant::ZERO + STANDING_TIME + BURST_TIME + BURST_TIME;
+    let mut burst = 0;
+    bursts_of(made("etf", "clockid CLOCK_TAI delta 1000000", 4096, true), 1024, packets, move |mut m| {
+        m.txtime = launch + Nanos(m.hash.into());
+        burst = (burst + 1) % BURST;
+        if burst == 0 {
+            launch += BURST_TIME;
+        }
+        m
+    })
 }
 
 fn choke() -> Run {
@@ -412,86 +464,6 @@ fn netem() -> Run {
 fn draw(n: usize, mut f: impl FnMut(&mut Rng) -> (u32, u32)) -> Vec<(u32, u32)> {
     let mut rng = Rng::new(1);
     (0..n).map(|_| f(&mut rng)).collect()
-}
-
-/// Runs bursts through a queue of another crate that carries the same 60 bytes of metadata.
-fn peer<Q: 'static>(mut q: Q, push: fn(&mut Q, Meta), pop: fn(&mut Q) -> Option<Meta>) -> Run {
-    Box::new(move |packets| {
-        for _ in 0..packets / BURST {
-            for i in 0..BURST {
-                push(&mut q, Meta::new(64).hash(i as u32));
-            }
-            for _ in 0..BURST {
-                black_box(pop(&mut q).map(|m| m.hash));
-            }
-        }
-    })
-}
-
-fn rtrb_ring() -> Run {
-    let ring = rtrb::RingBuffer::<Meta>::new(1024);
-    peer(
-        ring,
-        |q, m| {
-            let _ = q.0.push(m);
-        },
-        |q| q.1.pop().ok(),
-    )
-}
-
-fn array_queue() -> Run {
-    let queue = crossbeam_queue::ArrayQueue::<Meta>::new(1024);
-    peer(
-        queue,
-        |q, m| {
-            let _ = q.push(m);
-        },
-        |q| q.pop(),
-    )
-}
-
-fn locked_deque() -> Run {
-    let queue = std::sync::Mutex::new(std::collections::VecDeque::<Meta>::with_capacity(1024));
-    peer(queue, |q, m| lock(q).push_back(m), |q| lock(q).pop_front())
-}
-
-/// Runs only the work of the jobs besides queueing.
-fn make_meta() -> Run {
-    let kinds = [(0, 1)];
-    Box::new(move |packets| {
-        for i in 0..packets {
-            let (priority, hash) = kinds[i as usize & (black_box(kinds.len()) - 1)];
-            black_box(&Meta::new(64).priority(priority).hash(hash));
-        }
-    })
-}
-
-/// Walks through 64 MB in one random cycle (Sattolo's shuffle), one load after the other.
-fn cache_miss() -> Run {
-    let mut next: Vec<u32> = (0..16 << 20).collect();
-    let mut rng = Rng::new(3);
-    for i in (1..next.len()).rev() {
-        next.swap(i, rng.below(i as u64) as usize);
-    }
-    let mut at = 0;
-    Box::new(move |loads| {
-        for _ in 0..loads {
-            at = next[at as usize];
-        }
-        black_box(at);
-    })
-}
-
-/// Runs a chain of multiplication and exclusive or: 3 + 1 cycles a step on every recent x86 and Arm
-/// server core.
-fn chain() -> Run {
-    let mut x = 1u64;
-    Box::new(move |steps| {
-        for _ in 0..steps {
-            x = x.wrapping_mul(0x5851_f42d_4c95_7f2d) ^ (x >> 29);
-        }
-        black_box(x);
-    })
 }
 
 /// The times of some jobs.
@@ -540,7 +512,10 @@ mod tests {
 
     #[test]
     fn every_job_moves_its_packets() {
-        for job in JOBS.iter().filter(|j| !["fq_codel-100k", "fq-1m", "cache-miss"].contains(&j.name)) {
+        for job in JOBS
+            .iter()
+            .filter(|j| !["fq_codel-100k", "fq-1m", "cache-miss"].iter().any(|n| j.name.starts_with(n)))
+        {
             (job.make)()(BURST * 4);
         }
     }

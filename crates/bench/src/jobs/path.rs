@@ -15,6 +15,15 @@ pub(super) const BURST_TIME: Nanos = Nanos(100);
 /// Time before the first burst: longer than any job's delay, and short to CoDel.
 pub(super) const STANDING_TIME: Nanos = Nanos(10_000);
 
+/// Way in which a job gives its packets to the path.
+#[derive(Clone, Copy)]
+pub(super) enum By {
+    /// Packet by packet: `submit`.
+    One,
+    /// All of a burst together, after they were made: `submit_burst`.
+    Burst,
+}
+
 /// A job: enqueue and dequeue this many packets.
 pub(super) type Run = Box<dyn FnMut(u64)>;
 
@@ -94,11 +103,23 @@ pub(super) fn bursts(path: TxPath<u64>, standing: u64, kinds: Vec<(u32, u32)>) -
 
 /// Runs bursts of packets that `shape` completes.
 pub(super) fn bursts_of(
+    path: TxPath<u64>,
+    standing: u64,
+    kinds: Vec<(u32, u32)>,
+    shape: impl FnMut(Meta) -> Meta + 'static,
+) -> Run {
+    bursts_by(By::One, path, standing, kinds, shape)
+}
+
+/// Runs bursts that are submitted in this way.
+pub(super) fn bursts_by(
+    by: By,
     mut path: TxPath<u64>,
     standing: u64,
     kinds: Vec<(u32, u32)>,
-    shape: impl Fn(Meta) -> Meta + 'static,
+    mut shape: impl FnMut(Meta) -> Meta + 'static,
 ) -> Run {
+    let mut metas = Vec::with_capacity(BURST as usize);
     let mut dev = Sink::default();
     let mut next = {
         let mut i = 0usize;
@@ -118,8 +139,17 @@ pub(super) fn bursts_of(
     Box::new(move |packets| {
         for burst in 0..packets / BURST {
             now += BURST_TIME;
-            for i in 0..BURST {
-                let _ = path.submit(now, burst + i, next(), &mut dev);
+            match by {
+                By::One => {
+                    for i in 0..BURST {
+                        let _ = path.submit(now, burst + i, next(), &mut dev);
+                    }
+                }
+                By::Burst => {
+                    metas.clear();
+                    metas.extend((0..BURST).map(|_| next()));
+                    black_box(path.submit_burst(now, &metas, &mut (burst..), &mut dev, |_, _| {}));
+                }
             }
             loop {
                 let over = path.backlog().packets.saturating_sub(standing);
@@ -136,7 +166,7 @@ pub(super) fn bursts_of(
 
 /// Runs `flows` flows, each at its rate with two packets waiting: for each packet that leaves, the
 /// flow gets another. Time advances by the duration of a burst at 10 million packets a second.
-pub(super) fn paced(flows: u32) -> Run {
+pub(super) fn paced(flows: u32, by: By) -> Run {
     const STEP: Nanos = Nanos(100 * BURST);
     let interval = u64::from(flows) * 100;
     let rate = 64 * 1_000_000_000 / interval;
@@ -163,7 +193,7 @@ pub(super) fn paced(flows: u32) -> Run {
     for i in (1..order.len()).rev() {
         order.swap(i, rng.below(i as u64 + 1) as usize);
     }
-    let mut again = Vec::new();
+    let (mut again, mut metas) = (Vec::new(), Vec::new());
     let mut begin = order.into_iter();
     let mut total = 0;
     Box::new(move |packets| {
@@ -181,8 +211,16 @@ pub(super) fn paced(flows: u32) -> Run {
                 std::mem::swap(hashes, &mut again);
             }
             total += again.len() as u64;
-            for hash in again.drain(..) {
-                let _ = path.submit(now, 0, Meta::new(64).hash(hash), &mut dev);
+            let shapes = again.drain(..).map(|hash| Meta::new(64).hash(hash));
+            match by {
+                By::One => shapes.for_each(|m| {
+                    let _ = path.submit(now, 0, m, &mut dev);
+                }),
+                By::Burst => {
+                    metas.clear();
+                    metas.extend(shapes);
+                    black_box(path.submit_burst(now, &metas, &mut (0..), &mut dev, |_, _| {}));
+                }
             }
         }
         assert_eq!(path.cx().dropped().packets, 0, "no packet is lost");

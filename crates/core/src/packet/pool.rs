@@ -74,6 +74,7 @@ pub struct Pool {
     details: Vec<Detail>,
     free: u32,
     live: u32,
+    asked: Asked,
 }
 
 /// A waiting packet as visitors see it: they can read it but not take it.
@@ -100,7 +101,17 @@ impl Pool {
         }));
         let wires = alloc::vec![NIL; capacity];
         let back = alloc::vec![NIL; capacity];
-        Self { slots, back, wires, charged: 0, turn: 0, details: Vec::new(), free: 0, live: 0 }
+        Self {
+            slots,
+            back,
+            wires,
+            charged: 0,
+            turn: 0,
+            details: Vec::new(),
+            free: 0,
+            live: 0,
+            asked: Asked::default(),
+        }
     }
 
     /// Returns the number of packets that it can hold.
@@ -240,6 +251,39 @@ impl Pool {
     #[inline]
     pub(crate) fn meta_at_mut(&mut self, index: usize) -> &mut Meta {
         &mut self.slots[index].meta
+    }
+}
+
+/// The last packets that a qdisc has asked for, for the owner of the frames.
+#[derive(Debug, Default)]
+struct Asked {
+    slots: [u32; ASKED_MAX],
+    len: usize,
+}
+
+/// Most packets that one dequeue asks for; further ones replace the last.
+const ASKED_MAX: usize = 4;
+
+impl Pool {
+    /// Asks for the memory of the packet in this slot, which leaves soon. No number is wrong.
+    #[inline]
+    fn ask(&mut self, index: u32) {
+        txweir_ahead::element(&self.slots, index as usize);
+        let at = self.asked.len.min(ASKED_MAX - 1);
+        self.asked.slots[at] = index;
+        self.asked.len = at + 1;
+    }
+    /// True if slots were asked for since `take_asked`.
+    #[inline(always)]
+    pub(crate) const fn has_asked(&self) -> bool {
+        self.asked.len != 0
+    }
+    /// Takes the slots that were asked for since the last call.
+    #[inline]
+    pub(crate) fn take_asked(&mut self) -> impl Iterator<Item = u32> + use<> {
+        let len = core::mem::take(&mut self.asked.len);
+        // Bound: ASKED_MAX.
+        self.asked.slots.into_iter().take(len)
     }
 }
 

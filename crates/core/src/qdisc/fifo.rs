@@ -13,6 +13,7 @@ use crate::base::bound::Bound;
 use crate::base::env::Env;
 use crate::base::handle::ClassId;
 use crate::base::units::{Bytes, Packets};
+use crate::packet::meta::Meta;
 use crate::packet::pool::{List, Pkt, Pool, Queue, Waiting};
 use crate::packet::reason::DropReason;
 use crate::packet::route::Candidate;
@@ -79,6 +80,7 @@ impl<const HEAD_DROP: bool> Discipline for PacketFifo<HEAD_DROP> {
         false => "First in first out, bounded in packets.",
     };
     const FLAGS: Flags = Flags { shapes: false, reorders: false };
+    const QUIET: bool = true;
     type Config = PacketLimit;
     type Rules = ();
     type Stats = NoStats;
@@ -103,6 +105,10 @@ impl<const HEAD_DROP: bool> Discipline for PacketFifo<HEAD_DROP> {
         }
         self.queue.push_back(pool, p);
         None
+    }
+    fn expect(&self, _m: &Meta, _class: Option<ClassId>, _step: u32, pool: &Pool) -> bool {
+        self.queue.ask_last(pool);
+        false
     }
     fn enqueue(&mut self, p: Pkt, class: Option<ClassId>, cx: &mut Cx) {
         let Some(p) = self.enqueue_quietly(p, class, &mut cx.pool) else { return };
@@ -136,6 +142,7 @@ impl Discipline for Bfifo {
     const KIND: &'static str = "bfifo";
     const ABOUT: &'static str = "First in first out, bounded in bytes.";
     const FLAGS: Flags = Flags { shapes: false, reorders: false };
+    const QUIET: bool = true;
     // tc reads a size as 32 bits.
     const REFUSED_BY: RefusedBy = |err, _| match (err.kind, err.key.as_deref()) {
         (ErrorKind::OutOfRange, _) => Some(Refuser::Tool),
@@ -165,6 +172,10 @@ impl Discipline for Bfifo {
         }
         self.queue.push_back(pool, p);
         None
+    }
+    fn expect(&self, _m: &Meta, _class: Option<ClassId>, _step: u32, pool: &Pool) -> bool {
+        self.queue.ask_last(pool);
+        false
     }
     fn enqueue(&mut self, p: Pkt, class: Option<ClassId>, cx: &mut Cx) {
         if let Some(p) = self.enqueue_quietly(p, class, &mut cx.pool) {

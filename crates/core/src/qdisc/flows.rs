@@ -17,6 +17,7 @@ use crate::law::deficit::{Passes, rounds_in_debt};
 use crate::packet::meta::Meta;
 use crate::packet::pool::{List, Pkt, Pool, Waiting};
 use crate::sched::answer::Next;
+use crate::sched::cx::Cx;
 use crate::text::error::{ConfigError, ErrorKind, Object};
 
 /// Least quantum: Linux raises smaller ones to it silently.
@@ -24,8 +25,16 @@ pub(crate) const QUANTUM_MIN: u32 = 256;
 /// Greatest quantum that the kernel accepts.
 pub(crate) const QUANTUM_MAX: u32 = 1 << 20;
 
-/// "No flow" in a link.
+/// "No flow" at the front of a list.
 const NIL: u32 = u32::MAX;
+
+/// Number of flows from which on memory is asked for ahead: fewer stay in the caches.
+const ASKS_FROM: u32 = 8192;
+/// Turns ahead at which a flow's own memory is asked for, and, once that is there, its packets'. A
+/// turn takes about 50 ns at least, and memory 150.
+const FLOW_AHEAD: u32 = 10;
+const PACKET_AHEAD: u32 = 5;
+const SECOND_AHEAD: u32 = 2;
 
 /// A flow, with what its law keeps of it: whole cache lines.
 #[derive(Debug, Default)]
@@ -33,8 +42,6 @@ const NIL: u32 = u32::MAX;
 pub(crate) struct Flow<L> {
     pub(crate) packets: List,
     pub(crate) deficit: i32,
-    /// The next flow on the same list.
-    link: u32,
     listed: bool,
     pub(crate) law: L,
 }
@@ -46,34 +53,56 @@ impl<L> Flow<L> {
     }
 }
 
-/// A list of flows, threaded through their `link`s.
+/// Flows in the order of their turns: a ring of their numbers, so that those of the next turns are
+/// known without their memory.
 #[derive(Debug)]
 struct Turns {
+    /// No places before `take_memory`, then a power of two, at least one for each flow.
+    ring: Vec<u32>,
     head: u32,
-    tail: u32,
     len: u32,
+    /// The flow at the front; `NIL` if there is none.
+    front: u32,
 }
 
 impl Turns {
     const fn new() -> Self {
-        Self { head: NIL, tail: NIL, len: 0 }
+        Self { ring: Vec::new(), head: 0, len: 0, front: NIL }
     }
-    #[inline]
-    fn push_back<L>(&mut self, flows: &mut [Flow<L>], f: u32) {
-        flows[f as usize].link = NIL;
-        match self.head {
-            NIL => self.head = f,
-            _ => flows[self.tail as usize].link = f,
-        }
-        self.tail = f;
-        self.len += 1;
+    /// Returns the number of places for `flows` flows.
+    const fn places(flows: u32) -> usize {
+        flows.next_power_of_two() as usize
     }
+    const fn clear(&mut self) {
+        (self.head, self.len, self.front) = (0, 0, NIL);
+    }
+    /// Returns the flow that has its turn `n` turns from now.
     #[inline]
-    fn pop_front<L>(&mut self, flows: &[Flow<L>]) {
-        if let Some(flow) = flows.get(self.head as usize) {
-            self.head = flow.link;
-            self.len -= 1;
+    fn nth(&self, n: u32) -> Option<u32> {
+        let mask = self.ring.len().wrapping_sub(1);
+        if n < self.len { self.ring.get(self.head.wrapping_add(n) as usize & mask).copied() } else { None }
+    }
+    /// Appends a flow that is on no list: there is a place for each.
+    #[inline(always)]
+    fn push_back(&mut self, f: u32) {
+        let mask = self.ring.len().wrapping_sub(1);
+        if let Some(place) = self.ring.get_mut(self.head.wrapping_add(self.len) as usize & mask) {
+            *place = f;
+            if self.len == 0 {
+                self.front = f;
+            }
+            self.len += 1;
         }
+    }
+    /// Takes off the flow at the front, which is there.
+    #[inline(always)]
+    fn pop_front(&mut self) {
+        self.head = self.head.wrapping_add(1);
+        self.len -= 1;
+        self.front = self.nth(0).unwrap_or(NIL);
+    }
+    fn iter(&self) -> impl Iterator<Item = u32> + '_ {
+        (0..self.len).filter_map(|n| self.nth(n))
     }
 }
 
@@ -87,25 +116,36 @@ pub(crate) struct FlowTable<L> {
     new: Turns,
     old: Turns,
     quantum: i32,
+    /// True if memory is asked for ahead.
+    asks: bool,
 }
 
 impl<L: Default> FlowTable<L> {
     /// Returns a table of `count` flows, which has no memory yet. A `quantum` is in bytes, 1 to
     /// 2^20.
-    pub(crate) const fn new(count: u32, quantum: u32) -> Self {
-        Self { flows: Vec::new(), count, new: Turns::new(), old: Turns::new(), quantum: quantum as i32 }
+    pub(crate) fn new(count: u32, quantum: u32) -> Self {
+        let (new, old) = (Turns::new(), Turns::new());
+        Self { flows: Vec::new(), count, new, old, quantum: quantum as i32, asks: count >= ASKS_FROM }
     }
     /// Takes the memory of the flows.
     pub(crate) fn take_memory(&mut self) {
         self.flows.resize_with(self.count as usize, Flow::default);
+        for turns in [&mut self.new, &mut self.old] {
+            turns.ring.resize(Turns::places(self.count), 0);
+        }
+    }
+    /// Returns the bytes of a table of `count` flows.
+    pub(crate) fn memory(count: u32) -> u64 {
+        u64::from(count) * size_of::<Flow<L>>() as u64 + 2 * 4 * Turns::places(count) as u64
     }
     /// Forgets all flows, of which none has packets; without their memory if it comes back with the
     /// first packet (`lazy`).
     pub(crate) fn reset(&mut self, lazy: bool) {
-        (self.new, self.old) = (Turns::new(), Turns::new());
         if lazy {
-            self.flows = Vec::new();
+            (self.new, self.old, self.flows) = (Turns::new(), Turns::new(), Vec::new());
         } else {
+            self.new.clear();
+            self.old.clear();
             self.flows.fill_with(Flow::default);
         }
     }
@@ -145,7 +185,7 @@ impl<L: Default> FlowTable<L> {
     /// True if no flow is on a list.
     #[inline]
     pub(crate) const fn is_idle(&self) -> bool {
-        self.new.head == NIL && self.old.head == NIL
+        self.new.front == NIL && self.old.front == NIL
     }
 
     /// Lists a flow that has just got a packet, if it is on no list: as a new flow. Returns true
@@ -158,46 +198,94 @@ impl<L: Default> FlowTable<L> {
         }
         flow.listed = true;
         flow.deficit = self.quantum;
-        self.new.push_back(&mut self.flows, f);
+        self.new.push_back(f);
         true
+    }
+
+    /// Asks for the memory that a packet of this flow will touch when it is queued: the flow in
+    /// step 0, then its last packet. Returns true if there is another step.
+    #[inline]
+    pub(crate) fn expect(&self, f: u32, step: u32, pool: &Pool) -> bool {
+        if step == 0 {
+            txweir_ahead::element(&self.flows, f as usize);
+            return true;
+        }
+        if let Some(flow) = self.flows.get(f as usize) {
+            flow.packets.ask_last(pool);
+        }
+        false
     }
 
     /// Returns the packet of the flow whose turn it is. `take` takes the next packet, and its
     /// bytes, out of a flow.
     #[inline]
-    pub(crate) fn next(&mut self, mut take: impl FnMut(u32, &mut Flow<L>) -> Option<(Pkt, u32)>) -> Next {
+    pub(crate) fn next(
+        &mut self,
+        cx: &mut Cx,
+        mut take: impl FnMut(u32, &mut Flow<L>, &mut Cx) -> Option<(Pkt, u32)>,
+    ) -> Next {
         let mut passes = Passes::new();
         // Beside the turns of `Passes`, each takes a flow off the list of new flows or of old ones.
         let mut bound = Bound::of(2 * self.flows.len() + 1);
         loop {
-            let from_new = self.new.head != NIL;
-            let f = if from_new { self.new.head } else { self.old.head };
+            let from_new = self.new.front != NIL;
+            let f = if from_new { self.new.front } else { self.old.front };
             if f == NIL {
                 return Next::Empty;
             }
             let flow = &mut self.flows[f as usize];
             if flow.deficit <= 0 {
                 flow.deficit += self.quantum;
-                self.turn(from_new);
-                self.old.push_back(&mut self.flows, f);
+                self.turn(from_new, cx);
+                self.old.push_back(f);
                 if passes.is_long() {
                     self.skip_rounds();
                 }
                 continue;
             }
             bound.turn();
-            if let Some((p, len)) = take(f, flow) {
+            if let Some((p, len)) = take(f, flow, cx) {
                 flow.deficit = flow.deficit.saturating_sub_unsigned(len);
+                if self.asks {
+                    flow.packets.ask_second(&mut cx.pool);
+                }
                 return Next::Packet(p);
             }
-            self.turn(from_new);
+            self.turn(from_new, cx);
             // An emptied new flow waits for its turn among the old ones, so that it cannot starve
             // them by coming back at once (RFC 8290 section 4.2).
-            if from_new && self.old.head != NIL {
-                self.old.push_back(&mut self.flows, f);
+            if from_new && self.old.front != NIL {
+                self.old.push_back(f);
             } else {
                 self.flows[f as usize].listed = false;
             }
+        }
+    }
+
+    /// Takes the flow at the front of a list off it.
+    #[inline]
+    fn turn(&mut self, from_new: bool, cx: &mut Cx) {
+        let list = if from_new { &mut self.new } else { &mut self.old };
+        list.pop_front();
+        if self.asks {
+            self.look_ahead(from_new, cx);
+        }
+    }
+
+    /// Asks for the memory of the flows that have their turns soon, and of their packets. Each turn
+    /// asks for those at fixed distances.
+    #[inline(never)]
+    fn look_ahead(&self, from_new: bool, cx: &mut Cx) {
+        let turns = if from_new { &self.new } else { &self.old };
+        if let Some(f) = turns.nth(FLOW_AHEAD) {
+            txweir_ahead::element(&self.flows, f as usize);
+        }
+        let flow = |n| turns.nth(n).and_then(|f| self.flows.get(f as usize));
+        if let Some(flow) = flow(PACKET_AHEAD) {
+            flow.packets.ask_first(&mut cx.pool);
+        }
+        if let Some(flow) = flow(SECOND_AHEAD) {
+            flow.packets.ask_second(&mut cx.pool);
         }
     }
 
@@ -213,34 +301,21 @@ impl<L: Default> FlowTable<L> {
         self.flows.iter().flat_map(|flow| flow.packets.waiting(pool)).for_each(f);
     }
 
-    /// Takes the flow at the front of a list off it.
-    #[inline]
-    fn turn(&mut self, from_new: bool) {
-        let list = if from_new { &mut self.new } else { &mut self.old };
-        list.pop_front(&self.flows);
-    }
-
     /// Gives each listed flow the quanta of the rounds in which no flow can send; of no round while
     /// a flow is on the list of new ones, which the round empties.
     #[cold]
     fn skip_rounds(&mut self) {
-        if self.new.head != NIL {
+        if self.new.front != NIL {
             return;
         }
-        let (mut rounds, mut at) = (u32::MAX, self.old.head);
-        let mut bound = Bound::of(self.flows.len());
-        while let Some(flow) = self.flows.get(at as usize) {
-            bound.turn();
-            rounds = rounds.min(rounds_in_debt(flow.deficit, self.quantum));
-            at = flow.link;
-        }
-        at = self.old.head;
-        let mut bound = Bound::of(self.flows.len());
-        while let Some(flow) = self.flows.get_mut(at as usize) {
-            bound.turn();
-            // A debt of at least as many quanta: the sum is at most 0.
-            flow.deficit = flow.deficit.saturating_add_unsigned(rounds * self.quantum.unsigned_abs());
-            at = flow.link;
+        let Self { flows, old, quantum, .. } = self;
+        let in_debt = old.iter().filter_map(|f| flows.get(f as usize));
+        let rounds = in_debt.map(|flow| rounds_in_debt(flow.deficit, *quantum)).min().unwrap_or(0);
+        for f in old.iter() {
+            if let Some(flow) = flows.get_mut(f as usize) {
+                // A debt of at least as many quanta: the sum is at most 0.
+                flow.deficit = flow.deficit.saturating_add_unsigned(rounds * quantum.unsigned_abs());
+            }
         }
     }
 }
@@ -260,4 +335,38 @@ pub(crate) fn keeps_flows(kind: &'static str, old: u32, new: u32) -> Result<(), 
     }
     let expected = format!("{old}, as it is (it cannot change while running)");
     Err(ConfigError::new(ErrorKind::Conflict, Object::Kind(kind), expected, new).key("flows"))
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::collections::VecDeque;
+
+    use super::*;
+    use crate::base::rng::Rng;
+
+    /// Compares the ring with a queue, at each length, around its end, and after it was cleared.
+    #[test]
+    fn turns_are_a_queue() {
+        for flows in [1, 5, 8] {
+            let (mut turns, mut model, mut rng) = (Turns::new(), VecDeque::new(), Rng::new(9));
+            turns.push_back(0);
+            assert_eq!((turns.front, turns.len), (NIL, 0), "no place before the memory");
+            turns.ring.resize(Turns::places(flows), 0);
+            for i in 0..2000 {
+                if i % 500 == 499 {
+                    turns.clear();
+                    model.clear();
+                }
+                if rng.below(2) == 0 && model.len() < flows as usize {
+                    turns.push_back(i);
+                    model.push_back(i);
+                } else if model.pop_front().is_some() {
+                    turns.pop_front();
+                }
+                assert_eq!(turns.front, model.front().copied().unwrap_or(NIL));
+                assert_eq!(turns.iter().collect::<Vec<_>>(), Vec::from(model.clone()));
+                assert_eq!((turns.len as usize, turns.nth(turns.len)), (model.len(), None));
+            }
+        }
+    }
 }

@@ -56,6 +56,8 @@ use flow::{Flow, NIL, Place, Turns, launch_of};
 const DEBT_MAX: i32 = 64;
 /// Most packets that take the fast path before one leaves: beyond it flows shall take turns.
 const FAST_MAX: u32 = 8;
+/// Number of flows from which on memory is asked for ahead: fewer stay in the caches.
+const ASKS_FROM: usize = 8192;
 /// Idle time after which a flow may be forgotten; its credit has been refilled long before.
 const GC_AGE: Nanos = Nanos::from_secs(3);
 /// Flows looked at when a new one makes them too many: the bound of that loop.
@@ -225,6 +227,17 @@ impl Discipline for Fq {
         }
         self.join(f, band, p, cx);
     }
+    fn expect(&self, m: &Meta, _class: Option<ClassId>, step: u32, pool: &Pool) -> bool {
+        let f = self.limits.flow(m);
+        if step == 0 {
+            txweir_ahead::element(&self.flows, f);
+            return true;
+        }
+        if let Some(flow) = self.flows.get(f) {
+            flow.packets.ask_last(pool);
+        }
+        false
+    }
     fn dequeue(&mut self, cx: &mut Cx) -> Next {
         if self.packets == 0 {
             return Next::Empty;
@@ -234,7 +247,7 @@ impl Discipline for Fq {
             self.packets -= 1;
             return Next::Packet(p);
         }
-        self.release(cx.now);
+        self.release(cx);
         // Bound: that of `Passes`, and between two of its turns one for each band. A turn sends,
         // gives a flow credit, takes a flow off the lists, or goes to another band.
         let mut misses = 0;
@@ -391,7 +404,9 @@ impl Fq {
 
     /// Lists the flows whose time has come.
     #[inline]
-    fn release(&mut self, now: Instant) {
+    fn release(&mut self, cx: &mut Cx) {
+        let now = cx.now;
+        let asks = self.flows.len() >= ASKS_FROM;
         let until = now + self.limits.offload;
         let mut first = true;
         let mut bound = Bound::of(self.flows.len());
@@ -404,6 +419,13 @@ impl Fq {
             let flow = &mut self.flows[f as usize];
             flow.place = Place::Listed;
             self.active += u32::from(flow.len > 0);
+            if asks {
+                flow.packets.ask_first(&mut cx.pool);
+                if let Some(soon) = self.wheel.soon() {
+                    txweir_ahead::element(&self.flows, soon as usize);
+                }
+            }
+            let flow = &self.flows[f as usize];
             self.bands[usize::from(flow.band)].old.push_back(&mut self.flows, f);
         }
     }

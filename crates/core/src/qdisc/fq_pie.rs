@@ -27,6 +27,7 @@ use crate::base::handle::ClassId;
 use crate::base::time::{Instant, Nanos};
 use crate::base::units::{Bytes, Packets};
 use crate::law::pie::{PieParams, PieState, Ticks};
+use crate::packet::meta::Meta;
 use crate::packet::pool::{List, Pkt, Pool, Waiting};
 use crate::packet::reason::DropReason;
 use crate::packet::route::Candidate;
@@ -187,8 +188,7 @@ impl Discipline for FqPie {
         (ErrorKind::OutOfRange, Some("alpha" | "beta" | "ecn_prob")) => Some(Refuser::Tool),
         _ => None,
     };
-    const TABLES: fn(&Config, &Env) -> u64 =
-        |cfg, _| u64::from(cfg.flows) * size_of::<Flow<FlowLaw>>() as u64;
+    const TABLES: fn(&Config, &Env) -> u64 = |cfg, _| FlowTable::<FlowLaw>::memory(cfg.flows);
     type Config = Config;
     type Rules = ();
     type Stats = Stats;
@@ -281,12 +281,15 @@ impl Discipline for FqPie {
         self.stats.pkts_in += 1;
         self.stats.new_flow_count += u64::from(self.table.list(f));
     }
+    fn expect(&self, m: &Meta, class: Option<ClassId>, step: u32, pool: &Pool) -> bool {
+        self.table.expect(self.table.flow_of(m, class), step, pool)
+    }
     fn dequeue(&mut self, cx: &mut Cx) -> Next {
         let now = Ticks::at(cx.now);
         self.rounds.advance(cx.now);
         let (rounds, params) = (&self.rounds, &self.params);
         let (packets, memory) = (&mut self.packets, &mut self.memory);
-        self.table.next(|f, flow| {
+        self.table.next(cx, |f, flow, cx| {
             let p = flow.packets.pop_front(&cx.pool)?;
             let m = cx.meta(&p);
             let sojourn = now.since(Ticks::at(m.enqueued));

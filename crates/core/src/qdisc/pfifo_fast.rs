@@ -50,6 +50,7 @@ impl Discipline for PfifoFast {
     const KIND: &'static str = "pfifo_fast";
     const ABOUT: &'static str = "Three FIFO bands by priority, lowest first; the default.";
     const FLAGS: Flags = Flags { shapes: false, reorders: false };
+    const QUIET: bool = true;
     const CAPACITY: Capacity = Capacity { keys: &[], unset: Unset::Queues(3) };
     const REFUSED_BY: RefusedBy = |err, _| match (err.kind, err.key.as_deref()) {
         (ErrorKind::UnknownKey, _) => Some(Refuser::Usage),

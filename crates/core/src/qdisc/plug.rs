@@ -113,6 +113,7 @@ impl Discipline for Plug {
     const KIND: &'static str = "plug";
     const ABOUT: &'static str = "A queue that a command opens: packets wait for it in epochs.";
     const FLAGS: Flags = Flags { shapes: true, reorders: false };
+    const QUIET: bool = true;
     const STYLE: Style = Style::BLANK;
     // tc reads the limit as a number of 32 bits.
     const REFUSED_BY: RefusedBy = |err, _| (err.kind == ErrorKind::OutOfRange).then_some(Refuser::Tool);

@@ -185,6 +185,7 @@ impl Discipline for Rough {
     const ABOUT: &'static str =
         "TCP control segments first, in one limit with everything else (not in Linux).";
     const FLAGS: Flags = Flags { shapes: false, reorders: false };
+    const QUIET: bool = true;
     const CAPACITY: Capacity = Capacity { keys: &["bytes", "limit"], ..Capacity::KEY };
     const IN_LINUX: bool = false;
     const CONTROL_FIRST: bool = true;

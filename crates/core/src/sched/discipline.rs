@@ -6,6 +6,7 @@ use crate::base::chance::Percent;
 use crate::base::env::Env;
 use crate::base::handle::ClassId;
 use crate::base::time::Instant;
+use crate::packet::meta::Meta;
 use crate::packet::pool::{List, Pkt, Pool, Waiting};
 use crate::packet::route::Candidate;
 use crate::sched::answer::{Next, Verdict};
@@ -79,6 +80,8 @@ pub trait Discipline: Debug + Send + Sync + Sized + 'static {
     const COPIES: Option<&'static str> = None;
     /// True if it needs more of a packet than its metadata (`crate::packet::detail`).
     const WANTS_DETAIL: bool = false;
+    /// True if it implements `enqueue_quietly`.
+    const QUIET: bool = false;
     /// True if it may send TCP control segments (`Meta::tcp_control`) before earlier packets of
     /// their flows.
     const CONTROL_FIRST: bool = false;
@@ -123,10 +126,18 @@ pub trait Discipline: Debug + Send + Sync + Sized + 'static {
     fn enqueue(&mut self, p: Pkt, class: Option<ClassId>, cx: &mut Cx);
     /// Queues the packet, if that is the whole effect: no other qdisc is called and nothing is
     /// dropped. Otherwise returns the packet, for `enqueue`. If most packets take this path, the
-    /// node saves the check for other effects.
+    /// node saves the check for other effects. It is called if `QUIET` says so.
     #[inline]
     fn enqueue_quietly(&mut self, p: Pkt, _class: Option<ClassId>, _pool: &mut Pool) -> Option<Pkt> {
         Some(p)
+    }
+    /// Asks for memory (`txweir_ahead`) that the packet, which comes soon, will touch when it is
+    /// queued. Step 0 asks for what is known from the packet alone, each further step for what the
+    /// memory of the one before leads to. Returns true if there is another step. Without an effect
+    /// but on time, and not called for kinds with classes, whose classes are asked instead.
+    #[inline]
+    fn expect(&self, _m: &Meta, _class: Option<ClassId>, _step: u32, _pool: &Pool) -> bool {
+        false
     }
     /// Returns the next packet. It must leave now: the device has promised a slot.
     fn dequeue(&mut self, cx: &mut Cx) -> Next;

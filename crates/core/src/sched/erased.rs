@@ -44,6 +44,8 @@ pub trait Qdisc: Any + Debug + Send + Sync {
     fn classify_result(&self, class: Option<ClassId>, asked: Option<Handle>, own: Handle) -> Classified;
     /// See `Discipline`.
     fn select(&self, m: &Meta, class: Option<ClassId>) -> Option<&Class>;
+    /// See `Discipline`: for each packet of a burst.
+    fn expect(&self, burst: &[Meta], step: u32, account: &Account, pool: &Pool) -> bool;
     /// See `Discipline`; keeps the account of its node.
     fn enqueue(&mut self, p: Pkt, account: &mut Account, cx: &mut Cx);
     /// See `Discipline`; keeps the account of its node. Without a packet, `Wakes::answer` returns
@@ -308,10 +310,23 @@ impl<D: Discipline> Erased<D> {
     /// inlined, it would make the common quiet path spill registers.
     #[inline(never)]
     fn enqueue_loudly(&mut self, p: Pkt, class: Option<ClassId>, account: &mut Account, cx: &mut Cx) {
+        self.offer(p, class, account, cx);
+    }
+
+    /// As `offer`, after an effect beside this qdisc.
+    #[cold]
+    #[inline(never)]
+    fn offer_owing(&mut self, p: Pkt, class: Option<ClassId>, account: &mut Account, cx: &mut Cx) {
+        let outer = cx.effects.begin_call();
+        self.enqueue_loudly(p, class, account, cx);
+        cx.effects.end_call(outer);
+    }
+
+    /// Offers a packet to the discipline, and settles the effects.
+    #[inline(always)]
+    fn offer(&mut self, p: Pkt, class: Option<ClassId>, account: &mut Account, cx: &mut Cx) {
         if cx.effects.any() {
-            let outer = cx.effects.begin_call();
-            self.enqueue_loudly(p, class, account, cx);
-            return cx.effects.end_call(outer);
+            return self.offer_owing(p, class, account, cx);
         }
         self.inner.enqueue(p, class, cx);
         if cx.effects.any() {
@@ -356,12 +371,27 @@ impl<D: Discipline> Qdisc for Erased<D> {
     fn select(&self, m: &Meta, class: Option<ClassId>) -> Option<&Class> {
         (D::CLASSES.as_ref()?.of)(&self.inner).select(m, class)
     }
+    fn expect(&self, burst: &[Meta], step: u32, account: &Account, pool: &Pool) -> bool {
+        let mut more = false;
+        for m in burst {
+            let class = if D::TAKES_CLASS { account.choice().of(m) } else { None };
+            more |= match &D::CLASSES {
+                Some(classes) => {
+                    (classes.of)(&self.inner).select(m, class).is_some_and(|c| c.expect(m, step, pool))
+                }
+                None => self.inner.expect(m, class, step, pool),
+            };
+        }
+        more
+    }
     #[inline]
     fn enqueue(&mut self, p: Pkt, account: &mut Account, cx: &mut Cx) {
         let m = cx.pool.meta(&p);
         account.enter(m.wire_len);
         let class = if D::TAKES_CLASS { account.choice().of(m) } else { None };
-        if let Some(p) = self.inner.enqueue_quietly(p, class, &mut cx.pool) {
+        if !D::QUIET {
+            self.offer(p, class, account, cx);
+        } else if let Some(p) = self.inner.enqueue_quietly(p, class, &mut cx.pool) {
             self.enqueue_loudly(p, class, account, cx);
         }
     }

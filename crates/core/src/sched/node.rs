@@ -44,6 +44,18 @@ pub struct Class {
 }
 
 impl Class {
+    /// Asks for the memory that a packet will touch when it is queued in the class: see
+    /// `Discipline::expect`. The class itself comes first, its qdisc next, and then the steps of
+    /// the qdisc.
+    pub(crate) fn expect(&self, m: &Meta, step: u32, pool: &Pool) -> bool {
+        match step {
+            0 => txweir_ahead::first_line(self),
+            1 => txweir_ahead::value(self.node.qdisc()),
+            _ => return self.node.expect(core::slice::from_ref(m), step - 2, pool),
+        }
+        true
+    }
+
     /// Bytes of a class that has a default qdisc, at most.
     pub const BYTES: u64 = 512;
 }
@@ -170,6 +182,11 @@ impl Node {
     pub(crate) fn charge_direct(&mut self, m: &Meta) {
         self.counted.account.enter(m.wire_len);
         self.counted.account.leave(m);
+    }
+
+    /// Asks for the memory that packets will touch when they are queued: see `Discipline::expect`.
+    pub(crate) fn expect(&self, burst: &[Meta], step: u32, pool: &Pool) -> bool {
+        self.counted.qdisc.expect(burst, step, &self.counted.account, pool)
     }
 
     /// Queues a packet, or drops it or others.

@@ -84,8 +84,8 @@ fn an_idle_qdisc_takes_no_table_where_tables_come_late() {
     const SMALL: u64 = 20 << 10;
     let env = Env { lazy: true, ..Env::default() };
     for (kind, words, table) in [
-        ("fq_codel", &["flows", "4096"][..], 4096 * 72),
-        ("fq_pie", &["flows", "4096"], 4096 * 128),
+        ("fq_codel", &["flows", "4096"][..], 4096 * 80),
+        ("fq_pie", &["flows", "4096"], 4096 * 136),
         ("cake", &["besteffort"], 1024 * 92),
         ("cake", &["diffserv4"], 1024 * (80 + 4 * 12)),
         ("cake", &["diffserv8", "flowblind"], 1024 * (80 + 8 * 12)),

@@ -10,6 +10,7 @@ mod action_police;
 mod alloc;
 mod aqm;
 mod bands;
+mod burst;
 mod cake;
 mod canary;
 mod cbs;

@@ -142,6 +142,21 @@ impl PackedWheel {
         self.levels.first().map(|slot| Instant(self.slots[slot].min))
     }
 
+    /// Returns the id that is popped five turns after the next one, if it waits in the same slot,
+    /// the slot is in order, and none comes before it. Asks for the memory of the ids behind it.
+    #[inline]
+    pub fn soon(&self) -> Option<u32> {
+        let Slot { head, tail, .. } = self.slots[self.levels.first()?];
+        let ((at, i), (last, end)) = (split(head), split(tail));
+        if at == last {
+            return None;
+        }
+        let next = self.chunks[at].next as usize;
+        let chunk = &self.chunks[next];
+        txweir_ahead::element(&self.chunks, chunk.next as usize);
+        (next != last || i <= end).then(|| chunk.cells[i].id)
+    }
+
     /// Removes and returns the earliest id that is due at `now`, with its deadline.
     #[inline]
     pub fn pop_due(&mut self, now: Instant) -> Option<(u32, Instant)> {
@@ -391,6 +406,23 @@ mod tests {
             }
             assert_eq!(w.len(), 20_000);
         }
+    }
+
+    /// The ids of a slot come in order: one of them is five turns ahead as long as the slot has so
+    /// many.
+    #[test]
+    fn the_id_that_is_soon_is_popped_after_five_others() {
+        let mut w = PackedWheel::with_capacity(40);
+        assert_eq!(w.soon(), None);
+        (0..23).for_each(|id| w.insert(id, Instant(1 << 20)));
+        let mut seen = Vec::new();
+        for id in 0..23 {
+            let before = w.soon();
+            assert_eq!(w.pop_due(Instant(1 << 20)), Some((id, Instant(1 << 20))));
+            seen.push(before);
+        }
+        let expected: Vec<_> = (0..23).map(|id| (id + 5 < 23).then_some(id + 5)).collect();
+        assert_eq!(seen, expected);
     }
 
     #[test]

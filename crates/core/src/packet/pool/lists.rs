@@ -81,6 +81,29 @@ impl List {
     pub fn front<'a>(&self, pool: &'a Pool) -> Option<&'a Meta> {
         pool.slots.get(self.head as usize).map(|s| &s.meta)
     }
+    /// Asks for the memory of the oldest packet, which leaves soon.
+    #[inline]
+    pub(crate) fn ask_first(&self, pool: &mut Pool) {
+        if self.head != NIL {
+            pool.ask(self.head);
+        }
+    }
+    /// Asks for the memory of the packet behind the oldest, whose own memory is there.
+    #[inline]
+    pub(crate) fn ask_second(&self, pool: &mut Pool) {
+        if let Some(first) = pool.slots.get(self.head as usize)
+            && self.head != self.tail
+        {
+            pool.ask(first.next);
+        }
+    }
+    /// Asks for the memory of the newest packet: the next one is queued behind it.
+    #[inline]
+    pub(crate) fn ask_last(&self, pool: &Pool) {
+        if self.head != NIL {
+            txweir_ahead::element(&pool.slots, self.tail as usize);
+        }
+    }
     /// Returns the oldest packet.
     #[inline]
     pub fn first<'a>(&self, pool: &'a Pool) -> Option<Waiting<'a>> {
@@ -305,6 +328,11 @@ impl Queue {
     #[inline]
     pub fn first<'a>(&self, pool: &'a Pool) -> Option<Waiting<'a>> {
         self.list.first(pool)
+    }
+    /// Asks for the memory of the newest packet: the next one is queued behind it.
+    #[inline]
+    pub(crate) fn ask_last(&self, pool: &Pool) {
+        self.list.ask_last(pool);
     }
     /// Appends all its packets to `out`, and is empty afterwards. O(1).
     pub fn evict_all(&mut self, out: &mut List, pool: &mut Pool) {

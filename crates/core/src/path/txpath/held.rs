@@ -19,6 +19,12 @@ use crate::sched::cx::Cx;
 use crate::sched::node::Node;
 use crate::sched::trace::{Event, Record};
 
+/// Number of waiting packets from which on memory is asked for ahead: fewer stay in the caches.
+const EXPECTS_FROM: usize = 8192;
+/// Most steps of that: two classes, one in the other, with their qdiscs, a flow of the inner one,
+/// the last packet of the flow.
+const EXPECT_STEPS_MAX: u32 = 6;
+
 /// The packets that wait on a path.
 #[derive(Debug)]
 pub(crate) struct Held<F> {
@@ -95,6 +101,18 @@ impl<F> Held<F> {
         self.tree.root_mut().charge_direct(m);
         self.stats.direct += 1;
         self.record(Event::Direct, m);
+    }
+
+    /// Asks for the memory that these packets will touch, if so many wait that the caches do not
+    /// hold it.
+    #[inline]
+    pub(super) fn expect(&self, burst: &[Meta]) {
+        if self.cx.pool.live() < EXPECTS_FROM {
+            return;
+        }
+        let root = self.tree.root();
+        // Bound: EXPECT_STEPS_MAX.
+        let _ = (0..EXPECT_STEPS_MAX).all(|step| root.expect(burst, step, &self.cx.pool));
     }
 
     /// Takes a packet into the qdiscs: see `TxPath::submit_with`.
@@ -183,6 +201,14 @@ impl<F> Held<F> {
         wake
     }
 
+    /// Asks for the memory of the frames of the packets that qdiscs have asked for.
+    #[inline(never)]
+    fn ask_frames(&mut self) {
+        for soon in self.cx.pool.take_asked() {
+            txweir_ahead::element(&self.frames, soon as usize);
+        }
+    }
+
     /// Gives a packet that has left the qdiscs to the device.
     #[inline(always)]
     pub(super) fn hand_over<D>(&mut self, p: Pkt, tx: &mut Transmitter, dev: &mut D)
@@ -191,6 +217,9 @@ impl<F> Held<F> {
     {
         self.freed = true;
         let frame = self.frames[p.index()].take();
+        if self.cx.pool.has_asked() {
+            self.ask_frames();
+        }
         // The metadata is read in place: a copy of the cache line would cost as much as the rest.
         let m = self.cx.pool.release(p);
         if let Some(frame) = frame {

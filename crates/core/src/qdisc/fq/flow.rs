@@ -102,6 +102,16 @@ impl Packets {
         }
         p
     }
+    /// Asks for the memory of the first packet.
+    #[inline]
+    pub(super) fn ask_first(&self, pool: &mut Pool) {
+        self.front.ask_first(pool);
+    }
+    /// Asks for the memory of the last packet.
+    #[inline]
+    pub(super) fn ask_last(&self, pool: &Pool) {
+        if self.back.is_empty() { self.front.ask_last(pool) } else { self.back.ask_last(pool) }
+    }
     pub(super) fn front<'a>(&self, pool: &'a Pool) -> Option<&'a Meta> {
         self.front.front(pool)
     }
