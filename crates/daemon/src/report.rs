@@ -165,7 +165,11 @@ fn write_direction(out: &mut String, whole: &Whole<'_>, ends: &Ends, elapsed: Na
         0 => String::new(),
         n => format!(", given up {n} times"),
     };
-    writeln!(out, "  out    {} frames, marked {}, full {full}, lost {lost}{given_up}", s.delivered, s.marked)?;
+    writeln!(
+        out,
+        "  out    {} frames, marked {}, full {full}, lost {lost}{given_up}",
+        s.delivered, s.marked
+    )?;
     if let Some(crossed) = whole.crossed() {
         let in_each: Vec<String> = whole.parts().map(|part| part.stats().received.to_string()).collect();
         writeln!(
@@ -274,8 +278,8 @@ pub(crate) fn delays_text(delays: &Delays) -> String {
     stages.join(", ")
 }
 
-/// Returns the delays of each stage as an object: the number of frames, the sum of their delays, and
-/// the numbers below each bound; bounds without a frame are left out.
+/// Returns the delays of each stage as an object: the number of frames, the sum of their delays,
+/// and the number in each bucket; buckets without a frame are left out.
 pub(crate) fn delays_json(delays: &Delays) -> String {
     let stages = delays.stages().map(|(name, times)| {
         let buckets = times.buckets().filter(|(_, count)| *count > 0).map(|(bound, count)| {

@@ -74,9 +74,7 @@ impl<D: Backend<Frame = Frame, Store = Frames>> Direction<D> {
         crossed.from_others += 1;
         let Arrival { frame, meta, headers, route, queue_chosen, at } = arrival;
         match exit.store().adopt(frame) {
-            Ok((frame, spare)) => {
-                (Some(Arrival { frame, meta, headers, route, queue_chosen, at }), spare)
-            }
+            Ok((frame, spare)) => (Some(Arrival { frame, meta, headers, route, queue_chosen, at }), spare),
             Err(NoRoom) => {
                 crossed.refused += 1;
                 (None, None)

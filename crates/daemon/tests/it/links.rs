@@ -19,8 +19,7 @@ fn a_null_link_takes_everything_at_once() {
     }]);
     let mut shown = world.show("lan");
     // Every counter of the path and of the direction, by its declaration.
-    let counted =
-        ["path", "stats", "sums", "delays"].map(|key| shown[0].as_object_mut()?.remove(key));
+    let counted = ["path", "stats", "sums", "delays"].map(|key| shown[0].as_object_mut()?.remove(key));
     let [Some(path), Some(stats), Some(sums), Some(delays)] = counted else { panic!("{shown}") };
     // It took no time in any stage.
     let stage = serde_json::json!({

@@ -9,8 +9,8 @@ use txweir_daemon::{Daemon, Links, Machine};
 use txweir_device::{Endpoint, LinkIo, OpenCause, OpenError};
 use txweir_runtime::Notes;
 
-use crate::common::{Log, World};
 use crate::common::card::Card;
+use crate::common::{Log, World};
 
 /// The interfaces of a machine by their names; those that cannot be used have no card.
 #[derive(Clone, Debug, Default)]

@@ -13,7 +13,8 @@ fn direction(spec: Option<&str>) -> Direction<Out> {
         Some(WireSpec { wire, bql }) => (Some(wire), bql),
         None => (None, None),
     };
-    Direction::new(DirectionConfig { wire, bql, ..DirectionConfig::default() }, Out::new(FRAME_MEMORY)).unwrap()
+    Direction::new(DirectionConfig { wire, bql, ..DirectionConfig::default() }, Out::new(FRAME_MEMORY))
+        .unwrap()
 }
 
 /// Lets a frame in at `now` that was found at `looked`.

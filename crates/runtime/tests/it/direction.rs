@@ -57,7 +57,13 @@ pub fn super_frame(payload: &[u8], gso_size: u16) -> (VnetHdr, Vec<u8>) {
 
 fn direction(spec: &str, memory: usize) -> Direction<Out> {
     let WireSpec { wire, bql } = spec.parse().unwrap();
-    let config = DirectionConfig { wire: Some(wire), bql, env: Env::default(), packets: 4096, ..DirectionConfig::default() };
+    let config = DirectionConfig {
+        wire: Some(wire),
+        bql,
+        env: Env::default(),
+        packets: 4096,
+        ..DirectionConfig::default()
+    };
     Direction::new(config, Out::new(memory)).unwrap()
 }
 
@@ -67,7 +73,11 @@ fn of_queues(queues: u16, spec: Option<&str>) -> Direction<Out> {
         None => (None, None),
     };
     let env = Env { queues, ..Env::default() };
-    Direction::new(DirectionConfig { wire, bql, env, packets: 4096, ..DirectionConfig::default() }, Out::new(64 << 20)).unwrap()
+    Direction::new(
+        DirectionConfig { wire, bql, env, packets: 4096, ..DirectionConfig::default() },
+        Out::new(64 << 20),
+    )
+    .unwrap()
 }
 
 fn graft(way: &mut Direction<Out>, now: Instant, parent: &str, kind: &str, options: &[&str]) {

@@ -37,7 +37,13 @@ fn port(frame: &[u8]) -> u16 {
 
 fn direction(spec: &str, quota: u32) -> Direction<Out> {
     let WireSpec { wire, bql } = spec.parse().unwrap();
-    let config = DirectionConfig { wire: Some(wire), bql, env: Env::default(), packets: 4096, ..DirectionConfig::default() };
+    let config = DirectionConfig {
+        wire: Some(wire),
+        bql,
+        env: Env::default(),
+        packets: 4096,
+        ..DirectionConfig::default()
+    };
     let mut way = Direction::new(config, Out::new(64 << 20)).unwrap();
     way.control(Instant::ZERO).set_fairsend(Quota::segs(quota));
     way

@@ -38,7 +38,11 @@ impl Case {
         let env = Env { queues: 3, ..Env::default() };
         // Room for some twenty super-frames only: frames and pieces are refused as well.
         let out = Out::new(20 * MAX_FRAME);
-        let way = Direction::new(DirectionConfig { wire, bql, env, packets: 512, ..DirectionConfig::default() }, out).unwrap();
+        let way = Direction::new(
+            DirectionConfig { wire, bql, env, packets: 512, ..DirectionConfig::default() },
+            out,
+        )
+        .unwrap();
         Self { way, port: List::default(), now: Instant::ZERO, given: 0, seed: 7 }
     }
 

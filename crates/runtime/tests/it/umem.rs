@@ -201,7 +201,8 @@ fn frame(n: u8) -> Vec<u8> {
 fn direction(wire: Option<&str>) -> Direction<Card> {
     let spec: Option<WireSpec> = wire.map(|spec| spec.parse().unwrap());
     let (wire, bql) = spec.map_or((None, None), |spec| (Some(spec.wire), spec.bql));
-    let config = DirectionConfig { wire, bql, env: Env::default(), packets: 256, ..DirectionConfig::default() };
+    let config =
+        DirectionConfig { wire, bql, env: Env::default(), packets: 256, ..DirectionConfig::default() };
     let mut way = Direction::new(config, Card::new(100)).unwrap();
     way.control(Instant(0)).configure(|tree, cx| {
         tree.edit(cx).replace(Handle::ROOT, None, "fq_codel", &mut Words::new(&[])).unwrap();
