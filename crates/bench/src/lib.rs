@@ -9,6 +9,8 @@
 //! crates; [`threads`] times queues between threads; [`handoff`] measures the time that direct
 //! hand-over to the driver saves.
 //!
+//! [`live`] repeats the directions of published results on links of this machine.
+//!
 //! It is a crate of its own because it depends on those queues (`rtrb`, `crossbeam-queue`) and
 //! models the machines of the experiments, neither of which belongs into a library for programs.
 
@@ -17,6 +19,7 @@
 mod common;
 pub mod handoff;
 pub mod jobs;
+pub mod live;
 mod nullring;
 pub mod reproduce;
 pub mod threads;

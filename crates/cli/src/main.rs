@@ -20,6 +20,7 @@ mod input;
 mod kinds;
 mod lab;
 mod link;
+mod live;
 mod metrics;
 mod output;
 mod page;
@@ -77,6 +78,8 @@ enum Command {
     Try(try_policy::Args),
     /// Explain what a policy does on Linux, and warn about likely mistakes
     Check(check::Args),
+    /// Run experiments on live links, in network namespaces of their own
+    Live(live::Args),
     /// Carry live packets between two interfaces, through qdiscs and a byte limit
     Run(run::Args),
     /// Put qdiscs between this machine and one of its interfaces
@@ -144,6 +147,7 @@ fn run(cli: Cli) -> Result<ExitCode, Failure> {
     match cli.command {
         Command::Check(args) => return check::main(args),
         Command::Lab(args) => return lab::main(args),
+        Command::Live(args) => return live::main(&args),
         Command::Link(args) => return link::main(link::Args { socket: args.socket.or(socket), ..args }),
         Command::Tc(args) => return tc::main(tc::Args { socket: args.socket.or(socket), ..args }),
         Command::Daemon(args) => daemon::main(daemon::Args { socket: args.socket.or(socket), ..args }),

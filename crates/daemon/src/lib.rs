@@ -49,6 +49,7 @@ mod system;
 mod tc;
 mod team;
 mod traffic;
+mod watch;
 pub mod whole;
 mod whole_way;
 

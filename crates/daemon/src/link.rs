@@ -14,10 +14,10 @@ use txweir_tc::tool::Hook;
 
 use crate::end::End;
 use crate::grammar::{Change, LinkType, Make, Send};
-use crate::links::Watch;
 use crate::machine::{Local, Machine};
 use crate::passed::Passed;
 use crate::traffic::{HEADERS, Traffic};
+use crate::watch::Watch;
 
 /// Bytes of an Ethernet header.
 const LINK_HEADER: u32 = 14;
@@ -55,7 +55,7 @@ pub struct Link {
     /// The next attempt to open an interface that is not there; `None` while it is there, or the
     /// loop has not noticed its absence.
     pub retry: Option<Instant>,
-    /// What the watchdog knows of its interface.
+    /// The state of the watchdog of its interface.
     pub(crate) watch: Watch,
     /// True while the interface has not been there yet and its MTU will be the link's.
     finds_mtu: bool,

@@ -26,7 +26,6 @@ use pace::Pace;
 use pass::{admit, senders_wait};
 pub use room::TABLES;
 pub(crate) use seat::{Owners, Seat};
-pub(crate) use watch::Watch;
 
 /// Most links: each takes some 2 MiB for the packets that can wait on it.
 pub const LINKS_MAX: usize = 1024;

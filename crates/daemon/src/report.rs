@@ -278,8 +278,8 @@ pub(crate) fn delays_text(delays: &Delays) -> String {
     stages.join(", ")
 }
 
-/// Returns the delays of each stage as an object: the number of frames, the sum of their delays, and
-/// the numbers below each bound; bounds without a frame are left out.
+/// Returns the delays of each stage as an object: the number of frames, the sum of their delays,
+/// and the number in each bucket; buckets without a frame are left out.
 pub(crate) fn delays_json(delays: &Delays) -> String {
     let stages = delays.stages().map(|(name, times)| {
         let buckets = times.buckets().filter(|(_, count)| *count > 0).map(|(bound, count)| {

@@ -161,8 +161,8 @@ pub trait Backend: TxQueue<Frame: Debug + Send> + Send {
     /// Returns how many frames were delivered and lost since the last call.
     fn take_fates(&mut self) -> Fates;
 
-    /// Loses and finishes all frames that it holds: the interface is gone, or finishes none. A later
-    /// report about one of them counts for nothing, and the backend takes further frames.
+    /// Loses and finishes all frames that it holds: the interface is gone, or finishes none. A
+    /// later report about one of them counts for nothing, and the backend takes further frames.
     fn abandon(&mut self);
 }
 

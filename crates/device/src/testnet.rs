@@ -1,5 +1,5 @@
-//! Network namespaces for tests that need the kernel's stack. For tests only: a failure is a panic
-//! that shows the command. The feature `testnet` switches this module on.
+//! Network namespaces for tests and experiments that need the kernel's stack. For these only: a
+//! failure is a panic that shows the command. The feature `testnet` switches this module on.
 //!
 //! ```no_run
 //! use txweir_device::testnet::{self, NetNs};

@@ -1,56 +1,19 @@
 //! `txweir run` with the kernel's own TCP, in network namespaces that each test makes and removes.
 //! The tests need root and `/dev/net/tun`; without these they print the reason and pass.
 
-use std::io::{ErrorKind, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{TcpListener, UdpSocket};
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use rustix::net::sockopt::set_ip_tos;
 use rustix::process::Signal;
 use serde_json::Value;
+use txweir_bench::live::traffic::{answer, ask};
 use txweir_device::testnet::NetNs;
 
-use crate::common::{Net, PATIENCE, Process, Temp, address, machine, median, skip_unless_possible, txweir};
-
-/// TOS of low delay (RFC 1349): priority 6, the first band of pfifo_fast.
-const LOW_DELAY: u8 = 0x10;
-/// Bytes of a request and of its answer.
-const MESSAGE: usize = 200;
-
-/// Answers requests on one connection until it is closed.
-fn answer(listener: &TcpListener) {
-    let (mut stream, _) = listener.accept().expect("a client");
-    stream.set_nodelay(true).expect("no delay");
-    set_ip_tos(&stream, LOW_DELAY).expect("set the TOS");
-    stream.set_read_timeout(Some(PATIENCE)).expect("set a timeout");
-    let mut message = [0; MESSAGE];
-    loop {
-        match stream.read_exact(&mut message) {
-            Ok(()) => stream.write_all(&message).expect("answer"),
-            Err(error) if error.kind() == ErrorKind::UnexpectedEof => return,
-            Err(error) => panic!("request: {error}"),
-        }
-    }
-}
-
-/// Sends requests one after the other for `time`. Returns the median of the round trips.
-fn ask(server: SocketAddr, time: Duration) -> Duration {
-    let mut stream = TcpStream::connect_timeout(&server, PATIENCE).expect("connect");
-    stream.set_nodelay(true).expect("no delay");
-    set_ip_tos(&stream, LOW_DELAY).expect("set the TOS");
-    stream.set_read_timeout(Some(PATIENCE)).expect("set a timeout");
-    let mut message = [1; MESSAGE];
-    let (start, mut trips) = (Instant::now(), Vec::new());
-    while start.elapsed() < time {
-        let sent = Instant::now();
-        stream.write_all(&message).expect("request");
-        stream.read_exact(&mut message).expect("answer");
-        trips.push(sent.elapsed());
-    }
-    median(trips)
-}
+use crate::common::{
+    Net, PATIENCE, Process, Temp, address, machine, median, number, skip_unless_possible, taps, txweir, veths,
+};
 
 /// The results of one run of bulk beside requests.
 #[derive(Clone, Copy, Debug)]
@@ -124,7 +87,7 @@ fn byte_limits_cut_the_latency_of_requests_beside_bulk_and_keep_its_rate() {
         println!("skipped, because iperf3 cannot be run: {error}");
         return;
     }
-    let net = Net::with_taps();
+    let net = taps();
     let (mut off, mut on) = (Vec::new(), Vec::new());
     for round in 0..4 {
         let (wire, measured) = match round % 2 {
@@ -158,7 +121,7 @@ fn byte_limits_cut_the_latency_of_requests_beside_bulk_and_keep_its_rate() {
 fn turns_of_flows_keep_a_request_from_waiting_behind_bulk() {
     let _machine = machine::alone();
     skip_unless_possible!();
-    let net = Net::with_taps();
+    let net = taps();
     let policy = Temp::new("fifo.tc", "qdisc add root pfifo limit 1000\n");
     // Requests have no priority here: the queue is first in, first out, and four windows fill it.
     // Reno's windows grow until a packet is lost; cubic's may stop as soon as they see a delay.
@@ -204,11 +167,39 @@ fn turns_of_flows_keep_a_request_from_waiting_behind_bulk() {
     assert!(on * 4 < off, "{off:?} {on:?}");
 }
 
+/// A program that was stopped for ten seconds goes on where it was. The kernel drops the frames for
+/// which it has no room. Every frame that the program got has a fate, and no interface has timed
+/// out.
+#[test]
+fn a_run_that_was_stopped_goes_on_and_counts_every_frame() {
+    let _machine = machine::shared();
+    skip_unless_possible!();
+    let net = taps();
+    let running = net.start(&["--wire", "rate=1gbit", "--no-offload", "--json"]);
+    net.carry(1_000_000);
+    running.signal(Signal::STOP);
+    net.client.enter(|| {
+        let socket = UdpSocket::bind(("0.0.0.0", 0)).expect("bind");
+        for _ in 0..2000 {
+            socket.send_to(&[0; 100], address(9)).expect("send");
+        }
+    });
+    std::thread::sleep(Duration::from_secs(10));
+    running.signal(Signal::CONT);
+    net.carry(1_000_000);
+    let end = running.stop();
+    for direction in end["directions"].as_array().expect("two ways") {
+        let of = |key: &str| number(direction, key);
+        let known = of("/path/tx_packets") + of("/stats/dropped") + of("/qdiscs/0/qlen");
+        assert_eq!((of("/stats/received"), of("/stats/timeouts")), (known, 0), "{direction}");
+    }
+}
+
 #[test]
 fn signals_end_it_with_counters_and_success() {
     let _machine = machine::shared();
     skip_unless_possible!();
-    let net = Net::with_taps();
+    let net = taps();
     for (signal, by) in [(Signal::TERM, "ended by SIGTERM"), (Signal::INT, "ended by Ctrl-C")] {
         let running = net.start(&["--wire", "rate=1gbit,ring=1024"]);
         let names = format!("{} <-> {}", net.input, net.output);
@@ -237,7 +228,7 @@ fn signals_end_it_with_counters_and_success() {
 fn a_duration_ends_it() {
     let _machine = machine::shared();
     skip_unless_possible!();
-    let net = Net::with_taps();
+    let net = taps();
     let args = ["--wire", "rate=1gbit", "--duration", "300ms", "--stats-interval", "100ms", "--json"];
     let running = net.start(&args);
     let ready: Value = serde_json::from_str(&running.ready).expect("JSON");
@@ -256,7 +247,7 @@ fn a_duration_ends_it() {
 fn intervals_report_every_packet() {
     let _machine = machine::shared();
     skip_unless_possible!();
-    let net = Net::with_taps();
+    let net = taps();
     let mut running = net.start(&["--wire", "rate=100mbit", "--stats-interval", "20ms", "--json"]);
     let bytes = "/directions/0/stats/received_bytes";
     let number = |of: &Value, pointer: &str| of.pointer(pointer).and_then(Value::as_u64).expect("a number");
@@ -291,7 +282,7 @@ fn intervals_report_every_packet() {
 fn policies_and_packet_sockets_carry_tcp() {
     let _machine = machine::shared();
     skip_unless_possible!();
-    let net = Net::with_veths();
+    let net = veths();
     let policy = Temp::new(
         "shape.tc",
         "qdisc add dev right root handle 1: tbf rate 200mbit burst 5kb latency 50ms\n\
@@ -320,7 +311,7 @@ fn policies_and_packet_sockets_carry_tcp() {
 fn filters_choose_and_actions_tell() {
     let _machine = machine::shared();
     skip_unless_possible!();
-    let net = Net::with_taps();
+    let net = taps();
     let samples = std::env::temp_dir().join(format!("txw-{}-samples", std::process::id()));
     let policy = Temp::new(
         "filters.tc",
@@ -358,7 +349,7 @@ fn filters_choose_and_actions_tell() {
 fn an_interface_that_goes_away_ends_it_with_one_line() {
     let _machine = machine::shared();
     skip_unless_possible!();
-    let net = Net::with_taps();
+    let net = taps();
     let running = net.start(&["--wire", "rate=1gbit"]);
     net.carry(100_000);
     net.server.run(&["ip", "link", "del", "tap0"]);
@@ -455,4 +446,25 @@ fn missing_privilege_is_one_line_and_exit_code_1() {
         err.contains("interface `packet:lo`: opening a packet socket needs CAP_NET_RAW: run as root"),
         "{err}"
     );
+}
+
+/// The experiments of `txweir live reproduce` on TAP devices: each comparison is there, and a byte
+/// limit shortens the round trip.
+#[test]
+fn live_reproduce_prints_directions_and_ratios() {
+    let _machine = machine::alone();
+    skip_unless_possible!();
+    let program = crate::common::TXWEIR;
+    let said = Command::new(program).args(["live", "reproduce", "tap", "--json"]).output().expect("run it");
+    let text = String::from_utf8(said.stdout).expect("text");
+    assert!(said.status.success(), "{text}{}", String::from_utf8_lossy(&said.stderr));
+    let all: Value = serde_json::from_str(&text).expect("JSON");
+    let rows = all[0]["rows"].as_array().expect("rows");
+    let names: Vec<&str> = rows.iter().map(|row| row["experiment"].as_str().expect("a name")).collect();
+    assert_eq!(names, ["bql", "prio-ack", "direct", "idle port"]);
+    for row in rows {
+        let ratio = row["ratio"].as_f64().expect("a ratio");
+        assert!(ratio > 0.0 && row["values"][0].as_f64() > Some(0.0), "{row}");
+    }
+    assert_eq!(rows[0]["holds"], true, "{}", rows[0]);
 }

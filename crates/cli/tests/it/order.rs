@@ -141,7 +141,7 @@ fn both_ways(mut stream: TcpStream) -> usize {
 /// Runs connections through this root qdisc, both ways. Returns the findings at the server and at
 /// the client.
 fn connections(qdisc: &str) -> [Told; 2] {
-    let net = Net::with_taps();
+    let net = crate::common::taps();
     let Net { client, server, .. } = &net;
     let policy = Temp::new("order.tc", &format!("qdisc add root {qdisc}\n"));
     let running = net.start(&["--json", "--wire", "rate=20mbit,bql=on", "--policy", policy.path()]);

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU16, AtomicU32, Ordering};
 use serde_json::Value;
 use txweir_device::testnet::{Cable, Layer, NetNs};
 
-use crate::common::{Running, machine, skip_unless_possible};
+use crate::common::{machine, run_in, skip_unless_possible};
 
 /// Bytes of each transfer: enough for super-frames, and below a second at the lowest rate.
 const BYTES: u64 = 500_000;
@@ -80,7 +80,7 @@ fn follow(heading: &str, host: &NetNs, traffic: impl FnOnce(&NetNs)) -> Value {
     let ["txweir", "run", args @ .., "--policy", policy] = &words[..] else { panic!("{}", recipe.run) };
     let policy = recipe.folder.join(policy);
     let more = ["--policy", policy.to_str().expect("a path in UTF-8"), "--json"];
-    let running = Running::start(host, &[args, &more].concat());
+    let running = run_in(host, &[args, &more].concat());
     let behind = NetNs::existing(&recipe.behind);
     traffic(&behind);
     let end = running.stop();

@@ -7,19 +7,15 @@
 //! The tests make and remove network namespaces. They need root and `/dev/net/tun`; without these
 //! they print the reason and pass.
 
-use std::io::{ErrorKind, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::thread::{self, JoinHandle};
+use std::thread;
 use std::time::{Duration, Instant};
 
-use rustix::net::sockopt::{Timeout, set_socket_linger, set_socket_timeout};
 use serde_json::Value;
-use txweir_device::testnet::NetNs;
+use txweir_bench::live::hosts::Host;
+use txweir_bench::live::traffic::{Streams, connections};
 
 use crate::common::machine::alone;
-use crate::common::{Net, PATIENCE, Temp, median, skip_unless_possible};
+use crate::common::{Net, Temp, median, skip_unless_possible, taps};
 
 /// The line: slow enough that the machine is not the bottleneck, also where two cores have other
 /// work as well.
@@ -36,184 +32,6 @@ const ROUNDS: usize = 3;
 
 const fn ms(n: u64) -> Duration {
     Duration::from_millis(n)
-}
-
-/// One end of the line.
-#[derive(Clone, Copy)]
-struct Host<'a> {
-    netns: &'a NetNs,
-    address: [u8; 4],
-}
-
-impl<'a> Host<'a> {
-    /// Returns A and B.
-    fn both(net: &'a Net) -> [Self; 2] {
-        let host = |netns, last| Host { netns, address: [10, 77, 0, last] };
-        [host(&net.client, 1), host(&net.server, 2)]
-    }
-
-    /// Has the host's TCP fill a queue, with buffers of these sizes that do not grow, so that the
-    /// bytes on the way are known: the window is two thirds of the receiver's. A run leaves no
-    /// learned state to the next one.
-    fn prepare(&self, receive: u32, send: u32) {
-        let settings = [
-            ("tcp_congestion_control", "reno".to_owned()),
-            ("tcp_no_metrics_save", "1".to_owned()),
-            ("tcp_rmem", format!("4096 {receive} {receive}")),
-            ("tcp_wmem", format!("4096 {send} {send}")),
-        ];
-        self.netns.enter(|| {
-            for (name, value) in settings {
-                std::fs::write(format!("/proc/sys/net/ipv4/{name}"), value).expect(name);
-            }
-        });
-    }
-
-    /// Opens a listener at a port that no other socket had lately.
-    fn listen(&self) -> (TcpListener, SocketAddr) {
-        let any = SocketAddr::from((self.address, 0));
-        let listener = self.netns.enter(|| TcpListener::bind(any).expect("bind"));
-        set_socket_timeout(&listener, Timeout::Recv, Some(PATIENCE)).expect("a timeout");
-        let at = listener.local_addr().expect("its address");
-        (listener, at)
-    }
-}
-
-/// Time between two looks of a blocked thread whether the run is over.
-const LOOK: Duration = ms(50);
-
-/// TCP streams that send as much as they can.
-struct Streams {
-    stop: Arc<AtomicBool>,
-    received: Arc<AtomicU64>,
-    threads: Vec<JoinHandle<()>>,
-}
-
-impl Streams {
-    fn start(from: Host<'_>, to: Host<'_>, count: usize) -> Self {
-        let (listener, at) = to.listen();
-        let connect = || TcpStream::connect_timeout(&at, PATIENCE).expect("connect");
-        // All connect at once, so that no stream starts one queue later than the one before.
-        let sources: Vec<TcpStream> = from.netns.enter(|| {
-            thread::scope(|scope| {
-                let all: Vec<_> = (0..count).map(|_| scope.spawn(connect)).collect();
-                all.into_iter().map(|one| one.join().expect("a source")).collect()
-            })
-        });
-        let mut streams = Self { stop: Arc::default(), received: Arc::default(), threads: Vec::new() };
-        for source in sources {
-            let (sink, _) = listener.accept().expect("a stream");
-            streams.source(source);
-            streams.sink(sink);
-        }
-        streams
-    }
-
-    fn source(&mut self, mut stream: TcpStream) {
-        // Data that is unsent when the run is over is dropped.
-        set_socket_linger(&stream, Some(Duration::ZERO)).expect("linger");
-        stream.set_write_timeout(Some(LOOK)).expect("a timeout");
-        let stop = Arc::clone(&self.stop);
-        self.threads.push(thread::spawn(move || {
-            let data = [0x5a; 1 << 14];
-            while !stop.load(Ordering::Relaxed) {
-                match stream.write(&data) {
-                    Ok(_) => {}
-                    Err(error) if error.kind() == ErrorKind::WouldBlock => {}
-                    // The other end was first to see that the run is over.
-                    Err(_) if stop.load(Ordering::Relaxed) => {}
-                    Err(error) => panic!("source: {error}"),
-                }
-            }
-        }));
-    }
-
-    fn sink(&mut self, mut stream: TcpStream) {
-        stream.set_read_timeout(Some(LOOK)).expect("a timeout");
-        let (stop, received) = (Arc::clone(&self.stop), Arc::clone(&self.received));
-        self.threads.push(thread::spawn(move || {
-            let mut data = [0; 1 << 16];
-            while !stop.load(Ordering::Relaxed) {
-                match stream.read(&mut data) {
-                    Ok(got) => drop(received.fetch_add(got as u64, Ordering::Relaxed)),
-                    Err(error) if error.kind() == ErrorKind::WouldBlock => {}
-                    Err(_) if stop.load(Ordering::Relaxed) => {}
-                    Err(error) => panic!("sink: {error}"),
-                }
-            }
-        }));
-    }
-
-    /// Returns the payload that has come so far.
-    fn reading(&self) -> Reading {
-        Reading { at: Instant::now(), bytes: self.received.load(Ordering::Relaxed) }
-    }
-
-    fn end(self) {
-        self.stop.store(true, Ordering::Relaxed);
-        for thread in self.threads {
-            thread.join().expect("a stream");
-        }
-    }
-}
-
-/// Payload that streams have received, at a time.
-#[derive(Clone, Copy)]
-struct Reading {
-    at: Instant,
-    bytes: u64,
-}
-
-impl Reading {
-    /// Returns Mbit/s since an earlier reading.
-    fn since(&self, before: &Self) -> f64 {
-        (self.bytes - before.bytes) as f64 * 8.0 / (self.at - before.at).as_secs_f64() / 1e6
-    }
-}
-
-/// Has `clients` clients at once open connections for `time`, each its next one when the last is
-/// over. Returns connections per second. As in netperf's TCP_CC no data is sent; the server closes
-/// first and the client waits for that. So the server keeps the connection in TIME-WAIT, and a
-/// client's port is free again.
-fn connections(from: Host<'_>, to: Host<'_>, clients: usize, time: Duration) -> f64 {
-    let (listener, at) = to.listen();
-    set_socket_timeout(&listener, Timeout::Recv, Some(LOOK)).expect("a timeout");
-    let stop = AtomicBool::new(false);
-    thread::scope(|scope| {
-        scope.spawn(|| {
-            while !stop.load(Ordering::Relaxed) {
-                match listener.accept() {
-                    Ok((stream, _)) => drop(stream),
-                    Err(error) if error.kind() == ErrorKind::WouldBlock => {}
-                    Err(error) => panic!("server: {error}"),
-                }
-            }
-        });
-        let rate = from.netns.enter(|| {
-            thread::scope(|scope| {
-                let all: Vec<_> = (0..clients).map(|_| scope.spawn(|| client(at, time))).collect();
-                all.into_iter().map(|one| one.join().expect("a client")).sum()
-            })
-        });
-        stop.store(true, Ordering::Relaxed);
-        rate
-    })
-}
-
-/// Runs one client. Returns its connections per second, from its first SYN to its last end. All
-/// clients begin at the same time: the last connection of each, cut off at the same time as well,
-/// would count for all or none.
-fn client(at: SocketAddr, time: Duration) -> f64 {
-    let start = Instant::now();
-    let (mut count, mut elapsed) = (0_u32, Duration::ZERO);
-    while elapsed < time {
-        let mut stream = TcpStream::connect_timeout(&at, PATIENCE).expect("connect");
-        stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
-        assert_eq!(stream.read(&mut [0]).expect("its end"), 0);
-        count += 1;
-        elapsed = start.elapsed();
-    }
-    f64::from(count) / elapsed.as_secs_f64()
 }
 
 /// If the program handled an event of the wire later than this, it had no processor for about as
@@ -313,7 +131,7 @@ impl Prio {
 fn prio_synack_counts_where_a_byte_limit_is_below() {
     skip_unless_possible!();
     let _alone = alone();
-    let net = Net::with_taps();
+    let net = taps();
     for host in Host::both(&net) {
         host.prepare(Prio::BUFFER, 1 << 17);
     }
@@ -437,7 +255,7 @@ impl Fair {
 fn fairsend_steadies_what_comes_in_where_a_byte_limit_is_below() {
     skip_unless_possible!();
     let _alone = alone();
-    let net = Net::with_taps();
+    let net = taps();
     let [a, b] = Host::both(&net);
     a.prepare(Fair::BUFFER_IN, 1 << 19);
     b.prepare(Fair::BUFFER_OUT, 1 << 18);

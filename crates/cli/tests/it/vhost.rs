@@ -71,7 +71,7 @@ impl Site {
     fn start(&self, args: &[&str]) -> Running {
         let input = format!("vhost:{}", self.socket().display());
         let output = format!("tap:{}/tap0", self.host.name());
-        Running::start(&self.host, &[&["--in", &input, "--out", &output, "--json"], args].concat())
+        crate::common::run_in(&self.host, &[&["--in", &input, "--out", &output, "--json"], args].concat())
     }
 
     /// Boots the machine, which does this work and halts. Returns what it printed.

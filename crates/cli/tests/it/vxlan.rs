@@ -3,7 +3,7 @@
 
 use txweir_device::testnet::NetNs;
 
-use crate::common::{Running, Temp, machine, skip_unless_possible};
+use crate::common::{Temp, machine, run_in, skip_unless_possible};
 
 /// TCP goes through the tunnel, in super-frames that are cut on the way, and a policy at its
 /// entrance marks.
@@ -30,10 +30,10 @@ fn tcp_goes_through_a_tunnel_and_is_marked_there() {
     let policy = Temp::new("tunnel.tc", "qdisc add dev vxlan7 root fq_codel ce_threshold 20us\n");
     let args = ["--in", "packet:n0", "--out", "vxlan:7,192.0.2.1,192.0.2.2", "--json"];
     let shaped = ["--wire", "rate=100mbit", "--policy", policy.path()];
-    let entrance = Running::start(&near, &[&args[..], &shaped].concat());
+    let entrance = run_in(&near, &[&args[..], &shaped].concat());
     let args =
         ["--in", "packet:f0", "--out", "vxlan:7,192.0.2.2,192.0.2.1", "--json", "--wire", "rate=1gbit"];
-    let exit = Running::start(&far, &args);
+    let exit = run_in(&far, &args);
     let to = "10.82.0.2:5001".parse().expect("an address");
     let sink = server.tcp_sink(to);
     assert_eq!(client.tcp_source(to, 20 << 20).join().expect("the source"), 20 << 20);

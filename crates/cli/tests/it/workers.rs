@@ -15,7 +15,7 @@ const BYTES: u64 = 3_000_000;
 
 /// Creates hosts whose TAP devices have several queues.
 fn with_queues() -> Net {
-    let net = Net::with_taps();
+    let net = crate::common::taps();
     for (netns, address) in [(&net.client, "10.77.0.1/24"), (&net.server, "10.77.0.2/24")] {
         netns.run(&["ip", "link", "del", "dev", "tap0"]);
         netns.run(&["ip", "tuntap", "add", "dev", "tap0", "mode", "tap", "multi_queue"]);
@@ -111,7 +111,7 @@ fn a_root_that_cannot_be_split_has_one_owner_among_eight_workers() {
 #[test]
 fn packet_sockets_of_several_workers_share_the_flows() {
     skip_unless_possible!();
-    let net = Net::with_veths();
+    let net = crate::common::veths();
     // All on the first processor, which each machine has.
     let end = report(&net, &["--pin", "0"]);
     let there = &end["directions"][0];

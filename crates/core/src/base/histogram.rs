@@ -84,6 +84,7 @@ impl Histogram {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use alloc::vec::Vec;
 
     fn of(times: &[u64]) -> Histogram {
         let mut histogram = Histogram::default();

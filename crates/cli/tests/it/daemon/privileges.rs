@@ -134,7 +134,7 @@ fn a_daemon_without_a_sandbox_keeps_what_it_was_given() {
 fn a_run_keeps_the_capabilities_of_its_interfaces_and_no_others() {
     let _machine = machine::shared();
     skip_unless_possible!();
-    let net = common::Net::with_taps();
+    let net = common::taps();
     let run = net.start(&["--wire", "rate=100mbit", "--json"]);
     is_confined(run.id(), NET);
     net.carry(1 << 16);

@@ -124,7 +124,7 @@ impl Shared {
 
 /// Runs the scenario's traffic through `txweir run` with this policy.
 pub fn run(scenario: &Scenario, policy: &Policy, unique: usize) -> LiveRun {
-    let net = Net::with_taps();
+    let net = crate::common::taps();
     prepare(&net, scenario.ecn);
     let there = Temp::new(&format!("there-{unique}.tc"), policy.text);
     let delay = format!("qdisc add root netem delay {}ms limit 100000\n", scenario.rtt.as_millis());
