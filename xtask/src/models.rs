@@ -169,7 +169,7 @@ impl Copy {
             None => {
                 mirror(&from, &home, &|path| planted.get(path).cloned())?;
                 // The tests of the core depend on these, so their manifests have to be there.
-                for needed in ["crates/core", "crates/laws", "crates/counted"] {
+                for needed in ["crates/ahead", "crates/core", "crates/laws", "crates/counted"] {
                     link(&root.join(needed), &workspace.join(needed))?;
                 }
             }

@@ -31,10 +31,11 @@ struct ReproduceArgs {
     json: bool,
 }
 
-/// Runs `txweir live`.
+/// Runs `txweir live`. A direction that is not as published is a word of the table, because the
+/// machine may have other work.
 ///
 /// # Errors
-/// An experiment has failed, or a direction is not as published.
+/// An experiment has failed, or the output cannot be written.
 pub fn main(args: &Args) -> Result<ExitCode, Failure> {
     let Command::Reproduce(args) = &args.command;
     let program = std::env::current_exe().map_err(|e| Failure::failed(format!("its own path: {e}")))?;

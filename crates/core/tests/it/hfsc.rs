@@ -191,6 +191,7 @@ fn a_first_packet_is_in_time() {
     assert_eq!(exact, "m1 214286bps d 7000us m2 125bps");
 }
 
+/// hfsc-wide
 #[test]
 fn impossible_classes_are_refused_with_their_reason() {
     let mut lane = hfsc("default 10", &[(1, 0, "sc m2 1mbit"), (2, 1, "rt m2 1mbit")]);
@@ -204,6 +205,7 @@ fn impossible_classes_are_refused_with_their_reason() {
         ("rt 1mbit", format!("hfsc rt: expected {curve}, given \"1mbit\"")),
         ("rt umax 1500 rate 1mbit", "hfsc rt: expected dmax beside umax, given \"umax\"".into()),
         ("ls m2 35gbit", "hfsc ls: expected at most 4294967295 bytes/s, given \"35gbit\"".into()),
+        ("ls m1 1mbit d 4295s m2 1mbit", "hfsc ls: expected at most 4294967295us, given \"4295s\"".into()),
         ("sc m2 1mbit r2q 5", "hfsc: expected one of rt, ls, sc, ul, given \"r2q\"".into()),
     ] {
         let err: ConfigError = add(&mut lane, 9, 0, words).unwrap_err();

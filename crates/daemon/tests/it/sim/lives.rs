@@ -426,10 +426,15 @@ impl Lives {
         let mut soon = full.then_some(began + ROOM_MAX);
         loop {
             let held = held(server, |_| true);
+            // A leap of the clock would look like a loop that comes late.
+            let leaps = soon.map(|_| std::mem::take(&mut self.world.lock().plan.clock));
             server.round(&self.stop, &RunOptions::default(), None).expect("waiting does not fail");
             if let Some(soon) = soon.take() {
                 let now = self.world.lock().now;
                 assert!(now <= soon, "an interface has room, and the loop does not come: {held:?}");
+            }
+            if let Some(leaps) = leaps {
+                self.world.lock().plan.clock = leaps;
             }
             check::links(server.daemon_mut(), &self.world);
             let world = self.world.lock();
