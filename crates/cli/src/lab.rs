@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io::{BufWriter, IsTerminal, Write as _};
+use std::panic::resume_unwind;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Instant;
@@ -14,7 +15,7 @@ use txweir::kernel::{Kernel, Program};
 use txweir::lab::run::{Boot, Options, RunError, run, run_for_page};
 use txweir::lab::scenario::Scenario;
 use txweir_bench::handoff;
-use txweir_bench::reproduce::{self, EXPERIMENTS, Extent, Published, Row, Summed};
+use txweir_bench::reproduce::{self, EXPERIMENTS, Experiment, Extent, Headline, Published, Row, Summed};
 
 use crate::bar::Bar;
 use crate::{Failure, output, page, policy, replay};
@@ -163,11 +164,7 @@ fn reproduce(args: &ReproduceArgs) -> Result<(), Failure> {
     let plot = args.plot.as_deref().map(|path| Ok::<_, Failure>((created(path)?, path)));
     let mut plot = plot.transpose()?;
     let watched = std::io::stderr().is_terminal();
-    let mut progress = |what: &str| {
-        if watched {
-            output::say(format_args!("{what}\n"));
-        }
-    };
+    let mut progress = progress(watched);
     if args.name.as_deref() == Some(handoff::NAME) {
         let ReproduceArgs { rounds, packets, producers, .. } = *args;
         let options = handoff::Options { rounds, packets, producers: producers.into() };
@@ -187,7 +184,7 @@ fn reproduce(args: &ReproduceArgs) -> Result<(), Failure> {
         return Err(Failure::usage(format!("experiment: expected one of {names}, given \"{given}\"")));
     }
     if args.name.is_none() && !args.json && args.plot.is_none() {
-        return summary(&mut progress);
+        return summary(watched);
     }
     let rows = reproduce::run(args.name.as_deref(), Extent::Every, &mut progress).map_err(Failure::usage)?;
     if let Some((file, path)) = &mut plot {
@@ -202,26 +199,47 @@ fn reproduce(args: &ReproduceArgs) -> Result<(), Failure> {
 }
 
 /// Runs every experiment and prints one table; the beginning and the end of each is told on stderr.
-fn summary(progress: &mut dyn FnMut(&str)) -> Result<(), Failure> {
-    let mut all = Vec::new();
-    let mut add = |name, headline, run: &mut dyn FnMut() -> Result<Vec<Row>, String>| {
-        output::say(format_args!("{name} begins\n"));
-        let begun = Instant::now();
-        let rows = run().map_err(|e| Failure::failed(format!("{name}: {e}")))?;
-        output::say(format_args!("{name} ends after {:.1} s\n", begun.elapsed().as_secs_f64()));
-        all.push(Summed { name, headline, rows });
-        Ok::<_, Failure>(())
+/// The experiments in virtual time run side by side. That of the hand-over measures this machine,
+/// so it runs alone, at the end.
+fn summary(watched: bool) -> Result<(), Failure> {
+    let one = |e: &Experiment| {
+        timed(e.name, e.headline, || reproduce::run(Some(e.name), Extent::Published, &mut progress(watched)))
     };
-    for e in EXPERIMENTS {
-        add(e.name, e.headline, &mut || reproduce::run(Some(e.name), Extent::Published, progress))?;
-    }
-    add(handoff::NAME, handoff::HEADLINE, &mut || {
-        let measured = handoff::measure(handoff::Options::SHORT, progress)?;
+    let all: Result<Vec<Summed>, Failure> = std::thread::scope(|scope| {
+        let running: Vec<_> = EXPERIMENTS.iter().map(|e| scope.spawn(|| one(e))).collect();
+        let ended = running.into_iter().map(|one| one.join().unwrap_or_else(|panic| resume_unwind(panic)));
+        ended.collect()
+    });
+    let mut all = all?;
+    all.push(timed(handoff::NAME, handoff::HEADLINE, || {
+        let measured = handoff::measure(handoff::Options::SHORT, &mut progress(watched))?;
         Ok(measured.rows().map(|(row, _)| row).collect())
-    })?;
+    })?);
     output::print(reproduce::summary(&all))?;
     output::say("`txweir lab reproduce NAME` prints every row of an experiment, with its sources.\n");
     Ok(())
+}
+
+/// Runs one experiment, and tells its beginning and its end.
+fn timed(
+    name: &'static str,
+    headline: Headline,
+    run: impl FnOnce() -> Result<Vec<Row>, String>,
+) -> Result<Summed, Failure> {
+    output::say(format_args!("{name} begins\n"));
+    let begun = Instant::now();
+    let rows = run().map_err(|e| Failure::failed(format!("{name}: {e}")))?;
+    output::say(format_args!("{name} ends after {:.1} s\n", begun.elapsed().as_secs_f64()));
+    Ok(Summed { name, headline, rows })
+}
+
+/// Returns a function that tells the steps of an experiment to a person who watches.
+fn progress(watched: bool) -> impl FnMut(&str) {
+    move |what| {
+        if watched {
+            output::say(format_args!("{what}\n"));
+        }
+    }
 }
 
 /// Renders a row as a JSON object.
