@@ -71,7 +71,7 @@ pub struct Options {
 
 impl Options {
     /// A short measurement, for the summary of all experiments.
-    pub const SHORT: Self = Self { rounds: 5, packets: 1 << 18, producers: 2 };
+    pub const SHORT: Self = Self { rounds: 3, packets: 1 << 17, producers: 2 };
 }
 
 /// The samples of all ways in all places.
