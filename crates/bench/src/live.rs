@@ -12,13 +12,13 @@ pub mod process;
 pub mod traffic;
 
 use std::net::{TcpListener, UdpSocket};
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-use txweir_device::testnet;
+use txweir_device::{cpu, testnet};
 
 use hosts::{Host, Net, address};
 use process::{Temp, median};
@@ -319,16 +319,34 @@ fn flood(net: &Net, time: Duration) -> Duration {
     })
 }
 
+/// The processor of what is measured, and that of the hosts that measure.
+const PROCESSORS: [usize; 2] = [0, 1];
+
+/// Calls `f` on a processor, if there is one of that number. Threads and programs that `f` starts
+/// are bound to it as well.
+fn on<T: Send>(processor: usize, f: impl FnOnce() -> T + Send) -> T {
+    thread::scope(|scope| {
+        let bound = scope.spawn(|| {
+            let _ = cpu::pin(processor);
+            f()
+        });
+        bound.join().unwrap_or_else(|panic| resume_unwind(panic))
+    })
+}
+
 /// The median round trip through an idle port, beside that through a program that only copies
-/// frames from one interface to the other.
+/// frames from one interface to the other. Both run on one processor and the hosts on another:
+/// elsewhere the choice of the kernel's scheduler would count for more than the port.
 fn idle(program: &str, kind: Kind) -> Row {
     let net = kind.net(program);
+    let [port, hosts] = PROCESSORS;
+    let measured = || on(hosts, || trip(&net, ms(500)));
     let values = in_turns(|case| {
         let trip = match case {
-            0 => forwarder::between(&net, || trip(&net, ms(500))),
+            0 => forwarder::between(&net, port, measured),
             _ => {
-                let running = net.start(&["--json"]);
-                let trip = trip(&net, ms(500));
+                let running = on(port, || net.start(&["--json"]));
+                let trip = measured();
                 running.stop_and_hear();
                 trip
             }

@@ -6,7 +6,7 @@ use std::thread;
 
 use txweir_core::Meta;
 use txweir_device::poll::{self, PollFd, PollFlags};
-use txweir_device::{Endpoint, FRAME_MEMORY, Landed, LinkIo, LinkOptions, Store, clock};
+use txweir_device::{Endpoint, FRAME_MEMORY, Landed, LinkIo, LinkOptions, Store, clock, cpu};
 
 use super::hosts::Net;
 
@@ -15,11 +15,15 @@ const BURST: usize = 64;
 /// Longest wait for frames, nanoseconds: the end is noticed as soon.
 const LOOK: u64 = 50_000_000;
 
-/// Calls `f` while a forwarder runs between the hosts.
-pub fn between<T: Send>(net: &Net, f: impl FnOnce() -> T + Send) -> T {
+/// Calls `f` while a forwarder runs between the hosts, on this processor if there is one of that
+/// number.
+pub fn between<T: Send>(net: &Net, processor: usize, f: impl FnOnce() -> T + Send) -> T {
     let ends = AtomicBool::new(false);
     thread::scope(|scope| {
-        let forwarder = scope.spawn(|| net.middle.enter(|| forward(net, &ends)));
+        let forwarder = scope.spawn(|| {
+            let _ = cpu::pin(processor);
+            net.middle.enter(|| forward(net, &ends));
+        });
         let done = f();
         ends.store(true, Ordering::Relaxed);
         forwarder.join().expect("the forwarder");

@@ -9,7 +9,7 @@ use txweir_core::{Env, Handle, Instant, Nanos, Rate};
 use txweir_device::{Gso, MAX_FRAME, VnetHdr};
 use txweir_runtime::{Direction, DirectionConfig, Received, WireSpec};
 
-use crate::list::{List, Out, To as _};
+use crate::list::{List, Out, To as _, direction};
 
 /// Returns an IPv4 frame with this TOS, protocol and payload.
 fn ipv4(tos: u8, protocol: u8, rest: &[u8]) -> Vec<u8> {
@@ -53,18 +53,6 @@ pub fn super_frame(payload: &[u8], gso_size: u16) -> (VnetHdr, Vec<u8>) {
         ..VnetHdr::default()
     };
     (hdr, ipv4(0, 6, &rest))
-}
-
-fn direction(spec: &str, memory: usize) -> Direction<Out> {
-    let WireSpec { wire, bql } = spec.parse().unwrap();
-    let config = DirectionConfig {
-        wire: Some(wire),
-        bql,
-        env: Env::default(),
-        packets: 4096,
-        ..DirectionConfig::default()
-    };
-    Direction::new(config, Out::new(memory)).unwrap()
 }
 
 fn of_queues(queues: u16, spec: Option<&str>) -> Direction<Out> {

@@ -2,11 +2,11 @@
 
 use txweir_core::text::value::Words;
 use txweir_core::turns::Quota;
-use txweir_core::{Env, Handle, Instant, Nanos};
+use txweir_core::{Handle, Instant, Nanos};
 use txweir_device::{Gso, VnetHdr};
-use txweir_runtime::{Direction, DirectionConfig, Received, WireSpec};
+use txweir_runtime::{Direction, Received};
 
-use crate::list::{List, Out, To as _};
+use crate::list::{self, List, Out, To as _};
 
 /// Returns a TCP frame of flow `port` with `payload` bytes of payload, each of them `number`; a
 /// super-frame of segments of 1448 bytes if there are more.
@@ -36,15 +36,7 @@ fn port(frame: &[u8]) -> u16 {
 }
 
 fn direction(spec: &str, quota: u32) -> Direction<Out> {
-    let WireSpec { wire, bql } = spec.parse().unwrap();
-    let config = DirectionConfig {
-        wire: Some(wire),
-        bql,
-        env: Env::default(),
-        packets: 4096,
-        ..DirectionConfig::default()
-    };
-    let mut way = Direction::new(config, Out::new(64 << 20)).unwrap();
+    let mut way = list::direction(spec, 64 << 20);
     way.control(Instant::ZERO).set_fairsend(Quota::segs(quota));
     way
 }

@@ -7,10 +7,17 @@ use std::io;
 use txweir_core::path::device::{Completed, DeviceError, TxQueue};
 use txweir_core::{DropReason, Instant, Meta};
 use txweir_device::{Backend, Fates, Finished, Frame, Frames, Source, Store, VnetHdr};
-use txweir_runtime::{Arrival, Direction};
+use txweir_runtime::{Arrival, Direction, DirectionConfig, WireSpec};
 
 /// Most frames that a device of this kind holds.
 const PLACES: usize = 256;
+
+/// Makes a direction with a wire, whose device has so many bytes of frames.
+pub fn direction(spec: &str, memory: usize) -> Direction<Out> {
+    let WireSpec { wire, bql } = spec.parse().unwrap();
+    let config = DirectionConfig { wire: Some(wire), bql, packets: 4096, ..DirectionConfig::default() };
+    Direction::new(config, Out::new(memory)).unwrap()
+}
 
 /// The part of the device that a test sees.
 #[derive(Debug, Default)]
