@@ -29,6 +29,8 @@ pub const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Rounds of which the medians are taken; each has both cases once.
 const ROUNDS: usize = 3;
+/// The same for an idle port, where a round may meet a processor that sleeps deeply.
+const IDLE_ROUNDS: usize = 9;
 /// The line of the experiments with bulk: slow enough that the machine is not the bottleneck.
 const LINE: &str = "rate=100mbit,ring=512,descriptors=1";
 /// Streams of bulk.
@@ -173,10 +175,10 @@ pub fn reproduce(program: &str, kind: Kind) -> Outcome {
     }
 }
 
-/// Measures both cases in turns, and returns their medians.
-fn in_turns(mut measure: impl FnMut(usize) -> f64) -> [f64; 2] {
+/// Measures both cases in turns, so many times, and returns their medians.
+fn in_turns(rounds: usize, mut measure: impl FnMut(usize) -> f64) -> [f64; 2] {
     let mut all = [Vec::new(), Vec::new()];
-    for _ in 0..ROUNDS {
+    for _ in 0..rounds {
         for (case, values) in all.iter_mut().enumerate() {
             values.push(measure(case));
         }
@@ -215,7 +217,7 @@ fn beside_bulk(net: &Net, args: &[&str], f: impl FnOnce([Host<'_>; 2]) -> f64) -
 fn round_trips(program: &str, kind: Kind) -> Row {
     let net = kind.net(program);
     prepare(&net);
-    let values = in_turns(|case| {
+    let values = in_turns(ROUNDS, |case| {
         let wire = format!("{LINE},bql={}", ["off", "on"][case]);
         let args = [&["--json", "--wire", &wire], cut(kind)].concat();
         beside_bulk(&net, &args, |_| trip(&net, ms(700)).as_secs_f64() * 1e3)
@@ -248,7 +250,7 @@ fn connections_first(program: &str, kind: Kind) -> Row {
     prepare(&net);
     let there = Temp::new("live-there.tc", CONTROL_FIRST);
     let back = Temp::new("live-back.tc", BACK);
-    let values = in_turns(|case| {
+    let values = in_turns(ROUNDS, |case| {
         let args = ["--json", "--wire", LINE, "--prio-synack", ["off", "on"][case]];
         let policies = ["--policy", there.path(), "--policy-back", back.path()];
         let args = [&args[..], &policies, cut(kind)].concat();
@@ -269,7 +271,7 @@ fn connections_first(program: &str, kind: Kind) -> Row {
 /// freebsd-arch, 2006). The system calls of both cases are the same, and most of the time.
 fn direct(program: &str, kind: Kind) -> Row {
     let net = kind.net(program);
-    let values = in_turns(|case| {
+    let values = in_turns(ROUNDS, |case| {
         let args = [&["--json"], DIRECT[case]].concat();
         let running = net.start(&args);
         let time = flood(&net, ms(500));
@@ -340,8 +342,8 @@ fn on<T: Send>(processor: usize, f: impl FnOnce() -> T + Send) -> T {
 fn idle(program: &str, kind: Kind) -> Row {
     let net = kind.net(program);
     let [port, hosts] = PROCESSORS;
-    let measured = || on(hosts, || trip(&net, ms(500)));
-    let values = in_turns(|case| {
+    let measured = || on(hosts, || trip(&net, ms(200)));
+    let values = in_turns(IDLE_ROUNDS, |case| {
         let trip = match case {
             0 => forwarder::between(&net, port, measured),
             _ => {

@@ -38,7 +38,7 @@ pub fn direct(program: &str) -> Row {
     let sockets = ["a", "b"].map(Socket::new);
     let mut frame = [0x5a; 60];
     frame[..14].copy_from_slice(&[2, 0, 0, 0, 0, 9, 2, 0, 0, 0, 0, 8, 0x88, 0xb5]);
-    let values = in_turns(|case| {
+    let values = in_turns(super::ROUNDS, |case| {
         let [input, output] = sockets.each_ref().map(Socket::endpoint);
         let args = [&["--in", &input, "--out", &output, "--json"], DIRECT[case]].concat();
         let running = Running::start(program, &host, &args);
