@@ -292,6 +292,18 @@ mod tests {
         let before = names.len();
         names.dedup();
         assert_eq!(names.len(), before);
+        // One text that is not whole keeps the copy with all of them from being built.
+        let depth = |text: &str, [open, close]: [char; 2]| {
+            text.matches(open).count() as i64 - text.matches(close).count() as i64
+        };
+        for mutant in &all {
+            for change in &mutant.changes {
+                for pair in [['(', ')'], ['{', '}'], ['[', ']']] {
+                    let depths = [&change.old, &change.new].map(|text| depth(text, pair));
+                    assert_eq!(depths, [0, 0], "{}: {pair:?}", mutant.full_name());
+                }
+            }
+        }
     }
 
     /// Returns the tests of the sources in a folder, by the paths of their modules; `within` for
