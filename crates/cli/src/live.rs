@@ -3,6 +3,7 @@
 use std::process::ExitCode;
 
 use clap::Subcommand;
+use clap::builder::PossibleValuesParser;
 use serde_json::json;
 use txweir_bench::live::{Kind, Outcome, Row, reproduce};
 
@@ -24,7 +25,7 @@ enum Command {
 #[derive(Debug, clap::Args)]
 struct ReproduceArgs {
     /// Links: tap, xdp or vhost [default: all of them, about a minute]
-    #[arg(value_parser = ["tap", "xdp", "vhost"])]
+    #[arg(value_parser = PossibleValuesParser::new(Kind::ALL.map(Kind::word)))]
     link: Option<String>,
     /// Print JSON instead of a table
     #[arg(long)]
