@@ -7,16 +7,15 @@ mod room;
 mod seat;
 mod watch;
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use txweir_core::Instant;
 use txweir_core::classify::action::State;
 use txweir_core::classify::filter::Filters;
-use txweir_core::path::rates::SharedRates;
 use txweir_device::poll::PollFlags;
 use txweir_device::{IfName, Kind, LinkIo, MAX_FRAME, Source};
 use txweir_runtime::{Level, Notes, Received};
-use txweir_tc::tool::Ports;
+use txweir_tc::tool::{Ports, Rates};
 
 use crate::end::End;
 use crate::grammar::{Change, LinkType, Make, Verb};
@@ -64,7 +63,7 @@ pub struct Links {
     /// The state and counters of filters and actions.
     pub(crate) state: State,
     /// Rates that qdiscs of any links share by name.
-    pub(crate) rates: Arc<Mutex<SharedRates>>,
+    pub(crate) rates: Rates,
     /// The numbers by which filters and actions know links.
     pub(crate) ports: Ports,
     /// The destination of samples and log lines of actions.

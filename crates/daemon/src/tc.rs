@@ -1,16 +1,15 @@
 //! Links as tc sees them.
 
-use std::sync::{MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use txweir_core::classify::action::State;
 use txweir_core::classify::filter::Filters;
 use txweir_core::classify::packet::PortId;
 use txweir_core::path::entry::HookCounts;
 use txweir_core::path::qdiscs::Qdiscs;
-use txweir_core::path::rates::SharedRates;
 use txweir_core::path::trees::Trees;
-use txweir_core::{ConfigError, Env, Handle, Instant, Meta, Tree, TxPath};
-use txweir_tc::tool::{Device, Devices, Hook, LOOPBACK, LinkLine, SwapDone};
+use txweir_core::{Env, Handle, Instant, Meta};
+use txweir_tc::tool::{Device, Devices, Hook, LOOPBACK, LinkLine, Rates, SwapDone};
 
 use crate::grammar::{self, Verb};
 use crate::link::Link;
@@ -70,21 +69,8 @@ impl Devices for Links {
         self.make_way();
     }
 
-    fn check_rates(&self, trees: &[(&str, &Tree)]) -> Result<(), ConfigError> {
-        let is_meant = |link: &&Link| trees.iter().any(|(name, _)| *name == link.name.as_str());
-        let present: Vec<&Tree> = self.all().iter().filter(is_meant).flat_map(trees_of).collect();
-        self.shared_rates().check(&trees.iter().map(|(_, tree)| *tree).collect::<Vec<_>>(), &present)
-    }
-
-    fn join_rates(&mut self, names: &[&str]) -> Result<(), ConfigError> {
-        let is_meant = |link: &Link| names.contains(&link.name.as_str());
-        let trees: Vec<&Tree> = self.all.iter().filter(|l| is_meant(l)).flat_map(trees_of).collect();
-        let agreed = self.shared_rates().agree(&trees)?;
-        for link in self.all.iter_mut().filter(|l| is_meant(l)) {
-            link.way.control(self.now).configure_each(|tree, _| agreed.join(tree));
-            link.advance(self.now);
-        }
-        Ok(())
+    fn rates(&mut self) -> Option<Rates> {
+        Some(Arc::clone(&self.rates))
     }
 
     fn room(&mut self, names: &[&str], exact: bool) -> u64 {
@@ -104,18 +90,6 @@ impl Devices for Links {
         };
         Ok(LinkLine { changes, would_be: new.map(|link| Box::new(link) as Box<dyn Device>) })
     }
-}
-
-impl Links {
-    /// Returns the rates that qdiscs share by name, those of other workers included.
-    fn shared_rates(&self) -> MutexGuard<'_, SharedRates> {
-        self.rates.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// Returns the trees of a link: one for each queue, or one for all.
-fn trees_of(link: &Link) -> impl Iterator<Item = &Tree> {
-    link.way.port().paths().iter().map(TxPath::tree)
 }
 
 impl Device for Link {

@@ -24,7 +24,7 @@ use crate::source::Source;
 use crate::suggest::closest;
 
 pub(crate) use filter::ends_tc;
-pub(crate) use run::{Change, Planning, plan, refused, run};
+pub(crate) use run::{Change, Planning, plan, refused, run, sharing};
 
 /// The objects of tc(8), in the order in which it tries them on an abbreviation.
 const OBJECTS: [&str; 7] = ["qdisc", "class", "filter", "chain", "actions", "monitor", "exec"];

@@ -2,20 +2,20 @@
 //! check a policy.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use txweir_core::classify::action::State;
 use txweir_core::classify::filter::{BlockId, Filters};
 use txweir_core::classify::packet::PortId;
 use txweir_core::path::qdiscs::Qdiscs;
-use txweir_core::path::rates::SharedRates;
 use txweir_core::path::trees::Trees;
 use txweir_core::qdisc::Registry;
 use txweir_core::sched::cx::Cx;
-use txweir_core::{ConfigError, Env, Handle, Instant, Meta, Tree};
+use txweir_core::{Env, Handle, Instant, Meta, Tree};
 
 use crate::queued::{Queued, enqueue};
 use crate::show;
-use crate::tool::{Device, Devices, Hook, LOOPBACK, Ports, SwapDone};
+use crate::tool::{Device, Devices, Hook, LOOPBACK, Ports, Rates, SwapDone};
 
 /// Most packets that wait in a device that was not told another number.
 const POOL: usize = 4096;
@@ -32,7 +32,7 @@ pub struct Memory {
     state: State,
     ports: Ports,
     now: Instant,
-    rates: SharedRates,
+    rates: Rates,
 }
 
 /// One device in memory: a tree, a hook, and packets that are put in and stay. It has no queues to
@@ -67,7 +67,7 @@ impl Memory {
             state: State::new(1),
             ports: Ports::default(),
             now: Instant::ZERO,
-            rates: SharedRates::new(),
+            rates: Rates::default(),
         };
         names.iter().fold(none, |all, name| all.with(MemoryDevice::new(name, 1, Env::default())))
     }
@@ -115,10 +115,6 @@ impl Memory {
             self.places.insert(to.into(), at);
             self.devices[at].name = to.into();
         }
-    }
-    /// Returns the rates that qdiscs share by name.
-    pub const fn rates(&self) -> &SharedRates {
-        &self.rates
     }
     /// Returns the device of that name, to inspect it and to put packets in.
     pub fn get(&mut self, name: &str) -> Option<&mut MemoryDevice> {
@@ -203,17 +199,8 @@ impl Devices for Memory {
     fn now(&self) -> Instant {
         self.now
     }
-    fn check_rates(&self, trees: &[(&str, &Tree)]) -> Result<(), ConfigError> {
-        let is_meant = |d: &&MemoryDevice| trees.iter().any(|(name, _)| *name == d.name);
-        let present: Vec<&Tree> = self.devices.iter().filter(is_meant).map(|d| &d.tree).collect();
-        self.rates.check(&trees.iter().map(|(_, tree)| *tree).collect::<Vec<_>>(), &present)
-    }
-    fn join_rates(&mut self, names: &[&str]) -> Result<(), ConfigError> {
-        let is_meant = |d: &MemoryDevice| names.contains(&d.name.as_str());
-        let trees: Vec<&Tree> = self.devices.iter().filter(|d| is_meant(d)).map(|d| &d.tree).collect();
-        let agreed = self.rates.agree(&trees)?;
-        self.devices.iter_mut().filter(|d| is_meant(d)).for_each(|d| agreed.join(&mut d.tree));
-        Ok(())
+    fn rates(&mut self) -> Option<Rates> {
+        Some(Arc::clone(&self.rates))
     }
 }
 

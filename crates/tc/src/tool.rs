@@ -17,12 +17,14 @@ mod flags;
 mod hashes;
 mod list;
 mod places;
+mod rates;
 mod rehearsal;
 mod save;
 mod session;
 
 pub use device::{Device, Devices, Hook, InPlace, LOOPBACK, LinkLine, NoDevices, Ports, SwapDone};
 pub use flags::Flags;
+pub use rates::Rates;
 pub use save::save;
 
 use std::sync::Arc;

@@ -6,6 +6,7 @@ mod blocks;
 mod classes;
 mod revise;
 mod rules;
+mod shares;
 mod tables;
 
 use alloc::format;
@@ -19,6 +20,7 @@ use crate::classify::filter::BlockId;
 use crate::packet::route::DEPTH_MAX;
 use crate::path::bindings::Bindings;
 pub use revise::{Planned, Revisions};
+pub use shares::Sharing;
 
 use crate::path::tree::{Place, Tree, Whole, default_root, names};
 use crate::path::trees::{Spot, Trees};
@@ -120,8 +122,7 @@ impl<'a> Qdiscs<'a> {
     }
     /// Returns the place below which the qdisc `handle` hangs: its parent class, or `ROOT`.
     pub fn parent_of(&self, handle: Handle) -> Result<Handle, ConfigError> {
-        let spot = self.trees().owner(handle).map(|spot| spot.place.parent);
-        spot.ok_or_else(|| self.no_qdisc(handle))
+        self.trees().place_of(handle).ok_or_else(|| self.no_qdisc(handle))
     }
 
     /// Adds a qdisc at `parent` (a class, or `Handle::ROOT`), where only a default one may be. If

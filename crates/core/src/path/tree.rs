@@ -232,25 +232,7 @@ impl Tree {
     /// Calls `f` on every qdisc, parents first, those below one qdisc in the order of their
     /// classes.
     pub fn visit<'a>(&'a self, f: &mut dyn FnMut(Place, &'a Node)) {
-        fn walk<'a>(node: &'a Node, place: Place, f: &mut dyn FnMut(Place, &'a Node)) {
-            #[cfg(test)]
-            cost::count();
-            f(place, node);
-            let mut below = |class: &'a Class| {
-                let parent = Handle::new(node.handle().major(), class.minor);
-                walk(&class.node, Place { parent, depth: place.depth + 1 }, f);
-            };
-            let classes = node.qdisc().classes();
-            if classes.is_sorted_by_key(|c| c.minor) {
-                classes.iter().filter(|c| c.minor != 0).for_each(below);
-            } else {
-                // Classes that commands make are in slots in order of creation.
-                let mut sorted: Vec<&'a Class> = classes.iter().filter(|c| c.minor != 0).collect();
-                sorted.sort_by_key(|c| c.minor);
-                sorted.into_iter().for_each(&mut below);
-            }
-        }
-        walk(&self.root, Place { parent: Handle::ROOT, depth: 0 }, f);
+        visit_from(&self.root, Place { parent: Handle::ROOT, depth: 0 }, f);
     }
 
     /// Moves every packet that waits to the back of `out`, in the order in which `queued` shows
@@ -296,6 +278,27 @@ impl Tree {
 pub(super) fn default_root(tree: &Tree) -> Node {
     let shell = if tree.of_port { default_shell(&tree.env) } else { None };
     shell.unwrap_or_else(|| Node::new(Handle::NONE, Box::new(pfifo_fast::default_root(&tree.env))))
+}
+
+/// Calls `f` on a qdisc and those below it: see [`Tree::visit`]. The recursion is at most
+/// `DEPTH_MAX` deep.
+pub(super) fn visit_from<'a>(node: &'a Node, place: Place, f: &mut dyn FnMut(Place, &'a Node)) {
+    #[cfg(test)]
+    cost::count();
+    f(place, node);
+    let mut below = |class: &'a Class| {
+        let parent = Handle::new(node.handle().major(), class.minor);
+        visit_from(&class.node, Place { parent, depth: place.depth + 1 }, f);
+    };
+    let classes = node.qdisc().classes();
+    if classes.is_sorted_by_key(|c| c.minor) {
+        classes.iter().filter(|c| c.minor != 0).for_each(below);
+    } else {
+        // Classes that commands make are in slots in order of creation.
+        let mut sorted: Vec<&'a Class> = classes.iter().filter(|c| c.minor != 0).collect();
+        sorted.sort_by_key(|c| c.minor);
+        sorted.into_iter().for_each(&mut below);
+    }
 }
 
 /// See `Tree::reach`; `way` are the classes between `node` and the place.

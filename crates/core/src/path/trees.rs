@@ -10,7 +10,7 @@ use crate::packet::meta::Meta;
 use crate::packet::pool::Pool;
 use crate::path::bindings::Bindings;
 use crate::path::tree::names::{self, Index};
-use crate::path::tree::{Place, Tree};
+use crate::path::tree::{Place, Tree, visit_from};
 use crate::qdisc::Registry;
 use crate::sched::node::{Class, Node};
 use crate::sched::spec::ClassShape;
@@ -108,6 +108,14 @@ impl<'a> Trees<'a> {
             tree.visit(&mut |inner, node| f(self.spot(at, inner, node)));
         }
     }
+    /// Calls `f` on the qdisc at a place and on those below it.
+    pub(super) fn visit_at(&self, place: Handle, f: &mut dyn FnMut(&'a Node)) {
+        match self.at(place) {
+            Some(Spot { in_tree: None, .. }) => self.visit(&mut |_, node| f(node)),
+            Some(spot) => visit_from(spot.node, spot.place, &mut |_, node| f(node)),
+            None => {}
+        }
+    }
     /// Returns a qdisc with its place in the device; `inner` is its place in the tree of that
     /// number.
     fn spot(&self, at: usize, inner: Place, node: &'a Node) -> Spot<'a> {
@@ -181,6 +189,10 @@ impl<'a> Trees<'a> {
     /// Returns the qdisc of a handle (`1:`), or of a class of it (`1:10`).
     pub fn qdisc(&self, handle: Handle) -> Option<&'a Node> {
         self.owner(handle).map(|spot| spot.node)
+    }
+    /// Returns the place of the qdisc of a handle: a class, or `Handle::ROOT`.
+    pub fn place_of(&self, handle: Handle) -> Option<Handle> {
+        self.owner(handle).map(|spot| spot.place.parent)
     }
     /// Returns the qdisc at a place, a class or `Handle::ROOT`. The classes of a qdisc without a
     /// handle have no name.

@@ -38,7 +38,7 @@ use crate::sched::classful::{ClassAt, ClassShown, Classful};
 use crate::sched::cx::Cx;
 use crate::sched::discipline::{ChangeRule, Discipline, Filtered};
 use crate::sched::node::Class;
-use crate::sched::share::Share;
+use crate::sched::share::{Share, Wanted};
 use crate::sched::spec::{ClassShape, Flags, Style};
 use crate::text::error::{ConfigError, ErrorKind, Object, Reason};
 use crate::text::stats::{Counter, Unit};
@@ -284,13 +284,12 @@ impl Discipline for Htb {
 
 impl Shares for Htb {
     fn shares(&self, f: &mut dyn FnMut(Share<'_>)) {
-        for (minor, slot) in self.law.classes().iter() {
-            if let (Some((name, rate, burst)), Some(lease)) =
-                (self.configs[slot].shares(), self.law.shared(slot))
-            {
-                f(Share { minor, name, rate, burst, lease });
-            }
-        }
+        self.law.classes().iter().filter_map(|(minor, _)| self.shared(minor)).for_each(f);
+    }
+    fn shared(&self, minor: u16) -> Option<Share<'_>> {
+        let slot = self.law.classes().slot(minor)?;
+        let (name, rate, burst) = self.configs[slot].shares()?;
+        Some(Share { minor, name, rate, burst, lease: self.law.shared(slot)? })
     }
     fn share(&mut self, minor: u16, lease: Lease) {
         if let Some(slot) = self.law.classes().slot(minor) {
@@ -449,6 +448,8 @@ fn conflict(class: Object, expected: impl alloc::string::ToString, given: &str) 
 impl Classful for Htb {
     type Class = ClassConfig;
     const CLASS_SELECTS: bool = false;
+    const CLASS_WANTS: fn(&ClassConfig) -> Option<Wanted> =
+        |cfg| cfg.shares().map(|(name, rate, burst)| Wanted { name: name.clone(), rate, burst });
     const COUNTERS: &'static [Counter] = &[
         Counter::new("lended", "Packets that it sent, or let send, with its own tokens."),
         Counter::new("borrowed", "Packets that it sent, or let send, with those of a class above."),

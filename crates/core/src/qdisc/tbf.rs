@@ -35,7 +35,7 @@ use crate::sched::capability::{Capability, Classes, Shares};
 use crate::sched::cx::Cx;
 use crate::sched::discipline::{ChangeRule, Discipline};
 use crate::sched::node::{Class, Node, Peek};
-use crate::sched::share::Share;
+use crate::sched::share::{Share, Wanted};
 use crate::sched::spec::{ClassShape, Flags, RefusedBy, Refuser, Style};
 use crate::text::error::{ConfigError, ErrorKind, Object};
 use crate::text::value::Name;
@@ -99,25 +99,27 @@ pub struct Tbf {
 /// A share of a common bucket, in place of an own bucket for `rate`.
 #[derive(Debug)]
 struct Sharing {
-    name: Name,
-    rate: Rate,
-    burst: Bytes,
+    wanted: Wanted,
     lease: Lease,
 }
 
 impl Sharing {
+    /// Returns the rate that `cfg` asks to share.
+    fn wanted(cfg: &Config) -> Option<Wanted> {
+        let burst = Bytes(Charge::of(cfg).sizing.size(u32::try_from(cfg.burst.0).unwrap_or(u32::MAX)));
+        Some(Wanted { name: cfg.shared.clone()?, rate: cfg.rate, burst })
+    }
     /// Returns the share that `cfg` asks for, not yet joined with others.
     fn of(cfg: &Config) -> Option<Self> {
-        let burst = Bytes(Charge::of(cfg).sizing.size(u32::try_from(cfg.burst.0).unwrap_or(u32::MAX)));
-        let name = cfg.shared.clone()?;
-        Some(Self { name, rate: cfg.rate, burst, lease: Lease::alone(cfg.rate, burst) })
+        let wanted = Self::wanted(cfg)?;
+        let lease = Lease::alone(wanted.rate, wanted.burst);
+        Some(Self { wanted, lease })
     }
     /// Returns the share after a change: the old one stays joined if name, rate and burst are as
     /// before.
     fn change(old: Option<Self>, cfg: &Config) -> Option<Self> {
         let new = Self::of(cfg)?;
-        let same = |old: &Self| (&old.name, old.rate, old.burst) == (&new.name, new.rate, new.burst);
-        Some(old.filter(same).unwrap_or(new))
+        Some(old.filter(|old| old.wanted == new.wanted).unwrap_or(new))
     }
 }
 
@@ -168,6 +170,7 @@ impl Discipline for Tbf {
     };
     const CLASSES: Option<Capability<Self, dyn Classes>> = crate::capability!();
     const SHARES: Option<Capability<Self, dyn Shares>> = crate::capability!();
+    const WANTS: fn(&Config) -> Option<Wanted> = Sharing::wanted;
     type Config = Config;
     type Rules = ();
     type Stats = NoStats;
@@ -318,9 +321,11 @@ impl Discipline for Tbf {
 
 impl Shares for Tbf {
     fn shares(&self, f: &mut dyn FnMut(Share<'_>)) {
-        if let Some(Sharing { name, rate, burst, lease }) = &self.shared {
-            f(Share { minor: 0, name, rate: *rate, burst: *burst, lease });
-        }
+        self.shared(0).into_iter().for_each(f);
+    }
+    fn shared(&self, minor: u16) -> Option<Share<'_>> {
+        let Sharing { wanted, lease } = self.shared.as_ref().filter(|_| minor == 0)?;
+        Some(Share { minor, name: &wanted.name, rate: wanted.rate, burst: wanted.burst, lease })
     }
     fn share(&mut self, _minor: u16, lease: Lease) {
         if let Some(shared) = &mut self.shared {

@@ -95,6 +95,8 @@ impl<D: Classful> MadeClasses<D> {
 pub trait Shares {
     /// Calls `f` on each of them.
     fn shares(&self, f: &mut dyn FnMut(Share<'_>));
+    /// Returns that of the qdisc itself (`minor` 0) or of one of its classes.
+    fn shared(&self, minor: u16) -> Option<Share<'_>>;
     /// Joins a rate, for the qdisc itself (`minor` 0) or for one of its classes, of those that
     /// `shares` shows.
     fn share(&mut self, minor: u16, lease: Lease);

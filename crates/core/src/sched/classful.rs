@@ -11,6 +11,7 @@ use crate::sched::cx::Cx;
 use crate::sched::discipline::{ChangeRule, Discipline};
 use crate::sched::erased::{Revised, Revision};
 use crate::sched::node::{Class, Node};
+use crate::sched::share::Wanted;
 use crate::sched::spec::{ClassShape, EachGiven, RefusedBy, ShowDefaults};
 use crate::text::error::{ConfigError, ErrorKind, Object, Reason};
 use crate::text::params::{Given, Param, Params, Shown, apply, each_given};
@@ -146,6 +147,8 @@ pub trait Classful: Discipline {
     const CLASS_REFUSED_BY: RefusedBy = |_, _| None;
     /// Effect of a change on options not named.
     const CLASS_CHANGE: ChangeRule = ChangeRule::Merge;
+    /// The rate that a class asks to share with these parameters.
+    const CLASS_WANTS: fn(&Self::Class) -> Option<Wanted> = |_| None;
     /// True if the qdisc itself is a class, the one at the root: `list_classes` shows it first,
     /// with the minor number 0, and the classes directly below the qdisc are below that one.
     const ROOT_CLASS: bool = false;
@@ -228,6 +231,16 @@ pub trait UserClasses {
     fn revise(&mut self, revision: &mut Revision, env: &Env, cx: &mut Cx);
     /// Deletes a class.
     fn delete(&mut self, class: Object, minor: u16, env: &Env, cx: &mut Cx) -> Result<(), ConfigError>;
+    /// Returns the rate that a class would ask to share after `change` with these words, or after
+    /// `add` if it is not there; `None` also if those refuse them.
+    fn wanted(
+        &self,
+        class: Object,
+        minor: u16,
+        parent: Option<u16>,
+        words: &mut Words<'_>,
+        env: &Env,
+    ) -> Option<Wanted>;
     /// Calls `f` on every parameter of a class with its present value.
     fn options(&self, minor: u16, f: &mut dyn FnMut(Shown<'_>));
     /// See `Classful::list_classes`.
@@ -261,6 +274,22 @@ fn changed<D: Classful>(
     Ok((cfg, same))
 }
 
+/// Returns the parameters of a class that is to be made.
+fn added<D: Classful>(
+    qdisc: &D,
+    class: Object,
+    at: ClassAt,
+    words: &mut Words<'_>,
+    env: &Env,
+) -> Result<D::Class, ConfigError> {
+    let mut cfg = D::Class::defaults(env);
+    words.know_link_rate(env.link_rate);
+    apply(&mut cfg, D::KIND, words)?;
+    D::complete_class(class, &mut cfg, env)?;
+    qdisc.resolve_class(class, at, &mut cfg, None, env)?;
+    Ok(cfg)
+}
+
 impl<D: Classful> UserClasses for D {
     fn class_spec(&self) -> &'static ClassSpec {
         const { &ClassSpec::of::<D>() }
@@ -284,11 +313,7 @@ impl<D: Classful> UserClasses for D {
             let err = ConfigError::new(ErrorKind::Exists, class, "a class that is not there yet", class);
             return Err(err.reason(Reason::AlreadyThere));
         }
-        let mut cfg = D::Class::defaults(env);
-        words.know_link_rate(env.link_rate);
-        apply(&mut cfg, D::KIND, words)?;
-        D::complete_class(class, &mut cfg, env)?;
-        self.resolve_class(class, at, &mut cfg, None, env)?;
+        let cfg = added(self, class, at, words, env)?;
         self.add_class(at, cfg, env, cx);
         Ok(())
     }
@@ -338,6 +363,20 @@ impl<D: Classful> UserClasses for D {
         self.may_delete(class, minor)?;
         self.delete_class(minor, env, cx);
         Ok(())
+    }
+    fn wanted(
+        &self,
+        class: Object,
+        minor: u16,
+        parent: Option<u16>,
+        words: &mut Words<'_>,
+        env: &Env,
+    ) -> Option<Wanted> {
+        let cfg = match self.has(minor) {
+            true => changed(self, class, (minor, parent), words, env).map(|(cfg, _)| cfg),
+            false => added(self, class, ClassAt { minor, parent: parent.unwrap_or(0) }, words, env),
+        };
+        (D::CLASS_WANTS)(&cfg.ok()?)
     }
     fn options(&self, minor: u16, f: &mut dyn FnMut(Shown<'_>)) {
         if let Some(cfg) = self.class_config(minor) {

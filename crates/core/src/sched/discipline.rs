@@ -13,6 +13,7 @@ use crate::sched::answer::{Next, Verdict};
 use crate::sched::capability::{Capability, Classes, Flows, MadeClasses, Shares};
 use crate::sched::cx::Cx;
 use crate::sched::node::Peek;
+use crate::sched::share::Wanted;
 use crate::sched::spec::{Capacity, ClassShape, Flags, RefusedBy, Style};
 use crate::text::error::ConfigError;
 use crate::text::params::Params;
@@ -66,6 +67,8 @@ pub trait Discipline: Debug + Send + Sync + Sized + 'static {
     const MADE: Option<MadeClasses<Self>> = None;
     /// The rates that it, or its classes, share by a name: `capability!()`.
     const SHARES: Option<Capability<Self, dyn Shares>> = None;
+    /// The rate that it asks to share with these parameters.
+    const WANTS: fn(&Self::Config) -> Option<Wanted> = |_| None;
     /// Most packets or bytes that wait in it.
     const CAPACITY: Capacity = Capacity::KEY;
     /// Style in which tc prints it, beyond its parameters and counters.

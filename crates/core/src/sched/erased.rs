@@ -21,7 +21,7 @@ use crate::sched::classful::UserClasses;
 use crate::sched::cx::Cx;
 use crate::sched::discipline::{ChangeRule, Discipline};
 use crate::sched::node::{Account, Class, Node, Peek};
-use crate::sched::share::Share;
+use crate::sched::share::{Share, Wanted};
 use crate::sched::spec::Spec;
 use crate::text::error::{ConfigError, ErrorKind, Object, Reason};
 use crate::text::params::{Params, Shown, apply};
@@ -101,7 +101,12 @@ pub trait Qdisc: Any + Debug + Send + Sync {
     /// See `Discipline`.
     fn shares(&self, f: &mut dyn FnMut(Share<'_>));
     /// See `Discipline`.
+    fn shared(&self, minor: u16) -> Option<Share<'_>>;
+    /// See `Discipline`.
     fn share(&mut self, minor: u16, lease: Lease);
+    /// Returns the rate that it would ask to share after `change` with these words; `None` also if
+    /// that refuses them.
+    fn wanted(&self, words: &mut Words<'_>, env: &Env) -> Option<Wanted>;
     /// See `Discipline`.
     fn flows(&self, pool: &Pool, f: &mut dyn FnMut(FlowShown<'_>));
     /// See `Discipline`.
@@ -226,6 +231,8 @@ pub trait Resolved {
     fn copies(&self) -> bool;
     /// Returns the bytes that `make` allocates.
     fn memory(&self, env: &Env) -> u64;
+    /// See `Discipline::WANTS`.
+    fn wanted(&self) -> Option<Wanted>;
     /// Makes the qdisc, which allocates all the memory that it will need.
     fn make(self: Box<Self>, env: &Env) -> Box<dyn Qdisc>;
 }
@@ -244,6 +251,9 @@ impl<D: Discipline> Resolved for Parameters<D> {
     }
     fn memory(&self, env: &Env) -> u64 {
         memory::<D>(&self.cfg, env)
+    }
+    fn wanted(&self) -> Option<Wanted> {
+        (D::WANTS)(&self.cfg)
     }
     fn make(self: Box<Self>, env: &Env) -> Box<dyn Qdisc> {
         Box::new(Erased::<D>::of(self.cfg, self.rules, env))
@@ -540,10 +550,18 @@ impl<D: Discipline> Qdisc for Erased<D> {
             (shares.of)(&self.inner).shares(f);
         }
     }
+    fn shared(&self, minor: u16) -> Option<Share<'_>> {
+        (D::SHARES.as_ref()?.of)(&self.inner).shared(minor)
+    }
     fn share(&mut self, minor: u16, lease: Lease) {
         if let Some(shares) = &D::SHARES {
             (shares.of_mut)(&mut self.inner).share(minor, lease);
         }
+    }
+    fn wanted(&self, words: &mut Words<'_>, env: &Env) -> Option<Wanted> {
+        let mut old = self.cfg.clone();
+        refresh(&self.inner, &mut old);
+        changed::<D>(&old, words, env).ok().and_then(|(cfg, _)| (D::WANTS)(&cfg))
     }
     fn flows(&self, pool: &Pool, f: &mut dyn FnMut(FlowShown<'_>)) {
         if let Some(flows) = self.inner.as_flows() {

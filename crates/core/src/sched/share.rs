@@ -4,6 +4,17 @@ use crate::base::units::{Bytes, Rate};
 use crate::law::lease::Lease;
 use crate::text::value::Name;
 
+/// A rate that an object asks to share, by its name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Wanted {
+    /// The name.
+    pub name: Name,
+    /// The rate that the object gives for it.
+    pub rate: Rate,
+    /// The bucket that the object gives for it, as packets are charged.
+    pub burst: Bytes,
+}
+
 /// A rate that a qdisc, or one of its classes, shares.
 #[derive(Clone, Copy, Debug)]
 pub struct Share<'a> {
@@ -17,4 +28,11 @@ pub struct Share<'a> {
     pub burst: Bytes,
     /// The lease that it has joined.
     pub lease: &'a Lease,
+}
+
+impl Share<'_> {
+    /// Returns the name with the rate and the bucket that it was given.
+    pub fn wanted(&self) -> Wanted {
+        Wanted { name: self.name.clone(), rate: self.rate, burst: self.burst }
+    }
 }

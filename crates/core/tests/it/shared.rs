@@ -7,7 +7,7 @@ use std::time::{Duration, Instant as Wall};
 use crate::common::lane::{Lane, Out};
 use txweir_core::path::rates::{Agreed, SharedRates};
 use txweir_core::text::value::{Name, Words};
-use txweir_core::{ConfigError, Handle, Instant, Meta, Rate};
+use txweir_core::{ConfigError, Handle, Instant, Meta, Rate, Tree};
 
 const MS: u64 = 1_000_000;
 const GIGABIT: &str = "rate 1gbit burst 125000 limit 100mb shared up";
@@ -23,6 +23,13 @@ fn agree(rates: &mut SharedRates, lanes: &mut [Lane]) -> Result<(), ConfigError>
         lane.path.configure(Instant::ZERO, &mut lane.dev, |tree, _| agreed.join(tree));
     }
     Ok(())
+}
+
+/// Checks that the trees could take the place of the present ones.
+fn check(rates: &SharedRates, trees: &[&Tree], present: &[&Tree]) -> Result<(), ConfigError> {
+    let mut asked = rates.ask(trees)?;
+    present.iter().for_each(|tree| asked.without(tree));
+    asked.check(trees)
 }
 
 fn joined(rates: &mut SharedRates, count: usize, options: &str) -> Vec<Lane> {
@@ -197,7 +204,7 @@ fn who_shares_a_name_has_its_rate() {
         .change(Instant::ZERO, Handle::ROOT, "rate 2gbit burst 125000 limit 1mb shared up")
         .expect("a tbf");
     let trees = [lanes[0].path.tree()];
-    assert_eq!(rates.check(&trees, &trees).map_err(|e| e.object.to_string()), Err("qdisc 8001:".into()));
+    assert_eq!(check(&rates, &trees, &trees).map_err(|e| e.object.to_string()), Err("qdisc 8001:".into()));
     // All of them can change it in one step; and then the other may join.
     lanes[1]
         .change(Instant::ZERO, Handle::ROOT, "rate 2gbit burst 125000 limit 1mb shared up")
@@ -214,8 +221,8 @@ fn a_tree_is_checked_in_the_place_of_the_one_that_it_is_a_copy_of() {
     let lanes = joined(&mut rates, 1, GIGABIT);
     let copy = Lane::new("tbf", "rate 2gbit burst 125000 limit 1mb shared up");
     let present = [lanes[0].path.tree()];
-    assert_eq!(rates.check(&[copy.path.tree()], &present), Ok(()));
-    assert!(rates.check(&[copy.path.tree()], &[]).is_err());
+    assert_eq!(check(&rates, &[copy.path.tree()], &present), Ok(()));
+    assert!(check(&rates, &[copy.path.tree()], &[]).is_err());
     assert_eq!(rates.find(&up()).and_then(|s| s.rate()), Some((Rate(125_000_000), 1_000_000)));
 }
 

@@ -4,9 +4,9 @@
 use txweir_core::classify::action::State;
 use txweir_core::classify::filter::Filters;
 use txweir_core::classify::packet::Way;
-use txweir_core::path::rates::SharedRates;
 use txweir_core::{Instant, Rate, Tally};
 use txweir_tc::policy::UNNAMED;
+use txweir_tc::tool::Rates;
 use txweir_tc::{Diagnostic, Policy};
 
 use super::ways::Ways;
@@ -120,7 +120,7 @@ pub struct Links {
     neighbours: Vec<Vec<(u32, u32)>>,
     ways: Ways,
     /// Rates that qdiscs of any NICs share by name.
-    rates: SharedRates,
+    rates: Rates,
     steps: Vec<RateStep>,
     /// Packets that reached their end, and their bytes on the wire.
     delivered: Tally,

@@ -1,13 +1,14 @@
 //! tc lines done to the devices of a host: their qdiscs, filters, actions and hooks.
 
+use std::sync::Arc;
+
 use txweir_core::classify::action::State;
 use txweir_core::classify::filter::Filters;
 use txweir_core::classify::packet::PortId;
 use txweir_core::path::qdiscs::Qdiscs;
-use txweir_core::path::rates::SharedRates;
 use txweir_core::path::trees::Trees;
-use txweir_core::{ConfigError, Env, Handle, Instant, Meta, Tree};
-use txweir_tc::tool::{Device, Devices, Hook, LOOPBACK, SwapDone};
+use txweir_core::{Env, Handle, Instant, Meta};
+use txweir_tc::tool::{Device, Devices, Hook, LOOPBACK, Rates, SwapDone};
 use txweir_tc::{Command, Diagnostic, Policy};
 
 use super::Nic;
@@ -30,7 +31,7 @@ struct Host<'a> {
     devices: Vec<One<'a>>,
     now: Instant,
     /// Rates that the NICs of a net share by name.
-    rates: &'a mut SharedRates,
+    rates: &'a Rates,
     site: &'a mut Site,
 }
 
@@ -54,7 +55,7 @@ pub fn apply(
     unnamed: &str,
     now: Instant,
     policy: &Policy,
-    (site, rates): (&mut Site, &mut SharedRates),
+    (site, rates): (&mut Site, &Rates),
 ) -> Result<(), Diagnostic> {
     let one = |d| {
         let HostDevice { name, nic, receives } = d;
@@ -138,25 +139,8 @@ impl Devices for Host<'_> {
     fn now(&self) -> Instant {
         self.now
     }
-    fn check_rates(&self, trees: &[(&str, &Tree)]) -> Result<(), ConfigError> {
-        let meant = |d: &&One<'_>| trees.iter().any(|(name, _)| *name == d.name);
-        let all = self.devices.iter().filter(meant).map(|d| d.transmit.port.trees());
-        let all: Vec<Trees<'_>> = all.collect();
-        let present: Vec<&Tree> = all.iter().flat_map(|trees| trees.trees()).collect();
-        self.rates.check(&trees.iter().map(|(_, tree)| *tree).collect::<Vec<_>>(), &present)
-    }
-    fn join_rates(&mut self, names: &[&str]) -> Result<(), ConfigError> {
-        let Self { devices, rates, now, .. } = self;
-        let meant = |d: &One<'_>| names.contains(&d.name);
-        let all = devices.iter().filter(|d| meant(d)).map(|d| d.transmit.port.trees());
-        let all: Vec<Trees<'_>> = all.collect();
-        let agreed = rates.agree(&all.iter().flat_map(|trees| trees.trees()).collect::<Vec<_>>())?;
-        drop(all);
-        for One { transmit, .. } in devices.iter_mut().filter(|d| meant(d)) {
-            let Transmit { port, device, .. } = &mut **transmit;
-            port.control(*now, device).configure_each(|tree, _| agreed.join(tree));
-        }
-        Ok(())
+    fn rates(&mut self) -> Option<Rates> {
+        Some(Arc::clone(self.rates))
     }
 }
 

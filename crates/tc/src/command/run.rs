@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use txweir_core::path::qdiscs::{Planned, Qdiscs};
+use txweir_core::path::qdiscs::{Planned, Qdiscs, Sharing};
 use txweir_core::path::trees::Trees;
 use txweir_core::sched::stab::Stab;
 use txweir_core::text::error::Object;
@@ -105,6 +105,43 @@ pub(crate) fn plan(cmd: &Change, trees: &Trees<'_>) -> Option<(Planning, Planned
             let handle = cmd.handle.as_ref().map(|h| h.value);
             let (place, planned) = trees.plan_qdisc(parent, handle, Some(&kind.text), words)?;
             Some((Planning::Qdisc(place), planned))
+        }
+    }
+}
+
+/// Returns the sharing of a rate that a line would make; `None` for none, and if it is refused.
+pub(crate) fn sharing(cmd: &Change, trees: &Trees<'_>) -> Option<Sharing> {
+    let options = match cmd {
+        Change::Qdisc(cmd) => &cmd.options,
+        Change::Class(cmd) => &cmd.options,
+    };
+    let options: Vec<&str> = options.iter().map(|w| w.text.as_str()).collect();
+    let words = &mut Words::new(&options);
+    match cmd {
+        Change::Class(cmd) => {
+            let class = cmd.classid.as_ref()?.value;
+            let parent = cmd.parent.as_ref().map(|p| p.value);
+            match cmd.verb {
+                Verb::Add | Verb::Replace => {
+                    trees.sharing_of_class(Some(parent.unwrap_or(class.qdisc())), class, words)
+                }
+                Verb::Delete => None,
+                _ => trees.sharing_of_class(parent, class, words),
+            }
+        }
+        Change::Qdisc(cmd) => {
+            let handle = cmd.handle.as_ref().map(|h| h.value);
+            let place = match (cmd.place.as_ref().map(|p| p.value), handle) {
+                (Some(Place::Below(place)), _) => place,
+                (Some(Place::Handle(handle)), _) | (None, Some(handle)) => trees.place_of(handle)?,
+                _ => return None,
+            };
+            let kind = cmd.kind.as_ref().map(|k| k.text.as_str());
+            match cmd.verb {
+                Verb::Delete => None,
+                Verb::Add | Verb::Replace => trees.sharing_of_qdisc(place, handle, Some(kind?), words),
+                _ => trees.sharing_of_qdisc(place, None, None, words),
+            }
         }
     }
 }

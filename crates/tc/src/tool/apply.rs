@@ -43,44 +43,20 @@ pub(super) fn as_tc_takes_it(cmd: &Command) -> Option<Change> {
     Some(change)
 }
 
-/// Returns the tree that a line would make, if the line has to do with shared rates; `None` also if
-/// it is refused for another reason.
-pub(super) fn shares(source: &Arc<Source>, change: &Change, device: &dyn Device) -> Option<Tree> {
-    if !change.shares() && !changes_share(change, &device.tree()) {
-        return None;
-    }
-    let mut tree = copy(source, device.tree()).ok()?;
-    command::run(source, change, &mut tree.edit(&mut scratch_cx())).ok()?;
-    Some(tree)
-}
-
-/// True if the qdisc or the class that a line is about shares a rate. A class that is made, and an
-/// object that is deleted, takes the rate of no other.
-pub(super) fn changes_share(change: &Change, trees: &Trees<'_>) -> bool {
-    let mut any = false;
-    match change {
-        Change::Qdisc(QdiscCommand { verb: Verb::Delete, .. }) => {}
-        Change::Qdisc(cmd) => {
-            let node = match (cmd.place.as_ref().map(|p| p.value), &cmd.handle) {
-                (Some(Place::Below(place)), _) => trees.qdisc_at(trees.named(place)),
-                (Some(Place::Handle(handle)), _) => trees.qdisc(handle),
-                (None, Some(handle)) => trees.qdisc(handle.value),
-                _ => None,
-            };
-            node.into_iter().for_each(|node| node.qdisc().shares(&mut |_| any = true));
-        }
-        Change::Class(ClassCommand { verb: Verb::Add | Verb::Delete, .. }) => {}
+/// True if a line has to do with a shared rate: it asks for one, or is about a class that has one.
+/// A class that is made, and an object that is deleted, takes the rate of no other.
+pub(super) fn shares(change: &Change, trees: &Trees<'_>) -> bool {
+    let there = match change {
+        Change::Class(ClassCommand { verb: Verb::Add | Verb::Delete, .. }) => false,
         Change::Class(cmd) => {
             let id = cmd.classid.as_ref().map_or(Handle::NONE, |id| id.value);
-            let root = trees.root();
-            let node = if id.major() == 0 { Some(root) } else { trees.qdisc(id) };
-            let classes = node.and_then(|node| node.qdisc().user_classes());
-            classes.into_iter().for_each(|classes| {
-                classes.options(id.minor(), &mut |o| any |= o.param.key == "shared" && o.value.is_set());
-            });
+            let node = if id.major() == 0 { Some(trees.root()) } else { trees.qdisc(id) };
+            node.is_some_and(|node| node.qdisc().shared(id.minor()).is_some())
         }
-    }
-    any
+        // A change of a qdisc says all its options anew.
+        Change::Qdisc(_) => false,
+    };
+    there || change.shares()
 }
 
 /// Refuses a deletion by the handle alone, which tc does not have.

@@ -11,8 +11,9 @@ use txweir_core::path::entry::HookCounts;
 use txweir_core::path::qdiscs::Qdiscs;
 use txweir_core::path::trees::Trees;
 use txweir_core::qdisc::Registry;
-use txweir_core::{ConfigError, Env, Handle, Instant, Meta, Tally, Tree};
+use txweir_core::{Env, Handle, Instant, Meta, Tally};
 
+use super::Rates;
 use crate::command::Change;
 use crate::source::Source;
 
@@ -155,19 +156,12 @@ pub trait Devices {
     /// request, each of which takes a bounded time; the devices may have another time afterwards,
     /// and other packets. Their qdiscs and filters stay.
     fn pause(&mut self) {}
-    /// Checks that the devices of these names could have these trees in the place of their own, as
-    /// far as it is about rates that qdiscs of any of them share by name (`tbf ... shared NAME`). A
-    /// device that does not exist yet is added to the others.
+    /// Returns the rates that qdiscs of its devices share by name (`tbf ... shared NAME`).
     ///
-    /// The default is for an owner that keeps no
-    /// [`SharedRates`](txweir_core::path::rates::SharedRates): it refuses nothing, and each such
+    /// The default is for an owner that keeps none: then no such line is refused, and each such
     /// qdisc shapes alone.
-    fn check_rates(&self, _trees: &[(&str, &Tree)]) -> Result<(), ConfigError> {
-        Ok(())
-    }
-    /// Joins the qdiscs of these devices, whose trees have changed, to the rates that they name.
-    fn join_rates(&mut self, _names: &[&str]) -> Result<(), ConfigError> {
-        Ok(())
+    fn rates(&mut self) -> Option<Rates> {
+        None
     }
     /// Returns the bytes of tables that devices other than these leave to them, of a budget that
     /// all devices have together; `u64::MAX` without one. The bytes of the others are a bound,

@@ -9,7 +9,7 @@ mod commit;
 mod shadow;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use txweir_core::classify::action::State;
 use txweir_core::classify::filter::Filters;
@@ -17,12 +17,12 @@ use txweir_core::classify::packet::PortId;
 use txweir_core::path::qdiscs::{Planned, Revisions};
 use txweir_core::path::trees::Trees;
 use txweir_core::qdisc::Registry;
-use txweir_core::{ConfigError, Instant, Tree};
+use txweir_core::{Instant, Tree};
 
-use super::apply::changes_share;
+use super::apply::shares;
 use super::save::{filter_lines, own_actions, shared_lines};
 use super::session::Done;
-use super::{Device, Devices, Flags, Hook, InPlace, LinkLine, Outcome, blocks};
+use super::{Device, Devices, Flags, Hook, InPlace, LinkLine, Outcome, Rates, blocks, rates};
 use crate::command::{self, Change as Said, Planning};
 use crate::failure::REFUSED;
 use crate::plan::{self, Change};
@@ -47,6 +47,9 @@ pub(super) struct Rehearsal<'a> {
     /// True if each device changes in one step, so that packets move; false if each line is a step,
     /// so that packets are dropped with the qdisc that they wait in.
     atomic: bool,
+    /// The rates that the copies share by name, as far as the lines so far go. `None` before the
+    /// first line about one, and in an atomic batch, whose rates are checked at its end.
+    rates: Option<Rates>,
     /// True if the result is printed, with the fate of packets: then each device has a copy, and
     /// one as it was.
     printed: bool,
@@ -77,7 +80,15 @@ impl<'a> Rehearsal<'a> {
     pub(super) fn new(real: &'a mut dyn Devices, atomic: bool, printed: bool) -> Self {
         let filters = real.filters().clone();
         let (shadows, plans) = (Vec::new(), BTreeMap::new());
-        Self { real, before: filters.clone(), filters, shadows, plans, room: (u64::MAX, 0), atomic, printed }
+        Self { real, before: filters.clone(), filters, shadows, plans, room: (u64::MAX, 0), rates: None, atomic, printed }
+    }
+
+    /// Puts a copy among those that share rates, in the place of its device.
+    fn adopt(&mut self, mut shadow: Shadow) {
+        if let Some(rates) = &self.rates {
+            share(rates, self.real, &mut shadow);
+        }
+        self.shadows.push(shadow);
     }
 
     /// Returns the output so far, with the plan after it. An atomic batch that has failed would
@@ -118,15 +129,23 @@ impl<'a> Rehearsal<'a> {
 
     /// Returns true if the devices could not have the rates that they would share after all lines;
     /// the refusal is then reported at the last of the lines about one.
-    fn rates_refused(&self, outcome: &mut Outcome, done: &[Done]) -> bool {
+    fn rates_refused(&mut self, outcome: &mut Outcome, done: &[Done]) -> bool {
         let trees: Vec<(&str, &Tree)> = self.shadows.iter().map(|s| (s.name.as_str(), &s.tree)).collect();
-        let Err(err) = self.real.check_rates(&trees) else { return false };
+        let Err(err) = rates::check(self.real, &trees) else { return false };
         let line = done.iter().rfind(|d| d.change.shares()).or(done.last());
         let said = line.map(|d| command::refused(&d.source, &d.change, &err).to_string());
         outcome.status = REFUSED;
         outcome.stderr.push_str(&format!("{}\n", said.unwrap_or_else(|| err.to_string())));
         true
     }
+}
+
+/// Lets a copy share rates in the place of its device.
+fn share(rates: &Rates, real: &mut dyn Devices, shadow: &mut Shadow) {
+    if let Some(device) = real.device(&shadow.name) {
+        device.tree().trees().for_each(|tree| rates::lock(rates).leave(tree));
+    }
+    rates::join(rates, shadow);
 }
 
 /// Returns a hook in the words of a plan.
@@ -153,7 +172,7 @@ impl Devices for Rehearsal<'_> {
                     shadow.configure(&mut |qdiscs| drop(command::run(&source, &said, qdiscs)));
                     self.real.pause();
                 }
-                self.shadows.push(shadow);
+                self.adopt(shadow);
                 self.shadows.len() - 1
             }
         };
@@ -163,16 +182,20 @@ impl Devices for Rehearsal<'_> {
         self.shadows.iter().any(|s| s.name == name) || self.real.has(name)
     }
     fn plan(&mut self, name: &str, line: &InPlace<'_>) -> Option<bool> {
-        if self.printed || line.change.shares() {
+        if self.printed {
             return None;
         }
         if let Some(shadow) = self.shadows.iter().find(|s| s.name == name) {
+            let trees = Trees::from(&shadow.tree);
+            if shares(line.change, &trees) {
+                return None;
+            }
             // A line without an effect needs not be done again on the device.
-            let planned = command::plan(line.change, &Trees::from(&shadow.tree));
+            let planned = command::plan(line.change, &trees);
             return matches!(planned, Some((_, Planned::Same))).then_some(false);
         }
         let device = self.real.device(name)?;
-        if changes_share(line.change, &device.tree()) {
+        if shares(line.change, &device.tree()) {
             return None;
         }
         let (object, planned) = command::plan(line.change, &device.tree())?;
@@ -215,16 +238,24 @@ impl Devices for Rehearsal<'_> {
     fn now(&self) -> Instant {
         self.real.now()
     }
-    /// Checks each line with the results of the lines before it; of an atomic batch all lines
-    /// together, at its end.
-    fn check_rates(&self, trees: &[(&str, &Tree)]) -> Result<(), ConfigError> {
+    /// In an atomic batch all lines are checked together, at its end: see `rates_refused`.
+    fn rates(&mut self) -> Option<Rates> {
         if self.atomic {
-            return Ok(());
+            return None;
         }
-        let others = self.shadows.iter().filter(|s| trees.iter().all(|(name, _)| *name != s.name));
-        let all: Vec<(&str, &Tree)> =
-            others.map(|s| (s.name.as_str(), &s.tree)).chain(trees.iter().copied()).collect();
-        self.real.check_rates(&all)
+        for shadow in &mut self.shadows {
+            // A replaced qdisc shares its rate until it is freed.
+            while !shadow.bury() {
+                self.real.pause();
+            }
+        }
+        if self.rates.is_none() {
+            let known = rates::lock(&self.real.rates()?).apart();
+            let rates = Rates::new(Mutex::new(known));
+            self.shadows.iter_mut().for_each(|shadow| share(&rates, self.real, shadow));
+            self.rates = Some(rates);
+        }
+        self.rates.clone()
     }
     fn room(&mut self, names: &[&str], exact: bool) -> u64 {
         if exact || self.room.1 != self.shadows.len() {
@@ -237,7 +268,9 @@ impl Devices for Rehearsal<'_> {
     fn link(&mut self, words: &[String], _dry: bool) -> Result<LinkLine, String> {
         let mut line = self.real.link(words, true)?;
         let new = line.would_be.take().filter(|device| self.shadows.iter().all(|s| s.name != device.name()));
-        self.shadows.extend(new.and_then(|device| Shadow::of_new(device.as_ref())));
+        if let Some(shadow) = new.and_then(|device| Shadow::of_new(device.as_ref())) {
+            self.adopt(shadow);
+        }
         Ok(line)
     }
 }

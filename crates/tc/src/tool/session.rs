@@ -2,9 +2,12 @@
 
 use std::sync::Arc;
 
-use txweir_core::{ConfigError, Env, Handle};
+use txweir_core::path::qdiscs::Sharing;
+use txweir_core::{Env, Handle};
 
-use super::{Device, Devices, Flags, HELP, InPlace, Outcome, actions, apply, blocks, filters, list};
+use super::{
+    Device, Devices, Flags, HELP, InPlace, Outcome, Rates, actions, apply, blocks, filters, list, rates,
+};
 use crate::ast::{Command, Verb};
 use crate::command::{self, Change, engine};
 use crate::diagnostic::{Diagnostic, code};
@@ -153,11 +156,8 @@ impl<'a> Session<'a> {
             return Ok(());
         }
         let device = self.give_room(source, &dev, false)?;
-        let shares = apply::shares(source, &change, device);
-        let refused = |err: ConfigError| Failure::refused(command::refused(source, &change, &err));
-        if let Some(tree) = &shares {
-            self.devices.check_rates(&[(&dev.text, tree)]).map_err(refused)?;
-        }
+        let shares = apply::shares(&change, &device.tree());
+        let sharing = if shares { self.admit(source, &dev, &change)? } else { None };
         let device = self.devices.device(&dev.text).ok_or_else(|| no_device(source, &dev, None))?;
         let hooked = device.hook().is_some();
         let kept = match &change {
@@ -176,13 +176,29 @@ impl<'a> Session<'a> {
         } else {
             blocks::join(self, &dev.text, &change);
         }
-        if shares.is_some() {
-            self.devices.join_rates(&[&dev.text]).map_err(refused)?;
+        if let (Some((rates, sharing)), Some(device)) = (sharing, self.devices.device(&dev.text)) {
+            device.configure(&mut |qdiscs| sharing.join(&mut rates::lock(&rates), qdiscs));
         }
         orphans.into_iter().for_each(|block| self.devices.filters_mut().delete_block(block));
-        let shares = shares.is_some();
         self.done.push(Done { device: dev.text, change, source: Arc::clone(source), shares });
         Ok(())
+    }
+
+    /// Refuses a line that asks for a shared rate with other values than others of its name. Returns
+    /// the rates and the object that joins one after the line.
+    fn admit(
+        &mut self,
+        source: &Arc<Source>,
+        dev: &Word,
+        change: &Change,
+    ) -> Result<Option<(Rates, Sharing)>, Failure> {
+        let Some(rates) = self.devices.rates() else { return Ok(None) };
+        let device = self.devices.device(&dev.text).ok_or_else(|| no_device(source, dev, None))?;
+        let trees = device.tree();
+        let Some(sharing) = command::sharing(change, &trees) else { return Ok(None) };
+        let checked = sharing.check(&rates::lock(&rates), &trees);
+        checked.map_err(|err| Failure::refused(command::refused(source, change, &err)))?;
+        Ok(Some((rates, sharing)))
     }
 
     /// Returns a device, after it was told its part of the budget for all devices.

@@ -4,7 +4,7 @@ use txweir_core::text::value::Name;
 use txweir_core::{Env, Rate};
 use txweir_tc::Source;
 use txweir_tc::memory::{Memory, MemoryDevice};
-use txweir_tc::tool::{Outcome, Request, run, save};
+use txweir_tc::tool::{Devices, Outcome, Request, run, save};
 
 fn tc(devices: &mut Memory, line: &str) -> Outcome {
     run(&Request { args: line.split_whitespace().map(String::from).collect(), ..Request::default() }, devices)
@@ -22,8 +22,8 @@ fn batch(devices: &mut Memory, flags: &str, text: &str) -> Outcome {
 }
 
 /// Returns the number of members and their common rate.
-fn wan(devices: &Memory) -> Option<(u32, Rate)> {
-    let shared = devices.rates().find(&Name::new("wan")?)?;
+fn wan(devices: &mut Memory) -> Option<(u32, Rate)> {
+    let shared = devices.rates()?.lock().ok()?.find(&Name::new("wan")?)?;
     Some((shared.queues(), shared.rate()?.0))
 }
 
@@ -40,7 +40,7 @@ fn devices() -> Memory {
 #[test]
 fn two_devices_and_two_queues_have_one_rate() {
     let mut all = devices();
-    assert_eq!(wan(&all), Some((1, Rate(10 * MBIT))));
+    assert_eq!(wan(&mut all), Some((1, Rate(10 * MBIT))));
     good(&mut all, "qdisc add dev b root tbf rate 10mbit burst 5kb latency 50ms shared wan");
     good(&mut all, "qdisc add dev m root handle 1: mq");
     for queue in 1..=2 {
@@ -49,15 +49,15 @@ fn two_devices_and_two_queues_have_one_rate() {
             &format!("qdisc add dev m parent 1:{queue} tbf rate 10mbit burst 5kb latency 50ms shared wan"),
         );
     }
-    assert_eq!(wan(&all), Some((4, Rate(10 * MBIT))));
+    assert_eq!(wan(&mut all), Some((4, Rate(10 * MBIT))));
     // A qdisc that names the rate no more has left it, and the last member removes the name.
     good(&mut all, "qdisc del dev m parent 1:1");
     good(&mut all, "qdisc change dev b root tbf rate 10mbit burst 5kb latency 70ms shared wan");
-    assert_eq!(wan(&all), Some((3, Rate(10 * MBIT))));
+    assert_eq!(wan(&mut all), Some((3, Rate(10 * MBIT))));
     for device in ["a", "b", "m"] {
         good(&mut all, &format!("qdisc del dev {device} root"));
     }
-    assert_eq!(wan(&all), None);
+    assert_eq!(wan(&mut all), None);
 }
 
 #[test]
@@ -75,7 +75,7 @@ fn another_rate_under_the_same_name_is_refused() {
          of 5120 bytes, as others have that share wan\n  = help: change all of them in one step, or take another name\n"
     );
     assert_eq!(save(&mut all), before);
-    assert_eq!(wan(&all), Some((1, Rate(10 * MBIT))));
+    assert_eq!(wan(&mut all), Some((1, Rate(10 * MBIT))));
     // A dry run refuses the line too, and a class of htb is refused like a qdisc.
     let dry = tc(&mut all, &format!("--dry-run {line}"));
     assert_eq!((dry.status, dry.stderr.lines().next()), (2, done.stderr.lines().next()));
@@ -95,7 +95,7 @@ fn a_rate_changes_for_all_that_share_it_in_one_step() {
     let mut all = devices();
     // The only member may change the rate.
     good(&mut all, "qdisc change dev a root tbf rate 12mbit burst 5kb latency 50ms shared wan");
-    assert_eq!(wan(&all), Some((1, Rate(12 * MBIT))));
+    assert_eq!(wan(&mut all), Some((1, Rate(12 * MBIT))));
     good(&mut all, "qdisc add dev b root tbf rate 12mbit burst 5kb latency 50ms shared wan");
     let change = |device: &str| {
         format!("qdisc change dev {device} root tbf rate 20mbit burst 5kb latency 50ms shared wan\n")
@@ -114,10 +114,10 @@ fn a_rate_changes_for_all_that_share_it_in_one_step() {
     }
     assert_eq!(save(&mut all), before);
     assert_eq!(batch(&mut all, "--atomic --dry-run", &both).status, 0);
-    assert_eq!(wan(&all), Some((2, Rate(12 * MBIT))));
+    assert_eq!(wan(&mut all), Some((2, Rate(12 * MBIT))));
     let done = batch(&mut all, "--atomic", &both);
     assert_eq!((done.status, done.stderr.as_str()), (0, ""));
-    assert_eq!(wan(&all), Some((2, Rate(20 * MBIT))));
+    assert_eq!(wan(&mut all), Some((2, Rate(20 * MBIT))));
 }
 
 /// A dry run of a batch, line by line, refuses the line that the batch itself would refuse.
@@ -130,7 +130,62 @@ fn lines_of_a_dry_run_are_checked_with_those_before_them() {
         let done = batch(&mut all, flags, lines);
         assert_ne!(done.status, 0, "{flags}");
         assert!(done.stderr.contains("b.tc:2:67"), "{flags}: {}", done.stderr);
-        assert_eq!(wan(&all), if flags.is_empty() { Some((1, Rate(MBIT))) } else { None });
+        assert_eq!(wan(&mut all), if flags.is_empty() { Some((1, Rate(MBIT))) } else { None });
         tc(&mut all, "qdisc del dev a root");
     }
+}
+
+/// A user that a line removes, or whose place it takes, does not count; others do.
+#[test]
+fn users_that_go_with_a_line_do_not_refuse_it() {
+    let tbf = |rate: &str| format!("tbf rate {rate} burst 5kb latency 50ms shared wan\n");
+    let below = "qdisc add dev a root handle 1: drr\nclass add dev a parent 1: classid 1:1 drr\n".to_string()
+        + "qdisc add dev a parent 1:1 handle 2: "
+        + &tbf("1mbit");
+    let htb = "qdisc add dev a root handle 1: htb\nclass add dev a parent 1: classid 1:1 htb rate 1mbit\n"
+        .to_string()
+        + "qdisc add dev a parent 1:1 handle 2: "
+        + &tbf("1mbit")
+        + "class add dev a parent 1:1 classid 1:2 htb rate 2mbit shared wan\n";
+    // Each text, the line of it that is refused if any, and the members with their rate at the end.
+    let cases = [
+        (below.clone() + "qdisc replace dev a root handle 3: " + &tbf("2mbit"), None, Some((1, 2))),
+        (below.clone() + "qdisc change dev a parent 1:1 handle 2: " + &tbf("2mbit"), None, Some((1, 2))),
+        (below.clone() + "qdisc replace dev a parent 1:1 handle 3: " + &tbf("2mbit"), None, Some((1, 2))),
+        (below.clone() + "qdisc del dev a root\nqdisc add dev b root " + &tbf("2mbit"), None, Some((1, 2))),
+        (below.clone() + "qdisc add dev b root handle 3: " + &tbf("2mbit"), Some(4), Some((1, 1))),
+        (below + "qdisc add dev b root handle 3: " + &tbf("1mbit"), None, Some((2, 1))),
+        // The class above loses its qdisc with the first class below it.
+        (htb.clone(), None, Some((1, 2))),
+        (htb.clone() + "class change dev a parent 1:1 classid 1:2 htb rate 3mbit shared wan\n", None, Some((1, 3))),
+        (htb.clone() + "class add dev a parent 1:1 classid 1:3 htb rate 3mbit shared wan\n", Some(5), Some((1, 2))),
+        (htb + "class del dev a classid 1:2\nqdisc add dev b root " + &tbf("1mbit"), None, Some((1, 1))),
+    ];
+    for (text, refused, end) in &cases {
+        // A dry run comes to the same as the lines themselves.
+        for flags in ["--dry-run", ""] {
+            let mut all = Memory::new(&["a", "b"]);
+            let done = batch(&mut all, flags, text);
+            let at = done.stderr.lines().find_map(|l| l.split("b.tc:").nth(1)?.split(':').next()?.parse().ok());
+            assert_eq!(at, *refused, "{flags} {text}{}", done.stderr);
+            if flags.is_empty() {
+                assert_eq!(wan(&mut all), end.map(|(n, mbit)| (n, Rate(mbit * MBIT))), "{text}");
+            }
+        }
+    }
+}
+
+/// A dry run counts the users of devices that it does not touch, and changes nothing for them.
+#[test]
+fn a_dry_run_knows_the_users_of_other_devices() {
+    let mut all = devices();
+    let line = |dev: &str, rate: &str| {
+        format!("qdisc replace dev {dev} root handle 1: tbf rate {rate} burst 5kb latency 50ms shared wan\n")
+    };
+    let (a, b) = (line("a", "20mbit"), line("b", "20mbit"));
+    assert_eq!(batch(&mut all, "--dry-run", &b).status, 1);
+    assert_eq!(batch(&mut all, "--dry-run", &a).status, 0);
+    assert_eq!(batch(&mut all, "--dry-run", &(a.clone() + &b)).status, 0);
+    assert_eq!(batch(&mut all, "--dry-run", &(b + &a)).status, 1);
+    assert_eq!(wan(&mut all), Some((1, Rate(10 * MBIT))));
 }

@@ -105,11 +105,7 @@ impl Qdiscs<'_> {
         kind_name: Option<&str>,
     ) -> Result<Named, ConfigError> {
         let trees = self.trees();
-        let root = trees.root().handle();
-        let below = parent.map(|p| if p == Handle::ROOT { root } else { p });
-        let major =
-            [Some(class), below, Some(root)].into_iter().flatten().map(Handle::major).find(|m| *m != 0);
-        let class = Handle::new(major.unwrap_or(0), class.minor());
+        let (class, below) = trees.full_class(parent, class);
         let object = Object::Class(Some(class));
         if let Some(p) = below.filter(|p| p.major() != 0 && p.major() != class.major()) {
             let expected = format!("{}, its qdisc, or a class of that", class.qdisc());
@@ -163,6 +159,18 @@ impl Qdiscs<'_> {
             }
             done
         })
+    }
+}
+
+impl Trees<'_> {
+    /// Returns the full name of a class, and of the class or qdisc above it, if a command gives one:
+    /// a major number that is not given is that of the other, or of the root qdisc.
+    pub(super) fn full_class(&self, parent: Option<Handle>, class: Handle) -> (Handle, Option<Handle>) {
+        let root = self.root().handle();
+        let below = parent.map(|p| if p == Handle::ROOT { root } else { p });
+        let named = [Some(class), below, Some(root)].into_iter().flatten();
+        let major = named.map(Handle::major).find(|m| *m != 0);
+        (Handle::new(major.unwrap_or(0), class.minor()), below)
     }
 }
 

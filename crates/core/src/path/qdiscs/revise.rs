@@ -150,7 +150,7 @@ impl Trees<'_> {
     }
 
     /// Returns the properties of the device that the tree of a qdisc knows.
-    fn env_of(&self, spot: &Spot<'_>) -> Option<&crate::Env> {
+    pub(super) fn env_of(&self, spot: &Spot<'_>) -> Option<&crate::Env> {
         match spot.in_tree {
             Some((tree, _)) => self.trees().nth(tree).map(Tree::env),
             None => Some(self.env()),

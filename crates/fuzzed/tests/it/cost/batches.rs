@@ -121,6 +121,33 @@ const TABLE: &[Lines] = &[
         each: &["class replace dev a parent 1: classid 1:{x+2} drr quantum 2000"],
     },
     Lines {
+        name: "classes that share a rate",
+        n: 400,
+        first: &[HTB],
+        each: &[
+            "class add dev a parent 1: classid 1:{x+1} htb rate 1mbit ceil 2mbit shared s",
+            "class change dev a parent 1: classid 1:{x+1} htb rate 1mbit ceil 2mbit prio 1 shared s",
+        ],
+    },
+    Lines {
+        name: "qdiscs that share rates",
+        n: 300,
+        first: &[DRR],
+        each: &[
+            CLASS,
+            "qdisc add dev a parent 1:{x+1} handle {x+2}: tbf rate 1mbit burst 10kb limit 10kb shared s",
+            "qdisc change dev a parent 1:{x+1} handle {x+2}: tbf rate 1mbit burst 10kb limit 20kb shared s",
+            "qdisc replace dev a parent 1:{x+1} handle {x+2}: tbf rate 2mbit burst 10kb limit 10kb shared s{+0}",
+            "qdisc del dev a parent 1:{x+1} handle {x+2}:",
+        ],
+    },
+    Lines {
+        name: "devices that share a rate",
+        n: 60,
+        first: &[],
+        each: &["qdisc add dev d{+0} root tbf rate 1mbit burst 10kb limit 10kb shared s"],
+    },
+    Lines {
         name: "devices",
         n: 60,
         first: &[],

@@ -11,7 +11,7 @@ use crate::ast::Place;
 use crate::command::{self, Change as Said};
 use crate::failure::REFUSED;
 use crate::tool::session::{Done, free};
-use crate::tool::{Device, Outcome};
+use crate::tool::{Device, Outcome, rates};
 
 /// Qdiscs that are freed before packets have their turn.
 const FREED: usize = 16;
@@ -66,10 +66,12 @@ impl Rehearsal<'_> {
         }
         let filters = self.real.filters().clone();
         *self.real.filters_mut() = std::mem::replace(&mut self.filters, filters);
-        let names: Vec<&str> = ready.iter().map(|ready| ready.name.as_str()).collect();
-        if shares && let Err(err) = self.real.join_rates(&names) {
-            outcome.status = REFUSED;
-            outcome.stderr.push_str(&format!("{err}\n"));
+        if let Some(rates) = if shares { self.real.rates() } else { None } {
+            for Ready { name, .. } in &ready {
+                if let Some(device) = self.real.device(name) {
+                    rates::join(&rates, device);
+                }
+            }
         }
         free(done, self.real);
         for Ready { name, tree, .. } in ready {
