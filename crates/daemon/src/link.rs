@@ -7,7 +7,7 @@ use txweir_core::model::wire::{DescriptorCost, WireConfig};
 use txweir_core::path::entry::HookCounts;
 use txweir_core::text::value::text_of;
 use txweir_core::turns::Quota;
-use txweir_core::{Env, Instant, Rate, Tree};
+use txweir_core::{Env, Instant, Rate};
 use txweir_device::{Counters, Endpoint, IfName, Kind, LinkIo, OpenError};
 use txweir_runtime::{Direction, DirectionConfig, E1000_DESCRIPTORS, WireSpec};
 use txweir_tc::tool::Hook;
@@ -63,7 +63,7 @@ pub struct Link {
     wire: Option<WireSpec>,
     /// Counters of its interface before it was opened again.
     before: Counters,
-    /// A bound on the bytes of tables of its qdiscs, once it was read after a change.
+    /// The bytes of tables of its qdiscs, once they were added up after a change.
     pub(crate) tables: Option<u64>,
 }
 
@@ -253,15 +253,9 @@ impl Link {
         self.wire.as_ref()
     }
 
-    /// Returns the bytes of tables that its qdiscs have: a bound, or the `exact` number, which
-    /// takes a visit of each.
-    pub(crate) fn tables(&mut self, now: Instant, exact: bool) -> u64 {
-        if exact {
-            self.way.control(now).change(|qdiscs| qdiscs.count_tables());
-            self.tables = None;
-        }
-        let count = || self.way.port().trees().trees().map(Tree::tables).fold(0, u64::saturating_add);
-        *self.tables.get_or_insert_with(count)
+    /// Returns the bytes of tables that its qdiscs have.
+    pub(crate) fn tables(&mut self) -> u64 {
+        *self.tables.get_or_insert_with(|| self.way.port().trees().tables())
     }
 
     /// Checks that these changes can be made, except the peer, which the caller checks.

@@ -73,8 +73,8 @@ impl Devices for Links {
         Some(Arc::clone(&self.rates))
     }
 
-    fn room(&mut self, names: &[&str], exact: bool) -> u64 {
-        self.room_of(names, exact)
+    fn room(&mut self, names: &[&str]) -> u64 {
+        self.room_of(names)
     }
 
     fn link(&mut self, words: &[String], dry: bool) -> Result<LinkLine, String> {

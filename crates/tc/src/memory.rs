@@ -143,7 +143,7 @@ impl MemoryDevice {
         let (tree, cx) = (Tree::new(env), Cx::new(room, env.seed));
         Self { name: name.into(), queues, tree, cx, room, hook: None, waiting: Vec::new() }
     }
-    /// Returns a bound on the bytes of tables that its qdiscs have.
+    /// Returns the bytes of tables that its qdiscs have.
     pub const fn tables(&self) -> u64 {
         self.tree.tables()
     }

@@ -7,7 +7,6 @@ mod classes;
 mod revise;
 mod rules;
 mod shares;
-mod tables;
 
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -22,7 +21,7 @@ use crate::path::bindings::Bindings;
 pub use revise::{Planned, Revisions};
 pub use shares::Sharing;
 
-use crate::path::tree::{Place, Tree, Whole, default_root, names};
+use crate::path::tree::{Place, Tree, Whole, default_root, names, tables};
 use crate::path::trees::{Spot, Trees};
 use crate::qdisc::{leaf, mq, mqprio};
 use crate::sched::cx::Cx;
@@ -189,7 +188,7 @@ impl<'a> Qdiscs<'a> {
             });
             return changed;
         };
-        let need = self.growth(found.parent, found.spec, options)?;
+        self.check_growth(found.parent, found.spec, options)?;
         self.edit(at, &mut |tree, cx| {
             let env = *tree.env();
             // The change below refuses unreadable options.
@@ -197,14 +196,17 @@ impl<'a> Qdiscs<'a> {
                 rules::check_copies(tree, place.parent, false, found.spec, &*candidate)?;
             }
             let (mut changed, mut disturbed) = (Ok(()), false);
-            let mut fewer = false;
+            let (mut fewer, mut other, mut bytes) = (false, false, [0; 2]);
             tree.reach(place.parent, cx, &mut |node, cx| {
                 let classful = node.qdisc().spec().shape.is_classful();
                 let before = classful.then(|| options_of(node.qdisc()));
-                let classes = node.qdisc().classes().len();
+                let (classes, named) = (node.qdisc().classes().len(), classes_of(node.qdisc()));
+                bytes[0] = tables::own(node.qdisc(), &env);
                 changed = node.with(cx, |qdisc, cx| qdisc.change(options, &env, cx));
                 disturbed = before.is_some_and(|before| before != options_of(node.qdisc()));
                 fewer = node.qdisc().classes().len() < classes;
+                other = classes_of(node.qdisc()) != named;
+                bytes[1] = tables::own(node.qdisc(), &env);
             });
             if fewer {
                 names::forget_vanished(tree, found.handle);
@@ -212,8 +214,9 @@ impl<'a> Qdiscs<'a> {
             if disturbed {
                 tree.disturb();
             }
-            if changed.is_ok() {
-                rules::add_memory(tree, need);
+            match other {
+                true => tree.count_tables(),
+                false => tree.count_change(bytes[0], bytes[1]),
             }
             changed
         })
@@ -317,13 +320,10 @@ impl<'a> Qdiscs<'a> {
             return Err(err.hint(format!("the classes of {kind_name} are the device's transmit queues")));
         }
         let handle = self.free_handle(handle, parent)?;
-        let (candidate, need) = {
-            let trees = self.trees();
-            let candidate = spec.read(options, trees.env())?;
-            let need = candidate.memory(trees.env());
-            rules::check_memory(&trees, Object::place(parent), need, Some(parent))?;
-            (candidate, need)
-        };
+        let trees = self.trees();
+        let candidate = spec.read(options, trees.env())?;
+        let need = candidate.memory(trees.env());
+        rules::check_memory(&trees, Object::place(parent), need, Some(parent))?;
         match (&mut self.0, there.in_tree) {
             (Over::Port(forest), in_tree)
                 if parent == Handle::ROOT && (in_tree.is_none() || stands_for_queues(kind_name)) =>
@@ -338,10 +338,6 @@ impl<'a> Qdiscs<'a> {
                     rules::check_copies(tree, place.parent, true, spec, &*candidate)?;
                     let qdisc = candidate.make(tree.env());
                     tree.graft(place.parent, Node::new(handle, qdisc), cx);
-                    if place.parent == Handle::ROOT {
-                        tree.memory = 0;
-                    }
-                    rules::add_memory(tree, need);
                     Ok(())
                 })?;
             }
@@ -349,16 +345,17 @@ impl<'a> Qdiscs<'a> {
         Ok(handle)
     }
 
-    /// Returns the bytes by which a qdisc grows with these options; 0 for options that it refuses.
-    fn growth(&self, parent: Handle, spec: &Spec, options: &Words<'_>) -> Result<u64, ConfigError> {
+    /// Refuses options with which a qdisc would have more memory than there is; those that it cannot
+    /// read are refused elsewhere.
+    fn check_growth(&self, parent: Handle, spec: &Spec, options: &Words<'_>) -> Result<(), ConfigError> {
         let trees = self.trees();
-        let Ok(candidate) = spec.read(&mut options.clone(), trees.env()) else { return Ok(0) };
+        let Ok(candidate) = spec.read(&mut options.clone(), trees.env()) else { return Ok(()) };
         let there = trees.at(parent).map_or(0, |spot| spot.node.qdisc().memory(trees.env()));
         let need = candidate.memory(trees.env()).saturating_sub(there);
-        if need > 0 {
-            rules::check_memory(&trees, Object::place(parent), need, None)?;
+        match need {
+            0 => Ok(()),
+            need => rules::check_memory(&trees, Object::place(parent), need, None),
         }
-        Ok(need)
     }
 
     /// Returns the handle asked for if no qdisc elsewhere has it, or the next free automatic one.
@@ -422,6 +419,14 @@ pub(super) fn stands_for_queues(kind: &str) -> bool {
 fn default_below(tree: &Tree, owner: Handle) -> Node {
     let default = names::owner(tree, owner).and_then(|(_, node)| node.qdisc().default_child(tree.env()));
     default.unwrap_or_else(|| leaf::default_child(tree.env()))
+}
+
+/// Returns the number of classes that have qdiscs, to compare. Of a kind whose commands make classes
+/// it is 0: a change of the qdisc makes none.
+fn classes_of(qdisc: &dyn Qdisc) -> usize {
+    let made = qdisc.user_classes().is_some_and(|classes| classes.class_spec().made);
+    let classes = if made { &[] } else { qdisc.classes() };
+    classes.iter().filter(|class| class.minor != 0).count()
 }
 
 /// Returns every option with its value, to compare.

@@ -6,6 +6,7 @@ mod cost;
 mod index;
 pub(super) mod names;
 mod route;
+pub(super) mod tables;
 mod whole;
 
 use alloc::boxed::Box;
@@ -45,8 +46,7 @@ pub struct Tree {
     pub(super) of_port: bool,
     /// Registry of the kinds that it makes.
     kinds: Registry,
-    /// Most bytes that its qdiscs have: the memory of those made since the last exact count, and
-    /// that count.
+    /// The bytes that its qdiscs have: see [`tables`].
     pub(super) memory: u64,
     /// The kinds of which a qdisc may be there that copies packets.
     pub(super) copiers: Vec<&'static str>,
@@ -71,6 +71,7 @@ impl Tree {
     pub fn new(env: Env) -> Self {
         let root = Node::new(Handle::NONE, Box::new(pfifo_fast::default_root(&env)));
         let (bindings, index, kinds) = (Bindings::default(), Index::default(), Registry::BUILT_IN);
+        let memory = tables::of_all(&root, &env);
         Self {
             root,
             env,
@@ -79,7 +80,7 @@ impl Tree {
             index,
             of_port: false,
             kinds,
-            memory: 0,
+            memory,
             copiers: Vec::new(),
             new_root: false,
             replaced: None,
@@ -101,6 +102,7 @@ impl Tree {
     pub fn of_port(env: Env) -> Self {
         let mut tree = Self { of_port: true, ..Self::new(env) };
         tree.root = default_root(&tree);
+        tree.count_tables();
         tree
     }
 
@@ -108,9 +110,17 @@ impl Tree {
     pub const fn env(&self) -> &Env {
         &self.env
     }
-    /// Returns a bound on the bytes of tables that its qdiscs have (`Env::memory`).
+    /// Returns the bytes of tables that its qdiscs have (`Env::memory`).
     pub const fn tables(&self) -> u64 {
         self.memory
+    }
+    /// Counts them anew. The cost is a visit of every qdisc.
+    pub(super) fn count_tables(&mut self) {
+        self.memory = tables::of_all(&self.root, &self.env);
+    }
+    /// Notes that objects have other bytes than before.
+    pub(super) const fn count_change(&mut self, before: u64, after: u64) {
+        self.memory = self.memory.saturating_add(after).saturating_sub(before);
     }
     /// Changes the properties of the device that the tree knows. Existing qdiscs keep the values
     /// that they were made with: a default that depends on the device is read when a qdisc is made,
@@ -158,6 +168,7 @@ impl Tree {
         // everything below go with it.
         names::forget(self, place);
         names::learn(&mut self.index, place, &new);
+        let added = tables::of_all(&new, &self.env);
         let (mut new, mut old) = (Some(new), None);
         self.reach(place, cx, &mut |node, cx| {
             if let Some(mut new) = new.take() {
@@ -170,6 +181,9 @@ impl Tree {
                 node.qdisc_mut().start(cx.now);
             }
         });
+        if let Some(old) = &old {
+            self.count_change(tables::of_all(old, &self.env), added);
+        }
         if let Some(replaced) = &mut self.replaced {
             replaced.extend(old);
         }

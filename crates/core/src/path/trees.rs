@@ -10,9 +10,9 @@ use crate::packet::meta::Meta;
 use crate::packet::pool::Pool;
 use crate::path::bindings::Bindings;
 use crate::path::tree::names::{self, Index};
-use crate::path::tree::{Place, Tree, visit_from};
+use crate::path::tree::{Place, Tree, tables, visit_from};
 use crate::qdisc::Registry;
-use crate::sched::node::{Class, Node};
+use crate::sched::node::Node;
 use crate::sched::spec::ClassShape;
 
 /// The qdiscs of a device: one tree, or one for each transmit queue below a root that stands for
@@ -147,25 +147,19 @@ impl<'a> Trees<'a> {
     }
 
     /// Returns the bytes that the tables of its qdiscs have, as the budget counts them
-    /// (`Env::memory`). The cost is a visit of every qdisc.
-    pub(super) fn memory(&self) -> u64 {
-        self.memory_without(None)
+    /// (`Env::memory`).
+    pub fn tables(&self) -> u64 {
+        let shell = self.shell.map_or(0, |node| tables::own(node.qdisc(), self.env));
+        self.trees().fold(shell, |sum, tree| sum.saturating_add(tree.tables()))
     }
-
-    /// Returns the bytes that the tables of its qdiscs have, without those at `gone` and below.
-    pub(super) fn memory_without(&self, gone: Option<Handle>) -> u64 {
-        let (mut used, mut below) = (0_u64, None);
-        self.visit(&mut |place, node| {
-            below = below.filter(|depth| place.depth > *depth);
-            if below.is_none() && gone == Some(place.parent) {
-                below = Some(place.depth);
-            }
-            if below.is_none() {
-                let own = node.qdisc().memory(self.env());
-                used = used.saturating_add(own).saturating_add(Class::BYTES);
-            }
-        });
-        used
+    /// Returns the bytes of those at a place and below.
+    pub(super) fn tables_at(&self, place: Handle) -> u64 {
+        match self.at(place) {
+            Some(Spot { in_tree: None, .. }) => self.tables(),
+            Some(spot) if spot.place.parent == Handle::ROOT => self.tables(),
+            Some(spot) => tables::of_all(spot.node, self.env),
+            None => 0,
+        }
     }
 
     /// Returns the registry of the kinds of its qdiscs.

@@ -197,6 +197,8 @@ pub trait Classful: Discipline {
 pub trait UserClasses {
     /// See `Discipline::MADE`.
     fn class_spec(&self) -> &'static ClassSpec;
+    /// See `Classful::class_parent`; 0 too for a class that does not exist.
+    fn parent(&self, minor: u16) -> u16;
     /// True if the class exists.
     fn has(&self, minor: u16) -> bool;
     /// Adds a class that does not exist yet, all or nothing. `class` is the class, for errors.
@@ -293,6 +295,9 @@ fn added<D: Classful>(
 impl<D: Classful> UserClasses for D {
     fn class_spec(&self) -> &'static ClassSpec {
         const { &ClassSpec::of::<D>() }
+    }
+    fn parent(&self, minor: u16) -> u16 {
+        if self.has(minor) { self.class_parent(minor) } else { 0 }
     }
     fn has(&self, minor: u16) -> bool {
         self.class_config(minor).is_some()

@@ -14,12 +14,10 @@ impl Links {
         self.tables = bytes;
     }
 
-    /// Returns the bytes of tables that links other than these leave to them: at least so many, or
-    /// the `exact` number, which takes a visit of all qdiscs of the others.
-    pub(crate) fn room_of(&mut self, names: &[&str], exact: bool) -> u64 {
+    /// Returns the bytes of tables that links other than these leave to them.
+    pub(crate) fn room_of(&mut self, names: &[&str]) -> u64 {
         let names: BTreeSet<&str> = names.iter().copied().collect();
-        let now = self.now;
         let others = self.all.iter_mut().filter(|link| !names.contains(link.name.as_str()));
-        others.fold(self.tables, |room, link| room.saturating_sub(link.tables(now, exact)))
+        others.fold(self.tables, |room, link| room.saturating_sub(link.tables()))
     }
 }

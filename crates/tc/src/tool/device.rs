@@ -164,9 +164,8 @@ pub trait Devices {
         None
     }
     /// Returns the bytes of tables that devices other than these leave to them, of a budget that
-    /// all devices have together; `u64::MAX` without one. The bytes of the others are a bound,
-    /// unless they are to be `exact`, which takes a visit of all their qdiscs.
-    fn room(&mut self, _names: &[&str], _exact: bool) -> u64 {
+    /// all devices have together; `u64::MAX` without one.
+    fn room(&mut self, _names: &[&str]) -> u64 {
         u64::MAX
     }
     /// Runs a `link ...` line of a batch, given the words after `link`; with `dry` it only reports

@@ -257,13 +257,13 @@ impl Devices for Rehearsal<'_> {
         }
         self.rates.clone()
     }
-    fn room(&mut self, names: &[&str], exact: bool) -> u64 {
-        if exact || self.room.1 != self.shadows.len() {
+    fn room(&mut self, names: &[&str]) -> u64 {
+        if self.room.1 != self.shadows.len() {
             let copied: Vec<&str> = self.shadows.iter().map(|s| s.name.as_str()).collect();
-            self.room = (self.real.room(&copied, exact), copied.len());
+            self.room = (self.real.room(&copied), copied.len());
         }
-        let others = self.shadows.iter_mut().filter(|s| !names.contains(&s.name.as_str()));
-        others.fold(self.room.0, |room, shadow| room.saturating_sub(shadow.tables(exact)))
+        let others = self.shadows.iter().filter(|s| !names.contains(&s.name.as_str()));
+        others.fold(self.room.0, |room, shadow| room.saturating_sub(shadow.tree.tables()))
     }
     fn link(&mut self, words: &[String], _dry: bool) -> Result<LinkLine, String> {
         let mut line = self.real.link(words, true)?;

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use txweir_core::path::qdiscs::Sharing;
-use txweir_core::{Env, Handle};
+use txweir_core::Handle;
 
 use super::{
-    Device, Devices, Flags, HELP, InPlace, Outcome, Rates, actions, apply, blocks, filters, list, rates,
+    Devices, Flags, HELP, InPlace, Outcome, Rates, actions, apply, blocks, filters, list, rates,
 };
 use crate::ast::{Command, Verb};
 use crate::command::{self, Change, engine};
@@ -155,7 +155,9 @@ impl<'a> Session<'a> {
             }
             return Ok(());
         }
-        let device = self.give_room(source, &dev, false)?;
+        let room = self.devices.room(&[&dev.text]);
+        let device = self.devices.device(&dev.text).ok_or_else(|| no_device(source, &dev, None))?;
+        device.set_room(room);
         let shares = apply::shares(&change, &device.tree());
         let sharing = if shares { self.admit(source, &dev, &change)? } else { None };
         let device = self.devices.device(&dev.text).ok_or_else(|| no_device(source, &dev, None))?;
@@ -164,13 +166,7 @@ impl<'a> Session<'a> {
             Change::Qdisc(qdisc) => blocks::kept(source, qdisc, device),
             Change::Class(_) => None,
         };
-        let Env { memory, room, .. } = device.env();
-        let mut done = apply::run(source, &change, device);
-        if done.is_err() && room < memory {
-            // The bytes of the other devices were a bound.
-            done = apply::run(source, &change, self.give_room(source, &dev, true)?);
-        }
-        let orphans = done.map_err(Failure::refused)?;
+        let orphans = apply::run(source, &change, device).map_err(Failure::refused)?;
         if hooked {
             kept.iter().for_each(|warning| self.say(warning));
         } else {
@@ -199,19 +195,6 @@ impl<'a> Session<'a> {
         let checked = sharing.check(&rates::lock(&rates), &trees);
         checked.map_err(|err| Failure::refused(command::refused(source, change, &err)))?;
         Ok(Some((rates, sharing)))
-    }
-
-    /// Returns a device, after it was told its part of the budget for all devices.
-    fn give_room(
-        &mut self,
-        source: &Arc<Source>,
-        dev: &Word,
-        exact: bool,
-    ) -> Result<&mut dyn Device, Failure> {
-        let room = self.devices.room(&[&dev.text], exact);
-        let device = self.devices.device(&dev.text).ok_or_else(|| no_device(source, dev, None))?;
-        device.set_room(room);
-        Ok(device)
     }
 
     /// Checks that the device exists.

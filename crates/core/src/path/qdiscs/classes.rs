@@ -5,17 +5,19 @@ use alloc::format;
 use super::{Qdiscs, rules};
 use crate::base::env::Env;
 use crate::base::handle::Handle;
+use crate::path::tree::tables::{self, CLASS_STATE};
 use crate::path::tree::names;
 use crate::path::trees::Trees;
 use crate::sched::classful::{ClassAt, UserClasses};
 use crate::sched::cx::Cx;
+use crate::sched::erased::Qdisc;
 use crate::sched::node::Class;
 use crate::text::error::{ConfigError, ErrorKind, Object};
 use crate::text::value::Words;
 
-/// Bytes of a class that a command makes, at most: its state in the law of its qdisc, and itself
-/// with a default qdisc.
-const CLASS_BYTES: u64 = 512 + Class::BYTES;
+/// Bytes of a class that a command makes: its state in the law of its qdisc, and itself with a
+/// default qdisc.
+const CLASS_BYTES: u64 = CLASS_STATE + Class::BYTES;
 
 /// Function on the classes of a qdisc; it gets the name of the class that the command is about.
 type OnClasses<'a> =
@@ -51,7 +53,7 @@ impl Qdiscs<'_> {
             return Err(err.key("classid"));
         }
         rules::check_memory(&self.trees(), Object::Class(Some(named.class)), CLASS_BYTES, None)?;
-        self.on_classes(&named, CLASS_BYTES, &mut |name, classes, env, cx| {
+        self.on_classes(&named, true, &mut |name, classes, env, cx| {
             classes.add(name, at, options, env, cx)
         })
     }
@@ -65,7 +67,7 @@ impl Qdiscs<'_> {
         options: &mut Words<'_>,
     ) -> Result<(), ConfigError> {
         let named = self.class(parent, class, kind_name)?;
-        self.on_classes(&named, 0, &mut |name, classes, env, cx| {
+        self.on_classes(&named, false, &mut |name, classes, env, cx| {
             classes.change(name, named.class.minor(), named.above, options, env, cx)
         })
     }
@@ -88,7 +90,7 @@ impl Qdiscs<'_> {
     /// Deletes a class and the qdisc in it, and drops the packets queued there.
     pub fn delete_class(&mut self, class: Handle) -> Result<(), ConfigError> {
         let named = self.class(None, class, None)?;
-        self.on_classes(&named, 0, &mut |name, classes, env, cx| {
+        self.on_classes(&named, true, &mut |name, classes, env, cx| {
             classes.delete(name, named.class.minor(), env, cx)
         })?;
         self.edit(named.tree, &mut |tree, _| {
@@ -134,19 +136,30 @@ impl Qdiscs<'_> {
         }
     }
 
-    /// Calls `f` on the classes of the qdisc of a class, reached through its ancestors; with it the
-    /// tree grows by `need` bytes.
-    fn on_classes(&mut self, named: &Named, need: u64, f: OnClasses<'_>) -> Result<(), ConfigError> {
+    /// Calls `f` on the classes of the qdisc of a class, reached through its ancestors. `counts` is
+    /// true if `f` makes the class or deletes it.
+    fn on_classes(&mut self, named: &Named, counts: bool, f: OnClasses<'_>) -> Result<(), ConfigError> {
         let name = Object::Class(Some(named.class));
         self.edit(named.tree, &mut |tree, cx| {
-            let (env, mut done) = (*tree.env(), Ok(()));
+            let (env, mut done, mut bytes) = (*tree.env(), Ok(()), [0; 2]);
             tree.reach(named.place, cx, &mut |node, cx| {
                 node.with(cx, |qdisc, cx| {
+                    // The class above has a qdisc as long as there is no class below it.
+                    let minor = named.class.minor();
+                    let above = qdisc.user_classes().map_or(0, |classes| classes.parent(minor));
+                    let two = [minor, named.above.unwrap_or(above)];
+                    let count = |qdisc: &dyn Qdisc| match counts {
+                        true => tables::of_classes(qdisc, two, &env),
+                        false => 0,
+                    };
+                    bytes[0] = count(&*qdisc);
                     if let Some(classes) = qdisc.user_classes_mut() {
                         done = f(name, classes, &env, cx);
                     }
+                    bytes[1] = count(&*qdisc);
                 });
             });
+            tree.count_change(bytes[0], bytes[1]);
             if done.is_ok() {
                 // A class that has classes below has no qdisc.
                 let above =
@@ -154,7 +167,6 @@ impl Qdiscs<'_> {
                 if let Some(above) = above.filter(|above| names::at(tree, *above).is_none()) {
                     names::forget(tree, above);
                 }
-                rules::add_memory(tree, need);
                 tree.disturb();
             }
             done

@@ -7,7 +7,7 @@ use core::cmp::Reverse;
 
 use super::{Qdiscs, stands_for_queues};
 use crate::base::handle::Handle;
-use crate::path::tree::{Tree, names};
+use crate::path::tree::{Tree, names, tables};
 use crate::path::trees::{Spot, Trees};
 use crate::sched::cx::Cx;
 use crate::sched::erased::{Revised, Revision};
@@ -175,14 +175,17 @@ impl Qdiscs<'_> {
 
 /// Applies the changes of one qdisc or of its classes.
 fn revise_one(tree: &mut Tree, change: &mut Change, cx: &mut Cx) {
-    let (env, place) = (*tree.env(), change.place);
+    let (env, place, mut bytes) = (*tree.env(), change.place, [0; 2]);
     tree.reach(place, cx, &mut |node, cx| {
+        bytes[0] = tables::own(node.qdisc(), &env);
         node.with(cx, |qdisc, cx| match (change.minor, qdisc.user_classes_mut()) {
             (Some(_), Some(classes)) => classes.revise(&mut change.revision, &env, cx),
             (Some(_), None) => {}
             (None, _) => qdisc.revise(&mut change.revision, &env, cx),
         });
+        bytes[1] = tables::own(node.qdisc(), &env);
     });
+    tree.count_change(bytes[0], bytes[1]);
     debug_assert!(names::at(tree, place).is_some(), "a change keeps its qdisc");
 }
 

@@ -52,9 +52,8 @@ pub(super) fn check_copies(
 }
 
 /// Refuses an object that needs `need` bytes of memory where the qdiscs of the device would have
-/// more than its budget (`Env::memory`, `Env::room`). The count is exact only near the budget,
-/// because a count looks at every qdisc. The qdiscs at `gone` and below do not count: the object
-/// takes their place.
+/// more than its budget (`Env::memory`, `Env::room`). The qdiscs at `gone` and below do not count:
+/// the object takes their place. Only where the object fits in no other way are they looked at.
 pub(super) fn check_memory(
     trees: &Trees<'_>,
     object: Object,
@@ -63,11 +62,11 @@ pub(super) fn check_memory(
 ) -> Result<(), ConfigError> {
     let Env { memory, room, .. } = *trees.env();
     let budget = memory.min(room);
-    let most = trees.trees().fold(need, |sum, tree| sum.saturating_add(tree.memory));
-    if most <= budget {
+    let used = trees.tables();
+    if used.saturating_add(need) <= budget {
         return Ok(());
     }
-    let used = trees.memory_without(gone);
+    let used = used.saturating_sub(gone.map_or(0, |gone| trees.tables_at(gone)));
     if used.saturating_add(need) <= budget {
         return Ok(());
     }
@@ -76,15 +75,6 @@ pub(super) fn check_memory(
     let given = format!("{need} more beside {used}");
     let err = ConfigError::new(ErrorKind::OutOfRange, object, expected, given).reason(Reason::Memory);
     Err(err.hint("fewer qdiscs, or smaller tables (flows, limit, divisor, buckets), need less"))
-}
-
-/// Adds the memory of a new object to that of its tree. A sum above the budget counts what is gone
-/// by now: then the tree is counted.
-pub(super) fn add_memory(tree: &mut Tree, need: u64) {
-    tree.memory = tree.memory.saturating_add(need);
-    if tree.memory > tree.env().memory.min(tree.env().room) {
-        tree.memory = Trees::from(&*tree).memory();
-    }
 }
 
 /// Refuses a size table at `parent` beside another one above or below it.

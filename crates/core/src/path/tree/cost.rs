@@ -56,6 +56,12 @@ fn looked(classes: u16) -> Vec<(&'static str, usize)> {
         note("replace", during(|| assert!(tree.edit(&mut cx).replace(below, None, "pfifo", none).is_ok())));
         note("delete", during(|| tree.edit(&mut cx).delete(below).unwrap()));
         note("stab", during(|| tree.edit(&mut cx).set_stab(class, None).unwrap()));
+        let env = *tree.env();
+        tree.set_env(Env { memory: tree.tables() + 1000, ..env });
+        let large = &mut Words::new(&["flows", "4096"]);
+        let refused = during(|| assert!(tree.edit(&mut cx).replace(below, None, "fq_codel", large).is_err()));
+        note("replace beyond the budget", refused);
+        tree.set_env(env);
         note("parent", during(|| assert_eq!(tree.edit(&mut cx).parent_of(leaf), Ok(class))));
         if minor % 2 == 0 {
             note("class delete", during(|| tree.edit(&mut cx).delete_class(class).unwrap()));

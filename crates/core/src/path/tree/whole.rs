@@ -8,7 +8,6 @@ use crate::base::env::Env;
 use crate::path::bindings::Bindings;
 use crate::path::qdiscs::stands_for_queues;
 use crate::path::tree::{Tree, names};
-use crate::path::trees::Trees;
 use crate::qdisc::leaf;
 use crate::sched::node::Node;
 
@@ -71,7 +70,7 @@ impl Whole {
         tree.of_port = false;
         tree.disturbed = false;
         names::learn_all(tree);
-        tree.memory = Trees::from(&*tree).memory();
+        tree.count_tables();
         self.ready == self.trees.len()
     }
 }

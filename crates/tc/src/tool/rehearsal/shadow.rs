@@ -80,14 +80,6 @@ impl Shadow {
         })
     }
 
-    /// Returns the bytes of its tables: a bound, or the `exact` number.
-    pub(super) fn tables(&mut self, exact: bool) -> u64 {
-        if exact {
-            self.tree.edit(&mut self.cx).count_tables();
-        }
-        self.tree.tables()
-    }
-
     /// Chooses the queues of packets anew if they wait below a root that stands for the queues of a
     /// port and that is new.
     fn choose_queues(&self, metas: &mut [Meta]) {
