@@ -104,7 +104,7 @@ pub fn main(args: Args) -> Result<(), Failure> {
         .map_err(|e| Failure::failed(format!("cannot take over signals: {e}")))?;
     let mut daemon = Daemon::new();
     daemon.links_mut().set_tables(args.tables.0);
-    daemon.links_mut().notes_mut().log().set_stamp(service::stamp(args.log_times));
+    daemon.links_mut().notes_mut().set_stamp(service::stamp(args.log_times));
     args.samples.open(daemon.links_mut().notes_mut())?;
     if let Some(dir) = &args.state {
         restore(&mut daemon, dir)?;
@@ -253,7 +253,7 @@ fn say(daemon: &mut Daemon, level: Level, line: &str) {
 
 /// Writes the text of a reply to the log.
 fn say_text(daemon: &mut Daemon, level: Level, text: &str) {
-    daemon.links_mut().notes_mut().log().text(level, &clean(text));
+    daemon.links_mut().notes_mut().text(level, &clean(text));
 }
 
 /// Brings back the links and qdiscs that the last daemon has saved.

@@ -179,7 +179,7 @@ impl Links {
 
     /// Writes a line about an event to the log.
     pub fn tell(&mut self, now: Instant, level: Level, text: &str) {
-        self.notes.log().line(now, level, "txweir", text);
+        self.notes.line(now, level, "txweir", text);
     }
 
     /// Returns the link of this name.
@@ -443,7 +443,7 @@ impl Links {
             let End::Live(io) = link.way.device_mut() else { continue };
             while let Some(text) = io.take_news() {
                 let line = format!("link {}: {text}", link.name);
-                self.notes.log().line(now, Level::Notice, "txweir", &line);
+                self.notes.line(now, Level::Notice, "txweir", &line);
             }
         }
     }

@@ -172,7 +172,8 @@ impl Devices for Rehearsal<'_> {
             return matches!(planned, Some((_, Planned::Same))).then_some(false);
         }
         let device = self.real.device(name)?;
-        if changes_share(line.change, &device.tree()) {
+        // Options that were read before are put in once, and so into one copy.
+        if device.copies() > 1 || changes_share(line.change, &device.tree()) {
             return None;
         }
         let (object, planned) = command::plan(line.change, &device.tree())?;
