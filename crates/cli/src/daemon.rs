@@ -16,7 +16,7 @@ use txweir::tc::printable::clean;
 
 use crate::confine::Confine;
 use crate::metrics::{self, Place};
-use crate::run::Samples;
+use crate::run::{Samples, crew};
 use crate::service::{self, Sockets};
 use crate::{Failure, input, output};
 
@@ -80,6 +80,14 @@ pub struct Args {
     /// Most memory of the tables of the qdiscs on all links together
     #[arg(long, value_name = "SIZE", default_value = "1gb", value_parser = size)]
     pub tables: Bytes,
+
+    /// Processors of the workers of links (`link add --workers`), in turns (0,1,4)
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = clap::value_parser!(u16).range(0..1024))]
+    pub pin: Vec<u16>,
+
+    /// Workers look for packets all the time instead of sleeping until there are some
+    #[arg(long)]
+    pub busy_poll: bool,
 
     #[command(flatten)]
     pub samples: Samples,
@@ -175,6 +183,7 @@ fn equipped(
     keeper: Option<Keeper>,
 ) -> Server {
     server = server.with_logged_changes(args.log_changes);
+    server = server.with_workers(crew::threads(&args.pin, args.busy_poll));
     if let Some(readers) = readers {
         server = server.with_readers(readers);
     }

@@ -58,6 +58,11 @@ impl Links {
         }
     }
 
+    /// True if [`restore`](Self::restore) has something to do, for which workers stand.
+    pub(crate) fn restores(&self, now: Instant) -> bool {
+        self.next_attempt().is_some_and(|at| at <= now)
+    }
+
     /// Returns the time of the next attempt to open an interface; the beginning of time if there is
     /// an absence to be noted.
     pub(super) fn next_attempt(&self) -> Option<Instant> {
