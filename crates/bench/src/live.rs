@@ -1,5 +1,5 @@
 //! Experiments of the published documents on live links: the kernel's TCP, or a guest without a
-//! kernel, with a `txweir run` between two ends, on a machine that has other work as well. So they
+//! kernel, with a `txweir` between two ends, on a machine that has other work as well. So they
 //! print directions and ratios, and no absolute number counts.
 //!
 //! Everything happens in network namespaces that the experiments make and remove. A failure is
@@ -9,11 +9,13 @@ mod forwarder;
 mod guests;
 pub mod hosts;
 pub mod process;
+pub mod soak;
 pub mod traffic;
+mod turns;
 
 use std::net::{TcpListener, UdpSocket};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::OnceLock;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -77,6 +79,15 @@ impl Kind {
         }
     }
 
+    /// Returns the reason for which links of this kind cannot be made here, if there is one.
+    fn skip_reason(self) -> Option<String> {
+        match self {
+            Self::Tap => testnet::skip_reason(),
+            Self::Xdp => testnet::no_xdp_reason(),
+            Self::Vhost => None,
+        }
+    }
+
     /// Makes two hosts whose links are of this kind.
     fn net(self, program: &str) -> Net {
         match self {
@@ -134,37 +145,38 @@ impl Row {
 
 /// The result of the experiments with one kind of links.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Outcome {
+pub enum Outcome<T = Row> {
     /// The comparisons.
-    Rows(Vec<Row>),
+    Rows(Vec<T>),
     /// The experiments cannot run here, because of this.
     Skipped(String),
     /// An experiment has failed, with this text.
     Failed(String),
 }
 
-/// Runs the experiments with links of a kind, by this `txweir` program. They take some 25 s.
+/// Runs the experiments with links of a kind, by this `txweir` program. They take some 35 s.
 #[must_use]
 pub fn reproduce(program: &str, kind: Kind) -> Outcome {
-    let reason = match kind {
-        Kind::Tap => testnet::skip_reason(),
-        Kind::Xdp => testnet::no_xdp_reason(),
-        Kind::Vhost => None,
-    };
-    if let Some(reason) = reason {
+    if let Some(reason) = kind.skip_reason() {
         return Outcome::Skipped(reason);
     }
-    let run = || match kind {
+    caught(|| match kind {
         Kind::Tap | Kind::Xdp => {
             vec![
                 round_trips(program, kind),
                 connections_first(program, kind),
+                turns::fairsend(program, kind),
+                turns::mqprio(program, kind),
                 direct(program, kind),
                 idle(program, kind),
             ]
         }
         Kind::Vhost => vec![guests::direct(program)],
-    };
+    })
+}
+
+/// Runs experiments, and makes a text of their failure.
+fn caught<T>(run: impl FnOnce() -> Vec<T>) -> Outcome<T> {
     match catch_unwind(AssertUnwindSafe(run)) {
         Ok(rows) => Outcome::Rows(rows),
         Err(panic) => {
@@ -300,9 +312,14 @@ fn direct_row(kind: Kind, values: [f64; 2]) -> Row {
 
 /// Sends small datagrams from the client for `time`, as fast as it can. Returns the time taken.
 fn flood(net: &Net, time: Duration) -> Duration {
+    let began = OnceLock::new();
+    flood_until(net, &|| began.get_or_init(Instant::now).elapsed() >= time)
+}
+
+/// Does the same until `ends` is true, which is asked first when the flood begins.
+fn flood_until(net: &Net, ends: &(dyn Fn() -> bool + Sync)) -> Duration {
     let sink = net.server.enter(|| UdpSocket::bind(address(0)).expect("bind"));
     let at = sink.local_addr().expect("its address");
-    let stop = AtomicBool::new(false);
     net.client.enter(|| {
         let socket = UdpSocket::bind(("0.0.0.0", 0)).expect("bind");
         socket.connect(at).expect("connect");
@@ -310,12 +327,11 @@ fn flood(net: &Net, time: Duration) -> Duration {
         let _ = socket.send(&[0; 18]);
         thread::sleep(ms(50));
         let began = Instant::now();
-        while !stop.load(Ordering::Relaxed) {
+        while !ends() {
             for _ in 0..64 {
                 // A full queue is part of the flood.
                 let _ = socket.send(&[0; 18]);
             }
-            stop.store(began.elapsed() >= time, Ordering::Relaxed);
         }
         began.elapsed()
     })

@@ -16,7 +16,7 @@ use txweir::tc::printable::clean;
 
 use crate::confine::Confine;
 use crate::metrics::{self, Place};
-use crate::run::Samples;
+use crate::run::{Samples, crew};
 use crate::service::{self, Sockets};
 use crate::{Failure, input, output};
 
@@ -81,6 +81,14 @@ pub struct Args {
     #[arg(long, value_name = "SIZE", default_value = "1gb", value_parser = size)]
     pub tables: Bytes,
 
+    /// Processors of the workers of links (`link add --workers`), in turns (0,1,4)
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = clap::value_parser!(u16).range(0..1024))]
+    pub pin: Vec<u16>,
+
+    /// Workers look for packets all the time instead of sleeping until there are some
+    #[arg(long)]
+    pub busy_poll: bool,
+
     #[command(flatten)]
     pub samples: Samples,
 
@@ -104,7 +112,7 @@ pub fn main(args: Args) -> Result<(), Failure> {
         .map_err(|e| Failure::failed(format!("cannot take over signals: {e}")))?;
     let mut daemon = Daemon::new();
     daemon.links_mut().set_tables(args.tables.0);
-    daemon.links_mut().notes_mut().log().set_stamp(service::stamp(args.log_times));
+    daemon.links_mut().notes_mut().set_stamp(service::stamp(args.log_times));
     args.samples.open(daemon.links_mut().notes_mut())?;
     if let Some(dir) = &args.state {
         restore(&mut daemon, dir)?;
@@ -175,6 +183,7 @@ fn equipped(
     keeper: Option<Keeper>,
 ) -> Server {
     server = server.with_logged_changes(args.log_changes);
+    server = server.with_workers(crew::threads(&args.pin, args.busy_poll));
     if let Some(readers) = readers {
         server = server.with_readers(readers);
     }
@@ -253,7 +262,7 @@ fn say(daemon: &mut Daemon, level: Level, line: &str) {
 
 /// Writes the text of a reply to the log.
 fn say_text(daemon: &mut Daemon, level: Level, text: &str) {
-    daemon.links_mut().notes_mut().log().text(level, &clean(text));
+    daemon.links_mut().notes_mut().text(level, &clean(text));
 }
 
 /// Brings back the links and qdiscs that the last daemon has saved.

@@ -1,6 +1,6 @@
 //! `txweir run`: live packets between two interfaces.
 
-mod crew;
+pub mod crew;
 
 use std::path::PathBuf;
 use std::sync::Arc;

@@ -1,5 +1,7 @@
 //! `Daemon`: the links, and the requests about them. It does no I/O except through its links.
 
+mod crew;
+
 use txweir_core::Instant;
 use txweir_tc::Source;
 use txweir_tc::tool::{self, Outcome, Request};
@@ -9,11 +11,14 @@ use crate::grammar::{self, Verb};
 use crate::links::Links;
 use crate::protocol::{Ask, Batch, Reply};
 use crate::show;
+use crew::Crew;
 
 /// The links and the requests that clients may make.
 #[derive(Debug, Default)]
 pub struct Daemon {
     links: Links,
+    /// The workers of the links.
+    pub(crate) crew: Crew,
     /// Number of requests performed that may have changed something.
     changes: u64,
 }
@@ -27,8 +32,8 @@ impl Daemon {
 
     /// Makes a daemon with these links.
     #[must_use]
-    pub const fn with(links: Links) -> Self {
-        Self { links, changes: 0 }
+    pub fn with(links: Links) -> Self {
+        Self { links, ..Self::default() }
     }
 
     /// Returns its links.
@@ -48,6 +53,9 @@ impl Daemon {
 
     /// Performs a request, whole or not at all, and returns the reply.
     pub fn answer(&mut self, now: Instant, ask: &Ask) -> Reply {
+        if let Err(stuck) = self.gather(now) {
+            return Reply::refused(2, &format!("{stuck}: nothing was done"));
+        }
         // Packets have passed within the steps of a request before.
         self.links.now = self.links.now.max(now);
         self.links.planned.clear();
@@ -89,6 +97,9 @@ impl Daemon {
 
     /// Tries a configuration, and changes nothing. Returns no output but errors.
     pub(crate) fn rehearse(&mut self, now: Instant, name: &str, text: &str) -> Reply {
+        if let Err(stuck) = self.gather(now) {
+            return Reply::refused(2, &format!("{stuck}: nothing was done"));
+        }
         self.links.now = self.links.now.max(now);
         self.links.planned.clear();
         self.links.begin_request();
@@ -132,7 +143,9 @@ impl Daemon {
                 self.links.send(now, at, send)
             }
             Verb::Show(wanted) => {
-                self.links.all_mut().iter_mut().for_each(|link| link.advance(now));
+                for link in self.links.all_mut() {
+                    link.each_real(&mut |copy| copy.advance(now));
+                }
                 let at = wanted.name.as_ref().map(|name| self.links.index(name)).transpose()?;
                 let shown = match at {
                     Some(at) => &mut self.links.all_mut()[at..=at],

@@ -74,11 +74,11 @@ impl End {
         }
     }
 
-    /// Puts an interface that was opened in the place of one that is not there. The frames that the
-    /// end holds stay in their buffers.
-    pub fn come_back(&mut self, mut io: LinkIo) {
-        *io.store() = std::mem::take(self.store());
-        *self = Self::Live(io);
+    /// Puts an end in the place of one whose interface is not there. The frames that the end holds
+    /// stay in their buffers.
+    pub fn come_back(&mut self, mut end: Self) {
+        *end.store() = std::mem::take(self.store());
+        *self = end;
     }
 
     /// Marks the interface as not working any more. Frames that wait for it are lost.

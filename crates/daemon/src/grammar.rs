@@ -7,6 +7,8 @@ use txweir_core::text::value::{self, Value, Words};
 use txweir_device::{IfName, Kind};
 use txweir_runtime::WireSpec;
 
+use crate::queue_map::{QueueMap, WORKERS_MAX};
+
 /// Most transmit queues of a link.
 pub const QUEUES_MAX: u32 = 4096;
 /// Most packets of one `link send`: as many as can wait on a link. A larger number would keep other
@@ -115,6 +117,21 @@ pub struct Make {
     /// socket of a vhost link, or [NETNS/]VNI,LOCAL,REMOTE of a vxlan link
     #[arg(long = "if", value_name = "[NETNS/]IF")]
     pub interface: Option<String>,
+
+    /// Threads that forward frames of the link, 1 to 64: workers of the daemon, which all links
+    /// with this option share [default: the daemon's own thread]
+    ///
+    /// Each has a queue of a TAP device that was made with `multi_queue`, its part of the queues of
+    /// an interface by XDP sockets, or its part of the flows by a packet socket; an interface of
+    /// another kind has one of them. Below mq and mqprio, without a wire, each queue has one of
+    /// them. With any other root one of them has the whole way out.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=WORKERS_MAX as i64))]
+    pub workers: Option<u16>,
+
+    /// Transmit queue of a packet below mq and mqprio, as in `txweir run`: arrival, hash, or a list
+    /// for each receive queue (0:0,1;1:2) [default: arrival]
+    #[arg(long, value_name = "MAP", requires = "workers")]
+    pub queue_map: Option<QueueMap>,
 
     /// Options that can also be changed later.
     #[command(flatten)]

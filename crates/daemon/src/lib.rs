@@ -1,7 +1,7 @@
 //! The daemon: links that keep forwarding while tc commands change the qdiscs on them.
 //!
 //! A [`Daemon`] owns [`Links`]. Each is a transmit path with a qdisc tree, and behind it no device,
-//! a modelled wire, a TAP device or a packet socket. A [`Server`] runs them on one thread, beside
+//! a modelled wire, a TAP device or a packet socket. A [`Server`] runs them on its thread, beside
 //! the clients of a Unix socket ([`Listener`]). Clients send requests in lines of JSON
 //! ([`protocol`]): tc commands, link commands, the present configuration. A [`Client`] sends such
 //! requests.
@@ -34,6 +34,7 @@ mod metrics;
 pub mod notify;
 mod passed;
 pub mod protocol;
+mod queue_map;
 mod reload;
 pub mod report;
 mod run;
@@ -59,6 +60,7 @@ pub use link::Link;
 pub use links::{LINKS_MAX, Links, TABLES};
 pub use machine::{Local, Machine};
 pub use passed::Passed;
+pub use queue_map::{QueueMap, WORKERS_MAX};
 pub use run::{Ended, RunError, RunOptions};
 pub use sandbox::{Confined, Forbidden, Sandbox, SandboxError};
 pub use server::Server;
@@ -66,4 +68,4 @@ pub use session::{Door, Patience};
 pub use socket::{Listener, SocketError};
 pub use stream::{Connection, Stream};
 pub use system::{Entrance, Host, Ready, System, Waits};
-pub use team::{QueueMap, Side, Stopped, Stuck, Team, TeamOptions, WORKERS_MAX, parts, seat};
+pub use team::{Side, Stopped, Stuck, Team, TeamOptions, parts, seat};

@@ -1,5 +1,7 @@
 //! `Link`: a name, a transmit path, and the device behind it.
 
+mod copies;
+
 use std::io::ErrorKind;
 
 use txweir_core::base::queues::QueueSet;
@@ -16,8 +18,11 @@ use crate::end::End;
 use crate::grammar::{Change, LinkType, Make, Send};
 use crate::machine::{Local, Machine};
 use crate::passed::Passed;
+use crate::queue_map::QueueMap;
 use crate::traffic::{HEADERS, Traffic};
 use crate::watch::Watch;
+pub(crate) use copies::{Copies, Owners, holders, owners};
+use copies::{ends, no_workers, open};
 
 /// Bytes of an Ethernet header.
 const LINK_HEADER: u32 = 14;
@@ -65,6 +70,8 @@ pub struct Link {
     before: Counters,
     /// The bytes of tables of its qdiscs, once they were added up after a change.
     pub(crate) tables: Option<u64>,
+    /// Its copies on other threads.
+    pub(crate) copies: Copies,
 }
 
 /// The properties that all parts of a link have in common, each part on a worker of its own.
@@ -111,7 +118,10 @@ impl Link {
         let kind = make.kind.unwrap_or_default();
         let change = &make.change;
         let says = |key: &str, what: &str| Err(format!("link {} {key}: {what}", change.name));
-        let queues = change.queues.unwrap_or(1);
+        let workers = usize::from(make.workers.unwrap_or(0));
+        if let Some(why) = no_workers(kind).filter(|_| workers > 0) {
+            return says("workers", why);
+        }
         if kind == LinkType::Null && (make.wire.is_some() || change.rate.is_some()) {
             let key = if make.wire.is_some() { "wire" } else { "rate" };
             return says(key, NO_RATE);
@@ -122,15 +132,24 @@ impl Link {
             (None, None, LinkType::Wire) => Some(wire_of(WireConfig::default().rate)),
             _ => None,
         };
+        // Each worker has a queue, unless a wire has all of them.
+        let queues = change.queues.unwrap_or(match wire {
+            None if workers > 0 => u32::try_from(workers).unwrap_or(1),
+            _ => 1,
+        });
+        let map = make.queue_map.clone().unwrap_or_default();
+        map.check(number_of(queues)).map_err(|e| format!("link {} queue-map: {e}", change.name))?;
         let endpoint = endpoint(make, kind)?;
-        let (end, found_mtu) = match &endpoint {
-            None => (End::null(), None),
-            Some(endpoint) => match machine.open(endpoint) {
-                Ok(link) => {
-                    let mtu = mtu_of(&link);
-                    (End::Live(link), mtu)
+        let (mut ends, found_mtu) = match &endpoint {
+            None => (vec![End::null()], None),
+            Some(endpoint) => match open(machine, endpoint, workers) {
+                Ok(handles) => {
+                    let mtu = handles.first().and_then(mtu_of);
+                    (ends(handles, workers), mtu)
                 }
-                Err(error) if awaits && error.is_missing() => (End::awaited(&error), None),
+                Err(error) if awaits && error.is_missing() => {
+                    ((0..=workers).map(|_| End::awaited(&error)).collect(), None)
+                }
                 Err(error) => return Err(format!("link {}: {error}", change.name)),
             },
         };
@@ -143,12 +162,30 @@ impl Link {
             seed: machine.seed(change.name.as_str()),
             ..env()
         };
-        let mut link = Self::with(change.name.clone(), kind, env, wire, end)?;
-        link.endpoint = endpoint;
+        let copy = |end| {
+            let mut link = Self::with(change.name.clone(), kind, env, wire.clone(), end, PACKETS)?;
+            link.endpoint = endpoint.clone();
+            link.way.classifier_mut().set_prio_synack(change.prio_synack.unwrap_or(true));
+            link.way.control(Instant::ZERO).set_fairsend(Quota::segs(change.fairsend.unwrap_or(0)));
+            Ok::<_, String>(link)
+        };
+        let others = ends.split_off(1).into_iter().map(copy).collect::<Result<_, _>>()?;
+        let mut link = copy(ends.pop().unwrap_or_else(End::null))?;
         link.finds_mtu = link.is_away() && change.mtu.is_none();
-        link.way.classifier_mut().set_prio_synack(change.prio_synack.unwrap_or(true));
-        link.way.control(Instant::ZERO).set_fairsend(Quota::segs(change.fairsend.unwrap_or(0)));
+        link.copies = Copies { workers, map, others, ..Copies::default() };
         Ok(link)
+    }
+
+    /// Makes the stub of a link that a worker without a part of it has: it reads the headers of
+    /// frames that go there, and no frame waits in it.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new); none is expected, because the link is there.
+    pub(crate) fn stub(&self) -> Result<Self, String> {
+        let env = Env { queues: 1, ..*self.env() };
+        let mut stub = Self::with(self.name.clone(), self.kind, env, None, End::null(), 1)?;
+        stub.endpoint.clone_from(&self.endpoint);
+        Ok(stub)
     }
 
     /// Returns the interface that a new link of this description has.
@@ -196,24 +233,26 @@ impl Link {
         let word = io.as_ref().map(|io| io.kind());
         let kind = LinkType::Live(word.and_then(Kind::of).unwrap_or(Kind::Auto));
         let end = io.map_or_else(End::null, End::Live);
-        let mut link = Self::with(name, kind, env, part.wire.clone(), end)?;
+        let mut link = Self::with(name, kind, env, part.wire.clone(), end, PACKETS)?;
         link.endpoint = Some(endpoint);
         Ok(link)
     }
 
-    /// Makes a link whose frames go to this end.
+    /// Makes a link whose frames go to this end, and in whose qdiscs this number of packets can
+    /// wait.
     fn with(
         name: IfName,
         kind: LinkType,
         env: Env,
         wire: Option<WireSpec>,
         end: End,
+        packets: usize,
     ) -> Result<Self, String> {
         let (model, bql) = match wire.clone() {
             Some(WireSpec { wire, bql }) => (Some(wire), bql),
             None => (None, None),
         };
-        let config = DirectionConfig { wire: model, bql, env, ..DirectionConfig::default() };
+        let config = DirectionConfig { wire: model, bql, env, packets, ..DirectionConfig::default() };
         let way = Direction::new(config, end).map_err(|e| format!("link {name}: {e}"))?;
         Ok(Self {
             name,
@@ -232,6 +271,7 @@ impl Link {
             wire,
             before: Counters::default(),
             tables: None,
+            copies: Copies::default(),
         })
     }
 
@@ -253,9 +293,14 @@ impl Link {
         self.wire.as_ref()
     }
 
-    /// Returns the bytes of tables that its qdiscs have.
+    /// Returns the bytes of tables that its qdiscs have, those of all copies.
     pub(crate) fn tables(&mut self) -> u64 {
-        *self.tables.get_or_insert_with(|| self.way.port().trees().tables())
+        if let Some(known) = self.tables {
+            return known;
+        }
+        let counted = self.real().map(|link| link.way.port().trees().tables()).fold(0, u64::saturating_add);
+        self.tables = Some(counted);
+        counted
     }
 
     /// Checks that these changes can be made, except the peer, which the caller checks.
@@ -267,6 +312,10 @@ impl Link {
             && let Err(err) = self.way.check_queues(number_of(queues))
         {
             return Err(format!("link {} queues: {err}", self.name));
+        }
+        if let Some(queues) = change.queues {
+            let fits = self.copies.map.check(number_of(queues));
+            fits.map_err(|e| format!("link {} queues: queue-map: {e}", self.name))?;
         }
         match (change.rate, &self.wire) {
             (Some(_), None) => Err(match self.kind {
@@ -303,6 +352,13 @@ impl Link {
             let text =
                 |e: &Option<Endpoint>| e.as_ref().map_or_else(|| "none".to_owned(), Endpoint::to_string);
             return differs("if", &text(&self.endpoint), &text(&wanted));
+        }
+        let is = self.copies.workers;
+        if let Some(given) = make.workers.map(usize::from).filter(|given| *given != is) {
+            return differs("workers", &is.to_string(), &given.to_string());
+        }
+        if let Some(given) = make.queue_map.as_ref().filter(|given| **given != self.copies.map) {
+            return differs("queue-map", &self.copies.map.to_string(), &given.to_string());
         }
         if let Some(given) = &make.wire {
             let mut wanted = given.clone();
@@ -343,8 +399,12 @@ impl Link {
         said
     }
 
-    /// Makes changes that [`check`](Self::check) has accepted.
+    /// Makes changes that [`check`](Self::check) has accepted, to each copy.
     pub fn change(&mut self, now: Instant, change: &Change) {
+        self.each_real(&mut |copy| copy.change_one(now, change));
+    }
+
+    fn change_one(&mut self, now: Instant, change: &Change) {
         let mut env = *self.env();
         env.mtu = change.mtu.unwrap_or(env.mtu);
         self.finds_mtu &= change.mtu.is_none();
@@ -425,40 +485,44 @@ impl Link {
     ///
     /// # Errors
     /// One sentence that names the interface.
-    pub fn open(&self, machine: &dyn Machine) -> Result<Option<LinkIo>, OpenError> {
-        self.endpoint.as_ref().map(|endpoint| machine.open(endpoint)).transpose()
+    pub fn open(&self, machine: &dyn Machine) -> Result<Option<Vec<LinkIo>>, OpenError> {
+        let workers = self.copies.workers;
+        self.endpoint.as_ref().map(|endpoint| open(machine, endpoint, workers)).transpose()
     }
 
     /// Puts the interface that [`open`](Self::open) has opened in the place of one that was not
     /// there. Qdiscs, waiting packets and counters stay.
-    pub fn come_back(&mut self, now: Instant, io: LinkIo) {
-        // Frames that the interface had are lost and reported; this cannot fail without it.
-        let _ = self.way.advance(now);
-        let found = mtu_of(&io).filter(|_| self.finds_mtu);
-        self.way.device_mut().come_back(io);
+    pub fn come_back(&mut self, now: Instant, handles: Vec<LinkIo>) {
+        let found = handles.first().and_then(mtu_of).filter(|_| self.finds_mtu);
+        let mut ends = ends(handles, self.copies.workers).into_iter();
+        self.each_real(&mut |copy| {
+            // Frames that the interface had are lost and reported; this cannot fail without it.
+            let _ = copy.way.advance(now);
+            copy.way.device_mut().come_back(ends.next().unwrap_or_else(End::null));
+            if let Some(mtu) = found.filter(|mtu| *mtu != copy.env().mtu) {
+                let env = Env { mtu, ..*copy.env() };
+                copy.way.control(now).set_env(env);
+            }
+            copy.advance(now);
+        });
         self.retry = None;
         self.finds_mtu = false;
-        if let Some(mtu) = found.filter(|mtu| *mtu != self.env().mtu) {
-            let env = Env { mtu, ..*self.env() };
-            self.way.control(now).set_env(env);
-        }
-        self.advance(now);
     }
 
     /// Returns `up`; for an interface also `down`, `moved` if it is open and in another namespace,
     /// `waiting` if it has not been there yet, or `gone` if it does not exist any more.
     #[must_use]
     pub fn state(&self) -> &'static str {
-        match self.way.device() {
-            End::Null(_) => "up",
-            End::Live(link) => match link.is_up() {
+        match (self.way.device(), self.io()) {
+            (End::Gone(..), _) => "gone",
+            (End::Awaited(..), _) => "waiting",
+            (_, None) => "up",
+            (_, Some(io)) => match io.is_up() {
                 Ok(true) => "up",
                 Ok(false) => "down",
                 Err(e) if e.kind() == ErrorKind::CrossesDevices => "moved",
                 Err(_) => "gone",
             },
-            End::Gone(..) => "gone",
-            End::Awaited(..) => "waiting",
         }
     }
 
@@ -476,11 +540,17 @@ impl Link {
     pub fn words(&self) -> String {
         let env = self.env();
         let mut words = format!("{} --type {}", self.name, self.kind.name());
-        if self.queues > 1 {
+        if self.queues > 1 || self.copies.workers > 1 {
             words.push_str(&format!(" --queues {}", self.queues));
         }
         if let Some(endpoint) = &self.endpoint {
             words.push_str(&format!(" --if {}", protected(&endpoint.place())));
+        }
+        if self.copies.workers > 0 {
+            words.push_str(&format!(" --workers {}", self.copies.workers));
+        }
+        if self.copies.map != QueueMap::default() {
+            words.push_str(&format!(" --queue-map {}", protected(&self.copies.map.to_string())));
         }
         if !self.finds_mtu {
             words.push_str(&format!(" --mtu {}", env.mtu));
@@ -510,6 +580,9 @@ fn protected(word: &str) -> String {
     let special = |c: char| c.is_whitespace() || matches!(c, '"' | '\'' | '\\' | '#');
     word.chars().flat_map(|c| special(c).then_some('\\').into_iter().chain([c])).collect()
 }
+
+/// Most packets that can wait in the qdiscs of a link, as in [`DirectionConfig`].
+const PACKETS: usize = 16_384;
 
 /// Bytes of the longest IPv4 packet behind an Ethernet header.
 const LARGEST_FRAME: u32 = 65_535 + LINK_HEADER;

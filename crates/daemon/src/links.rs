@@ -1,7 +1,9 @@
 //! `Links`: all links of a daemon, the commands on them, and one turn of their work.
 
+mod own;
 mod pace;
 mod pass;
+mod rest;
 mod restore;
 mod room;
 mod seat;
@@ -21,10 +23,12 @@ use crate::end::End;
 use crate::grammar::{Change, LinkType, Make, Verb};
 use crate::link::Link;
 use crate::machine::{Local, Machine};
+pub(crate) use own::{own, seats};
 use pace::Pace;
 use pass::{admit, senders_wait};
+pub(crate) use rest::Rest;
 pub use room::TABLES;
-pub(crate) use seat::{Owners, Seat};
+pub(crate) use seat::{Seat, silence};
 
 /// Most links: each takes some 2 MiB for the packets that can wait on it.
 pub const LINKS_MAX: usize = 1024;
@@ -87,6 +91,8 @@ pub struct Links {
     pub(crate) machine: Box<dyn Machine>,
     /// Its place among the links of several workers, if there are several.
     pub(crate) seat: Option<Seat>,
+    /// The links of the workers, if this is the daemon's own thread.
+    pub(crate) rest: Rest,
 }
 
 impl Default for Links {
@@ -118,6 +124,7 @@ impl Links {
             state: State::new(machine.seed("actions")),
             machine: Box::new(machine),
             seat: None,
+            rest: Rest::default(),
         }
     }
 
@@ -178,7 +185,7 @@ impl Links {
 
     /// Writes a line about an event to the log.
     pub fn tell(&mut self, now: Instant, level: Level, text: &str) {
-        self.notes.log().line(now, level, "txweir", text);
+        self.notes.line(now, level, "txweir", text);
     }
 
     /// Returns the link of this name.
@@ -260,8 +267,10 @@ impl Links {
         {
             return Err(format!("link {name} if: {mine} is the interface of link {} already", other.name));
         }
-        let link = Link::new(make, &*self.machine, self.configures)?;
-        let peer = self.peer_of(name, link.kind, &make.change)?;
+        let mut link = Link::new(make, &*self.machine, self.configures)?;
+        // Ways with one owner go to the workers in turns.
+        link.copies.turn = self.all.len();
+        let peer = self.peer_of(name, link.kind, link.copies.workers, &make.change)?;
         let mut said = format!("+ link {}", link.words());
         if let (Peer::Link(_) | Peer::Planned, Some(peer)) = (peer, &make.change.peer) {
             said.push_str(&format!(" --peer {peer}"));
@@ -279,7 +288,7 @@ impl Links {
         let at = self.index(&change.name)?;
         let link = &self.all[at];
         link.check(change)?;
-        let peer = self.peer_of(&change.name, link.kind, change)?;
+        let peer = self.peer_of(&change.name, link.kind, link.copies.workers, change)?;
         let mut said = link.differences(change);
         let wanted = match peer {
             Peer::AsItIs => link.peer.as_ref(),
@@ -294,11 +303,10 @@ impl Links {
         if !dry {
             self.set_peer(at, peer);
             self.all[at].change(now, change);
-            self.all[at].advance(now);
-            for block in self.all[at].way.control(now).take_orphans() {
-                self.filters.delete_block(block);
-                self.fitted = false;
-            }
+            self.all[at].each_real(&mut |copy| copy.advance(now));
+            let mut orphans = Vec::new();
+            self.all[at].each_real(&mut |copy| orphans = copy.way.control(now).take_orphans());
+            orphans.into_iter().for_each(|block| self.change_filters().delete_block(block));
         }
         Ok(said)
     }
@@ -334,13 +342,19 @@ impl Links {
             self.set_peer(at, Peer::None);
             let link = self.all.remove(at);
             let trees = link.way.port().trees();
-            trees.blocks().into_iter().for_each(|(_, block)| self.filters.delete_block(block));
+            trees.blocks().into_iter().for_each(|(_, block)| self.change_filters().delete_block(block));
         }
         Ok(vec![format!("- link {name}")])
     }
 
     /// Returns the peer that the change asks for, for a link of this name and type.
-    fn peer_of(&self, name: &IfName, kind: LinkType, change: &Change) -> Result<Peer, String> {
+    fn peer_of(
+        &self,
+        name: &IfName,
+        kind: LinkType,
+        workers: usize,
+        change: &Change,
+    ) -> Result<Peer, String> {
         let Some(wanted) = &change.peer else { return Ok(Peer::AsItIs) };
         if wanted.as_str() == NONE {
             return Ok(Peer::None);
@@ -363,6 +377,14 @@ impl Links {
             }
         }
         let Ok((other, _)) = other else { return Ok(Peer::Planned) };
+        let waits = |kind| kind == LinkType::Live(Kind::Vhost);
+        let works = |name: &IfName| self.find(name.as_str()).is_some_and(|link| link.copies.workers > 0);
+        if waits(kind) && works(wanted) || waits(self.all[other].kind) && workers > 0 {
+            return says(format!(
+                "{name} and {wanted}: the senders of a vhost link wait for room in the qdiscs, which another thread \
+                 cannot see: expected links without workers"
+            ));
+        }
         match self.all[other].peer.as_ref().filter(|peer| *peer != name) {
             Some(third) => says(format!("{wanted} has the peer {third} (part them first: --peer none)")),
             None => Ok(Peer::Link(other)),
@@ -442,7 +464,7 @@ impl Links {
             let End::Live(io) = link.way.device_mut() else { continue };
             while let Some(text) = io.take_news() {
                 let line = format!("link {}: {text}", link.name);
-                self.notes.log().line(now, Level::Notice, "txweir", &line);
+                self.notes.line(now, Level::Notice, "txweir", &line);
             }
         }
     }

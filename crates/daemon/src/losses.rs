@@ -7,7 +7,7 @@ use txweir_core::{Instant, Nanos};
 use txweir_device::IfName;
 
 use crate::links::Links;
-use crate::report::{self, Why};
+use crate::whole_way::{Whole, Why};
 
 /// Time between two looks at the counters.
 const LOOK: Nanos = Nanos::from_secs(1);
@@ -55,7 +55,7 @@ impl Losses {
         let mut lines = Vec::new();
         let mut known = HashMap::new();
         for link in links.all() {
-            report::each_reason(&link.way, &mut |why, reason, count| {
+            Whole::to(link).each_reason(&mut |why, reason, count| {
                 if why != Why::Drop {
                     return;
                 }

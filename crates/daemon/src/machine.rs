@@ -14,6 +14,15 @@ pub trait Machine: Debug + Send {
     /// One sentence that names the endpoint and says what to do.
     fn open(&self, endpoint: &Endpoint) -> Result<LinkIo, OpenError>;
 
+    /// Opens up to `most` handles of an interface, each for a worker of its own; at least one is
+    /// returned. The default is for a machine whose interfaces have one each.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    fn open_queues(&self, endpoint: &Endpoint, _most: usize) -> Result<Vec<LinkIo>, OpenError> {
+        self.open(endpoint).map(|io| vec![io])
+    }
+
     /// Returns a seed, for the object of this name, that nobody outside can know.
     fn seed(&self, of: &str) -> u64;
 }
@@ -25,6 +34,10 @@ pub struct Local;
 impl Machine for Local {
     fn open(&self, endpoint: &Endpoint) -> Result<LinkIo, OpenError> {
         endpoint.open(&LinkOptions::default())
+    }
+
+    fn open_queues(&self, endpoint: &Endpoint, most: usize) -> Result<Vec<LinkIo>, OpenError> {
+        endpoint.open_queues(&LinkOptions::default(), most)
     }
 
     fn seed(&self, of: &str) -> u64 {

@@ -17,3 +17,18 @@ pub struct Passed {
     /// Packets of `link send`.
     pub generated: u64,
 }
+
+impl Passed {
+    /// Adds the counts of another copy of the link.
+    #[must_use]
+    pub const fn plus(self, other: Self) -> Self {
+        Self {
+            redirected: self.redirected + other.redirected,
+            forwarded: self.forwarded + other.forwarded,
+            unclaimed: self.unclaimed + other.unclaimed,
+            peer: self.peer + other.peer,
+            copied: self.copied + other.copied,
+            generated: self.generated + other.generated,
+        }
+    }
+}

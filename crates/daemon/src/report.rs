@@ -82,7 +82,9 @@ fn each_way(parts: &mut [&mut Links], mut f: impl FnMut(&Whole<'_>, &Ends)) {
         };
         let (input, output) = (counted[from], counted[to]);
         let ends = Ends { from: link.interface(), to: all[to].interface(), input, output };
-        f(&Whole::of(&parts, to), &ends);
+        let ways = parts.iter().map(|part| &part.all()[to].way).collect();
+        let owners = parts[0].seat.as_ref().map(|seat| seat.owners[to].clone());
+        f(&Whole::of(ways, owners), &ends);
     }
 }
 
@@ -244,16 +246,11 @@ fn of_prefix(counters: &Counters, prefix: &str) -> Object {
     o.unwrap_or_default()
 }
 
-/// Returns the reasons of drops, or of marks, whose counters are not 0.
-pub(crate) fn reasons(way: &Direction<End>, wanted: Why) -> String {
-    Whole::alone(way).reasons(wanted)
-}
-
 /// Returns the state of the gate ahead of a direction's qdiscs, as JSON; `None` if flows do not
 /// take turns.
 #[must_use]
-pub fn gate(way: &Direction<End>) -> Option<String> {
-    let (quota, stats, waiting) = Whole::alone(way).gate()?;
+pub(crate) fn gate(way: &Whole<'_>) -> Option<String> {
+    let (quota, stats, waiting) = way.gate()?;
     Some(gate_of(quota, waiting, &stats))
 }
 
@@ -292,7 +289,7 @@ pub(crate) fn delays_json(delays: &Delays) -> String {
     stages.into_iter().fold(Object::new(), |o, (name, stage)| o.raw(name, &stage)).finish()
 }
 
-pub(crate) fn bql(way: &Direction<End>) -> String {
+fn bql(way: &Direction<End>) -> String {
     let Some(dql) = way.path().tx().limit() else { return "null".to_owned() };
     let d = dql.stats();
     let o = Object::new()
@@ -310,7 +307,7 @@ pub(crate) fn bql(way: &Direction<End>) -> String {
     }
 }
 
-pub(crate) fn wire(way: &Direction<End>) -> String {
+fn wire(way: &Direction<End>) -> String {
     let Some(wire) = way.wire() else { return "null".to_owned() };
     Object::new()
         .uint("rate_bit_s", wire.config().rate.bits())
@@ -320,11 +317,6 @@ pub(crate) fn wire(way: &Direction<End>) -> String {
         .uint("held_bytes", wire.held().bytes)
         .uint("completion_rounds", wire.rounds())
         .finish()
-}
-
-/// Calls `f` with the event, name and count of each reason whose counter is not 0.
-pub(crate) fn each_reason(way: &Direction<End>, f: &mut dyn FnMut(Why, &'static str, u64)) {
-    Whole::alone(way).each_reason(f);
 }
 
 /// Returns a size in decimal units, three digits: `3.12 MB`.

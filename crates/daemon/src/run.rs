@@ -5,6 +5,11 @@ use std::io;
 
 use txweir_core::{Instant, Nanos};
 
+/// Time before a deadline that is spent polling instead of sleeping: a wake-up from sleep is late
+/// by some 15 us, and a frame that takes less time on the wire need not wait that long. This time
+/// is shorter than one wake-up from sleep, and so negligible where deadlines are far apart.
+pub(crate) const SPIN: Nanos = Nanos::from_micros(10);
+
 /// Options of the loop. The default: it runs until the caller stops it, without reports, in any
 /// state of the interfaces.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

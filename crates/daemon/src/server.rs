@@ -1,6 +1,6 @@
-//! `Server`: the loop. One thread serves packets and clients: it performs a whole request between
-//! two turns of the links, and it never waits for a client. `txweir run` is a server without a
-//! socket.
+//! `Server`: the loop. One thread serves clients, and the packets of links without workers: it
+//! performs a whole request between two turns of the links, and it never waits for a client.
+//! `txweir run` is a server without a socket.
 
 use std::io::{self, ErrorKind};
 use std::os::fd::AsFd;
@@ -21,6 +21,7 @@ use crate::session::{Door, Line, Patience, Session};
 use crate::socket::Listener;
 use crate::state::Keeper;
 use crate::system::{Entrance, Host, Ready, System, Waits};
+use crate::team::TeamOptions;
 
 /// Most clients at once. With the bound on each client's unfinished data this bounds memory. One
 /// more client waits until one of these ends its connection, or has done nothing for so long that
@@ -104,6 +105,9 @@ impl<S: System> Server<S> {
     #[must_use]
     pub fn on(system: S, mut daemon: Daemon) -> Self {
         daemon.links_mut().set_clock(system.clock());
+        if system.has_threads() {
+            daemon.crew.options.get_or_insert_default();
+        }
         Self {
             daemon,
             doors: system.doors(),
@@ -136,6 +140,13 @@ impl<S: System> Server<S> {
     #[must_use]
     pub fn with_logged_drops(mut self, above: u64) -> Self {
         self.losses = Some(Losses::above(above));
+        self
+    }
+
+    /// Sets how the workers of links do their work.
+    #[must_use]
+    pub fn with_workers(mut self, options: TeamOptions) -> Self {
+        self.daemon.crew.options = Some(options);
         self
     }
 
@@ -217,6 +228,7 @@ impl<S: System> Server<S> {
         options: &RunOptions,
         due: Option<Instant>,
     ) -> Result<bool, RunError> {
+        self.daemon.deploy()?;
         let ready = self.wait(stop, due).map_err(RunError::System)?;
         if ready.stop {
             return Ok(false);
@@ -230,10 +242,15 @@ impl<S: System> Server<S> {
         }
         self.look();
         let Self { daemon, system, scrapes, .. } = self;
-        scrapes.step(daemon, system.now());
+        let now = system.now();
+        if !scrapes.has_work() || daemon.gather(now).is_ok() {
+            scrapes.step(daemon, now);
+        }
+        daemon.look_after(now)?;
+        daemon.deploy()?;
         self.more = daemon.links_mut().turn(&|| system.now(), &ready.links);
         if !options.needs_all_links {
-            daemon.links_mut().restore(system.now());
+            daemon.restore(system.now());
         } else if let Some((name, error)) = daemon.links().gone() {
             return Err(RunError::Link { name, error });
         }
@@ -244,6 +261,10 @@ impl<S: System> Server<S> {
     fn look(&mut self) {
         let Self { daemon, system, losses, keeper, .. } = self;
         let now = system.now();
+        let is_due = losses.as_ref().is_some_and(|losses| losses.deadline() <= now);
+        if is_due && daemon.gather(now).is_err() {
+            return;
+        }
         for line in losses.as_mut().map_or_else(Vec::new, |losses| losses.look(daemon.links(), now)) {
             daemon.links_mut().tell(now, Level::Warning, &line);
         }
@@ -255,7 +276,8 @@ impl<S: System> Server<S> {
     /// Returns the time at which [`look`](Self::look) has something to do.
     fn look_at(&self, now: Instant) -> Option<Instant> {
         let kept = self.keeper.as_ref().and_then(|keeper| keeper.deadline(&self.daemon, now));
-        [kept, self.losses.as_ref().map(Losses::deadline)].into_iter().flatten().min()
+        let workers = self.daemon.looks_after_at();
+        [kept, self.losses.as_ref().map(Losses::deadline), workers].into_iter().flatten().min()
     }
 
     /// Waits for clients, frames and the end, and at most until the next due time.
@@ -265,6 +287,7 @@ impl<S: System> Server<S> {
         let full: Vec<Option<Instant>> = self.doors.iter().map(|door| self.full_until(*door, now)).collect();
         let at_once = self.more || self.scrapes.has_work() || self.sessions.iter().any(Session::has_request);
         let places = full.iter().flatten().copied().min();
+        let at_once = at_once || !self.daemon.links().may_rest();
         let deadline = match at_once {
             true => Some(Instant::ZERO),
             false => {
@@ -274,14 +297,16 @@ impl<S: System> Server<S> {
             }
         };
         let accepts: Vec<bool> = full.iter().map(|full| self.pause.is_none() && full.is_none()).collect();
-        self.system.wait(&Waits {
+        let ready = self.system.wait(&Waits {
             stop: stop.as_fd(),
             accepts: &accepts,
             deadline,
             sessions: &self.sessions,
             scrapes: &self.scrapes,
             links: self.daemon.links(),
-        })
+        });
+        self.daemon.links().has_rested();
+        ready
     }
 
     /// Accepts the connections that wait at a door.

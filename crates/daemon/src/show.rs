@@ -4,12 +4,13 @@ use txweir_core::TxPath;
 use txweir_core::text::stats::Counters;
 use txweir_core::text::value::text_of;
 use txweir_device::Frame;
+use txweir_runtime::DirectionStats;
 use txweir_tc::json::{self, Object};
 
-use crate::end::End;
 use crate::link::Link;
 use crate::report::{self, Why};
 use crate::sums::Sums;
+use crate::whole_way::Whole;
 
 /// The columns of the table.
 const HEAD: [&str; 14] = [
@@ -49,15 +50,15 @@ pub fn text(links: &mut [Link], stats: bool) -> String {
 /// Returns the lines that follow that of a link, each with its name.
 fn details(link: &mut Link) -> Vec<(&'static str, String)> {
     let mut lines = Vec::from(Sums::of(link).lines());
-    lines.extend(link.way.delays().map(|delays| ("delay", report::delays_text(delays))));
+    lines.extend(Whole::to(link).delays().map(|delays| ("delay", report::delays_text(&delays))));
     lines
 }
 
 fn row(link: &mut Link) -> [String; HEAD.len()] {
-    let missed = link.counters().map_or_else(|| NOTHING.to_owned(), |c| c.rx_lost().to_string());
-    let (stats, env, port) = (link.way.stats(), *link.env(), link.way.port());
-    let bql = port
-        .totals()
+    let missed = link.counters_of_all().map_or_else(|| NOTHING.to_owned(), |c| c.rx_lost().to_string());
+    let whole = Whole::to(link);
+    let (stats, env) = (whole.stats(), *link.env());
+    let bql = whole
         .byte_limit()
         .map_or_else(|| NOTHING.to_owned(), |(limit, inflight)| format!("{inflight}/{limit}"));
     [
@@ -72,15 +73,14 @@ fn row(link: &mut Link) -> [String; HEAD.len()] {
         missed,
         stats.departed.to_string(),
         stats.departed_bytes.to_string(),
-        drops(link).to_string(),
-        port.totals().backlog().packets.to_string(),
+        drops(&stats).to_string(),
+        whole.backlog().packets.to_string(),
         bql,
     ]
 }
 
 /// Returns the number of packets that were submitted and will not leave, `lost` included.
-fn drops(link: &Link) -> u64 {
-    let stats = link.way.stats();
+fn drops(stats: &DirectionStats) -> u64 {
     stats.dropped + stats.no_memory + stats.malformed + stats.unmade + stats.lost
 }
 
@@ -90,9 +90,11 @@ pub fn json(links: &mut [Link]) -> String {
 }
 
 fn object(link: &mut Link) -> String {
-    let (stats, env, sums) = (link.way.stats(), *link.env(), Sums::of(link));
-    let counters = link.counters();
-    let port = link.way.port();
+    let (env, sums, counters) = (*link.env(), Sums::of(link), link.counters_of_all());
+    let unclaimed = sums.intake.unclaimed;
+    let link = &*link;
+    let whole = Whole::to(link);
+    let stats = whole.stats();
     let mut o = Object::new()
         .text("name", link.name.as_str())
         .text("type", link.kind.name())
@@ -109,10 +111,11 @@ fn object(link: &mut Link) -> String {
     if let Some(endpoint) = &link.endpoint {
         o = o.text("if", &endpoint.to_string());
     }
-    if let End::Live(io) = link.way.device()
-        && let Some(mode) = io.mode()
-    {
+    if let Some(mode) = link.io().and_then(|io| io.mode()) {
         o = o.text("mode", mode);
+    }
+    if link.copies.workers > 0 {
+        o = o.uint("workers", link.copies.workers as u64).text("queue_map", &link.copies.map.to_string());
     }
     if let Some(peer) = &link.peer {
         o = o.text("peer", peer.as_str());
@@ -121,32 +124,27 @@ fn object(link: &mut Link) -> String {
     if let Some(why) = link.way.device().away() {
         o = o.text("why", why);
     }
-    o = members(o, &LinkCounts::of(link));
-    let bql = port.totals().byte_limit().map(|(limit, inflight)| ByteLimit { limit, inflight });
+    o = members(o, &LinkCounts::of(&whole));
+    let bql = whole.byte_limit().map(|(limit, inflight)| ByteLimit { limit, inflight });
     o = o
         .raw("bql", &bql.map_or_else(|| "null".to_owned(), |bql| report::counted(&bql)))
-        .raw("drop_reasons", &report::reasons(&link.way, Why::Drop))
-        .raw("mark_reasons", &report::reasons(&link.way, Why::Mark))
-        .raw("path", &report::counted(&port.totals().stats()))
+        .raw("drop_reasons", &whole.reasons(Why::Drop))
+        .raw("mark_reasons", &whole.reasons(Why::Mark))
+        .raw("path", &report::counted(&whole.path()))
         .raw("stats", &report::counted(&stats))
         .raw("sums", &sums_object(&sums));
-    if let Some(delays) = link.way.delays() {
-        o = o.raw("delays", &report::delays_json(delays));
+    if let Some(delays) = whole.delays() {
+        o = o.raw("delays", &report::delays_json(&delays));
     }
-    if port.paths().len() > 1 {
-        o = o.raw(
-            "per_queue",
-            &json::list((0..port.queues()).filter_map(|queue| port.path(queue)).map(queue_object)),
-        );
+    if link.way.port().paths().len() > 1 {
+        o = o.raw("per_queue", &json::list(whole.paths().map(queue_object)));
     }
-    if let Some(gate) = report::gate(&link.way) {
+    if let Some(gate) = report::gate(&whole) {
         o = o.raw("gate", &gate);
     }
     if let Some(counters) = counters {
         // `packets` equals `frames`; it is the word of ip(8).
-        let rx = report::rx(&counters)
-            .uint("packets", counters.rx_frames)
-            .uint("unclaimed", link.passed.unclaimed);
+        let rx = report::rx(&counters).uint("packets", counters.rx_frames).uint("unclaimed", unclaimed);
         o = o.raw("rx", &rx.finish()).raw("tx", &report::tx(&counters));
     }
     o.finish()
@@ -154,10 +152,14 @@ fn object(link: &mut Link) -> String {
 
 /// Returns the sums of a link by the names of their lines in the text.
 fn sums_object(sums: &Sums) -> String {
+    let mut fates = members(Object::new(), &sums.fates);
+    if let Some(crossing) = &sums.crossing {
+        fates = members(fates, crossing);
+    }
     Object::new()
         .raw("rx", &report::counted(&sums.intake))
         .raw("in", &report::counted(&sums.origins))
-        .raw("tx", &report::counted(&sums.fates))
+        .raw("tx", &fates.finish())
         .finish()
 }
 
@@ -223,18 +225,18 @@ txweir_core::stats! {
 }
 
 impl LinkCounts {
-    /// Returns those of a link.
-    pub(crate) fn of(link: &Link) -> Self {
-        let (stats, backlog) = (link.way.stats(), link.way.port().totals().backlog());
+    /// Returns those of a link, by the way to it.
+    pub(crate) fn of(way: &Whole<'_>) -> Self {
+        let (stats, backlog) = (way.stats(), way.backlog());
         Self {
             submitted: stats.received + stats.no_memory + stats.malformed,
             packets: stats.departed,
             bytes: stats.departed_bytes,
-            drops: drops(link),
+            drops: drops(&stats),
             lost: stats.lost,
             backlog_packets: backlog.packets,
             backlog_bytes: backlog.bytes,
-            inflight_bytes: link.way.in_flight(),
+            inflight_bytes: way.in_flight(),
         }
     }
 }

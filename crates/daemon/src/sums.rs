@@ -6,6 +6,7 @@ use txweir_runtime::Ledger;
 
 use crate::link::Link;
 use crate::passed::Passed;
+use crate::whole_way::Whole;
 
 txweir_core::stats! {
     /// Frames that came in by a link: from its interface, or sent there by actions.
@@ -44,6 +45,16 @@ txweir_core::stats! {
     }
 }
 
+txweir_core::stats! {
+    /// Frames that went from one worker to another.
+    pub struct Crossing {
+        /// Frames that found the other's mailbox full, and were dropped.
+        refused: u64,
+        /// Frames that are on the way.
+        crossing: u64 [falls],
+    }
+}
+
 impl Intake {
     /// Number of counters, from the first, that say where frames came from.
     pub const SOURCES: usize = 2;
@@ -61,15 +72,18 @@ pub struct Sums {
     pub intake: Intake,
     /// Frames submitted to its transmit path, by origin.
     pub origins: Origins,
-    /// The same frames, by their fate or place.
+    /// The same frames, by their fate or place, if they are with none of the next.
     pub fates: Ledger,
+    /// Frames between workers, if there are workers.
+    pub crossing: Option<Crossing>,
 }
 
 impl Sums {
     /// Returns the sums of a link.
     pub fn of(link: &mut Link) -> Self {
-        let rx = link.counters().unwrap_or_default();
-        let Passed { redirected, forwarded, unclaimed, peer, copied, generated } = link.passed;
+        let rx = link.counters_of_all().unwrap_or_default();
+        let passed = link.gathered().map(|copy| copy.passed).fold(Passed::default(), Passed::plus);
+        let Passed { redirected, forwarded, unclaimed, peer, copied, generated } = passed;
         let known = (forwarded + unclaimed + rx.rx_lost()).saturating_sub(redirected);
         let intake = Intake {
             seen: rx.rx_seen,
@@ -81,18 +95,27 @@ impl Sums {
             refused: rx.rx_refused,
             waiting: rx.rx_seen.saturating_sub(known),
         };
-        let fates = link.way.ledger();
+        let whole = Whole::to(link);
+        let fates = whole.ledger();
+        let crossing = whole.crossed().map(|crossed| Crossing {
+            refused: crossed.refused,
+            crossing: crossed.to_others.saturating_sub(crossed.from_others),
+        });
         let origins = Origins { submitted: fates.submitted, peer, copied, generated };
-        Self { intake, origins, fates }
+        Self { intake, origins, fates, crossing }
     }
 
     /// Returns one line for each sum: `seen 3 + redirected 0 = forwarded 3 + ...`.
     #[must_use]
     pub fn lines(&self) -> [(&'static str, String); 3] {
+        let mut fates = equation(&self.fates, Ledger::SOURCES);
+        if let Some(crossing) = &self.crossing {
+            crossing.visit(&mut |counter, n| fates.push_str(&format!(" + {} {n}", counter.key)));
+        }
         [
             ("rx", equation(&self.intake, Intake::SOURCES)),
             ("in", equation(&self.origins, Origins::SOURCES)),
-            ("tx", equation(&self.fates, Ledger::SOURCES)),
+            ("tx", fates),
         ]
     }
 }

@@ -5,21 +5,17 @@ use std::io::{self, ErrorKind};
 use std::net::TcpListener;
 use std::os::fd::{AsFd, BorrowedFd};
 
-use txweir_core::{Instant, Nanos};
+use txweir_core::Instant;
 use txweir_device::LinkIo;
 use txweir_device::clock::now_ns;
 use txweir_device::poll::{self, PollFd, PollFlags};
 
-use crate::links::Links;
+use crate::links::{Links, silence};
 use crate::metrics::Scrapes;
+use crate::run::SPIN;
 use crate::session::{Door, Session};
 use crate::socket::Listener;
 use crate::stream::{Connection, Stream};
-
-/// Time before a deadline that is spent polling instead of sleeping: a wake-up from sleep is late
-/// by some 15 us, and a frame that takes less time on the wire need not wait that long. This time
-/// is shorter than one wake-up from sleep, and so negligible where deadlines are far apart.
-pub(crate) const SPIN: Nanos = Nanos::from_micros(10);
 
 /// The machine below a loop.
 pub trait System {
@@ -31,6 +27,11 @@ pub trait System {
 
     /// Returns the clock of [`now`](Self::now).
     fn clock(&self) -> Box<dyn Fn() -> Instant + Send>;
+
+    /// True if links may have workers on threads of their own.
+    fn has_threads(&self) -> bool {
+        false
+    }
 
     /// Waits until something is ready, or the deadline has come.
     ///
@@ -154,6 +155,10 @@ impl System for Host {
         Box::new(|| Instant(now_ns()))
     }
 
+    fn has_threads(&self) -> bool {
+        true
+    }
+
     fn wait(&mut self, waits: &Waits<'_, Connection>) -> io::Result<Ready> {
         let mut fds = vec![PollFd::from_borrowed_fd(waits.stop, PollFlags::IN)];
         let accepting = |accepts: &bool| if *accepts { PollFlags::IN } else { PollFlags::empty() };
@@ -163,13 +168,20 @@ impl System for Host {
         fds.extend(waits.connections().map(|(stream, events)| PollFd::new(stream, events)));
         let last = fds.len();
         fds.extend(waits.interfaces().map(|(io, events)| PollFd::new(io, events)));
+        let bell = fds.len();
+        fds.extend(waits.links.bell().map(|bell| PollFd::new(bell, PollFlags::IN)));
         poll::wait(&mut fds, waits.deadline.map(|at| at.0), SPIN.0)?;
+        if let Some((fd, bell)) = fds.get(bell).zip(waits.links.bell())
+            && !fd.revents().is_empty()
+        {
+            silence(bell);
+        }
         Ok(Ready {
             stop: !fds[0].revents().is_empty(),
             connections: fds[1..first].iter().map(|fd| !fd.revents().is_empty()).collect(),
             sessions: fds[first..last].iter().map(PollFd::revents).collect(),
             // Errors and hang-ups lead to a reception as well, which returns the error.
-            links: fds[last..].iter().map(|fd| fd.revents().intersects(!PollFlags::OUT)).collect(),
+            links: fds[last..bell].iter().map(|fd| fd.revents().intersects(!PollFlags::OUT)).collect(),
         })
     }
 

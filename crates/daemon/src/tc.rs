@@ -14,6 +14,7 @@ use txweir_tc::tool::{Device, Devices, Hook, LOOPBACK, LinkLine, Rates, SwapDone
 use crate::grammar::{self, Verb};
 use crate::link::Link;
 use crate::links::Links;
+use crate::whole_way::Whole;
 
 /// Replaced qdiscs that are freed before packets have their turn.
 const BURIED: usize = 16;
@@ -26,9 +27,11 @@ impl Devices for Links {
     fn device(&mut self, name: &str) -> Option<&mut dyn Device> {
         let now = self.now;
         let link = self.find_mut(name)?;
-        link.now = now;
         // Due events run first: frames that have left by now left before the command.
-        link.advance(now);
+        link.each_real(&mut |copy| {
+            copy.now = now;
+            copy.advance(now);
+        });
         Some(link)
     }
 
@@ -37,12 +40,11 @@ impl Devices for Links {
     }
 
     fn filters_mut(&mut self) -> &mut Filters {
-        self.fitted = false;
-        &mut self.filters
+        self.change_filters()
     }
 
     fn state(&self) -> &State {
-        &self.state
+        self.rest.counted.as_ref().unwrap_or(&self.state)
     }
 
     fn port(&mut self, name: &str) -> Option<PortId> {
@@ -105,15 +107,29 @@ impl Device for Link {
         *self.env()
     }
 
+    fn copies(&self) -> usize {
+        self.real().count()
+    }
+
     fn set_room(&mut self, bytes: u64) {
-        let env = Env { room: bytes, ..*self.env() };
-        if env != *self.env() {
-            self.way.control(self.now).set_env(env);
-        }
+        let room = match bytes {
+            u64::MAX => u64::MAX,
+            bytes => bytes / self.copies() as u64,
+        };
+        self.each_real(&mut |copy| {
+            let env = Env { room, ..*copy.env() };
+            if env != *copy.env() {
+                copy.way.control(copy.now).set_env(env);
+            }
+        });
     }
 
     fn tree(&self) -> Trees<'_> {
-        self.way.port().trees()
+        Whole::to(self).trees()
+    }
+
+    fn each_copy(&self, f: &mut dyn FnMut(&Trees<'_>)) {
+        self.real().for_each(|copy| f(&copy.way.port().trees()));
     }
 
     fn hook(&self) -> Option<Hook> {
@@ -123,36 +139,51 @@ impl Device for Link {
     fn set_hook(&mut self, hook: Option<Hook>) {
         if self.hook != hook {
             self.hook_counts = HookCounts::default();
+            self.copies.others.iter_mut().for_each(|copy| copy.hook_counts = HookCounts::default());
         }
         self.hook = hook;
     }
 
     fn hook_counts(&self) -> HookCounts {
-        self.hook_counts
+        let mut sum = HookCounts::default();
+        self.gathered().for_each(|copy| sum.add(copy.hook_counts));
+        sum
     }
 
     fn configure(&mut self, f: &mut dyn FnMut(&mut Qdiscs<'_>)) {
-        let now = self.now;
-        self.way.control(now).change(f);
+        self.each_real(&mut |copy| {
+            let now = copy.now;
+            copy.way.control(now).change(&mut *f);
+            copy.advance(now);
+        });
         self.tables = None;
-        self.advance(now);
     }
 
     fn swap(&mut self, f: &mut dyn FnMut(&mut Qdiscs<'_>)) -> SwapDone {
-        let now = self.now;
-        let ((), done) = self.way.control(now).swap(f);
+        let mut sum = SwapDone::default();
+        self.each_real(&mut |copy| {
+            let now = copy.now;
+            let ((), done) = copy.way.control(now).swap(&mut *f);
+            copy.advance(now);
+            sum.kept = sum.kept.plus(done.kept);
+            sum.moved = sum.moved.plus(done.moved);
+            sum.dropped = sum.dropped.plus(done.dropped);
+        });
         self.tables = None;
-        self.advance(now);
-        SwapDone { kept: done.kept, moved: done.moved, dropped: done.dropped }
+        sum
     }
 
     fn bury(&mut self) -> bool {
-        self.way.control(self.now).bury(BURIED)
+        let mut all = true;
+        self.each_real(&mut |copy| all &= copy.way.control(copy.now).bury(BURIED));
+        all
     }
 
     fn queued(&self, f: &mut dyn FnMut(Handle, Handle, &Meta)) {
         let mut waiting: Vec<(Handle, Handle, Meta)> = Vec::new();
-        self.way.port().trees().queued(&mut |parent, handle, m| waiting.push((parent, handle, *m)));
+        for copy in self.real() {
+            copy.way.port().trees().queued(&mut |parent, handle, m| waiting.push((parent, handle, *m)));
+        }
         // The order in which a swap puts packets into a new tree.
         waiting.sort_by_key(|(_, _, m)| m.enqueued);
         waiting.iter().for_each(|(parent, handle, m)| f(*parent, *handle, m));

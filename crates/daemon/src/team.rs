@@ -8,7 +8,6 @@
 //! instant, and a worker waits at most for the others' turns and for the work of the one who
 //! stopped it. A worker that is in one turn for too long is named, and not waited for.
 
-mod map;
 mod plan;
 mod work;
 
@@ -28,8 +27,7 @@ use txweir_handoff::{Closed, Gate, Wakeup};
 use crate::links::Links;
 use crate::run::{Ended, Reports, RunError, RunOptions};
 
-pub use map::QueueMap;
-pub use plan::{Side, WORKERS_MAX, parts, seat};
+pub use plan::{Side, parts, seat};
 
 /// Longest time for which a worker is waited for.
 const PATIENCE: Nanos = Nanos::from_secs(2);
@@ -70,6 +68,19 @@ struct Place {
     since: AtomicU64,
     /// Turns performed.
     turns: AtomicU64,
+    /// 1 if an interface of its links was seen not to work any more.
+    lost: AtomicU64,
+}
+
+/// The way in which a worker does its work.
+#[derive(Clone, Copy, Debug)]
+struct How {
+    /// Its processor.
+    pin: Option<usize>,
+    /// True if it looks for frames all the time.
+    busy: bool,
+    /// True if it goes on without an interface.
+    goes_on: bool,
 }
 
 /// Links on several threads.
@@ -124,8 +135,8 @@ impl Team {
         for links in parts {
             let Some(seat) = &links.seat else { return Err(io::ErrorKind::InvalidInput.into()) };
             let (wakeup, bell) = (seat.wakeup.clone(), Arc::clone(&seat.bell));
-            let (since, turns) = (AtomicU64::new(0), AtomicU64::new(0));
-            places.push(Place { links: Mutex::new(links), wakeup, bell, since, turns });
+            let [since, turns, lost] = [0; 3].map(AtomicU64::new);
+            places.push(Place { links: Mutex::new(links), wakeup, bell, since, turns, lost });
         }
         let named = vec![0; places.len()];
         let shared =
@@ -133,17 +144,26 @@ impl Team {
         Ok(Self { shared: Arc::new(shared), threads: Vec::new(), bell, named })
     }
 
-    /// Starts the workers.
+    /// Starts the workers. An interface that does not work any more is the end of its worker.
     ///
     /// # Errors
     /// The system starts no more threads.
     pub fn start(&mut self, options: &TeamOptions) -> io::Result<()> {
+        self.start_as(options, false)
+    }
+
+    /// Starts workers that go on without an interface if `goes_on` is true:
+    /// [`has_losses`](Self::has_losses) tells of it.
+    ///
+    /// # Errors
+    /// As [`start`](Self::start).
+    pub(crate) fn start_as(&mut self, options: &TeamOptions, goes_on: bool) -> io::Result<()> {
         for worker in 0..self.shared.places.len() {
             let shared = Arc::clone(&self.shared);
             let pin = options.pins.get(worker % options.pins.len().max(1)).copied();
-            let busy = options.busy_poll;
+            let how = How { pin, busy: options.busy_poll, goes_on };
             let thread = std::thread::Builder::new().name(format!("txweir-{worker}"));
-            self.threads.push(thread.spawn(move || work::run(&shared, worker, pin, busy))?);
+            self.threads.push(thread.spawn(move || work::run(&shared, worker, how))?);
         }
         Ok(())
     }
@@ -190,6 +210,25 @@ impl Team {
             parts.push(part);
         }
         Ok(Stopped { parts, _closed: closed })
+    }
+
+    /// Stops all workers, and takes their links, in the place of which each gets one of `others`,
+    /// in order. Those work from then on.
+    ///
+    /// # Errors
+    /// As [`stop`](Self::stop), with the links that were to be given; nothing is exchanged.
+    pub(crate) fn exchange(&self, others: Vec<Links>) -> Result<Vec<Links>, (Stuck, Vec<Links>)> {
+        let mut stopped = match self.stop() {
+            Ok(stopped) => stopped,
+            Err(stuck) => return Err((stuck, others)),
+        };
+        let places = stopped.parts().into_iter().zip(others);
+        Ok(places.map(|(place, other)| std::mem::replace(place, other)).collect())
+    }
+
+    /// True if a worker has seen since the last call that an interface does not work any more.
+    pub(crate) fn has_losses(&self) -> bool {
+        self.shared.places.iter().fold(false, |any, place| any | (place.lost.swap(0, Ordering::Relaxed) != 0))
     }
 
     /// Returns the workers that are in one turn for a second or more, each once for a turn.
@@ -247,7 +286,8 @@ impl Team {
         }
     }
 
-    fn take_fault(&self) -> Option<RunError> {
+    /// Returns the failure of a worker, if one has failed.
+    pub(crate) fn take_fault(&self) -> Option<RunError> {
         self.shared.faults.lock().unwrap_or_else(PoisonError::into_inner).pop()
     }
 

@@ -6,12 +6,13 @@ use txweir_core::path::trees::Trees;
 use txweir_core::path::txpath::PathStats;
 use txweir_core::text::stats::Counters;
 use txweir_core::turns::{Gate, GateStats, Quota};
-use txweir_core::{DropReason, MarkReason};
+use txweir_core::{DropReason, MarkReason, Tally, TxPath};
+use txweir_device::Frame;
 use txweir_runtime::{Crossed, Delays, Direction, DirectionStats, Ledger};
 use txweir_tc::json::Object;
 
 use crate::end::End;
-use crate::links::{Links, Owners};
+use crate::link::{Link, Owners};
 
 /// The event that a reason explains.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,19 +25,19 @@ pub(crate) enum Why {
 #[derive(Debug)]
 pub(crate) struct Whole<'a> {
     parts: Vec<&'a Direction<End>>,
-    owners: Option<&'a Owners>,
+    owners: Option<Owners>,
 }
 
 impl<'a> Whole<'a> {
-    /// Returns a way that has one part.
-    pub fn alone(way: &'a Direction<End>) -> Self {
-        Self { parts: vec![way], owners: None }
+    /// Returns the way to a link, of which workers may have copies.
+    pub fn to(link: &'a Link) -> Self {
+        Self { parts: link.gathered().map(|copy| &copy.way).collect(), owners: link.owners() }
     }
 
-    /// Returns the way to the link at `to` of these parts, of which there is at least one.
-    pub fn of(parts: &[&'a Links], to: usize) -> Self {
-        let ways = parts.iter().map(|part| &part.all[to].way).collect();
-        Self { parts: ways, owners: parts[0].seat.as_ref().map(|seat| &seat.owners[to]) }
+    /// Returns the way of which each worker has one of these parts, of which there is at least one,
+    /// and the owners of its queues.
+    pub const fn of(parts: Vec<&'a Direction<End>>, owners: Option<Owners>) -> Self {
+        Self { parts, owners }
     }
 
     /// Returns the part that has the first queue, or all of them.
@@ -48,7 +49,7 @@ impl<'a> Whole<'a> {
         self.parts.iter().copied()
     }
     fn owner(&self, queue: usize) -> usize {
-        self.owners.map_or(0, |owners| owners.of(queue))
+        self.owners.as_ref().map_or(0, |owners| owners.of(queue))
     }
 
     /// Returns the qdiscs.
@@ -64,6 +65,29 @@ impl<'a> Whole<'a> {
     pub fn path(&self) -> PathStats {
         sum(self.parts().map(|part| part.port().totals().stats()))
     }
+    /// Returns the packets that wait in qdiscs.
+    pub fn backlog(&self) -> Tally {
+        self.parts().map(|part| part.port().totals().backlog()).fold(Tally::default(), Tally::plus)
+    }
+    /// Returns the sum of the byte limits of the queues that are in use, and of the bytes in
+    /// flight; `None` without byte limits.
+    pub fn byte_limit(&self) -> Option<(u64, u64)> {
+        let limits = self.paths().filter_map(|path| path.tx().limit());
+        let sums = limits.map(|dql| (u64::from(dql.limit()), u64::from(dql.inflight())));
+        match self.owners {
+            None => self.main().port().totals().byte_limit(),
+            Some(_) => sums.reduce(|a, b| (a.0 + b.0, a.1 + b.1)),
+        }
+    }
+    /// Returns the bytes on the wire or in the device.
+    pub fn in_flight(&self) -> u64 {
+        self.parts().map(Direction::in_flight).sum()
+    }
+    /// Iterates over the paths of the queues, or the one that all share, each as its owner has it.
+    pub fn paths(&self) -> impl Iterator<Item = &'a TxPath<Frame>> + '_ {
+        let many = self.parts[0].port().paths().len();
+        (0..many).filter_map(|queue| self.parts[self.owner(queue)].port().paths().get(queue))
+    }
     /// Returns the times that frames spent in each stage, if they are counted.
     pub fn delays(&self) -> Option<Delays> {
         self.parts().filter_map(Direction::delays).copied().reduce(|a, b| a.plus(&b))
@@ -74,7 +98,7 @@ impl<'a> Whole<'a> {
     }
     /// Returns the counts of frames that crossed between workers, if there are several.
     pub fn crossed(&self) -> Option<Crossed> {
-        self.owners.map(|_| sum(self.parts().map(Direction::crossed)))
+        self.owners.as_ref().map(|_| sum(self.parts().map(Direction::crossed)))
     }
     /// Returns the share of the qdiscs that a flow may have, the counts of the gates ahead of them,
     /// and the frames that wait there, if flows take turns.

@@ -6,20 +6,25 @@ use std::fmt;
 use std::fs::File;
 use std::io::{self, Write};
 use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use txweir_core::packet::pcapng::{Block, OPT_COMMENT};
 use txweir_core::{Instant, Meta};
 
-use crate::log::{Level, Log};
+use crate::log::{Level, Log, Stamp};
 
 /// Default bound of a file of samples, bytes.
 pub const SAMPLES_MAX: u64 = 64 << 20;
 /// Most groups of samples: each is an interface of the file.
 const GROUPS_MAX: usize = 256;
 
-/// The destinations of samples and lines.
-pub struct Notes {
+/// The destinations of samples and lines. Several threads may have them together
+/// ([`share`](Self::share)): samples and lines are rare, and each is written whole.
+pub struct Notes(Arc<Mutex<Out>>);
+
+/// The file of samples, and the log.
+struct Out {
     samples: Option<Samples>,
     log: Log,
 }
@@ -62,7 +67,18 @@ impl Notes {
     /// Makes notes whose lines go to `log`, and whose samples are discarded.
     #[must_use]
     pub fn new(log: Box<dyn Write + Send>) -> Self {
-        Self { samples: None, log: Log::new(log) }
+        Self(Arc::new(Mutex::new(Out { samples: None, log: Log::new(log) })))
+    }
+
+    /// Returns the same destinations, for another thread.
+    #[must_use]
+    pub fn share(&self) -> Self {
+        Self(Arc::clone(&self.0))
+    }
+
+    fn out(&self) -> MutexGuard<'_, Out> {
+        // A panic of another thread leaves at most one line unfinished.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Directs samples into a new file of that name, of at most `max` bytes. The loop's clock shows
@@ -91,19 +107,20 @@ impl Notes {
         file.write_all(&section)?;
         let left = max.saturating_sub(section.len() as u64);
         let (groups, counts) = (BTreeMap::new(), SampleCounts::default());
-        self.samples = Some(Samples { file, left, day: day_ns, groups, counts });
+        self.out().samples = Some(Samples { file, left, day: day_ns, groups, counts });
         Ok(())
     }
 
     /// Returns the fates of samples, if they are written anywhere.
     #[must_use]
     pub fn sampled(&self) -> Option<SampleCounts> {
-        self.samples.as_ref().map(|samples| samples.counts)
+        self.out().samples.as_ref().map(|samples| samples.counts)
     }
 
     /// Takes a sample.
     pub fn sample(&mut self, now: Instant, group: u32, rate: u32, frame: &[u8], m: &Meta) {
-        let Some(samples) = &mut self.samples else { return };
+        let mut out = self.out();
+        let Some(samples) = &mut out.samples else { return };
         match samples.write(now, group, rate, frame, m) {
             true => samples.counts.written += 1,
             false => samples.counts.dropped += 1,
@@ -112,12 +129,22 @@ impl Notes {
 
     /// Takes a line of a `simple` action, with the number of the packet, as Linux writes it.
     pub fn say(&mut self, now: Instant, text: &str, count: u64) {
-        self.log.line(now, Level::Info, "simple", &format!("{text}_{count}"));
+        self.line(now, Level::Info, "simple", &format!("{text}_{count}"));
     }
 
-    /// Returns the log.
-    pub const fn log(&mut self) -> &mut Log {
-        &mut self.log
+    /// Takes a line of the log: see [`Log::line`].
+    pub fn line(&mut self, now: Instant, level: Level, origin: &str, text: &str) {
+        self.out().log.line(now, level, origin, text);
+    }
+
+    /// Takes a text of several lines: see [`Log::text`].
+    pub fn text(&mut self, level: Level, text: &str) {
+        self.out().log.text(level, text);
+    }
+
+    /// Sets the text ahead of each line of the log.
+    pub fn set_stamp(&mut self, stamp: Stamp) {
+        self.out().log.set_stamp(stamp);
     }
 }
 

@@ -1,4 +1,4 @@
-//! `txweir run` as a process that does not outlive its measurement.
+//! `txweir run` or `txweir daemon` as a process that does not outlive its measurement.
 
 use std::io::{BufRead, BufReader, Read};
 use std::path::PathBuf;
@@ -26,6 +26,15 @@ impl Process {
     pub fn spawn(command: &mut Command) -> Self {
         let piped = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         Self(piped.spawn().unwrap_or_else(|error| panic!("{command:?}: {error}")))
+    }
+
+    /// Waits for its next line of output, of which nothing else is read.
+    pub fn line(&mut self) -> String {
+        let mut line = String::new();
+        let mut stdout = BufReader::new(self.0.stdout.take().expect("piped"));
+        stdout.read_line(&mut line).expect("text");
+        self.0.stdout = Some(stdout.into_inner());
+        line
     }
 
     /// Sends it a signal.

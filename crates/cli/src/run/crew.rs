@@ -55,14 +55,18 @@ impl Crew {
     }
 }
 
+/// Returns the options of threads on these processors, in turns.
+pub fn threads(pins: &[u16], busy_poll: bool) -> TeamOptions {
+    TeamOptions { pins: pins.iter().copied().map(usize::from).collect(), busy_poll }
+}
+
 /// Runs `txweir run` with workers.
-pub fn main(args: &Args, plan: Plan, signals: &Signals) -> Result<(), Failure> {
+pub(super) fn main(args: &Args, plan: Plan, signals: &Signals) -> Result<(), Failure> {
     let (duration, stats_interval) = (plan.duration, plan.stats_interval);
     let team = Team::new(open(args, plan)?);
     let mut team = team.map_err(|e| Failure::failed(format!("cannot make workers: {e}")))?;
     args.confine.enter(txweir::daemon::Sandbox::default())?;
-    let pins = args.crew.pin.iter().copied().map(usize::from).collect();
-    let options = TeamOptions { pins, busy_poll: args.crew.busy_poll };
+    let options = threads(&args.crew.pin, args.crew.busy_poll);
     team.start(&options).map_err(|e| Failure::failed(format!("cannot start workers: {e}")))?;
     // An error of stdout is no reason to stop forwarding; it is reported at the end.
     let print = |text: String| if args.json { output::json(text) } else { output::print(text) };
@@ -120,11 +124,8 @@ fn until_signal(
 }
 
 /// Opens the interfaces, and makes the links of each worker.
-fn open(args: &Args, mut plan: Plan) -> Result<Vec<Links>, Failure> {
+fn open(args: &Args, plan: Plan) -> Result<Vec<Links>, Failure> {
     let workers = args.crew.workers();
-    if workers > 1 && args.samples.samples.is_some() {
-        return Err(Failure::usage(format!("--samples: expected one worker, given {workers}")));
-    }
     let now = Instant(clock::now_ns());
     let names = plan.names();
     let [there, back] = plan.wires.clone();
@@ -143,7 +144,9 @@ fn open(args: &Args, mut plan: Plan) -> Result<Vec<Links>, Failure> {
         plan.set_up(args, links, now)?;
     }
     seat(&mut all, &args.crew.queue_map).map_err(Failure::usage)?;
-    *all[0].notes_mut() = std::mem::take(&mut plan.notes);
+    for links in &mut all {
+        *links.notes_mut() = plan.notes.share();
+    }
     Ok(all)
 }
 

@@ -24,6 +24,7 @@ mod privileges;
 mod service;
 mod signals;
 mod top;
+mod workers;
 
 /// A time longer than any single step takes on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -474,12 +475,19 @@ struct Net {
 impl Net {
     /// Creates the hosts with TAP devices, or with packet or XDP sockets on veth pairs.
     fn new(kind: &str) -> Self {
+        Self::with(kind, "")
+    }
+
+    /// Does the same with links that have these options too.
+    fn with(kind: &str, options: &str) -> Self {
         let [client, middle, server] = ["client", "middle", "server"].map(NetNs::new);
         let dir = Dir::new();
         for (netns, address, link) in [(&client, "10.78.0.1/24", "left"), (&server, "10.78.0.2/24", "right")]
         {
             if kind == "tap" {
-                netns.run(&["ip", "tuntap", "add", "dev", "tap0", "mode", "tap"]);
+                let mut add = vec!["ip", "tuntap", "add", "dev", "tap0", "mode", "tap"];
+                add.extend(options.contains("--workers").then_some("multi_queue"));
+                netns.run(&add);
                 netns.up("tap0", address);
             } else {
                 netns.veth("eth0", &middle, link);
@@ -498,8 +506,8 @@ impl Net {
             "tap" => format!("--if {}/tap0", netns.name()),
             _ => String::new(),
         };
-        dir.ok(&format!("link add left --type {kind} {}", interface(&client)));
-        dir.ok(&format!("link add right --type {kind} {} --peer left", interface(&server)));
+        dir.ok(&format!("link add left --type {kind} {options} {}", interface(&client)));
+        dir.ok(&format!("link add right --type {kind} {options} {} --peer left", interface(&server)));
         Self { dir, client, server, middle, daemon }
     }
 

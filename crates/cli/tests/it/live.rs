@@ -449,7 +449,7 @@ fn missing_privilege_is_one_line_and_exit_code_1() {
 }
 
 /// The experiments of `txweir live reproduce` on TAP devices: each comparison is there, and a byte
-/// limit shortens the round trip.
+/// limit shortens the round trip, as does a device that serves its queues by priority.
 #[test]
 fn live_reproduce_prints_directions_and_ratios() {
     let _machine = machine::alone();
@@ -461,10 +461,26 @@ fn live_reproduce_prints_directions_and_ratios() {
     let all: Value = serde_json::from_str(&text).expect("JSON");
     let rows = all[0]["rows"].as_array().expect("rows");
     let names: Vec<&str> = rows.iter().map(|row| row["experiment"].as_str().expect("a name")).collect();
-    assert_eq!(names, ["bql", "prio-ack", "direct", "idle port"]);
+    assert_eq!(names, ["bql", "prio-ack", "fairsend", "mqprio", "direct", "idle port"]);
     for row in rows {
         let ratio = row["ratio"].as_f64().expect("a ratio");
         assert!(ratio > 0.0 && row["values"][0].as_f64() > Some(0.0), "{row}");
     }
     assert_eq!(rows[0]["holds"], true, "{}", rows[0]);
+    assert_eq!(rows[3]["holds"], true, "{}", rows[3]);
+}
+
+/// A soak ends by the number of frames, after each report has counted every frame once.
+#[test]
+fn live_soak_ends_by_the_number_of_frames() {
+    let _machine = machine::alone();
+    skip_unless_possible!();
+    let words = ["live", "soak", "tap", "--frames", "30000", "--json"];
+    let said = Command::new(crate::common::TXWEIR).args(words).output().expect("run it");
+    let text = String::from_utf8(said.stdout).expect("text");
+    assert!(said.status.success(), "{text}{}", String::from_utf8_lossy(&said.stderr));
+    let all: Value = serde_json::from_str(&text).expect("JSON");
+    let soak = &all[0]["rows"][0];
+    assert!(number(soak, "/frames") >= 30_000 && number(soak, "/reports") > 0, "{soak}");
+    assert!(number(soak, "/memory_kib/0") > 0, "{soak}");
 }

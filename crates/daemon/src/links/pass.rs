@@ -13,6 +13,11 @@ use super::Links;
 use crate::end::End;
 use crate::grammar::Send;
 use crate::link::Link;
+use crate::whole_way::Whole;
+
+/// Generated packets after which those who own their queues take them: less than the places of a
+/// mailbox.
+const CROSSING: u32 = 256;
 
 /// Returns the filters at a hook of a link, if it has them.
 fn hook_of(link: &Link, at: Hook, place: txweir_core::Handle) -> Option<BlockId> {
@@ -104,11 +109,16 @@ impl Links {
     /// Puts generated packets into the path of a link. Returns one line with their fates.
     pub(crate) fn send(&mut self, now: Instant, at: usize, send: &Send) -> Result<String, String> {
         let mut traffic = self.all[at].made_up(send)?;
+        self.settle(now);
         self.all[at].way.looks(now);
         let size = traffic.size();
-        let link = &self.all[at];
-        let (before, sent_before) = (link.way.stats(), link.way.port().totals().stats().tx_packets);
+        let whole = Whole::to(&self.all[at]);
+        let (before, sent_before) = (whole.stats(), whole.path().tx_packets);
+        let refused_before = whole.crossed().map_or(0, |crossed| crossed.refused);
         while traffic.left > 0 {
+            if traffic.left % CROSSING == 0 {
+                self.settle(now);
+            }
             self.all[at].passed.generated += 1;
             // Generated traffic never fails, and a frame without a buffer is counted.
             if let Ok(Received::Frame(mut arrival)) = self.all[at].way.receive(&mut traffic) {
@@ -118,10 +128,12 @@ impl Links {
                 self.pass(now, None, at, arrival);
             }
         }
-        let link = &mut self.all[at];
-        link.advance(now);
-        let stats = link.way.stats();
-        let drops = (stats.dropped + stats.no_memory) - (before.dropped + before.no_memory);
+        self.settle(now);
+        self.all[at].each_real(&mut |copy| copy.advance(now));
+        let whole = Whole::to(&self.all[at]);
+        let stats = whole.stats();
+        let refused = whole.crossed().map_or(0, |crossed| crossed.refused) - refused_before;
+        let drops = (stats.dropped + stats.no_memory) - (before.dropped + before.no_memory) + refused;
         let lost = match stats.lost - before.lost {
             0 => String::new(),
             lost => format!("{lost} lost, "),
@@ -131,9 +143,9 @@ impl Links {
             taken => format!("{taken} taken by actions, "),
         };
         // A frame that the device lost was not sent.
-        let handed_on = link.way.port().totals().stats().tx_packets - sent_before;
+        let handed_on = whole.path().tx_packets - sent_before;
         let sent = handed_on.saturating_sub(stats.lost - before.lost);
-        let queued = link.way.port().totals().backlog().packets;
+        let queued = whole.backlog().packets;
         Ok(format!(
             "{} packets of {size} bytes: {sent} sent, {drops} dropped, {lost}{taken}{queued} queued now\n",
             send.packets

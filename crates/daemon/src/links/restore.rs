@@ -24,7 +24,7 @@ impl Links {
                 }
                 end => format!("link {}: waiting: {}", link.name, end.away().unwrap_or_default()),
             };
-            self.notes.log().line(now, Level::Notice, "txweir", &text);
+            self.notes.line(now, Level::Notice, "txweir", &text);
             link.retry = Some(now + RETRY);
         }
         if self.next_attempt().is_none_or(|at| at > now) {
@@ -39,7 +39,7 @@ impl Links {
                 link.come_back(now, io);
                 let how = if awaited { "has appeared" } else { "is back" };
                 let text = format!("link {}: interface `{}` {how}", link.name, link.interface());
-                self.notes.log().line(now, Level::Notice, "txweir", &text);
+                self.notes.line(now, Level::Notice, "txweir", &text);
             }
             // No interface is away from a link without one.
             Ok(None) => link.retry = Some(now + RETRY),
@@ -47,7 +47,7 @@ impl Links {
             Err(error) => {
                 link.retry = Some(now + RETRY);
                 if link.way.device_mut().not_opened(&error) {
-                    self.notes.log().line(
+                    self.notes.line(
                         now,
                         Level::Notice,
                         "txweir",
@@ -56,6 +56,11 @@ impl Links {
                 }
             }
         }
+    }
+
+    /// True if [`restore`](Self::restore) has something to do, for which workers stand.
+    pub(crate) fn restores(&self, now: Instant) -> bool {
+        self.next_attempt().is_some_and(|at| at <= now)
     }
 
     /// Returns the time of the next attempt to open an interface; the beginning of time if there is

@@ -23,28 +23,10 @@ use txweir_runtime::Arrival;
 
 use super::Links;
 use super::pass::admit;
+use crate::link::Owners;
 
 /// Most items taken from the mailbox in one turn: four bursts.
 const MAIL: usize = 256;
-
-/// The owners of the transmit queues of a way.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Owners {
-    /// One worker has the way.
-    One(usize),
-    /// Each queue has the worker at its place, in turns where there are more queues.
-    Queues(Vec<usize>),
-}
-
-impl Owners {
-    /// Returns the worker that has a queue.
-    pub fn of(&self, queue: usize) -> usize {
-        match self {
-            Self::One(worker) => *worker,
-            Self::Queues(workers) => workers[queue % workers.len()],
-        }
-    }
-}
 
 /// An item of a worker's mailbox.
 #[derive(Debug)]
@@ -69,6 +51,11 @@ pub(crate) struct Sent {
     /// True if its filters are still to be run.
     whole: bool,
     arrival: Arrival<Frame>,
+}
+
+/// Reads a bell that has rung, which never waits.
+pub(crate) fn silence(bell: &OwnedFd) {
+    let _ = rustix::io::read(bell, &mut [0; 8]);
 }
 
 /// The place of links among those of several workers.
@@ -163,6 +150,22 @@ impl Links {
             Some(arrival) if whole => self.pass_from(now, from, to, depth, arrival),
             Some(arrival) => admit(now, &mut self.all[to], arrival, false),
         }
+    }
+
+    /// True if the thread may sleep, as far as it is about mail. If it does, those who put in a
+    /// frame ring, until [`has_rested`](Self::has_rested).
+    pub(crate) fn may_rest(&self) -> bool {
+        self.seat.as_ref().is_none_or(|seat| seat.mailbox.may_rest())
+    }
+
+    /// Says that the thread does not sleep any more.
+    pub(crate) fn has_rested(&self) {
+        self.seat.iter().for_each(|seat| seat.mailbox.is_up());
+    }
+
+    /// Returns the bell that ends the sleep, if there are other workers.
+    pub(crate) fn bell(&self) -> Option<&OwnedFd> {
+        self.seat.as_ref().map(|seat| &*seat.bell)
     }
 
     /// Rings those whose mailboxes got something in this turn.

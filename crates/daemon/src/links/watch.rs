@@ -48,7 +48,7 @@ impl Links {
                 }
             };
             let line = format!("link {}: {text}", link.name);
-            self.notes.log().line(now, Level::Warning, "txweir", &line);
+            self.notes.line(now, Level::Warning, "txweir", &line);
         }
     }
 

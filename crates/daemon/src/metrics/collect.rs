@@ -8,8 +8,8 @@ use txweir_tc::show::measured::{Measured, measure};
 use super::page::{Labels, Page, Scope};
 use crate::link::Link;
 use crate::links::Links;
-use crate::report::{self, Why};
 use crate::show::{ByteLimit, LinkCounts, QueueCounts};
+use crate::whole_way::{Whole, Why};
 
 static DROPS: Counter = Counter::new("drop_reasons", "Packets dropped, by reason.");
 static MARKS: Counter = Counter::new("mark_reasons", "Packets marked, by reason.");
@@ -63,7 +63,8 @@ impl Cursor {
                     Some(Part::Queues(0))
                 }
                 Part::Queues(from) => {
-                    let paths = link.way.port().paths().iter().enumerate().skip(from).take(left);
+                    let whole = Whole::to(link);
+                    let paths = whole.paths().enumerate().skip(from).take(left);
                     let mut at = from;
                     for (queue, path) in paths {
                         let labels = labels.and("queue", &queue.to_string());
@@ -77,7 +78,7 @@ impl Cursor {
                     Some(if at < link.way.port().paths().len() { Part::Queues(at) } else { Part::Qdiscs(0) })
                 }
                 Part::Qdiscs(from) => {
-                    let trees = link.way.port().trees();
+                    let trees = Whole::to(link).trees();
                     let next = measure(trees, from, left, &mut |object| {
                         left -= 1;
                         of_object(object, &labels, page);
@@ -101,27 +102,31 @@ fn counters(page: &mut Page, scope: Scope, labels: &str, counters: &impl Counter
 
 /// Adds the numbers of a link itself.
 fn of_link(link: &mut Link, labels: &Labels, page: &mut Page) {
-    let interface = link.counters();
-    counters(page, Scope("link", ""), labels.text(), &LinkCounts::of(link));
+    let interface = link.counters_of_all();
+    let link = &*link;
+    let whole = Whole::to(link);
+    counters(page, Scope("link", ""), labels.text(), &LinkCounts::of(&whole));
     page.add(Scope("link", ""), &UP, labels.text(), i128::from(link.state() == "up"));
     if let Some(rate) = link.env().link_rate {
         page.add(Scope("link", ""), &LINK_RATE, labels.text(), rate.0.into());
     }
-    let port = link.way.port();
-    counters(page, Scope("path", ""), labels.text(), &port.totals().stats());
-    counters(page, Scope("frames", ""), labels.text(), &link.way.stats());
-    if let Some(delays) = link.way.delays() {
+    counters(page, Scope("path", ""), labels.text(), &whole.path());
+    counters(page, Scope("frames", ""), labels.text(), &whole.stats());
+    if let Some(crossed) = whole.crossed() {
+        counters(page, Scope("crossed", ""), labels.text(), &crossed);
+    }
+    if let Some(delays) = whole.delays() {
         for (stage, times) in delays.stages() {
             page.add_times(Scope("link", ""), &DELAYS, labels.and("stage", stage).text(), times);
         }
     }
-    if let Some(gate) = link.way.gate() {
-        counters(page, Scope("gate", ""), labels.text(), &gate.stats());
+    if let Some((_, gate, _)) = whole.gate() {
+        counters(page, Scope("gate", ""), labels.text(), &gate);
     }
     if let Some(interface) = interface {
         counters(page, Scope("interface", ""), labels.text(), &interface);
     }
-    report::each_reason(&link.way, &mut |why, name, n| {
+    whole.each_reason(&mut |why, name, n| {
         let counter = if why == Why::Drop { &DROPS } else { &MARKS };
         page.add(Scope("link", ""), counter, labels.and("reason", name).text(), n.into());
     });

@@ -12,14 +12,13 @@ use txweir_core::Instant;
 use txweir_device::clock::now_ns;
 use txweir_device::poll::{self, PollFd, PollFlags};
 
-use super::{Place, Shared};
-use crate::links::Links;
-use crate::run::RunError;
-use crate::system::SPIN;
+use super::{How, Place, Shared};
+use crate::links::{Links, silence};
+use crate::run::{RunError, SPIN};
 
 /// Runs a worker until the team ends it, or it fails, which the team learns.
-pub(super) fn run(shared: &Shared, worker: usize, pin: Option<usize>, busy: bool) {
-    let done = catch_unwind(AssertUnwindSafe(|| work(shared, worker, pin, busy)));
+pub(super) fn run(shared: &Shared, worker: usize, how: How) {
+    let done = catch_unwind(AssertUnwindSafe(|| work(shared, worker, how)));
     let fault = match done {
         Ok(Ok(())) => return,
         Ok(Err(fault)) => fault,
@@ -35,7 +34,8 @@ fn text_of(panic: &(dyn Any + Send)) -> String {
     text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "it panicked".to_owned())
 }
 
-fn work(shared: &Shared, worker: usize, pin: Option<usize>, busy: bool) -> Result<(), RunError> {
+fn work(shared: &Shared, worker: usize, how: How) -> Result<(), RunError> {
+    let How { pin, busy, goes_on } = how;
     let place = &shared.places[worker];
     if let Some(processor) = pin {
         pin_to(processor).map_err(|errno| {
@@ -61,8 +61,10 @@ fn work(shared: &Shared, worker: usize, pin: Option<usize>, busy: bool) -> Resul
             more = links.turn(&clock, &ready);
             place.since.store(0, Ordering::Relaxed);
             place.turns.fetch_add(1, Ordering::Relaxed);
-            if let Some((name, error)) = links.gone() {
-                return Err(RunError::Link { name, error });
+            match links.gone() {
+                Some(_) if goes_on => place.lost.store(1, Ordering::Relaxed),
+                Some((name, error)) => return Err(RunError::Link { name, error }),
+                None => {}
             }
             if busy && !more {
                 // Where there are more workers than processors, another one has its turn.
@@ -86,18 +88,17 @@ fn pin_to(processor: usize) -> Result<(), Errno> {
 /// Waits for frames, mail, and the next event of the links. Returns the interfaces that are ready,
 /// in the order of [`Links::interfaces`].
 fn wait(links: &Links, place: &Place, more: bool) -> io::Result<Vec<bool>> {
-    let mailbox = links.seat.as_ref().map(|seat| &seat.mailbox);
-    let rests = !more && mailbox.is_none_or(|mailbox| mailbox.may_rest());
+    let rests = !more && links.may_rest();
     let deadline = if rests { links.deadline(Instant(now_ns())) } else { Some(Instant::ZERO) };
     let mut fds = vec![PollFd::new(&place.bell, PollFlags::IN)];
     fds.extend(links.interfaces().map(|(io, events)| PollFd::new(io, events)));
     poll::wait(&mut fds, deadline.map(|at| at.0), SPIN.0)?;
     if rests {
-        mailbox.inspect(|mailbox| mailbox.is_up());
+        links.has_rested();
     }
     if !fds[0].revents().is_empty() {
-        // The bell is read before the gate and the mailbox are looked at. It never waits.
-        let _ = rustix::io::read(&place.bell, &mut [0; 8]);
+        // The bell is read before the gate and the mailbox are looked at.
+        silence(&place.bell);
     }
     Ok(fds[1..].iter().map(|fd| fd.revents().intersects(!PollFlags::OUT)).collect())
 }

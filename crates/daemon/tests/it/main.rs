@@ -3,6 +3,7 @@
 
 mod circuits;
 mod common;
+mod crew;
 mod filters;
 mod links;
 mod memory;

@@ -182,6 +182,11 @@ pub trait Device {
     /// Returns the number of its transmit queues, at least 1: tc counts a reference for each, and
     /// one more.
     fn queues(&self) -> u32;
+    /// Returns the number of copies of its qdiscs, each of which a thread of its own has; all are
+    /// changed alike. A function for its qdiscs is called once for each.
+    fn copies(&self) -> usize {
+        1
+    }
     /// Returns the surroundings that the defaults of its qdiscs depend on.
     fn env(&self) -> Env;
     /// Sets the bytes of tables that other devices leave to it (`Env::room`). The default is for a
@@ -189,6 +194,10 @@ pub trait Device {
     fn set_room(&mut self, _bytes: u64) {}
     /// Returns its qdiscs, with the packets that wait in them.
     fn tree(&self) -> Trees<'_>;
+    /// Calls `f` on each copy of its qdiscs.
+    fn each_copy(&self, f: &mut dyn FnMut(&Trees<'_>)) {
+        f(&self.tree());
+    }
     /// Returns its hook.
     fn hook(&self) -> Option<Hook>;
     /// Adds a hook, or removes it.
@@ -198,8 +207,8 @@ pub trait Device {
     fn hook_counts(&self) -> HookCounts {
         HookCounts::default()
     }
-    /// Calls `f` on its qdiscs, between two bursts of packets. Packets in removed qdiscs are
-    /// dropped.
+    /// Calls `f` on its qdiscs, on each copy of them, between two bursts of packets. Packets in
+    /// removed qdiscs are dropped.
     fn configure(&mut self, f: &mut dyn FnMut(&mut Qdiscs<'_>));
     /// Calls `f` on its qdiscs, for many changes in one step: waiting packets are kept, in their
     /// order, and wait afterwards where the tree that `f` has made puts them.

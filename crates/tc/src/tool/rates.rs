@@ -25,7 +25,7 @@ pub(super) fn check(devices: &mut dyn Devices, trees: &[(&str, &Tree)]) -> Resul
     let mut asked = rates.ask(&asking)?;
     for (name, _) in trees {
         if let Some(device) = devices.device(name) {
-            device.tree().trees().for_each(|tree| asked.without(tree));
+            device.each_copy(&mut |trees| trees.trees().for_each(|tree| asked.without(tree)));
         }
     }
     asked.check(&asking)

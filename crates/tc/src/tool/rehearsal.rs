@@ -143,7 +143,7 @@ impl<'a> Rehearsal<'a> {
 /// Lets a copy share rates in the place of its device.
 fn share(rates: &Rates, real: &mut dyn Devices, shadow: &mut Shadow) {
     if let Some(device) = real.device(&shadow.name) {
-        device.tree().trees().for_each(|tree| rates::lock(rates).leave(tree));
+        device.each_copy(&mut |trees| trees.trees().for_each(|tree| rates::lock(rates).leave(tree)));
     }
     rates::join(rates, shadow);
 }
@@ -195,7 +195,8 @@ impl Devices for Rehearsal<'_> {
             return matches!(planned, Some((_, Planned::Same))).then_some(false);
         }
         let device = self.real.device(name)?;
-        if shares(line.change, &device.tree()) {
+        // Options that were read before are put in once, and so into one copy.
+        if device.copies() > 1 || shares(line.change, &device.tree()) {
             return None;
         }
         let (object, planned) = command::plan(line.change, &device.tree())?;

@@ -192,7 +192,7 @@ impl<'a> Session<'a> {
         let device = self.devices.device(&dev.text).ok_or_else(|| no_device(source, dev, None))?;
         let trees = device.tree();
         let Some(sharing) = command::sharing(change, &trees) else { return Ok(None) };
-        let checked = sharing.check(&rates::lock(&rates), &trees);
+        let checked = sharing.check(&rates::lock(&rates), &trees, &|f| device.each_copy(f));
         checked.map_err(|err| Failure::refused(command::refused(source, change, &err)))?;
         Ok(Some((rates, sharing)))
     }

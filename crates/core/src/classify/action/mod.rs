@@ -192,6 +192,18 @@ pub struct Memory {
     pub words: [u64; 6],
 }
 
+impl Memory {
+    /// Adds the counts and times of another reader's state for the same action.
+    fn add_counts(&mut self, other: &Self) {
+        self.bytes += other.bytes;
+        self.packets += other.packets;
+        self.drops += other.drops;
+        self.overlimits += other.overlimits;
+        self.first = [self.first, other.first].into_iter().flatten().min();
+        self.used = self.used.max(other.used);
+    }
+}
+
 /// An action in a table.
 #[derive(Clone, Debug)]
 pub struct Entry {
@@ -514,6 +526,17 @@ impl State {
     pub fn counted(&self, actions: &Actions, id: ActionId) -> Memory {
         let serial = actions.entry(id).map(|e| e.serial);
         self.memory(id).filter(|m| Some(m.serial) == serial).cloned().unwrap_or_default()
+    }
+
+    /// Adds the counters of another reader of the same filters, each as far as both have it: those
+    /// of filters, and of actions that have the same parameters. The rest is this reader's.
+    pub fn add_counts(&mut self, other: &Self) {
+        self.hits.iter_mut().zip(&other.hits).for_each(|(mine, hits)| *mine += hits);
+        for (mine, other) in self.memories.iter_mut().zip(&other.memories) {
+            if mine.serial == other.serial {
+                mine.add_counts(other);
+            }
+        }
     }
 
     /// Returns the state of an action.

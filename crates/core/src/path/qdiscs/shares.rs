@@ -33,35 +33,42 @@ enum At {
 }
 
 impl Sharing {
-    /// Refuses the change if others share the name with another rate or bucket.
+    /// Refuses the change if others share the name with another rate or bucket. `copies` calls its
+    /// argument on each copy of the qdiscs of which `trees` is one: all are changed alike.
     ///
     /// # Errors
     /// Names the object, and the values of the others.
-    pub fn check(&self, rates: &SharedRates, trees: &Trees<'_>) -> Result<(), ConfigError> {
+    pub fn check(
+        &self,
+        rates: &SharedRates,
+        trees: &Trees<'_>,
+        copies: &dyn Fn(&mut dyn FnMut(&Trees<'_>)),
+    ) -> Result<(), ConfigError> {
         let own = |node: Option<&Node>, minor, f: &mut dyn FnMut(Share<'_>)| {
             node.and_then(|node| node.qdisc().shared(minor)).into_iter().for_each(f);
         };
         match self.at {
             At::Changed(place) => {
-                let node = trees.qdisc_at(place);
-                let object = Object::Qdisc(node.map(Node::handle));
-                rates.admit(object, &self.wanted, |f| own(node, 0, f))
+                let object = Object::Qdisc(trees.qdisc_at(place).map(Node::handle));
+                rates.admit(object, &self.wanted, |f| copies(&mut |trees| own(trees.qdisc_at(place), 0, f)))
             }
             At::Made(place, handle) => {
                 let free = || trees.free_major(place).map(|major| Handle::new(major, 0));
                 rates.admit(Object::Qdisc(handle.or_else(free)), &self.wanted, |f| {
-                    trees.visit_at(place, &mut |node| node.qdisc().shares(f));
+                    copies(&mut |trees| trees.visit_at(place, &mut |node| node.qdisc().shares(f)));
                 })
             }
             At::Class(class, above) => {
-                let node = trees.qdisc(class);
-                rates.admit(Object::Class(Some(class)), &self.wanted, |f| {
+                let gone = |trees: &Trees<'_>, f: &mut dyn FnMut(Share<'_>)| {
+                    let node = trees.qdisc(class);
                     own(node, class.minor(), f);
                     // The first class below another one takes the place of its qdisc.
                     if node.is_some_and(|node| !has_class(node, class.minor())) {
                         trees.visit_at(above, &mut |node| node.qdisc().shares(f));
                     }
-                })
+                };
+                let object = Object::Class(Some(class));
+                rates.admit(object, &self.wanted, |f| copies(&mut |trees| gone(trees, f)))
             }
         }
     }

@@ -28,7 +28,7 @@ pub fn links(daemon: &mut Daemon, world: &Shared) {
     due(daemon.links(), Instant(world.lock().now + LATE));
     for link in daemon.links_mut().all_mut() {
         let sums = Sums::of(link);
-        let Sums { intake, origins, fates } = &sums;
+        let Sums { intake, origins, fates, crossing: _ } = &sums;
         for (name, [left, right]) in [
             ("rx", sides(intake, Intake::SOURCES)),
             ("in", sides(origins, Origins::SOURCES)),

@@ -4,7 +4,8 @@
 use std::fmt;
 use std::str::FromStr;
 
-use super::plan::WORKERS_MAX;
+/// Most workers: as many as the queues of an interface that XDP sockets take.
+pub const WORKERS_MAX: usize = 64;
 
 /// The choice of a frame's transmit queue.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -22,6 +23,25 @@ pub enum QueueMap {
 
 /// The form of a map, for errors.
 const FORM: &str = "arrival, hash, or receive queues with their transmit queues (0:0,1;1:2)";
+
+impl QueueMap {
+    /// Checks that a link with this number of transmit queues can have the map.
+    ///
+    /// # Errors
+    /// The end of a line: the queue that is named and is not there.
+    pub(crate) fn check(&self, queues: u16) -> Result<(), String> {
+        let Self::Lists(lists) = self else { return Ok(()) };
+        for (from, to) in lists {
+            if let Some(wrong) = to.iter().find(|queue| **queue >= queues) {
+                let last = queues.saturating_sub(1);
+                return Err(format!(
+                    "expected transmit queues 0 to {last} for receive queue {from}, given {wrong}"
+                ));
+            }
+        }
+        Ok(())
+    }
+}
 
 impl FromStr for QueueMap {
     type Err = String;
