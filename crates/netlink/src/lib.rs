@@ -38,5 +38,5 @@ pub mod wire;
 
 pub use client::Client;
 pub use refusal::Refusal;
-pub use request::{Answer, answer};
+pub use request::{Answer, Change, answer};
 pub use watch::Watch;

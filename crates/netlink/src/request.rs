@@ -21,8 +21,17 @@ const REQUESTS: u16 = 16;
 pub struct Answer {
     /// The packets to send, in order.
     pub packets: Vec<Vec<u8>>,
-    /// True if the packet may have changed something.
-    pub changed: bool,
+    /// The requests that would change something.
+    pub changes: Vec<Change>,
+}
+
+/// A request that would change something, for a log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Change {
+    /// The words of tc that say the same; those of the type for one that has none.
+    pub words: String,
+    /// True if it was done.
+    pub is_done: bool,
 }
 
 /// Performs the requests of a packet in order, each whole or not at all.
@@ -36,8 +45,14 @@ pub fn answer(packet: &[u8], client: &mut Client, devices: &mut dyn Devices) -> 
         if header.kind < REQUESTS {
             continue;
         }
-        answer.changed |= changes(header.kind);
-        let done = perform(&request, client, devices, &mut answer.packets);
+        let done = match changes(header.kind) {
+            true => {
+                let (words, done) = change(header, request.body, devices);
+                answer.changes.push(Change { words, is_done: done.is_ok() });
+                done
+            }
+            false => perform(&request, client, devices, &mut answer.packets),
+        };
         // A listing ends with its own message.
         let listed = is_listing(header) && done.is_ok();
         if !listed && (done.is_err() || header.flags & flag::ACK != 0) {
@@ -75,9 +90,6 @@ fn perform(
         return Ok(());
     }
     match header.kind {
-        kind::NEW_QDISC | kind::DEL_QDISC | kind::NEW_CLASS | kind::DEL_CLASS => {
-            change(header, body, devices)
-        }
         kind::GET_LINK => {
             let Some(name) = links::asked(body, devices)? else {
                 return Err(Refusal::invalid("a link is asked for by its number or its name"));
@@ -165,12 +177,21 @@ fn get(kind: u16, body: &[u8], header: Header, devices: &mut dyn Devices) -> Res
     found.map(|shown| shown.message(header)).ok_or_else(missing)
 }
 
-/// Runs the words that a message stands for.
-fn change(header: Header, body: &[u8], devices: &mut dyn Devices) -> Result<(), Refusal> {
+/// Runs the words that a message stands for, and returns them.
+fn change(header: Header, body: &[u8], devices: &mut dyn Devices) -> (String, Result<(), Refusal>) {
+    match words(header, body, devices) {
+        Ok(words) => {
+            let done = tool::change(&words, devices).map_err(|failure| refusal(&failure));
+            (words.join(" "), done)
+        }
+        Err(refusal) => (format!("a message of type {}", header.kind), Err(refusal)),
+    }
+}
+
+fn words(header: Header, body: &[u8], devices: &mut dyn Devices) -> Result<Vec<String>, Refusal> {
     let (head, _) = TcHead::read(body)?;
     let name = links::name(devices, head.link)?;
-    let words = command::words(header, body, &name, devices.kinds())?;
-    tool::change(&words, devices).map_err(|failure| refusal(&failure))
+    command::words(header, body, &name, devices.kinds())
 }
 
 /// The sentences of libc for error numbers (strerror(3)), as tc prints them.
