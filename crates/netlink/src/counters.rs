@@ -69,6 +69,11 @@ impl Usual {
     }
 }
 
+/// Writes the counters of a class that has none.
+pub(crate) fn write_none(w: &mut Writer) {
+    w.nest(STATS2, |_| {});
+}
+
 /// A field of a C struct: the key of its counter (empty: always 0), and whether it has 64 bits.
 type Field = (&'static str, bool);
 

@@ -13,7 +13,7 @@ use txweir_core::{Env, Tally};
 use txweir_tc::show::{self, Seen, What};
 use txweir_tc::tool::{Device, Hook};
 
-use crate::counters::{Usual, of_class, of_flow, of_qdisc};
+use crate::counters::{self, Usual, of_class, of_flow, of_qdisc};
 use crate::given::Given;
 use crate::message::{Header, TcHead, kind, message};
 use crate::options::{self, Object};
@@ -134,8 +134,9 @@ fn class(seen: &Seen<'_>, link: u32) -> Shown {
         is.nest(OPTIONS, |w| options::write(Object::Class, name, &given_of_class(classes, class), w));
     }
     let mut counts = Writer::default();
-    if let Some(usual) = usual {
-        usual.write(own.as_deref(), &mut counts);
+    match usual {
+        Some(usual) => usual.write(own.as_deref(), &mut counts),
+        None => counters::write_none(&mut counts),
     }
     let parent = seen.parent().unwrap_or(Handle::NONE);
     let head = TcHead { link, handle: seen.id.0, parent: parent.0, info: leaf.0 };

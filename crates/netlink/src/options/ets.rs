@@ -41,11 +41,7 @@ pub(super) fn write(given: &Given, w: &mut Writer) {
     if strict > 0 {
         w.u8(NSTRICT, strict);
     }
-    // The list of the kernel has an entry for each band; those of strict bands are 0.
-    w.nest(QUANTA, |w| {
-        (0..strict).for_each(|_| w.u32(QUANTUM, 0));
-        given.list("quanta").into_iter().for_each(|n| w.u32(QUANTUM, u32_of(n)));
-    });
+    w.nest(QUANTA, |w| given.list("quanta").into_iter().for_each(|n| w.u32(QUANTUM, u32_of(n))));
     w.nest(PRIOMAP, |w| given.list("priomap").into_iter().for_each(|band| w.u8(PRIO_BAND, byte(band))));
 }
 

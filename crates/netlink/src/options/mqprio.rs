@@ -13,6 +13,9 @@ const MODE: u16 = 1;
 const SHAPER: u16 = 2;
 const MIN_RATE64: u16 = 3;
 const MAX_RATE64: u16 = 4;
+const ENTRY: u16 = 5;
+const ENTRY_INDEX: u16 = 1;
+const ENTRY_FP: u16 = 2;
 
 /// The modes and shapers, by their numbers.
 const MODES: [&str; 2] = ["dcb", "channel"];
@@ -66,8 +69,17 @@ pub(super) fn write(given: &Given, w: &mut Writer) {
     (0..CLASSES).for_each(|tc| w.put(&of(tc).0.to_ne_bytes()));
     (0..CLASSES).for_each(|tc| w.put(&of(tc).1.to_ne_bytes()));
     w.put(&[0; 2]);
-    w.u16(MODE, place(MODES, given.exact("mode")));
-    w.u16(SHAPER, place(SHAPERS, given.exact("shaper")));
+    for (key, number, names) in [("mode", MODE, MODES), ("shaper", SHAPER, SHAPERS)] {
+        w.u16(number, place(names, given.exact(key)));
+    }
+    let fp = given.list("fp");
+    for tc in 0..u32::from(classes) {
+        w.nest(ENTRY, |w| {
+            w.u32(ENTRY_INDEX, tc);
+            // 1: express, 2: preemptible.
+            w.u32(ENTRY_FP, 1 + u32::from(fp.get(tc as usize).is_some_and(|p| *p != 0)));
+        });
+    }
     for (key, number) in [("min_rate", MIN_RATE64), ("max_rate", MAX_RATE64)] {
         let rates = given.list(key);
         if !rates.is_empty() {

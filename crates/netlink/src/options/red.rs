@@ -54,7 +54,7 @@ pub(super) fn parts(word: &str) -> u32 {
 /// has.
 pub(super) fn burst_of(min: u32, wlog: u8) -> Option<u32> {
     let weight = |burst| weight_for_burst(min, burst, AVPKT).unwrap_or(u8::MAX);
-    let (mut low, mut high) = (min / AVPKT + 1, u32::MAX);
+    let (mut low, mut high) = (min.div_ceil(AVPKT).max(1), u32::MAX);
     if weight(low) == wlog {
         return Some(low);
     }
