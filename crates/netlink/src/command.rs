@@ -14,6 +14,9 @@ const RATE: u16 = 5;
 const STAB: u16 = 8;
 const INGRESS_BLOCK: u16 = 13;
 const EGRESS_BLOCK: u16 = 14;
+/// The attributes that a request may have: these, and counters, which a listing has and which say
+/// nothing in a request.
+const KNOWN: [u16; 10] = [KIND, OPTIONS, RATE, STAB, INGRESS_BLOCK, EGRESS_BLOCK, 3, 4, 7, 9];
 /// Longest name of a kind (`IFNAMSIZ` of Linux, without the zero byte).
 const KIND_MAX: usize = 15;
 const ROOT: u32 = u32::MAX;
@@ -69,7 +72,7 @@ pub(crate) fn words(
     if let Some(stab) = all.bytes(STAB).filter(|_| verb(object, header) != "del") {
         words.extend(options::stab_words(stab)?);
     }
-    all.only(&[KIND, OPTIONS, RATE, STAB, INGRESS_BLOCK, EGRESS_BLOCK])?;
+    all.only(&KNOWN)?;
     let Some(name) = name.filter(|_| !hook) else { return Ok(words) };
     words.push(name.to_string());
     if verb(object, header) == "del" {

@@ -286,6 +286,21 @@ pub(crate) fn of_flow(kind: &str, values: &[(&'static str, i64)]) -> Option<Vec<
             w.put_all(&FLOW.map(of));
         }
         "sfq" => w.put_all(&[of("allot")]),
+        "cake" => {
+            let some = |key: &str| of(key) != 0;
+            for (number, key, is_there) in [
+                (11, "deficit", true),
+                (12, "count", true),
+                (13, "dropping", true),
+                (14, "drop_next", some("dropping")),
+                (15, "blue_prob", true),
+                (16, "blue_timer", some("blue_prob")),
+            ] {
+                if is_there {
+                    w.u32(number, of(key));
+                }
+            }
+        }
         _ => return None,
     }
     Some(w.finish())

@@ -37,6 +37,7 @@ mod watch;
 pub mod wire;
 
 pub use client::Client;
+pub use message::Told;
 pub use refusal::Refusal;
 pub use request::{Answer, Change, answer};
 pub use watch::Watch;

@@ -54,11 +54,6 @@ pub(super) fn read(options: &[u8]) -> Words {
     Ok(words)
 }
 
-/// Returns the number of a word in a list of names.
-fn place(names: [&str; 2], word: &str) -> u16 {
-    u16::from(names[1] == word)
-}
-
 pub(super) fn write(given: &Given, w: &mut Writer) {
     let ranges: Vec<(u16, u16)> = given.exact("queues").split(' ').filter_map(range).collect();
     let classes = u8::try_from(given.number("num_tc")).unwrap_or(u8::MAX);
@@ -70,7 +65,10 @@ pub(super) fn write(given: &Given, w: &mut Writer) {
     (0..CLASSES).for_each(|tc| w.put(&of(tc).1.to_ne_bytes()));
     w.put(&[0; 2]);
     for (key, number, names) in [("mode", MODE, MODES), ("shaper", SHAPER, SHAPERS)] {
-        w.u16(number, place(names, given.exact(key)));
+        // tc prints the first of the names where there is no number.
+        if names[1] == given.exact(key) {
+            w.u16(number, 1);
+        }
     }
     let fp = given.list("fp");
     for tc in 0..u32::from(classes) {
