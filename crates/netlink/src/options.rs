@@ -151,7 +151,8 @@ pub(crate) fn has_options(object: Object, kind: &str) -> bool {
         Object::Qdisc => of_qdisc(kind),
         Object::Class => of_class(kind),
     };
-    !matches!(codec, None | Some(Codec::None))
+    // The kernel lists no options of plug.
+    kind != "plug" && !matches!(codec, None | Some(Codec::None))
 }
 
 /// Returns the words of declared parameters.

@@ -38,7 +38,7 @@ pub(super) fn read_plug(options: &[u8]) -> Words {
         n => return Err(Refusal::invalid(format!("plug: expected an action of 0 to 3, given {n}"))),
     })
 }
-/// The kernel lists no options of plug.
+/// Writes nothing: they are not listed.
 pub(super) fn write_plug(_given: &Given, _w: &mut Writer) {}
 
 /// `struct tc_cbs_qopt`.

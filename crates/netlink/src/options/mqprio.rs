@@ -34,7 +34,7 @@ pub(super) fn read(options: &[u8]) -> Words {
     }
     words.extend(pair("hw", r.u8(17)));
     let all = Attributes::read(options.get(aligned(LEN)..).unwrap_or(&[]), "mqprio")?;
-    all.only(&[MODE, SHAPER, MIN_RATE64, MAX_RATE64])?;
+    all.only(&[MODE, SHAPER, MIN_RATE64, MAX_RATE64, ENTRY])?;
     for (key, number, names) in [("mode", MODE, MODES), ("shaper", SHAPER, SHAPERS)] {
         if let Some(r) = all.record(number, 2)? {
             let n = r.u16(0);
@@ -50,6 +50,17 @@ pub(super) fn read(options: &[u8]) -> Words {
         if !rates.is_empty() {
             words.extend(many(key, rates));
         }
+    }
+    let mut frames = vec!["E"; count];
+    for entry in all.iter().filter(|a| a.number == ENTRY) {
+        let entry = Attributes::read(entry.value, "mqprio fp")?;
+        let class = usize::try_from(entry.u32(ENTRY_INDEX)?.unwrap_or(u32::MAX)).unwrap_or(usize::MAX);
+        if let (Some(frames), Some(2)) = (frames.get_mut(class), entry.u32(ENTRY_FP)?) {
+            *frames = "P";
+        }
+    }
+    if frames.contains(&"P") {
+        words.extend(many("fp", frames));
     }
     Ok(words)
 }
