@@ -153,8 +153,8 @@ fn a_refusal_has_linuxs_sentence_and_our_reason() {
         (
             "class change dev lan classid 1:7 htb rate 1mbit",
             2,
-            "Error: there is no class 1:7: expected root or a class that exists (there are none yet); RTNETLINK answers: \
-             No such file or directory.\n",
+            "Error: there is no class 1:7: expected a class that is there; RTNETLINK answers: No such file or \
+             directory.\n",
         ),
         ("qdisc add dev wan root pfifo", 1, "Cannot find device \"wan\"\n"),
     ] {
@@ -177,7 +177,7 @@ fn monitor_follows_changes_whichever_way_they_come() {
     let reader =
         std::thread::spawn(move || out.lines().map_while(Result::ok).try_for_each(|line| send.send(line)));
     // A change before the monitor listens is not seen: changes go on until one is.
-    let mut seen = |changes: &mut dyn FnMut(u32), text: &str| {
+    let seen = |changes: &mut dyn FnMut(u32), text: &str| {
         let give_up = Instant::now() + PATIENCE;
         for limit in 1.. {
             changes(limit);
