@@ -42,8 +42,8 @@ pub struct Args {
     #[arg(long, value_name = "GROUP", requires = "socket_read", value_parser = socket::group)]
     pub socket_read_group: Option<Gid>,
 
-    /// Socket for messages of rtnetlink, by which programs under `txweir as-kernel` reach the daemon
-    /// [default PATH: that of --socket with `.netlink` behind it]
+    /// Socket for messages of rtnetlink, by which programs under `txweir as-kernel` reach the
+    /// daemon [default PATH: that of --socket with `.netlink` behind it]
     #[arg(long, value_name = "PATH", num_args = 0..=1)]
     pub netlink: Option<Option<PathBuf>>,
 

@@ -1,4 +1,4 @@
-//! The kernel's face: clients that send messages of rtnetlink, each a packet on a socket of packets.
+//! The kernel's face: clients that send messages of rtnetlink on a socket of packets.
 //!
 //! A client's requests are performed one packet at a time, and its replies wait as packets until it
 //! takes them. While a client listens for notifications, the qdiscs and classes of all links are

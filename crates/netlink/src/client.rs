@@ -1,4 +1,4 @@
-//! What is known of a client's socket.
+//! A client's socket, as far as it is known.
 
 use crate::message::Told;
 

@@ -1,5 +1,5 @@
-//! Attributes (`struct nlattr`, netlink(7)): read from bytes of a stranger, and written. Numbers have
-//! the byte order of the machine.
+//! Attributes (`struct nlattr`, netlink(7)): read from bytes of a stranger, and written. Numbers
+//! have the byte order of the machine.
 
 use crate::refusal::Refusal;
 

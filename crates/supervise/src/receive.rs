@@ -40,7 +40,7 @@ pub(crate) struct Reception {
     pub(crate) until: Option<Instant>,
 }
 
-/// What became of a reception.
+/// The end of a reception, or of a try.
 pub(crate) enum Received {
     /// It is answered by these bytes and this result; the bytes are kept if that fails.
     Done(Option<Vec<u8>>, Result<i64, i32>),
@@ -91,7 +91,7 @@ pub(crate) fn receive(
     };
     let fits = match delivered {
         Ok(fits) => fits,
-        // What the caller cannot take is lost for it, as in the kernel.
+        // A message that the caller cannot take is lost for it, as in the kernel.
         Err(e) => return Ok(Received::Done(None, Err(e.raw_os_error().unwrap_or(libc::EFAULT)))),
     };
     let len = if flags & TRUNC != 0 { message.len() } else { fits };

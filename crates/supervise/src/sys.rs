@@ -140,8 +140,8 @@ pub(crate) fn spawn(command: &mut Command, filter: Vec<sock_filter>) -> io::Resu
         sendmsg(&theirs, &[io::IoSlice::new(&[0])], &mut control, SendFlags::NOSIGNAL)?;
         Ok(())
     };
-    // SAFETY: between fork and exec the closure makes system calls alone, which are async-signal-safe
-    // (signal-safety(7)); it takes no lock and allocates nothing.
+    // SAFETY: between fork and exec the closure makes system calls alone, which are
+    // async-signal-safe (signal-safety(7)); it takes no lock and allocates nothing.
     unsafe { command.pre_exec(in_child) };
     let child = command.spawn()?;
     let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];

@@ -148,8 +148,8 @@ pub fn qdiscs<'a>(trees: impl Into<Trees<'a>>, form: &Form, wanted: Wanted<'_>) 
     out
 }
 
-/// Calls `f` on each listed qdisc with its counters, in the order of the list; with `invisible` also
-/// on default qdiscs below classes.
+/// Calls `f` on each listed qdisc with its counters, in the order of the list; with `invisible`
+/// also on default qdiscs below classes.
 pub fn each_qdisc<'a>(trees: impl Into<Trees<'a>>, invisible: bool, f: &mut dyn FnMut(Place, &Node, &Books)) {
     let trees = trees.into();
     let below = queues::below(&trees);

@@ -136,7 +136,7 @@ pub fn operation(args: &[String]) -> Option<Verb> {
     command::operation(&source, &Line { words }).ok()
 }
 
-/// Runs a command line that changes something, as [`run`] does, without its warnings and its output.
+/// Runs a command line that changes something, as [`run`] does, without warnings and output.
 ///
 /// # Errors
 /// The words cannot be read, or the change is refused; then nothing has changed.

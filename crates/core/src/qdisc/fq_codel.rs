@@ -57,7 +57,8 @@ crate::params! {
         /// Time over which a flow's delay must stay above target: about the longest round trip.
         interval: Ticks = INTERVAL, keys ["interval"] @ us32 3, "1024ns to 137s": interval_in_range;
         /// Most memory that waiting packets take: their frames and 64 bytes each.
-        memory_limit: Bytes = Bytes(32 << 20), keys ["memory_limit"] @ u32 9, "at most 4294967295 bytes": |m| m.0 <= u64::from(u32::MAX);
+        memory_limit: Bytes = Bytes(32 << 20), keys ["memory_limit"] @ u32 9,
+            "at most 4294967295 bytes": |m| m.0 <= u64::from(u32::MAX);
         /// Mark ECN-capable packets instead of dropping them.
         ecn: bool = true, flags ["ecn" = true, "noecn" = false] @ u32 4;
         /// Most packets dropped from the fattest flow at once when a limit is exceeded.

@@ -62,7 +62,8 @@ crate::params! {
         quantum: Bytes = Bytes(env.frame_max().into()), keys ["quantum"] @ u32 7, "1 to 1048576 bytes": quantum_in_range;
         /// Memory of waiting packets, their frames and 64 bytes each, above which packets that
         /// arrive are counted in `overmemory`; as in Linux, none is dropped for it.
-        memory_limit: Bytes = Bytes(32 << 20), keys ["memory_limit"] @ u32 8, "at most 4294967295 bytes": |m| m.0 <= u64::from(u32::MAX);
+        memory_limit: Bytes = Bytes(32 << 20), keys ["memory_limit"] @ u32 8,
+            "at most 4294967295 bytes": |m| m.0 <= u64::from(u32::MAX);
         /// With `ecn`: the probability, in percent, up to which packets are marked instead of
         /// dropped.
         ecn_prob: u32 = 10, keys ["ecn_prob"] @ u32 9, "0 to 99": |n| *n < 100;

@@ -48,8 +48,8 @@ fn make(header: Header, body: &[u8], devices: &mut Memory) -> i32 {
 
 const SHOWS: [&str; 2] = ["-d qdisc show dev lan", "class show dev lan"];
 
-/// Every transcript: its qdiscs and classes are listed in messages, which make them again on another
-/// device.
+/// Every transcript: its qdiscs and classes are listed in messages, which make them again on
+/// another device.
 #[test]
 fn a_listing_makes_the_same_again() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../spec/tc");

@@ -60,11 +60,11 @@ fn changes(path: &Path) -> Vec<String> {
     lines.filter(changes).filter(sayable).map(|line| line.replace(" t0 ", " lan ")).collect()
 }
 
-/// What is compared after each line.
+/// The listings that are compared after each line.
 const SHOWS: [&str; 2] = ["-s -d qdisc show dev lan", "-s class show dev lan"];
 
-/// Text, through the real tc, messages, the state, messages again, and the real tc, is the text that
-/// `txweir tc` prints for the same lines.
+/// Text, through the real tc, messages, the state, messages again, and the real tc, is the text
+/// that `txweir tc` prints for the same lines.
 #[test]
 fn the_real_tc_prints_what_txweir_tc_prints() {
     let _machine = machine::shared();

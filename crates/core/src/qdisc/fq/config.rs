@@ -40,18 +40,21 @@ crate::params! {
         initial_quantum: u32 = env.frame_max().saturating_mul(10).min(i32::MAX as u32), keys ["initial_quantum"] @ u32 4,
             "at most 2147483647 bytes": |q| i32::try_from(*q).is_ok();
         /// Rate that no flow exceeds; none unless given.
-        maxrate: Option<Rate> = None, keys ["maxrate"] @ u32 7, "at most 4294967295 bytes/s": |r| r.is_none_or(|r| rate_in_range(&r));
+        maxrate: Option<Rate> = None, keys ["maxrate"] @ u32 7,
+            "at most 4294967295 bytes/s": |r| r.is_none_or(|r| rate_in_range(&r));
         /// Accepted for old scripts, without effect.
         defrate: Option<Rate> = None, keys ["defrate"];
         /// Highest rate at which each packet is spaced by itself; above it a quantum leaves at
         /// once.
-        low_rate_threshold: Rate = Rate(68_750), keys ["low_rate_threshold"] @ u32 11, "at most 4294967295 bytes/s": rate_in_range;
+        low_rate_threshold: Rate = Rate(68_750), keys ["low_rate_threshold"] @ u32 11,
+            "at most 4294967295 bytes/s": rate_in_range;
         /// Idle time after which a flow has its quantum again.
         refill_delay: Nanos = Nanos::from_millis(40), keys ["refill_delay"] @ us32 9, "at most 4294967295us": micros_in_range;
         /// Delay beyond its launch time at which a packet is CE-marked; off unless given.
         ce_threshold: Option<Nanos> = None, keys ["ce_threshold"] @ us32 12, "at most 4294967295us": no_longer;
         /// Tolerance of a timer, in nanoseconds; without effect here.
-        timer_slack: NanosBare = NanosBare(10_000), keys ["timer_slack"] @ ns32 13, "at most 4294967295ns": |t| t.0 <= u64::from(u32::MAX);
+        timer_slack: NanosBare = NanosBare(10_000), keys ["timer_slack"] @ ns32 13,
+            "at most 4294967295ns": |t| t.0 <= u64::from(u32::MAX);
         /// Farthest launch time in the future.
         horizon: Nanos = Nanos::from_secs(10), keys ["horizon"] @ us32 14, "at most 4294967295us": micros_in_range;
         /// Drop packets beyond the horizon, or move their launch time to the horizon.
