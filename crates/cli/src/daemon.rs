@@ -18,7 +18,7 @@ use crate::confine::Confine;
 use crate::metrics::{self, Place};
 use crate::run::{Samples, crew};
 use crate::service::{self, Sockets};
-use crate::{Failure, input, output};
+use crate::{Failure, as_kernel, input, output};
 
 /// Options of `txweir daemon`.
 #[derive(Debug, clap::Args)]
@@ -41,6 +41,11 @@ pub struct Args {
     /// daemon's own]
     #[arg(long, value_name = "GROUP", requires = "socket_read", value_parser = socket::group)]
     pub socket_read_group: Option<Gid>,
+
+    /// Socket for messages of rtnetlink, by which programs under `txweir as-kernel` reach the
+    /// daemon [default PATH: that of --socket with `.netlink` behind it]
+    #[arg(long, value_name = "PATH", num_args = 0..=1)]
+    pub netlink: Option<Option<PathBuf>>,
 
     /// Serve metrics in the format of OpenMetrics, by HTTP, as http://ADDRESS/metrics; a PATH is
     /// that of a Unix socket
@@ -131,6 +136,13 @@ pub fn main(args: Args) -> Result<(), Failure> {
         Some(path) => Some(readers(path, args.socket_read_group)?),
         None => given.readers,
     };
+    let netlink = match &args.netlink {
+        Some(path) => {
+            let path = path.clone().unwrap_or_else(|| as_kernel::beside(listener.path()));
+            Some(Listener::bind_packets(&path).map_err(|e| Failure::usage(format!("--netlink: {e}")))?)
+        }
+        None => None,
+    };
     let metrics = args.metrics.as_ref().map(Place::bind).transpose()?.or(given.metrics);
     let links = daemon.links();
     args.confine.enter(Sandbox {
@@ -149,6 +161,9 @@ pub fn main(args: Args) -> Result<(), Failure> {
         failure.report();
     }
     let mut server = equipped(Server::new(daemon, listener), &args, readers, metrics, keeper);
+    if let Some(netlink) = netlink {
+        server = server.with_netlink(netlink);
+    }
     if args.log_changes {
         let links = server.daemon_mut().links().all().len();
         say(

@@ -6,6 +6,7 @@
     reason = "`output` writes: it reports errors, and cleans"
 )]
 
+mod as_kernel;
 mod bar;
 mod batch;
 mod bench;
@@ -62,7 +63,7 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
                   such as output that cannot be written."
 )]
 struct Cli {
-    /// The daemon's socket, for daemon, link, tc and top
+    /// The daemon's socket, for daemon, link, tc, as-kernel and top
     #[arg(long, value_name = "PATH")]
     socket: Option<PathBuf>,
 
@@ -90,6 +91,9 @@ enum Command {
     Link(link::Args),
     /// Send tc(8) commands to a running daemon
     Tc(tc::Args),
+    /// Run a program so that a running daemon is its kernel for traffic control: tc, ip and other
+    /// users of rtnetlink
+    AsKernel(as_kernel::Args),
     /// Show the rates, queues and drops of a running daemon's links, until a key
     Top(top::Args),
     /// Measure the time per packet of the path, beside other queues
@@ -138,11 +142,15 @@ fn arguments() -> Vec<OsString> {
 
 fn run(cli: Cli) -> Result<ExitCode, Failure> {
     let socket = cli.socket;
-    let of_daemon =
-        matches!(cli.command, Command::Daemon(_) | Command::Link(_) | Command::Tc(_) | Command::Top(_));
+    let of_daemon = matches!(
+        cli.command,
+        Command::Daemon(_) | Command::Link(_) | Command::Tc(_) | Command::AsKernel(_) | Command::Top(_)
+    );
     if let Some(path) = socket.as_ref().filter(|_| !of_daemon) {
         let path = path.display();
-        return Err(Failure::usage(format!("--socket {path}: only daemon, link, tc and top have a socket")));
+        return Err(Failure::usage(format!(
+            "--socket {path}: only daemon, link, tc, as-kernel and top have a socket"
+        )));
     }
     match cli.command {
         Command::Check(args) => return check::main(args),
@@ -150,6 +158,9 @@ fn run(cli: Cli) -> Result<ExitCode, Failure> {
         Command::Live(args) => return live::main(&args),
         Command::Link(args) => return link::main(link::Args { socket: args.socket.or(socket), ..args }),
         Command::Tc(args) => return tc::main(tc::Args { socket: args.socket.or(socket), ..args }),
+        Command::AsKernel(args) => {
+            return as_kernel::main(as_kernel::Args { socket: args.socket.or(socket), ..args });
+        }
         Command::Daemon(args) => daemon::main(daemon::Args { socket: args.socket.or(socket), ..args }),
         Command::Top(args) => top::main(top::Args { socket: args.socket.or(socket), ..args }),
         Command::Try(args) => try_policy::main(args),

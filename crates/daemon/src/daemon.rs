@@ -3,6 +3,7 @@
 mod crew;
 
 use txweir_core::Instant;
+use txweir_netlink::{Answer, Client};
 use txweir_tc::Source;
 use txweir_tc::tool::{self, Outcome, Request};
 
@@ -64,6 +65,17 @@ impl Daemon {
         let reply = self.perform(now, ask);
         self.links.end_request();
         reply
+    }
+
+    /// Performs the requests of a packet of rtnetlink, each whole or not at all.
+    pub fn netlink(&mut self, now: Instant, packet: &[u8], client: &mut Client) -> Answer {
+        self.links.now = self.links.now.max(now);
+        self.links.planned.clear();
+        self.links.begin_request();
+        let answer = txweir_netlink::answer(packet, client, &mut self.links);
+        self.links.end_request();
+        self.changes += answer.changes.len() as u64;
+        answer
     }
 
     fn perform(&mut self, now: Instant, ask: &Ask) -> Reply {

@@ -25,6 +25,7 @@ pub mod client;
 mod daemon;
 mod effect;
 mod end;
+mod faces;
 pub mod grammar;
 mod link;
 mod links;

@@ -95,6 +95,11 @@ impl<S: Stream> Scrapes<S> {
         self.all.push(Scrape { stream, state: State::Reads(Vec::new()), until });
     }
 
+    /// Returns the number of connections.
+    pub(crate) const fn len(&self) -> usize {
+        self.all.len()
+    }
+
     /// Returns the connections with the events to wait for.
     pub(crate) fn connections(&self) -> impl Iterator<Item = (&S, PollFlags)> {
         self.all.iter().map(|scrape| (&scrape.stream, scrape.events()))

@@ -12,6 +12,7 @@ use txweir_runtime::Level;
 use crate::audit;
 use crate::daemon::Daemon;
 use crate::effect::{self, Effect};
+use crate::faces::Faces;
 use crate::links::Links;
 use crate::losses::Losses;
 use crate::metrics::Scrapes;
@@ -51,6 +52,7 @@ pub struct Server<S: System = Host> {
     readers: String,
     sessions: Vec<Session<S::Stream>>,
     scrapes: Scrapes<S::Stream>,
+    faces: Faces<S::Stream>,
     /// Index of the client whose turn is next.
     turn: usize,
     /// Time before which the server does not accept; `None` for no pause.
@@ -91,6 +93,15 @@ impl Server {
         self
     }
 
+    /// Adds a socket whose clients send messages of rtnetlink, each a packet
+    /// ([`Listener::bind_packets`]), and may change everything.
+    #[must_use]
+    pub fn with_netlink(mut self, listener: Listener) -> Self {
+        self.system.add(Door::Netlink, Entrance::Unix(listener));
+        self.doors = self.system.doors();
+        self
+    }
+
     /// Adds a socket whose clients get metrics in the format of OpenMetrics, by HTTP.
     #[must_use]
     pub fn with_metrics(mut self, entrance: Entrance) -> Self {
@@ -115,6 +126,7 @@ impl<S: System> Server<S> {
             system,
             sessions: Vec::new(),
             scrapes: Scrapes::default(),
+            faces: Faces::default(),
             turn: 0,
             pause: None,
             cannot_accept: false,
@@ -234,9 +246,12 @@ impl<S: System> Server<S> {
             return Ok(false);
         }
         // Clients that are known come first: what they have sent shows that they are not idle.
-        let (clients, scrapes) = ready.sessions.split_at(self.sessions.len().min(ready.sessions.len()));
+        let split = |events: &[PollFlags], at: usize| at.min(events.len());
+        let (clients, rest) = ready.sessions.split_at(split(&ready.sessions, self.sessions.len()));
+        let (scrapes, faces) = rest.split_at(split(rest, self.scrapes.len()));
         self.attend(clients);
         self.scrapes.attend(scrapes, self.system.now());
+        self.serve_faces(faces);
         for door in (0..ready.connections.len()).filter(|door| ready.connections[*door]) {
             self.accept(door);
         }
@@ -255,6 +270,18 @@ impl<S: System> Server<S> {
             return Err(RunError::Link { name, error });
         }
         Ok(true)
+    }
+
+    /// Serves the clients that send messages of rtnetlink. Changes go to the log.
+    fn serve_faces(&mut self, ready: &[PollFlags]) {
+        let Self { daemon, system, faces, .. } = self;
+        let log = faces.attend(ready, daemon, &|| system.now(), REQUESTS_FOR);
+        for line in log.into_iter().filter(|_| self.logs_changes) {
+            let level = if line.is_done { Level::Notice } else { Level::Warning };
+            let result = if line.is_done { "" } else { "refused: " };
+            let text = format!("{}: netlink: {result}{}", line.who, line.words);
+            daemon.links_mut().tell(system.now(), level, &text);
+        }
     }
 
     /// Looks after the log of drops, and the state on the disk.
@@ -303,6 +330,7 @@ impl<S: System> Server<S> {
             deadline,
             sessions: &self.sessions,
             scrapes: &self.scrapes,
+            faces: &self.faces,
             links: self.daemon.links(),
         });
         self.daemon.links().has_rested();
@@ -324,6 +352,7 @@ impl<S: System> Server<S> {
                     let now = self.system.now();
                     match door {
                         Door::Metrics => self.scrapes.begin(stream, now + self.patience.stalled),
+                        Door::Netlink => self.faces.begin(stream),
                         Door::All | Door::Readers => self.sessions.push(Session::new(stream, door, now)),
                     }
                 }
@@ -348,6 +377,7 @@ impl<S: System> Server<S> {
             Door::All => CLIENTS_MAX,
             Door::Readers => READERS_MAX,
             Door::Metrics => return self.scrapes.has_place(),
+            Door::Netlink => return self.faces.has_place(),
         };
         self.sessions.iter().filter(|session| session.door() == door).count() < most
     }

@@ -56,6 +56,8 @@ pub enum Door {
     Readers,
     /// Its clients get metrics, by HTTP.
     Metrics,
+    /// Its clients send messages of rtnetlink, and may change everything.
+    Netlink,
 }
 
 /// The time for which a client may do nothing before it has to make way for another one.

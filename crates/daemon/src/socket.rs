@@ -197,12 +197,28 @@ impl Listener {
     /// # Errors
     /// Another daemon serves there, or the system refuses.
     pub fn bind(path: &Path) -> Result<Self, SocketError> {
+        Self::made(path, Listening::at)
+    }
+
+    /// Makes a socket for messages of rtnetlink, each a packet, as [`bind`](Self::bind) makes one
+    /// for lines.
+    ///
+    /// # Errors
+    /// As those of [`bind`](Self::bind).
+    pub fn bind_packets(path: &Path) -> Result<Self, SocketError> {
+        Self::made(path, Listening::packets_at)
+    }
+
+    fn made(
+        path: &Path,
+        listen: fn(&Path, Option<Mode>) -> Result<Listening, ListenError>,
+    ) -> Result<Self, SocketError> {
         check_length(path)?;
         let mut lock = path.as_os_str().to_os_string();
         lock.push(".lock");
         // A refusal from here on removes the lock again.
         let lock = take_lock(path, PathBuf::from(lock))?;
-        let made = Listening::at(path, Some(Mode::RUSR | Mode::WUSR)).map_err(|error| match error {
+        let made = listen(path, Some(Mode::RUSR | Mode::WUSR)).map_err(|error| match error {
             ListenError::TooLong(_) => SocketError::TooLong(path.to_path_buf()),
             ListenError::Taken => SocketError::Taken(path.to_path_buf()),
             ListenError::NotASocket => SocketError::NotASocket(path.to_path_buf()),

@@ -10,6 +10,7 @@ use txweir_device::LinkIo;
 use txweir_device::clock::now_ns;
 use txweir_device::poll::{self, PollFd, PollFlags};
 
+use crate::faces::Faces;
 use crate::links::{Links, silence};
 use crate::metrics::Scrapes;
 use crate::run::SPIN;
@@ -60,6 +61,7 @@ pub struct Waits<'a, S> {
     pub deadline: Option<Instant>,
     pub(crate) sessions: &'a [Session<S>],
     pub(crate) scrapes: &'a Scrapes<S>,
+    pub(crate) faces: &'a Faces<S>,
     pub(crate) links: &'a Links,
 }
 
@@ -67,7 +69,7 @@ impl<S: Stream> Waits<'_, S> {
     /// Returns the connections with the events to wait for, in the order of [`Ready::sessions`].
     pub fn connections(&self) -> impl Iterator<Item = (&S, PollFlags)> {
         let sessions = self.sessions.iter().map(|session| (session.stream(), session.events()));
-        sessions.chain(self.scrapes.connections())
+        sessions.chain(self.scrapes.connections()).chain(self.faces.connections())
     }
 
     /// Returns the interfaces with the events to wait for, in the order of [`Ready::links`].

@@ -66,6 +66,19 @@ impl Listening {
     /// # Errors
     /// Another process listens there, or the system refuses.
     pub fn at(path: &Path, mode: Option<Mode>) -> Result<Self, ListenError> {
+        Self::of(path, mode, SocketType::STREAM)
+    }
+
+    /// Makes a socket whose connections keep the bounds of packets (`SOCK_SEQPACKET`, unix(7)), as
+    /// [`at`](Self::at) makes one of bytes.
+    ///
+    /// # Errors
+    /// As those of [`at`](Self::at).
+    pub fn packets_at(path: &Path, mode: Option<Mode>) -> Result<Self, ListenError> {
+        Self::of(path, mode, SocketType::SEQPACKET)
+    }
+
+    fn of(path: &Path, mode: Option<Mode>, kind: SocketType) -> Result<Self, ListenError> {
         let len = path.as_os_str().len();
         let address = match len {
             0..=SOCKET_PATH_MAX => SocketAddrUnix::new(path).map_err(|_| ListenError::TooLong(len))?,
@@ -74,8 +87,8 @@ impl Listening {
         remove_stale(path)?;
         let step = |what: &'static str| move |e: Errno| ListenError::system(what)(e.into());
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-        let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)
-            .map_err(step("open a socket for"))?;
+        let socket =
+            socket_with(AddressFamily::UNIX, kind, flags, None).map_err(step("open a socket for"))?;
         if let Some(mode) = mode {
             fchmod(&socket, mode).map_err(step("set the mode of the socket"))?;
         }

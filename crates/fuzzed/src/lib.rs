@@ -13,6 +13,7 @@ mod card;
 pub mod dictionary;
 mod dump;
 mod flent;
+mod netlink;
 mod packets;
 mod protocol;
 mod scenario;
@@ -42,7 +43,7 @@ pub struct Target {
 }
 
 /// The targets.
-pub const TARGETS: [Target; 11] = [
+pub const TARGETS: [Target; 12] = [
     Target { name: "tc_line", run: tc_line, len_max: 4096, executions: 60_000, text: true },
     Target { name: "batch", run: batch, len_max: 4096, executions: 12_000, text: true },
     Target { name: "script", run: script::script, len_max: 4096, executions: 40_000, text: true },
@@ -50,6 +51,7 @@ pub const TARGETS: [Target; 11] = [
     Target { name: "capture", run: capture::capture, len_max: 4096, executions: 60_000, text: false },
     Target { name: "dump", run: dump::dump, len_max: 16_384, executions: 20_000, text: true },
     Target { name: "flent", run: flent::flent, len_max: 16_384, executions: 60_000, text: true },
+    Target { name: "netlink", run: netlink::netlink, len_max: 4096, executions: 40_000, text: false },
     Target { name: "packets", run: packets::packets, len_max: 4096, executions: 1_000_000, text: false },
     Target { name: "protocol", run: protocol::protocol, len_max: 4096, executions: 12_000, text: true },
     Target { name: "rings", run: rings, len_max: 2048, executions: 100_000, text: false },
@@ -74,6 +76,7 @@ pub fn rings(data: &[u8]) {
 pub use capture::capture;
 pub use dump::dump;
 pub use flent::flent;
+pub use netlink::netlink;
 pub use packets::packets;
 pub use protocol::protocol;
 pub use scenario::scenario;

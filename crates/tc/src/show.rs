@@ -40,12 +40,14 @@ use queues::Below;
 
 pub(crate) use class::class_option_texts;
 pub(crate) use class::{Classes, classes};
+pub use class::{Seen, What, each as each_class};
 #[cfg(test)]
 pub(crate) use made::COPIES;
 pub use made::commands;
 pub(crate) use made::{Copying, copy, objects};
 pub(crate) use number::rate_text;
 use number::{general, three_digits, time_text};
+pub use queues::OfQueues;
 
 /// The form of the output: tc's options, and tc's knowledge of the device.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -144,6 +146,21 @@ pub fn qdiscs<'a>(trees: impl Into<Trees<'a>>, form: &Form, wanted: Wanted<'_>) 
         let _ = write_text(&mut out, place, node, &below, form);
     });
     out
+}
+
+/// Calls `f` on each listed qdisc with its counters, in the order of the list; with `invisible`
+/// also on default qdiscs below classes.
+pub fn each_qdisc<'a>(trees: impl Into<Trees<'a>>, invisible: bool, f: &mut dyn FnMut(Place, &Node, &Books)) {
+    let trees = trees.into();
+    let below = queues::below(&trees);
+    let form = Form { invisible, ..Form::default() };
+    shown(&trees, &form, &|_, _| true, &mut |place, node| f(place, node, &queues::books(node, &below)));
+}
+
+/// True if a root only stands for the qdiscs of transmit queues (mq, mqprio).
+#[must_use]
+pub fn stands_for_queues(node: &Node) -> bool {
+    queues::stand(node)
 }
 
 /// Returns qdiscs as `tc -j qdisc show` prints them, each an object.

@@ -34,7 +34,7 @@ use txweir_core::Handle;
 use crate::ast::{Command, Verb};
 use crate::command;
 use crate::diagnostic::{Diagnostic, code};
-use crate::failure::USAGE;
+use crate::failure::{Failure, USAGE};
 use crate::lex::{Line, Word};
 use crate::show;
 use crate::source::Source;
@@ -136,6 +136,21 @@ pub fn operation(args: &[String]) -> Option<Verb> {
     let (source, words) = flags::command_line(args);
     let words = words.into_iter().skip(flags.before).filter(|w| !flags::is_ours(&w.text)).collect();
     command::operation(&source, &Line { words }).ok()
+}
+
+/// Runs a command line that changes something, as [`run`] does, without warnings and output.
+///
+/// # Errors
+/// The words cannot be read, or the change is refused; then nothing has changed.
+pub fn change(words: &[String], devices: &mut dyn Devices) -> Result<(), Failure> {
+    let (source, words) = flags::command_line(words);
+    let source = Arc::new(Source::clone(&source).with_kinds(devices.kinds()));
+    let flags = Flags::default();
+    let mut session = Session::new(&flags, &[], devices);
+    let done = session.read_and_do(&source, &Line { words });
+    let lines = std::mem::take(&mut session.done);
+    session::free(lines, devices);
+    done
 }
 
 /// Runs one line that has been read already, as a line of a batch, on the device of this name in

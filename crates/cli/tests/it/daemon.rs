@@ -18,6 +18,7 @@ use txweir_device::testnet::{NetNs, no_xdp_reason};
 
 use crate::common::{Process, machine, skip_unless_possible};
 
+mod as_kernel;
 mod interfaces;
 mod machines;
 mod privileges;

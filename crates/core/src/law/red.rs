@@ -182,6 +182,11 @@ impl IdleTable {
         self.cell_log
     }
 
+    /// Returns the halvings of an average after an idle time of each number of cells.
+    pub const fn shifts(&self) -> &[u8; IDLE_CELLS] {
+        &self.shifts
+    }
+
     /// Returns the average after an idle time.
     fn shrink(&self, average: u64, idle: Nanos) -> u64 {
         let longest = (IDLE_CELLS as u64 - 1) << self.cell_log;

@@ -34,15 +34,15 @@ crate::params! {
     /// Parameters of codel.
     pub struct Config(env) {
         /// Most packets that wait.
-        limit: Packets = Packets(1000), keys ["limit"];
+        limit: Packets = Packets(1000), keys ["limit"] @ u32 2;
         /// Standing delay that is acceptable.
-        target: Ticks = TARGET, keys ["target"];
+        target: Ticks = TARGET, keys ["target"] @ us32 1;
         /// Delay at which every ECN-capable packet is CE-marked; off unless given.
-        ce_threshold: Option<Ticks> = None, keys ["ce_threshold"];
+        ce_threshold: Option<Ticks> = None, keys ["ce_threshold"] @ us32 5;
         /// Time over which the delay must stay above target: about the longest round trip.
-        interval: Ticks = INTERVAL, keys ["interval"], "1024ns to 137s": interval_in_range;
+        interval: Ticks = INTERVAL, keys ["interval"] @ us32 3, "1024ns to 137s": interval_in_range;
         /// Mark ECN-capable packets instead of dropping them.
-        ecn: bool = false, flags ["ecn" = true, "noecn" = false];
+        ecn: bool = false, flags ["ecn" = true, "noecn" = false] @ u32 4;
     }
 }
 

@@ -47,7 +47,7 @@ crate::params! {
     pub struct ClassConfig(env) {
         /// Bytes that the class may send in one round; at least one full frame saves turns. Below
         /// 256 it counts as 256, above 1 MiB as 1 MiB.
-        quantum: Bytes = Bytes(env.frame_max().into()), keys ["quantum"], "1 to 4294967295 bytes": in_u32;
+        quantum: Bytes = Bytes(env.frame_max().into()), keys ["quantum"] @ u32 1, "1 to 4294967295 bytes": in_u32;
     }
 }
 

@@ -45,23 +45,24 @@ crate::params! {
         own ["tcpctl"]
     {
         /// Most packets that wait, in all flows together.
-        limit: Packets = Packets(10_240), keys ["limit"], "at least 1 packet": |l| l.0 > 0;
+        limit: Packets = Packets(10_240), keys ["limit"] @ u32 2, "at least 1 packet": |l| l.0 > 0;
         /// Number of flows that packets are hashed into; fixed once running.
-        flows: u32 = 1024, keys ["flows"], "1 to 65536": |f| (1..=65_536).contains(f);
+        flows: u32 = 1024, keys ["flows"] @ u32 5, "1 to 65536": |f| (1..=65_536).contains(f);
         /// Bytes that a flow may send per turn; the default is one full frame.
-        quantum: u32 = env.frame_max(), keys ["quantum"], "256 to 1048576 bytes": |q| (256..=1 << 20).contains(q);
+        quantum: u32 = env.frame_max(), keys ["quantum"] @ u32 6, "256 to 1048576 bytes": |q| (256..=1 << 20).contains(q);
         /// Standing delay of a flow that is acceptable.
-        target: Ticks = TARGET, keys ["target"];
+        target: Ticks = TARGET, keys ["target"] @ us32 1;
         /// Delay at which every ECN-capable packet is CE-marked; off unless given.
-        ce_threshold: Option<Ticks> = None, keys ["ce_threshold"];
+        ce_threshold: Option<Ticks> = None, keys ["ce_threshold"] @ us32 7;
         /// Time over which a flow's delay must stay above target: about the longest round trip.
-        interval: Ticks = INTERVAL, keys ["interval"], "1024ns to 137s": interval_in_range;
+        interval: Ticks = INTERVAL, keys ["interval"] @ us32 3, "1024ns to 137s": interval_in_range;
         /// Most memory that waiting packets take: their frames and 64 bytes each.
-        memory_limit: Bytes = Bytes(32 << 20), keys ["memory_limit"], "at most 4294967295 bytes": |m| m.0 <= u64::from(u32::MAX);
+        memory_limit: Bytes = Bytes(32 << 20), keys ["memory_limit"] @ u32 9,
+            "at most 4294967295 bytes": |m| m.0 <= u64::from(u32::MAX);
         /// Mark ECN-capable packets instead of dropping them.
-        ecn: bool = true, flags ["ecn" = true, "noecn" = false];
+        ecn: bool = true, flags ["ecn" = true, "noecn" = false] @ u32 4;
         /// Most packets dropped from the fattest flow at once when a limit is exceeded.
-        drop_batch: u32 = 64, keys ["drop_batch"], "at least 1": |n| *n > 0;
+        drop_batch: u32 = 64, keys ["drop_batch"] @ u32 8, "at least 1": |n| *n > 0;
         /// Share of departing traffic for which TCP control segments have a band before all others;
         /// none unless given (not in Linux).
         tcpctl: Option<Percent> = None, keys ["tcpctl"];

@@ -45,35 +45,36 @@ crate::params! {
     /// Parameters of fq_pie.
     pub struct Config(env) {
         /// Most packets that wait, in all flows together.
-        limit: Packets = Packets(10_240), keys ["limit"];
+        limit: Packets = Packets(10_240), keys ["limit"] @ u32 1;
         /// Number of flows that packets are hashed into; fixed once running.
-        flows: u32 = 1024, keys ["flows"], "1 to 65536": |f| (1..=65_536).contains(f);
+        flows: u32 = 1024, keys ["flows"] @ u32 2, "1 to 65536": |f| (1..=65_536).contains(f);
         /// Delay to hold in each flow.
-        target: Ticks = TARGET, keys ["target"], "at most 4294967us": |t| *t <= TARGET_MAX;
+        target: Ticks = TARGET, keys ["target"] @ us32 3, "at most 4294967us": |t| *t <= TARGET_MAX;
         /// Time from one update of the probabilities to the next, in whole milliseconds; each comes
         /// one millisecond later, and one more for each 2048 flows beyond the first 2048.
-        tupdate: Nanos = TUPDATE, keys ["tupdate"], "1us to 4294s": tupdate_in_range;
+        tupdate: Nanos = TUPDATE, keys ["tupdate"] @ us32 4, "1us to 4294s": tupdate_in_range;
         /// Gain on the distance from the target, in 16ths of one per second.
-        alpha: u32 = 2, keys ["alpha"], "0 to 32": |n| *n <= GAIN_MAX;
+        alpha: u32 = 2, keys ["alpha"] @ u32 5, "0 to 32": |n| *n <= GAIN_MAX;
         /// Gain on the trend of the delay, in 16ths of one per second.
-        beta: u32 = 20, keys ["beta"], "0 to 32": |n| *n <= GAIN_MAX;
+        beta: u32 = 20, keys ["beta"] @ u32 6, "0 to 32": |n| *n <= GAIN_MAX;
         /// Bytes that a flow may send per turn; the default is one full frame. Below 256 it counts
         /// as 256.
-        quantum: Bytes = Bytes(env.frame_max().into()), keys ["quantum"], "1 to 1048576 bytes": quantum_in_range;
+        quantum: Bytes = Bytes(env.frame_max().into()), keys ["quantum"] @ u32 7, "1 to 1048576 bytes": quantum_in_range;
         /// Memory of waiting packets, their frames and 64 bytes each, above which packets that
         /// arrive are counted in `overmemory`; as in Linux, none is dropped for it.
-        memory_limit: Bytes = Bytes(32 << 20), keys ["memory_limit"], "at most 4294967295 bytes": |m| m.0 <= u64::from(u32::MAX);
+        memory_limit: Bytes = Bytes(32 << 20), keys ["memory_limit"] @ u32 8,
+            "at most 4294967295 bytes": |m| m.0 <= u64::from(u32::MAX);
         /// With `ecn`: the probability, in percent, up to which packets are marked instead of
         /// dropped.
-        ecn_prob: u32 = 10, keys ["ecn_prob"], "0 to 99": |n| *n < 100;
+        ecn_prob: u32 = 10, keys ["ecn_prob"] @ u32 9, "0 to 99": |n| *n < 100;
         /// Mark ECN-capable packets instead of dropping them, while the probability of their flow
         /// is at most `ecn_prob`.
-        ecn: bool = false, flags ["ecn" = true, "noecn" = false];
+        ecn: bool = false, flags ["ecn" = true, "noecn" = false] @ u32 10;
         /// Drop a packet that is smaller than a full frame with a smaller probability, by its size.
-        bytemode: bool = false, flags ["bytemode" = true, "nobytemode" = false];
+        bytemode: bool = false, flags ["bytemode" = true, "nobytemode" = false] @ u32 11;
         /// Derive the delay from a flow's backlog and its measured rate of departures instead of
         /// the packets' waits.
-        dq_rate_estimator: bool = false, flags ["dq_rate_estimator" = true, "no_dq_rate_estimator" = false];
+        dq_rate_estimator: bool = false, flags ["dq_rate_estimator" = true, "no_dq_rate_estimator" = false] @ u32 12;
     }
 }
 

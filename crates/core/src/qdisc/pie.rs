@@ -44,24 +44,24 @@ crate::params! {
     /// Parameters of pie.
     pub struct Config(env) {
         /// Most packets that wait.
-        limit: Packets = Packets(1000), keys ["limit"];
+        limit: Packets = Packets(1000), keys ["limit"] @ u32 2;
         /// Delay to hold.
-        target: Ticks = TARGET, keys ["target"], "at most 4294967us": |t| *t <= TARGET_MAX;
+        target: Ticks = TARGET, keys ["target"] @ us32 1, "at most 4294967us": |t| *t <= TARGET_MAX;
         /// Time from one update of the probability to the next, in whole milliseconds; each comes
         /// one millisecond later.
-        tupdate: Nanos = TUPDATE, keys ["tupdate"], "1us to 4294s": tupdate_in_range;
+        tupdate: Nanos = TUPDATE, keys ["tupdate"] @ us32 3, "1us to 4294s": tupdate_in_range;
         /// Gain on the distance from the target, in 16ths of one per second.
-        alpha: u32 = 2, keys ["alpha"], "0 to 32": |n| *n <= GAIN_MAX;
+        alpha: u32 = 2, keys ["alpha"] @ u32 4, "0 to 32": |n| *n <= GAIN_MAX;
         /// Gain on the trend of the delay, in 16ths of one per second.
-        beta: u32 = 20, keys ["beta"], "0 to 32": |n| *n <= GAIN_MAX;
+        beta: u32 = 20, keys ["beta"] @ u32 5, "0 to 32": |n| *n <= GAIN_MAX;
         /// Mark ECN-capable packets instead of dropping them, while the probability is at most 10
         /// %.
-        ecn: bool = false, flags ["ecn" = true, "noecn" = false];
+        ecn: bool = false, flags ["ecn" = true, "noecn" = false] @ u32 6;
         /// Drop a packet that is smaller than a full frame with a smaller probability, by its size.
-        bytemode: bool = false, flags ["bytemode" = true, "nobytemode" = false];
+        bytemode: bool = false, flags ["bytemode" = true, "nobytemode" = false] @ u32 7;
         /// Derive the delay from the backlog and the measured rate of departures instead of the
         /// packets' waits.
-        dq_rate_estimator: bool = false, flags ["dq_rate_estimator" = true, "no_dq_rate_estimator" = false];
+        dq_rate_estimator: bool = false, flags ["dq_rate_estimator" = true, "no_dq_rate_estimator" = false] @ u32 8;
     }
 }
 

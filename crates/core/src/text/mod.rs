@@ -1,6 +1,7 @@
 //! Conversion of words to values and of values to words: parameters, counters, errors, and the
 //! notation of tc(8) for numbers.
 
+pub mod attribute;
 pub mod chance;
 pub mod error;
 mod gain;

@@ -7,6 +7,7 @@ use alloc::string::{String, ToString};
 use core::ops::Range;
 
 use crate::base::env::Env;
+use crate::text::attribute::Attribute;
 use crate::text::error::{ConfigError, ErrorKind, Object, Reason};
 use crate::text::value::{Quantity, Refusal, Show, Words};
 
@@ -36,6 +37,8 @@ pub struct Param {
     pub range: &'static str,
     /// Default, as declared.
     pub default: &'static str,
+    /// Its attribute in Linux's messages, if it has one of its own.
+    pub attribute: Option<Attribute>,
 }
 
 /// A parameter with its present value, as `visit` shows it.
@@ -197,7 +200,8 @@ pub trait Group: Show + Clone + PartialEq {
 /// then `keys ["word", "alias"]`, `sizes ["word", "alias"]` (a size that a cell may follow) or
 /// `flags ["on-word" = value, "off-word" = value]`, or for a type that is a `Group` (and prints its
 /// own words) `group (["key"], ["word"])` with the words that take a value and those that stand
-/// alone; then an optional range in words with its test.
+/// alone; then, where Linux's messages have an attribute for it, `@ form number` (`@ us32 1`:
+/// [`Attribute`]); then an optional range in words with its test.
 ///
 /// After the name may stand `once ["key"]`, `cut ["word"]` and `own ["key"]`: see `Params::{ONCE,
 /// CUT, OWN}`.
@@ -210,7 +214,8 @@ macro_rules! params {
             $(once [$($once:literal),*])? $(cut [$($cut:literal),*])? $(own [$($own:literal),*])? {
             $(
                 $(#[doc = $doc:literal])+
-                $field:ident : $type:ty = $default:expr, $mode:ident $keys:tt $(, $range:literal : $check:expr)? ;
+                $field:ident : $type:ty = $default:expr, $mode:ident $keys:tt $(@ $form:ident $number:literal)?
+                    $(, $range:literal : $check:expr)? ;
             )*
         }
     ) => {
@@ -230,6 +235,7 @@ macro_rules! params {
                     quantity: $crate::params!(@quantity $mode $type),
                     range: concat!($($range)?),
                     default: stringify!($default),
+                    attribute: $crate::params!(@attribute $($form $number)?),
                 },
             )* ];
             $( const ONCE: &'static [&'static str] = &[$($once),*]; )?
@@ -286,6 +292,10 @@ macro_rules! params {
         }
     };
 
+    (@attribute) => { None };
+    (@attribute $form:ident $number:literal) => {
+        Some($crate::text::attribute::Attribute { number: $number, form: $crate::text::attribute::Form::$form })
+    };
     (@words keys [$($key:literal),+]) => { &[$($key),+] };
     (@words flags [$($key:literal = $value:expr),+]) => { &[$($key),+] };
     (@words group ([$($key:literal),*], $alone:tt)) => { &[$($key),*] };

@@ -86,6 +86,7 @@ const LIMIT: &Param = &Param {
     quantity: Packets::QUANTITY,
     range: "",
     default: "Packets(20)",
+    attribute: None,
 };
 
 fn honest(limit: &Packets, f: &mut dyn FnMut(Shown<'_>)) {

@@ -23,4 +23,4 @@ macro_rules! fuzzed {
     };
 }
 
-fuzzed!(tc_line, batch, script, scenario, capture, dump, flent, packets, protocol, rings, trace);
+fuzzed!(tc_line, batch, script, scenario, capture, dump, flent, netlink, packets, protocol, rings, trace);

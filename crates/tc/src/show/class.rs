@@ -35,15 +35,17 @@ impl Classes {
 }
 
 /// A class of a device.
-pub(super) struct Seen<'a> {
+pub struct Seen<'a> {
     /// The qdisc that it belongs to.
-    pub(super) owner: &'a Node,
-    pub(super) id: Handle,
-    pub(super) what: What<'a>,
+    pub owner: &'a Node,
+    /// Its number.
+    pub id: Handle,
+    /// The source of what is known of it.
+    pub what: What<'a>,
 }
 
 /// The sources of what is known of a class.
-pub(super) enum What<'a> {
+pub enum What<'a> {
     /// A traffic class or a transmit queue of a root that stands for queues.
     OfQueues(&'a queues::OfQueues),
     /// A class that a command has made, or may change.
@@ -66,7 +68,8 @@ impl Seen<'_> {
     }
 
     /// Returns its parent, [`Handle::ROOT`] for the root; `None` if it has none.
-    pub(super) fn parent(&self) -> Option<Handle> {
+    #[must_use]
+    pub fn parent(&self) -> Option<Handle> {
         match self.what {
             What::OfQueues(of) => of.parent(),
             What::Made(classes, ClassShown { at, .. }) if is_root(classes, *at) => Some(Handle::ROOT),
@@ -84,7 +87,7 @@ fn is_root(classes: &dyn UserClasses, at: ClassAt) -> bool {
 /// Calls `f` on each class in the order of the list. The flows that a qdisc keeps apart, if they
 /// are asked for, are classes too, if the waiting packets are known, while packets wait in them or
 /// their turn is to come.
-pub(super) fn each(trees: &Trees<'_>, flows: bool, f: &mut dyn FnMut(&Seen<'_>)) {
+pub fn each(trees: &Trees<'_>, flows: bool, f: &mut dyn FnMut(&Seen<'_>)) {
     in_order(trees, &mut |_, node, pool| {
         if queues::stand(node) {
             return queues::each_class(node, &queues::below(trees), &mut |id, of| {

@@ -111,10 +111,12 @@ pub(super) fn option_words(qdisc: &dyn Qdisc) -> Vec<(&'static str, String)> {
 }
 
 /// A class of a root that stands for queues.
-pub(super) struct OfQueues {
+pub struct OfQueues {
     parent: Parent,
-    leaf: Handle,
-    pub(super) books: Books,
+    /// The qdisc of a queue; [`Handle::NONE`] for a traffic class.
+    pub leaf: Handle,
+    /// Its counters.
+    pub books: Books,
 }
 
 impl OfQueues {

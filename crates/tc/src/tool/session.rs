@@ -94,7 +94,7 @@ impl<'a> Session<'a> {
         object.is_some_and(|w| w.text == "help") || verb.is_some_and(cut_short)
     }
 
-    fn read_and_do(&mut self, source: &Arc<Source>, line: &Line) -> Result<(), Failure> {
+    pub(super) fn read_and_do(&mut self, source: &Arc<Source>, line: &Line) -> Result<(), Failure> {
         let cmd = command::read(source, line)?;
         if cmd.verb() == Verb::Show {
             return list::run(self, source, &cmd);

@@ -18,14 +18,14 @@ crate::params! {
         own ["tcpctl"]
     {
         /// Most packets that wait in each band.
-        limit: Packets = Packets(10_000), keys ["limit"];
+        limit: Packets = Packets(10_000), keys ["limit"] @ u32 1;
         /// Most packets that wait in one flow.
-        flow_limit: Packets = Packets(100), keys ["flow_limit"];
+        flow_limit: Packets = Packets(100), keys ["flow_limit"] @ u32 2;
         /// Half the number of flows that are kept before idle ones are forgotten; rounded up to a
         /// power of two.
         buckets: u32 = 1024, keys ["buckets"], "2 to 262144": |b| (2..=262_144).contains(b);
         /// Bits of the flow hash that distinguish flows.
-        orphan_mask: Mask = Mask(1023), keys ["orphan_mask"];
+        orphan_mask: Mask = Mask(1023), keys ["orphan_mask"] @ u32 10;
         /// Number of bands: there are three.
         bands: Option<u32> = None, keys ["bands"], "3": |b| b.is_none_or(|b| b == 3);
         /// Band of each priority, 0 to 2; the default is that of pfifo_fast.
@@ -33,31 +33,34 @@ crate::params! {
         /// Bytes that each band may send per turn; the default is 9:3:1.
         weights: Option<Triple> = None, keys ["weights"], "16384 to 2147483647 each": weights_in_range;
         /// Space the packets of a flow by its rate.
-        pacing: bool = true, flags ["pacing" = true, "nopacing" = false];
+        pacing: bool = true, flags ["pacing" = true, "nopacing" = false] @ u32 5;
         /// Bytes that a flow may send per turn; clamped to 256 to 1048576.
-        quantum: u32 = env.frame_max().saturating_mul(2), keys ["quantum"];
+        quantum: u32 = env.frame_max().saturating_mul(2), keys ["quantum"] @ u32 3;
         /// Bytes that a new flow may send in its first turn, unpaced.
-        initial_quantum: u32 = env.frame_max().saturating_mul(10).min(i32::MAX as u32), keys ["initial_quantum"],
+        initial_quantum: u32 = env.frame_max().saturating_mul(10).min(i32::MAX as u32), keys ["initial_quantum"] @ u32 4,
             "at most 2147483647 bytes": |q| i32::try_from(*q).is_ok();
         /// Rate that no flow exceeds; none unless given.
-        maxrate: Option<Rate> = None, keys ["maxrate"], "at most 4294967295 bytes/s": |r| r.is_none_or(|r| rate_in_range(&r));
+        maxrate: Option<Rate> = None, keys ["maxrate"] @ u32 7,
+            "at most 4294967295 bytes/s": |r| r.is_none_or(|r| rate_in_range(&r));
         /// Accepted for old scripts, without effect.
         defrate: Option<Rate> = None, keys ["defrate"];
         /// Highest rate at which each packet is spaced by itself; above it a quantum leaves at
         /// once.
-        low_rate_threshold: Rate = Rate(68_750), keys ["low_rate_threshold"], "at most 4294967295 bytes/s": rate_in_range;
+        low_rate_threshold: Rate = Rate(68_750), keys ["low_rate_threshold"] @ u32 11,
+            "at most 4294967295 bytes/s": rate_in_range;
         /// Idle time after which a flow has its quantum again.
-        refill_delay: Nanos = Nanos::from_millis(40), keys ["refill_delay"], "at most 4294967295us": micros_in_range;
+        refill_delay: Nanos = Nanos::from_millis(40), keys ["refill_delay"] @ us32 9, "at most 4294967295us": micros_in_range;
         /// Delay beyond its launch time at which a packet is CE-marked; off unless given.
-        ce_threshold: Option<Nanos> = None, keys ["ce_threshold"], "at most 4294967295us": no_longer;
+        ce_threshold: Option<Nanos> = None, keys ["ce_threshold"] @ us32 12, "at most 4294967295us": no_longer;
         /// Tolerance of a timer, in nanoseconds; without effect here.
-        timer_slack: NanosBare = NanosBare(10_000), keys ["timer_slack"], "at most 4294967295ns": |t| t.0 <= u64::from(u32::MAX);
+        timer_slack: NanosBare = NanosBare(10_000), keys ["timer_slack"] @ ns32 13,
+            "at most 4294967295ns": |t| t.0 <= u64::from(u32::MAX);
         /// Farthest launch time in the future.
-        horizon: Nanos = Nanos::from_secs(10), keys ["horizon"], "at most 4294967295us": micros_in_range;
+        horizon: Nanos = Nanos::from_secs(10), keys ["horizon"] @ us32 14, "at most 4294967295us": micros_in_range;
         /// Drop packets beyond the horizon, or move their launch time to the horizon.
-        horizon_drop: bool = true, flags ["horizon_drop" = true, "horizon_cap" = false];
+        horizon_drop: bool = true, flags ["horizon_drop" = true, "horizon_cap" = false] @ u8 15;
         /// Time before its launch time at which a packet is given to a device that paces itself.
-        offload_horizon: Option<Nanos> = None, keys ["offload_horizon"], "at most 4294967295us": no_longer;
+        offload_horizon: Option<Nanos> = None, keys ["offload_horizon"] @ us32 18, "at most 4294967295us": no_longer;
         /// Share of departing traffic for which TCP control segments have a band before all others;
         /// none unless given (not in Linux).
         tcpctl: Option<Percent> = None, keys ["tcpctl"];

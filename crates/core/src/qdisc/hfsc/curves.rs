@@ -72,6 +72,7 @@ const fn param(key: &'static str, words: &'static [&'static str], about: &'stati
         quantity: Quantity::Other,
         range: "",
         default: "None",
+        attribute: None,
     }
 }
 

@@ -1,0 +1,245 @@
+//! Requests, and what becomes of them.
+
+use txweir_tc::Failure;
+use txweir_tc::diagnostic::{Diagnostic, code};
+use txweir_tc::tool::{self, Devices};
+
+use crate::client::Client;
+use crate::message::{Header, Message, TcHead, Told, flag, kind, messages};
+use crate::object::{Shown, each_class, each_qdisc};
+use crate::refusal::{Refusal, errno};
+use crate::wire::Attributes;
+use crate::{command, links, reply};
+
+/// The attribute by which a client asks for default qdiscs too.
+const DUMP_INVISIBLE: u16 = 10;
+/// The lowest type of a message that is a request.
+const REQUESTS: u16 = 16;
+
+/// The answer to a packet.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Answer {
+    /// The packets to send, in order.
+    pub packets: Vec<Vec<u8>>,
+    /// The requests that would change something.
+    pub changes: Vec<Change>,
+}
+
+/// A request that would change something, for a log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Change {
+    /// The words of tc that say the same; those of the type for one that has none.
+    pub words: String,
+    /// True if it was done.
+    pub is_done: bool,
+}
+
+/// Performs the requests of a packet in order, each whole or not at all.
+pub fn answer(packet: &[u8], client: &mut Client, devices: &mut dyn Devices) -> Answer {
+    let mut answer = Answer::default();
+    for request in messages(packet) {
+        let header = request.header;
+        if header.kind == kind::TOLD {
+            Told::read(request.body).into_iter().for_each(|told| client.take(told));
+        }
+        if header.kind < REQUESTS {
+            continue;
+        }
+        let done = match changes(header.kind) {
+            true => {
+                let (words, done) = change(header, request.body, devices);
+                answer.changes.push(Change { words, is_done: done.is_ok() });
+                done
+            }
+            false => perform(&request, client, devices, &mut answer.packets),
+        };
+        // A listing ends with its own message.
+        let listed = is_listing(header) && done.is_ok();
+        if !listed && (done.is_err() || header.flags & flag::ACK != 0) {
+            answer.packets.push(reply::acknowledgement(&request, &done, client));
+        }
+    }
+    answer
+}
+
+/// True for a message that changes something.
+const fn changes(kind: u16) -> bool {
+    matches!(kind, kind::NEW_QDISC | kind::DEL_QDISC | kind::NEW_CLASS | kind::DEL_CLASS)
+}
+
+const fn is_listing(header: Header) -> bool {
+    let gets = matches!(
+        header.kind,
+        kind::GET_LINK | kind::GET_ADDR | kind::GET_QDISC | kind::GET_CLASS | kind::GET_FILTER
+    );
+    // Either bit asks for a listing, as in Linux.
+    gets && header.flags & flag::DUMP != 0
+}
+
+fn perform(
+    request: &Message<'_>,
+    client: &Client,
+    devices: &mut dyn Devices,
+    packets: &mut Vec<Vec<u8>>,
+) -> Result<(), Refusal> {
+    let Message { header, body, .. } = *request;
+    let reply = Header { kind: 0, flags: 0, seq: header.seq, port: client.port };
+    if is_listing(header) {
+        let part = Header { flags: flag::MULTI, ..reply };
+        packets.extend(reply::listing(list(header.kind, body, part, devices)?, part));
+        return Ok(());
+    }
+    match header.kind {
+        kind::GET_LINK => {
+            let Some(name) = links::asked(body, devices)? else {
+                return Err(Refusal::invalid("a link is asked for by its number or its name"));
+            };
+            packets.extend(link(&name, reply, devices));
+            Ok(())
+        }
+        kind::GET_QDISC | kind::GET_CLASS => {
+            packets.push(get(header.kind, body, reply, devices)?);
+            Ok(())
+        }
+        kind => Err(Refusal::unsupported(format!("there are no messages of type {kind} here"))),
+    }
+}
+
+fn link(name: &str, header: Header, devices: &mut dyn Devices) -> Option<Vec<u8>> {
+    let index = links::index(devices, name)?;
+    devices.device(name).map(|device| links::link(device, index, header))
+}
+
+/// Returns the messages of a listing.
+fn list(kind: u16, body: &[u8], part: Header, devices: &mut dyn Devices) -> Result<Vec<Vec<u8>>, Refusal> {
+    match kind {
+        kind::GET_LINK => {
+            let names = match links::asked(body, devices)? {
+                Some(name) => vec![name],
+                None => devices.names(),
+            };
+            Ok(names.iter().filter_map(|name| link(name, part, devices)).collect())
+        }
+        kind::GET_QDISC | kind::GET_CLASS => {
+            let mut all = Vec::new();
+            each(kind, body, devices, &mut |shown| all.push(shown.message(part)))?;
+            Ok(all)
+        }
+        // Links have no addresses, and filters are not listed yet.
+        _ => Ok(Vec::new()),
+    }
+}
+
+/// Calls `f` on the qdiscs or the classes that a request asks for.
+fn each(kind: u16, body: &[u8], devices: &mut dyn Devices, f: &mut dyn FnMut(Shown)) -> Result<(), Refusal> {
+    // Some clients send `struct rtgenmsg` alone, one byte for all.
+    let (head, rest) = TcHead::read(body).unwrap_or_default();
+    let invisible = Attributes::read(rest, "message")?.bytes(DUMP_INVISIBLE).is_some();
+    let names = match (head.link, kind) {
+        // Without a link there are no classes, as in Linux.
+        (0, kind::GET_CLASS) => Vec::new(),
+        (0, _) => devices.names(),
+        (link, _) => vec![links::name(devices, link)?],
+    };
+    for name in names {
+        let Some(index) = links::index(devices, &name) else { continue };
+        let Some(device) = devices.device(&name) else { continue };
+        match kind {
+            kind::GET_QDISC => each_qdisc(device, index, invisible, f),
+            _ => each_class(device, index, true, &mut |shown| {
+                if head.parent == 0 || head.parent >> 16 == shown.head.handle >> 16 {
+                    f(shown);
+                }
+            }),
+        }
+    }
+    Ok(())
+}
+
+/// Returns the message of one qdisc or class.
+fn get(kind: u16, body: &[u8], header: Header, devices: &mut dyn Devices) -> Result<Vec<u8>, Refusal> {
+    let (head, _) = TcHead::read(body)?;
+    let mut found = None;
+    let is_asked = |shown: &Shown| {
+        let is = shown.head;
+        (head.handle != 0 && is.handle == head.handle)
+            || (head.handle == 0 && head.parent != 0 && is.parent == head.parent)
+    };
+    let only_one = TcHead { parent: if kind == kind::GET_CLASS { head.handle } else { 0 }, ..head };
+    let mut asked = crate::wire::Writer::default();
+    only_one.write(&mut asked);
+    each(kind, &asked.finish(), devices, &mut |shown| {
+        if found.is_none() && is_asked(&shown) {
+            found = Some(shown);
+        }
+    })?;
+    let missing = || Refusal { errno: errno::NOENT, text: "there is no such object".into() };
+    found.map(|shown| shown.message(header)).ok_or_else(missing)
+}
+
+/// Runs the words that a message stands for, and returns them.
+fn change(header: Header, body: &[u8], devices: &mut dyn Devices) -> (String, Result<(), Refusal>) {
+    match words(header, body, devices) {
+        Ok(words) => {
+            let done = tool::change(&words, devices).map_err(|failure| refusal(&failure));
+            (words.join(" "), done)
+        }
+        Err(refusal) => (format!("a message of type {}", header.kind), Err(refusal)),
+    }
+}
+
+fn words(header: Header, body: &[u8], devices: &mut dyn Devices) -> Result<Vec<String>, Refusal> {
+    let (head, _) = TcHead::read(body)?;
+    let name = links::name(devices, head.link)?;
+    command::words(header, body, &name, devices.kinds())
+}
+
+/// The sentences of libc for error numbers (strerror(3)), as tc prints them.
+const SENTENCES: [(&str, i32); 8] = [
+    ("No such file or directory", errno::NOENT),
+    ("Device or resource busy", errno::BUSY),
+    ("File exists", errno::EXIST),
+    ("No such device", errno::NODEV),
+    ("Invalid argument", errno::INVAL),
+    ("Numerical result out of range", errno::RANGE),
+    ("Operation not supported", errno::OPNOTSUPP),
+    ("Not supported", errno::OPNOTSUPP),
+];
+
+/// Returns a failure of tc as the kernel refuses: its own number and sentence, then the reason.
+fn refusal(Failure { diagnostic, .. }: &Failure) -> Refusal {
+    let line = diagnostic.linux.as_deref().and_then(|lines| lines.lines().next());
+    let answer = line.and_then(|line| line.strip_prefix("RTNETLINK answers: "));
+    let errno = SENTENCES.iter().find(|(sentence, _)| Some(*sentence) == answer).map(|(_, errno)| *errno);
+    let said = line.and_then(|line| line.strip_prefix("Error: "));
+    let own = own(diagnostic);
+    let text = match (said, answer) {
+        // tc prints the text of an answer in the place of this line, by which programs decide.
+        (None, Some(_)) => format!("{own}; {}", line.unwrap_or_default()),
+        (Some(said), _) => format!("{said} {own}"),
+        (None, None) => own,
+    };
+    Refusal { errno: errno.unwrap_or_else(|| number(diagnostic)), text }
+}
+
+/// Returns a diagnostic without its place: the client has not seen the words.
+fn own(diagnostic: &Diagnostic) -> String {
+    let mut text = diagnostic.message.clone();
+    if !diagnostic.expected.is_empty() {
+        text.push_str(&format!(": expected {}", diagnostic.expected));
+    }
+    if let Some(advice) = diagnostic.advice() {
+        text.push_str(&format!(" ({advice})"));
+    }
+    txweir_tc::printable::clean(&text).into_owned()
+}
+
+fn number(diagnostic: &Diagnostic) -> i32 {
+    match diagnostic.code {
+        code::NOT_FOUND => errno::NOENT,
+        code::EXISTS => errno::EXIST,
+        code::UNKNOWN_KIND => errno::NOENT,
+        code::UNSUPPORTED | code::NOT_IN_ENGINE | code::UNKNOWN_OBJECT => errno::OPNOTSUPP,
+        _ => errno::INVAL,
+    }
+}

@@ -1,0 +1,3 @@
+//! The tests of the messages, in one binary.
+
+mod law;
