@@ -15,6 +15,7 @@ pub mod minors;
 pub mod pace;
 pub mod pi2;
 pub mod pie;
+pub mod quick;
 pub mod ranks;
 pub mod red;
 pub mod service;

@@ -25,6 +25,7 @@ pub mod pfifo_fast;
 pub mod pie;
 pub mod plug;
 pub mod prio;
+pub mod qfq;
 pub mod red;
 mod registry;
 pub mod rough;
@@ -64,6 +65,7 @@ pub static KINDS: &[&Spec] = &[
     &Spec::of::<pie::Pie>(),
     &Spec::of::<plug::Plug>(),
     &Spec::of::<prio::Prio>(),
+    &Spec::of::<qfq::Qfq>(),
     &Spec::of::<red::Red>(),
     &Spec::of::<rough::Rough>(),
     &Spec::of::<sfq::Sfq>(),

@@ -39,7 +39,6 @@ pub(super) fn classes(name: &str, spec: Option<&Spec>, settings: &Settings) -> C
     let queues = || settings.queues("queues").iter().map(|q| q.value.0.saturating_add(q.value.1)).max();
     let Some(spec) = spec else {
         return match name {
-            "qfq" => Classes::Made,
             "sfb" => Classes::Upto(1),
             "taprio" => queues().map_or(Classes::Any, Classes::Upto),
             "gred" | "hhf" | "noqueue" | "noop" | "teql0" => Classes::None,

@@ -28,7 +28,7 @@ macro_rules! no_clock {
 
 /// The kinds that Linux has and the engine does not have.
 pub(super) static TABLE: &[Grammar] = &[
-    qdisc(&["qfq", "ingress", "clsact"], &[]),
+    qdisc(&["ingress", "clsact"], &[]),
     qdisc(&["teql0"], &[]).unknown(unparsable!("teql0")),
     qdisc(&["noqueue"], &[]).unknown(unparsable!("noqueue")),
     qdisc(&["noop"], &[]).unknown(unparsable!("noop")),
