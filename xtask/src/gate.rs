@@ -35,6 +35,7 @@ const JOBS: [&str; 30] = [
     "netem",
     "pie",
     "plug",
+    "qfq-1k",
     "red",
     "rough",
     "sfq-1k",

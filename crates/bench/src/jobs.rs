@@ -108,6 +108,12 @@ pub const JOBS: &[Job] = &[
         make: skbprio,
     },
     Job { name: "drr-1k", about: "drr, 1000 classes x 4 packets", peer: false, make: drr_1k },
+    Job {
+        name: "qfq-1k",
+        about: "qfq, 1000 classes of four weights x 4 packets",
+        peer: false,
+        make: qfq_1k,
+    },
     Job { name: "ets", about: "ets, 16 bands at random, 4 of them strict", peer: false, make: ets },
     Job {
         name: "fq-20k",
@@ -322,6 +328,14 @@ fn with_classes<'a>(
         }
     });
     path
+}
+
+fn qfq_1k() -> Run {
+    const WEIGHTS: [&[&str]; 4] = [&["weight", "1"], &["weight", "4"], &["weight", "20"], &["weight", "50"]];
+    let path = with_classes("qfq", 8192, CLASSES, |minor| (0, WEIGHTS[usize::from(minor % 4)]));
+    let root = path.tree().root().handle();
+    let packets = draw(1 << 16, |r| (root.0 + 1 + r.below(CLASSES.into()) as u32, 0));
+    bursts(path, 4 * u64::from(CLASSES), packets)
 }
 
 fn drr_1k() -> Run {

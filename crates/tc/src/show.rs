@@ -18,6 +18,7 @@ mod queues;
 mod red;
 mod sfq;
 mod stab;
+mod taprio;
 mod tbf;
 
 use std::fmt::Write;
@@ -419,6 +420,7 @@ fn options(qdisc: &dyn Qdisc, form: &Form) -> Vec<Printed> {
         "cake" => return cake::options(qdisc, form),
         "sfq" => return sfq::options(qdisc, form),
         "mqprio" => return queues::options(qdisc, form),
+        "taprio" => return taprio::options(qdisc),
         "tbf" => return tbf::options(qdisc, form),
         _ => {}
     }

@@ -9,6 +9,7 @@ pub mod codel;
 pub mod credit;
 pub mod curve;
 pub mod deficit;
+pub mod gates;
 pub(crate) mod impair;
 pub mod lease;
 pub mod minors;

@@ -277,10 +277,22 @@ impl Quick {
         (self.serving, self.listed) = (None, 0);
         self.groups.clear();
     }
-    /// Forgets everything but the members and their shares.
-    pub fn reset(&mut self) {
+    /// Forgets everything, as if these members were added anew, in this order: each with its share,
+    /// and of those that are there.
+    pub fn reset(&mut self, members: impl Iterator<Item = (usize, Share)>) {
         self.rest();
         self.groups.reset();
+        self.roomy.clear();
+        self.spare.clear();
+        // Indexes are below 2^16.
+        self.spare.extend(0..self.aggregates.len() as u32);
+        self.set_weights(0);
+        for agg in &mut self.aggregates {
+            agg.members = 0;
+        }
+        for (i, share) in members {
+            self.join(i, share, false);
+        }
     }
 
     /// Returns the member whose turn it is, of the aggregate in service; if that has none, of the

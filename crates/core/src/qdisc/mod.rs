@@ -31,6 +31,7 @@ mod registry;
 pub mod rough;
 pub mod sfq;
 pub mod skbprio;
+pub mod taprio;
 pub mod tbf;
 pub mod turns;
 
@@ -70,6 +71,7 @@ pub static KINDS: &[&Spec] = &[
     &Spec::of::<rough::Rough>(),
     &Spec::of::<sfq::Sfq>(),
     &Spec::of::<skbprio::Skbprio>(),
+    &Spec::of::<taprio::Taprio>(),
     &Spec::of::<tbf::Tbf>(),
 ];
 

@@ -174,7 +174,8 @@ impl Discipline for Qfq {
     }
     fn queued(&self, _pool: &Pool, _f: &mut dyn FnMut(Waiting<'_>)) {}
     fn reset(&mut self, _cx: &mut Cx) {
-        self.law.reset();
+        let Self { law, minors, configs, .. } = self;
+        law.reset(minors.iter().map(|(_, slot)| (slot, share(&configs[slot]))));
     }
     fn stats(&self) -> NoStats {
         NoStats {}

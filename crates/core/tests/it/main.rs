@@ -56,6 +56,7 @@ mod plug;
 mod port;
 mod port_laws;
 mod reasons;
+mod qfq;
 mod red;
 mod rough;
 mod route;

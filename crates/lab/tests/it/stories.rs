@@ -93,6 +93,7 @@ fn every_kind_has_its_story() {
             "pfifo_fast" => "first",
             "tbf" | "fq_codel" => "home-uplink",
             "mq" | "multiq" => "mqprio",
+            "taprio" => "tsn",
             kind => kind,
         };
         if name == spec.kind {
@@ -130,6 +131,8 @@ fn the_stories_of_the_kinds_show_what_they_say() {
     common::close(rate(&hfsc, 1) / rate(&hfsc, 2), 3.0, 1.0);
     // 10 ms of distance, a full frame that is on its way at 9.5 Mbit/s, and the packet itself.
     assert!(delay(&hfsc, 0).max_ns < 10 * common::MS + 1_275_000 + 300_000, "{:?}", delay(&hfsc, 0));
+    let qfq = of("qfq");
+    common::close(rate(&qfq, 1) / rate(&qfq, 0), 9.0, 1.0);
     let fq = of("fq");
     common::close(rate(&fq, 1), 2e6 * 1448.0 / 1514.0, 1.0);
     let prio = of("prio");

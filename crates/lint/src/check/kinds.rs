@@ -40,7 +40,6 @@ pub(super) fn classes(name: &str, spec: Option<&Spec>, settings: &Settings) -> C
     let Some(spec) = spec else {
         return match name {
             "sfb" => Classes::Upto(1),
-            "taprio" => queues().map_or(Classes::Any, Classes::Upto),
             "gred" | "hhf" | "noqueue" | "noop" | "teql0" => Classes::None,
             _ => Classes::Any,
         };

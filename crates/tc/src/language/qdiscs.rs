@@ -1,10 +1,10 @@
 //! The words of the qdiscs that Linux has and the engine does not: tc(8) and the page of each kind.
 
-use super::table::{Arg, Grammar, Key, Refuses, U8, U32, Wrong, key};
+use super::table::{Arg, Grammar, Key, Refuses, U32, Wrong, key};
 use super::walk::Walk;
 use crate::diagnostic::Diagnostic;
 
-use Arg::{Any, Decimal, Hex, Queues, Rate, Size, Time, Uint};
+use Arg::{Decimal, Rate, Size, Time, Uint};
 
 type Done = Result<(), Diagnostic>;
 
@@ -16,13 +16,6 @@ const fn qdisc(kinds: &'static [&'static str], keys: &'static [Key]) -> Grammar 
 macro_rules! unparsable {
     ($kind:literal) => {
         Wrong::Around(concat!("Unknown qdisc \"", $kind, "\", hence option \""), "\" is unparsable")
-    };
-}
-
-/// tc's way to refuse a clock.
-macro_rules! no_clock {
-    ($kind:literal) => {
-        Wrong::Around(concat!($kind, ": illegal value for \"clockid\": \""), "\".")
     };
 }
 
@@ -80,45 +73,7 @@ pub(super) static TABLE: &[Grammar] = &[
             key(&["non_hh_weight"], &[U32]),
         ],
     ),
-    qdisc(
-        &["taprio"],
-        &[
-            key(&["num_tc"], &[U8]),
-            key(&["map"], &[]).list(U8, 16).wrong(UNKNOWN),
-            key(&["queues"], &[]).list(Queues, 16).wrong(UNKNOWN),
-            key(&["sched-entry"], &[Arg::Word(&["S", "H", "R"]), Hex(u32::MAX as u64), U32]),
-            key(&["base-time"], &[Any]),
-            key(&["cycle-time"], &[Any]),
-            key(&["cycle-time-extension"], &[Any]),
-            key(&["txtime-delay"], &[Any]),
-            key(&["flags"], &[U32]),
-            key(&["clockid"], &[CLOCKS]).wrong(no_clock!("taprio")),
-            key(&["max-sdu"], &[]).list(U32, 16),
-            key(&["fp"], &[]).list(Arg::Word(&["E", "P"]), 16),
-        ],
-    )
-    .unknown(UNKNOWN)
-    .once(&["cycle-time", "cycle-time-extension", "txtime-delay", "flags", "clockid"]),
 ];
-
-/// taprio's way to refuse a word that is neither a key nor one more of a list.
-const UNKNOWN: Wrong = Wrong::Line("Unknown argument");
-
-/// Clocks of Linux, with or without `CLOCK_`.
-const CLOCKS: Arg = Arg::Word(&[
-    "CLOCK_TAI",
-    "CLOCK_REALTIME",
-    "CLOCK_MONOTONIC",
-    "CLOCK_BOOTTIME",
-    "TAI",
-    "REALTIME",
-    "MONOTONIC",
-    "BOOTTIME",
-    "tai",
-    "realtime",
-    "monotonic",
-    "boottime",
-]);
 
 /// Checks the rules of tc for a whole line, beyond its keys.
 pub(super) fn finish(walk: &Walk<'_>, kind: &str) -> Done {
