@@ -40,6 +40,7 @@ const JOBS: [&str; 30] = [
     "rough",
     "sfq-1k",
     "skbprio",
+    "taprio",
     "tbf",
     "u32-1",
 ];

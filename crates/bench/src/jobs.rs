@@ -10,7 +10,7 @@ use std::time::Instant as Clock;
 
 use txweir_core::base::rng::Rng;
 use txweir_core::text::value::Words;
-use txweir_core::{Ecn, Handle, Instant, Nanos, PathConfig, Role, TxPath};
+use txweir_core::{Ecn, Env, Handle, Instant, Nanos, PathConfig, Role, TxPath};
 
 use crate::common::spread;
 use path::{BURST_TIME, By, Run, STANDING_TIME, Sink, bursts, bursts_by, bursts_of, made, paced, path};
@@ -113,6 +113,12 @@ pub const JOBS: &[Job] = &[
         about: "qfq, 1000 classes of four weights x 4 packets",
         peer: false,
         make: qfq_1k,
+    },
+    Job {
+        name: "taprio",
+        about: "taprio, two open gates, 64 packets standing",
+        peer: false,
+        make: taprio,
     },
     Job { name: "ets", about: "ets, 16 bands at random, 4 of them strict", peer: false, make: ets },
     Job {
@@ -328,6 +334,22 @@ fn with_classes<'a>(
         }
     });
     path
+}
+
+/// Runs two classes whose gates are open at all times, of which one has both queues.
+fn taprio() -> Run {
+    const OPTIONS: &str = "num_tc 2 map 0 1 queues 2@0 2@2 clockid TAI sched-entry S 3 1000000";
+    let config = PathConfig {
+        env: Env { queues: 4, ..Env::default() },
+        pool: 1024,
+        role: Role::Forwarder,
+        ..PathConfig::default()
+    };
+    let words: Vec<&str> = OPTIONS.split(' ').collect();
+    let made = TxPath::new(config).map_err(|e| e.to_string());
+    let made = made.and_then(|p| p.with_qdisc("taprio", &words).map_err(|e| e.to_string()));
+    let path = made.unwrap_or_else(|e| unreachable!("a benchmark's own options are right: {e}"));
+    bursts(path, 64, draw(1 << 16, |r| (r.below(2) as u32, 0)))
 }
 
 fn qfq_1k() -> Run {

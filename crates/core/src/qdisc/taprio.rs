@@ -281,6 +281,8 @@ impl Discipline for Taprio {
         }
     }
     fn enqueue(&mut self, p: Pkt, _class: Option<ClassId>, cx: &mut Cx) {
+        // A schedule that begins now bounds this packet.
+        self.advance(cx.now);
         let m = cx.meta(&p);
         let queue = self.queue(m);
         if m.wire_len > self.longest[self.traffic.class(m.priority)] {

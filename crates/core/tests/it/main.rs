@@ -66,6 +66,7 @@ mod shared;
 mod skbprio;
 mod stab;
 mod swap;
+mod taprio;
 mod tbf;
 mod tcp_control;
 mod transmitter;

@@ -20,7 +20,7 @@ pub(super) fn stand(node: &Node) -> bool {
 }
 
 /// True if the counts of a root are those of the qdiscs of the queues: taprio has its own.
-fn counts_below(node: &Node) -> bool {
+pub(super) fn counts_below(node: &Node) -> bool {
     stand(node) && node.qdisc().spec().kind != "taprio"
 }
 

@@ -13,10 +13,10 @@ pub(super) fn options(qdisc: &dyn Qdisc) -> Vec<Printed> {
         let number = || if let Json::Uint(n) = o.value.json() { n } else { 0 };
         match o.param.key {
             "clockid" => clock = text_of(o.value),
-            "base-time" => times[0] = number(),
-            "cycle-time" => times[1] = number(),
-            "cycle-time-extension" => times[2] = number(),
-            "sched-entry" => {
+            "base_time" => times[0] = number(),
+            "cycle_time" => times[1] = number(),
+            "cycle_time_extension" => times[2] = number(),
+            "sched_entry" => {
                 let text = exact_of(o.value);
                 let words: Vec<&str> = text.split(' ').collect();
                 entries = Entries::take(&mut Words::new(&words)).unwrap_or_default();
@@ -42,7 +42,8 @@ pub(super) fn options(qdisc: &dyn Qdisc) -> Vec<Printed> {
     text.push_str(&format!("cycle-time-extension {extension}\n"));
     let mut schedule = Vec::new();
     for (index, entry) in entries.0.iter().enumerate() {
-        let mask = format!("{:#x}", entry.open);
+        // As tc prints it: zero without `0x`.
+        let mask = if entry.open == 0 { "0".into() } else { format!("{:#x}", entry.open) };
         text.push_str(&format!("\tindex {index} cmd S gatemask {mask} interval {}\n", entry.ns));
         schedule.push(vec![
             ("index", Json::Uint(index as u64)),
