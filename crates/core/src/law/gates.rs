@@ -116,7 +116,15 @@ impl Schedule {
         if self.always & (1 << tc) != 0 {
             return None;
         }
-        let ns = self.openings.iter().map(|opening| opening[tc]).max().filter(|ns| *ns > 0)?;
+        // An entry that the end of the cycle cuts off whole is never entered.
+        let mut from = 0;
+        let starts = self.entries.iter().map(|entry| {
+            let start = from;
+            from += u64::from(entry.ns);
+            start
+        });
+        let entered = self.openings.iter().zip(starts).filter(|(_, start)| *start < self.cycle);
+        let ns = entered.map(|(opening, _)| opening[tc]).max().filter(|ns| *ns > 0)?;
         Some(byte.bytes_in(ns))
     }
 }

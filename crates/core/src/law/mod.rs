@@ -10,6 +10,7 @@ pub mod credit;
 pub mod curve;
 pub mod deficit;
 pub mod gates;
+pub mod heavy;
 pub(crate) mod impair;
 pub mod lease;
 pub mod minors;

@@ -15,6 +15,7 @@ pub mod fq;
 pub mod fq_codel;
 pub mod fq_pie;
 pub mod hfsc;
+pub mod hhf;
 pub mod htb;
 pub mod leaf;
 pub mod mq;
@@ -55,6 +56,7 @@ pub static KINDS: &[&Spec] = &[
     &Spec::of::<fq_codel::FqCodel>(),
     &Spec::of::<fq_pie::FqPie>(),
     &Spec::of::<hfsc::Hfsc>(),
+    &Spec::of::<hhf::Hhf>(),
     &Spec::of::<htb::Htb>(),
     &Spec::of::<mq::Mq>(),
     &Spec::of::<mqprio::Mqprio>(),

@@ -61,6 +61,8 @@ fn in_range(bytes: &u32) -> bool {
 pub(crate) struct Qfq {
     classes: Vec<Class>,
     configs: Vec<ClassConfig>,
+    /// Largest packets as commands gave them, which longer ones have raised since.
+    given: Vec<u32>,
     /// Packets that have come to each class and were not refused: as in the reference, they are
     /// what a class counts as sent.
     came: Vec<Passed>,
@@ -89,6 +91,7 @@ impl Discipline for Qfq {
         Self {
             classes: Vec::new(),
             configs: Vec::new(),
+            given: Vec::new(),
             came: Vec::new(),
             law: Quick::new(env.tx_queue_len),
             minors: Minors::default(),
@@ -174,6 +177,7 @@ impl Discipline for Qfq {
     }
     fn queued(&self, _pool: &Pool, _f: &mut dyn FnMut(Waiting<'_>)) {}
     fn reset(&mut self, _cx: &mut Cx) {
+        self.configs.iter_mut().zip(&self.given).for_each(|(cfg, given)| cfg.maxpkt = *given);
         let Self { law, minors, configs, .. } = self;
         law.reset(minors.iter().map(|(_, slot)| (slot, share(&configs[slot]))));
     }
@@ -265,12 +269,15 @@ impl Classful for Qfq {
     fn add_class(&mut self, at: ClassAt, cfg: ClassConfig, env: &Env, _cx: &mut Cx) {
         let slot = self.free.pop().unwrap_or(self.classes.len());
         self.law.add(slot, share(&cfg));
+        let maxpkt = cfg.maxpkt;
         if slot == self.classes.len() {
             self.classes.push(vacant(env));
             self.configs.push(cfg);
             self.came.push(Passed::default());
+            self.given.push(maxpkt);
         } else {
             (self.configs[slot], self.came[slot]) = (cfg, Passed::default());
+            self.given[slot] = maxpkt;
         }
         self.classes[slot].minor = at.minor;
         self.minors.set(at.minor, Some(slot));
@@ -281,6 +288,7 @@ impl Classful for Qfq {
             self.law.end(slot);
         }
         self.law.set_share(slot, share(&cfg));
+        self.given[slot] = cfg.maxpkt;
         self.configs[slot] = cfg;
     }
     fn delete_class(&mut self, minor: u16, env: &Env, cx: &mut Cx) {

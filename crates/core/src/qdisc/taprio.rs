@@ -12,7 +12,7 @@
 //! - I4: a queue's bit in `active` is set from its first packet until it has answered that it is
 //!   empty.
 //! - Differs from Linux (PARITY.md: taprio-assist, taprio-change, taprio-clock, taprio-drops,
-//!   taprio-entries, taprio-link-rate, taprio-pending, taprio-queue, taprio-same-change).
+//!   taprio-entries, taprio-graft, taprio-link-rate, taprio-pending, taprio-queue, taprio-same-change, taprio-stuck).
 
 mod entries;
 
@@ -321,26 +321,11 @@ impl Discipline for Taprio {
                     sooner(Instant::MAX, WakeReason::Queue);
                     continue;
                 }
-                let node = &mut self.bands[usize::from(queue)].node;
-                match node.peek(cx) {
-                    Peek::Ready { wire_len, .. } if !self.gates.pass(tc, wire_len, cx.now) => {
-                        waiting |= 1 << tc;
-                        continue;
-                    }
-                    Peek::Ready { .. } => {}
-                    Peek::Empty => {
-                        self.active.remove(queue);
-                        continue;
-                    }
-                    Peek::At(t, why) => {
-                        sooner(t, why);
-                        continue;
-                    }
-                }
-                match node.dequeue(cx) {
-                    Next::Packet(p) => return Next::Packet(p),
-                    Next::Empty => self.active.remove(queue),
-                    Next::At(t, why) => sooner(t, why),
+                match self.offer(tc, queue, cx) {
+                    Offer::Packet(p) => return Next::Packet(p),
+                    Offer::Empty => self.active.remove(queue),
+                    Offer::Closed => waiting |= 1 << tc,
+                    Offer::At(t, why) => sooner(t, why),
                 }
             }
         }
@@ -377,7 +362,40 @@ impl Classes for Taprio {
     }
 }
 
+/// Answer of a queue whose gate is open.
+enum Offer {
+    Packet(Pkt),
+    Empty,
+    /// What is left of the opening is too short for the first packet.
+    Closed,
+    At(Instant, WakeReason),
+}
+
 impl Taprio {
+    /// Takes the first packet of a queue of this class, if it may leave now. Drops those before it
+    /// that no opening is long enough for: they have come before the schedule.
+    fn offer(&mut self, tc: usize, queue: u16, cx: &mut Cx) -> Offer {
+        let node = &mut self.bands[usize::from(queue)].node;
+        let mut bound = Bound::of(cx.pool.capacity() + 1);
+        loop {
+            bound.turn();
+            let len = match node.peek(cx) {
+                Peek::Ready { wire_len, .. } => wire_len,
+                Peek::Empty => return Offer::Empty,
+                Peek::At(t, why) => return Offer::At(t, why),
+            };
+            let is_stuck = len > self.longest[tc];
+            if !is_stuck && !self.gates.pass(tc, len, cx.now) {
+                return Offer::Closed;
+            }
+            match node.dequeue(cx) {
+                Next::Packet(p) if is_stuck => cx.drop(p, DropReason::Oversize),
+                Next::Packet(p) => return Offer::Packet(p),
+                Next::Empty => return Offer::Empty,
+                Next::At(t, why) => return Offer::At(t, why),
+            }
+        }
+    }
     /// Returns the queue that a packet waits in: its own, if that is of the class of its priority,
     /// or the first one of that class.
     fn queue(&self, m: &Meta) -> usize {

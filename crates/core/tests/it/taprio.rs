@@ -106,6 +106,19 @@ fn a_class_whose_gate_never_opens_waits_for_ever() {
     assert_eq!(lane.take(T), Out::Wait(Instant::MAX));
 }
 
+/// taprio-stuck. Without a rate a byte takes 800 ns, and before the schedule all gates are open.
+#[test]
+fn a_frame_that_no_opening_is_long_enough_for_is_dropped_when_the_schedule_begins() {
+    let env = Env { link_rate: None, ..env() };
+    let base = at(5000).0;
+    let words = format!("{CLASSES} base-time {base} sched-entry S 1 500000 sched-entry S 0 500000");
+    let mut lane = Lane::on(env, "taprio", &words);
+    lane.fill(T, 1, 1, meta(1000, 0));
+    lane.fill(T, 2, 1, meta(100, 0));
+    assert_eq!(lane.ids(at(5000), 9), [2]);
+    assert_eq!(lane.drops(), [(1, DropReason::Oversize)]);
+}
+
 /// taprio-change
 #[test]
 fn the_old_schedule_runs_until_the_new_one_begins() {
@@ -247,7 +260,7 @@ fn what_taprio_refuses() {
         (format!("{CLASSES} sched-entry S 1 479"), ErrorKind::OutOfRange, "sched-entry"),
         (format!("{CLASSES} {entry} cycle-time 479"), ErrorKind::Conflict, "cycle-time"),
         (format!("{CLASSES} {entry} flags 1"), ErrorKind::Unsupported, "flags"),
-        (format!("{CLASSES} {entry} base-time 5 {entry}"), ErrorKind::Conflict, "sched-entry"),
+        (format!("{CLASSES} sched-entry H 1 300000"), ErrorKind::BadValue, "sched_entry"),
     ] {
         assert_eq!(made(&words), Err((kind, key.to_string())), "{words}");
     }

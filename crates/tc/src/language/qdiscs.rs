@@ -4,7 +4,7 @@ use super::table::{Arg, Grammar, Key, Refuses, U32, Wrong, key};
 use super::walk::Walk;
 use crate::diagnostic::Diagnostic;
 
-use Arg::{Decimal, Rate, Size, Time, Uint};
+use Arg::{Decimal, Rate, Size, Uint};
 
 type Done = Result<(), Diagnostic>;
 
@@ -59,18 +59,6 @@ pub(super) static TABLE: &[Grammar] = &[
             key(&["decrement"], &[Decimal]),
             key(&["penalty_rate"], &[U32]),
             key(&["penalty_burst"], &[U32]),
-        ],
-    ),
-    qdisc(
-        &["hhf"],
-        &[
-            key(&["limit"], &[U32]),
-            key(&["quantum"], &[U32]),
-            key(&["hh_limit"], &[U32]),
-            key(&["reset_timeout"], &[Time]),
-            key(&["admit_bytes"], &[U32]),
-            key(&["evict_timeout"], &[Time]),
-            key(&["non_hh_weight"], &[U32]),
         ],
     ),
 ];
