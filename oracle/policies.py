@@ -198,13 +198,20 @@ MEANT = {
              {"row": "cake-longest", "waives": ["law"]}],
 }
 
+def hhf(d, rate):
+    return (d.sometimes(60, f" limit {d.between(4, 80)}") + d.sometimes(50, f" quantum {d.of(300, 1514, 3000, 9000)}")
+            + f" admit_bytes {d.of(0, 2000, 10_000, 40_000)}" + d.sometimes(40, f" hh_limit {d.of(0, 1, 2, 64)}")
+            + d.sometimes(40, f" reset_timeout {d.of(2, 10, 100)}ms") + d.sometimes(40, f" evict_timeout {d.of(2, 10, 100)}ms")
+            + d.sometimes(50, f" non_hh_weight {d.of(1, 2, 5)}"))
+
+
 BY_CHANCE = {"pie": pie_by_chance, "fq_pie": fq_pie_by_chance, "red": red_by_chance, "choke": choke_by_chance, "netem": netem_by_chance}
 
 KINDS = {
     "pfifo": pfifo, "bfifo": bfifo, "pfifo_head_drop": pfifo, "pfifo_fast": lambda d, rate: "", "prio": prio, "codel": codel,
     "fq_codel": fq_codel, "tbf": tbf, "ets": ets, "sfq": sfq, "netem": netem, "fq": fq, "red": red, "pie": pie, "fq_pie": fq_pie,
     "skbprio": skbprio, "cake": cake, "drr": lambda d, rate: "", "multiq": lambda d, rate: "", "htb": lambda d, rate: "",
-    "hfsc": lambda d, rate: "", "qfq": lambda d, rate: "", "plug": plug, "choke": choke,
+    "hfsc": lambda d, rate: "", "qfq": lambda d, rate: "", "hhf": hhf, "plug": plug, "choke": choke,
 }
 # Kinds with classes that may have qdiscs of any kind.
 INNER = ("prio", "ets", "tbf", "drr", "qfq", "multiq", "netem", "red")

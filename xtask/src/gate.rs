@@ -31,6 +31,7 @@ const JOBS: [&str; 30] = [
     "fq_pie-1k",
     "fq-20k",
     "hfsc-1k",
+    "hhf",
     "htb-1k",
     "netem",
     "pie",

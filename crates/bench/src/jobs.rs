@@ -120,6 +120,7 @@ pub const JOBS: &[Job] = &[
         peer: false,
         make: taprio,
     },
+    Job { name: "hhf", about: "hhf, 64 packets standing, a few heavy flows of many", peer: false, make: hhf },
     Job { name: "ets", about: "ets, 16 bands at random, 4 of them strict", peer: false, make: ets },
     Job {
         name: "fq-20k",
@@ -350,6 +351,12 @@ fn taprio() -> Run {
     let made = made.and_then(|p| p.with_qdisc("taprio", &words).map_err(|e| e.to_string()));
     let path = made.unwrap_or_else(|e| unreachable!("a benchmark's own options are right: {e}"));
     bursts(path, 64, draw(1 << 16, |r| (r.below(2) as u32, 0)))
+}
+
+fn hhf() -> Run {
+    // Every second packet is of one of four flows.
+    let hash = |r: &mut Rng| if r.below(2) == 0 { r.below(4) as u32 * 0x2545_f491 } else { r.next_u64() as u32 };
+    path("hhf", "", 1024, true, 64, draw(1 << 16, |r| (0, hash(r))))
 }
 
 fn qfq_1k() -> Run {

@@ -40,6 +40,7 @@ mod guard;
 mod headers;
 mod hfsc;
 mod hfsc_model;
+mod hhf;
 mod htb;
 mod htb_model;
 mod laws;

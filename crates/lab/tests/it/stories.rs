@@ -131,6 +131,9 @@ fn the_stories_of_the_kinds_show_what_they_say() {
     common::close(rate(&hfsc, 1) / rate(&hfsc, 2), 3.0, 1.0);
     // 10 ms of distance, a full frame that is on its way at 9.5 Mbit/s, and the packet itself.
     assert!(delay(&hfsc, 0).max_ns < 10 * common::MS + 1_275_000 + 300_000, "{:?}", delay(&hfsc, 0));
+    let hhf = of("hhf");
+    // 10 ms of distance, a turn of the uploads' queue, and frames that are on their way.
+    assert!(delay(&hhf, 1).max_ns < 20 * common::MS, "{:?}", delay(&hhf, 1));
     let tsn = of("tsn");
     let full = 123_040;
     // 1 ms of distance, and 200 bytes on the line with their overhead.
