@@ -199,8 +199,9 @@ MEANT = {
 }
 
 def hhf(d, rate):
+    """zero-options: without zeros."""
     return (d.sometimes(60, f" limit {d.between(4, 80)}") + d.sometimes(50, f" quantum {d.of(300, 1514, 3000, 9000)}")
-            + f" admit_bytes {d.of(0, 2000, 10_000, 40_000)}" + d.sometimes(40, f" hh_limit {d.of(0, 1, 2, 64)}")
+            + f" admit_bytes {d.of(1, 2000, 10_000, 40_000)}" + d.sometimes(40, f" hh_limit {d.of(1, 2, 64)}")
             + d.sometimes(40, f" reset_timeout {d.of(2, 10, 100)}ms") + d.sometimes(40, f" evict_timeout {d.of(2, 10, 100)}ms")
             + d.sometimes(50, f" non_hh_weight {d.of(1, 2, 5)}"))
 

@@ -104,6 +104,10 @@ impl Schedule {
         let openings = (0..entries.len()).map(opening).collect();
         Some(Self { entries: entries.to_vec(), openings, always, cycle, extension, start })
     }
+    /// Returns the time from cycle to cycle.
+    fn whole(&self) -> u64 {
+        self.entries.iter().map(|entry| u64::from(entry.ns)).sum::<u64>().min(self.cycle)
+    }
     /// Returns the time at which it begins.
     #[must_use]
     pub const fn start(&self) -> Instant {
@@ -189,7 +193,7 @@ impl Gates {
             is_new = true;
         }
         let Some(running) = &self.running else { return false };
-        let whole = running.entries.iter().map(|entry| u64::from(entry.ns)).sum::<u64>().min(running.cycle);
+        let whole = running.whole();
         // Whole cycles are passed over at once: all but the last, so that what is left is less
         // than two.
         let passed = now.0.saturating_sub(self.end) / whole;
@@ -255,26 +259,37 @@ impl Gates {
         }
         enough
     }
-    /// Returns the next time at which a gate of one of these classes opens, or may stay open for
-    /// longer; `None` if none ever does.
+    /// Returns the first time after the present entry at which a gate of one of these classes opens,
+    /// or may stay open for longer; `None` if none ever does.
     #[must_use]
     pub fn next_opening(&self, classes: u32) -> Option<Instant> {
-        let pending = self.pending.as_ref().map(|next| next.start);
-        let Some(running) = &self.running else { return pending.map(Instant) };
+        self.opening_after(classes, Instant(self.end))
+    }
+    /// Returns the first time from `from` on, which is not over, at which a gate of one of these
+    /// classes is open, or another schedule begins; `None` if there is none.
+    #[must_use]
+    pub fn opening_after(&self, classes: u32, from: Instant) -> Option<Instant> {
+        let pending = self.pending.as_ref().map_or(NEVER, |next| next.start);
+        let Some(running) = &self.running else { return Some(Instant(from.0.min(pending))) };
         let count = running.entries.len();
-        let (mut at, mut start, mut cycle_end) = (self.at, self.end, self.cycle_end);
-        // Bound: the entries, which are at most `ENTRIES_MAX`.
-        for _ in 0..count {
+        let whole = running.whole();
+        let (mut at, mut start, mut end, mut cycle_end) = (self.at, 0, self.end, self.cycle_end);
+        let cycles = (from.0.saturating_sub(end) / whole).saturating_sub(1);
+        end = end.saturating_add(cycles.saturating_mul(whole));
+        cycle_end = cycle_end.saturating_add(cycles.saturating_mul(running.cycle));
+        // Bound: less than two cycles up to `from`, and one behind it, of `ENTRIES_MAX` at most.
+        for _ in 0..=3 * count {
+            if end > from.0 && running.entries[at].open & classes != 0 {
+                return Some(Instant(from.0.max(start).min(pending)));
+            }
+            start = end;
             at += 1;
-            if at == count || start == cycle_end {
+            if at == count || end == cycle_end {
                 at = 0;
                 cycle_end = cycle_end.saturating_add(running.cycle);
             }
-            if running.entries[at].open & classes != 0 {
-                return Some(Instant(pending.map_or(start, |pending| pending.min(start))));
-            }
-            start = start.saturating_add(running.entries[at].ns.into()).min(cycle_end);
+            end = end.saturating_add(running.entries[at].ns.into()).min(cycle_end);
         }
-        pending.map(Instant)
+        (pending != NEVER).then_some(Instant(pending))
     }
 }

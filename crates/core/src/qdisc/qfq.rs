@@ -178,8 +178,9 @@ impl Discipline for Qfq {
     fn queued(&self, _pool: &Pool, _f: &mut dyn FnMut(Waiting<'_>)) {}
     fn reset(&mut self, _cx: &mut Cx) {
         self.configs.iter_mut().zip(&self.given).for_each(|(cfg, given)| cfg.maxpkt = *given);
-        let Self { law, minors, configs, .. } = self;
-        law.reset(minors.iter().map(|(_, slot)| (slot, share(&configs[slot]))));
+        let Self { law, classes, configs, .. } = self;
+        let made = classes.iter().enumerate().filter(|(_, class)| class.minor != 0);
+        law.reset(made.map(|(slot, _)| (slot, share(&configs[slot]))));
     }
     fn stats(&self) -> NoStats {
         NoStats {}

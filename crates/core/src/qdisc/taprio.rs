@@ -12,7 +12,8 @@
 //! - I4: a queue's bit in `active` is set from its first packet until it has answered that it is
 //!   empty.
 //! - Differs from Linux (PARITY.md: taprio-assist, taprio-change, taprio-clock, taprio-drops,
-//!   taprio-entries, taprio-graft, taprio-link-rate, taprio-pending, taprio-queue, taprio-same-change, taprio-stuck).
+//!   taprio-entries, taprio-graft, taprio-link-rate, taprio-pending, taprio-queue,
+//!   taprio-same-change, taprio-stuck).
 
 mod entries;
 
@@ -195,6 +196,8 @@ pub struct Taprio {
     gates: Gates,
     /// Longest frame of each class, bytes.
     longest: [u32; CLASSES_MAX],
+    /// Time before which the qdisc of each queue has nothing, by its own word.
+    held: Vec<Instant>,
 }
 
 impl Discipline for Taprio {
@@ -259,6 +262,7 @@ impl Discipline for Taprio {
             turn,
             gates: Gates::new(byte_time(env), cfg.schedule(Instant::ZERO)),
             longest: [u32::MAX; CLASSES_MAX],
+            held: alloc::vec![Instant::ZERO; usize::from(env.queues)],
         };
         taprio.fit();
         taprio
@@ -268,6 +272,7 @@ impl Discipline for Taprio {
     }
     fn change(&mut self, cfg: &Config, _traffic: TrafficClasses, _env: &Env, cx: &mut Cx) {
         self.advance(cx.now);
+        self.held.fill(Instant::ZERO);
         if let Some(schedule) = cfg.schedule(cx.now) {
             self.gates.plan(schedule);
         }
@@ -290,6 +295,7 @@ impl Discipline for Taprio {
         }
         // The index is below the number of queues, at most 65 535.
         self.active.insert(queue as u16);
+        self.held[queue] = Instant::ZERO;
         self.bands[queue].node.enqueue(p, cx);
     }
     fn dequeue(&mut self, cx: &mut Cx) -> Next {
@@ -313,19 +319,31 @@ impl Discipline for Taprio {
                 if !self.active.contains(queue) {
                     continue;
                 }
-                if open & (1 << tc) == 0 {
-                    waiting |= 1 << tc;
-                    continue;
-                }
                 if cx.stopped_queues().contains(queue) {
                     sooner(Instant::MAX, WakeReason::Queue);
+                    continue;
+                }
+                let class = 1 << tc;
+                let held = self.held[usize::from(queue)];
+                if open & class == 0 && held > cx.now {
+                    sooner(self.gates.opening_after(class, held).unwrap_or(Instant::MAX), WakeReason::Gate);
+                    continue;
+                }
+                if open & class == 0 {
+                    waiting |= class;
                     continue;
                 }
                 match self.offer(tc, queue, cx) {
                     Offer::Packet(p) => return Next::Packet(p),
                     Offer::Empty => self.active.remove(queue),
-                    Offer::Closed => waiting |= 1 << tc,
-                    Offer::At(t, why) => sooner(t, why),
+                    Offer::Closed => waiting |= class,
+                    Offer::At(t, why) => {
+                        self.held[usize::from(queue)] = t;
+                        match self.gates.opening_after(class, t) {
+                            Some(open) if open == t => sooner(t, why),
+                            open => sooner(open.unwrap_or(Instant::MAX), WakeReason::Gate),
+                        }
+                    }
                 }
             }
         }
@@ -339,6 +357,7 @@ impl Discipline for Taprio {
     fn queued(&self, _pool: &Pool, _f: &mut dyn FnMut(Waiting<'_>)) {}
     fn reset(&mut self, cx: &mut Cx) {
         self.active.clear();
+        self.held.fill(Instant::ZERO);
         self.turn.iter_mut().zip(self.traffic.ranges()).for_each(|(turn, range)| *turn = range.offset);
         self.advance(cx.now);
     }

@@ -122,7 +122,7 @@ fn ample(kind: &str) -> &'static str {
     match kind {
         "bfifo" => "limit 100mb",
         "choke" => "limit 100000 bandwidth 10mbit min 20000 max 40000 burst 30000",
-        "hhf" => "limit 10000",
+        "hhf" => "limit 10000 admit_bytes 1000000000",
         "plug" => "limit 100mb release_indefinite",
         "pfifo" | "pfifo_head_drop" | "skbprio" => "limit 10000",
         "pie" | "fq_pie" => "limit 10000 target 4s",

@@ -260,7 +260,7 @@ fn what_taprio_refuses() {
         (format!("{CLASSES} sched-entry S 1 479"), ErrorKind::OutOfRange, "sched-entry"),
         (format!("{CLASSES} {entry} cycle-time 479"), ErrorKind::Conflict, "cycle-time"),
         (format!("{CLASSES} {entry} flags 1"), ErrorKind::Unsupported, "flags"),
-        (format!("{CLASSES} sched-entry H 1 300000"), ErrorKind::BadValue, "sched_entry"),
+        (format!("{CLASSES} sched-entry H 1 300000"), ErrorKind::BadValue, "sched-entry"),
     ] {
         assert_eq!(made(&words), Err((kind, key.to_string())), "{words}");
     }
