@@ -286,7 +286,12 @@ fn no_class_falls_further_behind_its_share_than_the_bound() {
             }
         }
         for (i, class) in served.iter().enumerate() {
-            assert!(class.worst <= class.bound, "round {round}, class {i}: {} of {}", class.worst, class.bound);
+            assert!(
+                class.worst <= class.bound,
+                "round {round}, class {i}: {} of {}",
+                class.worst,
+                class.bound
+            );
             closest = closest.max(class.worst / class.bound);
         }
     }

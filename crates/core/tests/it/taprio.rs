@@ -158,10 +158,12 @@ fn an_entry_is_extended_up_to_a_new_schedule() {
     assert!(gates.advance(Instant(1000)));
     gates.plan(Schedule::new(&entries[..1], 0, 0, 3400, Instant(1000)).unwrap());
     // The cycle that would begin at 3000 does not: the last entry is extended.
-    let open: Vec<u32> = [2000, 2299, 2300, 2999, 3000, 3299, 3399, 3400].map(|t| {
-        gates.advance(Instant(t));
-        gates.open()
-    }).into();
+    let open: Vec<u32> = [2000, 2299, 2300, 2999, 3000, 3299, 3399, 3400]
+        .map(|t| {
+            gates.advance(Instant(t));
+            gates.open()
+        })
+        .into();
     assert_eq!(open, [1, 1, 2, 2, 2, 2, 2, 1]);
 }
 
@@ -222,7 +224,8 @@ fn silence_costs_no_walk_and_changes_nothing() {
         let cycle = [0, sum, 1 + sum * 2 / 3, sum + 77][rng.below(4) as usize];
         let schedule = Schedule::new(&entries, cycle, 0, rng.below(5000), Instant(100)).unwrap();
         let byte = ByteTime::of_rate(1_000_000_000);
-        let (mut far, mut near) = (Gates::new(byte, Some(schedule.clone())), Gates::new(byte, Some(schedule)));
+        let (mut far, mut near) =
+            (Gates::new(byte, Some(schedule.clone())), Gates::new(byte, Some(schedule)));
         let mut now = 0;
         for _ in 0..20 {
             let to = now + rng.below(20 * sum);
@@ -270,7 +273,8 @@ fn what_taprio_refuses() {
 #[test]
 fn a_link_without_a_rate_counts_as_ten_megabits_for_taprio() {
     let env = Env { link_rate: None, ..env() };
-    let mut lane = Lane::on(env, "taprio", &format!("{CLASSES} sched-entry S 1 500000 sched-entry S 0 500000"));
+    let mut lane =
+        Lane::on(env, "taprio", &format!("{CLASSES} sched-entry S 1 500000 sched-entry S 0 500000"));
     assert_eq!(lane.take(T), Out::Nothing);
     // A byte takes 800 ns.
     assert_eq!(lane.put(T, 1, meta(626, 0)), Admitted::Dropped(DropReason::Oversize));
