@@ -10,8 +10,8 @@
 //!   none.
 //! - I3: the two queues get bytes as `quantum` and `quantum * non_hh_weight`, except for a burst of
 //!   the others, which goes first.
-//! - Differs from Linux (PARITY.md: hhf-shrink, hhf-reset, zero-options, flow-hash): packets that a
-//!   smaller limit drops are counted.
+//! - Differs from Linux (PARITY.md: hhf-parent-backlog, hhf-shrink, hhf-reset, zero-options,
+//!   flow-hash): packets that a smaller limit drops are counted.
 
 use crate::base::bound::Bound;
 use crate::base::env::Env;

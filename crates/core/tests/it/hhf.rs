@@ -146,3 +146,15 @@ fn what_hhf_refuses() {
     }
     assert_eq!(made("quantum 1 non_hh_weight 2147483647"), Ok(()));
 }
+
+/// hhf-parent-backlog
+#[test]
+fn the_backlog_above_hhf_stays_right() {
+    let mut lane = Lane::new("tbf", "rate 8mbit burst 2000 limit 100000");
+    lane.graft(T, Handle::new(0x8001, 1), "hhf", "limit 3");
+    for (id, len) in (10..).zip([1500, 60, 700, 1000, 90]) {
+        let _ = lane.put(T, id, meta(len, id));
+    }
+    let books = lane.root().books();
+    assert_eq!((books.queued.packets, books.queued.bytes), (3, 1790));
+}
