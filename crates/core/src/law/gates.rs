@@ -1,5 +1,5 @@
-//! Gates of traffic classes that open and close by a schedule (IEEE 802.1Q-2018, section 8.6.8.4 and
-//! 8.6.9), on numbers. A schedule is a cycle of entries, each with the gates that are open and a
+//! Gates of traffic classes that open and close by a schedule (IEEE 802.1Q-2018, sections 8.6.8.4
+//! and 8.6.9), on numbers. A schedule is a cycle of entries, each with the gates that are open and a
 //! duration; it begins at a base time, before which all gates are open.
 //!
 //! A frame may leave if its class's gate is open, if it would be sent before that gate closes, and
@@ -9,8 +9,8 @@
 //! - I1: while a schedule runs, `now` lies in the present entry, or before its end.
 //! - I2: bytes that leave by an open gate are at most those that the link carries in its opening.
 //! - I3: a call goes over the entries at most twice, however much time has passed since the last.
-//! - Differs from Linux (PARITY.md: taprio-change): a new schedule begins at its start, in the midst
-//!   of an entry of the old one.
+//! - Differs from Linux (PARITY.md: taprio-change): a new schedule begins at its start, in the
+//!   midst of an entry of the old one.
 
 use alloc::vec::Vec;
 
@@ -243,8 +243,8 @@ impl Gates {
     pub fn open(&self) -> u32 {
         self.running.as_ref().map_or(u32::MAX, |running| running.entries[self.at].open)
     }
-    /// True if a frame of a class whose gate is open may leave now. If it may, or if its bytes alone
-    /// are missing, they are taken from the budgets of all classes.
+    /// True if a frame of a class whose gate is open may leave now. If it may, or if its bytes
+    /// alone are missing, they are taken from the budgets of all classes.
     #[must_use]
     pub fn pass(&mut self, tc: usize, bytes: u32, now: Instant) -> bool {
         if self.open() == u32::MAX {
@@ -259,8 +259,8 @@ impl Gates {
         }
         enough
     }
-    /// Returns the first time after the present entry at which a gate of one of these classes opens,
-    /// or may stay open for longer; `None` if none ever does.
+    /// Returns the first time after the present entry at which a gate of one of these classes
+    /// opens, or may stay open for longer; `None` if none ever does.
     #[must_use]
     pub fn next_opening(&self, classes: u32) -> Option<Instant> {
         self.opening_after(classes, Instant(self.end))

@@ -1,5 +1,6 @@
-//! mq, mqprio and taprio as tc prints them: roots with a qdisc for each transmit queue. The counters
-//! of mq and mqprio are the sums over those qdiscs, and the default qdiscs of queues are printed as well.
+//! mq, mqprio and taprio as tc prints them: roots with a qdisc for each transmit queue. The
+//! counters of mq and mqprio are the sums over those qdiscs, and the default qdiscs of queues are
+//! printed as well.
 
 use txweir_core::path::trees::Trees;
 use txweir_core::sched::node::{Books, Node};

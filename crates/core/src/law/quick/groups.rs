@@ -302,8 +302,8 @@ impl Groups {
         self.shift_sets(reached, EARLY, READY);
         self.shift_sets(reached, EARLY | BLOCKED, BLOCKED);
     }
-    /// Unblocks groups below this one, which finished at `old` and is ready no more, or later: those
-    /// above the next ready group, unless the one behind finishes as early.
+    /// Unblocks groups below this one, which finished at `old` and is ready no more, or later:
+    /// those above the next ready group, unless the one behind finishes as early.
     fn unblock(&mut self, index: u32, old: u64) {
         if self.ready_from(index + 1).is_some_and(|next| !after(next.finish, old)) {
             return;
