@@ -95,7 +95,8 @@ pub(crate) fn again(kind: &str, key: &str) -> Cow<'static, str> {
             "tbf: duplicate \"buffer/burst/maxburst\" specification".into()
         }
         ("tbf", "mtu" | "minburst") => "tbf: duplicate \"mtu/minburst\" specification".into(),
-        ("tbf" | "cbs" | "etf" | "taprio", _) => format!("{kind}: duplicate \"{key}\" specification").into(),
+        ("taprio", _) => format!("taprio: duplicate \"{}\" specification", key.replace('_', "-")).into(),
+        ("tbf" | "cbs" | "etf", _) => format!("{kind}: duplicate \"{key}\" specification").into(),
         ("htb", _) => format!("Double \"{key}\" spec").into(),
         ("hfsc", _) => format!("HFSC: Double \"{key}\"").into(),
         ("prio", _) => format!("Error: duplicate {key}").into(),

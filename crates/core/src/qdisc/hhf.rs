@@ -10,8 +10,8 @@
 //!   none.
 //! - I3: the two queues get bytes as `quantum` and `quantum * non_hh_weight`, except for a burst of
 //!   the others, which goes first.
-//! - Differs from Linux (PARITY.md: hhf-parent-backlog, hhf-shrink, hhf-reset, zero-options,
-//!   flow-hash): packets that a smaller limit drops are counted.
+//! - Differs from Linux (PARITY.md: hhf-parent-backlog, hhf-range, hhf-shrink, hhf-reset,
+//!   zero-options, flow-hash): packets that a smaller limit drops are counted.
 
 use crate::base::bound::Bound;
 use crate::base::env::Env;
@@ -37,7 +37,7 @@ crate::params! {
         /// Bytes that the queue of heavy hitters may send in a turn.
         quantum: Bytes = Bytes(env.frame_max().into()), keys ["quantum"], "at most 2147483647 bytes": |b| b.0 <= MOST;
         /// Most heavy hitters at a time; a flow beyond them counts as another.
-        hh_limit: u32 = 2048, keys ["hh_limit"];
+        hh_limit: u32 = 2048, keys ["hh_limit"], "at most 1048576": |n| *n <= 1 << 20;
         /// Time after which the counters of bytes are cleared.
         reset_timeout: Nanos = Nanos::from_millis(40), keys ["reset_timeout"];
         /// Bytes between two clearings beyond which a flow is a heavy hitter.

@@ -46,14 +46,14 @@ use crate::sched::spec::{ClassShape, Flags};
 use crate::sched::traffic::{CLASSES_MAX, Range, TrafficClasses};
 use crate::text::error::{ConfigError, ErrorKind, Object};
 use crate::text::params::{Params, apply};
-use crate::text::value::{PrioMap, Value as _, Words, exact_of};
+use crate::text::value::{Hex, PrioMap, Value as _, Words, exact_of};
 
 pub use entries::Entries;
 
 crate::params! {
     /// Parameters of taprio.
     pub struct Config(env)
-        once ["sched-entry", "cycle-time", "cycle-time-extension", "txtime-delay", "flags", "clockid"]
+        once ["sched_entry", "cycle_time", "cycle_time_extension", "txtime_delay", "flags", "clockid"]
     {
         /// Traffic classes. A change keeps them.
         num_tc: u32 = 0, keys ["num_tc"], "0 to 16": |n| *n <= CLASSES_MAX as u32;
@@ -77,7 +77,7 @@ crate::params! {
         sched_entry: Entries = Entries::default(), keys ["sched-entry"];
         /// Work of the network card: 1 to give packets launch times, 2 to keep the schedule.
         /// Refused but for 0, because the engine keeps the schedule.
-        flags: u32 = 0, keys ["flags"];
+        flags: Hex = Hex(0), keys ["flags"];
         /// Delay of launch times. Has no effect without `flags`.
         txtime_delay: u32 = 0, keys ["txtime-delay"];
     }
@@ -219,8 +219,8 @@ impl Discipline for Taprio {
     fn resolve(cfg: &mut Config, old: Option<&Config>, env: &Env) -> Result<TrafficClasses, ConfigError> {
         let object = || Object::Kind(Self::KIND);
         several_queues(Self::KIND, env)?;
-        if cfg.flags != 0 {
-            let err = ConfigError::new(ErrorKind::Unsupported, object(), "0: no work of a card", cfg.flags);
+        if cfg.flags.0 != 0 {
+            let err = ConfigError::new(ErrorKind::Unsupported, object(), "0: no work of a card", exact_of(&cfg.flags));
             return Err(err.key("flags").hint("the gates are kept here: leave it out"));
         }
         if let Some(old) = old {

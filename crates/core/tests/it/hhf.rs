@@ -144,6 +144,7 @@ fn what_hhf_refuses() {
     for words in ["quantum 0", "non_hh_weight 0", "quantum 2000000000 non_hh_weight 2"] {
         assert!(made(words).unwrap_err().contains("1 to 2147483647 bytes"), "{words}");
     }
+    assert!(made("hh_limit 1048577").is_err());
     assert_eq!(made("quantum 1 non_hh_weight 2147483647"), Ok(()));
 }
 
