@@ -53,7 +53,7 @@ pub use entries::Entries;
 crate::params! {
     /// Parameters of taprio.
     pub struct Config(env)
-        once ["sched_entry", "cycle_time", "cycle_time_extension", "txtime_delay", "flags", "clockid"]
+        once ["cycle_time", "cycle_time_extension", "txtime_delay", "flags", "clockid"]
     {
         /// Traffic classes. A change keeps them.
         num_tc: u32 = 0, keys ["num_tc"], "0 to 16": |n| *n <= CLASSES_MAX as u32;
