@@ -108,18 +108,8 @@ pub const JOBS: &[Job] = &[
         make: skbprio,
     },
     Job { name: "drr-1k", about: "drr, 1000 classes x 4 packets", peer: false, make: drr_1k },
-    Job {
-        name: "qfq-1k",
-        about: "qfq, 1000 classes of four weights x 4 packets",
-        peer: false,
-        make: qfq_1k,
-    },
-    Job {
-        name: "taprio",
-        about: "taprio, two open gates, 64 packets standing",
-        peer: false,
-        make: taprio,
-    },
+    Job { name: "qfq-1k", about: "qfq, 1000 classes of four weights x 4 packets", peer: false, make: qfq_1k },
+    Job { name: "taprio", about: "taprio, two open gates, 64 packets standing", peer: false, make: taprio },
     Job { name: "hhf", about: "hhf, 64 packets standing, a few heavy flows of many", peer: false, make: hhf },
     Job { name: "ets", about: "ets, 16 bands at random, 4 of them strict", peer: false, make: ets },
     Job {
@@ -355,7 +345,8 @@ fn taprio() -> Run {
 
 fn hhf() -> Run {
     // Every second packet is of one of four flows.
-    let hash = |r: &mut Rng| if r.below(2) == 0 { r.below(4) as u32 * 0x2545_f491 } else { r.next_u64() as u32 };
+    let hash =
+        |r: &mut Rng| if r.below(2) == 0 { r.below(4) as u32 * 0x2545_f491 } else { r.next_u64() as u32 };
     path("hhf", "", 1024, true, 64, draw(1 << 16, |r| (0, hash(r))))
 }
 

@@ -11,9 +11,9 @@ use txweir_core::qdisc::etf::Clock;
 use txweir_core::qdisc::ets::Quanta;
 use txweir_core::qdisc::mqprio::{Mode, Preemption, Ranges, Rates, Shaper};
 use txweir_core::qdisc::red::Qevent;
-use txweir_core::qdisc::taprio::Entries;
 use txweir_core::qdisc::rough::Profile;
 use txweir_core::qdisc::sfq::Seconds;
+use txweir_core::qdisc::taprio::Entries;
 use txweir_core::sched::classful::{ClassAt, ClassSpec};
 use txweir_core::sched::erased::Qdisc;
 use txweir_core::sched::spec::Spec;
@@ -152,7 +152,11 @@ pub(crate) fn value_words(param: &Param, rng: &mut Rng) -> Vec<String> {
             let n = log_uniform(rng, 1 << 20) as i64;
             vec![if chance(rng, 1, 4) { -n } else { n }.to_string()]
         }
-        e if e == Entries::EXPECTED => vec!["S".into(), format!("{:x}", log_uniform(rng, 15)), (100_000 + log_uniform(rng, 1 << 20)).to_string()],
+        e if e == Entries::EXPECTED => vec![
+            "S".into(),
+            format!("{:x}", log_uniform(rng, 15)),
+            (100_000 + log_uniform(rng, 1 << 20)).to_string(),
+        ],
         e if e == Clock::EXPECTED => vec![(*pick(rng, &["CLOCK_TAI", "TAI", "tai"])).into()],
         e if e == Mask::EXPECTED => vec![log_uniform(rng, 1 << 14).to_string()],
         e if e == NanosBare::EXPECTED => {

@@ -220,7 +220,12 @@ impl Discipline for Taprio {
         let object = || Object::Kind(Self::KIND);
         several_queues(Self::KIND, env)?;
         if cfg.flags.0 != 0 {
-            let err = ConfigError::new(ErrorKind::Unsupported, object(), "0: no work of a card", exact_of(&cfg.flags));
+            let err = ConfigError::new(
+                ErrorKind::Unsupported,
+                object(),
+                "0: no work of a card",
+                exact_of(&cfg.flags),
+            );
             return Err(err.key("flags").hint("the gates are kept here: leave it out"));
         }
         if let Some(old) = old {
