@@ -198,16 +198,24 @@ MEANT = {
              {"row": "cake-longest", "waives": ["law"]}],
 }
 
+def hhf(d, rate):
+    """zero-options: without zeros."""
+    return (d.sometimes(60, f" limit {d.between(4, 80)}") + d.sometimes(50, f" quantum {d.of(300, 1514, 3000, 9000)}")
+            + f" admit_bytes {d.of(1, 2000, 10_000, 40_000)}" + d.sometimes(40, f" hh_limit {d.of(1, 2, 64)}")
+            + d.sometimes(40, f" reset_timeout {d.of(2, 10, 100)}ms") + d.sometimes(40, f" evict_timeout {d.of(2, 10, 100)}ms")
+            + d.sometimes(50, f" non_hh_weight {d.of(1, 2, 5)}"))
+
+
 BY_CHANCE = {"pie": pie_by_chance, "fq_pie": fq_pie_by_chance, "red": red_by_chance, "choke": choke_by_chance, "netem": netem_by_chance}
 
 KINDS = {
     "pfifo": pfifo, "bfifo": bfifo, "pfifo_head_drop": pfifo, "pfifo_fast": lambda d, rate: "", "prio": prio, "codel": codel,
     "fq_codel": fq_codel, "tbf": tbf, "ets": ets, "sfq": sfq, "netem": netem, "fq": fq, "red": red, "pie": pie, "fq_pie": fq_pie,
     "skbprio": skbprio, "cake": cake, "drr": lambda d, rate: "", "multiq": lambda d, rate: "", "htb": lambda d, rate: "",
-    "hfsc": lambda d, rate: "", "plug": plug, "choke": choke,
+    "hfsc": lambda d, rate: "", "qfq": lambda d, rate: "", "hhf": hhf, "plug": plug, "choke": choke,
 }
 # Kinds with classes that may have qdiscs of any kind.
-INNER = ("prio", "ets", "tbf", "drr", "multiq", "netem", "red")
+INNER = ("prio", "ets", "tbf", "drr", "qfq", "multiq", "netem", "red")
 # Those that hold packets back; red takes one that does for an empty queue (red-idle-child).
 SHAPING = ("tbf", "netem", "fq", "cake", "plug")
 # Those that a tree may have at its root in place of a tbf.
@@ -280,7 +288,7 @@ class Policy:
 
     def own_classes(self, handle, kind, rate):
         """Makes classes, of kinds whose classes commands make."""
-        if kind not in ("drr", *TREES):
+        if kind not in ("drr", "qfq", *TREES):
             return []
         minors = range(1, 1 + self.draw.between(1, 4))
         for minor in minors:
@@ -293,6 +301,8 @@ class Policy:
         d = self.draw
         if kind == "drr":
             return d.sometimes(80, f" quantum {d.of(300, 600, 1514, 3000, 9000)}")
+        if kind == "qfq":
+            return d.sometimes(80, f" weight {d.of(1, 2, 3, 10, 100, 1000)}") + d.sometimes(40, f" maxpkt {d.of(600, 1514, 3000, 9000)}")
         least = max(8, rate * d.between(2, 8) // 10)
         if kind == "hfsc":
             # Rates have 32 bits of bytes.

@@ -10,7 +10,7 @@ use std::time::Instant as Clock;
 
 use txweir_core::base::rng::Rng;
 use txweir_core::text::value::Words;
-use txweir_core::{Ecn, Handle, Instant, Nanos, PathConfig, Role, TxPath};
+use txweir_core::{Ecn, Env, Handle, Instant, Nanos, PathConfig, Role, TxPath};
 
 use crate::common::spread;
 use path::{BURST_TIME, By, Run, STANDING_TIME, Sink, bursts, bursts_by, bursts_of, made, paced, path};
@@ -108,6 +108,9 @@ pub const JOBS: &[Job] = &[
         make: skbprio,
     },
     Job { name: "drr-1k", about: "drr, 1000 classes x 4 packets", peer: false, make: drr_1k },
+    Job { name: "qfq-1k", about: "qfq, 1000 classes of four weights x 4 packets", peer: false, make: qfq_1k },
+    Job { name: "taprio", about: "taprio, two open gates, 64 packets standing", peer: false, make: taprio },
+    Job { name: "hhf", about: "hhf, 64 packets standing, a few heavy flows of many", peer: false, make: hhf },
     Job { name: "ets", about: "ets, 16 bands at random, 4 of them strict", peer: false, make: ets },
     Job {
         name: "fq-20k",
@@ -322,6 +325,37 @@ fn with_classes<'a>(
         }
     });
     path
+}
+
+/// Runs two classes whose gates are open at all times, of which one has both queues.
+fn taprio() -> Run {
+    const OPTIONS: &str = "num_tc 2 map 0 1 queues 2@0 2@2 clockid TAI sched-entry S 3 1000000";
+    let config = PathConfig {
+        env: Env { queues: 4, ..Env::default() },
+        pool: 1024,
+        role: Role::Forwarder,
+        ..PathConfig::default()
+    };
+    let words: Vec<&str> = OPTIONS.split(' ').collect();
+    let made = TxPath::new(config).map_err(|e| e.to_string());
+    let made = made.and_then(|p| p.with_qdisc("taprio", &words).map_err(|e| e.to_string()));
+    let path = made.unwrap_or_else(|e| unreachable!("a benchmark's own options are right: {e}"));
+    bursts(path, 64, draw(1 << 16, |r| (r.below(2) as u32, 0)))
+}
+
+fn hhf() -> Run {
+    // Every second packet is of one of four flows.
+    let hash =
+        |r: &mut Rng| if r.below(2) == 0 { r.below(4) as u32 * 0x2545_f491 } else { r.next_u64() as u32 };
+    path("hhf", "", 1024, true, 64, draw(1 << 16, |r| (0, hash(r))))
+}
+
+fn qfq_1k() -> Run {
+    const WEIGHTS: [&[&str]; 4] = [&["weight", "1"], &["weight", "4"], &["weight", "20"], &["weight", "50"]];
+    let path = with_classes("qfq", 8192, CLASSES, |minor| (0, WEIGHTS[usize::from(minor % 4)]));
+    let root = path.tree().root().handle();
+    let packets = draw(1 << 16, |r| (root.0 + 1 + r.below(CLASSES.into()) as u32, 0));
+    bursts(path, 4 * u64::from(CLASSES), packets)
 }
 
 fn drr_1k() -> Run {

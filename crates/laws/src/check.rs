@@ -22,7 +22,7 @@ const OWN_QUEUE: &[&str] = &["hfsc", "htb", "netem"];
 
 /// Kinds in which a class that may not send yet holds up the others, as in Linux: below one of
 /// these a shaper holds back all packets.
-const HELD_UP_BY_ONE: &[&str] = &["drr", "ets", "hfsc"];
+const HELD_UP_BY_ONE: &[&str] = &["drr", "ets", "hfsc", "qfq"];
 
 /// Most wakes without progress: each level of shapers may ask for two.
 const STUCK_MAX: u32 = 32;
@@ -398,7 +398,7 @@ impl Checker {
 
     /// True if a qdisc of the tree keeps packets for stopped queues.
     fn by_queue(&self) -> bool {
-        self.rules.iter().any(|rule| ["mq", "mqprio", "multiq"].contains(&rule.kind))
+        self.rules.iter().any(|rule| ["mq", "mqprio", "multiq", "taprio"].contains(&rule.kind))
     }
 
     /// Checks law 4, from one wake to the next.

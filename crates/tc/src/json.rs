@@ -47,6 +47,12 @@ impl Object {
                 self.raw(key, &object.finish())
             }
             Json::List(l) => self.raw(key, &numbers(l)),
+            Json::Objects(all) => {
+                let object = |members: &Vec<(&'static str, Json)>| {
+                    members.iter().fold(Self::new(), |o, (key, value)| o.value(key, value)).finish()
+                };
+                self.raw(key, &list(all.iter().map(object)))
+            }
             Json::Rows(rows) => self.raw(key, &list(rows.iter().map(|row| numbers(row)))),
         }
     }

@@ -89,6 +89,12 @@ pub(crate) fn for_qdisc(cmd: &QdiscCommand, err: &ConfigError) -> Option<&'stati
             _ => NOT_SUPPORTED,
         },
         (ErrorKind::Unsupported, ..) => NOT_SUPPORTED,
+        (ErrorKind::Missing, "clockid", _) if err.object == Object::Kind("taprio") => {
+            "Error: Specifying a 'clockid' is mandatory."
+        }
+        (ErrorKind::Missing, "sched-entry", _) => {
+            "Error: There should be at least one entry in the schedule."
+        }
         (ErrorKind::Missing, "clockid", _) => "Error: Dynamic clockids are not supported.",
         (ErrorKind::OutOfRange, "clockid", _) => "Error: Invalid clockid. CLOCK_TAI must be used.",
         (ErrorKind::OutOfRange, "delta", _) => "Error: Delta must be positive.",

@@ -8,7 +8,6 @@
 mod action_refusals;
 mod actions;
 mod cake;
-mod classes;
 mod ematch;
 mod engine;
 mod filters;
@@ -53,7 +52,7 @@ pub enum Object {
 fn grammars(object: Object) -> impl Iterator<Item = &'static Grammar> {
     let (table, more): (_, &[Grammar]) = match object {
         Object::Qdisc => (qdiscs::TABLE, &*cake::CAKE_MQ),
-        Object::Class => (classes::TABLE, &[]),
+        Object::Class => (&[], &[]),
         Object::Filter => (filters::TABLE, &[]),
         Object::Action => (actions::TABLE, &[]),
     };

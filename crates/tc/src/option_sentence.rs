@@ -80,6 +80,7 @@ pub(crate) fn unknown(kind: &str, word: &str) -> Cow<'static, str> {
         }
         "hfsc" => format!("HFSC: What is \"{word}\" ?").into(),
         "mqprio" => Sentence::Argument(word, "unknown argument").into(),
+        "taprio" => "Unknown argument".into(),
         "pfifo_fast" => "qdisc 'pfifo_fast' does not support option parsing".into(),
         // tc has no reader of its options: the kind itself is unknown to it.
         "mq" => format!("Unknown qdisc \"{kind}\", hence option \"{word}\" is unparsable").into(),
@@ -94,6 +95,7 @@ pub(crate) fn again(kind: &str, key: &str) -> Cow<'static, str> {
             "tbf: duplicate \"buffer/burst/maxburst\" specification".into()
         }
         ("tbf", "mtu" | "minburst") => "tbf: duplicate \"mtu/minburst\" specification".into(),
+        ("taprio", _) => format!("taprio: duplicate \"{}\" specification", key.replace('_', "-")).into(),
         ("tbf" | "cbs" | "etf", _) => format!("{kind}: duplicate \"{key}\" specification").into(),
         ("htb", _) => format!("Double \"{key}\" spec").into(),
         ("hfsc", _) => format!("HFSC: Double \"{key}\"").into(),
@@ -124,7 +126,9 @@ fn illegal(object: Object, kind: &str, key: &str, err: &ConfigError, words: &[&s
             let word = if TBF_SIZES.contains(&key) { size } else { word };
             said(format!("tbf: illegal value for \"{key}\": \"{word}\""))
         }
-        ("etf", "clockid") => said(format!("etf: illegal value for \"clockid\": \"{word}\".")),
+        ("etf" | "taprio", "clockid") => {
+            said(format!("{kind}: illegal value for \"clockid\": \"{word}\"."))
+        }
         ("cbs" | "etf", _) => said(format!("{kind}: illegal value for \"{key}\": \"{word}\"")),
         ("plug", _) => said(format!("Illegal value for \"limit\": \"{word}\"")),
         ("choke", "avpkt") if word.starts_with('0') => "CHOKE: failed to calculate EWMA constant.".into(),
@@ -144,7 +148,7 @@ fn illegal(object: Object, kind: &str, key: &str, err: &ConfigError, words: &[&s
             _ => said(format!("The number of \"{key}\" must be <= 16")),
         },
         ("prio", "priomap") => "Illegal \"priomap\" element".into(),
-        ("mqprio", "map" | "queues") => unknown(kind, word),
+        ("mqprio" | "taprio", "map" | "queues") => unknown(kind, word),
         ("mqprio", "min_rate" | "max_rate") if !words.contains(&"bw_rlimit") => unknown(kind, key),
         ("mqprio", "min_rate" | "max_rate") => unknown(kind, word),
         ("mqprio", "mode" | "shaper") => said(format!("Illegal {key} ({word})")),

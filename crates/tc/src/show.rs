@@ -18,6 +18,7 @@ mod queues;
 mod red;
 mod sfq;
 mod stab;
+mod taprio;
 mod tbf;
 
 use std::fmt::Write;
@@ -262,7 +263,7 @@ fn write_text(
     }
     match place.depth {
         // The queues hold references to their own qdiscs.
-        0 if queues::stand(node) => write!(out, " root")?,
+        0 if queues::counts_below(node) => write!(out, " root")?,
         0 => write!(out, " root refcnt {}", form.refcnt)?,
         _ => write!(out, " parent {}", form.named(place.parent))?,
     }
@@ -336,7 +337,7 @@ fn object(place: Place, node: &Node, below: Below<'_, '_>, form: &Form) -> Strin
         o = o.text("dev", dev);
     }
     o = match place.depth {
-        0 if queues::stand(node) => o.bool("root", true),
+        0 if queues::counts_below(node) => o.bool("root", true),
         0 => o.bool("root", true).uint("refcnt", form.refcnt.into()),
         _ => o.text("parent", &form.named(place.parent)),
     };
@@ -436,6 +437,7 @@ fn options(qdisc: &dyn Qdisc, form: &Form) -> Vec<Printed> {
         "cake" => return cake::options(qdisc, form),
         "sfq" => return sfq::options(qdisc, form),
         "mqprio" => return queues::options(qdisc, form),
+        "taprio" => return taprio::options(qdisc),
         "tbf" => return tbf::options(qdisc, form),
         _ => {}
     }

@@ -99,6 +99,8 @@ reasons! {
         Queue = "queue",
         /// Packets wait for a command that lets them leave: the instant is the end of time.
         Plugged = "plugged",
+        /// Packets wait for a gate of their traffic class to open.
+        Gate = "gate",
     }
 }
 

@@ -15,6 +15,7 @@ pub mod fq;
 pub mod fq_codel;
 pub mod fq_pie;
 pub mod hfsc;
+pub mod hhf;
 pub mod htb;
 pub mod leaf;
 pub mod mq;
@@ -25,11 +26,13 @@ pub mod pfifo_fast;
 pub mod pie;
 pub mod plug;
 pub mod prio;
+pub mod qfq;
 pub mod red;
 mod registry;
 pub mod rough;
 pub mod sfq;
 pub mod skbprio;
+pub mod taprio;
 pub mod tbf;
 pub mod turns;
 
@@ -53,6 +56,7 @@ pub static KINDS: &[&Spec] = &[
     &Spec::of::<fq_codel::FqCodel>(),
     &Spec::of::<fq_pie::FqPie>(),
     &Spec::of::<hfsc::Hfsc>(),
+    &Spec::of::<hhf::Hhf>(),
     &Spec::of::<htb::Htb>(),
     &Spec::of::<mq::Mq>(),
     &Spec::of::<mqprio::Mqprio>(),
@@ -64,10 +68,12 @@ pub static KINDS: &[&Spec] = &[
     &Spec::of::<pie::Pie>(),
     &Spec::of::<plug::Plug>(),
     &Spec::of::<prio::Prio>(),
+    &Spec::of::<qfq::Qfq>(),
     &Spec::of::<red::Red>(),
     &Spec::of::<rough::Rough>(),
     &Spec::of::<sfq::Sfq>(),
     &Spec::of::<skbprio::Skbprio>(),
+    &Spec::of::<taprio::Taprio>(),
     &Spec::of::<tbf::Tbf>(),
 ];
 

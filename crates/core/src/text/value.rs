@@ -40,6 +40,8 @@ pub enum Json {
     Rows(Vec<Vec<u64>>),
     /// Digits of a number that is not whole, or is below zero.
     Number(String),
+    /// A list of objects.
+    Objects(Vec<Vec<(&'static str, Json)>>),
     /// `null`: the key alone has the meaning.
     Null,
     /// An object.

@@ -114,7 +114,7 @@ fn what_is_taken_out_is_what_was_shown() {
 }
 
 /// Kinds that drop a packet that names no class, or no launch time.
-const NO_DEFAULT: [&str; 3] = ["drr", "etf", "hfsc"];
+const NO_DEFAULT: [&str; 4] = ["drr", "etf", "hfsc", "qfq"];
 
 /// Returns limits that no test reaches, for the kinds that have a limit. A drop by a law would look
 /// like a fault of the swap.
@@ -122,6 +122,7 @@ fn ample(kind: &str) -> &'static str {
     match kind {
         "bfifo" => "limit 100mb",
         "choke" => "limit 100000 bandwidth 10mbit min 20000 max 40000 burst 30000",
+        "hhf" => "limit 10000 admit_bytes 1000000000",
         "plug" => "limit 100mb release_indefinite",
         "pfifo" | "pfifo_head_drop" | "skbprio" => "limit 10000",
         "pie" | "fq_pie" => "limit 10000 target 4s",
@@ -135,6 +136,7 @@ fn ample(kind: &str) -> &'static str {
         "sfq" => "limit 10000 divisor 65536",
         "cake" => "unlimited no-split-gso rtt 1000s memlimit 1gb",
         "fq" => "limit 100000 flow_limit 100000 horizon 4000s",
+        "taprio" => "num_tc 2 map 0 1 1 queues 1@0 1@1 clockid TAI sched-entry S 3 1000000",
         "mqprio" => "num_tc 2 map 0 1 1 queues 1@0 1@1 hw 0",
         "tbf" => "rate 1mbit burst 100kb limit 100mb",
         _ => "",

@@ -17,6 +17,10 @@ use txweir_core::{
     Admitted, ConfigError, Env, ErrorKind, Handle, Instant, Meta, PathConfig, Role, Tally, Tree, TxPath, Wake,
 };
 
+/// taprio with one class of four queues, whose gate is always open.
+const TAPRIO: [&str; 12] =
+    ["num_tc", "1", "map", "0", "queues", "4@0", "clockid", "TAI", "sched-entry", "S", "1", "1000000"];
+
 /// Returns the options of the root of this kind, and those of each of its classes.
 fn words(kind: &str) -> (&'static [&'static str], &'static [&'static str]) {
     match kind {
@@ -24,6 +28,7 @@ fn words(kind: &str) -> (&'static [&'static str], &'static [&'static str]) {
         "hfsc" => (&[], &["ls", "m2", "8gbit"]),
         "htb" => (&[], &["rate", "100gbit", "burst", "1mb", "cburst", "1mb"]),
         "mqprio" => (&["num_tc", "2", "map", "0", "1", "1", "queues", "1@0", "3@1", "hw", "0"], &[]),
+        "taprio" => (&TAPRIO, &[]),
         "red" => (&["limit", "100000", "avpkt", "1000", "bandwidth", "10mbit"], &[]),
         "tbf" => (&["rate", "8mbit", "burst", "2000", "limit", "100000"], &[]),
         _ => (&[], &[]),
@@ -126,6 +131,9 @@ impl Lane {
                 "{books:?}"
             );
             if !classes.is_empty() {
+                // A packet that a peek holds counts here, and has left those below.
+                below.packets += books.peeked.packets;
+                below.bytes += books.peeked.bytes;
                 assert_eq!(books.queued, below, "{}", node.qdisc().spec().kind);
             }
             books.queued
@@ -157,6 +165,12 @@ fn hollow(lane: &mut Lane) {
     lane.change(Handle::new(1, 1), &["rate", "100gbit", "burst", "1000", "limit", "1mb"]);
 }
 
+/// Packets of a hollow class that its parent has taken hold of: qfq looks at the first when the
+/// second comes, as in Linux.
+fn held(kind: &str) -> u64 {
+    u64::from(kind == "qfq")
+}
+
 /// Ledger: "child empties inside dequeue, its parent leaves the active tree while siblings wait".
 #[test]
 fn a_child_that_empties_inside_a_dequeue_stalls_nobody() {
@@ -167,12 +181,12 @@ fn a_child_that_empties_inside_a_dequeue_stalls_nobody() {
         assert_eq!(lane.out(64), Wake::Idle, "{kind}");
         let mut sent = lane.sent().to_vec();
         sent.sort_unstable();
-        assert_eq!(sent, [4, 5], "{kind}");
+        assert_eq!(sent, [1, 4, 5][1 - held(kind) as usize..], "{kind}");
         lane.audit();
         // The class takes its place again, once.
         assert_eq!(lane.put(1, Handle::NONE, 900), Admitted::Queued);
         assert_eq!(lane.put(2, Handle::NONE, 900), Admitted::Queued);
-        assert_eq!((lane.out(64), lane.sent().len()), (Wake::Idle, 4), "{kind}");
+        assert_eq!((lane.out(64), lane.sent().len()), (Wake::Idle, 4 + held(kind) as usize), "{kind}");
         lane.audit();
     });
 }
@@ -195,8 +209,9 @@ fn a_class_emptied_twice_takes_nothing_from_its_siblings() {
             // After the first deletion the class has its default qdisc.
             let _ = delete;
         }
-        assert_eq!(lane.path.backlog(), Tally { packets: 1, bytes: 1000 }, "{kind}");
-        assert_eq!((lane.out(64), lane.sent().len()), (Wake::Idle, 2), "{kind}");
+        let (packets, held) = (1 + held(kind), held(kind) as usize);
+        assert_eq!(lane.path.backlog(), Tally { packets, bytes: packets * 1000 }, "{kind}");
+        assert_eq!((lane.out(64), lane.sent().len()), (Wake::Idle, 2 + held), "{kind}");
         lane.audit();
     });
 }

@@ -93,6 +93,7 @@ fn every_kind_has_its_story() {
             "pfifo_fast" => "first",
             "tbf" | "fq_codel" => "home-uplink",
             "mq" | "multiq" => "mqprio",
+            "taprio" => "tsn",
             kind => kind,
         };
         if name == spec.kind {
@@ -130,6 +131,18 @@ fn the_stories_of_the_kinds_show_what_they_say() {
     common::close(rate(&hfsc, 1) / rate(&hfsc, 2), 3.0, 1.0);
     // 10 ms of distance, a full frame that is on its way at 9.5 Mbit/s, and the packet itself.
     assert!(delay(&hfsc, 0).max_ns < 10 * common::MS + 1_275_000 + 300_000, "{:?}", delay(&hfsc, 0));
+    let hhf = of("hhf");
+    // 10 ms of distance, a turn of the uploads' queue, and frames that are on their way.
+    assert!(delay(&hhf, 1).max_ns < 20 * common::MS, "{:?}", delay(&hhf, 1));
+    let tsn = of("tsn");
+    let full = 123_040;
+    // 1 ms of distance, and 200 bytes on the line with their overhead.
+    assert!(delay(&tsn, 3).max_ns - delay(&tsn, 3).p50_ns < 1000, "{:?}", delay(&tsn, 3));
+    assert!(delay(&tsn, 1).max_ns > delay(&tsn, 3).max_ns + full * 9 / 10, "{:?}", delay(&tsn, 1));
+    assert!(delay(&tsn, 1).max_ns < delay(&tsn, 3).max_ns + full * 11 / 10, "{:?}", delay(&tsn, 1));
+    assert!(delay(&tsn, 0).max_ns > 20 * common::MS, "{:?}", delay(&tsn, 0));
+    let qfq = of("qfq");
+    common::close(rate(&qfq, 1) / rate(&qfq, 0), 9.0, 1.0);
     let fq = of("fq");
     common::close(rate(&fq, 1), 2e6 * 1448.0 / 1514.0, 1.0);
     let prio = of("prio");

@@ -143,13 +143,10 @@ fn no_classes(source: &Arc<Source>, at: &Word, spec: &Spec) -> Diagnostic {
     Diagnostic::error(code::UNSUPPORTED, source, at.span.clone(), message).hint(Some(hint.into()))
 }
 
-/// Returns the error for a class of a kind that the engine does not have.
+/// Returns the error for a class of a kind that has none.
 pub(super) fn no_such_kind(source: &Arc<Source>, kind: &Word) -> Diagnostic {
-    let (code, message) = match language::knows(Object::Class, &kind.text) {
-        true => (code::NOT_IN_ENGINE, format!("txweir has no classes of {}: Linux has them", kind.text)),
-        false => (code::UNKNOWN_KIND, format!("there is no kind \"{}\" with classes", kind.text)),
-    };
+    let message = format!("there is no kind \"{}\" with classes", kind.text);
     let kinds: Vec<&str> = source.kinds.iter().filter_map(|spec| spec.classes.map(|c| c.kind)).collect();
-    let err = Diagnostic::error(code, source, kind.span.clone(), message);
+    let err = Diagnostic::error(code::UNKNOWN_KIND, source, kind.span.clone(), message);
     err.expected(format!("one of {}", kinds.join(", ")))
 }

@@ -1,10 +1,10 @@
 //! The words of the qdiscs that Linux has and the engine does not: tc(8) and the page of each kind.
 
-use super::table::{Arg, Grammar, Key, Refuses, U8, U32, Wrong, key};
+use super::table::{Arg, Grammar, Key, Refuses, U32, Wrong, key};
 use super::walk::Walk;
 use crate::diagnostic::Diagnostic;
 
-use Arg::{Any, Decimal, Hex, Queues, Rate, Size, Time, Uint};
+use Arg::{Decimal, Rate, Size, Uint};
 
 type Done = Result<(), Diagnostic>;
 
@@ -19,16 +19,9 @@ macro_rules! unparsable {
     };
 }
 
-/// tc's way to refuse a clock.
-macro_rules! no_clock {
-    ($kind:literal) => {
-        Wrong::Around(concat!($kind, ": illegal value for \"clockid\": \""), "\".")
-    };
-}
-
 /// The kinds that Linux has and the engine does not have.
 pub(super) static TABLE: &[Grammar] = &[
-    qdisc(&["qfq", "ingress", "clsact"], &[]),
+    qdisc(&["ingress", "clsact"], &[]),
     qdisc(&["teql0"], &[]).unknown(unparsable!("teql0")),
     qdisc(&["noqueue"], &[]).unknown(unparsable!("noqueue")),
     qdisc(&["noop"], &[]).unknown(unparsable!("noop")),
@@ -68,57 +61,7 @@ pub(super) static TABLE: &[Grammar] = &[
             key(&["penalty_burst"], &[U32]),
         ],
     ),
-    qdisc(
-        &["hhf"],
-        &[
-            key(&["limit"], &[U32]),
-            key(&["quantum"], &[U32]),
-            key(&["hh_limit"], &[U32]),
-            key(&["reset_timeout"], &[Time]),
-            key(&["admit_bytes"], &[U32]),
-            key(&["evict_timeout"], &[Time]),
-            key(&["non_hh_weight"], &[U32]),
-        ],
-    ),
-    qdisc(
-        &["taprio"],
-        &[
-            key(&["num_tc"], &[U8]),
-            key(&["map"], &[]).list(U8, 16).wrong(UNKNOWN),
-            key(&["queues"], &[]).list(Queues, 16).wrong(UNKNOWN),
-            key(&["sched-entry"], &[Arg::Word(&["S", "H", "R"]), Hex(u32::MAX as u64), U32]),
-            key(&["base-time"], &[Any]),
-            key(&["cycle-time"], &[Any]),
-            key(&["cycle-time-extension"], &[Any]),
-            key(&["txtime-delay"], &[Any]),
-            key(&["flags"], &[U32]),
-            key(&["clockid"], &[CLOCKS]).wrong(no_clock!("taprio")),
-            key(&["max-sdu"], &[]).list(U32, 16),
-            key(&["fp"], &[]).list(Arg::Word(&["E", "P"]), 16),
-        ],
-    )
-    .unknown(UNKNOWN)
-    .once(&["cycle-time", "cycle-time-extension", "txtime-delay", "flags", "clockid"]),
 ];
-
-/// taprio's way to refuse a word that is neither a key nor one more of a list.
-const UNKNOWN: Wrong = Wrong::Line("Unknown argument");
-
-/// Clocks of Linux, with or without `CLOCK_`.
-const CLOCKS: Arg = Arg::Word(&[
-    "CLOCK_TAI",
-    "CLOCK_REALTIME",
-    "CLOCK_MONOTONIC",
-    "CLOCK_BOOTTIME",
-    "TAI",
-    "REALTIME",
-    "MONOTONIC",
-    "BOOTTIME",
-    "tai",
-    "realtime",
-    "monotonic",
-    "boottime",
-]);
 
 /// Checks the rules of tc for a whole line, beyond its keys.
 pub(super) fn finish(walk: &Walk<'_>, kind: &str) -> Done {

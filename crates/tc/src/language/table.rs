@@ -39,8 +39,6 @@ pub(super) enum Arg {
     Ipv6,
     /// An address or prefix of either.
     Prefix,
-    /// A count of transmit queues at a first queue: `2@0`.
-    Queues,
     /// One of these words.
     Word(&'static [&'static str]),
     /// Any word.
@@ -92,7 +90,7 @@ impl Wrong {
 /// Reads the part after a key that no list of words can describe.
 pub(super) type Reader = fn(&mut Walk<'_>) -> Result<(), Diagnostic>;
 
-/// A key and its values: required words, optional words, a list, and a part with a reader of its
+/// A key and its values: required words, optional words, and a part with a reader of its
 /// own.
 #[derive(Debug)]
 pub(super) struct Key {
@@ -102,8 +100,6 @@ pub(super) struct Key {
     pub args: &'static [Arg],
     /// Optional words after those, in order, as far as they are given.
     pub may: &'static [Arg],
-    /// Words of one type, at least one, at most this number.
-    pub list: Option<(Arg, usize)>,
     /// Reads the rest.
     pub then: Option<Reader>,
     /// tc's way to refuse a value, where it is not that of the grammar.
@@ -112,18 +108,13 @@ pub(super) struct Key {
 
 /// Returns a key that stands alone, or is followed by `args`.
 pub(super) const fn key(words: &'static [&'static str], args: &'static [Arg]) -> Key {
-    Key { words, args, may: &[], list: None, then: None, wrong: None }
+    Key { words, args, may: &[], then: None, wrong: None }
 }
 
 impl Key {
     /// Adds optional words.
     pub(super) const fn may(mut self, may: &'static [Arg]) -> Self {
         self.may = may;
-        self
-    }
-    /// Adds a list.
-    pub(super) const fn list(mut self, of: Arg, most: usize) -> Self {
-        self.list = Some((of, most));
         self
     }
     /// Adds a reader of the rest.
@@ -165,8 +156,6 @@ pub(super) struct Grammar {
     pub keys: &'static [Key],
     /// True if keys may be cut short.
     pub cut: bool,
-    /// Keys that may be given only once.
-    pub once: &'static [&'static str],
     /// Lists of keys: one key of each list must be given.
     pub needs: &'static [&'static [&'static str]],
     /// tc's way to refuse words.
@@ -184,7 +173,6 @@ impl Grammar {
             kinds,
             keys,
             cut: false,
-            once: &[],
             needs: &[],
             refuses: Refuses::AsKey,
             unknown: None,
@@ -209,11 +197,6 @@ impl Grammar {
     /// Allows keys to be cut short.
     pub(super) const fn cut(mut self) -> Self {
         self.cut = true;
-        self
-    }
-    /// Allows these keys only once.
-    pub(super) const fn once(mut self, keys: &'static [&'static str]) -> Self {
-        self.once = keys;
         self
     }
     /// Requires one key of each of these lists.

@@ -142,7 +142,6 @@ impl Arg {
             Self::Ipv4 => ipv4(word),
             Self::Ipv6 => ipv6(word),
             Self::Prefix => ipv4(word) || ipv6(word),
-            Self::Queues => queues(word).is_some(),
             Self::Word(words) => words.contains(&word),
             Self::Any => true,
         }
@@ -167,7 +166,6 @@ impl Arg {
             Self::Ipv4 => "an IPv4 prefix (10.0.0.0/8)".into(),
             Self::Ipv6 => "an IPv6 prefix (2001:db8::/32)".into(),
             Self::Prefix => "an address or prefix (10.0.0.0/8, 2001:db8::/32)".into(),
-            Self::Queues => "count@first (2@0)".into(),
             Self::Word(words) => format!("one of {}", words.join(", ")),
             Self::Any => "a word".into(),
         }
@@ -245,7 +243,6 @@ mod tests {
             ),
             (Arg::Ipv6, &["::1", "2001:db8::/32"], &["1.2.3.4", "::/129"]),
             (Arg::Table, &["800:", "2:a:", "800::800", "1"], &["zz", "1:2:3:4", ""]),
-            (Arg::Queues, &["2@0"], &["2:0", "@", "2"]),
         ] {
             good.iter().for_each(|w| assert!(arg.accepts(w), "{arg:?} {w:?}"));
             bad.iter().for_each(|w| assert!(!arg.accepts(w), "{arg:?} {w:?}"));

@@ -81,17 +81,6 @@ impl<'a> Walk<'a> {
                 }
                 return Err(self.unknown(grammar));
             };
-            if grammar.once.contains(&key.name()) && given.contains(&key.name()) {
-                if let (None, Some(arg)) = (self.words.get(self.at + 1), key.args.first()) {
-                    self.at += 1;
-                    return Err(self.no_value(*arg, key.name()));
-                }
-                let message = format!("{} {} is given twice", self.what, key.name());
-                let err = self.error(code::CONFLICT, self.at, message);
-                let err = err.hint(Some("leave one of them out".into()));
-                let linux = format!("{}: duplicate \"{}\" specification", self.what, key.name());
-                return Err(err.linux(linux));
-            }
             given.push(key.name());
             self.key(key, grammar)?;
         }
@@ -120,9 +109,6 @@ impl<'a> Walk<'a> {
             }
             self.value(*arg, key.name(), None)?;
         }
-        if let Some((of, most)) = key.list {
-            self.list(of, most, key.name(), grammar)?;
-        }
         if let Some(then) = key.then {
             then(self)?;
         }
@@ -133,28 +119,6 @@ impl<'a> Walk<'a> {
             self.settings.push(Setting { key: key.name(), words: start..self.at, rates });
         }
         Ok(())
-    }
-
-    fn list(&mut self, of: Arg, most: usize, key: &str, grammar: &Grammar) -> Done {
-        let mut given = 0;
-        while self.peek().is_some_and(|w| of.accepts(w)) && given < most {
-            self.value(of, key, None)?;
-            given += 1;
-        }
-        if given == 0 {
-            return self.value(of, key, Some(grammar));
-        }
-        // A word that is neither of the list nor a key is a mistyped word of the list.
-        match self.peek() {
-            Some(w) if grammar.find(w).is_none() && w.starts_with(|c: char| c.is_ascii_digit()) => {
-                if given == most && of.accepts(w) {
-                    let message = format!("{} {key} takes at most {most} values", self.what);
-                    return Err(self.wrong_value(code::OUT_OF_RANGE, self.at, message));
-                }
-                self.split_value().map_or_else(|| self.value(of, key, None), Err)
-            }
-            _ => Ok(()),
-        }
     }
 
     /// Takes a value of a key.

@@ -1,5 +1,6 @@
-//! mq and mqprio as tc prints them: roots that stand for a qdisc for each transmit queue. Their
-//! counters are the sums over those qdiscs, and the default qdiscs of queues are printed as well.
+//! mq, mqprio and taprio as tc prints them: roots with a qdisc for each transmit queue. The
+//! counters of mq and mqprio are the sums over those qdiscs, and the default qdiscs of queues are
+//! printed as well.
 
 use txweir_core::path::trees::Trees;
 use txweir_core::sched::node::{Books, Node};
@@ -16,7 +17,12 @@ const INDENT: &str = "\n             ";
 
 /// True if a root only stands for the qdiscs of the queues.
 pub(super) fn stand(node: &Node) -> bool {
-    matches!(node.qdisc().spec().kind, "mq" | "mqprio")
+    matches!(node.qdisc().spec().kind, "mq" | "mqprio" | "taprio")
+}
+
+/// True if the counts of a root are those of the qdiscs of the queues: taprio has its own.
+pub(super) fn counts_below(node: &Node) -> bool {
+    stand(node) && node.qdisc().spec().kind != "taprio"
 }
 
 /// The qdiscs of the queues below a root that stands for them, in the order of the queues; empty
@@ -41,13 +47,13 @@ fn sums(below: Below<'_, '_>, range: Range) -> Books {
 
 /// Returns the books of a qdisc as tc prints them.
 pub(super) fn books(node: &Node, below: Below<'_, '_>) -> Books {
-    if stand(node) { sums(below, Range { count: u16::MAX, offset: 0 }) } else { node.books() }
+    if counts_below(node) { sums(below, Range { count: u16::MAX, offset: 0 }) } else { node.books() }
 }
 
 /// Returns the reasons of drops and marks in a qdisc and below: for a root that stands for the
 /// qdiscs of queues, the sums over these.
 pub(super) fn reasons(node: &Node, below: Below<'_, '_>) -> Reasons {
-    match stand(node) {
+    match counts_below(node) {
         true => below.iter().fold(Reasons::default(), |sum, node| sum.plus(node.account().reasons())),
         false => *node.account().reasons(),
     }

@@ -163,7 +163,7 @@ fn messages() {
             "cake_mq overhead 300",
             "t:1:18: cake_mq overhead: 300 is out of range (expected a whole number from -64 to 256)",
         ),
-        ("qdisc", "qfq quantum 5", "t:1:5: qfq takes no parameters, given \"quantum\""),
+        ("qdisc", "ingress quantum 5", "t:1:9: ingress takes no parameters, given \"quantum\""),
         (
             "filter",
             "u32 match ip dport 22",

@@ -90,11 +90,10 @@ fn options_of_a_delete_are_refused() {
 #[test]
 fn what_is_not_there_is_refused() {
     for line in [
-        "class add parent 1: classid 1:1 qfq weight 10",
         "filter add matchall",
         "chain add",
         "actions add action drop",
-        "qdisc add root qfq",
+        "qdisc add root teql0",
         "qdisc add root mq",
         "qdisc add root mqprio",
         "qdisc add root noqueue",

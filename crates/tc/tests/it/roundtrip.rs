@@ -45,6 +45,23 @@ fn options(spec: &Spec, rng: &mut Rng) -> Option<Vec<String>> {
         let words = format!("num_tc {classes} map {} queues {queues} hw 0", map.join(" "));
         return Some(words.split(' ').map(String::from).collect());
     }
+    if spec.kind == "taprio" {
+        // As those of taprio.
+        let classes = 1 + rng.below(4);
+        let list = |one: &dyn Fn(u64) -> String| (0..classes).map(one).collect::<Vec<_>>().join(" ");
+        let queues = list(&|tc| format!("1@{tc}"));
+        let entry = |rng: &mut Rng| {
+            format!("sched-entry S {:x} {}", rng.below(1 << classes), 100_000 + rng.below(1 << 20))
+        };
+        let entries: Vec<String> = (0..1 + rng.below(4)).map(|_| entry(rng)).collect();
+        let base = rng.below(1 << 40);
+        let map = list(&|tc| tc.to_string());
+        let words = format!(
+            "num_tc {classes} map {map} queues {queues} clockid TAI base-time {base} {}",
+            entries.join(" ")
+        );
+        return Some(words.split(' ').map(String::from).collect());
+    }
     let mut options = Vec::new();
     for param in spec.params {
         if rng.below(3) == 0 {

@@ -68,11 +68,6 @@ fn exit_status_as_tc_has_it() {
         ("qdisc add dev eth0 root hbt default 10", 1, "error[unknown-kind]: there is no qdisc kind \"hbt\""),
         ("qdisc add dev eth0 root htb defalt 10", 1, "error[unknown-key]: htb has no parameter \"defalt\""),
         (
-            "class add dev eth0 parent 1: classid 1:1 qfq weight 10",
-            2,
-            "error[not-in-engine]: txweir has no classes of qfq: Linux has them",
-        ),
-        (
             "qdisc add dev eth0 root prio bands 2",
             2,
             "error[conflict]: the priomap that is not given leads to band 2, which is not there",

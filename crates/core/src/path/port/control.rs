@@ -35,7 +35,7 @@ pub(super) enum NewRoot {
     /// A qdisc that stands for those of the queues.
     Shell(Node, Option<TrafficClasses>),
     /// One qdisc for all queues; `None`: the default one.
-    One(Option<Node>),
+    One(Option<Node>, Option<TrafficClasses>),
 }
 
 /// Passes on a super-packet in one piece.
@@ -201,7 +201,7 @@ impl<'a, F, D: Queues<Frame = F>> Control<'a, F, D> {
         let gone = (0..).zip(lanes.paths.drain(..)).collect();
         let (shell, one, classes) = match root {
             NewRoot::Shell(node, classes) => (Some(node), None, classes),
-            NewRoot::One(node) => (None, node, None),
+            NewRoot::One(node, classes) => (None, node, classes),
         };
         lanes.shell = shell;
         chooser.selector.set_classes(classes);

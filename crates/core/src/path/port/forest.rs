@@ -11,7 +11,7 @@ use crate::path::qdiscs::{Edit, Forest, stands_for_queues};
 use crate::path::tree::{Grave, Whole};
 use crate::path::trees::Trees;
 use crate::path::txpath::TxPath;
-use crate::qdisc::mqprio;
+use crate::qdisc::{mqprio, taprio};
 use crate::sched::cx::Cx;
 use crate::sched::node::Node;
 use crate::text::error::ConfigError;
@@ -57,7 +57,10 @@ impl<F, D: Queues<Frame = F>> Forest for Editing<'_, '_, F, D> {
                 let classes = mqprio::classes_of(node.qdisc());
                 NewRoot::Shell(node, classes)
             }
-            one => NewRoot::One(one),
+            one => {
+                let classes = one.as_ref().and_then(|node| taprio::classes_of(node.qdisc()));
+                NewRoot::One(one, classes)
+            }
         };
         let gone = self.control.put_root(root);
         match self.fate {
@@ -85,6 +88,10 @@ impl<F, D: Queues<Frame = F>> Forest for Editing<'_, '_, F, D> {
             self.put_root(shell);
         }
         let Control { port, now, .. } = &mut *self.control;
+        if port.lanes.shell.is_none() {
+            let classes = trees.first().and_then(|tree| taprio::classes_of(tree.root().qdisc()));
+            port.chooser.selector.set_classes(classes);
+        }
         for (path, tree) in port.lanes.paths.iter_mut().zip(trees) {
             let old = path.held_mut().put_tree(*now, tree);
             port.lanes.graves.push(Grave::of(old));

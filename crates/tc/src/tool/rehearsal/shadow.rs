@@ -4,7 +4,7 @@ use txweir_core::path::qdiscs::Qdiscs;
 use txweir_core::path::select::{Selector, Sender};
 use txweir_core::path::tree::Grave;
 use txweir_core::path::trees::Trees;
-use txweir_core::qdisc::mqprio;
+use txweir_core::qdisc::{mqprio, taprio};
 use txweir_core::sched::cx::Cx;
 use txweir_core::{Env, Handle, Meta, Tree};
 
@@ -89,7 +89,8 @@ impl Shadow {
             return;
         }
         let mut selector = Selector::new(self.tree.env().queues);
-        selector.set_classes(mqprio::classes_of(self.tree.root().qdisc()));
+        let root = self.tree.root().qdisc();
+        selector.set_classes(mqprio::classes_of(root).or_else(|| taprio::classes_of(root)));
         for meta in metas {
             meta.queue = selector.select(meta, &Sender::default(), None, self.cx.now);
         }
