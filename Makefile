@@ -4,7 +4,7 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 TXWEIR := target/release/txweir
 
-.PHONY: help build demo docs test test-loaded mutants bench bench-gate lint setup clean install uninstall deb deb-check image oracle oracle-tcp oracle-fuzz
+.PHONY: help build demo docs test test-loaded mutants bench bench-gate lint setup clean install uninstall library install-library deb deb-check image oracle oracle-tcp oracle-fuzz
 
 help:
 	@echo "make demo        build, then reproduce the published results in virtual time (no root)"
@@ -18,6 +18,7 @@ help:
 	@echo "make oracle-tcp  record what Linux's TCP does through Linux's queues, into spec/tcp (what is not there yet)"
 	@echo "make oracle-fuzz SEED=1 COUNT=100   random policies and packets, compared with Linux"
 	@echo "make install PREFIX=/usr/local DESTDIR=   what make build made: command, pages of the manual, completions, unit"
+	@echo "make library     the C library; make install-library PREFIX=/usr/local installs it with its header"
 	@echo "make uninstall   remove these files again"
 	@echo "make deb         a Debian package in target/debian; make deb-check installs it below a bare root folder"
 	@echo "make image       a container image by packaging/Containerfile, with podman or docker"
@@ -117,8 +118,22 @@ install:
 	  sed 's|/usr/bin/txweir|$(PREFIX)/bin/txweir|g' $$unit >$(INTO)/lib/systemd/system/$${unit##*/}; \
 	done
 
+library:
+	cargo build --release --locked --package txweir-ffi
+
+VERSION = $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -1)
+install-library:
+	@test -f target/release/libtxweir_ffi.so || { echo "make install-library: run make library first" >&2; exit 1; }
+	install -D -s -m 644 target/release/libtxweir_ffi.so $(INTO)/lib/libtxweir.so.0
+	ln -sf libtxweir.so.0 $(INTO)/lib/libtxweir.so
+	install -m 644 target/release/libtxweir_ffi.a $(INTO)/lib/libtxweir.a
+	install -D -m 644 crates/ffi/include/txweir.h $(INTO)/include/txweir.h
+	install -d -m 755 $(INTO)/lib/pkgconfig
+	umask 022; sed 's|@PREFIX@|$(PREFIX)|; s|@VERSION@|$(VERSION)|' crates/ffi/txweir.pc.in >$(INTO)/lib/pkgconfig/txweir.pc
+
 # Folders stay: others may use them.
 uninstall:
+	rm -f $(addprefix $(INTO)/lib/,libtxweir.so.0 libtxweir.so libtxweir.a pkgconfig/txweir.pc) $(INTO)/include/txweir.h
 	rm -f $(INTO)/bin/txweir $(INTO)/share/man/man1/txweir.1 $(INTO)/share/man/man1/txweir-*.1 \
 	  $(INTO)/share/bash-completion/completions/txweir $(INTO)/share/zsh/site-functions/_txweir \
 	  $(INTO)/share/fish/vendor_completions.d/txweir.fish \

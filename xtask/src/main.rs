@@ -1,4 +1,4 @@
-//! Workspace chores: `cargo xtask test | mutants | tidy | gen | gate | deny | book | deb`.
+//! Workspace chores: `cargo xtask test | mutants | tidy | gen | gate | header | deny | book | deb`.
 
 mod binaries;
 mod book;
@@ -8,6 +8,7 @@ mod docs;
 mod errors;
 mod files;
 mod gate;
+mod header;
 mod layers;
 mod links;
 mod loops;
@@ -31,7 +32,7 @@ fn root() -> PathBuf {
 }
 
 const USAGE: &str = "usage: cargo xtask test [models | ARG ...] | mutants [--named] [NAME ...] | tidy | \
-                     gen [--check] | gate [--bless | --stages JOB ...] | deny | book | deb";
+                     gen [--check] | gate [--bless | --stages JOB ...] | header | deny | book | deb";
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -46,6 +47,7 @@ fn main() -> ExitCode {
         ["gate"] => gate::run(false),
         ["gate", "--bless"] => gate::run(true),
         ["gate", "--stages", jobs @ ..] => stages::run(jobs),
+        ["header"] => header::run(),
         ["deny"] => deny::run(),
         ["book"] => book::run(),
         ["deb"] => deb::run(),

@@ -40,8 +40,7 @@ impl Classifier {
         self.read
     }
 
-    /// Reads a frame. The priority is the one that Linux gives a forwarded packet, from the TOS
-    /// field (tc-prio(8)): 0x10, low delay, is priority 6, which pfifo_fast and prio serve first.
+    /// Reads a frame: see [`Meta::of`].
     ///
     /// # Errors
     /// For a super-frame whose headers and vnet header do not describe one: it cannot be cut, and
@@ -52,14 +51,9 @@ impl Classifier {
         self.read += 1;
         let len = u32::try_from(frame.len()).map_err(|_| SegmentError::Size)?;
         let header_len = u16::try_from(shape.header_len).map_err(|_| SegmentError::Size)?;
-        let mut meta = Meta::new(len)
-            .hash(self.hasher.five_tuple(&headers))
-            .priority(headers.tos_priority())
-            .ecn(headers.ecn())
+        let mut meta = Meta::of(&headers, len, &self.hasher)
             .gso(header_len, if hdr.is_gso() { hdr.gso_size } else { 0 });
-        meta.ds = headers.ds;
-        meta.protocol = headers.ethertype;
-        meta.tcp_control = self.prio_synack && headers.is_tcp_control();
+        meta.tcp_control &= self.prio_synack;
         Ok((meta, headers))
     }
 }

@@ -4,6 +4,8 @@
 use crate::base::handle::ClassId;
 use crate::base::rng::Rng;
 use crate::base::time::Instant;
+use crate::packet::hash::FlowHasher;
+use crate::packet::headers::Headers;
 use crate::packet::reason::DropReason;
 
 /// ECN field of the IP header (RFC 3168 section 5).
@@ -148,6 +150,30 @@ impl Meta {
             tcp_control: false,
             note: Note::Hashed,
         }
+    }
+
+    /// Returns a packet of `len` bytes with these headers: its flow hash, the priority that Linux
+    /// gives a forwarded packet by its TOS field (tc-prio(8)), its DS and ECN fields, its Ethertype,
+    /// and whether it is a TCP control segment.
+    ///
+    /// ```
+    /// use txweir_core::{Meta, packet::{hash::FlowHasher, headers::Headers}};
+    ///
+    /// // The least IPv4 packet: 20 bytes of header, TOS 0x10.
+    /// let packet = [0x45, 0x10, 0, 20, 0, 0, 0, 0, 64, 17, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2];
+    /// let meta = Meta::of(&Headers::parse_ip(&packet), 34, &FlowHasher::new(1));
+    /// assert_eq!((meta.priority, meta.ds, meta.protocol), (6, 0x10, 0x0800));
+    /// ```
+    #[must_use]
+    pub fn of(headers: &Headers, len: u32, hasher: &FlowHasher) -> Self {
+        let mut meta = Self::new(len)
+            .hash(hasher.five_tuple(headers))
+            .priority(headers.tos_priority())
+            .ecn(headers.ecn());
+        meta.ds = headers.ds;
+        meta.protocol = headers.ethertype;
+        meta.tcp_control = headers.is_tcp_control();
+        meta
     }
 
     /// Sets the flow hash of a numbered flow: a connection's id, a subscriber, an index. Any
