@@ -85,7 +85,7 @@ const fn wide(key: &'static str) -> Field {
 }
 
 /// The structs of kinds.
-const STRUCTS: [(&str, &[Field]); 7] = [
+const STRUCTS: [(&str, &[Field]); 8] = [
     (
         "codel",
         &[
@@ -164,6 +164,7 @@ const STRUCTS: [(&str, &[Field]); 7] = [
             n("memory_used"),
         ],
     ),
+    ("hhf", &[n("drop_overlimit"), n("hh_overlimit"), n("tot_hh"), n("cur_hh")]),
     ("red", &[n("early"), n("pdrop"), n("other"), n("marked")]),
     ("choke", &[n("early"), n("pdrop"), n("other"), n("marked"), n("matched")]),
 ];

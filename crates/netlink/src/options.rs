@@ -70,7 +70,7 @@ fn of_qdisc(kind: &str) -> Option<Codec> {
         "etf" => own!(fixed, read_etf, write_etf),
         "pfifo_fast" => own!(prio, read_none, write_pfifo_fast),
         "prio" => own!(prio),
-        "mq" | "drr" | "noqueue" | "noop" => Codec::None,
+        "mq" | "drr" | "qfq" | "noqueue" | "noop" => Codec::None,
         "mqprio" => own!(mqprio),
         "tbf" => own!(tbf),
         "htb" => own!(htb),
@@ -82,7 +82,7 @@ fn of_qdisc(kind: &str) -> Option<Codec> {
         "cake" => own!(cake),
         "fq" => own!(fq),
         "ets" => own!(ets),
-        "codel" | "fq_codel" | "pie" | "fq_pie" => Codec::Declared,
+        "codel" | "fq_codel" | "pie" | "fq_pie" | "hhf" => Codec::Declared,
         _ => return None,
     })
 }
@@ -92,7 +92,7 @@ fn of_class(kind: &str) -> Option<Codec> {
     Some(match kind {
         "htb" => own!(htb, read_class, write_class),
         "hfsc" => own!(hfsc, read_class, write_class),
-        "drr" => Codec::Declared,
+        "drr" | "qfq" => Codec::Declared,
         "ets" => own!(ets, read_class, write_class),
         _ => return None,
     })

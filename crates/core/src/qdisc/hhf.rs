@@ -33,19 +33,19 @@ crate::params! {
     /// Parameters of hhf.
     pub struct Config(env) {
         /// Most packets that wait.
-        limit: Packets = Packets(1000), keys ["limit"];
+        limit: Packets = Packets(1000), keys ["limit"] @ u32 1;
         /// Bytes that the queue of heavy hitters may send in a turn.
-        quantum: Bytes = Bytes(env.frame_max().into()), keys ["quantum"], "at most 2147483647 bytes": |b| b.0 <= MOST;
+        quantum: Bytes = Bytes(env.frame_max().into()), keys ["quantum"] @ u32 2, "at most 2147483647 bytes": |b| b.0 <= MOST;
         /// Most heavy hitters at a time; a flow beyond them counts as another.
-        hh_limit: u32 = 2048, keys ["hh_limit"], "at most 1048576": |n| *n <= 1 << 20;
+        hh_limit: u32 = 2048, keys ["hh_limit"] @ u32 3, "at most 1048576": |n| *n <= 1 << 20;
         /// Time after which the counters of bytes are cleared.
-        reset_timeout: Nanos = Nanos::from_millis(40), keys ["reset_timeout"];
+        reset_timeout: Nanos = Nanos::from_millis(40), keys ["reset_timeout"] @ us32 4;
         /// Bytes between two clearings beyond which a flow is a heavy hitter.
-        admit_bytes: Bytes = Bytes(128 << 10), keys ["admit_bytes"], "at most 4294967295 bytes": |b| b.0 <= u64::from(u32::MAX);
+        admit_bytes: Bytes = Bytes(128 << 10), keys ["admit_bytes"] @ u32 5, "at most 4294967295 bytes": |b| b.0 <= u64::from(u32::MAX);
         /// Time without a packet after which a heavy hitter is none.
-        evict_timeout: Nanos = Nanos::from_secs(1), keys ["evict_timeout"];
+        evict_timeout: Nanos = Nanos::from_secs(1), keys ["evict_timeout"] @ us32 6;
         /// Share of the other flows: times the quantum of heavy hitters.
-        non_hh_weight: u32 = 2, keys ["non_hh_weight"];
+        non_hh_weight: u32 = 2, keys ["non_hh_weight"] @ u32 7;
     }
 }
 

@@ -203,7 +203,7 @@ const fn ticks(span: Nanos) -> u64 {
 
 /// Returns the time between updates as it is counted: in whole ticks.
 pub(crate) const fn whole_ticks(tupdate: Nanos) -> Nanos {
-    Nanos(ticks(tupdate) * TICK)
+    Nanos(ticks(tupdate).saturating_mul(TICK))
 }
 
 /// Decision of the law on a packet that arrives.

@@ -46,9 +46,9 @@ crate::params! {
     /// Parameters of a class of qfq.
     pub struct ClassConfig(env) cut ["weight", "maxpkt"] {
         /// Share of the class, in relation to the other weights; their sum is at most 65536.
-        weight: u32 = 1, keys ["weight"], "1 to 1024": |w| (1..=WEIGHT_MAX).contains(w);
+        weight: u32 = 1, keys ["weight"] @ u32 1, "1 to 1024": |w| (1..=WEIGHT_MAX).contains(w);
         /// Largest packet, bytes; a larger one raises it.
-        maxpkt: u32 = env.frame_max(), keys ["maxpkt"], "512 to 65536": in_range;
+        maxpkt: u32 = env.frame_max(), keys ["maxpkt"] @ u32 2, "512 to 65536": in_range;
     }
 }
 

@@ -62,7 +62,7 @@ int main(void)
     apply(queue, 0, "qdisc replace root handle 1: tbf rate 8mbit burst 2000 limit 1500000\n"
                     "qdisc add parent 1:1 handle 10: fq_codel limit 500\n");
 
-    /* 2000 packets of 1000 bytes in 20 flows: 500 fit. */
+    /* 2000 packets of 1000 bytes in 20 flows: 500 fit at most. */
     for (int first = 0; first < PACKETS; first += BURST) {
         struct txweir_packet burst[BURST];
         memset(burst, 0, sizeof burst);
@@ -79,8 +79,10 @@ int main(void)
     }
     struct txweir_stats stats;
     CHECK(txweir_get_stats(queue, &stats) == TXWEIR_OK);
-    CHECK(stats.submitted == PACKETS && stats.waiting == 500 && stats.sent == 0);
-    CHECK((uint64_t)dropped.count == stats.dropped && dropped.count == PACKETS - 500);
+    /* fq_codel drops some packets of the longest flow at a time. */
+    CHECK(stats.submitted == PACKETS && stats.sent == 0);
+    CHECK(stats.waiting > 400 && stats.waiting <= 500);
+    CHECK(stats.dropped + stats.waiting == PACKETS && (uint64_t)dropped.count == stats.dropped);
     char name[40];
     CHECK(txweir_reason(dropped.reason, name, sizeof name) > 0);
     CHECK(txweir_reason(255, name, sizeof name) == 0);
@@ -123,6 +125,7 @@ int main(void)
     txweir_free(queue);
     for (int i = 0; i < PACKETS; i++)
         CHECK(frames[i].returned == 1);
+    CHECK(sent + dropped.count == PACKETS);
     printf("%s: %d sent, %d discarded\n", txweir_version(), sent, dropped.count);
     return 0;
 }

@@ -58,6 +58,8 @@ pub(super) fn classes(name: &str, spec: Option<&Spec>, settings: &Settings) -> C
             let bands = said.or(one).or_else(|| default(spec, "bands"));
             bands.map_or(Classes::Any, Classes::Upto)
         }
+        // Its classes are all queues of the device, those too that no traffic class has.
+        ClassShape::ByQueue if spec.kind == "taprio" => Classes::Any,
         ClassShape::ByQueue => queues().map_or(Classes::Any, Classes::Upto),
         // Filters choose among numbered flows, which have no qdiscs of their own.
         ClassShape::Leaf if spec.filters != Filtered::No => Classes::Any,

@@ -134,7 +134,8 @@ fn recordings_of_linux_are_carried_over() {
             .lines
             .replace("qdisc replace", "qdisc replace dev v0")
             .replace("class replace", "class replace dev v0");
-        let mut devices = made(&["v0"], 1, &lines);
+        let queues = if lines.contains(" taprio ") { 4 } else { 1 };
+        let mut devices = made(&["v0"], queues, &lines);
         // Its bucket overflows the kernel's 32 bits of ticks: no size has the part that is left.
         // The queue that cbs makes is one that commands make here: it has another limit.
         if path.ends_with("pie/minutes-longer.jsonl") || path.ends_with("cbs/default-limit.jsonl") {
