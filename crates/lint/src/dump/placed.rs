@@ -287,13 +287,17 @@ impl<'a> Placed<'a> {
         }
         let table = o.object("stab")?.map(qdisc::stab).transpose()?.unwrap_or_default();
         o.end(|key| is_statistic(key) || is_counter(item.kind, key))?;
-        // The queue that cbs makes has no handle, and names cbs itself. Its limit is the length of
-        // the device's queue, 1000 by default.
-        let of_cbs = item.kind.kind == "pfifo"
-            && item.parent.minor() == 0
+        // The queue that cbs makes has no handle, and names cbs itself; taprio makes one for each
+        // queue of the device. Their limit is the length of the device's queue, 1000 by default.
+        let of_taprio = || {
+            let root = self.items.iter().find(|item| item.parent == Handle::ROOT && !item.is_class);
+            root.is_some_and(|root| root.kind.kind == "taprio" && root.at.major() == item.parent.major())
+        };
+        let made = item.kind.kind == "pfifo"
             && item.parent != Handle::ROOT
-            && words.trim() == "limit 1000";
-        if item.at.is_none() && (item.kind.kind == "pfifo_fast" || of_cbs) {
+            && words.trim() == "limit 1000"
+            && (item.parent.minor() == 0 || of_taprio());
+        if item.at.is_none() && (item.kind.kind == "pfifo_fast" || made) {
             // A device and a queue have it of themselves.
             return Ok(String::new());
         }
