@@ -17,8 +17,8 @@ const FILE_LINES_MAX: usize = 500;
 /// Longest line of source.
 const LINE_LEN_MAX: usize = 130;
 /// The only files with unsafe code outside of tests: the hint that memory is needed; system calls;
-/// the shared state of threads, which is model-checked; notifications of system calls; the border to
-/// C; the allocator that tests count with; and a measurement of io_uring.
+/// the shared state of threads, which is model-checked; notifications of system calls; the border
+/// to C; the allocator that tests count with; and a measurement of io_uring.
 const UNSAFE_HOMES: [&str; 10] = [
     "crates/ahead/src/lib.rs",
     "crates/counted/src/lib.rs",

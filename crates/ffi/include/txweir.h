@@ -154,8 +154,8 @@ struct txweir_config {
 };
 
 /*
- A function that takes back the frame of a dropped packet; `reason` is the number of txweir_reason.
- It must not call the queue.
+ A function that takes back the frame of a dropped packet; `reason` is the number of
+ txweir_reason. It must not call the queue.
  */
 typedef void (*txweir_discard)(void *context, void *frame, uint8_t reason);
 
@@ -180,7 +180,8 @@ struct txweir_packet {
    */
   uint32_t flow;
   /*
-   Priority (tc-prio(8)); a value whose upper half is a qdisc's handle names one of its classes.
+   Priority (tc-prio(8)); a value whose upper half is a qdisc's handle names one of its
+   classes.
    */
   uint32_t priority;
   /*
@@ -354,8 +355,8 @@ size_t txweir_pull(struct txweir *queue,
                    struct txweir_next *next);
 
 /*
- Tells the byte limit that the device has finished packets that a pull gave: their number, and the
- sum of their bytes, with the headers that the segments of super-packets repeat.
+ Tells the byte limit that the device has finished packets that a pull gave: their number, and
+ the sum of their bytes, with the headers that the segments of super-packets repeat.
  */
 int32_t txweir_completed(struct txweir *queue, uint64_t now_ns, uint32_t packets, uint32_t bytes);
 
@@ -401,8 +402,8 @@ int32_t txweir_get_stats(struct txweir *queue, struct txweir_stats *stats);
 size_t txweir_show(struct txweir *queue, bool json, char *text, size_t room);
 
 /*
- Writes the name of a reason of drops, such as `overlimit`. Returns its bytes, as snprintf does; 0
- for a number that is none.
+ Writes the name of a reason of drops, such as `overlimit`. Returns its bytes, as snprintf does;
+ 0 for a number that is none.
 
  # Safety
  `text` is null or points to `room` bytes.

@@ -1,8 +1,8 @@
 //! The functions that C calls. `cargo xtask header` makes `include/txweir.h` of this file, with its
 //! comments.
 //!
-//! A null handle, and a handle in which a fault was found, is answered by an error and does nothing.
-//! Each function looks at the memory of its arguments only during the call.
+//! A null handle, and a handle in which a fault was found, is answered by an error and does
+//! nothing. Each function looks at the memory of its arguments only during the call.
 
 #![allow(non_camel_case_types, reason = "the names are those of C")]
 
@@ -98,7 +98,8 @@ pub struct txweir_packet {
     pub length: u32,
     /// Flow hash: 32 well mixed bits. txweir_read gives one, and txweir_flow mixes a number.
     pub flow: u32,
-    /// Priority (tc-prio(8)); a value whose upper half is a qdisc's handle names one of its classes.
+    /// Priority (tc-prio(8)); a value whose upper half is a qdisc's handle names one of its
+    /// classes.
     pub priority: u32,
     /// Firewall mark.
     pub mark: u32,
@@ -153,8 +154,8 @@ pub struct txweir_stats {
     pub in_flight: u64,
 }
 
-/// A function that takes back the frame of a dropped packet; `reason` is the number of txweir_reason.
-/// It must not call the queue.
+/// A function that takes back the frame of a dropped packet; `reason` is the number of
+/// txweir_reason. It must not call the queue.
 pub type txweir_discard = Option<unsafe extern "C" fn(context: *mut c_void, frame: *mut c_void, reason: u8)>;
 
 /// Runs `f` on a queue; a panic in it makes the queue a broken one.
@@ -183,7 +184,8 @@ unsafe fn slice<'a, T>(at: *const T, count: usize) -> &'a [T] {
 fn write(text: &str, to: *mut c_char, room: usize) -> usize {
     let fits = text.len().min(room.saturating_sub(1));
     if !to.is_null() && room > 0 {
-        // SAFETY: the program gives `room` bytes at `to`; at most `room - 1` and a zero are written.
+        // SAFETY: the program gives `room` bytes at `to`; at most `room - 1` and a zero are
+        // written.
         unsafe {
             std::ptr::copy_nonoverlapping(text.as_ptr().cast(), to, fits);
             *to.add(fits) = 0;
@@ -436,8 +438,8 @@ pub unsafe extern "C" fn txweir_pull(
     })
 }
 
-/// Tells the byte limit that the device has finished packets that a pull gave: their number, and the
-/// sum of their bytes, with the headers that the segments of super-packets repeat.
+/// Tells the byte limit that the device has finished packets that a pull gave: their number, and
+/// the sum of their bytes, with the headers that the segments of super-packets repeat.
 #[unsafe(no_mangle)]
 pub extern "C" fn txweir_completed(queue: *mut txweir, now_ns: u64, packets: u32, bytes: u32) -> i32 {
     on(queue, TXWEIR_BROKEN, |queue| {
@@ -517,12 +519,17 @@ pub unsafe extern "C" fn txweir_get_stats(queue: *mut txweir, stats: *mut txweir
 /// # Safety
 /// `text` is null or points to `room` bytes.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn txweir_show(queue: *mut txweir, json: bool, text: *mut c_char, room: usize) -> usize {
+pub unsafe extern "C" fn txweir_show(
+    queue: *mut txweir,
+    json: bool,
+    text: *mut c_char,
+    room: usize,
+) -> usize {
     on(queue, 0, |queue| write(&queue.show(json), text, room))
 }
 
-/// Writes the name of a reason of drops, such as `overlimit`. Returns its bytes, as snprintf does; 0
-/// for a number that is none.
+/// Writes the name of a reason of drops, such as `overlimit`. Returns its bytes, as snprintf does;
+/// 0 for a number that is none.
 ///
 /// # Safety
 /// `text` is null or points to `room` bytes.
@@ -534,10 +541,11 @@ pub unsafe extern "C" fn txweir_reason(reason: u8, text: *mut c_char, room: usiz
 /// Returns the version: `major.minor.patch`.
 #[unsafe(no_mangle)]
 pub extern "C" fn txweir_version() -> *const c_char {
-    const VERSION: &CStr = match CStr::from_bytes_with_nul(concat!(env!("CARGO_PKG_VERSION"), "\0").as_bytes()) {
-        Ok(version) => version,
-        Err(_) => c"",
-    };
+    const VERSION: &CStr =
+        match CStr::from_bytes_with_nul(concat!(env!("CARGO_PKG_VERSION"), "\0").as_bytes()) {
+            Ok(version) => version,
+            Err(_) => c"",
+        };
     VERSION.as_ptr()
 }
 

@@ -126,9 +126,7 @@ fn illegal(object: Object, kind: &str, key: &str, err: &ConfigError, words: &[&s
             let word = if TBF_SIZES.contains(&key) { size } else { word };
             said(format!("tbf: illegal value for \"{key}\": \"{word}\""))
         }
-        ("etf" | "taprio", "clockid") => {
-            said(format!("{kind}: illegal value for \"clockid\": \"{word}\"."))
-        }
+        ("etf" | "taprio", "clockid") => said(format!("{kind}: illegal value for \"clockid\": \"{word}\".")),
         ("cbs" | "etf", _) => said(format!("{kind}: illegal value for \"{key}\": \"{word}\"")),
         ("plug", _) => said(format!("Illegal value for \"limit\": \"{word}\"")),
         ("choke", "avpkt") if word.starts_with('0') => "CHOKE: failed to calculate EWMA constant.".into(),

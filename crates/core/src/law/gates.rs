@@ -1,6 +1,6 @@
 //! Gates of traffic classes that open and close by a schedule (IEEE 802.1Q-2018, sections 8.6.8.4
-//! and 8.6.9), on numbers. A schedule is a cycle of entries, each with the gates that are open and a
-//! duration; it begins at a base time, before which all gates are open.
+//! and 8.6.9), on numbers. A schedule is a cycle of entries, each with the gates that are open and
+//! a duration; it begins at a base time, before which all gates are open.
 //!
 //! A frame may leave if its class's gate is open, if it would be sent before that gate closes, and
 //! if the bytes that the link can carry in the time that the gate is open are not used up. A frame
@@ -16,8 +16,9 @@ use alloc::vec::Vec;
 
 use crate::base::bound::Bound;
 use crate::base::time::Instant;
-use crate::sched::traffic::CLASSES_MAX;
 
+/// Most traffic classes (tc-taprio(8), tc-mqprio(8)).
+pub const CLASSES_MAX: usize = 16;
 /// Most entries of a schedule.
 pub const ENTRIES_MAX: usize = 1024;
 /// A time that does not come.

@@ -138,6 +138,7 @@ impl Quick {
             self.members.push(member);
             // A member that changes its share needs one more for a moment.
             let wanted = self.members.len() + 1;
+            // Bound: two turns, for one member more.
             while self.aggregates.len() < wanted {
                 // Indexes are below 2^16.
                 self.spare.push(self.aggregates.len() as u32);

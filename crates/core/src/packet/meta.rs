@@ -153,8 +153,8 @@ impl Meta {
     }
 
     /// Returns a packet of `len` bytes with these headers: its flow hash, the priority that Linux
-    /// gives a forwarded packet by its TOS field (tc-prio(8)), its DS and ECN fields, its Ethertype,
-    /// and whether it is a TCP control segment.
+    /// gives a forwarded packet by its TOS field (tc-prio(8)), its DS and ECN fields, its
+    /// Ethertype, and whether it is a TCP control segment.
     ///
     /// ```
     /// use txweir_core::{Meta, packet::{hash::FlowHasher, headers::Headers}};

@@ -345,8 +345,8 @@ impl<'a> Qdiscs<'a> {
         Ok(handle)
     }
 
-    /// Refuses options with which a qdisc would have more memory than there is; those that it cannot
-    /// read are refused elsewhere.
+    /// Refuses options with which a qdisc would have more memory than there is; those that it
+    /// cannot read are refused elsewhere.
     fn check_growth(&self, parent: Handle, spec: &Spec, options: &Words<'_>) -> Result<(), ConfigError> {
         let trees = self.trees();
         let Ok(candidate) = spec.read(&mut options.clone(), trees.env()) else { return Ok(()) };
@@ -421,8 +421,8 @@ fn default_below(tree: &Tree, owner: Handle) -> Node {
     default.unwrap_or_else(|| leaf::default_child(tree.env()))
 }
 
-/// Returns the number of classes that have qdiscs, to compare. Of a kind whose commands make classes
-/// it is 0: a change of the qdisc makes none.
+/// Returns the number of classes that have qdiscs, to compare. Of a kind whose commands make
+/// classes it is 0: a change of the qdisc makes none.
 fn classes_of(qdisc: &dyn Qdisc) -> usize {
     let made = qdisc.user_classes().is_some_and(|classes| classes.class_spec().made);
     let classes = if made { &[] } else { qdisc.classes() };

@@ -85,7 +85,7 @@ struct Wish {
     joined: u32,
 }
 
-/// What trees ask for, until it is checked against the other users of the names:
+/// The rates that trees ask for, until they are checked against the other users of the names:
 /// [`SharedRates::ask`].
 #[derive(Debug)]
 pub struct Asked<'a> {

@@ -41,12 +41,16 @@ crate::params! {
         /// Time after which the counters of bytes are cleared.
         reset_timeout: Nanos = Nanos::from_millis(40), keys ["reset_timeout"] @ us32 4;
         /// Bytes between two clearings beyond which a flow is a heavy hitter.
-        admit_bytes: Bytes = Bytes(128 << 10), keys ["admit_bytes"] @ u32 5, "at most 4294967295 bytes": |b| b.0 <= u64::from(u32::MAX);
+        admit_bytes: Bytes = Bytes(128 << 10), keys ["admit_bytes"] @ u32 5, "at most 4294967295 bytes": in_u32;
         /// Time without a packet after which a heavy hitter is none.
         evict_timeout: Nanos = Nanos::from_secs(1), keys ["evict_timeout"] @ us32 6;
         /// Share of the other flows: times the quantum of heavy hitters.
         non_hh_weight: u32 = 2, keys ["non_hh_weight"] @ u32 7;
     }
+}
+
+fn in_u32(bytes: &Bytes) -> bool {
+    bytes.0 <= u64::from(u32::MAX)
 }
 
 /// Most bytes of a turn.

@@ -390,7 +390,7 @@ impl Classes for Taprio {
 enum Offer {
     Packet(Pkt),
     Empty,
-    /// What is left of the opening is too short for the first packet.
+    /// The rest of the opening is too short for the first packet.
     Closed,
     At(Instant, WakeReason),
 }

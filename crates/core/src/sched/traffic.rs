@@ -4,8 +4,7 @@ use alloc::vec::Vec;
 
 use crate::text::error::{ConfigError, ErrorKind, Object};
 
-/// Most traffic classes of a port (IEEE 802.1Q has 8; Linux has room for 16).
-pub const CLASSES_MAX: usize = 16;
+pub use crate::law::gates::CLASSES_MAX;
 
 /// Adjacent queues: those of a traffic class.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -71,8 +71,8 @@ fn a_c_program_with_the_shared_library_finds_it_by_its_name() {
     runs(Command::new(&program).env("LD_LIBRARY_PATH", &folder));
 }
 
-/// The header is made by a program that not every machine has: no function, constant or structure of
-/// the source may be missing, and none may be there that the source has not.
+/// The header is made by a program that not every machine has: no function, constant or structure
+/// of the source may be missing, and none may be there that the source has not.
 #[test]
 fn the_header_has_what_the_source_has() {
     let names = |text: &str, before: &str| -> Vec<String> {

@@ -2,6 +2,8 @@
 //! kind say how its values are written; the kinds that tc prints in words of its own have a
 //! function each.
 
+mod taprio;
+
 use txweir_core::Env;
 use txweir_core::base::units::RateMul;
 use txweir_core::law::bucket::{TICK_NS, shown_size};
@@ -29,7 +31,7 @@ pub(super) fn words(spec: &'static Spec, o: &mut Members<'_>) -> Done<String> {
         "fq" => fq(spec, o, &mut out)?,
         "htb" => htb(spec, o, &mut out)?,
         "mqprio" => mqprio(o, &mut out)?,
-        "taprio" => taprio(o, &mut out)?,
+        "taprio" => taprio::words(o, &mut out)?,
         "multiq" => o.pass("bands"),
         "netem" => netem(o, &mut out)?,
         "pfifo_fast" => ["bands", "priomap", "multiqueue"].into_iter().for_each(|key| o.pass(key)),
@@ -263,45 +265,6 @@ fn mqprio(o: &mut Members<'_>, out: &mut String) -> Done {
         }
     }
     push(out, "hw", "0");
-    Ok(())
-}
-
-fn taprio(o: &mut Members<'_>, out: &mut String) -> Done {
-    push(out, "num_tc", &o.need_uint("tc")?.to_string());
-    if let Some(map) = o.numbers("map")? {
-        push(out, "map", &map.iter().map(u64::to_string).collect::<Vec<_>>().join(" "));
-    }
-    let number = |value: &Value, key: &str| match value {
-        Value::Object(members) => members.iter().find(|(k, _)| k == key).map(|(_, v)| v.clone()),
-        _ => None,
-    };
-    let words = |o: &Members<'_>, list: &'static str, row: &Value, keys: [&str; 2]| {
-        let word = |key: &str| match number(row, key) {
-            Some(Value::Text(text) | Value::Number(text)) => Ok(text),
-            _ => Err(o.wrong(list, "objects with numbers", row)),
-        };
-        Ok((word(keys[0])?, word(keys[1])?))
-    };
-    let mut ranges = Vec::new();
-    for row in o.list("queues")?.unwrap_or_default() {
-        let (offset, count) = words(o, "queues", row, ["offset", "count"])?;
-        ranges.push(format!("{count}@{offset}"));
-    }
-    push(out, "queues", &ranges.join(" "));
-    for (key, word) in [
-        ("clockid", "clockid"),
-        ("base_time", "base-time"),
-        ("cycle_time", "cycle-time"),
-        ("cycle_time_extension", "cycle-time-extension"),
-    ] {
-        if let Some(value) = o.plain(key)? {
-            push(out, word, value);
-        }
-    }
-    for row in o.list("schedule")?.unwrap_or_default() {
-        let (mask, ns) = words(o, "schedule", row, ["gatemask", "interval"])?;
-        push(out, "sched-entry", &format!("S {mask} {ns}"));
-    }
     Ok(())
 }
 

@@ -169,15 +169,7 @@ pub(super) struct Grammar {
 impl Grammar {
     /// Returns a grammar with all keys whole, repeatable and optional.
     pub(super) const fn of(kinds: &'static [&'static str], keys: &'static [Key]) -> Self {
-        Self {
-            kinds,
-            keys,
-            cut: false,
-            needs: &[],
-            refuses: Refuses::AsKey,
-            unknown: None,
-            lacks: None,
-        }
+        Self { kinds, keys, cut: false, needs: &[], refuses: Refuses::AsKey, unknown: None, lacks: None }
     }
     /// Sets tc's way to refuse words.
     pub(super) const fn refuses(mut self, refuses: Refuses) -> Self {

@@ -80,7 +80,17 @@ impl<'a> Rehearsal<'a> {
     pub(super) fn new(real: &'a mut dyn Devices, atomic: bool, printed: bool) -> Self {
         let filters = real.filters().clone();
         let (shadows, plans) = (Vec::new(), BTreeMap::new());
-        Self { real, before: filters.clone(), filters, shadows, plans, room: (u64::MAX, 0), rates: None, atomic, printed }
+        Self {
+            real,
+            before: filters.clone(),
+            filters,
+            shadows,
+            plans,
+            room: (u64::MAX, 0),
+            rates: None,
+            atomic,
+            printed,
+        }
     }
 
     /// Puts a copy among those that share rates, in the place of its device.

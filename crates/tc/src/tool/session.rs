@@ -2,12 +2,10 @@
 
 use std::sync::Arc;
 
-use txweir_core::path::qdiscs::Sharing;
 use txweir_core::Handle;
+use txweir_core::path::qdiscs::Sharing;
 
-use super::{
-    Devices, Flags, HELP, InPlace, Outcome, Rates, actions, apply, blocks, filters, list, rates,
-};
+use super::{Devices, Flags, HELP, InPlace, Outcome, Rates, actions, apply, blocks, filters, list, rates};
 use crate::ast::{Command, Verb};
 use crate::command::{self, Change, engine};
 use crate::diagnostic::{Diagnostic, code};
@@ -180,8 +178,8 @@ impl<'a> Session<'a> {
         Ok(())
     }
 
-    /// Refuses a line that asks for a shared rate with other values than others of its name. Returns
-    /// the rates and the object that joins one after the line.
+    /// Refuses a line that asks for a shared rate with other values than others of its name.
+    /// Returns the rates and the object that joins one after the line.
     fn admit(
         &mut self,
         source: &Arc<Source>,

@@ -157,8 +157,16 @@ fn users_that_go_with_a_line_do_not_refuse_it() {
         (below + "qdisc add dev b root handle 3: " + &tbf("1mbit"), None, Some((2, 1))),
         // The class above loses its qdisc with the first class below it.
         (htb.clone(), None, Some((1, 2))),
-        (htb.clone() + "class change dev a parent 1:1 classid 1:2 htb rate 3mbit shared wan\n", None, Some((1, 3))),
-        (htb.clone() + "class add dev a parent 1:1 classid 1:3 htb rate 3mbit shared wan\n", Some(5), Some((1, 2))),
+        (
+            htb.clone() + "class change dev a parent 1:1 classid 1:2 htb rate 3mbit shared wan\n",
+            None,
+            Some((1, 3)),
+        ),
+        (
+            htb.clone() + "class add dev a parent 1:1 classid 1:3 htb rate 3mbit shared wan\n",
+            Some(5),
+            Some((1, 2)),
+        ),
         (htb + "class del dev a classid 1:2\nqdisc add dev b root " + &tbf("1mbit"), None, Some((1, 1))),
     ];
     for (text, refused, end) in &cases {
@@ -166,7 +174,8 @@ fn users_that_go_with_a_line_do_not_refuse_it() {
         for flags in ["--dry-run", ""] {
             let mut all = Memory::new(&["a", "b"]);
             let done = batch(&mut all, flags, text);
-            let at = done.stderr.lines().find_map(|l| l.split("b.tc:").nth(1)?.split(':').next()?.parse().ok());
+            let at =
+                done.stderr.lines().find_map(|l| l.split("b.tc:").nth(1)?.split(':').next()?.parse().ok());
             assert_eq!(at, *refused, "{flags} {text}{}", done.stderr);
             if flags.is_empty() {
                 assert_eq!(wan(&mut all), end.map(|(n, mbit)| (n, Rate(mbit * MBIT))), "{text}");

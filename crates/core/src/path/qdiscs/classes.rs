@@ -5,8 +5,8 @@ use alloc::format;
 use super::{Qdiscs, rules};
 use crate::base::env::Env;
 use crate::base::handle::Handle;
-use crate::path::tree::tables::{self, CLASS_STATE};
 use crate::path::tree::names;
+use crate::path::tree::tables::{self, CLASS_STATE};
 use crate::path::trees::Trees;
 use crate::sched::classful::{ClassAt, UserClasses};
 use crate::sched::cx::Cx;
@@ -53,9 +53,7 @@ impl Qdiscs<'_> {
             return Err(err.key("classid"));
         }
         rules::check_memory(&self.trees(), Object::Class(Some(named.class)), CLASS_BYTES, None)?;
-        self.on_classes(&named, true, &mut |name, classes, env, cx| {
-            classes.add(name, at, options, env, cx)
-        })
+        self.on_classes(&named, true, &mut |name, classes, env, cx| classes.add(name, at, options, env, cx))
     }
 
     /// Changes options of a class; `parent`, if given, must be its present parent.
@@ -175,8 +173,8 @@ impl Qdiscs<'_> {
 }
 
 impl Trees<'_> {
-    /// Returns the full name of a class, and of the class or qdisc above it, if a command gives one:
-    /// a major number that is not given is that of the other, or of the root qdisc.
+    /// Returns the full name of a class, and of the class or qdisc above it, if a command gives
+    /// one: a major number that is not given is that of the other, or of the root qdisc.
     pub(super) fn full_class(&self, parent: Option<Handle>, class: Handle) -> (Handle, Option<Handle>) {
         let root = self.root().handle();
         let below = parent.map(|p| if p == Handle::ROOT { root } else { p });

@@ -48,11 +48,11 @@ mod tests {
     use std::vec::Vec;
 
     use super::*;
+    use crate::base::rng::Rng;
     use crate::path::qdiscs::{Planned, Revisions};
     use crate::path::tree::Tree;
     use crate::path::trees::Trees;
     use crate::sched::cx::Cx;
-    use crate::base::rng::Rng;
     use crate::text::value::Words;
 
     const KINDS: [(&str, &str); 14] = [
@@ -94,7 +94,8 @@ mod tests {
                 let places = [Handle::ROOT, Handle::new(1, 1), Handle::new(1, 2), Handle::new(2, 1)];
                 let place = places[draw(4) as usize];
                 let class = Handle::new(1 + draw(2) as u16, 1 + draw(4) as u16);
-                let parent = [class.qdisc(), Handle::new(class.major(), 1 + draw(4) as u16)][draw(2) as usize];
+                let parent =
+                    [class.qdisc(), Handle::new(class.major(), 1 + draw(4) as u16)][draw(2) as usize];
                 let (kind, options) = KINDS[draw(14) as usize];
                 let handle = Some(Handle::new(1 + draw(3) as u16, 0)).filter(|_| draw(2) == 0);
                 let there = tree.edit(&mut cx).trees().qdisc(class).map_or("", |n| n.qdisc().spec().kind);
