@@ -602,7 +602,7 @@ mod tests {
                 assert!(txweir_new(&raw const config).is_null(), "{config:?}");
             }
         }
-        assert_eq!(txweir_take_wake(null), false);
+        assert!(!txweir_take_wake(null));
     }
 
     /// A burst is cut at the first packet without room, and the fates say what happened to each.

@@ -42,9 +42,9 @@ pub struct ByteTime(u64);
 impl ByteTime {
     /// Returns that of a link of this many bytes per second.
     #[must_use]
-    pub const fn of_rate(bytes_per_second: u64) -> Self {
-        let ps = if bytes_per_second == 0 { u64::MAX } else { 1_000_000_000_000 / bytes_per_second };
-        Self(if ps < BYTE_MIN { BYTE_MIN } else { ps })
+    pub fn of_rate(bytes_per_second: u64) -> Self {
+        let ps = 1_000_000_000_000_u64.checked_div(bytes_per_second).unwrap_or(u64::MAX);
+        Self(ps.max(BYTE_MIN))
     }
     /// Returns the time that a frame takes, nanoseconds.
     #[must_use]

@@ -19,7 +19,7 @@ use crate::classify::filter::BlockId;
 use crate::packet::route::DEPTH_MAX;
 use crate::path::bindings::Bindings;
 pub use revise::{Planned, Revisions};
-pub use shares::Sharing;
+pub use shares::{EachCopy, Sharing};
 
 use crate::path::tree::{Place, Tree, Whole, default_root, names, tables};
 use crate::path::trees::{Spot, Trees};

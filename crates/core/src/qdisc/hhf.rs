@@ -205,7 +205,7 @@ impl Discipline for Hhf {
                 self.pass_rounds();
                 let bucket = &mut self.buckets[at];
                 bucket.deficit += bucket.quantum;
-                self.to_back(at);
+                self.put_back(at);
                 bound.turn();
                 continue;
             }
@@ -217,7 +217,7 @@ impl Discipline for Hhf {
             // An empty queue that was new passes through the old ones once, so that these do not
             // starve.
             if self.is_new && self.old[0].is_some() {
-                self.to_back(at);
+                self.put_back(at);
             } else {
                 self.unlist(at);
             }
@@ -271,7 +271,7 @@ impl Hhf {
             self.old[1] = None;
         }
     }
-    fn to_back(&mut self, at: usize) {
+    fn put_back(&mut self, at: usize) {
         self.unlist(at);
         self.append(at);
     }

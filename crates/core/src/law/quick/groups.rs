@@ -188,7 +188,7 @@ impl Groups {
         let early = after(start, self.now);
         let group = &mut self.groups[index as usize];
         (group.start, group.finish) = (start, finish);
-        self.sets[usize::from(early) * EARLY | usize::from(blocked) * BLOCKED] |= 1 << index;
+        self.sets[(usize::from(early) * EARLY) | (usize::from(blocked) * BLOCKED)] |= 1 << index;
     }
     /// Puts an item at the head of its slot. An item too far ahead is brought nearer.
     fn insert(&mut self, i: u32, rounded: u64) {

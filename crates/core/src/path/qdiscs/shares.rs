@@ -32,6 +32,9 @@ enum At {
     Class(Handle, Handle),
 }
 
+/// Calls its argument on each copy of the qdiscs of a device.
+pub type EachCopy<'a> = &'a dyn Fn(&mut dyn FnMut(&Trees<'_>));
+
 impl Sharing {
     /// Refuses the change if others share the name with another rate or bucket. `copies` calls its
     /// argument on each copy of the qdiscs of which `trees` is one: all are changed alike.
@@ -42,7 +45,7 @@ impl Sharing {
         &self,
         rates: &SharedRates,
         trees: &Trees<'_>,
-        copies: &dyn Fn(&mut dyn FnMut(&Trees<'_>)),
+        copies: EachCopy<'_>,
     ) -> Result<(), ConfigError> {
         let own = |node: Option<&Node>, minor, f: &mut dyn FnMut(Share<'_>)| {
             node.and_then(|node| node.qdisc().shared(minor)).into_iter().for_each(f);

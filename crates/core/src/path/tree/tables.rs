@@ -44,7 +44,6 @@ pub(in crate::path) fn of_classes(qdisc: &dyn Qdisc, [class, above]: [u16; 2], e
 
 #[cfg(test)]
 mod tests {
-    use std::format;
     use std::vec::Vec;
 
     use super::*;
@@ -129,7 +128,7 @@ mod tests {
                     Err(_) => refused += 1,
                 }
                 let counted = of_all(tree.root(), tree.env());
-                assert_eq!(tree.tables(), counted, "{}", format!("seed {seed}, step {step}, op {op} {kind}"));
+                assert_eq!(tree.tables(), counted, "seed {seed}, step {step}, op {op} {kind}");
             }
         }
         assert!(done > 500 && refused > 500 && revised > 0, "{done} {refused} {revised}");
