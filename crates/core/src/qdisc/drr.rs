@@ -13,26 +13,22 @@
 //! - Differs from Linux (PARITY.md: drr-silent-child, class-number, class-order): a class whose
 //!   qdisc turns out to be empty when it is asked loses its turn, and the next is served at once.
 
-use alloc::vec::Vec;
-
 use crate::base::env::Env;
-use crate::base::handle::{ClassId, Handle};
+use crate::base::handle::ClassId;
 use crate::base::units::Bytes;
 use crate::law::deficit::Round;
-use crate::law::minors::Minors;
-use crate::packet::meta::Meta;
 use crate::packet::pool::{List, Pkt, Pool, Waiting};
 use crate::packet::reason::DropReason;
-use crate::packet::route::{Candidate, Classified, FilterOutcome};
+use crate::packet::route::Candidate;
 use crate::qdisc::fifo::NoStats;
-use crate::qdisc::leaf::vacant;
+use crate::qdisc::slots::Slots;
 use crate::qdisc::turns::{quantum_in_range, take_turn};
 use crate::sched::answer::{Next, Verdict};
 use crate::sched::capability::{Capability, Classes, MadeClasses};
 use crate::sched::classful::{ClassAt, ClassShown, Classful};
 use crate::sched::cx::Cx;
 use crate::sched::discipline::{Discipline, Filtered};
-use crate::sched::node::{Class, Passed};
+use crate::sched::node::Passed;
 use crate::sched::spec::{ClassShape, Flags, Style};
 use crate::text::error::{ConfigError, ErrorKind, Object};
 use crate::text::stats::{Counter, Unit};
@@ -58,11 +54,8 @@ fn in_u32(b: &Bytes) -> bool {
 /// Deficit round robin among classes.
 #[derive(Debug, Default)]
 pub(crate) struct Drr {
-    classes: Vec<Class>,
-    configs: Vec<ClassConfig>,
+    slots: Slots<ClassConfig>,
     round: Round,
-    minors: Minors,
-    free: Vec<usize>,
 }
 
 impl Discipline for Drr {
@@ -73,7 +66,8 @@ impl Discipline for Drr {
     const STYLE: Style = Style::BLANK;
     const FILTERS: Filtered = Filtered::Qdisc;
     const MADE: Option<MadeClasses<Self>> = Some(MadeClasses::of());
-    const CLASSES: Option<Capability<Self, dyn Classes>> = crate::capability!();
+    const CLASSES: Option<Capability<Self, dyn Classes>> =
+        Some(Capability { of: |drr| &drr.slots, of_mut: |drr| &mut drr.slots });
     type Config = Config;
     type Rules = ();
     type Stats = NoStats;
@@ -86,15 +80,15 @@ impl Discipline for Drr {
     }
     fn change(&mut self, _cfg: &Config, (): (), _env: &Env, _cx: &mut Cx) {}
     fn would_accept(&self, m: &Candidate<'_>, class: Option<ClassId>) -> Verdict {
-        match self.slot(class) {
-            Some(i) => self.classes[i].node.would_accept(m),
+        match self.slots.named(class) {
+            Some(i) => self.slots.classes[i].node.would_accept(m),
             None => Verdict::Full,
         }
     }
     #[inline(always)]
     fn enqueue(&mut self, p: Pkt, class: Option<ClassId>, cx: &mut Cx) {
-        let Some(i) = self.slot(class) else { return cx.drop(p, DropReason::NoClass) };
-        let node = &mut self.classes[i].node;
+        let Some(i) = self.slots.named(class) else { return cx.drop(p, DropReason::NoClass) };
+        let node = &mut self.slots.classes[i].node;
         let first = node.is_empty();
         node.enqueue(p, cx);
         if first && !node.is_empty() {
@@ -103,7 +97,7 @@ impl Discipline for Drr {
     }
     #[inline]
     fn dequeue(&mut self, cx: &mut Cx) -> Next {
-        take_turn(&mut self.round, &mut self.classes, cx)
+        take_turn(&mut self.round, &mut self.slots.classes, cx)
     }
     fn evict_all(&mut self, _out: &mut List, _pool: &mut Pool) {
         // The caller of `evict_all` empties the classes next.
@@ -115,31 +109,6 @@ impl Discipline for Drr {
     }
     fn stats(&self) -> NoStats {
         NoStats {}
-    }
-}
-
-impl Classes for Drr {
-    fn classes(&self) -> &[Class] {
-        &self.classes
-    }
-    fn classes_mut(&mut self) -> &mut [Class] {
-        &mut self.classes
-    }
-    fn slot(&self, minor: u16) -> Option<usize> {
-        self.minors.slot(minor)
-    }
-    fn select(&self, _m: &Meta, class: Option<ClassId>) -> Option<&Class> {
-        self.classes.get(self.slot(class)?)
-    }
-    fn classify_result(&self, class: Option<ClassId>, _asked: Option<Handle>, own: Handle) -> Classified {
-        let here = class.filter(|c| c.major() == own.major() && self.slot(Some(*c)).is_some());
-        Classified::Final(here.map_or(FilterOutcome::Drop, FilterOutcome::Class))
-    }
-}
-
-impl Drr {
-    fn slot(&self, class: Option<ClassId>) -> Option<usize> {
-        self.minors.slot(class?.minor())
     }
 }
 
@@ -159,7 +128,7 @@ impl Classful for Drr {
         old: Option<&ClassConfig>,
         _env: &Env,
     ) -> Result<(), ConfigError> {
-        if old.is_none() && self.free.is_empty() && self.classes.len() >= Round::MEMBERS_MAX {
+        if old.is_none() && self.slots.is_full(Round::MEMBERS_MAX) {
             let expected = alloc::format!("at most {} classes", Round::MEMBERS_MAX);
             return Err(ConfigError::new(ErrorKind::OutOfRange, class, expected, "one more"));
         }
@@ -167,40 +136,30 @@ impl Classful for Drr {
         Ok(())
     }
     fn add_class(&mut self, at: ClassAt, cfg: ClassConfig, env: &Env, _cx: &mut Cx) {
-        let slot = match self.free.pop() {
-            Some(slot) => slot,
-            None => {
-                self.classes.push(vacant(env));
-                self.configs.push(cfg.clone());
-                self.round.add(0);
-                self.classes.len() - 1
-            }
-        };
-        self.round.set_quantum(slot, quantum(&cfg));
-        self.configs[slot] = cfg;
-        self.classes[slot].minor = at.minor;
-        self.minors.set(at.minor, Some(slot));
+        let (known, quantum) = (self.slots.classes.len(), quantum(&cfg));
+        let slot = self.slots.add(at.minor, cfg, env);
+        if slot == known {
+            self.round.add(0);
+        }
+        self.round.set_quantum(slot, quantum);
     }
     fn change_class(&mut self, minor: u16, cfg: ClassConfig, _env: &Env, _cx: &mut Cx) {
-        if let Some(slot) = self.minors.slot(minor) {
+        if let Some(slot) = self.slots.of(minor) {
             self.round.set_quantum(slot, quantum(&cfg));
-            self.configs[slot] = cfg;
+            self.slots.configs[slot] = cfg;
         }
     }
     fn delete_class(&mut self, minor: u16, env: &Env, cx: &mut Cx) {
-        let Some(slot) = self.minors.slot(minor) else { return };
-        self.round.leave(slot);
-        self.classes[slot].node.purge(cx);
-        self.classes[slot] = vacant(env);
-        self.minors.set(minor, None);
-        self.free.push(slot);
+        if let Some(slot) = self.slots.remove(minor, env, cx) {
+            self.round.leave(slot);
+        }
     }
     fn class_config(&self, minor: u16) -> Option<&ClassConfig> {
-        self.minors.slot(minor).map(|slot| &self.configs[slot])
+        self.slots.config(minor)
     }
     fn list_classes(&self, f: &mut dyn FnMut(ClassShown<'_>)) {
-        for (_, slot) in self.minors.iter() {
-            let class = &self.classes[slot];
+        for slot in self.slots.iter() {
+            let class = &self.slots.classes[slot];
             let deficit = if class.node.is_empty() { 0 } else { self.round.deficit(slot) };
             let values = [i64::try_from(deficit).unwrap_or(i64::MAX)];
             let Passed { sent, segs: sent_segs } = class.node.account().passed();

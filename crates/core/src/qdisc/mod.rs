@@ -32,6 +32,7 @@ mod registry;
 pub mod rough;
 pub mod sfq;
 pub mod skbprio;
+mod slots;
 pub mod taprio;
 pub mod tbf;
 pub mod turns;

@@ -19,21 +19,20 @@ use alloc::vec::Vec;
 
 use crate::base::bound::Bound;
 use crate::base::env::Env;
-use crate::base::handle::{ClassId, Handle};
-use crate::law::minors::Minors;
+use crate::base::handle::ClassId;
 use crate::law::quick::{PACKET_MAX, PACKET_MIN, Quick, Share, WEIGHT_MAX, WEIGHTS_MAX};
 use crate::packet::meta::Meta;
 use crate::packet::pool::{List, Pkt, Pool, Waiting};
 use crate::packet::reason::DropReason;
-use crate::packet::route::{Candidate, Classified, FilterOutcome};
+use crate::packet::route::Candidate;
 use crate::qdisc::fifo::NoStats;
-use crate::qdisc::leaf::vacant;
+use crate::qdisc::slots::Slots;
 use crate::sched::answer::{Next, Verdict};
 use crate::sched::capability::{Capability, Classes, MadeClasses};
 use crate::sched::classful::{ClassAt, ClassShown, Classful};
 use crate::sched::cx::Cx;
 use crate::sched::discipline::{ChangeRule, Discipline, Filtered};
-use crate::sched::node::{Class, Passed, Peek};
+use crate::sched::node::{Passed, Peek};
 use crate::sched::spec::{ClassShape, Flags, Style};
 use crate::text::error::{ConfigError, ErrorKind, Object};
 
@@ -59,16 +58,13 @@ fn in_range(bytes: &u32) -> bool {
 /// Quick fair queueing among classes.
 #[derive(Debug)]
 pub(crate) struct Qfq {
-    classes: Vec<Class>,
-    configs: Vec<ClassConfig>,
+    slots: Slots<ClassConfig>,
     /// Largest packets as commands gave them, which longer ones have raised since.
     given: Vec<u32>,
     /// Packets that have come to each class and were not refused: as in the reference, they are
     /// what a class counts as sent.
     came: Vec<Passed>,
     law: Quick,
-    minors: Minors,
-    free: Vec<usize>,
 }
 
 impl Discipline for Qfq {
@@ -79,7 +75,8 @@ impl Discipline for Qfq {
     const STYLE: Style = Style::BLANK;
     const FILTERS: Filtered = Filtered::Qdisc;
     const MADE: Option<MadeClasses<Self>> = Some(MadeClasses::of());
-    const CLASSES: Option<Capability<Self, dyn Classes>> = crate::capability!();
+    const CLASSES: Option<Capability<Self, dyn Classes>> =
+        Some(Capability { of: |qfq| &qfq.slots, of_mut: |qfq| &mut qfq.slots });
     type Config = Config;
     type Rules = ();
     type Stats = NoStats;
@@ -89,35 +86,32 @@ impl Discipline for Qfq {
     }
     fn new(_cfg: &Config, (): (), env: &Env) -> Self {
         Self {
-            classes: Vec::new(),
-            configs: Vec::new(),
+            slots: Slots::default(),
             given: Vec::new(),
             came: Vec::new(),
             law: Quick::new(env.tx_queue_len),
-            minors: Minors::default(),
-            free: Vec::new(),
         }
     }
     fn change(&mut self, _cfg: &Config, (): (), _env: &Env, _cx: &mut Cx) {}
     fn would_accept(&self, m: &Candidate<'_>, class: Option<ClassId>) -> Verdict {
-        match self.slot(class) {
+        match self.slots.named(class) {
             Some(_) if m.wire_len > PACKET_MAX && m.segs > 1 && m.segment_len() <= PACKET_MAX => {
                 Verdict::Cut(PACKET_MAX)
             }
             Some(_) if m.wire_len > PACKET_MAX => Verdict::TooLarge(PACKET_MAX),
-            Some(i) => self.classes[i].node.would_accept(m),
+            Some(i) => self.slots.classes[i].node.would_accept(m),
             None => Verdict::Full,
         }
     }
     #[inline(always)]
     fn enqueue(&mut self, p: Pkt, class: Option<ClassId>, cx: &mut Cx) {
-        let Some(i) = self.slot(class) else { return cx.drop(p, DropReason::NoClass) };
+        let Some(i) = self.slots.named(class) else { return cx.drop(p, DropReason::NoClass) };
         let (index, dropped) = (p.index(), cx.dropped().packets);
         let Meta { wire_len: len, segs, .. } = *cx.meta(&p);
         if len > self.law.share(i).packet && !self.widen(i, len) {
             return cx.drop(p, DropReason::Oversize);
         }
-        let node = &mut self.classes[i].node;
+        let node = &mut self.slots.classes[i].node;
         let first = node.is_empty();
         if first && self.law.is_listed(i) {
             // Its qdisc was replaced, and the packets in it are gone.
@@ -142,10 +136,10 @@ impl Discipline for Qfq {
     fn dequeue(&mut self, cx: &mut Cx) -> Next {
         let mut renewed = false;
         // Each turn but one takes a class off the list.
-        let mut bound = Bound::of(self.classes.len() + 2);
+        let mut bound = Bound::of(self.slots.classes.len() + 2);
         while let Some(i) = self.law.front() {
             bound.turn();
-            let node = &mut self.classes[i].node;
+            let node = &mut self.slots.classes[i].node;
             match node.peek(cx) {
                 Peek::Ready { wire_len, .. } if !renewed && !self.law.affords(wire_len) => {
                     self.law.renew();
@@ -177,8 +171,8 @@ impl Discipline for Qfq {
     }
     fn queued(&self, _pool: &Pool, _f: &mut dyn FnMut(Waiting<'_>)) {}
     fn reset(&mut self, _cx: &mut Cx) {
-        self.configs.iter_mut().zip(&self.given).for_each(|(cfg, given)| cfg.maxpkt = *given);
-        let Self { law, classes, configs, .. } = self;
+        let Self { law, slots: Slots { classes, configs, .. }, given, .. } = self;
+        configs.iter_mut().zip(given).for_each(|(cfg, given)| cfg.maxpkt = *given);
         let made = classes.iter().enumerate().filter(|(_, class)| class.minor != 0);
         law.reset(made.map(|(slot, _)| (slot, share(&configs[slot]))));
     }
@@ -187,35 +181,13 @@ impl Discipline for Qfq {
     }
 }
 
-impl Classes for Qfq {
-    fn classes(&self) -> &[Class] {
-        &self.classes
-    }
-    fn classes_mut(&mut self) -> &mut [Class] {
-        &mut self.classes
-    }
-    fn slot(&self, minor: u16) -> Option<usize> {
-        self.minors.slot(minor)
-    }
-    fn select(&self, _m: &Meta, class: Option<ClassId>) -> Option<&Class> {
-        self.classes.get(self.slot(class)?)
-    }
-    fn classify_result(&self, class: Option<ClassId>, _asked: Option<Handle>, own: Handle) -> Classified {
-        let here = class.filter(|c| c.major() == own.major() && self.slot(Some(*c)).is_some());
-        Classified::Final(here.map_or(FilterOutcome::Drop, FilterOutcome::Class))
-    }
-}
-
 impl Qfq {
-    fn slot(&self, class: Option<ClassId>) -> Option<usize> {
-        self.minors.slot(class?.minor())
-    }
     /// Raises the largest packet of a class; false if it would be too large.
     #[cold]
     fn widen(&mut self, i: usize, len: u32) -> bool {
         if len <= PACKET_MAX {
             let share = Share { packet: len, ..self.law.share(i) };
-            self.configs[i].maxpkt = len;
+            self.slots.configs[i].maxpkt = len;
             self.law.set_share(i, share);
         }
         len <= PACKET_MAX
@@ -224,7 +196,7 @@ impl Qfq {
     #[inline]
     fn pay(&mut self, i: usize, p: &Pkt, cx: &mut Cx) {
         let len = cx.meta(p).wire_len;
-        let node = &mut self.classes[i].node;
+        let node = &mut self.slots.classes[i].node;
         let next = match node.is_empty() {
             true => None,
             // A qdisc that holds its packets back keeps its turn.
@@ -258,7 +230,7 @@ impl Classful for Qfq {
             return Err(err.key("maxpkt"));
         }
         cfg.weight = share(cfg).weight;
-        let present = self.minors.slot(at.minor).filter(|_| old.is_some());
+        let present = self.slots.of(at.minor).filter(|_| old.is_some());
         let own = present.map_or(0, |slot| self.law.share(slot).weight);
         let rest = WEIGHTS_MAX.saturating_sub(self.law.weights() - own);
         if cfg.weight > rest {
@@ -268,44 +240,36 @@ impl Classful for Qfq {
         Ok(())
     }
     fn add_class(&mut self, at: ClassAt, cfg: ClassConfig, env: &Env, _cx: &mut Cx) {
-        let slot = self.free.pop().unwrap_or(self.classes.len());
-        self.law.add(slot, share(&cfg));
-        let maxpkt = cfg.maxpkt;
-        if slot == self.classes.len() {
-            self.classes.push(vacant(env));
-            self.configs.push(cfg);
+        let (maxpkt, share) = (cfg.maxpkt, share(&cfg));
+        let slot = self.slots.add(at.minor, cfg, env);
+        self.law.add(slot, share);
+        if slot == self.given.len() {
             self.came.push(Passed::default());
             self.given.push(maxpkt);
         } else {
-            (self.configs[slot], self.came[slot]) = (cfg, Passed::default());
-            self.given[slot] = maxpkt;
+            (self.came[slot], self.given[slot]) = (Passed::default(), maxpkt);
         }
-        self.classes[slot].minor = at.minor;
-        self.minors.set(at.minor, Some(slot));
     }
     fn change_class(&mut self, minor: u16, cfg: ClassConfig, _env: &Env, _cx: &mut Cx) {
-        let Some(slot) = self.minors.slot(minor) else { return };
-        if self.classes[slot].node.is_empty() {
+        let Some(slot) = self.slots.of(minor) else { return };
+        if self.slots.classes[slot].node.is_empty() {
             self.law.end(slot);
         }
         self.law.set_share(slot, share(&cfg));
         self.given[slot] = cfg.maxpkt;
-        self.configs[slot] = cfg;
+        self.slots.configs[slot] = cfg;
     }
     fn delete_class(&mut self, minor: u16, env: &Env, cx: &mut Cx) {
-        let Some(slot) = self.minors.slot(minor) else { return };
-        self.classes[slot].node.purge(cx);
-        self.law.remove(slot);
-        self.classes[slot] = vacant(env);
-        self.minors.set(minor, None);
-        self.free.push(slot);
+        if let Some(slot) = self.slots.remove(minor, env, cx) {
+            self.law.remove(slot);
+        }
     }
     fn class_config(&self, minor: u16) -> Option<&ClassConfig> {
-        self.minors.slot(minor).map(|slot| &self.configs[slot])
+        self.slots.config(minor)
     }
     fn list_classes(&self, f: &mut dyn FnMut(ClassShown<'_>)) {
-        for (_, slot) in self.minors.iter() {
-            let class = &self.classes[slot];
+        for slot in self.slots.iter() {
+            let class = &self.slots.classes[slot];
             let Passed { sent, segs: sent_segs } = self.came[slot];
             f(ClassShown { sent, sent_segs, ..ClassShown::of(class) });
         }

@@ -1,33 +1,11 @@
 //! qfq: named behaviours, and the bound of its paper as a law. Its traces of the kernel are in
 //! `spec/traces/qfq`.
 
+use crate::common::classes::{T, class, meta, on_class};
 use crate::common::lane::{Lane, Out};
 use txweir_core::base::rng::Rng;
-use txweir_core::text::value::{Words, exact_of};
-use txweir_core::{Admitted, ConfigError, DropReason, Env, ErrorKind, Handle, Instant, Meta, Nanos};
-
-const T: Instant = Instant::from_secs(1);
-
-fn class(minor: u16) -> Handle {
-    Handle::new(0x8001, minor)
-}
-
-/// Returns a packet that names a class.
-fn meta(len: u32, minor: u16) -> Meta {
-    Meta::new(len).priority(class(minor).0)
-}
-
-fn on_class(lane: &mut Lane, verb: &str, minor: u16, words: &str) -> Result<(), ConfigError> {
-    let words: Vec<&str> = words.split_whitespace().collect();
-    lane.path.configure(T, &mut lane.dev, |tree, cx| {
-        let words = &mut Words::new(&words);
-        match verb {
-            "add" => tree.edit(cx).add_class(Handle::new(0x8001, 0), class(minor), None, words),
-            "change" => tree.edit(cx).change_class(None, class(minor), None, words),
-            _ => tree.edit(cx).delete_class(class(minor)),
-        }
-    })
-}
+use txweir_core::text::value::exact_of;
+use txweir_core::{Admitted, DropReason, Env, ErrorKind, Handle, Meta, Nanos};
 
 /// Makes a qfq with classes of these options, numbered from 1.
 fn lane(classes: &[&str]) -> Lane {
