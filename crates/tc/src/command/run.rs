@@ -48,11 +48,15 @@ impl Change {
     }
     /// True if it asks for a shared rate.
     pub(crate) fn shares(&self) -> bool {
+        self.options().any(|word| word == "shared")
+    }
+    /// Iterates over the words of its options.
+    fn options(&self) -> impl Iterator<Item = &str> {
         let options = match self {
             Self::Qdisc(cmd) => &cmd.options,
             Self::Class(cmd) => &cmd.options,
         };
-        options.iter().any(|word| word.text == "shared")
+        options.iter().map(|word| word.text.as_str())
     }
     /// Returns the change of a command; `None` if it is not about a tree.
     pub(crate) fn of(cmd: &Command) -> Option<Self> {
@@ -74,11 +78,7 @@ pub(crate) enum Planning {
 /// Returns the object of a line and the effect of the line on it, if the line only gives new
 /// options to one that exists; `None` if it may do more, or is refused.
 pub(crate) fn plan(cmd: &Change, trees: &Trees<'_>) -> Option<(Planning, Planned)> {
-    let options = match cmd {
-        Change::Qdisc(cmd) => &cmd.options,
-        Change::Class(cmd) => &cmd.options,
-    };
-    let options: Vec<&str> = options.iter().map(|w| w.text.as_str()).collect();
+    let options: Vec<&str> = cmd.options().collect();
     let words = &mut Words::new(&options);
     match cmd {
         Change::Class(cmd) => {
@@ -111,11 +111,7 @@ pub(crate) fn plan(cmd: &Change, trees: &Trees<'_>) -> Option<(Planning, Planned
 
 /// Returns the sharing of a rate that a line would make; `None` for none, and if it is refused.
 pub(crate) fn sharing(cmd: &Change, trees: &Trees<'_>) -> Option<Sharing> {
-    let options = match cmd {
-        Change::Qdisc(cmd) => &cmd.options,
-        Change::Class(cmd) => &cmd.options,
-    };
-    let options: Vec<&str> = options.iter().map(|w| w.text.as_str()).collect();
+    let options: Vec<&str> = cmd.options().collect();
     let words = &mut Words::new(&options);
     match cmd {
         Change::Class(cmd) => {
