@@ -330,7 +330,8 @@ int32_t txweir_apply(struct txweir *queue,
 /*
  Submits packets in their order. `fates` is null, or gets the fate of each packet that was looked
  at: those before the result, and the one at it, which is TXWEIR_FULL. Returns the number of
- packets before the first one without room, or `count`. Calls of 8 to 64 packets are cheapest.
+ packets before the first one without room, or `count`. Without `fates` the discard function gets
+ a packet that is too large. Calls of 8 to 64 packets are cheapest.
 
  # Safety
  `packets` points to `count` packets; `fates` is null or points to `count` bytes.

@@ -348,7 +348,8 @@ pub unsafe extern "C" fn txweir_apply(
 
 /// Submits packets in their order. `fates` is null, or gets the fate of each packet that was looked
 /// at: those before the result, and the one at it, which is TXWEIR_FULL. Returns the number of
-/// packets before the first one without room, or `count`. Calls of 8 to 64 packets are cheapest.
+/// packets before the first one without room, or `count`. Without `fates` the discard function gets
+/// a packet that is too large. Calls of 8 to 64 packets are cheapest.
 ///
 /// # Safety
 /// `packets` points to `count` packets; `fates` is null or points to `count` bytes.
@@ -363,16 +364,18 @@ pub unsafe extern "C" fn txweir_submit(
     // SAFETY: the caller's.
     let packets = unsafe { slice(packets, count) };
     on(queue, 0, |queue| {
-        let mut taken = 0;
-        // Metadata is made for a burst at a time: no memory is allocated.
+        let (mut taken, mut too_large) = (0, Vec::new());
+        // Metadata is made for a burst at a time: no memory is allocated for it.
         for burst in packets.chunks(BURST) {
-            let mut metas = [Meta::new(0); BURST];
-            metas.iter_mut().zip(burst).for_each(|(meta, packet)| *meta = meta_of(packet));
+            let metas: [Meta; BURST] =
+                std::array::from_fn(|at| burst.get(at).map_or(const { Meta::new(0) }, meta_of));
             let mut at = taken;
-            let fate = |_: &Meta, admitted| {
+            let fate = |m: &Meta, admitted| {
                 if !fates.is_null() {
                     // SAFETY: `fates` has a byte for each packet, and this is one more of them.
                     unsafe { *fates.add(at) = fate_of(&admitted) };
+                } else if let Admitted::Cut(frame, _) = admitted {
+                    too_large.push((frame, *m));
                 }
                 at += 1;
             };
@@ -383,6 +386,7 @@ pub unsafe extern "C" fn txweir_submit(
                 break;
             }
         }
+        too_large.iter().for_each(|(frame, m)| queue.discard(*frame, m, DropReason::Oversize));
         taken
     })
 }
@@ -636,5 +640,36 @@ mod tests {
             assert!(txweir_take_wake(queue) && !txweir_take_wake(queue));
             txweir_free(queue);
         }
+    }
+
+    /// A program that does not ask for fates gets a packet that can never leave by its discard
+    /// function; one that asks keeps it.
+    #[test]
+    fn a_packet_that_is_too_large_stays_or_is_given_back() {
+        unsafe extern "C" fn count(context: *mut c_void, _frame: *mut c_void, reason: u8) {
+            assert_eq!(reason, DropReason::Oversize as u8);
+            // SAFETY: the test passes a number.
+            unsafe { *context.cast::<u32>() += 1 };
+        }
+        let mut given_back = 0_u32;
+        // SAFETY: the arguments are as the functions want them.
+        unsafe {
+            let queue = txweir_new(std::ptr::null());
+            assert_eq!(txweir_set_discard(queue, Some(count), (&raw mut given_back).cast()), TXWEIR_OK);
+            let text = "qdisc replace root tbf rate 1mbit burst 2000 limit 20000";
+            assert_eq!(
+                txweir_apply(queue, 0, text.as_ptr().cast(), text.len(), std::ptr::null_mut(), 0),
+                TXWEIR_OK
+            );
+            let mut super_packet = packet(1, 9000);
+            (super_packet.header_length, super_packet.gso_size) = (54, 1000);
+            let mut fate = 9;
+            assert_eq!(txweir_submit(queue, 0, &raw const super_packet, 1, &raw mut fate), 1);
+            assert_eq!((fate, given_back), (TXWEIR_TOO_LARGE, 0));
+            assert_eq!(txweir_submit(queue, 0, &raw const super_packet, 1, std::ptr::null_mut()), 1);
+            assert_eq!(given_back, 1);
+            txweir_free(queue);
+        }
+        assert_eq!(given_back, 1);
     }
 }

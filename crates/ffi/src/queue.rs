@@ -6,7 +6,7 @@ use txweir_core::packet::hash::FlowHasher;
 use txweir_core::packet::headers::Headers;
 use txweir_core::sched::cx::Cx;
 use txweir_core::{
-    Admitted, Completed, DeviceError, DropReason, Env, Instant, Meta, PathConfig, Tree, TxPath, TxQueue, Wake,
+    Admitted, Completed, DeviceError, DropReason, Instant, Meta, PathConfig, Tree, TxPath, TxQueue, Wake,
 };
 use txweir_tc::{Policy, show};
 
@@ -17,24 +17,30 @@ pub struct Frame(pub *mut c_void);
 /// A function that takes back the frame of a dropped packet.
 pub type Discard = Box<dyn FnMut(Frame, &Meta, DropReason)>;
 
-/// The device of a queue that is pulled: the room for the packets of one pull, and the packets that
-/// have come out.
-struct Pulled {
+/// The device of a call: the room for the packets of a pull, and the function that gets them.
+struct Call<'a> {
     room: u32,
-    out: Vec<(Frame, Meta)>,
+    each: &'a mut dyn FnMut(Frame, &Meta),
     /// Packets and bytes that the program's device has finished, until they are told.
     done: (u32, u32),
-    discard: Option<Discard>,
+    discard: &'a mut Option<Discard>,
 }
 
-impl TxQueue for Pulled {
+impl<'a> Call<'a> {
+    /// Returns a device that takes nothing.
+    fn without_room(discard: &'a mut Option<Discard>, each: &'a mut dyn FnMut(Frame, &Meta)) -> Self {
+        Self { room: 0, each, done: (0, 0), discard }
+    }
+}
+
+impl TxQueue for Call<'_> {
     type Frame = Frame;
     fn reserve(&mut self, want: u32) -> u32 {
         want.min(self.room)
     }
     fn push(&mut self, frame: Frame, m: &Meta) {
         self.room = self.room.saturating_sub(1);
-        self.out.push((frame, *m));
+        (self.each)(frame, m);
     }
     fn commit(&mut self) -> Result<(), DeviceError> {
         Ok(())
@@ -45,16 +51,19 @@ impl TxQueue for Pulled {
         }
     }
     fn discard(&mut self, frame: Frame, m: &Meta, reason: DropReason) {
-        if let Some(discard) = &mut self.discard {
+        if let Some(discard) = self.discard {
             discard(frame, m, reason);
         }
     }
 }
 
+/// Takes no packet: none comes without room.
+fn nothing(_: Frame, _: &Meta) {}
+
 /// A transmit queue.
 pub struct Queue {
     path: TxPath<Frame>,
-    device: Pulled,
+    discard: Option<Discard>,
     hasher: FlowHasher,
 }
 
@@ -66,18 +75,12 @@ impl Queue {
     pub fn new(config: PathConfig) -> Result<Self, String> {
         let hasher = FlowHasher::new(config.env.seed);
         let path = TxPath::new(config).map_err(|err| err.to_string())?;
-        let device = Pulled { room: 0, out: Vec::new(), done: (0, 0), discard: None };
-        Ok(Self { path, device, hasher })
+        Ok(Self { path, discard: None, hasher })
     }
 
     /// Sets the function that takes back the frames of dropped packets.
     pub fn set_discard(&mut self, discard: Option<Discard>) {
-        self.device.discard = discard;
-    }
-
-    /// Returns the properties of the device that the qdiscs know.
-    pub fn env(&self) -> &Env {
-        self.path.tree().env()
+        self.discard = discard;
     }
 
     /// Reads lines of tc and applies all of them, or none. Packets that wait are kept, and wait
@@ -92,8 +95,10 @@ impl Queue {
         let mut uncut = Vec::new();
         let swap = |tree: &mut Tree, cx: &mut Cx| policy.apply(tree, cx);
         let cut = |frame, m: &Meta, _, _: &mut dyn FnMut(Frame, Meta)| uncut.push((frame, *m));
-        let (done, _) = self.path.swap(now, &mut self.device, swap, cut);
-        uncut.into_iter().for_each(|(frame, m)| self.device.discard(frame, &m, DropReason::Oversize));
+        let mut none = nothing;
+        let mut device = Call::without_room(&mut self.discard, &mut none);
+        let (done, _) = self.path.swap(now, &mut device, swap, cut);
+        uncut.into_iter().for_each(|(frame, m)| device.discard(frame, &m, DropReason::Oversize));
         done.map_err(|err| err.to_string())
     }
 
@@ -106,23 +111,29 @@ impl Queue {
         frames: &mut impl Iterator<Item = Frame>,
         fate: impl FnMut(&Meta, Admitted<Frame>),
     ) -> usize {
-        self.path.submit_burst(now, metas, frames, &mut self.device, fate)
+        let mut none = nothing;
+        let device = &mut Call::without_room(&mut self.discard, &mut none);
+        self.path.submit_burst(now, metas, frames, device, fate)
+    }
+
+    /// Gives a frame that was never queued to the discard function.
+    pub fn discard(&mut self, frame: Frame, m: &Meta, reason: DropReason) {
+        Call::without_room(&mut self.discard, &mut nothing).discard(frame, m, reason);
     }
 
     /// Takes up to `most` packets that may leave now; `each` gets them in their order. Returns the
     /// time of the next call.
     pub fn pull(&mut self, now: Instant, most: u32, mut each: impl FnMut(Frame, &Meta)) -> Wake {
-        self.device.room = most;
-        let wake = self.path.drain(now, most, &mut self.device);
-        self.device.room = 0;
-        self.device.out.drain(..).for_each(|(frame, m)| each(frame, &m));
-        wake
+        let device = &mut Call { room: most, each: &mut each, done: (0, 0), discard: &mut self.discard };
+        self.path.drain(now, most, device)
     }
 
     /// Tells the byte limit that the program's device has finished packets that a pull gave it.
     pub fn completed(&mut self, now: Instant, packets: u32, bytes: u32) {
-        self.device.done = (packets, bytes);
-        self.path.reap(now, &mut self.device, |_| {});
+        let mut none = nothing;
+        let mut device = Call::without_room(&mut self.discard, &mut none);
+        device.done = (packets, bytes);
+        self.path.reap(now, &mut device, |_| {});
     }
 
     /// True once after a submit found no room, when there is room again.
@@ -132,7 +143,7 @@ impl Queue {
 
     /// Drops all packets that wait.
     pub fn purge(&mut self, now: Instant) {
-        self.path.purge(now, &mut self.device);
+        self.path.purge(now, &mut Call::without_room(&mut self.discard, &mut nothing));
     }
 
     /// Returns the facts that the headers of an Ethernet frame tell.

@@ -106,3 +106,25 @@ fn the_header_has_what_the_source_has() {
         assert!(HEADER.contains(&format!("{member};")), "member {member} is not in the header");
     }
 }
+
+/// The program of docs/c.md, with functions of the program's own that it calls, compiles.
+#[test]
+fn the_program_of_the_page_compiles() {
+    if !found("cc") {
+        return;
+    }
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/c.md");
+    let page = std::fs::read_to_string(page).expect("the page");
+    let program = page.split("```c\n").nth(1).and_then(|p| p.split("```").next()).expect("a program");
+    let own = "#include <stdint.h>\n#include <stddef.h>\nstruct txweir_packet; struct txweir_next;\n\
+        void packet_free(void *); uint64_t now(void); int say(const char *);\n\
+        size_t receive(struct txweir_packet *, size_t); void transmit(struct txweir_packet *, size_t);\n\
+        uint32_t finished_packets(void); uint32_t finished_bytes(void);\n\
+        void sleep_until(struct txweir_next *);\n";
+    let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join("page.c");
+    std::fs::write(&file, format!("{own}{program}")).expect("a file");
+    let mut cc = Command::new("cc");
+    cc.args(["-std=c11", "-fsyntax-only", "-Wall", "-Werror", "-I"]);
+    let done = cc.arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("include")).arg(&file).output().expect("cc");
+    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+}
