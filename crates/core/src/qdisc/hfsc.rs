@@ -334,6 +334,7 @@ impl Hfsc {
 impl Classful for Hfsc {
     type Class = ClassConfig;
     const CLASS_SELECTS: bool = false;
+    const CLASS_STATE: u64 = 1024;
     const ROOT_CLASS: bool = true;
     const CLASS_REFUSED_BY: RefusedBy = |err, _| match err.kind {
         // tc reads numbers of 32 bits.

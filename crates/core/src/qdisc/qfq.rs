@@ -5,8 +5,8 @@
 //!
 //! The law is [`crate::law::quick`], with aggregates of up to eight classes as in the reference.
 //! Packets that name no class are dropped. O(1) per packet, except that the first packet of a class
-//! that is longer than `maxpkt` goes over the aggregates. Memory per class is 104 bytes of the law,
-//! its qdisc, and two bytes for each minor number up to the greatest; 3.6 KiB beside them.
+//! that is longer than `maxpkt` goes over the aggregates. Memory per class is 568 bytes with its
+//! default qdisc, and two bytes for each minor number up to the greatest; 3.6 KiB beside them.
 //!
 //! - I1: a class is listed in the law from its first packet until it has none.
 //! - I2: a class that always has packets gets its share of the bytes sent, less the bound of the

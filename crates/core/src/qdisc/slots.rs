@@ -1,6 +1,6 @@
 //! Classes that commands make, in slots, with their parameters: the common part of kinds whose
-//! classes are one list (drr, qfq). A slot is the number by which the law of the kind knows a class;
-//! that of a deleted class is used again. A packet that names no class is dropped.
+//! classes are one list (drr, qfq). A slot is the number by which the law of the kind knows a
+//! class; that of a deleted class is used again. A packet that names no class is dropped.
 
 use alloc::vec::Vec;
 

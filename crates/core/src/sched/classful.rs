@@ -40,6 +40,8 @@ pub struct ClassSpec {
     /// True if classes are added and deleted by commands; false if they come with the qdisc and are
     /// only changed.
     pub made: bool,
+    /// See `Classful::CLASS_STATE`.
+    pub state: u64,
     /// Reads words as the options of a new class, and discards the result.
     read: fn(&mut Words<'_>, &Env) -> Result<(), ConfigError>,
     defaults: ShowDefaults,
@@ -59,6 +61,7 @@ impl ClassSpec {
             counters: D::COUNTERS,
             root_class: D::ROOT_CLASS,
             made: matches!(D::SHAPE, ClassShape::Made),
+            state: D::CLASS_STATE,
             read: |words, env| {
                 let mut cfg = D::Class::defaults(env);
                 words.know_link_rate(env.link_rate);
@@ -149,6 +152,9 @@ pub trait Classful: Discipline {
     const CLASS_CHANGE: ChangeRule = ChangeRule::Merge;
     /// The rate that a class asks to share with these parameters.
     const CLASS_WANTS: fn(&Self::Class) -> Option<Wanted> = |_| None;
+    /// Bytes of the state that the qdisc keeps for a class, at most; the class itself counts with
+    /// the qdisc in it (`Env::memory`).
+    const CLASS_STATE: u64 = 512;
     /// True if the qdisc itself is a class, the one at the root: `list_classes` shows it first,
     /// with the minor number 0, and the classes directly below the qdisc are below that one.
     const ROOT_CLASS: bool = false;

@@ -160,13 +160,14 @@ fn what_one_more_takes() {
             Box::new((0..n).map(make).collect::<Vec<_>>())
         }
     };
-    let rows: [(&str, i64, i64); 11] = [
+    let rows: [(&str, i64, i64); 12] = [
         ("flow of fq_codel", each(flows("fq_codel", "flows"), 1024, 65_536), BYTES[0]),
         ("flow of fq_pie", each(flows("fq_pie", "flows"), 1024, 65_536), BYTES[1]),
         ("flow of fq", each(flows("fq", "orphan_mask"), 1023, 65_535), BYTES[2]),
         ("class of drr", each(classes("drr", ""), 128, 8192), BYTES[3]),
         ("class of htb", each(classes("htb", "rate 1mbit"), 128, 8192), BYTES[4]),
         ("class of hfsc", each(classes("hfsc", "ls m2 1mbit"), 128, 8192), BYTES[5]),
+        ("class of qfq", each(classes("qfq", ""), 128, 8192), BYTES[11]),
         ("filter of flower", each(filters, 128, 8192), BYTES[6]),
         ("path with an idle pfifo", each(idle("pfifo"), 1, 101), BYTES[7]),
         ("path with an idle fq_codel", each(idle("fq_codel"), 1, 101), BYTES[8]),
@@ -178,8 +179,21 @@ fn what_one_more_takes() {
     }
     for (what, bytes, most) in rows {
         assert!(bytes > 0 && bytes <= most, "{what}: {bytes} bytes, more than {most}");
+        // The budget counts no less for a class than it takes.
+        if let Some(kind) = what.strip_prefix("class of ") {
+            let class = match kind {
+                "htb" => "rate 1mbit",
+                "hfsc" => "ls m2 1mbit",
+                _ => "",
+            };
+            let tables = |n| {
+                let made = with_classes(kind, "", class, n);
+                made.downcast_ref::<Device>().expect("a device").tree.tables() as i64
+            };
+            assert!((tables(2) - tables(1)) >= bytes, "{what}: {} of {bytes}", tables(2) - tables(1));
+        }
     }
 }
 
-/// The greatest figures of `what_one_more_takes`, in its order.
-const BYTES: [i64; 11] = [80, 136, 80, 380, 648, 1516, 144, 3056, 3352, 4880, 72];
+/// The greatest figures of `what_one_more_takes`, in its order; qfq is the last.
+const BYTES: [i64; 12] = [80, 136, 80, 380, 648, 1516, 144, 3056, 3352, 4880, 72, 568];

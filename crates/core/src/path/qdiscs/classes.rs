@@ -6,7 +6,7 @@ use super::{Qdiscs, rules};
 use crate::base::env::Env;
 use crate::base::handle::Handle;
 use crate::path::tree::names;
-use crate::path::tree::tables::{self, CLASS_STATE};
+use crate::path::tree::tables;
 use crate::path::trees::Trees;
 use crate::sched::classful::{ClassAt, UserClasses};
 use crate::sched::cx::Cx;
@@ -14,10 +14,6 @@ use crate::sched::erased::Qdisc;
 use crate::sched::node::Class;
 use crate::text::error::{ConfigError, ErrorKind, Object};
 use crate::text::value::Words;
-
-/// Bytes of a class that a command makes: its state in the law of its qdisc, and itself with a
-/// default qdisc.
-const CLASS_BYTES: u64 = CLASS_STATE + Class::BYTES;
 
 /// Function on the classes of a qdisc; it gets the name of the class that the command is about.
 type OnClasses<'a> =
@@ -52,7 +48,10 @@ impl Qdiscs<'_> {
             let err = ConfigError::new(ErrorKind::Missing, object, "a class, MAJOR:MINOR", "");
             return Err(err.key("classid"));
         }
-        rules::check_memory(&self.trees(), Object::Class(Some(named.class)), CLASS_BYTES, None)?;
+        let trees = self.trees();
+        let made = trees.qdisc(named.class).and_then(|node| node.qdisc().user_classes());
+        let need = made.map_or(0, |made| made.class_spec().state + Class::BYTES);
+        rules::check_memory(&trees, Object::Class(Some(named.class)), need, None)?;
         self.on_classes(&named, true, &mut |name, classes, env, cx| classes.add(name, at, options, env, cx))
     }
 

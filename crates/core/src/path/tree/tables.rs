@@ -8,10 +8,6 @@ use crate::path::tree::{Place, visit_from};
 use crate::sched::erased::Qdisc;
 use crate::sched::node::{Class, Node};
 
-/// Bytes of the state that a qdisc keeps for a class that a command has made, at most; the class
-/// itself counts with the qdisc in it.
-pub(in crate::path) const CLASS_STATE: u64 = 512;
-
 /// Returns the bytes of a qdisc without those below.
 pub(in crate::path) fn own(qdisc: &dyn Qdisc, env: &Env) -> u64 {
     qdisc.memory(env).saturating_add(Class::BYTES)
@@ -22,10 +18,11 @@ pub(in crate::path) fn own(qdisc: &dyn Qdisc, env: &Env) -> u64 {
 pub(in crate::path) fn of_all(node: &Node, env: &Env) -> u64 {
     let mut sum = 0_u64;
     visit_from(node, Place { parent: Handle::ROOT, depth: 0 }, &mut |_, node| {
-        let mut classes = 0_u64;
-        let made = node.qdisc().user_classes().filter(|classes| classes.class_spec().made);
-        made.into_iter().for_each(|made| made.list(&mut |class| classes += u64::from(class.at.minor != 0)));
-        sum = sum.saturating_add(own(node.qdisc(), env)).saturating_add(classes * CLASS_STATE);
+        sum = sum.saturating_add(own(node.qdisc(), env));
+        if let Some(made) = node.qdisc().user_classes().filter(|classes| classes.class_spec().made) {
+            let state = made.class_spec().state;
+            made.list(&mut |class| sum = sum.saturating_add(u64::from(class.at.minor != 0) * state));
+        }
     });
     sum
 }
@@ -34,7 +31,7 @@ pub(in crate::path) fn of_all(node: &Node, env: &Env) -> u64 {
 /// them; 0 is no class.
 pub(in crate::path) fn of_classes(qdisc: &dyn Qdisc, [class, above]: [u16; 2], env: &Env) -> u64 {
     let made = qdisc.user_classes();
-    let state = |minor| u64::from(made.is_some_and(|made| made.has(minor))) * CLASS_STATE;
+    let state = |minor| made.filter(|made| made.has(minor)).map_or(0, |made| made.class_spec().state);
     let below = |minor| qdisc.class(minor).map_or(0, |class| of_all(&class.node, env));
     // A command may name a class as the one above itself.
     let above = Some(above).filter(|above| *above != class);
