@@ -177,7 +177,8 @@ impl Gates {
         if let Some(next) = &mut self.pending
             && next.start <= now.0
         {
-            next.start = next.start.saturating_add(((now.0 - next.start) / next.cycle + 1) * next.cycle);
+            let cycles = (now.0 - next.start) / next.cycle + 1;
+            next.start = next.start.saturating_add(cycles.saturating_mul(next.cycle));
         }
     }
     /// Brings the gates to the state of `now`. Returns true if another schedule runs now.

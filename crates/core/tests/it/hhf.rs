@@ -34,6 +34,32 @@ fn a_flow_is_heavy_with_the_packet_beyond_the_threshold() {
     assert_eq!(lane.ids(T, 9), [10, 11, 12, 20, 13]);
 }
 
+/// The least of the four counters decides: another flow's bytes in one of them make no flow heavy.
+#[test]
+fn a_counter_that_flows_share_makes_neither_heavy() {
+    let mut lane = Lane::new("hhf", "admit_bytes 3000");
+    lane.fill(T, 10, 3, meta(1000, 1));
+    // Its counters are 2, 4 and 7 in three arrays, and that of the first flow in the fourth.
+    lane.fill(T, 20, 1, Meta::new(1000).hash(2 | 4 << 10 | 7 << 20));
+    assert_eq!(counts(&lane), [0, 0, 0, 0]);
+}
+
+/// Packets for the empty queue of the others go ahead of a heavy flow whose turn it is.
+#[test]
+fn the_queue_of_the_others_goes_first_when_it_gets_packets() {
+    let mut lane = Lane::new("hhf", "admit_bytes 0 quantum 10000");
+    lane.fill(T, 10, 5, meta(1000, 1));
+    assert_eq!(lane.ids(T, 1), [10]);
+    let words = &["admit_bytes", "1000000"];
+    lane.path
+        .configure(T, &mut lane.dev, |tree, cx| {
+            tree.edit(cx).change(Handle::ROOT, None, &mut Words::new(words))
+        })
+        .unwrap();
+    lane.fill(T, 20, 1, meta(1000, 2));
+    assert_eq!(lane.ids(T, 9), [20, 11, 12, 13, 14]);
+}
+
 #[test]
 fn counters_are_cleared_after_the_timeout() {
     let mut lane = Lane::new("hhf", "admit_bytes 3000 reset_timeout 10ms");

@@ -242,6 +242,52 @@ fn silence_costs_no_walk_and_changes_nothing() {
     }
 }
 
+/// A cycle that cuts its entries off, after a silence of a billion of them.
+#[test]
+fn a_cut_cycle_comes_again_after_any_silence() {
+    let entries = [Entry { open: 1, ns: 300 }, Entry { open: 2, ns: 700 }];
+    for cycles in [2, 20, 1_000_000_000] {
+        let schedule = Schedule::new(&entries, 500, 0, 0, Instant(0)).unwrap();
+        let mut gates = Gates::new(ByteTime::of_rate(1_000_000_000), Some(schedule));
+        let open = [0, 299, 300, 499].map(|ns| {
+            gates.advance(Instant(cycles * 500 + ns));
+            gates.open()
+        });
+        assert_eq!(open, [1, 1, 2, 2], "{cycles}");
+    }
+}
+
+#[test]
+fn a_schedule_whose_start_is_over_begins_with_the_next_cycle() {
+    let start = |base, now| {
+        let entries = [Entry { open: 1, ns: 1000 }];
+        Schedule::new(&entries, 0, 0, base, Instant(now)).unwrap().start()
+    };
+    assert_eq!(start(0, 1500), Instant(2000));
+    assert_eq!(start(0, 2000), Instant(3000));
+    assert_eq!(start(5000, 1500), Instant(5000));
+}
+
+/// Both classes share the bytes that the link carries while their gates are open.
+#[test]
+fn a_frame_takes_its_bytes_from_all_classes() {
+    let mut lane = lane("sched-entry S 3 20000 sched-entry S 0 980000");
+    lane.fill(T, 10, 1, meta(1000, 0));
+    lane.fill(T, 20, 2, meta(1000, 1));
+    // 20 us are 2500 bytes.
+    assert_eq!(lane.ids(T, 9), [20, 21]);
+    assert_eq!(lane.ids(at(1000), 9), [10]);
+}
+
+/// An opening ends when its gate closes, and has no part of the next one: 10 us are 1250 bytes.
+#[test]
+fn an_opening_ends_with_the_first_entry_that_closes_its_gate() {
+    let mut lane = lane("sched-entry S 1 10000 sched-entry S 2 500000 sched-entry S 1 490000");
+    lane.fill(T, 10, 1, meta(1500, 0));
+    assert_eq!(lane.take(T), Out::Wait(at(510)));
+    assert_eq!(lane.ids(at(510), 9), [10]);
+}
+
 #[test]
 fn what_taprio_refuses() {
     let made = |words: &str| {

@@ -4,8 +4,9 @@ use std::path::{Path, PathBuf};
 
 use txweir_fuzzed::TARGETS;
 
-/// Most files of a target, and most bytes of a file.
-const FILES_MAX: usize = 40;
+/// Most files of a target, and most bytes of a file. The target of tc lines has a seed for each
+/// kind.
+const FILES_MAX: usize = 64;
 const BYTES_MAX: usize = 4096;
 
 fn fuzz() -> PathBuf {
