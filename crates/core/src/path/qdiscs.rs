@@ -85,6 +85,11 @@ impl From<Spot<'_>> for Found {
 }
 
 impl Found {
+    /// True if `replace` by a qdisc of this handle and kind changes the one that is there.
+    fn stays(&self, handle: Option<Handle>, kind_name: &str) -> bool {
+        let same = handle.is_none_or(|h| h.qdisc().is_none() || h.qdisc() == self.handle);
+        !self.handle.is_none() && self.spec.kind == kind_name && same
+    }
     /// Refuses a default qdisc.
     fn added(&self) -> Result<(), ConfigError> {
         if !self.handle.is_none() {
@@ -156,8 +161,7 @@ impl<'a> Qdiscs<'a> {
         options: &mut Words<'_>,
     ) -> Result<Handle, ConfigError> {
         let found = self.find(parent)?;
-        let same = handle.is_none_or(|h| h.qdisc().is_none() || h.qdisc() == found.handle);
-        if !found.handle.is_none() && found.spec.kind == kind_name && same {
+        if found.stays(handle, kind_name) {
             self.change(parent, Some(kind_name), options)?;
             return Ok(found.handle);
         }
@@ -222,20 +226,36 @@ impl<'a> Qdiscs<'a> {
         })
     }
 
+    /// Refuses a size table that `set_stab` would refuse after a `replace` at `parent` by a qdisc
+    /// of this handle and kind: a change of both is checked as a whole before it begins. The cost
+    /// does not grow with the tree of a root that has no other table below.
+    pub fn check_stab(
+        &self,
+        parent: Handle,
+        handle: Option<Handle>,
+        kind_name: &str,
+        stab: Stab,
+    ) -> Result<(), ConfigError> {
+        let found = self.find(parent)?;
+        SizeTable::new(stab)?;
+        if parent == Handle::ROOT && self.is_of_port() && stands_for_queues(kind_name) {
+            return Err(no_packets());
+        }
+        let stays = found.in_tree.filter(|_| found.stays(handle, kind_name));
+        let trees = self.trees();
+        let there = stays.and_then(|(at, place)| Some((trees.trees().nth(at)?, place)));
+        there.map_or(Ok(()), |(tree, place)| rules::check_sizes(tree, place.parent))
+    }
+
     /// Sets or removes the size table of the qdisc at `parent`: the sizes that it and everything
     /// below charge a packet. Packets queued there stay charged as they were. At most one size
     /// table may be on the way from the root to a leaf. A removed one counts until the packets that
     /// it charged have left.
     pub fn set_stab(&mut self, parent: Handle, stab: Option<Stab>) -> Result<(), ConfigError> {
         let found = self.find(parent)?;
-        let Some((at, place)) = found.in_tree else {
-            if stab.is_none() {
-                return Ok(());
-            }
-            let (expected, given) =
-                ("a size table at a root that packets meet", "one that stands for queues");
-            let err = ConfigError::new(ErrorKind::Unsupported, Object::Root, expected, given);
-            return Err(err.key("stab").hint("put it at the qdisc of each queue"));
+        let shell = found.parent == Handle::ROOT && self.is_of_port() && stands_for_queues(found.spec.kind);
+        let Some((at, place)) = found.in_tree.filter(|_| !shell) else {
+            return stab.map_or(Ok(()), |_| Err(no_packets()));
         };
         found.added().map_err(|err| err.hint("the default qdisc has no size table: add one"))?;
         self.edit(at, &mut |tree, cx| {
@@ -243,6 +263,7 @@ impl<'a> Qdiscs<'a> {
                 rules::check_sizes(tree, place.parent)?;
             }
             let mut table = stab.map(SizeTable::new).transpose()?;
+            tree.sized_below |= stab.is_some() && place.parent != Handle::ROOT;
             let mut disturbed = false;
             tree.reach(place.parent, cx, &mut |node, _| {
                 let table = table.take();
@@ -379,6 +400,15 @@ impl<'a> Qdiscs<'a> {
         Ok(h)
     }
 
+    /// True if a root may stand for the queues of a port: for a port, and for a tree in its
+    /// likeness.
+    const fn is_of_port(&self) -> bool {
+        match &self.0 {
+            Over::Tree(tree, _) => tree.of_port,
+            Over::Port(_) => true,
+        }
+    }
+
     /// Calls `f` on the tree of that number.
     fn edit(&mut self, at: usize, f: Edit<'_>) -> Result<(), ConfigError> {
         match &mut self.0 {
@@ -408,6 +438,13 @@ impl fmt::Debug for Qdiscs<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Qdiscs").field(&self.trees()).finish()
     }
+}
+
+/// Returns the refusal of a size table at a root that only stands for queues.
+fn no_packets() -> ConfigError {
+    let (expected, given) = ("a size table at a root that packets meet", "one that stands for queues");
+    let err = ConfigError::new(ErrorKind::Unsupported, Object::Root, expected, given);
+    err.key("stab").hint("put it at the qdisc of each queue")
 }
 
 /// True if a root of this kind only stands for the qdiscs of each queue.

@@ -50,6 +50,8 @@ pub struct Tree {
     pub(super) memory: u64,
     /// The kinds of which a qdisc may be there that copies packets.
     pub(super) copiers: Vec<&'static str>,
+    /// True if a qdisc below the root may have a size table.
+    pub(super) sized_below: bool,
     /// True if its root is not the one that it was made with, or that `note_root` has noted.
     new_root: bool,
     /// Replaced qdiscs without packets, for an owner that frees them in parts ([`Grave`]); `None`
@@ -82,6 +84,7 @@ impl Tree {
             kinds,
             memory,
             copiers: Vec::new(),
+            sized_below: false,
             new_root: false,
             replaced: None,
         }

@@ -41,11 +41,6 @@ pub(crate) enum Change {
 }
 
 impl Change {
-    /// True if the second of two operations of the tree may be refused after the first is done:
-    /// each is whole in itself.
-    pub(crate) const fn is_two_steps(&self) -> bool {
-        matches!(self, Self::Qdisc(QdiscCommand { stab: Some(_), .. }))
-    }
     /// True if it asks for a shared rate.
     pub(crate) fn shares(&self) -> bool {
         self.options().any(|word| word == "shared")
@@ -177,7 +172,11 @@ fn qdisc(cmd: &QdiscCommand, qdiscs: &mut Qdiscs<'_>) -> Result<(), ConfigError>
     let kind = cmd.kind.as_ref().map(|k| k.text.as_str());
     let options: Vec<&str> = cmd.options.iter().map(|w| w.text.as_str()).collect();
     let words = &mut Words::new(&options);
-    let done = match (cmd.verb, kind) {
+    let stab = cmd.stab.as_ref().map(|stab| Stab::from(&stab.value));
+    if let Some(stab) = stab.filter(|_| cmd.verb != Verb::Delete) {
+        check_stab(cmd, qdiscs, parent, stab)?;
+    }
+    match (cmd.verb, kind) {
         (Verb::Add, Some(kind)) => qdiscs.add(parent, handle, kind, words).map(|_| ()),
         (Verb::Replace, Some(kind)) => qdiscs.replace(parent, handle, kind, words).map(|_| ()),
         // A line without options changes nothing.
@@ -198,23 +197,31 @@ fn qdisc(cmd: &QdiscCommand, qdiscs: &mut Qdiscs<'_>) -> Result<(), ConfigError>
         (Verb::Add | Verb::Replace | Verb::Get | Verb::Show | Verb::Flush, _) => {
             Err(ConfigError::new(ErrorKind::Missing, Object::Qdisc(None), "a kind", "").key("kind"))
         }
-    };
+    }?;
     // As in Linux, a size table that a line does not repeat is removed.
-    match (done, &cmd.stab) {
-        (Ok(()), stab)
-            if parent == Handle::ROOT
-                && cmd.verb != Verb::Delete
-                && !qdiscs.trees().root().handle().is_none() =>
-        {
-            qdiscs.set_stab(parent, stab.as_ref().map(|stab| Stab::from(&stab.value)))
-        }
-        (Ok(()), Some(_)) => {
-            let expected = "a size table at the root only";
-            Err(ConfigError::new(ErrorKind::Unsupported, Object::Qdisc(None), expected, "another place")
-                .key("stab"))
-        }
-        (done, _) => done,
+    if parent == Handle::ROOT && cmd.verb != Verb::Delete && !qdiscs.trees().root().handle().is_none() {
+        return qdiscs.set_stab(parent, stab);
     }
+    Ok(())
+}
+
+/// Refuses a size table before anything is done, so that the line applies whole or not at all.
+fn check_stab(
+    cmd: &QdiscCommand,
+    qdiscs: &Qdiscs<'_>,
+    parent: Handle,
+    stab: Stab,
+) -> Result<(), ConfigError> {
+    if parent != Handle::ROOT {
+        let expected = "a size table at the root only";
+        let err = ConfigError::new(ErrorKind::Unsupported, Object::Qdisc(None), expected, "another place");
+        return Err(err.key("stab"));
+    }
+    let there = qdiscs.trees().root();
+    let there_kind = there.qdisc().spec().kind;
+    let kind = cmd.kind.as_ref().map_or(there_kind, |kind| &kind.text);
+    let handle = cmd.handle.as_ref().map(|h| h.value).filter(|_| cmd.verb == Verb::Replace);
+    qdiscs.check_stab(parent, handle, kind, stab)
 }
 
 /// Returns true if a qdisc exists; an error if it is not the named one, by handle and kind as far

@@ -2,17 +2,16 @@
 
 use std::sync::Arc;
 
+use txweir_core::Handle;
 use txweir_core::classify::filter::BlockId;
 use txweir_core::path::trees::Trees;
 use txweir_core::sched::cx::Cx;
-use txweir_core::{Handle, Tree};
 
 use super::{Device, Hook, blocks};
 use crate::ast::{At, ClassCommand, Command, Place, QdiscCommand, Verb};
 use crate::command::{self, Change};
 use crate::diagnostic::{Diagnostic, code};
 use crate::kernel;
-use crate::show;
 use crate::source::Source;
 
 /// The place and the handle that Linux has for both hooks.
@@ -92,11 +91,6 @@ pub(super) fn run(
         run_hook(source, cmd, hook, device)?;
         return Ok(hook_orphans(device));
     }
-    if change.is_two_steps() {
-        // The line is rehearsed, so that a refusal comes before any change.
-        let mut rehearsed = copy(source, device.tree())?;
-        command::run(source, change, &mut rehearsed.edit(&mut scratch_cx()))?;
-    }
     let (mut refused, mut orphans) = (None, Vec::new());
     device.configure(&mut |qdiscs| {
         if let Err(err) = command::run(source, change, qdiscs) {
@@ -118,14 +112,6 @@ fn hook_orphans(device: &mut dyn Device) -> Vec<BlockId> {
         device.configure(&mut |qdiscs| hooks.iter().for_each(|at| qdiscs.set_block(*at, None)));
     }
     orphans
-}
-
-/// Returns a copy of the structure of a device's qdiscs.
-pub(super) fn copy<'a>(source: &Arc<Source>, trees: impl Into<Trees<'a>>) -> Result<Tree, Diagnostic> {
-    show::copy(trees, &mut scratch_cx()).map_err(|err| {
-        let message = format!("the present qdiscs cannot be written in tc's words: {err}");
-        Diagnostic::error(code::UNSUPPORTED, source, 0..0, message)
-    })
 }
 
 /// Returns the hook that a line is about, if any: by its word, or by its number in Linux.

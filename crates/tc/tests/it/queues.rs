@@ -3,6 +3,7 @@
 
 use txweir_core::base::env::Offload;
 use txweir_core::{Env, Meta};
+use txweir_tc::Source;
 use txweir_tc::memory::{Memory, MemoryDevice};
 use txweir_tc::tool::{Outcome, Request, run, save};
 
@@ -179,4 +180,29 @@ fn a_device_that_schedules_is_asked_to() {
     let mut all = device(8, Offload::ALL);
     good(&mut all, "qdisc add dev e root handle 1: mqprio num_tc 3 map 0 1 2");
     assert!(good(&mut all, "qdisc show dev e root").contains("queues:(0:2) (3:5) (6:7) \n"));
+}
+
+/// A root that stands for queues has no size table; a line, or a batch, that asks for one changes
+/// nothing.
+#[test]
+fn a_size_table_of_a_root_that_stands_for_queues_is_refused_as_a_whole() {
+    let stab = "qdisc replace dev e root handle 2: stab overhead 4";
+    for before in ["qdisc replace dev e root handle 1: mq", "qdisc replace dev e root handle 1: pfifo"] {
+        let mut all = device(4, Offload::default());
+        good(&mut all, before);
+        let shown = save(&mut all);
+        for after in [format!("{stab} mq"), format!("{stab} mqprio num_tc 1 map 0 queues 4@0 hw 0")] {
+            let done = tc(&mut all, &after);
+            assert_eq!(done.status, 2, "{after}: {done:?}");
+            assert!(done.stderr.contains("put it at the qdisc of each queue"), "{after}: {}", done.stderr);
+            assert_eq!(save(&mut all), shown, "{after}");
+            let text = format!("qdisc replace dev e root handle 3: prio\n{after}");
+            let args = ["--atomic", "-b", "-"].map(String::from).to_vec();
+            let batch = Some(Source::new("b", &text));
+            let request = Request { args, batch, ..Request::default() };
+            assert_ne!(run(&request, &mut all).status, 0, "{after}");
+            assert_eq!(save(&mut all), shown, "{after}, in a batch");
+        }
+        good(&mut all, &format!("{stab} pfifo"));
+    }
 }

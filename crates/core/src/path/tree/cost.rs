@@ -11,6 +11,7 @@ use crate::path::qdiscs::{Planned, Revisions};
 use crate::path::tree::Tree;
 use crate::path::trees::Trees;
 use crate::sched::cx::Cx;
+use crate::sched::stab::Stab;
 use crate::text::value::Words;
 
 thread_local! {
@@ -56,6 +57,8 @@ fn looked(classes: u16) -> Vec<(&'static str, usize)> {
         note("replace", during(|| assert!(tree.edit(&mut cx).replace(below, None, "pfifo", none).is_ok())));
         note("delete", during(|| tree.edit(&mut cx).delete(below).unwrap()));
         note("stab", during(|| tree.edit(&mut cx).set_stab(class, None).unwrap()));
+        let stab = Stab { overhead: i32::from(minor % 7), ..Stab::default() };
+        note("stab at the root", during(|| tree.edit(&mut cx).set_stab(Handle::ROOT, Some(stab)).unwrap()));
         let env = *tree.env();
         tree.set_env(Env { memory: tree.tables() + 1000, ..env });
         let large = &mut Words::new(&["flows", "4096"]);

@@ -45,6 +45,7 @@ impl Whole {
             index: names::Index::default(),
             memory: 0,
             copiers,
+            sized_below: tree.sized_below,
             of_port: false,
             disturbed: false,
             new_root: false,

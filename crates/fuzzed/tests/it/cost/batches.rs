@@ -77,6 +77,12 @@ const TABLE: &[Lines] = &[
         each: &[CLASS, "qdisc add dev a parent 1:{x+1} handle {x+2}: pfifo limit 10"],
     },
     Lines {
+        name: "size tables",
+        n: 500,
+        first: &[DRR],
+        each: &[CLASS, "qdisc change dev a root handle 1: stab overhead {+1} drr"],
+    },
+    Lines {
         name: "qdiscs without handles",
         n: 500,
         first: &[DRR],
