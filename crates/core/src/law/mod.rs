@@ -21,4 +21,5 @@ pub mod quick;
 pub mod ranks;
 pub mod red;
 pub mod service;
+pub(crate) mod share;
 pub mod turn;

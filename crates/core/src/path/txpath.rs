@@ -56,12 +56,16 @@ const BURST_MAX: usize = 32;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Role {
     /// The sender is in this process and can wait: it gets the frame back and is woken when there
-    /// is room. All senders wait for the same room, so a sparse one waits as long as the bulk does,
-    /// also at kinds that keep flows apart (fq_codel, fq, cake).
+    /// is room. Kinds that keep flows apart (cake, fq, fq_codel, fq_pie, sfq, skbprio by its
+    /// levels) give a flow at most a quarter of the room that is free (Choudhury & Hahne's dynamic
+    /// thresholds): one flow alone a fifth of the limit, `n` flows a part of `n + 4` each. So the
+    /// sender of a flow with few packets finds room beside senders that always have more. cake by
+    /// hosts alone, and hhf, have one room for all.
     #[default]
     Origin,
-    /// The sender is elsewhere: a full queue drops and counts. Kinds that keep flows apart drop
-    /// from the longest one, and a sparse flow passes.
+    /// The sender is elsewhere: a full queue drops and counts. Of the kinds that keep flows apart,
+    /// cake, fq_codel and sfq drop from the longest one, and a sparse flow passes; fq and fq_pie
+    /// drop what comes.
     Forwarder,
 }
 

@@ -37,7 +37,7 @@ use crate::base::handle::ClassId;
 use crate::base::time::{Instant, Nanos};
 use crate::base::wheel::PackedWheel;
 use crate::law::deficit::{Passes, rounds_in_debt};
-use crate::law::pace;
+use crate::law::{pace, share};
 use crate::packet::meta::Meta;
 use crate::packet::pool::{List, Pkt, Pool, Queue, Waiting};
 use crate::packet::reason::{DropReason, MarkReason, WakeReason};
@@ -187,9 +187,11 @@ impl Discipline for Fq {
     }
     fn would_accept(&self, m: &Candidate<'_>, _class: Option<ClassId>) -> Verdict {
         let limits = &self.limits;
-        let room = self.bands[limits.band(m)].packets < limits.limit;
+        let own = self.flows[limits.flow(m)].len;
+        let waiting = self.bands[limits.band(m)].packets;
+        let room = share::has_room(own.into(), waiting.into(), limits.limit.into());
         let fast = self.packets == 0 && limits.maxrate.is_none() && m.txtime == Instant::ZERO;
-        let fits = fast || self.flows[limits.flow(m)].len < limits.flow_limit;
+        let fits = fast || own < limits.flow_limit;
         if room && fits { Verdict::Accept } else { Verdict::Full }
     }
     fn enqueue(&mut self, p: Pkt, _class: Option<ClassId>, cx: &mut Cx) {

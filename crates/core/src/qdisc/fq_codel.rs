@@ -25,6 +25,7 @@ use crate::base::handle::{ClassId, Handle};
 use crate::base::tally::Tally;
 use crate::base::units::{Bytes, Packets};
 use crate::law::codel::{CodelParams, CodelState, Ticks};
+use crate::law::share;
 use crate::packet::meta::Meta;
 use crate::packet::pool::{List, Pkt, Pool, Waiting};
 use crate::packet::reason::{DropReason, MarkReason};
@@ -186,8 +187,12 @@ impl Discipline for FqCodel {
             cx.drop(p, DropReason::Purged);
         }
     }
-    fn would_accept(&self, m: &Candidate<'_>, _class: Option<ClassId>) -> Verdict {
-        let fits = self.packets + self.held < self.limit && self.memory + memory_of(m) <= self.memory_limit;
+    fn would_accept(&self, m: &Candidate<'_>, class: Option<ClassId>) -> Verdict {
+        let own = self.backlogs.get(self.table.flow_of(m, class) as usize).copied().unwrap_or(0);
+        let free = |waiting, limit| share::has_room(share::part(own, self.bytes, waiting), waiting, limit);
+        let fits = self.memory + memory_of(m) <= self.memory_limit
+            && free(u64::from(self.packets + self.held), self.limit.into())
+            && free(self.memory, self.memory_limit);
         if fits { Verdict::Accept } else { Verdict::Full }
     }
     fn enqueue(&mut self, p: Pkt, class: Option<ClassId>, cx: &mut Cx) {

@@ -27,6 +27,7 @@ use crate::base::handle::ClassId;
 use crate::base::time::{Instant, Nanos};
 use crate::base::units::{Bytes, Packets};
 use crate::law::pie::{PieParams, PieState, Ticks};
+use crate::law::share;
 use crate::packet::meta::Meta;
 use crate::packet::pool::{List, Pkt, Pool, Waiting};
 use crate::packet::reason::DropReason;
@@ -245,8 +246,12 @@ impl Discipline for FqPie {
             cx.drop(p, DropReason::Purged);
         }
     }
-    fn would_accept(&self, _m: &Candidate<'_>, _class: Option<ClassId>) -> Verdict {
-        if self.waiting() < self.limit { Verdict::Accept } else { Verdict::Full }
+    fn would_accept(&self, m: &Candidate<'_>, class: Option<ClassId>) -> Verdict {
+        let flow = self.table.flows().get(self.table.flow_of(m, class) as usize);
+        let waiting = u64::from(self.waiting());
+        // The memory has a few bytes more for each packet, so a flow's part comes out a bit small.
+        let own = share::part(flow.map_or(0, |flow| flow.law.backlog), self.memory, waiting);
+        if share::has_room(own, waiting, self.limit.into()) { Verdict::Accept } else { Verdict::Full }
     }
     fn enqueue(&mut self, p: Pkt, class: Option<ClassId>, cx: &mut Cx) {
         let waiting = self.waiting();

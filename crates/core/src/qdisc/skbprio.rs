@@ -19,6 +19,7 @@ use crate::base::env::Env;
 use crate::base::handle::ClassId;
 use crate::base::tally::Tally;
 use crate::base::units::Packets;
+use crate::law::share;
 use crate::packet::meta::Meta;
 use crate::packet::pool::{Deque, List, Pkt, Pool, Waiting};
 use crate::packet::reason::DropReason;
@@ -114,8 +115,9 @@ impl Discipline for Skbprio {
             self.drop_lowest(DropReason::Purged, cx);
         }
     }
-    fn would_accept(&self, _m: &Candidate<'_>, _class: Option<ClassId>) -> Verdict {
-        if self.packets + self.held < self.limit { Verdict::Accept } else { Verdict::Full }
+    fn would_accept(&self, m: &Candidate<'_>, _class: Option<ClassId>) -> Verdict {
+        let (own, waiting) = (self.levels[level(m)].queued.packets, self.packets + self.held);
+        if share::has_room(own, waiting.into(), self.limit.into()) { Verdict::Accept } else { Verdict::Full }
     }
     fn enqueue(&mut self, p: Pkt, _class: Option<ClassId>, cx: &mut Cx) {
         let m = cx.meta(&p);

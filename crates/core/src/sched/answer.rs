@@ -36,7 +36,8 @@ pub enum Within {
 pub enum Verdict {
     /// The packet would be queued, and nothing would be dropped for it.
     Accept,
-    /// A packet would be dropped: a sender that can wait should wait.
+    /// A packet would be dropped, or its flow has its part of the room: a sender that can wait
+    /// should wait. Senders of other flows may still find room.
     Full,
     /// Its segments are larger than this many bytes, which is the most that can ever leave here.
     TooLarge(u32),

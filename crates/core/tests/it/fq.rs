@@ -310,7 +310,7 @@ fn a_sender_that_can_wait_is_told_so() {
     use txweir_core::model::testing::VecDevice;
     use txweir_core::{Admitted, PathConfig, Role, TxPath};
     let config = PathConfig { role: Role::Origin, bql: None, ..PathConfig::default() };
-    let words = ["maxrate", "8mbit", "limit", "4", "flow_limit", "2"];
+    let words = ["maxrate", "8mbit", "limit", "6", "flow_limit", "2"];
     let mut path = TxPath::new(config).unwrap().with_qdisc("fq", &words).unwrap();
     let mut dev = VecDevice::with_slots(0);
     let mut offer = |id, hash| path.submit(ms(1), id, flow(hash), &mut dev);
@@ -318,10 +318,13 @@ fn a_sender_that_can_wait_is_told_so() {
         [offer(0, 1), offer(1, 1), offer(2, 1)],
         [Admitted::Queued, Admitted::Queued, Admitted::Full(2)]
     );
+    // A flow with a packet may have a quarter of the three free places.
+    assert_eq!([offer(3, 2), offer(4, 2)], [Admitted::Queued, Admitted::Full(4)]);
     assert_eq!(
-        [offer(3, 2), offer(4, 3), offer(5, 4)],
-        [Admitted::Queued, Admitted::Queued, Admitted::Full(5)]
+        [offer(5, 3), offer(6, 4), offer(7, 5)],
+        [Admitted::Queued, Admitted::Queued, Admitted::Queued]
     );
+    assert_eq!(offer(8, 6), Admitted::Full(8));
 }
 
 #[test]

@@ -94,8 +94,8 @@ fn a_sender_is_told_before_a_packet_exceeds_the_memory() {
         (2127, [Verdict::Accept, Verdict::Full, Verdict::Full]),
     ] {
         let mut lane = Lane::new("fq_codel", &format!("memory_limit {limit}"));
-        let m = packet(1, 1000);
         let answers = [0, 1, 2].map(|n| {
+            let m = packet(n, 1000);
             let answer = lane.root().would_accept(&Candidate { meta: &m, route: None });
             if answer == Verdict::Accept {
                 lane.fill(T0, n, 1, m);

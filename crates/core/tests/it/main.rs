@@ -9,6 +9,7 @@ mod action_pedit;
 mod action_police;
 mod alloc;
 mod aqm;
+mod backpressure;
 mod bands;
 mod burst;
 mod cake;

@@ -207,6 +207,7 @@ fn a_part_of_a_unit_may_be_sent_again() {
     let (a, _) = Script::new(vec![(0, again)]);
     net.machine(0, Box::new(a));
     net.machine(1, Box::new(Script::new(Vec::new()).0));
+    net.machine(1, Box::new(Script::new(Vec::new()).0));
     net.run(Instant(20 * MS));
     assert_eq!(net.machines_sent_again(5_001), 1_500);
 }

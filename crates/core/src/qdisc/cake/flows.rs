@@ -10,7 +10,7 @@ use crate::base::rng::Rng;
 use crate::law::cobalt::CobaltState;
 use crate::law::deficit::rounds_in_debt;
 use crate::packet::meta::Meta;
-use crate::packet::pool::{List, Pkt, Pool};
+use crate::packet::pool::List;
 use crate::qdisc::cake::config::FlowMode;
 
 /// Queues of a tin.
@@ -199,6 +199,10 @@ impl FlowMode {
             (false, [src, dst]) => (if src { h.hosts[0] } else { 0 }) ^ (if dst { h.hosts[1] } else { 0 }),
         }
     }
+    /// True if the five-tuple makes a flow.
+    pub const fn tells_flows(self) -> bool {
+        self.bits().0
+    }
     /// Returns true for each side on which hosts share turns: sources, destinations.
     const fn shares(self) -> [bool; 2] {
         match self.bits() {
@@ -253,6 +257,12 @@ impl Flows {
             return direct;
         }
         self.find_in_set(mode, h, key)
+    }
+
+    /// Returns the queue that a flow has or had, by the key of its hash; `None` if there is none.
+    pub fn known(&self, key: u32) -> Option<usize> {
+        let set = key as usize % FLOWS / WAYS as usize * WAYS as usize;
+        (set..set + WAYS as usize).find(|f| self.tags.get(*f) == Some(&key))
     }
 
     fn find_in_set(&mut self, mode: FlowMode, h: &Hashes, key: u32) -> usize {
@@ -466,10 +476,9 @@ impl Flows {
     }
 }
 
-/// Returns the hash values of a packet. A class of this qdisc overrides the flow's hash by its
+/// Returns the hash values of a packet, given those of its hosts. A class of this qdisc overrides the flow's hash by its
 /// minor number and those of both hosts by its major number, where they are numbers of queues.
-pub(super) fn hashes_of(m: &Meta, class: Option<ClassId>, p: &Pkt, pool: &Pool) -> Hashes {
-    let hosts = pool.detail(p).map_or([0, 0], |d| [d.src_host, d.dst_host]);
+pub(super) fn hashes_of(m: &Meta, class: Option<ClassId>, hosts: [u32; 2]) -> Hashes {
     let mut hashes = Hashes { flow: m.hash, hosts };
     // Only a filter's class counts here: the class in the priority chooses the tin.
     if class.is_some_and(|c| c.major() == m.class.major()) {

@@ -45,6 +45,7 @@ use crate::base::handle::{ClassId, Handle};
 use crate::base::time::Instant;
 use crate::base::units::Rate;
 use crate::law::deficit::Passes;
+use crate::law::share;
 use crate::packet::meta::{Ecn, Meta};
 use crate::packet::pool::{List, Pkt, Pool, Waiting};
 use crate::packet::reason::{DropReason, MarkReason, WakeReason};
@@ -190,16 +191,17 @@ impl Discipline for Cake {
         self.set_rate();
         self.trim(cx);
     }
-    fn would_accept(&self, m: &Candidate<'_>, _class: Option<ClassId>) -> Verdict {
+    fn would_accept(&self, m: &Candidate<'_>, class: Option<ClassId>) -> Verdict {
         if m.segs > 1 && self.cfg.split_gso {
             // A size table above translates this size: none of the pieces is charged more than the
             // whole.
             let real = m.len.saturating_add((u32::from(m.segs) - 1).saturating_mul(m.header_len.into()));
             Verdict::Cut(if m.wire_len == real { m.segment_len() } else { m.wire_len.max(m.segment_len()) })
-        } else if self.memory + memory::of(m) <= self.memory_sure() {
-            Verdict::Accept
         } else {
-            Verdict::Full
+            let limit = self.memory_sure();
+            let fits = self.memory + memory::of(m) <= limit
+                && share::has_room(self.memory_of_flow(m, class), self.memory, limit);
+            if fits { Verdict::Accept } else { Verdict::Full }
         }
     }
     fn enqueue(&mut self, p: Pkt, class: Option<ClassId>, cx: &mut Cx) {
@@ -210,7 +212,8 @@ impl Discipline for Cake {
             cx.wash(&p);
         }
         let m = *cx.meta(&p);
-        let hashes = hashes_of(&m, class, &p, &cx.pool);
+        let hosts = cx.pool.detail(&p).map_or([0, 0], |d| [d.src_host, d.dst_host]);
+        let hashes = hashes_of(&m, class, hosts);
         let t = &mut self.tins[tin];
         let f = t.flows.find(self.cfg.flowmode, &hashes);
         if t.stats.backlog_bytes == 0 {
@@ -315,6 +318,20 @@ impl Cake {
         numbered(mark)
             .or_else(|| numbered(named))
             .unwrap_or_else(|| usize::from(self.dscps[usize::from(dscp_of(m) & 63)]))
+    }
+
+    /// Returns a flow's part of the memory; 0 where a flow is that of hosts, which a packet that is
+    /// not here yet does not name.
+    fn memory_of_flow(&self, m: &Meta, class: Option<ClassId>) -> u64 {
+        let mode = self.cfg.flowmode;
+        if self.packets == 0 || !mode.tells_flows() {
+            return 0;
+        }
+        let tin = self.tin_of(m, class);
+        let known = self.tins[tin].flows.known(mode.key(&hashes_of(m, class, [0, 0])));
+        let own = known.map_or(0, |f| self.backlogs.of(tin, f));
+        let all = self.tins.iter().map(|tin| tin.stats.backlog_bytes).sum();
+        share::part(own, all, self.memory)
     }
 
     /// Returns the tin whose turn it is; `None` if no packet waits in any.
