@@ -7,6 +7,7 @@ compile_error!(
     "txweir-handoff needs Linux: its owner's barrier is membarrier(2) and its wakeups include eventfd(2)"
 );
 
+mod aside;
 mod baton;
 mod fair;
 mod gate;

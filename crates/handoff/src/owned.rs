@@ -10,6 +10,7 @@ use txweir_core::path::txpath::{BULK, PathStats, Stops};
 use txweir_core::text::stats::Counters;
 use txweir_core::{Admitted, Detail, DropReason, Instant, Meta, Role, TxPath, Wake};
 
+use crate::aside::{Aside, Rows};
 use crate::list::Take;
 use crate::listed::{Askers, Listed, Ticket};
 use crate::log::{Event, Log};
@@ -62,8 +63,10 @@ pub struct Owned<D: TxQueue> {
     pub(crate) list: Take<Listed<D::Frame>, Detail>,
     /// The place that an extra is copied to.
     extra: Box<Detail>,
-    /// The oldest packet of the list, if there was no room for it: it waits, and so do those behind
-    /// it. The flag is true if `extra` belongs to it.
+    /// Packets of the list whose flows had no room.
+    pub(crate) aside: Aside<D::Frame>,
+    /// The oldest packet of the list, if there was no room for any: it waits, and so do those
+    /// behind it. The flag is true if `extra` belongs to it.
     held: Option<(Listed<D::Frame>, bool)>,
     askers: Askers<D::Frame>,
     done: Box<dyn FnMut(D::Frame) + Send>,
@@ -102,12 +105,15 @@ impl<D: TxQueue> Owned<D> {
         done: Box<dyn FnMut(D::Frame) + Send>,
         cut: Option<Cutter<D::Frame>>,
         service: Wakeup,
+        rows: Rows,
     ) -> Self {
+        let aside = Aside::new(list.places(), rows);
         Self {
             path,
             dev,
             list,
             extra: Box::default(),
+            aside,
             held: None,
             askers,
             done,
@@ -152,7 +158,7 @@ impl<D: TxQueue> Owned<D> {
             return u64::MAX;
         }
         let least = if self.is_idle() { u64::from(BULK) } else { 0 };
-        let free = (self.list.places() as u64).saturating_sub(self.list.used());
+        let free = (self.list.places() as u64).saturating_sub(self.listed());
         let left = self.left();
         self.room_from = self.room_from.max(left.saturating_sub(free));
         left.saturating_sub(self.room_from).max(least)
@@ -168,25 +174,37 @@ impl<D: TxQueue> Owned<D> {
         self.room_from = self.room_from.saturating_add(senders).min(self.left());
     }
 
-    /// True if the admission list has a packet, or is about to have one.
+    /// True if the admission list has a packet, or is about to have one, or one of it waits for
+    /// room.
     #[inline]
     pub fn is_listed(&self) -> bool {
+        !self.aside.is_empty() || self.is_behind_others()
+    }
+
+    /// True if a packet of the list is to go before any that comes now.
+    #[inline]
+    pub(crate) fn is_behind_others(&self) -> bool {
         self.held.is_some() || !self.list.is_empty()
+    }
+
+    /// Returns the packets that came by the list and are not in the path yet.
+    pub(crate) fn listed(&self) -> u64 {
+        self.list.used() + self.aside.len() as u64 + u64::from(self.held.is_some())
     }
 
     /// Returns the packets that wait, in the list and in the qdiscs.
     pub(crate) fn waiting(&self) -> u64 {
-        self.backlog().packets + self.list.used() + u64::from(self.held.is_some())
+        self.backlog().packets + self.listed()
     }
 
     /// True if a packet can be taken from the list now.
     pub(crate) fn is_ready(&self) -> bool {
-        self.held.is_none() && self.list.is_ready()
+        self.held.is_none() && !self.aside.is_full() && self.list.is_ready()
     }
 
-    /// True if a packet of the list waits for room, and there is room now.
+    /// True if a packet of the list waits for room, and there may be room now.
     pub(crate) const fn may_go_on(&self) -> bool {
-        self.held.is_some() && !self.path_full
+        (self.held.is_some() || !self.aside.is_empty()) && !self.path_full
     }
 
     /// Returns the packets and bytes that wait in the qdiscs.
@@ -261,33 +279,77 @@ impl<D: TxQueue> Owned<D> {
         (went, None)
     }
 
-    /// Takes packets from the list into the path, at most `left`. Returns the rest of `left`.
+    /// Takes packets from the list into the path, at most `left`: first those that wait for room,
+    /// if any packet has left the path since. Returns the rest of `left`.
     pub(crate) fn admit_listed(&mut self, mut left: u32) -> u32 {
         let before = left;
-        while left > 0 {
+        if self.may_go_on() {
+            left = self.admit_aside(left);
+        }
+        let mut set_aside = 0;
+        while left > 0 && !self.aside.is_full() {
             let next = self.held.take().or_else(|| self.list.pop(&mut self.extra));
             let Some((item, has_extra)) = next else { break };
-            self.held = self.admit_one(item, has_extra);
-            if self.held.is_some() {
-                break;
-            }
             left -= 1;
+            let Listed { frame, meta, asker, ticket } = item;
+            let done = match self.aside.has(meta.hash) {
+                true => Admitted::Full(frame),
+                false => {
+                    let extra = has_extra.then_some(&*self.extra);
+                    let done = self.path.submit_with(self.now, frame, meta, extra, &mut self.dev);
+                    self.note_full(&done);
+                    done
+                }
+            };
+            if let Some(item) = self.settle(done, meta, (asker, ticket)) {
+                if !self.aside.has(meta.hash) && !self.path.is_full_by_flow() {
+                    self.held = Some((item, has_extra));
+                    left += 1;
+                    break;
+                }
+                let extra = has_extra.then(|| std::mem::take(&mut self.extra));
+                self.aside.push((item, extra));
+                set_aside += 1;
+            }
         }
         if left < before {
             self.list.tell();
-            self.counts.listed += u64::from(before - left);
-            self.log.note(self.now, Event::Admitted(before - left));
+            let admitted = before - left - set_aside;
+            self.counts.listed += u64::from(admitted);
+            self.log.note(self.now, Event::Admitted(admitted));
         }
         left
     }
 
-    /// Takes a packet into the path. A packet that finds no room and has no asker comes back where
-    /// the path refuses instead of dropping.
-    fn admit_one(&mut self, item: Listed<D::Frame>, has_extra: bool) -> Option<(Listed<D::Frame>, bool)> {
-        let Listed { frame, meta, asker, ticket } = item;
-        let detail = has_extra.then_some(&*self.extra);
-        let done = self.path.submit_with(self.now, frame, meta, detail, &mut self.dev);
-        self.note_full(&done);
+    /// Takes packets that wait for room into the path, at most `left`, from each row in turn until
+    /// it is refused. Returns the rest of `left`.
+    fn admit_aside(&mut self, mut left: u32) -> u32 {
+        let mut rows = self.aside.round();
+        // Bound: each turn takes one off `left`, or a row off `rows`.
+        while left > 0
+            && let Some((row, (item, extra))) = self.aside.first(rows)
+        {
+            let Listed { frame, meta, asker, ticket } = item;
+            let done = self.path.submit_with(self.now, frame, meta, extra.as_deref(), &mut self.dev);
+            self.note_full(&done);
+            match self.settle(done, meta, (asker, ticket)) {
+                None => left -= 1,
+                Some(item) => {
+                    self.aside.put_back(row, (item, extra));
+                    rows &= !row;
+                }
+            }
+        }
+        left
+    }
+
+    /// Handles the fate of a listed packet. One that finds no room and has no asker comes back.
+    fn settle(
+        &mut self,
+        done: Admitted<D::Frame>,
+        meta: Meta,
+        (asker, ticket): (u32, Ticket),
+    ) -> Option<Listed<D::Frame>> {
         let done = if asker == 0 {
             done
         } else {
@@ -298,9 +360,7 @@ impl<D: TxQueue> Owned<D> {
             Admitted::Sent | Admitted::Queued => {}
             Admitted::Dropped(_) => self.counts.overrun += 1,
             Admitted::Cut(frame, max) => self.cut(frame, &meta, max),
-            Admitted::Full(frame) if asker == 0 => {
-                return Some((Listed { frame, meta, asker, ticket }, has_extra));
-            }
+            Admitted::Full(frame) if asker == 0 => return Some(Listed { frame, meta, asker, ticket }),
             Admitted::Full(frame) => {
                 // The asker has gone.
                 self.counts.overrun += 1;
@@ -449,6 +509,9 @@ impl<D: TxQueue> Drop for Owned<D> {
     /// Gives back every frame that waits, in the qdiscs and in the list.
     fn drop(&mut self) {
         self.path.purge(self.now, &mut self.dev);
+        while let Some((_, (item, _))) = self.aside.first(u64::MAX) {
+            self.dev.discard(item.frame, &item.meta, DropReason::Purged);
+        }
         while let Some((item, _)) = self.held.take().or_else(|| self.list.pop(&mut self.extra)) {
             self.dev.discard(item.frame, &item.meta, DropReason::Purged);
         }

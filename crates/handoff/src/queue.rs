@@ -14,9 +14,11 @@
 //!
 //! - H1: no packet is in the list or in the path, with the queue free to transmit, and no thread
 //!   about to come for it.
-//! - H2: the packets of one sender leave admission in the order in which they were sent, directly
-//!   or through the list.
+//! - H2: the packets of one sender and one flow leave admission in the order in which they were
+//!   sent, directly or through the list.
 //! - H3: a sender that was told `Full` and has asked for it is woken once there is room.
+//! - H4: a packet of the list whose flow has its part of the room holds up no packet of a flow in
+//!   another row, until as many packets wait apart as the list has places.
 
 mod control;
 mod owner;
@@ -31,6 +33,7 @@ use txweir_core::path::device::TxQueue;
 use txweir_core::path::txpath::BULK;
 use txweir_core::{Admitted, Detail, Instant, Nanos, TxPath};
 
+use crate::aside::Rows;
 use crate::baton::Flags;
 use crate::list::{Append, list};
 use crate::listed::{Answer, Askers, Listed};
@@ -71,7 +74,8 @@ pub enum Drain {
 
 /// The parameters of a queue.
 pub struct QueueConfig<F> {
-    /// Places of the admission list, rounded up to a power of two.
+    /// Places of the admission list, rounded up to a power of two. As many packets whose flows have
+    /// no room in the path may wait beside it.
     pub list: usize,
     /// Room for a [`Detail`] beside each listed packet: needed where the tree wants it
     /// (`TxPath::wants_detail`).
@@ -175,6 +179,8 @@ pub enum Rest {
 pub struct Queue<D: TxQueue> {
     runner: Runner<D>,
     list: Append<Listed<D::Frame>, Detail>,
+    /// The rows of which listed packets wait for room.
+    rows: Rows,
     askers: Askers<D::Frame>,
     /// The number of the last asker.
     last_asker: AtomicU32,
@@ -198,10 +204,13 @@ impl<D: TxQueue> Queue<D> {
         let askers = Askers::default();
         let rules = Rules::of(&config);
         let QueueConfig { done, cut, .. } = config;
-        let owned = Owned::new(path, dev, take, Arc::clone(&askers), done, cut, service.clone());
+        let rows = Rows::default();
+        let owned =
+            Owned::new(path, dev, take, Arc::clone(&askers), done, cut, service.clone(), Arc::clone(&rows));
         Self {
             runner: Runner::new(owned, rules, service),
             list: append,
+            rows,
             askers,
             last_asker: AtomicU32::new(0),
             has_owner: AtomicU32::new(0),

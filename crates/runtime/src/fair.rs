@@ -153,6 +153,7 @@ impl<D: Backend> Drain<D> {
 fn has_room<F>(port: &TxPort<F>, arrival: &Arrival<F>) -> bool {
     let asked = Candidate { meta: &arrival.meta, route: Some(&arrival.route) };
     port.path(arrival.meta.queue).is_none_or(|path| {
-        path.tree().root().would_accept(&asked) != Verdict::Full || path.backlog().packets == 0
+        let full = matches!(path.tree().root().would_accept(&asked), Verdict::Full | Verdict::FlowFull);
+        !full || path.backlog().packets == 0
     })
 }

@@ -1,7 +1,7 @@
 //! Room of a buffer that flows share: dynamic thresholds (Choudhury & Hahne, "Dynamic Queue Length
 //! Thresholds for Multiuser Shared-Memory Packet Switches", IEEE/ACM Transactions on Networking
 //! 6(2), 1998). A flow may have a quarter of the free room: less than the usual one to eight times
-//! the free room, because its sender waits, and a flow that came first can take no more than a fifth.
+//! the free room, because its sender waits. So a flow that came first takes at most a fifth.
 //!
 //! - I1: a flow without anything in the buffer is taken as long as the buffer is not full.
 //! - I2: `n` flows that always have more to put in come to have `limit / (n + 4)` each, and leave

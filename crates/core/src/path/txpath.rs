@@ -172,6 +172,7 @@ impl<F> TxPath<F> {
                 frames,
                 settled: true,
                 refused: false,
+                by_flow: false,
                 freed: false,
                 stats: PathStats::default(),
             },
@@ -451,6 +452,11 @@ impl<F> TxPath<F> {
     #[inline]
     pub const fn take_wake(&mut self) -> bool {
         self.held.take_wake()
+    }
+    /// True if the last `Full` was for the flow of its packet alone: packets of other flows may
+    /// find room.
+    pub const fn is_full_by_flow(&self) -> bool {
+        self.held.by_flow
     }
 
     /// Changes the tree, between bursts: `f` gets the tree and the context that its operations

@@ -37,7 +37,7 @@ use crate::base::handle::ClassId;
 use crate::base::time::{Instant, Nanos};
 use crate::base::wheel::PackedWheel;
 use crate::law::deficit::{Passes, rounds_in_debt};
-use crate::law::{pace, share};
+use crate::law::pace;
 use crate::packet::meta::Meta;
 use crate::packet::pool::{List, Pkt, Pool, Queue, Waiting};
 use crate::packet::reason::{DropReason, MarkReason, WakeReason};
@@ -189,10 +189,10 @@ impl Discipline for Fq {
         let limits = &self.limits;
         let own = self.flows[limits.flow(m)].len;
         let waiting = self.bands[limits.band(m)].packets;
-        let room = share::has_room(own.into(), waiting.into(), limits.limit.into());
+        let room = Verdict::shared(own.into(), waiting.into(), limits.limit.into());
         let fast = self.packets == 0 && limits.maxrate.is_none() && m.txtime == Instant::ZERO;
         let fits = fast || own < limits.flow_limit;
-        if room && fits { Verdict::Accept } else { Verdict::Full }
+        room.and(if fits { Verdict::Accept } else { Verdict::FlowFull })
     }
     fn enqueue(&mut self, p: Pkt, _class: Option<ClassId>, cx: &mut Cx) {
         let limits = &self.limits;

@@ -189,11 +189,12 @@ impl Discipline for FqCodel {
     }
     fn would_accept(&self, m: &Candidate<'_>, class: Option<ClassId>) -> Verdict {
         let own = self.backlogs.get(self.table.flow_of(m, class) as usize).copied().unwrap_or(0);
-        let free = |waiting, limit| share::has_room(share::part(own, self.bytes, waiting), waiting, limit);
-        let fits = self.memory + memory_of(m) <= self.memory_limit
-            && free(u64::from(self.packets + self.held), self.limit.into())
-            && free(self.memory, self.memory_limit);
-        if fits { Verdict::Accept } else { Verdict::Full }
+        let room = |waiting, limit| Verdict::shared(share::part(own, self.bytes, waiting), waiting, limit);
+        if self.memory + memory_of(m) > self.memory_limit {
+            return Verdict::Full;
+        }
+        let packets = room(u64::from(self.packets + self.held), self.limit.into());
+        packets.and(room(self.memory, self.memory_limit))
     }
     fn enqueue(&mut self, p: Pkt, class: Option<ClassId>, cx: &mut Cx) {
         let m = cx.meta(&p);

@@ -251,7 +251,7 @@ impl Discipline for FqPie {
         let waiting = u64::from(self.waiting());
         // The memory has a few bytes more for each packet, so a flow's part comes out a bit small.
         let own = share::part(flow.map_or(0, |flow| flow.law.backlog), self.memory, waiting);
-        if share::has_room(own, waiting, self.limit.into()) { Verdict::Accept } else { Verdict::Full }
+        Verdict::shared(own, waiting, self.limit.into())
     }
     fn enqueue(&mut self, p: Pkt, class: Option<ClassId>, cx: &mut Cx) {
         let waiting = self.waiting();

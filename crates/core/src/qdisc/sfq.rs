@@ -33,7 +33,6 @@ use crate::base::tally::Tally;
 use crate::base::time::{Instant, Nanos};
 use crate::base::units::{Bytes, Packets};
 use crate::law::red::RedAction;
-use crate::law::share;
 use crate::packet::hash::reciprocal_scale;
 use crate::packet::meta::Meta;
 use crate::packet::pool::{List, Pkt, Pool, Waiting};
@@ -249,12 +248,13 @@ impl Discipline for Sfq {
     fn change(&mut self, _cfg: &Config, (): (), _env: &Env, _cx: &mut Cx) {}
     fn would_accept(&self, m: &Candidate<'_>, class: Option<ClassId>) -> Verdict {
         let (own, room) = match self.flows.of(self.bucket(m, class)) {
-            Some(f) => (self.flows.flow(f).len, self.flows.flow(f).len < self.depth),
-            None => (0, !self.flows.all_in_use()),
+            Some(f) if self.flows.flow(f).len < self.depth => (self.flows.flow(f).len, Verdict::Accept),
+            Some(f) => (self.flows.flow(f).len, Verdict::FlowFull),
+            None if self.flows.all_in_use() => (0, Verdict::Full),
+            None => (0, Verdict::Accept),
         };
         let waiting = self.packets + self.held;
-        let free = share::has_room(own.into(), waiting.into(), self.limit.into());
-        if room && free { Verdict::Accept } else { Verdict::Full }
+        room.and(Verdict::shared(own.into(), waiting.into(), self.limit.into()))
     }
     fn enqueue(&mut self, p: Pkt, class: Option<ClassId>, cx: &mut Cx) {
         let bucket = self.bucket(cx.meta(&p), class);

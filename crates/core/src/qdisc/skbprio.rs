@@ -19,7 +19,6 @@ use crate::base::env::Env;
 use crate::base::handle::ClassId;
 use crate::base::tally::Tally;
 use crate::base::units::Packets;
-use crate::law::share;
 use crate::packet::meta::Meta;
 use crate::packet::pool::{Deque, List, Pkt, Pool, Waiting};
 use crate::packet::reason::DropReason;
@@ -117,7 +116,7 @@ impl Discipline for Skbprio {
     }
     fn would_accept(&self, m: &Candidate<'_>, _class: Option<ClassId>) -> Verdict {
         let (own, waiting) = (self.levels[level(m)].queued.packets, self.packets + self.held);
-        if share::has_room(own, waiting.into(), self.limit.into()) { Verdict::Accept } else { Verdict::Full }
+        Verdict::shared(own, waiting.into(), self.limit.into())
     }
     fn enqueue(&mut self, p: Pkt, _class: Option<ClassId>, cx: &mut Cx) {
         let m = cx.meta(&p);

@@ -2,6 +2,7 @@
 //! accepted.
 
 use crate::base::time::Instant;
+use crate::law::share;
 use crate::packet::pool::Pkt;
 use crate::packet::reason::WakeReason;
 
@@ -36,12 +37,33 @@ pub enum Within {
 pub enum Verdict {
     /// The packet would be queued, and nothing would be dropped for it.
     Accept,
-    /// A packet would be dropped, or its flow has its part of the room: a sender that can wait
-    /// should wait. Senders of other flows may still find room.
+    /// A packet would be dropped: a sender that can wait should wait.
     Full,
+    /// Its flow has its part of the room: its sender should wait if it can. Packets of other flows
+    /// may still find room.
+    FlowFull,
     /// Its segments are larger than this many bytes, which is the most that can ever leave here.
     TooLarge(u32),
     /// It is a super-packet that can only leave in pieces of at most this many bytes: it must be
     /// cut first.
     Cut(u32),
+}
+
+impl Verdict {
+    /// Returns the answer for one more packet of a flow that has `own` of the `waiting` units in a
+    /// buffer of `limit` units.
+    pub(crate) const fn shared(own: u64, waiting: u64, limit: u64) -> Self {
+        match share::has_room(own, waiting, limit) {
+            true => Self::Accept,
+            false if waiting < limit => Self::FlowFull,
+            false => Self::Full,
+        }
+    }
+    /// Returns the answer where there are two limits.
+    pub(crate) const fn and(self, other: Self) -> Self {
+        match (self, other) {
+            (Self::Accept, other) | (Self::FlowFull, other @ Self::Full) => other,
+            (first, _) => first,
+        }
+    }
 }

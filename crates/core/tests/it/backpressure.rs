@@ -27,9 +27,9 @@ struct Run {
     dropped: usize,
 }
 
-/// Runs `bulk` senders that always have a packet, each with a frame of its own that waits for room,
-/// and after four seconds, when they share the room, one sparse sender that tries once with each packet.
-/// Each departure wakes the sender that waits longest.
+/// Runs `bulk` senders that always have a packet, each with a frame of its own that waits for room.
+/// After four seconds, when they share the room, a sparse sender tries once with each packet. Each
+/// departure wakes the sender that waits longest.
 fn run(kind: &str, options: &str, role: Role, bulk: u32) -> Run {
     let env = Env { seed: 7, ..Env::default() };
     let config = PathConfig { env, pool: 20_000, role, bql: None, trace: 0 };

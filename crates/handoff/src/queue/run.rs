@@ -309,7 +309,7 @@ impl<D: TxQueue> Runner<D> {
     /// True if another run is due: senders still wait, and no packet is left whose departure would
     /// wake them. A sender that was woken and sends nothing holds no other up.
     fn wake_waiters(&self, turn: &mut Turn<'_, Owned<D>>, woken: &mut Woken) -> bool {
-        if !turn.flags().has(WAITING) || turn.path_full || turn.list.used() > turn.list.places() as u64 / 2 {
+        if !turn.flags().has(WAITING) || turn.path_full || turn.listed() > turn.list.places() as u64 / 2 {
             return false;
         }
         let room = turn.room();

@@ -5,11 +5,12 @@ use txweir_core::{Admitted, Detail, Meta};
 #[cfg(not(loom))]
 use txweir_core::{Instant, Nanos};
 
+use crate::aside::row;
 use crate::baton::{Flags, Turn};
 use crate::listed::{Listed, Ticket};
 use crate::owned::Owned;
 use crate::queue::{Drain, Handed, NEVER, Queue, Rest, WAITING, WORK};
-use crate::sync::barrier;
+use crate::sync::{Ordering, barrier};
 #[cfg(not(loom))]
 use crate::wake::Wakeup;
 
@@ -142,7 +143,12 @@ impl<D: TxQueue> Queue<D> {
         self.runner.tell_time(o);
         if o.is_listed() {
             o.admit_listed(self.runner.rules.budget);
-            if o.is_listed() {
+            if o.aside.has(item.meta.hash) {
+                // Packets of the same row wait for room.
+                let _ = self.runner.run_now(turn, "send", false);
+                return Handed::Done(Admitted::Full(item.frame));
+            }
+            if o.is_behind_others() {
                 // A sender in front is still writing its packet, or one waits for room, or the list
                 // is long: this packet goes behind them, for the sake of order.
                 let listed = self.list.push(item, detail);
@@ -197,6 +203,9 @@ impl<D: TxQueue> Queue<D> {
         item: Listed<D::Frame>,
         detail: Option<&Detail>,
     ) -> Result<(), Listed<D::Frame>> {
+        if self.rows.load(Ordering::Relaxed) & row(item.meta.hash) != 0 {
+            return Err(item);
+        }
         let appended = self.list.push(item, detail)?;
         // The consumer must see that the list is nearly full before a sender is refused.
         let flags = if appended.free <= 1 { WORK.and(WAITING) } else { WORK };

@@ -109,3 +109,71 @@ fn thread_time() -> u64 {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
+
+/// A qdisc that keeps flows apart, and a service that takes all packets from the list. A flow has
+/// its part of the qdisc's room; its other listed packets wait apart, in order, and those of
+/// another flow pass them.
+#[test]
+fn a_flow_without_room_holds_no_other_up() {
+    use txweir_core::model::testing::VecDevice;
+    let config = QueueConfig { drain: Drain::Worker, list: 32, ..QueueConfig::new(clock) };
+    let path = path(false, "fq_codel", &["limit", "20", "target", "10s", "interval", "10s"]);
+    let queue = Queue::new(path, VecDevice::with_slots(1), config, Bell::new().wakeup());
+    let flow = |n: u32| META.hash(n << 27);
+    for n in 0..30 {
+        assert_eq!(queue.send(n, flow(1)), Handed::Listed);
+    }
+    assert_eq!(queue.serve(), Rest::Device);
+    // The device has one, and the qdisc a fifth of its limit.
+    assert_eq!(queue.status().counts().backlog.packets, 4);
+    // A sender of the same row is told at once; one that waits for room is not called yet.
+    assert_eq!(queue.send(30, flow(1)), Handed::Done(Admitted::Full(30)));
+    let told = Told::default();
+    let at = Arc::clone(&told);
+    queue.when_room(Wakeup::calling(move || at.lock().unwrap().push(1)));
+    assert_eq!((queue.serve(), told.lock().unwrap().len()), (Rest::Device, 0));
+    // Three packets of another flow: the qdisc has them with the next run, and they go first.
+    for n in 100..103 {
+        assert_eq!(queue.send(n, flow(2)), Handed::Listed);
+    }
+    assert_eq!(queue.serve(), Rest::Device);
+    assert_eq!(queue.status().counts().backlog.packets, 7);
+    let sent = || queue.control().try_with(|o| o.dev.sent().to_vec()).unwrap();
+    for n in 2..=33 {
+        queue.control().post(|o| o.dev.finish(1));
+        queue.kick();
+        let _ = queue.serve();
+        assert_eq!(sent().len(), n);
+    }
+    // A turn of the first flow is under way when the second comes.
+    let all = sent();
+    let apart = |from: u64| all.iter().copied().filter(|n| (*n >= 100) == (from == 100)).collect::<Vec<_>>();
+    assert!(apart(0).into_iter().eq(0..30) && apart(100).into_iter().eq(100..103), "{all:?}");
+    assert!(all.iter().position(|n| *n == 102) < Some(20), "{all:?}");
+    assert_eq!(*told.lock().unwrap(), [1]);
+    assert_eq!(queue.send(30, flow(1)), Handed::Listed);
+}
+
+/// The end of a queue gives back what waits apart, each frame once.
+#[test]
+fn what_waits_apart_is_counted_and_bounded_by_the_list() {
+    use txweir_core::model::testing::VecDevice;
+    let config = QueueConfig { drain: Drain::Worker, list: 8, ..QueueConfig::new(clock) };
+    let path = path(false, "fq_codel", &["limit", "5", "target", "10s", "interval", "10s"]);
+    let queue = Queue::new(path, VecDevice::with_slots(0), config, Bell::new().wakeup());
+    // One packet of each flow waits in the qdisc, the second of each apart; a row has two flows.
+    let mut listed = 0;
+    for n in 0..100_u64 {
+        let meta = META.hash((n as u32 % 4) << 27);
+        match queue.send(n, meta) {
+            Handed::Listed => listed += 1,
+            done => assert_eq!(done, Handed::Done(Admitted::Full(n))),
+        }
+        let _ = queue.serve();
+    }
+    let waiting = queue.status().counts().backlog.packets;
+    assert_eq!((waiting, listed), (4, 8), "four in the qdisc and four apart");
+    queue.control().post(|o| o.dev.set_slots(100));
+    while queue.serve() == Rest::Again {}
+    assert_eq!(queue.control().try_with(|o| o.dev.sent().len()).unwrap(), 8);
+}

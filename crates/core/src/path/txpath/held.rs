@@ -37,6 +37,8 @@ pub(crate) struct Held<F> {
     pub(super) settled: bool,
     /// True if a sender was told `Full` and not yet woken.
     pub(super) refused: bool,
+    /// True if the last `Full` was for the flow of its packet, and not for all packets.
+    pub(super) by_flow: bool,
     /// True if a packet left the qdiscs since a sender was last told `Full`.
     pub(super) freed: bool,
     pub(super) stats: PathStats,
@@ -135,12 +137,15 @@ impl<F> Held<F> {
             {
                 // With nothing queued no departure would ever wake the sender, so the packet is
                 // dropped.
-                Verdict::Full if origin && !self.tree.root().is_empty() => return self.full(frame),
+                full @ (Verdict::Full | Verdict::FlowFull) if origin && !self.tree.root().is_empty() => {
+                    self.by_flow = full == Verdict::FlowFull;
+                    return self.full(frame);
+                }
                 Verdict::Cut(max) => {
                     self.stats.cut += 1;
                     return Admitted::Cut(frame, max);
                 }
-                Verdict::Accept | Verdict::Full | Verdict::TooLarge(_) => {}
+                Verdict::Accept | Verdict::Full | Verdict::FlowFull | Verdict::TooLarge(_) => {}
             }
         }
         if m.wire_len > OBJECT_MAX {
@@ -150,6 +155,7 @@ impl<F> Held<F> {
         }
         let Some(p) = self.cx.pool.alloc(m, self.cx.now) else {
             if origin {
+                self.by_flow = false;
                 return self.full(frame);
             }
             let refused = m;

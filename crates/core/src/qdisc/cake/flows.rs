@@ -476,8 +476,9 @@ impl Flows {
     }
 }
 
-/// Returns the hash values of a packet, given those of its hosts. A class of this qdisc overrides the flow's hash by its
-/// minor number and those of both hosts by its major number, where they are numbers of queues.
+/// Returns the hash values of a packet, given those of its hosts. A class of this qdisc overrides
+/// the flow's hash by its minor number and those of both hosts by its major number, where they are
+/// numbers of queues.
 pub(super) fn hashes_of(m: &Meta, class: Option<ClassId>, hosts: [u32; 2]) -> Hashes {
     let mut hashes = Hashes { flow: m.hash, hosts };
     // Only a filter's class counts here: the class in the priority chooses the tin.

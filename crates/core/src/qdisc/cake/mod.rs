@@ -199,9 +199,10 @@ impl Discipline for Cake {
             Verdict::Cut(if m.wire_len == real { m.segment_len() } else { m.wire_len.max(m.segment_len()) })
         } else {
             let limit = self.memory_sure();
-            let fits = self.memory + memory::of(m) <= limit
-                && share::has_room(self.memory_of_flow(m, class), self.memory, limit);
-            if fits { Verdict::Accept } else { Verdict::Full }
+            match self.memory + memory::of(m) <= limit {
+                true => Verdict::shared(self.memory_of_flow(m, class), self.memory, limit),
+                false => Verdict::Full,
+            }
         }
     }
     fn enqueue(&mut self, p: Pkt, class: Option<ClassId>, cx: &mut Cx) {
