@@ -12,6 +12,8 @@ use std::time::Instant;
 use super::{Daemon, Dir, PATIENCE, TXWEIR, told};
 use crate::common::machine;
 
+mod hostile;
+
 /// Returns the reason for which a program cannot be run under a supervisor here.
 fn missing(program: &str) -> Option<String> {
     let there = Command::new(program).arg("-V").output().is_ok_and(|out| out.status.success());
@@ -31,6 +33,7 @@ macro_rules! skip_without {
         }
     };
 }
+use skip_without;
 
 impl Dir {
     /// Runs the real tc with the daemon as its kernel.
