@@ -1,5 +1,5 @@
 //! Threads for what a hostile program can hold up: its memory may be that of a page fault that it
-//! serves itself (userfaultfd(2), a file of its own file system), and so may the close of a
+//! serves itself (a file of its own file system), and so may the close of a
 //! descriptor that it has put in the place of another one.
 //!
 //! The supervisor waits for a thread for [`PATIENCE`], then leaves it to its fate and takes another
@@ -16,7 +16,7 @@ use rustix::io::Errno;
 /// Time after which a step is given up: longer than any page takes to come from a disk.
 const PATIENCE: Duration = Duration::from_secs(1);
 /// Most threads, those that were left included. If all of them are held up, no step is begun.
-const HANDS_MAX: usize = 16;
+const HANDS_MAX: usize = 8;
 /// Bytes of the stack of a thread: a step calls the system, and little else.
 const STACK: usize = 64 << 10;
 

@@ -12,7 +12,7 @@
 //!
 //! A hostile program finds a supervisor that does not hang, and that holds at most 1024 receptions
 //! that wait (each with one descriptor), 4096 sockets known by their numbers, 64 kept messages of
-//! 256 KiB, and 16 threads with stacks of 64 KiB. It can end the supervisor by kill(2), as any
+//! 256 KiB, and 8 threads with stacks of 64 KiB. It can end the supervisor by kill(2), as any
 //! process of its user.
 #![cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
 

@@ -159,6 +159,10 @@ impl Supervisor {
         let target = Target::new(&self.notifications, notification, &self.hands);
         let socket = match target.socket(arguments[0], &self.sockets) {
             Ok(Some(socket)) => socket,
+            Err(e) if Errno::from_io_error(&e) == Some(Errno::FAULT) => {
+                let _ = self.notifications.answer(id, Err(libc::EFAULT));
+                return;
+            }
             // A program that may not be looked at has the kernel's answers.
             _ => {
                 let _ = self.notifications.go_on(id);
