@@ -34,6 +34,8 @@ struct Known {
     /// The number in its links, which another socket may get after it.
     inode: u64,
     port: u32,
+    /// The type that its owner asked for: raw, or datagrams.
+    style: u32,
     /// A message that was taken out for a call that a signal has interrupted.
     kept: Option<Vec<u8>>,
 }
@@ -48,11 +50,11 @@ impl Sockets {
         Ok(Self { address, next: FIRST_PORT, known: BTreeMap::new() })
     }
 
-    /// Makes a socket, and returns it with its number.
+    /// Makes a socket of a type that its owner will see, and returns it with its number.
     ///
     /// # Errors
     /// No daemon is there, or it has no place; `ENFILE`: there are 4096 already.
-    pub(crate) fn open(&mut self, nonblocking: bool) -> io::Result<(OwnedFd, u64)> {
+    pub(crate) fn open(&mut self, style: u32, nonblocking: bool) -> io::Result<(OwnedFd, u64)> {
         if self.known.len() >= SOCKETS_MAX {
             self.forget_closed()?;
         }
@@ -63,7 +65,7 @@ impl Sockets {
         self.next = self.next.wrapping_add(1).max(FIRST_PORT);
         tell(&socket, Told::Port(port))?;
         let (cookie, inode) = (socket_cookie(&socket)?, rustix::fs::fstat(&socket)?.st_ino);
-        self.known.insert(cookie, Known { inode, port, kept: None });
+        self.known.insert(cookie, Known { inode, port, style, kept: None });
         rustix::io::ioctl_fionbio(&socket, nonblocking)?;
         Ok((socket, cookie))
     }
@@ -100,6 +102,11 @@ impl Sockets {
     /// Returns the port of a socket.
     pub(crate) fn port(&mut self, socket: impl AsFd) -> u32 {
         self.find(socket).map_or(0, |known| known.port)
+    }
+
+    /// Returns the type of a socket that its owner asked for.
+    pub(crate) fn style(&mut self, socket: impl AsFd) -> u32 {
+        self.find(socket).map_or(0, |known| known.style)
     }
 
     /// Gives a socket the port that its owner wants.

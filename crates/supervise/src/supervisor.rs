@@ -28,6 +28,8 @@ const WAITING_MAX: usize = 1024;
 const DESCRIPTORS: u64 = 64;
 /// Type flags of `socket` (socket(2)).
 const NONBLOCK: u64 = 0o4000;
+/// The bits of the type itself.
+const STYLE: u64 = 0xf;
 const CLOEXEC: u64 = 0o2_000_000;
 /// Options of netlink's sockets (netlink(7)).
 const ADD_MEMBERSHIP: u64 = 1;
@@ -36,8 +38,10 @@ const CAP_ACK: u64 = 10;
 const EXT_ACK: u64 = 11;
 /// Options without effect here: addresses of senders, broadcasts, lost messages, strict checks.
 const IGNORED: [u64; 5] = [3, 4, 5, 8, 12];
-/// Options of sockets whose value tells netlink from others: type, protocol, family; with theirs.
-const SHOWN: [(u64, u32); 3] = [(3, 3), (38, 0), (39, 16)];
+/// Options of sockets whose value tells netlink from others: type, protocol, family.
+const SO_TYPE: u64 = 3;
+const SO_PROTOCOL: u64 = 38;
+const SO_DOMAIN: u64 = 39;
 
 /// The result of a call.
 type Answer = Result<i64, i32>;
@@ -144,7 +148,8 @@ impl Supervisor {
     fn perform(&mut self, notification: Notification) {
         let Notification { id, call, arguments, .. } = notification;
         if call == libc::SYS_socket {
-            let _ = match self.sockets.open(arguments[1] & NONBLOCK != 0) {
+            let style = (arguments[1] & STYLE) as u32;
+            let _ = match self.sockets.open(style, arguments[1] & NONBLOCK != 0) {
                 Ok((socket, cookie)) => {
                     let given = self.notifications.give(id, &socket, arguments[1] & CLOEXEC != 0);
                     given.or_else(|e| {
@@ -225,7 +230,12 @@ fn answer(
         libc::SYS_getpeername => write_address(target, second, third, 0),
         libc::SYS_setsockopt => set_option(target, socket, third, fourth),
         libc::SYS_getsockopt if second == u64::from(SOL_SOCKET) => {
-            let (_, value) = SHOWN.iter().find(|(option, _)| *option == third)?;
+            let value: u32 = match third {
+                SO_TYPE => sockets.style(socket),
+                SO_PROTOCOL => 0,
+                SO_DOMAIN => 16,
+                _ => return None,
+            };
             let write = || {
                 let room = usize::try_from(u32::from_ne_bytes(target.read(fifth)?)).unwrap_or(0).min(4);
                 let size = u32::try_from(room).unwrap_or(0).to_ne_bytes();

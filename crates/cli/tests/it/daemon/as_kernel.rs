@@ -12,6 +12,7 @@ use std::time::Instant;
 use super::{Daemon, Dir, PATIENCE, TXWEIR, told};
 use crate::common::machine;
 
+mod clients;
 mod hostile;
 
 /// Returns the reason for which a program cannot be run under a supervisor here.
