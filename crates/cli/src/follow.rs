@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use rustix::io::Errno;
-use rustix::net::netlink::{ROUTE, SocketAddrNetlink};
+use rustix::net::netlink::SocketAddrNetlink;
 use rustix::net::{
     AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, bind, recv, send, socket_with,
 };
@@ -80,9 +80,9 @@ pub fn main(args: &Args) -> Result<ExitCode, Failure> {
     }
 }
 
-/// Opens a socket of rtnetlink that gets the notifications of these groups.
+/// Opens a socket of rtnetlink, which is netlink's protocol 0, that gets the notifications of these groups.
 fn open(groups: u32) -> io::Result<OwnedFd> {
-    let socket = socket_with(AddressFamily::NETLINK, SocketType::RAW, SocketFlags::CLOEXEC, Some(ROUTE))?;
+    let socket = socket_with(AddressFamily::NETLINK, SocketType::RAW, SocketFlags::CLOEXEC, None)?;
     bind(&socket, &SocketAddrNetlink::new(0, groups))?;
     Ok(socket)
 }
