@@ -30,6 +30,10 @@ const KIND: u16 = 1;
 const IS: [u16; 5] = [KIND, 2, 8, 13, 14];
 /// Kinds that mean that there is no policy.
 const NONE: [&str; 2] = ["noqueue", "noop"];
+/// The kind that is a policy only if it has a handle: links begin with it, as devices do.
+const DEFAULT: &str = "pfifo_fast";
+/// Kinds whose children are those of the device's queues.
+const QUEUES: [&str; 2] = ["mq", "mqprio"];
 const KIND_MAX: usize = 15;
 
 /// The place of an object: its type of message, its handle, and its parent for a qdisc.
@@ -100,7 +104,10 @@ impl Snapshot {
         let name = all.text(KIND, KIND_MAX).map_err(|refusal| refusal.text)?.unwrap_or("").to_string();
         // Classes of kinds that make them by themselves, and flows, come with their qdisc.
         let made = Registry::BUILT_IN.get(&name).is_some_and(|spec| spec.classes.is_some());
-        if NONE.contains(&name.as_str()) || (kind == kind::NEW_CLASS && !made) {
+        // The class of hfsc's qdisc itself has its handle.
+        let made = made && head.handle & 0xffff != 0;
+        let is_default = kind == kind::NEW_QDISC && head.handle == 0 && name == DEFAULT;
+        if is_default || NONE.contains(&name.as_str()) || (kind == kind::NEW_CLASS && !made) {
             return Ok(());
         }
         if kind == kind::NEW_QDISC && head.handle == 0 && head.parent == ROOT {
@@ -131,6 +138,9 @@ impl Snapshot {
     pub fn lines(&self, device: &str) -> Copied {
         let mut copied = Copied { lines: Vec::new(), left_out: self.left_out.iter().cloned().collect() };
         for (kind, object) in self.ordered() {
+            if self.comes_along(kind, object) {
+                continue;
+            }
             let header = Header { kind, flags: flag::CREATE | flag::REPLACE, ..Header::default() };
             let mut body = Writer::default();
             object.head.write(&mut body);
@@ -182,6 +192,17 @@ impl Snapshot {
         let rest = self.objects.iter().filter(|(key, _)| left.contains_key(key));
         all.extend(rest.map(|(key, object)| (key.0, object)));
         all
+    }
+
+    /// True for a qdisc that its parent makes. Those of queues are the kernel's choice, which the
+    /// link may not have.
+    fn comes_along(&self, kind: u16, object: &Object) -> bool {
+        let of = object.head.parent & 0xffff_0000;
+        let mut above = self.objects.values().filter(|one| one.head.handle == of);
+        // Hooks have no parent.
+        kind == kind::NEW_QDISC
+            && object.head.handle == 0
+            && !above.any(|one| QUEUES.contains(&one.name.as_str()))
     }
 
     /// Returns the handle of the object behind which an object is made.
