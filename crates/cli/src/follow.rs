@@ -17,7 +17,7 @@ use rustix::net::{
 };
 use txweir::daemon::Client;
 use txweir::daemon::protocol::Ask;
-use txweir_netlink::follow::{Copied, Snapshot};
+use txweir_netlink::follow::{Copied, Snapshot, Step};
 use txweir_netlink::message::{Header, TcHead, flag, kind, message, messages};
 
 use crate::{Failure, client, output};
@@ -50,6 +50,9 @@ const PART: usize = 64 << 10;
 /// notification of the change is still to come.
 const TRIES: u32 = 8;
 
+/// The handle of the hooks.
+const HOOKS: u32 = 0xffff_0000;
+
 /// Runs `txweir follow`.
 pub fn main(args: &Args) -> Result<ExitCode, Failure> {
     let device = match &args.device[..] {
@@ -65,15 +68,13 @@ pub fn main(args: &Args) -> Result<ExitCode, Failure> {
         .map_err(|e| wrong(&format!("device {device}"), e.into()))?;
     let listings = open(0).map_err(|e| wrong("cannot ask the kernel", e))?;
     let mut daemon = client::connect(args.socket.as_deref())?;
-    let mut copy = Copy { daemon: &mut daemon, to, has: Copied::default(), said: Vec::new() };
-    let mut is_first = true;
+    let mut copy = Copy { daemon: &mut daemon, to, has: None, refused: Vec::new(), said: Vec::new() };
     loop {
         let state = listed(&listings, link).map_err(|e| wrong("cannot list the kernel's policy", e))?;
-        copy.go_to(state.lines(to), is_first)?;
+        copy.go_to(state.lines(to))?;
         if args.once {
             return Ok(if copy.said.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(1) });
         }
-        is_first = false;
         if !wait(&news, link).map_err(|e| wrong("cannot listen to the kernel", e))? {
             return Err(Failure::failed(format!("the kernel has no device {device} any more")));
         }
@@ -130,7 +131,7 @@ fn listed(socket: &OwnedFd, link: u32) -> io::Result<Snapshot> {
         let root = TcHead { link, ..TcHead::default() };
         is_whole &= list(socket, kind::GET_QDISC, root, &mut state)?;
         is_whole &= list(socket, kind::GET_CLASS, root, &mut state)?;
-        let places: Vec<u32> = state.handles().collect();
+        let places: Vec<u32> = state.handles().flat_map(blocks).collect();
         for parent in places {
             is_whole &= list(socket, kind::GET_FILTER, TcHead { parent, ..root }, &mut state)?;
         }
@@ -139,6 +140,14 @@ fn listed(socket: &OwnedFd, link: u32) -> io::Result<Snapshot> {
         }
     }
     Ok(Snapshot::default())
+}
+
+/// Returns the places of the filters of a qdisc or a class; the hooks have two.
+fn blocks(handle: u32) -> Vec<u32> {
+    match handle {
+        HOOKS => vec![handle, HOOKS | 0xfff2, HOOKS | 0xfff3],
+        handle => vec![handle],
+    }
 }
 
 /// Takes a listing. False if something changed meanwhile.
@@ -170,26 +179,35 @@ fn list(socket: &OwnedFd, kind: u16, head: TcHead, state: &mut Snapshot) -> io::
 struct Copy<'a> {
     daemon: &'a mut Client,
     to: &'a str,
-    has: Copied,
+    /// The state that it has, but for what was refused; `None` before the first.
+    has: Option<Copied>,
+    /// The lines that the daemon has refused.
+    refused: Vec<String>,
     /// The differences that were told.
     said: Vec<String>,
 }
 
 impl Copy<'_> {
     /// Leads the link to a state, and tells what is different from it.
-    fn go_to(&mut self, state: Copied, is_first: bool) -> Result<(), Failure> {
-        let mut differences = state.left_out.clone();
-        if state != self.has || is_first {
-            let mut refused = if is_first { None } else { Some(self.perform(&state, false)?) };
-            // A change that is refused in place may be made anew.
-            if refused.as_ref().is_none_or(|refused| !refused.is_empty()) {
-                refused = Some(self.perform(&state, true)?);
+    fn go_to(&mut self, state: Copied) -> Result<(), Failure> {
+        match self.has.take() {
+            Some(has) if has == state => self.has = Some(has),
+            has => {
+                let mut refused = match &has {
+                    Some(has) => self.perform(&state.steps_from(has))?,
+                    None => self.anew(&state)?,
+                };
+                // A change that is refused may be possible for an object that is made anew.
+                if has.is_some() && !refused.is_empty() && refused != self.refused {
+                    refused = self.anew(&state)?;
+                }
+                let (len, to) = (state.len(), self.to);
+                output::print(format!("{to}: copied {len}\n"))?;
+                self.refused = refused;
+                self.has = Some(state.clone());
             }
-            differences.extend(refused.unwrap_or_default());
-            let (len, to) = (state.len(), self.to);
-            output::print(&format!("{to}: {len} objects\n"))?;
-            self.has = state;
         }
+        let differences = [state.left_out, self.refused.clone()].concat();
         for difference in differences.iter().filter(|one| !self.said.contains(one)) {
             output::say(format_args!("{}: {difference}\n", self.to));
         }
@@ -197,20 +215,22 @@ impl Copy<'_> {
         Ok(())
     }
 
-    /// Performs the steps to a state, from the present one or from nothing. Returns the refusals.
-    fn perform(&mut self, state: &Copied, anew: bool) -> Result<Vec<String>, Failure> {
-        let mut refused = Vec::new();
-        let steps = if anew { state.steps_from_nothing() } else { state.steps_from(&self.has) };
-        if anew {
-            // There may be none.
-            for place in ["root", "clsact", "ingress"] {
-                self.tc(&["qdisc", "del", "dev", self.to, place].map(String::from))?;
-            }
+    /// Makes a state, whatever the link has. Returns the refusals.
+    fn anew(&mut self, state: &Copied) -> Result<Vec<String>, Failure> {
+        // There may be none.
+        for place in ["root", "clsact", "ingress"] {
+            self.tc(&["qdisc", "del", "dev", self.to, place].map(String::from))?;
         }
+        self.perform(&state.steps_from_nothing())
+    }
+
+    /// Performs steps. Returns the refusals, each with the daemon's reason.
+    fn perform(&mut self, steps: &[Step]) -> Result<Vec<String>, Failure> {
+        let mut refused = Vec::new();
         for step in steps {
             let (status, text) = self.tc(&step.words)?;
             if status != 0 {
-                let line = text.lines().next().unwrap_or_default().to_string();
+                let line = text.lines().next().unwrap_or_default();
                 refused.push(format!("refused: {}: {line}", step.words.join(" ")));
             }
         }

@@ -18,6 +18,8 @@ use crate::wire::{Attributes, Writer};
 
 /// Most objects of a device; further ones are left out.
 pub const OBJECTS_MAX: usize = 65_536;
+/// Most objects that are named because they have no words.
+const LEFT_OUT_MAX: usize = 1024;
 /// The parent of the first qdisc, and of classes below their qdisc.
 const ROOT: u32 = u32::MAX;
 /// The parent of the hooks.
@@ -91,7 +93,9 @@ impl Snapshot {
         match message.header.kind {
             kind::NEW_FILTER => self.filters += usize::from(head.handle != 0),
             kind::NEW_QDISC | kind::NEW_CLASS => {
-                if let Err(reason) = self.object(message.header.kind, head, rest) {
+                if let Err(reason) = self.object(message.header.kind, head, rest)
+                    && self.left_out.len() < LEFT_OUT_MAX
+                {
                     self.left_out.insert(format!("{}: {reason}", place(message.header.kind, head)));
                 }
             }

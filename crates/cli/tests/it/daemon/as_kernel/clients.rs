@@ -56,7 +56,7 @@ impl User {
 }
 
 /// Returns the path of a program that `make clients` makes, or the reason for which it is missing.
-fn client(name: &str) -> Result<PathBuf, String> {
+pub fn client(name: &str) -> Result<PathBuf, String> {
     if let Some(reason) = missing("tc") {
         return Err(reason);
     }
