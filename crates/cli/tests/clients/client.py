@@ -24,5 +24,5 @@ with IPRoute() as ip:
     except NetlinkError as e:
         print("again", e.code)
     print("filters", len(list(ip.get_filters(index=index))))
-    ip.tc("del", index=index, handle=0x10000)
+    ip.tc("del", index=index, handle=0x10000, parent=0xFFFFFFFF)
     print("left", [qdisc.get_attr("TCA_KIND") for qdisc in ip.get_qdiscs(index)])

@@ -119,7 +119,7 @@ class htb 0x10001 0xffffffff
 class htb 0x10010 0x10001
 again 17
 filters 0
-left []
+left ['pfifo_fast']
 ";
 
 #[test]

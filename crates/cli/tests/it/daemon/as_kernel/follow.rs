@@ -49,7 +49,11 @@ impl Pair {
     /// The policies of the device and of the link, as tc prints them, without what is a device's.
     fn policies(&self) -> [Vec<String>; 2] {
         let lines = |text: String| {
-            let own = |line: &&str| !line.starts_with("qdisc noqueue 0:") && !line.contains("pfifo_fast 0:");
+            // What a device and a link have by themselves.
+            let own = |line: &&str| {
+                let is = |part| line.contains(part);
+                !(is("noqueue 0:") || is("pfifo_fast 0:") || is("qdisc mq 0:") || is("class mq "))
+            };
             let refs = |word: &&str| !word.starts_with("refcnt");
             let mut all: Vec<String> = text
                 .replace("refcnt ", "refcnt")
