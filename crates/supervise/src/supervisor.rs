@@ -239,10 +239,7 @@ fn answer(
             let write = || {
                 let room = usize::try_from(u32::from_ne_bytes(target.read(fifth)?)).unwrap_or(0).min(4);
                 let size = u32::try_from(room).unwrap_or(0).to_ne_bytes();
-                target.write(vec![
-                    (fourth, value.to_ne_bytes()[..room].to_vec()),
-                    (fifth, size.to_vec()),
-                ])
+                target.write(vec![(fourth, value.to_ne_bytes()[..room].to_vec()), (fifth, size.to_vec())])
             };
             write()
         }

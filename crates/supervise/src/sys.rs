@@ -213,8 +213,7 @@ mod tests {
 
     #[test]
     fn the_reason_for_no_filter_names_what_is_needed() {
-        let text =
-            |number| no_filter(&io::Error::from_raw_os_error(number), "5.10.0-9-amd64").to_string();
+        let text = |number| no_filter(&io::Error::from_raw_os_error(number), "5.10.0-9-amd64").to_string();
         let old = "it needs Linux 5.14 or later with notifications of system calls (CONFIG_SECCOMP_FILTER), \
                    and this is Linux 5.10.0-9-amd64";
         assert_eq!((text(libc::ENOSYS), text(libc::EINVAL)), (old.into(), old.into()));

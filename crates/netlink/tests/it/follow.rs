@@ -98,7 +98,8 @@ fn steps_change_what_is_different() {
     }
     let first = state(&mut from);
     let made = texts(&first.steps_from_nothing());
-    let order: Vec<&str> = made.iter().map(|line| &line[..line.find(" rate").unwrap_or(line.len())]).collect();
+    let order: Vec<&str> =
+        made.iter().map(|line| &line[..line.find(" rate").unwrap_or(line.len())]).collect();
     assert!(order[0].starts_with("qdisc replace dev lan root handle 1: htb"), "{order:?}");
     assert!(order[1].starts_with("class replace dev lan root classid 1:1 htb"), "{order:?}");
     assert!(order[2].starts_with("class replace dev lan parent 1:1 classid 1:10"), "{order:?}");
@@ -136,7 +137,12 @@ fn the_reason_is_named_where_nothing_is_copied() {
     object(&mut snapshot, root, "sfb", &[]);
     let mut options = Writer::default();
     options.u32(99, 1);
-    object(&mut snapshot, TcHead { handle: 0x20_0000, parent: 0x10_0001, ..root }, "fq_codel", &options.finish());
+    object(
+        &mut snapshot,
+        TcHead { handle: 0x20_0000, parent: 0x10_0001, ..root },
+        "fq_codel",
+        &options.finish(),
+    );
     object(&mut snapshot, TcHead { handle: 0x30_0000, parent: 0x10_0002, ..root }, "tbf", &[9, 0, 1, 0]);
     object(&mut snapshot, TcHead { link: 3, handle: 0x40_0000, ..root }, "pfifo", &[7, 0, 0, 0]);
     // The kernel's own first qdisc has no handle.

@@ -31,7 +31,8 @@ impl User {
             // The binary may lie where another user cannot look.
             let copy = dir.0.join("txweir");
             fs::copy(TXWEIR, &copy).expect("copy");
-            let words = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--no-new-privs", "--"];
+            let words =
+                ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--no-new-privs", "--"];
             let by = words.map(String::from).into_iter().chain([copy.to_string_lossy().into_owned()]);
             all.push(Self { by: by.collect(), dir });
         }

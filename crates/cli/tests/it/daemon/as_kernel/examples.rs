@@ -11,7 +11,8 @@ use crate::common::machine;
 
 /// Returns the blocks below a heading, each without its indent.
 fn blocks(text: &str, heading: &str) -> Vec<String> {
-    let section = text.split(heading).nth(1).and_then(|rest| rest.split("\n## ").next()).expect("the section");
+    let section =
+        text.split(heading).nth(1).and_then(|rest| rest.split("\n## ").next()).expect("the section");
     let mut all: Vec<String> = Vec::new();
     let mut inside = false;
     for line in section.lines() {
@@ -49,7 +50,8 @@ fn the_examples_of_the_page_work() {
     let port = free.local_addr().expect("an address").port();
     drop(free);
     // The shell ends the daemon, however a block ends.
-    let script = format!("set -e\ntrap 'kill %1' EXIT\n{}", blocks.concat().replace("9100", &port.to_string()));
+    let script =
+        format!("set -e\ntrap 'kill %1' EXIT\n{}", blocks.concat().replace("9100", &port.to_string()));
     let dir = Dir::new();
     let path = [Path::new(TXWEIR).parent().expect("a folder").to_path_buf()];
     let inherited = std::env::var_os("PATH").unwrap_or_default();

@@ -208,7 +208,10 @@ fn what_is_missing_is_named() {
     let _daemon = Daemon::start(&mut dir.command(&["daemon"]));
     let run = |words: &[&str]| told(&dir.command(words).output().expect("run"));
     let (code, _, err) = run(&["follow", "dev", "nosuchdev0"]);
-    assert_eq!((code, err.as_str()), (1, "txweir: follow: device nosuchdev0: No such device (os error 19)\n"));
+    assert_eq!(
+        (code, err.as_str()),
+        (1, "txweir: follow: device nosuchdev0: No such device (os error 19)\n")
+    );
     assert_eq!(run(&["follow", "lo", "eth0"]).2, "txweir: follow: expected `dev NAME`\n");
     let (code, out, err) = run(&["follow", "--once", "dev", "lo"]);
     // The device has no policy, and the link is missing only once there is one.

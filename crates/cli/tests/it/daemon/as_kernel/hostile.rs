@@ -25,7 +25,10 @@ fn run(name: &str) {
         if Instant::now() > give_up {
             // The kernel ends the calls of a program whose supervisor is gone.
             let _ = child.kill();
-            panic!("{name}: the supervisor does not come to its end: {:?}", told(&child.wait_with_output().expect("output")));
+            panic!(
+                "{name}: the supervisor does not come to its end: {:?}",
+                told(&child.wait_with_output().expect("output"))
+            );
         }
         std::thread::sleep(Duration::from_millis(10));
     }
