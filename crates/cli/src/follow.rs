@@ -2,8 +2,8 @@
 //! and keeps it so.
 //!
 //! The kernel's notifications (`RTNLGRP_TC`, `RTNLGRP_LINK`) say that something has changed; the
-//! state comes from its listings. So a notification that is lost costs nothing: the kernel says that
-//! one was lost (`ENOBUFS`), and the device is listed again.
+//! state comes from its listings. So a notification that is lost costs nothing: the kernel says
+//! that one was lost (`ENOBUFS`), and the device is listed again.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -62,7 +62,7 @@ pub fn main(args: &Args) -> Result<ExitCode, Failure> {
     };
     let to = args.to.as_deref().unwrap_or(device);
     let wrong = |what: &str, e: io::Error| Failure::usage(format!("follow: {what}: {e}"));
-    // Whoever listens first loses no change that comes after the listing.
+    // The socket listens first: no change after the listing is lost.
     let news = open(GROUPS).map_err(|e| wrong("cannot listen to the kernel", e))?;
     let link = rustix::net::netdevice::name_to_index(&news, device)
         .map_err(|e| wrong(&format!("device {device}"), e.into()))?;
@@ -81,7 +81,7 @@ pub fn main(args: &Args) -> Result<ExitCode, Failure> {
     }
 }
 
-/// Opens a socket of rtnetlink, which is netlink's protocol 0, that gets the notifications of these groups.
+/// Opens a socket of rtnetlink, netlink's protocol 0, that gets the notifications of groups.
 fn open(groups: u32) -> io::Result<OwnedFd> {
     let socket = socket_with(AddressFamily::NETLINK, SocketType::RAW, SocketFlags::CLOEXEC, None)?;
     bind(&socket, &SocketAddrNetlink::new(0, groups))?;

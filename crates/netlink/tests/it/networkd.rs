@@ -1,6 +1,6 @@
 //! Messages as systemd-networkd sends them (systemd.network(5), from `[CAKE]` to
-//! `[TokenBucketFilter]`): its flags, its order, only the attributes that are configured, containers
-//! with the bit that says so. Each makes the state that a line of tc makes.
+//! `[TokenBucketFilter]`): its flags, its order, only the attributes that are configured,
+//! containers with the bit that says so. Each makes the state that a line of tc makes.
 
 use txweir_netlink::message::{Header, TcHead, flag, kind, message, messages};
 use txweir_netlink::wire::Writer;
@@ -38,7 +38,7 @@ fn nested(w: &mut Writer, f: Options) {
     w.nest(OPTIONS | NESTED, f);
 }
 
-/// `struct tc_ratespec` of Ethernet, for packets of at most 1600 bytes in cells of 8, and its table.
+/// `struct tc_ratespec` of Ethernet for packets of up to 1600 bytes in cells of 8, and its table.
 fn ratespec(rate: u32) -> (Vec<u8>, Vec<u8>) {
     let mut spec = Writer::default();
     spec.put(&[3, 1, 0, 0, 0xff, 0xff, 0, 0]);

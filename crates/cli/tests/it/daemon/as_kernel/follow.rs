@@ -49,7 +49,7 @@ impl Pair {
     /// The policies of the device and of the link, as tc prints them, without what is a device's.
     fn policies(&self) -> [Vec<String>; 2] {
         let lines = |text: String| {
-            // What a device and a link have by themselves.
+            // A device and a link have these by themselves.
             let own = |line: &&str| {
                 let is = |part| line.contains(part);
                 !(is("noqueue 0:") || is("pfifo_fast 0:") || is("qdisc mq 0:") || is("class mq "))

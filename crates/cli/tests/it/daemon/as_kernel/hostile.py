@@ -94,7 +94,7 @@ def descriptors_that_change():
 
     def exchange():
         while not stop:
-            # Unsent bytes and a linger of an hour: whoever closes it last would wait.
+            # Unsent bytes and a linger of an hour: its last owner waits at the close.
             tcp = socket.create_connection(listener.getsockname())
             tcp.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 3600))
             tcp.setblocking(False)
