@@ -14,7 +14,7 @@ import time
 
 libc = ctypes.CDLL(None, use_errno=True)
 libc.mmap.restype = ctypes.c_void_p
-RECVMSG, GETSOCKNAME = {"x86_64": (47, 51), "aarch64": (212, 204)}[os.uname().machine]
+RECVMSG, GETSOCKNAME, RECVFROM = {"x86_64": (47, 51, 45), "aarch64": (212, 204, 207)}[os.uname().machine]
 REQUEST = struct.pack("=IHHIIB3x", 20, 18, 0x301, 7, 0, 0)
 
 
@@ -134,6 +134,47 @@ def descriptors_that_change():
     assert min(calls) > 10, calls
     works(own)
     within_limits()
+
+
+def messages_of_others():
+    """A number is that of a socket that was given, then of one that was not, with messages: these
+    come as the kernel gives them, without an address of netlink."""
+    own = netlink()
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
+    theirs.setblocking(False)
+    number = os.dup(own.fileno())
+    stop = []
+    taken = []
+
+    def exchange():
+        while not stop:
+            os.dup2(ours.fileno(), number)
+            try:
+                theirs.send(b"of another")
+            except BlockingIOError:
+                pass
+            os.dup2(own.fileno(), number)
+
+    def take():
+        room = ctypes.create_string_buffer(100)
+        address, length = ctypes.create_string_buffer(128), ctypes.c_uint32()
+        pointers = [ctypes.addressof(one) for one in (room, address, length)]
+        while not stop:
+            length.value = 128
+            ctypes.memset(pointers[1], 0, 128)
+            got = call(RECVFROM, number, pointers[0], 100, socket.MSG_DONTWAIT, pointers[1], pointers[2])
+            assert got in (10, -errno.EAGAIN), got
+            family = struct.unpack_from("=H", address.raw)[0]
+            if got == 10:
+                taken.append(family)
+
+    threads = [start(take), start(take), start(exchange)]
+    time.sleep(3)
+    stop.append(True)
+    [thread.join(20) for thread in threads]
+    assert len(taken) > 20, len(taken)
+    assert socket.AF_NETLINK not in taken, taken.count(socket.AF_NETLINK)
+    works(own)
 
 
 def descriptors_that_travel():

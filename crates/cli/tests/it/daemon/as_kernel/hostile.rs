@@ -54,6 +54,7 @@ macro_rules! programs {
 programs! {
     threads_that_die
     descriptors_that_change
+    messages_of_others
     descriptors_that_travel
     memory_that_goes
     pointers_that_are_wrong
