@@ -47,6 +47,7 @@ setup:
 	  command -v chromium chromium-browser google-chrome >/dev/null || need="$$need chromium"; \
 	  if [ -n "$$need" ]; then apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq $$need >/dev/null; fi; \
 	fi
+	@$(MAKE) --no-print-directory clients
 	@$(MAKE) --no-print-directory flent || echo "flent could not be installed: the test that opens files with it is skipped" >&2
 
 # The real flent, of one version, in a virtual environment of its own; a test opens files with it.
@@ -59,6 +60,35 @@ flent:
 	  fi; \
 	  python3 -m venv --clear "$(FLENT)" \
 	    && timeout 300 "$(FLENT)/bin/python" -m pip install --quiet --disable-pip-version-check flent==2.3.0; \
+	fi
+
+# Programs of others that tests run with the daemon as their kernel, each of one version: a static Go binary, pyroute2,
+# and node_exporter out of its package, so that no service starts. A test of one that is not there is skipped.
+CLIENTS := $${XDG_CACHE_HOME:-$$HOME/.cache}/txweir/clients
+PYROUTE2 := 0.9.7
+.PHONY: clients
+clients:
+	@mkdir -p "$(CLIENTS)"; apt=""; \
+	[ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && apt=1; \
+	if ! [ -e "$(CLIENTS)/go" ]; then \
+	  command -v go >/dev/null || { [ -z "$$apt" ] || { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq golang-go >/dev/null; } || true; }; \
+	  (cd crates/cli/tests/clients/go && CGO_ENABLED=0 timeout 300 go build -trimpath -o "$(CLIENTS)/go" .) \
+	    || echo "the Go client could not be built: its test is skipped" >&2; \
+	fi; \
+	if ! [ -d "$(CLIENTS)/pyroute2" ]; then \
+	  timeout 300 python3 -m pip install --quiet --disable-pip-version-check --no-deps --root-user-action=ignore --target "$(CLIENTS)/pyroute2" pyroute2==$(PYROUTE2) \
+	    || echo "pyroute2 could not be installed: its test is skipped" >&2; \
+	fi; \
+	if ! [ -e "$(CLIENTS)/node_exporter" ]; then \
+	  found="$$(command -v prometheus-node-exporter || true)"; \
+	  if [ -n "$$found" ]; then cp "$$found" "$(CLIENTS)/node_exporter"; \
+	  elif [ -n "$$apt" ]; then \
+	    folder="$$(mktemp -d)"; chmod 755 "$$folder"; \
+	    (cd "$$folder" && apt-get update -qq && apt-get download -qq prometheus-node-exporter && dpkg -x ./*.deb . \
+	      && cp usr/bin/prometheus-node-exporter "$(CLIENTS)/node_exporter") \
+	      || echo "node_exporter could not be fetched: its test is skipped" >&2; \
+	    rm -rf "$$folder"; \
+	  fi; \
 	fi
 
 test: setup

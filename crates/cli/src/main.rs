@@ -17,6 +17,7 @@ mod daemon;
 mod enclosed;
 mod failure;
 mod flent;
+mod follow;
 mod input;
 mod kinds;
 mod lab;
@@ -63,7 +64,7 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
                   such as output that cannot be written."
 )]
 struct Cli {
-    /// The daemon's socket, for daemon, link, tc, as-kernel and top
+    /// The daemon's socket, for daemon, link, tc, as-kernel, follow and top
     #[arg(long, value_name = "PATH")]
     socket: Option<PathBuf>,
 
@@ -94,6 +95,8 @@ enum Command {
     /// Run a program so that a running daemon is its kernel for traffic control: tc, ip and other
     /// users of rtnetlink
     AsKernel(as_kernel::Args),
+    /// Copy the policy of a device of the kernel into a link of a running daemon, and keep it so
+    Follow(follow::Args),
     /// Show the rates, queues and drops of a running daemon's links, until a key
     Top(top::Args),
     /// Measure the time per packet of the path, beside other queues
@@ -144,12 +147,17 @@ fn run(cli: Cli) -> Result<ExitCode, Failure> {
     let socket = cli.socket;
     let of_daemon = matches!(
         cli.command,
-        Command::Daemon(_) | Command::Link(_) | Command::Tc(_) | Command::AsKernel(_) | Command::Top(_)
+        Command::Daemon(_)
+            | Command::Link(_)
+            | Command::Tc(_)
+            | Command::AsKernel(_)
+            | Command::Follow(_)
+            | Command::Top(_)
     );
     if let Some(path) = socket.as_ref().filter(|_| !of_daemon) {
         let path = path.display();
         return Err(Failure::usage(format!(
-            "--socket {path}: only daemon, link, tc, as-kernel and top have a socket"
+            "--socket {path}: only daemon, link, tc, as-kernel, follow and top have a socket"
         )));
     }
     match cli.command {
@@ -160,6 +168,9 @@ fn run(cli: Cli) -> Result<ExitCode, Failure> {
         Command::Tc(args) => return tc::main(tc::Args { socket: args.socket.or(socket), ..args }),
         Command::AsKernel(args) => {
             return as_kernel::main(as_kernel::Args { socket: args.socket.or(socket), ..args });
+        }
+        Command::Follow(args) => {
+            return follow::main(&follow::Args { socket: args.socket.or(socket), ..args });
         }
         Command::Daemon(args) => daemon::main(daemon::Args { socket: args.socket.or(socket), ..args }),
         Command::Top(args) => top::main(top::Args { socket: args.socket.or(socket), ..args }),

@@ -25,6 +25,7 @@
 mod client;
 mod command;
 mod counters;
+pub mod follow;
 mod given;
 mod links;
 pub mod message;

@@ -15,6 +15,8 @@ pub mod kind {
     pub const TOLD: u16 = 15;
     /// A link.
     pub const NEW_LINK: u16 = 16;
+    /// A link that is gone.
+    pub const DEL_LINK: u16 = 17;
     /// Asks for links.
     pub const GET_LINK: u16 = 18;
     /// Asks for addresses.
@@ -39,8 +41,12 @@ pub mod kind {
 
 /// Flags of messages.
 pub mod flag {
+    /// A request.
+    pub const REQUEST: u16 = 1;
     /// A part of a listing.
     pub const MULTI: u16 = 2;
+    /// The listing is of no single moment: something changed meanwhile.
+    pub const DUMP_INTR: u16 = 16;
     /// The client wants an acknowledgement.
     pub const ACK: u16 = 4;
     /// Asks for a listing: both bits.

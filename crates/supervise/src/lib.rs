@@ -9,9 +9,15 @@
 //!
 //! The filter holds for all that the program starts. It grants nothing: a program can do to its own
 //! sockets only what it could do to the daemon's socket, which its user may use.
+//!
+//! A hostile program finds a supervisor that does not hang, and that holds at most 1024 receptions
+//! that wait (each with one descriptor), 4096 sockets known by their numbers, 64 kept messages of
+//! 256 KiB, and 8 threads with stacks of 64 KiB. It can end the supervisor by kill(2), as any
+//! process of its user.
 #![cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
 
 mod filter;
+mod hands;
 mod receive;
 mod sockets;
 mod supervisor;

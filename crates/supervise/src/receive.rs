@@ -56,13 +56,20 @@ pub(crate) fn address(port: u32) -> [u8; ADDRESS] {
     address
 }
 
+/// Pieces of memory to write, each with its address.
+type Pieces = Vec<(u64, Vec<u8>)>;
+
+/// Returns an address where the caller wants one, and its length.
+fn address_pieces(target: &Target<'_>, to: u64, len: u64, port: u32) -> io::Result<Pieces> {
+    let room = u32::from_ne_bytes(target.read(len)?);
+    let room = usize::try_from(room).unwrap_or(0).min(ADDRESS);
+    let size = (ADDRESS as u32).to_ne_bytes();
+    Ok(vec![(to, address(port)[..room].to_vec()), (len, size.to_vec())])
+}
+
 /// Writes an address where the caller wants one, and its length.
 pub(crate) fn write_address(target: &Target<'_>, to: u64, len: u64, port: u32) -> io::Result<()> {
-    let room = u32::from_ne_bytes(target.read(len)?);
-    let address = address(port);
-    let room = usize::try_from(room).unwrap_or(0).min(ADDRESS);
-    target.write(to, &address[..room])?;
-    target.write(len, &(ADDRESS as u32).to_ne_bytes())
+    target.write(address_pieces(target, to, len, port)?)
 }
 
 /// Receives a message for a call.
@@ -76,7 +83,7 @@ pub(crate) fn receive(
     let is_msg = notification.call == libc::SYS_recvmsg;
     let arguments = notification.arguments;
     let flags = arguments[if is_msg { 2 } else { 3 }];
-    let mut message = match sockets.take_kept(&socket) {
+    let message = match sockets.take_kept(&socket) {
         Some(kept) => kept,
         None => match take(&socket, flags & PEEK != 0) {
             Ok(message) => message,
@@ -91,6 +98,10 @@ pub(crate) fn receive(
     };
     let fits = match delivered {
         Ok(fits) => fits,
+        // The caller is gone: the message is there for the next one.
+        Err(e) if Errno::from_io_error(&e) == Some(Errno::SRCH) => {
+            return Ok(Received::Done((flags & PEEK == 0).then_some(message), Err(libc::EINTR)));
+        }
         // A message that the caller cannot take is lost for it, as in the kernel.
         Err(e) => return Ok(Received::Done(None, Err(e.raw_os_error().unwrap_or(libc::EFAULT)))),
     };
@@ -98,7 +109,6 @@ pub(crate) fn receive(
     let result = i64::try_from(len).unwrap_or(i64::MAX);
     if flags & PEEK != 0 {
         // The message stays in the socket.
-        message.clear();
         return Ok(Received::Done(None, Ok(result)));
     }
     Ok(Received::Done(Some(message), Ok(result)))
@@ -133,10 +143,11 @@ fn wait(
 fn to_buffer(target: &Target<'_>, arguments: &[u64; 6], message: &[u8]) -> io::Result<usize> {
     let room = usize::try_from(arguments[2]).unwrap_or(usize::MAX);
     let fits = message.len().min(room);
-    target.write(arguments[1], &message[..fits])?;
+    let mut pieces = vec![(arguments[1], message[..fits].to_vec())];
     if arguments[4] != 0 {
-        write_address(target, arguments[4], arguments[5], 0)?;
+        pieces.extend(address_pieces(target, arguments[4], arguments[5], 0)?);
     }
+    target.write(pieces)?;
     Ok(fits)
 }
 
@@ -148,21 +159,18 @@ fn to_message(target: &Target<'_>, at: u64, message: &[u8]) -> io::Result<usize>
         bytes.copy_from_slice(&head[at..at + 8]);
         u64::from_ne_bytes(bytes)
     };
-    let pieces = word(MSG_IOVLEN);
-    if pieces > PIECES_MAX {
+    let count = word(MSG_IOVLEN);
+    if count > PIECES_MAX {
         return Err(Errno::MSGSIZE.into());
     }
-    let mut done = 0;
+    let list = target.read_all(word(MSG_IOV), usize::try_from(count * 16).unwrap_or(0))?;
+    let (mut pieces, mut done) = (Pieces::new(), 0);
     // Bound: `PIECES_MAX`.
-    for piece in 0..pieces {
-        if done >= message.len() {
-            break;
-        }
-        let piece: [u8; 16] = target.read(word(MSG_IOV).saturating_add(piece * 16))?;
+    for piece in list.chunks_exact(16) {
         let (base, len) = piece.split_at(8);
         let number = |bytes: &[u8]| u64::from_ne_bytes(bytes.try_into().unwrap_or_default());
         let len = usize::try_from(number(len)).unwrap_or(usize::MAX).min(message.len() - done);
-        target.write(number(base), &message[done..done + len])?;
+        pieces.push((number(base), message[done..done + len].to_vec()));
         done += len;
     }
     let name = word(0);
@@ -171,12 +179,13 @@ fn to_message(target: &Target<'_>, at: u64, message: &[u8]) -> io::Result<usize>
         let mut room = [0; 4];
         room.copy_from_slice(&head[8..12]);
         let room = usize::try_from(u32::from_ne_bytes(room)).unwrap_or(0).min(ADDRESS);
-        target.write(name, &address(0)[..room])?;
+        pieces.push((name, address(0)[..room].to_vec()));
         name_len = ADDRESS as u32;
     }
-    target.write(at + MSG_NAMELEN, &name_len.to_ne_bytes())?;
-    target.write(at + MSG_CONTROLLEN, &0u64.to_ne_bytes())?;
     let flags: u32 = if done < message.len() { TRUNC as u32 } else { 0 };
-    target.write(at + MSG_FLAGS, &flags.to_ne_bytes())?;
+    pieces.push((at.saturating_add(MSG_NAMELEN), name_len.to_ne_bytes().to_vec()));
+    pieces.push((at.saturating_add(MSG_CONTROLLEN), 0u64.to_ne_bytes().to_vec()));
+    pieces.push((at.saturating_add(MSG_FLAGS), flags.to_ne_bytes().to_vec()));
+    target.write(pieces)?;
     Ok(done)
 }

@@ -1,20 +1,21 @@
 //! The sockets that programs got in the place of rtnetlink's: how one is known, and its port.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 
+use rustix::io::Errno;
 use rustix::net::sockopt::socket_cookie;
 use rustix::net::{
-    AddressFamily, SendFlags, SocketAddrUnix, SocketFlags, SocketType, connect, getpeername, send,
-    socket_with,
+    AddressFamily, SendFlags, SocketAddrUnix, SocketFlags, SocketType, connect, send, socket_with,
 };
 use txweir_netlink::message::Told;
 
-/// Most sockets that are remembered. A socket that is forgotten has the port 0, and loses a message
-/// if a signal interrupts its reception.
-const SOCKETS_MAX: usize = 65_536;
+/// Most sockets at once. The daemon takes fewer.
+const SOCKETS_MAX: usize = 4096;
+/// Most messages that are kept, each of at most 256 KiB; one more is lost.
+const KEPT_MAX: usize = 64;
 /// The first port. The kernel gives a process its own number, and further sockets others.
 const FIRST_PORT: u32 = 0x1000;
 
@@ -22,18 +23,19 @@ const FIRST_PORT: u32 = 0x1000;
 #[derive(Debug)]
 pub(crate) struct Sockets {
     address: SocketAddrUnix,
-    /// The path under which the daemon listens, as its sockets show it; `None` until there is one.
-    peer: Option<Vec<u8>>,
     next: u32,
-    known: VecDeque<Known>,
+    /// By the kernel's numbers (`SO_COOKIE`), which no other sockets get.
+    known: BTreeMap<u64, Known>,
 }
 
 /// A socket that was given.
 #[derive(Debug)]
 struct Known {
-    /// The kernel's number of the socket, which no other socket gets.
-    cookie: u64,
+    /// The number in its links, which another socket may get after it.
+    inode: u64,
     port: u32,
+    /// The type that its owner asked for: raw, or datagrams.
+    style: u32,
     /// A message that was taken out for a call that a signal has interrupted.
     kept: Option<Vec<u8>>,
 }
@@ -45,42 +47,66 @@ impl Sockets {
     /// The path does not fit into an address.
     pub(crate) fn new(path: &Path) -> io::Result<Self> {
         let address = SocketAddrUnix::new(path)?;
-        Ok(Self { address, peer: None, next: FIRST_PORT, known: VecDeque::new() })
+        Ok(Self { address, next: FIRST_PORT, known: BTreeMap::new() })
     }
 
-    /// Makes a socket.
+    /// Makes a socket of a type that its owner will see, and returns it with its number.
     ///
     /// # Errors
-    /// No daemon is there, or it has no place.
-    pub(crate) fn open(&mut self, nonblocking: bool) -> io::Result<OwnedFd> {
+    /// No daemon is there, or it has no place; `ENFILE`: there are 4096 already.
+    pub(crate) fn open(&mut self, style: u32, nonblocking: bool) -> io::Result<(OwnedFd, u64)> {
+        if self.known.len() >= SOCKETS_MAX {
+            self.forget_closed()?;
+        }
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let socket = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
         connect(&socket, &self.address)?;
-        self.peer = peer(&socket);
         let port = self.next;
         self.next = self.next.wrapping_add(1).max(FIRST_PORT);
         tell(&socket, Told::Port(port))?;
-        if self.known.len() >= SOCKETS_MAX {
-            self.known.pop_front();
-        }
-        self.known.push_back(Known { cookie: socket_cookie(&socket)?, port, kept: None });
+        let (cookie, inode) = (socket_cookie(&socket)?, rustix::fs::fstat(&socket)?.st_ino);
+        self.known.insert(cookie, Known { inode, port, style, kept: None });
         rustix::io::ioctl_fionbio(&socket, nonblocking)?;
-        Ok(socket)
+        Ok((socket, cookie))
     }
 
-    /// True if a socket is connected to the daemon, however its owner came by it.
-    pub(crate) fn has(&self, socket: impl AsFd) -> bool {
-        self.peer.is_some() && peer(socket) == self.peer
+    /// Forgets a socket that nobody has got.
+    pub(crate) fn forget(&mut self, cookie: u64) {
+        self.known.remove(&cookie);
+    }
+
+    /// Forgets the sockets that the system does not have any more (proc_net_unix, proc(5)).
+    fn forget_closed(&mut self) -> io::Result<()> {
+        let list = std::fs::read_to_string("/proc/net/unix")?;
+        let number = |line: &str| line.split_ascii_whitespace().nth(6)?.parse().ok();
+        let there: BTreeSet<u64> = list.lines().filter_map(number).collect();
+        self.known.retain(|_, known| there.contains(&known.inode));
+        if self.known.len() < SOCKETS_MAX { Ok(()) } else { Err(Errno::NFILE.into()) }
+    }
+
+    /// True if a socket with this number in its link was given.
+    pub(crate) fn has_inode(&self, inode: u64) -> bool {
+        self.known.values().any(|known| known.inode == inode)
+    }
+
+    /// True if this descriptor is that socket.
+    pub(crate) fn has(&self, socket: impl AsFd, inode: u64) -> bool {
+        let cookie = socket_cookie(socket).ok();
+        cookie.and_then(|cookie| self.known.get(&cookie)).is_some_and(|known| known.inode == inode)
     }
 
     fn find(&mut self, socket: impl AsFd) -> Option<&mut Known> {
-        let cookie = socket_cookie(socket).ok()?;
-        self.known.iter_mut().rfind(|known| known.cookie == cookie)
+        self.known.get_mut(&socket_cookie(socket).ok()?)
     }
 
     /// Returns the port of a socket.
     pub(crate) fn port(&mut self, socket: impl AsFd) -> u32 {
         self.find(socket).map_or(0, |known| known.port)
+    }
+
+    /// Returns the type of a socket that its owner asked for.
+    pub(crate) fn style(&mut self, socket: impl AsFd) -> u32 {
+        self.find(socket).map_or(0, |known| known.style)
     }
 
     /// Gives a socket the port that its owner wants.
@@ -95,7 +121,11 @@ impl Sockets {
 
     /// Keeps a message for the next reception.
     pub(crate) fn keep(&mut self, socket: &OwnedFd, message: Vec<u8>) {
-        self.find(socket).into_iter().for_each(|known| known.kept = Some(message.clone()));
+        if self.known.values().filter(|known| known.kept.is_some()).count() < KEPT_MAX
+            && let Some(known) = self.find(socket)
+        {
+            known.kept = Some(message);
+        }
     }
     /// Takes the message that was kept.
     pub(crate) fn take_kept(&mut self, socket: &OwnedFd) -> Option<Vec<u8>> {
@@ -103,17 +133,14 @@ impl Sockets {
     }
 }
 
-/// Returns the path of the other side of a socket.
-fn peer(socket: impl AsFd) -> Option<Vec<u8>> {
-    let address = SocketAddrUnix::try_from(getpeername(socket).ok()??).ok()?;
-    address.path_bytes().map(<[u8]>::to_vec)
-}
-
-/// Tells the daemon a fact about a socket.
+/// Tells the daemon a fact about a socket. It does not wait: the socket's owner may have filled it.
 ///
 /// # Errors
-/// The daemon is gone.
+/// `ENOBUFS`: the daemon does not take more now; or it is gone.
 pub(crate) fn tell(socket: &OwnedFd, told: Told) -> io::Result<()> {
-    send(socket, &told.message(), SendFlags::NOSIGNAL)?;
-    Ok(())
+    match send(socket, &told.message(), SendFlags::NOSIGNAL | SendFlags::DONTWAIT) {
+        Ok(_) => Ok(()),
+        Err(Errno::AGAIN) => Err(Errno::NOBUFS.into()),
+        Err(e) => Err(e.into()),
+    }
 }

@@ -1,16 +1,20 @@
 //! The loop that answers the calls of the programs under the filter.
 
+use std::cell::RefCell;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use std::process::{Command, ExitStatus};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use txweir_netlink::message::Told;
 
 use crate::filter::{self, SOL_SOCKET};
+use crate::hands::Hands;
 use crate::receive::{Received, Reception, receive, write_address};
 use crate::sockets::{Sockets, tell};
 use crate::sys::{self, Notification, Notifications};
@@ -18,8 +22,14 @@ use crate::target::Target;
 
 /// Time after which receptions whose threads are gone are looked for.
 const LOOK: Duration = Duration::from_secs(1);
+/// Most receptions that wait, each with a copy of a socket. One more is answered `ENOBUFS`.
+const WAITING_MAX: usize = 1024;
+/// Descriptors for all else: messages, threads, standard streams.
+const DESCRIPTORS: u64 = 64;
 /// Type flags of `socket` (socket(2)).
 const NONBLOCK: u64 = 0o4000;
+/// The bits of the type itself.
+const STYLE: u64 = 0xf;
 const CLOEXEC: u64 = 0o2_000_000;
 /// Options of netlink's sockets (netlink(7)).
 const ADD_MEMBERSHIP: u64 = 1;
@@ -28,8 +38,10 @@ const CAP_ACK: u64 = 10;
 const EXT_ACK: u64 = 11;
 /// Options without effect here: addresses of senders, broadcasts, lost messages, strict checks.
 const IGNORED: [u64; 5] = [3, 4, 5, 8, 12];
-/// Options of sockets whose value tells netlink from others: type, protocol, family; with theirs.
-const SHOWN: [(u64, u32); 3] = [(3, 3), (38, 0), (39, 16)];
+/// Options of sockets whose value tells netlink from others: type, protocol, family.
+const SO_TYPE: u64 = 3;
+const SO_PROTOCOL: u64 = 38;
+const SO_DOMAIN: u64 = 39;
 
 /// The result of a call.
 type Answer = Result<i64, i32>;
@@ -38,23 +50,43 @@ type Answer = Result<i64, i32>;
 /// daemon that listens at `path`. Returns the status of the program, once all of them have ended.
 ///
 /// # Errors
-/// The program cannot be started, or the system has no notifications of this kind: Linux 5.14 has
-/// all that is needed.
+/// The program cannot be started, it has a supervisor already, or the system has no notifications
+/// of this kind: Linux 5.14 is the first that has all that is needed.
 pub fn run(command: &mut Command, path: &Path) -> io::Result<ExitStatus> {
     let sockets = Sockets::new(path)?;
     let (mut child, notifications) = sys::spawn(command, filter::program())?;
     sys::ignore_the_terminal();
-    let served = Supervisor { notifications, sockets, waiting: Vec::new() }.serve();
+    let waiting_max = room();
+    let notifications = Arc::new(notifications);
+    let served =
+        Supervisor { notifications, sockets, hands: RefCell::default(), waiting: Vec::new(), waiting_max }
+            .serve();
     let status = child.wait()?;
     served.map(|()| status)
 }
 
+/// Takes as many descriptors as the system allows, and returns the number of receptions that have
+/// room to wait.
+fn room() -> usize {
+    let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
+    let wanted = WAITING_MAX as u64 + DESCRIPTORS;
+    let wanted = maximum.map_or(wanted, |most| most.min(wanted));
+    if current.is_some_and(|now| now < wanted) {
+        // Fewer receptions wait without it.
+        let _ = setrlimit(Resource::Nofile, Rlimit { current: Some(wanted), maximum });
+    }
+    let has = getrlimit(Resource::Nofile).current.unwrap_or(wanted).min(wanted);
+    usize::try_from(has.saturating_sub(DESCRIPTORS)).unwrap_or(0).max(1)
+}
+
 #[derive(Debug)]
 struct Supervisor {
-    notifications: Notifications,
+    notifications: Arc<Notifications>,
     sockets: Sockets,
-    /// At most one for each thread.
+    hands: RefCell<Hands>,
+    /// At most one for each thread, and `waiting_max`.
     waiting: Vec<Reception>,
+    waiting_max: usize,
 }
 
 impl Supervisor {
@@ -78,7 +110,7 @@ impl Supervisor {
 
     /// Waits for a call, or a message for one that waits. Returns the events of both.
     fn wait(&self) -> io::Result<(PollFlags, Vec<bool>)> {
-        let mut fds = vec![PollFd::new(&self.notifications, PollFlags::IN)];
+        let mut fds = vec![PollFd::new(&*self.notifications, PollFlags::IN)];
         fds.extend(
             self.waiting.iter().map(|one| PollFd::from_borrowed_fd(one.socket.as_fd(), PollFlags::IN)),
         );
@@ -116,19 +148,27 @@ impl Supervisor {
     fn perform(&mut self, notification: Notification) {
         let Notification { id, call, arguments, .. } = notification;
         if call == libc::SYS_socket {
-            let answered = match self.sockets.open(arguments[1] & NONBLOCK != 0) {
-                Ok(socket) => {
+            let style = (arguments[1] & STYLE) as u32;
+            let _ = match self.sockets.open(style, arguments[1] & NONBLOCK != 0) {
+                Ok((socket, cookie)) => {
                     let given = self.notifications.give(id, &socket, arguments[1] & CLOEXEC != 0);
-                    given.or_else(|e| self.notifications.answer(id, Err(number(&e))))
+                    given.or_else(|e| {
+                        self.sockets.forget(cookie);
+                        self.notifications.answer(id, Err(number(&e)))
+                    })
                 }
                 Err(e) => self.notifications.answer(id, Err(number(&e))),
             };
-            let _ = answered;
             return;
         }
-        let target = Target::new(&self.notifications, notification);
-        let socket = match target.descriptor(arguments[0]) {
-            Ok(socket) if self.sockets.has(&socket) => socket,
+        let target = Target::new(&self.notifications, notification, &self.hands);
+        let socket = match target.socket(arguments[0], &self.sockets) {
+            Ok(Some(socket)) => socket,
+            Err(e) if Errno::from_io_error(&e) == Some(Errno::FAULT) => {
+                let _ = self.notifications.answer(id, Err(libc::EFAULT));
+                return;
+            }
+            // A program that may not be looked at has the kernel's answers.
             _ => {
                 let _ = self.notifications.go_on(id);
                 return;
@@ -145,11 +185,16 @@ impl Supervisor {
     }
 
     fn receive(&mut self, notification: Notification, socket: OwnedFd, until: Option<Instant>) {
-        let target = Target::new(&self.notifications, notification);
+        let target = Target::new(&self.notifications, notification, &self.hands);
         let copy = socket.try_clone();
         let received = receive(&target, &mut self.sockets, notification, socket, until);
         match received {
-            Ok(Received::Waits(reception)) => self.waiting.push(reception),
+            Ok(Received::Waits(reception)) if self.waiting.len() < self.waiting_max => {
+                self.waiting.push(reception);
+            }
+            Ok(Received::Waits(_)) => {
+                let _ = self.notifications.answer(notification.id, Err(libc::ENOBUFS));
+            }
             Ok(Received::Done(message, result)) => {
                 let answered = self.notifications.answer(notification.id, result);
                 // A signal has interrupted the call: the program makes it again.
@@ -185,11 +230,16 @@ fn answer(
         libc::SYS_getpeername => write_address(target, second, third, 0),
         libc::SYS_setsockopt => set_option(target, socket, third, fourth),
         libc::SYS_getsockopt if second == u64::from(SOL_SOCKET) => {
-            let (_, value) = SHOWN.iter().find(|(option, _)| *option == third)?;
+            let value: u32 = match third {
+                SO_TYPE => sockets.style(socket),
+                SO_PROTOCOL => 0,
+                SO_DOMAIN => 16,
+                _ => return None,
+            };
             let write = || {
                 let room = usize::try_from(u32::from_ne_bytes(target.read(fifth)?)).unwrap_or(0).min(4);
-                target.write(fourth, &value.to_ne_bytes()[..room])?;
-                target.write(fifth, &u32::try_from(room).unwrap_or(0).to_ne_bytes())
+                let size = u32::try_from(room).unwrap_or(0).to_ne_bytes();
+                target.write(vec![(fourth, value.to_ne_bytes()[..room].to_vec()), (fifth, size.to_vec())])
             };
             write()
         }

@@ -9,7 +9,7 @@ use std::process::{Child, Command};
 
 use libc::{c_int, seccomp_notif, seccomp_notif_addfd, seccomp_notif_resp, sock_filter, sock_fprog};
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer};
-use rustix::net::{SendAncillaryMessage, SendFlags, recvmsg, sendmsg};
+use rustix::net::{SendAncillaryMessage, SendFlags, recv, recvmsg, sendmsg};
 
 /// A system call that waits for its answer.
 #[derive(Clone, Copy, Debug)]
@@ -51,6 +51,14 @@ impl Notifications {
         Ok(Notification { id: n.id, thread: n.pid, call, arguments: n.data.args })
     }
 
+    /// Fails unless the call waits for its answer.
+    ///
+    /// # Errors
+    /// `ESRCH`: it does not, and its thread may be another one, or none.
+    pub(crate) fn check(&self, id: u64) -> io::Result<()> {
+        if self.waits(id) { Ok(()) } else { Err(io::Error::from_raw_os_error(libc::ESRCH)) }
+    }
+
     /// True while the call waits for its answer: then its thread is the one that made it.
     pub(crate) fn waits(&self, id: u64) -> bool {
         // SAFETY: the request reads a number of 64 bits.
@@ -89,16 +97,21 @@ impl Notifications {
     /// The call does not wait any more, the caller has no free descriptor, or Linux is older than
     /// 5.14.
     pub(crate) fn give(&self, id: u64, fd: &OwnedFd, close_on_exec: bool) -> io::Result<()> {
-        let answer = seccomp_notif_addfd {
-            id,
-            flags: libc::SECCOMP_ADDFD_FLAG_SEND as u32,
-            srcfd: u32::try_from(fd.as_raw_fd()).unwrap_or(u32::MAX),
-            newfd: 0,
-            newfd_flags: if close_on_exec { libc::O_CLOEXEC as u32 } else { 0 },
-        };
-        // SAFETY: the request reads a `seccomp_notif_addfd`, which lives until it returns.
-        result(unsafe { libc::ioctl(self.0.as_raw_fd(), libc::SECCOMP_IOCTL_NOTIF_ADDFD, &raw const answer) })
+        give(&self.0, id, fd, close_on_exec)
     }
+}
+
+fn give(notifications: &OwnedFd, id: u64, fd: &OwnedFd, close_on_exec: bool) -> io::Result<()> {
+    let answer = seccomp_notif_addfd {
+        id,
+        flags: libc::SECCOMP_ADDFD_FLAG_SEND as u32,
+        srcfd: u32::try_from(fd.as_raw_fd()).unwrap_or(u32::MAX),
+        newfd: 0,
+        newfd_flags: if close_on_exec { libc::O_CLOEXEC as u32 } else { 0 },
+    };
+    let request = libc::SECCOMP_IOCTL_NOTIF_ADDFD;
+    // SAFETY: the request reads a `seccomp_notif_addfd`, which lives until it returns.
+    result(unsafe { libc::ioctl(notifications.as_raw_fd(), request, &raw const answer) })
 }
 
 /// Installs the filter for this thread and its children, and returns the descriptor by which calls
@@ -124,15 +137,39 @@ fn install(filter: &[sock_filter]) -> io::Result<OwnedFd> {
     }
 }
 
+/// True if a call can be answered by a descriptor in one step (Linux 5.14). A system that can asks
+/// for the call, and no call has this number; an older one does not know the flag.
+fn gives(notifications: &OwnedFd) -> bool {
+    give(notifications, u64::MAX, notifications, true).is_err_and(|e| e.raw_os_error() == Some(libc::ENOENT))
+}
+
+/// Returns the reason for which there is no filter.
+fn no_filter(error: &io::Error, release: &str) -> io::Error {
+    let text = match error.raw_os_error() {
+        Some(libc::EBUSY) => {
+            "it runs under a supervisor of system calls already, and a program may have one".to_owned()
+        }
+        Some(libc::ENOSYS | libc::EINVAL) => format!(
+            "it needs Linux 5.14 or later with notifications of system calls \
+             (CONFIG_SECCOMP_FILTER), and this is Linux {release}"
+        ),
+        _ => format!("there is no filter of system calls: {error}"),
+    };
+    io::Error::new(error.kind(), text)
+}
+
 /// Starts a program under the filter.
 ///
 /// # Errors
-/// The program cannot be started, or the system has no such filters.
+/// The program cannot be started, it has a supervisor already, or the system has no such filters.
 pub(crate) fn spawn(command: &mut Command, filter: Vec<sock_filter>) -> io::Result<(Child, Notifications)> {
     use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
     let (ours, theirs) = socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
     let in_child = move || {
         let notifications = install(&filter)?;
+        if !gives(&notifications) {
+            return Err(io::Error::from_raw_os_error(libc::ENOSYS));
+        }
         let fds = [std::os::fd::AsFd::as_fd(&notifications)];
         let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
         let mut control = SendAncillaryBuffer::new(&mut space);
@@ -143,7 +180,13 @@ pub(crate) fn spawn(command: &mut Command, filter: Vec<sock_filter>) -> io::Resu
     // SAFETY: between fork and exec the closure makes system calls alone, which are
     // async-signal-safe (signal-safety(7)); it takes no lock and allocates nothing.
     unsafe { command.pre_exec(in_child) };
-    let child = command.spawn()?;
+    let child = command.spawn().map_err(|error| {
+        // The child has sent its descriptor if the filter is not the reason.
+        match recv(&ours, &mut [0; 1], RecvFlags::DONTWAIT) {
+            Ok(_) => error,
+            Err(_) => no_filter(&error, &rustix::system::uname().release().to_string_lossy()),
+        }
+    })?;
     let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
     let mut byte = [0];
@@ -161,5 +204,22 @@ pub(crate) fn ignore_the_terminal() {
     for signal in [libc::SIGINT, libc::SIGQUIT] {
         // SAFETY: no handler runs.
         unsafe { libc::signal(signal, libc::SIG_IGN) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_reason_for_no_filter_names_what_is_needed() {
+        let text = |number| no_filter(&io::Error::from_raw_os_error(number), "5.10.0-9-amd64").to_string();
+        let old = "it needs Linux 5.14 or later with notifications of system calls (CONFIG_SECCOMP_FILTER), \
+                   and this is Linux 5.10.0-9-amd64";
+        assert_eq!((text(libc::ENOSYS), text(libc::EINVAL)), (old.into(), old.into()));
+        let two = "it runs under a supervisor of system calls already, and a program may have one";
+        assert_eq!(text(libc::EBUSY), two);
+        let other = "there is no filter of system calls: Operation not permitted (os error 1)";
+        assert_eq!(text(libc::EPERM), other);
     }
 }

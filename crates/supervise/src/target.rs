@@ -1,80 +1,142 @@
 //! A thread whose call waits: its memory and its descriptors, looked at only while it waits.
 //!
-//! The number of a thread may be that of another one as soon as the first has ended. So a
-//! descriptor of its memory and of its process is opened first, and the call is asked for again: if
-//! it still waits, they are those of the caller, and stay so.
+//! The number of a thread may be that of another one as soon as the first has ended. So its memory
+//! is opened first, and the call is asked for after that: if it still waits, the memory is that of
+//! the caller, and stays so. It is asked for again before each write, and after each access: bytes
+//! of a caller that is gone are not used.
+//!
+//! A descriptor is taken only if its link names a socket that was given, because a copy of any
+//! other one may do harm when it is closed: a socket can linger, a file can ask its owner. A
+//! program can exchange it in between; then a thread closes it that may be held up.
 
+use std::cell::RefCell;
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileExt;
+use std::sync::Arc;
 
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open};
 
+use crate::hands::Hands;
+use crate::sockets::Sockets;
 use crate::sys::{Notification, Notifications};
+
+/// A descriptor of a thread, not of the first thread of its process (`PIDFD_THREAD`, Linux 6.9):
+/// threads may have descriptors of their own.
+const THREAD: PidfdFlags = PidfdFlags::from_bits_retain(libc::O_EXCL as u32);
 
 /// The thread of a notification.
 #[derive(Debug)]
 pub(crate) struct Target<'a> {
-    all: &'a Notifications,
+    all: Arc<Notifications>,
     notification: Notification,
+    hands: &'a RefCell<Hands>,
 }
 
 impl<'a> Target<'a> {
-    pub(crate) const fn new(all: &'a Notifications, notification: Notification) -> Self {
-        Self { all, notification }
+    pub(crate) fn new(
+        all: &Arc<Notifications>,
+        notification: Notification,
+        hands: &'a RefCell<Hands>,
+    ) -> Self {
+        Self { all: Arc::clone(all), notification, hands }
     }
 
     /// Fails if the call does not wait any more.
     fn check(&self) -> io::Result<()> {
-        if self.all.waits(self.notification.id) { Ok(()) } else { Err(Errno::SRCH.into()) }
+        self.all.check(self.notification.id)
     }
 
-    /// Returns a copy of one of its descriptors.
+    /// Returns a copy of one of its descriptors, if that is a socket that was given.
     ///
     /// # Errors
-    /// There is none of that number, the caller is gone, or its process may not be looked at.
-    pub(crate) fn descriptor(&self, number: u64) -> io::Result<OwnedFd> {
+    /// The caller is gone, or may not be looked at.
+    pub(crate) fn socket(&self, number: u64, sockets: &Sockets) -> io::Result<Option<OwnedFd>> {
         let number = i32::try_from(number as u32).map_err(|_| Errno::BADF)?;
-        // Only the first thread of a process has a descriptor of it.
-        let status = std::fs::read_to_string(format!("/proc/{}/status", self.notification.thread))?;
-        let process = status.lines().find_map(|line| line.strip_prefix("Tgid:")?.trim().parse().ok());
-        let process = process.and_then(Pid::from_raw).ok_or(Errno::SRCH)?;
-        let process = pidfd_open(process, PidfdFlags::empty())?;
+        let link = std::fs::read_link(format!("/proc/{}/fd/{number}", self.notification.thread))?;
+        let link = link.to_string_lossy();
+        let inode = link.strip_prefix("socket:[").and_then(|link| link.strip_suffix(']')?.parse().ok());
+        let Some(inode) = inode.filter(|inode| sockets.has_inode(*inode)) else { return Ok(None) };
+        if !self.hands.borrow().are_there() {
+            return Err(Errno::FAULT.into());
+        }
+        let owner = self.owner()?;
         self.check()?;
-        Ok(pidfd_getfd(process, number, PidfdGetfdFlags::empty())?)
+        let socket = pidfd_getfd(owner, number, PidfdGetfdFlags::empty())?;
+        if self.check().is_ok() && sockets.has(&socket, inode) {
+            return Ok(Some(socket));
+        }
+        let _ = self.hands.borrow_mut().run(move || {
+            drop(socket);
+            Ok(())
+        });
+        self.check().map(|()| None)
     }
 
-    fn memory(&self, write: bool) -> io::Result<File> {
-        let path = format!("/proc/{}/mem", self.notification.thread);
-        let memory = OpenOptions::new().read(true).write(write).open(path)?;
-        self.check()?;
-        Ok(memory)
+    /// Returns a descriptor of the thread.
+    fn owner(&self) -> io::Result<OwnedFd> {
+        let thread = self.notification.thread;
+        let pid = |number: u32| i32::try_from(number).ok().and_then(Pid::from_raw).ok_or(Errno::SRCH);
+        match pidfd_open(pid(thread)?, THREAD) {
+            Err(Errno::INVAL) => {}
+            other => return Ok(other?),
+        }
+        let status = std::fs::read_to_string(format!("/proc/{thread}/status"))?;
+        let first = status.lines().find_map(|line| line.strip_prefix("Tgid:")?.trim().parse().ok());
+        Ok(pidfd_open(pid(first.unwrap_or(0))?, PidfdFlags::empty())?)
+    }
+
+    /// Returns the result of an access to its memory.
+    fn access<T: Send + 'static>(
+        &self,
+        write: bool,
+        access: impl FnOnce(&File, &dyn Fn() -> io::Result<()>) -> io::Result<T> + Send + 'static,
+    ) -> io::Result<T> {
+        let (all, Notification { id, thread, .. }) = (Arc::clone(&self.all), self.notification);
+        self.hands.borrow_mut().run(move || {
+            let memory = OpenOptions::new().read(true).write(write).open(format!("/proc/{thread}/mem"))?;
+            let check = || all.check(id);
+            check()?;
+            let done = access(&memory, &check);
+            check()?;
+            done
+        })
     }
 
     /// Reads its memory.
     ///
     /// # Errors
-    /// `EFAULT`: there is none at this address; the caller is gone.
+    /// `EFAULT`: there is none at this address; `ESRCH`: the caller is gone.
     pub(crate) fn read<const N: usize>(&self, at: u64) -> io::Result<[u8; N]> {
-        let mut bytes = [0; N];
-        self.read_into(at, &mut bytes).map(|()| bytes)
+        let bytes = self.read_all(at, N)?;
+        bytes.try_into().map_err(|_| Errno::FAULT.into())
     }
 
-    /// Reads its memory into `bytes`.
+    /// Reads `len` bytes of its memory.
     ///
     /// # Errors
     /// As [`read`](Self::read).
-    pub(crate) fn read_into(&self, at: u64, bytes: &mut [u8]) -> io::Result<()> {
-        self.memory(false)?.read_exact_at(bytes, at).map_err(|_| Errno::FAULT.into())
+    pub(crate) fn read_all(&self, at: u64, len: usize) -> io::Result<Vec<u8>> {
+        self.access(false, move |memory, _| {
+            let mut bytes = vec![0; len];
+            memory.read_exact_at(&mut bytes, at).map_err(|_| Errno::FAULT)?;
+            Ok(bytes)
+        })
     }
 
-    /// Writes its memory.
+    /// Writes its memory, piece by piece.
     ///
     /// # Errors
-    /// As [`read`](Self::read).
-    pub(crate) fn write(&self, at: u64, bytes: &[u8]) -> io::Result<()> {
-        self.memory(true)?.write_all_at(bytes, at).map_err(|_| Errno::FAULT.into())
+    /// As [`read`](Self::read); the pieces before it are written.
+    pub(crate) fn write(&self, pieces: Vec<(u64, Vec<u8>)>) -> io::Result<()> {
+        self.access(true, move |memory, check| {
+            for (at, bytes) in pieces {
+                check()?;
+                memory.write_all_at(&bytes, at).map_err(|_| Errno::FAULT)?;
+            }
+            Ok(())
+        })
     }
 }

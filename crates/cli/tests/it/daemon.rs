@@ -267,7 +267,8 @@ fn where_the_socket_is() {
             format!("txweir: socket {long}: the path of a socket has at most 107 bytes, this one has 200\n");
         assert_eq!(dir.run(words), (1, String::new(), expected));
     }
-    let expected = "txweir: --socket x: only daemon, link, tc, as-kernel and top have a socket\n".to_string();
+    let expected =
+        "txweir: --socket x: only daemon, link, tc, as-kernel, follow and top have a socket\n".to_string();
     assert_eq!(dir.run(&["--socket", "x", "kinds"]), (1, String::new(), expected));
 }
 

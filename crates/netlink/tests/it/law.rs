@@ -12,11 +12,11 @@ use txweir_tc::memory::{Memory, MemoryDevice};
 use txweir_tc::tool::{Request, run, save};
 
 /// Returns a device with this number of queues.
-fn devices(queues: u32) -> Memory {
+pub fn devices(queues: u32) -> Memory {
     Memory::new(&[]).with(MemoryDevice::new("lan", queues, Env { memory: 64 << 20, ..Env::default() }))
 }
 
-fn tc(line: &str, devices: &mut Memory) -> (u8, String) {
+pub fn tc(line: &str, devices: &mut Memory) -> (u8, String) {
     let args = line.split_whitespace().map(String::from).collect();
     let done = run(&Request { args, ..Request::default() }, devices);
     (done.status, done.stdout)
@@ -46,7 +46,7 @@ fn make(header: Header, body: &[u8], devices: &mut Memory) -> i32 {
     -i32::from_ne_bytes(ack.body[..4].try_into().expect("four bytes"))
 }
 
-const SHOWS: [&str; 2] = ["-d qdisc show dev lan", "class show dev lan"];
+pub const SHOWS: [&str; 2] = ["-d qdisc show dev lan", "class show dev lan"];
 
 /// Every transcript: its qdiscs and classes are listed in messages, which make them again on
 /// another device.

@@ -12,6 +12,11 @@ use std::time::Instant;
 use super::{Daemon, Dir, PATIENCE, TXWEIR, told};
 use crate::common::machine;
 
+mod clients;
+mod examples;
+mod follow;
+mod hostile;
+
 /// Returns the reason for which a program cannot be run under a supervisor here.
 fn missing(program: &str) -> Option<String> {
     let there = Command::new(program).arg("-V").output().is_ok_and(|out| out.status.success());
@@ -31,6 +36,7 @@ macro_rules! skip_without {
         }
     };
 }
+use skip_without;
 
 impl Dir {
     /// Runs the real tc with the daemon as its kernel.
@@ -269,6 +275,10 @@ fn sockets_look_like_netlinks() {
     assert_eq!(dir.run(&["as-kernel", "--", "sh", "-c", "kill -9 $$"]).0, 137);
     let (code, _, err) = dir.run(&["as-kernel", "--", "no-such-program"]);
     assert_eq!((code, err.contains("cannot run no-such-program")), (1, true), "{err}");
+    let inner = dir.run(&["as-kernel", "--", TXWEIR, "as-kernel", "--", "true"]);
+    let said = "txweir: as-kernel: cannot run true: it runs under a supervisor of system calls already, and a \
+                program may have one\n";
+    assert_eq!((inner.0, inner.2.as_str()), (1, said));
 }
 
 #[test]
