@@ -6,7 +6,7 @@
 //! own declare it ([`txweir_core::text::attribute`]); the modules here have the kinds whose options
 //! are C structs, lists or numbers for words (`linux/pkt_sched.h`).
 
-mod bucket;
+pub(crate) mod bucket;
 mod cake;
 mod ets;
 mod fixed;

@@ -1,6 +1,7 @@
 //! The places of filters on a device: qdiscs, classes and hooks.
 
 use txweir_core::Handle;
+use txweir_core::classify::filter::BlockId;
 use txweir_core::sched::discipline::Filtered;
 
 use super::apply::has_qdisc;
@@ -59,6 +60,15 @@ pub(super) fn place(device: &dyn Device, place: Option<Place>) -> Result<(Handle
             Err(NoFilters::new(kernel::INVALID_TALKING, "clsact is two places: ingress and egress"))
         }
     }
+}
+
+/// Returns the filters at a place of a device, which Linux names by a parent, 0 for the root qdisc;
+/// and the name that its listing has for the place. `None` if nothing asks filters there.
+#[must_use]
+pub fn filters_at(device: &dyn Device, parent: Handle) -> Option<(Option<BlockId>, Handle)> {
+    let asked = Some(parent).filter(|parent| !parent.is_none()).map(Place::Below);
+    let (at, said) = place(device, asked).ok()?;
+    Some((device.tree().block(at), said))
 }
 
 /// Checks that a qdisc or class asks filters.
