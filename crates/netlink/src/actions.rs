@@ -288,7 +288,9 @@ impl Shown<'_> {
 /// Writes a list of actions; `listed` for one of all actions, which says whether hardware would
 /// count them.
 pub(crate) fn write_list(ids: &[ActionId], look: &Look<'_>, listed: bool, w: &mut Writer) {
-    for (order, id) in (1u16..).zip(ids) {
+    // As in Linux, a listing of all counts from 0.
+    let first = u16::from(!listed);
+    for (order, id) in (first..).zip(ids) {
         w.nest(order, |w| write_one(*id, look, listed, w));
     }
 }

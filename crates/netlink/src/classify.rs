@@ -3,7 +3,7 @@
 use txweir_core::Handle;
 use txweir_core::classify::action::{ActionId, KINDS};
 use txweir_core::classify::filter::{Block, BlockId, Bound, Chain, Filters, Rule, Table};
-use txweir_tc::tool::{Devices, Hook, filters_at, in_order};
+use txweir_tc::tool::{Asks, Devices, Hook, filters_at, in_order};
 
 use crate::actions::{self, Look};
 use crate::filters;
@@ -37,14 +37,19 @@ pub(crate) fn look(devices: &dyn Devices, counts: bool) -> Look<'_> {
 pub(crate) struct Owner {
     link: u32,
     parent: u32,
+    /// The qdisc, which names the chains.
+    qdisc: u32,
     pub(crate) block: BlockId,
 }
 
 impl Owner {
-    fn of(filters: &Filters, block: BlockId, link: u32, parent: Handle) -> Self {
+    const fn shared(number: u32, block: BlockId) -> Self {
+        Self { link: BLOCK, parent: number, qdisc: number, block }
+    }
+    fn of(filters: &Filters, block: BlockId, link: u32, said: Handle, at: Handle) -> Self {
         match filters.block(block).and_then(Block::number) {
-            Some(number) => Self { link: BLOCK, parent: number, block },
-            None => Self { link, parent: parent.0, block },
+            Some(number) => Self::shared(number, block),
+            None => Self { link, parent: said.0, qdisc: at.qdisc().0, block },
         }
     }
 
@@ -52,12 +57,12 @@ impl Owner {
     pub(crate) fn asked(head: TcHead, devices: &mut dyn Devices) -> Result<Option<Self>, Refusal> {
         if head.link == BLOCK {
             let block = devices.filters().shared(head.parent);
-            return Ok(block.map(|block| Self { link: BLOCK, parent: head.parent, block }));
+            return Ok(block.map(|block| Self::shared(head.parent, block)));
         }
         let name = links::name(devices, head.link)?;
         let found = devices.device(&name).and_then(|device| filters_at(device, Handle(head.parent)));
-        let Some((Some(block), said)) = found else { return Ok(None) };
-        Ok(Some(Self::of(devices.filters(), block, head.link, said)))
+        let Some(Asks { at, said, block: Some(block) }) = found else { return Ok(None) };
+        Ok(Some(Self::of(devices.filters(), block, head.link, said, at)))
     }
 }
 
@@ -156,8 +161,6 @@ pub(crate) fn each_chain(
     only: Option<u32>,
     f: &mut dyn FnMut(u32, Shown),
 ) {
-    // A chain is named by its qdisc.
-    let parent = if owner.link == BLOCK { owner.parent } else { Handle(owner.parent).qdisc().0 };
     for chain in in_order(devices.filters(), Some(owner.block)) {
         if only.is_some_and(|only| only != chain.index) {
             continue;
@@ -168,7 +171,7 @@ pub(crate) fn each_chain(
             is.text(KIND, template.rule.kind());
             is.nest(OPTIONS, |w| filters::write_template(&template.rule, w));
         }
-        let head = TcHead { link: owner.link, handle: 0, parent, info: 0 };
+        let head = TcHead { link: owner.link, handle: 0, parent: owner.qdisc, info: 0 };
         f(chain.index, Shown { kind: kind::NEW_CHAIN, head, is: is.finish(), counts: Vec::new() });
     }
 }
@@ -185,13 +188,23 @@ pub(crate) fn owners(devices: &mut dyn Devices, name: &str) -> Vec<Owner> {
     places.sort_by_key(|(at, _)| at.0);
     places.dedup_by_key(|(at, _)| at.0);
     let filters = devices.filters();
-    let owners = places.into_iter().map(|(at, block)| Owner::of(filters, block, link, at));
+    let owners = places.into_iter().map(|(at, block)| Owner::of(filters, block, link, at, at));
     owners.filter(|owner| owner.link != BLOCK).collect()
+}
+
+/// Returns the numbers of the blocks that the hooks of a link share with others, for ingress and
+/// egress.
+pub(crate) fn numbers(devices: &mut dyn Devices, name: &str) -> [Option<u32>; 2] {
+    let Some(device) = devices.device(name).filter(|device| device.hook().is_some()) else {
+        return [None; 2];
+    };
+    let blocks = [Hook::INGRESS, Hook::EGRESS].map(|at| device.tree().block(at));
+    blocks.map(|block| devices.filters().block(block?)?.number())
 }
 
 /// Returns the owners of filters that links share.
 pub(crate) fn shared(filters: &Filters) -> Vec<Owner> {
-    filters.shared_blocks().map(|(number, block)| Owner { link: BLOCK, parent: number, block }).collect()
+    filters.shared_blocks().map(|(number, block)| Owner::shared(number, block)).collect()
 }
 
 /// Attributes of a message about actions.
@@ -244,14 +257,14 @@ pub(crate) fn actions_listed(devices: &dyn Devices, name: &str, part: Header) ->
 /// Calls `f` on each action that a command of its own has made: kind, index, and the attributes.
 pub(crate) fn each_action(
     devices: &dyn Devices,
-    f: &mut dyn FnMut((&'static str, u32), Vec<u8>, ActionId),
+    f: &mut dyn FnMut((&'static str, u32), Vec<u8>),
 ) {
     let look = look(devices, false);
     for kind in KINDS {
         for (id, entry) in look.actions.of_kind(kind).filter(|(_, entry)| entry.refs > entry.binds) {
             let mut w = Writer::default();
             w.nest(LIST, |w| actions::write_list(&[id], &look, false, w));
-            f((kind, entry.index), w.finish(), id);
+            f((kind, entry.index), w.finish());
         }
     }
 }

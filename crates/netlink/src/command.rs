@@ -67,13 +67,14 @@ pub(crate) fn words(
     let noun = if object == Object::Qdisc { "qdisc" } else { "class" };
     let mut words: Vec<String> = [noun, verb(object, header), "dev", device].map(String::from).into();
     let hook = head.parent == HOOK && object == Object::Qdisc;
+    // The words of a hook end with its name.
+    blocks(&all, &mut words)?;
     if hook {
         // Linux knows hooks by their place; which of the two it is, by the kind.
         words.push(if name == Some("clsact") { "clsact" } else { "ingress" }.into());
     } else {
         place(object, head, &mut words);
     }
-    blocks(&all, &mut words)?;
     if let Some(stab) = all.bytes(STAB).filter(|_| verb(object, header) != "del") {
         words.extend(options::stab_words(stab)?);
     }
@@ -130,7 +131,11 @@ pub(crate) fn filter_words(header: Header, body: &[u8], links: Links<'_>) -> Res
     };
     let mut words: Vec<String> = [if is_chain { "chain" } else { "filter" }, verb].map(String::from).into();
     match head.link {
-        BLOCK => words.extend(["block".into(), head.parent.to_string()]),
+        BLOCK => {
+            words.extend(["block".into(), head.parent.to_string()]);
+            // A block has no places, and tc wants to be told one.
+            words.extend((verb == "get").then(|| "root".to_string()));
+        }
         link => {
             let missing = || Refusal {
                 errno: errno::NODEV,

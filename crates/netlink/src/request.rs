@@ -232,9 +232,10 @@ fn each(kind: u16, body: &[u8], devices: &mut dyn Devices, f: &mut dyn FnMut(Sho
     };
     for name in names {
         let Some(index) = links::index(devices, &name) else { continue };
+        let blocks = classify::numbers(devices, &name);
         let Some(device) = devices.device(&name) else { continue };
         match kind {
-            kind::GET_QDISC => each_qdisc(device, index, invisible, f),
+            kind::GET_QDISC => each_qdisc(device, index, blocks, invisible, f),
             _ => each_class(device, index, true, &mut |shown| {
                 if head.parent == 0 || head.parent >> 16 == shown.head.handle >> 16 {
                     f(shown);

@@ -30,6 +30,7 @@ impl Watch {
         let mut fresh = Vec::new();
         for name in devices.names() {
             let Some(link) = links::index(devices, &name) else { continue };
+            let blocks = classify::numbers(devices, &name);
             let Some(device) = devices.device(&name) else { continue };
             let mut take = |shown: Shown| {
                 let key = (link, shown.kind, shown.head.parent, 0, 0, shown.head.handle);
@@ -39,7 +40,7 @@ impl Watch {
                 }
                 now.insert(key, (shown.head, shown.is));
             };
-            each_qdisc(device, link, false, &mut take);
+            each_qdisc(device, link, blocks, false, &mut take);
             each_class(device, link, false, &mut take);
         }
         for owner in owners(devices) {
@@ -82,7 +83,7 @@ impl Watch {
 
     fn look_at_actions(&self, devices: &dyn Devices, fresh: &mut Vec<Vec<u8>>) -> Actions {
         let mut now = Actions::new();
-        classify::each_action(devices, &mut |name, list, _| {
+        classify::each_action(devices, &mut |name, list| {
             if self.actions.get(&name) != Some(&list) {
                 fresh.push(of_action(kind::NEW_ACTION, &list));
             }

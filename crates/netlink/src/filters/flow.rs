@@ -67,8 +67,9 @@ pub(super) fn read(all: &Attributes<'_>) -> Words {
             words.push(mode.into());
             words.extend(pair(if mode == "hash" { "keys" } else { "key" }, names.join(",")));
         }
-        None if all.bytes(MODE).is_some() => {
-            return Err(Refusal::invalid("flow: a mode goes with keys, attribute 1"));
+        // tc sends the mode 0 with each change.
+        None if mode == "hash" => {
+            return Err(Refusal::unsupported("flow: the mode 1 goes with keys, attribute 1"));
         }
         None => {}
     }

@@ -231,12 +231,12 @@ pub(super) fn read(all: &Attributes<'_>, protocol: u16) -> Words {
         words.extend(field(all, *key)?);
     }
     let named = |number: u16| Ok::<_, Refusal>(all.record(number, 2)?.map(|r| u16::from_be(r.u16(0))));
-    if let Some(kind) = named(ETH_TYPE)?.filter(|_| matches!(protocol, 0 | 3)) {
+    if let Some(kind) = named(ETH_TYPE)?.filter(|kind| *kind != 0 && matches!(protocol, 0 | 3)) {
         let text = format!("flower: the ethertype {kind:#06x} goes with a filter of that protocol");
         return Err(Refusal::unsupported(text));
     }
     let ip_proto = all.record(IP_PROTO, 1)?.map(|r| r.u8(0));
-    words.extend(ip_proto.into_iter().flat_map(|n| pair("ip_proto", format!("{n:02x}"))));
+    words.extend(ip_proto.into_iter().flat_map(|n| pair("ip_proto", ip_proto_word(n))));
     for key in fields {
         words.extend(field(all, *key)?);
     }
@@ -267,6 +267,16 @@ pub(super) fn read(all: &Attributes<'_>, protocol: u16) -> Words {
     }
     words.extend(fragments(all)?);
     Ok(words)
+}
+
+/// Returns a protocol of IP as a word: those with ports by their names.
+fn ip_proto_word(number: u8) -> String {
+    match number {
+        6 => "tcp".into(),
+        17 => "udp".into(),
+        132 => "sctp".into(),
+        n => format!("{n:02x}"),
+    }
 }
 
 /// Flags of fragments, each with its bit.

@@ -80,9 +80,10 @@ fn selector(bytes: &[u8], has_mark: bool) -> Words {
         }
         let from = match next {
             0 => "",
-            u32::MAX => "nexthdr+",
+            // tc sends 1 for the code of ICMPv6.
+            1 | u32::MAX => "nexthdr+",
             given => {
-                let text = format!("u32: expected a mask of the offset of 0 or -1, given {given:#x}");
+                let text = format!("u32: expected a mask of the offset of 0, 1 or -1, given {given:#x}");
                 return Err(Refusal::unsupported(text));
             }
         };
@@ -132,7 +133,7 @@ pub(super) fn write(rule: &U32, shown: &Shown<'_>, w: &mut Writer) -> bool {
 fn write_match(rule: &Match, shown: &Shown<'_>, w: &mut Writer) {
     let selector = rule.selector.clone().unwrap_or_default();
     let goal = shown.goal;
-    let terminal = goal.class.is_none() && (rule.decides || !goal.actions.is_empty());
+    let terminal = rule.decides || !goal.class.is_none() || !goal.actions.is_empty();
     write_selector(&selector, terminal, w);
     w.u32(HASH, shown.handle & BUCKET);
     rule.link.into_iter().for_each(|link| w.u32(LINK, link));

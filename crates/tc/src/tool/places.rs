@@ -62,13 +62,24 @@ pub(super) fn place(device: &dyn Device, place: Option<Place>) -> Result<(Handle
     }
 }
 
-/// Returns the filters at a place of a device, which Linux names by a parent, 0 for the root qdisc;
-/// and the name that its listing has for the place. `None` if nothing asks filters there.
+/// A place that asks filters, and its filters.
+#[derive(Clone, Copy, Debug)]
+pub struct Asks {
+    /// The name by which the tree knows it.
+    pub at: Handle,
+    /// The name that a listing of filters has for it.
+    pub said: Handle,
+    /// The filters.
+    pub block: Option<BlockId>,
+}
+
+/// Returns the place of a device that Linux names by a parent, 0 for the root qdisc. `None` if
+/// nothing asks filters there.
 #[must_use]
-pub fn filters_at(device: &dyn Device, parent: Handle) -> Option<(Option<BlockId>, Handle)> {
+pub fn filters_at(device: &dyn Device, parent: Handle) -> Option<Asks> {
     let asked = Some(parent).filter(|parent| !parent.is_none()).map(Place::Below);
     let (at, said) = place(device, asked).ok()?;
-    Some((device.tree().block(at), said))
+    Some(Asks { at, said, block: device.tree().block(at) })
 }
 
 /// Checks that a qdisc or class asks filters.
