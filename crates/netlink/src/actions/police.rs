@@ -46,12 +46,15 @@ pub(super) const FORM: Form = Form {
     read,
 };
 
-/// Returns the least size that takes this time at a rate: tc sends the time alone.
+/// Returns the least size that takes this time at a rate: tc sends the time alone, in ticks that it
+/// has made of whole microseconds.
 fn size_of(rate: u64, ticks: u32) -> u64 {
-    // Bound: the size is a tick or two away, and a tick has at most rate / 15 625 000 bytes.
-    let least = bytes_of(rate, ticks);
-    let at = |size: u64| bucket::ticks(Rate(rate), Bytes(size));
-    if at(least) == ticks { least } else { least.saturating_add(1) }
+    let us = (u128::from(ticks) * u128::from(bucket::TICK_NS)).div_ceil(1_000);
+    let least = u64::try_from((us * u128::from(rate)).div_ceil(1_000_000)).unwrap_or(u64::MAX);
+    let is_it = |size: &u64| bucket::ticks(Rate(rate), Bytes(*size)) == ticks;
+    // The division in floating point may fall short of the microsecond.
+    let near = [least, least.saturating_add(1)];
+    near.into_iter().find(is_it).unwrap_or_else(|| bytes_of(rate, ticks))
 }
 
 fn read(asked: &Asked<'_>, _: Links<'_>) -> Result<Option<Vec<String>>, Refusal> {

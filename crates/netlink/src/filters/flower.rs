@@ -19,6 +19,8 @@ const LABELS: u16 = 99;
 /// The list of entries of a label stack, and the depth of an entry.
 const ENTRY: u16 = 1;
 const DEPTH: u16 = 1;
+/// The bit of an attribute's number that says that it holds others. tc looks for it in a label stack alone.
+const NESTED: u16 = 0x8000;
 
 pub(super) const FORM: Form = Form {
     kind: "flower",
@@ -396,9 +398,9 @@ fn write_labels(rule: &Flower, w: &mut Writer) {
     if spoken == 1 && entry(1).1 != 0 {
         put(true, entry(1), w);
     } else if spoken != 0 {
-        w.nest(LABELS, |w| {
+        w.nest(LABELS | NESTED, |w| {
             for depth in (1..=7u8).filter(|depth| spoken >> (depth - 1) & 1 != 0) {
-                w.nest(ENTRY, |w| {
+                w.nest(ENTRY | NESTED, |w| {
                     w.u8(DEPTH, depth);
                     put(false, entry(depth), w);
                 });
