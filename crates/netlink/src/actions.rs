@@ -19,6 +19,8 @@ use crate::wire::{Attributes, Record, Writer, u32_of};
 
 /// Words, or the reason for which there are none.
 type Words = Result<Vec<String>, Refusal>;
+/// The same; none if the options name an action that is there, by its index.
+type Found = Result<Option<Vec<String>>, Refusal>;
 /// Returns the name of the link with a number.
 pub(crate) type Links<'a> = &'a mut dyn FnMut(u32) -> Option<String>;
 
@@ -54,7 +56,7 @@ struct Form {
     /// All other attributes that a request may have.
     known: &'static [u16],
     /// Returns the words; `None` if the options name an action that is there, by its index.
-    read: fn(&Asked<'_>, Links<'_>) -> Result<Option<Vec<String>>, Refusal>,
+    read: fn(&Asked<'_>, Links<'_>) -> Found,
 }
 
 const FORMS: [Form; 10] = [
@@ -107,7 +109,8 @@ fn control_words(code: i32) -> Words {
         JUMP => Ok(vec!["jump".into(), operand]),
         GOTO => Ok(vec!["goto".into(), "chain".into(), operand]),
         _ => {
-            let text = format!("action: there is no control {code} here: expected -1 to 3, 8, a jump or a chain");
+            let text =
+                format!("action: there is no control {code} here: expected -1 to 3, 8, a jump or a chain");
             Err(Refusal::invalid(text))
         }
     }
@@ -148,18 +151,7 @@ pub(crate) fn in_order<'a>(all: &Attributes<'a>) -> Result<Vec<&'a [u8]>, Refusa
 
 fn read_one(value: &[u8], links: Links<'_>) -> Words {
     let all = Attributes::read(value, "action")?;
-    all.only(&[
-        KIND,
-        OPTIONS,
-        INDEX,
-        STATS,
-        PAD,
-        COOKIE,
-        FLAGS,
-        HW_STATS,
-        USED_HW_STATS,
-        IN_HW_COUNT,
-    ])?;
+    all.only(&[KIND, OPTIONS, INDEX, STATS, PAD, COOKIE, FLAGS, HW_STATS, USED_HW_STATS, IN_HW_COUNT])?;
     let Some(kind) = all.text(KIND, KIND_MAX)? else {
         return Err(Refusal::invalid("action: attribute 1, its kind, is missing"));
     };
@@ -178,7 +170,11 @@ fn read_one(value: &[u8], links: Links<'_>) -> Words {
             // What both stand for is the default.
             3 => None,
             bits => Some(COUNTED.iter().find(|(bit, _)| *bit == bits).map(|(_, word)| *word).ok_or_else(
-                || Refusal::invalid(format!("action: counters of hardware: expected bits 0 to 3, given {bits}")),
+                || {
+                    Refusal::invalid(format!(
+                        "action: counters of hardware: expected bits 0 to 3, given {bits}"
+                    ))
+                },
             )?),
         };
         words.extend(word.into_iter().flat_map(|word| ["hw_stats".into(), word.into()]));

@@ -255,10 +255,7 @@ pub(crate) fn actions_listed(devices: &dyn Devices, name: &str, part: Header) ->
 }
 
 /// Calls `f` on each action that a command of its own has made: kind, index, and the attributes.
-pub(crate) fn each_action(
-    devices: &dyn Devices,
-    f: &mut dyn FnMut((&'static str, u32), Vec<u8>),
-) {
+pub(crate) fn each_action(devices: &dyn Devices, f: &mut dyn FnMut((&'static str, u32), Vec<u8>)) {
     let look = look(devices, false);
     for kind in KINDS {
         for (id, entry) in look.actions.of_kind(kind).filter(|(_, entry)| entry.refs > entry.binds) {

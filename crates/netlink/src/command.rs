@@ -137,10 +137,8 @@ pub(crate) fn filter_words(header: Header, body: &[u8], links: Links<'_>) -> Res
             words.extend((verb == "get").then(|| "root".to_string()));
         }
         link => {
-            let missing = || Refusal {
-                errno: errno::NODEV,
-                text: format!("there is no link with the number {link}"),
-            };
+            let missing =
+                || Refusal { errno: errno::NODEV, text: format!("there is no link with the number {link}") };
             words.extend(["dev".into(), links(link).ok_or_else(missing)?]);
             match head.parent {
                 0 if verb == "get" => words.push("root".into()),
@@ -188,7 +186,9 @@ fn estimator(r: Record<'_>) -> Result<Vec<String>, Refusal> {
     let interval = r.u8(0).cast_signed();
     let (interval_log, weight_log) = (interval.saturating_add(2), r.u8(1));
     match u8::try_from(interval_log).ok().filter(|log| *log <= 5 && (1..=31).contains(&weight_log)) {
-        Some(interval_log) => Ok(parts::estimator(Average { rate: Default::default(), interval_log, weight_log })),
+        Some(interval_log) => {
+            Ok(parts::estimator(Average { rate: Default::default(), interval_log, weight_log }))
+        }
         None => {
             let text = format!(
                 "estimator: expected an interval of -2 to 3 and a weight of 1 to 31, given {interval} and {weight_log}"

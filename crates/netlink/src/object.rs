@@ -71,7 +71,7 @@ pub(crate) fn each_qdisc(
 fn qdisc(place: Place, node: &Node, books: &Books, link: u32, refs: u32) -> Shown {
     let (parent, info) = match place.depth {
         // The queues hold references to their own qdiscs.
-        0 if show::stands_for_queues(node) => (u32::MAX, 1),
+        0 if show::counts_below(node) => (u32::MAX, 1),
         0 => (u32::MAX, refs),
         _ => (place.parent.0, 1),
     };
@@ -104,12 +104,7 @@ fn given_of(qdisc: &dyn Qdisc) -> Given {
     given
 }
 
-fn of_hook(
-    hook: Hook,
-    HookCounts { seen, drops }: HookCounts,
-    link: u32,
-    blocks: [Option<u32>; 2],
-) -> Shown {
+fn of_hook(hook: Hook, HookCounts { seen, drops }: HookCounts, link: u32, blocks: [Option<u32>; 2]) -> Shown {
     let mut is = Writer::default();
     is.text(KIND, if hook == Hook::Ingress { "ingress" } else { "clsact" });
     is.nest(OPTIONS, |_| {});

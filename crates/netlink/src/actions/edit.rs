@@ -4,7 +4,7 @@ use txweir_core::Handle;
 use txweir_core::classify::action::skbedit::PacketType;
 use txweir_core::classify::action::{Skbedit, Skbmod};
 
-use super::{Asked, Form, Links, Shown, mac, pair};
+use super::{Asked, Form, Found, Links, Shown, mac, pair};
 use crate::refusal::Refusal;
 use crate::wire::Writer;
 
@@ -36,12 +36,14 @@ const TYPES: [(&str, PacketType); 4] = [
     ("otherhost", PacketType::OtherHost),
 ];
 
-fn read_skbedit(asked: &Asked<'_>, _: Links<'_>) -> Result<Option<Vec<String>>, Refusal> {
+fn read_skbedit(asked: &Asked<'_>, _: Links<'_>) -> Found {
     let all = &asked.all;
     let short = |number: u16| Ok::<_, Refusal>(all.record(number, 2)?.map(|r| r.u16(0)));
     let flags = all.u64(FLAGS)?.unwrap_or(0);
     if flags & !KNOWN != 0 {
-        return Err(Refusal::invalid(format!("action skbedit: expected flags of 0 to {KNOWN}, given {flags}")));
+        return Err(Refusal::invalid(format!(
+            "action skbedit: expected flags of 0 to {KNOWN}, given {flags}"
+        )));
     }
     let mut words = Vec::new();
     match (short(QUEUE)?, short(QUEUE_MAX)?) {
@@ -61,7 +63,9 @@ fn read_skbedit(asked: &Asked<'_>, _: Links<'_>) -> Result<Option<Vec<String>>, 
     }
     if let Some(number) = short(PTYPE)? {
         let Some((name, _)) = TYPES.get(usize::from(number)) else {
-            return Err(Refusal::invalid(format!("action skbedit: expected a type of 0 to 3, given {number}")));
+            return Err(Refusal::invalid(format!(
+                "action skbedit: expected a type of 0 to 3, given {number}"
+            )));
         };
         words.extend(pair("ptype", name));
     }
@@ -106,15 +110,10 @@ const ECN: u64 = 16;
 /// The offset of the bits: a number of 64 bits begins at a multiple of eight.
 const BITS: usize = 24;
 
-pub(super) const SKBMOD: Form = Form {
-    kind: "skbmod",
-    parms: (2, 32),
-    times: 1,
-    known: &[DMAC, SMAC, ETYPE, 6],
-    read: read_skbmod,
-};
+pub(super) const SKBMOD: Form =
+    Form { kind: "skbmod", parms: (2, 32), times: 1, known: &[DMAC, SMAC, ETYPE, 6], read: read_skbmod };
 
-fn read_skbmod(asked: &Asked<'_>, _: Links<'_>) -> Result<Option<Vec<String>>, Refusal> {
+fn read_skbmod(asked: &Asked<'_>, _: Links<'_>) -> Found {
     let (all, bits) = (&asked.all, asked.parms.u64(BITS));
     let mut words = Vec::new();
     for (key, number, bit) in [("dmac", DMAC, SET_DMAC), ("smac", SMAC, SET_SMAC)] {

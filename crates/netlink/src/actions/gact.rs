@@ -3,7 +3,7 @@
 use txweir_core::classify::action::Gact;
 use txweir_core::classify::action::gact::Chance;
 
-use super::{Asked, Form, Links, Shown, control_code, control_words, pair};
+use super::{Asked, Form, Found, Links, Shown, control_code, control_words, pair};
 use crate::refusal::Refusal;
 use crate::wire::Writer;
 
@@ -18,14 +18,16 @@ const EVERY: u16 = 2;
 pub(super) const FORM: Form =
     Form { kind: "gact", parms: (PARMS, 20), times: TIMES, known: &[PROB, PAD], read };
 
-fn read(asked: &Asked<'_>, _: Links<'_>) -> Result<Option<Vec<String>>, Refusal> {
+fn read(asked: &Asked<'_>, _: Links<'_>) -> Found {
     let mut words = asked.control()?;
     if let Some(r) = asked.all.record(PROB, 8)? {
         let how = match r.u16(0) {
             0 => return Ok(Some(words)),
             RANDOM => "netrand",
             EVERY => "determ",
-            n => return Err(Refusal::invalid(format!("action gact: expected a chance of 0 to 2, given {n}"))),
+            n => {
+                return Err(Refusal::invalid(format!("action gact: expected a chance of 0 to 2, given {n}")));
+            }
         };
         words.extend(pair("random", how));
         words.extend(control_words(r.i32(4))?);

@@ -4,7 +4,7 @@ use txweir_core::classify::action::Mirred;
 use txweir_core::classify::packet::Way;
 use txweir_tc::tool::LOOPBACK;
 
-use super::{Asked, Form, Links, Shown, pair};
+use super::{Asked, Form, Found, Links, Shown, pair};
 use crate::links::{LOOPBACK_INDEX, index_of};
 use crate::refusal::{Refusal, errno};
 use crate::wire::Writer;
@@ -25,7 +25,7 @@ const DONE: [(u32, &str, &str); 4] = [
     (4, "ingress", "mirror"),
 ];
 
-fn read(asked: &Asked<'_>, links: Links<'_>) -> Result<Option<Vec<String>>, Refusal> {
+fn read(asked: &Asked<'_>, links: Links<'_>) -> Found {
     let (done, link) = (asked.parms.u32(20), asked.parms.u32(24));
     if done == 0 {
         return Ok(None);

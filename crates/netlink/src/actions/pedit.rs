@@ -5,7 +5,7 @@ use txweir_core::classify::action::Pedit;
 use txweir_core::classify::action::pedit::{At, Header, KEYS_MAX, Key};
 use txweir_tc::parts;
 
-use super::{Asked, Form, Links, Shown, control_words};
+use super::{Asked, Form, Found, Links, Shown, control_words};
 use crate::refusal::Refusal;
 use crate::wire::{Attributes, Record, Writer};
 
@@ -55,11 +55,8 @@ fn extend(keys: &mut [Key], value: &[u8]) -> Result<(), Refusal> {
     let all = Attributes::read(value, "action pedit")?;
     all.only(&[KEY_EX])?;
     if all.iter().count() != keys.len() {
-        let text = format!(
-            "action pedit: expected {} keys with headers, given {}",
-            keys.len(),
-            all.iter().count()
-        );
+        let text =
+            format!("action pedit: expected {} keys with headers, given {}", keys.len(), all.iter().count());
         return Err(Refusal::invalid(text));
     }
     for (key, one) in keys.iter_mut().zip(all.iter()) {
@@ -69,7 +66,9 @@ fn extend(keys: &mut [Key], value: &[u8]) -> Result<(), Refusal> {
             |number: u16| Ok::<_, Refusal>(one.record(number, 2)?.map_or(0, |r| usize::from(r.u16(0))));
         let (header, command) = (number(HEADER)?, number(COMMAND)?);
         let Some(known) = HEADERS.get(header) else {
-            return Err(Refusal::invalid(format!("action pedit: expected a header of 0 to 5, given {header}")));
+            return Err(Refusal::invalid(format!(
+                "action pedit: expected a header of 0 to 5, given {header}"
+            )));
         };
         if command > 1 {
             let text = format!("action pedit: expected a command of 0 or 1, given {command}");
@@ -80,7 +79,7 @@ fn extend(keys: &mut [Key], value: &[u8]) -> Result<(), Refusal> {
     Ok(())
 }
 
-fn read(asked: &Asked<'_>, _: Links<'_>) -> Result<Option<Vec<String>>, Refusal> {
+fn read(asked: &Asked<'_>, _: Links<'_>) -> Found {
     let longer = asked.all.bytes(PARMS_EX).is_some();
     let mut keys = keys(asked, if longer { PARMS_EX } else { PARMS })?;
     if keys.is_empty() {

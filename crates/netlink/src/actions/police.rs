@@ -5,7 +5,7 @@ use txweir_core::classify::action::Police;
 use txweir_core::law::bucket;
 use txweir_core::{Bytes, Rate};
 
-use super::{Asked, Form, Links, Shown, control_code, control_words, pair};
+use super::{Asked, Form, Found, Links, Shown, control_code, control_words, pair};
 use crate::options::bucket::{LEN, RateSpec, bytes_of};
 use crate::refusal::Refusal;
 use crate::wire::{Writer, u32_of};
@@ -32,17 +32,7 @@ pub(super) const FORM: Form = Form {
     kind: "police",
     parms: (PARMS, PEAK + LEN + 8),
     times: TIMES,
-    known: &[
-        RATE_TABLE,
-        PEAK_TABLE,
-        AVRATE,
-        RESULT,
-        PAD,
-        RATE64,
-        PEAKRATE64,
-        PACKETS,
-        PACKETS_BURST,
-    ],
+    known: &[RATE_TABLE, PEAK_TABLE, AVRATE, RESULT, PAD, RATE64, PEAKRATE64, PACKETS, PACKETS_BURST],
     read,
 };
 
@@ -57,7 +47,7 @@ fn size_of(rate: u64, ticks: u32) -> u64 {
     near.into_iter().find(is_it).unwrap_or_else(|| bytes_of(rate, ticks))
 }
 
-fn read(asked: &Asked<'_>, _: Links<'_>) -> Result<Option<Vec<String>>, Refusal> {
+fn read(asked: &Asked<'_>, _: Links<'_>) -> Found {
     let (all, parms) = (&asked.all, asked.parms);
     let rate = RateSpec::read(parms, RATE, all.u64(RATE64)?);
     let peak = RateSpec::read(parms, PEAK, all.u64(PEAKRATE64)?);

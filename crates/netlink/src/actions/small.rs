@@ -2,17 +2,16 @@
 
 use txweir_core::classify::action::{Csum, Sample, Simple};
 
-use super::{Asked, Form, Links, Shown, pair};
+use super::{Asked, Form, Found, Links, Shown, pair};
 use crate::refusal::Refusal;
 use crate::wire::Writer;
 
-pub(super) const CSUM: Form =
-    Form { kind: "csum", parms: (1, 24), times: 2, known: &[3], read: read_csum };
+pub(super) const CSUM: Form = Form { kind: "csum", parms: (1, 24), times: 2, known: &[3], read: read_csum };
 
 /// Checksums in the order of their bits.
 const SUMS: [&str; 7] = ["iph", "icmp", "igmp", "tcp", "udp", "udplite", "sctp"];
 
-fn read_csum(asked: &Asked<'_>, _: Links<'_>) -> Result<Option<Vec<String>>, Refusal> {
+fn read_csum(asked: &Asked<'_>, _: Links<'_>) -> Found {
     let bits = asked.parms.u32(20);
     if bits == 0 {
         return Ok(None);
@@ -37,15 +36,10 @@ const RATE: u16 = 3;
 const TRUNC: u16 = 4;
 const GROUP: u16 = 5;
 
-pub(super) const SAMPLE: Form = Form {
-    kind: "sample",
-    parms: (2, 20),
-    times: 1,
-    known: &[RATE, TRUNC, GROUP, 6],
-    read: read_sample,
-};
+pub(super) const SAMPLE: Form =
+    Form { kind: "sample", parms: (2, 20), times: 1, known: &[RATE, TRUNC, GROUP, 6], read: read_sample };
 
-fn read_sample(asked: &Asked<'_>, _: Links<'_>) -> Result<Option<Vec<String>>, Refusal> {
+fn read_sample(asked: &Asked<'_>, _: Links<'_>) -> Found {
     let mut words = Vec::new();
     for (key, number) in [("rate", RATE), ("group", GROUP), ("trunc", TRUNC)] {
         words.extend(asked.all.u32(number)?.into_iter().flat_map(|n| pair(key, n)));
@@ -72,7 +66,7 @@ pub(super) const SIMPLE: Form =
 /// Longest text that a message may have. The engine's own bound is below.
 const TEXT_MAX: usize = 255;
 
-fn read_simple(asked: &Asked<'_>, _: Links<'_>) -> Result<Option<Vec<String>>, Refusal> {
+fn read_simple(asked: &Asked<'_>, _: Links<'_>) -> Found {
     let Some(text) = asked.all.text(DATA, TEXT_MAX)? else { return Ok(None) };
     let mut words = Vec::from(pair("sdata", text));
     words.extend(asked.control()?);

@@ -2,7 +2,7 @@
 
 use txweir_core::classify::action::Vlan;
 
-use super::{Asked, Form, Links, Shown, mac, pair};
+use super::{Asked, Form, Found, Links, Shown, mac, pair};
 use crate::refusal::Refusal;
 use crate::wire::Writer;
 
@@ -12,18 +12,13 @@ const PRIORITY: u16 = 6;
 const DST: u16 = 7;
 const SRC: u16 = 8;
 
-pub(super) const FORM: Form = Form {
-    kind: "vlan",
-    parms: (2, 24),
-    times: 1,
-    known: &[ID, PROTOCOL, 5, PRIORITY, DST, SRC],
-    read,
-};
+pub(super) const FORM: Form =
+    Form { kind: "vlan", parms: (2, 24), times: 1, known: &[ID, PROTOCOL, 5, PRIORITY, DST, SRC], read };
 
 /// The words by their numbers, from 1 on.
 const MODES: [&str; 5] = ["pop", "push", "modify", "pop_eth", "push_eth"];
 
-fn read(asked: &Asked<'_>, _: Links<'_>) -> Result<Option<Vec<String>>, Refusal> {
+fn read(asked: &Asked<'_>, _: Links<'_>) -> Found {
     let all = &asked.all;
     let number = asked.parms.u32(20);
     if number == 0 {

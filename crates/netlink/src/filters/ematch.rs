@@ -176,7 +176,9 @@ fn meta(data: &[u8]) -> Result<String, Refusal> {
             return Ok(value.to_string());
         }
         let Some((_, name, _)) = METAS.iter().find(|(known, ..)| *known == id) else {
-            return Err(Refusal::unsupported(format!("match: meta: property {id} of a packet is not known here")));
+            return Err(Refusal::unsupported(format!(
+                "match: meta: property {id} of a packet is not known here"
+            )));
         };
         let shift = if shift > 0 { format!(" shift {shift}") } else { String::new() };
         let mask = if value > 0 { format!(" mask {value:#x}") } else { String::new() };

@@ -22,15 +22,8 @@ const DEPTH: u16 = 1;
 /// The bit of an attribute's number that says that it holds others. tc looks for it in a label stack alone.
 const NESTED: u16 = 0x8000;
 
-pub(super) const FORM: Form = Form {
-    kind: "flower",
-    class: 1,
-    indev: INDEV,
-    actions: 3,
-    flags: 22,
-    known: &KNOWN,
-    ..NONE
-};
+pub(super) const FORM: Form =
+    Form { kind: "flower", class: 1, indev: INDEV, actions: 3, flags: 22, known: &KNOWN, ..NONE };
 
 /// The form of a field's value.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -88,24 +81,15 @@ const LSE_1: Field = match Field::lse(1) {
 const ADDRESSES: [(u16, [Key; 2]); 3] = [
     (
         ethertype::IPV4,
-        [
-            ("src_ip", Field::SRC_IP, 10, 11, 4, As::Ip),
-            ("dst_ip", Field::DST_IP, 12, 13, 4, As::Ip),
-        ],
+        [("src_ip", Field::SRC_IP, 10, 11, 4, As::Ip), ("dst_ip", Field::DST_IP, 12, 13, 4, As::Ip)],
     ),
     (
         ethertype::IPV6,
-        [
-            ("src_ip", Field::SRC_IP, 14, 15, 16, As::Ip),
-            ("dst_ip", Field::DST_IP, 16, 17, 16, As::Ip),
-        ],
+        [("src_ip", Field::SRC_IP, 14, 15, 16, As::Ip), ("dst_ip", Field::DST_IP, 16, 17, 16, As::Ip)],
     ),
     (
         ethertype::ARP,
-        [
-            ("arp_sip", Field::SRC_IP, 57, 58, 4, As::Ip),
-            ("arp_tip", Field::DST_IP, 59, 60, 4, As::Ip),
-        ],
+        [("arp_sip", Field::SRC_IP, 57, 58, 4, As::Ip), ("arp_tip", Field::DST_IP, 59, 60, 4, As::Ip)],
     ),
 ];
 const RARP: u16 = 0x8035;
@@ -133,14 +117,8 @@ const TRANSPORT: [(u8, [Key; 2]); 5] = [
             ("dst_port", Field::DST_PORT, 42, 40, 2, As::Port),
         ],
     ),
-    (
-        1,
-        [("type", Field::ICMP_TYPE, 51, 52, 1, As::Host), ("code", Field::ICMP_CODE, 49, 50, 1, As::Host)],
-    ),
-    (
-        58,
-        [("type", Field::ICMP_TYPE, 55, 56, 1, As::Host), ("code", Field::ICMP_CODE, 53, 54, 1, As::Host)],
-    ),
+    (1, [("type", Field::ICMP_TYPE, 51, 52, 1, As::Host), ("code", Field::ICMP_CODE, 49, 50, 1, As::Host)]),
+    (58, [("type", Field::ICMP_TYPE, 55, 56, 1, As::Host), ("code", Field::ICMP_CODE, 53, 54, 1, As::Host)]),
 ];
 const TCP_FLAGS: Key = ("tcp_flags", Field::TCP_FLAGS, 71, 72, 2, As::Hex);
 /// Ranges of ports: word, first and last.
@@ -186,7 +164,8 @@ fn field(all: &Attributes<'_>, key: Key) -> Words {
     let (word, of, at, mask_at, bytes, form) = key;
     let Some(r) = all.record(at, bytes)? else { return Ok(Vec::new()) };
     let bits = u32::try_from(bytes * 8).unwrap_or(8);
-    let most = if matches!(form, As::Mac | As::Ip) || word.starts_with("mpls") { whole(bits) } else { of.whole() };
+    let most =
+        if matches!(form, As::Mac | As::Ip) || word.starts_with("mpls") { whole(bits) } else { of.whole() };
     let value = number(r, bytes, form);
     let mask = match mask_at {
         0 => most,
@@ -262,7 +241,8 @@ pub(super) fn read(all: &Attributes<'_>, protocol: u16) -> Words {
             (None, None) => {}
             (Some(first), Some(last)) => words.extend(pair(word, format!("{first}-{last}"))),
             _ => {
-                let text = format!("flower: a range of ports has both its ends, attributes {first} and {last}");
+                let text =
+                    format!("flower: a range of ports has both its ends, attributes {first} and {last}");
                 return Err(Refusal::invalid(text));
             }
         }

@@ -36,8 +36,10 @@ const NUMBERS: [(u16, &str, &str); 7] = [
     (MIN_QLEN_STEP, "min_qlen_step", ""),
 ];
 const GAINS: [(u16, &str); 2] = [(ALPHA, "alpha"), (BETA, "beta")];
-/// Bytes: the word of each value that has one.
-const CHOICES: [(u16, &str, &[(u8, &str)]); 4] = [
+/// A number of eight bits with its key, and the word of each value that has one.
+type Choice = (u16, &'static str, &'static [(u8, &'static str)]);
+
+const CHOICES: [Choice; 4] = [
     (DROP_OVERLOAD, "drop_on_overload", &[(0, "overflow"), (1, "drop_on_overload")]),
     (DROP_EARLY, "drop_enqueue", &[(0, "drop_dequeue"), (1, "drop_enqueue")]),
     (ECN_MASK, "any_ect", &[(1, "l4s_ect"), (3, "any_ect")]),

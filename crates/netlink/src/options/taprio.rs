@@ -37,17 +37,7 @@ const TIMES: [(u16, &str, &str); 3] = [
 
 pub(super) fn read(options: &[u8]) -> Words {
     let all = Attributes::read(options, "taprio")?;
-    all.only(&[
-        PRIOMAP,
-        ENTRIES,
-        BASE_TIME,
-        CLOCK,
-        PAD,
-        CYCLE_TIME,
-        EXTENSION,
-        FLAGS,
-        TXTIME_DELAY,
-    ])?;
+    all.only(&[PRIOMAP, ENTRIES, BASE_TIME, CLOCK, PAD, CYCLE_TIME, EXTENSION, FLAGS, TXTIME_DELAY])?;
     let mut words = Vec::new();
     if let Some(classes) = all.bytes(PRIOMAP) {
         words.extend(mqprio::classes(classes, "taprio")?);
