@@ -90,7 +90,8 @@ fn filters_and_actions_are_what_txweir_tc_prints() {
         for command in text.lines().filter_map(|line| line.strip_prefix("$ tc ")) {
             let args = words(command);
             let before = ["as-kernel", "--", "tc"].into_iter();
-            let (real, out, said) = dir.run(&before.chain(args.iter().map(String::as_str)).collect::<Vec<_>>());
+            let (real, out, said) =
+                dir.run(&before.chain(args.iter().map(String::as_str)).collect::<Vec<_>>());
             let ours = run(&Request { args, ..Request::default() }, &mut own);
             assert_eq!(real == 0, ours.status == 0, "{name}: {command}: {said}{}", ours.stderr);
             let shown = |text: &str| timeless_json(&timeless(text));
