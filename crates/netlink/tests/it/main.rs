@@ -1,3 +1,4 @@
 //! The tests of the messages, in one binary.
 
+mod filters;
 mod law;
