@@ -19,7 +19,8 @@ const LABELS: u16 = 99;
 /// The list of entries of a label stack, and the depth of an entry.
 const ENTRY: u16 = 1;
 const DEPTH: u16 = 1;
-/// The bit of an attribute's number that says that it holds others. tc looks for it in a label stack alone.
+/// The bit of an attribute's number that says that it holds others. tc looks for it in a label stack
+/// alone.
 const NESTED: u16 = 0x8000;
 
 pub(super) const FORM: Form =
@@ -277,8 +278,8 @@ fn fragments(all: &Attributes<'_>) -> Words {
     Ok(if words.is_empty() { words } else { pair("ip_flags", words.join("/")).into() })
 }
 
-/// Parts of an entry of a label stack: word, number in a list, number of the outermost entry, shift,
-/// bits, bytes.
+/// Parts of an entry of a label stack: word, number in a list, number of the outermost entry,
+/// shift, bits, bytes.
 const PARTS: [(&str, u16, u16, u32, u32, usize); 4] = [
     ("label", 5, 70, 12, 0xf_ffff, 4),
     ("tc", 4, 69, 9, 7, 1),
