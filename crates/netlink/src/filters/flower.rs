@@ -94,6 +94,8 @@ const ADDRESSES: [(u16, [Key; 2]); 3] = [
     ),
 ];
 const RARP: u16 = 0x8035;
+/// The ethertype of a session of PPPoE.
+const PPPOE: u16 = 0x8864;
 
 /// Fields of transport headers, by the protocol that they go with.
 const TRANSPORT: [(u8, [Key; 2]); 5] = [
@@ -213,7 +215,9 @@ pub(super) fn read(all: &Attributes<'_>, protocol: u16) -> Words {
         words.extend(field(all, *key)?);
     }
     let named = |number: u16| Ok::<_, Refusal>(all.record(number, 2)?.map(|r| u16::from_be(r.u16(0))));
-    if let Some(kind) = named(ETH_TYPE)?.filter(|kind| *kind != 0 && matches!(protocol, 0 | 3)) {
+    // The engine takes it from the protocol; behind tags and in sessions, from other attributes.
+    let stands_alone = !matches!(protocol, ethertype::VLAN | ethertype::SERVICE_VLAN | PPPOE);
+    if let Some(kind) = named(ETH_TYPE)?.filter(|kind| *kind != 0 && *kind != protocol && stands_alone) {
         let text = format!("flower: the ethertype {kind:#06x} goes with a filter of that protocol");
         return Err(Refusal::unsupported(text));
     }

@@ -164,6 +164,11 @@ fn a_refusal_names_the_attribute_and_the_range() {
     is(filter("flow", &|w| w.u32(1, 1 << 18)), 22, "flow: expected keys of bits 0 to 17, given 0x40000");
     is(filter("flower", &|w| w.u32(96, 1)), 95, "flower: there is no attribute 96 of 4 bytes here");
     is(filter("flower", &|w| w.u8(24, 8)), 22, "flower: vlan_prio: expected a number up to 7, given 8");
+    is(
+        filter("flower", &|w| w.u16(8, 0xdd86)),
+        95,
+        "the ethertype 0x86dd goes with a filter of that protocol",
+    );
     is(filter("matchall", &|w| w.u32(3, 64)), 22, "matchall: expected flags of 0 to 31, given 64");
     is(filter("bpf", &|w| w.bytes(5, &[0; 7])), 22, "bpf: expected 0 instructions of 8 bytes");
     let action = |name: &'static str, options: &'static dyn Fn(&mut Writer)| {
