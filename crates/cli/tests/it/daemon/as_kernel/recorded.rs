@@ -44,7 +44,8 @@ fn timeless(text: &str) -> String {
             word => left.push(word),
         }
     }
-    left.join(" ")
+    // Blanks in front of the times stay.
+    left.join(" ").lines().map(|line| format!("{}\n", line.trim_end())).collect()
 }
 
 /// The same without the times in JSON.
