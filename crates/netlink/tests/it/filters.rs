@@ -74,7 +74,13 @@ const SHOW: &str = "filter show dev lan parent 1:";
 #[test]
 fn a_filter_makes_itself_again() {
     let (mut made, mut kinds) = (0, BTreeSet::new());
-    for line in lines("filter add dev lan parent 1: ") {
+    // Lines that the recordings lack.
+    const MORE: [&str; 2] = [
+        "filter add dev lan parent 1: protocol ip prio 1 u32 match mark 5 0xff classid 1:1",
+        "filter add dev lan parent 1: protocol ip prio 1 matchall action goto chain 7",
+    ];
+    let more = MORE.map(String::from);
+    for line in lines("filter add dev lan parent 1: ").into_iter().chain(more) {
         let (mut from, mut to) = (devices(), devices());
         if tc(&line, &mut from).0 != 0 {
             continue;
