@@ -1,6 +1,6 @@
 //! Notifications: what has changed since the last look, whoever changed it and by whichever way.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use txweir_tc::tool::Devices;
 
@@ -65,20 +65,34 @@ impl Watch {
         now: &mut BTreeMap<Key, (TcHead, Vec<u8>)>,
         fresh: &mut Vec<Vec<u8>>,
     ) {
-        let mut take = |chain: u32, shown: Shown| {
+        let key = |chain: u32, shown: &Shown| {
             let TcHead { link, handle, parent, info } = shown.head;
+            (link, shown.kind, parent, chain, info, handle)
+        };
+        let mut changed = BTreeSet::new();
+        let mut take = |chain: u32, shown: Shown| {
             // The table of filters has no life of its own.
-            if shown.kind == kind::NEW_FILTER && handle == 0 {
+            if shown.kind == kind::NEW_FILTER && shown.head.handle == 0 {
                 return;
             }
-            let key = (link, shown.kind, parent, chain, info, handle);
+            let key = key(chain, &shown);
             if self.seen.get(&key).is_none_or(|(_, is)| *is != shown.is) {
-                fresh.push(shown.message(Header::default()));
+                changed.insert(key);
             }
             now.insert(key, (shown.head, shown.is));
         };
         classify::each_chain(devices, owner, None, &mut take);
         classify::each_filter(devices, owner, Wanted::default(), false, &mut take);
+        // The holders of actions are told, though they are not compared.
+        let mut tell = |chain: u32, shown: Shown| {
+            if changed.contains(&key(chain, &shown)) {
+                fresh.push(shown.message(Header::default()));
+            }
+        };
+        if !changed.is_empty() {
+            classify::each_chain(devices, owner, None, &mut tell);
+            classify::each_filter(devices, owner, Wanted::default(), true, &mut tell);
+        }
     }
 
     fn look_at_actions(&self, devices: &dyn Devices, fresh: &mut Vec<Vec<u8>>) -> Actions {
