@@ -227,9 +227,9 @@ fn of_actions(ids: &[ActionId], look: &Look<'_>, listed: bool, header: Header) -
     })
 }
 
-/// Returns the message that answers for single actions.
-pub(crate) fn actions_got(devices: &dyn Devices, ids: &[ActionId], header: Header) -> Vec<u8> {
-    of_actions(ids, &look(devices, true), false, Header { kind: kind::GET_ACTION, ..header })
+/// Returns the message about single actions.
+pub(crate) fn of_single(devices: &dyn Devices, ids: &[ActionId], header: Header) -> Vec<u8> {
+    of_actions(ids, &look(devices, true), false, header)
 }
 
 /// Returns the messages of all actions of a kind.
@@ -255,13 +255,13 @@ pub(crate) fn actions_listed(devices: &dyn Devices, name: &str, part: Header) ->
 }
 
 /// Calls `f` on each action that a command of its own has made: kind, index, and the attributes.
-pub(crate) fn each_action(devices: &dyn Devices, f: &mut dyn FnMut((&'static str, u32), Vec<u8>)) {
+pub(crate) fn each_action(devices: &dyn Devices, f: &mut dyn FnMut((&'static str, u32), Vec<u8>, ActionId)) {
     let look = look(devices, false);
     for kind in KINDS {
         for (id, entry) in look.actions.of_kind(kind).filter(|(_, entry)| entry.refs > entry.binds) {
             let mut w = Writer::default();
             w.nest(LIST, |w| actions::write_list(&[id], &look, false, w));
-            f((kind, entry.index), w.finish());
+            f((kind, entry.index), w.finish(), id);
         }
     }
 }

@@ -204,7 +204,8 @@ fn get_classify(
         let named = classify::names(body)?;
         let ids: Option<Vec<_>> =
             named.iter().map(|(kind, index)| actions.find(kind, index.unwrap_or(0))).collect();
-        return Ok(classify::actions_got(devices, &ids.ok_or_else(missing)?, reply));
+        let reply = Header { kind: kind::GET_ACTION, ..reply };
+        return Ok(classify::of_single(devices, &ids.ok_or_else(missing)?, reply));
     }
     let (head, rest) = TcHead::read(body)?;
     let all = Attributes::read(rest, "message")?;

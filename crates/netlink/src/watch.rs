@@ -97,9 +97,10 @@ impl Watch {
 
     fn look_at_actions(&self, devices: &dyn Devices, fresh: &mut Vec<Vec<u8>>) -> Actions {
         let mut now = Actions::new();
-        classify::each_action(devices, &mut |name, list| {
+        classify::each_action(devices, &mut |name, list, id| {
             if self.actions.get(&name) != Some(&list) {
-                fresh.push(of_action(kind::NEW_ACTION, &list));
+                let header = Header { kind: kind::NEW_ACTION, ..Header::default() };
+                fresh.push(classify::of_single(devices, &[id], header));
             }
             now.insert(name, list);
         });
