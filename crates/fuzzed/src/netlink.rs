@@ -41,7 +41,14 @@ pub fn netlink(mut data: &[u8]) {
         assert!(is_done || save(&mut devices) == before, "a refused request has changed something");
         let seen = watch.look(&mut devices);
         assert!(is_done || seen.is_empty(), "nothing was done, and something is different");
-        let known = [kind::NEW_QDISC, kind::DEL_QDISC, kind::NEW_CLASS, kind::DEL_CLASS];
+        let known = [
+            [kind::NEW_QDISC, kind::DEL_QDISC],
+            [kind::NEW_CLASS, kind::DEL_CLASS],
+            [kind::NEW_FILTER, kind::DEL_FILTER],
+            [kind::NEW_CHAIN, kind::DEL_CHAIN],
+            [kind::NEW_ACTION, kind::DEL_ACTION],
+        ]
+        .concat();
         assert!(seen.iter().flat_map(|packet| messages(packet)).all(|m| known.contains(&m.header.kind)));
     }
 }

@@ -85,7 +85,7 @@ const fn wide(key: &'static str) -> Field {
 }
 
 /// The structs of kinds.
-const STRUCTS: [(&str, &[Field]); 8] = [
+const STRUCTS: [(&str, &[Field]); 9] = [
     (
         "codel",
         &[
@@ -162,6 +162,23 @@ const STRUCTS: [(&str, &[Field]); 8] = [
             n("new_flows_len"),
             n("old_flows_len"),
             n("memory_used"),
+        ],
+    ),
+    (
+        "dualpi2",
+        &[
+            n("prob"),
+            n("delay_c"),
+            n("delay_l"),
+            n("pkts_in_c"),
+            n("pkts_in_l"),
+            n("maxq"),
+            n("ecn_mark"),
+            n("step_marks"),
+            n("credit"),
+            n("memory_used"),
+            n("max_memory_used"),
+            n("memory_limit"),
         ],
     ),
     ("hhf", &[n("drop_overlimit"), n("hh_overlimit"), n("tot_hh"), n("cur_hh")]),

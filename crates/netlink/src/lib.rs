@@ -1,5 +1,6 @@
-//! rtnetlink for devices in user space: messages about links, qdiscs and classes, as Linux takes
-//! and sends them, answered from any [`Devices`](txweir_tc::tool::Devices).
+//! rtnetlink for devices in user space: messages about links, qdiscs, classes, filters, chains and
+//! actions, as Linux takes and sends them, answered from any
+//! [`Devices`](txweir_tc::tool::Devices).
 //!
 //! A request becomes the words that tc would have been given, and goes the way of these: there is
 //! one reader of options, one set of checks, one way to apply a change. A listing comes from the
@@ -22,9 +23,12 @@
 
 #![forbid(unsafe_code)]
 
+mod actions;
+mod classify;
 mod client;
 mod command;
 mod counters;
+mod filters;
 pub mod follow;
 mod given;
 mod links;

@@ -1,6 +1,7 @@
 //! Links: their numbers and their messages.
 
-use txweir_tc::tool::{Device, Devices};
+use txweir_core::classify::packet::PortId;
+use txweir_tc::tool::{Device, Devices, LOOPBACK};
 
 use crate::message::{Header, kind, message};
 use crate::refusal::{Refusal, errno};
@@ -30,6 +31,14 @@ const UP: u8 = 6;
 /// Returns the number of a link. The first is 2: on Linux 1 is the loopback device.
 pub(crate) fn index(devices: &mut dyn Devices, name: &str) -> Option<u32> {
     devices.port(name).map(|port| port.0.saturating_add(1))
+}
+
+/// The number of the loopback device on Linux, which is no link here.
+pub(crate) const LOOPBACK_INDEX: u32 = 1;
+
+/// Returns the number of the link that an action names.
+pub(crate) fn index_of(name: &str, port: PortId) -> u32 {
+    if name == LOOPBACK { LOOPBACK_INDEX } else { port.0.saturating_add(1) }
 }
 
 /// Returns the name of the link of a number.

@@ -35,8 +35,22 @@ pub mod kind {
     pub const GET_CLASS: u16 = 42;
     /// A filter.
     pub const NEW_FILTER: u16 = 44;
+    /// A filter that is removed.
+    pub const DEL_FILTER: u16 = 45;
     /// Asks for filters.
     pub const GET_FILTER: u16 = 46;
+    /// Actions.
+    pub const NEW_ACTION: u16 = 48;
+    /// Actions that are removed.
+    pub const DEL_ACTION: u16 = 49;
+    /// Asks for actions.
+    pub const GET_ACTION: u16 = 50;
+    /// A chain of filters.
+    pub const NEW_CHAIN: u16 = 100;
+    /// A chain that is removed.
+    pub const DEL_CHAIN: u16 = 101;
+    /// Asks for chains.
+    pub const GET_CHAIN: u16 = 102;
 }
 
 /// Flags of messages.
@@ -51,6 +65,8 @@ pub mod flag {
     pub const ACK: u16 = 4;
     /// Asks for a listing: both bits.
     pub const DUMP: u16 = 0x300;
+    /// Removes all of a kind.
+    pub const ROOT: u16 = 0x100;
     /// Replaces an object that is there.
     pub const REPLACE: u16 = 0x100;
     /// Does not touch an object that is there.

@@ -22,6 +22,8 @@ use crate::wire::Writer;
 const KIND: u16 = 1;
 const OPTIONS: u16 = 2;
 const STAB: u16 = 8;
+/// Blocks that a hook shares: ingress, egress.
+const BLOCKS: [u16; 2] = [13, 14];
 /// The place and the handle of the hooks.
 const HOOK_PARENT: u32 = 0xffff_fff1;
 const HOOK_HANDLE: u32 = 0xffff_0000;
@@ -48,21 +50,28 @@ impl Shown {
     }
 }
 
-/// Calls `f` on the qdiscs of a device, hooks included; with `invisible` also on default ones.
-pub(crate) fn each_qdisc(device: &dyn Device, link: u32, invisible: bool, f: &mut dyn FnMut(Shown)) {
+/// Calls `f` on the qdiscs of a device, hooks included, which have these blocks; with `invisible`
+/// also on default ones.
+pub(crate) fn each_qdisc(
+    device: &dyn Device,
+    link: u32,
+    blocks: [Option<u32>; 2],
+    invisible: bool,
+    f: &mut dyn FnMut(Shown),
+) {
     let refs = device.queues().saturating_add(1);
     show::each_qdisc(device.tree(), invisible, &mut |place, node, books| {
         f(qdisc(place, node, books, link, refs))
     });
     if let Some(hook) = device.hook() {
-        f(of_hook(hook, device.hook_counts(), link));
+        f(of_hook(hook, device.hook_counts(), link, blocks));
     }
 }
 
 fn qdisc(place: Place, node: &Node, books: &Books, link: u32, refs: u32) -> Shown {
     let (parent, info) = match place.depth {
         // The queues hold references to their own qdiscs.
-        0 if show::stands_for_queues(node) => (u32::MAX, 1),
+        0 if show::counts_below(node) => (u32::MAX, 1),
         0 => (u32::MAX, refs),
         _ => (place.parent.0, 1),
     };
@@ -88,13 +97,20 @@ fn given_of(qdisc: &dyn Qdisc) -> Given {
     given.classes = qdisc.classes().len();
     qdisc.options(&mut |o| given.push(&o));
     qdisc.counters(&mut |counter, n| given.also(counter.key, n.cast_signed()));
+    // The credit of one queue is the debt of the other.
+    if let (Some(classic), Some(low)) = (given.signed("credit_c"), given.signed("credit_l")) {
+        given.also("credit", if classic == 0 { -low } else { classic });
+    }
     given
 }
 
-fn of_hook(hook: Hook, HookCounts { seen, drops }: HookCounts, link: u32) -> Shown {
+fn of_hook(hook: Hook, HookCounts { seen, drops }: HookCounts, link: u32, blocks: [Option<u32>; 2]) -> Shown {
     let mut is = Writer::default();
     is.text(KIND, if hook == Hook::Ingress { "ingress" } else { "clsact" });
     is.nest(OPTIONS, |_| {});
+    for (number, block) in BLOCKS.into_iter().zip(blocks) {
+        block.into_iter().for_each(|block| is.u32(number, block));
+    }
     let mut counts = Writer::default();
     let usual = Usual { sent: Some((seen.bytes, seen.packets)), drops, ..Usual::default() };
     usual.write(None, &mut counts);

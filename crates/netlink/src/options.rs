@@ -6,8 +6,9 @@
 //! own declare it ([`txweir_core::text::attribute`]); the modules here have the kinds whose options
 //! are C structs, lists or numbers for words (`linux/pkt_sched.h`).
 
-mod bucket;
+pub(crate) mod bucket;
 mod cake;
+mod dualpi2;
 mod ets;
 mod fixed;
 mod fq;
@@ -19,6 +20,7 @@ mod prio;
 mod red;
 mod sfq;
 mod stab;
+mod taprio;
 mod tbf;
 
 use txweir_core::qdisc::Registry;
@@ -82,6 +84,8 @@ fn of_qdisc(kind: &str) -> Option<Codec> {
         "cake" => own!(cake),
         "fq" => own!(fq),
         "ets" => own!(ets),
+        "dualpi2" => own!(dualpi2),
+        "taprio" => own!(taprio),
         "codel" | "fq_codel" | "pie" | "fq_pie" | "hhf" => Codec::Declared,
         _ => return None,
     })
@@ -126,7 +130,7 @@ pub(crate) fn read(object: Object, spec: &Spec, options: Option<&[u8]>) -> Words
         Some(Codec::Own { read, .. }) => read(options),
         None if options.is_empty() => Ok(Vec::new()),
         None => {
-            let text = format!("the options of a {what} {} cannot be read from a message yet", spec.kind);
+            let text = format!("a {what} {} has no options in messages: Linux does not have it", spec.kind);
             Err(Refusal::unsupported(text))
         }
     }

@@ -4,6 +4,7 @@ use txweir_tc::Failure;
 use txweir_tc::diagnostic::{Diagnostic, code};
 use txweir_tc::tool::{self, Devices};
 
+use crate::classify::{self, Owner, Wanted};
 use crate::client::Client;
 use crate::message::{Header, Message, TcHead, Told, flag, kind, messages};
 use crate::object::{Shown, each_class, each_qdisc};
@@ -65,12 +66,33 @@ pub fn answer(packet: &[u8], client: &mut Client, devices: &mut dyn Devices) -> 
 /// True for a message that changes something.
 const fn changes(kind: u16) -> bool {
     matches!(kind, kind::NEW_QDISC | kind::DEL_QDISC | kind::NEW_CLASS | kind::DEL_CLASS)
+        || is_of_filters(kind) && !matches!(kind, kind::GET_FILTER | kind::GET_CHAIN)
+        || matches!(kind, kind::NEW_ACTION | kind::DEL_ACTION)
+}
+
+/// True for a message about filters or chains.
+const fn is_of_filters(kind: u16) -> bool {
+    matches!(
+        kind,
+        kind::NEW_FILTER
+            | kind::DEL_FILTER
+            | kind::GET_FILTER
+            | kind::NEW_CHAIN
+            | kind::DEL_CHAIN
+            | kind::GET_CHAIN
+    )
 }
 
 const fn is_listing(header: Header) -> bool {
     let gets = matches!(
         header.kind,
-        kind::GET_LINK | kind::GET_ADDR | kind::GET_QDISC | kind::GET_CLASS | kind::GET_FILTER
+        kind::GET_LINK
+            | kind::GET_ADDR
+            | kind::GET_QDISC
+            | kind::GET_CLASS
+            | kind::GET_FILTER
+            | kind::GET_CHAIN
+            | kind::GET_ACTION
     );
     // Either bit asks for a listing, as in Linux.
     gets && header.flags & flag::DUMP != 0
@@ -101,6 +123,10 @@ fn perform(
             packets.push(get(header.kind, body, reply, devices)?);
             Ok(())
         }
+        kind::GET_FILTER | kind::GET_CHAIN | kind::GET_ACTION => {
+            packets.push(get_classify(header, body, reply, devices)?);
+            Ok(())
+        }
         kind => Err(Refusal::unsupported(format!("there are no messages of type {kind} here"))),
     }
 }
@@ -125,9 +151,73 @@ fn list(kind: u16, body: &[u8], part: Header, devices: &mut dyn Devices) -> Resu
             each(kind, body, devices, &mut |shown| all.push(shown.message(part)))?;
             Ok(all)
         }
-        // Links have no addresses, and filters are not listed yet.
+        kind::GET_FILTER | kind::GET_CHAIN => list_filters(kind, body, part, devices),
+        kind::GET_ACTION => {
+            let named = classify::names(body)?;
+            let Some((name, _)) = named.first() else {
+                return Err(Refusal::invalid("actions are listed by their kind"));
+            };
+            Ok(classify::actions_listed(devices, name, part))
+        }
+        // Links have no addresses.
         _ => Ok(Vec::new()),
     }
+}
+
+/// Returns the messages of a listing of filters or chains.
+fn list_filters(
+    kind: u16,
+    body: &[u8],
+    part: Header,
+    devices: &mut dyn Devices,
+) -> Result<Vec<Vec<u8>>, Refusal> {
+    let (head, rest) = TcHead::read(body).unwrap_or_default();
+    let all = Attributes::read(rest, "message")?;
+    let mut messages = Vec::new();
+    // Without a link there are no filters, as in Linux.
+    let owner = if head.link == 0 { None } else { Owner::asked(head, devices)? };
+    let Some(owner) = owner else { return Ok(messages) };
+    let mut take = |_, shown: Shown| messages.push(shown.message(part));
+    match kind {
+        kind::GET_FILTER => {
+            let wanted = Wanted::read(head, &all)?;
+            classify::each_filter(devices, owner, wanted, true, &mut take);
+        }
+        _ => classify::each_chain(devices, owner, all.u32(classify::CHAIN)?, &mut take),
+    }
+    Ok(messages)
+}
+
+/// Returns the message of one filter, of one chain, or of actions by their names.
+fn get_classify(
+    asked: Header,
+    body: &[u8],
+    reply: Header,
+    devices: &mut dyn Devices,
+) -> Result<Vec<u8>, Refusal> {
+    // The words of tc find what is missing.
+    let words = words(asked, body, devices)?;
+    tool::change(&words, devices).map_err(|failure| refusal(&failure))?;
+    let missing = || Refusal { errno: errno::NOENT, text: "there is no such object".into() };
+    if asked.kind == kind::GET_ACTION {
+        let actions = &devices.filters().actions;
+        let named = classify::names(body)?;
+        let ids: Option<Vec<_>> =
+            named.iter().map(|(kind, index)| actions.find(kind, index.unwrap_or(0))).collect();
+        let reply = Header { kind: kind::GET_ACTION, ..reply };
+        return Ok(classify::of_single(devices, &ids.ok_or_else(missing)?, reply));
+    }
+    let (head, rest) = TcHead::read(body)?;
+    let all = Attributes::read(rest, "message")?;
+    let owner = Owner::asked(head, devices)?.ok_or_else(missing)?;
+    let mut found = None;
+    if asked.kind == kind::GET_FILTER {
+        found = classify::find(devices, owner, head, Wanted::read(head, &all)?);
+    } else {
+        let chain = all.u32(classify::CHAIN)?.unwrap_or(0);
+        classify::each_chain(devices, owner, Some(chain), &mut |_, shown| found = Some(shown));
+    }
+    found.map(|shown| shown.message(reply)).ok_or_else(missing)
 }
 
 /// Calls `f` on the qdiscs or the classes that a request asks for.
@@ -143,9 +233,10 @@ fn each(kind: u16, body: &[u8], devices: &mut dyn Devices, f: &mut dyn FnMut(Sho
     };
     for name in names {
         let Some(index) = links::index(devices, &name) else { continue };
+        let blocks = classify::numbers(devices, &name);
         let Some(device) = devices.device(&name) else { continue };
         match kind {
-            kind::GET_QDISC => each_qdisc(device, index, invisible, f),
+            kind::GET_QDISC => each_qdisc(device, index, blocks, invisible, f),
             _ => each_class(device, index, true, &mut |shown| {
                 if head.parent == 0 || head.parent >> 16 == shown.head.handle >> 16 {
                     f(shown);
@@ -189,6 +280,12 @@ fn change(header: Header, body: &[u8], devices: &mut dyn Devices) -> (String, Re
 }
 
 fn words(header: Header, body: &[u8], devices: &mut dyn Devices) -> Result<Vec<String>, Refusal> {
+    if is_of_filters(header.kind) {
+        return command::filter_words(header, body, &mut |link| links::name(devices, link).ok());
+    }
+    if matches!(header.kind, kind::NEW_ACTION | kind::DEL_ACTION | kind::GET_ACTION) {
+        return command::action_words(header, body, &mut |link| links::name(devices, link).ok());
+    }
     let (head, _) = TcHead::read(body)?;
     let name = links::name(devices, head.link)?;
     command::words(header, body, &name, devices.kinds())

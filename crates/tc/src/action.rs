@@ -21,7 +21,10 @@ mod vlan;
 
 use std::sync::Arc;
 
-use txweir_core::classify::action::{Action, ActionId, Actions, Control, Entry, Kind, Memory, State, Wanted};
+use txweir_core::classify::action::police::Average;
+use txweir_core::classify::action::{
+    Action, ActionId, Actions, Control, Entry, Kind, Memory, Pedit, State, Wanted,
+};
 use txweir_core::classify::counters::Counters;
 use txweir_core::classify::packet::PortId;
 use txweir_core::{Handle, Instant};
@@ -325,16 +328,21 @@ fn hardware(action: &Action, place: In, out: &mut Out) {
     if let Some(bits) = action.hw_stats {
         stats("hw_stats", bits);
     }
-    let offloads = match &action.kind {
+    if place == In::List && offloads(action) {
+        stats("used_hw_stats", 0);
+    }
+}
+
+/// True if Linux would offer an action to hardware.
+pub(crate) fn offloads(action: &Action) -> bool {
+    let kind = match &action.kind {
         Kind::Gact(_) => gact::offloads(action.control),
         Kind::Skbedit(skbedit) => skbedit::offloads(skbedit),
         Kind::Pedit(pedit) => pedit::offloads(pedit),
         Kind::Csum(_) | Kind::Mirred(_) | Kind::Police(_) | Kind::Sample(_) | Kind::Vlan(_) => true,
         Kind::Simple(_) | Kind::Skbmod(_) => false,
     };
-    if place == In::List && offloads && !action.skip_hw {
-        stats("used_hw_stats", 0);
-    }
+    kind && !action.skip_hw
 }
 
 /// An action to be printed.
@@ -410,6 +418,16 @@ pub(crate) fn estimator_words(entries: &[&Entry]) -> String {
         _ => None,
     });
     average.map(police::estimator_words).unwrap_or_default()
+}
+
+/// Returns the words of the estimator that measures such an average.
+pub(crate) fn estimator_of(average: Average) -> String {
+    police::estimator_words(average)
+}
+
+/// Returns the words that make a pedit again; `None` if it changes bits that no words name.
+pub(crate) fn pedit_words(pedit: &Pedit) -> Option<String> {
+    pedit::all_words(pedit)
 }
 
 /// Returns the words after `action` that make it again.

@@ -42,6 +42,7 @@ pub mod lex;
 pub mod memory;
 mod option_sentence;
 mod out;
+pub mod parts;
 mod plan;
 pub mod policy;
 pub mod printable;

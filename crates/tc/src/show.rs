@@ -158,10 +158,11 @@ pub fn each_qdisc<'a>(trees: impl Into<Trees<'a>>, invisible: bool, f: &mut dyn 
     shown(&trees, &form, &|_, _| true, &mut |place, node| f(place, node, &queues::books(node, &below)));
 }
 
-/// True if a root only stands for the qdiscs of transmit queues (mq, mqprio).
+/// True if the counts of a root, and the references to it, are those of the qdiscs of transmit
+/// queues (mq, mqprio).
 #[must_use]
-pub fn stands_for_queues(node: &Node) -> bool {
-    queues::stand(node)
+pub fn counts_below(node: &Node) -> bool {
+    queues::counts_below(node)
 }
 
 /// Returns qdiscs as `tc -j qdisc show` prints them, each an object.

@@ -41,7 +41,11 @@ pub(super) fn write(given: &Given, w: &mut Writer) {
     if strict > 0 {
         w.u8(NSTRICT, strict);
     }
-    w.nest(QUANTA, |w| given.list("quanta").into_iter().for_each(|n| w.u32(QUANTUM, u32_of(n))));
+    // tc prints the word for an attribute without numbers, too.
+    let quanta = given.list("quanta");
+    if !quanta.is_empty() {
+        w.nest(QUANTA, |w| quanta.into_iter().for_each(|n| w.u32(QUANTUM, u32_of(n))));
+    }
     w.nest(PRIOMAP, |w| given.list("priomap").into_iter().for_each(|band| w.u8(PRIO_BAND, byte(band))));
 }
 

@@ -21,8 +21,9 @@ const ENTRY_FP: u16 = 2;
 const MODES: [&str; 2] = ["dcb", "channel"];
 const SHAPERS: [&str; 2] = ["dcb", "bw_rlimit"];
 
-pub(super) fn read(options: &[u8]) -> Words {
-    let r = record(options, LEN, "mqprio")?;
+/// Returns the words of the classes in the struct, which a kind of this name has.
+pub(super) fn classes(options: &[u8], kind: &str) -> Words {
+    let r = record(options, LEN, kind)?;
     let classes = r.u8(0);
     let mut words = Vec::from(pair("num_tc", classes));
     words.extend(many("map", (1..17).map(|at| r.u8(at))));
@@ -32,6 +33,13 @@ pub(super) fn read(options: &[u8]) -> Words {
     if queues.iter().any(|queue| queue != "0@0") {
         words.extend(many("queues", queues));
     }
+    Ok(words)
+}
+
+pub(super) fn read(options: &[u8]) -> Words {
+    let mut words = classes(options, "mqprio")?;
+    let r = record(options, LEN, "mqprio")?;
+    let count = usize::from(r.u8(0)).min(CLASSES);
     words.extend(pair("hw", r.u8(17)));
     let all = Attributes::read(options.get(aligned(LEN)..).unwrap_or(&[]), "mqprio")?;
     all.only(&[MODE, SHAPER, MIN_RATE64, MAX_RATE64, ENTRY])?;
@@ -65,7 +73,8 @@ pub(super) fn read(options: &[u8]) -> Words {
     Ok(words)
 }
 
-pub(super) fn write(given: &Given, w: &mut Writer) {
+/// Writes the struct.
+pub(super) fn write_classes(given: &Given, w: &mut Writer) {
     let ranges: Vec<(u16, u16)> = given.exact("queues").split(' ').filter_map(range).collect();
     let classes = u8::try_from(given.number("num_tc")).unwrap_or(u8::MAX);
     w.put(&[classes]);
@@ -74,6 +83,11 @@ pub(super) fn write(given: &Given, w: &mut Writer) {
     let of = |tc: usize| ranges.get(tc).copied().unwrap_or_default();
     (0..CLASSES).for_each(|tc| w.put(&of(tc).0.to_ne_bytes()));
     (0..CLASSES).for_each(|tc| w.put(&of(tc).1.to_ne_bytes()));
+}
+
+pub(super) fn write(given: &Given, w: &mut Writer) {
+    write_classes(given, w);
+    let classes = u8::try_from(given.number("num_tc")).unwrap_or(u8::MAX);
     w.put(&[0; 2]);
     for (key, number, names) in [("mode", MODE, MODES), ("shaper", SHAPER, SHAPERS)] {
         // tc prints the first of the names where there is no number.

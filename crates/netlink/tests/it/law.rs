@@ -56,11 +56,11 @@ fn a_listing_makes_the_same_again() {
     let mut kinds = 0;
     for file in fs::read_dir(folder).expect("transcripts").flatten().map(|entry| entry.path()) {
         let kind = file.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-        // These have no messages yet, or are txweir's own.
-        if !file.is_file() || matches!(kind.as_str(), "dualpi2" | "rough" | "taprio" | "options-differ") {
+        // This one is txweir's own, and the other file is no transcript of a kind.
+        if !file.is_file() || matches!(kind.as_str(), "rough" | "options-differ") {
             continue;
         }
-        let queues = if matches!(kind.as_str(), "mq" | "mqprio" | "multiq") { 4 } else { 1 };
+        let queues = if matches!(kind.as_str(), "mq" | "mqprio" | "multiq" | "taprio") { 4 } else { 1 };
         let mut from = devices(queues);
         let text = fs::read_to_string(&file).expect("a transcript");
         let mut compared = 0;
@@ -74,7 +74,7 @@ fn a_listing_makes_the_same_again() {
             }
             // A limit that is given bounds the flows of sfq, and a listing gives it.
             let shown = |devices: &mut Memory| {
-                SHOWS.map(|show| tc(show, devices).1.replace("flows 128 ", "flows 127 "))
+                SHOWS.map(|show| without_gains(&tc(show, devices).1.replace("flows 128 ", "flows 127 ")))
             };
             let before = shown(&mut from);
             let mut to = devices(queues);
@@ -85,6 +85,21 @@ fn a_listing_makes_the_same_again() {
         kinds += usize::from(compared > 0);
     }
     assert!(kinds >= 20, "{kinds}");
+}
+
+/// Returns a listing without the gains of dualpi2: as in Linux, those that are kept are listed, and
+/// lose a little when they are given again.
+fn without_gains(text: &str) -> String {
+    let gain = |word: &&str| matches!(*word, "alpha" | "beta");
+    let mut words = text.split(' ');
+    let mut left = Vec::new();
+    while let Some(word) = words.next() {
+        match text.contains("qdisc dualpi2") && gain(&word) {
+            true => drop(words.next()),
+            false => left.push(word),
+        }
+    }
+    left.join(" ")
 }
 
 /// Makes the qdiscs and classes of a device on another one: each once its parent is there.
@@ -150,19 +165,58 @@ proptest! {
     /// Bytes behind the head of a message of any type.
     #[test]
     fn any_bytes_are_answered(
-        kind in prop_oneof![Just(36u16), Just(37), Just(38), Just(40), Just(41), Just(42), Just(16), Just(18), any::<u16>()],
+        kind in prop_oneof![16u16..=18, 36u16..=50, 44u16..=50, 100u16..=102, any::<u16>()],
         flags in any::<u16>(),
-        name in prop::sample::select(vec!["tbf", "red", "netem", "cake", "mqprio", "sfq", "ets", "htb", "fq", "x"]),
+        name in prop::sample::select(vec!["tbf", "red", "netem", "cake", "mqprio", "sfq", "ets", "htb", "fq", "taprio", "dualpi2", "u32", "flower", "basic", "bpf", "flow", "fw", "matchall", "x"]),
+        info in prop::sample::select(vec![0u32, 0x1_0008, 0x2_0300, 0x3_0081]),
         options in prop::collection::vec(any::<u8>(), 0..120),
         parent in prop::sample::select(vec![u32::MAX, 0, 0x1_0000, 0x1_0001, 0xffff_fff1]),
     ) {
         let mut devices = devices(1);
+        prop_assert_eq!(tc("qdisc add dev lan root handle 1: prio", &mut devices).0, 0);
         let before = save(&mut devices);
         let packet = message(Header { kind, flags, seq: 1, port: 0 }, |w| {
-            TcHead { link: 2, handle: 0x1_0000, parent, info: 0 }.write(w);
+            TcHead { link: 2, handle: 0x1_0000, parent, info }.write(w);
             w.text(1, name);
             w.bytes(2, &options);
         });
+        let reply = answer(&packet, &mut Client::default(), &mut devices);
+        if reply.changes.iter().all(|change| !change.is_done) {
+            prop_assert_eq!(save(&mut devices), before);
+        }
+    }
+
+    /// Bytes as the options of an action, alone and in a filter.
+    #[test]
+    fn any_options_of_an_action_are_answered(
+        name in prop::sample::select(txweir_core::classify::action::KINDS.to_vec()),
+        number in 1u16..12,
+        options in prop::collection::vec(any::<u8>(), 0..90),
+        in_filter in any::<bool>(),
+    ) {
+        let mut devices = devices(1);
+        prop_assert_eq!(tc("qdisc add dev lan root handle 1: prio", &mut devices).0, 0);
+        let before = save(&mut devices);
+        let list = |w: &mut txweir_netlink::wire::Writer| w.nest(1, |w| {
+            w.text(1, name);
+            // The C struct of most kinds, and another attribute.
+            w.nest(2, |w| {
+                w.bytes(number, &options);
+                w.bytes(2, &options);
+            });
+        });
+        let header = |kind| Header { kind, flags: 0x601, seq: 1, port: 0 };
+        let packet = match in_filter {
+            true => message(header(kind::NEW_FILTER), |w| {
+                TcHead { link: 2, handle: 0, parent: 0x1_0000, info: 0x1_0008 }.write(w);
+                w.text(1, "matchall");
+                w.nest(2, |w| w.nest(2, list));
+            }),
+            false => message(header(kind::NEW_ACTION), |w| {
+                w.put(&[0; 4]);
+                w.nest(1, list);
+            }),
+        };
         let reply = answer(&packet, &mut Client::default(), &mut devices);
         if reply.changes.iter().all(|change| !change.is_done) {
             prop_assert_eq!(save(&mut devices), before);

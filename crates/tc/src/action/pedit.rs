@@ -455,7 +455,17 @@ pub(super) fn show(pedit: &Pedit, shown: &Shown<'_>, out: &mut Out) {
 }
 
 /// Returns the words that make it again: for each 32-bit word, or several, a field that covers it.
+/// A key that no words make, which no line has made, stays as it is.
 pub(super) fn words(pedit: &Pedit) -> String {
+    munges(pedit, |_| Some((String::from("offset 0 u32 preserve"), 1))).unwrap_or_default()
+}
+
+/// Returns the same; `None` if no words make one of its keys.
+pub(super) fn all_words(pedit: &Pedit) -> Option<String> {
+    munges(pedit, |_| None)
+}
+
+fn munges(pedit: &Pedit, unsaid: fn(&Key) -> Option<(String, usize)>) -> Option<String> {
     let mut words = String::from(if pedit.extended() { "pedit ex" } else { "pedit" });
     let mut keys = pedit.keys();
     while let [key, ..] = keys {
@@ -463,13 +473,15 @@ pub(super) fn words(pedit: &Pedit) -> String {
         let (said, n) = named
             .map(|f| (f.place(), format!("{} {}", f.layer, f.names[0])))
             .find_map(|(place, name)| place.said(&name, keys))
-            .or_else(|| Place::raw(key).said(&raw_name(key), keys))
-            // No words make such a key.
-            .unwrap_or_else(|| (String::from("offset 0 u32 preserve"), 1));
+            .or_else(|| {
+                let raw = || Place::raw(key).said(&raw_name(key), keys);
+                (key.header == Network).then(raw).flatten()
+            })
+            .or_else(|| unsaid(key))?;
         words.push_str(&format!(" munge {said}"));
         keys = keys.get(n..).unwrap_or(&[]);
     }
-    words
+    Some(words)
 }
 
 fn raw_name(key: &Key) -> String {

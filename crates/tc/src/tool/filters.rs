@@ -419,8 +419,9 @@ fn print(session: &mut Session<'_>, cmd: &FilterCommand, block: Option<BlockId>,
     session.print(printed);
 }
 
-/// Returns the chains of a block in the order in which they were made.
-fn in_order(filters: &Filters, block: Option<BlockId>) -> Vec<&txweir_core::classify::filter::Chain> {
+/// Returns the chains of a block in the order in which they were made, which is that of listings.
+#[must_use]
+pub fn in_order(filters: &Filters, block: Option<BlockId>) -> Vec<&txweir_core::classify::filter::Chain> {
     let block = block.and_then(|block| filters.block(block));
     let mut chains: Vec<_> = block.map(|b| b.chains.iter().collect()).unwrap_or_default();
     chains.sort_by_key(|chain| chain.made);

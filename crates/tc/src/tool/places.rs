@@ -1,6 +1,7 @@
 //! The places of filters on a device: qdiscs, classes and hooks.
 
 use txweir_core::Handle;
+use txweir_core::classify::filter::BlockId;
 use txweir_core::sched::discipline::Filtered;
 
 use super::apply::has_qdisc;
@@ -59,6 +60,26 @@ pub(super) fn place(device: &dyn Device, place: Option<Place>) -> Result<(Handle
             Err(NoFilters::new(kernel::INVALID_TALKING, "clsact is two places: ingress and egress"))
         }
     }
+}
+
+/// A place that asks filters, and its filters.
+#[derive(Clone, Copy, Debug)]
+pub struct Asks {
+    /// The name by which the tree knows it.
+    pub at: Handle,
+    /// The name that a listing of filters has for it.
+    pub said: Handle,
+    /// The filters.
+    pub block: Option<BlockId>,
+}
+
+/// Returns the place of a device that Linux names by a parent, 0 for the root qdisc. `None` if
+/// nothing asks filters there.
+#[must_use]
+pub fn filters_at(device: &dyn Device, parent: Handle) -> Option<Asks> {
+    let asked = Some(parent).filter(|parent| !parent.is_none()).map(Place::Below);
+    let (at, said) = place(device, asked).ok()?;
+    Some(Asks { at, said, block: device.tree().block(at) })
 }
 
 /// Checks that a qdisc or class asks filters.

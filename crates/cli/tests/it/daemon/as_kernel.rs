@@ -9,6 +9,8 @@ use std::process::{Command, Stdio};
 use std::sync::mpsc;
 use std::time::Instant;
 
+mod recorded;
+
 use super::{Daemon, Dir, PATIENCE, TXWEIR, told};
 use crate::common::machine;
 
@@ -53,8 +55,10 @@ impl Dir {
 /// Returns the lines of a transcript that change qdiscs or classes of the device and that tc 6.1
 /// can say.
 fn changes(path: &Path) -> Vec<String> {
-    // Words that Linux's tc does not have, or that need a device of the real kernel.
-    const OWN: [&str; 5] = ["tcpctl", "shared", "50%", "mode dcb", "dualpi2"];
+    // Words that Linux's tc does not have, or that need a device of the real kernel; and zeros that
+    // it does not send.
+    const OWN: [&str; 7] =
+        ["tcpctl", "shared", "50%", "mode dcb", "dualpi2", "hhf quantum 0", "hhf non_hh_weight 0"];
     let text = fs::read_to_string(path).expect("a transcript");
     let lines = text.lines().filter_map(|line| line.strip_prefix("$ tc "));
     let changes = |line: &&str| {
@@ -83,12 +87,11 @@ fn the_real_tc_prints_what_txweir_tc_prints() {
     files.sort();
     for file in files {
         let kind = file.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-        // tc 6.1 knows the first not at all, and the second is txweir's own; messages have no
-        // options of the third yet, and tc sends no quantum of 0 for the last.
-        if !file.is_file() || matches!(kind.as_str(), "dualpi2" | "rough" | "taprio" | "hhf") {
+        // tc 6.1 knows the first not at all, and the second is txweir's own.
+        if !file.is_file() || matches!(kind.as_str(), "dualpi2" | "rough") {
             continue;
         }
-        let queues = if matches!(kind.as_str(), "mq" | "mqprio" | "multiq") { "4" } else { "1" };
+        let queues = if matches!(kind.as_str(), "mq" | "mqprio" | "multiq" | "taprio") { "4" } else { "1" };
         for dir in [&one, &other] {
             dir.run(&["link", "del", "lan"]);
             dir.ok(&format!("link add lan --queues {queues}"));
