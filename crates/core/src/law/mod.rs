@@ -1,6 +1,7 @@
 //! Control laws on numbers: no queue, no packet.
 
 pub mod bits;
+pub mod blue;
 pub mod borrow;
 pub mod bucket;
 pub mod budget;
@@ -21,4 +22,5 @@ pub mod quick;
 pub mod ranks;
 pub mod red;
 pub mod service;
+pub mod split;
 pub mod turn;
