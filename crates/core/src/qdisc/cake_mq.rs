@@ -64,6 +64,7 @@ impl Discipline for CakeMq {
     const TAKES_CLASS: bool = false;
     const ROOT_ONLY: bool = true;
     const FIXED: bool = true;
+    const WANTS_DETAIL: bool = true;
     const CLASSES: Option<Capability<Self, dyn Classes>> = crate::capability!();
     const WANTS: fn(&Config) -> Option<Wanted> = Cake::WANTS;
     const REFUSED_BY: RefusedBy = Cake::REFUSED_BY;

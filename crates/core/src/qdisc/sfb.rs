@@ -19,7 +19,7 @@ use alloc::vec::Vec;
 
 use crate::base::env::Env;
 use crate::base::handle::{ClassId, Handle};
-use crate::base::time::{Instant, Nanos};
+use crate::base::time::Instant;
 use crate::base::units::Packets;
 use crate::law::blue::{Blue, BlueAction, BlueParams, CERTAIN, Counted};
 use crate::packet::meta::Meta;
@@ -41,9 +41,9 @@ crate::params! {
     /// Parameters of sfb.
     pub struct Config(env) {
         /// Time in milliseconds between two changes of the hashes; 0 for none.
-        rehash: Millis = Millis(600_000), keys ["rehash"];
+        rehash: u32 = 600_000, keys ["rehash"];
         /// Time in milliseconds before a change during which the other set of bins learns.
-        db: Millis = Millis(60_000), keys ["db"];
+        db: u32 = 60_000, keys ["db"];
         /// Most packets that wait; 0 is the length of the device's queue.
         limit: Packets = Packets(0), keys ["limit"];
         /// Most packets in a bin; 0 is five quarters of `target`.
@@ -58,29 +58,6 @@ crate::params! {
         penalty_rate: u32 = 10, keys ["penalty_rate"];
         /// Packets of such flows that may come at once.
         penalty_burst: u32 = 20, keys ["penalty_burst"];
-    }
-}
-
-/// A time in whole milliseconds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Millis(pub u32);
-
-impl Show for Millis {
-    fn text(&self, f: &mut dyn fmt::Write) -> fmt::Result {
-        Nanos::from_millis(self.0.into()).text(f)
-    }
-    fn exact(&self, f: &mut dyn fmt::Write) -> fmt::Result {
-        write!(f, "{}", self.0)
-    }
-    fn json(&self) -> Json {
-        Nanos::from_millis(self.0.into()).json()
-    }
-}
-
-impl Value for Millis {
-    const EXPECTED: &'static str = "a whole number of milliseconds, without a unit";
-    fn take(words: &mut Words<'_>) -> Result<Self, Refusal> {
-        u32::take(words).map(Self).map_err(|_| Refusal::NotSuch)
     }
 }
 
@@ -156,6 +133,9 @@ pub struct Sfb {
     counted: Vec<Counted>,
     limit: PacketLimit,
     stats: Stats,
+    /// True if all packets were taken out of the class, and the bins have not forgotten them yet:
+    /// what is taken out changes no counter.
+    emptied: bool,
 }
 
 /// Length of a tick, in which the law counts time.
@@ -174,8 +154,8 @@ fn params(cfg: &Config) -> BlueParams {
         decrement: cfg.decrement.0,
         penalty_rate: cfg.penalty_rate,
         penalty_burst: cfg.penalty_burst,
-        rehash: cfg.rehash.0.into(),
-        warmup: cfg.db.0.into(),
+        rehash: cfg.rehash.into(),
+        warmup: cfg.db.into(),
     }
 }
 
@@ -226,6 +206,7 @@ impl Discipline for Sfb {
             counted: vec![Counted::default(); env.packets as usize],
             limit,
             stats: Stats::default(),
+            emptied: false,
         }
     }
     fn start(&mut self, now: Instant) {
@@ -247,6 +228,9 @@ impl Discipline for Sfb {
         if self.is_full() { Verdict::Full } else { self.inner[0].node.would_accept(m) }
     }
     fn enqueue(&mut self, p: Pkt, class: Option<ClassId>, cx: &mut Cx) {
+        if core::mem::take(&mut self.emptied) {
+            self.law.release_all();
+        }
         if self.is_full() {
             self.stats.queuedrop += 1;
             cx.overlimit();
@@ -304,7 +288,7 @@ impl Discipline for Sfb {
     }
     /// All packets wait in the class, and leave it with this call.
     fn evict_all(&mut self, _out: &mut List, _pool: &mut Pool) {
-        self.law.release_all();
+        self.emptied = true;
     }
     fn queued(&self, _pool: &Pool, _f: &mut dyn FnMut(Waiting<'_>)) {}
     fn reset(&mut self, cx: &mut Cx) {
@@ -359,5 +343,6 @@ impl Sfb {
         let seeds = [cx.rng.next_u64(), cx.rng.next_u64()];
         self.law = Blue::new(params, seeds, tick(cx.now));
         self.counted.fill(Counted::default());
+        self.emptied = false;
     }
 }

@@ -46,8 +46,9 @@ fn the_limit_is_that_of_all_flows() {
 fn a_flow_that_does_not_slow_down_is_held_to_the_penalty_rate() {
     let options = "max 100 target 2 increment 1.0 decrement 0.0 penalty_rate 100 penalty_burst 3";
     let mut lane = Lane::new("sfb", options);
-    // Two packets fill the bins to the target; then three tokens.
-    assert_eq!(offer(&mut lane, at(0), 9, meta(1)), 5);
+    // Two packets fill the bins to the target; then come the three tokens of the start, and the
+    // three of the second that has passed since.
+    assert_eq!(offer(&mut lane, at(0), 12, meta(1)), 8);
     assert_eq!(drops(&lane), [0, 4, 0, 0, 0]);
     // One each 10 ms, counted from when there were none.
     assert_eq!(offer(&mut lane, at(9), 1, meta(1)), 0);

@@ -1,5 +1,6 @@
 //! sfb as tc prints it: steps of probabilities with six digits.
 
+use txweir_core::Nanos;
 use txweir_core::sched::erased::Qdisc;
 use txweir_core::text::value::{Json, Show, exact_of, text_of};
 
@@ -19,6 +20,12 @@ pub(super) fn options(qdisc: &dyn Qdisc) -> Vec<Printed> {
                 let part = exact_of(o.value).parse().unwrap_or(0.0f64);
                 let digits = general((part * ONE).round() / ONE, 6);
                 Printed { key, text: Some(format!("{key} {digits}")), json: Some(Json::Number(digits)) }
+            }
+            "rehash" | "db" => {
+                // Milliseconds, which tc prints as a time.
+                let ms = exact_of(o.value).parse().unwrap_or(0);
+                let time = Nanos::from_millis(ms);
+                Printed { key, text: Some(format!("{key} {}", text_of(&time))), json: Some(time.json()) }
             }
             "penalty_rate" => with_unit(key, o.value, "pps"),
             "penalty_burst" => with_unit(key, o.value, "p"),
