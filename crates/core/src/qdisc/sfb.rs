@@ -129,6 +129,8 @@ crate::stats! {
 pub struct Sfb {
     inner: [Class; 1],
     law: Blue,
+    /// Seeds of the first hashes.
+    seeds: [u64; 2],
     /// The bins of the packet in each slot of the pool.
     counted: Vec<Counted>,
     limit: PacketLimit,
@@ -200,9 +202,11 @@ impl Discipline for Sfb {
     }
     fn new(cfg: &Config, (): (), env: &Env) -> Self {
         let limit = PacketLimit { limit: cfg.limit };
+        let seeds = [env.seed, !env.seed];
         Self {
             inner: [Class { minor: 1, node: leaf::plain::<Pfifo>(limit.clone(), env) }],
-            law: Blue::new(params(cfg), [env.seed, !env.seed], 0),
+            law: Blue::new(params(cfg), seeds, 0),
+            seeds,
             counted: vec![Counted::default(); env.packets as usize],
             limit,
             stats: Stats::default(),
@@ -245,7 +249,7 @@ impl Discipline for Sfb {
                 let full = action == BlueAction::Full;
                 *(if full { &mut self.stats.bucketdrop } else { &mut self.stats.penaltydrop }) += 1;
                 cx.overlimit();
-                return cx.drop(p, DropReason::FlowLimit);
+                return cx.drop(p, DropReason::Congested);
             }
             BlueAction::Mark if cx.mark(&p, MarkReason::Congested) => self.stats.marked += 1,
             BlueAction::Mark | BlueAction::Drop => {
@@ -338,10 +342,9 @@ impl Sfb {
     fn is_full(&self) -> bool {
         self.inner[0].node.account().queued().packets >= u64::from(self.limit.limit.0)
     }
-    /// Begins anew with these parameters: bins without packets, new hashes, all tokens.
-    fn renew(&mut self, params: BlueParams, cx: &mut Cx) {
-        let seeds = [cx.rng.next_u64(), cx.rng.next_u64()];
-        self.law = Blue::new(params, seeds, tick(cx.now));
+    /// Begins anew with these parameters: bins without packets, the first hashes, all tokens.
+    fn renew(&mut self, params: BlueParams, cx: &Cx) {
+        self.law = Blue::new(params, self.seeds, tick(cx.now));
         self.counted.fill(Counted::default());
         self.emptied = false;
     }
