@@ -63,7 +63,8 @@ pub enum BlueAction {
     Pass,
     /// It is to be marked; dropped if it cannot be.
     Mark,
-    /// It is dropped: a flow with a probability above one half does not answer to marks.
+    /// It is dropped: the flow's probability is above one half, so that it does not answer to
+    /// marks, or the queue is badly congested.
     Drop,
     /// All its bins are at their maximum.
     Full,
@@ -184,10 +185,12 @@ impl Blue {
             let action = if self.token(now) { BlueAction::Pass } else { BlueAction::Penalty };
             return (action, counted);
         }
-        let action = match (draw() as u16) < probability {
-            // the lower bits of a random number
+        let drawn = draw() as u16; // the lower bits of a random number
+        // Beyond one half, the chance of a drop in place of a mark grows from none to all.
+        let beyond = probability.saturating_sub(CERTAIN / 2);
+        let action = match drawn < probability {
             false => BlueAction::Pass,
-            true if probability > CERTAIN / 2 => BlueAction::Drop,
+            true if u32::from(drawn) < 2 * u32::from(beyond) => BlueAction::Drop,
             true => BlueAction::Mark,
         };
         (action, counted)
@@ -320,6 +323,21 @@ mod tests {
         law.take(counted);
         assert_eq!(law.arrive(7, 0, || 100).0, BlueAction::Pass);
         assert_eq!(law.arrive(7, 0, || 199).0, BlueAction::Mark);
+    }
+
+    /// At three quarters, numbers below one half are drops, and those up to the probability marks.
+    #[test]
+    fn beyond_one_half_some_marks_are_drops() {
+        let mut law = blue(BlueParams { increment: CERTAIN / 4, decrement: 0, target: 1, max: 99, ..PARAMS });
+        let (_, counted) = law.arrive(7, 0, || 0);
+        law.take(counted);
+        assert_eq!(law.arrive(7, 0, || 0).0, BlueAction::Mark, "a quarter");
+        assert_eq!(law.arrive(7, 0, || 0).0, BlueAction::Mark, "a half, less a part of 65535");
+        let at = |drawn| law.clone().arrive(7, 0, || drawn).0;
+        let half = u64::from(CERTAIN / 2);
+        assert_eq!(at(half - 10), BlueAction::Drop);
+        assert_eq!(at(half + 10), BlueAction::Mark);
+        assert_eq!(at(3 * half / 2 + 10), BlueAction::Pass);
     }
 
     #[test]
