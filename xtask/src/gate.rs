@@ -10,7 +10,7 @@ const TABLE: &str = "spec/instructions.txt";
 
 /// The counted jobs. The 100 000-flow job is only timed: it measures the memory, not the code. The
 /// jobs of owners are only timed too: valgrind has no membarrier(2).
-const JOBS: [&str; 34] = [
+const JOBS: [&str; 33] = [
     "fifo-direct",
     "fifo-direct-nobql",
     "fifo-queued",
@@ -39,7 +39,6 @@ const JOBS: [&str; 34] = [
     "qfq-1k",
     "red",
     "rough",
-    "sfb",
     "sfq-1k",
     "skbprio",
     "taprio",
