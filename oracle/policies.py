@@ -159,6 +159,13 @@ def choke(d, rate):
     return f" limit {limit} bandwidth {min(rate, 30_000_000_000)}bit min {limit // 2} max {limit - 1} burst {d.of(3000, 9000)}"
 
 
+def sfb(d, rate):
+    """Without chances: bins at their maximum before any probability rises."""
+    most = d.between(2, 30)
+    return (f" max {most} target {most + 1}" + d.sometimes(60, f" limit {d.between(3, 80)}")
+            + d.sometimes(30, f" penalty_rate {d.of(1, 50)}"))
+
+
 def choke_by_chance(d, rate):
     least = d.between(3, 30)
     return (f" limit 400 bandwidth {min(rate, 30_000_000_000)}bit min {least} max {least * 3} burst {2 * least}"
@@ -212,7 +219,7 @@ KINDS = {
     "pfifo": pfifo, "bfifo": bfifo, "pfifo_head_drop": pfifo, "pfifo_fast": lambda d, rate: "", "prio": prio, "codel": codel,
     "fq_codel": fq_codel, "tbf": tbf, "ets": ets, "sfq": sfq, "netem": netem, "fq": fq, "red": red, "pie": pie, "fq_pie": fq_pie,
     "skbprio": skbprio, "cake": cake, "drr": lambda d, rate: "", "multiq": lambda d, rate: "", "htb": lambda d, rate: "",
-    "hfsc": lambda d, rate: "", "qfq": lambda d, rate: "", "hhf": hhf, "plug": plug, "choke": choke,
+    "hfsc": lambda d, rate: "", "qfq": lambda d, rate: "", "hhf": hhf, "plug": plug, "choke": choke, "sfb": sfb,
 }
 # Kinds with classes that may have qdiscs of any kind.
 INNER = ("prio", "ets", "tbf", "drr", "qfq", "multiq", "netem", "red")
@@ -418,7 +425,7 @@ def meant(policy):
 
 
 # Those that tell flows apart by their headers, which the kernel looks for behind the tags of a packet socket, where they are not.
-HASHING = {"sfq", "choke", "fq_codel", "fq_pie", "fq", "cake"}
+HASHING = {"sfb", "sfq", "choke", "fq_codel", "fq_pie", "fq", "cake"}
 # Linux cannot mark a frame of so many bytes that a packet socket has sent: its IP header lies in a fragment.
 PAGE = 4096
 # A case is over after so long at the slowest rates: what waits then is in the last counters.

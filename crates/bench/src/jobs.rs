@@ -94,6 +94,7 @@ pub const JOBS: &[Job] = &[
         peer: false,
         make: dualpi2,
     },
+    Job { name: "sfb", about: "sfb, 64 packets standing, many flows", peer: false, make: sfb },
     Job { name: "sfq-1k", about: "sfq, 1024 flows x 4 packets", peer: false, make: sfq_1k },
     Job {
         name: "rough",
@@ -341,6 +342,10 @@ fn taprio() -> Run {
     let made = made.and_then(|p| p.with_qdisc("taprio", &words).map_err(|e| e.to_string()));
     let path = made.unwrap_or_else(|e| unreachable!("a benchmark's own options are right: {e}"));
     bursts(path, 64, draw(1 << 16, |r| (r.below(2) as u32, 0)))
+}
+
+fn sfb() -> Run {
+    path("sfb", "max 100 target 90", 1024, true, 64, draw(1 << 16, |r| (0, r.next_u64() as u32)))
 }
 
 fn hhf() -> Run {

@@ -398,7 +398,7 @@ impl Checker {
 
     /// True if a qdisc of the tree keeps packets for stopped queues.
     fn by_queue(&self) -> bool {
-        self.rules.iter().any(|rule| ["mq", "mqprio", "multiq", "taprio"].contains(&rule.kind))
+        self.rules.iter().any(|rule| ["mq", "mqprio", "cake_mq", "multiq", "taprio"].contains(&rule.kind))
     }
 
     /// Checks law 4, from one wake to the next.

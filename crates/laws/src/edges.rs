@@ -252,7 +252,9 @@ impl Edges {
 fn burst(world: &mut World, turn: u32) -> Result<(), Violation> {
     world.run(&Op::Freeze(true))?;
     for n in 0..26_u32 {
-        let hash = (n % 7 + turn).wrapping_mul(0x9e37_79b9);
+        // ARP is no flow of IP: cake has another tin for it.
+        let arp = n % 3 == 2;
+        let hash = (n % 7 + turn).wrapping_mul(0x9e37_79b9) ^ u32::from(arp) << 16;
         let mut meta = match n {
             0 => Meta::new(0),
             1 => Meta::new(1),
@@ -269,7 +271,8 @@ fn burst(world: &mut World, turn: u32) -> Result<(), Violation> {
         meta = meta.hash(hash).ecn(Ecn::from_ds(n as u8)).priority(n % 16);
         meta.protocol = [0x0800, 0x86dd, 0x0806][n as usize % 3];
         meta.tcp_control = n % 6 == 3 && meta.len == 60;
-        (meta.queue, meta.mark) = (queue_of(&meta) % 4, n * 0x0101_0101);
+        // A flow has one mark, which may choose its tin.
+        (meta.queue, meta.mark) = (queue_of(&meta) % 4, n % 7 * 0x0101_0101);
         if n % 5 < 3 {
             meta.priority = Handle::new(1, [1, 1, 2][n as usize % 5]).0;
         }

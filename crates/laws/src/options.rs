@@ -12,6 +12,7 @@ use txweir_core::qdisc::ets::Quanta;
 use txweir_core::qdisc::mqprio::{Mode, Preemption, Ranges, Rates, Shaper};
 use txweir_core::qdisc::red::Qevent;
 use txweir_core::qdisc::rough::Profile;
+use txweir_core::qdisc::sfb;
 use txweir_core::qdisc::sfq::Seconds;
 use txweir_core::qdisc::taprio::Entries;
 use txweir_core::sched::classful::{ClassAt, ClassSpec};
@@ -158,6 +159,7 @@ pub(crate) fn value_words(param: &Param, rng: &mut Rng) -> Vec<String> {
             (100_000 + log_uniform(rng, 1 << 20)).to_string(),
         ],
         e if e == Clock::EXPECTED => vec![(*pick(rng, &["CLOCK_TAI", "TAI", "tai"])).into()],
+        e if e == sfb::Part::EXPECTED => vec![exact_of(&sfb::Part(log_uniform(rng, 65_535) as u16))],
         e if e == Mask::EXPECTED => vec![log_uniform(rng, 1 << 14).to_string()],
         e if e == NanosBare::EXPECTED => {
             let v = NanosBare(log_uniform(rng, 2_000_000_000));

@@ -182,6 +182,20 @@ const STRUCTS: [(&str, &[Field]); 9] = [
         ],
     ),
     ("hhf", &[n("drop_overlimit"), n("hh_overlimit"), n("tot_hh"), n("cur_hh")]),
+    (
+        "sfb",
+        &[
+            n("earlydrop"),
+            n("penaltydrop"),
+            n("bucketdrop"),
+            n("queuedrop"),
+            n("childdrop"),
+            n("marked"),
+            n("maxqlen"),
+            n("maxprob"),
+            n("avgprob"),
+        ],
+    ),
     ("red", &[n("early"), n("pdrop"), n("other"), n("marked")]),
     ("choke", &[n("early"), n("pdrop"), n("other"), n("marked"), n("matched")]),
 ];
@@ -199,6 +213,8 @@ pub(crate) fn of_qdisc(qdisc: &dyn Qdisc, given: &Given) -> Option<Vec<u8>> {
             true => 1,
             false => given.signed(key).map_or(0, i64::cast_unsigned),
         };
+        // Probabilities of sfb are parts of 65535 there, the upper 16 bits of those of 2^64 here.
+        let n = if kind == "sfb" && key.ends_with("prob") { n >> 48 } else { n };
         match wide {
             true => w.put(&n.to_ne_bytes()),
             false => w.put_all(&[n as u32]),

@@ -21,6 +21,13 @@ const REMOVED: [(&str, &str); 3] = [
     ("atm", "stab charges packets as ATM cells"),
 ];
 
+/// Kinds whose work is not that of a qdisc, each with what it needs.
+const ELSEWHERE: [(&str, &str); 1] = [(
+    "teql0",
+    "it only feeds the kernel's device teql0, which sends by several devices in turn to the neighbours \
+     behind them; txweir has neither: mq takes turns over the queues of one device",
+)];
+
 /// Returns the entry of a kind that the engine has.
 pub(crate) fn spec_of(source: &Source, kind: &Word) -> Option<&'static Spec> {
     source.kinds.get(&kind.text)
@@ -37,7 +44,8 @@ pub(crate) fn unknown_kind(source: &Arc<Source>, kind: &Word) -> Diagnostic {
     if language::knows(Object::Qdisc, &kind.text) {
         let message = format!("txweir has no qdisc {}: Linux has it", kind.text);
         let err = Diagnostic::error(code::NOT_IN_ENGINE, source, kind.span.clone(), message);
-        return err.expected(known_kinds(source));
+        let why = ELSEWHERE.iter().find(|(name, _)| *name == kind.text).map(|(_, why)| (*why).to_string());
+        return err.expected(known_kinds(source)).hint(why);
     }
     let candidates = source.kinds.iter().map(|s| s.kind).chain(BEFORE_KIND);
     let near = suggest::closest(&kind.text, candidates).map(String::from);

@@ -7,7 +7,6 @@
 
 mod action_refusals;
 mod actions;
-mod cake;
 mod ematch;
 mod engine;
 mod filters;
@@ -50,13 +49,13 @@ pub enum Object {
 }
 
 fn grammars(object: Object) -> impl Iterator<Item = &'static Grammar> {
-    let (table, more): (_, &[Grammar]) = match object {
-        Object::Qdisc => (qdiscs::TABLE, &*cake::CAKE_MQ),
-        Object::Class => (&[], &[]),
-        Object::Filter => (filters::TABLE, &[]),
-        Object::Action => (actions::TABLE, &[]),
+    let table: &[Grammar] = match object {
+        Object::Qdisc => qdiscs::TABLE,
+        Object::Class => &[],
+        Object::Filter => filters::TABLE,
+        Object::Action => actions::TABLE,
     };
-    table.iter().chain(more)
+    table.iter()
 }
 
 /// Returns the kinds of an object that tc has and the engine does not; for filters and actions all

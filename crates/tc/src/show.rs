@@ -16,6 +16,7 @@ mod netem;
 mod number;
 mod queues;
 mod red;
+mod sfb;
 mod sfq;
 mod stab;
 mod taprio;
@@ -435,7 +436,8 @@ fn options(qdisc: &dyn Qdisc, form: &Form) -> Vec<Printed> {
         "etf" => return etf::options(qdisc),
         // tc prints none of plug's.
         "plug" => return Vec::new(),
-        "cake" => return cake::options(qdisc, form),
+        "cake" | "cake_mq" => return cake::options(qdisc, form),
+        "sfb" => return sfb::options(qdisc),
         "sfq" => return sfq::options(qdisc, form),
         "mqprio" => return queues::options(qdisc, form),
         "taprio" => return taprio::options(qdisc),

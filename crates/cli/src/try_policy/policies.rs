@@ -19,7 +19,7 @@ pub(super) const DEFAULT: &str = "default";
 /// (`net.core.default_qdisc = fq_codel`, systemd's 50-default.conf).
 pub(super) const DISTRO: &str = "distro";
 /// Kinds of root qdiscs that a device of one queue cannot have.
-const OF_QUEUES: [&str; 4] = ["mq", "mqprio", "multiq", "taprio"];
+const OF_QUEUES: [&str; 5] = ["mq", "mqprio", "cake_mq", "multiq", "taprio"];
 
 /// Returns the policies in order, each with a name of its own. A script or a dump may ask for more
 /// queues, which `setup` then has.

@@ -1,6 +1,7 @@
 //! Control laws on numbers: no queue, no packet.
 
 pub mod bits;
+pub mod blue;
 pub mod borrow;
 pub mod bucket;
 pub mod budget;
@@ -22,4 +23,5 @@ pub mod ranks;
 pub mod red;
 pub mod service;
 pub(crate) mod share;
+pub mod split;
 pub mod turn;

@@ -23,7 +23,7 @@ pub use shares::{EachCopy, Sharing};
 
 use crate::path::tree::{Place, Tree, Whole, default_root, names, tables};
 use crate::path::trees::{Spot, Trees};
-use crate::qdisc::{leaf, mq, mqprio};
+use crate::qdisc::{cake_mq, leaf, mq, mqprio};
 use crate::sched::cx::Cx;
 use crate::sched::erased::Qdisc;
 use crate::sched::node::Node;
@@ -187,10 +187,12 @@ impl<'a> Qdiscs<'a> {
         let mut changed = Ok(());
         let Some((at, place)) = found.in_tree else {
             let Over::Port(forest) = &mut self.0 else { return Ok(()) };
+            let all = options.clone();
             forest.edit_shell(&mut |node, cx| {
                 changed = node.with(cx, |qdisc, cx| qdisc.change(options, &env, cx));
             });
-            return changed;
+            changed?;
+            return if found.spec.fixed { self.change_below(&all) } else { Ok(()) };
         };
         self.check_growth(found.parent, found.spec, options)?;
         self.edit(at, &mut |tree, cx| {
@@ -245,6 +247,21 @@ impl<'a> Qdiscs<'a> {
         let trees = self.trees();
         let there = stays.and_then(|(at, place)| Some((trees.trees().nth(at)?, place)));
         there.map_or(Ok(()), |(tree, place)| rules::check_sizes(tree, place.parent))
+    }
+
+    /// Changes the options of the qdisc of each queue, whose root has taken them.
+    fn change_below(&mut self, options: &Words<'_>) -> Result<(), ConfigError> {
+        for at in 0..self.trees().trees().count() {
+            self.edit(at, &mut |tree, cx| {
+                let (env, mut changed) = (*tree.env(), Ok(()));
+                tree.reach(Handle::ROOT, cx, &mut |node, cx| {
+                    changed = node.with(cx, |qdisc, cx| qdisc.change(&mut options.clone(), &env, cx));
+                });
+                tree.disturb();
+                changed
+            })?;
+        }
+        Ok(())
     }
 
     /// Sets or removes the size table of the qdisc at `parent`: the sizes that it and everything
@@ -329,6 +346,7 @@ impl<'a> Qdiscs<'a> {
     ) -> Result<Handle, ConfigError> {
         let spec = self.trees().kinds().kind(kind_name)?;
         let parent = there.parent;
+        self.check_fixed(parent)?;
         let depth = there.in_tree.map_or(0, |(_, place)| place.depth);
         if depth + 1 >= DEPTH_MAX && spec.shape.is_classful() {
             let expected = format!("at most {DEPTH_MAX} levels of qdiscs");
@@ -364,6 +382,18 @@ impl<'a> Qdiscs<'a> {
             }
         }
         Ok(handle)
+    }
+
+    /// Refuses a place below a qdisc whose classes keep the qdiscs that it gives them.
+    fn check_fixed(&self, parent: Handle) -> Result<(), ConfigError> {
+        let trees = self.trees();
+        let owner = if parent == Handle::ROOT { None } else { trees.owner(parent) };
+        let Some(spec) = owner.map(|spot| spot.node.qdisc().spec()).filter(|spec| spec.fixed) else {
+            return Ok(());
+        };
+        let expected = format!("a class of another kind: the qdiscs below {} are part of it", spec.kind);
+        let err = ConfigError::new(ErrorKind::Unsupported, Object::place(parent), expected, "a qdisc");
+        Err(err.key("parent").hint("change its own options"))
     }
 
     /// Refuses options with which a qdisc would have more memory than there is; those that it
@@ -449,7 +479,7 @@ fn no_packets() -> ConfigError {
 
 /// True if a root of this kind only stands for the qdiscs of each queue.
 pub(super) fn stands_for_queues(kind: &str) -> bool {
-    [mq::KIND, mqprio::KIND].contains(&kind)
+    [mq::KIND, mqprio::KIND, cake_mq::KIND].contains(&kind)
 }
 
 /// Returns the default qdisc of a class of `owner`.

@@ -276,6 +276,11 @@ impl SharedRates {
         shared
     }
 
+    /// Returns the rate of a name for all qdiscs of some trees that name it: see `rate_of`.
+    pub(super) fn agreed_of(&mut self, wanted: &Wanted) -> Agreed {
+        Agreed { rates: [(wanted.name.clone(), self.rate_of(wanted))].into() }
+    }
+
     /// Forgets the names that are out of use, if there may be many of them.
     fn sweep(&mut self) {
         if self.entries.len() >= self.sweep_at {

@@ -23,6 +23,9 @@ use crate::sched::answer::{Next, Verdict};
 use crate::sched::cx::Cx;
 use crate::sched::node::{Class, Node, Peek};
 
+/// Makes the qdisc that a class has first, by its minor number.
+pub type Child<'a> = &'a dyn Fn(u16, &Env) -> Node;
+
 /// A class for each transmit queue.
 #[derive(Debug)]
 pub struct ByQueue {
@@ -35,23 +38,23 @@ pub struct ByQueue {
 
 impl ByQueue {
     /// Returns as many classes as the device has queues, each with the qdisc that `child` makes.
-    pub fn new(env: &Env, child: fn(&Env) -> Node) -> Self {
+    pub fn new(env: &Env, child: Child<'_>) -> Self {
         let mut classes = Self { bands: Vec::new(), active: QueueSet::new(), last: 0 };
         classes.fit(env, child);
         classes
     }
     /// Adapts the classes to the queues that the device has now; the packets of removed classes are
     /// dropped.
-    pub fn change(&mut self, env: &Env, child: fn(&Env) -> Node, cx: &mut Cx) {
+    pub fn change(&mut self, env: &Env, child: Child<'_>, cx: &mut Cx) {
         for class in self.bands.iter_mut().skip(count(env)) {
             class.node.purge(cx);
         }
         self.fit(env, child);
     }
-    fn fit(&mut self, env: &Env, child: fn(&Env) -> Node) {
+    fn fit(&mut self, env: &Env, child: Child<'_>) {
         self.bands.truncate(count(env));
         for minor in (1..).take(count(env)).skip(self.bands.len()) {
-            self.bands.push(Class { minor, node: child(env) });
+            self.bands.push(Class { minor, node: child(minor, env) });
         }
         self.active.truncate(count(env));
         if usize::from(self.last) >= self.bands.len() {
@@ -216,7 +219,7 @@ macro_rules! classes {
 pub(crate) use classes;
 
 /// Returns the number of classes.
-fn count(env: &Env) -> usize {
+pub(super) fn count(env: &Env) -> usize {
     usize::from(env.queues.clamp(1, QueueSet::QUEUES_MAX))
 }
 

@@ -2,6 +2,7 @@
 
 pub mod by_queue;
 pub mod cake;
+pub mod cake_mq;
 pub mod cbs;
 pub mod choke;
 pub mod codel;
@@ -30,6 +31,7 @@ pub mod qfq;
 pub mod red;
 mod registry;
 pub mod rough;
+pub mod sfb;
 pub mod sfq;
 pub mod skbprio;
 mod slots;
@@ -46,6 +48,7 @@ pub use registry::Registry;
 pub static KINDS: &[&Spec] = &[
     &Spec::of::<fifo::Bfifo>(),
     &Spec::of::<cake::Cake>(),
+    &Spec::of::<cake_mq::CakeMq>(),
     &Spec::of::<cbs::Cbs>(),
     &Spec::of::<choke::Choke>(),
     &Spec::of::<codel::Codel>(),
@@ -72,6 +75,7 @@ pub static KINDS: &[&Spec] = &[
     &Spec::of::<qfq::Qfq>(),
     &Spec::of::<red::Red>(),
     &Spec::of::<rough::Rough>(),
+    &Spec::of::<sfb::Sfb>(),
     &Spec::of::<sfq::Sfq>(),
     &Spec::of::<skbprio::Skbprio>(),
     &Spec::of::<taprio::Taprio>(),

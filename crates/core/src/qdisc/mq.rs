@@ -70,10 +70,10 @@ impl Discipline for Mq {
         several_queues(Self::KIND, env)
     }
     fn new(_cfg: &Config, (): (), env: &Env) -> Self {
-        Self(ByQueue::new(env, default_child))
+        Self(ByQueue::new(env, &|_, env| default_child(env)))
     }
     fn change(&mut self, _cfg: &Config, (): (), env: &Env, cx: &mut Cx) {
-        self.0.change(env, default_child, cx);
+        self.0.change(env, &|_, env| default_child(env), cx);
     }
     by_queue::hand_on!();
 }

@@ -53,10 +53,10 @@ impl Discipline for Multiq {
         several_queues(Self::KIND, env)
     }
     fn new(_cfg: &Config, (): (), env: &Env) -> Self {
-        Self(ByQueue::new(env, leaf::default_child))
+        Self(ByQueue::new(env, &|_, env| leaf::default_child(env)))
     }
     fn change(&mut self, _cfg: &Config, (): (), env: &Env, cx: &mut Cx) {
-        self.0.change(env, leaf::default_child, cx);
+        self.0.change(env, &|_, env| leaf::default_child(env), cx);
     }
     by_queue::hand_on!();
 }

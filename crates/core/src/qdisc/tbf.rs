@@ -35,7 +35,7 @@ use crate::sched::capability::{Capability, Classes, Shares};
 use crate::sched::cx::Cx;
 use crate::sched::discipline::{ChangeRule, Discipline};
 use crate::sched::node::{Class, Node, Peek};
-use crate::sched::share::{Share, Wanted};
+use crate::sched::share::{Joined, Share, Wanted};
 use crate::sched::spec::{ClassShape, Flags, RefusedBy, Refuser, Style};
 use crate::text::error::{ConfigError, ErrorKind, Object};
 use crate::text::value::Name;
@@ -91,36 +91,15 @@ pub struct Tbf {
     max_size: u32,
     /// Rate and peak rate (0 without one) as given, for a change that keeps the tokens.
     rates: (Rate, Rate),
-    shared: Option<Sharing>,
+    shared: Option<Joined>,
     /// Limit of the FIFO that the class has until a qdisc is grafted.
     limit: ByteLimit,
 }
 
-/// A share of a common bucket, in place of an own bucket for `rate`.
-#[derive(Debug)]
-struct Sharing {
-    wanted: Wanted,
-    lease: Lease,
-}
-
-impl Sharing {
-    /// Returns the rate that `cfg` asks to share.
-    fn wanted(cfg: &Config) -> Option<Wanted> {
-        let burst = Bytes(Charge::of(cfg).sizing.size(u32::try_from(cfg.burst.0).unwrap_or(u32::MAX)));
-        Some(Wanted { name: cfg.shared.clone()?, rate: cfg.rate, burst })
-    }
-    /// Returns the share that `cfg` asks for, not yet joined with others.
-    fn of(cfg: &Config) -> Option<Self> {
-        let wanted = Self::wanted(cfg)?;
-        let lease = Lease::alone(wanted.rate, wanted.burst);
-        Some(Self { wanted, lease })
-    }
-    /// Returns the share after a change: the old one stays joined if name, rate and burst are as
-    /// before.
-    fn change(old: Option<Self>, cfg: &Config) -> Option<Self> {
-        let new = Self::of(cfg)?;
-        Some(old.filter(|old| old.wanted == new.wanted).unwrap_or(new))
-    }
+/// Returns the rate that `cfg` asks to share, in place of an own bucket for `rate`.
+fn wanted(cfg: &Config) -> Option<Wanted> {
+    let burst = Bytes(Charge::of(cfg).sizing.size(u32::try_from(cfg.burst.0).unwrap_or(u32::MAX)));
+    Some(Wanted { name: cfg.shared.clone()?, rate: cfg.rate, burst })
 }
 
 /// The cost of a packet in each bucket.
@@ -170,7 +149,7 @@ impl Discipline for Tbf {
     };
     const CLASSES: Option<Capability<Self, dyn Classes>> = crate::capability!();
     const SHARES: Option<Capability<Self, dyn Shares>> = crate::capability!();
-    const WANTS: fn(&Config) -> Option<Wanted> = Sharing::wanted;
+    const WANTS: fn(&Config) -> Option<Wanted> = wanted;
     type Config = Config;
     type Rules = ();
     type Stats = NoStats;
@@ -223,7 +202,7 @@ impl Discipline for Tbf {
             filled: Instant::ZERO,
             max_size: 0,
             rates: rates(cfg),
-            shared: Sharing::of(cfg),
+            shared: Joined::of(wanted(cfg)),
             limit: limit_of(cfg),
         };
         tbf.configure(cfg);
@@ -232,7 +211,7 @@ impl Discipline for Tbf {
     fn change(&mut self, cfg: &Config, (): (), env: &Env, cx: &mut Cx) {
         let kept = cx.swapping().then(|| self.available(cx.now));
         let rates = core::mem::replace(&mut self.rates, rates(cfg));
-        self.shared = Sharing::change(self.shared.take(), cfg);
+        self.shared = Joined::change(self.shared.take(), wanted(cfg));
         self.configure(cfg);
         self.limit = limit_of(cfg);
         if let Some((tokens, peak_tokens)) = kept {
@@ -324,8 +303,7 @@ impl Shares for Tbf {
         self.shared(0).into_iter().for_each(f);
     }
     fn shared(&self, minor: u16) -> Option<Share<'_>> {
-        let Sharing { wanted, lease } = self.shared.as_ref().filter(|_| minor == 0)?;
-        Some(Share { minor, name: &wanted.name, rate: wanted.rate, burst: wanted.burst, lease })
+        self.shared.as_ref().filter(|_| minor == 0).map(Joined::shown)
     }
     fn share(&mut self, _minor: u16, lease: Lease) {
         if let Some(shared) = &mut self.shared {

@@ -36,3 +36,30 @@ impl Share<'_> {
         Wanted { name: self.name.clone(), rate: self.rate, burst: self.burst }
     }
 }
+
+/// A rate that an object shares: its own part of it, and the values that it was given.
+#[derive(Debug)]
+pub(crate) struct Joined {
+    pub wanted: Wanted,
+    pub lease: Lease,
+}
+
+impl Joined {
+    /// Returns the share that is asked for, not yet joined with others.
+    pub fn of(wanted: Option<Wanted>) -> Option<Self> {
+        let wanted = wanted?;
+        let lease = Lease::alone(wanted.rate, wanted.burst);
+        Some(Self { wanted, lease })
+    }
+    /// Returns the share after a change: the old one stays joined if name, rate and burst are as
+    /// before.
+    pub fn change(old: Option<Self>, wanted: Option<Wanted>) -> Option<Self> {
+        let new = Self::of(wanted)?;
+        Some(old.filter(|old| old.wanted == new.wanted).unwrap_or(new))
+    }
+    /// Returns it as that of the qdisc itself.
+    pub fn shown(&self) -> Share<'_> {
+        let Self { wanted, lease } = self;
+        Share { minor: 0, name: &wanted.name, rate: wanted.rate, burst: wanted.burst, lease }
+    }
+}

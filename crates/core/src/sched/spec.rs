@@ -131,6 +131,8 @@ pub struct Spec {
     pub shape: ClassShape,
     /// True if it is for the root only: see `Discipline::ROOT_ONLY`.
     pub root_only: bool,
+    /// True if the qdiscs of its classes are part of it: see `Discipline::FIXED`.
+    pub fixed: bool,
     /// Its parameters.
     pub params: &'static [Param],
     /// The keys that tc takes once in a line.
@@ -171,6 +173,7 @@ impl Spec {
             flags: D::FLAGS,
             shape: D::SHAPE,
             root_only: D::ROOT_ONLY,
+            fixed: D::FIXED,
             params: D::Config::TABLE,
             once: D::Config::ONCE,
             cut: D::Config::CUT,

@@ -133,8 +133,9 @@ fn ample(kind: &str) -> &'static str {
         "ets" => "bands 4 strict 2",
         "htb" => "direct_qlen 10000",
         "netem" => "limit 10000",
+        "sfb" => "limit 10000 max 10000 target 10001",
         "sfq" => "limit 10000 divisor 65536",
-        "cake" => "unlimited no-split-gso rtt 1000s memlimit 1gb",
+        "cake" | "cake_mq" => "unlimited no-split-gso rtt 1000s memlimit 1gb",
         "fq" => "limit 100000 flow_limit 100000 horizon 4000s",
         "taprio" => "num_tc 2 map 0 1 1 queues 1@0 1@1 clockid TAI sched-entry S 3 1000000",
         "mqprio" => "num_tc 2 map 0 1 1 queues 1@0 1@1 hw 0",
@@ -149,6 +150,11 @@ fn grow(tree: &mut Tree, cx: &mut Cx, rng: &mut Rng) {
         let mut places = Vec::new();
         tree.visit(&mut |place, _| places.push(place));
         let place = *pick(rng, &places);
+        let above = (place.parent != Handle::ROOT)
+            .then(|| tree.edit(cx).trees().qdisc(place.parent).map(|n| n.qdisc().spec()));
+        if above.flatten().is_some_and(|spec| spec.fixed) {
+            continue;
+        }
         let kind = if place.depth < 3 { *pick(rng, KINDS) } else { KINDS[1] };
         if NO_DEFAULT.contains(&kind.kind) || kind.root_only && place.depth > 0 {
             continue;

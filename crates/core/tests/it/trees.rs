@@ -146,7 +146,7 @@ impl Lane {
 /// Runs `test` on every kind with several classes, and returns the number of these kinds.
 fn every_kind(test: impl Fn(&'static str, Lane)) {
     let mut met = 0;
-    for spec in KINDS.iter().filter(|s| s.shape.is_classful()) {
+    for spec in KINDS.iter().filter(|s| s.shape.is_classful() && !s.fixed) {
         if let Some(lane) = Lane::new(spec) {
             met += 1;
             test(spec.kind, lane);
@@ -437,7 +437,7 @@ fn any_number_names_the_only_class() {
         lane.add(class(0), 10, "pfifo", &[]).unwrap();
         assert_eq!(parent_of(&mut lane).unwrap(), class(1));
     }
-    assert_eq!(kinds, ["cbs", "netem", "red", "tbf"]);
+    assert_eq!(kinds, ["cbs", "netem", "red", "sfb", "tbf"]);
 }
 
 /// The place of the root has the major number of this handle, and is no class of it.

@@ -7,6 +7,7 @@
 //! of a link in one place, changes them alike, and counts them together.
 
 use txweir_core::classify::filter::BlockId;
+use txweir_core::qdisc::cake_mq::splits_a_rate;
 use txweir_core::{Handle, Instant};
 use txweir_device::{Counters, Endpoint, Kind, LinkIo, OpenError};
 use txweir_tc::tool::Hook;
@@ -60,9 +61,15 @@ pub(crate) fn owners(copies: &[&Link]) -> Owners {
         // Nothing comes in, and frames that go out are lost, or the link has no interface.
         ([], _) => Owners::One(usize::from(*workers > 0)),
         (holders, Some(owner)) if holders.contains(owner) => Owners::One(*owner),
-        _ if first.way.port().is_split() && first.way.wire().is_none() => Owners::Queues(holders),
+        _ if is_shared_out(first) => Owners::Queues(holders),
         (holders, _) => Owners::One(holders[turn % holders.len()]),
     }
+}
+
+/// True if each queue of a link has qdiscs of its own, which need no others in the same place.
+fn is_shared_out(link: &Link) -> bool {
+    let port = link.way.port();
+    port.is_split() && link.way.wire().is_none() && !splits_a_rate(port.trees().root().qdisc())
 }
 
 /// Returns the workers that have a handle of a link, in the order of the handles.

@@ -131,6 +131,12 @@ fn the_stories_of_the_kinds_show_what_they_say() {
     common::close(rate(&hfsc, 1) / rate(&hfsc, 2), 3.0, 1.0);
     // 10 ms of distance, a full frame that is on its way at 9.5 Mbit/s, and the packet itself.
     assert!(delay(&hfsc, 0).max_ns < 10 * common::MS + 1_275_000 + 300_000, "{:?}", delay(&hfsc, 0));
+    // The uploads have what the sensors leave, and not what an even split leaves.
+    let cake_mq = of("cake_mq");
+    assert!(rate(&cake_mq, 2) > 1.3 * rate(&cake_mq, 0) && rate(&cake_mq, 2) > 25e6);
+    // The flood offers more than the line carries.
+    let sfb = of("sfb");
+    assert!(rate(&sfb, 1) > 1.5 * rate(&sfb, 0));
     let hhf = of("hhf");
     // 10 ms of distance, a turn of the uploads' queue, and frames that are on their way.
     assert!(delay(&hhf, 1).max_ns < 20 * common::MS, "{:?}", delay(&hhf, 1));

@@ -39,7 +39,6 @@ pub(super) fn classes(name: &str, spec: Option<&Spec>, settings: &Settings) -> C
     let queues = || settings.queues("queues").iter().map(|q| q.value.0.saturating_add(q.value.1)).max();
     let Some(spec) = spec else {
         return match name {
-            "sfb" => Classes::Upto(1),
             "gred" | "noqueue" | "noop" | "teql0" => Classes::None,
             _ => Classes::Any,
         };
@@ -93,7 +92,6 @@ pub(super) fn held(qdisc: &Qdisc, rate: Option<Rate>, options: &CheckOptions) ->
             let all = queue.saturating_mul(options.frame());
             return Held::Bytes(settings.bytes("limit").map_or(all, |limit| limit.value.0));
         }
-        ("sfb", None) => return Held::Packets(limit.unwrap_or(1000)),
         (_, None) => return Held::Packets(limit.unwrap_or(queue)),
     };
     let unit = |key: &str| spec.params.iter().find(|p| p.key == key).map(|p| p.quantity);

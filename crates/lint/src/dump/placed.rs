@@ -17,7 +17,7 @@ use super::{Counted, Dump, Refusal, class, filter, qdisc};
 type Done<T = ()> = Result<T, Refusal>;
 
 /// The root qdiscs that have a class for each transmit queue.
-const OF_QUEUES: [&str; 4] = ["mq", "mqprio", "multiq", "taprio"];
+const OF_QUEUES: [&str; 5] = ["mq", "mqprio", "cake_mq", "multiq", "taprio"];
 /// A class below which a hook is listed.
 const HOOK: u16 = 0xffff;
 

@@ -26,7 +26,7 @@ type Done<T = ()> = Result<T, Refusal>;
 pub(super) fn words(spec: &'static Spec, o: &mut Members<'_>) -> Done<String> {
     let mut out = String::new();
     match spec.kind {
-        "cake" => cake(o, &mut out)?,
+        "cake" | "cake_mq" => cake(o, &mut out)?,
         "dualpi2" => dualpi2(spec, o, &mut out)?,
         "fq" => fq(spec, o, &mut out)?,
         "htb" => htb(spec, o, &mut out)?,
@@ -49,6 +49,7 @@ pub(super) fn words(spec: &'static Spec, o: &mut Members<'_>) -> Done<String> {
             red(spec, AVPKT, o, &mut out)?;
         }
         "etf" => etf(o, &mut out)?,
+        "sfb" => sfb(o, &mut out)?,
         "sfq" => sfq(spec, o, &mut out)?,
         "tbf" => tbf(o, &mut out)?,
         _ => declared(spec, &[], o, &mut out)?,
@@ -433,6 +434,24 @@ fn cake(o: &mut Members<'_>, out: &mut String) -> Done {
     }
     if let Some(mask) = o.word("fwmark")?.filter(|mask| *mask != "0") {
         push(out, "fwmark", mask);
+    }
+    if let Some(name) = o.word("shared")? {
+        push(out, "shared", name);
+    }
+    Ok(())
+}
+
+/// Takes the options of sfb: times are microseconds, and tc reads milliseconds.
+fn sfb(o: &mut Members<'_>, out: &mut String) -> Done {
+    for key in ["rehash", "db"] {
+        if let Some(us) = o.uint(key)? {
+            push(out, key, &(us / 1000).to_string());
+        }
+    }
+    for key in ["limit", "max", "target", "increment", "decrement", "penalty_rate", "penalty_burst"] {
+        if let Some(number) = o.plain(key)? {
+            push(out, key, number);
+        }
     }
     Ok(())
 }

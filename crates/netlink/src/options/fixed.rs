@@ -99,3 +99,38 @@ pub(super) fn write_etf(given: &Given, w: &mut Writer) {
 pub(super) fn bytes(n: u64) -> String {
     format!("{}b", u32_of(n))
 }
+
+/// Attribute of sfb: `struct tc_sfb_qopt`.
+const SFB_PARMS: u16 = 1;
+/// Probability one of sfb.
+const SFB_ONE: f64 = 65535.0;
+
+/// `struct tc_sfb_qopt`.
+pub(super) fn read_sfb(options: &[u8]) -> Words {
+    let attributes = crate::wire::Attributes::read(options, "sfb")?;
+    attributes.only(&[SFB_PARMS])?;
+    let Some(r) = attributes.record(SFB_PARMS, 36)? else {
+        return Err(Refusal::invalid("sfb: attribute 1, its parameters, is missing"));
+    };
+    let mut words = Vec::new();
+    for (key, at) in [("rehash", 0), ("db", 4), ("limit", 24), ("max", 8), ("target", 12)] {
+        words.extend(pair(key, r.u32(at)));
+    }
+    for (key, at) in [("increment", 16), ("decrement", 20)] {
+        words.extend(pair(key, format!("{:.9}", f64::from(r.u32(at).min(65535)) / SFB_ONE)));
+    }
+    for (key, at) in [("penalty_rate", 28), ("penalty_burst", 32)] {
+        words.extend(pair(key, r.u32(at)));
+    }
+    Ok(words)
+}
+pub(super) fn write_sfb(given: &Given, w: &mut Writer) {
+    let whole = |key: &str| given.exact(key).parse().unwrap_or(0);
+    // Rounded to a unit, at most `SFB_ONE`.
+    let part = |key: &str| (given.exact(key).parse().unwrap_or(0.0f64) * SFB_ONE).round() as u32;
+    w.nest(SFB_PARMS, |w| {
+        w.put_all(&[whole("rehash"), whole("db"), given.u32("max"), given.u32("target")]);
+        w.put_all(&[part("increment"), part("decrement"), given.u32("limit")]);
+        w.put_all(&[given.u32("penalty_rate"), given.u32("penalty_burst")]);
+    });
+}

@@ -47,20 +47,6 @@ pub(super) static TABLE: &[Grammar] = &[
     )
     .needs(&[&["setup", "vq", "limit"]])
     .lacks("Required parameter (vq, limit, min, max, avpkt) is missing"),
-    qdisc(
-        &["sfb"],
-        &[
-            key(&["rehash"], &[U32]),
-            key(&["db"], &[U32]),
-            key(&["limit"], &[U32]),
-            key(&["max"], &[U32]),
-            key(&["target"], &[U32]),
-            key(&["increment"], &[Decimal]),
-            key(&["decrement"], &[Decimal]),
-            key(&["penalty_rate"], &[U32]),
-            key(&["penalty_burst"], &[U32]),
-        ],
-    ),
 ];
 
 /// Checks the rules of tc for a whole line, beyond its keys.

@@ -17,8 +17,6 @@ pub(super) enum Arg {
     Size,
     /// A size, and after a slash the cell of a rate table: `10k/8`.
     SizeCell,
-    /// A time.
-    Time,
     /// A whole number in this range: decimal, `0x` hexadecimal or `0` octal.
     Uint(u64, u64),
     /// A whole number in this range, possibly negative.

@@ -3,7 +3,7 @@
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use txweir_core::text::value::{Value, Words};
-use txweir_core::{Bytes, Handle, Nanos, Rate};
+use txweir_core::{Bytes, Handle, Rate};
 
 use super::table::Arg;
 
@@ -128,7 +128,6 @@ impl Arg {
                 Some((size, cell)) => measure::<Bytes>(size, false) && uint(cell).is_some(),
                 None => measure::<Bytes>(word, false),
             },
-            Self::Time => measure::<Nanos>(word, false),
             Self::Uint(min, max) => uint(word).is_some_and(|n| (min..=max).contains(&n)),
             Self::Int(min, max) => int(word).is_some_and(|n| (min..=max).contains(&n)),
             Self::Hex(max) => hex(word).is_some_and(|n| n <= max),
@@ -153,7 +152,6 @@ impl Arg {
             Self::Rate => Rate::EXPECTED.into(),
             Self::Size => Bytes::EXPECTED.into(),
             Self::SizeCell => "a size (1600, 32kb), or size/cell".into(),
-            Self::Time => Nanos::EXPECTED.into(),
             Self::Uint(0, u64::MAX) => "a whole number".into(),
             Self::Uint(min, max) => format!("a whole number from {min} to {max}"),
             Self::Int(i64::MIN, _) => "a whole number".into(),
@@ -235,7 +233,6 @@ mod tests {
             ),
             (Arg::Size, &["10k", "1.5k", "60KB"], &["-5", "10p", "250P"]),
             (Arg::SizeCell, &["10k/8", "10k"], &["10k/x", "/8"]),
-            (Arg::Time, &["5ms", "100", "0.1ms"], &["5x", "ms"]),
             (
                 Arg::Ipv4,
                 &["10/8", "10.1", "1.2.3.4/255.255.255.0", "any"],

@@ -48,6 +48,9 @@ pub(super) fn options(qdisc: &dyn Qdisc, form: &Form) -> Vec<Printed> {
         text: mask.map(|mask| format!("fwmark {mask}")),
         json: Some(Json::Text(mask.unwrap_or("0").into())),
     });
+    if let Some((_, name)) = given.iter().find(|(key, _)| *key == "shared") {
+        printed.push(word("shared", &format!("shared {name}"), Json::Text(name.clone())));
+    }
     printed
 }
 

@@ -106,7 +106,9 @@ pub fn each(trees: &Trees<'_>, flows: bool, f: &mut dyn FnMut(&Seen<'_>)) {
         }
         for class in node.qdisc().classes() {
             // netem has a class only while a qdisc is in it.
-            if node.qdisc().spec().kind != "netem" || !class.node.handle().is_none() {
+            let kind = node.qdisc().spec().kind;
+            // That of sfb is never listed.
+            if kind != "sfb" && (kind != "netem" || !class.node.handle().is_none()) {
                 f(&Seen { owner: node, id: id(class.minor), what: What::Band(class) });
             }
         }

@@ -17,7 +17,7 @@ const INDENT: &str = "\n             ";
 
 /// True if a root only stands for the qdiscs of the queues.
 pub(super) fn stand(node: &Node) -> bool {
-    matches!(node.qdisc().spec().kind, "mq" | "mqprio" | "taprio")
+    matches!(node.qdisc().spec().kind, "mq" | "mqprio" | "cake_mq" | "taprio")
 }
 
 /// True if the counts of a root are those of the qdiscs of the queues: taprio has its own.

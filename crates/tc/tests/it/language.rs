@@ -155,13 +155,13 @@ fn messages() {
     for (object, line, said) in [
         (
             "qdisc",
-            "cake_mq bandwith 10mbit",
-            "t:1:9: cake_mq has no parameter \"bandwith\" (did you mean \"bandwidth\"?)",
+            "gred setup vqs 4 defualt 1",
+            "t:1:18: gred has no parameter \"defualt\" (did you mean \"default\"?)",
         ),
         (
             "qdisc",
-            "cake_mq overhead 300",
-            "t:1:18: cake_mq overhead: 300 is out of range (expected a whole number from -64 to 256)",
+            "gred setup vqs 17",
+            "t:1:16: gred vqs: 17 is out of range (expected a whole number from 1 to 16)",
         ),
         ("qdisc", "ingress quantum 5", "t:1:9: ingress takes no parameters, given \"quantum\""),
         (

@@ -60,11 +60,7 @@ fn exit_status_as_tc_has_it() {
             2,
             "error[out-of-range]: fq_codel flows: 0 is out of range",
         ),
-        (
-            "qdisc add dev eth0 root sfb limit 10",
-            2,
-            "error[not-in-engine]: txweir has no qdisc sfb: Linux has it",
-        ),
+        ("qdisc add dev eth0 root teql0", 2, "error[not-in-engine]: txweir has no qdisc teql0: Linux has it"),
         ("qdisc add dev eth0 root hbt default 10", 1, "error[unknown-kind]: there is no qdisc kind \"hbt\""),
         ("qdisc add dev eth0 root htb defalt 10", 1, "error[unknown-key]: htb has no parameter \"defalt\""),
         (

@@ -5,6 +5,7 @@ use core::fmt;
 
 use super::device::{All, One};
 use super::forest::Editing;
+use super::lanes::Lanes;
 use super::{Port, Queues};
 use crate::base::env::Env;
 use crate::base::tally::Tally;
@@ -13,6 +14,7 @@ use crate::packet::meta::Meta;
 use crate::path::qdiscs::Qdiscs;
 use crate::path::tree::{Grave, Tree};
 use crate::path::txpath::{Swapped, Transmitter, TxPath, Waiting};
+use crate::qdisc::leaf;
 use crate::sched::cx::Cx;
 use crate::sched::node::Node;
 use crate::sched::traffic::TrafficClasses;
@@ -184,13 +186,17 @@ impl<'a, F, D: Queues<Frame = F>> Control<'a, F, D> {
         let mut waiting = Vec::new();
         self.collect_waiting(&mut waiting);
         let Port { lanes, chooser, .. } = &mut *self.port;
-        let stay = if lanes.is_split() == shell.is_some() { usize::from(queues) } else { 0 };
+        // The qdiscs below such a root are made together.
+        let fixed = |node: &Option<Node>| node.as_ref().is_some_and(|node| node.qdisc().spec().fixed);
+        let same = lanes.is_split() == shell.is_some() && !fixed(&shell);
+        let stay = if same { usize::from(queues) } else { 0 };
         let gone: Vec<TxPath<F>> = lanes.paths.drain(stay.min(lanes.paths.len())..).collect();
         gone.into_iter().for_each(|path| lanes.retire(path));
         lanes.config.env.queues = queues;
         lanes.shell = shell;
         chooser.selector.set_queues(queues);
         lanes.fill();
+        self.give_roots();
         self.queue_anew(waiting, &mut cut);
         Ok(())
     }
@@ -209,7 +215,18 @@ impl<'a, F, D: Queues<Frame = F>> Control<'a, F, D> {
         if let (Some(node), Some(path)) = (one, lanes.paths.first_mut()) {
             path.held_mut().put_root(self.now, node);
         }
+        self.give_roots();
         gone
+    }
+
+    /// Gives each path the qdisc that its root made for it, where that is part of the root.
+    fn give_roots(&mut self) {
+        let Lanes { shell, paths, config, .. } = &mut self.port.lanes;
+        let Some(shell) = shell.as_mut().filter(|shell| shell.qdisc().spec().fixed) else { return };
+        for (class, path) in shell.qdisc_mut().classes_mut().iter_mut().zip(paths) {
+            let root = core::mem::replace(&mut class.node, leaf::default_child(&config.env));
+            path.held_mut().put_root(self.now, root);
+        }
     }
 
     /// Drops the packets that wait below a replaced root and retires its paths.

@@ -157,7 +157,9 @@ fn words_of(node: &Node) -> Vec<String> {
     node.qdisc().options(&mut |s| {
         if s.value.is_set() {
             words.extend(s.word.map(String::from));
-            words.extend(exact_of(s.value).split(' ').map(String::from));
+            // The word of a flag is its value.
+            let exact = if s.param.flag { String::new() } else { exact_of(s.value) };
+            words.extend(exact.split_whitespace().map(String::from));
         }
     });
     words

@@ -51,6 +51,12 @@ impl Sharing {
             node.and_then(|node| node.qdisc().shared(minor)).into_iter().for_each(f);
         };
         match self.at {
+            At::Changed(place) if trees.qdisc_at(place).is_some_and(|node| node.qdisc().spec().fixed) => {
+                let object = Object::Qdisc(trees.qdisc_at(place).map(Node::handle));
+                rates.admit(object, &self.wanted, |f| {
+                    copies(&mut |trees| trees.visit_at(place, &mut |node| node.qdisc().shares(f)));
+                })
+            }
             At::Changed(place) => {
                 let object = Object::Qdisc(trees.qdisc_at(place).map(Node::handle));
                 rates.admit(object, &self.wanted, |f| copies(&mut |trees| own(trees.qdisc_at(place), 0, f)))
@@ -83,7 +89,10 @@ impl Sharing {
             At::Changed(place) | At::Made(place, _) => (trees.at(place), 0),
             At::Class(class, _) => (trees.owner(class), class.minor()),
         };
-        // Only a root that stands for queues is in no tree, and it shares nothing.
+        if spot.is_some_and(|spot| minor == 0 && spot.node.qdisc().spec().fixed) {
+            return qdiscs.join(&rates.agreed_of(&self.wanted));
+        }
+        // Only a root that stands for queues is in no tree, and it shares nothing itself.
         let Some((tree, place)) = spot.map(Found::from).and_then(|found| found.in_tree) else { return };
         let shared = rates.rate_of(&self.wanted);
         let joined = |share: &Share<'_>| Arc::ptr_eq(share.lease.shared(), &shared);

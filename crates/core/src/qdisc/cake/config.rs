@@ -7,11 +7,11 @@ use crate::base::time::Nanos;
 use crate::base::units::{Bytes, Rate};
 use crate::text::error::ErrorKind;
 use crate::text::params::Group;
-use crate::text::value::{Json, Quantity, Refusal, Show, Value, Words, exact_of};
+use crate::text::value::{Json, Name, Quantity, Refusal, Show, Value, Words, exact_of};
 
 crate::params! {
     /// Parameters of cake.
-    pub struct Config(env) {
+    pub struct Config(env) own ["shared"] {
         /// Rate of the shaper, or none; or a rate that follows the arrivals, a little below them.
         bandwidth: Bandwidth = Bandwidth::UNLIMITED, group (["bandwidth"], ["unlimited", "autorate-ingress"]);
         /// Map from DSCPs to tins: all to one, or to three, four or eight.
@@ -56,6 +56,9 @@ crate::params! {
         /// Bits of the firewall mark that choose the tin, from 1 on; 0 leaves the choice to the
         /// DSCP.
         fwmark: Mask = Mask(0), group (["fwmark"], []);
+        /// Name of a rate that cakes of several queues have together: the bandwidth is then that of
+        /// all of them.
+        shared: Option<Name> = None, keys ["shared"];
     }
 }
 

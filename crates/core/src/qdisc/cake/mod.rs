@@ -19,13 +19,14 @@
 //! - I5: a flow is on at most one list; it is on one while it has packets.
 //! - Differs from Linux (PARITY.md: flow-hash, cake-memory, cake-range, cake-nat, cake-gso-cut,
 //!   cake-cleared-tins, cake-tin-deficit, cake-drop-next, cake-idle-timer, cake-long-interval,
-//!   cake-longest, cake-override, cake-shrink): memory is charged as if every packet had come
+//!   cake-longest, cake-override, cake-shared, cake-shrink): memory is charged as if every packet had come
 //!   through a packet socket; super-packets are cut before they are offered; drops by a change of
 //!   tins are counted; tins without a rate owe no turns from a time with one; intervals above
 //!   4.29 s are kept whole.
 
 mod ack_filter;
 mod autorate;
+mod beside;
 mod config;
 mod flows;
 mod framing;
@@ -37,6 +38,7 @@ mod tin;
 mod tins;
 mod trim;
 
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use crate::base::bound::Bound;
@@ -46,19 +48,24 @@ use crate::base::time::Instant;
 use crate::base::units::Rate;
 use crate::law::deficit::Passes;
 use crate::law::share;
+use crate::law::split::Part;
 use crate::packet::meta::{Ecn, Meta};
 use crate::packet::pool::{List, Pkt, Pool, Waiting};
 use crate::packet::reason::{DropReason, MarkReason, WakeReason};
 use crate::packet::route::Candidate;
 use crate::sched::answer::{Next, Verdict};
-use crate::sched::capability::Flows;
+use crate::sched::capability::{Capability, Flows, Shares};
 use crate::sched::cx::Cx;
 use crate::sched::discipline::{Discipline, Filtered};
+use crate::sched::erased::Erased;
+use crate::sched::node::Node;
+use crate::sched::share::Wanted;
 use crate::sched::spec::{Capacity, Flags, RefusedBy, Refuser, Style};
 use crate::text::error::{ConfigError, ErrorKind};
 use crate::text::stats::{Counter, Counters};
 
 use autorate::Estimate;
+use beside::Leased;
 use flows::{BULK, FLOWS, hashes_of};
 use framing::Sizes;
 use heap::Backlogs;
@@ -118,6 +125,10 @@ pub struct Cake {
     /// Packets that came while no packet waited and that have to wait for an earlier departure:
     /// counted as overlimits at the next dequeue.
     held_up: u32,
+    /// Its part of a rate that is split among the queues of a device.
+    part: Option<Box<Part>>,
+    /// Its share of a rate that it has together with others.
+    leased: Option<Box<Leased>>,
     /// Time of the last call.
     seen: Instant,
 }
@@ -142,9 +153,12 @@ impl Discipline for Cake {
     type Rules = ();
     type Stats = Stats;
 
+    const SHARES: Option<Capability<Self, dyn Shares>> = crate::capability!();
+    const WANTS: fn(&Config) -> Option<Wanted> = beside::wanted;
+
     fn resolve(cfg: &mut Config, _old: Option<&Config>, _env: &Env) -> Result<(), ConfigError> {
         cfg.framing.end();
-        Ok(())
+        beside::check(cfg)
     }
     fn new(cfg: &Config, (): (), env: &Env) -> Self {
         let mut cake = Self {
@@ -164,6 +178,8 @@ impl Discipline for Cake {
             memory_max: 0,
             memory_limit: 0,
             held_up: 0,
+            part: None,
+            leased: Leased::of(cfg),
             seen: Instant::ZERO,
         };
         cake.tins.resize_with(cake.plan.shares.len(), || Tin::new(env));
@@ -172,6 +188,8 @@ impl Discipline for Cake {
     }
     fn change(&mut self, cfg: &Config, (): (), env: &Env, cx: &mut Cx) {
         let old = core::mem::replace(&mut self.cfg, cfg.clone());
+        self.leased = Leased::change(self.leased.take(), cfg);
+        self.part = self.part.take().filter(|_| self.leased.is_none());
         if old.bandwidth.rate != cfg.bandwidth.rate || !cfg.bandwidth.autorate {
             self.rate = cfg.bandwidth.rate;
         }
@@ -219,8 +237,9 @@ impl Discipline for Cake {
         let f = t.flows.find(self.cfg.flowmode, &hashes);
         if t.stats.backlog_bytes == 0 {
             t.threshold.wake(now);
-            if self.packets == 0 && self.schedule.wake(now) {
-                self.held_up += 1;
+            if self.packets == 0 {
+                let early = self.leased.as_ref().is_some_and(|leased| leased.due > now);
+                self.held_up += u32::from(self.schedule.wake(now) || early);
             }
         }
         let offset = cx.pool.detail(&p).and_then(|d| d.l3_offset).map_or(self.frame.1, u32::from);
@@ -240,11 +259,19 @@ impl Discipline for Cake {
         t.flows.joined(self.cfg.flowmode, f, t.quantum, &mut cx.rng);
         self.memory_max = self.memory_max.max(self.memory);
         self.trim(cx);
+        if let Some(part) = &mut self.part {
+            part.wait(self.packets > 0);
+        }
     }
     fn dequeue(&mut self, cx: &mut Cx) -> Next {
         self.seen = cx.now;
         for _ in 0..core::mem::take(&mut self.held_up) {
             cx.overlimit();
+        }
+        if !self.schedule.pace.is_unlimited()
+            && let Some(active) = self.part.as_mut().and_then(|part| part.look(cx.now))
+        {
+            self.set_paces(active);
         }
         // Decaying flows are looked at once per call.
         let mut decaying = true;
@@ -253,7 +280,7 @@ impl Discipline for Cake {
         let mut bound = Bound::of(3 * TINS_MAX * FLOWS + 1);
         while self.packets > 0 {
             bound.turn();
-            let due = self.schedule.due();
+            let due = self.due(cx.now);
             if due > cx.now {
                 cx.overlimit();
                 return Next::At(due, WakeReason::Tokens);
@@ -261,8 +288,18 @@ impl Discipline for Cake {
             let Some(tin) = self.choose(cx.now) else { break };
             if let Some(p) = self.serve(tin, &mut decaying, cx) {
                 self.backlogs.sent();
+                if let Some(part) = &mut self.part {
+                    part.sent(cx.now);
+                    part.wait(self.packets > 0);
+                }
                 return Next::Packet(p);
             }
+        }
+        if let Some(part) = &mut self.part {
+            part.wait(false);
+        }
+        if let Some(leased) = &mut self.leased {
+            leased.rest();
         }
         Next::Empty
     }
@@ -285,6 +322,12 @@ impl Discipline for Cake {
         self.backlogs.reset();
         self.schedule.reset();
         self.current = 0;
+        if let Some(part) = &mut self.part {
+            part.restart();
+        }
+        if let Some(leased) = &mut self.leased {
+            leased.restart();
+        }
         self.set_rate();
     }
     fn stats(&self) -> Stats {
@@ -502,7 +545,10 @@ impl Cake {
         let len = noted.unwrap_or_else(|| self.cfg.framing.charge(cx.meta(p).wire_len));
         if !self.schedule.pace.is_unlimited() {
             self.tins[tin].threshold.charge(len, cx.now);
-            self.schedule.charge(len, dropped);
+            match &mut self.leased {
+                Some(leased) => leased.charge(len, backlog_of(&self.tins), cx.now),
+                None => self.schedule.charge(len, dropped),
+            }
         }
         len
     }
@@ -552,20 +598,41 @@ impl Cake {
         if follows { self.memory_limit.min(memory::LEAST) } else { self.memory_limit }
     }
 
+    /// Returns the time at which a packet may leave; one in the past means at once.
+    #[inline]
+    fn due(&mut self, now: Instant) -> Instant {
+        match &mut self.leased {
+            Some(leased) => leased.due_of(backlog_of(&self.tins), now),
+            None => self.schedule.due(),
+        }
+    }
+
     /// Gives every tin its share of the rate, and bounds the memory.
     fn set_rate(&mut self) {
         let (target, interval) = (self.cfg.rtt.target(), self.cfg.rtt.interval());
         for (tin, share) in self.tins.iter_mut().zip(self.plan.shares) {
-            let eighths = (0..share.eighths).fold(self.rate.0, |rate, _| (u128::from(rate) * 7 / 8) as u64); // less
-            tin.configure(Rate(eighths >> share.halvings), share.quantum, self.frame.0, target, interval);
+            tin.configure(share.of(self.rate), share.quantum, self.frame.0, target, interval);
         }
         let shaped = !self.schedule.pace.is_unlimited();
         self.schedule.pace = self.tins[0].threshold.pace;
         if shaped && self.schedule.pace.is_unlimited() {
             self.tins.iter_mut().for_each(|tin| tin.deficit = 0);
         }
+        if let Some(active) = self.part.as_ref().map(|part| part.active()) {
+            self.set_paces(active);
+        }
         let unsaid = || memory::limit(self.rate, interval, self.frame.0);
         self.memory_limit = self.cfg.memlimit.0.map_or_else(unsaid, |said| said.0);
+    }
+
+    /// Gives the link and every tin the pace of their part of the rate, which is split among so many
+    /// queues. The laws stay those of the whole rate, as in the reference.
+    fn set_paces(&mut self, active: u32) {
+        let rate = Rate(self.rate.0 / u64::from(active.max(1)));
+        for (tin, share) in self.tins.iter_mut().zip(self.plan.shares) {
+            tin.set_pace(share.of(rate));
+        }
+        self.schedule.pace = self.tins[0].threshold.pace;
     }
 
     /// Changes to the configured plan: tins that it does not have lose their packets.
@@ -602,6 +669,18 @@ impl Cake {
             out.append(pool, &mut list);
         }
     }
+}
+
+/// Returns the bytes that wait.
+fn backlog_of(tins: &[Tin]) -> u64 {
+    tins.iter().map(|tin| tin.stats.backlog_bytes).sum()
+}
+
+/// Returns a cake that is one of several with one rate.
+pub(crate) fn part_of(cfg: &Config, env: &Env, part: Option<Part>) -> Node {
+    let mut inner = Cake::new(cfg, (), env);
+    inner.part = part.filter(|_| inner.leased.is_none()).map(Box::new);
+    Node::new(Handle::NONE, Box::new(Erased { inner, cfg: cfg.clone() }))
 }
 
 const _: () = assert!(TINS_MAX * FLOWS < u16::MAX as usize, "queues of all tins are numbered in 16 bits");

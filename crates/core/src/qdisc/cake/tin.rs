@@ -114,6 +114,12 @@ impl Tin {
         self.stats.threshold_rate = rate.0;
     }
 
+    /// Gives it the pace of a rate, and leaves its law as it is.
+    pub fn set_pace(&mut self, rate: Rate) {
+        self.threshold.pace = Pace::new(rate);
+        self.stats.threshold_rate = rate.0;
+    }
+
     /// Books the delay of a packet that leaves, in nanoseconds.
     #[inline]
     pub fn waited(&mut self, delay: u64) {

@@ -1,6 +1,7 @@
 //! The tin of each packet, and each tin's share of the link (tc-cake(8); the DSCP tables are Linux
 //! 6.12's, as measured packet by packet).
 
+use crate::base::units::Rate;
 use crate::packet::meta::Meta;
 use crate::qdisc::cake::config::Diffserv;
 
@@ -32,6 +33,15 @@ pub struct Share {
     pub halvings: u32,
     /// Bytes of its turn while there is no shaping.
     pub quantum: u16,
+}
+
+impl Share {
+    /// Returns the share of a rate.
+    pub fn of(&self, rate: Rate) -> Rate {
+        // Each step makes it less, so that it fits 64 bits.
+        let eighths = |rate, _| (u128::from(rate) * 7 / 8) as u64;
+        Rate((0..self.eighths).fold(rate.0, eighths) >> self.halvings)
+    }
 }
 
 const fn share(halvings: u32, quantum: u16) -> Share {

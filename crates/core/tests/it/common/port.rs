@@ -464,7 +464,7 @@ impl Swarm {
 
     fn replace(&mut self, parent: Handle, spec: &'static Spec) {
         let env = Env { queues: self.port.queues(), ..Env::default() };
-        if ["mq", "mqprio", "multiq", "taprio"].contains(&spec.kind) && env.queues == 1 {
+        if ["mq", "mqprio", "cake_mq", "multiq", "taprio"].contains(&spec.kind) && env.queues == 1 {
             return;
         }
         let words = legal(spec, &env, &mut self.rng);
