@@ -85,7 +85,7 @@ const fn wide(key: &'static str) -> Field {
 }
 
 /// The structs of kinds.
-const STRUCTS: [(&str, &[Field]); 9] = [
+const STRUCTS: [(&str, &[Field]); 10] = [
     (
         "codel",
         &[
