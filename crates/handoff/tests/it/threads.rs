@@ -148,7 +148,7 @@ fn every_kind_is_served() {
     for spec in txweir_core::qdisc::KINDS {
         // The first three stand for the queues of a port; a path has one queue. A plug holds all
         // packets until a command releases them.
-        if ["mq", "mqprio", "multiq", "plug", "taprio"].contains(&spec.kind) {
+        if ["mq", "mqprio", "cake_mq", "multiq", "plug", "taprio"].contains(&spec.kind) {
             continue;
         }
         seen += 1;

@@ -361,8 +361,8 @@ fn push(case: &mut Case, line: &str, taken: bool) {
 
 /// True if the fate of a line depends on the queues of the device.
 fn depends_on_queues(line: &str) -> bool {
-    let for_queues =
-        line.contains(" root") && [" mq ", "mqprio", "taprio"].iter().any(|kind| line.contains(kind));
+    let for_queues = line.contains(" root")
+        && [" mq ", "cake_mq", "mqprio", "taprio"].iter().any(|kind| line.contains(kind));
     let below = [" parent 1:ffff", " parent ffff:fff1"];
     for_queues || line.starts_with("qdisc ") && below.iter().any(|place| line.contains(place))
 }

@@ -2,10 +2,11 @@
 //! status.
 
 use txweir_core::base::env::Offload;
-use txweir_core::{Env, Meta};
-use txweir_tc::Source;
+use txweir_core::sched::cx::Cx;
+use txweir_core::{Env, Meta, Tree};
 use txweir_tc::memory::{Memory, MemoryDevice};
 use txweir_tc::tool::{Outcome, Request, run, save};
+use txweir_tc::{Policy, show};
 
 fn tc(devices: &mut Memory, line: &str) -> Outcome {
     run(&Request { args: line.split_whitespace().map(String::from).collect(), ..Request::default() }, devices)
@@ -182,27 +183,24 @@ fn a_device_that_schedules_is_asked_to() {
     assert!(good(&mut all, "qdisc show dev e root").contains("queues:(0:2) (3:5) (6:7) \n"));
 }
 
-/// A root that stands for queues has no size table; a line, or a batch, that asks for one changes
+/// A root that stands for queues has no size table; a line, or a policy, that asks for one changes
 /// nothing.
 #[test]
 fn a_size_table_of_a_root_that_stands_for_queues_is_refused_as_a_whole() {
-    let stab = "qdisc replace dev e root handle 2: stab overhead 4";
-    for before in ["qdisc replace dev e root handle 1: mq", "qdisc replace dev e root handle 1: pfifo"] {
-        let mut all = device(4, Offload::default());
-        good(&mut all, before);
-        let shown = save(&mut all);
-        for after in [format!("{stab} mq"), format!("{stab} mqprio num_tc 1 map 0 queues 4@0 hw 0")] {
-            let done = tc(&mut all, &after);
-            assert_eq!(done.status, 2, "{after}: {done:?}");
-            assert!(done.stderr.contains("put it at the qdisc of each queue"), "{after}: {}", done.stderr);
-            assert_eq!(save(&mut all), shown, "{after}");
-            let text = format!("qdisc replace dev e root handle 3: prio\n{after}");
-            let args = ["--atomic", "-b", "-"].map(String::from).to_vec();
-            let batch = Some(Source::new("b", &text));
-            let request = Request { args, batch, ..Request::default() };
-            assert_ne!(run(&request, &mut all).status, 0, "{after}");
-            assert_eq!(save(&mut all), shown, "{after}, in a batch");
+    let env = Env { queues: 4, ..Env::default() };
+    let apply = |tree: &mut Tree, lines: &str| {
+        Policy::parse(lines, "p").expect("good").apply(tree, &mut Cx::new(1, 0)).map_err(|d| d.to_string())
+    };
+    let stab = "qdisc replace root handle 2: stab overhead 4";
+    for before in ["qdisc replace root handle 1: mq", "qdisc replace root handle 1: pfifo"] {
+        let mut tree = Tree::of_port(env);
+        apply(&mut tree, before).expect("good");
+        let shown = show::commands(&tree, None);
+        for after in [format!("{stab} mq"), format!("qdisc replace root handle 3: prio\n{stab} mq")] {
+            let said = apply(&mut tree, &after).expect_err("refused");
+            assert!(said.contains("put it at the qdisc of each queue"), "{after}: {said}");
+            assert_eq!(show::commands(&tree, None), shown, "{after}");
         }
-        good(&mut all, &format!("{stab} pfifo"));
+        apply(&mut tree, &format!("{stab} pfifo")).expect("good");
     }
 }
