@@ -26,8 +26,9 @@ use super::CheckOptions;
 use super::kinds::Classes;
 use super::model::Device;
 
-/// Transmit queues of a device, whose number no line gives.
-const QUEUES: u16 = 64;
+/// Transmit queues of a device, whose number no line gives: so few that several devices with a cake
+/// for each queue stay within the budget.
+const QUEUES: u16 = 16;
 
 /// Most bytes of tables of all devices together, so that a text takes no more. The engine has a
 /// budget of its own for each device, which is larger.
