@@ -100,12 +100,11 @@ impl<D: TxQueue> Owned<D> {
     pub(crate) fn new(
         path: TxPath<D::Frame>,
         dev: D,
-        list: Take<Listed<D::Frame>, Detail>,
+        (list, rows): (Take<Listed<D::Frame>, Detail>, Rows),
         askers: Askers<D::Frame>,
         done: Box<dyn FnMut(D::Frame) + Send>,
         cut: Option<Cutter<D::Frame>>,
         service: Wakeup,
-        rows: Rows,
     ) -> Self {
         let aside = Aside::new(list.places(), rows);
         Self {

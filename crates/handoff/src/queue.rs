@@ -206,7 +206,7 @@ impl<D: TxQueue> Queue<D> {
         let QueueConfig { done, cut, .. } = config;
         let rows = Rows::default();
         let owned =
-            Owned::new(path, dev, take, Arc::clone(&askers), done, cut, service.clone(), Arc::clone(&rows));
+            Owned::new(path, dev, (take, Arc::clone(&rows)), Arc::clone(&askers), done, cut, service.clone());
         Self {
             runner: Runner::new(owned, rules, service),
             list: append,

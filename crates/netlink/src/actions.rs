@@ -167,7 +167,7 @@ fn read_one(value: &[u8], links: Links<'_>) -> Words {
     if let Some(stats) = all.record(HW_STATS, 8)? {
         let word = match stats.u32(0) {
             0 => Some("disabled"),
-            // What both stand for is the default.
+            // Both together are the default.
             3 => None,
             bits => Some(COUNTED.iter().find(|(bit, _)| *bit == bits).map(|(_, word)| *word).ok_or_else(
                 || {

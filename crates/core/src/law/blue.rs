@@ -163,8 +163,8 @@ impl Blue {
     }
 
     /// Returns the decision about a packet of a flow at a tick, and where it is counted if it is
-    /// taken. `seed` is asked for the hashes of a set whose turn ends, `draw` for a random number of
-    /// 16 bits.
+    /// taken. `seed` is asked for the hashes of a set whose turn ends, `draw` for a random number
+    /// of 16 bits.
     pub fn arrive(&mut self, flow: u64, now: u64, mut draw: impl FnMut() -> u64) -> (BlueAction, Counted) {
         self.take_turns(now, &mut draw);
         let (p, mut counted) = (self.params, Counted::default());

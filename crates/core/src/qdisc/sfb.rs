@@ -102,8 +102,8 @@ impl Value for Part {
 crate::stats! {
     /// Counters of sfb.
     pub struct Stats {
-        /// Packets dropped by the chance of their flow, because they could not be marked or in place
-        /// of a mark where the chance was above one half.
+        /// Packets dropped by the chance of their flow, because they could not be marked or in
+        /// place of a mark where the chance was above one half.
         earlydrop: u32,
         /// Packets of flows with probability one dropped for want of a token.
         penaltydrop: u32,

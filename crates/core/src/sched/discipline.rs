@@ -59,8 +59,8 @@ pub trait Discipline: Debug + Send + Sync + Sized + 'static {
     /// True if it stands at the root of a device only: its classes are the device's transmit
     /// queues.
     const ROOT_ONLY: bool = false;
-    /// True if the qdiscs of its classes are part of it: no command replaces or changes one of them,
-    /// and a change of it concerns all of them.
+    /// True if the qdiscs of its classes are part of it: no command replaces or changes one of
+    /// them, and a change of it concerns all of them.
     const FIXED: bool = false;
     /// Places where filters can be bound: at it, and at its classes.
     const FILTERS: Filtered = Filtered::No;

@@ -75,10 +75,10 @@ fn run(kind: &str, options: &str, role: Role, bulk: u32) -> Run {
             came.push(now);
             let done = path.submit(now, id, meta(1 << 40, 100), &mut dev);
             out.taken += u32::from(matches!(done, Admitted::Sent | Admitted::Queued));
-            next = next + GAP;
+            next += GAP;
         }
         let _ = path.drain(now, 64, &mut dev);
-        now = now + SLOT;
+        now += SLOT;
         dev.finish(1);
         path.reap(now, &mut dev, |_| {});
         let _ = path.drain(now, 64, &mut dev);

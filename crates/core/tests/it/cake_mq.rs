@@ -43,7 +43,7 @@ fn every_queue_has_a_cake_with_the_options_of_the_root() {
         ["root cake_mq", "8001:1 cake", "8001:2 cake"].map(|at| format!("{at} bandwidth {bps}bps")).to_vec()
     };
     assert_eq!(option_of(&lane, "bandwidth"), rate("1250000"));
-    // What is not named stays, here and below.
+    // A value that is not named stays, here and below.
     lane.change(Instant::ZERO, Handle::ROOT, "bandwidth 20mbit").expect("an option");
     assert_eq!(option_of(&lane, "bandwidth"), rate("2500000"));
     assert_eq!(option_of(&lane, "diffserv")[2], "8001:2 cake besteffort");
@@ -136,7 +136,7 @@ enum How {
     One,
 }
 
-/// What is sent for the queues.
+/// The packets for the queues.
 #[derive(Clone, Copy, Debug)]
 enum Load {
     /// Each queue always has packets.
@@ -149,7 +149,7 @@ enum Load {
     Uneven,
 }
 
-/// What was measured.
+/// The measured values.
 #[derive(Debug)]
 struct Measured {
     /// Bytes in each window of 100 ms, as a part of the rate's.

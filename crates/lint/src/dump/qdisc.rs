@@ -2,6 +2,7 @@
 //! kind say how its values are written; the kinds that tc prints in words of its own have a
 //! function each.
 
+mod cake;
 mod taprio;
 
 use txweir_core::Env;
@@ -26,7 +27,7 @@ type Done<T = ()> = Result<T, Refusal>;
 pub(super) fn words(spec: &'static Spec, o: &mut Members<'_>) -> Done<String> {
     let mut out = String::new();
     match spec.kind {
-        "cake" | "cake_mq" => cake(o, &mut out)?,
+        "cake" | "cake_mq" => cake::words(o, &mut out)?,
         "dualpi2" => dualpi2(spec, o, &mut out)?,
         "fq" => fq(spec, o, &mut out)?,
         "htb" => htb(spec, o, &mut out)?,
@@ -49,7 +50,7 @@ pub(super) fn words(spec: &'static Spec, o: &mut Members<'_>) -> Done<String> {
             red(spec, AVPKT, o, &mut out)?;
         }
         "etf" => etf(o, &mut out)?,
-        "sfb" => sfb(o, &mut out)?,
+        "sfb" => cake::sfb(o, &mut out)?,
         "sfq" => sfq(spec, o, &mut out)?,
         "tbf" => tbf(o, &mut out)?,
         _ => declared(spec, &[], o, &mut out)?,
@@ -377,83 +378,6 @@ pub(super) fn size(o: &mut Members<'_>, key: &str) -> Done<Option<u64>> {
         Err(_) => txweir_core::text::value::with_unit::<Bytes>(text).ok().map(|bytes| bytes.0),
     };
     bytes.map(Some).ok_or_else(|| o.wrong(key, "a size", value))
-}
-
-fn cake(o: &mut Members<'_>, out: &mut String) -> Done {
-    match o.take("bandwidth") {
-        None => {}
-        Some(Value::Number(n)) => push(out, "bandwidth", &format!("{n}bps")),
-        Some(Value::Text(word)) if word == "unlimited" => push(out, word, ""),
-        Some(other) => return Err(o.wrong("bandwidth", "a rate or \"unlimited\"", other)),
-    }
-    for key in ["autorate", "diffserv", "flowmode"] {
-        if let Some(word) = o.word(key)? {
-            push(out, word, "");
-        }
-    }
-    const FLAGS: [(&str, &str, &str); 4] = [
-        ("nat", "nat", "nonat"),
-        ("wash", "wash", "nowash"),
-        ("ingress", "ingress", "egress"),
-        ("split_gso", "split-gso", "no-split-gso"),
-    ];
-    for (key, on, off) in FLAGS {
-        if o.has(key) {
-            let word = if o.flag(key)? { on } else { off };
-            push(out, word, "");
-        }
-    }
-    match o.word("ack-filter")? {
-        None => {}
-        Some("enabled") => push(out, "ack-filter", ""),
-        Some("aggressive") => push(out, "ack-filter-aggressive", ""),
-        Some("disabled") => push(out, "no-ack-filter", ""),
-        Some(other) => {
-            let given = Value::Text(other.into());
-            return Err(o.wrong("ack-filter", "enabled, aggressive or disabled", &given));
-        }
-    }
-    if let Some(us) = o.uint("rtt")? {
-        push(out, "rtt", &format!("{us}us"));
-    }
-    let raw = o.flag("raw")?;
-    if raw {
-        push(out, "raw", "");
-    }
-    if let Some(cells) = o.word("atm")? {
-        push(out, cells, "");
-    }
-    // A key for the overhead ends `raw`, which has none.
-    if let Some(overhead) = o.plain("overhead")?.filter(|n| !raw || *n != "0") {
-        push(out, "overhead", overhead);
-    }
-    for key in ["mpu", "memlimit"] {
-        if let Some(n) = o.uint(key)? {
-            push(out, key, &n.to_string());
-        }
-    }
-    if let Some(mask) = o.word("fwmark")?.filter(|mask| *mask != "0") {
-        push(out, "fwmark", mask);
-    }
-    if let Some(name) = o.word("shared")? {
-        push(out, "shared", name);
-    }
-    Ok(())
-}
-
-/// Takes the options of sfb: times are microseconds, and tc reads milliseconds.
-fn sfb(o: &mut Members<'_>, out: &mut String) -> Done {
-    for key in ["rehash", "db"] {
-        if let Some(us) = o.uint(key)? {
-            push(out, key, &(us / 1000).to_string());
-        }
-    }
-    for key in ["limit", "max", "target", "increment", "decrement", "penalty_rate", "penalty_burst"] {
-        if let Some(number) = o.plain(key)? {
-            push(out, key, number);
-        }
-    }
-    Ok(())
 }
 
 /// Takes a share of one as a percentage.

@@ -17,7 +17,7 @@ const BLOCK: u16 = 4;
 pub(super) const FORM: Form =
     Form { kind: "mirred", parms: (PARMS, 28), times: TIMES, known: &[PAD, BLOCK], read };
 
-/// What is done, by its number: direction, redirection or copy.
+/// The deed of each number: direction, redirection or copy.
 const DONE: [(u32, &str, &str); 4] = [
     (1, "egress", "redirect"),
     (2, "egress", "mirror"),

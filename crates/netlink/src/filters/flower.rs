@@ -19,8 +19,8 @@ const LABELS: u16 = 99;
 /// The list of entries of a label stack, and the depth of an entry.
 const ENTRY: u16 = 1;
 const DEPTH: u16 = 1;
-/// The bit of an attribute's number that says that it holds others. tc looks for it in a label stack
-/// alone.
+/// The bit of an attribute's number that says that it holds others. tc looks for it in a label
+/// stack alone.
 const NESTED: u16 = 0x8000;
 
 pub(super) const FORM: Form =

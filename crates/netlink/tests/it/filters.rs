@@ -146,7 +146,7 @@ fn an_action_makes_itself_again() {
     assert!(made >= 100 && kinds.len() == txweir_core::classify::action::KINDS.len(), "{made} {kinds:?}");
 }
 
-/// What is malformed or unknown is named.
+/// A malformed or unknown attribute is named.
 #[test]
 fn a_refusal_names_the_attribute_and_the_range() {
     let filter = |name: &str, options: &dyn Fn(&mut Writer)| {

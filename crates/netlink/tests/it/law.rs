@@ -167,7 +167,8 @@ proptest! {
     fn any_bytes_are_answered(
         kind in prop_oneof![16u16..=18, 36u16..=50, 44u16..=50, 100u16..=102, any::<u16>()],
         flags in any::<u16>(),
-        name in prop::sample::select(vec!["tbf", "red", "netem", "cake", "mqprio", "sfq", "ets", "htb", "fq", "taprio", "dualpi2", "u32", "flower", "basic", "bpf", "flow", "fw", "matchall", "x"]),
+        name in prop::sample::select(vec!["tbf", "red", "netem", "cake", "mqprio", "sfq", "ets", "htb", "fq",
+            "taprio", "dualpi2", "u32", "flower", "basic", "bpf", "flow", "fw", "matchall", "x"]),
         info in prop::sample::select(vec![0u32, 0x1_0008, 0x2_0300, 0x3_0081]),
         options in prop::collection::vec(any::<u8>(), 0..120),
         parent in prop::sample::select(vec![u32::MAX, 0, 0x1_0000, 0x1_0001, 0xffff_fff1]),

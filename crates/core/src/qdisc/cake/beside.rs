@@ -81,7 +81,7 @@ impl Leased {
             Err(t) => (self.owes, self.due) = (true, t),
         }
     }
-    /// Gives back what no packet waits for. What is reserved for a debt is kept.
+    /// Gives back what no packet waits for; a part that is reserved for a debt is kept.
     pub fn rest(&mut self) {
         if !self.owes {
             self.joined.lease.rest();
