@@ -84,6 +84,10 @@ pub(crate) fn receive(
     let arguments = notification.arguments;
     let flags = arguments[if is_msg { 2 } else { 3 }];
     let message = match sockets.take_kept(&socket) {
+        Some(kept) if flags & PEEK != 0 => {
+            sockets.keep(&socket, kept.clone());
+            kept
+        }
         Some(kept) => kept,
         None => match take(&socket, flags & PEEK != 0) {
             Ok(message) => message,

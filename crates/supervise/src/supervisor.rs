@@ -20,8 +20,8 @@ use crate::sockets::{Sockets, tell};
 use crate::sys::{self, Notification, Notifications};
 use crate::target::Target;
 
-/// Time after which receptions whose threads are gone are looked for.
-const LOOK: Duration = Duration::from_secs(1);
+/// Time between two looks at the threads of receptions: whether they are gone, or have a signal.
+const LOOK: Duration = Duration::from_millis(50);
 /// Most receptions that wait, each with a copy of a socket. One more is answered `ENOBUFS`.
 const WAITING_MAX: usize = 1024;
 /// Descriptors for all else: messages, threads, standard streams.
@@ -58,9 +58,9 @@ pub fn run(command: &mut Command, path: &Path) -> io::Result<ExitStatus> {
     sys::ignore_the_terminal();
     let waiting_max = room();
     let notifications = Arc::new(notifications);
-    let served =
-        Supervisor { notifications, sockets, hands: RefCell::default(), waiting: Vec::new(), waiting_max }
-            .serve();
+    let (hands, waiting) = (RefCell::default(), Vec::new());
+    let looked = Instant::now();
+    let served = Supervisor { notifications, sockets, hands, waiting, waiting_max, looked }.serve();
     let status = child.wait()?;
     served.map(|()| status)
 }
@@ -87,6 +87,8 @@ struct Supervisor {
     /// At most one for each thread, and `waiting_max`.
     waiting: Vec<Reception>,
     waiting_max: usize,
+    /// The time of the last look at their threads.
+    looked: Instant,
 }
 
 impl Supervisor {
@@ -127,21 +129,34 @@ impl Supervisor {
         Ok((fds[0].revents(), ready))
     }
 
-    /// Goes on with receptions that have a message, or whose time is over; forgets those whose
-    /// threads are gone.
+    /// Goes on with receptions that have a message, or whose time is over; ends those whose threads
+    /// have a signal, and forgets those whose threads are gone.
     fn go_on(&mut self, ready: &[bool]) {
         let now = Instant::now();
+        let looks = now.duration_since(self.looked) >= LOOK;
+        if looks {
+            self.looked = now;
+        }
         for (at, one) in std::mem::take(&mut self.waiting).into_iter().enumerate() {
             if !self.notifications.waits(one.notification.id) {
                 continue;
             }
             let is_due =
                 ready.get(at).copied().unwrap_or(true) || one.until.is_some_and(|until| until <= now);
-            match is_due {
-                true => self.receive(one.notification, one.socket, one.until),
-                false => self.waiting.push(one),
+            if is_due {
+                self.receive(one.notification, one.socket, one.until);
+            } else if looks && let Some(error) = self.interrupted(&one) {
+                let _ = self.notifications.answer(one.notification.id, Err(error));
+            } else {
+                self.waiting.push(one);
             }
         }
+    }
+
+    /// Returns the error that ends a reception for a signal.
+    fn interrupted(&self, one: &Reception) -> Option<i32> {
+        let target = Target::new(&self.notifications, one.notification, &self.hands);
+        target.interrupted(one.until.is_some())
     }
 
     /// Answers a call. A caller that is gone needs no answer.

@@ -116,20 +116,25 @@ fn give(notifications: &OwnedFd, id: u64, fd: &OwnedFd, close_on_exec: bool) -> 
 
 /// Installs the filter for this thread and its children, and returns the descriptor by which calls
 /// are told. It allocates nothing.
+///
+/// Signals that do not kill leave a call alone once it was told (Linux 5.19). Without this, a
+/// signal can end a call after its answer was taken, and the kernel tells nobody that it is lost.
 fn install(filter: &[sock_filter]) -> io::Result<OwnedFd> {
     rustix::thread::set_no_new_privs(true)?;
+    let flags = libc::SECCOMP_FILTER_FLAG_NEW_LISTENER;
+    match install_with(filter, flags | libc::SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV) {
+        Err(e) if e.raw_os_error() == Some(libc::EINVAL) => install_with(filter, flags),
+        done => done,
+    }
+}
+
+fn install_with(filter: &[sock_filter], flags: libc::c_ulong) -> io::Result<OwnedFd> {
     let len = u16::try_from(filter.len()).unwrap_or(u16::MAX);
     let program = sock_fprog { len, filter: filter.as_ptr().cast_mut() };
     // SAFETY: `program` points to `len` instructions that live until the call returns; the kernel
     // checks them, and does not write.
-    let fd = unsafe {
-        libc::syscall(
-            libc::SYS_seccomp,
-            libc::SECCOMP_SET_MODE_FILTER,
-            libc::SECCOMP_FILTER_FLAG_NEW_LISTENER,
-            &raw const program,
-        )
-    };
+    let fd =
+        unsafe { libc::syscall(libc::SYS_seccomp, libc::SECCOMP_SET_MODE_FILTER, flags, &raw const program) };
     match c_int::try_from(fd) {
         // SAFETY: the kernel has just made this descriptor, and nothing else knows it.
         Ok(fd) if fd >= 0 => Ok(unsafe { OwnedFd::from_raw_fd(fd) }),

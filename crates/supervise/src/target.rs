@@ -27,6 +27,21 @@ use crate::sys::{Notification, Notifications};
 /// threads may have descriptors of their own.
 const THREAD: PidfdFlags = PidfdFlags::from_bits_retain(libc::O_EXCL as u32);
 
+/// The error by which the kernel makes a call again after a signal, or ends it with `EINTR`
+/// (`ERESTARTSYS`). No program sees it while a signal waits.
+const RESTART: i32 = 512;
+
+/// Returns whether a signal waits for a thread, or for any of its process, that it does not block;
+/// and whether it is the only one: by its `status`, proc_pid_status(5).
+fn pending(status: &str) -> (bool, bool, bool) {
+    let word = |name: &str, base| {
+        let text = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+        text.and_then(|text| u64::from_str_radix(text.trim(), base).ok()).unwrap_or(0)
+    };
+    let open = !word("SigBlk", 16);
+    (word("SigPnd", 16) & open != 0, word("ShdPnd", 16) & open != 0, word("Threads", 10) == 1)
+}
+
 /// The thread of a notification.
 #[derive(Debug)]
 pub(crate) struct Target<'a> {
@@ -88,6 +103,22 @@ impl<'a> Target<'a> {
         Ok(pidfd_open(pid(first.unwrap_or(0))?, PidfdFlags::empty())?)
     }
 
+    /// Returns the error that ends its call for a signal that waits, if there is one: the kernel
+    /// leaves that to the supervisor.
+    ///
+    /// A call without a time limit is made again after the handler, if that was asked for
+    /// (`SA_RESTART`), as by the kernel. That takes a signal that no other thread can get.
+    pub(crate) fn interrupted(&self, has_limit: bool) -> Option<i32> {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.notification.thread)).ok()?;
+        self.check().ok()?;
+        let (own, shared, is_alone) = pending(&status);
+        match (own, shared) {
+            (false, false) => None,
+            (true, _) | (_, true) if !has_limit && (own || is_alone) => Some(RESTART),
+            _ => Some(libc::EINTR),
+        }
+    }
+
     /// Returns the result of an access to its memory.
     fn access<T: Send + 'static>(
         &self,
@@ -138,5 +169,26 @@ impl<'a> Target<'a> {
             }
             Ok(())
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::pending;
+
+    #[test]
+    fn signals_that_are_blocked_do_not_count() {
+        let status = |own: u64, shared: u64, blocked: u64, threads: u64| {
+            pending(&format!(
+                "Name:\tx\nThreads:\t{threads}\nSigQ:\t1/95\nSigPnd:\t{own:016x}\nShdPnd:\t{shared:016x}\n\
+                 SigBlk:\t{blocked:016x}\nSigIgn:\t{:016x}\n",
+                u64::MAX
+            ))
+        };
+        assert_eq!(status(0, 0, 0, 1), (false, false, true));
+        assert_eq!(status(1 << 63, 0, 0, 2), (true, false, false));
+        assert_eq!(status(0, 0x2000, 0x1000, 10), (false, true, false));
+        assert_eq!(status(0x2000, 0x2000, 0x2000, 1), (false, false, true));
+        assert_eq!(pending(""), (false, false, false));
     }
 }

@@ -62,4 +62,5 @@ programs! {
     replies_that_nobody_takes
     receptions_without_end
     signals_that_interrupt
+    signals_in_a_reception
 }
