@@ -10,7 +10,7 @@ use txweir_core::path::txpath::{BULK, PathStats, Stops};
 use txweir_core::text::stats::Counters;
 use txweir_core::{Admitted, Detail, DropReason, Instant, Meta, Role, TxPath, Wake};
 
-use crate::aside::{Aside, Rows};
+use crate::aside::{Aside, Item, Rows};
 use crate::list::Take;
 use crate::listed::{Askers, Listed, Ticket};
 use crate::log::{Event, Log};
@@ -54,6 +54,16 @@ pub(crate) const WORDS: usize = PathStats::TABLE.len() + HandoffStats::TABLE.len
 /// Cuts a super-packet into pieces of at most the given number of bytes and hands on each.
 pub type Cutter<F> = Box<dyn FnMut(F, &Meta, u32, &mut dyn FnMut(F, Meta)) + Send>;
 
+/// The packets that wait for room, in one turn.
+struct Waiters {
+    /// The rows that were not refused yet.
+    rows: u64,
+    /// The row of the packet that was taken last, or 0 if it came from the list.
+    row: u64,
+    /// Packets of the turn that wait apart at its end.
+    apart: u32,
+}
+
 /// The value of a queue's baton.
 pub struct Owned<D: TxQueue> {
     /// The transmit path.
@@ -61,13 +71,15 @@ pub struct Owned<D: TxQueue> {
     /// The device's queue.
     pub dev: D,
     pub(crate) list: Take<Listed<D::Frame>, Detail>,
-    /// The place that an extra is copied to.
+    /// The place that the extra of a packet is copied to while it is admitted.
     extra: Box<Detail>,
     /// Packets of the list whose flows had no room.
     pub(crate) aside: Aside<D::Frame>,
     /// The oldest packet of the list, if there was no room for any: it waits, and so do those
-    /// behind it. The flag is true if `extra` belongs to it.
-    held: Option<(Listed<D::Frame>, bool)>,
+    /// behind it.
+    held: Option<Item<D::Frame>>,
+    /// True while a packet is in `aside` or in `held`.
+    waits: bool,
     askers: Askers<D::Frame>,
     done: Box<dyn FnMut(D::Frame) + Send>,
     /// The frames that the device has finished, on their way to `done`.
@@ -114,6 +126,7 @@ impl<D: TxQueue> Owned<D> {
             extra: Box::default(),
             aside,
             held: None,
+            waits: false,
             askers,
             done,
             returned: VecDeque::new(),
@@ -177,7 +190,7 @@ impl<D: TxQueue> Owned<D> {
     /// room.
     #[inline]
     pub fn is_listed(&self) -> bool {
-        !self.aside.is_empty() || self.is_behind_others()
+        self.waits || !self.list.is_empty()
     }
 
     /// True if a packet of the list is to go before any that comes now.
@@ -203,7 +216,7 @@ impl<D: TxQueue> Owned<D> {
 
     /// True if a packet of the list waits for room, and there may be room now.
     pub(crate) const fn may_go_on(&self) -> bool {
-        (self.held.is_some() || !self.aside.is_empty()) && !self.path_full
+        self.waits && !self.path_full
     }
 
     /// Returns the packets and bytes that wait in the qdiscs.
@@ -282,73 +295,121 @@ impl<D: TxQueue> Owned<D> {
     /// if any packet has left the path since. Returns the rest of `left`.
     pub(crate) fn admit_listed(&mut self, mut left: u32) -> u32 {
         let before = left;
-        if self.may_go_on() {
-            left = self.admit_aside(left);
-        }
-        let mut set_aside = 0;
-        while left > 0 && !self.aside.is_full() {
-            let next = self.held.take().or_else(|| self.list.pop(&mut self.extra));
-            let Some((item, has_extra)) = next else { break };
-            left -= 1;
-            let Listed { frame, meta, asker, ticket } = item;
-            let done = match self.aside.has(meta.hash) {
-                true => Admitted::Full(frame),
+        let rows = if self.path_full { 0 } else { self.aside.round() };
+        let mut turn = Waiters { rows, row: 0, apart: 0 };
+        while left > 0 {
+            let next = match self.waits {
                 false => {
-                    let extra = has_extra.then_some(&*self.extra);
-                    let done = self.path.submit_with(self.now, frame, meta, extra, &mut self.dev);
-                    self.note_full(&done);
-                    done
+                    turn.row = 0;
+                    self.list.pop(&mut self.extra)
                 }
+                true => self.next_waiting(&mut turn, &mut left),
             };
-            if let Some(item) = self.settle(done, meta, (asker, ticket)) {
-                if !self.aside.has(meta.hash) && !self.path.is_full_by_flow() {
-                    self.held = Some((item, has_extra));
-                    left += 1;
-                    break;
-                }
-                let extra = has_extra.then(|| std::mem::take(&mut self.extra));
-                self.aside.push((item, extra));
-                set_aside += 1;
+            let Some((item, has_extra)) = next else { break };
+            left = left.saturating_sub(1);
+            if let Some((item, has_extra)) = self.admit_one(item, has_extra)
+                && !self.keep(item, has_extra, &mut turn)
+            {
+                left += 1;
+                break;
             }
         }
         if left < before {
             self.list.tell();
-            let admitted = before - left - set_aside;
+            let admitted = (before - left).saturating_sub(turn.apart);
             self.counts.listed += u64::from(admitted);
             self.log.note(self.now, Event::Admitted(admitted));
         }
         left
     }
 
-    /// Takes packets that wait for room into the path, at most `left`, from each row in turn until
-    /// it is refused. Returns the rest of `left`.
-    fn admit_aside(&mut self, mut left: u32) -> u32 {
-        let mut rows = self.aside.round();
-        // Bound: each turn takes one off `left`, or a row off `rows`.
-        while left > 0
-            && let Some((row, (item, extra))) = self.aside.first(rows)
-        {
-            let Listed { frame, meta, asker, ticket } = item;
-            let done = self.path.submit_with(self.now, frame, meta, extra.as_deref(), &mut self.dev);
-            self.note_full(&done);
-            match self.settle(done, meta, (asker, ticket)) {
-                None => left -= 1,
-                Some(item) => {
-                    self.aside.put_back(row, (item, extra));
-                    rows &= !row;
+    /// Returns the next packet of those that wait, or of the list behind them, and whether it has
+    /// an extra, which lies in `extra` then. Packets of the list whose row has packets apart go
+    /// there, and each takes one off `left`.
+    #[cold]
+    fn next_waiting(&mut self, turn: &mut Waiters, left: &mut u32) -> Option<(Listed<D::Frame>, bool)> {
+        if let Some((row, (item, extra))) = self.aside.first(turn.rows) {
+            turn.row = row;
+            let has_extra = self.lay_out(extra);
+            self.waits = self.held.is_some() || !self.aside.is_empty();
+            return Some((item, has_extra));
+        }
+        turn.row = 0;
+        // Bound: `left`.
+        while *left > 0 && !self.aside.is_full() {
+            let (item, has_extra) = match self.held.take() {
+                Some((item, extra)) => (item, self.lay_out(extra)),
+                None => self.list.pop(&mut self.extra)?,
+            };
+            self.waits = !self.aside.is_empty();
+            if !self.aside.has(item.meta.hash) {
+                return Some((item, has_extra));
+            }
+            *left -= 1;
+            match item.asker {
+                0 => {
+                    turn.apart += 1;
+                    self.push_apart(item, has_extra);
+                }
+                asker => {
+                    let Listed { frame, meta, ticket, .. } = item;
+                    if let Some(Admitted::Full(frame)) = self.answer(asker, ticket, Admitted::Full(frame)) {
+                        self.asker_has_gone(frame, &meta);
+                    }
                 }
             }
         }
-        left
+        None
     }
 
-    /// Handles the fate of a listed packet. One that finds no room and has no asker comes back.
-    fn settle(
-        &mut self,
-        done: Admitted<D::Frame>,
-        meta: Meta,
-        (asker, ticket): (u32, Ticket),
-    ) -> Option<Listed<D::Frame>> {
+    /// Lays the extra of a packet out for `admit_one`. Returns true if there is one.
+    fn lay_out(&mut self, extra: Option<Box<Detail>>) -> bool {
+        extra.is_some_and(|extra| {
+            self.extra = extra;
+            true
+        })
+    }
+
+    /// Keeps a packet that was refused: back in its row, apart if its flow alone has no room, or in
+    /// front of the list. Returns true if others may go on.
+    #[cold]
+    fn keep(&mut self, item: Listed<D::Frame>, has_extra: bool, turn: &mut Waiters) -> bool {
+        self.waits = true;
+        if turn.row != 0 {
+            let extra = self.take_extra(has_extra);
+            self.aside.put_back(turn.row, (item, extra));
+            turn.rows &= !turn.row;
+            // It costs nothing of the budget but this look.
+            turn.apart += 1;
+            return true;
+        }
+        if self.path.is_full_by_flow() {
+            turn.apart += 1;
+            self.push_apart(item, has_extra);
+            return true;
+        }
+        self.held = Some((item, self.take_extra(has_extra)));
+        false
+    }
+
+    fn push_apart(&mut self, item: Listed<D::Frame>, has_extra: bool) {
+        let extra = self.take_extra(has_extra);
+        self.waits = true;
+        self.aside.push((item, extra));
+    }
+
+    fn take_extra(&mut self, has_extra: bool) -> Option<Box<Detail>> {
+        has_extra.then(|| std::mem::take(&mut self.extra))
+    }
+
+    /// Takes a packet into the path. A packet that finds no room and has no asker comes back where
+    /// the path refuses instead of dropping.
+    #[inline]
+    fn admit_one(&mut self, item: Listed<D::Frame>, has_extra: bool) -> Option<(Listed<D::Frame>, bool)> {
+        let Listed { frame, meta, asker, ticket } = item;
+        let detail = has_extra.then_some(&*self.extra);
+        let done = self.path.submit_with(self.now, frame, meta, detail, &mut self.dev);
+        self.note_full(&done);
         let done = if asker == 0 {
             done
         } else {
@@ -359,14 +420,18 @@ impl<D: TxQueue> Owned<D> {
             Admitted::Sent | Admitted::Queued => {}
             Admitted::Dropped(_) => self.counts.overrun += 1,
             Admitted::Cut(frame, max) => self.cut(frame, &meta, max),
-            Admitted::Full(frame) if asker == 0 => return Some(Listed { frame, meta, asker, ticket }),
-            Admitted::Full(frame) => {
-                // The asker has gone.
-                self.counts.overrun += 1;
-                self.dev.discard(frame, &meta, DropReason::Overlimit);
+            Admitted::Full(frame) if asker == 0 => {
+                return Some((Listed { frame, meta, asker, ticket }, has_extra));
             }
+            Admitted::Full(frame) => self.asker_has_gone(frame, &meta),
         }
         None
+    }
+
+    #[cold]
+    fn asker_has_gone(&mut self, frame: D::Frame, meta: &Meta) {
+        self.counts.overrun += 1;
+        self.dev.discard(frame, meta, DropReason::Overlimit);
     }
 
     /// Tells a sender the fate of its packet. Returns the fate if the sender is not there any more.
@@ -511,7 +576,10 @@ impl<D: TxQueue> Drop for Owned<D> {
         while let Some((_, (item, _))) = self.aside.first(u64::MAX) {
             self.dev.discard(item.frame, &item.meta, DropReason::Purged);
         }
-        while let Some((item, _)) = self.held.take().or_else(|| self.list.pop(&mut self.extra)) {
+        if let Some((item, _)) = self.held.take() {
+            self.dev.discard(item.frame, &item.meta, DropReason::Purged);
+        }
+        while let Some((item, _)) = self.list.pop(&mut self.extra) {
             self.dev.discard(item.frame, &item.meta, DropReason::Purged);
         }
     }

@@ -52,7 +52,7 @@ pub enum Verdict {
 impl Verdict {
     /// Returns the answer for one more packet of a flow that has `own` of the `waiting` units in a
     /// buffer of `limit` units.
-    pub(crate) const fn shared(own: u64, waiting: u64, limit: u64) -> Self {
+    pub(crate) fn shared(own: u64, waiting: u64, limit: u64) -> Self {
         match share::has_room(own, waiting, limit) {
             true => Self::Accept,
             false if waiting < limit => Self::FlowFull,
@@ -60,7 +60,7 @@ impl Verdict {
         }
     }
     /// Returns the answer where there are two limits.
-    pub(crate) const fn and(self, other: Self) -> Self {
+    pub(crate) fn and(self, other: Self) -> Self {
         match (self, other) {
             (Self::Accept, other) | (Self::FlowFull, other @ Self::Full) => other,
             (first, _) => first,
