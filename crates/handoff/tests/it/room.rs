@@ -177,3 +177,21 @@ fn what_waits_apart_is_counted_and_bounded_by_the_list() {
     while queue.serve() == Rest::Again {}
     assert_eq!(queue.control().try_with(|o| o.dev.sent().len()).unwrap(), 8);
 }
+
+/// The bands of a fair queue have limits of their own: the last packet would find room. Eight
+/// packets are on the fast path, and four are what the flow may have.
+#[test]
+fn a_packet_waits_behind_those_of_its_row() {
+    use txweir_core::model::testing::VecDevice;
+    for (before, taken) in [(12, 13), (14, 12)] {
+        let config = QueueConfig { drain: Drain::Worker, list: 32, ..QueueConfig::new(clock) };
+        let path = path(false, "fq", &["limit", "20"]);
+        let queue = Queue::new(path, VecDevice::with_slots(0), config, Bell::new().wakeup());
+        for n in 0..before {
+            assert_eq!(queue.send(n, META.hash(1 << 27)), Handed::Listed);
+        }
+        assert_eq!(queue.send(before, META.hash(1 << 27).priority(7)), Handed::Listed);
+        while queue.serve() == Rest::Again {}
+        assert_eq!(queue.status().counts().backlog.packets, taken, "behind {before}");
+    }
+}
