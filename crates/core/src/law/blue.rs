@@ -362,4 +362,31 @@ mod tests {
         law.release_all();
         assert_eq!(law.sets[0].bins.iter().flatten().map(|b| b.queued).max(), Some(0));
     }
+
+    /// The emptiest bin of a flow decides, whichever level it is on.
+    #[test]
+    fn a_flow_that_shares_a_full_bin_passes() {
+        let filled = || {
+            let mut law = blue(BlueParams { target: 99, ..PARAMS });
+            assert_eq!(offer(&mut law, 7, 6, 0).last(), Some(&BlueAction::Full));
+            law
+        };
+        let set = Set::new(1);
+        for level in 0..LEVELS {
+            let bin = |flow| (set.hash(flow) >> (4 * level)) as usize & (BINS - 1);
+            let flow = (8..10_000).find(|flow| bin(*flow) == bin(7)).unwrap();
+            assert_eq!(offer(&mut filled(), flow, 1, 0), [BlueAction::Pass], "level {level}");
+        }
+    }
+
+    #[test]
+    fn the_other_set_knows_unresponsive_flows_at_its_turn() {
+        let params = BlueParams { rehash: 100, warmup: 40, penalty_burst: 99, max: 99, ..PARAMS };
+        let mut law = blue(params);
+        let highest = |law: &Blue, at: usize| law.sets[at].bins.iter().flatten().map(|b| b.probability).max();
+        offer(&mut law, 7, 9, 60);
+        assert_eq!((highest(&law, 0), highest(&law, 1)), (Some(CERTAIN), Some(0)));
+        offer(&mut law, 7, 3, 61);
+        assert_eq!(highest(&law, 1), Some(CERTAIN));
+    }
 }

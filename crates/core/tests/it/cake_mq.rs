@@ -316,4 +316,51 @@ fn the_parts_of_a_split_go_to_every_tin() {
         }
     }
     assert_eq!(thresholds(&lane), [62_500, 1_000_000, 250_000]);
+    // A cake that leases has the rate of its options.
+    lane.change(Instant(now), Handle::ROOT, "shared up").expect("a name");
+    lane.change(Instant(now), Handle::ROOT, "bandwidth 32mbit").expect("a rate");
+    let leased = Lane::on(on(2), "cake_mq", "bandwidth 16mbit diffserv3 shared up rtt 1000s memlimit 100mb");
+    for mut lane in [lane, leased] {
+        let whole = thresholds(&lane);
+        assert!([250_000, 125_000].contains(&whole[0]), "{whole:?}");
+        lane.path
+            .configure(Instant(now), &mut lane.dev, |tree, _| SharedRates::new().join(tree))
+            .expect("one rate");
+        (0..2).for_each(|queue| lane.fill(Instant(now), 100, 9, packet(queue)));
+        for _ in 0..40 {
+            now += MS / 4;
+            let _ = lane.take(Instant(now));
+        }
+        assert_eq!(thresholds(&lane), whole);
+    }
+}
+
+/// Cakes that stay beside new ones would share the rate among themselves.
+#[test]
+fn the_rate_is_split_among_all_queues_after_a_change_of_their_number() {
+    let config = PathConfig { env: on(2), role: Role::Forwarder, bql: None, ..PathConfig::default() };
+    let mut port: Port<u32> = Port::new(config).expect("no byte limit");
+    let mut dev: Vec<VecDevice<u32>> = (0..4).map(|_| VecDevice::with_slots(u32::MAX)).collect();
+    port.control(Instant::ZERO, &mut dev)
+        .configure(|q| {
+            let options = words("bandwidth 8mbit besteffort");
+            q.add(Handle::ROOT, Some(ROOT), "cake_mq", &mut Words::new(&options)).map(drop)
+        })
+        .expect("two queues");
+    port.control(Instant::ZERO, &mut dev).set_queues(4).expect("there are four");
+    for n in 0..40u32 {
+        let mut m = Meta::new(1000).hash(n);
+        m.queue = [0, 3][n as usize % 2];
+        let _ = port.submit(Instant(MS), n, m, None, &mut dev);
+    }
+    for ms in 1..20 {
+        for queue in [0, 3] {
+            let _ = port.drain(Instant(ms * MS), queue, 64, &mut dev);
+        }
+    }
+    let mut rates = Vec::new();
+    port.trees().visit(&mut |_, node| {
+        node.qdisc().parts(&mut |_, counter, n| rates.extend((counter.key == "threshold_rate").then_some(n)));
+    });
+    assert_eq!((rates.first(), rates.last()), (Some(&500_000), Some(&500_000)), "{rates:?}");
 }

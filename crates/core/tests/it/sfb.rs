@@ -35,6 +35,28 @@ fn a_flow_fills_its_bins_and_another_one_has_its_own() {
 }
 
 #[test]
+fn bins_count_the_packets_that_wait() {
+    let mut lane = Lane::new("sfb", "max 50 target 90");
+    assert_eq!(offer(&mut lane, at(0), 9, meta(1)), 9);
+    assert_eq!((lane.ids(at(0), 4).len(), lane.counter("maxqlen")), (4, 5));
+    // One that the child refuses is not counted.
+    let root = lane.path.tree().root().handle();
+    lane.path
+        .configure(at(0), &mut lane.dev, |tree, cx| {
+            tree.edit(cx).replace(
+                Handle::new(root.major(), 1),
+                None,
+                "pfifo",
+                &mut Words::new(&["limit", "2"]),
+            )
+        })
+        .expect("a child");
+    lane.change(at(0), Handle::ROOT, "max 50 target 90").expect("new bins");
+    offer(&mut lane, at(0), 7, meta(1));
+    assert_eq!((drops(&lane)[4], lane.counter("maxqlen")), (5, 2));
+}
+
+#[test]
 fn the_limit_is_that_of_all_flows() {
     let mut lane = Lane::new("sfb", "limit 3 max 5 target 9");
     assert_eq!(offer(&mut lane, at(0), 2, meta(1)) + offer(&mut lane, at(0), 4, meta(2)), 3);
