@@ -186,10 +186,7 @@ impl<'a, F, D: Queues<Frame = F>> Control<'a, F, D> {
         let mut waiting = Vec::new();
         self.collect_waiting(&mut waiting);
         let Port { lanes, chooser, .. } = &mut *self.port;
-        // The qdiscs below such a root are made together.
-        let fixed = |node: &Option<Node>| node.as_ref().is_some_and(|node| node.qdisc().spec().fixed);
-        let same = lanes.is_split() == shell.is_some() && !fixed(&shell);
-        let stay = if same { usize::from(queues) } else { 0 };
+        let stay = if lanes.is_split() == shell.is_some() { usize::from(queues) } else { 0 };
         let gone: Vec<TxPath<F>> = lanes.paths.drain(stay.min(lanes.paths.len())..).collect();
         gone.into_iter().for_each(|path| lanes.retire(path));
         lanes.config.env.queues = queues;
