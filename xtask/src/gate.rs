@@ -10,7 +10,7 @@ const TABLE: &str = "spec/instructions.txt";
 
 /// The counted jobs. The 100 000-flow job is only timed: it measures the memory, not the code. The
 /// jobs of owners are only timed too: valgrind has no membarrier(2).
-const JOBS: [&str; 33] = [
+const JOBS: [&str; 35] = [
     "fifo-direct",
     "fifo-direct-nobql",
     "fifo-queued",
@@ -20,6 +20,7 @@ const JOBS: [&str; 33] = [
     "prio-3",
     "prio-16",
     "cake",
+    "cake_mq",
     "cbs",
     "choke",
     "drr-1k",
@@ -39,6 +40,7 @@ const JOBS: [&str; 33] = [
     "qfq-1k",
     "red",
     "rough",
+    "sfb",
     "sfq-1k",
     "skbprio",
     "taprio",

@@ -13,7 +13,9 @@ use txweir_core::text::value::Words;
 use txweir_core::{Ecn, Env, Handle, Instant, Nanos, PathConfig, Role, TxPath};
 
 use crate::common::spread;
-use path::{BURST_TIME, By, Run, STANDING_TIME, Sink, bursts, bursts_by, bursts_of, made, paced, path};
+use path::{
+    BURST_TIME, By, Run, STANDING_TIME, Sink, bursts, bursts_by, bursts_of, made, made_on, paced, path,
+};
 
 pub use path::BURST;
 
@@ -61,6 +63,12 @@ pub const JOBS: &[Job] = &[
         about: "cake at 400 Gbit/s, 3 tins, 1024 flows x 4 packets",
         peer: false,
         make: cake,
+    },
+    Job {
+        name: "cake_mq",
+        about: "the same in one queue of two, the other one idle",
+        peer: false,
+        make: cake_mq,
     },
     Job {
         name: "fq_codel-1k",
@@ -298,6 +306,11 @@ fn prio(bands: u32) -> Run {
 fn cake() -> Run {
     let flows = draw(1 << 16, |r| (0, r.below(1024) as u32));
     path("cake", "bandwidth 400gbit memlimit 100mb rtt 100s", 8192, true, 4096, flows)
+}
+
+fn cake_mq() -> Run {
+    let flows = draw(1 << 16, |r| (0, r.below(1024) as u32));
+    bursts(made_on(2, "cake_mq", "bandwidth 400gbit memlimit 100mb rtt 100s", 8192, true), 4096, flows)
 }
 
 /// The classes of `drr_1k`.

@@ -80,9 +80,14 @@ pub(super) fn path(
 
 /// Builds a path with this root.
 pub(super) fn made(kind: &str, options: &str, pool: usize, bql: bool) -> TxPath<u64> {
+    made_on(1, kind, options, pool, bql)
+}
+
+/// Builds a path with this root for a device of `queues` queues.
+pub(super) fn made_on(queues: u16, kind: &str, options: &str, pool: usize, bql: bool) -> TxPath<u64> {
     let config = PathConfig {
         // No packet takes a nanosecond of it.
-        env: Env { link_rate: Some(Rate::from_bits(1 << 50)), ..Env::default() },
+        env: Env { link_rate: Some(Rate::from_bits(1 << 50)), queues, ..Env::default() },
         pool,
         bql: bql.then(DqlConfig::default),
         role: Role::Forwarder,

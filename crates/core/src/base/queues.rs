@@ -5,10 +5,12 @@
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct QueueSet {
     words: [u64; WORDS],
+    /// The words that are not 0, a bit for each, so that a search looks at no others.
+    used: u64,
     count: u16,
 }
 
-const WORDS: usize = 64;
+const WORDS: usize = u64::BITS as usize;
 
 impl Default for QueueSet {
     fn default() -> Self {
@@ -22,7 +24,7 @@ impl QueueSet {
 
     /// Returns an empty set.
     pub const fn new() -> Self {
-        Self { words: [0; WORDS], count: 0 }
+        Self { words: [0; WORDS], used: 0, count: 0 }
     }
     /// True if the set has no queues.
     pub const fn is_empty(&self) -> bool {
@@ -44,6 +46,7 @@ impl QueueSet {
         if let Some(w) = self.words.get_mut(word) {
             self.count += u16::from(*w & bit == 0);
             *w |= bit;
+            self.used |= 1 << word;
         }
     }
     /// Removes a queue.
@@ -53,6 +56,9 @@ impl QueueSet {
         if let Some(w) = self.words.get_mut(word) {
             self.count -= u16::from(*w & bit != 0);
             *w &= !bit;
+            if *w == 0 {
+                self.used &= !(1 << word);
+            }
         }
     }
     /// Removes all queues.
@@ -70,15 +76,18 @@ impl QueueSet {
     #[inline]
     pub(crate) fn next_without(&self, other: &Self, from: u16) -> Option<u16> {
         let (first, bit) = place(from);
-        // The bits from `from` on in the first word, all bits in later words.
-        let mut mask = !(bit - 1);
-        for word in first..WORDS {
+        // Bound: the words of the set.
+        let mut words = if first < WORDS { self.used & (u64::MAX << first) } else { 0 };
+        while words != 0 {
+            let word = words.trailing_zeros() as usize;
+            // The bits from `from` on in the first word, all bits in later words.
+            let mask = if word == first { !(bit - 1) } else { u64::MAX };
             let left = self.words[word] & !other.words[word] & mask;
             if left != 0 {
                 // The numbers of a word and of a bit are below 64.
                 return Some(word as u16 * 64 + left.trailing_zeros() as u16);
             }
-            mask = u64::MAX;
+            words &= words - 1;
         }
         None
     }
