@@ -22,6 +22,8 @@ use crate::target::Target;
 
 /// Time between two looks at the threads of receptions: whether they are gone, or have a signal.
 const LOOK: Duration = Duration::from_millis(50);
+/// Most threads that are looked at for signals in one look.
+const LOOKED_AT: usize = 32;
 /// Most receptions that wait, each with a copy of a socket. One more is answered `ENOBUFS`.
 const WAITING_MAX: usize = 1024;
 /// Descriptors for all else: messages, threads, standard streams.
@@ -60,7 +62,8 @@ pub fn run(command: &mut Command, path: &Path) -> io::Result<ExitStatus> {
     let notifications = Arc::new(notifications);
     let (hands, waiting) = (RefCell::default(), Vec::new());
     let looked = Instant::now();
-    let served = Supervisor { notifications, sockets, hands, waiting, waiting_max, looked }.serve();
+    let served =
+        Supervisor { notifications, sockets, hands, waiting, waiting_max, looked, looks_from: 0 }.serve();
     let status = child.wait()?;
     served.map(|()| status)
 }
@@ -89,6 +92,8 @@ struct Supervisor {
     waiting_max: usize,
     /// The time of the last look at their threads.
     looked: Instant,
+    /// The first one of the next look, by its place.
+    looks_from: usize,
 }
 
 impl Supervisor {
@@ -133,9 +138,11 @@ impl Supervisor {
     /// have a signal, and forgets those whose threads are gone.
     fn go_on(&mut self, ready: &[bool]) {
         let now = Instant::now();
-        let looks = now.duration_since(self.looked) >= LOOK;
-        if looks {
-            self.looked = now;
+        let mut looked_at = 0..0;
+        if now.duration_since(self.looked) >= LOOK {
+            let from = if self.looks_from < self.waiting.len() { self.looks_from } else { 0 };
+            looked_at = from..from + LOOKED_AT;
+            (self.looked, self.looks_from) = (now, looked_at.end);
         }
         for (at, one) in std::mem::take(&mut self.waiting).into_iter().enumerate() {
             if !self.notifications.waits(one.notification.id) {
@@ -145,7 +152,9 @@ impl Supervisor {
                 ready.get(at).copied().unwrap_or(true) || one.until.is_some_and(|until| until <= now);
             if is_due {
                 self.receive(one.notification, one.socket, one.until);
-            } else if looks && let Some(error) = self.interrupted(&one) {
+            } else if looked_at.contains(&at)
+                && let Some(error) = self.interrupted(&one)
+            {
                 let _ = self.notifications.answer(one.notification.id, Err(error));
             } else {
                 self.waiting.push(one);
