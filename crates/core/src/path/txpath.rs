@@ -9,6 +9,7 @@
 
 mod guard;
 mod held;
+mod pull;
 mod requests;
 mod stats;
 mod stops;
