@@ -20,10 +20,13 @@
 //! - H4: a packet of the list whose flow has its part of the room holds up no packet of a flow in
 //!   another row, until as many packets wait apart as the list has places.
 
+#[cfg(not(loom))]
+mod close;
 mod control;
 mod owner;
 mod run;
 mod send;
+mod sending;
 mod status;
 
 use std::fmt;
@@ -39,11 +42,13 @@ use crate::list::{Append, list};
 use crate::listed::{Answer, Askers, Listed};
 use crate::owned::{Cutter, Owned};
 use crate::sync::{AtomicU32, Ordering};
+use crate::waiters::Place;
 use crate::wake::Wakeup;
 
 pub use control::Control;
 pub use owner::Owner;
 use run::Runner;
+pub use sending::Sending;
 pub use status::{Counts, Status};
 
 /// The list has a packet, or a run has left one over.
@@ -266,10 +271,16 @@ impl<D: TxQueue> Queue<D> {
     /// before the call is told once, in its first place. The cost does not depend on the number of
     /// senders that wait.
     pub fn when_room(&self, wakeup: Wakeup) {
-        self.runner.add_waiter(wakeup);
+        self.ask_for_room(wakeup);
+    }
+
+    /// Does the same. Returns the place of the sender, to take the request back.
+    fn ask_for_room(&self, wakeup: Wakeup) -> Option<Place> {
+        let place = self.runner.add_waiter(wakeup);
         // The holder of the queue then sees that a sender waits. Without a holder, this call looks
         // whether there is room by now.
         let _ = self.runner.call(WAITING.and(WORK), "waiting");
+        place
     }
 
     /// Adds a sender that asks for the fate of its packets; its answers go to `mail`. Returns its
