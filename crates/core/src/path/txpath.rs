@@ -140,11 +140,11 @@ impl PathConfig {
         Self { bql: Some(DqlConfig::default()), ..Self::for_socket() }
     }
 
-    /// For a device that is done with a packet once it has taken it: a socket or a TAP device, whose
-    /// kernel copies the bytes (`TxQueue::is_done_at_commit` is true), and for packets that the
-    /// caller takes itself ([`TxPath::pull`]). There is no byte limit: nothing is in flight that it
-    /// could bound, and completions would teach it the turns of the program. The other values are
-    /// those of [`for_ring`](Self::for_ring).
+    /// For a device that is done with a packet once it has taken it: a socket or a TAP device,
+    /// whose kernel copies the bytes (`TxQueue::is_done_at_commit` is true), and for packets that
+    /// the caller takes itself ([`TxPath::pull`]). There is no byte limit: nothing is in flight
+    /// that it could bound, and completions would teach it the turns of the program. The other
+    /// values are those of [`for_ring`](Self::for_ring).
     #[must_use]
     pub fn for_socket() -> Self {
         Self { env: Env::default(), pool: 16_384, role: Role::Origin, bql: None, trace: 0 }

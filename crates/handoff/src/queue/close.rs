@@ -14,7 +14,8 @@ const LOOKS: (Nanos, Nanos) = (Nanos(1_000), Nanos(1_000_000));
 
 impl<D: TxQueue> Queue<D> {
     /// Ends a queue: this thread runs it until the device has finished the last packet, at most for
-    /// `within` of real time. Returns the packets that still wait then, each with its
+    /// `within` by the queue's clock, and sleeps no longer than that where the clock stands still.
+    /// Returns the packets that still wait then, each with its
     /// metadata: those of the qdiscs in order of arrival, then those of the admission list. Frames
     /// that the device finishes meanwhile go to `QueueConfig::done`.
     ///
@@ -37,17 +38,20 @@ impl<D: TxQueue> Queue<D> {
     /// ```
     #[must_use = "frames that are numbers or addresses are to be freed"]
     pub fn close(self, within: Duration) -> Vec<(D::Frame, Meta)> {
-        let began = std::time::Instant::now();
-        let (mut pause, mut before) = (LOOKS.0, None);
-        // Bound: `within`, and a pause in each turn in which no packet moves.
+        let (began, within) =
+            (self.runner.now(), Nanos(u64::try_from(within.as_nanos()).unwrap_or(u64::MAX)));
+        let (mut pause, mut before, mut slept) = (LOOKS.0, None, Nanos(0));
+        // Bound: each turn moves a packet or sleeps, and all sleep together is `within`.
         loop {
             let Some(turn) = self.runner.baton.knock(KICK.and(WORK)) else { break };
             let rest = self.runner.run(turn, "close", true);
             let Some(mut turn) = self.runner.baton.knock(Flags::NONE) else { break };
             let (waiting, in_flight) = (turn.waiting(), turn.in_flight());
             drop(turn);
-            let left = within.saturating_sub(began.elapsed());
-            if (waiting == 0 && in_flight == 0) || left.is_zero() {
+            // The clock may stand still.
+            let passed = self.runner.now().saturating_since(began).max(slept);
+            let left = within.saturating_sub(passed);
+            if (waiting == 0 && in_flight == 0) || left == Nanos(0) {
                 break;
             }
             if before.replace((waiting, in_flight)) != Some((waiting, in_flight)) {
@@ -58,7 +62,9 @@ impl<D: TxQueue> Queue<D> {
                 Rest::At(at) if in_flight == 0 => at.saturating_since(self.runner.now()),
                 _ => Nanos(u64::MAX),
             };
-            std::thread::sleep(Duration::from_nanos(due.min(pause).0).min(left));
+            let sleep = due.min(pause).min(left).max(Nanos(1));
+            std::thread::sleep(Duration::from_nanos(sleep.0));
+            slept = Nanos(slept.0.saturating_add(sleep.0));
             pause = Nanos(pause.0 * 2).min(LOOKS.1);
         }
         self.runner.baton.knock(Flags::NONE).map_or_else(Vec::new, |mut turn| turn.take_waiting())

@@ -188,7 +188,7 @@ fn port(n: usize, limit: &str) -> Arc<SharedPort<Device>> {
     SharedPort::new((0..n).map(queue).collect(), 1)
 }
 
-/// What each device of a port was sent.
+/// Returns the frames that each device of a port was sent, with their queues.
 fn sent(port: &SharedPort<Device>) -> Vec<Vec<(u64, u16)>> {
     let of = |queue: &Arc<Queue<Device>>| {
         let of = |o: &mut Owned<Device>| {
