@@ -42,7 +42,6 @@ use crate::list::{Append, list};
 use crate::listed::{Answer, Askers, Listed};
 use crate::owned::{Cutter, Owned};
 use crate::sync::{AtomicU32, Ordering};
-use crate::waiters::Place;
 use crate::wake::Wakeup;
 
 pub use control::Control;
@@ -271,16 +270,14 @@ impl<D: TxQueue> Queue<D> {
     /// before the call is told once, in its first place. The cost does not depend on the number of
     /// senders that wait.
     pub fn when_room(&self, wakeup: Wakeup) {
-        self.ask_for_room(wakeup);
+        self.runner.add_waiter(wakeup);
+        self.look_for_room();
     }
 
-    /// Does the same. Returns the place of the sender, to take the request back.
-    fn ask_for_room(&self, wakeup: Wakeup) -> Option<Place> {
-        let place = self.runner.add_waiter(wakeup);
-        // The holder of the queue then sees that a sender waits. Without a holder, this call looks
-        // whether there is room by now.
+    /// Tells the holder of the queue that a sender waits. Without a holder, this call looks whether
+    /// there is room by now.
+    fn look_for_room(&self) {
         let _ = self.runner.call(WAITING.and(WORK), "waiting");
-        place
     }
 
     /// Adds a sender that asks for the fate of its packets; its answers go to `mail`. Returns its

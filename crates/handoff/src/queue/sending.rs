@@ -101,7 +101,8 @@ impl<D: TxQueue> Future for Sending<'_, D> {
             // It asks first and tries once more, so that no wake-up is lost between the two. The
             // earlier request ends afterwards: a receiver that is still in the line keeps its
             // place.
-            let place = this.queue.ask_for_room(Wakeup::Task(task.waker().clone()));
+            let place = this.queue.runner.add_waiter(Wakeup::Task(task.waker().clone()));
+            this.queue.look_for_room();
             this.forget();
             this.place = place;
             handed = this.try_once();

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant as Clock};
 
 use crate::common::{RingQueue, clock, over_a_ring, own_time, path};
 use txweir_core::model::testing::VecDevice;
-use txweir_core::{Admitted, Meta};
+use txweir_core::{Admitted, Meta, Nanos};
 use txweir_handoff::*;
 
 const META: Meta = Meta::new(100);
@@ -180,10 +180,11 @@ fn tasks_of_several_threads_lose_nothing_and_keep_their_order() {
 }
 
 /// The queues of a port of `n`, each with a device of 20 slots and a qdisc of `limit` packets.
-fn port(n: usize, limit: &str) -> Arc<SharedPort<Device>> {
+fn port(n: usize, limit: &str, poll: Option<Nanos>) -> Arc<SharedPort<Device>> {
     let queue = |_| {
         let qdisc = path(false, "pfifo", &["limit", limit]);
-        Arc::new(Queue::new(qdisc, VecDevice::with_slots(20), QueueConfig::new(clock), Bell::new().wakeup()))
+        let config = QueueConfig { poll, ..QueueConfig::new(clock) };
+        Arc::new(Queue::new(qdisc, VecDevice::with_slots(20), config, Bell::new().wakeup()))
     };
     SharedPort::new((0..n).map(queue).collect(), 1)
 }
@@ -202,8 +203,10 @@ fn sent(port: &SharedPort<Device>) -> Vec<Vec<(u64, u16)>> {
 #[test]
 fn a_burst_over_several_queues_is_its_packets_one_by_one() {
     let packet = |n: u64| (n, META.flow(n / 3 * 7 % 11));
-    for queues in [1, 2, 4] {
-        let (whole, single) = (port(queues, "100"), port(queues, "100"));
+    // A polled queue asks for more packets after the last.
+    let poll = Some(Nanos::from_millis(1));
+    for (queues, poll) in [(1, None), (2, None), (4, None), (1, poll), (2, poll), (4, poll)] {
+        let [whole, single] = [(); 2].map(|()| port(queues, "100", poll));
         let mut sender = whole.sender();
         assert_eq!(sender.send_burst(&mut (0..50).map(packet)), (50, None));
         let mut sender = single.sender();
@@ -218,7 +221,7 @@ fn a_burst_over_several_queues_is_its_packets_one_by_one() {
 
 #[test]
 fn a_burst_ends_at_the_first_packet_without_room() {
-    let port = port(2, "5");
+    let port = port(2, "5", None);
     let mut sender = port.sender();
     let mut packets = (0..200).map(|n| (n, META.flow(n)));
     let (went, back) = sender.send_burst(&mut packets);
