@@ -45,7 +45,7 @@ pub use packet::detail::Detail;
 pub use packet::meta::{Ecn, Meta};
 pub use packet::pool::Pkt;
 pub use packet::reason::{DropReason, MarkReason, Reasons, WakeReason};
-pub use path::device::{Completed, DeviceError, TxQueue};
+pub use path::device::{Completed, DeviceError, NoDevice, TxQueue};
 pub use path::dql::{Dql, DqlConfig, Unit};
 pub use path::tree::Tree;
 pub use path::txpath::{Admitted, PathConfig, Role, Swapped, TxPath, Wake};

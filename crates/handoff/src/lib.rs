@@ -45,7 +45,7 @@ pub use monitor::Monitor;
 pub use owned::{Cutter, HandoffStats, Owned};
 #[cfg(not(loom))]
 pub use port::{Passed, Policy, Prepared, Sender, SharedPort};
-pub use queue::{Control, Counts, Drain, Handed, Owner, Queue, QueueConfig, Rest, Status};
+pub use queue::{Control, Counts, Drain, Handed, Owner, Queue, QueueConfig, Rest, Sending, Status};
 #[cfg(not(loom))]
 pub use report::{Report, Stall, Stuck, Why};
 pub use ring::{RingReceiver, RingSender, ring};

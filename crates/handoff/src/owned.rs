@@ -4,6 +4,8 @@
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+#[cfg(not(loom))]
+use txweir_core::PathConfig;
 use txweir_core::base::tally::Tally;
 use txweir_core::path::device::TxQueue;
 use txweir_core::path::txpath::{BULK, PathStats, Stops};
@@ -544,6 +546,26 @@ impl<D: TxQueue> Owned<D> {
         words
     }
 
+    /// Takes out the next packet of those that came by the list and are not in the path yet.
+    fn next_listed(&mut self) -> Option<Listed<D::Frame>> {
+        let apart = self.aside.first(u64::MAX).map(|(_, (item, _))| item);
+        let item = apart.or_else(|| self.held.take().map(|(item, _)| item));
+        item.or_else(|| self.list.pop(&mut self.extra).map(|(item, _)| item))
+    }
+
+    /// Takes out every packet that waits, in the qdiscs and in the list, at the end of the queue.
+    #[cfg(not(loom))]
+    pub(crate) fn take_waiting(&mut self) -> Vec<(D::Frame, Meta)> {
+        let fresh = TxPath::new(PathConfig { pool: 1, ..PathConfig::for_socket() });
+        let Ok(fresh) = fresh else { return Vec::new() };
+        let mut all: Vec<_> = std::mem::replace(&mut self.path, fresh).into_iter().collect();
+        // Bound: the places of the list and those beside it, because no thread sends any more.
+        while let Some(item) = self.next_listed() {
+            all.push((item.frame, item.meta));
+        }
+        all
+    }
+
     /// True if the device has finished a packet that was not taken yet.
     pub(crate) fn has_finished(&mut self) -> bool {
         self.in_flight() > 0 && self.reap() > 0
@@ -573,13 +595,7 @@ impl<D: TxQueue> Drop for Owned<D> {
     /// Gives back every frame that waits, in the qdiscs and in the list.
     fn drop(&mut self) {
         self.path.purge(self.now, &mut self.dev);
-        while let Some((_, (item, _))) = self.aside.first(u64::MAX) {
-            self.dev.discard(item.frame, &item.meta, DropReason::Purged);
-        }
-        if let Some((item, _)) = self.held.take() {
-            self.dev.discard(item.frame, &item.meta, DropReason::Purged);
-        }
-        while let Some((item, _)) = self.list.pop(&mut self.extra) {
+        while let Some(item) = self.next_listed() {
             self.dev.discard(item.frame, &item.meta, DropReason::Purged);
         }
     }

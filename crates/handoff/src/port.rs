@@ -232,12 +232,49 @@ impl<D: TxQueue> Sender<D> {
         (queue, self.port.queues[usize::from(queue)].send(frame, meta))
     }
 
+    /// Sends packets whose metadata is known, without asking filters, by the policy at the start of
+    /// the burst. Packets in a row for one queue go in one turn of it ([`Queue::send_burst`]). The
+    /// burst ends at the first packet that finds no room; that one comes back, and `Meta::queue`
+    /// names its queue. Returns the number of packets sent before it, and that packet.
+    pub fn send_burst(
+        &mut self,
+        packets: &mut (impl Iterator<Item = (D::Frame, Meta)> + ?Sized),
+    ) -> (u64, Option<(D::Frame, Meta)>) {
+        let Self { port, policy, who, .. } = self;
+        let queues = &port.queues[..];
+        if queues.is_empty() {
+            return (0, packets.next());
+        }
+        let policy = policy.load();
+        let mut placed = packets.map(|(frame, mut meta)| {
+            meta.queue = if queues.len() > 1 { choice(policy, who, queues.len(), &meta) } else { 0 };
+            (frame, meta)
+        });
+        let (mut went, mut first) = (0, placed.next());
+        // Bound: the packets of the burst, because each turn takes one at least.
+        while let Some((frame, meta)) = first.take() {
+            let rest = std::iter::from_fn(|| {
+                // A queue may ask again after the end of its packets.
+                let (frame, next) = if first.is_none() { placed.next() } else { None }?;
+                if next.queue != meta.queue {
+                    first = Some((frame, next));
+                    return None;
+                }
+                Some((frame, next))
+            });
+            let mut row = std::iter::once((frame, meta)).chain(rest);
+            let (sent, refused) = queues[usize::from(meta.queue)].send_burst(&mut row);
+            went += sent;
+            if refused.is_some() {
+                return (went, refused);
+            }
+        }
+        (went, None)
+    }
+
     #[inline]
     fn choose(&mut self, meta: &Meta) -> u16 {
-        let policy = self.policy.load();
-        let queue = policy.selector.select(meta, &self.who, None, NO_AGE);
-        // A policy may have been made for another port.
-        if usize::from(queue) < self.port.queues.len() { queue } else { 0 }
+        choice(self.policy.load(), &self.who, self.port.queues.len(), meta)
     }
 
     /// Reads a frame's headers, asks the filters of the port and of the qdiscs, chooses a queue,
@@ -320,6 +357,14 @@ impl<D: TxQueue> Sender<D> {
             handed => Passed::Handed(queue, handed),
         }
     }
+}
+
+/// Returns the queue of a packet, of `queues`.
+#[inline]
+fn choice(policy: &Policy, who: &select::Sender, queues: usize, meta: &Meta) -> u16 {
+    let queue = policy.selector.select(meta, who, None, NO_AGE);
+    // A policy may have been made for another port.
+    if usize::from(queue) < queues { queue } else { 0 }
 }
 
 /// The time for a choice that is not remembered: only a remembered one has an age.

@@ -20,10 +20,13 @@
 //! - H4: a packet of the list whose flow has its part of the room holds up no packet of a flow in
 //!   another row, until as many packets wait apart as the list has places.
 
+#[cfg(not(loom))]
+mod close;
 mod control;
 mod owner;
 mod run;
 mod send;
+mod sending;
 mod status;
 
 use std::fmt;
@@ -44,6 +47,7 @@ use crate::wake::Wakeup;
 pub use control::Control;
 pub use owner::Owner;
 use run::Runner;
+pub use sending::Sending;
 pub use status::{Counts, Status};
 
 /// The list has a packet, or a run has left one over.
@@ -267,8 +271,12 @@ impl<D: TxQueue> Queue<D> {
     /// senders that wait.
     pub fn when_room(&self, wakeup: Wakeup) {
         self.runner.add_waiter(wakeup);
-        // The holder of the queue then sees that a sender waits. Without a holder, this call looks
-        // whether there is room by now.
+        self.look_for_room();
+    }
+
+    /// Tells the holder of the queue that a sender waits. Without a holder, this call looks whether
+    /// there is room by now.
+    fn look_for_room(&self) {
         let _ = self.runner.call(WAITING.and(WORK), "waiting");
     }
 

@@ -81,8 +81,8 @@ pub use txweir_tc as tc;
 
 pub use txweir_core::{
     Admitted, Bytes, ClassId, Completed, ConfigError, DeviceError, Dql, DqlConfig, DropReason, Ecn, Env,
-    ErrorKind, Handle, Instant, MarkReason, Meta, Nanos, Packets, PathConfig, Rate, Role, Tally, Tree,
-    TxPath, TxQueue, Unit, Wake, WakeReason, model::testing,
+    ErrorKind, Handle, Instant, MarkReason, Meta, Nanos, NoDevice, Packets, PathConfig, Rate, Role, Tally,
+    Tree, TxPath, TxQueue, Unit, Wake, WakeReason, model::testing,
 };
 
 /// The names that most programs use. None of them is that of a crate, so that
@@ -101,7 +101,7 @@ pub use txweir_core::{
 pub mod prelude {
     pub use txweir_core::{
         Admitted, Bytes, ClassId, Completed, ConfigError, DeviceError, Dql, DqlConfig, DropReason, Ecn, Env,
-        ErrorKind, Handle, Instant, MarkReason, Meta, Nanos, Packets, PathConfig, Rate, Role, Tally, Tree,
-        TxPath, TxQueue, Unit, Wake, WakeReason,
+        ErrorKind, Handle, Instant, MarkReason, Meta, Nanos, NoDevice, Packets, PathConfig, Rate, Role,
+        Tally, Tree, TxPath, TxQueue, Unit, Wake, WakeReason,
     };
 }

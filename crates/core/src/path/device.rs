@@ -1,11 +1,15 @@
 //! `TxQueue`: a device's transmit queue, which promises slots before a packet leaves its qdisc.
 
+mod none;
+
 use alloc::boxed::Box;
 use alloc::string::String;
 use core::fmt;
 
 use crate::packet::meta::Meta;
 use crate::packet::reason::DropReason;
+
+pub use none::NoDevice;
 
 /// A device's transmit queue.
 ///

@@ -7,8 +7,10 @@
 //! of `drain` tells when to call it next: never before a new packet (`Idle`), when the device has
 //! finished something (`Device`), at a time (`At`), or at once (`More`).
 
+mod frames;
 mod guard;
 mod held;
+mod pull;
 mod requests;
 mod stats;
 mod stops;
@@ -35,6 +37,7 @@ use crate::sched::trace::Trace;
 use crate::text::error::ConfigError;
 use crate::text::value::Words;
 
+pub use frames::Frames;
 use guard::Books;
 pub(crate) use held::Held;
 pub use stats::PathStats;
@@ -119,15 +122,39 @@ pub struct PathConfig {
 }
 
 impl Default for PathConfig {
-    /// Returns Ethernet, 16 384 packets, origin, byte limit on, no trace.
+    /// Returns [`for_ring`](Self::for_ring).
     fn default() -> Self {
-        Self {
-            env: Env::default(),
-            pool: 16_384,
-            role: Role::Origin,
-            bql: Some(DqlConfig::default()),
-            trace: 0,
-        }
+        Self::for_ring()
+    }
+}
+
+impl PathConfig {
+    /// For a device that takes packets now and finishes them later, and reports both: the ring of a
+    /// network card, an XDP socket, [`Wire`](crate::model::wire::Wire). The byte limit keeps in the
+    /// ring the bytes that it needs, and leaves the others to the qdiscs.
+    ///
+    /// Ethernet, 16 384 packets, no trace. A full queue gives the frame back to its sender
+    /// ([`Role::Origin`]).
+    #[must_use]
+    pub fn for_ring() -> Self {
+        Self { bql: Some(DqlConfig::default()), ..Self::for_socket() }
+    }
+
+    /// For a device that is done with a packet once it has taken it: a socket or a TAP device,
+    /// whose kernel copies the bytes (`TxQueue::is_done_at_commit` is true), and for packets that
+    /// the caller takes itself ([`TxPath::pull`]). There is no byte limit: nothing is in flight
+    /// that it could bound, and completions would teach it the turns of the program. The other
+    /// values are those of [`for_ring`](Self::for_ring).
+    #[must_use]
+    pub fn for_socket() -> Self {
+        Self { env: Env::default(), pool: 16_384, role: Role::Origin, bql: None, trace: 0 }
+    }
+
+    /// The same for packets whose senders are elsewhere and cannot wait, as a router's and those of
+    /// a virtual machine: a full queue drops, and counts ([`Role::Forwarder`]).
+    #[must_use]
+    pub fn forwarder(self) -> Self {
+        Self { role: Role::Forwarder, ..self }
     }
 }
 

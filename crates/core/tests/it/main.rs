@@ -58,6 +58,7 @@ mod pie;
 mod plug;
 mod port;
 mod port_laws;
+mod pull;
 mod qfq;
 mod reasons;
 mod red;

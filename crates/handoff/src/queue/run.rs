@@ -12,7 +12,7 @@ use crate::owned::{Owned, WORDS};
 use crate::queue::{CALLS, COMMAND, Drain, KICK, LOOK, NEVER, Rest, Rules, WAITING, WORK};
 use crate::snapshot::Published;
 use crate::sync::{AtomicU32, AtomicU64, Mutex, Ordering, fence};
-use crate::waiters::Waiters;
+use crate::waiters::{Place, Waiters};
 use crate::wake::Wakeup;
 
 /// A command for the holder of the queue.
@@ -132,10 +132,15 @@ impl<D: TxQueue> Runner<D> {
     }
 
     /// Adds a sender that is to be told when there is room; the caller sets the flag afterwards.
-    pub(super) fn add_waiter(&self, wakeup: Wakeup) {
-        if let Ok(mut waiters) = self.waiters.lock() {
-            waiters.add(wakeup);
-        }
+    pub(super) fn add_waiter(&self, wakeup: Wakeup) -> Option<Place> {
+        self.waiters.lock().map(|mut waiters| waiters.add(wakeup)).ok()
+    }
+
+    /// Takes back one request of a sender that is to be told, if it was not told since.
+    pub(super) fn remove_waiter(&self, place: Place) {
+        // The receiver may end with its wakeup: not while the lock is held.
+        let gone = self.waiters.lock().map(|mut waiters| waiters.remove(place)).ok();
+        drop(gone);
     }
 
     /// Adds a command; the caller sets the flag afterwards.

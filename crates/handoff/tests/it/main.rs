@@ -12,5 +12,6 @@ mod polled;
 mod room;
 mod runs;
 mod service;
+mod tasks;
 mod threads;
 mod watchdog;

@@ -74,6 +74,8 @@ impl Usual {
 /// A qdisc, or a class, whose numbers are visited.
 #[derive(Debug)]
 pub struct Measured<'a> {
+    /// The handle of the qdisc, [`Handle::NONE`] for a default one, or the number of the class.
+    pub at: Handle,
     /// The kind of qdisc; a class has that of its qdisc.
     pub kind: &'static str,
     /// The qdisc as tc prints its handle, `0:` for a default one.
@@ -107,17 +109,27 @@ impl std::fmt::Debug for Own<'_> {
     }
 }
 
-impl Measured<'_> {
-    /// Visits the counters of its kind, those included that tc leaves out while they are 0.
-    pub fn counters(&self, f: &mut dyn FnMut(&'static Counter, i128)) {
-        match self.own {
-            Own::Qdisc(node) => own_counters(node.qdisc(), true, &mut |counter, n| f(counter, n.into())),
-            Own::Made(Seen { what: What::Made(classes, class), .. }) => {
+impl<'a> Own<'a> {
+    const fn of_class(seen: &'a Seen<'a>) -> Self {
+        if matches!(seen.what, What::Made(..)) { Self::Made(seen) } else { Self::None }
+    }
+    /// See `Measured::counters`.
+    fn counters(self, f: &mut dyn FnMut(&'static Counter, i128)) {
+        match self {
+            Self::Qdisc(node) => own_counters(node.qdisc(), true, &mut |counter, n| f(counter, n.into())),
+            Self::Made(Seen { what: What::Made(classes, class), .. }) => {
                 let own = classes.class_spec().counters.iter().zip(class.values);
                 own.for_each(|(counter, n)| f(counter, i128::from(*n)));
             }
-            Own::Made(_) | Own::None => {}
+            Self::Made(_) | Self::None => {}
         }
+    }
+}
+
+impl Measured<'_> {
+    /// Visits the counters of its kind, those included that tc leaves out while they are 0.
+    pub fn counters(&self, f: &mut dyn FnMut(&'static Counter, i128)) {
+        self.own.counters(f);
     }
 
     /// Visits the counters of its parts, as the tins of cake, by the names of these.
@@ -165,6 +177,7 @@ pub fn measure<'a>(
     shown(&trees, &Form::default(), &|_, _| true, &mut |place, node| {
         if is_due() {
             f(&Measured {
+                at: node.handle(),
                 kind: node.qdisc().spec().kind,
                 qdisc: handle_text(node.handle()),
                 parent: if place.depth == 0 { "root".to_owned() } else { place.parent.to_string() },
@@ -180,6 +193,7 @@ pub fn measure<'a>(
             && let Some(usual) = seen.usual()
         {
             f(&Measured {
+                at: seen.id,
                 kind: seen.owner.qdisc().spec().kind,
                 qdisc: handle_text(seen.owner.handle()),
                 parent: seen.parent().map_or_else(String::new, |parent| match parent {
@@ -189,9 +203,69 @@ pub fn measure<'a>(
                 class: Some(seen.id.to_string()),
                 usual,
                 reasons: None,
-                own: if matches!(seen.what, What::Made(..)) { Own::Made(seen) } else { Own::None },
+                own: Own::of_class(seen),
             });
         }
     });
     (at > end).then_some(end)
+}
+
+/// Visits the numbers of all qdiscs and classes, one by one: the handle of the qdisc or class, the
+/// declaration of the number with its key, meaning and unit, the number. First come those of
+/// [`Usual`], then those of the kind, also where tc leaves them out while they are 0. The order is
+/// that of [`measure`]; a default root has the handle [`Handle::NONE`], and so have the default
+/// qdiscs of transmit queues. A number may be negative only in classes, as the tokens of htb's are.
+///
+/// `trees` are those of a [`Tree`](txweir_core::Tree), as of `TxPath::tree`, or of a port
+/// (`Port::trees`).
+///
+/// ```
+/// use txweir_core::{Handle, Instant, Meta, NoDevice, PathConfig, TxPath};
+/// use txweir_tc::show::measured::{counter, metrics};
+///
+/// let mut path = TxPath::new(PathConfig::for_socket())?.with_qdisc("codel", &["limit", "7"])?;
+/// let _ = path.submit(Instant::ZERO, "frame", Meta::new(1500), &mut NoDevice::new());
+/// let mut page = String::new();
+/// metrics(path.tree(), &mut |at, counter, n| page += &format!("{at} {} {n}\n", counter.key));
+/// assert!(page.contains("8001: backlog 1500\n") && page.contains("8001: ecn_mark 0\n"), "{page}");
+/// assert_eq!(counter(path.tree(), "8001:".parse()?, "qlen"), Some(1));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn metrics<'a>(trees: impl Into<Trees<'a>>, f: &mut dyn FnMut(Handle, &'static Counter, i128)) {
+    measure(trees, 0, usize::MAX, &mut |object| {
+        object.usual.visit(&mut |counter, n| f(object.at, counter, n.into()));
+        object.counters(&mut |counter, n| f(object.at, counter, n));
+    });
+}
+
+/// Returns one number of a qdisc (`1:`), of a class (`1:10`), or of a root without a handle
+/// ([`Handle::NONE`]) by its key, as [`metrics`] shows it; `None` if there is no such qdisc or
+/// class, or it has no such number. The cost is a look at one qdisc; at all qdiscs for a class, or
+/// where the root stands for those of queues.
+pub fn counter<'a>(trees: impl Into<Trees<'a>>, at: Handle, key: &str) -> Option<i128> {
+    let trees = trees.into();
+    let mut found = None;
+    let mut look = |usual: &Usual, own: Own<'_>| {
+        let mut see = |counter: &Counter, n| {
+            if counter.key == key {
+                found.get_or_insert(n);
+            }
+        };
+        usual.visit(&mut |counter, n| see(counter, n.into()));
+        own.counters(&mut |counter, n| see(counter, n));
+    };
+    if at.minor() == 0 {
+        let root = trees.root();
+        let node = if at.is_none() { root.handle().is_none().then_some(root) } else { trees.qdisc(at) }?;
+        look(&(&queues::books(node, &queues::below(&trees))).into(), Own::Qdisc(node));
+    } else {
+        each(&trees, false, &mut |seen| {
+            if seen.id == at
+                && let Some(usual) = seen.usual()
+            {
+                look(&usual, Own::of_class(seen));
+            }
+        });
+    }
+    found
 }

@@ -12,6 +12,7 @@ mod filters;
 mod language;
 mod linux;
 mod matches;
+mod metrics;
 mod parity;
 mod queues;
 mod real_tc;

@@ -3,6 +3,9 @@
 #[path = "../../examples/backpressure.rs"]
 #[allow(dead_code)]
 mod backpressure;
+#[path = "../../examples/embed.rs"]
+#[allow(dead_code)]
+mod embed;
 #[path = "../../examples/fairsend_quinn.rs"]
 #[allow(dead_code)]
 mod fairsend_quinn;
@@ -18,6 +21,7 @@ mod handoff_tokio;
 mod smoltcp_device;
 
 use txweir::core::turns::Quota;
+use txweir::{Instant, Meta, NoDevice, PathConfig, TxPath, Wake};
 
 #[test]
 fn back_pressure_loses_nothing_and_keeps_order() {
@@ -28,6 +32,49 @@ fn back_pressure_loses_nothing_and_keeps_order() {
     assert!(waits > 100, "{waits}");
     let (device, waits) = backpressure::run(500).expect("no packet dropped");
     assert_eq!((device.sent().len(), waits), (500, 0));
+}
+
+#[test]
+fn a_socket_gets_every_datagram_once() {
+    let receiver = std::net::UdpSocket::bind("127.0.0.1:0").expect("a socket");
+    let socket = std::net::UdpSocket::bind("127.0.0.1:0").expect("a socket");
+    socket.connect(receiver.local_addr().expect("it has one")).expect("it connects");
+    let datagrams: Vec<Vec<u8>> = (0..50).map(|n| vec![n; 100]).collect();
+    assert_eq!(embed::over_a_socket(socket, datagrams).expect("runs"), 50);
+    receiver.set_nonblocking(true).expect("it may");
+    let mut buffer = [0; 200];
+    let got = std::iter::from_fn(|| receiver.recv(&mut buffer).ok().map(|len| (len, buffer[0])));
+    assert!(got.eq((0..50).map(|n| (100, n))));
+}
+
+#[test]
+fn a_poll_loop_gets_bursts_and_the_buffers_of_dropped_packets() {
+    let config = PathConfig::for_socket().forwarder();
+    let mut path = TxPath::new(config).expect("a path").with_qdisc("pfifo", &["limit", "40"]).expect("pfifo");
+    let (mut free, mut ring) = (Vec::new(), [0; 24]);
+    for buffer in 0..42 {
+        let mut owner = NoDevice::giving_back(|buffer, _: &Meta, _| free.push(buffer));
+        let _ = path.submit(Instant::ZERO, buffer, Meta::new(1500), &mut owner);
+    }
+    assert_eq!(free, [40, 41]);
+    let page = embed::page(&path);
+    assert!(page.contains("qlen 8001: 40\n") && page.contains("drops 8001: 2\n"), "{page}");
+    assert_eq!(embed::fill(&mut path, Instant::ZERO, &mut ring, &mut free), (24, Wake::More));
+    assert!(ring.into_iter().eq(0..24));
+    assert_eq!(embed::fill(&mut path, Instant::ZERO, &mut ring, &mut free), (16, Wake::Idle));
+    assert!(ring[..16].iter().copied().eq(24..40));
+}
+
+#[test]
+fn packets_leave_a_modelled_wire_at_its_rate() {
+    let left = embed::over_a_wire(50).expect("runs");
+    assert!(left.iter().map(|(packet, _)| *packet).eq(0..50));
+    // 1500 bytes and 24 of the line's own at 10 Mbit/s are 1219.2 us. The line idles only while the
+    // byte limit learns, for less than eight completion rounds of 250 us.
+    const EACH: u64 = 1_219_200;
+    assert!(left.windows(2).all(|two| two[1].1.0 - two[0].1.0 >= EACH), "{left:?}");
+    let last = left[49].1.0;
+    assert!((50 * EACH..50 * EACH + 2_000_000).contains(&last), "{last}");
 }
 
 fn numbers() -> Vec<u8> {

@@ -17,6 +17,20 @@ fn the_page_of_the_crate_shows_the_examples_as_they_are() {
     assert!(page.contains(wrapper), "docs/crate.md does not show examples/smoltcp_device.rs as it is");
 }
 
+#[test]
+fn the_page_of_devices_shows_the_example_as_it_is() {
+    let page = include_str!("../../../../docs/embed.md");
+    let source = include_str!("../../examples/embed.rs");
+    for (from, to) in [
+        ("/// Most datagrams that", "/// Fills the free"),
+        ("/// Fills the free", "/// Sends packets of 1500"),
+        ("/// Sends packets of 1500", "/// Returns the numbers"),
+        ("/// Returns the numbers", "fn main()"),
+    ] {
+        assert!(page.contains(part(source, from, to)), "docs/embed.md does not show `{from}` as it is");
+    }
+}
+
 /// The README shows the first example of the crate's own text, which is compiled and run as a test.
 #[test]
 fn the_readme_shows_the_first_example_of_the_crate() {

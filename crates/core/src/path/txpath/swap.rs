@@ -95,7 +95,7 @@ impl<F> Held<F> {
 #[derive(Debug)]
 pub(crate) struct Waiting<F> {
     pub(crate) meta: Meta,
-    frame: F,
+    pub(super) frame: F,
     detail: Option<Detail>,
     /// True if it is counted as a packet that enters: it comes from another path, or is a piece.
     pub(crate) enters: bool,

@@ -71,6 +71,16 @@ impl Transmitter {
         self.error.take().map(|e| *e)
     }
 
+    /// Takes the byte limit out, and the note of a due doorbell, for packets that do not go to the
+    /// device: `put_back` ends it.
+    pub(super) const fn set_apart(&mut self) -> (Option<Dql>, bool) {
+        (self.limit.take(), core::mem::replace(&mut self.uncommitted, false))
+    }
+    /// Puts both back.
+    pub(super) fn put_back(&mut self, limit: Option<Dql>, uncommitted: bool) {
+        (self.limit, self.uncommitted) = (limit, uncommitted);
+    }
+
     /// True if nothing on this side of the ring keeps a packet from going past empty qdiscs.
     #[inline]
     pub(super) fn takes_direct<D: TxQueue>(&self, wire_len: u32, dev: &mut D) -> bool {
