@@ -50,8 +50,8 @@ const PART: usize = 64 << 10;
 /// notification of the change is still to come.
 const TRIES: u32 = 8;
 
-/// The handle of the hooks.
-const HOOKS: u32 = 0xffff_0000;
+/// The number of the device in a message about a block that devices share.
+const BLOCK: u32 = u32::MAX;
 
 /// Runs `txweir follow`.
 pub fn main(args: &Args) -> Result<ExitCode, Failure> {
@@ -71,7 +71,9 @@ pub fn main(args: &Args) -> Result<ExitCode, Failure> {
     let mut copy = Copy { daemon: &mut daemon, to, has: None, refused: Vec::new(), said: Vec::new() };
     loop {
         let state = listed(&listings, link).map_err(|e| wrong("cannot list the kernel's policy", e))?;
-        copy.go_to(state.lines(to))?;
+        // Devices have links of the same names, but for this one.
+        let mut names = |link| rustix::net::netdevice::index_to_name(&listings, link).ok();
+        copy.go_to(state.lines(to, &mut names))?;
         if args.once {
             return Ok(if copy.said.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(1) });
         }
@@ -109,12 +111,13 @@ fn wait(news: &OwnedFd, link: u32) -> io::Result<bool> {
         for one in messages(&packet[..len]) {
             // `struct tcmsg` and `struct ifinfomsg` have the number of the device at one place.
             let number = one.body.get(4..8).and_then(|bytes| bytes.try_into().ok()).map(u32::from_ne_bytes);
-            if number == Some(link) {
-                if one.header.kind == kind::DEL_LINK {
-                    return Ok(false);
-                }
-                changed = true;
+            let of = one.header.kind;
+            if number == Some(link) && of == kind::DEL_LINK {
+                return Ok(false);
             }
+            // Filters of the device may hold any action, and share any block.
+            let is_action = matches!(of, kind::NEW_ACTION | kind::DEL_ACTION);
+            changed |= is_action || number == Some(link) || number == Some(BLOCK);
         }
         if changed {
             flags = RecvFlags::DONTWAIT;
@@ -131,23 +134,17 @@ fn listed(socket: &OwnedFd, link: u32) -> io::Result<Snapshot> {
         let root = TcHead { link, ..TcHead::default() };
         is_whole &= list(socket, kind::GET_QDISC, root, &mut state)?;
         is_whole &= list(socket, kind::GET_CLASS, root, &mut state)?;
-        let places: Vec<u32> = state.handles().flat_map(blocks).collect();
+        let places: Vec<u32> = state.places().collect();
         for parent in places {
-            is_whole &= list(socket, kind::GET_FILTER, TcHead { parent, ..root }, &mut state)?;
+            let place = TcHead { parent, ..root };
+            is_whole &= list(socket, kind::GET_CHAIN, place, &mut state)?;
+            is_whole &= list(socket, kind::GET_FILTER, place, &mut state)?;
         }
         if is_whole || tries >= TRIES {
             return Ok(state);
         }
     }
     Ok(Snapshot::default())
-}
-
-/// Returns the places of the filters of a qdisc or a class; the hooks have two.
-fn blocks(handle: u32) -> Vec<u32> {
-    match handle {
-        HOOKS => vec![handle, HOOKS | 0xfff2, HOOKS | 0xfff3],
-        handle => vec![handle],
-    }
 }
 
 /// Takes a listing. False if something changed meanwhile.
@@ -169,7 +166,7 @@ fn list(socket: &OwnedFd, kind: u16, head: TcHead, state: &mut Snapshot) -> io::
                 (kind::DONE | kind::ERROR, Some(error)) => {
                     return Err(io::Error::from_raw_os_error(error.saturating_neg()));
                 }
-                _ => state.take(&one, head.link),
+                _ => state.take(&one, head),
             }
         }
     }
@@ -221,6 +218,10 @@ impl Copy<'_> {
         for place in ["root", "clsact", "ingress"] {
             self.tc(&["qdisc", "del", "dev", self.to, place].map(String::from))?;
         }
+        // Other links may hold a block that this one shares.
+        for block in state.blocks() {
+            self.tc(&["filter", "del", "block", &block.to_string()].map(String::from))?;
+        }
         self.perform(&state.steps_from_nothing())
     }
 
@@ -229,7 +230,7 @@ impl Copy<'_> {
         let mut refused = Vec::new();
         for step in steps {
             let (status, text) = self.tc(&step.words)?;
-            if status != 0 {
+            if status != 0 && !step.may_fail {
                 let line = text.lines().next().unwrap_or_default();
                 refused.push(format!("refused: {}: {line}", step.words.join(" ")));
             }

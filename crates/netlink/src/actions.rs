@@ -72,6 +72,18 @@ const FORMS: [Form; 10] = [
     vlan::FORM,
 ];
 
+impl Form {
+    /// Returns the C struct in a kind's options.
+    fn parms<'a>(&self, all: &Attributes<'a>) -> Result<Option<Record<'a>>, Refusal> {
+        let (number, len) = self.parms;
+        match (all.record(number, len)?, self.kind) {
+            // The longer form of pedit has its struct in another attribute.
+            (None, "pedit") => all.record(pedit::PARMS_EX, len),
+            (parms, _) => Ok(parms),
+        }
+    }
+}
+
 /// The options of an action in a request.
 struct Asked<'a> {
     all: Attributes<'a>,
@@ -140,6 +152,39 @@ pub(crate) fn read_list(list: &[u8], links: Links<'_>) -> Words {
     Ok(words)
 }
 
+/// An action in the list of a filter that was listed.
+pub(crate) struct Held {
+    pub(crate) kind: String,
+    pub(crate) index: u32,
+    /// True if others than filters hold it: a command of its own has made it.
+    pub(crate) is_own: bool,
+    /// The words that make it, from the kind on.
+    pub(crate) words: Vec<String>,
+}
+
+/// Returns the actions of a filter that was listed.
+///
+/// # Errors
+/// The list is malformed, or an action has no words, or its kind is not there.
+pub(crate) fn held(list: &[u8], links: Links<'_>) -> Result<Vec<Held>, Refusal> {
+    let all = Attributes::read(list, "actions")?;
+    let one = |value| {
+        let all = Attributes::read(value, "action")?;
+        let kind = all.text(KIND, KIND_MAX)?.unwrap_or("").to_string();
+        let Some(form) = FORMS.iter().find(|form| form.kind == kind) else {
+            return Err(Refusal::unsupported(format!("there is no action {kind} here")));
+        };
+        let options = all.nested(OPTIONS)?;
+        let Some(parms) = form.parms(&options)? else {
+            return Err(Refusal::invalid(format!("action {kind}: its parameters are missing")));
+        };
+        let at = if kind == "police" { police::HOLDERS } else { HOLDERS };
+        let is_own = parms.i32(at) > parms.i32(at + 4);
+        Ok(Held { index: parms.u32(0), is_own, words: read_one(value, &mut *links)?, kind })
+    };
+    in_order(&all)?.into_iter().map(one).collect()
+}
+
 /// Returns the entries of a list, which are in the order of their numbers.
 pub(crate) fn in_order<'a>(all: &Attributes<'a>) -> Result<Vec<&'a [u8]>, Refusal> {
     if let Some(beyond) = all.iter().find(|a| !(1..=ACTIONS_MAX).contains(&usize::from(a.number))) {
@@ -201,13 +246,8 @@ pub(crate) fn read_options(kind: &str, options: &[u8], links: Links<'_>) -> Word
     let all = Attributes::read(options, &name)?;
     let known: Vec<u16> = form.known.iter().copied().chain([form.parms.0, form.times]).collect();
     all.only(&known)?;
-    // The longer form of pedit has its struct in another attribute.
-    let (number, len) = form.parms;
-    let parms = match (all.record(number, len)?, kind) {
-        (None, "pedit") => all.record(pedit::PARMS_EX, len)?,
-        (parms, _) => parms,
-    };
-    let Some(parms) = parms else {
+    let Some(parms) = form.parms(&all)? else {
+        let number = form.parms.0;
         return Err(Refusal::invalid(format!("{name}: attribute {number}, its parameters, is missing")));
     };
     let control_at = if kind == "police" { police::CONTROL } else { CONTROL };
@@ -221,8 +261,9 @@ pub(crate) fn read_options(kind: &str, options: &[u8], links: Links<'_>) -> Word
     Ok(words)
 }
 
-/// The offset of the control in the fields that begin most C structs.
+/// The offsets of the control and of the holders in the fields that begin most C structs.
 const CONTROL: usize = 8;
+const HOLDERS: usize = 12;
 
 /// The tables that the messages of filters and actions are made of.
 #[derive(Clone, Copy)]

@@ -52,6 +52,12 @@ const NONE: Form =
 const FW_MASK: u16 = 5;
 const MATCHALL_COUNTS: u16 = 4;
 
+/// Returns the number of the list of actions in the options of a kind; `None` for a kind that is
+/// not there.
+pub(crate) fn actions_at(kind: &str) -> Option<u16> {
+    FORMS.iter().find(|form| form.kind == kind).map(|form| form.actions)
+}
+
 const FORMS: [Form; 7] = [BASIC, bpf::FORM, flow::FORM, flower::FORM, FW, MATCHALL, u32::FORM];
 
 /// Returns the handle of a filter and the words of its options, from the kind on.

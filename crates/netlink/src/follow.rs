@@ -1,11 +1,15 @@
 //! The policy of a device of a kernel, from the listings that the kernel sends, as the lines of tc
 //! that make it elsewhere.
 //!
-//! A [`Snapshot`] takes the messages of one listing of qdiscs and one of classes; [`lines`] orders
-//! its objects, parents first, and [`Step`]s lead from the lines of one state to those of another.
-//! Objects that have no words are named with the reason ([`Copied::left_out`]).
+//! A [`Snapshot`] takes the messages of one listing of qdiscs, one of classes, and those of the
+//! filters and chains of each place; [`lines`] orders its objects, parents first, and [`Step`]s
+//! lead from the lines of one state to those of another. Objects that have no words are named with
+//! the reason ([`Copied::left_out`]).
 //!
 //! [`lines`]: Snapshot::lines
+
+mod filters;
+mod steps;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,8 +17,12 @@ use txweir_core::Handle;
 use txweir_core::qdisc::Registry;
 
 use crate::command;
+use crate::classify::BLOCK;
 use crate::message::{Header, Message, TcHead, flag, kind};
 use crate::wire::{Attributes, Writer};
+use steps::{Line, Noun};
+
+pub use steps::{Copied, Step};
 
 /// Most objects of a device; further ones are left out.
 pub const OBJECTS_MAX: usize = 65_536;
@@ -24,6 +32,10 @@ const LEFT_OUT_MAX: usize = 1024;
 const ROOT: u32 = u32::MAX;
 /// The parent of the hooks.
 const HOOK: u32 = 0xffff_fff1;
+/// The handle of the hooks, and the numbers of their two places.
+const HOOKS: u32 = 0xffff_0000;
+const INGRESS: u32 = 0xfff2;
+const EGRESS: u32 = 0xfff3;
 /// The handle of a first qdisc that has none, because the kernel has made it: its own are from
 /// 8001: on.
 const OWN: u32 = 0x7fff_0000;
@@ -46,8 +58,7 @@ type Key = (u16, u32, u32);
 pub struct Snapshot {
     objects: BTreeMap<Key, Object>,
     left_out: BTreeSet<String>,
-    /// Filters that were listed.
-    filters: usize,
+    filters: filters::Listed,
 }
 
 #[derive(Clone, Debug)]
@@ -58,48 +69,28 @@ struct Object {
     is: Vec<u8>,
 }
 
-/// A line that makes an object, and the line that removes it, each without the word of its verb.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Line {
-    noun: &'static str,
-    name: String,
-    words: Vec<String>,
-    place: Vec<String>,
-}
-
-/// The lines of a state.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Copied {
-    /// In an order in which they can be made.
-    lines: Vec<Line>,
-    /// A sentence for each object that is not copied.
-    pub left_out: Vec<String>,
-}
-
-/// A change that leads to another state.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Step {
-    /// The words of tc.
-    pub words: Vec<String>,
-}
-
 impl Snapshot {
-    /// Takes a message of a listing about the device of this number.
-    pub fn take(&mut self, message: &Message<'_>, link: u32) {
+    /// Takes a message of the listing that was asked for with this head: of a device, and of one of
+    /// its places for filters and chains.
+    pub fn take(&mut self, message: &Message<'_>, asked: TcHead) {
         let Ok((head, rest)) = TcHead::read(message.body) else { return };
-        if head.link != link {
+        let kind = message.header.kind;
+        let is_of_filters = matches!(kind, kind::NEW_FILTER | kind::NEW_CHAIN);
+        if head.link != asked.link && !(head.link == BLOCK && is_of_filters) {
             return;
         }
-        match message.header.kind {
-            kind::NEW_FILTER => self.filters += usize::from(head.handle != 0),
-            kind::NEW_QDISC | kind::NEW_CLASS => {
-                if let Err(reason) = self.object(message.header.kind, head, rest)
-                    && self.left_out.len() < LEFT_OUT_MAX
-                {
-                    self.left_out.insert(format!("{}: {reason}", place(message.header.kind, head)));
-                }
+        let (taken, place) = match kind {
+            kind::NEW_FILTER | kind::NEW_CHAIN => {
+                let room = OBJECTS_MAX.saturating_sub(self.objects.len());
+                (self.filters.take(kind, head, asked, rest, room), filters::place(head))
             }
-            _ => {}
+            kind::NEW_QDISC | kind::NEW_CLASS => (self.object(kind, head, rest), place(kind, head)),
+            _ => return,
+        };
+        if let Err(reason) = taken
+            && self.left_out.len() < LEFT_OUT_MAX
+        {
+            self.left_out.insert(format!("{place}: {reason}"));
         }
     }
 
@@ -120,7 +111,7 @@ impl Snapshot {
         if kind == kind::NEW_QDISC && head.handle == 0 && head.parent >> 16 == 0 {
             head.parent |= OWN;
         }
-        if self.objects.len() >= OBJECTS_MAX {
+        if self.objects.len() + self.filters.len() >= OBJECTS_MAX {
             return Err(format!("there are more than {OBJECTS_MAX} objects"));
         }
         let mut is = Writer::default();
@@ -132,15 +123,23 @@ impl Snapshot {
         Ok(())
     }
 
-    /// Returns the handles of the qdiscs and classes, below which filters may be.
-    pub fn handles(&self) -> impl Iterator<Item = u32> {
-        self.objects.values().map(|object| object.head.handle).filter(|handle| *handle != 0)
+    /// Returns the places of the device at which there may be filters.
+    pub fn places(&self) -> impl Iterator<Item = u32> {
+        let at = |object: &Object| match (&*object.name, object.head.parent) {
+            // The hook of both ways has a place for each.
+            ("clsact", HOOK) => vec![HOOKS | INGRESS, HOOKS | EGRESS],
+            _ => vec![object.head.handle],
+        };
+        let all: BTreeSet<u32> = self.objects.values().flat_map(at).collect();
+        all.into_iter().filter(|handle| *handle != 0 && *handle != OWN)
     }
 
-    /// Returns the lines that make the policy on a device of this name.
+    /// Returns the lines that make the policy on a device of this name. `links` returns the names
+    /// of devices by their numbers, for actions that send to them.
     #[must_use]
-    pub fn lines(&self, device: &str) -> Copied {
-        let mut copied = Copied { lines: Vec::new(), left_out: self.left_out.iter().cloned().collect() };
+    pub fn lines(&self, device: &str, links: &mut dyn FnMut(u32) -> Option<String>) -> Copied {
+        let mut copied =
+            Copied { left_out: self.left_out.iter().cloned().collect(), ..Copied::default() };
         for (kind, object) in self.ordered() {
             if self.comes_along(kind, object) {
                 continue;
@@ -149,26 +148,28 @@ impl Snapshot {
             let mut body = Writer::default();
             object.head.write(&mut body);
             body.put(&object.is);
-            let noun = if kind == kind::NEW_QDISC { "qdisc" } else { "class" };
             let place = place(kind, object.head);
             if Registry::BUILT_IN.get(&object.name).is_none() && !is_hook(object) {
                 copied.left_out.push(format!("{place}: there is no kind {} here", object.name));
                 continue;
             }
             match command::words(header, &body.finish(), device, Registry::BUILT_IN) {
-                Ok(words) => copied.lines.push(Line {
-                    noun,
-                    name: object.name.clone(),
-                    words: words.into_iter().skip(2).collect(),
-                    place: removal(kind, object, device),
-                }),
+                Ok(words) => {
+                    let words: Vec<String> = words.into_iter().skip(2).collect();
+                    copied.lines.push(Line {
+                        noun: if kind == kind::NEW_QDISC { Noun::Qdisc } else { Noun::Class },
+                        name: object.name.clone(),
+                        is: words.clone(),
+                        words,
+                        place: removal(kind, object, device),
+                        table: None,
+                    });
+                }
                 Err(refusal) => copied.left_out.push(format!("{place}: {refusal}")),
             }
         }
-        if self.filters > 0 {
-            let is = if self.filters == 1 { "filter is" } else { "filters are" };
-            copied.left_out.push(format!("{} {is} not copied", self.filters));
-        }
+        self.filters.lines(device, links, &mut copied);
+        copied.left_out.truncate(LEFT_OUT_MAX);
         copied
     }
 
@@ -248,78 +249,4 @@ fn removal(kind: u16, object: &Object, device: &str) -> Vec<String> {
         (_, parent) => words.extend(["parent".into(), Handle(parent).to_string()]),
     }
     words
-}
-
-impl Line {
-    fn step(&self, verb: &str, words: &[String]) -> Step {
-        let head = [self.noun.to_string(), verb.to_string()];
-        Step { words: head.into_iter().chain(words.iter().cloned()).collect() }
-    }
-    fn key(&self) -> (&'static str, &[String]) {
-        (self.noun, &self.place)
-    }
-    fn after(&self, word: &str) -> Option<&str> {
-        let at = self.words.iter().position(|one| one == word)?;
-        self.words.get(at + 1).map(String::as_str)
-    }
-    /// Returns its handle, if it has one.
-    fn handle(&self) -> Option<&str> {
-        self.after(if self.noun == "qdisc" { "handle" } else { "classid" })
-    }
-    /// True if one can become the other without being removed.
-    fn can_become(&self, other: &Self) -> bool {
-        self.name == other.name
-            && self.handle() == other.handle()
-            && self.after("parent") == other.after("parent")
-    }
-    /// True if it goes with one of these objects.
-    fn goes_with(&self, gone: &BTreeSet<&str>) -> bool {
-        let above = self.after("parent").or_else(|| self.handle().filter(|_| self.noun == "class"));
-        let qdisc = above.and_then(|above| above.get(..=above.find(':')?));
-        above.is_some_and(|above| gone.contains(above)) || qdisc.is_some_and(|of| gone.contains(of))
-    }
-}
-
-impl Copied {
-    /// Returns the number of objects.
-    #[must_use]
-    pub fn len(&self) -> usize {
-        self.lines.len()
-    }
-    /// True if there is no object.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.lines.is_empty()
-    }
-
-    /// Returns the steps from another state to this one: removals, children first, then what is new
-    /// or different, parents first.
-    #[must_use]
-    pub fn steps_from(&self, before: &Self) -> Vec<Step> {
-        let now: BTreeMap<_, &Line> = self.lines.iter().map(|line| (line.key(), line)).collect();
-        let (mut stay, mut gone) = (BTreeMap::new(), BTreeSet::new());
-        let mut removals = Vec::new();
-        for line in &before.lines {
-            let goes = line.goes_with(&gone);
-            if !goes && now.get(&line.key()).is_some_and(|new| line.can_become(new)) {
-                stay.insert(line.key(), line);
-                continue;
-            }
-            gone.extend(line.handle());
-            // An object goes with its parent.
-            if !goes {
-                removals.push(line.step("del", &line.place));
-            }
-        }
-        removals.reverse();
-        let different = |line: &&Line| stay.get(&line.key()).is_none_or(|old| old.words != line.words);
-        removals.extend(self.lines.iter().filter(different).map(|line| line.step("replace", &line.words)));
-        removals
-    }
-
-    /// Returns the steps that make this state on a device, whatever it has.
-    #[must_use]
-    pub fn steps_from_nothing(&self) -> Vec<Step> {
-        self.steps_from(&Self::default())
-    }
 }

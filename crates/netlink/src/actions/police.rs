@@ -27,6 +27,7 @@ const BURST: usize = 12;
 const MTU: usize = 16;
 const RATE: usize = 20;
 const PEAK: usize = RATE + LEN;
+pub(super) const HOLDERS: usize = PEAK + LEN;
 
 pub(super) const FORM: Form = Form {
     kind: "police",

@@ -12,7 +12,7 @@ use txweir_netlink::{Client, Told, Watch, answer};
 use txweir_tc::memory::{Memory, MemoryDevice};
 use txweir_tc::tool::{Devices, Request, run};
 
-fn devices() -> Memory {
+pub fn devices() -> Memory {
     let device = |name| MemoryDevice::new(name, 1, Env::default());
     let mut devices = Memory::default().with(device("lan")).with(device("wan"));
     assert_eq!(tc("qdisc add dev lan root handle 1: prio", &mut devices).0, 0);
@@ -22,7 +22,7 @@ fn devices() -> Memory {
 }
 
 /// Runs a line, in which single quotes join words.
-fn tc(line: &str, devices: &mut Memory) -> (u8, String) {
+pub fn tc(line: &str, devices: &mut Memory) -> (u8, String) {
     let mut args = vec![String::new()];
     for (part, text) in line.split('\'').enumerate() {
         let mut pieces = if part % 2 == 0 { text.split(' ').collect() } else { vec![text] }.into_iter();

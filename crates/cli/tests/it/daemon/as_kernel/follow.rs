@@ -73,11 +73,43 @@ impl Pair {
         [lines(kernel), lines(link)]
     }
 
+    /// The filters and chains of the device and of the link, as tc prints them.
+    fn filters(&self) -> [Vec<String>; 2] {
+        let at = ["parent 1:", "parent 1:10", "ingress", "egress"];
+        let all = at.map(|at| [format!("filter show dev DEV {at}"), format!("chain show dev DEV {at}")]);
+        let block = ["filter show block 7", "chain show block 7"].map(String::from);
+        let shows = all.into_iter().chain([block]).flatten();
+        let mut both = [Vec::new(), Vec::new()];
+        for show in shows {
+            let words = |device| -> Vec<String> {
+                ["tc"].into_iter().chain(show.split(' ')).map(|word| word.replace("DEV", device)).collect()
+            };
+            let (kernel, link) = (words("eth0"), words("lan"));
+            let refs = |words: &[String]| words.iter().map(String::as_str).collect::<Vec<_>>().join(" ");
+            let kernel: Vec<&str> = kernel.iter().map(String::as_str).collect();
+            // The block may not be there.
+            let done = self.ns.command(&kernel).output().expect("tc");
+            both[0].push(normal(&String::from_utf8_lossy(&done.stdout)));
+            let link = refs(&link);
+            both[1].push(normal(&self.dir.run(&link.split(' ').collect::<Vec<_>>()).1));
+        }
+        both
+    }
+
+    /// Waits until the link has the filters of the device, and returns them.
+    fn same_filters(&self, after: &str) -> String {
+        self.equal(after, || self.filters()).concat()
+    }
+
     /// Waits until the link has the policy of the device.
     fn same(&self, after: &str) -> Vec<String> {
+        self.equal(after, || self.policies())
+    }
+
+    fn equal(&self, after: &str, both: impl Fn() -> [Vec<String>; 2]) -> Vec<String> {
         let give_up = Instant::now() + PATIENCE;
         loop {
-            let [kernel, link] = self.policies();
+            let [kernel, link] = both();
             if kernel == link {
                 return link;
             }
@@ -111,6 +143,25 @@ impl Drop for Pair {
         let _ = self.follower.kill();
         let _ = self.follower.wait();
     }
+}
+
+/// Returns a listing of filters without what is each device's own: its name, the number of the
+/// table of a priority of u32, and the order of chains.
+fn normal(text: &str) -> String {
+    let text = text.replace("eth0", "lan");
+    let mut lines: Vec<String> = text.lines().map(|line| line.trim_end().to_string()).collect();
+    let roots = lines.iter().filter(|line| line.ends_with(": ht divisor 1"));
+    let roots: Vec<String> =
+        roots.filter_map(|line| line.split(" fh ").nth(1)?.split(':').next().map(String::from)).collect();
+    for line in &mut lines {
+        for (root, key) in roots.iter().flat_map(|root| [(root, " fh "), (root, " key ht ")]) {
+            *line = line.replace(&format!("{key}{root}"), &format!("{key}root"));
+        }
+    }
+    if text.starts_with("chain") {
+        lines.sort();
+    }
+    lines.join("\n")
 }
 
 /// Ends the test if the kernel has no htb, which may be a module that is not there.
@@ -150,9 +201,6 @@ fn a_link_follows_a_device_of_the_kernel() {
         assert!(!now.is_empty());
     }
     assert!(pair.same("all").iter().any(|line| line.contains("htb 1:20 parent 1:1 prio 0 rate 1Mbit")));
-    // Its filters have no copy, and that is said.
-    pair.tc("filter add dev eth0 parent 1: protocol ip prio 5 u32 match ip dst 10.0.0.1 classid 1:20");
-    pair.says("lan: 2 filters are not copied");
     pair.tc("qdisc replace dev eth0 root handle 2: mq");
     pair.tc("qdisc add dev eth0 parent 2:2 handle 22: pfifo limit 9");
     let give_up = Instant::now() + PATIENCE;
@@ -172,6 +220,74 @@ fn a_link_follows_a_device_of_the_kernel() {
     }
     pair.says("txweir: the kernel has no device eth0 any more");
     assert_eq!(pair.follower.wait().expect("wait").code(), Some(2));
+}
+
+/// A program that every packet meets, as tc takes it: `ret #-1`.
+const ALL: &str = "bytecode '1,6 0 0 4294967295'";
+
+#[test]
+fn a_link_follows_the_filters_of_a_device() {
+    let _machine = machine::shared();
+    skip_unless_possible!();
+    skip_without!("tc");
+    let pair = Pair::new();
+    pair.same("the start");
+    if !has_htb(&pair) {
+        return;
+    }
+    pair.dir.ok("link add eth1");
+    pair.tc("class add dev eth0 parent 1: classid 1:10 htb rate 5mbit");
+    pair.tc("class add dev eth0 parent 1: classid 1:20 htb rate 5mbit");
+    let first = "filter add dev eth0 parent 1: protocol ip prio 5 u32 match ip dst 10.0.0.1 classid 1:20";
+    if !pair.ns.command(&["sh", "-c", &format!("tc {first}")]).status().is_ok_and(|done| done.success()) {
+        println!("skipped, because this kernel has no u32");
+        return;
+    }
+    assert!(pair.same_filters(first).contains("match 0a000001/ffffffff at 16"));
+    let mirror = "action mirred egress mirror dev eth1";
+    for line in [
+        // A priority with several, of which one goes and one changes.
+        "filter add dev eth0 parent 1: protocol ip prio 5 u32 match ip dst 10.0.0.2 classid 1:10",
+        "filter add dev eth0 parent 1: protocol ip prio 6 u32 match ip dst 10.0.0.3 classid 1:10",
+        "filter del dev eth0 parent 1: protocol ip prio 5 handle 800::800 u32",
+        "filter replace dev eth0 parent 1: protocol ip prio 6 handle 801::800 u32 match ip dst 10.0.0.3 classid 1:20",
+        // A hash table, and a link to it.
+        "filter add dev eth0 parent 1: protocol ip prio 5 handle 2: u32 divisor 16",
+        "filter add dev eth0 parent 1: protocol ip prio 5 u32 ht 2:3: match ip src 10.0.0.4 classid 1:20",
+        "filter add dev eth0 parent 1: protocol ip prio 6 u32 match ip src 10.0.0.0/8 link 2: hashkey mask 0xff at 12",
+        // A class with filters of its own.
+        "filter add dev eth0 parent 1:10 protocol ip prio 1 u32 match ip tos 16 0xff classid 1:20",
+        "filter del dev eth0 parent 1: prio 6",
+        "filter del dev eth0 parent 1: prio 5",
+        "qdisc add dev eth0 clsact",
+        "chain add dev eth0 ingress chain 9",
+        &format!("filter add dev eth0 ingress chain 9 protocol ip prio 2 u32 match ip protocol 6 0xff {mirror}"),
+        "filter add dev eth0 ingress protocol ip prio 1 u32 match ip protocol 17 0xff action mirred ingress redirect dev eth0",
+        &format!("filter add dev eth0 egress protocol all prio 3 handle 1 bpf {ALL} classid 1:10"),
+        &format!("filter add dev eth0 egress protocol all prio 3 handle 2 bpf {ALL} classid 1:20"),
+        "filter del dev eth0 egress protocol all prio 3 handle 1 bpf",
+        // Actions of a command of their own, and those of filters, that two filters hold.
+        &format!("actions add {mirror} index 7"),
+        "filter add dev eth0 egress protocol ip prio 4 u32 match ip dst 10.0.0.5 action mirred index 7",
+        "filter add dev eth0 ingress protocol ip prio 4 u32 match ip dst 10.0.0.5 action mirred index 7",
+        "actions replace action mirred egress redirect dev eth1 index 7",
+        "filter del dev eth0 egress",
+        "actions replace action mirred ingress redirect dev eth1 index 1",
+        "chain del dev eth0 ingress chain 9",
+        "qdisc del dev eth0 clsact",
+        "qdisc add dev eth0 ingress_block 7 clsact",
+        "filter add block 7 protocol ip prio 1 u32 match ip dst 10.0.0.6 classid 1:10",
+        "chain add block 7 chain 3",
+        "filter del block 7 protocol ip prio 1",
+    ] {
+        let done = pair.ns.command(&["sh", "-c", &format!("tc {line}")]).output().expect("tc");
+        assert!(done.status.success(), "{line}: {}", String::from_utf8_lossy(&done.stderr));
+        pair.same_filters(line);
+    }
+    pair.tc("qdisc del dev eth0 root");
+    pair.same_filters("the removal");
+    // Nothing was left out.
+    assert_eq!(fs::read_to_string(pair.dir.0.join("err")).expect("errors"), "");
 }
 
 /// Far more notifications than a socket holds come while nobody takes them (ENOBUFS).
