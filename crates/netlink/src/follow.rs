@@ -16,8 +16,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use txweir_core::Handle;
 use txweir_core::qdisc::Registry;
 
-use crate::command;
 use crate::classify::BLOCK;
+use crate::command;
 use crate::message::{Header, Message, TcHead, flag, kind};
 use crate::wire::{Attributes, Writer};
 use steps::{Line, Noun};
@@ -138,8 +138,7 @@ impl Snapshot {
     /// of devices by their numbers, for actions that send to them.
     #[must_use]
     pub fn lines(&self, device: &str, links: &mut dyn FnMut(u32) -> Option<String>) -> Copied {
-        let mut copied =
-            Copied { left_out: self.left_out.iter().cloned().collect(), ..Copied::default() };
+        let mut copied = Copied { left_out: self.left_out.iter().cloned().collect(), ..Copied::default() };
         for (kind, object) in self.ordered() {
             if self.comes_along(kind, object) {
                 continue;

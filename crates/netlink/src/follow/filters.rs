@@ -135,14 +135,16 @@ impl Listed {
         };
         let filled: BTreeSet<(Owner, u32)> =
             self.filters().map(|filter| (filter.owner(), filter.chain)).collect();
-        let roots = self.roots();
+        let (roots, mixed) = (self.roots(), self.mixed());
+        copied.left_out.extend(mixed.values().flatten().map(Clone::clone));
         let (mut own, mut chains, mut tables, mut rest) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         let mut known = BTreeSet::new();
         for object in self.in_order() {
             if object.head.link == BLOCK {
                 copied.blocks.insert(object.head.parent);
             }
-            let root = object.name == U32 && roots.get(&object.place()) == Some(&(object.head.handle & TABLE));
+            let root =
+                object.name == U32 && roots.get(&object.place()) == Some(&(object.head.handle & TABLE));
             if object.kind == kind::NEW_CHAIN {
                 // Without a template it comes with its filters; the first one is always there.
                 let comes = object.chain == 0 || filled.contains(&(object.owner(), object.chain));
@@ -151,7 +153,8 @@ impl Listed {
                 }
                 continue;
             }
-            if object.is_table() && root {
+            let is_mixed = object.name == U32 && mixed.contains_key(&object.place());
+            if object.is_table() && root || is_mixed {
                 continue;
             }
             let made = filter(object, root, &mut words).map(|(line, held)| {
@@ -173,6 +176,34 @@ impl Listed {
     /// Returns the priorities' own tables of u32: the oldest of each, which is listed last.
     fn roots(&self) -> BTreeMap<Place, u32> {
         self.filters().filter(|one| one.is_table()).map(|one| (one.place(), one.head.handle)).collect()
+    }
+
+    /// Returns the places of u32 that Linux lists with the tables of each other, the first of them
+    /// with a sentence: those of one qdisc and priority in several chains, or at several classes or
+    /// hooks. No listing tells which of them has which table.
+    fn mixed(&self) -> BTreeMap<Place, Option<String>> {
+        let mut tables: BTreeMap<Place, BTreeSet<u32>> = BTreeMap::new();
+        for one in self.filters().filter(|one| one.is_table()) {
+            tables.entry(one.place()).or_default().insert(one.head.handle);
+        }
+        let mut alike: BTreeMap<_, Vec<Place>> = BTreeMap::new();
+        for (place, tables) in tables.into_iter().filter(|(_, tables)| tables.len() > 1) {
+            let ((link, parent), _, info) = place;
+            let qdisc = if link == BLOCK { parent } else { parent & 0xffff_0000 };
+            alike.entry((link, qdisc, of_info(info).0, tables)).or_default().push(place);
+        }
+        let mut all = BTreeMap::new();
+        for ((link, qdisc, prio, _), places) in alike.into_iter().filter(|(_, places)| places.len() > 1) {
+            let at = if link == BLOCK { format!("block {qdisc}") } else { Handle(qdisc).to_string() };
+            let said = format!(
+                "filters of u32 of {at}, priority {prio}: {} places have this priority, and Linux lists \
+                 the filters of all at each of them",
+                places.len()
+            );
+            let first = places.first().copied();
+            all.extend(places.iter().map(|place| (*place, (Some(*place) == first).then(|| said.clone()))));
+        }
+        all
     }
 
     /// Returns the objects in the order in which they were made, as far as a listing has it: those
@@ -252,7 +283,14 @@ fn chain(object: &Object, links: Links<'_>) -> Result<Line, Refusal> {
     let head = TcHead { info: protocol.into(), ..object.head };
     let words = words(kind::NEW_CHAIN, &Object { head, ..object.clone() }, links)?;
     let place = [table.owner.clone(), vec!["chain".into(), object.chain.to_string()]].concat();
-    Ok(Line { noun: Noun::Chain, name: object.name.clone(), is: words.clone(), words, place, table: Some(table) })
+    Ok(Line {
+        noun: Noun::Chain,
+        name: object.name.clone(),
+        is: words.clone(),
+        words,
+        place,
+        table: Some(table),
+    })
 }
 
 /// Returns the line of a filter, and its actions. `root` says that it is in the table of its

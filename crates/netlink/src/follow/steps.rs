@@ -195,9 +195,11 @@ impl Copied {
         let hashed: BTreeSet<&[String]> = [before, self].into_iter().flat_map(Self::hashed).collect();
         let (was, is) = (before.units(&hashed), self.units(&hashed));
         for (unit, lines) in &was {
-            let stays: Vec<Key<'_>> = lines.iter().map(|l| l.key()).filter(|k| stay.contains_key(k)).collect();
+            let stays: Vec<Key<'_>> =
+                lines.iter().map(|l| l.key()).filter(|k| stay.contains_key(k)).collect();
             let new = is.get(unit).map_or(&[][..], Vec::as_slice);
-            let is_prefix = new.len() >= stays.len() && new.iter().zip(&stays).all(|(l, key)| l.key() == *key);
+            let is_prefix =
+                new.len() >= stays.len() && new.iter().zip(&stays).all(|(l, key)| l.key() == *key);
             let is_kept = if unit.is_u32 { stays.len() == lines.len() } else { is_prefix };
             if !is_kept {
                 for key in &stays {

@@ -261,7 +261,9 @@ fn a_link_follows_the_filters_of_a_device() {
         "filter del dev eth0 parent 1: prio 5",
         "qdisc add dev eth0 clsact",
         "chain add dev eth0 ingress chain 9",
-        &format!("filter add dev eth0 ingress chain 9 protocol ip prio 2 u32 match ip protocol 6 0xff {mirror}"),
+        &format!(
+            "filter add dev eth0 ingress chain 9 protocol ip prio 2 u32 match ip protocol 6 0xff {mirror}"
+        ),
         "filter add dev eth0 ingress protocol ip prio 1 u32 match ip protocol 17 0xff action mirred ingress redirect dev eth0",
         &format!("filter add dev eth0 egress protocol all prio 3 handle 1 bpf {ALL} classid 1:10"),
         &format!("filter add dev eth0 egress protocol all prio 3 handle 2 bpf {ALL} classid 1:20"),
@@ -269,7 +271,7 @@ fn a_link_follows_the_filters_of_a_device() {
         // Actions of a command of their own, and those of filters, that two filters hold.
         &format!("actions add {mirror} index 7"),
         "filter add dev eth0 egress protocol ip prio 4 u32 match ip dst 10.0.0.5 action mirred index 7",
-        "filter add dev eth0 ingress protocol ip prio 4 u32 match ip dst 10.0.0.5 action mirred index 7",
+        "filter add dev eth0 ingress protocol ip prio 7 u32 match ip dst 10.0.0.5 action mirred index 7",
         "actions replace action mirred egress redirect dev eth1 index 7",
         "filter del dev eth0 egress",
         "actions replace action mirred ingress redirect dev eth1 index 1",
@@ -288,6 +290,12 @@ fn a_link_follows_the_filters_of_a_device() {
     pair.same_filters("the removal");
     // Nothing was left out.
     assert_eq!(fs::read_to_string(pair.dir.0.join("err")).expect("errors"), "");
+    // Linux lists the filters of both chains with each of them.
+    pair.tc("qdisc add dev eth0 root handle 1: htb");
+    pair.tc("filter add dev eth0 parent 1: protocol ip prio 5 u32 match ip dst 10.0.0.1 classid 1:1");
+    pair.same_filters("the first chain");
+    pair.tc("filter add dev eth0 parent 1: chain 2 protocol ip prio 5 u32 match ip dst 10.0.0.2 classid 1:1");
+    pair.says("lan: filters of u32 of 1:, priority 5: 2 places have this priority, and Linux lists");
 }
 
 /// Far more notifications than a socket holds come while nobody takes them (ENOBUFS).
