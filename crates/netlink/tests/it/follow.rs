@@ -184,8 +184,8 @@ impl Pair {
     }
 }
 
-/// Every recording of filters, line by line: the copy has the same filters, chains and actions after
-/// each.
+/// Every recording of filters, line by line: the copy has the same filters, chains and actions
+/// after each.
 #[test]
 fn a_copy_follows_the_filters_of_every_recording() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../spec/tc/linux");
@@ -263,15 +263,17 @@ fn a_copy_follows_actions_and_blocks() {
 #[test]
 fn a_copy_keeps_the_order_of_filters() {
     let mut pair = Pair::new();
+    let basic = |verb: &str, handle: u32, n: u32, class: u32| {
+        let place = format!("parent 1: protocol ip prio 1 handle {handle}");
+        let expr = format!("match 'cmp(u8 at 9 layer 1 eq {n})'");
+        format!("filter {verb} dev lan {place} basic {expr} classid 1:{class}")
+    };
     for handle in 1..=4 {
-        let line = format!(
-            "filter add dev lan parent 1: protocol ip prio 1 handle {handle} basic match 'cmp(u8 at 9 layer 1 eq {handle})' classid 1:{handle}"
-        );
-        assert_eq!(pair.run(&line).len(), 1, "one filter is added");
+        assert_eq!(pair.run(&basic("add", handle, handle, handle)).len(), 1, "one filter is added");
     }
     assert_eq!(pair.run("filter del dev lan parent 1: protocol ip prio 1 handle 2 basic").len(), 1);
     // A change in the middle makes the priority anew.
-    let change = "filter replace dev lan parent 1: protocol ip prio 1 handle 3 basic match 'cmp(u8 at 9 layer 1 eq 9)' classid 1:1";
+    let change = &basic("replace", 3, 9, 1);
     let steps = pair.run(change);
     assert_eq!(steps.len(), 4, "{steps:?}");
     assert_eq!(steps[0], "filter del dev lan parent 1: chain 0 protocol 0x0800 prio 1 basic");
