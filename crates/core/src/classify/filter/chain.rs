@@ -21,6 +21,8 @@ use crate::text::error::{ConfigError, ErrorKind, Object};
 /// Priority of the first filter that was added without one, as in the reference; each further one
 /// gets the priority below the lowest in use.
 const AUTO_PRIO: u16 = 0xc000;
+/// Priorities from here on are looked at where none is given.
+const UPPER_HALF: u16 = 0x8000;
 
 /// A block of an owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -282,15 +284,14 @@ impl Filters {
         let found = self.block_mut(block)?;
         found.takes(rule, named.handle)?;
         let tables = found.chain(named.chain).map_or(&[][..], |at| &found.chains[at].tables);
-        let Some(prio) = named.prio.filter(|p| *p != 0) else {
-            if existence == Existence::Change {
-                return Err(
-                    ConfigError::new(ErrorKind::Missing, Object::Filter(None), "a priority", "").key("prio")
-                );
+        let prio = match named.prio.filter(|p| *p != 0) {
+            Some(prio) => prio,
+            None if existence == Existence::Change => {
+                let missing = ConfigError::new(ErrorKind::Missing, Object::Filter(None), "a priority", "");
+                return Err(missing.key("prio"));
             }
-            // There is no priority below 1: the next one is the first again, as in the reference.
-            let before = tables.first().map_or(0, |t| t.prio.saturating_sub(1));
-            return Ok(if before == 0 { AUTO_PRIO } else { before });
+            // The one before the first of the upper half.
+            None => tables.iter().find(|t| t.prio >= UPPER_HALF).map_or(AUTO_PRIO, |t| t.prio - 1),
         };
         let at = tables.binary_search_by_key(&prio, |t| t.prio).ok();
         let Some(table) = at.and_then(|at| tables.get(at)) else {
