@@ -8,6 +8,7 @@ use txweir_tc::parts;
 use crate::actions::{self, Links};
 use crate::classify::{ACTIONS_HEAD, BLOCK, CHAIN, LIST, names, of_info};
 use crate::filters;
+use crate::flags::Asked;
 use crate::message::{Header, TcHead, flag, kind};
 use crate::options::{self, Object};
 use crate::refusal::{Refusal, errno};
@@ -33,20 +34,6 @@ fn text(handle: u32) -> String {
     Handle(handle).to_string()
 }
 
-/// Returns the verb of a request, by its flags.
-fn verb(object: Object, header: Header) -> &'static str {
-    let has = |bit| header.flags & bit != 0;
-    if matches!(header.kind, kind::DEL_QDISC | kind::DEL_CLASS) {
-        return "del";
-    }
-    match (has(flag::CREATE), has(flag::EXCL), has(flag::REPLACE)) {
-        (true, true, _) => "add",
-        (true, false, _) => "replace",
-        (false, _, true) if object == Object::Qdisc => "link",
-        _ => "change",
-    }
-}
-
 /// Returns the words of a message about a qdisc or a class of a device.
 ///
 /// # Errors
@@ -56,6 +43,7 @@ pub(crate) fn words(
     body: &[u8],
     device: &str,
     kinds: Registry,
+    asked: &Asked,
 ) -> Result<Vec<String>, Refusal> {
     let object = match header.kind {
         kind::NEW_QDISC | kind::DEL_QDISC => Object::Qdisc,
@@ -63,9 +51,11 @@ pub(crate) fn words(
     };
     let (head, rest) = TcHead::read(body)?;
     let all = Attributes::read(rest, "message")?;
-    let name = all.text(KIND, KIND_MAX)?;
-    let noun = if object == Object::Qdisc { "qdisc" } else { "class" };
-    let mut words: Vec<String> = [noun, verb(object, header), "dev", device].map(String::from).into();
+    // The qdisc has the kind of a class, whatever the message says.
+    let name = asked.kind.as_deref().filter(|_| object == Object::Class);
+    let name = name.or(all.text(KIND, KIND_MAX)?).or(asked.kind.as_deref());
+    let (noun, verb) = (if object == Object::Qdisc { "qdisc" } else { "class" }, asked.verb);
+    let mut words: Vec<String> = [noun, verb, "dev", device].map(String::from).into();
     let hook = head.parent == HOOK && object == Object::Qdisc;
     // The words of a hook end with its name.
     blocks(&all, &mut words)?;
@@ -73,15 +63,18 @@ pub(crate) fn words(
         // Linux knows hooks by their place; which of the two it is, by the kind.
         words.push(if name == Some("clsact") { "clsact" } else { "ingress" }.into());
     } else {
-        place(object, head, &mut words);
+        place(object, TcHead { parent: asked.parent.unwrap_or(head.parent), ..head }, &mut words);
     }
-    if let Some(stab) = all.bytes(STAB).filter(|_| verb(object, header) != "del") {
+    if let Some(stab) = all.bytes(STAB).filter(|_| verb != "del") {
         words.extend(options::stab_words(stab)?);
     }
     all.only(&KNOWN)?;
     let Some(name) = name.filter(|_| !hook) else { return Ok(words) };
+    if verb == "del" && object == Object::Class {
+        return Ok(words);
+    }
     words.push(name.to_string());
-    if verb(object, header) == "del" {
+    if verb == "del" {
         return Ok(words);
     }
     // The engine refuses a kind that it does not have.
@@ -116,19 +109,17 @@ fn blocks(all: &Attributes<'_>, words: &mut Vec<String>) -> Result<(), Refusal> 
 ///
 /// # Errors
 /// The message is malformed, or its options have no words.
-pub(crate) fn filter_words(header: Header, body: &[u8], links: Links<'_>) -> Result<Vec<String>, Refusal> {
+pub(crate) fn filter_words(
+    header: Header,
+    body: &[u8],
+    links: Links<'_>,
+    asked: &Asked,
+) -> Result<Vec<String>, Refusal> {
     let (head, rest) = TcHead::read(body)?;
     let all = Attributes::read(rest, "message")?;
     all.only(&[KIND, OPTIONS, RATE, CHAIN, 3, 4, 6, 7, 9, 12, DUMP_FLAGS])?;
     let is_chain = matches!(header.kind, kind::NEW_CHAIN | kind::DEL_CHAIN | kind::GET_CHAIN);
-    let verb = match header.kind {
-        kind::DEL_FILTER | kind::DEL_CHAIN => "del",
-        kind::GET_FILTER | kind::GET_CHAIN => "get",
-        kind::NEW_CHAIN => "add",
-        _ if header.flags & flag::CREATE == 0 => "change",
-        _ if header.flags & flag::EXCL == 0 => "replace",
-        _ => "add",
-    };
+    let verb = asked.verb;
     let mut words: Vec<String> = [if is_chain { "chain" } else { "filter" }, verb].map(String::from).into();
     match head.link {
         BLOCK => {
@@ -149,6 +140,7 @@ pub(crate) fn filter_words(header: Header, body: &[u8], links: Links<'_>) -> Res
         }
     }
     let (prio, protocol) = of_info(head.info);
+    let protocol = if protocol == 0 { asked.protocol.unwrap_or(0) } else { protocol };
     if let Some(chain) = all.u32(CHAIN)? {
         words.extend(["chain".into(), chain.to_string()]);
     }
@@ -163,7 +155,7 @@ pub(crate) fn filter_words(header: Header, body: &[u8], links: Links<'_>) -> Res
     if let Some(r) = all.record(RATE, 2)? {
         words.extend(estimator(r)?);
     }
-    let Some(name) = all.text(KIND, KIND_MAX)? else {
+    let Some(name) = all.text(KIND, KIND_MAX)?.or(asked.kind.as_deref()) else {
         if head.handle != 0 && !is_chain {
             return Err(Refusal::invalid("a handle goes with the kind of the filter, attribute 1"));
         }

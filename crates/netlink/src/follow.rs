@@ -18,7 +18,8 @@ use txweir_core::qdisc::Registry;
 
 use crate::classify::BLOCK;
 use crate::command;
-use crate::message::{Header, Message, TcHead, flag, kind};
+use crate::flags::Asked;
+use crate::message::{Header, Message, TcHead, kind};
 use crate::wire::{Attributes, Writer};
 use steps::{Line, Noun};
 
@@ -143,7 +144,7 @@ impl Snapshot {
             if self.comes_along(kind, object) {
                 continue;
             }
-            let header = Header { kind, flags: flag::CREATE | flag::REPLACE, ..Header::default() };
+            let header = Header { kind, ..Header::default() };
             let mut body = Writer::default();
             object.head.write(&mut body);
             body.put(&object.is);
@@ -152,7 +153,8 @@ impl Snapshot {
                 copied.left_out.push(format!("{place}: there is no kind {} here", object.name));
                 continue;
             }
-            match command::words(header, &body.finish(), device, Registry::BUILT_IN) {
+            let asked = Asked::to("replace");
+            match command::words(header, &body.finish(), device, Registry::BUILT_IN, &asked) {
                 Ok(words) => {
                     let words: Vec<String> = words.into_iter().skip(2).collect();
                     copied.lines.push(Line {

@@ -29,6 +29,7 @@ mod client;
 mod command;
 mod counters;
 mod filters;
+mod flags;
 pub mod follow;
 mod given;
 mod links;

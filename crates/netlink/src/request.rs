@@ -6,6 +6,7 @@ use txweir_tc::tool::{self, Devices};
 
 use crate::classify::{self, Owner, Wanted};
 use crate::client::Client;
+use crate::flags::{self, Asked};
 use crate::message::{Header, Message, TcHead, Told, flag, kind, messages};
 use crate::object::{Shown, each_class, each_qdisc};
 use crate::refusal::{Refusal, errno};
@@ -196,7 +197,7 @@ fn get_classify(
     devices: &mut dyn Devices,
 ) -> Result<Vec<u8>, Refusal> {
     // The words of tc find what is missing.
-    let words = words(asked, body, devices)?;
+    let words = words(asked, body, devices, &Asked::to("get"))?;
     tool::change(&words, devices).map_err(|failure| refusal(&failure))?;
     let missing = || Refusal { errno: errno::NOENT, text: "there is no such object".into() };
     if asked.kind == kind::GET_ACTION {
@@ -270,25 +271,49 @@ fn get(kind: u16, body: &[u8], header: Header, devices: &mut dyn Devices) -> Res
 
 /// Runs the words that a message stands for, and returns them.
 fn change(header: Header, body: &[u8], devices: &mut dyn Devices) -> (String, Result<(), Refusal>) {
-    match words(header, body, devices) {
-        Ok(words) => {
-            let done = tool::change(&words, devices).map_err(|failure| refusal(&failure));
-            (words.join(" "), done)
-        }
-        Err(refusal) => (format!("a message of type {}", header.kind), Err(refusal)),
+    let asked = match asked(header, body, devices) {
+        Ok(asked) => asked,
+        Err(refusal) => return (format!("a message of type {}", header.kind), Err(refusal)),
+    };
+    let words = words(header, body, devices, &asked);
+    let said = words.as_ref().map_or_else(|_| asked.verb.into(), |words| words.join(" "));
+    let done = words.and_then(|words| tool::change(&words, devices).map_err(|failure| refusal(&failure)));
+    // The reason of another refusal is not that of Linux.
+    let done = match (asked.refusal, done) {
+        (Some(refusal), Err(own)) if own.errno != refusal.errno => Err(refusal),
+        (_, done) => done,
+    };
+    (said, done)
+}
+
+/// Reads what a message asks for.
+///
+/// # Errors
+/// The message is malformed, its link is missing, or Linux refuses its flags.
+fn asked(header: Header, body: &[u8], devices: &mut dyn Devices) -> Result<Asked, Refusal> {
+    match header.kind {
+        kind::GET_FILTER | kind::GET_CHAIN => Ok(Asked::to("get")),
+        kind::NEW_ACTION | kind::DEL_ACTION | kind::GET_ACTION => Ok(Asked::default()),
+        _ => flags::asked(header, body, devices),
     }
 }
 
-fn words(header: Header, body: &[u8], devices: &mut dyn Devices) -> Result<Vec<String>, Refusal> {
+fn words(
+    header: Header,
+    body: &[u8],
+    devices: &mut dyn Devices,
+    asked: &Asked,
+) -> Result<Vec<String>, Refusal> {
+    let mut links = |link| links::name(devices, link).ok();
     if is_of_filters(header.kind) {
-        return command::filter_words(header, body, &mut |link| links::name(devices, link).ok());
+        return command::filter_words(header, body, &mut links, asked);
     }
     if matches!(header.kind, kind::NEW_ACTION | kind::DEL_ACTION | kind::GET_ACTION) {
-        return command::action_words(header, body, &mut |link| links::name(devices, link).ok());
+        return command::action_words(header, body, &mut links);
     }
     let (head, _) = TcHead::read(body)?;
     let name = links::name(devices, head.link)?;
-    command::words(header, body, &name, devices.kinds())
+    command::words(header, body, &name, devices.kinds(), asked)
 }
 
 /// The sentences of libc for error numbers (strerror(3)), as tc prints them.
@@ -303,12 +328,32 @@ const SENTENCES: [(&str, i32); 8] = [
     ("Not supported", errno::OPNOTSUPP),
 ];
 
+/// Linux's own sentences whose error number does not follow from the diagnostic.
+const OWN_SENTENCES: [(&str, i32); 14] = [
+    ("Cannot find specified filter chain.", errno::INVAL),
+    ("Class doesn't support blocks.", errno::OPNOTSUPP),
+    ("Exclusivity flag on, cannot modify.", errno::EXIST),
+    ("Filter kind and protocol must be specified.", errno::INVAL),
+    ("NLM_F_REPLACE needed to override.", errno::EXIST),
+    ("Parent Qdisc doesn't exists.", errno::INVAL),
+    ("Parent qdisc is not classful.", errno::OPNOTSUPP),
+    ("Qdisc not classful.", errno::INVAL),
+    ("STAB not supported on a non root.", errno::OPNOTSUPP),
+    ("Specified chain index exceeds upper limit.", errno::INVAL),
+    ("Specified class doesn't exist.", errno::NOENT),
+    ("Specified class not found.", errno::NOENT),
+    ("Specified qdisc kind is unknown.", errno::NOENT),
+    ("TC classifier not found.", errno::NOENT),
+];
+
 /// Returns a failure of tc as the kernel refuses: its own number and sentence, then the reason.
 fn refusal(Failure { diagnostic, .. }: &Failure) -> Refusal {
     let line = diagnostic.linux.as_deref().and_then(|lines| lines.lines().next());
     let answer = line.and_then(|line| line.strip_prefix("RTNETLINK answers: "));
     let errno = SENTENCES.iter().find(|(sentence, _)| Some(*sentence) == answer).map(|(_, errno)| *errno);
     let said = line.and_then(|line| line.strip_prefix("Error: "));
+    let known = OWN_SENTENCES.iter().find(|(sentence, _)| Some(*sentence) == said);
+    let errno = errno.or(known.map(|(_, errno)| *errno));
     let own = own(diagnostic);
     let text = match (said, answer) {
         // tc prints the text of an answer in the place of this line, by which programs decide.

@@ -11,7 +11,8 @@ use crate::actions::{self, Held, Links};
 use crate::classify::{BLOCK, CHAIN, of_info};
 use crate::command;
 use crate::filters;
-use crate::message::{Header, TcHead, flag, kind};
+use crate::flags::Asked;
+use crate::message::{Header, TcHead, kind};
 use crate::refusal::Refusal;
 use crate::wire::{Attributes, Writer};
 
@@ -247,8 +248,9 @@ pub(super) fn place(head: TcHead) -> String {
 
 /// Returns the words of a message about an object, behind its verb.
 fn words(kind: u16, object: &Object, links: Links<'_>) -> Result<Vec<String>, Refusal> {
-    let header = Header { kind, flags: flag::CREATE | flag::EXCL, ..Header::default() };
-    Ok(command::filter_words(header, &object.body(), links)?.into_iter().skip(2).collect())
+    let header = Header { kind, ..Header::default() };
+    let verb = if kind == kind::DEL_FILTER { "del" } else { "add" };
+    Ok(command::filter_words(header, &object.body(), links, &Asked::to(verb))?.into_iter().skip(2).collect())
 }
 
 /// Returns the table of a filter or a chain.

@@ -16,6 +16,7 @@ use crate::common::machine;
 
 mod clients;
 mod examples;
+mod flags;
 mod follow;
 mod hostile;
 
