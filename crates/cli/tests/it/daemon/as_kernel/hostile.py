@@ -447,6 +447,57 @@ def signals_in_a_reception():
     works(s)
 
 
+def again(number):
+    """A fork whose child has this number (clone3(2), `set_tid`): 0 in the child."""
+    wanted = ctypes.c_int32(number)
+    arguments = ctypes.create_string_buffer(
+        struct.pack("=11Q", 0, 0, 0, 0, signal.SIGCHLD, 0, 0, 0, ctypes.addressof(wanted), 1, 0)
+    )
+    return call(435, ctypes.addressof(arguments), len(arguments.raw) - 1)
+
+
+def numbers_that_come_again():
+    """A caller ends while its supervisor does not look, and another process has its number then:
+    the message that comes is not written into the memory of that one."""
+    supervisor = int(os.environ["SUPERVISOR"])
+    at = page()
+    for _ in range(20):
+        s = netlink()
+        first = os.fork()
+        if first == 0:
+            call(RECVFROM, s.fileno(), at, 4096, 0, 0, 0)
+            os._exit(0)
+        # The supervisor holds the call.
+        give_up = time.monotonic() + 100
+        while open(f"/proc/{first}/syscall").read().split()[0] != str(RECVFROM):
+            assert time.monotonic() < give_up, first
+        time.sleep(0.05)
+        os.kill(supervisor, signal.SIGSTOP)
+        try:
+            os.write(s.fileno(), REQUEST)
+            os.kill(first, signal.SIGKILL)
+            os.waitpid(first, 0)
+            second = again(first)
+            if second == 0:
+                signal.alarm(100)
+                while not os.path.exists(f"done-{first}"):
+                    time.sleep(0.001)
+                os._exit(ctypes.string_at(at, 4096) != bytes(4096))
+        finally:
+            os.kill(supervisor, signal.SIGCONT)
+        if second < 0:
+            assert second in (-errno.EPERM, -errno.EEXIST), second
+            print("without a number of choice")
+            return
+        assert second == first
+        # The message is there for the next one, after the supervisor has looked.
+        data, peer = s.recvfrom(65536)
+        assert peer == (0, 0) and struct.unpack_from("=IHHI", data)[1:] == (16, 2, 7), (peer, data[:16])
+        open(f"done-{first}", "w").close()
+        assert os.waitpid(second, 0)[1] == 0, "the memory of another process has changed"
+    within_limits()
+
+
 os.environ.setdefault("SUPERVISOR", str(os.getppid()))
 globals()[sys.argv[1]]()
 print("good", flush=True)

@@ -63,4 +63,5 @@ programs! {
     receptions_without_end
     signals_that_interrupt
     signals_in_a_reception
+    numbers_that_come_again
 }
