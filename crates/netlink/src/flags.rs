@@ -178,7 +178,7 @@ fn new_qdisc(flags: Flags, head: TcHead, name: Option<&str>, trees: &Trees<'_>) 
         with(handle)
     } else {
         parent_of(parent, trees)?;
-        let there = trees.qdisc_at(Handle(parent)).filter(|node| !node.handle().is_none());
+        let there = trees.qdisc_at(trees.named(Handle(parent))).filter(|node| !node.handle().is_none());
         match there {
             Some(node) if handle == 0 => {
                 let is_other = name.is_some_and(|name| name != node.qdisc().spec().kind);
@@ -198,7 +198,7 @@ fn new_qdisc(flags: Flags, head: TcHead, name: Option<&str>, trees: &Trees<'_>) 
                     return refused(errno::INVAL, "Invalid minor handle.");
                 }
                 let Some(other) = with(handle) else { return create(flags, name) };
-                if trees.place_of(Handle(handle)) != Some(Handle(parent)) {
+                if trees.place_of(Handle(handle)) != Some(trees.named(Handle(parent))) {
                     let text = "Cannot move an existing qdisc to a different parent.";
                     return refused(errno::INVAL, text);
                 }
@@ -233,7 +233,7 @@ fn parent_of(parent: u32, trees: &Trees<'_>) -> Result<(), Refusal> {
     let Some(node) = trees.qdisc(Handle(parent & MAJOR)) else {
         return refused(errno::NOENT, "Failed to find specified qdisc.");
     };
-    match (has_classes(node), has_class(node, Handle(parent).minor())) {
+    match (has_classes(node), has_class(node, Handle(parent), trees)) {
         (false, _) => refused(errno::OPNOTSUPP, "Parent qdisc is not classful."),
         (_, false) => refused(errno::NOENT, "Specified class not found."),
         _ => Ok(()),
@@ -244,8 +244,8 @@ fn has_classes(node: &Node) -> bool {
     node.qdisc().spec().shape.is_classful() || node.qdisc().user_classes().is_some()
 }
 
-fn has_class(node: &Node, minor: u16) -> bool {
-    let qdisc = node.qdisc();
+fn has_class(node: &Node, class: Handle, trees: &Trees<'_>) -> bool {
+    let (qdisc, minor) = (node.qdisc(), trees.named(class).minor());
     minor != 0 && qdisc.class(minor).is_some() || qdisc.user_classes().is_some_and(|all| all.has(minor))
 }
 
@@ -270,7 +270,7 @@ fn delete_qdisc(head: TcHead, name: Option<&str>, trees: &Trees<'_>) -> Found {
             None => return refused(errno::NOENT, "Failed to find qdisc with specified handle."),
             there => there,
         },
-        parent => trees.qdisc_at(Handle(parent)),
+        parent => trees.qdisc_at(trees.named(Handle(parent))),
     };
     // The words of tc name the place that is missing.
     let Some(node) = there else { return Ok(Asked::to("del")) };
@@ -309,7 +309,7 @@ fn class(of: u16, flags: Flags, head: TcHead, trees: &Trees<'_>) -> Found {
     let asked = |verb, parent| Ok(Asked { kind: Some(own.into()), parent, ..Asked::to(verb) });
     // Of a class that is there, hfsc alone looks at the parent.
     let says_nothing = (own != "hfsc").then_some(0);
-    match (of == kind::DEL_CLASS, has_class(node, Handle(handle).minor())) {
+    match (of == kind::DEL_CLASS, has_class(node, Handle(handle), trees)) {
         (true, false) => refused(errno::NOENT, "there is no such class"),
         (true, true) => asked("del", Some(0)),
         (false, true) if flags.excl() => flags.refuse(of, errno::EXIST, "there is such a class already"),
@@ -380,6 +380,7 @@ fn new_filter(flags: Flags, head: TcHead, name: Option<&str>, found: Option<(&Bl
     match (is_there, flags.create()) {
         (true, _) if flags.excl() => flags.refuse(kind::NEW_FILTER, errno::EXIST, "Filter already exists."),
         (false, false) => flags.refuse(kind::NEW_FILTER, errno::NOENT, NO_CREATE),
+        (false, true) if flags.excl() => Ok(of_table(table, "add")),
         _ => Ok(of_table(table, "replace")),
     }
 }
