@@ -1,4 +1,4 @@
-//! What a request asks for, by its flags and the objects that are there (rtnetlink(7), `NLM_F_*`):
+//! The meaning of a request, by its flags and the objects that are there (rtnetlink(7), `NLM_F_*`):
 //! the verb of tc that does the same, or the refusal. The verbs are those of tc's own combinations;
 //! programs send others too.
 
