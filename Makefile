@@ -48,6 +48,7 @@ setup:
 	  if [ -n "$$need" ]; then apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq $$need >/dev/null; fi; \
 	fi
 	@$(MAKE) --no-print-directory clients
+	@$(MAKE) --no-print-directory dask || echo "Dask could not be installed: the test that runs parts of a sweep on it is skipped" >&2
 	@$(MAKE) --no-print-directory flent || echo "flent could not be installed: the test that opens files with it is skipped" >&2
 
 # The real flent, of one version, in a virtual environment of its own; a test opens files with it.
@@ -60,6 +61,15 @@ flent:
 	  fi; \
 	  python3 -m venv --clear "$(FLENT)" \
 	    && timeout 300 "$(FLENT)/bin/python" -m pip install --quiet --disable-pip-version-check flent==2.3.0; \
+	fi
+
+# Dask's scheduler, in a virtual environment of its own; a test runs the parts of a sweep on it.
+DASK := $${XDG_CACHE_HOME:-$$HOME/.cache}/txweir/dask-2026.8.0
+.PHONY: dask
+dask:
+	@if ! [ -x "$(DASK)/bin/dask-worker" ]; then \
+	  python3 -m venv --clear "$(DASK)" \
+	    && timeout 300 "$(DASK)/bin/python" -m pip install --quiet --disable-pip-version-check distributed==2026.8.0; \
 	fi
 
 # Programs of others that tests run with the daemon as their kernel, each of one version: a static Go binary, pyroute2,

@@ -18,7 +18,7 @@ use txweir_bench::handoff;
 use txweir_bench::reproduce::{self, EXPERIMENTS, Experiment, Extent, Headline, Published, Row, Summed};
 
 use crate::bar::Bar;
-use crate::{Failure, output, page, policy, replay};
+use crate::{Failure, output, page, policy, replay, sweep};
 
 /// Options of `txweir lab`.
 #[derive(Debug, clap::Args)]
@@ -31,6 +31,10 @@ pub struct Args {
 enum Command {
     /// Run a scenario file and print its measurements
     Run(RunArgs),
+    /// Run a scenario with each combination of values of some of its places
+    Sweep(sweep::Args),
+    /// Print one measurement of a sweep over one or two of its places
+    Surface(sweep::surface::Args),
     /// Reproduce published results and print them beside the measured ones
     Reproduce(ReproduceArgs),
     /// Replay recordings of the Linux kernel and compare: its queues packet by packet, its TCP
@@ -91,6 +95,8 @@ struct ReproduceArgs {
 pub fn main(args: Args) -> Result<ExitCode, Failure> {
     match args.command {
         Command::Run(args) => scenario(args),
+        Command::Sweep(args) => sweep::main(&args),
+        Command::Surface(args) => sweep::surface::main(&args),
         Command::Reproduce(args) => reproduce(&args),
         Command::Replay(args) => return replay::main(&args),
     }

@@ -34,6 +34,7 @@ mod run;
 mod script;
 mod service;
 mod shape;
+mod sweep;
 mod tc;
 mod top;
 mod try_policy;

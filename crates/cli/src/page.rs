@@ -18,7 +18,11 @@ impl<'a> Kept<'a> {
 
     /// Writes the page of a report in JSON.
     pub fn write(&self, report_json: &str) -> Result<(), Failure> {
-        let page = txweir::lab::trial::html(report_json);
+        self.write_page(&txweir::lab::trial::html(report_json))
+    }
+
+    /// Writes a page.
+    pub fn write_page(&self, page: &str) -> Result<(), Failure> {
         fs::write(self.0, page).map_err(|e| Failure::failed(format!("{}: {e}", self.0.display())))
     }
 }

@@ -48,6 +48,7 @@ pub mod run;
 mod sampled;
 pub mod scenario;
 pub mod shown;
+pub mod sweep;
 pub mod tagged;
 pub mod tcp;
 pub mod trial;

@@ -17,6 +17,7 @@ mod pages;
 mod recipes;
 mod report;
 mod shape;
+mod sweep;
 mod tcp_live;
 mod transcripts;
 mod vhost;

@@ -25,5 +25,6 @@ mod scenario_errors;
 mod shared;
 mod size;
 mod stories;
+mod sweep;
 mod tcp;
 mod trial;
