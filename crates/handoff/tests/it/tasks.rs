@@ -153,22 +153,8 @@ fn tasks_of_several_threads_lose_nothing_and_keep_their_order() {
                 over.fetch_add(1, Ordering::Release);
             });
         }
-        let (mut got, until) = (Vec::new(), Clock::now() + Duration::from_secs(60));
-        while got.len() < 3 * EACH as usize {
-            assert!(
-                Clock::now() < until,
-                "{} packets came, {} senders ended",
-                got.len(),
-                over.load(Ordering::Relaxed)
-            );
-            match receiver.pop() {
-                Some((frame, _)) => {
-                    got.push(frame);
-                    receiver.finish(1);
-                }
-                None => thread::yield_now(),
-            }
-        }
+        let got = received(&mut receiver, 3 * EACH as usize);
+        assert_eq!(got.len(), 3 * EACH as usize, "{} senders ended", over.load(Ordering::Relaxed));
         got
     });
     service.stop();
@@ -177,6 +163,21 @@ fn tasks_of_several_threads_lose_nothing_and_keep_their_order() {
         assert!(own.eq(0..EACH), "sender {who}");
     }
     assert!(queue.status().counts().path.full > 0, "no task had to wait");
+}
+
+/// Returns the packets that come out of a ring, up to this number or a minute.
+fn received(receiver: &mut RingReceiver<u64>, count: usize) -> Vec<u64> {
+    let (mut got, until) = (Vec::new(), Clock::now() + Duration::from_secs(60));
+    while got.len() < count && Clock::now() < until {
+        match receiver.pop() {
+            Some((frame, _)) => {
+                got.push(frame);
+                receiver.finish(1);
+            }
+            None => thread::yield_now(),
+        }
+    }
+    got
 }
 
 /// The queues of a port of `n`, each with a device of 20 slots and a qdisc of `limit` packets.
@@ -241,19 +242,7 @@ fn a_closed_queue_sends_the_rest_as_the_device_takes_it() {
         let _ = queue.send(n, META);
     }
     let left = thread::scope(|s| {
-        let device = s.spawn(move || {
-            let (mut got, until) = (Vec::new(), Clock::now() + Duration::from_secs(60));
-            while got.len() < 300 && Clock::now() < until {
-                match receiver.pop() {
-                    Some((frame, _)) => {
-                        got.push(frame);
-                        receiver.finish(1);
-                    }
-                    None => thread::yield_now(),
-                }
-            }
-            got
-        });
+        let device = s.spawn(move || received(&mut receiver, 300));
         let left = queue.close(Duration::from_secs(60));
         assert!(device.join().expect("it ran").into_iter().eq(0..300));
         left
