@@ -200,6 +200,7 @@ MEANT = {
     "plug": [{"row": "plug-peek", "waives": ["overlimits"]}],
     "skbprio": [{"row": "skbprio-parent-backlog", "waives": ["backlog"]},
                 {"row": "skbprio-class-packets", "waives": ["class_qlen"]}],
+    "sfb": [{"row": "sfb-class-list", "waives": ["classes"]}],
     "taprio": [{"row": "taprio-drops", "waives": ["drops", "backlog", "qlen", "text"]}, {"row": "own-timers", "waives": ["overlimits"]}],
     "multiq": [{"row": "multi-queue-polls", "waives": ["overlimits"]}, {"row": "multiq-backlog", "waives": ["backlog"]}],
     "cake": [{"row": "cake-drop-next", "waives": ["drop_next", "blue_timer"]},
