@@ -1,4 +1,5 @@
-//! What the classes of a taprio have sent of late, to be held against the schedule of their gates.
+//! The frames that the classes of a taprio have sent of late, to be held against the schedule of
+//! their gates.
 
 use std::collections::VecDeque;
 

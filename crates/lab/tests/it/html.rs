@@ -520,7 +520,12 @@ fn with_lines(mut report: Value) -> Value {
 /// Returns a schedule of two gates.
 fn gates() -> Value {
     let opening = |from: u64, to: u64, guard: u64| json!({"from_ns": from, "to_ns": to, "guard_ns": guard});
-    let class = |class: u64, openings: Value, frames: Value| json!({"class": class, "queues": "1@0", "longest_bytes": 1514, "openings": openings, "frames_ns": frames});
+    let class = |class: u64, openings: Value, frames: Value| {
+        let (queues, longest) = ("1@0", 1514);
+        json!({
+            "class": class, "queues": queues, "longest_bytes": longest, "openings": openings, "frames_ns": frames,
+        })
+    };
     let bulk = class(0, json!([opening(150_000, 1_000_000, 121_120)]), json!([[150_000, 273_000]]));
     let control = class(1, json!([opening(0, 150_000, 16_000)]), json!([[0, 18_000]]));
     json!({"begin_ns": 7_000_000, "cycle_ns": 1_000_000, "whole": true, "classes": [bulk, control, null, {}]})
