@@ -200,6 +200,7 @@ MEANT = {
     "plug": [{"row": "plug-peek", "waives": ["overlimits"]}],
     "skbprio": [{"row": "skbprio-parent-backlog", "waives": ["backlog"]},
                 {"row": "skbprio-class-packets", "waives": ["class_qlen"]}],
+    "hhf": [{"row": "hhf-parent-backlog", "waives": ["backlog"]}],
     "sfb": [{"row": "sfb-class-list", "waives": ["classes"]}],
     "taprio": [{"row": "taprio-drops", "waives": ["drops", "backlog", "qlen", "text"]}, {"row": "own-timers", "waives": ["overlimits"]}],
     "multiq": [{"row": "multi-queue-polls", "waives": ["overlimits"]}, {"row": "multiq-backlog", "waives": ["backlog"]}],
@@ -407,7 +408,7 @@ class Policy:
 
 # What a change of these drops is counted as sent by Linux, in it and above it.
 SHRUNK = {kind: {"row": row, "waives": ["bytes", "packets", "drops", "Sent", "(dropped"]}
-          for kind, row in (("fq_codel", "fq-codel-shrink"), ("fq_pie", "fq-pie-shrink"))}
+          for kind, row in (("fq_codel", "fq-codel-shrink"), ("fq_pie", "fq-pie-shrink"), ("hhf", "hhf-shrink"))}
 # What a change of fq drops, too.
 PEEKED = {"row": "fq-shrink", "waives": ["drops", "(dropped"]}
 # Buckets of more than 274 s.
@@ -426,7 +427,7 @@ def meant(policy):
     rows += [row for kind, row in SHRUNK.items() if kind in policy.shrunk]
     if policy.peeked:
         rows.append(PEEKED)
-    if kinds & set(TREES) and kinds & {"pfifo_head_drop", "skbprio"}:
+    if kinds & set(TREES) and kinds & {"pfifo_head_drop", "skbprio", "hhf"}:
         rows.append({"row": "htb-class-drops", "waives": ["(dropped"]})
     if policy.rate < 1_000:
         rows.append(SLOW)
