@@ -499,7 +499,8 @@ def stream(d, policy, kinds, index, count, budget, load, big):
         drawn["priority"], drawn["queue"] = policy.gates.place()
     elif policy.queues > 1:
         drawn["queue"] = d.between(0, policy.queues - 1)
-    if "fq" in kinds and d.chance(30):
+    # taprio-launch: a taprio drops by launch times.
+    if "fq" in kinds and not policy.gates and d.chance(30):
         drawn["txtime"] = [0, d.of(1, 5, 15) * 1_000_000]
     return drawn
 

@@ -12,7 +12,7 @@
 //! - I4: a queue's bit in `active` is set from its first packet until it has answered that it is
 //!   empty.
 //! - Differs from Linux (PARITY.md: taprio-assist, taprio-change, taprio-clock, taprio-drops,
-//!   taprio-entries, taprio-graft, taprio-link-rate, taprio-pending, taprio-queue,
+//!   taprio-entries, taprio-graft, taprio-launch, taprio-link-rate, taprio-pending, taprio-queue,
 //!   taprio-same-change, taprio-stuck).
 
 mod entries;

@@ -355,3 +355,12 @@ fn the_present_cycle_has_its_begin_and_its_entries() {
     let later = Schedule::new(&entries, 0, 0, 50, Instant(0));
     assert_eq!(Gates::new(ByteTime::of_rate(1), later).cycle(), None);
 }
+
+/// A launch time is for the qdisc of the queue alone.
+#[test]
+fn gates_do_not_look_at_a_launch_time() {
+    let mut lane = lane("sched-entry S 1 300000 sched-entry S 2 700000");
+    let at_closed_gate = meta(1000, 0).txtime(at(500));
+    assert_eq!(lane.put(T, 10, at_closed_gate), Admitted::Queued);
+    assert_eq!(lane.ids(T, 9), [10]);
+}
