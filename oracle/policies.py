@@ -445,7 +445,7 @@ def meant(policy):
 
 
 # Those that tell flows apart by their headers, which the kernel looks for behind the tags of a packet socket, where they are not.
-HASHING = {"sfb", "sfq", "choke", "fq_codel", "fq_pie", "fq", "cake"}
+HASHING = {"sfb", "hhf", "sfq", "choke", "fq_codel", "fq_pie", "fq", "cake"}
 # Linux cannot mark a frame of so many bytes that a packet socket has sent: its IP header lies in a fragment.
 PAGE = 4096
 # A case is over after so long at the slowest rates: what waits then is in the last counters.
