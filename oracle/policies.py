@@ -4,6 +4,7 @@ import re
 
 import policies_hfsc
 import policies_htb
+import policies_taprio
 from scenario import Random
 
 
@@ -199,6 +200,9 @@ MEANT = {
     "plug": [{"row": "plug-peek", "waives": ["overlimits"]}],
     "skbprio": [{"row": "skbprio-parent-backlog", "waives": ["backlog"]},
                 {"row": "skbprio-class-packets", "waives": ["class_qlen"]}],
+    "hhf": [{"row": "hhf-parent-backlog", "waives": ["backlog"]}],
+    "sfb": [{"row": "sfb-class-list", "waives": ["classes"]}],
+    "taprio": [{"row": "taprio-drops", "waives": ["drops", "backlog", "qlen", "text"]}, {"row": "own-timers", "waives": ["overlimits"]}],
     "multiq": [{"row": "multi-queue-polls", "waives": ["overlimits"]}, {"row": "multiq-backlog", "waives": ["backlog"]}],
     "cake": [{"row": "cake-drop-next", "waives": ["drop_next", "blue_timer"]},
              {"row": "cake-idle-timer", "waives": ["overlimits"]},
@@ -220,24 +224,30 @@ KINDS = {
     "fq_codel": fq_codel, "tbf": tbf, "ets": ets, "sfq": sfq, "netem": netem, "fq": fq, "red": red, "pie": pie, "fq_pie": fq_pie,
     "skbprio": skbprio, "cake": cake, "drr": lambda d, rate: "", "multiq": lambda d, rate: "", "htb": lambda d, rate: "",
     "hfsc": lambda d, rate: "", "qfq": lambda d, rate: "", "hhf": hhf, "plug": plug, "choke": choke, "sfb": sfb,
+    # Its options are those of `policies_taprio`.
+    "taprio": lambda d, rate: "",
 }
 # Kinds with classes that may have qdiscs of any kind.
 INNER = ("prio", "ets", "tbf", "drr", "qfq", "multiq", "netem", "red")
 # Those that hold packets back; red takes one that does for an empty queue (red-idle-child).
 SHAPING = ("tbf", "netem", "fq", "cake", "plug")
 # Those that a tree may have at its root in place of a tbf.
-ROOTS = ("netem", "fq", "cake", "htb", "hfsc")
-# A change makes a new qdisc of these, is refused, or has nothing to say.
-UNCHANGED = ("pfifo_fast", "sfq", "multiq", "htb", "hfsc")
+ROOTS = ("netem", "fq", "cake", "htb", "hfsc", "taprio")
+# A change makes a new qdisc of these, is refused, or has nothing to say. taprio-change: a change of a schedule opens all gates.
+UNCHANGED = ("pfifo_fast", "sfq", "multiq", "htb", "hfsc", "taprio")
 # Trees of classes, which stand at the root.
 TREES = ("htb", "hfsc")
+# Kinds that stand nowhere but at the root.
+AT_ROOT = (*TREES, "taprio")
+# Kinds that need a device of several queues.
+BY_QUEUE = ("multiq", "taprio")
 
 
 def children(kind, options, queues):
     """The minor numbers of a kind's classes that are there without a command."""
     if kind in ("tbf", "netem", "red"):
         return [1]
-    if kind == "multiq":
+    if kind in BY_QUEUE:
         return range(1, queues + 1)
     if kind in ("prio", "ets"):
         return range(1, int(options.split("bands ")[1].split()[0]) + 1)
@@ -248,7 +258,7 @@ class Policy:
     """A random tree: the lines that make it, and lines that change it."""
 
     def __init__(self, draw, kinds, queues=1, by_chance=False):
-        self.draw, self.kinds, self.lines, self.nodes, self.next = draw, [k for k in kinds if k not in TREES], [], [], 1
+        self.draw, self.kinds, self.lines, self.nodes, self.next = draw, [k for k in kinds if k not in AT_ROOT], [], [], 1
         self.queues, self.classes, self.options = queues, [], {**KINDS, **(BY_CHANCE if by_chance else {})}
         self.rate = draw.of(500_000, 1_000_000, 4_000_000, 10_000_000, 50_000_000)
         # The shares below are at least a tenth.
@@ -262,10 +272,18 @@ class Policy:
         # stab-once, stab-gso: at the root, and without super-packets.
         self.stab = draw.sometimes(12, f"stab overhead {draw.of(-4, 4, 24, 40)} mpu {draw.of(0, 64, 100)}"
                                    + draw.of(" ", " linklayer atm ", " linklayer ethernet "))
+        self.gates = None
         # Something must shape, or nothing ever waits: veth takes every packet at once.
         roots = [k for k in ROOTS if k in kinds]
-        root = draw.of(*roots) if roots and draw.chance(60 if set(TREES) & set(kinds) else 30) else "tbf"
+        root = draw.of(*roots) if roots and draw.chance(60 if set(AT_ROOT) & set(kinds) else 30) else "tbf"
+        if root == "taprio":
+            self.gates = policies_taprio.Gates(draw, queues)
+            # Some packets in each cycle.
+            self.rate = draw.of(10_000_000, 50_000_000, 200_000_000)
         self.add("root", root, self.rate, 0)
+        if self.gates and len(self.nodes) > 1:
+            # taprio-graft: what is put into a class stops the schedule until it is given again.
+            self.lines.append(f"qdisc change dev v0 root handle 1: taprio{self.gates.schedule}")
 
     def roomy(self, line):
         """The line, with as many places in a netem as there are to be."""
@@ -279,6 +297,8 @@ class Policy:
             options += f" maxrate {fq_rate(rate)}bit"
         if kind in TREES:
             options = f" default {self.draw.of(0, 1, 2)}"
+        if kind == "taprio":
+            options = self.gates.classes + self.gates.schedule
         self.next += 1
         stab = self.stab if depth == 0 else ""
         self.lines.append(f"qdisc add dev v0 {place} handle {handle:x}: {stab}{kind}{options}")
@@ -388,7 +408,7 @@ class Policy:
 
 # What a change of these drops is counted as sent by Linux, in it and above it.
 SHRUNK = {kind: {"row": row, "waives": ["bytes", "packets", "drops", "Sent", "(dropped"]}
-          for kind, row in (("fq_codel", "fq-codel-shrink"), ("fq_pie", "fq-pie-shrink"))}
+          for kind, row in (("fq_codel", "fq-codel-shrink"), ("fq_pie", "fq-pie-shrink"), ("hhf", "hhf-shrink"))}
 # What a change of fq drops, too.
 PEEKED = {"row": "fq-shrink", "waives": ["drops", "(dropped"]}
 # Buckets of more than 274 s.
@@ -407,7 +427,7 @@ def meant(policy):
     rows += [row for kind, row in SHRUNK.items() if kind in policy.shrunk]
     if policy.peeked:
         rows.append(PEEKED)
-    if kinds & set(TREES) and kinds & {"pfifo_head_drop", "skbprio"}:
+    if kinds & set(TREES) and kinds & {"pfifo_head_drop", "skbprio", "hhf"}:
         rows.append({"row": "htb-class-drops", "waives": ["(dropped"]})
     if policy.rate < 1_000:
         rows.append(SLOW)
@@ -425,7 +445,7 @@ def meant(policy):
 
 
 # Those that tell flows apart by their headers, which the kernel looks for behind the tags of a packet socket, where they are not.
-HASHING = {"sfb", "sfq", "choke", "fq_codel", "fq_pie", "fq", "cake"}
+HASHING = {"sfb", "hhf", "sfq", "choke", "fq_codel", "fq_pie", "fq", "cake"}
 # Linux cannot mark a frame of so many bytes that a packet socket has sent: its IP header lies in a fragment.
 PAGE = 4096
 # A case is over after so long at the slowest rates: what waits then is in the last counters.
@@ -475,9 +495,12 @@ def stream(d, policy, kinds, index, count, budget, load, big):
     classes = [handle << 16 | minor for handle, minor, _, _ in policy.classes]
     if classes and d.chance(85):
         drawn["priority"] = d.of(*classes)
-    if policy.queues > 1:
+    if policy.gates:
+        drawn["priority"], drawn["queue"] = policy.gates.place()
+    elif policy.queues > 1:
         drawn["queue"] = d.between(0, policy.queues - 1)
-    if "fq" in kinds and d.chance(30):
+    # taprio-launch: a taprio drops by launch times.
+    if "fq" in kinds and not policy.gates and d.chance(30):
         drawn["txtime"] = [0, d.of(1, 5, 15) * 1_000_000]
     return drawn
 
@@ -492,7 +515,7 @@ def scenario(seed, kinds):
     if len(kinds) > 6:
         # Of many a few, so that the same kind often meets itself.
         kinds = [d.of(*kinds) for _ in range(d.between(1, 5))]
-    queues = d.of(2, 4, 8) if "multiq" in kinds else 1
+    queues = d.of(2, 4, 8) if set(BY_QUEUE) & set(kinds) else 1
     by_chance = bool(BY_CHANCE.keys() & set(kinds)) and d.chance(15)
     policy = Policy(d, kinds, queues, by_chance)
     # A target of seconds is reached where a packet takes seconds.

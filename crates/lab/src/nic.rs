@@ -6,6 +6,7 @@ mod device;
 mod filtering;
 mod policy;
 mod probe;
+mod timetable;
 mod transmit;
 mod waiting;
 
@@ -25,6 +26,7 @@ pub use counts::{Gauge, NicCounts};
 pub use filtering::{Moved, Site};
 pub use policy::{HostDevice, apply, targets};
 pub use probe::{NodeProbe, PartProbe, Probe, Stage};
+pub use timetable::Timetable;
 pub use transmit::Taken;
 pub use waiting::Waiting;
 

@@ -1,6 +1,7 @@
 //! A run in steps: what each group of traffic and each transmit side does in each step, and in
 //! all of the measured time.
 
+mod gates;
 pub(crate) mod groups;
 pub mod results;
 pub(crate) mod side;

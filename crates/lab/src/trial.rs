@@ -33,8 +33,8 @@ use crate::flent::Line;
 use crate::sampled::results::NEAR;
 
 pub use crate::sampled::results::{
-    ClassSeries, ClassTrial, DeviceSeries, DeviceTrial, FLOWS_MAX, GroupSeries, GroupTrial, PartSeries,
-    PartTrial, Range, StageSeries, StageTrial,
+    ClassSeries, ClassTrial, DeviceSeries, DeviceTrial, FLOWS_MAX, GateTrial, GatesTrial, GroupSeries,
+    GroupTrial, Opening, PartSeries, PartTrial, Range, StageSeries, StageTrial,
 };
 pub use beside::Beside;
 pub use flent::written;

@@ -19,7 +19,8 @@
 //! - I3: a bin's count is the number of its packets that were taken and not released, up to the
 //!   65535 that it holds.
 //! - As in the reference, a set whose turn has ended keeps its probabilities until its next turn,
-//!   and no tokens are saved up while there are any.
+//!   and no tokens are saved up while there are any. The packet at which the sets change is counted
+//!   in the set whose turn ends, by the hashes of its next turn.
 //!
 //! O(1) per packet: 8 bins, or 16 for an unresponsive flow before a change of sets.
 
@@ -166,18 +167,19 @@ impl Blue {
     /// taken. `seed` is asked for the hashes of a set whose turn ends, `draw` for a random number
     /// of 16 bits.
     pub fn arrive(&mut self, flow: u64, now: u64, mut draw: impl FnMut() -> u64) -> (BlueAction, Counted) {
+        let at = self.live;
         self.take_turns(now, &mut draw);
         let (p, mut counted) = (self.params, Counted::default());
-        let set = &mut self.sets[self.live];
+        let set = &mut self.sets[at];
         let hash = set.hash(flow);
-        counted.0[self.live] = hash;
+        counted.0[at] = hash;
         let (queued, probability) = set.learn(hash, &p);
         if queued >= p.max {
             return (BlueAction::Full, counted);
         }
         if probability == CERTAIN {
             if self.learns {
-                let other = 1 - self.live;
+                let other = 1 - at;
                 let set = &mut self.sets[other];
                 counted.0[other] = set.hash(flow);
                 let _ = set.learn(counted.0[other], &p);
@@ -357,6 +359,10 @@ mod tests {
         assert_eq!((law.arrive(8, 101, || 9).0, law.live), (BlueAction::Pass, 1));
         assert_eq!((law.sets[0].seed, law.changed, law.learns), (9, 101, false));
         assert_eq!(law.state().max_queued, 1);
+        // The packet at which they changed is in the set whose turn ended, by its new hashes.
+        let (_, last) = law.clone().arrive(8, 202, || 5);
+        assert_eq!(last.0, [0, Set::new(5).hash(8)]);
+        assert_eq!(law.clone().arrive(8, 201, || 5).1.0, [0, Set::new(2).hash(8)]);
         law.release(counted);
         assert_eq!(law.state().max_queued, 0);
         law.release_all();

@@ -15,7 +15,7 @@
 use alloc::vec::Vec;
 
 use crate::base::bound::Bound;
-use crate::base::time::Instant;
+use crate::base::time::{Instant, Nanos};
 
 /// Most traffic classes (tc-taprio(8), tc-mqprio(8)).
 pub const CLASSES_MAX: usize = 16;
@@ -134,6 +134,32 @@ impl Schedule {
     }
 }
 
+/// A cycle of a schedule.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cycle<'a> {
+    /// Time at which its first entry begins.
+    pub begin: Instant,
+    /// Time from cycle to cycle.
+    pub length: Nanos,
+    entries: &'a [Entry],
+}
+
+impl Cycle<'_> {
+    /// Returns the entries, each with the time from the begin of the cycle to its own. One that the
+    /// end of the cycle cuts off is as long as it runs.
+    pub fn entries(&self) -> impl Iterator<Item = (Nanos, Entry)> + '_ {
+        let mut from = 0;
+        self.entries.iter().map_while(move |entry| {
+            let start = from;
+            from += u64::from(entry.ns);
+            let left = self.length.0.checked_sub(start).filter(|left| *left > 0)?;
+            // No longer than the entry, whose duration has 32 bits.
+            let ns = u64::from(entry.ns).min(left) as u32;
+            Some((Nanos(start), Entry { ns, ..*entry }))
+        })
+    }
+}
+
 /// The gates, by the schedule that runs and one that is to come.
 #[derive(Clone, Debug)]
 pub struct Gates {
@@ -141,6 +167,8 @@ pub struct Gates {
     running: Option<Schedule>,
     pending: Option<Schedule>,
     at: usize,
+    /// Begin of the first entry of the present cycle.
+    begun: u64,
     /// End of the present entry, and of the present cycle.
     end: u64,
     cycle_end: u64,
@@ -154,7 +182,7 @@ impl Gates {
     #[must_use]
     pub const fn new(byte: ByteTime, schedule: Option<Schedule>) -> Self {
         let (closes, budget) = ([NEVER; CLASSES_MAX], [NEVER; CLASSES_MAX]);
-        Self { byte, running: None, pending: schedule, at: 0, end: 0, cycle_end: 0, closes, budget }
+        Self { byte, running: None, pending: schedule, at: 0, begun: 0, end: 0, cycle_end: 0, closes, budget }
     }
     /// Returns the time of bytes on the link.
     #[must_use]
@@ -169,6 +197,13 @@ impl Gates {
     #[must_use]
     pub const fn running(&self) -> Option<&Schedule> {
         self.running.as_ref()
+    }
+
+    /// Returns the cycle that runs, as of the last `advance`; `None` before a schedule runs.
+    #[must_use]
+    pub fn cycle(&self) -> Option<Cycle<'_>> {
+        let entries = self.running.as_ref()?;
+        Some(Cycle { begin: Instant(self.begun), length: Nanos(entries.whole()), entries: &entries.entries })
     }
 
     /// Lets the schedule that is to come begin with the first cycle after `now`, if its start is
@@ -186,7 +221,7 @@ impl Gates {
         let mut is_new = false;
         if let Some(next) = self.pending.take_if(|next| next.start <= now.0) {
             (self.end, self.cycle_end) = (next.start, next.start.saturating_add(next.cycle));
-            self.at = 0;
+            (self.at, self.begun) = (0, next.start);
             self.end = self.end.saturating_add(next.entries[0].ns.into());
             self.end = self.end.min(self.cycle_end);
             let start = next.start;
@@ -201,6 +236,7 @@ impl Gates {
         let passed = now.0.saturating_sub(self.end) / whole;
         if passed > 1 {
             let cycles = passed - 1;
+            self.begun = self.begun.saturating_add(cycles.saturating_mul(whole));
             self.end = self.end.saturating_add(cycles.saturating_mul(whole));
             self.cycle_end = self.cycle_end.saturating_add(cycles.saturating_mul(running.cycle));
         }
@@ -217,7 +253,7 @@ impl Gates {
         let start = self.end;
         self.at += 1;
         if self.at == running.entries.len() || self.end == self.cycle_end {
-            self.at = 0;
+            (self.at, self.begun) = (0, start);
             self.cycle_end = self.cycle_end.saturating_add(running.cycle);
         }
         self.end = start.saturating_add(running.entries[self.at].ns.into()).min(self.cycle_end);

@@ -8,9 +8,10 @@
 //! - I1: never more than `limit` packets are queued.
 //! - I2: a packet leaves the bins in which it was counted, whatever set of bins is in use by then.
 //! - I3: once nothing is queued, no bin counts a packet.
-//! - Differs from Linux (PARITY.md: sfb-own-child, sfb-inner-drops, sfb-named, flow-hash): a change
-//!   leaves a qdisc that was added; packets that the child drops leave the bins when it is empty; a
-//!   class that the filters and the packet's priority both name is no result.
+//! - Differs from Linux (PARITY.md: sfb-class-list, sfb-own-child, sfb-inner-drops, sfb-named,
+//!   flow-hash): the classes of later qdiscs are listed; a change leaves a qdisc that was added;
+//!   packets that the child drops leave the bins when it is empty; a class that the filters and the
+//!   packet's priority both name is no result.
 
 use core::fmt;
 

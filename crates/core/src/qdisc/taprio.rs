@@ -12,13 +12,14 @@
 //! - I4: a queue's bit in `active` is set from its first packet until it has answered that it is
 //!   empty.
 //! - Differs from Linux (PARITY.md: taprio-assist, taprio-change, taprio-clock, taprio-drops,
-//!   taprio-entries, taprio-graft, taprio-link-rate, taprio-pending, taprio-queue,
+//!   taprio-entries, taprio-graft, taprio-launch, taprio-link-rate, taprio-pending, taprio-queue,
 //!   taprio-same-change, taprio-stuck).
 
 mod entries;
 
 use alloc::format;
 use alloc::vec::Vec;
+use core::any::Any;
 
 use crate::base::bound::Bound;
 use crate::base::env::Env;
@@ -40,13 +41,12 @@ use crate::sched::answer::{Next, Verdict};
 use crate::sched::capability::{Capability, Classes};
 use crate::sched::cx::Cx;
 use crate::sched::discipline::{ChangeRule, Discipline};
-use crate::sched::erased::Qdisc;
+use crate::sched::erased::{Erased, Qdisc};
 use crate::sched::node::{Class, Peek};
 use crate::sched::spec::{ClassShape, Flags};
 use crate::sched::traffic::{CLASSES_MAX, Range, TrafficClasses};
 use crate::text::error::{ConfigError, ErrorKind, Object};
-use crate::text::params::{Params, apply};
-use crate::text::value::{Hex, PrioMap, Value as _, Words, exact_of};
+use crate::text::value::{Hex, PrioMap, Value as _, exact_of};
 
 pub use entries::Entries;
 
@@ -167,21 +167,20 @@ fn byte_time(env: &Env) -> ByteTime {
     ByteTime::of_rate(env.link_rate.unwrap_or(RATE_UNKNOWN).0)
 }
 
+fn of(root: &dyn Qdisc) -> Option<&Taprio> {
+    let any: &dyn Any = root;
+    any.downcast_ref::<Erased<Taprio>>().map(|taprio| &taprio.inner)
+}
+
 /// Returns the traffic classes that a root makes of the queues; `None` if it is of another kind.
 pub fn classes_of(root: &dyn Qdisc) -> Option<TrafficClasses> {
-    if root.spec().kind != Taprio::KIND {
-        return None;
-    }
-    let mut config = Config::defaults(&Env::default());
-    root.options(&mut |s| {
-        if ["num_tc", "map", "queues"].contains(&s.param.key) {
-            let text = exact_of(s.value);
-            let words: Vec<&str> = core::iter::once(s.param.key).chain(text.split(' ')).collect();
-            // They are the options of a qdisc that is there.
-            let _ = apply(&mut config, Taprio::KIND, &mut Words::new(&words));
-        }
-    });
-    config.classes().ok()
+    of(root).map(|taprio| taprio.traffic.clone())
+}
+
+/// Returns the gates of a root, as of the last packet that came, or that was asked for; `None` if
+/// it is of another kind.
+pub fn gates_of(root: &dyn Qdisc) -> Option<&Gates> {
+    of(root).map(|taprio| &taprio.gates)
 }
 
 /// Traffic classes behind gates.

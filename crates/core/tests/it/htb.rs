@@ -346,6 +346,13 @@ fn a_class_counts_drops_of_packets_that_came_to_it() {
     }
     assert_eq!(shown(&lane, 0x10).1, 3);
     assert_eq!(lane.root().books().dropped.packets, 3 + 2 + 2, "two were purged by the graft");
+    // hhf drops the first of all others.
+    lane.graft(Instant::ZERO, at(0x10), "hhf", "limit 1");
+    for id in 20..23 {
+        let _ = lane.put(Instant::ZERO, id, packet(100, 0x10).hash(id));
+    }
+    assert_eq!(shown(&lane, 0x10).1, 3);
+    assert_eq!(lane.root().books().dropped.packets, 3 + 2 + 2 + 1 + 2, "one was purged by the graft");
 }
 
 /// Random trees under random changes: no packet is lost, waiting packets are counted where they

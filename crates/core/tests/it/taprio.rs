@@ -235,6 +235,7 @@ fn silence_costs_no_walk_and_changes_nothing() {
             }
             far.advance(Instant(now));
             assert_eq!((far.open(), far.next_opening(3)), (near.open(), near.next_opening(3)), "{round}");
+            assert_eq!(far.cycle(), near.cycle(), "{round}");
             for tc in 0..3 {
                 assert_eq!(far.clone().pass(tc, 60, Instant(now)), near.clone().pass(tc, 60, Instant(now)));
             }
@@ -327,4 +328,39 @@ fn a_link_without_a_rate_counts_as_ten_megabits_for_taprio() {
     assert_eq!(lane.put(T, 2, meta(625, 0)), Admitted::Queued);
     assert_eq!(lane.take(T + Nanos(1)), Out::Wait(at(1000)));
     assert_eq!(lane.ids(at(1000), 9), [2]);
+}
+
+/// The cycle that runs, as it is drawn: its begin, and its entries with their times in it.
+#[test]
+fn the_present_cycle_has_its_begin_and_its_entries() {
+    let entries = [(1, 300), (2, 200)].map(|(open, ns)| Entry { open, ns });
+    let cycle = |length: u64, now: u64| {
+        let schedule = Schedule::new(&entries, length, 0, 50, Instant(0)).unwrap();
+        let mut gates = Gates::new(ByteTime::of_rate(1_000_000_000), Some(schedule));
+        gates.advance(Instant(60));
+        gates.advance(Instant(now));
+        let cycle = gates.cycle().unwrap();
+        let of = |(from, entry): (Nanos, Entry)| (from.0, entry.open, entry.ns);
+        (cycle.begin.0, cycle.length.0, cycle.entries().map(of).collect::<Vec<_>>())
+    };
+    let whole = vec![(0, 1, 300), (300, 2, 200)];
+    assert_eq!(cycle(0, 60), (50, 500, whole.clone()));
+    assert_eq!(cycle(0, 549), (50, 500, whole.clone()));
+    assert_eq!(cycle(0, 550), (550, 500, whole.clone()));
+    // Over many cycles at once, and with a cycle that is longer than its entries.
+    assert_eq!(cycle(0, 1_000_049), (999_550, 500, whole.clone()));
+    assert_eq!(cycle(900, 1_000_049), (999_550, 500, whole));
+    assert_eq!(cycle(400, 851), (850, 400, vec![(0, 1, 300), (300, 2, 100)]));
+    assert_eq!(cycle(300, 851), (650, 300, vec![(0, 1, 300)]), "the second entry is never entered");
+    let later = Schedule::new(&entries, 0, 0, 50, Instant(0));
+    assert_eq!(Gates::new(ByteTime::of_rate(1), later).cycle(), None);
+}
+
+/// A launch time is for the qdisc of the queue alone.
+#[test]
+fn gates_do_not_look_at_a_launch_time() {
+    let mut lane = lane("sched-entry S 1 300000 sched-entry S 2 700000");
+    let at_closed_gate = meta(1000, 0).txtime(at(500));
+    assert_eq!(lane.put(T, 10, at_closed_gate), Admitted::Queued);
+    assert_eq!(lane.ids(T, 9), [10]);
 }

@@ -31,6 +31,15 @@ function columns(chart) {
     const first = number(data.seed) ?? 0;
     return [{ name: "seed", unit: "", values: Array.from({ length: runs }, (_, i) => first + i) }, ...spec.lines.map((l) => line(l, l.values))];
   }
+  if (kind === gantt) {
+    // A line for each opening, its guard band, and each frame.
+    const spans = spec.lines.flatMap((l) => [
+      ...l.openings.map(([from, to, guard]) => [l.name, "open", from, to, guard ?? 0]),
+      ...l.frames.map(([from, to]) => [l.name, "frame", from, to, null]),
+    ]);
+    const heads = [["class", ""], ["what", ""], ["from", "ns"], ["to", "ns"], ["guard band", "ns"]];
+    return heads.map(([name, unit], i) => ({ name, unit, values: spans.map((span) => span[i]) }));
+  }
   if (kind === bars) return [{ name: "stage", unit: "", values: spec.labels }, ...spec.lines.map((l) => line(l, l.values))];
   const [xs, ...ys] = kind(spec).data;
   const x = kind === cumulated ? { name: "at most", unit: spec.unit.unit } : { name: "time", unit: "s" };

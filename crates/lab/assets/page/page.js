@@ -6,7 +6,7 @@ function drawAll() {
   for (const grid of document.querySelectorAll(".grid")) grid.replaceChildren();
   readColours();
   charts = plan().map(place);
-  for (const chart of charts) if (!chart.empty) (chart.kind === strips ? drawStrips : draw)(chart);
+  for (const chart of charts) if (!chart.empty) (isPicture(chart) ? drawPicture : draw)(chart);
   if (zoom) zoomTo(...zoom);
   // uPlot draws in microtasks, which are over when a task begins.
   setTimeout(report, 0);
@@ -23,7 +23,7 @@ function place(chart) {
   body.setAttribute("role", "img");
   body.setAttribute("aria-label", `Chart: ${chart.title} ${chart.detail}`);
   card.append(head, body);
-  card.classList.toggle("strips", chart.kind === strips);
+  card.classList.toggle("picture", isPicture(chart));
   // Before drawing: what is hidden has no width.
   host.hidden = false;
   grid.parentElement.hidden = false;
@@ -46,8 +46,8 @@ function draw(chart) {
   chart.body.querySelectorAll(".u-label").forEach((label) => { label.title = label.textContent; });
 }
 
-function drawStrips(chart) {
-  chart.body.replaceChildren(strips(chart.spec.lines, chart.spec.unit, size(chart).width));
+function drawPicture(chart) {
+  chart.body.replaceChildren(chart.kind(chart.spec, size(chart).width));
   chart.drawn = true;
 }
 
@@ -121,7 +121,7 @@ function show(key, visible) {
   echo(() => {
     visible ? state.hidden.delete(key) : state.hidden.add(key);
     for (const chart of charts) {
-      if (chart.kind === strips && !chart.empty) drawStrips(chart);
+      if (isPicture(chart) && !chart.empty) drawPicture(chart);
       chart.spec.lines.forEach((line, i) => {
         const shown = chart.plot?.series[i + 1].show;
         if (line.key === key && chart.plot && shown !== visible) chart.plot.setSeries(i + 1, { show: visible });
@@ -220,7 +220,7 @@ function resize() {
   for (const chart of charts) {
     const next = size(chart);
     if (chart.plot && chart.plot.width !== next.width) chart.plot.setSize(next);
-    else if (chart.kind === strips && !chart.empty) drawStrips(chart);
+    else if (isPicture(chart) && !chart.empty) drawPicture(chart);
   }
 }
 

@@ -39,6 +39,7 @@ function plan() {
   planRuns(add);
   planPlaces(add);
   planClasses(add);
+  planGates(add);
   return all;
 }
 
@@ -156,5 +157,26 @@ function planClasses(add) {
       chart("backlog of each tin, end of each step", UNITS.size, each("backlog_bytes"));
       chart("delay of each tin, cake's own mean", UNITS.time, each("delay_ns"));
     }
+  });
+}
+
+/** A picture of each schedule of gates: a cycle of it. */
+function planGates(add) {
+  places.forEach((place, k) => {
+    const gates = list(place?.classes).map((c) => c?.gates).find((g) => number(g?.cycle_ns) > 0);
+    if (!gates) return;
+    const spans = (all) => list(all).map(numbers).filter(([from, to]) => from !== null && to !== null && to !== undefined);
+    // The highest class goes first.
+    const lines = list(gates.classes).slice(0, LINES_MAX).map((c, i) => ({
+      ...lineOf(`class ${number(c?.class) ?? i}`, i),
+      frames: spans(c?.frames_ns),
+      openings: spans(list(c?.openings).map((o) => [o?.from_ns, o?.to_ns, o?.guard_ns])),
+      about: c?.longest_bytes > 0 ? `queues ${c.queues}, longest frame ${c.longest_bytes} B` : `queues ${c?.queues}, no frames`,
+      values: [0],
+    })).reverse();
+    const begin = number(gates.begin_ns);
+    const cut = gates.whole === false ? ", its last frames" : "";
+    const detail = `a cycle of ${UNITS.time(gates.cycle_ns)}${begin === null ? "" : ` from ${seconds(begin / 1e9)}`}${cut}`;
+    add("#gates", ofPlaces[k].name, detail, gantt, { unit: UNITS.time, cycle: gates.cycle_ns, lines });
   });
 }

@@ -1,4 +1,4 @@
-// Charts as SVG: the runs of a measure, which the page shows so, and any other chart, to be saved.
+// Charts as SVG: the runs of a measure, which the page shows so, as it does schedules, and any other chart, to be saved.
 
 /** An element of SVG. Texts are text nodes. */
 function svg(tag, attributes, ...children) {
@@ -52,7 +52,7 @@ function stripScale(values, left, width) {
 }
 
 /** A row for each line: every run a dot, from the first to the third quartile a box, the median a bar. */
-function strips(lines, unit, width) {
+function strips({ lines, unit }, width) {
   const shown = lines.filter((line) => !isHidden(line));
   const height = shown.length * ROW + 26;
   const all = shown.flatMap((line) => line.values.filter((v) => v !== null));

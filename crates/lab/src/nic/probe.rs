@@ -9,6 +9,7 @@ use txweir_core::sched::node::{Books, Node};
 use txweir_core::{Handle, Instant, Nanos, Reasons, Tally, TxPath};
 
 use super::Gauge;
+use super::timetable::Timetable;
 use crate::dist::Stepped;
 use crate::frame::Frame;
 
@@ -149,6 +150,7 @@ pub struct Probe {
     stages: [Stepped; 3],
     nodes: Vec<NodeProbe>,
     walked_at: Instant,
+    timetable: Option<Timetable>,
     /// While nodes are asked: the one at hand and those above it, by their numbers.
     above: Vec<usize>,
 }
@@ -159,7 +161,16 @@ impl Probe {
         let mut nodes = Vec::new();
         port.trees().visit(&mut |place, node| nodes.push(NodeProbe::new(place, node, now)));
         let in_rings = (0..port.queues()).map(|_| VecDeque::new()).collect();
-        Self { now, in_rings, stages: Default::default(), nodes, walked_at: now, above: Vec::new() }
+        let timetable = Timetable::of(port);
+        Self {
+            now,
+            in_rings,
+            stages: Default::default(),
+            nodes,
+            walked_at: now,
+            timetable,
+            above: Vec::new(),
+        }
     }
 
     /// Where the time of the packets went that left the wire since measuring began: one
@@ -170,6 +181,11 @@ impl Probe {
     /// The qdiscs, parents first.
     pub fn nodes(&self) -> &[NodeProbe] {
         &self.nodes
+    }
+
+    /// The frames that left it of late, if its root has gates.
+    pub const fn timetable(&self) -> Option<&Timetable> {
+        self.timetable.as_ref()
     }
 
     /// Begins a step.
@@ -183,6 +199,9 @@ impl Probe {
         }
     }
     pub(super) fn departed(&mut self, d: &Departure<Frame>) {
+        if let Some(timetable) = &mut self.timetable {
+            timetable.departed(d);
+        }
         let in_ring = self.in_rings.get_mut(usize::from(d.ring));
         let Some(pushed) = in_ring.and_then(VecDeque::pop_front) else { return };
         let admitted = d.meta.enqueued;

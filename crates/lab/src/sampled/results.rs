@@ -99,8 +99,51 @@ pub struct ClassTrial {
     /// Its parts without qdiscs of their own: the tins of a cake.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub parts: Vec<PartTrial>,
+    /// The gates of a taprio.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub gates: Option<GatesTrial>,
     /// The same over time.
     pub series: ClassSeries,
+}
+
+/// One cycle of a schedule of gates: the last that was over at the end, or the first.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct GatesTrial {
+    /// Time at which it begins.
+    pub begin_ns: u64,
+    /// Its length.
+    pub cycle_ns: u64,
+    /// False if its first frames are not kept: there were too many after them.
+    pub whole: bool,
+    /// Each traffic class from 0 on.
+    pub classes: Vec<GateTrial>,
+}
+
+/// The gate of a traffic class over a cycle. Times are from the begin of the cycle.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct GateTrial {
+    /// The class.
+    pub class: usize,
+    /// Its queues, `COUNT@OFFSET`.
+    pub queues: String,
+    /// Its longest frame in the whole run, 0 if there was none.
+    pub longest_bytes: u32,
+    /// When the gate is open.
+    pub openings: Vec<Opening>,
+    /// When frames of the class were on the line, each from its first bit to its last, overhead
+    /// included.
+    pub frames_ns: Vec<[u64; 2]>,
+}
+
+/// A time for which a gate is open.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Opening {
+    /// Its begin.
+    pub from_ns: u64,
+    /// Its end.
+    pub to_ns: u64,
+    /// The end of it in which the class's longest frame does not leave any more.
+    pub guard_ns: u64,
 }
 
 /// A part of a qdisc: a tin of cake.

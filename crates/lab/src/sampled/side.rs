@@ -2,13 +2,14 @@
 
 use std::collections::BTreeMap;
 
+use txweir_core::qdisc::taprio;
 use txweir_core::{DropReason, Handle, Instant, MarkReason, Nanos};
 
 use super::results::{
     ClassSeries, ClassTrial, DeviceSeries, DeviceTrial, PartSeries, PartTrial, Range, StageSeries, StageTrial,
 };
 use crate::net::Net;
-use crate::nic::{Gauge, NodeProbe, PartProbe, Stage};
+use crate::nic::{Gauge, NodeProbe, PartProbe, Probe, Stage};
 use crate::report::{per_mill, per_second};
 
 /// The results of a transmit side.
@@ -132,8 +133,14 @@ impl SideSampler {
         let (counts, probe) = (nic.measured(), nic.probe());
         let nodes = probe.map_or(&[][..], |p| p.nodes());
         let stages = probe.map(|p| Stage::ALL.into_iter().zip(p.stages()).zip(self.stages));
+        let mut classes = classes(nodes, self.classes, now, time);
+        let timetable = probe.and_then(Probe::timetable);
+        let gates = taprio::gates_of(nic.port().trees().root().qdisc());
+        if let (Some(root), Some(gates), Some(timetable)) = (classes.first_mut(), gates, timetable) {
+            root.gates = super::gates::gates(gates, timetable, now);
+        }
         Side {
-            classes: classes(nodes, self.classes, now, time),
+            classes,
             device: DeviceTrial {
                 ring_bytes: range(nic.gauges()[0], now),
                 bql_limit: nic.port().totals().byte_limit().map(|(limit, _)| limit),
@@ -225,6 +232,7 @@ fn classes(nodes: &[NodeProbe], series: Vec<ClassSampler>, now: Instant, time: N
             marks: by_reason(&reasons.marks, |i| MarkReason::ALL[i].name()),
             backlog_bytes: range(&node.backlog, now),
             parts: sampler.parts.into_iter().map(part).collect(),
+            gates: None,
             series: ClassSeries { backlog_bytes: sampler.backlog.values, ..sampler.series },
         });
     }

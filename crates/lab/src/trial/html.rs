@@ -18,10 +18,11 @@ mod places;
 /// The page, with places named between double braces.
 const PAGE: &str = include_str!("../../assets/report.html");
 /// The parts of the page's script, which share one scope.
-const SCRIPTS: [&str; 6] = [
+const SCRIPTS: [&str; 7] = [
     include_str!("../../assets/page/values.js"),
     include_str!("../../assets/page/charts.js"),
     include_str!("../../assets/page/svg.js"),
+    include_str!("../../assets/page/gantt.js"),
     include_str!("../../assets/page/plan.js"),
     include_str!("../../assets/page/files.js"),
     include_str!("../../assets/page/page.js"),

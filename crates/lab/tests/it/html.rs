@@ -487,7 +487,7 @@ fn samples() -> Vec<(&'static str, Value, u32, u32)> {
         // Of the second policy there is nothing, and of a group no latency over time.
         ("nulls", nulls(), charts(1), 2),
         ("real line", with_lines(sample(&["default", HOSTILE], 100)), charts(2) + 3, 0),
-        ("scenario", scenario(), 6 + 1 + 6 + 5 * 2, 0),
+        ("scenario", scenario(), 6 + 1 + 6 + 5 * 2 + 1, 0),
         // The charts of the queues and of the stages say that there are no data.
         ("empty", json!({}), 6, 6),
         ("no policies", sample(&[], 3), 6, 6),
@@ -517,11 +517,26 @@ fn with_lines(mut report: Value) -> Value {
     report
 }
 
-/// Returns the report of a scenario: one run, and two directions of a link.
+/// Returns a schedule of two gates.
+fn gates() -> Value {
+    let opening = |from: u64, to: u64, guard: u64| json!({"from_ns": from, "to_ns": to, "guard_ns": guard});
+    let class = |class: u64, openings: Value, frames: Value| {
+        let (queues, longest) = ("1@0", 1514);
+        json!({
+            "class": class, "queues": queues, "longest_bytes": longest, "openings": openings, "frames_ns": frames,
+        })
+    };
+    let bulk = class(0, json!([opening(150_000, 1_000_000, 121_120)]), json!([[150_000, 273_000]]));
+    let control = class(1, json!([opening(0, 150_000, 16_000)]), json!([[0, 18_000]]));
+    json!({"begin_ns": 7_000_000, "cycle_ns": 1_000_000, "whole": true, "classes": [bulk, control, null, {}]})
+}
+
+/// Returns the report of a scenario: one run, and two directions of a link, of which one has gates.
 fn scenario() -> Value {
     let mut report = sample(&["this run"], 100);
     let ways = [policy("a -> b", 0, 100), policy("b -> a", 1, 100)];
     report["ways"] = ways.into_iter().collect();
+    report["ways"][0]["classes"][0]["gates"] = gates();
     for key in ["verdict", "interval", "fidelity"] {
         report[key] = Value::Null;
     }
@@ -563,8 +578,8 @@ fn every_chart_draws_at_every_width_in_both_themes() {
 
 fn check(one: &Value, dark: bool) {
     let (_, _, charts, empty) = samples().into_iter().find(|s| s.0 == one["name"]).unwrap();
-    // The charts of runs are no canvases.
-    let plots = charts - empty - one["strips"].as_u64().unwrap() as u32;
+    // The charts of runs and of schedules are no canvases.
+    let plots = charts - empty - one["pictures"].as_u64().unwrap() as u32;
     assert_eq!(one["errors"], "", "{one}");
     assert_eq!(one["planted"], "", "{one}");
     assert_eq!(one["scripts"], 3, "{one}");

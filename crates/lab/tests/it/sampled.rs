@@ -3,7 +3,9 @@
 use txweir_core::{Nanos, Rate};
 use txweir_lab::run::{Options, run, run_for_page};
 use txweir_lab::scenario::Scenario;
-use txweir_lab::trial::{Entry, PolicyTrial, STEPS, Setup, Traffic, Trial, run as run_trial};
+use txweir_lab::trial::{
+    Entry, GateTrial, Opening, PolicyTrial, STEPS, Setup, Traffic, Trial, run as run_trial,
+};
 use txweir_tc::Policy;
 
 /// Returns a trial of one run of 4 s over 20 Mbit/s.
@@ -123,4 +125,69 @@ rate = "20mbit"
     assert!(full > 90_000, "{full}");
     assert!(backlog[9..].iter().all(|n| n.abs_diff(full) < full / 50), "{backlog:?}");
     assert_eq!(page.policies[0].groups[0].throughput_bit_s, report.traffic[0].throughput_bit_s);
+}
+
+/// The page of a taprio has a cycle of its gates, and the frames that were on the line in it: they
+/// are all inside the openings of their class.
+#[test]
+fn a_schedule_is_shown_beside_what_was_sent_by_it() {
+    let text = r#"
+title = "t"
+seed = 1
+duration = "1s"
+[[host]]
+name = "a"
+[[host]]
+name = "b"
+[[link]]
+from = "a"
+to = "b"
+rate = "100mbit"
+queues = 2
+ring = 1
+completion = "immediate"
+policy = """
+qdisc add root handle 1: taprio num_tc 2 map 0 1 queues 1@0 1@1 clockid CLOCK_TAI base-time 250000 \
+  sched-entry S 2 150000 sched-entry S 1 650000 sched-entry S 3 200000
+"""
+[[traffic]]
+name = "fast"
+from = "a"
+to = "b"
+kind = "cbr"
+size = "1000"
+rate = "40mbit"
+[[traffic]]
+name = "loop"
+from = "a"
+to = "b"
+kind = "cbr"
+size = "250"
+rate = "2mbit"
+priority = 1
+"#;
+    let scenario = Scenario::parse(text, "t").expect("a scenario");
+    let (_, page) = run_for_page(&scenario, Options::default(), |_| {}).expect("a run");
+    assert_eq!(page.ways[1].classes[0].gates, None, "it has no gates");
+    let gates = page.ways[0].classes[0].gates.as_ref().expect("gates");
+    // The last whole cycle before the end; a cycle begins 250 us after each whole millisecond.
+    assert_eq!((gates.begin_ns, gates.cycle_ns, gates.whole), (998_250_000, 1_000_000, true));
+    let [bulk, control] = &gates.classes[..] else { panic!("{gates:?}") };
+    let openings =
+        |gate: &GateTrial| gate.openings.iter().map(|o| [o.from_ns, o.to_ns, o.guard_ns]).collect::<Vec<_>>();
+    // A frame of 1000 bytes takes 80 us, one of 250 bytes 20 us. The gate of class 1 stays open
+    // from a cycle to the next.
+    assert_eq!((bulk.longest_bytes, control.longest_bytes), (1000, 250));
+    assert_eq!(openings(bulk), [[150_000, 1_000_000, 80_000]]);
+    assert_eq!(openings(control), [[0, 150_000, 20_000], [800_000, 1_000_000, 0]]);
+    assert_eq!(bulk.queues, "1@0");
+    // 5 frames and 1 frame come in each millisecond.
+    assert_eq!((bulk.frames_ns.len(), control.frames_ns.len()), (5, 1), "{gates:?}");
+    for gate in [bulk, control] {
+        for [from, to] in &gate.frames_ns {
+            // The preamble, the checksum and the gap do not count for the guard band.
+            let inside = |o: &Opening| o.from_ns <= *from && *to <= o.to_ns + 1920;
+            assert!(gate.openings.iter().any(inside), "{from} to {to}: {gate:?}");
+        }
+    }
 }

@@ -372,6 +372,17 @@ fn a_netem_does_not_end_the_list_of_classes() {
 }
 
 #[test]
+fn an_sfb_does_not_end_the_list_of_classes() {
+    let mut devices = devices();
+    good(&mut devices, "qdisc add dev eth0 root handle 1: tbf rate 1mbit burst 2000 limit 3000");
+    good(&mut devices, "qdisc add dev eth0 parent 1:1 handle 2: sfb");
+    good(&mut devices, "qdisc add dev eth0 parent 2:1 handle 3: prio bands 2 priomap 0 1");
+    let shown = good(&mut devices, "class show dev eth0");
+    let classes: Vec<&str> = shown.lines().filter_map(|l| l.split(' ').nth(2)).collect();
+    assert_eq!(classes, ["1:1", "3:1", "3:2"]);
+}
+
+#[test]
 fn classes_in_text_and_json() {
     let mut devices = devices();
     good(&mut devices, "qdisc add dev eth0 root handle 1: prio bands 2 priomap 0 1");
