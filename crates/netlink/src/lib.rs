@@ -35,6 +35,7 @@ mod links;
 pub mod message;
 mod object;
 mod options;
+mod program;
 pub mod refusal;
 mod reply;
 mod request;
