@@ -150,9 +150,7 @@ impl World {
                 _ => undo.push_str(&format!("link del {name}\n")),
             }
         }
-        for kind in
-            ["csum", "gact", "mirred", "pedit", "police", "sample", "simple", "skbedit", "skbmod", "vlan"]
-        {
+        for kind in txweir_core::classify::action::KINDS {
             undo.push_str(&format!("actions flush action {kind}\n"));
         }
         undo.push_str(LINKS);

@@ -1,9 +1,13 @@
 //! Actions in messages: lists of them in a filter or in a message of their own, each with its kind,
 //! its parameters and its counters (`linux/pkt_cls.h`, `linux/tc_act`).
 
+mod bpf;
 mod edit;
 mod gact;
+mod gate;
 mod mirred;
+mod mpls;
+mod nat;
 mod pedit;
 mod police;
 mod small;
@@ -59,10 +63,14 @@ struct Form {
     read: fn(&Asked<'_>, Links<'_>) -> Found,
 }
 
-const FORMS: [Form; 10] = [
+const FORMS: [Form; 14] = [
+    bpf::FORM,
     small::CSUM,
     gact::FORM,
+    gate::FORM,
     mirred::FORM,
+    mpls::FORM,
+    nat::FORM,
     pedit::FORM,
     police::FORM,
     small::SAMPLE,
@@ -383,9 +391,13 @@ fn write_counters(memory: &Memory, w: &mut Writer) {
 
 fn write_options(kind: &Kind, shown: &Shown<'_>, w: &mut Writer) {
     match kind {
+        Kind::Bpf(bpf) => bpf::write(bpf, shown, w),
+        Kind::Gate(gate) => gate::write(gate, shown, w),
         Kind::Csum(csum) => small::write_csum(csum, shown, w),
         Kind::Gact(gact) => gact::write(gact, shown, w),
         Kind::Mirred(mirred) => mirred::write(mirred, shown, w),
+        Kind::Mpls(mpls) => mpls::write(mpls, shown, w),
+        Kind::Nat(nat) => nat::write(nat, shown, w),
         Kind::Pedit(pedit) => pedit::write(pedit, shown, w),
         Kind::Police(police) => police::write(police, shown, w),
         Kind::Sample(sample) => small::write_sample(*sample, shown, w),

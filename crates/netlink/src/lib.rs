@@ -36,6 +36,7 @@ mod links;
 pub mod message;
 mod object;
 mod options;
+mod program;
 pub mod refusal;
 mod reply;
 mod request;

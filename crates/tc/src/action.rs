@@ -8,9 +8,13 @@
 //!   actions;
 //! - `offloads`: true if Linux would offer it to hardware, which listings show.
 
+mod bpf;
 mod csum;
 mod gact;
+mod gate;
 mod mirred;
+mod mpls;
+mod nat;
 mod pedit;
 mod police;
 mod sample;
@@ -79,16 +83,18 @@ pub(crate) fn mac_text(mac: &[u8; 6]) -> String {
 }
 
 /// Actions of Linux that the engine does not have, and the reasons.
-const WITHOUT: [(&str, &str); 8] = [
-    ("nat", "no stack here answers for a translated address; pedit and csum change addresses one way"),
-    ("ct", "connections are not tracked here"),
-    ("ctinfo", "connections are not tracked here"),
-    ("connmark", "connections are not tracked here"),
-    ("tunnel_key", "there are no tunnels here"),
-    ("ife", "there is no encapsulation here"),
-    ("mpls", "labels are not read here"),
-    ("gate", "there is no gate here; taprio has schedules"),
+const WITHOUT: [(&str, &str); 5] = [
+    ("ct", NO_CONNECTIONS),
+    ("ctinfo", NO_CONNECTIONS),
+    ("connmark", NO_CONNECTIONS),
+    ("tunnel_key", "it sets what a tunnel device of the kernel reads, and there is none here"),
+    (
+        "ife",
+        "its metadata is for another Linux; the priority of a vlan or the class of an mpls label carries some",
+    ),
 ];
+const NO_CONNECTIONS: &str =
+    "connections are not tracked here; skbedit sets marks, and nat rewrites addresses without state";
 
 /// Reads one action of a list; `ports` returns the number of a device. The filter's estimator sets
 /// how averages are measured.
@@ -116,8 +122,12 @@ pub(crate) fn read(
     let index = said.u32("index").filter(|index| *index != 0);
     let made = match name {
         "gact" => gact::read(&said)?.map(|(gact, control)| (Kind::Gact(gact), control)),
+        "bpf" => bpf::read(&said)?.map(|(bpf, control)| (Kind::Bpf(bpf), control)),
+        "gate" => gate::read(&said)?.map(|(gate, control)| (Kind::Gate(gate), control)),
         "csum" => csum::read(&said)?.map(|(csum, control)| (Kind::Csum(csum), control)),
         "mirred" => mirred::read(&said, ports)?.map(|(mirred, control)| (Kind::Mirred(mirred), control)),
+        "mpls" => mpls::read(&said)?.map(|(mpls, control)| (Kind::Mpls(mpls), control)),
+        "nat" => nat::read(&said)?.map(|(nat, control)| (Kind::Nat(nat), control)),
         "pedit" => pedit::read(&said)?.map(|(pedit, control)| (Kind::Pedit(pedit), control)),
         "police" => police::read(&said)?,
         "sample" => sample::read(&said)?.map(|(sample, control)| (Kind::Sample(sample), control)),
@@ -266,9 +276,13 @@ pub(crate) fn show(id: ActionId, order: u32, ways: &Ways<'_>, place: In, out: &m
     out.uint("order", order, &format!("\n\taction order {order}: "));
     let shown = Shown { action, entry, memory: &memory, ways };
     match &action.kind {
+        Kind::Bpf(bpf) => bpf::show(bpf, &shown, out),
+        Kind::Gate(gate) => gate::show(gate, &shown, out),
         Kind::Csum(csum) => csum::show(csum, &shown, out),
         Kind::Gact(gact) => gact::show(gact, &shown, out),
         Kind::Mirred(mirred) => mirred::show(mirred, &shown, out),
+        Kind::Mpls(mpls) => mpls::show(mpls, &shown, out),
+        Kind::Nat(nat) => nat::show(nat, &shown, out),
         Kind::Pedit(pedit) => pedit::show(pedit, &shown, out),
         Kind::Police(police) => police::show(police, &shown, out),
         Kind::Sample(sample) => sample::show(sample, &shown, out),
@@ -277,7 +291,8 @@ pub(crate) fn show(id: ActionId, order: u32, ways: &Ways<'_>, place: In, out: &m
         Kind::Skbmod(skbmod) => skbmod::show(skbmod, &shown, out),
         Kind::Vlan(vlan) => vlan::show(vlan, &shown, out),
     }
-    out.text("\n");
+    // tc ends a bpf by a space on the next line.
+    out.text(if matches!(action.kind, Kind::Bpf(_)) { "\n " } else { "\n" });
     if ways.statistics {
         statistics(&memory, out);
     }
@@ -338,9 +353,15 @@ pub(crate) fn offloads(action: &Action) -> bool {
     let kind = match &action.kind {
         Kind::Gact(_) => gact::offloads(action.control),
         Kind::Skbedit(skbedit) => skbedit::offloads(skbedit),
+        Kind::Mpls(mpls) => mpls::offloads(mpls),
         Kind::Pedit(pedit) => pedit::offloads(pedit),
-        Kind::Csum(_) | Kind::Mirred(_) | Kind::Police(_) | Kind::Sample(_) | Kind::Vlan(_) => true,
-        Kind::Simple(_) | Kind::Skbmod(_) => false,
+        Kind::Csum(_)
+        | Kind::Gate(_)
+        | Kind::Mirred(_)
+        | Kind::Police(_)
+        | Kind::Sample(_)
+        | Kind::Vlan(_) => true,
+        Kind::Bpf(_) | Kind::Nat(_) | Kind::Simple(_) | Kind::Skbmod(_) => false,
     };
     kind && !action.skip_hw
 }
@@ -438,7 +459,11 @@ pub(crate) fn words(entry: &Entry) -> String {
         Kind::Gact(gact) => gact::words(gact, &control),
         Kind::Mirred(mirred) => mirred::words(mirred, &control),
         Kind::Police(police) => police::words(police, &control),
+        Kind::Bpf(bpf) => format!("{} {control}", bpf::words(bpf)),
+        Kind::Gate(gate) => format!("{} {control}", gate::words(gate)),
         Kind::Csum(csum) => format!("{} {control}", csum::words(csum)),
+        Kind::Mpls(mpls) => format!("{} {control}", mpls::words(mpls)),
+        Kind::Nat(nat) => format!("{} {control}", nat::words(nat)),
         Kind::Pedit(pedit) => format!("{} {control}", pedit::words(pedit)),
         Kind::Sample(sample) => format!("{} {control}", sample::words(sample)),
         Kind::Simple(simple) => format!("{} {control}", simple::words(simple)),

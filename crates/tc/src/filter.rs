@@ -71,7 +71,10 @@ pub(crate) fn read(
         "tcpctl" => tcpctl::read(said).map(Rule::Tcpctl).map_err(Failure::refused),
         "u32" => u32::read(said, ports).map(Rule::U32).map_err(failed),
         kind => {
-            let message = format!("there is no {kind} filter in the engine");
+            let message = match WITHOUT.iter().find(|(name, _)| *name == kind) {
+                Some((_, why)) => format!("there is no {kind} filter in the engine: {why}"),
+                None => format!("there is no {kind} filter in the engine"),
+            };
             let known = txweir_core::classify::filter::KINDS.join(", ");
             let err = said.error(code::UNSUPPORTED, said.kind, message).expected(format!("one of {known}"));
             Err(Failure::refused(match language::knows(Object::Filter, kind) {
@@ -81,6 +84,12 @@ pub(crate) fn read(
         }
     }
 }
+
+/// Filters of Linux that the engine does not have, and the reasons.
+const WITHOUT: [(&str, &str); 2] = [
+    ("cgroup", "no process here has sent the packet, whose group would be its class; fw matches its mark"),
+    ("route", "no table of routes here has given the packet a realm; flower and u32 match its addresses"),
+];
 
 /// Reads the fields that the filters of a chain may look at. Its other words have no effect there.
 pub(crate) fn template(

@@ -237,6 +237,14 @@ const NO_SPACE: &str = talking!("RTNETLINK answers: No space left on device");
 pub(crate) const OFFLOAD_FLAGS: &str = talking!("Error: Mismatch between action and filter offload flags.");
 /// Linux's lines for a label too far down in a stack.
 pub(crate) const MPLS_DEPTH: &str = talking!("Error: Invalid MPLS depth.");
+/// Linux's lines for an entry of a gate's schedule without a duration.
+pub(crate) const GATE_INTERVAL: &str = talking!("Error: Invalid interval for schedule entry.");
+/// Linux's lines for a label that no packet may carry.
+pub(crate) const MPLS_LABEL: &str = talking!("Error: act_mpls: MPLS label out of range.");
+/// Linux's lines for a push without a label.
+pub(crate) const MPLS_NO_LABEL: &str = talking!("Error: act_mpls: Label is required for MPLS push.");
+/// Linux's lines for a number behind a label that is no ethertype.
+pub(crate) const MPLS_PROTOCOL: &str = talking!("Error: act_mpls: Invalid protocol type for MPLS pop.");
 /// Linux's lines for a device that a filter names.
 pub(crate) const NO_INDEV: &str = talking!("Error: Network device not found.");
 /// Linux's lines for filters of a device that shares them by a block.

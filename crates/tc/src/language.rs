@@ -27,7 +27,7 @@ pub(crate) use ematch::{Token, match_tokens};
 pub(crate) use filters::range_lines;
 pub use settings::{Action, Settings};
 pub use table::Setting;
-pub(crate) use value::{hex, int, uint};
+pub(crate) use value::{hex, int, ipv4_masked, one, uint};
 
 use crate::diagnostic::Diagnostic;
 use crate::lex::Word;

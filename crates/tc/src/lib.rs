@@ -46,6 +46,7 @@ pub mod parts;
 mod plan;
 pub mod policy;
 pub mod printable;
+mod program;
 mod protocol;
 mod queued;
 mod refusal;

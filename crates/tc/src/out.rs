@@ -30,6 +30,9 @@ impl Out {
         self.raw(key, &value.into().to_string(), text);
     }
     /// Writes a word.
+    pub(crate) fn int(&mut self, key: &str, value: i64, text: &str) {
+        self.raw(key, &value.to_string(), text);
+    }
     pub(crate) fn word(&mut self, key: &str, value: &str, text: &str) {
         self.raw(key, &quote(value), text);
     }

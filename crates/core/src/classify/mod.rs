@@ -4,4 +4,5 @@
 pub mod action;
 pub mod counters;
 pub mod filter;
+pub mod machine;
 pub mod packet;

@@ -164,9 +164,9 @@ impl<'a> Packet<'a> {
     /// Parses the bytes again after an action changed them and made the frame longer by `longer`
     /// bytes. The flow hash stays, so that an action does not split a flow.
     pub fn rewritten(&mut self, longer: i32) {
-        let ip_alone = self.headers.link_len == 0 && self.headers.l3_offset == Some(0);
-        self.headers = match ip_alone {
-            true => Headers::parse_ip(self.frame.bytes()),
+        let bare = self.headers.link_len == 0 && self.headers.l3_offset == Some(0);
+        self.headers = match bare {
+            true => Headers::parse_bare(self.headers.ethertype, self.frame.bytes()),
             false => Headers::parse_ethernet(self.frame.bytes()),
         };
         let m = &mut *self.meta;

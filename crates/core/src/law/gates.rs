@@ -58,6 +58,16 @@ impl ByteTime {
     }
 }
 
+/// Returns the time at which a schedule with this base and this cycle begins: its base, or, if that
+/// is over, the first start of a cycle after `now`.
+#[must_use]
+pub(crate) fn start_of(base: u64, cycle: u64, now: Instant) -> u64 {
+    match now.0.checked_sub(base).and_then(|passed| passed.checked_div(cycle)) {
+        Some(cycles) => base.saturating_add((cycles + 1).saturating_mul(cycle)),
+        None => base,
+    }
+}
+
 /// A schedule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Schedule {
@@ -84,10 +94,7 @@ impl Schedule {
         }
         let sum: u64 = entries.iter().map(|entry| u64::from(entry.ns)).sum();
         let cycle = if cycle == 0 { sum } else { cycle };
-        let start = match base > now.0 {
-            true => base,
-            false => base.saturating_add(((now.0 - base) / cycle + 1).saturating_mul(cycle)),
-        };
+        let start = start_of(base, cycle, now);
         let always = entries.iter().fold(u32::MAX, |open, entry| open & entry.open);
         let opening = |i: usize| {
             let mut open = u32::MAX;
@@ -212,8 +219,7 @@ impl Gates {
         if let Some(next) = &mut self.pending
             && next.start <= now.0
         {
-            let cycles = (now.0 - next.start) / next.cycle + 1;
-            next.start = next.start.saturating_add(cycles.saturating_mul(next.cycle));
+            next.start = start_of(next.start, next.cycle, now);
         }
     }
     /// Brings the gates to the state of `now`. Returns true if another schedule runs now.

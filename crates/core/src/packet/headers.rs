@@ -263,6 +263,20 @@ impl Headers {
         h
     }
 
+    /// Reads a packet without a link header, of a known protocol: an ethertype, or 0 for an IP
+    /// packet of either version.
+    pub(crate) fn parse_bare(kind: u16, packet: &[u8]) -> Self {
+        match kind {
+            0 => Self::parse_ip(packet),
+            ethertype::ETHERNET => Self::parse_ethernet(packet),
+            _ => {
+                let mut h = Self { l3_offset: Some(0), link_protocol: kind, ..Self::EMPTY };
+                h.end = h.network(packet, 0, kind);
+                h
+            }
+        }
+    }
+
     fn ethernet(&mut self, frame: &[u8]) -> End {
         let Some(link) = chunk::<ETHERNET>(frame, 0) else { return End::Truncated };
         self.link_len = ETHERNET as u8;

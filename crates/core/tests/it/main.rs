@@ -3,8 +3,11 @@
 //! because they are built with other flags.
 
 mod action_csum;
+mod action_gate;
 mod action_link;
 mod action_mirred;
+mod action_mpls;
+mod action_nat;
 mod action_pedit;
 mod action_police;
 mod alloc;

@@ -273,6 +273,8 @@ fn ends(action: &Action<'_>) -> bool {
         "drop" | "shot" | "pass" | "ok" | "trap" => true,
         "gact" => has(&["drop", "shot", "pass", "ok", "trap"]) && !has(&["random"]),
         "mirred" => has(&["redirect"]),
+        // Its program decides.
+        "bpf" => false,
         _ => has(&["drop", "shot", "pass", "ok", "trap"]),
     }
 }

@@ -28,7 +28,12 @@ fn passed(key: &str) -> bool {
 
 /// Returns ` action KIND WORDS`. An action that is in `made` already is named by its number.
 pub(super) fn words(mut o: Members<'_>, made: &mut BTreeSet<(String, u64)>) -> Done<String> {
-    let kind = o.need_word("kind")?;
+    let kind = match () {
+        // tc prints the kind of nat under another key, and that of gate nowhere.
+        () if o.has("kind") => o.need_word("kind")?,
+        () if o.has("schedule") => "gate",
+        () => o.need_word("type")?,
+    };
     o.what = format!("{} {kind}", o.what);
     let index = o.uint("index")?.filter(|index| *index > 0);
     if let Some(index) = index
@@ -75,8 +80,10 @@ pub(super) fn words(mut o: Members<'_>, made: &mut BTreeSet<(String, u64)>) -> D
 /// Adds the parameters of a kind.
 fn parameters(kind: &str, o: &mut Members<'_>, out: &mut String) -> Done {
     match kind {
+        "bpf" => bpf(o, out)?,
         "csum" => csum(o, out)?,
         "gact" => {}
+        "gate" => gate(o, out)?,
         "mirred" => {
             let (way, what) = (o.need_word("direction")?, o.need_word("mirred_action")?);
             out.push_str(&format!(" {way} {what} dev {}", o.need_word("to_dev")?));
@@ -106,6 +113,15 @@ fn parameters(kind: &str, o: &mut Members<'_>, out: &mut String) -> Done {
                 }
             }
         }
+        "mpls" => {
+            out.push_str(&format!(" {}", o.need_word("mpls_action")?));
+            for key in ["protocol", "label", "tc", "bos", "ttl"] {
+                if let Some(value) = o.plain(key)? {
+                    out.push_str(&format!(" {key} {value}"));
+                }
+            }
+        }
+        "nat" => return Err(o.refused("nat cannot be carried over: tc prints prefixes of other lengths")),
         "pedit" => return Err(o.refused("pedit cannot be carried over: its keys do not tell the fields")),
         _ => {
             let known = txweir_core::classify::action::KINDS.join(", ");
@@ -137,6 +153,47 @@ fn random(o: &mut Members<'_>, out: &mut String) -> Done {
     chance.end(|_| false)?;
     if how != "none" {
         out.push_str(&format!(" random {how} {other} {n}"));
+    }
+    Ok(())
+}
+
+fn bpf(o: &mut Members<'_>, out: &mut String) -> Done {
+    let mut program = o.object("bytecode")?.ok_or_else(|| o.missing("bytecode"))?;
+    out.push_str(&format!(" bytecode '{}", program.need_uint("length")?));
+    for item in program.list("insns")?.unwrap_or_default() {
+        let mut one = Members::of("instruction", item)?;
+        let [code, jt, jf, k] =
+            [one.need_uint("code")?, one.need_uint("jt")?, one.need_uint("jf")?, one.need_uint("k")?];
+        one.end(|_| false)?;
+        out.push_str(&format!(",{code} {jt} {jf} {k}"));
+    }
+    out.push('\'');
+    program.end(|_| false)
+}
+
+/// Adds the schedule of a gate. Of a base time below zero tc prints another number.
+fn gate(o: &mut Members<'_>, out: &mut String) -> Done {
+    for (key, word) in [
+        ("priority", "priority"),
+        ("clockid", "clockid"),
+        ("flags", "flags"),
+        ("base_time", "base-time"),
+        ("cycle_time", "cycle-time"),
+        ("cycle_time_ext", "cycle-time-ext"),
+    ] {
+        if let Some(value) = o.plain(key)? {
+            out.push_str(&format!(" {word} {value}"));
+        }
+    }
+    for item in o.list("schedule")?.unwrap_or_default() {
+        let mut one = Members::of("entry", item)?;
+        out.push_str(&format!(" sched-entry {}", one.need_word("gate_state")?));
+        for key in ["interval", "ipv", "max_octets"] {
+            if let Some(value) = one.plain(key)? {
+                out.push_str(&format!(" {value}"));
+            }
+        }
+        one.end(|key| key == "number")?;
     }
     Ok(())
 }

@@ -197,7 +197,7 @@ pub(crate) fn ends_tc(words: &[Word], mistake: &Diagnostic) -> bool {
         code::UNKNOWN_KEY => !(first && WANT_WORDS.contains(&kind)),
         // A second value of a key.
         code::CONFLICT => true,
-        code::MISSING => kind == "sample" && at == head + 1,
+        code::MISSING => matches!(kind, "mpls" | "sample") && at == head + 1,
         code::BAD_VALUE | code::OUT_OF_RANGE | code::SPLIT_VALUE => match (kind, key) {
             ("police" | "mpls", "index") => true,
             ("police", "goto" | "chain") => false,

@@ -1,6 +1,6 @@
 //! u32 (tc-u32(8)): its words become keys of 32 bits here, as in tc, and the output has the keys.
 
-use std::net::{Ipv4Addr, Ipv6Addr};
+use std::net::Ipv6Addr;
 
 use txweir_core::classify::filter::u32::{Device, HashKey, Key, Match, Offset, Read, Selector, U32};
 use txweir_core::classify::packet::PortId;
@@ -8,7 +8,7 @@ use txweir_core::classify::packet::PortId;
 use super::Shown;
 use crate::action::Ways;
 use crate::diagnostic::{Diagnostic, code};
-use crate::language::{hex, int, uint};
+use crate::language::{hex, int, ipv4_masked, uint};
 use crate::lex::Word;
 use crate::out::Out;
 use crate::said::Said;
@@ -146,26 +146,6 @@ fn number(word: &str) -> u32 {
     int(word).map(|n| n as u32).or_else(|| hex(word).map(|n| n as u32)).unwrap_or(0)
 }
 
-fn mask_of(bits: u32) -> u32 {
-    u32::MAX.checked_shl(32 - bits.min(32)).unwrap_or(0)
-}
-
-fn v4(word: &str) -> (u32, u32) {
-    if matches!(word, "any" | "all" | "default") {
-        return (0, 0);
-    }
-    let (address, mask) = word.split_once('/').map_or((word, None), |(a, m)| (a, Some(m)));
-    let mut bytes = [0u8; 4];
-    for (byte, part) in bytes.iter_mut().zip(address.split('.')) {
-        *byte = part.parse().unwrap_or(0);
-    }
-    let mask = match mask {
-        None => u32::MAX,
-        Some(m) => m.parse::<u32>().map_or_else(|_| m.parse().map_or(0, Ipv4Addr::to_bits), mask_of),
-    };
-    (u32::from_be_bytes(bytes), mask)
-}
-
 fn v6(word: &str) -> (u128, u128) {
     let (address, mask) = word.split_once('/').map_or((word, None), |(a, m)| (a, Some(m)));
     let Ok(address) = address.parse::<Ipv6Addr>() else { return (0, 0) };
@@ -214,7 +194,7 @@ fn select(said: &Said<'_>, first: &Word, words: &[Word], keys: &mut Keys) -> Don
             return bad(place.unwrap_or(first), "an address is at a number of bytes that 4 divides");
         }
         ("ip", "src" | "dst") => {
-            let (value, mask) = v4(text(2));
+            let (value, mask) = ipv4_masked(text(2));
             keys.word(value, mask, at.unwrap_or(if name == "src" { 12 } else { 16 }), from_next)
         }
         ("ip6", "src" | "dst") => {

@@ -18,11 +18,18 @@ pub(crate) const BAD_PEDIT: &str = "bad pedit parsing";
 pub(super) fn unknown(walk: &Walk<'_>, grammar: &'static Grammar, kind: &str, from: usize) -> Diagnostic {
     let err = walk.unknown(grammar_or_common(grammar));
     if walk.at > from {
-        return err;
+        let lacks = mpls_lacks(walk.words.get(from..walk.at).unwrap_or(&[])).filter(|_| kind == "mpls");
+        return match lacks {
+            Some(key) => err.linux(Sentence::Required(key)),
+            None => err,
+        };
     }
     match (kind, walk.peek().unwrap_or("")) {
         ("mirred", word) => err.linux(format!("mirred option not supported {word}")),
         ("nat", word) => err.linux(format!("Illegal nat construct ({word})")),
+        ("mpls", _) => err.linux(INCOMPLETE),
+        ("gate", _) => err.linux("gate: must add at least one entry"),
+        ("bpf", word) => err.linux(format!("What mode is \"{word}\"?")),
         ("csum", _) => err.linux("Illegal csum construct, empty <UPDATE> list"),
         ("skbedit", _) => err.linux("Usage: ... skbedit <[QM] [PM] [MM] [PT] [IF]>"),
         ("simple", _) => err.linux("Usage:... simple [sdata STRING] [index INDEX] [CONTROL]"),
@@ -63,9 +70,11 @@ fn actions_of_control(kind: &str) -> bool {
 pub(crate) const NO_RATE: &str = "'rate' or 'avrate' or 'mtu' or 'pkts_rate' MUST be specified.";
 
 /// Actions that need a word behind their kind, if the line ends there.
-const WANT_WORDS: [&str; 12] = [
+const WANT_WORDS: [&str; 14] = [
+    "bpf",
     "csum",
     "gact",
+    "gate",
     "mirred",
     "mpls",
     "nat",
@@ -131,11 +140,22 @@ pub(super) fn misplaced(
         // tc reads these once, and takes a second one for the next action.
         ("mirred", "egress" | "ingress" | "dev") if said(&["dev"]) => return Err(next_action(walk, word)),
         ("connmark" | "ctinfo", name) if said(&[name]) => return Err(next_action(walk, word)),
+        ("bpf", _) if said(&["bytecode"]) => return Err(next_action(walk, word)),
         ("nat", _) if said(&["ingress", "egress"]) => return Err(next_action(walk, word)),
+        ("mpls", "pop" | "push" | "mac_push" | "modify" | "dec_ttl") => {
+            let Some(mode) = before.iter().find(|w| MPLS_MODES.contains(&w.text.as_str())) else {
+                return Ok(());
+            };
+            let message = format!("{} has one mode, given another: \"{}\"", walk.what, word.text);
+            let err = walk.error(code::UNEXPECTED_WORD, walk.at, message);
+            let line = format!("got \"{}\" but action already set to \"{}\"", word.text, mode.text);
+            return Err(err.linux(format!("Error: {line}")));
+        }
         ("vlan", "id" | "priority" | "protocol") => (&["push", "modify"], "push/modify"),
         ("mpls", "label" | "tc" | "ttl" | "bos") => {
             (&["push", "mac_push", "modify"], "push, mac_push and modify")
         }
+        ("mpls", "protocol") => (&["push", "mac_push", "pop"], "push, mac_push and pop"),
         _ => return Ok(()),
     };
     if said(modes.0) {
@@ -144,6 +164,16 @@ pub(super) fn misplaced(
     let message = format!("{} has {} only with {}", walk.what, key.name(), modes.1);
     let err = walk.error(code::BAD_VALUE, walk.at, message);
     Err(err.linux(Sentence::Argument(&word.text, &format!("only valid for {}", modes.1))))
+}
+
+/// Returns the key that the mode of mpls in these words needs, if they do not have it.
+fn mpls_lacks(words: &[Word]) -> Option<&'static str> {
+    let has = |key: &str| words.iter().any(|word| word.text == key);
+    match () {
+        () if has("pop") && !has("protocol") => Some("protocol"),
+        () if has("push") && !has("label") => Some("label"),
+        () => None,
+    }
 }
 
 /// Returns the error for a key that tc takes for the kind of the next action.
@@ -158,6 +188,9 @@ const FIRST_WORDS: usize = 64;
 
 /// The modes of vlan, of which a line has one.
 const VLAN_MODES: &[&str] = &["pop", "push", "modify", "pop_eth", "push_eth"];
+
+/// The modes of mpls, of which a line has one.
+const MPLS_MODES: &[&str] = &["pop", "push", "mac_push", "modify", "dec_ttl"];
 
 /// The keys of police that tc takes once, each with tc's name of it.
 const ONCE: [(&str, &str); 8] = [
@@ -217,6 +250,10 @@ pub(super) fn finish(walk: &Walk<'_>, kind: &str, from: usize) -> Result<(), Dia
             let missing = if has(&["group"]) { "rate" } else { "group" };
             needs("rate and group", format!("param \"{missing}\" not set"))
         }
+        "mpls" => match mpls_lacks(&walk.words[from..walk.at]) {
+            Some(key) => needs(key, Sentence::Required(key).to_string()),
+            None => Ok(()),
+        },
         "tunnel_key" if has(&["set"]) && !(has(&["src_ip"]) && has(&["dst_ip"])) => {
             let message = "action tunnel_key needs src_ip and dst_ip";
             Err(walk.error(code::MISSING, from.saturating_sub(1), message.into()))

@@ -229,10 +229,10 @@ pub(super) static TABLE: &[Grammar] = &[
             key(&["mac_push"], &[]),
             key(&["modify"], &[]),
             key(&["dec_ttl"], &[]),
-            key(&["label"], &[Uint(0, 0xf_ffff)]),
-            key(&["tc"], &[Uint(0, 7)]),
-            key(&["ttl"], &[Uint(1, 255)]),
-            key(&["bos"], &[Uint(0, 1)]),
+            key(&["label"], &[Uint(0, 0xf_ffff)]).wrong(Wrong::Argument("label must be <=0xFFFFF")),
+            key(&["tc"], &[Uint(0, 7)]).wrong(Wrong::Argument("tc field is 3 bits max")),
+            key(&["ttl"], &[Uint(1, 255)]).wrong(Wrong::Argument("ttl must be >0 and <=255")),
+            key(&["bos"], &[Uint(0, 1)]).wrong(Wrong::Argument("bos must be 0 or 1")),
             key(&["protocol"], &[Any]),
         ],
     ),
@@ -247,13 +247,13 @@ pub(super) static TABLE: &[Grammar] = &[
     action(
         &["gate"],
         &[
-            key(&["priority"], &[I32]),
+            key(&["priority"], &[I32]).wrong(Wrong::Argument("priority")),
             key(&["base-time"], &[Any]),
             key(&["cycle-time"], &[Any]),
             key(&["cycle-time-ext"], &[Any]),
             key(&["clockid"], &[Any]),
-            key(&["flags"], &[U32]),
-            key(&["sched-entry"], &[Arg::Word(&["open", "close"]), Any]).may(&[I32, I32]),
+            key(&["flags"], &[U32]).wrong(Wrong::Argument("flags")),
+            key(&["sched-entry"], &[]).then(gate_entry),
         ],
     ),
     action(
@@ -349,6 +349,22 @@ fn queue_mapping(walk: &mut Walk<'_>) -> Done {
         walk.value(U16, "queue_mapping skbhash", None)?;
     }
     walk.value(U16, "queue_mapping", None)
+}
+
+/// Reads `STATE INTERVAL [PRIORITY [OCTETS]]`; the state may have any case.
+fn gate_entry(walk: &mut Walk<'_>) -> Done {
+    const STATES: &[&str] = &["open", "close"];
+    match walk.peek().is_some_and(|word| STATES.iter().any(|state| state.eq_ignore_ascii_case(word))) {
+        true => walk.at += 1,
+        false => walk.value(Arg::Word(STATES), "sched-entry", None)?,
+    }
+    walk.value(Any, "sched-entry", None)?;
+    if walk.peek().is_some_and(|word| I32.accepts(word)) {
+        walk.at += 1;
+        let octets = walk.peek().is_some_and(|word| I32.accepts(word) || Arg::Size.accepts(word));
+        walk.at += usize::from(octets);
+    }
+    Ok(())
 }
 
 /// Reads `nat`, `nat { src | dst } addr A[-B] [port P[-Q]]`.

@@ -8,7 +8,7 @@ use txweir_core::{Bytes, Handle, Rate};
 use super::table::Arg;
 
 /// Reads a value of core's types that one word holds.
-pub(super) fn one<T: Value>(word: &str) -> Option<T> {
+pub(crate) fn one<T: Value>(word: &str) -> Option<T> {
     T::take(&mut Words::new(&[word])).ok()
 }
 
@@ -102,6 +102,24 @@ fn ipv4(word: &str) -> bool {
     parts.len() <= 4
         && parts.iter().all(|p| !p.is_empty() && p.parse::<u8>().is_ok())
         && mask.is_none_or(|m| length(m, 32) || m.parse::<Ipv4Addr>().is_ok())
+}
+
+/// Returns the address and the mask of a word of the form [`Arg::Ipv4`].
+pub(crate) fn ipv4_masked(word: &str) -> (u32, u32) {
+    if matches!(word, "any" | "all" | "default") {
+        return (0, 0);
+    }
+    let (address, mask) = word.split_once('/').map_or((word, None), |(a, m)| (a, Some(m)));
+    let mut bytes = [0u8; 4];
+    for (byte, part) in bytes.iter_mut().zip(address.split('.')) {
+        *byte = part.parse().unwrap_or(0);
+    }
+    let of_length = |bits: u32| u32::MAX.checked_shl(32 - bits.min(32)).unwrap_or(0);
+    let mask = match mask {
+        None => u32::MAX,
+        Some(m) => m.parse::<u32>().map_or_else(|_| m.parse().map_or(0, Ipv4Addr::to_bits), of_length),
+    };
+    (u32::from_be_bytes(bytes), mask)
 }
 
 fn ipv6(word: &str) -> bool {

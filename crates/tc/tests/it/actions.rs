@@ -67,18 +67,17 @@ fn a_flow_label_has_twenty_bits_and_an_address_is_turned_over_whole() {
 #[test]
 fn actions_that_are_not_there_say_why() {
     let mut devices = Memory::new(&["lan"]);
+    let connections =
+        "connections are not tracked here; skbedit sets marks, and nat rewrites addresses without state";
     for (action, why) in [
+        ("ct", connections),
+        ("ctinfo dscp 0xfc000000", connections),
+        ("connmark", connections),
+        ("tunnel_key unset", "it sets what a tunnel device of the kernel reads, and there is none here"),
         (
-            "nat ingress 1.2.3.4 5.6.7.8",
-            "no stack here answers for a translated address; pedit and csum change addresses one way",
+            "ife decode",
+            "its metadata is for another Linux; the priority of a vlan or the class of an mpls label carries some",
         ),
-        ("ct", "connections are not tracked here"),
-        ("ctinfo dscp 0xfc000000", "connections are not tracked here"),
-        ("connmark", "connections are not tracked here"),
-        ("tunnel_key unset", "there are no tunnels here"),
-        ("ife decode", "there is no encapsulation here"),
-        ("mpls pop protocol ip", "labels are not read here"),
-        ("gate clockid CLOCK_TAI", "there is no gate here; taprio has schedules"),
     ] {
         let done = ask(&mut devices, &format!("actions add action {action}"));
         let kind = action.split(' ').next().unwrap_or_default();
@@ -89,6 +88,9 @@ fn actions_that_are_not_there_say_why() {
         ("police avrate 1mbit", "police avrate needs an estimator of its filter"),
         ("mirred egress redirect blockid 5", "mirred sends to one device"),
         ("mirred egress redirect dev eltoh", "there is no device \"eltoh\""),
+        ("bpf object-file x.o", "a program of eBPF needs the kernel that it is loaded into"),
+        ("bpf bytecode-file x", "files are not read here"),
+        ("nat egress 10.0.0.0/0 1.2.3.4", "nat egress: \"10.0.0.0/0\" leaves no bit to rewrite"),
     ] {
         let done = ask(&mut devices, &format!("actions add action {action}"));
         assert!(done.status == 255 && done.stderr.contains(message), "{}", done.stderr);
@@ -131,5 +133,39 @@ avrate 250000bps conform-exceed drop index 1
     ] {
         let done = tc(&mut devices, &format!("filter add dev a egress {words}"));
         assert!(done.status != 0 && done.stderr.contains(said), "{words}: {}", done.stderr);
+    }
+}
+
+/// Row gate-clock.
+#[test]
+fn a_gate_begins_at_a_time_from_zero_on() {
+    let mut devices = Memory::new(&["lan"]);
+    let done = ask(&mut devices, "actions add action gate base-time -5 sched-entry open 1000");
+    let message = "gate base-time: \"-5\" is not a value for it";
+    assert!(done.status == 255 && done.stderr.contains(message), "{}", done.stderr);
+}
+
+/// Row action-by-index: saved lines name an action that is there by its index.
+#[test]
+fn every_action_is_named_by_its_index() {
+    // `_` stands for a space within a word.
+    for words in [
+        "nat egress 10.0.0.0/8 11.0.0.0",
+        "mpls dec_ttl",
+        "gate sched-entry open 1s",
+        "bpf bytecode 1,6_0_0_0",
+    ] {
+        let mut devices = Memory::new(&["lan"]);
+        assert_eq!(ask(&mut devices, "qdisc add dev lan clsact").stderr, "");
+        let kind = words.split(' ').next().unwrap_or_default();
+        let line = format!("actions add action {words} index 7");
+        let args =
+            line.split(' ').map(|word| word.replace('_', if kind == "bpf" { " " } else { "_" })).collect();
+        let made = run(&Request { args, ..Request::default() }, &mut devices);
+        assert_eq!((made.status, made.stderr.as_str()), (0, ""), "{words}");
+        let line = format!("filter add dev lan egress matchall action {kind} index 7");
+        assert_eq!(ask(&mut devices, &line).stderr, "", "{line}");
+        let shown = ask(&mut devices, &format!("actions get action {kind} index 7")).stdout;
+        assert!(shown.contains("index 7 ref 2 bind 1"), "{shown}");
     }
 }

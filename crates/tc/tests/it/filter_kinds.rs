@@ -42,6 +42,18 @@ fn what_is_not_known_is_refused() {
             "basic filter match: meta(priority eq 4294967296) cannot be read",
         ),
         ("basic match canid(sff 1)", 2, "basic filter match: there are no frames of CAN here"),
+        (
+            "cgroup",
+            2,
+            "there is no cgroup filter in the engine: no process here has sent the packet, whose group would be its class; \
+             fw matches its mark",
+        ),
+        (
+            "route from 1 classid 1:1",
+            2,
+            "there is no route filter in the engine: no table of routes here has given the packet a realm; flower and u32 \
+             match its addresses",
+        ),
         ("basic match ipset(x src)", 1, "basic filter match: there is no ipset match here"),
         ("basic match not not cmp(u8 at 0 eq 1)", 1, "basic filter match: an opening parenthesis is missing"),
         ("flower ct_state +trk", 2, "connections are not tracked here"),

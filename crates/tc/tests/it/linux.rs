@@ -10,7 +10,14 @@ use txweir_tc::memory::{Memory, MemoryDevice};
 use txweir_tc::tool::{Request, run, save};
 
 /// Commands whose answer differs from that of Linux on purpose, each with its row of PARITY.md.
-const MEANT: &[(&str, &str)] = &[("tc chain get dev lan root chain 2", "filter-root")];
+const MEANT: &[(&str, &str)] = &[
+    ("tc chain get dev lan root chain 2", "filter-root"),
+    ("tc actions get action nat index 60", "nat-prefix"),
+    ("tc actions get action nat index 61", "nat-prefix"),
+    ("tc actions get action nat index 62", "nat-prefix"),
+    ("tc actions get action nat index 63", "nat-prefix"),
+    ("tc actions add action nat egress 10.0.0.0/0 1.2.3.4", "nat-prefix"),
+];
 
 /// Returns the commands of a file whose answer differs from that of Linux, one a line behind its
 /// row of PARITY.md.
@@ -126,6 +133,11 @@ fn bpf_is_what_linux_says() {
     compare("bpf.txt");
 }
 
+#[test]
+fn the_action_bpf_is_what_linux_says() {
+    compare("action-bpf.txt");
+}
+
 /// Each way in which tc refuses words before it asks the kernel.
 #[test]
 fn refused_words_are_what_linux_says() {
@@ -157,7 +169,10 @@ fn u32_is_what_linux_says() {
 
 compared! {
     csum_is_what_linux_says: "csum.txt",
+    gate_is_what_linux_says: "gate.txt",
     mirred_is_what_linux_says: "mirred.txt",
+    mpls_is_what_linux_says: "mpls.txt",
+    nat_is_what_linux_says: "nat.txt",
     pedit_is_what_linux_says: "pedit.txt",
     police_is_what_linux_says: "police.txt",
     sample_is_what_linux_says: "sample.txt",

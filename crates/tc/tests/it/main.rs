@@ -4,6 +4,7 @@
 mod actions;
 mod anything;
 mod blocks;
+mod changes;
 mod classic_filters;
 mod classify;
 mod errors;

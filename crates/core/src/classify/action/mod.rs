@@ -9,10 +9,14 @@
 //! Bounds (mechanisms of tc(8)): an action that repeats itself runs at most `REPEATS_MAX` times,
 //! and one list makes fewer than `ACTIONS_MAX` jumps; beyond, the packet passes.
 
+pub mod bpf;
 mod changes;
 pub mod csum;
 pub mod gact;
+pub mod gate;
 pub mod mirred;
+pub mod mpls;
+pub mod nat;
 pub mod pedit;
 pub mod police;
 mod run;
@@ -38,9 +42,13 @@ use crate::classify::counters::Counters;
 use crate::classify::packet::Packet;
 use crate::text::error::{ConfigError, ErrorKind, Object};
 
+pub use bpf::Bpf;
 pub use csum::Csum;
 pub use gact::Gact;
+pub use gate::Gate;
 pub use mirred::Mirred;
+pub use mpls::Mpls;
+pub use nat::Nat;
 pub use pedit::Pedit;
 pub use police::Police;
 pub use run::Run;
@@ -127,9 +135,13 @@ macro_rules! kinds {
 }
 
 kinds! {
+    Bpf(Bpf) = "bpf",
     Csum(Csum) = "csum",
     Gact(Gact) = "gact",
+    Gate(Gate) = "gate",
     Mirred(Mirred) = "mirred",
+    Mpls(Mpls) = "mpls",
+    Nat(Nat) = "nat",
     Pedit(Pedit) = "pedit",
     Police(Police) = "police",
     Sample(Sample) = "sample",

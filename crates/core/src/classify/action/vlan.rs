@@ -133,7 +133,7 @@ fn pop_eth(packet: &mut Packet<'_>) -> Option<i32> {
     if !is_ethernet(packet) || tagged(packet) != Some(false) || !packet.frame.remove(0, ETHERNET) {
         return None;
     }
-    // The rest begins with its network header, and is parsed so.
+    // The rest begins with its network header, of a known type, and is parsed so.
     (packet.headers.link_len, packet.headers.l3_offset) = (0, Some(0));
     Some(-(ETHERNET as i32))
 }

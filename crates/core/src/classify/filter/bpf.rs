@@ -19,8 +19,6 @@
 //!
 //! Differs from Linux: `bpf-ancillary`, `bpf-ebpf`.
 
-mod machine;
-
 use alloc::boxed::Box;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -34,8 +32,11 @@ use crate::classify::counters::Counters;
 use crate::classify::packet::Packet;
 use crate::text::error::{ConfigError, ErrorKind, Object};
 
-pub use machine::{Instruction, PROGRAM_MAX, check};
-use machine::{MATCH, run as run_program};
+use crate::classify::machine::run as run_program;
+pub use crate::classify::machine::{Instruction, PROGRAM_MAX, check};
+
+/// Value of a program for a packet that matches and goes to the filter's class.
+const MATCH: u32 = u32::MAX;
 
 /// Parameters of bpf.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -164,10 +165,4 @@ fn direct(filter: &Filter, answer: u32) -> Decision {
         _ => return Decision::Next,
     };
     Decision::Made(control, Handle::new(filter.goal.class.major(), 0))
-}
-
-fn refused(at: usize, expected: &str, instruction: Instruction) -> ConfigError {
-    let Instruction { code, jt, jf, k } = instruction;
-    let given = alloc::format!("{code} {jt} {jf} {k}, instruction {at}");
-    ConfigError::new(ErrorKind::BadValue, Object::Filter(Some("bpf")), expected, given).key("bytecode")
 }

@@ -8,8 +8,14 @@ pub mod ethertype {
     pub const ARP: u16 = 0x0806;
     /// Customer VLAN tag (802.1Q).
     pub const VLAN: u16 = 0x8100;
+    /// An Ethernet frame behind another header (transparent Ethernet bridging).
+    pub const ETHERNET: u16 = 0x6558;
     /// IPv6.
     pub const IPV6: u16 = 0x86dd;
+    /// MPLS (RFC 3032).
+    pub const MPLS: u16 = 0x8847;
+    /// MPLS with an upstream-assigned label (RFC 5332), at first multicast.
+    pub const MPLS_MULTICAST: u16 = 0x8848;
     /// Service VLAN tag (802.1ad).
     pub const SERVICE_VLAN: u16 = 0x88a8;
 }

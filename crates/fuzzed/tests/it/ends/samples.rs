@@ -117,7 +117,14 @@ pub const FILTERS: [(&str, &[&str]); 8] = [
 ];
 
 /// The words of actions, behind `filter add dev b egress prio 1 matchall action`.
-pub const ACTIONS: [(&str, &[&str]); 10] = [
+pub const ACTIONS: [(&str, &[&str]); 14] = [
+    (
+        "bpf",
+        &[
+            "bpf bytecode '4,40 0 0 12,21 0 1 2048,6 0 0 4294967295,6 0 0 2' pipe index 5",
+            "bpf bytecode '2,48 0 0 23,22 0 0 0' drop",
+        ],
+    ),
     (
         "csum",
         &[
@@ -138,11 +145,37 @@ pub const ACTIONS: [(&str, &[&str]); 10] = [
         ],
     ),
     (
+        "gate",
+        &[
+            "gate priority 3 base-time 5ns cycle-time 10ms cycle-time-ext 7 clockid CLOCK_TAI flags 1 \
+             sched-entry open 5ms 2 8kb sched-entry close 5ms -1 -1 pipe index 5",
+            "gate sched-entry open 1s",
+        ],
+    ),
+    (
         "mirred",
         &[
             "mirred egress mirror dev a pipe index 5",
             "mirred egress redirect dev a",
             "mirred ingress mirror dev b",
+        ],
+    ),
+    (
+        "mpls",
+        &[
+            "mpls push protocol mpls_mc label 5 tc 3 ttl 9 bos 0 pipe index 5",
+            "mpls push label 5 pipe action mpls modify label 7 tc 1 ttl 2 bos 1 pipe action mpls dec_ttl",
+            "mpls mac_push label 5 action vlan push_eth dst_mac 02:00:00:00:00:07 src_mac 02:00:00:00:00:08",
+            "mpls pop protocol ip pass",
+            "vlan pop_eth action mpls pop protocol teb",
+        ],
+    ),
+    (
+        "nat",
+        &[
+            "nat ingress 10.0.0.0/8 192.168.0.0 pipe index 5",
+            "nat egress 10.0.0.1 192.168.77.3",
+            "nat egress any 1.2.3.4",
         ],
     ),
     (
@@ -201,7 +234,7 @@ pub const ACTIONS: [(&str, &[&str]); 10] = [
 
 /// Keys that tc has, and lines with them that this engine refuses: a key of the tables is in a line
 /// above, or here.
-pub const REFUSED: [&str; 31] = [
+pub const REFUSED: [&str; 37] = [
     "protocol ip prio 1 bpf bytecode-file x classid 1:2",
     "protocol ip prio 1 bpf object-file x.o classid 1:2",
     "protocol ip prio 1 bpf object-pinned x classid 1:2",
@@ -231,6 +264,12 @@ pub const REFUSED: [&str; 31] = [
     "protocol ip prio 1 flower ip_proto 32 spi 5 classid 1:2",
     "protocol ip prio 1 matchall skip_sw classid 1:2",
     "protocol ip prio 1 u32 match u32 0 0 skip_sw classid 1:2",
+    "protocol ip prio 1 matchall action bpf bytecode-file x",
+    "protocol ip prio 1 matchall action bpf object-file x.o",
+    "protocol ip prio 1 matchall action bpf object-pinned x",
+    "protocol ip prio 1 matchall action bpf object-file x.o section x",
+    "protocol ip prio 1 matchall action bpf object-file x.o export x",
+    "protocol ip prio 1 matchall action bpf object-file x.o verbose",
     "protocol ip prio 1 matchall action mirred egress redirect blockid 1",
     "protocol ip prio 1 matchall action police avrate 1mbit conform-exceed drop",
 ];

@@ -1,4 +1,5 @@
-//! The machine: the checks of a program, and its execution.
+//! The machine of the classic Berkeley Packet Filter: the checks of a program, and its execution,
+//! for the [filter](crate::classify::filter::bpf) and the [action](crate::classify::action::bpf).
 
 use alloc::format;
 use alloc::vec;
@@ -9,8 +10,6 @@ use crate::text::error::{ConfigError, ErrorKind, Object};
 
 /// Largest number of instructions of a program.
 pub const PROGRAM_MAX: usize = 4096;
-/// Return value for a packet that matches and goes to the filter's class.
-pub(super) const MATCH: u32 = u32::MAX;
 
 /// One instruction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -104,14 +103,14 @@ pub fn check(program: &[Instruction]) -> Result<(), ConfigError> {
         allowed(at, *instruction, program.len())?;
     }
     if let Some(last) = program.last().filter(|last| last.code & CLASS != RET) {
-        return Err(super::refused(program.len() - 1, "a return at the end", *last));
+        return Err(refused(program.len() - 1, "a return at the end", *last));
     }
     written(program)
 }
 
 fn allowed(at: usize, instruction: Instruction, len: usize) -> Result<(), ConfigError> {
     let Instruction { code, jt, jf, k } = instruction;
-    let refuse = |expected: &str| Err(super::refused(at, expected, instruction));
+    let refuse = |expected: &str| Err(refused(at, expected, instruction));
     let behind = len - at - 1;
     match code {
         LD_IMM | LD_LEN | LDX_IMM | LDX_LEN | LDX_MSH | RET_K | RET_A | TAX | TXA => Ok(()),
@@ -161,7 +160,7 @@ fn written(program: &[Instruction]) -> Result<(), ConfigError> {
         match code {
             ST | STX => now |= word,
             LD_MEM | LDX_MEM if now & word == 0 => {
-                return Err(super::refused(at, "a word of memory that was written before", *instruction));
+                return Err(refused(at, "a word of memory that was written before", *instruction));
             }
             JA => {
                 leads(k as usize);
@@ -180,7 +179,7 @@ fn written(program: &[Instruction]) -> Result<(), ConfigError> {
 
 /// Runs a program and returns its result. Takes at most as many steps as the program has
 /// instructions; allocates nothing.
-pub(super) fn run(program: &[Instruction], packet: &Packet<'_>) -> u32 {
+pub(crate) fn run(program: &[Instruction], packet: &Packet<'_>) -> u32 {
     let (mut a, mut x) = (0u32, 0u32);
     let mut memory = [0u32; MEMORY];
     let mut rest = program.iter();
@@ -291,4 +290,10 @@ fn fetch(packet: &Packet<'_>, k: u32, size: u16) -> Option<u32> {
         BYTE => bytes.first().map(|byte| u32::from(*byte)),
         _ => Some(u32::from_be_bytes(*bytes.first_chunk()?)),
     }
+}
+
+fn refused(at: usize, expected: &str, instruction: Instruction) -> ConfigError {
+    let Instruction { code, jt, jf, k } = instruction;
+    let given = format!("{code} {jt} {jf} {k}, instruction {at}");
+    ConfigError::new(ErrorKind::BadValue, Object::Filter(Some("bpf")), expected, given).key("bytecode")
 }
