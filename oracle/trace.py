@@ -103,13 +103,21 @@ def departures(job, result):
 
 def text(head, job, table, result):
     """The whole trace."""
-    version = subprocess.run(["tc", "-V"], stdout=subprocess.PIPE, text=True).stdout
+    words = (job.get("tools") or {"tc": ["tc"]})["tc"]
+    version = subprocess.run([*words, "-V"], stdout=subprocess.PIPE, text=True).stdout
     head = {**head, "linux": result["linux"], "iproute2": version.partition("iproute2-")[2].partition(",")[0]}
     lines = [compact(head), compact({"packets": table})]
     lines += [command(done, result) for done in result["commands"][:len(job["setup"])]]
     middle, last = arrivals(head, job, result)
     lines += middle + chunks("depart", departures(job, result)) + [last]
     return "\n".join(lines) + "\n"
+
+
+def any_version(trace):
+    """A trace without the versions of the recording tools, to be compared with that of another kernel."""
+    head, newline, rest = trace.partition("\n")
+    fields = json.loads(head)
+    return compact({key: fields[key] for key in fields if key not in ("linux", "iproute2")}) + newline + rest
 
 
 def expect_quiet(result):
