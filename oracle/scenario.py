@@ -9,7 +9,7 @@ import kernel
 UNITS = {"ns": 1, "us": 1000, "ms": 1_000_000, "s": 1_000_000_000}
 DEVICE = {"mtu": 1500, "txqueuelen": 1000, "queues": 1}
 DEVICE_KEYS = {*DEVICE, "tso", "gso", "sg", "tx_checksum"}
-SCENARIO_KEYS = {"name", "about", "seed", "device", "tc", "changes", "end", "stream", "details", "random", "hashed", "parity"}
+SCENARIO_KEYS = {"name", "about", "seed", "device", "tc", "changes", "end", "stream", "details", "random", "hashed", "parity", "moved"}
 # What a packet is, the same for all of a stream and flow: a row of the trace's packet table.
 ROW_KEYS = ["proto", "src", "dst", "sport", "dport", "priority", "mark", "queue", "dscp", "ecn", "flags", "window", "options", "label",
             "vlan", "gso", "txtime_clock", "ethertype"]

@@ -18,7 +18,10 @@ CURVES = re.compile(r"^class \w+ .* hfsc ")
 RELEASES = re.compile(r"^qdisc change .* plug release")
 
 
-def header(kind, scenario, job):
+def header(kind, scenario, job, other=False):
+    """The first line. Under another kernel than that of the kind's traces (`other`), differences that came with it are meant too."""
+    if other and "moved" in scenario:
+        scenario = {**scenario, "parity": scenario.get("parity", []) + scenario["moved"]}
     head = {"txweir-trace": VERSION, "kind": kind, "name": scenario["name"]}
     for key in ("about", "details", "random", "hashed", "parity"):
         if key in scenario:
