@@ -173,7 +173,9 @@ class Player:
         for what in ["qdisc", "class"]:
             detail = ["-s", "-d"] if self.job["details"] else ["-s"]
             command = [what, "show", "dev", "v0"]
-            status, out, err = run([*self.tc_words, *detail, "-j", *command])
+            # A newer tc prints classes in another form: they are listed by the system's, as for all kinds.
+            words = self.tc_words if what == "qdisc" else ["tc"]
+            status, out, err = run([*words, *detail, "-j", *command])
             try:
                 show[what] = json.loads(out) if out.strip() else []
             except ValueError:
@@ -181,7 +183,13 @@ class Player:
             if not isinstance(show[what], list):
                 # Some kinds of class, and multiq, are text although JSON was asked for.
                 del show[what]
-            show[what + "_text"] = run([*self.tc_words, *detail, *command])[1]
+            show[what + "_text"] = run([*words, *detail, *command])[1]
+            if what == "class" and self.job.get("tools"):
+                # dualpi2 lists two classes without a number (PARITY.md, dualpi2-classes).
+                if what in show:
+                    show[what] = [c for c in show[what] if not c["handle"].endswith(":")]
+                blocks = re.split(r"^(?=class )", show["class_text"], flags=re.M)
+                show["class_text"] = "".join(c for c in blocks if not re.match(r"class \S+ \S*: ", c))
             if self.marks and what == "qdisc":
                 if what in show:
                     show[what] = [q for q in show[what] if q["kind"] != "clsact"]
