@@ -11,9 +11,10 @@ PER_LINE = 8
 ORDER = ("qdisc", "class", "qdisc_text", "class_text")
 # Timers that the kernel itself sets may fire one grain of the clock (256 ns) sooner or later than in another boot.
 GRAINS = 512
-# From the kernel's handling of a command to the end of tc: eight readings of the clock. A curve of hfsc begins then.
+# From the kernel's handling of a command to the end of tc: eight readings of the clock. A curve of hfsc begins then, and the timer
+# of dualpi2.
 ENDING = 8 * 256
-CURVES = re.compile(r"^class \w+ .* hfsc ")
+CURVES = re.compile(r"^class \w+ .* hfsc |^qdisc (add|replace) .* dualpi2( |$)")
 # A change of plug may itself let packets leave: then the first one tells when the kernel handled it.
 RELEASES = re.compile(r"^qdisc change .* plug release")
 
