@@ -18,7 +18,7 @@
 //! - Differs from RFC 9332, as Linux does (PARITY.md: dualpi2-rfc): a step in place of the ramp; a
 //!   coin in place of the recurrence; the limit in packets.
 //! - Differs from Linux (PARITY.md: dualpi2-timer, dualpi2-idle-show, dualpi2-coin,
-//!   dualpi2-gso-cut, dualpi2-shrink, dualpi2-classes, dualpi2-range, cake-memory, zero-options).
+//!   dualpi2-gso-cut, dualpi2-shrink, dualpi2-classes, dualpi2-range, cake-memory).
 
 mod config;
 mod parts;
