@@ -105,6 +105,10 @@ def senders(flags):
 class Player:
     def __init__(self, job):
         self.job = job
+        tools = job.get("tools") or {"tc": ["tc"]}
+        self.tc_words = tools["tc"]
+        if "lib" in tools:
+            os.environ["TC_LIB_DIR"] = tools["lib"]
         self.result = {"linux": os.uname().release, "commands": [], "sends": [], "shows": []}
         self.sockets = {}
         self.options = {}
@@ -159,7 +163,7 @@ class Player:
 
     def tc(self, line):
         at = now() - self.zero
-        status, out, err = run(["tc", *shlex.split(line)])
+        status, out, err = run([*self.tc_words, *shlex.split(line)])
         done = now() - self.zero
         self.result["commands"].append({"at": at, "done": done, "tc": line, "status": status, "says": err or out})
 
@@ -169,7 +173,9 @@ class Player:
         for what in ["qdisc", "class"]:
             detail = ["-s", "-d"] if self.job["details"] else ["-s"]
             command = [what, "show", "dev", "v0"]
-            status, out, err = run(["tc", *detail, "-j", *command])
+            # A newer tc prints classes in another form: they are listed by the system's, as for all kinds.
+            words = self.tc_words if what == "qdisc" else ["tc"]
+            status, out, err = run([*words, *detail, "-j", *command])
             try:
                 show[what] = json.loads(out) if out.strip() else []
             except ValueError:
@@ -177,7 +183,13 @@ class Player:
             if not isinstance(show[what], list):
                 # Some kinds of class, and multiq, are text although JSON was asked for.
                 del show[what]
-            show[what + "_text"] = run(["tc", *detail, *command])[1]
+            show[what + "_text"] = run([*words, *detail, *command])[1]
+            if what == "class" and self.job.get("tools"):
+                # dualpi2 lists two classes without a number (PARITY.md, dualpi2-classes).
+                if what in show:
+                    show[what] = [c for c in show[what] if not c["handle"].endswith(":")]
+                blocks = re.split(r"^(?=class )", show["class_text"], flags=re.M)
+                show["class_text"] = "".join(c for c in blocks if not re.match(r"class \S+ \S*: ", c))
             if self.marks and what == "qdisc":
                 if what in show:
                     show[what] = [q for q in show[what] if q["kind"] != "clsact"]

@@ -13,16 +13,32 @@ class Trouble(Exception):
     """The kernel, or something it ran, failed: in words."""
 
 
-def binary(given=None):
-    """The kernel to use: the one given, ORACLE_LINUX, or the cached build."""
-    path = given or os.environ.get("ORACLE_LINUX")
+# The kernels that oracle/build builds. The first is the one that txweir equals; a later one has tc of its own time beside it.
+DEFAULT = "6.12"
+KERNELS = (DEFAULT, "7.2")
+
+
+def binary(given=None, version=DEFAULT):
+    """The kernel to use: the one given, ORACLE_LINUX for the default version, or the cached build."""
+    path = given or (os.environ.get("ORACLE_LINUX") if version == DEFAULT else None)
     if not path:
-        path = subprocess.run([f"{HOME}/build", "--path"], stdout=subprocess.PIPE, text=True).stdout.strip()
+        command = [f"{HOME}/build", "--kernel", version, "--path"]
+        path = subprocess.run(command, stdout=subprocess.PIPE, text=True).stdout.strip()
         if not path or not os.access(path, os.X_OK):
-            raise Trouble(f"no reference kernel at {path or 'its place'}: run oracle/build (or set ORACLE_LINUX)")
+            hint = " (or set ORACLE_LINUX)" if version == DEFAULT else ""
+            raise Trouble(f"no reference kernel at {path or 'its place'}: run oracle/build --kernel {version}{hint}")
     if not os.access(path, os.X_OK):
         raise Trouble(f"{path} is not an executable kernel")
     return os.path.abspath(path)
+
+
+def tools(linux):
+    """How to call the tc that lies beside a kernel: {"tc": [words], "lib": folder of netem's distributions}; None without one."""
+    folder = os.path.join(os.path.dirname(linux), "tools")
+    if not os.path.exists(f"{folder}/tc"):
+        return None
+    loader = next(name for name in sorted(os.listdir(folder)) if name.startswith("ld-linux"))
+    return {"tc": [f"{folder}/{loader}", "--library-path", folder, f"{folder}/tc"], "lib": folder}
 
 
 def boot(linux, folder, words, seed, seconds):

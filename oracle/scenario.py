@@ -4,10 +4,12 @@ import re
 import tomllib
 from fractions import Fraction
 
+import kernel
+
 UNITS = {"ns": 1, "us": 1000, "ms": 1_000_000, "s": 1_000_000_000}
 DEVICE = {"mtu": 1500, "txqueuelen": 1000, "queues": 1}
 DEVICE_KEYS = {*DEVICE, "tso", "gso", "sg", "tx_checksum"}
-SCENARIO_KEYS = {"name", "about", "seed", "device", "tc", "changes", "end", "stream", "details", "random", "hashed", "parity"}
+SCENARIO_KEYS = {"name", "about", "seed", "device", "tc", "changes", "end", "stream", "details", "random", "hashed", "parity", "moved"}
 # What a packet is, the same for all of a stream and flow: a row of the trace's packet table.
 ROW_KEYS = ["proto", "src", "dst", "sport", "dport", "priority", "mark", "queue", "dscp", "ecn", "flags", "window", "options", "label",
             "vlan", "gso", "txtime_clock", "ethertype"]
@@ -204,15 +206,17 @@ def job(scenario, file_device, where):
 
 
 def load(path):
-    """The scenarios of a file: (kind, [(scenario, job, table)])."""
+    """The scenarios of a file: (kind, the version of its kernel, [(scenario, job, table)])."""
     with open(path, "rb") as f:
         try:
             text = tomllib.load(f)
         except tomllib.TOMLDecodeError as e:
             raise Mistake(f"{path}: {e}") from e
-    known(text, {"kind", "device", "scenario"}, path)
+    known(text, {"kind", "kernel", "device", "scenario"}, path)
     if "kind" not in text:
         raise Mistake(f"{path}: `kind` is missing")
+    version = text.get("kernel", kernel.DEFAULT)
+    known({version: 0}, kernel.KERNELS, f"{path}: kernel")
     found, names = [], set()
     for index, scenario in enumerate(text.get("scenario", [])):
         name = scenario.get("name", "")
@@ -224,4 +228,4 @@ def load(path):
             found.append((scenario, *job(scenario, text.get("device", {}), where)))
         except Mistake as e:
             raise Mistake(str(e) if str(e).startswith(str(path)) else f"{where}: {e}") from e
-    return text["kind"], found
+    return text["kind"], version, found

@@ -11,14 +11,18 @@ PER_LINE = 8
 ORDER = ("qdisc", "class", "qdisc_text", "class_text")
 # Timers that the kernel itself sets may fire one grain of the clock (256 ns) sooner or later than in another boot.
 GRAINS = 512
-# From the kernel's handling of a command to the end of tc: eight readings of the clock. A curve of hfsc begins then.
+# From the kernel's handling of a command to the end of tc: eight readings of the clock. A curve of hfsc begins then, and the timer
+# of dualpi2.
 ENDING = 8 * 256
-CURVES = re.compile(r"^class \w+ .* hfsc ")
+CURVES = re.compile(r"^class \w+ .* hfsc |^qdisc (add|replace) .* dualpi2( |$)")
 # A change of plug may itself let packets leave: then the first one tells when the kernel handled it.
 RELEASES = re.compile(r"^qdisc change .* plug release")
 
 
-def header(kind, scenario, job):
+def header(kind, scenario, job, other=False):
+    """The first line. Under another kernel than that of the kind's traces (`other`), differences that came with it are meant too."""
+    if other and "moved" in scenario:
+        scenario = {**scenario, "parity": scenario.get("parity", []) + scenario["moved"]}
     head = {"txweir-trace": VERSION, "kind": kind, "name": scenario["name"]}
     for key in ("about", "details", "random", "hashed", "parity"):
         if key in scenario:
@@ -103,13 +107,21 @@ def departures(job, result):
 
 def text(head, job, table, result):
     """The whole trace."""
-    version = subprocess.run(["tc", "-V"], stdout=subprocess.PIPE, text=True).stdout
+    words = (job.get("tools") or {"tc": ["tc"]})["tc"]
+    version = subprocess.run([*words, "-V"], stdout=subprocess.PIPE, text=True).stdout
     head = {**head, "linux": result["linux"], "iproute2": version.partition("iproute2-")[2].partition(",")[0]}
     lines = [compact(head), compact({"packets": table})]
     lines += [command(done, result) for done in result["commands"][:len(job["setup"])]]
     middle, last = arrivals(head, job, result)
     lines += middle + chunks("depart", departures(job, result)) + [last]
     return "\n".join(lines) + "\n"
+
+
+def any_version(trace):
+    """A trace without the versions of the recording tools, to be compared with that of another kernel."""
+    head, newline, rest = trace.partition("\n")
+    fields = json.loads(head)
+    return compact({key: fields[key] for key in fields if key not in ("linux", "iproute2")}) + newline + rest
 
 
 def expect_quiet(result):

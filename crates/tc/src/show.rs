@@ -15,6 +15,7 @@ pub mod measured;
 mod netem;
 mod number;
 mod queues;
+mod reasons;
 mod red;
 mod sfb;
 mod sfq;
@@ -33,7 +34,7 @@ use txweir_core::sched::stab::Stab;
 use txweir_core::text::params::Shown;
 use txweir_core::text::stats::{Counter, Form as CounterForm};
 use txweir_core::text::value::{Json, PrioMap, Quantity, Show, Value, exact_of, text_of};
-use txweir_core::{Bytes, Handle, Packets, Rate, Reasons};
+use txweir_core::{Bytes, Handle, Packets, Rate};
 use txweir_core::{qdisc::pfifo_fast, sched::erased::Qdisc};
 
 use crate::json::{self, Object};
@@ -352,27 +353,9 @@ fn object(place: Place, node: &Node, below: Below<'_, '_>, form: &Form) -> Strin
     }
     if form.statistics {
         o = counters(books(o, node, below), node.qdisc());
-        o = reasons(o, &queues::reasons(node, below));
+        o = reasons::members(o, &queues::reasons(node, below));
     }
     o.finish()
-}
-
-/// Adds the reasons of drops and marks, which Linux does not print: behind Linux's members, and
-/// only reasons with a count.
-fn reasons(o: Object, reasons: &Reasons) -> Object {
-    let drops = reasons.each_drop().map(|(reason, n)| (reason.name(), n));
-    let marks = reasons.each_mark().map(|(reason, n)| (reason.name(), n));
-    let o = counts(o, "drop_reasons", drops);
-    counts(o, "mark_reasons", marks)
-}
-
-/// Adds an object of counts, if there are any.
-fn counts(o: Object, key: &str, all: impl Iterator<Item = (&'static str, u64)>) -> Object {
-    let mut all = all.peekable();
-    if all.peek().is_none() {
-        return o;
-    }
-    o.raw(key, &all.fold(Object::new(), |inner, (name, n)| inner.uint(name, n)).finish())
 }
 
 /// Adds the counters that every qdisc has.

@@ -34,14 +34,25 @@ pub struct ByQueue {
     active: QueueSet,
     /// The class that sent last.
     last: u16,
+    /// With timers apart, the time that each class has named; else empty.
+    named: Vec<Option<(Instant, WakeReason)>>,
+    apart: bool,
 }
 
 impl ByQueue {
     /// Returns as many classes as the device has queues, each with the qdisc that `child` makes.
     pub fn new(env: &Env, child: Child<'_>) -> Self {
-        let mut classes = Self { bands: Vec::new(), active: QueueSet::new(), last: 0 };
+        let (bands, active, named) = (Vec::new(), QueueSet::new(), Vec::new());
+        let mut classes = Self { bands, active, last: 0, named, apart: false };
         classes.fit(env, child);
         classes
+    }
+    /// Gives each class a timer of its own, as it has where each queue has its own path: a class
+    /// that has named a time is not asked before it, unless a packet comes for it or it is changed.
+    pub(super) fn with_timers_apart(mut self) -> Self {
+        self.apart = true;
+        self.named.resize(self.bands.len(), None);
+        self
     }
     /// Adapts the classes to the queues that the device has now; the packets of removed classes are
     /// dropped.
@@ -57,6 +68,10 @@ impl ByQueue {
             self.bands.push(Class { minor, node: child(minor, env) });
         }
         self.active.truncate(count(env));
+        if self.apart {
+            self.named.clear();
+            self.named.resize(self.bands.len(), None);
+        }
         if usize::from(self.last) >= self.bands.len() {
             self.last = 0;
         }
@@ -74,6 +89,7 @@ impl ByQueue {
         let band = self.band(cx.meta(&p));
         // The index is below the number of classes, at most 65 535.
         self.active.insert(band as u16);
+        self.name(band, None);
         self.bands[band].node.enqueue(p, cx);
     }
     /// Returns the next packet of the class whose turn it is.
@@ -82,13 +98,20 @@ impl ByQueue {
         let mut bound = Bound::of(self.bands.len());
         while let Some(band) = search.next(&self.active, cx.stopped_queues()) {
             bound.turn();
+            if let Some((t, why)) = self.waits(band, cx.now) {
+                search.wait_until(t, why);
+                continue;
+            }
             match self.bands[usize::from(band)].node.dequeue(cx) {
                 Next::Packet(p) => {
                     self.last = band;
                     return Next::Packet(p);
                 }
                 Next::Empty => self.active.remove(band),
-                Next::At(t, why) => search.wait_until(t, why),
+                Next::At(t, why) => {
+                    self.name(band.into(), Some((t, why)));
+                    search.wait_until(t, why);
+                }
             }
         }
         match search.earliest(&self.active) {
@@ -119,9 +142,10 @@ impl ByQueue {
         }
     }
     /// Clears the bands and the round-robin position.
-    pub const fn reset(&mut self) {
+    pub fn reset(&mut self) {
         self.active.clear();
         self.last = 0;
+        self.named.fill(None);
     }
     /// Returns the classes.
     pub fn classes(&self) -> &[Class] {
@@ -129,7 +153,21 @@ impl ByQueue {
     }
     /// Returns the classes, to graft into.
     pub(crate) fn classes_mut(&mut self) -> &mut [Class] {
+        self.named.fill(None);
         &mut self.bands
+    }
+
+    /// Keeps the time that a class has named, if timers are apart.
+    #[inline]
+    fn name(&mut self, band: usize, time: Option<(Instant, WakeReason)>) {
+        if let Some(named) = self.named.get_mut(band) {
+            *named = time;
+        }
+    }
+    /// Returns the time that a class has named, if it is still to come.
+    #[inline]
+    fn waits(&self, band: u16, now: Instant) -> Option<(Instant, WakeReason)> {
+        self.named.get(usize::from(band)).copied().flatten().filter(|(t, _)| *t > now)
     }
 
     /// Returns the packet's class: that of its queue, or the first if there is no such queue.

@@ -13,9 +13,9 @@
 //!
 //! - I1: the queues with packets have rates whose sum is at most the bandwidth, once each has
 //!   looked twice.
-//! - Differs from Linux (PARITY.md: cake-mq-documents, cake-mq-tins, cake-mq-queues, cake-shared,
-//!   multi-queue-polls): written from documents, without a kernel to compare with; all tins of a
-//!   queue get their part of its rate; another number of queues makes all cakes anew.
+//! - Differs from Linux (PARITY.md: cake-mq-shown, cake-mq-change, cake-mq-queues,
+//!   cake-shared, multi-queue-polls): all tins of a queue get their part of its rate; another number of queues
+//!   makes all cakes anew.
 
 use alloc::sync::Arc;
 
@@ -92,10 +92,12 @@ impl Discipline for CakeMq {
     }
     fn new(cfg: &Config, (): (), env: &Env) -> Self {
         let split = Arc::new(Split::new(by_queue::count(env)));
-        Self(ByQueue::new(env, &|minor, env| {
+        let classes = ByQueue::new(env, &|minor, env| {
             let own = usize::from(minor).saturating_sub(1);
             cake::part_of(cfg, env, Part::of(Arc::clone(&split), own))
-        }))
+        });
+        // A cake looks at the others whenever it is asked: it is asked when its own time has come.
+        Self(if cfg.shared.is_some() { classes } else { classes.with_timers_apart() })
     }
     fn change(&mut self, cfg: &Config, (): (), env: &Env, cx: &mut Cx) {
         for class in self.0.classes_mut() {

@@ -18,7 +18,7 @@
 //! - Differs from RFC 9332, as Linux does (PARITY.md: dualpi2-rfc): a step in place of the ramp; a
 //!   coin in place of the recurrence; the limit in packets.
 //! - Differs from Linux (PARITY.md: dualpi2-timer, dualpi2-idle-show, dualpi2-coin,
-//!   dualpi2-gso-cut, dualpi2-shrink, dualpi2-range, cake-memory, zero-options).
+//!   dualpi2-gso-cut, dualpi2-shrink, dualpi2-classes, dualpi2-range, cake-memory).
 
 mod config;
 mod parts;
@@ -407,13 +407,14 @@ impl Dualpi2 {
         !marked
     }
 
-    /// Drops the packet that would leave next, while `over` returns true.
+    /// Drops the oldest packet, while `over` returns true: the Classic queue's packets first, as in
+    /// Linux, so that the low-latency queue loses none where that is enough.
     fn trim(&mut self, cx: &mut Cx, over: impl Fn(&Self) -> bool) {
         let mut bound = Bound::of(self.waiting() as usize + 1);
         while over(self) {
             bound.turn();
-            let next = self.choose().and_then(|from| self.take(from, cx));
-            let Some((p, _)) = next else { return };
+            let from = if self.queues[C].is_empty() { L } else { C };
+            let Some((p, _)) = self.take(from, cx) else { return };
             cx.drop(p, DropReason::Purged);
         }
     }

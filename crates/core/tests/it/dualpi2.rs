@@ -255,9 +255,9 @@ fn the_limit_and_the_memory_are_common() {
     assert_eq!(counters(&lane, ["pkts_in_c", "pkts_in_l", "maxq"]), [1, 2, 2]);
     assert_eq!(lane.root().books().overlimits, 2);
     lane.change(ms(2), Handle::ROOT, "limit 1").unwrap();
-    // In the order of departure: the low-latency queue goes first.
-    assert_eq!(lane.drops()[2..], [0, 2].map(|id| (id, DropReason::Purged)));
-    assert_eq!(lane.ids(ms(2), 3), [1]);
+    // The Classic queue is emptied first.
+    assert_eq!(lane.drops()[2..], [1, 0].map(|id| (id, DropReason::Purged)));
+    assert_eq!(lane.ids(ms(2), 3), [2]);
 
     // A frame of 1000 bytes takes 1408 + 256 = 1664 or more of a buffer, as Linux counts; three fit
     // 6 kB, four do not.

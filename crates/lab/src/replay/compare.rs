@@ -264,7 +264,7 @@ fn listed(there: &[Value], here: &[Value], what: &str, wrong: &mut Vec<Wrong>) {
 
 /// True if a key is txweir's own: Linux does not report it (PARITY.md, reasons-json).
 pub(super) fn is_own(key: &str) -> bool {
-    ["drop_reasons", "mark_reasons"].contains(&key)
+    ["drop_reasons", "mark_reasons", "linux_drop_reasons"].contains(&key)
 }
 
 /// True if both are delays in whole microseconds that differ by the tolerance of times.

@@ -469,7 +469,8 @@ fn handle(value: &Value, key: &str) -> Option<Handle> {
 /// True for the statistics that tc prints of every object.
 fn is_statistic(key: &str) -> bool {
     let usual = Usual::TABLE.iter().any(|counter| counter.key == key);
-    usual || matches!(key, "rate" | "pps" | "stats" | "drop_reasons" | "mark_reasons")
+    let own = ["drop_reasons", "mark_reasons", "linux_drop_reasons"];
+    usual || matches!(key, "rate" | "pps" | "stats") || own.contains(&key)
 }
 
 /// The counters of kinds that tc prints under other names than they are declared by.

@@ -81,12 +81,15 @@ fn a_root_of_queues_tells_their_reasons() {
             shown.split_once(r#""drop_reasons":"#).map(|(_, told)| told.trim_end().to_string())
         };
         let of = |text: &str| Some(text.to_string());
-        assert_eq!(told(&mut all, "1:"), of(r#"{"overlimit":2,"head_drop":1}}]"#));
-        assert_eq!(told(&mut all, "10:"), of(r#"{"overlimit":2}}]"#));
-        assert_eq!(told(&mut all, "30:"), of(r#"{"head_drop":1}}]"#));
+        assert_eq!(
+            told(&mut all, "1:"),
+            of(r#"{"overlimit":2,"head_drop":1},"linux_drop_reasons":{"GENERIC":1,"OVERLIMIT":2}}]"#)
+        );
+        assert_eq!(told(&mut all, "10:"), of(r#"{"overlimit":2},"linux_drop_reasons":{"OVERLIMIT":2}}]"#));
+        assert_eq!(told(&mut all, "30:"), of(r#"{"head_drop":1},"linux_drop_reasons":{"GENERIC":1}}]"#));
         // Like the counters, the reasons are sums over the qdiscs that are there now.
         good(&mut all, "qdisc replace dev e parent 1:3 handle 31: pfifo");
-        assert_eq!(told(&mut all, "1:"), of(r#"{"overlimit":2}}]"#));
+        assert_eq!(told(&mut all, "1:"), of(r#"{"overlimit":2},"linux_drop_reasons":{"OVERLIMIT":2}}]"#));
         assert_eq!(told(&mut all, "31:"), None);
     }
 }

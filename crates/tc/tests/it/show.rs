@@ -253,8 +253,9 @@ fn drops_and_marks_are_told_by_reason_in_json() {
     let end = |s: &str| s.trim_end_matches([',', ']']).to_string();
     let (overlimit, threshold) =
         (r#""drop_reasons":{"overlimit":2}"#, r#""mark_reasons":{"ce_threshold":5}"#);
-    assert!(end(qdiscs[0]).ends_with(&format!(r#""qlen":0,{overlimit},{threshold}}}"#)), "{shown}");
-    assert!(end(qdiscs[1]).ends_with(&format!(r#""qlen":0,{overlimit}}}"#)), "{shown}");
+    let linux = r#""linux_drop_reasons":{"OVERLIMIT":2}"#;
+    assert!(end(qdiscs[0]).ends_with(&format!(r#""qlen":0,{overlimit},{threshold},{linux}}}"#)), "{shown}");
+    assert!(end(qdiscs[1]).ends_with(&format!(r#""qlen":0,{overlimit},{linux}}}"#)), "{shown}");
     assert!(end(qdiscs[2]).ends_with(&format!("{threshold}}}")), "{shown}");
     assert!(!end(qdiscs[2]).contains("drop_reasons"), "{shown}");
     // Text and output without statistics have no reasons.
@@ -299,7 +300,7 @@ fn counters_of_the_kinds_that_have_some() {
     assert!(show::json(path.tree(), None, true).ends_with(concat!(
         r#""backlog":4000,"qlen":4,"maxpacket":0,"drop_overlimit":1,"new_flow_count":5,"ecn_mark":0,"#,
         r#""memory_used":4256,"new_flows_len":5,"old_flows_len":0,"#,
-        r#""drop_reasons":{"flow_overlimit":1}}]"#
+        r#""drop_reasons":{"flow_overlimit":1},"linux_drop_reasons":{"OVERLIMIT":1}}]"#
     )));
 
     let (mut path, mut device) = stalled("qdisc add root handle 1: codel ecn");
@@ -508,7 +509,8 @@ fn fq_counts_as_tc_does() {
     assert!(show::json(path.tree(), None, true).ends_with(concat!(
         r#""qlen":2,"flows":2,"inactive":1,"throttled":1,"next_packet_delay":949987840,"gc":0,"highprio":0,"#,
         r#""throttled":1,"flows_plimit":1,"pkts_too_long":1,"horizon_drops":1,"#,
-        r#""drop_reasons":{"flow_limit":1,"horizon":1}}]"#
+        r#""drop_reasons":{"flow_limit":1,"horizon":1},"#,
+        r#""linux_drop_reasons":{"FLOW_LIMIT":1,"HORIZON_LIMIT":1}}]"#
     )));
     let _ = path.drain(Instant(1_000_000_129), 64, &mut device);
     assert_eq!(

@@ -100,23 +100,22 @@ impl Tin {
 
     /// Gives it a rate, and a law for frames of `mtu` bytes at that rate.
     pub fn configure(&mut self, rate: Rate, turn: u16, mtu: u32, target: Nanos, interval: Nanos) {
-        let pace = Pace::new(rate);
-        self.threshold.pace = pace;
+        self.set_pace(rate);
         self.turn = turn;
+        let mtu_time = self.threshold.pace.time(mtu).0;
+        let slow = (mtu_time.saturating_mul(3) / 2).max(target.0);
+        let interval = interval.0.saturating_add(slow - target.0).max(slow.saturating_mul(2));
+        self.law = CobaltParams { target: slow, interval, mtu_time, ..self.law };
+    }
+
+    /// Gives it the pace of a rate and the turns of flows that go with it, and leaves its law as it
+    /// is.
+    pub fn set_pace(&mut self, rate: Rate) {
+        self.threshold.pace = Pace::new(rate);
         self.quantum = match rate.0 {
             0 => QUANTUM_MAX,
             rate => (rate >> QUANTUM_SHIFT).clamp(QUANTUM_MIN, QUANTUM_MAX),
         } as u32; // at most QUANTUM_MAX
-        let mtu_time = pace.time(mtu).0;
-        let slow = (mtu_time.saturating_mul(3) / 2).max(target.0);
-        let interval = interval.0.saturating_add(slow - target.0).max(slow.saturating_mul(2));
-        self.law = CobaltParams { target: slow, interval, mtu_time, ..self.law };
-        self.stats.threshold_rate = rate.0;
-    }
-
-    /// Gives it the pace of a rate, and leaves its law as it is.
-    pub fn set_pace(&mut self, rate: Rate) {
-        self.threshold.pace = Pace::new(rate);
         self.stats.threshold_rate = rate.0;
     }
 
