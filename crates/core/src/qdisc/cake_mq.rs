@@ -13,8 +13,8 @@
 //!
 //! - I1: the queues with packets have rates whose sum is at most the bandwidth, once each has
 //!   looked twice.
-//! - Differs from Linux (PARITY.md: cake-mq-shown, cake-mq-change, cake-mq-queues,
-//!   cake-shared, multi-queue-polls): all tins of a queue get their part of its rate; another number of queues
+//! - Differs from Linux (PARITY.md: cake-mq-shown, cake-mq-change, cake-mq-queues, cake-shared,
+//!   multi-queue-polls): all tins of a queue get their part of its rate; another number of queues
 //!   makes all cakes anew.
 
 use alloc::sync::Arc;
