@@ -3,13 +3,18 @@
 
 use crate::common::options::{legal, legal_class};
 use txweir_core::base::rng::Rng;
+use txweir_core::classify::action::bpf::Bpf as ActionBpf;
+use txweir_core::classify::action::gate::{Gate as ActionGate, GateConfig, GateEntry};
+use txweir_core::classify::action::mpls::Label;
+use txweir_core::classify::action::nat::Side;
 use txweir_core::classify::action::{
-    Action, Control, Csum, Gact, Kind as ActionKind, Mirred, Pedit, Police, Sample, Simple, Skbedit, Skbmod,
-    State, Vlan, Wanted, pedit, police,
+    Action, Control, Csum, Gact, Kind as ActionKind, Mirred, Mpls, Nat, Pedit, Police, Sample, Simple,
+    Skbedit, Skbmod, State, Vlan, Wanted, pedit, police,
 };
 use txweir_core::classify::filter::ematch::{Cmp, Condition, Expr, Join, Layer, Op, Term};
 use txweir_core::classify::filter::flow::{Key, Keys, Mode};
 use txweir_core::classify::filter::flower::Field;
+use txweir_core::classify::machine::Instruction;
 use txweir_core::classify::packet::{FrameBytes, NoOutlet, Packet, PortId, Way};
 use txweir_core::classify::{
     action::Run,
@@ -21,6 +26,7 @@ use txweir_core::packet::headers::Headers;
 use txweir_core::packet::pool::{List, Pkt, Pool, Queue, Waiting};
 use txweir_core::packet::route::Candidate;
 use txweir_core::path::device::{Completed, DeviceError};
+use txweir_core::qdisc::etf::Clock;
 use txweir_core::qdisc::fifo::NoStats;
 use txweir_core::qdisc::pfifo_fast::NoParams;
 use txweir_core::text::value::Words;
@@ -444,6 +450,20 @@ fn one_of_each() -> Vec<ActionKind> {
         value: 0xff00_0000,
         at: None,
     };
+    let nat = Nat { side: Side::Destination, old: 0, new: 0x0a00_0001, mask: u32::MAX };
+    let label = Label { label: Some(7), ..Label::default() };
+    let entry = GateEntry { open: true, ns: 1000, ipv: None, octets: None };
+    let gate = GateConfig {
+        priority: None,
+        clock: Clock::Tai,
+        flags: 0,
+        base_time: 0,
+        cycle_time: 0,
+        cycle_time_ext: 0,
+        entries: vec![entry],
+    };
+    // The program returns the control of the action.
+    let program = vec![Instruction { code: 6, jt: 0, jf: 0, k: u32::MAX }];
     let mirred = Mirred { to: PortId(1), name: "lan".into(), way: Way::Egress, redirect: false };
     vec![
         ActionKind::Police(Police::new(police).unwrap()),
@@ -453,6 +473,12 @@ fn one_of_each() -> Vec<ActionKind> {
         ActionKind::Csum(Csum { iph: true, udp: true, ..Csum::default() }),
         ActionKind::Skbmod(Skbmod { swap: true, ecn: true, ..Skbmod::default() }),
         ActionKind::Vlan(Vlan::Pop),
+        ActionKind::Nat(nat),
+        ActionKind::Mpls(Mpls::Push { label, protocol: 0x8847 }),
+        ActionKind::Mpls(Mpls::DecTtl),
+        ActionKind::Mpls(Mpls::Pop { protocol: 0x0800 }),
+        ActionKind::Gate(ActionGate::new(gate).unwrap()),
+        ActionKind::Bpf(ActionBpf::new(program).unwrap()),
         ActionKind::Mirred(mirred),
         ActionKind::Sample(Sample::new(1, 1, Some(60)).unwrap()),
         ActionKind::Simple(Simple::new("seen".into()).unwrap()),

@@ -348,6 +348,11 @@ fn tests() -> BTreeSet<String> {
             let declared = after.lines().find_map(|l| l.trim().strip_prefix("fn "));
             names.extend(declared.and_then(|f| f.split('(').next()).map(String::from));
         }
+        // Tests of a list: `name: "file",`.
+        for line in text.lines() {
+            let declared = line.trim().strip_suffix("\",").and_then(|line| line.split_once(": \""));
+            names.extend(declared.map(|(name, _)| name).filter(|name| !name.contains(' ')).map(String::from));
+        }
     }
     names
 }

@@ -289,14 +289,16 @@ impl<'a> Placed<'a> {
         o.end(|key| is_statistic(key) || is_counter(item.kind, key))?;
         // The queue that cbs makes has no handle, and names cbs itself; taprio makes one for each
         // queue of the device. Their limit is the length of the device's queue, 1000 by default.
-        let of_taprio = || {
+        let is_below = |kind: &str| {
             let root = self.items.iter().find(|item| item.parent == Handle::ROOT && !item.is_class);
-            root.is_some_and(|root| root.kind.kind == "taprio" && root.at.major() == item.parent.major())
+            root.is_some_and(|root| root.kind.kind == kind && root.at.major() == item.parent.major())
         };
         let made = item.kind.kind == "pfifo"
             && item.parent != Handle::ROOT
             && words.trim() == "limit 1000"
-            && (item.parent.minor() == 0 || of_taprio());
+            && (item.parent.minor() == 0 || is_below("taprio"));
+        // The cakes of cake_mq have its options.
+        let made = made || item.kind.kind == "cake" && is_below("cake_mq");
         if item.at.is_none() && (item.kind.kind == "pfifo_fast" || made) {
             // A device and a queue have it of themselves.
             return Ok(String::new());
@@ -470,7 +472,7 @@ fn handle(value: &Value, key: &str) -> Option<Handle> {
 fn is_statistic(key: &str) -> bool {
     let usual = Usual::TABLE.iter().any(|counter| counter.key == key);
     let own = ["drop_reasons", "mark_reasons", "linux_drop_reasons"];
-    usual || matches!(key, "rate" | "pps" | "stats") || own.contains(&key)
+    usual || matches!(key, "rate" | "pps" | "stats" | "active_queues") || own.contains(&key)
 }
 
 /// The counters of kinds that tc prints under other names than they are declared by.
