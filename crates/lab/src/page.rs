@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 use txweir_core::{Instant, Nanos};
 
+use crate::report::told_apart;
 use crate::sampled::Sampler;
 use crate::sampled::results::{ClassTrial, DeviceTrial, GroupTrial, StageTrial};
 use crate::scenario::{Built, Scenario};
@@ -112,7 +113,15 @@ impl Page {
             progress(over);
         });
         let measured = Nanos(scenario.duration().0 - scenario.warmup().0);
-        let (groups, sides) = sampler.results(net, measured);
+        let (mut groups, sides) = sampler.results(net, measured);
+        let host = |number: u32| built.hosts[number as usize].as_str();
+        let names: Vec<_> = (net.traffic().groups().iter())
+            .map(|state| &state.group)
+            .map(|g| [g.name.clone(), format!("{} {} -> {}", g.name, host(g.from), host(g.to))])
+            .collect();
+        for (group, name) in groups.iter_mut().zip(told_apart(&names)) {
+            group.name = name;
+        }
         let of = |(nic, side): (usize, crate::sampled::side::Side)| Way {
             name: built.links[nic].clone(),
             policy: scenario.policy_of(built.ends[nic].table).into(),

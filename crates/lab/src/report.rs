@@ -216,6 +216,22 @@ impl Report {
     }
 }
 
+/// Returns names of objects that differ. Each object has a name, and one with its ends: that takes
+/// the place of a name that stands several times, with a number from the second such object on.
+pub(crate) fn told_apart(all: &[[String; 2]]) -> Vec<String> {
+    let mut seen: BTreeMap<&str, u32> = BTreeMap::new();
+    all.iter().for_each(|[name, _]| *seen.entry(name).or_default() += 1);
+    let mut given: BTreeMap<&str, u32> = BTreeMap::new();
+    let mut names = Vec::with_capacity(all.len());
+    for [name, with_ends] in all {
+        let name = if seen[name.as_str()] > 1 { with_ends } else { name };
+        let nth = given.entry(name).or_default();
+        *nth += 1;
+        names.push(if *nth > 1 { format!("{name}.{nth}") } else { name.clone() });
+    }
+    names
+}
+
 /// Returns the report of a group between machines, as they have counted.
 fn of_machines(net: &Net, planned: &Planned, hosts: &[String], time: Nanos) -> TrafficReport {
     let [client, server] = &planned.outcomes;

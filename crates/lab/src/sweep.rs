@@ -9,7 +9,7 @@ use std::ops::Range;
 use serde_json::Value as Json;
 use toml::{Table, Value};
 
-use crate::report::Report;
+use crate::report::{Report, told_apart};
 use crate::scenario::{Scenario, ScenarioError};
 
 /// Most runs of a sweep.
@@ -58,7 +58,8 @@ pub struct Sweep {
 pub struct Measured {
     /// The part of the report: `traffic`, `links`, `queues`.
     pub section: String,
-    /// The object: the name of the traffic, or the ends of a link (`router.server`).
+    /// The object: the name of the traffic, or the ends of a link (`router.server`). Traffic whose
+    /// name stands several times has its ends too (`call.phone.server`).
     pub object: String,
     /// The number: its keys in the JSON of the report (`latency.p99_ns`).
     pub metric: String,
@@ -167,29 +168,24 @@ impl Sweep {
         self.axes.iter().map(|axis| axis.values.len() as u64).product()
     }
 
-    /// Returns the places of the values of a run in their axes.
-    fn places(&self, run: u64) -> Vec<usize> {
-        let mut left = run;
-        let mut places: Vec<usize> = (self.axes.iter().rev())
-            .map(|axis| {
-                let count = axis.values.len() as u64;
-                let at = left % count;
-                left /= count;
-                usize::try_from(at).unwrap_or(0)
-            })
-            .collect();
-        places.reverse();
-        places
+    /// Returns the place of the value of a run in an axis.
+    fn place(&self, run: u64, axis: usize) -> usize {
+        let counts = |axes: &[Axis]| -> u64 { axes.iter().map(|axis| axis.values.len() as u64).product() };
+        let at = run / counts(&self.axes[axis + 1..]) % self.axes[axis].values.len() as u64;
+        usize::try_from(at).unwrap_or(0) // below the number of values
+    }
+
+    /// Returns the value of a run for an axis, counted from 0.
+    ///
+    /// # Panics
+    /// There is no such axis.
+    pub fn value(&self, run: u64, axis: usize) -> &str {
+        &self.axes[axis].values[self.place(run, axis)]
     }
 
     /// Returns the values of a run, one of each axis.
     pub fn values(&self, run: u64) -> Vec<&str> {
-        self.axes.iter().zip(self.places(run)).map(|(axis, at)| axis.values[at].as_str()).collect()
-    }
-
-    /// Returns the value of a run for an axis, counted from 0.
-    pub fn value(&self, run: u64, axis: usize) -> &str {
-        self.values(run).get(axis).copied().unwrap_or_default()
+        (0..self.axes.len()).map(|axis| self.value(run, axis)).collect()
     }
 
     /// Returns the scenario of a run.
@@ -197,8 +193,8 @@ impl Sweep {
     /// # Errors
     /// The values of the run do not go together.
     pub fn scenario(&self, run: u64) -> Result<Scenario, ScenarioError> {
-        let set: Vec<(&str, &str)> = (self.axes.iter().zip(self.places(run)))
-            .map(|(axis, at)| (axis.path.as_str(), axis.spelled[at].as_str()))
+        let set: Vec<(&str, &str)> = (self.axes.iter().enumerate())
+            .map(|(n, axis)| (axis.path.as_str(), axis.spelled[self.place(run, n)].as_str()))
             .collect();
         Scenario::parse_with(&self.text, &self.name, &set)
     }
@@ -301,17 +297,30 @@ fn tables(file: &Table) -> Vec<Named<'_>> {
     let mut all = vec![Named { name: String::new(), at: String::new(), table: file }];
     for (section, value) in file {
         let list = value.as_array().map_or(&[][..], Vec::as_slice);
-        for (at, table) in list.iter().enumerate().filter_map(|(at, one)| Some((at, one.as_table()?))) {
-            let word = |key: &str| table.get(key).and_then(Value::as_str);
-            let name = match (word("name"), word("from"), word("to")) {
-                (Some(name), ..) => format!("{section}.{name}"),
-                (None, Some(from), Some(to)) => format!("{section}.{from}.{to}"),
-                _ => format!("{section}.{at}"),
-            };
-            all.push(Named { name, at: format!("{section}.{at}"), table });
+        let list: Vec<_> =
+            list.iter().enumerate().filter_map(|(at, one)| Some((at, one.as_table()?))).collect();
+        let names: Vec<_> = list
+            .iter()
+            .map(|(at, table)| {
+                let word = |key: &str| table.get(key).and_then(Value::as_str);
+                match (word("name"), word("from"), word("to")) {
+                    (None, None, None) => [at.to_string(), at.to_string()],
+                    (name, from, to) => named(name, from, to),
+                }
+            })
+            .collect();
+        for ((at, table), name) in list.into_iter().zip(told_apart(&names)) {
+            all.push(Named { name: format!("{section}.{name}"), at: format!("{section}.{at}"), table });
         }
     }
     all
+}
+
+/// Returns the name of an object, and the one with its ends; without a name both are the ends.
+fn named(name: Option<&str>, from: Option<&str>, to: Option<&str>) -> [String; 2] {
+    let whole: Vec<&str> = [name, from, to].into_iter().flatten().collect();
+    let whole = whole.join(".");
+    [name.map_or_else(|| whole.clone(), String::from), whole]
 }
 
 /// Returns the numbers of a report, in its order.
@@ -319,12 +328,15 @@ pub fn measurements(report: &Report) -> Vec<Measured> {
     let mut all = Vec::new();
     let report = serde_json::to_value(report).unwrap_or_default();
     for section in ["traffic", "links", "queues"] {
-        for one in report.get(section).and_then(Json::as_array).into_iter().flatten() {
-            let word = |key: &str| one.get(key).and_then(Json::as_str).unwrap_or("");
-            let object = match word("name") {
-                "" => format!("{}.{}", word("from"), word("to")),
-                name => name.to_owned(),
-            };
+        let list = report.get(section).and_then(Json::as_array).map_or(&[][..], Vec::as_slice);
+        let word = |one: &Json, key: &str| one.get(key).and_then(Json::as_str).map(String::from);
+        let names: Vec<_> = (list.iter())
+            .map(|one| {
+                let [name, from, to] = ["name", "from", "to"].map(|key| word(one, key));
+                named(name.as_deref(), from.as_deref(), to.as_deref())
+            })
+            .collect();
+        for (one, object) in list.iter().zip(told_apart(&names)) {
             numbers(one, String::new(), &mut |metric, value| {
                 all.push(Measured { section: section.into(), object: object.clone(), metric, value });
             });

@@ -1,6 +1,6 @@
 //! Sweeps: places of a file, their values, and the order of runs.
 
-use txweir_lab::run::{Options, run};
+use txweir_lab::run::{Options, run, run_for_page};
 use txweir_lab::sweep::{AXES_MAX, Sweep, SweepError, VALUES_MAX, measurements};
 
 const FILE: &str = r#"title = "t"
@@ -128,4 +128,25 @@ fn what_is_no_place_and_no_value_is_refused() {
     let keys: Vec<String> = (0..=AXES_MAX).map(|n| format!("host.a.key{n}=1")).collect();
     let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
     assert!(matches!(sweep(&keys), Err(SweepError::Axis(line)) if line.contains("at most 16 places")));
+}
+
+/// Groups of one name, and links between the same hosts, are told apart: by their ends, then by a
+/// number.
+#[test]
+fn objects_of_one_name_are_told_apart() {
+    let again = "[[traffic]]\nname = \"x\"\nfrom = \"b\"\nto = \"a\"\nkind = \"stream\"\n";
+    let text = format!("{FILE}{again}{again}");
+    let all = Sweep::new(&text, "s.toml", &["traffic.x.b.a.2.count=3"], &mut |_| Err(String::new()));
+    let all = all.expect("a place");
+    let scenario = all.scenario(0).expect("good");
+    let (report, page) = run_for_page(&scenario, Options::default(), |_| {}).expect("a run");
+    assert_eq!(report.traffic.iter().map(|t| t.count).collect::<Vec<_>>(), [2, 1, 3]);
+    let mut objects: Vec<String> = measurements(&report).into_iter().map(|m| m.object).collect();
+    objects.dedup();
+    assert_eq!(objects[..3], ["x.a.c.d", "x.b.a", "x.b.a.2"]);
+    let [policy] = &page.policies[..] else { panic!("one run") };
+    let shown: Vec<&str> = policy.groups.iter().map(|group| group.name.as_str()).collect();
+    assert_eq!(shown, ["x a -> c.d", "x b -> a", "x b -> a.2"]);
+    let mut measured = policy.measures.iter().filter_map(|measure| measure.group.as_deref());
+    assert!(measured.all(|group| shown.contains(&group)));
 }
