@@ -348,10 +348,9 @@ fn tests() -> BTreeSet<String> {
             let declared = after.lines().find_map(|l| l.trim().strip_prefix("fn "));
             names.extend(declared.and_then(|f| f.split('(').next()).map(String::from));
         }
-        // Tests of a list: `name: "file",`.
-        for line in text.lines() {
-            let declared = line.trim().strip_suffix("\",").and_then(|line| line.split_once(": \""));
-            names.extend(declared.map(|(name, _)| name).filter(|name| !name.contains(' ')).map(String::from));
+        // Those that a macro defines for the files of transcripts.
+        for list in text.split("\ncompared! {\n").skip(1).filter_map(|after| after.split("\n}").next()) {
+            names.extend(list.lines().filter_map(|l| l.trim().split(": \"").next()).map(String::from));
         }
     }
     names
