@@ -48,6 +48,13 @@ impl fmt::Display for Suite {
     }
 }
 
+impl Suite {
+    /// Returns the folder of its crate, below `crates`.
+    pub fn krate(&self) -> &str {
+        self.program.split('/').next().unwrap_or_default()
+    }
+}
+
 impl Mutant {
     /// Returns its name with that of its list.
     pub fn full_name(&self) -> String {

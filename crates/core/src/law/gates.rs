@@ -238,11 +238,10 @@ impl Gates {
         let Some(running) = &self.running else { return false };
         let whole = running.whole();
         // Whole cycles are passed over at once: all but the last, so that what is left is less
-        // than two.
+        // than two, and the begin of the present one is met.
         let passed = now.0.saturating_sub(self.end) / whole;
         if passed > 1 {
             let cycles = passed - 1;
-            self.begun = self.begun.saturating_add(cycles.saturating_mul(whole));
             self.end = self.end.saturating_add(cycles.saturating_mul(whole));
             self.cycle_end = self.cycle_end.saturating_add(cycles.saturating_mul(running.cycle));
         }
