@@ -8,37 +8,41 @@ use txweir_tc::tool::save;
 
 /// Bytes of tables that the qdiscs may have, so that no message costs much time.
 const TABLES: u64 = 1 << 20;
-/// Most messages of an input.
+/// Most messages of an input, and most packets.
 const MESSAGES_MAX: usize = 16;
 
 /// Performs an input as packets of messages: a byte in front of each gives a quarter of its length.
 /// Each reply is made of whole messages; a request that is refused changes nothing; and each
-/// difference that a look finds is one that a request was done for.
+/// difference that a look finds is one that a request was done for. Returns the number of messages.
 ///
 /// # Panics
 /// If one of these laws does not hold.
-pub fn netlink(mut data: &[u8]) {
+pub fn netlink(mut data: &[u8]) -> usize {
     let env = || Env { memory: TABLES, ..Env::default() };
     let mut devices =
         Memory::new(&[]).with(MemoryDevice::new("a", 1, env())).with(MemoryDevice::new("b", 4, env()));
     let (mut client, mut watch) = (Client::default(), Watch::default());
     watch.look(&mut devices);
-    let mut left = MESSAGES_MAX;
-    while let Some((len, rest)) = data.split_first() {
+    let mut saved = save(&mut devices);
+    let mut count = 0;
+    for _ in 0..MESSAGES_MAX {
+        let Some((len, rest)) = data.split_first() else { break };
         let (packet, rest) = rest.split_at(rest.len().min(usize::from(*len) * 4));
         data = rest;
-        left = left.saturating_sub(messages(packet).count().max(1));
-        if left == 0 {
-            return;
+        let more = count + messages(packet).count();
+        if more > MESSAGES_MAX {
+            break;
         }
-        let before = save(&mut devices);
+        count = more;
         let reply = answer(packet, &mut client, &mut devices);
         for packet in &reply.packets {
             let whole: usize = messages(packet).map(|m| m.whole.len().next_multiple_of(4)).sum();
             assert_eq!(whole, packet.len().next_multiple_of(4), "a reply ends in the middle of a message");
         }
         let is_done = reply.changes.iter().any(|change| change.is_done);
-        assert!(is_done || save(&mut devices) == before, "a refused request has changed something");
+        let now = save(&mut devices);
+        assert!(is_done || now == saved, "a refused request has changed something");
+        saved = now;
         let seen = watch.look(&mut devices);
         assert!(is_done || seen.is_empty(), "nothing was done, and something is different");
         let known = [
@@ -51,4 +55,5 @@ pub fn netlink(mut data: &[u8]) {
         .concat();
         assert!(seen.iter().flat_map(|packet| messages(packet)).all(|m| known.contains(&m.header.kind)));
     }
+    count
 }

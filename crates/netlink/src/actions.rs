@@ -5,6 +5,7 @@ mod bpf;
 mod edit;
 mod gact;
 mod gate;
+mod ife;
 mod mirred;
 mod mpls;
 mod nat;
@@ -63,11 +64,12 @@ struct Form {
     read: fn(&Asked<'_>, Links<'_>) -> Found,
 }
 
-const FORMS: [Form; 14] = [
+const FORMS: [Form; 15] = [
     bpf::FORM,
     small::CSUM,
     gact::FORM,
     gate::FORM,
+    ife::FORM,
     mirred::FORM,
     mpls::FORM,
     nat::FORM,
@@ -393,6 +395,7 @@ fn write_options(kind: &Kind, shown: &Shown<'_>, w: &mut Writer) {
     match kind {
         Kind::Bpf(bpf) => bpf::write(bpf, shown, w),
         Kind::Gate(gate) => gate::write(gate, shown, w),
+        Kind::Ife(ife) => ife::write(ife, shown, w),
         Kind::Csum(csum) => small::write_csum(csum, shown, w),
         Kind::Gact(gact) => gact::write(gact, shown, w),
         Kind::Mirred(mirred) => mirred::write(mirred, shown, w),

@@ -12,6 +12,7 @@ mod bpf;
 mod csum;
 mod gact;
 mod gate;
+mod ife;
 mod mirred;
 mod mpls;
 mod nat;
@@ -83,15 +84,11 @@ pub(crate) fn mac_text(mac: &[u8; 6]) -> String {
 }
 
 /// Actions of Linux that the engine does not have, and the reasons.
-const WITHOUT: [(&str, &str); 5] = [
+const WITHOUT: [(&str, &str); 4] = [
     ("ct", NO_CONNECTIONS),
     ("ctinfo", NO_CONNECTIONS),
     ("connmark", NO_CONNECTIONS),
     ("tunnel_key", "it sets what a tunnel device of the kernel reads, and there is none here"),
-    (
-        "ife",
-        "its metadata is for another Linux; the priority of a vlan or the class of an mpls label carries some",
-    ),
 ];
 const NO_CONNECTIONS: &str =
     "connections are not tracked here; skbedit sets marks, and nat rewrites addresses without state";
@@ -124,6 +121,7 @@ pub(crate) fn read(
         "gact" => gact::read(&said)?.map(|(gact, control)| (Kind::Gact(gact), control)),
         "bpf" => bpf::read(&said)?.map(|(bpf, control)| (Kind::Bpf(bpf), control)),
         "gate" => gate::read(&said)?.map(|(gate, control)| (Kind::Gate(gate), control)),
+        "ife" => ife::read(&said)?.map(|(ife, control)| (Kind::Ife(ife), control)),
         "csum" => csum::read(&said)?.map(|(csum, control)| (Kind::Csum(csum), control)),
         "mirred" => mirred::read(&said, ports)?.map(|(mirred, control)| (Kind::Mirred(mirred), control)),
         "mpls" => mpls::read(&said)?.map(|(mpls, control)| (Kind::Mpls(mpls), control)),
@@ -278,6 +276,7 @@ pub(crate) fn show(id: ActionId, order: u32, ways: &Ways<'_>, place: In, out: &m
     match &action.kind {
         Kind::Bpf(bpf) => bpf::show(bpf, &shown, out),
         Kind::Gate(gate) => gate::show(gate, &shown, out),
+        Kind::Ife(ife) => ife::show(ife, &shown, out),
         Kind::Csum(csum) => csum::show(csum, &shown, out),
         Kind::Gact(gact) => gact::show(gact, &shown, out),
         Kind::Mirred(mirred) => mirred::show(mirred, &shown, out),
@@ -361,7 +360,7 @@ pub(crate) fn offloads(action: &Action) -> bool {
         | Kind::Police(_)
         | Kind::Sample(_)
         | Kind::Vlan(_) => true,
-        Kind::Bpf(_) | Kind::Nat(_) | Kind::Simple(_) | Kind::Skbmod(_) => false,
+        Kind::Bpf(_) | Kind::Ife(_) | Kind::Nat(_) | Kind::Simple(_) | Kind::Skbmod(_) => false,
     };
     kind && !action.skip_hw
 }
@@ -461,6 +460,7 @@ pub(crate) fn words(entry: &Entry) -> String {
         Kind::Police(police) => police::words(police, &control),
         Kind::Bpf(bpf) => format!("{} {control}", bpf::words(bpf)),
         Kind::Gate(gate) => format!("{} {control}", gate::words(gate)),
+        Kind::Ife(ife) => format!("{} {control}", ife::words(ife)),
         Kind::Csum(csum) => format!("{} {control}", csum::words(csum)),
         Kind::Mpls(mpls) => format!("{} {control}", mpls::words(mpls)),
         Kind::Nat(nat) => format!("{} {control}", nat::words(nat)),

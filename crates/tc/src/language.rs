@@ -21,7 +21,7 @@ mod walk;
 use std::ops::Range;
 use std::sync::Arc;
 
-pub(crate) use action_refusals::{BAD_PEDIT, NO_OPTION, NO_RATE};
+pub(crate) use action_refusals::{BAD_PEDIT, IFE_NO_WAY, NO_OPTION, NO_RATE, ife_line};
 pub(crate) use actions::skbmod_lines;
 pub(crate) use ematch::{Token, match_tokens};
 pub(crate) use filters::range_lines;

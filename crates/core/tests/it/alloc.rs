@@ -5,10 +5,11 @@ use crate::common::options::{legal, legal_class};
 use txweir_core::base::rng::Rng;
 use txweir_core::classify::action::bpf::Bpf as ActionBpf;
 use txweir_core::classify::action::gate::{Gate as ActionGate, GateConfig, GateEntry};
+use txweir_core::classify::action::ife::Use;
 use txweir_core::classify::action::mpls::Label;
 use txweir_core::classify::action::nat::Side;
 use txweir_core::classify::action::{
-    Action, Control, Csum, Gact, Kind as ActionKind, Mirred, Mpls, Nat, Pedit, Police, Sample, Simple,
+    Action, Control, Csum, Gact, Ife, Kind as ActionKind, Mirred, Mpls, Nat, Pedit, Police, Sample, Simple,
     Skbedit, Skbmod, State, Vlan, Wanted, pedit, police,
 };
 use txweir_core::classify::filter::ematch::{Cmp, Condition, Expr, Join, Layer, Op, Term};
@@ -451,6 +452,8 @@ fn one_of_each() -> Vec<ActionKind> {
         at: None,
     };
     let nat = Nat { side: Side::Destination, old: 0, new: 0x0a00_0001, mask: u32::MAX };
+    let parts = [Some(Use::Value(7)), Some(Use::Allow), None];
+    let ife = Ife { encode: true, ethertype: 0xed3e, dst: None, src: None, parts };
     let label = Label { label: Some(7), ..Label::default() };
     let entry = GateEntry { open: true, ns: 1000, ipv: None, octets: None };
     let gate = GateConfig {
@@ -474,6 +477,8 @@ fn one_of_each() -> Vec<ActionKind> {
         ActionKind::Skbmod(Skbmod { swap: true, ecn: true, ..Skbmod::default() }),
         ActionKind::Vlan(Vlan::Pop),
         ActionKind::Nat(nat),
+        ActionKind::Ife(ife),
+        ActionKind::Ife(Ife::default()),
         ActionKind::Mpls(Mpls::Push { label, protocol: 0x8847 }),
         ActionKind::Mpls(Mpls::DecTtl),
         ActionKind::Mpls(Mpls::Pop { protocol: 0x0800 }),

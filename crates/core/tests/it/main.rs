@@ -4,6 +4,7 @@
 
 mod action_csum;
 mod action_gate;
+mod action_ife;
 mod action_link;
 mod action_mirred;
 mod action_mpls;

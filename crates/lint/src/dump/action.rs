@@ -84,6 +84,27 @@ fn parameters(kind: &str, o: &mut Members<'_>, out: &mut String) -> Done {
         "csum" => csum(o, out)?,
         "gact" => {}
         "gate" => gate(o, out)?,
+        "ife" => {
+            let mode = o.need_word("mode")?;
+            out.push_str(&format!(" {mode}"));
+            let encodes = mode == "encode";
+            let number = o.take("type").filter(|_| encodes);
+            for key in ["mark", "prio", "tcindex"] {
+                match o.plain(key)?.filter(|_| encodes) {
+                    Some("allow") => out.push_str(&format!(" allow {key}")),
+                    Some(value) => out.push_str(&format!(" use {key} {value}")),
+                    None => {}
+                }
+            }
+            for key in ["dst", "src"] {
+                if let Some(value) = o.plain(key)? {
+                    out.push_str(&format!(" {key} {value}"));
+                }
+            }
+            if let Some(Value::Text(number)) = number {
+                out.push_str(&format!(" type {number}"));
+            }
+        }
         "mirred" => {
             let (way, what) = (o.need_word("direction")?, o.need_word("mirred_action")?);
             out.push_str(&format!(" {way} {what} dev {}", o.need_word("to_dev")?));

@@ -266,7 +266,7 @@ fn the_dump_of_a_dump_is_the_same() {
         ("tc prints prefixes of other lengths", 2),
     ];
     let expected = expected.into_iter().map(|(reason, n)| (reason.to_string(), n)).collect();
-    assert_eq!((carried, refused), (967, expected));
+    assert_eq!((carried, refused), (1023, expected));
 }
 
 /// Policies of each kind whose values the dump tells without loss.

@@ -1,8 +1,11 @@
 //! tc's refusals of the words of actions: of words that no action knows, of indexes, and of lines
 //! that leave out a word.
 
+use txweir_core::classify::action::ife::ETHERTYPE;
+
 use super::actions::{VERDICTS, grammar_or_common, skbmod_lines};
 use super::table::Grammar;
+use super::uint;
 use super::walk::Walk;
 use crate::diagnostic::{Diagnostic, code};
 use crate::lex::Word;
@@ -28,6 +31,7 @@ pub(super) fn unknown(walk: &Walk<'_>, grammar: &'static Grammar, kind: &str, fr
         ("mirred", word) => err.linux(format!("mirred option not supported {word}")),
         ("nat", word) => err.linux(format!("Illegal nat construct ({word})")),
         ("mpls", _) => err.linux(INCOMPLETE),
+        ("ife", _) => err.linux(IFE_NO_WAY),
         ("gate", _) => err.linux("gate: must add at least one entry"),
         ("bpf", word) => err.linux(format!("What mode is \"{word}\"?")),
         ("csum", _) => err.linux("Illegal csum construct, empty <UPDATE> list"),
@@ -70,11 +74,12 @@ fn actions_of_control(kind: &str) -> bool {
 pub(crate) const NO_RATE: &str = "'rate' or 'avrate' or 'mtu' or 'pkts_rate' MUST be specified.";
 
 /// Actions that need a word behind their kind, if the line ends there.
-const WANT_WORDS: [&str; 14] = [
+const WANT_WORDS: [&str; 15] = [
     "bpf",
     "csum",
     "gact",
     "gate",
+    "ife",
     "mirred",
     "mpls",
     "nat",
@@ -97,6 +102,10 @@ pub(super) fn no_kind(walk: &Walk<'_>, read: usize) -> Diagnostic {
 pub(super) fn printed_before(err: Diagnostic, walk: &Walk<'_>, kind: &str, from: usize) -> Diagnostic {
     let printed = match kind {
         "skbmod" => skbmod_lines(walk.words.get(from..walk.at).unwrap_or(&[])),
+        // tc reads all words of ife before it comes to a word that is none.
+        "ife" if err.code == code::UNKNOWN_KEY || err.code == code::CONFLICT => {
+            ife_line(walk.words.get(from..walk.at).unwrap_or(&[])).unwrap_or_default()
+        }
         _ => String::new(),
     };
     match err.linux.clone().filter(|_| !printed.is_empty()) {
@@ -140,6 +149,7 @@ pub(super) fn misplaced(
         // tc reads these once, and takes a second one for the next action.
         ("mirred", "egress" | "ingress" | "dev") if said(&["dev"]) => return Err(next_action(walk, word)),
         ("connmark" | "ctinfo", name) if said(&[name]) => return Err(next_action(walk, word)),
+        ("ife", _) if said(VERDICTS) => return Err(next_action(walk, word)),
         ("bpf", _) if said(&["bytecode"]) => return Err(next_action(walk, word)),
         ("nat", _) if said(&["ingress", "egress"]) => return Err(next_action(walk, word)),
         ("mpls", "pop" | "push" | "mac_push" | "modify" | "dec_ttl") => {
@@ -164,6 +174,20 @@ pub(super) fn misplaced(
     let message = format!("{} has {} only with {}", walk.what, key.name(), modes.1);
     let err = walk.error(code::BAD_VALUE, walk.at, message);
     Err(err.linux(Sentence::Argument(&word.text, &format!("only valid for {}", modes.1))))
+}
+
+/// tc's line for ife without a direction.
+pub(crate) const IFE_NO_WAY: &str = "IFE requires decode/encode specified";
+
+/// Returns the line that tc prints of ife's type, if it comes to it.
+pub(crate) fn ife_line(words: &[Word]) -> Option<String> {
+    let at = |key: &str| words.iter().rposition(|w| w.text == key);
+    let given = at("type").and_then(|at| u16::try_from(uint(&words.get(at + 1)?.text)?).ok());
+    match (given, at("encode") > at("decode")) {
+        (Some(number), _) => Some(format!("IFE type 0x{number:04X}\n")),
+        (None, true) => Some(format!("IFE type 0x{ETHERTYPE:04X}\n")),
+        (None, false) => None,
+    }
 }
 
 /// Returns the key that the mode of mpls in these words needs, if they do not have it.

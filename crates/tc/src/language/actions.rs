@@ -261,11 +261,11 @@ pub(super) static TABLE: &[Grammar] = &[
         &[
             key(&["encode"], &[]),
             key(&["decode"], &[]),
-            key(&["allow"], &[IFE]),
-            key(&["use"], &[IFE, U32]),
+            key(&["allow"], &[IFE]).wrong(Wrong::Argument("Illegal meta define")),
+            key(&["use"], &[IFE]).wrong(Wrong::Argument("Illegal meta use type")).then(ife_value),
             key(&["dst"], &[MAC]),
             key(&["src"], &[MAC]),
-            key(&["type"], &[Arg::Hex(0xffff)]),
+            key(&["type"], &[U16]).wrong(Wrong::Argument("ife type is invalid")),
         ],
     ),
 ];
@@ -365,6 +365,16 @@ fn gate_entry(walk: &mut Walk<'_>) -> Done {
         walk.at += usize::from(octets);
     }
     Ok(())
+}
+
+/// Reads the value of a part of ife that is used in place of the packet's.
+fn ife_value(walk: &mut Walk<'_>) -> Done {
+    let part = walk.at.checked_sub(1).and_then(|at| walk.words.get(at)).map_or("", |w| w.text.as_str());
+    match part {
+        "mark" => walk.value_or(U32, "use mark", Wrong::Argument("ife mark val is invalid")),
+        "prio" => walk.value_or(U32, "use prio", Wrong::Argument("ife prio val is invalid")),
+        _ => walk.value_or(U16, "use tcindex", Wrong::Argument("ife tcindex val is invalid")),
+    }
 }
 
 /// Reads `nat`, `nat { src | dst } addr A[-B] [port P[-Q]]`.
@@ -502,7 +512,7 @@ fn one(walk: &mut Walk<'_>, grammar: &'static Grammar, kind: &str) -> Done {
         }
         let own = walk.peek().is_some_and(|w| grammar.find(w).is_some() && !whole_common(grammar, w));
         if own {
-            misplaced(walk, grammar, kind, first)?;
+            misplaced(walk, grammar, kind, first).map_err(|err| printed_before(err, walk, kind, first))?;
         }
         walk.part_of_one(if own { grammar } else { &COMMON })
             .map_err(|err| printed_before(index(err, own, kind), walk, kind, first))?;

@@ -74,10 +74,6 @@ fn actions_that_are_not_there_say_why() {
         ("ctinfo dscp 0xfc000000", connections),
         ("connmark", connections),
         ("tunnel_key unset", "it sets what a tunnel device of the kernel reads, and there is none here"),
-        (
-            "ife decode",
-            "its metadata is for another Linux; the priority of a vlan or the class of an mpls label carries some",
-        ),
     ] {
         let done = ask(&mut devices, &format!("actions add action {action}"));
         let kind = action.split(' ').next().unwrap_or_default();

@@ -92,6 +92,26 @@ fn compare(name: &str, meant: &[Meant]) {
 /// Bytes of the Ethernet header of all frames here.
 const ETHERNET: usize = 14;
 
+/// Returns the frame of Linux without the index that ends its metadata, in front of which none was
+/// written.
+fn without_index(_: &[u8], linux: &[u8]) -> Option<Vec<u8>> {
+    let len = usize::from(u16::from_be_bytes(*linux.get(ETHERNET..)?.first_chunk()?));
+    let last = (ETHERNET + len).checked_sub(8)?;
+    if linux.get(12..14)? != [0xed, 0x3e] || linux.get(last..last + 4)? != [0, 5, 0, 6] {
+        return None;
+    }
+    let mut here = linux.to_vec();
+    match len {
+        // It was the only part.
+        10 => drop(here.drain(..ETHERNET + len)),
+        _ => {
+            drop(here.drain(last..last + 8));
+            here[ETHERNET + 1] -= 8;
+        }
+    }
+    Some(here)
+}
+
 /// Returns the frame of Linux with the right checksum of a quoted IPv4 header, and with the
 /// checksum that the ICMP message had before.
 fn quoted(frame: &[u8], linux: &[u8]) -> Option<Vec<u8>> {
@@ -122,6 +142,11 @@ fn nat_leaves_what_linux_leaves() {
 #[test]
 fn mpls_leaves_what_linux_leaves() {
     compare("mpls.txt", &[]);
+}
+
+#[test]
+fn ife_leaves_what_linux_leaves() {
+    compare("ife.txt", &[Meant { row: "ife-index", here: without_index }]);
 }
 
 #[test]

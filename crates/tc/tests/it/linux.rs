@@ -12,6 +12,8 @@ use txweir_tc::tool::{Request, run, save};
 /// Commands whose answer differs from that of Linux on purpose, each with its row of PARITY.md.
 const MEANT: &[(&str, &str)] = &[
     ("tc chain get dev lan root chain 2", "filter-root"),
+    ("tc actions add action ife encode allow mark goto chain 3", "ife-line"),
+    ("tc actions add action ife encode allow mark index 1", "ife-line"),
     ("tc actions get action nat index 60", "nat-prefix"),
     ("tc actions get action nat index 61", "nat-prefix"),
     ("tc actions get action nat index 62", "nat-prefix"),
@@ -170,6 +172,7 @@ fn u32_is_what_linux_says() {
 compared! {
     csum_is_what_linux_says: "csum.txt",
     gate_is_what_linux_says: "gate.txt",
+    ife_is_what_linux_says: "ife.txt",
     mirred_is_what_linux_says: "mirred.txt",
     mpls_is_what_linux_says: "mpls.txt",
     nat_is_what_linux_says: "nat.txt",

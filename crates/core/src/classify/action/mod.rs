@@ -14,6 +14,7 @@ mod changes;
 pub mod csum;
 pub mod gact;
 pub mod gate;
+pub mod ife;
 pub mod mirred;
 pub mod mpls;
 pub mod nat;
@@ -46,6 +47,7 @@ pub use bpf::Bpf;
 pub use csum::Csum;
 pub use gact::Gact;
 pub use gate::Gate;
+pub use ife::Ife;
 pub use mirred::Mirred;
 pub use mpls::Mpls;
 pub use nat::Nat;
@@ -139,6 +141,7 @@ kinds! {
     Csum(Csum) = "csum",
     Gact(Gact) = "gact",
     Gate(Gate) = "gate",
+    Ife(Ife) = "ife",
     Mirred(Mirred) = "mirred",
     Mpls(Mpls) = "mpls",
     Nat(Nat) = "nat",

@@ -117,7 +117,7 @@ pub const FILTERS: [(&str, &[&str]); 8] = [
 ];
 
 /// The words of actions, behind `filter add dev b egress prio 1 matchall action`.
-pub const ACTIONS: [(&str, &[&str]); 14] = [
+pub const ACTIONS: [(&str, &[&str]); 15] = [
     (
         "bpf",
         &[
@@ -150,6 +150,13 @@ pub const ACTIONS: [(&str, &[&str]); 14] = [
             "gate priority 3 base-time 5ns cycle-time 10ms cycle-time-ext 7 clockid CLOCK_TAI flags 1 \
              sched-entry open 5ms 2 8kb sched-entry close 5ms -1 -1 pipe index 5",
             "gate sched-entry open 1s",
+        ],
+    ),
+    (
+        "ife",
+        &[
+            "skbedit mark 5 priority 3 action ife encode allow mark allow prio allow tcindex action ife decode index 5",
+            "ife encode use mark 7 use prio 9 use tcindex 5 dst 02:00:00:00:00:07 src 02:00:00:00:00:08 type 0xdead pass",
         ],
     ),
     (
