@@ -177,7 +177,7 @@ impl Ife {
                 return None;
             }
             match PARTS.iter().find(|part| part.number() == u16::from_be_bytes([t0, t1])) {
-                // As in the reference, the number of bytes is that of the part, whatever its length says.
+                // As in the reference, a part has its own number of bytes, not the length.
                 Some(part) => read[*part as usize] = bytes.get(value..value + part.size()).map(number_of),
                 None => over += 1,
             }
