@@ -9,7 +9,7 @@ use txweir_tc::tool::save;
 /// Bytes of tables that the qdiscs may have, so that no message costs much time.
 const TABLES: u64 = 1 << 20;
 /// Most messages of an input, and most packets.
-const MESSAGES_MAX: usize = 16;
+const MESSAGES_MAX: usize = 64;
 
 /// Performs an input as packets of messages: a byte in front of each gives a quarter of its length.
 /// Each reply is made of whole messages; a request that is refused changes nothing; and each
@@ -19,8 +19,9 @@ const MESSAGES_MAX: usize = 16;
 /// If one of these laws does not hold.
 pub fn netlink(mut data: &[u8]) -> usize {
     let env = || Env { memory: TABLES, ..Env::default() };
-    let mut devices =
-        Memory::new(&[]).with(MemoryDevice::new("a", 1, env())).with(MemoryDevice::new("b", 4, env()));
+    let mut devices = Memory::new(&[])
+        .with(MemoryDevice::without_room("a", 1, env()))
+        .with(MemoryDevice::without_room("b", 4, env()));
     let (mut client, mut watch) = (Client::default(), Watch::default());
     watch.look(&mut devices);
     let mut saved = save(&mut devices);
