@@ -12,8 +12,8 @@
 //! - I4: a queue's bit in `active` is set from its first packet until it has answered that it is
 //!   empty.
 //! - Differs from Linux (PARITY.md: taprio-assist, taprio-change, taprio-clock, taprio-drops,
-//!   taprio-entries, taprio-graft, taprio-late, taprio-launch, taprio-link-rate, taprio-pending,
-//!   taprio-queue, taprio-same-change, taprio-stuck).
+//!   taprio-entries, taprio-graft, taprio-launch, taprio-link-rate, taprio-pending, taprio-queue,
+//!   taprio-same-change, taprio-stuck).
 
 mod entries;
 
@@ -283,7 +283,7 @@ impl Discipline for Taprio {
     }
     fn would_accept(&self, m: &Candidate<'_>, _class: Option<ClassId>) -> Verdict {
         let tc = self.traffic.class(m.priority);
-        // Nobody may have asked since a schedule has begun.
+        // A schedule may have begun since the last call.
         let longest = match self.gates.due(m.enqueued) {
             Some(due) => longest(due, tc, self.gates.byte()),
             None => self.longest[tc],

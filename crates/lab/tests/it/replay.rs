@@ -343,8 +343,8 @@ fn a_trace_by_chance_tells_a_small_change_by_the_options() {
     assert!(aspects.contains(&Aspect::Text) && aspects.contains(&Aspect::Counters), "{aspects:?}");
 }
 
-/// Classes that are flows have no number in it; the qdisc itself, which hfsc lists among them, never
-/// has one.
+/// Classes that are flows have no number in it. The qdisc itself, which hfsc lists among them, has
+/// none anywhere.
 const HASHED: &str = include_str!("replay/hashed.jsonl");
 
 #[test]
