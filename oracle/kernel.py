@@ -41,16 +41,22 @@ def tools(linux):
     return {"tc": [f"{folder}/{loader}", "--library-path", folder, f"{folder}/tc"], "lib": folder}
 
 
+def environment(linux, seed=1):
+    """The environment of a boot: the library beside the kernel gives it random numbers and the time of day, and calls of ptrace that
+    all processors take."""
+    found = {**os.environ, "ORACLE_SEED": str(seed)}
+    fixed = os.path.join(os.path.dirname(linux), "fixed.so")
+    if os.path.exists(fixed):
+        found["LD_PRELOAD"] = fixed
+    return found
+
+
 def boot(linux, folder, words, seed, seconds):
     """Boots `linux` in `folder` with the command line's `words`; what it printed. `seed` is that of its random numbers."""
     command = [linux, "time-travel=inf-cpu", *words]
-    environment = {**os.environ, "ORACLE_SEED": str(seed)}
-    fixed = os.path.join(os.path.dirname(linux), "fixed.so")
-    if os.path.exists(fixed):
-        environment["LD_PRELOAD"] = fixed
     try:
         done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                              env=environment, cwd=folder, timeout=seconds)
+                              env=environment(linux, seed), cwd=folder, timeout=seconds)
         console = done.stdout.decode(errors="replace")
     except subprocess.TimeoutExpired as e:
         console = (e.stdout or b"").decode(errors="replace") + "\n(stopped: it took too long)"

@@ -268,7 +268,7 @@ class Policy:
         # Sums over what is sent, if a change drops packets that Linux counts as sent.
         self.shrunk, self.peeked, self.deletes = set(), False, False
         # Places of each netem; None for those that are drawn.
-        self.places = None
+        self.places, self.ample = None, False
         # stab-once, stab-gso: at the root, and without super-packets.
         self.stab = draw.sometimes(12, f"stab overhead {draw.of(-4, 4, 24, 40)} mpu {draw.of(0, 64, 100)}"
                                    + draw.of(" ", " linklayer atm ", " linklayer ethernet "))
@@ -286,7 +286,9 @@ class Policy:
             self.lines.append(f"qdisc change dev v0 root handle 1: taprio{self.gates.schedule}")
 
     def roomy(self, line):
-        """The line, with as many places in a netem as there are to be."""
+        """The line, with as many places in a netem and a tbf as there are to be."""
+        if self.ample and ": tbf" in line:
+            return re.sub(r" limit \d+| latency \S+", " limit 10000000", line)
         return re.sub(r" limit \d+", f" limit {self.places}", line) if self.places and ": netem" in line else line
 
     def add(self, place, kind, rate, depth, shaping=True):
@@ -529,6 +531,8 @@ def scenario(seed, kinds):
         # tbf-gso-cut: pieces take more places of a limit above the tbf.
         if any(kind == "tbf" and place != "root" for place, _, kind, _ in policy.nodes):
             policy.places = 1000
+            # And an hfsc holds the first piece, so that there is room for one more.
+            policy.ample = "hfsc" in kinds
     mtu = d.of(1500, 1500, 1500, 9000)
     budget = d.between(60, 220)
     # The load, in tenths of the rate, is shared by the streams.

@@ -19,14 +19,21 @@ CURVES = re.compile(r"^class \w+ .* hfsc |^qdisc (add|replace) .* dualpi2( |$)")
 RELEASES = re.compile(r"^qdisc change .* plug release")
 
 
+def rows(scenario, other=False):
+    """The rows of PARITY.md that a scenario shows: under another kernel (`other`) without those that were `until` then, and with
+    those that `moved`."""
+    found = [{key: row[key] for key in row if key != "until"} for row in scenario.get("parity", []) if not (other and "until" in row)]
+    return found + (scenario.get("moved", []) if other else [])
+
+
 def header(kind, scenario, job, other=False):
-    """The first line. Under another kernel than that of the kind's traces (`other`), differences that came with it are meant too."""
-    if other and "moved" in scenario:
-        scenario = {**scenario, "parity": scenario.get("parity", []) + scenario["moved"]}
+    """The first line. Under another kernel than that of the kind's traces (`other`), the rows of that kernel are meant."""
     head = {"txweir-trace": VERSION, "kind": kind, "name": scenario["name"]}
-    for key in ("about", "details", "random", "hashed", "parity"):
+    for key in ("about", "details", "random", "hashed"):
         if key in scenario:
             head[key] = scenario[key]
+    if rows(scenario, other):
+        head["parity"] = rows(scenario, other)
     head["seed"] = scenario.get("seed", 1)
     head["device"] = job["device"]
     return head

@@ -206,6 +206,12 @@ impl Gates {
         self.running.as_ref()
     }
 
+    /// Returns the schedule that begins with the next `advance`, if that is not before `now`.
+    #[must_use]
+    pub fn due(&self, now: Instant) -> Option<&Schedule> {
+        self.pending.as_ref().filter(|next| next.start <= now.0)
+    }
+
     /// Returns the cycle that runs, as of the last `advance`; `None` before a schedule runs.
     #[must_use]
     pub fn cycle(&self) -> Option<Cycle<'_>> {

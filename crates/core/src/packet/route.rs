@@ -70,7 +70,7 @@ impl Route {
 /// `Discipline::would_accept`.
 #[derive(Clone, Copy, Debug)]
 pub struct Candidate<'a> {
-    /// Its metadata.
+    /// Its metadata; `enqueued` is the time at which it is offered.
     pub meta: &'a Meta,
     /// Its route; `None` if no filters ran.
     pub route: Option<&'a Route>,

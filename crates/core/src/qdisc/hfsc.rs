@@ -173,11 +173,12 @@ impl Discipline for Hfsc {
                 }
                 // The class's qdisc holds its packets back, and with them all others, as in the
                 // reference.
-                Next::At(t, why) => {
+                Next::At(t, held) => {
                     let own = self.wake.map(|t| (t.instant(), WakeReason::Tokens));
-                    let (t, why) = own.filter(|own| own.0 < t).unwrap_or((t, why));
-                    // A queue that is stopped starts at any time.
-                    self.held = Some((i, t, why)).filter(|_| why != WakeReason::Queue);
+                    let (t, why) = own.filter(|own| own.0 < t).unwrap_or((t, held));
+                    // A queue that is stopped starts at any time, and a plug is released at any.
+                    let named = !matches!(held, WakeReason::Queue | WakeReason::Plugged);
+                    self.held = named.then_some((i, t, why));
                     return Next::At(t, why);
                 }
                 Next::Empty => self.law.empty(i),

@@ -282,7 +282,12 @@ impl Discipline for Taprio {
         }
     }
     fn would_accept(&self, m: &Candidate<'_>, _class: Option<ClassId>) -> Verdict {
-        let longest = self.longest[self.traffic.class(m.priority)];
+        let tc = self.traffic.class(m.priority);
+        // A schedule may have begun since the last call.
+        let longest = match self.gates.due(m.enqueued) {
+            Some(due) => longest(due, tc, self.gates.byte()),
+            None => self.longest[tc],
+        };
         match m.wire_len > longest {
             true if m.segs > 1 && m.segment_len() <= longest => Verdict::Cut(longest),
             true => Verdict::TooLarge(longest),
@@ -435,9 +440,15 @@ impl Taprio {
     /// Sets the longest frames by the schedule that runs.
     fn fit(&mut self) {
         let byte = self.gates.byte();
-        for (tc, longest) in self.longest.iter_mut().enumerate() {
-            let of = self.gates.running().and_then(|running| running.longest(tc, byte));
-            *longest = of.filter(|bytes| *bytes <= FRAME_MAX).map_or(u32::MAX, |bytes| bytes as u32);
+        for (tc, bytes) in self.longest.iter_mut().enumerate() {
+            *bytes = self.gates.running().map_or(u32::MAX, |running| longest(running, tc, byte));
         }
     }
+}
+
+/// Returns the longest frame that a schedule lets a class send at once; `u32::MAX` if it has no
+/// bound.
+fn longest(schedule: &Schedule, tc: usize, byte: ByteTime) -> u32 {
+    let bytes = schedule.longest(tc, byte).filter(|bytes| *bytes <= FRAME_MAX);
+    bytes.map_or(u32::MAX, |bytes| bytes as u32)
 }

@@ -112,6 +112,25 @@ fn a_concave_curve_is_fast_first_and_a_convex_one_slow() {
     assert_eq!(convex, [200 * MS, 201 * MS, 202 * MS]);
 }
 
+/// tbf-gso-cut: five pieces of 1490 bytes are 7450. A deadline holds the first one outside of the
+/// tbf, whose `limit` then has room for the sixth.
+#[test]
+fn an_hfsc_holds_the_first_piece_of_a_super_packet() {
+    let options = "rate 400kbit burst 5000 limit 7500";
+    let whole = Meta::new(42 + 6 * 1448).priority(at(1).0).gso(42, 1448);
+    let piece = Meta::new(1490).priority(at(1).0);
+    let dropped = |lane: &mut Lane| {
+        assert!(matches!(lane.put(Instant::ZERO, 9, whole), Admitted::Cut(9, 5000)));
+        let answers = (0..6).map(|id| lane.put(Instant::ZERO, id, piece));
+        answers.filter(|answer| *answer != Admitted::Queued).collect::<Vec<_>>()
+    };
+    let mut above = hfsc("", &[(1, 0, "rt m2 8mbit")]);
+    above.graft(Instant::ZERO, at(1), "tbf", options);
+    assert_eq!(dropped(&mut above), []);
+    let mut alone = Lane::new("tbf", options);
+    assert_eq!(dropped(&mut alone), [Admitted::Dropped(DropReason::Overlimit)]);
+}
+
 #[test]
 fn leaves_share_by_their_slopes_what_the_limit_leaves() {
     let classes = [
@@ -356,6 +375,20 @@ fn a_wait_for_a_limit_is_an_overlimit() {
         assert!(matches!(lane.take(Instant(1)), Out::Wait(_)));
         assert_eq!(overlimits(&lane), n);
     }
+}
+
+/// The other leaf has its next time while the plug is released: the plug's leaf does not wait for
+/// that.
+#[test]
+fn a_plug_in_a_leaf_is_released_at_any_time() {
+    let mut lane = hfsc("", &[(1, 0, "ls m2 8mbit"), (2, 0, "rt m2 8mbit")]);
+    lane.graft(Instant::ZERO, at(1), "plug", "limit 30000");
+    fill(&mut lane, 0, 2, 2, 1000);
+    fill(&mut lane, 0, 1, 2, 1000);
+    assert_eq!(lane.ids(Instant::ZERO, 9), [200]);
+    lane.change(Instant(MS / 2), at(1), "release_indefinite").unwrap();
+    assert_eq!(lane.ids(Instant(MS / 2), 9), [100, 101]);
+    assert_eq!(run(&mut lane, MS / 2, 9 * MS), [(MS, 201)]);
 }
 
 /// hfsc-held

@@ -119,6 +119,33 @@ fn a_frame_that_no_opening_is_long_enough_for_is_dropped_when_the_schedule_begin
     assert_eq!(lane.drops(), [(1, DropReason::Oversize)]);
 }
 
+/// The schedule has begun since the last call. A super-packet of twelve segments of 1000 bytes is
+/// longer than an opening of 6250 bytes, and its segments are not.
+#[test]
+fn the_first_super_packet_of_a_schedule_is_cut_like_the_later_ones() {
+    let words = "sched-entry S 1 50000 sched-entry S 2 950000";
+    let mut lane = Lane::on(env(), "taprio", &format!("{CLASSES} {words}"));
+    let m = meta(50 + 12 * 950, 0).gso(50, 950);
+    for now in [T, at(1000)] {
+        assert!(matches!(lane.put(now, 1, m), Admitted::Cut(1, 6250)), "{now:?}");
+    }
+    let later = format!("{CLASSES} base-time {} {words}", at(5000).0);
+    let mut lane = Lane::on(env(), "taprio", &later);
+    assert!(matches!(lane.put(T, 1, m), Admitted::Queued), "all gates are open");
+    assert!(matches!(lane.put(at(5000), 2, m), Admitted::Cut(2, 6250)));
+    assert_eq!(lane.drops(), []);
+}
+
+/// taprio-stuck: 6200 bytes fit into an opening of 6250, but seven segments have six more headers.
+#[test]
+fn a_super_packet_is_as_long_as_its_segments() {
+    let mut lane = lane("sched-entry S 1 50000 sched-entry S 2 950000");
+    let whole = meta(6200, 0).gso(50, 950);
+    assert_eq!((whole.segs, whole.wire_len), (7, 6500));
+    assert!(matches!(lane.put(T, 1, whole), Admitted::Cut(1, 6250)));
+    assert_eq!(lane.put(T, 1, meta(6200, 0)), Admitted::Queued);
+}
+
 /// taprio-change
 #[test]
 fn the_old_schedule_runs_until_the_new_one_begins() {

@@ -143,7 +143,7 @@ impl Sample {
                 let place = format!("show {at}: {} {}", part("kind"), part("handle"));
                 let from = numbers.len();
                 counters(&mut numbers, &place, "", qdisc);
-                if trace.has_super_packets() {
+                if trace.counts_no_segments() {
                     // They count no packet in Linux.
                     let counted = numbers.split_off(from).into_iter().filter(|n| n.key != "packets");
                     numbers.extend(counted);

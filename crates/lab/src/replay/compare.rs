@@ -218,8 +218,8 @@ fn shows(trace: &Trace, played: &Played) -> Vec<Difference> {
         if let (Some(there), Some(here)) = (&there.class, &here.class) {
             listed(there, here, "class", &mut found);
         }
-        let super_packets = trace.has_super_packets();
-        found.retain(|(key, _)| !(super_packets && key == "packets"));
+        let uncounted = trace.counts_no_segments();
+        found.retain(|(key, _)| !(uncounted && key == "packets"));
         let (meant, wrong): (Vec<_>, Vec<_>) =
             found.into_iter().partition(|(key, _)| trace.waived(key).is_some());
         let what = format!("at {} us", time(at));
@@ -326,7 +326,8 @@ fn nameless(text: &str) -> String {
     for line in text.split_inclusive('\n') {
         let mut words: Vec<String> = line.split(' ').map(String::from).collect();
         let class = line.starts_with("class ");
-        if class && let Some((major, _)) = words.get(2).and_then(|id| id.split_once(':')) {
+        let id = words.get(2).and_then(|id| id.split_once(':')).filter(|(_, minor)| !minor.is_empty());
+        if class && let Some((major, _)) = id {
             words[2] = format!("{major}:_");
         }
         if let Some(at) = words.iter().position(|w| w == "deficit").filter(|at| at + 1 < words.len()) {
@@ -400,17 +401,17 @@ fn only_listed<'a>(there: &[&str], here: &[&'a str], trace: &Trace) -> Vec<&'a s
 }
 
 /// Returns a line without the words that are not compared: counters that the trace waives, the
-/// number of waiting packets of a class if it waives that, and, with super-packets, the number of
-/// sent packets.
+/// number of waiting packets of a class if it waives that, and the number of sent packets where the
+/// kernel does not count the segments of super-packets.
 fn comparable(trace: &Trace, line: &str) -> String {
     let words: Vec<&str> = line.split(' ').collect();
-    let super_packets = trace.has_super_packets();
+    let uncounted = trace.counts_no_segments();
     let waived = |i: usize| words.get(i).is_some_and(|key| trace.waived(key).is_some());
     let hidden = |i: usize| {
         waived(i)
             || i > 0 && waived(i - 1)
             || i > 1 && words[i - 2] == "backlog" && trace.waived("class_qlen").is_some()
-            || super_packets && words.get(i + 1).is_some_and(|next| *next == "pkt")
+            || uncounted && words.get(i + 1).is_some_and(|next| *next == "pkt")
     };
     let kept = words.iter().enumerate().filter(|(i, _)| !hidden(*i)).map(|(_, word)| *word);
     kept.collect::<Vec<_>>().join(" ")

@@ -295,8 +295,8 @@ impl<'a> Player<'a> {
         // Counters of new filters and actions need room.
         self.lane.filters.fit(&mut self.lane.state);
         // A running timer keeps its time, as in the kernel: a change that lets a packet leave
-        // earlier takes effect only then.
-        if self.wake.is_none() {
+        // earlier takes effect only then. A plug that is released asks the device itself.
+        if self.wake.is_none() || line.contains(" plug release") {
             self.drain();
         }
     }

@@ -349,6 +349,12 @@ impl Trace {
         self.arrivals.iter().any(|a| self.rows[a.row].gso > 0)
     }
 
+    /// True if the trace has super-packets whose segments its kernel does not count (PARITY.md:
+    /// gso-count).
+    pub fn counts_no_segments(&self) -> bool {
+        self.has_super_packets() && self.head.linux.starts_with("6.12")
+    }
+
     /// Returns the row of PARITY.md that waives this aspect or counter, if a difference is
     /// intended.
     pub fn waived(&self, what: &str) -> Option<&str> {

@@ -132,7 +132,7 @@ impl<F> Held<F> {
     {
         let origin = role == Role::Origin;
         if origin || m.segs > 1 {
-            let asked = m;
+            let asked = Meta { enqueued: self.cx.now, ..m };
             match self.tree.root().would_accept(&Candidate { meta: &asked, route: detail.map(|d| &d.route) })
             {
                 // With nothing queued no departure would ever wake the sender, so the packet is

@@ -146,7 +146,8 @@ impl<F> Held<F> {
     {
         self.cx.now = now;
         let Waiting { meta, frame, detail, enters } = waiting;
-        let asked = Candidate { meta: &meta, route: detail.as_ref().map(|d| &d.route) };
+        let offered = Meta { enqueued: now, ..meta };
+        let asked = Candidate { meta: &offered, route: detail.as_ref().map(|d| &d.route) };
         if meta.segs > 1
             && let Verdict::Cut(max) = self.tree.root().would_accept(&asked)
         {
