@@ -31,6 +31,7 @@ const JOBS: [&str; 35] = [
     "fq_codel-1k",
     "fq_pie-1k",
     "fq-20k",
+    "gred",
     "hfsc-1k",
     "hhf",
     "htb-1k",

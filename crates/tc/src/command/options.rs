@@ -93,7 +93,9 @@ pub(super) fn check(
     {
         return Err(twice(source, declared, options, again));
     }
-    let mistake = rate_too_early(declared.kind(), &words, mistake.as_ref()).or(mistake);
+    let mistake = rate_too_early(declared.kind(), &words, mistake.as_ref())
+        .or_else(|| out_of_order(declared.kind(), &words, mistake.as_ref()))
+        .or(mistake);
     let Some(mistake) = mistake else { return Ok(()) };
     let status = |mistake: &ConfigError| status_of(declared, mistake, &words);
     let mistake = match status(&mistake) {
@@ -145,6 +147,24 @@ fn rate_too_early(kind: &'static str, words: &[&str], mistake: Option<&ConfigErr
     let at = words.iter().take_while(|word| **word != "bw_rlimit").position(is_rate)?;
     let first = mistake.and_then(|mistake| mistake.word).is_none_or(|other| at <= other);
     (kind == "mqprio" && first).then(|| unknown_key(kind, words[at], at))
+}
+
+/// Returns the error for a word of gred in another place than tc takes it, if tc meets it before
+/// `mistake`: `setup` comes first, and `vqs` before `default`.
+fn out_of_order(kind: &'static str, words: &[&str], mistake: Option<&ConfigError>) -> Option<ConfigError> {
+    let at = |key: &str| words.iter().position(|word| *word == key).filter(|_| kind == "gred");
+    let setup = at("setup").filter(|at| *at > 0);
+    let default = at("default").filter(|default| at("vqs").or(at("DPs")).is_none_or(|vqs| *default < vqs));
+    let (at, kind_of, key) = match (setup, default.filter(|_| words.first() == Some(&"setup"))) {
+        (Some(at), _) => (at, ErrorKind::BadValue, "setup"),
+        (None, Some(at)) => (at, ErrorKind::OutOfRange, "vqs"),
+        (None, None) => return None,
+    };
+    let first = mistake.and_then(|mistake| mistake.word).is_none_or(|other| at <= other);
+    let object = error::Object::Kind(kind);
+    let expected = if key == "setup" { "setup in front of the other words" } else { "vqs before default" };
+    let given = if key == "setup" { "setup" } else { "0" };
+    first.then(|| ConfigError::new(kind_of, object, expected, given).key(key).word(at))
 }
 
 /// Returns the error for a word that is no key, behind a value that the kernel refuses: tc reads
