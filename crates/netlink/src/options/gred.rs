@@ -10,7 +10,7 @@ use super::red::{self, TABLE, chance_log, flag_words, law_words, parts};
 use super::{Words, pair};
 use crate::given::Given;
 use crate::refusal::Refusal;
-use crate::wire::{Attributes, Record, Writer, u32_of};
+use crate::wire::{Attributes, Writer, u32_of};
 use txweir_core::law::red::{IdleTable, weight_for_burst};
 
 const PARMS: u16 = 1;

@@ -150,21 +150,35 @@ fn rate_too_early(kind: &'static str, words: &[&str], mistake: Option<&ConfigErr
 }
 
 /// Returns the error for a word of gred in another place than tc takes it, if tc meets it before
-/// `mistake`: `setup` comes first, and `vqs` before `default`.
+/// `mistake`: `setup` comes first, and `vqs` before `default`; without it these are no words.
 fn out_of_order(kind: &'static str, words: &[&str], mistake: Option<&ConfigError>) -> Option<ConfigError> {
-    let at = |key: &str| words.iter().position(|word| *word == key).filter(|_| kind == "gred");
-    let setup = at("setup").filter(|at| *at > 0);
-    let default = at("default").filter(|default| at("vqs").or(at("DPs")).is_none_or(|vqs| *default < vqs));
-    let (at, kind_of, key) = match (setup, default.filter(|_| words.first() == Some(&"setup"))) {
-        (Some(at), _) => (at, ErrorKind::BadValue, "setup"),
-        (None, Some(at)) => (at, ErrorKind::OutOfRange, "vqs"),
-        (None, None) => return None,
-    };
-    let first = mistake.and_then(|mistake| mistake.word).is_none_or(|other| at <= other);
+    let at = |any: &[&str]| words.iter().skip(1).position(|word| any.contains(word)).map(|at| at + 1);
     let object = error::Object::Kind(kind);
-    let expected = if key == "setup" { "setup in front of the other words" } else { "vqs before default" };
-    let given = if key == "setup" { "setup" } else { "0" };
-    first.then(|| ConfigError::new(kind_of, object, expected, given).key(key).word(at))
+    let err = match words {
+        _ if kind != "gred" => return None,
+        ["setup", ..] => match (at(&["setup"]), at(&["default"]), at(&["vqs", "DPs"])) {
+            (Some(again), ..) => unknown_key(kind, "setup", again),
+            (None, Some(default), vqs) if vqs.is_none_or(|vqs| default < vqs) => {
+                ConfigError::new(ErrorKind::OutOfRange, object, "vqs before default", "0")
+                    .key("vqs")
+                    .word(default)
+            }
+            _ => return None,
+        },
+        [first, ..] => {
+            let own = ["vqs", "DPs", "default", "grio"];
+            match if own.contains(first) { Some(0) } else { at(&own) } {
+                Some(at) => unknown_key(kind, words[at], at),
+                None => {
+                    let expected = "setup in front of the other words";
+                    let late = at(&["setup"])?;
+                    ConfigError::new(ErrorKind::BadValue, object, expected, "setup").key("setup").word(late)
+                }
+            }
+        }
+        [] => return None,
+    };
+    mistake.and_then(|mistake| mistake.word).is_none_or(|other| err.word < Some(other)).then_some(err)
 }
 
 /// Returns the error for a word that is no key, behind a value that the kernel refuses: tc reads

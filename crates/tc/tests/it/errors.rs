@@ -65,10 +65,7 @@ fn words_before_the_kind() {
         ("qdisc add root", "p:1:1: this does not say which kind (expected one of {kinds})"),
         ("qdisc add root fq_codl", "p:1:16: there is no qdisc kind \"fq_codl\" (did you mean \"fq_codel\"?)"),
         ("qdisc add rot pfifo", "p:1:11: there is no qdisc kind \"rot\" (did you mean \"root\"?)"),
-        (
-            "qdisc add root gred limit 10",
-            "p:1:16: txweir has no qdisc gred: Linux has it (expected one of {kinds})",
-        ),
+        ("qdisc add root teql0", "p:1:16: txweir has no qdisc teql0: Linux has it (expected one of {kinds})"),
         (
             "qdisc add parent 1:1:1 pfifo",
             concat!(

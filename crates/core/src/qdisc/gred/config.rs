@@ -5,6 +5,7 @@
 //! `vq` on: so one line makes the whole.
 
 use alloc::format;
+use alloc::vec;
 use alloc::vec::Vec;
 use core::fmt;
 
@@ -100,6 +101,8 @@ pub type Rules = Vec<(u8, RedParams)>;
 #[derive(Clone, Copy, Debug)]
 struct Said {
     key: &'static str,
+    /// The key as it was written.
+    word: &'static str,
     value: u64,
     /// Its place in the line.
     at: usize,
@@ -224,9 +227,8 @@ impl Params for Config {
         Self::default()
     }
     fn set(&mut self, key: &str, words: &mut Words<'_>) -> SetOutcome {
-        let Some(param) = Self::TABLE.iter().find(|p| p.words.contains(&key)) else {
-            return SetOutcome::UnknownKey;
-        };
+        let find = |param: &'static Param| Some((param, param.words.iter().find(|word| **word == key)?));
+        let Some((param, word)) = Self::TABLE.iter().find_map(find) else { return SetOutcome::UnknownKey };
         let at = words.at().saturating_sub(1);
         let read = match param.key {
             _ if param.flag => Ok(1),
@@ -249,7 +251,7 @@ impl Params for Config {
         if !good {
             return SetOutcome::OutOfRange(param);
         }
-        self.said.push(Said { key: param.key, value, at });
+        self.said.push(Said { key: param.key, word, value, at });
         SetOutcome::Set
     }
     fn visit(&self, f: &mut dyn FnMut(Shown<'_>)) {
@@ -349,7 +351,7 @@ fn flags(said: &[Said]) -> Flags {
 fn foreign(said: &[Said], own: fn(&str) -> bool, expected: &str) -> Result<(), ConfigError> {
     match said.iter().find(|s| !own(s.key)) {
         Some(s) => {
-            Err(ConfigError::new(ErrorKind::UnknownKey, Object::Kind(KIND), expected, s.key).word(s.at))
+            Err(ConfigError::new(ErrorKind::UnknownKey, Object::Kind(KIND), expected, s.word).word(s.at))
         }
         None => Ok(()),
     }
@@ -360,13 +362,12 @@ impl Config {
     /// Returns the laws of the queues that it gives parameters.
     pub(super) fn settle(&mut self, env: &Env) -> Result<Rules, ConfigError> {
         let said = core::mem::take(&mut self.said);
-        let mut laws = Rules::new();
         if !said.iter().any(|s| s.key == "setup") {
             foreign(&said, |key| !matches!(key, "vqs" | "default" | "grio"), "setup before it")?;
-            let queue = Self::queue_of(&said)?;
+            let (queue, law) = Self::queue_of(&said)?;
             self.check_queue(&said)?;
-            self.put(&said, queue, &mut laws)?;
-            return Ok(laws);
+            self.put(&said, queue);
+            return Ok(vec![(bits8(&said, "vq"), law)]);
         }
         let first = said.iter().position(|s| s.key == "vq").unwrap_or(said.len());
         let (table, mut rest) = said.split_at(first);
@@ -375,12 +376,13 @@ impl Config {
         foreign(table, is_table, "vq before it")?;
         foreign(rest, |key| !matches!(key, "setup" | "vqs" | "default" | "grio"), "setup in front of vq")?;
         let own = self.set_up(table, env)?;
+        let mut laws = Rules::new();
         // Bound: as many turns as there are words.
         while let [begin, more @ ..] = rest {
             let count = more.iter().position(|s| s.key == "vq").map_or(rest.len(), |at| at + 1);
             let (words, others) = rest.split_at(count);
             rest = others;
-            let mut queue = Self::queue_of(words)?;
+            let (mut queue, law) = Self::queue_of(words)?;
             let number = begin.value;
             if number >= self.vqs.into() {
                 return Err(beyond(number, self.vqs));
@@ -391,7 +393,10 @@ impl Config {
                 }
                 queue.flags = own;
             }
-            self.put_as_given(words, queue, &mut laws)?;
+            self.put_as_given(words, queue);
+            let number = bits8(words, "vq");
+            laws.retain(|(other, _)| *other != number);
+            laws.push((number, law));
         }
         Ok(laws)
     }
@@ -434,8 +439,9 @@ impl Config {
         Ok(own)
     }
 
-    /// Returns the parameters of a queue by its words.
-    fn queue_of(said: &[Said]) -> Result<QueueConfig, ConfigError> {
+    /// Returns the parameters of a queue by its words, and their law: what tc works out before it asks
+    /// the kernel.
+    fn queue_of(said: &[Said]) -> Result<(QueueConfig, RedParams), ConfigError> {
         let sizes = ["limit", "min", "max", "avpkt"];
         let missing = |key: &&&str| value(said, key) == 0;
         if let Some(key) =
@@ -458,7 +464,7 @@ impl Config {
             given => Rate(given),
         };
         let chance = said.iter().rfind(|s| s.key == "probability");
-        Ok(QueueConfig {
+        let mut queue = QueueConfig {
             limit,
             min,
             max,
@@ -468,7 +474,10 @@ impl Config {
             probability: Probability(chance.map_or(PROBABILITY, |s| s.value)),
             prio: bits8(said, "prio"),
             flags: flags(said),
-        })
+        };
+        let law = queue.law()?;
+        queue.probability = Probability(law.probability().into());
+        Ok((queue, law))
     }
 
     /// Refuses a queue of its own line, as the kernel does.
@@ -487,35 +496,25 @@ impl Config {
     }
 
     /// Gives a queue its parameters, as a line of its own does.
-    fn put(&mut self, said: &[Said], mut queue: QueueConfig, laws: &mut Rules) -> Result<(), ConfigError> {
+    fn put(&mut self, said: &[Said], mut queue: QueueConfig) {
         queue.limit = queue.limit.min(self.limit);
         if !self.grio {
             // Linux then ignores it.
             queue.prio = PRIO;
         }
-        self.put_as_given(said, queue, laws)
+        self.put_as_given(said, queue);
     }
 
     /// Gives a queue its parameters, as a line for the whole does, which may restore any state.
-    fn put_as_given(
-        &mut self,
-        said: &[Said],
-        mut queue: QueueConfig,
-        laws: &mut Rules,
-    ) -> Result<(), ConfigError> {
+    fn put_as_given(&mut self, said: &[Said], mut queue: QueueConfig) {
         let number = bits8(said, "vq");
         if queue.prio == 0 {
             queue.prio = self.queue(self.default).filter(|_| self.grio).map_or(PRIO, |default| default.prio);
         }
-        let law = queue.law()?;
-        queue.probability = Probability(law.probability().into());
         match self.queues.binary_search_by_key(&number, |(number, _)| *number) {
             Ok(at) => self.queues[at].1 = queue,
             Err(at) => self.queues.insert(at, (number, queue)),
         }
-        laws.retain(|(other, _)| *other != number);
-        laws.push((number, law));
-        Ok(())
     }
 
     /// Returns the parameters of a queue, if it has any.
