@@ -9,6 +9,7 @@ use txweir_core::qdisc::cake::{self, Framing};
 use txweir_core::qdisc::dualpi2::{Share, Step};
 use txweir_core::qdisc::etf::Clock;
 use txweir_core::qdisc::ets::Quanta;
+use txweir_core::qdisc::gred;
 use txweir_core::qdisc::mqprio::{Mode, Preemption, Ranges, Rates, Shaper};
 use txweir_core::qdisc::red::Qevent;
 use txweir_core::qdisc::rough::Profile;
@@ -159,6 +160,11 @@ pub(crate) fn value_words(param: &Param, rng: &mut Rng) -> Vec<String> {
             (100_000 + log_uniform(rng, 1 << 20)).to_string(),
         ],
         e if e == Clock::EXPECTED => vec![(*pick(rng, &["CLOCK_TAI", "TAI", "tai"])).into()],
+        e if e == gred::QUEUE_EXPECTED => {
+            let number = log_uniform(rng, 15).to_string();
+            let words = "limit 60000b min 3000b max 9000b avpkt 1000b";
+            [vec![number], words.split(' ').map(String::from).collect()].concat()
+        }
         e if e == sfb::Part::EXPECTED => vec![exact_of(&sfb::Part(log_uniform(rng, 65_535) as u16))],
         e if e == Mask::EXPECTED => vec![log_uniform(rng, 1 << 14).to_string()],
         e if e == NanosBare::EXPECTED => {

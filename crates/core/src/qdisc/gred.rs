@@ -43,7 +43,7 @@ use crate::sched::spec::{Capacity, Flags as Effects, RefusedBy, Refuser, Style, 
 use crate::text::error::{ConfigError, ErrorKind, Reason};
 use crate::text::stats::{Counter, Counters as _};
 
-pub use config::{Config, Flags, QueueConfig, Rules};
+pub use config::{Config, Flags, QUEUE_EXPECTED, QueueConfig, Rules};
 
 /// Most virtual queues.
 pub const QUEUES: usize = 16;

@@ -65,7 +65,14 @@ fn words_before_the_kind() {
         ("qdisc add root", "p:1:1: this does not say which kind (expected one of {kinds})"),
         ("qdisc add root fq_codl", "p:1:16: there is no qdisc kind \"fq_codl\" (did you mean \"fq_codel\"?)"),
         ("qdisc add rot pfifo", "p:1:11: there is no qdisc kind \"rot\" (did you mean \"root\"?)"),
-        ("qdisc add root teql0", "p:1:16: txweir has no qdisc teql0: Linux has it (expected one of {kinds})"),
+        (
+            "qdisc add root teql0",
+            concat!(
+                "p:1:16: txweir has no qdisc teql0: Linux has it (it only feeds the kernel's device teql0, which ",
+                "sends by several devices in turn to the neighbours behind them; txweir has neither: mq takes ",
+                "turns over the queues of one device)"
+            ),
+        ),
         (
             "qdisc add parent 1:1:1 pfifo",
             concat!(

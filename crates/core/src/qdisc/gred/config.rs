@@ -20,6 +20,9 @@ use crate::text::value::{Json, Quantity, Show, Value, Words, exact_of};
 
 use super::{KIND, QUEUES};
 
+/// Words of a virtual queue.
+pub const QUEUE_EXPECTED: &str = "a whole number; the words of the queue stand beside it";
+
 /// The priority of a queue for which none is given, as in Linux.
 const PRIO: u8 = 8;
 
@@ -138,6 +141,7 @@ const NUMBER: (&str, Quantity) = (<u32 as Value>::EXPECTED, Quantity::Other);
 const SIZE: (&str, Quantity) = (<Bytes as Value>::EXPECTED, Quantity::Bytes);
 const RATE: (&str, Quantity) = (<Rate as Value>::EXPECTED, Quantity::Rate);
 const CHANCE: (&str, Quantity) = (<Probability as Value>::EXPECTED, Quantity::Other);
+const QUEUE: (&str, Quantity) = (QUEUE_EXPECTED, Quantity::Other);
 /// The range of sizes.
 const BITS_32: &str = "at most 4294967295 bytes";
 
@@ -177,7 +181,7 @@ impl Params for Config {
             "Mark ECN-capable packets instead of dropping them: of all queues with `setup`, or of one.",
         ),
         flag(&["harddrop"], "Drop, and do not mark, when the average is at `max` or above."),
-        param(&["vq", "DP"], NUMBER, "0 to 15", "0", "The virtual queue that the other words are about."),
+        param(&["vq", "DP"], QUEUE, "0 to 15", "0", "The virtual queue that the other words are about."),
         param(&["min"], SIZE, BITS_32, "0", "Average queue from which on packets are marked. Must be given."),
         param(
             &["max"],
