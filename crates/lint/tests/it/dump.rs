@@ -81,6 +81,12 @@ fn configured(qdiscs: &Value) -> Vec<String> {
             // A counter of htb stands among the options.
             all.remove("direct_packets_stat");
         }
+        let queues = options.get_mut("vqs").and_then(Value::as_array_mut);
+        for queue in queues.into_iter().flatten().filter_map(Value::as_object_mut) {
+            // So do those of the queues of gred. A cell follows from the bandwidth, which is not printed.
+            let kept = ["vq", "prio", "limit", "min", "max", "ecn", "harddrop", "ewma", "probability"];
+            queue.retain(|key, _| kept.contains(&key.as_str()));
+        }
         format!("{} {} {} {} {options}", q["kind"], q["handle"], q["root"], q["parent"])
     };
     let mut all: Vec<String> = qdiscs.as_array().into_iter().flatten().map(one).collect();

@@ -14,7 +14,7 @@ use crate::base::env::Env;
 use crate::base::units::{Bytes, Rate};
 use crate::law::red::RedParams;
 use crate::qdisc::red::{Average, BANDWIDTH};
-use crate::text::error::{ConfigError, ErrorKind, Object};
+use crate::text::error::{ConfigError, ErrorKind, Object, Reason};
 use crate::text::params::{Param, Params, SetOutcome, Shown};
 use crate::text::value::{Json, Quantity, Show, Value, Words, exact_of};
 
@@ -487,7 +487,8 @@ impl Config {
     /// Refuses a queue of its own line, as the kernel does.
     fn check_queue(&self, said: &[Said]) -> Result<(), ConfigError> {
         if self.vqs == 0 {
-            return Err(error(ErrorKind::Missing, "setup", "setup, vqs and default for a new qdisc", ""));
+            let err = error(ErrorKind::Missing, "setup", "setup, vqs and default for a new qdisc", "");
+            return Err(err.reason(Reason::Part));
         }
         let number = value(said, "vq");
         if number >= self.vqs.into() {
