@@ -221,9 +221,19 @@ const TAPRIO: [&str; 4] = [
 const GRED: [&str; 6] = [
     "setup vqs 4 default 1",
     "setup vqs 16 default 15 limit 20000b harddrop vq 1 limit 9000b min 1500b max 4500b avpkt 500b burst 6",
-    "setup vqs 2 default 0 vq 0 limit 40000b min 4000b max 4001b avpkt 1000b burst 8 probability 0.2 vq 1 limit 5000b min 2000b max 9000b avpkt 500b burst 9 ecn",
-    "setup vqs 3 default 2 grio limit 90000b vq 0 limit 60000b min 3000b max 9000b avpkt 1000b burst 6 prio 1 vq 1 limit 60000b min 3000b max 9000b avpkt 1000b burst 6 prio 2 ecn harddrop vq 2 limit 70000b min 3000b max 9000b avpkt 1000b burst 6 prio 9",
-    "setup vqs 3 default 0 grio ecn vq 0 limit 60000b min 3000b max 9000b avpkt 1000b burst 6 prio 4 vq 2 limit 60000b min 5000b max 15000b avpkt 1000b burst 9 prio 4",
+    concat!(
+        "setup vqs 2 default 0 vq 0 limit 40000b min 4000b max 4001b avpkt 1000b burst 8 probability 0.2",
+        " vq 1 limit 5000b min 2000b max 9000b avpkt 500b burst 9 ecn"
+    ),
+    concat!(
+        "setup vqs 3 default 2 grio limit 90000b vq 0 limit 60000b min 3000b max 9000b avpkt 1000b burst 6",
+        " prio 1 vq 1 limit 60000b min 3000b max 9000b avpkt 1000b burst 6 prio 2 ecn harddrop",
+        " vq 2 limit 70000b min 3000b max 9000b avpkt 1000b burst 6 prio 9"
+    ),
+    concat!(
+        "setup vqs 3 default 0 grio ecn vq 0 limit 60000b min 3000b max 9000b avpkt 1000b burst 6 prio 4",
+        " vq 2 limit 60000b min 5000b max 15000b avpkt 1000b burst 9 prio 4"
+    ),
     "vq 1 limit 8000b min 1000b max 3000b avpkt 250b burst 10 bandwidth 1mbit prio 3",
 ];
 

@@ -1,24 +1,24 @@
-//! gred: generalised RED (tc-gred(8)): up to 16 virtual queues in one FIFO, each with thresholds, an
-//! average and a limit of its own, so that some packets are dropped before others. The law is
+//! gred: generalised RED (tc-gred(8)): up to 16 virtual queues in one FIFO, each with thresholds,
+//! an average and a limit of its own, so that some packets are dropped before others. The law is
 //! `law::red`. O(1) per packet, and with `grio` O(queues).
 //!
-//! A packet's queue is the low four bits of the minor number of the class that it came with: the one
-//! that filters at the egress hook give it (Linux keeps that number as `tc_index`), or that the
+//! A packet's queue is the low four bits of the minor number of the class that it came with: the
+//! one that filters at the egress hook give it (Linux keeps that number as `tc_index`), or that the
 //! sender names. Without parameters for that queue it is the default one; without any for that one
 //! either, the packet is only bounded by `limit`.
 //!
 //! - Averages: of the bytes of the queue alone. With `grio` those of all busy queues of a lower
-//!   `prio` are added to it (RIO: Clark and Fang, "Explicit Allocation of Best-Effort Packet Delivery
-//!   Service", 1998); but if two queues have the same `prio`, all queues share one average, of the
-//!   bytes of all (WRED).
+//!   `prio` are added to it (RIO: Clark and Fang, "Explicit Allocation of Best-Effort Packet
+//!   Delivery Service", 1998); but if two queues have the same `prio`, all queues share one
+//!   average, of the bytes of all (WRED).
 //! - Memory: 0.5 KiB a queue, and 4 bytes for each packet that the path can hold.
 //! - I1: order of arrival is order of departure.
 //! - I2: a queue that accepts a packet has at most `limit` bytes with it.
-//! - I3: the bytes of a queue are those of its packets that wait, whatever commands have come since.
+//! - I3: the bytes of a queue are those of its packets that wait, whatever commands have come.
 //! - Differs from Linux (PARITY.md: gred-index, gred-one-line, gred-prio, gred-shown-average,
-//!   red-idle-cells, red-probability): a packet is counted out of the queue that it was
-//!   counted into; one line may make the whole; a `prio` has 8 bits; the average that is shown is that
-//!   of the last packet.
+//!   red-idle-cells, red-probability): a packet is counted out of the queue that it was counted
+//!   into; one line may make the whole; a `prio` has 8 bits; the average that is shown is that of
+//!   the last packet.
 
 mod config;
 

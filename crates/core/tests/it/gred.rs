@@ -215,7 +215,8 @@ fn a_change_begins_the_average_anew_and_keeps_the_counters() {
     assert_eq!(lane.part("1", "qave"), average);
 }
 
-/// gred-index: a packet is counted where it came in, although its number names another queue by then.
+/// gred-index: a packet is counted where it came in, although its number names another queue by
+/// then.
 #[test]
 fn a_packet_leaves_the_queue_that_it_was_counted_in() {
     let line = format!("vq 1 {HIGH}");
@@ -286,7 +287,7 @@ fn priorities_and_limits_follow_from_the_qdisc() {
         lane.change(T0, Handle::ROOT, &line).unwrap();
     }
     assert_eq!(prio(&lane), ["3", "3"]);
-    // What a queue has it keeps.
+    // A queue keeps its parameters.
     lane.change(T0, Handle::ROOT, "setup vqs 3 default 2 limit 7000").unwrap();
     assert_eq!(prio(&lane), ["3", "3"]);
     assert!(options(&lane).contains("limit 7000b vq 1 limit 20000b"), "{}", options(&lane));
@@ -334,7 +335,7 @@ fn what_gred_refuses() {
     refused(&format!("setup vqs 4 default 1 ecn vq 1 {LOW} ecn"), &format!("gred vq: expected {flags}"));
     assert!(built("setup vqs 4 default 1 min 5").unwrap().ends_with("given \"min\""));
     assert!(built(&format!("{whole} 1 {LOW} vqs 3")).unwrap().ends_with("given \"vqs\""));
-    // What depends on the present parameters.
+    // Refusals by the present parameters.
     let change =
         |lane: &mut Lane, line: &str| lane.change(T0, Handle::ROOT, line).err().map(|e| e.to_string());
     let mut lane = gred("vqs 4 default 0", &[&format!("vq 1 {LOW} ecn")]);

@@ -1,5 +1,5 @@
-//! gred: `struct tc_gred_sopt` for the qdisc, `struct tc_gred_qopt` for a virtual queue with what stands
-//! beside it, and in a listing all queues at once with their counters.
+//! gred: `struct tc_gred_sopt` for the qdisc, `struct tc_gred_qopt` for a virtual queue with what
+//! stands beside it, and in a listing all queues at once with their counters.
 
 use txweir_core::qdisc::gred::QUEUES;
 use txweir_core::qdisc::red::packet_time;

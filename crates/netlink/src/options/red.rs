@@ -87,8 +87,8 @@ fn bandwidth(wlog: u8, cell_log: u8, table: &[u8]) -> u64 {
     (u64::from(AVPKT) * 1_000_000 / u64::from(high)).clamp(1, u32::MAX.into())
 }
 
-/// Returns words that derive this weight of the average, with a min of so many bytes, and this table
-/// of an idle queue; `given` is the min as it was sent.
+/// Returns words that derive this weight of the average, with a min of so many bytes, and this
+/// table of an idle queue; `given` is the min as it was sent.
 pub(super) fn law_words(kind: &str, given: u32, min: u32, (wlog, cell_log): (u8, u8), table: &[u8]) -> Words {
     let Some(burst) = burst_of(min, wlog) else {
         let text = format!("{kind}: no burst has the weight {wlog} of the average beside the min {given}");

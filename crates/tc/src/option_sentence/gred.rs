@@ -6,23 +6,26 @@ use std::borrow::Cow;
 use txweir_core::text::error::Reason;
 use txweir_core::{ConfigError, ErrorKind};
 
-use super::average;
+use super::{average, refused};
 
 /// tc's sentence for more virtual queues than there can be.
 const ONLY_16: &str = "GRED: only 16 VQs are currently supported";
 
-/// Returns tc's sentence for options of gred; `None` where that of all kinds is tc's, or the kind is
-/// another one.
+/// Returns tc's sentence for options of gred; `None` where that of all kinds is tc's, or the kind
+/// is another one.
 pub(super) fn of(kind: &str, key: &str, err: &ConfigError, words: &[&str]) -> Option<Cow<'static, str>> {
     if kind != "gred" {
         return None;
     }
     let declared = err.reason == Some(Reason::DeclaredRange);
     Some(match (err.kind, key) {
-        (ErrorKind::OutOfRange, "vqs" | "vq") if err.is_given("0") => match words.contains(&"default") {
-            true => early_default().into(),
-            false => "Illegal gred setup parameters".into(),
-        },
+        // Before vqs, or with none of them.
+        (ErrorKind::OutOfRange, "vqs") if matches!(refused(err, words), "default" | "0") => {
+            match words.contains(&"default") {
+                true => "\"default\" must be defined after \"vqs\"".into(),
+                false => "Illegal gred setup parameters".into(),
+            }
+        }
         (ErrorKind::OutOfRange, "vqs" | "DPs" | "vq" | "DP") if declared && fits(&err.given) => {
             ONLY_16.into()
         }
@@ -42,11 +45,6 @@ pub(super) fn of(kind: &str, key: &str, err: &ConfigError, words: &[&str]) -> Op
         }
         _ => return None,
     })
-}
-
-/// Returns tc's sentence for a `default` in front of `vqs`.
-pub(super) const fn early_default() -> &'static str {
-    "\"default\" must be defined after \"vqs\""
 }
 
 /// True if a number has the 32 bits in which tc reads it.

@@ -1,5 +1,5 @@
-//! gred as tc prints it: the words of the qdisc, and lines for each virtual queue, with its counters
-//! among the options.
+//! gred as tc prints it: the words of the qdisc, and lines for each virtual queue, with its
+//! counters among the options.
 
 use std::fmt::Write;
 

@@ -53,7 +53,7 @@ impl PartialEq for Config {
     }
 }
 
-/// What happens to packets in place of a drop, or of a mark.
+/// The choice between marks and drops.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Flags {
     /// ECN-capable packets are marked and not dropped.
@@ -174,7 +174,10 @@ impl Params for Config {
             SIZE,
             BITS_32,
             "0",
-            "With `setup`, most bytes of packets without a queue, and the greatest limit of one; 0 is the length of the device's queue in full frames. Of a queue, most bytes that wait.",
+            concat!(
+                "With `setup`, most bytes of packets without a queue, and the greatest limit of one; 0 is the ",
+                "length of the device's queue in full frames. Of a queue, most bytes that wait."
+            ),
         ),
         flag(
             &["ecn"],
@@ -443,8 +446,8 @@ impl Config {
         Ok(own)
     }
 
-    /// Returns the parameters of a queue by its words, and their law: what tc works out before it asks
-    /// the kernel.
+    /// Returns the parameters of a queue by its words, and their law: tc works both out before it
+    /// asks the kernel.
     fn queue_of(said: &[Said]) -> Result<(QueueConfig, RedParams), ConfigError> {
         let sizes = ["limit", "min", "max", "avpkt"];
         let missing = |key: &&&str| value(said, key) == 0;
@@ -543,8 +546,8 @@ fn beyond(number: u64, vqs: u8) -> ConfigError {
     error(ErrorKind::OutOfRange, "vq", &expected, &format!("{number}"))
 }
 
-/// Returns the refusal of flags of the qdisc beside those of a queue; `key` begins the words that are
-/// refused.
+/// Returns the refusal of flags of the qdisc beside those of a queue; `key` begins the words that
+/// are refused.
 fn both_flags(key: &str) -> ConfigError {
     let expected = "ecn and harddrop either with setup or with the virtual queues";
     error(ErrorKind::Conflict, key, expected, "both")
