@@ -218,8 +218,9 @@ const TAPRIO: [&str; 4] = [
 ];
 
 /// Options of gred: a virtual queue needs several words, and the qdisc before it.
-const GRED: [&str; 6] = [
-    "setup vqs 4 default 1",
+const GRED: [&str; 7] = [
+    "setup vqs 16 default 15",
+    "setup vqs 2 default 0 grio limit 30000b",
     "setup vqs 16 default 15 limit 20000b harddrop vq 1 limit 9000b min 1500b max 4500b avpkt 500b burst 6",
     concat!(
         "setup vqs 2 default 0 vq 0 limit 40000b min 4000b max 4001b avpkt 1000b burst 8 probability 0.2",

@@ -160,8 +160,8 @@ fn words_before_the_kind() {
         ("actions add", "p:1:9: this does not say which action (expected action KIND ...)"),
         ("actions ls action", "p:1:9: this does not say which action (expected action KIND ...)"),
         (
-            "class add dev eth0 parent 1: classid 1:1 gred weight 10",
-            "p:1:42: there is no kind \"gred\" with classes (expected one of {classes})",
+            "class add dev eth0 parent 1: classid 1:1 teql0 weight 10",
+            "p:1:42: there is no kind \"teql0\" with classes (expected one of {classes})",
         ),
         ("qdisc add root 'pfifo", "p:1:16: this ' is not closed on its line (expected a closing ')"),
     ] {
