@@ -279,8 +279,10 @@ pub struct RedAverage {
 
 impl RedAverage {
     /// Records that nothing is queued any more: from `now` on the average shrinks with time.
-    pub(crate) fn start_idle(&mut self, now: Instant) {
-        self.idle_since.get_or_insert(now);
+    pub(crate) const fn start_idle(&mut self, now: Instant) {
+        if self.idle_since.is_none() {
+            self.idle_since = Some(now);
+        }
     }
 }
 
