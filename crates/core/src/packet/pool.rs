@@ -199,6 +199,13 @@ impl Pool {
         }
         self.note_index(p);
     }
+    /// Gives a copy the detail of the packet in slot `original`, if details are kept.
+    #[inline]
+    pub(crate) fn copy_detail(&mut self, original: usize, copy: &Pkt) {
+        if let Some(detail) = self.details.get(original).copied() {
+            self.set_detail(copy, &detail);
+        }
+    }
     /// Stores the number of the class that the packet came with, if details are kept.
     #[inline]
     pub(crate) fn note_index(&mut self, p: &Pkt) {

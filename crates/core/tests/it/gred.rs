@@ -199,6 +199,35 @@ fn a_full_queue_leaves_room_to_the_others() {
     assert_eq!((counts(&lane, "2"), lane.backlog()), ([14, 0, 0, 5], 13));
 }
 
+/// A copy that netem makes is of the packet's queue, also where a kind beside it wants details.
+#[test]
+fn a_copy_is_of_the_queue_of_its_packet() {
+    let mut lane = Lane::new("prio", "bands 3");
+    let class = |of: Handle, minor| Handle::new(of.major(), minor);
+    let root = lane.root().handle();
+    let netem = lane.graft(T0, class(root, 1), "netem", "duplicate 100%");
+    let queues = format!("setup vqs 4 default 0 vq 1 {HIGH} vq 2 {HIGH}");
+    let gred = lane.graft(T0, class(netem, 1), "gred", &queues);
+    lane.graft(T0, class(root, 2), "cake", "unlimited");
+    let packets = |lane: &Lane, queue: &str| {
+        let mut packets = 0;
+        lane.path.tree().visit(&mut |_, node| {
+            let mut of = |name: &str, key: &str, n| {
+                if node.handle() == gred && (name, key) == (queue, "packets") {
+                    packets = n;
+                }
+            };
+            node.qdisc().parts(&mut |name, counter, n| of(name, counter.key, n));
+        });
+        packets
+    };
+    for (queue, minor) in [("2", 2), ("1", 1)] {
+        (0..5).for_each(|id| drop(lane.put(T0, id, of(minor).priority(6))));
+        assert_eq!(lane.ids(T0, 20).len(), 10);
+        assert_eq!(packets(&lane, queue), 10);
+    }
+}
+
 #[test]
 fn a_change_begins_the_average_anew_and_keeps_the_counters() {
     let line = format!("vq 1 {LOW}");
