@@ -2,6 +2,7 @@
 
 import re
 
+import policies_gred
 import policies_hfsc
 import policies_htb
 import policies_taprio
@@ -201,6 +202,7 @@ MEANT = {
     "skbprio": [{"row": "skbprio-parent-backlog", "waives": ["backlog"]},
                 {"row": "skbprio-class-packets", "waives": ["class_qlen"]}],
     "hhf": [{"row": "hhf-parent-backlog", "waives": ["backlog"]}],
+    "gred": [{"row": "gred-shown-average", "waives": ["average", "qave"]}],
     "sfb": [{"row": "sfb-class-list", "waives": ["classes"]}],
     "taprio": [{"row": "taprio-drops", "waives": ["drops", "backlog", "qlen", "text"]}, {"row": "own-timers", "waives": ["overlimits"]}],
     "multiq": [{"row": "multi-queue-polls", "waives": ["overlimits"]}, {"row": "multiq-backlog", "waives": ["backlog"]}],
@@ -224,6 +226,7 @@ KINDS = {
     "fq_codel": fq_codel, "tbf": tbf, "ets": ets, "sfq": sfq, "netem": netem, "fq": fq, "red": red, "pie": pie, "fq_pie": fq_pie,
     "skbprio": skbprio, "cake": cake, "drr": lambda d, rate: "", "multiq": lambda d, rate: "", "htb": lambda d, rate: "",
     "hfsc": lambda d, rate: "", "qfq": lambda d, rate: "", "hhf": hhf, "plug": plug, "choke": choke, "sfb": sfb,
+    "gred": lambda d, rate: policies_gred.setup(d),
     # Its options are those of `policies_taprio`.
     "taprio": lambda d, rate: "",
 }
@@ -267,6 +270,8 @@ class Policy:
             self.rate = draw.of(8, 80, 800, 8_000, 64_000, 400_000_000, 1_000_000_000, 10_000_000_000, 100_000_000_000)
         # Sums over what is sent, if a change drops packets that Linux counts as sent.
         self.shrunk, self.peeked, self.deletes = set(), False, False
+        # The virtual queues of each gred that have parameters.
+        self.greds = {}
         # Places of each netem; None for those that are drawn.
         self.places, self.ample = None, False
         # stab-once, stab-gso: at the root, and without super-packets.
@@ -305,6 +310,10 @@ class Policy:
         stab = self.stab if depth == 0 else ""
         self.lines.append(f"qdisc add dev v0 {place} handle {handle:x}: {stab}{kind}{options}")
         self.nodes.append((place, handle, kind, options))
+        if kind == "gred":
+            self.greds[handle] = policies_gred.numbers(self.draw)
+            queues = [policies_gred.queue(self.draw, min(rate, 30_000_000_000), number) for number in self.greds[handle]]
+            self.lines += [f"qdisc change dev v0 {place} handle {handle:x}: gred{words}" for words in queues]
         shaping = shaping and kind != "red"
         for minor in self.own_classes(handle, kind, rate) or children(kind, options, self.queues):
             # A netem or a red with something in its class are rarer than without.
@@ -356,6 +365,10 @@ class Policy:
         if kind in UNCHANGED or kind == "tbf" and any("fifo" in k for k in below) or kind == "red" and below:
             return None
         rate = max(8, self.rate * self.draw.between(5, 20) // 10)
+        if kind == "gred" and self.greds[handle] and self.draw.chance(60):
+            # gred-index: no queue begins while packets wait.
+            words = policies_gred.queue(self.draw, min(rate, 30_000_000_000), self.draw.of(*self.greds[handle]))
+            return f"qdisc change dev v0 {place} handle {handle:x}: gred{words}"
         options = self.changed(kind, rate, before)
         if kind == "tbf":
             self.nodes[self.nodes.index((place, handle, kind, before))] = (place, handle, kind, options)
@@ -497,6 +510,8 @@ def stream(d, policy, kinds, index, count, budget, load, big):
     classes = [handle << 16 | minor for handle, minor, _, _ in policy.classes]
     if classes and d.chance(85):
         drawn["priority"] = d.of(*classes)
+    if "gred" in kinds and policy.queues == 1:
+        drawn["mark"] = d.between(0, policies_gred.MARKS)
     if policy.gates:
         drawn["priority"], drawn["queue"] = policy.gates.place()
     elif policy.queues > 1:
@@ -542,6 +557,8 @@ def scenario(seed, kinds):
     length = max(s["count"] // s["burst"] * sum(s["gap"]) // 2 for s in streams)
     lines = [line for line in (policy.change() for _ in range(d.of(0, 0, 1, 2, 3))) if line]
     policy.lines, lines = ([policy.roomy(line) for line in all_lines] for all_lines in (policy.lines, lines))
+    if "gred" in kinds and queues == 1:
+        policy.lines = policies_gred.hook(policy.lines)
     # In the order in which they were drawn: what only grows must grow in time.
     times = sorted(d.between(1_000_000, 1_000_000 + length) for _ in lines)
     changes = [{"at": at, "tc": line} for at, line in zip(times, lines)]

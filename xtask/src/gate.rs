@@ -10,7 +10,7 @@ const TABLE: &str = "spec/instructions.txt";
 
 /// The counted jobs. The 100 000-flow job is only timed: it measures the memory, not the code. The
 /// jobs of owners are only timed too: valgrind has no membarrier(2).
-const JOBS: [&str; 35] = [
+const JOBS: [&str; 36] = [
     "fifo-direct",
     "fifo-direct-nobql",
     "fifo-queued",
@@ -31,6 +31,7 @@ const JOBS: [&str; 35] = [
     "fq_codel-1k",
     "fq_pie-1k",
     "fq-20k",
+    "gred",
     "hfsc-1k",
     "hhf",
     "htb-1k",

@@ -195,6 +195,12 @@ pub const JOBS: &[Job] = &[
         make: etf,
     },
     Job { name: "choke", about: "choke, 64 packets standing, above min", peer: false, make: choke },
+    Job {
+        name: "gred",
+        about: "gred with grio over 4 queues, 64 packets standing, below min",
+        peer: false,
+        make: gred,
+    },
     Job { name: "plug", about: "plug, open, 64 packets standing", peer: false, make: plug },
     Job { name: "red", about: "red over bfifo, 64 packets standing, below min", peer: false, make: red },
     Job {
@@ -498,6 +504,14 @@ fn choke() -> Run {
     // Flows that are drawn for each other seldom.
     let flows = draw(1 << 16, |r| (0, r.next_u64() as u32));
     path("choke", "limit 1000 min 20 max 900 bandwidth 10gbit avpkt 64 burst 30", 1024, true, 64, flows)
+}
+
+fn gred() -> Run {
+    let queue = |number| {
+        format!(" vq {number} limit 1mb min 100kb max 300kb avpkt 64 burst 3000 prio {}", number + 1)
+    };
+    let options = format!("setup vqs 4 default 3 grio limit 1mb{}", (0..4).map(queue).collect::<String>());
+    path("gred", &options, 1024, true, 64, vec![(0, 1)])
 }
 
 fn plug() -> Run {

@@ -172,6 +172,8 @@ impl Checker {
             qdisc.options(&mut |s| match (s.param.key, s.value.json()) {
                 // The limit holds for each of three bands; 8 packets may exceed the limits.
                 ("limit", Json::Uint(n)) if spec.kind == "fq" => rule.packets = Some(3 * n + 8),
+                // That of packets without a virtual queue; each queue has its own.
+                ("limit", _) if spec.kind == "gred" => {}
                 ("limit", Json::Uint(n)) if own && s.param.expected == Packets::EXPECTED => {
                     rule.packets = Some(n)
                 }

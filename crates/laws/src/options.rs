@@ -9,6 +9,7 @@ use txweir_core::qdisc::cake::{self, Framing};
 use txweir_core::qdisc::dualpi2::{Share, Step};
 use txweir_core::qdisc::etf::Clock;
 use txweir_core::qdisc::ets::Quanta;
+use txweir_core::qdisc::gred;
 use txweir_core::qdisc::mqprio::{Mode, Preemption, Ranges, Rates, Shaper};
 use txweir_core::qdisc::red::Qevent;
 use txweir_core::qdisc::rough::Profile;
@@ -159,6 +160,11 @@ pub(crate) fn value_words(param: &Param, rng: &mut Rng) -> Vec<String> {
             (100_000 + log_uniform(rng, 1 << 20)).to_string(),
         ],
         e if e == Clock::EXPECTED => vec![(*pick(rng, &["CLOCK_TAI", "TAI", "tai"])).into()],
+        e if e == gred::QUEUE_EXPECTED => {
+            let number = log_uniform(rng, 15).to_string();
+            let words = "limit 60000b min 3000b max 9000b avpkt 1000b";
+            [vec![number], words.split(' ').map(String::from).collect()].concat()
+        }
         e if e == sfb::Part::EXPECTED => vec![exact_of(&sfb::Part(log_uniform(rng, 65_535) as u16))],
         e if e == Mask::EXPECTED => vec![log_uniform(rng, 1 << 14).to_string()],
         e if e == NanosBare::EXPECTED => {
@@ -211,6 +217,27 @@ const TAPRIO: [&str; 4] = [
     "num_tc 1 queues 2@0 clockid TAI cycle-time 900000 sched-entry S 1 300000 sched-entry S 0 700000",
 ];
 
+/// Options of gred: a virtual queue needs several words, and the qdisc before it.
+const GRED: [&str; 7] = [
+    "setup vqs 16 default 15",
+    "setup vqs 2 default 0 grio limit 30000b",
+    "setup vqs 16 default 15 limit 20000b harddrop vq 1 limit 9000b min 1500b max 4500b avpkt 500b burst 6",
+    concat!(
+        "setup vqs 2 default 0 vq 0 limit 40000b min 4000b max 4001b avpkt 1000b burst 8 probability 0.2",
+        " vq 1 limit 5000b min 2000b max 9000b avpkt 500b burst 9 ecn"
+    ),
+    concat!(
+        "setup vqs 3 default 2 grio limit 90000b vq 0 limit 60000b min 3000b max 9000b avpkt 1000b burst 6",
+        " prio 1 vq 1 limit 60000b min 3000b max 9000b avpkt 1000b burst 6 prio 2 ecn harddrop",
+        " vq 2 limit 70000b min 3000b max 9000b avpkt 1000b burst 6 prio 9"
+    ),
+    concat!(
+        "setup vqs 3 default 0 grio ecn vq 0 limit 60000b min 3000b max 9000b avpkt 1000b burst 6 prio 4",
+        " vq 2 limit 60000b min 5000b max 15000b avpkt 1000b burst 9 prio 4"
+    ),
+    "vq 1 limit 8000b min 1000b max 3000b avpkt 250b burst 10 bandwidth 1mbit prio 3",
+];
+
 /// Draws random words, well-formed but perhaps refused.
 pub fn random(spec: &Spec, rng: &mut Rng) -> Vec<String> {
     if spec.kind == "mqprio" && chance(rng, 1, 2) {
@@ -220,6 +247,9 @@ pub fn random(spec: &Spec, rng: &mut Rng) -> Vec<String> {
     }
     if spec.kind == "taprio" && chance(rng, 7, 8) {
         return pick(rng, &TAPRIO).split(' ').map(String::from).collect();
+    }
+    if spec.kind == "gred" && chance(rng, 7, 8) {
+        return pick(rng, &GRED).split(' ').map(String::from).collect();
     }
     random_of(spec.params, rng)
 }

@@ -22,6 +22,8 @@ pub(crate) struct Given {
     all: Vec<One>,
     /// Numbers that are no options: counters, and what follows from options.
     also: Vec<(&'static str, i64)>,
+    /// Counters of the parts of a qdisc: part, counter, number.
+    parts: Vec<(&'static str, &'static str, u64)>,
     /// The number of classes of the qdisc.
     pub(crate) classes: usize,
 }
@@ -44,6 +46,15 @@ impl Given {
     /// Adds a number that is no option.
     pub(crate) fn also(&mut self, key: &'static str, n: i64) {
         self.also.push((key, n));
+    }
+    /// Adds a counter of a part.
+    pub(crate) fn also_of(&mut self, part: &'static str, key: &'static str, n: u64) {
+        self.parts.push((part, key, n));
+    }
+    /// Returns a counter of the part of this number; 0 if there is none.
+    pub(crate) fn part(&self, number: u32, key: &str) -> u64 {
+        let is = |part: &str| part.parse() == Ok(number);
+        self.parts.iter().find(|(part, k, _)| *k == key && is(part)).map_or(0, |(_, _, n)| *n)
     }
     /// Returns a whole number, that of an option first; 0 if it is not set, or negative.
     pub(crate) fn number(&self, key: &str) -> u64 {

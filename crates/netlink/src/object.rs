@@ -97,6 +97,7 @@ fn given_of(qdisc: &dyn Qdisc) -> Given {
     given.classes = qdisc.classes().len();
     qdisc.options(&mut |o| given.push(&o));
     qdisc.counters(&mut |counter, n| given.also(counter.key, n.cast_signed()));
+    qdisc.parts(&mut |part, counter, n| given.also_of(part, counter.key, n));
     // The credit of one queue is the debt of the other.
     if let (Some(classic), Some(low)) = (given.signed("credit_c"), given.signed("credit_l")) {
         given.also("credit", if classic == 0 { -low } else { classic });

@@ -12,6 +12,7 @@ mod dualpi2;
 mod ets;
 mod fixed;
 mod fq;
+mod gred;
 mod hfsc;
 mod htb;
 mod mqprio;
@@ -78,6 +79,7 @@ fn of_qdisc(kind: &str) -> Option<Codec> {
         "tbf" => own!(tbf),
         "htb" => own!(htb),
         "hfsc" => own!(hfsc),
+        "gred" => own!(gred),
         "red" => own!(red, read_red, write_red),
         "choke" => own!(red, read_choke, write_choke),
         "sfq" => own!(sfq),

@@ -54,6 +54,9 @@ pub(crate) const NO_DEVICE_TALKING: &str =
 /// Returns Linux's line for a `qdisc` command that core refuses; `None` where Linux takes it.
 pub(crate) fn for_qdisc(cmd: &QdiscCommand, err: &ConfigError) -> Option<&'static str> {
     let key = err.key.as_deref().unwrap_or("");
+    if let (Object::Kind("gred"), Some(line)) = (err.object, for_gred(err, key)) {
+        return Some(line);
+    }
     Some(match (err.kind, key, err.reason) {
         (_, _, Some(Reason::SharedRate | Reason::Memory)) => return None,
         (ErrorKind::UnknownKind, ..) | (ErrorKind::Missing, "kind", _) => UNKNOWN_KIND,
@@ -99,6 +102,24 @@ pub(crate) fn for_qdisc(cmd: &QdiscCommand, err: &ConfigError) -> Option<&'stati
         (ErrorKind::OutOfRange, "clockid", _) => "Error: Invalid clockid. CLOCK_TAI must be used.",
         (ErrorKind::OutOfRange, "delta", _) => "Error: Delta must be positive.",
         _ => INVALID,
+    })
+}
+
+/// Returns Linux's line for options of gred.
+fn for_gred(err: &ConfigError, key: &str) -> Option<&'static str> {
+    Some(match (err.kind, key) {
+        (ErrorKind::Missing, "setup") => {
+            "Error: sch_gred: virtual queue configuration can't be specified at initialization time."
+        }
+        (ErrorKind::OutOfRange, "vq") => "Error: sch_gred: virtual queue index above virtual queue count.",
+        (ErrorKind::Conflict, "setup") => {
+            "Error: sch_gred: can't set per-Qdisc RED flags when per-virtual queue flags are used."
+        }
+        (ErrorKind::Conflict, "vq") => {
+            "Error: sch_gred: can't change per-virtual queue RED flags when per-Qdisc flags are used."
+        }
+        (ErrorKind::Conflict, "min" | "max") => "Error: sch_gred: invalid RED parameters.",
+        _ => return None,
     })
 }
 

@@ -106,9 +106,8 @@ fn walk(
     }
     walk.keys(grammar, false)?;
     match object {
-        Object::Qdisc => qdiscs::finish(&walk, kind)?,
         Object::Filter => filters::finish(&walk, kind)?,
-        Object::Class | Object::Action => {}
+        Object::Qdisc | Object::Class | Object::Action => {}
     }
     Ok((walk.settings, walk.actions))
 }

@@ -1,6 +1,7 @@
 //! tc's own sentences for options of qdiscs and classes that it refuses before it asks the kernel.
 //! tc has a reader for each kind, and each reader has its own words for the same mistake.
 
+mod gred;
 mod parts;
 
 use std::borrow::Cow;
@@ -18,6 +19,9 @@ const BANDWIDTH: &str = "RED: set bandwidth to 10Mbit";
 /// the kind.
 pub(crate) fn of(object: Object, kind: &str, err: &ConfigError, words: &[&str]) -> Cow<'static, str> {
     let key = err.key.as_deref().unwrap_or("");
+    if let Some(said) = gred::of(kind, key, err, words) {
+        return said;
+    }
     match err.kind {
         ErrorKind::UnknownKey if kind == "netem" => parts::beyond(err.word, words, &err.given),
         // It is a key of tc's that has no effect, and lacks its number.

@@ -4,6 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use txweir_core::sched::cx::Cx;
+use txweir_core::text::error::Reason;
 use txweir_core::text::value::Words;
 use txweir_core::{ConfigError, Env, ErrorKind, Tree};
 
@@ -286,6 +287,8 @@ fn check_options(source: &Arc<Source>, cmd: &QdiscCommand) -> Result<(), Diagnos
         // Accepted: the options need the rate of a link that is not known yet, or an ability that
         // only some devices have.
         Err(e) if matches!(e.kind, ErrorKind::NoLinkRate | ErrorKind::Unsupported) => Ok(()),
+        // Or they are about a part of a qdisc that a line before this one makes.
+        Err(e) if e.reason == Some(Reason::Part) && cmd.verb != Verb::Add => Ok(()),
         Err(e) => Err(refusal::of(source, cmd, &e)),
     }
 }

@@ -267,6 +267,25 @@ impl RedParams {
     }
 }
 
+/// An average, and the time since which its queue is empty: what queues that share one average have
+/// in common.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RedAverage {
+    /// The average times 2^wlog.
+    scaled: u64,
+    /// Time since which nothing is queued.
+    idle_since: Option<Instant>,
+}
+
+impl RedAverage {
+    /// Records that nothing is queued any more: from `now` on the average shrinks with time.
+    pub(crate) const fn start_idle(&mut self, now: Instant) {
+        if self.idle_since.is_none() {
+            self.idle_since = Some(now);
+        }
+    }
+}
+
 /// State of the law for one queue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RedState {
@@ -348,6 +367,28 @@ impl RedState {
     #[inline]
     pub fn action(&mut self, p: &RedParams, rng: &mut Rng) -> RedAction {
         self.action_at(p, self.average, rng)
+    }
+
+    /// As `action`, by the average and `more`, averages of other queues as `busy_average` has them.
+    #[inline]
+    pub fn action_beside(&mut self, p: &RedParams, more: u64, rng: &mut Rng) -> RedAction {
+        self.action_at(p, self.average.saturating_add(more), rng)
+    }
+
+    /// Returns the average times `2^wlog`; 0 while nothing is queued.
+    #[inline]
+    pub const fn busy_average(&self) -> u64 {
+        if self.idle_since.is_some() { 0 } else { self.average }
+    }
+
+    /// Returns the part of the state that queues may share.
+    pub const fn shared(&self) -> RedAverage {
+        RedAverage { scaled: self.average, idle_since: self.idle_since }
+    }
+
+    /// Takes over an average that queues share.
+    pub const fn adopt(&mut self, shared: RedAverage) {
+        (self.average, self.idle_since) = (shared.scaled, shared.idle_since);
     }
 
     /// As `action`, by an average of the caller's (times `2^wlog`).

@@ -24,6 +24,9 @@ pub struct Detail {
     pub tcp: Option<TcpDetail>,
     /// Results of the filters at qdiscs (`Tree::route`).
     pub route: Route,
+    /// Minor number of the class that was chosen ahead of the queue, set by the engine: filters at
+    /// qdiscs give the packet other classes.
+    pub index: u16,
     /// Number that the qdisc in which the packet waits keeps for it. A value that is handed in is
     /// overwritten.
     pub note: u32,
@@ -73,6 +76,7 @@ impl Detail {
             l3_offset: h.l3_offset,
             tcp: TcpDetail::of(h, bytes),
             route: Route::default(),
+            index: 0,
             note: 0,
         }
     }

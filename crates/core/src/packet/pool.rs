@@ -197,6 +197,28 @@ impl Pool {
             (slot.src_host, slot.dst_host, slot.l3_offset, slot.tcp) = (0, 0, None, None);
             slot.route = Route::default();
         }
+        self.note_index(p);
+    }
+    /// Gives a copy the detail of the packet in slot `original`, if details are kept.
+    #[inline]
+    pub(crate) fn copy_detail(&mut self, original: usize, copy: &Pkt) {
+        if let Some(detail) = self.details.get(original).copied() {
+            self.set_detail(copy, &detail);
+        }
+    }
+    /// Stores the number of the class that the packet came with, if details are kept.
+    #[inline]
+    pub(crate) fn note_index(&mut self, p: &Pkt) {
+        let class = self.meta(p).class;
+        if let Some(slot) = self.details.get_mut(p.index()) {
+            slot.index = class.minor();
+        }
+    }
+    /// Returns the minor number of the class that the packet came with, whatever class filters at
+    /// qdiscs have given it since. Linux has it as `tc_index`.
+    #[inline]
+    pub(crate) fn class_index(&self, p: &Pkt) -> u16 {
+        self.detail(p).map_or(self.meta(p).class.minor(), |detail| detail.index)
     }
     /// Stores a number for a packet, for the qdisc that it waits in, if details are kept.
     #[inline]

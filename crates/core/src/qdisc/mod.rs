@@ -15,6 +15,7 @@ pub(crate) mod flows;
 pub mod fq;
 pub mod fq_codel;
 pub mod fq_pie;
+pub mod gred;
 pub mod hfsc;
 pub mod hhf;
 pub mod htb;
@@ -59,6 +60,7 @@ pub static KINDS: &[&Spec] = &[
     &Spec::of::<fq::Fq>(),
     &Spec::of::<fq_codel::FqCodel>(),
     &Spec::of::<fq_pie::FqPie>(),
+    &Spec::of::<gred::Gred>(),
     &Spec::of::<hfsc::Hfsc>(),
     &Spec::of::<hhf::Hhf>(),
     &Spec::of::<htb::Htb>(),

@@ -99,7 +99,7 @@ impl Value for Qevent {
 }
 
 /// The link's rate that tc assumes if none is given: 10 Mbit/s.
-const BANDWIDTH: Rate = Rate::from_bits(10_000_000);
+pub(crate) const BANDWIDTH: Rate = Rate::from_bits(10_000_000);
 
 fn in_u32(b: &Bytes) -> bool {
     u32::try_from(b.0).is_ok()
@@ -139,38 +139,63 @@ fn bits32(b: Bytes) -> u32 {
     u32::try_from(b.0).unwrap_or(u32::MAX)
 }
 
+/// The words of an average that counts bytes, from which tc derives the law.
+pub(crate) struct Average {
+    /// See `Config`, as all fields.
+    pub(crate) min: u32,
+    pub(crate) max: u32,
+    pub(crate) avpkt: u32,
+    pub(crate) burst: u32,
+    pub(crate) bandwidth: Rate,
+    pub(crate) probability: Probability,
+}
+
+impl Average {
+    /// Returns the law's parameters, for a kind of that name.
+    pub(crate) fn law(&self, kind: &'static str) -> Result<RedParams, ConfigError> {
+        let refused = |error: ErrorKind, key: &str, e: RedError| {
+            let given = match key {
+                "burst" => self.burst.to_string(),
+                "min" => exact_of(&Bytes(self.min.into())),
+                "max" => exact_of(&Bytes(self.max.into())),
+                _ => exact_of(&self.probability),
+            };
+            let err = ConfigError::new(error, Object::Kind(kind), e, given).key(key);
+            ConfigError { reason: reason_of(e), ..err }
+        };
+        let (min, max) = (self.min, self.max);
+        let wlog = weight_for_burst(min, self.burst, self.avpkt)
+            .map_err(|e| refused(ErrorKind::OutOfRange, "burst", e))?;
+        // The kernel has no form for a probability below one in 2^31 for each byte between the two.
+        if max < min {
+            return Err(refused(ErrorKind::OutOfRange, "max", RedError::Max));
+        }
+        if self.probability.0 << 31 <= u64::from(max - min) << 32 {
+            return Err(refused(ErrorKind::OutOfRange, "probability", RedError::NoProbability));
+        }
+        let probability = match u32::try_from(self.probability.0) {
+            Ok(p) => p,
+            Err(_) => probability_of_one(max - min),
+        };
+        let idle = IdleTable::new(wlog, packet_time(self.bandwidth, self.avpkt));
+        RedParams::new(min, max, wlog, probability, idle).map_err(|e| {
+            let key = if e == RedError::MinTooLarge { "min" } else { "max" };
+            refused(ErrorKind::Conflict, key, e)
+        })
+    }
+}
+
 /// Returns the law's parameters.
 fn law(cfg: &Config) -> Result<RedParams, ConfigError> {
-    let refused = |kind: ErrorKind, key: &str, e: RedError| {
-        let given = match key {
-            "burst" => cfg.burst.to_string(),
-            "min" => exact_of(&cfg.min),
-            "max" => exact_of(&cfg.max),
-            _ => exact_of(&cfg.probability),
-        };
-        let err = ConfigError::new(kind, Object::Kind(Red::KIND), e, given).key(key);
-        ConfigError { reason: reason_of(e), ..err }
+    let average = Average {
+        min: bits32(cfg.min),
+        max: bits32(cfg.max),
+        avpkt: bits32(cfg.avpkt),
+        burst: cfg.burst,
+        bandwidth: cfg.bandwidth,
+        probability: cfg.probability,
     };
-    let (min, max, avpkt) = (bits32(cfg.min), bits32(cfg.max), bits32(cfg.avpkt));
-    let wlog =
-        weight_for_burst(min, cfg.burst, avpkt).map_err(|e| refused(ErrorKind::OutOfRange, "burst", e))?;
-    // The kernel has no form for a probability below one in 2^31 for each byte between the two.
-    if max < min {
-        return Err(refused(ErrorKind::OutOfRange, "max", RedError::Max));
-    }
-    if cfg.probability.0 << 31 <= u64::from(max - min) << 32 {
-        return Err(refused(ErrorKind::OutOfRange, "probability", RedError::NoProbability));
-    }
-    let probability = match u32::try_from(cfg.probability.0) {
-        Ok(p) => p,
-        Err(_) => probability_of_one(max - min),
-    };
-    let packet_time = packet_time(cfg.bandwidth, avpkt);
-    let idle = IdleTable::new(wlog, packet_time);
-    RedParams::new(min, max, wlog, probability, idle).map_err(|e| {
-        let key = if e == RedError::MinTooLarge { "min" } else { "max" };
-        refused(ErrorKind::Conflict, key, e)
-    })
+    average.law(Red::KIND)
 }
 
 /// Returns the finer reason of a refusal: there may be too many packets in a burst, or too few.

@@ -64,6 +64,8 @@ pub enum Reason {
     /// There are more elements than the object can have (`OutOfRange`); without this reason, there
     /// are too few.
     TooMany,
+    /// The words change a part of a qdisc, and there is none (`Missing`).
+    Part,
     /// Other objects refer to it (`Conflict`).
     InUse,
     /// It came with another object, and leaves with that only (`Conflict`).

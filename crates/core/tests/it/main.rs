@@ -42,6 +42,7 @@ mod filters;
 mod fq;
 mod fq_codel;
 mod fq_pie;
+mod gred;
 mod guard;
 mod headers;
 mod hfsc;

@@ -121,6 +121,7 @@ const NO_DEFAULT: [&str; 4] = ["drr", "etf", "hfsc", "qfq"];
 fn ample(kind: &str) -> &'static str {
     match kind {
         "bfifo" => "limit 100mb",
+        "gred" => "setup vqs 2 default 0 limit 10mb",
         "choke" => "limit 100000 bandwidth 10mbit min 20000 max 40000 burst 30000",
         "hhf" => "limit 10000 admit_bytes 1000000000",
         "plug" => "limit 100mb release_indefinite",

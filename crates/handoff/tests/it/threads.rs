@@ -138,6 +138,7 @@ fn every_kind_is_served() {
             "red" => vec!["limit", "400000", "min", "30000", "max", "90000", "avpkt", "1000"],
             "htb" => vec!["default", "0"],
             "ets" => vec!["bands", "3"],
+            "gred" => vec!["setup", "vqs", "2", "default", "0", "limit", "1mb"],
             "choke" => vec!["limit", "1000", "bandwidth", "1gbit"],
             "etf" => vec!["clockid", "CLOCK_TAI"],
             "netem" => vec!["limit", "100000"],

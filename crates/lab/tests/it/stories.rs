@@ -137,6 +137,9 @@ fn the_stories_of_the_kinds_show_what_they_say() {
     // The flood offers more than the line carries.
     let sfb = of("sfb");
     assert!(rate(&sfb, 1) > 1.5 * rate(&sfb, 0));
+    // Of the packets beyond the contract, as many as the others leave room for.
+    let gred = of("gred");
+    assert!(rate(&gred, 0) > 6.99e6 && rate(&gred, 1) < 3e6, "{gred}");
     let hhf = of("hhf");
     // 10 ms of distance, a turn of the uploads' queue, and frames that are on their way.
     assert!(delay(&hhf, 1).max_ns < 20 * common::MS, "{:?}", delay(&hhf, 1));

@@ -128,7 +128,11 @@ impl Apply<'_, '_> {
             let hint = "del it and add it again, or replace it under another handle: its packets are lost";
             return self.out.say(d.hint(Some(hint.into())));
         }
-        self.device.set_qdisc(handle, settings(self.out.source, cmd));
+        let settings = settings(self.out.source, cmd);
+        // A line about a virtual queue leaves the words of the qdisc.
+        if kind != "gred" || settings.has("setup") {
+            self.device.set_qdisc(handle, settings);
+        }
     }
 
     fn replaces(&mut self, c: &QdiscCommand, handle: Handle, kind: &str) {

@@ -39,7 +39,7 @@ pub(super) fn classes(name: &str, spec: Option<&Spec>, settings: &Settings) -> C
     let queues = || settings.queues("queues").iter().map(|q| q.value.0.saturating_add(q.value.1)).max();
     let Some(spec) = spec else {
         return match name {
-            "gred" | "noqueue" | "noop" | "teql0" => Classes::None,
+            "noqueue" | "noop" | "teql0" => Classes::None,
             _ => Classes::Any,
         };
     };
@@ -87,11 +87,11 @@ pub(super) fn held(qdisc: &Qdisc, rate: Option<Rate>, options: &CheckOptions) ->
             let least = rate.map_or(0, |r| r.0 / 10 * 4).max(4 << 20);
             return Held::Bytes(settings.bytes("memlimit").map_or(least, |limit| limit.value.0));
         }
-        (_, Some(spec)) => spec,
-        ("gred", None) => {
+        ("gred", _) => {
             let all = queue.saturating_mul(options.frame());
             return Held::Bytes(settings.bytes("limit").map_or(all, |limit| limit.value.0));
         }
+        (_, Some(spec)) => spec,
         (_, None) => return Held::Packets(limit.unwrap_or(queue)),
     };
     let unit = |key: &str| spec.params.iter().find(|p| p.key == key).map(|p| p.quantity);

@@ -281,7 +281,7 @@ impl<'a> Placed<'a> {
         if item.kind.kind == "netem" && words.contains("us ") && words.contains(" delay ") {
             dump.notes.push(format!("{called}: tc does not print the distribution of the jitter"));
         }
-        if item.kind.kind == "red" {
+        if matches!(item.kind.kind, "red" | "gred") {
             dump.notes
                 .push(format!("{called}: tc does not print the bandwidth, 10Mbit (tc's default) is taken"));
         }

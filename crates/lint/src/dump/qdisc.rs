@@ -3,6 +3,7 @@
 //! function each.
 
 mod cake;
+mod gred;
 mod taprio;
 
 use txweir_core::Env;
@@ -30,6 +31,7 @@ pub(super) fn words(spec: &'static Spec, o: &mut Members<'_>) -> Done<String> {
         "cake" | "cake_mq" => cake::words(o, &mut out)?,
         "dualpi2" => dualpi2(spec, o, &mut out)?,
         "fq" => fq(spec, o, &mut out)?,
+        "gred" => gred::words(o, &mut out)?,
         "htb" => htb(spec, o, &mut out)?,
         "mqprio" => mqprio(o, &mut out)?,
         "taprio" => taprio::words(o, &mut out)?,
@@ -300,20 +302,24 @@ fn etf(o: &mut Members<'_>, out: &mut String) -> Done {
     Ok(())
 }
 
-/// Adds the options of red, or of choke, whose averages count packets of `each` bytes.
-fn red(spec: &'static Spec, each: u32, o: &mut Members<'_>, out: &mut String) -> Done {
+/// Returns a burst that makes the weight of an average that counts packets of `each` bytes.
+fn burst(o: &mut Members<'_>, min: u64, each: u32) -> Done<u32> {
     let Some(wlog) = o.uint("ewma")? else {
         return Err(o.refused("the dump does not tell \"ewma\" and \"probability\": expected that of tc -d"));
     };
     // The exponent of an idle cell follows from the bandwidth, which is not printed.
     o.pass("Scell_log");
-    let min = o.need_uint("min")?;
     let least = u32::try_from(min).unwrap_or(u32::MAX).saturating_mul(each);
     let alike = |burst: &u32| weight_for_burst(least, *burst, AVPKT).is_ok_and(|w| u64::from(w) == wlog);
     let first = least / AVPKT;
-    let Some(burst) = (first..first.saturating_add(1 << 16)).find(alike) else {
-        return Err(o.refused(&format!("no burst makes the weight \"ewma\", given {wlog}")));
-    };
+    let found = (first..first.saturating_add(1 << 16)).find(alike);
+    found.ok_or_else(|| o.refused(&format!("no burst makes the weight \"ewma\", given {wlog}")))
+}
+
+/// Adds the options of red, or of choke, whose averages count packets of `each` bytes.
+fn red(spec: &'static Spec, each: u32, o: &mut Members<'_>, out: &mut String) -> Done {
+    let min = o.need_uint("min")?;
+    let burst = burst(o, min, each)?;
     push(out, "min", &if each == 1 { format!("{min}b") } else { min.to_string() });
     push(out, "avpkt", &format!("{AVPKT}b"));
     push(out, "burst", &burst.to_string());

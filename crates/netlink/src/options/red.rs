@@ -22,7 +22,7 @@ const FLAGS: u16 = 4;
 /// Bytes of the struct.
 const LEN: usize = 16;
 /// Bytes of the table.
-const TABLE: usize = 256;
+pub(super) const TABLE: usize = 256;
 /// The size of an average packet that is taken in place of the one that was not sent.
 pub(super) const AVPKT: u32 = 1000;
 /// The rate that tc takes if none is given, bytes per second.
@@ -87,6 +87,19 @@ fn bandwidth(wlog: u8, cell_log: u8, table: &[u8]) -> u64 {
     (u64::from(AVPKT) * 1_000_000 / u64::from(high)).clamp(1, u32::MAX.into())
 }
 
+/// Returns words that derive this weight of the average, with a min of so many bytes, and this
+/// table of an idle queue; `given` is the min as it was sent.
+pub(super) fn law_words(kind: &str, given: u32, min: u32, (wlog, cell_log): (u8, u8), table: &[u8]) -> Words {
+    let Some(burst) = burst_of(min, wlog) else {
+        let text = format!("{kind}: no burst has the weight {wlog} of the average beside the min {given}");
+        return Err(Refusal::invalid(text));
+    };
+    let mut words = pair("avpkt", AVPKT).to_vec();
+    words.extend(pair("burst", burst));
+    words.extend(pair("bandwidth", format!("{}bps", bandwidth(wlog, cell_log, table))));
+    Ok(words)
+}
+
 /// The struct with what stands beside it.
 fn read(options: &[u8], kind: &str, unit: &str, min_unit: u32) -> Words {
     let all = Attributes::read(options, kind)?;
@@ -104,14 +117,7 @@ fn read(options: &[u8], kind: &str, unit: &str, min_unit: u32) -> Words {
         words.extend(pair(key, format!("{}{unit}", r.u32(at))));
     }
     let min = r.u32(4).saturating_mul(min_unit);
-    let Some(burst) = burst_of(min, wlog) else {
-        let text =
-            format!("{kind}: no burst has the weight {wlog} of the average beside the min {}", r.u32(4));
-        return Err(Refusal::invalid(text));
-    };
-    words.extend(pair("avpkt", AVPKT));
-    words.extend(pair("burst", burst));
-    words.extend(pair("bandwidth", format!("{}bps", bandwidth(wlog, cell_log, table))));
+    words.extend(law_words(kind, r.u32(4), min, (wlog, cell_log), table)?);
     if let Some(parts) = all.u32(MAX_P)? {
         words.extend(pair("probability", probability(parts)));
     }

@@ -381,7 +381,7 @@ fn object(snapshot: &mut Snapshot, head: TcHead, name: &str, options: &[u8]) {
 fn the_reason_is_named_where_nothing_is_copied() {
     let mut snapshot = Snapshot::default();
     let root = TcHead { link: 2, handle: 0x10_0000, parent: u32::MAX, info: 2 };
-    object(&mut snapshot, root, "gred", &[]);
+    object(&mut snapshot, root, "teql0", &[]);
     let mut options = Writer::default();
     options.u32(99, 1);
     object(
@@ -399,7 +399,7 @@ fn the_reason_is_named_where_nothing_is_copied() {
     assert_eq!(
         copied.left_out,
         [
-            "qdisc 10:: there is no kind gred here",
+            "qdisc 10:: there is no kind teql0 here",
             "qdisc 20: of 10:1: fq_codel: there is no attribute 99 of 4 bytes here",
             "qdisc 30: of 10:2: tbf: attribute 1: expected a length of 4 to 4 bytes, given 9",
         ]

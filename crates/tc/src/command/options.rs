@@ -93,7 +93,9 @@ pub(super) fn check(
     {
         return Err(twice(source, declared, options, again));
     }
-    let mistake = rate_too_early(declared.kind(), &words, mistake.as_ref()).or(mistake);
+    let mistake = rate_too_early(declared.kind(), &words, mistake.as_ref())
+        .or_else(|| out_of_order(declared.kind(), &words, mistake.as_ref()))
+        .or(mistake);
     let Some(mistake) = mistake else { return Ok(()) };
     let status = |mistake: &ConfigError| status_of(declared, mistake, &words);
     let mistake = match status(&mistake) {
@@ -145,6 +147,38 @@ fn rate_too_early(kind: &'static str, words: &[&str], mistake: Option<&ConfigErr
     let at = words.iter().take_while(|word| **word != "bw_rlimit").position(is_rate)?;
     let first = mistake.and_then(|mistake| mistake.word).is_none_or(|other| at <= other);
     (kind == "mqprio" && first).then(|| unknown_key(kind, words[at], at))
+}
+
+/// Returns the error for a word of gred in another place than tc takes it, if tc meets it before
+/// `mistake`: `setup` comes first, and `vqs` before `default`; without it these are no words.
+fn out_of_order(kind: &'static str, words: &[&str], mistake: Option<&ConfigError>) -> Option<ConfigError> {
+    let at = |any: &[&str]| words.iter().skip(1).position(|word| any.contains(word)).map(|at| at + 1);
+    let object = error::Object::Kind(kind);
+    let err = match words {
+        _ if kind != "gred" => return None,
+        ["setup", ..] => match (at(&["setup"]), at(&["default"]), at(&["vqs", "DPs"])) {
+            (Some(again), ..) => unknown_key(kind, "setup", again),
+            (None, Some(default), vqs) if vqs.is_none_or(|vqs| default < vqs) => {
+                ConfigError::new(ErrorKind::OutOfRange, object, "vqs before default", "0")
+                    .key("vqs")
+                    .word(default)
+            }
+            _ => return None,
+        },
+        [first, ..] => {
+            let own = ["vqs", "DPs", "default", "grio"];
+            match if own.contains(first) { Some(0) } else { at(&own) } {
+                Some(at) => unknown_key(kind, words[at], at),
+                None => {
+                    let expected = "setup in front of the other words";
+                    let late = at(&["setup"])?;
+                    ConfigError::new(ErrorKind::BadValue, object, expected, "setup").key("setup").word(late)
+                }
+            }
+        }
+        [] => return None,
+    };
+    mistake.and_then(|mistake| mistake.word).is_none_or(|other| err.word < Some(other)).then_some(err)
 }
 
 /// Returns the error for a word that is no key, behind a value that the kernel refuses: tc reads

@@ -23,8 +23,6 @@ pub(super) enum Arg {
     Int(i64, i64),
     /// A hexadecimal number, with `0x` or without, up to this.
     Hex(u64),
-    /// A decimal fraction.
-    Decimal,
     /// A number and, after a slash, a mask: `5/0xff`.
     Masked(u64),
     /// A class: `1:10`, `:10`, `10`, `root`, `none`.
@@ -154,20 +152,16 @@ pub(super) struct Grammar {
     pub keys: &'static [Key],
     /// True if keys may be cut short.
     pub cut: bool,
-    /// Lists of keys: one key of each list must be given.
-    pub needs: &'static [&'static [&'static str]],
     /// tc's way to refuse words.
     pub refuses: Refuses,
     /// tc's way to refuse a word that is no key, where it is not that of `refuses`.
     pub unknown: Option<Wrong>,
-    /// tc's line for a line that lacks a key of `needs`.
-    pub lacks: Option<&'static str>,
 }
 
 impl Grammar {
     /// Returns a grammar with all keys whole, repeatable and optional.
     pub(super) const fn of(kinds: &'static [&'static str], keys: &'static [Key]) -> Self {
-        Self { kinds, keys, cut: false, needs: &[], refuses: Refuses::AsKey, unknown: None, lacks: None }
+        Self { kinds, keys, cut: false, refuses: Refuses::AsKey, unknown: None }
     }
     /// Sets tc's way to refuse words.
     pub(super) const fn refuses(mut self, refuses: Refuses) -> Self {
@@ -179,19 +173,9 @@ impl Grammar {
         self.unknown = Some(unknown);
         self
     }
-    /// Sets tc's line for a line that lacks a key.
-    pub(super) const fn lacks(mut self, line: &'static str) -> Self {
-        self.lacks = Some(line);
-        self
-    }
     /// Allows keys to be cut short.
     pub(super) const fn cut(mut self) -> Self {
         self.cut = true;
-        self
-    }
-    /// Requires one key of each of these lists.
-    pub(super) const fn needs(mut self, needs: &'static [&'static [&'static str]]) -> Self {
-        self.needs = needs;
         self
     }
 

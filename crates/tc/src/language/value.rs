@@ -149,7 +149,6 @@ impl Arg {
             Self::Uint(min, max) => uint(word).is_some_and(|n| (min..=max).contains(&n)),
             Self::Int(min, max) => int(word).is_some_and(|n| (min..=max).contains(&n)),
             Self::Hex(max) => hex(word).is_some_and(|n| n <= max),
-            Self::Decimal => exotic(word).is_some_and(str::is_empty),
             Self::Masked(max) => match word.split_once('/') {
                 Some((value, mask)) => [value, mask].iter().all(|w| uint(w).is_some_and(|n| n <= max)),
                 None => uint(word).is_some_and(|n| n <= max),
@@ -175,7 +174,6 @@ impl Arg {
             Self::Int(i64::MIN, _) => "a whole number".into(),
             Self::Int(min, max) => format!("a whole number from {min} to {max}"),
             Self::Hex(max) => format!("a hexadecimal number up to {max:x}"),
-            Self::Decimal => "a number".into(),
             Self::Masked(_) => "a number, or number/mask".into(),
             Self::ClassId => "a class (1:10; hexadecimal)".into(),
             Self::Table => "a hash table (2: or 2:a:; hexadecimal)".into(),

@@ -73,7 +73,6 @@ impl<'a> Walk<'a> {
     /// Reads keys of `grammar` to the end, or to the first word that is none of its keys where
     /// others may follow.
     pub(super) fn keys(&mut self, grammar: &Grammar, others_follow: bool) -> Done {
-        let mut given: Vec<&'static str> = Vec::new();
         while let Some(word) = self.peek() {
             let Some(key) = grammar.find(word) else {
                 if others_follow {
@@ -81,14 +80,7 @@ impl<'a> Walk<'a> {
                 }
                 return Err(self.unknown(grammar));
             };
-            given.push(key.name());
             self.key(key, grammar)?;
-        }
-        for needed in grammar.needs {
-            if !needed.iter().any(|key| given.contains(key)) {
-                let err = self.missing(&needed.join(" or "));
-                return Err(Diagnostic { linux: grammar.lacks.map(Into::into), ..err });
-            }
         }
         Ok(())
     }
@@ -261,14 +253,6 @@ impl<'a> Walk<'a> {
             Some(wrong) => Diagnostic { given: word.into(), ..err }.linux(wrong.of(word, false)),
             None => err,
         }
-    }
-
-    /// Returns the error for a missing word.
-    pub(super) fn missing(&self, what: &str) -> Diagnostic {
-        let message = format!("{} needs {what}", self.what);
-        let mut d = Diagnostic::error(code::MISSING, self.source, self.origin.clone(), message);
-        d.given.clear();
-        d
     }
 }
 

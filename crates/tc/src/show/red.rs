@@ -33,9 +33,7 @@ pub(super) fn options<S: Show>(qdisc: &dyn Qdisc, form: &Form, unit: &dyn Fn(u64
     // The weight follows from a number of bytes.
     let each = if qdisc.spec().kind == "choke" { bits32("avpkt") } else { 1 };
     let min = bits32("min").saturating_mul(each);
-    let wlog = weight_for_burst(min, bits32("burst"), bits32("avpkt")).unwrap_or(0);
-    let time = packet_time(Rate(number("bandwidth")), bits32("avpkt"));
-    let cell_log = IdleTable::new(wlog, time).cell_log();
+    let (wlog, cell_log) = derived(min, bits32("burst"), bits32("avpkt"), Rate(number("bandwidth")));
     let chance = match value("probability") {
         Some(Json::Number(digits)) => probability(digits.parse().unwrap_or(0.0)),
         _ => "0".into(),
@@ -47,4 +45,11 @@ pub(super) fn options<S: Show>(qdisc: &dyn Qdisc, form: &Form, unit: &dyn Fn(u64
     push("probability", chance.clone(), Json::Number(chance));
     push("Scell_log", cell_log.to_string(), Json::Uint(cell_log.into()));
     printed
+}
+
+/// Returns what tc derives from these sizes and this rate: the weight of the average, and the
+/// length of a cell of its idle times, both logarithms.
+pub(super) fn derived(min: u32, burst: u32, avpkt: u32, bandwidth: Rate) -> (u8, u8) {
+    let wlog = weight_for_burst(min, burst, avpkt).unwrap_or(0);
+    (wlog, IdleTable::new(wlog, packet_time(bandwidth, avpkt)).cell_log())
 }

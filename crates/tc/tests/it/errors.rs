@@ -66,8 +66,12 @@ fn words_before_the_kind() {
         ("qdisc add root fq_codl", "p:1:16: there is no qdisc kind \"fq_codl\" (did you mean \"fq_codel\"?)"),
         ("qdisc add rot pfifo", "p:1:11: there is no qdisc kind \"rot\" (did you mean \"root\"?)"),
         (
-            "qdisc add root gred limit 10",
-            "p:1:16: txweir has no qdisc gred: Linux has it (expected one of {kinds})",
+            "qdisc add root teql0",
+            concat!(
+                "p:1:16: txweir has no qdisc teql0: Linux has it (it only feeds the kernel's device teql0, which ",
+                "sends by several devices in turn to the neighbours behind them; txweir has neither: mq takes ",
+                "turns over the queues of one device)"
+            ),
         ),
         (
             "qdisc add parent 1:1:1 pfifo",
@@ -156,8 +160,8 @@ fn words_before_the_kind() {
         ("actions add", "p:1:9: this does not say which action (expected action KIND ...)"),
         ("actions ls action", "p:1:9: this does not say which action (expected action KIND ...)"),
         (
-            "class add dev eth0 parent 1: classid 1:1 gred weight 10",
-            "p:1:42: there is no kind \"gred\" with classes (expected one of {classes})",
+            "class add dev eth0 parent 1: classid 1:1 teql0 weight 10",
+            "p:1:42: there is no kind \"teql0\" with classes (expected one of {classes})",
         ),
         ("qdisc add root 'pfifo", "p:1:16: this ' is not closed on its line (expected a closing ')"),
     ] {

@@ -154,14 +154,14 @@ fn messages() {
     let brief = |object: &str, line: &str| read(object, line).expect_err(line).brief();
     for (object, line, said) in [
         (
-            "qdisc",
-            "gred setup vqs 4 defualt 1",
-            "t:1:18: gred has no parameter \"defualt\" (did you mean \"default\"?)",
+            "filter",
+            "flower indv eth0",
+            "t:1:8: flower filter has no parameter \"indv\" (did you mean \"indev\"?)",
         ),
         (
-            "qdisc",
-            "gred setup vqs 17",
-            "t:1:16: gred vqs: 17 is out of range (expected a whole number from 1 to 16)",
+            "filter",
+            "flower vlan_id 4096",
+            "t:1:16: flower filter vlan_id: 4096 is out of range (expected a whole number from 0 to 4095)",
         ),
         ("qdisc", "ingress quantum 5", "t:1:9: ingress takes no parameters, given \"quantum\""),
         (

@@ -45,6 +45,22 @@ fn options(spec: &Spec, rng: &mut Rng) -> Option<Vec<String>> {
         let words = format!("num_tc {classes} map {} queues {queues} hw 0", map.join(" "));
         return Some(words.split(' ').map(String::from).collect());
     }
+    if spec.kind == "gred" {
+        // A virtual queue needs several words.
+        let vqs = 1 + rng.below(16);
+        let mut words = format!("setup vqs {vqs} default {}", rng.below(vqs));
+        words += ["", " grio", " grio ecn", " harddrop"][rng.below(4) as usize];
+        words += &format!(" limit {}", rng.below(1 << 20));
+        for number in (0..vqs).filter(|_| rng.below(3) == 0).collect::<Vec<_>>() {
+            let min = 1 + rng.below(100_000);
+            let (max, avpkt) = (min + rng.below(100_000), 1 + rng.below(2000));
+            words +=
+                &format!(" vq {number} limit {} min {min} max {max} avpkt {avpkt}", 1 + rng.below(1 << 20));
+            words += &format!(" burst {} prio {}", min / avpkt + 1 + rng.below(9), rng.below(256));
+        }
+        let options: Vec<String> = words.split(' ').map(String::from).collect();
+        return accepted(spec, &options).ok().map(|()| options);
+    }
     if spec.kind == "taprio" {
         // As those of taprio.
         let classes = 1 + rng.below(4);

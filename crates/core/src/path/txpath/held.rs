@@ -277,7 +277,10 @@ impl<F> Held<F> {
     #[inline(never)]
     pub(super) fn note_detail(&mut self, p: &Pkt, detail: Option<&Detail>) {
         match detail {
-            Some(detail) => self.cx.pool.set_detail(p, detail),
+            Some(detail) => {
+                self.cx.pool.set_detail(p, detail);
+                self.cx.pool.note_index(p);
+            }
             None => self.cx.pool.clear_detail(p),
         }
     }

@@ -47,6 +47,7 @@ impl<F> Held<F> {
             let _ = self.refuse(copy, &m, DropReason::PoolFull, dev);
             return;
         };
+        self.cx.pool.copy_detail(original, &p);
         self.frames[p.index()] = Some(copy);
         self.stats.copies += 1;
         self.record(Event::Enqueued, &m);

@@ -215,3 +215,22 @@ fn one_fault_is_said_once() {
         "note not-evaluated p:1:47: cannot evaluate $1: this line is left out (give it a value in the file)";
     assert_eq!(said(text), [expected]);
 }
+
+/// A line about a virtual queue needs the line of its qdisc, and leaves the limit of that.
+#[test]
+fn virtual_queues_of_gred() {
+    let queue = |vq: u32| {
+        format!(
+            "qdisc change dev e root handle 1: gred vq {vq} limit 100kb min 4kb max 8kb avpkt 1000 burst 9\n"
+        )
+    };
+    let setup = "qdisc add dev e root handle 1: gred setup vqs 4 default 1 limit 200kb\n";
+    assert_eq!(said(&format!("{setup}{}{}", queue(1), queue(3))), [""; 0]);
+    assert_eq!(
+        said(&format!("{setup}{}", queue(4))),
+        [
+            "error out-of-range p:2:43: gred vq: 4 is out of range (expected a queue below 4, the number of them)"
+        ]
+    );
+    assert_eq!(report(&format!("{setup}{}", queue(1))).facts[0].holds, "200Kb of packets");
+}
