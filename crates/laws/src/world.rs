@@ -168,8 +168,10 @@ impl World {
         let turn = u64::from(id) << 32;
         self.frames.push(Known { flow, epoch, turn, wire_len, at: Where::Offered });
         let room = self.path.cx().pool.live() < self.path.cx().pool.capacity();
+        let mut offered = meta;
+        offered.enqueued = self.now;
         let welcome =
-            wire_len <= OBJECT_MAX && room && self.path.tree().would_accept(&meta) == Verdict::Accept;
+            wire_len <= OBJECT_MAX && room && self.path.tree().would_accept(&offered) == Verdict::Accept;
         let was_empty = self.path.backlog().packets == 0;
         if self.mode == Mode::Queued {
             self.path.tx_mut().freeze();

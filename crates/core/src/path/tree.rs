@@ -142,7 +142,7 @@ impl Tree {
     pub const fn root_mut(&mut self) -> &mut Node {
         &mut self.root
     }
-    /// See `Node::would_accept`.
+    /// See `Node::would_accept`: as of `m.enqueued`.
     #[inline]
     pub fn would_accept(&self, m: &Meta) -> Verdict {
         self.root.would_accept(&Candidate::of(m))

@@ -160,7 +160,7 @@ impl Node {
         }
     }
 
-    /// Returns whether the packet would be queued without a drop.
+    /// Returns whether the packet would be queued without a drop, at the time of its `enqueued`.
     #[inline]
     pub fn would_accept(&self, m: &Candidate<'_>) -> Verdict {
         let class = self.counted.account.choice().of_candidate(m);
