@@ -7,7 +7,7 @@ QUEUES = 8
 
 def hook(lines):
     """The lines of a tree behind filters that give a packet the number of its mark."""
-    filters = [f"filter add dev v0 egress protocol all prio 1 handle {mark} fw classid 1:{mark}" for mark in range(1, MARKS + 1)]
+    filters = [f"filter add dev v0 egress protocol all prio 1 handle {mark} fw classid 7fff:{mark}" for mark in range(1, MARKS + 1)]
     return ["qdisc add dev v0 clsact", *filters, *lines]
 
 

@@ -117,6 +117,32 @@ fn averages_of_lower_priority_numbers_are_added() {
     assert_eq!(behind("vqs 4 default 0 grio", (1, &high), (2, &low)), fewer);
 }
 
+/// Priorities that queues keep have no effect once grio is off.
+#[test]
+fn nothing_is_added_without_grio() {
+    let lines = [format!("vq 1 {HIGH} prio 1"), format!("vq 2 {LOW} prio 2")];
+    let mut lane = gred("vqs 4 default 0 grio", &[&lines[0], &lines[1]]);
+    (0..60).for_each(|id| drop(lane.put(T0, id, of(1))));
+    lane.change(T0, Handle::ROOT, "setup vqs 4 default 0").unwrap();
+    assert_eq!(lane.put(T0, 60, of(2)), Admitted::Queued);
+}
+
+/// A queue learns from the shared average, and its limit bounds the bytes of all.
+#[test]
+fn a_shared_average_is_that_of_the_others() {
+    let lines = [format!("vq 1 {HIGH} prio 4"), format!("vq 2 {LOW} prio 4")];
+    let mut lane = gred("vqs 4 default 0 grio", &[&lines[0], &lines[1]]);
+    (0..20).for_each(|id| drop(lane.put(T0, id, of(1))));
+    assert_eq!(lane.ids(T0, 19).len(), 19);
+    assert_eq!(lane.put(T0, 20, of(2)), Admitted::Dropped(DropReason::Congested));
+    let full = "min 50000 max 60000 avpkt 1000 burst 50 prio 4";
+    let lines = [format!("vq 1 limit 90000 {full}"), format!("vq 2 limit 5000 {full}")];
+    let mut lane = gred("vqs 4 default 0 grio", &[&lines[0], &lines[1]]);
+    lane.fill(T0, 0, 10, of(1));
+    assert_eq!(lane.put(T0, 10, of(2)), Admitted::Dropped(DropReason::Overlimit));
+    assert_eq!(counts(&lane, "2"), [1, 0, 0, 1]);
+}
+
 /// An average of a queue that is empty is not added.
 #[test]
 fn an_idle_queue_is_not_added() {
