@@ -212,3 +212,17 @@ fn notifications_are_of_filters_chains_and_actions_too() {
     assert_eq!(told("actions replace action pass index 4"), [kind::NEW_ACTION]);
     assert_eq!(told("actions del action gact index 4"), [kind::DEL_ACTION]);
 }
+
+/// tbf, as each qdisc of one class, has it by any number: a program that names 1:7 means it.
+#[test]
+fn the_only_class_has_any_number() {
+    let mut devices = devices();
+    let line = "qdisc replace dev wan root handle 1: tbf rate 1mbit burst 10k limit 10k";
+    assert_eq!(tc(line, &mut devices).0, 0);
+    let mut w = Writer::default();
+    TcHead { link: 3, handle: 0x20_0000, parent: 0x1_0007, info: 0 }.write(&mut w);
+    w.text(1, "pfifo");
+    assert_eq!(make(kind::NEW_QDISC, &w.finish(), &mut devices), (0, String::new()));
+    let (_, shown) = tc("qdisc show dev wan", &mut devices);
+    assert!(shown.contains("qdisc pfifo 20: parent 1:"), "{shown}");
+}
