@@ -121,6 +121,20 @@ fn a_hook_drops_takes_and_counts() {
     assert!((200..=215).contains(&passed), "{passed}");
 }
 
+/// Row hook-class.
+#[test]
+fn a_class_named_at_the_hook_is_one_of_the_root() {
+    let there = |class: &str| {
+        format!(
+            "qdisc add clsact\nfilter add egress protocol ip prio 1 flower ip_proto udp classid {class}
+            qdisc add root handle 1: prio\nqdisc add parent 1:3 bfifo limit 1b"
+        )
+    };
+    let received = |class| played(&scenario(&there(class), "", "")).net.traffic().counted(0).cbr().received;
+    assert!(received("1:1") > 900 && received("2:3") > 900);
+    assert_eq!(received("1:3"), 0);
+}
+
 #[test]
 fn what_comes_in_is_asked_about_at_the_way_back() {
     let police =

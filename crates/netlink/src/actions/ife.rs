@@ -22,8 +22,10 @@ fn read(asked: &Asked<'_>, _: Links<'_>) -> Found {
     let all = &asked.all;
     let parts = all.nested(PARTS_OF)?;
     if asked.parms.u16(WAY) & ENCODE == 0 {
-        if let Some(part) = parts.iter().next() {
-            let text = format!("action ife: decode takes all metadata: expected none, given {}", part.number);
+        // The parts are listed when they are shown: all.
+        let count = parts.iter().count();
+        if count > 0 && !PARTS.iter().all(|part| parts.bytes(part.number()).is_some()) {
+            let text = format!("action ife: decode takes all {} parts, given {count}", PARTS.len());
             return Err(Refusal::unsupported(text));
         }
         let mut words = vec!["decode".to_string()];

@@ -14,7 +14,7 @@
 //!
 //! Memory: none. Cost: the bytes behind the metadata are moved.
 //!
-//! Differs from Linux (PARITY.md: ife-index).
+//! Differs from Linux (PARITY.md: ife-index, ife-line, ife-mtu).
 
 use super::{Control, Memory};
 use crate::classify::action::Run;
