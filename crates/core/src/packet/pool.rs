@@ -190,28 +190,19 @@ impl Pool {
         }
     }
     /// Clears the detail of the packet, field by field: an absent acknowledgement costs one tag,
-    /// not the whole struct.
+    /// not the whole struct. The number of its class, `index`, is kept.
     #[inline]
-    pub(crate) fn clear_detail(&mut self, p: &Pkt) {
+    pub(crate) fn clear_detail(&mut self, p: &Pkt, index: u16) {
         if let Some(slot) = self.details.get_mut(p.index()) {
             (slot.src_host, slot.dst_host, slot.l3_offset, slot.tcp) = (0, 0, None, None);
-            slot.route = Route::default();
+            (slot.route, slot.index) = (Route::default(), index);
         }
-        self.note_index(p);
     }
     /// Gives a copy the detail of the packet in slot `original`, if details are kept.
     #[inline]
     pub(crate) fn copy_detail(&mut self, original: usize, copy: &Pkt) {
         if let Some(detail) = self.details.get(original).copied() {
             self.set_detail(copy, &detail);
-        }
-    }
-    /// Stores the number of the class that the packet came with, if details are kept.
-    #[inline]
-    pub(crate) fn note_index(&mut self, p: &Pkt) {
-        let class = self.meta(p).class;
-        if let Some(slot) = self.details.get_mut(p.index()) {
-            slot.index = class.minor();
         }
     }
     /// Returns the minor number of the class that the packet came with, whatever class filters at

@@ -1,12 +1,12 @@
 //! ife: counters, lengths, room, super-packets, and any bytes. The frames of Linux are in
 //! `spec/actions/ife.txt`, which the tests of `txweir-tc` read.
 
-use crate::common::action::{Bench, bytes, hex};
+use crate::common::action::{Bench, Rigid, bytes, hex};
 use proptest::prelude::*;
 use txweir_core::classify::action::ife::{ETHERTYPE, Use};
 use txweir_core::classify::action::{Control, Ife, Kind};
 use txweir_core::classify::filter::Verdict;
-use txweir_core::classify::packet::{FrameBytes, Packet};
+use txweir_core::classify::packet::Packet;
 use txweir_core::packet::headers::{Headers, L3, ethertype};
 use txweir_core::{Instant, Meta};
 
@@ -87,29 +87,11 @@ fn a_frame_that_ends_too_early_is_dropped_and_counted() {
     }
 }
 
-/// A buffer that cannot grow.
-struct Full(Vec<u8>);
-
-impl FrameBytes for Full {
-    fn bytes(&self) -> &[u8] {
-        &self.0
-    }
-    fn bytes_mut(&mut self) -> &mut [u8] {
-        &mut self.0
-    }
-    fn insert(&mut self, _: usize, _: &[u8]) -> bool {
-        false
-    }
-    fn remove(&mut self, _: usize, _: usize) -> bool {
-        false
-    }
-}
-
 /// Row ife-mtu.
 #[test]
 fn a_frame_without_room_is_dropped_and_counted() {
     let given = bytes(&format!("{MACS}0800{IP}"));
-    let mut frame = Full(given.clone());
+    let mut frame = Rigid(given.clone(), None);
     let mut meta = Meta::new(given.len() as u32);
     let headers = Headers::parse_ethernet(&given);
     let mut bench = ife(encode([Some(Use::Value(1)), None, None]));

@@ -1,12 +1,12 @@
 //! nat: sums that were right stay right, checksums that are left to the device, and any bytes. The
 //! frames of Linux are in `spec/actions/nat.txt`, which the tests of `txweir-tc` read.
 
-use crate::common::action::{Bench, bytes, hex, sums};
+use crate::common::action::{Bench, Rigid, bytes, hex, sums};
 use proptest::prelude::*;
 use txweir_core::classify::action::nat::Side;
 use txweir_core::classify::action::{Control, Kind, Nat};
 use txweir_core::classify::filter::Verdict;
-use txweir_core::classify::packet::{FrameBytes, Packet};
+use txweir_core::classify::packet::Packet;
 use txweir_core::packet::checksum::Sum;
 use txweir_core::packet::headers::Headers;
 use txweir_core::{Instant, Meta};
@@ -111,27 +111,6 @@ fn only_ipv4_is_rewritten() {
     }
 }
 
-/// A frame whose checksum was left to the device.
-struct Left(Vec<u8>, usize);
-
-impl FrameBytes for Left {
-    fn bytes(&self) -> &[u8] {
-        &self.0
-    }
-    fn bytes_mut(&mut self) -> &mut [u8] {
-        &mut self.0
-    }
-    fn insert(&mut self, _: usize, _: &[u8]) -> bool {
-        false
-    }
-    fn remove(&mut self, _: usize, _: usize) -> bool {
-        false
-    }
-    fn checksum_left(&self) -> Option<usize> {
-        Some(self.1)
-    }
-}
-
 /// The field holds the sum of the pseudo-header, which the device adds up with the rest: it has to
 /// be that of the new addresses. A device that begins elsewhere, in a tunnel, leaves the outer sum.
 #[test]
@@ -143,7 +122,7 @@ fn the_sum_of_the_pseudo_header_changes() {
                 let sum = Sum::default().bytes(&pseudo(&given)).partial();
                 put(&mut given, UPPER + at, sum);
             }
-            let mut left = Left(given, start);
+            let mut left = Rigid(given, Some(start));
             let headers = Headers::parse_ethernet(&left.0);
             let mut meta = Meta::new(74);
             let mut action = bench(nat(Side::Destination, 0x0a00_0002, 0xc0a8_4d03, 24));

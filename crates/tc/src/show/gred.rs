@@ -5,8 +5,9 @@ use std::fmt::Write;
 
 use txweir_core::Bytes;
 use txweir_core::base::chance::Probability;
-use txweir_core::qdisc::gred::{Config, Flags, QueueConfig, config_of};
+use txweir_core::qdisc::gred::{Config, Flags, QueueConfig, QueueStats, config_of};
 use txweir_core::sched::erased::Qdisc;
+use txweir_core::text::stats::Counters as _;
 use txweir_core::text::value::{Json, exact_of, text_of};
 
 use super::number::probability;
@@ -62,26 +63,12 @@ fn queues(qdisc: &dyn Qdisc, cfg: &Config, form: &Form) -> Vec<Lines> {
                 counted.iter().find(|(n, k, _)| *n == name && *k == key).map_or(0, |(_, _, n)| *n)
             };
             counters(&mut text, &of);
-            object.extend(KEYS.map(|key| (key, Json::Uint(of(key)))));
+            object.extend(QueueStats::TABLE.iter().map(|counter| (counter.key, Json::Uint(of(counter.key)))));
         }
         (text, object)
     };
     cfg.queues.iter().map(lines).collect()
 }
-
-/// The counters of a queue in the order of JSON.
-const KEYS: [&str; 10] = [
-    "qave",
-    "backlog",
-    "forced_drop",
-    "prob_drop",
-    "pdrop",
-    "other",
-    "forced_mark",
-    "prob_mark",
-    "packets",
-    "bytes",
-];
 
 fn parameters(number: u8, queue: &QueueConfig, form: &Form) -> Lines {
     let QueueConfig { limit, min, max, prio, flags, .. } = queue;

@@ -162,7 +162,7 @@ impl<F> Held<F> {
             return self.refuse(frame, &refused, DropReason::PoolFull, dev);
         };
         if self.cx.pool.keeps_details() {
-            self.note_detail(&p, detail);
+            self.note_detail(&p, detail, m.class.minor());
         }
         let index = p.index();
         self.frames[index] = Some(frame);
@@ -272,16 +272,13 @@ impl<F> Held<F> {
         Admitted::Dropped(reason)
     }
 
-    /// Stores the facts about a packet beside its metadata. Out of line, because few trees need
-    /// them.
+    /// Stores the facts about a packet beside its metadata, and the number of the class that it
+    /// comes with. Out of line, because few trees need them.
     #[inline(never)]
-    pub(super) fn note_detail(&mut self, p: &Pkt, detail: Option<&Detail>) {
+    pub(super) fn note_detail(&mut self, p: &Pkt, detail: Option<&Detail>, index: u16) {
         match detail {
-            Some(detail) => {
-                self.cx.pool.set_detail(p, detail);
-                self.cx.pool.note_index(p);
-            }
-            None => self.cx.pool.clear_detail(p),
+            Some(detail) => self.cx.pool.set_detail(p, &Detail { index, ..*detail }),
+            None => self.cx.pool.clear_detail(p, index),
         }
     }
 

@@ -176,7 +176,7 @@ impl<F> Held<F> {
         };
         match &detail {
             Some(detail) => self.cx.pool.set_detail(&p, detail),
-            None => self.cx.pool.clear_detail(&p),
+            None => self.cx.pool.clear_detail(&p, meta.class.minor()),
         }
         self.frames[p.index()] = Some(frame);
         self.settled = false;

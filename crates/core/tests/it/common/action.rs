@@ -39,6 +39,27 @@ impl Outlet for Kept {
     }
 }
 
+/// A frame that cannot grow or shrink, and the offset of a checksum that was left to the device.
+pub struct Rigid(pub Vec<u8>, pub Option<usize>);
+
+impl FrameBytes for Rigid {
+    fn bytes(&self) -> &[u8] {
+        &self.0
+    }
+    fn bytes_mut(&mut self) -> &mut [u8] {
+        &mut self.0
+    }
+    fn insert(&mut self, _: usize, _: &[u8]) -> bool {
+        false
+    }
+    fn remove(&mut self, _: usize, _: usize) -> bool {
+        false
+    }
+    fn checksum_left(&self) -> Option<usize> {
+        self.1
+    }
+}
+
 /// Filters with one action.
 #[derive(Debug)]
 pub struct Bench {

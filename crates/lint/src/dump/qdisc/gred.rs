@@ -1,5 +1,8 @@
 //! The options of gred: those of the qdisc, and of each virtual queue.
 
+use txweir_core::qdisc::gred::QueueStats;
+use txweir_core::text::stats::Counters as _;
+
 use super::super::members::Members;
 use super::{AVPKT, Done, burst, push};
 
@@ -36,24 +39,10 @@ pub(super) fn words(o: &mut Members<'_>, out: &mut String) -> Done {
         }
         // Those of the qdisc are those of all queues.
         flags(&mut queue)?.iter().filter(|_| own.is_empty()).for_each(|flag| push(out, flag, ""));
-        queue.end(|key| COUNTERS.contains(&key))?;
+        queue.end(|key| QueueStats::TABLE.iter().any(|counter| counter.key == key))?;
     }
     Ok(())
 }
-
-/// Counters of a virtual queue.
-const COUNTERS: [&str; 10] = [
-    "qave",
-    "backlog",
-    "forced_drop",
-    "prob_drop",
-    "pdrop",
-    "other",
-    "forced_mark",
-    "prob_mark",
-    "packets",
-    "bytes",
-];
 
 /// Takes the flags of RED, and returns those that are on and that gred has.
 fn flags(o: &mut Members<'_>) -> Done<Vec<&'static str>> {
