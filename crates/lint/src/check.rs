@@ -29,7 +29,7 @@ mod rates;
 mod shadow;
 mod waits;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use txweir_core::Rate;
@@ -120,7 +120,7 @@ pub fn check(source: &Arc<Source>, script: Script, options: &CheckOptions) -> Re
     // Lines that were left out may make objects that others need.
     let mut partial = script.partial;
     let (lines, left_out) = (script.lines.len() + script.left_out, script.left_out);
-    let (mut out, mut noted) = (Findings { source, said: script.notes }, Vec::new());
+    let (mut out, mut noted) = (Findings { source, said: script.notes }, BTreeSet::new());
     let mut devices: BTreeMap<String, Device> = BTreeMap::new();
     let mut engine = Engine::new(options, partial);
     for tc in script.lines {
@@ -130,7 +130,7 @@ pub fn check(source: &Arc<Source>, script: Script, options: &CheckOptions) -> Re
                 // A line that cannot be read makes no object; a line that needs the object is not
                 // at fault.
                 out.say(e);
-                if may_make_classes(source, &tc.line) {
+                if !partial && may_make_classes(source, &tc.line) {
                     partial = true;
                     engine.end();
                     devices.values_mut().for_each(|d| d.partial = true);
@@ -181,7 +181,7 @@ const REFUSING: [&str; 8] = [
 
 /// Adds the engine's answer about a line, whose findings so far are those from `from` on. A finding
 /// that says why the line is refused stands for the engine's.
-fn answered(out: &mut Findings<'_>, from: usize, noted: &mut Vec<String>, answer: Answer) {
+fn answered(out: &mut Findings<'_>, from: usize, noted: &mut BTreeSet<String>, answer: Answer) {
     match answer {
         Answer::Refused(d) => {
             let said = out.said.iter_mut().skip(from).find(|d| REFUSING.contains(&d.code));
@@ -192,8 +192,7 @@ fn answered(out: &mut Findings<'_>, from: usize, noted: &mut Vec<String>, answer
         }
         Answer::NotHere(mut d) => {
             d.code = code::NOT_IN_ENGINE;
-            if !noted.contains(&d.message) {
-                noted.push(d.message.clone());
+            if noted.insert(d.message.clone()) {
                 out.say(d.note());
             }
         }

@@ -142,7 +142,7 @@ pub(crate) fn find(devices: &dyn Devices, owner: Owner, head: TcHead, wanted: Wa
     let filters = devices.filters();
     let block = filters.block(owner.block)?;
     let look = look(devices, true);
-    let chain = block.chains.iter().find(|chain| chain.index == wanted.chain.unwrap_or(0))?;
+    let chain = block.chain(wanted.chain.unwrap_or(0))?;
     let table = chain.tables.iter().find(|table| wanted.has(chain, table))?;
     let mut shown = None;
     block.find(table, head.handle, &mut |rule, goal, hits| {

@@ -108,8 +108,7 @@ pub(crate) fn asked(header: Header, body: &[u8], devices: &mut dyn Devices) -> F
             // A place without filters may be none.
             let is_place = owner.is_some() || head.link == BLOCK || is_place(head, devices);
             let block = owner.and_then(|owner| devices.filters().block(owner.block));
-            let found =
-                block.and_then(|block| Some((block, block.chains.iter().find(|c| c.index == chain)?)));
+            let found = block.and_then(|block| Some((block, block.chain(chain)?)));
             match of {
                 // The refusal is that of the place, whichever kind the filter would have.
                 kind::DEL_FILTER if !is_place => Ok(Asked { kind: Some("basic".into()), ..Asked::to("del") }),

@@ -16,7 +16,7 @@
 use crate::base::tally::Tally;
 use crate::base::time::Instant;
 use crate::classify::action::{Run, State};
-use crate::classify::filter::{BlockId, Filters, Verdict};
+use crate::classify::filter::{Block, BlockId, Filters, Verdict};
 use crate::classify::packet::{Outlet, Packet, PortId, Way};
 use crate::packet::meta::Meta;
 use crate::packet::route::{Route, Routed};
@@ -180,7 +180,6 @@ impl<'a> Entry<'a> {
 
 /// True if packets that this block classifies are counted.
 fn counts(filters: &Filters, block: BlockId) -> bool {
-    // Chains are in the order of their numbers.
-    let first = filters.block(block).and_then(|block| block.chains.first());
-    first.is_some_and(|chain| chain.index == 0 && !chain.tables.is_empty())
+    let first = filters.block(block).and_then(Block::first_chain);
+    first.is_some_and(|chain| !chain.tables.is_empty())
 }

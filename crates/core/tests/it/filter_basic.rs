@@ -165,7 +165,7 @@ fn depth_is_bounded() {
     let mut filters = Filters::new();
     let block = filters.add_block();
     assert_eq!(put(&mut filters, block, 1, deep(DEPTH_MAX + 1)), Err(ErrorKind::OutOfRange));
-    assert!(filters.block(block).expect("a block").chains.is_empty());
+    assert!(filters.block(block).expect("a block").chains().next().is_none());
 }
 
 #[test]
@@ -180,6 +180,6 @@ fn the_filter_that_came_last_is_asked_first() {
     assert_eq!(class(&filters, block, &[0; 60]), Some(3));
     let mut shown = Vec::new();
     let block = filters.block(block).expect("a block");
-    block.visit(&block.chains[0].tables[0], &mut |handle, _, _, _| shown.push(handle));
+    block.visit(&block.first_chain().expect("a chain").tables[0], &mut |handle, _, _, _| shown.push(handle));
     assert_eq!(shown, [9, 3, 5]);
 }

@@ -228,7 +228,8 @@ fn the_newest_program_is_asked_first() {
     assert_eq!(b.ask(0, &FRAME), Verdict::Class(Handle::new(1, 3)));
     let mut handles = Vec::new();
     let block = b.filters.block(b.block).unwrap();
-    block.visit(&block.chains[0].tables[0], &mut |handle, _, _, _| handles.push(handle));
+    block
+        .visit(&block.first_chain().expect("a chain").tables[0], &mut |handle, _, _, _| handles.push(handle));
     assert_eq!(handles, [2, 9, 1]);
     assert!(b.put(9, Rule::Bpf(program(&[(6, 0, 0, 0)])), &class(1), Existence::Add).is_err());
     b.put(2, Rule::Bpf(program(&[(6, 0, 0, 0)])), &class(1), Existence::Replace).unwrap();

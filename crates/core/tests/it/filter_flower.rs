@@ -69,7 +69,7 @@ impl Bench {
     fn handles(&self) -> Vec<u32> {
         let mut all = Vec::new();
         let Some(block) = self.filters.block(self.block) else { return all };
-        let Some(chain) = block.chains.first() else { return all };
+        let Some(chain) = block.chains().next() else { return all };
         block.visit(&chain.tables[0], &mut |handle, _, _, _| all.push(handle));
         all
     }

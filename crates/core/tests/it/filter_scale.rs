@@ -100,7 +100,8 @@ fn classify(filters: &Filters, block: BlockId, state: &mut State) {
 fn counted(filters: &Filters, block: BlockId, prio: u16, state: &State, width: u32) -> Vec<u64> {
     let mut all = Vec::new();
     let block = filters.block(block).expect("a block");
-    let table = block.chains[0].tables.iter().find(|t| t.prio == prio).expect("a priority");
+    let table =
+        block.first_chain().expect("a chain").tables.iter().find(|t| t.prio == prio).expect("a priority");
     block.visit(table, &mut |_, rule, _, hits| {
         if !matches!(rule, Rule::U32(U32::Root)) {
             all = (hits..hits + width).map(|id| state.hits(&filters.counters, id)).collect();

@@ -100,7 +100,7 @@ impl Bench {
     fn shown(&self) -> Vec<(u32, Vec<u64>)> {
         let mut all = Vec::new();
         let block = self.filters.block(self.block).expect("a block");
-        for table in block.chains.iter().flat_map(|c| &c.tables) {
+        for table in block.chains().flat_map(|c| &c.tables) {
             block.visit(table, &mut |handle, rule, _, hits| {
                 let count = match rule {
                     Rule::U32(U32::Filter(filter)) => 3 + filter.selector.unwrap_or_default().keys.len(),

@@ -114,7 +114,7 @@ fn control_segments_are_matched_and_counted() {
     }
     let block = b.filters.block(b.block).expect("a block");
     let mut counts = Vec::new();
-    for table in block.chains.iter().flat_map(|c| &c.tables) {
+    for table in block.chains().flat_map(|c| &c.tables) {
         block.visit(table, &mut |_, _, _, hits| {
             counts.extend((hits..hits + 2).map(|id| b.state.hits(&b.filters.counters, id)));
         });
@@ -226,7 +226,7 @@ fn a_filter_is_added_whole_or_not_at_all() {
     let err = b.filters.put(b.block, at(0, 1), &ALL, &missing, Existence::Add, Instant::ZERO).unwrap_err();
     assert_eq!((err.kind, err.key.as_deref()), (ErrorKind::NotFound, Some("index")));
     assert_eq!(b.filters.actions.of_kind("gact").count(), 0);
-    assert!(b.filters.block(b.block).unwrap().chains.is_empty());
+    assert!(b.filters.block(b.block).unwrap().chains().next().is_none());
     b.put(at(0, 1), 0, &[]);
     let one = goal(0, &[new(gact(Control::Drop))]);
     let err = b.filters.put(b.block, at(0, 1), &ALL, &one, Existence::Add, Instant::ZERO).unwrap_err();

@@ -1,6 +1,8 @@
 //! The rules about a line by itself: rates without a unit, and kinds that only one of Linux and the
 //! engine has.
 
+use std::collections::BTreeSet;
+
 use txweir_core::Rate;
 use txweir_core::classify::filter;
 use txweir_core::text::value::{Quantity, Value, Words, text_of};
@@ -24,7 +26,7 @@ const NETEM_DELAY: (&str, &str) = ("netem", "delay");
 pub(super) struct Lines<'a, 's> {
     pub(super) out: &'a mut Findings<'s>,
     /// The kinds already reported as missing in the engine.
-    pub(super) noted: &'a mut Vec<String>,
+    pub(super) noted: &'a mut BTreeSet<String>,
 }
 
 impl Lines<'_, '_> {
@@ -158,7 +160,7 @@ impl Lines<'_, '_> {
         }
         let message = format!("{} is checked by its grammar; txweir cannot run it", kind.text);
         let note = self.out.error(code::NOT_IN_ENGINE, &kind.span, message).note();
-        self.noted.push(name);
+        self.noted.insert(name);
         self.out.say(note);
     }
 }

@@ -1,5 +1,6 @@
 //! The part of the shell's language in which tc scripts are written, read without running anything.
 
+use std::collections::BTreeSet;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -47,7 +48,7 @@ struct Shell<'a> {
     text: Text<'a>,
     passed: Option<Passed>,
     /// Names of commands in notes already made.
-    noted: Vec<String>,
+    noted: BTreeSet<String>,
     /// End of the bodies of this line's here-documents.
     here_end: Option<usize>,
     /// True if the command reads the output of another.
@@ -60,7 +61,7 @@ pub(super) fn read(source: &Arc<Source>, part: Range<usize>) -> Script {
     let mut shell = Shell {
         text: Text::new(source, part),
         passed: None,
-        noted: Vec::new(),
+        noted: BTreeSet::new(),
         here_end: None,
         piped: false,
         script: Script::default(),
@@ -386,10 +387,9 @@ impl Shell<'_> {
             return;
         }
         self.script.left_out += usize::from(calls_tc(raws));
-        if self.noted.contains(&first.text) {
+        if !self.noted.insert(first.text.clone()) {
             return;
         }
-        self.noted.push(first.text.clone());
         let message = match (first.text.as_str(), words.get(1)) {
             ("." | "source", Some(file)) => {
                 format!("\"{}\" is not read: the lines of that file are left out", file.text)

@@ -185,7 +185,7 @@ fn get(
         line.refused(code::NOT_FOUND, line.span, format!("there is no such {what}")).linux(linux)
     };
     let block = at.block.and_then(|block| filters.block(block));
-    let chain = block.and_then(|b| Some((b, b.chains.iter().find(|c| c.index == named.chain)?)));
+    let chain = block.and_then(|b| Some((b, b.chain(named.chain)?)));
     let (block, chain) = chain.ok_or_else(|| missing("chain", kernel::NO_CHAIN))?;
     let wanted = |t: &&Table| t.prio == prio && named.protocol.is_none_or(|p| p == t.protocol);
     let table = chain.tables.iter().find(wanted);
@@ -274,7 +274,7 @@ pub(super) fn run_chain(
         }
         Verb::Get => {
             let found = at.block.and_then(|block| session.devices.filters().block(block));
-            if !found.is_some_and(|b| b.chains.iter().any(|c| c.index == chain)) {
+            if !found.is_some_and(|b| b.chain(chain).is_some()) {
                 return Err(missing());
             }
             // A chain is always named by its qdisc.
@@ -423,7 +423,7 @@ fn print(session: &mut Session<'_>, cmd: &FilterCommand, block: Option<BlockId>,
 #[must_use]
 pub fn in_order(filters: &Filters, block: Option<BlockId>) -> Vec<&txweir_core::classify::filter::Chain> {
     let block = block.and_then(|block| filters.block(block));
-    let mut chains: Vec<_> = block.map(|b| b.chains.iter().collect()).unwrap_or_default();
+    let mut chains: Vec<_> = block.map(|b| b.chains().collect()).unwrap_or_default();
     chains.sort_by_key(|chain| chain.made);
     chains
 }

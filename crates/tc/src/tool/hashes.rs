@@ -92,7 +92,7 @@ impl Around {
         let mut unused = (1..DEFAULTS.start).filter(|number| !numbers.contains(number));
         let unused = [unused.next()?, unused.next()?];
         let chain = roots.first()?.chain;
-        let found = block.chains.iter().find(|found| found.index == chain)?;
+        let found = block.chain(chain)?;
         let used: BTreeSet<u16> = found.tables.iter().map(|table| table.prio).collect();
         let mut free = (1..=u16::MAX).rev().filter(|prio| !used.contains(prio));
         let chain = if chain == 0 { String::new() } else { format!(" chain {chain}") };

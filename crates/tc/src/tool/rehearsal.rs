@@ -6,6 +6,7 @@
 //! copy. Packets have their turn between two steps of all this ([`Devices::pause`]).
 
 mod commit;
+mod copies;
 mod shadow;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -20,13 +21,14 @@ use txweir_core::qdisc::Registry;
 use txweir_core::{Instant, Tree};
 
 use super::apply::shares;
-use super::save::{filter_lines, own_actions, shared_lines};
+use super::save::{Made, filter_lines, own_actions, shared_lines};
 use super::session::Done;
 use super::{Device, Devices, Flags, Hook, InPlace, LinkLine, Outcome, Rates, blocks, rates};
 use crate::command::{self, Change as Said, Planning};
 use crate::failure::REFUSED;
 use crate::plan::{self, Change};
 use crate::source::Source;
+use copies::Copies;
 use shadow::Shadow;
 
 /// Names that are freed before packets have their turn.
@@ -38,7 +40,7 @@ pub(super) struct Rehearsal<'a> {
     /// Copies of the filters of all devices, which share unchanged tables.
     before: Filters,
     filters: Filters,
-    shadows: Vec<Shadow>,
+    shadows: Copies,
     /// The devices without a copy about which there were lines, by their names.
     plans: BTreeMap<String, InPlan>,
     /// The bytes of tables that the real devices without a copy leave to those with one, and the
@@ -79,7 +81,7 @@ impl InPlan {
 impl<'a> Rehearsal<'a> {
     pub(super) fn new(real: &'a mut dyn Devices, atomic: bool, printed: bool) -> Self {
         let filters = real.filters().clone();
-        let (shadows, plans) = (Vec::new(), BTreeMap::new());
+        let (shadows, plans) = (Copies::default(), BTreeMap::new());
         Self {
             real,
             before: filters.clone(),
@@ -109,7 +111,11 @@ impl<'a> Rehearsal<'a> {
         }
         let atomic = self.atomic;
         let mut changes: Vec<Change> = Vec::new();
-        for shadow in &mut self.shadows {
+        let [before, after] = [&self.before, &self.filters].map(|filters| {
+            let mut made = Made::default();
+            (own_actions(&filters.actions, &mut made), made)
+        });
+        for shadow in self.shadows.iter_mut() {
             let hooks = [
                 hook_text(
                     &self.before,
@@ -120,18 +126,16 @@ impl<'a> Rehearsal<'a> {
                 hook_text(&self.filters, &shadow.name, shadow.hook, &shadow.tree),
             ];
             let mut change = shadow.change(atomic, hooks);
-            let before = shadow.before.as_ref().unwrap_or(&shadow.tree);
-            let before = filter_lines(&self.before, &shadow.name, before);
-            let after = filter_lines(&self.filters, &shadow.name, &shadow.tree);
-            change.lines.extend(plan::line_differences(&before, &after));
+            let tree = shadow.before.as_ref().unwrap_or(&shadow.tree);
+            let was = filter_lines(&self.before, &before.1, &shadow.name, tree);
+            let is = filter_lines(&self.filters, &after.1, &shadow.name, &shadow.tree);
+            change.lines.extend(plan::line_differences(&was, &is));
             changes.push(change);
         }
-        let common = |filters: &Filters| -> Vec<String> {
-            let mut made = BTreeSet::new();
-            let actions = own_actions(&filters.actions, &mut made);
+        let common = |filters: &Filters, (actions, mut made): (String, Made<'_>)| -> Vec<String> {
             actions.lines().map(String::from).chain(shared_lines(filters, &mut made)).collect()
         };
-        let lines = plan::line_differences(&common(&self.before), &common(&self.filters));
+        let lines = plan::line_differences(&common(&self.before, before), &common(&self.filters, after));
         changes.push(Change { dev: String::new(), lines, moves: Vec::new() });
         outcome.stdout.push_str(&plan::print(&changes, flags.json, flags.pretty));
         outcome
@@ -173,29 +177,25 @@ impl Devices for Rehearsal<'_> {
         self.real.names()
     }
     fn device(&mut self, name: &str) -> Option<&mut dyn Device> {
-        let at = match self.shadows.iter().position(|s| s.name == name) {
-            Some(at) => at,
-            None => {
-                let mut shadow = Shadow::of(self.real, name, (self.atomic, self.printed))?;
-                for (source, said) in self.plans.remove(name).into_iter().flat_map(|plan| plan.lines) {
-                    // A line that was planned alone is done in the same way beside the others.
-                    shadow.configure(&mut |qdiscs| drop(command::run(&source, &said, qdiscs)));
-                    self.real.pause();
-                }
-                self.adopt(shadow);
-                self.shadows.len() - 1
+        if !self.shadows.has(name) {
+            let mut shadow = Shadow::of(self.real, name, (self.atomic, self.printed))?;
+            for (source, said) in self.plans.remove(name).into_iter().flat_map(|plan| plan.lines) {
+                // A line that was planned alone is done in the same way beside the others.
+                shadow.configure(&mut |qdiscs| drop(command::run(&source, &said, qdiscs)));
+                self.real.pause();
             }
-        };
-        self.shadows.get_mut(at).map(|s| s as &mut dyn Device)
+            self.adopt(shadow);
+        }
+        self.shadows.get_mut(name).map(|s| s as &mut dyn Device)
     }
     fn has(&mut self, name: &str) -> bool {
-        self.shadows.iter().any(|s| s.name == name) || self.real.has(name)
+        self.shadows.has(name) || self.real.has(name)
     }
     fn plan(&mut self, name: &str, line: &InPlace<'_>) -> Option<bool> {
         if self.printed {
             return None;
         }
-        if let Some(shadow) = self.shadows.iter().find(|s| s.name == name) {
+        if let Some(shadow) = self.shadows.get(name) {
             let trees = Trees::from(&shadow.tree);
             if shares(line.change, &trees) {
                 return None;
@@ -224,9 +224,7 @@ impl Devices for Rehearsal<'_> {
         }
     }
     fn pause(&mut self) {
-        for shadow in &mut self.shadows {
-            shadow.bury();
-        }
+        self.shadows.bury();
         self.real.pause();
     }
     fn filters(&self) -> &Filters {
@@ -240,7 +238,7 @@ impl Devices for Rehearsal<'_> {
     }
     fn port(&mut self, name: &str) -> Option<PortId> {
         // A device that is not made yet gets its number when it is made.
-        let shadow = || self.shadows.iter().any(|s| s.name == name).then_some(PortId::NONE);
+        let shadow = || self.shadows.has(name).then_some(PortId::NONE);
         self.real.port(name).or_else(shadow)
     }
     fn is_unmarked(&self, name: &str) -> bool {
@@ -254,11 +252,9 @@ impl Devices for Rehearsal<'_> {
         if self.atomic {
             return None;
         }
-        for shadow in &mut self.shadows {
-            // A replaced qdisc shares its rate until it is freed.
-            while !shadow.bury() {
-                self.real.pause();
-            }
+        // A replaced qdisc shares its rate until it is freed.
+        while !self.shadows.bury() {
+            self.real.pause();
         }
         if self.rates.is_none() {
             let known = rates::lock(&self.real.rates()?).apart();
@@ -273,12 +269,11 @@ impl Devices for Rehearsal<'_> {
             let copied: Vec<&str> = self.shadows.iter().map(|s| s.name.as_str()).collect();
             self.room = (self.real.room(&copied), copied.len());
         }
-        let others = self.shadows.iter().filter(|s| !names.contains(&s.name.as_str()));
-        others.fold(self.room.0, |room, shadow| room.saturating_sub(shadow.tree.tables()))
+        self.room.0.saturating_sub(self.shadows.tables_but(names))
     }
     fn link(&mut self, words: &[String], _dry: bool) -> Result<LinkLine, String> {
         let mut line = self.real.link(words, true)?;
-        let new = line.would_be.take().filter(|device| self.shadows.iter().all(|s| s.name != device.name()));
+        let new = line.would_be.take().filter(|device| !self.shadows.has(device.name()));
         if let Some(shadow) = new.and_then(|device| Shadow::of_new(device.as_ref())) {
             self.adopt(shadow);
         }

@@ -20,7 +20,7 @@ pub fn save(devices: &mut dyn Devices) -> String {
     let mut out = String::new();
     let mut filters = String::new();
     // Later lines refer to actions that earlier lines have made.
-    let mut made = BTreeSet::new();
+    let mut made = Made::default();
     let mut shared = own_actions(&devices.filters().actions, &mut made);
     for name in devices.names() {
         let Some(device) = devices.device(&name) else { continue };
@@ -80,8 +80,29 @@ fn is_shared(filters: &Filters, block: BlockId) -> bool {
     filters.block(block).is_some_and(|block| block.number().is_some())
 }
 
+/// The actions that earlier lines have made: a later line has only the kind and the index of each.
+#[derive(Default)]
+pub(crate) struct Made<'a> {
+    before: Option<&'a Made<'a>>,
+    names: BTreeSet<(&'static str, u32)>,
+}
+
+impl<'a> Made<'a> {
+    /// Returns those that lines after some others have made; the others are not copied.
+    const fn after(before: &'a Made<'a>) -> Self {
+        Self { before: Some(before), names: BTreeSet::new() }
+    }
+    fn has(&self, name: (&'static str, u32)) -> bool {
+        self.names.contains(&name) || self.before.is_some_and(|before| before.has(name))
+    }
+    /// Returns true if the action is new.
+    fn insert(&mut self, name: (&'static str, u32)) -> bool {
+        !self.has(name) && self.names.insert(name)
+    }
+}
+
 /// Returns the lines of the filters of blocks that devices share.
-pub(crate) fn shared_lines(filters: &Filters, made: &mut BTreeSet<(&'static str, u32)>) -> Vec<String> {
+pub(crate) fn shared_lines(filters: &Filters, made: &mut Made<'_>) -> Vec<String> {
     let mut all = Vec::new();
     for (number, block) in filters.shared_blocks() {
         let lines = block_lines(filters, block, made, false);
@@ -92,9 +113,9 @@ pub(crate) fn shared_lines(filters: &Filters, made: &mut BTreeSet<(&'static str,
 
 /// Returns the lines that make the filters and actions of a device, or of a tree that takes its
 /// place.
-pub(crate) fn filter_lines(filters: &Filters, dev: &str, tree: &Tree) -> Vec<String> {
-    let mut made = BTreeSet::new();
-    own_actions(&filters.actions, &mut made);
+/// `own` are the actions that were made by commands of their own.
+pub(crate) fn filter_lines(filters: &Filters, own: &Made<'_>, dev: &str, tree: &Tree) -> Vec<String> {
+    let mut made = Made::after(own);
     let lines = |(at, block)| {
         let lines = block_lines(filters, block, &mut made, false);
         lines.into_iter().map(move |line: Line| line.at(dev, at)).collect::<Vec<_>>()
@@ -103,7 +124,7 @@ pub(crate) fn filter_lines(filters: &Filters, dev: &str, tree: &Tree) -> Vec<Str
 }
 
 /// Returns the lines of the actions that were made by commands of their own.
-pub(crate) fn own_actions(actions: &Actions, made: &mut BTreeSet<(&'static str, u32)>) -> String {
+pub(crate) fn own_actions(actions: &Actions, made: &mut Made<'_>) -> String {
     let mut out = String::new();
     for (kind, entry) in KINDS.iter().flat_map(|kind| actions.of_kind(kind).map(move |(_, e)| (*kind, e))) {
         if entry.refs > entry.binds && !matches!(entry.action.control, Control::Goto(_)) {
@@ -116,15 +137,10 @@ pub(crate) fn own_actions(actions: &Actions, made: &mut BTreeSet<(&'static str, 
 
 /// Returns the lines of the filters of a block. If they are to be `loaded` where there are none,
 /// they have lines around them that its hash tables may need.
-fn block_lines(
-    filters: &Filters,
-    block: BlockId,
-    made: &mut BTreeSet<(&'static str, u32)>,
-    loaded: bool,
-) -> Vec<Line> {
+fn block_lines(filters: &Filters, block: BlockId, made: &mut Made<'_>, loaded: bool) -> Vec<Line> {
     let mut lines = Vec::new();
     let Some(block) = filters.block(block) else { return lines };
-    let mut chains: Vec<_> = block.chains.iter().collect();
+    let mut chains: Vec<_> = block.chains().collect();
     chains.sort_by_key(|chain| chain.made);
     // Filters link to hash tables of any chain and priority, which must exist by then. Default
     // numbers are made again in the order in which the priorities were made.
@@ -193,7 +209,7 @@ fn table_lines(
     block: &Block,
     chain: u32,
     table: &Table,
-    made: &mut BTreeSet<(&'static str, u32)>,
+    made: &mut Made<'_>,
     lines: &mut Vec<Line>,
 ) {
     let first = lines.len();
@@ -215,14 +231,14 @@ fn filter_line(
     handle: u32,
     rule: &Rule,
     goal: &Bound,
-    made: &mut BTreeSet<(&'static str, u32)>,
+    made: &mut Made<'_>,
 ) -> Option<Line> {
     if matches!(rule, Rule::U32(U32::Root | U32::Table(_))) {
         return None;
     }
     let handle = filter::handle_text(rule, handle);
     let new = goal.actions.iter().filter_map(|id| filters.actions.entry(*id));
-    let new: Vec<_> = new.filter(|e| !made.contains(&(e.action.kind.name(), e.index))).collect();
+    let new: Vec<_> = new.filter(|e| !made.has((e.action.kind.name(), e.index))).collect();
     let estimator = action::estimator_words(&new);
     let mut words = format!("{place}{estimator} handle {handle}");
     words.push_str(&format!(" {}{}", rule.kind(), filter::words(rule, goal)));
@@ -239,7 +255,7 @@ fn said(number: u16) -> String {
 }
 
 /// Returns the actions of a filter: the first line to name an action has all its words.
-fn actions_of(actions: &Actions, goal: &Bound, made: &mut BTreeSet<(&'static str, u32)>) -> String {
+fn actions_of(actions: &Actions, goal: &Bound, made: &mut Made<'_>) -> String {
     let mut words = String::new();
     for entry in goal.actions.iter().filter_map(|id: &ActionId| actions.entry(*id)) {
         let kind = entry.action.kind.name();

@@ -20,10 +20,9 @@
 //! Differs from Linux: `bpf-ancillary`, `bpf-ebpf`.
 
 use alloc::boxed::Box;
-use alloc::vec;
 use alloc::vec::Vec;
 
-use super::chain::{exists, not_found};
+use super::ordered::{Entry, Ordered};
 use super::{Bound, Decision, Existence, Filtering};
 use crate::base::handle::Handle;
 use crate::classify::action::Control;
@@ -50,28 +49,10 @@ pub struct Bpf {
     pub skip_hw: bool,
 }
 
-/// The filters of a priority, the newest first; they are tried in this order.
+/// The filters of a priority. The newest is tried first.
 #[derive(Clone, Debug, Default)]
 pub struct Table {
-    filters: Vec<Filter>,
-}
-
-#[derive(Clone, Debug)]
-struct Filter {
-    handle: u32,
-    rule: Box<Bpf>,
-    goal: Bound,
-}
-
-impl Table {
-    fn free(&self) -> u32 {
-        let mut used: Vec<u32> = self.filters.iter().map(|f| f.handle).collect();
-        used.sort_unstable();
-        (1..).zip(used).find(|(free, used)| free != used).map_or_else(
-            || u32::try_from(self.filters.len()).unwrap_or(u32::MAX).saturating_add(1),
-            |(free, _)| free,
-        )
-    }
+    filters: Ordered<Box<Bpf>>,
 }
 
 impl Filtering for Table {
@@ -85,41 +66,27 @@ impl Filtering for Table {
         existence: Existence,
         ids: &mut Counters,
     ) -> Result<(u32, Option<Bound>), (ConfigError, Bound)> {
-        let handle = handle.filter(|h| *h != 0);
-        let there = handle.and_then(|h| self.filters.iter().position(|f| f.handle == h));
-        match (there, existence) {
-            (Some(_), Existence::Add) => return Err((exists("bpf", handle.unwrap_or(0)), goal)),
-            (None, Existence::Change) => return Err((not_found("bpf", handle.unwrap_or(0)), goal)),
-            _ => {}
-        }
-        let checked = check(&rule.program).and_then(|()| match rule.direct && !goal.actions.is_empty() {
-            true => Err(ConfigError::new(
-                ErrorKind::Conflict,
-                Object::Filter(Some("bpf")),
-                "a program or actions to decide",
-                "both",
-            )
-            .key("direct-action")),
-            false => Ok(()),
+        let there = handle.is_some_and(|handle| self.filters.get(handle).is_some());
+        let hits = if there { 0 } else { ids.take(1) };
+        let acts = !goal.actions.is_empty();
+        let done = self.filters.put("bpf", handle, Bound { hits, ..goal }, existence, |_| {
+            check(&rule.program)?;
+            if rule.direct && acts {
+                let object = Object::Filter(Some("bpf"));
+                let err =
+                    ConfigError::new(ErrorKind::Conflict, object, "a program or actions to decide", "both");
+                return Err(err.key("direct-action"));
+            }
+            Ok(Box::new(rule.clone()))
         });
-        if let Err(err) = checked {
-            return Err((err, goal));
+        if done.is_err() && !there {
+            ids.give(hits);
         }
-        if let Some(filter) = there.and_then(|at| self.filters.get_mut(at)) {
-            *filter.rule = rule.clone();
-            return Ok((filter.handle, Some(filter.goal.replace(goal))));
-        }
-        let handle = handle.unwrap_or_else(|| self.free());
-        let goal = Bound { hits: ids.take(1), ..goal };
-        self.filters.insert(0, Filter { handle, rule: Box::new(rule.clone()), goal });
-        Ok((handle, None))
+        done
     }
 
     fn delete(&mut self, handle: u32) -> Result<Vec<Bound>, ConfigError> {
-        match self.filters.iter().position(|f| f.handle == handle) {
-            Some(at) => Ok(vec![self.filters.remove(at).goal]),
-            None => Err(not_found("bpf", handle)),
-        }
+        self.filters.delete("bpf", handle)
     }
 
     fn is_empty(&self) -> bool {
@@ -127,13 +94,13 @@ impl Filtering for Table {
     }
 
     fn visit(&self, f: &mut dyn FnMut(u32, &Bpf, &Bound, u32)) {
-        for filter in &self.filters {
+        for filter in self.filters.iter().rev() {
             f(filter.handle, &filter.rule, &filter.goal, filter.goal.hits);
         }
     }
 
     fn classify(&self, packet: &mut Packet<'_>, run: &mut Run<'_>) -> Decision {
-        for filter in &self.filters {
+        for filter in self.filters.iter().rev() {
             let answer = run_program(&filter.rule.program, packet);
             let made = match (filter.rule.direct, answer) {
                 (true, answer) => direct(filter, answer),
@@ -156,7 +123,7 @@ impl Filtering for Table {
 /// Translates the decision of a program (`direct-action`), by Linux's numbers. The class is that of
 /// the filter's qdisc. A redirection has no target, because a program of this machine cannot name
 /// one.
-fn direct(filter: &Filter, answer: u32) -> Decision {
+fn direct(filter: &Entry<Box<Bpf>>, answer: u32) -> Decision {
     let control = match answer {
         0 => Control::Pass,
         2 | 7 => Control::Drop,

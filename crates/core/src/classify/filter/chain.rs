@@ -98,7 +98,7 @@ pub struct Template {
 #[derive(Clone, Debug, Default)]
 pub struct Block {
     /// The chains, by number.
-    pub chains: Vec<Chain>,
+    pub(super) chains: BTreeMap<u32, Chain>,
     /// Number of chains ever made.
     made: u32,
     /// The data that the tables have in common.
@@ -218,7 +218,7 @@ impl Filters {
 
     /// True if no block has a filter.
     pub fn is_empty(&self) -> bool {
-        self.blocks.iter().flatten().all(|b| b.chains.iter().all(|c| c.tables.is_empty()))
+        self.blocks.iter().flatten().all(|b| b.chains().all(|c| c.tables.is_empty()))
     }
 
     /// Returns a block.
@@ -283,7 +283,7 @@ impl Filters {
     ) -> Result<u16, ConfigError> {
         let found = self.block_mut(block)?;
         found.takes(rule, named.handle)?;
-        let tables = found.chain(named.chain).map_or(&[][..], |at| &found.chains[at].tables);
+        let tables = found.chain(named.chain).map_or(&[][..], |chain| &chain.tables);
         let prio = match named.prio.filter(|p| *p != 0) {
             Some(prio) => prio,
             None if existence == Existence::Change => {
@@ -324,7 +324,7 @@ impl Filters {
             return Ok(());
         };
         let found = self.block_mut(block)?;
-        let Some(chain_at) = found.chain(named.chain) else {
+        let Some(chain) = found.chain(named.chain) else {
             return Err(ConfigError::new(
                 ErrorKind::NotFound,
                 Object::Filter(None),
@@ -333,7 +333,6 @@ impl Filters {
             )
             .key("chain"));
         };
-        let chain = &found.chains[chain_at];
         let Ok(at) = chain.tables.binary_search_by_key(&prio, |t| t.prio) else {
             return Err(unused(prio));
         };
@@ -345,8 +344,8 @@ impl Filters {
             return Err(other_kind(given));
         }
         let gone = match named.handle.filter(|h| *h != 0) {
-            Some(handle) => found.delete(chain_at, at, handle)?,
-            None => found.take(chain_at, at),
+            Some(handle) => found.delete(named.chain, at, handle)?,
+            None => found.take(named.chain, at),
         };
         found.forget_empty(named.chain);
         self.release(&gone);
@@ -366,30 +365,22 @@ impl Filters {
             return Err(err.key("kind"));
         }
         let found = self.block_mut(block)?;
-        match found.chains.binary_search_by_key(&index, |c| c.index) {
-            Ok(_) => {
-                let err = ConfigError::new(
-                    ErrorKind::Exists,
-                    Object::Chain,
-                    "a chain that is not there yet",
-                    index,
-                );
-                Err(err.key("chain"))
-            }
-            Err(at) => {
-                let chain = found.insert(at, index);
-                (chain.kept, chain.template) = (true, template.map(Box::new));
-                Ok(())
-            }
+        if found.chain(index).is_some() {
+            let expected = "a chain that is not there yet";
+            let err = ConfigError::new(ErrorKind::Exists, Object::Chain, expected, index);
+            return Err(err.key("chain"));
         }
+        let (chain, _) = found.chain_or_new(index);
+        (chain.kept, chain.template) = (true, template.map(Box::new));
+        Ok(())
     }
 
     /// Removes a chain with its filters.
     pub fn delete_chain(&mut self, block: BlockId, index: u32) -> Result<(), ConfigError> {
         let found = self.block_mut(block)?;
-        match found.chain(index) {
-            Some(at) => {
-                found.chains[at].kept = false;
+        match found.chains.get_mut(&index) {
+            Some(chain) => {
+                chain.kept = false;
                 self.clear(block, Some(index));
                 Ok(())
             }
@@ -404,19 +395,14 @@ impl Filters {
     fn clear(&mut self, block: BlockId, chain: Option<u32>) {
         let mut gone = Vec::new();
         if let Ok(found) = self.block_mut(block) {
-            let all = match chain {
-                None => 0..found.chains.len(),
-                Some(chain) => found.chain(chain).map_or(0..0, |at| at..at + 1),
-            };
-            for at in all {
-                // From the end, so that no other table moves.
-                // Bound: the tables. No packet waits for this loop.
-                while let Some(last) = found.chains[at].tables.len().checked_sub(1) {
-                    gone.extend(found.take(at, last));
+            let numbers = chain.map_or(0..=u32::MAX, |chain| chain..=chain);
+            for (_, chain) in found.chains.range_mut(numbers) {
+                for mut table in chain.tables.drain(..).rev() {
+                    gone.extend(Arc::make_mut(&mut table.tables).leave(&mut found.common));
                 }
             }
             match chain {
-                None => found.chains.retain(|c| c.kept),
+                None => found.chains.retain(|_, chain| chain.kept),
                 Some(chain) => found.forget_empty(chain),
             }
         }
@@ -437,23 +423,35 @@ impl Filters {
 }
 
 impl Block {
-    /// Returns the place of a chain in the list.
-    fn chain(&self, index: u32) -> Option<usize> {
-        self.chains.binary_search_by_key(&index, |c| c.index).ok()
+    /// Returns the chains, in the order of their numbers.
+    pub fn chains(&self) -> impl Iterator<Item = &Chain> {
+        self.chains.values()
+    }
+    /// Returns the chain of a number.
+    pub fn chain(&self, index: u32) -> Option<&Chain> {
+        self.chains.get(&index)
+    }
+    /// Returns the chain that packets enter, if it is there.
+    #[inline]
+    pub fn first_chain(&self) -> Option<&Chain> {
+        self.chains.first_key_value().filter(|(index, _)| **index == 0).map(|(_, chain)| chain)
     }
     /// Removes a chain that no filter and no command keeps.
     fn forget_empty(&mut self, index: u32) {
-        let empty = |at: &usize| !self.chains[*at].kept && self.chains[*at].tables.is_empty();
-        if let Some(at) = self.chain(index).filter(empty) {
-            self.chains.remove(at);
+        if self.chain(index).is_some_and(|chain| !chain.kept && chain.tables.is_empty()) {
+            self.chains.remove(&index);
         }
     }
 
-    /// Inserts a new chain at an index of the list.
-    fn insert(&mut self, at: usize, index: u32) -> &mut Chain {
-        self.chains.insert(at, Chain { index, made: self.made, ..Chain::default() });
-        self.made = self.made.wrapping_add(1);
-        &mut self.chains[at]
+    /// Returns the chain of a number, which is made if it is not there, and the data that the
+    /// tables have in common.
+    fn chain_or_new(&mut self, index: u32) -> (&mut Chain, &mut Shared) {
+        let chain = self.chains.entry(index).or_insert_with(|| {
+            let made = self.made;
+            self.made = made.wrapping_add(1);
+            Chain { index, made, ..Chain::default() }
+        });
+        (chain, &mut self.common)
     }
 
     #[allow(
@@ -471,14 +469,7 @@ impl Block {
         counters: &mut Counters,
         seed: u64,
     ) -> Result<(u32, Option<Bound>), (ConfigError, Bound)> {
-        let at = match self.chains.binary_search_by_key(&named.chain, |c| c.index) {
-            Ok(at) => at,
-            Err(at) => {
-                self.insert(at, named.chain);
-                at
-            }
-        };
-        let (chain, shared) = (&mut self.chains[at], &mut self.common);
+        let (chain, shared) = self.chain_or_new(named.chain);
         let done = match chain.tables.binary_search_by_key(&prio, |t| t.prio) {
             Ok(at) => {
                 let tables = Arc::make_mut(&mut chain.tables[at].tables);
@@ -499,19 +490,21 @@ impl Block {
     }
 
     /// Removes a filter, and its table if it was the last. Returns the goals that die with it.
-    fn delete(&mut self, chain: usize, at: usize, handle: u32) -> Result<Vec<Bound>, ConfigError> {
-        let tables = Arc::make_mut(&mut self.chains[chain].tables[at].tables);
-        let done = tables.delete(&mut self.common, handle);
-        if done.is_ok() && tables.is_empty(&self.common) {
+    fn delete(&mut self, chain: u32, at: usize, handle: u32) -> Result<Vec<Bound>, ConfigError> {
+        let (found, shared) = self.chain_or_new(chain);
+        let tables = Arc::make_mut(&mut found.tables[at].tables);
+        let done = tables.delete(shared, handle);
+        if done.is_ok() && tables.is_empty(shared) {
             self.take(chain, at);
         }
         done
     }
 
     /// Removes a table. Returns the goals that die with it.
-    fn take(&mut self, chain: usize, at: usize) -> Vec<Bound> {
-        let mut table = self.chains[chain].tables.remove(at);
-        Arc::make_mut(&mut table.tables).leave(&mut self.common)
+    fn take(&mut self, chain: u32, at: usize) -> Vec<Bound> {
+        let (found, shared) = self.chain_or_new(chain);
+        let mut table = found.tables.remove(at);
+        Arc::make_mut(&mut table.tables).leave(shared)
     }
 
     /// Visits all filters of one of its tables, in tc's order: handle, parameters, goal, and the
@@ -536,19 +529,17 @@ impl Block {
     }
 
     fn classify(&self, packet: &mut Packet<'_>, run: &mut Run<'_>) -> Verdict {
-        let Some(first) = self.chains.first().filter(|c| c.index == 0) else { return Verdict::Unmatched };
+        let Some(first) = self.first_chain() else { return Verdict::Unmatched };
         let mut chain = first;
         for _ in 0..=RESTARTS_MAX {
             match chain.walk(&self.common, packet, run) {
                 Decision::Next => return Verdict::Unmatched,
                 Decision::Made(Control::Reclassify, _) => chain = first,
-                Decision::Made(Control::Goto(index), _) => {
-                    match self.chains.binary_search_by_key(&index, |c| c.index) {
-                        Ok(at) => chain = &self.chains[at],
-                        // A chain without filters decides nothing.
-                        Err(_) => return Verdict::Unmatched,
-                    }
-                }
+                Decision::Made(Control::Goto(index), _) => match self.chain(index) {
+                    Some(next) => chain = next,
+                    // A chain without filters decides nothing.
+                    None => return Verdict::Unmatched,
+                },
                 Decision::Made(Control::Drop, _) => return Verdict::Drop,
                 Decision::Made(Control::Stolen | Control::Queued | Control::Trap, _) => {
                     return Verdict::Stolen;

@@ -98,8 +98,7 @@ impl Block {
 
     /// Refuses a filter outside the template of the chain.
     pub(super) fn fits(&self, chain: u32, protocol: u16, rule: &Rule) -> Result<(), ConfigError> {
-        let at = self.chains.binary_search_by_key(&chain, |c| c.index).ok();
-        let Some(template) = at.and_then(|at| self.chains.get(at)?.template.as_deref()) else {
+        let Some(template) = self.chain(chain).and_then(|chain| chain.template.as_deref()) else {
             return Ok(());
         };
         // A filter for such a protocol reads the tag.

@@ -149,13 +149,13 @@ const TABLE: &[Lines] = &[
     },
     Lines {
         name: "devices that share a rate",
-        n: 60,
+        n: 240,
         first: &[],
         each: &["qdisc add dev d{+0} root tbf rate 1mbit burst 10kb limit 10kb shared s"],
     },
     Lines {
         name: "devices",
-        n: 60,
+        n: 240,
         first: &[],
         each: &[
             "qdisc add dev d{+0} clsact",
@@ -165,7 +165,7 @@ const TABLE: &[Lines] = &[
     },
     Lines {
         name: "blocks",
-        n: 60,
+        n: 240,
         first: &[],
         each: &[
             "qdisc add dev d{+0} ingress_block {+1} egress_block {+1000} clsact",

@@ -1,5 +1,7 @@
 //! The end of a rehearsal: the changes are made to the real devices, each in one step.
 
+use std::collections::BTreeMap;
+
 use txweir_core::Handle;
 use txweir_core::classify::filter::BlockId;
 use txweir_core::path::qdiscs::Qdiscs;
@@ -32,7 +34,7 @@ impl Rehearsal<'_> {
             return outcome;
         }
         let mut ready = Vec::new();
-        for mut shadow in std::mem::take(&mut self.shadows) {
+        for mut shadow in std::mem::take(&mut self.shadows).into_all() {
             while !shadow.bury() {
                 self.real.pause();
             }
@@ -48,10 +50,17 @@ impl Rehearsal<'_> {
             free(std::mem::take(&mut plan.lines), self.real);
             plan.free_objects(self.real);
         }
+        let mut places: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
+        for (at, line) in done.iter().enumerate() {
+            places.entry(&line.device).or_default().push(at);
+            if at % GATHERED == 0 {
+                self.real.pause();
+            }
+        }
         for ready in &mut ready {
             let hooked = ready.hooks.iter().any(Option::is_some);
-            let lines = (0..).zip(&done).filter(|(_, d)| d.device == ready.name && !is_hook(d, hooked));
-            ready.lines = lines.map(|(at, _)| at).collect();
+            let lines = places.remove(ready.name.as_str()).unwrap_or_default();
+            ready.lines = lines.into_iter().filter(|at| !is_hook(&done[*at], hooked)).collect();
             self.real.pause();
         }
         self.real.pause();
@@ -89,7 +98,7 @@ impl Rehearsal<'_> {
             plan.free_objects(self.real);
             free(plan.lines, self.real);
         }
-        for mut shadow in std::mem::take(&mut self.shadows) {
+        for mut shadow in std::mem::take(&mut self.shadows).into_all() {
             while !shadow.bury() {
                 self.real.pause();
             }
