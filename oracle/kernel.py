@@ -41,6 +41,30 @@ def tools(linux):
     return {"tc": [f"{folder}/{loader}", "--library-path", folder, f"{folder}/tc"], "lib": folder}
 
 
+def put_tc(linux, folder):
+    """Puts a command `tc` that calls the tc beside a kernel into `folder`/bin, if there is one; the folder is /run/job in a guest."""
+    beside = tools(linux)
+    if beside:
+        os.mkdir(f"{folder}/bin")
+        with open(f"{folder}/bin/tc", "w") as f:
+            f.write("#!/bin/sh\nexport TC_LIB_DIR='{}'\nexec {} \"$@\"\n".format(beside["lib"], " ".join(f"'{w}'" for w in beside["tc"])))
+        os.chmod(f"{folder}/bin/tc", 0o755)
+
+
+def arguments(words):
+    """The words of a command that records files: (true if it only compares, the files, the version of the kernel)."""
+    check, version, paths = False, DEFAULT, []
+    words = iter(words)
+    for word in words:
+        if word == "--check":
+            check = True
+        elif word == "--kernel":
+            version = next(words, None)
+        else:
+            paths.append(word)
+    return check, paths, version
+
+
 def environment(linux, seed=1):
     """The environment of a boot: the library beside the kernel gives it random numbers and the time of day, and calls of ptrace that
     all processors take."""

@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use txweir_core::Instant;
 use txweir_core::classify::action::State;
-use txweir_core::classify::filter::Filters;
+use txweir_core::classify::filter::{BlockId, Filters};
 use txweir_device::poll::PollFlags;
 use txweir_device::{IfName, Kind, LinkIo, MAX_FRAME, Source};
 use txweir_runtime::{Level, Notes, Received};
@@ -306,9 +306,15 @@ impl Links {
             self.all[at].each_real(&mut |copy| copy.advance(now));
             let mut orphans = Vec::new();
             self.all[at].each_real(&mut |copy| orphans = copy.way.control(now).take_orphans());
-            orphans.into_iter().for_each(|block| self.change_filters().delete_block(block));
+            self.delete_blocks(&change.name, orphans);
         }
         Ok(said)
+    }
+
+    /// Removes the filters of places of a link that are gone.
+    fn delete_blocks(&mut self, link: &IfName, blocks: Vec<BlockId>) {
+        let port = self.ports.of(link.as_str());
+        blocks.into_iter().for_each(|block| self.change_filters().delete_block(block, port));
     }
 
     fn replace(&mut self, now: Instant, make: &Make, dry: bool) -> Result<Vec<String>, String> {
@@ -341,8 +347,8 @@ impl Links {
         if !dry {
             self.set_peer(at, Peer::None);
             let link = self.all.remove(at);
-            let trees = link.way.port().trees();
-            trees.blocks().into_iter().for_each(|(_, block)| self.change_filters().delete_block(block));
+            let blocks = link.way.port().trees().blocks().into_iter().map(|(_, block)| block);
+            self.delete_blocks(&link.name, blocks.collect());
         }
         Ok(vec![format!("- link {name}")])
     }

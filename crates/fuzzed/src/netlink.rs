@@ -1,5 +1,7 @@
 //! Packets of rtnetlink messages, performed.
 
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use txweir_core::Env;
 use txweir_netlink::message::{kind, messages};
 use txweir_netlink::{Client, Watch, answer};
@@ -11,13 +13,21 @@ const TABLES: u64 = 1 << 20;
 /// Most messages of an input, and most packets.
 const MESSAGES_MAX: usize = 64;
 
+/// Messages that this process has performed.
+static PERFORMED: AtomicU64 = AtomicU64::new(0);
+
+/// Returns the number of messages that this process has performed.
+pub fn performed() -> u64 {
+    PERFORMED.load(Ordering::Relaxed)
+}
+
 /// Performs an input as packets of messages: a byte in front of each gives a quarter of its length.
 /// Each reply is made of whole messages; a request that is refused changes nothing; and each
-/// difference that a look finds is one that a request was done for. Returns the number of messages.
+/// difference that a look finds is one that a request was done for.
 ///
 /// # Panics
 /// If one of these laws does not hold.
-pub fn netlink(mut data: &[u8]) -> usize {
+pub fn netlink(mut data: &[u8]) {
     let env = || Env { memory: TABLES, ..Env::default() };
     let mut devices = Memory::new(&[])
         .with(MemoryDevice::without_room("a", 1, env()))
@@ -56,5 +66,5 @@ pub fn netlink(mut data: &[u8]) -> usize {
         .concat();
         assert!(seen.iter().flat_map(|packet| messages(packet)).all(|m| known.contains(&m.header.kind)));
     }
-    count
+    PERFORMED.fetch_add(count as u64, Ordering::Relaxed);
 }

@@ -38,6 +38,6 @@ pub use direction::{Direction, DirectionConfig, Received};
 pub use ledger::Ledger;
 pub use log::{Level, Log, Stamp};
 pub use notes::{Notes, SAMPLES_MAX, SampleCounts};
-pub use outlet::{Copy, One, Outlets};
+pub use outlet::{Copies, Copy, One, Outlets};
 pub use stats::{Crossed, DirectionStats};
 pub use wire::{E1000_DESCRIPTORS, WireSpec};

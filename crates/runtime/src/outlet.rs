@@ -9,8 +9,8 @@ use txweir_device::{Source, VnetHdr};
 
 use crate::notes::Notes;
 
-/// Most copies that wait while a frame and its copies are passed on. Further copies are refused,
-/// which the action counts.
+/// Most copies of one frame, copies of copies included. Further copies are refused, which the
+/// action counts.
 const COPIES_MAX: usize = 64;
 
 /// A copy that an action has sent.
@@ -32,13 +32,35 @@ pub struct Copy {
     pub depth: u8,
 }
 
+/// The copies of one frame that wait to be passed on.
+#[derive(Debug, Default)]
+pub struct Copies {
+    waiting: Vec<Copy>,
+    /// Number of copies so far, those that have been passed on included.
+    made: usize,
+}
+
+impl Copies {
+    /// Takes a copy out, to pass it on.
+    pub fn pop(&mut self) -> Option<Copy> {
+        self.waiting.pop()
+    }
+    const fn has_room(&self) -> bool {
+        self.made < COPIES_MAX
+    }
+    fn push(&mut self, copy: Copy) {
+        self.waiting.push(copy);
+        self.made += 1;
+    }
+}
+
 /// Takes the output of actions while the filters process one frame.
 #[derive(Debug)]
 pub struct Outlets<'a> {
     /// Ports that take frames.
     pub up: &'a [PortId],
     /// Copies, to be passed on.
-    pub copies: &'a mut Vec<Copy>,
+    pub copies: &'a mut Copies,
     /// Samples and lines.
     pub notes: &'a mut Notes,
     /// The time.
@@ -47,7 +69,7 @@ pub struct Outlets<'a> {
 
 impl Outlet for Outlets<'_> {
     fn send(&mut self, to: PortId, way: Way, frame: &dyn FrameBytes, m: &Meta, depth: u8) -> bool {
-        let room = self.up.contains(&to) && self.copies.len() < COPIES_MAX;
+        let room = self.up.contains(&to) && self.copies.has_room();
         if room {
             let hdr = VnetHdr::decode(&frame.undone().0);
             let (frame, priority, mark) = (frame.bytes().into(), m.priority, m.mark);

@@ -306,6 +306,8 @@ pub(crate) const NO_CHAINS: &str = talking!("Error: can't goto NULL proto/chain.
 pub(crate) const NO_ACTION: &str = talking!("Error: TC action with specified index not found.");
 /// Linux's lines for a deletion of an action that filters hold.
 pub(crate) const ACTION_HELD: &str = talking!("Error: Failed to delete TC action.");
+/// An action mirred that says nothing of itself.
+pub(crate) const NO_MIRRED: &str = talking!("Error: act_mirred: Unknown mirred option.");
 /// Linux's lines for a sample of every packet in none.
 pub(crate) const NO_SAMPLE_RATE: &str = talking!("Error: invalid sample rate.");
 /// Linux's lines for actions of an unknown kind, where all are to go.

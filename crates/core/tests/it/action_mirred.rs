@@ -1,8 +1,8 @@
 //! mirred, sample and simple: the packets that they hand to the outlet.
 
-use crate::common::action::Bench;
+use crate::common::action::{Bench, Kept};
 use txweir_core::base::handle::ClassId;
-use txweir_core::classify::action::{Control, Kind, Mirred, Sample, Simple};
+use txweir_core::classify::action::{Control, Kind, Mirred, Sample, Simple, Target};
 use txweir_core::classify::filter::Verdict;
 use txweir_core::classify::packet::{Packet, PortId, Way};
 use txweir_core::packet::headers::Headers;
@@ -11,9 +11,13 @@ use txweir_core::{Instant, Meta};
 const HERE: PortId = PortId(1);
 const THERE: PortId = PortId(2);
 
+fn port(port: PortId) -> Target {
+    Target::Port { port, name: String::new() }
+}
+
 fn mirred(to: PortId, way: Way, redirect: bool) -> Bench {
     let control = if redirect { Control::Stolen } else { Control::Pipe };
-    Bench::new(Kind::Mirred(Mirred { to, name: String::new(), way, redirect }), control)
+    Bench::new(Kind::Mirred(Mirred { to: port(to), way, redirect }), control)
 }
 
 /// Returns the verdict on a packet that leaves `HERE` with `depth` redirections behind it.
@@ -23,6 +27,11 @@ fn send(bench: &mut Bench, depth: u8) -> Verdict {
     let mut packet = Packet::new(&mut frame, &mut meta, Headers::EMPTY).at(HERE, Way::Egress);
     packet.depth = depth;
     bench.send(&mut packet, Instant::ZERO)
+}
+
+/// Returns an action for the ports of block 22.
+fn blockcast(redirect: bool, control: Control) -> Bench {
+    Bench::new(Kind::Mirred(Mirred { to: Target::Block(22), way: Way::Egress, redirect }), control)
 }
 
 const PASSED: Verdict = Verdict::Class(ClassId::NONE);
@@ -52,7 +61,7 @@ fn a_target_that_is_down_loses_what_is_redirected_and_the_copy_of_what_is_mirror
     }
     // The configured verdict follows, whether the copy was sent or not.
     let mut bench = Bench::new(
-        Kind::Mirred(Mirred { to: THERE, name: String::new(), way: Way::Egress, redirect: false }),
+        Kind::Mirred(Mirred { to: port(THERE), way: Way::Egress, redirect: false }),
         Control::Drop,
     );
     bench.out.down.push(THERE);
@@ -106,4 +115,48 @@ fn one_of_so_many_is_sampled_and_cut() {
     assert!(bench.out.samples.iter().all(|s| s.2.len() == 60));
     let err = Sample::new(0, 1, None).unwrap_err();
     assert_eq!(err.to_string(), "sample rate: expected at least 1, given \"0\"");
+}
+
+/// Oracle: `spec/actions-7.2/mirred-block.txt`; here with the counts.
+#[test]
+fn every_other_port_of_a_block_gets_a_copy_and_the_last_the_packet() {
+    for redirect in [false, true] {
+        let control = if redirect { Control::Stolen } else { Control::Pipe };
+        let decided = if redirect { Verdict::Stolen } else { PASSED };
+        let mut bench = blockcast(redirect, control);
+        // The block is not there: the control decides, and the action counts it.
+        assert_eq!(send(&mut bench, 0), decided);
+        assert_eq!((bench.memory().overlimits, bench.out.sent.len()), (1, 0));
+        // The packet's own port is there alone.
+        let block = bench.filters.share(22, HERE);
+        assert_eq!(send(&mut bench, 0), decided);
+        assert_eq!((bench.memory().overlimits, bench.out.sent.len()), (1, 0));
+        // Others, in the order of their numbers; one of them has it in two places.
+        for port in [PortId(5), THERE, PortId(5)] {
+            assert_eq!(bench.filters.share(22, port), block);
+        }
+        assert_eq!(send(&mut bench, 0), decided);
+        let ports = |bench: &Bench| bench.out.sent.iter().map(|sent| sent.0).collect::<Vec<_>>();
+        assert_eq!(ports(&bench), [THERE, PortId(5)]);
+        // The first of them is down: that is counted, and the rest goes.
+        bench.out.sent.clear();
+        bench.out.down.push(THERE);
+        assert_eq!(send(&mut bench, 0), decided);
+        assert_eq!((bench.memory().overlimits, ports(&bench)), (2, vec![PortId(5)]));
+        // So is the last, which would have got the packet itself.
+        bench.out.down.push(PortId(5));
+        assert_eq!(send(&mut bench, 0), if redirect { Verdict::Drop } else { PASSED });
+        assert_eq!(bench.memory().overlimits, 4);
+        // A port leaves the block with the last of its places.
+        bench.out = Kept::default();
+        bench.filters.delete_block(block, PortId(5));
+        bench.filters.delete_block(block, THERE);
+        assert_eq!((send(&mut bench, 0), ports(&bench)), (decided, vec![PortId(5)]));
+        bench.filters.delete_block(block, PortId(5));
+        bench.filters.delete_block(block, HERE);
+        assert_eq!((send(&mut bench, 0), bench.memory().overlimits), (decided, 5));
+        // The fourth redirection is refused here, too.
+        bench.filters.share(22, THERE);
+        assert_eq!(send(&mut bench, 3), if redirect { Verdict::Drop } else { PASSED });
+    }
 }

@@ -467,7 +467,11 @@ fn one_of_each() -> Vec<ActionKind> {
     };
     // The program returns the control of the action.
     let program = vec![Instruction { code: 6, jt: 0, jf: 0, k: u32::MAX }];
-    let mirred = Mirred { to: PortId(1), name: "lan".into(), way: Way::Egress, redirect: false };
+    let mirred = Mirred {
+        to: txweir_core::classify::action::Target::Port { port: PortId(1), name: "lan".into() },
+        way: Way::Egress,
+        redirect: false,
+    };
     vec![
         ActionKind::Police(Police::new(police).unwrap()),
         ActionKind::Vlan(Vlan::Push { id: 5, protocol: 0x8100, priority: 3 }),

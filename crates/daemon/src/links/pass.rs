@@ -6,7 +6,7 @@ use txweir_core::classify::filter::BlockId;
 use txweir_core::classify::packet::{PortId, Way};
 use txweir_core::path::entry::{Entry, Hooked};
 use txweir_device::Frame;
-use txweir_runtime::{Arrival, Copy, One, Outlets, Received};
+use txweir_runtime::{Arrival, Copies, Copy, One, Outlets, Received};
 use txweir_tc::tool::Hook;
 
 use super::Links;
@@ -61,7 +61,7 @@ impl Links {
                 up.push(self.ports.of(link.name.as_str()));
             }
         }
-        let mut copies = Vec::new();
+        let mut copies = Copies::default();
         self.pass_one(now, from, to, arrival, depth, &up, &mut copies);
         // The loop ends: a copy is one redirection deeper than its original, and at the greatest
         // depth actions make no copies.
@@ -79,7 +79,7 @@ impl Links {
         arrival: Arrival<Frame>,
         depth: u8,
         up: &[PortId],
-        copies: &mut Vec<Copy>,
+        copies: &mut Copies,
     ) {
         let Some(arrival) = self.hand_whole(from, to, depth, arrival) else { return };
         let waits = depth == 0 && from.is_some_and(|from| senders_wait(&self.all[from]));
@@ -153,7 +153,7 @@ impl Links {
     }
 
     /// Passes on a copy, which leaves by a link, or comes in by one and leaves by its peer.
-    fn pass_copy(&mut self, now: Instant, copy: &Copy, up: &[PortId], copies: &mut Vec<Copy>) {
+    fn pass_copy(&mut self, now: Instant, copy: &Copy, up: &[PortId], copies: &mut Copies) {
         let Some(at) =
             self.ports.name(copy.to).and_then(|name| self.all.iter().position(|l| l.name.as_str() == name))
         else {

@@ -4,7 +4,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
-use txweir_fuzzed::{TARGETS, Target};
+use txweir_fuzzed::{TARGETS, Target, netlink};
 
 use crate::mutate::Mutator;
 use crate::seeds;
@@ -51,6 +51,9 @@ pub fn run(name: &str) {
         costs.time_max,
         costs.bytes_max >> 10,
     );
+    if name == "netlink" {
+        println!("{name}: {} messages", netlink::performed());
+    }
 }
 
 /// Runs one input. One that breaks a law is kept in a file.

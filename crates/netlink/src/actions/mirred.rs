@@ -1,6 +1,7 @@
 //! mirred: `struct tc_mirred`, which names the other link by its number.
 
 use txweir_core::classify::action::Mirred;
+use txweir_core::classify::action::mirred::Target;
 use txweir_core::classify::packet::Way;
 use txweir_tc::tool::LOOPBACK;
 
@@ -36,21 +37,31 @@ fn read(asked: &Asked<'_>, links: Links<'_>) -> Found {
     };
     let mut words = Vec::from(pair(way, what));
     if let Some(block) = asked.all.u32(BLOCK)? {
+        if link != 0 {
+            let text =
+                format!("action mirred: expected a link or a block, given link {link} and block {block}");
+            return Err(Refusal::invalid(text));
+        }
         words.extend(pair("blockid", block));
-        return Ok(Some(words));
+    } else {
+        words.extend(pair("dev", name(link, links)?));
     }
+    // A packet that is redirected is gone, whatever the control.
+    if *what == "mirror" {
+        words.extend(asked.control()?);
+    }
+    Ok(Some(words))
+}
+
+/// Returns the name of a link.
+fn name(link: u32, links: Links<'_>) -> Result<String, Refusal> {
     let name = match link {
         LOOPBACK_INDEX => Some(LOOPBACK.to_string()),
         link => links(link),
     };
     let missing =
         || Refusal { errno: errno::NODEV, text: format!("there is no link with the number {link}") };
-    words.extend(pair("dev", name.ok_or_else(missing)?));
-    // A packet that is redirected is gone, whatever the control.
-    if *what == "mirror" {
-        words.extend(asked.control()?);
-    }
-    Ok(Some(words))
+    name.ok_or_else(missing)
 }
 
 pub(super) fn write(mirred: &Mirred, shown: &Shown<'_>, w: &mut Writer) {
@@ -60,5 +71,11 @@ pub(super) fn write(mirred: &Mirred, shown: &Shown<'_>, w: &mut Writer) {
         (Way::Ingress, true) => 3,
         (Way::Ingress, false) => 4,
     };
-    shown.parms(PARMS, &[done, index_of(&mirred.name, mirred.to)], w);
+    match &mirred.to {
+        Target::Port { port, name } => shown.parms(PARMS, &[done, index_of(name, *port)], w),
+        Target::Block(number) => {
+            shown.parms(PARMS, &[done, 0], w);
+            w.bytes(BLOCK, &number.to_ne_bytes());
+        }
+    }
 }

@@ -189,6 +189,17 @@ fn a_refusal_names_the_attribute_and_the_range() {
     };
     is(action("gact", &|_| {}), 22, "action gact: attribute 2, its parameters, is missing");
     is(action("mirred", &|w| w.bytes(2, &[9; 28])), 22, "action mirred: expected an action of 1 to 4");
+    // A mirror to link 9 and to block 22; to block 0.
+    let both = action("mirred", &|w| {
+        w.bytes(2, &[&[0; 20][..], &[2, 0, 0, 0, 9, 0, 0, 0]].concat());
+        w.u32(4, 22);
+    });
+    is(both, 22, "action mirred: expected a link or a block, given link 9 and block 22");
+    let none = action("mirred", &|w| {
+        w.bytes(2, &[&[0; 20][..], &[2, 0, 0, 0, 0, 0, 0, 0]].concat());
+        w.u32(4, 0);
+    });
+    is(none, 22, "block cannot be 0");
     is(action("csum", &|w| w.bytes(1, &[255; 24])), 22, "action csum: expected bits of 1 to 127");
     is(action("vlan", &|w| w.bytes(9, &[0; 4])), 95, "action vlan: there is no attribute 9 of 4 bytes here");
 }

@@ -8,7 +8,7 @@ use txweir_core::turns::Quota;
 use txweir_core::{Env, Handle, Instant};
 use txweir_device::segment::complete_checksum;
 use txweir_device::{FRAME_MEMORY, Gso, Source as _, VnetHdr};
-use txweir_runtime::{Direction, DirectionConfig, Notes, One, Outlets, Received};
+use txweir_runtime::{Copies, Direction, DirectionConfig, Notes, One, Outlets, Received};
 use txweir_tc::Source;
 use txweir_tc::memory::Memory;
 use txweir_tc::tool::{Devices as _, Hook, Request, run};
@@ -120,14 +120,15 @@ fn a_copy_takes_along_what_is_left_to_the_device() {
     (hdr.gso, hdr.gso_size) = (Gso::TcpV4, 1000);
     let mut port = List { incoming: [(hdr, frame.clone())].into(), ..List::default() };
     let Ok(Received::Frame(arrival)) = way.receive(&mut port) else { panic!("nothing received") };
-    let (mut copies, mut notes) = (Vec::new(), Notes::default());
+    let (mut copies, mut notes) = (Copies::default(), Notes::default());
     let mut outlet = Outlets { up: &[to], copies: &mut copies, notes: &mut notes, now: Instant(1) };
     let mut entry = Entry::new(filters, state, &mut outlet, Instant(1));
     entry.to = Some(Hooked { port: PortId(9), block });
     assert!(way.classify(arrival, 0, &mut entry).is_some());
-    let [copy] = copies.as_slice() else { panic!("{} copies", copies.len()) };
+    let copy = copies.pop().expect("a copy");
+    assert!(copies.pop().is_none());
     let mut again = vec![0; 4000];
-    let (copied, len) = One(Some(copy)).recv(&mut again).unwrap().expect("a frame");
+    let (copied, len) = One(Some(&copy)).recv(&mut again).unwrap().expect("a frame");
     assert_eq!((copied, &again[..len]), (hdr, &frame[..]));
 }
 

@@ -1,5 +1,6 @@
 //! mirred (tc-mirred(8)).
 
+use txweir_core::classify::action::mirred::Target;
 use txweir_core::classify::action::{Control, Mirred};
 use txweir_core::classify::packet::{PortId, Way};
 
@@ -9,16 +10,18 @@ use crate::out::Out;
 use crate::said::Said;
 use crate::sentence::{INCOMPLETE, Sentence};
 
+/// tc's refusal of a device beside a block.
+const EXCLUSIVE: &str = "blockid and device are mutually exclusive.";
+
+/// tc's refusal of a block's number, with the next line behind it.
+const NO_BLOCK: &str = "invalid block IDbad action parsing";
+
 /// Reads the words; `ports` returns the number of a device.
 pub(super) fn read(
     said: &Said<'_>,
     ports: &mut dyn FnMut(&str) -> Option<PortId>,
 ) -> Result<Option<(Mirred, Control)>, Diagnostic> {
     let s = &said.settings;
-    if s.has("blockid") {
-        let err = said.error(code::UNSUPPORTED, said.at("blockid"), "mirred sends to one device");
-        return Err(err.expected("dev NAME"));
-    }
     let (way, what) = match (s.word("egress"), s.word("ingress")) {
         (Some(_), Some(_)) => {
             let message = "mirred has one direction";
@@ -29,17 +32,33 @@ pub(super) fn read(
         (None, Some(what)) => (Way::Ingress, what),
         (None, None) => return Ok(None),
     };
-    let Some(dev) = s.word("dev") else {
-        let err = said.error(code::MISSING, said.kind, "action mirred needs dev").expected("dev NAME");
-        return Err(err.linux(INCOMPLETE));
-    };
-    let Some(to) = ports(&dev.text) else {
-        let message = format!("there is no device \"{}\"", dev.text);
-        return Err(said.error(code::NOT_FOUND, dev, message).linux(Sentence::NoDevice(&dev.text)));
+    let to = match (s.word("dev"), said.u32("blockid")) {
+        (Some(dev), Some(_)) => {
+            let (at, message) = (said.at("blockid"), "mirred sends to one device or to those of one block");
+            let err = said.error(code::CONFLICT, at, message);
+            let second = dev.span.start < at.span.start;
+            return Err(err.linux(if second { "Bad action type blockid" } else { EXCLUSIVE }));
+        }
+        (None, Some(0)) => {
+            let err = said.error(code::OUT_OF_RANGE, said.at("blockid"), "block cannot be 0");
+            return Err(err.expected("a block's number, at least 1").linux(NO_BLOCK));
+        }
+        (None, Some(number)) => Target::Block(number),
+        (Some(dev), None) => {
+            let Some(port) = ports(&dev.text) else {
+                let message = format!("there is no device \"{}\"", dev.text);
+                return Err(said.error(code::NOT_FOUND, dev, message).linux(Sentence::NoDevice(&dev.text)));
+            };
+            Target::Port { port, name: dev.text.clone() }
+        }
+        (None, None) => {
+            let err = said.error(code::MISSING, said.kind, "action mirred needs dev or blockid");
+            return Err(err.expected("dev NAME, or blockid N").linux(INCOMPLETE));
+        }
     };
     let redirect = what.text == "redirect";
     let control = if redirect { Control::Stolen } else { Control::Pipe };
-    Ok(Some((Mirred { to, name: dev.text.clone(), way, redirect }, control)))
+    Ok(Some((Mirred { to, way, redirect }, control)))
 }
 
 fn said_as(mirred: &Mirred) -> (&'static str, &'static str, &'static str) {
@@ -58,7 +77,10 @@ pub(super) fn show(mirred: &Mirred, shown: &Shown<'_>, out: &mut Out) {
     out.word("kind", "mirred", "mirred ");
     out.word("mirred_action", what, "");
     out.word("direction", direction, &format!("({text}"));
-    out.word("to_dev", &mirred.name, &format!(" to device {})", mirred.name));
+    match &mirred.to {
+        Target::Port { name, .. } => out.word("to_dev", name, &format!(" to device {name})")),
+        Target::Block(number) => out.uint("to_blockid", *number, &format!(" to blockid {number})")),
+    }
     show_control(shown.action.control, "control_action", " ", out);
     shown.numbers("\n\t", out);
 }
@@ -66,5 +88,9 @@ pub(super) fn show(mirred: &Mirred, shown: &Shown<'_>, out: &mut Out) {
 pub(super) fn words(mirred: &Mirred, control: &str) -> String {
     let (direction, what, _) = said_as(mirred);
     let control = if mirred.redirect { String::new() } else { format!(" {control}") };
-    format!("mirred {direction} {what} dev {}{control}", mirred.name)
+    let to = match &mirred.to {
+        Target::Port { name, .. } => format!("dev {name}"),
+        Target::Block(number) => format!("blockid {number}"),
+    };
+    format!("mirred {direction} {what} {to}{control}")
 }

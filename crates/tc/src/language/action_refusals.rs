@@ -261,8 +261,8 @@ pub(super) fn finish(walk: &Walk<'_>, kind: &str, from: usize) -> Result<(), Dia
                 _ => Ok(()),
             }
         }
-        "mirred" if !has(&["egress", "ingress"]) => needs(
-            "egress or ingress",
+        "mirred" if !matches!(words.first(), Some(&("egress" | "ingress"))) => needs(
+            "egress or ingress first",
             format!("mirred option not supported {}", words.first().unwrap_or(&"")),
         ),
         "mirred" if !has(&["dev", "blockid"]) => needs("dev", INCOMPLETE.into()),

@@ -114,7 +114,7 @@ pub(super) static TABLE: &[Grammar] = &[
             key(&["egress"], &[Arg::Word(&["redirect", "mirror"])]).wrong(Wrong::Line(INCOMPLETE)),
             key(&["ingress"], &[Arg::Word(&["redirect", "mirror"])]).wrong(Wrong::Line(INCOMPLETE)),
             key(&["dev"], &[Any]),
-            key(&["blockid"], &[U32]),
+            key(&["blockid"], &[U32]).wrong(Wrong::Line("invalid block IDbad action parsing")),
         ],
     ),
     POLICE,

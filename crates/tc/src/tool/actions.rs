@@ -55,7 +55,8 @@ fn put(session: &mut Session<'_>, source: &Arc<Source>, cmd: &ActionsCommand) ->
         match read.map_err(Failure::usage)? {
             Wanted::There(kind, index) => {
                 let message = format!("action {kind} index {index} has no parameters");
-                return Err(refused(source, &span, code::MISSING, message, kernel::INVALID_TALKING));
+                let linux = if kind == "mirred" { kernel::NO_MIRRED } else { kernel::INVALID_TALKING };
+                return Err(refused(source, &span, code::MISSING, message, linux));
             }
             Wanted::New(_, action) if matches!(action.control, Control::Goto(_)) => {
                 let message = "an action outside of a filter has no chains to go to".to_string();

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use txweir_core::Handle;
 use txweir_core::classify::filter::{BlockId, Filters};
+use txweir_core::classify::packet::PortId;
 use txweir_core::path::trees::Trees;
 
 use super::session::Session;
@@ -56,7 +57,8 @@ pub(super) fn join(session: &mut Session<'_>, dev: &str, change: &Change) {
     let Change::Qdisc(cmd) = change else { return };
     for (said, (_, at)) in cmd.blocks.iter().zip(PLACES) {
         let Some(number) = said.as_ref().map(|said| said.value) else { continue };
-        let block = session.devices.filters_mut().share(number);
+        let port = session.devices.port(dev).unwrap_or(PortId::NONE);
+        let block = session.devices.filters_mut().share(number, port);
         if let Some(device) = session.devices.device(dev) {
             device.configure(&mut |qdiscs| qdiscs.set_block(at, Some(block)));
         }

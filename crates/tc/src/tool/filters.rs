@@ -8,6 +8,7 @@ use txweir_core::classify::action::{Actions, Entry, Kind, Wanted};
 use txweir_core::classify::filter::{
     ANY_PROTOCOL, BlockId, Existence, Filters, Goal, Named, Table, Template,
 };
+use txweir_core::classify::packet::PortId;
 use txweir_core::{ConfigError, ErrorKind, Handle};
 
 use super::Hook;
@@ -137,7 +138,7 @@ fn settle(session: &mut Session<'_>, at: &Found, block: BlockId, done: bool) {
     }
     match at.dev.as_ref().and_then(|dev| session.devices.device(dev)) {
         Some(device) if done => device.configure(&mut |qdiscs| qdiscs.set_block(at.at, Some(block))),
-        _ => session.devices.filters_mut().delete_block(block),
+        _ => session.devices.filters_mut().delete_block(block, PortId::NONE),
     }
 }
 

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use txweir_core::Handle;
+use txweir_core::classify::packet::PortId;
 use txweir_core::path::qdiscs::Sharing;
 
 use super::{Devices, Flags, HELP, InPlace, Outcome, Rates, actions, apply, blocks, filters, list, rates};
@@ -173,7 +174,8 @@ impl<'a> Session<'a> {
         if let (Some((rates, sharing)), Some(device)) = (sharing, self.devices.device(&dev.text)) {
             device.configure(&mut |qdiscs| sharing.join(&mut rates::lock(&rates), qdiscs));
         }
-        orphans.into_iter().for_each(|block| self.devices.filters_mut().delete_block(block));
+        let port = self.devices.port(&dev.text).unwrap_or(PortId::NONE);
+        orphans.into_iter().for_each(|block| self.devices.filters_mut().delete_block(block, port));
         self.done.push(Done { device: dev.text, change, source: Arc::clone(source), shares });
         Ok(())
     }

@@ -82,7 +82,7 @@ fn actions_that_are_not_there_say_why() {
     }
     for (action, message) in [
         ("police avrate 1mbit", "police avrate needs an estimator of its filter"),
-        ("mirred egress redirect blockid 5", "mirred sends to one device"),
+        ("mirred egress redirect blockid 5 dev a", "mirred sends to one device"),
         ("mirred egress redirect dev eltoh", "there is no device \"eltoh\""),
         ("bpf object-file x.o", "a program of eBPF needs the kernel that it is loaded into"),
         ("bpf bytecode-file x", "files are not read here"),

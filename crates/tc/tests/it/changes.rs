@@ -4,13 +4,13 @@ use std::path::Path;
 
 use txweir_core::classify::action::Run;
 use txweir_core::classify::filter::Verdict;
-use txweir_core::classify::packet::{NoOutlet, Packet, PortId, Way};
+use txweir_core::classify::packet::{FrameBytes, NoOutlet, Outlet, Packet, PortId, Way};
 use txweir_core::packet::checksum::Sum;
 use txweir_core::packet::headers::Headers;
 use txweir_core::{Instant, Meta};
 use txweir_tc::Source;
 use txweir_tc::memory::Memory;
-use txweir_tc::tool::{Hook, Request, run};
+use txweir_tc::tool::{Devices, Hook, Request, run};
 
 /// The result of Linux where the engine differs from it on purpose, by a row of PARITY.md: the
 /// frame that leaves here instead; `None` for other frames. It is given the frame and that of
@@ -152,4 +152,95 @@ fn ife_leaves_what_linux_leaves() {
 #[test]
 fn bpf_leaves_what_linux_leaves() {
     compare("bpf.txt", &[]);
+}
+
+/// The devices of a recording with several: an action runs at the egress hook of the first.
+const DEVICES: [&str; 3] = ["lan", "wan", "dmz"];
+
+/// Runs a command of a recording: of tc, or `ip link set DEV up` or `down`.
+fn command(devices: &mut Memory, down: &mut Vec<PortId>, line: &str) {
+    let words: Vec<String> = line.split(' ').map(String::from).collect();
+    if words[0] == "ip" {
+        let port = devices.port(&words[3]).expect("a device");
+        down.retain(|other| *other != port);
+        down.extend((words[4] == "down").then_some(port));
+        return;
+    }
+    let done = run(&Request { args: words[1..].to_vec(), ..Request::default() }, devices);
+    assert_eq!((done.status, done.stderr.as_str()), (0, ""), "{line}");
+}
+
+/// Returns the frames that leave by every device: from `lan`, at whose egress hook the frame is,
+/// that one or `drop`; of the others each behind the name.
+fn leaving(devices: &mut Memory, down: &[PortId], frame: &[u8]) -> String {
+    let ports = DEVICES.map(|name| devices.port(name).expect("a device"));
+    let [egress, ingress] = [Hook::EGRESS, Hook::INGRESS]
+        .map(|hook| DEVICES.map(|name| devices.get(name).and_then(|device| device.block(hook))));
+    let (filters, state) = devices.classify();
+    let mut outlet = Copies { down, sent: vec![(ports[0], Way::Egress, frame.to_vec(), 0)] };
+    let mut left = DEVICES.map(|_| Vec::new());
+    while let Some((port, way, mut bytes, depth)) = outlet.sent.pop() {
+        let at = ports.iter().position(|there| *there == port).expect("a device");
+        let Some(block) = (if way == Way::Egress { egress[at] } else { ingress[at] }) else {
+            left[at].extend((way == Way::Egress).then(|| hex(&bytes)));
+            continue;
+        };
+        let mut meta = Meta::new(u32::try_from(bytes.len()).expect("short"));
+        let headers = Headers::parse_ethernet(&bytes);
+        let mut packet = Packet::new(&mut bytes, &mut meta, headers).at(port, way);
+        packet.depth = depth;
+        let (actions, now) = (&filters.actions, Instant::ZERO);
+        let mut run = Run { actions, state, outlet: &mut outlet, now, queues: 1 };
+        let passes =
+            !matches!(filters.classify(block, &mut packet, &mut run), Verdict::Drop | Verdict::Stolen);
+        left[at].extend((passes && way == Way::Egress).then(|| hex(&bytes)));
+    }
+    let mut all = left[0].pop().unwrap_or_else(|| "drop".into());
+    assert!(left[0].is_empty());
+    for (name, left) in DEVICES.iter().zip(&left).skip(1) {
+        left.iter().for_each(|frame| all.push_str(&format!(" {name}:{frame}")));
+    }
+    all
+}
+
+/// Frames on their way, and the ports that are down.
+struct Copies<'a> {
+    down: &'a [PortId],
+    sent: Vec<(PortId, Way, Vec<u8>, u8)>,
+}
+
+impl Outlet for Copies<'_> {
+    fn send(&mut self, to: PortId, way: Way, frame: &dyn FrameBytes, _: &Meta, depth: u8) -> bool {
+        let up = !self.down.contains(&to);
+        self.sent.extend(up.then(|| (to, way, frame.bytes().to_vec(), depth)));
+        up
+    }
+}
+
+/// Row mirred-loop: Linux counts redirections anew at the receiver.
+#[test]
+fn mirred_sends_to_the_ports_of_a_block_what_linux_sends() {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../spec/actions-7.2/mirred-block.txt");
+    let text = std::fs::read_to_string(file).expect("a recording");
+    let (mut devices, mut down) = (Memory::new(&DEVICES), Vec::new());
+    command(&mut devices, &mut down, "tc qdisc add dev lan clsact");
+    let (mut frames, mut excused, mut actions) = (0, 0, "");
+    for line in text.lines() {
+        let rest = line.get(2..).expect("a line");
+        if line.starts_with("$ ") {
+            command(&mut devices, &mut down, rest);
+        } else if line.starts_with("> ") {
+            let filter = "filter replace dev lan egress protocol all pref 1 handle 1 matchall action";
+            command(&mut devices, &mut down, &format!("tc {filter} {rest}"));
+            actions = rest;
+        } else {
+            let (frame, linux) = rest.split_once(' ').expect("a frame");
+            let ours = leaving(&mut devices, &down, &unhex(frame));
+            frames += 1;
+            let received = actions.contains("ingress") && linux.len() - ours.len() > frame.len();
+            excused += usize::from(received);
+            assert!(received || ours == linux, "{actions}\n  Linux {linux}\n  ours  {ours}");
+        }
+    }
+    assert_eq!((frames, excused), (39, 2));
 }

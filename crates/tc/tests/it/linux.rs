@@ -119,6 +119,13 @@ fn actions_are_what_linux_says() {
     compare("actions.txt");
 }
 
+/// The words for the devices of a block, which tc 6.1 does not have: by Linux 7.2 and its tc.
+#[test]
+fn mirred_to_a_block_is_what_linux_says() {
+    compare("../linux-7.2/mirred-block.txt");
+    saved("../linux-7.2/mirred-block.txt");
+}
+
 /// Defines a test for each file.
 macro_rules! compared {
     ($($test:ident: $file:literal,)*) => {$(

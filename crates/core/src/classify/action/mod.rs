@@ -48,7 +48,8 @@ pub use csum::Csum;
 pub use gact::Gact;
 pub use gate::Gate;
 pub use ife::Ife;
-pub use mirred::Mirred;
+pub(crate) use mirred::BlockPorts;
+pub use mirred::{Mirred, Target};
 pub use mpls::Mpls;
 pub use nat::Nat;
 pub use pedit::Pedit;
@@ -247,6 +248,7 @@ pub struct Actions {
     kinds: BTreeMap<&'static str, Numbers>,
     serial: u32,
     changes: Changes,
+    block_ports: BlockPorts,
 }
 
 /// The actions of a kind.
@@ -267,6 +269,15 @@ pub enum Wanted {
 }
 
 impl Actions {
+    /// Returns the ports that share each block.
+    #[inline]
+    pub(crate) const fn block_ports(&self) -> &BlockPorts {
+        &self.block_ports
+    }
+    /// Returns the same to be changed.
+    pub(crate) const fn block_ports_mut(&mut self) -> &mut BlockPorts {
+        &mut self.block_ports
+    }
     /// Returns the action in a slot.
     #[inline]
     pub fn entry(&self, id: ActionId) -> Option<&Entry> {

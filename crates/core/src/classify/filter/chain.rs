@@ -14,7 +14,7 @@ use crate::base::time::Instant;
 use crate::classify::action::Run;
 use crate::classify::action::{ActionId, Actions, Control, State};
 use crate::classify::counters::Counters;
-use crate::classify::packet::Packet;
+use crate::classify::packet::{Packet, PortId};
 use crate::packet::headers::ethertype;
 use crate::text::error::{ConfigError, ErrorKind, Object};
 
@@ -203,10 +203,10 @@ impl Filters {
         BlockId(u32::try_from(self.blocks.len() - 1).unwrap_or(u32::MAX))
     }
 
-    /// Removes a block from a place. The block is deleted with all its filters, unless another
-    /// place shares it.
-    pub fn delete_block(&mut self, block: BlockId) {
-        if !self.unshare(block) {
+    /// Removes a block from a place of a port. The block is deleted with all its filters, unless
+    /// another place shares it. The port matters for a shared block alone.
+    pub fn delete_block(&mut self, block: BlockId, port: PortId) {
+        if !self.unshare(block, port) {
             return;
         }
         self.clear(block, None);

@@ -5,6 +5,7 @@ use alloc::format;
 
 use super::Rule;
 use super::chain::{Block, BlockId, Filters};
+use crate::classify::packet::PortId;
 use crate::packet::headers::ethertype;
 use crate::text::error::{ConfigError, ErrorKind, Object, Reason};
 
@@ -17,9 +18,10 @@ pub(super) struct SharedBlock {
 }
 
 impl Filters {
-    /// Gives a place the block with a number, which is made for the first place. Each call must be
-    /// paired with one of [`delete_block`](Self::delete_block).
-    pub fn share(&mut self, number: u32) -> BlockId {
+    /// Gives a place of a port the block with a number, which is made for the first place. Each call
+    /// must be paired with one of [`delete_block`](Self::delete_block) for that port.
+    pub fn share(&mut self, number: u32, port: PortId) -> BlockId {
+        self.actions.block_ports_mut().join(number, port);
         let block = match self.numbers.get(&number) {
             Some(block) => *block,
             None => {
@@ -45,8 +47,11 @@ impl Filters {
         self.numbers.iter().map(|(number, block)| (*number, *block))
     }
 
-    /// Removes one place from those that share the block. True if it was the last.
-    pub(super) fn unshare(&mut self, block: BlockId) -> bool {
+    /// Removes one place of a port from those that share the block. True if it was the last.
+    pub(super) fn unshare(&mut self, block: BlockId, port: PortId) -> bool {
+        if let Some(number) = self.block(block).and_then(Block::number) {
+            self.actions.block_ports_mut().leave(number, port);
+        }
         let Ok(found) = self.block_mut(block) else { return false };
         match &mut found.shared {
             None => true,
