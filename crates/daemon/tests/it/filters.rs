@@ -4,7 +4,7 @@ use std::io::Write;
 use std::sync::{Arc, Mutex};
 
 use txweir_core::Instant;
-use txweir_daemon::protocol::Ask;
+use txweir_daemon::protocol::{Ask, Reply};
 use txweir_daemon::{Daemon, Links};
 use txweir_runtime::{Notes, SampleCounts};
 
@@ -80,6 +80,51 @@ fn a_copy_goes_to_another_link_and_a_redirected_frame_there_alone() {
     b.run("tc filter add dev b egress matchall action mirred egress redirect dev a");
     b.send("a --packets 1 --size 100");
     assert!(b.show("-s qdisc show dev b").contains("Sent 700 bytes 7 pkt"));
+}
+
+/// Links join a block with their hooks and leave it with them or for good; what is saved does the
+/// same in another daemon and after a reload.
+#[test]
+fn frames_go_to_the_links_that_share_a_block() {
+    let sent = |world: &mut World, packets: u64| {
+        let count = |world: &mut World| ["a", "b", "c"].map(|link| world.count(link, "packets"));
+        let before = count(world);
+        world.link(&format!("send a --packets {packets} --size 100"));
+        let after = count(world);
+        [0, 1, 2].map(|at| after[at] - before[at])
+    };
+    let mut world = World::with(&["add a", "add b", "add c"]);
+    world.tc("qdisc add dev a clsact");
+    world.tc("filter add dev a egress matchall action mirred egress mirror blockid 22");
+    assert_eq!(sent(&mut world, 3), [3, 0, 0]);
+    assert!(world.tc("-s filter show dev a egress").contains("overlimits 3"));
+    world.tc("qdisc add dev b egress_block 22 clsact");
+    world.batch("--atomic", "qdisc add dev c egress_block 22 clsact");
+    assert_eq!(sent(&mut world, 3), [3, 3, 3]);
+    let saved = world.save();
+    let mut other = World::default();
+    let now = other.now;
+    assert_eq!(other.daemon.configure(now, "c.tc", &saved), Reply::default());
+    assert_eq!((other.save(), sent(&mut other, 2)), (saved.clone(), [2, 2, 2]));
+    assert_eq!(other.daemon.reload(now, "c.tc", &saved), Reply::default());
+    assert_eq!((other.save(), sent(&mut other, 2)), (saved, [2, 2, 2]));
+    world.tc("qdisc del dev b clsact");
+    world.link("del c");
+    world.link("add c");
+    assert_eq!(sent(&mut world, 1), [1, 0, 0]);
+}
+
+/// Thirty links copy each frame to one another, three redirections deep.
+#[test]
+fn a_frame_makes_so_many_copies_in_all() {
+    let mut world = World::default();
+    for n in 0..30 {
+        world.link(&format!("add l{n}"));
+        world.tc(&format!("qdisc add dev l{n} egress_block 5 clsact"));
+    }
+    world.tc("filter add block 5 matchall action mirred egress mirror blockid 5");
+    world.link("send l0 --packets 1 --size 100");
+    assert_eq!((0..30).map(|n| world.count(&format!("l{n}"), "packets")).sum::<u64>(), 65);
 }
 
 #[test]

@@ -41,9 +41,16 @@ pub(super) fn check(source: &Arc<Source>, cmd: &QdiscCommand, hook: Hook) -> Res
     }
 }
 
-/// Warns of a line that gives blocks to an existing hook: as in Linux, it keeps those that it has.
-pub(super) fn kept(source: &Arc<Source>, cmd: &QdiscCommand, device: &dyn Device) -> Option<Diagnostic> {
-    let said = cmd.blocks.iter().flatten().next()?;
+/// Warns of a line that gives other blocks to an existing hook: as in Linux, it keeps those that it
+/// has.
+pub(super) fn kept(
+    source: &Arc<Source>,
+    cmd: &QdiscCommand,
+    device: &dyn Device,
+    has: [Option<u32>; 2],
+) -> Option<Diagnostic> {
+    let mut said = cmd.blocks.iter().zip(has).filter_map(|(said, has)| Some((said.as_ref()?, has)));
+    let (said, _) = said.find(|(said, has)| Some(said.value) != *has)?;
     if cmd.verb == Verb::Delete || device.hook().is_none() {
         return None;
     }
@@ -71,10 +78,15 @@ pub(super) fn at_hooks<'a>(trees: impl Into<Trees<'a>>) -> [Option<BlockId>; 2] 
     PLACES.map(|(_, at)| trees.block(at))
 }
 
+/// Returns the numbers of those that are shared.
+pub(super) fn shared(filters: &Filters, hooks: [Option<BlockId>; 2]) -> [Option<u32>; 2] {
+    hooks.map(|block| filters.block(block?)?.number())
+}
+
 /// Returns the numbers of those that are shared, each with its word.
 pub(super) fn numbers(filters: &Filters, hooks: [Option<BlockId>; 2]) -> Vec<(&'static str, u32)> {
-    let number = |block: Option<BlockId>| filters.block(block?)?.number();
-    PLACES.iter().zip(hooks).filter_map(|((word, _), block)| Some((*word, number(block)?))).collect()
+    let all = PLACES.iter().zip(shared(filters, hooks));
+    all.filter_map(|((word, _), number)| Some((*word, number?))).collect()
 }
 
 /// Returns the same as words, each with a space behind it.

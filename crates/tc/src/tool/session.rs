@@ -160,9 +160,11 @@ impl<'a> Session<'a> {
         let shares = apply::shares(&change, &device.tree());
         let sharing = if shares { self.admit(source, &dev, &change)? } else { None };
         let device = self.devices.device(&dev.text).ok_or_else(|| no_device(source, &dev, None))?;
-        let hooked = device.hook().is_some();
+        let (hooked, hooks) = (device.hook().is_some(), blocks::at_hooks(device.tree()));
+        let has = blocks::shared(self.devices.filters(), hooks);
+        let device = self.devices.device(&dev.text).ok_or_else(|| no_device(source, &dev, None))?;
         let kept = match &change {
-            Change::Qdisc(qdisc) => blocks::kept(source, qdisc, device),
+            Change::Qdisc(qdisc) => blocks::kept(source, qdisc, device, has),
             Change::Class(_) => None,
         };
         let orphans = apply::run(source, &change, device).map_err(Failure::refused)?;
