@@ -1,4 +1,4 @@
-//! Drives a path through a trace, in the trace's time.
+//! Drives a port through a trace, in the trace's time.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -9,8 +9,11 @@ use txweir_core::classify::packet::{NoOutlet, Packet, PortId};
 use txweir_core::packet::hash::FlowHasher;
 use txweir_core::packet::headers::Headers;
 use txweir_core::path::entry::{Entry, HookCounts, Hooked, Passed, Ways};
+use txweir_core::path::port::{Choice, Port, Queues};
 use txweir_core::path::qdiscs::Qdiscs;
+use txweir_core::path::select::Sender;
 use txweir_core::path::trees::Trees;
+use txweir_core::qdisc::{mqprio, taprio};
 use txweir_core::{
     Admitted, Completed, Detail, DeviceError, Ecn, Env, Handle, Instant, Meta, PathConfig, Rate, Role, Tree,
     TxPath, TxQueue, Wake, WakeReason,
@@ -107,7 +110,8 @@ struct Player<'a> {
     /// True if the last command about it made a cake wash.
     washing: bool,
     /// Time of the path's next call.
-    wake: Option<i64>,
+    /// The time at which each path asks to be called, of those that ask.
+    wakes: BTreeMap<u16, i64>,
     /// Times of future departures in the kernel.
     recorded: VecDeque<i64>,
     played: Played,
@@ -115,10 +119,12 @@ struct Player<'a> {
 
 /// The device as tc sees it.
 struct Lane {
-    path: TxPath<Frame>,
+    port: Port<Frame>,
     device: Always,
     now: Instant,
     queues: u32,
+    /// True if packets of the trace name their queues.
+    asks: bool,
     hook: Option<Hook>,
     hook_counts: HookCounts,
     filters: Filters,
@@ -141,12 +147,13 @@ impl<'a> Player<'a> {
         };
         let config = PathConfig { env, role: Role::Forwarder, bql: None, ..PathConfig::default() };
         // Without a byte limit the configuration cannot be refused.
-        let path = TxPath::new(config).unwrap_or_else(|e| unreachable!("{e}"));
+        let port = Port::new(config).unwrap_or_else(|e| unreachable!("{e}"));
         let lane = Lane {
-            path,
+            port,
             device: Always::default(),
             now: Instant::ZERO,
             queues: d.queues,
+            asks: trace.rows.iter().any(|row| row.queue > 0),
             hook: None,
             hook_counts: HookCounts::default(),
             filters: Filters::new().with_seed(key),
@@ -154,7 +161,7 @@ impl<'a> Player<'a> {
         };
         let recorded = trace.departures.iter().map(|d| d.at).collect();
         let (hasher, played) = (FlowHasher::new(key), Played::default());
-        Self { trace, manner, hasher, lane, washing: false, wake: None, recorded, played }
+        Self { trace, manner, hasher, lane, washing: false, wakes: BTreeMap::new(), recorded, played }
     }
 
     /// Advances to the arrival of a packet at `at`, behind `burst` others of that instant. The
@@ -169,7 +176,7 @@ impl<'a> Player<'a> {
         let behind = self.manner.spacing * burst;
         let until = self.manner.late.get(&packet).copied().unwrap_or(woke + behind);
         self.run_until(until, at + behind);
-        if let Some(timer) = self.wake.map(|due| self.fires(due)).filter(|timer| *timer <= latest) {
+        if let Some(timer) = self.fires_next().filter(|timer| *timer <= latest) {
             self.played.tied.push(Tied { packet, timer, latest });
         }
     }
@@ -178,17 +185,28 @@ impl<'a> Player<'a> {
     fn run_until(&mut self, until: i64, at: i64) {
         while let Some(fires) = self.next().filter(|fires| *fires <= until) {
             self.now(fires);
-            self.drain();
+            let mut due: Vec<(i64, u16)> = self.wakes.iter().map(|(path, due)| (*due, *path)).collect();
+            due.retain(|(due, _)| *due <= fires);
+            due.sort_unstable();
+            match due.is_empty() {
+                true => self.drain_all(),
+                false => due.iter().for_each(|(_, path)| self.drain(*path)),
+            }
             // A path that asks for the same instant again is called at the next grain, so that time
             // advances.
-            self.wake = self.wake.map(|due| due.max(fires + 1));
+            self.wakes.values_mut().for_each(|due| *due = (*due).max(fires + 1));
         }
         self.now(at);
     }
 
-    /// Returns the time of the next call of the path.
+    /// Returns the time at which the next timer fires.
+    fn fires_next(&mut self) -> Option<i64> {
+        self.wakes.values().min().copied().map(|due| self.fires(due))
+    }
+
+    /// Returns the time of the next call of a path.
     fn next(&mut self) -> Option<i64> {
-        let fires = self.wake.map(|due| self.fires(due));
+        let fires = self.fires_next();
         if !self.manner.polled {
             return fires;
         }
@@ -218,17 +236,21 @@ impl<'a> Player<'a> {
         self.lane.now = Instant(ZERO.saturating_add(at.max(self.time())).cast_unsigned());
     }
 
-    fn drain(&mut self) {
+    fn drain_all(&mut self) {
+        (0..self.lane.paths()).for_each(|path| self.drain(path));
+    }
+
+    fn drain(&mut self, path: u16) {
         let lane = &mut self.lane;
         loop {
-            match lane.path.drain(lane.now, BUDGET, &mut lane.device) {
+            match lane.port.drain(lane.now, path, BUDGET, &mut lane.device) {
                 Wake::More => {}
                 Wake::At(t, why) if why != WakeReason::Plugged => {
-                    self.wake = Some(i64::try_from(t.0).unwrap_or(i64::MAX) - ZERO);
+                    self.wakes.insert(path, i64::try_from(t.0).unwrap_or(i64::MAX) - ZERO);
                     break;
                 }
                 Wake::Idle | Wake::Device | Wake::At(..) => {
-                    self.wake = None;
+                    self.wakes.remove(&path);
                     break;
                 }
             }
@@ -256,29 +278,30 @@ impl<'a> Player<'a> {
             meta.txtime = Instant((ZERO + at).max(0).cast_unsigned());
         }
         let lane = &mut self.lane;
-        let route = match lane.ask(&mut bytes, &mut meta) {
-            Passed::Queue(_, route) => route,
+        let (queue, route) = match lane.ask(&mut bytes, &mut meta) {
+            Passed::Queue(queue, route) => (queue, route),
             // A filter of the hook dropped the packet: no qdisc hears of it.
             Passed::Dropped => return,
             // An action took the packet.
-            Passed::Stolen => return self.drain(),
+            Passed::Stolen => return self.drain_all(),
         };
-        let wanted = lane.path.wants_detail();
+        let path = if lane.port.is_split() { queue } else { 0 };
+        let wanted = lane.port.path(queue).is_some_and(TxPath::wants_detail);
         let detail = wanted.then(|| Detail { route, ..packet::detail(&bytes, &self.hasher) });
         let (now, frame) = (lane.now, (number, meta.len));
-        match lane.path.submit_with(now, frame, meta, detail.as_ref(), &mut lane.device) {
+        match lane.port.submit(now, frame, meta, detail.as_ref(), &mut lane.device) {
             Admitted::Cut(frame, _) => {
                 for piece in packet::pieces(&meta) {
                     let frame = (frame.0, piece.len);
                     // A piece is sent, queued or dropped; the departures show drops.
                     let detail = detail.map(Detail::piece);
-                    let _ = lane.path.submit_with(now, frame, piece, detail.as_ref(), &mut lane.device);
+                    let _ = lane.port.submit(now, frame, piece, detail.as_ref(), &mut lane.device);
                 }
             }
             // The departures show drops, and a forwarder is never told to wait.
             Admitted::Sent | Admitted::Queued | Admitted::Dropped(_) | Admitted::Full(_) => {}
         }
-        self.drain();
+        self.drain(path);
     }
 
     fn tool(&mut self, words: &str) -> tool::Outcome {
@@ -296,8 +319,11 @@ impl<'a> Player<'a> {
         self.lane.filters.fit(&mut self.lane.state);
         // A running timer keeps its time, as in the kernel: a change that lets a packet leave
         // earlier takes effect only then. A plug that is released asks the device itself.
-        if self.wake.is_none() || line.contains(" plug release") {
-            self.drain();
+        let paths = self.lane.paths();
+        self.wakes.retain(|path, _| *path < paths);
+        let released = line.contains(" plug release");
+        for path in (0..paths).filter(|path| released || !self.wakes.contains_key(path)).collect::<Vec<_>>() {
+            self.drain(path);
         }
     }
 
@@ -329,30 +355,63 @@ fn split(line: &str) -> Vec<String> {
 }
 
 impl Lane {
+    /// Returns the number of paths.
+    fn paths(&self) -> u16 {
+        u16::try_from(self.port.paths().len()).unwrap_or(u16::MAX)
+    }
+
+    /// True if the root gives each priority queues of its own.
+    fn has_classes(&self) -> bool {
+        let trees = self.port.trees();
+        let root = trees.root().qdisc();
+        mqprio::classes_of(root).or_else(|| taprio::classes_of(root)).is_some()
+    }
+
     /// Runs the filters of the egress hook and of the qdiscs, as for a live frame.
     fn ask(&mut self, bytes: &mut Vec<u8>, meta: &mut Meta) -> Passed {
         let headers = Headers::parse_ethernet(bytes);
-        let block = self.hook.and_then(|_| self.path.tree().block(Hook::EGRESS));
+        let block = self.hook.and_then(|_| self.port.block(Hook::EGRESS));
+        // No sender chooses a queue but by a filter in front, which the trace does not have.
+        let asked = (self.asks || !self.has_classes()).then_some(meta.queue);
         let mut outlet = NoOutlet;
         let mut entry = Entry::new(&self.filters, &mut self.state, &mut outlet, self.now);
         (entry.to, entry.queues) = (Some(Hooked { port: PORT, block }), self.queues);
         let mut packet = Packet::new(bytes, meta, headers);
-        let passed = entry.pass(&mut packet, &mut Single(self.path.tree()));
+        let passed = entry.pass(&mut packet, &mut Recorded { port: &mut self.port, asked, now: self.now });
+        if let Passed::Queue(queue, _) = passed
+            && self.port.is_split()
+        {
+            packet.meta.queue = queue;
+        }
         let [_, counted] = entry.counted;
         self.hook_counts.add(counted);
         passed
     }
 }
 
-/// The one tree of a trace, for the packets of every queue.
-struct Single<'a>(&'a Tree);
+/// A port whose packets are in the queues that the trace says.
+struct Recorded<'a> {
+    port: &'a mut Port<Frame>,
+    asked: Option<u16>,
+    now: Instant,
+}
 
-impl Ways for Single<'_> {
+impl Ways for Recorded<'_> {
     fn choose(&mut self, meta: &mut Meta, asked: Option<u16>) -> u16 {
-        asked.unwrap_or(meta.queue)
+        let sender = Sender::default();
+        let choice = asked.or(self.asked).map_or(Choice::By(&sender, None), Choice::Queue);
+        self.port.chooser_mut().choose_for(meta, choice, self.now)
     }
-    fn tree(&self, _: u16) -> Option<&Tree> {
-        Some(self.0)
+    fn tree(&self, queue: u16) -> Option<&Tree> {
+        self.port.path(queue).map(TxPath::tree)
+    }
+}
+
+impl Queues for Always {
+    type Frame = Frame;
+    type Queue<'a> = &'a mut Self;
+    fn queue(&mut self, _: u16) -> Option<&mut Self> {
+        Some(self)
     }
 }
 
@@ -374,6 +433,9 @@ impl TxQueue for Always {
         Ok(())
     }
     fn reap(&mut self, _: &mut dyn FnMut(Completed<Frame>)) {}
+    fn is_done_at_commit(&mut self) -> bool {
+        true
+    }
     fn copy(&mut self, frame: &Frame) -> Option<Frame> {
         Some(*frame)
     }
@@ -411,10 +473,10 @@ impl Device for Lane {
         self.queues
     }
     fn env(&self) -> Env {
-        *self.path.tree().env()
+        *self.port.env()
     }
     fn tree(&self) -> Trees<'_> {
-        Trees::with_pool(self.path.tree(), &self.path.cx().pool)
+        self.port.trees()
     }
     fn hook(&self) -> Option<Hook> {
         self.hook
@@ -429,7 +491,7 @@ impl Device for Lane {
         self.hook_counts
     }
     fn configure(&mut self, f: &mut dyn FnMut(&mut Qdiscs<'_>)) {
-        self.path.configure(self.now, &mut self.device, |tree, cx| f(&mut tree.edit(cx)));
+        self.port.control(self.now, &mut self.device).configure(f);
     }
     /// Makes a swap without atomicity: no line of a trace asks for one, as `--atomic` is not tc's.
     fn swap(&mut self, f: &mut dyn FnMut(&mut Qdiscs<'_>)) -> SwapDone {
@@ -437,6 +499,6 @@ impl Device for Lane {
         SwapDone::default()
     }
     fn queued(&self, f: &mut dyn FnMut(Handle, Handle, &Meta)) {
-        self.path.tree().queued(&self.path.cx().pool, f);
+        self.port.trees().queued(f);
     }
 }
