@@ -275,7 +275,7 @@ pub(super) fn run_chain(
         }
         Verb::Get => {
             let found = at.block.and_then(|block| session.devices.filters().block(block));
-            if !found.is_some_and(|b| b.chain(chain).is_some()) {
+            if found.is_none_or(|b| b.chain(chain).is_none()) {
                 return Err(missing());
             }
             // A chain is always named by its qdisc.

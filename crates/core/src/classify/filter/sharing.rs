@@ -18,8 +18,8 @@ pub(super) struct SharedBlock {
 }
 
 impl Filters {
-    /// Gives a place of a port the block with a number, which is made for the first place. Each call
-    /// must be paired with one of [`delete_block`](Self::delete_block) for that port.
+    /// Gives a place of a port the block with a number, which is made for the first place. Each
+    /// call must be paired with one of [`delete_block`](Self::delete_block) for that port.
     pub fn share(&mut self, number: u32, port: PortId) -> BlockId {
         self.actions.block_ports_mut().join(number, port);
         let block = match self.numbers.get(&number) {

@@ -165,6 +165,7 @@ pub const ACTIONS: [(&str, &[&str]); 15] = [
             "mirred egress mirror dev a pipe index 5",
             "mirred egress redirect dev a",
             "mirred ingress mirror dev b",
+            "mirred egress mirror blockid 1",
         ],
     ),
     (
@@ -277,6 +278,5 @@ pub const REFUSED: [&str; 37] = [
     "protocol ip prio 1 matchall action bpf object-file x.o section x",
     "protocol ip prio 1 matchall action bpf object-file x.o export x",
     "protocol ip prio 1 matchall action bpf object-file x.o verbose",
-    "protocol ip prio 1 matchall action mirred egress redirect blockid 1",
     "protocol ip prio 1 matchall action police avrate 1mbit conform-exceed drop",
 ];
