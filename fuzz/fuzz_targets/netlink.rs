@@ -2,11 +2,11 @@
 
 #![no_main]
 
-use txweir_fuzzed::netlink::{netlink, performed};
+use txweir_fuzzed::netlink::performed;
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| {
     let before = performed();
-    netlink(data);
+    txweir_fuzzed::netlink(data);
     if before / 100_000 != performed() / 100_000 {
         eprintln!("{} messages", performed());
     }

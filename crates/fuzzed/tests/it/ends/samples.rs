@@ -242,7 +242,7 @@ pub const ACTIONS: [(&str, &[&str]); 15] = [
 
 /// Keys that tc has, and lines with them that this engine refuses: a key of the tables is in a line
 /// above, or here.
-pub const REFUSED: [&str; 37] = [
+pub const REFUSED: [&str; 36] = [
     "protocol ip prio 1 bpf bytecode-file x classid 1:2",
     "protocol ip prio 1 bpf object-file x.o classid 1:2",
     "protocol ip prio 1 bpf object-pinned x classid 1:2",
