@@ -60,6 +60,8 @@ def arguments(words):
             check = True
         elif word == "--kernel":
             version = next(words, None)
+            if version not in KERNELS:
+                raise Trouble(f"--kernel: expected one of {', '.join(KERNELS)}, given {version or 'nothing'}")
         else:
             paths.append(word)
     return check, paths, version

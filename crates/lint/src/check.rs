@@ -138,7 +138,10 @@ pub fn check(source: &Arc<Source>, script: Script, options: &CheckOptions) -> Re
                 continue;
             }
         };
-        let dev = cmd.dev().map_or("", |d| &d.text).to_string();
+        let dev = match cmd.block() {
+            Some(number) => format!("block {number}"),
+            None => cmd.dev().map_or("", |d| &d.text).to_string(),
+        };
         let name = match &tc.netns {
             Some(ns) => format!("{}/{dev}", ns.text),
             None => dev,

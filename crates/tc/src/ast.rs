@@ -260,13 +260,17 @@ impl Command {
             Self::Actions(c) => &c.span,
         }
     }
+    /// Returns the number of the block if it is about filters that devices would share.
+    pub const fn block(&self) -> Option<u32> {
+        match self {
+            Self::Filter(FilterCommand { target: Some(Target::Block(at)), .. })
+            | Self::Chain(ChainCommand { target: Some(Target::Block(at)), .. }) => Some(at.value),
+            _ => None,
+        }
+    }
     /// True if it is about filters that devices would share.
     pub const fn is_for_block(&self) -> bool {
-        match self {
-            Self::Filter(c) => matches!(c.target, Some(Target::Block(_))),
-            Self::Chain(c) => matches!(c.target, Some(Target::Block(_))),
-            _ => false,
-        }
+        self.block().is_some()
     }
     /// Returns the same line for a device. The name's span is the line's, so that errors point
     /// there.

@@ -6,6 +6,8 @@ use std::fmt;
 
 /// The sentence for a line that ends where a word is needed.
 pub(crate) const INCOMPLETE: &str = "Command line is not complete. Try option \"help\"";
+/// The refusal of a block's number by later tc; 6.1 does not have the word. The next line follows in it.
+pub(crate) const NO_BLOCK_NUMBER: &str = "invalid block IDbad action parsing";
 
 /// A sentence by which tc refuses words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

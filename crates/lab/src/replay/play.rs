@@ -109,7 +109,6 @@ struct Player<'a> {
     lane: Lane,
     /// True if the last command about it made a cake wash.
     washing: bool,
-    /// Time of the path's next call.
     /// The time at which each path asks to be called, of those that ask.
     wakes: BTreeMap<u16, i64>,
     /// Times of future departures in the kernel.

@@ -331,7 +331,9 @@ impl Apply<'_, '_> {
     fn filter(&mut self, c: &FilterCommand, cmd: &Command) {
         let root = self.device.root().map(|q| q.handle);
         let place = c.place.as_ref().map_or(Place::Below(Handle::ROOT), |p| p.value);
-        let at = attached(place, root);
+        // The filters of a block are at the hooks of those that share it.
+        let shared = cmd.is_for_block();
+        let at = if shared { Attached::Ingress } else { attached(place, root) };
         let prio = c.prio.as_ref().map_or(0, |p| p.value);
         let chain = c.chain.as_ref().map_or(0, |p| p.value);
         let handle = c.handle.as_ref().map(|h| h.text.clone());
@@ -371,6 +373,7 @@ impl Apply<'_, '_> {
             }
         }
         if matches!(at, Attached::Ingress | Attached::Egress)
+            && !shared
             && self.device.hooks.is_none()
             && !self.device.is_empty()
         {

@@ -41,3 +41,17 @@ fn htb(more: &str) -> Vec<String> {
 fn a_sound_policy() {
     assert_eq!(htb(""), [""; 0]);
 }
+
+/// The filters of a block are at hooks, and those of each block are apart.
+#[test]
+fn a_block_is_no_device_without_a_root() {
+    let blocks = "qdisc add dev a ingress_block 22 clsact\nqdisc add dev b egress_block 23 clsact\n";
+    let filters = "filter add block 22 prio 1 matchall action mirred egress redirect blockid 23\n\
+                   filter add block 23 prio 2 matchall action drop\n";
+    let none: [&str; 0] = [];
+    assert_eq!(said(&format!("{blocks}{filters}")), none);
+    // Nothing comes behind a filter that takes every packet, in that block alone.
+    let more = "filter add block 22 prio 2 protocol ip matchall action drop\n";
+    let told = said(&format!("{blocks}{filters}{more}"));
+    assert!(told.len() == 1 && told[0].contains("5:"), "{told:?}");
+}

@@ -8,13 +8,10 @@ use super::{Shown, show_control};
 use crate::diagnostic::{Diagnostic, code};
 use crate::out::Out;
 use crate::said::Said;
-use crate::sentence::{INCOMPLETE, Sentence};
+use crate::sentence::{INCOMPLETE, NO_BLOCK_NUMBER, Sentence};
 
 /// tc's refusal of a device beside a block.
 const EXCLUSIVE: &str = "blockid and device are mutually exclusive.";
-
-/// tc's refusal of a block's number, with the next line behind it.
-const NO_BLOCK: &str = "invalid block IDbad action parsing";
 
 /// Reads the words; `ports` returns the number of a device.
 pub(super) fn read(
@@ -41,7 +38,7 @@ pub(super) fn read(
         }
         (None, Some(0)) => {
             let err = said.error(code::OUT_OF_RANGE, said.at("blockid"), "block cannot be 0");
-            return Err(err.expected("a block's number, at least 1").linux(NO_BLOCK));
+            return Err(err.expected("a block's number, at least 1").linux(NO_BLOCK_NUMBER));
         }
         (None, Some(number)) => Target::Block(number),
         (Some(dev), None) => {

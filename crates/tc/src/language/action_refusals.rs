@@ -265,7 +265,7 @@ pub(super) fn finish(walk: &Walk<'_>, kind: &str, from: usize) -> Result<(), Dia
             "egress or ingress first",
             format!("mirred option not supported {}", words.first().unwrap_or(&"")),
         ),
-        "mirred" if !has(&["dev", "blockid"]) => needs("dev", INCOMPLETE.into()),
+        "mirred" if !has(&["dev", "blockid"]) => needs("dev or blockid", INCOMPLETE.into()),
         "vlan" if has(&["push", "modify"]) && !has(&["id"]) => {
             let mode = if has(&["push"]) { "push" } else { "modify" };
             needs("id", format!("id needs to be set for {mode}"))

@@ -9,7 +9,7 @@ use super::table::{Arg, Grammar, I32, Key, Refuses, U8, U16, U32, Wrong, key};
 use super::walk::{Walk, called};
 use crate::diagnostic::{Diagnostic, code};
 use crate::lex::Word;
-use crate::sentence::{INCOMPLETE, Sentence};
+use crate::sentence::{INCOMPLETE, NO_BLOCK_NUMBER, Sentence};
 use crate::suggest;
 
 use Arg::{Any, Ipv4, Masked, Prefix, Rate, SizeCell, Uint};
@@ -114,7 +114,7 @@ pub(super) static TABLE: &[Grammar] = &[
             key(&["egress"], &[Arg::Word(&["redirect", "mirror"])]).wrong(Wrong::Line(INCOMPLETE)),
             key(&["ingress"], &[Arg::Word(&["redirect", "mirror"])]).wrong(Wrong::Line(INCOMPLETE)),
             key(&["dev"], &[Any]),
-            key(&["blockid"], &[U32]).wrong(Wrong::Line("invalid block IDbad action parsing")),
+            key(&["blockid"], &[U32]).wrong(Wrong::Line(NO_BLOCK_NUMBER)),
         ],
     ),
     POLICE,
