@@ -7,6 +7,7 @@ use alloc::format;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
+use super::chains::Chains;
 use super::shared::Shared;
 use super::sharing::SharedBlock;
 use super::{ANY_PROTOCOL, Bound, Decision, Goal, RESTARTS_MAX, Rule, Tables, Verdict};
@@ -98,7 +99,7 @@ pub struct Template {
 #[derive(Clone, Debug, Default)]
 pub struct Block {
     /// The chains, by number.
-    pub(super) chains: BTreeMap<u32, Chain>,
+    chains: Chains,
     /// Number of chains ever made.
     made: u32,
     /// The data that the tables have in common.
@@ -378,7 +379,7 @@ impl Filters {
     /// Removes a chain with its filters.
     pub fn delete_chain(&mut self, block: BlockId, index: u32) -> Result<(), ConfigError> {
         let found = self.block_mut(block)?;
-        match found.chains.get_mut(&index) {
+        match found.chains.get_mut(index) {
             Some(chain) => {
                 chain.kept = false;
                 self.clear(block, Some(index));
@@ -395,15 +396,21 @@ impl Filters {
     fn clear(&mut self, block: BlockId, chain: Option<u32>) {
         let mut gone = Vec::new();
         if let Ok(found) = self.block_mut(block) {
-            let numbers = chain.map_or(0..=u32::MAX, |chain| chain..=chain);
-            for (_, chain) in found.chains.range_mut(numbers) {
+            let common = &mut found.common;
+            let mut empty = |chain: &mut Chain| {
                 for mut table in chain.tables.drain(..).rev() {
-                    gone.extend(Arc::make_mut(&mut table.tables).leave(&mut found.common));
+                    gone.extend(Arc::make_mut(&mut table.tables).leave(common));
                 }
-            }
+            };
             match chain {
-                None => found.chains.retain(|_, chain| chain.kept),
-                Some(chain) => found.forget_empty(chain),
+                None => {
+                    found.chains.iter_mut().for_each(empty);
+                    found.chains.retain(|chain| chain.kept);
+                }
+                Some(index) => {
+                    found.chains.get_mut(index).into_iter().for_each(&mut empty);
+                    found.forget_empty(index);
+                }
             }
         }
         self.release(&gone);
@@ -425,28 +432,28 @@ impl Filters {
 impl Block {
     /// Returns the chains, in the order of their numbers.
     pub fn chains(&self) -> impl Iterator<Item = &Chain> {
-        self.chains.values()
+        self.chains.iter()
     }
     /// Returns the chain of a number.
     pub fn chain(&self, index: u32) -> Option<&Chain> {
-        self.chains.get(&index)
+        self.chains.get(index)
     }
     /// Returns the chain that packets enter, if it is there.
     #[inline]
-    pub fn first_chain(&self) -> Option<&Chain> {
-        self.chains.first_key_value().filter(|(index, _)| **index == 0).map(|(_, chain)| chain)
+    pub const fn first_chain(&self) -> Option<&Chain> {
+        self.chains.first()
     }
     /// Removes a chain that no filter and no command keeps.
     fn forget_empty(&mut self, index: u32) {
         if self.chain(index).is_some_and(|chain| !chain.kept && chain.tables.is_empty()) {
-            self.chains.remove(&index);
+            self.chains.remove(index);
         }
     }
 
     /// Returns the chain of a number, which is made if it is not there, and the data that the
     /// tables have in common.
     fn chain_or_new(&mut self, index: u32) -> (&mut Chain, &mut Shared) {
-        let chain = self.chains.entry(index).or_insert_with(|| {
+        let chain = self.chains.get_or_insert_with(index, || {
             let made = self.made;
             self.made = made.wrapping_add(1);
             Chain { index, made, ..Chain::default() }

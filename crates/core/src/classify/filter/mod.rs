@@ -17,6 +17,7 @@
 pub mod basic;
 pub mod bpf;
 mod chain;
+mod chains;
 pub mod ematch;
 pub mod flow;
 pub mod flower;
