@@ -6,7 +6,7 @@ use std::fmt;
 
 /// The sentence for a line that ends where a word is needed.
 pub(crate) const INCOMPLETE: &str = "Command line is not complete. Try option \"help\"";
-/// The refusal of a block's number by later tc; 6.1 does not have the word. The next line follows in it.
+/// The refusal of a block's number by later tc, with its next line in it. tc 6.1 has no such word.
 pub(crate) const NO_BLOCK_NUMBER: &str = "invalid block IDbad action parsing";
 
 /// A sentence by which tc refuses words.
