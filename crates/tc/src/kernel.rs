@@ -39,8 +39,8 @@ pub(crate) const NO_INGRESS_BLOCKS: &str = "Error: Ingress block sharing is not 
 pub(crate) const NO_EGRESS_BLOCKS: &str = "Error: Egress block sharing is not supported.";
 /// A block that the device has already.
 pub(crate) const BLOCK_TAKEN: &str = "Error: block dev insert failed.";
-/// A size table below the root.
-pub(crate) const STAB_BELOW: &str = "Error: STAB not supported on a non root.";
+/// A size table below the first qdisc that packets meet.
+const STAB_BELOW: &str = "Error: STAB not supported on a non root.";
 /// A deletion by the handle alone.
 pub(crate) const NO_CLASSID: &str = "Error: Classid cannot be zero.";
 /// A line about no place and no handle, in an addition.
@@ -91,6 +91,9 @@ pub(crate) fn for_qdisc(cmd: &QdiscCommand, err: &ConfigError) -> Option<&'stati
             Object::Kind("etf") => "Error: Specified device does not support ETF offload.",
             _ => NOT_SUPPORTED,
         },
+        // One at mq itself has no effect there.
+        (ErrorKind::Unsupported, "stab", _) if err.object == Object::Root => return None,
+        (ErrorKind::Unsupported, "stab", _) => STAB_BELOW,
         (ErrorKind::Unsupported, ..) => NOT_SUPPORTED,
         (ErrorKind::Missing, "clockid", _) if err.object == Object::Kind("taprio") => {
             "Error: Specifying a 'clockid' is mandatory."

@@ -9,6 +9,7 @@ use crate::classify::filter::BlockId;
 use crate::packet::meta::Meta;
 use crate::packet::pool::Pool;
 use crate::path::bindings::Bindings;
+use crate::path::qdiscs::stands_for_queues;
 use crate::path::tree::names::{self, Index};
 use crate::path::tree::{Place, Tree, tables, visit_from};
 use crate::qdisc::Registry;
@@ -193,7 +194,15 @@ impl<'a> Trees<'a> {
     pub fn qdisc_at(&self, place: Handle) -> Option<&'a Node> {
         self.at(place).map(|spot| spot.node)
     }
-    /// Does the same, with its place.
+    /// True for the place of the qdisc that packets of a transmit queue meet first: the root, or
+    /// a class of a root that only stands for the queues (mq, mqprio). Linux lets these have a size
+    /// table, and no others.
+    pub fn is_met_first(&self, place: Handle) -> bool {
+        let root = self.root();
+        let is_class = place.major() == root.handle().major() && place.minor() != 0;
+        place == Handle::ROOT || is_class && stands_for_queues(root.qdisc().spec().kind)
+    }
+    /// Returns the qdisc at a place, with its place in its own tree.
     pub(super) fn at(&self, place: Handle) -> Option<Spot<'a>> {
         if place.major() == 0 {
             return None;

@@ -249,6 +249,23 @@ fn the_example_of_the_talk() {
     assert_eq!(waiting, [5]);
 }
 
+/// Row mq-graft. A qdisc for one queue, or its deletion, leaves the packets of the others waiting.
+#[test]
+fn a_new_qdisc_of_one_queue_leaves_the_packets_of_the_others() {
+    for root in ["mq", "mqprio num_tc 2 map 0 1 queues 1@0 1@1 hw 0"] {
+        let mut lane = Lane::new(2, Offload::default());
+        let root = lane.add(Handle::ROOT, root).unwrap();
+        let class = Handle::new(root.major(), 2);
+        lane.put(1, 0);
+        lane.put(2, 1);
+        lane.add(class, "pfifo limit 5").unwrap();
+        lane.put(3, 1);
+        lane.put(4, 0);
+        lane.path.configure(T0, &mut lane.dev, |tree, cx| tree.edit(cx).delete(class)).unwrap();
+        assert_eq!(lane.sent(2), [1, 4], "{root}");
+    }
+}
+
 #[test]
 fn a_deleted_qdisc_gives_place_to_what_the_queue_had_at_first() {
     for root in ["mq", "mqprio num_tc 2 map 0 1 queues 1@0 1@1 hw 0"] {

@@ -4,7 +4,6 @@
 use std::sync::Arc;
 
 use super::class;
-use txweir_core::Handle;
 
 use crate::ast::{At, ClassCommand, Command, Place, QdiscCommand, Verb};
 use crate::diagnostic::{Diagnostic, code};
@@ -69,15 +68,6 @@ fn qdisc(source: &Arc<Source>, line: &Line, cmd: &QdiscCommand) -> Result<(), Di
         && cmd.verb != Verb::Delete
     {
         return unsupported(&block.span, kernel, "only ingress and clsact have blocks that devices share");
-    }
-    if let (Some(stab), Some(At { value: Place::Below(parent), .. })) = (&cmd.stab, &cmd.place)
-        && *parent != Handle::ROOT
-    {
-        return unsupported(
-            &stab.span,
-            kernel::STAB_BELOW,
-            "only the root qdisc can have a size table: it counts for all that is below",
-        );
     }
     let by_handle = matches!(cmd.verb, Verb::Change | Verb::Link | Verb::Delete) && cmd.handle.is_some();
     if cmd.place.is_none() && !by_handle {

@@ -199,7 +199,8 @@ fn qdisc(cmd: &QdiscCommand, qdiscs: &mut Qdiscs<'_>) -> Result<(), ConfigError>
         }
     }?;
     // As in Linux, a size table that a line does not repeat is removed.
-    if parent == Handle::ROOT && cmd.verb != Verb::Delete && !qdiscs.trees().root().handle().is_none() {
+    let trees = qdiscs.trees();
+    if trees.is_met_first(parent) && cmd.verb != Verb::Delete && !trees.root().handle().is_none() {
         return qdiscs.set_stab(parent, stab);
     }
     Ok(())
@@ -212,16 +213,17 @@ fn check_stab(
     parent: Handle,
     stab: Stab,
 ) -> Result<(), ConfigError> {
-    if parent != Handle::ROOT {
-        let expected = "a size table at the root only";
-        let err = ConfigError::new(ErrorKind::Unsupported, Object::Qdisc(None), expected, "another place");
-        return Err(err.key("stab"));
-    }
-    let there = qdiscs.trees().root();
-    let there_kind = there.qdisc().spec().kind;
+    let trees = qdiscs.trees();
+    let there_kind = trees.qdisc_at(parent).unwrap_or_else(|| trees.root()).qdisc().spec().kind;
     let kind = cmd.kind.as_ref().map_or(there_kind, |kind| &kind.text);
     let handle = cmd.handle.as_ref().map(|h| h.value).filter(|_| cmd.verb == Verb::Replace);
-    qdiscs.check_stab(parent, handle, kind, stab)
+    qdiscs.check_stab(parent, handle, kind, stab)?;
+    if trees.is_met_first(parent) {
+        return Ok(());
+    }
+    let expected = "a size table at the root, or at the qdisc of a queue of mq or mqprio";
+    let err = ConfigError::new(ErrorKind::Unsupported, Object::Qdisc(None), expected, format!("at {parent}"));
+    Err(err.key("stab").hint("it counts for all that is below"))
 }
 
 /// Returns true if a qdisc exists; an error if it is not the named one, by handle and kind as far

@@ -125,7 +125,8 @@ fn an_estimator_changes_nothing_and_says_so() {
     assert_eq!(shown(line), shown("qdisc add root pfifo limit 7"));
 }
 
-/// Row stab-once. As in Linux, only the root qdisc can have a size table.
+/// Row stab-once. As in Linux, only the first qdisc that packets meet can have a size
+/// table.
 #[test]
 fn a_size_table_is_the_roots_and_goes_with_the_line_that_leaves_it_out() {
     let details = |policy: &str| {
@@ -143,8 +144,27 @@ fn a_size_table_is_the_roots_and_goes_with_the_line_that_leaves_it_out() {
     assert!(!text.contains("linklayer"), "{text}");
     assert_eq!(
         details(&format!("{sized}\nqdisc add parent 1:1 stab overhead 4 pfifo")),
-        Err("p:2:22: only the root qdisc can have a size table: it counts for all that is below".into())
+        Err("p:2:18: qdisc takes a size table at the root, or at the qdisc of a queue of mq or mqprio, given at \
+             1:1 (it counts for all that is below)"
+            .into())
     );
+    // A class of mq or mqprio is a root to the packets of its queue.
+    for root in ["mq", "mqprio num_tc 2 map 0 1 queues 1@0 1@1 hw 0"] {
+        let env = Env { queues: 2, ..Env::default() };
+        let (mut tree, mut cx) = (Tree::of_port(env), Cx::new(1, 0));
+        let mut apply = |lines: &str| {
+            let policy = Policy::parse(lines, "p").map_err(|all| all.first().brief())?;
+            policy.apply(&mut tree, &mut cx).map_err(|d| d.brief())?;
+            Ok::<_, String>(show::commands(&tree, None))
+        };
+        let both = format!("qdisc add root handle 1: {root}\nqdisc add parent 1:1 stab overhead 4 prio");
+        let shown = apply(&both).expect("good");
+        assert!(shown.contains("overhead 4"), "{shown}");
+        let refused = apply("qdisc add parent 8001:1 stab overhead 4 pfifo").expect_err("below it");
+        assert!(refused.contains("a size table at the root"), "{refused}");
+        let changed = apply("qdisc change parent 1:1 prio bands 5").expect("good");
+        assert!(!changed.contains("overhead"), "{changed}");
+    }
 }
 
 /// Rows c-numbers and packets-as-size. tc reads numbers as in C, and `limit 5kb` as 5120 packets.
