@@ -205,6 +205,7 @@ MEANT = {
     "gred": [{"row": "gred-shown-average", "waives": ["average", "qave"]}],
     "sfb": [{"row": "sfb-class-list", "waives": ["classes"]}],
     "taprio": [{"row": "taprio-drops", "waives": ["drops", "backlog", "qlen", "text"]}, {"row": "own-timers", "waives": ["overlimits"]}],
+    "mqprio": [{"row": "mqprio-class-packets", "waives": ["class_qlen"]}],
     "multiq": [{"row": "multi-queue-polls", "waives": ["overlimits"]}, {"row": "multiq-backlog", "waives": ["backlog"]}],
     "cake": [{"row": "cake-drop-next", "waives": ["drop_next", "blue_timer"]},
              {"row": "cake-idle-timer", "waives": ["overlimits"]},
@@ -229,21 +230,24 @@ KINDS = {
     "gred": lambda d, rate: policies_gred.setup(d),
     # Its options are those of `policies_taprio`.
     "taprio": lambda d, rate: "",
+    "mq": lambda d, rate: "", "mqprio": lambda d, rate: "",
 }
 # Kinds with classes that may have qdiscs of any kind.
 INNER = ("prio", "ets", "tbf", "drr", "qfq", "multiq", "netem", "red")
 # Those that hold packets back; red takes one that does for an empty queue (red-idle-child).
 SHAPING = ("tbf", "netem", "fq", "cake", "plug")
 # Those that a tree may have at its root in place of a tbf.
-ROOTS = ("netem", "fq", "cake", "htb", "hfsc", "taprio")
+ROOTS = ("netem", "fq", "cake", "htb", "hfsc", "taprio", "mq", "mqprio")
 # A change makes a new qdisc of these, is refused, or has nothing to say. taprio-change: a change of a schedule opens all gates.
-UNCHANGED = ("pfifo_fast", "sfq", "multiq", "htb", "hfsc", "taprio")
+UNCHANGED = ("pfifo_fast", "sfq", "multiq", "htb", "hfsc", "taprio", "mq", "mqprio")
 # Trees of classes, which stand at the root.
 TREES = ("htb", "hfsc")
 # Kinds that stand nowhere but at the root.
-AT_ROOT = (*TREES, "taprio")
+AT_ROOT = (*TREES, "taprio", "mq", "mqprio")
+# Those that only stand for the qdiscs of each queue.
+FOR_QUEUES = ("mq", "mqprio")
 # Kinds that need a device of several queues.
-BY_QUEUE = ("multiq", "taprio")
+BY_QUEUE = ("multiq", "taprio", *FOR_QUEUES)
 
 
 def children(kind, options, queues):
@@ -306,8 +310,11 @@ class Policy:
             options = f" default {self.draw.of(0, 1, 2)}"
         if kind == "taprio":
             options = self.gates.classes + self.gates.schedule
+        if kind == "mqprio":
+            options = policies_taprio.Gates(self.draw, self.queues).classes + " hw 0"
         self.next += 1
-        stab = self.stab if depth == 0 else ""
+        # stab-mq: below it.
+        stab = self.stab if self.is_met_first(place) and kind not in FOR_QUEUES else ""
         self.lines.append(f"qdisc add dev v0 {place} handle {handle:x}: {stab}{kind}{options}")
         self.nodes.append((place, handle, kind, options))
         if kind == "gred":
@@ -321,8 +328,12 @@ class Policy:
             if depth < 3 and self.next < 16 and self.draw.chance(often):
                 kinds = [k for k in self.kinds if not (depth == 2 and k in INNER) and (shaping or k not in SHAPING)]
                 if kinds:
-                    child = self.draw.of(*kinds)
+                    child = "tbf" if kind in FOR_QUEUES and self.draw.chance(60) else self.draw.of(*kinds)
                     self.add(f"parent {handle:x}:{minor:x}", child, max(8, rate * self.draw.between(3, 9) // 10), depth + 1, shaping)
+
+    def is_met_first(self, place):
+        """Is it the place of the qdisc that the packets of a queue meet first?"""
+        return place == "root" or self.nodes[0][2] in FOR_QUEUES and place.startswith("parent 1:")
 
     def own_classes(self, handle, kind, rate):
         """Makes classes, of kinds whose classes commands make."""
