@@ -62,7 +62,8 @@ def fq_codel(d, rate):
     return (d.sometimes(50, f" limit {d.between(4, 80)}") + d.sometimes(30, f" flows {d.of(1, 1024, 4096, 65536)}")
             + d.sometimes(50, f" quantum {d.of(300, 600, 1514, 3000)}") + d.sometimes(50, f" target {d.of(1, 2, 5, 10)}ms")
             + d.sometimes(50, f" interval {d.of(10, 20, 50, 100)}ms") + d.sometimes(30, d.of(" ecn", " noecn"))
-            + d.sometimes(20, f" ce_threshold {d.of(1, 4, 20)}ms") + d.sometimes(20, f" drop_batch {d.of(1, 2, 8, 64)}"))
+            + d.sometimes(20, f" ce_threshold {d.of(1, 4, 20)}ms" + d.sometimes(40, f" ce_threshold_selector {d.of('1/3', '2/2', '40/252')}"))
+            + d.sometimes(20, f" drop_batch {d.of(1, 2, 8, 64)}"))
 
 
 def tbf(d, rate):

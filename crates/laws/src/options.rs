@@ -9,6 +9,7 @@ use txweir_core::qdisc::cake::{self, Framing};
 use txweir_core::qdisc::dualpi2::{Share, Step};
 use txweir_core::qdisc::etf::Clock;
 use txweir_core::qdisc::ets::Quanta;
+use txweir_core::qdisc::fq_codel::Selector;
 use txweir_core::qdisc::gred;
 use txweir_core::qdisc::mqprio::{Mode, Preemption, Ranges, Rates, Shaper};
 use txweir_core::qdisc::red::Qevent;
@@ -166,6 +167,9 @@ pub(crate) fn value_words(param: &Param, rng: &mut Rng) -> Vec<String> {
             [vec![number], words.split(' ').map(String::from).collect()].concat()
         }
         e if e == sfb::Part::EXPECTED => vec![exact_of(&sfb::Part(log_uniform(rng, 65_535) as u16))],
+        e if e == Selector::EXPECTED => {
+            vec![format!("{}/{:#x}", log_uniform(rng, 255), log_uniform(rng, 255))]
+        }
         e if e == Mask::EXPECTED => vec![log_uniform(rng, 1 << 14).to_string()],
         e if e == NanosBare::EXPECTED => {
             let v = NanosBare(log_uniform(rng, 2_000_000_000));

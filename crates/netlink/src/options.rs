@@ -12,6 +12,7 @@ mod dualpi2;
 mod ets;
 mod fixed;
 mod fq;
+mod fq_codel;
 mod gred;
 mod hfsc;
 mod htb;
@@ -86,10 +87,11 @@ fn of_qdisc(kind: &str) -> Option<Codec> {
         "netem" => own!(netem),
         "cake" | "cake_mq" => own!(cake),
         "fq" => own!(fq),
+        "fq_codel" => own!(fq_codel),
         "ets" => own!(ets),
         "dualpi2" => own!(dualpi2),
         "taprio" => own!(taprio),
-        "codel" | "fq_codel" | "pie" | "fq_pie" | "hhf" => Codec::Declared,
+        "codel" | "pie" | "fq_pie" | "hhf" => Codec::Declared,
         _ => return None,
     })
 }

@@ -158,6 +158,13 @@ fn illegal(object: Object, kind: &str, key: &str, err: &ConfigError, words: &[&s
         ("red", _) if err.kind == ErrorKind::OutOfRange && err.reason != Some(Reason::DeclaredRange) => {
             red_average(err, words)
         }
+        ("fq_codel", "ce_threshold_selector") => said(match word.split_once('/') {
+            None => format!("Missing mask for \"{key}\""),
+            Some((value, _)) if parts::is_selector(&format!("{value}/0")) => {
+                format!("Illegal mask for \"{key}\"")
+            }
+            Some(_) => format!("Illegal \"{key}\""),
+        }),
         ("fq", "timer_slack") if err.kind == ErrorKind::OutOfRange => {
             "Illegal (out of range) \"timer_slack\"".into()
         }

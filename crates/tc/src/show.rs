@@ -9,6 +9,7 @@ mod class;
 mod dualpi2;
 mod etf;
 mod fq;
+mod fq_codel;
 mod gred;
 mod htb;
 mod made;
@@ -413,6 +414,7 @@ fn options(qdisc: &dyn Qdisc, form: &Form) -> Vec<Printed> {
     match qdisc.spec().kind {
         "dualpi2" => return dualpi2::options(qdisc, form),
         "fq" => return fq::options(qdisc, form),
+        "fq_codel" => return fq_codel::options(qdisc, form),
         "gred" => return gred::options(qdisc, form),
         "htb" => return htb::options(qdisc, form),
         "netem" => return netem::options(qdisc, form),

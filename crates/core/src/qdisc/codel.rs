@@ -19,6 +19,7 @@ use crate::packet::pool::{List, Pkt, Pool, Queue, Waiting};
 use crate::packet::reason::{DropReason, MarkReason};
 use crate::packet::route::Candidate;
 use crate::qdisc::fifo::trim;
+use crate::qdisc::fq_codel::Selector;
 use crate::sched::answer::{Next, Verdict};
 use crate::sched::cx::Cx;
 use crate::sched::discipline::Discipline;
@@ -97,11 +98,13 @@ pub(super) fn law_params(
 }
 
 /// Takes packets until the law delivers one. `pop` returns the next one with the backlog that it
-/// leaves behind.
+/// leaves behind. Packets that `selector` does not select carry no mark of the CE threshold. It
+/// looks at a mark of the law too, as in the reference.
 #[inline]
 pub(super) fn next(
     law: &mut CodelState,
     params: &CodelParams,
+    selector: Selector,
     cx: &mut Cx,
     mut pop: impl FnMut(&mut Cx) -> Option<(Pkt, u64)>,
 ) -> Option<Pkt> {
@@ -122,7 +125,7 @@ pub(super) fn next(
                 if marks.ecn {
                     cx.mark(&p, MarkReason::Congested);
                 }
-                if marks.ce_threshold {
+                if marks.ce_threshold && selector.selects(cx.meta(&p)) {
                     cx.mark(&p, MarkReason::CeThreshold);
                 }
                 return Some(p);
@@ -187,7 +190,7 @@ impl Discipline for Codel {
     fn dequeue(&mut self, cx: &mut Cx) -> Next {
         let (ecn, ce) = (cx.marks(MarkReason::Congested), cx.marks(MarkReason::CeThreshold));
         let (queue, maxpacket) = (&mut self.queue, &mut self.stats.maxpacket);
-        let p = next(&mut self.law, &self.params, cx, |cx| {
+        let p = next(&mut self.law, &self.params, Selector::default(), cx, |cx| {
             let p = queue.pop_front(&cx.pool)?;
             *maxpacket = (*maxpacket).max(cx.meta(&p).wire_len);
             Some((p, queue.bytes()))

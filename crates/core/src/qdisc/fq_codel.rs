@@ -16,6 +16,8 @@
 //!   this engine, and is brought below its limit by any number of drops; values out of range are
 //!   refused; the law is that of codel; the hash is keyed by a seed that the caller gives.
 
+mod selector;
+
 use alloc::vec::Vec;
 
 use crate::base::bound::Bound;
@@ -24,6 +26,7 @@ use crate::base::env::Env;
 use crate::base::handle::{ClassId, Handle};
 use crate::base::tally::Tally;
 use crate::base::units::{Bytes, Packets};
+pub use self::selector::Selector;
 use crate::law::codel::{CodelParams, CodelState, Ticks};
 use crate::law::share;
 use crate::packet::meta::Meta;
@@ -55,6 +58,9 @@ crate::params! {
         target: Ticks = TARGET, keys ["target"] @ us32 1;
         /// Delay at which every ECN-capable packet is CE-marked; off unless given.
         ce_threshold: Option<Ticks> = None, keys ["ce_threshold"] @ us32 7;
+        /// Packets that `ce_threshold` is for, by their DS field with the ECN bits: all unless
+        /// given; `0x1/0x3` for ECT(1), the packets of L4S.
+        ce_threshold_selector: Selector = Selector::default(), keys ["ce_threshold_selector"];
         /// Time over which a flow's delay must stay above target: about the longest round trip.
         interval: Ticks = INTERVAL, keys ["interval"] @ us32 3, "1024ns to 137s": interval_in_range;
         /// Most memory that waiting packets take: their frames and 64 bytes each.
@@ -120,6 +126,7 @@ pub struct FqCodel {
     bytes: u64,
     memory: u64,
     params: CodelParams,
+    selector: Selector,
     limit: u32,
     memory_limit: u64,
     drop_batch: u32,
@@ -160,6 +167,7 @@ impl Discipline for FqCodel {
             bytes: 0,
             memory: 0,
             params,
+            selector: cfg.ce_threshold_selector,
             limit: cfg.limit.0,
             memory_limit: cfg.memory_limit.0,
             drop_batch: cfg.drop_batch,
@@ -173,6 +181,7 @@ impl Discipline for FqCodel {
     }
     fn change(&mut self, cfg: &Config, params: CodelParams, _env: &Env, cx: &mut Cx) {
         self.params = params;
+        self.selector = cfg.ce_threshold_selector;
         self.limit = cfg.limit.0;
         self.memory_limit = cfg.memory_limit.0;
         self.table.set_quantum(cfg.quantum);
@@ -226,11 +235,12 @@ impl Discipline for FqCodel {
         let (params, stats, now) = (&self.params, &mut self.stats, Ticks::at(cx.now));
         let (backlogs, bytes) = (&mut self.backlogs, &mut self.bytes);
         let (packets, memory) = (&mut self.packets, &mut self.memory);
+        let selector = self.selector;
         let (ecn, ce) = (cx.marks(MarkReason::Congested), cx.marks(MarkReason::CeThreshold));
         let answer = self.table.next(cx, |f, flow, cx| {
             let Flow { packets: waiting, law: FlowLaw { state, ldelay }, .. } = flow;
             let backlog = &mut backlogs[f as usize];
-            let p = next(state, params, cx, |cx| {
+            let p = next(state, params, selector, cx, |cx| {
                 let p = waiting.pop_front(&cx.pool)?;
                 let m = cx.meta(&p);
                 // The law may drop the last packet of the flow: its delay is the last one too.

@@ -6,8 +6,8 @@
 //! the same in one place: a packet waits in the class of its queue, and the classes take turns,
 //! passing over those whose queue is stopped (`qdisc::by_queue`).
 //!
-//! - Differs from Linux (PARITY.md: mq-deleted-child, multi-queue-polls): a class never loses its
-//!   qdisc.
+//! - Differs from Linux (PARITY.md: mq-deleted-child, mq-graft, multi-queue-polls): a class never
+//!   loses its qdisc, and a new one leaves the packets of the others waiting.
 
 use crate::base::env::Env;
 use crate::base::handle::Handle;

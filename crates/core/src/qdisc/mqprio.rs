@@ -10,8 +10,8 @@
 //!
 //! - I1: every priority has a class, every class has queues that exist, and no two classes share
 //!   one.
-//! - Differs from Linux (PARITY.md: mq-deleted-child, mqprio-failed-add, mqprio-same-change,
-//!   mqprio-status): a refused mqprio changes nothing.
+//! - Differs from Linux (PARITY.md: mq-deleted-child, mq-graft, mqprio-class-packets,
+//!   mqprio-failed-add, mqprio-same-change, mqprio-status): a refused mqprio changes nothing.
 
 use alloc::format;
 use alloc::string::String;

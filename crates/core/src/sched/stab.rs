@@ -14,7 +14,7 @@
 //! `mtu`. Every packet of a slot is charged as the largest of the slot. The table itself is not
 //! stored: the size of a slot is three operations on its number.
 //!
-//! Differs from Linux (PARITY.md: stab-gso, stab-once).
+//! Differs from Linux (PARITY.md: stab-gso, stab-mq, stab-once).
 
 use crate::base::link::CELL;
 use crate::base::link::CELL_PAYLOAD;

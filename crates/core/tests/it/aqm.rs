@@ -293,6 +293,34 @@ fn a_packet_that_waited_past_the_threshold_is_marked_and_no_other() {
     }
 }
 
+/// A selector looks at the DS field with the ECN bits that the packet has when it leaves.
+#[test]
+fn a_threshold_is_for_the_packets_that_its_selector_names() {
+    let all: [(&str, &[u32]); 6] = [
+        ("0/0", &[0, 1, 2, 3]),
+        ("0x1/0x3", &[1, 2]),
+        ("40/252", &[0, 1]),
+        ("0x2a/255", &[0]),
+        ("3/0x3", &[3]),
+        ("3/0x1", &[]),
+    ];
+    for (selector, marked) in all {
+        let mut lane = Lane::new("fq_codel", &format!("ce_threshold 1ms ce_threshold_selector {selector}"));
+        for (id, ds) in [(0, 0x2a), (1, 0x29), (2, 0x01), (3, 0x03)] {
+            let mut m = packet(1, 1000).ecn(Ecn::from_ds(ds));
+            m.ds = ds;
+            lane.fill(T0, id, 1, m);
+        }
+        let mut found = Vec::new();
+        for id in 0..4u32 {
+            let before = lane.counter("ce_mark");
+            let _ = lane.take(ticks(977));
+            found.extend((lane.counter("ce_mark") > before).then_some(id));
+        }
+        assert_eq!(found, marked, "{selector}");
+    }
+}
+
 #[test]
 fn each_flow_has_a_law_of_its_own() {
     // Packets of a standing flow are dropped; a thin flow beside it loses none, although the whole

@@ -4,6 +4,7 @@
 use std::borrow::Cow;
 
 use txweir_core::base::chance::Percent;
+use txweir_core::qdisc::fq_codel::Selector;
 use txweir_core::text::value::{Value, Words};
 use txweir_core::{Bytes, Nanos, Rate};
 
@@ -157,6 +158,11 @@ fn is_time(word: &str) -> bool {
 
 fn is_share(word: &str) -> bool {
     value::<Percent>(word).is_some()
+}
+
+/// True for a selector of packets by their DS field.
+pub(super) fn is_selector(word: &str) -> bool {
+    value::<Selector>(word).is_some()
 }
 
 /// True for a rate that fits the 32 bits into which tc reads it.

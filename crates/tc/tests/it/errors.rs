@@ -34,7 +34,7 @@ error[unknown-key]: fq_codel has no parameter \"limt\"
   |
 2 | qdisc add dev eth0 root fq_codel limt 100
   |                                  ^^^^ expected one of limit, flows, quantum, target, ce_threshold, \
-interval, memory_limit, ecn, noecn, drop_batch, tcpctl
+ce_threshold_selector, interval, memory_limit, ecn, noecn, drop_batch, tcpctl
   = help: did you mean \"limit\"?
 "
     );

@@ -102,7 +102,6 @@ fn what_is_not_there_is_refused() {
         "qdisc add parent 1:1 stab overhead 4 pfifo",
         "qdisc add ingress_block 1 ingress",
         "qdisc add root egress_block 1 pfifo",
-        "qdisc add root fq_codel ce_threshold 1ms ce_threshold_selector 1/1",
         "qdisc add root prio multiqueue",
     ] {
         assert!(shown(line).is_err_and(|said| said.starts_with("p:1:")), "{line}");

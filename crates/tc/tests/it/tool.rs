@@ -277,7 +277,7 @@ fn an_error_points_into_the_command_line() {
             |\n\
           1 | tc -s qdisc add dev eth0 root fq_codel limt 100\n  \
             |                                        ^^^^ expected one of limit, flows, quantum, target, ce_threshold, \
-         interval, memory_limit, ecn, noecn, drop_batch, tcpctl\n  \
+         ce_threshold_selector, interval, memory_limit, ecn, noecn, drop_batch, tcpctl\n  \
             = help: did you mean \"limit\"?\n"
     );
 }

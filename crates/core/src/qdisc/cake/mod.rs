@@ -207,6 +207,10 @@ impl Discipline for Cake {
         if old.diffserv != cfg.diffserv {
             self.set_tins(env, cx);
         }
+        // As in the reference, where a change clears the tins that the plan does not have.
+        if self.plan.shares.len() < TINS_MAX {
+            self.current = 0;
+        }
         self.set_rate();
         self.trim(cx);
     }
