@@ -20,7 +20,7 @@
 //! compares with recordings of the Linux kernel. [`trial`] sets policies side by side on one
 //! traffic, and beside runs of real lines ([`flent`]); [`fidelity`] says how close the TCP of a
 //! set-up is known to come to Linux's. [`page`] is a scenario over time, for the page of charts.
-//! [`workers`] runs independent runs on several threads.
+//! [`workers`] runs independent runs on several threads; a [`stop::Stop`] ends them early.
 
 pub mod app;
 pub mod cpu;
@@ -48,6 +48,7 @@ pub mod run;
 mod sampled;
 pub mod scenario;
 pub mod shown;
+pub mod stop;
 pub mod sweep;
 pub mod tagged;
 pub mod tcp;
