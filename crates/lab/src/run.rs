@@ -12,6 +12,7 @@ use txweir_core::{Instant, Nanos};
 use crate::engine::Trace;
 use crate::machine::{Machine, Part, Plan};
 use crate::page::Page;
+use crate::passed::PacketLog;
 use crate::pcap::{Capture, Tap};
 use crate::report::Report;
 use crate::scenario::{Built, Scenario, ScenarioError};
@@ -32,6 +33,8 @@ pub struct Options {
     /// Starts the machine of a host with a kernel of its own; the error in words. Without it, a
     /// scenario with such hosts is refused.
     pub boot: Option<Boot>,
+    /// Keeps every packet that leaves a wire; a run with more than fit into it is stopped.
+    pub packets: Option<PacketLog>,
     /// Ends the run early, without a report.
     pub stop: Stop,
 }
@@ -41,12 +44,13 @@ pub type Boot = Box<dyn FnMut(&Plan) -> Result<Box<dyn Machine>, String>>;
 
 impl fmt::Debug for Options {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { seed, pcap_dir, log, boot, stop } = self;
+        let Self { seed, pcap_dir, log, boot, packets, stop } = self;
         f.debug_struct("Options")
             .field("seed", seed)
             .field("pcap_dir", pcap_dir)
             .field("log", &log.is_some())
             .field("boot", &boot.is_some())
+            .field("packets", &packets.is_some())
             .field("stop", stop)
             .finish()
     }
@@ -65,7 +69,7 @@ pub enum RunError {
     Log(io::Error),
     /// The kernel of a host cannot be started, or has failed: the host, and the reason.
     Machine(String, String),
-    /// Somebody asked for the end before the end: see [`Options::stop`].
+    /// The caller asked for an end before time: see [`Options::stop`].
     Stopped,
 }
 
@@ -116,6 +120,11 @@ fn played<T>(
     let seed = options.seed.unwrap_or(scenario.seed());
     let stop = options.stop;
     let mut built = scenario.build(seed).map_err(|e| RunError::Scenario(Box::new(e)))?;
+    if let Some(log) = &options.packets {
+        for (name, nic) in built.links.iter().zip(0..) {
+            built.net.nic_mut(nic).link_mut().add_witness(log.witness(name, &stop));
+        }
+    }
     let captures = match &options.pcap_dir {
         Some(dir) => tap(scenario, &mut built, dir)?,
         None => Vec::new(),
@@ -226,7 +235,7 @@ fn tap(scenario: &Scenario, built: &mut Built, dir: &Path) -> Result<Captures, R
         ways.push((nic as u32, Tap::new(capture, interface, ends.from, ends.to)));
     }
     for (nic, tap) in ways {
-        built.net.nic_mut(nic).link_mut().set_tap(tap);
+        built.net.nic_mut(nic).link_mut().add_witness(Box::new(tap));
     }
     Ok(captures)
 }

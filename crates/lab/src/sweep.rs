@@ -207,11 +207,12 @@ impl Sweep {
     }
 }
 
-/// Returns a scenario with these values in these places. A key is that of [`Sweep::new`]; a value has
-/// the type of the one that is there, and a whole number may stand for a number.
+/// Returns a scenario with these values in these places. A key is that of [`Sweep::new`]; a value
+/// has the type of the one that is there, and a whole number may stand for a number.
 ///
 /// # Errors
-/// A key names no place or several, a value is none for its place, or the values do not go together.
+/// A key names no place or several, a value is none for its place, or the values do not go
+/// together.
 pub fn changed(text: &str, name: &str, changes: &[(&str, Value)]) -> Result<Scenario, SweepError> {
     let scenario = |e| SweepError::Scenario(Box::new(e));
     Scenario::parse(text, name).map_err(scenario)?;

@@ -183,7 +183,7 @@ pub enum TrialError {
     Setup(String),
     /// A policy cannot be applied.
     Policy(Box<Diagnostic>),
-    /// Somebody asked for the end before the end: see [`Resources::stop`].
+    /// The caller asked for an end before time: see [`Resources::stop`].
     Stopped,
 }
 

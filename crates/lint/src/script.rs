@@ -83,7 +83,11 @@ pub fn policy(name: &str, text: &str) -> Result<Policy, NoPolicy> {
         words.join(" ") + "\n"
     };
     let lines: String = script.lines.iter().map(line).collect();
-    Policy::parse(&lines, &format!("{name} (its tc lines)")).map_err(NoPolicy::Wrong)
+    // A batch with a mistake has the same one here, and the place in its own text.
+    Policy::parse(&lines, &format!("{name} (its tc lines)")).map_err(|again| {
+        let same = again.first().message == wrong.first().message;
+        NoPolicy::Wrong(if same { wrong } else { again })
+    })
 }
 
 /// Reads a file of either form. It is a shell script if it begins with `#!`, or if one of its lines

@@ -3,6 +3,7 @@
 use std::cell::Cell;
 
 use txweir_core::{Nanos, Rate};
+use txweir_lab::passed::PacketLog;
 use txweir_lab::run::{Options, RunError, run, run_for_page};
 use txweir_lab::scenario::Scenario;
 use txweir_lab::stop::{LOOK, Stop};
@@ -62,4 +63,28 @@ fn a_trial_ends_on_all_threads() {
     assert!(matches!(result, Err(TrialError::Stopped)), "{result:?}");
     // Threads are ahead of what they report by the pieces that wait to be told.
     assert!(last < Nanos::from_secs(600), "{last}");
+}
+
+/// A log has each packet of each direction once, in time, and ends a run that has more.
+#[test]
+fn a_log_keeps_the_packets_that_fit_into_it() {
+    let text = HOUR.replace("3600s", "2s");
+    let scenario = Scenario::parse(&text, "seconds.toml").expect("a scenario");
+    let log = PacketLog::default();
+    let options = || Options { packets: Some(log.clone()), ..Options::default() };
+    let report = run(&scenario, options(), |_| {}).expect("a run");
+    let all = log.take();
+    assert_eq!((log.ways(), log.is_full()), (vec!["a -> b".to_owned(), "b -> a".to_owned()], false));
+    for (way, link) in report.links.iter().enumerate() {
+        let own: Vec<_> = all.iter().filter(|p| p.way as usize == way).collect();
+        // Packets that are with the device at the end have not left the wire.
+        let sent: u64 = own.iter().map(|p| u64::from(p.bytes)).sum();
+        assert!(sent > 0 && sent <= link.tx_bytes && sent + 20_000 > link.tx_bytes, "{sent} {link:?}");
+        assert!(own.is_sorted_by_key(|p| p.at) && own.iter().all(|p| p.sent < p.at && !p.udp));
+        assert!(own.iter().all(|p| p.ports == [2000, 2000]), "one connection");
+    }
+    let few = PacketLog::with_max(all.len() - 1);
+    let options = Options { packets: Some(few.clone()), ..Options::default() };
+    assert!(matches!(run(&scenario, options, |_| {}), Err(RunError::Stopped)));
+    assert_eq!((few.take().len(), few.is_full()), (all.len() - 1, true));
 }
