@@ -4,7 +4,7 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 TXWEIR := target/release/txweir
 
-.PHONY: help build demo docs test test-loaded mutants bench bench-gate lint setup clean install uninstall library install-library deb deb-check image oracle oracle-tcp oracle-fuzz
+.PHONY: help build demo docs test test-loaded mutants bench bench-gate lint setup clean install uninstall library install-library wheel deb deb-check image oracle oracle-tcp oracle-fuzz
 
 help:
 	@echo "make demo        build, then reproduce the published results in virtual time (no root)"
@@ -19,6 +19,7 @@ help:
 	@echo "make oracle-fuzz SEED=1 COUNT=100   random policies and packets, compared with Linux"
 	@echo "make install PREFIX=/usr/local DESTDIR=   what make build made: command, pages of the manual, completions, unit"
 	@echo "make library     the C library; make install-library PREFIX=/usr/local installs it with its header"
+	@echo "make wheel       the Python package, in target/wheels"
 	@echo "make uninstall   remove these files again"
 	@echo "make deb         a Debian package in target/debian; make deb-check installs it below a bare root folder"
 	@echo "make image       a container image by packaging/Containerfile, with podman or docker"
@@ -50,6 +51,7 @@ setup:
 	@$(MAKE) --no-print-directory clients
 	@$(MAKE) --no-print-directory dask || echo "Dask could not be installed: the test that runs parts of a sweep on it is skipped" >&2
 	@$(MAKE) --no-print-directory flent || echo "flent could not be installed: the test that opens files with it is skipped" >&2
+	@$(MAKE) --no-print-directory python || echo "the environment of Python could not be made: the tests of the Python package are skipped" >&2
 
 # The real flent, of one version, in a virtual environment of its own; a test opens files with it.
 FLENT := $${XDG_CACHE_HOME:-$$HOME/.cache}/txweir/flent-2.3.0
@@ -61,6 +63,17 @@ flent:
 	  fi; \
 	  python3 -m venv --clear "$(FLENT)" \
 	    && timeout 300 "$(FLENT)/bin/python" -m pip install --quiet --disable-pip-version-check flent==2.3.0; \
+	fi
+
+# What makes and tests the Python package, each of one version (crates/py/tests/requirements.txt), in a virtual
+# environment of its own. The list in it says that it is whole.
+PYTHON := $${XDG_CACHE_HOME:-$$HOME/.cache}/txweir/python
+.PHONY: python
+python:
+	@if ! cmp -s crates/py/tests/requirements.txt "$(PYTHON)/requirements.txt"; then \
+	  python3 -m venv --clear "$(PYTHON)" \
+	    && timeout 900 "$(PYTHON)/bin/python" -m pip install --quiet --disable-pip-version-check -r crates/py/tests/requirements.txt \
+	    && cp crates/py/tests/requirements.txt "$(PYTHON)/"; \
 	fi
 
 # Dask's scheduler, in a virtual environment of its own; a test runs the parts of a sweep on it.
@@ -136,6 +149,9 @@ COUNT ?= 100
 oracle-fuzz: build
 	oracle/build
 	oracle/fuzz --seed $(SEED) --count $(COUNT)
+
+wheel: python
+	"$(PYTHON)/bin/maturin" build --release --locked --manifest-path crates/py/Cargo.toml --out target/wheels
 
 PREFIX ?= /usr/local
 DESTDIR ?=

@@ -111,14 +111,15 @@ fn scenario(args: RunArgs) -> Result<(), Failure> {
         .map(|path| Ok::<_, Failure>(Box::new(BufWriter::new(created(path)?)) as Box<dyn std::io::Write>));
     let kernel = args.kernel.or_else(|| std::env::var_os("TXWEIR_KERNEL").map(PathBuf::from));
     let boot = Some(boot(kernel)?);
-    let options = Options { seed: args.seed, pcap_dir: args.pcap, log: log.transpose()?, boot };
+    let options =
+        Options { seed: args.seed, pcap_dir: args.pcap, log: log.transpose()?, boot, ..Options::default() };
     let page = args.html.as_deref().map(page::Kept::open).transpose()?;
     let mut bar = Bar::new(scenario.duration().as_nanos());
     let progress = |now: Nanos| bar.at(now.as_nanos());
     let wrong = |e: RunError| match e {
         RunError::Scenario(e) => Failure::from(e.diagnostic()),
         e @ RunError::Open(..) => Failure::usage(e),
-        e @ (RunError::Capture(..) | RunError::Log(_) | RunError::Machine(..)) => Failure::failed(e),
+        e => Failure::failed(e),
     };
     let report = match page {
         None => run(&scenario, options, progress).map_err(wrong)?,

@@ -170,6 +170,7 @@ pub fn main(args: Args) -> Result<(), Failure> {
     let mut trial = trial.map_err(|e| match e {
         TrialError::Setup(e) => Failure::usage(e),
         TrialError::Policy(d) => Failure::from(*d),
+        e @ TrialError::Stopped => Failure::failed(e),
     })?;
     trial.set_lines(lines);
     args.flent.write(&trial)?;

@@ -16,11 +16,12 @@
 //! through one tail-drop bottleneck.
 //!
 //! **The story.** [`scenario::Scenario`] reads a net from TOML, [`mod@run`] runs it,
-//! [`report::Report`] has its measurements, [`pcap`] writes the packets of each link. [`replay`]
-//! compares with recordings of the Linux kernel. [`trial`] sets policies side by side on one
-//! traffic, and beside runs of real lines ([`flent`]); [`fidelity`] says how close the TCP of a
-//! set-up is known to come to Linux's. [`page`] is a scenario over time, for the page of charts.
-//! [`workers`] runs independent runs on several threads.
+//! [`report::Report`] has its measurements, [`pcap`] writes the packets of each link, [`passed`]
+//! keeps them. [`replay`] compares with recordings of the Linux kernel. [`trial`] sets policies
+//! side by side on one traffic, and beside runs of real lines ([`flent`]); [`fidelity`] says how
+//! close the TCP of a set-up is known to come to Linux's. [`page`] is a scenario over time, for the
+//! page of charts. [`workers`] runs independent runs on several threads; a [`stop::Stop`] ends them
+//! early.
 
 pub mod app;
 pub mod cpu;
@@ -38,6 +39,7 @@ pub mod machine;
 pub mod net;
 pub mod nic;
 pub mod page;
+pub mod passed;
 pub mod pcap;
 pub mod quic;
 pub mod recorded;
@@ -48,6 +50,7 @@ pub mod run;
 mod sampled;
 pub mod scenario;
 pub mod shown;
+pub mod stop;
 pub mod sweep;
 pub mod tagged;
 pub mod tcp;

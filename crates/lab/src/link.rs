@@ -6,7 +6,6 @@ use txweir_core::{Instant, Nanos, Tally};
 
 use crate::engine::{Engine, Lane, Payload};
 use crate::frame::Frame;
-use crate::pcap::{Fate, Tap};
 
 /// One direction of a link. Probabilities are in parts per million.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -38,6 +37,23 @@ pub struct LinkStats {
     pub late: u64,
 }
 
+/// Fate of a packet on a link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fate {
+    /// The packet arrives in order.
+    Arrives,
+    /// The packet does not arrive.
+    Lost,
+    /// The packet arrives later than in order, by this time.
+    Late(Nanos),
+}
+
+/// Sees every packet as it leaves the wire, before the link.
+pub trait Witness: std::fmt::Debug {
+    /// A packet whose last bit leaves at this time, and its fate on the link.
+    fn packet(&mut self, frame: &Frame, at: Instant, fate: Fate);
+}
+
 /// One direction of a link, in action.
 #[derive(Debug)]
 pub struct Link<P> {
@@ -49,8 +65,7 @@ pub struct Link<P> {
     late_event: fn(u32) -> P,
     actor: u32,
     stats: LinkStats,
-    /// Recorder of every packet as it leaves the wire.
-    tap: Option<Tap>,
+    witnesses: Vec<Box<dyn Witness>>,
 }
 
 impl<P: Payload> Link<P> {
@@ -66,7 +81,7 @@ impl<P: Payload> Link<P> {
             late_event,
             actor,
             stats: LinkStats::default(),
-            tap: None,
+            witnesses: Vec::new(),
         }
     }
 
@@ -87,9 +102,9 @@ impl<P: Payload> Link<P> {
         sum
     }
 
-    /// Records every packet from now on.
-    pub fn set_tap(&mut self, tap: Tap) {
-        self.tap = Some(tap);
+    /// Shows every packet to a witness from now on.
+    pub fn add_witness(&mut self, witness: Box<dyn Witness>) {
+        self.witnesses.push(witness);
     }
 
     /// Takes a packet that leaves the wire between the two instants of `line`. A unit leaves as
@@ -103,7 +118,7 @@ impl<P: Payload> Link<P> {
         }
         if self.config.whole_units {
             let fate = self.decide(frame.wire_len());
-            if self.tap.is_some() {
+            if !self.witnesses.is_empty() {
                 cut(&frame, line, overhead, |segment, at| self.record(&segment, at, fate));
             }
             return self.send(engine, frame, finish, fate);
@@ -130,9 +145,7 @@ impl<P: Payload> Link<P> {
     }
 
     fn record(&mut self, frame: &Frame, at: Instant, fate: Fate) {
-        if let Some(tap) = &mut self.tap {
-            tap.packet(frame, at, fate);
-        }
+        self.witnesses.iter_mut().for_each(|witness| witness.packet(frame, at, fate));
     }
 
     fn send(&mut self, engine: &mut Engine<P>, frame: Frame, left: Instant, fate: Fate) {

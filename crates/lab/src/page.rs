@@ -9,6 +9,7 @@ use crate::report::told_apart;
 use crate::sampled::Sampler;
 use crate::sampled::results::{ClassTrial, DeviceTrial, GroupTrial, StageTrial};
 use crate::scenario::{Built, Scenario};
+use crate::stop::Stop;
 use crate::trial::STEPS;
 use crate::trial::measure::{Measure, of_one_run};
 
@@ -97,6 +98,7 @@ impl Page {
         scenario: &Scenario,
         seed: u64,
         built: &mut Built,
+        stop: &Stop,
         progress: &mut dyn FnMut(Nanos),
     ) -> Self {
         let net = &mut built.net;
@@ -108,7 +110,7 @@ impl Page {
         let end = Instant(scenario.duration().0);
         let mut sampler = Sampler::new(net, &sides, step);
         let mut over = Nanos(0);
-        sampler.play(net, (end, STEPS), Instant(scenario.warmup().0), &mut |by| {
+        sampler.play(net, (end, STEPS), Instant(scenario.warmup().0), stop, &mut |by| {
             over = Nanos(over.0.saturating_add(by.0));
             progress(over);
         });

@@ -12,7 +12,6 @@ use std::fmt;
 use std::io::{self, Write};
 use std::rc::Rc;
 
-use txweir_core::Nanos;
 use txweir_core::packet::checksum::Sum;
 use txweir_core::packet::headers::protocol;
 use txweir_core::packet::pcapng::{Block, EPB_PACKETID, EPB_QUEUE, IF_SPEED, OPT_COMMENT};
@@ -20,20 +19,10 @@ use txweir_core::{Instant, Rate};
 
 use crate::frame::{Frame, HEADER_MAX, put};
 use crate::ip::Family;
+use crate::link::{Fate, Witness};
 use crate::shown::addresses;
 use crate::tagged::ETHERNET;
 use crate::tagged::{LINK_MAX, LinkHeader};
-
-/// Fate of a packet on a link.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fate {
-    /// The packet arrives in order.
-    Arrives,
-    /// The packet does not arrive.
-    Lost,
-    /// The packet arrives later than in order, by this time.
-    Late(Nanos),
-}
 
 /// Largest number of captured bytes of a packet.
 pub const SNAPLEN: u32 = (LINK_MAX + HEADER_MAX) as u32;
@@ -110,9 +99,11 @@ impl Tap {
         ethernet[..12].copy_from_slice(&addresses(from, to));
         Self { capture: Rc::clone(capture), interface, ethernet }
     }
+}
 
+impl Witness for Tap {
     /// Writes a packet that leaves the wire.
-    pub fn packet(&mut self, frame: &Frame, at: Instant, fate: Fate) {
+    fn packet(&mut self, frame: &Frame, at: Instant, fate: Fate) {
         let mut headers = [0; SNAPLEN as usize];
         let ip = frame.header();
         self.ethernet[12..].copy_from_slice(&frame.protocol.to_be_bytes());
@@ -140,7 +131,7 @@ impl Tap {
 
 /// Returns an identity that a packet keeps on each link that it takes, and that differs from those
 /// of other packets, its retransmission included.
-fn packet_id(frame: &Frame) -> u64 {
+pub(crate) fn packet_id(frame: &Frame) -> u64 {
     let mut id = frame.sent.0 ^ u64::from(frame.to) << 40;
     let head = frame.head();
     let what = match head.is_udp() {

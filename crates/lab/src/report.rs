@@ -218,7 +218,7 @@ impl Report {
 
 /// Returns names of objects that differ. Each object has a name, and one with its ends: that takes
 /// the place of a name that stands several times, with a number from the second such object on.
-pub(crate) fn told_apart(all: &[[String; 2]]) -> Vec<String> {
+pub fn told_apart(all: &[[String; 2]]) -> Vec<String> {
     let mut seen: BTreeMap<&str, u32> = BTreeMap::new();
     all.iter().for_each(|[name, _]| *seen.entry(name).or_default() += 1);
     let mut given: BTreeMap<&str, u32> = BTreeMap::new();

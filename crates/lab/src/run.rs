@@ -12,12 +12,14 @@ use txweir_core::{Instant, Nanos};
 use crate::engine::Trace;
 use crate::machine::{Machine, Part, Plan};
 use crate::page::Page;
+use crate::passed::PacketLog;
 use crate::pcap::{Capture, Tap};
 use crate::report::Report;
 use crate::scenario::{Built, Scenario, ScenarioError};
+use crate::stop::{LOOK, Stop};
 
 /// Simulated time between two calls of the progress function.
-pub const PROGRESS: Nanos = Nanos::from_millis(100);
+pub const PROGRESS: Nanos = LOOK;
 
 /// Options of a run.
 #[derive(Default)]
@@ -31,6 +33,10 @@ pub struct Options {
     /// Starts the machine of a host with a kernel of its own; the error in words. Without it, a
     /// scenario with such hosts is refused.
     pub boot: Option<Boot>,
+    /// Keeps every packet that leaves a wire; a run with more than fit into it is stopped.
+    pub packets: Option<PacketLog>,
+    /// Ends the run early, without a report.
+    pub stop: Stop,
 }
 
 /// Starts the machine that does this work, at time zero of the lab's clock.
@@ -38,12 +44,14 @@ pub type Boot = Box<dyn FnMut(&Plan) -> Result<Box<dyn Machine>, String>>;
 
 impl fmt::Debug for Options {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { seed, pcap_dir, log, boot } = self;
+        let Self { seed, pcap_dir, log, boot, packets, stop } = self;
         f.debug_struct("Options")
             .field("seed", seed)
             .field("pcap_dir", pcap_dir)
             .field("log", &log.is_some())
             .field("boot", &boot.is_some())
+            .field("packets", &packets.is_some())
+            .field("stop", stop)
             .finish()
     }
 }
@@ -61,6 +69,8 @@ pub enum RunError {
     Log(io::Error),
     /// The kernel of a host cannot be started, or has failed: the host, and the reason.
     Machine(String, String),
+    /// The caller asked for an end before time: see [`Options::stop`].
+    Stopped,
 }
 
 impl fmt::Display for RunError {
@@ -70,6 +80,7 @@ impl fmt::Display for RunError {
             Self::Open(path, e) | Self::Capture(path, e) => write!(f, "{}: {e}", path.display()),
             Self::Log(e) => write!(f, "event log: {e}"),
             Self::Machine(host, why) => write!(f, "host {host}: {why}"),
+            Self::Stopped => f.write_str("the run was stopped"),
         }
     }
 }
@@ -83,7 +94,8 @@ pub fn run(
     options: Options,
     mut progress: impl FnMut(Nanos),
 ) -> Result<Report, RunError> {
-    Ok(played(scenario, options, |_seed, built| play(scenario, built, &mut progress))?.0)
+    let stop = options.stop.clone();
+    Ok(played(scenario, options, |_seed, built| play_until(scenario, built, &stop, &mut progress))?.0)
 }
 
 /// Runs a scenario like [`run`], and returns what it did over time too. The report is the same.
@@ -95,7 +107,8 @@ pub fn run_for_page(
     options: Options,
     mut progress: impl FnMut(Nanos),
 ) -> Result<(Report, Page), RunError> {
-    played(scenario, options, |seed, built| Page::played(scenario, seed, built, &mut progress))
+    let stop = options.stop.clone();
+    played(scenario, options, |seed, built| Page::played(scenario, seed, built, &stop, &mut progress))
 }
 
 /// Builds the net, lets `play` run it, and closes the files.
@@ -105,7 +118,13 @@ fn played<T>(
     play: impl FnOnce(u64, &mut Built) -> T,
 ) -> Result<(Report, T), RunError> {
     let seed = options.seed.unwrap_or(scenario.seed());
+    let stop = options.stop;
     let mut built = scenario.build(seed).map_err(|e| RunError::Scenario(Box::new(e)))?;
+    if let Some(log) = &options.packets {
+        for (name, nic) in built.links.iter().zip(0..) {
+            built.net.nic_mut(nic).link_mut().add_witness(log.witness(name, &stop));
+        }
+    }
     let captures = match &options.pcap_dir {
         Some(dir) => tap(scenario, &mut built, dir)?,
         None => Vec::new(),
@@ -115,6 +134,9 @@ fn played<T>(
     }
     start(&mut built, options.boot)?;
     let result = play(seed, &mut built);
+    if stop.is_asked() {
+        return Err(RunError::Stopped);
+    }
     finish(&mut built)?;
     for (path, capture) in captures {
         capture.borrow_mut().finish().map_err(|e| RunError::Capture(path, e))?;
@@ -163,6 +185,11 @@ fn finish(built: &mut Built) -> Result<(), RunError> {
 
 /// Runs a net through the warm-up and the measured time.
 pub fn play(scenario: &Scenario, built: &mut Built, progress: &mut dyn FnMut(Nanos)) {
+    play_until(scenario, built, &Stop::default(), progress);
+}
+
+/// The same, unless somebody asks for its end.
+fn play_until(scenario: &Scenario, built: &mut Built, asked: &Stop, progress: &mut dyn FnMut(Nanos)) {
     let (warmup, end) = (Instant(scenario.warmup().0), Instant(scenario.duration().0));
     let mut measuring = false;
     loop {
@@ -176,7 +203,7 @@ pub fn play(scenario: &Scenario, built: &mut Built, progress: &mut dyn FnMut(Nan
         }
         let stop = if measuring { end } else { warmup };
         built.net.run(stop.min(now + PROGRESS));
-        if built.net.fault().is_some() {
+        if built.net.fault().is_some() || asked.is_asked() {
             return;
         }
         progress(built.net.engine().now().saturating_since(Instant::ZERO));
@@ -208,7 +235,7 @@ fn tap(scenario: &Scenario, built: &mut Built, dir: &Path) -> Result<Captures, R
         ways.push((nic as u32, Tap::new(capture, interface, ends.from, ends.to)));
     }
     for (nic, tap) in ways {
-        built.net.nic_mut(nic).link_mut().set_tap(tap);
+        built.net.nic_mut(nic).link_mut().add_witness(Box::new(tap));
     }
     Ok(captures)
 }

@@ -9,6 +9,7 @@ pub(crate) mod side;
 use txweir_core::{Instant, Nanos};
 
 use crate::net::Net;
+use crate::stop::Stop;
 use groups::GroupSampler;
 use results::GroupTrial;
 use side::{Side, SideSampler};
@@ -33,12 +34,13 @@ impl Sampler {
     }
 
     /// Runs the net to its end, in at most so many steps, and begins measuring at `warmup`, which
-    /// may lie inside a step. The last step may be shorter.
+    /// may lie inside a step. The last step may be shorter. Ends in a step if somebody asks.
     pub fn play(
         &mut self,
         net: &mut Net,
         (last, steps): (Instant, u64),
         warmup: Instant,
+        stop: &Stop,
         advanced: &mut dyn FnMut(Nanos),
     ) {
         for n in 0..steps {
@@ -51,14 +53,16 @@ impl Sampler {
             if (begin.0..end.0).contains(&warmup.0) {
                 // At the very start nothing has happened yet, and everything counts.
                 if warmup > begin {
-                    net.run(warmup);
+                    stop.run(net, warmup, advanced);
                 }
                 self.sides.iter_mut().for_each(|side| side.keep(net));
                 net.measure();
             }
-            net.run(end);
+            stop.run(net, end, advanced);
+            if stop.is_asked() {
+                return;
+            }
             self.sample(net);
-            advanced(self.step);
         }
     }
 

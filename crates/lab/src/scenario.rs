@@ -237,6 +237,14 @@ impl Scenario {
         Ok((hosts.into_list(), groups))
     }
 
+    /// Returns the text that it was read from.
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+    /// Returns the name of its file.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
     /// Returns the title, one line.
     pub fn title(&self) -> &str {
         &self.file.title

@@ -207,6 +207,39 @@ impl Sweep {
     }
 }
 
+/// Returns a scenario with these values in these places. A key is that of [`Sweep::new`]; a value
+/// has the type of the one that is there, and a whole number may stand for a number.
+///
+/// # Errors
+/// A key names no place or several, a value is none for its place, or the values do not go
+/// together.
+pub fn changed(text: &str, name: &str, changes: &[(&str, Value)]) -> Result<Scenario, SweepError> {
+    let scenario = |e| SweepError::Scenario(Box::new(e));
+    Scenario::parse(text, name).map_err(scenario)?;
+    let table: Table = text.parse().unwrap_or_default(); // The scenario is one.
+    // No option of a command is at fault here.
+    let plain = |e| match e {
+        SweepError::Axis(said) => SweepError::Axis(
+            said.strip_prefix("--over").unwrap_or(&said).trim_start_matches([':', ' ']).into(),
+        ),
+        e => e,
+    };
+    let mut set = Vec::new();
+    for (key, given) in changes {
+        let (path, there) = place(&table, key).map_err(plain)?;
+        let value = match (there, given) {
+            (Some(Value::Float(_)), Value::Integer(whole)) => Value::Float(*whole as f64),
+            (Some(there), given) if !given.same_type(there) => {
+                return Err(plain(SweepError::Axis(expected(key, &given.to_string(), Some(there)))));
+            }
+            _ => given.clone(),
+        };
+        set.push((path, value.to_string()));
+    }
+    let set: Vec<(&str, &str)> = set.iter().map(|(path, value)| (path.as_str(), value.as_str())).collect();
+    Scenario::parse_with(text, name, &set).map_err(scenario)
+}
+
 /// Returns the numbers of `1..50`.
 fn range(word: &str) -> Option<Range<i64>> {
     let (first, last) = word.split_once("..")?;

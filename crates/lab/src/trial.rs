@@ -42,7 +42,7 @@ pub use html::html;
 pub use marking::Marking;
 pub use measure::{Better, Interval, Mark, Measure};
 pub use mix::{MIXES, Traffic, TrafficError};
-pub use run::{Devices, devices, run, run_on, targets};
+pub use run::{Devices, Resources, devices, run, run_with, targets};
 pub use transport::{ALGORITHMS, Algorithm};
 pub use units::Unit;
 
@@ -150,6 +150,23 @@ impl Setup {
     }
 }
 
+/// The word for the qdisc that the kernel gives a device where no setting names another.
+pub const DEFAULT: &str = "default";
+/// The word for the qdisc that most distributions give a device
+/// (`net.core.default_qdisc = fq_codel`, systemd's 50-default.conf).
+pub const DISTRO: &str = "distro";
+
+/// Returns the tc lines of the qdiscs that most distributions give a device with so many queues.
+pub fn distro(queues: u16) -> String {
+    match queues {
+        0 | 1 => "qdisc replace root fq_codel\n".into(),
+        _ => {
+            let leaf = |class: u16| format!("qdisc replace parent 1:{class:x} fq_codel\n");
+            "qdisc replace root handle 1: mq\n".to_owned() + &(1..=queues).map(leaf).collect::<String>()
+        }
+    }
+}
+
 /// A policy to try.
 #[derive(Clone, Debug)]
 pub struct Entry {
@@ -166,6 +183,8 @@ pub enum TrialError {
     Setup(String),
     /// A policy cannot be applied.
     Policy(Box<Diagnostic>),
+    /// The caller asked for an end before time: see [`Resources::stop`].
+    Stopped,
 }
 
 impl fmt::Display for TrialError {
@@ -173,6 +192,7 @@ impl fmt::Display for TrialError {
         match self {
             Self::Setup(e) => f.write_str(e),
             Self::Policy(d) => d.fmt(f),
+            Self::Stopped => f.write_str("the trial was stopped"),
         }
     }
 }

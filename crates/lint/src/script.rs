@@ -12,7 +12,8 @@ mod words;
 
 use std::sync::Arc;
 
-use txweir_tc::diagnostic::Diagnostic;
+use txweir_tc::Policy;
+use txweir_tc::diagnostic::{Diagnostic, Diagnostics};
 use txweir_tc::lex::{self, Line, Word};
 use txweir_tc::source::Source;
 
@@ -44,6 +45,49 @@ pub struct Script {
     pub partial: bool,
     /// The marks and classes that the firewall gives to packets; `None` if that is not known.
     pub marking: Option<Marking>,
+}
+
+/// The reason that a text is no policy.
+#[derive(Clone, Debug)]
+pub enum NoPolicy {
+    /// It is neither a batch nor a script with tc lines: the errors as those of a batch.
+    Wrong(Diagnostics),
+    /// It is a script, and not all of its tc lines can be known without running it.
+    NeedsRun(String),
+}
+
+/// Reads a policy from a batch file, or from a script whose tc lines can all be known without
+/// running it.
+///
+/// # Errors
+/// It is neither.
+pub fn policy(name: &str, text: &str) -> Result<Policy, NoPolicy> {
+    let wrong = match Policy::parse(text, name) {
+        Ok(policy) => return Ok(policy),
+        Err(wrong) => wrong,
+    };
+    let script = read(&Arc::new(Source::new(name, text)));
+    if script.lines.is_empty() && script.left_out == 0 {
+        return Err(NoPolicy::Wrong(wrong));
+    }
+    if script.left_out > 0 || script.lines.iter().any(|tc| tc.netns.is_some()) {
+        let all = script.lines.len() + script.left_out;
+        return Err(NoPolicy::NeedsRun(match script.left_out {
+            0 => "has tc lines for network namespaces".to_string(),
+            some => format!("{some} of {all} tc lines cannot be known without running it"),
+        }));
+    }
+    let words = |word: &str| if word.contains([' ', '#', '\\']) { format!("'{word}'") } else { word.into() };
+    let line = |tc: &TcLine| {
+        let words: Vec<String> = tc.line.words.iter().map(|w| words(&w.text)).collect();
+        words.join(" ") + "\n"
+    };
+    let lines: String = script.lines.iter().map(line).collect();
+    // A batch with a mistake has the same one here, and the place in its own text.
+    Policy::parse(&lines, &format!("{name} (its tc lines)")).map_err(|again| {
+        let same = again.first().message == wrong.first().message;
+        NoPolicy::Wrong(if same { wrong } else { again })
+    })
 }
 
 /// Reads a file of either form. It is a shell script if it begins with `#!`, or if one of its lines

@@ -1,23 +1,17 @@
 //! The policies of a trial: words, files, scripts that are run, and dumps of a machine.
 
 use std::path::Path;
-use std::sync::Arc;
 
 use txweir::core::Env;
-use txweir::lab::trial::{Devices, Entry, Setup, devices};
+use txweir::lab::trial::{DEFAULT, DISTRO, Devices, Entry, Setup, devices, distro};
 use txweir::lint::dump::{self, Counted};
 use txweir::lint::machine::MachineOptions;
-use txweir::lint::script;
-use txweir::tc::{Diagnostics, Policy, Severity, Source};
+use txweir::lint::script::{self, NoPolicy};
+use txweir::tc::{Policy, Severity};
 
 use super::Args;
 use crate::{Failure, failure, output, policy};
 
-/// The word for the qdisc that the kernel gives a device where no setting names another.
-pub(super) const DEFAULT: &str = "default";
-/// The word for the qdisc that most distributions give a device
-/// (`net.core.default_qdisc = fq_codel`, systemd's 50-default.conf).
-pub(super) const DISTRO: &str = "distro";
 /// Kinds of root qdiscs that a device of one queue cannot have.
 const OF_QUEUES: [&str; 5] = ["mq", "mqprio", "cake_mq", "multiq", "taprio"];
 
@@ -71,34 +65,13 @@ fn of_words(given: &[String], dev: Option<&str>, queues: u16) -> Result<Vec<Entr
 /// Reads a file of tc lines, or a script whose tc lines can be known without running it.
 fn of_file(path: &Path, queues: u16) -> Result<Policy, Failure> {
     let (name, text) = policy::text(path)?;
-    let read = Policy::parse(&text, &name).or_else(|wrong| of_text(&name, &text, wrong))?;
+    let read = script::policy(&name, &text).map_err(|e| match e {
+        NoPolicy::Wrong(wrong) => wrong.into(),
+        NoPolicy::NeedsRun(said) => Failure::usage(format!("{name}: {said}: try --run {name}")),
+    })?;
     read.warnings().iter().for_each(failure::say);
     let env = Env { queues, ..Env::default() };
     Ok(read.without_vain_deletions(u32::from(queues), &env))
-}
-
-/// Reads a script, which is no batch because of the errors `wrong`.
-fn of_text(name: &str, text: &str, wrong: Diagnostics) -> Result<Policy, Failure> {
-    let source = Arc::new(Source::new(name, text));
-    let script = script::read(&source);
-    if script.lines.is_empty() && script.left_out == 0 {
-        return Err(wrong.into());
-    }
-    if script.left_out > 0 || script.lines.iter().any(|tc| tc.netns.is_some()) {
-        let all = script.lines.len() + script.left_out;
-        let said = match script.left_out {
-            0 => "has tc lines for network namespaces".to_string(),
-            some => format!("{some} of {all} tc lines cannot be known without running it"),
-        };
-        return Err(Failure::usage(format!("{name}: {said}: try --run {name}")));
-    }
-    let words = |word: &str| if word.contains([' ', '#', '\\']) { format!("'{word}'") } else { word.into() };
-    let line = |tc: &script::TcLine| {
-        let words: Vec<String> = tc.line.words.iter().map(|w| words(&w.text)).collect();
-        words.join(" ") + "\n"
-    };
-    let lines: String = script.lines.iter().map(line).collect();
-    Ok(Policy::parse(&lines, &format!("{name} (its tc lines)"))?)
 }
 
 /// Returns the part of a policy that is for a device and its ifbs; all of it without a name.
@@ -218,17 +191,6 @@ fn has_queues(policy: &Policy) -> bool {
         let words: Vec<&str> = line.split_whitespace().collect();
         words.contains(&"root") && words.iter().any(|word| OF_QUEUES.contains(word))
     })
-}
-
-/// Returns the lines of the qdiscs that most distributions give a device with so many queues.
-fn distro(queues: u16) -> String {
-    match queues {
-        0 | 1 => "qdisc replace root fq_codel\n".into(),
-        _ => {
-            let leaf = |class: u16| format!("qdisc replace parent 1:{class:x} fq_codel\n");
-            "qdisc replace root handle 1: mq\n".to_owned() + &(1..=queues).map(leaf).collect::<String>()
-        }
-    }
 }
 
 pub(super) fn last_part(path: &str) -> String {

@@ -25,6 +25,7 @@ pub use crate::nic::targets;
 use crate::report::jain;
 use crate::sampled::Sampler;
 use crate::sampled::side::Side;
+use crate::stop::Stop;
 use crate::workers;
 pub use site::{Devices, devices};
 use site::{PROVIDERS, TRIED, build, tried};
@@ -38,13 +39,29 @@ pub fn run(
     entries: &[Entry],
     progress: &mut dyn FnMut(Nanos, Nanos),
 ) -> Result<Trial, TrialError> {
-    let threads = thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
-    run_on(threads, setup, traffic, entries, progress)
+    run_with(&Resources::default(), setup, traffic, entries, progress)
 }
 
-/// The same on at most so many threads; the trial does not depend on how many.
-pub fn run_on(
-    threads: NonZeroUsize,
+/// Resources of a trial, on which its results do not depend.
+#[derive(Clone, Debug)]
+pub struct Resources {
+    /// Most threads.
+    pub threads: NonZeroUsize,
+    /// Ends the trial early, without results.
+    pub stop: Stop,
+}
+
+impl Default for Resources {
+    /// Returns as many threads as the machine runs at once, and a request that nobody makes.
+    fn default() -> Self {
+        let threads = thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
+        Self { threads, stop: Stop::default() }
+    }
+}
+
+/// The same with these resources. A trial that is stopped ends with [`TrialError::Stopped`].
+pub fn run_with(
+    resources: &Resources,
     setup: &Setup,
     traffic: &Traffic,
     entries: &[Entry],
@@ -64,9 +81,10 @@ pub fn run_on(
     let whole = Nanos(clock.time.0.saturating_mul(jobs as u64));
     let work = |job: usize, advanced: &mut dyn FnMut(Nanos)| {
         let setup = Setup { seed: setup.seed.wrapping_add((job % runs) as u64), ..*setup };
-        one(&setup, traffic, &clock, &entries[job / runs], advanced)
+        one(&setup, traffic, &clock, &entries[job / runs], &resources.stop, advanced)
     };
-    let mut done = workers::run(jobs, threads, work, &mut |over| progress(over, whole))?.into_iter();
+    let mut done =
+        workers::run(jobs, resources.threads, work, &mut |over| progress(over, whole))?.into_iter();
     let one_policy = |_| gathered(done.by_ref().take(runs).collect(), setup.seed);
     let mut policies: Vec<PolicyTrial> = entries.iter().filter_map(one_policy).collect();
     mark(&mut policies);
@@ -146,11 +164,13 @@ fn one(
     traffic: &Traffic,
     clock: &Clock,
     entry: &Entry,
+    stop: &Stop,
     advanced: &mut dyn FnMut(Nanos),
 ) -> Result<PolicyTrial, TrialError> {
     let mut net = build(setup, traffic, entry)?;
     watch(&mut net);
-    Ok(measured(&mut net, setup, clock, entry, advanced))
+    let results = measured(&mut net, setup, clock, entry, stop, advanced);
+    if stop.is_asked() { Err(TrialError::Stopped) } else { Ok(results) }
 }
 
 /// Runs it to the end and gives the results; those of classes and stages are there only with a
@@ -160,12 +180,13 @@ fn measured(
     setup: &Setup,
     clock: &Clock,
     entry: &Entry,
+    stop: &Stop,
     advanced: &mut dyn FnMut(Nanos),
 ) -> PolicyTrial {
     let nics: Vec<u32> = tried(net).collect();
     let sides: Vec<u32> = nics.iter().copied().chain([PROVIDERS]).collect();
     let mut sampler = Sampler::new(net, &sides, clock.step);
-    sampler.play(net, (Instant(clock.time.0), STEPS), Instant(clock.warmup.0), advanced);
+    sampler.play(net, (Instant(clock.time.0), STEPS), Instant(clock.warmup.0), stop, advanced);
     let (groups, mut sides) = sampler.results(net, clock.measured());
     let streams: Vec<u64> = net
         .traffic()

@@ -24,6 +24,7 @@ mod sampled;
 mod scenario_errors;
 mod shared;
 mod size;
+mod stop;
 mod stories;
 mod sweep;
 mod tcp;

@@ -1,7 +1,8 @@
 //! Sweeps: places of a file, their values, and the order of runs.
 
+use toml::Value;
 use txweir_lab::run::{Options, run, run_for_page};
-use txweir_lab::sweep::{AXES_MAX, Sweep, SweepError, VALUES_MAX, measurements};
+use txweir_lab::sweep::{AXES_MAX, Sweep, SweepError, VALUES_MAX, changed, measurements};
 
 const FILE: &str = r#"title = "t"
 duration = "200ms"
@@ -149,4 +150,31 @@ fn objects_of_one_name_are_told_apart() {
     assert_eq!(shown, ["x a -> c.d", "x b -> a", "x b -> a.2"]);
     let mut measured = policy.measures.iter().filter_map(|measure| measure.group.as_deref());
     assert!(measured.all(|group| shown.contains(&group)));
+}
+
+/// A changed scenario is the file with these values; a value is taken as it is, whatever its signs.
+#[test]
+fn a_scenario_takes_other_values() {
+    let policy = "qdisc add root handle 1: prio # 1..5, @file\n";
+    let text = |text: &str| Value::String(text.into());
+    let changes = [("rate", text("1gbit")), ("link.a.b.policy", text(policy)), ("count", Value::Integer(3))];
+    let refused = |changes: &[(&str, Value)]| match changed(FILE, "s.toml", changes) {
+        Err(SweepError::Axis(line)) => line,
+        other => panic!("{changes:?}: {other:?}"),
+    };
+    assert_eq!(
+        refused(&changes),
+        "rate: expected one place, given link.a.b.rate, link.b.c.d.rate",
+        "two links have a rate"
+    );
+    let good =
+        changed(FILE, "s.toml", &[("link.a.b.rate", text("1gbit")), changes[1].clone(), changes[2].clone()]);
+    let good = good.expect("good");
+    let report = run(&good, Options::default(), |_| {}).expect("a run");
+    assert_eq!((report.links[0].rate_bit_s, report.traffic[0].count), (1_000_000_000, 3));
+    assert_eq!(report.queues[0].qdisc, "prio");
+    assert_eq!(refused(&[("count", text("3"))]), "count: expected a value of type integer, given \"3\"");
+    assert!(refused(&[("nosuch", text("3"))]).starts_with("nosuch: the file has no such place"));
+    let wrong = changed(FILE, "s.toml", &[("link.a.b.rate", text("1parsec"))]);
+    assert!(matches!(wrong, Err(SweepError::Scenario(_))), "{wrong:?}");
 }

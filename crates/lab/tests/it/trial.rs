@@ -8,8 +8,8 @@ use txweir_core::{Nanos, Rate};
 use txweir_lab::fidelity::Range;
 use txweir_lab::run::{Options, run as play};
 use txweir_lab::trial::{
-    Algorithm, Entry, GroupTrial, MIXES, Mark, Measure, PolicyTrial, Setup, Traffic, Trial, TrialError, run,
-    run_on,
+    Algorithm, Entry, GroupTrial, MIXES, Mark, Measure, PolicyTrial, Resources, Setup, Traffic, Trial,
+    TrialError, run, run_with,
 };
 use txweir_tc::Policy;
 
@@ -156,8 +156,9 @@ fn threads_do_not_change_a_byte() {
     for traffic in [mix("rrul"), mix("web"), replay(&pcap(frames), &five())] {
         let outputs = [1, 2, 5].map(|threads| {
             let threads = NonZeroUsize::new(threads).expect("threads");
+            let resources = Resources { threads, ..Resources::default() };
             let over = Mutex::new(Vec::new());
-            let t = run_on(threads, &five(), &traffic, &entries, &mut |now, whole| {
+            let t = run_with(&resources, &five(), &traffic, &entries, &mut |now, whole| {
                 over.lock().expect("one thread").push((now.0, whole.0));
             });
             let t = t.unwrap_or_else(|e| panic!("{e}"));

@@ -7,7 +7,7 @@ use txweir_lab::replay::Trace;
 use txweir_lab::report::Report;
 use txweir_lab::run;
 use txweir_lab::scenario::Scenario;
-use txweir_lab::trial::{Entry, Setup, Traffic, html, run_on};
+use txweir_lab::trial::{Entry, Resources, Setup, Traffic, html, run_with};
 use txweir_tc::Policy;
 
 use super::{Case, Steps};
@@ -124,7 +124,8 @@ pub fn cases() -> Vec<Case> {
                 let entry = Entry { name: "p".into(), policy: Some(policy.expect("a policy")) };
                 let setup = Setup { time: Nanos::from_millis(100), runs: 1, ..Setup::default() };
                 let traffic = Traffic::mix("bulk+rr").expect("a mix");
-                let trial = run_on(NonZeroUsize::MIN, &setup, &traffic, &[entry], &mut |_, _| {});
+                let resources = Resources { threads: NonZeroUsize::MIN, ..Resources::default() };
+                let trial = run_with(&resources, &setup, &traffic, &[entry], &mut |_, _| {});
                 let trial = trial.map_err(|e| e.to_string()).expect("a trial");
                 steps.step("table", || drop(trial.to_string()));
                 let json = steps.step("json", || trial.to_json());

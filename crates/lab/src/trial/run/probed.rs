@@ -44,7 +44,7 @@ fn told(setup: &Setup, traffic: &Traffic, entry: &Entry, probe: bool) -> (Policy
     if probe {
         watch(&mut net);
     }
-    let told = measured(&mut net, setup, &clock, entry, &mut |_| {});
+    let told = measured(&mut net, setup, &clock, entry, &Stop::default(), &mut |_| {});
     assert_eq!((told.classes.is_empty(), told.stages.is_empty()), (!probe, !probe));
     (told, net.links().nic(TRIED).measured().direct)
 }

@@ -1,0 +1,113 @@
+//! `txweir.check`: the likely mistakes of a policy, and the longest waits of packets in it.
+
+use std::collections::BTreeMap;
+
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+use txweir_core::text::value::with_unit;
+use txweir_core::{Nanos, Rate};
+use txweir_lint::check::{self as lint, CheckOptions, Fact};
+use txweir_lint::code;
+use txweir_tc::Diagnostic;
+use txweir_tc::suggest::closest;
+
+use crate::error::{Wrong, guarded};
+use crate::finding::finding;
+
+/// Makes the object of a fact, a `txweir.Wait`.
+fn wait<'py>(py: Python<'py>, fact: &Fact) -> PyResult<Bound<'py, PyAny>> {
+    let fields = PyDict::new(py);
+    fields.set_item("device", &fact.dev)?;
+    fields.set_item("leaf", &fact.place)?;
+    fields.set_item("kind", &fact.kind)?;
+    fields.set_item("holds", &fact.holds)?;
+    fields.set_item("rate_bit_s", fact.rate.map(|rate| rate.bits()))?;
+    fields.set_item("bound_ns", fact.bound.map(|Nanos(ns)| ns))?;
+    fields.set_item("target_ns", fact.target.map(|Nanos(ns)| ns))?;
+    fields.set_item("because", &fact.because)?;
+    fields.set_item("text", fact.text())?;
+    py.import("txweir._findings")?.getattr("Wait")?.call((), Some(&fields))
+}
+
+/// The rates of links: one for all devices, or one for each.
+#[derive(Debug, FromPyObject)]
+pub enum Links {
+    /// Of every device.
+    One(String),
+    /// Of devices by their names.
+    Each(BTreeMap<String, String>),
+}
+
+fn rate(text: &str) -> Result<Rate, Wrong> {
+    let found: Option<Rate> = with_unit(text).ok().filter(|rate: &Rate| rate.0 > 0);
+    let said = format!("link: expected a rate with its unit (100mbit), at least 8bit, given \"{text}\"");
+    found.ok_or_else(|| Wrong::line("check", &said))
+}
+
+fn report(
+    text: &str,
+    name: &str,
+    links: Option<Links>,
+    (mtu, txqueuelen, hz): (u32, u32, Option<u32>),
+) -> Result<lint::Report, Wrong> {
+    let mut options = CheckOptions { mtu, txqueuelen, hz, ..CheckOptions::default() };
+    if !(68..=65_535).contains(&mtu) {
+        return Err(Wrong::line("check", &format!("mtu: expected 68 to 65535 bytes, given {mtu}")));
+    }
+    if let Some(hz) = hz.filter(|hz| !(1..=10_000).contains(hz)) {
+        return Err(Wrong::line("check", &format!("hz: expected 1 to 10000, given {hz}")));
+    }
+    match links {
+        None => {}
+        Some(Links::One(text)) => options.link = Some(rate(&text)?),
+        Some(Links::Each(all)) => {
+            for (device, text) in all {
+                options.links.insert(device, rate(&text)?);
+            }
+        }
+    }
+    guarded(|| lint::text(text, name, &options))
+}
+
+/// Checks a policy: tc lines, or a shell script that calls tc. Nothing is run. Returns the findings
+/// in the order of the lines.
+#[pyfunction]
+#[pyo3(signature = (text, *, name="policy", link=None, mtu=1500, txqueuelen=1000, hz=None, ignore=vec![]))]
+#[allow(clippy::too_many_arguments, reason = "keywords of Python")]
+pub fn check<'py>(
+    py: Python<'py>,
+    text: &str,
+    name: &str,
+    link: Option<Links>,
+    mtu: u32,
+    txqueuelen: u32,
+    hz: Option<u32>,
+    ignore: Vec<String>,
+) -> PyResult<Vec<Bound<'py, PyAny>>> {
+    let unknown = ignore.iter().find(|code| !code::RULES.contains(&code.as_str()));
+    if let Some(code) = unknown {
+        let near = closest(code, code::RULES).map(|near| format!("; did you mean {near}?"));
+        let said =
+            format!("ignore: expected a code of a finding{}, given \"{code}\"", near.unwrap_or_default());
+        return Err(Wrong::line("check", &said).raised(py));
+    }
+    let report = report(text, name, link, (mtu, txqueuelen, hz)).map_err(|e| e.raised(py))?;
+    let asked = |d: &&Diagnostic| !ignore.iter().any(|code| code == d.code);
+    report.diagnostics.iter().filter(asked).map(|d| finding(py, d)).collect()
+}
+
+/// Returns the longest wait of a packet in each leaf of a policy.
+#[pyfunction]
+#[pyo3(signature = (text, *, name="policy", link=None, mtu=1500, txqueuelen=1000, hz=None))]
+pub fn explain<'py>(
+    py: Python<'py>,
+    text: &str,
+    name: &str,
+    link: Option<Links>,
+    mtu: u32,
+    txqueuelen: u32,
+    hz: Option<u32>,
+) -> PyResult<Vec<Bound<'py, PyAny>>> {
+    let report = report(text, name, link, (mtu, txqueuelen, hz)).map_err(|e| e.raised(py))?;
+    report.facts.iter().map(|fact| wait(py, fact)).collect()
+}
