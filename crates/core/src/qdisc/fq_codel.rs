@@ -20,13 +20,13 @@ mod selector;
 
 use alloc::vec::Vec;
 
+pub use self::selector::Selector;
 use crate::base::bound::Bound;
 use crate::base::chance::Percent;
 use crate::base::env::Env;
 use crate::base::handle::{ClassId, Handle};
 use crate::base::tally::Tally;
 use crate::base::units::{Bytes, Packets};
-pub use self::selector::Selector;
 use crate::law::codel::{CodelParams, CodelState, Ticks};
 use crate::law::share;
 use crate::packet::meta::Meta;
