@@ -195,7 +195,7 @@ image:
 
 BARE := thumbv7em-none-eabihf riscv32imac-unknown-none-elf
 ELSEWHERE := x86_64-apple-darwin x86_64-pc-windows-gnu x86_64-unknown-freebsd
-PORTABLE := handoff,lint
+PORTABLE := handoff,lint,quinn,smoltcp,udp
 
 lint:
 	cargo fmt --all --check
