@@ -57,8 +57,9 @@
 //! this crate's root would shadow Rust's `core` by [`core`].
 //!
 //! Features: `lab` adds virtual time with hosts that speak real TCP, `handoff` a queue that many
-//! threads send by, `live` packet I/O on Linux, `daemon` links that tc commands change
-//! while they run, `lint` a linter for policies of Linux's tc.
+//! threads send by, `udp`, `smoltcp` and `quinn` ready devices, `live` packet I/O on Linux,
+//! `daemon` links that tc commands change while they run, `lint` a linter for policies of Linux's
+//! tc.
 
 #![forbid(unsafe_code)]
 

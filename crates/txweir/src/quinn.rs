@@ -161,13 +161,14 @@ impl State {
     /// Sends what may leave. Returns when to go on, and those who wait for room that is there now.
     fn send(&mut self, now: Instant) -> (Wake, Vec<Waker>) {
         let Self { path, queue, spare, .. } = self;
-        path.reap(now, queue, |_| {});
-        let wake = path.drain(now, BUDGET, queue);
-        path.reap(now, queue, |datagram| {
+        let mut keep = |datagram: Datagram<Vec<u8>>| {
             if spare.len() < SPARE_MAX {
                 spare.push(datagram.bytes);
             }
-        });
+        };
+        path.reap(now, queue, &mut keep);
+        let wake = path.drain(now, BUDGET, queue);
+        path.reap(now, queue, &mut keep);
         if !path.take_wake() {
             return (wake, Vec::new());
         }

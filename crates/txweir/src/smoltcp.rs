@@ -15,7 +15,7 @@ use txweir_core::packet::detail::Detail;
 use txweir_core::packet::hash::FlowHasher;
 use txweir_core::packet::headers::{Headers, clear_dscp, set_ce};
 use txweir_core::sched::answer::Verdict;
-use txweir_core::{Admitted, Completed, DeviceError, DropReason, Instant, Meta, TxPath, TxQueue, Wake};
+use txweir_core::{Admitted, Completed, DeviceError, DropReason, Instant, Meta, Role, TxPath, TxQueue, Wake};
 
 /// A device whose sends go through a path.
 #[derive(Debug)]
@@ -107,12 +107,15 @@ impl<D: Device> Device for Shaped<D> {
         Some((rx, Submit { path, tokens, hasher, now, medium }))
     }
 
-    /// Gives a token while the path has room for a frame of the largest size, and the last buffer
-    /// is not asked for, which is that of replies.
+    /// Gives a token while the path has room for a frame of the largest size (a path of
+    /// `Role::Forwarder` drops instead), and the last buffer is not asked for, which is that of
+    /// replies.
     fn transmit(&mut self, now: Time) -> Option<Submit<'_, D>> {
         let DeviceCapabilities { medium, max_transmission_unit: longest, .. } = self.capabilities();
         let largest = Meta::new(u32::try_from(longest).unwrap_or(u32::MAX));
-        if self.spare.len() < 2 || self.path.tree().would_accept(&largest) != Verdict::Accept {
+        let waits = self.path.role == Role::Origin;
+        let is_full = waits && self.path.tree().would_accept(&largest) != Verdict::Accept;
+        if is_full || self.spare.len() < 2 {
             return None;
         }
         let Self { path, spare, hasher, lost, .. } = self;
@@ -218,3 +221,6 @@ impl<D: Device> TxQueue for Tokens<'_, D> {
         self.spare.push(frame);
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -7,12 +7,26 @@ use quinn::rustls::RootCertStore;
 use quinn::rustls::pki_types::{CertificateDer, PrivatePkcs8KeyDer};
 use quinn::{ClientConfig, Endpoint, EndpointConfig, Runtime, ServerConfig, TokioRuntime};
 use txweir::quinn::PathSocket;
-use txweir::tc::show::measured::counter;
-use txweir::{PathConfig, TxPath};
+use txweir::tc::{Policy, show::measured::counter};
+use txweir::udp::{Plain, Trains};
+use txweir::{Handle, PathConfig, TxPath};
 
-/// Sends this many bytes through this root qdisc. Returns the time, and three counters of the path:
-/// datagrams sent, drops, marks.
-fn transfer(bytes: usize, qdisc: &str, options: &[&str], config: PathConfig) -> (Duration, [u64; 3], u64) {
+/// The results of a transfer.
+struct Outcome {
+    time: Duration,
+    /// Datagrams and trains that the socket took.
+    sent: u64,
+    trains: u64,
+    /// Drops and marks below the root.
+    drops: u64,
+    marks: u64,
+    /// Datagrams that quinn has found lost, and reductions of its window.
+    lost: u64,
+    reductions: u64,
+}
+
+/// Sends this many bytes through these qdiscs.
+fn transfer(bytes: usize, policy: &str, config: PathConfig) -> Outcome {
     let runtime =
         tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("one");
     runtime.block_on(async {
@@ -33,8 +47,12 @@ fn transfer(bytes: usize, qdisc: &str, options: &[&str], config: PathConfig) -> 
         let runtime: Arc<dyn Runtime> = Arc::new(TokioRuntime);
         let socket = std::net::UdpSocket::bind("127.0.0.1:0").expect("a socket");
         let inner = runtime.wrap_udp_socket(socket).expect("set up");
-        let path = TxPath::new(config).expect("a path").with_qdisc(qdisc, options).expect("a kind");
+        let path = TxPath::new(config).expect("a path");
         let socket = PathSocket::new(inner, Arc::clone(&runtime), path, 1);
+        let policy = Policy::parse(policy, "quinn.tc").expect("a policy");
+        socket.with(|now, path, queue| {
+            path.configure(now, queue, |tree, cx| policy.apply(tree, cx)).expect("applies")
+        });
         let client = Endpoint::new_with_abstract_socket(
             EndpointConfig::default(),
             None,
@@ -53,39 +71,62 @@ fn transfer(bytes: usize, qdisc: &str, options: &[&str], config: PathConfig) -> 
         stream.finish().expect("it ends");
         let got = reads.await.expect("no panic");
         assert!(got.len() == bytes && got.iter().all(|byte| *byte == 7));
-        let counts = socket.with(|_, path, queue| {
-            let counts = queue.counts();
-            assert_eq!(counts.lost, 0);
-            let root = path.tree().root().handle();
-            let of = |key| counter(path.tree(), root, key).map_or(0, |n| n as u64);
-            let ([sent, drops, marks], trains) = ([counts.sent, of("drops"), of("ecn_mark")], counts.trains);
-            ([sent, drops, marks], trains)
-        });
-        (begin.elapsed(), counts.0, counts.1)
+        let path = connection.stats().path;
+        socket.with(|_, own, queue| {
+            assert_eq!(queue.counts().lost, 0);
+            let of = |key| counter(own.tree(), Handle::new(2, 0), key).map_or(0, |n| n as u64);
+            Outcome {
+                time: begin.elapsed(),
+                sent: queue.counts().sent,
+                trains: queue.counts().trains,
+                drops: own.tree().root().books().dropped.packets,
+                marks: of("ecn_mark"),
+                lost: path.lost_packets,
+                reductions: path.congestion_events,
+            }
+        })
     })
 }
 
 #[test]
 fn a_shaper_paces_quinn_and_loses_nothing() {
-    let options = ["rate", "16mbit", "burst", "10kb", "limit", "30kb"];
-    let (time, [sent, drops, _], _) = transfer(200_000, "tbf", &options, PathConfig::for_socket());
+    let policy = "qdisc add root handle 1: tbf rate 16mbit burst 10kb limit 30kb\n";
+    let o = transfer(200_000, policy, PathConfig::for_socket());
     // 100 ms of payload, less the bucket's 5. A full queue makes quinn wait.
-    assert!(time > Duration::from_millis(90), "{time:?}");
-    assert!(sent >= 140 && drops == 0, "{sent}, {drops}");
+    assert!(o.time > Duration::from_millis(90), "{:?}", o.time);
+    assert!(o.sent >= 140 && (o.drops, o.lost) == (0, 0), "{}, {}, {}", o.sent, o.drops, o.lost);
+}
+
+#[test]
+fn a_mark_reaches_quinn_and_slows_it_down() {
+    let policy = "qdisc add root handle 1: tbf rate 16mbit burst 3kb limit 4m\n\
+                  qdisc add parent 1: handle 2: codel target 1ms interval 10ms ecn\n";
+    let o = transfer(500_000, policy, PathConfig::for_socket());
+    assert!(
+        o.marks > 0 && o.reductions > 0 && (o.drops, o.lost) == (0, 0),
+        "{}, {}, {}",
+        o.marks,
+        o.reductions,
+        o.lost
+    );
 }
 
 #[test]
 fn bursts_of_quinn_leave_as_trains() {
-    let (_, [sent, drops, _], trains) = transfer(1_000_000, "fq_codel", &[], PathConfig::for_socket());
-    assert!(sent >= 690 && drops == 0, "{sent}, {drops}");
-    println!("{sent} datagrams in {trains} trains");
-    assert!(trains <= sent);
+    let o = transfer(1_000_000, "qdisc add root handle 2: fq_codel\n", PathConfig::for_socket());
+    assert!(o.sent >= 690 && o.drops == 0, "{}, {}", o.sent, o.drops);
+    let probe = std::net::UdpSocket::bind("127.0.0.1:0").expect("a socket");
+    if Plain::new(probe).expect("set up").longest() > 1 {
+        // Bursts of quinn's are of ten datagrams and more; the queue is empty between them.
+        assert!(2 * o.trains < o.sent, "{} datagrams in {} trains", o.sent, o.trains);
+    } else {
+        println!("trains: skipped, because the system does not cut them");
+    }
 }
 
 #[test]
 fn a_forwarders_full_queue_is_a_network_that_loses() {
-    let options = ["rate", "16mbit", "burst", "10kb", "limit", "15kb"];
-    let config = PathConfig::for_socket().forwarder();
-    let (_, [_, drops, _], _) = transfer(300_000, "tbf", &options, config);
-    assert!(drops > 0);
+    let policy = "qdisc add root handle 1: tbf rate 16mbit burst 10kb limit 15kb\n";
+    let o = transfer(300_000, policy, PathConfig::for_socket().forwarder());
+    assert!(o.drops > 0 && o.lost > 0, "{}, {}", o.drops, o.lost);
 }

@@ -113,19 +113,19 @@ impl Trains for Keeps<'_> {
     }
 }
 
-#[test]
-fn peers_of_a_tunnel_share_the_line_and_are_marked() {
+/// Sends for a second by a line of 100 Mbit/s, with 200 and 100 Mbit/s of two peers and 10 of a
+/// third. Returns the packets of the third that were taken, and for each peer its datagrams and
+/// those marked; and the trains.
+fn share(leaf: &str) -> (u64, [(u64, u64); 3], u64) {
     let record = std::cell::RefCell::default();
-    let policy = "qdisc add root handle 1: tbf rate 100mbit burst 32k limit 4m\n\
-                  qdisc add parent 1: fq_codel limit 1024 target 5ms interval 20ms\n";
-    let mut tunnel = tunnel::Tunnel::new(Keeps(&record), policy).expect("a tunnel");
+    let policy = "qdisc add root handle 1: tbf rate 100mbit burst 32k limit 4m\nqdisc add parent 1: ";
+    let mut tunnel = tunnel::Tunnel::new(Keeps(&record), &format!("{policy}{leaf}\n")).expect("a tunnel");
     let peers: [SocketAddr; 3] = [1, 2, 3].map(|port| SocketAddr::from(([192, 0, 2, 1], port)));
     // An IPv4 header with ECT(0), and a payload.
     let mut packet = vec![0; 1200];
     (packet[0], packet[1], packet[2], packet[3], packet[9]) = (0x45, 2, 4, 0xb0, 17);
     let (mut light, mut wake) = (0, Wake::Idle);
     for tick in 0..1000 {
-        // Each millisecond: 200 and 100 Mbit/s of two peers, for a line of 100, and 10 of a third.
         let now = Instant::from_millis(tick);
         for (peer, count) in peers.iter().zip([21, 10, 1]) {
             for _ in 0..count {
@@ -139,7 +139,12 @@ fn peers_of_a_tunnel_share_the_line_and_are_marked() {
     }
     assert!(matches!(wake, Wake::At(..)), "{wake:?}");
     let record = record.borrow();
-    let [heavy, half, third] = peers.map(|peer| record.peers[&peer]);
+    (light, peers.map(|peer| record.peers[&peer]), record.trains)
+}
+
+#[test]
+fn peers_of_a_tunnel_share_the_line_and_are_marked() {
+    let (light, [heavy, half, third], trains) = share("fq_codel limit 1024 target 5ms interval 20ms");
     // 1236 bytes at 100 Mbit/s are 10 113 packets a second, of which the third gets all of its
     // 1000, and the others a half of the rest each, whatever they offer.
     assert_eq!(light, 1000);
@@ -148,7 +153,14 @@ fn peers_of_a_tunnel_share_the_line_and_are_marked() {
     assert!((9_900..10_200).contains(&sum), "{sum}");
     assert!(heavy.0.abs_diff(half.0) * 50 < heavy.0, "{heavy:?}, {half:?}");
     assert!(heavy.1 > 100 && half.1 > 100, "{heavy:?}, {half:?}");
-    assert!(record.trains < sum, "{} trains", record.trains);
+    assert!(trains < sum, "{trains} trains");
+}
+
+#[test]
+fn a_pool_below_the_limit_takes_the_choice_from_the_qdisc() {
+    // The pool of the tunnel is 2048 packets, the limit of fq_codel 10 240.
+    let (light, ..) = share("fq_codel target 5ms interval 20ms");
+    assert!(light < 500, "{light}");
 }
 
 #[test]
