@@ -293,3 +293,6 @@ impl Future for Sender {
         Poll::Pending
     }
 }
+
+#[cfg(test)]
+mod tests;
