@@ -2,11 +2,6 @@
 // The monitor and the service, which use the rest, are not in the models.
 #![cfg_attr(loom, allow(dead_code))]
 
-#[cfg(not(target_os = "linux"))]
-compile_error!(
-    "txweir-handoff needs Linux: its owner's barrier is membarrier(2) and its wakeups include eventfd(2)"
-);
-
 mod aside;
 mod baton;
 mod fair;

@@ -44,7 +44,7 @@ pub(crate) fn light_barrier() {
 
 /// The others' side of an asymmetric barrier: every running thread of this process passes a full
 /// barrier between the call and its end. The caller must have seen [`can_bar`] return true before.
-#[cfg(not(loom))]
+#[cfg(all(not(loom), target_os = "linux"))]
 pub(crate) fn heavy_barrier() {
     use rustix::thread::{MembarrierCommand, membarrier};
     // A registration holds until exec, unless another process shares the memory (vfork); a second
@@ -60,11 +60,23 @@ pub(crate) fn heavy_barrier() {
 
 /// True if the system has the membarrier(2) that [`heavy_barrier`] needs. Registers the process for
 /// it.
-#[cfg(not(loom))]
+#[cfg(all(not(loom), target_os = "linux"))]
 pub(crate) fn can_bar() -> bool {
     use rustix::thread::{MembarrierCommand, membarrier};
     membarrier(MembarrierCommand::RegisterPrivateExpedited).is_ok()
         && membarrier(MembarrierCommand::PrivateExpedited).is_ok()
+}
+
+/// Ends the process: [`can_bar`] is false here, so that no thread is biased and none calls this.
+#[cfg(all(not(loom), not(target_os = "linux")))]
+pub(crate) fn heavy_barrier() {
+    std::process::abort();
+}
+
+/// Only Linux has membarrier(2): elsewhere no queue has an owner, and each send is an exchange.
+#[cfg(all(not(loom), not(target_os = "linux")))]
+pub(crate) const fn can_bar() -> bool {
+    false
 }
 
 #[cfg(loom)]

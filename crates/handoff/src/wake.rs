@@ -1,6 +1,7 @@
 //! `Wakeup`: tells a waiting thread or task, whatever it waits in.
 
 use std::fmt;
+#[cfg(target_os = "linux")]
 use std::os::fd::OwnedFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -14,7 +15,8 @@ pub enum Wakeup {
     Callback(Arc<dyn Fn() + Send + Sync>),
     /// Wakes a task of an asynchronous runtime.
     Task(Waker),
-    /// Adds 1 to an eventfd(2): for a thread that waits in epoll, poll or io_uring.
+    /// Adds 1 to an eventfd(2): for a thread that waits in epoll, poll or io_uring. On Linux.
+    #[cfg(target_os = "linux")]
     EventFd(Arc<OwnedFd>),
     /// Unparks a thread.
     Thread(std::thread::Thread),
@@ -33,9 +35,11 @@ impl Wakeup {
     }
 
     /// Creates an eventfd and its other end: [`readable`](rustix::event::poll) until it is read.
+    /// On Linux.
     ///
     /// # Errors
     /// The system has no more descriptors.
+    #[cfg(target_os = "linux")]
     pub fn event_fd() -> std::io::Result<(Self, Arc<OwnedFd>)> {
         use rustix::event::{EventfdFlags, eventfd};
         let fd = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
@@ -50,6 +54,7 @@ impl Wakeup {
             Self::Task(waker) => {
                 Receiver::Task(waker.data() as usize, std::ptr::from_ref(waker.vtable()) as usize)
             }
+            #[cfg(target_os = "linux")]
             Self::EventFd(fd) => Receiver::EventFd(Arc::as_ptr(fd) as usize),
             Self::Thread(thread) => Receiver::Thread(thread.id()),
         }
@@ -68,6 +73,7 @@ impl Wakeup {
             Self::Callback(f) => f(),
             Self::Task(waker) => waker.wake_by_ref(),
             // A full counter is readable too, and so has woken the reader.
+            #[cfg(target_os = "linux")]
             Self::EventFd(fd) => drop(rustix::io::write(fd, &1u64.to_ne_bytes())),
             Self::Thread(thread) => thread.unpark(),
         }
@@ -82,6 +88,7 @@ pub(crate) enum Receiver {
     /// The addresses of the task and of its functions.
     Task(usize, usize),
     /// The address of the descriptor's owner.
+    #[cfg(target_os = "linux")]
     EventFd(usize),
     Thread(std::thread::ThreadId),
 }
@@ -91,6 +98,7 @@ impl fmt::Debug for Wakeup {
         f.write_str(match self {
             Self::Callback(_) => "Callback",
             Self::Task(_) => "Task",
+            #[cfg(target_os = "linux")]
             Self::EventFd(_) => "EventFd",
             Self::Thread(_) => "Thread",
         })

@@ -32,6 +32,7 @@ pub mod engine;
 pub mod event;
 pub mod fidelity;
 pub mod flent;
+pub mod foreign;
 pub mod frame;
 pub mod ip;
 pub mod link;

@@ -1,91 +1,35 @@
 //! A path in front of a socket, in a poll loop that fills a ring itself, and in front of a modelled
 //! wire: the code of docs/embed.md.
 
-use std::collections::VecDeque;
-use std::net::UdpSocket;
+use std::net::{SocketAddr, UdpSocket};
 
 use txweir::core::model::wire::{Wire, WireConfig};
+use txweir::core::packet::hash::FlowHasher;
 use txweir::tc::show::measured::metrics;
-use txweir::{
-    Admitted, Completed, DeviceError, Instant, Meta, NoDevice, PathConfig, Rate, TxPath, TxQueue, Wake,
-};
+use txweir::udp::{Datagram, UdpQueue};
+use txweir::{Admitted, Ecn, Instant, Meta, NoDevice, PathConfig, Rate, TxPath, Wake};
 
 type Failure = Box<dyn std::error::Error>;
 
-/// Most datagrams that the device keeps.
-const TRAIN: usize = 64;
-
-/// A connected socket that does not block, as the device of a path.
-pub struct Datagrams {
-    socket: UdpSocket,
-    /// Datagrams that the socket was not shown yet, or has refused for want of room.
-    behind: VecDeque<Vec<u8>>,
-    /// True if it has refused one and was not asked since.
-    is_full: bool,
-    /// Datagrams that the system refused for another reason than want of room.
-    pub lost: u64,
-}
-
-impl Datagrams {
-    /// Wraps a connected socket.
-    pub fn new(socket: UdpSocket) -> std::io::Result<Self> {
-        socket.set_nonblocking(true)?;
-        Ok(Self { socket, behind: VecDeque::new(), is_full: false, lost: 0 })
-    }
-
-    /// Sends what the socket takes.
-    fn flush(&mut self) {
-        self.is_full = false;
-        while let Some(datagram) = self.behind.front() {
-            match self.socket.send(datagram) {
-                Err(e) if e.kind() == std::io::ErrorKind::WouldBlock => return self.is_full = true,
-                Err(_) => self.lost += 1,
-                Ok(_) => {}
-            }
-            self.behind.pop_front();
-        }
-    }
-}
-
-impl TxQueue for Datagrams {
-    type Frame = Vec<u8>;
-    fn reserve(&mut self, want: u32) -> u32 {
-        // While the socket is full, packets wait in the qdiscs and not here.
-        let free = if self.is_full { 0 } else { TRAIN - self.behind.len() };
-        want.min(free as u32)
-    }
-    fn push(&mut self, datagram: Vec<u8>, _: &Meta) {
-        self.behind.push_back(datagram);
-    }
-    fn commit(&mut self) -> Result<(), DeviceError> {
-        self.flush();
-        Ok(())
-    }
-    fn reap(&mut self, _: &mut dyn FnMut(Completed<Vec<u8>>)) {
-        // The program calls `reap` and `drain` when the socket is writable again.
-        self.flush();
-    }
-    fn is_done_at_commit(&mut self) -> bool {
-        true
-    }
-}
-
-/// Sends datagrams by a socket. Returns the number that went at once.
-pub fn over_a_socket(socket: UdpSocket, datagrams: Vec<Vec<u8>>) -> Result<u64, Failure> {
-    let mut device = Datagrams::new(socket)?;
+/// Sends datagrams to a peer by a socket. Returns the number that went at once.
+pub fn over_a_socket(socket: UdpSocket, to: SocketAddr, all: Vec<Vec<u8>>) -> Result<u64, Failure> {
+    let mut device = UdpQueue::new(socket)?;
     let mut path = TxPath::new(PathConfig::for_socket())?.with_qdisc("fq_codel", &[])?;
-    let now = Instant::ZERO;
-    for datagram in datagrams {
-        let m = Meta::new(u32::try_from(datagram.len())?).flow(datagram[0].into());
-        match path.submit(now, datagram, m, &mut device) {
+    let (now, hasher) = (Instant::ZERO, FlowHasher::new(1));
+    for bytes in all {
+        let datagram = Datagram { to, bytes };
+        // A flow is a peer. With an ECN field the qdisc marks a datagram where it would drop it.
+        let meta = datagram.meta(&hasher).ecn(Ecn::Ect0);
+        match path.submit(now, datagram, meta, &mut device) {
             Admitted::Sent | Admitted::Queued => {}
             // The sender keeps the datagram until `take_wake` answers true.
             Admitted::Full(_) | Admitted::Cut(..) => return Err("no room".into()),
             Admitted::Dropped(reason) => return Err(reason.to_string().into()),
         }
     }
+    // While `device.is_full()`, the next call comes when the socket is writable.
     let _ = path.drain(now, 64, &mut device);
-    Ok(path.stats().tx_packets - device.behind.len() as u64 - device.lost)
+    Ok(device.counts().sent)
 }
 
 /// Fills the free descriptors of a ring with the indexes of buffers, as a poll loop does in each
@@ -137,8 +81,8 @@ pub fn page<F>(path: &TxPath<F>) -> String {
 fn main() -> Result<(), Failure> {
     let receiver = UdpSocket::bind("127.0.0.1:0")?;
     let socket = UdpSocket::bind("127.0.0.1:0")?;
-    socket.connect(receiver.local_addr()?)?;
-    println!("{} datagrams went at once", over_a_socket(socket, vec![vec![1; 100]; 10])?);
+    let to = receiver.local_addr()?;
+    println!("{} datagrams went at once", over_a_socket(socket, to, vec![vec![1; 100]; 10])?);
 
     let mut path = TxPath::new(PathConfig::for_socket())?.with_qdisc("fq_codel", &["limit", "40"])?;
     for buffer in 0..32 {

@@ -57,8 +57,9 @@
 //! this crate's root would shadow Rust's `core` by [`core`].
 //!
 //! Features: `lab` adds virtual time with hosts that speak real TCP, `handoff` a queue that many
-//! threads send by (Linux), `live` packet I/O on Linux, `daemon` links that tc commands change
-//! while they run, `lint` a linter for policies of Linux's tc.
+//! threads send by, `udp`, `smoltcp` and `quinn` ready devices, `live` packet I/O on Linux,
+//! `daemon` links that tc commands change while they run, `lint` a linter for policies of Linux's
+//! tc.
 
 #![forbid(unsafe_code)]
 
@@ -78,6 +79,13 @@ pub use txweir_lint as lint;
 #[cfg(feature = "live")]
 pub use txweir_runtime as runtime;
 pub use txweir_tc as tc;
+
+#[cfg(feature = "quinn")]
+pub mod quinn;
+#[cfg(feature = "smoltcp")]
+pub mod smoltcp;
+#[cfg(feature = "udp")]
+pub mod udp;
 
 pub use txweir_core::{
     Admitted, Bytes, ClassId, Completed, ConfigError, DeviceError, Dql, DqlConfig, DropReason, Ecn, Env,

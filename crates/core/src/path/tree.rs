@@ -71,8 +71,13 @@ pub struct Place {
 impl Tree {
     /// Returns the tree that a device starts with: pfifo_fast.
     pub fn new(env: Env) -> Self {
+        Self::of_kinds(env, Registry::BUILT_IN)
+    }
+    /// Returns the same with another registry of the kinds that it makes. Of the built-in kinds
+    /// only those of the registry, and the defaults, are then part of the program.
+    pub fn of_kinds(env: Env, kinds: Registry) -> Self {
         let root = Node::new(Handle::NONE, Box::new(pfifo_fast::default_root(&env)));
-        let (bindings, index, kinds) = (Bindings::default(), Index::default(), Registry::BUILT_IN);
+        let (bindings, index) = (Bindings::default(), Index::default());
         let memory = tables::of_all(&root, &env);
         Self {
             root,

@@ -165,7 +165,7 @@ impl<'a> Trees<'a> {
 
     /// Returns the registry of the kinds of its qdiscs.
     pub fn kinds(&self) -> Registry {
-        self.paths.first().map_or(Registry::BUILT_IN, |(tree, _)| tree.kinds())
+        self.paths.first().map_or(Registry::only(&[]), |(tree, _)| tree.kinds())
     }
 
     /// Returns the place that a handle names: the handle itself, except that any minor number, 0

@@ -187,6 +187,11 @@ impl<F> TxPath<F> {
     /// Returns a path with the default root qdisc, pfifo_fast. All memory for packets is allocated
     /// here.
     pub fn new(config: PathConfig) -> Result<Self, DqlError> {
+        Self::of_kinds(config, Registry::BUILT_IN)
+    }
+
+    /// Returns the same with another registry of the kinds of its qdiscs ([`Registry::only`]).
+    pub fn of_kinds(config: PathConfig, kinds: Registry) -> Result<Self, DqlError> {
         let mut cx = Cx::new(config.pool, config.env.seed);
         let env = Env { packets: u32::try_from(config.pool).unwrap_or(u32::MAX), ..config.env };
         cx.trace = Trace::new(config.trace);
@@ -194,7 +199,7 @@ impl<F> TxPath<F> {
         frames.resize_with(cx.pool.capacity(), || None);
         Ok(Self {
             held: Held {
-                tree: Tree::new(env),
+                tree: Tree::of_kinds(env, kinds),
                 cx,
                 frames,
                 settled: true,

@@ -6,8 +6,8 @@ use crate::qdisc::KINDS;
 use crate::sched::spec::Spec;
 use crate::text::error::{ConfigError, ErrorKind, Object};
 
-/// The built-in kinds, and those that the owner of a tree has registered beside them. A value: a
-/// tree, a reader of commands and a check have one each.
+/// The built-in kinds, or some of them, and those that the owner of a tree has registered beside
+/// them. A value: a tree, a reader of commands and a check have one each.
 ///
 /// ```
 /// use txweir_core::qdisc::Registry;
@@ -21,12 +21,34 @@ use crate::text::error::{ConfigError, ErrorKind, Object};
 /// `examples/wfq.rs` of the crate `txweir` registers a kind of its own.
 #[derive(Clone, Copy, Debug)]
 pub struct Registry {
+    built_in: &'static [&'static Spec],
     own: &'static [&'static Spec],
 }
 
 impl Registry {
     /// The built-in kinds.
-    pub const BUILT_IN: Self = Self { own: &[] };
+    pub const BUILT_IN: Self = Self { built_in: KINDS, own: &[] };
+
+    /// Returns these kinds alone, each an entry made by `Spec::of`; of two with one name the first.
+    /// A program that makes its paths by `TxPath::of_kinds` has the code of these and of the
+    /// defaults in it, and not that of all built-in kinds.
+    ///
+    /// ```
+    /// use txweir_core::qdisc::{Registry, fq_codel::FqCodel};
+    /// use txweir_core::sched::spec::Spec;
+    /// use txweir_core::{PathConfig, TxPath};
+    ///
+    /// static FQ_CODEL: Spec = Spec::of::<FqCodel>();
+    /// static KINDS: &[&Spec] = &[&FQ_CODEL];
+    /// let path = TxPath::<u32>::of_kinds(PathConfig::for_socket(), Registry::only(KINDS))?;
+    /// let path = path.with_qdisc("fq_codel", &["flows", "64"])?;
+    /// assert!(path.with_qdisc("htb", &[]).is_err());
+    /// # Ok::<(), Box<dyn core::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub const fn only(kinds: &'static [&'static Spec]) -> Self {
+        Self { built_in: kinds, own: &[] }
+    }
 
     /// Returns the built-in kinds and these, each an entry made by `Spec::of`.
     ///
@@ -46,11 +68,11 @@ impl Registry {
                 return Err(ConfigError::new(ErrorKind::Exists, Object::Qdisc(None), expected, name));
             }
         }
-        Ok(Self { own })
+        Ok(Self { built_in: KINDS, own })
     }
     /// Returns every kind: the built-in ones in alphabetical order, then the registered ones.
     pub fn iter(&self) -> impl Iterator<Item = &'static Spec> + use<> {
-        KINDS.iter().chain(self.own).copied()
+        self.built_in.iter().chain(self.own).copied()
     }
     /// Returns the kind of that name, if there is one.
     pub fn get(&self, name: &str) -> Option<&'static Spec> {

@@ -104,7 +104,7 @@ impl Bias {
 
 impl<D: TxQueue> Owner<D> {
     /// Creates the owner of this queue. `None` if the queue has an owner already, if senders do not
-    /// run it (`Drain::Worker`), or if the system has no membarrier(2).
+    /// run it (`Drain::Worker`), or if the system has no membarrier(2), which only Linux has.
     #[must_use]
     pub fn new(queue: Arc<Queue<D>>) -> Option<Self> {
         if queue.runner.rules.drain != Drain::Caller

@@ -10,6 +10,7 @@ mod documentation;
 mod fidelity;
 mod filters;
 mod flent;
+mod foreign;
 mod html;
 mod ipv6;
 mod l4s;

@@ -2,5 +2,7 @@
 //! them as they are.
 
 mod examples;
+mod quinn;
 mod readme;
+mod ready;
 mod wfq;

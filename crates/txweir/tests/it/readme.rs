@@ -13,7 +13,7 @@ fn the_page_of_the_crate_shows_the_examples_as_they_are() {
     let channel = part(include_str!("../../examples/backpressure.rs"), "/// Sends `count`", "fn main()");
     assert!(page.contains(channel), "docs/crate.md does not show examples/backpressure.rs as it is");
     let wrapper =
-        part(include_str!("../../examples/smoltcp_device.rs"), "/// A device whose", "fn at(now: Time)");
+        part(include_str!("../../examples/smoltcp_device.rs"), "/// Puts a qdisc", "/// The results");
     assert!(page.contains(wrapper), "docs/crate.md does not show examples/smoltcp_device.rs as it is");
 }
 
@@ -22,12 +22,55 @@ fn the_page_of_devices_shows_the_example_as_it_is() {
     let page = include_str!("../../../../docs/embed.md");
     let source = include_str!("../../examples/embed.rs");
     for (from, to) in [
-        ("/// Most datagrams that", "/// Fills the free"),
+        ("/// Sends datagrams to", "/// Fills the free"),
         ("/// Fills the free", "/// Sends packets of 1500"),
         ("/// Sends packets of 1500", "/// Returns the numbers"),
         ("/// Returns the numbers", "fn main()"),
     ] {
         assert!(page.contains(part(source, from, to)), "docs/embed.md does not show `{from}` as it is");
+    }
+}
+
+#[test]
+fn the_page_of_programs_shows_them_as_they_are_and_they_are_short() {
+    let page = include_str!("../../../../docs/embed-programs.md");
+    // The part that the program's owner writes, and the part of it that the page shows.
+    for (source, from, to, shown, end) in [
+        (
+            include_str!("../../examples/sandbox.rs"),
+            "/// The card of a guest",
+            "/// The results",
+            "impl Card {",
+            "/// A packet on",
+        ),
+        (
+            include_str!("../../examples/quinn_bottleneck.rs"),
+            "/// One end of",
+            "/// The results",
+            "impl Transport",
+            "/// The results",
+        ),
+        (
+            include_str!("../../examples/tunnel.rs"),
+            "/// A socket of Tokio",
+            "#[tokio::main]",
+            "    /// Takes an IP packet",
+            "    /// Sends what may leave now",
+        ),
+        (
+            include_str!("../../examples/poll_loop.rs"),
+            "/// The core that runs",
+            "/// Nanoseconds between",
+            "impl Core {",
+            "/// Nanoseconds between",
+        ),
+    ] {
+        let lines = part(source, from, to).lines().count();
+        assert!(lines < 100, "{from}: {lines} lines");
+        assert!(
+            page.contains(part(source, shown, end)),
+            "docs/embed-programs.md does not show `{shown}` as it is"
+        );
     }
 }
 

@@ -12,6 +12,7 @@ use txweir::core::qdisc::Registry;
 use txweir::core::sched::spec::Spec;
 use txweir::tc::{Policy, Source};
 use txweir::{Env, ErrorKind};
+use txweir_laws::Part;
 use txweir_lint::check::{self, CheckOptions};
 use txweir_lint::script;
 
@@ -32,9 +33,8 @@ fn bands_share_the_line_by_weight() {
     assert_eq!([of(0), of(1), of(2), of(3)], [54, 18, 6, 2]);
 }
 
-#[test]
-fn the_laws_hold() {
-    txweir_laws::check(&WFQ, 12, 300).expect("the laws hold");
+mod the_laws {
+    txweir_laws::laws!(super::example::kind::Wfq);
 }
 
 #[test]
@@ -42,6 +42,7 @@ fn the_laws_can_fail() {
     static LAZY: Spec = Spec::of::<lazy::Lazy<0>>();
     let broken = txweir_laws::check(&LAZY, 4, 200).expect_err("a qdisc that keeps its packets");
     assert!(broken.starts_with("lazy: law "), "{broken}");
+    assert!(Part::Swarm.check(&LAZY, 4, 200).is_err());
 }
 
 #[test]

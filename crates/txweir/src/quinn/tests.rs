@@ -1,0 +1,147 @@
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::task::Wake as Wakes;
+
+use txweir_core::PathConfig;
+
+use super::*;
+
+/// A clock that goes on by a millisecond at each look.
+#[derive(Debug)]
+struct Ticks(Clock, AtomicU64);
+
+impl Ticks {
+    fn look(&self) -> Clock {
+        self.0 + Duration::from_millis(self.1.fetch_add(1, Ordering::Relaxed))
+    }
+}
+
+type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// A runtime that keeps its one task for the test.
+struct Kept {
+    ticks: Arc<Ticks>,
+    task: Mutex<Option<Task>>,
+}
+
+impl fmt::Debug for Kept {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Kept")
+    }
+}
+
+impl Runtime for Kept {
+    fn new_timer(&self, at: Clock) -> Pin<Box<dyn AsyncTimer>> {
+        Box::pin(Timer(Arc::clone(&self.ticks), at))
+    }
+    fn spawn(&self, task: Task) {
+        *self.task.lock().unwrap() = Some(task);
+    }
+    fn wrap_udp_socket(&self, _: std::net::UdpSocket) -> io::Result<Arc<dyn AsyncUdpSocket>> {
+        Ok(Arc::new(Counter::default()))
+    }
+    fn now(&self) -> Clock {
+        self.ticks.look()
+    }
+}
+
+#[derive(Debug)]
+struct Timer(Arc<Ticks>, Clock);
+
+impl AsyncTimer for Timer {
+    fn reset(mut self: Pin<&mut Self>, at: Clock) {
+        self.1 = at;
+    }
+    fn poll(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<()> {
+        if self.0.look() >= self.1 { Poll::Ready(()) } else { Poll::Pending }
+    }
+}
+
+/// A socket that counts what it takes, and has no room once in a while.
+#[derive(Debug, Default)]
+struct Counter {
+    calls: AtomicU64,
+    taken: AtomicU64,
+}
+
+impl AsyncUdpSocket for Counter {
+    fn create_io_poller(self: Arc<Self>) -> Pin<Box<dyn UdpPoller>> {
+        Box::pin(Always)
+    }
+    fn try_send(&self, _: &Transmit<'_>) -> io::Result<()> {
+        if self.calls.fetch_add(1, Ordering::Relaxed) % 3 == 1 {
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
+        self.taken.fetch_add(1, Ordering::Relaxed);
+        Ok(())
+    }
+    fn poll_recv(
+        &self,
+        _: &mut Context<'_>,
+        _: &mut [IoSliceMut<'_>],
+        _: &mut [RecvMeta],
+    ) -> Poll<io::Result<usize>> {
+        Poll::Pending
+    }
+    fn local_addr(&self) -> io::Result<SocketAddr> {
+        Ok(SocketAddr::from(([127, 0, 0, 1], 1)))
+    }
+}
+
+#[derive(Debug)]
+struct Always;
+
+impl UdpPoller for Always {
+    fn poll_writable(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+}
+
+#[derive(Default)]
+struct Flag(AtomicBool);
+
+impl Wakes for Flag {
+    fn wake(self: Arc<Self>) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// A task whose time has come, or whose socket has room again, before it sleeps runs once more: no
+/// timer and no socket would wake it. It ends with the socket.
+#[test]
+fn the_task_goes_on_until_nothing_waits() {
+    // A datagram of 1228 bytes takes 0.8 ms at 12 Mbit/s: less than from one look to the next.
+    runs_to_the_end("tbf", &["rate", "12mbit", "burst", "2000", "limit", "100kb"]);
+    runs_to_the_end("pfifo", &[]);
+}
+
+fn runs_to_the_end(qdisc: &str, options: &[&str]) {
+    let ticks = Arc::new(Ticks(tokio::time::Instant::now().into_std(), AtomicU64::new(0)));
+    let kept = Arc::new(Kept { ticks, task: Mutex::new(None) });
+    let inner = Arc::new(Counter::default());
+    let path = TxPath::new(PathConfig::for_socket()).unwrap().with_qdisc(qdisc, options).unwrap();
+    let socket = PathSocket::new(Arc::clone(&inner) as _, Arc::clone(&kept) as _, path, 1);
+    let mut task = kept.task.lock().unwrap().take().expect("the task that sends");
+    let flag = Arc::new(Flag::default());
+    let waker = Waker::from(Arc::clone(&flag));
+    let mut cx = Context::from_waker(&waker);
+    assert!(task.as_mut().poll(&mut cx).is_pending() && !flag.0.load(Ordering::Relaxed));
+    let transmit = Transmit {
+        destination: SocketAddr::from(([127, 0, 0, 1], 2)),
+        ecn: None,
+        contents: &[7; 1200],
+        segment_size: None,
+        src_ip: None,
+    };
+    for _ in 0..10 {
+        socket.try_send(&transmit).unwrap();
+    }
+    let mut runs = 0;
+    while flag.0.swap(false, Ordering::Relaxed) {
+        assert!(task.as_mut().poll(&mut cx).is_pending());
+        runs += 1;
+        assert!(runs < 100, "it sleeps when nothing waits");
+    }
+    assert_eq!(inner.taken.load(Ordering::Relaxed), 10);
+    drop(socket);
+    assert!(flag.0.load(Ordering::Relaxed) && task.as_mut().poll(&mut cx).is_ready());
+}
