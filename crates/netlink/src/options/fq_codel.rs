@@ -21,7 +21,9 @@ pub(super) fn read(options: &[u8]) -> Words {
         (Some(value), Some(mask)) => words.extend(pair(KEY, format!("{value}/{mask}"))),
         (None, None) => {}
         _ => {
-            return Err(Refusal::invalid("fq_codel: the selector of ce_threshold and its mask come together"));
+            return Err(Refusal::invalid(
+                "fq_codel: the selector of ce_threshold and its mask come together",
+            ));
         }
     }
     Ok(words)
