@@ -31,6 +31,7 @@ pub(super) fn words(spec: &'static Spec, o: &mut Members<'_>) -> Done<String> {
         "cake" | "cake_mq" => cake::words(o, &mut out)?,
         "dualpi2" => dualpi2(spec, o, &mut out)?,
         "fq" => fq(spec, o, &mut out)?,
+        "fq_codel" => fq_codel(spec, o, &mut out)?,
         "gred" => gred::words(o, &mut out)?,
         "htb" => htb(spec, o, &mut out)?,
         "mqprio" => mqprio(o, &mut out)?,
@@ -175,6 +176,16 @@ fn fq(spec: &'static Spec, o: &mut Members<'_>, out: &mut String) -> Done {
     }
     if let Some(ns) = o.uint("timer_slack")? {
         push(out, "timer_slack", &ns.to_string());
+    }
+    Ok(())
+}
+
+/// The selector of the threshold is two numbers in JSON.
+fn fq_codel(spec: &'static Spec, o: &mut Members<'_>, out: &mut String) -> Done {
+    const KEY: &str = "ce_threshold_selector";
+    declared(spec, &[KEY], o, out)?;
+    if let Some(value) = o.uint(KEY)? {
+        push(out, KEY, &format!("{value}/{}", o.need_uint("ce_threshold_mask")?));
     }
     Ok(())
 }

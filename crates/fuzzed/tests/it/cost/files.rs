@@ -88,7 +88,7 @@ pub fn cases() -> Vec<Case> {
                 "{TOP}{LINK}policy = \"\"\"\nqdisc add root handle 1: htb default 1\n{lines}\"\"\"\n{STREAM}"
             )
         }),
-        text("groups of traffic", 60, |n| {
+        text("groups of traffic", 240, |n| {
             let groups = each(n, |i| {
                 format!(
                     "[[traffic]]\nname = \"t{i}\"\nfrom = \"x\"\nto = \"y\"\nkind = \"stream\"\nstart = \"1s\"\n"
