@@ -4,8 +4,8 @@
 //! The package is `python/txweir`; its `_native` is this library, and `_native.pyi` has the types
 //! of all that is here. Python code does what needs no speed: arguments, progress, sweeps.
 //!
-//! No thread of Python waits for a run: the interpreter is released, and every [`watch::STEP`] the
-//! run looks for signals. No panic crosses the border ([`error::guarded`]).
+//! No thread of Python waits for a run: the interpreter is released, and every `watch::STEP` the
+//! run looks for signals. No panic crosses the border (`error::guarded`).
 
 #![forbid(unsafe_code)]
 
