@@ -75,6 +75,12 @@ def tbf(d, rate):
     return f" rate {rate}bit burst {burst} {end}{peak}{charged}"
 
 
+def tbf_whole(d, rate):
+    """With a bucket and a rate of whole ticks: the tc of a later kernel rounds parts of ticks in another way."""
+    mbit = max(mbit for mbit in (1, 2, 8, 16, 40, 80) if mbit == 1 or mbit * 1_000_000 <= rate)
+    return f" rate {mbit}mbit burst {d.of(2000, 4000, 20_000)} limit {d.between(1600, 80_000)}"
+
+
 def netem(d, rate):
     """Without chances: what is drawn is which words stand there."""
     delay = f" delay {d.between(300, 30_000)}us"
@@ -188,6 +194,36 @@ def cake(d, rate):
             + d.sometimes(30, f" overhead {d.of(-14, 4, 38)} mpu {d.of(0, 64, 84)}" + d.sometimes(50, d.of(" atm", " ptm"))))
 
 
+def cake_mq(d, rate):
+    # Its shares change each 200 us where a queue has work: at the rates below many a time.
+    return cake(d, rate)
+
+
+# What a device carries by its word, kbit/s, which the slopes of cbs belong to.
+PORT_KBIT = 10_000_000
+# cbs-grain: slopes of some bytes each microsecond, so that what is cut off the credit is less than the clock shows.
+SLOPES_KBIT = (8_000, 16_000, 32_000, 64_000)
+
+
+def cbs(d, rate):
+    slope = max([slope for slope in SLOPES_KBIT if slope <= rate // 1000] or SLOPES_KBIT[:1])
+    return (f" idleslope {slope} sendslope {slope - PORT_KBIT} hicredit {d.of(0, 1, 7, 30, d.between(0, 3000))}"
+            + f" locredit {d.of(-1600, -1514, -320, 0, -d.between(0, 9000))}")
+
+
+def etf(d, rate):
+    # etf-timer: a timer is late by less than this.
+    return f" clockid CLOCK_TAI delta {d.of(20_000, 100_000, 300_000, 2_000_000)}"
+
+
+def dualpi2(d, rate):
+    """With an update that comes after the end: its probability stays zero."""
+    return (" tupdate 4s no_split_gso" + d.sometimes(50, f" limit {d.between(2, 80)}") + d.sometimes(25, f" memlimit {d.of(3000, 20_000, 60_000)}")
+            + d.sometimes(50, f" step_thresh {d.of('2s', '1ms', '5ms', '20ms', '1p', '3p', '10p')}") + d.sometimes(30, f" min_qlen_step {d.between(0, 5)}")
+            + d.sometimes(50, f" classic_protection {d.of(0, 5, 25, 50, 90, 100)}%") + d.sometimes(30, f" coupling_factor {d.between(1, 5)}")
+            + d.sometimes(30, " any_ect") + d.sometimes(30, " overflow") + d.sometimes(30, " drop_enqueue"))
+
+
 # How a case of a kind in the tree is compared: rows of PARITY.md that it may show.
 LAW = {"row": "codel-newton-range", "waives": ["law"]}
 MEANT = {
@@ -208,6 +244,13 @@ MEANT = {
     "taprio": [{"row": "taprio-drops", "waives": ["drops", "backlog", "qlen", "text"]}, {"row": "own-timers", "waives": ["overlimits"]}],
     "mqprio": [{"row": "mqprio-class-packets", "waives": ["class_qlen"]}],
     "multiq": [{"row": "multi-queue-polls", "waives": ["overlimits"]}, {"row": "multiq-backlog", "waives": ["backlog"]}],
+    # Where its default qdisc stands in a listing hangs on the kernel's table of numbers.
+    "cbs": [{"row": "cbs-drops", "waives": ["drops", "(dropped"]}, {"row": "cbs-grain", "waives": ["time", "order"]},
+            {"row": "cbs-child-shown", "waives": ["text"]}],
+    "dualpi2": [{"row": "dualpi2-idle-show", "waives": ["delay-c", "delay-l", "delay_c", "delay_l"]}],
+    "cake_mq": [{"row": "cake-mq-shown", "waives": ["active_queues", "capacity_estimate", "threshold_rate", "flow_quantum", "text"]},
+                {"row": "cake-drop-next", "waives": ["drop_next", "blue_timer"]},
+                {"row": "cake-longest", "waives": ["law"]}],
     "cake": [{"row": "cake-drop-next", "waives": ["drop_next", "blue_timer"]},
              {"row": "cake-idle-timer", "waives": ["overlimits"]},
              {"row": "cake-longest", "waives": ["law"]}],
@@ -231,30 +274,36 @@ KINDS = {
     "gred": lambda d, rate: policies_gred.setup(d),
     # Its options are those of `policies_taprio`.
     "taprio": lambda d, rate: "",
-    "mq": lambda d, rate: "", "mqprio": lambda d, rate: "",
+    "mq": lambda d, rate: "", "mqprio": lambda d, rate: "", "cbs": cbs, "etf": etf,
 }
+# Kinds that only a later kernel has, with those that its cases are made of beside them.
+LATER = {"dualpi2": dualpi2, "cake_mq": cake_mq, "tbf": tbf_whole,
+         **{kind: KINDS[kind] for kind in ("pfifo", "bfifo", "prio", "drr", "ets", "codel", "fq_codel", "mq")}}
 # Kinds with classes that may have qdiscs of any kind.
-INNER = ("prio", "ets", "tbf", "drr", "qfq", "multiq", "netem", "red")
+INNER = ("prio", "ets", "tbf", "drr", "qfq", "multiq", "netem", "red", "cbs")
 # Those that hold packets back; red takes one that does for an empty queue (red-idle-child).
-SHAPING = ("tbf", "netem", "fq", "cake", "plug")
+SHAPING = ("tbf", "netem", "fq", "cake", "plug", "cbs", "etf")
 # Those that a tree may have at its root in place of a tbf.
-ROOTS = ("netem", "fq", "cake", "htb", "hfsc", "taprio", "mq", "mqprio")
+ROOTS = ("netem", "fq", "cake", "htb", "hfsc", "taprio", "mq", "mqprio", "cbs", "etf", "cake_mq")
 # A change makes a new qdisc of these, is refused, or has nothing to say. taprio-change: a change of a schedule opens all gates.
-UNCHANGED = ("pfifo_fast", "sfq", "multiq", "htb", "hfsc", "taprio", "mq", "mqprio")
+# cake-mq-change: idle queues have other rates for a while, and so other tins.
+UNCHANGED = ("pfifo_fast", "sfq", "multiq", "htb", "hfsc", "taprio", "mq", "mqprio", "etf", "cake_mq")
 # Trees of classes, which stand at the root.
 TREES = ("htb", "hfsc")
 # Kinds that stand nowhere but at the root.
-AT_ROOT = (*TREES, "taprio", "mq", "mqprio")
+AT_ROOT = (*TREES, "taprio", "mq", "mqprio", "cake_mq")
 # Those that only stand for the qdiscs of each queue.
-FOR_QUEUES = ("mq", "mqprio")
+FOR_QUEUES = ("mq", "mqprio", "cake_mq")
 # Kinds that need a device of several queues.
 BY_QUEUE = ("multiq", "taprio", *FOR_QUEUES)
 
 
 def children(kind, options, queues):
     """The minor numbers of a kind's classes that are there without a command."""
-    if kind in ("tbf", "netem", "red"):
+    if kind in ("tbf", "netem", "red", "cbs"):
         return [1]
+    if kind == "cake_mq":
+        return []
     if kind in BY_QUEUE:
         return range(1, queues + 1)
     if kind in ("prio", "ets"):
@@ -265,14 +314,19 @@ def children(kind, options, queues):
 class Policy:
     """A random tree: the lines that make it, and lines that change it."""
 
-    def __init__(self, draw, kinds, queues=1, by_chance=False):
+    def __init__(self, draw, kinds, queues=1, by_chance=False, later=False):
         self.draw, self.kinds, self.lines, self.nodes, self.next = draw, [k for k in kinds if k not in AT_ROOT], [], [], 1
-        self.queues, self.classes, self.options = queues, [], {**KINDS, **(BY_CHANCE if by_chance else {})}
+        self.queues, self.classes, self.options = queues, [], {**(LATER if later else KINDS), **(BY_CHANCE if by_chance else {})}
         self.rate = draw.of(500_000, 1_000_000, 4_000_000, 10_000_000, 50_000_000)
         # The shares below are at least a tenth.
         self.extreme = draw.chance(25)
         if self.extreme:
             self.rate = draw.of(8, 80, 800, 8_000, 64_000, 400_000_000, 1_000_000_000, 10_000_000_000, 100_000_000_000)
+        if "cbs" in kinds:
+            self.extreme, self.rate = False, 1000 * draw.of(*SLOPES_KBIT)
+        if "dualpi2" in kinds:
+            # All is over before its first update.
+            self.extreme, self.rate = False, draw.of(8_000_000, 16_000_000, 40_000_000)
         # Sums over what is sent, if a change drops packets that Linux counts as sent.
         self.shrunk, self.peeked, self.deletes = set(), False, False
         # The virtual queues of each gred that have parameters.
@@ -303,7 +357,7 @@ class Policy:
 
     def add(self, place, kind, rate, depth, shaping=True):
         handle, options = self.next, self.options[kind](self.draw, rate)
-        if depth == 0 and kind == "cake" and "bandwidth" not in options:
+        if depth == 0 and kind in ("cake", "cake_mq") and "bandwidth" not in options:
             options = f" bandwidth {rate}bit{options}"
         if depth == 0 and kind == "fq" and "maxrate" not in options:
             options += f" maxrate {fq_rate(rate)}bit"
@@ -328,6 +382,12 @@ class Policy:
             often = 25 if kind in ("netem", "red") else 100 if depth == 0 else 60
             if depth < 3 and self.next < 16 and self.draw.chance(often):
                 kinds = [k for k in self.kinds if not (depth == 2 and k in INNER) and (shaping or k not in SHAPING)]
+                # etf-peek: no qdisc above looks at its first packet. taprio-launch, and fq has launch times of another clock.
+                above = {k for _, _, k, _ in self.nodes}
+                if above & {*SHAPING, *TREES, "taprio"} - {"etf"}:
+                    kinds = [k for k in kinds if k != "etf"]
+                if "etf" in above:
+                    kinds = [k for k in kinds if k in ("etf", "prio", "pfifo", "bfifo", "multiq", "pfifo_head_drop")]
                 if kinds:
                     child = "tbf" if kind in FOR_QUEUES and self.draw.chance(60) else self.draw.of(*kinds)
                     self.add(f"parent {handle:x}:{minor:x}", child, max(8, rate * self.draw.between(3, 9) // 10), depth + 1, shaping)
@@ -468,11 +528,13 @@ def meant(policy):
             rows.append({"row": "tbf-gso-cut", "waives": ["qlen", "class_qlen"]})
     if policy.super_packets and {"cake", "tbf"} <= kinds:
         rows.append({"row": "cake-gso-cut", "waives": ["memory_used", "used:"]})
+    if policy.super_packets and {"dualpi2", "tbf"} <= kinds:
+        rows.append({"row": "dualpi2-gso-cut", "waives": ["memory-used", "max-memory-used", "memory_used"]})
     return [row for index, row in enumerate(rows) if row not in rows[:index]]
 
 
 # Those that tell flows apart by their headers, which the kernel looks for behind the tags of a packet socket, where they are not.
-HASHING = {"sfb", "hhf", "sfq", "choke", "fq_codel", "fq_pie", "fq", "cake"}
+HASHING = {"sfb", "hhf", "sfq", "choke", "fq_codel", "fq_pie", "fq", "cake", "cake_mq"}
 # Linux cannot mark a frame of so many bytes that a packet socket has sent: its IP header lies in a fragment.
 PAGE = 4096
 # A case is over after so long at the slowest rates: what waits then is in the last counters.
@@ -528,14 +590,16 @@ def stream(d, policy, kinds, index, count, budget, load, big):
         drawn["priority"], drawn["queue"] = policy.gates.place()
     elif policy.queues > 1:
         drawn["queue"] = d.between(0, policy.queues - 1)
+    if "etf" in kinds and d.chance(95):
+        drawn["txtime"], drawn["txtime_clock"] = [d.of(0, 3, 3) * 1_000_000, d.of(3, 12, 40) * 1_000_000], "tai"
     # taprio-launch: a taprio drops by launch times.
     if "fq" in kinds and not policy.gates and d.chance(30):
         drawn["txtime"] = [0, d.of(1, 5, 15) * 1_000_000]
     return drawn
 
 
-def scenario(seed, kinds):
-    """A whole random scenario, as a table of a scenario file."""
+def scenario(seed, kinds, later=False):
+    """A whole random scenario, as a table of a scenario file; `later`: of the kinds for a later kernel."""
     if kinds == ["htb"]:
         return policies_htb.scenario(seed)
     if kinds == ["hfsc"]:
@@ -546,15 +610,18 @@ def scenario(seed, kinds):
         kinds = [d.of(*kinds) for _ in range(d.between(1, 5))]
     queues = d.of(2, 4, 8) if set(BY_QUEUE) & set(kinds) else 1
     by_chance = bool(BY_CHANCE.keys() & set(kinds)) and d.chance(15)
-    policy = Policy(d, kinds, queues, by_chance)
+    policy = Policy(d, kinds, queues, by_chance, later)
     # A target of seconds is reached where a packet takes seconds.
     by_chance = by_chance or policy.rate < 100_000 and any(kind in ("pie", "fq_pie") for _, _, kind, _ in policy.nodes)
     kinds = {kind for _, _, kind, _ in policy.nodes}
     # cake-gso-cut, netem-corrupt-gso: cake leaves super-packets whole here.
     policy.super_packets = not policy.stab and "fq" not in kinds and d.chance(20)
+    # taprio-stuck: one that fits into an opening without the headers of its segments, and not with them.
+    policy.super_packets &= not policy.gates or policy.gates.shortest >= 100_000
     if policy.super_packets:
         # The pieces that tbf makes take other memory: so many are not worth a limit of their own.
-        policy.lines = [re.sub(r" memlimit \S+", "", line) + " no-split-gso" if ": cake" in line else line for line in policy.lines]
+        whole = {True: " no-split-gso", False: ""}
+        policy.lines = [re.sub(r" memlimit \S+", "", line) + whole[": cake" in line] for line in policy.lines]
         # tbf-gso-cut: pieces take more places of a limit above the tbf.
         if any(kind == "tbf" and place != "root" for place, _, kind, _ in policy.nodes):
             policy.places = 1000
@@ -581,6 +648,6 @@ def scenario(seed, kinds):
              "parity": meant(policy), "details": d.chance(25)}
     if by_chance and BY_CHANCE.keys() & kinds:
         drawn["random"] = True
-    if "cake" in kinds:
+    if kinds & {"cake", "cake_mq"}:
         drawn["hashed"] = True
     return drawn

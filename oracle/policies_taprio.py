@@ -30,6 +30,7 @@ class Gates:
                 never &= ~gates
             entries += [(never, d.of(20_000, 200_000))] if never else []
         cycle = sum(ns for _, ns in entries)
+        self.shortest = min(ns for _, ns in entries)
         base = d.of(0, 0, d.between(1, 2_000_000))
         return (f" base-time {base}" + "".join(f" sched-entry S {gates:x} {ns}" for gates, ns in entries)
                 + d.sometimes(20, f" cycle-time {cycle * d.between(6, 14) // 10}") + " clockid CLOCK_MONOTONIC")

@@ -17,6 +17,7 @@ use txweir_core::qdisc::rough::Profile;
 use txweir_core::qdisc::sfb;
 use txweir_core::qdisc::sfq::Seconds;
 use txweir_core::qdisc::taprio::Entries;
+use txweir_core::qdisc::taprio::Sdus;
 use txweir_core::sched::classful::{ClassAt, ClassSpec};
 use txweir_core::sched::erased::Qdisc;
 use txweir_core::sched::spec::Spec;
@@ -143,6 +144,7 @@ pub(crate) fn value_words(param: &Param, rng: &mut Rng) -> Vec<String> {
         e if e == Rates::EXPECTED => {
             (0..1 + rng.below(4)).map(|_| exact_of(&Rate(log_uniform(rng, 1_000_000_000)))).collect()
         }
+        e if e == Sdus::EXPECTED => (0..1 + rng.below(4)).map(|_| rng.below(4000).to_string()).collect(),
         e if e == Preemption::EXPECTED => {
             (0..1 + rng.below(4)).map(|_| (*pick(rng, &["E", "P"])).into()).collect()
         }
@@ -214,10 +216,11 @@ const MQPRIO: [&str; 3] = [
 ];
 
 /// Options of taprio, whose independent random words hardly ever fit together.
-const TAPRIO: [&str; 4] = [
+const TAPRIO: [&str; 5] = [
     "num_tc 2 map 0 1 queues 1@0 1@1 clockid TAI sched-entry S 1 300000 sched-entry S 2 700000",
     "num_tc 2 map 0 1 1 queues 1@1 1@0 clockid TAI base-time 5000 sched-entry S 3 2000000 sched-entry S 2 1500000",
     "num_tc 3 map 0 1 2 queues 1@0 1@1 1@2 clockid MONOTONIC sched-entry S 7 4000000 sched-entry S 4 20000",
+    "num_tc 2 map 0 1 queues 1@0 1@1 clockid TAI max-sdu 900 fp E E sched-entry S 1 300000 sched-entry S 3 700000",
     "num_tc 1 queues 2@0 clockid TAI cycle-time 900000 sched-entry S 1 300000 sched-entry S 0 700000",
 ];
 
@@ -404,6 +407,7 @@ pub fn agree(declared: &str, exact: &str, json: &Json) -> bool {
             parts.iter().map(part).collect::<Vec<_>>().join(" ") == exact
         }
         Json::Rows(_) | Json::Objects(_) => false,
+        Json::Texts(all) => all.join(" ") == exact,
         Json::List(l) if declared == Rates::EXPECTED => {
             l.iter().map(|n| format!("{n}bps")).collect::<Vec<_>>().join(" ") == exact
         }

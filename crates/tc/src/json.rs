@@ -53,6 +53,7 @@ impl Object {
                 };
                 self.raw(key, &list(all.iter().map(object)))
             }
+            Json::Texts(all) => self.raw(key, &list(all.iter().map(|text| quote(text)))),
             Json::Rows(rows) => self.raw(key, &list(rows.iter().map(|row| numbers(row)))),
         }
     }

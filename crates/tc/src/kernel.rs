@@ -94,7 +94,11 @@ pub(crate) fn for_qdisc(cmd: &QdiscCommand, err: &ConfigError) -> Option<&'stati
         // One at mq itself has no effect there.
         (ErrorKind::Unsupported, "stab", _) if err.object == Object::Root => return None,
         (ErrorKind::Unsupported, "stab", _) => STAB_BELOW,
+        (ErrorKind::Unsupported, "fp", _) if err.object == Object::Kind("taprio") => {
+            "Error: Preemption only supported with full offload."
+        }
         (ErrorKind::Unsupported, ..) => NOT_SUPPORTED,
+        (ErrorKind::OutOfRange, "max-sdu", _) => "Error: sch_taprio: TC max SDU exceeds device max MTU.",
         (ErrorKind::Missing, "clockid", _) if err.object == Object::Kind("taprio") => {
             "Error: Specifying a 'clockid' is mandatory."
         }

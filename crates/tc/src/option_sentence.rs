@@ -150,7 +150,7 @@ fn illegal(object: Object, kind: &str, key: &str, err: &ConfigError, words: &[&s
             _ => said(format!("The number of \"{key}\" must be <= 16")),
         },
         ("prio", "priomap") => "Illegal \"priomap\" element".into(),
-        ("mqprio" | "taprio", "map" | "queues") => unknown(kind, word),
+        ("mqprio" | "taprio", "map" | "queues") | ("taprio", "max-sdu" | "fp") => unknown(kind, word),
         ("mqprio", "min_rate" | "max_rate") if !words.contains(&"bw_rlimit") => unknown(kind, key),
         ("mqprio", "min_rate" | "max_rate") => unknown(kind, word),
         ("mqprio", "mode" | "shaper") => said(format!("Illegal {key} ({word})")),

@@ -18,7 +18,7 @@ use crate::refusal;
 use crate::show;
 use crate::source::Source;
 use crate::tool::{self, Devices};
-use crate::warning::{bare_rates, estimator};
+use crate::warning::{bare_rates, without_effect};
 
 /// Name of a device that no line names.
 pub const UNNAMED: &str = "dev";
@@ -58,9 +58,9 @@ impl Policy {
             match line.and_then(|line| read(&source, &line)) {
                 Ok(cmd) => {
                     if let Command::Qdisc(qdisc) = &cmd {
-                        policy
-                            .warnings
-                            .extend(bare_rates(&source, qdisc).into_iter().chain(estimator(&source, qdisc)));
+                        policy.warnings.extend(
+                            bare_rates(&source, qdisc).into_iter().chain(without_effect(&source, qdisc)),
+                        );
                     }
                     policy.commands.push(cmd);
                 }

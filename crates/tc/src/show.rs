@@ -433,6 +433,7 @@ fn options(qdisc: &dyn Qdisc, form: &Form) -> Vec<Printed> {
     }
     let mut printed = Vec::new();
     qdisc.options(&mut |o| printed.extend(option(&o, form)));
+    // No qdisc has it since Linux 2.6.27.
     let multiqueue = Printed { key: "multiqueue", text: None, json: Some(Json::Bool(false)) };
     match qdisc.spec().kind {
         "multiq" => {

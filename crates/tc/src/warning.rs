@@ -11,11 +11,25 @@ use crate::source::Source;
 use crate::suggest::is_number;
 
 /// Warns of a rate estimator, which would only add a line to the output of `-s`.
-pub(crate) fn estimator(source: &Arc<Source>, cmd: &QdiscCommand) -> Option<Diagnostic> {
+fn estimator(source: &Arc<Source>, cmd: &QdiscCommand) -> Option<Diagnostic> {
     let said = cmd.estimator.as_ref()?;
     let message = "no rates are estimated here: this changes nothing";
     let warning = Diagnostic::error(code::UNSUPPORTED, source, said.span.clone(), message).warning();
     Some(warning.hint(Some("leave it out, and divide the counts of -s by the time between".into())))
+}
+
+/// Warns of words that are taken as in Linux, and change nothing.
+pub(crate) fn without_effect(source: &Arc<Source>, cmd: &QdiscCommand) -> Vec<Diagnostic> {
+    estimator(source, cmd).into_iter().chain(multiqueue(source, cmd)).collect()
+}
+
+/// Warns of prio's `multiqueue`, which had an effect before Linux 2.6.27.
+fn multiqueue(source: &Arc<Source>, cmd: &QdiscCommand) -> Option<Diagnostic> {
+    cmd.kind.as_ref().filter(|kind| kind.text == "prio")?;
+    let word = cmd.options.iter().find(|word| word.text == "multiqueue")?;
+    let message = "multiqueue changes nothing";
+    let warning = Diagnostic::error(code::UNSUPPORTED, source, word.span.clone(), message).warning();
+    Some(warning.hint(Some("leave it out; multiq has a band for each queue of the device".into())))
 }
 
 /// Warns of rates without a unit: tc reads `rate 10` as ten bits per second.

@@ -80,6 +80,8 @@ pub struct Schedule {
     extension: u64,
     /// Time at which it begins.
     start: u64,
+    /// Longest frame of each class by decree, bytes.
+    frames: [u32; CLASSES_MAX],
 }
 
 impl Schedule {
@@ -110,7 +112,19 @@ impl Schedule {
             ns
         };
         let openings = (0..entries.len()).map(opening).collect();
-        Some(Self { entries: entries.to_vec(), openings, always, cycle, extension, start })
+        let frames = [u32::MAX; CLASSES_MAX];
+        Some(Self { entries: entries.to_vec(), openings, always, cycle, extension, start, frames })
+    }
+    /// Sets the longest frame of each class, bytes with the link header; `u32::MAX` for no bound.
+    #[must_use]
+    pub const fn with_frames(mut self, frames: [u32; CLASSES_MAX]) -> Self {
+        self.frames = frames;
+        self
+    }
+    /// Returns the longest frame that a class may send by decree, bytes; `u32::MAX` for no bound.
+    #[must_use]
+    pub const fn frame(&self, tc: usize) -> u32 {
+        self.frames[tc]
     }
     /// Returns the time from cycle to cycle.
     fn whole(&self) -> u64 {

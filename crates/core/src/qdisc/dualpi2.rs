@@ -199,10 +199,7 @@ impl Discipline for Dualpi2 {
             // Checked first: a sender that can wait should, also one of a packet to be cut.
             Verdict::Full
         } else if m.segs > 1 && self.rules.split_gso {
-            // A size table above translates this size: none of the pieces is charged more than the
-            // whole.
-            let real = m.len.saturating_add((u32::from(m.segs) - 1).saturating_mul(m.header_len.into()));
-            Verdict::Cut(if m.wire_len == real { m.segment_len() } else { m.wire_len.max(m.segment_len()) })
+            Verdict::cut_into_segments(m)
         } else if self.memory + memory::of(m) > self.rules.memory {
             Verdict::Full
         } else {

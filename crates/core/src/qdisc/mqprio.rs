@@ -329,7 +329,7 @@ by_queue::classes!(Mqprio, default_child);
 
 /// Reads words while `one` accepts them. Refuses an empty list, and one of more values than there
 /// can be traffic classes.
-fn several<T>(
+pub(super) fn several<T>(
     words: &mut Words<'_>,
     one: impl Fn(&mut Words<'_>) -> Result<T, Refusal>,
 ) -> Result<Vec<T>, Refusal> {
@@ -344,7 +344,7 @@ fn several<T>(
     if all.is_empty() || all.len() > CLASSES_MAX { Err(Refusal::NotSuch) } else { Ok(all) }
 }
 
-fn spaced<T>(
+pub(super) fn spaced<T>(
     f: &mut dyn core::fmt::Write,
     all: &[T],
     one: impl Fn(&mut dyn core::fmt::Write, &T) -> core::fmt::Result,
@@ -433,15 +433,21 @@ impl Value for Rates {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Preemption(pub Vec<bool>);
 
+impl Preemption {
+    const fn letter(preemptible: bool) -> &'static str {
+        if preemptible { "P" } else { "E" }
+    }
+}
+
 impl Show for Preemption {
     fn is_set(&self) -> bool {
         !self.0.is_empty()
     }
     fn text(&self, f: &mut dyn core::fmt::Write) -> core::fmt::Result {
-        spaced(f, &self.0, |f, p| f.write_char(if *p { 'P' } else { 'E' }))
+        spaced(f, &self.0, |f, p| f.write_str(Self::letter(*p)))
     }
     fn json(&self) -> Json {
-        Json::Text(text_of(self))
+        Json::Texts(self.0.iter().map(|p| Self::letter(*p).into()).collect())
     }
 }
 

@@ -45,6 +45,9 @@ crate::params! {
         /// Share of departing traffic for which TCP control segments have a band before all others;
         /// none unless given (not in Linux).
         tcpctl: Option<Percent> = None, keys ["tcpctl"];
+        /// A band for each queue of the device, before Linux 2.6.27. Has no effect, as in Linux
+        /// since then: multiq has a band for each queue.
+        multiqueue: bool = false, flags ["multiqueue" = true];
     }
 }
 
@@ -84,6 +87,7 @@ impl Discipline for Prio {
 
     fn resolve(cfg: &mut Config, _old: Option<&Config>, _env: &Env) -> Result<(), ConfigError> {
         cfg.tcpctl = band_share(cfg.tcpctl);
+        cfg.multiqueue = false;
         match cfg.priomap.0.iter().find(|b| u32::from(**b) >= cfg.bands) {
             None => Ok(()),
             Some(bad) => {

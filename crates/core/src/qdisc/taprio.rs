@@ -8,14 +8,16 @@
 //! - I1: a packet leaves while the gate of its class is open, and early enough to be sent before
 //!   that closes, at the rate of the link as it was when the qdisc was made.
 //! - I2: a packet waits in a queue of the class of its priority.
-//! - I3: a packet that no opening of its class is long enough for is dropped when it comes.
+//! - I3: a packet that no opening of its class is long enough for, or that is longer than its
+//!   class may send, is dropped when it comes.
 //! - I4: a queue's bit in `active` is set from its first packet until it has answered that it is
 //!   empty.
-//! - Differs from Linux (PARITY.md: taprio-assist, taprio-change, taprio-clock, taprio-drops,
-//!   taprio-entries, taprio-graft, taprio-launch, taprio-link-rate, taprio-pending, taprio-queue,
-//!   taprio-same-change, taprio-stuck).
+//! - Differs from Linux (PARITY.md: taprio-assist, taprio-change, taprio-clock,
+//!   taprio-cut-drops, taprio-drops, taprio-entries, taprio-graft, taprio-launch, taprio-link-rate,
+//!   taprio-pending, taprio-queue, taprio-same-change, taprio-sdu, taprio-stuck).
 
 mod entries;
+mod sdus;
 
 use alloc::format;
 use alloc::vec::Vec;
@@ -35,7 +37,7 @@ use crate::packet::route::Candidate;
 use crate::qdisc::etf::Clock;
 use crate::qdisc::fifo::NoStats;
 use crate::qdisc::leaf;
-use crate::qdisc::mqprio::Ranges;
+use crate::qdisc::mqprio::{Preemption, Ranges};
 use crate::qdisc::multiq::several_queues;
 use crate::sched::answer::{Next, Verdict};
 use crate::sched::capability::{Capability, Classes};
@@ -46,9 +48,10 @@ use crate::sched::node::{Class, Peek};
 use crate::sched::spec::{ClassShape, Flags};
 use crate::sched::traffic::{CLASSES_MAX, Range, TrafficClasses};
 use crate::text::error::{ConfigError, ErrorKind, Object};
-use crate::text::value::{Hex, PrioMap, Value as _, exact_of};
+use crate::text::value::{Hex, PrioMap, Value as _, exact_of, text_of};
 
 pub use entries::Entries;
+pub use sdus::Sdus;
 
 crate::params! {
     /// Parameters of taprio.
@@ -75,6 +78,13 @@ crate::params! {
         /// The entries of the schedule, each `S` (set gates), the classes whose gates are open as
         /// the bits of a hexadecimal number, and nanoseconds. At least one must be given.
         sched_entry: Entries = Entries::default(), keys ["sched-entry"];
+        /// Longest packet of each class from class 0, bytes without the link header (IEEE
+        /// 802.1Q's queueMaxSDU); 0 for no bound. A super-packet is cut into segments first. A
+        /// change keeps those left out, and a new value comes with its schedule.
+        max_sdu: Sdus = Sdus(Vec::new()), keys ["max-sdu"];
+        /// For each class, express frames (E) or preemptible ones (P), IEEE 802.1Qbu. P is refused,
+        /// because a card interrupts frames that keeps the schedule itself.
+        fp: Preemption = Preemption(Vec::new()), keys ["fp"];
         /// Work of the network card: 1 to give packets launch times, 2 to keep the schedule.
         /// Refused but for 0, because the engine keeps the schedule.
         flags: Hex = Hex(0), keys ["flags"];
@@ -89,7 +99,25 @@ impl Config {
         TrafficClasses::new(self.map.0, &self.queues.0)
     }
     fn schedule(&self, now: Instant) -> Option<Schedule> {
-        Schedule::new(&self.sched_entry.0, self.cycle_time, self.cycle_time_extension, self.base_time, now)
+        let Self { cycle_time, cycle_time_extension, base_time, .. } = *self;
+        let schedule = Schedule::new(&self.sched_entry.0, cycle_time, cycle_time_extension, base_time, now)?;
+        Some(schedule.with_frames(self.max_sdu.frames()))
+    }
+    /// Brings the longest packets to one for each class: a change keeps those that it leaves out.
+    fn fill_sdus(&mut self, old: Option<&Self>) -> Result<(), ConfigError> {
+        let Sdus(sdus) = &mut self.max_sdu;
+        if let Some(large) = sdus.iter().find(|sdu| **sdu > MTU_MAX) {
+            let expected = format!("at most {MTU_MAX} bytes, the largest MTU of a device");
+            let err = ConfigError::new(ErrorKind::OutOfRange, Object::Kind(Taprio::KIND), expected, large);
+            return Err(err.key("max-sdu"));
+        }
+        let kept = old.map_or(&[][..], |old| &old.max_sdu.0);
+        sdus.extend(kept.iter().skip(sdus.len()));
+        sdus.resize(self.num_tc as usize, 0);
+        if sdus.iter().all(|sdu| *sdu == 0) {
+            sdus.clear();
+        }
+        Ok(())
     }
     fn check_classes(&self, env: &Env) -> Result<(), ConfigError> {
         let bad = |key: &str, expected: &dyn core::fmt::Display, given: &dyn core::fmt::Display| {
@@ -160,8 +188,12 @@ const FRAME_MIN: u32 = 60;
 const CYCLE_MAX: u64 = i32::MAX as u64;
 /// The rate of a link that does not tell one, as in Linux.
 const RATE_UNKNOWN: Rate = Rate(1_250_000);
+/// Bytes of the link header, which an SDU has not.
+const LINK_HEADER: u32 = 14;
+/// The largest MTU that a device has, bytes.
+const MTU_MAX: u32 = 65_535;
 /// Largest frame for which an opening counts as too short; a longer one is as long as all.
-const FRAME_MAX: u64 = 65_549;
+const FRAME_MAX: u64 = (MTU_MAX + LINK_HEADER) as u64;
 
 fn byte_time(env: &Env) -> ByteTime {
     ByteTime::of_rate(env.link_rate.unwrap_or(RATE_UNKNOWN).0)
@@ -193,8 +225,7 @@ pub struct Taprio {
     /// The queue of each class whose turn it is.
     turn: [u16; CLASSES_MAX],
     gates: Gates,
-    /// Longest frame of each class, bytes.
-    longest: [u32; CLASSES_MAX],
+    longest: [Longest; CLASSES_MAX],
     /// Time before which the qdisc of each queue has nothing, by its own word.
     held: Vec<Instant>,
 }
@@ -253,6 +284,14 @@ impl Discipline for Taprio {
             _ => {}
         }
         cfg.check_schedule(env)?;
+        if cfg.fp.0.contains(&true) {
+            let err =
+                ConfigError::new(ErrorKind::Unsupported, object(), "E for each class", text_of(&cfg.fp));
+            return Err(err.key("fp").hint("a card that keeps the schedule itself interrupts frames"));
+        }
+        // Frames of all classes are express ones.
+        cfg.fp.0.clear();
+        cfg.fill_sdus(old)?;
         cfg.classes()
     }
     fn new(cfg: &Config, traffic: TrafficClasses, env: &Env) -> Self {
@@ -265,7 +304,7 @@ impl Discipline for Taprio {
             traffic,
             turn,
             gates: Gates::new(byte_time(env), cfg.schedule(Instant::ZERO)),
-            longest: [u32::MAX; CLASSES_MAX],
+            longest: [Longest::NO_BOUND; CLASSES_MAX],
             held: alloc::vec![Instant::ZERO; usize::from(env.queues)],
         };
         taprio.fit();
@@ -285,13 +324,13 @@ impl Discipline for Taprio {
         let tc = self.traffic.class(m.priority);
         // A schedule may have begun since the last call.
         let longest = match self.gates.due(m.enqueued) {
-            Some(due) => longest(due, tc, self.gates.byte()),
+            Some(due) => Longest::of(due, tc, self.gates.byte()),
             None => self.longest[tc],
         };
-        match m.wire_len > longest {
-            true if m.segs > 1 && m.segment_len() <= longest => Verdict::Cut(longest),
-            true => Verdict::TooLarge(longest),
-            false => self.bands[self.queue(m)].node.would_accept(m),
+        match longest.takes(m) {
+            true => self.bands[self.queue(m)].node.would_accept(m),
+            false if m.segs > 1 => Verdict::cut_into_segments(m),
+            false => Verdict::TooLarge(longest.either()),
         }
     }
     fn enqueue(&mut self, p: Pkt, _class: Option<ClassId>, cx: &mut Cx) {
@@ -299,7 +338,7 @@ impl Discipline for Taprio {
         self.advance(cx.now);
         let m = cx.meta(&p);
         let queue = self.queue(m);
-        if m.wire_len > self.longest[self.traffic.class(m.priority)] {
+        if !self.longest[self.traffic.class(m.priority)].takes(m) {
             return cx.drop(p, DropReason::Oversize);
         }
         // The index is below the number of queues, at most 65 535.
@@ -412,7 +451,7 @@ impl Taprio {
                 Peek::Empty => return Offer::Empty,
                 Peek::At(t, why) => return Offer::At(t, why),
             };
-            let is_stuck = len > self.longest[tc];
+            let is_stuck = len > self.longest[tc].wire;
             if !is_stuck && !self.gates.pass(tc, len, cx.now) {
                 return Offer::Closed;
             }
@@ -440,15 +479,35 @@ impl Taprio {
     /// Sets the longest frames by the schedule that runs.
     fn fit(&mut self) {
         let byte = self.gates.byte();
-        for (tc, bytes) in self.longest.iter_mut().enumerate() {
-            *bytes = self.gates.running().map_or(u32::MAX, |running| longest(running, tc, byte));
+        for (tc, longest) in self.longest.iter_mut().enumerate() {
+            *longest =
+                self.gates.running().map_or(Longest::NO_BOUND, |running| Longest::of(running, tc, byte));
         }
     }
 }
 
-/// Returns the longest frame that a schedule lets a class send at once; `u32::MAX` if it has no
-/// bound.
-fn longest(schedule: &Schedule, tc: usize, byte: ByteTime) -> u32 {
-    let bytes = schedule.longest(tc, byte).filter(|bytes| *bytes <= FRAME_MAX);
-    bytes.map_or(u32::MAX, |bytes| bytes as u32)
+/// The longest frames that a schedule lets a class send.
+#[derive(Clone, Copy, Debug)]
+struct Longest {
+    /// By its openings, bytes as qdiscs count them; `u32::MAX` for no bound.
+    wire: u32,
+    /// By decree (`max-sdu`), bytes of the frame as it is; `u32::MAX` for no bound.
+    frame: u32,
+}
+
+impl Longest {
+    const NO_BOUND: Self = Self { wire: u32::MAX, frame: u32::MAX };
+
+    fn of(schedule: &Schedule, tc: usize, byte: ByteTime) -> Self {
+        let bytes = schedule.longest(tc, byte).filter(|bytes| *bytes <= FRAME_MAX);
+        Self { wire: bytes.map_or(u32::MAX, |bytes| bytes as u32), frame: schedule.frame(tc) }
+    }
+    /// True if the packet is not longer than both bounds.
+    const fn takes(self, m: &Meta) -> bool {
+        m.wire_len <= self.wire && m.len <= self.frame
+    }
+    /// Returns the lower of the bounds.
+    fn either(self) -> u32 {
+        self.wire.min(self.frame)
+    }
 }

@@ -3,6 +3,7 @@
 
 use crate::base::time::Instant;
 use crate::law::share;
+use crate::packet::meta::Meta;
 use crate::packet::pool::Pkt;
 use crate::packet::reason::WakeReason;
 
@@ -58,6 +59,13 @@ impl Verdict {
             false if waiting < limit => Self::FlowFull,
             false => Self::Full,
         }
+    }
+    /// Returns the answer of a qdisc that takes the segments of a super-packet only. A size table
+    /// above translates the size in it: none of the segments is charged more than the whole.
+    pub(crate) fn cut_into_segments(m: &Meta) -> Self {
+        let more = u32::from(m.segs).saturating_sub(1);
+        let real = m.len.saturating_add(more.saturating_mul(m.header_len.into()));
+        Self::Cut(if m.wire_len == real { m.segment_len() } else { m.wire_len.max(m.segment_len()) })
     }
     /// Returns the answer where there are two limits.
     pub(crate) fn and(self, other: Self) -> Self {

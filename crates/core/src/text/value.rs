@@ -36,6 +36,8 @@ pub enum Json {
     Text(String),
     /// A list of numbers.
     List(Vec<u64>),
+    /// A list of texts.
+    Texts(Vec<String>),
     /// A list of lists of numbers.
     Rows(Vec<Vec<u64>>),
     /// Digits of a number that is not whole, or is below zero.

@@ -120,19 +120,20 @@ fn a_frame_that_no_opening_is_long_enough_for_is_dropped_when_the_schedule_begin
 }
 
 /// The schedule has begun since the last call. A super-packet of twelve segments of 1000 bytes is
-/// longer than an opening of 6250 bytes, and its segments are not.
+/// longer than an opening of 6250 bytes, and its segments are not: they come one by one, as in
+/// Linux.
 #[test]
 fn the_first_super_packet_of_a_schedule_is_cut_like_the_later_ones() {
     let words = "sched-entry S 1 50000 sched-entry S 2 950000";
     let mut lane = Lane::on(env(), "taprio", &format!("{CLASSES} {words}"));
     let m = meta(50 + 12 * 950, 0).gso(50, 950);
     for now in [T, at(1000)] {
-        assert!(matches!(lane.put(now, 1, m), Admitted::Cut(1, 6250)), "{now:?}");
+        assert!(matches!(lane.put(now, 1, m), Admitted::Cut(1, 1000)), "{now:?}");
     }
     let later = format!("{CLASSES} base-time {} {words}", at(5000).0);
     let mut lane = Lane::on(env(), "taprio", &later);
     assert!(matches!(lane.put(T, 1, m), Admitted::Queued), "all gates are open");
-    assert!(matches!(lane.put(at(5000), 2, m), Admitted::Cut(2, 6250)));
+    assert!(matches!(lane.put(at(5000), 2, m), Admitted::Cut(2, 1000)));
     assert_eq!(lane.drops(), []);
 }
 
@@ -142,8 +143,48 @@ fn a_super_packet_is_as_long_as_its_segments() {
     let mut lane = lane("sched-entry S 1 50000 sched-entry S 2 950000");
     let whole = meta(6200, 0).gso(50, 950);
     assert_eq!((whole.segs, whole.wire_len), (7, 6500));
-    assert!(matches!(lane.put(T, 1, whole), Admitted::Cut(1, 6250)));
+    assert!(matches!(lane.put(T, 1, whole), Admitted::Cut(1, 1000)));
     assert_eq!(lane.put(T, 1, meta(6200, 0)), Admitted::Queued);
+}
+
+/// The size is that of the packet without its link header of 14 bytes. A class without one has no
+/// bound but its openings.
+#[test]
+fn a_packet_above_the_size_of_its_class_is_dropped_as_it_comes() {
+    let mut lane = lane("max-sdu 0 500 sched-entry S 1 300000 sched-entry S 3 700000");
+    assert_eq!(lane.put(T, 1, meta(514, 1)), Admitted::Queued);
+    assert_eq!(lane.put(T, 2, meta(515, 1)), Admitted::Dropped(DropReason::Oversize));
+    assert_eq!(lane.put(T, 3, meta(1514, 0)), Admitted::Queued);
+    let super_packet = meta(50 + 3 * 450, 1).gso(50, 450);
+    assert_eq!(lane.put(T, 4, super_packet), Admitted::Cut(4, 500));
+    assert_eq!(lane.put(T, 5, super_packet.priority(0)), Admitted::Queued);
+}
+
+/// taprio-sdu. Sizes of classes that are not there are left out; a change keeps those that it does
+/// not name.
+#[test]
+fn sizes_of_classes_stay_where_a_change_leaves_them_out() {
+    let mut lane = lane("max-sdu 900 500 300 fp E E sched-entry S 3 1000000");
+    let words: Vec<&str> = "clockid TAI max-sdu 700 sched-entry S 3 1000000".split(' ').collect();
+    let mut sizes = Vec::new();
+    let mut note = |lane: &Lane| {
+        lane.path.tree().root().qdisc().options(&mut |o| {
+            if matches!(o.param.key, "max_sdu" | "fp") && o.value.is_set() {
+                sizes.push(txweir_core::text::value::text_of(o.value));
+            }
+        });
+    };
+    note(&lane);
+    let done = lane.path.configure(T, &mut lane.dev, |tree, cx| {
+        let words = &mut txweir_core::text::value::Words::new(&words);
+        tree.edit(cx).change(txweir_core::Handle::ROOT, None, words)
+    });
+    done.unwrap();
+    note(&lane);
+    assert_eq!(sizes, ["900 500", "700 500"]);
+    assert_eq!(lane.put(T, 1, meta(800, 0)), Admitted::Queued, "the old schedule still runs");
+    assert_eq!(lane.put(at(2000), 2, meta(800, 0)), Admitted::Dropped(DropReason::Oversize));
+    assert_eq!(lane.put(at(2000), 3, meta(714, 0)), Admitted::Queued);
 }
 
 /// taprio-change
@@ -338,6 +379,10 @@ fn what_taprio_refuses() {
         (format!("{CLASSES} {entry} cycle-time 479"), ErrorKind::Conflict, "cycle-time"),
         (format!("{CLASSES} {entry} flags 1"), ErrorKind::Unsupported, "flags"),
         (format!("{CLASSES} sched-entry H 1 300000"), ErrorKind::BadValue, "sched-entry"),
+        (format!("{CLASSES} max-sdu 65536 {entry}"), ErrorKind::OutOfRange, "max-sdu"),
+        (format!("{CLASSES} max-sdu {entry}"), ErrorKind::BadValue, "max-sdu"),
+        (format!("{CLASSES} max-sdu {}{entry}", "9 ".repeat(17)), ErrorKind::BadValue, "max-sdu"),
+        (format!("{CLASSES} fp E P {entry}"), ErrorKind::Unsupported, "fp"),
     ] {
         assert_eq!(made(&words), Err((kind, key.to_string())), "{words}");
     }

@@ -279,6 +279,7 @@ fn mqprio(o: &mut Members<'_>, out: &mut String) -> Done {
             return Err(o.refused(&format!("{key} {word} is work of a device, expected {plain}")));
         }
     }
+    taprio::express(o)?;
     push(out, "hw", "0");
     Ok(())
 }

@@ -182,7 +182,7 @@ fn recordings_of_linux_are_carried_over() {
         ("tc does not print redflowlimit, avpkt and burst", 11),
     ];
     let expected = expected.into_iter().map(|(reason, n)| (reason.to_string(), n)).collect();
-    assert_eq!((carried, refused), (737, expected));
+    assert_eq!((carried, refused), (745, expected));
 }
 
 /// Filters as Linux's tc lists them, and the same after the lines of the dump.
@@ -285,7 +285,9 @@ const POLICIES: &str = include_str!("../../../../spec/from/policies.txt");
 
 /// Returns them, each with the queues that it needs.
 fn policies() -> impl Iterator<Item = (&'static str, u32)> {
-    let queues = |policy: &str| if policy.contains(" mq") || policy.contains("multiq") { 3 } else { 1 };
+    let queues = |policy: &str| {
+        if ["mq", "multiq", "taprio"].iter().any(|kind| policy.contains(kind)) { 3 } else { 1 }
+    };
     POLICIES.split("\n\n").map(move |policy| (policy, queues(policy)))
 }
 

@@ -95,12 +95,12 @@ pub(super) fn write(given: &Given, w: &mut Writer) {
             w.u16(number, 1);
         }
     }
-    let fp = given.list("fp");
+    let fp: Vec<&str> = given.exact("fp").split(' ').collect();
     for tc in 0..u32::from(classes) {
         w.nest(ENTRY, |w| {
             w.u32(ENTRY_INDEX, tc);
             // 1: express, 2: preemptible.
-            w.u32(ENTRY_FP, 1 + u32::from(fp.get(tc as usize).is_some_and(|p| *p != 0)));
+            w.u32(ENTRY_FP, 1 + u32::from(fp.get(tc as usize) == Some(&"P")));
         });
     }
     for (key, number) in [("min_rate", MIN_RATE64), ("max_rate", MAX_RATE64)] {

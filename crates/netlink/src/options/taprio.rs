@@ -1,8 +1,9 @@
 //! taprio: traffic classes as those of mqprio, a clock by its number, and a list of entries.
 
 use txweir_core::qdisc::etf::Clock;
+use txweir_core::sched::traffic::CLASSES_MAX;
 
-use super::{Words, mqprio, pair};
+use super::{Words, many, mqprio, pair};
 use crate::given::Given;
 use crate::refusal::Refusal;
 use crate::wire::{Attributes, Writer, u32_of};
@@ -16,6 +17,14 @@ const CYCLE_TIME: u16 = 8;
 const EXTENSION: u16 = 9;
 const FLAGS: u16 = 10;
 const TXTIME_DELAY: u16 = 11;
+/// A traffic class, and the numbers within it.
+const CLASS: u16 = 12;
+const CLASS_INDEX: u16 = 1;
+const CLASS_MAX_SDU: u16 = 2;
+const CLASS_FP: u16 = 3;
+/// Numbers of express and of preemptible frames.
+const EXPRESS: u32 = 1;
+const PREEMPTIBLE: u32 = 2;
 /// The number of an entry in the list, and those within an entry.
 const ENTRY: u16 = 1;
 const INDEX: u16 = 1;
@@ -37,7 +46,7 @@ const TIMES: [(u16, &str, &str); 3] = [
 
 pub(super) fn read(options: &[u8]) -> Words {
     let all = Attributes::read(options, "taprio")?;
-    all.only(&[PRIOMAP, ENTRIES, BASE_TIME, CLOCK, PAD, CYCLE_TIME, EXTENSION, FLAGS, TXTIME_DELAY])?;
+    all.only(&[PRIOMAP, ENTRIES, BASE_TIME, CLOCK, PAD, CYCLE_TIME, EXTENSION, FLAGS, TXTIME_DELAY, CLASS])?;
     let mut words = Vec::new();
     if let Some(classes) = all.bytes(PRIOMAP) {
         words.extend(mqprio::classes(classes, "taprio")?);
@@ -60,7 +69,46 @@ pub(super) fn read(options: &[u8]) -> Words {
     }
     words.extend(all.u32(FLAGS)?.into_iter().flat_map(|n| pair("flags", format!("{n:#x}"))));
     words.extend(all.u32(TXTIME_DELAY)?.into_iter().flat_map(|n| pair("txtime-delay", n)));
+    words.extend(read_classes(&all)?);
     Ok(words)
+}
+
+/// Reads the longest packet of each class, and its kind of frames.
+fn read_classes(all: &Attributes<'_>) -> Words {
+    let (mut sdus, mut frames) = (Vec::new(), Vec::new());
+    for class in all.iter().filter(|a| a.number == CLASS) {
+        let class = Attributes::read(class.value, "taprio max-sdu")?;
+        class.only(&[CLASS_INDEX, CLASS_MAX_SDU, CLASS_FP])?;
+        let index = class.u32(CLASS_INDEX)?.unwrap_or(u32::MAX);
+        let Some(at) = usize::try_from(index).ok().filter(|at| *at < CLASSES_MAX) else {
+            let text = format!("taprio max-sdu: expected a traffic class of 0 to 15, given {index}");
+            return Err(Refusal::invalid(text));
+        };
+        set(&mut sdus, at, class.u32(CLASS_MAX_SDU)?);
+        set(&mut frames, at, class.u32(CLASS_FP)?);
+    }
+    let mut words = Vec::new();
+    if !sdus.is_empty() {
+        words.extend(many("max-sdu", sdus.iter().map(|sdu| sdu.unwrap_or(0))));
+    }
+    if !frames.is_empty() {
+        let letter = |fp: &Option<u32>| match fp.unwrap_or(EXPRESS) {
+            EXPRESS => Ok("E"),
+            PREEMPTIBLE => Ok("P"),
+            n => Err(Refusal::invalid(format!("taprio fp: expected 1 or 2, given {n}"))),
+        };
+        let letters: Vec<&str> = frames.iter().map(letter).collect::<Result<_, _>>()?;
+        words.extend(many("fp", letters));
+    }
+    Ok(words)
+}
+
+/// Puts a value that is given into its place of a list.
+fn set(list: &mut Vec<Option<u32>>, at: usize, value: Option<u32>) {
+    if value.is_some() {
+        list.resize(list.len().max(at + 1), None);
+        list[at] = value;
+    }
 }
 
 fn read_entry(value: &[u8]) -> Words {
@@ -112,5 +160,13 @@ pub(super) fn write(given: &Given, w: &mut Writer) {
             0 => {}
             n => w.u32(number, u32_of(n)),
         }
+    }
+    let sdus = given.list("max_sdu");
+    for class in 0..CLASSES_MAX {
+        w.nest(CLASS, |w| {
+            w.u32(CLASS_INDEX, class as u32);
+            w.u32(CLASS_MAX_SDU, u32_of(sdus.get(class).copied().unwrap_or(0)));
+            w.u32(CLASS_FP, EXPRESS);
+        });
     }
 }

@@ -2,6 +2,7 @@
 
 use txweir_core::qdisc::taprio::{Entries, classes_of};
 use txweir_core::sched::erased::Qdisc;
+use txweir_core::sched::traffic::CLASSES_MAX;
 use txweir_core::text::value::{Json, Value, Words, exact_of, text_of};
 
 use super::Printed;
@@ -9,10 +10,12 @@ use super::Printed;
 pub(super) fn options(qdisc: &dyn Qdisc) -> Vec<Printed> {
     let Some(classes) = classes_of(qdisc) else { return Vec::new() };
     let (mut clock, mut times, mut entries) = (String::new(), [0; 3], Entries::default());
+    let mut sdus = None;
     qdisc.options(&mut |o| {
         let number = || if let Json::Uint(n) = o.value.json() { n } else { 0 };
         match o.param.key {
             "clockid" => clock = text_of(o.value),
+            "max_sdu" if o.value.is_set() => sdus = Some(o.value.json()),
             "base_time" => times[0] = number(),
             "cycle_time" => times[1] = number(),
             "cycle_time_extension" => times[2] = number(),
@@ -52,9 +55,18 @@ pub(super) fn options(qdisc: &dyn Qdisc) -> Vec<Printed> {
             ("interval", Json::Uint(entry.ns.into())),
         ]);
     }
+    // As tc prints it: a number for each class that there may be.
+    let mut more = Vec::new();
+    if let Some(Json::List(mut sdus)) = sdus {
+        sdus.resize(CLASSES_MAX, 0);
+        let numbers: Vec<String> = sdus.iter().map(u64::to_string).collect();
+        let frames = vec![String::from("E"); CLASSES_MAX];
+        text.push_str(&format!("max-sdu {}\nfp {}\n", numbers.join(" "), frames.join(" ")));
+        more = vec![("max-sdu", Json::List(sdus)), ("fp", Json::Texts(frames))];
+    }
     let map = classes.map().iter().map(|tc| u64::from(*tc)).collect();
     let json = |key, json| Printed { key, text: None, json: Some(json) };
-    vec![
+    let mut printed = vec![
         Printed { key: "tc", text: Some(text), json: Some(Json::Uint(tc)) },
         json("map", Json::List(map)),
         json("queues", Json::Objects(queues)),
@@ -63,5 +75,7 @@ pub(super) fn options(qdisc: &dyn Qdisc) -> Vec<Printed> {
         json("cycle_time", Json::Uint(cycle)),
         json("cycle_time_extension", Json::Uint(extension)),
         json("schedule", Json::Objects(schedule)),
-    ]
+    ];
+    printed.extend(more.into_iter().map(|(key, value)| json(key, value)));
+    printed
 }

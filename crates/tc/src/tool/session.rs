@@ -16,7 +16,7 @@ use crate::lex::{Line, Word};
 use crate::sentence::Sentence;
 use crate::source::Source;
 use crate::suggest::closest;
-use crate::warning::{bare_rates, estimator, ignored_words};
+use crate::warning::{bare_rates, ignored_words, without_effect};
 
 /// A line that changed a device.
 pub(super) struct Done {
@@ -111,7 +111,7 @@ impl<'a> Session<'a> {
         if let Command::Qdisc(qdisc) = &cmd {
             for warning in bare_rates(source, qdisc)
                 .into_iter()
-                .chain(estimator(source, qdisc))
+                .chain(without_effect(source, qdisc))
                 .chain(ignored_words(source, qdisc))
             {
                 self.say(&warning);

@@ -102,7 +102,6 @@ fn what_is_not_there_is_refused() {
         "qdisc add parent 1:1 stab overhead 4 pfifo",
         "qdisc add ingress_block 1 ingress",
         "qdisc add root egress_block 1 pfifo",
-        "qdisc add root prio multiqueue",
     ] {
         assert!(shown(line).is_err_and(|said| said.starts_with("p:1:")), "{line}");
     }
@@ -122,6 +121,19 @@ fn an_estimator_changes_nothing_and_says_so() {
         ]
     );
     assert_eq!(shown(line), shown("qdisc add root pfifo limit 7"));
+}
+
+/// prio's `multiqueue` has had no effect in Linux since 2.6.27.
+#[test]
+fn multiqueue_of_prio_changes_nothing_and_says_so() {
+    let line = "qdisc add root prio bands 2 multiqueue priomap 0 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1";
+    let policy = Policy::parse(line, "p").expect("read");
+    let said: Vec<String> = policy.warnings().iter().map(|w| w.brief()).collect();
+    assert_eq!(
+        said,
+        ["p:1:29: multiqueue changes nothing (leave it out; multiq has a band for each queue of the device)"]
+    );
+    assert_eq!(shown(line), shown(&line.replace(" multiqueue", "")));
 }
 
 /// Row stab-once. As in Linux, only the first qdisc that packets meet can have a size

@@ -178,7 +178,7 @@ fn a_device_that_schedules_is_asked_to() {
         good(&mut all, "-j qdisc show dev e root"),
         "[{\"kind\":\"mqprio\",\"handle\":\"1:\",\"root\":true,\"options\":{\"tc\":2,\"map\":[0,1,0,0,0,0,0,0,0,0,0,0,0,0,0,0],\
          \"queues\":[[0,3],[4,7]],\"mode\":\"channel\",\"shaper\":\"bw_rlimit\",\"min_rate\":[125000000,250000000],\
-         \"max_rate\":[500000000,625000000],\"fp\":\"E P\"}}]\n"
+         \"max_rate\":[500000000,625000000],\"fp\":[\"E\",\"P\"]}}]\n"
     );
     // The device divides its queues itself if the line gives none.
     let mut all = device(8, Offload::ALL);

@@ -216,10 +216,7 @@ impl Discipline for Cake {
     }
     fn would_accept(&self, m: &Candidate<'_>, class: Option<ClassId>) -> Verdict {
         if m.segs > 1 && self.cfg.split_gso {
-            // A size table above translates this size: none of the pieces is charged more than the
-            // whole.
-            let real = m.len.saturating_add((u32::from(m.segs) - 1).saturating_mul(m.header_len.into()));
-            Verdict::Cut(if m.wire_len == real { m.segment_len() } else { m.wire_len.max(m.segment_len()) })
+            Verdict::cut_into_segments(m)
         } else {
             let limit = self.memory_sure();
             match self.memory + memory::of(m) <= limit {
@@ -363,7 +360,12 @@ impl Cake {
         let numbered = |n: u32| self.plan.order.get(n.checked_sub(1)? as usize).map(|tin| usize::from(*tin));
         let mask = self.cfg.fwmark.0;
         let mark = if mask == 0 { 0 } else { (m.mark & mask) >> mask.trailing_zeros() };
-        let named = class.filter(|c| Handle(m.priority) == *c).map_or(0, |c| u32::from(c.minor()));
+        let named = match (&self.part, class) {
+            // A cake of cake_mq has no number: a priority without a major names its tins.
+            (Some(_), _) if Handle(m.priority).major() == 0 => m.priority,
+            (Some(_), _) => 0,
+            (None, class) => class.filter(|c| Handle(m.priority) == *c).map_or(0, |c| u32::from(c.minor())),
+        };
         numbered(mark)
             .or_else(|| numbered(named))
             .unwrap_or_else(|| usize::from(self.dscps[usize::from(dscp_of(m) & 63)]))

@@ -37,9 +37,26 @@ pub(super) fn words(o: &mut Members<'_>, out: &mut String) -> Done {
             push(out, word, value);
         }
     }
+    if let Some(mut sdus) = o.numbers("max-sdu")? {
+        // The kernel lists 16 classes.
+        while sdus.pop_if(|sdu| *sdu == 0).is_some() {}
+        if !sdus.is_empty() {
+            push(out, "max-sdu", &sdus.iter().map(u64::to_string).collect::<Vec<_>>().join(" "));
+        }
+    }
+    express(o)?;
     for row in o.list("schedule")?.unwrap_or_default() {
         let (mask, ns) = pair(o, "schedule", row, ["gatemask", "interval"])?;
         push(out, "sched-entry", &format!("S {mask} {ns}"));
     }
     Ok(())
+}
+
+/// Takes the kinds of frames of the classes, which must be express ones.
+pub(super) fn express(o: &mut Members<'_>) -> Done {
+    let preemptible = |frames: &Value| *frames != Value::Text("E".into());
+    match o.list("fp")?.unwrap_or_default().iter().any(preemptible) {
+        true => Err(o.refused("preemptible frames (fp) are work of a device, expected E for each class")),
+        false => Ok(()),
+    }
 }
