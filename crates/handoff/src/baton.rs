@@ -374,7 +374,9 @@ mod tests {
         let ends = std::sync::Arc::new(AtomicU32::new(0));
         let baton = || {
             let baton = Baton::new(std::sync::Arc::clone(&ends), |_| (Flags::NONE, None));
-            baton.ending(|ends| drop(ends.fetch_add(1, Ordering::Relaxed)))
+            baton.ending(|ends| {
+                ends.fetch_add(1, Ordering::Relaxed);
+            })
         };
         let count = || (ends.load(Ordering::Relaxed), std::sync::Arc::strong_count(&ends));
         drop(baton());
