@@ -51,7 +51,7 @@ const LATE: usize = 64;
 ///
 /// let mut all = control.gather();
 /// assert_eq!(all.port().trees().root().qdisc().spec().kind, "mq");
-/// let words = &mut txweir_core::text::value::Words::new(&["rate", "1gbit"]);
+/// let words = &mut txweir_core::text::value::Words::new(&["bandwidth", "1gbit"]);
 /// all.control().configure(|qdiscs| qdiscs.replace(Handle::ROOT, None, "cake", words))?;
 /// assert_eq!(all.port().paths().len(), 1);
 /// # Ok::<(), Box<dyn std::error::Error>>(())

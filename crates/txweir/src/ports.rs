@@ -2,7 +2,7 @@
 //!
 //! [`TcPort`] keeps the parts that a port of this crate does not have by itself: a name, filters and
 //! actions, a hook. Lines are the same for a port of one thread ([`TcPort::with`]) and, with the
-//! feature `handoff`, for one that any number of threads send by ([`TcPort::change`]).
+//! feature `handoff`, for one that any number of threads send by (`TcPort::change`).
 //!
 //! ```
 //! use txweir::core::path::port::Port;
