@@ -36,7 +36,8 @@ const TAKEN: u32 = 1 << 31;
 const BIASED: u32 = 1 << 30;
 /// This bit is set beside `TAKEN` while the owner has the baton because another thread knocked.
 const YOURS: u32 = 1 << 29;
-/// This bit is set beside `TAKEN` while no thread has the baton because its holder has passed it on.
+/// This bit is set beside `TAKEN` while no thread has the baton because its holder has passed it
+/// on.
 const PASSED: u32 = 1 << 28;
 /// The bits that are flags.
 const FLAGS: u32 = 0xffff;

@@ -1,5 +1,5 @@
-//! `Fence`: after a change of the queues of a port, nothing leaves until the device has finished the
-//! packets that it had before, whichever threads see it finish them.
+//! `Fence`: after a change of the queues of a port, nothing leaves until the device has finished
+//! the packets that it had before, whichever threads see it finish them.
 
 use std::fmt;
 

@@ -12,8 +12,8 @@
 //! - C2: after a change of the queues nothing leaves until the device has finished its packets from
 //!   before, whichever threads see that.
 //! - C3: a packet that a sender hands over during a change, with a queue from before it, is not
-//!   lost: it leaves by the queue that it was handed to, or passes through it where the queue has no
-//!   device any more, without the results of filters at qdiscs. A later packet of its flow may
+//!   lost: it leaves by the queue that it was handed to, or passes through it where the queue has
+//!   no device any more, without the results of filters at qdiscs. A later packet of its flow may
 //!   overtake it in that moment.
 
 use std::fmt;
@@ -289,9 +289,9 @@ where
         self.whole.as_mut().is_none_or(|whole| whole.bury(most))
     }
 
-    /// Has senders ask the filters of these qdiscs ahead of the queues, which have the same; `None`:
-    /// no qdisc has filters. A tree in the likeness of a port (`Tree::of_port`) stands for those of
-    /// all queues. Whoever binds filters to qdiscs calls this before the end.
+    /// Has senders ask the filters of these qdiscs ahead of the queues, which have the same;
+    /// `None`: no qdisc has filters. A tree in the likeness of a port (`Tree::of_port`) stands for
+    /// those of all queues. The code that binds filters to qdiscs calls this before the end.
     pub fn set_shape(&mut self, shape: Option<Tree>) {
         let shape = shape.map(Arc::new);
         let many = if shape.is_some() { self.port.queues().len() } else { 0 };

@@ -379,8 +379,8 @@ fn place(policy: &Policy, who: &select::Sender, queues: usize, meta: &mut Meta) 
     if policy.merged { 0 } else { meta.queue }
 }
 
-/// Chooses the queue of a packet, of `queues`, and notes it in the metadata; `asked` is the one that
-/// an action has chosen.
+/// Chooses the queue of a packet, of `queues`, and notes it in the metadata; `asked` is the one
+/// that an action has chosen.
 #[inline]
 fn placed(policy: &Policy, who: &select::Sender, queues: usize, meta: &mut Meta, asked: Option<u16>) {
     policy.selector.place(meta, who, asked);

@@ -278,10 +278,10 @@ impl<D: TxQueue> Queue<D> {
     }
 
     /// Does the same for a sender of one flow; `flow` is the hash of its packets (`Meta::hash`).
-    /// Every other packet that leaves makes room for the first sender of its own flow, if one waits.
-    /// The packets between, and those of flows of which no sender waits, make room for the first of
-    /// all. So where each flow has a part of the room, fewer senders are called in vain, and none
-    /// waits behind others without an end.
+    /// Every other packet that leaves makes room for the first sender of its own flow, if one
+    /// waits. The packets between, and those of flows of which no sender waits, make room for the
+    /// first of all. So where each flow has a part of the room, fewer senders are called in vain,
+    /// and none waits behind others without an end.
     pub fn when_room_for(&self, flow: u32, wakeup: Wakeup) {
         self.runner.add_waiter(wakeup, Some(flow));
         self.look_for_room();

@@ -3,6 +3,7 @@
 
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::LazyLock;
+use std::time::Instant as Clock;
 
 use txweir::core::model::wire::{Wire, WireConfig};
 use txweir::core::packet::hash::FlowHasher;
@@ -105,8 +106,8 @@ where
 
 /// A time that never goes back.
 fn clock() -> Instant {
-    static START: LazyLock<std::time::Instant> = LazyLock::new(std::time::Instant::now);
-    Instant(START.elapsed().as_nanos() as u64)
+    static START: LazyLock<Clock> = LazyLock::new(Clock::now);
+    Instant(u64::try_from(START.elapsed().as_nanos()).unwrap_or(u64::MAX))
 }
 
 fn main() -> Result<(), Failure> {

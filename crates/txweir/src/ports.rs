@@ -1,8 +1,8 @@
 //! A port as tc(8) sees it: its qdiscs, filters and hooks, changed and shown by tc's lines.
 //!
-//! [`TcPort`] keeps the parts that a port of this crate does not have by itself: a name, filters and
-//! actions, a hook. Lines are the same for a port of one thread ([`TcPort::with`]) and, with the
-//! feature `handoff`, for one that any number of threads send by (`TcPort::change`).
+//! [`TcPort`] keeps the parts that a port of this crate does not have by itself: a name, filters
+//! and actions, a hook. Lines are the same for a port of one thread ([`TcPort::with`]) and, with
+//! the feature `handoff`, for one that any number of threads send by (`TcPort::change`).
 //!
 //! ```
 //! use txweir::core::path::port::Port;
@@ -91,8 +91,8 @@ impl TcPort {
     }
 
     /// Calls `f` with a port of one thread as a device of tc: for
-    /// [`Policy::apply_to`](crate::tc::Policy::apply_to) and [`tool::run`](crate::tc::tool::run). The
-    /// caller drains all queues afterwards.
+    /// [`Policy::apply_to`](crate::tc::Policy::apply_to) and [`tool::run`](crate::tc::tool::run).
+    /// The caller drains all queues afterwards.
     pub fn with<F, Q, R>(
         &mut self,
         port: &mut Port<F>,

@@ -58,8 +58,8 @@ pub trait TxQueue {
         let _ = (frame, bit);
     }
 
-    /// Says that the hardware was reset and will report none of the packets that it has. The default
-    /// does nothing; a device that counts them forgets them here.
+    /// Says that the hardware was reset and will report none of the packets that it has. The
+    /// default does nothing; a device that counts them forgets them here.
     fn was_reset(&mut self) {}
 
     /// Takes back the frame of a dropped packet. The default drops the frame. A path that ends

@@ -41,10 +41,10 @@ impl<'a, D: TxQueue> Control<'a, D> {
         Some(r)
     }
 
-    /// Calls `f` with the queue's parts, and runs the queue afterwards. Where another thread has the
-    /// queue, this one sleeps until that thread passes it on, after one round at most. Senders are
-    /// not held up. One thread at a time calls this for a queue, and none from a callback of it,
-    /// which would wait for itself.
+    /// Calls `f` with the queue's parts, and runs the queue afterwards. Where another thread has
+    /// the queue, this one sleeps until that thread passes it on, after one round at most. Senders
+    /// are not held up. One thread at a time calls this for a queue, and none from a callback of
+    /// it, which would wait for itself.
     pub fn with<R>(&self, f: impl FnOnce(&mut Owned<D>) -> R) -> R {
         let mut turn = self.0.hold();
         let r = f(&mut turn);

@@ -12,7 +12,7 @@ use txweir_core::model::testing::VecDevice;
 use txweir_core::path::device::{Completed, DeviceError, TxQueue};
 use txweir_core::path::qdiscs::Qdiscs;
 use txweir_core::text::value::Words;
-use txweir_core::{Admitted, ConfigError, DropReason, Handle, Meta, PathConfig, Swapped};
+use txweir_core::{Admitted, ConfigError, DropReason, Handle, Meta, Nanos, PathConfig, Swapped};
 use txweir_handoff::*;
 
 use crate::common::{clock, own_time};
@@ -158,7 +158,7 @@ fn a_late_packet_passes_through_a_queue_without_a_device() {
         queues[0].kick();
     }
     assert_eq!(sent(&mut control), [vec![], vec![0, 1, 2, 3, 4]]);
-    // What is late while the queue gets its device back waits in it.
+    // A packet that is late while the queue gets its device back waits in it.
     for frame in 5..10 {
         let _ = late(frame);
     }
@@ -327,13 +327,13 @@ fn under_load(drain: Drain) {
         sending.into_iter().map(|sender| sender.join().expect("no panic")).sum()
     });
     assert!(moved > 0, "no packet waited in any of the changes");
-    let until = std::time::Instant::now() + Duration::from_secs(60);
+    let until = clock() + Nanos(60_000_000_000);
     let total = usize::try_from(sent).unwrap();
     let ends = || {
         let seen = seen.lock().unwrap();
         (seen.0.len() + seen.1.len(), seen.1.len() as u64)
     };
-    while ends().0 < total && std::time::Instant::now() < until {
+    while ends().0 < total && clock() < until {
         thread::sleep(Duration::from_millis(1));
     }
     assert_eq!(service.stop(), 0);

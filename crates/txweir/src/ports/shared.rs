@@ -15,12 +15,12 @@ impl TcPort {
     /// a port of one thread, and has senders classify by its filters from then on. Senders list
     /// their packets meanwhile, and go on.
     ///
-    /// Filters and actions are counted by each sender ([`Sender::state`](txweir_handoff::Sender::state)):
-    /// their counters are not shown here.
+    /// Filters and actions are counted by each sender
+    /// ([`Sender::state`](txweir_handoff::Sender::state)): their counters are not shown here.
     ///
     /// # Errors
-    /// Filters are bound to a qdisc of a tree that has values which no words express, as typed calls
-    /// make: senders ask the filters there as before the call.
+    /// Filters are bound to a qdisc of a tree that has values which no words express, as typed
+    /// calls make: senders ask the filters there as before the call.
     pub fn change<D, R>(
         &mut self,
         control: &mut SharedControl<D>,

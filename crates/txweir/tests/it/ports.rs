@@ -58,7 +58,7 @@ fn on_both(lines: &[&str]) {
         for queue in 0..QUEUES {
             let _ = port.drain(NOW, queue, 64, &mut dev);
         }
-        // What the device has, by queue.
+        // The frames that the device has, by queue.
         let given: Vec<Vec<u32>> = control.port().queues().iter().flat_map(|queue| sent_by(queue)).collect();
         assert_eq!(given, dev.iter().map(|dev| dev.sent().to_vec()).collect::<Vec<_>>(), "{line}");
     }

@@ -1,9 +1,9 @@
 //! `Apart`: a port whose paths are with their users, such as threads, between two changes of it.
 //!
 //! A port is one value, and so has one user. [`Port::apart`] hands the paths out, for a user each;
-//! [`Apart::joined`] takes them back for a change or a look, by the same [`Control`](super::Control)
-//! and [`Trees`](crate::path::trees::Trees) as of a port that was never apart. The user of a path
-//! counts what its device has, and has finished ([`Flight`]), meanwhile.
+//! [`Apart::joined`] takes them back for a change or a look, by the same
+//! [`Control`](super::Control) and [`Trees`](crate::path::trees::Trees) as of a port that was never
+//! apart. The user of a path counts what its device has, and has finished ([`Flight`]), meanwhile.
 
 use alloc::vec::Vec;
 
