@@ -21,6 +21,8 @@ mod bias;
 
 use std::fmt;
 use std::marker::PhantomData;
+#[cfg(not(loom))]
+use std::mem::ManuallyDrop;
 use std::ops::{Deref, DerefMut};
 
 use crate::sync::{AtomicU32, Ordering, UnsafeCell, in_panic};
@@ -34,6 +36,9 @@ const TAKEN: u32 = 1 << 31;
 const BIASED: u32 = 1 << 30;
 /// This bit is set beside `TAKEN` while the owner has the baton because another thread knocked.
 const YOURS: u32 = 1 << 29;
+/// This bit is set beside `TAKEN` while no thread has the baton because its holder has passed it
+/// on.
+const PASSED: u32 = 1 << 28;
 /// The bits that are flags.
 const FLAGS: u32 = 0xffff;
 
@@ -74,6 +79,8 @@ pub(crate) type Mend<T> = fn(&mut T) -> (Flags, Option<Wakeup>);
 pub(crate) struct Baton<T> {
     state: AtomicU32,
     mend: Mend<T>,
+    /// Ends the value where the baton ends with it.
+    end: fn(&mut T),
     /// 1 while the owner is inside by the bias. Only the owner writes it.
     busy: AtomicU32,
     value: UnsafeCell<T>,
@@ -86,6 +93,14 @@ unsafe impl<T: Send> Sync for Baton<T> {}
 // SAFETY: the baton owns its value and nothing else.
 unsafe impl<T: Send> Send for Baton<T> {}
 
+impl<T> Drop for Baton<T> {
+    fn drop(&mut self) {
+        let end = self.end;
+        // SAFETY: the baton is borrowed mutably, so no turn of it exists.
+        self.value.with_mut(|value| end(unsafe { &mut *value }));
+    }
+}
+
 impl<T> fmt::Debug for Baton<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Baton").field("taken", &self.is_taken()).field("flags", &self.flags()).finish()
@@ -95,7 +110,23 @@ impl<T> fmt::Debug for Baton<T> {
 impl<T> Baton<T> {
     /// Creates a baton that no thread has.
     pub(crate) fn new(value: T, mend: Mend<T>) -> Self {
-        Self { state: AtomicU32::new(0), mend, busy: AtomicU32::new(0), value: UnsafeCell::new(value) }
+        let (state, busy, value) = (AtomicU32::new(0), AtomicU32::new(0), UnsafeCell::new(value));
+        Self { state, mend, end: |_| {}, busy, value }
+    }
+
+    /// Sets the function that ends the value where the baton ends with it.
+    pub(crate) fn ending(mut self, end: fn(&mut T)) -> Self {
+        self.end = end;
+        self
+    }
+
+    /// Ends the baton and returns its value, as it is.
+    #[cfg(not(loom))]
+    pub(crate) fn into_inner(self) -> T {
+        let this = ManuallyDrop::new(self);
+        // SAFETY: the baton is owned, so no turn of it exists, and it is not dropped: the value is
+        // read once. Its other parts own nothing.
+        this.value.with(|value| unsafe { value.read() })
     }
 
     /// Returns the one turn of this baton, for the thread that has just taken it.
@@ -139,6 +170,14 @@ impl<T> Baton<T> {
     pub(crate) fn flag(&self, flags: Flags) -> bool {
         let before = self.state.fetch_or(flags.0, Ordering::AcqRel);
         before & TAKEN == 0 && before & flags.0 != flags.0
+    }
+
+    /// Takes the baton that its last holder has passed on ([`Turn::pass`]), unless another thread
+    /// has.
+    pub(crate) fn claim(&self) -> Option<Turn<'_, T>> {
+        let before = self.state.fetch_and(!PASSED, Ordering::AcqRel);
+        // Of the threads that clear the bit, one has found it set.
+        (before & PASSED != 0).then(|| self.turn())
     }
 
     /// True if a thread has the baton and has not cleared these flags yet: to set them again would
@@ -203,6 +242,13 @@ impl<T> Turn<'_, T> {
             }
             Err(_) => Err(self),
         }
+    }
+
+    /// Passes the baton on without putting it down, to a thread that [`claim`](Baton::claim)s it.
+    /// Meanwhile it is taken for all others.
+    pub(crate) fn pass(self) {
+        self.baton.state.fetch_or(PASSED, Ordering::AcqRel);
+        std::mem::forget(self);
     }
 
     /// Sets flags and puts the baton down: another thread is to come for it. Returns the flags that
@@ -307,6 +353,39 @@ mod tests {
         turn.clear(WORD);
         turn.leave(Flags::NONE).expect("nothing is left");
         assert!(baton.flag(WORD), "no thread knows of the flag");
+    }
+
+    #[test]
+    fn a_baton_that_is_passed_on_is_taken_until_one_thread_claims_it() {
+        let baton = Baton::new(7, |_| (Flags::NONE, None));
+        assert!(baton.claim().is_none(), "nobody has passed it on");
+        let turn = baton.try_take().expect("free");
+        assert!(baton.claim().is_none(), "its holder keeps it");
+        turn.pass();
+        assert!(baton.is_taken() && baton.try_take().is_none() && baton.knock(WORD).is_none());
+        let mut turn = baton.claim().expect("it was passed on");
+        assert!(baton.claim().is_none(), "once");
+        assert_eq!((*turn, turn.clear(WORD)), (7, WORD));
+        turn.leave(Flags::NONE).expect("nothing is left");
+        assert!(!baton.is_taken());
+    }
+
+    #[test]
+    fn a_value_ends_with_its_baton_or_leaves_it() {
+        let ends = std::sync::Arc::new(AtomicU32::new(0));
+        let baton = || {
+            let baton = Baton::new(std::sync::Arc::clone(&ends), |_| (Flags::NONE, None));
+            baton.ending(|ends| {
+                ends.fetch_add(1, Ordering::Relaxed);
+            })
+        };
+        let count = || (ends.load(Ordering::Relaxed), std::sync::Arc::strong_count(&ends));
+        drop(baton());
+        assert_eq!(count(), (1, 1));
+        let value = baton().into_inner();
+        assert_eq!(count(), (1, 2));
+        drop(value);
+        assert_eq!(count(), (1, 1));
     }
 
     #[test]

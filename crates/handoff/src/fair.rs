@@ -145,6 +145,9 @@ impl<D: TxQueue> TxQueue for FairDevice<D> {
             sink(Completed { packets, bytes, frame: frame.map(Owed::nobodys) });
         });
     }
+    fn was_reset(&mut self) {
+        self.inner.was_reset();
+    }
     fn is_done_at_commit(&mut self) -> bool {
         self.inner.is_done_at_commit()
     }

@@ -5,7 +5,10 @@
 mod aside;
 mod baton;
 mod fair;
+mod fence;
 mod gate;
+#[cfg(not(loom))]
+mod lane;
 mod list;
 mod listed;
 mod log;
@@ -14,10 +17,14 @@ mod mailbox;
 mod monitor;
 mod owned;
 #[cfg(not(loom))]
+mod plane;
+#[cfg(not(loom))]
 mod port;
 mod queue;
 #[cfg(not(loom))]
 mod report;
+#[cfg(not(loom))]
+mod resending;
 mod ring;
 #[cfg(not(loom))]
 mod service;
@@ -31,6 +38,8 @@ mod watchdog;
 
 pub use fair::{FairDevice, Owed, Taken, Turns, Worker};
 pub use gate::{Closed, Gate};
+#[cfg(not(loom))]
+pub use lane::Lane;
 pub use list::{Append, Appended, Take, list};
 pub use listed::Ticket;
 pub use log::{Event, Log};
@@ -39,10 +48,16 @@ pub use mailbox::{Mailbox, Post, mailbox};
 pub use monitor::Monitor;
 pub use owned::{Cutter, HandoffStats, Owned};
 #[cfg(not(loom))]
+pub use plane::{Devices, Gathered, SharedControl, SharedParts};
+#[cfg(not(loom))]
 pub use port::{Passed, Policy, Prepared, Sender, SharedPort};
+#[cfg(not(loom))]
+pub use queue::QueueParts;
 pub use queue::{Control, Counts, Drain, Handed, Owner, Queue, QueueConfig, Rest, Sending, Status};
 #[cfg(not(loom))]
 pub use report::{Report, Stall, Stuck, Why};
+#[cfg(not(loom))]
+pub use resending::Resending;
 pub use ring::{RingReceiver, RingSender, ring};
 #[cfg(not(loom))]
 pub use service::{Bell, Service};

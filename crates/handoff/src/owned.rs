@@ -1,11 +1,14 @@
 //! The parts that the holder of a queue works with: the transmit path, the device, the receiving
 //! end of the admission list.
 
+#[cfg(not(loom))]
+mod exchange;
+mod leaving;
+
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 
-#[cfg(not(loom))]
-use txweir_core::PathConfig;
 use txweir_core::base::tally::Tally;
 use txweir_core::path::device::TxQueue;
 use txweir_core::path::txpath::{BULK, PathStats, Stops};
@@ -13,10 +16,12 @@ use txweir_core::text::stats::Counters;
 use txweir_core::{Admitted, Detail, DropReason, Instant, Meta, Role, TxPath, Wake};
 
 use crate::aside::{Aside, Item, Rows};
+use crate::fence::Fence;
 use crate::list::Take;
 use crate::listed::{Askers, Listed, Ticket};
 use crate::log::{Event, Log};
 use crate::wake::Wakeup;
+use leaving::Leaving;
 
 txweir_core::stats! {
     /// Counters of the hand-over between threads.
@@ -96,6 +101,10 @@ pub struct Owned<D: TxQueue> {
     /// The packets that had left the path when there was no room, and those for whose places
     /// senders were woken since.
     room_from: u64,
+    /// True while a sender waits, so that the flows of packets that leave are noted.
+    pub(crate) notes_gone: bool,
+    /// The hashes of packets that have left since senders were last woken, at most `GONE_MAX`.
+    pub(crate) gone: Vec<u32>,
     /// True if the tree may have changed since senders were last woken.
     pub(crate) changed: bool,
     /// The time at which the queue is to be run again, as the last run said.
@@ -106,6 +115,14 @@ pub struct Owned<D: TxQueue> {
     pub(crate) unpublished: u64,
     /// The number of freezes that were not thawed yet.
     frozen: u32,
+    /// The number of the change of the queues whose fence is one of them.
+    fenced: Option<u64>,
+    /// That fence, while the device has packets from before the change.
+    fence: Option<Arc<Fence>>,
+    /// The packets that earlier paths have given to the device.
+    earlier: u64,
+    /// The thread that is to have the queue next.
+    pub(crate) wanted: Option<Wakeup>,
     pub(crate) counts: HandoffStats,
     pub(crate) log: Log,
 }
@@ -137,11 +154,17 @@ impl<D: TxQueue> Owned<D> {
             now: Instant::ZERO,
             path_full: false,
             room_from: 0,
+            notes_gone: false,
+            gone: Vec::new(),
             changed: false,
             timer: u64::MAX,
             poll_at: u64::MAX,
             unpublished: 0,
             frozen: 0,
+            fenced: None,
+            fence: None,
+            earlier: 0,
+            wanted: None,
             counts: HandoffStats::default(),
             log: Log::default(),
         }
@@ -241,7 +264,12 @@ impl<D: TxQueue> Owned<D> {
         if self.dev.is_done_at_commit() {
             return 0;
         }
-        self.path.stats().tx_packets.saturating_sub(self.counts.reaped)
+        self.given().saturating_sub(self.counts.reaped)
+    }
+
+    /// Returns the packets that the device was given, by earlier paths too.
+    const fn given(&self) -> u64 {
+        self.path.stats().tx_packets.wrapping_add(self.earlier)
     }
 
     /// Records that the device was reset and has forgotten the packets that it was given: it will
@@ -249,7 +277,20 @@ impl<D: TxQueue> Owned<D> {
     /// of that.
     pub fn device_reset(&mut self) {
         self.path.tx_mut().device_reset(self.now);
-        self.counts.reaped = self.path.stats().tx_packets;
+        self.counts.reaped = self.given();
+        self.dev.was_reset();
+        self.tell_fence();
+    }
+
+    /// Says that the device has no packet from before a change of the queues, if that is so:
+    /// nothing leaves behind the fence.
+    fn tell_fence(&mut self) {
+        if self.fence.is_some()
+            && self.in_flight() == 0
+            && let Some(fence) = self.fence.take()
+        {
+            fence.arrive();
+        }
     }
 
     /// Keeps all packets from the device from here on.
@@ -481,6 +522,7 @@ impl<D: TxQueue> Owned<D> {
         if n > 0 {
             self.counts.reaped += u64::from(n);
             self.log.note(self.now, Event::Reaped(n));
+            self.tell_fence();
         }
         while let Some(frame) = self.returned.pop_front() {
             (self.done)(frame);
@@ -506,7 +548,13 @@ impl<D: TxQueue> Owned<D> {
         let sent = |o: &Self| u32::try_from(o.path.stats().tx_packets - before).unwrap_or(u32::MAX);
         let mut left = budget;
         let wake = loop {
-            match self.path.drain(self.now, left, &mut self.dev) {
+            let wake = if self.notes_gone {
+                let mut leaving = Leaving { dev: &mut self.dev, gone: &mut self.gone };
+                self.path.drain(self.now, left, &mut leaving)
+            } else {
+                self.path.drain(self.now, left, &mut self.dev)
+            };
+            match wake {
                 // In each further round the device has finished a packet, and all rounds together
                 // send the budget.
                 Wake::Device if self.reap() > 0 => {
@@ -553,17 +601,23 @@ impl<D: TxQueue> Owned<D> {
         item.or_else(|| self.list.pop(&mut self.extra).map(|(item, _)| item))
     }
 
-    /// Takes out every packet that waits, in the qdiscs and in the list, at the end of the queue.
+    /// Takes out every packet that came by the list and is not in the path yet, at the end of the
+    /// queue.
     #[cfg(not(loom))]
-    pub(crate) fn take_waiting(&mut self) -> Vec<(D::Frame, Meta)> {
-        let fresh = TxPath::new(PathConfig { pool: 1, ..PathConfig::for_socket() });
-        let Ok(fresh) = fresh else { return Vec::new() };
-        let mut all: Vec<_> = std::mem::replace(&mut self.path, fresh).into_iter().collect();
+    pub(crate) fn take_listed(&mut self) -> Vec<(D::Frame, Meta)> {
         // Bound: the places of the list and those beside it, because no thread sends any more.
-        while let Some(item) = self.next_listed() {
-            all.push((item.frame, item.meta));
+        std::iter::from_fn(|| self.next_listed().map(|item| (item.frame, item.meta))).collect()
+    }
+
+    /// Ends the queue: gives back every frame that waits, in the qdiscs and in the list.
+    pub(crate) fn end(&mut self) {
+        if let Some(fence) = self.fence.take() {
+            fence.arrive();
         }
-        all
+        self.path.purge(self.now, &mut self.dev);
+        while let Some(item) = self.next_listed() {
+            self.dev.discard(item.frame, &item.meta, DropReason::Purged);
+        }
     }
 
     /// True if the device has finished a packet that was not taken yet.
@@ -588,15 +642,5 @@ impl<'a, F> Forwarding<'a, F> {
 impl<F> Drop for Forwarding<'_, F> {
     fn drop(&mut self) {
         self.path.role = self.before;
-    }
-}
-
-impl<D: TxQueue> Drop for Owned<D> {
-    /// Gives back every frame that waits, in the qdiscs and in the list.
-    fn drop(&mut self) {
-        self.path.purge(self.now, &mut self.dev);
-        while let Some(item) = self.next_listed() {
-            self.dev.discard(item.frame, &item.meta, DropReason::Purged);
-        }
     }
 }

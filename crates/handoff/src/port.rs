@@ -26,6 +26,9 @@ use crate::queue::{Handed, Queue};
 pub struct Policy {
     /// The rule that chooses a queue.
     pub selector: Selector,
+    /// True if the qdiscs of one queue feed all: that queue takes every packet, whatever queue is
+    /// chosen for it.
+    pub merged: bool,
     /// Filters and actions.
     pub filters: Filters,
     /// The filters that every packet meets before its queue is chosen.
@@ -63,6 +66,7 @@ impl<D: TxQueue> SharedPort<D> {
         let many = u16::try_from(queues.len()).unwrap_or(u16::MAX);
         let policy = Policy {
             selector: Selector::new(many),
+            merged: false,
             filters: Filters::new().with_seed(seed),
             egress: None,
             shapes: Vec::new(),
@@ -164,8 +168,8 @@ pub struct Prepared<F> {
     /// Its metadata, as filters and actions have left it.
     pub meta: Meta,
     /// Facts beside the metadata, where the queue wants them.
-    detail: Option<Box<Detail>>,
-    queue: u16,
+    pub(crate) detail: Option<Box<Detail>>,
+    pub(crate) queue: u16,
 }
 
 impl<F> Prepared<F> {
@@ -223,13 +227,15 @@ impl<D: TxQueue> Sender<D> {
     /// the fate of the packet.
     #[inline]
     pub fn send(&mut self, frame: D::Frame, mut meta: Meta) -> (u16, Handed<D::Frame>) {
-        let queue = match self.port.queues.len() {
+        let to = match self.port.queues.len() {
             0 => return (0, Handed::Done(Admitted::Full(frame))),
-            1 => 0,
-            _ => self.choose(&meta),
+            1 => {
+                meta.queue = 0;
+                0
+            }
+            queues => place(self.policy.load(), &self.who, queues, &mut meta),
         };
-        meta.queue = queue;
-        (queue, self.port.queues[usize::from(queue)].send(frame, meta))
+        (meta.queue, self.port.queues[usize::from(to)].send(frame, meta))
     }
 
     /// Sends packets whose metadata is known, without asking filters, by the policy at the start of
@@ -247,34 +253,30 @@ impl<D: TxQueue> Sender<D> {
         }
         let policy = policy.load();
         let mut placed = packets.map(|(frame, mut meta)| {
-            meta.queue = if queues.len() > 1 { choice(policy, who, queues.len(), &meta) } else { 0 };
-            (frame, meta)
+            let to = if queues.len() > 1 { place(policy, who, queues.len(), &mut meta) } else { 0 };
+            meta.queue = if queues.len() > 1 { meta.queue } else { 0 };
+            (to, frame, meta)
         });
         let (mut went, mut first) = (0, placed.next());
         // Bound: the packets of the burst, because each turn takes one at least.
-        while let Some((frame, meta)) = first.take() {
+        while let Some((to, frame, meta)) = first.take() {
             let rest = std::iter::from_fn(|| {
                 // A queue may ask again after the end of its packets.
-                let (frame, next) = if first.is_none() { placed.next() } else { None }?;
-                if next.queue != meta.queue {
-                    first = Some((frame, next));
+                let (other, frame, next) = if first.is_none() { placed.next() } else { None }?;
+                if other != to {
+                    first = Some((other, frame, next));
                     return None;
                 }
                 Some((frame, next))
             });
             let mut row = std::iter::once((frame, meta)).chain(rest);
-            let (sent, refused) = queues[usize::from(meta.queue)].send_burst(&mut row);
+            let (sent, refused) = queues[usize::from(to)].send_burst(&mut row);
             went += sent;
             if refused.is_some() {
                 return (went, refused);
             }
         }
         (went, None)
-    }
-
-    #[inline]
-    fn choose(&mut self, meta: &Meta) -> u16 {
-        choice(self.policy.load(), &self.who, self.port.queues.len(), meta)
     }
 
     /// Reads a frame's headers, asks the filters of the port and of the qdiscs, chooses a queue,
@@ -330,12 +332,22 @@ impl<D: TxQueue> Sender<D> {
             Entered::Dropped => return Passed::Filtered(frame),
             Entered::Stolen => return Passed::Taken(frame),
         };
-        // The frame goes to the queue whose qdiscs were asked, whatever queue their filters choose.
-        meta.queue = queue;
-        let wants = self.port.queues.get(usize::from(queue)).is_some_and(|to| to.wants_detail());
+        let to = if policy.merged {
+            // Some qdiscs go by the results of the filters there (multiq).
+            if usize::from(meta.queue) >= queues {
+                meta.queue = 0;
+            }
+            0
+        } else {
+            // The frame goes to the queue whose qdiscs were asked, whatever queue their filters
+            // choose.
+            meta.queue = queue;
+            queue
+        };
+        let wants = self.port.queues.get(usize::from(to)).is_some_and(|to| to.wants_detail());
         let detail =
             wants.then(|| Detail { route, ..Detail::of(&headers, frame.bytes(), &self.port.hasher) });
-        self.hand(queue, frame, meta, detail.as_ref())
+        self.hand(to, frame, meta, detail.as_ref())
     }
 
     /// Sends a frame that [`send_frame`](Self::send_frame) has given back, without asking filters
@@ -359,16 +371,24 @@ impl<D: TxQueue> Sender<D> {
     }
 }
 
-/// Returns the queue of a packet, of `queues`.
+/// Chooses the queue of a packet, of `queues`, and notes it in the metadata. Returns the number of
+/// the one that takes the packet.
 #[inline]
-fn choice(policy: &Policy, who: &select::Sender, queues: usize, meta: &Meta) -> u16 {
-    let queue = policy.selector.select(meta, who, None, NO_AGE);
-    // A policy may have been made for another port.
-    if usize::from(queue) < queues { queue } else { 0 }
+fn place(policy: &Policy, who: &select::Sender, queues: usize, meta: &mut Meta) -> u16 {
+    placed(policy, who, queues, meta, None);
+    if policy.merged { 0 } else { meta.queue }
 }
 
-/// The time for a choice that is not remembered: only a remembered one has an age.
-const NO_AGE: Instant = Instant::ZERO;
+/// Chooses the queue of a packet, of `queues`, and notes it in the metadata; `asked` is the one
+/// that an action has chosen.
+#[inline]
+fn placed(policy: &Policy, who: &select::Sender, queues: usize, meta: &mut Meta, asked: Option<u16>) {
+    policy.selector.place(meta, who, asked);
+    // A policy may have been made for another port.
+    if usize::from(meta.queue) >= queues {
+        meta.queue = 0;
+    }
+}
 
 /// The queues of a port as a policy chooses them.
 struct OfPolicy<'a> {
@@ -379,13 +399,7 @@ struct OfPolicy<'a> {
 
 impl Ways for OfPolicy<'_> {
     fn choose(&mut self, meta: &mut Meta, asked: Option<u16>) -> u16 {
-        let selector = &self.policy.selector;
-        let chosen = match asked {
-            Some(queue) => selector.chosen(queue).unwrap_or(0),
-            None => selector.select(meta, self.who, None, NO_AGE),
-        };
-        // A policy may have been made for another port.
-        meta.queue = if usize::from(chosen) < self.queues { chosen } else { 0 };
+        placed(self.policy, self.who, self.queues, meta, asked);
         meta.queue
     }
     fn tree(&self, queue: u16) -> Option<&Tree> {

@@ -23,6 +23,7 @@
 #[cfg(not(loom))]
 mod close;
 mod control;
+mod hold;
 mod owner;
 mod run;
 mod send;
@@ -44,6 +45,8 @@ use crate::owned::{Cutter, Owned};
 use crate::sync::{AtomicU32, Ordering};
 use crate::wake::Wakeup;
 
+#[cfg(not(loom))]
+pub use close::QueueParts;
 pub use control::Control;
 pub use owner::Owner;
 use run::Runner;
@@ -270,7 +273,17 @@ impl<D: TxQueue> Queue<D> {
     /// before the call is told once, in its first place. The cost does not depend on the number of
     /// senders that wait.
     pub fn when_room(&self, wakeup: Wakeup) {
-        self.runner.add_waiter(wakeup);
+        self.runner.add_waiter(wakeup, None);
+        self.look_for_room();
+    }
+
+    /// Does the same for a sender of one flow; `flow` is the hash of its packets (`Meta::hash`).
+    /// Every other packet that leaves makes room for the first sender of its own flow, if one
+    /// waits. The packets between, and those of flows of which no sender waits, make room for the
+    /// first of all. So where each flow has a part of the room, fewer senders are called in vain,
+    /// and none waits behind others without an end.
+    pub fn when_room_for(&self, flow: u32, wakeup: Wakeup) {
+        self.runner.add_waiter(wakeup, Some(flow));
         self.look_for_room();
     }
 

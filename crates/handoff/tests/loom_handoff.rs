@@ -138,6 +138,32 @@ fn model(preemptions: Option<usize>, f: impl Fn() + Sync + Send + 'static) {
     builder.check(f);
 }
 
+/// A thread waits for the queue beside a sender and beside the service: it gets the queue, alone,
+/// and leaves no packet behind.
+#[test]
+fn a_thread_that_waits_for_the_queue_has_it_alone() {
+    model(Some(2), || {
+        let (device, seen) = device(9);
+        let (service, is_told) = told();
+        let queue = Arc::new(Queue::new(path(), device, config(), service));
+        let sender = {
+            let queue = Arc::clone(&queue);
+            thread::spawn(move || {
+                for frame in 1..3 {
+                    assert!(!matches!(queue.send(frame, Meta::new(100)), Handed::Done(Admitted::Full(_))));
+                }
+            })
+        };
+        let before = queue.control().with(|o| o.path.stats().tx_packets);
+        assert!(before <= 2);
+        queue.control().with(|o| assert!(o.path.stats().tx_packets >= before));
+        sender.join().unwrap();
+        serve_if_told(&queue, &is_told);
+        assert_eq!(left_over(&queue), (false, 0));
+        assert_eq!(seen.sent(), [1, 2]);
+    });
+}
+
 fn send(queue: &Queue<Slots>, n: u64) {
     match queue.send(n, Meta::new(100)) {
         Handed::Done(Admitted::Sent | Admitted::Queued) | Handed::Listed => {}

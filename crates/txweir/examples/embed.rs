@@ -2,12 +2,19 @@
 //! wire: the code of docs/embed.md.
 
 use std::net::{SocketAddr, UdpSocket};
+use std::sync::LazyLock;
+use std::time::Instant as Clock;
 
 use txweir::core::model::wire::{Wire, WireConfig};
 use txweir::core::packet::hash::FlowHasher;
+use txweir::handoff::{Bell, Monitor, QueueConfig, Service, SharedControl};
+use txweir::ports::TcPort;
+use txweir::tc::Policy;
 use txweir::tc::show::measured::metrics;
 use txweir::udp::{Datagram, UdpQueue};
-use txweir::{Admitted, Ecn, Instant, Meta, NoDevice, PathConfig, Rate, TxPath, Wake};
+use txweir::{
+    Admitted, Ecn, Instant, Meta, NoDevice, PathConfig, Rate, TxPath, TxQueue, Wake, testing::VecDevice,
+};
 
 type Failure = Box<dyn std::error::Error>;
 
@@ -78,6 +85,31 @@ pub fn page<F>(path: &TxPath<F>) -> String {
     page
 }
 
+/// Puts the queues of a device behind tc's lines, for any number of threads that send. Returns the
+/// port's control, its name and filters, and the thread that serves its times.
+pub fn for_threads<D>(device: Vec<D>, lines: &str) -> Result<(SharedControl<D>, TcPort, Service), Failure>
+where
+    D: TxQueue + Send + 'static,
+    D::Frame: Send + 'static,
+{
+    let bell = Bell::new();
+    let rules = |_queue| QueueConfig::new(clock);
+    let mut control = SharedControl::new(PathConfig::for_socket(), device, rules, 1, bell.wakeup())?;
+    let mut eth0 = TcPort::new("eth0", 1);
+    let policy = Policy::parse(lines, "eth0.tc")?;
+    // Later lines come in the same way, while threads send: their packets are listed meanwhile.
+    eth0.change(&mut control, |devices| policy.apply_to(devices, &["eth0"]))??;
+    let queues = control.port().queues().to_vec();
+    let service = Service::spawn("tx", &bell, queues, Monitor::default(), |found| eprintln!("{found}"))?;
+    Ok((control, eth0, service))
+}
+
+/// A time that never goes back.
+fn clock() -> Instant {
+    static START: LazyLock<Clock> = LazyLock::new(Clock::now);
+    Instant(u64::try_from(START.elapsed().as_nanos()).unwrap_or(u64::MAX))
+}
+
 fn main() -> Result<(), Failure> {
     let receiver = UdpSocket::bind("127.0.0.1:0")?;
     let socket = UdpSocket::bind("127.0.0.1:0")?;
@@ -94,5 +126,15 @@ fn main() -> Result<(), Failure> {
     for (packet, at) in over_a_wire(5)? {
         println!("packet {packet} has left after {} us", at.0 / 1000);
     }
+
+    let device = vec![VecDevice::with_slots(64), VecDevice::with_slots(64)];
+    let (control, _eth0, service) = for_threads(device, "qdisc add root handle 1: mq")?;
+    std::thread::scope(|s| {
+        for thread in 0..2u64 {
+            let mut sender = control.port().sender();
+            s.spawn(move || sender.send(thread, Meta::new(1500).flow(thread)));
+        }
+    });
+    service.stop();
     Ok(())
 }

@@ -80,6 +80,7 @@ pub use txweir_lint as lint;
 pub use txweir_runtime as runtime;
 pub use txweir_tc as tc;
 
+pub mod ports;
 #[cfg(feature = "quinn")]
 pub mod quinn;
 #[cfg(feature = "smoltcp")]

@@ -58,6 +58,10 @@ pub trait TxQueue {
         let _ = (frame, bit);
     }
 
+    /// Says that the hardware was reset and will report none of the packets that it has. The
+    /// default does nothing; a device that counts them forgets them here.
+    fn was_reset(&mut self) {}
+
     /// Takes back the frame of a dropped packet. The default drops the frame. A path that ends
     /// gives back the frames that wait if its owner calls `TxPath::purge` first.
     fn discard(&mut self, frame: Self::Frame, m: &Meta, reason: DropReason) {
@@ -90,6 +94,9 @@ macro_rules! reached_through {
             }
             fn corrupt(&mut self, frame: &mut Q::Frame, bit: u32) {
                 (**self).corrupt(frame, bit);
+            }
+            fn was_reset(&mut self) {
+                (**self).was_reset();
             }
             fn discard(&mut self, frame: Q::Frame, m: &Meta, reason: DropReason) {
                 (**self).discard(frame, m, reason);

@@ -26,6 +26,7 @@
 //!   same.
 //! - P4: class MAJOR:n of the root is queue n - 1, whatever has been grafted.
 
+mod apart;
 mod chooser;
 mod control;
 mod device;
@@ -52,11 +53,13 @@ use crate::path::txpath::{Admitted, PathConfig, Transmitter, TxPath, Wake};
 use crate::qdisc::Registry;
 use crate::qdisc::multiq;
 use crate::text::error::ConfigError;
-use device::{All, One, Room};
+use device::{One, Room};
 use lanes::Lanes;
 
+pub use apart::Apart;
 pub use chooser::{Choice, Chooser, PortStats};
 pub use control::Control;
+pub use device::All;
 pub use flight::Flight;
 pub use totals::Totals;
 

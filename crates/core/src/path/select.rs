@@ -166,6 +166,17 @@ impl Selector {
         self.select_noted(m, sender, cached, now).0
     }
 
+    /// Chooses a queue for a packet, and notes it in the metadata; `asked` is the queue that an
+    /// action or the sender has chosen. The first queue stands for one that does not exist.
+    #[inline]
+    pub fn place(&self, m: &mut Meta, sender: &Sender, asked: Option<u16>) -> u16 {
+        (m.queue, m.note) = match asked {
+            Some(queue) => (self.chosen(queue).unwrap_or(0), Note::Asked),
+            None => self.fresh_of_many(m, sender),
+        };
+        m.queue
+    }
+
     /// Chooses a queue, and returns the basis of the choice.
     #[inline]
     pub(crate) fn select_noted(
@@ -175,10 +186,7 @@ impl Selector {
         cached: Option<&mut Cached>,
         now: Instant,
     ) -> (u16, Note) {
-        if self.queues == 1 {
-            return (0, Note::Hashed);
-        }
-        let Some(cached) = cached else { return self.fresh(m, sender) };
+        let Some(cached) = cached.filter(|_| self.queues > 1) else { return self.fresh_of_many(m, sender) };
         match cached.queue.filter(|q| *q < self.queues && cached.era == self.era) {
             Some(queue) if !sender.idle && now.saturating_since(cached.at) <= RESELECT => {
                 (queue, if cached.by_sender { Note::BySender } else { Note::Hashed })
@@ -190,6 +198,12 @@ impl Selector {
                 (queue, note)
             }
         }
+    }
+
+    /// Chooses without regard to the last choice, of any number of queues.
+    #[inline]
+    fn fresh_of_many(&self, m: &Meta, sender: &Sender) -> (u16, Note) {
+        if self.queues == 1 { (0, Note::Hashed) } else { self.fresh(m, sender) }
     }
 
     /// Chooses without regard to the last choice.

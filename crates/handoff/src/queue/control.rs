@@ -41,6 +41,17 @@ impl<'a, D: TxQueue> Control<'a, D> {
         Some(r)
     }
 
+    /// Calls `f` with the queue's parts, and runs the queue afterwards. Where another thread has
+    /// the queue, this one sleeps until that thread passes it on, after one round at most. Senders
+    /// are not held up. One thread at a time calls this for a queue, and none from a callback of
+    /// it, which would wait for itself.
+    pub fn with<R>(&self, f: impl FnOnce(&mut Owned<D>) -> R) -> R {
+        let mut turn = self.0.hold();
+        let r = f(&mut turn);
+        let _ = self.0.let_go(turn);
+        r
+    }
+
     /// Changes the qdiscs between two bursts, by this thread or the holder of the queue, and runs
     /// the queue. `f` gets the tree and the context of its operations. Its result is handed to
     /// `done`, by the same thread.

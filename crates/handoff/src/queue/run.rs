@@ -29,6 +29,8 @@ pub(super) struct Runner<D: TxQueue> {
     service: Wakeup,
     waiters: Mutex<Waiters>,
     commands: Mutex<VecDeque<Command<D>>>,
+    /// The thread that is to have the queue: see `hold`.
+    pub(super) wanted: Mutex<Option<Wakeup>>,
     pub(super) published: Published<WORDS>,
     /// 1 while the tree wants to know more of packets than their metadata.
     pub(super) details: AtomicU32,
@@ -82,12 +84,13 @@ impl<D: TxQueue> Runner<D> {
         let details = AtomicU32::new(u32::from(owned.path.wants_detail()));
         Self {
             // The remaining work and commands are for the next thread.
-            baton: Baton::new(owned, |o| (WORK.and(COMMAND), Some(o.mend()))),
+            baton: Baton::new(owned, |o| (WORK.and(COMMAND), Some(o.mend()))).ending(Owned::end),
             rules,
             timer: AtomicU64::new(NEVER),
             service,
             waiters: Mutex::new(Waiters::default()),
             commands: Mutex::new(VecDeque::new()),
+            wanted: Mutex::new(None),
             published: Published::default(),
             details,
         }
@@ -132,8 +135,9 @@ impl<D: TxQueue> Runner<D> {
     }
 
     /// Adds a sender that is to be told when there is room; the caller sets the flag afterwards.
-    pub(super) fn add_waiter(&self, wakeup: Wakeup) -> Option<Place> {
-        self.waiters.lock().map(|mut waiters| waiters.add(wakeup)).ok()
+    /// `flow` is the hash of its packets, if it is known.
+    pub(super) fn add_waiter(&self, wakeup: Wakeup, flow: Option<u32>) -> Option<Place> {
+        self.waiters.lock().map(|mut waiters| waiters.add(wakeup, flow)).ok()
     }
 
     /// Takes back one request of a sender that is to be told, if it was not told since.
@@ -191,6 +195,12 @@ impl<D: TxQueue> Runner<D> {
         let rest = loop {
             let rest = self.work(&mut turn, &mut left);
             let is_due = self.wake_waiters(&mut turn, &mut woken);
+            if let Some(next) = turn.wanted.take() {
+                // That thread sees the flags, and does the rest of the work.
+                turn.pass();
+                next.wake();
+                break Rest::Elsewhere;
+            }
             if rest == Rest::Again || is_due {
                 self.abdicate(turn, by_service);
                 break Rest::Again;
@@ -249,6 +259,7 @@ impl<D: TxQueue> Runner<D> {
     /// One round: answers the flags, takes from the list, sends.
     fn work(&self, turn: &mut Turn<'_, Owned<D>>, left: &mut u32) -> Rest {
         let mut calls = Flags::NONE;
+        turn.notes_gone = turn.flags().has(WAITING);
         if turn.flags().has(CALLS) {
             calls = turn.clear(CALLS);
             // A sender that sees its flag set does not set it again: either it sees this clearing,
@@ -307,10 +318,11 @@ impl<D: TxQueue> Runner<D> {
         while let Some(command) = taken.taken.pop_front() {
             command(o);
         }
+        o.wanted = self.wanted.lock().map(|mut wanted| wanted.take()).unwrap_or_default();
         self.note_change(o);
     }
 
-    /// Takes out as many waiting senders as there is room for, in the order in which they asked.
+    /// Takes out as many waiting senders as there is room for: see `Waiters::take`.
     /// True if another run is due: senders still wait, and no packet is left whose departure would
     /// wake them. A sender that was woken and sends nothing holds no other up.
     fn wake_waiters(&self, turn: &mut Turn<'_, Owned<D>>, woken: &mut Woken) -> bool {
@@ -323,15 +335,18 @@ impl<D: TxQueue> Runner<D> {
         }
         // The flag is cleared first: a sender that comes afterwards sets it again.
         turn.clear(WAITING);
+        let gone = std::mem::take(&mut turn.gone);
         let (waiters, all) = self
             .waiters
             .lock()
-            .map(|mut waiters| (waiters.take(room), waiters.is_empty()))
+            .map(|mut waiters| (waiters.take(room, &gone), waiters.is_empty()))
             .unwrap_or((VecDeque::new(), true));
         if !all {
             // The next run looks again.
             self.baton.flag(WAITING);
         }
+        turn.gone = gone;
+        turn.gone.clear();
         let (now, n) = (turn.now, waiters.len());
         turn.use_room(n as u64);
         if n > 0 {

@@ -229,7 +229,7 @@ impl<D: TxQueue> Queue<D> {
         let until = Instant(self.runner.now().0.saturating_add(ns));
         loop {
             // It asks first and tries once more, so that no wake-up is lost between the two.
-            self.when_room(Wakeup::this_thread());
+            self.when_room_for(meta.hash, Wakeup::this_thread());
             frame = match self.send(frame, meta) {
                 Handed::Done(Admitted::Full(frame)) => frame,
                 done => return done,

@@ -6,7 +6,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use txweir_core::path::device::TxQueue;
-use txweir_core::{Admitted, Meta};
+use txweir_core::{Admitted, Detail, Meta};
 
 use crate::queue::{Handed, Queue};
 use crate::waiters::Place;
@@ -17,8 +17,10 @@ use crate::wake::Wakeup;
 #[must_use = "a packet is sent when this is polled"]
 pub struct Sending<'a, D: TxQueue> {
     queue: &'a Queue<D>,
-    /// The packet, until it has gone.
-    packet: Option<(D::Frame, Meta)>,
+    /// The frame, until it has gone.
+    frame: Option<D::Frame>,
+    meta: Meta,
+    detail: Option<Box<Detail>>,
     /// The request to be told of room.
     place: Option<Place>,
 }
@@ -56,7 +58,18 @@ impl<D: TxQueue> Queue<D> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub const fn send_async(&self, frame: D::Frame, meta: Meta) -> Sending<'_, D> {
-        Sending { queue: self, packet: Some((frame, meta)), place: None }
+        self.send_async_with(frame, meta, None)
+    }
+
+    /// Sends as `send_async` does, with facts about the packet beside its metadata: needed where
+    /// [`wants_detail`](Self::wants_detail) is true.
+    pub const fn send_async_with(
+        &self,
+        frame: D::Frame,
+        meta: Meta,
+        detail: Option<Box<Detail>>,
+    ) -> Sending<'_, D> {
+        Sending { queue: self, frame: Some(frame), meta, detail, place: None }
     }
 }
 
@@ -64,15 +77,33 @@ impl<D: TxQueue> Sending<'_, D> {
     /// Ends the wait and returns the packet; `None` if it has gone.
     #[must_use]
     pub fn into_packet(mut self) -> Option<(D::Frame, Meta)> {
-        self.packet.take()
+        Some((self.frame.take()?, self.meta))
+    }
+
+    /// Returns the facts beside the metadata, which a further try needs.
+    pub const fn detail(&self) -> Option<&Detail> {
+        match &self.detail {
+            Some(detail) => Some(&**detail),
+            None => None,
+        }
+    }
+
+    /// Returns the metadata.
+    pub(crate) const fn meta(&self) -> Meta {
+        self.meta
+    }
+
+    /// Takes the facts beside the metadata out.
+    pub(crate) const fn take_detail(&mut self) -> Option<Box<Detail>> {
+        self.detail.take()
     }
 
     /// Tries once. Keeps a packet for which there is no room.
     fn try_once(&mut self) -> Option<Handed<D::Frame>> {
-        let (frame, meta) = self.packet.take()?;
-        match self.queue.send(frame, meta) {
+        let frame = self.frame.take()?;
+        match self.queue.send_with(frame, self.meta, self.detail.as_deref()) {
             Handed::Done(Admitted::Full(frame)) => {
-                self.packet = Some((frame, meta));
+                self.frame = Some(frame);
                 None
             }
             handed => Some(handed),
@@ -97,11 +128,12 @@ impl<D: TxQueue> Future for Sending<'_, D> {
     fn poll(self: Pin<&mut Self>, task: &mut Context<'_>) -> Poll<Handed<D::Frame>> {
         let this = self.get_mut();
         let mut handed = this.try_once();
-        if handed.is_none() && this.packet.is_some() {
+        if handed.is_none() && this.frame.is_some() {
             // It asks first and tries once more, so that no wake-up is lost between the two. The
             // earlier request ends afterwards: a receiver that is still in the line keeps its
             // place.
-            let place = this.queue.runner.add_waiter(Wakeup::Task(task.waker().clone()));
+            let place =
+                this.queue.runner.add_waiter(Wakeup::Task(task.waker().clone()), Some(this.meta.hash));
             this.queue.look_for_room();
             this.forget();
             this.place = place;

@@ -5,8 +5,10 @@
 mod common;
 mod facts;
 mod fair;
+mod flows;
 mod monitor;
 mod panics;
+mod plane;
 mod policy;
 mod polled;
 mod room;

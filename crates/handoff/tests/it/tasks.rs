@@ -9,8 +9,11 @@ use std::thread::{self, Thread};
 use std::time::{Duration, Instant as Clock};
 
 use crate::common::{RingQueue, clock, over_a_ring, own_time, path};
+use txweir_core::classify::packet::NoOutlet;
 use txweir_core::model::testing::VecDevice;
-use txweir_core::{Admitted, Meta, Nanos};
+use txweir_core::path::device::{Completed, DeviceError, TxQueue};
+use txweir_core::text::value::Words;
+use txweir_core::{Admitted, DropReason, Handle, Meta, Nanos, PathConfig};
 use txweir_handoff::*;
 
 const META: Meta = Meta::new(100);
@@ -310,4 +313,89 @@ impl txweir_core::TxQueue for Returning {
             sink(txweir_core::Completed { packets: 1, bytes: 100, frame: Some(frame) });
         }
     }
+}
+
+/// The queue's parts go on with one thread: nothing that waits is lost, and what the device has is
+/// known.
+#[test]
+fn a_queue_gives_its_parts_back() {
+    let queue = full(3);
+    // Another thread's packet, as the list has it.
+    queue.control().with(|_| assert_eq!(queue.send(7, META), Handed::Listed));
+    let QueueParts { mut path, mut device, listed } = queue.into_parts();
+    assert_eq!((path.backlog().packets, device.in_flight()), (3, 1));
+    assert_eq!(listed, [(7, META)]);
+    for _ in 0..4 {
+        device.finish(1);
+        path.reap(clock(), &mut device, |_| {});
+        let _ = path.drain(clock(), 64, &mut device);
+    }
+    assert_eq!((device.sent(), device.discarded().len()), ([0, 1, 2, 3].as_slice(), 0));
+    assert!(path.tree().kinds().get("pfifo").is_some());
+}
+
+/// The end of a queue without `into_parts` gives the frames to the device.
+#[test]
+fn a_queue_that_ends_discards_what_waits() {
+    struct Back(VecDevice<u64>, Arc<Mutex<Vec<u64>>>);
+    impl TxQueue for Back {
+        type Frame = u64;
+        fn reserve(&mut self, want: u32) -> u32 {
+            self.0.reserve(want)
+        }
+        fn push(&mut self, frame: u64, m: &Meta) {
+            self.0.push(frame, m);
+        }
+        fn commit(&mut self) -> Result<(), DeviceError> {
+            self.0.commit()
+        }
+        fn reap(&mut self, sink: &mut dyn FnMut(Completed<u64>)) {
+            self.0.reap(sink);
+        }
+        fn discard(&mut self, frame: u64, _: &Meta, _: DropReason) {
+            self.1.lock().unwrap().push(frame);
+        }
+    }
+    let back = Arc::default();
+    let device = Back(VecDevice::with_slots(1), Arc::clone(&back));
+    let queue = Queue::new(path(false, "pfifo", &[]), device, QueueConfig::new(clock), Bell::new().wakeup());
+    for n in 0..3 {
+        let _ = queue.send(n, META);
+    }
+    queue.control().with(|_| assert_eq!(queue.send(3, META), Handed::Listed));
+    drop(queue);
+    assert_eq!(*back.lock().unwrap(), [1, 2, 3]);
+}
+
+/// A frame that filters have seen waits with what they have made of it, and goes as it is.
+#[test]
+fn a_prepared_frame_waits_with_its_details() {
+    let rules = |_| QueueConfig::new(clock);
+    let config = PathConfig { bql: None, ..PathConfig::default() };
+    let device = vec![VecDevice::<Vec<u8>>::with_slots(1)];
+    let mut control = SharedControl::new(config, device, rules, 1, Wakeup::calling(|| {})).unwrap();
+    let words = &mut Words::new(&["limit", "1"]);
+    control.gather().control().configure(|q| q.replace(Handle::ROOT, None, "pfifo", words)).unwrap();
+    let mut frame = vec![0; 60];
+    frame[12..15].copy_from_slice(&[0x08, 0x00, 0x45]);
+    let mut sender = control.port().sender();
+    let mut send = || sender.send_frame(frame.clone(), |m| m.mark += 1, &mut NoOutlet);
+    assert!(matches!((send(), send()), (Passed::Handed(..), Passed::Handed(..))));
+    let Passed::Full(prepared) = send() else { panic!("there is no room") };
+    assert_eq!(prepared.meta.mark, 1);
+    let sender = control.port().sender();
+    let mut waiting = sender.resend_async(prepared);
+    let waker = Waker::from(told());
+    let poll = |waiting: &mut Resending<'_, _>| Pin::new(waiting).poll(&mut Context::from_waker(&waker));
+    assert!(poll(&mut waiting).is_pending());
+    // It is taken back, and waits again.
+    let prepared = waiting.into_prepared().expect("it has not gone");
+    assert_eq!((prepared.frame.len(), prepared.meta.mark), (60, 1));
+    let mut waiting = sender.resend_async(prepared);
+    assert!(poll(&mut waiting).is_pending());
+    let queue = &control.port().queues()[0];
+    queue.control().with(|o| o.dev.devices()[0].finish(1));
+    queue.kick();
+    assert!(matches!(poll(&mut waiting), Poll::Ready(Passed::Handed(0, Handed::Done(Admitted::Queued)))));
+    assert!(waiting.into_prepared().is_none());
 }

@@ -28,7 +28,7 @@ std::thread_local! {
 /// Returns a tree of the same structure and options, with nothing queued and nothing counted. The
 /// copy of a port whose queues have trees of their own is one tree: changes to either are named and
 /// refused alike, and packets put into it wait in the same places.
-pub(crate) fn copy<'a>(trees: impl Into<Trees<'a>>, cx: &mut Cx) -> Result<Tree, ConfigError> {
+pub fn copy<'a>(trees: impl Into<Trees<'a>>, cx: &mut Cx) -> Result<Tree, ConfigError> {
     let trees = &trees.into();
     let mut copying = Copying::of(trees);
     while !copying.step(trees, usize::MAX, cx)? {}

@@ -21,7 +21,8 @@ mod handoff_tokio;
 mod smoltcp_device;
 
 use txweir::core::turns::Quota;
-use txweir::{Instant, Meta, NoDevice, PathConfig, TxPath, Wake};
+use txweir::tc::{Policy, tool::Devices};
+use txweir::{Instant, Meta, NoDevice, PathConfig, TxPath, Wake, testing::VecDevice};
 
 #[test]
 fn back_pressure_loses_nothing_and_keeps_order() {
@@ -75,6 +76,29 @@ fn packets_leave_a_modelled_wire_at_its_rate() {
     assert!(left.windows(2).all(|two| two[1].1.0 - two[0].1.0 >= EACH), "{left:?}");
     let last = left[49].1.0;
     assert!((50 * EACH..50 * EACH + 2_000_000).contains(&last), "{last}");
+}
+
+#[test]
+fn threads_send_while_lines_change_the_qdiscs() {
+    let device = vec![VecDevice::<u64>::with_slots(64), VecDevice::with_slots(64)];
+    let (mut control, mut eth0, service) =
+        embed::for_threads(device, "qdisc add root handle 1: mq").expect("runs");
+    std::thread::scope(|s| {
+        for thread in 0..2 {
+            let mut sender = control.port().sender();
+            s.spawn(move || (0..20).for_each(|n| drop(sender.send(n, Meta::new(1500).flow(thread)))));
+        }
+        for line in ["qdisc replace root fq_codel", "qdisc replace root handle 1: mq"] {
+            let policy = Policy::parse(line, "eth0.tc").expect("a good line");
+            let apply = |devices: &mut dyn Devices| policy.apply_to(devices, &["eth0"]);
+            eth0.change(&mut control, apply).expect("words").expect("it applies");
+        }
+    });
+    service.stop();
+    // The device has finished none: behind a change of the queues the others wait.
+    let all = control.gather();
+    let totals = all.port().totals();
+    assert_eq!(totals.stats().tx_packets + totals.backlog().packets, 40);
 }
 
 fn numbers() -> Vec<u8> {

@@ -2,6 +2,7 @@
 //! them as they are.
 
 mod examples;
+mod ports;
 mod quinn;
 mod readme;
 mod ready;

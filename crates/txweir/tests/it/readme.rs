@@ -25,7 +25,8 @@ fn the_page_of_devices_shows_the_example_as_it_is() {
         ("/// Sends datagrams to", "/// Fills the free"),
         ("/// Fills the free", "/// Sends packets of 1500"),
         ("/// Sends packets of 1500", "/// Returns the numbers"),
-        ("/// Returns the numbers", "fn main()"),
+        ("/// Returns the numbers", "/// Puts the queues"),
+        ("/// Puts the queues", "/// A time that"),
     ] {
         assert!(page.contains(part(source, from, to)), "docs/embed.md does not show `{from}` as it is");
     }

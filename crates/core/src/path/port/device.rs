@@ -1,6 +1,8 @@
 //! Adapters that show the queues of a device to a path as one queue.
 
-use super::Queues;
+use core::fmt;
+
+use super::{Flight, Queues};
 use crate::packet::meta::Meta;
 use crate::packet::reason::DropReason;
 use crate::path::device::{Completed, DeviceError, TxQueue};
@@ -70,7 +72,7 @@ pub(super) enum Room {
 
 /// All queues of a device, for the one path that feeds them. A packet goes to the queue that was
 /// chosen for it.
-pub(super) struct All<'a, D> {
+pub struct All<'a, D> {
     pub(super) room: Room,
     pub(super) dev: &'a mut D,
     pub(super) queues: u16,
@@ -79,9 +81,21 @@ pub(super) struct All<'a, D> {
 }
 
 impl<'a, D> All<'a, D> {
+    /// Returns the queues of a device as one, for a path that feeds all of them; `flight` has an
+    /// entry for each. Its `reap` does nothing: each queue is reaped by itself.
+    pub fn of(dev: &'a mut D, flight: &'a mut Flight) -> Self {
+        let queues = u16::try_from(flight.packets.len()).unwrap_or(u16::MAX);
+        Self::any(dev, queues, &mut flight.packets)
+    }
     /// Returns all queues, for packets to any of them.
     pub(super) const fn any(dev: &'a mut D, queues: u16, in_flight: &'a mut [u64]) -> Self {
         Self { room: Room::InAll, dev, queues, in_flight }
+    }
+}
+
+impl<D> fmt::Debug for All<'_, D> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("All").field("queues", &self.queues).finish_non_exhaustive()
     }
 }
 

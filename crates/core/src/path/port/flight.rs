@@ -17,6 +17,26 @@ impl Flight {
         let none = alloc::vec![0; usize::from(queues)];
         Self { packets: none.clone(), before: none }
     }
+    /// Returns the packets of a device whose queues have these: handed over and not yet finished,
+    /// and those of them from before a change of the queues that are still to be finished.
+    pub fn of(queues: impl IntoIterator<Item = (u64, u64)>) -> Self {
+        let (packets, before) =
+            queues.into_iter().map(|(packets, before)| (packets, before.min(packets))).unzip();
+        Self { packets, before }
+    }
+    /// Returns both numbers of a queue: see `of`.
+    pub fn queue(&self, queue: u16) -> (u64, u64) {
+        let at = usize::from(queue);
+        let of = |all: &[u64]| all.get(at).copied().unwrap_or(0);
+        (of(&self.packets), of(&self.before))
+    }
+    /// Books packets that were handed to a queue.
+    #[inline]
+    pub fn posted(&mut self, queue: u16, packets: u64) {
+        if let Some(n) = self.packets.get_mut(usize::from(queue)) {
+            *n += packets;
+        }
+    }
     /// Returns the number of packets handed to the device and not yet finished, of all queues.
     pub fn packets(&self) -> u64 {
         self.packets.iter().sum()
@@ -33,12 +53,12 @@ impl Flight {
         self.before.clone_from(&self.packets);
     }
     /// Books all packets of a queue as finished; true if the last of them ended the fence.
-    pub(super) fn empty(&mut self, queue: u16) -> bool {
+    pub fn empty(&mut self, queue: u16) -> bool {
         self.finished(queue, u64::MAX)
     }
     /// Books packets of a queue that the device has finished; true if the last of them ended the
     /// fence.
-    pub(super) fn finished(&mut self, queue: u16, packets: u64) -> bool {
+    pub fn finished(&mut self, queue: u16, packets: u64) -> bool {
         let at = usize::from(queue);
         let Some(in_flight) = self.packets.get_mut(at) else { return false };
         *in_flight = in_flight.saturating_sub(packets);

@@ -100,6 +100,13 @@ impl<F> Lanes<F> {
             self.paths.push(path.with_kinds(self.kinds));
         }
     }
+    /// Removes the paths that are too many, and makes those that are missing.
+    pub(super) fn keep_wanted(&mut self) {
+        let wanted = self.wanted().min(self.paths.len());
+        let surplus: Vec<TxPath<F>> = self.paths.drain(wanted..).collect();
+        surplus.into_iter().for_each(|path| self.retire(path));
+        self.fill();
+    }
     /// Removes a path: keeps its counts, and orphans the filters of its tree.
     pub(super) fn retire(&mut self, mut path: TxPath<F>) {
         let before = &mut self.before;

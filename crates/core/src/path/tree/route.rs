@@ -6,14 +6,25 @@ use crate::classify::filter::{Filters, Verdict};
 use crate::classify::packet::Packet;
 use crate::packet::route::DEPTH_MAX;
 use crate::packet::route::{Classified, FilterOutcome, Route, Routed};
+use crate::path::qdiscs::stands_for_queues;
 use crate::path::tree::Tree;
 use crate::sched::node::Node;
 
 impl Tree {
+    /// Returns the qdisc that packets of a transmit queue meet first: the root, and in the likeness
+    /// of a port with a tree for each queue (`of_port`) that in the queue's class. No packet meets
+    /// the root of such a port.
+    fn met_first(&self, queue: u16) -> &Node {
+        let root = self.root();
+        let split = self.of_port && stands_for_queues(root.qdisc().spec().kind);
+        let class = || root.qdisc().classes().get(usize::from(queue));
+        split.then(class).flatten().map_or(root, |class| &class.node)
+    }
+
     /// Runs the filters on a packet's way, which may change the packet.
     pub fn route(&self, filters: &Filters, packet: &mut Packet<'_>, run: &mut Run<'_>) -> Routed {
         let mut route = Route::default();
-        let mut node = self.root();
+        let mut node = self.met_first(packet.meta.queue);
         for depth in 0..DEPTH_MAX {
             let Some(outcome) = ask(self, node, filters, packet, run) else { return Routed::Stolen };
             route.set(depth, node.handle().major(), outcome);

@@ -7,7 +7,7 @@ use txweir_core::base::tally::Tally;
 use txweir_core::model::testing::VecDevice;
 use txweir_core::path::device::{Completed, DeviceError, TxQueue};
 use txweir_core::path::dql::DqlConfig;
-use txweir_core::path::port::{Choice, Port, Queues, Reaped};
+use txweir_core::path::port::{Choice, Flight, Port, Queues, Reaped};
 use txweir_core::path::txpath::{PathStats, Transmitter};
 use txweir_core::qdisc::KINDS;
 use txweir_core::sched::node::Books;
@@ -326,6 +326,9 @@ impl Swarm {
                 }
             }
         }
+        if self.op.is_multiple_of(4) {
+            self.part_and_join();
+        }
         self.orders_that_end(&layout);
         if self.planted == Planted::NoFence {
             self.port.transmitters_mut().for_each(Transmitter::thaw);
@@ -338,6 +341,14 @@ impl Swarm {
             0..=2 => Ok(()),
             _ => self.check_traffic(&before),
         }
+    }
+
+    /// Takes the port apart and joins it: nothing is another then.
+    fn part_and_join(&mut self) {
+        let stand_in = Port::new(PathConfig { pool: 1, ..PathConfig::for_socket() }).expect("no byte limit");
+        let (apart, paths, flight) = std::mem::replace(&mut self.port, stand_in).apart();
+        let flight = Flight::of((0..QUEUES).map(|queue| flight.queue(queue)));
+        self.port = apart.joined(paths, flight);
     }
 
     /// Returns the inputs of the choice of a queue beside the flow and the sender.
