@@ -17,7 +17,12 @@ const LICENCES: [&str; 2] = ["LICENSE-MIT", "LICENSE-APACHE"];
 /// Adds the faults of each crate below `crates`.
 pub fn check(root: &Path, found: &mut Vec<String>) -> Result<(), String> {
     let read = |path: &Path| fs::read_to_string(path).map_err(|e| format!("{}: {e}", path.display()));
-    check_versions("Cargo.toml", &read(&root.join("Cargo.toml"))?, found);
+    let manifest = read(&root.join("Cargo.toml"))?;
+    check_versions("Cargo.toml", &manifest, found);
+    let version = published::value(&manifest, "version").unwrap_or("");
+    if !read(&root.join("CHANGELOG.md"))?.contains(&format!("\n## [{version}]")) {
+        found.push(format!("CHANGELOG.md: no section `## [{version}]`, the version of the workspace"));
+    }
     for one in published::all(root)? {
         let folder = one.folder.strip_prefix(root).unwrap_or(&one.folder);
         let name = folder.join("Cargo.toml").display().to_string();
