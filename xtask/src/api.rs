@@ -23,7 +23,7 @@ const LISTS: &str = "spec/api";
 const TOOL: Tool =
     Tool { name: "cargo-public-api", version: "0.52.0", archive: "", folder: "", features: &[] };
 /// The version of rustdoc's JSON that the tool reads: that of Rust 1.95.
-const FORMAT: &str = "57";
+pub const FORMAT: &str = "57";
 /// Names the true rustdoc to this program when it stands in for it.
 const REAL: &str = "TXWEIR_RUSTDOC";
 /// Differences of a list that are shown.
@@ -47,10 +47,11 @@ pub fn run(bless: bool) -> Result<(), String> {
         return Ok(());
     };
     let root = crate::root();
-    document(&root)?;
+    let target = published::target(&root);
+    document(&root, &target)?;
     let (mut stale, mut wanted) = (Vec::new(), BTreeSet::new());
     for library in published::all(&root)?.iter().filter(|one| one.is_library()) {
-        let json = published::target(&root).join("doc").join(format!("{}.json", library.in_rust()));
+        let json = target.join("doc").join(format!("{}.json", library.in_rust()));
         match format_of(&read(&json)?) {
             Some(FORMAT) => {}
             other => {
@@ -88,8 +89,8 @@ pub fn run(bless: bool) -> Result<(), String> {
     }
 }
 
-/// Has rustdoc write the JSON of every library.
-fn document(root: &Path) -> Result<(), String> {
+/// Has rustdoc write the JSON of every library of a workspace, into `doc` below `target`.
+pub fn document(workspace: &Path, target: &Path) -> Result<(), String> {
     let own = env::current_exe().map_err(|e| format!("xtask: {e}"))?;
     let real = env::var_os("RUSTDOC").unwrap_or_else(|| OsString::from("rustdoc"));
     let status = Command::new("cargo")
@@ -97,7 +98,8 @@ fn document(root: &Path) -> Result<(), String> {
         .env("RUSTDOC", own)
         .env(REAL, real)
         .env("RUSTDOCFLAGS", "--deny warnings --cfg docsrs -Z unstable-options --output-format json")
-        .current_dir(root)
+        .env("CARGO_TARGET_DIR", target)
+        .current_dir(workspace)
         .status()
         .map_err(|e| format!("cargo: {e}"))?;
     if !status.success() {
@@ -107,7 +109,7 @@ fn document(root: &Path) -> Result<(), String> {
 }
 
 /// Returns the version of the format, which stands near the end of the JSON.
-fn format_of(json: &str) -> Option<&str> {
+pub fn format_of(json: &str) -> Option<&str> {
     let (_, rest) = json.rsplit_once("\"format_version\":")?;
     let end = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
     Some(&rest[..end])

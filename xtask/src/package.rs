@@ -85,7 +85,7 @@ pub fn check_includes(name: &str, text: &str, found: &mut Vec<String>) {
     }
     let folders = inside.matches('/').count();
     for (at, line) in (1..).zip(text.lines()) {
-        let included = ["include_str!(\"", "include_bytes!(\"", "include!(\""];
+        let included = ["include_str!(\"", "include_bytes!(\"", "include!(\"", "#[path = \""];
         let Some((_, path)) = included.iter().find_map(|word| line.split_once(word)) else { continue };
         let ups = path.split('"').next().unwrap_or("").split('/').filter(|part| *part == "..").count();
         if ups > folders {
@@ -147,6 +147,7 @@ mod tests {
         assert_eq!(faults("crates/a/src/lib.rs", "include_str!(\"../scenarios/a.toml\")"), 0);
         assert_eq!(faults("crates/a/src/lib.rs", "include_str!(\"../../scenarios/a.toml\")"), 1);
         assert_eq!(faults("crates/a/src/b/c.rs", "x = include_bytes!(\"../../../a.bin\");"), 1);
+        assert_eq!(faults("crates/a/src/lib.rs", "#[path = \"../../b/tests/it/c.rs\"]"), 1);
         assert_eq!(faults("crates/a/tests/it/a.rs", "include_str!(\"../../../../README.md\")"), 0);
     }
 }
