@@ -23,7 +23,7 @@ help:
 	@echo "make uninstall   remove these files again"
 	@echo "make deb         a Debian package in target/debian; make deb-check installs it below a bare root folder"
 	@echo "make image       a container image by packaging/Containerfile, with podman or docker"
-	@echo "make lint        format, clippy with warnings denied, tidy checks, cargo deny"
+	@echo "make lint        format, clippy with warnings denied, tidy checks, cargo deny, the checks of a release"
 
 build:
 	cargo build --release --locked --package txweir-cli

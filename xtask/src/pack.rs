@@ -96,6 +96,7 @@ fn use_it(unpacked: &Path, all: &[Crate], version: &str) -> Result<(), String> {
         patch(unpacked, all, version)
     );
     write(&folder.join("Cargo.toml"), &manifest)?;
+    write(&folder.join("Cargo.lock"), &read(&unpacked.join("Cargo.lock"))?)?;
     write(&folder.join("src/main.rs"), MAIN)?;
     let target = folder.join("target");
     let (start, before) = (Instant::now(), spent());

@@ -112,6 +112,8 @@ fn a_transport_is_asked_when_there_is_room_and_told_the_time() {
     let expected: Vec<_> = (0..20).map(|n| (arrived(n), n as u8, Ecn::Ect0)).collect();
     assert_eq!(b.got, expected);
     assert_eq!(net.machine_counts(), MachineCounts::default());
+    // Each is told of the start, and the first of its deadline.
+    assert_eq!((a.timeouts, b.timeouts), (2, 1));
     let back: Vec<_> = (0..20).map(|n| (arrived(n) + ON_WIRE + DELAY, n as u8, Ecn::NotEct)).collect();
     assert_eq!(a.got, back);
     assert_eq!(b.sent, (0..20).map(|n| (arrived(n), n as u8)).collect::<Vec<_>>());
