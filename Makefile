@@ -23,7 +23,7 @@ help:
 	@echo "make uninstall   remove these files again"
 	@echo "make deb         a Debian package in target/debian; make deb-check installs it below a bare root folder"
 	@echo "make image       a container image by packaging/Containerfile, with podman or docker"
-	@echo "make lint        format, clippy with warnings denied, tidy checks, cargo deny"
+	@echo "make lint        format, clippy with warnings denied, tidy checks, cargo deny, the checks of a release"
 
 build:
 	cargo build --release --locked --package txweir-cli
@@ -216,10 +216,15 @@ PORTABLE := handoff,lint,quinn,smoltcp,udp
 lint:
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --locked -- --deny warnings
-	RUSTDOCFLAGS="--deny warnings" cargo doc --workspace --lib --no-deps --locked --quiet
+	RUSTDOCFLAGS="--deny warnings" cargo doc --workspace --lib --no-deps --all-features --locked --quiet
 	cargo xtask tidy
 	@# Licences, bans, sources, advisories; cargo-deny is installed once, into a cache.
 	cargo xtask deny
+	@# What a release needs: the oldest toolchain, the lists of public items, breaks since the last release, the packages.
+	cargo xtask msrv
+	cargo xtask api
+	cargo xtask semver
+	cargo xtask package
 	@# Core on processors of 32 bits without a system.
 	@if command -v rustup >/dev/null && rustup target add $(BARE) >/dev/null 2>&1; then \
 	  for target in $(BARE); do cargo check --quiet --locked --package txweir-core --target $$target; done; \

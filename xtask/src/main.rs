@@ -1,5 +1,7 @@
-//! Workspace chores: `cargo xtask test | mutants | tidy | gen | gate | header | deny | book | deb`.
+//! Workspace chores: `cargo xtask test | mutants | tidy | gen | gate | header | deny | book | deb`,
+//! and those of a release: `api | package | msrv | semver`.
 
+mod api;
 mod binaries;
 mod book;
 mod deb;
@@ -13,11 +15,15 @@ mod layers;
 mod links;
 mod loops;
 mod models;
+mod msrv;
 mod mutants;
+mod pack;
 mod package;
 mod pinned;
 mod programs;
 mod prose;
+mod published;
+mod semver;
 mod stages;
 mod test;
 mod tidy;
@@ -32,9 +38,13 @@ fn root() -> PathBuf {
 }
 
 const USAGE: &str = "usage: cargo xtask test [models | ARG ...] | mutants [--named] [NAME ...] | tidy | \
-                     gen [--check] | gate [--bless | --stages JOB ...] | header | deny | book | deb";
+                     gen [--check] | gate [--bless | --stages JOB ...] | header | deny | book | deb | \
+                     api [--bless] | package | msrv | semver [REVISION]";
 
 fn main() -> ExitCode {
+    if let Some(status) = api::stand_in() {
+        return status;
+    }
     let args: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = args.iter().map(String::as_str).collect();
     let result = match words.as_slice() {
@@ -51,6 +61,12 @@ fn main() -> ExitCode {
         ["deny"] => deny::run(),
         ["book"] => book::run(),
         ["deb"] => deb::run(),
+        ["api"] => api::run(false),
+        ["api", "--bless"] => api::run(true),
+        ["package"] => pack::run(),
+        ["msrv"] => msrv::run(),
+        ["semver"] => semver::run(None),
+        ["semver", revision] => semver::run(Some(revision)),
         _ => Err(USAGE.into()),
     };
     match result {

@@ -211,7 +211,8 @@ impl Copy {
         command.args(["test", "--no-run", "--locked", "--message-format=json-render-diagnostics", "--lib"]);
         command.args(["--test", "it"]);
         for name in &self.tested {
-            command.args(["--package", &format!("txweir-{name}")]);
+            let package = if name == "txweir" { name.clone() } else { format!("txweir-{name}") };
+            command.args(["--package", &package]);
         }
         // The programs are built once and run for seconds each.
         let built = command

@@ -1,10 +1,12 @@
 //! The parts that a published crate needs, which `cargo package` finds out late or not at all: its
-//! description, versions beside the paths of its dependencies, and no file from outside of its
-//! folder in its code. Whether the dependencies of a version are published, only the registry
-//! tells.
+//! description, its README, versions beside the paths of its dependencies, and no file from outside
+//! of its folder in its code. Whether the dependencies of a version are published, only the
+//! registry tells.
 
 use std::fs;
 use std::path::Path;
+
+use crate::published::{self, Crate};
 
 /// Keys that each manifest gives itself or takes from the workspace.
 const KEYS: [&str; 7] =
@@ -15,20 +17,23 @@ const LICENCES: [&str; 2] = ["LICENSE-MIT", "LICENSE-APACHE"];
 /// Adds the faults of each crate below `crates`.
 pub fn check(root: &Path, found: &mut Vec<String>) -> Result<(), String> {
     let read = |path: &Path| fs::read_to_string(path).map_err(|e| format!("{}: {e}", path.display()));
-    check_versions("Cargo.toml", &read(&root.join("Cargo.toml"))?, found);
-    let crates = fs::read_dir(root.join("crates")).map_err(|e| format!("crates: {e}"))?;
-    for folder in crates.flatten().map(|entry| entry.path()) {
-        let Ok(manifest) = fs::read_to_string(folder.join("Cargo.toml")) else { continue };
-        let name = format!("{}/Cargo.toml", folder.strip_prefix(root).unwrap_or(&folder).display());
-        if manifest.contains("publish = false") {
-            continue;
-        }
-        check_manifest(&name, &manifest, found);
+    let manifest = read(&root.join("Cargo.toml"))?;
+    check_versions("Cargo.toml", &manifest, found);
+    let version = published::value(&manifest, "version").unwrap_or("");
+    if !read(&root.join("CHANGELOG.md"))?.contains(&format!("\n## [{version}]")) {
+        found.push(format!("CHANGELOG.md: no section `## [{version}]`, the version of the workspace"));
+    }
+    for one in published::all(root)? {
+        let folder = one.folder.strip_prefix(root).unwrap_or(&one.folder);
+        let name = folder.join("Cargo.toml").display().to_string();
+        check_manifest(&name, &one.manifest, found);
         for text in LICENCES {
-            if fs::read(folder.join(text)).ok() != fs::read(root.join(text)).ok() {
+            if fs::read(one.folder.join(text)).ok() != fs::read(root.join(text)).ok() {
                 found.push(format!("{name}: {text} is not in the package: link it (../../{text})"));
             }
         }
+        let readme = fs::read_to_string(one.folder.join("README.md")).unwrap_or_default();
+        check_readme(&folder.join("README.md").display().to_string(), &one, &readme, found);
     }
     Ok(())
 }
@@ -45,6 +50,15 @@ fn check_manifest(name: &str, manifest: &str, found: &mut Vec<String>) {
         }
     }
     check_versions(name, manifest, found);
+}
+
+/// The page of a crate in the registry begins with its name, and says what its manifest says.
+fn check_readme(name: &str, one: &Crate, readme: &str, found: &mut Vec<String>) {
+    let words: Vec<&str> = readme.split_whitespace().collect();
+    let described = words.join(" ").contains(one.description());
+    if !readme.starts_with(&format!("# {}\n", one.name)) || !described {
+        found.push(format!("{name}: expected `# {}` and its description, which begin its page", one.name));
+    }
 }
 
 fn check_versions(name: &str, manifest: &str, found: &mut Vec<String>) {
@@ -71,7 +85,7 @@ pub fn check_includes(name: &str, text: &str, found: &mut Vec<String>) {
     }
     let folders = inside.matches('/').count();
     for (at, line) in (1..).zip(text.lines()) {
-        let included = ["include_str!(\"", "include_bytes!(\"", "include!(\""];
+        let included = ["include_str!(\"", "include_bytes!(\"", "include!(\"", "#[path = \""];
         let Some((_, path)) = included.iter().find_map(|word| line.split_once(word)) else { continue };
         let ups = path.split('"').next().unwrap_or("").split('/').filter(|part| *part == "..").count();
         if ups > folders {
@@ -112,6 +126,18 @@ mod tests {
     }
 
     #[test]
+    fn a_readme_says_what_the_manifest_says() {
+        let one = Crate { name: "a".into(), folder: Default::default(), manifest: GOOD.into() };
+        let faults = |text: &str| {
+            let mut found = Vec::new();
+            check_readme("r", &one, text, &mut found);
+            found.len()
+        };
+        assert_eq!(faults("# a\n\nA\nb c\n"), 0);
+        assert_eq!([faults("# b\n\nb\n"), faults("# a\n\nc\n"), faults("")], [1, 1, 1]);
+    }
+
+    #[test]
     fn a_file_outside_of_the_package_is_found() {
         let faults = |name, text| {
             let mut found = Vec::new();
@@ -121,6 +147,7 @@ mod tests {
         assert_eq!(faults("crates/a/src/lib.rs", "include_str!(\"../scenarios/a.toml\")"), 0);
         assert_eq!(faults("crates/a/src/lib.rs", "include_str!(\"../../scenarios/a.toml\")"), 1);
         assert_eq!(faults("crates/a/src/b/c.rs", "x = include_bytes!(\"../../../a.bin\");"), 1);
+        assert_eq!(faults("crates/a/src/lib.rs", "#[path = \"../../b/tests/it/c.rs\"]"), 1);
         assert_eq!(faults("crates/a/tests/it/a.rs", "include_str!(\"../../../../README.md\")"), 0);
     }
 }

@@ -26,6 +26,7 @@
 //! One private module of safe wrappers around system calls contains all code that needs `unsafe`;
 //! the compiler checks that the rest of the crate has none.
 #![deny(unsafe_code)]
+#![cfg_attr(docsrs, feature(doc_cfg))]
 
 #[cfg(not(target_os = "linux"))]
 compile_error!("txweir-device drives Linux TAP devices and packet sockets; it has no other backend");

@@ -7,7 +7,7 @@
 #![forbid(unsafe_code)]
 
 mod capture;
-#[path = "../../daemon/tests/it/common/card.rs"]
+// A link to the file of the daemon's tests, so that a package of this crate has it.
 #[allow(missing_docs, dead_code, unreachable_pub, reason = "the interface of the daemon's tests")]
 mod card;
 pub mod dictionary;

@@ -1,4 +1,5 @@
 #![doc = include_str!("intro.md")]
+#![cfg_attr(docsrs, feature(doc_cfg))]
 // The monitor and the service, which use the rest, are not in the models.
 #![cfg_attr(loom, allow(dead_code))]
 

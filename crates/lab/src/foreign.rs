@@ -127,7 +127,8 @@ impl<T: Transport> Foreign<T> {
         let from = txweir_core::packet::headers::Headers::parse_ip(frame.kept()).src;
         let [.., w, x, y, z] = from;
         let to = u16::from_be_bytes(*to);
-        if frame.damaged || to != self.local.port {
+        // The net has counted and taken a damaged packet before.
+        if to != self.local.port {
             return;
         }
         let peer = SocketAddrV4::new(Ipv4Addr::new(w, x, y, z), u16::from_be_bytes([*a, *b]));

@@ -62,6 +62,7 @@
 //! tc.
 
 #![forbid(unsafe_code)]
+#![cfg_attr(docsrs, feature(doc_cfg))]
 
 pub use txweir_core as core;
 #[cfg(feature = "daemon")]

@@ -31,7 +31,7 @@ use alloc::vec::Vec;
 use crate::base::bound::Bound;
 use crate::base::time::Instant;
 
-pub use packed::PackedWheel;
+pub(crate) use packed::PackedWheel;
 
 /// "No id" in a link.
 const NIL: u32 = u32::MAX;

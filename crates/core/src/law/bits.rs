@@ -63,7 +63,7 @@ impl Bits {
         self.words.last().is_none_or(|top| *top == 0)
     }
     /// True if `i` is a member.
-    #[inline]
+    #[cfg(test)]
     pub fn has(&self, i: usize) -> bool {
         i < self.capacity() && self.words[i >> 6] & (1 << (i & 63)) != 0
     }

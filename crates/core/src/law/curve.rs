@@ -163,7 +163,7 @@ impl Anchored {
     /// Returns the service that is due at a time, in total.
     #[inline]
     #[must_use]
-    pub const fn due_at(&self, curve: &Slopes, x: u64) -> u64 {
+    pub(crate) const fn due_at(&self, curve: &Slopes, x: u64) -> u64 {
         let end = self.x.wrapping_add(self.dx);
         if x <= self.x {
             self.y

@@ -53,7 +53,7 @@ impl ByteTime {
     }
     /// Returns the bytes that a time is enough for.
     #[must_use]
-    pub const fn bytes_in(self, ns: u64) -> u64 {
+    pub(crate) const fn bytes_in(self, ns: u64) -> u64 {
         ns.saturating_mul(1000) / self.0
     }
 }
@@ -331,7 +331,7 @@ impl Gates {
     /// Returns the first time from `from` on, which is not over, at which a gate of one of these
     /// classes is open, or another schedule begins; `None` if there is none.
     #[must_use]
-    pub fn opening_after(&self, classes: u32, from: Instant) -> Option<Instant> {
+    pub(crate) fn opening_after(&self, classes: u32, from: Instant) -> Option<Instant> {
         let pending = self.pending.as_ref().map_or(NEVER, |next| next.start);
         let Some(running) = &self.running else { return Some(Instant(from.0.min(pending))) };
         let count = running.entries.len();

@@ -208,7 +208,7 @@ impl PieState {
     /// `percent`.
     #[inline]
     #[must_use]
-    pub const fn marks_up_to(&self, percent: u32) -> bool {
+    pub(crate) const fn marks_up_to(&self, percent: u32) -> bool {
         self.prob <= (ONE / 100).saturating_mul(percent as u64)
     }
 

@@ -91,12 +91,6 @@ impl Ranks {
         self.sum_up(set.0, rank);
     }
 
-    /// Returns the key of a member.
-    #[inline]
-    #[must_use]
-    pub fn key(&self, slot: usize) -> u64 {
-        self.nodes[slot].key
-    }
     /// Returns the least key of a set.
     #[must_use]
     pub fn first_key(&self, set: Set) -> Option<u64> {

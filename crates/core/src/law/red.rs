@@ -371,13 +371,13 @@ impl RedState {
 
     /// As `action`, by the average and `more`, averages of other queues as `busy_average` has them.
     #[inline]
-    pub fn action_beside(&mut self, p: &RedParams, more: u64, rng: &mut Rng) -> RedAction {
+    pub(crate) fn action_beside(&mut self, p: &RedParams, more: u64, rng: &mut Rng) -> RedAction {
         self.action_at(p, self.average.saturating_add(more), rng)
     }
 
     /// Returns the average times `2^wlog`; 0 while nothing is queued.
     #[inline]
-    pub const fn busy_average(&self) -> u64 {
+    pub(crate) const fn busy_average(&self) -> u64 {
         if self.idle_since.is_some() { 0 } else { self.average }
     }
 
@@ -409,7 +409,7 @@ impl RedState {
     /// short queue, and one of exactly `max` for one between the two. Unless the queue is short,
     /// `victim` is asked first; if it returns true, the law does not see the packet: `None`.
     #[inline]
-    pub fn action_of_choke(
+    pub(crate) fn action_of_choke(
         &mut self,
         p: &RedParams,
         rng: &mut Rng,

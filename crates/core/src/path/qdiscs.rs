@@ -102,7 +102,7 @@ impl Found {
 
 impl<'a> Qdiscs<'a> {
     /// Returns the qdiscs of one tree; `cx` is the context of its packets.
-    pub const fn of_tree(tree: &'a mut Tree, cx: &'a mut Cx) -> Self {
+    pub(crate) const fn of_tree(tree: &'a mut Tree, cx: &'a mut Cx) -> Self {
         Self(Over::Tree(tree, cx))
     }
     /// Returns the qdiscs of a port.

@@ -2,7 +2,7 @@
 //! for all of them (tc-cake(8) of Linux 7.0).
 //!
 //! The rate is split evenly among the queues that are active, which each looks for itself every
-//! 200 us ([`crate::law::split`]). With `shared NAME`, which Linux does not have, they lease it
+//! 200 us (`law/split.rs`). With `shared NAME`, which Linux does not have, they lease it
 //! instead ([`crate::law::lease`]): a queue that needs less leaves the rest to the others. Either
 //! way the queues, and not the flows, have equal parts: what flows and hosts get is fair within a
 //! queue. A change of the options, or of the number of queues, concerns all queues; none of them

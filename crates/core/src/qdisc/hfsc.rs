@@ -2,7 +2,7 @@
 //! leave is shared along the tree, up to limits (tc-hfsc(7), tc-hfsc(8); I. Stoica, H. Zhang, T. S.
 //! E. Ng, SIGCOMM 1997).
 //!
-//! The algorithm is in [`crate::law::service`], its arithmetic in [`crate::law::curve`]; here are
+//! The algorithm is in `law/service.rs`, its arithmetic in [`crate::law::curve`]; here are
 //! the parameters and the packets. O(log classes) per packet and level of classes. Memory per
 //! class: 464 bytes there, four for each minor number up to the greatest, its parameters, its
 //! qdisc.

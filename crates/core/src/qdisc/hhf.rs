@@ -1,6 +1,6 @@
 //! hhf: two queues, one for the few flows that send much and one for all others, which goes first
 //! in bursts and has the larger share (tc-hhf(8); T. Lam, "hhf: Heavy-Hitter Filter", 2013). The
-//! law that finds the flows is [`crate::law::heavy`].
+//! law that finds the flows is `law/heavy.rs`.
 //!
 //! O(1) per packet, as long as few heavy hitters share a chain of the table. Memory: 20 KiB, and 24
 //! bytes for each flow of `hh_limit`, taken at creation or by a change.

@@ -2,7 +2,7 @@
 //! below another may borrow the rate that their siblings do not use (tc-htb(8); M. Devera,
 //! "Hierarchical token bucket theory" and the HTB user guide, 2002).
 //!
-//! The algorithm is in [`crate::law::borrow`]; here are its parameters and its packets. O(depth)
+//! The algorithm is in `law/borrow.rs`; here are its parameters and its packets. O(depth)
 //! per packet, whatever the number of classes. Memory per class: 184 bytes there, four for each
 //! minor number up to the greatest, its parameters, its qdisc.
 //!

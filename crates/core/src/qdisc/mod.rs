@@ -1,6 +1,6 @@
 //! The kinds of qdiscs, and the registry: one line per kind.
 
-pub mod by_queue;
+pub(crate) mod by_queue;
 pub mod cake;
 pub mod cake_mq;
 pub mod cbs;
@@ -19,7 +19,7 @@ pub mod gred;
 pub mod hfsc;
 pub mod hhf;
 pub mod htb;
-pub mod leaf;
+pub(crate) mod leaf;
 pub mod mq;
 pub mod mqprio;
 pub mod multiq;
@@ -38,7 +38,7 @@ pub mod skbprio;
 mod slots;
 pub mod taprio;
 pub mod tbf;
-pub mod turns;
+pub(crate) mod turns;
 
 use crate::sched::spec::Spec;
 use crate::text::error::ConfigError;

@@ -3,7 +3,7 @@
 //! Efficient Packet Scheduling with Tight Guarantees", IEEE/ACM Transactions on Networking 21(3),
 //! 2013).
 //!
-//! The law is [`crate::law::quick`], with aggregates of up to eight classes as in the reference.
+//! The law is `law/quick.rs`, with aggregates of up to eight classes as in the reference.
 //! Packets that name no class are dropped. O(1) per packet, except that the first packet of a class
 //! that is longer than `maxpkt` goes over the aggregates. Memory per class is 568 bytes with its
 //! default qdisc, and two bytes for each minor number up to the greatest; 3.6 KiB beside them.

@@ -25,6 +25,8 @@ struct Numbers {
     sends: Vec<u8>,
     to: Option<SocketAddrV4>,
     at: Option<Instant>,
+    /// Nanoseconds from a datagram to the deadline that it sets.
+    after: Option<u64>,
     /// True if its deadline stays where it is.
     sticks: bool,
     ready: Vec<(Envelope, Vec<u8>)>,
@@ -32,12 +34,15 @@ struct Numbers {
     sent: Vec<(u64, u8)>,
     got: Vec<(u64, u8, Ecn)>,
     timeouts: u32,
+    /// Times of the calls for what was due.
+    told: Vec<u64>,
 }
 
 impl Transport for Numbers {
     fn receive(&mut self, now: Instant, from: Envelope, datagram: &[u8]) {
         assert_eq!(datagram.len(), 1_000);
         self.got.push((now.0, datagram[0], from.ecn));
+        self.at = self.after.map(|after| Instant(now.0 + after)).or(self.at);
         if self.to.is_none() {
             self.ready.push((Envelope { ecn: Ecn::NotEct, ..from }, datagram.to_vec()));
         }
@@ -56,6 +61,7 @@ impl Transport for Numbers {
         self.timeouts += 1;
         if self.at.is_some_and(|at| at <= now) && !self.sticks {
             self.at = None;
+            self.told.push(now.0);
             let peer = self.to.expect("it sends");
             for n in self.sends.drain(..) {
                 self.ready.push((Envelope { peer, ecn: Ecn::Ect0 }, vec![n; 1_000]));
@@ -106,6 +112,8 @@ fn a_transport_is_asked_when_there_is_room_and_told_the_time() {
     let expected: Vec<_> = (0..20).map(|n| (arrived(n), n as u8, Ecn::Ect0)).collect();
     assert_eq!(b.got, expected);
     assert_eq!(net.machine_counts(), MachineCounts::default());
+    // Each is told of the start, and the first of its deadline.
+    assert_eq!((a.timeouts, b.timeouts), (2, 1));
     let back: Vec<_> = (0..20).map(|n| (arrived(n) + ON_WIRE + DELAY, n as u8, Ecn::NotEct)).collect();
     assert_eq!(a.got, back);
     assert_eq!(b.sent, (0..20).map(|n| (arrived(n), n as u8)).collect::<Vec<_>>());
@@ -148,4 +156,25 @@ fn a_datagram_for_another_port_is_not_taken() {
     a.borrow_mut().to = Some(SocketAddrV4::new(address(1), 10));
     net.run(Instant(50 * MS));
     assert_eq!((a.borrow().sent.len(), b.borrow().got.len()), (1, 0));
+}
+
+/// Its NIC has no room for most of the time at which datagrams arrive.
+#[test]
+fn a_deadline_that_a_datagram_sets_is_told_while_there_is_no_room() {
+    let mut net = net("pfifo limit 3");
+    let [a, _] = pair(&mut net, 20);
+    a.borrow_mut().after = Some(100 * US);
+    net.run(Instant(100 * MS));
+    let a = a.borrow();
+    let expected = a.got.iter().map(|(at, ..)| at + 100 * US);
+    assert_eq!(a.got.len(), 20);
+    assert_eq!(a.told, [2 * MS].into_iter().chain(expected).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_damaged_datagram_is_not_taken() {
+    let mut net = net("netem corrupt 100%");
+    let [a, b] = pair(&mut net, 20);
+    net.run(Instant(100 * MS));
+    assert_eq!((a.borrow().sent.len(), b.borrow().got.len()), (20, 0));
 }

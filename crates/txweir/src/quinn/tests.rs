@@ -59,6 +59,8 @@ impl AsyncTimer for Timer {
 /// A socket that counts what it takes, and has no room once in a while.
 #[derive(Debug, Default)]
 struct Counter {
+    /// Calls after which one is refused again; 0 if only the second is.
+    every: u64,
     calls: AtomicU64,
     taken: AtomicU64,
 }
@@ -68,7 +70,8 @@ impl AsyncUdpSocket for Counter {
         Box::pin(Always)
     }
     fn try_send(&self, _: &Transmit<'_>) -> io::Result<()> {
-        if self.calls.fetch_add(1, Ordering::Relaxed) % 3 == 1 {
+        let call = self.calls.fetch_add(1, Ordering::Relaxed);
+        if call == 1 || call.checked_rem(self.every) == Some(1) {
             return Err(io::ErrorKind::WouldBlock.into());
         }
         self.taken.fetch_add(1, Ordering::Relaxed);
@@ -110,14 +113,48 @@ impl Wakes for Flag {
 #[test]
 fn the_task_goes_on_until_nothing_waits() {
     // A datagram of 1228 bytes takes 0.8 ms at 12 Mbit/s: less than from one look to the next.
-    runs_to_the_end("tbf", &["rate", "12mbit", "burst", "2000", "limit", "100kb"]);
-    runs_to_the_end("pfifo", &[]);
+    runs_to_the_end("tbf", &["rate", "12mbit", "burst", "2000", "limit", "100kb"], 3, 10);
+    runs_to_the_end("pfifo", &[], 3, 10);
+    // More than the task sends at once, and a socket that has room for them.
+    runs_to_the_end("pfifo", &[], 0, 64 + 2 * BUDGET);
 }
 
-fn runs_to_the_end(qdisc: &str, options: &[&str]) {
+fn transmit() -> Transmit<'static> {
+    Transmit {
+        destination: SocketAddr::from(([127, 0, 0, 1], 2)),
+        ecn: None,
+        contents: &[7; 1200],
+        segment_size: None,
+        src_ip: None,
+    }
+}
+
+/// A connection that finds no room sleeps until the task has sent a packet, and then finds room.
+#[test]
+fn a_connection_waits_for_room_and_is_told_of_it() {
     let ticks = Arc::new(Ticks(tokio::time::Instant::now().into_std(), AtomicU64::new(0)));
     let kept = Arc::new(Kept { ticks, task: Mutex::new(None) });
-    let inner = Arc::new(Counter::default());
+    let path = TxPath::new(PathConfig::for_socket()).unwrap().with_qdisc("pfifo", &["limit", "2"]).unwrap();
+    let socket = PathSocket::new(Arc::new(Counter::default()), Arc::clone(&kept) as _, path, 1);
+    let mut task = kept.task.lock().unwrap().take().expect("the task that sends");
+    let [sends, waits] = [Arc::new(Flag::default()), Arc::new(Flag::default())];
+    let (of_task, of_room) = (Waker::from(Arc::clone(&sends)), Waker::from(Arc::clone(&waits)));
+    assert!(task.as_mut().poll(&mut Context::from_waker(&of_task)).is_pending());
+    // The socket takes one datagram and then has no room.
+    let taken = (0..200).take_while(|_| socket.try_send(&transmit()).is_ok()).count();
+    assert!((2..200).contains(&taken), "{taken}");
+    let mut room = Arc::clone(&socket).create_io_poller();
+    let mut cx = Context::from_waker(&of_room);
+    assert!(room.as_mut().poll_writable(&mut cx).is_pending() && !waits.0.load(Ordering::Relaxed));
+    assert!(task.as_mut().poll(&mut Context::from_waker(&of_task)).is_pending());
+    assert!(waits.0.load(Ordering::Relaxed) && room.as_mut().poll_writable(&mut cx).is_ready());
+    assert!(socket.try_send(&transmit()).is_ok());
+}
+
+fn runs_to_the_end(qdisc: &str, options: &[&str], every: u64, count: u32) {
+    let ticks = Arc::new(Ticks(tokio::time::Instant::now().into_std(), AtomicU64::new(0)));
+    let kept = Arc::new(Kept { ticks, task: Mutex::new(None) });
+    let inner = Arc::new(Counter { every, ..Counter::default() });
     let path = TxPath::new(PathConfig::for_socket()).unwrap().with_qdisc(qdisc, options).unwrap();
     let socket = PathSocket::new(Arc::clone(&inner) as _, Arc::clone(&kept) as _, path, 1);
     let mut task = kept.task.lock().unwrap().take().expect("the task that sends");
@@ -125,15 +162,8 @@ fn runs_to_the_end(qdisc: &str, options: &[&str]) {
     let waker = Waker::from(Arc::clone(&flag));
     let mut cx = Context::from_waker(&waker);
     assert!(task.as_mut().poll(&mut cx).is_pending() && !flag.0.load(Ordering::Relaxed));
-    let transmit = Transmit {
-        destination: SocketAddr::from(([127, 0, 0, 1], 2)),
-        ecn: None,
-        contents: &[7; 1200],
-        segment_size: None,
-        src_ip: None,
-    };
-    for _ in 0..10 {
-        socket.try_send(&transmit).unwrap();
+    for _ in 0..count {
+        socket.try_send(&transmit()).unwrap();
     }
     let mut runs = 0;
     while flag.0.swap(false, Ordering::Relaxed) {
@@ -141,7 +171,7 @@ fn runs_to_the_end(qdisc: &str, options: &[&str]) {
         runs += 1;
         assert!(runs < 100, "it sleeps when nothing waits");
     }
-    assert_eq!(inner.taken.load(Ordering::Relaxed), 10);
+    assert_eq!(inner.taken.load(Ordering::Relaxed), u64::from(count));
     drop(socket);
     assert!(flag.0.load(Ordering::Relaxed) && task.as_mut().poll(&mut cx).is_ready());
 }

@@ -139,6 +139,7 @@ fn flows_are_told_apart_and_marks_are_written() {
 #[test]
 fn a_frame_allocates_nothing_sent_or_dropped() {
     let mut device = shaped(PathConfig::for_socket().forwarder(), 32, "fq_codel", &["limit", "8"]);
+    assert!(device.transmit(Time::ZERO).is_some());
     let made = txweir_counted::calls(|| {
         for round in 0..500 {
             let now = Time::from_millis(round);

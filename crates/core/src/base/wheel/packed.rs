@@ -63,7 +63,7 @@ const fn split(cell: u32) -> (usize, usize) {
 
 /// Ids that wait for their deadlines and cannot be removed before.
 #[derive(Clone, Debug)]
-pub struct PackedWheel {
+pub(crate) struct PackedWheel {
     /// Not later than any deadline outside `LATE`, and not later than the latest given `now`.
     base: u64,
     len: u32,
@@ -113,10 +113,12 @@ impl PackedWheel {
     }
 
     /// Returns the number of ids that wait.
+    #[cfg(test)]
     pub const fn len(&self) -> u32 {
         self.len
     }
     /// True if no id waits.
+    #[cfg(test)]
     pub const fn is_empty(&self) -> bool {
         self.len == 0
     }
