@@ -249,6 +249,7 @@ MEANT = {
             {"row": "cbs-child-shown", "waives": ["text"]}],
     "dualpi2": [{"row": "dualpi2-idle-show", "waives": ["delay-c", "delay-l", "delay_c", "delay_l"]}],
     "cake_mq": [{"row": "cake-mq-shown", "waives": ["active_queues", "capacity_estimate", "threshold_rate", "flow_quantum", "text"]},
+                {"row": "multi-queue-polls", "waives": ["time", "order", "avg_delay_us", "base_delay_us", "peak_delay_us"]},
                 {"row": "cake-drop-next", "waives": ["drop_next", "blue_timer"]},
                 {"row": "cake-longest", "waives": ["law"]}],
     "cake": [{"row": "cake-drop-next", "waives": ["drop_next", "blue_timer"]},
@@ -529,7 +530,7 @@ def meant(policy):
     if policy.super_packets and {"cake", "tbf"} <= kinds:
         rows.append({"row": "cake-gso-cut", "waives": ["memory_used", "used:"]})
     if policy.super_packets and {"dualpi2", "tbf"} <= kinds:
-        rows.append({"row": "dualpi2-gso-cut", "waives": ["memory-used", "max-memory-used", "memory_used"]})
+        rows.append({"row": "dualpi2-gso-cut", "waives": ["memory-used", "max-memory-used", "memory_used", "(max"]})
     return [row for index, row in enumerate(rows) if row not in rows[:index]]
 
 

@@ -283,7 +283,7 @@ impl Tree {
     }
 
     /// True if any qdisc or class has filters.
-    pub(crate) fn has_filters(&self) -> bool {
+    pub fn has_filters(&self) -> bool {
         !self.bindings.is_empty()
     }
     /// Returns the filters of a qdisc (`1:`) or class (`1:10`).
