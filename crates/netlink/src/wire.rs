@@ -183,6 +183,9 @@ impl<'a> Attributes<'a> {
     }
 }
 
+/// The mark of an attribute that has attributes within it (`NLA_F_NESTED`).
+pub const NESTED: u16 = 1 << 15;
+
 /// Bytes being written: fields of structs, and attributes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Writer(pub(crate) Vec<u8>);
@@ -229,7 +232,7 @@ impl Writer {
         });
     }
     /// Writes an attribute whose value `f` writes. A value longer than an attribute can be is left
-    /// out.
+    /// out. The number may have the mark [`NESTED`], which tc looks for at some attributes.
     pub fn nest(&mut self, number: u16, f: impl FnOnce(&mut Self)) {
         let start = self.0.len();
         self.put(&[0; 2]);

@@ -3,7 +3,7 @@
 use super::{Words, many, pair, prio, record};
 use crate::given::Given;
 use crate::refusal::Refusal;
-use crate::wire::{Attributes, Record, Writer, aligned};
+use crate::wire::{Attributes, NESTED, Record, Writer, aligned};
 
 /// Bytes of the struct: the number of classes, the map, the offload, counts, offsets.
 const LEN: usize = 82;
@@ -97,7 +97,7 @@ pub(super) fn write(given: &Given, w: &mut Writer) {
     }
     let fp: Vec<&str> = given.exact("fp").split(' ').collect();
     for tc in 0..u32::from(classes) {
-        w.nest(ENTRY, |w| {
+        w.nest(ENTRY | NESTED, |w| {
             w.u32(ENTRY_INDEX, tc);
             // 1: express, 2: preemptible.
             w.u32(ENTRY_FP, 1 + u32::from(fp.get(tc as usize) == Some(&"P")));

@@ -6,7 +6,7 @@ use txweir_core::sched::traffic::CLASSES_MAX;
 use super::{Words, many, mqprio, pair};
 use crate::given::Given;
 use crate::refusal::Refusal;
-use crate::wire::{Attributes, Writer, u32_of};
+use crate::wire::{Attributes, NESTED, Writer, u32_of};
 
 const PRIOMAP: u16 = 1;
 const ENTRIES: u16 = 2;
@@ -163,7 +163,7 @@ pub(super) fn write(given: &Given, w: &mut Writer) {
     }
     let sdus = given.list("max_sdu");
     for class in 0..CLASSES_MAX {
-        w.nest(CLASS, |w| {
+        w.nest(CLASS | NESTED, |w| {
             w.u32(CLASS_INDEX, class as u32);
             w.u32(CLASS_MAX_SDU, u32_of(sdus.get(class).copied().unwrap_or(0)));
             w.u32(CLASS_FP, EXPRESS);

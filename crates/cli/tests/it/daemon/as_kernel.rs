@@ -97,7 +97,8 @@ fn the_real_tc_prints_what_txweir_tc_prints() {
             dir.ok(&format!("link add lan --queues {queues}"));
         }
         let mut accepted = 0;
-        for line in changes(&file) {
+        // A word that tc 6.1 does not know.
+        for line in changes(&file).into_iter().filter(|line| !line.contains(" max-sdu ")) {
             let (real, _, said) = one.real(&line);
             let (own, _, _) = other.tc(&line);
             // Where both refuse, tc may be first with a check of its own.
