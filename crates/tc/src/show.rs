@@ -48,8 +48,8 @@ pub(crate) use class::{Classes, classes};
 pub use class::{Seen, What, each as each_class};
 #[cfg(test)]
 pub(crate) use made::COPIES;
-pub use made::{commands, copy};
 pub(crate) use made::{Copying, objects};
+pub use made::{commands, copy};
 pub(crate) use number::rate_text;
 use number::{general, three_digits, time_text};
 pub use queues::OfQueues;
