@@ -7,7 +7,9 @@
 //! lets the packets of the epoch that ended last leave, and no others. `release_indefinite` opens
 //! the queue until the next `block`. O(1) per packet, no memory beyond the packets.
 //!
-//! - I1: never more than `limit` bytes are queued.
+//! - I1: a packet is taken if the queue and its own frame are not above `limit` bytes. The queue
+//!   counts as charged: by a size table, and with the headers of all segments. So, as in Linux, the
+//!   last packet may exceed the limit by the charge beside its frame.
 //! - I2: order of arrival is order of departure.
 //! - I3: while closed, as many packets leave as `release` has counted, and no packet that came
 //!   after the `block` before it.
@@ -143,17 +145,19 @@ impl Discipline for Plug {
         plug
     }
     fn change(&mut self, cfg: &Config, step: Option<Step>, _env: &Env, cx: &mut Cx) {
-        self.limit = cfg.limit.0;
-        trim(&mut self.queue, cx, |q| q.bytes() > cfg.limit.0);
+        // The queue may exceed a limit that stays by a charge (I1).
+        if cfg.limit.0 < core::mem::replace(&mut self.limit, cfg.limit.0) {
+            trim(&mut self.queue, cx, |q| q.bytes() > cfg.limit.0);
+        }
         self.fit();
         self.act(step);
     }
     fn would_accept(&self, m: &Candidate<'_>, _class: Option<ClassId>) -> Verdict {
-        if self.fits(m.wire_len) { Verdict::Accept } else { Verdict::Full }
+        if self.fits(m.len) { Verdict::Accept } else { Verdict::Full }
     }
     #[inline]
     fn enqueue_quietly(&mut self, p: Pkt, _class: Option<ClassId>, pool: &mut Pool) -> Option<Pkt> {
-        if !self.fits(pool.meta(&p).wire_len) {
+        if !self.fits(pool.meta(&p).len) {
             return Some(p);
         }
         self.present += u32::from(!self.open);
@@ -200,8 +204,8 @@ impl Discipline for Plug {
 
 impl Plug {
     #[inline]
-    const fn fits(&self, wire_len: u32) -> bool {
-        self.queue.bytes() + wire_len as u64 <= self.limit
+    const fn fits(&self, len: u32) -> bool {
+        self.queue.bytes() + len as u64 <= self.limit
     }
 
     fn act(&mut self, step: Option<Step>) {
