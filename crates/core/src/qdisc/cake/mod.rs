@@ -360,11 +360,12 @@ impl Cake {
         let numbered = |n: u32| self.plan.order.get(n.checked_sub(1)? as usize).map(|tin| usize::from(*tin));
         let mask = self.cfg.fwmark.0;
         let mark = if mask == 0 { 0 } else { (m.mark & mask) >> mask.trailing_zeros() };
-        let named = match (&self.part, class) {
-            // A cake of cake_mq has no number: a priority without a major names its tins.
-            (Some(_), _) if Handle(m.priority).major() == 0 => m.priority,
-            (Some(_), _) => 0,
-            (None, class) => class.filter(|c| Handle(m.priority) == *c).map_or(0, |c| u32::from(c.minor())),
+        let named = match class {
+            Some(c) if Handle(m.priority) == c => u32::from(c.minor()),
+            // A cake of cake_mq has no number, and no class is named: a priority without a major
+            // names its tins.
+            None if self.part.is_some() => m.priority,
+            _ => 0,
         };
         numbered(mark)
             .or_else(|| numbered(named))
