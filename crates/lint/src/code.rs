@@ -63,9 +63,11 @@ pub const REFUSED: &str = "refused";
 pub const SCRIPT_FAILED: &str = "script-failed";
 /// A filter for a mark that no rule of the firewall sets.
 pub const UNSET_MARK: &str = "unset-mark";
+/// A word that changes nothing in Linux.
+pub const NO_EFFECT: &str = "no-effect";
 
 /// The names of the rules that `docs/check.md` explains.
-pub const RULES: [&str; 35] = [
+pub const RULES: [&str; 36] = [
     BARE_RATE,
     CONFLICT,
     EXISTS,
@@ -101,4 +103,5 @@ pub const RULES: [&str; 35] = [
     UNSET_MARK,
     LONG_WAIT,
     NETEM_LIMIT,
+    NO_EFFECT,
 ];

@@ -57,7 +57,7 @@ pub mod source;
 pub mod suggest;
 pub mod testing;
 pub mod tool;
-mod warning;
+pub mod warning;
 
 pub use ast::{Command, Place, QdiscCommand, Verb};
 pub use diagnostic::{Diagnostic, Diagnostics, Severity};

@@ -24,7 +24,7 @@ pub(crate) fn without_effect(source: &Arc<Source>, cmd: &QdiscCommand) -> Vec<Di
 }
 
 /// Warns of prio's `multiqueue`, which had an effect before Linux 2.6.27.
-fn multiqueue(source: &Arc<Source>, cmd: &QdiscCommand) -> Option<Diagnostic> {
+pub fn multiqueue(source: &Arc<Source>, cmd: &QdiscCommand) -> Option<Diagnostic> {
     cmd.kind.as_ref().filter(|kind| kind.text == "prio")?;
     let word = cmd.options.iter().find(|word| word.text == "multiqueue")?;
     let message = "multiqueue changes nothing";

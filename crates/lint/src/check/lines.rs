@@ -11,6 +11,7 @@ use txweir_tc::diagnostic::Diagnostic;
 use txweir_tc::language;
 use txweir_tc::lex::Word;
 use txweir_tc::suggest::{closest, is_number};
+use txweir_tc::warning;
 
 use super::findings::Findings;
 use super::model;
@@ -35,6 +36,7 @@ impl Lines<'_, '_> {
         self.bare_rates(cmd);
         self.bare_times(cmd);
         self.byte_rates(cmd);
+        self.without_effect(cmd);
         self.foreign(cmd);
     }
 
@@ -82,6 +84,14 @@ impl Lines<'_, '_> {
             let hint = format!("write the unit: {given}ms, or {given}us if it is meant");
             let d = self.out.error(code::BARE_TIME, &value.span, message).expected("a time with its unit");
             self.out.say(d.hint(Some(hint)).warning());
+        }
+    }
+
+    /// Warns of a word that changes nothing.
+    fn without_effect(&mut self, cmd: &Command) {
+        let Command::Qdisc(cmd) = cmd else { return };
+        if let Some(d) = warning::multiqueue(self.out.source, cmd) {
+            self.out.say(Diagnostic { code: code::NO_EFFECT, ..d });
         }
     }
 
