@@ -20,7 +20,7 @@ use std::borrow::Cow;
 
 use txweir_core::Handle;
 use txweir_core::classify::action::{ACTIONS_MAX, Wanted};
-use txweir_core::classify::filter::u32::Device;
+use txweir_core::classify::filter::u32::{Device, U32};
 use txweir_core::classify::filter::{Bound, Goal, Rule};
 use txweir_core::classify::packet::PortId;
 
@@ -253,7 +253,13 @@ pub(crate) fn words(rule: &Rule, goal: &Bound) -> String {
         Rule::Tcpctl(_) => String::new(),
         Rule::U32(rule) => u32::words(rule),
     };
-    if !goal.class.is_none() {
+    let needs_one = match rule {
+        // These kinds are refused without an option.
+        Rule::Basic(_) | Rule::Matchall(_) | Rule::Tcpctl(_) => words.is_empty() && goal.actions.is_empty(),
+        Rule::U32(U32::Filter(rule)) => rule.decides && goal.actions.is_empty(),
+        Rule::U32(_) | Rule::Bpf(_) | Rule::Flow(_) | Rule::Flower(_) | Rule::Fw(_) => false,
+    };
+    if !goal.class.is_none() || needs_one {
         words.push_str(&format!(" classid {}", goal.class));
     }
     words

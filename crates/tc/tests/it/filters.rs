@@ -193,6 +193,22 @@ fn what_is_saved_makes_the_same_again() {
     );
 }
 
+/// `classid none` is an option as each other: without it, basic, matchall and tcpctl are refused,
+/// and u32 decides nothing.
+#[test]
+fn a_filter_without_a_class_is_saved_with_that_option() {
+    let kinds = ["basic", "matchall", "tcpctl", "u32 match u32 0 0", "flower", "flower skip_hw"];
+    for kind in kinds {
+        let made = format!("filter add dev a parent 1: protocol all prio 1 {kind} classid none\n");
+        let mut devices = set_up(&format!("{PRIO}{made}"));
+        let saved = save(&mut devices);
+        let mut again = set_up(&saved);
+        assert_eq!(save(&mut again), saved, "{kind}");
+        let shown = |devices: &mut Memory| tc(devices, "filter show dev a").stdout;
+        assert_eq!(shown(&mut again), shown(&mut devices), "{kind}");
+    }
+}
+
 #[test]
 fn a_batch_is_rehearsed_with_its_filters() {
     let mut devices = set_up(PRIO);
