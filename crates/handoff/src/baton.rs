@@ -95,6 +95,10 @@ unsafe impl<T: Send> Send for Baton<T> {}
 
 impl<T> Drop for Baton<T> {
     fn drop(&mut self) {
+        if cfg!(loom) && std::thread::panicking() {
+            // The verdict of a model is there, and a second panic would hide it.
+            return;
+        }
         let end = self.end;
         // SAFETY: the baton is borrowed mutably, so no turn of it exists.
         self.value.with_mut(|value| end(unsafe { &mut *value }));
