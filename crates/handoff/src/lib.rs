@@ -29,6 +29,7 @@ mod resending;
 mod ring;
 #[cfg(not(loom))]
 mod service;
+mod share;
 mod snapshot;
 mod sync;
 mod tracked;

@@ -13,6 +13,7 @@
 use std::mem::MaybeUninit;
 use std::sync::Arc;
 
+use crate::share::{Counted, Shares};
 use crate::sync::{AtomicU64, Ordering, UnsafeCell};
 
 /// A value on cache lines of its own: the producers' word and the consumer's word must not share
@@ -24,8 +25,8 @@ struct Apart<T>(T);
 struct Slot<T> {
     /// Place `p` may be written while this is `p`, and taken while it is `p + 1`.
     turn: AtomicU64,
-    /// The item, and whether its extra was written.
-    item: UnsafeCell<MaybeUninit<(T, bool)>>,
+    /// The item, whether its extra was written, and the row in which it was counted.
+    item: UnsafeCell<MaybeUninit<(T, bool, Counted)>>,
 }
 
 struct Ring<T, E> {
@@ -37,6 +38,7 @@ struct Ring<T, E> {
     /// One cell for each slot, or none at all.
     extras: Box<[UnsafeCell<MaybeUninit<E>>]>,
     mask: u64,
+    shares: Shares,
 }
 
 // SAFETY: only the producer that took a slot's place writes the slot's item and extra, before it
@@ -67,6 +69,15 @@ pub struct Appended {
 /// Creates a list of `places` places, rounded up to a power of two and at least 2; with room for
 /// extras if `extras`.
 pub fn list<T, E>(places: usize, extras: bool) -> (Append<T, E>, Take<T, E>) {
+    make(places, extras, |_| Shares::none())
+}
+
+/// Creates such a list whose last quarter is divided among flows: see [`Shares`].
+pub(crate) fn shared_list<T, E>(places: usize, extras: bool) -> (Append<T, E>, Take<T, E>) {
+    make(places, extras, Shares::of)
+}
+
+fn make<T, E>(places: usize, extras: bool, shares: fn(u64) -> Shares) -> (Append<T, E>, Take<T, E>) {
     let places = places.max(2).next_power_of_two();
     let slot = |turn| Slot { turn: AtomicU64::new(turn), item: UnsafeCell::new(MaybeUninit::uninit()) };
     let ring = Arc::new(Ring {
@@ -77,6 +88,7 @@ pub fn list<T, E>(places: usize, extras: bool) -> (Append<T, E>, Take<T, E>) {
             .map(|_| UnsafeCell::new(MaybeUninit::uninit()))
             .collect(),
         mask: places as u64 - 1,
+        shares: shares(places as u64),
     });
     (Append(Arc::clone(&ring)), Take { ring, head: 0 })
 }
@@ -96,8 +108,19 @@ impl<T, E: Copy> Append<T, E> {
     /// gives the item back.
     #[inline]
     pub fn push(&self, item: T, extra: Option<&E>) -> Result<Appended, T> {
+        self.push_of(0, item, extra)
+    }
+
+    /// Does the same for an item of a flow, by its hash: a shared list also gives an item back
+    /// whose row has its share.
+    #[inline]
+    pub(crate) fn push_of(&self, hash: u32, item: T, extra: Option<&E>) -> Result<Appended, T> {
         let ring = &*self.0;
+        let head = ring.head.0.load(Ordering::Relaxed);
         let mut place = ring.tail.0.load(Ordering::Relaxed);
+        let Some(counted) = ring.shares.ask(hash, place.saturating_sub(head), ring.mask + 1) else {
+            return Err(item);
+        };
         let slot = loop {
             let slot = ring.slot(place);
             let turn = slot.turn.load(Ordering::Acquire);
@@ -116,6 +139,7 @@ impl<T, E: Copy> Append<T, E> {
                 // have moved on meanwhile.
                 let now = ring.tail.0.load(Ordering::Relaxed);
                 if now == place {
+                    ring.shares.leave(counted);
                     return Err(item);
                 }
                 place = now;
@@ -131,9 +155,9 @@ impl<T, E: Copy> Append<T, E> {
             has_extra = true;
         }
         // SAFETY: as above.
-        slot.item.with_mut(|i| unsafe { (*i).write((item, has_extra)) });
+        slot.item.with_mut(|i| unsafe { (*i).write((item, has_extra, counted)) });
         slot.turn.store(place + 1, Ordering::Release);
-        let used = (place + 1).saturating_sub(ring.head.0.load(Ordering::Relaxed));
+        let used = (place + 1).saturating_sub(head);
         Ok(Appended { free: (ring.mask + 1).saturating_sub(used) })
     }
 
@@ -162,7 +186,8 @@ impl<T, E: Copy> Take<T, E> {
         }
         // SAFETY: the producer wrote the item before it published the place. The item is read once:
         // the place is handed on below.
-        let (item, has_extra) = slot.item.with(|i| unsafe { (*i).assume_init_read() });
+        let (item, has_extra, counted) = slot.item.with(|i| unsafe { (*i).assume_init_read() });
+        ring.shares.leave(counted);
         if has_extra && let Some(cell) = ring.extra(self.head) {
             // SAFETY: `has_extra` is true, so the extra was written before the place was published.
             *extra = cell.with(|e| unsafe { (*e).assume_init() });

@@ -19,6 +19,8 @@
 //! - H3: a sender that was told `Full` and has asked for it is woken once there is room.
 //! - H4: a packet of the list whose flow has its part of the room holds up no packet of a flow in
 //!   another row, until as many packets wait apart as the list has places.
+//! - H5: a flow whose row has no packet in the last quarter of the list finds a place while there is
+//!   one, and a row with more than an eighth of the free places takes none.
 
 #[cfg(not(loom))]
 mod close;
@@ -39,7 +41,7 @@ use txweir_core::{Admitted, Detail, Instant, Nanos, TxPath};
 
 use crate::aside::Rows;
 use crate::baton::Flags;
-use crate::list::{Append, list};
+use crate::list::{Append, shared_list};
 use crate::listed::{Answer, Askers, Listed};
 use crate::owned::{Cutter, Owned};
 use crate::sync::{AtomicU32, Ordering};
@@ -81,8 +83,9 @@ pub enum Drain {
 
 /// The parameters of a queue.
 pub struct QueueConfig<F> {
-    /// Places of the admission list, rounded up to a power of two. As many packets whose flows have
-    /// no room in the path may wait beside it.
+    /// Places of the admission list, rounded up to a power of two. Of 64 and more places, the last
+    /// quarter is divided among the flows: heavy ones leave room there for sparse ones. As many
+    /// packets whose flows have no room in the path may wait beside the list.
     pub list: usize,
     /// Room for a [`Detail`] beside each listed packet: needed where the tree wants it
     /// (`TxPath::wants_detail`).
@@ -207,7 +210,7 @@ impl<D: TxQueue> Queue<D> {
     ///
     /// The end of the queue gives back the frames that wait: the device's `discard` gets each.
     pub fn new(path: TxPath<D::Frame>, dev: D, config: QueueConfig<D::Frame>, service: Wakeup) -> Self {
-        let (append, take) = list(config.list, config.details);
+        let (append, take) = shared_list(config.list, config.details);
         let askers = Askers::default();
         let rules = Rules::of(&config);
         let QueueConfig { done, cut, .. } = config;

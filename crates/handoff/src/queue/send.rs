@@ -151,7 +151,7 @@ impl<D: TxQueue> Queue<D> {
             if o.is_behind_others() {
                 // A sender in front is still writing its packet, or one waits for room, or the list
                 // is long: this packet goes behind them, for the sake of order.
-                let listed = self.list.push(item, detail);
+                let listed = self.list.push_of(item.meta.hash, item, detail);
                 let _ = self.runner.run_now(turn, "send", false);
                 return match listed {
                     Ok(_) => Handed::Listed,
@@ -183,11 +183,12 @@ impl<D: TxQueue> Queue<D> {
         self.send_to_full_list(item, detail)
     }
 
-    /// The list is full. If no thread has the queue, this one empties the list and tries again.
+    /// The list is full, or has its share of this flow. If no thread has the queue, this one empties
+    /// the list and tries again.
     #[cold]
     #[inline(never)]
     fn send_to_full_list(&self, item: Listed<D::Frame>, detail: Option<&Detail>) -> Handed<D::Frame> {
-        match self.runner.call(WORK, "list full") {
+        match self.runner.call(WORK.and(WAITING), "list full") {
             Rest::Elsewhere => Handed::Done(Admitted::Full(item.frame)),
             _ => match self.append(item, detail) {
                 Ok(()) => Handed::Listed,
@@ -206,7 +207,7 @@ impl<D: TxQueue> Queue<D> {
         if self.rows.load(Ordering::Relaxed) & row(item.meta.hash) != 0 {
             return Err(item);
         }
-        let appended = self.list.push(item, detail)?;
+        let appended = self.list.push_of(item.meta.hash, item, detail)?;
         // The consumer must see that the list is nearly full before a sender is refused.
         let flags = if appended.free <= 1 { WORK.and(WAITING) } else { WORK };
         barrier();

@@ -194,22 +194,15 @@ fn with_threads(kind: &str, options: &[&str]) -> Run {
     run
 }
 
+/// Each of the kinds holds 400 packets and more: a packet in line would be passed by as many.
 #[test]
-fn a_sparse_thread_passes_those_that_wait() {
-    let in_line = with_threads("pfifo", &["limit", "400"]);
-    println!("pfifo: {:?}, passed by {}", in_line.sparse, in_line.median());
+fn a_sparse_thread_finds_room_and_passes_those_that_wait() {
     for (kind, options) in KINDS {
         let run = with_threads(kind, options);
         println!("{kind}: {:?}, passed by {}", run.sparse, run.median());
         let (came, taken) = run.sparse;
-        // The others were refused by the admission list, which all flows share: threads fill it
-        // while the holder of the queue waits for a processor.
-        assert!(4 * taken >= 3 * came, "{kind}: {taken} of {came} found room");
-        assert!(
-            4 * run.median() <= in_line.median(),
-            "{kind}: {}, and in line {}",
-            run.median(),
-            in_line.median()
-        );
+        // The admission list has a place for it, whatever the others have filled.
+        assert_eq!(taken, came, "{kind}: a sparse packet found no room");
+        assert!(run.median() <= 100, "{kind}: passed by {}", run.median());
     }
 }
