@@ -19,8 +19,8 @@
 //! - H3: a sender that was told `Full` and has asked for it is woken once there is room.
 //! - H4: a packet of the list whose flow has its part of the room holds up no packet of a flow in
 //!   another row, until as many packets wait apart as the list has places.
-//! - H5: a flow whose row has no packet in the last quarter of the list finds a place while there is
-//!   one, and a row with more than an eighth of the free places takes none.
+//! - H5: a flow whose row has no packet in the last quarter of the list finds a place while there
+//!   is one, and a row with more than an eighth of the free places takes none.
 
 #[cfg(not(loom))]
 mod close;

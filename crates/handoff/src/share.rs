@@ -1,11 +1,11 @@
 //! `Shares`: the last quarter of a list is divided among the flows that want it.
 //!
 //! Threads fill the list while the holder of the queue waits for a processor. Its first three
-//! quarters are for all. In the last quarter a row, to which flows belong by their hash, may have as
-//! many items as an eighth of the places that are still free: a dynamic threshold (Choudhury and
-//! Hahne, IEEE/ACM Transactions on Networking 6(2), 1998). A row without an item there always gets a
-//! place. So some heavy senders leave room for sparse ones, and less is free the more of them there
-//! are.
+//! quarters are for all. In the last quarter a row, to which flows belong by their hash, may have
+//! as many items as an eighth of the places that are still free: a dynamic threshold (Choudhury and
+//! Hahne, IEEE/ACM Transactions on Networking 6(2), 1998). A row without an item there gets a place
+//! while one is free. So heavy senders leave room for sparse ones, and less of it the more of them
+//! there are.
 //!
 //! - I1: of the last quarter, items of a row take no place if the row has more than an eighth of
 //!   the free places, by the producer's view of the consumer, which may be late.
@@ -101,7 +101,7 @@ mod tests {
 
     #[test]
     fn rows_have_equal_parts_of_the_last_quarter_and_leave_the_rest() {
-        // n rows leave 8 / (n + 8) of the quarter free: by hand, 256 * 8/9 = 228, 171 and 85 of 1024.
+        // n rows leave 8 / (n + 8) of the quarter free: 256 * 8/9 = 228, 171 and 85 of 1024.
         for (rows, free) in [(1, 227), (4, 171), (16, 84)] {
             let shares = Shares::of(1024);
             let got = filled(&shares, rows, 1024);

@@ -473,8 +473,8 @@ fn all_wait(path: &TxPath<Frame>, node: &Node, place: Handle) -> Result<(Tally, 
     Ok((waits, wire))
 }
 
-/// Returns the bytes by which the charge of the last packet exceeds its frame: a plug takes a packet
-/// by its frame, and counts the charge.
+/// Returns the bytes by which the charge of the last packet exceeds its frame: a plug takes a
+/// packet by its frame, and counts the charge.
 fn last_charge(path: &TxPath<Frame>, node: &Node) -> u64 {
     let mut beyond = 0;
     node.queued(&path.cx().pool, &mut |w| beyond = u64::from(w.meta.wire_len.saturating_sub(w.meta.len)));

@@ -183,8 +183,8 @@ impl<D: TxQueue> Queue<D> {
         self.send_to_full_list(item, detail)
     }
 
-    /// The list is full, or has its share of this flow. If no thread has the queue, this one empties
-    /// the list and tries again.
+    /// The list is full, or has its share of this flow. If no thread has the queue, this one
+    /// empties the list and tries again.
     #[cold]
     #[inline(never)]
     fn send_to_full_list(&self, item: Listed<D::Frame>, detail: Option<&Detail>) -> Handed<D::Frame> {
