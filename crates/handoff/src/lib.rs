@@ -23,6 +23,8 @@ mod plane;
 mod port;
 mod queue;
 #[cfg(not(loom))]
+mod readers;
+#[cfg(not(loom))]
 mod report;
 #[cfg(not(loom))]
 mod resending;

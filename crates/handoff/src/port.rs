@@ -3,10 +3,11 @@
 //! A [`Policy`] decides: filters, actions and the choice of a queue, published as a whole. A sender
 //! reads the current policy when it sends, without a lock and without writing a shared word, and
 //! classifies with it to the end. A new policy never waits for readers, and readers never wait for
-//! it. The counters and memories of filters and actions are each sender's own.
+//! it. The counters and memories of filters and actions are each sender's own, and the port adds
+//! them up.
 
 use std::fmt;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, TryLockError};
 
 use arc_swap::{ArcSwap, Cache};
 use txweir_core::classify::action::State;
@@ -20,6 +21,7 @@ use txweir_core::path::{select, select::Selector};
 use txweir_core::{Admitted, Detail, Instant, Meta, Tree};
 
 use crate::queue::{Handed, Queue};
+use crate::readers::{Reader, Readers, lock};
 
 /// The decisions ahead of the queues.
 #[derive(Clone, Debug)]
@@ -49,6 +51,7 @@ pub struct SharedPort<D: TxQueue> {
     policy: ArcSwap<Policy>,
     /// Held by the one writer.
     writer: Mutex<()>,
+    readers: Readers,
     hasher: FlowHasher,
 }
 
@@ -77,6 +80,7 @@ impl<D: TxQueue> SharedPort<D> {
             queues,
             policy: ArcSwap::from_pointee(policy),
             writer: Mutex::new(()),
+            readers: Readers::default(),
             hasher: FlowHasher::new(seed),
         })
     }
@@ -100,7 +104,7 @@ impl<D: TxQueue> SharedPort<D> {
     /// # Errors
     /// Those of `f`.
     pub fn change<E>(&self, f: impl FnOnce(&mut Policy) -> Result<(), E>) -> Result<(), E> {
-        let _one = self.writer.lock();
+        let _one = lock(&self.writer);
         let mut policy = Policy::clone(&self.policy.load());
         f(&mut policy)?;
         self.policy.store(Arc::new(policy));
@@ -114,9 +118,19 @@ impl<D: TxQueue> SharedPort<D> {
             policy: Cache::new(ArcOf(Arc::clone(self))),
             port: Arc::clone(self),
             who: select::Sender::default(),
-            state: State::new(self.hasher.draws()),
+            reader: self.readers.add(State::new(self.hasher.draws())),
             fitted: 0,
         }
+    }
+
+    /// Returns the counters of the filters and actions of the present policy: the sum of all
+    /// senders, those that have ended too. The time is in proportion to the senders and the
+    /// counters, and a sender that has a frame in its filters is waited for: an [`Outlet`] must not
+    /// call this.
+    #[must_use]
+    pub fn state(&self) -> State {
+        let _one = lock(&self.writer);
+        self.readers.sum(&self.policy.load().filters)
     }
 }
 
@@ -142,8 +156,8 @@ pub struct Sender<D: TxQueue> {
     port: Arc<SharedPort<D>>,
     policy: Cache<ArcOf<D>, Arc<Policy>>,
     who: select::Sender,
-    state: State,
-    /// The policy that `state` has room for, by its address; 0: none.
+    reader: Reader,
+    /// The policy that the state has room for, by its address; 0: none.
     fitted: usize,
 }
 
@@ -155,7 +169,23 @@ impl<D: TxQueue> fmt::Debug for Sender<D> {
 
 impl<D: TxQueue> Clone for Sender<D> {
     fn clone(&self) -> Self {
-        Self { who: self.who, ..self.port.sender() }
+        let mut sender = self.port.sender();
+        sender.who = self.who;
+        sender
+    }
+}
+
+impl<D: TxQueue> Drop for Sender<D> {
+    fn drop(&mut self) {
+        let port = &self.port;
+        // A writer that is at work adds the counts later.
+        let writer = match port.writer.try_lock() {
+            Ok(writer) => Some(writer),
+            Err(TryLockError::Poisoned(writer)) => Some(writer.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        };
+        let policy = writer.is_some().then(|| port.policy.load());
+        port.readers.end(&self.reader, policy.as_ref().map(|policy| &policy.filters));
     }
 }
 
@@ -211,10 +241,10 @@ impl<D: TxQueue> Sender<D> {
     }
 
     /// Returns the counters and memories of filters and actions for the packets that were sent
-    /// here.
+    /// here. [`SharedPort::state`] has those of all senders.
     #[must_use]
-    pub const fn state(&self) -> &State {
-        &self.state
+    pub fn state(&self) -> State {
+        lock(&self.reader).clone()
     }
 
     /// Returns the port.
@@ -301,6 +331,8 @@ impl<D: TxQueue> Sender<D> {
             .hash(self.port.hasher.five_tuple(&headers))
             .priority(headers.tos_priority())
             .ecn(headers.ecn());
+        // The lock comes before the policy: see `Readers`.
+        let mut state = lock(&self.reader);
         // Borrowed, not cloned: every sender would write the count of a shared `Arc` for each
         // packet.
         let policy = self.policy.load();
@@ -309,7 +341,7 @@ impl<D: TxQueue> Sender<D> {
         shape(&mut meta);
         let address = Arc::as_ptr(policy) as usize;
         if self.fitted != address {
-            policy.filters.fit(&mut self.state);
+            policy.filters.fit(&mut state);
             self.fitted = address;
         }
         let queues = self.port.queues.len();
@@ -321,11 +353,12 @@ impl<D: TxQueue> Sender<D> {
         };
         let mut packet = Packet::new(&mut frame, &mut meta, headers);
         packet.marks = policy.prio_synack;
-        let mut entry = Entry::new(&policy.filters, &mut self.state, outlet, now);
+        let mut entry = Entry::new(&policy.filters, &mut state, outlet, now);
         entry.to = Some(Hooked { port: policy.port, block: policy.egress });
         entry.queues = u32::try_from(queues).unwrap_or(u32::MAX);
         let mut ways = OfPolicy { policy, who: &self.who, queues };
         let passed = entry.pass(&mut packet, &mut ways);
+        drop(state);
         let headers = packet.headers;
         let (queue, route) = match passed {
             Entered::Queue(queue, route) => (queue, route),

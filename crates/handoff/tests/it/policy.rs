@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 
 use crate::common::clock;
-use txweir_core::classify::action::{Action, Control, Gact, Kind, Skbedit, Vlan, Wanted};
+use txweir_core::classify::action::{Action, Control, Gact, Kind, Skbedit, State, Vlan, Wanted};
 use txweir_core::classify::filter::{Existence, Goal, Matchall, Named, Rule};
 use txweir_core::classify::packet::NoOutlet;
 use txweir_core::model::testing::VecDevice;
@@ -150,12 +150,80 @@ fn filters_drop_and_give_back_and_count_for_each_sender() {
         assert_eq!(sender.send_frame(frame(), |_| {}, &mut NoOutlet), Passed::Filtered(frame()));
     }
     assert_eq!(other.send_frame(frame(), |_| {}, &mut NoOutlet), Passed::Filtered(frame()));
-    let dropped = |sender: &Sender<Checking>| {
+    let dropped = |state: State| {
         let policy = port.policy();
         let index = policy.filters.actions.of_kind("gact").next().map(|(id, _)| id).unwrap();
-        sender.state().memory(index).map(|m| m.drops)
+        state.memory(index).map(|m| m.drops)
     };
-    assert_eq!((dropped(&sender), dropped(&other)), (Some(3), Some(1)));
+    assert_eq!((dropped(sender.state()), dropped(other.state())), (Some(3), Some(1)));
+    assert_eq!(dropped(port.state()), Some(4));
+    // A sender that ends leaves its counts, also one that ends while the policy is changed.
+    drop(other);
+    assert_eq!(dropped(port.state()), Some(4));
+    let ended = Some(sender);
+    port.change(|_| {
+        drop(ended);
+        Ok::<(), ()>(())
+    })
+    .unwrap();
+    assert_eq!((dropped(port.state()), dropped(port.state())), (Some(4), Some(4)));
+}
+
+/// Threads come, send and go while one filter is made anew, so that its number is given again, and
+/// the counts are read: the filter that stays has counted every frame, and a new one none of those
+/// before it.
+#[test]
+fn counts_are_whole_beside_changes_and_the_ends_of_senders() {
+    let (port, _) = port();
+    let rule = Rule::Matchall(Matchall { skip_hw: false });
+    let put = |policy: &mut Policy, prio: u16, control: Control, action: Option<u32>| {
+        let block = *policy.egress.get_or_insert_with(|| policy.filters.add_block());
+        let gact = Box::new(Action::new(Kind::Gact(Gact::default()), control));
+        let goal = Goal { class: Handle(0), actions: vec![Wanted::New(action, gact)] };
+        let named = Named { prio: Some(prio), handle: Some(1), ..Named::default() };
+        policy.filters.put(block, named, &rule, &goal, Existence::Replace, Instant(1)).map(drop)
+    };
+    port.change(|policy| {
+        put(policy, 1, Control::Continue, Some(7))?;
+        put(policy, 2, Control::Drop, None)
+    })
+    .unwrap();
+    let packets = |state: &State, index: u32| {
+        let policy = port.policy();
+        let mut all = policy.filters.actions.of_kind("gact");
+        all.find(|(_, entry)| entry.index == index)
+            .and_then(|(id, _)| state.memory(id))
+            .map_or(0, |m| m.packets)
+    };
+    const LIVES: u64 = 40;
+    const FRAMES: u64 = 50;
+    let ended = AtomicBool::new(false);
+    thread::scope(|s| {
+        let senders: Vec<_> = (0..3)
+            .map(|_| {
+                s.spawn(|| {
+                    for _ in 0..LIVES {
+                        let mut sender = port.sender();
+                        for _ in 0..FRAMES {
+                            let _ = sender.send_frame(frame(), |_| {}, &mut NoOutlet);
+                        }
+                    }
+                })
+            })
+            .collect();
+        s.spawn(|| {
+            let mut before = 0;
+            while !ended.load(Ordering::Acquire) {
+                port.change(|policy| put(policy, 2, Control::Drop, None)).unwrap();
+                let now = packets(&port.state(), 7);
+                assert!(now >= before, "{now} after {before}");
+                before = now;
+            }
+        });
+        senders.into_iter().for_each(|sender| sender.join().unwrap());
+        ended.store(true, Ordering::Release);
+    });
+    assert_eq!(packets(&port.state(), 7), 3 * LIVES * FRAMES);
 }
 
 /// A device that takes nothing until it is opened, and notes the sender of each frame and whether

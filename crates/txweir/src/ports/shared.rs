@@ -15,8 +15,8 @@ impl TcPort {
     /// a port of one thread, and has senders classify by its filters from then on. Senders list
     /// their packets meanwhile, and go on.
     ///
-    /// Filters and actions are counted by each sender
-    /// ([`Sender::state`](txweir_handoff::Sender::state)): their counters are not shown here.
+    /// The counters of filters and actions are the sums of all senders
+    /// ([`SharedPort::state`](txweir_handoff::SharedPort::state)) at the begin of the call.
     ///
     /// # Errors
     /// Filters are bound to a qdisc of a tree that has values which no words express, as typed
@@ -31,6 +31,7 @@ impl TcPort {
         D::Frame: Send + 'static,
     {
         let shared = std::sync::Arc::clone(control.port());
+        self.state = shared.state();
         let mut open = Open { tc: self, port: control.gather() };
         let r = f(&mut open);
         let Open { tc, port: mut all } = open;

@@ -150,6 +150,15 @@ fn threads_classify_by_the_filters_of_the_lines() {
         }
     });
     assert_eq!(handed.into_inner(), 60);
+    // The senders have ended, and their counts are there.
+    let lists =
+        eth0.change(&mut control, |devices| tc(devices, "-s filter show dev eth0 egress")).expect("words");
+    let sent: Vec<&str> = lists.stdout.lines().filter_map(|line| line.trim().strip_prefix("Sent ")).collect();
+    assert!(
+        sent.len() == 2 && sent[0].contains(" 30 pkt") && sent[1].contains(" 60 pkt"),
+        "{}",
+        lists.stdout
+    );
     let all = control.gather();
     let prio = all.port().trees().qdisc("11:".parse().unwrap()).expect("it is there");
     let bands: Vec<u64> =
