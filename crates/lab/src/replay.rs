@@ -78,16 +78,22 @@ impl Trace {
     }
 
     /// Replays the trace, and where it differs tries the other order of packets that arrived so
-    /// near to a timer that only the kernel knows which was first. Returns the number of these ties
-    /// that make the replay equal; `None` if none do, or none are needed. A trace by chance has to
-    /// be equal packet by packet then, whatever is drawn here.
+    /// near to a timer that only the kernel knows which was first, also by the laws of Linux if the
+    /// trace permits that. Returns the number of these ties that make the replay equal; `None` if
+    /// none do, or none are needed. A trace by chance has to be equal packet by packet then,
+    /// whatever is drawn here.
     pub fn ties(&self) -> Option<usize> {
         if self.head.random {
             let mut exact = self.clone();
             exact.head.random = false;
             return exact.ties();
         }
-        (0..TIE_KEYS).find_map(|key| ties::resolve(self, key))
+        let manners = [false, true].map(|strict_linux| Manner { strict_linux, ..Manner::default() });
+        let permitted = if self.waived(LAW).is_some() { &manners[..] } else { &manners[..1] };
+        let mut keyed = permitted
+            .iter()
+            .flat_map(|manner| (0..TIE_KEYS).map(move |key| Manner { key, ..manner.clone() }));
+        keyed.find_map(|manner| ties::resolve(self, &manner))
     }
 
     fn replay_by(&self, manner: &Manner) -> Replayed {

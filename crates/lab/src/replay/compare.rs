@@ -310,7 +310,7 @@ fn texts(trace: &Trace, there: &Show, here: &Show, what: &str) -> Option<Differe
         }
         let longest = a.len().max(b.len());
         let line = |lines: &[&str], i: usize| lines.get(i).map(|line| comparable(trace, line));
-        if let Some(i) = (0..longest).find(|&i| line(&a, i) != line(&b, i)) {
+        if let Some(i) = (0..longest).find(|&i| !alike(line(&a, i), line(&b, i))) {
             let quoted = |lines: &[&str]| lines.get(i).map_or_else(|| "-".into(), |l| format!("\"{l}\""));
             rows.push((format!("line {}", i + 1), quoted(&a), quoted(&b)));
         }
@@ -415,4 +415,54 @@ fn comparable(trace: &Trace, line: &str) -> String {
     };
     let kept = words.iter().enumerate().filter(|(i, _)| !hidden(*i)).map(|(_, word)| *word);
     kept.collect::<Vec<_>>().join(" ")
+}
+
+/// Words of a printed line whose values are measured times that no other output has: two of them
+/// within the tolerance may be rounded to different digits.
+const ROUNDED: [&str; 1] = ["ldelay"];
+
+/// True if two lines are the same, but for the last digit of a measured time.
+fn alike(there: Option<String>, here: Option<String>) -> bool {
+    let (Some(there), Some(here)) = (&there, &here) else { return there == here };
+    let pairs: Vec<(&str, &str)> = there.split(' ').zip(here.split(' ')).collect();
+    let measured = |i: usize| i > 0 && ROUNDED.contains(&pairs[i - 1].0);
+    let same = |(i, (there, here)): (usize, &(&str, &str))| {
+        there == here || measured(i) && is_last_digit(there, here)
+    };
+    there.split(' ').count() == here.split(' ').count() && pairs.iter().enumerate().all(same)
+}
+
+/// True if two printed times have the same unit, and digits that differ by one in the last place.
+fn is_last_digit(there: &str, here: &str) -> bool {
+    let parts = |word: &str| {
+        let unit = word.find(|c: char| !c.is_ascii_digit() && c != '.')?;
+        let (number, unit) = word.split_at(unit);
+        let decimals = number.split_once('.').map_or(0, |(_, decimals)| decimals.len());
+        Some((number.replace('.', "").parse::<u64>().ok()?, decimals, unit.to_owned()))
+    };
+    let (Some(there), Some(here)) = (parts(there), parts(here)) else { return false };
+    (there.1, &there.2) == (here.1, &here.2) && there.0.abs_diff(here.0) == 1
+}
+
+#[cfg(test)]
+mod tests {
+    use super::alike;
+
+    #[test]
+    fn only_the_last_digit_of_a_measured_time_may_differ() {
+        let same = |there: &str, here: &str| alike(Some(there.into()), Some(here.into()));
+        assert!(same("  count 2 ldelay 7.44s dropping", "  count 2 ldelay 7.43s dropping"));
+        assert!(same("ldelay 12us", "ldelay 12us") && alike(None, None));
+        for (there, here) in [
+            ("ldelay 7.45s", "ldelay 7.43s"),
+            ("ldelay 7.44s", "ldelay 7.43ms"),
+            ("ldelay 7.4s", "ldelay 7.43s"),
+            ("target 7.44s", "target 7.43s"),
+            ("count 3 ldelay 7.44s", "count 2 ldelay 7.44s"),
+            ("ldelay 7.44s", "ldelay 7.44s dropping"),
+        ] {
+            assert!(!same(there, here), "{there}, {here}");
+        }
+        assert!(!alike(Some("a".into()), None));
+    }
 }

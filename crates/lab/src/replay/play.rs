@@ -35,6 +35,9 @@ const PORT: PortId = PortId(1);
 pub(super) const SEND_NS: i64 = 4 * GRAIN_NS;
 /// How near to an arrival a timer may be for their order to be unknown.
 pub(super) const NEAR_NS: i64 = 4 * GRAIN_NS;
+/// How long before the sender woke a timer may have been due that fired after its packet: a timer
+/// may be two grains late.
+const OVERDUE_NS: i64 = 2 * GRAIN_NS;
 /// Largest number of packets taken in one call.
 const BUDGET: u32 = 64;
 
@@ -51,14 +54,15 @@ pub(super) struct Played {
     pub(super) tied: Vec<Tied>,
 }
 
-/// A packet that arrived ahead of a timer of nearly the same time.
+/// A packet that arrived at nearly the time of a timer.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Tied {
     /// Its number.
     pub(super) packet: usize,
-    /// Time of the timer.
+    /// Time of the timer that came after the packet, or a time before the timer that came ahead of
+    /// it.
     pub(super) timer: i64,
-    /// Latest time at which the packet may have arrived.
+    /// Latest time at which the packet may have arrived, or the earliest.
     pub(super) latest: i64,
 }
 
@@ -73,7 +77,7 @@ pub(super) struct Manner {
     pub(super) polled: bool,
     /// Time between packets of one instant, nanoseconds.
     pub(super) spacing: i64,
-    /// Packets that arrive after the timers that fire until this time.
+    /// Packets that arrive after the timers that fire until this time, and ahead of all others.
     pub(super) late: BTreeMap<usize, i64>,
 }
 
@@ -174,6 +178,10 @@ impl<'a> Player<'a> {
         self.run_until(woke.saturating_sub(NEAR_NS), at.saturating_sub(NEAR_NS));
         let behind = self.manner.spacing * burst;
         let until = self.manner.late.get(&packet).copied().unwrap_or(woke + behind);
+        let earliest = woke.saturating_sub(OVERDUE_NS);
+        if let Some(due) = self.due_next().filter(|due| (earliest..=until).contains(due)) {
+            self.played.tied.push(Tied { packet, timer: due.saturating_sub(1), latest: earliest });
+        }
         self.run_until(until, at + behind);
         if let Some(timer) = self.fires_next().filter(|timer| *timer <= latest) {
             self.played.tied.push(Tied { packet, timer, latest });
@@ -198,9 +206,14 @@ impl<'a> Player<'a> {
         self.now(at);
     }
 
+    /// Returns the time at which the next timer is due.
+    fn due_next(&self) -> Option<i64> {
+        self.wakes.values().min().copied()
+    }
+
     /// Returns the time at which the next timer fires.
     fn fires_next(&mut self) -> Option<i64> {
-        self.wakes.values().min().copied().map(|due| self.fires(due))
+        self.due_next().map(|due| self.fires(due))
     }
 
     /// Returns the time of the next call of a path.

@@ -3,8 +3,9 @@
 //! The sender reads the clock for each packet, and a timer may fire between two of them, up to two
 //! grains late. The trace then does not say which came first. This module looks for an order with
 //! which the replay is equal: it lets one more packet after the other wait for its next timer, or
-//! for all that the process may have let pass, as long as each moves the first difference towards
-//! the end. If that does not help, it sends the packets of one instant some grains apart.
+//! for all that the process may have let pass, or pass a timer that was due up to two grains before
+//! the process woke, as long as each moves the first difference towards the end. If that does not
+//! help, it sends the packets of one instant some grains apart.
 
 use super::compare::{self, Aspect};
 use super::play::{Manner, NEAR_NS, Played, SEND_NS, Tied, play};
@@ -23,11 +24,11 @@ const PLAYS_MAX: usize = 3000;
 /// Grains that the process may have taken for each packet of one instant.
 const GRAINS_MAX: i64 = 4;
 
-/// Returns the number of ties with which the replay is equal.
-pub(super) fn resolve(trace: &Trace, key: u64) -> Option<usize> {
+/// Returns the number of ties with which the replay in this manner is equal.
+pub(super) fn resolve(trace: &Trace, manner: &Manner) -> Option<usize> {
     let mut plays = 0;
     (0..=GRAINS_MAX).find_map(|grains| {
-        let manner = Manner { key, spacing: grains * GRAIN_NS, ..Manner::default() };
+        let manner = Manner { spacing: grains * GRAIN_NS, ..manner.clone() };
         // Apart from each other, all packets behind the first of an instant are in another place.
         let apart = if grains > 0 { behind_others(trace) } else { 0 };
         resolve_from(trace, manner, &mut plays).map(|ties| ties + apart).filter(|ties| *ties > 0)
