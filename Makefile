@@ -4,7 +4,7 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 TXWEIR := target/release/txweir
 
-.PHONY: help build demo docs test test-loaded mutants bench bench-gate lint setup clean install uninstall library install-library wheel deb deb-check image oracle oracle-tcp oracle-fuzz
+.PHONY: help build demo docs test test-loaded mutants bench bench-gate bench-peers lint setup clean install uninstall library install-library wheel deb deb-check image oracle oracle-tcp oracle-fuzz
 
 help:
 	@echo "make demo        build, then reproduce the published results in virtual time (no root)"
@@ -14,6 +14,7 @@ help:
 	@echo "make docs        make a book of the pages, in target/book/html"
 	@echo "make bench       time the path beside other queues on this machine"
 	@echo "make bench-gate  compare instruction counts with the checked-in table (valgrind)"
+	@echo "make bench-peers time DPDK, ns-3, gVisor and the kernel beside it, in turns: those that are installed"
 	@echo "make oracle      record what Linux does with oracle/scenarios, into spec/traces (builds a kernel, once)"
 	@echo "make oracle-tcp  record what Linux's TCP does through Linux's queues, into spec/tcp (what is not there yet)"
 	@echo "make oracle-fuzz SEED=1 COUNT=100   random policies and packets, compared with Linux"
@@ -133,6 +134,13 @@ bench: build
 
 bench-gate: build setup
 	cargo xtask gate
+
+# Other schedulers, as far as they are installed (Debian: dpdk, libdpdk-dev, libns3-dev, golang-go); no other target and
+# no test needs them. A row of the table takes a minute.
+PEER_ROUNDS ?= 5
+bench-peers: build library
+	cargo build --release --locked --package txweir-lab --example speed
+	bench/peers/run --rounds $(PEER_ROUNDS)
 
 # The kernel is built once, into a cache. What is recorded belongs into a commit; `make test` replays it.
 oracle:

@@ -1,23 +1,22 @@
 //! The jobs of `txweir bench`: paths of the engine, and the queues of other crates.
 
+mod classes;
 mod filters;
 mod handed;
 mod path;
 mod peers;
+mod pipes;
 mod shared;
-
-use std::time::Instant as Clock;
+mod timing;
 
 use txweir_core::base::rng::Rng;
-use txweir_core::text::value::Words;
-use txweir_core::{Ecn, Env, Handle, Instant, Nanos, PathConfig, Role, TxPath};
+use txweir_core::{Ecn, Env, Instant, Nanos, PathConfig, Role, TxPath};
 
-use crate::common::spread;
-use path::{
-    BURST_TIME, By, Run, STANDING_TIME, Sink, bursts, bursts_by, bursts_of, made, made_on, paced, path,
-};
+use path::{BURST_TIME, By, Run, STANDING_TIME, bursts, bursts_by, bursts_of, made, made_on, paced, path};
+use pipes::{Over, pipes};
 
 pub use path::BURST;
+pub use timing::{Times, byte_limit_share, time};
 
 /// A named job, and whether it is a path of the engine or a queue of another crate.
 #[derive(Debug)]
@@ -116,8 +115,13 @@ pub const JOBS: &[Job] = &[
         peer: false,
         make: skbprio,
     },
-    Job { name: "drr-1k", about: "drr, 1000 classes x 4 packets", peer: false, make: drr_1k },
-    Job { name: "qfq-1k", about: "qfq, 1000 classes of four weights x 4 packets", peer: false, make: qfq_1k },
+    Job { name: "drr-1k", about: "drr, 1000 classes x 4 packets", peer: false, make: classes::drr_1k },
+    Job {
+        name: "qfq-1k",
+        about: "qfq, 1000 classes of four weights x 4 packets",
+        peer: false,
+        make: classes::qfq_1k,
+    },
     Job { name: "taprio", about: "taprio, two open gates, 64 packets standing", peer: false, make: taprio },
     Job { name: "hhf", about: "hhf, 64 packets standing, a few heavy flows of many", peer: false, make: hhf },
     Job { name: "ets", about: "ets, 16 bands at random, 4 of them strict", peer: false, make: ets },
@@ -143,20 +147,92 @@ pub const JOBS: &[Job] = &[
         name: "hfsc-1k",
         about: "hfsc, 1000 leaves x 4 packets with deadlines and shares, below one class",
         peer: false,
-        make: hfsc_1k,
+        make: classes::hfsc_1k,
     },
     Job {
         name: "htb-1k",
         about: "htb, 1000 leaves x 4 packets that borrow from one class",
         peer: false,
-        make: || htb(1_000, By::One),
+        make: || classes::htb(1_000, By::One),
     },
-    Job { name: "htb-10k", about: "the same with 10 000 leaves", peer: false, make: || htb(10_000, By::One) },
+    Job {
+        name: "htb-10k",
+        about: "the same with 10 000 leaves",
+        peer: false,
+        make: || classes::htb(10_000, By::One),
+    },
     Job {
         name: "htb-10k-burst",
         about: "the same, by submit_burst",
         peer: false,
-        make: || htb(10_000, By::Burst),
+        make: || classes::htb(10_000, By::Burst),
+    },
+    Job {
+        name: "pipes-4k",
+        about: "htb, 4096 leaves of 16 queues below ets, 524 288 packets standing, by submit_burst",
+        peer: false,
+        make: || pipes(Over::HtbEts, 4096, 524_288),
+    },
+    Job {
+        name: "pipes-4k-sparse",
+        about: "the same with 256 packets standing",
+        peer: false,
+        make: || pipes(Over::HtbEts, 4096, 256),
+    },
+    Job {
+        name: "pipes-256",
+        about: "the same with 256 leaves, 32 768 packets standing",
+        peer: false,
+        make: || pipes(Over::HtbEts, 256, 32_768),
+    },
+    Job {
+        name: "pipes-4k-htb",
+        about: "pipes-4k with one queue below each leaf",
+        peer: false,
+        make: || pipes(Over::Htb, 4096, 524_288),
+    },
+    Job {
+        name: "pipes-4k-sparse-htb",
+        about: "the same with 256 packets standing",
+        peer: false,
+        make: || pipes(Over::Htb, 4096, 256),
+    },
+    Job {
+        name: "pipes-256-htb",
+        about: "the same with 256 leaves, 32 768 packets standing",
+        peer: false,
+        make: || pipes(Over::Htb, 256, 32_768),
+    },
+    Job {
+        name: "pipes-4k-drr",
+        about: "pipes-4k with drr in place of htb, one queue for each class",
+        peer: false,
+        make: || pipes(Over::Drr, 4096, 524_288),
+    },
+    Job {
+        name: "pipes-4k-sparse-drr",
+        about: "the same with 256 packets standing",
+        peer: false,
+        make: || pipes(Over::Drr, 4096, 256),
+    },
+    Job {
+        name: "pipes-256-drr",
+        about: "the same with 256 classes, 32 768 packets standing",
+        peer: false,
+        make: || pipes(Over::Drr, 256, 32_768),
+    },
+    Job {
+        name: "list-1",
+        about: "the admission list alone, on one thread, one at a time, 256 items standing",
+        peer: false,
+        make: || pipes::listed(1),
+    },
+    Job { name: "list-32", about: "the same by bursts", peer: false, make: || pipes::listed(BURST) },
+    Job {
+        name: "meter-1k",
+        about: "the buckets of police alone: 1000 meters of two rates at random",
+        peer: false,
+        make: || pipes::meters(1000),
     },
     Job {
         name: "tbf",
@@ -319,34 +395,6 @@ fn cake_mq() -> Run {
     bursts(made_on(2, "cake_mq", "bandwidth 400gbit memlimit 100mb rtt 100s", 8192, true), 4096, flows)
 }
 
-/// The classes of `drr_1k`.
-const CLASSES: u16 = 1000;
-
-/// Builds a path with a root of this kind and a class for each number; `class` returns the class
-/// above it and its options.
-fn with_classes<'a>(
-    kind: &str,
-    pool: usize,
-    count: u16,
-    class: impl Fn(u16) -> (u16, &'a [&'a str]),
-) -> TxPath<u64> {
-    let config = PathConfig { pool, role: Role::Forwarder, ..PathConfig::default() };
-    let made = TxPath::new(config).map_err(|e| e.to_string());
-    let made = made.and_then(|p| p.with_qdisc(kind, &[]).map_err(|e| e.to_string()));
-    let mut path = made.unwrap_or_else(|e| unreachable!("a benchmark's own options are right: {e}"));
-    let major = path.tree().root().handle().major();
-    path.configure(Instant::ZERO, &mut Sink::default(), |tree, cx| {
-        for minor in 1..=count {
-            let (above, words) = class(minor);
-            let (above, id) = (Handle::new(major, above), Handle::new(major, minor));
-            if let Err(e) = tree.edit(cx).add_class(above, id, None, &mut Words::new(words)) {
-                unreachable!("a benchmark's own classes are right: {e}");
-            }
-        }
-    });
-    path
-}
-
 /// Runs two classes whose gates are open at all times, of which one has both queues.
 fn taprio() -> Run {
     const OPTIONS: &str = "num_tc 2 map 0 1 queues 2@0 2@2 clockid TAI sched-entry S 3 1000000";
@@ -372,21 +420,6 @@ fn hhf() -> Run {
     let hash =
         |r: &mut Rng| if r.below(2) == 0 { r.below(4) as u32 * 0x2545_f491 } else { r.next_u64() as u32 };
     path("hhf", "", 1024, true, 64, draw(1 << 16, |r| (0, hash(r))))
-}
-
-fn qfq_1k() -> Run {
-    const WEIGHTS: [&[&str]; 4] = [&["weight", "1"], &["weight", "4"], &["weight", "20"], &["weight", "50"]];
-    let path = with_classes("qfq", 8192, CLASSES, |minor| (0, WEIGHTS[usize::from(minor % 4)]));
-    let root = path.tree().root().handle();
-    let packets = draw(1 << 16, |r| (root.0 + 1 + r.below(CLASSES.into()) as u32, 0));
-    bursts(path, 4 * u64::from(CLASSES), packets)
-}
-
-fn drr_1k() -> Run {
-    let path = with_classes("drr", 8192, CLASSES, |_| (0, &[]));
-    let root = path.tree().root().handle();
-    let classes = draw(1 << 16, |r| (root.0 + 1 + r.below(CLASSES.into()) as u32, 0));
-    bursts(path, 4 * u64::from(CLASSES), classes)
 }
 
 fn ets() -> Run {
@@ -442,34 +475,6 @@ fn rough() -> Run {
 
 fn skbprio() -> Run {
     path("skbprio", "limit 1000", 4096, true, 256, draw(1 << 16, |r| (r.below(64) as u32, 0)))
-}
-
-/// Runs leaves whose deadlines are far, so that they share.
-fn hfsc_1k() -> Run {
-    const LEAVES: u16 = 1000;
-    const ABOVE: &[&str] = &["ls", "m2", "8gbit"];
-    const LEAF: &[&str] = &["rt", "m2", "8kbit", "ls", "m2", "8mbit"];
-    let path = with_classes("hfsc", 1 << 14, LEAVES + 1, |minor| match minor {
-        1 => (0, ABOVE),
-        _ => (1, LEAF),
-    });
-    let root = path.tree().root().handle();
-    let packets = draw(1 << 16, |r| (root.0 + 2 + r.below(LEAVES.into()) as u32, 0));
-    bursts(path, 4 * u64::from(LEAVES), packets)
-}
-
-/// Runs leaves that have used up their own rates, below one class that has not.
-fn htb(leaves: u16, by: By) -> Run {
-    const ABOVE: &[&str] = &["rate", "1tbit", "burst", "1gb", "cburst", "1gb"];
-    const LEAF: &[&str] =
-        &["rate", "8kbit", "ceil", "1tbit", "burst", "100", "cburst", "1gb", "quantum", "1514"];
-    let path = with_classes("htb", 1 << 17, leaves + 1, |minor| match minor {
-        1 => (0, ABOVE),
-        _ => (1, LEAF),
-    });
-    let root = path.tree().root().handle();
-    let packets = draw(1 << 16, |r| (root.0 + 2 + r.below(leaves.into()) as u32, 0));
-    bursts_by(by, path, 4 * u64::from(leaves), packets, |m| m)
 }
 
 fn tbf() -> Run {
@@ -532,56 +537,15 @@ fn draw(n: usize, mut f: impl FnMut(&mut Rng) -> (u32, u32)) -> Vec<(u32, u32)> 
     (0..n).map(|_| f(&mut rng)).collect()
 }
 
-/// The times of some jobs.
-#[derive(Clone, Debug)]
-pub struct Times {
-    /// Nanoseconds per packet: for each job, one sample per round.
-    pub samples: Vec<Vec<f64>>,
-    /// True if the thread was kept on the requested processor.
-    pub pinned: bool,
-}
-
-/// Times these jobs, each once a round, with this many packets in whole bursts, at least one. The
-/// calling thread stays on processor `cpu` from then on, if the system allows it. One more round
-/// comes first and is not counted.
-pub fn time(jobs: &[&Job], rounds: u32, packets: u64, cpu: usize) -> Times {
-    let packets = packets.max(BURST);
-    let pinned = txweir_device::cpu::pin(cpu).is_ok();
-    let mut runs: Vec<Run> = jobs.iter().map(|j| (j.make)()).collect();
-    let mut samples = vec![Vec::new(); jobs.len()];
-    for round in 0..=rounds {
-        for (run, samples) in runs.iter_mut().zip(&mut samples) {
-            let start = Clock::now();
-            run(packets);
-            let ns = start.elapsed().as_nanos() as f64 / (packets / BURST * BURST) as f64;
-            // The first round warms caches and lets the byte limit settle.
-            if round > 0 {
-                samples.push(ns);
-            }
-        }
-    }
-    Times { samples, pinned }
-}
-
-/// Returns the median, least and greatest cost of the byte limit in nanoseconds per packet, paired
-/// by round: `fifo-direct` less `fifo-direct-nobql`. `None` unless both were timed.
-pub fn byte_limit_share(jobs: &[&Job], samples: &[Vec<f64>]) -> Option<[f64; 3]> {
-    let of = |name: &str| jobs.iter().position(|j| j.name == name).map(|i| &samples[i]);
-    let diff: Vec<f64> =
-        of("fifo-direct")?.iter().zip(of("fifo-direct-nobql")?).map(|(a, b)| a - b).collect();
-    Some(spread(&diff))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn every_job_moves_its_packets() {
-        for job in JOBS
-            .iter()
-            .filter(|j| !["fq_codel-100k", "fq-1m", "cache-miss"].iter().any(|n| j.name.starts_with(n)))
-        {
+        for job in JOBS.iter().filter(|j| {
+            !["fq_codel-100k", "fq-1m", "cache-miss", "pipes-4k"].iter().any(|n| j.name.starts_with(n))
+        }) {
             (job.make)()(BURST * 4);
         }
     }

@@ -1,6 +1,8 @@
 //! The C library as a C program finds it: the header, both libraries, and a program that counts
 //! every frame.
 
+mod dpdk;
+
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
