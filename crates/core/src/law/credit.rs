@@ -78,14 +78,17 @@ impl CreditState {
     }
 
     /// Records that a packet comes to an empty queue: the rest of the credit is lost. A debt is
-    /// not, but for the part that was earned meanwhile: an empty queue earns up to zero.
+    /// not, but for the part that was earned meanwhile: an empty queue earns up to zero. Returns
+    /// true if a packet might have left before.
     #[inline]
-    pub fn begin(&mut self, p: &CreditParams, now: Instant) {
+    pub fn begin(&mut self, p: &CreditParams, now: Instant) -> bool {
+        let rested = now >= self.since && (self.credit >= 0 || self.earned(p, now) >= 0);
         if self.credit > 0 {
             *self = Self { credit: 0, since: now };
-        } else if self.credit < 0 && self.earned(p, now) >= 0 {
+        } else if self.credit < 0 && rested {
             self.credit = 0;
         }
+        rested
     }
 
     /// Returns the credit with what was earned until `now`.
@@ -176,13 +179,13 @@ mod tests {
         let (p, mut s) = (params(125_000, 1_250_000), CreditState::default());
         s.spend(&p, 1000, Instant(0));
         assert_eq!((s.ask(&p, Instant(100_000_000)), s.credit()), (Ok(()), 1000));
-        s.begin(&p, Instant(100_000_000));
+        assert!(s.begin(&p, Instant(100_000_000)));
         assert_eq!(s, CreditState { credit: 0, since: Instant(100_000_000) });
         s.spend(&p, 1000, Instant(100_000_000));
         let before = s;
-        s.begin(&p, Instant(107_999_999));
+        assert!(!s.begin(&p, Instant(107_999_999)));
         assert_eq!(s, before, "a debt stays");
-        s.begin(&p, Instant(200_000_000));
+        assert!(s.begin(&p, Instant(200_000_000)));
         assert_eq!((s.credit(), s.since), (0, before.since), "an empty queue earns no credit");
         // The least credit.
         (0..30).for_each(|_| s.spend(&p, 1000, Instant(0)));

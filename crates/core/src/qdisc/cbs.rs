@@ -6,16 +6,18 @@
 //! - I2: no packet leaves while the one before it is on the port, at the rate of the link.
 //! - I3: after `At(t)`, the packet at the head may leave at t.
 //! - I4: credit is charged for a packet that leaves, and for no other.
+//! - I5: an empty child is asked once the debt is paid, as by the timer of Linux: flows that are
+//!   empty leave their lists. Here that is done before the next packet, and needs no timer.
 //! - Differs from Linux (PARITY.md: cbs-offload, cbs-range, cbs-grain, cbs-long-wait, cbs-drops,
-//!   cbs-reset, cbs-link-rate, class-only): the law runs here and never in a card; a packet that is
-//!   asked for often loses no credit; a wait of any length earns what it should.
+//!   cbs-idle-ask, cbs-reset, cbs-link-rate, class-only): the law runs here and never in a card; a
+//!   packet that is asked for often loses no credit; a wait of any length earns what it should.
 
 use crate::base::env::Env;
 use crate::base::handle::ClassId;
 use crate::base::units::Rate;
 use crate::law::credit::{CreditParams, CreditState};
 use crate::packet::pool::{List, Pkt, Pool, Waiting};
-use crate::packet::reason::WakeReason;
+use crate::packet::reason::{DropReason, WakeReason};
 use crate::packet::route::Candidate;
 use crate::qdisc::fifo::NoStats;
 use crate::qdisc::leaf;
@@ -23,7 +25,7 @@ use crate::sched::answer::{Next, Verdict};
 use crate::sched::capability::{Capability, Classes};
 use crate::sched::cx::Cx;
 use crate::sched::discipline::{ChangeRule, Discipline};
-use crate::sched::node::Class;
+use crate::sched::node::{Class, Node};
 use crate::sched::spec::{ClassShape, Flags, RefusedBy, Refuser, Style};
 use crate::text::error::{ConfigError, ErrorKind, Object};
 
@@ -111,8 +113,8 @@ impl Discipline for Cbs {
     #[inline]
     fn enqueue(&mut self, p: Pkt, _class: Option<ClassId>, cx: &mut Cx) {
         let inner = &mut self.inner[0].node;
-        if inner.is_empty() && !self.held {
-            self.law.begin(&self.params, cx.now);
+        if inner.is_empty() && !self.held && self.law.begin(&self.params, cx.now) {
+            Self::settle(inner, cx);
         }
         inner.enqueue(p, cx);
     }
@@ -120,6 +122,9 @@ impl Discipline for Cbs {
     fn dequeue(&mut self, cx: &mut Cx) -> Next {
         let inner = &mut self.inner[0].node;
         if inner.is_empty() {
+            if self.law.ask(&self.params, cx.now).is_ok() {
+                Self::settle(inner, cx);
+            }
             return Next::Empty;
         }
         if let Err(t) = self.law.ask(&self.params, cx.now) {
@@ -141,6 +146,17 @@ impl Discipline for Cbs {
     }
     fn stats(&self) -> NoStats {
         NoStats {}
+    }
+}
+
+impl Cbs {
+    /// Asks an empty child, so that it forgets flows and a standing queue.
+    fn settle(inner: &mut Node, cx: &mut Cx) {
+        match inner.dequeue(cx) {
+            Next::Empty | Next::At(..) => {}
+            // An empty node returns no packet; if it did, the packet would still be counted.
+            Next::Packet(p) => cx.drop(p, DropReason::Purged),
+        }
     }
 }
 

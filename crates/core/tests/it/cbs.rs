@@ -3,7 +3,7 @@
 
 use crate::common::lane::{Lane, Out};
 use txweir_core::text::value::Words;
-use txweir_core::{Admitted, Env, Handle, Instant, Meta, Rate, qdisc::kind};
+use txweir_core::{Admitted, Env, Handle, Instant, Meta, Nanos, Rate, qdisc::kind};
 
 const T0: Instant = Instant::ZERO;
 
@@ -60,6 +60,34 @@ fn a_link_without_a_rate_counts_as_ten_megabits() {
     let mut lane = Lane::new("cbs", "");
     lane.fill(T0, 0, 2, Meta::new(1250));
     assert_eq!(departures(&mut lane, T0, 2), [0, 1_000_000]);
+}
+
+/// cbs-idle-ask: a flow that has sent is a new one again once the debt is paid, because Linux asks
+/// the empty child then.
+#[test]
+fn an_empty_child_forgets_its_flows_when_the_debt_is_paid() {
+    // 1 MB/s of 1 GB/s; a packet of 1000 bytes costs 999.
+    let options = "idleslope 8000 sendslope -7992000 hicredit 0 locredit -10000";
+    for (wait, first) in [(900_000, 2), (1_100_000, 1)] {
+        let mut lane = on(8_000_000_000, options);
+        let class = Handle::new(lane.root().handle().major(), 1);
+        lane.graft(T0, class, "fq_codel", "quantum 300");
+        lane.fill(T0, 0, 1, Meta::new(1000).hash(7));
+        assert_eq!(lane.take(T0).id(), Some(0));
+        assert_eq!(lane.take(T0).id(), None);
+        let later = T0 + Nanos(wait);
+        lane.fill(later, 1, 1, Meta::new(1000).hash(7));
+        lane.fill(later, 2, 1, Meta::new(1000).hash(1 << 31));
+        let mut now = later;
+        let next = loop {
+            match lane.take(now) {
+                Out::Sent(number, _) => break number,
+                Out::Wait(t) => now = t,
+                Out::Nothing => panic!("two packets wait"),
+            }
+        };
+        assert_eq!(next, first, "after {wait} ns");
+    }
 }
 
 #[test]
