@@ -35,9 +35,6 @@ const PORT: PortId = PortId(1);
 pub(super) const SEND_NS: i64 = 4 * GRAIN_NS;
 /// How near to an arrival a timer may be for their order to be unknown.
 pub(super) const NEAR_NS: i64 = 4 * GRAIN_NS;
-/// How long before the sender woke a timer may have been due that fired after its packet: a timer
-/// may be two grains late.
-const OVERDUE_NS: i64 = 2 * GRAIN_NS;
 /// Largest number of packets taken in one call.
 const BUDGET: u32 = 64;
 
@@ -59,11 +56,18 @@ pub(super) struct Played {
 pub(super) struct Tied {
     /// Its number.
     pub(super) packet: usize,
-    /// Time of the timer that came after the packet, or a time before the timer that came ahead of
-    /// it.
-    pub(super) timer: i64,
-    /// Latest time at which the packet may have arrived, or the earliest.
-    pub(super) latest: i64,
+    /// Orders that may have been.
+    pub(super) orders: [Order; 2],
+}
+
+/// The order of a packet and the timers of nearly the same time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Order {
+    /// The packet came after the timers that fire until this time.
+    After(i64),
+    /// The packet came ahead of the timers that are due after this time, and nothing was as if they
+    /// were due.
+    Before(i64),
 }
 
 /// Freedoms of a replay.
@@ -77,8 +81,8 @@ pub(super) struct Manner {
     pub(super) polled: bool,
     /// Time between packets of one instant, nanoseconds.
     pub(super) spacing: i64,
-    /// Packets that arrive after the timers that fire until this time, and ahead of all others.
-    pub(super) late: BTreeMap<usize, i64>,
+    /// Packets for which an order is given.
+    pub(super) orders: BTreeMap<usize, Order>,
 }
 
 /// Plays the trace in this manner.
@@ -169,22 +173,27 @@ impl<'a> Player<'a> {
 
     /// Advances to the arrival of a packet at `at`, behind `burst` others of that instant. The
     /// process that sends it woke one grain earlier, read the clock, which took the grain, and
-    /// continued before any timer that was due in between; unless the packet is one of those that
-    /// are `late`.
+    /// continued before any timer that was due in between; unless the packet has an order.
     fn run_until_arrival(&mut self, at: i64, packet: usize, burst: i64) {
         let woke = at.saturating_sub(GRAIN_NS);
         // Each packet takes readings of the clock, so that a timer may fire within a burst.
         let latest = at.saturating_add(SEND_NS * burst + NEAR_NS);
         self.run_until(woke.saturating_sub(NEAR_NS), at.saturating_sub(NEAR_NS));
         let behind = self.manner.spacing * burst;
-        let until = self.manner.late.get(&packet).copied().unwrap_or(woke + behind);
-        let earliest = woke.saturating_sub(OVERDUE_NS);
-        if let Some(due) = self.due_next().filter(|due| (earliest..=until).contains(due)) {
-            self.played.tied.push(Tied { packet, timer: due.saturating_sub(1), latest: earliest });
+        let (until, at) = match self.manner.orders.get(&packet) {
+            None => (woke + behind, at + behind),
+            Some(Order::After(until)) => (*until, at + behind),
+            Some(Order::Before(then)) => (*then, *then),
+        };
+        let earliest = woke.saturating_sub(NEAR_NS);
+        if let Some(due) = self.due_next().filter(|due| (earliest..=at).contains(due)) {
+            let ahead = Order::Before(due.saturating_sub(1));
+            self.played.tied.push(Tied { packet, orders: [ahead, Order::Before(earliest)] });
         }
-        self.run_until(until, at + behind);
+        self.run_until(until, at);
         if let Some(timer) = self.fires_next().filter(|timer| *timer <= latest) {
-            self.played.tied.push(Tied { packet, timer, latest });
+            let orders = [Order::After(latest), Order::After(timer)];
+            self.played.tied.push(Tied { packet, orders });
         }
     }
 

@@ -3,12 +3,12 @@
 //! The sender reads the clock for each packet, and a timer may fire between two of them, up to two
 //! grains late. The trace then does not say which came first. This module looks for an order with
 //! which the replay is equal: it lets one more packet after the other wait for its next timer, or
-//! for all that the process may have let pass, or pass a timer that was due up to two grains before
-//! the process woke, as long as each moves the first difference towards the end. If that does not
-//! help, it sends the packets of one instant some grains apart.
+//! for all that the process may have let pass, or pass a timer that was due up to four grains
+//! before the process woke, as long as each moves the first difference towards the end. If that
+//! does not help, it sends the packets of one instant some grains apart.
 
 use super::compare::{self, Aspect};
-use super::play::{Manner, NEAR_NS, Played, SEND_NS, Tied, play};
+use super::play::{Manner, NEAR_NS, Order, Played, SEND_NS, Tied, play};
 use super::trace::{Departure, Trace};
 use super::{GRAIN_NS, TOLERANCE_NS};
 
@@ -50,16 +50,16 @@ fn resolve_from(trace: &Trace, mut manner: Manner, plays: &mut usize) -> Option<
         let before = trace.departures.get(from.0.min(from.1)).map_or(i64::MAX, |d| d.at);
         let near = |tied: &&Tied| trace.arrivals[tied.packet].at <= before;
         let last = played.tied.iter().filter(near).rev().take(TRIED_MAX);
-        let tried: Vec<(usize, i64)> =
-            last.flat_map(|tied| [(tied.packet, tied.latest), (tied.packet, tied.timer)]).collect();
+        let tried: Vec<(usize, Order)> =
+            last.flat_map(|tied| tied.orders.map(|order| (tied.packet, order))).collect();
         let mut further: Option<((usize, usize), Manner, Played)> = None;
-        for (packet, until) in tried {
+        for (packet, order) in tried {
             *plays += 1;
             if *plays > PLAYS_MAX {
                 return None;
             }
             let mut other = manner.clone();
-            other.late.insert(packet, until);
+            other.orders.insert(packet, order);
             let run = play(trace, &other);
             if let Some(late) = equal_but_in_bursts(trace, &run) {
                 return Some(found + late);
