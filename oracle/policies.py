@@ -245,7 +245,7 @@ MEANT = {
     "mqprio": [{"row": "mqprio-class-packets", "waives": ["class_qlen"]}],
     "multiq": [{"row": "multi-queue-polls", "waives": ["overlimits"]}, {"row": "multiq-backlog", "waives": ["backlog"]}],
     # Where its default qdisc stands in a listing hangs on the kernel's table of numbers.
-    "cbs": [{"row": "cbs-drops", "waives": ["drops", "(dropped"]}, {"row": "cbs-grain", "waives": ["law"]},
+    "cbs": [{"row": "cbs-drops", "waives": ["drops", "(dropped"]}, {"row": "cbs-grain", "waives": ["time", "order", "law"]},
             {"row": "cbs-idle-ask", "waives": ["new_flows_len", "old_flows_len"]}, {"row": "cbs-child-shown", "waives": ["text"]}],
     "dualpi2": [{"row": "dualpi2-idle-show", "waives": ["delay-c", "delay-l", "delay_c", "delay_l"]}],
     "cake_mq": [{"row": "cake-mq-shown", "waives": ["active_queues", "capacity_estimate", "threshold_rate", "flow_quantum", "text"]},
