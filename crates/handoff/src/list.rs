@@ -25,9 +25,14 @@ struct Apart<T>(T);
 struct Slot<T> {
     /// Place `p` may be written while this is `p`, and taken while it is `p + 1`.
     turn: AtomicU64,
-    /// The item, whether its extra was written, and the row in which it was counted.
-    item: UnsafeCell<MaybeUninit<(T, bool, Counted)>>,
+    /// The item, and its mark.
+    item: UnsafeCell<MaybeUninit<(T, Mark)>>,
 }
+
+/// Facts about an item, in one word that is 0 for nearly all: the row in which it was counted, and
+/// in the last bit whether its extra was written.
+#[derive(Clone, Copy)]
+struct Mark(u16);
 
 struct Ring<T, E> {
     /// The place that a producer takes next.
@@ -147,15 +152,15 @@ impl<T, E: Copy> Append<T, E> {
                 place = ring.tail.0.load(Ordering::Relaxed);
             }
         };
-        let mut has_extra = false;
+        let mut mark = Mark(counted.0 << 1);
         if let (Some(extra), Some(cell)) = (extra, ring.extra(place)) {
             // SAFETY: this thread alone has the place: its compare-and-swap took it, and no thread
             // reads the cell before `turn` is stored below.
             cell.with_mut(|e| unsafe { (*e).write(*extra) });
-            has_extra = true;
+            mark.0 |= 1;
         }
         // SAFETY: as above.
-        slot.item.with_mut(|i| unsafe { (*i).write((item, has_extra, counted)) });
+        slot.item.with_mut(|i| unsafe { (*i).write((item, mark)) });
         slot.turn.store(place + 1, Ordering::Release);
         let used = (place + 1).saturating_sub(head);
         Ok(Appended { free: (ring.mask + 1).saturating_sub(used) })
@@ -186,8 +191,11 @@ impl<T, E: Copy> Take<T, E> {
         }
         // SAFETY: the producer wrote the item before it published the place. The item is read once:
         // the place is handed on below.
-        let (item, has_extra, counted) = slot.item.with(|i| unsafe { (*i).assume_init_read() });
-        ring.shares.leave(counted);
+        let (item, mark) = slot.item.with(|i| unsafe { (*i).assume_init_read() });
+        let has_extra = mark.0 & 1 != 0;
+        if mark.0 > 1 {
+            ring.shares.leave(Counted(mark.0 >> 1));
+        }
         if has_extra && let Some(cell) = ring.extra(self.head) {
             // SAFETY: `has_extra` is true, so the extra was written before the place was published.
             *extra = cell.with(|e| unsafe { (*e).assume_init() });

@@ -29,9 +29,9 @@ pub(crate) struct Shares {
     before: u64,
 }
 
-/// The row in which an item was counted, to be told when the item leaves.
+/// The row in which an item was counted, plus 1, to be told when the item leaves; 0: none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Counted(Option<u8>);
+pub(crate) struct Counted(pub(crate) u16);
 
 impl Shares {
     /// Shares a list of `places` places.
@@ -52,24 +52,24 @@ impl Shares {
     /// if its row has its share.
     #[inline]
     pub(crate) fn ask(&self, hash: u32, used: u64, places: u64) -> Option<Counted> {
-        if used < self.before { Some(Counted(None)) } else { self.count(hash, places.saturating_sub(used)) }
+        if used < self.before { Some(Counted(0)) } else { self.count(hash, places.saturating_sub(used)) }
     }
 
     #[cold]
     fn count(&self, hash: u32, free: u64) -> Option<Counted> {
-        let row = (hash >> 24) as u8;
-        let Some(items) = self.rows.get(usize::from(row) % ROWS) else { return Some(Counted(None)) };
+        let row = (hash >> 24) as u16;
+        let Some(items) = self.rows.get(usize::from(row) % ROWS) else { return Some(Counted(0)) };
         if u64::from(items.fetch_add(1, Ordering::Relaxed)) > free / 8 {
             items.fetch_sub(1, Ordering::Relaxed);
             return None;
         }
-        Some(Counted(Some(row)))
+        Some(Counted(row + 1))
     }
 
     /// Says that an item has left, or found no place.
-    #[inline]
+    #[cold]
     pub(crate) fn leave(&self, counted: Counted) {
-        if let Counted(Some(row)) = counted
+        if let Some(row) = counted.0.checked_sub(1)
             && let Some(items) = self.rows.get(usize::from(row) % ROWS)
         {
             items.fetch_sub(1, Ordering::Relaxed);
@@ -118,13 +118,13 @@ mod tests {
         let shares = Shares::of(64);
         // One eighth of 8 free places: a second item is taken, a third is not.
         let first = shares.ask(7, 56, 64).unwrap();
-        assert_eq!(first, Counted(Some(0)));
+        assert_eq!(first, Counted(1));
         assert!(shares.ask(7, 56, 64).is_some() && shares.ask(7, 56, 64).is_none());
         shares.leave(first);
         assert!(shares.ask(7, 56, 64).is_some());
-        assert_eq!(shares.ask(7, 47, 64), Some(Counted(None)));
+        assert_eq!(shares.ask(7, 47, 64), Some(Counted(0)));
         for shares in [Shares::of(63), Shares::none()] {
-            assert!((0..63).all(|used| shares.ask(7, used, 63) == Some(Counted(None))));
+            assert!((0..63).all(|used| shares.ask(7, used, 63) == Some(Counted(0))));
         }
     }
 }
