@@ -113,7 +113,7 @@ impl<T, E: Copy> Append<T, E> {
     /// gives the item back.
     #[inline]
     pub fn push(&self, item: T, extra: Option<&E>) -> Result<Appended, T> {
-        self.push_of(0, item, extra)
+        self.place(Counted(0), item, extra)
     }
 
     /// Does the same for an item of a flow, by its hash: a shared list also gives an item back
@@ -121,11 +121,15 @@ impl<T, E: Copy> Append<T, E> {
     #[inline]
     pub(crate) fn push_of(&self, hash: u32, item: T, extra: Option<&E>) -> Result<Appended, T> {
         let ring = &*self.0;
-        let head = ring.head.0.load(Ordering::Relaxed);
+        let used = ring.tail.0.load(Ordering::Relaxed).saturating_sub(ring.head.0.load(Ordering::Relaxed));
+        let Some(counted) = ring.shares.ask(hash, used, ring.mask + 1) else { return Err(item) };
+        self.place(counted, item, extra).inspect_err(|_| ring.shares.leave(counted))
+    }
+
+    #[inline(always)]
+    fn place(&self, counted: Counted, item: T, extra: Option<&E>) -> Result<Appended, T> {
+        let ring = &*self.0;
         let mut place = ring.tail.0.load(Ordering::Relaxed);
-        let Some(counted) = ring.shares.ask(hash, place.saturating_sub(head), ring.mask + 1) else {
-            return Err(item);
-        };
         let slot = loop {
             let slot = ring.slot(place);
             let turn = slot.turn.load(Ordering::Acquire);
@@ -144,7 +148,6 @@ impl<T, E: Copy> Append<T, E> {
                 // have moved on meanwhile.
                 let now = ring.tail.0.load(Ordering::Relaxed);
                 if now == place {
-                    ring.shares.leave(counted);
                     return Err(item);
                 }
                 place = now;
@@ -162,7 +165,7 @@ impl<T, E: Copy> Append<T, E> {
         // SAFETY: as above.
         slot.item.with_mut(|i| unsafe { (*i).write((item, mark)) });
         slot.turn.store(place + 1, Ordering::Release);
-        let used = (place + 1).saturating_sub(head);
+        let used = (place + 1).saturating_sub(ring.head.0.load(Ordering::Relaxed));
         Ok(Appended { free: (ring.mask + 1).saturating_sub(used) })
     }
 

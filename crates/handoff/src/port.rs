@@ -126,7 +126,7 @@ impl<D: TxQueue> SharedPort<D> {
     /// Returns the counters of the filters and actions of the present policy: the sum of all
     /// senders, those that have ended too. The time is in proportion to the senders and the
     /// counters, and a sender that has a frame in its filters is waited for: an [`Outlet`] must not
-    /// call this.
+    /// call this, and neither make nor end a sender of this port.
     #[must_use]
     pub fn state(&self) -> State {
         let _one = lock(&self.writer);
