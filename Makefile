@@ -123,7 +123,7 @@ RUNS ?= 3
 test-loaded: setup
 	@loops=""; trap 'kill $$loops' EXIT; \
 	for i in 1 2 3 4 5 6 7 8; do (while :; do :; done) & loops="$$loops $$!"; done; \
-	for run in $$(seq $(RUNS)); do cargo xtask test; done
+	for run in $$(seq $(RUNS)); do cargo xtask test || exit; done
 
 # NAME chooses mutants by the beginning of their names: make mutants NAME=dql
 mutants:

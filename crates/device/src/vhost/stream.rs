@@ -7,7 +7,9 @@ use std::os::unix::net::UnixStream;
 
 use rustix::cmsg_space;
 use rustix::io::Errno;
-use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendFlags, recvmsg, send};
+use rustix::net::{
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendFlags, Shutdown, recvmsg, send, shutdown,
+};
 
 use super::message::{BODY_MAX, FDS_MAX, HEADER, Header, Refused, name, reply};
 
@@ -40,6 +42,9 @@ impl From<Errno> for Ended {
 }
 
 /// The connection of a frontend.
+///
+/// Its end closes the connection at once, though a process that this one has just begun holds a
+/// copy of the descriptor until it runs its program.
 #[derive(Debug)]
 pub(super) struct Stream {
     socket: UnixStream,
@@ -47,6 +52,13 @@ pub(super) struct Stream {
     buffer: [u8; HEADER + BODY_MAX],
     have: usize,
     fds: Vec<OwnedFd>,
+}
+
+impl Drop for Stream {
+    fn drop(&mut self) {
+        // The frontend may have gone already, which is no less an end.
+        let _ = shutdown(&self.socket, Shutdown::Both);
+    }
 }
 
 impl Stream {
