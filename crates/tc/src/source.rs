@@ -86,7 +86,9 @@ impl Source {
     }
 
     fn boundary(&self, offset: usize) -> usize {
-        self.text.floor_char_boundary(offset.min(self.text.len()))
+        let offset = offset.min(self.text.len());
+        // A character has at most four bytes.
+        (offset.saturating_sub(3)..=offset).rev().find(|at| self.text.is_char_boundary(*at)).unwrap_or(0)
     }
 }
 

@@ -69,7 +69,7 @@ impl Taken {
     /// Subtracts the charge above the wire bytes, because the nodes above a size table count wire
     /// bytes.
     pub(crate) fn settle_sizes(&mut self) {
-        self.amount.bytes = self.amount.bytes.wrapping_sub_signed(core::mem::take(&mut self.excess));
+        self.amount.bytes = self.amount.bytes.wrapping_sub(core::mem::take(&mut self.excess).cast_unsigned());
     }
 }
 

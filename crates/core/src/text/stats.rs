@@ -64,6 +64,29 @@ pub enum Form {
     Part,
 }
 
+/// The type of a counter's field.
+pub trait Number {
+    /// Returns the value of this number, or zero if the type has none.
+    fn of(number: u64) -> Self;
+}
+
+macro_rules! numbers {
+    ($($type:ty)*) => { $(
+        impl Number for $type {
+            fn of(number: u64) -> Self {
+                Self::try_from(number).unwrap_or_default()
+            }
+        }
+    )* };
+}
+numbers!(u16 u32 u64);
+
+impl Number for bool {
+    fn of(number: u64) -> Self {
+        number == 1
+    }
+}
+
 impl Counter {
     /// Returns a counter that tc prints as key and number.
     pub const fn new(key: &'static str, about: &'static str) -> Self {
@@ -160,7 +183,7 @@ macro_rules! stats {
 
             #[allow(unused_variables)]
             fn read(next: &mut dyn FnMut() -> u64) -> Self {
-                Self { $( $field: <$type>::try_from(next()).unwrap_or_default(), )* }
+                Self { $( $field: <$type as $crate::text::stats::Number>::of(next()), )* }
             }
         }
     };

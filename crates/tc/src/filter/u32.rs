@@ -234,7 +234,8 @@ fn select(said: &Said<'_>, first: &Word, words: &[Word], keys: &mut Keys) -> Don
                 }
             }
         }
-        _ if let Some((value, mask)) = fragment(name).filter(|_| protocol == "ip") => {
+        ("ip", _) if fragment(name).is_some() => {
+            let (value, mask) = fragment(name).unwrap_or_default();
             keys.half(value, mask, at.unwrap_or(6), from_next)
         }
         _ => {
