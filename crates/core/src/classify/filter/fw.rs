@@ -1,12 +1,13 @@
 //! fw: matches the mark (tc-fw(8)). The handle of a filter is the mark that it matches; a priority
 //! has one mask for all its filters.
 //!
-//! Cost: one look-up by hash, in buckets as in Linux, so that filters are listed in its order.
-//! Memory: 256 lists per priority, about 80 bytes per filter.
+//! Cost: one look-up in a tree of marks, however many filters there are; Linux walks one of 256
+//! lists. Filters are listed in its order: by list, the newest first. Memory: about 130 bytes per
+//! filter.
 //!
 //! Differs from Linux: `fw-alone`.
 
-use alloc::boxed::Box;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::format;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -34,43 +35,44 @@ impl Default for Fw {
     }
 }
 
-/// Buckets of a priority: one per value of a mark folded to a byte.
-const BUCKETS: usize = 256;
-
 /// The filters of a priority.
 #[derive(Clone, Debug, Default)]
 pub struct Table {
     mask: u32,
-    /// Empty, or `BUCKETS` lists, each with the newest filter first.
-    buckets: Box<[Vec<Filter>]>,
-    filters: usize,
+    filters: BTreeMap<u32, Filter>,
+    /// The filters in the order in which they are listed.
+    listed: BTreeSet<Listed>,
+    /// Filters made so far.
+    made: u64,
 }
 
 #[derive(Clone, Debug)]
 struct Filter {
-    mark: u32,
     rule: Fw,
     goal: Bound,
+    /// Its number among those made, 0 the first.
+    number: u64,
 }
 
-/// Returns the bucket of a mark: all its bytes count.
-#[inline]
-fn bucket(mark: u32) -> usize {
-    mark.to_le_bytes().iter().fold(0u8, |fold, byte| fold ^ byte).into()
+/// The place of a filter in the list: Linux's bucket, then the newest, with its mark.
+type Listed = (u8, core::cmp::Reverse<u64>, u32);
+
+impl Filter {
+    fn listed(&self, mark: u32) -> Listed {
+        // The bucket of a mark: all its bytes count.
+        let bucket = mark.to_le_bytes().iter().fold(0, |fold, byte| fold ^ byte);
+        (bucket, core::cmp::Reverse(self.number), mark)
+    }
 }
 
 impl Table {
-    fn at(&self, mark: u32) -> Option<(usize, usize)> {
-        let bucket = bucket(mark);
-        Some((bucket, self.buckets.get(bucket)?.iter().position(|f| f.mark == mark)?))
-    }
     fn check(&self, handle: Option<u32>, rule: &Fw, goal: &Bound) -> Result<u32, ConfigError> {
         let Some(mark) = handle.filter(|mark| *mark != 0) else {
             return Err(
                 ConfigError::new(ErrorKind::Missing, Object::Filter(Some("fw")), "a mark", "").key("handle")
             );
         };
-        if self.filters > 0 && self.mask != rule.mask {
+        if !self.filters.is_empty() && self.mask != rule.mask {
             let expected = format!("mask {:#x}, which the filters of this priority have", self.mask);
             let err = ConfigError::new(
                 ErrorKind::Conflict,
@@ -101,52 +103,51 @@ impl Filtering for Table {
         existence: Existence,
         ids: &mut Counters,
     ) -> Result<(u32, Option<Bound>), (ConfigError, Bound)> {
-        let there = handle.and_then(|mark| self.at(mark));
-        let mark = match (self.check(handle, rule, &goal), there, existence) {
+        let checked = self.check(handle, rule, &goal);
+        let there = handle.and_then(|mark| self.filters.get_mut(&mark));
+        let mark = match (checked, &there, existence) {
             (_, Some(_), Existence::Add) => return Err((exists("fw", handle.unwrap_or(0)), goal)),
             (_, None, Existence::Change) => return Err((not_found("fw", handle.unwrap_or(0)), goal)),
             (Err(err), ..) => return Err((err, goal)),
             (Ok(mark), ..) => mark,
         };
-        if let Some(filter) = there.and_then(|(bucket, at)| self.buckets.get_mut(bucket)?.get_mut(at)) {
+        if let Some(filter) = there {
             // The port stays unless the command names one.
             let before = filter.rule.indev.take();
             filter.rule = Fw { indev: rule.indev.clone().or(before), ..*rule };
             return Ok((mark, Some(filter.goal.replace(goal))));
         }
-        if self.buckets.is_empty() {
-            self.buckets = (0..BUCKETS).map(|_| Vec::new()).collect();
-        }
-        if let Some(filters) = self.buckets.get_mut(bucket(mark)) {
-            let goal = Bound { hits: ids.take(1), ..goal };
-            filters.insert(0, Filter { mark, rule: rule.clone(), goal });
-        }
+        let goal = Bound { hits: ids.take(1), ..goal };
+        let filter = Filter { rule: rule.clone(), goal, number: self.made };
+        self.listed.insert(filter.listed(mark));
+        self.filters.insert(mark, filter);
+        self.made += 1;
         self.mask = rule.mask;
-        self.filters += 1;
         Ok((mark, None))
     }
 
     fn delete(&mut self, handle: u32) -> Result<Vec<Bound>, ConfigError> {
-        let filter = self.at(handle).and_then(|(bucket, at)| Some(self.buckets.get_mut(bucket)?.remove(at)));
-        self.filters -= usize::from(filter.is_some());
-        filter.map(|filter| vec![filter.goal]).ok_or_else(|| not_found("fw", handle))
+        let filter = self.filters.remove(&handle).ok_or_else(|| not_found("fw", handle))?;
+        self.listed.remove(&filter.listed(handle));
+        Ok(vec![filter.goal])
     }
 
     fn is_empty(&self) -> bool {
-        self.filters == 0
+        self.filters.is_empty()
     }
 
     fn visit(&self, f: &mut dyn FnMut(u32, &Fw, &Bound, u32)) {
-        for filter in self.buckets.iter().flatten() {
-            f(filter.mark, &filter.rule, &filter.goal, filter.goal.hits);
+        for (_, _, mark) in &self.listed {
+            if let Some(filter) = self.filters.get(mark) {
+                f(*mark, &filter.rule, &filter.goal, filter.goal.hits);
+            }
         }
     }
 
     #[inline]
     fn classify(&self, packet: &mut Packet<'_>, run: &mut Run<'_>) -> Decision {
         let mark = packet.meta.mark & self.mask;
-        let Some(filters) = self.buckets.get(bucket(mark)) else { return Decision::Next };
-        let Some(filter) = filters.iter().find(|f| f.mark == mark) else { return Decision::Next };
+        let Some(filter) = self.filters.get(&mark) else { return Decision::Next };
         let elsewhere = |device: &Device| packet.iif == PortId::NONE || packet.iif != device.port;
         if filter.rule.indev.as_ref().is_some_and(elsewhere) {
             return Decision::Next;
