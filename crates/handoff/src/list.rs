@@ -7,6 +7,10 @@
 //! producer of that slot is between two instructions, and knocks when it is done. So items leave in
 //! the order of their places, and the items of one producer stay in their order.
 //!
+//! A burst takes its places with one compare-and-swap. A place for which its iterator has no item,
+//! because its size hint was wrong or it panicked, is published as blank, and the consumer passes
+//! it by.
+//!
 //! Each item may have an extra, in an array apart, so that an item without an extra is as short as
 //! possible.
 
@@ -25,14 +29,20 @@ struct Apart<T>(T);
 struct Slot<T> {
     /// Place `p` may be written while this is `p`, and taken while it is `p + 1`.
     turn: AtomicU64,
-    /// The item, and its mark.
-    item: UnsafeCell<MaybeUninit<(T, Mark)>>,
+    /// The item, and its mark: the item is there in a published place whose mark is not blank.
+    item: UnsafeCell<(MaybeUninit<T>, Mark)>,
 }
 
 /// Facts about an item, in one word that is 0 for nearly all: the row in which it was counted, and
 /// in the last bit whether its extra was written.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 struct Mark(u16);
+
+impl Mark {
+    const NONE: Self = Self(0);
+    /// A place without an item.
+    const BLANK: Self = Self(u16::MAX);
+}
 
 struct Ring<T, E> {
     /// The place that a producer takes next.
@@ -84,7 +94,10 @@ pub(crate) fn shared_list<T, E>(places: usize, extras: bool) -> (Append<T, E>, T
 
 fn make<T, E>(places: usize, extras: bool, shares: fn(u64) -> Shares) -> (Append<T, E>, Take<T, E>) {
     let places = places.max(2).next_power_of_two();
-    let slot = |turn| Slot { turn: AtomicU64::new(turn), item: UnsafeCell::new(MaybeUninit::uninit()) };
+    let slot = |turn| Slot {
+        turn: AtomicU64::new(turn),
+        item: UnsafeCell::new((MaybeUninit::uninit(), Mark::NONE)),
+    };
     let ring = Arc::new(Ring {
         tail: Apart(AtomicU64::new(0)),
         head: Apart(AtomicU64::new(0)),
@@ -108,6 +121,72 @@ impl<T, E> Ring<T, E> {
     }
 }
 
+impl<T, E> Ring<T, E> {
+    /// The state of the list after an append of the items before `end`.
+    #[inline(always)]
+    fn appended(&self, end: u64) -> Appended {
+        let used = end.saturating_sub(self.head.0.load(Ordering::Relaxed));
+        Appended { free: (self.mask + 1).saturating_sub(used) }
+    }
+
+    /// Takes up to `most` places in a row that are free, and returns the first and the end.
+    #[inline]
+    fn claim(&self, most: u64) -> Option<(u64, u64)> {
+        let all = self.shares.before().min(self.mask + 1);
+        let mut place = self.tail.0.load(Ordering::Relaxed);
+        // Bound: each round but the last sees that other producers have moved the tail.
+        loop {
+            let used = place.saturating_sub(self.head.0.load(Ordering::Relaxed));
+            let end = place + most.min(all.saturating_sub(used));
+            if end == place {
+                return None;
+            }
+            // The consumer frees places in order: the last is free if all are.
+            if self.slot(end - 1).turn.load(Ordering::Acquire) == end - 1 {
+                match self.tail.0.compare_exchange_weak(place, end, Ordering::Relaxed, Ordering::Relaxed) {
+                    Ok(_) => return Some((place, end)),
+                    Err(now) => place = now,
+                }
+            } else {
+                let now = self.tail.0.load(Ordering::Relaxed);
+                if now == place {
+                    // The consumer's word came before those of the slots.
+                    return None;
+                }
+                place = now;
+            }
+        }
+    }
+}
+
+/// The places that a burst has taken; at the end those without an item are published as blank.
+struct Places<'a, T, E> {
+    ring: &'a Ring<T, E>,
+    next: u64,
+    end: u64,
+}
+
+impl<T, E> Places<'_, T, E> {
+    #[inline(always)]
+    fn publish(&mut self, item: MaybeUninit<T>, mark: Mark) {
+        let slot = self.ring.slot(self.next);
+        // SAFETY: this thread alone has the place: its compare-and-swap took it when it was free,
+        // and no thread reads the cell before `turn` is stored below.
+        slot.item.with_mut(|i| unsafe { *i = (item, mark) });
+        slot.turn.store(self.next + 1, Ordering::Release);
+        self.next += 1;
+    }
+}
+
+impl<T, E> Drop for Places<'_, T, E> {
+    #[inline]
+    fn drop(&mut self) {
+        while self.next < self.end {
+            self.publish(MaybeUninit::uninit(), Mark::BLANK);
+        }
+    }
+}
+
 impl<T, E: Copy> Append<T, E> {
     /// Appends an item, and its extra if there is one and the list has room for extras. A full list
     /// gives the item back.
@@ -123,7 +202,11 @@ impl<T, E: Copy> Append<T, E> {
         let ring = &*self.0;
         let used = ring.tail.0.load(Ordering::Relaxed).saturating_sub(ring.head.0.load(Ordering::Relaxed));
         let Some(counted) = ring.shares.ask(hash, used, ring.mask + 1) else { return Err(item) };
-        self.place(counted, item, extra).inspect_err(|_| ring.shares.leave(counted))
+        let done = self.place(counted, item, extra);
+        if done.is_err() {
+            ring.shares.leave(counted);
+        }
+        done
     }
 
     #[inline(always)]
@@ -163,10 +246,33 @@ impl<T, E: Copy> Append<T, E> {
             mark.0 |= 1;
         }
         // SAFETY: as above.
-        slot.item.with_mut(|i| unsafe { (*i).write((item, mark)) });
+        slot.item.with_mut(|i| unsafe { *i = (MaybeUninit::new(item), mark) });
         slot.turn.store(place + 1, Ordering::Release);
-        let used = (place + 1).saturating_sub(ring.head.0.load(Ordering::Relaxed));
-        Ok(Appended { free: (ring.mask + 1).saturating_sub(used) })
+        Ok(ring.appended(place + 1))
+    }
+
+    /// Appends the next items of a burst in places that one compare-and-swap takes: as many as
+    /// `most`, the iterator's size hint and the free places allow, of a shared list those before
+    /// its last quarter. Returns their number. `None`: there is no such place, or none is asked
+    /// for, and the iterator was not asked for an item.
+    ///
+    /// The iterator runs while items that others append later wait behind these.
+    #[inline]
+    pub fn push_burst(
+        &self,
+        most: u64,
+        items: &mut (impl Iterator<Item = T> + ?Sized),
+    ) -> Option<(u64, Appended)> {
+        let ring = &*self.0;
+        let most = most.min(items.size_hint().0 as u64);
+        let (first, end) = ring.claim(most)?;
+        let mut places = Places { ring, next: first, end };
+        while places.next < end
+            && let Some(item) = items.next()
+        {
+            places.publish(MaybeUninit::new(item), Mark::NONE);
+        }
+        Some((places.next - first, ring.appended(end)))
     }
 
     /// Returns the places of the list.
@@ -187,18 +293,16 @@ impl<T, E: Copy> Take<T, E> {
     /// is written to `extra`.
     #[inline]
     pub fn pop(&mut self, extra: &mut E) -> Option<(T, bool)> {
+        let mut mark = self.mark()?;
+        if mark.0 > 1 {
+            mark = self.mark_past_blanks(mark)?;
+        }
         let ring = &*self.ring;
         let slot = ring.slot(self.head);
-        if slot.turn.load(Ordering::Acquire) != self.head + 1 {
-            return None;
-        }
-        // SAFETY: the producer wrote the item before it published the place. The item is read once:
-        // the place is handed on below.
-        let (item, mark) = slot.item.with(|i| unsafe { (*i).assume_init_read() });
+        // SAFETY: the producer wrote the item before it published the place, which is not blank.
+        // The item is read once: the place is handed on below.
+        let item = slot.item.with(|i| unsafe { (*i).0.assume_init_read() });
         let has_extra = mark.0 & 1 != 0;
-        if mark.0 > 1 {
-            ring.shares.leave(Counted(mark.0 >> 1));
-        }
         if has_extra && let Some(cell) = ring.extra(self.head) {
             // SAFETY: `has_extra` is true, so the extra was written before the place was published.
             *extra = cell.with(|e| unsafe { (*e).assume_init() });
@@ -206,6 +310,31 @@ impl<T, E: Copy> Take<T, E> {
         slot.turn.store(self.head + ring.mask + 1, Ordering::Release);
         self.head += 1;
         Some((item, has_extra))
+    }
+
+    /// Returns the mark of the place at the head, if it is published.
+    #[inline(always)]
+    fn mark(&self) -> Option<Mark> {
+        let slot = self.ring.slot(self.head);
+        // SAFETY: the producer wrote the mark before it published the place.
+        (slot.turn.load(Ordering::Acquire) == self.head + 1).then(|| slot.item.with(|i| unsafe { (*i).1 }))
+    }
+
+    /// Passes by blank places, of which the first has this mark. Returns the mark of the next that
+    /// has an item, which leaves its row if it was counted in one.
+    #[cold]
+    fn mark_past_blanks(&mut self, mut mark: Mark) -> Option<Mark> {
+        // Bound: the places that producers have left blank.
+        while mark == Mark::BLANK {
+            self.ring.slot(self.head).turn.store(self.head + self.ring.mask + 1, Ordering::Release);
+            self.head += 1;
+            self.tell();
+            mark = self.mark()?;
+        }
+        if mark.0 > 1 {
+            self.ring.shares.leave(Counted(mark.0 >> 1));
+        }
+        Some(mark)
     }
 
     /// Publishes how far the consumer is: producers reckon the free places by it.
@@ -247,9 +376,13 @@ impl<T, E> Drop for Ring<T, E> {
             // A published place has the number after it, a free one its own, both modulo the
             // length, which is at least 2.
             if slot.turn.load(Ordering::Acquire) & self.mask != at {
-                // SAFETY: the item is published and was not taken, and no other thread has the ring
-                // any more.
-                slot.item.with_mut(|i| unsafe { (*i).assume_init_drop() });
+                // SAFETY: the place is published and was not taken, and no other thread has the ring
+                // any more. It has an item unless it is blank.
+                slot.item.with_mut(|i| unsafe {
+                    if (*i).1 != Mark::BLANK {
+                        (*i).0.assume_init_drop();
+                    }
+                });
             }
         }
     }
@@ -258,6 +391,82 @@ impl<T, E> Drop for Ring<T, E> {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
+
+    /// A burst takes the places that are free, of a shared list those before its last quarter, and
+    /// its items are taken in order, across the end of the ring too.
+    #[test]
+    fn a_burst_takes_what_is_free() {
+        for (shared, room) in [(false, 64), (true, 48)] {
+            let (append, mut take) =
+                if shared { shared_list::<u64, ()>(64, false) } else { list::<u64, ()>(64, false) };
+            let (mut numbers, mut want) = (0..u64::MAX, 0..u64::MAX);
+            let mut waits = 0;
+            for (most, taken) in [(10, 3), (50, 40), (0, 0), (64, 64), (1, 0), (64, 48), (5, 64)] {
+                let (count, free) = match append.push_burst(most, &mut numbers) {
+                    Some((count, appended)) => (count, Some(appended.free)),
+                    None => (0, None),
+                };
+                assert_eq!(count, most.min(room - waits), "{most} to {waits} of {room}");
+                waits += count;
+                assert_eq!(free, (count > 0).then_some(64 - waits));
+                for _ in 0..taken {
+                    let Some((got, _)) = take.pop(&mut ()) else { break };
+                    assert_eq!(Some(got), want.next());
+                    waits -= 1;
+                }
+                take.tell();
+                assert_eq!(take.used(), waits);
+            }
+        }
+    }
+
+    /// Places without an item are passed by: those of a size hint that is too large, and those
+    /// after a panic.
+    #[test]
+    fn places_without_an_item_are_passed_by() {
+        let item = Arc::new(());
+        let (append, mut take) = list::<Arc<()>, ()>(8, false);
+        for round in 0..20_usize {
+            // A hint of 4 with `round % 4` items, and a panic after them in every other round.
+            let (mut left, panics) = (round % 4, round / 4 % 2 == 1);
+            let mut items = (0..4).map_while(|_| {
+                left = left.checked_sub(1).or_else(|| panics.then(|| panic!("as planned")))?;
+                Some(Arc::clone(&item))
+            });
+            let mut items = Hinted(&mut items);
+            let done =
+                std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| append.push_burst(8, &mut items)));
+            match (panics, done) {
+                (true, done) => assert!(done.is_err()),
+                (false, done) => assert_eq!(done.unwrap().map(|(count, _)| count), Some(round as u64 % 4)),
+            }
+            assert_eq!(Arc::strong_count(&item), 1 + round % 4);
+            assert!(append.push(Arc::clone(&item), None).is_ok());
+            for _ in 0..=round % 4 {
+                assert!(take.pop(&mut ()).is_some());
+            }
+            assert!(take.pop(&mut ()).is_none() && take.is_empty() && take.used() == 0);
+        }
+        // Blank places at the end of a list are not dropped as items.
+        let mut none = std::iter::empty();
+        assert_eq!(append.push_burst(8, &mut Hinted(&mut none)).map(|(count, _)| count), Some(0));
+        assert!(append.push(Arc::clone(&item), None).is_ok());
+        drop((append, take));
+        assert_eq!(Arc::strong_count(&item), 1);
+    }
+
+    /// An iterator that promises four items.
+    struct Hinted<'a, I>(&'a mut I);
+
+    impl<I: Iterator> Iterator for Hinted<'_, I> {
+        type Item = I::Item;
+        fn next(&mut self) -> Option<I::Item> {
+            self.0.next()
+        }
+        fn size_hint(&self) -> (usize, Option<usize>) {
+            (4, None)
+        }
+    }
 
     /// The places of the items that wait are those after one that was taken, round the end of the
     /// ring.

@@ -281,12 +281,15 @@ impl<D: TxQueue> Sender<D> {
         if queues.is_empty() {
             return (0, packets.next());
         }
+        if let [queue] = queues {
+            return queue.send_burst(&mut packets.map(|(frame, mut meta)| {
+                meta.queue = 0;
+                (frame, meta)
+            }));
+        }
         let policy = policy.load();
-        let mut placed = packets.map(|(frame, mut meta)| {
-            let to = if queues.len() > 1 { place(policy, who, queues.len(), &mut meta) } else { 0 };
-            meta.queue = if queues.len() > 1 { meta.queue } else { 0 };
-            (to, frame, meta)
-        });
+        let mut placed =
+            packets.map(|(frame, mut meta)| (place(policy, who, queues.len(), &mut meta), frame, meta));
         let (mut went, mut first) = (0, placed.next());
         // Bound: the packets of the burst, because each turn takes one at least.
         while let Some((to, frame, meta)) = first.take() {

@@ -48,6 +48,13 @@ impl Shares {
         Self { rows: Box::default(), before: u64::MAX }
     }
 
+    /// Returns how many items the list may have before its rows count: all for one that is not
+    /// shared.
+    #[inline]
+    pub(crate) const fn before(&self) -> u64 {
+        self.before
+    }
+
     /// Asks for a place for an item of this hash in a list that has `used` of its `places`; `None`
     /// if its row has its share.
     #[inline]

@@ -213,6 +213,46 @@ fn nobody_overtakes_itself() {
     });
 }
 
+/// An iterator that promises one item more than it has.
+struct Promising<I>(I);
+
+impl<I: Iterator> Iterator for Promising<I> {
+    type Item = I::Item;
+    fn next(&mut self) -> Option<I::Item> {
+        self.0.next()
+    }
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        (self.0.size_hint().0 + 1, None)
+    }
+}
+
+/// Packets of a burst that finds the queue taken go to the list in one step; the place that its
+/// iterator leaves blank stops no packet, and places are used again.
+#[test]
+fn a_burst_beside_a_sender_is_sent_in_order() {
+    model(Some(3), || {
+        let (dev, seen) = device(1000);
+        let (service, _) = told();
+        let queue = Arc::new(Queue::new(path(), dev, config(), service));
+        let theirs = Arc::clone(&queue);
+        let t = thread::spawn(move || {
+            let mut burst = Promising((11..=14).map(|n| (n, Meta::new(100))));
+            let (went, refused) = theirs.send_burst(&mut burst);
+            // The list may be full.
+            assert_eq!(refused.map_or(15, |(frame, _)| frame), 11 + went);
+            went
+        });
+        let mine = (1..=2)
+            .take_while(|n| !matches!(queue.send(*n, Meta::new(100)), Handed::Done(Admitted::Full(_))))
+            .count() as u64;
+        let theirs = t.join().unwrap();
+        assert_eq!(left_over(&queue), (false, 0));
+        let sent = seen.sent();
+        let own = |of: u64| sent.iter().copied().filter(|n| n / 10 == of).collect::<Vec<u64>>();
+        assert!(own(0).into_iter().eq(1..=mine) && own(1).into_iter().eq(11..11 + theirs), "{sent:?}");
+    });
+}
+
 /// A sender that finds its flag set relies on it: its appended packet is seen.
 #[test]
 fn a_flag_that_is_set_already_is_relied_on() {

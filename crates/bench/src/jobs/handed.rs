@@ -76,13 +76,17 @@ pub(super) fn owner(by_burst: bool) -> Run {
     })
 }
 
-/// Sends through the admission list: bursts that the service takes.
-pub(super) fn listed() -> Run {
+/// Sends through the admission list, packet by packet or in bursts: the service takes them.
+pub(super) fn listed(by_burst: bool) -> Run {
     let queue = queue(Drain::Worker);
     Box::new(move |packets| {
         for _ in 0..packets / BURST {
-            for i in 0..BURST {
-                let _ = black_box(queue.send(i, meta(i)));
+            if by_burst {
+                black_box(queue.send_burst(&mut burst()));
+            } else {
+                for i in 0..BURST {
+                    let _ = black_box(queue.send(i, meta(i)));
+                }
             }
             while queue.serve() == Rest::Again {}
         }

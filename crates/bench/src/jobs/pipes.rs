@@ -76,8 +76,10 @@ pub(super) fn listed(burst: u64) -> Run {
     }
     Box::new(move |items| {
         for _ in 0..items / burst {
-            for i in 0..burst {
-                let _ = black_box(put.push(i, None).is_ok());
+            if burst == 1 {
+                let _ = black_box(put.push(0, None).is_ok());
+            } else {
+                let _ = black_box(put.push_burst(burst, &mut (0..burst)));
             }
             for _ in 0..burst {
                 black_box(take.pop(&mut ()));

@@ -1,5 +1,7 @@
 //! The ways by which a packet enters a queue.
 
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+
 use txweir_core::path::device::TxQueue;
 use txweir_core::{Admitted, Detail, Meta};
 #[cfg(not(loom))]
@@ -7,12 +9,16 @@ use txweir_core::{Instant, Nanos};
 
 use crate::aside::row;
 use crate::baton::{Flags, Turn};
+use crate::list::Appended;
 use crate::listed::{Listed, Ticket};
 use crate::owned::Owned;
 use crate::queue::{Drain, Handed, NEVER, Queue, Rest, WAITING, WORK};
 use crate::sync::{Ordering, barrier};
 #[cfg(not(loom))]
 use crate::wake::Wakeup;
+
+/// Most packets that one step appends to the list: others wait behind the places that it takes.
+const LISTED_MAX: u64 = 32;
 
 impl<D: TxQueue> Queue<D> {
     /// Sends a packet: directly if the queue is idle, through the path if no other thread has the
@@ -81,19 +87,45 @@ impl<D: TxQueue> Queue<D> {
         self.go_on(turn, went, first, packets)
     }
 
-    /// Sends packets one by one, after `went` that were sent.
+    /// Sends packets one by one, after `went` that were sent. While another thread has the queue,
+    /// they go to the list by bursts.
     pub(super) fn send_each(
         &self,
         mut went: u64,
         packets: &mut (impl Iterator<Item = (D::Frame, Meta)> + ?Sized),
     ) -> (u64, Option<(D::Frame, Meta)>) {
-        for (frame, meta) in packets {
+        while let Some((frame, meta)) = packets.next() {
             match self.send(frame, meta) {
                 Handed::Done(Admitted::Full(frame)) => return (went, Some((frame, meta))),
-                _ => went += 1,
+                Handed::Listed => went += 1 + self.append_burst(packets),
+                Handed::Done(_) => went += 1,
             }
         }
         (went, None)
+    }
+
+    /// Appends the next packets of a burst to the list, with one knock for all of them. Returns
+    /// their number: 0 if the iterator does not know how many come, if the list is nearly full, or
+    /// if packets wait for room by flow.
+    fn append_burst(&self, packets: &mut (impl Iterator<Item = (D::Frame, Meta)> + ?Sized)) -> u64 {
+        if self.rows.load(Ordering::Relaxed) != 0 {
+            return 0;
+        }
+        let listed = |(frame, meta)| Listed { frame, meta, asker: 0, ticket: Ticket::default() };
+        let mut items = packets.map(listed);
+        let append = || self.list.push_burst(LISTED_MAX, &mut items);
+        match catch_unwind(AssertUnwindSafe(append)) {
+            Ok(None) => 0,
+            Ok(Some((count, appended))) => {
+                self.tell_of(appended);
+                count
+            }
+            // The iterator has panicked: the packets before are in the list.
+            Err(panic) => {
+                self.tell_of(Appended { free: 0 });
+                resume_unwind(panic)
+            }
+        }
     }
 
     /// Sends the rest of a burst of which `went` packets were sent, from the first that does not go
@@ -208,14 +240,19 @@ impl<D: TxQueue> Queue<D> {
             return Err(item);
         }
         let appended = self.list.push_of(item.meta.hash, item, detail)?;
+        self.tell_of(appended);
+        Ok(())
+    }
+
+    /// Tells the holder or the service of what was appended.
+    #[inline]
+    fn tell_of(&self, appended: Appended) {
         // The consumer must see that the list is nearly full before a sender is refused.
         let flags = if appended.free <= 1 { WORK.and(WAITING) } else { WORK };
         barrier();
-        if self.runner.baton.knows(flags) {
-            return Ok(());
+        if !self.runner.baton.knows(flags) {
+            let _ = self.runner.call(flags, "list");
         }
-        let _ = self.runner.call(flags, "list");
-        Ok(())
     }
 
     /// Sends as `send` does, and waits for room if there is none, at most for `wait`. There is no

@@ -39,6 +39,39 @@ fn send_all(queue: &Queue<RingSender<u64>>, who: u64, n: u64) -> u64 {
     waited
 }
 
+/// An iterator that promises `more` items than it has.
+struct Promising<I>(I, usize);
+
+impl<I: Iterator> Iterator for Promising<I> {
+    type Item = I::Item;
+    fn next(&mut self) -> Option<I::Item> {
+        self.0.next()
+    }
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        (self.0.size_hint().0 + self.1, None)
+    }
+}
+
+/// Sends as `send_all` does, by bursts of 1 to 50 packets, of which one in three promises more
+/// packets than it has.
+fn send_all_by_bursts(queue: &Queue<RingSender<u64>>, who: u64, n: u64) {
+    let mut next = 0;
+    while next < n {
+        let end = (next + 1 + next * 7 % 50).min(n);
+        let more = if next % 3 == 0 { 5 } else { 0 };
+        let mut burst = Promising((next..end).map(|i| (who << 40 | i, Meta::new(64).hash(who as u32))), more);
+        let (sent, refused) = queue.send_burst(&mut burst);
+        next += sent;
+        if let Some((frame, _)) = refused {
+            assert_eq!(frame, who << 40 | next, "the first that finds no room comes back");
+            queue.when_room(Wakeup::this_thread());
+            thread::park_timeout(Duration::from_secs(10));
+        } else {
+            assert_eq!(next, end);
+        }
+    }
+}
+
 fn stress(drain: Drain, kind: &str, options: &[&str], senders: u64, each: u64, slots: usize) {
     let bell = Bell::new();
     let door = Bell2::default();
@@ -93,10 +126,12 @@ fn eight_senders() {
 /// `every_kind_is_served` covers the others.)
 #[test]
 fn each_senders_order_holds() {
-    for (drain, budget) in [(Drain::Caller, 64), (Drain::Caller, 1), (Drain::Worker, 7)] {
+    for (drain, budget, list) in
+        [(Drain::Caller, 64, 16), (Drain::Caller, 1, 16), (Drain::Worker, 7, 16), (Drain::Worker, 64, 256)]
+    {
         let bell = Bell::new();
         let door = Bell2::default();
-        let config = QueueConfig { drain, budget, list: 16, ..QueueConfig::new(clock) };
+        let config = QueueConfig { drain, budget, list, ..QueueConfig::new(clock) };
         let (queue, from) = over_a_ring(
             path(true, "fq_codel", &["flows", "16", "target", "10s"]),
             32,
@@ -112,7 +147,10 @@ fn each_senders_order_holds() {
             (0..3).for_each(|who| {
                 drop(s.spawn({
                     let queue = &queue;
-                    move || send_all(queue, who, each)
+                    move || match who {
+                        0 => drop(send_all(queue, who, each)),
+                        _ => send_all_by_bursts(queue, who, each),
+                    }
                 }))
             })
         });
@@ -123,7 +161,7 @@ fn each_senders_order_holds() {
         for who in 0..3 {
             let own: Vec<u64> =
                 frames.iter().filter(|f| *f >> 40 == who).map(|f| f & 0xff_ffff_ffff).collect();
-            assert!(own.iter().copied().eq(0..each), "sender {who}, {drain:?}, budget {budget}");
+            assert!(own.iter().copied().eq(0..each), "sender {who}, {drain:?}, budget {budget}, list {list}");
         }
     }
 }
