@@ -21,6 +21,9 @@ use crate::sched::trace::{Event, Record};
 
 /// Number of waiting packets from which on memory is asked for ahead: fewer stay in the caches.
 const EXPECTS_FROM: usize = 8192;
+/// Bytes of classes and tables from which on it is asked for however few packets wait: less stays
+/// in the second cache of a processor.
+const EXPECTS_BYTES: u64 = 1 << 20;
 /// Most steps of that: two classes, one in the other, with their qdiscs, a flow of the inner one,
 /// the last packet of the flow.
 const EXPECT_STEPS_MAX: u32 = 6;
@@ -105,11 +108,11 @@ impl<F> Held<F> {
         self.record(Event::Direct, m);
     }
 
-    /// Asks for the memory that these packets will touch, if so many wait that the caches do not
-    /// hold it.
+    /// Asks for the memory that these packets will touch, if so many wait, or the tree is so large,
+    /// that the caches do not hold it.
     #[inline]
     pub(super) fn expect(&self, burst: &[Meta]) {
-        if self.cx.pool.live() < EXPECTS_FROM {
+        if self.cx.pool.live() < EXPECTS_FROM && self.tree.tables() < EXPECTS_BYTES {
             return;
         }
         let root = self.tree.root();
