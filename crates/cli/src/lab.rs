@@ -10,14 +10,13 @@ use std::time::Instant;
 use clap::Subcommand;
 use serde_json::{Value, json};
 use txweir::Nanos;
-use txweir::device::cpu;
-use txweir::kernel::{Kernel, Program};
-use txweir::lab::run::{Boot, Options, RunError, run, run_for_page};
+use txweir::lab::run::{Options, RunError, run, run_for_page};
 use txweir::lab::scenario::Scenario;
 use txweir_bench::handoff;
 use txweir_bench::reproduce::{self, EXPERIMENTS, Experiment, Extent, Headline, Published, Row, Summed};
 
 use crate::bar::Bar;
+use crate::kernels::{Chosen, Kernels};
 use crate::{Failure, output, page, policy, replay, sweep};
 
 /// Options of `txweir lab`.
@@ -58,9 +57,8 @@ struct RunArgs {
     /// Write a page with charts
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
-    /// User-Mode Linux for hosts with `stack = "linux"` [default: $TXWEIR_KERNEL]
-    #[arg(long, value_name = "FILE")]
-    kernel: Option<PathBuf>,
+    #[command(flatten)]
+    kernel: Chosen,
     /// Write the event log: 32 bytes for each event, the same in every run with the same seed
     #[arg(long, value_name = "FILE")]
     log: Option<PathBuf>,
@@ -95,7 +93,7 @@ struct ReproduceArgs {
 pub fn main(args: Args) -> Result<ExitCode, Failure> {
     match args.command {
         Command::Run(args) => scenario(args),
-        Command::Sweep(args) => sweep::main(&args),
+        Command::Sweep(args) => sweep::main(args),
         Command::Surface(args) => sweep::surface::main(&args),
         Command::Reproduce(args) => reproduce(&args),
         Command::Replay(args) => return replay::main(&args),
@@ -109,8 +107,7 @@ fn scenario(args: RunArgs) -> Result<(), Failure> {
         .log
         .as_deref()
         .map(|path| Ok::<_, Failure>(Box::new(BufWriter::new(created(path)?)) as Box<dyn std::io::Write>));
-    let kernel = args.kernel.or_else(|| std::env::var_os("TXWEIR_KERNEL").map(PathBuf::from));
-    let boot = Some(boot(kernel)?);
+    let boot = Some(Kernels::find(args.kernel)?.boot());
     let options =
         Options { seed: args.seed, pcap_dir: args.pcap, log: log.transpose()?, boot, ..Options::default() };
     let page = args.html.as_deref().map(page::Kept::open).transpose()?;
@@ -134,25 +131,6 @@ fn scenario(args: RunArgs) -> Result<(), Failure> {
         true => output::json(report.json()),
         false => output::print(report),
     }
-}
-
-/// Returns the function that boots this kernel, whose process 1 is this program. The kernels and
-/// the lab take turns: on one processor no turn waits for another processor to wake.
-fn boot(kernel: Option<PathBuf>) -> Result<Boot, Failure> {
-    let Some(kernel) = kernel else {
-        let none = "no kernel is given for stack = \"linux\": expected --kernel FILE or TXWEIR_KERNEL";
-        return Ok(Box::new(move |_| Err(none.to_owned())));
-    };
-    let path = |e| Failure::usage(format!("--kernel {}: {e}", kernel.display()));
-    let kernel = kernel.canonicalize().map_err(path)?;
-    let init =
-        std::env::current_exe().map_err(|e| Failure::failed(format!("the path of this program: {e}")))?;
-    let program = Program { kernel, init, words: vec!["kernel-init".to_owned()] };
-    Ok(Box::new(move |plan| {
-        // A processor that may not be chosen costs time and nothing else.
-        let _ = cpu::pin(rustix::thread::sched_getcpu());
-        Ok(Box::new(Kernel::boot(&program, plan)?))
-    }))
 }
 
 /// Creates an empty file to write to.

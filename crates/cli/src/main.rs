@@ -19,6 +19,7 @@ mod failure;
 mod flent;
 mod follow;
 mod input;
+mod kernels;
 mod kinds;
 mod lab;
 mod link;

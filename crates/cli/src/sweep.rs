@@ -16,10 +16,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, mpsc};
 use std::thread;
 
+use txweir::device::cpu;
 use txweir::lab::run::{Options, RunError, run};
 use txweir::lab::sweep::{Measured, Sweep, SweepError, measurements};
 
 use crate::bar::Bar;
+use crate::kernels::{Chosen, Kernels};
 use crate::{Failure, output, policy};
 use journal::Journal;
 
@@ -44,6 +46,8 @@ pub struct Args {
     /// the whole
     #[arg(long, value_name = "I/N", default_value = "1/1", value_parser = shard)]
     shard: Shard,
+    #[command(flatten)]
+    kernel: Chosen,
     /// Print the runs and their values, and run nothing
     #[arg(long)]
     list: bool,
@@ -70,7 +74,7 @@ fn shard(word: &str) -> Result<Shard, String> {
 }
 
 /// Runs `txweir lab sweep`.
-pub fn main(args: &Args) -> Result<(), Failure> {
+pub fn main(args: Args) -> Result<(), Failure> {
     let (name, text) = policy::text(&args.file)?;
     let mut read = |file: &str| fs::read_to_string(file).map_err(|e| format!("--over: {file}: {e}"));
     let sweep = Sweep::new(&text, &name, &args.over, &mut read).map_err(|e| match e {
@@ -86,7 +90,12 @@ pub fn main(args: &Args) -> Result<(), Failure> {
     let stem = args.file.file_stem().filter(|stem| *stem != "-").unwrap_or("sweep".as_ref());
     let place = args.out.join(stem);
     let file = |end: &str| PathBuf::from(format!("{}-{}-of-{of}.{end}", place.display(), at + 1));
-    let (table, identity) = (file("parquet"), sweep.identity().to_string());
+    let kernels = Kernels::find(args.kernel)?;
+    let mut identity = sweep.identity();
+    if sweep.has_kernels() {
+        identity["kernel"] = kernels.identity();
+    }
+    let (table, identity) = (file("parquet"), identity.to_string());
     if is_there(&table, &identity)? {
         return output::print(format_args!("{}: there already\n", table.display()));
     }
@@ -99,7 +108,7 @@ pub fn main(args: &Args) -> Result<(), Failure> {
     let known = journal.runs();
     let missing: Vec<u64> = runs.iter().copied().filter(|run| !known.contains(run)).collect();
     let jobs = args.jobs.map_or_else(|| thread::available_parallelism().map_or(1, usize::from), usize::from);
-    perform(&sweep, &missing, jobs, known.len(), &mut journal)?;
+    perform(&sweep, &kernels, &missing, jobs, known.len(), &mut journal)?;
     let rows = table::write(&table, &sweep, &identity, &mut journal)?;
     journal.remove()?;
     let text = format!("{}: {} runs, {rows} measurements\n", table.display(), runs.len());
@@ -133,27 +142,35 @@ fn list(sweep: &Sweep, runs: &[u64]) -> Result<(), Failure> {
 /// Performs the runs that are missing, several at once, and writes each into the journal.
 fn perform(
     sweep: &Sweep,
+    kernels: &Kernels,
     missing: &[u64],
     jobs: usize,
     done: usize,
     journal: &mut Journal,
 ) -> Result<(), Failure> {
     let mut bar = Bar::new((done + missing.len()) as u64);
+    let cpus = cpu::allowed();
     let (left, stop) = (Mutex::new(missing.iter()), AtomicBool::new(false));
     let next = || left.lock().unwrap_or_else(std::sync::PoisonError::into_inner).next().copied();
     let (send, results) = mpsc::channel();
     let outcome = thread::scope(|scope| {
-        let work = |send: mpsc::Sender<_>| {
+        let work = |at: usize, send: mpsc::Sender<_>| {
+            if sweep.has_kernels()
+                && let Some(cpu) = cpus.get(at % cpus.len().max(1))
+            {
+                // Each run keeps to one processor with its kernels.
+                let _ = cpu::pin(*cpu);
+            }
             while let Some(run) = next().filter(|_| !stop.load(Ordering::Relaxed)) {
-                if send.send((run, one(sweep, run))).is_err() {
+                if send.send((run, one(sweep, run, kernels))).is_err() {
                     return;
                 }
             }
         };
         let workers: Vec<_> = (0..jobs.min(missing.len()))
-            .map(|_| {
+            .map(|at| {
                 let send = send.clone();
-                scope.spawn(move || work(send))
+                scope.spawn(move || work(at, send))
             })
             .collect();
         drop(send);
@@ -175,7 +192,7 @@ fn perform(
 }
 
 /// Performs one run, and returns its measurements.
-fn one(sweep: &Sweep, number: u64) -> Result<Vec<Measured>, Failure> {
+fn one(sweep: &Sweep, number: u64, kernels: &Kernels) -> Result<Vec<Measured>, Failure> {
     let wrong = |e: &dyn std::fmt::Display| {
         let keys = sweep.axes().iter().map(|axis| &axis.key);
         let values: Vec<String> =
@@ -183,7 +200,8 @@ fn one(sweep: &Sweep, number: u64) -> Result<Vec<Measured>, Failure> {
         Failure::failed(format!("run {number} ({}): {e}", values.join(", ")))
     };
     let scenario = sweep.scenario(number).map_err(|e| wrong(&e.message))?;
-    let report = run(&scenario, Options::default(), |_| {}).map_err(|e| match e {
+    let options = Options { boot: Some(kernels.boot()), ..Options::default() };
+    let report = run(&scenario, options, |_| {}).map_err(|e| match e {
         RunError::Scenario(e) => wrong(&e.message),
         e => wrong(&e),
     })?;

@@ -175,6 +175,17 @@ impl Sweep {
         usize::try_from(at).unwrap_or(0) // below the number of values
     }
 
+    /// True if some run may have a host with `stack = "linux"`.
+    pub fn has_kernels(&self) -> bool {
+        let linux = Value::String("linux".to_owned());
+        let table: Table = self.text.parse().unwrap_or_default();
+        let hosts = table.get("host").and_then(Value::as_array).into_iter().flatten();
+        let by_axis = |axis: &Axis| {
+            axis.path.ends_with(".stack") && axis.spelled.iter().any(|value| *value == linux.to_string())
+        };
+        hosts.into_iter().any(|host| host.get("stack") == Some(&linux)) || self.axes.iter().any(by_axis)
+    }
+
     /// Returns the value of a run for an axis, counted from 0.
     ///
     /// # Panics
