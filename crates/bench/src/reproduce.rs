@@ -151,7 +151,7 @@ impl Row {
     }
 
     /// Returns the use of this row.
-    pub const fn counts_as(&self) -> Use {
+    pub(crate) const fn counts_as(&self) -> Use {
         match (self.published.is_some(), self.fitted.is_some(), self.law || self.follows.is_some()) {
             (false, ..) => Use::Unpublished,
             (true, true, _) => Use::Fitted,

@@ -192,7 +192,7 @@ impl Link {
     ///
     /// # Errors
     /// One line that names the impossible parameter.
-    pub fn endpoint_of(make: &Make) -> Result<Option<Endpoint>, String> {
+    pub(crate) fn endpoint_of(make: &Make) -> Result<Option<Endpoint>, String> {
         endpoint(make, make.kind.unwrap_or_default())
     }
 
@@ -334,7 +334,7 @@ impl Link {
     ///
     /// # Errors
     /// One line that names the difference.
-    pub fn check_same(&self, make: &Make) -> Result<(), String> {
+    pub(crate) fn check_same(&self, make: &Make) -> Result<(), String> {
         let differs = |key: &str, is: &str, given: &str| {
             let how = "delete the link and add it";
             Err(format!(
@@ -435,7 +435,7 @@ impl Link {
     ///
     /// # Errors
     /// One line: the MTU does not allow the size, or the packets are too many for it.
-    pub fn made_up(&self, send: &Send) -> Result<Traffic, String> {
+    pub(crate) fn made_up(&self, send: &Send) -> Result<Traffic, String> {
         let most = self.env().frame_max().min(LARGEST_FRAME);
         let size = send.size.unwrap_or_else(|| most.max(HEADERS as u32));
         if size > most {
@@ -492,7 +492,7 @@ impl Link {
 
     /// Puts the interface that [`open`](Self::open) has opened in the place of one that was not
     /// there. Qdiscs, waiting packets and counters stay.
-    pub fn come_back(&mut self, now: Instant, handles: Vec<LinkIo>) {
+    pub(crate) fn come_back(&mut self, now: Instant, handles: Vec<LinkIo>) {
         let found = handles.first().and_then(mtu_of).filter(|_| self.finds_mtu);
         let mut ends = ends(handles, self.copies.workers).into_iter();
         self.each_real(&mut |copy| {

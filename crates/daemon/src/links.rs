@@ -195,7 +195,7 @@ impl Links {
     }
 
     /// Returns the link of this name, to use it.
-    pub fn find_mut(&mut self, name: &str) -> Option<&mut Link> {
+    pub(crate) fn find_mut(&mut self, name: &str) -> Option<&mut Link> {
         self.all.iter_mut().find(|link| link.name.as_str() == name)
     }
 

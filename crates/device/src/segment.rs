@@ -318,7 +318,7 @@ pub fn complete_checksum(hdr: &mut VnetHdr, frame: &mut [u8]) -> Result<(), Segm
 /// `None` for a complete frame, and for any other. The sum of a complete frame may be the same by
 /// chance: then all its bytes are summed.
 #[must_use]
-pub fn left_undone(frame: &[u8]) -> Option<VnetHdr> {
+pub(crate) fn left_undone(frame: &[u8]) -> Option<VnetHdr> {
     let Layers { ip, v6, l4, proto } = parse(frame).ok()?;
     let offset = match proto {
         PROTO_TCP => 16,

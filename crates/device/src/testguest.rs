@@ -191,7 +191,7 @@ impl TestGuest {
     }
 
     /// Sends a request, and returns its reply.
-    pub fn ask_word(&mut self, number: u32, body: &[u8], serve: &mut dyn FnMut()) -> u64 {
+    pub(crate) fn ask_word(&mut self, number: u32, body: &[u8], serve: &mut dyn FnMut()) -> u64 {
         self.send_message(number, 1, body, &[]);
         let body = self.reply(number, serve);
         u64::from_ne_bytes(body.try_into().expect("a word of 64 bits"))

@@ -112,7 +112,7 @@ impl<P: Payload> Engine<P> {
         self.trace.as_deref()
     }
     /// Returns the trace, for flushing or taking its error.
-    pub fn trace_mut(&mut self) -> Option<&mut Trace> {
+    pub(crate) fn trace_mut(&mut self) -> Option<&mut Trace> {
         self.trace.as_deref_mut()
     }
 
@@ -165,12 +165,12 @@ impl<P: Payload> Engine<P> {
 
     /// Returns up to four actors whose timers come soon: while the event of a timer is handled, the
     /// actor of the next one is among them.
-    pub fn timers_coming(&self) -> impl Iterator<Item = u32> {
+    pub(crate) fn timers_coming(&self) -> impl Iterator<Item = u32> {
         self.timers.coming().iter().map(|e| e.actor)
     }
 
     /// Returns the time of the next event, if there is one.
-    pub fn upcoming(&mut self) -> Option<Instant> {
+    pub(crate) fn upcoming(&mut self) -> Option<Instant> {
         self.first().map(|e| e.at)
     }
 

@@ -43,7 +43,7 @@ impl Family {
         }
     }
     /// Returns the bytes by which its header is longer than that of IPv4.
-    pub const fn beyond_v4(self) -> u16 {
+    pub(crate) const fn beyond_v4(self) -> u16 {
         (self.header() - Self::V4.header()) as u16
     }
     /// Returns its ethertype.

@@ -86,7 +86,7 @@ impl<P: Payload> Link<P> {
     }
 
     /// Counts a packet of `bytes` that the link has carried as lost.
-    pub const fn count_lost(&mut self, bytes: u32) {
+    pub(crate) const fn count_lost(&mut self, bytes: u32) {
         self.stats.lost.add(bytes);
     }
 
@@ -103,7 +103,7 @@ impl<P: Payload> Link<P> {
     }
 
     /// Shows every packet to a witness from now on.
-    pub fn add_witness(&mut self, witness: Box<dyn Witness>) {
+    pub(crate) fn add_witness(&mut self, witness: Box<dyn Witness>) {
         self.witnesses.push(witness);
     }
 
@@ -164,7 +164,7 @@ impl<P: Payload> Link<P> {
     }
 
     /// Lets a packet arrive now that no wire has sent here.
-    pub fn arrive_now(&mut self, engine: &mut Engine<P>, frame: Frame) {
+    pub(crate) fn arrive_now(&mut self, engine: &mut Engine<P>, frame: Frame) {
         let now = engine.now();
         self.overtaken(engine, now, frame);
     }
@@ -192,7 +192,7 @@ impl<P: Payload> Link<P> {
         self.lane.pop(engine)
     }
     /// Takes the packet whose late event has come.
-    pub fn arrive_late(&mut self, slot: u32) -> Option<Frame> {
+    pub(crate) fn arrive_late(&mut self, slot: u32) -> Option<Frame> {
         self.late.get_mut(slot as usize)?.take()
     }
 }

@@ -129,7 +129,7 @@ impl Net {
     }
 
     /// Gives a NIC the name by which policies of its host know it.
-    pub fn set_name(&mut self, nic: u32, name: &str) {
+    pub(crate) fn set_name(&mut self, nic: u32, name: &str) {
         self.ground.links.set_name(nic, name);
     }
 
@@ -190,7 +190,7 @@ impl Net {
         self.traffic.machines.add(host, machine, &mut self.ground);
     }
     /// Returns the machines with their hosts, to end them.
-    pub fn machines_mut(&mut self) -> impl Iterator<Item = (u32, &mut Box<dyn Machine>)> {
+    pub(crate) fn machines_mut(&mut self) -> impl Iterator<Item = (u32, &mut Box<dyn Machine>)> {
         self.traffic.machines.iter_mut()
     }
     /// Returns the packets of machines that have ended outside queues and links.
@@ -231,7 +231,7 @@ impl Net {
         &self.ground.engine
     }
     /// Returns the event log, to finish it.
-    pub fn trace_mut(&mut self) -> Option<&mut Trace> {
+    pub(crate) fn trace_mut(&mut self) -> Option<&mut Trace> {
         self.ground.engine.trace_mut()
     }
     /// Returns the links.
@@ -250,7 +250,7 @@ impl Net {
         &self.traffic
     }
     /// Returns the groups of traffic, to configure before the run.
-    pub const fn traffic_mut(&mut self) -> &mut Traffic {
+    pub(crate) const fn traffic_mut(&mut self) -> &mut Traffic {
         &mut self.traffic
     }
     /// Returns the times that are kept.
@@ -269,7 +269,7 @@ impl Net {
         self.ground.meters.watch = Some(Box::new(watch));
     }
     /// Begins a step: resets `Stepped::step` of each group.
-    pub fn next_step(&mut self) {
+    pub(crate) fn next_step(&mut self) {
         self.ground.meters.next_step();
         if let Some(replay) = &mut self.replay {
             replay.watch.step.reset();

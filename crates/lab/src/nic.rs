@@ -109,7 +109,7 @@ impl Nic {
         &self.link
     }
     /// The link, to record and to take what has arrived.
-    pub const fn link_mut(&mut self) -> &mut Link<NetEvent> {
+    pub(crate) const fn link_mut(&mut self) -> &mut Link<NetEvent> {
         &mut self.link
     }
     /// Bytes held by the device, and by the qdiscs, over time.
@@ -155,7 +155,7 @@ impl Nic {
         }
     }
     /// Begins a step of what the probe times.
-    pub fn next_step(&mut self) {
+    pub(crate) fn next_step(&mut self) {
         if let Some(probe) = &mut self.transmit.device.probe {
             probe.next_step();
         }
@@ -171,7 +171,7 @@ impl Nic {
     }
     /// Lets the timer of the qdiscs fire so much later than they ask for. Their schedules stay as
     /// they are.
-    pub const fn set_late(&mut self, late: Nanos) {
+    pub(crate) const fn set_late(&mut self, late: Nanos) {
         self.late = late;
     }
     /// Changes the line rate.
@@ -231,7 +231,7 @@ impl Nic {
 
     /// Takes a unit that has left it, or was dropped, and lay below a socket of its host: the end
     /// that sent it, and how much it counts.
-    pub fn take_released(&mut self) -> Option<(u32, u32)> {
+    pub(crate) fn take_released(&mut self) -> Option<(u32, u32)> {
         self.transmit.device.released.pop()
     }
     /// Passes packets on within the call that handed one over, if the device takes every packet at
@@ -250,7 +250,7 @@ impl Nic {
         sum
     }
     /// Takes the ends that will be told later of units that the device has got since the last call.
-    pub fn take_pushed(&mut self) -> impl Iterator<Item = u32> {
+    pub(crate) fn take_pushed(&mut self) -> impl Iterator<Item = u32> {
         self.transmit.device.pushed.drain(..)
     }
     /// The connection ends that wait for room.

@@ -220,7 +220,7 @@ impl Conn {
         self.read
     }
     /// Returns the bytes of packets that it has found lost.
-    pub fn lost_bytes(&self) -> u64 {
+    pub(crate) fn lost_bytes(&self) -> u64 {
         self.connection.as_ref().map_or(0, |(_, c)| c.stats().path.lost_bytes)
     }
     /// Returns the number of reductions by congestion control, for losses or marks.
@@ -228,7 +228,7 @@ impl Conn {
         self.connection.as_ref().map_or(0, |(_, c)| c.stats().path.congestion_events)
     }
     /// True while a full transmit path keeps it from sending.
-    pub const fn is_blocked(&self) -> bool {
+    pub(crate) const fn is_blocked(&self) -> bool {
         self.blocked
     }
     /// Notes that the transmit path has room again. [`poll`](Self::poll) is to follow.

@@ -46,7 +46,7 @@ impl Shown {
 
     /// Returns the same for these bytes of a frame whose packet has `kept` of them: actions
     /// lengthen only the link header. `None` if there are too many.
-    pub fn of_bytes(given: &[u8], kept: usize) -> Option<Self> {
+    pub(crate) fn of_bytes(given: &[u8], kept: usize) -> Option<Self> {
         let mut bytes = [0; LINK_MAX + HEADER_MAX];
         bytes.get_mut(..given.len())?.copy_from_slice(given);
         Some(Self { bytes, len: given.len(), link: given.len().checked_sub(kept)? })

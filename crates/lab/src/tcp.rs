@@ -301,7 +301,7 @@ impl Conn {
         &self.app
     }
     /// Returns the application, to set it up before the run.
-    pub const fn app_mut(&mut self) -> &mut App {
+    pub(crate) const fn app_mut(&mut self) -> &mut App {
         &mut self.app
     }
     /// Returns the counters.
@@ -327,7 +327,7 @@ impl Conn {
         self.tcp.share_config(other.tcp.config());
     }
     /// True while a full transmit path keeps it from sending.
-    pub const fn is_blocked(&self) -> bool {
+    pub(crate) const fn is_blocked(&self) -> bool {
         self.out.blocked
     }
 
@@ -344,7 +344,7 @@ impl Conn {
 
     /// Tells the end whether a queue below paces its departures (`fq`). Such a queue tells flows by
     /// their sockets.
-    pub fn set_queue_paces(&mut self, paces: bool) {
+    pub(crate) fn set_queue_paces(&mut self, paces: bool) {
         self.out.by_socket = paces;
         self.tcp.set_pacing(if paces { Pacing::Queue } else { Pacing::Auto });
     }
@@ -474,7 +474,7 @@ impl Conn {
     }
 
     /// True if the connection was reset, or given up.
-    pub fn has_failed(&self) -> bool {
+    pub(crate) fn has_failed(&self) -> bool {
         self.tcp.state() == State::Failed
     }
 

@@ -213,7 +213,7 @@ impl Flow {
     }
 
     /// Returns the current time in microseconds.
-    pub const fn now_us(&self) -> u64 {
+    pub(crate) const fn now_us(&self) -> u64 {
         self.now.0 / 1_000
     }
     /// Returns the tick that timers count.
@@ -233,20 +233,20 @@ impl Flow {
         (self.out + self.again).saturating_sub(self.sacked + self.lost)
     }
     /// True if the window grows with each segment that is acknowledged.
-    pub const fn slow_start(&self) -> bool {
+    pub(crate) const fn slow_start(&self) -> bool {
         self.cwnd < self.ssthresh
     }
     /// True if the window is being reduced.
-    pub const fn reducing(&self) -> bool {
+    pub(crate) const fn reducing(&self) -> bool {
         matches!(self.state, CaState::Cwr | CaState::Recovery)
     }
     /// True if the window, not the application or the receiver, limits sending (RFC 7661 in
     /// spirit). In slow start half the window in flight is enough.
-    pub const fn window_limited(&self) -> bool {
+    pub(crate) const fn window_limited(&self) -> bool {
         self.limited || (self.slow_start() && self.cwnd < self.most_out.saturating_mul(2))
     }
     /// Returns the threshold that an undone reduction restores.
-    pub const fn current_ssthresh(&self) -> u32 {
+    pub(crate) const fn current_ssthresh(&self) -> u32 {
         if self.reducing() {
             return self.ssthresh;
         }
@@ -255,14 +255,14 @@ impl Flow {
     }
     /// Grows the window in slow start: a segment more for each acknowledged, up to the threshold.
     /// Returns the number of acknowledged segments left over.
-    pub fn grow_exponentially(&mut self, acked: u32) -> u32 {
+    pub(crate) fn grow_exponentially(&mut self, acked: u32) -> u32 {
         let cwnd = self.cwnd.saturating_add(acked).min(self.ssthresh);
         let left = acked - (cwnd - self.cwnd);
         self.cwnd = cwnd;
         left
     }
     /// Grows the window by a segment for each `per` acknowledged.
-    pub fn grow_linearly(&mut self, per: u32, acked: u32) {
+    pub(crate) fn grow_linearly(&mut self, per: u32, acked: u32) {
         let per = per.max(1);
         if self.growth >= per {
             self.growth = 0;
@@ -276,7 +276,7 @@ impl Flow {
         }
     }
     /// Returns `percent` of the rate of one window per smoothed round trip, byte/s.
-    pub fn window_rate(&self, percent: u64) -> u64 {
+    pub(crate) fn window_rate(&self, percent: u64) -> u64 {
         match self.srtt8_us {
             0 => u64::MAX,
             srtt8 => {

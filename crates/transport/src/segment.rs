@@ -38,7 +38,7 @@ impl Flags {
     }
     /// Returns the flags with `other` as well if `condition` holds.
     #[must_use]
-    pub const fn with_if(self, other: Self, condition: bool) -> Self {
+    pub(crate) const fn with_if(self, other: Self, condition: bool) -> Self {
         if condition { self.with(other) } else { self }
     }
     /// Returns the counter of marks that accurate ECN keeps in three flags, 0 to 7.
@@ -47,7 +47,7 @@ impl Flags {
     }
     /// Returns the flags that hold this value of the counter.
     #[must_use]
-    pub const fn of_ace(count: u8) -> Self {
+    pub(crate) const fn of_ace(count: u8) -> Self {
         Self(0)
             .with_if(Self::AE, count & 4 != 0)
             .with_if(Self::CWR, count & 2 != 0)
@@ -135,7 +135,7 @@ impl EcnBytes {
         option
     }
     /// True if ECT(1) comes first.
-    pub const fn ect1_first(&self) -> bool {
+    pub(crate) const fn ect1_first(&self) -> bool {
         self.ect1_first
     }
     /// Returns the counters present, in their order.

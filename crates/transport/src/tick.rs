@@ -76,7 +76,7 @@ impl Tick {
     /// hierarchical wheel never fires early: it rounds up by one slot of the level that holds the
     /// timer, and a slot is eight times as long at each further level (Varghese and Lauck 1987,
     /// scheme 7 without cascades).
-    pub const fn expiry(&self, now: Instant, expires: u64) -> Instant {
+    pub(crate) const fn expiry(&self, now: Instant, expires: u64) -> Instant {
         let current = self.count(now);
         let delta = expires.saturating_sub(current + 1);
         let mut level = 0;

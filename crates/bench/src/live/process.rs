@@ -130,7 +130,7 @@ impl Running {
     }
 
     /// Ends it by SIGTERM. Returns its last line, read as JSON, and its messages.
-    pub fn stop_and_hear(self) -> (Value, String) {
+    pub(crate) fn stop_and_hear(self) -> (Value, String) {
         self.signal(Signal::TERM);
         let (code, out, err) = self.end();
         assert_eq!(code, Some(0), "{err}");

@@ -147,12 +147,6 @@ impl Wheel {
         self.push(id, when.0, slot);
     }
 
-    /// Makes `id` wait for another deadline, or for a first one: the same as [`Wheel::insert`].
-    #[inline]
-    pub fn reschedule(&mut self, id: u32, when: Instant) {
-        self.insert(id, when);
-    }
-
     /// Ends the wait of `id`. True if it waited. O(1).
     #[inline]
     pub fn remove(&mut self, id: u32) -> bool {
@@ -173,7 +167,7 @@ impl Wheel {
 
     /// Removes and returns the earliest id that is due at `now`, with its deadline.
     #[inline]
-    pub fn pop_due(&mut self, now: Instant) -> Option<(u32, Instant)> {
+    pub(crate) fn pop_due(&mut self, now: Instant) -> Option<(u32, Instant)> {
         // Each turn but the last moves ids to a lower level.
         let mut bound = Bound::of(LEVELS);
         loop {
@@ -400,7 +394,7 @@ mod tests {
         w.remove(0);
         assert_eq!(w.next(), Some(at(5_200)));
         assert_eq!((w.pop_due(at(5_225)), w.next()), (None, Some(at(5_250))));
-        w.reschedule(1, at(9_000));
+        w.insert(1, at(9_000));
         assert_eq!((w.deadline(1), w.contains(0)), (Some(at(9_000)), false));
         assert_eq!((w.pop_due(at(5_300)), w.next()), (Some((2, at(5_300))), Some(at(9_000))));
         w.clear();

@@ -75,7 +75,7 @@ impl<'a> Head<'a> {
         self.u32_at(TCP_SEQ)
     }
     /// Returns the TCP acknowledgement number.
-    pub fn tcp_ack(&self) -> u32 {
+    pub(crate) fn tcp_ack(&self) -> u32 {
         self.u32_at(TCP_ACK)
     }
     /// Returns the TCP flags, as on the wire.

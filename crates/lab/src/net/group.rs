@@ -63,7 +63,7 @@ impl Load {
         }
     }
     /// True if packets return from `to` to `from`.
-    pub const fn goes_back(&self) -> bool {
+    pub(crate) const fn goes_back(&self) -> bool {
         !matches!(self, Self::Cbr { .. } | Self::Voice | Self::Video(_))
     }
     /// True if its members are pairs of TCP ends that exist from the start.

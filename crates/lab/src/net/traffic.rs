@@ -67,7 +67,7 @@ impl Traffic {
     }
     /// Sets the time that a process takes to read the clock: an application reads it for each part
     /// of a call and each look at its socket. Zero by default.
-    pub const fn set_reading(&mut self, reading: Nanos) {
+    pub(crate) const fn set_reading(&mut self, reading: Nanos) {
         self.turns.set_reading(reading);
     }
 

@@ -89,11 +89,11 @@ impl Site {
     }
 
     /// Takes the oldest packet that an action has sent to another device.
-    pub fn take_moved(&mut self) -> Option<Moved> {
+    pub(crate) fn take_moved(&mut self) -> Option<Moved> {
         self.moved.pop_front()
     }
     /// True if actions have sent packets to other devices.
-    pub fn has_moved(&self) -> bool {
+    pub(crate) fn has_moved(&self) -> bool {
         !self.moved.is_empty()
     }
 

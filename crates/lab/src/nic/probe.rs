@@ -184,12 +184,12 @@ impl Probe {
     }
 
     /// The frames that left it of late, if its root has gates.
-    pub const fn timetable(&self) -> Option<&Timetable> {
+    pub(crate) const fn timetable(&self) -> Option<&Timetable> {
         self.timetable.as_ref()
     }
 
     /// Begins a step.
-    pub fn next_step(&mut self) {
+    pub(crate) fn next_step(&mut self) {
         self.stages.iter_mut().for_each(|stage| stage.step.reset());
     }
 

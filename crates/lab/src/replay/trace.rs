@@ -345,13 +345,13 @@ impl Trace {
     }
 
     /// True if the trace has super-packets.
-    pub fn has_super_packets(&self) -> bool {
+    pub(crate) fn has_super_packets(&self) -> bool {
         self.arrivals.iter().any(|a| self.rows[a.row].gso > 0)
     }
 
     /// True if the trace has super-packets whose segments its kernel does not count (PARITY.md:
     /// gso-count).
-    pub fn counts_no_segments(&self) -> bool {
+    pub(crate) fn counts_no_segments(&self) -> bool {
         self.has_super_packets() && self.head.linux.starts_with("6.12")
     }
 

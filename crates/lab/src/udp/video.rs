@@ -45,7 +45,7 @@ impl Video {
         (other.saturating_mul(KEY_RATIO).clamp(1, most), other.clamp(1, most))
     }
     /// Returns the highest rate at which no frame has too many packets, bit/s.
-    pub fn rate_max(&self) -> u64 {
+    pub(crate) fn rate_max(&self) -> u64 {
         let (every, fps) = (u64::from(self.key_every.max(1)), u64::from(self.fps.max(1)));
         u64::from(PACKET) * PACKETS_MAX / KEY_RATIO * fps * (every - 1 + KEY_RATIO) / every * 8
     }

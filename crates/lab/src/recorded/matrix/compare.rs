@@ -163,7 +163,7 @@ pub struct Pair {
 
 impl Pair {
     /// True if the first play is inside the band of the recorded run, both without repetitions.
-    pub fn is_inside_alone(&self) -> bool {
+    pub(crate) fn is_inside_alone(&self) -> bool {
         is_inside(self.quantity, self.recorded, self.played)
     }
 }
@@ -243,7 +243,7 @@ impl Compared {
     /// Returns the number of the kernel's own runs, the recorded one and its repetitions, and the
     /// number of those that are inside the bands of their median in every quantity that a
     /// repetition has.
-    pub fn own_runs(&self) -> (usize, usize) {
+    pub(crate) fn own_runs(&self) -> (usize, usize) {
         let first = |p: &Pair| is_inside(p.quantity, p.there, p.recorded);
         let of_repetitions = |p: &&Pair| self.is_repeated(p.quantity);
         let recorded = usize::from(self.pairs.iter().filter(of_repetitions).all(first));
@@ -280,7 +280,7 @@ impl Compared {
     }
 
     /// True if the first play is inside the bands of the recorded run, both without repetitions.
-    pub fn is_inside_alone(&self) -> bool {
+    pub(crate) fn is_inside_alone(&self) -> bool {
         self.pairs.iter().all(Pair::is_inside_alone)
     }
 }

@@ -352,7 +352,7 @@ impl Run {
     }
 
     /// Returns the flows one by one: their group, and their place in it.
-    pub fn each_flow(&self) -> impl Iterator<Item = (&FlowGroup, usize)> {
+    pub(crate) fn each_flow(&self) -> impl Iterator<Item = (&FlowGroup, usize)> {
         self.flows.iter().flat_map(|g| (0..g.start_ns.len()).map(move |i| (g, i)))
     }
 
