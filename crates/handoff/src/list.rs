@@ -122,21 +122,23 @@ impl<T, E> Ring<T, E> {
 }
 
 impl<T, E> Ring<T, E> {
-    /// The state of the list after an append of the items before `end`.
+    /// The state of the list after an append of the items before `end`, by the word of the consumer
+    /// that was read before.
     #[inline(always)]
-    fn appended(&self, end: u64) -> Appended {
-        let used = end.saturating_sub(self.head.0.load(Ordering::Relaxed));
-        Appended { free: (self.mask + 1).saturating_sub(used) }
+    const fn appended(&self, end: u64, head: u64) -> Appended {
+        Appended { free: (self.mask + 1).saturating_sub(end.saturating_sub(head)) }
     }
 
-    /// Takes up to `most` places in a row that are free, and returns the first and the end.
+    /// Takes up to `most` places in a row that are free. Returns the first, the end, and the word
+    /// of the consumer.
     #[inline]
-    fn claim(&self, most: u64) -> Option<(u64, u64)> {
+    fn claim(&self, most: u64) -> Option<(u64, u64, u64)> {
         let all = self.shares.before().min(self.mask + 1);
         let mut place = self.tail.0.load(Ordering::Relaxed);
         // Bound: each round but the last sees that other producers have moved the tail.
         loop {
-            let used = place.saturating_sub(self.head.0.load(Ordering::Relaxed));
+            let head = self.head.0.load(Ordering::Relaxed);
+            let used = place.saturating_sub(head);
             let end = place + most.min(all.saturating_sub(used));
             if end == place {
                 return None;
@@ -144,7 +146,7 @@ impl<T, E> Ring<T, E> {
             // The consumer frees places in order: the last is free if all are.
             if self.slot(end - 1).turn.load(Ordering::Acquire) == end - 1 {
                 match self.tail.0.compare_exchange_weak(place, end, Ordering::Relaxed, Ordering::Relaxed) {
-                    Ok(_) => return Some((place, end)),
+                    Ok(_) => return Some((place, end, head)),
                     Err(now) => place = now,
                 }
             } else {
@@ -192,27 +194,28 @@ impl<T, E: Copy> Append<T, E> {
     /// gives the item back.
     #[inline]
     pub fn push(&self, item: T, extra: Option<&E>) -> Result<Appended, T> {
-        self.place(Counted(0), item, extra)
+        self.place(|_, _| Some(Counted(0)), item, extra)
     }
 
     /// Does the same for an item of a flow, by its hash: a shared list also gives an item back
     /// whose row has its share.
     #[inline]
     pub(crate) fn push_of(&self, hash: u32, item: T, extra: Option<&E>) -> Result<Appended, T> {
-        let ring = &*self.0;
-        let used = ring.tail.0.load(Ordering::Relaxed).saturating_sub(ring.head.0.load(Ordering::Relaxed));
-        let Some(counted) = ring.shares.ask(hash, used, ring.mask + 1) else { return Err(item) };
-        let done = self.place(counted, item, extra);
-        if done.is_err() {
-            ring.shares.leave(counted);
-        }
-        done
+        self.place(|shares, used| shares.ask(hash, used, self.0.mask + 1), item, extra)
     }
 
+    /// Appends an item if `ask`, which gets the number of places in use, lets it be counted.
     #[inline(always)]
-    fn place(&self, counted: Counted, item: T, extra: Option<&E>) -> Result<Appended, T> {
+    fn place(
+        &self,
+        ask: impl FnOnce(&Shares, u64) -> Option<Counted>,
+        item: T,
+        extra: Option<&E>,
+    ) -> Result<Appended, T> {
         let ring = &*self.0;
+        let head = ring.head.0.load(Ordering::Relaxed);
         let mut place = ring.tail.0.load(Ordering::Relaxed);
+        let Some(counted) = ask(&ring.shares, place.saturating_sub(head)) else { return Err(item) };
         let slot = loop {
             let slot = ring.slot(place);
             let turn = slot.turn.load(Ordering::Acquire);
@@ -231,6 +234,7 @@ impl<T, E: Copy> Append<T, E> {
                 // have moved on meanwhile.
                 let now = ring.tail.0.load(Ordering::Relaxed);
                 if now == place {
+                    ring.shares.leave(counted);
                     return Err(item);
                 }
                 place = now;
@@ -248,7 +252,7 @@ impl<T, E: Copy> Append<T, E> {
         // SAFETY: as above.
         slot.item.with_mut(|i| unsafe { *i = (MaybeUninit::new(item), mark) });
         slot.turn.store(place + 1, Ordering::Release);
-        Ok(ring.appended(place + 1))
+        Ok(ring.appended(place + 1, head))
     }
 
     /// Appends the next items of a burst in places that one compare-and-swap takes: as many as
@@ -265,14 +269,14 @@ impl<T, E: Copy> Append<T, E> {
     ) -> Option<(u64, Appended)> {
         let ring = &*self.0;
         let most = most.min(items.size_hint().0 as u64);
-        let (first, end) = ring.claim(most)?;
+        let (first, end, head) = ring.claim(most)?;
         let mut places = Places { ring, next: first, end };
         while places.next < end
             && let Some(item) = items.next()
         {
             places.publish(MaybeUninit::new(item), Mark::NONE);
         }
-        Some((places.next - first, ring.appended(end)))
+        Some((places.next - first, ring.appended(end, head)))
     }
 
     /// Returns the places of the list.

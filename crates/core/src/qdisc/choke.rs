@@ -128,20 +128,33 @@ impl Ring {
         let at = self.at(nth);
         let p = self.places[at].pop_front(pool)?;
         self.packets -= 1;
+        self.close_front();
         let mut bound = Bound::of(self.places.len());
-        while self.span > 0 && self.places[self.head].is_empty() {
-            bound.turn();
-            self.head = self.at(1);
-            self.span -= 1;
-        }
         while self.span > 0 && self.places[self.at(self.span - 1)].is_empty() {
             bound.turn();
             self.span -= 1;
         }
         Some(p)
     }
+    #[inline(always)]
+    fn close_front(&mut self) {
+        let mut bound = Bound::of(self.places.len());
+        while self.span > 0 && self.places[self.head].is_empty() {
+            bound.turn();
+            self.head = self.at(1);
+            self.span -= 1;
+        }
+    }
+    #[inline(always)]
     fn pop_front(&mut self, pool: &Pool) -> Option<Pkt> {
-        if self.span == 0 { None } else { self.take(0, pool) }
+        if self.span == 0 {
+            return None;
+        }
+        // The last place has a packet, unless this is the only one: no hole is left behind it.
+        let p = self.places[self.head].pop_front(pool)?;
+        self.packets -= 1;
+        self.close_front();
+        Some(p)
     }
     fn pop_back(&mut self, pool: &Pool) -> Option<Pkt> {
         if self.span == 0 { None } else { self.take(self.span - 1, pool) }

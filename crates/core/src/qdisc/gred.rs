@@ -85,6 +85,8 @@ crate::stats! {
 struct Virtual {
     limit: u64,
     prio: u8,
+    /// The queues of higher priority whose averages count, one bit for each.
+    above: u16,
     flags: Flags,
     params: RedParams,
     law: RedState,
@@ -109,7 +111,6 @@ pub struct Gred {
     /// The virtual queues that have parameters, by their numbers.
     queues: Vec<Option<Virtual>>,
     default: u8,
-    grio: bool,
     limit: u64,
     /// True if all queues share an average.
     shares: bool,
@@ -155,7 +156,6 @@ impl Discipline for Gred {
             queue: Queue::new(),
             queues: Vec::new(),
             default: 0,
-            grio: false,
             limit: 0,
             shares: false,
             shared: RedAverage::default(),
@@ -287,7 +287,7 @@ impl Flows for Gred {
 impl Gred {
     /// Takes over parameters, with the laws of the queues that were given some.
     fn take(&mut self, cfg: &Config, rules: Rules, now: Instant) {
-        (self.default, self.grio, self.limit) = (cfg.default, cfg.grio, cfg.limit.into());
+        (self.default, self.limit) = (cfg.default, cfg.limit.into());
         self.shares = cfg.shares_average();
         for (number, params) in rules {
             let Some(place) = self.queues.get_mut(usize::from(number)) else { continue };
@@ -297,8 +297,9 @@ impl Gred {
                 None => {
                     self.lives = (self.lives + 1) % LIVES;
                     let (life, stats) = (self.lives, QueueStats::default());
-                    let (limit, prio, flags) = (0, 0, Flags::default());
-                    *place = Some(Virtual { limit, prio, flags, params, law, backlog: 0, life, stats });
+                    let (limit, prio, above, flags) = (0, 0, 0, Flags::default());
+                    *place =
+                        Some(Virtual { limit, prio, above, flags, params, law, backlog: 0, life, stats });
                 }
             }
         }
@@ -309,6 +310,15 @@ impl Gred {
                 }
                 _ => *place = None,
             }
+        }
+        let mut prios = [None; QUEUES];
+        for (prio, queue) in prios.iter_mut().zip(&self.queues) {
+            *prio = queue.as_ref().map(|queue| queue.prio);
+        }
+        let counts = cfg.grio && !self.shares;
+        for queue in self.queues.iter_mut().flatten() {
+            let above = |(_, prio): &(u32, &Option<u8>)| counts && prio.is_some_and(|prio| prio < queue.prio);
+            queue.above = (0..).zip(&prios).filter(above).fold(0, |bits, (at, _)| bits | 1 << at);
         }
     }
 
@@ -326,9 +336,16 @@ impl Gred {
     }
 
     /// Returns the averages of the busy queues of higher priority.
+    #[inline]
     fn above(&self, number: usize) -> u64 {
-        let Some(own) = self.queues[number].as_ref().filter(|_| self.grio && !self.shares) else { return 0 };
-        self.queues.iter().flatten().filter(|q| q.prio < own.prio).map(|q| q.law.busy_average()).sum()
+        let (mut left, mut sum) = (self.queues[number].as_ref().map_or(0, |own| own.above), 0);
+        // Bound: `QUEUES`, one bit less each time.
+        while left != 0 {
+            let other = self.queues.get(left.trailing_zeros() as usize).and_then(Option::as_ref);
+            sum += other.map_or(0, |queue| queue.law.busy_average());
+            left &= left - 1;
+        }
+        sum
     }
 
     fn count_in(&mut self, p: &Pkt, counted: Counted) {
