@@ -199,7 +199,7 @@ impl<T, E: Copy> Append<T, E> {
 
     /// Does the same for an item of a flow, by its hash: a shared list also gives an item back
     /// whose row has its share.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn push_of(&self, hash: u32, item: T, extra: Option<&E>) -> Result<Appended, T> {
         self.place(|shares, used| shares.ask(hash, used, self.0.mask + 1), item, extra)
     }
