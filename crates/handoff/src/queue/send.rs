@@ -230,7 +230,7 @@ impl<D: TxQueue> Queue<D> {
     }
 
     /// Appends to the list, and tells the holder or the service.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn append(
         &self,
         item: Listed<D::Frame>,
