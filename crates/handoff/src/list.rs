@@ -380,8 +380,8 @@ impl<T, E> Drop for Ring<T, E> {
             // A published place has the number after it, a free one its own, both modulo the
             // length, which is at least 2.
             if slot.turn.load(Ordering::Acquire) & self.mask != at {
-                // SAFETY: the place is published and was not taken, and no other thread has the ring
-                // any more. It has an item unless it is blank.
+                // SAFETY: the place is published and was not taken, and no other thread has the
+                // ring any more. It has an item unless it is blank.
                 slot.item.with_mut(|i| unsafe {
                     if (*i).1 != Mark::BLANK {
                         (*i).0.assume_init_drop();

@@ -167,7 +167,7 @@ impl Wheel {
 
     /// Removes and returns the earliest id that is due at `now`, with its deadline.
     #[inline]
-    pub(crate) fn pop_due(&mut self, now: Instant) -> Option<(u32, Instant)> {
+    pub fn pop_due(&mut self, now: Instant) -> Option<(u32, Instant)> {
         // Each turn but the last moves ids to a lower level.
         let mut bound = Bound::of(LEVELS);
         loop {

@@ -99,7 +99,7 @@ impl Ticks {
     /// True if this point lies before `other`, given that they are less than 2^31 ticks apart.
     #[inline]
     #[must_use]
-    pub(crate) const fn is_before(self, other: Self) -> bool {
+    pub const fn is_before(self, other: Self) -> bool {
         self.since(other).0.cast_signed() < 0
     }
 
@@ -183,7 +183,7 @@ impl CodelParams {
     /// arbitrary or stays zero for ever. Without this option the start of the step is first brought
     /// into range.
     #[must_use]
-    pub(crate) const fn with_strict_linux(mut self, strict: bool) -> Self {
+    pub const fn with_strict_linux(mut self, strict: bool) -> Self {
         self.strict_linux = strict;
         self
     }

@@ -117,7 +117,7 @@ impl Schedule {
     }
     /// Sets the longest frame of each class, bytes with the link header; `u32::MAX` for no bound.
     #[must_use]
-    pub(crate) const fn with_frames(mut self, frames: [u32; CLASSES_MAX]) -> Self {
+    pub const fn with_frames(mut self, frames: [u32; CLASSES_MAX]) -> Self {
         self.frames = frames;
         self
     }

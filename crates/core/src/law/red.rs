@@ -346,7 +346,7 @@ impl RedState {
     /// Updates the average for a packet that arrives at a queue of length `queue`, without that
     /// packet, and decides about it.
     #[inline]
-    pub(crate) fn on_arrival(&mut self, p: &RedParams, queue: u64, now: Instant, rng: &mut Rng) -> RedAction {
+    pub fn on_arrival(&mut self, p: &RedParams, queue: u64, now: Instant, rng: &mut Rng) -> RedAction {
         self.learn(p, queue, now);
         self.action(p, rng)
     }

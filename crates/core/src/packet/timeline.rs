@@ -111,7 +111,7 @@ impl Timeline {
 
     /// Takes the first packet whose deadline is `now` or earlier.
     #[inline]
-    pub(crate) fn pop_due(&mut self, pool: &Pool, now: Instant) -> Option<Pkt> {
+    pub fn pop_due(&mut self, pool: &Pool, now: Instant) -> Option<Pkt> {
         let (at, _) = self.wheel.pop_due(now)?;
         self.take(at, pool)
     }

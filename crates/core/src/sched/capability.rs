@@ -63,7 +63,7 @@ pub trait Classes {
 /// Returns the answer of a qdisc with this handle to the result of its filters: a class, or no
 /// class (`None`). It takes the class's minor number, whatever its major. Without a class, the kind
 /// chooses by its own rule.
-pub(crate) fn classify_by_minor(class: Option<ClassId>, own: Handle) -> Classified {
+pub fn classify_by_minor(class: Option<ClassId>, own: Handle) -> Classified {
     Classified::Final(
         class.map_or(FilterOutcome::Nothing, |c| FilterOutcome::Class(Handle::new(own.major(), c.minor()))),
     )

@@ -157,7 +157,7 @@ impl Cx {
     /// Drops, during a change, the packet that a peek has taken out of the qdisc, if there is one.
     /// It is the oldest that a qdisc above its new limit has to drop. Returns true if it was there:
     /// the qdisc then holds it no longer.
-    pub(crate) fn purge_peeked(&mut self) -> bool {
+    pub fn purge_peeked(&mut self) -> bool {
         let Some(p) = self.peeked.pop_front(&self.pool) else { return false };
         self.drop(p, DropReason::Purged);
         true
@@ -166,7 +166,7 @@ impl Cx {
     /// True while one tree is swapped for another, under load: packets of removed qdiscs are set
     /// aside and queued again. A kind that is changed then keeps state that a change would
     /// otherwise renew, such as tokens.
-    pub(crate) const fn swapping(&self) -> bool {
+    pub const fn swapping(&self) -> bool {
         self.aside.is_on()
     }
 

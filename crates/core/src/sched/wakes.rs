@@ -19,7 +19,7 @@ impl Wakes {
     /// Notes that a class will have a packet at `t`, while another class has one now. If that one
     /// has to wait for a shaper above, `t` may be the time to ask again: the packet that is ready
     /// then may be smaller, and leave at once.
-    pub(crate) fn may_be_ready(&mut self, t: Instant, why: WakeReason) {
+    pub fn may_be_ready(&mut self, t: Instant, why: WakeReason) {
         if self.earlier.is_none_or(|(u, _)| t < u) {
             self.earlier = Some((t, why));
         }

@@ -161,7 +161,7 @@ impl PackedWheel {
 
     /// Removes and returns the earliest id that is due at `now`, with its deadline.
     #[inline]
-    pub(crate) fn pop_due(&mut self, now: Instant) -> Option<(u32, Instant)> {
+    pub fn pop_due(&mut self, now: Instant) -> Option<(u32, Instant)> {
         // Each turn but the last moves ids to a lower level.
         let mut bound = Bound::of(LEVELS);
         loop {

@@ -200,7 +200,7 @@ impl FlowMode {
         }
     }
     /// True if the five-tuple makes a flow.
-    pub(crate) const fn tells_flows(self) -> bool {
+    pub const fn tells_flows(self) -> bool {
         self.bits().0
     }
     /// Returns true for each side on which hosts share turns: sources, destinations.

@@ -532,7 +532,7 @@ impl Config {
 
     /// True if queues that have parameters share one average: if two of them have the same
     /// priority.
-    pub(crate) fn shares_average(&self) -> bool {
+    pub fn shares_average(&self) -> bool {
         let alike = |at: usize, prio: u8| self.queues[at + 1..].iter().any(|(_, other)| other.prio == prio);
         self.grio && self.queues.iter().enumerate().any(|(at, (_, queue))| alike(at, queue.prio))
     }

@@ -43,7 +43,7 @@ impl Red {
         self.flows[slot as usize] = RedState::new(&self.params, now);
     }
     /// Decides about a packet that comes to the flow in this slot, in which `bytes` wait.
-    pub(crate) fn on_arrival(&mut self, slot: u32, bytes: u64, cx: &mut Cx) -> RedAction {
+    pub fn on_arrival(&mut self, slot: u32, bytes: u64, cx: &mut Cx) -> RedAction {
         self.flows[slot as usize].on_arrival(&self.params, bytes, cx.now, &mut cx.rng)
     }
     /// True if a mark may replace a drop.
