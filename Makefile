@@ -120,11 +120,9 @@ test: setup
 
 # No verdict may hang on the speed of the machine.
 RUNS ?= 3
-# The loops have a session of their own, as those of another user would: where the kernel schedules by sessions
-# (sched_autogroup_enabled), they leave the suite half of the machine.
 test-loaded: setup
-	@setsid sh -c 'for i in 1 2 3 4 5 6 7 8; do while :; do :; done & done; wait' & loops=$$!; \
-	trap 'kill -- -$$loops' EXIT INT TERM; \
+	@loops=""; trap 'kill $$loops' EXIT; \
+	for i in 1 2 3 4 5 6 7 8; do (while :; do :; done) & loops="$$loops $$!"; done; \
 	for run in $$(seq $(RUNS)); do cargo xtask test || exit; done
 
 # NAME chooses mutants by the beginning of their names: make mutants NAME=dql

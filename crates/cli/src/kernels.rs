@@ -19,7 +19,7 @@ pub struct Chosen {
 }
 
 /// The program that hosts boot, if there is one. Its process 1 is this program.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Kernels(Option<Program>);
 
 impl Kernels {

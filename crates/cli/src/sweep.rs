@@ -90,9 +90,9 @@ pub fn main(args: Args) -> Result<(), Failure> {
     let stem = args.file.file_stem().filter(|stem| *stem != "-").unwrap_or("sweep".as_ref());
     let place = args.out.join(stem);
     let file = |end: &str| PathBuf::from(format!("{}-{}-of-{of}.{end}", place.display(), at + 1));
-    let kernels = Kernels::find(args.kernel)?;
-    let mut identity = sweep.identity();
+    let (mut kernels, mut identity) = (Kernels::default(), sweep.identity());
     if sweep.has_kernels() {
+        kernels = Kernels::find(args.kernel)?;
         identity["kernel"] = kernels.identity();
     }
     let (table, identity) = (file("parquet"), identity.to_string());
@@ -149,16 +149,14 @@ fn perform(
     journal: &mut Journal,
 ) -> Result<(), Failure> {
     let mut bar = Bar::new((done + missing.len()) as u64);
-    let cpus = cpu::allowed();
+    // Each run keeps to one processor with its kernels.
+    let cpus = if sweep.has_kernels() { cpu::allowed() } else { Vec::new() };
     let (left, stop) = (Mutex::new(missing.iter()), AtomicBool::new(false));
     let next = || left.lock().unwrap_or_else(std::sync::PoisonError::into_inner).next().copied();
     let (send, results) = mpsc::channel();
     let outcome = thread::scope(|scope| {
         let work = |at: usize, send: mpsc::Sender<_>| {
-            if sweep.has_kernels()
-                && let Some(cpu) = cpus.get(at % cpus.len().max(1))
-            {
-                // Each run keeps to one processor with its kernels.
+            if let Some(cpu) = cpus.get(at % cpus.len().max(1)) {
                 let _ = cpu::pin(*cpu);
             }
             while let Some(run) = next().filter(|_| !stop.load(Ordering::Relaxed)) {

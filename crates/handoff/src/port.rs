@@ -272,6 +272,9 @@ impl<D: TxQueue> Sender<D> {
     /// the burst. Packets in a row for one queue go in one turn of it ([`Queue::send_burst`]). The
     /// burst ends at the first packet that finds no room; that one comes back, and `Meta::queue`
     /// names its queue. Returns the number of packets sent before it, and that packet.
+    ///
+    /// With several queues, packets go to a list one by one: how many in a row are for one queue is
+    /// known only at the next of another.
     pub fn send_burst(
         &mut self,
         packets: &mut (impl Iterator<Item = (D::Frame, Meta)> + ?Sized),

@@ -79,7 +79,7 @@ macro_rules! numbers {
         }
     )* };
 }
-numbers!(u16 u32 u64);
+numbers!(u8 u16 u32 u64);
 
 impl Number for bool {
     fn of(number: u64) -> Self {

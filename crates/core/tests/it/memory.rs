@@ -2,7 +2,7 @@
 
 use txweir_core::base::env::Env;
 use txweir_core::classify::filter::flower::Field;
-use txweir_core::classify::filter::{Existence, Filters, Flower, Goal, Named, Rule};
+use txweir_core::classify::filter::{Existence, Filters, Flower, Fw, Goal, Named, Rule};
 use txweir_core::path::tree::Tree;
 use txweir_core::sched::cx::Cx;
 use txweir_core::text::error::Reason;
@@ -138,6 +138,18 @@ fn filters(count: u32) -> Box<dyn std::any::Any> {
     Box::new(filters)
 }
 
+/// Makes fw filters of one priority.
+fn marks(count: u32) -> Box<dyn std::any::Any> {
+    let mut filters = Filters::new();
+    let block = filters.add_block();
+    for mark in 1..=count {
+        let named = Named { prio: Some(1), protocol: Some(3), handle: Some(mark), ..Named::default() };
+        let goal = Goal { class: Handle(0x1_0001), ..Goal::default() };
+        filters.put(block, named, &Rule::Fw(Fw::default()), &goal, Existence::Add, Instant::ZERO).unwrap();
+    }
+    Box::new(filters)
+}
+
 /// The bytes of a flow, a class, a filter, an idle qdisc and room for a packet, as the allocator
 /// counts them, are at most those of `docs/BENCHMARKS.md`. Where a table doubles, the figure is the
 /// mean of the two sizes.
@@ -160,7 +172,7 @@ fn what_one_more_takes() {
             Box::new((0..n).map(make).collect::<Vec<_>>())
         }
     };
-    let rows: [(&str, i64, i64); 12] = [
+    let rows: [(&str, i64, i64); 13] = [
         ("flow of fq_codel", each(flows("fq_codel", "flows"), 1024, 65_536), BYTES[0]),
         ("flow of fq_pie", each(flows("fq_pie", "flows"), 1024, 65_536), BYTES[1]),
         ("flow of fq", each(flows("fq", "orphan_mask"), 1023, 65_535), BYTES[2]),
@@ -169,6 +181,7 @@ fn what_one_more_takes() {
         ("class of hfsc", each(classes("hfsc", "ls m2 1mbit"), 128, 8192), BYTES[5]),
         ("class of qfq", each(classes("qfq", ""), 128, 8192), BYTES[11]),
         ("filter of flower", each(filters, 128, 8192), BYTES[6]),
+        ("filter of fw", each(marks, 128, 8192), BYTES[12]),
         ("path with an idle pfifo", each(idle("pfifo"), 1, 101), BYTES[7]),
         ("path with an idle fq_codel", each(idle("fq_codel"), 1, 101), BYTES[8]),
         ("path with an idle cake", each(idle("cake"), 1, 101), BYTES[9]),
@@ -195,5 +208,5 @@ fn what_one_more_takes() {
     }
 }
 
-/// The greatest figures of `what_one_more_takes`, in its order; qfq is the last.
-const BYTES: [i64; 12] = [80, 136, 80, 380, 648, 1516, 144, 3080, 3376, 4968, 72, 568];
+/// The greatest figures of `what_one_more_takes`, in its order; qfq and fw are the last.
+const BYTES: [i64; 13] = [80, 136, 80, 380, 648, 1516, 144, 3080, 3376, 4968, 72, 568, 193];

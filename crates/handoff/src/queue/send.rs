@@ -68,6 +68,10 @@ impl<D: TxQueue> Queue<D> {
     /// first packet that finds no room, or once another thread has the queue and the list is full;
     /// that packet comes back. Returns the number of packets sent, and the packet that came back.
     ///
+    /// While another thread has the queue, packets go to the list in steps of up to 32, as many as
+    /// the iterator's size hint promises. Packets that others list meanwhile wait behind a step, so
+    /// that the iterator should not wait for anything.
+    ///
     /// The fate of each packet of a burst is not returned; counters have it.
     #[inline]
     pub fn send_burst(
