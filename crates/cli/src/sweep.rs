@@ -140,6 +140,10 @@ fn list(sweep: &Sweep, runs: &[u64]) -> Result<(), Failure> {
 }
 
 /// Performs the runs that are missing, several at once, and writes each into the journal.
+///
+/// # Errors
+/// The failure of the first run, by its number, that fails: a run that was begun is ended, and
+/// those before it were begun earlier.
 fn perform(
     sweep: &Sweep,
     kernels: &Kernels,
@@ -152,14 +156,17 @@ fn perform(
     // Each run keeps to one processor with its kernels.
     let cpus = if sweep.has_kernels() { cpu::allowed() } else { Vec::new() };
     let (left, stop) = (Mutex::new(missing.iter()), AtomicBool::new(false));
-    let next = || left.lock().unwrap_or_else(std::sync::PoisonError::into_inner).next().copied();
+    let next = || {
+        let mut left = left.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        if stop.load(Ordering::Relaxed) { None } else { left.next().copied() }
+    };
     let (send, results) = mpsc::channel();
     let outcome = thread::scope(|scope| {
         let work = |at: usize, send: mpsc::Sender<_>| {
             if let Some(cpu) = cpus.get(at % cpus.len().max(1)) {
                 let _ = cpu::pin(*cpu);
             }
-            while let Some(run) = next().filter(|_| !stop.load(Ordering::Relaxed)) {
+            while let Some(run) = next() {
                 if send.send((run, one(sweep, run, kernels))).is_err() {
                     return;
                 }
@@ -172,18 +179,18 @@ fn perform(
             })
             .collect();
         drop(send);
-        let mut outcome = Ok(());
+        let mut failed: Option<(u64, Failure)> = None;
         for (so_far, (run, result)) in (done as u64 + 1..).zip(results) {
-            outcome = outcome.and(result.and_then(|rows| journal.add(run, &rows)));
-            if outcome.is_err() {
+            if let Err(e) = result.and_then(|rows| journal.add(run, &rows)) {
                 stop.store(true, Ordering::Relaxed);
+                failed = failed.filter(|(first, _)| *first < run).or(Some((run, e)));
             }
             bar.at(so_far);
         }
         for worker in workers {
             worker.join().unwrap_or_else(|panic| resume_unwind(panic));
         }
-        outcome
+        failed.map_or(Ok(()), |(_, e)| Err(e))
     });
     bar.end();
     outcome

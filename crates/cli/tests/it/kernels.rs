@@ -102,33 +102,49 @@ fn a_kernel_sends_as_the_stack_of_the_lab() {
     }
 }
 
+/// Sweeps sizes of the requests of hosts with kernels, into `out` below a folder.
+fn sweep(folder: &Path, out: &str, kernel: Option<&Path>, more: &[&str]) -> (bool, String) {
+    let file = folder.join("scenario.toml");
+    fs::write(&file, scenario("linux", "cubic", "fq_codel")).expect("write a scenario");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_txweir"));
+    command.env_remove("TXWEIR_KERNEL").args(["lab", "sweep"]).arg(&file).args(more);
+    command.arg("--out").arg(folder.join(out));
+    command.args(kernel.into_iter().flat_map(|kernel| [Path::new("--kernel"), kernel]));
+    let done = command.output().expect("run");
+    (done.status.success(), String::from_utf8(done.stderr).expect("text"))
+}
+
 /// Runs of a sweep have kernels of their own: their table depends on no other run, and belongs to
 /// the kernel that made it.
 #[test]
 fn a_sweep_boots_kernels_for_each_run() {
     let kernel = kernel_or_skip!();
     let folder = Folder::new("sweep");
-    let file = folder.0.join("scenario.toml");
-    fs::write(&file, scenario("linux", "cubic", "fq_codel")).expect("write a scenario");
-    let sweep = |out: &str, kernel: Option<&Path>, more: &[&str]| {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_txweir"));
-        command.env_remove("TXWEIR_KERNEL").args(["lab", "sweep"]).arg(&file).args(more);
-        command.args(["--over", "ping.size=100,1000", "--out"]).arg(folder.0.join(out));
-        command.args(kernel.into_iter().flat_map(|kernel| [Path::new("--kernel"), kernel]));
-        let done = command.output().expect("run");
-        (done.status.success(), String::from_utf8(done.stderr).expect("text"))
+    let sweep = |out: &str, kernel: Option<&Path>, jobs: &str| {
+        sweep(&folder.0, out, kernel, &["--over", "ping.size=100,1000", "--jobs", jobs])
     };
     let table = |out: &str| fs::read(folder.0.join(out).join("scenario-1-of-1.parquet")).expect("a table");
-    assert_eq!(sweep("two", Some(&kernel), &["--jobs", "2"]), (true, String::new()));
-    assert_eq!(sweep("one", Some(&kernel), &["--jobs", "1"]), (true, String::new()));
+    assert_eq!(sweep("two", Some(&kernel), "2"), (true, String::new()));
+    assert_eq!(sweep("one", Some(&kernel), "1"), (true, String::new()));
     assert!(table("one") == table("two"), "the tables differ");
-    let (done, said) = sweep("one", None, &[]);
+    let (done, said) = sweep("one", None, "1");
     assert!(!done && said.contains("given the results of another sweep"), "{said}");
-    let (done, said) = sweep("none", None, &[]);
-    assert!(!done && said.contains("run 0 (ping.size=100): host a: no kernel is given"), "{said}");
-    let left: Vec<_> = fs::read_dir(folder.0.join("none")).expect("a folder").collect();
-    let is_table = |file: &fs::DirEntry| file.path().extension().is_some_and(|end| end == "parquet");
-    assert!(!left.iter().flatten().any(is_table), "{left:?}");
+}
+
+/// Of runs that fail, the first by its number is told, whichever ends first; there is no table.
+#[test]
+fn the_first_run_that_fails_is_told() {
+    let folder = Folder::new("first");
+    let words = ["--over", "ping.size=100..107", "--jobs", "8"];
+    for again in 0..20 {
+        let out = format!("{again}");
+        let (done, said) = sweep(&folder.0, &out, None, &words);
+        let told = said.starts_with("txweir: run 0 (ping.size=100): host a: no kernel is given");
+        assert!(!done && told && said.lines().count() == 1, "{again}: {said}");
+        let left: Vec<_> = fs::read_dir(folder.0.join(out)).expect("a folder").collect();
+        let is_table = |file: &fs::DirEntry| file.path().extension().is_some_and(|end| end == "parquet");
+        assert!(!left.iter().flatten().any(is_table), "{left:?}");
+    }
 }
 
 /// A file that is no kernel is refused with its name, and nothing stays behind.
