@@ -63,8 +63,7 @@ impl Bits {
         self.words.last().is_none_or(|top| *top == 0)
     }
     /// True if `i` is a member.
-    #[cfg(test)]
-    pub fn has(&self, i: usize) -> bool {
+    pub(crate) fn has(&self, i: usize) -> bool {
         i < self.capacity() && self.words[i >> 6] & (1 << (i & 63)) != 0
     }
     /// Adds `i`.
@@ -123,44 +122,6 @@ impl Bits {
         }
         Some(i)
     }
-    /// Inserts a new number `i`, which is no member: members from `i` on move up by one. The
-    /// capacity must suffice.
-    pub(crate) fn shift_up(&mut self, i: usize) {
-        let mut carry = 0;
-        for w in i >> 6..usize::from(self.start[1]) {
-            let at = if w == i >> 6 { i & 63 } else { 0 };
-            let below = (1u64 << at) - 1;
-            let word = self.words[w];
-            self.words[w] = word & below | (word & !below) << 1 | carry << at;
-            carry = word >> 63;
-        }
-        self.sum_up();
-    }
-    /// Removes the number `i`: members behind it move down by one.
-    pub(crate) fn shift_down(&mut self, i: usize) {
-        let words = usize::from(self.start[1]);
-        for w in i >> 6..words {
-            let at = if w == i >> 6 { i & 63 } else { 0 };
-            let below = (1u64 << at) - 1;
-            let first_behind = if w + 1 < words { self.words[w + 1] & 1 } else { 0 };
-            let word = self.words[w];
-            self.words[w] = word & below | (word >> 1) & !below | first_behind << 63;
-        }
-        self.sum_up();
-    }
-
-    /// Recomputes the upper levels.
-    fn sum_up(&mut self) {
-        for level in 1..LEVELS {
-            let (from, to, end) = (self.start[level - 1], self.start[level], self.start[level + 1]);
-            for w in 0..usize::from(end - to) {
-                let below = usize::from(from) + w * 64;
-                let until = (below + 64).min(usize::from(to));
-                let bit = |(b, word): (usize, &u64)| u64::from(*word != 0) << b;
-                self.words[usize::from(to) + w] = self.words[below..until].iter().enumerate().map(bit).sum();
-            }
-        }
-    }
 }
 
 #[cfg(test)]
@@ -175,8 +136,6 @@ mod tests {
     enum Op {
         Set(usize),
         Clear(usize),
-        Up(usize),
-        Down(usize),
     }
 
     fn number() -> impl Strategy<Value = usize> {
@@ -187,8 +146,6 @@ mod tests {
         prop_oneof![
             4 => number().prop_map(Op::Set),
             2 => number().prop_map(Op::Clear),
-            1 => number().prop_map(Op::Up),
-            1 => number().prop_map(Op::Down),
         ]
     }
 
@@ -206,23 +163,13 @@ mod tests {
             for op in ops {
                 match op {
                     Op::Set(i) => {
-                        bits.reserve(i + 2);
+                        bits.reserve(i + 1);
                         bits.set(i);
                         model.insert(i);
                     }
                     Op::Clear(i) => {
                         bits.clear(i);
                         model.remove(&i);
-                    }
-                    Op::Up(i) if model.last().is_none_or(|last| last + 1 < bits.capacity()) => {
-                        bits.shift_up(i);
-                        model = model.iter().map(|m| m + usize::from(*m >= i)).collect();
-                    }
-                    Op::Up(_) => {}
-                    Op::Down(i) => {
-                        bits.shift_down(i);
-                        model.remove(&i);
-                        model = model.iter().map(|m| m - usize::from(*m > i)).collect();
                     }
                 }
                 prop_assert_eq!(bits.is_empty(), model.is_empty());

@@ -20,17 +20,19 @@
 //!
 //! **Cost.** To find a leaf takes a step for each level of the tree (16-bit sets, see
 //! [`super::bits`]); so does a charge. A class that becomes due is O(1) ([`crate::base::wheel`]),
-//! once between two packets of its own. No cost grows with the number of classes, except the
-//! addition of a class, which moves its later siblings.
+//! once between two packets of its own. No cost of a packet grows with the number of classes. The
+//! addition or removal of a class moves those of its siblings that stand between it and the last
+//! such change (`siblings`).
 //!
 //! **Memory.** 128 bytes for each class (two cache lines), 32 of numbers that few packets touch, 24
-//! of the wheel, four for each minor number; for a class with classes below 280 and two bytes for
-//! each of them; bits for each row and feed in use.
+//! of the wheel, four for each minor number; for a class with classes below 300 and at most four
+//! bytes for each of them; bits for each row and feed in use.
 
 mod classes;
 mod ladder;
 mod leases;
 mod rows;
+mod siblings;
 mod waits;
 
 use super::bucket::{Sizing, TICK_NS, to_i64};

@@ -541,7 +541,7 @@ impl Classful for Htb {
     fn may_delete(&self, class: Object, minor: u16) -> Result<(), ConfigError> {
         match self.law.classes().slot(minor) {
             Some(i) if !self.law.classes().is_leaf(i) => {
-                let below = self.law.classes().children(i).len();
+                let below = self.law.classes().children_len(i);
                 let err = conflict(class, "a class without classes below", &format!("{below} of them"));
                 Err(err.hint("delete those first"))
             }
@@ -594,7 +594,6 @@ impl Htb {
             values: &values,
         });
         for child in self.law.classes().children(slot) {
-            let child = usize::from(*child);
             self.list_below(self.law.classes().minor(child), child, f);
         }
     }

@@ -2,11 +2,11 @@
 
 use alloc::vec::Vec;
 
-use super::{LEVELS, NONE, OUT, PRIOS, Shape, Shown};
+use super::siblings::Siblings;
+use super::{LEVELS, NONE, OUT, Shape, Shown};
 use crate::base::link::LinkLayer;
 use crate::base::time::Instant;
 use crate::base::units::RateMul;
-use crate::law::bits::Bits;
 use crate::law::bucket::TICK_NS;
 use crate::law::minors::Minors;
 
@@ -42,7 +42,7 @@ pub(super) struct Hot {
     pub(super) mpu: u16,
     pub(super) parent: u16,
     pub(super) minor: u16,
-    /// Index among the siblings.
+    /// Index among the siblings ([`Siblings`]).
     pub(super) rank: u16,
     /// Index into `inner`, if the class has classes below.
     pub(super) inner: u16,
@@ -69,15 +69,6 @@ pub(super) struct Cold {
     pub(super) prio: u8,
 }
 
-/// Additional part of a class with classes below.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Inner {
-    /// Slots, by minor number.
-    pub(super) children: Vec<u16>,
-    /// For each priority, the ranks of the children that may borrow and have packets.
-    pub(super) feeds: [Bits; PRIOS],
-}
-
 /// Turn in a feed: a member; or `NONE`, and then the first member from a minor number on.
 #[derive(Clone, Copy)]
 pub(super) struct Turn {
@@ -102,7 +93,8 @@ pub(super) const NO_TURN: u32 = Turn { at: NONE, from: 0 }.bits();
 pub(crate) struct Classes {
     pub(super) hot: Vec<Hot>,
     pub(super) cold: Vec<Cold>,
-    pub(super) inner: Vec<Inner>,
+    /// Those below each class that has any.
+    pub(super) inner: Vec<Siblings>,
     free: Vec<u16>,
     free_inner: Vec<u16>,
     minors: Minors,
@@ -142,9 +134,17 @@ impl Classes {
     pub fn is_leaf(&self, i: usize) -> bool {
         self.hot[i].level == 0
     }
-    /// Returns the slots of the classes below, by minor number.
-    pub fn children(&self, i: usize) -> &[u16] {
-        self.inner.get(usize::from(self.hot[i].inner)).map_or(&[], |inner| &inner.children)
+    /// Returns the classes below, if there are any.
+    fn below(&self, i: usize) -> Option<&Siblings> {
+        self.inner.get(usize::from(self.hot[i].inner))
+    }
+    /// Returns the number of classes just below.
+    pub(crate) fn children_len(&self, i: usize) -> usize {
+        self.below(i).map_or(0, Siblings::len)
+    }
+    /// Returns the slots of the classes just below, by minor number.
+    pub fn children(&self, i: usize) -> impl Iterator<Item = usize> + '_ {
+        self.below(i).into_iter().flat_map(Siblings::iter)
     }
     /// True if a class below this one would be too deep.
     pub(crate) fn is_deepest(&self, i: usize) -> bool {
@@ -193,7 +193,7 @@ impl Classes {
             let above =
                 self.hot.get(usize::from(self.hot[p].parent)).map_or(LEVELS as u8, |above| above.level);
             let inner = self.free_inner.pop().unwrap_or_else(|| {
-                self.inner.push(Inner::default());
+                self.inner.push(Siblings::default());
                 // There are at most as many as classes.
                 (self.inner.len() - 1) as u16
             });
@@ -202,17 +202,7 @@ impl Classes {
             (hot.mode, hot.turns) = (Mode::CanSend, [NO_TURN; LEVELS]);
             self.leaves_by_minor.set(hot.minor, None);
         }
-        let minor = self.hot[i].minor;
-        let inner = &mut self.inner[usize::from(self.hot[p].inner)];
-        let rank = inner.children.partition_point(|c| self.hot[usize::from(*c)].minor < minor);
-        inner.children.insert(rank, i as u16);
-        for at in rank..inner.children.len() {
-            self.hot[usize::from(inner.children[at])].rank = at as u16;
-        }
-        for feed in inner.feeds.iter_mut().filter(|feed| feed.capacity() > 0) {
-            feed.reserve(inner.children.len());
-            feed.shift_up(rank);
-        }
+        self.inner[usize::from(self.hot[p].inner)].insert(&mut self.hot, i);
         self.hot[i].parent = p as u16;
     }
 
@@ -226,15 +216,9 @@ impl Classes {
         // Slots are below `CLASSES_MAX`.
         self.free.push(i as u16);
         let p = usize::from(parent);
-        let inner = usize::from(self.hot.get(p)?.inner);
-        self.inner[inner].children.remove(usize::from(rank));
-        for feed in &mut self.inner[inner].feeds {
-            feed.shift_down(usize::from(rank));
-        }
-        for at in usize::from(rank)..self.inner[inner].children.len() {
-            self.hot[usize::from(self.inner[inner].children[at])].rank = at as u16;
-        }
-        self.inner[inner].children.is_empty().then_some(p)
+        let siblings = &mut self.inner[usize::from(self.hot.get(p)?.inner)];
+        siblings.remove(&mut self.hot, usize::from(rank));
+        (siblings.len() == 0).then_some(p)
     }
 
     /// Makes a class that has none below a leaf again.
@@ -278,7 +262,7 @@ impl Classes {
     }
 }
 
-fn vacant() -> Hot {
+pub(super) fn vacant() -> Hot {
     let rate = RateMul::new(crate::base::units::Rate(1));
     Hot {
         tokens: 0,

@@ -72,8 +72,7 @@ impl Ladder {
             let Hot { level, minor, parent, .. } = self.classes.hot[at];
             self.rows.reserve(level, prio, minor);
             let Some(above) = self.classes.hot.get(usize::from(parent)) else { return };
-            let inner = &mut self.classes.inner[usize::from(above.inner)];
-            inner.feeds[prio].reserve(inner.children.len());
+            self.classes.inner[usize::from(above.inner)].make_room(prio);
             at = usize::from(parent);
         }
     }
@@ -246,16 +245,15 @@ impl Ladder {
             None => self.rows.next(level, prio, from).and_then(|m| self.classes.slot(m as u16)),
             Some(hot) => {
                 let inner = &self.classes.inner[usize::from(hot.inner)];
-                inner.feeds[prio].next(from).map(|rank| usize::from(inner.children[rank]))
+                inner.feeds[prio].next(from).map(|rank| inner.at(rank))
             }
         };
         found.map_or(NONE, |i| i as u16)
     }
     /// Returns the first member of a feed from a minor number on.
     fn member_from(&self, at: u16, prio: usize, minor: u16) -> u16 {
-        let children = &self.classes.inner[usize::from(self.classes.hot[usize::from(at)].inner)].children;
-        let rank = children.partition_point(|c| self.classes.hot[usize::from(*c)].minor < minor);
-        self.member(at, 0, prio, rank)
+        let siblings = &self.classes.inner[usize::from(self.classes.hot[usize::from(at)].inner)];
+        self.member(at, 0, prio, siblings.rank_from(&self.classes.hot, minor))
     }
     /// Gives the turn to the next member, or at the end to none.
     #[inline(never)]
