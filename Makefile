@@ -224,6 +224,9 @@ PORTABLE := handoff,lint,quinn,smoltcp,udp
 lint:
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --locked -- --deny warnings
+	@# The crates that can do without most kinds, without them.
+	cargo clippy --package txweir-core --package txweir-tc --package txweir-handoff --package txweir \
+	  --no-default-features --lib --locked -- --deny warnings
 	RUSTDOCFLAGS="--deny warnings" cargo doc --workspace --lib --no-deps --all-features --locked --quiet
 	cargo xtask tidy
 	@# Licences, bans, sources, advisories; cargo-deny is installed once, into a cache.

@@ -19,6 +19,9 @@
 
 #![no_std]
 #![forbid(unsafe_code)]
+#![cfg_attr(docsrs, feature(doc_cfg))]
+// The parts that all kinds share have functions that only those of the feature call.
+#![cfg_attr(not(feature = "kinds"), allow(dead_code, unused_imports))]
 
 extern crate alloc;
 #[cfg(any(test, doctest))]

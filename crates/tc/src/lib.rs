@@ -27,6 +27,9 @@
 //! No I/O, no panic on any text.
 
 #![forbid(unsafe_code)]
+#![cfg_attr(docsrs, feature(doc_cfg))]
+// The parts that all kinds share have functions that only those of the feature call.
+#![cfg_attr(not(feature = "kinds"), allow(dead_code, unused_imports))]
 
 mod action;
 pub mod ast;

@@ -6,20 +6,26 @@
 
 mod cake;
 mod class;
+#[cfg(feature = "kinds")]
 mod dualpi2;
 mod etf;
 mod fq;
 mod fq_codel;
+#[cfg(feature = "kinds")]
 mod gred;
+#[cfg(feature = "kinds")]
 mod htb;
 mod made;
 pub mod measured;
+#[cfg(feature = "kinds")]
 mod netem;
 mod number;
 mod queues;
 mod reasons;
+#[cfg(feature = "kinds")]
 mod red;
 mod sfb;
+#[cfg(feature = "kinds")]
 mod sfq;
 mod stab;
 mod taprio;
@@ -27,6 +33,7 @@ mod tbf;
 
 use std::fmt::Write;
 
+#[cfg(feature = "kinds")]
 use txweir_core::law::curve::Curve;
 use txweir_core::packet::pool::Pool;
 use txweir_core::path::tree::Place;
@@ -308,6 +315,7 @@ fn write_stats(out: &mut String, node: &Node, below: Below<'_, '_>, form: &Form)
             out.push_str(&fq::counters_text(node.qdisc()));
             return Ok(());
         }
+        #[cfg(feature = "kinds")]
         "dualpi2" => {
             out.push_str(&dualpi2::counters_text(node.qdisc()));
             return Ok(());
@@ -372,6 +380,7 @@ fn book_object(o: Object, b: &Books) -> Object {
 fn counters(o: Object, qdisc: &dyn Qdisc) -> Object {
     match qdisc.spec().kind {
         "fq" => return fq::counters_json(o, qdisc),
+        #[cfg(feature = "kinds")]
         "dualpi2" => return dualpi2::counters_json(o, qdisc),
         _ => {}
     }
@@ -412,19 +421,26 @@ fn part(n: u64) -> String {
 /// Returns the options as tc prints them.
 fn options(qdisc: &dyn Qdisc, form: &Form) -> Vec<Printed> {
     match qdisc.spec().kind {
+        #[cfg(feature = "kinds")]
         "dualpi2" => return dualpi2::options(qdisc, form),
         "fq" => return fq::options(qdisc, form),
         "fq_codel" => return fq_codel::options(qdisc, form),
+        #[cfg(feature = "kinds")]
         "gred" => return gred::options(qdisc, form),
+        #[cfg(feature = "kinds")]
         "htb" => return htb::options(qdisc, form),
+        #[cfg(feature = "kinds")]
         "netem" => return netem::options(qdisc, form),
+        #[cfg(feature = "kinds")]
         "red" => return red::options(qdisc, form, &Bytes),
+        #[cfg(feature = "kinds")]
         "choke" => return red::options(qdisc, form, &|n| Packets(u32::try_from(n).unwrap_or(u32::MAX))),
         "etf" => return etf::options(qdisc),
         // tc prints none of plug's.
         "plug" => return Vec::new(),
         "cake" | "cake_mq" => return cake::options(qdisc, form),
         "sfb" => return sfb::options(qdisc),
+        #[cfg(feature = "kinds")]
         "sfq" => return sfq::options(qdisc, form),
         "mqprio" => return queues::options(qdisc, form),
         "taprio" => return taprio::options(qdisc),
@@ -474,6 +490,7 @@ fn option(o: &Shown<'_>, form: &Form) -> Option<Printed> {
         (true, _) => Printed { key, text: o.word.map(String::from), json: Some(json) },
         (false, Json::Uint(n)) if o.param.quantity == Quantity::Rate => rate(key, Rate(*n), form),
         (false, Json::Uint(us)) if o.param.quantity == Quantity::Time => time(key, *us),
+        #[cfg(feature = "kinds")]
         (false, Json::Members(parts)) if o.param.expected == Curve::EXPECTED => {
             Printed { key, text: Some(curve(key, parts, form)), json: Some(json) }
         }
@@ -482,6 +499,7 @@ fn option(o: &Shown<'_>, form: &Form) -> Option<Printed> {
 }
 
 /// Returns a service curve as tc prints it.
+#[cfg(feature = "kinds")]
 fn curve(key: &str, parts: &[(&'static str, Json)], form: &Form) -> String {
     parts.iter().fold(key.into(), |text: String, (part, value)| match value {
         Json::Uint(us) if *part == "d" => format!("{text} {part} {}", time_text(*us)),

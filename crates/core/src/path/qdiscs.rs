@@ -23,7 +23,7 @@ pub use shares::{EachCopy, Sharing};
 
 use crate::path::tree::{Place, Tree, Whole, default_root, names, tables};
 use crate::path::trees::{Spot, Trees};
-use crate::qdisc::{cake_mq, leaf, mq, mqprio};
+use crate::qdisc::{leaf, mq, mqprio};
 use crate::sched::cx::Cx;
 use crate::sched::erased::Qdisc;
 use crate::sched::node::Node;
@@ -479,7 +479,7 @@ fn no_packets() -> ConfigError {
 
 /// True if a root of this kind only stands for the qdiscs of each queue.
 pub(super) fn stands_for_queues(kind: &str) -> bool {
-    [mq::KIND, mqprio::KIND, cake_mq::KIND].contains(&kind)
+    [mq::KIND, mqprio::KIND, "cake_mq"].contains(&kind)
 }
 
 /// Returns the default qdisc of a class of `owner`.

@@ -4,7 +4,9 @@
 pub mod attribute;
 pub mod chance;
 pub mod error;
+#[cfg(feature = "kinds")]
 mod gain;
+#[cfg(feature = "kinds")]
 pub mod impairment;
 mod link;
 pub mod params;

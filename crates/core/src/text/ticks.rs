@@ -1,6 +1,8 @@
 //! Times that a law counts in ticks of its own.
 
-use crate::law::{codel, pie};
+use crate::law::codel;
+#[cfg(feature = "kinds")]
+use crate::law::pie;
 use crate::text::value::{Show, Value};
 
 /// Makes a parameter type of the ticks of a law: read as any time, shown as the time that the ticks
@@ -32,6 +34,7 @@ macro_rules! time_in_ticks {
 time_in_ticks!(codel::Ticks);
 
 // 14.999 ms are 234 359 ticks, and show as 14 998 us, as in tc.
+#[cfg(feature = "kinds")]
 time_in_ticks!(pie::Ticks);
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+#[cfg(feature = "kinds")]
 use txweir_core::law::curve::Curve;
 use txweir_core::text::params::Param;
 use txweir_core::text::value::{Value, Words};
@@ -225,6 +226,7 @@ pub(super) fn write_out(words: &mut [Word], keys: &[&str], params: &[Param]) {
 }
 
 /// Returns the number of words that the value of a parameter takes: one, but for a service curve.
+#[cfg(feature = "kinds")]
 fn words_of_value(param: &Param, words: &[Word]) -> usize {
     if param.expected != Curve::EXPECTED {
         return 1;
@@ -233,6 +235,12 @@ fn words_of_value(param: &Param, words: &[Word]) -> usize {
     // The base of a rate in percent does not matter here.
     let mut words = Words::new(&words).link_rate(Rate(u32::MAX.into()));
     Curve::take(&mut words).map_or(1, |_| words.at())
+}
+
+/// Returns the number of words that the value of a parameter takes.
+#[cfg(not(feature = "kinds"))]
+const fn words_of_value(_: &Param, _: &[Word]) -> usize {
+    1
 }
 
 /// Checks that tc would read the words after the kind. Refusals of the engine alone are left to its

@@ -11,8 +11,10 @@ use txweir_core::sched::spec::ClassShape;
 use txweir_core::text::value::text_of;
 use txweir_core::{Bytes, Handle, Tally};
 
+#[cfg(feature = "kinds")]
+use super::htb;
 use super::measured::Usual;
-use super::{Form, Printed, books, htb, in_order, queues, time_text, write_books};
+use super::{Form, Printed, books, in_order, queues, time_text, write_books};
 use crate::json::Object;
 
 /// The classes that a line asks for.
@@ -210,6 +212,7 @@ fn write_user_class(
     let Tally { packets, bytes } = class.backlog;
     writeln!(out, " backlog {} {packets}p requeues 0", text_of(&Bytes(bytes)))?;
     match (classes.class_spec().kind, class.values) {
+        #[cfg(feature = "kinds")]
         ("htb", _) => write!(out, "{}", htb::class_counters(class)),
         ("hfsc", [period, work, rtwork, level]) => {
             write!(out, " period {period} ")?;
@@ -227,6 +230,7 @@ fn write_user_class(
 
 /// Returns the options of a class as tc prints them.
 fn class_options(classes: &dyn UserClasses, class: &ClassShown<'_>, form: &Form) -> Vec<Printed> {
+    #[cfg(feature = "kinds")]
     if classes.class_spec().kind == "htb" {
         return htb::class_options(classes, class, form);
     }
