@@ -20,7 +20,7 @@ use crate::sched::capability::{FlowShown, classify_by_minor};
 use crate::sched::classful::UserClasses;
 use crate::sched::cx::Cx;
 use crate::sched::discipline::{ChangeRule, Discipline};
-use crate::sched::node::{Account, Class, Node, Peek};
+use crate::sched::node::{Account, Class, Node, Peek, Soon};
 use crate::sched::share::{Share, Wanted};
 use crate::sched::spec::Spec;
 use crate::text::error::{ConfigError, ErrorKind, Object, Reason};
@@ -44,8 +44,8 @@ pub trait Qdisc: Any + Debug + Send + Sync {
     fn classify_result(&self, class: Option<ClassId>, asked: Option<Handle>, own: Handle) -> Classified;
     /// See `Discipline`.
     fn select(&self, m: &Meta, class: Option<ClassId>) -> Option<&Class>;
-    /// See `Discipline`: for each packet of a burst.
-    fn expect(&self, burst: &[Meta], step: u32, account: &Account, pool: &Pool) -> bool;
+    /// See `Discipline`; of a kind with classes, for the class.
+    fn expect(&self, m: &Meta, step: u32, account: &Account, pool: &Pool) -> Soon<'_>;
     /// See `Discipline`; keeps the account of its node.
     fn enqueue(&mut self, p: Pkt, account: &mut Account, cx: &mut Cx);
     /// See `Discipline`; keeps the account of its node. Without a packet, `Wakes::answer` returns
@@ -381,18 +381,18 @@ impl<D: Discipline> Qdisc for Erased<D> {
     fn select(&self, m: &Meta, class: Option<ClassId>) -> Option<&Class> {
         (D::CLASSES.as_ref()?.of)(&self.inner).select(m, class)
     }
-    fn expect(&self, burst: &[Meta], step: u32, account: &Account, pool: &Pool) -> bool {
-        let mut more = false;
-        for m in burst {
-            let class = if D::TAKES_CLASS { account.choice().of(m) } else { None };
-            more |= match &D::CLASSES {
-                Some(classes) => {
-                    (classes.of)(&self.inner).select(m, class).is_some_and(|c| c.expect(m, step, pool))
-                }
-                None => self.inner.expect(m, class, step, pool),
-            };
+    fn expect(&self, m: &Meta, step: u32, account: &Account, pool: &Pool) -> Soon<'_> {
+        let class = if D::TAKES_CLASS { account.choice().of(m) } else { None };
+        let Some(classes) = &D::CLASSES else {
+            return if self.inner.expect(m, class, step, pool) { Soon::More } else { Soon::Nothing };
+        };
+        match (classes.of)(&self.inner).select(m, class) {
+            Some(class) => {
+                txweir_ahead::first_line(class);
+                Soon::Class(class)
+            }
+            None => Soon::Nothing,
         }
-        more
     }
     #[inline]
     fn enqueue(&mut self, p: Pkt, account: &mut Account, cx: &mut Cx) {

@@ -2,6 +2,7 @@
 //! class that a packet names, and the front before it.
 
 mod account;
+mod ahead;
 mod band;
 mod choice;
 mod counted;
@@ -28,6 +29,8 @@ use account::Special;
 use counted::Counted;
 
 pub use account::{Account, Books, Passed};
+pub(crate) use ahead::Ahead;
+pub use ahead::Soon;
 pub use band::BAND_PACKETS;
 pub(crate) use band::share as band_share;
 pub use front::Front;
@@ -44,18 +47,6 @@ pub struct Class {
 }
 
 impl Class {
-    /// Asks for the memory that a packet will touch when it is queued in the class: see
-    /// `Discipline::expect`. The class itself comes first, its qdisc next, and then the steps of
-    /// the qdisc.
-    pub(crate) fn expect(&self, m: &Meta, step: u32, pool: &Pool) -> bool {
-        match step {
-            0 => txweir_ahead::first_line(self),
-            1 => txweir_ahead::value(self.node.qdisc()),
-            _ => return self.node.expect(core::slice::from_ref(m), step - 2, pool),
-        }
-        true
-    }
-
     /// Bytes of a class that has a default qdisc, at most.
     pub const BYTES: u64 = 512;
 }
@@ -184,9 +175,10 @@ impl Node {
         self.counted.account.leave(m);
     }
 
-    /// Asks for the memory that packets will touch when they are queued: see `Discipline::expect`.
-    pub(crate) fn expect(&self, burst: &[Meta], step: u32, pool: &Pool) -> bool {
-        self.counted.qdisc.expect(burst, step, &self.counted.account, pool)
+    /// Asks for memory that a packet will touch when it is queued: see `Discipline::expect`.
+    #[inline]
+    fn expect(&self, m: &Meta, step: u32, pool: &Pool) -> Soon<'_> {
+        self.counted.qdisc.expect(m, step, &self.counted.account, pool)
     }
 
     /// Queues a packet, or drops it or others.

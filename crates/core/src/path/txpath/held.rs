@@ -13,10 +13,10 @@ use crate::packet::route::Candidate;
 use crate::path::device::TxQueue;
 use crate::path::dql::OBJECT_MAX;
 use crate::path::tree::Tree;
-use crate::path::txpath::{Admitted, PathStats, Role, Transmitter};
+use crate::path::txpath::{Admitted, BURST_MAX, PathStats, Role, Transmitter};
 use crate::sched::answer::Verdict;
 use crate::sched::cx::Cx;
-use crate::sched::node::Node;
+use crate::sched::node::{Ahead, Node};
 use crate::sched::trace::{Event, Record};
 
 /// Number of waiting packets from which on memory is asked for ahead: fewer stay in the caches.
@@ -108,16 +108,25 @@ impl<F> Held<F> {
         self.record(Event::Direct, m);
     }
 
-    /// Asks for the memory that these packets will touch, if so many wait, or the tree is so large,
-    /// that the caches do not hold it.
+    /// Asks for the memory that these packets, at most `BURST_MAX`, will touch, if so many wait, or
+    /// the tree is so large, that the caches do not hold it.
     #[inline]
     pub(super) fn expect(&self, burst: &[Meta]) {
         if self.cx.pool.live() < EXPECTS_FROM && self.tree.tables() < EXPECTS_BYTES {
             return;
         }
-        let root = self.tree.root();
-        // Bound: EXPECT_STEPS_MAX.
-        let _ = (0..EXPECT_STEPS_MAX).all(|step| root.expect(burst, step, &self.cx.pool));
+        let mut ahead = [Ahead::Step(self.tree.root(), 0); BURST_MAX];
+        // Bound: EXPECT_STEPS_MAX times BURST_MAX.
+        for _ in 0..EXPECT_STEPS_MAX {
+            let mut more = false;
+            for (m, ahead) in burst.iter().zip(&mut ahead) {
+                *ahead = ahead.ask(m, &self.cx.pool);
+                more |= !matches!(ahead, Ahead::Nothing);
+            }
+            if !more {
+                return;
+            }
+        }
     }
 
     /// Takes a packet into the qdiscs: see `TxPath::submit_with`.
