@@ -18,8 +18,11 @@ const PACKAGE_MAX: u64 = 10 << 20;
 const UNPACKED: &str = "unpacked";
 /// Folder of the program, below that of the packages.
 const PROGRAM: &str = "program";
+/// The page that lists the kinds of a program without the feature `kinds`.
+const PAGE: &str = "docs/embed.md";
 /// The program: the smallest that takes the crate and a policy of tc.
-const MAIN: &str = r#"use txweir::{Admitted, Instant, Meta, PathConfig, TxPath, testing::VecDevice};
+const MAIN: &str = r#"use txweir::core::qdisc::Registry;
+use txweir::{Admitted, Instant, Meta, PathConfig, TxPath, testing::VecDevice};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut device = VecDevice::with_slots(4);
@@ -31,10 +34,12 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     path.reap(Instant::ZERO, &mut device, |_frame| {});
     let _ = path.drain(Instant::ZERO, 64, &mut device);
     println!("sent {:?}", device.sent());
+    let kinds: Vec<&str> = Registry::BUILT_IN.iter().map(|spec| spec.kind).collect();
+    print!("{}", kinds.join(", "));
     Ok(())
 }
 "#;
-/// Its output.
+/// Its first line. The second one has the kinds of qdiscs.
 const SENT: &str = "sent [\"a\", \"b\"]\n";
 
 /// Makes the packages, checks them, and builds the program.
@@ -67,7 +72,20 @@ pub fn run() -> Result<(), String> {
         return Err(format!("{name}: a package of {largest} bytes, of which a registry takes {PACKAGE_MAX}"));
     }
     check(&root, &unpacked, &all, version)?;
-    use_it(&unpacked, &all, version)
+    use_it(&unpacked, &all, version, true)?;
+    let few = use_it(&unpacked, &all, version, false)?;
+    let page = read(&root.join(PAGE))?;
+    match names(&page, &few) {
+        true => Ok(()),
+        false => Err(format!("{PAGE}: expected the kinds without the feature `kinds`: {few}")),
+    }
+}
+
+/// True if a page lists these kinds, in this order and no others: `there are a, b and c, `.
+fn names(page: &str, kinds: &str) -> bool {
+    let Some((all, last)) = kinds.rsplit_once(", ") else { return false };
+    let words: Vec<&str> = page.split_whitespace().collect();
+    words.join(" ").contains(&format!("there are {all} and {last}, "))
 }
 
 /// Checks all packages in one workspace. It has the versions and the profile of this repository, so
@@ -87,12 +105,14 @@ fn check(root: &Path, unpacked: &Path, all: &[Crate], version: &str) -> Result<(
     succeed(check.env("CARGO_TARGET_DIR", published::target(root)), "the packages")
 }
 
-/// Builds a program outside of the workspace from nothing, says how long that takes, and runs it.
-fn use_it(unpacked: &Path, all: &[Crate], version: &str) -> Result<(), String> {
+/// Builds a program outside of the workspace from nothing, with all kinds of qdiscs or the few that
+/// there are without the feature, says how long that takes, and runs it. Returns the kinds.
+fn use_it(unpacked: &Path, all: &[Crate], version: &str, kinds: bool) -> Result<String, String> {
     let folder = unpacked.join(PROGRAM);
+    let _ = fs::remove_dir_all(&folder);
     let manifest = format!(
         "[package]\nname = \"{PROGRAM}\"\nversion = \"0.0.0\"\nedition = \"2024\"\npublish = false\n\n\
-         [dependencies]\ntxweir = \"{version}\"\n\n{}\n[workspace]\n",
+         [dependencies]\ntxweir = {{ version = \"{version}\", default-features = {kinds} }}\n\n{}\n[workspace]\n",
         patch(unpacked, all, version)
     );
     write(&folder.join("Cargo.toml"), &manifest)?;
@@ -105,11 +125,12 @@ fn use_it(unpacked: &Path, all: &[Crate], version: &str) -> Result<(), String> {
     let (wall, used) = (start.elapsed().as_secs_f64(), spent() - before);
     let said = Command::new(target.join("debug").join(PROGRAM)).output().map_err(|e| e.to_string())?;
     let said = String::from_utf8_lossy(&said.stdout);
-    if said != SENT {
-        return Err(format!("a program with the crate: expected {SENT:?}, found {said:?}"));
-    }
-    println!("a program with the crate: built from nothing in {wall:.1} s, {used:.1} s of processors");
-    Ok(())
+    let Some(found) = said.strip_prefix(SENT) else {
+        return Err(format!("a program with the crate: expected {SENT:?} first, found {said:?}"));
+    };
+    let (number, built) = (found.split(", ").count(), "built from nothing in");
+    println!("a program with the crate and {number} kinds: {built} {wall:.1} s, {used:.1} s of processors");
+    Ok(found.into())
 }
 
 /// Returns the table that gives each package's folder in place of the registry.
@@ -160,6 +181,15 @@ mod tests {
         assert_eq!(table(manifest, "[profile.dev]"), Some("[profile.dev]\nopt-level = 1\n\n"));
         assert_eq!(table(manifest, "[b]"), Some("[b]\ny = 2\n"));
         assert_eq!(table(manifest, "[c]"), None);
+    }
+
+    #[test]
+    fn a_page_lists_all_kinds_and_no_others() {
+        let page = "Without it there are bfifo,\ncodel and tbf, and the rest.";
+        assert!(names(page, "bfifo, codel, tbf"));
+        for kinds in ["bfifo, tbf", "codel, tbf", "bfifo, codel", "bfifo, codel, prio, tbf", ""] {
+            assert!(!names(page, kinds), "{kinds}");
+        }
     }
 
     #[test]

@@ -477,7 +477,8 @@ fn no_packets() -> ConfigError {
     err.key("stab").hint("put it at the qdisc of each queue")
 }
 
-/// True if a root of this kind only stands for the qdiscs of each queue.
+/// True if a root of this kind only stands for the qdiscs of each queue. A program may be without
+/// cake_mq (feature `kinds`), and so its name stands here.
 pub(super) fn stands_for_queues(kind: &str) -> bool {
     [mq::KIND, mqprio::KIND, "cake_mq"].contains(&kind)
 }
