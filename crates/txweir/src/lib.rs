@@ -57,10 +57,10 @@
 //! this crate's root would shadow Rust's `core` by [`core`].
 //!
 //! Features: `kinds`, on by default, has all kinds of qdiscs; without it there are the FIFO kinds,
-//! prio, tbf, etf, codel, fq_codel and those that divide a device's queues. `lab` adds virtual time with
-//! hosts that speak real TCP, `handoff` a queue that many threads send by, `udp`, `smoltcp` and
-//! `quinn` ready devices, `live` packet I/O on Linux, `daemon` links that tc commands change while
-//! they run, `lint` a linter for policies of Linux's tc.
+//! prio, tbf, etf, codel, fq_codel and those that divide a device's queues. `lab` adds virtual time
+//! with hosts that speak real TCP, `handoff` a queue that many threads send by, `udp`, `smoltcp`
+//! and `quinn` ready devices, `live` packet I/O on Linux, `daemon` links that tc commands change
+//! while they run, `lint` a linter for policies of Linux's tc.
 
 #![forbid(unsafe_code)]
 #![cfg_attr(docsrs, feature(doc_cfg))]
