@@ -303,6 +303,12 @@ mod tests {
                     let depths = [&change.old, &change.new].map(|text| depth(text, pair));
                     assert_eq!(depths, [0, 0], "{}: {pair:?}", mutant.full_name());
                 }
+                for text in [&change.old, &change.new] {
+                    let begins =
+                        ["if ", "while ", "match ", "for "].iter().any(|word| text.starts_with(word));
+                    let whole = text.trim_end().ends_with(['}', ';']);
+                    assert!(!begins || whole, "{}: a head without its block: {text}", mutant.full_name());
+                }
             }
         }
     }
