@@ -3,20 +3,13 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
+
+use crate::common::Folder;
 
 const TXWEIR: &str = env!("CARGO_BIN_EXE_txweir");
 const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
-
-/// A folder that does not outlive its test.
-struct Folder(PathBuf);
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
-}
 
 /// Runs a target of the Makefile on the binary of the tests. Returns whether it succeeded, and its
 /// errors.
@@ -48,7 +41,7 @@ fn files(folder: &Path) -> BTreeMap<String, u32> {
 
 #[test]
 fn what_is_installed_runs_and_is_removed_again() {
-    let folder = Folder(std::env::temp_dir().join(format!("txw-install-{}", std::process::id())));
+    let folder = Folder::new("install");
     let into = &folder.0;
     assert_eq!(make("install", into, TXWEIR), (true, String::new()));
     let installed = files(into);
@@ -92,7 +85,7 @@ fn assets() -> Vec<String> {
 /// The Debian package has exactly the files that are installed, and the documents of its folder.
 #[test]
 fn the_debian_package_has_every_installed_file() {
-    let folder = Folder(std::env::temp_dir().join(format!("txw-install-{}-deb", std::process::id())));
+    let folder = Folder::new("deb");
     assert_eq!(make("install", &folder.0, TXWEIR), (true, String::new()));
     let installed: Vec<String> = files(&folder.0).into_keys().collect();
     let assets = assets();
@@ -120,9 +113,10 @@ fn the_debian_package_has_every_installed_file() {
 
 #[test]
 fn without_a_build_it_says_so() {
-    let folder = Folder(std::env::temp_dir().join(format!("txw-install-{}-none", std::process::id())));
-    let (done, said) = make("install", &folder.0, "target/none/txweir");
+    let folder = Folder::new("none");
+    let into = folder.0.join("into");
+    let (done, said) = make("install", &into, "target/none/txweir");
     let line = "make install: target/none/txweir is not there: run make build first\n";
     assert!(!done && said.starts_with(line), "{said}");
-    assert!(!folder.0.exists());
+    assert!(!into.exists());
 }

@@ -3,29 +3,12 @@
 //! (`oracle/build`); without it they print the reason and pass. They need no privilege.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
 use serde_json::Value;
 
-use crate::common::kernel_or_skip;
-
-/// A folder that ends with the test.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new(name: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("txw-kernels-{}-{name}", std::process::id()));
-        fs::create_dir_all(&path).expect("a folder");
-        Self(path)
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
-}
+use crate::common::{Folder, kernel_or_skip};
 
 /// Returns the scenario of the referee, with this policy behind the router.
 fn scenario(stack: &str, control: &str, policy: &str) -> String {

@@ -3,26 +3,10 @@
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::UnixListener;
-use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 use std::thread;
 
-/// A directory that does not outlive its test.
-struct Dir(PathBuf);
-
-impl Dir {
-    fn new(name: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("txw-out-{}-{name}", std::process::id()));
-        fs::create_dir_all(&path).expect("make a directory");
-        Self(path)
-    }
-}
-
-impl Drop for Dir {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
-}
+use crate::common::Folder;
 
 fn txweir(args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_txweir"));
@@ -41,10 +25,10 @@ fn run(args: &[&str]) -> Output {
     txweir(args).output().expect("run it")
 }
 
-fn file(dir: &Dir, name: &str, text: &str) -> String {
-    let path: PathBuf = dir.0.join(name);
+fn file(dir: &Folder, name: &str, text: &str) -> String {
+    let path = dir.at(name);
     fs::write(&path, text).expect("write a file");
-    path.display().to_string()
+    path
 }
 
 const STORY: &str = r#"
@@ -72,7 +56,7 @@ rate = "1mbit"
 /// A verb that has done its work and cannot show it says so in one line and ends with status 2.
 #[test]
 fn a_full_disk_is_an_error_of_every_verb() {
-    let dir = Dir::new("full");
+    let dir = Folder::new("full");
     let policy = file(&dir, "p.tc", "qdisc add dev x root fq_codel\n");
     let wrong = file(&dir, "w.tc", "qdisc add dev x root nosuch\n");
     let story = file(&dir, "s.toml", STORY);
@@ -105,7 +89,7 @@ fn a_full_disk_is_an_error_of_every_verb() {
 /// of the work.
 #[test]
 fn a_closed_pipe_leaves_the_status() {
-    let dir = Dir::new("pipe");
+    let dir = Folder::new("pipe");
     let many = "qdisc add dev x root nosuch\n".repeat(3000);
     let wrong = file(&dir, "w.tc", &many);
     let mistake = "qdisc add dev x root handle 1: prio
@@ -140,7 +124,7 @@ fn a_text_without_an_end_is_refused() {
 /// A width of a format has 16 bits.
 #[test]
 fn words_of_any_length_are_no_panic() {
-    let dir = Dir::new("long");
+    let dir = Folder::new("long");
     let long = "x".repeat(70_000);
     let device = file(&dir, "d.tc", &format!("qdisc add dev {long} root fq_codel\n"));
     let kind = file(&dir, "k.tc", &format!("qdisc add dev d root {long}\n"));
@@ -164,7 +148,7 @@ fn words_of_any_length_are_no_panic() {
 /// Of very many diagnostics only some are printed; the count at the end is of all.
 #[test]
 fn diagnostics_are_bounded() {
-    let dir = Dir::new("many");
+    let dir = Folder::new("many");
     let wrong = file(&dir, "w.tc", &"qdisc add dev x root nosuch\n".repeat(1500));
     let said = String::from_utf8(run(&["check", &wrong]).stdout).expect("text");
     // Each line but the first has two mistakes.
@@ -184,7 +168,7 @@ fn commands(done: &Output) -> bool {
 #[test]
 fn no_file_and_no_socket_commands_the_terminal() {
     const BAD: &str = "\u{1b}]0;owned\u{7}\u{1b}[2J\u{9b}1m\u{202e}\r";
-    let dir = Dir::new("clean");
+    let dir = Folder::new("clean");
     let word = BAD.trim_end();
     let policy = file(&dir, "e.tc", &format!("qdisc {word} dev x\nqdisc add dev {word} root fq_codel\n"));
     let quoted = BAD.chars().map(|c| format!("\\u{:04x}", u32::from(c))).collect::<String>();

@@ -6,24 +6,9 @@ use std::fs;
 use std::path::PathBuf;
 use std::process::{Command, Output};
 
+use crate::common::Folder;
+
 const TXWEIR: &str = env!("CARGO_BIN_EXE_txweir");
-
-/// A folder that does not outlive its test.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new(name: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("txw-pages-{}-{name}", std::process::id()));
-        fs::create_dir_all(&path).expect("make a folder");
-        Self(path)
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
-}
 
 fn done(output: &Output) -> String {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();

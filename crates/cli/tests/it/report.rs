@@ -1,31 +1,12 @@
 //! The files that `try` and `lab run` write and read: pages with charts, runs of flent.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
 use serde_json::Value;
 
-/// A directory that does not outlive its test.
-struct Dir(PathBuf);
-
-impl Dir {
-    fn new(name: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("txw-report-{}-{name}", std::process::id()));
-        fs::create_dir_all(&path).expect("make a directory");
-        Self(path)
-    }
-
-    fn at(&self, name: &str) -> String {
-        self.0.join(name).display().to_string()
-    }
-}
-
-impl Drop for Dir {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
-}
+use crate::common::Folder;
 
 fn txweir(args: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_txweir"));
@@ -57,7 +38,7 @@ const SHORT: [&str; 6] = ["--link", "20mbit", "--time", "2s", "--runs", "1"];
 /// and the page have it.
 #[test]
 fn written_runs_are_read_beside_policies() {
-    let dir = Dir::new("flent");
+    let dir = Folder::new("flent");
     let (policy, runs) = (dir.at("a b.tc"), dir.at("runs"));
     fs::write(&policy, "qdisc add root fq_codel\n").expect("a policy");
     done(&[&["try", "default", &policy, "--write-flent", &runs][..], &SHORT].concat());
@@ -84,7 +65,7 @@ fn written_runs_are_read_beside_policies() {
 
 #[test]
 fn wrong_files_of_flent_are_refused_before_the_run() {
-    let dir = Dir::new("wrong");
+    let dir = Folder::new("wrong");
     let wrong = dir.at("x.flent");
     fs::write(&wrong, "{\"version\": 9}").expect("a file");
     let said = format!("--flent {wrong}: version: expected 1 to 4, given 9");
@@ -102,7 +83,7 @@ fn wrong_files_of_flent_are_refused_before_the_run() {
 /// the run without a page.
 #[test]
 fn a_scenario_has_the_same_page() {
-    let dir = Dir::new("scenario");
+    let dir = Folder::new("scenario");
     let page = dir.at("page.html");
     let scenario = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scenarios/first.toml");
     assert!(Path::new(scenario).exists());

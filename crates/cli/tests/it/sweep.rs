@@ -9,22 +9,7 @@ use std::process::{Command, Output, Stdio};
 use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::record::Field;
 
-/// A directory that does not outlive its test.
-struct Dir(PathBuf);
-
-impl Dir {
-    fn new(name: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("txw-sweep-{}-{name}", std::process::id()));
-        fs::create_dir_all(&path).expect("make a directory");
-        Self(path)
-    }
-}
-
-impl Drop for Dir {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
-}
+use crate::common::Folder;
 
 const OVER: [&str; 6] = [
     "--over",
@@ -70,7 +55,7 @@ fn rows(path: &Path) -> Vec<String> {
 
 #[test]
 fn threads_parts_and_interruptions_change_nothing() {
-    let dir = Dir::new("same");
+    let dir = Folder::new("same");
     let whole = table(&dir.0.join("one"), &["--jobs", "1"], "first-1-of-1.parquet");
     assert_eq!(table(&dir.0.join("four"), &["--jobs", "4"], "first-1-of-1.parquet"), whole);
     assert!(!dir.0.join("one/first-1-of-1.journal").exists());
@@ -124,7 +109,7 @@ fn threads_parts_and_interruptions_change_nothing() {
 /// A second process waits for the first one, and uses what that has written.
 #[test]
 fn one_process_writes_a_part() {
-    let dir = Dir::new("lock");
+    let dir = Folder::new("lock");
     let journal = fs::File::create(dir.0.join("first-1-of-1.journal")).expect("a journal");
     journal.lock().expect("a lock");
     let mut waits = command(&dir.0, &[]).spawn().expect("start");
@@ -140,7 +125,7 @@ fn one_process_writes_a_part() {
 
 #[test]
 fn runs_are_listed_and_words_are_checked() {
-    let dir = Dir::new("list");
+    let dir = Folder::new("list");
     let out = sweep(&dir.0, &["--list", "--shard", "2/5"]);
     let text = String::from_utf8_lossy(&out.stdout);
     assert_eq!(
@@ -166,7 +151,7 @@ fn runs_are_listed_and_words_are_checked() {
 }
 
 /// Runs a program of Python beside the one that docs/sweep.md shows, with the command on the path.
-fn python(python: &Path, program: &str, dir: &Dir) {
+fn python(python: &Path, program: &str, dir: &Folder) {
     let page = include_str!("../../../../docs/sweep.md");
     let block = page.split("```python\n").last().and_then(|rest| rest.split("```").next()).expect("a block");
     fs::write(dir.0.join("parts.py"), block).expect("written");
@@ -212,7 +197,7 @@ if __name__ == '__main__':
     with ProcessPoolExecutor(2) as executor:
         parts.sweep(executor, sys.argv[1:], 6)
 ";
-    python(Path::new("python3"), program, &Dir::new("pool"));
+    python(Path::new("python3"), program, &Folder::new("pool"));
 }
 
 fn has_python(python: &Path) -> bool {
@@ -258,10 +243,10 @@ if __name__ == '__main__':
         parts.sweep(client.get_executor(retries=100), sys.argv[1:], 6)
         thread.join()
 ";
-    python(&dask, program, &Dir::new("dask"));
+    python(&dask, program, &Folder::new("dask"));
 }
 
-fn surface(dir: &Dir, args: &[&str]) -> Output {
+fn surface(dir: &Folder, args: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_txweir"));
     command.args(["lab", "surface"]).args(args).current_dir(&dir.0);
     command.stdin(Stdio::null()).output().expect("run it")
@@ -270,7 +255,7 @@ fn surface(dir: &Dir, args: &[&str]) -> Output {
 /// The table and the page have the medians of the rows.
 #[test]
 fn a_surface_has_the_medians_of_the_rows() {
-    let dir = Dir::new("surface");
+    let dir = Folder::new("surface");
     let files = ["first-1-of-2.parquet", "first-2-of-2.parquet"];
     table(&dir.0, &["--shard", "1/2"], files[0]);
     table(&dir.0, &["--shard", "2/2"], files[1]);

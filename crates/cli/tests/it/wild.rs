@@ -5,37 +5,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::{BufRead, BufReader};
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
-use crate::common::machine;
-
-/// A directory that does not outlive its test.
-struct Dir(PathBuf);
-
-impl Dir {
-    fn new(name: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("txw-wild-{}-{name}", std::process::id()));
-        fs::create_dir_all(&path).expect("make a directory");
-        Self(path)
-    }
-    fn script(&self, text: &str) -> String {
-        let path = self.0.join("script");
-        fs::write(&path, text).expect("write a script");
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).expect("make it executable");
-        path.display().to_string()
-    }
-}
-
-impl Drop for Dir {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
-}
+use crate::common::{Folder, machine};
 
 fn txweir(words: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_txweir"));
@@ -137,7 +113,7 @@ fn scripts_as_people_have_them() {
 fn a_run_changes_nothing() {
     let _machine = machine::shared();
     skip_unless_possible!();
-    let dir = Dir::new("nothing");
+    let dir = Folder::new("nothing");
     // This directory is neither the current one nor one for temporary files.
     let target = Path::new(env!("CARGO_TARGET_TMPDIR"));
     // A checkout may lie there.
@@ -180,7 +156,7 @@ fn a_run_changes_nothing() {
 fn limits_end_a_run() {
     let _machine = machine::shared();
     skip_unless_possible!();
-    let dir = Dir::new("limits");
+    let dir = Folder::new("limits");
     let script = dir.script("#!/bin/sh\nwhile :; do tc qdisc show dev eth0 >/dev/null; done\n");
     let done = check(&["--run-calls", "20", "--run", &script]);
     assert_eq!(done.status.code(), Some(1));
@@ -197,7 +173,7 @@ fn limits_end_a_run() {
 fn a_signal_ends_a_run() {
     let _machine = machine::shared();
     skip_unless_possible!();
-    let dir = Dir::new("signal");
+    let dir = Folder::new("signal");
     let script = dir.script("#!/bin/sh\ntc qdisc add dev eth0 root pfifo\necho ready\nsleep 1000\n");
     let mut words = txweir(&["check", "--run", &script]);
     let mut child = words.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("run txweir");
@@ -220,7 +196,7 @@ fn a_signal_ends_a_run() {
 fn refusals_are_errors_unless_they_are_expected() {
     let _machine = machine::shared();
     skip_unless_possible!();
-    let dir = Dir::new("refusals");
+    let dir = Folder::new("refusals");
     let script = dir.script(
         "#!/bin/bash\ntc qdisc del dev eth0 root\ntc qdisc change dev eth0 root fq_codel 2>/dev/null; echo $?\n\
          f() {\n  tc qdisc add dev ifb0 root pfifo\n}\nf; echo $?\ntc qdisc add dev eth0 root pfifo && exit 4\n",
@@ -250,7 +226,7 @@ fn refusals_are_errors_unless_they_are_expected() {
 fn a_recorded_run_can_be_checked_again() {
     let _machine = machine::shared();
     skip_unless_possible!();
-    let dir = Dir::new("record");
+    let dir = Folder::new("record");
     let record = dir.0.join("lines.sh").display().to_string();
     let script = wild().join("lartc.sh").display().to_string();
     let first = check(&["--json", "--link", "ppp0=240kbit", "--record", &record, "--run", &script]);

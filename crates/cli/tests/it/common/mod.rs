@@ -4,8 +4,11 @@
 
 pub mod machine;
 
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use serde_json::Value;
 use txweir::core::text::stats::Counters as _;
@@ -31,6 +34,39 @@ pub fn veths() -> Net {
 /// Starts `txweir run` in a namespace, and waits until it forwards.
 pub fn run_in(middle: &NetNs, args: &[&str]) -> Running {
     Running::start(TXWEIR, middle, args)
+}
+
+/// A folder that ends with its value.
+pub struct Folder(pub PathBuf);
+
+impl Folder {
+    /// Creates a folder for the files of a test.
+    pub fn new(name: &str) -> Self {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let next = NEXT.fetch_add(1, Ordering::Relaxed);
+        let path = std::env::temp_dir().join(format!("txw-test-{}-{next}-{name}", std::process::id()));
+        fs::create_dir_all(&path).expect("make a folder");
+        Self(path)
+    }
+
+    /// Returns the path of a file in it.
+    pub fn at(&self, name: &str) -> String {
+        self.0.join(name).display().to_string()
+    }
+
+    /// Writes a file of this text that can be executed. Returns its path.
+    pub fn script(&self, text: &str) -> String {
+        let path = self.at("script");
+        fs::write(&path, text).expect("write a script");
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).expect("make it executable");
+        path
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
 }
 
 /// Prints the reason and ends the test if namespaces cannot be made.
