@@ -1,7 +1,7 @@
 //! `txweir run` or `txweir daemon` as a process that does not outlive its measurement.
 
 use std::io::{BufRead, BufReader, Read};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -64,6 +64,15 @@ impl Process {
     }
 }
 
+/// Returns the words by which a system call that is forbidden by mistake kills the program, where
+/// the kernel has filters; those that start it without, where it has none.
+pub fn confined() -> &'static [&'static str] {
+    match Path::new("/proc/sys/kernel/seccomp").exists() {
+        true => &["--seccomp", "kill"],
+        false => &["--no-sandbox"],
+    }
+}
+
 /// A running `txweir run`.
 pub struct Running {
     process: Process,
@@ -75,8 +84,7 @@ pub struct Running {
 impl Running {
     /// Starts the program, a `txweir`, in the namespace `middle` and waits until it forwards.
     pub fn start(program: &str, middle: &NetNs, args: &[&str]) -> Self {
-        // A system call that is forbidden by mistake kills it.
-        let program = [&[program, "run", "--seccomp", "kill"], args].concat();
+        let program = [&[program, "run"], confined(), args].concat();
         let mut process = Process::spawn(&mut middle.command(&program));
         let mut stdout = BufReader::new(process.0.stdout.take().expect("piped"));
         let mut ready = String::new();

@@ -16,7 +16,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use txweir_device::testnet::{NetNs, no_xdp_reason};
 
-use crate::common::{Process, machine, skip_unless_possible};
+use crate::common::{Process, confined, machine, skip_unless_possible};
 
 mod as_kernel;
 mod interfaces;
@@ -499,8 +499,7 @@ impl Net {
                 middle.wait_for_carrier(link);
             }
         }
-        // A system call that is forbidden by mistake kills it.
-        let mut command = middle.command(&[TXWEIR, "daemon", "--keep-netns", "--seccomp", "kill"]);
+        let mut command = middle.command(&[&[TXWEIR, "daemon", "--keep-netns"], confined()].concat());
         command.args((kind == "xdp").then_some("--keep-xdp"));
         command.env("XDG_RUNTIME_DIR", &dir.0).env_remove("TXWEIR_SOCKET");
         let daemon = Daemon::start(&mut command);

@@ -21,6 +21,7 @@ mod sweep;
 mod tcp_live;
 mod transcripts;
 mod vhost;
+mod virtual_time;
 mod vxlan;
 mod wild;
 mod workers;

@@ -15,7 +15,7 @@ use txweir::core::text::stats::Counters as _;
 use txweir::runtime::Ledger;
 pub use txweir_bench::live::PATIENCE;
 pub use txweir_bench::live::hosts::{Net, address};
-pub use txweir_bench::live::process::{Process, Running, Temp, median};
+pub use txweir_bench::live::process::{Process, Running, Temp, confined, median};
 use txweir_device::testnet::NetNs;
 
 /// The program.

@@ -8,7 +8,7 @@ use serde_json::Value;
 use txweir_device::testnet::NetNs;
 
 use super::{Daemon, Dir, Net, PATIENCE, TXWEIR, echo, kinds};
-use crate::common::{ledger, machine, number, skip_unless_possible};
+use crate::common::{confined, ledger, machine, number, skip_unless_possible};
 
 /// Waits until a condition holds, and returns what it returned.
 fn eventually<T>(what: &str, mut found: impl FnMut() -> Option<T>) -> T {
@@ -201,7 +201,7 @@ fn a_daemon_waits_for_the_interfaces_of_its_configuration() {
     dir.file("c.tc", text);
     let config = dir.0.join("c.tc");
     let config = config.to_str().expect("text");
-    let mut command = middle.command(&[TXWEIR, "daemon", "--seccomp", "kill", "--config", config]);
+    let mut command = middle.command(&[&[TXWEIR, "daemon", "--config", config], confined()].concat());
     command.env("XDG_RUNTIME_DIR", &dir.0).env_remove("TXWEIR_SOCKET");
     let daemon = Daemon::start(&mut command);
     let mut net = Net { dir, client, server, middle, daemon };
