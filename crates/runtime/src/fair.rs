@@ -103,11 +103,25 @@ impl<D: Backend> Drain<D> {
 
     /// Takes a frame into the gate, or into the qdiscs and on towards the device.
     pub fn take(&mut self, now: Instant, arrival: Arrival<D::Frame>) {
-        if let Some(arrival) = self.offer(now, arrival) {
-            let queue = self.enter(now, arrival);
-            if self.port.path(queue).is_some_and(|path| path.tx().stops().may_transmit()) {
-                self.drain(now, queue);
+        // A frame is larger than its way is long: it is moved once where there is no gate.
+        let queue = if self.exit.gate.is_none() {
+            self.enter(now, arrival)
+        } else {
+            let Some(arrival) = self.offer(now, arrival) else { return };
+            self.enter(now, arrival)
+        };
+        self.go_on(now, queue);
+    }
+
+    /// Sends from a queue's qdiscs what the frame that has just entered lets go.
+    fn go_on(&mut self, now: Instant, queue: u16) {
+        // Empty qdiscs have nothing to send and wait for no time: the frame has passed them.
+        match self.port.path(queue) {
+            Some(path) if path.backlog().packets == 0 && self.exit.gate.is_none() => {
+                self.stats.held_max = self.stats.held_max.max(self.exit.line.held_bytes());
             }
+            Some(path) if path.tx().stops().may_transmit() => self.drain(now, queue),
+            _ => {}
         }
     }
 

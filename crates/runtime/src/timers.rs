@@ -26,10 +26,11 @@ impl Timers {
         if path >= self.each.len() {
             self.each.resize(path + 1, None);
         }
-        let before = std::mem::replace(&mut self.each[path], at);
+        let before = self.each[path];
         if before == at {
             return;
         }
+        self.each[path] = at;
         self.next = match (self.next, at) {
             // The earliest time may be gone: all others are compared.
             (next, _) if next == before => self.each.iter().flatten().min().copied(),
