@@ -110,18 +110,9 @@ impl<D: Backend> Drain<D> {
             let Some(arrival) = self.offer(now, arrival) else { return };
             self.enter(now, arrival)
         };
-        self.go_on(now, queue);
-    }
-
-    /// Sends from a queue's qdiscs what the frame that has just entered lets go.
-    fn go_on(&mut self, now: Instant, queue: u16) {
-        // Empty qdiscs have nothing to send and wait for no time: the frame has passed them.
-        match self.port.path(queue) {
-            Some(path) if path.backlog().packets == 0 && self.exit.gate.is_none() => {
-                self.stats.held_max = self.stats.held_max.max(self.exit.line.held_bytes());
-            }
-            Some(path) if path.tx().stops().may_transmit() => self.drain(now, queue),
-            _ => {}
+        // A frame that has passed empty qdiscs still waits for their doorbell.
+        if self.port.path(queue).is_some_and(|path| path.tx().stops().may_transmit()) {
+            self.drain(now, queue);
         }
     }
 
