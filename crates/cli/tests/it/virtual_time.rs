@@ -59,7 +59,8 @@ fn live_tests_pass_in_virtual_time_and_say_the_same_twice() {
         false => println!("{FAST}: skipped, because it takes minutes (TXWEIR_ROWS=all adds it)"),
     }
     let [one, two] = [(); 2].map(|()| tested(&kernel, &tests));
-    println!("{one}");
+    // Its results are no results of this run.
+    one.lines().for_each(|line| println!("| {line}"));
     let passed = format!("test result: ok. {} passed; 0 failed;", tests.len());
     assert!(one.contains(&passed), "{one}");
     // A test that is skipped measures nothing.
