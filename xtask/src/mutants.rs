@@ -308,6 +308,9 @@ mod tests {
                         ["if ", "while ", "match ", "for "].iter().any(|word| text.starts_with(word));
                     let whole = text.trim_end().ends_with(['}', ';']);
                     assert!(!begins || whole, "{}: a head without its block: {text}", mutant.full_name());
+                    // A name of a statement would end with the branch around it.
+                    let names = text.starts_with("let ") && !text.starts_with("let _ ");
+                    assert!(!names, "{}: a name for what follows: {text}", mutant.full_name());
                 }
             }
         }
