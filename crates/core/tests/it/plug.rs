@@ -6,6 +6,7 @@ use txweir_core::text::value::Words;
 use txweir_core::{
     Admitted, DropReason, Env, Handle, Instant, Meta, PathConfig, Role, TxPath, Wake, WakeReason, qdisc::kind,
 };
+use txweir_core::{base::link::LinkLayer, sched::stab::Stab};
 
 const T0: Instant = Instant::ZERO;
 
@@ -99,6 +100,22 @@ fn the_limit_is_in_bytes() {
     say(&mut lane, "release_indefinite");
     assert_eq!(lane.ids(T0, 9), [0, 1, 2]);
     assert_eq!(lane.put(T0, 4, Meta::new(3001)), Admitted::Dropped(DropReason::Overlimit));
+}
+
+/// The limit counts the bytes of the frame that comes, not its charge, as in Linux. The queue may
+/// exceed it by that charge, and a command with the same limit drops nothing.
+#[test]
+fn the_charge_of_the_last_packet_may_exceed_the_limit() {
+    let mut lane = plug("limit 2150", 0);
+    let cells = Stab { overhead: 0, mpu: 0, linklayer: Some(LinkLayer::Atm), mtu: 2047, tsize: 512 };
+    lane.path
+        .configure(T0, &mut lane.dev, |tree, cx| tree.edit(cx).set_stab(Handle::ROOT, Some(cells)))
+        .unwrap();
+    // 1000 bytes are 1113 in cells: two packets are 2226, of which the second counted 1000.
+    lane.fill(T0, 0, 2, Meta::new(1000));
+    say(&mut lane, "limit 2150");
+    assert_eq!((lane.root().books().queued.bytes, lane.drops()), (2226, vec![]));
+    assert_eq!(lane.put(T0, 2, Meta::new(60)), Admitted::Dropped(DropReason::Overlimit));
 }
 
 /// plug-shrink
