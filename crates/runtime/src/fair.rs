@@ -103,14 +103,14 @@ impl<D: Backend> Drain<D> {
 
     /// Takes a frame into the gate, or into the qdiscs and on towards the device.
     pub fn take(&mut self, now: Instant, arrival: Arrival<D::Frame>) {
-        // A frame is larger than its way is long: it is moved once where there is no gate.
+        // An arrival has some 200 bytes: without a gate it is moved once.
         let queue = if self.exit.gate.is_none() {
             self.enter(now, arrival)
         } else {
             let Some(arrival) = self.offer(now, arrival) else { return };
             self.enter(now, arrival)
         };
-        // A frame that has passed empty qdiscs still waits for their doorbell.
+        // Also after a frame that has passed empty qdiscs: `drain` rings the doorbell.
         if self.port.path(queue).is_some_and(|path| path.tx().stops().may_transmit()) {
             self.drain(now, queue);
         }
