@@ -109,12 +109,12 @@ fn wire_of(rate: Rate) -> WireSpec {
 
 impl Link {
     /// Makes a link with the default qdisc, and opens the interface of a live one on `machine`. If
-    /// there is no such interface and `awaits` is true, the link waits for it. The caller sets the
-    /// peer.
+    /// there is no such interface and `awaits` is true, the link waits for it. `turn`: the number
+    /// by which ways with one owner go to the workers in turns. The caller sets the peer.
     ///
     /// # Errors
     /// One line that names the impossible parameter.
-    pub fn new(make: &Make, machine: &dyn Machine, awaits: bool) -> Result<Self, String> {
+    pub fn new(make: &Make, machine: &dyn Machine, awaits: bool, turn: usize) -> Result<Self, String> {
         let kind = make.kind.unwrap_or_default();
         let change = &make.change;
         let says = |key: &str, what: &str| Err(format!("link {} {key}: {what}", change.name));
@@ -145,7 +145,7 @@ impl Link {
             Some(endpoint) => match open(machine, endpoint, workers) {
                 Ok(handles) => {
                     let mtu = handles.first().and_then(mtu_of);
-                    (ends(handles, workers), mtu)
+                    (ends(handles, workers, turn), mtu)
                 }
                 Err(error) if awaits && error.is_missing() => {
                     ((0..=workers).map(|_| End::awaited(&error)).collect(), None)
@@ -172,7 +172,7 @@ impl Link {
         let others = ends.split_off(1).into_iter().map(copy).collect::<Result<_, _>>()?;
         let mut link = copy(ends.pop().unwrap_or_else(End::null))?;
         link.finds_mtu = link.is_away() && change.mtu.is_none();
-        link.copies = Copies { workers, map, others, ..Copies::default() };
+        link.copies = Copies { workers, map, turn, others, ..Copies::default() };
         Ok(link)
     }
 
@@ -494,7 +494,7 @@ impl Link {
     /// there. Qdiscs, waiting packets and counters stay.
     pub(crate) fn come_back(&mut self, now: Instant, handles: Vec<LinkIo>) {
         let found = handles.first().and_then(mtu_of).filter(|_| self.finds_mtu);
-        let mut ends = ends(handles, self.copies.workers).into_iter();
+        let mut ends = ends(handles, self.copies.workers, self.copies.turn).into_iter();
         self.each_real(&mut |copy| {
             // Frames that the interface had are lost and reported; this cannot fail without it.
             let _ = copy.way.advance(now);

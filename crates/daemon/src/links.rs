@@ -25,9 +25,10 @@ use crate::link::Link;
 use crate::machine::{Local, Machine};
 pub(crate) use own::{own, seats};
 use pace::Pace;
-use pass::{admit, senders_wait};
+use pass::{Past, admit, senders_wait};
 pub(crate) use rest::Rest;
 pub use room::TABLES;
+use seat::is_full_for;
 pub(crate) use seat::{Seat, silence};
 
 /// Most links: each takes some 2 MiB for the packets that can wait on it.
@@ -267,10 +268,8 @@ impl Links {
         {
             return Err(format!("link {name} if: {mine} is the interface of link {} already", other.name));
         }
-        let mut link = Link::new(make, &*self.machine, self.configures)?;
-        // Ways with one owner go to the workers in turns.
-        link.copies.turn = self.all.len();
-        let peer = self.peer_of(name, link.kind, link.copies.workers, &make.change)?;
+        let link = Link::new(make, &*self.machine, self.configures, self.all.len())?;
+        let peer = self.peer_of(name, link.kind, &make.change)?;
         let mut said = format!("+ link {}", link.words());
         if let (Peer::Link(_) | Peer::Planned, Some(peer)) = (peer, &make.change.peer) {
             said.push_str(&format!(" --peer {peer}"));
@@ -288,7 +287,7 @@ impl Links {
         let at = self.index(&change.name)?;
         let link = &self.all[at];
         link.check(change)?;
-        let peer = self.peer_of(&change.name, link.kind, link.copies.workers, change)?;
+        let peer = self.peer_of(&change.name, link.kind, change)?;
         let mut said = link.differences(change);
         let wanted = match peer {
             Peer::AsItIs => link.peer.as_ref(),
@@ -354,13 +353,7 @@ impl Links {
     }
 
     /// Returns the peer that the change asks for, for a link of this name and type.
-    fn peer_of(
-        &self,
-        name: &IfName,
-        kind: LinkType,
-        workers: usize,
-        change: &Change,
-    ) -> Result<Peer, String> {
+    fn peer_of(&self, name: &IfName, kind: LinkType, change: &Change) -> Result<Peer, String> {
         let Some(wanted) = &change.peer else { return Ok(Peer::AsItIs) };
         if wanted.as_str() == NONE {
             return Ok(Peer::None);
@@ -383,14 +376,6 @@ impl Links {
             }
         }
         let Ok((other, _)) = other else { return Ok(Peer::Planned) };
-        let waits = |kind| kind == LinkType::Live(Kind::Vhost);
-        let works = |name: &IfName| self.find(name.as_str()).is_some_and(|link| link.copies.workers > 0);
-        if waits(kind) && works(wanted) || waits(self.all[other].kind) && workers > 0 {
-            return says(format!(
-                "{name} and {wanted}: the senders of a vhost link wait for room in the qdiscs, which another thread \
-                 cannot see: expected links without workers"
-            ));
-        }
         match self.all[other].peer.as_ref().filter(|peer| *peer != name) {
             Some(third) => says(format!("{wanted} has the peer {third} (part them first: --peer none)")),
             None => Ok(Peer::Link(other)),
@@ -447,6 +432,7 @@ impl Links {
         }
         let now = clock();
         self.all.iter_mut().for_each(|link| link.advance(now));
+        more |= self.tell_of_room();
         self.ring_others();
         self.watch(now);
         self.log_news(now);
@@ -461,7 +447,7 @@ impl Links {
                 .peer
                 .as_ref()
                 .and_then(|peer| self.find(peer.as_str()))
-                .is_some_and(|to| to.way.is_holding())
+                .is_some_and(|to| is_full_for(self.seat.as_ref(), to))
     }
 
     /// Writes the events of the interfaces to the log.
@@ -489,13 +475,14 @@ impl Links {
         let Ok([mut from, mut to]) = self.all.get_disjoint_mut([at, peer]) else { return false };
         let asks = !self.filters.is_empty() || self.seat.is_some();
         let senders_wait = senders_wait(from);
+        let past = Past { from: Some(at), depth: 0, waits: senders_wait };
         to.way.looks(clock());
         let mut pieces = 0;
         for _ in 0..BURST {
             if pieces >= PIECES {
                 break;
             }
-            if senders_wait && to.way.is_holding() {
+            if senders_wait && is_full_for(self.seat.as_ref(), to) {
                 return false;
             }
             let received = to.way.receive(from.way.device_mut());
@@ -508,7 +495,7 @@ impl Links {
             }
             match received {
                 Ok(Received::Frame(arrival)) if asks => {
-                    self.pass(clock(), Some(at), peer, arrival);
+                    self.pass(clock(), past, peer, arrival);
                     let Ok(again) = self.all.get_disjoint_mut([at, peer]) else { return false };
                     [from, to] = again;
                 }

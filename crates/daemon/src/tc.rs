@@ -86,7 +86,7 @@ impl Devices for Links {
             Verb::Add(make) | Verb::Replace(make)
                 if dry && self.find(make.change.name.as_str()).is_none() =>
             {
-                Some(Link::new(make, &*self.machine, self.configures)?)
+                Some(Link::new(make, &*self.machine, self.configures, self.all.len())?)
             }
             _ => None,
         };

@@ -157,6 +157,21 @@ impl<C: Calls> Nic for Batched<C> {
     fn is_up(&self) -> io::Result<bool> {
         self.calls.is_up()
     }
+    fn comes_up(&self) -> String {
+        self.calls.comes_up()
+    }
+    fn attend(&mut self) -> io::Result<()> {
+        self.calls.attend()
+    }
+    fn senders_wait(&self) -> bool {
+        self.calls.senders_wait()
+    }
+    fn has_frames(&self) -> bool {
+        self.calls.has_frames()
+    }
+    fn take_news(&mut self) -> Option<String> {
+        self.calls.take_news()
+    }
     fn mtu(&self) -> io::Result<usize> {
         self.calls.mtu()
     }

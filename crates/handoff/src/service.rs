@@ -106,8 +106,13 @@ impl Service {
                 counted.fetch_add(n, Ordering::Relaxed);
             };
             let mut rounds = Rounds::new(queues.len());
-            while !stopped.load(Ordering::Acquire) {
+            loop {
+                // The last round begins after the stop: it sees all that came before.
+                let is_last = stopped.load(Ordering::Acquire);
                 let sleep = rounds.serve_all(&queues, &mut report);
+                if is_last {
+                    return;
+                }
                 let watch = monitor.look(&queues, &mut report);
                 if let Some(sleep) = sleep {
                     thread::park_timeout(sleep.min(watch).min(SLEEP_MAX));
@@ -123,8 +128,9 @@ impl Service {
         }
     }
 
-    /// Ends the thread and waits for it. Returns the number of panics that it has caught, of
-    /// devices, callbacks and its own `report`.
+    /// Ends the thread and waits for it. Before its end the thread serves each queue once more, so
+    /// that the packets that senders had left to it are with the qdiscs. Returns the number of
+    /// panics that it has caught, of devices, callbacks and its own `report`.
     pub fn stop(mut self) -> u64 {
         self.end();
         self.panics.load(Ordering::Relaxed)
@@ -308,6 +314,27 @@ mod tests {
         // It was sent in that turn; the service has nothing to do.
         assert_eq!(rounds.serve_all(&queues, &mut |_| {}), Some(SLEEP_MAX));
         assert_eq!(queue.control().try_with(|o| o.dev.sent().to_vec()), Some(vec![0, 1]));
+    }
+
+    /// Packets that senders left to the service are not left behind by its end.
+    #[test]
+    fn a_service_that_is_stopped_has_served_what_came_before() {
+        for _ in 0..20 {
+            let bell = Bell::new();
+            let path = TxPath::new(PathConfig::default()).unwrap();
+            let config =
+                QueueConfig { drain: crate::queue::Drain::Worker, ..QueueConfig::new(|| Instant(0)) };
+            let dev = VecDevice::<u64>::with_slots(4);
+            let queue = Arc::new(Queue::new(path, dev, config, bell.wakeup()));
+            let queues = vec![Arc::clone(&queue)];
+            let service = Service::spawn("tx", &bell, queues, Monitor::default(), |_| {}).unwrap();
+            for n in 0..20 {
+                assert_eq!(queue.send(n, Meta::new(1000)), Handed::Listed);
+            }
+            assert_eq!(service.stop(), 0);
+            let held = queue.control().try_with(|o| o.dev.sent().len() as u64 + o.path.backlog().packets);
+            assert_eq!(held, Some(20));
+        }
     }
 
     /// Each panic in sequence doubles the pause, and a run without one ends the sequence.

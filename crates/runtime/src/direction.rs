@@ -207,9 +207,9 @@ impl<D: Backend> Direction<D> {
 
     /// Like [`admit`](Self::admit), for a frame whose sender can wait: instead of a packet being
     /// dropped because the qdiscs are full, the frame is held here until there is room. While
-    /// [`is_holding`](Self::is_holding) is true the caller receives no more from such senders. A
-    /// frame that can never fit, or that is too many pieces for the qdiscs once it is cut, is
-    /// dropped as by `admit`.
+    /// [`is_holding`](Self::is_holding) is true the caller receives no more from such senders;
+    /// frames that it has received by then are held in order. A frame that can never fit, or that
+    /// is too many pieces for the qdiscs once it is cut, is dropped as by `admit`.
     ///
     /// # Errors
     /// The device is gone.
@@ -224,8 +224,14 @@ impl<D: Backend> Direction<D> {
 
     /// True while a frame of a sender that waits is held.
     #[must_use]
-    pub const fn is_holding(&self) -> bool {
-        self.drain.held.is_some()
+    pub fn is_holding(&self) -> bool {
+        self.holding() > 0
+    }
+
+    /// Returns the number of frames that are held because their senders wait.
+    #[must_use]
+    pub fn holding(&self) -> usize {
+        self.drain.held.len()
     }
 
     /// Runs every event that is due at `now`, each at its own time: frames that have left the wire

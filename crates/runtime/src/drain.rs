@@ -2,6 +2,8 @@
 //! below them and the times at which qdiscs want to be called again, and processes each event at
 //! its own time.
 
+use std::collections::VecDeque;
+
 use txweir_core::packet::hash::FlowHasher;
 use txweir_core::path::device::DeviceError;
 use txweir_core::path::port::{Choice, Port as TxPort};
@@ -28,8 +30,8 @@ pub struct Drain<D: Backend> {
     pub port: TxPort<D::Frame>,
     pub exit: Exit<D>,
     pub stats: DirectionStats,
-    /// A frame whose sender waits until the qdiscs have room for it.
-    pub held: Option<Arrival<D::Frame>>,
+    /// Frames whose senders wait until the qdiscs have room for them, in order.
+    pub held: VecDeque<Arrival<D::Frame>>,
     /// Where frames come from: their transmit queue is chosen by it.
     pub sender: Sender,
     /// Frames that crossed from one worker to another.
@@ -43,7 +45,8 @@ impl<D: Backend> Drain<D> {
     pub fn new(port: TxPort<D::Frame>, exit: Exit<D>, seed: u64) -> Self {
         let (stats, timers) = (DirectionStats::default(), Timers::default());
         let (sender, crossed) = (Sender::default(), Crossed::default());
-        Self { port, exit, stats, held: None, sender, crossed, timers, hasher: FlowHasher::new(seed) }
+        let (held, hasher) = (VecDeque::new(), FlowHasher::new(seed));
+        Self { port, exit, stats, held, sender, crossed, timers, hasher }
     }
 
     /// Puts a frame into its path and returns the queue.

@@ -67,29 +67,27 @@ impl<D: Backend> Drain<D> {
         }
     }
 
-    /// Takes a frame of a sender that can wait, or holds it until there is room. Returns true if
-    /// the frame is held; the path gets no further ones of its sender meanwhile.
+    /// Takes a frame of a sender that can wait, or holds it, behind those that are held already,
+    /// until there is room. Returns true if the frame is held.
     pub fn enter_or_hold(&mut self, now: Instant, mut arrival: Arrival<D::Frame>) -> bool {
         if !arrival.queue_chosen {
             self.port.chooser_mut().choose_for(&mut arrival.meta, Choice::By(&Sender::default(), None), now);
             arrival.queue_chosen = true;
         }
-        let full = !self.has_place(&arrival);
-        if full && self.held.is_none() {
-            self.held = Some(arrival);
-        } else {
-            self.take(now, arrival);
+        let holds = !self.held.is_empty() || !self.has_place(&arrival);
+        match holds {
+            true => self.held.push_back(arrival),
+            false => self.take(now, arrival),
         }
-        full
+        holds
     }
 
-    /// Takes the frame that is held, if there is room now.
+    /// Takes the frames that are held, as far as there is room now.
     pub fn release(&mut self, now: Instant) {
-        if let Some(arrival) = self.held.take() {
-            match self.has_place(&arrival) {
-                true => self.take(now, arrival),
-                false => self.held = Some(arrival),
-            }
+        // The loop is bounded by the frames that are held.
+        while self.held.front().is_some_and(|arrival| self.has_place(arrival)) {
+            let Some(arrival) = self.held.pop_front() else { return };
+            self.take(now, arrival);
         }
     }
 

@@ -76,7 +76,7 @@ impl<D: Backend> Direction<D> {
             cut: stats.cut,
             unmade: stats.unmade,
             dropped: stats.dropped - stats.filtered,
-            waiting: self.gate().map_or(0, |gate| gate.waiting() as u64) + u64::from(self.is_holding()),
+            waiting: self.gate().map_or(0, |gate| gate.waiting() as u64) + self.holding() as u64,
             queued: port.totals().backlog().packets,
             inflight: self.frames_in_flight(),
             delivered: stats.delivered,

@@ -6,10 +6,12 @@
 //! While workers run, each has its copies. Between two of their turns the daemon gathers all copies
 //! of a link in one place, changes them alike, and counts them together.
 
+use std::collections::VecDeque;
+
 use txweir_core::classify::filter::BlockId;
 use txweir_core::qdisc::cake_mq::splits_a_rate;
 use txweir_core::{Handle, Instant};
-use txweir_device::{Counters, Endpoint, Kind, LinkIo, OpenError};
+use txweir_device::{Counters, Endpoint, LinkIo, OpenError};
 use txweir_tc::tool::Hook;
 
 use super::Link;
@@ -29,6 +31,12 @@ pub(crate) struct Copies {
     pub turn: usize,
     /// The owner of every way, because of policers; `None` if there are none.
     pub owner: Option<usize>,
+    /// Frames of senders that wait that have gone from here to other workers, to leave by the link,
+    /// and are not in its qdiscs yet.
+    pub under_way: u32,
+    /// The workers that the others of them came from, in order, which are held here, or were when
+    /// these workers were told last.
+    pub claims: VecDeque<usize>,
     /// The copy of each worker, in their order, while they are gathered.
     pub others: Vec<Link>,
 }
@@ -81,12 +89,10 @@ pub(crate) fn holders(copies: &[&Link]) -> Vec<usize> {
 /// Returns the reason for which a link of this type has no workers; `None` if it may have some.
 pub(super) fn no_workers(kind: LinkType) -> Option<&'static str> {
     match kind {
-        LinkType::Live(Kind::Vhost) => Some(
-            "the senders of a vhost link wait for room in the qdiscs, which another thread cannot see: expected a link \
-             of type tap, packet, xdp or vxlan",
-        ),
         LinkType::Live(_) => None,
-        _ => Some("expected a link of type tap, packet, xdp or vxlan, which has an interface to share"),
+        _ => {
+            Some("expected a link of type tap, packet, xdp, vhost or vxlan, which has an interface to share")
+        }
     }
 }
 
@@ -104,11 +110,16 @@ pub(super) fn open(
 }
 
 /// Returns the ends of a link's copies that have these handles, the daemon's own first: it has the
-/// only one, or none if there are workers.
-pub(super) fn ends(handles: Vec<LinkIo>, workers: usize) -> Vec<End> {
+/// only one, or none if there are workers. A single handle is that of the worker at the link's
+/// turn.
+pub(super) fn ends(handles: Vec<LinkIo>, workers: usize, turn: usize) -> Vec<End> {
+    let alone = handles.len() == 1 && workers > 0;
     let mut ends: Vec<End> = (workers > 0).then(End::null).into_iter().collect();
     ends.extend(handles.into_iter().map(End::Live));
     ends.resize_with(workers + 1, End::null);
+    if alone {
+        ends.swap(1, 1 + turn % workers);
+    }
     ends
 }
 

@@ -26,7 +26,7 @@ pub(crate) fn seats(parts: &mut [&mut Links]) -> Result<(), String> {
     for (me, (part, (mailbox, wakeup, bell))) in parts.iter_mut().zip(boxes).enumerate() {
         let (posts, owners) = (posts.clone(), Vec::new());
         let news = vec![false; posts.len()];
-        part.seat = Some(Seat { me, posts, news, mailbox, owners, wakeup, bell });
+        part.seat = Some(Seat { me, posts, news, mailbox, kept: None, owners, wakeup, bell });
     }
     Ok(())
 }
@@ -65,8 +65,8 @@ fn copies<'a>(parts: &'a [&mut Links], at: usize) -> Vec<&'a Link> {
 }
 
 /// Returns the worker that has all ways of links with several workers because a policer has one
-/// bucket; `None` without policers. One worker has a handle of each link: the first one, or the
-/// second if that has the only handle of one (`parts`).
+/// bucket; `None` without policers, and where no worker has a handle of each link: with interfaces
+/// of one queue at different workers.
 fn one_owner(parts: &[&mut Links], holders: &[Vec<usize>]) -> Option<usize> {
     let first = parts.first()?;
     first.filters.actions.of_kind("police").next()?;

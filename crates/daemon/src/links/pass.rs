@@ -19,6 +19,17 @@ use crate::whole_way::Whole;
 /// mailbox.
 const CROSSING: u32 = 256;
 
+/// The way of a frame up to here.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Past {
+    /// The link that it came in by; `None` for one that is generated.
+    pub from: Option<usize>,
+    /// Number of redirections behind it.
+    pub depth: u8,
+    /// True if it is held where a packet would be dropped for it: its sender waits.
+    pub waits: bool,
+}
+
 /// Returns the filters at a hook of a link, if it has them.
 fn hook_of(link: &Link, at: Hook, place: txweir_core::Handle) -> Option<BlockId> {
     let there = link.hook.is_some_and(|hook| hook == Hook::Clsact || hook == at);
@@ -34,25 +45,11 @@ impl Links {
         }
     }
 
-    /// Passes a frame that came in by a link, or is generated here, to the link at `to`, and then
-    /// the copies that its actions send.
-    pub(crate) fn pass(&mut self, now: Instant, from: Option<usize>, to: usize, arrival: Arrival<Frame>) {
-        self.pass_from(now, from, to, 0, arrival);
-    }
-
-    /// Does the same for a frame behind which there are `depth` redirections.
-    pub(super) fn pass_from(
-        &mut self,
-        now: Instant,
-        from: Option<usize>,
-        to: usize,
-        depth: u8,
-        arrival: Arrival<Frame>,
-    ) {
+    /// Passes a frame to the link at `to`, and then the copies that its actions send.
+    pub(crate) fn pass(&mut self, now: Instant, past: Past, to: usize, arrival: Arrival<Frame>) {
         if self.filters.is_empty() {
-            let Some(arrival) = self.hand_whole(from, to, depth, arrival) else { return };
-            let waits = from.is_some_and(|from| senders_wait(&self.all[from]));
-            return self.enter(now, to, arrival, waits);
+            let Some(arrival) = self.hand_whole(past, to, arrival) else { return };
+            return self.enter(now, to, arrival, past.waits);
         }
         self.fit_filters();
         let mut up = Vec::new();
@@ -62,7 +59,7 @@ impl Links {
             }
         }
         let mut copies = Copies::default();
-        self.pass_one(now, from, to, arrival, depth, &up, &mut copies);
+        self.pass_one(now, past, to, arrival, &up, &mut copies);
         // The loop ends: a copy is one redirection deeper than its original, and at the greatest
         // depth actions make no copies.
         while let Some(copy) = copies.pop() {
@@ -70,19 +67,17 @@ impl Links {
         }
     }
 
-    #[allow(clippy::too_many_arguments, reason = "one step of `pass`, with what it has at hand")]
     fn pass_one(
         &mut self,
         now: Instant,
-        from: Option<usize>,
+        past: Past,
         to: usize,
         arrival: Arrival<Frame>,
-        depth: u8,
         up: &[PortId],
         copies: &mut Copies,
     ) {
-        let Some(arrival) = self.hand_whole(from, to, depth, arrival) else { return };
-        let waits = depth == 0 && from.is_some_and(|from| senders_wait(&self.all[from]));
+        let Some(arrival) = self.hand_whole(past, to, arrival) else { return };
+        let Past { from, depth, waits } = past;
         let ingress = from.map(|from| {
             let link = &self.all[from];
             let block = hook_of(link, Hook::Ingress, Hook::INGRESS);
@@ -125,7 +120,7 @@ impl Links {
                 let meta = arrival.meta_mut();
                 meta.priority = send.priority.unwrap_or(meta.priority);
                 meta.mark = send.mark;
-                self.pass(now, None, at, arrival);
+                self.pass(now, Past::default(), at, arrival);
             }
         }
         self.settle(now);
@@ -185,7 +180,8 @@ impl Links {
         if let Ok(Received::Frame(mut arrival)) = self.all[to].way.receive(&mut One(Some(copy))) {
             let meta = arrival.meta_mut();
             (meta.priority, meta.mark) = (copy.priority, copy.mark);
-            self.pass_one(now, from, to, arrival, copy.depth, up, copies);
+            let past = Past { from, depth: copy.depth, waits: false };
+            self.pass_one(now, past, to, arrival, up, copies);
         }
     }
 }

@@ -6,7 +6,7 @@ use txweir_core::classify::action::State;
 use txweir_core::classify::filter::Filters;
 use txweir_device::MAX_FRAME;
 
-use super::{Links, own, seats};
+use super::{Links, Seat, own, seats};
 use crate::machine::Local;
 
 /// Rounds in which mail is taken while all workers stand: a frame crosses once, and once more for
@@ -145,8 +145,7 @@ impl Links {
                     while part.take_mail(&|| now) {}
                     part.all.iter_mut().for_each(|link| link.advance(now));
                 }
-                let is_empty =
-                    |part: &&mut Self| part.seat.as_ref().is_none_or(|seat| seat.mailbox.is_empty());
+                let is_empty = |part: &&mut Self| part.seat.as_ref().is_none_or(Seat::is_empty);
                 if all.iter().all(is_empty) {
                     return;
                 }

@@ -8,6 +8,10 @@
 //! cannot be split: one worker owns the whole way, and runs the filters too, so that its actions
 //! keep one state.
 //!
+//! A frame whose sender waits is held by the worker that has the full qdiscs. The one that received
+//! it counts its frames on the way, and receives no more of such senders while there are
+//! [`CLAIMS`]; the other tells it of those that have left ([`Mail::Room`]).
+//!
 //! - Frames from one worker to another stay in order.
 //! - Each frame is counted by the worker that received it, as gone to another, and by the other, as
 //!   come from another: so the frames on the way are the difference, at every instant at which no
@@ -22,11 +26,14 @@ use txweir_handoff::{Mailbox, Post, Wakeup};
 use txweir_runtime::Arrival;
 
 use super::Links;
-use super::pass::admit;
-use crate::link::Owners;
+use super::pass::{Past, admit};
+use crate::link::{Link, Owners};
 
 /// Most items taken from the mailbox in one turn: four bursts.
 const MAIL: usize = 256;
+/// Frames of senders that wait which may be on the way from a worker to a link of others, those
+/// included that are held there. A worker's turn takes so many from its mailbox.
+const CLAIMS: u32 = 256;
 
 /// An item of a worker's mailbox.
 #[derive(Debug)]
@@ -36,6 +43,9 @@ pub(crate) enum Mail {
     Frame(Sent),
     /// A buffer that goes back to the store of the link at this index.
     Spare(usize, Spare),
+    /// The number of further frames of senders that wait which may be on the way to the link at
+    /// this index.
+    Room(usize, u32),
 }
 
 /// A frame on its way to another worker.
@@ -43,11 +53,9 @@ pub(crate) enum Mail {
 pub(crate) struct Sent {
     /// The worker that it comes from.
     by: usize,
-    /// The link that it came in by, and the one that it leaves by.
-    from: Option<usize>,
+    past: Past,
+    /// The link that it leaves by.
     to: usize,
-    /// Number of redirections behind it.
-    depth: u8,
     /// True if its filters are still to be run.
     whole: bool,
     arrival: Arrival<Frame>,
@@ -68,6 +76,8 @@ pub(crate) struct Seat {
     /// The workers whose mailbox got something since they were last rung.
     pub news: Vec<bool>,
     pub mailbox: Mailbox<Mail>,
+    /// A frame whose sender waits that found no place in a mailbox, and the mailbox's number.
+    pub kept: Option<(usize, Sent)>,
     /// The owners of each link's way.
     pub owners: Vec<Owners>,
     /// Ends the wait of the worker, which reads the bell.
@@ -75,20 +85,42 @@ pub(crate) struct Seat {
     pub bell: Arc<OwnedFd>,
 }
 
+impl Seat {
+    /// True if no frame is in its mailbox, or waits for a place in another.
+    pub fn is_empty(&self) -> bool {
+        self.mailbox.is_empty() && self.kept.is_none()
+    }
+
+    /// Puts the frame that is kept into its mailbox, if there is a place now.
+    fn put_kept(&mut self) {
+        if let Some((owner, sent)) = self.kept.take() {
+            match self.posts[owner].put(Mail::Frame(sent)) {
+                Ok(()) => self.news[owner] = true,
+                Err(Mail::Frame(sent)) => self.kept = Some((owner, sent)),
+                Err(_) => {}
+            }
+        }
+    }
+}
+
+/// True if senders that wait have to wait for a place in the way to a link.
+pub(super) fn is_full_for(seat: Option<&Seat>, to: &Link) -> bool {
+    to.way.is_holding() || to.copies.under_way >= CLAIMS || seat.is_some_and(|seat| seat.kept.is_some())
+}
+
 impl Links {
     /// Hands a frame over whole if another worker owns the whole way to the link at `to`. Returns
     /// it otherwise.
     pub(super) fn hand_whole(
         &mut self,
-        from: Option<usize>,
+        past: Past,
         to: usize,
-        depth: u8,
         arrival: Arrival<Frame>,
     ) -> Option<Arrival<Frame>> {
         match &self.seat {
             Some(Seat { me, owners, .. }) => match owners[to] {
                 Owners::One(owner) if owner != *me => {
-                    let sent = Sent { by: *me, from, to, depth, whole: true, arrival };
+                    let sent = Sent { by: *me, past, to, whole: true, arrival };
                     self.hand_over(owner, sent);
                     None
                 }
@@ -105,7 +137,8 @@ impl Links {
         if let Some(Seat { me, owners, .. }) = &self.seat {
             let owner = owners[to].of(usize::from(link.way.choose(now, &mut arrival)));
             if owner != *me {
-                let sent = Sent { by: *me, from: None, to, depth: 0, whole: false, arrival };
+                let past = Past { waits, ..Past::default() };
+                let sent = Sent { by: *me, past, to, whole: false, arrival };
                 return self.hand_over(owner, sent);
             }
         }
@@ -115,22 +148,34 @@ impl Links {
     /// Puts a frame into the mailbox of another worker, which is rung at the end of the turn.
     fn hand_over(&mut self, owner: usize, sent: Sent) {
         let Some(seat) = &mut self.seat else { return };
-        let to = sent.to;
-        self.all[to].way.let_go(&sent.arrival);
+        let link = &mut self.all[sent.to];
+        link.way.let_go(&sent.arrival);
+        link.copies.under_way += u32::from(sent.past.waits);
         match seat.posts[owner].put(Mail::Frame(sent)) {
             Ok(()) => seat.news[owner] = true,
-            Err(Mail::Frame(sent)) => self.all[to].way.refuse(sent.arrival),
-            Err(Mail::Spare(..)) => {}
+            Err(Mail::Frame(sent)) if sent.past.waits && seat.kept.is_none() => {
+                seat.kept = Some((owner, sent));
+            }
+            Err(Mail::Frame(sent)) => {
+                link.copies.under_way -= u32::from(sent.past.waits);
+                link.way.refuse(sent.arrival);
+            }
+            Err(Mail::Spare(..) | Mail::Room(..)) => {}
         }
     }
 
     /// Takes what other workers have put into the mailbox. Returns true if there may be more.
     pub(super) fn take_mail(&mut self, clock: &dyn Fn() -> Instant) -> bool {
+        self.seat.iter_mut().for_each(Seat::put_kept);
         for _ in 0..MAIL {
             let Some(seat) = &mut self.seat else { return false };
             match seat.mailbox.take() {
                 None => return false,
                 Some(Mail::Spare(at, spare)) => self.all[at].way.take_spare(spare),
+                Some(Mail::Room(at, frames)) => {
+                    let under_way = &mut self.all[at].copies.under_way;
+                    *under_way = under_way.saturating_sub(frames);
+                }
                 Some(Mail::Frame(sent)) => self.take_frame(clock(), sent),
             }
         }
@@ -138,7 +183,10 @@ impl Links {
     }
 
     fn take_frame(&mut self, now: Instant, sent: Sent) {
-        let Sent { by, from, to, depth, whole, arrival } = sent;
+        let Sent { by, past, to, whole, arrival } = sent;
+        if past.waits {
+            self.all[to].copies.claims.push_back(by);
+        }
         let (arrival, spare) = self.all[to].way.take_over(arrival);
         if let Some((seat, spare)) = self.seat.as_ref().zip(spare) {
             // It is taken at the reader's next turn; a full mailbox has frames in it, which bring
@@ -147,9 +195,29 @@ impl Links {
         }
         match arrival {
             None => {}
-            Some(arrival) if whole => self.pass_from(now, from, to, depth, arrival),
-            Some(arrival) => admit(now, &mut self.all[to], arrival, false),
+            Some(arrival) if whole => self.pass(now, past, to, arrival),
+            Some(arrival) => admit(now, &mut self.all[to], arrival, past.waits),
         }
+    }
+
+    /// Tells other workers of frames whose senders wait that are not held here any more. Returns
+    /// true if some are still to be told.
+    pub(super) fn tell_of_room(&mut self) -> bool {
+        let Some(Seat { posts, news, kept, .. }) = &mut self.seat else { return false };
+        for (at, link) in self.all.iter_mut().enumerate() {
+            let (holding, claims) = (link.way.holding(), &mut link.copies.claims);
+            // Bound: the claims, of which each round takes some, or is the last one.
+            while claims.len() > holding {
+                let (by, most) = (claims[0], claims.len() - holding);
+                let frames = claims.iter().take(most).take_while(|other| **other == by).count();
+                if posts[by].put(Mail::Room(at, u32::try_from(frames).unwrap_or(u32::MAX))).is_err() {
+                    return true;
+                }
+                news[by] = true;
+                claims.drain(..frames);
+            }
+        }
+        kept.is_some()
     }
 
     /// True if the thread may sleep, as far as it is about mail. If it does, those who put in a

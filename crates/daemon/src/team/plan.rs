@@ -39,12 +39,6 @@ pub fn parts(sides: [Side; 2], workers: usize) -> Result<Vec<Links>, String> {
         if handles.len() > workers {
             return Err(format!("interface `{endpoint}`: {} handles for {workers} workers", handles.len()));
         }
-        if workers > 1 && first.senders_wait() {
-            return Err(format!(
-                "interface `{endpoint}`: its senders wait for room in the qdiscs, which another worker cannot see: \
-                 expected one worker, given {workers}"
-            ));
-        }
         let queues = match &wire {
             Some(_) => 1,
             None => u16::try_from(handles.len()).unwrap_or(1),

@@ -41,7 +41,7 @@ pub fn frame(flow: u16, number: u32) -> (VnetHdr, Vec<u8>) {
 }
 
 /// Returns the flow and the number of a frame of [`frame`].
-fn read(frame: &[u8]) -> (u16, u32) {
+pub fn read(frame: &[u8]) -> (u16, u32) {
     (u16::from_be_bytes([frame[34], frame[35]]), u32::from_be_bytes(frame[42..46].try_into().unwrap()))
 }
 

@@ -1,14 +1,17 @@
 //! Links that are the network cards of virtual machines: in virtual time, against a guest without a
 //! kernel in the same thread.
 
+use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 
 use serde_json::Value;
 use txweir_core::Instant;
-use txweir_daemon::{Daemon, Links};
+use txweir_daemon::{Daemon, Links, Server, TeamOptions};
+use txweir_device::clock;
 use txweir_device::testguest::{Setup, TestGuest};
 
 use crate::common::{MS, World};
+use crate::crew::until;
 
 /// A path for a socket, which is removed with its link.
 fn path(name: &str) -> PathBuf {
@@ -197,6 +200,41 @@ fn a_guest_that_leaves_holds_up_nothing() {
     while pair.turn() {}
     let shown: Value = serde_json::from_str(&pair.world.link("show -j")).expect("JSON");
     assert_eq!((&shown[0]["state"], &shown[1]["state"]), (&"down".into(), &"down".into()));
+}
+
+/// Two guests at two threads that sleep while there is nothing to do: the frames of one wait for
+/// the qdiscs of the other's worker, and none is lost.
+#[test]
+fn guests_at_two_workers_lose_nothing() {
+    const FRAMES: u32 = 2000;
+    let mut world = World { daemon: Daemon::with(Links::default()), now: Instant(clock::now_ns()) };
+    let paths = ["a", "b"].map(|end| path(&format!("workers-{end}")));
+    let [a, b] = paths.each_ref().map(|path| path.display());
+    world.link(&format!("add a --type vhost --if {a} --workers 2"));
+    world.link(&format!(
+        "add b --type vhost --if {b} --workers 2 --wire rate=80mbit,ring=22,bql=off --peer a"
+    ));
+    world.tc("qdisc add dev b root handle 1: pfifo limit 10");
+    let mut server = Server::without_socket(world.daemon).with_workers(TeamOptions::default());
+    let (stop, _other) = UnixStream::pair().expect("a pair");
+    let mut guests: Vec<TestGuest> = Vec::new();
+    for path in &paths {
+        guests.push(TestGuest::connect(path, Setup::default(), || {
+            let mut rounds = 0;
+            until(&mut server, &stop, |_| std::mem::replace(&mut rounds, 1) == 1);
+        }));
+    }
+    let (mut sent, mut came) = (0, Vec::new());
+    until(&mut server, &stop, |_| {
+        while sent < FRAMES && guests[0].send(0, [0; 12], &numbered(sent)) {
+            sent += 1;
+        }
+        while let Some((_, frame, _)) = guests[1].receive(0) {
+            came.push(u32::from_be_bytes(frame[14..18].try_into().expect("a number")));
+        }
+        came.len() == FRAMES as usize
+    });
+    assert_eq!(came, (0..FRAMES).collect::<Vec<_>>());
 }
 
 /// Links of this type by text: their words, and their refusals.

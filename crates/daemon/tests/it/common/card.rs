@@ -25,6 +25,8 @@ pub struct Seen {
     pub down: bool,
     /// True if the interface does not exist any more.
     pub gone: bool,
+    /// True if frames that are not received stay with their senders.
+    pub waits: bool,
     /// Its MTU, bytes; 1500 if the test does not say.
     pub mtu: Option<usize>,
 }
@@ -125,6 +127,13 @@ impl Nic for Fake {
     }
     fn is_up(&self) -> io::Result<bool> {
         Ok(!self.seen().down)
+    }
+    fn senders_wait(&self) -> bool {
+        self.seen().waits
+    }
+    fn has_frames(&self) -> bool {
+        let seen = self.seen();
+        seen.waits && !seen.incoming.is_empty()
     }
     fn mtu(&self) -> io::Result<usize> {
         Ok(self.seen().mtu.unwrap_or(1500))
