@@ -153,6 +153,12 @@ impl Backend for End {
             Self::Null(_) | Self::Gone(..) | Self::Awaited(..) => None,
         }
     }
+    fn batch_bytes(&self) -> u64 {
+        match self {
+            Self::Live(io) => io.batch_bytes(),
+            Self::Null(_) | Self::Gone(..) | Self::Awaited(..) => u64::MAX,
+        }
+    }
     fn take_fates(&mut self) -> Fates {
         match self {
             Self::Live(io) => io.take_fates(),

@@ -158,6 +158,13 @@ pub trait Backend: TxQueue<Frame: Debug + Send> + Send {
         None
     }
 
+    /// Returns the bytes of frames that are worth a doorbell before there is a batch of them. The
+    /// default is 32 KiB: a system call takes some hundred nanoseconds, and the copy of so many
+    /// bytes some microseconds. So a super-frame goes while it is still in the processor's cache.
+    fn batch_bytes(&self) -> u64 {
+        32 << 10
+    }
+
     /// Returns how many frames were delivered and lost since the last call.
     fn take_fates(&mut self) -> Fates;
 
@@ -238,6 +245,9 @@ impl<B: Backend + ?Sized> Backend for Box<B> {
     }
     fn look_again(&self) -> Option<Nanos> {
         (**self).look_again()
+    }
+    fn batch_bytes(&self) -> u64 {
+        (**self).batch_bytes()
     }
     fn take_fates(&mut self) -> Fates {
         (**self).take_fates()

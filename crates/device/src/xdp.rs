@@ -178,6 +178,11 @@ where
     fn look_again(&self) -> Option<Nanos> {
         (self.shown > 0 || self.port.is_awaited()).then(|| self.port.patience())
     }
+    /// The interface is woken and its other end scheduled once a doorbell, and there are no
+    /// super-frames: only the number of frames counts.
+    fn batch_bytes(&self) -> u64 {
+        u64::MAX
+    }
     fn take_fates(&mut self) -> Fates {
         self.port.take_fates()
     }

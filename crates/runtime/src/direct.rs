@@ -12,7 +12,7 @@ use txweir_core::path::txpath::BULK;
 use txweir_core::{Instant, Meta};
 use txweir_device::{BATCH_MAX, Backend};
 
-use crate::output::{Output, is_batch};
+use crate::output::Output;
 use crate::stats::DirectionStats;
 
 /// Most frames of one queue that are gathered or in the device: one promise. A larger number would
@@ -100,7 +100,7 @@ impl<D: Backend> Direct<D> {
     /// True if enough frames are gathered to be worth the cost of a doorbell, and the device may
     /// have room.
     pub fn batch_is_due(&self) -> bool {
-        is_batch(self.gathered, self.gathered_bytes) && !self.output.device.is_full()
+        self.output.is_batch(self.gathered, self.gathered_bytes) && !self.output.device.is_full()
     }
 
     pub const fn held_bytes(&self) -> u64 {

@@ -49,8 +49,9 @@ impl<D: Backend> Drain<D> {
         Self { port, exit, stats, held, sender, crossed, timers, hasher }
     }
 
-    /// Puts a frame into its path and returns the queue.
-    pub fn enter(&mut self, now: Instant, arrival: Arrival<D::Frame>) -> u16 {
+    /// Puts a frame into its path. Returns the queue, and true if it has passed the qdiscs
+    /// directly.
+    pub fn enter(&mut self, now: Instant, arrival: Arrival<D::Frame>) -> (u16, bool) {
         let Arrival { mut frame, mut meta, headers, route, queue_chosen, at } = arrival;
         let stamps = self.exit.stamps(now);
         stamps.enters(at);
@@ -66,6 +67,7 @@ impl<D: Backend> Drain<D> {
             wants.then(|| Detail { route, ..Detail::of(&headers, store.bytes(&frame), &self.hasher) });
         let (queue, sent) =
             self.port.send_with(now, frame, meta, detail.as_ref(), Choice::Made, &mut self.exit);
+        let passed = matches!(sent, Admitted::Sent);
         match sent {
             Admitted::Sent | Admitted::Queued | Admitted::Dropped(_) => {}
             Admitted::Cut(frame, _) => self.cut(now, frame, &meta, detail.map(Detail::piece)),
@@ -75,7 +77,15 @@ impl<D: Backend> Drain<D> {
                 self.exit.discard(frame);
             }
         }
-        queue
+        (queue, passed)
+    }
+
+    /// Rings the doorbell of a queue behind a frame that has passed its qdiscs directly: they are
+    /// empty, so that nothing else is to be done.
+    pub fn ring(&mut self, queue: u16) {
+        // The line is not done at the doorbell, so that no fence ends by it.
+        let _ = self.port.doorbell(queue, &mut self.exit);
+        self.stats.held_max = self.stats.held_max.max(self.exit.line.held_bytes());
     }
 
     /// Submits a super-frame segment by segment.

@@ -102,14 +102,16 @@ impl<D: Backend> Drain<D> {
     /// Takes a frame into the gate, or into the qdiscs and on towards the device.
     pub fn take(&mut self, now: Instant, arrival: Arrival<D::Frame>) {
         // An arrival has some 200 bytes: without a gate it is moved once.
-        let queue = if self.exit.gate.is_none() {
+        let (queue, passed) = if self.exit.gate.is_none() {
             self.enter(now, arrival)
         } else {
             let Some(arrival) = self.offer(now, arrival) else { return };
             self.enter(now, arrival)
         };
-        // Also after a frame that has passed empty qdiscs: `drain` rings the doorbell.
-        if self.port.path(queue).is_some_and(|path| path.tx().stops().may_transmit()) {
+        if passed {
+            self.ring(queue);
+            self.feed(now);
+        } else if self.port.path(queue).is_some_and(|path| path.tx().stops().may_transmit()) {
             self.drain(now, queue);
         }
     }
@@ -143,8 +145,10 @@ impl<D: Backend> Drain<D> {
             }
             passed_over = 0;
             let Some(arrival) = gate.take() else { break };
-            let queue = self.enter(now, arrival);
-            if self.port.path(queue).is_some_and(|path| path.tx().stops().may_transmit()) {
+            let (queue, passed) = self.enter(now, arrival);
+            if passed {
+                self.ring(queue);
+            } else if self.port.path(queue).is_some_and(|path| path.tx().stops().may_transmit()) {
                 self.drain_queue(now, queue);
             }
         }

@@ -7,17 +7,14 @@ use txweir_device::{BATCH_MAX, Backend, Store};
 use crate::delays::{Delays, Stamps};
 use crate::stats::DirectionStats;
 
-/// Bytes of frames that are worth a doorbell of their own. A system call costs some hundred
-/// nanoseconds, the copy of 32 KiB some microseconds. So a super-frame goes while it is still in
-/// the processor's cache.
-const BATCH_BYTES: u64 = 32 << 10;
-
 /// A device, and the amount that it was given since the last doorbell.
 #[derive(Debug)]
 pub struct Output<D> {
     pub device: D,
     frames: usize,
     bytes: u64,
+    /// Bytes that are worth a doorbell, as the device last said.
+    batch_bytes: u64,
     /// Frames that the device has, or has finished without a report.
     held: u64,
     /// Frames that the device has finished.
@@ -31,7 +28,8 @@ pub struct Output<D> {
 impl<D: Backend> Output<D> {
     pub fn new(device: D) -> Self {
         let stamps = Stamps { delays: Some(Delays::default()), now: Instant::ZERO };
-        Self { device, frames: 0, bytes: 0, held: 0, finished: 0, stamps, error: None }
+        let batch_bytes = device.batch_bytes();
+        Self { device, frames: 0, bytes: 0, batch_bytes, held: 0, finished: 0, stamps, error: None }
     }
 
     /// Gives the device a frame, for which it has promised a place.
@@ -49,9 +47,14 @@ impl<D: Backend> Output<D> {
             return self.device.store().give(frame);
         }
         self.push(frame, m);
-        if is_batch(self.frames, self.bytes) && !self.device.is_full() {
+        if self.is_batch(self.frames, self.bytes) && !self.device.is_full() {
             self.ring();
         }
+    }
+
+    /// True if this number of frames, or their bytes in all, are worth a doorbell.
+    pub const fn is_batch(&self, frames: usize, bytes: u64) -> bool {
+        frames >= BATCH_MAX || bytes >= self.batch_bytes
     }
 
     /// True if the device has frames that no doorbell has shown.
@@ -63,6 +66,8 @@ impl<D: Backend> Output<D> {
     pub fn ring(&mut self) {
         if self.frames > 0 || self.device.is_full() {
             (self.frames, self.bytes) = (0, 0);
+            // Another device may have come back in the place of one that was gone.
+            self.batch_bytes = self.device.batch_bytes();
             if let Err(error) = self.device.commit() {
                 self.error = Some(error);
             }
@@ -95,9 +100,4 @@ impl<D: Backend> Output<D> {
     pub const fn take_error(&mut self) -> Option<DeviceError> {
         self.error.take()
     }
-}
-
-/// True if this number of frames, or their bytes in all, are worth a doorbell.
-pub const fn is_batch(frames: usize, bytes: u64) -> bool {
-    frames >= BATCH_MAX || bytes >= BATCH_BYTES
 }

@@ -296,15 +296,45 @@ impl<F> Port<F> {
         D: Queues<Frame = F>,
     {
         let wake = self.drain_path(now, queue, budget, dev);
-        // The queues of a device finish their packets all in the same way.
-        if One::of(dev, self.chooser.existing(queue)).is_done_at_commit() {
-            let (from, to) = if self.is_one_to_one() { (queue, queue + 1) } else { (0, self.queues()) };
-            if (from..to).fold(false, |opened, queue| opened | self.flight.empty(queue)) {
-                self.transmitters_mut().for_each(Transmitter::thaw);
-                return Wake::More;
-            }
+        if self.has_finished_at_commit(queue, dev) { Wake::More } else { wake }
+    }
+
+    /// Shows the device the packets of a queue's path that were pushed since the last doorbell:
+    /// the end of [`drain`](Self::drain), and all of it that is left to do after a packet that was
+    /// `Sent`. True if every queue is to be drained now, as by [`Reaped::opened`].
+    #[inline]
+    pub fn doorbell<D>(&mut self, queue: u16, dev: &mut D) -> bool
+    where
+        D: Queues<Frame = F>,
+    {
+        let at = self.lanes.of(queue);
+        let (one_to_one, queues) = (self.is_one_to_one(), self.queues());
+        let Some(path) = self.lanes.paths.get_mut(at) else { return false };
+        match one_to_one {
+            // A path is below the number of queues, of which there are at most 65 535.
+            true => path.doorbell(&mut One::of(dev, at as u16)),
+            false => path.doorbell(&mut All::any(dev, queues, &mut self.flight.packets)),
         }
-        wake
+        self.has_finished_at_commit(queue, dev)
+    }
+
+    /// Books what a device has finished that is done with packets at the doorbell. True if that
+    /// ended the fence after a change of the queues.
+    #[inline]
+    fn has_finished_at_commit<D>(&mut self, queue: u16, dev: &mut D) -> bool
+    where
+        D: Queues<Frame = F>,
+    {
+        // The queues of a device finish their packets all in the same way.
+        if !One::of(dev, self.chooser.existing(queue)).is_done_at_commit() {
+            return false;
+        }
+        let (from, to) = if self.is_one_to_one() { (queue, queue + 1) } else { (0, self.queues()) };
+        let opened = (from..to).fold(false, |opened, queue| opened | self.flight.empty(queue));
+        if opened {
+            self.transmitters_mut().for_each(Transmitter::thaw);
+        }
+        opened
     }
 
     #[inline]
