@@ -15,7 +15,7 @@ use txweir_core::text::error::Reason;
 use txweir_core::{Env, Handle, Rate};
 use txweir_tc::ast::{Command, Place, QdiscCommand, Verb};
 use txweir_tc::diagnostic::Diagnostic;
-use txweir_tc::diagnostic::code::{BAD_VALUE, CONFLICT, NOT_FOUND, OUT_OF_RANGE, UNSUPPORTED};
+use txweir_tc::diagnostic::code::{BAD_VALUE, CONFLICT, MISSING, NOT_FOUND, OUT_OF_RANGE, UNSUPPORTED};
 use txweir_tc::language::{self, Object};
 use txweir_tc::lex::{Line, Word};
 use txweir_tc::memory::{Memory, MemoryDevice};
@@ -141,7 +141,7 @@ impl<'a> Engine<'a> {
                 self.leave(cmd, name);
                 Answer::NotHere(d)
             }
-            Err(_) if !self.knows(cmd, name) => Answer::Unknown,
+            Err(d) if !self.knows(cmd, name) && !is_of_the_line(cmd, &d) => Answer::Unknown,
             Err(d) => Answer::Refused(d),
         }
     }
@@ -190,6 +190,19 @@ impl<'a> Engine<'a> {
             _ => false,
         };
         self.rooted.contains(name) && (!hook || self.hooked.contains(name))
+    }
+}
+
+/// True if a refusal is about the words of a line that makes a root qdisc, so that it holds
+/// whatever the device had before. `replace` may change a root that is there, which keeps options
+/// that the line does not name.
+fn is_of_the_line(cmd: &Command, d: &Diagnostic) -> bool {
+    let Command::Qdisc(c) = cmd else { return false };
+    let values = [OUT_OF_RANGE, BAD_VALUE].contains(&d.code);
+    match (place(c), c.verb) {
+        (Some(Place::Below(Handle::ROOT)), Verb::Add) => values || [CONFLICT, MISSING].contains(&d.code),
+        (Some(Place::Below(Handle::ROOT)), Verb::Replace) => values,
+        _ => false,
     }
 }
 

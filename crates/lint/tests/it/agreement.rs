@@ -4,7 +4,7 @@
 //! and from the lines recorded from tc (`spec/tc/linux`): legal ones, ends of ranges and numbers
 //! beyond, wrong words and wrong parents, changes and deletions of objects that do not exist. Each
 //! case is a file that begins with roots, hooks and an action, so that the objects of the machine
-//! are known. The engine runs it line by line, as `tc -force -b`; `check` reads it as a whole.
+//! are known. The first line of a file, of whose device nothing is known, is compared by itself. The engine runs it line by line, as `tc -force -b`; `check` reads it as a whole.
 //!
 //! `check` has findings about lines that tc takes, too: those of [`ADVICE`] do not count. A line
 //! whose fate depends on the queues of the device is left out of its case. A line that Linux may
@@ -342,9 +342,15 @@ fn env() -> Env {
 
 /// Runs a line in the engine; returns true if it is taken.
 fn taken(devices: &mut Memory, line: &str) -> bool {
+    refused(devices, line).is_none()
+}
+
+/// Runs a line in the engine; returns the text of a refusal.
+fn refused(devices: &mut Memory, line: &str) -> Option<String> {
     let args = ["-b", "-"].map(String::from).to_vec();
     let request = Request { args, batch: Some(Source::new("-", line)), ..Request::default() };
-    run(&request, devices).status == 0
+    let reply = run(&request, devices);
+    (reply.status != 0).then_some(reply.stderr)
 }
 
 /// A file, and for each line true if the engine takes it.
@@ -450,6 +456,35 @@ fn disagreements(case: &Case, report: &Report) -> Vec<String> {
         }
     }
     wrong
+}
+
+/// A root that a file begins with is refused for its own words, although the qdiscs of the machine
+/// are not known.
+#[test]
+fn the_first_root_of_a_file_is_refused_as_the_engine_does() {
+    let recorded = recorded();
+    let mut of = Draw { rng: Rng::new(1), env: env(), recorded: &recorded };
+    let (mut refusals, mut wrong) = (0, Vec::new());
+    for _ in 0..20_000 {
+        let spec = of.kind();
+        let line = format!("qdisc add dev a root handle 1: {} {}", spec.kind, of.options(spec).join(" "));
+        if depends_on_queues(&line) {
+            continue;
+        }
+        let refusal = refused(&mut Memory::of_any_name(u32::from(QUEUES), env()), &line);
+        // Linux may be able to do what the engine cannot.
+        if refusal.as_ref().is_some_and(|text| text.contains("error[unsupported]")) {
+            continue;
+        }
+        refusals += u64::from(refusal.is_some());
+        let report = check::text(&line, "one", &CheckOptions { link: env().link_rate, ..Default::default() });
+        let is_error = |d: &&Diagnostic| d.severity == Severity::Error && !ADVICE.contains(&d.code);
+        if report.diagnostics.iter().find(is_error).is_some() != refusal.is_some() {
+            wrong.push(format!("{line}\n    {}", refusal.unwrap_or_default()));
+        }
+    }
+    assert!(wrong.is_empty(), "{} lines\n{}", wrong.len(), wrong[..wrong.len().min(12)].join("\n"));
+    assert!(refusals > 2000, "{refusals}");
 }
 
 /// Runs the cases of a seed.
