@@ -59,7 +59,8 @@ fn value(p: &Param) -> String {
     match (p.flag, p.range) {
         (true, _) => "flag".to_string(),
         (_, "") => p.expected.to_string(),
-        (_, range) => format!("{}, {range}", p.expected),
+        // The range says whether it may be below 0.
+        (_, range) => format!("{}, {range}", p.expected.trim_end_matches(" that may be below 0")),
     }
 }
 
@@ -81,8 +82,7 @@ fn class_rows(classes: &ClassSpec) -> Vec<Row> {
 fn rows(spec: &Spec) -> Vec<Row> {
     let (required, defaults) = defaults(spec);
     let row = |p: &'static Param| {
-        let either =
-            required.iter().find(|(_, why)| why.starts_with("either ") && why.split(' ').any(|w| w == p.key));
+        let either = required.iter().find(|(_, why)| is_choice(why) && names(why, p.key));
         let default = match (either, required.iter().any(|(key, _)| *key == p.key)) {
             (Some((_, why)), _) => why.clone(),
             (_, true) => "required".to_string(),
@@ -97,30 +97,44 @@ fn rows(spec: &Spec) -> Vec<Row> {
     spec.params.iter().map(row).collect()
 }
 
+/// True if a reason says that one of several parameters is required.
+fn is_choice(why: &str) -> bool {
+    why.starts_with("either ") || why.starts_with("at least one of ")
+}
+
+/// True if a reason names the parameter.
+fn names(why: &str, key: &str) -> bool {
+    why.split([' ', ',']).any(|word| word == key)
+}
+
 /// A parameter with a text.
 type Told = (&'static str, String);
 
 /// Returns the required parameters, each with the error text that names it, and the default values
-/// of the others once the required ones are given.
+/// of the others: those of a qdisc on a device of eight queues, if it needs no parameter, and the
+/// declared ones otherwise, which do not depend on values that were only tried.
 fn defaults(spec: &Spec) -> (Vec<Told>, Vec<Told>) {
+    // Some kinds need several queues.
+    let env = Env { queues: 8, ..Env::default() };
     let mut given: Vec<&str> = Vec::new();
-    let mut required: Vec<Told> = Vec::new();
+    let (mut required, mut defaults): (Vec<Told>, Vec<Told>) = Default::default();
+    let mut tell = |o: Shown<'_>| {
+        let text = if o.param.flag { o.word.map(String::from) } else { Some(text_of(o.value)) };
+        defaults.extend(text.filter(|_| o.value.is_set()).map(|text| (o.param.key, text)));
+    };
     loop {
-        let missing = match spec.build(&mut Words::new(&given), &Env::default()) {
-            Ok(qdisc) => {
-                let mut defaults = Vec::new();
-                qdisc.options(&mut |o| {
-                    let text = if o.param.flag { o.word.map(String::from) } else { Some(text_of(o.value)) };
-                    defaults.extend(text.filter(|_| o.value.is_set()).map(|text| (o.param.key, text)));
-                });
+        let missing = match spec.build(&mut Words::new(&given), &env) {
+            Ok(qdisc) if given.is_empty() => {
+                qdisc.options(&mut tell);
                 return (required, defaults);
             }
-            Err(e) => e,
+            built => built.err(),
         };
-        let param = spec.params.iter().find(|p| Some(p.key) == missing.key.as_deref());
-        let Some(param) = param.filter(|p| missing.kind == ErrorKind::Missing && !given.contains(&p.key))
-        else {
-            return (required, Vec::new());
+        let key = missing.as_ref().filter(|e| e.kind == ErrorKind::Missing).and_then(|e| e.key.as_deref());
+        let param = spec.params.iter().find(|p| Some(p.key) == key && !given.contains(&p.key));
+        let (Some(param), Some(missing)) = (param, missing) else {
+            spec.defaults(&env, &mut tell);
+            return (required, defaults);
         };
         // Any value does: it only makes the other parameters print theirs.
         let sample = match param.expected {
@@ -182,7 +196,7 @@ fn page(spec: &Spec) -> String {
 
 fn push_rows(out: &mut String, rows: Vec<Row>) {
     for row in rows {
-        let must = row.default == "required" || row.default.starts_with("either ");
+        let must = row.default == "required" || is_choice(&row.default);
         let default = if must { row.default } else { format!("default {}", row.default) };
         out.push_str(&format!("  {}: {}; {default}\n      {}\n", row.words, row.value, row.about));
     }

@@ -51,7 +51,7 @@
 //!
 //! `examples/backpressure.rs` replaces a bounded channel by a path; `examples/smoltcp_device.rs`
 //! puts one behind any smoltcp device. `examples/fairsend_smoltcp.rs` and
-//! `examples/fairsend_quinn.rs` let sockets and connections take turns (`core::fairsend`).
+//! `examples/fairsend_quinn.rs` let sockets and connections take turns (`core::turns`).
 //!
 //! [`prelude`] has the names that most programs use, for `use txweir::prelude::*`. A glob import of
 //! this crate's root would shadow Rust's `core` by [`core`].

@@ -54,7 +54,7 @@ reasons! {
         NoClass = "no_class",
         /// A later acknowledgement in the same queue carries the same information.
         AckFilter = "ack_filter",
-        /// The action of a filter dropped the packet.
+        /// The action of a filter dropped the packet, or the filters named no class for it.
         Filtered = "filtered",
         /// Every packet slot of the transmit path was in use.
         PoolFull = "pool_full",

@@ -13,7 +13,7 @@
 //! - I3: after `At(t)` no packet may leave before t, unless one comes.
 //! - I4: a class whose qdisc turns out to be empty leaves, and the others stay.
 //! - Differs from Linux (PARITY.md: hfsc-root, hfsc-levels, hfsc-inner-qdisc, hfsc-held, hfsc-wide,
-//!   drr-silent-child, class-number, class-order).
+//!   drr-silent-child, class-order).
 
 mod curves;
 

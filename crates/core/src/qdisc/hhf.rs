@@ -36,7 +36,7 @@ crate::params! {
         limit: Packets = Packets(1000), keys ["limit"] @ u32 1;
         /// Bytes that the queue of heavy hitters may send in a turn.
         quantum: Bytes = Bytes(env.frame_max().into()), keys ["quantum"] @ u32 2, "at most 2147483647 bytes": |b| b.0 <= MOST;
-        /// Most heavy hitters at a time; a flow beyond them counts as another.
+        /// Most heavy hitters at a time; a flow beyond them is treated as all others.
         hh_limit: u32 = 2048, keys ["hh_limit"] @ u32 3, "at most 1048576": |n| *n <= 1 << 20;
         /// Time after which the counters of bytes are cleared.
         reset_timeout: Nanos = Nanos::from_millis(40), keys ["reset_timeout"] @ us32 4;

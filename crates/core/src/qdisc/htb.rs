@@ -55,7 +55,8 @@ crate::params! {
         /// Minor number of the class for packets that name none; without such a leaf they are sent
         /// at once, unshaped.
         default: Hex = Hex(0), keys ["default"];
-        /// Most packets that wait to be sent unshaped.
+        /// Most packets that wait to be sent unshaped; the default is the device's transmit queue
+        /// length.
         direct_qlen: u32 = env.tx_queue_len, keys ["direct_qlen"];
         /// Not supported: there is no hardware that could shape.
         offload: bool = false, flags ["offload" = true];

@@ -83,7 +83,7 @@ crate::params! {
         /// change keeps those left out, and a new value comes with its schedule.
         max_sdu: Sdus = Sdus(Vec::new()), keys ["max-sdu"];
         /// For each class, express frames (E) or preemptible ones (P), IEEE 802.1Qbu. P is refused,
-        /// because a card interrupts frames that keeps the schedule itself.
+        /// because only a card that keeps the schedule itself can interrupt frames.
         fp: Preemption = Preemption(Vec::new()), keys ["fp"];
         /// Work of the network card: 1 to give packets launch times, 2 to keep the schedule.
         /// Refused but for 0, because the engine keeps the schedule.

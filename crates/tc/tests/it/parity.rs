@@ -86,7 +86,7 @@ fn options_of_a_delete_are_refused() {
     );
 }
 
-/// The objects of the section "Not there" are refused.
+/// The objects of the section "Missing" are refused.
 #[test]
 fn what_is_not_there_is_refused() {
     for line in [

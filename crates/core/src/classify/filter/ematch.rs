@@ -8,7 +8,8 @@
 //! - Cost: each term is evaluated at most once. Memory: 32 bytes for each.
 //! - Bounds: groups are at most `DEPTH_MAX` deep; the number of terms is that of the command.
 //!
-//! Differences from Linux (PARITY.md): `ematch-depth`, `ematch-transport`, `ematch-meta`.
+//! Differences from Linux (PARITY.md): `ematch-transport`, `ematch-meta`, `ematch-json`,
+//! `ematch-numbers`.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;

@@ -51,7 +51,7 @@ crate::params! {
             "bridged-llcsnap", "ipoa-vcmux", "ipoa-llcsnap", "via-ethernet"
         ]);
         /// Most memory that waiting packets take; by default four times the bytes of the rate in an
-        /// rtt, at least 4Mb.
+        /// rtt, at least 4Mb and at most 10240 full frames, which is the default without a rate.
         memlimit: MemLimit = MemLimit(None), group (["memlimit"], []);
         /// Bits of the firewall mark that choose the tin, from 1 on; 0 leaves the choice to the
         /// DSCP.

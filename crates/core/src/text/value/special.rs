@@ -26,7 +26,7 @@ impl Show for PrioMap {
 }
 
 impl Value for PrioMap {
-    const EXPECTED: &'static str = "up to 16 band numbers";
+    const EXPECTED: &'static str = "up to 16 numbers of bands or classes";
     /// Takes words while they are numbers, at most 16; those left out are band 0.
     fn take(words: &mut Words<'_>) -> Result<Self, Refusal> {
         let mut map = [0; 16];
