@@ -1,10 +1,11 @@
 //! The law of agreement: `check` refuses the lines that the engine refuses, and no others.
 //!
-//! Lines of every object, kind and verb are drawn at random, from the declarations of the kinds
-//! and from the lines recorded from tc (`spec/tc/linux`): legal ones, ends of ranges and numbers
+//! Lines of every object, kind and verb are drawn at random, from the declarations of the kinds and
+//! from the lines recorded from tc (`spec/tc/linux`): legal ones, ends of ranges and numbers
 //! beyond, wrong words and wrong parents, changes and deletions of objects that do not exist. Each
 //! case is a file that begins with roots, hooks and an action, so that the objects of the machine
-//! are known. The first line of a file, of whose device nothing is known, is compared by itself. The engine runs it line by line, as `tc -force -b`; `check` reads it as a whole.
+//! are known. The first line of a file, of whose device nothing is known, is compared by itself.
+//! The engine runs it line by line, as `tc -force -b`; `check` reads it as a whole.
 //!
 //! `check` has findings about lines that tc takes, too: those of [`ADVICE`] do not count. A line
 //! whose fate depends on the queues of the device is left out of its case. A line that Linux may
