@@ -43,8 +43,9 @@ crate::params! {
         /// Clock of the launch times. Must be given: `CLOCK_TAI`, as in Linux. It is the clock of
         /// the path.
         clockid: Option<Clock> = None, keys ["clockid"];
-        /// Time before its launch time from which on a packet may leave, nanoseconds.
-        delta: i32 = 0, keys ["delta"], "0 to 2147483647": |n| *n >= 0;
+        /// Time before its launch time from which on a packet may leave, 0 to 2147483647
+        /// nanoseconds.
+        delta: i32 = 0, keys ["delta"];
         /// Gives the times to the network card: refused, because the engine has none.
         offload: bool = false, flags ["offload" = true];
         /// Send packets at once, in the order of their times, which are deadlines.
@@ -135,6 +136,10 @@ impl Discipline for Etf {
         if clock != Clock::Tai {
             let err = ConfigError::new(ErrorKind::OutOfRange, object(), "CLOCK_TAI", clock.name());
             return Err(err.key("clockid"));
+        }
+        if cfg.delta < 0 {
+            let err = ConfigError::new(ErrorKind::OutOfRange, object(), "0 to 2147483647", cfg.delta);
+            return Err(err.key("delta"));
         }
         if cfg.offload {
             let err = ConfigError::new(ErrorKind::Unsupported, object(), "no offload", "offload");

@@ -152,6 +152,7 @@ fn units_that_mislead() {
              it is meant)",
             "warning bare-time p:3:38: fq_codel target 5 means 5 microseconds (write the unit: 5ms, or 5us if it \
              is meant)",
+            "error out-of-range p:3:49: fq_codel interval: 0 is out of range (expected 1024ns to 137s)",
             "warning byte-rate p:4:31: rate 1mbps means 8Mbit: bps is bytes per second (write 8mbit if bytes are \
              meant, or 1mbit)",
         ]
