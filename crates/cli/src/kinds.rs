@@ -64,13 +64,18 @@ fn value(p: &Param) -> String {
     }
 }
 
+/// Returns the text of a parameter without which a qdisc was made; `None` if it is off.
+fn default(o: &Shown<'_>) -> Option<String> {
+    let text = if o.param.flag { o.word.map(String::from) } else { Some(text_of(o.value)) };
+    text.filter(|_| o.value.is_set())
+}
+
 /// Returns the parameters of the classes of a kind.
 fn class_rows(classes: &ClassSpec) -> Vec<Row> {
     let mut rows = Vec::new();
     classes.defaults(&Env::default(), &mut |o: Shown<'_>| {
         let p = o.param;
-        let text = if p.flag { o.word.map(String::from) } else { Some(text_of(o.value)) };
-        let default = match (p.about.ends_with("Must be given."), text.filter(|_| o.value.is_set())) {
+        let default = match (p.about.ends_with("Must be given."), default(&o)) {
             (true, _) => "required".into(),
             (_, text) => text.unwrap_or_else(|| "off".into()),
         };
@@ -118,10 +123,7 @@ fn defaults(spec: &Spec) -> (Vec<Told>, Vec<Told>) {
     let env = Env { queues: 8, ..Env::default() };
     let mut given: Vec<&str> = Vec::new();
     let (mut required, mut defaults): (Vec<Told>, Vec<Told>) = Default::default();
-    let mut tell = |o: Shown<'_>| {
-        let text = if o.param.flag { o.word.map(String::from) } else { Some(text_of(o.value)) };
-        defaults.extend(text.filter(|_| o.value.is_set()).map(|text| (o.param.key, text)));
-    };
+    let mut tell = |o: Shown<'_>| defaults.extend(default(&o).map(|text| (o.param.key, text)));
     loop {
         let missing = match spec.build(&mut Words::new(&given), &env) {
             Ok(qdisc) if given.is_empty() => {
@@ -136,7 +138,7 @@ fn defaults(spec: &Spec) -> (Vec<Told>, Vec<Told>) {
             spec.defaults(&env, &mut tell);
             return (required, defaults);
         };
-        // Any value does: it only makes the other parameters print theirs.
+        // Any value does: it only leads to the next one that is required.
         let sample = match param.expected {
             rate if rate == <Rate as Value>::EXPECTED => "1mbit",
             size if size == <Bytes as Value>::EXPECTED => "10kb",

@@ -30,7 +30,8 @@ pub struct Drain<D: Backend> {
     pub port: TxPort<D::Frame>,
     pub exit: Exit<D>,
     pub stats: DirectionStats,
-    /// Frames whose senders wait until the qdiscs have room for them, in order.
+    /// Frames whose senders wait until the qdiscs have room for them, in order: one, and as many as
+    /// the caller had received by then.
     pub held: VecDeque<Arrival<D::Frame>>,
     /// Where frames come from: their transmit queue is chosen by it.
     pub sender: Sender,

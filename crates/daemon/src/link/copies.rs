@@ -34,8 +34,8 @@ pub(crate) struct Copies {
     /// Frames of senders that wait that have gone from here to other workers, to leave by the link,
     /// and are not in its qdiscs yet.
     pub under_way: u32,
-    /// The workers that the others of them came from, in order, which are held here, or were when
-    /// these workers were told last.
+    /// For each such frame that has arrived here, the worker that it came from, in order: those
+    /// that are held, and those whose worker does not know yet that they are not.
     pub claims: VecDeque<usize>,
     /// The copy of each worker, in their order, while they are gathered.
     pub others: Vec<Link>,

@@ -91,14 +91,21 @@ impl Seat {
         self.mailbox.is_empty() && self.kept.is_none()
     }
 
+    /// Puts a frame into the mailbox of another worker, which is rung at the end of the turn.
+    /// Returns it if there is no place.
+    fn put(&mut self, owner: usize, sent: Sent) -> Option<Sent> {
+        match self.posts[owner].put(Mail::Frame(sent)) {
+            Ok(()) => self.news[owner] = true,
+            Err(Mail::Frame(sent)) => return Some(sent),
+            Err(Mail::Spare(..) | Mail::Room(..)) => {}
+        }
+        None
+    }
+
     /// Puts the frame that is kept into its mailbox, if there is a place now.
     fn put_kept(&mut self) {
         if let Some((owner, sent)) = self.kept.take() {
-            match self.posts[owner].put(Mail::Frame(sent)) {
-                Ok(()) => self.news[owner] = true,
-                Err(Mail::Frame(sent)) => self.kept = Some((owner, sent)),
-                Err(_) => {}
-            }
+            self.kept = self.put(owner, sent).map(|sent| (owner, sent));
         }
     }
 }
@@ -145,22 +152,19 @@ impl Links {
         admit(now, link, arrival, waits);
     }
 
-    /// Puts a frame into the mailbox of another worker, which is rung at the end of the turn.
+    /// Lets a frame go to another worker. If its mailbox is full, the frame is kept if its sender
+    /// waits, and dropped otherwise.
     fn hand_over(&mut self, owner: usize, sent: Sent) {
         let Some(seat) = &mut self.seat else { return };
         let link = &mut self.all[sent.to];
         link.way.let_go(&sent.arrival);
         link.copies.under_way += u32::from(sent.past.waits);
-        match seat.posts[owner].put(Mail::Frame(sent)) {
-            Ok(()) => seat.news[owner] = true,
-            Err(Mail::Frame(sent)) if sent.past.waits && seat.kept.is_none() => {
-                seat.kept = Some((owner, sent));
-            }
-            Err(Mail::Frame(sent)) => {
-                link.copies.under_way -= u32::from(sent.past.waits);
-                link.way.refuse(sent.arrival);
-            }
-            Err(Mail::Spare(..) | Mail::Room(..)) => {}
+        let Some(sent) = seat.put(owner, sent) else { return };
+        if sent.past.waits && seat.kept.is_none() {
+            seat.kept = Some((owner, sent));
+        } else {
+            link.copies.under_way -= u32::from(sent.past.waits);
+            link.way.refuse(sent.arrival);
         }
     }
 
