@@ -83,15 +83,14 @@ impl<D: Backend> Control<'_, D> {
     }
 
     /// Ends a change of the queues or of their qdiscs; `before` is the number of times that the
-    /// queues had been changed. Frames that wait for a turn ahead of the qdiscs go to the queues
-    /// that later frames of their flows will go to.
+    /// queues had been changed. Frames that wait ahead of the qdiscs, for a turn or for room, go to
+    /// the queues that later frames of their flows will go to.
     fn reshaped(&mut self, before: u64) {
-        let Drain { port, exit, .. } = &mut *self.drain;
+        let Drain { port, exit, held, .. } = &mut *self.drain;
         let chooser = port.chooser_mut();
-        if chooser.stats().reshaped != before
-            && let Some(gate) = &mut exit.gate
-        {
-            for arrival in gate.waiting_mut().filter(|arrival| arrival.queue_chosen) {
+        if chooser.stats().reshaped != before {
+            let gated = exit.gate.iter_mut().flat_map(|gate| gate.waiting_mut());
+            for arrival in gated.chain(held.iter_mut()).filter(|arrival| arrival.queue_chosen) {
                 chooser.choose_again(&mut arrival.meta);
             }
         }

@@ -9,7 +9,6 @@
 use txweir_core::Instant;
 use txweir_core::packet::route::Candidate;
 use txweir_core::path::port::{Choice, Port as TxPort};
-use txweir_core::path::select::Sender;
 use txweir_core::sched::answer::Verdict;
 use txweir_core::turns::{Gate, Load, Offered, Quota};
 
@@ -52,7 +51,7 @@ impl<D: Backend> Drain<D> {
             return Some(arrival);
         }
         if !arrival.queue_chosen {
-            self.port.chooser_mut().choose_for(&mut arrival.meta, Choice::By(&Sender::default(), None), now);
+            self.port.chooser_mut().choose_for(&mut arrival.meta, Choice::By(&self.sender, None), now);
             arrival.queue_chosen = true;
         }
         let room = has_room(&self.port, &arrival);
@@ -71,7 +70,7 @@ impl<D: Backend> Drain<D> {
     /// until there is room. Returns true if the frame is held.
     pub fn enter_or_hold(&mut self, now: Instant, mut arrival: Arrival<D::Frame>) -> bool {
         if !arrival.queue_chosen {
-            self.port.chooser_mut().choose_for(&mut arrival.meta, Choice::By(&Sender::default(), None), now);
+            self.port.chooser_mut().choose_for(&mut arrival.meta, Choice::By(&self.sender, None), now);
             arrival.queue_chosen = true;
         }
         let holds = !self.held.is_empty() || !self.has_place(&arrival);

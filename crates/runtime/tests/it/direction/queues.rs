@@ -4,7 +4,7 @@ use txweir_core::text::value::Words;
 use txweir_core::turns::Quota;
 use txweir_core::{Handle, Instant};
 use txweir_device::VnetHdr;
-use txweir_runtime::Direction;
+use txweir_runtime::{Direction, Received};
 
 use super::{feed, graft, of_queues, run_out, super_frame, udp};
 use crate::list::{List, Out, To as _};
@@ -18,6 +18,39 @@ fn numbered(flow: u16, n: u32, len: usize) -> (VnetHdr, Vec<u8>) {
     let (hdr, mut frame) = udp(0, flow, len);
     frame[42..46].copy_from_slice(&n.to_be_bytes());
     (hdr, frame)
+}
+
+/// A frame that is held for room stays behind the packets of its flow that wait in the qdiscs,
+/// whatever the number of queues by then.
+#[test]
+fn a_held_frame_keeps_its_place_when_the_queues_change() {
+    let mut moved = 0;
+    for flow in 0..12 {
+        let mut way = of_queues(4, None);
+        graft(&mut way, Instant::ZERO, "root", "mq", &[]);
+        for queue in 1..=4 {
+            graft(&mut way, Instant::ZERO, &format!("1:{queue}"), "pfifo", &["limit", "5"]);
+        }
+        way.device_mut().list.full = true;
+        let mut input =
+            List { incoming: (0..400).map(|n| numbered(flow, n, 1000)).collect(), ..List::default() };
+        let mut given = 0;
+        while !way.is_holding() {
+            let Received::Frame(arrival) = way.receive(&mut input).unwrap() else { panic!("none is held") };
+            way.admit_or_hold(Instant(1), arrival).unwrap();
+            given += 1;
+        }
+        way.control(Instant(2)).set_queues(2).unwrap();
+        moved += way.port().chooser().stats().moved;
+        let mut port = List::default();
+        for now in 3..100 {
+            way.advance_to(Instant(now), &mut port).unwrap();
+        }
+        run_out(&mut way, &mut port, Instant(100));
+        let numbers: Vec<u32> = port.sent.iter().map(|frame| flow_of(frame).1).collect();
+        assert_eq!(numbers, (0..given).collect::<Vec<_>>(), "flow {flow}");
+    }
+    assert!(moved > 0);
 }
 
 /// Queues, roots and quotas of flows come and go while packets flow: no packet is lost, and every
