@@ -3,7 +3,8 @@
 mod crew;
 
 use txweir_core::Instant;
-use txweir_netlink::{Answer, Client};
+use txweir_netlink::refusal::errno;
+use txweir_netlink::{Answer, Client, Refusal};
 use txweir_tc::Source;
 use txweir_tc::tool::{self, Outcome, Request};
 
@@ -69,6 +70,10 @@ impl Daemon {
 
     /// Performs the requests of a packet of rtnetlink, each whole or not at all.
     pub fn netlink(&mut self, now: Instant, packet: &[u8], client: &mut Client) -> Answer {
+        if let Err(stuck) = self.gather(now) {
+            let text = format!("{stuck}: nothing was done");
+            return txweir_netlink::refuse(packet, client, &Refusal { errno: errno::BUSY, text });
+        }
         self.links.now = self.links.now.max(now);
         self.links.planned.clear();
         self.links.begin_request();

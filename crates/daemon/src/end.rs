@@ -19,6 +19,8 @@ pub enum End {
     Gone(String, Sink),
     /// An interface that has not been there yet, and the reason: frames are lost.
     Awaited(String, Sink),
+    /// An interface to which other workers have the handles: frames are lost.
+    Spare(Sink),
 }
 
 /// A device that is done with each frame at once.
@@ -45,6 +47,12 @@ impl End {
         Self::Null(Sink::new())
     }
 
+    /// Returns the end of a worker's copy of a link that has no handle of the interface.
+    #[must_use]
+    pub fn spare() -> Self {
+        Self::Spare(Sink::new())
+    }
+
     /// Returns the end of a link whose interface is not there yet.
     #[must_use]
     pub fn awaited(why: &OpenError) -> Self {
@@ -56,7 +64,7 @@ impl End {
     pub fn away(&self) -> Option<&str> {
         match self {
             Self::Gone(why, _) | Self::Awaited(why, _) => Some(why),
-            Self::Null(_) | Self::Live(_) => None,
+            Self::Null(_) | Self::Live(_) | Self::Spare(_) => None,
         }
     }
 
@@ -99,26 +107,28 @@ impl TxQueue for End {
     fn reserve(&mut self, want: u32) -> u32 {
         match self {
             Self::Live(io) => io.reserve(want),
-            Self::Null(_) | Self::Gone(..) | Self::Awaited(..) => want,
+            _ => want,
         }
     }
     fn push(&mut self, frame: Frame, m: &Meta) {
         match self {
             Self::Live(io) => io.push(frame, m),
             Self::Null(sink) => sink.take(frame, m, true),
-            Self::Gone(_, sink) | Self::Awaited(_, sink) => sink.take(frame, m, false),
+            Self::Gone(_, sink) | Self::Awaited(_, sink) | Self::Spare(sink) => sink.take(frame, m, false),
         }
     }
     fn commit(&mut self) -> Result<(), DeviceError> {
         match self {
             Self::Live(io) => io.commit(),
-            Self::Null(_) | Self::Gone(..) | Self::Awaited(..) => Ok(()),
+            _ => Ok(()),
         }
     }
     fn reap(&mut self, sink: &mut dyn FnMut(Completed<Frame>)) {
         match self {
             Self::Live(io) => io.reap(sink),
-            Self::Null(own) | Self::Gone(_, own) | Self::Awaited(_, own) => own.finished.reap(sink),
+            Self::Null(own) | Self::Gone(_, own) | Self::Awaited(_, own) | Self::Spare(own) => {
+                own.finished.reap(sink);
+            }
         }
     }
     fn copy(&mut self, frame: &Frame) -> Option<Frame> {
@@ -138,7 +148,9 @@ impl Backend for End {
     fn store(&mut self) -> &mut Frames {
         match self {
             Self::Live(io) => io.store(),
-            Self::Null(sink) | Self::Gone(_, sink) | Self::Awaited(_, sink) => &mut sink.frames,
+            Self::Null(sink) | Self::Gone(_, sink) | Self::Awaited(_, sink) | Self::Spare(sink) => {
+                &mut sink.frames
+            }
         }
     }
     fn is_full(&self) -> bool {
@@ -150,19 +162,21 @@ impl Backend for End {
     fn look_again(&self) -> Option<Nanos> {
         match self {
             Self::Live(io) => io.look_again(),
-            Self::Null(_) | Self::Gone(..) | Self::Awaited(..) => None,
+            _ => None,
         }
     }
     fn batch_bytes(&self) -> u64 {
         match self {
             Self::Live(io) => io.batch_bytes(),
-            Self::Null(_) | Self::Gone(..) | Self::Awaited(..) => u64::MAX,
+            _ => u64::MAX,
         }
     }
     fn take_fates(&mut self) -> Fates {
         match self {
             Self::Live(io) => io.take_fates(),
-            Self::Null(sink) | Self::Gone(_, sink) | Self::Awaited(_, sink) => sink.finished.take_fates(),
+            Self::Null(sink) | Self::Gone(_, sink) | Self::Awaited(_, sink) | Self::Spare(sink) => {
+                sink.finished.take_fates()
+            }
         }
     }
     fn abandon(&mut self) {
@@ -176,7 +190,7 @@ impl Source for End {
     fn recv(&mut self, room: &mut [u8]) -> io::Result<Option<(VnetHdr, usize)>> {
         match self {
             Self::Live(io) => io.recv(room),
-            Self::Null(_) | Self::Gone(..) | Self::Awaited(..) => Ok(None),
+            _ => Ok(None),
         }
     }
 }

@@ -88,7 +88,7 @@ pub(crate) struct Part {
 }
 
 /// Returns a number of transmit queues as core counts them; the grammar accepts at most 4096.
-fn number_of(queues: u32) -> u16 {
+pub(crate) fn number_of(queues: u32) -> u16 {
     u16::try_from(queues).unwrap_or(QueueSet::QUEUES_MAX)
 }
 
@@ -177,14 +177,16 @@ impl Link {
     }
 
     /// Makes the stub of a link that a worker without a part of it has: it reads the headers of
-    /// frames that go there, and no frame waits in it.
+    /// frames that go there and chooses their queues as the link does ([`follow`](Self::follow)),
+    /// and no frame waits in it.
     ///
     /// # Errors
     /// As [`new`](Self::new); none is expected, because the link is there.
     pub(crate) fn stub(&self) -> Result<Self, String> {
         let env = Env { queues: 1, ..*self.env() };
-        let mut stub = Self::with(self.name.clone(), self.kind, env, None, End::null(), 1)?;
+        let mut stub = Self::with(self.name.clone(), self.kind, env, None, End::spare(), 1)?;
         stub.endpoint.clone_from(&self.endpoint);
+        stub.copies.is_stub = true;
         Ok(stub)
     }
 
@@ -232,7 +234,7 @@ impl Link {
         };
         let word = io.as_ref().map(|io| io.kind());
         let kind = LinkType::Live(word.and_then(Kind::of).unwrap_or(Kind::Auto));
-        let end = io.map_or_else(End::null, End::Live);
+        let end = io.map_or_else(End::spare, End::Live);
         let mut link = Self::with(name, kind, env, part.wire.clone(), end, PACKETS)?;
         link.endpoint = Some(endpoint);
         Ok(link)
@@ -498,7 +500,7 @@ impl Link {
         self.each_real(&mut |copy| {
             // Frames that the interface had are lost and reported; this cannot fail without it.
             let _ = copy.way.advance(now);
-            copy.way.device_mut().come_back(ends.next().unwrap_or_else(End::null));
+            copy.way.device_mut().come_back(ends.next().unwrap_or_else(End::spare));
             if let Some(mtu) = found.filter(|mtu| *mtu != copy.env().mtu) {
                 let env = Env { mtu, ..*copy.env() };
                 copy.way.control(now).set_env(env);
@@ -530,7 +532,7 @@ impl Link {
     pub fn counters(&mut self) -> Option<Counters> {
         match self.way.device_mut() {
             End::Live(link) => Some(link.counters().plus(&self.before)),
-            End::Gone(..) | End::Awaited(..) => Some(self.before),
+            End::Gone(..) | End::Awaited(..) | End::Spare(_) => Some(self.before),
             End::Null(_) => None,
         }
     }

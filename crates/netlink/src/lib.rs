@@ -46,5 +46,5 @@ pub mod wire;
 pub use client::Client;
 pub use message::Told;
 pub use refusal::Refusal;
-pub use request::{Answer, Change, answer};
+pub use request::{Answer, Change, answer, refuse};
 pub use watch::Watch;

@@ -38,6 +38,27 @@ pub struct Change {
 
 /// Performs the requests of a packet in order, each whole or not at all.
 pub fn answer(packet: &[u8], client: &mut Client, devices: &mut dyn Devices) -> Answer {
+    each_request(packet, client, &mut |request, client, answer| match changes(request.header.kind) {
+        true => {
+            let (words, done) = change(request.header, request.body, devices);
+            answer.changes.push(Change { words, is_done: done.is_ok() });
+            done
+        }
+        false => perform(request, client, devices, &mut answer.packets),
+    })
+}
+
+/// Refuses all requests of a packet, for one reason.
+pub fn refuse(packet: &[u8], client: &mut Client, why: &Refusal) -> Answer {
+    each_request(packet, client, &mut |_, _, _| Err(why.clone()))
+}
+
+/// Performs the requests of a packet in order, by a function.
+fn each_request(
+    packet: &[u8],
+    client: &mut Client,
+    perform: &mut dyn FnMut(&Message<'_>, &Client, &mut Answer) -> Result<(), Refusal>,
+) -> Answer {
     let mut answer = Answer::default();
     for request in messages(packet) {
         let header = request.header;
@@ -47,14 +68,7 @@ pub fn answer(packet: &[u8], client: &mut Client, devices: &mut dyn Devices) -> 
         if header.kind < REQUESTS {
             continue;
         }
-        let done = match changes(header.kind) {
-            true => {
-                let (words, done) = change(header, request.body, devices);
-                answer.changes.push(Change { words, is_done: done.is_ok() });
-                done
-            }
-            false => perform(&request, client, devices, &mut answer.packets),
-        };
+        let done = perform(&request, client, &mut answer);
         // A listing ends with its own message.
         let listed = is_listing(header) && done.is_ok();
         if !listed && (done.is_err() || header.flags & flag::ACK != 0) {

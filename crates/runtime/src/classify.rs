@@ -22,6 +22,11 @@ impl Classifier {
         Self { hasher: FlowHasher::new(seed), prio_synack: true, read: 0 }
     }
 
+    /// Hashes flows from now on as another reader does.
+    pub(crate) const fn hash_as(&mut self, other: &Self) {
+        self.hasher = other.hasher;
+    }
+
     /// Sets whether the next frames that are TCP control segments are marked as such; some qdiscs
     /// send marked ones first.
     pub const fn set_prio_synack(&mut self, on: bool) {

@@ -35,6 +35,15 @@ impl<D: Backend> Direction<D> {
         self.drain.port.chooser_mut().selector_mut().set_arrival_xps(Some(by_arrival));
     }
 
+    /// Reads headers and chooses queues from now on as another direction does, whose frames come in
+    /// here and are let go to it: by the same flow hash, for as many queues, with the same traffic
+    /// classes and queue map.
+    pub fn choose_as(&mut self, other: &Self) {
+        self.classifier_mut().hash_as(other.classifier());
+        let chooser = self.drain.port.chooser_mut();
+        chooser.selector_mut().clone_from(other.drain.port.chooser().selector());
+    }
+
     /// Chooses the transmit queue of a frame, if filters have not chosen it, and returns it.
     pub fn choose(&mut self, now: Instant, arrival: &mut Arrival<D::Frame>) -> u16 {
         if !arrival.queue_chosen {

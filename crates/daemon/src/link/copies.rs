@@ -37,6 +37,8 @@ pub(crate) struct Copies {
     /// For each such frame that has arrived here, the worker that it came from, in order: those
     /// that are held, and those whose worker does not know yet that they are not.
     pub claims: VecDeque<usize>,
+    /// True for the copy of a worker that has no part of the link.
+    pub is_stub: bool,
     /// The copy of each worker, in their order, while they are gathered.
     pub others: Vec<Link>,
 }
@@ -69,7 +71,7 @@ pub(crate) fn owners(copies: &[&Link]) -> Owners {
         // Nothing comes in, and frames that go out are lost, or the link has no interface.
         ([], _) => Owners::One(usize::from(*workers > 0)),
         (holders, Some(owner)) if holders.contains(owner) => Owners::One(*owner),
-        _ if is_shared_out(first) => Owners::Queues(holders),
+        _ if is_shared_out(first) && !asks_at_qdiscs_beside_stubs(copies) => Owners::Queues(holders),
         (holders, _) => Owners::One(holders[turn % holders.len()]),
     }
 }
@@ -78,6 +80,13 @@ pub(crate) fn owners(copies: &[&Link]) -> Owners {
 fn is_shared_out(link: &Link) -> bool {
     let port = link.way.port();
     port.is_split() && link.way.wire().is_none() && !splits_a_rate(port.trees().root().qdisc())
+}
+
+/// True if a worker has a stub of a link whose qdiscs have filters. A stub has no qdiscs, so that
+/// frames from there have to meet these filters at one owner of the way.
+fn asks_at_qdiscs_beside_stubs(copies: &[&Link]) -> bool {
+    let mut paths = copies[0].way.port().paths().iter();
+    copies.iter().any(|copy| copy.copies.is_stub) && paths.any(|path| path.tree().has_filters())
 }
 
 /// Returns the workers that have a handle of a link, in the order of the handles.
@@ -114,9 +123,9 @@ pub(super) fn open(
 /// turn.
 pub(super) fn ends(handles: Vec<LinkIo>, workers: usize, turn: usize) -> Vec<End> {
     let alone = handles.len() == 1 && workers > 0;
-    let mut ends: Vec<End> = (workers > 0).then(End::null).into_iter().collect();
+    let mut ends: Vec<End> = (workers > 0).then(End::spare).into_iter().collect();
     ends.extend(handles.into_iter().map(End::Live));
-    ends.resize_with(workers + 1, End::null);
+    ends.resize_with(workers + 1, End::spare);
     if alone {
         ends.swap(1, 1 + turn % workers);
     }
@@ -165,13 +174,16 @@ impl Link {
 
     /// Makes this copy a part of the link, after a change of the daemon's own copy: what stands
     /// beside the qdiscs.
-    pub(crate) fn follow(&mut self, now: Instant, link: &Self, is_stub: bool) {
+    pub(crate) fn follow(&mut self, now: Instant, link: &Self) {
         self.peer.clone_from(&link.peer);
         self.hook = link.hook;
         (self.copies.workers, self.copies.turn) = (link.copies.workers, link.copies.turn);
         self.copies.map.clone_from(&link.copies.map);
         self.way.classifier_mut().set_prio_synack(link.way.classifier().prio_synack());
-        if is_stub {
+        if self.copies.is_stub {
+            // A frame that comes in here goes to the queue that it would go to elsewhere.
+            self.queues = link.queues;
+            self.way.choose_as(&link.way);
             let at = [Hook::INGRESS, Hook::EGRESS];
             let blocks = |link: &Self| at.map(|at| link.way.port().block(at));
             let (is, wanted): ([Option<BlockId>; 2], _) = (blocks(self), blocks(link));

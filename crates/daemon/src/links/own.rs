@@ -4,7 +4,7 @@ use txweir_core::path::select::{Sender, Xps};
 use txweir_handoff::{Wakeup, mailbox};
 
 use super::{Links, Seat};
-use crate::link::{Link, Owners, holders, owners};
+use crate::link::{Link, Owners, holders, number_of, owners};
 use crate::queue_map::{QueueMap, WORKERS_MAX};
 
 /// Frames that may wait in a worker's mailbox. A super-frame has up to 64 KiB: at most 64 MiB.
@@ -86,7 +86,8 @@ fn one_owner(parts: &[&mut Links], holders: &[Vec<usize>]) -> Option<usize> {
 /// # Errors
 /// One line: the map names a queue that is not there.
 fn choose(link: &mut Link, me: usize, comes_by: Option<usize>) -> Result<(), String> {
-    let (map, queues) = (link.copies.map.clone(), link.way.port().queues());
+    // A stub chooses among the queues of its link.
+    let (map, queues) = (link.copies.map.clone(), number_of(link.queues));
     let came_by = comes_by.and_then(|queue| u16::try_from(queue).ok());
     let worker = u32::try_from(me).unwrap_or(u32::MAX);
     map.check(queues).map_err(|e| format!("queue map of {}: {e}", link.name))?;

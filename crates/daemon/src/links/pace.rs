@@ -63,7 +63,7 @@ impl Links {
         pace.longest = pace.longest.max(Nanos(begun.saturating_since(pace.last).0));
         // Bound: `TURNS`, and a turn that has begun by then. A clock that stands still ends it.
         let mut before = begun;
-        while self.turn(&pace.clock, &[]) | self.turn_workers(&pace.clock) {
+        while self.turn_all(&pace.clock) {
             let now = (pace.clock)();
             if now <= before || begun + TURNS <= now {
                 break;

@@ -85,8 +85,8 @@ impl Links {
         }
         for link in &mut self.all {
             let others = std::mem::take(&mut link.copies.others);
-            for (worker, (part, mut copy)) in self.rest.parts.iter_mut().zip(others).enumerate() {
-                copy.follow(now, link, worker >= link.copies.workers);
+            for (part, mut copy) in self.rest.parts.iter_mut().zip(others) {
+                copy.follow(now, link);
                 part.all.push(copy);
             }
         }
@@ -153,16 +153,21 @@ impl Links {
         });
     }
 
-    /// Gives the workers a turn in the middle of a request, by the daemon's own thread.
-    pub(super) fn turn_workers(&mut self, clock: &dyn Fn() -> Instant) -> bool {
-        if self.rest.parts.is_empty() || self.set_apart().is_err() {
+    /// Gives all links a turn in the middle of a request, by the daemon's own thread. Copies that
+    /// are gathered are set apart first: the request may have changed the links, and with them the
+    /// owners of their queues. Afterwards they are gathered again, and all mail has arrived.
+    pub(super) fn turn_all(&mut self, clock: &dyn Fn() -> Instant) -> bool {
+        let gathered = !self.rest.apart && self.workers().max(self.rest.parts.len()) > 0;
+        if gathered && self.set_apart().is_err() {
             return false;
         }
-        let mut more = false;
-        for part in &mut self.rest.parts {
-            more |= part.turn(clock, &[]);
+        let mut more = self.turn(clock, &[]);
+        if gathered {
+            for part in &mut self.rest.parts {
+                more |= part.turn(clock, &[]);
+            }
+            self.gather(clock());
         }
-        self.gather(clock());
         more
     }
 

@@ -64,8 +64,12 @@ impl Links {
     }
 
     /// Returns the time of the next attempt to open an interface; the beginning of time if there is
-    /// an absence to be noted.
+    /// an absence to be noted. `None` for the links of a worker: those of the daemon's own thread
+    /// open the interfaces of all.
     pub(super) fn next_attempt(&self) -> Option<Instant> {
+        if self.seat.as_ref().is_some_and(|seat| seat.me > 0) {
+            return None;
+        }
         let away = self.all.iter().filter(|link| link.is_away());
         away.map(|link| link.retry.map_or(Instant::ZERO, |at| at.max(self.next_try))).min()
     }

@@ -75,7 +75,8 @@ impl Cursor {
                         at = queue + 1;
                     }
                     left -= at - from;
-                    Some(if at < link.way.port().paths().len() { Part::Queues(at) } else { Part::Qdiscs(0) })
+                    let there_are_more = at > from && at < whole.paths().count();
+                    Some(if there_are_more { Part::Queues(at) } else { Part::Qdiscs(0) })
                 }
                 Part::Qdiscs(from) => {
                     let trees = Whole::to(link).trees();

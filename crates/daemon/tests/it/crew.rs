@@ -1,6 +1,8 @@
 //! Links with workers in a daemon: in virtual time, where the test decides whose turn is next, and
 //! on threads, where only laws of counts and ends are compared.
 
+mod unequal;
+
 use std::os::unix::net::UnixStream;
 use std::sync::{Arc, Mutex};
 
