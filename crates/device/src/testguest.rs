@@ -42,11 +42,13 @@ pub const INDIRECT: u64 = 1 << 28;
 pub const OFFLOADS: u64 = 1 | 1 << 1 | 1 << 7 | 1 << 8 | 1 << 11 | 1 << 12;
 /// All of the above.
 pub const ALL: u64 = VERSION_1 | PROTOCOL | MERGEABLE | EVENT_IDX | INDIRECT | OFFLOADS;
+/// `VIRTIO_NET_F_MQ`: several pairs of queues.
+const MQ: u64 = 1 << 22;
 
 /// The shape of a test guest.
 #[derive(Clone, Copy, Debug)]
 pub struct Setup {
-    /// The features that its driver accepts.
+    /// The features that its driver accepts, beside that of several pairs if it has these.
     pub features: u64,
     /// Pairs of queues.
     pub pairs: usize,
@@ -88,6 +90,9 @@ pub struct TestGuest {
     pub memory: GuestMemoryMmap<()>,
     bytes: u64,
     setup: Setup,
+    /// True if it tells the device of buffers for frames to be received only when the device wants
+    /// to be told, as drivers do. It is false at first.
+    pub kicks_if_asked: bool,
     /// Its rings: the one that receives and the one that sends of each pair.
     pub rings: Vec<Ring>,
 }
@@ -99,6 +104,8 @@ impl TestGuest {
     /// # Panics
     /// The device does not do as the protocol says.
     pub fn connect(path: &Path, setup: Setup, mut serve: impl FnMut()) -> Self {
+        let several = if setup.pairs > 1 { MQ } else { 0 };
+        let setup = Setup { features: setup.features | several, ..setup };
         let count = 2 * setup.pairs as u64 + u64::from(setup.commands);
         let buffers = u64::from(setup.size) * SEND_BYTES;
         let bytes = count * (RING_BYTES + buffers);
@@ -119,7 +126,7 @@ impl TestGuest {
         let rings = (0..count).map(ring).collect();
         let stream = UnixStream::connect(path).expect("a device");
         stream.set_nonblocking(true).expect("a socket");
-        let mut guest = Self { stream, file, memory, bytes, setup, rings };
+        let mut guest = Self { stream, file, memory, bytes, setup, kicks_if_asked: false, rings };
         guest.negotiate(&mut serve);
         for at in 0..guest.rings.len() {
             guest.start(at, 0, &mut serve);
@@ -297,6 +304,21 @@ impl TestGuest {
         flags & 1 == 0
     }
 
+    /// True if the device wants to be told of the chains from an index on.
+    fn is_asked(&self, at: usize, from: u16) -> bool {
+        // The guest has written its index, and now reads the wish of the device, which does both
+        // the other way round.
+        fence(Ordering::SeqCst);
+        if self.setup.features & EVENT_IDX == 0 {
+            return self.wants_kicks(at);
+        }
+        let ring = &self.rings[at];
+        let place = GuestAddress(ring.places[2] + 4 + 8 * u64::from(self.setup.size));
+        let event = u16::from_le(self.memory.load(place, Ordering::Acquire).expect("own memory"));
+        // True if the event lies among the new ones (VIRTIO 1.2 section 2.7.10).
+        ring.avail.wrapping_sub(event).wrapping_sub(1) < ring.avail.wrapping_sub(from)
+    }
+
     /// Returns how often the device has told of used chains since the last call.
     pub fn called(&self, at: usize) -> u64 {
         let mut raw = [0; 8];
@@ -402,6 +424,7 @@ impl TestGuest {
     /// The device shows only a part of a frame.
     pub fn receive(&mut self, pair: usize) -> Option<([u8; 12], Vec<u8>, u16)> {
         let at = 2 * pair;
+        let from = self.rings[at].avail;
         let (mut all, mut buffers, mut left) = (Vec::new(), 0, 1u16);
         while left > 0 {
             if self.used_index(at) == self.rings[at].used {
@@ -422,7 +445,9 @@ impl TestGuest {
             self.rings[at].used = self.rings[at].used.wrapping_add(1);
             self.post(pair, head);
         }
-        self.kick(at);
+        if !self.kicks_if_asked || self.is_asked(at, from) {
+            self.kick(at);
+        }
         let frame = all.split_off(12);
         Some((all.try_into().expect("12 bytes"), frame, buffers))
     }

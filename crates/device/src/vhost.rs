@@ -178,8 +178,12 @@ impl VhostQueue {
         }
     }
 
-    /// Loses the frames for a guest that is not there, or takes none.
+    /// Loses the frames for a guest that is not there, or takes none. The first segments of one may
+    /// be with the guest; the others follow no more.
     fn lose_batch(&mut self) {
+        if let Some(session) = &mut self.session {
+            session.guest.forget();
+        }
         while let Some((frame, wire_len, _)) = self.batch.pop_front() {
             match self.session {
                 None => self.counters.tx_lost_down += 1,

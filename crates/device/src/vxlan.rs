@@ -9,7 +9,7 @@
 //!
 //! The port of origin is the tunnel's own, and not a hash of the frame (RFC 7348 section 5): a
 //! network with several paths takes one of them. The datagrams' DSCP is 0. Both ends must allow the
-//! MTU: a frame that is too long for the path is lost, and counted as refused.
+//! MTU: a frame that is too long for the path is lost alone, and counted as refused.
 
 mod ecn;
 mod inbox;
@@ -204,8 +204,9 @@ impl Vxlan {
             .map_err(|errno| OpenCause::system("size the buffers of", errno))?;
         let header = HEADER_LEN + FRAME_MIN + 8 + if place.remote.is_ipv4() { 20 } else { 40 };
         let mtu = path_mtu(place).unwrap_or(PATH_MTU).saturating_sub(header);
+        let train = Train::new(HEADER_LEN + FRAME_MIN + mtu);
         let (place, name, counters) = (*place, name.clone(), Counters::default());
-        Ok(Self { socket, state, place, name, mtu, counters, train: Train::new(), inbox: Inbox::new() })
+        Ok(Self { socket, state, place, name, mtu, counters, train, inbox: Inbox::new() })
     }
 
     /// Returns the address of this end, with the port that the system has chosen.

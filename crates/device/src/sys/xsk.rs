@@ -163,17 +163,18 @@ impl<T: Copy> Ring<T> {
         unsafe { self.slots.add((self.own & (self.size - 1)) as usize) }
     }
 
-    /// As the producer: returns how many slots are free. A ring that looks more than half full is
-    /// looked at again.
-    fn room(&mut self) -> u32 {
-        if self.own.wrapping_sub(self.other) > self.size / 2 {
+    /// As the producer: returns how many slots are free. A ring that looks more than half full, or
+    /// to have less room than is wanted, is looked at again.
+    fn room(&mut self, want: u32) -> u32 {
+        let taken = self.own.wrapping_sub(self.other);
+        if taken > self.size / 2 || self.size.saturating_sub(taken) < want {
             self.other = self.consumer().load(Ordering::Acquire);
         }
         self.size.saturating_sub(self.own.wrapping_sub(self.other))
     }
     /// As the producer: writes a value. Returns false without a free slot.
     fn put(&mut self, value: T) -> bool {
-        if self.room() == 0 {
+        if self.room(1) == 0 {
             return false;
         }
         // SAFETY: the slot is free, so that the kernel does not read it until it is published.
@@ -336,7 +337,7 @@ impl Card {
     /// Offers the kernel a chunk for a frame that comes in by a queue. Gives it back if there is no
     /// room.
     pub(crate) fn offer(&mut self, queue: usize, chunk: Chunk) -> Result<(), Chunk> {
-        if self.lanes.get_mut(queue).is_none_or(|lane| lane.fill.room() == 0) {
+        if self.lanes.get_mut(queue).is_none_or(|lane| lane.fill.room(1) == 0) {
             return Err(chunk);
         }
         let address = self.hold(chunk)?;
@@ -364,9 +365,10 @@ impl Card {
         }
     }
 
-    /// Returns the number of frames that the transmit ring of a queue has room for.
-    pub(crate) fn room(&mut self, queue: usize) -> usize {
-        self.lanes.get_mut(queue).map_or(0, |lane| lane.transmit.room() as usize)
+    /// True if the transmit ring of a queue has room for so many chunks.
+    pub(crate) fn has_room(&mut self, queue: usize, chunks: usize) -> bool {
+        let want = u32::try_from(chunks).unwrap_or(u32::MAX);
+        self.lanes.get_mut(queue).is_some_and(|lane| lane.transmit.room(want) >= want)
     }
     /// Puts the first `len` bytes of a chunk into the transmit ring of a queue; `more`: the next
     /// chunk has the next part of the same frame. Gives the chunk back if there is no room.
@@ -377,7 +379,7 @@ impl Card {
         len: usize,
         more: bool,
     ) -> Result<(), Chunk> {
-        if self.room(queue) == 0 || len > self.chunk as usize {
+        if !self.has_room(queue, 1) || len > self.chunk as usize {
             return Err(chunk);
         }
         let len = len as u32; // at most the bytes of a chunk

@@ -18,7 +18,7 @@ pub(super) const MRG_RXBUF: u64 = 1 << 15;
 /// A queue of commands.
 const CTRL_VQ: u64 = 1 << 17;
 /// Several pairs of queues.
-const MQ: u64 = 1 << 22;
+pub(super) const MQ: u64 = 1 << 22;
 const ANY_LAYOUT: u64 = 1 << 27;
 const INDIRECT_DESC: u64 = 1 << 28;
 const EVENT_IDX: u64 = 1 << 29;
@@ -67,9 +67,13 @@ impl Features {
     pub(super) const fn mergeable(self) -> bool {
         self.has(MRG_RXBUF)
     }
-    /// True if the last ring has commands.
+    /// True if a ring has commands.
     pub(super) const fn commands(self) -> bool {
         self.has(CTRL_VQ)
+    }
+    /// True if there are several pairs of queues.
+    pub(super) const fn several_pairs(self) -> bool {
+        self.has(MQ)
     }
     /// True if a ring is used only once it is enabled.
     pub(super) const fn enables(self) -> bool {

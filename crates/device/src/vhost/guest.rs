@@ -14,10 +14,8 @@ use crate::vnet::{HDR_LEN, VnetHdr};
 
 /// Most pairs of queues of a guest.
 pub(super) const PAIRS: usize = 8;
-/// Rings of a guest: two for each pair, and one for commands, which is the last.
+/// Rings of a guest: two for each pair, and one for commands behind them.
 pub(super) const RINGS: usize = 2 * PAIRS + 1;
-/// The ring of commands.
-const COMMANDS: usize = RINGS - 1;
 /// Most chains over which one frame is spread: a super-frame of 64 KiB takes 44 buffers of 1526
 /// bytes.
 const SPREAD_MAX: usize = 64;
@@ -58,7 +56,8 @@ impl Slot {
 pub(super) enum Put {
     /// The guest has all of it.
     All,
-    /// The guest has made no room for it yet, and has none of it.
+    /// The guest has made no room for it yet, or for the segments behind those that it has. The
+    /// next frame to be put has to be this one, unless it is [forgotten](Guest::forget).
     Full,
     /// The guest will never have room for it.
     Refused,
@@ -87,6 +86,8 @@ pub(super) struct Guest {
     /// The pairs in use, where the guest says it by a command.
     used_pairs: usize,
     chains: Vec<Chain>,
+    /// The cutting of the frame that is put next, of which the guest may have the first segments.
+    rest: Option<Segmenter>,
     /// A segment, or a frame whose checksum is completed.
     scratch: Box<[u8]>,
     faults: Vec<Fault>,
@@ -101,6 +102,7 @@ impl Guest {
             turn: 0,
             used_pairs: 1,
             chains: (0..SPREAD_MAX).map(|_| Chain::default()).collect(),
+            rest: None,
             scratch: vec![0; MAX_FRAME].into(),
             faults: Vec::new(),
         }
@@ -116,7 +118,7 @@ impl Guest {
         let slot = &mut self.slots[at];
         (slot.ring, slot.failed_at) = (Some(ring), None);
         (slot.awake, slot.news) = (true, false);
-        if at == COMMANDS {
+        if self.commands() == Some(at) {
             self.used_pairs = 1;
         }
         Ok(())
@@ -136,19 +138,32 @@ impl Guest {
             // The ring is read until it is empty, without further kicks.
             self.with(at, |ring, memory, _| ring.listen(memory, false));
         }
-        if at == COMMANDS {
-            self.obey();
+        if self.commands() == Some(at) {
+            self.obey(at);
         }
+    }
+
+    /// Returns the most pairs that the guest may have: one, unless its driver has accepted several.
+    const fn pairs_max(&self) -> usize {
+        if self.features.several_pairs() { PAIRS } else { 1 }
+    }
+
+    /// Returns the ring of commands, which is behind those of the pairs that the guest may have
+    /// (VIRTIO 1.2 section 5.1.2); `None` if its driver has accepted none.
+    fn commands(&self) -> Option<usize> {
+        self.features.commands().then_some(2 * self.pairs_max())
     }
 
     /// True if frames of the guest may be there of which it does not tell.
     pub(super) fn has_frames(&self) -> bool {
-        self.slots.iter().skip(1).step_by(2).any(|slot| slot.works() && slot.awake)
+        let mut sending = self.slots.iter().skip(1).step_by(2).take(self.pairs_max());
+        sending.any(|slot| slot.works() && slot.awake)
     }
 
     /// Returns the pairs of which both rings work.
     pub(super) fn pairs(&self) -> usize {
-        self.slots.chunks_exact(2).filter(|pair| pair.iter().all(Slot::works)).count()
+        let pairs = self.slots.chunks_exact(2).take(self.pairs_max());
+        pairs.filter(|pair| pair.iter().all(Slot::works)).count()
     }
 
     /// Returns the next ring that has stopped by an error, once.
@@ -178,9 +193,10 @@ impl Guest {
 
     /// Takes the next frame of the guest, into `room`.
     pub(super) fn pop(&mut self, room: &mut [u8], counters: &mut Counters) -> Option<(VnetHdr, usize)> {
-        for _ in 0..PAIRS {
-            let at = 2 * self.turn + 1;
-            self.turn = (self.turn + 1) % PAIRS;
+        let pairs = self.pairs_max();
+        for _ in 0..pairs {
+            let at = 2 * (self.turn % pairs) + 1;
+            self.turn = (self.turn + 1) % pairs;
             if let Some((hdr, len)) = self.pop_from(at, room, counters) {
                 counters.received(&hdr, len);
                 return Some((hdr, len));
@@ -215,14 +231,20 @@ impl Guest {
 
     /// Puts a frame into a ring of the guest, which the hash of its flow chooses.
     pub(super) fn put(&mut self, frame: &FrameRef<'_>, hash: u32) -> Put {
-        // A frontend that has the queue of commands itself enables the rings in use instead.
-        let says = self.features.commands() && self.slots[COMMANDS].works();
-        let pairs = if says { self.used_pairs } else { PAIRS };
-        let works = |at: &usize| self.slots[*at].works();
+        // A frontend that has the queue of commands itself enables the rings in use instead. Of
+        // several pairs those are in use whose rings both work: another number of pairs in the
+        // frontend would have its commands at the first ring of a pair here.
+        let most = self.pairs_max();
+        let says = self.commands().is_some_and(|at| self.slots[at].works());
+        let pairs = if says { self.used_pairs.min(most) } else { most };
+        let works = |at: &usize| self.slots[*at].works() && (most == 1 || self.slots[*at + 1].works());
         let rings = || (0..2 * pairs).step_by(2).filter(works);
         let count = rings().count().max(1);
-        let Some(at) = rings().nth(hash as usize % count) else { return Put::Down };
-        if !self.features.takes_whole(&frame.hdr) {
+        let Some(at) = rings().nth(hash as usize % count) else {
+            self.forget();
+            return Put::Down;
+        };
+        if self.rest.is_some() || !self.features.takes_whole(&frame.hdr) {
             return self.put_segments(at, frame);
         }
         if self.features.takes_undone() {
@@ -244,30 +266,40 @@ impl Guest {
         put
     }
 
-    /// Puts a super-frame into a ring, cut into segments.
+    /// Forgets the frame that found no room: it is lost, and will not be put again.
+    pub(super) fn forget(&mut self) {
+        self.rest = None;
+    }
+
+    /// Puts a super-frame into a ring, cut into segments, as far as the guest has made room. The
+    /// next call goes on behind them, perhaps in another ring.
     fn put_segments(&mut self, at: usize, frame: &FrameRef<'_>) -> Put {
-        let Ok(mut cut) = Segmenter::new(&frame.hdr, frame.bytes) else { return Put::Refused };
-        let segments = cut.segments();
-        let Ok(chains) = u16::try_from(segments) else { return Put::Refused };
-        let room = self.with(at, |ring, memory, _| {
-            let fits = ring.size() >= chains;
-            Ok((fits, fits && ring.has(memory, chains)?))
-        });
-        match room {
-            None => return Put::Down,
-            Some((false, _)) => return Put::Refused,
-            Some((true, false)) => return Put::Full,
-            Some((true, true)) => {}
-        }
+        let begun = self.rest.take().map_or_else(|| Segmenter::new(&frame.hdr, frame.bytes), Ok);
+        let Ok(mut cut) = begun else { return Put::Refused };
+        // A ring without room costs no cutting.
+        let room = self.with(at, |ring, memory, _| ring.has(memory, 1));
+        let mut put = match room {
+            None => Put::Down,
+            Some(true) => Put::All,
+            Some(false) => Put::Full,
+        };
         let mut scratch = std::mem::take(&mut self.scratch);
-        let mut put = Put::All;
         // Bound: the segments of one frame, at most SEGMENTS_MAX.
-        while let (Put::All, Ok(Some(len))) = (put, cut.next_into(frame.bytes, &mut scratch)) {
-            put = self.put_one(at, &VnetHdr::default(), &scratch[..len]);
+        while put == Put::All && !cut.is_done() {
+            let before = cut.clone();
+            put = match cut.next_into(frame.bytes, &mut scratch) {
+                Ok(Some(len)) => self.put_one(at, &VnetHdr::default(), &scratch[..len]),
+                Ok(None) | Err(_) => Put::Refused,
+            };
+            if put == Put::Full {
+                cut = before;
+            }
         }
         self.scratch = scratch;
-        // The guest has the first segments. A sender repeats the others.
-        if put == Put::Full { Put::Refused } else { put }
+        // Of a frame that is lost the guest may have the first segments. A sender repeats the
+        // others.
+        self.rest = (put == Put::Full).then_some(cut);
+        put
     }
 
     /// Puts a frame into a ring as it is.
@@ -307,19 +339,15 @@ impl Guest {
         self.slots.iter_mut().position(|slot| std::mem::take(&mut slot.due))
     }
 
-    /// Answers the commands of the guest (VIRTIO 1.2 section 5.1.6.5).
-    fn obey(&mut self) {
-        if !self.features.commands() {
-            return;
-        }
+    /// Answers the commands of the guest at their ring (VIRTIO 1.2 section 5.1.6.5).
+    fn obey(&mut self, at: usize) {
+        let several = self.features.several_pairs();
         for _ in 0..SKIP_MAX {
-            let Some(Some(pairs)) =
-                self.with(COMMANDS, |ring, memory, chains| answer(ring, memory, &mut chains[0]))
-            else {
-                return;
-            };
+            let answered =
+                self.with(at, |ring, memory, chains| answer(ring, memory, &mut chains[0], several));
+            let Some(Some(pairs)) = answered else { return };
             self.used_pairs = if pairs > 0 { pairs } else { self.used_pairs };
-            self.slots[COMMANDS].news = true;
+            self.slots[at].news = true;
         }
     }
 }
@@ -416,8 +444,13 @@ fn deliver(
 const SET_PAIRS: [u8; 2] = [4, 0];
 
 /// Answers one command. Returns the pairs of queues that it sets, or 0 if it is another one; `None`
-/// if there is no command.
-fn answer(ring: &mut Ring, memory: &Memory, chain: &mut Chain) -> Result<Option<usize>, RingError> {
+/// if there is no command. `several`: there may be several pairs.
+fn answer(
+    ring: &mut Ring,
+    memory: &Memory,
+    chain: &mut Chain,
+    several: bool,
+) -> Result<Option<usize>, RingError> {
     if ring.available(memory)? == 0 && !ring.listen(memory, true)? {
         return Ok(None);
     }
@@ -426,7 +459,8 @@ fn answer(ring: &mut Ring, memory: &Memory, chain: &mut Chain) -> Result<Option<
     let len = chain.read(memory, 0, &mut raw)?;
     let [class, command, low, high] = raw;
     let pairs = usize::from(u16::from_le_bytes([low, high]));
-    let obeyed = len == 4 && [class, command] == SET_PAIRS && (1..=PAIRS).contains(&pairs);
+    let known = several && len == 4 && [class, command] == SET_PAIRS;
+    let obeyed = known && (1..=PAIRS).contains(&pairs);
     let written = chain.write(memory, 0, &[u8::from(!obeyed)])?;
     ring.put_used(memory, 0, chain.head, written as u32)?; // 0 or 1
     ring.publish(memory, 1)?;

@@ -266,11 +266,6 @@ impl Ring {
         })
     }
 
-    /// Returns the number of its descriptors.
-    pub(super) const fn size(&self) -> u16 {
-        self.layout.size
-    }
-
     /// Returns the index of the next available chain.
     pub(super) const fn base(&self) -> u16 {
         self.next_avail
@@ -295,8 +290,19 @@ impl Ring {
         if self.available(memory)? >= chains || self.look(memory)? >= chains {
             return Ok(true);
         }
-        self.listen(memory, true)?;
-        Ok(self.available(memory)? >= chains)
+        // Bound: as many rounds as chains. In each but the last the guest's index has gone on. An
+        // index that goes back is a fault of the guest, which may not be asked then.
+        for _ in 0..chains {
+            let seen = self.seen_avail;
+            self.listen(memory, true)?;
+            if self.available(memory)? >= chains {
+                return Ok(true);
+            }
+            if self.seen_avail == seen {
+                break;
+            }
+        }
+        Ok(false)
     }
 
     /// Like [`available`](Self::available), and reads the guest's index even if some are known.
@@ -380,8 +386,10 @@ impl Ring {
     pub(super) fn listen(&mut self, memory: &Memory, on: bool) -> Result<bool, RingError> {
         if on || self.listens != on {
             match self.layout.event_idx {
+                // The guest tells once it passes this index. It has passed that of the next chain
+                // already if there are some chains, too few for a frame.
+                true if on => memory.store(self.layout.avail_event(), self.seen_avail.to_le())?,
                 // An index that the guest has passed is as good as a flag.
-                true if on => memory.store(self.layout.avail_event(), self.next_avail.to_le())?,
                 true => {}
                 false => {
                     let flags = if on { 0 } else { USED_NO_NOTIFY };

@@ -2,19 +2,20 @@
 
 use vm_memory::{GuestAddress, GuestMemoryMmap};
 
-use super::feature::{ALL, Features};
+use super::feature::{ALL, Features, MQ};
 use super::guest::{Guest, PAIRS, Put, RINGS};
 use super::memory::Memory;
 use super::ring::{Layout, Ring, RingError};
 use crate::counters::Counters;
 use crate::frame::{FrameRef, MAX_FRAME};
-use crate::vnet::{HDR_LEN, VnetHdr};
+use crate::vnet::{Gso, HDR_LEN, VnetHdr};
 
 /// Bytes of the guest's memory, which begins at address 0: the rings, and buffers behind them.
 const BYTES: u64 = 1 << 14;
 /// Bytes of a ring with its three parts.
 const RING_BYTES: u64 = 0x700;
-/// Rings that take part: those of two pairs, and the one of commands.
+/// Rings that take part: those of two pairs, and the one of commands behind eight of them. Behind
+/// one pair the first ring of the second has the commands.
 const TAKEN: [usize; 5] = [0, 1, 2, 3, RINGS - 1];
 
 /// Bytes that are read from the front; zero at the end.
@@ -87,10 +88,32 @@ fn descriptor(input: &mut Input<'_>, ring: usize, size: u16) -> [u8; 16] {
     raw
 }
 
+/// Returns a frame: any bytes, with no header or with any, or a TCP super-frame that can be cut.
+fn frame(input: &mut Input<'_>) -> (VnetHdr, Vec<u8>) {
+    let mut raw = [0; HDR_LEN];
+    raw.iter_mut().for_each(|byte| *byte = input.byte());
+    let len = 14 + usize::from(input.word()) % 3000;
+    let mut bytes: Vec<u8> = (0..len).map(|at| at as u8).collect();
+    let hdr = match raw[11] % 8 {
+        1 | 3 | 5 => VnetHdr::decode(&raw),
+        7 if len >= 54 => {
+            bytes[12..24].copy_from_slice(&[8, 0, 0x45, 0, 0, 0, 0, 0, 0, 0, 64, 6]);
+            bytes[46] = 5 << 4;
+            let gso_size = 16 + 4 * u16::from(raw[0]);
+            let (needs_csum, gso, csum_start, csum_offset) = (true, Gso::TcpV4, 34, 16);
+            VnetHdr { needs_csum, gso, gso_size, csum_start, csum_offset, ..VnetHdr::default() }
+        }
+        _ => VnetHdr::default(),
+    };
+    (hdr, bytes)
+}
+
 /// A guest that writes as the input says, and a device that reads and answers.
 struct Play {
     guest: Guest,
     layouts: [Layout; TAKEN.len()],
+    /// A frame that found no room, and is put again.
+    waiting: Option<(VnetHdr, Vec<u8>)>,
     room: Vec<u8>,
     counters: Counters,
     starts: u64,
@@ -116,7 +139,9 @@ impl Play {
         let map = GuestMemoryMmap::from_ranges(&[(GuestAddress(0), BYTES as usize)]).expect("memory");
         let mut guest = Guest::new();
         guest.memory = Memory::over(map);
-        guest.features = Features(input.long() & ALL);
+        // Most guests have several pairs, so that all rings take part.
+        let several = if input.byte() < 192 { MQ } else { 0 };
+        guest.features = Features(input.long() & ALL | several);
         let layout = |at: usize, size: u8| {
             let table = at as u64 * RING_BYTES;
             Layout {
@@ -130,7 +155,7 @@ impl Play {
         };
         let layouts = std::array::from_fn(|at| layout(at, input.byte()));
         let (room, counters) = (vec![0; MAX_FRAME], Counters::default());
-        Self { guest, layouts, room, counters, starts: 0, seen: Seen::default() }
+        Self { guest, layouts, waiting: None, room, counters, starts: 0, seen: Seen::default() }
     }
 
     fn start(&mut self, at: usize, base: u16) {
@@ -202,16 +227,16 @@ impl Play {
     }
 
     fn put(&mut self, input: &mut Input<'_>) {
-        let mut raw = [0; HDR_LEN];
-        raw.iter_mut().for_each(|byte| *byte = input.byte());
-        let hdr = if raw[11] & 1 == 0 { VnetHdr::default() } else { VnetHdr::decode(&raw) };
-        let len = 14 + usize::from(input.word()) % 3000;
-        let bytes: Vec<u8> = (0..len).map(|at| at as u8).collect();
-        let frame = FrameRef { hdr, bytes: &bytes };
-        let put = self.guest.put(&frame, input.byte().into());
+        let (hdr, bytes) = self.waiting.take().unwrap_or_else(|| frame(input));
+        let put = self.guest.put(&FrameRef { hdr, bytes: &bytes }, input.byte().into());
         self.seen.delivered += u64::from(put == Put::All);
         let works = |at: usize| self.guest.slots[at].enabled && self.guest.slots[at].ring.is_some();
         assert!(put == Put::Down || (0..PAIRS).any(|pair| works(2 * pair)));
+        match put {
+            Put::Full if input.byte() < 64 => self.waiting = Some((hdr, bytes)),
+            Put::Full => self.guest.forget(),
+            Put::All | Put::Refused | Put::Down => {}
+        }
     }
 }
 

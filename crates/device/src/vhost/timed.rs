@@ -74,12 +74,15 @@ impl TimedCard {
         self.fault().map(|()| taken)
     }
 
-    /// Gives the guest a frame. Returns false if it has no room for it now, or no card that works.
+    /// Gives the guest a frame. Returns false if it has no room for it now, or no card that works:
+    /// the frame is lost, and the guest may have the first segments of one that it does not take
+    /// whole.
     ///
     /// # Errors
     /// A ring of the guest makes no sense, and has stopped.
     pub fn give(&mut self, frame: &FrameRef<'_>) -> io::Result<bool> {
         let put = self.session.guest.put(frame, 0);
+        self.session.guest.forget();
         self.fault().map(|()| put == Put::All)
     }
 

@@ -20,6 +20,9 @@ pub(super) struct Refused;
 pub(super) struct Train {
     bytes: Vec<u8>,
     len: usize,
+    /// Bytes of the longest datagram that the path takes. The kernel refuses a train with a longer
+    /// one, which therefore is alone.
+    path: usize,
     /// Bytes of a datagram, the first one's.
     size: usize,
     datagrams: usize,
@@ -33,10 +36,12 @@ pub(super) struct Train {
 }
 
 impl Train {
-    pub(super) fn new() -> Self {
+    /// Makes one for a path that takes datagrams of up to `path` bytes.
+    pub(super) fn new(path: usize) -> Self {
         Self {
             bytes: vec![0; TRAIN_MAX],
             len: 0,
+            path,
             size: 0,
             datagrams: 0,
             ecn: Ecn::NotEct,
@@ -104,9 +109,11 @@ impl Train {
 
     /// True if a datagram with a frame of `len` bytes and this mark can be added.
     fn takes(&self, len: usize, ecn: Ecn, most: usize) -> bool {
-        let first = self.datagrams == 0;
-        let fits = self.len + HEADER_LEN + len <= TRAIN_MAX;
-        fits && (first || (self.datagrams < most && HEADER_LEN + len <= self.size && ecn == self.ecn))
+        if self.len + HEADER_LEN + len > TRAIN_MAX {
+            return false;
+        }
+        let goes_on = self.datagrams < most && self.size <= self.path;
+        self.datagrams == 0 || (goes_on && HEADER_LEN + len <= self.size && ecn == self.ecn)
     }
 
     /// Returns the room for a frame of `len` bytes in the next datagram.

@@ -300,7 +300,7 @@ impl Port {
     fn load_whole(&mut self, frame: &FrameRef<'_>, wire_len: u32, queue: usize) -> Loaded {
         let len = frame.bytes.len();
         let Some(parts) = self.parts(len) else { return Loaded::Refused };
-        if self.card.room(queue) < parts || self.free.len() < parts {
+        if !self.card.has_room(queue, parts) || self.free.len() < parts {
             return Loaded::Full;
         }
         if parts > 1 {
@@ -344,7 +344,7 @@ impl Port {
         if chunks > self.ends.len() / 2 / self.card.queues() {
             return Loaded::Refused;
         }
-        if self.card.room(queue) < chunks || self.free.len() < chunks {
+        if !self.card.has_room(queue, chunks) || self.free.len() < chunks {
             return Loaded::Full;
         }
         let mut whole = std::mem::take(&mut self.whole);

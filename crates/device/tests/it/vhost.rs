@@ -1,14 +1,20 @@
 //! The network card of a virtual machine, against a guest without a kernel in the same thread.
 
 use std::collections::VecDeque;
+use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use txweir_core::packet::checksum::Sum;
+use txweir_device::poll::{PollFd, PollFlags, wait};
 use txweir_device::testguest::{
     ALL, BASE, EVENT_IDX, INDIRECT, MERGEABLE, OFFLOADS, PROTOCOL, Setup, TestGuest, VERSION_1,
 };
-use txweir_device::{Backend as _, Endpoint, Fates, Gso, LinkIo, LinkOptions, MAX_FRAME, OpenCause, VnetHdr};
+use txweir_device::{
+    Backend as _, Endpoint, Fates, FrameRef, Gso, LinkIo, LinkOptions, MAX_FRAME, OpenCause, TimedCard,
+    VnetHdr,
+};
+use vm_memory::{Bytes as _, GuestAddress};
 
 use crate::forward::{push, push_as};
 
@@ -226,6 +232,135 @@ fn frames_wait_for_buffers_of_the_guest() {
     device.commit().unwrap();
     assert_eq!((guest.receive(0), device.counters().tx_lost_refused), (None, 1));
     assert_eq!(device.take_fates(), Fates { delivered: 40, lost: 1 });
+}
+
+/// A frame that finds some buffers, but too few, waits for the next one: the device asks to be told
+/// of it, and a guest that tells of no other lets the frame in.
+#[test]
+fn the_buffer_that_a_frame_waits_for_is_told_of() {
+    for features in [ALL, ALL & !EVENT_IDX] {
+        let (mut device, mut guest) = connected("asked", Setup { features, ..Setup::default() });
+        guest.kicks_if_asked = true;
+        let (hdr, frame) = super_frame(40_000);
+        for _ in 0..4 {
+            push(&mut device, hdr, &frame, 0);
+        }
+        // Three frames of 20 buffers each, and 4 buffers are left.
+        device.commit().unwrap();
+        assert!(device.is_full());
+        if features & EVENT_IDX != 0 {
+            let place = GuestAddress(guest.rings[0].places[2] + 4 + 8 * 64);
+            let event: u16 = guest.memory.read_obj(place).unwrap();
+            assert_eq!((u16::from_le(event), guest.rings[0].avail), (64, 64));
+        }
+        let is_ready = |device: &LinkIo| {
+            let mut fds = [PollFd::new(device, PollFlags::IN)];
+            wait(&mut fds, Some(0), 0).unwrap() == 1
+        };
+        device.attend().unwrap();
+        assert!(!is_ready(&device), "the kicks of the start are read");
+        assert!(guest.receive(0).is_some());
+        assert!(is_ready(&device), "{features:#x}");
+        device.attend().unwrap();
+        device.commit().unwrap();
+        assert!(!device.is_full());
+        for _ in 0..3 {
+            let (_, got, buffers) = guest.receive(0).unwrap();
+            assert_eq!((got == frame, buffers), (true, 20));
+        }
+        assert_eq!((guest.receive(0), device.take_fates()), (None, Fates { delivered: 4, lost: 0 }));
+    }
+}
+
+/// Receives all frames by the first pair, and returns the TCP sequence number of each.
+fn sequence(guest: &mut TestGuest) -> Vec<u32> {
+    let frames = std::iter::from_fn(|| guest.receive(0));
+    frames.map(|(_, frame, _)| u32::from_be_bytes(frame[38..42].try_into().unwrap())).collect()
+}
+
+/// A guest that takes no super-frames gets the segments of one as it has buffers, each once and in
+/// order, however few buffers it has; and then the frame behind it.
+#[test]
+fn segments_come_as_the_guest_has_buffers() {
+    let (hdr, frame) = super_frame(40_000);
+    for (features, size) in [(VERSION_1 | PROTOCOL, 2), (ALL & !OFFLOADS, 8), (ALL & !OFFLOADS, 16)] {
+        let (mut device, mut guest) = connected("turns", Setup { features, size, ..Setup::default() });
+        push(&mut device, hdr, &frame, 0);
+        push(&mut device, VnetHdr::default(), &numbered(1, 60), 0);
+        device.commit().unwrap();
+        assert!(device.is_full());
+        assert_eq!(device.take_fates(), Fates::default(), "the guest has a part");
+        let mut got = Vec::new();
+        for _ in 0..20 {
+            got.extend(std::iter::from_fn(|| guest.receive(0)).map(|(_, frame, _)| frame));
+            device.attend().unwrap();
+            device.commit().unwrap();
+        }
+        assert!(!device.is_full());
+        assert_eq!(got.len(), 28 + 1, "{features:#x} {size}");
+        assert_eq!(got.pop(), Some(numbered(1, 60)));
+        let mut payload = 0_usize;
+        for segment in &got {
+            assert_eq!(segment[38..42], (1 + payload as u32).to_be_bytes());
+            payload += segment.len() - 54;
+        }
+        assert_eq!((payload, device.take_fates()), (40_000, Fates { delivered: 2, lost: 0 }));
+        let counters = device.counters();
+        assert_eq!((counters.tx_frames, counters.tx_gso_frames, counters.tx_lost_refused), (2, 1, 0));
+    }
+}
+
+/// A frame of which the guest has the first segments is lost once, and the others never come: when
+/// the device gives its frames up, and when the ring stops. The next frame begins with its first
+/// segment.
+#[test]
+fn the_rest_of_a_frame_that_is_lost_does_not_come() {
+    let (hdr, frame) = super_frame(40_000);
+    let setup = Setup { features: VERSION_1 | PROTOCOL, size: 8, ..Setup::default() };
+    let (mut device, mut guest) = connected("rest", setup);
+    let first: Vec<u32> = (0..8).map(|at| 1 + 1448 * at).collect();
+    push(&mut device, hdr, &frame, 0);
+    device.commit().unwrap();
+    assert_eq!(sequence(&mut guest), first);
+    device.abandon();
+    device.commit().unwrap();
+    assert!(sequence(&mut guest).is_empty() && !device.is_full());
+    assert_eq!((device.counters().tx_lost_buffer, device.take_fates().lost), (1, 1));
+    push(&mut device, hdr, &frame, 0);
+    device.commit().unwrap();
+    assert_eq!(sequence(&mut guest), first);
+    let base = guest.stop(0, &mut || device.attend().unwrap());
+    device.commit().unwrap();
+    assert_eq!((device.counters().tx_lost_down, device.take_fates().lost), (1, 1));
+    guest.start(0, u16::try_from(base).unwrap(), &mut || device.attend().unwrap());
+    push(&mut device, hdr, &frame, 0);
+    device.commit().unwrap();
+    assert_eq!(sequence(&mut guest), first);
+    assert_eq!(device.take_fates(), Fates::default());
+}
+
+/// The card of a guest whose clock another program moves keeps no frame: one that finds too few
+/// buffers is lost, and the next one begins with its first segment.
+#[test]
+fn a_timed_card_keeps_no_frame() {
+    let path = path("timed");
+    let listener = UnixListener::bind(&path).unwrap();
+    let setup = Setup { features: VERSION_1 | PROTOCOL, size: 8, ..Setup::default() };
+    let mut card: Option<TimedCard> = None;
+    let mut guest = TestGuest::connect(&path, setup, || {
+        let card = card.get_or_insert_with(|| TimedCard::new(listener.accept().unwrap().0).unwrap());
+        card.serve().unwrap();
+    });
+    std::fs::remove_file(&path).unwrap();
+    let mut card = card.unwrap();
+    let (hdr, frame) = super_frame(40_000);
+    let first: Vec<u32> = (0..8).map(|at| 1 + 1448 * at).collect();
+    for _ in 0..2 {
+        assert!(!card.give(&FrameRef { hdr, bytes: &frame }).unwrap());
+        assert_eq!(sequence(&mut guest), first);
+    }
+    assert!(card.give(&FrameRef { hdr: VnetHdr::default(), bytes: &numbered(1, 60) }).unwrap());
+    assert_eq!(guest.receive(0).unwrap().1, numbered(1, 60));
 }
 
 /// Frames stay in the guest's ring as long as nobody receives them.
@@ -518,6 +653,28 @@ fn a_guest_chooses_its_pairs_by_a_command() {
     device.attend().unwrap();
     let text = "a buffer is to be written where it is read, or read where written";
     assert_eq!(news(&mut device), [format!("ring 16 of the guest has stopped: {text}")]);
+}
+
+/// A driver that has commands and has not accepted several pairs has its commands at the third ring
+/// (VIRTIO 1.2 section 5.1.2): all frames go to its one pair.
+#[test]
+fn one_pair_has_its_commands_at_the_third_ring() {
+    let features = ALL | 1 << 17;
+    let setup = Setup { features, commands: true, ..Setup::default() };
+    let (mut device, mut guest) = connected("third", setup);
+    for _ in 0..2 {
+        for hash in 0..16 {
+            push_as(&mut device, VnetHdr::default(), &numbered(hash, 60), |meta| meta.hash = hash);
+        }
+        device.commit().unwrap();
+        assert_eq!(std::iter::from_fn(|| guest.receive(0)).count(), 16);
+        let mut serve = || device.attend().unwrap();
+        assert_eq!(guest.command([4, 0], 1, &mut serve), 1, "it has no pairs to choose");
+        assert_eq!(guest.command([0, 0], 1, &mut serve), 1);
+    }
+    assert!(guest.send(0, NONE, &numbered(1, 60)));
+    assert_eq!(received(&mut device).unwrap().1, numbered(1, 60));
+    assert_eq!((device.counters().rx_ring_errors, device.is_full()), (0, false));
 }
 
 /// A socket that cannot be made says why.

@@ -184,6 +184,38 @@ fn a_frame_that_is_too_long_is_refused() {
     assert_eq!((counters.tx_lost_refused, fates.delivered, fates.lost), (1, 2, 1));
 }
 
+/// A frame that is too long for the path is lost alone: the shorter one behind it arrives, and
+/// trains leave by one system call as before.
+#[test]
+fn a_frame_too_long_for_the_path_is_lost_alone() {
+    if let Some(reason) = skip_reason() {
+        println!("skipped, because {reason}");
+        return;
+    }
+    let [one, two] = ["one", "two"].map(NetNs::new);
+    one.veth("u0", &two, "u1");
+    one.up("u0", "192.0.2.1/24");
+    two.up("u1", "192.0.2.2/24");
+    one.wait_for_carrier("u0");
+    let peer = two.enter(|| Peer::new("192.0.2.2"));
+    let place = format!("42,192.0.2.1,{}", peer.address());
+    let mut near = one.enter(|| link(&place));
+    assert_eq!(near.mtu().unwrap(), 1450);
+    for frame in [frame(1600, 1, Ecn::NotEct), frame(100, 2, Ecn::NotEct)] {
+        push(&mut near, VnetHdr::default(), &frame, 0);
+    }
+    assert_eq!(finish(&mut near, 2), 2);
+    let (before, fates) = (near.counters(), near.take_fates());
+    assert_eq!((before.tx_lost_refused, fates.delivered, fates.lost), (1, 1, 1));
+    assert_eq!(peer.receive(1).iter().map(|(d, _)| d[60]).collect::<Vec<_>>(), [2]);
+    for number in 0..10 {
+        push(&mut near, VnetHdr::default(), &frame(100, number, Ecn::NotEct), 0);
+    }
+    assert_eq!(finish(&mut near, 10), 10);
+    assert_eq!(near.counters().tx_calls - before.tx_calls, 1);
+    assert_eq!(peer.receive(10).len(), 10);
+}
+
 /// Datagrams that find the socket's buffer full are counted.
 #[test]
 fn datagrams_without_room_are_counted() {

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use txweir_core::packet::checksum::Sum;
 use txweir_device::testnet::{NetNs, no_xdp_reason, reopened};
 use txweir_device::{
-    Backend as _, Endpoint, Gso, LinkIo, LinkOptions, MAX_FRAME, OpenCause, OpenError, VnetHdr,
+    Backend as _, Endpoint, Gso, LinkIo, LinkOptions, MAX_FRAME, OpenCause, OpenError, VnetHdr, XdpOptions,
 };
 
 use crate::forward::{Forwarder, Pass, between_veths, checksum_errors, push, transfer};
@@ -46,7 +46,12 @@ fn veth(queues: u32) -> (NetNs, NetNs) {
 }
 
 fn open(netns: &NetNs, interface: &str) -> Result<LinkIo, OpenError> {
-    format!("xdp:{}/{interface}", netns.name()).parse::<Endpoint>().unwrap().open(&LinkOptions::default())
+    open_with(netns, interface, XdpOptions::default())
+}
+
+fn open_with(netns: &NetNs, interface: &str, xdp: XdpOptions) -> Result<LinkIo, OpenError> {
+    let endpoint: Endpoint = format!("xdp:{}/{interface}", netns.name()).parse().unwrap();
+    endpoint.open(&LinkOptions { xdp, ..LinkOptions::default() })
 }
 
 /// Opens both ends of a veth.
@@ -184,6 +189,27 @@ fn super_frames_are_cut_and_long_frames_refused() {
     let fates = near.take_fates();
     assert_eq!((fates.delivered, fates.lost, near.counters().tx_lost_refused), (2, 1, 1));
     checked(&segments_of(&mut far, 11), 1448, 100);
+}
+
+/// A super-frame of more segments than a ring had room for at the last look leaves, once the kernel
+/// has emptied the ring.
+#[test]
+fn a_super_frame_finds_the_room_of_a_ring_that_was_emptied() {
+    skip_unless_possible!();
+    let (one, two) = veth(1);
+    let mut near = open_with(&one, "v1", XdpOptions { ring: 64, ..XdpOptions::default() }).unwrap();
+    let mut far = open(&two, "v2").unwrap();
+    // Half of the ring: up to here it is not looked at again.
+    for number in 0..32 {
+        push(&mut near, VnetHdr::default(), &numbered(number, 100), 0);
+    }
+    assert_eq!(finish(&mut near, 32), (32, 3200));
+    assert_eq!(collect(&mut far, 32).len(), 32);
+    let (hdr, frame) = super_frame(1448, 39 * 1448 + 100);
+    push(&mut near, hdr, &frame, 0);
+    assert_eq!(finish(&mut near, 1), (1, frame.len() as u32));
+    assert!(!near.is_full());
+    checked(&segments_of(&mut far, 40), 1448, 100);
 }
 
 /// Frames of 9000 bytes lie in several chunks: they arrive whole, in both directions, and each is

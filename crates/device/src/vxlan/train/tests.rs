@@ -49,11 +49,11 @@ fn alone(sent: &Sent) -> Option<Vec<Vec<u8>>> {
 /// A train that has left: its datagrams, and their code point.
 type Left = (Vec<Vec<u8>>, Ecn);
 
-/// Sends a burst in trains of at most `most` datagrams, and returns the trains, each as its
-/// datagrams and its code point, and the number of frames refused.
-fn trains(burst: &[Sent], most: usize) -> (Vec<Left>, usize) {
+/// Sends a burst in trains of at most `most` datagrams by a path that takes `path` bytes, and
+/// returns the trains, each as its datagrams and its code point, and the number of frames refused.
+fn trains(burst: &[Sent], most: usize, path: usize) -> (Vec<Left>, usize) {
     let refs: Vec<_> = burst.iter().map(|s| FrameRef { hdr: s.hdr, bytes: &s.bytes }).collect();
-    let (mut train, mut all, mut gone, mut refused) = (Train::new(), Vec::new(), 0, 0);
+    let (mut train, mut all, mut gone, mut refused) = (Train::new(path), Vec::new(), 0, 0);
     while gone < refs.len() {
         match train.fill(&refs[gone..], vni(), most) {
             Ok(()) => {
@@ -93,14 +93,15 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
     /// All datagrams leave in order, and each equals that of its frame alone; a train has one size
-    /// and one mark.
+    /// and one mark, and several datagrams only if the path takes each.
     #[test]
     fn trains_carry_the_datagrams_of_their_frames(
         burst in prop::collection::vec(any_sent(), 0..20),
         most in prop_oneof![Just(1_usize), 2..5_usize, Just(64)],
+        path in prop_oneof![Just(TRAIN_MAX), 500..3000_usize],
     ) {
         let expected: Vec<_> = burst.iter().map(alone).collect();
-        let (trains, refused) = trains(&burst, most);
+        let (trains, refused) = trains(&burst, most, path);
         prop_assert_eq!(refused, expected.iter().filter(|e| e.is_none()).count());
         for (train, ecn) in &trains {
             prop_assert!((1..=most).contains(&train.len()));
@@ -108,6 +109,7 @@ proptest! {
             let (last, before) = train.split_last().unwrap();
             prop_assert!(before.iter().all(|d| d.len() == train[0].len()) && last.len() <= train[0].len());
             prop_assert!(train.iter().all(|d| ecn::outer(&d[HEADER_LEN..]) == *ecn));
+            prop_assert!(train.len() == 1 || train[0].len() <= path);
         }
         let sent: Vec<_> = trains.into_iter().flat_map(|(train, _)| train).collect();
         prop_assert_eq!(sent, expected.into_iter().flatten().flatten().collect::<Vec<_>>());
@@ -118,12 +120,33 @@ proptest! {
 #[test]
 fn a_burst_is_one_train() {
     let burst: Vec<_> = (0..40).map(|_| tcp(1000, 1448, Ecn::NotEct)).collect();
-    assert_eq!(trains(&burst, 64).0.len(), 1);
-    let (all, _) = trains(&[tcp(30 * 1448, 1448, Ecn::Ect0)], 64);
+    assert_eq!(trains(&burst, 64, TRAIN_MAX).0.len(), 1);
+    let (all, _) = trains(&[tcp(30 * 1448, 1448, Ecn::Ect0)], 64, TRAIN_MAX);
     assert_eq!(all.iter().map(|(train, _)| train.len()).collect::<Vec<_>>(), [30]);
     // A mark stands in the header of each datagram: another one ends the train.
-    let (all, _) = trains(&[tcp(9, 1448, Ecn::Ect0), tcp(9, 1448, Ecn::Ce)], 64);
+    let (all, _) = trains(&[tcp(9, 1448, Ecn::Ect0), tcp(9, 1448, Ecn::Ce)], 64, TRAIN_MAX);
     assert_eq!(all.iter().map(|(_, ecn)| *ecn).collect::<Vec<_>>(), [Ecn::Ect0, Ecn::Ce]);
+}
+
+/// A datagram that is too long for the path is alone, so that no other frame is lost with it; so is
+/// a segment of a super-frame.
+#[test]
+fn a_datagram_that_is_too_long_for_the_path_is_alone() {
+    let of = |frames: &[&Sent], path: usize| {
+        let refs: Vec<_> = frames.iter().map(|s| FrameRef { hdr: s.hdr, bytes: &s.bytes }).collect();
+        let mut train = Train::new(path);
+        train.fill(&refs, vni(), 64).unwrap();
+        (train.touched(), train.size())
+    };
+    let [long, short] = [1400, 100].map(|payload| tcp(payload, 1448, Ecn::NotEct));
+    let needs = HEADER_LEN + long.bytes.len();
+    assert_eq!(of(&[&long, &short], needs), (2, Some(needs)));
+    assert_eq!(of(&[&long, &short], needs - 1), (1, None));
+    assert_eq!(of(&[&short, &long, &short], needs - 1), (1, None), "a longer one begins a train");
+    let cut = tcp(3 * 1448, 1448, Ecn::NotEct);
+    let needs = HEADER_LEN + cut.bytes.len() - 2 * 1448;
+    assert_eq!(of(&[&cut, &short], needs), (2, Some(needs)));
+    assert_eq!(of(&[&cut, &short], needs - 1), (1, None));
 }
 
 /// A part of a super-frame that has left is not sent again, unless the frame is forgotten.
@@ -131,7 +154,7 @@ fn a_burst_is_one_train() {
 fn the_rest_of_a_frame_follows() {
     let sent = tcp(10 * 1448, 1448, Ecn::NotEct);
     let refs = [FrameRef { hdr: sent.hdr, bytes: &sent.bytes }];
-    let mut train = Train::new();
+    let mut train = Train::new(TRAIN_MAX);
     let leave = |train: &mut Train, has_left: bool| {
         train.fill(&refs, vni(), 4).unwrap();
         let sent = (train.bytes().to_vec(), train.frames(), train.touched());
