@@ -10,8 +10,8 @@ use txweir::device::IfName;
 
 use super::host::Host;
 
-/// Most bytes of the file.
-const BYTES_MAX: u64 = 1 << 20;
+/// Most bytes of the file: some 100,000 routes.
+const BYTES_MAX: u64 = 1 << 24;
 
 /// The file for an interface of the network namespace of this process. No other process has it.
 #[derive(Debug)]
@@ -65,11 +65,18 @@ impl Journal {
 
     /// Writes the interface as it is, so that it outlives a loss of power.
     pub(super) fn write(&self, host: &Host) -> Result<(), String> {
+        let text = host.to_json().to_string();
+        if text.len() as u64 > BYTES_MAX {
+            let (path, bytes) = (self.path.display(), text.len());
+            return Err(format!(
+                "{path}: {bytes} bytes of addresses and routes, expected at most {BYTES_MAX}"
+            ));
+        }
         let whole = || -> io::Result<()> {
             let new = self.beside("new");
             let mut options = File::options();
             let mut file = options.write(true).create(true).truncate(true).mode(0o600).open(&new)?;
-            file.write_all(host.to_json().to_string().as_bytes())?;
+            file.write_all(text.as_bytes())?;
             file.sync_all()?;
             fs::rename(&new, &self.path)
         };

@@ -49,18 +49,24 @@ impl Home {
         Self { machine, router, state: folder() }
     }
 
-    /// Returns addresses and routes as ip prints them.
+    /// Returns addresses and the routes of all tables as ip prints them, without those that the
+    /// kernel makes for each address and device of its own.
     fn snapshot(&self) -> String {
         let shown = [
-            vec!["ip", "-o", "address", "show", "scope", "global"],
-            vec!["ip", "route", "show"],
-            vec!["ip", "-6", "route", "show"],
+            vec!["ip", "-o", "address", "show"],
+            vec!["ip", "-o", "-4", "route", "show", "table", "all"],
+            vec!["ip", "-o", "-6", "route", "show", "table", "all"],
         ];
+        // A link-local address, and a route to such, comes a moment after the device is up.
+        let by_kernel = |line: &str| {
+            line.starts_with("fe80::")
+                || line.contains("inet6 fe80::") && !line.contains("inet6 fe80::1/64")
+                || line.contains("table local") && line.contains("proto kernel")
+        };
         let mut lines: Vec<String> = shown
             .iter()
             .flat_map(|command| self.machine.run(command).lines().map(str::to_owned).collect::<Vec<_>>())
-            // A route to link-local addresses comes a moment after the device is up.
-            .filter(|line| !line.starts_with("fe80::"))
+            .filter(|line| !by_kernel(line))
             .map(|line| {
                 line.split(": ").last().unwrap_or_default().split_whitespace().collect::<Vec<_>>().join(" ")
             })
@@ -92,6 +98,27 @@ impl Home {
             panic!("{ready:?}: {:?}", process.end());
         }
         (process, stdout)
+    }
+
+    /// Runs ip in the machine for each line of words.
+    fn ip(&self, lines: &[&str]) {
+        for line in lines {
+            let words: Vec<&str> = std::iter::once("ip").chain(line.split(' ')).collect();
+            self.machine.run(&words);
+        }
+    }
+
+    /// Shapes for a moment, after which everything has to be as before. Returns the addresses and
+    /// routes meanwhile, and the errors.
+    fn round_trip(&self) -> (String, String) {
+        let before = self.snapshot();
+        let (shape, _stdout) = self.start(&["--rate", "20mbit"]);
+        let during = self.snapshot();
+        shape.signal(Signal::TERM);
+        let (code, _, err) = shape.end();
+        assert_eq!(code, Some(0), "{err}");
+        assert_eq!(self.snapshot(), before);
+        (during, err)
     }
 
     /// Sends bytes to the router, or from it. Returns the time that they took.
@@ -184,6 +211,133 @@ fn a_run_that_was_killed_is_put_back() {
     }
     let (code, _, err) = Process::spawn(&mut home.command(&["--restore"])).end();
     assert_eq!((code, err.as_str()), (Some(0), "txweir: nothing to put back for `eth0`\n"));
+}
+
+/// Gateways that are outside of the prefixes of the addresses have a route of their own, which ip
+/// lists behind the routes by them.
+#[test]
+fn a_gateway_outside_of_every_prefix_is_within_reach_again() {
+    let _machine = machine::shared();
+    skip_unless_possible!();
+    let home = Home::new();
+    home.ip(&[
+        "route add 10.99.0.1 dev eth0",
+        "route add 10.81.0.0/16 via 10.99.0.1 dev eth0",
+        "route add default via 10.99.0.1 dev eth0 metric 78",
+        "-6 route add fd99::1 dev eth0",
+        "-6 route add fd81::/64 via fd99::1 dev eth0",
+    ]);
+    let (during, _) = home.round_trip();
+    for line in [
+        "10.99.0.1 dev txw-eth0 scope link",
+        "10.81.0.0/16 via 10.99.0.1 dev txw-eth0",
+        "default via 10.99.0.1 dev txw-eth0 metric 78",
+        "fd81::/64 via fd99::1 dev txw-eth0 metric 1024 pref medium",
+    ] {
+        assert!(during.lines().any(|moved| moved == line), "{line}\nis not in\n{during}");
+    }
+}
+
+/// A network manager makes the route to the prefix of an address by itself, as the kernel would.
+/// A route of another device to the same prefix stays.
+#[test]
+fn the_routes_to_prefixes_by_a_network_manager_are_put_back() {
+    let _machine = machine::shared();
+    skip_unless_possible!();
+    let home = Home::new();
+    home.machine.veth("eth1", &home.router, "lan1");
+    home.router.up("lan1", "10.85.0.254/24");
+    home.machine.up("eth1", "10.85.0.1/24");
+    home.machine.wait_for_carrier("eth1");
+    home.ip(&[
+        "address add 10.82.0.5/24 dev eth0 noprefixroute",
+        "route add 10.82.0.0/24 dev eth0 proto kernel scope link src 10.82.0.5 metric 100",
+        "route add 10.83.0.0/16 via 10.82.0.254 dev eth0",
+        "-6 address add fd82::5/64 dev eth0 noprefixroute nodad",
+        "-6 route add fd82::/64 dev eth0 proto kernel metric 100",
+        "-6 route add fd83::/64 via fd82::fe dev eth0",
+        "route add 10.84.0.0/16 dev eth0",
+        "route append 10.84.0.0/16 dev eth1",
+        "-6 route add fd84::/64 dev eth0 proto kernel metric 100",
+        "-6 route append fd84::/64 dev eth1 proto kernel metric 100",
+    ]);
+    let (during, _) = home.round_trip();
+    for line in [
+        "10.82.0.0/24 dev txw-eth0 proto kernel scope link src 10.82.0.5 metric 100",
+        "10.83.0.0/16 via 10.82.0.254 dev txw-eth0",
+        "fd82::/64 dev txw-eth0 proto kernel metric 100 pref medium",
+        "fd83::/64 via fd82::fe dev txw-eth0 metric 1024 pref medium",
+        "10.84.0.0/16 dev txw-eth0 scope link",
+        "10.84.0.0/16 dev eth1 scope link",
+        "fd84::/64 dev txw-eth0 proto kernel metric 100 pref medium",
+        "fd84::/64 dev eth1 proto kernel metric 100 pref medium",
+    ] {
+        assert!(during.lines().any(|moved| moved == line), "{line}\nis not in\n{during}");
+    }
+}
+
+/// The kernel takes the routes of every table away with the last address of an interface. They come
+/// back at the end, also after a run that was killed.
+#[test]
+fn the_routes_of_other_tables_and_with_several_next_hops_are_put_back() {
+    let _machine = machine::shared();
+    skip_unless_possible!();
+    let home = Home::new();
+    home.ip(&[
+        "route add 10.91.1.0/24 dev eth0 table 100",
+        "route add default via 10.91.1.9 dev eth0 table 100",
+        "route add local 10.92.0.0/16 dev eth0",
+        "route add 10.93.0.0/16 dev lo src 10.79.0.1",
+        "route add 10.90.0.0/16 nexthop via 10.79.0.254 dev eth0 weight 2 nexthop via 10.79.1.9 dev eth0",
+        "-6 route add fd91::/64 dev eth0 table 100",
+        "-6 route add default via fd79::fe dev eth0 table 100",
+        "-6 route add fd90::/64 nexthop via fd79::fe dev eth0 nexthop via fd79::fd dev eth0",
+    ]);
+    let before = home.snapshot();
+    assert_eq!(before.lines().filter(|line| line.contains("table 100")).count(), 4, "{before}");
+    let (shape, _stdout) = home.start(&["--rate", "20mbit"]);
+    kill_both(&shape);
+    drop(shape);
+    let (code, _, err) = Process::spawn(&mut home.command(&["--restore"])).end();
+    assert_eq!((code, err.as_str()), (Some(0), "txweir: `eth0` is as it was before the last run\n"));
+    assert_eq!(home.snapshot(), before);
+    let (during, err) = home.round_trip();
+    for away in ["table 100", "nexthop", "10.92.0.0/16", "10.93.0.0/16"] {
+        assert!(!during.contains(away), "{away}\nis in\n{during}");
+    }
+    let told = "txweir: routes of `eth0` in other tables, or with several next hops: 8 are away meanwhile\n";
+    assert!(err.starts_with(told), "{err}");
+}
+
+/// A link-local address moves and comes back, also where the kernel makes none by itself.
+#[test]
+fn a_link_local_address_is_put_back() {
+    let _machine = machine::shared();
+    skip_unless_possible!();
+    let home = Home::new();
+    home.ip(&["address add fe80::1/64 dev eth0 nodad"]);
+    for mode in ["eui64", "none"] {
+        home.machine.run(&["ip", "link", "set", "dev", "eth0", "addrgenmode", mode]);
+        let (during, _) = home.round_trip();
+        let moved = "txw-eth0 inet6 fe80::1/64 scope link nodad ";
+        assert!(during.lines().any(|line| line.starts_with(moved)), "{during}");
+    }
+}
+
+/// An interface with a route of a nexthop object is refused, and nothing has changed.
+#[test]
+fn a_route_of_a_nexthop_object_is_refused() {
+    let _machine = machine::shared();
+    skip_unless_possible!();
+    let home = Home::new();
+    home.ip(&["nexthop add id 5 via 10.79.0.254 dev eth0", "route add 10.94.0.0/16 nhid 5"]);
+    let before = home.snapshot();
+    let (code, _, err) = Process::spawn(&mut home.command(&["--rate", "1mbit"])).end();
+    let expected = "txweir: interface `eth0` has the route `10.94.0.0/16 nhid 5 via 10.79.0.254 dev eth0` \
+                    of a nexthop object: expected next hops of its own\n";
+    assert_eq!((code, err.as_str()), (Some(1), expected));
+    assert_eq!(home.snapshot(), before);
+    assert_eq!(home.left(), Vec::<String>::new());
 }
 
 /// Kills a run and the process that it has started.
