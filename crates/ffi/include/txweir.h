@@ -8,7 +8,9 @@
  * Frames: the library keeps the pointer of a packet and never looks behind it. It gives each pointer
  * back exactly once: by txweir_pull, or to the discard function.
  * Faults: no function ends the program or unwinds into it. A queue in which a fault was found
- * answers TXWEIR_BROKEN from then on; txweir_free takes it.
+ * answers TXWEIR_BROKEN from then on, as a null queue does; txweir_free takes either. txweir_submit
+ * and txweir_pull have no such answer: no packet finds room there, and none waits. So a loop looks
+ * at the result of txweir_completed or txweir_get_stats.
  */
 
 #ifndef TXWEIR_H
@@ -26,7 +28,7 @@
 #define TXWEIR_OK 0
 
 /*
- An argument is null, or out of its range.
+ An argument other than the queue is null, or out of its range.
  */
 #define TXWEIR_INVALID -1
 
@@ -36,7 +38,7 @@
 #define TXWEIR_REFUSED -2
 
 /*
- A fault was found in the queue: only txweir_free may still be called.
+ The queue is null, or a fault was found in it: only txweir_free may still be called.
  */
 #define TXWEIR_BROKEN -3
 
@@ -234,7 +236,7 @@ struct txweir_next {
  */
 struct txweir_stats {
   /*
-   Packets that entered.
+   Packets that entered or were dropped on the way in: all that did not stay the program's.
    */
   uint64_t submitted;
   /*
@@ -246,7 +248,7 @@ struct txweir_stats {
    */
   uint64_t sent_bytes;
   /*
-   Packets dropped.
+   Packets dropped, under earlier policies too.
    */
   uint64_t dropped;
   /*
@@ -333,6 +335,9 @@ int32_t txweir_apply(struct txweir *queue,
  packets before the first one without room, or `count`. Without `fates` the discard function gets
  a packet that is too large. Calls of 8 to 64 packets are cheapest.
 
+ A fault ends the call: the result is the number of packets before it. A queue that is null, or
+ in which a fault was found, has no room.
+
  # Safety
  `packets` points to `count` packets; `fates` is null or points to `count` bytes.
  */
@@ -345,6 +350,9 @@ size_t txweir_submit(struct txweir *queue,
 /*
  Takes up to `most` packets that may leave now, in their order. Returns their number; `next` is
  null, or gets the time of the next call.
+
+ A fault ends the call: the result is the number of packets before it. For a queue that is null,
+ or in which a fault was found, `next` is TXWEIR_IDLE, as where `packets` is null.
 
  # Safety
  `packets` points to room for `most` packets; `next` is null or points to one.
@@ -367,9 +375,9 @@ int32_t txweir_completed(struct txweir *queue, uint64_t now_ns, uint32_t packets
 bool txweir_take_wake(struct txweir *queue);
 
 /*
- Fills in all facts about a packet but its frame and launch time that an Ethernet frame's headers
- tell: flow, priority, protocol, tos, flags. `length` is the length of the whole frame, of which
- the first `given` bytes are at `bytes`; 128 are enough for most headers.
+ Fills in the facts about a packet that an Ethernet frame's headers tell: flow, priority,
+ protocol, tos, flags; and its length. All others stay as they are. `length` is the length of the
+ whole frame, of which the first `given` bytes are at `bytes`; 128 are enough for most headers.
 
  # Safety
  `bytes` points to `given` bytes, `packet` to a packet.

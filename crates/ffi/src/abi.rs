@@ -1,8 +1,9 @@
 //! The functions that C calls. `cargo xtask header` makes `include/txweir.h` of this file, with its
 //! comments.
 //!
-//! A null handle, and a handle in which a fault was found, is answered by an error and does
-//! nothing. Each function looks at the memory of its arguments only during the call.
+//! A null handle, and a handle in which a fault was found, does nothing. A function that returns a
+//! result answers it by an error; for the others nothing waits, and nothing finds room. Each
+//! function looks at the memory of its arguments only during the call.
 
 #![allow(non_camel_case_types, reason = "the names are those of C")]
 
@@ -24,11 +25,11 @@ pub struct txweir {
 
 /// Success.
 pub const TXWEIR_OK: i32 = 0;
-/// An argument is null, or out of its range.
+/// An argument other than the queue is null, or out of its range.
 pub const TXWEIR_INVALID: i32 = -1;
 /// The policy was refused; the queue is as it was.
 pub const TXWEIR_REFUSED: i32 = -2;
-/// A fault was found in the queue: only txweir_free may still be called.
+/// The queue is null, or a fault was found in it: only txweir_free may still be called.
 pub const TXWEIR_BROKEN: i32 = -3;
 
 /// A queue that is full gives a packet back, and txweir_take_wake tells when to try again.
@@ -132,13 +133,13 @@ pub struct txweir_next {
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub struct txweir_stats {
-    /// Packets that entered.
+    /// Packets that entered or were dropped on the way in: all that did not stay the program's.
     pub submitted: u64,
     /// Packets that a pull has taken.
     pub sent: u64,
     /// Their bytes on the wire.
     pub sent_bytes: u64,
-    /// Packets dropped.
+    /// Packets dropped, under earlier policies too.
     pub dropped: u64,
     /// Packets that wait.
     pub waiting: u64,
@@ -351,6 +352,9 @@ pub unsafe extern "C" fn txweir_apply(
 /// packets before the first one without room, or `count`. Without `fates` the discard function gets
 /// a packet that is too large. Calls of 8 to 64 packets are cheapest.
 ///
+/// A fault ends the call: the result is the number of packets before it. A queue that is null, or
+/// in which a fault was found, has no room.
+///
 /// # Safety
 /// `packets` points to `count` packets; `fates` is null or points to `count` bytes.
 #[unsafe(no_mangle)]
@@ -363,32 +367,36 @@ pub unsafe extern "C" fn txweir_submit(
 ) -> usize {
     // SAFETY: the caller's.
     let packets = unsafe { slice(packets, count) };
-    on(queue, 0, |queue| {
-        let (mut taken, mut too_large) = (0, Vec::new());
+    // The number is right also where a fault ends the call.
+    let (mut taken, mut too_large) = (0, Vec::new());
+    on(queue, (), |queue| {
         // Metadata is made for a burst at a time: no memory is allocated for it.
         for burst in packets.chunks(BURST) {
             let metas: [Meta; BURST] =
                 std::array::from_fn(|at| burst.get(at).map_or(const { Meta::new(0) }, meta_of));
-            let mut at = taken;
-            let fate = |m: &Meta, admitted| {
+            let fate = |m: &Meta, admitted: Admitted<Frame>| {
                 if !fates.is_null() {
                     // SAFETY: `fates` has a byte for each packet, and this is one more of them.
-                    unsafe { *fates.add(at) = fate_of(&admitted) };
+                    unsafe { *fates.add(taken) = fate_of(&admitted) };
                 } else if let Admitted::Cut(frame, _) = admitted {
                     too_large.push((frame, *m));
                 }
-                at += 1;
+                taken += usize::from(!matches!(admitted, Admitted::Full(_)));
             };
             let frames = &mut burst.iter().map(|packet| Frame(packet.frame));
             let n = queue.submit(Instant(now_ns), &metas[..burst.len()], frames, fate);
-            taken += n;
             if n < burst.len() {
                 break;
             }
         }
         too_large.iter().for_each(|(frame, m)| queue.discard(*frame, m, DropReason::Oversize));
-        taken
-    })
+    });
+    if taken < packets.len() && !fates.is_null() {
+        // A queue that does nothing has given the packet no fate.
+        // SAFETY: `fates` has a byte for each packet, and this is one of them.
+        unsafe { *fates.add(taken) = TXWEIR_FULL };
+    }
+    taken
 }
 
 /// Packets whose metadata is made at once.
@@ -406,6 +414,9 @@ fn fate_of(admitted: &Admitted<Frame>) -> u8 {
 /// Takes up to `most` packets that may leave now, in their order. Returns their number; `next` is
 /// null, or gets the time of the next call.
 ///
+/// A fault ends the call: the result is the number of packets before it. For a queue that is null,
+/// or in which a fault was found, `next` is TXWEIR_IDLE, as where `packets` is null.
+///
 /// # Safety
 /// `packets` points to room for `most` packets; `next` is null or points to one.
 #[unsafe(no_mangle)]
@@ -416,11 +427,16 @@ pub unsafe extern "C" fn txweir_pull(
     most: usize,
     next: *mut txweir_next,
 ) -> usize {
+    if !next.is_null() {
+        // SAFETY: the caller's.
+        unsafe { next.write(txweir_next { kind: TXWEIR_IDLE, at_ns: 0 }) };
+    }
     if packets.is_null() {
         return 0;
     }
-    on(queue, 0, |queue| {
-        let mut taken = 0;
+    // The number is right also where a fault ends the call.
+    let mut taken = 0;
+    on(queue, (), |queue| {
         let wake = queue.pull(Instant(now_ns), u32::try_from(most).unwrap_or(u32::MAX), |frame, m| {
             // SAFETY: a pull gives at most `most` packets, for which there is room.
             unsafe { packets.add(taken).write(packet_of(frame, m)) };
@@ -438,8 +454,8 @@ pub unsafe extern "C" fn txweir_pull(
             // SAFETY: the caller's.
             unsafe { next.write(txweir_next { kind, at_ns }) };
         }
-        taken
-    })
+    });
+    taken
 }
 
 /// Tells the byte limit that the device has finished packets that a pull gave: their number, and
@@ -458,9 +474,9 @@ pub extern "C" fn txweir_take_wake(queue: *mut txweir) -> bool {
     on(queue, false, Queue::take_wake)
 }
 
-/// Fills in all facts about a packet but its frame and launch time that an Ethernet frame's headers
-/// tell: flow, priority, protocol, tos, flags. `length` is the length of the whole frame, of which
-/// the first `given` bytes are at `bytes`; 128 are enough for most headers.
+/// Fills in the facts about a packet that an Ethernet frame's headers tell: flow, priority,
+/// protocol, tos, flags; and its length. All others stay as they are. `length` is the length of the
+/// whole frame, of which the first `given` bytes are at `bytes`; 128 are enough for most headers.
 ///
 /// # Safety
 /// `bytes` points to `given` bytes, `packet` to a packet.
@@ -478,7 +494,8 @@ pub unsafe extern "C" fn txweir_read(
     };
     on(queue, TXWEIR_BROKEN, |queue| {
         let read = packet_of(Frame(packet.frame), &queue.read(bytes, length));
-        *packet = txweir_packet { launch_ns: packet.launch_ns, mark: packet.mark, ..read };
+        let txweir_packet { length, flow, priority, protocol, tos, flags, .. } = read;
+        *packet = txweir_packet { length, flow, priority, protocol, tos, flags, ..*packet };
         TXWEIR_OK
     })
 }
@@ -499,13 +516,13 @@ pub unsafe extern "C" fn txweir_get_stats(queue: *mut txweir, stats: *mut txweir
     let Some(stats) = (unsafe { stats.as_mut() }) else { return TXWEIR_INVALID };
     on(queue, TXWEIR_BROKEN, |queue| {
         let path = queue.path();
-        let (counts, books, waiting) = (path.stats(), path.tree().root().books(), path.backlog());
+        let (counts, waiting) = (path.stats(), path.backlog());
         let limit = path.tx().limit();
         *stats = txweir_stats {
-            submitted: counts.direct + counts.queued,
+            submitted: queue.submitted(),
             sent: counts.tx_packets,
             sent_bytes: counts.tx_bytes,
-            dropped: books.dropped.packets,
+            dropped: queue.dropped(),
             waiting: waiting.packets,
             waiting_bytes: waiting.bytes,
             full: counts.full,
@@ -574,6 +591,43 @@ mod tests {
         }
     }
 
+    fn apply(queue: *mut txweir, text: &str) {
+        // SAFETY: the arguments are as the function wants them.
+        let done =
+            unsafe { txweir_apply(queue, 0, text.as_ptr().cast(), text.len(), std::ptr::null_mut(), 0) };
+        assert_eq!(done, TXWEIR_OK, "{text}");
+    }
+
+    /// Makes a queue with this policy.
+    fn queue_with(config: txweir_config, text: &str) -> *mut txweir {
+        // SAFETY: the argument is as the function wants it.
+        let queue = unsafe { txweir_new(&raw const config) };
+        apply(queue, text);
+        queue
+    }
+
+    /// Makes the discard function of a queue fail.
+    fn break_discard(queue: *mut txweir) {
+        let fault: crate::queue::Discard = Box::new(|_, _: &Meta, _| panic!("a fault"));
+        on(queue, (), |queue| queue.set_discard(Some(fault)));
+    }
+
+    /// Submits packets of these numbers, 1000 bytes each. Returns the result.
+    fn submit(queue: *mut txweir, numbers: std::ops::RangeInclusive<usize>) -> usize {
+        let packets: Vec<txweir_packet> = numbers.map(|n| packet(n, 1000)).collect();
+        // SAFETY: the arguments are as the function wants them.
+        unsafe { txweir_submit(queue, 0, packets.as_ptr(), packets.len(), std::ptr::null_mut()) }
+    }
+
+    /// Returns the numbers of submitted, sent, dropped and waiting packets, which have to agree.
+    fn counts(queue: *mut txweir) -> [u64; 4] {
+        let mut stats = txweir_stats::default();
+        // SAFETY: the arguments are as the function wants them.
+        assert_eq!(unsafe { txweir_get_stats(queue, &raw mut stats) }, TXWEIR_OK);
+        assert_eq!(stats.submitted, stats.sent + stats.dropped + stats.waiting, "{stats:?}");
+        [stats.submitted, stats.sent, stats.dropped, stats.waiting]
+    }
+
     #[test]
     fn a_fault_stays_behind_the_border_and_ends_the_queue() {
         // SAFETY: null is good.
@@ -588,11 +642,94 @@ mod tests {
         }
     }
 
+    /// The program knows which packets are its own after a fault in the midst of a call.
+    #[test]
+    fn a_fault_leaves_the_count_of_the_packets_before_it() {
+        let config = txweir_config { role: TXWEIR_FORWARDER, byte_limit: false, ..txweir_config_default() };
+        let queue = queue_with(config, "qdisc replace root pfifo limit 2");
+        break_discard(queue);
+        let packets: Vec<txweir_packet> = (1..=5).map(|n| packet(n, 100)).collect();
+        let mut fates = [9; 5];
+        // SAFETY: the arguments are as the functions want them.
+        unsafe {
+            // The third one is dropped.
+            assert_eq!(txweir_submit(queue, 0, packets.as_ptr(), 5, fates.as_mut_ptr()), 2);
+            assert_eq!(fates, [TXWEIR_QUEUED, TXWEIR_QUEUED, TXWEIR_FULL, 9, 9]);
+            assert_eq!(txweir_completed(queue, 0, 0, 0), TXWEIR_BROKEN);
+            fates = [9; 5];
+            assert_eq!(txweir_submit(queue, 0, packets.as_ptr(), 5, fates.as_mut_ptr()), 0);
+            assert_eq!(fates, [TXWEIR_FULL, 9, 9, 9, 9]);
+            txweir_free(queue);
+        }
+        let queue = queue_with(config, "qdisc replace root codel");
+        assert_eq!(submit(queue, 1..=10), 10);
+        break_discard(queue);
+        let mut out = [packet(0, 0); 4];
+        let mut next = txweir_next { kind: 9, at_ns: 9 };
+        // SAFETY: the arguments are as the functions want them.
+        unsafe {
+            assert_eq!(txweir_pull(queue, 1_000_000_000, out.as_mut_ptr(), 1, &raw mut next), 1);
+            assert_eq!((next.kind, next.at_ns), (TXWEIR_MORE, 0));
+            // codel drops the second packet and gives the third one.
+            assert_eq!(txweir_pull(queue, 2_000_000_000, out.as_mut_ptr(), 4, &raw mut next), 1);
+            assert_eq!((out[0].frame as usize, out[1].frame as usize), (3, 0));
+            assert_eq!((next.kind, next.at_ns), (TXWEIR_IDLE, 0));
+            assert_eq!(txweir_completed(queue, 0, 0, 0), TXWEIR_BROKEN);
+            next.kind = 9;
+            assert_eq!(txweir_pull(queue, 2_000_000_000, out.as_mut_ptr(), 4, &raw mut next), 0);
+            assert_eq!((next.kind, next.at_ns), (TXWEIR_IDLE, 0));
+            txweir_free(queue);
+        }
+    }
+
+    /// The counters have drops under an earlier policy, drops in a full pool, and packets that a new
+    /// policy takes only in pieces.
+    #[test]
+    fn the_counters_agree_whatever_drops_a_packet() {
+        let config = txweir_config {
+            packets: 8,
+            role: TXWEIR_FORWARDER,
+            byte_limit: false,
+            ..txweir_config_default()
+        };
+        let queue = queue_with(config, "qdisc replace root pfifo limit 4");
+        assert_eq!(submit(queue, 1..=6), 6);
+        assert_eq!(counts(queue), [6, 0, 2, 4]);
+        apply(queue, "qdisc replace root bfifo limit 100000");
+        assert_eq!(counts(queue), [6, 0, 2, 4]);
+        assert_eq!(submit(queue, 7..=12), 6);
+        assert_eq!(counts(queue), [12, 0, 4, 8]);
+        let mut out = [packet(0, 0); 8];
+        let mut large = packet(13, 9000);
+        (large.header_length, large.gso_size) = (54, 1000);
+        let (keep, mut fate) = (std::ptr::null_mut(), 9);
+        // SAFETY: the arguments are as the functions want them.
+        unsafe {
+            assert_eq!(txweir_pull(queue, 0, out.as_mut_ptr(), 8, std::ptr::null_mut()), 8);
+            assert_eq!(txweir_submit(queue, 0, &raw const large, 1, keep), 1);
+            assert_eq!(counts(queue), [13, 8, 4, 1]);
+            apply(queue, "qdisc replace root tbf rate 1mbit burst 2000 limit 20000");
+            assert_eq!(counts(queue), [13, 8, 5, 0]);
+            // The program keeps such a packet where it asks for the fate.
+            assert_eq!(txweir_submit(queue, 0, &raw const large, 1, &raw mut fate), 1);
+            assert_eq!((fate, counts(queue)), (TXWEIR_TOO_LARGE, [13, 8, 5, 0]));
+            assert_eq!(txweir_submit(queue, 0, &raw const large, 1, keep), 1);
+            assert_eq!(counts(queue), [14, 8, 6, 0]);
+            txweir_free(queue);
+        }
+    }
+
     #[test]
     fn null_and_numbers_out_of_range_are_answered() {
         let null = std::ptr::null_mut();
+        let (mut out, mut fate) = (packet(1, 100), 9);
+        let mut next = txweir_next { kind: 9, at_ns: 9 };
         // SAFETY: null is good.
         unsafe {
+            assert_eq!(txweir_submit(null, 0, &raw const out, 1, &raw mut fate), 0);
+            assert_eq!(fate, TXWEIR_FULL);
+            assert_eq!(txweir_pull(null, 0, &raw mut out, 1, &raw mut next), 0);
+            assert_eq!((next.kind, next.at_ns), (TXWEIR_IDLE, 0));
             assert_eq!(txweir_submit(null, 0, std::ptr::null(), 5, std::ptr::null_mut()), 0);
             assert_eq!(txweir_pull(null, 0, std::ptr::null_mut(), 5, std::ptr::null_mut()), 0);
             assert_eq!(txweir_apply(null, 0, std::ptr::null(), 5, std::ptr::null_mut(), 0), TXWEIR_BROKEN);

@@ -65,6 +65,10 @@ pub struct Queue {
     path: TxPath<Frame>,
     discard: Option<Discard>,
     hasher: FlowHasher,
+    /// Packets that were taken or dropped: those that the program has kept are not among them.
+    submitted: u64,
+    /// Packets that were dropped beside the path, which has not counted them as drops.
+    dropped_beside: u64,
 }
 
 impl Queue {
@@ -75,7 +79,7 @@ impl Queue {
     pub fn new(config: PathConfig) -> Result<Self, String> {
         let hasher = FlowHasher::new(config.env.seed);
         let path = TxPath::new(config).map_err(|err| err.to_string())?;
-        Ok(Self { path, discard: None, hasher })
+        Ok(Self { path, discard: None, hasher, submitted: 0, dropped_beside: 0 })
     }
 
     /// Sets the function that takes back the frames of dropped packets.
@@ -98,6 +102,7 @@ impl Queue {
         let mut none = nothing;
         let mut device = Call::without_room(&mut self.discard, &mut none);
         let (done, _) = self.path.swap(now, &mut device, swap, cut);
+        self.dropped_beside += uncut.len() as u64;
         uncut.into_iter().for_each(|(frame, m)| device.discard(frame, &m, DropReason::Oversize));
         done.map_err(|err| err.to_string())
     }
@@ -112,12 +117,19 @@ impl Queue {
         fate: impl FnMut(&Meta, Admitted<Frame>),
     ) -> usize {
         let mut none = nothing;
+        let cut = self.path.stats().cut;
         let device = &mut Call::without_room(&mut self.discard, &mut none);
-        self.path.submit_burst(now, metas, frames, device, fate)
+        let n = self.path.submit_burst(now, metas, frames, device, fate);
+        // A packet that fits only in pieces is one of these, and the program has it.
+        self.submitted += n as u64 - (self.path.stats().cut - cut);
+        n
     }
 
-    /// Gives a frame that was never queued to the discard function.
+    /// Drops a packet that was never queued: counts it, and gives its frame to the discard
+    /// function.
     pub fn discard(&mut self, frame: Frame, m: &Meta, reason: DropReason) {
+        self.submitted += 1;
+        self.dropped_beside += 1;
         Call::without_room(&mut self.discard, &mut nothing).discard(frame, m, reason);
     }
 
@@ -157,6 +169,16 @@ impl Queue {
             true => show::json(self.path.tree(), None, true),
             false => show::text(self.path.tree(), None, true),
         }
+    }
+
+    /// Returns the packets that were taken or dropped so far.
+    pub(crate) const fn submitted(&self) -> u64 {
+        self.submitted
+    }
+
+    /// Returns the packets that were dropped so far, whatever the policy was then.
+    pub(crate) const fn dropped(&self) -> u64 {
+        self.path.cx().dropped().packets + self.dropped_beside
     }
 
     /// Returns the path, to read its counters.

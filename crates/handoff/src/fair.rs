@@ -191,9 +191,13 @@ impl Turns {
     /// Sets the quota, from the next packet of each worker on.
     pub fn set_quota(&self, quota: u32) {
         self.quota.store(quota, Ordering::Relaxed);
-        if let Ok(accounts) = self.accounts.lock() {
-            accounts.iter().filter_map(Weak::upgrade).for_each(|account| account.tell());
-        }
+        // A worker that is told may add another one: not while the lock is held.
+        let accounts: Vec<Arc<Account>> = self
+            .accounts
+            .lock()
+            .map(|accounts| accounts.iter().filter_map(Weak::upgrade).collect())
+            .unwrap_or_default();
+        accounts.iter().for_each(|account| account.tell());
     }
 
     /// Adds a worker: for one thread or task at a time.

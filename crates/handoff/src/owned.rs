@@ -524,15 +524,25 @@ impl<D: TxQueue> Owned<D> {
             self.log.note(self.now, Event::Reaped(n));
             self.tell_fence();
         }
-        while let Some(frame) = self.returned.pop_front() {
-            (self.done)(frame);
-        }
+        self.give_back();
         n
     }
 
+    /// Gives the frames that the device has finished to `done`, and first those behind a frame at
+    /// which `done` has panicked.
+    #[inline]
+    pub(crate) fn give_back(&mut self) {
+        // Bound: the frames that are there, because `done` adds none.
+        while let Some(frame) = self.returned.pop_front() {
+            (self.done)(frame);
+        }
+    }
+
     /// Puts the parts in order after a panic of the thread that had them: announces to the device
-    /// the packets that it was given. Returns the thread that is to go on.
+    /// the packets that it was given, and forgets the thread that was to have the queue next, which
+    /// asks again. Returns the thread that is to go on.
     pub(crate) fn mend(&mut self) -> Wakeup {
+        self.wanted = None;
         self.counts.panics += 1;
         self.log.note(self.now, Event::Panicked);
         // The next doorbell announces the packets if this one panics.
@@ -609,7 +619,8 @@ impl<D: TxQueue> Owned<D> {
         std::iter::from_fn(|| self.next_listed().map(|item| (item.frame, item.meta))).collect()
     }
 
-    /// Ends the queue: gives back every frame that waits, in the qdiscs and in the list.
+    /// Ends the queue: gives back every frame that waits, in the qdiscs and in the list, and every
+    /// one that the device has finished.
     pub(crate) fn end(&mut self) {
         if let Some(fence) = self.fence.take() {
             fence.arrive();
@@ -618,6 +629,7 @@ impl<D: TxQueue> Owned<D> {
         while let Some(item) = self.next_listed() {
             self.dev.discard(item.frame, &item.meta, DropReason::Purged);
         }
+        self.give_back();
     }
 
     /// True if the device has finished a packet that was not taken yet.

@@ -7,7 +7,7 @@
 //! them up.
 
 use std::fmt;
-use std::sync::{Arc, Mutex, TryLockError};
+use std::sync::{Arc, Mutex, TryLockError, Weak};
 
 use arc_swap::{ArcSwap, Cache};
 use txweir_core::classify::action::State;
@@ -119,7 +119,7 @@ impl<D: TxQueue> SharedPort<D> {
             port: Arc::clone(self),
             who: select::Sender::default(),
             reader: self.readers.add(State::new(self.hasher.draws())),
-            fitted: 0,
+            fitted: Weak::new(),
         }
     }
 
@@ -157,8 +157,8 @@ pub struct Sender<D: TxQueue> {
     policy: Cache<ArcOf<D>, Arc<Policy>>,
     who: select::Sender,
     reader: Reader,
-    /// The policy that the state has room for, by its address; 0: none.
-    fitted: usize,
+    /// The policy that the state has room for. While this is here, no later one has its address.
+    fitted: Weak<Policy>,
 }
 
 impl<D: TxQueue> fmt::Debug for Sender<D> {
@@ -345,10 +345,9 @@ impl<D: TxQueue> Sender<D> {
         (meta.ds, meta.protocol, meta.tcp_control) =
             (headers.ds, headers.ethertype, policy.prio_synack && headers.is_tcp_control());
         shape(&mut meta);
-        let address = Arc::as_ptr(policy) as usize;
-        if self.fitted != address {
+        if !std::ptr::eq(self.fitted.as_ptr(), Arc::as_ptr(policy)) {
             policy.filters.fit(&mut state);
-            self.fitted = address;
+            self.fitted = Arc::downgrade(policy);
         }
         let queues = self.port.queues.len();
         let asks = policy.egress.is_some() || !policy.shapes.is_empty();

@@ -106,12 +106,18 @@ impl Service {
                 counted.fetch_add(n, Ordering::Relaxed);
             };
             let mut rounds = Rounds::new(queues.len());
+            // The most rounds after the stop: each takes a packet off every list that has one.
+            let mut left = queues.iter().map(|queue| queue.status().places()).max().unwrap_or(0);
             loop {
-                // The last round begins after the stop: it sees all that came before.
+                // The last rounds begin after the stop: they see all that came before.
                 let is_last = stopped.load(Ordering::Acquire);
                 let sleep = rounds.serve_all(&queues, &mut report);
-                if is_last {
+                if is_last && (sleep.is_some() || left == 0) {
                     return;
+                }
+                if is_last {
+                    left -= 1;
+                    continue;
                 }
                 let watch = monitor.look(&queues, &mut report);
                 if let Some(sleep) = sleep {
@@ -128,8 +134,9 @@ impl Service {
         }
     }
 
-    /// Ends the thread and waits for it. Before its end the thread serves each queue once more, so
-    /// that the packets that senders had left to it are with the qdiscs. Returns the number of
+    /// Ends the thread and waits for it. Before its end the thread serves each queue until there is
+    /// no work now, so that the packets that senders had left to it are with the qdiscs, as far as
+    /// these have room: at most as many turns as the longest list has places. Returns the number of
     /// panics that it has caught, of devices, callbacks and its own `report`.
     pub fn stop(mut self) -> u64 {
         self.end();
@@ -316,14 +323,15 @@ mod tests {
         assert_eq!(queue.control().try_with(|o| o.dev.sent().to_vec()), Some(vec![0, 1]));
     }
 
-    /// Packets that senders left to the service are not left behind by its end.
+    /// Packets that senders left to the service are not left behind by its end, also those beyond
+    /// the budget of a turn.
     #[test]
     fn a_service_that_is_stopped_has_served_what_came_before() {
+        let worker = crate::queue::Drain::Worker;
         for _ in 0..20 {
             let bell = Bell::new();
             let path = TxPath::new(PathConfig::default()).unwrap();
-            let config =
-                QueueConfig { drain: crate::queue::Drain::Worker, ..QueueConfig::new(|| Instant(0)) };
+            let config = QueueConfig { drain: worker, budget: 1, ..QueueConfig::new(|| Instant(0)) };
             let dev = VecDevice::<u64>::with_slots(4);
             let queue = Arc::new(Queue::new(path, dev, config, bell.wakeup()));
             let queues = vec![Arc::clone(&queue)];

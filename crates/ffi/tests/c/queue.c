@@ -116,10 +116,20 @@ int main(void)
     /* A frame's own headers: IPv4, UDP, TOS 0xb8. */
     const uint8_t bytes[42] = {2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 8, 0, 0x45, 0xb8, 0, 28, 0, 0, 0, 0,
                                64, 17, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2, 0, 53, 0, 53, 0, 8, 0, 0};
-    struct txweir_packet read = {.frame = &read, .launch_ns = 7};
+    struct txweir_packet read = {.frame = &read, .launch_ns = 7, .mark = 5, .class_id = 0x10010,
+                                 .gso_size = 1448, .header_length = 66};
     CHECK(txweir_read(queue, bytes, sizeof bytes, 42, &read) == TXWEIR_OK);
     CHECK(read.tos == 0xb8 && read.protocol == 0x0800 && read.flow != 0 && read.length == 42);
     CHECK(read.frame == &read && read.launch_ns == 7 && read.flags == 0);
+    CHECK(read.mark == 5 && read.class_id == 0x10010);
+    CHECK(read.gso_size == 1448 && read.header_length == 66);
+
+    /* A null queue takes no packet and has none. */
+    struct txweir_next none;
+    uint8_t fate;
+    CHECK(txweir_submit(NULL, 0, &read, 1, &fate) == 0 && fate == TXWEIR_FULL);
+    CHECK(txweir_pull(NULL, 0, &read, 1, &none) == 0 && none.kind == TXWEIR_IDLE);
+    CHECK(txweir_completed(NULL, 0, 0, 0) == TXWEIR_BROKEN);
 
     /* The end gives back what waits: each frame came back once. */
     txweir_free(queue);

@@ -101,7 +101,8 @@ impl<D: TxQueue> Queue<D> {
 
     /// Ends the queue and returns its parts as they are: for an owner that goes on with one thread,
     /// or puts the device to other use. Packets that the device has stay with it, and the path
-    /// knows of them. The queue takes no packet meanwhile, as in [`close`](Self::close).
+    /// knows of them. A frame behind one at which `QueueConfig::done` has panicked goes there now.
+    /// The queue takes no packet meanwhile, as in [`close`](Self::close).
     ///
     /// ```
     /// use txweir_core::{Instant, Meta, PathConfig, TxPath, Wake, model::testing::VecDevice};
@@ -124,6 +125,7 @@ impl<D: TxQueue> Queue<D> {
     pub fn into_parts(self) -> QueueParts<D> {
         let mut owned = self.runner.baton.into_inner();
         owned.path.doorbell(&mut owned.dev);
+        owned.give_back();
         let listed = owned.take_listed();
         let Owned { path, dev: device, .. } = owned;
         QueueParts { path, device, listed }

@@ -22,8 +22,10 @@ impl<D: TxQueue> Queue<D> {
                 break turn;
             }
             self.want(Some(this_thread()));
-            let _ = runner.call(COMMAND, "hold");
-            if let Some(turn) = runner.baton.claim() {
+            // The holder sees the flag. Without a holder the queue is this thread's. It is not run
+            // first: a command that panics would leave the name of a thread that has gone, and the
+            // queue would be passed to that thread.
+            if let Some(turn) = runner.baton.knock(COMMAND).or_else(|| runner.baton.claim()) {
                 break turn;
             }
             pause();
@@ -59,4 +61,30 @@ fn pause() {
     std::thread::park_timeout(std::time::Duration::from_millis(1));
     #[cfg(loom)]
     loom::thread::yield_now();
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+
+    use txweir_core::model::testing::VecDevice;
+    use txweir_core::{Instant, PathConfig, TxPath};
+
+    use super::*;
+    use crate::queue::QueueConfig;
+
+    /// The name may be that of a thread which the panic has ended.
+    #[test]
+    fn a_queue_is_not_passed_by_a_name_from_before_a_panic() {
+        let path = TxPath::new(PathConfig::default()).unwrap();
+        let (dev, config) = (VecDevice::<u64>::with_slots(4), QueueConfig::new(|| Instant(0)));
+        let queue = Queue::new(path, dev, config, Wakeup::calling(|| {}));
+        queue.want(Some(this_thread()));
+        queue.runner.add_command(Box::new(|_| panic!("planned: command")));
+        let run = AssertUnwindSafe(|| queue.runner.call(COMMAND, "test"));
+        assert!(catch_unwind(run).is_err());
+        assert_eq!(queue.serve(), Rest::Idle);
+        assert!(!queue.status().is_taken());
+        assert_eq!(queue.control().with(|o| o.counts.panics), 1);
+    }
 }

@@ -26,7 +26,7 @@ pub(super) struct Runner<D: TxQueue> {
     /// The time at which the service is to come, in nanoseconds.
     pub(super) timer: AtomicU64,
     /// Tells the service to come.
-    service: Wakeup,
+    pub(super) service: Wakeup,
     waiters: Mutex<Waiters>,
     commands: Mutex<VecDeque<Command<D>>>,
     /// The thread that is to have the queue: see `hold`.
@@ -83,8 +83,8 @@ impl<D: TxQueue> Runner<D> {
     pub(super) fn new(owned: Owned<D>, rules: Rules, service: Wakeup) -> Self {
         let details = AtomicU32::new(u32::from(owned.path.wants_detail()));
         Self {
-            // The remaining work and commands are for the next thread.
-            baton: Baton::new(owned, |o| (WORK.and(COMMAND), Some(o.mend()))).ending(Owned::end),
+            // The remaining work, commands and finished frames are for the next thread.
+            baton: Baton::new(owned, |o| (WORK.and(COMMAND).and(KICK), Some(o.mend()))).ending(Owned::end),
             rules,
             timer: AtomicU64::new(NEVER),
             service,
@@ -313,12 +313,14 @@ impl<D: TxQueue> Runner<D> {
     }
 
     fn run_commands(&self, o: &mut Owned<D>) {
+        // The name is taken before any command is run: the panic of one forgets it (`Owned::mend`),
+        // and its thread asks again.
+        o.wanted = self.wanted.lock().map(|mut wanted| wanted.take()).unwrap_or_default();
         let commands = self.commands.lock().map(|mut c| std::mem::take(&mut *c)).unwrap_or_default();
         let mut taken = Commands { taken: commands, all: &self.commands };
         while let Some(command) = taken.taken.pop_front() {
             command(o);
         }
-        o.wanted = self.wanted.lock().map(|mut wanted| wanted.take()).unwrap_or_default();
         self.note_change(o);
     }
 

@@ -77,6 +77,11 @@ impl<'a, D: TxQueue> Status<'a, D> {
         baton.is_taken() || baton.flags().has(CALLS)
     }
 
+    /// Returns the places of the admission list.
+    pub(crate) fn places(&self) -> usize {
+        self.0.list.places()
+    }
+
     /// True if a thread has the queue.
     pub(crate) fn is_taken(&self) -> bool {
         self.0.runner.baton.is_taken()
@@ -104,11 +109,52 @@ impl<'a, D: TxQueue> Status<'a, D> {
         let mut turn = runner.baton.knock(Flags::NONE)?;
         let before = turn.flags();
         let r = f(&mut turn);
+        if before.has(CALLS) {
+            // The service, which was told of these, may have come in vain meanwhile; and a thread
+            // that has set one of them again relies on this one.
+            turn.abandon(before);
+            runner.service.wake();
+            return Some(r);
+        }
         match turn.leave(before) {
             Ok(()) => {}
             // Another thread has set a flag meanwhile and relies on this one.
             Err(turn) => drop(runner.leave(turn, "inspected", false)),
         }
         Some(r)
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::AtomicU32;
+
+    use txweir_core::model::testing::VecDevice;
+    use txweir_core::{Meta, PathConfig, TxPath};
+
+    use super::*;
+    use crate::queue::{Drain, Handed, QueueConfig, Rest};
+    use crate::wake::Wakeup;
+
+    /// The service sleeps again once it has found the queue taken.
+    #[test]
+    fn a_service_that_comes_during_a_look_is_told_again() {
+        let told = Arc::new(AtomicU32::new(0));
+        let count = Arc::clone(&told);
+        let service = Wakeup::calling(move || {
+            count.fetch_add(1, Ordering::Relaxed);
+        });
+        let path = TxPath::new(PathConfig::default()).unwrap();
+        let config = QueueConfig { drain: Drain::Worker, ..QueueConfig::new(|| Instant(0)) };
+        let queue = Queue::new(path, VecDevice::<u64>::with_slots(4), config, service);
+        assert_eq!(queue.send(1, Meta::new(100)), Handed::Listed);
+        assert_eq!(told.load(Ordering::Relaxed), 1);
+        let came = queue.status().inspect(|_| queue.serve());
+        assert_eq!((came, told.load(Ordering::Relaxed)), (Some(Rest::Elsewhere), 2));
+        assert_eq!(queue.serve(), Rest::Idle);
+        // A look at a queue without a flag tells no thread.
+        assert_eq!(queue.status().inspect(|o| o.path.stats().tx_packets), Some(1));
+        assert_eq!(told.load(Ordering::Relaxed), 2);
     }
 }

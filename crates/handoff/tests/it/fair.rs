@@ -105,6 +105,31 @@ fn what_was_counted_comes_back_whatever_happens() {
     assert_eq!(worker.waiting(), 0);
 }
 
+/// The waker of a worker is called with no lock held.
+#[test]
+fn a_worker_that_is_told_may_use_the_turns() {
+    let turns = Arc::new(Turns::new(1));
+    let worker = turns.worker();
+    let queue = Queue::new(
+        path(false, "pfifo", &["limit", "9"]),
+        FairDevice { inner: VecDevice::with_slots(0) },
+        QueueConfig::new(clock),
+        Wakeup::calling(|| {}),
+    );
+    let first = worker.send(&queue, 1u64, full_size());
+    assert_eq!(first, Taken::Handed(Handed::Done(Admitted::Queued)));
+    assert_eq!(worker.send(&queue, 2, full_size()), Taken::Wait(2));
+    let (mine, told) = (Arc::clone(&turns), Arc::new(AtomicBool::new(false)));
+    let tell = Arc::clone(&told);
+    worker.when_turn(Wakeup::calling(move || {
+        assert_eq!(mine.worker().waiting(), 0);
+        tell.store(true, Ordering::Release);
+    }));
+    assert!(!told.load(Ordering::Acquire));
+    turns.set_quota(2);
+    assert!(told.load(Ordering::Acquire));
+}
+
 /// Runs real threads over a ring whose other end takes a packet each 100 us.
 fn threads(workers: usize, quota: u32) -> Vec<u64> {
     let (bell, door) = (Bell::new(), Bell2::default());

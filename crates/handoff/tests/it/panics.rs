@@ -272,8 +272,9 @@ fn a_packet_that_the_device_did_not_take_is_not_in_flight() {
     assert_eq!(queue.control().try_with(|o| o.path.tx().limit().map(|l| l.inflight())), Some(Some(0)));
 }
 
-#[test]
-fn completions_are_booked_before_the_callback_that_panics() {
+/// Returns a queue whose device has finished frames 0, 1 and 2, and the frames that came back:
+/// `done` has panicked at frame 1.
+fn queue_after_a_panic_of_done() -> (Queue<Faulty>, Arc<Mutex<Vec<u64>>>) {
     let back = Arc::new(Mutex::new(Vec::new()));
     let mine = Arc::clone(&back);
     let config = QueueConfig {
@@ -288,10 +289,29 @@ fn completions_are_booked_before_the_callback_that_panics() {
     (0..3).for_each(|n| assert_eq!(queue.send(n, meta()), Handed::Done(Admitted::Sent)));
     queue.control().try_with(|o| o.dev.finished = vec![0, 1, 2]).unwrap();
     fails(|| queue.kick());
+    assert_eq!(*back.lock().unwrap(), [0]);
+    (queue, back)
+}
+
+#[test]
+fn completions_are_booked_before_the_callback_that_panics() {
+    let (queue, back) = queue_after_a_panic_of_done();
     assert_eq!(queue.control().try_with(|o| o.path.tx().limit().map(|l| l.inflight())), Some(Some(0)));
-    queue.kick();
+    // The device tells of nothing more.
+    assert_eq!(queue.serve(), Rest::Idle);
     assert_eq!(queue.status().counts().handoff.reaped, 3);
     assert_eq!(*back.lock().unwrap(), [0, 2]);
+}
+
+/// No thread comes between the panic and the end.
+#[test]
+fn the_end_of_a_queue_gives_back_the_frames_behind_a_panic() {
+    let (queue, back) = queue_after_a_panic_of_done();
+    drop(queue);
+    assert_eq!(*back.lock().unwrap(), [0, 2]);
+    let (queue, back) = queue_after_a_panic_of_done();
+    let parts = queue.into_parts();
+    assert_eq!((back.lock().unwrap().clone(), parts.listed.len()), (vec![0, 2], 0));
 }
 
 #[test]

@@ -169,6 +169,37 @@ fn filters_drop_and_give_back_and_count_for_each_sender() {
     assert_eq!((dropped(port.state()), dropped(port.state())), (Some(4), Some(4)));
 }
 
+/// A policy may lie where one lay that the sender has met, and that is gone.
+#[test]
+fn a_sender_counts_by_each_policy_wherever_it_lies() {
+    let (port, _) = port();
+    let rule = Rule::Matchall(Matchall { skip_hw: false });
+    let packets = |state: &State, index: u32| {
+        let policy = port.policy();
+        let mut all = policy.filters.actions.of_kind("gact");
+        all.find(|(_, entry)| entry.index == index)
+            .and_then(|(id, _)| state.memory(id))
+            .map_or(0, |m| m.packets)
+    };
+    let mut sender = port.sender();
+    for index in 1..=64 {
+        port.change(|policy| {
+            let block = *policy.egress.get_or_insert_with(|| policy.filters.add_block());
+            let gact = Box::new(Action::new(Kind::Gact(Gact::default()), Control::Continue));
+            let goal = Goal { class: Handle(0), actions: vec![Wanted::New(Some(index), gact)] };
+            let named = Named { prio: Some(1), handle: Some(1), ..Named::default() };
+            policy.filters.put(block, named, &rule, &goal, Existence::Replace, Instant(1)).map(drop)
+        })
+        .unwrap();
+        let passed = sender.send_frame(frame(), |_| {}, &mut NoOutlet);
+        assert!(matches!(passed, Passed::Handed(..)), "{passed:?}");
+        assert_eq!(packets(&sender.state(), index), 1, "action {index}");
+        // The sender meets a later policy without its filters, and lets go of the one before.
+        port.change(|_| Ok::<(), ()>(())).unwrap();
+        let _ = sender.send(frame(), Meta::new(60));
+    }
+}
+
 /// Threads come, send and go while one filter is made anew, so that its number is given again, and
 /// the counts are read: the filter that stays has counted every frame, and a new one none of those
 /// before it.
