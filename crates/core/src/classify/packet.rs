@@ -76,6 +76,18 @@ impl FrameBytes for alloc::vec::Vec<u8> {
     }
 }
 
+/// Bytes of a VLAN tag.
+const TAG: u32 = 4;
+/// Offset behind the outermost tag: of two addresses and the tag.
+const BEHIND_TAG: i64 = 16;
+
+/// Returns where the byte at the offset `at` stands in a frame, with `front` as [`Packet::front`]
+/// returns it; below 0 in front of the frame.
+#[inline]
+pub(crate) const fn place(at: i64, front: i64) -> i64 {
+    if front > 0 && at < front { at - TAG as i64 } else { at }
+}
+
 /// Sink for everything that actions send besides the packet itself; implemented by the owner of the
 /// ports. The implementation copies the data that it keeps.
 pub trait Outlet {
@@ -161,11 +173,54 @@ impl<'a> Packet<'a> {
         self.headers.link_protocol
     }
 
+    /// Returns the bytes of the outermost tag if Linux has taken it off the packet by now: 4 for a
+    /// packet that has arrived with a tag, else 0. Here the tag stays in the bytes
+    /// (PARITY.md: vlan-in-place).
+    #[inline]
+    pub(crate) const fn tag_taken_off(&self) -> u32 {
+        match (self.way, self.headers.vlan) {
+            (Way::Ingress, Some(_)) => TAG,
+            _ => 0,
+        }
+    }
+
+    /// Returns the bytes for which hooks and actions charge the packet. A packet that is sent
+    /// counts as on the wire. One that has arrived counts without its link header and its outermost
+    /// tag, which have been taken off by then, and without the headers that segments repeat.
+    #[inline]
+    pub(crate) fn charged(&self) -> u32 {
+        match self.way {
+            Way::Egress => self.meta.wire_len,
+            Way::Ingress => {
+                let taken = u32::from(self.headers.link_len) + self.tag_taken_off();
+                self.meta.len.saturating_sub(taken)
+            }
+        }
+    }
+
+    /// Returns the end of the outermost tag if Linux has taken it off the packet by now, else 0.
+    /// Offsets that filters and actions count back from the network header pass over such a tag:
+    /// in front of this end the two addresses stand where the tag does, as [`place`] says.
+    #[inline]
+    pub(crate) const fn front(&self) -> i64 {
+        if self.tag_taken_off() > 0 { BEHIND_TAG } else { 0 }
+    }
+
+    /// Parses the bytes again after an action changed them in place. The length stays, and so do
+    /// the number of tags and the protocols, whatever the link header says now: Linux keeps these
+    /// beside the bytes.
+    pub(crate) fn edited(&mut self) {
+        self.headers = match self.is_bare() {
+            true => Headers::parse_bare(self.headers.ethertype, self.frame.bytes()),
+            false => self.headers.again(self.frame.bytes()),
+        };
+        self.note_headers();
+    }
+
     /// Parses the bytes again after an action changed them and made the frame longer by `longer`
     /// bytes. The flow hash stays, so that an action does not split a flow.
     pub fn rewritten(&mut self, longer: i32) {
-        let bare = self.headers.link_len == 0 && self.headers.l3_offset == Some(0);
-        self.headers = match bare {
+        self.headers = match self.is_bare() {
             true => Headers::parse_bare(self.headers.ethertype, self.frame.bytes()),
             false => Headers::parse_ethernet(self.frame.bytes()),
         };
@@ -176,6 +231,17 @@ impl<'a> Packet<'a> {
             // Each segment of a cut repeats inserted bytes; removed bytes are missing in each.
             m.header_len = m.header_len.saturating_add_signed(i16::try_from(longer).unwrap_or(0));
         }
+        self.note_headers();
+    }
+
+    /// True if the packet begins with its network header.
+    fn is_bare(&self) -> bool {
+        self.headers.link_len == 0 && self.headers.l3_offset == Some(0)
+    }
+
+    /// Copies the fields that qdiscs see from the headers into the metadata.
+    fn note_headers(&mut self) {
+        let m = &mut *self.meta;
         m.protocol = self.headers.ethertype;
         m.ds = self.headers.ds;
         if m.ecn != Ecn::Ce || !m.marked {

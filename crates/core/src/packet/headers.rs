@@ -6,16 +6,16 @@
 //! Invariants:
 //!
 //! - every offset that is reported, and `header_len`, is at most the number of bytes given;
-//! - a field read from a cut packet equals that of the whole packet, or is empty (zero, `None`);
+//! - a field read from a cut packet equals that of the whole packet, or is empty (zero, `None`), but
+//!   for the protocol of an 802.3 frame that ends with its length: that is 802.2;
 //! - every walk is bounded: `MAX_VLAN_TAGS` tags, `MAX_EXTENSIONS` extension headers.
 //!
 //! It reads for scheduling, not for reception: checksums are not verified, and tunnels (IP in IP,
 //! GRE, ESP) are not entered, so that a tunnel is one flow.
 //!
 //! Sources: IEEE 802.1Q; ARP RFC 826; IPv4 RFC 791; IPv6 RFC 8200, its jumbograms RFC 2675 and
-//! atomic fragments RFC 6946; AH RFC 4302; mobility header RFC 6275; TCP RFC 9293; UDP RFC 768;
-//! ICMP RFC 792 and RFC 4443; SCTP RFC 9260; DCCP RFC 4340; the DS and ECN fields RFC 2474 and RFC
-//! 3168.
+//! atomic fragments RFC 6946; AH RFC 4302; TCP RFC 9293; UDP RFC 768; ICMP RFC 792 and RFC 4443;
+//! SCTP RFC 9260; DCCP RFC 4340; the DS and ECN fields RFC 2474 and RFC 3168.
 
 mod codes;
 mod edit;
@@ -29,13 +29,16 @@ pub use edit::{clear_dscp, set_ce, set_ecn};
 pub const MAX_VLAN_TAGS: usize = 8;
 
 /// Extension headers walked through. RFC 8200 section 4.1 has a sender write each at most once,
-/// destination options twice: seven, and the mobility header.
+/// destination options twice: seven; eight leave room for one more. The mobility header ends the
+/// walk, as in Linux: nothing follows it (RFC 6275 section 6.1.1).
 pub const MAX_EXTENSIONS: usize = 8;
 
 /// Bytes of an Ethernet header without tags.
 const ETHERNET: usize = 14;
 /// Bytes of a VLAN tag.
 const TAG: usize = 4;
+/// Least ethertype: a smaller number in its place is the length of an 802.3 frame.
+const TYPE_MIN: u16 = 0x0600;
 /// Bytes of an IPv4 header without options.
 const IPV4: usize = 20;
 /// Bytes of an IPv6 header without extensions.
@@ -152,7 +155,9 @@ pub struct Headers {
     /// Ethertype that the link header carries: of the outermost tag if there are tags, else the
     /// same as `ethertype`. From `parse_ip`, the ethertype of the IP version.
     pub link_protocol: u16,
-    /// Ethertype behind all tags read. Values below 0x0600 are an 802.3 length.
+    /// Ethertype behind all tags read. A frame without tags that has an 802.3 length there has the
+    /// protocol by which Linux knows it: 4 (`802_2`), or 1 (`802_3`) if two bytes of 0xff follow.
+    /// Behind tags, values below 0x0600 are a length.
     pub ethertype: u16,
     /// Tag control information of the outermost VLAN tag: priority (3 bits), DEI, VLAN identifier
     /// (12 bits).
@@ -277,6 +282,22 @@ impl Headers {
         }
     }
 
+    /// Reads the bytes of these headers again after a change in place. The place of the network
+    /// header stays, and so do the protocols, whatever the link header says now.
+    pub(crate) fn again(&self, frame: &[u8]) -> Self {
+        let Self { link_protocol, ethertype, l3_offset, link_len, .. } = *self;
+        let tag = |at: usize| chunk::<2>(frame, at).map(|[high, low]| be16(*high, *low));
+        let mut h = Self { l3_offset, link_len, ..Self::EMPTY };
+        h.vlan = self.vlan.and_then(|_| tag(ETHERNET));
+        h.inner_vlan = self.inner_vlan.and_then(|_| tag(ETHERNET + TAG));
+        h.end = match l3_offset {
+            Some(at) => h.network(frame, at.into(), ethertype),
+            None => self.end,
+        };
+        (h.link_protocol, h.ethertype) = (link_protocol, ethertype);
+        h
+    }
+
     fn ethernet(&mut self, frame: &[u8]) -> End {
         let Some(link) = chunk::<ETHERNET>(frame, 0) else { return End::Truncated };
         self.link_len = ETHERNET as u8;
@@ -310,8 +331,20 @@ impl Headers {
             ethertype::IPV4 => self.ipv4(frame, at),
             ethertype::IPV6 => self.ipv6(frame, at),
             ethertype::ARP => self.arp(frame, at),
-            _ => End::Opaque,
+            _ => self.unknown(frame, at, kind),
         }
+    }
+
+    /// Ends the pass at a network protocol that it does not know.
+    #[cold]
+    fn unknown(&mut self, frame: &[u8], at: usize, kind: u16) -> End {
+        // Without a tag the network header is directly behind the link header.
+        if at == ETHERNET && kind < TYPE_MIN {
+            let raw = chunk::<2>(frame, at) == Some(&[0xff; 2]);
+            self.ethertype = if raw { ethertype::RAW_802_3 } else { ethertype::LLC };
+            self.link_protocol = self.ethertype;
+        }
+        End::Opaque
     }
 
     fn arp(&mut self, frame: &[u8], at: usize) -> End {
@@ -523,10 +556,10 @@ pub const fn tos_priority(tos: u8) -> u32 {
 }
 
 const fn is_extension(next: u8, l3: L3) -> bool {
-    use protocol::{AH, DESTINATION, FRAGMENT, HOP_BY_HOP, MOBILITY, ROUTING};
+    use protocol::{AH, DESTINATION, FRAGMENT, HOP_BY_HOP, ROUTING};
     match next {
         AH => true,
-        HOP_BY_HOP | ROUTING | FRAGMENT | DESTINATION | MOBILITY => matches!(l3, L3::Ipv6),
+        HOP_BY_HOP | ROUTING | FRAGMENT | DESTINATION => matches!(l3, L3::Ipv6),
         _ => false,
     }
 }

@@ -7,8 +7,12 @@
 //!
 //! Actions may change the packet, take it, or send copies of it at each of these places. The owner
 //! of the bytes reads the headers once, and again only where an action has rewritten them:
-//! [`Packet::headers`] always agrees with the bytes. A step without filters is skipped: without
-//! any filters a packet costs the choice of its queue.
+//! [`Packet::headers`] always agrees with the bytes, but for a protocol that an action has written
+//! over in the link header: filters go on by the one that the packet came with. A step without
+//! filters is skipped: without any filters a packet costs the choice of its queue.
+//!
+//! A class that the filters of the egress hook name is one of the root qdisc, if it has that class
+//! (PARITY.md: hook-class). At the ingress hook a class has no effect.
 //!
 //! [`Port::pass`](crate::path::port::Port::pass) applies an entry to a port. An owner that holds
 //! its queues in another form implements [`Ways`].
@@ -26,8 +30,8 @@ use crate::path::tree::Tree;
 /// filters in chain 0, and both hooks of clsact together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HookCounts {
-    /// Packets and bytes. Bytes of received packets exclude the link header. Bytes of sent packets
-    /// include all headers of all segments.
+    /// Packets and bytes. Bytes of received packets exclude the link header and the outermost tag.
+    /// Bytes of sent packets include all headers of all segments.
     pub seen: Tally,
     /// Packets that filters have dropped.
     pub drops: u64,
@@ -148,15 +152,11 @@ impl<'a> Entry<'a> {
             if counts {
                 let seen = &mut self.counted[side].seen;
                 seen.packets += u64::from(packet.meta.segs);
-                seen.bytes += u64::from(match way {
-                    // A frame arrives whole, and its link header has been read by then.
-                    Way::Ingress => packet.meta.len.saturating_sub(u32::from(packet.headers.link_len)),
-                    Way::Egress => packet.meta.wire_len,
-                });
+                seen.bytes += u64::from(packet.charged());
             }
             match self.filters.classify(block, packet, &mut self.run()) {
-                Verdict::Unmatched => {}
-                Verdict::Class(class) => packet.meta.class = class,
+                Verdict::Class(class) if way == Way::Egress => packet.meta.class = class,
+                Verdict::Unmatched | Verdict::Class(_) => {}
                 Verdict::Drop => {
                     self.counted[side].drops += u64::from(counts);
                     return HookVerdict::Dropped;

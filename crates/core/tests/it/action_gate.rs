@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use txweir_core::classify::action::gate::{Gate, GateConfig, GateEntry};
 use txweir_core::classify::action::{Control, Kind};
 use txweir_core::classify::filter::Verdict;
-use txweir_core::classify::packet::Packet;
+use txweir_core::classify::packet::{Packet, PortId, Way};
 use txweir_core::packet::headers::Headers;
 use txweir_core::qdisc::etf::Clock;
 use txweir_core::{Instant, Meta};
@@ -32,9 +32,15 @@ fn gate(config: GateConfig) -> Kind {
 
 /// True if a packet of this many bytes passes.
 fn passes(bench: &mut Bench, bytes: u32, at: u64) -> bool {
+    passes_on(Way::Egress, bench, bytes, at)
+}
+
+/// As `passes`, for a packet that goes this way.
+fn passes_on(way: Way, bench: &mut Bench, bytes: u32, at: u64) -> bool {
     let (mut frame, mut meta) = (vec![0; 60], Meta::new(bytes));
     let headers = Headers::parse_ethernet(&frame);
-    bench.send(&mut Packet::new(&mut frame, &mut meta, headers), Instant(at)) != Verdict::Drop
+    let mut packet = Packet::new(&mut frame, &mut meta, headers).at(PortId(1), way);
+    bench.send(&mut packet, Instant(at)) != Verdict::Drop
 }
 
 /// The kernel (oracle/record) sent these packets of a stream with sizes of 1000, 500 and 60 bytes,
@@ -88,6 +94,19 @@ fn packets_pass_until_the_schedule_begins() {
     bounded.base_time = 1;
     bench.replace(gate(bounded), Control::Pipe, Instant(1_002));
     assert_eq!([1_500, 2_001, 2_002].map(|at| passes(&mut bench, 60, at)), [true, true, false]);
+}
+
+/// Linux has taken the link header off a packet that has arrived.
+#[test]
+fn the_bytes_of_an_arrived_packet_are_those_behind_its_link_header() {
+    for (way, larger) in [(Way::Ingress, true), (Way::Egress, false)] {
+        let bounded = config(&[entry(true, 1000, Some(1500))]);
+        let mut bench = Bench::at(gate(bounded), Control::Pipe, Instant(0));
+        // Each in an entry of its own.
+        let sizes = [(1500, 1_000), (1514, 2_000), (1515, 3_000)];
+        let passed = sizes.map(|(bytes, at)| passes_on(way, &mut bench, bytes, at));
+        assert_eq!(passed, [true, larger, false], "{way:?}");
+    }
 }
 
 #[test]

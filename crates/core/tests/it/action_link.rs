@@ -4,7 +4,7 @@ use crate::common::action::{Bench, bytes, hex, sums};
 use proptest::prelude::*;
 use txweir_core::classify::action::{Control, Kind, Skbmod, Vlan};
 use txweir_core::classify::filter::Verdict;
-use txweir_core::classify::packet::{FrameBytes, Packet};
+use txweir_core::classify::packet::{FrameBytes, Packet, PortId, Way};
 use txweir_core::packet::headers::{Headers, ethertype};
 use txweir_core::{Ecn, Instant, Meta};
 
@@ -140,6 +140,21 @@ fn addresses_and_type_are_set_and_swapped_as_in_linux() {
     let both = Skbmod { dmac, swap: true, ..Skbmod::default() };
     assert_eq!(skbmod(both).passes(&frame), format!("0200000000000200000000aa0800{IP}").replace(' ', ""));
     assert_eq!(skbmod(set).passes("0102"), "0102");
+}
+
+/// Linux takes the tag off a frame that arrives: the type in the link header is the one behind it.
+#[test]
+fn the_type_behind_a_tag_that_is_off_is_set() {
+    let tagged = |first: &str, second: &str| format!("{MACS}{first}2005{second}{IP}").replace(' ', "");
+    let etype = || skbmod(Skbmod { etype: Some(0x88b6), ..Skbmod::default() });
+    for (way, left) in [(Way::Ingress, tagged("8100", "88b6")), (Way::Egress, tagged("88b6", "0800"))] {
+        let mut frame = bytes(&tagged("8100", "0800"));
+        let mut meta = Meta::new(u32::try_from(frame.len()).unwrap());
+        let headers = Headers::parse_ethernet(&frame);
+        let mut packet = Packet::new(&mut frame, &mut meta, headers).at(PortId(1), way);
+        assert!(matches!(etype().send(&mut packet, Instant::ZERO), Verdict::Class(_)));
+        assert_eq!(hex(&frame), left, "{way:?}");
+    }
 }
 
 #[test]

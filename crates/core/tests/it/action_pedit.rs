@@ -4,6 +4,10 @@ use crate::common::action::{Bench, bytes, hex};
 use proptest::prelude::*;
 use txweir_core::classify::action::pedit::{At, Header, KEYS_MAX, Key, Pedit};
 use txweir_core::classify::action::{Control, Kind};
+use txweir_core::classify::filter::Verdict;
+use txweir_core::classify::packet::{Packet, PortId, Way};
+use txweir_core::packet::headers::Headers;
+use txweir_core::{Instant, Meta};
 
 const ETH4: &str = "02ff00000002 020000000000 0800 ";
 const UDP: &str = "450000241234000040115493 0a000001 0a000002 03e807d00010dead 6162636465666768";
@@ -110,6 +114,78 @@ fn what_is_added_carries_in_the_order_of_the_wire() {
 fn a_later_fragment_has_no_ports() {
     let later = UDP.replace("12340000", "12340010");
     becomes(&[key(Header::Udp, 0, 9, 0xffff_0000)], &later, &later, 1);
+}
+
+/// Over IPv6 Linux looks for the transport that a key names (since 6.4); over IPv4 for the place of
+/// any.
+#[test]
+fn a_transport_over_ipv6_is_the_one_that_a_key_names() {
+    let v6 = |next: &str, rest: &str| {
+        let pair = "20010db8000000000000000000000001 20010db8000000000000000000000002";
+        let len = rest.replace(' ', "").len() / 2;
+        format!("{} 86dd 60000000 {len:04x} {next} 40 {pair} {rest}", &ETH4[..25])
+    };
+    let dport = |header| [key(header, 0, 9, 0xffff_0000)];
+    let udp = v6("11", "03e807d0 0010dead 6162636465666768");
+    becomes(&dport(Header::Udp), &udp, &udp.replace("07d0", "0009"), 0);
+    becomes(&dport(Header::Tcp), &udp, &udp, 1);
+    let echo = v6("3a", "80001234 0bad0001 6162636465666768");
+    for header in [Header::Tcp, Header::Udp] {
+        becomes(&dport(header), &echo, &echo, 1);
+    }
+    // Behind destination options.
+    let tcp = v6("3c", "0600 010400000000 03e800ff 00000001 00000002 50102000 dead0000");
+    becomes(&dport(Header::Tcp), &tcp, &tcp.replace("03e800ff", "03e80009"), 0);
+    becomes(&dport(Header::Udp), &tcp, &tcp, 1);
+}
+
+/// Linux takes the tag off a frame that arrives: the addresses stand next to the type behind it.
+#[test]
+fn fields_of_the_link_header_pass_over_a_tag_that_is_off() {
+    use Header::{Eth, Network};
+    let left = |one: Key, way: Way, from: &str| {
+        let mut bench = bench(&[one]);
+        let mut frame = bytes(from);
+        let mut meta = Meta::new(u32::try_from(frame.len()).unwrap());
+        let headers = Headers::parse_ethernet(&frame);
+        let mut packet = Packet::new(&mut frame, &mut meta, headers).at(PortId(1), way);
+        assert!(matches!(bench.send(&mut packet, Instant::ZERO), Verdict::Class(_)));
+        (hex(&frame), bench.memory().overlimits)
+    };
+    let tagged = format!("02ff00000002 020000000000 8100 6003 0800 {UDP}");
+    // Each key, and the link header that it leaves of a frame that arrives, and of a sent one.
+    for (one, arrived, sent) in [
+        (
+            key(Eth, 12, 0x88b6_0000, 0x0000_ffff),
+            "02ff00000002 020000000000 8100 6003 88b6",
+            "02ff00000002 020000000000 88b6 6003 0800",
+        ),
+        (
+            key(Network, -4, 0x1122_3344, 0),
+            "02ff00000002 020000001122 8100 6003 3344",
+            "02ff00000002 020000000000 8100 1122 3344",
+        ),
+        (
+            key(Eth, 0, 0x1122_3344, 0),
+            "112233440002 020000000000 8100 6003 0800",
+            "112233440002 020000000000 8100 6003 0800",
+        ),
+        (
+            key(Network, -16, 0x1122_3344, 0),
+            "334400000002 020000000000 8100 6003 0800",
+            "02ff11223344 020000000000 8100 6003 0800",
+        ),
+    ] {
+        let whole = |link: &str| (format!("{link}{UDP}").replace(' ', ""), 0);
+        assert_eq!(left(one, Way::Ingress, &tagged), whole(arrived), "{one:?}");
+        assert_eq!(left(one, Way::Egress, &tagged), whole(sent), "{one:?}");
+        // Without a tag the way does not matter.
+        let plain = format!("{ETH4}{UDP}");
+        assert_eq!(left(one, Way::Ingress, &plain), left(one, Way::Egress, &plain), "{one:?}");
+    }
+    // The whole word is in front of the frame.
+    let (unchanged, overlimits) = left(key(Network, -20, 0x1122_3344, 0), Way::Ingress, &tagged);
+    assert_eq!((unchanged, overlimits), (tagged.replace(' ', ""), 1));
 }
 
 /// The packet's metadata is read again: later filters see the new ports, qdiscs the new DS field.

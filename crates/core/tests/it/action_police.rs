@@ -6,7 +6,7 @@ use txweir_core::base::link::LinkLayer;
 use txweir_core::classify::action::police::{Average, Config, MTU, Police};
 use txweir_core::classify::action::{Control, Kind};
 use txweir_core::classify::filter::Verdict;
-use txweir_core::classify::packet::Packet;
+use txweir_core::classify::packet::{Packet, PortId, Way};
 use txweir_core::law::bucket::Sizing;
 use txweir_core::packet::headers::Headers;
 use txweir_core::{Bytes, Instant, Meta, Nanos, Rate};
@@ -128,6 +128,45 @@ fn super_packets_are_measured_by_their_segments_and_charged_by_their_wire_bytes(
     let mut bench = Bench::new(kind(config), Control::Drop);
     let passed = (0..50).filter(|_| passes(&mut bench, &mut super_packet(1400), Instant(ZERO))).count();
     assert_eq!(passed, 40);
+}
+
+/// Linux has taken link header and tag off a packet that has arrived, and charges for the rest, of
+/// a super-packet without the headers that segments repeat. Its `mtu` has the link header in both
+/// directions (act_police, since 5.18).
+#[test]
+fn an_arrived_packet_is_charged_behind_its_link_header_and_measured_with_it() {
+    use Way::{Egress, Ingress};
+    let one = |config: Config, way: Way, tag: bool, mut meta: Meta| {
+        let mut bench = Bench::new(kind(config), Control::Drop);
+        let mut frame = vec![0; 60];
+        frame[12] = if tag { 0x81 } else { 0x08 };
+        let headers = Headers::parse_ethernet(&frame);
+        assert_eq!(headers.vlan.is_some(), tag);
+        let mut packet = Packet::new(&mut frame, &mut meta, headers).at(PortId(1), way);
+        bench.send(&mut packet, Instant(5)) != Verdict::Drop
+    };
+    // Eight bits take a microsecond: the burst is 1506, or 1499, bytes.
+    let bursts =
+        |way, tag, meta| [1506, 1499].map(|burst| one(mtu(rate(8_000_000, burst), 2000), way, tag, meta));
+    assert_eq!(bursts(Ingress, false, Meta::new(1514)), [true, false]);
+    assert_eq!(bursts(Ingress, true, Meta::new(1518)), [true, false]);
+    assert_eq!(bursts(Egress, false, Meta::new(1514)), [false; 2]);
+    assert_eq!(bursts(Egress, false, Meta::new(1500)), [true, false]);
+    // Two segments of 730 bytes: 1514 bytes in one, and 1568 in two.
+    let two = Meta::new(54 + 1460).gso(54, 730);
+    assert_eq!(bursts(Ingress, false, two), [true, false]);
+    assert_eq!(bursts(Egress, false, two), [false; 2]);
+
+    let sizes =
+        |way, tag, metas: [Meta; 2]| metas.map(|meta| one(mtu(Config::default(), 1514), way, tag, meta));
+    let plain = |len: u32| [Meta::new(len), Meta::new(len + 1)];
+    assert_eq!(sizes(Ingress, false, plain(1514)), [true, false]);
+    assert_eq!(sizes(Egress, false, plain(1514)), [true, false]);
+    assert_eq!(sizes(Ingress, true, plain(1518)), [true, false]);
+    assert_eq!(sizes(Egress, true, plain(1514)), [true, false]);
+    let cut = |size: u16| [size, size + 1].map(|size| Meta::new(58 + 20_000).gso(58, size));
+    assert_eq!(sizes(Ingress, true, cut(1460)), [true, false]);
+    assert_eq!(sizes(Egress, true, cut(1456)), [true, false]);
 }
 
 #[test]

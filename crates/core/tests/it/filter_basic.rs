@@ -6,7 +6,7 @@ use txweir_core::classify::action::State;
 use txweir_core::classify::filter::ematch::{
     Cmp, Condition, DEPTH_MAX, Expr, Join, Layer, Meta, MetaId, Nbyte, Op, Operand, Term, U32,
 };
-use txweir_core::classify::packet::{NoOutlet, Packet};
+use txweir_core::classify::packet::{NoOutlet, Packet, PortId, Way};
 use txweir_core::classify::{
     action::Run,
     filter::{Basic, Existence, Filters, Goal, Named, Rule, Verdict},
@@ -31,18 +31,32 @@ fn put(
 
 /// True if an expression holds for a frame.
 fn holds(expr: &Expr, frame: &[u8]) -> bool {
+    holds_on(Way::Egress, expr, frame)
+}
+
+/// True if an expression holds for a frame that goes this way.
+fn holds_on(way: Way, expr: &Expr, frame: &[u8]) -> bool {
     let mut filters = Filters::new();
     let block = filters.add_block();
     put(&mut filters, block, 1, expr.clone()).expect("added");
-    class(&filters, block, frame) == Some(1)
+    class_on(way, &filters, block, frame) == Some(1)
 }
 
 fn class(filters: &Filters, block: txweir_core::classify::filter::BlockId, frame: &[u8]) -> Option<u32> {
+    class_on(Way::Egress, filters, block, frame)
+}
+
+fn class_on(
+    way: Way,
+    filters: &Filters,
+    block: txweir_core::classify::filter::BlockId,
+    frame: &[u8],
+) -> Option<u32> {
     let mut meta = txweir_core::Meta::new(frame.len() as u32).priority(0x1234);
     meta.mark = 7;
     let mut frame = frame.to_vec();
     let headers = Headers::parse_ethernet(&frame);
-    let mut packet = Packet::new(&mut frame, &mut meta, headers);
+    let mut packet = Packet::new(&mut frame, &mut meta, headers).at(PortId(1), way);
     let mut state = State::new(1);
     let (actions, outlet) = (&filters.actions, &mut NoOutlet);
     let mut run = Run { actions, state: &mut state, outlet, now: Instant::ZERO, queues: 1 };
@@ -156,6 +170,34 @@ fn what_is_known_is_compared() {
     // A frame without a tag does not match a tag of 0.
     let (left, right) = (known(MetaId::Vlan, 0, 0), Operand::Value(0));
     assert!(!holds(&one(Condition::Meta(Meta { left, op: Op::Eq, right })), &[0; 60]));
+}
+
+/// Linux takes the tag off a frame that arrives: its length is less by it, and the addresses stand
+/// next to the type behind it.
+#[test]
+fn a_tag_that_is_off_is_passed_over() {
+    let mut tagged = vec![0u8; 60];
+    tagged[6..18].copy_from_slice(&[2, 0, 0, 0, 0, 1, 0x81, 0, 0x60, 3, 8, 0]);
+    let word = |value, mask, offset| one(Condition::U32(U32 { value, mask, offset, next_header: false }));
+    let len = |bytes| {
+        let left = Operand::Known { id: MetaId::PktLen, shift: 0, mask: 0 };
+        one(Condition::Meta(Meta { left, op: Op::Eq, right: Operand::Value(bytes) }))
+    };
+    for (expr, arrived, sent) in [
+        (word(0x0800, 0xffff, -4), true, true),
+        (word(0x0001_0800, u32::MAX, -4), true, false),
+        (word(0x0200_0000, u32::MAX, -8), true, false),
+        (word(0x6003_0800, u32::MAX, -4), false, true),
+        (word(0, 0, -14), true, true),
+        (word(0, 0, -15), false, true),
+        (len(42), true, false),
+        (len(60), false, true),
+    ] {
+        assert_eq!(holds_on(Way::Ingress, &expr, &tagged), arrived, "{expr:?}");
+        assert_eq!(holds_on(Way::Egress, &expr, &tagged), sent, "{expr:?}");
+    }
+    // Without a tag only the link header is off.
+    assert!(holds_on(Way::Ingress, &len(46), &[0; 60]));
 }
 
 #[test]

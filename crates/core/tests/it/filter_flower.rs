@@ -328,6 +328,36 @@ fn a_filter_is_replaced_within_its_mask() {
     assert_eq!(bench.class(&frame), None);
 }
 
+/// Linux reads nothing behind the IP header of a fragment, the first included.
+#[test]
+fn a_first_fragment_has_neither_type_nor_code() {
+    let mut bench = Bench::new(1);
+    let kind = |n| Flower::default().with(Field::ICMP_TYPE, n);
+    assert_eq!(bench.put(0, &kind(8), 8, Existence::Add), Ok(1));
+    assert_eq!(bench.put(0, &kind(0), 9, Existence::Add), Ok(2));
+    let mut echo = vec![0; 60];
+    echo[12..24].copy_from_slice(&[8, 0, 0x45, 0, 0, 40, 0, 1, 0, 0, 64, 1]);
+    echo[34] = 8;
+    assert_eq!(bench.class(&echo), Some(8));
+    // More fragments follow.
+    echo[20] = 0x20;
+    assert_eq!(bench.class(&echo), Some(9));
+}
+
+/// Linux takes the mobility header for the transport, and does not look for one behind it.
+#[test]
+fn a_mobility_header_is_the_protocol_of_its_packet() {
+    let mut bench = Bench::new(1);
+    for (number, class) in [(59, 1), (135, 2)] {
+        let rule = Flower::default().with(Field::IP_PROTO, number);
+        assert!(bench.put(0, &rule, class, Existence::Add).is_ok());
+    }
+    let mut frame = vec![0; 62];
+    frame[12..21].copy_from_slice(&[0x86, 0xdd, 0x60, 0, 0, 0, 0, 8, 135]);
+    frame[54] = 59;
+    assert_eq!(bench.class(&frame), Some(2));
+}
+
 #[test]
 fn it_knows_by_which_port_a_packet_came() {
     let mut bench = Bench::new(1);

@@ -78,11 +78,14 @@ impl Bench {
         self.filters.delete(self.block, handle(at, id), None)
     }
     fn ask(&mut self, frame: &[u8], change: impl FnOnce(&mut Meta)) -> (Verdict, Meta) {
+        self.ask_on(Way::Egress, frame, change)
+    }
+    fn ask_on(&mut self, way: Way, frame: &[u8], change: impl FnOnce(&mut Meta)) -> (Verdict, Meta) {
         let mut meta = Meta::new(u32::try_from(frame.len()).unwrap());
         change(&mut meta);
         let mut frame = frame.to_vec();
         let headers = Headers::parse_ethernet(&frame);
-        let mut packet = Packet::new(&mut frame, &mut meta, headers).at(PortId(1), Way::Egress);
+        let mut packet = Packet::new(&mut frame, &mut meta, headers).at(PortId(1), way);
         packet.iif = PortId(7);
         let (actions, now) = (&self.filters.actions, Instant(5));
         let mut run = Run { actions, state: &mut self.state, outlet: &mut NoOutlet, now, queues: 8 };
@@ -90,7 +93,11 @@ impl Bench {
         (verdict, meta)
     }
     fn class(&mut self, frame: &[u8]) -> u16 {
-        match self.ask(frame, |_| {}).0 {
+        self.class_on(Way::Egress, frame)
+    }
+    /// Returns the class of a frame that goes this way.
+    fn class_on(&mut self, way: Way, frame: &[u8]) -> u16 {
+        match self.ask_on(way, frame, |_| {}).0 {
             Verdict::Unmatched => 0,
             Verdict::Class(class) => class.minor(),
             other => panic!("{other:?}"),
@@ -217,15 +224,45 @@ fn a_word_beyond_the_packet_ends_the_walk() {
     let mut b = Bench::new();
     b.filter(1, keys(&[key(0x0200_0000, u32::MAX, -14)]), 1);
     assert_eq!(b.class(&udp(1, 0)), 1);
-    let mut b = Bench::new();
-    b.filter(1, keys(&[key(0, 0, -15)]), 1);
-    assert_eq!(b.class(&udp(1, 0)), 0);
+    // A word that begins there has zeros in front; a word that also ends there does not exist.
+    for (value, at, found) in [(0x0002_0000, -15, 1), (0x0000_0200, -16, 1), (2, -17, 1), (0, -18, 0)] {
+        let mut b = Bench::new();
+        b.filter(1, keys(&[key(value, u32::MAX, at)]), 1);
+        assert_eq!(b.class(&udp(1, 0)), found, "{at}");
+    }
     // A word that a mask of no bits accepts must exist all the same; the last word of the packet
     // does.
     let mut b = Bench::new();
     b.filter(1, keys(&[key(0, 0, 24)]), 1);
     b.filter(1, keys(&[]), 2);
     assert_eq!((b.class(&udp(1, 0)), b.class(&udp(1, 0)[..41])), (1, 0));
+}
+
+/// `match ether dst 02:00:00:00:00:02`, `ether src 02:00:00:00:00:01` and the type of IPv4, as tc
+/// makes words of them. Linux takes the tag off a frame that arrives, and the addresses stand next
+/// to the type behind it.
+#[test]
+fn the_link_header_is_in_front_of_the_network_header_once_a_tag_is_off() {
+    let dst = [key(0x0200, 0xffff, -16), key(2, u32::MAX, -12)];
+    let src = [key(0x0200_0000, u32::MAX, -8), key(1 << 16, 0xffff_0000, -4)];
+    let kind = [key(0x0800, 0xffff, -4)];
+    let mut tagged = udp(1, 0);
+    tagged.splice(12..12, [0x81, 0, 0x60, 3]);
+    for (words, of_tagged) in [(&dst[..], 0), (&src[..], 0), (&kind[..], 1)] {
+        let mut b = Bench::new();
+        b.filter(1, keys(words), 1);
+        let plain = [Way::Ingress, Way::Egress].map(|way| b.class_on(way, &udp(1, 0)));
+        assert_eq!(plain, [1, 1], "{words:?}");
+        assert_eq!(b.class_on(Way::Ingress, &tagged), 1, "{words:?}");
+        // A frame that is sent has its tag between them.
+        assert_eq!(b.class_on(Way::Egress, &tagged), of_tagged, "{words:?}");
+    }
+    // The tag's own bytes are at no offset of a frame that has arrived, and words behind are not
+    // moved.
+    let mut b = Bench::new();
+    b.filter(1, keys(&[key(0x8100_6003, u32::MAX, -6)]), 1);
+    b.filter(2, keys(&[key(0x0800_4500, u32::MAX, -2)]), 2);
+    assert_eq!([Way::Ingress, Way::Egress].map(|way| b.class_on(way, &tagged)), [2, 1]);
 }
 
 #[test]
@@ -488,9 +525,11 @@ struct Reader<'a> {
 struct Over;
 
 impl Reader<'_> {
+    /// Returns a number of the frame. In front of the frame there are zeros, but it has to end
+    /// behind them.
     fn bytes(&self, at: i64, count: usize) -> Result<u32, Over> {
-        let start = usize::try_from(at).map_err(|_| Over)?;
-        let bytes = self.frame.get(start..start + count).ok_or(Over)?;
+        let end = usize::try_from(at + count as i64).ok().filter(|end| *end > 0).ok_or(Over)?;
+        let bytes = self.frame.get(end.saturating_sub(count)..end).ok_or(Over)?;
         Ok(bytes.iter().fold(0, |word, byte| word << 8 | u32::from(*byte)))
     }
 

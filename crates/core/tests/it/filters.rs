@@ -1,7 +1,9 @@
 //! Filters and actions: the deciding filter, the continuation, the memory, the counters.
 
+use crate::common::action::Bench as OneAction;
 use txweir_core::classify::action::gact::Chance;
-use txweir_core::classify::action::{Action, Control, Gact, Kind, Skbedit, State, Wanted};
+use txweir_core::classify::action::pedit::{Header, Key, Pedit};
+use txweir_core::classify::action::{Action, Control, Gact, Kind, Skbedit, Skbmod, State, Vlan, Wanted};
 use txweir_core::classify::packet::{NoOutlet, Packet};
 use txweir_core::classify::{
     action::Run,
@@ -30,6 +32,14 @@ fn at(chain: u32, prio: u16) -> Named {
     Named { chain, prio: Some(prio), ..Named::default() }
 }
 
+/// Returns a frame of IPv4.
+fn ipv4() -> Vec<u8> {
+    let mut frame = vec![0u8; 60];
+    frame[12..14].copy_from_slice(&ethertype::IPV4.to_be_bytes());
+    frame[14] = 0x45;
+    frame
+}
+
 struct Bench {
     filters: Filters,
     block: BlockId,
@@ -53,10 +63,7 @@ impl Bench {
     }
     /// As `send`, for a packet with this hash.
     fn send_hashed(&mut self, hash: u32) -> (Verdict, Meta) {
-        let mut frame = vec![0u8; 60];
-        frame[12..14].copy_from_slice(&ethertype::IPV4.to_be_bytes());
-        frame[14] = 0x45;
-        self.send_frame(&mut frame, hash)
+        self.send_frame(&mut ipv4(), hash)
     }
     /// As `send_hashed`, for a packet of these bytes.
     fn send_frame(&mut self, frame: &mut Vec<u8>, hash: u32) -> (Verdict, Meta) {
@@ -271,6 +278,56 @@ fn gact_does_something_else_now_and_then() {
     b.put(at(0, 1), 0, &[new(Action::new(Kind::Gact(random), Control::Pass))]);
     let dropped = (0..4000).filter(|_| b.send().0 == Verdict::Drop).count();
     assert!((850..1150).contains(&dropped), "{dropped}");
+}
+
+/// Linux counts a super-packet as one, in turns and in drops, and goes on counting turns where the
+/// action is replaced.
+#[test]
+fn a_super_packet_is_one_turn_and_one_drop_of_gact() {
+    let kind = |n| Kind::Gact(Gact { instead: Some((Chance::Every(n), Control::Drop)) });
+    let mut one = OneAction::new(kind(2), Control::Pass);
+    let dropped = |one: &mut OneAction| {
+        let mut meta = Meta::new(54 + 2000).gso(54, 1000);
+        let mut frame = ipv4();
+        let headers = Headers::parse_ethernet(&frame);
+        one.send(&mut Packet::new(&mut frame, &mut meta, headers), Instant(5)) == Verdict::Drop
+    };
+    assert_eq!([(); 4].map(|()| dropped(&mut one)), [false, true, false, true]);
+    assert_eq!((one.memory().drops, one.memory().packets), (2, 8));
+    // The next packets are the fifth, the sixth and the seventh.
+    one.replace(kind(3), Control::Pass, Instant(6));
+    assert_eq!([(); 3].map(|()| dropped(&mut one)), [false, true, false]);
+}
+
+/// Linux keeps the protocol of a packet beside its bytes: skbmod and pedit do not change it, vlan
+/// does.
+#[test]
+fn a_type_that_is_written_is_not_the_protocol_of_later_filters() {
+    const OTHER: u16 = 0x88b5;
+    let word = |header, offset, value, mask| Key { header, offset, value, mask, ..Key::default() };
+    let kind = word(Header::Eth, 12, u32::from(OTHER) << 16, 0xffff);
+    let tos = word(Header::Ip4, 0, 0x00b8_0000, 0xff00_ffff);
+    let pedit = Pedit::new(vec![kind, tos], true).expect("two words");
+    let skbmod = Skbmod { etype: Some(OTHER), ..Skbmod::default() };
+    let push = Vlan::Push { id: 5, protocol: ethertype::VLAN, priority: 0 };
+    for (kind, class, written, ds) in [
+        (Kind::Skbmod(skbmod), 3, OTHER, 0),
+        // The packet is read as IPv4 still.
+        (Kind::Pedit(pedit), 3, OTHER, 0xb8),
+        (Kind::Vlan(push), 2, ethertype::VLAN, 0),
+    ] {
+        let mut b = Bench::new();
+        let of = |protocol, prio| Named { protocol: Some(protocol), ..at(0, prio) };
+        b.put(of(ethertype::IPV4, 1), 0, &[new(Action::new(kind, Control::Continue))]);
+        b.put(of(OTHER, 2), 1, &[]);
+        b.put(of(ethertype::VLAN, 3), 2, &[]);
+        b.put(of(ethertype::IPV4, 4), 3, &[]);
+        let mut frame = ipv4();
+        let (verdict, meta) = b.send_frame(&mut frame, 0);
+        assert_eq!(verdict, Verdict::Class(Handle(class)));
+        assert_eq!(frame[12..14], written.to_be_bytes());
+        assert_eq!((meta.protocol, meta.ds), (ethertype::IPV4, ds));
+    }
 }
 
 #[test]

@@ -307,12 +307,33 @@ fn arp_and_other_ethertypes() {
         ..Headers::EMPTY
     };
     assert_eq!(ethernet("lldp"), other(0x88cc));
-    assert_eq!(ethernet("802.3"), other(0x0026));
+    // An 802.3 frame has Linux's number of 802.2, whatever its length is.
+    assert_eq!(ethernet("802.3"), other(0x0004));
     // ARP of another hardware type: the operation is at its usual place, the addresses are not.
     let mut infiniband = packet("arp", Ethernet);
     infiniband[15] = 32;
     let h = Headers::parse_ethernet(&infiniband);
     assert_eq!((h.l3, h.src_port, h.src, h.end), (L3::Arp, 1, [0; 16], End::Opaque));
+}
+
+/// A bridge's BPDU is `protocol 802_2`, and a frame of IPX without a header of 802.2 is `802_3`
+/// (Linux 6.18: a filter of 802_2 at ingress counts the first, one of 0x0026 does not).
+#[test]
+fn a_length_in_place_of_an_ethertype_is_a_protocol_of_linux() {
+    let of = |body: &str| {
+        let h = Headers::parse_ethernet(&hex(&format!("0180c2000000 020000000001 {body}")));
+        (h.link_protocol, h.ethertype, h.l3_offset, h.end)
+    };
+    let (here, end) = (Some(14), End::Opaque);
+    let bpdu = "0026 424203 0000000000 8000020000000001 00000000 8000020000000001 8001 0000 1400 0200 0f00";
+    assert_eq!(of(bpdu), (4, 4, here, end));
+    assert_eq!(of("0022 ffff 0022 0011 000000000000 0452"), (1, 1, here, end));
+    assert_eq!(of("05ff aaaa0300000008004500"), (4, 4, here, end));
+    assert_eq!(of("0600 ffff"), (0x0600, 0x0600, here, end));
+    // A frame that ends with its length.
+    assert_eq!([of("0000"), of("0001 ff")], [(4, 4, here, end); 2]);
+    // Behind a tag it is a length.
+    assert_eq!(of("8100 0003 0026 424203"), (0x8100, 0x0026, Some(18), end));
 }
 
 #[test]
@@ -366,7 +387,8 @@ fn ipv6_extension_headers() {
     assert_eq!(ip("v6 later"), later);
     let nothing = Headers { protocol: 59, end: End::Opaque, ..v6(40) };
     assert_eq!(ip("v6 none"), nothing);
-    assert_eq!(ip("v6 mobility"), Headers { ip_len: 48, l4_offset: Some(48), ..nothing });
+    // The mobility header ends the walk, as in Linux: its number is the protocol.
+    assert_eq!(ip("v6 mobility"), Headers { protocol: 135, ip_len: 48, ..nothing });
 }
 
 #[test]

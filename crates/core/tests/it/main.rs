@@ -48,6 +48,7 @@ mod headers;
 mod hfsc;
 mod hfsc_model;
 mod hhf;
+mod hooks;
 mod htb;
 mod htb_model;
 mod laws;

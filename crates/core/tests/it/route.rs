@@ -8,7 +8,8 @@ use txweir_core::classify::{
 };
 use txweir_core::model::testing::VecDevice;
 use txweir_core::packet::headers::{Headers, ethertype};
-use txweir_core::packet::route::{FilterOutcome, Route, Routed};
+use txweir_core::packet::route::{Candidate, FilterOutcome, Route, Routed};
+use txweir_core::sched::answer::Verdict;
 use txweir_core::text::value::Words;
 use txweir_core::{Admitted, Detail, DropReason, Env, Handle, Instant, Meta, PathConfig, Role, TxPath};
 
@@ -75,7 +76,10 @@ impl Lane {
     }
     /// Sends a packet. Returns its fate, and the class in which it waits.
     fn send(&mut self, protocol: u16, priority: u32) -> (Option<Admitted<u32>>, Option<String>) {
-        let mut meta = Meta::new(60).priority(priority);
+        self.send_meta(protocol, Meta::new(60).priority(priority))
+    }
+    /// As `send`, for a packet with this metadata.
+    fn send_meta(&mut self, protocol: u16, mut meta: Meta) -> (Option<Admitted<u32>>, Option<String>) {
         let Routed::Go(route) = self.route(protocol, &mut meta) else { return (None, None) };
         let detail = Detail { route, ..Detail::default() };
         let done = self.path.submit_with(T0, 1, meta, Some(&detail), &mut self.dev);
@@ -160,6 +164,51 @@ fn htb_asks_inner_classes_and_goes_by_its_default() {
     assert_eq!([lane.place(IP, h(1, 1).0), lane.place(ARP, h(1, 1).0)], ["1:10", "1:30"]);
     lane.filter(h(1, 0), 0x1234, h(1, 0), Control::Pass);
     assert_eq!(lane.place(0x1234, 0), "root", "unshaped");
+}
+
+/// The filters of the qdisc in a class see the packets for which the class was chosen ahead of the
+/// queue, whether the root has filters or not.
+#[test]
+fn a_class_that_was_chosen_ahead_leads_past_the_filters_in_it() {
+    for root_has_filters in [false, true] {
+        let mut lane = Lane::new();
+        lane.qdisc(Handle::ROOT, 1, "htb default 2");
+        for minor in [1, 2] {
+            lane.class(h(1, 0), h(1, minor), "rate 1mbit");
+        }
+        lane.qdisc(h(1, 1), 0x10, "prio");
+        lane.qdisc(h(0x10, 1), 0x20, "pfifo limit 1");
+        lane.filter(h(0x10, 0), ARP, Handle::NONE, Control::Drop);
+        lane.filter(h(0x10, 0), V6, h(0x10, 1), Control::Pass);
+        if root_has_filters {
+            lane.filter(h(1, 0), 0x1234, h(1, 1), Control::Pass);
+        }
+        let ahead = |class: Handle, priority: u32| {
+            let mut meta = Meta::new(60).priority(priority);
+            meta.class = class;
+            meta
+        };
+        let place = |lane: &mut Lane, protocol, meta| {
+            let (done, place) = lane.send_meta(protocol, meta);
+            place.unwrap_or_else(|| format!("{done:?}"))
+        };
+        let chosen = ahead(h(1, 1), 6);
+        assert_eq!(place(&mut lane, ARP, chosen), DROPPED, "{root_has_filters}");
+        assert_eq!(place(&mut lane, V6, chosen), "10:1", "{root_has_filters}");
+        // A priority that names a class has precedence, and no class is the default.
+        assert_eq!(place(&mut lane, ARP, ahead(h(1, 1), h(1, 2).0)), "1:2", "{root_has_filters}");
+        assert_eq!(place(&mut lane, ARP, ahead(Handle::NONE, 6)), "1:2", "{root_has_filters}");
+        // Whether there is room is asked where the packet would wait: its band is full.
+        let mut meta = chosen;
+        let Routed::Go(route) = lane.route(V6, &mut meta) else { panic!("{root_has_filters}") };
+        let detail = Detail { route, ..Detail::default() };
+        let done = lane.path.submit_with(T0, 1, meta, Some(&detail), &mut lane.dev);
+        assert_eq!(done, Admitted::Queued, "{root_has_filters}");
+        let accepts =
+            |meta: &Meta| lane.path.tree().root().would_accept(&Candidate { meta, route: Some(&route) });
+        assert_eq!(accepts(&chosen), Verdict::Full, "{root_has_filters}");
+        assert_eq!(accepts(&ahead(Handle::NONE, 6)), Verdict::Accept, "{root_has_filters}");
+    }
 }
 
 #[test]

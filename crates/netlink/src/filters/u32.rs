@@ -50,8 +50,15 @@ pub(super) fn read(all: &Attributes<'_>) -> Words {
     if let Some(bytes) = all.bytes(SEL) {
         words.extend(selector(bytes, mark.is_some())?);
         let decides = [CLASS, ACTIONS, POLICE].iter().any(|number| all.bytes(*number).is_some());
-        if bytes.first().is_some_and(|flags| flags & TERMINAL != 0) && !decides {
-            words.extend(pair("classid", "0:0"));
+        match (bytes.first().is_some_and(|flags| flags & TERMINAL != 0), decides) {
+            (true, false) => words.extend(pair("classid", "0:0")),
+            // Linux passes over its class and its actions; tc sends the bit with either, and has no
+            // words for this.
+            (false, true) => {
+                let text = "u32: a filter with a class or actions needs the flag TC_U32_TERMINAL (1)";
+                return Err(Refusal::unsupported(text));
+            }
+            (true, true) | (false, false) => {}
         }
     }
     if let Some((value, mask)) = mark {

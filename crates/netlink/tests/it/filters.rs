@@ -167,6 +167,23 @@ fn a_refusal_names_the_attribute_and_the_range() {
         22,
         "expected 48 bytes",
     );
+    // In Linux a filter of u32 decides only by the first bit of its selector, which tc sends.
+    let one_key = |flags: u8| [&[flags, 0, 1, 0][..], &[0; 28]].concat();
+    for number in [1, 6, 7] {
+        let decides = filter("u32", &|w| {
+            w.bytes(number, &[0; 4]);
+            w.bytes(5, &one_key(0));
+        });
+        is(decides, 95, "u32: a filter with a class or actions needs the flag TC_U32_TERMINAL (1)");
+    }
+    for flags in [0, 1] {
+        is(filter("u32", &|w| w.bytes(5, &one_key(flags))), 0, "");
+    }
+    let terminal = filter("u32", &|w| {
+        w.u32(1, 0x1_0001);
+        w.bytes(5, &one_key(1));
+    });
+    is(terminal, 0, "");
     is(filter("flow", &|w| w.u32(1, 1 << 18)), 22, "flow: expected keys of bits 0 to 17, given 0x40000");
     is(filter("flower", &|w| w.u32(96, 1)), 95, "flower: there is no attribute 96 of 4 bytes here");
     is(filter("flower", &|w| w.u8(24, 8)), 22, "flower: vlan_prio: expected a number up to 7, given 8");

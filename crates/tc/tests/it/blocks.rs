@@ -53,7 +53,7 @@ fn devices_have_one_set_of_filters() {
     assert_eq!(comes_in(&mut devices, "b"), Verdict::Drop);
     let shown = tc(&mut devices, "-s filter show dev b ingress").stdout;
     assert!(shown.contains("filter block 22 protocol all pref 1 matchall chain 0 handle 0x1"), "{shown}");
-    assert!(shown.contains("(rule hit 2)") && shown.contains("Sent 200 bytes 2 pkt"), "{shown}");
+    assert!(shown.contains("(rule hit 2)") && shown.contains("Sent 172 bytes 2 pkt"), "{shown}");
     assert_eq!(tc(&mut devices, "filter del block 22 prio 1").status, 0);
     assert_eq!(comes_in(&mut devices, "b"), Verdict::Unmatched);
 }

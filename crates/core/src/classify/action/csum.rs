@@ -66,7 +66,7 @@ impl Csum {
             mine.drops += 1;
             return Control::Drop;
         }
-        packet.rewritten(0);
+        packet.edited();
         control
     }
 

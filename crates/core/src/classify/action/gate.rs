@@ -5,7 +5,8 @@
 //! behind its last entry. It begins at the base time, or, if that was over when the action was made
 //! or replaced, with the first cycle after that; until then every packet passes. An open entry may
 //! bound the bytes of the packets that pass in it: a packet beyond the bound is dropped, and its
-//! bytes count as well, so that all behind it in the entry are dropped too.
+//! bytes count as well, so that all behind it in the entry are dropped too. The bytes of a packet
+//! that has arrived are those behind its link header and its outermost tag.
 //!
 //! The position in the schedule follows from the present time: there is no timer. Only the bytes of
 //! the present entry are kept, with the reader's [`Memory`]; several readers that share an action
@@ -132,7 +133,7 @@ impl Gate {
         if *visit != start.saturating_add(1) {
             (*visit, *passed) = (start.saturating_add(1), 0);
         }
-        *passed = passed.saturating_add(packet.meta.wire_len.into());
+        *passed = passed.saturating_add(packet.charged().into());
         if *passed > u64::from(octets) {
             mine.overlimits += 1;
             return Control::Drop;

@@ -189,7 +189,8 @@ pub struct ActionId(u32);
 pub struct Memory {
     serial: u32,
     version: u32,
-    /// Wire bytes of the packets that the action has seen.
+    /// Bytes of the packets that the action has seen: on the wire for those that are sent; without
+    /// link header and outermost tag for those that have arrived.
     pub bytes: u64,
     /// Packets that the action has seen; a super-packet counts its segments.
     pub packets: u64,
@@ -204,7 +205,7 @@ pub struct Memory {
     /// Time at which the action was made, or its parameters were last replaced.
     pub since: Instant,
     /// State that only the kind understands: a position in a sequence, buckets. Zeroed when the
-    /// parameters are replaced.
+    /// parameters are replaced, but for gact, whose count goes on.
     pub words: [u64; 6],
 }
 
@@ -528,8 +529,12 @@ impl State {
         if memory.serial != serial {
             *memory = Memory { serial, version, since, ..Memory::default() };
         } else if memory.version != version {
-            // Counters go on; the rest of the state belonged to the replaced parameters.
-            (memory.version, memory.since, memory.words) = (version, since, [0; 6]);
+            // Counters go on, and so does the count of gact, as in the reference. The rest of the
+            // state belonged to the replaced parameters.
+            (memory.version, memory.since) = (version, since);
+            if !entry.is_some_and(|e| matches!(e.action.kind, Kind::Gact(_))) {
+                memory.words = [0; 6];
+            }
         }
     }
 
@@ -611,7 +616,7 @@ fn once(id: ActionId, packet: &mut Packet<'_>, run: &mut Run<'_>) -> Control {
     let mut mine = run.state.memories.get_mut(slot).map(core::mem::take).unwrap_or_default();
     let mut answer = Control::Pass;
     for _ in 0..REPEATS_MAX {
-        mine.bytes += u64::from(packet.meta.wire_len);
+        mine.bytes += u64::from(packet.charged());
         mine.packets += u64::from(packet.meta.segs);
         mine.first.get_or_insert(run.now);
         mine.used = Some(run.now);

@@ -84,7 +84,7 @@ impl Nat {
         match self.rewrite(packet) {
             Some(false) => control,
             Some(true) => {
-                packet.rewritten(0);
+                packet.edited();
                 control
             }
             None => {

@@ -4,18 +4,24 @@
 //!
 //! A word outside the frame, or at an offset that was read from the packet and is not a multiple of
 //! four, ends the list, and is counted (`overlimits`); earlier changes stay. The part of a word in
-//! front of the frame is ignored. Checksums are not updated: csum does that.
+//! front of the frame is ignored. Over IPv6 a word of `tcp` or `udp` needs that transport; over
+//! IPv4 it may be in any. Checksums are not updated: csum does that. Later filters go on by the
+//! protocol that the packet had, even if its ethertype was changed.
+//!
+//! Offsets in front of the network header pass over the outermost tag of a packet that has arrived,
+//! as in Linux, which has taken it off.
 //!
 //! Cost: one step for each word, at most `KEYS_MAX`.
 //!
-//! Differs from Linux (PARITY.md: pedit-add, pedit-fragment).
+//! Differs from Linux (PARITY.md: pedit-add, pedit-fragment, vlan-in-place).
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use super::{Control, Memory};
 use crate::classify::action::Run;
-use crate::classify::packet::Packet;
+use crate::classify::packet::{Packet, place};
+use crate::packet::headers::{L3, protocol};
 use crate::text::error::{ConfigError, ErrorKind, Object};
 
 /// Largest number of words that one action changes, as in tc.
@@ -113,9 +119,16 @@ impl Pedit {
         if !self.keys.iter().all(|key| key.edit(packet).is_some()) {
             mine.overlimits += 1;
         }
-        packet.rewritten(0);
+        packet.edited();
         control
     }
+}
+
+/// Returns the offset of the transport header. Over IPv6 it is that of this protocol; over IPv4,
+/// as in the reference, of any.
+fn transport(packet: &Packet<'_>, wanted: u8) -> Option<i64> {
+    let h = &packet.headers;
+    h.l4_offset.filter(|_| h.l3 != L3::Ipv6 || h.protocol == wanted).map(i64::from)
 }
 
 impl Key {
@@ -123,33 +136,45 @@ impl Key {
     fn edit(&self, packet: &mut Packet<'_>) -> Option<()> {
         let base = match self.header {
             Header::Eth if packet.headers.link_len == 0 => return None,
-            Header::Eth => 0,
+            Header::Eth => i64::from(packet.tag_taken_off()),
             Header::Network | Header::Ip4 | Header::Ip6 => i64::try_from(packet.network()).ok()?,
-            Header::Tcp | Header::Udp => i64::from(packet.headers.l4_offset?),
+            Header::Tcp => transport(packet, protocol::TCP)?,
+            Header::Udp => transport(packet, protocol::UDP)?,
         };
+        let front = packet.front();
         let bytes = packet.frame.bytes_mut();
-        let mut place = base + i64::from(self.offset);
+        let mut start = base + i64::from(self.offset);
         if let Some(at) = self.at {
-            let from = usize::try_from(base + i64::from(at.at)).ok()?;
+            let from = usize::try_from(place(base + i64::from(at.at), front)).ok()?;
             let byte = u32::from(*bytes.get(from)?);
             let further = i64::from((byte & at.mask).checked_shr(at.shift).unwrap_or(0));
             if (i64::from(self.offset) + further) % WORD as i64 != 0 {
                 return None;
             }
-            place += further;
+            start += further;
         }
-        // Number of bytes of the word in front of the frame: at most three, or the word is outside.
-        let before = usize::try_from(0.max(-place)).ok().filter(|n| *n < WORD)?;
-        let start = usize::try_from(place.max(0)).ok()?;
-        let there = bytes.get_mut(start..start.checked_add(WORD - before)?)?;
+        // The places of the bytes of the word, `None` in front of the frame: at most three are
+        // there, or the word is outside.
+        let mut places = [None; WORD];
+        for (slot, at) in places.iter_mut().zip(start..) {
+            *slot = usize::try_from(place(at, front)).ok();
+        }
+        places[WORD - 1]?;
         let mut word = [0; WORD];
-        word[before..].copy_from_slice(there);
+        for (byte, at) in word.iter_mut().zip(places) {
+            *byte = at.map_or(Some(0), |at| bytes.get(at).copied())?;
+        }
         let old = u32::from_be_bytes(word);
         let new = match self.add {
             true => self.mask & old | !self.mask & old.wrapping_add(self.value),
             false => old & self.mask ^ self.value,
         };
-        there.copy_from_slice(&new.to_be_bytes()[before..]);
+        for (byte, at) in new.to_be_bytes().into_iter().zip(places) {
+            let Some(at) = at else { continue };
+            if let Some(there) = bytes.get_mut(at) {
+                *there = byte;
+            }
+        }
         Some(())
     }
 }

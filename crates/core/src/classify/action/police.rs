@@ -3,9 +3,11 @@
 //! the recent rate.
 //!
 //! Buckets hold nanoseconds at their rate; a packet takes the time of its bytes (adjusted for the
-//! link) from both buckets or from none. A packet of more than `mtu` bytes does not conform; a
-//! super-packet does not if one of its segments has more. Arithmetic and granularity are those of
-//! the reference, to the nanosecond.
+//! link) from both buckets or from none. A packet that has arrived takes that of its bytes behind
+//! the link header and the outermost tag. A packet of more than `mtu` bytes does not conform; a
+//! super-packet does not if one of its segments has more. These bytes include the link header in
+//! both directions, but no tag of a packet that has arrived. Arithmetic and granularity are those
+//! of the reference, to the nanosecond.
 //!
 //! - I1: in any window of length W the conforming bytes are at most burst + rate x W (within the
 //!   granularity of `RateMul`); so are packets.
@@ -19,7 +21,7 @@
 //! Cost: two multiplications, four with a peak rate. Memory: six words.
 //!
 //! Differs from Linux (PARITY.md: police-average, police-average-shown, police-average-words,
-//! police-controls, police-readers).
+//! police-controls, police-readers, vlan-in-place).
 
 use super::{Control, Memory};
 use crate::base::time::{Instant, Nanos};
@@ -27,7 +29,6 @@ use crate::base::units::{Bytes, Rate, RateMul};
 use crate::classify::action::Run;
 use crate::classify::packet::Packet;
 use crate::law::bucket::{Buckets, Sizing, Spent, TICK_NS, cost, ticks};
-use crate::packet::meta::Meta;
 use crate::text::error::{ConfigError, ErrorKind, Object};
 
 /// Limits, and the control for packets that conform.
@@ -150,7 +151,7 @@ impl Police {
         mine: &mut Memory,
         run: &mut Run<'_>,
     ) -> Control {
-        let answer = match self.conforms(packet.meta, mine, run.now) {
+        let answer = match self.conforms(packet, mine, run.now) {
             true => self.config.conform,
             false => {
                 mine.overlimits += 1;
@@ -165,20 +166,22 @@ impl Police {
 
     /// Takes the tokens for a packet. False if it exceeds the limits; then it takes none.
     #[inline]
-    pub(crate) fn conforms(&self, m: &Meta, mine: &mut Memory, now: Instant) -> bool {
+    pub(crate) fn conforms(&self, packet: &Packet<'_>, mine: &mut Memory, now: Instant) -> bool {
+        let len = packet.charged();
         if let Some(average) = self.config.average
-            && average.measure(mine, m.wire_len, now) >= average.rate.0
+            && average.measure(mine, len, now) >= average.rate.0
         {
             return false;
         }
+        let m = &*packet.meta;
         let largest = if m.segs > 1 { m.segment_len() } else { m.wire_len };
-        if largest > self.mtu {
+        if largest.saturating_sub(packet.tag_taken_off()) > self.mtu {
             return false;
         }
         let Some(meter) = &self.meter else { return true };
         let size = match self.config.packets {
             Some(_) => 1,
-            None => self.config.sizing.size(m.wire_len),
+            None => self.config.sizing.size(len),
         };
         let [rate, peak, at, ..] = mine.words;
         let mut spent = match (at, self.config.packets) {

@@ -15,7 +15,7 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use crate::classify::action::Run;
-use crate::classify::packet::{Packet, Way};
+use crate::classify::packet::{Packet, Way, place};
 use crate::packet::headers::{Fragment, L3};
 use crate::text::error::{ConfigError, ErrorKind, Object};
 
@@ -178,7 +178,8 @@ pub enum MetaId {
     Priority,
     /// The protocol in the link header, in network byte order: IPv4 is 8.
     Protocol,
-    /// Length in bytes; without the link header for packets that were received.
+    /// Length in bytes; without the link header and the outermost tag for packets that were
+    /// received.
     PktLen,
     /// Number of bytes outside the first fragment of the buffer: always 0.
     DataLen,
@@ -271,8 +272,19 @@ impl Cmp {
 
 impl U32 {
     fn holds(&self, packet: &Packet<'_>) -> bool {
-        let word = bytes_at(packet, Layer::Network, self.offset.into(), 4).and_then(<[u8]>::first_chunk);
-        word.is_some_and(|word| (u32::from_be_bytes(*word) ^ self.value) & self.mask == 0)
+        self.word(packet).is_some_and(|word| (word ^ self.value) & self.mask == 0)
+    }
+
+    /// Returns the four bytes. Offsets in front of the network header pass over the outermost tag
+    /// of a packet that has arrived.
+    fn word(&self, packet: &Packet<'_>) -> Option<u32> {
+        let (bytes, front) = (packet.frame.bytes(), packet.front());
+        let from = i64::try_from(packet.network()).ok()?.checked_add(self.offset.into())?;
+        let mut word = [0; 4];
+        for (byte, at) in word.iter_mut().zip(from..) {
+            *byte = *bytes.get(usize::try_from(place(at, front)).ok()?)?;
+        }
+        Some(u32::from_be_bytes(word))
     }
 }
 
@@ -313,7 +325,7 @@ impl MetaId {
             Self::Protocol => packet.protocol().swap_bytes().into(),
             Self::PktLen => match packet.way {
                 Way::Egress => packet.meta.len.into(),
-                Way::Ingress => packet.meta.len.saturating_sub(h.link_len.into()).into(),
+                Way::Ingress => packet.charged().into(),
             },
             Self::DataLen => 0,
             Self::MacLen => h.link_len.into(),

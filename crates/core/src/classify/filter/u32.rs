@@ -7,7 +7,11 @@
 //! filter that led here has computed. A filter that links to another table continues there, in the
 //! bucket that a word of the packet chooses; if no filter decides there, the linking filter itself
 //! does, if it has a goal, and then the one behind it. A word outside the packet ends the walk
-//! without a match.
+//! without a match; of a word that begins in front of the frame, and ends in it, the bytes in front
+//! are 0.
+//!
+//! Offsets in front of the network header pass over the outermost tag of a packet that has arrived,
+//! as in Linux, which has taken it off.
 //!
 //! The tables of all priorities of a block are in one `Common`: a filter of one priority can link
 //! to a table of another. The block owns it.
@@ -20,7 +24,7 @@
 //! - U2: `refs` of a table is the number of filters that link to it; a linked table cannot be
 //!   removed.
 //!
-//! Differs from Linux: `u32-chains`, `u32-headroom`, `u32-replace`, `u32-steps`.
+//! Differs from Linux: `u32-chains`, `u32-headroom`, `u32-replace`, `u32-steps`, `vlan-in-place`.
 
 mod numbers;
 mod tables;

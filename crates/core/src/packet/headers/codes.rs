@@ -2,6 +2,10 @@
 
 /// Ethertypes that the pass knows (IANA "IEEE 802 Numbers").
 pub mod ethertype {
+    /// An 802.3 frame without a header of 802.2, as of IPX; no ethertype, but Linux's number.
+    pub(crate) const RAW_802_3: u16 = 0x0001;
+    /// An 802.3 frame with a header of 802.2 (LLC); no ethertype, but Linux's number.
+    pub(crate) const LLC: u16 = 0x0004;
     /// IPv4.
     pub const IPV4: u16 = 0x0800;
     /// ARP.
@@ -44,8 +48,6 @@ pub mod protocol {
     pub(crate) const DESTINATION: u8 = 60;
     /// SCTP.
     pub const SCTP: u8 = 132;
-    /// IPv6 mobility header.
-    pub(crate) const MOBILITY: u8 = 135;
 }
 
 /// TCP control bits (RFC 9293 section 3.1), as in `Headers::tcp_flags`.

@@ -1,6 +1,6 @@
 //! `Tree::route`: runs the filters on a packet's way: see [`crate::packet::route`].
 
-use crate::base::handle::Handle;
+use crate::base::handle::{ClassId, Handle};
 use crate::classify::action::Run;
 use crate::classify::filter::{Filters, Verdict};
 use crate::classify::packet::Packet;
@@ -25,14 +25,20 @@ impl Tree {
     pub fn route(&self, filters: &Filters, packet: &mut Packet<'_>, run: &mut Run<'_>) -> Routed {
         let mut route = Route::default();
         let mut node = self.met_first(packet.meta.queue);
+        // The class chosen ahead of the queue, as the metadata will have it at the node.
+        let mut ahead = packet.meta.class;
         for depth in 0..DEPTH_MAX {
             let Some(outcome) = ask(self, node, filters, packet, run) else { return Routed::Stolen };
             route.set(depth, node.handle().major(), outcome);
             let class = match outcome {
                 FilterOutcome::Drop => break,
                 FilterOutcome::Class(class) => Some(class),
-                FilterOutcome::Nothing => node.account().choice().by_priority(packet.meta),
+                FilterOutcome::Nothing => node.account().choice().unfiltered(packet.meta, ahead),
             };
+            if node.account().is_filtered() {
+                // As the packet is queued here, the outcome takes the place of that class.
+                ahead = ClassId::NONE;
+            }
             match node.select(packet.meta, class) {
                 Some(below) => node = &below.node,
                 None => break,

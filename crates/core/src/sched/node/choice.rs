@@ -26,11 +26,11 @@ impl ClassChoice {
         class.major() == self.major && self.major != 0
     }
 
-    /// Returns the class that a packet's priority names.
+    /// Returns the class that a packet names where no filter decides: by its priority, or `ahead`,
+    /// the one chosen ahead of the queue.
     #[inline]
-    pub(crate) fn by_priority(self, m: &Meta) -> Option<ClassId> {
-        let named = Handle(m.priority);
-        self.is_named(named).then_some(named)
+    pub(crate) fn unfiltered(self, m: &Meta, ahead: ClassId) -> Option<ClassId> {
+        [Handle(m.priority), ahead].into_iter().find(|class| self.is_named(*class))
     }
 
     /// Returns the class that a packet names: by a priority with this major, or one chosen ahead.
@@ -58,7 +58,7 @@ impl ClassChoice {
             (0, _) | (_, None) => self.of(m),
             (above, Some(route)) => match route.outcome(usize::from(above) - 1, self.own.major()) {
                 FilterOutcome::Class(class) => Some(class),
-                FilterOutcome::Nothing | FilterOutcome::Drop => self.by_priority(m),
+                FilterOutcome::Nothing | FilterOutcome::Drop => self.unfiltered(m, m.class),
             },
         }
     }

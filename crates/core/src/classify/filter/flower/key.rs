@@ -219,7 +219,7 @@ fn bytes_of_ip(v: &View<'_>) -> u64 {
                 Fragment::First => 3 << 48,
                 Fragment::Later => 1 << 48,
             };
-            if matches!(h.l4, L4::Icmp | L4::Icmpv6) && h.header_len != 0 {
+            if is_whole(h) && matches!(h.l4, L4::Icmp | L4::Icmpv6) && h.header_len != 0 {
                 word |= u64::from(h.src_port >> 8) << 24 | u64::from(h.src_port & 0xff) << 32;
             }
         }

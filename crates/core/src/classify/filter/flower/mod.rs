@@ -76,9 +76,9 @@ impl Field {
     pub const IP_TOS: Self = field(3, 8, 8);
     /// TTL of IPv4, hop limit of IPv6.
     pub const IP_TTL: Self = field(3, 16, 8);
-    /// Type of an ICMP message.
+    /// Type of an ICMP message, except in fragments.
     pub const ICMP_TYPE: Self = field(3, 24, 8);
-    /// Code of an ICMP message.
+    /// Code of an ICMP message, except in fragments.
     pub const ICMP_CODE: Self = field(3, 32, 8);
     /// Operation of ARP: 1 request, 2 reply; in packets of other operations all ARP fields are
     /// zero.

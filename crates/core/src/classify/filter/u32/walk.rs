@@ -8,13 +8,15 @@ use crate::base::bound::Bound;
 use crate::classify::action::Run;
 use crate::classify::action::State;
 use crate::classify::filter::Decision;
-use crate::classify::packet::{Packet, PortId};
+use crate::classify::packet::{Packet, PortId, place};
 
 /// The data of a packet that the walk reads.
 struct View<'p> {
     bytes: &'p [u8],
     /// Length of the packet in bytes, including bytes that the frame does not hold.
     len: i64,
+    /// See `Packet::front`.
+    front: i64,
     mark: u32,
     iif: PortId,
 }
@@ -23,14 +25,32 @@ impl View<'_> {
     /// Returns the four bytes at an offset, if the packet has them.
     #[inline]
     fn word(&self, at: i64) -> Option<u32> {
+        if at < self.front {
+            return self.in_front(at).map(u32::from_be_bytes);
+        }
         let bytes = self.bytes.get(usize::try_from(at).ok()?..)?.first_chunk()?;
         Some(u32::from_be_bytes(*bytes))
     }
     /// Returns the two bytes at an offset, if the packet has them.
     #[inline]
     fn half(&self, at: i64) -> Option<u16> {
+        if at < self.front {
+            return self.in_front(at).map(u16::from_be_bytes);
+        }
         let bytes = self.bytes.get(usize::try_from(at).ok()?..)?.first_chunk()?;
         Some(u16::from_be_bytes(*bytes))
+    }
+    /// Returns the bytes at an offset below 0, or in front of the end of a tag that has been taken
+    /// off. Bytes in front of the frame are 0, if the last one is not there.
+    #[cold]
+    fn in_front<const N: usize>(&self, at: i64) -> Option<[u8; N]> {
+        let mut found = [0; N];
+        let mut last = None;
+        for (byte, at) in found.iter_mut().zip(at..) {
+            last = usize::try_from(place(at, self.front)).ok();
+            *byte = last.map_or(Some(0), |at| self.bytes.get(at).copied())?;
+        }
+        last.map(|_| found)
     }
 }
 
@@ -74,6 +94,7 @@ pub(super) fn classify(common: &Common, root: u32, packet: &mut Packet<'_>, run:
         let view = View {
             bytes: packet.frame.bytes(),
             len: i64::from(packet.meta.len),
+            front: packet.front(),
             mark: packet.meta.mark,
             iif: packet.iif,
         };
