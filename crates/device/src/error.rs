@@ -1,5 +1,6 @@
 //! Errors of opening a link: one sentence each, which names the interface and says what to do.
 
+use std::net::IpAddr;
 use std::{fmt, io};
 
 use rustix::io::Errno;
@@ -24,6 +25,8 @@ pub enum OpenCause {
     Missing,
     /// There is no such network namespace.
     NoNamespace(Netns),
+    /// No interface has the local address of a tunnel; the address is given.
+    NoAddress(IpAddr),
     /// Entering the network namespace needs `CAP_SYS_ADMIN`.
     NamespaceDenied(Netns),
     /// `/dev/net/tun` is missing.
@@ -77,10 +80,11 @@ impl OpenError {
             OpenCause::Forwarded | OpenCause::Busy | OpenCause::XdpBusy | OpenCause::SocketTaken
         )
     }
-    /// True if the interface, or its network namespace, does not exist: both may be made later.
+    /// True if the interface, its network namespace, or the local address of a tunnel does not
+    /// exist: each may be made later.
     #[must_use]
     pub const fn is_missing(&self) -> bool {
-        matches!(self.cause, OpenCause::Missing | OpenCause::NoNamespace(_))
+        matches!(self.cause, OpenCause::Missing | OpenCause::NoNamespace(_) | OpenCause::NoAddress(_))
     }
 }
 
@@ -117,6 +121,11 @@ impl fmt::Display for OpenError {
                 "interface `{at}`: there is no network namespace `{netns}` (looked at {}): \
                  create it first (`ip netns add`)",
                 netns.path().display()
+            ),
+            OpenCause::NoAddress(ip) => write!(
+                f,
+                "link `{at}`: no interface has the address {ip}: add it first \
+                 (`ip address add {ip} dev NAME`)"
             ),
             OpenCause::NamespaceDenied(netns) => write!(
                 f,
@@ -239,6 +248,15 @@ mod tests {
             "interface `client/tap0`: there is no network namespace `client` (looked at /run/netns/client): \
              create it first (`ip netns add`)"
         );
+        let place = "vxlan:42,198.51.100.7,198.51.100.8".to_owned();
+        let ip = std::net::Ipv4Addr::new(198, 51, 100, 7).into();
+        let away = OpenError { interface: place, cause: OpenCause::NoAddress(ip) };
+        assert_eq!(
+            away.to_string(),
+            "link `vxlan:42,198.51.100.7,198.51.100.8`: no interface has the address 198.51.100.7: \
+             add it first (`ip address add 198.51.100.7 dev NAME`)"
+        );
+        assert!(away.is_missing() && !away.is_in_use());
         assert_eq!(
             message(OpenCause::system("bind a packet socket to", Errno::NODEV)),
             "cannot bind a packet socket to `client/tap0`: No such device (os error 19)"

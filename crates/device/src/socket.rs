@@ -3,12 +3,14 @@
 use std::fs;
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
-use std::os::unix::net::{UnixListener, UnixStream};
+use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{Mode, fchmod};
 use rustix::io::Errno;
-use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, listen, socket_with};
+use rustix::net::{
+    AddressFamily, SendFlags, SocketAddrUnix, SocketFlags, SocketType, bind, listen, sendto, socket_with,
+};
 
 /// Longest path of a socket: the 108 bytes of `sun_path` (unix(7)), with the zero that ends it.
 pub const SOCKET_PATH_MAX: usize = 107;
@@ -84,16 +86,15 @@ impl Listening {
             0..=SOCKET_PATH_MAX => SocketAddrUnix::new(path).map_err(|_| ListenError::TooLong(len))?,
             _ => return Err(ListenError::TooLong(len)),
         };
-        remove_stale(path)?;
-        let step = |what: &'static str| move |e: Errno| ListenError::system(what)(e.into());
+        remove_stale(path, &address)?;
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let socket =
-            socket_with(AddressFamily::UNIX, kind, flags, None).map_err(step("open a socket for"))?;
+            socket_with(AddressFamily::UNIX, kind, flags, None).map_err(refused("open a socket for"))?;
         if let Some(mode) = mode {
-            fchmod(&socket, mode).map_err(step("set the mode of the socket"))?;
+            fchmod(&socket, mode).map_err(refused("set the mode of the socket"))?;
         }
-        bind(&socket, &address).map_err(step("make the socket"))?;
-        listen(&socket, BACKLOG).map_err(step("listen at"))?;
+        bind(&socket, &address).map_err(refused("make the socket"))?;
+        listen(&socket, BACKLOG).map_err(refused("listen at"))?;
         let file = file_of(path).map_err(ListenError::system("look at the socket"))?;
         Ok(Self { listener: socket.into(), path: path.to_path_buf(), file })
     }
@@ -120,19 +121,63 @@ impl Drop for Listening {
     }
 }
 
+/// Returns the error of a step that the system has refused.
+fn refused(what: &'static str) -> impl Fn(Errno) -> ListenError {
+    move |errno| ListenError::system(what)(errno.into())
+}
+
 /// Removes the socket of a dead process.
-fn remove_stale(path: &Path) -> Result<(), ListenError> {
+///
+/// An empty datagram is sent to it, and the system tells by its refusal whether a process has the
+/// socket (unix(7)): `ECONNREFUSED` if none has, `EPROTOTYPE` if one has a socket of another type
+/// there. The system knows the processes of all network namespaces, which `/proc/net/unix` does not
+/// list. A confined process may send datagrams, while connect(2) is forbidden there. Only a socket
+/// of datagrams gets the empty one, and it is taken as well.
+fn remove_stale(path: &Path, address: &SocketAddrUnix) -> Result<(), ListenError> {
     match fs::symlink_metadata(path) {
         Err(e) if e.kind() == ErrorKind::NotFound => return Ok(()),
         Err(e) => return Err(ListenError::system("look at")(e)),
         Ok(found) if !found.file_type().is_socket() => return Err(ListenError::NotASocket),
         Ok(_) => {}
     }
-    match UnixStream::connect(path) {
-        Err(e) if e.kind() == ErrorKind::ConnectionRefused => {
+    let probe = socket_with(AddressFamily::UNIX, SocketType::DGRAM, SocketFlags::CLOEXEC, None)
+        .map_err(refused("open a socket for"))?;
+    match sendto(&probe, &[], SendFlags::DONTWAIT | SendFlags::NOSIGNAL, address) {
+        Err(Errno::CONNREFUSED) => {
             fs::remove_file(path).map_err(ListenError::system("remove the stale socket"))
         }
-        Err(e) => Err(ListenError::system("connect to what is at")(e)),
-        Ok(_) => Err(ListenError::Taken),
+        // A socket of datagrams has room for one more, or is full.
+        Ok(_) | Err(Errno::PROTOTYPE | Errno::AGAIN) => Err(ListenError::Taken),
+        Err(errno) => Err(refused("find the owner of the socket")(errno)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::net::UnixDatagram;
+
+    use super::*;
+
+    /// A socket that a process has is left alone, whether it listens or not, and whatever its type;
+    /// one that no process has is replaced.
+    #[test]
+    fn only_the_socket_of_a_dead_process_is_replaced() {
+        let path = std::env::temp_dir().join(format!("txw-{}-dead.sock", std::process::id()));
+        let address = SocketAddrUnix::new(path.as_path()).unwrap();
+        for kind in [SocketType::STREAM, SocketType::SEQPACKET] {
+            let socket = socket_with(AddressFamily::UNIX, kind, SocketFlags::CLOEXEC, None).unwrap();
+            bind(&socket, &address).unwrap();
+            assert!(matches!(Listening::at(&path, None), Err(ListenError::Taken)));
+            listen(&socket, BACKLOG).unwrap();
+            assert!(matches!(Listening::at(&path, None), Err(ListenError::Taken)));
+            drop(socket);
+            drop(Listening::at(&path, None).unwrap());
+            assert!(!path.exists());
+        }
+        let socket = UnixDatagram::bind(&path).unwrap();
+        assert!(matches!(Listening::at(&path, None), Err(ListenError::Taken)));
+        drop(socket);
+        drop(Listening::at(&path, None).unwrap());
+        assert!(!path.exists());
     }
 }

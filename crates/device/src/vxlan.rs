@@ -17,13 +17,12 @@ mod train;
 
 use std::fmt;
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::str::FromStr;
 
 use quinn_udp::{EcnCodepoint, Transmit, UdpSocketState};
 use rustix::io::Errno;
-use rustix::net::sockopt;
 
 use crate::backend::Source;
 use crate::counters::{Batch, Counters};
@@ -32,6 +31,7 @@ use crate::frame::{BATCH_MAX, FrameRef, SKIP_MAX};
 use crate::name::IfName;
 use crate::nic::{Calls, Nic};
 use crate::packet::set_buffers;
+use crate::rtnl;
 use crate::segment::left_undone;
 use crate::sys;
 use crate::vnet::VnetHdr;
@@ -197,13 +197,17 @@ impl Vxlan {
     }
 
     pub(crate) fn attach(place: &VxlanPlace, name: &IfName) -> Result<Self, OpenCause> {
-        let failed = |what| move |error: io::Error| OpenCause::System { what, error };
-        let socket = UdpSocket::bind(place.local).map_err(failed("bind the local address of"))?;
-        let state = UdpSocketState::new((&socket).into()).map_err(failed("set up the socket of"))?;
+        let socket = UdpSocket::bind(place.local).map_err(|error| match Errno::from_io_error(&error) {
+            Some(Errno::ADDRNOTAVAIL) => OpenCause::NoAddress(place.local.ip()),
+            _ => OpenCause::System { what: "bind the local address of", error },
+        })?;
+        let state = UdpSocketState::new((&socket).into())
+            .map_err(|error| OpenCause::System { what: "set up the socket of", error })?;
         set_buffers(socket.as_fd(), BUFFER_BYTES)
             .map_err(|errno| OpenCause::system("size the buffers of", errno))?;
         let header = HEADER_LEN + FRAME_MIN + 8 + if place.remote.is_ipv4() { 20 } else { 40 };
-        let mtu = path_mtu(place).unwrap_or(PATH_MTU).saturating_sub(header);
+        let path_mtu = rtnl::path_mtu(place.local.ip(), place.remote).unwrap_or(PATH_MTU);
+        let mtu = path_mtu.saturating_sub(header);
         let train = Train::new(HEADER_LEN + FRAME_MIN + mtu);
         let (place, name, counters) = (*place, name.clone(), Counters::default());
         Ok(Self { socket, state, place, name, mtu, counters, train, inbox: Inbox::new() })
@@ -246,21 +250,6 @@ impl Vxlan {
 pub(crate) fn name_of(vni: Vni) -> IfName {
     // At most 8 digits: a name of at most 13 bytes, each of which a name may have.
     IfName::known(format!("vxlan{}", vni.0))
-}
-
-/// Returns the MTU of the path to the other end, if the system knows a way.
-fn path_mtu(place: &VxlanPlace) -> Option<usize> {
-    let any: IpAddr = match place.local.ip() {
-        IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
-        IpAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
-    };
-    let probe = UdpSocket::bind((any, 0)).ok()?;
-    probe.connect(place.remote).ok()?;
-    let mtu = match place.remote {
-        SocketAddr::V4(_) => sockopt::ip_mtu(&probe),
-        SocketAddr::V6(_) => sockopt::ipv6_mtu(&probe),
-    };
-    mtu.ok().map(|mtu| mtu as usize)
 }
 
 impl Source for Vxlan {

@@ -1,20 +1,24 @@
 //! `txweir run` as the network card of a virtual machine: User-Mode Linux, whose kernel's TCP goes
-//! through txweir to a host in a network namespace. The tests need root and the reference kernel
-//! (`oracle/build`); without these they print the reason and pass.
+//! through txweir to a host in a network namespace. These tests need root and the reference kernel
+//! (`oracle/build`); without these they print the reason and pass. The test of the socket of a
+//! daemon's card needs neither.
 
 use std::fs;
 use std::io::Write;
 use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
 use std::process::Command;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 use serde_json::Value;
 use txweir_device::testnet::NetNs;
 
-use crate::common::{Process, Running, kernel_or_skip, machine, skip_unless_possible};
+use crate::common::{
+    Folder, PATIENCE, Process, Running, TXWEIR, confined, kernel_or_skip, machine, skip_unless_possible,
+};
 
 /// Longest time for a machine to boot, to send for some seconds, and to halt, on a busy machine.
 const BOOT: Duration = Duration::from_secs(120);
@@ -165,6 +169,38 @@ fn the_tcp_of_a_machine_goes_through_txweir() {
         assert!(log.contains("the machine is connected"), "{log}");
         assert!(log.trim_end().ends_with("the machine has gone"), "{log}");
     }
+}
+
+/// A card that is added to a confined daemon replaces the socket that a killed process has left,
+/// and not one that a process has. A system call that is forbidden by mistake kills the daemon.
+#[test]
+fn a_confined_daemon_replaces_the_socket_of_a_dead_process() {
+    let _machine = machine::shared();
+    let folder = Folder::new("stale");
+    let [socket, taken, stale] = ["s", "taken.sock", "stale.sock"].map(|name| folder.at(name));
+    let mut daemon =
+        Process::spawn(Command::new(TXWEIR).args(["daemon", "--socket", &socket]).args(confined()));
+    let ready = daemon.line();
+    if ready.is_empty() {
+        panic!("{:?}", daemon.end());
+    }
+    let add = |name: &str, path: &str| {
+        let mut command = Command::new(TXWEIR);
+        command.args(["link", "add", name, "--type", "vhost", "--if", path]).env("TXWEIR_SOCKET", &socket);
+        let output = command.output().expect("run");
+        (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    drop(UnixListener::bind(&stale).expect("a socket"));
+    // A process that another test has just forked has it until it runs its program.
+    let give_up = Instant::now() + PATIENCE;
+    while UnixStream::connect(&stale).is_ok() {
+        assert!(Instant::now() < give_up, "the socket is still open");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    assert_eq!(add("vm0", &stale), (Some(0), String::new()));
+    let _other = UnixListener::bind(&taken).expect("a socket");
+    let (code, said) = add("vm1", &taken);
+    assert!(code == Some(2) && said.contains("another process listens at this socket already"), "{said}");
 }
 
 /// A machine that reboots, or whose monitor is killed, finds its card again.

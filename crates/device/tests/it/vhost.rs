@@ -707,6 +707,13 @@ fn errors_of_the_socket() {
             "x".repeat(107)
         )
     );
+    // A socket to which nobody can connect is in use as well.
+    let bound = path("bound");
+    let early = std::os::unix::net::UnixDatagram::bind(&bound).unwrap();
+    let error = message(format!("vhost:{}", bound.display()));
+    assert!(matches!(error.cause, OpenCause::SocketTaken) && bound.exists());
+    drop(early);
+    std::fs::remove_file(&bound).unwrap();
     // The socket of a process that was killed is replaced.
     let stale = path("stale");
     drop(std::os::unix::net::UnixListener::bind(&stale).unwrap());

@@ -12,8 +12,8 @@ use txweir_core::packet::headers::{Headers, set_ecn};
 use txweir_core::path::device::TxQueue as _;
 use txweir_device::testnet::{NetNs, skip_reason};
 use txweir_device::{
-    Backend as _, Batched, FRAME_MEMORY, LinkIo, LinkOptions, MAX_FRAME, Source as _, VnetHdr, Vxlan,
-    VxlanPlace,
+    Backend as _, Batched, FRAME_MEMORY, LinkIo, LinkOptions, MAX_FRAME, OpenCause, Source as _, VnetHdr,
+    Vxlan, VxlanPlace,
 };
 
 use crate::forward::{Forwarder, Pass, address, checksum_errors, push, transfer};
@@ -214,6 +214,45 @@ fn a_frame_too_long_for_the_path_is_lost_alone() {
     assert_eq!(finish(&mut near, 10), 10);
     assert_eq!(near.counters().tx_calls - before.tx_calls, 1);
     assert_eq!(peer.receive(10).len(), 10);
+}
+
+/// The MTU is that of the way to the other end: of the interface, of the route, and for IPv6 the
+/// one that a router has lowered.
+#[test]
+fn the_mtu_is_that_of_the_way() {
+    if let Some(reason) = skip_reason() {
+        println!("skipped, because {reason}");
+        return;
+    }
+    let [one, two] = ["one", "two"].map(NetNs::new);
+    one.veth("u0", &two, "u1");
+    two.run(&["ip", "link", "set", "dev", "u1", "up"]);
+    for address in ["192.0.2.1/24", "2001:db8:9::1/64"] {
+        one.up("u0", address);
+    }
+    one.wait_for_carrier("u0");
+    one.run(&["ip", "link", "set", "dev", "u0", "mtu", "1480"]);
+    one.run(&["ip", "route", "add", "198.51.100.0/24", "via", "192.0.2.2", "mtu", "1300"]);
+    one.run(&["sysctl", "-q", "-w", "net.ipv6.conf.u0.mtu=1350"]);
+    let places = [
+        ("42,192.0.2.1:0,192.0.2.9", 1480 - 50),
+        ("42,0.0.0.0:0,198.51.100.9", 1300 - 50),
+        ("42,[2001:db8:9::1]:0,2001:db8:9::9", 1350 - 70),
+        // No way leads there.
+        ("42,192.0.2.1:0,203.0.113.9", 1500 - 50),
+    ];
+    for (place, mtu) in places {
+        assert_eq!(one.enter(|| link(place)).mtu().unwrap(), mtu, "{place}");
+    }
+}
+
+/// A tunnel whose local address no interface has says so, and may be opened later.
+#[test]
+fn an_address_that_no_interface_has_is_missing() {
+    let place = "42,198.51.100.7,198.51.100.8".parse::<VxlanPlace>().unwrap();
+    let error = Vxlan::open(&place).unwrap_err();
+    assert!(matches!(error.cause, OpenCause::NoAddress(ip) if ip == place.local.ip()), "{error}");
+    assert!(error.is_missing() && !error.is_in_use());
 }
 
 /// Datagrams that find the socket's buffer full are counted.
