@@ -97,25 +97,26 @@ const fn info(prio: u16, protocol: u16) -> u32 {
 }
 
 /// Calls `f` on the filters of an owner that are wanted, each behind its table, as in Linux.
+/// Packets have their turn between tables.
 pub(crate) fn each_filter(
-    devices: &dyn Devices,
+    devices: &mut dyn Devices,
     owner: Owner,
     wanted: Wanted,
     counts: bool,
     f: &mut dyn FnMut(u32, Shown),
 ) {
-    let filters = devices.filters();
-    let Some(block) = filters.block(owner.block) else { return };
-    let look = look(devices, counts);
-    for chain in in_order(filters, Some(owner.block)) {
-        for table in chain.tables.iter().filter(|table| wanted.has(chain, table)) {
-            f(chain.index, filter(owner, chain.index, table, 0, None, &look));
-            block.visit(table, &mut |handle, rule, goal, hits| {
-                let found = (&rule, goal, hits);
-                f(chain.index, filter(owner, chain.index, table, handle, Some(found), &look));
-            });
+    let mut each = |devices: &dyn Devices, block: &Block, chain: &Chain, table: &Table| {
+        if !wanted.has(chain, table) {
+            return;
         }
-    }
+        let look = look(devices, counts);
+        f(chain.index, filter(owner, chain.index, table, 0, None, &look));
+        block.visit(table, &mut |handle, rule, goal, hits| {
+            let found = (&rule, goal, hits);
+            f(chain.index, filter(owner, chain.index, table, handle, Some(found), &look));
+        });
+    };
+    devices.each_table(owner.block, &mut each);
 }
 
 fn filter(
@@ -154,17 +155,18 @@ pub(crate) fn find(devices: &dyn Devices, owner: Owner, head: TcHead, wanted: Wa
     shown.map(|shown| Shown { head: TcHead { parent, ..shown.head }, ..shown })
 }
 
-/// Calls `f` on the chains of an owner.
+/// Calls `f` on the chains of an owner. Packets have their turn between some of them.
 pub(crate) fn each_chain(
-    devices: &dyn Devices,
+    devices: &mut dyn Devices,
     owner: Owner,
     only: Option<u32>,
     f: &mut dyn FnMut(u32, Shown),
 ) {
-    for chain in in_order(devices.filters(), Some(owner.block)) {
-        if only.is_some_and(|only| only != chain.index) {
-            continue;
-        }
+    let all = in_order(devices.filters(), Some(owner.block)).into_iter().map(|chain| chain.index);
+    let all: Vec<u32> = all.filter(|index| only.is_none_or(|only| only == *index)).collect();
+    devices.in_steps(all, &mut |devices, index| {
+        let block = devices.filters().block(owner.block);
+        let Some(chain) = block.and_then(|block| block.chain(index)) else { return };
         let mut is = Writer::default();
         is.u32(CHAIN, chain.index);
         if let Some(template) = &chain.template {
@@ -173,7 +175,7 @@ pub(crate) fn each_chain(
         }
         let head = TcHead { link: owner.link, handle: 0, parent: owner.qdisc, info: 0 };
         f(chain.index, Shown { kind: kind::NEW_CHAIN, head, is: is.finish(), counts: Vec::new() });
-    }
+    });
 }
 
 /// Returns the owners of all filters of a link, its hooks included; blocks that links share are
@@ -232,14 +234,14 @@ pub(crate) fn of_single(devices: &dyn Devices, ids: &[ActionId], header: Header)
     of_actions(ids, &look(devices, true), false, header)
 }
 
-/// Returns the messages of all actions of a kind.
-pub(crate) fn actions_listed(devices: &dyn Devices, name: &str, part: Header) -> Vec<Vec<u8>> {
-    let look = look(devices, true);
+/// Returns the messages of all actions of a kind. Packets have their turn between some actions.
+pub(crate) fn actions_listed(devices: &mut dyn Devices, name: &str, part: Header) -> Vec<Vec<u8>> {
+    let ids: Vec<ActionId> = devices.filters().actions.of_kind(name).map(|(id, _)| id).collect();
     let mut all: Vec<Vec<ActionId>> = Vec::new();
     let mut size = 0;
-    for (id, _) in look.actions.of_kind(name) {
+    devices.in_steps(ids, &mut |devices, id| {
         let mut w = Writer::default();
-        actions::write_list(&[id], &look, true, &mut w);
+        actions::write_list(&[id], &look(devices, true), true, &mut w);
         let len = w.finish().len();
         size += len;
         match all.last_mut() {
@@ -249,21 +251,34 @@ pub(crate) fn actions_listed(devices: &dyn Devices, name: &str, part: Header) ->
                 size = len;
             }
         }
-    }
+    });
     let header = Header { kind: kind::NEW_ACTION, ..part };
-    all.iter().map(|ids| of_actions(ids, &look, true, header)).collect()
+    let mut messages = Vec::with_capacity(all.len());
+    for ids in all {
+        devices.pause();
+        messages.push(of_actions(&ids, &look(devices, true), true, header));
+    }
+    messages
 }
 
-/// Calls `f` on each action that a command of its own has made: kind, index, and the attributes.
-pub(crate) fn each_action(devices: &dyn Devices, f: &mut dyn FnMut((&'static str, u32), Vec<u8>, ActionId)) {
-    let look = look(devices, false);
-    for kind in KINDS {
-        for (id, entry) in look.actions.of_kind(kind).filter(|(_, entry)| entry.refs > entry.binds) {
-            let mut w = Writer::default();
-            w.nest(LIST, |w| actions::write_list(&[id], &look, false, w));
-            f((kind, entry.index), w.finish(), id);
-        }
-    }
+/// An action by its kind and its index.
+pub(crate) type Known = (&'static str, u32);
+
+/// Calls `f` on each action that a command of its own has made, with its attributes. Packets have
+/// their turn between some actions.
+pub(crate) fn each_action(
+    devices: &mut dyn Devices,
+    f: &mut dyn FnMut(&dyn Devices, Known, Vec<u8>, ActionId),
+) {
+    let actions = &devices.filters().actions;
+    let all = KINDS.iter().flat_map(|kind| actions.of_kind(kind).map(move |(id, entry)| (*kind, id, entry)));
+    let own = all.filter(|(_, _, entry)| entry.refs > entry.binds);
+    let own: Vec<(Known, ActionId)> = own.map(|(kind, id, entry)| ((kind, entry.index), id)).collect();
+    devices.in_steps(own, &mut |devices, (name, id)| {
+        let mut w = Writer::default();
+        w.nest(LIST, |w| actions::write_list(&[id], &look(devices, false), false, w));
+        f(devices, name, w.finish(), id);
+    });
 }
 
 /// An action that a request names: its kind, and its index.

@@ -11,7 +11,7 @@ use txweir_core::text::params::{Params, apply};
 use txweir_core::text::value::{Words, exact_of};
 use txweir_core::{Env, Tally};
 use txweir_tc::show::{self, Seen, What};
-use txweir_tc::tool::{Device, Hook};
+use txweir_tc::tool::{Devices, Hook};
 
 use crate::counters::{self, Usual, of_class, of_flow, of_qdisc};
 use crate::given::Given;
@@ -51,18 +51,20 @@ impl Shown {
 }
 
 /// Calls `f` on the qdiscs of a device, hooks included, which have these blocks; with `invisible`
-/// also on default ones.
+/// also on default ones. Packets have their turn meanwhile.
 pub(crate) fn each_qdisc(
-    device: &dyn Device,
+    devices: &mut dyn Devices,
+    name: &str,
     link: u32,
     blocks: [Option<u32>; 2],
     invisible: bool,
     f: &mut dyn FnMut(Shown),
 ) {
+    let Some(device) = devices.device(name) else { return };
     let refs = device.queues().saturating_add(1);
-    show::each_qdisc(device.tree(), invisible, &mut |place, node, books| {
-        f(qdisc(place, node, books, link, refs))
-    });
+    let make = |place: Place, node: &Node, books: &Books| qdisc(place, node, books, link, refs);
+    devices.each_qdisc(name, invisible, &make, f);
+    let Some(device) = devices.device(name) else { return };
     if let Some(hook) = device.hook() {
         f(of_hook(hook, device.hook_counts(), link, blocks));
     }
@@ -119,9 +121,16 @@ fn of_hook(hook: Hook, HookCounts { seen, drops }: HookCounts, link: u32, blocks
     Shown { kind: kind::NEW_QDISC, head, is: is.finish(), counts: counts.finish() }
 }
 
-/// Calls `f` on the classes of a device; flows too, if they are asked for.
-pub(crate) fn each_class(device: &dyn Device, link: u32, flows: bool, f: &mut dyn FnMut(Shown)) {
-    show::each_class(&device.tree(), flows, &mut |seen| f(class(seen, link)));
+/// Calls `f` on the classes of a device; flows too, if they are asked for. Packets have their turn
+/// meanwhile.
+pub(crate) fn each_class(
+    devices: &mut dyn Devices,
+    name: &str,
+    link: u32,
+    flows: bool,
+    f: &mut dyn FnMut(Shown),
+) {
+    devices.each_class(name, flows, &|seen: &Seen<'_>| class(seen, link), f);
 }
 
 fn class(seen: &Seen<'_>, link: u32) -> Shown {

@@ -17,6 +17,9 @@ use crate::{command, links, reply};
 const DUMP_INVISIBLE: u16 = 10;
 /// The lowest type of a message that is a request.
 const REQUESTS: u16 = 16;
+/// Most bytes of replies to a packet with which a further request for objects in it is performed.
+/// Linux refuses a listing while another one of the same client waits to be read.
+const REPLIES_MAX: usize = 1 << 20;
 
 /// The answer to a packet.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -36,15 +39,33 @@ pub struct Change {
     pub is_done: bool,
 }
 
-/// Performs the requests of a packet in order, each whole or not at all.
+/// Performs the requests of a packet in order, each whole or not at all. Packets of links have
+/// their turn meanwhile ([`Devices::pause`]). A request for objects is refused once the replies to
+/// those before it have more than 1 MiB.
 pub fn answer(packet: &[u8], client: &mut Client, devices: &mut dyn Devices) -> Answer {
-    each_request(packet, client, &mut |request, client, answer| match changes(request.header.kind) {
-        true => {
+    answer_within(packet, client, devices, REPLIES_MAX)
+}
+
+/// Does the same, with another bound for the bytes of replies.
+fn answer_within(packet: &[u8], client: &mut Client, devices: &mut dyn Devices, most: usize) -> Answer {
+    let (mut counted, mut bytes) = (0, 0);
+    each_request(packet, client, &mut |request, client, answer| {
+        devices.pause();
+        bytes += answer.packets.iter().skip(counted).map(Vec::len).sum::<usize>();
+        counted = answer.packets.len();
+        if changes(request.header.kind) {
             let (words, done) = change(request.header, request.body, devices);
             answer.changes.push(Change { words, is_done: done.is_ok() });
-            done
+            return done;
         }
-        false => perform(request, client, devices, &mut answer.packets),
+        if bytes > most {
+            let text = format!(
+                "expected at most {most} bytes of replies to the requests before this one in its packet, \
+                 given {bytes}: send it in a packet of its own"
+            );
+            return Err(Refusal { errno: errno::BUSY, text });
+        }
+        perform(request, client, devices, &mut answer.packets)
     })
 }
 
@@ -159,7 +180,9 @@ fn list(kind: u16, body: &[u8], part: Header, devices: &mut dyn Devices) -> Resu
                 Some(name) => vec![name],
                 None => devices.names(),
             };
-            Ok(names.iter().filter_map(|name| link(name, part, devices)).collect())
+            let mut all = Vec::with_capacity(names.len());
+            devices.in_steps(names, &mut |devices, name| all.extend(link(&name, part, devices)));
+            Ok(all)
         }
         kind::GET_QDISC | kind::GET_CLASS => {
             let mut all = Vec::new();
@@ -249,10 +272,9 @@ fn each(kind: u16, body: &[u8], devices: &mut dyn Devices, f: &mut dyn FnMut(Sho
     for name in names {
         let Some(index) = links::index(devices, &name) else { continue };
         let blocks = classify::numbers(devices, &name);
-        let Some(device) = devices.device(&name) else { continue };
         match kind {
-            kind::GET_QDISC => each_qdisc(device, index, blocks, invisible, f),
-            _ => each_class(device, index, true, &mut |shown| {
+            kind::GET_QDISC => each_qdisc(devices, &name, index, blocks, invisible, f),
+            _ => each_class(devices, &name, index, true, &mut |shown| {
                 if head.parent == 0 || head.parent >> 16 == shown.head.handle >> 16 {
                     f(shown);
                 }
@@ -397,5 +419,136 @@ fn number(diagnostic: &Diagnostic) -> i32 {
         code::UNKNOWN_KIND => errno::NOENT,
         code::UNSUPPORTED | code::NOT_IN_ENGINE | code::UNKNOWN_OBJECT => errno::OPNOTSUPP,
         _ => errno::INVAL,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use txweir_core::Instant;
+    use txweir_core::classify::action::State;
+    use txweir_core::classify::filter::Filters;
+    use txweir_core::classify::packet::PortId;
+    use txweir_tc::memory::Memory;
+    use txweir_tc::tool::{Device, Request, run};
+
+    use super::*;
+    use crate::Watch;
+    use crate::message::message;
+
+    /// Devices that count the turns for packets.
+    struct Turns(Memory, usize);
+
+    impl Turns {
+        /// Returns a device `lan` that was given these lines.
+        fn new(lines: &[String]) -> Self {
+            let mut memory = Memory::new(&["lan"]);
+            for line in lines {
+                let args = line.split(' ').map(String::from).collect();
+                let done = run(&Request { args, ..Request::default() }, &mut memory);
+                assert_eq!(done.status, 0, "{line}: {}", done.stderr);
+            }
+            Self(memory, 0)
+        }
+
+        /// Returns the number of turns while `f` runs.
+        fn turns(&mut self, f: impl FnOnce(&mut Self)) -> usize {
+            self.1 = 0;
+            f(self);
+            self.1
+        }
+    }
+
+    impl Devices for Turns {
+        fn names(&self) -> Vec<String> {
+            self.0.names()
+        }
+        fn device(&mut self, name: &str) -> Option<&mut dyn Device> {
+            self.0.device(name)
+        }
+        fn filters(&self) -> &Filters {
+            self.0.filters()
+        }
+        fn filters_mut(&mut self) -> &mut Filters {
+            self.0.filters_mut()
+        }
+        fn state(&self) -> &State {
+            self.0.state()
+        }
+        fn port(&mut self, name: &str) -> Option<PortId> {
+            self.0.port(name)
+        }
+        fn now(&self) -> Instant {
+            self.0.now()
+        }
+        fn pause(&mut self) {
+            self.1 += 1;
+        }
+    }
+
+    fn dump(kind: u16) -> Vec<u8> {
+        let header = Header { kind, flags: 1 | flag::DUMP, seq: 1, port: 0 };
+        message(header, |w| TcHead { link: 2, ..TcHead::default() }.write(w))
+    }
+
+    /// Returns the numbers of the messages of an answer of each type, and of error numbers.
+    fn kinds(answer: &Answer) -> Vec<u16> {
+        answer.packets.iter().flat_map(|packet| messages(packet).map(|m| m.header.kind)).collect()
+    }
+
+    /// A listing of many classes, filters, chains or actions is made in steps, and so is the look
+    /// for notifications.
+    #[test]
+    fn packets_have_turns_within_a_listing() {
+        let mut lines = vec!["qdisc add dev lan root handle 1: htb".to_owned()];
+        for n in 1..=160 {
+            lines.push(format!("class add dev lan parent 1: classid 1:{n:x} htb rate 1mbit"));
+            lines.push(format!("qdisc add dev lan parent 1:{n:x} handle {:x}: pfifo", n + 16));
+            let place = format!("filter add dev lan parent 1: protocol ip chain {n} prio {n}");
+            lines.push(format!("{place} matchall classid 1:{n:x}"));
+            lines.push(format!("actions add action gact pass index {n}"));
+        }
+        let mut world = Turns::new(&lines);
+        for (kind, count) in
+            [(kind::GET_QDISC, 161), (kind::GET_CLASS, 160), (kind::GET_FILTER, 320), (kind::GET_CHAIN, 160)]
+        {
+            let turns = world.turns(|world| {
+                let answer = answer(&dump(kind), &mut Client::default(), world);
+                let kinds = kinds(&answer);
+                assert_eq!((kinds.len(), kinds.last()), (count + 1, Some(&kind::DONE)), "{kind}");
+            });
+            assert!(turns >= 10, "{kind}: {turns}");
+        }
+        let mut watch = Watch::default();
+        let first = world.turns(|world| assert_eq!(watch.look(world).len(), 161 + 160 + 160 + 160 + 160));
+        assert!(first >= 50, "{first}");
+        let again = world.turns(|world| assert_eq!(watch.look(world), Vec::<Vec<u8>>::new()));
+        assert!(again >= 50, "{again}");
+    }
+
+    /// The replies to one packet have a bound: a listing is refused behind too many, and changes
+    /// are done.
+    #[test]
+    fn listings_behind_too_many_replies_are_refused() {
+        let mut world = Turns::new(&["qdisc add dev lan root handle 1: prio".to_owned()]);
+        let header = Header { kind: kind::DEL_QDISC, flags: 1 | flag::ACK, seq: 2, port: 0 };
+        let root = TcHead { link: 2, parent: u32::MAX, ..TcHead::default() };
+        let change = message(header, |w| root.write(w));
+        let one = answer(&dump(kind::GET_CLASS), &mut Client::default(), &mut world);
+        let most: usize = one.packets.iter().map(Vec::len).sum();
+        let packet = [dump(kind::GET_CLASS), dump(kind::GET_CLASS), dump(kind::GET_CLASS), change].concat();
+        let listed = [kind::NEW_CLASS, kind::NEW_CLASS, kind::NEW_CLASS, kind::DONE];
+        let mut client = Client::default();
+        client.take(Told::ExtAck(true));
+        let all = answer_within(&packet, &mut client, &mut world, most);
+        // The second one is behind as many bytes as there may be.
+        assert_eq!(kinds(&all), [&listed[..], &listed, &[kind::ERROR, kind::ERROR]].concat());
+        let error = |at: usize| {
+            let ack = messages(&all.packets[at]).next().expect("an acknowledgement");
+            (i32::from_ne_bytes(ack.body[..4].try_into().expect("four bytes")), ack.whole.to_vec())
+        };
+        let (refused, said) = error(2);
+        let text = format!("expected at most {most} bytes of replies");
+        assert!(refused == -errno::BUSY && said.windows(text.len()).any(|part| part == text.as_bytes()));
+        assert_eq!((error(3).0, all.changes.len()), (0, 1));
     }
 }

@@ -12,8 +12,8 @@ use crate::object::{Shown, each_class, each_qdisc};
 /// The place of an object in the listings: link, kind of message, parent, chain, priority and
 /// protocol of a filter, handle.
 type Key = (u32, u16, u32, u32, u32, u32);
-/// The attributes of the actions that commands of their own have made, by kind and index.
-type Actions = BTreeMap<(&'static str, u32), Vec<u8>>;
+/// The attributes of the actions that commands of their own have made.
+type Actions = BTreeMap<classify::Known, Vec<u8>>;
 
 /// The qdiscs, classes, filters, chains and actions at the last look, without their counters.
 #[derive(Clone, Debug, Default)]
@@ -24,14 +24,14 @@ pub struct Watch {
 
 impl Watch {
     /// Looks at all links, and returns a message for each object that is new, gone or different,
-    /// those that are gone first; for the port 0, as notifications are.
+    /// those that are gone first; for the port 0, as notifications are. Packets have their turn
+    /// meanwhile ([`Devices::pause`]).
     pub fn look(&mut self, devices: &mut dyn Devices) -> Vec<Vec<u8>> {
         let mut now = BTreeMap::new();
         let mut fresh = Vec::new();
         for name in devices.names() {
             let Some(link) = links::index(devices, &name) else { continue };
             let blocks = classify::numbers(devices, &name);
-            let Some(device) = devices.device(&name) else { continue };
             let mut take = |shown: Shown| {
                 let key = (link, shown.kind, shown.head.parent, 0, 0, shown.head.handle);
                 // The number beside a class is its leaf; that of a qdisc counts references.
@@ -40,8 +40,8 @@ impl Watch {
                 }
                 now.insert(key, (shown.head, shown.is));
             };
-            each_qdisc(device, link, blocks, false, &mut take);
-            each_class(device, link, false, &mut take);
+            each_qdisc(devices, &name, link, blocks, false, &mut take);
+            each_class(devices, &name, link, false, &mut take);
         }
         for owner in owners(devices) {
             self.look_at(devices, owner, &mut now, &mut fresh);
@@ -60,7 +60,7 @@ impl Watch {
     /// Looks at the chains and filters of an owner.
     fn look_at(
         &self,
-        devices: &dyn Devices,
+        devices: &mut dyn Devices,
         owner: Owner,
         now: &mut BTreeMap<Key, (TcHead, Vec<u8>)>,
         fresh: &mut Vec<Vec<u8>>,
@@ -95,9 +95,9 @@ impl Watch {
         }
     }
 
-    fn look_at_actions(&self, devices: &dyn Devices, fresh: &mut Vec<Vec<u8>>) -> Actions {
+    fn look_at_actions(&self, devices: &mut dyn Devices, fresh: &mut Vec<Vec<u8>>) -> Actions {
         let mut now = Actions::new();
-        classify::each_action(devices, &mut |name, list, id| {
+        classify::each_action(devices, &mut |devices, name, list, id| {
             if self.actions.get(&name) != Some(&list) {
                 let header = Header { kind: kind::NEW_ACTION, ..Header::default() };
                 fresh.push(classify::of_single(devices, &[id], header));

@@ -51,7 +51,7 @@ use measured::Usual;
 use queues::Below;
 
 pub(crate) use class::class_option_texts;
-pub(crate) use class::{Classes, classes};
+pub(crate) use class::{Classes, one as one_class};
 pub use class::{Seen, What, each as each_class};
 #[cfg(test)]
 pub(crate) use made::COPIES;
@@ -157,6 +157,17 @@ pub fn qdiscs<'a>(trees: impl Into<Trees<'a>>, form: &Form, wanted: Wanted<'_>) 
         // Writing into a String cannot fail.
         let _ = write_text(&mut out, place, node, &below, form);
     });
+    out
+}
+
+/// Returns a listed qdisc whose counters are its own, as text or as an object.
+pub(crate) fn one_qdisc(place: Place, node: &Node, form: &Form, as_json: bool) -> String {
+    if as_json {
+        return object(place, node, &[], form);
+    }
+    let mut out = String::new();
+    // Writing into a String cannot fail.
+    let _ = write_text(&mut out, place, node, &[], form);
     out
 }
 

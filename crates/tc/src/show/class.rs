@@ -123,35 +123,29 @@ pub fn each(trees: &Trees<'_>, flows: bool, f: &mut dyn FnMut(&Seen<'_>)) {
     });
 }
 
-/// Returns the classes of a device, each as text and as a JSON object.
-pub(crate) fn classes(trees: &Trees<'_>, form: &Form, asked: &Classes) -> (String, Vec<String>) {
+/// Returns a class as text or as a JSON object; `None` if it is not asked for.
+pub(crate) fn one(seen: &Seen<'_>, form: &Form, asked: &Classes, as_json: bool) -> Option<String> {
+    let Seen { owner, id, what } = seen;
+    if !asked.wants(*id) {
+        return None;
+    }
+    if as_json {
+        return Some(match what {
+            What::OfQueues(of) => queues::class_object(owner, *id, of, form),
+            What::Made(classes, class) => user_object(owner, *classes, class, form),
+            What::Band(class) => object(owner, class, form),
+            What::Flow(flow) => flow_object(owner, *id, flow, form),
+        });
+    }
     let mut text = String::new();
-    let mut objects = Vec::new();
-    each(trees, true, &mut |seen| {
-        let Seen { owner, id, what } = seen;
-        if !asked.wants(*id) {
-            return;
-        }
-        // Writing into a String cannot fail.
-        let (_, object) = match what {
-            What::OfQueues(of) => (
-                queues::write_class(&mut text, owner, *id, of, form, asked),
-                queues::class_object(owner, *id, of, form),
-            ),
-            What::Made(classes, class) => (
-                write_user_class(&mut text, owner, *classes, class, form, asked),
-                user_object(owner, *classes, class, form),
-            ),
-            What::Band(class) => {
-                (write_class(&mut text, owner, class, form, asked), object(owner, class, form))
-            }
-            What::Flow(flow) => {
-                (write_flow(&mut text, owner, *id, flow, form, asked), flow_object(owner, *id, flow, form))
-            }
-        };
-        objects.push(object);
-    });
-    (text, objects)
+    // Writing into a String cannot fail.
+    let _ = match what {
+        What::OfQueues(of) => queues::write_class(&mut text, owner, *id, of, form, asked),
+        What::Made(classes, class) => write_user_class(&mut text, owner, *classes, class, form, asked),
+        What::Band(class) => write_class(&mut text, owner, class, form, asked),
+        What::Flow(flow) => write_flow(&mut text, owner, *id, flow, form, asked),
+    };
+    Some(text)
 }
 
 fn write_class(

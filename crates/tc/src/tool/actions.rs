@@ -7,9 +7,9 @@ use std::sync::Arc;
 use txweir_core::classify::action::{Action, ActionId, Control, KINDS, Wanted};
 use txweir_core::{ConfigError, Instant};
 
-use super::list::Print;
+use super::list::{Print, ways};
 use super::session::Session;
-use crate::action::{self, In, Ways, is_control, number};
+use crate::action::{self, In, is_control, number};
 use crate::ast::{ActionsCommand, Verb};
 use crate::diagnostic::{Diagnostic, code};
 use crate::failure::Failure;
@@ -188,8 +188,7 @@ fn get(session: &mut Session<'_>, source: &Arc<Source>, cmd: &ActionsCommand) ->
     for (kind, index, at) in named(source, cmd)? {
         ids.push(found(session, source, kind, index, at)?);
     }
-    let printed = print(&session.ways(), &ids, 0, In::Get);
-    session.print(printed);
+    print(session, &ids, 0, In::Get);
     Ok(())
 }
 
@@ -225,27 +224,27 @@ pub(super) fn list(session: &mut Session<'_>, cmd: &ActionsCommand) {
     let actions = &session.devices.filters().actions;
     let ids: Vec<ActionId> =
         kind.map(|kind| actions.of_kind(kind).map(|(id, _)| id).collect()).unwrap_or_default();
-    let printed = match ids.is_empty() {
-        true => Print::default(),
-        false => print(&session.ways(), &ids, ids.len(), In::List),
-    };
-    session.print(printed);
+    match ids.is_empty() {
+        true => session.print(Print::new(session.flags)),
+        false => print(session, &ids, ids.len(), In::List),
+    }
 }
 
 /// Prints actions below a line with their number, as in tc; without that line if they were asked
 /// for one by one.
-fn print(ways: &Ways<'_>, ids: &[ActionId], total: usize, place: In) -> Print {
-    let mut printed = Print::default();
+fn print(session: &mut Session<'_>, ids: &[ActionId], total: usize, place: In) {
+    let (flags, class_names) = (session.flags, session.class_names);
+    let mut printed = Print::new(flags);
     let mut out = Out::new();
     out.uint("total acts", total as u64, &format!("total acts {total}\n"));
     printed.push(out.finish());
     let mut out = Out::new();
     out.open_list("actions");
     let first = if place == In::Get { 1u32 } else { 0 };
-    for (order, id) in (first..).zip(ids) {
-        action::show(*id, order, ways, place, &mut out);
-    }
+    session.devices.in_steps((first..).zip(ids), &mut |devices, (order, id)| {
+        action::show(*id, order, &ways(devices, flags, class_names), place, &mut out);
+    });
     out.close_list();
     printed.push(out.finish());
-    printed
+    session.print(printed);
 }

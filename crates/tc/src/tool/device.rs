@@ -1,5 +1,7 @@
 //! The interface between the tool and devices.
 
+mod steps;
+
 use std::collections::BTreeMap;
 use std::fmt::{self, Debug};
 use std::sync::Arc;
@@ -61,7 +63,8 @@ pub struct LinkLine {
     /// The changes, each in one line (`+ link a0 type veth peer b0`); empty if everything is
     /// already as the line says.
     pub changes: Vec<String>,
-    /// In a dry run the device that the line would make, for the lines after it.
+    /// In a dry run the device that the line would make, or change, as it would be then, for the
+    /// lines after it. Of one that would be changed only the name and the surroundings count.
     pub would_be: Option<Box<dyn Device>>,
 }
 
@@ -105,6 +108,9 @@ impl Ports {
 
 /// The loopback device of a machine: actions may name it, and it takes no packets here.
 pub const LOOPBACK: &str = "lo";
+
+/// Objects that a step of a request looks at before packets have their turn.
+pub(super) const OBJECTS: usize = 16;
 
 /// A line of a batch on its way to a device.
 #[derive(Clone, Copy, Debug)]

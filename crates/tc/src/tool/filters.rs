@@ -6,16 +6,16 @@ use std::sync::Arc;
 
 use txweir_core::classify::action::{Actions, Entry, Kind, Wanted};
 use txweir_core::classify::filter::{
-    ANY_PROTOCOL, BlockId, Existence, Filters, Goal, Named, Table, Template,
+    ANY_PROTOCOL, Block, BlockId, Chain, Existence, Filters, Goal, Named, Table, Template,
 };
 use txweir_core::classify::packet::PortId;
 use txweir_core::{ConfigError, ErrorKind, Handle};
 
-use super::Hook;
 use super::filter_line::{Found, Line};
-use super::list::Print;
+use super::list::{Print, ways};
 use super::places::place;
 use super::session::Session;
+use super::{Devices, Hook};
 use crate::action::Ways;
 use crate::ast::{ChainCommand, FilterCommand, Verb};
 use crate::command;
@@ -199,13 +199,13 @@ fn get(
     let of = at.dev.as_ref().map(|_| Of::Place(at.said));
     let head = Head { of, chain: Some(named.chain), protocol: true, prio: true };
     let ways = session.ways();
-    let mut printed = Print::default();
+    let mut printed = Print::new(session.flags);
     block.find(table, named.handle.unwrap_or(0), &mut |rule, goal, hits| {
         let shown =
             Shown { handle: named.handle.unwrap_or(0), rule: &rule, goal, protocol: table.protocol, hits };
         printed.push(one(&head, table, Some(&shown), &ways));
     });
-    if printed.objects.is_empty() {
+    if printed.is_empty() {
         let err = line.error(code::NOT_FOUND, &handle.span, "there is no filter of this handle");
         return Err(Failure::refused(err.linux(kernel::NO_FILTER)));
     }
@@ -280,8 +280,7 @@ pub(super) fn run_chain(
             }
             // A chain is always named by its qdisc.
             let of = at.dev.as_ref().map(|_| Of::Place(at.at.qdisc()));
-            let printed = chains(session.devices.filters(), at.block, of, Some(chain), true);
-            session.print(printed);
+            chains(session, at.block, of, Some(chain), true);
             Ok(())
         }
         _ => {
@@ -380,7 +379,7 @@ pub(super) fn list(session: &mut Session<'_>, cmd: &FilterCommand, dev: &str) {
         let (at, said) = place(device, asked).ok()?;
         Some((device.tree().block(at), said))
     }) else {
-        return session.print(Print::default());
+        return session.print(Print::new(session.flags));
     };
     let of = Of::place(session.devices.filters(), block, said).unless(asked.is_some());
     print(session, cmd, block, of);
@@ -394,35 +393,34 @@ pub(super) fn list_block(session: &mut Session<'_>, cmd: &FilterCommand, block: 
 fn print(session: &mut Session<'_>, cmd: &FilterCommand, block: Option<BlockId>, of: Option<Of>) {
     let wanted = cmd.protocol.as_ref().and_then(|word| protocol::number(&word.text));
     let prio = cmd.prio.as_ref().map(|p| p.value).filter(|p| *p != 0);
+    let only = cmd.chain.as_ref().map(|c| c.value);
     let head = Head { of, chain: None, protocol: wanted.is_none(), prio: prio.is_none() };
-    let ways = session.ways();
-    let mut printed = Print::default();
-    let filters = session.devices.filters();
-    let found = block.and_then(|block| filters.block(block));
-    for chain in in_order(filters, block) {
-        if cmd.chain.as_ref().is_some_and(|c| c.value != chain.index) {
-            continue;
+    let (flags, class_names) = (session.flags, session.class_names);
+    let mut printed = Print::new(flags);
+    let mut print_table = |devices: &dyn Devices, block: &Block, chain: &Chain, table: &Table| {
+        if only.is_some_and(|only| only != chain.index)
+            || prio.is_some_and(|p| p != u32::from(table.prio))
+            || wanted.is_some_and(|w| w != table.protocol)
+        {
+            return;
         }
-        let head = Head { chain: cmd.chain.is_none().then_some(chain.index), ..head };
-        for table in &chain.tables {
-            if prio.is_some_and(|p| p != u32::from(table.prio)) || wanted.is_some_and(|w| w != table.protocol)
-            {
-                continue;
-            }
-            printed.push(one(&head, table, None, &ways));
-            let Some(found) = found else { continue };
-            found.visit(table, &mut |handle, rule, goal, hits| {
-                let shown = Shown { handle, rule: &rule, goal, protocol: table.protocol, hits };
-                printed.push(one(&head, table, Some(&shown), &ways));
-            });
-        }
+        let ways = ways(devices, flags, class_names);
+        let head = Head { chain: only.is_none().then_some(chain.index), ..head };
+        printed.push(one(&head, table, None, &ways));
+        block.visit(table, &mut |handle, rule, goal, hits| {
+            let shown = Shown { handle, rule: &rule, goal, protocol: table.protocol, hits };
+            printed.push(one(&head, table, Some(&shown), &ways));
+        });
+    };
+    if let Some(block) = block {
+        session.devices.each_table(block, &mut print_table);
     }
     session.print(printed);
 }
 
 /// Returns the chains of a block in the order in which they were made, which is that of listings.
 #[must_use]
-pub fn in_order(filters: &Filters, block: Option<BlockId>) -> Vec<&txweir_core::classify::filter::Chain> {
+pub fn in_order(filters: &Filters, block: Option<BlockId>) -> Vec<&Chain> {
     let block = block.and_then(|block| filters.block(block));
     let mut chains: Vec<_> = block.map(|b| b.chains().collect()).unwrap_or_default();
     chains.sort_by_key(|chain| chain.made);
@@ -432,34 +430,31 @@ pub fn in_order(filters: &Filters, block: Option<BlockId>) -> Vec<&txweir_core::
 /// Prints the chains that a line asks for.
 pub(super) fn list_chains(session: &mut Session<'_>, cmd: &ChainCommand, dev: &str) {
     let Some(device) = session.devices.device(dev) else { return };
-    let printed = match place(device, cmd.place.as_ref().map(|p| p.value)) {
-        Err(_) => Print::default(),
+    match place(device, cmd.place.as_ref().map(|p| p.value)) {
+        Err(_) => session.print(Print::new(session.flags)),
         Ok((at, said)) => {
             let block = device.tree().block(at);
-            let filters = session.devices.filters();
             let asked = cmd.place.is_some() && said == at.qdisc();
-            let of = Of::place(filters, block, at.qdisc()).unless(asked);
-            chains(filters, block, of, cmd.chain.as_ref().map(|c| c.value), false)
+            let of = Of::place(session.devices.filters(), block, at.qdisc()).unless(asked);
+            chains(session, block, of, cmd.chain.as_ref().map(|c| c.value), false);
         }
-    };
-    session.print(printed);
+    }
 }
 
 /// Prints the chains of a shared block that a line asks for.
 pub(super) fn list_chains_block(session: &mut Session<'_>, cmd: &ChainCommand, block: BlockId) {
-    let only = cmd.chain.as_ref().map(|c| c.value);
-    let printed = chains(session.devices.filters(), Some(block), None, only, false);
-    session.print(printed);
+    chains(session, Some(block), None, cmd.chain.as_ref().map(|c| c.value), false);
 }
 
 /// Prints chains: all, or the one asked for, whose number is then left out unless the line is
 /// `get`.
-fn chains(filters: &Filters, block: Option<BlockId>, of: Option<Of>, only: Option<u32>, got: bool) -> Print {
-    let mut printed = Print::default();
-    for chain in in_order(filters, block) {
-        if only.is_some_and(|only| only != chain.index) {
-            continue;
-        }
+fn chains(session: &mut Session<'_>, block: Option<BlockId>, of: Option<Of>, only: Option<u32>, got: bool) {
+    let mut printed = Print::new(session.flags);
+    let all = in_order(session.devices.filters(), block).into_iter().map(|chain| chain.index);
+    let all: Vec<u32> = all.filter(|index| only.is_none_or(|only| only == *index)).collect();
+    session.devices.in_steps(all, &mut |devices, index| {
+        let filters = devices.filters();
+        let Some(chain) = block.and_then(|block| filters.block(block)?.chain(index)) else { return };
         let mut out = Out::new();
         out.text("chain ");
         match of {
@@ -481,6 +476,6 @@ fn chains(filters: &Filters, block: Option<BlockId>, of: Option<Of>, only: Optio
         }
         out.text("\n");
         printed.push(out.finish());
-    }
-    printed
+    });
+    session.print(printed);
 }

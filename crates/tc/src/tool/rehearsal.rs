@@ -18,7 +18,7 @@ use txweir_core::classify::packet::PortId;
 use txweir_core::path::qdiscs::{Planned, Revisions};
 use txweir_core::path::trees::Trees;
 use txweir_core::qdisc::Registry;
-use txweir_core::{Instant, Tree};
+use txweir_core::{ConfigError, Instant, Tree};
 
 use super::apply::shares;
 use super::save::{Made, filter_lines, own_actions, shared_lines};
@@ -101,6 +101,26 @@ impl<'a> Rehearsal<'a> {
             share(rates, self.real, &mut shadow);
         }
         self.shadows.push(shadow);
+    }
+
+    /// Gives the copy of a device the surroundings that it has after a line about links.
+    ///
+    /// # Errors
+    /// The options of its root do not fit them.
+    fn fit(&mut self, device: &dyn Device) -> Result<(), ConfigError> {
+        let name = device.name();
+        // The copy is made if there is none yet.
+        if self.device(name).is_none() {
+            return Ok(());
+        }
+        let Some(shadow) = self.shadows.get_mut(name) else { return Ok(()) };
+        let orphans = shadow.fit(self.real, &device.env())?;
+        if let Some(rates) = &self.rates {
+            rates::join(rates, shadow);
+        }
+        let port = self.real.port(name).unwrap_or(PortId::NONE);
+        orphans.into_iter().for_each(|block| self.filters.delete_block(block, port));
+        Ok(())
     }
 
     /// Returns the output so far, with the plan after it. An atomic batch that has failed would
@@ -273,8 +293,11 @@ impl Devices for Rehearsal<'_> {
     }
     fn link(&mut self, words: &[String], _dry: bool) -> Result<LinkLine, String> {
         let mut line = self.real.link(words, true)?;
-        let new = line.would_be.take().filter(|device| !self.shadows.has(device.name()));
-        if let Some(shadow) = new.and_then(|device| Shadow::of_new(device.as_ref())) {
+        let Some(device) = line.would_be.take() else { return Ok(line) };
+        let name = device.name();
+        if self.has(name) {
+            self.fit(device.as_ref()).map_err(|err| format!("link {name}: {err}"))?;
+        } else if let Some(shadow) = Shadow::of_new(device.as_ref()) {
             self.adopt(shadow);
         }
         Ok(line)

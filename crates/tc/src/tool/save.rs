@@ -6,6 +6,7 @@ use txweir_core::classify::action::{ActionId, Actions, Control, KINDS};
 use txweir_core::classify::filter::{Block, BlockId, Bound, Chain, Filters, Rule, Table, U32};
 use txweir_core::{Handle, Tree};
 
+use super::device::OBJECTS;
 use super::hashes::{Around, Root};
 use super::{Devices, Hook, blocks};
 use crate::action;
@@ -51,9 +52,6 @@ pub fn save(devices: &mut dyn Devices) -> String {
     shared.push_str(&filters);
     out + &shared
 }
-
-/// Objects whose lines are made before packets have their turn.
-const OBJECTS: usize = 16;
 
 /// A line about filters, without the device and the place.
 pub(crate) struct Line {

@@ -1,12 +1,13 @@
 //! `Shadow`: the copy of one device.
 
+use txweir_core::classify::filter::BlockId;
 use txweir_core::path::qdiscs::Qdiscs;
 use txweir_core::path::select::{Selector, Sender};
 use txweir_core::path::tree::Grave;
 use txweir_core::path::trees::Trees;
 use txweir_core::qdisc::{mqprio, taprio};
 use txweir_core::sched::cx::Cx;
-use txweir_core::{Env, Handle, Meta, Tree};
+use txweir_core::{ConfigError, Env, Handle, Meta, Tree};
 
 use crate::plan::{self, Change};
 use crate::queued::{Queued, enqueue};
@@ -78,6 +79,53 @@ impl Shadow {
             waiting: Vec::new(),
             graves: Vec::new(),
         })
+    }
+
+    /// Gives the copy the surroundings that the device has after a line about links. As on the
+    /// device, a root that stands for the queues is made anew for another number of them, and each
+    /// queue that stays keeps its qdiscs. Returns the filters of places that are gone.
+    ///
+    /// # Errors
+    /// The options of the root do not fit the number of queues. Nothing has changed.
+    pub(super) fn fit(&mut self, real: &mut dyn Devices, new: &Env) -> Result<Vec<BlockId>, ConfigError> {
+        let before = *self.tree.env();
+        let Env { mtu, tx_queue_len, queues, link_rate, .. } = *new;
+        self.tree.set_env(Env { mtu, tx_queue_len, queues, link_rate, ..before });
+        let root = self.tree.root().handle();
+        let stands = Trees::from(&self.tree).is_met_first(Handle::new(root.major(), 1));
+        if queues == before.queues || !(root.is_none() || stands) {
+            self.queues = queues.into();
+            return Ok(Vec::new());
+        }
+        let mut cx = Cx::new(self.waiting.len().max(1), before.seed);
+        cx.now = self.cx.now;
+        // The root is the first object of a copy.
+        let made = Copying::of(&Trees::from(&self.tree)).step(&Trees::from(&self.tree), 1, &mut cx);
+        if let Err(err) = made {
+            self.tree.set_env(before);
+            return Err(err);
+        }
+        for queue in queues..before.queues {
+            // Only a qdisc that was added can be deleted, and only such a one is copied.
+            let _ = self.tree.edit(&mut self.cx).delete(Handle::new(root.major(), queue + 1));
+        }
+        let orphans = self.tree.edit(&mut self.cx).take_orphans();
+        let mut copying = Copying::of(&Trees::from(&self.tree));
+        while !copying.step(&Trees::from(&self.tree), COPIED, &mut cx)? {
+            real.pause();
+        }
+        let holds = !self.tree.root().is_empty();
+        let old = std::mem::replace(&mut self.tree, copying.end());
+        self.tree.replaced = Some(Vec::new());
+        self.cx = cx;
+        if holds {
+            let metas: Vec<Meta> = self.waiting.iter().map(|q| q.meta).collect();
+            enqueue(&mut self.tree, &mut self.cx, &metas);
+        } else {
+            self.graves.push(Grave::of(old));
+        }
+        self.queues = queues.into();
+        Ok(orphans)
     }
 
     /// Chooses the queues of packets anew if they wait below a root that stands for the queues of a
