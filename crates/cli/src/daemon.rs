@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
+use std::thread::{Builder, scope};
 
 use txweir::Instant;
 use txweir::core::Bytes;
@@ -10,7 +11,7 @@ use txweir::daemon::notify::{Manager, Told};
 use txweir::daemon::socket::{Gid, own_group};
 use txweir::daemon::state::{self, Keeper};
 use txweir::daemon::{Daemon, Entrance, Listener, RunError, RunOptions, Sandbox, Server, socket};
-use txweir::device::{Signal, Signals, clock};
+use txweir::device::{Signal, Signals, clock, cpu};
 use txweir::runtime::Level;
 use txweir::tc::printable::clean;
 
@@ -110,6 +111,7 @@ fn size(text: &str) -> Result<Bytes, String> {
 pub fn main(args: Args) -> Result<(), Failure> {
     let given = Sockets::take()?;
     let manager = Manager::of_environment().map_err(Failure::usage)?;
+    check_pins(&args.pin)?;
     // The configuration is read before signals are taken: until then they end the process at once,
     // also while it waits for a pipe.
     let config = args.config.as_deref().map(config).transpose()?;
@@ -187,6 +189,28 @@ pub fn main(args: Args) -> Result<(), Failure> {
     // A signal that is not taken here would have its default effect once they are given back.
     while let Ok(Some(_)) = signals.pending() {}
     served.map_err(Failure::failed)
+}
+
+/// Checks that workers can run on these processors. A thread of its own is bound to each in turn.
+fn check_pins(pins: &[u16]) -> Result<(), Failure> {
+    if pins.is_empty() {
+        return Ok(());
+    }
+    let bind = || pins.iter().find_map(|pin| cpu::pin(usize::from(*pin)).err().map(|error| (*pin, error)));
+    let tried = scope(|scope| {
+        let thread = Builder::new().spawn_scoped(scope, bind)?;
+        Ok::<_, std::io::Error>(thread.join().unwrap_or(None))
+    });
+    match tried {
+        Ok(None) => Ok(()),
+        Ok(Some((pin, error))) => {
+            let usable: Vec<String> = cpu::allowed().iter().map(usize::to_string).collect();
+            let usable = usable.join(", ");
+            let expected = format!("processors that this process may use ({usable})");
+            Err(Failure::usage(format!("--pin: expected {expected}, given {pin}: {error}")))
+        }
+        Err(error) => Err(Failure::failed(format!("--pin: cannot start a thread: {error}"))),
+    }
 }
 
 /// Returns the server with all that the options ask for.

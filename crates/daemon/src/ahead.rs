@@ -2,6 +2,8 @@
 //! cannot be opened leaves everything as it was. An interface that is missing is missing until the
 //! last change.
 
+use std::io;
+use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use txweir_device::{Endpoint, LinkIo, Netns, OpenCause, OpenError};
@@ -12,14 +14,21 @@ use crate::machine::Machine;
 #[derive(Debug)]
 pub struct Ahead(Mutex<Known>);
 
-/// A machine, the interfaces that were asked for, those that are open, and those that are missing,
-/// with the network namespace that is missing.
+/// The part of an interface that is missing.
+#[derive(Clone, Debug)]
+enum Gap {
+    Interface,
+    Namespace(Netns),
+    Address(IpAddr),
+}
+
+/// A machine, the interfaces that were asked for, those that are open, and those that are missing.
 #[derive(Debug)]
 struct Known {
     machine: Box<dyn Machine>,
     wanted: Vec<Endpoint>,
     open: Vec<(Endpoint, LinkIo)>,
-    missing: Vec<(Endpoint, Option<Netns>)>,
+    missing: Vec<(Endpoint, Gap)>,
 }
 
 impl Ahead {
@@ -65,16 +74,22 @@ impl Ahead {
 impl Known {
     /// Opens an interface that was not found to be missing before.
     fn open(&mut self, endpoint: &Endpoint) -> Result<LinkIo, OpenError> {
-        if let Some((_, netns)) = self.missing.iter().find(|(missing, _)| missing == endpoint) {
-            let cause = netns.clone().map_or(OpenCause::Missing, OpenCause::NoNamespace);
+        if let Some((_, gap)) = self.missing.iter().find(|(missing, _)| missing == endpoint) {
+            let cause = match gap.clone() {
+                Gap::Interface => OpenCause::Missing,
+                Gap::Namespace(netns) => OpenCause::NoNamespace(netns),
+                Gap::Address(ip) => OpenCause::NoAddress(ip),
+            };
             return Err(OpenError { interface: endpoint.to_string(), cause });
         }
         let opened = self.machine.open(endpoint);
-        match opened.as_ref().map_err(|error| &error.cause) {
-            Err(OpenCause::Missing) => self.missing.push((endpoint.clone(), None)),
-            Err(OpenCause::NoNamespace(netns)) => self.missing.push((endpoint.clone(), Some(netns.clone()))),
-            _ => {}
-        }
+        let gap = match opened.as_ref().map_err(|error| &error.cause) {
+            Err(OpenCause::Missing) => Some(Gap::Interface),
+            Err(OpenCause::NoNamespace(netns)) => Some(Gap::Namespace(netns.clone())),
+            Err(OpenCause::NoAddress(ip)) => Some(Gap::Address(*ip)),
+            _ => None,
+        };
+        self.missing.extend(gap.map(|gap| (endpoint.clone(), gap)));
         opened
     }
 }
@@ -101,5 +116,9 @@ impl Machine for Arc<Ahead> {
 
     fn seed(&self, of: &str) -> u64 {
         self.known().machine.seed(of)
+    }
+
+    fn check_threads(&self, more: usize) -> io::Result<()> {
+        self.known().machine.check_threads(more)
     }
 }

@@ -60,7 +60,6 @@ impl Daemon {
         }
         // Packets have passed within the steps of a request before.
         self.links.now = self.links.now.max(now);
-        self.links.planned.clear();
         self.changes += u64::from(effect::of(ask) == Effect::Changes);
         self.links.begin_request();
         let reply = self.perform(now, ask);
@@ -75,7 +74,6 @@ impl Daemon {
             return txweir_netlink::refuse(packet, client, &Refusal { errno: errno::BUSY, text });
         }
         self.links.now = self.links.now.max(now);
-        self.links.planned.clear();
         self.links.begin_request();
         let answer = txweir_netlink::answer(packet, client, &mut self.links);
         self.links.end_request();
@@ -112,19 +110,20 @@ impl Daemon {
         self.read(now, name, text, &[])
     }
 
-    /// Tries a configuration, and changes nothing. Returns no output but errors.
-    pub(crate) fn rehearse(&mut self, now: Instant, name: &str, text: &str) -> Reply {
+    /// Tries a configuration, and changes nothing. Returns no output but errors; and true if a link
+    /// that is there would have another number of queues.
+    pub(crate) fn rehearse(&mut self, now: Instant, name: &str, text: &str) -> (Reply, bool) {
         if let Err(stuck) = self.gather(now) {
-            return Reply::refused(2, &format!("{stuck}: nothing was done"));
+            return (Reply::refused(2, &format!("{stuck}: nothing was done")), false);
         }
         self.links.now = self.links.now.max(now);
-        self.links.planned.clear();
         self.links.begin_request();
         self.links.configures = true;
         let Outcome { status, stderr, .. } = tool::rehearse(&Source::new(name, text), &mut self.links);
         self.links.configures = false;
+        let reshapes = self.links.sketch.as_ref().is_some_and(|sketch| sketch.reshapes(&self.links));
         self.links.end_request();
-        Reply { status, stderr, ..Reply::default() }
+        (Reply { status, stderr, ..Reply::default() }, reshapes)
     }
 
     /// Performs a configuration as a batch with these options.

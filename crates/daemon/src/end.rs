@@ -59,6 +59,18 @@ impl End {
         Self::Awaited(why.to_string(), Sink::new())
     }
 
+    /// Returns an end without the interface of this one: if that is not there, neither is the
+    /// other's.
+    #[must_use]
+    pub fn likeness(&self) -> Self {
+        match self {
+            Self::Null(_) => Self::null(),
+            Self::Live(_) | Self::Spare(_) => Self::spare(),
+            Self::Gone(why, _) => Self::Gone(why.clone(), Sink::new()),
+            Self::Awaited(why, _) => Self::Awaited(why.clone(), Sink::new()),
+        }
+    }
+
     /// Returns the reason for which the interface is not there; `None` if it is there.
     #[must_use]
     pub fn away(&self) -> Option<&str> {

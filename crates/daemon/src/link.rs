@@ -1,6 +1,7 @@
 //! `Link`: a name, a transmit path, and the device behind it.
 
 mod copies;
+mod sketch;
 
 use std::io::ErrorKind;
 
@@ -23,6 +24,7 @@ use crate::traffic::{HEADERS, Traffic};
 use crate::watch::Watch;
 pub(crate) use copies::{Copies, Owners, holders, owners};
 use copies::{ends, no_workers, open};
+pub(crate) use sketch::Noted;
 
 /// Bytes of an Ethernet header.
 const LINK_HEADER: u32 = 14;
@@ -546,7 +548,10 @@ impl Link {
             words.push_str(&format!(" --queues {}", self.queues));
         }
         if let Some(endpoint) = &self.endpoint {
-            words.push_str(&format!(" --if {}", protected(&endpoint.place())));
+            let place = protected(&endpoint.place());
+            // Behind a blank it would be another option.
+            let mark = if place.starts_with('-') { '=' } else { ' ' };
+            words.push_str(&format!(" --if{mark}{place}"));
         }
         if self.copies.workers > 0 {
             words.push_str(&format!(" --workers {}", self.copies.workers));

@@ -1,5 +1,6 @@
 //! `Links`: all links of a daemon, the commands on them, and one turn of their work.
 
+mod before;
 mod own;
 mod pace;
 mod pass;
@@ -7,6 +8,7 @@ mod rest;
 mod restore;
 mod room;
 mod seat;
+mod sketch;
 mod watch;
 
 use std::sync::Arc;
@@ -23,6 +25,7 @@ use crate::end::End;
 use crate::grammar::{Change, LinkType, Make, Verb};
 use crate::link::Link;
 use crate::machine::{Local, Machine};
+pub(crate) use before::Before;
 pub(crate) use own::{own, seats};
 use pace::Pace;
 use pass::{Past, admit, senders_wait};
@@ -30,6 +33,7 @@ pub(crate) use rest::Rest;
 pub use room::TABLES;
 use seat::is_full_for;
 pub(crate) use seat::{Seat, silence};
+pub(crate) use sketch::Sketch;
 
 /// Most links: each takes some 2 MiB for the packets that can wait on it.
 pub const LINKS_MAX: usize = 1024;
@@ -51,8 +55,6 @@ enum Peer {
     None,
     /// The link at this index.
     Link(usize),
-    /// A link that a dry run would have made.
-    Planned,
 }
 
 /// The links, in the order in which they were added.
@@ -84,8 +86,8 @@ pub struct Links {
     pub(crate) configures: bool,
     /// Most bytes of tables that the qdiscs of all links have together.
     tables: u64,
-    /// The links that a dry run would have made by now.
-    pub(crate) planned: Vec<(IfName, LinkType)>,
+    /// The links as the lines of the present dry run would have made them by now.
+    pub(crate) sketch: Option<Sketch>,
     /// The turns of the links during long requests; `None` for none.
     pace: Option<Pace>,
     /// The source of interfaces and seeds.
@@ -120,7 +122,7 @@ impl Links {
             next_look: Instant::ZERO,
             configures: false,
             tables: TABLES,
-            planned: Vec::new(),
+            sketch: None,
             pace: None,
             state: State::new(machine.seed("actions")),
             machine: Box::new(machine),
@@ -200,28 +202,26 @@ impl Links {
         self.all.iter_mut().find(|link| link.name.as_str() == name)
     }
 
-    /// Performs a link command that changes something. With `dry` it changes nothing. Returns one
-    /// line for each change; none if the links are already as requested.
+    /// Performs a link command that changes something. With `dry` it changes nothing, and finds the
+    /// links as the dry commands of the same request would have left them. Returns one line for
+    /// each change; none if the links are already as requested.
     ///
     /// # Errors
     /// One line that names the link, the key, what was expected and what was given. A dry run is
     /// refused for the same reasons.
     pub fn change(&mut self, now: Instant, verb: &Verb, dry: bool) -> Result<Vec<String>, String> {
+        if dry {
+            return self.try_out(now, verb).map(|line| line.changes);
+        }
         match verb {
-            Verb::Add(make) => self.add(make, dry),
-            // A dry run has nothing to compare with a link that it would have made.
-            Verb::Set(Change { name, .. }) | Verb::Replace(Make { change: Change { name, .. }, .. })
-                if dry && self.plan(name).is_some() =>
-            {
-                Ok(Vec::new())
-            }
-            Verb::Set(change) => self.set(now, change, dry),
-            Verb::Replace(make) => self.replace(now, make, dry),
+            Verb::Add(make) => self.add(make),
+            Verb::Set(change) => self.set(now, change),
+            Verb::Replace(make) => self.replace(now, make),
             Verb::Del(named) if self.configures => Err(format!(
                 "link {}: a configuration makes links: expected add, set or replace, given del",
                 named.name
             )),
-            Verb::Del(named) => self.del(&named.name, dry),
+            Verb::Del(named) => self.del(&named.name),
             Verb::Show(_) | Verb::Send(_) => {
                 let given = if matches!(verb, Verb::Show(_)) { "show" } else { "send" };
                 Err(format!(
@@ -240,14 +240,9 @@ impl Links {
         })
     }
 
-    /// Returns the type of a link that a dry run would have made.
-    fn plan(&self, name: &IfName) -> Option<LinkType> {
-        self.planned.iter().find(|(planned, _)| planned == name).map(|(_, kind)| *kind)
-    }
-
-    fn add(&mut self, make: &Make, dry: bool) -> Result<Vec<String>, String> {
+    fn add(&mut self, make: &Make) -> Result<Vec<String>, String> {
         let name = &make.change.name;
-        if self.find(name.as_str()).is_some() || dry && self.plan(name).is_some() {
+        if self.find(name.as_str()).is_some() {
             return Err(format!("link {name}: exists already (use set or replace, or delete it first)"));
         }
         if name.as_str() == NONE {
@@ -268,22 +263,19 @@ impl Links {
         {
             return Err(format!("link {name} if: {mine} is the interface of link {} already", other.name));
         }
+        self.check_workers(make)?;
         let link = Link::new(make, &*self.machine, self.configures, self.all.len())?;
         let peer = self.peer_of(name, link.kind, &make.change)?;
         let mut said = format!("+ link {}", link.words());
-        if let (Peer::Link(_) | Peer::Planned, Some(peer)) = (peer, &make.change.peer) {
+        if let (Peer::Link(_), Some(peer)) = (peer, &make.change.peer) {
             said.push_str(&format!(" --peer {peer}"));
         }
-        if dry {
-            self.planned.push((link.name, link.kind));
-        } else {
-            self.all.push(link);
-            self.set_peer(self.all.len() - 1, peer);
-        }
+        self.all.push(link);
+        self.set_peer(self.all.len() - 1, peer);
         Ok(vec![said])
     }
 
-    fn set(&mut self, now: Instant, change: &Change, dry: bool) -> Result<Vec<String>, String> {
+    fn set(&mut self, now: Instant, change: &Change) -> Result<Vec<String>, String> {
         let at = self.index(&change.name)?;
         let link = &self.all[at];
         link.check(change)?;
@@ -293,21 +285,26 @@ impl Links {
             Peer::AsItIs => link.peer.as_ref(),
             Peer::None => None,
             Peer::Link(other) => Some(&self.all[other].name),
-            Peer::Planned => change.peer.as_ref(),
         };
         if wanted != link.peer.as_ref() {
             let text = |peer: Option<&IfName>| peer.map_or(NONE, IfName::as_str).to_owned();
             said.push(format!("~ link {} peer {} -> {}", link.name, text(link.peer.as_ref()), text(wanted)));
         }
-        if !dry {
-            self.set_peer(at, peer);
-            self.all[at].change(now, change);
-            self.all[at].each_real(&mut |copy| copy.advance(now));
-            let mut orphans = Vec::new();
-            self.all[at].each_real(&mut |copy| orphans = copy.way.control(now).take_orphans());
-            self.delete_blocks(&change.name, orphans);
-        }
+        self.set_peer(at, peer);
+        self.all[at].change(now, change);
+        self.end_change(now, at);
         Ok(said)
+    }
+
+    /// Ends a change of the parameters of a link: due frames leave, and the filters of places that
+    /// are gone go as well.
+    fn end_change(&mut self, now: Instant, at: usize) {
+        let link = &mut self.all[at];
+        link.each_real(&mut |copy| copy.advance(now));
+        let mut orphans = Vec::new();
+        link.each_real(&mut |copy| orphans = copy.way.control(now).take_orphans());
+        let name = link.name.clone();
+        self.delete_blocks(&name, orphans);
     }
 
     /// Removes the filters of places of a link that are gone.
@@ -316,8 +313,8 @@ impl Links {
         blocks.into_iter().for_each(|block| self.change_filters().delete_block(block, port));
     }
 
-    fn replace(&mut self, now: Instant, make: &Make, dry: bool) -> Result<Vec<String>, String> {
-        let Ok(at) = self.index(&make.change.name) else { return self.add(make, dry) };
+    fn replace(&mut self, now: Instant, make: &Make) -> Result<Vec<String>, String> {
+        let Ok(at) = self.index(&make.change.name) else { return self.add(make) };
         self.all[at].check_same(make)?;
         let mut change = make.change.clone();
         change.rate = change.rate.or(make.wire.as_ref().map(|spec| spec.wire.rate));
@@ -331,24 +328,20 @@ impl Links {
             // For a client this is an error: the link is not as described.
             Some(Err(error)) => return Err(format!("link {}: {error}", link.name)),
         };
-        let mut said = self.set(now, &change, dry)?;
+        let mut said = self.set(now, &change)?;
         if let Some(io) = opened {
             said.push(format!("~ link {} state {state} -> up", make.change.name));
-            if !dry {
-                self.all[at].come_back(now, io);
-            }
+            self.all[at].come_back(now, io);
         }
         Ok(said)
     }
 
-    fn del(&mut self, name: &IfName, dry: bool) -> Result<Vec<String>, String> {
+    fn del(&mut self, name: &IfName) -> Result<Vec<String>, String> {
         let at = self.index(name)?;
-        if !dry {
-            self.set_peer(at, Peer::None);
-            let link = self.all.remove(at);
-            let blocks = link.way.port().trees().blocks().into_iter().map(|(_, block)| block);
-            self.delete_blocks(&link.name, blocks.collect());
-        }
+        self.set_peer(at, Peer::None);
+        let link = self.all.remove(at);
+        let blocks = link.way.port().trees().blocks().into_iter().map(|(_, block)| block);
+        self.delete_blocks(&link.name, blocks.collect());
         Ok(vec![format!("- link {name}")])
     }
 
@@ -362,12 +355,8 @@ impl Links {
         if wanted == name {
             return says(format!("expected another link, given {wanted}"));
         }
-        let other = match (self.index(wanted), self.plan(wanted)) {
-            (Ok(other), _) => Ok((other, self.all[other].kind)),
-            (Err(_), Some(planned)) => Err(planned),
-            (Err(e), None) => return Err(format!("link {name} peer: {e}")),
-        };
-        for (name, kind) in [(name, kind), (wanted, other.map_or_else(|kind| kind, |(_, kind)| kind))] {
+        let other = self.index(wanted).map_err(|e| format!("link {name} peer: {e}"))?;
+        for (name, kind) in [(name, kind), (wanted, self.all[other].kind)] {
             if !kind.is_live() {
                 let kind = kind.name();
                 return says(format!(
@@ -375,7 +364,6 @@ impl Links {
                 ));
             }
         }
-        let Ok((other, _)) = other else { return Ok(Peer::Planned) };
         match self.all[other].peer.as_ref().filter(|peer| *peer != name) {
             Some(third) => says(format!("{wanted} has the peer {third} (part them first: --peer none)")),
             None => Ok(Peer::Link(other)),

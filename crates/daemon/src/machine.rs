@@ -1,12 +1,15 @@
-//! `Machine`: the interfaces and the seeds that links take from the machine. [`Local`] is this
-//! machine; a test has one in virtual time.
+//! `Machine`: the interfaces, the seeds and the threads that links take from the machine. [`Local`]
+//! is this machine; a test has one in virtual time.
 
 use std::fmt::Debug;
 use std::hash::{BuildHasher, RandomState};
+use std::io;
+use std::sync::Mutex;
+use std::thread::{Builder, scope};
 
 use txweir_device::{Endpoint, LinkIo, LinkOptions, OpenError};
 
-/// The source of interfaces and of seeds.
+/// The source of interfaces, seeds and threads.
 pub trait Machine: Debug + Send {
     /// Opens an interface by its name.
     ///
@@ -25,6 +28,15 @@ pub trait Machine: Debug + Send {
 
     /// Returns a seed, for the object of this name, that nobody outside can know.
     fn seed(&self, of: &str) -> u64;
+
+    /// Checks that so many more threads can be started. The default is for a machine without
+    /// threads, on which the caller gives workers their turns.
+    ///
+    /// # Errors
+    /// Those of the system.
+    fn check_threads(&self, _more: usize) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 /// This machine.
@@ -44,5 +56,18 @@ impl Machine for Local {
         // It comes from the system's random source, as the keys of the standard library's hashes
         // do.
         RandomState::new().hash_one(of)
+    }
+
+    /// Starts the threads, each of which ends once all have been started.
+    fn check_threads(&self, more: usize) -> io::Result<()> {
+        let gate = Mutex::new(());
+        scope(|scope| {
+            let closed = gate.lock();
+            for _ in 0..more {
+                Builder::new().spawn_scoped(scope, || drop(gate.lock()))?;
+            }
+            drop(closed);
+            Ok(())
+        })
     }
 }

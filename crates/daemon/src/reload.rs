@@ -7,14 +7,16 @@ use txweir_tc::{Source, lex};
 
 use crate::ahead::Ahead;
 use crate::daemon::Daemon;
+use crate::links::Before;
 use crate::machine::Local;
 use crate::protocol::Reply;
 
 impl Daemon {
     /// Makes links and qdiscs as a configuration describes them, called `name` in messages. A wrong
-    /// or impossible line changes nothing. Links come first, each changed in one step; then the
-    /// qdiscs of all links, in one step that keeps the waiting packets. Objects that the
-    /// configuration does not name stay as they are.
+    /// or impossible line changes nothing: it is found on copies, or the changes before it are
+    /// taken back. Links come first, each changed in one step; then the qdiscs of all links, in one
+    /// step that keeps the waiting packets. Objects that the configuration does not name stay as
+    /// they are.
     pub fn reload(&mut self, now: Instant, name: &str, text: &str) -> Reply {
         let machine = std::mem::replace(&mut self.links_mut().machine, Box::new(Local));
         let ahead = Ahead::of(machine);
@@ -28,7 +30,7 @@ impl Daemon {
     }
 
     fn reload_on(&mut self, ahead: &Ahead, now: Instant, name: &str, text: &str) -> Reply {
-        let rehearsed = self.rehearse(now, name, text);
+        let (rehearsed, reshapes) = self.rehearse(now, name, text);
         if rehearsed.status != 0 {
             return rehearsed;
         }
@@ -36,12 +38,34 @@ impl Daemon {
         if let Err(error) = ahead.open_all() {
             return Reply::refused(2, &format!("{name}: {error}"));
         }
+        let before = Before::of(self.links());
+        // A queue that goes takes its qdiscs with it.
+        let qdiscs = if reshapes { only(name, &self.state(), About::Qdiscs) } else { String::new() };
         // A link cannot be changed in an atomic batch.
-        let linked = self.batch(now, name, &only(name, text, About::Links), &[]);
-        if linked.status != 0 {
-            return linked;
+        let mut reply = self.batch(now, name, &only(name, text, About::Links), &[]);
+        if reply.status == 0 {
+            reply = self.batch(now, name, &only(name, text, About::Qdiscs), &["--atomic"]);
         }
-        self.batch(now, name, &only(name, text, About::Qdiscs), &["--atomic"])
+        if reply.status != 0 {
+            reply.stderr.push_str(&self.take_back(now, &before, &qdiscs));
+        }
+        reply
+    }
+
+    /// Makes the links as they were before, and the qdiscs that these lines make if there are any.
+    /// Returns the reasons for which something stays otherwise, if it does.
+    fn take_back(&mut self, now: Instant, before: &Before, qdiscs: &str) -> String {
+        if let Err(stuck) = self.gather(now) {
+            return format!("{stuck}: the changes up to here stay\n");
+        }
+        before.bring_back(self.links_mut(), now);
+        match qdiscs {
+            "" => String::new(),
+            lines => {
+                let reply = self.batch(now, "the qdiscs before", lines, &["--atomic"]);
+                if reply.status == 0 { String::new() } else { reply.stderr }
+            }
+        }
     }
 
     fn batch(&mut self, now: Instant, name: &str, text: &str, flags: &[&str]) -> Reply {

@@ -43,6 +43,8 @@ pub enum RunError {
     },
     /// Waiting failed.
     System(io::Error),
+    /// The system has no threads or descriptors for workers.
+    Start(io::Error),
     /// A worker has failed: it cannot have its processor, or this program has a defect.
     Worker {
         /// The number of the worker.
@@ -57,6 +59,7 @@ impl fmt::Display for RunError {
         match self {
             Self::Link { name, error } => write!(f, "interface `{name}` is gone: {error}"),
             Self::System(error) => write!(f, "cannot wait for frames: {error}"),
+            Self::Start(error) => write!(f, "cannot start workers: {error}"),
             Self::Worker { number, error } => write!(f, "worker {number} has failed: {error}"),
         }
     }
@@ -66,7 +69,7 @@ impl std::error::Error for RunError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             Self::Link { .. } | Self::Worker { .. } => None,
-            Self::System(error) => Some(error),
+            Self::System(error) | Self::Start(error) => Some(error),
         }
     }
 }

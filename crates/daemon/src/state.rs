@@ -16,8 +16,9 @@ use crate::whole::write_whole;
 
 /// The name of the file in its directory.
 pub const NAME: &str = "state.tc";
-/// Most bytes of the file, as of any configuration.
-const BYTES_MAX: u64 = 16 << 20;
+/// Most bytes of the file: those of some million circuits. The file is the daemon's own, so that it
+/// may be longer than a configuration.
+const BYTES_MAX: u64 = 1 << 30;
 /// Least time between two saves: changes of one moment are one save.
 const GAP: Nanos = Nanos::from_millis(200);
 /// Share of the loop's time that making the text may take: one in so many.
@@ -61,6 +62,14 @@ pub fn opened(text: &str) -> Result<&str, String> {
         return damaged(&format!("a last line {expected:?}"), &format!("{last:?}"));
     }
     Ok(lines)
+}
+
+/// Checks that a file of so many bytes would be read again.
+fn check_length(bytes: usize) -> io::Result<()> {
+    if u64::try_from(bytes).is_ok_and(|bytes| bytes <= BYTES_MAX) {
+        return Ok(());
+    }
+    Err(io::Error::other(format!("expected at most {BYTES_MAX} bytes, given {bytes}")))
 }
 
 /// Returns the lines of the file in this directory, with the name of the file; `None` if there is
@@ -160,7 +169,7 @@ impl Keeper {
         }
         let now = clock();
         if self.next <= now && (self.failed || self.saved != daemon.changes()) {
-            self.begin(daemon, clock);
+            said = self.begin(daemon, clock).or(said);
         }
         said
     }
@@ -176,24 +185,29 @@ impl Keeper {
         }
     }
 
-    /// Hands the present state to the writer, which has none.
-    fn begin(&mut self, daemon: &mut Daemon, clock: &dyn Fn() -> Instant) {
+    /// Hands the present state to the writer, which has none. Returns a line for the log, as
+    /// [`look`](Self::look) does, if the state is too long.
+    fn begin(&mut self, daemon: &mut Daemon, clock: &dyn Fn() -> Instant) -> Option<String> {
         let before = clock();
         self.saved = daemon.changes();
         let lines = daemon.state();
         let after = clock();
         let pause = Nanos(after.saturating_since(before).0.saturating_mul(SHARE));
-        self.next = after + if self.failed { Nanos::from_secs(1) } else { pause.max(GAP) };
+        self.next = after + pause.max(if self.failed { Nanos::from_secs(1) } else { GAP });
         let text = Some(checksum(&lines));
         if !self.failed && text == self.text {
             // A request such as `link send` leaves the lines as they were.
-            return;
+            return None;
         }
         self.text = text;
         let text = sealed(&lines);
+        if let Err(error) = check_length(text.len()) {
+            return self.note(Err(error));
+        }
         let sent = self.texts.as_ref().map_or(Ok(()), |texts| texts.try_send(text));
         // A writer that has ended is reported at the next look.
         self.busy = !matches!(sent, Err(TrySendError::Full(_)));
+        None
     }
 
     /// Saves the state for the last time, and returns once it is on the disk.
@@ -208,6 +222,7 @@ impl Keeper {
         }
         if last.is_err() || self.failed || self.saved != daemon.changes() {
             let text = sealed(&daemon.state());
+            check_length(text.len())?;
             if let Some(texts) = &self.texts {
                 texts.send(text).map_err(|_| io::Error::other("the thread that writes has ended"))?;
                 last = self.results.recv().unwrap_or_else(|e| Err(gone(e)));
@@ -263,6 +278,23 @@ mod tests {
             refused,
             "expected a last line \"# whole: ...\", given none: the file is damaged; bring a copy back, or remove it"
         );
+    }
+
+    /// A state may be longer than a configuration, and one that is written is read.
+    #[test]
+    fn a_long_state_is_read_again() {
+        let dir = std::env::temp_dir().join(format!("txw-long-{}", std::process::id()));
+        fs::create_dir_all(&dir).expect("a directory");
+        let lines = "# x\n".repeat(5 << 20);
+        assert!(check_length(sealed(&lines).len()).is_ok());
+        fs::write(dir.join(NAME), sealed(&lines)).expect("written");
+        let restored = restore(&dir).expect("whole").expect("a file").1;
+        fs::remove_dir_all(&dir).expect("removed");
+        assert!(restored == lines);
+        let most = usize::try_from(BYTES_MAX).expect("a length");
+        assert!(check_length(most).is_ok());
+        let said = check_length(most + 1).expect_err("too long").to_string();
+        assert_eq!(said, "expected at most 1073741824 bytes, given 1073741825");
     }
 
     /// A folder on a disk that stops at a step, and loses what was not synced: any length of the

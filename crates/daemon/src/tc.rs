@@ -11,7 +11,7 @@ use txweir_core::path::trees::Trees;
 use txweir_core::{Env, Handle, Instant, Meta};
 use txweir_tc::tool::{Device, Devices, Hook, LOOPBACK, LinkLine, Rates, SwapDone};
 
-use crate::grammar::{self, Verb};
+use crate::grammar;
 use crate::link::Link;
 use crate::links::Links;
 use crate::whole_way::Whole;
@@ -81,16 +81,10 @@ impl Devices for Links {
 
     fn link(&mut self, words: &[String], dry: bool) -> Result<LinkLine, String> {
         let verb = grammar::read(words).map_err(|not_read| not_read.text)?;
-        let changes = self.change(self.now, &verb, dry)?;
-        let new = match &verb {
-            Verb::Add(make) | Verb::Replace(make)
-                if dry && self.find(make.change.name.as_str()).is_none() =>
-            {
-                Some(Link::new(make, &*self.machine, self.configures, self.all.len())?)
-            }
-            _ => None,
-        };
-        Ok(LinkLine { changes, would_be: new.map(|link| Box::new(link) as Box<dyn Device>) })
+        match dry {
+            true => self.try_out(self.now, &verb),
+            false => Ok(LinkLine { changes: self.change(self.now, &verb, false)?, would_be: None }),
+        }
     }
 }
 

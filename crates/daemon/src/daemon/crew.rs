@@ -120,9 +120,9 @@ impl Crew {
                 });
             }
         };
-        let mut team = Team::new(parts).map_err(RunError::System)?;
+        let mut team = Team::new(parts).map_err(RunError::Start)?;
         if let Some(options) = &self.options {
-            team.start_as(options, true).map_err(RunError::System)?;
+            team.start_as(options, true).map_err(RunError::Start)?;
         }
         self.team = Some(team);
         self.deployed = true;

@@ -47,8 +47,11 @@ impl Links {
         }
     }
 
-    /// Notes that a request ends, and that a turn comes next.
+    /// Notes that a request ends, and that a turn comes next. Its dry run is over.
     pub(crate) fn end_request(&mut self) {
+        if let Some(sketch) = self.sketch.take() {
+            sketch.free(self);
+        }
         if let Some(pace) = &mut self.pace {
             let now = (pace.clock)();
             pace.longest = pace.longest.max(Nanos(now.saturating_since(pace.last).0));

@@ -7,6 +7,7 @@ use txweir_core::classify::filter::Filters;
 use txweir_device::MAX_FRAME;
 
 use super::{Links, Seat, own, seats};
+use crate::grammar::Make;
 use crate::machine::Local;
 
 /// Rounds in which mail is taken while all workers stand: a frame crosses once, and once more for
@@ -46,6 +47,23 @@ impl Links {
     /// Returns the number of workers that the links ask for.
     pub(crate) fn workers(&self) -> usize {
         self.all.iter().map(|link| link.copies.workers).max().unwrap_or(0)
+    }
+
+    /// Checks that the system has threads for the workers that a new link asks for on top of those
+    /// that are there.
+    ///
+    /// # Errors
+    /// One line that names the link.
+    pub(super) fn check_workers(&self, make: &Make) -> Result<(), String> {
+        let Some(asked) = make.workers else { return Ok(()) };
+        let there = self.workers().max(self.rest.parts.len());
+        let more = usize::from(asked).saturating_sub(there);
+        if more == 0 {
+            return Ok(());
+        }
+        let name = &make.change.name;
+        let says = format!("link {name} workers: expected threads that the system starts, given {more} more");
+        self.machine.check_threads(more).map_err(|e| format!("{says}: {e}"))
     }
 
     /// Gives each worker its copies of the links. There are as many workers as the links ask for,

@@ -492,6 +492,35 @@ fn impossible_workers_are_refused() {
     assert!(many.contains("65 is not in 1..=64"), "{many}");
 }
 
+/// A machine that starts no more threads.
+#[derive(Debug)]
+struct Full(Deck);
+
+impl Machine for Full {
+    fn open(&self, endpoint: &Endpoint) -> Result<LinkIo, OpenError> {
+        self.0.open(endpoint)
+    }
+    fn seed(&self, _: &str) -> u64 {
+        7
+    }
+    fn check_threads(&self, _: usize) -> std::io::Result<()> {
+        Err(std::io::Error::from_raw_os_error(11)) // EAGAIN
+    }
+}
+
+/// A client learns that there are no threads for the workers that it asks for, and the daemon goes
+/// on.
+#[test]
+fn workers_without_threads_are_refused() {
+    let deck = Deck::default();
+    deck.add("a", 2);
+    let mut world = World { daemon: Daemon::with(Links::on(Full(deck))), now: Instant(MS) };
+    let said = "link a workers: expected threads that the system starts, given 2 more: \
+                Resource temporarily unavailable (os error 11)\n";
+    assert_eq!(world.refused("add a --type packet --workers 2"), (2, said.to_owned()));
+    world.link("add a --type packet");
+}
+
 /// Serves rounds until the links are as `is` wants them, at most for a minute.
 pub fn until(server: &mut Server, stop: &UnixStream, mut is: impl FnMut(&mut World) -> bool) {
     let give_up = clock::now_ns() + 60_000 * MS;

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use serde_json::Value;
 
-use super::{Net, OnDrop, echo, kinds};
+use super::{Dir, Net, OnDrop, echo, kinds};
 use crate::common::{machine, skip_unless_possible};
 
 /// Checks that the counters named on the left add up to all others.
@@ -32,6 +32,18 @@ fn refused(net: &Net) -> u64 {
         refused += sums["tx"]["refused"].as_u64().expect("a number");
     }
     refused
+}
+
+/// A daemon that would take the processor would look for the directory next.
+#[test]
+fn a_processor_that_is_not_there_keeps_the_daemon_from_starting() {
+    let _machine = machine::shared();
+    let dir = Dir::new();
+    let (code, out, err) = dir.run(&["daemon", "--pin", "1023", "--state", "none"]);
+    assert_eq!((code, out.as_str()), (1, ""));
+    let named = err.starts_with("txweir: --pin: expected processors that this process may use (");
+    assert!(named && err.contains("), given 1023: "), "{err}");
+    assert!(!dir.socket().exists());
 }
 
 #[test]
