@@ -232,12 +232,13 @@ impl Guest {
     /// Puts a frame into a ring of the guest, which the hash of its flow chooses.
     pub(super) fn put(&mut self, frame: &FrameRef<'_>, hash: u32) -> Put {
         // A frontend that has the queue of commands itself enables the rings in use instead. Of
-        // several pairs those are in use whose rings both work: another number of pairs in the
-        // frontend would have its commands at the first ring of a pair here.
+        // several pairs those are in use of which both rings are enabled: another number of pairs
+        // in the frontend would have its commands at the first ring of a pair here. The second ring
+        // may start later, with the first frame that the guest sends.
         let most = self.pairs_max();
         let says = self.commands().is_some_and(|at| self.slots[at].works());
         let pairs = if says { self.used_pairs.min(most) } else { most };
-        let works = |at: &usize| self.slots[*at].works() && (most == 1 || self.slots[*at + 1].works());
+        let works = |at: &usize| self.slots[*at].works() && (most == 1 || self.slots[*at + 1].enabled);
         let rings = || (0..2 * pairs).step_by(2).filter(works);
         let count = rings().count().max(1);
         let Some(at) = rings().nth(hash as usize % count) else {
