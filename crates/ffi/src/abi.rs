@@ -682,7 +682,7 @@ mod tests {
         }
     }
 
-    /// The counters have drops under an earlier policy, drops in a full pool, and packets that a new
+    /// The counters have drops under an earlier policy and in a full pool, and packets that a new
     /// policy takes only in pieces.
     #[test]
     fn the_counters_agree_whatever_drops_a_packet() {

@@ -264,12 +264,13 @@ pub(crate) fn actions_listed(devices: &mut dyn Devices, name: &str, part: Header
 /// An action by its kind and its index.
 pub(crate) type Known = (&'static str, u32);
 
+/// A function that is called on actions: with the devices, the name, the attributes, and the action
+/// itself.
+type EachAction<'a> = dyn FnMut(&dyn Devices, Known, Vec<u8>, ActionId) + 'a;
+
 /// Calls `f` on each action that a command of its own has made, with its attributes. Packets have
 /// their turn between some actions.
-pub(crate) fn each_action(
-    devices: &mut dyn Devices,
-    f: &mut dyn FnMut(&dyn Devices, Known, Vec<u8>, ActionId),
-) {
+pub(crate) fn each_action(devices: &mut dyn Devices, f: &mut EachAction<'_>) {
     let actions = &devices.filters().actions;
     let all = KINDS.iter().flat_map(|kind| actions.of_kind(kind).map(move |(id, entry)| (*kind, id, entry)));
     let own = all.filter(|(_, _, entry)| entry.refs > entry.binds);

@@ -6,7 +6,7 @@
 //! Invariants:
 //!
 //! - every offset that is reported, and `header_len`, is at most the number of bytes given;
-//! - a field read from a cut packet equals that of the whole packet, or is empty (zero, `None`), but
+//! - a field of a cut packet equals that of the whole packet, or is empty (zero, `None`), but
 //!   for the protocol of an 802.3 frame that ends with its length: that is 802.2;
 //! - every walk is bounded: `MAX_VLAN_TAGS` tags, `MAX_EXTENSIONS` extension headers.
 //!

@@ -106,7 +106,7 @@ fn a_long_request_lets_frames_pass_by_present_owners() {
         world.link("add b --type packet --workers 2 --queue-map hash");
         world.link("add a --type packet --peer b");
         world.daemon.deploy().expect("workers");
-        // Each look at the clock takes a millisecond, so that every step of a request is a long one.
+        // Each look at the clock takes a millisecond, so that each step of a request is a long one.
         let clock = Arc::new(AtomicU64::new(world.now.0));
         let ticks = Arc::clone(&clock);
         let tick = move || Instant(ticks.fetch_add(MS, Ordering::Relaxed));
