@@ -141,6 +141,13 @@ macro_rules! skip_unless_possible {
     };
 }
 
+/// Checks that these lines are in a snapshot.
+fn has(snapshot: &str, lines: &[&str]) {
+    for line in lines {
+        assert!(snapshot.lines().any(|there| there == *line), "{line}\nis not in\n{snapshot}");
+    }
+}
+
 /// The machine's own traffic passes cake both ways, under its own addresses of both versions, and
 /// everything is as before at the end.
 #[test]
@@ -228,14 +235,13 @@ fn a_gateway_outside_of_every_prefix_is_within_reach_again() {
         "-6 route add fd81::/64 via fd99::1 dev eth0",
     ]);
     let (during, _) = home.round_trip();
-    for line in [
+    let lines = [
         "10.99.0.1 dev txw-eth0 scope link",
         "10.81.0.0/16 via 10.99.0.1 dev txw-eth0",
         "default via 10.99.0.1 dev txw-eth0 metric 78",
         "fd81::/64 via fd99::1 dev txw-eth0 metric 1024 pref medium",
-    ] {
-        assert!(during.lines().any(|moved| moved == line), "{line}\nis not in\n{during}");
-    }
+    ];
+    has(&during, &lines);
 }
 
 /// A network manager makes the route to the prefix of an address by itself, as the kernel would.
@@ -262,7 +268,7 @@ fn the_routes_to_prefixes_by_a_network_manager_are_put_back() {
         "-6 route append fd84::/64 dev eth1 proto kernel metric 100",
     ]);
     let (during, _) = home.round_trip();
-    for line in [
+    let lines = [
         "10.82.0.0/24 dev txw-eth0 proto kernel scope link src 10.82.0.5 metric 100",
         "10.83.0.0/16 via 10.82.0.254 dev txw-eth0",
         "fd82::/64 dev txw-eth0 proto kernel metric 100 pref medium",
@@ -271,9 +277,8 @@ fn the_routes_to_prefixes_by_a_network_manager_are_put_back() {
         "10.84.0.0/16 dev eth1 scope link",
         "fd84::/64 dev txw-eth0 proto kernel metric 100 pref medium",
         "fd84::/64 dev eth1 proto kernel metric 100 pref medium",
-    ] {
-        assert!(during.lines().any(|moved| moved == line), "{line}\nis not in\n{during}");
-    }
+    ];
+    has(&during, &lines);
 }
 
 /// The kernel takes the routes of every table away with the last address of an interface. They come

@@ -112,13 +112,17 @@ fn an_interface_that_is_opened_no_more_leaves_everything_as_it_was() {
     let text = "link replace up --mtu 9000\n\
                 link replace e --type packet --if e\n\
                 link replace f --type packet --if f\n";
-    for (opened, done) in [(0, false), (1, false), (2, false), (3, false), (4, true)] {
+    let whole_or_not = |text: &str, opened: u32, done: bool| {
         let mut world = opens(opened);
         world.link("add up");
         let before = world.save();
         let reply = reload(&mut world, text);
         assert_eq!(reply.status == 0, done, "{opened}: {}", reply.stderr);
         assert_eq!(world.save() == before, !done, "{opened}: {}", world.save());
+        reply
+    };
+    for (opened, done) in [(0, false), (1, false), (2, false), (3, false), (4, true)] {
+        let reply = whole_or_not(text, opened, done);
         if opened > 1 && !done {
             let said = "c.tc: cannot open a socket for `packet:";
             assert!(reply.stderr.starts_with(said), "{}", reply.stderr);
@@ -126,14 +130,8 @@ fn an_interface_that_is_opened_no_more_leaves_everything_as_it_was() {
     }
     // The handles of workers are opened with the link: the change before it is taken back.
     let text = "link replace up --mtu 9000\nlink replace e --type packet --if e --workers 2\n";
-    for (opened, done) in [(1, false), (2, true)] {
-        let mut world = opens(opened);
-        world.link("add up");
-        let before = world.save();
-        let reply = reload(&mut world, text);
-        assert_eq!(reply.status == 0, done, "{opened}: {}", reply.stderr);
-        assert_eq!(world.save() == before, !done, "{opened}: {}", world.save());
-    }
+    whole_or_not(text, 1, false);
+    whole_or_not(text, 2, true);
 }
 
 /// Lines that are right each by itself, and not behind the others: they are refused before the

@@ -184,16 +184,23 @@ fn a_frame_that_is_too_long_is_refused() {
     assert_eq!((counters.tx_lost_refused, fates.delivered, fates.lost), (1, 2, 1));
 }
 
+/// Returns two namespaces with a veth pair between them, `u0` and `u1`; `None`, and the reason on
+/// the output, if this machine cannot have them.
+fn neighbours() -> Option<[NetNs; 2]> {
+    if let Some(reason) = skip_reason() {
+        println!("skipped, because {reason}");
+        return None;
+    }
+    let [one, two] = ["one", "two"].map(NetNs::new);
+    one.veth("u0", &two, "u1");
+    Some([one, two])
+}
+
 /// A frame that is too long for the path is lost alone: the shorter one behind it arrives, and
 /// trains leave by one system call as before.
 #[test]
 fn a_frame_too_long_for_the_path_is_lost_alone() {
-    if let Some(reason) = skip_reason() {
-        println!("skipped, because {reason}");
-        return;
-    }
-    let [one, two] = ["one", "two"].map(NetNs::new);
-    one.veth("u0", &two, "u1");
+    let Some([one, two]) = neighbours() else { return };
     one.up("u0", "192.0.2.1/24");
     two.up("u1", "192.0.2.2/24");
     one.wait_for_carrier("u0");
@@ -220,12 +227,7 @@ fn a_frame_too_long_for_the_path_is_lost_alone() {
 /// one that a router has lowered.
 #[test]
 fn the_mtu_is_that_of_the_way() {
-    if let Some(reason) = skip_reason() {
-        println!("skipped, because {reason}");
-        return;
-    }
-    let [one, two] = ["one", "two"].map(NetNs::new);
-    one.veth("u0", &two, "u1");
+    let Some([one, two]) = neighbours() else { return };
     two.run(&["ip", "link", "set", "dev", "u1", "up"]);
     for address in ["192.0.2.1/24", "2001:db8:9::1/64"] {
         one.up("u0", address);

@@ -84,6 +84,14 @@ fn port() -> (Arc<SharedPort<Checking>>, Seen) {
     (SharedPort::new((0..4).map(queue).collect(), 7), seen)
 }
 
+/// Returns the packets that a gact of this index has seen, by its present policy.
+fn packets(port: &SharedPort<Checking>, state: &State, index: u32) -> u64 {
+    let policy = port.policy();
+    let mut all = policy.filters.actions.of_kind("gact");
+    let found = all.find(|(_, entry)| entry.index == index);
+    found.and_then(|(id, _)| state.memory(id)).map_or(0, |m| m.packets)
+}
+
 #[test]
 fn a_change_under_load_is_seen_whole_or_not_at_all() {
     let (port, seen) = port();
@@ -174,13 +182,6 @@ fn filters_drop_and_give_back_and_count_for_each_sender() {
 fn a_sender_counts_by_each_policy_wherever_it_lies() {
     let (port, _) = port();
     let rule = Rule::Matchall(Matchall { skip_hw: false });
-    let packets = |state: &State, index: u32| {
-        let policy = port.policy();
-        let mut all = policy.filters.actions.of_kind("gact");
-        all.find(|(_, entry)| entry.index == index)
-            .and_then(|(id, _)| state.memory(id))
-            .map_or(0, |m| m.packets)
-    };
     let mut sender = port.sender();
     for index in 1..=64 {
         port.change(|policy| {
@@ -193,7 +194,7 @@ fn a_sender_counts_by_each_policy_wherever_it_lies() {
         .unwrap();
         let passed = sender.send_frame(frame(), |_| {}, &mut NoOutlet);
         assert!(matches!(passed, Passed::Handed(..)), "{passed:?}");
-        assert_eq!(packets(&sender.state(), index), 1, "action {index}");
+        assert_eq!(packets(&port, &sender.state(), index), 1, "action {index}");
         // The sender meets a later policy without its filters, and lets go of the one before.
         port.change(|_| Ok::<(), ()>(())).unwrap();
         let _ = sender.send(frame(), Meta::new(60));
@@ -219,13 +220,6 @@ fn counts_are_whole_beside_changes_and_the_ends_of_senders() {
         put(policy, 2, Control::Drop, None)
     })
     .unwrap();
-    let packets = |state: &State, index: u32| {
-        let policy = port.policy();
-        let mut all = policy.filters.actions.of_kind("gact");
-        all.find(|(_, entry)| entry.index == index)
-            .and_then(|(id, _)| state.memory(id))
-            .map_or(0, |m| m.packets)
-    };
     const LIVES: u64 = 40;
     const FRAMES: u64 = 50;
     let ended = AtomicBool::new(false);
@@ -246,7 +240,7 @@ fn counts_are_whole_beside_changes_and_the_ends_of_senders() {
             let mut before = 0;
             while !ended.load(Ordering::Acquire) {
                 port.change(|policy| put(policy, 2, Control::Drop, None)).unwrap();
-                let now = packets(&port.state(), 7);
+                let now = packets(&port, &port.state(), 7);
                 assert!(now >= before, "{now} after {before}");
                 before = now;
             }
@@ -254,7 +248,7 @@ fn counts_are_whole_beside_changes_and_the_ends_of_senders() {
         senders.into_iter().for_each(|sender| sender.join().unwrap());
         ended.store(true, Ordering::Release);
     });
-    assert_eq!(packets(&port.state(), 7), 3 * LIVES * FRAMES);
+    assert_eq!(packets(&port, &port.state(), 7), 3 * LIVES * FRAMES);
 }
 
 /// A device that takes nothing until it is opened, and notes the sender of each frame and whether

@@ -18,15 +18,21 @@ fn at(cards: &[Card]) -> Vec<u64> {
     cards.iter().map(|card| card.seen().counters.tx_frames).collect()
 }
 
-/// A worker with a handle of one link alone chooses among the queues of the other: by its map, by
-/// the queue that an action asks for, and by traffic classes.
-#[test]
-fn a_worker_without_a_part_of_a_link_chooses_its_queue() {
+/// Returns a daemon of two peers, of four workers and of two, with the handles of each.
+fn four_and_two() -> (World, Vec<Card>, Vec<Card>) {
     let deck = Deck::default();
     let (left, right) = (deck.add("a", 4), deck.add("b", 2));
     let mut world = World { daemon: deck.daemon(), now: Instant(MS) };
     world.link("add a --type packet --workers 4");
     world.link("add b --type packet --workers 2 --queue-map hash --peer a");
+    (world, left, right)
+}
+
+/// A worker with a handle of one link alone chooses among the queues of the other: by its map, by
+/// the queue that an action asks for, and by traffic classes.
+#[test]
+fn a_worker_without_a_part_of_a_link_chooses_its_queue() {
+    let (mut world, left, right) = four_and_two();
     let burst = |world: &mut World| {
         let before = at(&right);
         for flow in 0..64 {
@@ -71,11 +77,7 @@ fn a_map_is_that_of_the_link_at_each_worker() {
 /// Filters at the qdiscs of queues meet the frames of workers that have no such qdiscs.
 #[test]
 fn filters_at_qdiscs_meet_the_frames_of_every_worker() {
-    let deck = Deck::default();
-    let (left, right) = (deck.add("a", 4), deck.add("b", 2));
-    let mut world = World { daemon: deck.daemon(), now: Instant(MS) };
-    world.link("add a --type packet --workers 4");
-    world.link("add b --type packet --workers 2 --queue-map hash --peer a");
+    let (mut world, left, right) = four_and_two();
     world.tc("qdisc replace dev b root handle 1: mq");
     for queue in 1..=2 {
         world.tc(&format!("qdisc replace dev b parent 1:{queue} handle {queue}0: prio"));
