@@ -71,6 +71,14 @@ impl End {
         }
     }
 
+    /// Returns the interface, or the device in its place.
+    const fn parts(&mut self) -> Result<&mut LinkIo, &mut Sink> {
+        match self {
+            Self::Live(io) => Ok(io),
+            Self::Null(sink) | Self::Gone(_, sink) | Self::Awaited(_, sink) | Self::Spare(sink) => Err(sink),
+        }
+    }
+
     /// Returns the reason for which the interface is not there; `None` if it is there.
     #[must_use]
     pub fn away(&self) -> Option<&str> {
@@ -117,30 +125,22 @@ impl TxQueue for End {
     type Frame = Frame;
 
     fn reserve(&mut self, want: u32) -> u32 {
-        match self {
-            Self::Live(io) => io.reserve(want),
-            _ => want,
-        }
+        self.parts().map_or(want, |io| io.reserve(want))
     }
     fn push(&mut self, frame: Frame, m: &Meta) {
-        match self {
-            Self::Live(io) => io.push(frame, m),
-            Self::Null(sink) => sink.take(frame, m, true),
-            Self::Gone(_, sink) | Self::Awaited(_, sink) | Self::Spare(sink) => sink.take(frame, m, false),
+        let delivered = matches!(self, Self::Null(_));
+        match self.parts() {
+            Ok(io) => io.push(frame, m),
+            Err(sink) => sink.take(frame, m, delivered),
         }
     }
     fn commit(&mut self) -> Result<(), DeviceError> {
-        match self {
-            Self::Live(io) => io.commit(),
-            _ => Ok(()),
-        }
+        self.parts().map_or(Ok(()), |io| io.commit())
     }
     fn reap(&mut self, sink: &mut dyn FnMut(Completed<Frame>)) {
-        match self {
-            Self::Live(io) => io.reap(sink),
-            Self::Null(own) | Self::Gone(_, own) | Self::Awaited(_, own) | Self::Spare(own) => {
-                own.finished.reap(sink);
-            }
+        match self.parts() {
+            Ok(io) => io.reap(sink),
+            Err(own) => own.finished.reap(sink),
         }
     }
     fn copy(&mut self, frame: &Frame) -> Option<Frame> {
@@ -158,11 +158,9 @@ impl Backend for End {
     type Store = Frames;
 
     fn store(&mut self) -> &mut Frames {
-        match self {
-            Self::Live(io) => io.store(),
-            Self::Null(sink) | Self::Gone(_, sink) | Self::Awaited(_, sink) | Self::Spare(sink) => {
-                &mut sink.frames
-            }
+        match self.parts() {
+            Ok(io) => io.store(),
+            Err(sink) => &mut sink.frames,
         }
     }
     fn is_full(&self) -> bool {
@@ -184,11 +182,9 @@ impl Backend for End {
         }
     }
     fn take_fates(&mut self) -> Fates {
-        match self {
-            Self::Live(io) => io.take_fates(),
-            Self::Null(sink) | Self::Gone(_, sink) | Self::Awaited(_, sink) | Self::Spare(sink) => {
-                sink.finished.take_fates()
-            }
+        match self.parts() {
+            Ok(io) => io.take_fates(),
+            Err(sink) => sink.finished.take_fates(),
         }
     }
     fn abandon(&mut self) {
@@ -200,9 +196,6 @@ impl Backend for End {
 
 impl Source for End {
     fn recv(&mut self, room: &mut [u8]) -> io::Result<Option<(VnetHdr, usize)>> {
-        match self {
-            Self::Live(io) => io.recv(room),
-            _ => Ok(None),
-        }
+        self.parts().map_or(Ok(None), |io| io.recv(room))
     }
 }

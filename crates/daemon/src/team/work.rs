@@ -6,10 +6,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 
-use rustix::io::Errno;
-use rustix::thread::{CpuSet, sched_setaffinity};
 use txweir_core::Instant;
 use txweir_device::clock::now_ns;
+use txweir_device::cpu;
 use txweir_device::poll::{self, PollFd, PollFlags};
 
 use super::{How, Place, Shared};
@@ -38,8 +37,8 @@ fn work(shared: &Shared, worker: usize, how: How) -> Result<(), RunError> {
     let How { pin, busy, goes_on } = how;
     let place = &shared.places[worker];
     if let Some(processor) = pin {
-        pin_to(processor).map_err(|errno| {
-            let error = format!("cannot run on processor {processor}: {}", io::Error::from(errno));
+        cpu::pin(processor).map_err(|error| {
+            let error = format!("cannot run on processor {processor}: {error}");
             RunError::Worker { number: worker, error }
         })?;
     }
@@ -73,16 +72,6 @@ fn work(shared: &Shared, worker: usize, how: How) -> Result<(), RunError> {
         }
     }
     Ok(())
-}
-
-/// Binds the calling thread to a processor.
-fn pin_to(processor: usize) -> Result<(), Errno> {
-    if processor >= CpuSet::MAX_CPU {
-        return Err(Errno::INVAL);
-    }
-    let mut set = CpuSet::new();
-    set.set(processor);
-    sched_setaffinity(None, &set)
 }
 
 /// Waits for frames, mail, and the next event of the links. Returns the interfaces that are ready,
