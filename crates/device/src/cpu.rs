@@ -1,5 +1,6 @@
 //! Binding of a thread to one processor.
 
+use rustix::io::Errno;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use std::io;
 
@@ -10,7 +11,8 @@ use std::io;
 pub fn pin(cpu: usize) -> io::Result<()> {
     let mut set = CpuSet::new();
     if cpu >= CpuSet::MAX_CPU {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, "no such processor"));
+        // As the system answers for one that the set has no place for.
+        return Err(Errno::INVAL.into());
     }
     set.set(cpu);
     sched_setaffinity(None, &set)?;
