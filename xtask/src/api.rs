@@ -93,7 +93,7 @@ pub fn run(bless: bool) -> Result<(), String> {
 pub fn document(workspace: &Path, target: &Path) -> Result<(), String> {
     let own = env::current_exe().map_err(|e| format!("xtask: {e}"))?;
     let real = env::var_os("RUSTDOC").unwrap_or_else(|| OsString::from("rustdoc"));
-    let status = Command::new("cargo")
+    let status = crate::cargo()
         .args(["doc", "--workspace", "--lib", "--no-deps", "--all-features", "--locked", "--quiet"])
         .env("RUSTDOC", own)
         .env(REAL, real)

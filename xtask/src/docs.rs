@@ -1,7 +1,6 @@
 //! Fills the tables of `docs/qdisc/*.md` from the declarations in the code.
 
 use std::fs;
-use std::process::Command;
 
 /// Writes the tables, or with `check` fails if one is out of date.
 pub fn run(check: bool) -> Result<(), String> {
@@ -30,7 +29,7 @@ pub fn run(check: bool) -> Result<(), String> {
 
 /// Returns the generated text of a kind: its sections, each headed by a marker.
 fn tables(kind: &str) -> Result<String, String> {
-    let out = Command::new("cargo")
+    let out = crate::cargo()
         .args(["run", "--quiet", "--locked", "--package", "txweir-cli", "--", "kinds", "--markdown", kind])
         .current_dir(crate::root())
         .output()

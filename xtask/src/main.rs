@@ -29,12 +29,26 @@ mod test;
 mod tidy;
 
 use std::path::PathBuf;
-use std::process::ExitCode;
+use std::process::{Command, ExitCode};
 
 /// Returns the repository's root.
 fn root() -> PathBuf {
     let here = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
     here.parent().map_or_else(|| here.clone(), PathBuf::from)
+}
+
+/// Returns a command of cargo in the environment that a shell gives to it. `cargo xtask` has set
+/// variables of this package; build scripts that read them (ring's) would run again, with all that
+/// stands on them, whenever a `cargo test` and a `cargo xtask test` take turns.
+fn cargo() -> Command {
+    let mut command = Command::new("cargo");
+    let of_package = |name: &str| name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_");
+    for (name, _) in std::env::vars_os() {
+        if name.to_str().is_some_and(of_package) {
+            command.env_remove(name);
+        }
+    }
+    command
 }
 
 const USAGE: &str = "usage: cargo xtask test [models | ARG ...] | mutants [--named] [NAME ...] | tidy | \

@@ -223,7 +223,7 @@ impl Copy {
     fn build(&self) -> Result<PathBuf, String> {
         // A branch in the place of a text may have parentheses that it does not need.
         let flags = std::env::var("RUSTFLAGS").unwrap_or_default() + " --cfg loom --cap-lints allow";
-        let built = Command::new("cargo")
+        let built = crate::cargo()
             .args(["test", "--package", self.suite.package, "--test", self.suite.models])
             .args(["--no-run", "--quiet", "--message-format=json-render-diagnostics"])
             .env("RUSTFLAGS", flags)

@@ -22,7 +22,7 @@ pub fn run() -> Result<(), String> {
         println!("msrv: skipped, because rustup cannot install {oldest}");
         return Ok(());
     }
-    let status = Command::new("cargo")
+    let status = crate::cargo()
         .args(["check", "--workspace", "--all-features", "--locked", "--quiet"])
         .env("RUSTUP_TOOLCHAIN", oldest)
         // Cargo's own choice of a compiler would win over the toolchain.

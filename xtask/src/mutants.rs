@@ -13,7 +13,7 @@ mod run;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
@@ -207,7 +207,7 @@ impl Copy {
 
     /// Builds the test programs of the crates.
     fn built(mut self) -> Result<Self, String> {
-        let mut command = Command::new("cargo");
+        let mut command = crate::cargo();
         command.args(["test", "--no-run", "--locked", "--message-format=json-render-diagnostics", "--lib"]);
         command.args(["--test", "it"]);
         for name in &self.tested {

@@ -150,7 +150,7 @@ fn table<'a>(manifest: &'a str, head: &str) -> Option<&'a str> {
 }
 
 fn cargo(folder: &Path, verb: &str) -> Command {
-    let mut cargo = Command::new("cargo");
+    let mut cargo = crate::cargo();
     cargo.arg(verb).current_dir(folder);
     cargo
 }

@@ -87,7 +87,7 @@ impl Tool {
 
     /// Builds it from the registry. It runs for seconds: the build is fast rather than its result.
     fn build(&self, dir: &Path) -> bool {
-        let mut install = Command::new("cargo");
+        let mut install = crate::cargo();
         install
             .args(["install", "--quiet", "--locked", self.name, "--version", self.version])
             .args(self.features)

@@ -48,7 +48,7 @@ enum Job {
 pub fn run(extra: &[&str]) -> Result<(), String> {
     let from_nothing = is_from_nothing(&crate::root());
     let workspace = |more: &[&str]| {
-        let mut command = Command::new("cargo");
+        let mut command = crate::cargo();
         command
             .args(["test", "--locked", "--workspace", "--no-fail-fast", "--features", "txweir/handoff"])
             .args(more)
