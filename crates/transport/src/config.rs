@@ -105,7 +105,8 @@ pub struct Config {
     pub mss: u16,
     /// True if segments carry time stamps (RFC 7323), which take 12 bytes of each.
     pub stamps: bool,
-    /// True if the end offers selective acknowledgements (RFC 2018).
+    /// True if the end offers selective acknowledgements (RFC 2018). Without them no duplicate
+    /// acknowledgement shows a loss: the first loss of a window waits for the timeout.
     pub sack: bool,
     /// Congestion control.
     pub algorithm: Algorithm,
@@ -116,13 +117,16 @@ pub struct Config {
     /// Segments of the first window (RFC 6928).
     pub initial_window: u32,
     /// Largest payload of a super-segment, bytes; below two segments there are no super-segments.
+    /// More than 65215 counts as 65215: headers take the rest of 64 KiB (`sk_gso_max_size`).
     pub gso_max: u32,
     /// Largest number of segments of a super-segment.
     pub gso_segs: u32,
     /// Largest number of bytes that a sender may have below the socket before small queues stop it.
     pub small_queue_max: u64,
     /// True if a sender waits until the device has sent the bytes below the socket (small queues).
-    /// Off where nothing reports this (a device that hands packets to another host at once).
+    /// Off where nothing reports this (a device that hands packets to another host at once). A
+    /// sender of which `Below::released` reports nothing never counts as limited by its
+    /// application, which matters to BBR.
     pub small_queues: bool,
     /// True if super-segments have the size that suits the pacing rate (Linux since 3.12);
     /// otherwise they have the largest size.
@@ -130,7 +134,8 @@ pub struct Config {
     /// Largest number of bytes handed over and not acknowledged; with 0 the buffer tunes itself to
     /// the memory of two windows.
     pub send_buffer: u64,
-    /// The receive buffer at the start, bytes of memory (`tcp_rmem`, second number).
+    /// The receive buffer at the start, bytes of memory (`tcp_rmem`, second number). More than 1
+    /// GiB counts as 1 GiB.
     pub receive_buffer: u64,
     /// The upper bound of tuning for the receive buffer (`tcp_rmem`, third number); not above 1
     /// GiB.

@@ -193,14 +193,16 @@ impl Connection {
         h.tx.writer.gate = Gate::Open;
         h.tx.writer.heard = true;
         if seg.flags.has(Flags::RST) {
-            if !matches!(h.state, State::Listen) {
+            if h.resets(seg) {
                 h.state = State::Failed;
             }
             return;
         }
         let (syn, ack) = (seg.flags.has(Flags::SYN), seg.flags.has(Flags::ACK));
         match h.state {
-            State::Closed if seg.flags.has(Flags::FIN) => h.rx.timing.at_once(),
+            // The peer sends again the FIN, or data before it, whose acknowledgement was lost (RFC
+            // 9293 section 3.10.7.4).
+            State::Closed if seg.len > 0 || seg.flags.has(Flags::FIN) => h.rx.timing.at_once(),
             State::Closed | State::Failed => {}
             State::Listen if syn && !ack => {
                 opening.take_syn(h, now, seg);
@@ -213,7 +215,8 @@ impl Connection {
                 }
             }
             State::SynReceived if syn => opening.due = true,
-            State::SynReceived if ack && seg.ack >= 1 => {
+            // Nothing but the SYN has been sent (RFC 9293 section 3.10.7.4).
+            State::SynReceived if ack && seg.ack == 1 => {
                 opening.take_confirmation(h, now, seg);
                 h.state = State::Established;
                 self.ordinary(now, seg);

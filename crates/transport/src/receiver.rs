@@ -145,7 +145,12 @@ impl Receiver {
         if seg.len == 0 && !seg.flags.has(Flags::FIN) {
             return true;
         }
-        if end <= next {
+        if seg.len > 0 && start >= right {
+            // The window is shut, or ends before the data, which is not taken (`out_of_window` of
+            // Linux). The rest of the segment counts.
+            self.quick_mode(QUICK_MAX);
+            self.timing.at_once();
+        } else if end <= next {
             self.outside(seg);
         } else if start > next {
             self.early(now, seg, srtt8_us);

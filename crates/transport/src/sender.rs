@@ -103,7 +103,7 @@ pub(crate) struct Sender {
     pub(crate) backoff: u8,
     /// Number of timeouts since the last progress.
     pub(crate) retransmits: u8,
-    /// Number of probes of a closed window since it was last open.
+    /// Number of probes of a shut window that no acknowledgement has followed.
     pub(crate) window_probes: u32,
     /// The window that the receiver offers, counted from the first number not acknowledged, bytes.
     pub(crate) window: u32,

@@ -53,8 +53,11 @@ impl Tick {
     /// Returns the time stamp of an instant (RFC 7323): milliseconds, in phase with the ticks. It
     /// is never zero, which means "none".
     pub const fn stamp(&self, at: Instant) -> u32 {
-        let since = at.0 + self.period() - self.phase.0 % self.period();
-        (since / 1_000_000) as u32 + 1
+        let since = at.0.saturating_add(self.period() - self.phase.0 % self.period());
+        match ((since / 1_000_000) as u32).wrapping_add(1) {
+            0 => 1,
+            stamp => stamp,
+        }
     }
 
     /// Returns microseconds as ticks, rounded up.
@@ -123,5 +126,14 @@ mod tests {
         assert_eq!(t.count(Instant(1_300_000)), 101);
         assert_eq!(t.start(107), Instant(7_300_000));
         assert_eq!((t.from_micros(1), t.from_micros(2000), t.micros(3)), (1, 2, 3000));
+    }
+
+    /// The stamp of 32 bits begins anew after 49.7 days, and leaves out zero.
+    #[test]
+    fn a_stamp_is_never_zero() {
+        let t = Tick::default();
+        let last = u64::from(u32::MAX) - 2;
+        let stamps = [0, 1, 2, 3].map(|ms| t.stamp(Instant((last + ms) * MS)));
+        assert_eq!(stamps, [u32::MAX, 1, 1, 2]);
     }
 }

@@ -265,10 +265,12 @@ impl Congestion for Prague {
     fn grow(&mut self, flow: &mut Flow, acked: u32) {
         match &mut self.classic {
             Some(cubic) => cubic.grow(flow, acked),
-            None => {
-                // After a timeout the window grows from one segment in slow start.
+            // After a timeout the window grows from one segment in slow start. Recent units in
+            // flight may let it begin above the threshold.
+            None if flow.slow_start() => {
                 flow.grow_exponentially(acked);
             }
+            None => {}
         }
     }
     fn undone(&mut self, flow: &mut Flow) -> u32 {
@@ -475,6 +477,20 @@ mod tests {
         p.window *= 10;
         p.control(&mut f, &ack(0, 0), &RateSample::default());
         assert_eq!((f.pacing_rate, f.gso_max), (57_920_000, 14_480));
+    }
+
+    /// After a timeout the window is one segment more than those in flight, which may be above the
+    /// threshold: recent units do not count as lost.
+    #[test]
+    fn a_window_above_the_threshold_does_not_grow_after_a_timeout() {
+        let (mut p, mut f) = steady(100, 30_000);
+        p.entered(&mut f, CaState::Loss);
+        f.ssthresh = 50;
+        for (cwnd, grown) in [(49, 50), (50, 50), (61, 61)] {
+            f.cwnd = cwnd;
+            p.grow(&mut f, 3);
+            assert_eq!(f.cwnd, grown);
+        }
     }
 
     #[test]

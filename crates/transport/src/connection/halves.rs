@@ -61,6 +61,25 @@ impl Halves {
         inside
     }
 
+    /// True if a segment with RST ends the connection: it has the number that is expected next, or
+    /// answers this end's SYN. One elsewhere in the window asks for an acknowledgement (RFC 5961
+    /// section 3.2). An end that has closed has nothing to lose.
+    pub(super) fn resets(&mut self, seg: &Segment) -> bool {
+        let next = self.rx.stream.next;
+        match self.state {
+            State::Listen | State::Closed | State::Failed => false,
+            State::SynSent => seg.flags.has(Flags::ACK) && seg.ack == 1,
+            State::SynReceived => seg.seq == next,
+            State::Established => {
+                let right = next + self.rx.window.left(next);
+                if next < seg.seq && seg.seq < right {
+                    self.rx.timing.at_once();
+                }
+                seg.seq == next
+            }
+        }
+    }
+
     /// Asks for the acknowledgement of a SYN that comes after the handshake.
     pub(super) fn acknowledge_syn(&mut self) {
         self.rx.timing.at_once();
@@ -146,7 +165,8 @@ impl Halves {
 
     fn data(&mut self, now: Instant, out: output::Out) -> Segment {
         self.echoes_answer = false;
-        let (ecn, cwr) = self.tx.ecn.label(!out.again);
+        // A FIN alone is no data: it cannot be marked (`tcp_ecn_send` of Linux).
+        let (ecn, cwr) = self.tx.ecn.label(!out.again && out.len > 0);
         let flags = Flags::ACK
             .with(self.rx.ecn.flags())
             .with(cwr)

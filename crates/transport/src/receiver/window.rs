@@ -7,6 +7,8 @@ use crate::config::Config;
 
 /// Share of the buffer's memory that counts as window before segments have shown their own, of 256.
 const RATIO_START: u32 = 128;
+/// Largest buffer: the largest window that a header can tell (RFC 7323 section 2.3).
+const BUFFER_MAX: u64 = 1 << 30;
 
 /// Narrows a count of bytes of a buffer or a segment, which is at most 1 GiB.
 fn narrow(bytes: u64) -> u32 {
@@ -47,15 +49,16 @@ pub(crate) struct Window {
 
 impl Window {
     pub(crate) fn new(c: &Config) -> Self {
-        let buffer_max = c.receive_buffer_max.clamp(c.receive_buffer, 1 << 30);
-        let space = c.receive_buffer * u64::from(RATIO_START) / 256;
+        let buffer = c.receive_buffer.min(BUFFER_MAX);
+        let buffer_max = c.receive_buffer_max.clamp(buffer, BUFFER_MAX);
+        let space = buffer * u64::from(RATIO_START) / 256;
         let mut scale = 0;
         // The shift that can express the largest window (RFC 7323 section 2.2).
         while scale < 14 && buffer_max >> scale > 65_535 {
             scale += 1;
         }
         Self {
-            buffer: narrow(c.receive_buffer),
+            buffer: narrow(buffer),
             buffer_max: narrow(buffer_max),
             ratio: RATIO_START,
             threshold: space,
@@ -217,7 +220,9 @@ impl Window {
     pub(crate) fn offer(&mut self, next: u64, held: u64, segment: u64) -> u16 {
         let possible = self.possible(held, segment);
         let left = self.left(next);
-        self.offered = if possible < left { left.div_ceil(1 << self.scale) << self.scale } else { possible };
+        let offered = if possible < left { left.div_ceil(1 << self.scale) << self.scale } else { possible };
+        // The peer knows no more than the field can tell: without a scale 65535 bytes.
+        self.offered = offered.min(65_535 << self.scale);
         self.offered_at = next;
         u16::try_from(self.offered >> self.scale).unwrap_or(u16::MAX)
     }
@@ -282,6 +287,26 @@ mod tests {
         let after = w.buffer;
         w.read(Instant::from_millis(12), 120_000, 0);
         assert_eq!(w.buffer, after, "less than a round trip is no sample");
+    }
+
+    /// A peer that does not scale windows is told of 65535 bytes at most (RFC 7323 section 2.2).
+    /// The receiver counts with what it has told.
+    #[test]
+    fn without_a_scale_the_offer_is_that_of_the_field() {
+        let mut w = Window::new(&Config { receive_buffer: 1 << 20, ..Config::default() });
+        w.scale = 0;
+        w.first(1448);
+        w.begin(Instant::ZERO, 1, 1448);
+        w.full_segment(1448);
+        while w.grow(1448, 0) {}
+        assert_eq!((w.offer(1, 0, 1448), w.left(1)), (65_535, 65_535));
+    }
+
+    #[test]
+    fn a_buffer_has_one_gibibyte_at_most() {
+        let c = Config { receive_buffer: u64::MAX, receive_buffer_max: 0, ..Config::default() };
+        let w = Window::new(&c);
+        assert_eq!((w.buffer, w.buffer_max, w.scale), (1 << 30, 1 << 30, 14));
     }
 
     #[test]

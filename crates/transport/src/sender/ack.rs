@@ -41,10 +41,13 @@ pub(crate) fn take(s: &mut Sender, seg: &Segment, scale: u8, use_sack: bool) {
     }
     let prior_una = s.flow.una;
     let advanced = seg.ack > prior_una;
-    if seg.ack < prior_una && seg.sacks.is_empty() {
+    if seg.ack < prior_una {
+        if use_sack && !seg.sacks.is_empty() {
+            late(s, seg);
+        }
         return;
     }
-    s.echo = seg.stamps.map(|(_, echo)| echo).filter(|e| *e != 0);
+    s.echo = echo(seg);
     if let Some(rec) = s.rec.made() {
         rec.new_first = false;
     }
@@ -75,7 +78,7 @@ pub(crate) fn take(s: &mut Sender, seg: &Segment, scale: u8, use_sack: bool) {
             recovery::on_ack(s, &mut ack, &told, prior_una, false);
         }
         if s.tlp_end.is_some() {
-            probe_answered(s, seg.ack, advanced, window_moved, &told);
+            probe_answered(s, seg.ack, advanced || window_moved || seg.len > 0, &told);
         }
         reopen(s);
         return;
@@ -101,7 +104,7 @@ pub(crate) fn take(s: &mut Sender, seg: &Segment, scale: u8, use_sack: bool) {
     s.rack.adapt(&s.flow, told.gather.prior_delivered());
     let duplicate = !(advanced || seg.len > 0 || window_moved || told.new || told.duplicate);
     if s.tlp_end.is_some() {
-        probe_answered(s, seg.ack, advanced, window_moved, &told);
+        probe_answered(s, seg.ack, advanced || window_moved || seg.len > 0, &told);
     }
     let mut set_timer = taken.acked > 0 || sacked_before_head(s, &told);
     let dubious = !(advanced || window_moved || seg.len > 0)
@@ -118,6 +121,26 @@ pub(crate) fn take(s: &mut Sender, seg: &Segment, scale: u8, use_sack: bool) {
     }
     finish(s, ack, told.gather);
     reopen(s);
+}
+
+/// Returns the time stamp that a segment echoes, if it echoes one.
+fn echo(seg: &Segment) -> Option<u32> {
+    seg.stamps.map(|(_, echo)| echo).filter(|e| *e != 0)
+}
+
+/// Handles an acknowledgement that a newer one has overtaken. Its blocks count, and the losses that
+/// they show. Its window, its marks and its round trip are old, as in Linux (`old_ack` of
+/// `tcp_ack`): a newer acknowledgement has told them.
+fn late(s: &mut Sender, seg: &Segment) {
+    s.echo = echo(seg);
+    s.echoing = false;
+    if let Some(rec) = s.rec.made() {
+        rec.new_first = false;
+    }
+    let una = s.flow.una;
+    let mut told = Told::new(Gather::new(&s.flow));
+    sack::take(s, seg, una, &mut told);
+    recovery::on_ack(s, &mut Ack::default(), &told, una, false);
 }
 
 /// Returns the number of segments that the acknowledgement at hand acknowledges for the first time,
@@ -287,7 +310,11 @@ fn round_trip(s: &mut Sender, t: &Taken, told: &Told) -> Option<u32> {
     }
     let first = first?;
     let last = last.unwrap_or(first);
-    s.rtt.sample_min(s.flow.now_us(), last);
+    // An acknowledgement that may have waited for a timer does not show the path, unless it came
+    // sooner than all others.
+    if !told.gather.delayed() || last <= s.rtt.min() {
+        s.rtt.sample_min(s.flow.now_us(), last);
+    }
     s.flow.min_rtt_us = s.rtt.min();
     s.rtt.sample(first, s.flow.una, s.flow.next);
     s.flow.srtt8_us = s.rtt.srtt8;
@@ -295,8 +322,9 @@ fn round_trip(s: &mut Sender, t: &Taken, told: &Told) -> Option<u32> {
     Some(last)
 }
 
-/// Handles an acknowledgement while a loss probe is out (RFC 8985 section 7.4).
-fn probe_answered(s: &mut Sender, ack: u64, advanced: bool, window_moved: bool, told: &Told) {
+/// Handles an acknowledgement while a loss probe is out (RFC 8985 section 7.4). `news`: it is no
+/// duplicate, as it acknowledges more, offers another window, or carries data.
+fn probe_answered(s: &mut Sender, ack: u64, news: bool, told: &Told) {
     let Some(end) = s.tlp_end.get().filter(|end| ack >= *end) else { return };
     if !s.tlp_again || told.probe_duplicate {
         s.tlp_end = Maybe::NONE;
@@ -304,7 +332,7 @@ fn probe_answered(s: &mut Sender, ack: u64, advanced: bool, window_moved: bool, 
         // The probe repaired a loss: the window must be reduced.
         s.tlp_end = Maybe::NONE;
         recovery::probe_repaired(s);
-    } else if !(advanced || window_moved || told.new) {
+    } else if !(news || told.new) {
         // Both the original and the probe have arrived.
         s.tlp_end = Maybe::NONE;
     }

@@ -260,12 +260,13 @@ fn probe(s: &mut Sender) -> Option<Out> {
 /// carries in a millisecond, more on short paths.
 fn burst(s: &Sender) -> u32 {
     let f = &s.flow;
-    let most = u64::from(f.gso_max.max(f.mss));
+    let device = u64::from(f.gso_max.max(f.mss));
+    let most = device.min(UNIT_MAX.max(u64::from(f.mss)));
     let by_rate = s.flow.config.size_by_rate && f.pacing_rate != u64::MAX;
     let mut bytes = if by_rate { f.pacing_rate >> 10 } else { most };
     let short = if f.min_rtt_us == u32::MAX { 32 } else { f.min_rtt_us >> RTT_LOG };
     if short < 32 {
-        bytes = bytes.saturating_add(most >> short);
+        bytes = bytes.saturating_add(device >> short);
     }
     let n = (bytes.min(most) / u64::from(f.mss.max(1))) as u32;
     n.max(s.cc.burst_min(f))

@@ -26,8 +26,11 @@ pub(crate) struct Rack {
     rtt_us: u64,
     /// True if a unit was delivered since losses were last looked for.
     pub(crate) advanced: bool,
-    /// True if a duplicate was reported since the window was last adapted.
+    /// True if a duplicate was reported since the window was last adapted, after packets had been
+    /// seen out of order, and not of a loss probe.
     pub(crate) duplicate_seen: bool,
+    /// Segments reported as duplicates in all.
+    pub(crate) duplicates: u32,
     /// Width of the window, in quarters of the smallest round trip.
     steps: u8,
     pub(crate) persist: u8,
@@ -46,6 +49,7 @@ impl Blank for Rack {
             rtt_us: 0,
             advanced: false,
             duplicate_seen: false,
+            duplicates: 0,
             steps: 1,
             persist: 0,
             last_delivered: 0,

@@ -38,6 +38,10 @@ impl Gather {
     pub(crate) const fn delay_possible(&mut self) {
         self.sample.delayed = true;
     }
+    /// True if the acknowledgement may have waited for a timer of the receiver.
+    pub(crate) const fn delayed(&self) -> bool {
+        self.sample.delayed
+    }
     /// Returns the segments delivered and lost since the acknowledgement came.
     pub(crate) const fn delivered(&self, flow: &Flow) -> (u32, u32) {
         ((flow.delivered - self.delivered_before) as u32, (flow.lost_total - self.lost_before) as u32)

@@ -71,13 +71,29 @@ pub(crate) fn take(s: &mut Sender, seg: &Segment, prior_una: u64, told: &mut Tol
     }
 }
 
-/// Handles a reported duplicate: a retransmission was needless (RFC 2883).
+/// Handles a reported duplicate: a retransmission was needless (RFC 2883). As in Linux
+/// (`tcp_dsack_seen`), a report does not count of a range that no window has held, or of more
+/// duplicates than segments were sent again: the network has made these.
 fn duplicate(s: &mut Sender, start: u64, end: u64, prior_una: u64, told: &mut Told) {
-    told.duplicate = true;
     s.counters.duplicates_reported += 1;
-    s.rack.duplicate_seen = true;
+    let bytes = end - start;
+    if bytes > u64::from(s.window_max) {
+        return;
+    }
+    // At most the segments of a window of 32 bits.
+    let n = bytes.div_ceil(u64::from(s.flow.mss.max(1))).max(1) as u32;
+    s.rack.duplicates = s.rack.duplicates.saturating_add(n);
+    if u64::from(s.rack.duplicates) > s.counters.retransmitted {
+        return;
+    }
+    told.duplicate = true;
     if s.tlp_end.get().is_some_and(|tlp| s.tlp_again && end == tlp) {
         told.probe_duplicate = true;
+    }
+    // A needless probe shows no reordering, and a wider window is of use only where packets
+    // overtake others.
+    if s.rack.reordered > 0 && !told.probe_duplicate {
+        s.rack.duplicate_seen = true;
     }
     // A duplicate of data that was sent again since the window was reduced counts against that
     // reduction.
@@ -86,7 +102,6 @@ fn duplicate(s: &mut Sender, start: u64, end: u64, prior_una: u64, told: &mut To
         && end <= prior_una.max(s.flow.una)
         && end > marker
     {
-        let n = (end - start).div_ceil(u64::from(s.flow.mss.max(1))).max(1) as u32;
         s.rec.undo_left = Some(left.saturating_sub(n));
     }
 }
@@ -169,5 +184,45 @@ fn one(s: &mut Sender, i: usize, told: &mut Told) {
     s.rack.delivered(&s.flow, &before);
     if let Some(u) = s.units.get_mut(i) {
         u.marks.set(Marks::SAMPLED);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::rare::Maybe;
+
+    /// Returns true if a report of `bytes` counts as a duplicate, and true if it widens the window
+    /// of reordering, after `reordered` times of reordering and `again` segments sent again.
+    /// `probe`: the last of them was a loss probe of these bytes.
+    fn reported(reordered: u32, again: u64, bytes: u64, probe: bool) -> (bool, bool) {
+        let mut s = Sender::new(Arc::default());
+        s.window_max = 65_160;
+        s.rack.reordered = reordered;
+        s.counters.retransmitted = again;
+        if probe {
+            (s.tlp_end, s.tlp_again) = (Maybe::some(1 + bytes), true);
+        }
+        let mut told = Told::default();
+        duplicate(&mut s, 1, 1 + bytes, 1 + bytes, &mut told);
+        (told.duplicate, s.rack.duplicate_seen)
+    }
+
+    /// Linux since 5.14: needless probes show no reordering.
+    #[test]
+    fn a_duplicate_widens_the_window_once_packets_were_overtaken() {
+        assert_eq!(reported(0, 1, 1_448, false), (true, false));
+        assert_eq!(reported(1, 1, 1_448, false), (true, true));
+        assert_eq!(reported(1, 1, 1_448, true), (true, false));
+    }
+
+    /// The recording `cubic-twice` counts four of them (`TCPDSACKIgnoredDubious`).
+    #[test]
+    fn duplicates_that_the_network_made_do_not_count() {
+        assert_eq!(reported(1, 0, 1_448, false), (false, false));
+        assert_eq!(reported(1, 1, 2 * 1_448, false), (false, false), "two of one");
+        assert_eq!(reported(1, 100, 65_161, false), (false, false), "more than a window");
     }
 }

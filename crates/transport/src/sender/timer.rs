@@ -10,7 +10,8 @@ use crate::sender::Sender;
 
 /// Least time of a probe, ticks: twice the clock's granularity.
 pub(crate) const MIN_TICKS: u64 = 2;
-/// Number of timeouts without progress after which a connection gives up (the default of Linux).
+/// Number of timeouts without progress, and of probes of a shut window without an answer, after
+/// which a connection gives up (the default of Linux).
 pub(crate) const RETRIES_MAX: u8 = 15;
 
 /// Purpose of the timer.
@@ -124,12 +125,15 @@ pub(crate) fn fired(s: &mut Sender) -> bool {
         }
         Purpose::Retransmit => return timed_out(s),
         Purpose::Window => {
-            s.window_probe_due = true;
             // An open window is not probed: a queue of this host has refused the data.
             if !s.can_send_new() {
+                if s.window_probes >= u32::from(RETRIES_MAX) {
+                    return false;
+                }
                 s.window_probes += 1;
-                s.backoff = (s.backoff + 1).min(16);
+                s.backoff = s.backoff.saturating_add(1).min(16);
             }
+            s.window_probe_due = true;
         }
     }
     true
@@ -143,7 +147,7 @@ fn timed_out(s: &mut Sender) -> bool {
             s.flow.ssthresh = crate::sender::dupthresh::threshold(s);
             (s.flow.cwnd, s.flow.growth) = (1, 0);
         }
-        s.backoff += 1;
+        s.backoff = s.backoff.saturating_add(1);
         return true;
     }
     if s.retransmits >= RETRIES_MAX {

@@ -142,6 +142,21 @@ fn a_syn_that_is_sent_again_offers_less() {
     }
 }
 
+/// A FIN alone is no data: unless every packet may be marked, it is not capable of marks
+/// (`tcp_ecn_send` of Linux).
+#[test]
+fn a_fin_alone_may_be_marked_only_if_every_packet_may() {
+    for (algorithm, code) in [(Algorithm::Cubic, Ecn::NotEct), (Algorithm::Dctcp, Ecn::Ect0)] {
+        let c = config(algorithm, EcnMode::Classic);
+        let mut net = Net::new(&c, &c, Wire::default());
+        (net.to_write, net.close) = (5 * 1448, true);
+        net.run(Instant::from_secs(2));
+        let fins: Vec<(u32, Ecn)> =
+            net.sent.iter().filter(|(_, s)| s.flags.has(Flags::FIN)).map(|(_, s)| (s.len, s.ecn)).collect();
+        assert_eq!(fins, [(0, code)], "{algorithm:?}");
+    }
+}
+
 /// RFC 3168 section 6.1.2: one reduction per round trip, each announced by one CWR, which ends the
 /// echo.
 #[test]

@@ -1,7 +1,7 @@
 //! The handshake: SYNs that nothing answers, answers that come late, and data that is too old.
 
 use txweir_core::{Instant, Nanos};
-use txweir_transport::{Algorithm, Config, Connection, Segment, State, below_socket};
+use txweir_transport::{Algorithm, Config, Connection, Flags, Segment, State, below_socket};
 
 use crate::common::{Net, Wire, established_pair};
 
@@ -45,6 +45,21 @@ fn an_answer_to_the_first_syn_keeps_the_first_window() {
         let answer = peer.transmit(Instant::from_millis(2_990)).unwrap();
         end.receive(Instant::from_millis(3_000), &answer);
         assert_eq!((end.state(), end.flow().cwnd), (State::Established, window), "answer to {answered}");
+    }
+}
+
+/// An end that has answered a SYN has sent nothing else that could be acknowledged (RFC 9293
+/// section 3.10.7.4).
+#[test]
+fn a_number_that_was_not_sent_confirms_nothing() {
+    let now = Instant::ZERO;
+    let syn = Connection::connect(Config::default()).transmit(now).unwrap();
+    let mut end = Connection::listen(Config::default());
+    end.receive(now, &syn);
+    assert!(end.transmit(now).is_some());
+    for (ack, state) in [(2, State::SynReceived), (1, State::Established)] {
+        end.receive(now, &Segment { seq: 1, ack, flags: Flags::ACK, ..Segment::default() });
+        assert_eq!(end.state(), state, "{ack}");
     }
 }
 

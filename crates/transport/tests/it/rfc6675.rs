@@ -227,6 +227,22 @@ fn a_sender_that_is_refused_its_first_segment_waits_for_a_timeout() {
     assert!(waits >= Nanos::from_millis(400), "{waits:?}");
 }
 
+/// The time between two tries grows to the longest timeout, and stays there.
+#[test]
+fn a_sender_that_is_always_refused_goes_on_trying() {
+    let [mut a, _] = pair(&config());
+    let mut now = Instant::from_millis(10);
+    a.write(now, u64::MAX);
+    for i in 0..300 {
+        a.below().quench(now);
+        let at = a.deadline().unwrap();
+        let waits = at.saturating_since(now);
+        assert!(i < 12 || waits >= Nanos::from_millis(120_000), "try {i}: {waits:?}");
+        now = at;
+        a.on_time(now);
+    }
+}
+
 #[test]
 fn fills_a_link_and_survives_heavy_loss() {
     let c = config();

@@ -63,3 +63,16 @@ fn two_new_blocks_in_one_acknowledgement_are_no_reordering() {
     assert_eq!(end.flow().lost, 10, "all segments sent before the last one that arrived");
     assert!(end.transmit(now).is_some_and(|s| s.again && s.seq == 1));
 }
+
+/// An acknowledgement that was overtaken tells its blocks. Its window is old: the end of the window
+/// that the receiver offers now is nearer.
+#[test]
+fn an_overtaken_acknowledgement_opens_no_window() {
+    let (mut end, mut now) = sender();
+    now += Nanos::from_millis(20);
+    let window = ((15 * MSS) >> 7) as u16;
+    end.receive(now, &Segment { ack: 1 + 5 * MSS, window, ..blocks(&[]) });
+    assert_eq!((end.flow().out, end.has_data()), (15, false), "the window is full");
+    end.receive(now, &blocks(&[10]));
+    assert_eq!((end.flow().sacked, end.has_data()), (1, false));
+}

@@ -137,3 +137,22 @@ fn acknowledgements_until_it_continues(gso_segs: u32) -> usize {
 fn the_buffer_grows_behind_a_unit_that_does_not_use_up_the_window() {
     assert_eq!((acknowledgements_until_it_continues(2), acknowledgements_until_it_continues(4)), (5, 9));
 }
+
+/// Linux leaves 321 bytes of 64 KiB to headers (`sk_gso_max_size`): 51 segments of 1285 bytes would
+/// take 65535.
+#[test]
+fn a_unit_leaves_room_for_its_headers() {
+    let config = Config {
+        algorithm: Algorithm::Reno,
+        mss: 1_297,
+        initial_window: 128,
+        small_queues: false,
+        size_by_rate: false,
+        defers: false,
+        receive_buffer: 1 << 20,
+        ..Config::default()
+    };
+    let ([mut end, _], now) = established_pair(&config);
+    end.write(now, 200 * 1_285);
+    assert_eq!(end.transmit(now).map(|s| s.len), Some(50 * 1_285));
+}
