@@ -25,6 +25,7 @@
 //!   fq-delay-shown, flow-hash, tcpctl-band): the key is the flow hash, in a table of fixed size;
 //!   there are no sockets; times are exact; waiting packets keep their order.
 
+mod change;
 mod config;
 mod flow;
 
@@ -174,16 +175,7 @@ impl Discipline for Fq {
             let Next::Packet(p) = self.dequeue(cx) else { break };
             cx.drop(p, DropReason::Purged);
         }
-        // Packets above the new limit wait for their time.
-        for f in 0..self.flows.len() {
-            let mut bound = Bound::of(self.packets as usize + 1);
-            while self.bands.iter().any(|b| b.packets > self.limits.limit) {
-                bound.turn();
-                let Some(p) = self.pop_of(f, cx) else { break };
-                self.bands[self.limits.band(cx.meta(&p))].packets -= 1;
-                cx.drop(p, DropReason::Purged);
-            }
-        }
+        self.trim(cx);
     }
     fn would_accept(&self, m: &Candidate<'_>, _class: Option<ClassId>) -> Verdict {
         let limits = &self.limits;
@@ -569,22 +561,5 @@ impl Fq {
             delay = pace::make_up(delay, cx.now.saturating_since(flow.next));
         }
         flow.next = cx.now + delay;
-    }
-
-    /// Moves every waiting packet to its flow under the present options, so that no later packet of
-    /// the flow overtakes it.
-    fn rehome(&mut self, cx: &mut Cx) {
-        let mut all = List::new();
-        self.evict_all(&mut all, &mut cx.pool);
-        let mut bound = Bound::of(cx.pool.capacity());
-        while let Some(p) = all.pop_front(&cx.pool) {
-            bound.turn();
-            let m = cx.meta(&p);
-            let (f, band) = (self.limits.flow(m), self.limits.band(m));
-            if self.flows[f].place == Place::Unknown {
-                self.learn(f, cx.now);
-            }
-            self.join(f, band, p, cx);
-        }
     }
 }

@@ -76,7 +76,7 @@ pub(crate) struct Hfsc {
     /// Time at which it has asked to be asked again, which stays when a leaf answers for itself.
     wake: Option<Tick>,
     /// The leaf whose qdisc holds its packets back, and with them all others, until a time; or
-    /// until a packet comes, or a class changes: then the choice is made anew.
+    /// until a packet comes, or a class or a qdisc in one changes: then the choice is made anew.
     held: Option<(usize, Instant, WakeReason)>,
 }
 
@@ -209,6 +209,8 @@ impl Classes for Hfsc {
         &self.classes
     }
     fn classes_mut(&mut self) -> &mut [Class] {
+        // A qdisc that is changed has another time, perhaps.
+        self.held = None;
         &mut self.classes
     }
     fn slot(&self, minor: u16) -> Option<usize> {

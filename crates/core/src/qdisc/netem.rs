@@ -5,7 +5,8 @@
 //!
 //! - I1: no packet leaves before its time, nor outside of a slot; packets due at the same time
 //!   leave in order of arrival.
-//! - I2: never more than `limit` packets wait, those in the class included.
+//! - I2: never more than `limit` packets wait, those in the class included, except that a smaller
+//!   limit takes none out of the class.
 //! - I3: a copy is made at most once of a packet, and never of a copy.
 //! - I4: without a random part no random number is drawn: a constant delay, a rate and slots of a
 //!   fixed gap are exact.
@@ -321,6 +322,9 @@ impl Discipline for Netem {
         self.count = 0;
         if before.slots != self.rules.slots {
             self.open_slot(cx.now);
+        }
+        if self.len() > self.rules.limit && cx.purge_peeked() {
+            self.held = 0;
         }
         let mut bound = Bound::of(self.len() as usize);
         while self.len() > self.rules.limit {

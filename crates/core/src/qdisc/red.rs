@@ -314,9 +314,9 @@ impl Discipline for Red {
                 }
             }
         }
-        let before = inner.books().dropped.packets;
+        let (index, dropped) = (p.index(), cx.dropped().packets);
         inner.enqueue(p, cx);
-        self.stats.pdrop += inner.books().dropped.packets - before;
+        self.stats.pdrop += u64::from(cx.has_refused(index, dropped));
     }
     fn dequeue(&mut self, cx: &mut Cx) -> Next {
         let next = self.inner[0].node.dequeue(cx);

@@ -262,17 +262,13 @@ impl Discipline for Sfb {
         if let Some(slot) = self.counted.get_mut(at) {
             *slot = Counted::default();
         }
-        let before = inner.books().dropped.packets;
+        let before = cx.dropped().packets;
         inner.enqueue(p, cx);
-        match inner.books().dropped.packets - before {
-            0 => {
-                if let Some(slot) = self.counted.get_mut(at) {
-                    *slot = counted;
-                    self.law.take(counted);
-                }
-            }
-            // A drop of the child is one of few packets.
-            dropped => self.stats.childdrop += dropped as u32,
+        if cx.has_refused(at, before) {
+            self.stats.childdrop += 1;
+        } else if let Some(slot) = self.counted.get_mut(at) {
+            *slot = counted;
+            self.law.take(counted);
         }
     }
     fn dequeue(&mut self, cx: &mut Cx) -> Next {

@@ -385,6 +385,11 @@ impl Discipline for Taprio {
                     Offer::Packet(p) => return Next::Packet(p),
                     Offer::Empty => self.active.remove(queue),
                     Offer::Closed => waiting |= class,
+                    // A queue that is stopped starts at any time.
+                    Offer::At(_, WakeReason::Queue) => {
+                        self.held[usize::from(queue)] = Instant::ZERO;
+                        sooner(Instant::MAX, WakeReason::Queue);
+                    }
                     Offer::At(t, why) => {
                         self.held[usize::from(queue)] = t;
                         match self.gates.opening_after(class, t) {
@@ -419,6 +424,8 @@ impl Classes for Taprio {
         &self.bands
     }
     fn classes_mut(&mut self) -> &mut [Class] {
+        // A qdisc that is changed has another time, perhaps.
+        self.held.fill(Instant::ZERO);
         &mut self.bands
     }
     fn slot(&self, minor: u16) -> Option<usize> {

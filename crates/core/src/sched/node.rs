@@ -273,10 +273,23 @@ impl Node {
     /// Calls `f` on the qdisc and settles the packets that it dropped.
     pub(crate) fn with<R>(&mut self, cx: &mut Cx, f: impl FnOnce(&mut dyn Qdisc, &mut Cx) -> R) -> R {
         let before = (cx.effects.counts(), cx.aside.taken.amount());
-        let held = core::mem::take(&mut self.front.held.list);
+        // A packet of the band is not the qdisc's to drop.
+        let own = self.front.holds_own();
+        let held = if own { core::mem::take(&mut self.front.held.list) } else { List::new() };
+        let counted = held.front(&cx.pool).map(|m| (m.wire_len, m.segs));
         let outer = core::mem::replace(&mut cx.peeked, held);
         let r = f(&mut *self.counted.qdisc, cx);
-        self.front.held.list = core::mem::replace(&mut cx.peeked, outer);
+        let held = core::mem::replace(&mut cx.peeked, outer);
+        if own {
+            // One that is set aside enters again, and counts as sent when it leaves.
+            if let Some(counted) = counted
+                && held.is_empty()
+                && cx.swapping()
+            {
+                self.front.held.forget(counted);
+            }
+            self.front.held.list = held;
+        }
         self.front.review(&mut self.counted);
         self.front.settle(before, &mut self.counted.account, cx);
         r

@@ -2,7 +2,7 @@
 //! other options. (`tcp_control.rs`: the segments, their order, and the share of a band.)
 
 use crate::common::lane::{Lane, Out};
-use txweir_core::{Admitted, Handle, Instant, Meta};
+use txweir_core::{Admitted, DropReason, Handle, Instant, Meta};
 
 const T0: Instant = Instant::ZERO;
 
@@ -94,6 +94,28 @@ fn a_held_control_segment_takes_no_room_of_the_qdisc() {
     lane.fill(us(2000), 1, 4, data(1000));
     assert_eq!((lane.drops(), lane.backlog()), (vec![], 5));
     assert_eq!(lane.take(us(2060)).id(), Some(11));
+}
+
+/// A smaller limit of the qdisc leaves the held control segment where it is, also when its band has
+/// been taken away meanwhile.
+#[test]
+fn a_smaller_limit_leaves_a_held_control_segment() {
+    for changes in [vec!["limit 3"], vec!["tcpctl 0%", "limit 3"]] {
+        let (mut lane, class) = shaped("fq_codel", "limit 4 drop_batch 1 tcpctl 1%");
+        lane.fill(T0, 0, 1, data(1000));
+        lane.fill(T0, 10, 1, ack(1000));
+        lane.fill(T0, 11, 1, ack(60));
+        assert_eq!([1000, 2000].map(|t| lane.take(us(t)).id()), [Some(10), Some(0)]);
+        assert_eq!(lane.take(us(2000)), Out::Wait(us(2060)), "the segment is held");
+        lane.fill(us(2000), 1, 4, data(1000));
+        for change in &changes {
+            lane.change(us(2000), class, change).unwrap();
+        }
+        assert_eq!(lane.drops(), [(1, DropReason::Purged)], "{changes:?}");
+        let left = [2060, 3060, 4060, 5060].map(|t| lane.take(us(t)).id());
+        assert_eq!(left, [Some(11), Some(2), Some(3), Some(4)], "{changes:?}");
+        assert_eq!(lane.backlog(), 0);
+    }
 }
 
 /// Credit that is spent stays spent when another option changes; another share begins anew.

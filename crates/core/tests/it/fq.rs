@@ -427,6 +427,36 @@ fn a_smaller_limit_holds_for_what_waits_for_its_time() {
     assert_eq!(run(&mut lane, ms(2)), [(5, 2 * MS), (0, 10 * MS)]);
 }
 
+/// A band that is within the smaller limit loses nothing for one that is not, also where a flow has
+/// packets of both.
+#[test]
+fn a_smaller_limit_is_that_of_each_band() {
+    let [low, high] = [0, 6];
+    let mut lane = Lane::new("fq", "");
+    for id in 0..3 {
+        put(&mut lane, ms(1), id, flow(1).priority(low).txtime(ms(10)));
+    }
+    for id in 10..15 {
+        put(&mut lane, ms(1), id, flow(2).priority(high).txtime(ms(20)));
+    }
+    assert_eq!(lane.take(ms(1)), Out::Wait(ms(10)));
+    lane.change(ms(2), Handle::ROOT, "limit 3").unwrap();
+    assert_eq!(lane.drops(), [10, 11].map(|id| (id, DropReason::Purged)));
+    assert_eq!(["band0_pkts", "band1_pkts"].map(|c| lane.counter(c)), [3, 3]);
+    let at = |id, t| (id, t * MS);
+    let left = [at(0, 10), at(1, 10), at(2, 10), at(12, 20), at(13, 20), at(14, 20)];
+    assert_eq!(run(&mut lane, ms(2)), left);
+
+    let mut lane = Lane::new("fq", "");
+    for (id, priority) in [(0, low), (1, high), (2, high)] {
+        put(&mut lane, ms(1), id, flow(1).priority(priority).txtime(ms(10 + u64::from(id))));
+    }
+    assert_eq!(lane.take(ms(1)), Out::Wait(ms(10)));
+    lane.change(ms(2), Handle::ROOT, "limit 1").unwrap();
+    assert_eq!(lane.drops(), [(1, DropReason::Purged)]);
+    assert_eq!(run(&mut lane, ms(2)), [at(0, 10), at(2, 12)]);
+}
+
 #[test]
 fn a_change_of_the_mask_or_of_bands_moves_what_waits() {
     let mut lane = Lane::new("fq", "maxrate 1gbit nopacing");

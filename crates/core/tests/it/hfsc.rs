@@ -406,3 +406,15 @@ fn a_leaf_that_holds_back_holds_all_until_its_time() {
     lane.fill(Instant(9 * MS), 300, 1, Meta::new(100).priority(at(2).0));
     assert_eq!(lane.take(Instant(9 * MS)).id(), Some(201));
 }
+
+/// hfsc-held, until the qdisc in the leaf is changed.
+#[test]
+fn a_change_of_the_qdisc_in_a_leaf_ends_its_wait() {
+    let mut lane = hfsc("", &[(1, 0, "ls m2 8mbit")]);
+    lane.graft(Instant::ZERO, at(1), "tbf", "rate 800kbit burst 1000 limit 10000");
+    fill(&mut lane, 0, 1, 2, 1000);
+    assert_eq!(lane.ids(Instant::ZERO, 2), [100]);
+    assert_eq!(lane.take(Instant(MS)), Out::Wait(Instant(10 * MS)));
+    lane.change(Instant(MS), at(1), "rate 8mbit burst 1000 limit 10000").unwrap();
+    assert_eq!(lane.take(Instant(MS)).id(), Some(101));
+}

@@ -233,6 +233,22 @@ fn a_smaller_limit_drops_what_has_waited_longest() {
     assert_eq!(lane.ids(Instant::from_millis(10), 9), [3, 4]);
 }
 
+/// Below a shaper that has peeked at the next packet: that one has waited longest.
+#[test]
+fn a_smaller_limit_drops_first_what_a_peek_holds() {
+    let mut lane = Lane::new("tbf", "rate 8mbit burst 1000 limit 1mb");
+    let class = Handle::new(lane.root().handle().major(), 1);
+    lane.graft(Instant::ZERO, class, "netem", "delay 1ms");
+    for id in 0..5 {
+        assert_eq!(lane.put(Instant::ZERO, id, Meta::new(1000)), Admitted::Queued);
+    }
+    // The first packet empties the bucket, and the second is held.
+    assert_eq!(lane.ids(Instant::from_millis(1), 2), [0]);
+    lane.change(Instant::from_millis(1), class, "delay 1ms limit 2").unwrap();
+    assert_eq!(lane.drops(), [1, 2].map(|id| (id, DropReason::Purged)));
+    assert_eq!([2, 3].map(|ms| lane.take(Instant::from_millis(ms)).id()), [Some(3), Some(4)]);
+}
+
 /// netem-corrupt-gso.
 #[test]
 fn a_super_packet_is_cut_before_it_may_be_corrupted() {

@@ -53,6 +53,21 @@ fn the_limit_is_that_of_its_fifo() {
     assert_eq!(counters(&lane)[2], ("pdrop", 2));
 }
 
+/// The qdisc in the class drops four packets of the longest flow for a packet that comes. That one
+/// was refused if it is of the same flow, as in Linux.
+#[test]
+fn a_drop_of_another_flow_in_the_class_is_no_refusal() {
+    let mut lane = Lane::new("red", "limit 1mb min 300000 max 900000 avpkt 1000 burst 500");
+    let class = Handle::new(lane.root().handle().major(), 1);
+    lane.graft(Instant::ZERO, class, "fq_codel", "limit 8 drop_batch 4");
+    let [long, other] = [1, 9].map(|flow| Meta::new(1000).hash(flow << 22));
+    lane.fill(Instant::ZERO, 0, 8, long);
+    lane.fill(Instant::ZERO, 10, 1, other);
+    assert_eq!((lane.drops().len(), lane.counter("pdrop")), (4, 0));
+    lane.fill(Instant::ZERO, 20, 4, long);
+    assert_eq!((lane.drops().len(), lane.counter("pdrop")), (4, 1));
+}
+
 #[test]
 fn between_min_and_max_a_share_is_dropped() {
     // The average stands at 8000 of 4000 to 12 000: half of the probability, of gaps uniform on 1

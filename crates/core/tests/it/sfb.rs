@@ -118,6 +118,22 @@ fn bins_forget_what_the_child_has_dropped() {
     assert_eq!(lane.counter("maxqlen"), 0);
 }
 
+/// The child drops the packet of the longest flow for one of another flow, which then waits, and is
+/// in its bins.
+#[test]
+fn a_drop_of_another_flow_in_the_child_is_no_refusal() {
+    let mut lane = Lane::new("sfb", "max 5 target 9");
+    let class = Handle::new(lane.root().handle().major(), 1);
+    lane.graft(at(0), class, "fq_codel", "limit 3 drop_batch 1");
+    let _ = lane.put(at(0), 0, Meta::new(9000).hash(meta(1).hash));
+    for id in 1..4 {
+        let _ = lane.put(at(0), id, meta(2));
+    }
+    assert_eq!(lane.drops(), [(0, DropReason::FlowOverlimit)]);
+    assert_eq!((drops(&lane)[4], lane.counter("maxqlen")), (0, 3));
+    assert_eq!((lane.ids(at(0), 9), lane.counter("maxqlen")), (vec![1, 2, 3], 0));
+}
+
 #[test]
 fn a_change_of_sfb_keeps_an_added_child() {
     let mut lane = Lane::new("sfb", "max 5 target 9");

@@ -395,6 +395,32 @@ fn after_a_swap_no_packet_goes_past_a_size_table() {
     assert_eq!(lane.path.backlog(), Tally { packets: 1, bytes: 1000 });
 }
 
+/// A packet that a peek holds counts as sent. One that a smaller limit puts back is queued again,
+/// and counts when it leaves.
+#[test]
+fn a_packet_that_a_peek_has_taken_out_counts_once() {
+    let mut lane = Lane::new("tbf", "rate 8mbit burst 1000 limit 1mb");
+    let class = Handle::new(lane.root().handle().major(), 1);
+    lane.graft(Instant::ZERO, class, "codel", "limit 5");
+    lane.fill(Instant::ZERO, 0, 4, Meta::new(1000));
+    assert_eq!(lane.ids(Instant::ZERO, 2), [0]);
+    let peeked = |lane: &Lane| {
+        let books = lane.root().qdisc().classes()[0].node.books();
+        (books.peeked, books.peeked_segs)
+    };
+    assert_eq!(peeked(&lane), (Tally { packets: 1, bytes: 1000 }, 1));
+    let (r, _) = lane.path.swap(
+        Instant::ZERO,
+        &mut lane.dev,
+        |tree, cx| tree.edit(cx).change(class, None, &mut Words::new(&["limit", "2"])),
+        |frame, m, _, queue| queue(frame, *m),
+    );
+    r.unwrap();
+    assert_eq!(peeked(&lane), (Tally::default(), 0));
+    assert_eq!([1, 2].map(|ms| lane.take(Instant::from_millis(ms)).id()), [Some(1), Some(2)]);
+    assert_eq!(lane.drops(), [(3, DropReason::Overlimit)]);
+}
+
 /// A super-packet that the new tree takes only in pieces is cut in its place, and the pieces have
 /// its age.
 #[test]

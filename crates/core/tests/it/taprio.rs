@@ -4,7 +4,7 @@
 use crate::common::lane::{Lane, Out};
 use txweir_core::base::rng::Rng;
 use txweir_core::law::gates::{ByteTime, Entry, Gates, Schedule};
-use txweir_core::{Admitted, DropReason, Env, ErrorKind, Instant, Meta, Nanos, Rate};
+use txweir_core::{Admitted, DropReason, Env, ErrorKind, Handle, Instant, Meta, Nanos, Rate, Wake};
 
 /// The start of a cycle of 1 ms.
 const T: Instant = Instant::from_secs(1);
@@ -435,4 +435,35 @@ fn gates_do_not_look_at_a_launch_time() {
     let at_closed_gate = meta(1000, 0).txtime(at(500));
     assert_eq!(lane.put(T, 10, at_closed_gate), Admitted::Queued);
     assert_eq!(lane.ids(T, 9), [10]);
+}
+
+/// The shaper has named a time beyond the next openings, and a change fills its bucket.
+#[test]
+fn a_qdisc_that_is_changed_behind_a_closed_gate_is_asked_at_the_next_opening() {
+    let mut lane = lane("sched-entry S 1 300000 sched-entry S 2 700000");
+    let class = Handle::new(lane.root().handle().major(), 1);
+    lane.graft(T, class, "tbf", "rate 8kbit burst 1000 limit 10000");
+    lane.fill(T, 10, 2, meta(1000, 0));
+    assert_eq!(lane.ids(T, 9), [10]);
+    assert_eq!(lane.take(at(400)), Out::Wait(at(1_000_000)));
+    lane.change(at(400), class, "rate 8mbit burst 1000 limit 10000").unwrap();
+    assert_eq!(lane.take(at(400)), Out::Wait(at(1000)));
+    assert_eq!(lane.ids(at(1000), 9), [11]);
+}
+
+/// The packet is for a queue that is not of its class, and waits with the first one that is.
+#[test]
+fn a_queue_that_starts_while_its_gate_is_closed_is_asked_at_the_next_opening() {
+    let mut lane = lane("sched-entry S 1 300000 sched-entry S 2 700000");
+    let class = Handle::new(lane.root().handle().major(), 1);
+    lane.graft(T, class, "multiq", "");
+    let mut m = meta(1000, 0);
+    m.queue = 3;
+    lane.path.stopped_queues().insert(3);
+    lane.fill(T, 10, 1, m);
+    assert_eq!(lane.path.drain(T, 1, &mut lane.dev), Wake::Device);
+    assert_eq!(lane.take(at(400)), Out::Wait(at(1000)));
+    lane.path.stopped_queues().remove(3);
+    assert_eq!(lane.take(at(500)), Out::Wait(at(1000)));
+    assert_eq!(lane.ids(at(1000), 9), [10]);
 }

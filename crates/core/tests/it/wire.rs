@@ -121,3 +121,20 @@ fn the_end_of_time_is_reached() {
     assert!(w.advance(Instant::MAX, |_| {}));
     assert_eq!(w.next_event(), None);
 }
+
+/// A ring without a byte limit may finish more bytes before a report than a completion can name.
+#[test]
+fn more_than_four_gibibytes_are_several_completions() {
+    let number = 70_000_u32;
+    let completion = Completion::Every { packets: number, within: Nanos::from_secs(9) };
+    let rate = Rate::from_bits(400_000_000_000);
+    let mut w = wire(WireConfig { ring: number, rate, completion, ..WireConfig::default() });
+    let frames: Vec<_> = (0..number).map(|frame| (frame, Meta::new(65_535))).collect();
+    send(&mut w, Instant(0), &frames);
+    assert!(w.advance(Instant::from_secs(1), |_| {}));
+    let mut done = Vec::new();
+    w.reap(&mut |c| done.push((c.packets, u64::from(c.bytes))));
+    let bytes = u64::from(number) * 65_535;
+    assert_eq!(done, [(0, u64::from(u32::MAX)), (number, bytes - u64::from(u32::MAX))]);
+    assert_eq!((w.held(), w.descriptors_used()), (Tally::default(), 0));
+}

@@ -22,7 +22,8 @@ pub(super) struct Unit<F> {
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Batch {
     packets: u32,
-    bytes: u32,
+    /// A large ring that reports rarely has more than 4 GiB of them.
+    bytes: u64,
     descriptors: u32,
 }
 
@@ -162,7 +163,7 @@ impl<F> Ring<F> {
         self.visible = self.visible.saturating_sub(1);
         self.sent = 0;
         let first = self.finished.is_empty();
-        self.finished.add(Batch { packets: 1, bytes: unit.meta.wire_len, descriptors: unit.cost });
+        self.finished.add(Batch { packets: 1, bytes: unit.meta.wire_len.into(), descriptors: unit.cost });
         self.schedule_round(now, first);
         Some(unit)
     }
@@ -178,7 +179,7 @@ impl<F> Ring<F> {
         };
         if decides {
             let Latency { min, max } = self.config.latency;
-            let at = due + min + Nanos(self.rng.below(max.0.saturating_sub(min.0) + 1));
+            let at = due + min + Nanos(self.rng.below(max.0.saturating_sub(min.0).saturating_add(1)));
             self.round_at = self.round_at.min(at);
         }
     }
@@ -192,14 +193,14 @@ impl<F> Ring<F> {
 
     /// Returns the packets and bytes reported since the last call.
     #[inline]
-    pub(super) fn reap(&mut self) -> Option<(u32, u32)> {
+    pub(super) fn reap(&mut self) -> Option<(u32, u64)> {
         let Batch { packets, bytes, descriptors } = core::mem::take(&mut self.reported);
         if packets == 0 {
             return None;
         }
         self.used -= descriptors;
         self.held.packets -= u64::from(packets);
-        self.held.bytes -= u64::from(bytes);
+        self.held.bytes -= bytes;
         Some((packets, bytes))
     }
 }

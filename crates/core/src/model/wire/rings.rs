@@ -151,10 +151,15 @@ impl<F> Rings<F> {
     }
     #[inline]
     pub(super) fn reap(&mut self, index: usize, sink: &mut dyn FnMut(Completed<F>)) {
-        let Some((packets, bytes)) = self.all[index].reap() else { return };
+        let Some((packets, mut bytes)) = self.all[index].reap() else { return };
         self.reported -= 1;
         self.held.packets -= u64::from(packets);
-        self.held.bytes -= u64::from(bytes);
-        sink(Completed { packets, bytes, frame: None });
+        self.held.bytes -= bytes;
+        // A completion of more bytes than its number holds is several.
+        while let Some(rest) = bytes.checked_sub(u32::MAX.into()).filter(|rest| *rest > 0) {
+            sink(Completed { packets: 0, bytes: u32::MAX, frame: None });
+            bytes = rest;
+        }
+        sink(Completed { packets, bytes: bytes as u32, frame: None });
     }
 }

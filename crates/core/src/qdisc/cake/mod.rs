@@ -316,6 +316,7 @@ impl Discipline for Cake {
     fn reset(&mut self, _cx: &mut Cx) {
         for tin in &mut self.tins {
             tin.flows.reset();
+            tin.stats.unresponsive_flows = 0;
             tin.deficit = 0;
             tin.threshold = Threshold::default();
         }

@@ -47,9 +47,9 @@ pub(super) struct Band {
 }
 
 impl Band {
-    /// Returns an empty band.
-    pub(super) const fn new(share: Percent) -> Self {
-        Self { queue: Queue::new(), budget: Budget::new(share), on: true, own: false }
+    /// Returns an empty band; `own` is true if a peek holds a packet, which is the qdisc's own.
+    pub(super) const fn new(share: Percent, own: bool) -> Self {
+        Self { queue: Queue::new(), budget: Budget::new(share), on: true, own }
     }
     /// Takes the share that the qdisc asks for now; without one, no packet enters any more.
     pub(super) fn set_share(&mut self, share: Option<Percent>) {

@@ -66,6 +66,11 @@ impl Front {
         self.band().filter(|band| band.takes(m))
     }
 
+    /// True if the packet that a peek holds, if there is one, is the qdisc's own, not the band's.
+    pub(super) fn holds_own(&self) -> bool {
+        self.band().is_none_or(Band::gave_its_own)
+    }
+
     /// Sets or removes the size table. Queued packets stay charged as they were.
     pub(super) fn set_sizes(&mut self, table: Option<SizeTable>, account: &mut Account) {
         if table.is_some() || account.is_sized() {
@@ -78,19 +83,22 @@ impl Front {
     /// Makes, changes or removes the band as the qdisc asks for it now. A removed band stays until
     /// its packets have left.
     pub(super) fn review(&mut self, behind: &mut Counted) {
-        behind.account.special.set(Special::HELD, !self.held.list.is_empty());
+        let holds = !self.held.list.is_empty();
+        behind.account.special.set(Special::HELD, holds);
         let share = behind.qdisc.band();
         match (share, self.band_mut()) {
             (None, None) => return,
-            (Some(share), None) => self.added.get_or_insert_default().band = Some(Band::new(share)),
+            (Some(share), None) => self.added.get_or_insert_default().band = Some(Band::new(share, holds)),
             (share, Some(band)) => band.set_share(share),
         }
         self.review_band(&mut behind.account);
     }
-    /// Removes a band that is over, and notes the state of the band in the account.
+    /// Removes a band that is over, and notes the state of the band in the account. A band of which
+    /// a peek holds the last packet stays.
     fn review_band(&mut self, account: &mut Account) {
-        let Some(added) = &mut self.added else { return };
-        if added.band.as_ref().is_some_and(Band::is_over) {
+        let Self { held, added: Some(added) } = self else { return };
+        let holds = !held.list.is_empty();
+        if added.band.as_ref().is_some_and(|band| band.is_over() && (band.gave_its_own() || !holds)) {
             added.band = None;
         }
         account.special.set(Special::BAND, added.band.is_some());
@@ -186,7 +194,8 @@ impl Front {
             None => behind.dequeue(cx),
             Some(band) => {
                 let next = band.dequeue(behind, cx);
-                if band.is_over() {
+                // The last packet of the band may be one that a peek is going to hold.
+                if band.is_over() && (next.is_none() || band.gave_its_own()) {
                     self.review_band(&mut behind.account);
                 }
                 next
@@ -204,7 +213,7 @@ impl Front {
     fn hold(&mut self, p: Pkt, behind: &mut Counted, cx: &mut Cx) {
         self.held.put(p, &mut cx.pool);
         behind.account.special.set(Special::HELD, true);
-        if self.band().is_none_or(Band::gave_its_own) {
+        if self.holds_own() {
             behind.qdisc.holding(true);
         }
     }

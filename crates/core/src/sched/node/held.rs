@@ -35,6 +35,13 @@ impl Held {
         self.segs = self.segs.wrapping_sub(m.segs.into());
         Some(p)
     }
+    /// Takes a packet of these wire bytes and segments off the counters, which is not held any more
+    /// and has not left.
+    pub(super) fn forget(&mut self, (wire_len, segs): (u32, u16)) {
+        self.packets -= 1;
+        self.bytes -= u64::from(wire_len);
+        self.segs = self.segs.wrapping_sub(segs.into());
+    }
     /// Adds its counters to the books of its node.
     #[inline]
     pub(super) fn show(&self, books: Books) -> Books {

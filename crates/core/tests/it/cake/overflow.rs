@@ -101,6 +101,16 @@ fn the_longest_queue_loses_its_oldest() {
     assert_eq!(lane.part("Tin 0", "unresponsive_flows"), 1);
 }
 
+/// A purge makes the laws of all flows new, and so nobody counts as unresponsive.
+#[test]
+fn a_purge_forgets_who_was_unresponsive() {
+    let mut lane = Lane::new("cake", "bandwidth 1mbit besteffort flows memlimit 23040");
+    lane.fill(ms(1000), 0, 20, Meta::new(1500).hash(8));
+    assert_eq!(lane.part("Tin 0", "unresponsive_flows"), 1);
+    lane.path.purge(ms(1000), &mut lane.dev);
+    assert_eq!(lane.part("Tin 0", "unresponsive_flows"), 0);
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
