@@ -251,9 +251,11 @@ impl Default for Alarm {
 }
 
 impl Alarm {
-    /// Makes sure that the actor gets an event at or before `at`; `None` asks for no event.
+    /// Makes sure that the actor gets an event at or before `at`, where a time in the past counts
+    /// as now; `None` asks for no event.
     pub fn set<P: Payload>(&mut self, engine: &mut Engine<P>, at: Option<Instant>, actor: u32, what: P) {
-        if let Some(at) = at.filter(|at| *at < self.armed) {
+        // The event of a time in the past comes now, and must be known as the armed one then.
+        if let Some(at) = at.map(|at| at.max(engine.now())).filter(|at| *at < self.armed) {
             self.armed = at;
             engine.schedule(at, actor, what);
         }
@@ -451,6 +453,15 @@ mod tests {
         assert_eq!(engine.scheduled(), 2);
         assert!(engine.next(Instant::MAX).is_some_and(|e| e.at.0 == 50 && alarm.fired(e.at)));
         assert!(engine.next(Instant::MAX).is_some_and(|e| e.at.0 == 100 && !alarm.fired(e.at)));
+    }
+
+    #[test]
+    fn an_alarm_in_the_past_fires_now() {
+        let (mut engine, mut alarm) = (Engine::new(), Alarm::default());
+        for set in [100, 50, 99] {
+            alarm.set(&mut engine, Some(Instant(set)), 0, 0_u32);
+            assert!(engine.next(Instant::MAX).is_some_and(|e| e.at.0 == 100 && alarm.fired(e.at)), "{set}");
+        }
     }
 
     #[test]

@@ -152,6 +152,17 @@ pub struct Fidelity {
     pub nearest: Vec<Nearest>,
 }
 
+impl Fidelity {
+    /// Returns the same for a set-up that is outside for this reason too.
+    pub(crate) fn outside(mut self, reason: &str) -> Self {
+        if matches!(self.range, Range::Inside | Range::Outside) {
+            self.range = Range::Outside;
+            self.reasons.push(reason.into());
+        }
+        self
+    }
+}
+
 impl Display for Fidelity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let agree = match self.rows {

@@ -50,7 +50,8 @@ pub struct Frame {
     pub ds: u8,
     /// True if a bit of it is wrong, which the receiver's checksums will detect.
     pub damaged: bool,
-    /// Earliest departure after `sent`, nanoseconds: queues that pace (`fq`) keep it until then.
+    /// Earliest departure after `sent` from the host that sends it, nanoseconds: queues that pace
+    /// (`fq`) keep it until then.
     pub ahead: u32,
     /// Bytes that its sender counts as lying below the socket, until its first device has sent it.
     pub below: Below,

@@ -1,6 +1,9 @@
 //! The path between two hosts: delay, jitter, loss, reordering. The rate is not here: it belongs to
 //! the wire.
 
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
 use txweir_core::base::rng::Rng;
 use txweir_core::{Instant, Nanos, Tally};
 
@@ -62,6 +65,8 @@ pub struct Link<P> {
     lane: Lane<Frame, P>,
     /// Packets made late, by slot; a free slot is `None`.
     late: Vec<Option<Frame>>,
+    /// Free slots. The lowest is taken first: events name slots, and so the event log has them.
+    free: BinaryHeap<Reverse<u32>>,
     late_event: fn(u32) -> P,
     actor: u32,
     stats: LinkStats,
@@ -78,6 +83,7 @@ impl<P: Payload> Link<P> {
             rng: Rng::new(seed),
             lane,
             late,
+            free: BinaryHeap::new(),
             late_event,
             actor,
             stats: LinkStats::default(),
@@ -171,12 +177,17 @@ impl<P: Payload> Link<P> {
 
     /// Lets a packet arrive out of the order of the others.
     fn overtaken(&mut self, engine: &mut Engine<P>, at: Instant, frame: Frame) {
-        let slot = self.late.iter().position(Option::is_none).unwrap_or(self.late.len());
-        if slot == self.late.len() {
-            self.late.push(None);
-        }
-        self.late[slot] = Some(frame);
-        engine.schedule(at, self.actor, (self.late_event)(slot as u32));
+        let slot = match self.free.pop() {
+            Some(Reverse(slot)) => {
+                self.late[slot as usize] = Some(frame);
+                slot
+            }
+            None => {
+                self.late.push(Some(frame));
+                self.late.len() as u32 - 1
+            }
+        };
+        engine.schedule(at, self.actor, (self.late_event)(slot));
     }
 
     fn hit(&mut self, ppm: u32) -> bool {
@@ -193,7 +204,9 @@ impl<P: Payload> Link<P> {
     }
     /// Takes the packet whose late event has come.
     pub(crate) fn arrive_late(&mut self, slot: u32) -> Option<Frame> {
-        self.late.get_mut(slot as usize)?.take()
+        let frame = self.late.get_mut(slot as usize)?.take()?;
+        self.free.push(Reverse(slot));
+        Some(frame)
     }
 }
 
@@ -209,5 +222,34 @@ fn cut(unit: &Frame, line: (Instant, Instant), overhead: u32, mut each: impl FnM
         sent += u128::from(segment.len()) + overhead;
         // The result is at most `time`.
         each(segment, line.0 + Nanos((time * sent / total) as u64));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::event::NetEvent;
+
+    /// Late packets take the lowest free slot, which is found without a walk over all of them: with
+    /// a walk for each packet the test would take minutes.
+    #[test]
+    fn a_late_packet_takes_the_lowest_free_slot() {
+        let reorder_by = Nanos(1_000);
+        let config = LinkConfig { reorder_ppm: 1_000_000, reorder_by, ..LinkConfig::default() };
+        let mut engine = Engine::new();
+        let mut link = Link::new(config, 0, NetEvent::Arrival, NetEvent::Late, 1);
+        let mut send = |link: &mut Link<NetEvent>, packets: usize| {
+            for _ in 0..packets {
+                link.push(&mut engine, Frame::headers(&[0x45; 60], 40, 60), (Instant(0), Instant(0)), 24);
+            }
+        };
+        send(&mut link, 4);
+        assert_eq!([2, 1, 1].map(|slot| link.arrive_late(slot).is_some()), [true, true, false]);
+        send(&mut link, 3);
+        send(&mut link, 300_000);
+        assert_eq!((link.in_flight().packets, link.stats().late), (300_005, 300_007));
+        let first = (0..8).filter_map(|_| engine.next(Instant(1_000)).map(|e| e.what));
+        let slots: Vec<NetEvent> = first.collect();
+        assert_eq!(slots, [0, 1, 2, 3, 1, 2, 4, 5].map(NetEvent::Late));
     }
 }

@@ -133,6 +133,11 @@ impl Net {
         self.ground.links.set_name(nic, name);
     }
 
+    /// Sets the most bytes of the tables of all qdiscs that policies make.
+    pub(crate) const fn set_tables(&mut self, bytes: u64) {
+        self.ground.links.set_tables(bytes);
+    }
+
     /// Applies a policy to the devices of a host before the run, whole or not at all. Lines that
     /// name no device are for the NIC, and so are all lines of a policy for one device whose name
     /// no device of the host has. The devices of a host share filters and actions, those of the net

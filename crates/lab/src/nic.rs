@@ -72,7 +72,6 @@ pub struct Nic {
     /// Bytes that the qdiscs hold.
     backlog: Gauge,
     departed: Tally,
-    busy: Nanos,
     /// The counts when measuring began.
     before: NicCounts,
 }
@@ -91,7 +90,6 @@ impl Nic {
             ring: Gauge::default(),
             backlog: Gauge::default(),
             departed: Tally::default(),
-            busy: Nanos::ZERO,
             before: NicCounts::default(),
         })
     }
@@ -124,7 +122,12 @@ impl Nic {
     /// Returns its work since the start.
     pub fn counts(&self) -> NicCounts {
         let link = self.link.stats();
-        NicCounts { departed: self.departed, busy: self.busy, link, ..self.transmit.counts() }
+        NicCounts { departed: self.departed, link, ..self.transmit.counts() }
+    }
+    /// Returns the copies that its qdiscs have made of packets since the start, and their bytes on
+    /// the wire.
+    pub(crate) const fn copied(&self) -> Tally {
+        self.transmit.device.copied
     }
     /// Returns its work since measuring began.
     pub fn measured(&self) -> NicCounts {
@@ -200,12 +203,11 @@ impl Nic {
     /// Moves everything that can move at this instant, and sees to the next one.
     pub fn kick(&mut self, engine: &mut Engine<NetEvent>) {
         let now = engine.now();
-        let Self { transmit, link, departed, busy, .. } = self;
+        let Self { transmit, link, departed, .. } = self;
         let overhead = transmit.device.wire.config().overhead;
         let reported = transmit.device.advance(now, |mut d| {
             d.frame.set_depth(0);
             departed.add(d.meta.wire_len);
-            *busy = *busy + d.finish.saturating_since(d.start);
             link.push(engine, d.frame, (d.start, d.finish), overhead);
         });
         let wake = transmit.refill(now, reported);

@@ -232,19 +232,27 @@ pub fn told_apart(all: &[[String; 2]]) -> Vec<String> {
     names
 }
 
+/// Returns the bytes of each of `count` members: a connection that a machine has never had has none
+/// in its list.
+fn of_members(counted: &[u64], count: u32) -> Vec<u64> {
+    let mut all = counted.to_vec();
+    all.resize(all.len().max(count as usize), 0);
+    all
+}
+
 /// Returns the report of a group between machines, as they have counted.
 fn of_machines(net: &Net, planned: &Planned, hosts: &[String], time: Nanos) -> TrafficReport {
-    let [client, server] = &planned.outcomes;
+    let [client, server] = planned.outcomes.each_ref().map(|o| of_members(&o.bytes, planned.group.count));
     let again = net.machines_sent_again(planned.port);
     let Load::Rr { request, response } = planned.group.load else {
-        return group(&planned.group, hosts, &server.bytes, server.bytes.iter().sum(), again, time);
+        return group(&planned.group, hosts, &server, server.iter().sum(), again, time);
     };
     let mut latency = histogram();
-    for time in &client.times {
+    for time in &planned.outcomes[0].times {
         latency.saturating_record((*time).max(1));
     }
     let bytes = latency.len().saturating_mul(request.saturating_add(response));
-    group(&planned.group, hosts, &client.bytes, bytes, again, time).with_transactions(&latency, time)
+    group(&planned.group, hosts, &client, bytes, again, time).with_transactions(&latency, time)
 }
 
 /// Returns the part of a report that all kinds of traffic have.
@@ -416,6 +424,14 @@ mod tests {
         assert_eq!(jain(&[1, 2, 3]), 0.857_143);
         assert_eq!(jain(&[0, 0]), 1.0);
         assert_eq!(jain(&[]), 1.0);
+    }
+
+    /// A member without a connection got nothing, and that is not fair.
+    #[test]
+    fn a_member_that_a_machine_never_had_counts() {
+        assert_eq!(of_members(&[5, 5], 4), [5, 5, 0, 0]);
+        assert_eq!(jain(&of_members(&[5, 5], 4)), 0.5);
+        assert_eq!(of_members(&[5, 6, 7], 2), [5, 6, 7]);
     }
 
     #[test]

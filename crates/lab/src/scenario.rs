@@ -10,13 +10,14 @@ mod memory;
 mod names;
 mod traffic;
 
+use std::collections::HashSet;
 use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
 use toml::Spanned;
 use txweir_core::base::rng::Rng;
-use txweir_core::model::wire::{DescriptorCost, Latency, WireConfig};
+use txweir_core::model::wire::{DescriptorCost, Latency, RINGS_MAX, WireConfig};
 use txweir_core::path::txpath::PathConfig;
 use txweir_core::{DqlConfig, Env, Instant, Nanos, Role};
 use txweir_tc::{Diagnostic, Policy, Source};
@@ -303,13 +304,15 @@ impl Scenario {
             let traffic = Traffic { scenario: self, table: t.get_ref() };
             groups.extend(traffic.groups(&hosts)?.into_iter().map(|group| (table, group)));
         }
-        // The memory that policies may take for the tables of qdiscs.
-        let mut left = MEMORY - self.memory(&groups)?;
+        // The memory that policies may take for the tables of qdiscs, all together.
+        let tables = MEMORY - self.memory(&groups)?;
         self.check_carried(&groups)?;
         let sends = self.senders(&hosts);
         let (planned, groups) = self.planned(&hosts, groups)?;
         let plans = self.plans(&hosts, &planned, seed)?;
+        self.check_ways(&hosts)?;
         let mut net = Net::new(seed);
+        net.set_tables(tables);
         for h in &self.file.host {
             let (tcp, cpu) = self.host(h.get_ref())?;
             net.host(tcp, cpu);
@@ -324,11 +327,9 @@ impl Scenario {
             let ways = if t.one_way { &[(a, b)][..] } else { &[(a, b), (b, a)][..] };
             for &(from, to) in ways {
                 let role = if sends[from as usize] { Role::Origin } else { Role::Forwarder };
-                let nic = self.link(&mut net, t, (from, to), (role, seed, left), l.span())?;
+                let nic = self.link(&mut net, t, (from, to), (role, seed), l.span())?;
                 net.set_name(nic, hosts.name(to));
                 later.extend(self.apply(&mut net, nic, t.policy.as_ref())?);
-                let trees = net.links().nic(nic).port().trees();
-                left = trees.trees().fold(left, |left, tree| left.saturating_sub(tree.tables()));
                 links.push(format!("{} -> {}", hosts.name(from), hosts.name(to)));
                 ends.push(Ends { table, from, to });
                 for s in &t.step {
@@ -341,14 +342,14 @@ impl Scenario {
             }
         }
         let mut names = hosts.list().to_vec();
-        for (made, n) in self.ifbs(&mut net, &hosts, (seed, left))?.into_iter().zip(0..) {
+        for (made, n) in self.ifbs(&mut net, &hosts, seed)?.into_iter().zip(0..) {
             links.push(format!("{} -> {}", hosts.name(made.host), made.name));
             let (from, to) = (made.host, names.len() as u32);
             ends.push(Ends { table: self.file.link.len() + n, from, to });
             names.push(made.name.into());
             later.extend(made.later);
         }
-        self.apply_later(&mut net, later, left)?;
+        self.apply_later(&mut net, later)?;
         let mut reaches = |table: usize, group: &Group| {
             let (there, back) = ((group.from, group.to), (group.to, group.from));
             let ways = if group.load.goes_back() { vec![there, back] } else { vec![there] };
@@ -383,6 +384,30 @@ impl Scenario {
         Ok(hosts)
     }
 
+    /// Checks that no two links lead from one host to the same other one: packets would never take
+    /// the second, and its policy would be that of the first, as both devices have one name.
+    fn check_ways(&self, hosts: &Names) -> Result<(), ScenarioError> {
+        let mut taken = HashSet::new();
+        for link in &self.file.link {
+            let t = link.get_ref();
+            // A link of an unknown host, or of one host alone, is refused where it is made.
+            let (Some(a), Some(b)) = (hosts.number(t.from.get_ref()), hosts.number(t.to.get_ref())) else {
+                continue;
+            };
+            if a == b {
+                continue;
+            }
+            for (from, to) in [Some((a, b)), (!t.one_way).then_some((b, a))].into_iter().flatten() {
+                if !taken.insert((from, to)) {
+                    let (from, to) = (hosts.name(from), hosts.name(to));
+                    let message = format!("to: expected at most one link from {from} to {to}, given another");
+                    return Err(self.error(t.to.span(), message));
+                }
+            }
+        }
+        Ok(())
+    }
+
     fn find(&self, hosts: &Names, name: &Spanned<String>) -> Result<u32, ScenarioError> {
         let given = name.get_ref();
         hosts.number(given).ok_or_else(|| {
@@ -413,7 +438,7 @@ impl Scenario {
         net: &mut Net,
         t: &LinkTable,
         (from, to): (u32, u32),
-        (role, seed, memory): (Role, u64, u64),
+        (role, seed): (Role, u64),
         span: Range<usize>,
     ) -> Result<u32, ScenarioError> {
         // Each direction, and each part of it, draws from its own random stream.
@@ -428,8 +453,7 @@ impl Scenario {
         let link_rate = Some(t.rate.get_ref().0);
         let default = Env::default();
         let tx_queue_len = t.txqueuelen.unwrap_or(default.tx_queue_len);
-        let memory = memory.min(default.memory);
-        let env = Env { tx_queue_len, link_rate, memory, seed, ..default };
+        let env = Env { tx_queue_len, link_rate, seed, ..default };
         let bql = DqlConfig {
             limit_max: t
                 .bql_limit_max
@@ -459,25 +483,50 @@ impl Scenario {
 
     fn wire(&self, t: &LinkTable, seed: u64) -> Result<WireConfig, ScenarioError> {
         let default = WireConfig::default();
+        if t.rate.get_ref().0.0 == 0 {
+            return Err(self.error(t.rate.span(), "rate: expected at least 8bit"));
+        }
         let descriptors = match &t.descriptors {
             None => default.descriptors.clone(),
             Some(points) => {
                 let hundredths = |d: f64| (d * 100.0).round().clamp(0.0, 1e9) as u32;
                 let read: Vec<(u32, u32)> =
                     points.get_ref().iter().map(|(l, d)| (*l, hundredths(*d))).collect();
-                DescriptorCost::from_points(&read).map_err(|e| self.error(points.span(), e.to_string()))?
+                DescriptorCost::from_points(&read).map_err(|_| {
+                    let message = "descriptors: expected one or more [bytes, descriptors] of distinct sizes, \
+                                   with 1 to 65000 descriptors each";
+                    self.error(points.span(), message)
+                })?
             }
+        };
+        let rings = match &t.queues {
+            None => default.rings,
+            Some(n) => Some(*n.get_ref()).filter(|n| (1..=RINGS_MAX).contains(n)).ok_or_else(|| {
+                let given = n.get_ref();
+                self.error(n.span(), format!("queues: expected 1 to {RINGS_MAX}, given {given}"))
+            })?,
         };
         let time = |t: Option<Text<Nanos>>| t.map_or(Nanos::ZERO, |t| t.0);
         let min = time(t.handler_latency);
+        let max = match &t.handler_latency_max {
+            None => min,
+            Some(max) => Some(max.get_ref().0).filter(|max| *max >= min).ok_or_else(|| {
+                let given = max.get_ref().0;
+                let message = format!(
+                    "handler_latency_max: expected at least handler_latency, which is {min}, given {given}"
+                );
+                self.error(max.span(), message)
+            })?,
+        };
         Ok(WireConfig {
             rate: t.rate.get_ref().0,
             ring: t.ring.unwrap_or(default.ring),
             descriptors,
             completion: t.completion.map_or(default.completion, |c| c.0),
-            latency: Latency { min, max: time(t.handler_latency_max).max(min) },
+            // The wire draws a number below the difference and one.
+            latency: Latency { min, max: max.min(Nanos(u64::MAX - 1)).max(min) },
             doorbell: time(t.doorbell),
-            rings: t.queues.unwrap_or(default.rings),
+            rings,
             seed,
             ..default
         })

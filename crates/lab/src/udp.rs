@@ -151,6 +151,10 @@ impl Source {
     }
 }
 
+/// How many numbers, the last ones, a receiver remembers: a copy that an emulated link makes seldom
+/// comes after more.
+const REMEMBERED: u64 = 1024;
+
 /// A receiver of such packets.
 #[derive(Clone, Debug)]
 pub struct Sink {
@@ -161,11 +165,16 @@ pub struct Sink {
     /// The number after the highest one seen.
     highest: u64,
     reordered: u64,
+    /// Packets that came again.
+    again: u64,
+    /// One bit for each of the last numbers, at the number: true if its packet has come.
+    come: [u64; (REMEMBERED / 64) as usize],
 }
 
 impl Default for Sink {
     fn default() -> Self {
-        Self { delay: histogram(), received: 0, bytes: 0, highest: 0, reordered: 0 }
+        let come = [0; (REMEMBERED / 64) as usize];
+        Self { delay: histogram(), received: 0, bytes: 0, highest: 0, reordered: 0, again: 0, come }
     }
 }
 
@@ -176,11 +185,32 @@ impl Sink {
         self.bytes += u64::from(frame.len());
         self.delay.saturating_record(now.saturating_since(frame.sent).0.max(1));
         let number = frame.head().number().unwrap_or(0);
-        self.reordered += u64::from(number < self.highest);
-        self.highest = self.highest.max(number + 1);
+        if self.note(number) {
+            self.again += 1;
+        } else {
+            self.reordered += u64::from(number < self.highest);
+        }
+        self.highest = self.highest.max(number.saturating_add(1));
     }
 
-    /// Returns the number of packets received.
+    /// Notes that the packet of a number has come; true if it came before, as far as the receiver
+    /// remembers.
+    fn note(&mut self, number: u64) -> bool {
+        if self.highest.saturating_sub(number) > REMEMBERED {
+            return false;
+        }
+        // The numbers that are passed over take the places of older ones.
+        for passed in self.highest..number.min(self.highest.saturating_add(REMEMBERED)) {
+            let (word, bit) = place(passed);
+            self.come[word] &= !bit;
+        }
+        let (word, bit) = place(number);
+        let again = number < self.highest && self.come[word] & bit != 0;
+        self.come[word] |= bit;
+        again
+    }
+
+    /// Returns the number of packets received, those that came again included.
     pub const fn received(&self) -> u64 {
         self.received
     }
@@ -188,14 +218,19 @@ impl Sink {
     pub const fn bytes(&self) -> u64 {
         self.bytes
     }
-    /// Returns the number of packets that came after a packet sent later.
+    /// Returns the number of packets that came, for the first time, after a packet sent later.
     pub const fn reordered(&self) -> u64 {
         self.reordered
     }
     /// Returns the number of packets that are missing before the highest number seen.
     pub const fn lost(&self) -> u64 {
-        self.highest.saturating_sub(self.received)
+        self.highest.saturating_sub(self.received - self.again)
     }
+}
+
+/// Returns the place of a number among those that a receiver remembers: the word, and its bit.
+const fn place(number: u64) -> (usize, u64) {
+    ((number % REMEMBERED / 64) as usize, 1 << (number % 64))
 }
 
 #[cfg(test)]
@@ -232,5 +267,22 @@ mod tests {
         }
         assert_eq!((sink.received(), sink.lost(), sink.reordered(), sink.bytes()), (4, 1, 1, 400));
         assert_eq!((sink.delay.len(), sink.delay.min(), sink.delay.max()), (4, 1000, 1000));
+    }
+
+    /// A packet that comes again is not another one that was missing, and none that was overtaken.
+    #[test]
+    fn the_sink_knows_what_comes_again() {
+        let mut s = Source::new(A, B, Label::default(), 100, 1_000_000, Instant(0), Instant::MAX);
+        let frames: Vec<_> = (0..3_000).map(|_| s.poll(s.poll_at().unwrap()).unwrap()).collect();
+        let mut sink = Sink::default();
+        let mut after = |numbers: &[usize]| {
+            numbers.iter().for_each(|n| sink.deliver(frames[*n].sent, &frames[*n]));
+            (sink.received(), sink.lost(), sink.reordered())
+        };
+        assert_eq!(after(&[0, 0, 2, 2, 1, 1, 2, 4]), (8, 1, 1));
+        assert_eq!(after(&[2_999, 2_999]), (10, 2_995, 1));
+        // The bit of packet 2048 was that of the first; and the fourth is not remembered.
+        assert_eq!(after(&[2_048, 2_048]), (12, 2_994, 2));
+        assert_eq!(after(&[3]), (13, 2_993, 3));
     }
 }

@@ -190,7 +190,9 @@ impl Kind {
     fn of(name: &str) -> Option<Self> {
         let derived = |rest: &str| {
             let last = rest.rsplit(' ').next().unwrap_or(rest);
-            ["avg", "fairness", "total", "totals"].contains(&last)
+            // `--socket-stats` sets the state of a flow's socket beside it, in units of its own.
+            let of_socket = rest.rsplit_once("::").is_some_and(|(_, key)| key.starts_with("tcp_"));
+            of_socket || ["avg", "fairness", "sum", "total", "totals"].contains(&last)
         };
         if let Some(rest) = name.strip_prefix("TCP upload") {
             return if rest == " sum" {
@@ -352,8 +354,16 @@ mod tests {
         assert_eq!(of("TCP download CS5"), Some(Kind::Download));
         assert_eq!(of("TCP download sum"), Some(Kind::DownloadSum));
         assert_eq!(of("Ping (ms) UDP EF"), Some(Kind::Ping));
+        assert_eq!(of("TCP upload Torrent::2"), Some(Kind::Upload));
+        assert_eq!(of("TCP upload::3 (CS1)"), Some(Kind::Upload));
         for derived in ["TCP upload avg", "TCP download fairness", "TCP totals", "Ping (ms) avg", "qdisc", ""]
         {
+            assert_eq!(of(derived), None, "{derived}");
+        }
+        for derived in ["TCP upload::tcp_cwnd", "TCP upload BE::tcp_rtt", "TCP upload::1::tcp_pacing_rate"] {
+            assert_eq!(of(derived), None, "{derived}");
+        }
+        for derived in ["TCP upload Torrent sum", "TCP download Torrent avg"] {
             assert_eq!(of(derived), None, "{derived}");
         }
     }

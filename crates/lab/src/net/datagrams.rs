@@ -71,7 +71,7 @@ pub(super) struct Sink {
 /// Kinds of receivers of UDP.
 #[derive(Debug)]
 pub(super) enum Receiver {
-    Cbr(udp::Sink),
+    Cbr(Box<udp::Sink>),
     Voice(Box<Listener>),
     Video(Box<Viewer>),
     /// Answers questions, through the NIC that leads to the source's host.

@@ -66,7 +66,7 @@ impl End {
         let calls = application.is_some();
         let mut sink = |frame: Frame| {
             offered = true;
-            meters.sent(now, n, &frame);
+            let numbers = meters.numbers(n, &frame);
             let handed = match at.submit(engine, frame) {
                 Err(frame) => Handed::Back(frame),
                 Ok(Taken::Whole | Taken::Pieces(0)) => Handed::Taken,
@@ -74,6 +74,10 @@ impl End {
                 Ok(Taken::Dropped(DropReason::FlowOverlimit | DropReason::Overmemory)) => Handed::Congested,
                 Ok(Taken::Dropped(_)) => Handed::Dropped,
             };
+            // A packet that comes back is handed over again, and has not been sent twice then.
+            if let Some(numbers) = numbers.filter(|_| !matches!(handed, Handed::Back(_))) {
+                meters.sent(now, n, numbers);
+            }
             Reply { handed, passed: if calls { at.nic.pass_on(engine, n) } else { 0 } }
         };
         let (took, readings) = if let Some((late, cpu)) = application {

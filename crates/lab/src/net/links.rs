@@ -25,11 +25,13 @@ const NOTE_DELIVER: u32 = 1;
 /// units are not cut, which count as one before and as many after.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
-    /// Packets taken by the NICs of the hosts that sent them, and copies that actions made.
+    /// Packets taken by the NICs of the hosts that sent them, and copies that actions and qdiscs
+    /// made.
     pub submitted: Tally,
     /// Packets that arrived at their end.
     pub delivered: Tally,
-    /// Packets that ended at a device: copies, and packets that an ifb had from nowhere.
+    /// Packets that ended on their way: copies, packets that an ifb had from nowhere, and packets
+    /// that an action has sent to a host from which no links lead to their destination.
     pub ended: Tally,
     /// Packets dropped by qdiscs and by filters.
     pub dropped: Tally,
@@ -121,6 +123,8 @@ pub struct Links {
     ways: Ways,
     /// Rates that qdiscs of any NICs share by name.
     rates: Rates,
+    /// Most bytes of the tables of all qdiscs that policies make, if there is a bound.
+    tables_max: Option<u64>,
     steps: Vec<RateStep>,
     /// Packets that reached their end, and their bytes on the wire.
     delivered: Tally,
@@ -171,6 +175,10 @@ impl Links {
         self.sites[self.places[nic as usize].here as usize].as_ref().map(|site| site.filters())
     }
 
+    /// Sets the most bytes of the tables of all qdiscs that policies make.
+    pub(super) const fn set_tables(&mut self, bytes: u64) {
+        self.tables_max = Some(bytes);
+    }
     /// Returns the number of NICs.
     pub const fn count(&self) -> u32 {
         self.nics.len() as u32
@@ -196,7 +204,7 @@ impl Links {
         for nic in &self.nics {
             let c = nic.counts();
             for (sum, part) in [
-                (&mut taken, c.taken),
+                (&mut taken, c.taken.plus(nic.copied())),
                 (&mut t.dropped, c.dropped.plus(c.turned_away)),
                 (&mut t.stolen, c.stolen),
                 (&mut t.lost, c.link.lost),
@@ -280,9 +288,14 @@ impl Links {
             _ => own.clone(),
         };
         self.set_name(nic, &name);
+        let others = self.nics.iter().zip(&self.places).filter(|(_, place)| place.here != here);
+        let room = self.tables_max.map_or(u64::MAX, |most| {
+            others.fold(most, |room, (nic, _)| room.saturating_sub(nic.port().trees().tables()))
+        });
         let Self { nics, places, sites, rates, ways_back, .. } = self;
         let seed = nics[nic as usize].port().env().seed;
         let site = sites[here as usize].get_or_insert_with(|| Box::new(Site::new(seed)));
+        site.set_room(room);
         let devices = nics.iter_mut().zip(&*places).zip(&*ways_back).filter(|((_, p), _)| of_host(p));
         let devices = devices.map(|((nic, place), back)| {
             let receives = back.is_some() || place.is_ifb;
@@ -323,8 +336,8 @@ impl Links {
     ) -> Arrived {
         let is_ifb = self.places[nic as usize].is_ifb;
         if !is_ifb {
-            // A mark is the host's that set it.
-            frame.mark = 0;
+            // A mark and a launch time are the host's that set them.
+            (frame.mark, frame.ahead) = (0, 0);
         }
         if is_ifb && frame.depth() == 0 {
             return self.leave_ifb(engine, nic, frame, destination);
@@ -421,6 +434,7 @@ impl Links {
     fn forward(&mut self, engine: &Engine<NetEvent>, nic: u32, frame: Frame) -> Arrived {
         let bytes = frame.wire_len();
         if self.nics.get(nic as usize).is_none() {
+            self.ended.add(bytes);
             return Arrived::Gone;
         }
         // A forwarder's path takes everything: what does not fit is dropped and counted there. One

@@ -198,7 +198,6 @@ impl Machines {
         let [.., a, b, c, d] = headers.dst;
         let host = host_of([a, b, c, d]).filter(|_| headers.ethertype == frame.protocol)?;
         self.of_host.get(host as usize).copied().flatten()?;
-        self.of_host.get(host as usize).copied().flatten()?;
         frame.to = MACHINES + host;
         frame.hash = self.hasher.five_tuple(&headers);
         frame.priority = headers.tos_priority();

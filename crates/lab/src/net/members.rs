@@ -134,7 +134,7 @@ impl<'a> Members<'a> {
         let (sender, receiver) = match self.group.load {
             Load::Cbr { len, rate, launch } => {
                 let made = udp::Source::new(a, b, label, len, rate, start, Instant::MAX).launch(launch);
-                (Sender::Cbr(made), Receiver::Cbr(udp::Sink::default()))
+                (Sender::Cbr(made), Receiver::Cbr(Box::default()))
             }
             Load::Video(video) => {
                 let camera = Camera::new(a, b, label, video, start);

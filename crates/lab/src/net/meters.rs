@@ -40,10 +40,15 @@ impl Meters {
         self.watch.iter_mut().flat_map(|w| &mut w.groups).for_each(reset);
     }
 
-    /// Reports a packet that an end hands to its NIC.
-    pub(super) fn sent(&mut self, now: Instant, end: u32, frame: &Frame) {
+    /// Returns the numbers of a packet that an end hands to its NIC, to be reported if that takes
+    /// it.
+    pub(super) fn numbers(&self, end: u32, frame: &Frame) -> Option<(u32, u32)> {
+        self.watch.as_deref()?.numbers(end, frame)
+    }
+    /// Reports the packet with these numbers, which the NIC of an end has taken.
+    pub(super) fn sent(&mut self, now: Instant, end: u32, numbers: (u32, u32)) {
         if let Some(watch) = self.watch.as_deref_mut() {
-            watch.sent(now, end, frame);
+            watch.sent(now, end, numbers);
         }
     }
     /// Reports a packet that has reached an end of a group.

@@ -35,14 +35,16 @@ const fn after(a: u32, b: u32) -> bool {
     (a.wrapping_sub(b) as i32) > 0
 }
 
+/// Returns the first sequence number of a packet, and the one after its last, if it has some.
+fn numbers(frame: &Frame) -> Option<(u32, u32)> {
+    let control = u32::from(frame.head().tcp_flags() & (SYN | FIN) != 0);
+    let seq = frame.head().tcp_seq();
+    let end = seq.wrapping_add(frame.payload_len() + control);
+    (end != seq).then_some((seq, end))
+}
+
 impl RoundTrips {
-    pub(super) fn sent(&mut self, now: Instant, frame: &Frame) {
-        let control = u32::from(frame.head().tcp_flags() & (SYN | FIN) != 0);
-        let (seq, end) =
-            (frame.head().tcp_seq(), frame.head().tcp_seq().wrapping_add(frame.payload_len() + control));
-        if end == seq {
-            return;
-        }
+    pub(super) fn sent(&mut self, now: Instant, (seq, end): (u32, u32)) {
         match self.highest {
             Some(highest) if after(highest, seq) => {
                 self.out.clear();
@@ -99,9 +101,14 @@ impl Watch {
         let trips = ends.iter().enumerate().map(sender).collect();
         Self { groups: vec![Stepped::default(); groups.len()], trips }
     }
-    pub(super) fn sent(&mut self, now: Instant, end: u32, frame: &Frame) {
+    /// Returns the numbers of a packet that an end hands to its NIC, if its round trips are timed.
+    pub(super) fn numbers(&self, end: u32, frame: &Frame) -> Option<(u32, u32)> {
+        self.trips.get(end as usize)?.as_ref().and_then(|_| numbers(frame))
+    }
+    /// Notes that the NIC has taken the packet with these numbers.
+    pub(super) fn sent(&mut self, now: Instant, end: u32, numbers: (u32, u32)) {
         if let Some(Some(trips)) = self.trips.get_mut(end as usize) {
-            trips.sent(now, frame);
+            trips.sent(now, numbers);
         }
     }
     pub(super) fn arrived(&mut self, now: Instant, end: u32, group: u32, frame: &Frame) {
@@ -130,12 +137,17 @@ mod tests {
         Frame::headers(&bytes, 40, 40 + payload)
     }
 
+    /// Returns the numbers of 100 bytes of data.
+    fn data(seq: u32) -> (u32, u32) {
+        numbers(&frame(seq, 0, 100)).unwrap()
+    }
+
     #[test]
     fn an_acknowledgement_times_the_latest_data_it_covers() {
         let mut t = RoundTrips::default();
         let start = u32::MAX - 50;
         for i in 0..3_u32 {
-            t.sent(Instant(u64::from(i) * 10), &frame(start.wrapping_add(i * 100), 0, 100));
+            t.sent(Instant(u64::from(i) * 10), data(start.wrapping_add(i * 100)));
         }
         assert_eq!(t.acknowledged(Instant(100), &frame(0, start, 0)), None);
         assert_eq!(t.acknowledged(Instant(100), &frame(0, start.wrapping_add(200), 0)), Some(Nanos(90)));
@@ -147,7 +159,7 @@ mod tests {
     fn long_windows_are_timed_whole() {
         let (mut t, mut took) = (RoundTrips::default(), Vec::new());
         for i in 0..3000_u32 {
-            t.sent(Instant(u64::from(i)), &frame(i * 100, 0, 100));
+            t.sent(Instant(u64::from(i)), data(i * 100));
         }
         for i in 1..=3000_u32 {
             took.extend(t.acknowledged(Instant(u64::from(i) * 101), &frame(0, i * 100, 0)));
@@ -159,12 +171,12 @@ mod tests {
     #[test]
     fn nothing_is_timed_until_what_was_sent_again_is_acknowledged() {
         let mut t = RoundTrips::default();
-        t.sent(Instant(0), &frame(0, 0, 100));
-        t.sent(Instant(1), &frame(100, 0, 100));
-        t.sent(Instant(50), &frame(0, 0, 100));
-        t.sent(Instant(51), &frame(200, 0, 100));
+        t.sent(Instant(0), data(0));
+        t.sent(Instant(1), data(100));
+        t.sent(Instant(50), data(0));
+        t.sent(Instant(51), data(200));
         assert_eq!(t.acknowledged(Instant(100), &frame(0, 200, 0)), None);
-        t.sent(Instant(110), &frame(300, 0, 100));
+        t.sent(Instant(110), data(300));
         assert_eq!(t.acknowledged(Instant(160), &frame(0, 400, 0)), Some(Nanos(50)));
     }
 }

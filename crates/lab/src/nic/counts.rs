@@ -66,7 +66,7 @@ pub struct NicCounts {
     pub tx: Tally,
     /// Packets that have left the wire, and their bytes.
     pub departed: Tally,
-    /// Time that the line was busy with them, preamble and gap included.
+    /// Time that the line was busy with them and with parts of others, preamble and gap included.
     pub busy: Nanos,
     /// Packets dropped, for any reason, and their bytes on the wire.
     pub dropped: Tally,

@@ -9,7 +9,7 @@ use txweir_core::path::txpath::BULK;
 use txweir_core::qdisc::mqprio;
 use txweir_core::sched::erased::Qdisc;
 use txweir_core::sched::schedule::LineConfig;
-use txweir_core::{DropReason, Ecn, Instant, Meta, TxQueue};
+use txweir_core::{DropReason, Ecn, Instant, Meta, Tally, TxQueue};
 
 use super::probe::Probe;
 use crate::frame::{Below, Frame};
@@ -24,6 +24,8 @@ pub(super) struct Device {
     pub(super) released: Vec<(u32, u32)>,
     /// The ends that will be told of units just pushed, at most [`PUSHED_MAX`].
     pub(super) pushed: Vec<u32>,
+    /// Copies that emulated links have made, and their bytes on the wire.
+    pub(super) copied: Tally,
 }
 
 /// Largest number of pushes that are remembered until they are asked for: a burst.
@@ -31,7 +33,8 @@ const PUSHED_MAX: usize = BULK as usize;
 
 impl Device {
     pub(super) const fn new(wire: Wire<Frame>) -> Self {
-        Self { wire, probe: None, released: Vec::new(), pushed: Vec::new() }
+        let copied = Tally { packets: 0, bytes: 0 };
+        Self { wire, probe: None, released: Vec::new(), pushed: Vec::new(), copied }
     }
 
     /// Sets the time of the pushes that follow.
@@ -71,8 +74,8 @@ impl Queues for Device {
     type Queue<'a> = Ring<'a>;
     #[inline]
     fn queue(&mut self, index: u16) -> Option<Ring<'_>> {
-        let Self { wire, probe, released, pushed } = self;
-        Some(Ring { ring: wire.ring(index)?, index, probe: probe.as_deref_mut(), released, pushed })
+        let Self { wire, probe, released, pushed, copied } = self;
+        Some(Ring { ring: wire.ring(index)?, index, probe: probe.as_deref_mut(), released, pushed, copied })
     }
 }
 
@@ -84,6 +87,7 @@ pub(super) struct Ring<'a> {
     probe: Option<&'a mut Probe>,
     released: &'a mut Vec<(u32, u32)>,
     pushed: &'a mut Vec<u32>,
+    copied: &'a mut Tally,
 }
 
 impl TxQueue for Ring<'_> {
@@ -118,7 +122,11 @@ impl TxQueue for Ring<'_> {
         self.ring.reap(sink);
     }
     fn copy(&mut self, frame: &Frame) -> Option<Frame> {
-        Some(frame.clone())
+        let mut copy = frame.clone();
+        // A copy belongs to no socket: its sender counts the frame once.
+        copy.below = Below::Not;
+        self.copied.add(copy.wire_len());
+        Some(copy)
     }
     fn corrupt(&mut self, frame: &mut Frame, _bit: u32) {
         // One wrong bit is one that every checksum of the Internet finds; which one makes no
@@ -169,6 +177,17 @@ pub(super) fn release(released: &mut Vec<(u32, u32)>, frame: &mut Frame) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use txweir_core::model::wire::WireConfig;
+
+    #[test]
+    fn a_copy_does_not_lie_below_the_socket() {
+        let mut device = Device::new(Wire::new(WireConfig::default()).unwrap());
+        let mut frame = Frame::headers(&[0x45; 60], 40, 60);
+        frame.below = Below::Whole;
+        let copy = device.queue(0).and_then(|mut ring| ring.copy(&frame)).unwrap();
+        assert_eq!((copy.below, frame.below), (Below::Not, Below::Whole));
+        assert_eq!(device.copied, Tally { packets: 1, bytes: 74 });
+    }
 
     #[test]
     fn marks_are_in_the_bytes_of_both_versions() {

@@ -31,6 +31,8 @@ pub struct Site {
     pub(super) ports: Ports,
     /// The device of each number, from 1.
     pub(super) devices: Vec<Option<Target>>,
+    /// Bytes of tables that the qdiscs of other hosts leave to those of this one.
+    pub(super) room: u64,
     /// Packets that actions have sent to other devices, oldest first.
     moved: VecDeque<Moved>,
 }
@@ -80,7 +82,13 @@ impl Site {
     /// None yet. The seed keys hashes and decides draws.
     pub fn new(seed: u64) -> Self {
         let (filters, state) = (Filters::new().with_seed(seed), State::new(seed));
-        Self { filters, state, ports: Ports::default(), devices: Vec::new(), moved: VecDeque::new() }
+        let (ports, devices, moved) = (Ports::default(), Vec::new(), VecDeque::new());
+        Self { filters, state, ports, devices, room: u64::MAX, moved }
+    }
+
+    /// Sets the bytes of tables that the qdiscs of other hosts leave to those of this one.
+    pub(crate) const fn set_room(&mut self, bytes: u64) {
+        self.room = bytes;
     }
 
     /// The filters and actions, and what they have counted.

@@ -142,6 +142,10 @@ impl Devices for Host<'_> {
     fn rates(&mut self) -> Option<Rates> {
         Some(Arc::clone(self.rates))
     }
+    fn room(&mut self, names: &[&str]) -> u64 {
+        let others = self.devices.iter().filter(|device| !names.contains(&device.name));
+        others.fold(self.site.room, |room, device| room.saturating_sub(device.transmit.port.trees().tables()))
+    }
 }
 
 impl Device for One<'_> {

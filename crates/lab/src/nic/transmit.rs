@@ -78,6 +78,8 @@ impl Transmit {
             direct: path.direct,
             queued: path.queued,
             tx: Tally { packets: path.tx_packets, bytes: path.tx_bytes },
+            // A unit that was interrupted has others between its first and its last bit.
+            busy: self.device.wire.counts().busy,
             dropped,
             drops: std::array::from_fn(|i| {
                 port.totals().drops(DropReason::ALL[i]) + by_hook(DropReason::ALL[i])

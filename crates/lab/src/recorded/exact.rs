@@ -16,6 +16,8 @@ const ZERO_TICK: u64 = (8_192 << 20) - 300_000;
 const BELOW_TCP: u64 = 34;
 /// Largest number of bytes that the recorded application writes in one call.
 const CALL: u64 = 256 << 10;
+/// Longest case and longest time in one, as in the matrix, ns.
+const TIME_MAX_NS: u64 = 600_000_000_000;
 /// Largest number of packets of a case here, in case a model never stops.
 const PACKETS_MAX: usize = 20_000;
 
@@ -148,7 +150,32 @@ impl Case {
         if Algorithm::named(&case.flow.cc).is_none() {
             return Err(format!("case {}: cc: unknown congestion control \"{}\"", case.name, case.flow.cc));
         }
+        case.check().map_err(|what| format!("case {}: {what}", case.name))?;
         Ok(case)
+    }
+
+    /// Checks that the case can be played: what its application does, and its times.
+    fn check(&self) -> Result<(), String> {
+        match (self.flow.app.as_str(), &self.flow.size[..]) {
+            ("script", _) => {}
+            ("rr", [request, reply, _, _]) if *request > 0 && *reply > 0 => {}
+            ("rr", given) => {
+                let expected = "expected a request and a reply above 0, a pause and a count";
+                return Err(format!("size: {expected}, given {given:?}"));
+            }
+            (other, _) => return Err(format!("app: expected script or rr, given \"{other}\"")),
+        }
+        let lasting = |steps: &[u64]| steps.iter().fold(0, |all: u64, us| all.saturating_add(*us));
+        let [sent, got] = [&self.sent.dt_us, &self.got.dt_us].map(|us| lasting(us).saturating_mul(1_000));
+        let acts = self.acts.iter().map(|act| match act {
+            Act::To(_, from, to) => *from.max(to),
+            Act::By(_, from, to, by) => *from.max(to).max(by),
+        });
+        let times = [self.duration_ns, self.delay_ns, self.delay_back_ns, sent, got];
+        match times.into_iter().chain(acts).find(|ns| *ns > TIME_MAX_NS) {
+            Some(ns) => Err(format!("expected times of at most {TIME_MAX_NS} ns, given {ns}")),
+            None => Ok(()),
+        }
     }
 
     /// Returns the congestion control.

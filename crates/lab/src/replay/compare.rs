@@ -212,11 +212,18 @@ fn shows(trace: &Trace, played: &Played) -> Vec<Difference> {
     let mut all = Vec::new();
     for ((at, there), here) in recorded.zip(&played.shows) {
         let mut found = Vec::new();
-        if let (Some(there), Some(here)) = (&there.qdisc, &here.qdisc) {
-            listed(there, here, "qdisc", &mut found);
-        }
-        if let (Some(there), Some(here)) = (&there.class, &here.class) {
-            listed(there, here, "class", &mut found);
+        for (what, there, here) in
+            [("qdisc", &there.qdisc, &here.qdisc), ("class", &there.class, &here.class)]
+        {
+            match (there, here) {
+                (Some(there), Some(here)) => listed(there, here, what, &mut found),
+                (Some(_), None) => {
+                    let row = (format!("{what} show -j"), "JSON".into(), "no JSON".into());
+                    found.push((what.into(), row));
+                }
+                // Linux's tc prints some lists as text.
+                (None, _) => {}
+            }
         }
         let uncounted = trace.counts_no_segments();
         found.retain(|(key, _)| !(uncounted && key == "packets"));
@@ -446,7 +453,24 @@ fn is_last_digit(there: &str, here: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::alike;
+    use super::*;
+
+    /// A list that is no JSON here is no list that is equal.
+    #[test]
+    fn what_linux_prints_as_json_has_to_be_json() {
+        let small = Trace::read(include_str!("../../tests/it/replay/small.jsonl")).expect("a trace");
+        let recorded = small.steps.iter().filter_map(|step| match step {
+            Step::Show(_, show) => Some(show.clone()),
+            _ => None,
+        });
+        let mut played = Played { shows: recorded.collect(), ..Played::default() };
+        assert_eq!(shows(&small, &played), []);
+        played.shows[0].qdisc = None;
+        let found = shows(&small, &played);
+        let aspects: Vec<Aspect> = found.iter().map(|d| d.aspect).collect();
+        assert_eq!(aspects, [Aspect::Counters]);
+        assert_eq!((found[0].rows.len(), found[0].rows[0].2.as_str()), (1, "no JSON"));
+    }
 
     #[test]
     fn only_the_last_digit_of_a_measured_time_may_differ() {

@@ -296,7 +296,7 @@ impl<'a> Player<'a> {
         }
         if let Some(at) = arrival.extra.txtime {
             // The kernel takes a launch time before its start as 0, which means none.
-            meta.txtime = Instant((ZERO + at).max(0).cast_unsigned());
+            meta.txtime = Instant(ZERO.saturating_add(at).max(0).cast_unsigned());
         }
         let lane = &mut self.lane;
         let (queue, route) = match lane.ask(&mut bytes, &mut meta) {
@@ -349,7 +349,11 @@ impl<'a> Player<'a> {
     }
 
     fn show(&mut self) {
-        let json = |text: &str| serde_json::from_str::<Vec<Value>>(text).ok();
+        // tc prints nothing for an empty list of classes.
+        let json = |text: &str| match text {
+            "" => Some(Vec::new()),
+            text => serde_json::from_str::<Vec<Value>>(text).ok(),
+        };
         let detail = if self.trace.head.details { "-s -d" } else { "-s" };
         let mut ask = |format: &str, what: &str| {
             self.tool(&format!("{detail} {format} {what} show dev {DEVICE}")).stdout

@@ -9,6 +9,8 @@ use serde_json::{Map, Value};
 const VERSION: u32 = 1;
 /// Largest number of packets of a trace: it is a test case, not a capture.
 const PACKETS_MAX: usize = 100_000;
+/// Largest time of a trace, before or after time 0: a qdisc with a timer would be asked for ages.
+const TIME_MAX_NS: u64 = 3_600_000_000_000;
 
 /// Description of a recording and its tools.
 #[derive(Clone, Debug, Deserialize)]
@@ -327,6 +329,7 @@ impl Trace {
     }
 
     fn step(&mut self, line: &Line<'_>, step: Step) -> Result<(), TraceError> {
+        line.time(step.at())?;
         if self.steps.last().is_some_and(|before| before.at() > step.at()) {
             return Err(line.error("it happens before what stands in front of it"));
         }
@@ -336,6 +339,7 @@ impl Trace {
 
     fn depart(&mut self, line: &Line<'_>, item: DepartureItem) -> Result<(), TraceError> {
         let DepartureItem(at, packet, changed) = item;
+        line.time(at)?;
         let Some(arrival) = self.arrivals.get(packet) else {
             return Err(line.error(&format!("packet {packet} left, but never arrived")));
         };
@@ -384,6 +388,14 @@ impl Line<'_> {
 
     fn value<T: for<'de> Deserialize<'de>>(&self, value: Value) -> Result<T, TraceError> {
         serde_json::from_value(value).map_err(|e| self.error(&e.to_string()))
+    }
+
+    /// Checks a time.
+    fn time(&self, at: i64) -> Result<(), TraceError> {
+        match at.unsigned_abs() <= TIME_MAX_NS {
+            true => Ok(()),
+            false => Err(self.error(&format!("expected a time within an hour of time 0, given {at} ns"))),
+        }
     }
 
     fn at(&self, object: &Map<String, Value>) -> Result<i64, TraceError> {

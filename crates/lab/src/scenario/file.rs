@@ -41,11 +41,19 @@ pub struct Percent {
 impl<'de> Deserialize<'de> for Percent {
     fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
         let s = String::deserialize(d)?;
+        let wrong = |expected: &str| -> Result<Self, D::Error> {
+            Err(de::Error::invalid_value(de::Unexpected::Str(&s), &expected))
+        };
         let number = s.strip_suffix('%').and_then(|n| n.trim().parse::<f64>().ok());
-        match number.filter(|n| (0.0..=100.0).contains(n)) {
-            Some(n) => Ok(Self { ppm: (n * 10_000.0).round() as u32 }),
-            None => Err(de::Error::invalid_value(de::Unexpected::Str(&s), &"a percentage from 0% to 100%")),
+        let Some(n) = number.filter(|n| (0.0..=100.0).contains(n)) else {
+            return wrong("a percentage from 0% to 100%");
+        };
+        let ppm = (n * 10_000.0).round() as u32;
+        // Rounded, seldom would be never, and nearly always would be always.
+        if (ppm == 0) != (n == 0.0) || (ppm == 1_000_000) != (n == 100.0) {
+            return wrong("0%, 100%, or a percentage from 0.0001% to 99.9999%");
         }
+        Ok(Self { ppm })
     }
 }
 
@@ -135,8 +143,8 @@ pub(super) struct HostTable {
     pub(super) mss: Option<Spanned<u16>>,
     pub(super) congestion: Option<Spanned<String>>,
     pub(super) ecn: Option<Spanned<String>>,
-    pub(super) send_buffer: Option<Text<Bytes>>,
-    pub(super) receive_buffer: Option<Text<Bytes>>,
+    pub(super) send_buffer: Option<Spanned<Text<Bytes>>>,
+    pub(super) receive_buffer: Option<Spanned<Text<Bytes>>>,
     pub(super) ack_delay: Option<Text<Nanos>>,
     /// Segments of the first window.
     pub(super) initial_window: Option<Spanned<u32>>,
@@ -170,14 +178,14 @@ pub(super) struct LinkTable {
     #[serde(default)]
     pub(super) receive_offload: bool,
     /// Number of rings, each with qdiscs and a byte limit of its own.
-    pub(super) queues: Option<u16>,
+    pub(super) queues: Option<Spanned<u16>>,
     /// Number of descriptors.
     pub(super) ring: Option<u32>,
     /// Points of frame size and descriptors.
     pub(super) descriptors: Option<Spanned<Vec<(u32, f64)>>>,
     pub(super) completion: Option<CompletionText>,
     pub(super) handler_latency: Option<Text<Nanos>>,
-    pub(super) handler_latency_max: Option<Text<Nanos>>,
+    pub(super) handler_latency_max: Option<Spanned<Text<Nanos>>>,
     pub(super) doorbell: Option<Text<Nanos>>,
     pub(super) bql: Option<bool>,
     pub(super) bql_limit_max: Option<Text<Bytes>>,

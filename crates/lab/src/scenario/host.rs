@@ -1,5 +1,6 @@
 //! The TCP of hosts, from their tables.
 
+use toml::Spanned;
 use txweir_core::{Bytes, Nanos};
 
 use super::file::{HostTable, Text};
@@ -13,6 +14,8 @@ pub(super) const ECN: [(&str, EcnMode); 3] =
 /// Largest first window, segments: a window above Linux's limit for a route (`initcwnd`) is of no
 /// use.
 const INITIAL_WINDOW_MAX: u32 = 1_000;
+/// Largest buffer of a connection, bytes: the largest window of TCP (RFC 7323).
+const BUFFER_MAX: usize = 1 << 30;
 
 impl Scenario {
     pub(super) fn host(&self, h: &HostTable) -> Result<(TcpConfig, Cpu), ScenarioError> {
@@ -44,16 +47,20 @@ impl Scenario {
                 })?
             }
         };
-        let bytes = |b: Option<Text<Bytes>>, default: usize| {
-            b.map_or(default, |b| usize::try_from(b.0.0).unwrap_or(usize::MAX).min(1 << 30))
+        let bytes = |key: &str, given: &Option<Spanned<Text<Bytes>>>, default: usize| {
+            let Some(given) = given else { return Ok(default) };
+            let n = given.get_ref().0.0;
+            usize::try_from(n).ok().filter(|n| *n <= BUFFER_MAX).ok_or_else(|| {
+                self.error(given.span(), format!("{key}: expected at most {BUFFER_MAX} bytes, given {n}"))
+            })
         };
         let tcp = TcpConfig {
             mss,
             tso_max,
             congestion: self.named("congestion", h.congestion.as_ref(), &Algorithm::ALL)?.unwrap_or_default(),
             ecn: self.named("ecn", h.ecn.as_ref(), &ECN)?.unwrap_or_default(),
-            send_buffer: bytes(h.send_buffer, default.send_buffer),
-            receive_buffer: bytes(h.receive_buffer, default.receive_buffer),
+            send_buffer: bytes("send_buffer", &h.send_buffer, default.send_buffer)?,
+            receive_buffer: bytes("receive_buffer", &h.receive_buffer, default.receive_buffer)?,
             ack_delay: h.ack_delay.map_or(default.ack_delay, |t| t.0),
             more: More {
                 initial_window,

@@ -7,7 +7,7 @@ use txweir_core::{Env, Role};
 use txweir_tc::Policy;
 
 use super::names::Names;
-use super::{MEMORY, Scenario, ScenarioError};
+use super::{Scenario, ScenarioError};
 use crate::net::Net;
 use crate::nic::{NicConfig, targets};
 
@@ -42,31 +42,20 @@ impl Scenario {
         Ok(None)
     }
 
-    /// Applies the policies that had to wait. Their qdiscs have the `left` bytes together.
-    pub(super) fn apply_later(
-        &self,
-        net: &mut Net,
-        all: Vec<Later<'_>>,
-        mut left: u64,
-    ) -> Result<(), ScenarioError> {
+    /// Applies the policies that had to wait.
+    pub(super) fn apply_later(&self, net: &mut Net, all: Vec<Later<'_>>) -> Result<(), ScenarioError> {
         for Later { nic, text, policy } in all {
             net.apply(nic, &policy).map_err(|d| self.policy_error(text, &d))?;
-            let tables = net.links().nic(nic).port().trees().trees().map(|tree| tree.tables()).sum::<u64>();
-            left = left.checked_sub(tables).ok_or_else(|| {
-                let message =
-                    format!("policy: memory: expected at most {MEMORY} bytes of all tables together");
-                self.error(text.span(), message)
-            })?;
         }
         Ok(())
     }
 
-    /// Makes the ifbs. `memory` is what the tables of each may take.
+    /// Makes the ifbs.
     pub(super) fn ifbs<'a>(
         &'a self,
         net: &mut Net,
         hosts: &Names,
-        (seed, memory): (u64, u64),
+        seed: u64,
     ) -> Result<Vec<Made<'a>>, ScenarioError> {
         let mut all: Vec<Made<'_>> = Vec::new();
         for (table, nth) in self.file.ifb.iter().zip(0_u64..) {
@@ -79,7 +68,7 @@ impl Scenario {
             // Another stream than those of links.
             let seed = Rng::new(Rng::new(!seed).next_u64() ^ (u64::MAX - nth)).next_u64();
             let tx_queue_len = t.txqueuelen.unwrap_or(NicConfig::IFB_QUEUE);
-            let env = Env { tx_queue_len, memory: memory.min(Env::default().memory), seed, ..Env::default() };
+            let env = Env { tx_queue_len, seed, ..Env::default() };
             let path = PathConfig { env, role: Role::Forwarder, ..PathConfig::default() };
             let nic =
                 net.ifb(host, name, NicConfig::ifb(path, seed)).map_err(|e| self.error(table.span(), e))?;

@@ -28,6 +28,8 @@ const ON_THE_WAY: u64 = 16 + size_of::<Frame>() as u64;
 /// The least packet on a line, and a full one, bytes: with preamble and gap.
 const LINE_MIN: u64 = 84;
 const LINE_FULL: u64 = 1538;
+/// Bytes of a full packet on a line beside those of `mss`.
+const LINE_HEADERS: u64 = 78;
 
 /// Bytes of a host: its TCP, its name, its lists.
 const HOST: u64 = 1536;
@@ -51,7 +53,7 @@ const DATAGRAMS: u64 = 1 << 10;
 /// Returns the bytes of each direction of a link.
 fn of_direction(t: &LinkTable) -> u64 {
     let wire = WireConfig::default();
-    let queues = u64::from(t.queues.unwrap_or(wire.rings)).max(1);
+    let queues = u64::from(t.queues.as_ref().map_or(wire.rings, |n| *n.get_ref())).max(1);
     let ring = u64::from(t.ring.unwrap_or(wire.ring));
     let packets = (PathConfig::default().pool as u64 * queues).min(SLOTS_MAX as u64);
     DIRECTION + packets * SLOT + queues * (QUEUE + ring * DESCRIPTOR)
@@ -72,23 +74,33 @@ fn of_group(group: &Group) -> u64 {
     TIMES + DATAGRAMS + times + u64::from(group.count.min(CONNECTIONS_MAX)) * each
 }
 
-/// Returns the packets that groups with a rate of their own send in a second.
+/// Returns the packets that groups with a rate of their own send in a second, in a direction.
 fn packets_of_rates(groups: &[(usize, Group)]) -> u64 {
-    let each = |group: &Group| match group.load {
-        Load::Cbr { len, rate, .. } => (rate / 8 / u64::from(len.max(1))).saturating_mul(group.count.into()),
-        _ => 0,
+    let each = |group: &Group| {
+        let member = match group.load {
+            Load::Cbr { len, rate, .. } => rate / 8 / u64::from(len.max(1)),
+            // All tries of a question; its answers are not more. Those that follow one another are
+            // one packet on the way, and its repetitions.
+            Load::Ask(ask) => match ask.gap {
+                Some(gap) => u64::from(ask.tries) * (1_000_000_000 / gap.0.max(1)),
+                None => 1_000_000_000 / ask.timeout.0.max(1),
+            },
+            _ => 0,
+        };
+        member.saturating_mul(group.count.into())
     };
     groups.iter().fold(0, |sum, (_, group)| sum.saturating_add(each(group)))
 }
 
 /// Returns the most packets that a direction of a link carries at a time, in a run of this length:
-/// full packets of data, an acknowledgement for each of the other direction, and `others` a second.
-fn carried(t: &LinkTable, others: u64, run: Nanos) -> u64 {
+/// packets of data of at least `full` bytes, an acknowledgement for each of the other direction,
+/// and `others` a second.
+fn carried(t: &LinkTable, full: u64, others: u64, run: Nanos) -> u64 {
     let of = |time: Option<Text<Nanos>>| time.map_or(0, |time| time.0.0);
     let late = if t.reorder.ppm > 0 { of(t.reorder_by) } else { 0 };
     let time = of(t.delay).saturating_add(of(t.jitter)).saturating_add(late).min(run.0);
     let rate = t.step.iter().map(|step| step.rate.get_ref().0.0).fold(t.rate.get_ref().0.0, u64::max);
-    let a_second = (2 * (rate / LINE_FULL)).saturating_add(others).min(rate / LINE_MIN);
+    let a_second = (2 * (rate / full)).saturating_add(others).min(rate / LINE_MIN);
     let packets = u128::from(a_second) * u128::from(time) / 1_000_000_000;
     u64::try_from(packets).unwrap_or(u64::MAX)
 }
@@ -153,17 +165,25 @@ impl Scenario {
         Ok(sum.used)
     }
 
+    /// Returns the bytes that a full packet of any connection takes on a line at least: the smaller
+    /// `mss` of both ends holds.
+    fn full(&self) -> u64 {
+        let given = self.file.host.iter().filter_map(|host| host.get_ref().mss.as_ref());
+        let least = given.map(|mss| u64::from(*mss.get_ref())).min();
+        least.map_or(LINE_FULL, |mss| (mss + LINE_HEADERS).clamp(LINE_MIN, LINE_FULL))
+    }
+
     /// Checks that the packets that the links carry at a time fit into [`CARRIED`] bytes.
     ///
     /// # Errors
     /// Fails at the first link whose packets do not fit beside those of the links before it.
     pub(super) fn check_carried(&self, groups: &[(usize, Group)]) -> Result<(), ScenarioError> {
-        let others = packets_of_rates(groups);
+        let (full, others) = (self.full(), packets_of_rates(groups));
         let mut used = 0_u64;
         for link in &self.file.link {
             let t = link.get_ref();
             let ways = if t.one_way { 1 } else { 2 };
-            let packets = carried(t, others, self.duration()).saturating_mul(ways);
+            let packets = carried(t, full, others, self.duration()).saturating_mul(ways);
             let bytes = packets.saturating_mul(ON_THE_WAY);
             if used.saturating_add(bytes) > CARRIED {
                 let (from, to) = (t.from.get_ref(), t.to.get_ref());

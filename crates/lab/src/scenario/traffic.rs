@@ -124,6 +124,9 @@ impl Traffic<'_> {
                 return Err(self.scenario.error(span, format!("{key}: not for this kind of traffic")));
             }
         }
+        if let Some(size) = t.size.as_ref().filter(|_| t.request.is_some() && t.response.is_some()) {
+            return Err(self.scenario.error(size.span(), "size: not beside both request and response"));
+        }
         Ok(())
     }
 
@@ -149,8 +152,8 @@ impl Traffic<'_> {
         Ok(match *t.kind.get_ref() {
             KindName::Stream | KindName::Rrul => Load::Stream,
             KindName::Rr => Load::Rr {
-                request: self.message_size(&t.request)?,
-                response: self.message_size(&t.response)?,
+                request: self.message_size("request", &t.request)?,
+                response: self.message_size("response", &t.response)?,
             },
             KindName::Cbr => {
                 let size = t.size.as_ref().ok_or_else(|| missing("size"))?;
@@ -168,7 +171,7 @@ impl Traffic<'_> {
             KindName::Video => Load::Video(self.video()?),
             KindName::Dns => {
                 let per_s = t.arrivals.as_ref().ok_or_else(|| missing("arrivals"))?;
-                Load::Ask(self.ask(Some(self.gap(per_s)?))?)
+                Load::Ask(self.ask(Some(self.gap("arrivals", per_s)?))?)
             }
             KindName::UdpRr => Load::Ask(self.ask(None)?),
             KindName::Quic => {
@@ -212,12 +215,12 @@ impl Traffic<'_> {
         })
     }
 
-    /// Returns the mean time between arrivals, from their number each second.
-    fn gap(&self, per_second: &Spanned<f64>) -> Result<Nanos, ScenarioError> {
+    /// Returns the mean time between arrivals, from their number each second, which a key gives.
+    fn gap(&self, key: &str, per_second: &Spanned<f64>) -> Result<Nanos, ScenarioError> {
         let n = *per_second.get_ref();
         if !ARRIVALS.contains(&n) {
             let (min, max) = (ARRIVALS.start(), ARRIVALS.end());
-            let message = format!("arrivals: expected {min} to {max} each second, given {n}");
+            let message = format!("{key}: expected {min} to {max} each second, given {n}");
             return Err(self.scenario.error(per_second.span(), message));
         }
         Ok(Nanos((1e9 / n).round() as u64))
@@ -250,9 +253,9 @@ impl Traffic<'_> {
                     t.of.as_ref()
                         .ok_or_else(|| self.scenario.error(load.span(), "load: needs of, a rate"))?;
                 let bytes = of.get_ref().0.0 as f64 * f64::from(load.get_ref().ppm) / 1e6;
-                Some(self.gap(&Spanned::new(load.span(), bytes / sizes.mean()))?)
+                Some(self.gap("load", &Spanned::new(load.span(), bytes / sizes.mean()))?)
             }
-            (None, Some(per_second)) => Some(self.gap(per_second)?),
+            (None, Some(per_second)) => Some(self.gap("arrivals", per_second)?),
             (None, None) => None,
         };
         Ok(Short { sizes, gap, at_once })
@@ -262,7 +265,7 @@ impl Traffic<'_> {
         let t = self.table;
         let size = match &t.size {
             None => None,
-            Some(size) => Some(self.message(size)?),
+            Some(size) => Some(self.message("size", size)?),
         };
         let of = |list: &[(u64, u32)]| Sizes::list(list);
         let made = match (t.sizes.as_ref().map(Spanned::get_ref), size) {
@@ -307,11 +310,12 @@ impl Traffic<'_> {
     fn ask(&self, gap: Option<Nanos>) -> Result<Ask, ScenarioError> {
         let t = self.table;
         let default = if gap.is_some() { LOOKUP } else { (PING, PING) };
-        let payload = |own: &Option<Spanned<Text<Bytes>>>, default: u32| {
+        let payload = |key: &str, own: &Option<Spanned<Text<Bytes>>>, default: u32| {
+            let key = if own.is_some() { key } else { "size" };
             let Some(size) = own.as_ref().or(t.size.as_ref()) else { return Ok(default) };
             let max = payload_max(self.family());
             u32::try_from(size.get_ref().0.0).ok().filter(|n| (8..=max).contains(n)).ok_or_else(|| {
-                let message = format!("size: expected 8 to {max} bytes, what a packet of UDP holds");
+                let message = format!("{key}: expected 8 to {max} bytes, what a packet of UDP holds");
                 self.scenario.error(size.span(), message)
             })
         };
@@ -322,27 +326,29 @@ impl Traffic<'_> {
             return Err(self.scenario.error(span, message));
         }
         let tries = self.within("tries", t.tries.as_ref(), (1, 100), LOOKUP_WAIT.1)?;
-        let (request, response) = (payload(&t.request, default.0)?, payload(&t.response, default.1)?);
+        let request = payload("request", &t.request, default.0)?;
+        let response = payload("response", &t.response, default.1)?;
         Ok(Ask { request, response, gap, timeout, tries })
     }
 
     /// Returns the size of a request or a response: the value of its own key, or of the key for
     /// both.
-    fn message_size(&self, own: &Option<Spanned<Text<Bytes>>>) -> Result<u64, ScenarioError> {
+    fn message_size(&self, key: &str, own: &Option<Spanned<Text<Bytes>>>) -> Result<u64, ScenarioError> {
         let t = self.table;
+        let key = if own.is_some() { key } else { "size" };
         let size = own.as_ref().or(t.size.as_ref()).ok_or_else(|| {
             let message = "size, or request and response: must be given for this kind of traffic";
             self.scenario.error(t.kind.span(), message)
         })?;
-        self.message(size)
+        self.message(key, size)
     }
 
-    fn message(&self, size: &Spanned<Text<Bytes>>) -> Result<u64, ScenarioError> {
+    fn message(&self, key: &str, size: &Spanned<Text<Bytes>>) -> Result<u64, ScenarioError> {
         match size.get_ref().0.0 {
             n @ 1..=MESSAGE_MAX => Ok(n),
             n => Err(self
                 .scenario
-                .error(size.span(), format!("size: expected 1 to {MESSAGE_MAX} bytes, given {n}"))),
+                .error(size.span(), format!("{key}: expected 1 to {MESSAGE_MAX} bytes, given {n}"))),
         }
     }
 }

@@ -1,7 +1,8 @@
 //! Packets of a capture (pcap, pcapng) as arrivals: sizes, times, and header fields.
 
 use pcap_parser::traits::PcapNGPacketBlock;
-use pcap_parser::{Block, Linktype, PcapBlockOwned, PcapError, create_reader};
+use pcap_parser::{Block, InterfaceDescriptionBlock, Linktype, OptionCode};
+use pcap_parser::{PcapBlockOwned, PcapError, create_reader};
 use txweir_core::packet::hash::FlowHasher;
 use txweir_core::packet::headers::Headers;
 use txweir_core::{Instant, Nanos};
@@ -18,6 +19,9 @@ const BUFFER: usize = 1 << 20;
 
 /// Longest packet: tcpdump's limit.
 const PACKET_MAX: u32 = 262_144;
+/// Type of the blocks that enhanced packet blocks have replaced (draft-ietf-opsawg-pcapng, appendix
+/// A).
+const PACKET_BLOCK: u32 = 2;
 
 /// Content of a capture.
 #[derive(Debug, Default)]
@@ -50,6 +54,20 @@ pub(super) fn is_capture(bytes: &[u8]) -> bool {
     [0x0a0d_0d0a, 0xa1b2_c3d4, 0xd4c3_b2a1, 0xa1b2_3c4d, 0x4d3c_b2a1].contains(&magic)
 }
 
+/// A section of a file, or the whole of an old one.
+#[derive(Default)]
+struct Section {
+    big_endian: bool,
+    interfaces: Vec<Interface>,
+}
+
+impl Section {
+    /// Returns the type of a block, which the crate reads as little-endian.
+    const fn kind(&self, read: u32) -> u32 {
+        if self.big_endian { read.swap_bytes() } else { read }
+    }
+}
+
 /// One interface, or the whole of an old file.
 #[derive(Clone, Copy)]
 struct Interface {
@@ -61,6 +79,20 @@ struct Interface {
 }
 
 impl Interface {
+    /// Reads the description of an interface. The crate reads neither stamps in powers of two nor
+    /// an offset in big-endian order.
+    fn of(block: &InterfaceDescriptionBlock<'_>, big_endian: bool) -> Result<Self, String> {
+        let resolution = match block.if_tsresol {
+            exponent @ 0..0x80 => 10_u64.checked_pow(exponent.into()),
+            exponent => 1_u64.checked_shl(u32::from(exponent & 0x7f)),
+        };
+        let resolution = resolution.ok_or("an interface whose stamps are finer than can be told")?;
+        let offset = block.options.iter().find(|option| option.code == OptionCode::IfTsoffset);
+        let offset = offset.and_then(|option| option.value().first_chunk::<8>()).copied();
+        let read = if big_endian { i64::from_be_bytes } else { i64::from_le_bytes };
+        Ok(Self { linktype: block.linktype, resolution, offset: offset.map_or(0, read) })
+    }
+
     /// Returns a stamp in nanoseconds of the capture's clock; earlier stamps count as its
     /// beginning.
     fn stamp(&self, ticks: u64) -> u64 {
@@ -76,13 +108,13 @@ impl Interface {
 pub(super) fn read(bytes: &[u8], time: Nanos, seed: u64) -> Result<Read, String> {
     let mut reader = create_reader(BUFFER, bytes).map_err(|e| said(&e))?;
     let hasher = FlowHasher::new(seed);
-    let mut interfaces: Vec<Interface> = Vec::new();
+    let mut section = Section::default();
     let mut taken: Vec<(u64, Frame)> = Vec::new();
     let mut read = Read::default();
     loop {
         let step = match reader.next() {
             Ok((len, block)) => {
-                let packet = packet(&block, &mut interfaces)?;
+                let packet = packet(&block, &mut section)?;
                 if let Some((stamp, linktype, data, len)) = packet {
                     take(&hasher, linktype, data, len, |frame| taken.push((stamp, frame)), &mut read)?;
                 }
@@ -129,42 +161,40 @@ fn said<I: std::fmt::Debug>(e: &PcapError<I>) -> String {
 type Packet<'a> = (u64, Linktype, &'a [u8], u32);
 
 /// Returns the packet of a block, if it has one.
-fn packet<'a>(
-    block: &'a PcapBlockOwned<'_>,
-    interfaces: &mut Vec<Interface>,
-) -> Result<Option<Packet<'a>>, String> {
-    let of = |interfaces: &[Interface], number: u32| {
-        let found = usize::try_from(number).ok().and_then(|n| interfaces.get(n)).copied();
+fn packet<'a>(block: &'a PcapBlockOwned<'_>, section: &mut Section) -> Result<Option<Packet<'a>>, String> {
+    let of = |section: &Section, number: u32| {
+        let found = usize::try_from(number).ok().and_then(|n| section.interfaces.get(n)).copied();
         found.ok_or_else(|| format!("a packet of interface {number}, which the capture does not describe"))
     };
     Ok(match block {
         PcapBlockOwned::LegacyHeader(h) => {
             let resolution = if h.is_nanosecond_precision() { 1_000_000_000 } else { 1_000_000 };
-            *interfaces = vec![Interface { linktype: h.network, resolution, offset: 0 }];
+            section.interfaces = vec![Interface { linktype: h.network, resolution, offset: 0 }];
             None
         }
         PcapBlockOwned::Legacy(b) => {
-            let one = of(interfaces, 0)?;
+            let one = of(section, 0)?;
             let ticks = u64::from(b.ts_sec) * one.resolution + u64::from(b.ts_usec);
             Some((one.stamp(ticks), one.linktype, b.data, b.origlen))
         }
-        PcapBlockOwned::NG(Block::SectionHeader(_)) => {
-            interfaces.clear();
+        PcapBlockOwned::NG(Block::SectionHeader(header)) => {
+            *section = Section { big_endian: header.big_endian(), interfaces: Vec::new() };
             None
         }
         PcapBlockOwned::NG(Block::InterfaceDescription(i)) => {
-            let resolution = i.ts_resolution().filter(|r| *r > 0);
-            let resolution = resolution.ok_or("an interface whose stamps are finer than can be told")?;
-            interfaces.push(Interface { linktype: i.linktype, resolution, offset: i.if_tsoffset });
+            section.interfaces.push(Interface::of(i, section.big_endian)?);
             None
         }
         PcapBlockOwned::NG(Block::EnhancedPacket(p)) => {
-            let one = of(interfaces, p.if_id)?;
+            let one = of(section, p.if_id)?;
             let ticks = u64::from(p.ts_high) << 32 | u64::from(p.ts_low);
             Some((one.stamp(ticks), one.linktype, p.packet_data(), p.origlen))
         }
         PcapBlockOwned::NG(Block::SimplePacket(_)) => {
             return Err("its packets have no times (simple packet blocks)".into());
+        }
+        PcapBlockOwned::NG(Block::Unknown(other)) if section.kind(other.block_type) == PACKET_BLOCK => {
+            return Err("its packets are in obsolete packet blocks (type 2)".into());
         }
         PcapBlockOwned::NG(_) => None,
     })
@@ -225,17 +255,47 @@ mod tests {
 
     const SECOND: Nanos = Nanos::from_secs(1);
 
+    /// Returns the headers of a UDP packet: Ethernet, and an IP packet of so many bytes.
+    fn udp(tos: u8, len: u32) -> Vec<u8> {
+        let mut data = vec![0; 42];
+        data[12] = 8;
+        (data[14], data[15], data[22], data[23]) = (0x45, tos, 64, 17);
+        data[16..18].copy_from_slice(&(len as u16).to_be_bytes());
+        data[38..40].copy_from_slice(&((len - 20) as u16).to_be_bytes());
+        data
+    }
+
+    /// Returns a pcapng in one order or the other: an interface with this option, and a packet of
+    /// this type of block at each of these stamps.
+    fn pcapng(big_endian: bool, (code, value): (u16, &[u8]), kind: u32, stamps: &[u64]) -> Vec<u8> {
+        let word = |n: u32| if big_endian { n.to_be_bytes() } else { n.to_le_bytes() };
+        let half = |n: u16| if big_endian { n.to_be_bytes() } else { n.to_le_bytes() };
+        let block = |kind: u32, body: &[u8]| {
+            let len = word(body.len() as u32 + 12);
+            [&word(kind)[..], &len[..], body, &len[..]].concat()
+        };
+        let version = [half(1), half(0)].concat();
+        let mut file = block(0x0a0d_0d0a, &[&word(0x1a2b_3c4d)[..], &version[..], &[0xff; 8][..]].concat());
+        let mut padded = value.to_vec();
+        padded.resize(value.len().next_multiple_of(4), 0);
+        let option = [&half(code)[..], &half(value.len() as u16)[..], &padded[..], &[0; 4][..]].concat();
+        file.extend(block(1, &[&half(1)[..], &[0; 6][..], &option[..]].concat()));
+        for stamp in stamps {
+            let (high, low) = (word((stamp >> 32) as u32), word(*stamp as u32));
+            let data = [&udp(0, 100)[..], &[0; 2][..]].concat();
+            let body = [&word(0)[..], &high[..], &low[..], &word(42)[..], &word(114)[..], &data[..]].concat();
+            file.extend(block(kind, &body));
+        }
+        file
+    }
+
     /// Returns a pcap of microseconds, little-endian, of UDP packets: (microseconds, TOS, bytes of
     /// the IP packet).
     fn pcap(packets: &[(u32, u8, u32)]) -> Vec<u8> {
         let mut file = 0xa1b2_c3d4_u32.to_le_bytes().to_vec();
         file.extend([2, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 1, 0, 0, 0]);
         for &(at, tos, len) in packets {
-            let mut data = vec![0; 42];
-            data[12] = 8;
-            (data[14], data[15], data[22], data[23]) = (0x45, tos, 64, 17);
-            data[16..18].copy_from_slice(&(len as u16).to_be_bytes());
-            data[38..40].copy_from_slice(&((len - 20) as u16).to_be_bytes());
+            let data = udp(tos, len);
             for word in [7, at, data.len() as u32, len + 14] {
                 file.extend(word.to_le_bytes());
             }
@@ -257,6 +317,35 @@ mod tests {
             read.notes(),
             "; 1 out of order in the file and sorted; 1 after the time of the run and left out"
         );
+    }
+
+    /// Stamps may be in powers of two, and an offset has the order of its section.
+    #[test]
+    fn stamps_of_interfaces_are_read_in_either_order() {
+        let start = 1_000_i64;
+        let sent = |file: &[u8]| -> Vec<u64> {
+            read(file, SECOND, 1).unwrap().frames.iter().map(|frame| frame.sent.0).collect()
+        };
+        for (big_endian, offset) in [(true, start.to_be_bytes()), (false, start.to_le_bytes())] {
+            let of = |option: (u16, &[u8]), stamps: &[u64]| sent(&pcapng(big_endian, option, 6, stamps));
+            assert_eq!(of((9, &[0x94]), &[0, 1 << 19]), [0, 500_000_000], "units of 2^-20 s");
+            assert_eq!(of((9, &[9]), &[7, 8]), [0, 1], "nanoseconds");
+            assert_eq!(of((14, &offset), &[0, 250_000]), [0, 250_000_000], "microseconds after 1000 s");
+            let finer = pcapng(big_endian, (9, &[0xc0]), 6, &[0]);
+            let said = read(&finer, SECOND, 1).unwrap_err();
+            assert_eq!(said, "an interface whose stamps are finer than can be told");
+        }
+    }
+
+    /// Packets in blocks of a type that is not read are not left out in silence.
+    #[test]
+    fn obsolete_packet_blocks_are_refused() {
+        for big_endian in [true, false] {
+            let said = read(&pcapng(big_endian, (9, &[6]), 2, &[0]), SECOND, 1).unwrap_err();
+            assert_eq!(said, "its packets are in obsolete packet blocks (type 2)");
+            let unknown = read(&pcapng(big_endian, (9, &[6]), 0x77, &[0]), SECOND, 1).unwrap_err();
+            assert_eq!(unknown, "expected at least one packet");
+        }
     }
 
     #[test]

@@ -211,13 +211,13 @@ const DOWN: [Kept<PolicyTrial>; 5] = [
 fn of_kind(kind: &str, count: u32) -> Vec<Kept<GroupTrial>> {
     let mut all = match kind {
         "rr" => vec![TRANSACTIONS],
-        "stream" => vec![GOODPUT],
+        "stream" | "quic" => vec![GOODPUT],
         _ => vec![RATE],
     };
     all.extend(LATENCY);
     match kind {
-        "stream" if count > 1 => all.extend([JAIN, AGAIN]),
-        "stream" => all.push(AGAIN),
+        "stream" | "quic" if count > 1 => all.extend([JAIN, AGAIN]),
+        "stream" | "quic" => all.push(AGAIN),
         "cbr" | "replay" => all.push(LOST),
         _ => {}
     }
@@ -440,6 +440,18 @@ mod tests {
         assert_eq!(said, ["33.3", "10.0", "2.9", "0.8"]);
         let most = (6..=64).map(chance).fold(0.0, f64::max);
         assert_eq!(format!("{:.1}", most * 100.0), "0.5");
+    }
+
+    /// More bytes are better over QUIC too, and its shares and what it sends again count.
+    #[test]
+    fn bulk_over_quic_has_the_numbers_of_bulk_over_tcp() {
+        let of = |kind: &str, count: u32| -> Vec<(&str, Better)> {
+            of_kind(kind, count).iter().map(|kept| (kept.measure, kept.better)).collect()
+        };
+        for count in [1, 2] {
+            assert_eq!(of("quic", count), of("stream", count));
+        }
+        assert_eq!(of("cbr", 2)[0], ("throughput_bit_s", Better::Neither));
     }
 
     #[test]

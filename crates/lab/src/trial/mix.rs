@@ -10,6 +10,7 @@ use crate::app::Pace;
 use crate::frame::Frame;
 use crate::ip::Family;
 use crate::net::{CONNECTIONS_MAX, Group, Load};
+use crate::report::told_apart;
 use crate::rrul;
 use crate::scenario::{SCENARIO, Scenario, ScenarioError};
 use crate::udp::{frame_min, payload_max};
@@ -201,7 +202,7 @@ impl Traffic {
 
     /// True if some of it is TCP of the hosts.
     pub(super) fn has_tcp(&self) -> bool {
-        self.members(|g| !matches!(g.load, Load::Cbr { .. })) > 0
+        self.members(|g| matches!(g.load, Load::Stream | Load::Rr { .. } | Load::Short(_))) > 0
     }
 
     /// Returns a built-in mix, for a wide way back.
@@ -264,7 +265,7 @@ impl Traffic {
     /// Reads the groups of a scenario, whose hosts lie on two sides. The first group's `from` is on
     /// the near side, before the bottleneck, and its `to` beyond; and so on for each host at its
     /// first appearance. Packets of a group from the near side go through the bottleneck, packets
-    /// from beyond take the wide way back.
+    /// from beyond take the wide way back. Groups of one name have their hosts in their names too.
     fn scenario(text: &str, name: &str) -> Result<Self, ScenarioError> {
         let (hosts, found) = Scenario::traffic_of(text, name)?;
         let error = |span, message| ScenarioError {
@@ -275,10 +276,15 @@ impl Traffic {
             hint: None,
             code: SCENARIO,
         };
+        let named = |group: &Group| {
+            let [from, to] = [group.from, group.to].map(|host| hosts[host as usize].as_str());
+            [group.name.clone(), format!("{} {from} -> {to}", group.name)]
+        };
+        let names = told_apart(&found.iter().map(|t| named(&t.group)).collect::<Vec<_>>());
         let mut side: Vec<Option<u32>> = vec![None; hosts.len()];
         let mut groups = Vec::new();
         let mut members = 0_u32;
-        for t in found {
+        for (t, name) in found.into_iter().zip(names) {
             let (from, to) = (t.group.from as usize, t.group.to as usize);
             let here = match (side[from], side[to]) {
                 (Some(from), _) => from,
@@ -299,7 +305,7 @@ impl Traffic {
                 let message = format!("count: expected at most {MEMBERS_MAX} in all");
                 return Err(error(t.count_at, message));
             }
-            groups.push((Group { from: here, to: FAR - here, ..t.group }, Pace::AtOnce));
+            groups.push((Group { name, from: here, to: FAR - here, ..t.group }, Pace::AtOnce));
         }
         let near: Vec<&str> =
             hosts.iter().zip(&side).filter(|(_, s)| **s == Some(NEAR)).map(|(h, _)| h.as_str()).collect();

@@ -13,7 +13,7 @@ use txweir_core::{Instant, Nanos};
 
 use super::measure::{Interval, gathered, mark};
 use super::mix::Loads;
-use super::transport::{flows, transport};
+use super::transport::{flows, is_mixed, transport};
 use super::verdict::verdict;
 use super::{
     DownSeries, DownTrial, Entry, IfbTrial, POLICIES_MAX, PolicyTrial, Range, STEPS, Setup, Traffic,
@@ -97,6 +97,7 @@ fn trial(setup: &Setup, traffic: &Traffic, clock: &Clock, policies: Vec<PolicyTr
         Some(down) => format!("{} down and {link} up", text_of(down)),
         None => link,
     };
+    let (hosts, tcp) = transport(setup, traffic);
     Trial {
         title: format!("{} over {lines}, RTT {rtt}", traffic.name),
         traffic: traffic.name.clone(),
@@ -110,17 +111,21 @@ fn trial(setup: &Setup, traffic: &Traffic, clock: &Clock, policies: Vec<PolicyTr
         time_ns: clock.time.0,
         warmup_ns: clock.warmup.0,
         seed: setup.seed,
-        tcp: transport(setup, traffic).1,
+        tcp,
         congestion: setup.congestion.name,
         ecn: setup.ecn,
         fidelity: traffic.has_tcp().then(|| {
-            fidelity::embedded(&Given {
+            let known = fidelity::embedded(&Given {
                 congestion: setup.congestion.name,
                 ecn: setup.ecn,
                 rtt: setup.rtt,
                 flows: flows(setup, traffic),
                 policies: policies.iter().map(|p| p.leaves.clone()).collect(),
-            })
+            });
+            match is_mixed(&hosts, traffic) {
+                true => known.outside("a group of the traffic has a TCP of its own"),
+                false => known,
+            }
         }),
         interval: Interval::of(setup.runs),
         step_ns: clock.step.0,

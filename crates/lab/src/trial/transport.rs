@@ -2,7 +2,7 @@
 
 use super::mix::Traffic;
 use super::{NEAR, Setup};
-use crate::net::Load;
+use crate::net::{Choice, Group, Load};
 use crate::tcp::{self, EcnMode, More, TcpConfig};
 
 /// A congestion control that hosts of a trial can have.
@@ -66,10 +66,20 @@ pub(super) fn transport(setup: &Setup, traffic: &Traffic) -> (TcpConfig, String)
         (true, false) => ", ECN off",
         (false, _) => ", with marks of its own",
     };
+    let own = if is_mixed(&config, traffic) { "; groups with a TCP of their own keep it" } else { "" };
     match traffic.has_tcp() {
-        true => (config, format!("{}{marks}", setup.congestion.about)),
+        true => (config, format!("{}{marks}{own}", setup.congestion.about)),
         false => (config, "none in this traffic".into()),
     }
+}
+
+/// True if a group of the traffic has a TCP of its own, other than that of the hosts.
+pub(super) fn is_mixed(hosts: &TcpConfig, traffic: &Traffic) -> bool {
+    let other = |g: &Group| {
+        let Choice { congestion, ecn } = g.choice;
+        congestion.is_some_and(|own| own != hosts.congestion) || ecn.is_some_and(|own| own != hosts.ecn)
+    };
+    traffic.members(other) > 0
 }
 
 /// Returns the number of TCP streams through the bottleneck, or on the way back if those are more

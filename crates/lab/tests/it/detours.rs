@@ -138,6 +138,28 @@ fn copies_end_at_the_first_device() {
     }
 }
 
+/// A copy that an emulated link makes is a packet of its own, which arrives or is dropped.
+#[test]
+fn copies_of_an_emulated_link_have_a_place() {
+    let netem = "qdisc add root netem limit 40 delay 1ms duplicate 50%";
+    let hook =
+        "qdisc add ingress\nfilter add ingress matchall action mirred egress redirect dev ifb0 index 1";
+    let built = played(&scenario(netem, hook, netem, &format!("{IFB}policy = '{netem}'\n")));
+    assert!(2 * received(&built) > 3 * sent(&built), "{} {}", received(&built), sent(&built));
+}
+
+/// A packet at a host from which no links lead on ends there.
+#[test]
+fn a_packet_without_a_way_on_ends() {
+    let hook = "qdisc add clsact\nfilter add egress protocol ip flower ip_proto udp action mirred egress redirect dev d \
+                index 1";
+    let aside =
+        "[[host]]\nname = \"d\"\n[[link]]\nfrom = \"b\"\nto = \"d\"\none_way = true\nrate = \"20mbit\"\n";
+    let built = played(&scenario("", "", hook, aside));
+    let ended = built.net.links().totals().ended.packets;
+    assert!(ended > 900 && received(&built) == 0, "{ended}");
+}
+
 /// A redirection to another link takes the packet there, and from the host beyond it on its way.
 #[test]
 fn a_redirected_packet_leaves_by_another_link() {

@@ -92,6 +92,27 @@ fn other_tests_of_flent_are_read() {
     assert_eq!(line.upload.unwrap().series_bit_s, [Some(3_000_000); 1000]);
 }
 
+/// The states of sockets (`--socket-stats`) and the sums of some flows are no flows: a window of 80
+/// segments is no rate of 80 Mbit/s.
+#[test]
+fn series_beside_the_flows_are_no_flows() {
+    let beside = |names: [(&str, f64); 2]| {
+        let mut file = sample();
+        let results = file["results"].as_object_mut().unwrap();
+        results.remove("TCP upload sum");
+        for (name, value) in names {
+            let at = |i: i32| if (10..30).contains(&i) { json!(value) } else { json!(null) };
+            let values: Value = (0..40).map(at).collect();
+            results.insert(name.into(), values);
+        }
+        let up = Line::read(file.to_string().as_bytes(), "f").unwrap().upload.unwrap();
+        (up.throughput_bit_s, up.flows.iter().map(|f| f.name.clone()).collect::<Vec<_>>())
+    };
+    let plain = (9_000_000, vec!["TCP upload BE".to_string(), "TCP upload BK".to_string()]);
+    assert_eq!(beside([("TCP upload BE::tcp_cwnd", 80.0), ("TCP upload BK::tcp_rtt", 31.5)]), plain);
+    assert_eq!(beside([("TCP upload Torrent sum", 5.0), ("TCP upload Torrent avg", 2.5)]), plain);
+}
+
 #[test]
 fn errors_name_key_expected_and_given() {
     let said = |bytes: &[u8]| Line::read(bytes, "f").expect_err("a refusal").to_string();

@@ -118,6 +118,28 @@ fn the_line_is_busy_for_the_bytes_it_carries() {
     assert_eq!((r.links[0].direct, r.links[0].queued, r.links[0].tx_bytes), (1001, 0, 1_001_000));
 }
 
+/// A frame that others interrupt is not on the line for their time.
+#[test]
+fn the_line_is_busy_once_for_frames_that_interrupt_others() {
+    let link = "rate = '10mbit'\none_way = true\nqueues = 2\ncompletion = 'immediate'\n\
+                policy = 'qdisc add root mqprio num_tc 2 map 0 0 0 0 0 0 1 queues 1@0 1@1 hw 1 fp P E'";
+    let cbr = |name: &str, size: u32, rate: &str, priority: u32| {
+        format!(
+            "[[traffic]]\nname = '{name}'\nfrom = 'a'\nto = 'b'\nkind = 'cbr'\nsize = '{size}'\nrate = '{rate}'\n\
+             priority = {priority}\n"
+        )
+    };
+    let traffic = cbr("bulk", 1514, "4mbit", 0) + &cbr("calls", 200, "2mbit", 6);
+    let r = report(&two_hosts("duration = '10s'", "", link, &traffic));
+    // A call waits for the end of a fragment, and not for the 1230 us of a frame of 1538 bytes.
+    let wait = r.traffic[1].delay.unwrap().max_ns;
+    assert!(wait < 500 * US, "{wait}");
+    // 330 frames of 1538 bytes a second, 1250 of 224, and 24 bytes for each of about two further
+    // fragments of a frame.
+    let busy = r.links[0].utilisation;
+    assert!((0.625..0.65).contains(&busy), "{busy}");
+}
+
 #[test]
 fn the_rate_steps_when_it_is_told_to() {
     let top = "duration = '6s'\nwarmup = '2s'";

@@ -268,6 +268,8 @@ fn plans_say_what_each_host_does() {
     assert_eq!(report.traffic.len(), 2);
     let (stream, rr) = (&report.traffic[0], &report.traffic[1]);
     assert_eq!((stream.throughput_bit_s, stream.transactions), (8_000, None));
+    // The machine has had one of the three connections: the others got nothing.
+    assert_eq!((stream.jain, rr.jain), (0.333_333, 1.0));
     assert_eq!((rr.throughput_bit_s, rr.transactions, rr.from.as_str()), (8_000, Some(2), "b"));
     assert_eq!(rr.latency.unwrap().count, 2);
 }

@@ -88,24 +88,88 @@ fn packets_on_the_way_have_a_budget() {
     assert!(refused.contains(given), "{refused}");
 }
 
+/// Small segments of TCP and questions are more packets than full ones, and are counted.
+#[test]
+fn small_packets_on_the_way_are_in_the_budget() {
+    let said = |host: &str, traffic: &[&str]| {
+        let text = scenario(2, 1, "one_way = true\ndelay = \"100ms\"", traffic)
+            .replace("10mbit", "100gbit")
+            .replace("name = \"h1\"\n", &format!("name = \"h1\"\n{host}\n"));
+        read(&text).0.map_err(|error| error.message)
+    };
+    assert_eq!(said("", &[]), Ok(()));
+    assert_eq!(said("mss = 536", &[]), Ok(()));
+    let questions = "kind = \"dns\"\narrivals = 1000000\ncount = 30";
+    for (host, traffic, given) in [
+        ("mss = 64", &[][..], "given 14880952 packets of 2142857088 bytes beside 0"),
+        ("", &[questions][..], "given 7625487 packets of 1098070128 bytes beside 0"),
+    ] {
+        let refused = said(host, traffic).expect_err("a refusal");
+        assert!(refused.ends_with(given), "{refused}");
+    }
+}
+
+/// Returns the lines of forty classes, whose qdiscs have 189 MB of tables.
+fn large_lines(dev: &str) -> String {
+    let mut lines = format!("qdisc add {dev}root handle 1: drr\n");
+    for n in 1..=40 {
+        lines += &format!("class add {dev}parent 1: classid 1:{n:x} drr\n");
+        lines += &format!("qdisc add {dev}parent 1:{n:x} fq_codel flows 65536\n");
+    }
+    lines
+}
+
+/// Returns these lines as the policy of a device.
+fn large_policy() -> String {
+    format!("policy = \"\"\"\n{}\"\"\"", large_lines(""))
+}
+
 /// The qdiscs of all policies share what the other parts leave.
 #[test]
 fn the_tables_of_all_policies_have_one_budget() {
-    let policy = |classes: u32| {
-        let mut lines = String::from("qdisc add root handle 1: drr\n");
-        for n in 1..=classes {
-            lines += &format!("class add parent 1: classid 1:{n:x} drr\n");
-            lines += &format!("qdisc add parent 1:{n:x} fq_codel flows 65536\n");
-        }
-        format!("one_way = true\npolicy = \"\"\"\n{lines}\"\"\"")
-    };
+    let policy = format!("one_way = true\n{}", large_policy());
     // A link has 3.3 MB, and 189 MB of tables.
-    let (done, _) = read(&scenario(2, 1, &policy(40), &[]));
+    let (done, _) = read(&scenario(2, 1, &policy, &[]));
     done.expect("one fits");
-    let (done, most) = read(&scenario(9, 8, &policy(40), &[]));
+    let (done, most) = read(&scenario(9, 8, &policy, &[]));
     let error = done.expect_err("a refusal");
     let hint = error.hint.unwrap_or_default();
     assert!(error.message.contains(" more beside ") && hint.contains("smaller tables"), "{hint}");
+    assert!(most < MEMORY + (512 << 20), "{most}");
+}
+
+/// A policy for several devices is refused before they have more than is left to all of them.
+#[test]
+fn the_tables_of_a_policy_for_several_devices_are_in_the_budget() {
+    let mut lines = String::from("qdisc add dev h1 clsact\n");
+    lines += "filter add dev h1 egress matchall action mirred egress redirect dev ifb0\n";
+    let mut ifbs = String::new();
+    for n in 0..12 {
+        ifbs += &format!("[[ifb]]\nhost = \"h0\"\nname = \"ifb{n}\"\n");
+        lines += &large_lines(&format!("dev ifb{n} "));
+    }
+    let text = scenario(2, 1, &format!("one_way = true\npolicy = \"\"\"\n{lines}\"\"\""), &[]);
+    let (done, most) = read(&(text + &ifbs));
+    let error = done.expect_err("a refusal");
+    assert!(error.message.contains(" more beside "), "{}", error.message);
+    assert!(most < MEMORY + (512 << 20), "{most}");
+}
+
+/// The qdiscs of ifbs share it too.
+#[test]
+fn the_tables_of_ifbs_are_in_the_budget() {
+    let ifbs = |count: usize| {
+        let policy = large_policy();
+        let mut text = scenario(2, 1, "", &[]);
+        for n in 0..count {
+            text += &format!("[[ifb]]\nhost = \"h0\"\nname = \"ifb{n}\"\n{policy}\n");
+        }
+        read(&text)
+    };
+    ifbs(2).0.expect("two fit");
+    let (done, most) = ifbs(8);
+    let error = done.expect_err("a refusal");
+    assert!(error.message.contains(" more beside "), "{}", error.message);
     assert!(most < MEMORY + (512 << 20), "{most}");
 }
 

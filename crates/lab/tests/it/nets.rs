@@ -284,6 +284,29 @@ fn nothing_is_lost_that_is_not_counted() {
     }
 }
 
+/// A packet that a full queue gives back has not left: what is under way is timed all the same.
+#[test]
+fn a_full_queue_does_not_hide_round_trips() {
+    let link = "rate = '10mbit'\npolicy = 'qdisc add root pfifo limit 3'";
+    let s = scenario(&two_hosts("duration = '2s'", "small_queues = false", link, LOAD));
+    let mut built = s.build(1).unwrap();
+    built.net.watch();
+    built.net.run(Instant::ZERO + s.duration());
+    let full = built.net.links().nic(0).counts().full;
+    let timed = built.net.meters().watched()[0].whole.count();
+    assert!(full > 100 && timed > 500, "{full} {timed}");
+}
+
+/// A launch time is for the devices of the host that sets it: a router does not learn of it.
+#[test]
+fn launch_times_stay_at_their_host() {
+    let call = "[[traffic]]\nname = 'c'\nfrom = 'a'\nto = 'b'\nkind = 'cbr'\nsize = '1000'\nrate = '1mbit'\n\
+                txtime = '100ms'\n";
+    let far = "rate = '100mbit'\ndelay = '1ms'\npolicy = 'qdisc add root fq'";
+    let delay = report(&routed("duration = '1s'", "", far, call)).traffic[0].delay.unwrap();
+    assert!(delay.count > 100 && delay.max_ns < 10 * MS, "{delay:?}");
+}
+
 /// mq with a qdisc like this in each of four queues.
 fn below_mq(qdisc: &str) -> String {
     let below = (1..=4).map(|queue| format!("\nqdisc add parent 1:{queue} {qdisc}"));

@@ -5,6 +5,7 @@ use std::fs;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 
+use serde_json::{Value, json};
 use txweir_lab::fidelity::Row;
 use txweir_lab::recorded::matrix::{self, Verdict};
 use txweir_lab::recorded::{cases, exact::Case};
@@ -51,6 +52,30 @@ fn segments_leave_when_linux_sent_them() {
         .map(|(case, _)| case.name.as_str())
         .collect();
     assert_eq!(differ, DIFFER);
+}
+
+/// A case that would stop the player, or never end, is refused.
+#[test]
+fn a_case_that_cannot_be_played_is_refused() {
+    let all: String = files("exact").iter().map(|f| fs::read_to_string(f).unwrap()).collect();
+    let mut each = all.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let mut case = each.find(|case| case["flow"]["app"] == "rr").expect("a case of requests");
+    case["name"] = json!("x");
+    let refused = |place: &str, value: Value| {
+        let mut wrong = case.clone();
+        *wrong.pointer_mut(place).expect(place) = value;
+        cases::read(&wrong.to_string()).expect_err(place)
+    };
+    assert!(cases::read(&case.to_string()).is_ok());
+    let sizes = "line 1: case x: size: expected a request and a reply above 0, a pause and a count, given ";
+    assert_eq!(refused("/flow/size", json!([])), format!("{sizes}[]"));
+    assert_eq!(refused("/flow/size/0", json!(0)).split(", given").next(), sizes.split(", given").next());
+    let app = "line 1: case x: app: expected script or rr, given \"bulk\"";
+    assert_eq!(refused("/flow/app", json!("bulk")), app);
+    let times = "line 1: case x: expected times of at most 600000000000 ns, given 18446744073709551615";
+    for place in ["/duration_ns", "/delay_ns", "/sent/dt_us/0", "/got/dt_us/0"] {
+        assert_eq!(refused(place, json!(u64::MAX)), times, "{place}");
+    }
 }
 
 /// The documented number of runs is inside by the table in the binary, and that table agrees with

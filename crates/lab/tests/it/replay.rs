@@ -467,6 +467,14 @@ fn a_text_that_is_no_trace_says_why() {
     );
     assert_eq!(with(5, "{\"depart\":[[0,99]]}"), "line 5: packet 99 left, but never arrived");
     assert_eq!(
+        with(4, "{\"send\":[[3600000000001,0,100]]}"),
+        "line 4: expected a time within an hour of time 0, given 3600000000001 ns"
+    );
+    assert_eq!(
+        with(5, "{\"depart\":[[-9223372036854775808,0]]}"),
+        "line 5: expected a time within an hour of time 0, given -9223372036854775808 ns"
+    );
+    assert_eq!(
         with(2, "{\"packets\":[{\"proto\":\"sctp\",\"src\":\"10.0.0.1\",\"dst\":\"10.0.0.2\"}]}"),
         "line 4: proto: expected udp, tcp, icmp, arp or raw, given \"sctp\""
     );

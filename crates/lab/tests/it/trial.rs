@@ -6,6 +6,7 @@ use std::sync::Mutex;
 
 use txweir_core::{Nanos, Rate};
 use txweir_lab::fidelity::Range;
+use txweir_lab::flent::Line;
 use txweir_lab::run::{Options, run as play};
 use txweir_lab::trial::{
     Algorithm, Entry, GroupTrial, MIXES, Mark, Measure, PolicyTrial, Resources, Setup, Traffic, Trial,
@@ -74,6 +75,12 @@ fn pcap(packets: impl IntoIterator<Item = (u64, u8, u32)>) -> Vec<u8> {
 
 fn replay(bytes: &[u8], setup: &Setup) -> Traffic {
     Traffic::file(bytes, "capture", setup.time, setup.seed).unwrap_or_else(|e| panic!("{e:?}"))
+}
+
+/// Returns a table of traffic of a scenario.
+fn traffic(name: &str, from: &str, to: &str, kind: &str) -> String {
+    let bytes = if kind == "rr" { "request = '100'\nresponse = '100'\n" } else { "" };
+    format!("[[traffic]]\nname = '{name}'\nfrom = '{from}'\nto = '{to}'\nkind = '{kind}'\n{bytes}")
 }
 
 const CLASSES: &str = "qdisc add root handle 1: prio\nqdisc add parent 1:1 handle 10: pfifo limit 20\n\
@@ -245,6 +252,61 @@ fn the_transport_and_what_is_known_of_it_stand_above_the_numbers() {
     let file = pcap((0..10).map(|i| (i * MS, 0, 1000)));
     let t = trial(&five(), &replay(&file, &five()), &[("default", "")]);
     assert_eq!((t.tcp.as_str(), t.fidelity), ("none in this traffic", None));
+    // Nor has one with calls, pings over UDP and QUIC.
+    let one = Setup { runs: 1, ..five() };
+    let udp: String = ["voice", "udprr", "quic"].map(|kind| traffic(kind, "a", "b", kind)).concat();
+    let t = trial(&one, &replay(udp.as_bytes(), &one), &[("default", "")]);
+    assert_eq!((t.tcp.as_str(), t.fidelity), ("none in this traffic", None));
+    let tcp = udp + &traffic("rr", "a", "b", "rr");
+    let t = trial(&one, &replay(tcp.as_bytes(), &one), &[("default", "")]);
+    assert!(t.tcp.starts_with("CUBIC") && t.fidelity.is_some(), "{}", t.tcp);
+}
+
+/// A group of a file may have a TCP of its own, of which the set-up's recordings say nothing.
+#[test]
+fn a_tcp_of_a_groups_own_is_named_and_outside() {
+    let setup = Setup { runs: 1, ..five() };
+    let tried = |congestion: &str| {
+        let text = traffic("s", "a", "far", "stream") + &format!("congestion = '{congestion}'\n");
+        trial(&setup, &replay(text.as_bytes(), &setup), &[("default", "")])
+    };
+    let (same, other) = (tried("cubic"), tried("bbr"));
+    assert_eq!(same.tcp, "CUBIC as in Linux 6.12, ECN off");
+    assert_eq!(other.tcp, "CUBIC as in Linux 6.12, ECN off; groups with a TCP of their own keep it");
+    let [same, other] = [same, other].map(|t| t.fidelity.expect("TCP"));
+    let reason = "a group of the traffic has a TCP of its own";
+    assert_eq!((other.range, other.reasons.last().map(String::as_str)), (Range::Outside, Some(reason)));
+    assert_eq!(same.reasons, other.reasons[..other.reasons.len() - 1]);
+}
+
+/// The first sentence is about a group that waits for answers, whatever stands before it.
+#[test]
+fn the_sentence_is_about_who_waits_for_answers() {
+    let setup = Setup { runs: 1, ..five() };
+    for kind in ["rr", "udprr"] {
+        let text = traffic("call", "a", "far", "voice") + &traffic("asks", "a", "far", kind);
+        let t = trial(&setup, &replay(text.as_bytes(), &setup), &[("default", "")]);
+        assert!(t.verdict[0].starts_with("asks p99: "), "{kind}: {:?}", t.verdict);
+    }
+}
+
+/// Groups of one name are told apart by their hosts: each has numbers of its own.
+#[test]
+fn groups_of_one_name_are_told_apart() {
+    let setup = Setup { runs: 1, ..five() };
+    let text = traffic("bulk", "a", "far", "stream") + &traffic("bulk", "b", "far", "stream");
+    let text = text + "start = '500ms'\n" + &traffic("other", "a", "far", "rr");
+    let mut t = trial(&setup, &replay(text.as_bytes(), &setup), &[("fq", "qdisc add root fq_codel")]);
+    let policy = &t.policies[0];
+    let names: Vec<&str> = policy.groups.iter().map(|g| g.name.as_str()).collect();
+    assert_eq!(names, ["bulk a -> far", "bulk b -> far", "other"]);
+    let rate = |name: &str| measure(policy, name, "throughput_bit_s").median.expect("a rate");
+    let (first, second) = (rate(names[0]), rate(names[1]));
+    assert!(first > second && second > 0.0, "{first} {second}");
+    // Beside a real line stands the sum of both, and not one of them twice.
+    let line = r#"{"metadata": {}, "x_values": [1, 2], "results": {"TCP upload": [3, 3]}}"#;
+    t.set_lines(vec![Line::read(line.as_bytes(), "line").expect("a line")]);
+    assert_eq!(t.beside[0].policies, [Some(first + second)]);
 }
 
 /// Streams fill a FIFO until it overflows, and all traffic waits behind them.
