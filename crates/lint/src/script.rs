@@ -1,13 +1,17 @@
 //! tc lines out of a file: a batch file as `tc -b` reads it, or a shell script whose tc lines can
 //! be known without running it.
 //!
-//! Of a script, this reads comments, assignments, `$VAR`, `${VAR:-default}`, `$((A*2))`, quotes,
-//! `;`, `&&`, `||`, redirections, continued lines and here-documents to `tc -b -`. Nothing is run.
+//! Of a script, this reads comments, assignments, `$VAR`, `${VAR:-default}`, `${VAR:=default}`,
+//! `$((A*2))`, quotes, `;`, `&&`, `||`, redirections, continued lines, `exit` and here-documents to
+//! `tc -b -`. Nothing is run.
 //! A note names each part whose effect only a run can tell (a command's output, `$1`, loops,
 //! functions, conditions), and the tc lines that need it are left out.
 
 mod arithmetic;
+mod calls;
+mod passed;
 mod shell;
+mod variables;
 mod words;
 
 use std::sync::Arc;
@@ -77,9 +81,8 @@ pub fn policy(name: &str, text: &str) -> Result<Policy, NoPolicy> {
             some => format!("{some} of {all} tc lines cannot be known without running it"),
         }));
     }
-    let words = |word: &str| if word.contains([' ', '#', '\\']) { format!("'{word}'") } else { word.into() };
     let line = |tc: &TcLine| {
-        let words: Vec<String> = tc.line.words.iter().map(|w| words(&w.text)).collect();
+        let words: Vec<String> = tc.line.words.iter().map(|w| quoted(&w.text)).collect();
         words.join(" ") + "\n"
     };
     let lines: String = script.lines.iter().map(line).collect();
@@ -88,6 +91,16 @@ pub fn policy(name: &str, text: &str) -> Result<Policy, NoPolicy> {
         let same = again.first().message == wrong.first().message;
         NoPolicy::Wrong(if same { wrong } else { again })
     })
+}
+
+/// Returns a word as a line of a batch has it.
+fn quoted(word: &str) -> String {
+    let plain = |c: char| !c.is_whitespace() && !"#\\'\"".contains(c);
+    match !word.is_empty() && word.chars().all(plain) {
+        true => word.into(),
+        false if !word.contains('\'') => format!("'{word}'"),
+        false => format!("\"{}\"", word.replace('\\', "\\\\").replace('"', "\\\"")),
+    }
 }
 
 /// Reads a file of either form. It is a shell script if it begins with `#!`, or if one of its lines
@@ -116,6 +129,6 @@ fn is_script(text: &str) -> bool {
                 || first == "tc"
                 || first.ends_with("/tc")
                 || first.starts_with('$')
-                || words::assigned(first).is_some()
+                || variables::assigned(first).is_some()
         })
 }

@@ -13,7 +13,10 @@ use super::placed::Wanted;
 use crate::code;
 
 /// Kinds whose qdiscs take no changes after their creation.
-const UNCHANGING: [&str; 7] = ["htb", "drr", "qfq", "mq", "mqprio", "pfifo_fast", "teql0"];
+const UNCHANGING: [&str; 9] = ["htb", "drr", "qfq", "mq", "mqprio", "pfifo_fast", "teql0", "sfq", "etf"];
+/// Those of which tc sends options even if a line has none, so that the kernel refuses this line
+/// too.
+const ALWAYS_OPTIONS: [&str; 2] = ["htb", "etf"];
 
 /// The place that Linux has for both hooks.
 const HOOK: Handle = Handle::new(0xffff, 0xfff1);
@@ -122,7 +125,8 @@ impl Apply<'_, '_> {
             self.device.remove(handle);
             return self.make(c, cmd, parent);
         }
-        if UNCHANGING.contains(&kind) && !c.options.is_empty() {
+        let has_options = !c.options.is_empty() || ALWAYS_OPTIONS.contains(&kind);
+        if UNCHANGING.contains(&kind) && has_options {
             let message = format!("{kind} cannot be changed once it is there");
             let d = self.out.error(code::CANNOT_CHANGE, &new.span, message);
             let hint = "del it and add it again, or replace it under another handle: its packets are lost";
@@ -290,7 +294,10 @@ impl Apply<'_, '_> {
         let mut below = parent.value;
         let top = parent.value.minor() == 0;
         if top && self.device.qdisc(below).is_none() || !top && !self.device.has_class(below) {
-            let otherwise = format!("tc makes {} a class at the top silently", id.value);
+            let otherwise = match kind.text.as_str() {
+                "hfsc" => "the class is refused".to_string(),
+                _ => format!("tc makes {} a class at the top silently", id.value),
+            };
             if self.device.partial || self.known_parent(below, &parent.span, &otherwise) {
                 return;
             }

@@ -163,7 +163,7 @@ impl Facts<'_> {
             (Some(own), _) => Some((own, "its rate")),
             (None, rate) => rate,
         };
-        let held = self.held(qdisc, rate.map(|(r, _)| r));
+        let held = self.held(qdisc);
         let mut fact = self.fact((place, &qdisc.kind), &held, rate, kinds::target(qdisc));
         fact.span = qdisc.kind_span.clone();
         if let Some(latency) = qdisc.settings.time("latency").filter(|_| qdisc.kind == "tbf") {
@@ -236,8 +236,8 @@ impl Facts<'_> {
     }
 
     /// Returns the most that a queue holds.
-    fn held(&self, qdisc: &Qdisc, rate: Option<Rate>) -> Held {
-        match kinds::held(qdisc, rate, self.options) {
+    fn held(&self, qdisc: &Qdisc) -> Held {
+        match kinds::held(qdisc, self.options) {
             kinds::Held::Bytes(bytes) => {
                 Held { bytes, text: format!("{} of packets", text_of(&Bytes(bytes))) }
             }

@@ -101,7 +101,7 @@ impl Filters<'_, '_> {
             let d = d.expected(format!("one of {}", list.join(", "))).suggest(near.map(|n| n.to_string()));
             return self.out.say(d);
         }
-        if qdisc.kind == "htb" && !self.device.is_leaf(class) {
+        if matches!(qdisc.kind.as_str(), "htb" | "hfsc") && !self.device.is_leaf(class) {
             if places.contains(&Attached::To(class)) {
                 return;
             }
@@ -250,8 +250,12 @@ fn leads_to(filter: &Filter) -> Option<(Handle, std::ops::Range<usize>)> {
     Some((class, span))
 }
 
-/// True if the filter decides about every packet that it matches: by a class, or by an action.
+/// True if the filter decides about every packet that it matches: by a class, or by an action. One
+/// that is for the device alone sees no packet that a filter of the kernel sees.
 fn takes(filter: &Filter) -> bool {
+    if filter.settings.has("skip_sw") {
+        return false;
+    }
     let actions = filter.settings.actions();
     let decided = filter.settings.has("classid") || actions.iter().any(ends);
     decided && !goes_on(&filter.settings)

@@ -2,11 +2,10 @@
 //! Those of the engine's kinds come from their declarations, those of other kinds from their pages
 //! of tc(8).
 
-use txweir_core::Nanos;
 use txweir_core::sched::discipline::Filtered;
 use txweir_core::sched::spec::{ClassShape, Spec, Unset};
 use txweir_core::text::value::{Json, Quantity, Show, Value, Words, text_of};
-use txweir_core::{Env, Rate};
+use txweir_core::{Env, Nanos};
 use txweir_tc::language::Settings;
 
 use super::CheckOptions;
@@ -76,16 +75,15 @@ pub(super) fn is_leaf(spec: Option<&Spec>) -> bool {
     spec.is_some_and(|s| s.shape == ClassShape::Leaf)
 }
 
-/// Returns the limit of a qdisc, at a rate that may be unknown.
-pub(super) fn held(qdisc: &Qdisc, rate: Option<Rate>, options: &CheckOptions) -> Held {
+/// Returns the limit of a qdisc.
+pub(super) fn held(qdisc: &Qdisc, options: &CheckOptions) -> Held {
     let (name, settings) = (qdisc.kind.as_str(), &qdisc.settings);
     let limit = settings.number("limit").map(|n| n.value);
     let queue = u64::from(options.txqueuelen);
     let spec = match (name, qdisc.spec) {
-        // tc-cake(8): at least 4 MiB, or four times the bytes of the rate in one round trip.
-        ("cake" | "cake_mq", _) => {
-            let least = rate.map_or(0, |r| r.0 / 10 * 4).max(4 << 20);
-            return Held::Bytes(settings.bytes("memlimit").map_or(least, |limit| limit.value.0));
+        ("cake" | "cake_mq", spec) => {
+            let limit = settings.bytes("memlimit").map(|limit| limit.value.0);
+            return Held::Bytes(limit.unwrap_or_else(|| cake_memory(spec, settings, options)));
         }
         ("gred", _) => {
             let all = queue.saturating_mul(options.frame());
@@ -147,6 +145,23 @@ pub(super) fn target(qdisc: &Qdisc) -> Option<Nanos> {
 /// Returns the target of cake: a twentieth of the round trip, and at least the time of one and a
 /// half packets of 1514 bytes at its rate (docs/qdisc/cake.md).
 fn cake_target(spec: Option<&Spec>, settings: &Settings) -> Nanos {
+    let packets = settings.rate("bandwidth").filter(|r| r.value.0 > 0);
+    let packets = packets.map_or(0, |r| r.value.time_ceil(CAKE_TARGET_BYTES).0);
+    Nanos((cake_rtt(spec, settings).0 / 20).max(packets))
+}
+
+/// Returns the memory of cake: four times the bytes of its rate in a round trip, at least 4 MiB
+/// (tc-cake(8)), and at most 10240 full frames, which an unlimited one has.
+fn cake_memory(spec: Option<&Spec>, settings: &Settings, options: &CheckOptions) -> u64 {
+    let most = CAKE_FRAMES.saturating_mul(options.frame());
+    let Some(rate) = settings.rate("bandwidth").filter(|r| r.value.0 > 0) else { return most };
+    let rtt = u128::from(cake_rtt(spec, settings).0);
+    let bytes = (4 * u128::from(rate.value.0)).saturating_mul(rtt) / 1_000_000_000;
+    u64::try_from(bytes).unwrap_or(u64::MAX).clamp(CAKE_LEAST.min(most), most)
+}
+
+/// Returns the round trip for which a cake is made.
+fn cake_rtt(spec: Option<&Spec>, settings: &Settings) -> Nanos {
     let words: Vec<&str> = settings.all_words().iter().map(|w| w.text.as_str()).collect();
     let mut rtt = None;
     if let Some(Ok(cake)) = spec.map(|spec| spec.read(&mut Words::new(&words), &Env::default())) {
@@ -158,13 +173,15 @@ fn cake_target(spec: Option<&Spec>, settings: &Settings) -> Nanos {
             }
         });
     }
-    let packets = settings.rate("bandwidth").filter(|r| r.value.0 > 0);
-    let packets = packets.map_or(0, |r| r.value.time_ceil(CAKE_TARGET_BYTES).0);
-    Nanos((rtt.unwrap_or(Nanos::from_millis(100)).0 / 20).max(packets))
+    rtt.unwrap_or(Nanos::from_millis(100))
 }
 
 /// One and a half frames of 1514 bytes.
 const CAKE_TARGET_BYTES: u64 = 2271;
+/// Least memory of a cake without `memlimit`, bytes.
+const CAKE_LEAST: u64 = 4 << 20;
+/// Most full frames of a cake without `memlimit`.
+const CAKE_FRAMES: u64 = 10_240;
 
 /// Returns the number of a parameter after the settings, on such a device.
 fn resolved(spec: &Spec, settings: &Settings, key: &str, env: &Env) -> Option<u64> {

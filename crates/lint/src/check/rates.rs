@@ -14,7 +14,7 @@ use super::findings::{Findings, nearest};
 use super::model::{Class, Device, Qdisc};
 use crate::code;
 
-/// Quanta, in bytes, that the kernel accepts without a warning (tc-htb(8)).
+/// Quanta, in bytes, that the kernel derives from a rate without a warning (tc-htb(8)).
 const QUANTUM: Range<u64> = 1000..200_001;
 /// Default ratio of a rate in bytes per second to its quantum in bytes (tc-htb(8)).
 const R2Q: u64 = 10;
@@ -55,7 +55,10 @@ impl Rates<'_, '_> {
                 }
                 "tbf" => {
                     self.above_link(&qdisc.name(), qdisc.settings.rate("rate"));
-                    self.burst(&qdisc.name(), &qdisc.settings, qdisc.settings.rate("rate"), "burst", true);
+                    // The second bucket is that of the peak rate.
+                    for (rate, key) in [("rate", "burst"), ("peakrate", "mtu")] {
+                        self.burst(&qdisc.name(), &qdisc.settings, qdisc.settings.rate(rate), key, true);
+                    }
                 }
                 "cake" | "cake_mq" => {
                     self.above_link(&qdisc.name(), qdisc.settings.rate("bandwidth"));
@@ -76,7 +79,7 @@ impl Rates<'_, '_> {
             self.out.say(d.warning());
         }
         self.burst(&name, &class.settings, Some(rate.clone()), "burst", false);
-        self.burst(&name, &class.settings, ceil, "cburst", false);
+        self.burst(&name, &class.settings, ceil.or_else(|| Some(rate.clone())), "cburst", false);
         if self.device.is_leaf(id) {
             self.quantum(id, class, rate.value);
         }
@@ -110,13 +113,14 @@ impl Rates<'_, '_> {
                 (span, format!("{written} quantum {}", if is == "small" { frame } else { 60_000 }))
             }
         };
-        let why = match &given {
-            Some(_) => String::new(),
-            None => format!(" (its rate in bytes/s by r2q {r2q})"),
+        // The kernel takes a given quantum as it is, and brings a derived one into its range.
+        let (why, instead) = match &given {
+            Some(_) => Default::default(),
+            None => (format!(" (its rate in bytes/s by r2q {r2q})"), format!("; the kernel takes {takes}")),
         };
         let message = format!(
             "class {id} has a quantum of {quantum} bytes{why}, which is {is}: classes of one parent share \
-             unevenly; the kernel takes {takes}"
+             unevenly{instead}"
         );
         let d = self.out.error(code::QUANTUM, &span, message).expected("1000 to 200000 bytes");
         self.out.say(d.suggest(Some(suggestion)).warning());

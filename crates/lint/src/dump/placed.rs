@@ -278,7 +278,9 @@ impl<'a> Placed<'a> {
             }
             None => String::new(),
         };
-        if item.kind.kind == "netem" && words.contains("us ") && words.contains(" delay ") {
+        // `delay 10000us 2000us`: the second time is the jitter.
+        let behind = words.split_once(" delay ").and_then(|(_, rest)| rest.split(' ').nth(1));
+        if item.kind.kind == "netem" && behind.is_some_and(|word| word.ends_with("us")) {
             dump.notes.push(format!("{called}: tc does not print the distribution of the jitter"));
         }
         if matches!(item.kind.kind, "red" | "gred") {

@@ -90,6 +90,16 @@ impl Firewall {
                     _ => return no_rule(),
                 }
             }
+            "-R" | "--replace" => {
+                let at = rule.first().and_then(|n| n.parse::<usize>().ok()).and_then(|n| n.checked_sub(1));
+                let rules = self.chains.get_mut(&key);
+                let Some(old) = at.zip(rules).and_then(|(at, rules)| rules.get_mut(at)) else {
+                    return if there { no_rule() } else { no_chain() };
+                };
+                rule.remove(0);
+                *old = rule.join(" ");
+                self.learn(&rule);
+            }
             "-N" | "--new-chain" => {
                 if there {
                     return failed(1, format!("{program}: Chain already exists.\n"));
@@ -221,7 +231,7 @@ impl Firewall {
                     Some(class) => self.marking.classes.push(class),
                     None => self.marking.any = true,
                 },
-                "--and-mark" | "--set-tos-mark" | "--map-set" => self.marking.any = true,
+                "--and-mark" | "--xor-mark" | "--set-tos-mark" | "--map-set" => self.marking.any = true,
                 _ => {}
             }
         }

@@ -28,7 +28,7 @@ pub(crate) struct Ran {
     pub(crate) fate: Fate,
     /// True if the line removes something.
     pub(crate) deletes: bool,
-    /// Number of the line in its batch.
+    /// Number of the line in its batch; the last of a line that is continued.
     pub(crate) of_batch: Option<usize>,
 }
 
@@ -121,7 +121,7 @@ fn of_batch(batch: &Arc<Source>, force: bool, outcome: &Outcome) -> Vec<Ran> {
             Ok(line) => {
                 let words = texts(line);
                 let verb = tool::operation(&words);
-                (line.span().start, words, verb)
+                (line.span().end, words, verb)
             }
             // A line that cannot be split is kept as it is.
             Err(d) => (d.span.start, vec![d.given.clone()], None),

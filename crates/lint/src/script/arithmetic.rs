@@ -1,5 +1,7 @@
 //! `$((...))`: whole numbers, variables, `+ - * / %` and parentheses.
 
+use super::variables::is_name;
+
 /// Deepest nesting of parentheses.
 const DEPTH: usize = 16;
 
@@ -8,6 +10,27 @@ pub(super) fn eval(text: &str, variable: &dyn Fn(&str) -> Option<String>) -> Opt
     let mut reader = Reader { rest: text.trim(), variable, depth: 0 };
     let value = reader.sum()?;
     reader.rest.is_empty().then_some(value)
+}
+
+/// Returns the names in an expression that gives a variable another value, as `A++` and `A=B` do;
+/// none of one that only reads them.
+pub(super) fn changed(text: &str) -> impl Iterator<Item = &str> {
+    let compared = ["==", "!=", "<=", ">="].iter().fold(text.to_string(), |text, two| text.replace(two, ""));
+    let gives = compared.contains('=') || text.contains("++") || text.contains("--");
+    let names = text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+    names.filter(move |name| gives && is_name(name))
+}
+
+/// Returns a number as the shell reads it: `10`, `0x0a`, `012`.
+fn number(text: &str) -> Option<i64> {
+    let (text, negative) = text.strip_prefix('-').map_or((text, false), |rest| (rest, true));
+    let (digits, base) = match (text.strip_prefix("0x").or(text.strip_prefix("0X")), text.strip_prefix('0')) {
+        (Some(hex), _) => (hex, 16),
+        (None, Some(octal)) if !octal.is_empty() => (octal, 8),
+        _ => (text, 10),
+    };
+    let value = i64::from_str_radix(digits, base).ok()?;
+    if negative { value.checked_neg() } else { Some(value) }
 }
 
 struct Reader<'a> {
@@ -70,12 +93,14 @@ impl Reader<'_> {
         let bare = self.rest.trim_start_matches(['$', '{']);
         let len = bare.bytes().take_while(|b| b.is_ascii_alphanumeric() || *b == b'_').count();
         let word = &bare[..len];
-        let number = match word.starts_with(|c: char| c.is_ascii_digit()) {
-            true => word.parse().ok()?,
-            false => (self.variable)(word)?.trim().parse().ok()?,
+        let value = match word.starts_with(|c: char| c.is_ascii_digit()) {
+            // `$1`: an argument of the script.
+            true if bare.len() < self.rest.len() => return None,
+            true => number(word)?,
+            false => number((self.variable)(word)?.trim())?,
         };
         self.rest = bare[len..].trim_start_matches('}').trim_start();
-        Some(number)
+        Some(value)
     }
 }
 
@@ -93,9 +118,17 @@ mod tests {
             ("2 2", None),
             ("", None),
             ("9223372036854775807+1", None),
+            ("$1 * 8", None),
+            ("${1}", None),
+            ("010 + 0x10", Some(24)),
+            ("08", None),
         ] {
             assert_eq!(super::eval(text, &variable), value, "{text:?}");
         }
         assert_eq!(super::eval(&"(".repeat(10_000), &variable), None);
+        let changed = |text| super::changed(text).collect::<Vec<_>>().join(" ");
+        for (text, names) in [("A + B", ""), ("A <= B", ""), ("A++", "A"), ("A += B2", "A B2")] {
+            assert_eq!(changed(text), names, "{text:?}");
+        }
     }
 }

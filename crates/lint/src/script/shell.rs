@@ -8,14 +8,23 @@ use txweir_tc::diagnostic::Diagnostic;
 use txweir_tc::lex::{self, Line, Word};
 use txweir_tc::source::Source;
 
+use super::arithmetic;
+use super::calls::{calls_tc, tc_of};
+use super::passed::Passed;
+use super::variables::{Assignment, is_name, unknown};
 use super::words::{Raw, Text};
 use super::{Script, TcLine};
 use crate::code;
 
-/// Longest value of a variable, in bytes: `A=$A$A` doubles it.
-pub(super) const LONGEST: usize = 4096;
-/// Most words of a command, and most variables.
+/// Most words of a command.
 const MOST_WORDS: usize = 4096;
+/// Longest `((...))` that is read as arithmetic, in characters.
+const LONGEST_ARITHMETIC: usize = 128;
+/// The word that stands for `((...))`.
+const ARITHMETIC: &str = "((";
+
+/// The words before names of variables, which may be assignments.
+const DECLARING: [&str; 5] = ["export", "readonly", "local", "declare", "typeset"];
 
 /// The end of a command.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -33,15 +42,6 @@ struct Simple {
     words: Vec<Raw>,
     /// Bodies of here-documents; true if variables in the body are left alone.
     here: Vec<(Range<usize>, bool)>,
-}
-
-/// A compound command that is being passed over.
-struct Passed {
-    /// The words that close it and the compound commands within it, innermost last.
-    closers: Vec<&'static str>,
-    /// The word that opened it.
-    opener: Word,
-    lines: usize,
 }
 
 struct Shell<'a> {
@@ -87,12 +87,26 @@ impl Shell<'_> {
         let (mut before, mut conditional) = (End::Line, false);
         while self.text.at < self.text.end {
             let (simple, end) = self.simple();
+            let depends = before == End::Or || before == End::And && conditional;
+            for (name, value) in std::mem::take(&mut self.text.assigned) {
+                if self.passed.as_ref().is_none_or(|passed| passed.in_loop() && value.is_err()) {
+                    self.text.give(name, value, depends);
+                }
+            }
+            if simple.words.is_empty() && end == End::Line && before != End::Line {
+                // A command goes on behind `&&`, `||` and `|` at the end of a line.
+                continue;
+            }
             if !simple.words.is_empty() {
                 let test = simple.words.first().and_then(Raw::literal);
-                let tests = matches!(test, Some("[" | "[[" | "test" | "grep" | "command"));
-                let depends = before == End::Or || before == End::And && conditional;
+                let tests = matches!(test, Some("[" | "[[" | "test" | "grep" | "command" | ARITHMETIC));
                 self.piped = before == End::Pipe;
+                let ends = test == Some("exit") && self.passed.is_none() && before == End::Line;
                 self.command(simple, depends);
+                if ends {
+                    // No line behind it runs.
+                    break;
+                }
                 conditional = tests || before == End::And && conditional;
             }
             before = end;
@@ -112,9 +126,7 @@ impl Shell<'_> {
             let end = match self.text.peek() {
                 None => Some(End::Text),
                 Some('#') => {
-                    while self.text.peek().is_some_and(|c| c != '\n') {
-                        self.text.take();
-                    }
+                    self.text.pass_line();
                     None
                 }
                 Some('\n') => {
@@ -144,10 +156,16 @@ impl Shell<'_> {
                     self.text.take();
                     Some(End::Pipe)
                 }
-                Some('(') => {
-                    self.parenthesis(&simple);
-                    Some(End::Line)
-                }
+                Some('(') => match self.arithmetic(&simple) {
+                    Some(raw) => {
+                        simple.words.push(raw);
+                        None
+                    }
+                    None => {
+                        self.parenthesis(&simple);
+                        Some(End::Line)
+                    }
+                },
                 Some(')') => {
                     self.text.take();
                     self.closes(")");
@@ -188,6 +206,38 @@ impl Shell<'_> {
         }
     }
 
+    /// Passes `((...))`, the arithmetic of the shell, as a command or behind `for`, and returns the
+    /// word that stands for it.
+    fn arithmetic(&mut self, simple: &Simple) -> Option<Raw> {
+        let is_for = matches!(&simple.words[..], [one] if one.literal() == Some("for"));
+        let rest = self.text.rest().strip_prefix("((")?;
+        if !is_for && !simple.words.is_empty() {
+            return None;
+        }
+        let mut depth = 2usize;
+        for (at, c) in rest.char_indices().take(LONGEST_ARITHMETIC) {
+            match c {
+                '(' => depth += 1,
+                ')' => depth -= 1,
+                '\n' | '\'' | '"' | '`' => return None,
+                _ => {}
+            }
+            if depth == 0 {
+                // The parentheses that end it stand together; those of subshells need not.
+                let inner = rest[..at].strip_suffix(')')?;
+                let names: Vec<String> = arithmetic::changed(inner).map(String::from).collect();
+                let from = self.text.at;
+                self.text.at += 2 + at + 1;
+                for name in names {
+                    let value = unknown(&name);
+                    self.text.assigned.push((name, value));
+                }
+                return Some(Raw::bare(ARITHMETIC, from..self.text.at));
+            }
+        }
+        None
+    }
+
     /// Passes `(`, which begins a subshell or stands after the name of a function.
     fn parenthesis(&mut self, simple: &Simple) {
         let from = self.text.at;
@@ -223,11 +273,14 @@ impl Shell<'_> {
             self.text.take();
         }
         let raw = self.text.word();
-        let plain = raw.pieces.iter().any(|p| p.quoted);
+        let written = self.text.source.text.get(raw.span.clone()).unwrap_or("");
+        let plain = raw.pieces.iter().any(|p| p.quoted) || written.contains('\\');
         let delimiter = raw.words().ok().and_then(|w| Some(w.first()?.text.clone())).unwrap_or_default();
         let text = &self.text.source.text[..self.text.end];
-        let line_end = text[self.text.at..].find('\n').map_or(self.text.end, |n| self.text.at + n + 1);
-        let start = self.here_end.unwrap_or(line_end).min(self.text.end);
+        let start = match self.here_end {
+            Some(end) => end.min(self.text.end),
+            None => text[self.text.at..].find('\n').map_or(self.text.end, |n| self.text.at + n + 1),
+        };
         let (mut body_end, mut at) = (self.text.end, start);
         let mut after = self.text.end;
         for line in text[start..].split_inclusive('\n') {
@@ -259,22 +312,25 @@ impl Shell<'_> {
             return;
         }
         let mut words = simple.words.as_slice();
+        let mut given = Vec::new();
+        let mut declares = false;
         while let [word, rest @ ..] = words {
-            let declares =
-                matches!(word.literal(), Some("export" | "readonly" | "local" | "declare" | "typeset"));
-            if let Some((name, value)) = word.assignment() {
-                let value = if depends { Err(format!("${name}")) } else { value };
-                if self.text.variables.len() < MOST_WORDS {
-                    self.text.variables.insert(name, value);
-                }
-            } else if !declares && !word.literal().is_some_and(|w| w.starts_with('-') && w.len() == 2) {
-                break;
+            match word.assignment() {
+                Some(assignment) => given.push(assignment),
+                // Names and options: `export DEV`, `declare -ri`.
+                None if declares => {}
+                None if DECLARING.contains(&word.literal().unwrap_or("")) => declares = true,
+                None => break,
             }
             words = rest;
         }
-        if !words.is_empty() {
-            self.call(words, &simple.here, depends);
+        if words.is_empty() {
+            given.into_iter().for_each(|assignment| self.text.assign(assignment, depends));
+            return;
         }
+        // Assignments before a command are for that command alone.
+        self.text.changes(words, depends);
+        self.call(words, &simple.here, depends);
     }
 
     /// Returns true if the command opens, is within or closes a compound command.
@@ -291,17 +347,22 @@ impl Shell<'_> {
             let span = simple.words.first().map_or(0..0, |w| w.span.clone());
             // The brace of `function name {` is one of its own words.
             self.opens(closer, Word { text: format!("\"{first}\""), span });
+            // A tc line may be the condition itself, or stand behind the brace.
+            let has_command = matches!(first, "if" | "while" | "until" | "{");
+            self.within(&simple.words, has_command);
             return true;
         }
         if matches!(first, "fi" | "done" | "esac" | "}") {
             self.closes(first);
             return true;
         }
-        let Some(passed) = &mut self.passed else { return false };
+        if self.passed.is_none() {
+            return false;
+        }
         // `then tc ...`: the command may stand after the word.
         let skip = usize::from(matches!(first, "then" | "do" | "else" | "elif" | "!"));
         let inner = simple.words.get(skip).and_then(Raw::literal).unwrap_or("").to_string();
-        passed.lines += usize::from(calls_tc(&simple.words));
+        self.within(&simple.words, true);
         if skip == 1 && matches!(inner.as_str(), "if" | "for" | "while" | "until" | "case") {
             let rest = Simple { words: Vec::new(), here: Vec::new() };
             self.compound(&inner, &rest);
@@ -309,21 +370,40 @@ impl Shell<'_> {
         true
     }
 
-    fn opens(&mut self, closer: &'static str, opener: Word) {
-        match &mut self.passed {
-            Some(passed) => passed.closers.push(closer),
-            None => self.passed = Some(Passed { closers: vec![closer], opener, lines: 0 }),
+    /// Counts the tc line that a command within a compound command is, and notes the variables that
+    /// each turn of a loop changes.
+    fn within(&mut self, words: &[Raw], has_command: bool) {
+        let Some(passed) = &mut self.passed else { return };
+        passed.lines += usize::from(has_command && calls_tc(words));
+        if !passed.in_loop() {
+            return;
+        }
+        let mut names = Vec::new();
+        if let Some("for" | "select") = words.first().and_then(Raw::literal) {
+            let name = words.get(1).and_then(Raw::literal).filter(|name| is_name(name));
+            names.extend(name.map(String::from));
+        }
+        for raw in words {
+            let Some(Assignment { name, appends, .. }) = raw.assignment() else { continue };
+            // `N=$((N+1))` gives another value in each turn.
+            let written = self.text.source.text.get(raw.span.clone()).unwrap_or("");
+            let mut read = written.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').skip(1);
+            if appends || read.any(|word| word == name) {
+                names.push(name);
+            }
+        }
+        for name in names {
+            let value = unknown(&name);
+            self.text.give(name, value, false);
         }
     }
 
+    fn opens(&mut self, closer: &'static str, opener: Word) {
+        self.passed.get_or_insert_with(|| Passed::new(opener)).open(closer);
+    }
+
     fn closes(&mut self, closer: &str) {
-        let Some(passed) = &mut self.passed else { return };
-        if let Some(at) = passed.closers.iter().rposition(|c| *c == closer) {
-            passed.closers.truncate(at);
-        }
-        if passed.closers.is_empty()
-            && let Some(passed) = self.passed.take()
-        {
+        if let Some(passed) = self.passed.take_if(|passed| passed.close(closer)) {
             self.close(passed);
         }
     }
@@ -378,16 +458,18 @@ impl Shell<'_> {
     }
 
     fn other(&mut self, words: &[Word], raws: &[Raw]) {
-        const SILENT: [&str; 18] = [
+        const SILENT: [&str; 22] = [
             "set", "echo", "printf", "true", "false", ":", "exit", "sleep", "trap", "return", "cd", "unset",
-            "wait", "[", "[[", "test", "shift", "umask",
+            "wait", "[", "[[", "test", "shift", "umask", "read", "getopts", "let", ARITHMETIC,
         ];
         let Some(first) = words.first() else { return };
-        if self.piped || SILENT.contains(&first.text.as_str()) {
+        if SILENT.contains(&first.text.as_str()) {
             return;
         }
-        self.script.left_out += usize::from(calls_tc(raws));
-        if !self.noted.insert(first.text.clone()) {
+        // `... | xargs tc qdisc add` calls tc too.
+        let calls = calls_tc(raws);
+        self.script.left_out += usize::from(calls);
+        if self.piped && !calls || !self.noted.insert(first.text.clone()) {
             return;
         }
         let message = match (first.text.as_str(), words.get(1)) {
@@ -410,7 +492,7 @@ impl Shell<'_> {
                     netns = Some(name.clone());
                     words = rest;
                 }
-                ("b" | "batch", rest) => return self.batch(option, rest.first(), here),
+                ("b" | "batch", rest) => return self.batch(option, rest.first(), here, netns),
                 ("cf" | "conf", [_, rest @ ..]) => words = rest,
                 _ => {}
             }
@@ -421,7 +503,13 @@ impl Shell<'_> {
     }
 
     /// Reads `tc -b FILE`, `tc -b -`.
-    fn batch(&mut self, option: &Word, file: Option<&Word>, here: &[(Range<usize>, bool)]) {
+    fn batch(
+        &mut self,
+        option: &Word,
+        file: Option<&Word>,
+        here: &[(Range<usize>, bool)],
+        netns: Option<Word>,
+    ) {
         let stdin = file.is_none_or(|f| f.text == "-" || f.text == "/dev/stdin");
         let Some((body, plain)) = here.first().filter(|_| stdin) else {
             let from = file.filter(|_| !stdin).map_or("its standard input", |f| &f.text);
@@ -431,7 +519,7 @@ impl Shell<'_> {
         if *plain {
             for line in lex::lines(self.text.source, body.clone()) {
                 match line {
-                    Ok(line) => self.script.lines.push(TcLine { line, netns: None }),
+                    Ok(line) => self.script.lines.push(TcLine { line, netns: netns.clone() }),
                     Err(e) => self.script.notes.push(e),
                 }
             }
@@ -449,7 +537,7 @@ impl Shell<'_> {
                 Ok(words) => {
                     let line = Line { words: words.into_iter().flatten().collect() };
                     if !line.words.is_empty() {
-                        self.script.lines.push(TcLine { line, netns: None });
+                        self.script.lines.push(TcLine { line, netns: netns.clone() });
                     }
                 }
                 Err(why) => {
@@ -459,49 +547,5 @@ impl Shell<'_> {
             }
         }
         (self.text.at, self.text.end, self.here_end) = (at, end, here_end);
-    }
-}
-
-/// True if a command is a tc line, as far as its words are known: tc itself, or a command of the
-/// script's own with an object and a verb of tc (`call_tc qdisc add`).
-fn calls_tc(words: &[Raw]) -> bool {
-    const OBJECTS: [&str; 5] = ["qdisc", "class", "filter", "chain", "actions"];
-    const VERBS: [&str; 6] = ["add", "replace", "change", "del", "delete", "link"];
-    let literal =
-        |at: usize, known: &[&str]| words.get(at).and_then(Raw::literal).is_some_and(|w| known.contains(&w));
-    words.iter().enumerate().any(|(at, word)| {
-        let value = word.words().ok().and_then(|words| Some(words.first()?.text.clone()));
-        value.is_some_and(|text| text == "tc" || text.ends_with("/tc"))
-            || literal(at, &OBJECTS) && literal(at + 1, &VERBS)
-    })
-}
-
-/// Returns the words after `tc`, if tc is called, through `sudo` and the like, and the namespace.
-fn tc_of(words: &[Word]) -> Option<(Option<Word>, &[Word])> {
-    let mut words = words;
-    let mut netns = None;
-    loop {
-        let [first, rest @ ..] = words else { return None };
-        match first.text.as_str() {
-            "tc" => return Some((netns, rest)),
-            path if path.ends_with("/tc") => return Some((netns, rest)),
-            "qdisc" | "class" | "filter" | "chain" | "actions" => return Some((netns, words)),
-            "sudo" | "exec" | "command" | "nice" | "env" | "nohup" | "!" | "doas" => {
-                words = rest;
-                while let [option, rest @ ..] = words
-                    && option.text.starts_with('-')
-                {
-                    words = rest;
-                }
-            }
-            "ip" => match rest {
-                [object, verb, name, rest @ ..] if object.text.starts_with("netn") && verb.text == "exec" => {
-                    netns = Some(name.clone());
-                    words = rest;
-                }
-                _ => return None,
-            },
-            _ => return None,
-        }
     }
 }

@@ -8,7 +8,13 @@ use txweir_tc::lex::Word;
 use txweir_tc::source::Source;
 
 use super::arithmetic;
-use super::shell::LONGEST;
+use super::variables::{Assignment, Known, assigned, short, unknown};
+
+/// Most bytes that the variables of a script expand to, all together: a short text may name a long
+/// value very often.
+const EXPANDED: usize = 16 << 20;
+/// Deepest nesting of `${A:-${B}}`.
+const DEPTH: usize = 16;
 
 /// The text of a script with the place that has been read up to, and the variables that are known
 /// there.
@@ -16,14 +22,18 @@ pub(super) struct Text<'a> {
     pub(super) source: &'a Arc<Source>,
     pub(super) at: usize,
     pub(super) end: usize,
-    /// Values; an error has the reason why the value is not known.
-    pub(super) variables: HashMap<String, Result<String, String>>,
+    pub(super) variables: HashMap<String, Known>,
+    /// Values that the expansions of the present command give to variables: `${A:=1}`, `$((A++))`.
+    pub(super) assigned: Vec<(String, Known)>,
+    /// Bytes that variables have expanded to so far.
+    expanded: usize,
+    /// Number of the `${...}` that the place is in.
+    depth: usize,
 }
 
 /// A piece of a word.
 pub(super) struct Piece {
-    /// Its value, or the reason why the value is not known.
-    text: Result<String, String>,
+    text: Known,
     pub(super) quoted: bool,
     expanded: bool,
 }
@@ -34,18 +44,12 @@ pub(super) struct Raw {
     pub(super) span: Range<usize>,
 }
 
-/// Returns the name and value of an assignment.
-pub(super) fn assigned(word: &str) -> Option<(&str, &str)> {
-    let (name, value) = word.split_once('=')?;
-    is_name(name).then_some((name, value))
-}
-
-fn is_name(name: &str) -> bool {
-    name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
-        && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_')
-}
-
 impl Raw {
+    /// Returns a word that stands for a part of the script.
+    pub(super) fn bare(text: &str, span: Range<usize>) -> Self {
+        Self { pieces: vec![Piece { text: Ok(text.into()), quoted: false, expanded: false }], span }
+    }
+
     /// Returns the word if it stands in the script literally, without quotes.
     pub(super) fn literal(&self) -> Option<&str> {
         match self.pieces.as_slice() {
@@ -54,22 +58,19 @@ impl Raw {
         }
     }
 
-    /// Returns the name of an assignment, and its value from all pieces.
-    pub(super) fn assignment(&self) -> Option<(String, Result<String, String>)> {
+    /// Returns the assignment that the word is, with its value from all pieces.
+    pub(super) fn assignment(&self) -> Option<Assignment> {
         let [first, rest @ ..] = self.pieces.as_slice() else { return None };
         let (false, false, Ok(text)) = (first.quoted, first.expanded, &first.text) else { return None };
-        let (name, value) = assigned(text)?;
-        let mut value = value.to_string();
+        let (name, appends, value) = assigned(text)?;
+        let (name, mut value) = (name.to_string(), value.to_string());
         for piece in rest {
             match &piece.text {
                 Ok(text) => value.push_str(text),
-                Err(why) => return Some((name.to_string(), Err(why.clone()))),
+                Err(why) => return Some(Assignment { name, appends, value: Err(why.clone()) }),
             }
         }
-        if value.len() > LONGEST {
-            return Some((name.to_string(), Err("a value that grows too long".into())));
-        }
-        Some((name.to_string(), Ok(value)))
+        Some(Assignment { name, appends, value: short(value) })
     }
 
     /// Returns the words that it expands to: blanks in a value expanded without quotes separate
@@ -105,7 +106,8 @@ impl<'a> Text<'a> {
     /// Returns a part of a source with no variable.
     pub(super) fn new(source: &'a Arc<Source>, part: Range<usize>) -> Text<'a> {
         let end = part.end.min(source.text.len());
-        Text { source, at: part.start, end, variables: HashMap::new() }
+        let (variables, assigned) = (HashMap::new(), Vec::new());
+        Text { source, at: part.start, end, variables, assigned, expanded: 0, depth: 0 }
     }
     pub(super) fn rest(&self) -> &str {
         self.source.text.get(self.at..self.end).unwrap_or("")
@@ -133,33 +135,38 @@ impl<'a> Text<'a> {
             if c.is_whitespace() || ";|&()<>".contains(c) || self.rest().starts_with("\\\n") {
                 break;
             }
-            let quoted = matches!(c, '\'' | '"');
-            if (quoted || c == '$' || c == '`') && !bare.is_empty() {
-                let text = Ok(std::mem::take(&mut bare));
-                pieces.push(Piece { text, quoted: false, expanded: false });
-            }
-            match c {
-                '\'' => {
-                    self.take();
-                    let text = self.until('\'');
-                    pieces.push(Piece { text: Ok(text), quoted: true, expanded: false });
-                }
-                '"' => self.double_quoted(&mut pieces),
-                '$' | '`' => {
-                    let text = self.expansion();
-                    pieces.push(Piece { text, quoted: false, expanded: true });
-                }
-                '\\' => {
-                    self.take();
-                    bare.extend(self.take());
-                }
-                _ => bare.extend(self.take()),
-            }
+            self.part(c, &mut pieces, &mut bare);
         }
         if !bare.is_empty() {
             pieces.push(Piece { text: Ok(bare), quoted: false, expanded: false });
         }
         Raw { pieces, span: start..self.at }
+    }
+
+    /// Reads the part of a word that begins with `c`: a quoted text, an expansion, or a character,
+    /// which is added to `bare`.
+    fn part(&mut self, c: char, pieces: &mut Vec<Piece>, bare: &mut String) {
+        if matches!(c, '\'' | '"' | '$' | '`') && !bare.is_empty() {
+            let text = Ok(std::mem::take(bare));
+            pieces.push(Piece { text, quoted: false, expanded: false });
+        }
+        match c {
+            '\'' => {
+                self.take();
+                let text = self.until('\'');
+                pieces.push(Piece { text: Ok(text), quoted: true, expanded: false });
+            }
+            '"' => self.double_quoted(pieces),
+            '$' | '`' => {
+                let text = self.expansion();
+                pieces.push(Piece { text, quoted: false, expanded: true });
+            }
+            '\\' => {
+                self.take();
+                bare.extend(self.take());
+            }
+            _ => bare.extend(self.take()),
+        }
     }
 
     fn until(&mut self, end: char) -> String {
@@ -206,7 +213,13 @@ impl<'a> Text<'a> {
     }
 
     /// Returns the value of `$...` or of a command in backquotes.
-    fn expansion(&mut self) -> Result<String, String> {
+    fn expansion(&mut self) -> Known {
+        let value = self.expand()?;
+        self.expanded = self.expanded.saturating_add(value.len());
+        if self.expanded > EXPANDED { Err("values that grow too long".into()) } else { Ok(value) }
+    }
+
+    fn expand(&mut self) -> Known {
         let start = self.at;
         if self.eat("`") {
             self.until('`');
@@ -217,6 +230,7 @@ impl<'a> Text<'a> {
             let inner = self.balanced(2);
             let known = |name: &str| self.variables.get(name)?.as_ref().ok().cloned();
             let value = arithmetic::eval(&inner, &known).map(|n| n.to_string());
+            self.assigned.extend(arithmetic::changed(&inner).map(|name| (name.into(), unknown(name))));
             return value.ok_or_else(|| self.written(start));
         }
         if self.eat("(") {
@@ -224,8 +238,11 @@ impl<'a> Text<'a> {
             return Err("a command's output".into());
         }
         if self.eat("{") {
-            let inner = self.until('}');
-            return self.parameter(&inner).ok_or_else(|| self.written(start));
+            let inner = self.braces();
+            let end = self.at;
+            let value = self.parameter(inner);
+            self.at = end;
+            return value.ok_or_else(|| self.written(start));
         }
         let rest = self.rest();
         let name = rest.bytes().take_while(|b| b.is_ascii_alphanumeric() || *b == b'_').count();
@@ -248,24 +265,73 @@ impl<'a> Text<'a> {
     }
 
     /// Returns the text up to the parentheses that close `depth` of them, and passes those too.
+    /// Those in quotes and in comments close none.
     fn balanced(&mut self, mut depth: usize) -> String {
-        let mut text = String::new();
+        let (start, mut before) = (self.at, ' ');
         while let Some(c) = self.take() {
-            depth = match c {
-                '(' => depth + 1,
-                ')' => depth - 1,
-                _ => depth,
-            };
+            match c {
+                '(' => depth += 1,
+                ')' => depth -= 1,
+                '\\' => {
+                    self.take();
+                }
+                '\'' | '"' => self.pass_quoted(c),
+                '#' if before.is_whitespace() => self.pass_line(),
+                _ => {}
+            }
+            before = c;
             if depth == 0 {
                 break;
             }
-            text.push(c);
+        }
+        let mut text = self.written(start);
+        if depth == 0 {
+            text.pop();
         }
         // `$((A))`: this is the first of the two closing parentheses.
         if text.ends_with(')') && text.matches(')').count() > text.matches('(').count() {
             text.pop();
         }
         text
+    }
+
+    /// Passes the rest of a quoted text.
+    fn pass_quoted(&mut self, quote: char) {
+        while let Some(c) = self.take() {
+            if c == '\\' && quote == '"' {
+                self.take();
+            } else if c == quote {
+                break;
+            }
+        }
+    }
+
+    /// Passes the rest of the line, without its end.
+    pub(super) fn pass_line(&mut self) {
+        while self.peek().is_some_and(|c| c != '\n') {
+            self.take();
+        }
+    }
+
+    /// Passes the rest of `${...}`, and returns the place of the text in it.
+    fn braces(&mut self) -> Range<usize> {
+        let (start, mut depth) = (self.at, 1usize);
+        loop {
+            let at = self.at;
+            if self.eat("${") {
+                depth += 1;
+                continue;
+            }
+            match self.take() {
+                None => return start..at,
+                Some('\\') => {
+                    self.take();
+                }
+                Some('}') if depth == 1 => return start..at,
+                Some('}') => depth -= 1,
+                Some(_) => {}
+            }
+        }
     }
 
     fn value(&self, name: &str) -> Option<String> {
@@ -277,24 +343,46 @@ impl<'a> Text<'a> {
         }
     }
 
-    /// Returns the value of `NAME`, `NAME:-default`, `NAME-default`, `NAME:=default` or
-    /// `NAME=default`.
-    fn parameter(&mut self, inner: &str) -> Option<String> {
-        let len = inner.bytes().take_while(|b| b.is_ascii_alphanumeric() || *b == b'_').count();
-        let (name, rest) = inner.split_at(len);
-        if rest.is_empty() {
+    /// Returns the value of `NAME`, `NAME:-default`, `NAME-default`, `NAME:=default`,
+    /// `NAME=default`, `NAME:?text` or `NAME?text`, which stands at this place. With `:` an empty
+    /// value counts as none, and `=` gives the default to the variable.
+    fn parameter(&mut self, inner: Range<usize>) -> Option<String> {
+        let source = self.source;
+        let text = source.text.get(inner.clone())?;
+        let len = text.bytes().take_while(|b| b.is_ascii_alphanumeric() || *b == b'_').count();
+        let (name, rest) = text.split_at(len);
+        if rest.is_empty() || name.is_empty() {
             return self.value(name);
         }
-        let default = rest.strip_prefix(":-").or(rest.strip_prefix('-'));
-        let default = default.or(rest.strip_prefix(":=")).or(rest.strip_prefix('='))?;
-        if let Some(value) = self.variables.get(name) {
-            return value.as_ref().ok().filter(|v| !v.is_empty()).cloned().or_else(|| Some(default.into()));
+        let (counts, rest) = rest.strip_prefix(':').map_or((true, rest), |rest| (false, rest));
+        let known = self.variables.get(name).and_then(|value| value.as_ref().ok());
+        let known = known.filter(|value| counts || !value.is_empty()).cloned();
+        let default = rest.strip_prefix(['-', '=', '?'])?;
+        if known.is_some() || rest.starts_with('?') {
+            return known;
         }
-        let default = default.trim_matches(['"', '\'']);
-        match default.strip_prefix('$') {
-            Some(other) if is_name(other) => self.value(other),
-            Some(_) => None,
-            None => Some(default.into()),
+        let value = self.filled(inner.end - default.len()..inner.end)?;
+        if rest.starts_with('=') {
+            self.assigned.push((name.into(), short(value.clone())));
         }
+        Some(value)
+    }
+
+    /// Returns the value of a part of the text, without its quotes. The place moves.
+    fn filled(&mut self, part: Range<usize>) -> Option<String> {
+        if self.depth >= DEPTH {
+            return None;
+        }
+        self.depth += 1;
+        self.at = part.start;
+        let end = std::mem::replace(&mut self.end, part.end);
+        let (mut pieces, mut bare) = (Vec::new(), String::new());
+        while let Some(c) = self.peek() {
+            self.part(c, &mut pieces, &mut bare);
+        }
+        self.end = end;
+        self.depth -= 1;
+        let known: Option<Vec<String>> = pieces.into_iter().map(|piece| piece.text.ok()).collect();
+        Some(known?.concat() + &bare)
     }
 }

@@ -10,7 +10,7 @@
 //! `check` has findings about lines that tc takes, too: those of [`ADVICE`] do not count. A line
 //! whose fate depends on the queues of the device is left out of its case. A line that Linux may
 //! take and the engine cannot ends it, and so does one that only the engine takes (PARITY.md,
-//! `replace-kind`, `htb-same-change`).
+//! `replace-kind`, `htb-same-change`, `sfq-same-change`, `etf-same-change`).
 
 use std::fmt::Write;
 use std::path::Path;
@@ -441,11 +441,11 @@ fn disagreements(case: &Case, report: &Report) -> Vec<String> {
             .find(|d| d.severity == Severity::Error && !ADVICE.contains(&d.code) && !(*taken && silent(d)));
         let by_linux = |d: &Diagnostic| match d.code {
             code::CONFLICT => line.starts_with("qdisc replace "),
-            code::CANNOT_CHANGE => d.message.starts_with("htb "),
+            code::CANNOT_CHANGE => ["htb ", "sfq ", "etf "].iter().any(|kind| d.message.starts_with(kind)),
             _ => false,
         };
         if *taken && refusal.is_some_and(by_linux) {
-            // Only Linux refuses it (`replace-kind` and `htb-same-change` of PARITY.md).
+            // Only Linux refuses it (`replace-kind`, `htb-same-change` and its like of PARITY.md).
             break;
         }
         match (taken, refusal) {

@@ -433,6 +433,10 @@ fn notes_say_what_a_dump_lacks() {
     };
     let jitter = "eth0: qdisc 1: netem: tc does not print the distribution of the jitter".to_string();
     assert_eq!(notes, [jitter, lacks("ingress"), lacks("egress")]);
+    let steady = r#"[{"kind":"netem","handle":"1:","dev":"eth0","root":true,
+        "options":{"limit":9,"delay":{"delay":0.01,"jitter":0,"correlation":0},
+        "loss-random":{"loss":0.01,"correlation":0}}}]"#;
+    assert_eq!(read(steady).expect("a dump").notes, [""; 0]);
     let mut devices = made(&["a"], 1, "qdisc add dev a root handle 1: htb\nqdisc add dev a clsact\n");
     let plain = read(&dumped(&mut devices, "a", "")).expect("a dump").notes;
     let details = read(&dumped(&mut devices, "a", "-d")).expect("a dump").notes;

@@ -119,6 +119,26 @@ fn the_firewall_remembers_its_rules() {
     assert!(!machine.marking().any);
 }
 
+/// A replaced rule gives its mark, and a rule that turns bits over gives any.
+#[test]
+fn the_firewall_replaces_rules() {
+    let lines = [
+        "iptables -t mangle -R OUTPUT 1 -j MARK --set-mark 6",
+        "iptables -t mangle -A OUTPUT -j MARK --set-mark 5",
+        "iptables -t mangle -R OUTPUT 1 -j MARK --set-mark 6",
+        "iptables -t mangle -C OUTPUT -j MARK --set-mark 5",
+        "iptables -t mangle -C OUTPUT -j MARK --set-mark 6",
+        "iptables -t mangle -R none 1 -j MARK --set-mark 6",
+    ];
+    assert_eq!(statuses(&lines), [1, 0, 0, 1, 0, 1]);
+    let mut machine = machine();
+    lines.iter().for_each(|line| drop(said(&mut machine, line)));
+    assert_eq!(machine.marking().marks, [(5, u32::MAX), (6, u32::MAX)]);
+    assert!(!machine.marking().any);
+    said(&mut machine, "iptables -t mangle -A OUTPUT -j MARK --xor-mark 1");
+    assert!(machine.marking().any);
+}
+
 #[test]
 fn settings_are_kept() {
     let mut machine = machine();
@@ -177,6 +197,19 @@ fn a_recording_quotes_words() {
     let report = recording.check("x", &CheckOptions::default());
     assert_eq!(report.lines, 1);
     assert!(report.diagnostics[0].message.contains("pf ifo'$x"), "{:?}", report.diagnostics);
+}
+
+/// A line of a batch that is continued is known by its last line, as tc names it.
+#[test]
+fn a_refused_line_of_a_batch_may_be_continued() {
+    let text = "qdisc add dev eth0 root handle 1: htb\nqdisc add dev eth0 \\\n  root pfifo\nbad\n";
+    let batch = Call { input: Some(text.into()), ..call("tc -b -") };
+    let expected = "\
+tc qdisc add dev eth0 root handle 1: htb    # call 1 line 1
+tc qdisc add dev eth0 root pfifo    # call 1 line 3
+# call 1 line 4, not reached: tc bad
+";
+    assert_eq!(recorded(&[batch]).text(), expected);
 }
 
 /// The rate of a device is that of its name; a bare one is for the others.

@@ -1,9 +1,11 @@
 //! Extraction of tc lines from batch files and shell scripts.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use proptest::prelude::*;
 use txweir_lint::script::{self, Script};
+use txweir_tc::ast::Command;
 use txweir_tc::{Severity, Source};
 
 fn read(text: &str) -> Script {
@@ -114,6 +116,130 @@ fn lines_of_a_wrapper_are_counted() {
          ip link set dev eth0 up\ntc qdisc show dev eth0\n",
     );
     assert_eq!((script.lines.len(), script.left_out), (1, 4));
+}
+
+/// A tc line may be the condition of a compound command, stand behind a brace, or come from xargs.
+#[test]
+fn tc_lines_at_the_head_of_a_compound_command_are_counted() {
+    for text in [
+        "if ! tc qdisc add dev a root fq; then\n  echo no\nfi\n",
+        "until tc qdisc add dev a root fq; do sleep 1; done\n",
+        "{ tc qdisc add dev a root fq; } 2>/dev/null\n",
+        "for d in *; do if x; then if tc qdisc add dev $d root fq; then y; fi; fi; done\n",
+        "ls | xargs -n1 -I% tc qdisc add dev % root fq\n",
+        "sed s/a/b/ lines | xargs -L1 tc\n",
+    ] {
+        let script = read(&format!("#!/bin/sh\n{text}"));
+        assert_eq!((script.lines.len(), script.left_out), (0, 1), "{text}");
+    }
+    // These only look for the program.
+    for text in [
+        "for i in tc ip; do which $i; done\n",
+        "if [ ! -x /sbin/tc ]; then\n  echo no\n  exit 1\nfi\n",
+        "if ! command -v tc >/dev/null; then exit 1; fi\n",
+        "which tc >/dev/null || exit 1\n",
+    ] {
+        assert_eq!(read(&format!("#!/bin/sh\n{text}")).left_out, 0, "{text}");
+    }
+}
+
+/// A command goes on in the next line behind `&&` and `||`; no line behind `exit` runs.
+#[test]
+fn conditions_reach_over_the_end_of_a_line() {
+    let script = read(
+        "[ -n \"$1\" ] &&\n  tc qdisc add dev a root fq\n\
+         tc qdisc add dev b root fq ||\n  # or else\n  tc qdisc add dev c root fq\n\
+         [ -n \"$2\" ] && exit\n\
+         tc qdisc add dev d root fq\nexit 0\ntc qdisc add dev e root fq\n",
+    );
+    assert_eq!(lines(&script), ["qdisc add dev b root fq", "qdisc add dev d root fq"]);
+    assert_eq!(script.left_out, 2);
+}
+
+/// Values of variables: defaults with variables in them, defaults that are kept, values that are
+/// appended, and values that only a run could tell.
+#[test]
+fn values_of_variables() {
+    for (text, word) in [
+        ("A=x; B=${A:-${C}}; tc $B", Some("x")),
+        ("C=y; B=${A:-${C}z}; tc $B", Some("yz")),
+        ("C=y; A=; B=${A:-\"$C\"}; tc $B", Some("y")),
+        ("C=y; A=$1; tc ${A:-$C}", Some("y")),
+        ("N=0; tc ${DEV:-eth$N}", Some("eth0")),
+        ("A=; tc x${A-y}", Some("x")),
+        ("A=x; tc ${A:?none}", Some("x")),
+        (": ${A:=x} \"${B:=y}\"; tc $A$B", Some("xy")),
+        ("A=x; : ${A:=y}; tc $A", Some("x")),
+        ("A=x; A+=y; tc $A", Some("xy")),
+        ("A=x; A=y true; tc $A", Some("x")),
+        ("A=x; declare -rx A; export A; tc $A", Some("x")),
+        ("A=$(echo '(' \")\"); tc y", Some("y")),
+        ("A=$(cat # it's\n); tc y", Some("y")),
+        ("tc 1:$((010 + 0x10))", Some("1:24")),
+        ("tc $(($1 * 8))", None),
+        ("tc ${A:?none}", None),
+        ("[ -n \"$B\" ] && : ${A:=x}; tc $A", None),
+        ("A=1; ((A++)); tc $A", None),
+        ("A=1; let A=A+1; tc $A", None),
+        ("A=1; B=$((A += 1)); tc $A", None),
+        ("A=1; read A; tc $A", None),
+        ("A=1; for i in 1 2; do A=$((A + 1)); done; tc $A", None),
+        ("i=1; for i in 1 2; do x; done; tc $i", None),
+        ("i=1; for ((i = 0; i < 2; i++)); do x; done; tc $i", None),
+        ("A=1; f() { for i in 1 2; do A=$((A + 1)); done; }; tc $A", Some("1")),
+        ("A=1; while getopts a: o; do case $o in a) A=$OPTARG;; esac; done; tc $A", Some("1")),
+    ] {
+        let expected = word.map(String::from).into_iter().collect::<Vec<_>>();
+        assert_eq!(lines(&read(&format!("#!/bin/sh\n{text}\n"))), expected, "{text}");
+    }
+    let script = read("for ((i = 0; i < 2; i++)); do\n  tc qdisc add dev a root fq\ndone\n");
+    assert_eq!((script.lines.len(), script.left_out), (0, 1));
+}
+
+/// A backslash protects the word that ends a here-document as quotes do.
+#[test]
+fn a_protected_here_document_keeps_its_dollars() {
+    let script = read("D=eth0\ntc -b - <<\\EOF\nqdisc add dev '$D' root fq\nEOF\n");
+    assert_eq!(lines(&script), ["qdisc add dev $D root fq"]);
+}
+
+/// The namespace of `tc -n` and `ip netns exec` is that of a here-document's lines too.
+#[test]
+fn a_here_document_is_for_a_namespace() {
+    let script = read(
+        "tc -n left -b - <<EOF\nqdisc add dev a root fq\nEOF\n\
+         ip netns exec right tc -b - <<'EOF'\nqdisc add dev a root fq\nEOF\n",
+    );
+    let names = script.lines.iter().map(|l| l.netns.as_ref().map(|w| w.text.as_str()));
+    assert_eq!(names.collect::<Vec<_>>(), [Some("left"), Some("right")]);
+}
+
+/// The words of a script are those of the policy, whatever signs they have.
+#[test]
+fn a_policy_has_the_words_of_its_script() {
+    for (word, text) in
+        [("\"it's\"", "it's"), ("'say \"#it\"'", "say \"#it\""), ("\"it's \\\"#it\\\"\"", "it's \"#it\"")]
+    {
+        let script = format!("A=a\ntc filter add dev $A matchall action simple sdata {word}\n");
+        let policy = script::policy("s.sh", &script).expect(word);
+        let [Command::Filter(filter)] = policy.commands() else { panic!("{word}") };
+        assert_eq!(filter.options.last().map(|w| w.text.as_str()), Some(text));
+    }
+}
+
+/// A long text takes time and memory in proportion to its length.
+#[test]
+fn long_scripts_are_read_in_time() {
+    let start = Instant::now();
+    let deep = format!("#!/bin/sh\n{}{}", "if\n".repeat(100_000), "}\n".repeat(100_000));
+    assert_eq!(read(&deep).left_out, 0);
+    let here = format!("#!/bin/sh\ncat {}\n", "<<A ".repeat(100_000));
+    assert_eq!(read(&here).left_out, 0);
+    // 400 MB, if each of these had its value.
+    let wide = format!("A={}\ntc qdisc add dev {} root fq\n", "x".repeat(4000), "$A".repeat(100_000));
+    let script = read(&wide);
+    assert_eq!((script.lines.len(), script.left_out), (0, 1));
+    assert!(start.elapsed().as_secs() < 5, "{:?}", start.elapsed());
 }
 
 #[test]

@@ -37,15 +37,15 @@ fn lines(session: &mut Session<'_>, batch: &Arc<Source>, most: usize) -> u8 {
     let mut status = 0;
     for line in lex::each(batch, 0..batch.text.len()) {
         session.devices.pause();
-        let at = match &line {
-            Ok(line) => line.span().start,
-            Err(diagnostic) => diagnostic.span.start,
+        let span = match &line {
+            Ok(line) => line.span(),
+            Err(diagnostic) => diagnostic.span.clone(),
         };
         let output = session.stdout.len() + session.stderr.len();
         let ends = output > most;
         let failed = match line {
             _ if ends => {
-                session.say(&too_much(batch, at, output, most));
+                session.say(&too_much(batch, span.start, output, most));
                 true
             }
             Ok(line) => one(session, batch, &line) != 0,
@@ -56,7 +56,8 @@ fn lines(session: &mut Session<'_>, batch: &Arc<Source>, most: usize) -> u8 {
         };
         if failed {
             status = FAILED;
-            let (line, _) = batch.locate(at);
+            // Of a command that is continued, tc names the last line.
+            let (line, _) = batch.locate(span.end);
             session.stderr.push_str(&format!("Command failed {}:{line}\n", batch.name));
             if ends || !session.flags.force {
                 break;

@@ -423,6 +423,10 @@ fn a_batch_stops_where_tc_stops() {
     assert_eq!(done.stderr.matches("Command failed").count(), 2);
     assert!(save(&mut devices).ends_with("qdisc replace dev eth1 root handle 2: pfifo limit 1000p\n"));
     assert_eq!(batch(&mut devices, "", "qdisc show 'dev\n").status, 1);
+    // Of a command over several lines the last one is named.
+    let text = "qdisc add dev eth0 \\\n  root \\\n  pfifo\nqdisc show\n";
+    let done = batch(&mut devices, "", text);
+    assert_eq!((done.status, done.stderr.lines().last()), (1, Some("Command failed b.tc:3")));
 }
 
 #[test]

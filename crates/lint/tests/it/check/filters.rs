@@ -31,6 +31,21 @@ fn targets() {
     );
 }
 
+/// Inner classes of hfsc hold no packets either.
+#[test]
+fn a_filter_to_an_inner_class_of_hfsc() {
+    assert_eq!(
+        said(
+            "qdisc add dev e root handle 1: hfsc default 2\n\
+             class add dev e parent 1: classid 1:1 hfsc sc rate 50mbit\n\
+             class add dev e parent 1:1 classid 1:2 hfsc sc rate 50mbit\n\
+             filter add dev e parent 1: protocol ip prio 1 u32 match ip sport 25 0xffff flowid 1:1\n"
+        ),
+        ["warning inner-class p:4:83: class 1:1 has classes below it and holds no packets: they go where \
+             unclassified ones go (did you mean \"1:2\"?)",]
+    );
+}
+
 /// Leaves to which no filter leads, as far as the text decides it.
 #[test]
 fn unreachable() {
@@ -90,4 +105,18 @@ fn shadows() {
              same and comes first (give this one a prio below 3)",
         ]
     );
+}
+
+/// A filter for the device alone leaves the packets to those of the kernel.
+#[test]
+fn a_filter_of_the_hardware_shadows_none() {
+    let filters = |first: &str| {
+        said(&format!(
+            "qdisc add dev e root handle 1: prio\n\
+             filter add dev e parent 1: protocol ip prio 1 flower {first}dst_ip 10.0.0.0/8 action drop\n\
+             filter add dev e parent 1: protocol ip prio 2 flower dst_ip 10.1.0.0/16 classid 1:1\n"
+        ))
+    };
+    assert_eq!(filters("skip_sw "), [""; 0]);
+    assert_eq!(filters("").len(), 1);
 }

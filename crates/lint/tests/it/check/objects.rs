@@ -128,6 +128,43 @@ fn defaults() {
     );
 }
 
+/// Linux refuses a class of hfsc without its parent, and puts one of htb at the top.
+#[test]
+fn a_class_of_hfsc_without_its_parent_is_refused() {
+    let text = "qdisc add dev e root handle 1: hfsc default 1\n\
+         class add dev e parent 1: classid 1:1 hfsc sc rate 50mbit\n\
+         class add dev e parent 1:9 classid 1:2 hfsc sc rate 10mbit\n";
+    assert_eq!(
+        said(text),
+        ["error dangling-parent p:3:24: no line makes class 1:9: the class is refused (did you mean \
+             \"1:1\"?)",]
+    );
+}
+
+/// Changes of kinds that take none are refused, also those that change nothing.
+#[test]
+fn a_kind_that_takes_no_change_refuses_the_same_options() {
+    for (made, again, kind) in [
+        ("sfq perturb 10", "sfq perturb 10", "sfq"),
+        ("sfq perturb 10", "sfq perturb 5", "sfq"),
+        ("etf clockid CLOCK_TAI", "etf clockid CLOCK_TAI", "etf"),
+        ("htb", "htb", "htb"),
+    ] {
+        let text =
+            format!("qdisc add dev e root handle 1: {made}\nqdisc change dev e root handle 1: {again}\n");
+        assert_eq!(
+            said(&text),
+            [format!(
+                "error cannot-change p:2:35: {kind} cannot be changed once it is there (del it and add it \
+                 again, or replace it under another handle: its packets are lost)"
+            )],
+            "{again}"
+        );
+    }
+    // tc sends no options of a sfq without words, and the kernel has nothing to change.
+    assert_eq!(said("qdisc add dev e root handle 1: sfq\nqdisc change dev e root handle 1: sfq\n"), [""; 0]);
+}
+
 /// Lines about an object that exists already, or that does not exist yet.
 #[test]
 fn what_is_there() {

@@ -54,7 +54,7 @@ fn rates() {
         [
             "warning small-burst p:6:78: class 1:10 burst 1Kb holds no packet of 1514 bytes (did you mean \"1514b\"?)",
             "warning quantum p:7:80: class 1:20 has a quantum of 100 bytes, which is small: classes of one \
-             parent share unevenly; the kernel takes 1000 (did you mean \"1514\"?)",
+             parent share unevenly (did you mean \"1514\"?)",
         ]
     );
     assert_eq!(
@@ -71,6 +71,25 @@ fn rates() {
             "warning quantum p:3:43: class 1:3 has a quantum of 1000000 bytes (its rate in bytes/s by r2q 1), \
              which is big: classes of one parent share unevenly; the kernel takes 200000 (did you mean \"rate \
              8mbit quantum 60000\"?)",
+        ]
+    );
+}
+
+/// The bucket of a ceiling that is the rate, and that of a peak rate.
+#[test]
+fn second_buckets() {
+    assert_eq!(
+        htb("class change dev e parent 1:1 classid 1:10 htb rate 10mbit cburst 1k\n"),
+        ["warning small-burst p:6:67: class 1:10 cburst 1Kb holds no packet of 1514 bytes (did you mean \
+             \"1514b\"?)",]
+    );
+    assert_eq!(
+        said(
+            "qdisc add dev e root handle 1: tbf rate 1mbit burst 20k latency 20ms peakrate 2mbit mtu 1500\n"
+        ),
+        [
+            "error small-burst p:1:89: tbf 1: mtu 1500b holds no packet of 1514 bytes: such packets are dropped \
+             (did you mean \"1514b\"?)",
         ]
     );
 }
@@ -165,6 +184,17 @@ fn units_that_mislead() {
     ] {
         let facts = report(&format!("qdisc add dev e root cake {words}\n")).facts;
         assert!(facts[0].text().starts_with(target), "{words}: {}", facts[0].text());
+    }
+    // Its memory: of its rate and its round trip, 4 MiB at least and 10240 frames at most.
+    for (words, holds) in [
+        ("bandwidth 20mbit", "4Mb of packets"),
+        ("bandwidth 100mbit rtt 300ms", "15000000b of packets"),
+        ("bandwidth 1gbit", "15140Kb of packets"),
+        ("unlimited", "15140Kb of packets"),
+        ("bandwidth 1gbit memlimit 32mb", "32Mb of packets"),
+    ] {
+        let facts = report(&format!("qdisc add dev e root cake {words}\n")).facts;
+        assert_eq!(facts[0].holds, holds, "{words}");
     }
 }
 
