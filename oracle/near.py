@@ -32,7 +32,8 @@ def explained(text, replay, span):
         equal, said = replay("\n".join(map(json.dumps, lines)) + "\n")
         for arrival, at in zip(arrivals, kept):
             arrival[0] = at
-        if equal or not any(differs(said)):
+        # What it prints without an aspect is no comparison, and nothing is equal then.
+        if equal or compared(said) and not any(differs(said)):
             return None
         first = re.search(r" order: from departure (\d+)", said)
         return int(first[1]) if first else 0
@@ -47,6 +48,11 @@ def explained(text, replay, span):
         moves.add(number)
         reached = None if whole else far
     return reached is None
+
+
+def compared(said):
+    """Whether a replay printed an aspect in which something differs."""
+    return re.search(r"^    \w+: ", said, re.MULTILINE) is not None
 
 
 def differs(said):

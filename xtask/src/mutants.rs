@@ -260,6 +260,7 @@ impl Copy {
                 Outcome::Passed { .. } => {}
                 Outcome::Failed(test) => return Ok(Verdict::Killed(format!("{}: {test}", suite.program))),
                 Outcome::Hung => return Ok(Verdict::Hung(suite.to_string())),
+                Outcome::NotRun(why) => return Err(format!("{suite} is not run: {why}")),
             }
         }
         Ok(Verdict::Survived)

@@ -95,7 +95,9 @@ fn check_source(name: &str, text: &str, found: &mut Vec<String>) {
             }
         }
         let words = line.split("//").next().unwrap_or(line);
-        if words.contains("unsafe ") && !words.contains('"') && !UNSAFE_HOMES.contains(&name) && !tests {
+        // A text between quotes is no code.
+        let words: String = words.split('"').step_by(2).collect();
+        if words.contains("unsafe ") && !UNSAFE_HOMES.contains(&name) && !tests {
             found.push(format!("{at}: unsafe outside of {}", UNSAFE_HOMES.join(", ")));
         }
     }
@@ -127,17 +129,28 @@ fn check_dependencies(root: &Path, found: &mut Vec<String>) -> Result<(), String
 
 /// Checks that every kind of the registry has its page.
 fn check_kinds(root: &Path, found: &mut Vec<String>) -> Result<(), String> {
-    let dir = root.join("crates/core/src/qdisc");
-    for entry in fs::read_dir(&dir).map_err(|e| format!("qdisc: {e}"))?.flatten() {
-        let text = fs::read_to_string(entry.path()).unwrap_or_default();
-        for line in text.lines().filter(|l| l.contains("const KIND: &'static str = \"")) {
-            let kind = line.split('"').nth(1).unwrap_or("");
-            if !root.join(format!("docs/qdisc/{kind}.md")).exists() {
-                found.push(format!("docs/qdisc/{kind}.md: missing: every kind has its page"));
-            }
+    for kind in kinds(root)? {
+        if !root.join(format!("docs/qdisc/{kind}.md")).exists() {
+            found.push(format!("docs/qdisc/{kind}.md: missing: every kind has its page"));
         }
     }
     Ok(())
+}
+
+/// Returns the kinds that the sources of the qdiscs declare.
+fn kinds(root: &Path) -> Result<Vec<String>, String> {
+    let mut all = Vec::new();
+    for path in crate::prose::files(&root.join("crates/core/src/qdisc"), "rs") {
+        let text = fs::read_to_string(&path).map_err(|e| format!("{}: {e}", path.display()))?;
+        all.extend(declared(&text));
+    }
+    Ok(all)
+}
+
+/// Returns the kinds that a source declares: a declaration may choose one of several.
+fn declared(text: &str) -> Vec<String> {
+    let lines = text.lines().filter(|line| line.contains("const KIND: &"));
+    lines.flat_map(|line| line.split('"').skip(1).step_by(2)).map(String::from).collect()
 }
 
 #[cfg(test)]
@@ -147,5 +160,20 @@ mod tests {
         let mut found = Vec::new();
         super::check_source("crates/core/src/x.rs", "fn f() { unsafe { } } // TODO\n", &mut found);
         assert_eq!(found.len(), 2, "{found:?}");
+        found.clear();
+        let code = "fn f() { unsafe { g() }.expect(\"it is there\") }\nlet a = \"unsafe code\";\n";
+        super::check_source("crates/lab/src/x.rs", code, &mut found);
+        assert!(found.len() == 1 && found[0].starts_with("crates/lab/src/x.rs:1: unsafe "), "{found:?}");
+    }
+
+    #[test]
+    fn every_declaration_of_a_kind_is_found() {
+        let text = "    const KIND: &'static str = if HEAD { \"a\" } else { \"b\" };\nconst KIND: &str = \"c\";\n\
+                    pub(crate) const KIND: &str = D::KIND;\n";
+        assert_eq!(super::declared(text), ["a", "b", "c"]);
+        let kinds = super::kinds(&crate::root()).unwrap();
+        for kind in ["cake", "gred", "pfifo_head_drop", "tbf"] {
+            assert!(kinds.iter().any(|k| k == kind), "{kind}: {kinds:?}");
+        }
     }
 }

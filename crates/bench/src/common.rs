@@ -12,9 +12,11 @@ pub fn default_cpu() -> usize {
 pub fn spread(samples: &[f64]) -> [f64; 3] {
     let mut s = samples.to_vec();
     s.sort_by(f64::total_cmp);
+    let (half, odd) = (s.len() / 2, s.len() % 2 == 1);
     match s.as_slice() {
         [] => [0.0; 3],
-        s => [s[s.len() / 2], s[0], s[s.len() - 1]],
+        s if odd => [s[half], s[0], s[s.len() - 1]],
+        s => [f64::midpoint(s[half - 1], s[half]), s[0], s[s.len() - 1]],
     }
 }
 
@@ -30,5 +32,7 @@ mod tests {
     #[test]
     fn spread_is_median_least_most() {
         assert_eq!(spread(&[3.0, 1.0, 2.0]), [2.0, 1.0, 3.0]);
+        assert_eq!(spread(&[8.0, 1.0, 2.0, 4.0]), [3.0, 1.0, 8.0]);
+        assert_eq!(spread(&[]), [0.0; 3]);
     }
 }

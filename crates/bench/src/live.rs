@@ -5,6 +5,7 @@
 //! Everything happens in network namespaces that the experiments make and remove. A failure is
 //! a panic that shows the command; [`reproduce`] makes a text of it.
 
+mod beside;
 mod forwarder;
 mod guests;
 pub mod hosts;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use pyo3::prelude::*;
-use pyo3::types::PyDict;
+use pyo3::types::{PyDict, PyMapping};
 use txweir_core::text::value::with_unit;
 use txweir_core::{Nanos, Rate};
 use txweir_lint::check::{self as lint, CheckOptions, Fact};
@@ -35,7 +35,25 @@ pub enum Links {
     /// Of every device.
     One(String),
     /// Of devices by their names.
-    Each(BTreeMap<String, String>),
+    Each(ByName),
+}
+
+/// Rates by the names of their devices: any mapping of Python.
+#[derive(Debug)]
+pub struct ByName(BTreeMap<String, String>);
+
+impl<'a, 'py> FromPyObject<'a, 'py> for ByName {
+    type Error = PyErr;
+
+    fn extract(given: Borrowed<'a, 'py, PyAny>) -> PyResult<Self> {
+        let pairs = given.cast::<PyMapping>()?.items()?;
+        let mut all = BTreeMap::new();
+        for pair in pairs.iter() {
+            let (device, rate): (String, String) = pair.extract()?;
+            all.insert(device, rate);
+        }
+        Ok(Self(all))
+    }
 }
 
 fn rate(text: &str) -> Result<Rate, Wrong> {
@@ -60,7 +78,7 @@ fn report(
     match links {
         None => {}
         Some(Links::One(text)) => options.link = Some(rate(&text)?),
-        Some(Links::Each(all)) => {
+        Some(Links::Each(ByName(all))) => {
             for (device, text) in all {
                 options.links.insert(device, rate(&text)?);
             }

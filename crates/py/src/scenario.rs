@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use pyo3::exceptions::PyTypeError;
+use pyo3::exceptions::{PyOverflowError, PyTypeError};
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyString};
+use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyMapping, PyString};
 use toml::Value;
 use txweir_lab::passed::{PACKETS_MAX, PacketLog};
 use txweir_lab::run::{Options, run_for_page};
@@ -31,13 +31,24 @@ impl Scenario {
     }
 }
 
-/// Returns a value of Python as TOML. A truth is a whole number to Python, so it comes first.
-fn value(key: &str, given: &Bound<'_, PyAny>) -> PyResult<Value> {
+/// Makes the exception of a whole number beyond the range of its key a refusal; others stay.
+fn out_of_range(object: &str, key: &str, range: &str, given: &Bound<'_, PyAny>, e: PyErr) -> PyErr {
+    match e.is_instance_of::<PyOverflowError>(given.py()) {
+        true => Wrong::line(object, &format!("{key}: expected {range}, given {given}")).raised(given.py()),
+        false => e,
+    }
+}
+
+/// Returns a value of Python for the key of an object as TOML. A truth is a whole number to Python,
+/// so it comes first.
+fn value(object: &str, key: &str, given: &Bound<'_, PyAny>) -> PyResult<Value> {
     if given.is_instance_of::<PyBool>() {
         return Ok(Value::Boolean(given.extract()?));
     }
     if given.is_instance_of::<PyInt>() {
-        return Ok(Value::Integer(given.extract()?));
+        let range = "-9223372036854775808 to 9223372036854775807";
+        let whole: PyResult<i64> = given.extract();
+        return whole.map(Value::Integer).map_err(|e| out_of_range(object, key, range, given, e));
     }
     if given.is_instance_of::<PyFloat>() {
         return Ok(Value::Float(given.extract()?));
@@ -72,19 +83,21 @@ impl Scenario {
     fn with_(
         &self,
         py: Python<'_>,
-        changes: Option<&Bound<'_, PyDict>>,
+        changes: Option<&Bound<'_, PyMapping>>,
         keywords: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<Self> {
+        let name = self.inner.name();
+        let changes = changes.map(|changes| changes.items()).transpose()?;
+        let keywords = keywords.map(|keywords| keywords.items());
         let mut all: BTreeMap<String, Value> = BTreeMap::new();
-        for (key, given) in changes.into_iter().chain(keywords).flat_map(|dict| dict.iter()) {
-            let key: String = key.extract()?;
-            let given = value(&key, &given)?;
+        for pair in changes.iter().chain(&keywords).flat_map(|pairs| pairs.iter()) {
+            let (key, given): (String, Bound<'_, PyAny>) = pair.extract()?;
+            let given = value(name, &key, &given)?;
             if all.insert(key.clone(), given).is_some() {
-                return Err(Wrong::line(self.inner.name(), &format!("{key}: given twice")).raised(py));
+                return Err(Wrong::line(name, &format!("{key}: given twice")).raised(py));
             }
         }
         let all: Vec<(&str, Value)> = all.iter().map(|(key, value)| (key.as_str(), value.clone())).collect();
-        let name = self.inner.name();
         let made = guarded(|| changed(self.inner.text(), name, &all)).map_err(|e| e.raised(py))?;
         made.map(|inner| Self { inner }).map_err(|e| Wrong::of_changes(name, &e).raised(py))
     }
@@ -123,12 +136,17 @@ impl Scenario {
     fn run(
         &self,
         py: Python<'_>,
-        seed: Option<u64>,
+        seed: Option<&Bound<'_, PyAny>>,
         packets: bool,
         progress: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Result> {
         let automatic = PyBool::new(py, true).to_owned().into_any();
         let name = self.inner.name();
+        let whole = |given: &Bound<'_, PyAny>| -> PyResult<u64> {
+            let range = "0 to 18446744073709551615";
+            given.extract::<u64>().map_err(|e| out_of_range(name, "seed", range, given, e))
+        };
+        let seed = seed.map(whole).transpose()?;
         let measured = watched(py, progress.unwrap_or(&automatic), |watch, stop| {
             let log = packets.then(PacketLog::default);
             let options = Options { seed, stop, packets: log.clone(), ..Options::default() };

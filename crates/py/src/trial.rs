@@ -172,13 +172,16 @@ pub fn trial(
     progress: &Bound<'_, PyAny>,
 ) -> PyResult<Trial> {
     let words = Words::read(words)?;
-    let parts = guarded(|| {
-        let setup = words.setup()?;
-        let read = |(name, text): &(String, String)| {
-            Ok(Entry { name: name.clone(), policy: policy(name, text, setup.queues)? })
-        };
-        let entries = policies.iter().map(read).collect::<Result<Vec<Entry>, Wrong>>()?;
-        Ok((words.traffic(&setup)?, setup, entries))
+    // A capture may have millions of packets: other threads of Python go on while it is read.
+    let parts = py.detach(|| {
+        guarded(|| {
+            let setup = words.setup()?;
+            let read = |(name, text): &(String, String)| {
+                Ok(Entry { name: name.clone(), policy: policy(name, text, setup.queues)? })
+            };
+            let entries = policies.iter().map(read).collect::<Result<Vec<Entry>, Wrong>>()?;
+            Ok((words.traffic(&setup)?, setup, entries))
+        })
     });
     let (traffic, setup, entries) = parts.and_then(|parts| parts).map_err(|e| e.raised(py))?;
     let (trial, tables) = watched(py, progress, |watch, stop| {

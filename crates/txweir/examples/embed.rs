@@ -24,7 +24,7 @@ pub fn over_a_socket(socket: UdpSocket, to: SocketAddr, all: Vec<Vec<u8>>) -> Re
     let mut path = TxPath::new(PathConfig::for_socket())?.with_qdisc("fq_codel", &[])?;
     let (now, hasher) = (Instant::ZERO, FlowHasher::new(1));
     for bytes in all {
-        let datagram = Datagram { to, bytes };
+        let datagram = Datagram { to, from: None, bytes };
         // A flow is a peer. With an ECN field the qdisc marks a datagram where it would drop it.
         let meta = datagram.meta(&hasher).ecn(Ecn::Ect0);
         match path.submit(now, datagram, meta, &mut device) {

@@ -73,7 +73,7 @@ impl<T: Trains> Tunnel<T> {
         bytes.extend_from_slice(&self.number.to_be_bytes());
         // A VPN encrypts here.
         bytes.extend_from_slice(packet);
-        let datagram = Datagram { to, bytes };
+        let datagram = Datagram { to, from: None, bytes };
         // The datagram has the ECN field of its packet (RFC 6040 section 4.1).
         let meta = datagram.meta(&self.hasher).ecn(Headers::parse_ip(packet).ecn());
         let admitted = self.path.submit(now, datagram, meta, &mut self.queue);

@@ -27,7 +27,7 @@
 use std::fmt;
 use std::future::Future;
 use std::io::{self, IoSliceMut};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::{Context, Poll, Waker};
@@ -140,12 +140,19 @@ impl State {
         if std::mem::replace(&mut self.called, true) { None } else { self.sender.clone() }
     }
 
-    /// Takes a datagram. False if there is no room.
-    fn submit(&mut self, now: Instant, to: SocketAddr, ecn: Ecn, bytes: &[u8], hasher: &FlowHasher) -> bool {
+    /// Takes a datagram to a peer from an address. False if there is no room.
+    fn submit(
+        &mut self,
+        now: Instant,
+        (to, from): (SocketAddr, Option<IpAddr>),
+        ecn: Ecn,
+        bytes: &[u8],
+        hasher: &FlowHasher,
+    ) -> bool {
         let mut buffer = self.spare.pop().unwrap_or_default();
         buffer.clear();
         buffer.extend_from_slice(bytes);
-        let datagram = Datagram { to, bytes: buffer };
+        let datagram = Datagram { to, from, bytes: buffer };
         let meta = datagram.meta(hasher).ecn(ecn);
         let detail = self.path.wants_detail().then(|| datagram.detail(hasher));
         match self.path.submit_with(now, datagram, meta, detail.as_ref(), &mut self.queue) {
@@ -190,7 +197,8 @@ impl AsyncUdpSocket for PathSocket {
         // One datagram, as `max_transmit_segments` asks for. The rest of a train that is cut short
         // by a full queue would be lost, as in a network.
         let mut all = transmit.contents.chunks(size);
-        let fits = |bytes: &[u8]| state.submit(now, transmit.destination, ecn, bytes, &self.hasher);
+        let ends = (transmit.destination, transmit.src_ip);
+        let fits = |bytes: &[u8]| state.submit(now, ends, ecn, bytes, &self.hasher);
         let taken = all.by_ref().map(fits).take_while(|fits| *fits).count();
         if taken == 0 && !transmit.contents.is_empty() {
             state.is_full = true;

@@ -5,6 +5,9 @@
 //! written into the frame. While the path has no room the stack gets no token, and its sockets keep
 //! their data. The buffers of frames are made at the start and used again: no frame allocates.
 //!
+//! A token is given before its frame is known. If only the flow or the class of the frame has no
+//! room, the frame waits in front of the path, and the stack gets no token until it is in.
+//!
 //! The owner calls [`Shaped::flush`] after each poll of the interface, and again at the time that
 //! it returns.
 
@@ -24,6 +27,8 @@ pub struct Shaped<D> {
     path: TxPath<Vec<u8>>,
     /// Buffers that no frame has.
     spare: Vec<Vec<u8>>,
+    /// A frame for which the path had no room, although the stack had a token for it.
+    held: Option<Vec<u8>>,
     hasher: FlowHasher,
     lost: u64,
 }
@@ -37,7 +42,7 @@ impl<D: Device> Shaped<D> {
     pub fn new(inner: D, path: TxPath<Vec<u8>>, buffers: usize, seed: u64) -> Self {
         let longest = inner.capabilities().max_transmission_unit;
         let spare = (0..buffers).map(|_| Vec::with_capacity(longest)).collect();
-        Self { inner, path, spare, hasher: FlowHasher::new(seed), lost: 0 }
+        Self { inner, path, spare, held: None, hasher: FlowHasher::new(seed), lost: 0 }
     }
 
     /// Returns the device.
@@ -65,8 +70,40 @@ impl<D: Device> Shaped<D> {
     /// Hands the frames that may leave now to the device. Returns when to call it next: at a time,
     /// or, after `Wake::Device`, when the device has room again.
     pub fn flush(&mut self, now: Time) -> Wake {
-        let Self { inner, path, spare, lost, .. } = self;
-        path.drain(instant(now), u32::MAX, &mut Tokens { to: Some((inner, now)), spare, lost })
+        let Self { inner, path, spare, held, hasher, lost } = self;
+        let medium = inner.capabilities().medium;
+        let mut tokens = Tokens { to: Some((inner, now)), spare, lost };
+        let wake = path.drain(instant(now), u32::MAX, &mut tokens);
+        let Some(frame) = held.take() else { return wake };
+        let h = headers(medium, &frame);
+        *held = submit(path, &mut tokens, hasher, now, &h, frame);
+        match held {
+            Some(_) => wake,
+            None => path.drain(instant(now), u32::MAX, &mut tokens),
+        }
+    }
+}
+
+/// Gives a frame to the path. Returns it if there is no room for it now.
+fn submit<D: Device>(
+    path: &mut TxPath<Vec<u8>>,
+    tokens: &mut Tokens<'_, D>,
+    hasher: &FlowHasher,
+    now: Time,
+    h: &Headers,
+    frame: Vec<u8>,
+) -> Option<Vec<u8>> {
+    let m = Meta::of(h, u32::try_from(frame.len()).unwrap_or(u32::MAX), hasher);
+    let detail = path.wants_detail().then(|| Detail::of(h, &frame, hasher));
+    match path.submit_with(instant(now), frame, m, detail.as_ref(), tokens) {
+        Admitted::Sent | Admitted::Queued | Admitted::Dropped(_) => None,
+        Admitted::Full(frame) => Some(frame),
+        // A frame of smoltcp is not cut.
+        Admitted::Cut(frame, _) => {
+            *tokens.lost += 1;
+            tokens.spare.push(frame);
+            None
+        }
     }
 }
 
@@ -98,28 +135,35 @@ impl<D: Device> Device for Shaped<D> {
     /// Receives a frame if there is a buffer for the reply to it.
     fn receive(&mut self, now: Time) -> Option<(D::RxToken<'_>, Submit<'_, D>)> {
         let medium = self.inner.capabilities().medium;
-        let Self { inner, path, spare, hasher, lost } = self;
+        let Self { inner, path, spare, hasher, lost, .. } = self;
         if spare.is_empty() {
             return None;
         }
         let (rx, _) = inner.receive(now)?;
         let tokens = Tokens { to: None, spare, lost };
-        Some((rx, Submit { path, tokens, hasher, now, medium }))
+        Some((rx, Submit { path, tokens, held: None, hasher, now, medium }))
     }
 
     /// Gives a token while the path has room for a frame of the largest size (a path of
-    /// `Role::Forwarder` drops instead), and the last buffer is not asked for, which is that of
-    /// replies.
+    /// `Role::Forwarder` drops instead), no earlier frame waits in front of it, and the last buffer
+    /// is not asked for, which is that of replies.
     fn transmit(&mut self, now: Time) -> Option<Submit<'_, D>> {
         let DeviceCapabilities { medium, max_transmission_unit: longest, .. } = self.capabilities();
         let largest = Meta::new(u32::try_from(longest).unwrap_or(u32::MAX));
         let waits = self.path.role == Role::Origin;
-        let is_full = waits && self.path.tree().would_accept(&largest) != Verdict::Accept;
+        let tree = self.path.tree();
+        // A path that is empty, or never takes so large a frame, may take a smaller one: nothing
+        // would tell the stack of more room.
+        let is_full = waits && !tree.root().is_empty() && tree.would_accept(&largest) == Verdict::Full;
         if is_full || self.spare.len() < 2 {
             return None;
         }
-        let Self { path, spare, hasher, lost, .. } = self;
-        Some(Submit { path, tokens: Tokens { to: None, spare, lost }, hasher, now, medium })
+        let Self { path, spare, held, hasher, lost, .. } = self;
+        if held.is_some() {
+            return None;
+        }
+        let tokens = Tokens { to: None, spare, lost };
+        Some(Submit { path, tokens, held: Some(held), hasher, now, medium })
     }
 
     fn capabilities(&self) -> DeviceCapabilities {
@@ -135,6 +179,8 @@ impl<D: Device> Device for Shaped<D> {
 pub struct Submit<'a, D> {
     path: &'a mut TxPath<Vec<u8>>,
     tokens: Tokens<'a, D>,
+    /// The place of a frame without room; none for a reply, which is lost then.
+    held: Option<&'a mut Option<Vec<u8>>>,
     hasher: &'a FlowHasher,
     now: Time,
     medium: Medium,
@@ -147,12 +193,11 @@ impl<D: Device> TxToken for Submit<'_, D> {
         frame.resize(len, 0);
         let result = f(&mut frame);
         let h = headers(self.medium, &frame);
-        let m = Meta::of(&h, u32::try_from(len).unwrap_or(u32::MAX), self.hasher);
-        let detail = self.path.wants_detail().then(|| Detail::of(&h, &frame, self.hasher));
-        let now = instant(self.now);
-        match self.path.submit_with(now, frame, m, detail.as_ref(), &mut self.tokens) {
-            Admitted::Sent | Admitted::Queued | Admitted::Dropped(_) => {}
-            Admitted::Full(frame) | Admitted::Cut(frame, _) => {
+        let refused = submit(self.path, &mut self.tokens, self.hasher, self.now, &h, frame);
+        match (refused, self.held) {
+            (None, _) => {}
+            (Some(frame), Some(held)) => *held = Some(frame),
+            (Some(frame), None) => {
                 *self.tokens.lost += 1;
                 self.tokens.spare.push(frame);
             }

@@ -16,7 +16,7 @@
 //! let mut path = TxPath::new(PathConfig::for_socket())?.with_qdisc("fq_codel", &[])?;
 //! let (now, hasher) = (Instant::ZERO, FlowHasher::new(1));
 //! for n in 0..3u8 {
-//!     let datagram = Datagram { to: peer.local_addr()?, bytes: vec![n; 100] };
+//!     let datagram = Datagram { to: peer.local_addr()?, from: None, bytes: vec![n; 100] };
 //!     let meta = datagram.meta(&hasher);
 //!     assert_eq!(path.submit(now, datagram, meta, &mut device), Admitted::Sent);
 //! }
@@ -54,6 +54,9 @@ const UDP: u8 = 17;
 pub struct Datagram<B> {
     /// The peer. Its version of IP is that of the socket.
     pub to: SocketAddr,
+    /// The address that it leaves from, for a socket that is bound to several; `None` leaves the
+    /// choice to the system. A reply comes from the address to which its question was sent.
+    pub from: Option<IpAddr>,
     /// The payload.
     pub bytes: B,
 }
@@ -101,6 +104,8 @@ pub trait Trains {
 pub struct Plain<S> {
     socket: S,
     state: UdpSocketState,
+    /// False once the system has refused a train.
+    cuts: bool,
 }
 
 impl<S> Plain<S>
@@ -113,7 +118,7 @@ where
     /// The system refuses an option.
     pub fn new(socket: S) -> io::Result<Self> {
         let state = UdpSocketState::new((&socket).into())?;
-        Ok(Self { socket, state })
+        Ok(Self { socket, state, cuts: true })
     }
 
     /// Returns the socket.
@@ -133,10 +138,19 @@ where
     for<'a> UdpSockRef<'a>: From<&'a S>,
 {
     fn send(&mut self, train: &Transmit<'_>) -> io::Result<()> {
-        self.state.try_send((&self.socket).into(), train)
+        let sent = self.state.try_send((&self.socket).into(), train);
+        if sent.as_ref().is_err_and(|e| e.kind() == io::ErrorKind::InvalidInput) {
+            // `UdpSocketState` takes such a refusal for that of a system without ECN fields, and
+            // sends none from then on. It has tried without one: they are not the reason.
+            self.cuts &= train.segment_size.is_none();
+            if let Ok(state) = UdpSocketState::new((&self.socket).into()) {
+                self.state = state;
+            }
+        }
+        sent
     }
     fn longest(&self) -> usize {
-        self.state.max_gso_segments()
+        if self.cuts { self.state.max_gso_segments() } else { 1 }
     }
 }
 
@@ -162,9 +176,9 @@ pub struct Counts {
 /// Order: datagrams leave as they were pushed. Memory: the train, 65 000 bytes; 64 datagrams; and
 /// the buffers that [`keeping`](Self::keeping) allows.
 ///
-/// A datagram that is longer than the path's MTU is lost and counted. On Linux it costs more within
-/// a train: the system then refuses trains from this socket for good, and datagrams leave one by
-/// one.
+/// A datagram that is longer than the path's MTU is lost and counted. It leaves alone before
+/// shorter ones, as a probe of the MTU does. Several of its size are a train: on Linux the system
+/// then refuses trains from this socket for good, and datagrams leave one by one.
 #[derive(Debug)]
 pub struct UdpQueue<B, T = Plain<UdpSocket>> {
     socket: T,
@@ -248,7 +262,8 @@ impl<B: AsRef<[u8]>, T: Trains> UdpQueue<B, T> {
                 }
             };
             let ecn = EcnCodepoint::from_bits(*ecn as u8);
-            let train = Transmit { destination: first.to, ecn, contents, segment_size, src_ip: None };
+            let (destination, src_ip) = (first.to, first.from);
+            let train = Transmit { destination, ecn, contents, segment_size, src_ip };
             match self.socket.send(&train) {
                 Ok(()) => {
                     self.counts.trains += 1;
@@ -271,15 +286,20 @@ impl<B: AsRef<[u8]>, T: Trains> UdpQueue<B, T> {
 
     /// Returns the number of waiting datagrams, from the first on, that are a train: at least 1.
     fn train_of(&self, longest: usize) -> usize {
-        let mut all =
-            self.waiting.iter().map(|(datagram, ecn)| (datagram.bytes.as_ref().len(), datagram.to, *ecn));
-        let Some((size, to, ecn)) = all.next().filter(|(size, ..)| *size > 0) else { return 1 };
+        let mut all = self
+            .waiting
+            .iter()
+            .map(|(datagram, ecn)| (datagram.bytes.as_ref().len(), datagram.to, *ecn, datagram.from));
+        let Some((size, to, ecn, from)) = all.next().filter(|(size, ..)| *size > 0) else { return 1 };
         let (mut count, mut bytes) = (1, size);
-        for (len, other, mark) in all {
-            // Only the last of a train may be shorter, and none is empty.
+        for (len, other, mark, source) in all {
+            // Only the last of a train may be shorter, and none is empty. A longer one before it
+            // may be a probe of the MTU: refused, it takes no other datagram with it.
             if count >= longest
                 || (other, mark) != (to, ecn)
+                || source != from
                 || len > size
+                || (count == 1 && len != size)
                 || len == 0
                 || bytes + len > TRAIN_MAX
             {

@@ -26,13 +26,18 @@ pub enum Outcome {
     Failed(String),
     /// It used up its processor time, or none at all for `BLOCKED`.
     Hung,
+    /// It could not be started, or not be watched: this says nothing of its tests.
+    NotRun(String),
 }
 
 impl Program {
     /// Runs the tests with a mutant, 0 for none, for at most `most` hundredths of a second of the
     /// processor.
     pub fn run(&self, filters: &[String], mutant: usize, most: u64, output: &Path) -> Outcome {
-        let Ok(file) = File::create(output) else { return Outcome::Failed(format!("{}", output.display())) };
+        let file = match File::create(output) {
+            Ok(file) => file,
+            Err(e) => return Outcome::NotRun(format!("{}: {e}", output.display())),
+        };
         let child = Command::new(&self.file)
             .args(filters)
             .current_dir(&self.folder)
@@ -45,14 +50,14 @@ impl Program {
             .spawn();
         let mut child = match child {
             Ok(child) => child,
-            Err(e) => return Outcome::Failed(format!("{}: {e}", self.file.display())),
+            Err(e) => return Outcome::NotRun(format!("{}: {e}", self.file.display())),
         };
         let (mut used, mut moved) = (0, Instant::now());
         let status = loop {
             match child.try_wait() {
                 Ok(Some(status)) => break status,
                 Ok(None) => {}
-                Err(e) => return Outcome::Failed(e.to_string()),
+                Err(e) => return Outcome::NotRun(e.to_string()),
             }
             let now = ticks(child.id()).unwrap_or(used);
             if now != used {
@@ -131,5 +136,22 @@ mod tests {
             Outcome::Failed("b (died)".into())
         );
         assert_eq!(sh("while :; do :; done", 20), Outcome::Hung);
+    }
+
+    #[test]
+    fn a_program_that_does_not_start_kills_nothing() {
+        let why = |file: &str, output: &Path| {
+            let program = Program { file: file.into(), folder: "/".into() };
+            match program.run(&[], 7, 100, output) {
+                Outcome::NotRun(why) => why,
+                other => panic!("{other:?}"),
+            }
+        };
+        let output = std::env::temp_dir().join(format!("txweir-mutant-{}-none", std::process::id()));
+        let said = why("/nowhere/program", &output);
+        let _ = fs::remove_file(&output);
+        assert!(said.starts_with("/nowhere/program: "), "{said}");
+        let said = why("/bin/sh", Path::new("/nowhere/output"));
+        assert!(said.starts_with("/nowhere/output: "), "{said}");
     }
 }

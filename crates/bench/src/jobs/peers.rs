@@ -8,8 +8,13 @@ use txweir_core::base::rng::Rng;
 use super::path::{BURST, Run};
 use crate::common::lock;
 
-/// Runs bursts through a queue of another crate that carries the same 60 bytes of metadata.
-fn peer<Q: 'static>(mut q: Q, push: fn(&mut Q, Meta), pop: fn(&mut Q) -> Option<Meta>) -> Run {
+/// Runs bursts through a queue of another crate that carries the same 60 bytes of metadata. Its
+/// operations are types, not pointers, so that the compiler inlines them as those of a path.
+fn peer<Q: 'static>(
+    mut q: Q,
+    push: impl Fn(&mut Q, Meta) + 'static,
+    pop: impl Fn(&mut Q) -> Option<Meta> + 'static,
+) -> Run {
     Box::new(move |packets| {
         for _ in 0..packets / BURST {
             for i in 0..BURST {

@@ -2,12 +2,12 @@
 //! to the other. No header is read, and no frame waits in a queue of its own.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread;
 
 use txweir_core::Meta;
 use txweir_device::poll::{self, PollFd, PollFlags};
 use txweir_device::{Endpoint, FRAME_MEMORY, Landed, LinkIo, LinkOptions, Store, clock, cpu};
 
+use super::beside::beside;
 use super::hosts::Net;
 
 /// Frames that pass in one direction before the other has its turn.
@@ -18,17 +18,11 @@ const LOOK: u64 = 50_000_000;
 /// Calls `f` while a forwarder runs between the hosts, on this processor if there is one of that
 /// number.
 pub fn between<T: Send>(net: &Net, processor: usize, f: impl FnOnce() -> T + Send) -> T {
-    let ends = AtomicBool::new(false);
-    thread::scope(|scope| {
-        let forwarder = scope.spawn(|| {
-            let _ = cpu::pin(processor);
-            net.middle.enter(|| forward(net, &ends));
-        });
-        let done = f();
-        ends.store(true, Ordering::Relaxed);
-        forwarder.join().expect("the forwarder");
-        done
-    })
+    let forwarder = |ends: &AtomicBool| {
+        let _ = cpu::pin(processor);
+        net.middle.enter(|| forward(net, ends));
+    };
+    beside(forwarder, f)
 }
 
 fn forward(net: &Net, ends: &AtomicBool) {

@@ -3,13 +3,13 @@
 //! to count each frame once, and the memory of the process has to stay what it was after a tenth.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use txweir_core::text::stats::Counters;
 use txweir_runtime::Ledger;
 
+use super::beside::beside;
 use super::process::{Running, Temp};
 use super::{Kind, Outcome, caught, flood_until};
 
@@ -69,15 +69,11 @@ fn pass(program: &str, kind: Kind, frames: u64) -> Soak {
     let policy = Temp::new("live-soak.tc", POLICY);
     let args = ["--json", "--workers", "2", "--stats-interval", "200ms", "--policy", policy.path()];
     let running = net.start(&args);
-    let ends = AtomicBool::new(false);
     let began = Instant::now();
-    thread::scope(|scope| {
-        let flood = scope.spawn(|| flood_until(&net, &|| ends.load(Ordering::Relaxed)));
-        let soaked = watch(running, kind, frames, began);
-        ends.store(true, Ordering::Relaxed);
-        flood.join().expect("the flood");
-        soaked
-    })
+    let flood = |ends: &AtomicBool| {
+        flood_until(&net, &|| ends.load(Ordering::Relaxed));
+    };
+    beside(flood, || watch(running, kind, frames, began))
 }
 
 /// Reads reports until so many frames have come.

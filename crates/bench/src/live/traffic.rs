@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use rustix::net::sockopt::{Timeout, set_ip_tos, set_socket_linger, set_socket_timeout};
 
 use super::PATIENCE;
+use super::beside::beside;
 use super::hosts::Host;
 use super::process::median;
 
@@ -118,26 +119,22 @@ impl Reading {
 pub fn connections(from: Host<'_>, to: Host<'_>, clients: usize, time: Duration) -> f64 {
     let (listener, at) = to.listen();
     set_socket_timeout(&listener, Timeout::Recv, Some(LOOK)).expect("a timeout");
-    let stop = AtomicBool::new(false);
-    thread::scope(|scope| {
-        scope.spawn(|| {
-            while !stop.load(Ordering::Relaxed) {
-                match listener.accept() {
-                    Ok((stream, _)) => drop(stream),
-                    Err(error) if error.kind() == ErrorKind::WouldBlock => {}
-                    Err(error) => panic!("server: {error}"),
-                }
+    let server = |ends: &AtomicBool| {
+        while !ends.load(Ordering::Relaxed) {
+            match listener.accept() {
+                Ok((stream, _)) => drop(stream),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+                Err(error) => panic!("server: {error}"),
             }
-        });
-        let rate = from.netns.enter(|| {
-            thread::scope(|scope| {
-                let all: Vec<_> = (0..clients).map(|_| scope.spawn(|| client(at, time))).collect();
-                all.into_iter().map(|one| one.join().expect("a client")).sum()
-            })
-        });
-        stop.store(true, Ordering::Relaxed);
-        rate
-    })
+        }
+    };
+    let rate = || -> f64 {
+        thread::scope(|scope| {
+            let all: Vec<_> = (0..clients).map(|_| scope.spawn(|| client(at, time))).collect();
+            all.into_iter().map(|one| one.join().expect("a client")).sum()
+        })
+    };
+    beside(server, || from.netns.enter(rate))
 }
 
 /// Runs one client. Returns its connections per second, from its first SYN to its last end. All

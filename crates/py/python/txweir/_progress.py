@@ -108,6 +108,15 @@ def _in_notebook() -> bool:
     return shell is not None and type(shell.get_ipython()).__name__ == "ZMQInteractiveShell"
 
 
+def _is_terminal(stream: TextIO | None) -> bool:
+    """Return whether a stream is a terminal. A program may have none, a closed one, or an object of
+    its own that cannot tell."""
+    try:
+        return stream is not None and stream.isatty()
+    except (AttributeError, ValueError):
+        return False
+
+
 def shown(progress: Progress) -> Shown | None:
     """Return the place that shows this progress; ``None`` if nobody watches."""
     if callable(progress):
@@ -117,6 +126,6 @@ def shown(progress: Progress) -> Shown | None:
     if _in_notebook():
         return _Cell()
     # A person watches if both are a terminal: what is printed may go into a file.
-    if sys.stdout.isatty() and sys.stderr.isatty():
+    if _is_terminal(sys.stdout) and _is_terminal(sys.stderr):
         return _Line(sys.stderr)
     return None

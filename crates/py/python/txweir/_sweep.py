@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import os
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -97,9 +98,10 @@ def sweep(
     for place, values in axes.items():
         if isinstance(over[place], str) or not values:
             raise _refused(place, "a list of values", repr(over[place]))
+    number = math.prod(len(values) for values in axes.values())
+    if number > RUNS_MAX:
+        raise _refused("runs", f"at most {RUNS_MAX}", str(number))
     runs = [list(values) for values in itertools.product(*axes.values())]
-    if len(runs) > RUNS_MAX:
-        raise _refused("runs", f"at most {RUNS_MAX}", str(len(runs)))
     each: list[dict[str, Value]] = [dict(zip(axes, values)) for values in runs]
     # A value that a place does not take is found before the first run.
     for place, values in axes.items():

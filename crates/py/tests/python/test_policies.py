@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 from pathlib import Path
+from types import MappingProxyType
 
 import polars
 import pytest
@@ -150,7 +151,9 @@ def test_findings_of_a_check() -> None:
     ]
     assert [(finding.line, finding.text) for finding in findings] == [(1, "30"), (2, "1:1")]
     assert "class 1:30 is never made" in findings[0].message and findings[0].message in str(findings[0])
-    assert txweir.check(text, link={"eth0": "20mbit"}, ignore=[finding.code for finding in findings]) == []
+    link = MappingProxyType({"eth0": "20mbit"})
+    assert txweir.check(text, link=link, ignore=[finding.code for finding in findings]) == []
+    assert len(txweir.check(text, link={"eth0": "20mbit"})) == 2
     assert txweir.check("qdisc add dev eth0 root fq_codel\n") == []
     (typo,) = txweir.check("qdisc add dev eth0 root fq_codl\n", name="x.tc")
     assert (typo.severity, typo.source, typo.suggestion) == ("error", "x.tc", "fq_codel")

@@ -107,6 +107,15 @@ def test_nobody_watches_without_a_terminal(
     assert _progress.shown(True) is None and _progress.shown(False) is None
 
 
+def test_a_program_without_an_output_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    closed = io.StringIO()
+    closed.close()
+    for stream in [None, closed, types.SimpleNamespace(write=lambda text: None)]:
+        monkeypatch.setattr(sys, "stdout", stream)
+        assert _progress.shown(True) is None
+    monkeypatch.undo()
+
+
 def test_a_terminal_has_a_line_that_goes(monkeypatch: pytest.MonkeyPatch) -> None:
     code = """
 import sys, txweir

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import itertools
+import tracemalloc
 from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
+from types import MappingProxyType
 
 import polars
 import pytest
@@ -45,6 +47,12 @@ def test_a_file(tmp_path: Path, uplink: txweir.Scenario) -> None:
         ({"rate": 5}, "rate", "a value of type string", "5"),
         ({"count": "two"}, "count", "a value of type integer", "two"),
         ({"seed": True}, "seed", None, "true"),
+        (
+            {"seed": 2**63},
+            "seed",
+            "-9223372036854775808 to 9223372036854775807",
+            "9223372036854775808",
+        ),
         ({"nosuch": 1}, "nosuch: the file has no such place", None, None),
         ({"link.home.server.rate": "1parsec"}, None, None, None),
         ({"kind": "stream"}, "kind", "one place", "traffic.bulk.kind, traffic.requests.kind"),
@@ -71,6 +79,23 @@ def test_values_of_a_wrong_type(uplink: txweir.Scenario) -> None:
         uplink.with_({"rate": ["1mbit"]})  # type: ignore[dict-item]
     with pytest.raises(txweir.Error, match="seed: given twice"):
         uplink.with_({"seed": 1}, seed=2)
+
+
+def test_a_seed_beyond_its_range_is_refused(uplink: txweir.Scenario) -> None:
+    for seed in [-1, 2**64]:
+        with pytest.raises(txweir.Error) as refused:
+            uplink.run(seed=seed)
+        error = refused.value
+        assert (error.object, error.key, error.given) == ("uplink.toml", "seed", str(seed))
+    with pytest.raises(TypeError):
+        uplink.run(seed="1")  # type: ignore[arg-type]
+
+
+def test_changes_are_any_mapping(uplink: txweir.Scenario) -> None:
+    changes = MappingProxyType({"seed": 9, "traffic.bulk.count": 5})
+    assert uplink.with_(changes) == uplink.with_(dict(changes))
+    with pytest.raises(txweir.Error, match="seed: given twice"):
+        uplink.with_(changes, seed=2)
 
 
 def test_an_error_of_a_file_has_its_place() -> None:
@@ -128,3 +153,14 @@ def test_a_sweep_that_is_refused(uplink: txweir.Scenario) -> None:
         with pytest.raises(txweir.Error) as refused:
             txweir.sweep(uplink, over)
         assert said in str(refused.value)
+
+
+def test_runs_are_counted_before_they_are_made(uplink: txweir.Scenario) -> None:
+    over = {"seed": range(300), "link.home.server.rate": ["1mbit"] * 100, "delay": ["1ms"] * 10}
+    tracemalloc.start()
+    try:
+        with pytest.raises(txweir.Error, match="at most 10000, given 300000"):
+            txweir.sweep(uplink, over)
+        assert tracemalloc.get_traced_memory()[1] < 1_000_000
+    finally:
+        tracemalloc.stop()

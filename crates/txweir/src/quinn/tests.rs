@@ -63,13 +63,16 @@ struct Counter {
     every: u64,
     calls: AtomicU64,
     taken: AtomicU64,
+    /// The address that the last one left from.
+    from: Mutex<Option<IpAddr>>,
 }
 
 impl AsyncUdpSocket for Counter {
     fn create_io_poller(self: Arc<Self>) -> Pin<Box<dyn UdpPoller>> {
         Box::pin(Always)
     }
-    fn try_send(&self, _: &Transmit<'_>) -> io::Result<()> {
+    fn try_send(&self, transmit: &Transmit<'_>) -> io::Result<()> {
+        *self.from.lock().unwrap() = transmit.src_ip;
         let call = self.calls.fetch_add(1, Ordering::Relaxed);
         if call == 1 || call.checked_rem(self.every) == Some(1) {
             return Err(io::ErrorKind::WouldBlock.into());
@@ -149,6 +152,22 @@ fn a_connection_waits_for_room_and_is_told_of_it() {
     assert!(task.as_mut().poll(&mut Context::from_waker(&of_task)).is_pending());
     assert!(waits.0.load(Ordering::Relaxed) && room.as_mut().poll_writable(&mut cx).is_ready());
     assert!(socket.try_send(&transmit()).is_ok());
+}
+
+/// quinn answers from the address that a peer has chosen: from another one the peer takes nothing.
+#[test]
+fn a_datagram_keeps_its_source() {
+    let ticks = Arc::new(Ticks(tokio::time::Instant::now().into_std(), AtomicU64::new(0)));
+    let kept = Arc::new(Kept { ticks, task: Mutex::new(None) });
+    let inner = Arc::new(Counter::default());
+    let path = TxPath::new(PathConfig::for_socket()).unwrap();
+    let socket = PathSocket::new(Arc::clone(&inner) as _, Arc::clone(&kept) as _, path, 1);
+    let mut task = kept.task.lock().unwrap().take().expect("the task that sends");
+    let from = Some(IpAddr::from([192, 0, 2, 7]));
+    socket.try_send(&Transmit { src_ip: from, ..transmit() }).unwrap();
+    let waker = Waker::from(Arc::new(Flag::default()));
+    assert!(task.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+    assert_eq!((inner.taken.load(Ordering::Relaxed), *inner.from.lock().unwrap()), (1, from));
 }
 
 fn runs_to_the_end(qdisc: &str, options: &[&str], every: u64, count: u32) {

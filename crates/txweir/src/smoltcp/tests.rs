@@ -113,6 +113,45 @@ fn the_stack_gets_a_token_while_there_is_room_and_a_buffer() {
     assert_eq!((device.lost(), device.spare.len()), (5, 3));
 }
 
+/// One flow gets a part of the room of fq_codel, which the stack is not told before its frame is
+/// there.
+#[test]
+fn a_frame_whose_flow_has_no_room_is_kept_and_holds_the_stack_back() {
+    let now = Time::ZERO;
+    let mut device = shaped(PathConfig::for_socket(), 64, "fq_codel", &["limit", "20"]);
+    // Each packet has a number in its DSCP.
+    let sent = (0..60).take_while(|n| send(&mut device, now, 1, n << 2)).count();
+    let waiting = device.path().backlog().packets as usize;
+    assert!((2..20).contains(&waiting), "{waiting}");
+    assert_eq!((sent, device.lost(), device.spare.len()), (waiting + 1, 0, 63 - waiting));
+    // Another flow has room, and waits for the frame before it.
+    assert!(!send(&mut device, now, 2, 0));
+    // A frame that leaves makes room for the one that is kept.
+    device.inner().free = 1;
+    assert_eq!(device.flush(now), Wake::Device);
+    assert_eq!(device.path().backlog().packets as usize, waiting);
+    assert!(send(&mut device, now, 2, 0));
+    device.inner().free = 99;
+    assert_eq!(device.flush(now), Wake::Idle);
+    let got = &device.inner().got;
+    let numbers: Vec<u8> = got.iter().filter(|p| p[21] == 1).map(|p| p[1] >> 2).collect();
+    assert!(numbers.iter().copied().eq(0..sent as u8), "{numbers:?}");
+    assert_eq!((got.len(), device.lost(), device.spare.len()), (sent + 1, 0, 64));
+}
+
+/// A bucket or a limit below the largest frame stops no smaller one.
+#[test]
+fn a_path_without_room_for_the_largest_frame_takes_a_smaller_one() {
+    let bucket = ["rate", "8mbit", "burst", "1200", "limit", "9000"];
+    for (qdisc, options) in [("tbf", &bucket[..]), ("bfifo", &["limit", "1200"][..])] {
+        let mut device = shaped(PathConfig::for_socket(), 4, qdisc, options);
+        assert!(send(&mut device, Time::ZERO, 1, 0), "{qdisc} {options:?}");
+        device.inner().free = 1;
+        assert_eq!(device.flush(Time::ZERO), Wake::Idle);
+        assert_eq!((ports(&mut device), device.lost()), (vec![1], 0));
+    }
+}
+
 #[test]
 fn flows_are_told_apart_and_marks_are_written() {
     let options = ["limit", "60", "target", "1us", "interval", "2us", "flows", "1024"];

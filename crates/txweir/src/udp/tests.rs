@@ -51,7 +51,7 @@ fn socket(longest: usize) -> Script {
 }
 
 fn datagram(port: u16, len: usize, byte: u8) -> Datagram<Vec<u8>> {
-    Datagram { to: SocketAddr::from(([127, 0, 0, 1], port)), bytes: vec![byte; len] }
+    Datagram { to: SocketAddr::from(([127, 0, 0, 1], port)), from: None, bytes: vec![byte; len] }
 }
 
 /// A path with one FIFO, which lets each burst be seen as it is.
@@ -110,6 +110,15 @@ fn a_train_is_as_long_as_the_system_cuts() {
     let mut queue = UdpQueue::over(socket(64));
     push(&mut queue, &[(1, 10, Ecn::NotEct), (1, 11, Ecn::NotEct), (1, 0, Ecn::NotEct), (1, 0, Ecn::NotEct)]);
     assert_eq!(shapes(&queue), [(1, 0, 1), (1, 0, 1), (1, 0, 1), (1, 0, 1)]);
+}
+
+/// A probe of the path's MTU is refused where it is too long; the datagrams around it are not.
+#[test]
+fn a_longer_datagram_leaves_alone() {
+    let mut queue = UdpQueue::over(socket(64));
+    let sizes = [1200, 1200, 1452, 1200, 1200, 300];
+    push(&mut queue, &sizes.map(|size| (1, size, Ecn::NotEct)));
+    assert_eq!(shapes(&queue), [(1, 0, 2), (1, 0, 1), (1, 0, 3)]);
 }
 
 #[test]
@@ -194,30 +203,14 @@ fn buffers_come_back_sent_or_dropped_as_many_as_are_kept() {
     assert_eq!(back(&mut path, &mut queue), [0, 1, 2, 3]);
 }
 
-/// A socket of the system, both ways.
-#[test]
-fn trains_and_marks_arrive() {
-    let receiver = UdpSocket::bind("127.0.0.1:0").unwrap();
-    let to = receiver.local_addr().unwrap();
-    let state = UdpSocketState::new((&receiver).into()).unwrap();
-    let mut queue = UdpQueue::new(UdpSocket::bind("127.0.0.1:0").unwrap()).unwrap();
-    let all: Vec<_> = (0..20).map(|n| (n, if n < 10 { Ecn::Ect0 } else { Ecn::Ce })).collect();
-    for (n, ecn) in &all {
-        queue.push(Datagram { to, bytes: vec![*n; 500] }, &Meta::new(528).ecn(*ecn));
-    }
-    queue.commit().unwrap();
-    assert_eq!((queue.counts().sent, queue.counts().lost), (20, 0));
-    if queue.socket().longest() >= 10 {
-        assert_eq!(queue.counts().trains, 2);
-    } else {
-        println!("trains: skipped, because the system does not cut them");
-    }
+/// Returns the first byte and the ECN field of so many datagrams of a socket.
+fn arrived(receiver: &UdpSocket, state: &UdpSocketState, count: usize) -> Vec<(u8, Ecn)> {
     let (mut got, mut tries) = (Vec::new(), 0);
     let mut room = vec![0; 65_536 * BATCH_SIZE];
-    while got.len() < all.len() {
+    while got.len() < count {
         let mut metas = [RecvMeta::default(); BATCH_SIZE];
         let mut rooms: Vec<_> = room.chunks_mut(65_536).map(IoSliceMut::new).collect();
-        let count = match state.recv((&receiver).into(), &mut rooms, &mut metas) {
+        let count = match state.recv(receiver.into(), &mut rooms, &mut metas) {
             Ok(count) => count,
             // The kernel may hand them over a little later.
             Err(e) if e.kind() == ErrorKind::WouldBlock && tries < 10_000 => {
@@ -232,13 +225,84 @@ fn trains_and_marks_arrive() {
             got.extend(bytes[..meta.len].chunks(meta.stride).map(|datagram| (datagram[0], ecn)));
         }
     }
-    assert_eq!(got, all);
+    got
+}
+
+/// A datagram with a mark, or a train of them.
+#[cfg(target_os = "linux")]
+fn marked(to: SocketAddr, contents: &[u8], segment_size: Option<usize>) -> Transmit<'_> {
+    Transmit { destination: to, ecn: Some(EcnCodepoint::Ce), contents, segment_size, src_ip: None }
+}
+
+/// Linux cuts at most 128 datagrams from a train, and refuses a longer one by the error with which
+/// an old system refuses ECN fields.
+#[cfg(target_os = "linux")]
+#[test]
+fn marks_arrive_behind_a_refused_train() {
+    let receiver = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let to = receiver.local_addr().unwrap();
+    let state = UdpSocketState::new((&receiver).into()).unwrap();
+    let mut plain = Plain::new(UdpSocket::bind("127.0.0.1:0").unwrap()).unwrap();
+    if plain.longest() == 1 {
+        println!("marks behind a train: skipped, because the system does not cut them");
+        return;
+    }
+    // A datagram of its own that is refused says nothing of trains.
+    let nowhere = SocketAddr::from(([127, 0, 0, 1], 0));
+    assert_eq!(plain.send(&marked(nowhere, &[0], None)).unwrap_err().kind(), ErrorKind::InvalidInput);
+    assert!(plain.longest() > 1);
+    assert_eq!(plain.send(&marked(to, &[0; 200], Some(1))).unwrap_err().kind(), ErrorKind::InvalidInput);
+    assert_eq!(plain.longest(), 1);
+    plain.send(&marked(to, &[7], None)).unwrap();
+    assert_eq!(arrived(&receiver, &state, 1), [(7, Ecn::Ce)]);
+}
+
+/// A socket with several addresses answers from the one that was asked, and no train has two.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_datagram_leaves_from_its_address() {
+    let receiver = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let to = receiver.local_addr().unwrap();
+    let mut queue = UdpQueue::new(UdpSocket::bind("0.0.0.0:0").unwrap()).unwrap();
+    // The system's own choice is 127.0.0.1.
+    let sources = [2, 2, 3, 1].map(|last| IpAddr::from([127, 0, 0, last]));
+    for from in sources {
+        queue.push(Datagram { to, from: Some(from), bytes: vec![7; 100] }, &Meta::new(128));
+    }
+    queue.commit().unwrap();
+    receiver.set_read_timeout(Some(std::time::Duration::from_secs(10))).unwrap();
+    for from in sources {
+        assert_eq!(receiver.recv_from(&mut [0; 200]).unwrap().1.ip(), from);
+    }
+    assert_eq!(queue.counts().sent, 4);
+}
+
+/// A socket of the system, both ways.
+#[test]
+fn trains_and_marks_arrive() {
+    let receiver = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let to = receiver.local_addr().unwrap();
+    let state = UdpSocketState::new((&receiver).into()).unwrap();
+    let mut queue = UdpQueue::new(UdpSocket::bind("127.0.0.1:0").unwrap()).unwrap();
+    let all: Vec<_> = (0..20).map(|n| (n, if n < 10 { Ecn::Ect0 } else { Ecn::Ce })).collect();
+    for (n, ecn) in &all {
+        queue.push(Datagram { to, from: None, bytes: vec![*n; 500] }, &Meta::new(528).ecn(*ecn));
+    }
+    queue.commit().unwrap();
+    assert_eq!((queue.counts().sent, queue.counts().lost), (20, 0));
+    if queue.socket().longest() >= 10 {
+        assert_eq!(queue.counts().trains, 2);
+    } else {
+        println!("trains: skipped, because the system does not cut them");
+    }
+    assert_eq!(arrived(&receiver, &state, all.len()), all);
 }
 
 #[test]
 fn a_datagram_is_its_peers_and_counts_its_headers() {
     let hasher = FlowHasher::new(1);
-    let meta = |to: &str, len| Datagram { to: to.parse().unwrap(), bytes: vec![0; len] }.meta(&hasher);
+    let meta =
+        |to: &str, len| Datagram { to: to.parse().unwrap(), from: None, bytes: vec![0; len] }.meta(&hasher);
     let four = meta("192.0.2.1:1", 100);
     assert_eq!((four.len, four.protocol, four.ecn, four.marked), (128, 0x0800, Ecn::NotEct, false));
     let six = meta("[2001:db8::1]:1", 100);
@@ -247,7 +311,8 @@ fn a_datagram_is_its_peers_and_counts_its_headers() {
     for other in ["192.0.2.1:2", "192.0.2.2:1", "[2001:db8::1]:1"] {
         assert_ne!(meta(other, 100).hash, four.hash, "{other}");
     }
-    let detail = |to: &str| Datagram { to: to.parse().unwrap(), bytes: [0; 1] }.detail(&hasher).dst_host;
+    let detail =
+        |to: &str| Datagram { to: to.parse().unwrap(), from: None, bytes: [0; 1] }.detail(&hasher).dst_host;
     assert_eq!(detail("192.0.2.1:1"), detail("192.0.2.1:2"));
     assert_ne!(detail("192.0.2.1:1"), detail("192.0.2.2:1"));
 }
@@ -265,7 +330,7 @@ fn a_datagram_allocates_nothing() {
             for _ in 0..64 {
                 let mut bytes = spare.pop().expect("all are back");
                 bytes.resize(1200, round);
-                let datagram = Datagram { to, bytes };
+                let datagram = Datagram { to, from: None, bytes };
                 let meta = datagram.meta(&hasher);
                 let _ = path.submit(now, datagram, meta, &mut queue);
             }

@@ -88,6 +88,38 @@ fn transfer(bytes: usize, policy: &str, config: PathConfig) -> Outcome {
     })
 }
 
+/// A server at all addresses of its machine, with a path before its socket.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_server_answers_from_the_address_that_a_client_knows() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("one");
+    runtime.block_on(async {
+        let cert = CertificateDer::from(&include_bytes!("../../examples/localhost/cert.der")[..]);
+        let key = PrivatePkcs8KeyDer::from(&include_bytes!("../../examples/localhost/key.der")[..]);
+        let config = ServerConfig::with_single_cert(vec![cert.clone()], key.into()).expect("a pair");
+        let runtime: Arc<dyn Runtime> = Arc::new(TokioRuntime);
+        let socket = std::net::UdpSocket::bind("0.0.0.0:0").expect("a socket");
+        let port = socket.local_addr().expect("it has one").port();
+        let inner = runtime.wrap_udp_socket(socket).expect("set up");
+        let path = TxPath::new(PathConfig::for_socket()).expect("a path");
+        let socket = PathSocket::new(inner, Arc::clone(&runtime), path, 1);
+        let server =
+            Endpoint::new_with_abstract_socket(EndpointConfig::default(), Some(config), socket as _, runtime);
+        let server = server.expect("an endpoint");
+        tokio::spawn(async move { server.accept().await.expect("one comes").await });
+
+        let client = Endpoint::client("127.0.0.1:0".parse().expect("one")).expect("a socket");
+        let mut roots = RootCertStore::empty();
+        roots.add(cert).expect("a certificate");
+        let config = ClientConfig::with_root_certificates(Arc::new(roots)).expect("a configuration");
+        // The system would answer from 127.0.0.1.
+        let to = std::net::SocketAddr::from(([127, 0, 0, 2], port));
+        let connecting = client.connect_with(config, to, "localhost").expect("it begins");
+        let connected = tokio::time::timeout(Duration::from_secs(20), connecting).await;
+        connected.expect("an answer in time").expect("a handshake");
+    });
+}
+
 #[test]
 fn a_shaper_paces_quinn_and_loses_nothing() {
     let policy = "qdisc add root handle 1: tbf rate 16mbit burst 10kb limit 30kb\n";
