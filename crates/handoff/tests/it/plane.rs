@@ -119,6 +119,25 @@ fn a_new_root_keeps_the_packets_and_waits_for_the_device() {
     assert_eq!(sent(&mut control)[1], [10, 11, 12, 13, 14]);
 }
 
+/// A packet of another queue stays behind the last of those that the device had before a change.
+#[test]
+fn a_change_waits_for_the_last_packet_of_a_device() {
+    let mut control = port(2, 2);
+    swap(&mut control, "pfifo");
+    let fates: Vec<_> = [(0, 0), (1, 0), (2, 1)].map(|(frame, half)| send(&control, frame, half)).into();
+    assert_eq!(fates, [Admitted::Sent, Admitted::Sent, Admitted::Queued]);
+    swap(&mut control, "mq");
+    for finished in 0..2 {
+        assert_eq!(
+            sent(&mut control),
+            [vec![0, 1], vec![]],
+            "{finished} of 2 packets from before are finished"
+        );
+        finish(&control, 0, 1);
+    }
+    assert_eq!(sent(&mut control), [vec![0, 1], vec![2]]);
+}
+
 #[test]
 fn a_look_changes_nothing() {
     let mut control = port(2, 1);
