@@ -257,4 +257,23 @@ mod tests {
         assert_eq!((m.segs, m.wire_len, m.gso_size), (1, 1502, 0));
         assert_eq!(Meta::new(u32::MAX).gso(54, 1).segs, u16::MAX);
     }
+
+    #[test]
+    fn super_packet_lengths() {
+        for (frame, header, size, expected) in [
+            (54 + 45 * 1448, 54, 1448, (45, 54 + 45 * 1448 + 44 * 54)),
+            (54 + 44 * 1448 + 1, 54, 1448, (45, 54 + 44 * 1448 + 1 + 44 * 54)),
+            (54 + 1448, 54, 1448, (1, 1502)),
+            (54 + 1449, 54, 1448, (2, 54 + 1449 + 54)),
+            (54, 54, 1448, (1, 54)),
+            (40, 54, 1448, (1, 40)),
+            (0, 0, 0, (1, 0)),
+            (1000, 54, 0, (1, 1000)),
+            (1000, 0, 100, (10, 1000)),
+            (u32::MAX, 54, 1, (u16::MAX, u32::MAX)),
+        ] {
+            let meta = Meta::new(frame).gso(header, size);
+            assert_eq!((meta.segs, meta.wire_len), expected);
+        }
+    }
 }

@@ -81,10 +81,10 @@ fn a_held_packet_of_the_qdisc_is_one_of_its_limit() {
     assert_eq!(lane.backlog(), 4);
 }
 
-/// A control segment that a peek holds does not: the band has room of its own.
-#[test]
-fn a_held_control_segment_takes_no_room_of_the_qdisc() {
-    let (mut lane, _) = shaped("fq_codel", "limit 4 drop_batch 1 tcpctl 1%");
+/// Returns a path whose shaper holds control segment 11, due at 2060 us, with the packets 1 to 4 in
+/// the fq_codel behind its band; and the place of that.
+fn holding() -> (Lane, Handle) {
+    let (mut lane, class) = shaped("fq_codel", "limit 4 drop_batch 1 tcpctl 1%");
     lane.fill(T0, 0, 1, data(1000));
     lane.fill(T0, 10, 1, ack(1000));
     lane.fill(T0, 11, 1, ack(60));
@@ -92,6 +92,13 @@ fn a_held_control_segment_takes_no_room_of_the_qdisc() {
     assert_eq!([1000, 2000].map(|t| lane.take(us(t)).id()), [Some(10), Some(0)]);
     assert_eq!(lane.take(us(2000)), Out::Wait(us(2060)), "the segment is held");
     lane.fill(us(2000), 1, 4, data(1000));
+    (lane, class)
+}
+
+/// A control segment that a peek holds does not: the band has room of its own.
+#[test]
+fn a_held_control_segment_takes_no_room_of_the_qdisc() {
+    let (mut lane, _) = holding();
     assert_eq!((lane.drops(), lane.backlog()), (vec![], 5));
     assert_eq!(lane.take(us(2060)).id(), Some(11));
 }
@@ -101,13 +108,7 @@ fn a_held_control_segment_takes_no_room_of_the_qdisc() {
 #[test]
 fn a_smaller_limit_leaves_a_held_control_segment() {
     for changes in [vec!["limit 3"], vec!["tcpctl 0%", "limit 3"]] {
-        let (mut lane, class) = shaped("fq_codel", "limit 4 drop_batch 1 tcpctl 1%");
-        lane.fill(T0, 0, 1, data(1000));
-        lane.fill(T0, 10, 1, ack(1000));
-        lane.fill(T0, 11, 1, ack(60));
-        assert_eq!([1000, 2000].map(|t| lane.take(us(t)).id()), [Some(10), Some(0)]);
-        assert_eq!(lane.take(us(2000)), Out::Wait(us(2060)), "the segment is held");
-        lane.fill(us(2000), 1, 4, data(1000));
+        let (mut lane, class) = holding();
         for change in &changes {
             lane.change(us(2000), class, change).unwrap();
         }

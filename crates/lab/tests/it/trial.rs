@@ -1,13 +1,13 @@
 //! Trials: reproducible, and true to physics.
 
-use std::fmt::Write;
+mod captures;
+mod files;
+
 use std::num::NonZeroUsize;
 use std::sync::Mutex;
 
 use txweir_core::{Nanos, Rate};
 use txweir_lab::fidelity::Range;
-use txweir_lab::flent::Line;
-use txweir_lab::run::{Options, run as play};
 use txweir_lab::trial::{
     Algorithm, Entry, GroupTrial, MIXES, Mark, Measure, PolicyTrial, Resources, Setup, Traffic, Trial,
     TrialError, run, run_with,
@@ -15,6 +15,8 @@ use txweir_lab::trial::{
 use txweir_tc::Policy;
 
 use crate::common;
+use captures::pcap;
+use files::traffic;
 
 const MS: u64 = common::MS;
 
@@ -56,31 +58,8 @@ fn p99(p: &PolicyTrial, name: &str) -> u64 {
     group(p, name).latency.expect("latency").p99_ns
 }
 
-/// Returns a pcap of nanoseconds: (time, TOS, bytes of the frame) of UDP packets of one flow.
-fn pcap(packets: impl IntoIterator<Item = (u64, u8, u32)>) -> Vec<u8> {
-    let mut file = 0xa1b2_3c4d_u32.to_be_bytes().to_vec();
-    file.extend([0, 2, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 64, 0, 0, 0, 1]);
-    for (at, tos, len) in packets {
-        let mut data = [0; 42];
-        (data[12], data[14], data[15], data[22], data[23]) = (8, 0x45, tos, 64, 17);
-        data[16..18].copy_from_slice(&((len - 14) as u16).to_be_bytes());
-        data[38..40].copy_from_slice(&((len - 34) as u16).to_be_bytes());
-        for word in [(at / 1_000_000_000) as u32, (at % 1_000_000_000) as u32, 42, len] {
-            file.extend(word.to_be_bytes());
-        }
-        file.extend(data);
-    }
-    file
-}
-
 fn replay(bytes: &[u8], setup: &Setup) -> Traffic {
     Traffic::file(bytes, "capture", setup.time, setup.seed).unwrap_or_else(|e| panic!("{e:?}"))
-}
-
-/// Returns a table of traffic of a scenario.
-fn traffic(name: &str, from: &str, to: &str, kind: &str) -> String {
-    let bytes = if kind == "rr" { "request = '100'\nresponse = '100'\n" } else { "" };
-    format!("[[traffic]]\nname = '{name}'\nfrom = '{from}'\nto = '{to}'\nkind = '{kind}'\n{bytes}")
 }
 
 const CLASSES: &str = "qdisc add root handle 1: prio\nqdisc add parent 1:1 handle 10: pfifo limit 20\n\
@@ -262,53 +241,6 @@ fn the_transport_and_what_is_known_of_it_stand_above_the_numbers() {
     assert!(t.tcp.starts_with("CUBIC") && t.fidelity.is_some(), "{}", t.tcp);
 }
 
-/// A group of a file may have a TCP of its own, of which the set-up's recordings say nothing.
-#[test]
-fn a_tcp_of_a_groups_own_is_named_and_outside() {
-    let setup = Setup { runs: 1, ..five() };
-    let tried = |congestion: &str| {
-        let text = traffic("s", "a", "far", "stream") + &format!("congestion = '{congestion}'\n");
-        trial(&setup, &replay(text.as_bytes(), &setup), &[("default", "")])
-    };
-    let (same, other) = (tried("cubic"), tried("bbr"));
-    assert_eq!(same.tcp, "CUBIC as in Linux 6.12, ECN off");
-    assert_eq!(other.tcp, "CUBIC as in Linux 6.12, ECN off; groups with a TCP of their own keep it");
-    let [same, other] = [same, other].map(|t| t.fidelity.expect("TCP"));
-    let reason = "a group of the traffic has a TCP of its own";
-    assert_eq!((other.range, other.reasons.last().map(String::as_str)), (Range::Outside, Some(reason)));
-    assert_eq!(same.reasons, other.reasons[..other.reasons.len() - 1]);
-}
-
-/// The first sentence is about a group that waits for answers, whatever stands before it.
-#[test]
-fn the_sentence_is_about_who_waits_for_answers() {
-    let setup = Setup { runs: 1, ..five() };
-    for kind in ["rr", "udprr"] {
-        let text = traffic("call", "a", "far", "voice") + &traffic("asks", "a", "far", kind);
-        let t = trial(&setup, &replay(text.as_bytes(), &setup), &[("default", "")]);
-        assert!(t.verdict[0].starts_with("asks p99: "), "{kind}: {:?}", t.verdict);
-    }
-}
-
-/// Groups of one name are told apart by their hosts: each has numbers of its own.
-#[test]
-fn groups_of_one_name_are_told_apart() {
-    let setup = Setup { runs: 1, ..five() };
-    let text = traffic("bulk", "a", "far", "stream") + &traffic("bulk", "b", "far", "stream");
-    let text = text + "start = '500ms'\n" + &traffic("other", "a", "far", "rr");
-    let mut t = trial(&setup, &replay(text.as_bytes(), &setup), &[("fq", "qdisc add root fq_codel")]);
-    let policy = &t.policies[0];
-    let names: Vec<&str> = policy.groups.iter().map(|g| g.name.as_str()).collect();
-    assert_eq!(names, ["bulk a -> far", "bulk b -> far", "other"]);
-    let rate = |name: &str| measure(policy, name, "throughput_bit_s").median.expect("a rate");
-    let (first, second) = (rate(names[0]), rate(names[1]));
-    assert!(first > second && second > 0.0, "{first} {second}");
-    // Beside a real line stands the sum of both, and not one of them twice.
-    let line = r#"{"metadata": {}, "x_values": [1, 2], "results": {"TCP upload": [3, 3]}}"#;
-    t.set_lines(vec![Line::read(line.as_bytes(), "line").expect("a line")]);
-    assert_eq!(t.beside[0].policies, [Some(first + second)]);
-}
-
 /// Streams fill a FIFO until it overflows, and all traffic waits behind them.
 #[test]
 fn a_fifo_keeps_everybody_waiting_and_fq_codel_does_not() {
@@ -407,105 +339,6 @@ fn a_ring_without_a_byte_limit_is_where_packets_wait() {
     assert!(stage(free, "ring") > 150 * MS && stage(free, "qdisc") < MS, "{:?}", free.stages);
     assert!(stage(shaped, "ring") < 5 * MS && stage(shaped, "qdisc") > 150 * MS, "{:?}", shaped.stages);
     assert_eq!((free.device.bql_limit, t.bql), (None, false));
-}
-
-/// Every packet of a replay is counted, and its one-way time is the sum of its stages and the
-/// link's delay.
-#[test]
-fn a_replay_is_conserved_and_its_stages_add_up() {
-    // 1000 packets of 1000 bytes each 200 us are 40 Mbit/s: twice the line.
-    let file = pcap((0..1000).map(|i| (5_000_000_000 + i * 200_000, 0, 1000)));
-    let setup = uplink();
-    let t =
-        trial(&setup, &replay(&file, &setup), &[("small", "qdisc add root pfifo limit 50"), ("large", "")]);
-    assert_eq!((t.warmup_ns, t.time_ns), (0, 999 * 200_000 + 20 * MS + 1000 * MS));
-    for (p, lossless) in t.policies.iter().zip([false, true]) {
-        let [g] = &p.groups[..] else { panic!("one group") };
-        let dropped: u64 = p.drops.values().sum();
-        assert_eq!((g.kind, g.offered_packets, g.lost), ("replay", Some(1000), Some(dropped)));
-        assert_eq!(g.received_packets, Some(1000 - dropped));
-        assert_eq!((p.device.offered_packets, p.device.sent_packets), (1000, 1000 - dropped));
-        assert_eq!(p.classes[0].sent_bytes, (1000 - dropped) * 1000);
-        assert_eq!(dropped == 0, lossless);
-        let stages: u64 = p.stages.iter().map(|s| s.mean_ns).sum();
-        let one_way = g.latency.expect("latency").mean_ns;
-        assert!(one_way.abs_diff(stages + 10 * MS) <= 3, "{one_way} against {stages} and 10 ms");
-        assert_eq!((p.stages[0].stage, p.stages[0].max_ns), ("classifier", 0));
-    }
-    // 1024 bytes on the line at 20 Mbit/s are 409.6 us for each of 1000 packets, which arrive 200
-    // us apart; the last waits longest. While the byte limit learns, the line idles until
-    // completions come, each 250 us.
-    let longest = t.policies[1].groups[0].latency.expect("latency").max_ns;
-    let busy = 409_600 * 1000 - 999 * 200_000 + 10 * MS;
-    assert!((busy..busy + 2 * 250_000).contains(&longest), "{longest} against {busy}");
-}
-
-#[test]
-fn captured_marks_and_priorities_count_where_they_happen() {
-    // Priority 6 (TOS 0x10) below the line's rate; ECT(0) at twice its rate, in the band below.
-    let urgent = (0..500).map(|i| (i * 2 * MS, 0x10, 200));
-    let bulk = (0..4000).map(|i| (i * MS / 4, 2, 1250));
-    let mut all: Vec<(u64, u8, u32)> = urgent.chain(bulk).collect();
-    all.sort();
-    let tree = "qdisc add root handle 1: prio\nqdisc add parent 1:2 handle 20: fq_codel";
-    let setup = uplink();
-    let t = trial(&setup, &replay(&pcap(all), &setup), &[("marks", tree)]);
-    let p = &t.policies[0];
-    let marks: u64 = p.marks.values().sum();
-    assert!(marks > 10, "{marks}");
-    let by_class: Vec<u64> = p.classes.iter().map(|c| c.marks.values().sum()).collect();
-    assert_eq!(by_class, [0, 0, marks, 0]);
-    assert_eq!((p.classes[1].sent_packets, p.classes[2].qdisc.as_str()), (500, "20:"));
-}
-
-/// The lab reads its own captures as traffic: every packet with its length and time.
-#[test]
-fn a_capture_of_the_lab_replays_as_it_was() {
-    let traffic = "[[traffic]]\nname = 'c'\nfrom = 'a'\nto = 'b'\nkind = 'cbr'\nsize = '300'\nrate = '1mbit'\ncount = 3";
-    let text = common::two_hosts("duration = '2s'", "", "rate = '100mbit'\none_way = true", traffic);
-    let dir = std::env::temp_dir().join(format!("txweir-trial-{}", std::process::id()));
-    let options = Options { pcap_dir: Some(dir.clone()), ..Options::default() };
-    let report = play(&common::scenario(&text), options, |_| {}).unwrap_or_else(|e| panic!("{e}"));
-    let file = std::fs::read(dir.join("0-a-b.pcapng")).expect("a capture");
-    std::fs::remove_dir_all(&dir).expect("its directory");
-    let setup = uplink();
-    let t = trial(&setup, &replay(&file, &setup), &[("default", "")]);
-    let [g] = &t.policies[0].groups[..] else { panic!("one group") };
-    // The last packets may still be on their wire when the scenario ends.
-    let carried = report.links[0].tx_packets;
-    assert!((carried - 3..=carried).contains(&g.received_packets.expect("packets")), "{carried}");
-    assert_eq!(g.offered_packets, g.received_packets);
-    assert_eq!(t.policies[0].device.sent_bytes, g.received_packets.expect("packets") * 300);
-    // A file with inverted bytes is read, or refused in words.
-    for at in (0..file.len().min(1200)).step_by(3) {
-        let mut wrong = file.clone();
-        wrong[at] ^= 0xff;
-        let _ = Traffic::file(&wrong, "wrong", setup.time, 1);
-    }
-}
-
-#[test]
-fn a_scenarios_hosts_lie_on_two_sides() {
-    let group = |from: &str, to: &str| {
-        format!("[[traffic]]\nname = '{from}'\nfrom = '{from}'\nto = '{to}'\nkind = 'stream'\n")
-    };
-    let setup = Setup { time: Nanos::from_secs(2), ..uplink() };
-    let text = group("laptop", "server") + &group("server", "phone");
-    let t = trial(&setup, &replay(text.as_bytes(), &setup), &[("fq", "qdisc add root fq_codel")]);
-    assert_eq!(t.about, "the traffic of capture; before the bottleneck: laptop, phone");
-    let rates: Vec<u64> = t.policies[0].groups.iter().map(|g| g.throughput_bit_s).collect();
-    // The download comes over the wide way.
-    assert!(rates[0] < 20_000_000 && rates[1] > 100_000_000, "{rates:?}");
-    let wrong = text.clone() + &group("laptop", "phone");
-    let e = Traffic::file(wrong.as_bytes(), "w.toml", setup.time, 1).expect_err("one side");
-    let mut said = String::new();
-    write!(said, "{e:?}").expect("text");
-    assert!(
-        said.contains("expected a host beyond the bottleneck from laptop, given \\\"phone\\\""),
-        "{said}"
-    );
-    assert!(Traffic::file(b"title = 'x'", "w.toml", setup.time, 1).is_err());
-    assert!(Traffic::file(b"\xff\xfe", "w.toml", setup.time, 1).is_err());
 }
 
 /// Four queues are four classes, whose counts are together those of the root and of the device.

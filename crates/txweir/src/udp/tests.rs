@@ -203,6 +203,14 @@ fn buffers_come_back_sent_or_dropped_as_many_as_are_kept() {
     assert_eq!(back(&mut path, &mut queue), [0, 1, 2, 3]);
 }
 
+/// Returns a socket of the system, its address, and what reads its ECN fields.
+fn receiver() -> (UdpSocket, SocketAddr, UdpSocketState) {
+    let receiver = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let to = receiver.local_addr().unwrap();
+    let state = UdpSocketState::new((&receiver).into()).unwrap();
+    (receiver, to, state)
+}
+
 /// Returns the first byte and the ECN field of so many datagrams of a socket.
 fn arrived(receiver: &UdpSocket, state: &UdpSocketState, count: usize) -> Vec<(u8, Ecn)> {
     let (mut got, mut tries) = (Vec::new(), 0);
@@ -239,9 +247,7 @@ fn marked(to: SocketAddr, contents: &[u8], segment_size: Option<usize>) -> Trans
 #[cfg(target_os = "linux")]
 #[test]
 fn marks_arrive_behind_a_refused_train() {
-    let receiver = UdpSocket::bind("127.0.0.1:0").unwrap();
-    let to = receiver.local_addr().unwrap();
-    let state = UdpSocketState::new((&receiver).into()).unwrap();
+    let (receiver, to, state) = receiver();
     let mut plain = Plain::new(UdpSocket::bind("127.0.0.1:0").unwrap()).unwrap();
     if plain.longest() == 1 {
         println!("marks behind a train: skipped, because the system does not cut them");
@@ -280,9 +286,7 @@ fn a_datagram_leaves_from_its_address() {
 /// A socket of the system, both ways.
 #[test]
 fn trains_and_marks_arrive() {
-    let receiver = UdpSocket::bind("127.0.0.1:0").unwrap();
-    let to = receiver.local_addr().unwrap();
-    let state = UdpSocketState::new((&receiver).into()).unwrap();
+    let (receiver, to, state) = receiver();
     let mut queue = UdpQueue::new(UdpSocket::bind("127.0.0.1:0").unwrap()).unwrap();
     let all: Vec<_> = (0..20).map(|n| (n, if n < 10 { Ecn::Ect0 } else { Ecn::Ce })).collect();
     for (n, ecn) in &all {
