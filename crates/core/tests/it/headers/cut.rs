@@ -1,5 +1,5 @@
-//! Packets that are cut, changed or random: what is reported stays within the bytes, and equals what
-//! the whole packet has, or nothing.
+//! Packets that are cut, changed or random: the fields that are reported stay within the bytes, and
+//! equal those of the whole packet, or are empty.
 
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;

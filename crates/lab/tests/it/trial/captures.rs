@@ -96,4 +96,3 @@ fn a_capture_of_the_lab_replays_as_it_was() {
         let _ = Traffic::file(&wrong, "wrong", setup.time, 1);
     }
 }
-

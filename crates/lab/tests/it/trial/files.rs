@@ -79,4 +79,3 @@ fn a_scenarios_hosts_lie_on_two_sides() {
     assert!(Traffic::file(b"title = 'x'", "w.toml", setup.time, 1).is_err());
     assert!(Traffic::file(b"\xff\xfe", "w.toml", setup.time, 1).is_err());
 }
-
