@@ -27,7 +27,7 @@ const RING_BYTES: u64 = 0x4000;
 /// Bytes of a buffer of a frame to be sent.
 const SEND_BYTES: u64 = 0x11000;
 /// Longest wait for a reply.
-const PATIENCE: Duration = Duration::from_secs(10);
+const PATIENCE: Duration = Duration::from_secs(60);
 /// `VIRTIO_F_VERSION_1`, and the feature bits of the protocol, of mergeable buffers and of events.
 pub const VERSION_1: u64 = 1 << 32;
 /// `VHOST_USER_F_PROTOCOL_FEATURES`.

@@ -206,7 +206,7 @@ impl NetNs {
     /// # Panics
     /// When that takes longer than a minute.
     pub fn wait_for_carrier(&self, interface: &str) {
-        let give_up = Instant::now() + 6 * PATIENCE;
+        let give_up = Instant::now() + PATIENCE;
         let shown = || self.run(&["ip", "-o", "link", "show", "dev", interface]);
         // The state may be shown before the queueing discipline is there.
         let ready = |text: &str| text.contains(" state UP ") && !text.contains(" qdisc noop ");
@@ -221,7 +221,7 @@ impl NetNs {
     /// returns once the sink listens.
     ///
     /// # Panics
-    /// When the address cannot be bound; the thread panics when nothing comes for ten seconds.
+    /// When the address cannot be bound; the thread panics when nothing comes for a minute.
     pub fn tcp_sink(&self, addr: SocketAddr) -> JoinHandle<u64> {
         let listener = self.enter(|| TcpListener::bind(addr).expect("bind the sink"));
         self.spawn(move || {
@@ -243,7 +243,7 @@ impl NetNs {
     /// the thread returns.
     ///
     /// # Panics
-    /// The thread panics when the connection is not made within ten seconds, or stalls for as long.
+    /// The thread panics when the connection is not made within a minute, or stalls for as long.
     pub fn tcp_source(&self, addr: SocketAddr, bytes: u64) -> JoinHandle<u64> {
         self.spawn(move || {
             let mut stream = TcpStream::connect_timeout(&addr, PATIENCE).expect("connect to the sink");
@@ -343,7 +343,7 @@ impl Drop for NetNs {
 }
 
 /// A time longer than any step of a test takes on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(10);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Accepts one connection, and gives up after [`PATIENCE`], because `TcpListener` itself has no
 /// time limit.

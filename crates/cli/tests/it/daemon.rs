@@ -28,7 +28,7 @@ mod top;
 mod workers;
 
 /// A time longer than any single step takes on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(10);
+const PATIENCE: Duration = Duration::from_secs(60);
 const TXWEIR: &str = env!("CARGO_BIN_EXE_txweir");
 
 /// A directory that is removed with the test.
@@ -638,7 +638,7 @@ fn kernel_tcp_goes_through_two_links_under_reconfiguration() {
     let sink = net.server.tcp_sink(server);
     let bytes = 300_000_000;
     let source = net.client.tcp_source(server, bytes);
-    let give_up = Instant::now() + 3 * PATIENCE;
+    let give_up = Instant::now() + PATIENCE;
     let mut round = 0;
     while !source.is_finished() {
         assert!(Instant::now() < give_up, "the transfer does not end");

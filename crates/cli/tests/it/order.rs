@@ -19,7 +19,7 @@ use txweir_device::{Packet, PacketOptions, Source};
 use crate::common::{Net, Temp, address, machine, skip_unless_possible};
 
 /// A time longer than any single step takes on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(60);
 /// Bytes that each side of a connection sends.
 const BYTES: usize = 120_000;
 /// Connections that end orderly, and those that are aborted with data on the way.

@@ -3,10 +3,10 @@
 
 use super::*;
 
-/// A policy that sends a packet in 12 ms, so that some wait for ten seconds.
+/// A policy that sends a packet in 120 ms, so that some wait for a minute and more.
 const POLICY: &str = "\
 qdisc replace dev lan root handle 1: htb default 10
-class add dev lan parent 1: classid 1:10 htb rate 1mbit
+class add dev lan parent 1: classid 1:10 htb rate 100kbit
 qdisc add dev lan parent 1:10 handle 10: pfifo limit 900
 ";
 
@@ -29,7 +29,7 @@ fn one_frame_as_plain_text() {
     let lines: Vec<&str> = shown.lines().collect();
     assert!(lines[0].starts_with("txweir top: 2 links by backlog, rates over "), "{shown}");
     assert!(lines[2].starts_with("> lan ") && lines[3].starts_with("  wan "), "{shown}");
-    // The shaper has 900 packets for ten seconds: whenever the daemon is asked, some have left.
+    // The shaper has 900 packets for 108 seconds: whenever the daemon is asked, some have left.
     let rate = lines[2].split_whitespace().nth(2).unwrap_or_default();
     assert!(rate.parse::<f64>().is_ok_and(|rate| rate > 0.0), "{shown}");
     assert!(lines.contains(&"drops  overlimit 100") || shown.contains("drops  overlimit 99"), "{shown}");
