@@ -9,7 +9,6 @@
 //! was too late does not count, and is repeated.
 
 mod compare;
-mod lateness;
 mod scenarios;
 mod traffic;
 mod trips;
@@ -22,9 +21,9 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
+use crate::common::lateness::Lateness;
 use crate::common::machine::alone;
 use crate::common::{Temp, skip_unless_possible};
-use lateness::Lateness;
 use scenarios::{SCENARIOS, Scenario};
 use traffic::LiveRun;
 

@@ -16,9 +16,9 @@ use rustix::net::{AddressFamily, SocketType, ipproto, socket};
 use serde_json::Value;
 use txweir_device::testnet::NetNs;
 
-use super::lateness::{Lateness, Watch};
 use super::scenarios::{Load, Policy, Scenario};
 use super::trips::{Capture, Seen};
+use crate::common::lateness::{Lateness, Watch};
 use crate::common::{Net, PATIENCE, Temp, address};
 
 /// A run has the length of one of `txweir try`, and its first tenth is not measured either.
