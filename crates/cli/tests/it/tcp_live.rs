@@ -5,7 +5,7 @@
 //! are asserted, with a margin; `-- --nocapture` prints the tables of docs/tcp.md.
 //!
 //! The tests make and remove network namespaces. They need root and `/dev/net/tun`; without these
-//! they print the reason and pass.
+//! they print the reason and pass, and so they do on a machine that stops again and again.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -14,6 +14,7 @@ use serde_json::Value;
 use txweir_bench::live::hosts::Host;
 use txweir_bench::live::traffic::{Streams, connections};
 
+use crate::common::lateness::{Lateness, Watch};
 use crate::common::machine::alone;
 use crate::common::{Net, Temp, median, skip_unless_possible, taps};
 
@@ -37,21 +38,40 @@ const fn ms(n: u64) -> Duration {
 /// If the program handled an event of the wire later than this, it had no processor for about as
 /// long as the packets that wait in A last. The machine causes that, so the measurement is
 /// repeated.
-const LATE_MAX_NS: u64 = 30_000_000;
-/// Repetitions in each experiment; the measurement after the last one counts in any case.
-const AGAIN_MAX: usize = 2;
+const LATE_MAX: Duration = ms(30);
+/// Greatest lateness of 99 % of the naps in a round whose variance counts. At 90 Mbit/s it moves a
+/// sample of 200 ms by 0.9 Mbit/s.
+const UNSTEADY: Duration = ms(2);
+/// Repetitions in each experiment. An experiment that needs more gives no verdict.
+const AGAIN_MAX: usize = 6;
 
-/// True if the machine stopped while this was measured, by the program's own account.
-fn stopped(end: &Value) -> bool {
+/// Returns the lateness of the machine while this was measured, by the program's own account and by
+/// the naps of `watch`; `None` if the measurement does not count.
+fn in_time(end: &Value, watch: Watch) -> Option<Lateness> {
     let late = |way: usize| end["directions"][way]["stats"]["late_max_ns"].as_u64().expect("a counter");
-    late(0).max(late(1)) > LATE_MAX_NS
+    let program = Duration::from_nanos(late(0).max(late(1)));
+    let late = watch.end(program);
+    (program <= LATE_MAX && !late.too_busy()).then_some(late)
 }
 
-/// Calls `measure` until its measurement counts; the first argument is true if it does in any case.
-fn again(left: &mut usize, mut measure: impl FnMut(bool) -> bool) {
-    while !measure(*left == 0) {
-        *left -= 1;
+/// Calls `measure` until its measurement counts. False if the repetitions are used up.
+fn again(left: &mut usize, mut measure: impl FnMut() -> bool) -> bool {
+    while !measure() {
+        let Some(less) = left.checked_sub(1) else { return false };
+        *left = less;
     }
+    true
+}
+
+/// Returns from a test whose measurement, given as the arguments of [`again`], never counts, and
+/// prints the reason.
+macro_rules! measure_or_skip {
+    ($left:expr, $measure:expr) => {
+        if !again($left, $measure) {
+            println!("skipped, because the machine was too late in {} measurements", AGAIN_MAX + 1);
+            return;
+        }
+    };
 }
 
 /// Renders the median, the least and the greatest.
@@ -94,9 +114,10 @@ impl Prio {
     const BUFFER: u32 = 48 << 10;
 
     /// Measures one round. False if it does not count; then it leaves no numbers.
-    fn measure(&mut self, net: &Net, args: &[&str], in_any_case: bool) -> bool {
+    fn measure(&mut self, net: &Net, args: &[&str]) -> bool {
         let [a, b] = Host::both(net);
         let running = net.start(args);
+        let watch = Watch::start();
         let bulk = Streams::start(a, b, Self::BULK);
         thread::sleep(ms(300)); // the windows open
         let before = bulk.reading();
@@ -111,7 +132,7 @@ impl Prio {
         incoming.end();
         bulk.end();
         let end = running.stop();
-        if stopped(&end) && !in_any_case {
+        if in_time(&end, watch).is_none() {
             return false;
         }
         let stats = &end["directions"][0]["stats"];
@@ -145,7 +166,7 @@ fn prio_synack_counts_where_a_byte_limit_is_below() {
             let policies = ["--policy", there.path(), "--policy-back", back.path()];
             let args = ["--wire", &wire, "--json", "--no-offload", "--prio-synack", prio];
             let args = [&args[..], &policies].concat();
-            again(&mut left, |in_any_case| of.measure(&net, &args, in_any_case));
+            measure_or_skip!(&mut left, || of.measure(&net, &args));
         }
     }
     println!(
@@ -196,6 +217,8 @@ struct Fair {
     sent: Vec<f64>,
     /// Packets that the gate has dropped.
     dropped: u64,
+    /// The lateness of 99 % of the naps in the worst round.
+    late: Duration,
 }
 
 impl Fair {
@@ -213,9 +236,10 @@ impl Fair {
     const EVERY: Duration = ms(200);
 
     /// Measures one round. False if it does not count; then it leaves no numbers.
-    fn measure(&mut self, net: &Net, streams: usize, args: &[&str], in_any_case: bool) -> bool {
+    fn measure(&mut self, net: &Net, streams: usize, args: &[&str]) -> bool {
         let [a, b] = Host::both(net);
         let running = net.start(args);
+        let watch = Watch::start();
         let bulk = Streams::start(a, b, streams);
         let stream = Streams::start(b, a, streams);
         thread::sleep(ms(500)); // the windows open, and the first loss is over
@@ -232,9 +256,8 @@ impl Fair {
         stream.end();
         bulk.end();
         let end = running.stop();
-        if stopped(&end) && !in_any_case {
-            return false;
-        }
+        let Some(late) = in_time(&end, watch) else { return false };
+        self.late = self.late.max(late.p99);
         self.dropped += end["directions"][0]["gate"]["dropped"].as_u64().unwrap_or(0);
         self.sent.push(sent);
         self.samples.extend(samples);
@@ -280,7 +303,7 @@ fn fairsend_steadies_what_comes_in_where_a_byte_limit_is_below() {
             let policies = ["--policy", there.path(), "--policy-back", back.path()];
             let args = ["--wire", &wire, "--json", "--no-offload", "--fairsend", fair];
             let args = [&args[..], &policies].concat();
-            again(&mut left, |in_any_case| of.measure(&net, streams, &args, in_any_case));
+            measure_or_skip!(&mut left, || of.measure(&net, streams, &args));
         }
     }
     println!("| streams | byte limit | fairsend | in: mean | samples | variance | of the middle | out |");
@@ -298,7 +321,7 @@ fn fairsend_steadies_what_comes_in_where_a_byte_limit_is_below() {
         ["--wire", &wire, "--json", "--no-offload", "--policy", there.path(), "--policy-back", back.path()];
     let mut over = Fair::default();
     let args = [&args[..], &["--fairsend", "4"]].concat();
-    again(&mut left, |in_any_case| over.measure(&net, 8, &args, in_any_case));
+    measure_or_skip!(&mut left, || over.measure(&net, 8, &args));
     println!("8+8, on, 4, windows beyond the gate: {}, {} dropped", spread(&over.samples), over.dropped);
 
     let m = |values: &[f64]| median(values.to_vec());
@@ -310,7 +333,11 @@ fn fairsend_steadies_what_comes_in_where_a_byte_limit_is_below() {
         m(&off.middle) / m(&on.middle)
     );
     assert!(m(&on.mean) >= 1.08 * m(&off.mean));
-    assert!(m(&off.middle) >= 3.0 * m(&on.middle));
+    let late = off.late.max(on.late);
+    match late <= UNSTEADY {
+        true => assert!(m(&off.middle) >= 3.0 * m(&on.middle)),
+        false => println!("variance: not judged: skipped, because the machine was {late:?} late"),
+    }
     assert!(m(&on.sent) >= 0.95 * m(&off.sent));
     // The ring takes all packets: a sender that has had a turn finds room for the next one at once.
     assert!(m(&on_bare.mean) <= 0.6 * m(&on.mean) && m(&off_bare.mean) <= 0.6 * m(&on.mean));
