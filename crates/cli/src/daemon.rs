@@ -74,12 +74,12 @@ pub struct Args {
     pub log_times: bool,
 
     /// Keep CAP_SYS_ADMIN, which opening an interface in another network namespace needs [default:
-    /// only if --config has such a link]
+    /// only if --config or the saved state has such a link]
     #[arg(long)]
     pub keep_netns: bool,
 
     /// Keep CAP_BPF and CAP_IPC_LOCK, which opening an interface by XDP sockets needs [default:
-    /// only if --config has such a link]
+    /// only if --config or the saved state has such a link]
     #[arg(long)]
     pub keep_xdp: bool,
 

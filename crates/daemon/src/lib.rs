@@ -1,7 +1,8 @@
 //! The daemon: links that keep forwarding while tc commands change the qdiscs on them.
 //!
 //! A [`Daemon`] owns [`Links`]. Each is a transmit path with a qdisc tree, and behind it no device,
-//! a modelled wire, a TAP device or a packet socket. A [`Server`] runs them on its thread, beside
+//! a modelled wire, a TAP device, a packet socket, XDP sockets, the network card of a virtual
+//! machine (vhost-user) or a VXLAN tunnel. A [`Server`] runs them on its thread, beside
 //! the clients of a Unix socket ([`Listener`]). Clients send requests in lines of JSON
 //! ([`protocol`]): tc commands, link commands, the present configuration. A [`Client`] sends such
 //! requests.

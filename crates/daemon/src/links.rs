@@ -261,7 +261,12 @@ impl Links {
                 .iter()
                 .find(|other| other.endpoint.as_ref().is_some_and(|other| other.is_place_of(&mine)))
         {
-            return Err(format!("link {name} if: {mine} is the interface of link {} already", other.name));
+            // Another tunnel may end there.
+            let is = match mine.kind {
+                Kind::Vxlan => "has the local address and port",
+                _ => "is the interface",
+            };
+            return Err(format!("link {name} if: {mine} {is} of link {} already", other.name));
         }
         self.check_workers(make)?;
         let link = Link::new(make, &*self.machine, self.configures, self.all.len())?;

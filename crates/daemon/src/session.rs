@@ -230,10 +230,13 @@ impl<S: Stream> Session<S> {
     /// # Errors
     /// The batch has more than `most` bytes. Its parts are forgotten.
     pub fn gather(&mut self, batch: &mut Batch, most: usize) -> Result<bool, String> {
-        let mut whole = match self.parts.take().filter(|parts| parts.name == batch.name) {
-            Some(parts) if parts.text.len() + batch.text.len() > most => {
-                return Err(format!("batch: expected at most {most} bytes in all of its parts, given more"));
-            }
+        let before = self.parts.take().filter(|parts| parts.name == batch.name);
+        let bytes = before.as_ref().map_or(0, |parts| parts.text.len()) + batch.text.len();
+        // A batch that comes whole is not kept.
+        if (before.is_some() || batch.more) && bytes > most {
+            return Err(format!("batch: expected at most {most} bytes in all of its parts, given more"));
+        }
+        let mut whole = match before {
             Some(mut parts) => {
                 parts.text.push_str(&batch.text);
                 parts.more = batch.more;
@@ -333,6 +336,23 @@ mod tests {
         drop(client);
         session.read(Instant(3)).unwrap();
         assert!(session.is_over(), "half a line is no request");
+    }
+
+    /// The first part is within the bound as well, and a batch that comes whole needs no room.
+    #[test]
+    fn each_part_of_a_batch_is_within_the_bound() {
+        let (mut session, _client) = pair();
+        let part = |more| Batch { name: "b".into(), text: "x".repeat(5), more, ..Batch::default() };
+        let refused = |most: usize| -> Result<bool, String> {
+            Err(format!("batch: expected at most {most} bytes in all of its parts, given more"))
+        };
+        assert_eq!(session.gather(&mut part(true), 4), refused(4));
+        assert_eq!(session.gathered(), 0);
+        assert_eq!(session.gather(&mut part(false), 4), Ok(true));
+        assert_eq!(session.gather(&mut part(true), 5), Ok(false));
+        assert_eq!(session.gathered(), 5);
+        assert_eq!(session.gather(&mut part(false), 9), refused(9));
+        assert_eq!(session.gathered(), 0);
     }
 
     #[test]

@@ -21,6 +21,8 @@ pub const NAME: &str = "state.tc";
 const BYTES_MAX: u64 = 1 << 30;
 /// Least time between two saves: changes of one moment are one save.
 const GAP: Nanos = Nanos::from_millis(200);
+/// Time from a save that failed to the next one.
+const RETRY: Nanos = Nanos::from_secs(1);
 /// Share of the loop's time that making the text may take: one in so many.
 const SHARE: u64 = 20;
 /// Time between two looks at a save that is under way.
@@ -165,7 +167,7 @@ impl Keeper {
                 Err(TryRecvError::Disconnected) => Err(io::Error::other("the thread that writes has ended")),
             };
             self.busy = false;
-            said = self.note(result);
+            said = self.note(result, clock());
         }
         let now = clock();
         if self.next <= now && (self.failed || self.saved != daemon.changes()) {
@@ -174,9 +176,12 @@ impl Keeper {
         said
     }
 
-    /// Notes the result of a save.
-    fn note(&mut self, result: io::Result<()>) -> Option<String> {
+    /// Notes the result of a save, which is known at `now`.
+    fn note(&mut self, result: io::Result<()>, now: Instant) -> Option<String> {
         let failed = result.is_err();
+        if failed {
+            self.next = self.next.max(now + RETRY);
+        }
         let before = std::mem::replace(&mut self.failed, failed);
         match result {
             Err(e) if !before => Some(format!("state: not saved, and tried again: {e}")),
@@ -193,7 +198,7 @@ impl Keeper {
         let lines = daemon.state();
         let after = clock();
         let pause = Nanos(after.saturating_since(before).0.saturating_mul(SHARE));
-        self.next = after + pause.max(if self.failed { Nanos::from_secs(1) } else { GAP });
+        self.next = after + pause.max(GAP);
         let text = Some(checksum(&lines));
         if !self.failed && text == self.text {
             // A request such as `link send` leaves the lines as they were.
@@ -202,7 +207,7 @@ impl Keeper {
         self.text = text;
         let text = sealed(&lines);
         if let Err(error) = check_length(text.len()) {
-            return self.note(Err(error));
+            return self.note(Err(error), after);
         }
         let sent = self.texts.as_ref().map_or(Ok(()), |texts| texts.try_send(text));
         // A writer that has ended is reported at the next look.
@@ -433,6 +438,8 @@ mod tests {
         ask(&mut daemon, "add b");
         let said = settle(&mut keeper, &mut daemon);
         assert!(said.len() == 1 && said[0].starts_with("state: not saved, and tried again: "), "{said:?}");
+        let pause = keeper.next.saturating_since(Instant(now.get()));
+        assert!(pause > Nanos::from_millis(900), "the first retry comes as late as the others: {pause:?}");
         fs::create_dir_all(&dir).expect("a directory");
         let mut said = Vec::new();
         while keeper.failed {

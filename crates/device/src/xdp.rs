@@ -10,8 +10,9 @@
 //! where a TAP device and a packet socket only tell that they took a frame. Reports may come out of
 //! order: a frame is known by its address.
 //!
-//! An XDP socket carries frames of at most 2048 bytes, or of 4032 on an interface with a larger
-//! MTU, without work left undone. Super-frames are cut here and checksums completed.
+//! An XDP socket carries frames of at most 2048 bytes, of 4096 on an interface with a larger MTU,
+//! and of 64 KiB, in several pieces of memory, on one whose MTU is above 3818 (Linux 6.6; not with
+//! [`XdpPlaces`]), without work left undone. Super-frames are cut here and checksums completed.
 
 mod port;
 mod store;

@@ -48,7 +48,7 @@
 #define TXWEIR_ORIGIN 0
 
 /*
- A queue that is full drops a packet: kinds that keep flows apart drop from the longest one.
+ A queue that is full drops a packet: cake, fq_codel and sfq from the longest flow.
  */
 #define TXWEIR_FORWARDER 1
 

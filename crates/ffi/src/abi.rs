@@ -34,7 +34,7 @@ pub const TXWEIR_BROKEN: i32 = -3;
 
 /// A queue that is full gives a packet back, and txweir_take_wake tells when to try again.
 pub const TXWEIR_ORIGIN: u8 = 0;
-/// A queue that is full drops a packet: kinds that keep flows apart drop from the longest one.
+/// A queue that is full drops a packet: cake, fq_codel and sfq from the longest flow.
 pub const TXWEIR_FORWARDER: u8 = 1;
 
 /// Fate of a packet: it waits.

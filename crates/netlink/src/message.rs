@@ -51,6 +51,23 @@ pub mod kind {
     pub const DEL_CHAIN: u16 = 101;
     /// Asks for chains.
     pub const GET_CHAIN: u16 = 102;
+
+    /// Returns the name of a type that changes something (rtnetlink(7)).
+    pub(crate) const fn name(kind: u16) -> &'static str {
+        match kind {
+            NEW_QDISC => "RTM_NEWQDISC",
+            DEL_QDISC => "RTM_DELQDISC",
+            NEW_CLASS => "RTM_NEWTCLASS",
+            DEL_CLASS => "RTM_DELTCLASS",
+            NEW_FILTER => "RTM_NEWTFILTER",
+            DEL_FILTER => "RTM_DELTFILTER",
+            NEW_ACTION => "RTM_NEWACTION",
+            DEL_ACTION => "RTM_DELACTION",
+            NEW_CHAIN => "RTM_NEWCHAIN",
+            DEL_CHAIN => "RTM_DELCHAIN",
+            _ => "a message of another type",
+        }
+    }
 }
 
 /// Flags of messages.

@@ -33,7 +33,8 @@ pub struct Answer {
 /// A request that would change something, for a log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Change {
-    /// The words of tc that say the same; those of the type for one that has none.
+    /// The words of tc that say the same; for a message that is refused before it has any, the name
+    /// of its type (`RTM_DELQDISC`).
     pub words: String,
     /// True if it was done.
     pub is_done: bool,
@@ -305,14 +306,15 @@ fn get(kind: u16, body: &[u8], header: Header, devices: &mut dyn Devices) -> Res
     found.map(|shown| shown.message(header)).ok_or_else(missing)
 }
 
-/// Runs the words that a message stands for, and returns them.
+/// Runs the words that a message stands for, and returns them, or the name of its type.
 fn change(header: Header, body: &[u8], devices: &mut dyn Devices) -> (String, Result<(), Refusal>) {
+    let name = || kind::name(header.kind).to_owned();
     let asked = match asked(header, body, devices) {
         Ok(asked) => asked,
-        Err(refusal) => return (format!("a message of type {}", header.kind), Err(refusal)),
+        Err(refusal) => return (name(), Err(refusal)),
     };
     let words = words(header, body, devices, &asked);
-    let said = words.as_ref().map_or_else(|_| asked.verb.into(), |words| words.join(" "));
+    let said = words.as_ref().map_or_else(|_| name(), |words| words.join(" "));
     let done = words.and_then(|words| tool::change(&words, devices).map_err(|failure| refusal(&failure)));
     // The reason of another refusal is not that of Linux.
     let done = match (asked.refusal, done) {
@@ -523,6 +525,23 @@ mod tests {
         assert!(first >= 50, "{first}");
         let again = world.turns(|world| assert_eq!(watch.look(world), Vec::<Vec<u8>>::new()));
         assert!(again >= 50, "{again}");
+    }
+
+    /// A message that is refused before it has words is known by the name of its type.
+    #[test]
+    fn a_change_without_words_has_the_name_of_its_type() {
+        let mut world = Turns::new(&[]);
+        // There is no link of this number, and the head of an action is no list of actions.
+        for (kind, name) in [
+            (kind::DEL_QDISC, "RTM_DELQDISC"),
+            (kind::NEW_CLASS, "RTM_NEWTCLASS"),
+            (kind::NEW_ACTION, "RTM_NEWACTION"),
+        ] {
+            let head = TcHead { link: 99, parent: u32::MAX, ..TcHead::default() };
+            let change = message(Header { kind, flags: 1, seq: 2, port: 0 }, |w| head.write(w));
+            let answer = answer(&change, &mut Client::default(), &mut world);
+            assert_eq!(answer.changes, [Change { words: name.to_owned(), is_done: false }]);
+        }
     }
 
     /// The replies to one packet have a bound: a listing is refused behind too many, and changes

@@ -6,7 +6,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use txweir_core::{Instant, Nanos};
 
-/// Most lines in one second: people read them, and the loop waits while they are written.
+/// Most lines about events in one second: people read them, and the loop waits while they are
+/// written.
 const LINES_MAX: u32 = 100;
 const SECOND: Nanos = Nanos::from_secs(1);
 
@@ -68,13 +69,18 @@ impl Log {
     }
 
     /// Takes a line about an event, below a word for its origin. Of more than a hundred lines in a
-    /// second the others are left out and counted.
+    /// second the others are left out: a line tells it at once, and one in a later second, or at
+    /// the end, their number. The origin of both is `log`.
     pub fn line(&mut self, now: Instant, level: Level, origin: &str, text: &str) {
         if now.saturating_since(self.second) >= SECOND {
             self.tell_left_out();
             (self.second, self.lines) = (now, 0);
         }
         if self.lines >= LINES_MAX {
+            if self.left_out == 0 {
+                let text = format!("log: more than {LINES_MAX} lines in a second: others are left out");
+                self.write(Level::Warning, &text);
+            }
             self.left_out += 1;
             return;
         }
@@ -99,7 +105,7 @@ impl Log {
 
     fn tell_left_out(&mut self) {
         if self.left_out > 0 {
-            self.write(Level::Warning, &format!("simple: {} lines left out", self.left_out));
+            self.write(Level::Warning, &format!("log: {} lines left out", self.left_out));
             self.left_out = 0;
         }
     }
@@ -167,6 +173,25 @@ mod tests {
         log.text(Level::Error, "d\n  e\n");
         let text = String::from_utf8(out.0.lock().expect("no panic").clone()).expect("text");
         assert_eq!(text, "txweir: a b\n<4>txweir: c\n<3>d\n<3>  e\n");
+    }
+
+    /// The lines that are left out are told at once, and counted later, whatever their origin.
+    #[test]
+    fn lines_that_are_left_out_are_told() {
+        let out = Out::default();
+        let lines = || {
+            let text = String::from_utf8(out.0.lock().expect("no panic").clone()).expect("text");
+            text.lines().map(String::from).collect::<Vec<_>>()
+        };
+        let mut log = Log::new(Box::new(out.clone()));
+        (0..103).for_each(|n| log.line(Instant(n), Level::Info, "txweir", "a"));
+        assert_eq!(lines().len(), 101);
+        assert_eq!(lines()[99], "txweir: a");
+        assert_eq!(lines()[100], "log: more than 100 lines in a second: others are left out");
+        log.line(Instant(1_000_000_000), Level::Info, "simple", "b");
+        assert_eq!(lines()[101..], ["log: 3 lines left out", "simple: b"]);
+        drop(log);
+        assert_eq!(lines().len(), 103, "each line is counted once");
     }
 
     #[test]

@@ -30,7 +30,7 @@ txweir_core::stats! {
         departed: u64,
         /// Bytes of these, after segmentation.
         departed_bytes: u64 [of(Bytes)],
-        /// Nanoseconds during which the wire was sending.
+        /// Time during which the wire was sending, nanoseconds.
         busy_ns: u64 [of(Nanos)],
         /// Frames that left the wire with a CE mark from a qdisc.
         marked: u64,

@@ -58,9 +58,10 @@
 //!
 //! Features: `kinds`, on by default, has all kinds of qdiscs; without it there are the FIFO kinds,
 //! prio, tbf, etf, codel, fq_codel and those that divide a device's queues. `lab` adds virtual time
-//! with hosts that speak real TCP, `handoff` a queue that many threads send by, `udp`, `smoltcp`
-//! and `quinn` ready devices, `live` packet I/O on Linux, `daemon` links that tc commands change
-//! while they run, `lint` a linter for policies of Linux's tc.
+//! with hosts that speak real TCP, `kernel` hosts of it that are a Linux kernel, `handoff` a queue
+//! that many threads send by, `udp`, `smoltcp` and `quinn` ready devices, `live` packet I/O on
+//! Linux, `daemon` links that tc commands change while they run, `lint` a linter for policies of
+//! Linux's tc.
 
 #![forbid(unsafe_code)]
 #![cfg_attr(docsrs, feature(doc_cfg))]

@@ -320,7 +320,10 @@ fn address(info: &Value) -> Option<Address> {
     if info["noprefixroute"] == true {
         words.push("noprefixroute".to_owned());
     }
-    if v6 {
+    // An address in use has passed its detection of duplicates (RFC 4862 section 5.4): on the same
+    // link and with the same Ethernet address it stays unique, and another detection would leave it
+    // tentative for a second.
+    if v6 && info["tentative"] != true && info["dadfailed"] != true {
         words.push("nodad".to_owned());
     }
     let lifetime = |key: &str| info[key].as_u64().unwrap_or(FOREVER);
@@ -554,6 +557,21 @@ mod tests {
         assert_eq!((v4.as_str(), v6.as_str()), (expected, ""));
         assert_eq!(host.brought_back(), [Vec::<Vec<String>>::new(), Vec::new()]);
         assert_eq!(host.warnings(), Vec::<String>::new());
+    }
+
+    /// An address that is not in use, because its detection has not ended or has failed, has no
+    /// right to skip another one.
+    #[test]
+    fn only_addresses_in_use_skip_the_detection_of_duplicates() {
+        let moved = |state: &str| {
+            let mut info = json!({"family": "inet6", "local": "fd00::5", "prefixlen": 64, "scope": "global"});
+            info[state] = json!(true);
+            address(&info).unwrap().words.join(" ")
+        };
+        assert_eq!(moved("dynamic"), "fd00::5/64 scope global nodad");
+        for state in ["tentative", "dadfailed"] {
+            assert_eq!(moved(state), "fd00::5/64 scope global", "{state}");
+        }
     }
 
     #[test]

@@ -60,7 +60,7 @@ pub struct TcpDetail {
 }
 
 const _: () =
-    assert!(size_of::<Detail>() <= 216, "what a path keeps beside each slot for the kinds that want it");
+    assert!(size_of::<Detail>() <= 208, "what a path keeps beside each slot for the kinds that want it");
 
 impl Detail {
     /// Returns the facts that `bytes` hold, of which `h` was read; `hasher` keys the hashes of

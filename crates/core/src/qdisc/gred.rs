@@ -179,15 +179,16 @@ impl Discipline for Gred {
     }
     fn enqueue(&mut self, p: Pkt, _class: Option<ClassId>, cx: &mut Cx) {
         let len = u64::from(cx.meta(&p).wire_len);
-        let Some(number) = self.number_of(cx.pool.class_index(&p)) else {
+        let number = self.number_of(cx.pool.class_index(&p));
+        let (others, all) = (number.map_or(0, |number| self.above(number)), self.queue.bytes());
+        let place = number.and_then(|number| Some((number, self.queues.get_mut(number)?.as_mut()?)));
+        let Some((number, queue)) = place else {
             if self.queue.bytes() + len > self.limit {
                 return cx.drop(p, DropReason::Overlimit);
             }
             self.count_in(&p, NOWHERE);
             return self.queue.push_back(&mut cx.pool, p);
         };
-        let (others, all) = (self.above(number), self.queue.bytes());
-        let Some(queue) = &mut self.queues[number] else { return cx.drop(p, DropReason::NoClass) };
         queue.stats.packets += 1;
         queue.stats.bytes += len;
         let waits = if self.shares { all } else { queue.backlog };

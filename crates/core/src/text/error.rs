@@ -149,6 +149,9 @@ impl fmt::Display for Object {
     }
 }
 
+/// Nouns of several words with which an expected value begins.
+const NOUNS: [&str; 4] = ["a whole number", "a whole percentage", "a hexadecimal number", "a part of one"];
+
 /// Refusal of a configuration, of which nothing was applied.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConfigError {
@@ -219,6 +222,9 @@ impl ConfigError {
     /// Returns the noun of the expected value: `a rate` of `a rate (10mbit, 1.5gbit)`. `None` where
     /// the text does not begin with one.
     pub fn expected_noun(&self) -> Option<&str> {
+        if let Some(noun) = NOUNS.iter().copied().find(|noun| self.expected.starts_with(*noun)) {
+            return Some(noun);
+        }
         let noun = self.expected.strip_prefix("a ")?;
         let end = noun.find([' ', '(', ',']).unwrap_or(noun.len());
         self.expected.get(.."a ".len() + end)
@@ -246,3 +252,25 @@ impl fmt::Display for ConfigError {
 }
 
 impl core::error::Error for ConfigError {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_noun_of_an_expected_value_has_all_its_words() {
+        for (expected, noun) in [
+            ("a rate (10mbit, 1.5gbit)", Some("a rate")),
+            ("a number of packets", Some("a number")),
+            ("a whole number", Some("a whole number")),
+            ("a whole number, at most 1048576", Some("a whole number")),
+            ("a whole percentage (10, 10%)", Some("a whole percentage")),
+            ("a hexadecimal number up to ffff", Some("a hexadecimal number")),
+            ("a part of one (0.0005), at most 1", Some("a part of one")),
+            ("at least 1 packet", None),
+        ] {
+            let err = ConfigError::new(ErrorKind::BadValue, Object::Wire, expected, "x");
+            assert_eq!(err.expected_noun(), noun, "{expected}");
+        }
+    }
+}

@@ -335,6 +335,38 @@ fn the_parts_of_a_split_go_to_every_tin() {
     }
 }
 
+/// A cake of a queue has no number: a priority without a major names a tin, also when shared.
+#[test]
+fn a_priority_without_a_major_names_a_tin() {
+    let expedited = |priority: u32| {
+        let mut m = Meta::new(100).priority(priority);
+        m.ds = 46 << 2;
+        m
+    };
+    for rate in ["", " shared up"] {
+        let mut lane = Lane::on(on(2), "cake_mq", &format!("bandwidth 100mbit diffserv4{rate}"));
+        if !rate.is_empty() {
+            lane.path
+                .configure(Instant::ZERO, &mut lane.dev, |tree, _| SharedRates::new().join(tree))
+                .expect("one rate");
+        }
+        let seen = |lane: &Lane| {
+            let mut all = Vec::new();
+            let cakes = lane.path.tree().root().qdisc().classes();
+            cakes[0].node.qdisc().parts(&mut |tin, counter, n| {
+                all.extend((counter.key == "sent_packets" && n > 0).then_some((tin, n)));
+            });
+            all
+        };
+        lane.fill(Instant::ZERO, 0, 1, expedited(1));
+        assert_eq!(seen(&lane), [("Bulk", 1)], "{rate}");
+        // A priority beyond the tins, and one with a major, leave the choice to the DSCP.
+        lane.fill(Instant::ZERO, 1, 1, expedited(5));
+        lane.fill(Instant::ZERO, 2, 1, expedited(Handle::new(1, 1).0));
+        assert_eq!(seen(&lane), [("Bulk", 1), ("Voice", 2)], "{rate}");
+    }
+}
+
 /// Cakes that stay beside new ones would share the rate among themselves.
 #[test]
 fn the_rate_is_split_among_all_queues_after_a_change_of_their_number() {

@@ -43,7 +43,8 @@ pub struct Cursor {
 enum Part {
     #[default]
     Link,
-    /// Its queues with paths of their own, from this one.
+    /// Its queues with paths of their own, from this one; queue 0 stands for the path of all
+    /// queues. The byte limit of a link is nowhere else.
     Queues(usize),
     /// Its qdiscs and classes, from this one.
     Qdiscs(usize),

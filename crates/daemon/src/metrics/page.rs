@@ -104,7 +104,7 @@ impl Metric {
         if let Some(unit) = unit {
             let _ = writeln!(text, "# UNIT {family} {unit}");
         }
-        let _ = writeln!(text, "# HELP {family} {}", escaped(counter.about));
+        let _ = writeln!(text, "# HELP {family} {}", help(counter));
         let name = if kind == "counter" { format!("{family}_total") } else { family };
         Self { name, text, unit: counter.unit }
     }
@@ -118,6 +118,23 @@ const fn unit_of(unit: Unit) -> (&'static str, Option<&'static str>) {
         Unit::Rate => ("bytes_per_second", Some("bytes_per_second")),
         Unit::Micros | Unit::Nanos => ("seconds", Some("seconds")),
         Unit::Part32 | Unit::Part64 => ("ratio", Some("ratio")),
+    }
+}
+
+/// Units of numbers that declarations name, with the words for the unit of the samples.
+const BASE_UNITS: [(&str, &str); 4] = [
+    ("Nanoseconds", "Seconds"),
+    ("nanoseconds", "seconds"),
+    ("microseconds", "seconds"),
+    (", in parts of 2^32", ""),
+];
+
+/// Returns the meaning of a counter, with the unit of the samples.
+fn help(counter: &Counter) -> String {
+    let about = escaped(counter.about);
+    match unit_of(counter.unit) {
+        (_, None) => about,
+        _ => BASE_UNITS.iter().fold(about, |text, (own, base)| text.replace(*own, base)),
     }
 }
 
@@ -204,6 +221,18 @@ mod tests {
         assert_eq!(name("way_us", Unit::One), "txweir_cake_tin_way_us");
         assert_eq!(family(Scope("qdisc", ""), "bytes", "bytes"), "txweir_qdisc_bytes");
         assert_eq!(family(Scope("my-kind", ""), "a", ""), "txweir_my_kind_a");
+    }
+
+    #[test]
+    fn the_meaning_of_a_metric_has_the_unit_of_its_samples() {
+        let about = "Time, nanoseconds; 0 if it is due.";
+        assert_eq!(help(&Counter::new("a_ns", about).of(Unit::Nanos)), "Time, seconds; 0 if it is due.");
+        assert_eq!(help(&Counter::new("a", "A mean, microseconds.").of(Unit::Micros)), "A mean, seconds.");
+        let about = "Nanoseconds to the end.";
+        assert_eq!(help(&Counter::new("a", about).of(Unit::Nanos)), "Seconds to the end.");
+        let about = "Probability, in parts of 2^32, of all.";
+        assert_eq!(help(&Counter::new("a", about).of(Unit::Part32)), "Probability, of all.");
+        assert_eq!(help(&Counter::new("a_us", "A time, microseconds.")), "A time, microseconds.");
     }
 
     #[test]

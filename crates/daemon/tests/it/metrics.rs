@@ -124,7 +124,11 @@ impl Page {
                         assert!(twice.is_none(), "{line}: the family is there already");
                     }
                     "UNIT" => assert!(name == family && name.ends_with(&format!("_{rest}")), "{line}"),
-                    "HELP" => assert!(name == family && !rest.is_empty(), "{line}"),
+                    "HELP" => {
+                        // Samples are in seconds.
+                        let is_other = ["anosecond", "icrosecond"].iter().any(|unit| line.contains(unit));
+                        assert!(name == family && !rest.is_empty() && !is_other, "{line}");
+                    }
                     _ => panic!("{line}"),
                 }
                 continue;
@@ -327,6 +331,15 @@ fn each_metric_is_what_tc_and_link_show_say() {
             compared += compare(&page, shown, "queue", "queue", &[("link", name), ("queue", &queue)]);
             let limit = page.get("txweir_queue_bql_limit_bytes", &[("link", name), ("queue", &queue)]);
             assert_eq!(Some(limit), shown["bql"]["limit"].as_f64());
+        }
+        if link["per_queue"].is_null() {
+            // Queue 0 stands for the path of all queues, with the numbers of the link.
+            let of = [("link", name), ("queue", "0")];
+            for key in ["backlog_packets", "backlog_bytes"] {
+                assert_eq!(page.of_key("queue", key, &of), link[key].as_f64(), "{name} {key}");
+            }
+            let limit = page.of_key("queue_bql", "limit", &of);
+            assert_eq!(limit.is_some(), link["bql"]["limit"].is_number(), "{name}");
         }
         let qdiscs = json(&mut client, &format!("tc -s -j qdisc show dev {name}"));
         for qdisc in &qdiscs {

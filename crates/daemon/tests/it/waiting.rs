@@ -67,6 +67,18 @@ fn state(world: &mut World, link: &str) -> String {
     world.show(link)[0]["state"].as_str().expect("a text").to_owned()
 }
 
+/// Two tunnels cannot have one local address and port, whatever their networks.
+#[test]
+fn a_tunnel_at_an_address_in_use_is_refused_with_the_address() {
+    let dock = Dock::default();
+    dock.put("vxlan42", Some(Card::default()));
+    let (mut world, _) = world(&dock);
+    world.link("add a --type vxlan --if 42,192.0.2.1,192.0.2.2");
+    let (_, error) = world.refused("add b --type vxlan --if 43,192.0.2.1,192.0.2.3");
+    let tunnel = "vxlan:43,192.0.2.1,192.0.2.3";
+    assert_eq!(error, format!("link b if: {tunnel} has the local address and port of link a already\n"));
+}
+
 /// Lets so many seconds pass.
 fn seconds(world: &mut World, n: u64) {
     let end = Instant(world.now.0 + n * 1_000_000_000);

@@ -126,6 +126,8 @@ pub struct Cake {
     /// Packets that came while no packet waited and that have to wait for an earlier departure:
     /// counted as overlimits at the next dequeue.
     held_up: u32,
+    /// True for a cake of cake_mq: it has no number.
+    of_queue: bool,
     /// Its part of a rate that is split among the queues of a device.
     part: Option<Box<Part>>,
     /// Its share of a rate that it has together with others.
@@ -179,6 +181,7 @@ impl Discipline for Cake {
             memory_max: 0,
             memory_limit: 0,
             held_up: 0,
+            of_queue: false,
             part: None,
             leased: Leased::of(cfg),
             seen: Instant::ZERO,
@@ -363,9 +366,9 @@ impl Cake {
         let mark = if mask == 0 { 0 } else { (m.mark & mask) >> mask.trailing_zeros() };
         let named = match class {
             Some(c) if Handle(m.priority) == c => u32::from(c.minor()),
-            // A cake of cake_mq has no number, and no class is named: a priority without a major
-            // names its tins.
-            None if self.part.is_some() => m.priority,
+            // A cake without a number has no class that is named: a priority without a major names
+            // its tins.
+            None if self.of_queue => m.priority,
             _ => 0,
         };
         numbered(mark)
@@ -599,6 +602,7 @@ fn backlog_of(tins: &[Tin]) -> u64 {
 /// Returns a cake that is one of several with one rate.
 pub(crate) fn part_of(cfg: &Config, env: &Env, part: Option<Part>) -> Node {
     let mut inner = Cake::new(cfg, (), env);
+    inner.of_queue = true;
     inner.part = part.filter(|_| inner.leased.is_none()).map(Box::new);
     Node::new(Handle::NONE, Box::new(Erased { inner, cfg: cfg.clone() }))
 }
