@@ -54,7 +54,7 @@ pub struct Args {
     down: Option<String>,
 
     /// Transmit queues of the bottleneck's device, 1 to 256; with several the default is mq
-    /// [default: 1, or what a script's mq needs]
+    /// [default: 1; a script with mq --run-queues, a dump its own number]
     #[arg(long, value_name = "N")]
     queues: Option<u16>,
 

@@ -1,7 +1,9 @@
 //! `txweir.check`: the likely mistakes of a policy, and the longest waits of packets in it.
 
 use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
 
+use pyo3::exceptions::PyOverflowError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyMapping};
 use txweir_core::text::value::with_unit;
@@ -56,6 +58,37 @@ impl<'a, 'py> FromPyObject<'a, 'py> for ByName {
     }
 }
 
+/// A whole number of Python, or its text if 32 bits have no such number.
+#[derive(Debug)]
+pub struct Whole(Result<u32, String>);
+
+impl<'a, 'py> FromPyObject<'a, 'py> for Whole {
+    type Error = PyErr;
+
+    fn extract(given: Borrowed<'a, 'py, PyAny>) -> PyResult<Self> {
+        let number: PyResult<u32> = given.extract();
+        match number {
+            Ok(number) => Ok(Self(Ok(number))),
+            Err(e) if e.is_instance_of::<PyOverflowError>(given.py()) => Ok(Self(Err(given.to_string()))),
+            Err(e) => Err(e),
+        }
+    }
+}
+
+impl Whole {
+    /// Returns the number, or the refusal of one beyond the range of its key, whose unit comes with
+    /// its blank.
+    fn within(self, key: &str, range: RangeInclusive<u32>, unit: &str) -> Result<u32, Wrong> {
+        let given = match self.0 {
+            Ok(number) if range.contains(&number) => return Ok(number),
+            Ok(number) => number.to_string(),
+            Err(given) => given,
+        };
+        let (least, most) = (range.start(), range.end());
+        Err(Wrong::line("check", &format!("{key}: expected {least} to {most}{unit}, given {given}")))
+    }
+}
+
 fn rate(text: &str) -> Result<Rate, Wrong> {
     let found: Option<Rate> = with_unit(text).ok().filter(|rate: &Rate| rate.0 > 0);
     let said = format!("link: expected a rate with its unit (100mbit), at least 8bit, given \"{text}\"");
@@ -66,15 +99,14 @@ fn report(
     text: &str,
     name: &str,
     links: Option<Links>,
-    (mtu, txqueuelen, hz): (u32, u32, Option<u32>),
+    (mtu, txqueuelen, hz): (Whole, Whole, Option<Whole>),
 ) -> Result<lint::Report, Wrong> {
-    let mut options = CheckOptions { mtu, txqueuelen, hz, ..CheckOptions::default() };
-    if !(68..=65_535).contains(&mtu) {
-        return Err(Wrong::line("check", &format!("mtu: expected 68 to 65535 bytes, given {mtu}")));
-    }
-    if let Some(hz) = hz.filter(|hz| !(1..=10_000).contains(hz)) {
-        return Err(Wrong::line("check", &format!("hz: expected 1 to 10000, given {hz}")));
-    }
+    let mut options = CheckOptions {
+        mtu: mtu.within("mtu", 68..=65_535, " bytes")?,
+        txqueuelen: txqueuelen.within("txqueuelen", 0..=u32::MAX, " packets")?,
+        hz: hz.map(|hz| hz.within("hz", 1..=10_000, "")).transpose()?,
+        ..CheckOptions::default()
+    };
     match links {
         None => {}
         Some(Links::One(text)) => options.link = Some(rate(&text)?),
@@ -90,16 +122,21 @@ fn report(
 /// Checks a policy: tc lines, or a shell script that calls tc. Nothing is run. Returns the findings
 /// in the order of the lines.
 #[pyfunction]
-#[pyo3(signature = (text, *, name="policy", link=None, mtu=1500, txqueuelen=1000, hz=None, ignore=vec![]))]
+#[pyo3(signature = (
+    text, *, name="policy", link=None, mtu=Whole(Ok(1500)), txqueuelen=Whole(Ok(1000)), hz=None, ignore=vec![]
+))]
+#[pyo3(
+    text_signature = "(text, *, name='policy', link=None, mtu=1500, txqueuelen=1000, hz=None, ignore=...)"
+)]
 #[allow(clippy::too_many_arguments, reason = "keywords of Python")]
 pub fn check<'py>(
     py: Python<'py>,
     text: &str,
     name: &str,
     link: Option<Links>,
-    mtu: u32,
-    txqueuelen: u32,
-    hz: Option<u32>,
+    mtu: Whole,
+    txqueuelen: Whole,
+    hz: Option<Whole>,
     ignore: Vec<String>,
 ) -> PyResult<Vec<Bound<'py, PyAny>>> {
     let unknown = ignore.iter().find(|code| !code::RULES.contains(&code.as_str()));
@@ -116,15 +153,18 @@ pub fn check<'py>(
 
 /// Returns the longest wait of a packet in each leaf of a policy.
 #[pyfunction]
-#[pyo3(signature = (text, *, name="policy", link=None, mtu=1500, txqueuelen=1000, hz=None))]
+#[pyo3(signature = (
+    text, *, name="policy", link=None, mtu=Whole(Ok(1500)), txqueuelen=Whole(Ok(1000)), hz=None
+))]
+#[pyo3(text_signature = "(text, *, name='policy', link=None, mtu=1500, txqueuelen=1000, hz=None)")]
 pub fn explain<'py>(
     py: Python<'py>,
     text: &str,
     name: &str,
     link: Option<Links>,
-    mtu: u32,
-    txqueuelen: u32,
-    hz: Option<u32>,
+    mtu: Whole,
+    txqueuelen: Whole,
+    hz: Option<Whole>,
 ) -> PyResult<Vec<Bound<'py, PyAny>>> {
     let report = report(text, name, link, (mtu, txqueuelen, hz)).map_err(|e| e.raised(py))?;
     report.facts.iter().map(|fact| wait(py, fact)).collect()

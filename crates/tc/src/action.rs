@@ -34,6 +34,7 @@ use txweir_core::classify::counters::Counters;
 use txweir_core::classify::packet::PortId;
 use txweir_core::{Handle, Instant};
 
+use crate::class_names::ClassNames;
 use crate::diagnostic::{Diagnostic, code};
 use crate::kernel;
 use crate::language::{self, Object, Settings};
@@ -237,7 +238,7 @@ pub(crate) struct Ways<'a> {
     pub(crate) now: Instant,
     pub(crate) statistics: bool,
     /// Names of classes.
-    pub(crate) names: &'a [(Handle, String)],
+    pub(crate) names: &'a ClassNames,
 }
 
 impl Ways<'_> {
@@ -247,10 +248,7 @@ impl Ways<'_> {
     }
     /// Returns a class as it is printed.
     pub(crate) fn class(&self, class: Handle) -> String {
-        match self.names.iter().find(|(named, _)| *named == class) {
-            Some((_, name)) => format!("{name}#{}", class),
-            None => class.to_string(),
-        }
+        self.names.shown(class)
     }
 }
 

@@ -245,11 +245,15 @@ impl fmt::Display for Diagnostic {
     /// in plain text. Of a line of more than 500 characters only the part about the span is
     /// written, and long words of the message are shortened; no character commands a terminal.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (line, column) = self.source.locate(self.span.start);
-        let whole = self.source.line_at(self.span.start);
+        let start = self.span.start;
+        let (line, column) = self.source.locate(start);
+        let whole = self.source.line_at(start);
         // A line has no more characters than bytes.
-        let from = if whole.len() > LINE_MAX { (column - 1).saturating_sub(BEFORE_SPAN) } else { 0 };
-        let mut rest = whole.chars().skip(from).map(one_column);
+        let (from, part) = match whole.len() > LINE_MAX {
+            true => ((column - 1).saturating_sub(BEFORE_SPAN), self.source.line_around(start, BEFORE_SPAN)),
+            false => (0, whole),
+        };
+        let mut rest = part.chars().map(one_column);
         let shown: String = rest.by_ref().take(LINE_MAX).collect();
         let (front, back) = (dots(from > 0), dots(rest.next().is_some()));
         let indent = front.len() + column - 1 - from;

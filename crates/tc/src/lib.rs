@@ -33,6 +33,7 @@
 
 mod action;
 pub mod ast;
+mod class_names;
 pub mod command;
 pub mod diagnostic;
 mod failure;

@@ -85,6 +85,9 @@ where
         (ErrorKind::Conflict, Some(spec), _) if spec.kind == "prio" && key == "priomap" => {
             unsaid_map(d, cmd, &err.given)
         }
+        (ErrorKind::Missing | ErrorKind::OutOfRange, Some(spec), _) if spec.kind == "taprio" => {
+            unsaid_words(d, cmd, key)
+        }
         _ => d,
     }
 }
@@ -102,21 +105,20 @@ fn describe(err: &ConfigError, key: &str) -> Described {
     if let Some(described) = described_by_reason(err, key) {
         return described;
     }
+    let named = if key.is_empty() { object.to_string() } else { format!("{object} {key}") };
     let (code, message) = match (err.kind, key) {
         (ErrorKind::UnknownKind, _) => (code::UNKNOWN_KIND, format!("there is no qdisc kind \"{given}\"")),
         (ErrorKind::UnknownKey, _) => (code::UNKNOWN_KEY, format!("{object} has no parameter \"{given}\"")),
         (ErrorKind::BadValue, _) if err.is_given_nothing() => {
-            (code::BAD_VALUE, format!("{object} {key} needs a value"))
+            (code::BAD_VALUE, format!("{named} needs a value"))
         }
         (ErrorKind::BadValue, _) => {
             let what = err.expected_noun().unwrap_or("a value for it");
-            (code::BAD_VALUE, format!("{object} {key}: \"{given}\" is not {what}"))
+            (code::BAD_VALUE, format!("{named}: \"{given}\" is not {what}"))
         }
-        (ErrorKind::OutOfRange, _) => {
-            (code::OUT_OF_RANGE, format!("{object} {key}: {given} is out of range"))
-        }
+        (ErrorKind::OutOfRange, _) => (code::OUT_OF_RANGE, format!("{named}: {given} is out of range")),
         (ErrorKind::NoLinkRate, _) => {
-            (code::BAD_VALUE, format!("{object} {key}: {given} of a link whose rate is not known"))
+            (code::BAD_VALUE, format!("{named}: {given} of a link whose rate is not known"))
         }
         (ErrorKind::Missing, _) => (code::MISSING, format!("{object} needs {key}")),
         (ErrorKind::Conflict, "") => {
@@ -126,7 +128,7 @@ fn describe(err: &ConfigError, key: &str) -> Described {
                 expected: String::new(),
             };
         }
-        (ErrorKind::Conflict, _) => (code::CONFLICT, format!("{object} {key} cannot be {given}")),
+        (ErrorKind::Conflict, _) => (code::CONFLICT, format!("{named} cannot be {given}")),
         (ErrorKind::NotFound, "classid") => (code::NOT_FOUND, format!("there is no qdisc {given}")),
         (ErrorKind::NotFound, "") if of_class => (code::NOT_FOUND, format!("there is no {object}")),
         (ErrorKind::NotFound, "parent") => (code::NOT_FOUND, format!("there is no class {given}")),
@@ -226,6 +228,22 @@ fn unsaid_map(mut d: Diagnostic, cmd: &Said<'_>, band: &str) -> Diagnostic {
     }
     d.message = format!("the priomap that is not given leads to band {band}, which is not there");
     d.hint(Some("give it too, as 16 numbers of bands after priomap".into()))
+}
+
+/// The words that a taprio needs, in the order in which the engine asks for them.
+const TAPRIO_NEEDS: &[&str] = &["num_tc", "queues", "clockid", "sched-entry"];
+
+/// Names all words that a line of taprio lacks. The engine names the first, and takes no queues at
+/// all for too few. A change keeps the classes, so that words before the first are no part of it.
+fn unsaid_words(mut d: Diagnostic, cmd: &Said<'_>, key: &str) -> Diagnostic {
+    let lacks = |word: &str| !cmd.options.iter().any(|w| w.text == word);
+    let from = TAPRIO_NEEDS.iter().position(|word| *word == key).filter(|_| lacks(key));
+    let Some(needs) = from.and_then(|from| TAPRIO_NEEDS.get(from..)) else { return d };
+    let all: Vec<&str> = needs.iter().copied().filter(|&word| lacks(word)).collect();
+    d.code = code::MISSING;
+    d.message = format!("taprio needs {}", all.join(", "));
+    d.given.clear();
+    d
 }
 
 fn bad_value(mut d: Diagnostic, cmd: &Said<'_>, spec: &Spec, at: usize, key: &str) -> Diagnostic {

@@ -46,6 +46,7 @@ use txweir_core::text::value::{Json, PrioMap, Quantity, Show, Value, exact_of, t
 use txweir_core::{Bytes, Handle, Packets, Rate};
 use txweir_core::{qdisc::pfifo_fast, sched::erased::Qdisc};
 
+pub use crate::class_names::ClassNames;
 use crate::json::{self, Object};
 use measured::Usual;
 use queues::Below;
@@ -79,27 +80,14 @@ pub struct Form {
     /// Default qdiscs below classes too (`invisible`).
     pub invisible: bool,
     /// Names of classes (`-nm`), printed in front of their numbers.
-    pub names: Vec<(Handle, String)>,
+    pub names: ClassNames,
 }
 
 impl Form {
     /// Returns a class as it is printed.
     fn named(&self, class: Handle) -> String {
-        match self.names.iter().find(|(named, _)| *named == class) {
-            Some((_, name)) => format!("{name}#{class}"),
-            None => class.to_string(),
-        }
+        self.names.shown(class)
     }
-}
-
-/// Reads the names of classes in a text as tc has it in `/etc/iproute2/tc_cls`: on each line a
-/// class and its name; `#` begins a comment. Other lines are ignored.
-pub(crate) fn class_names(text: &str) -> Vec<(Handle, String)> {
-    let line = |line: &str| {
-        let mut words = line.split('#').next()?.split_whitespace();
-        Some((words.next()?.parse().ok()?, words.next()?.to_string()))
-    };
-    text.lines().filter_map(line).collect()
 }
 
 impl Default for Form {
@@ -113,7 +101,7 @@ impl Default for Form {
             raw: false,
             iec: false,
             invisible: false,
-            names: Vec::new(),
+            names: ClassNames::default(),
         }
     }
 }

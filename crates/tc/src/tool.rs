@@ -31,14 +31,12 @@ pub use save::save;
 
 use std::sync::Arc;
 
-use txweir_core::Handle;
-
 use crate::ast::{Command, Verb};
+use crate::class_names::ClassNames;
 use crate::command;
 use crate::diagnostic::{Diagnostic, code};
 use crate::failure::{Failure, USAGE};
 use crate::lex::{Line, Word};
-use crate::show;
 use crate::source::Source;
 use rehearsal::Rehearsal;
 use session::Session;
@@ -93,7 +91,7 @@ pub fn run(request: &Request, devices: &mut dyn Devices) -> Outcome {
         return Outcome { stdout: VERSION.into(), ..Outcome::default() };
     }
     let class_names =
-        request.class_names.as_deref().filter(|_| flags.names).map(show::class_names).unwrap_or_default();
+        request.class_names.as_deref().filter(|_| flags.names).map(ClassNames::read).unwrap_or_default();
     let (source, words) = flags::command_line(&request.args);
     let kinds = devices.kinds();
     let source = Arc::new(Source::clone(&source).with_kinds(kinds));
@@ -147,8 +145,8 @@ pub fn operation(args: &[String]) -> Option<Verb> {
 pub fn change(words: &[String], devices: &mut dyn Devices) -> Result<(), Failure> {
     let (source, words) = flags::command_line(words);
     let source = Arc::new(Source::clone(&source).with_kinds(devices.kinds()));
-    let flags = Flags::default();
-    let mut session = Session::new(&flags, &[], devices);
+    let (flags, class_names) = (Flags::default(), ClassNames::default());
+    let mut session = Session::new(&flags, &class_names, devices);
     let done = session.read_and_do(&source, &Line { words });
     let lines = std::mem::take(&mut session.done);
     session::free(lines, devices);
@@ -165,8 +163,8 @@ pub fn run_line(
     device: &str,
     devices: &mut dyn Devices,
 ) -> Result<(), Diagnostic> {
-    let flags = Flags::default();
-    let mut session = Session::new(&flags, &[], devices);
+    let (flags, class_names) = (Flags::default(), ClassNames::default());
+    let mut session = Session::new(&flags, &class_names, devices);
     let for_all = matches!(cmd, Command::Actions(_)) || cmd.is_for_block();
     let done = match cmd.verb() {
         Verb::Show => Ok(()),
@@ -196,8 +194,8 @@ pub(crate) fn apply_each(
     commands: &[Command],
     devices: &mut dyn Devices,
 ) -> Result<(), Diagnostic> {
-    let flags = Flags::default();
-    let mut session = Session::new(&flags, &[], devices);
+    let (flags, class_names) = (Flags::default(), ClassNames::default());
+    let mut session = Session::new(&flags, &class_names, devices);
     let mut one = |cmd: &Command| session.apply(source, cmd, apply::as_tc_takes_it(cmd));
     commands.iter().try_for_each(|cmd| one(cmd).map_err(|failure| failure.diagnostic))
 }
@@ -208,18 +206,13 @@ pub fn rehearse(batch: &Source, devices: &mut dyn Devices) -> Outcome {
     let flags = Flags { dry_run: true, ..Flags::default() };
     let batch = Arc::new(batch.clone().with_kinds(devices.kinds()));
     let mut rehearsal = Rehearsal::new(devices, false, false);
-    let (outcome, done) = batch::run(&flags, &[], &batch, &mut rehearsal);
+    let (outcome, done) = batch::run(&flags, &ClassNames::default(), &batch, &mut rehearsal);
     session::free(done, &mut rehearsal);
     rehearsal.end();
     outcome
 }
 
-fn run_batch(
-    flags: &Flags,
-    class_names: &[(Handle, String)],
-    batch: &Source,
-    devices: &mut dyn Devices,
-) -> Outcome {
+fn run_batch(flags: &Flags, class_names: &ClassNames, batch: &Source, devices: &mut dyn Devices) -> Outcome {
     let batch = Arc::new(batch.clone());
     if !flags.dry_run && !flags.atomic {
         let (outcome, done) = batch::run(flags, class_names, &batch, devices);

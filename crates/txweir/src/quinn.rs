@@ -2,10 +2,11 @@
 //!
 //! [`PathSocket`] stands between an endpoint of quinn and the socket of its runtime. Datagrams of
 //! the endpoint wait in the qdiscs of a path, each peer as a flow. A full queue makes quinn wait as
-//! a full socket does (`Role::Origin`), or drops (`Role::Forwarder`). A mark of a qdisc is on the
-//! wire if the connection uses ECN, as quinn's do by default. A burst of one connection leaves as a
-//! train, where the system cuts trains: quinn makes no trains here, so that the qdiscs see each
-//! datagram.
+//! a full socket does (`Role::Origin`), or drops (`Role::Forwarder`). Where the kind in the path
+//! gives each flow a part of the room (`TxPath::is_full_by_flow`), a connection waits for room of
+//! its own flow, and the others go on. A mark of a qdisc is on the wire if the connection uses ECN,
+//! as quinn's do by default. A burst of one connection leaves as a train, where the system cuts
+//! trains: quinn makes no trains here, so that the qdiscs see each datagram.
 //!
 //! A task of the runtime sends what waits, at its times. It ends with the socket, and what waits
 //! then is lost.
@@ -77,6 +78,8 @@ struct State {
     spare: Vec<Vec<u8>>,
     /// True from a full queue on until a packet has left.
     is_full: bool,
+    /// The number of times that datagrams were taken, or that room came.
+    changes: u64,
     /// Tasks that wait for room.
     waiting: Vec<Waker>,
     /// The task that sends.
@@ -100,6 +103,7 @@ impl PathSocket {
             queue,
             spare: Vec::with_capacity(SPARE_MAX),
             is_full: false,
+            changes: 0,
             waiting: Vec::new(),
             sender: None,
             called: false,
@@ -180,13 +184,14 @@ impl State {
             return (wake, Vec::new());
         }
         self.is_full = false;
+        self.changes += 1;
         (wake, std::mem::take(&mut self.waiting))
     }
 }
 
 impl AsyncUdpSocket for PathSocket {
     fn create_io_poller(self: Arc<Self>) -> Pin<Box<dyn UdpPoller>> {
-        Box::pin(Room(self))
+        Box::pin(Room { socket: self, asked: None })
     }
 
     fn try_send(&self, transmit: &Transmit<'_>) -> io::Result<()> {
@@ -204,6 +209,7 @@ impl AsyncUdpSocket for PathSocket {
             state.is_full = true;
             return Err(io::ErrorKind::WouldBlock.into());
         }
+        state.changes += 1;
         let call = state.call();
         drop(state);
         call.into_iter().for_each(Waker::wake);
@@ -245,14 +251,23 @@ impl fmt::Debug for PathSocket {
     }
 }
 
-/// Waits for room in the path.
+/// Waits for room in the path, for one connection.
 #[derive(Debug)]
-struct Room(Arc<PathSocket>);
+struct Room {
+    socket: Arc<PathSocket>,
+    /// The number of changes when it was last asked.
+    asked: Option<u64>,
+}
 
 impl UdpPoller for Room {
-    fn poll_writable(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let mut state = self.0.state();
-        if !state.is_full {
+    fn poll_writable(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let Self { socket, asked } = &mut *self;
+        let mut state = socket.state();
+        // quinn asks before it tries to send, and again after a refusal. If something has changed
+        // between the two, it may be another flow that is full, and an attempt tells.
+        let of_another = state.path.is_full_by_flow() && *asked != Some(state.changes);
+        *asked = Some(state.changes);
+        if !state.is_full || of_another {
             return Poll::Ready(Ok(()));
         }
         // Bound: the connections of an endpoint.

@@ -296,7 +296,8 @@ impl Apply<'_, '_> {
         if top && self.device.qdisc(below).is_none() || !top && !self.device.has_class(below) {
             let otherwise = match kind.text.as_str() {
                 "hfsc" => "the class is refused".to_string(),
-                _ => format!("tc makes {} a class at the top silently", id.value),
+                "htb" => format!("tc makes {} a class at the top silently", id.value),
+                flat => format!("tc makes {} all the same, as classes of {flat} have no levels", id.value),
             };
             if self.device.partial || self.known_parent(below, &parent.span, &otherwise) {
                 return;

@@ -90,6 +90,7 @@ pub(super) fn held(qdisc: &Qdisc, options: &CheckOptions) -> Held {
             return Held::Bytes(settings.bytes("limit").map_or(all, |limit| limit.value.0));
         }
         (_, Some(spec)) => spec,
+        ("noqueue" | "noop", None) => return Held::Packets(0),
         (_, None) => return Held::Packets(limit.unwrap_or(queue)),
     };
     let unit = |key: &str| spec.params.iter().find(|p| p.key == key).map(|p| p.quantity);

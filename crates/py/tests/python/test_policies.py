@@ -165,6 +165,27 @@ def test_findings_of_a_check() -> None:
         txweir.check(text, mtu=3)
 
 
+@pytest.mark.parametrize(
+    ("key", "given", "expected"),
+    [
+        ("mtu", -1, "68 to 65535 bytes"),
+        ("mtu", 2**64, "68 to 65535 bytes"),
+        ("txqueuelen", -1, "0 to 4294967295 packets"),
+        ("txqueuelen", 2**32, "0 to 4294967295 packets"),
+        ("hz", -1, "1 to 10000"),
+        ("hz", 10_001, "1 to 10000"),
+    ],
+)
+def test_a_number_beyond_its_range_is_refused(key: str, given: int, expected: str) -> None:
+    for ask in (txweir.check, txweir.explain):
+        with pytest.raises(txweir.Error) as refused:
+            ask("qdisc add dev eth0 root pfifo\n", **{key: given})  # type: ignore[arg-type]
+        error = refused.value
+        assert (error.object, error.key, error.expected, error.given) == ("check", key, expected, str(given))
+        with pytest.raises(TypeError):
+            ask("qdisc add dev eth0 root pfifo\n", **{key: "1"})  # type: ignore[arg-type]
+
+
 def test_waits_of_a_policy() -> None:
     (wait,) = txweir.explain("qdisc add dev eth0 root pfifo limit 1000\n", link="10mbit")
     assert (wait.device, wait.leaf, wait.kind, wait.rate_bit_s) == ("eth0", "root", "pfifo", 10_000_000)

@@ -2,10 +2,9 @@
 
 use std::sync::Arc;
 
-use txweir_core::Handle;
-
 use super::session::{Done, Session};
 use super::{Devices, Flags, Outcome};
+use crate::class_names::ClassNames;
 use crate::diagnostic::{Diagnostic, code};
 use crate::failure::REFUSED;
 use crate::lex::{self, Line};
@@ -21,7 +20,7 @@ const OUTPUT_MAX: usize = 64 << 20;
 /// Runs a batch; returns the lines that changed something.
 pub(super) fn run(
     flags: &Flags,
-    class_names: &[(Handle, String)],
+    class_names: &ClassNames,
     batch: &Arc<Source>,
     devices: &mut dyn Devices,
 ) -> (Outcome, Vec<Done>) {
@@ -118,10 +117,10 @@ mod tests {
     fn a_batch_ends_with_too_much_output() {
         let text = "qdisc show dev lan\nnothing\nqdisc show dev lan\n  qdisc add dev lan root pfifo\n";
         let batch = Arc::new(Source::new("b.tc", text));
-        let flags = Flags { force: true, ..Flags::default() };
+        let (flags, class_names) = (Flags { force: true, ..Flags::default() }, ClassNames::default());
         let run = |most: usize| {
             let mut devices = Memory::new(&["lan"]);
-            let mut session = Session::new(&flags, &[], &mut devices);
+            let mut session = Session::new(&flags, &class_names, &mut devices);
             let status = lines(&mut session, &batch, most);
             let done = session.done.len();
             (session.finish(status), done)

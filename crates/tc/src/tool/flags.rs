@@ -94,18 +94,18 @@ const OPTIONS: [(&str, Does); 22] = [
 ];
 
 /// Options that are accepted only in this exact form.
-const EXACT: [(&str, Does); 7] = [
+const EXACT: [(&str, Does); 3] = [
+    // tc takes a lone dash for `-statistics`.
+    ("", Does::Statistics),
     // tc has only `-help`; other spellings print the help too.
     ("-help", Does::Help),
-    ("c", Does::Nothing),
-    ("color", Does::Nothing),
-    ("color=auto", Does::Nothing),
-    ("color=always", Does::Nothing),
-    ("color=never", Does::Nothing),
     // An option of tools newer than tc 6.1: it prints each line done; here the text of an error
     // does that better.
     ("echo", Does::Nothing),
 ];
+
+/// The option of colours, and its values.
+const COLOR: (&str, [&str; 3]) = ("color", ["auto", "always", "never"]);
 
 /// The options that this tool adds. They may stand anywhere.
 const OURS: [&str; 2] = ["--dry-run", "--atomic"];
@@ -119,7 +119,7 @@ impl Flags {
         let mut at = 0;
         while let Some(arg) = args.get(at).filter(|arg| arg.starts_with('-')) {
             at += 1;
-            if OURS.contains(&arg.as_str()) || arg == "-" {
+            if OURS.contains(&arg.as_str()) {
                 continue;
             }
             match option(arg) {
@@ -177,7 +177,16 @@ fn option(arg: &str) -> Option<Does> {
     let exact = EXACT.iter().find(|(option, _)| *option == name);
     let known = whole(name, OPTIONS.iter().map(|(option, _)| *option));
     let cut_short = OPTIONS.iter().find(|(option, _)| Some(*option) == known);
-    exact.or(cut_short).map(|(_, does)| *does)
+    let found = exact.or(cut_short).map(|(_, does)| *does);
+    found.or_else(|| is_color(name).then_some(Does::Nothing))
+}
+
+/// True if it is the option of colours, cut short or not, with or without a value. Without one,
+/// `-c` and `-co` are `-cf` and `-conf`, which tc tries first.
+fn is_color(name: &str) -> bool {
+    let (option, values) = COLOR;
+    let (name, value) = name.split_once('=').unwrap_or((name, ""));
+    option.starts_with(name) && (value.is_empty() || values.contains(&value))
 }
 
 fn nearest(arg: &str) -> Option<String> {
@@ -224,7 +233,7 @@ mod tests {
 
     #[test]
     fn options_whole_and_cut_short() {
-        let flags = read("-s -det -j -p -ie -o -r -nm -c -color=never qdisc show -s").expect("good");
+        let flags = read("-s -det -j -p -ie -o -r -nm -col -color=never qdisc show -s").expect("good");
         assert!(flags.statistics && flags.details && flags.json && flags.pretty && flags.iec);
         assert!(flags.oneline && flags.raw && flags.names && !flags.force && flags.before == 10);
         let flags = read("-force -b a.tc").expect("good");
@@ -233,6 +242,21 @@ mod tests {
         assert_eq!(read("-cf f qdisc").expect("good").class_names.as_deref(), Some("f"));
         assert_eq!(read("-st qdisc").expect("good").before, 1);
         assert!(read("--help").expect("good").help);
+    }
+
+    /// tc 6.1 tries `-cf` and `-conf` before `-color`, and takes a lone dash for `-statistics`.
+    #[test]
+    fn cut_short_options_are_those_that_tc_tries_first() {
+        for option in ["-c", "-cf", "-co", "-con", "-conf"] {
+            let flags = read(&format!("{option} f qdisc")).expect(option);
+            assert_eq!((flags.class_names.as_deref(), flags.before), (Some("f"), 2), "{option}");
+        }
+        for option in ["-col", "-colo", "-color", "-color=", "-c=", "-c=always", "-co=never", "-colo=auto"] {
+            let flags = read(&format!("{option} f qdisc")).expect(option);
+            assert_eq!((flags.class_names, flags.before), (None, 1), "{option}");
+        }
+        let flags = read("- qdisc").expect("good");
+        assert!(flags.statistics && flags.before == 1);
     }
 
     #[test]

@@ -12,6 +12,7 @@ use super::session::Session;
 use super::{Device, Devices, Flags, Hook, actions, blocks, filters};
 use crate::action::Ways;
 use crate::ast::{ChainCommand, ClassCommand, Command, FilterCommand, Place, QdiscCommand, Target};
+use crate::class_names::ClassNames;
 use crate::failure::Failure;
 use crate::json::{self, Object};
 use crate::sentence::Sentence;
@@ -199,11 +200,7 @@ impl Session<'_> {
 }
 
 /// Returns the options for printing filters and actions of devices.
-pub(super) fn ways<'a>(
-    devices: &'a dyn Devices,
-    flags: &Flags,
-    class_names: &'a [(Handle, String)],
-) -> Ways<'a> {
+pub(super) fn ways<'a>(devices: &'a dyn Devices, flags: &Flags, class_names: &'a ClassNames) -> Ways<'a> {
     Ways {
         actions: &devices.filters().actions,
         counters: &devices.filters().counters,
@@ -214,7 +211,7 @@ pub(super) fn ways<'a>(
     }
 }
 
-fn form(flags: &Flags, class_names: &[(Handle, String)], device: &dyn Device, named: bool) -> Form {
+fn form(flags: &Flags, class_names: &ClassNames, device: &dyn Device, named: bool) -> Form {
     Form {
         dev: named.then(|| device.name().to_string()),
         refcnt: device.queues().saturating_add(1),
@@ -223,7 +220,7 @@ fn form(flags: &Flags, class_names: &[(Handle, String)], device: &dyn Device, na
         raw: flags.raw,
         iec: flags.iec,
         invisible: false,
-        names: class_names.to_vec(),
+        names: class_names.clone(),
     }
 }
 

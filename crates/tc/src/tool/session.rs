@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use txweir_core::Handle;
 use txweir_core::classify::packet::PortId;
 use txweir_core::path::qdiscs::Sharing;
 
 use super::{Devices, Flags, HELP, InPlace, Outcome, Rates, actions, apply, blocks, filters, list, rates};
 use crate::ast::{Command, Verb};
+use crate::class_names::ClassNames;
 use crate::command::{self, Change, engine};
 use crate::diagnostic::{Diagnostic, code};
 use crate::failure::Failure;
@@ -45,18 +45,14 @@ pub(super) struct Session<'a> {
     pub(super) flags: &'a Flags,
     pub(super) devices: &'a mut dyn Devices,
     /// Names of classes, as far as the flags ask for them.
-    pub(super) class_names: &'a [(Handle, String)],
+    pub(super) class_names: &'a ClassNames,
     pub(super) stdout: String,
     pub(super) stderr: String,
     pub(super) done: Vec<Done>,
 }
 
 impl<'a> Session<'a> {
-    pub(super) fn new(
-        flags: &'a Flags,
-        class_names: &'a [(Handle, String)],
-        devices: &'a mut dyn Devices,
-    ) -> Self {
+    pub(super) fn new(flags: &'a Flags, class_names: &'a ClassNames, devices: &'a mut dyn Devices) -> Self {
         Self { flags, devices, class_names, stdout: String::new(), stderr: String::new(), done: Vec::new() }
     }
 

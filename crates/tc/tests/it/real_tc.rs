@@ -204,6 +204,11 @@ const CHOSEN: &[&str] = &[
     "qdisc del dev t0 root",
     "-x qdisc",
     "-sd qdisc",
+    "-c names qdisc show dev t0",
+    "-co names -col=never qdisc show dev t0",
+    "-c qdisc show dev t0",
+    "-c=auto qdisc show dev t0",
+    "-c=no qdisc",
     "foo",
     "",
 ];

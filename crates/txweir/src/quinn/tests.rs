@@ -154,6 +154,56 @@ fn a_connection_waits_for_room_and_is_told_of_it() {
     assert!(socket.try_send(&transmit()).is_ok());
 }
 
+/// Sends datagrams to a port as a connection of quinn does, until it waits for room. Returns the
+/// number of those that were taken, and of those that were refused.
+fn sends(
+    socket: &PathSocket,
+    room: &mut Pin<Box<dyn UdpPoller>>,
+    cx: &mut Context<'_>,
+    port: u16,
+) -> (usize, usize) {
+    let destination = SocketAddr::from(([127, 0, 0, 1], port));
+    let (mut taken, mut refused) = (0, 0);
+    while room.as_mut().poll_writable(cx).is_ready() {
+        match socket.try_send(&Transmit { destination, ..transmit() }) {
+            Ok(()) => taken += 1,
+            Err(_) => refused += 1,
+        }
+        assert!(taken < 200 && refused < 10, "{taken}, {refused}");
+    }
+    (taken, refused)
+}
+
+/// A connection whose flow is full does not hold up another, which has room of its own.
+#[test]
+fn a_full_flow_holds_its_own_connection_alone() {
+    let ticks = Arc::new(Ticks(tokio::time::Instant::now().into_std(), AtomicU64::new(0)));
+    let kept = Arc::new(Kept { ticks, task: Mutex::new(None) });
+    let path = TxPath::new(PathConfig::for_socket()).unwrap().with_qdisc("fq", &["flow_limit", "2"]).unwrap();
+    let socket = PathSocket::new(Arc::new(Counter::default()), Arc::clone(&kept) as _, path, 1);
+    let mut task = kept.task.lock().unwrap().take().expect("the task that sends");
+    let flags = [(); 3].map(|()| Arc::new(Flag::default()));
+    let [of_task, of_one, of_other] = flags.each_ref().map(|flag| Waker::from(Arc::clone(flag)));
+    let mut cx = Context::from_waker(&of_task);
+    assert!(task.as_mut().poll(&mut cx).is_pending());
+    let mut rooms = [(); 2].map(|()| Arc::clone(&socket).create_io_poller());
+    let [one, other] = &mut rooms;
+    let (mut cx_one, mut cx_other) = (Context::from_waker(&of_one), Context::from_waker(&of_other));
+    // Those that go on to the device, which has no room, and two that wait; one attempt is refused.
+    let (taken, refused) = sends(&socket, one, &mut cx_one, 2);
+    assert!(taken >= 2 && refused == 1, "{taken}, {refused}");
+    assert_eq!(sends(&socket, other, &mut cx_other, 3), (2, 1));
+    // Nothing has left since. The first attempts once more, because datagrams have been taken.
+    assert_eq!(sends(&socket, one, &mut cx_one, 2), (0, 1));
+    assert_eq!(sends(&socket, other, &mut cx_other, 3), (0, 0));
+    let woken = || flags.each_ref().map(|flag| flag.0.load(Ordering::Relaxed));
+    assert_eq!(woken()[1..], [false, false]);
+    assert!(task.as_mut().poll(&mut cx).is_pending());
+    assert_eq!(woken()[1..], [true, true]);
+    assert!(one.as_mut().poll_writable(&mut cx_one).is_ready());
+    assert!(other.as_mut().poll_writable(&mut cx_other).is_ready());
+}
+
 /// quinn answers from the address that a peer has chosen: from another one the peer takes nothing.
 #[test]
 fn a_datagram_keeps_its_source() {

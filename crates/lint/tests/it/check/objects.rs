@@ -271,3 +271,24 @@ fn virtual_queues_of_gred() {
     );
     assert_eq!(report(&format!("{setup}{}", queue(1))).facts[0].holds, "200Kb of packets");
 }
+
+/// Classes of drr have no levels: a class below another one is a class of the qdisc.
+#[test]
+fn classes_without_levels() {
+    let told = said(
+        "qdisc add dev e root handle 1: drr\n\
+         class add dev e parent 1:9 classid 1:1 drr\n",
+    );
+    let said = "error dangling-parent p:2:24: no line makes class 1:9: tc makes 1:1 all the same, as classes of \
+                drr have no levels";
+    assert!(told.iter().any(|line| line.starts_with(said)), "{told:?}");
+}
+
+/// A device without a queue holds no packet.
+#[test]
+fn no_queue() {
+    for kind in ["noqueue", "noop"] {
+        let held = report(&format!("qdisc add dev e root {kind}\n")).facts[0].holds.clone();
+        assert!(held.starts_with("0 packets"), "{kind}: {held}");
+    }
+}

@@ -47,6 +47,27 @@ fn the_example_of_the_talk() {
     );
 }
 
+/// The words that a taprio lacks are named together, whatever the queues of the device are.
+#[test]
+fn a_taprio_that_lacks_words_is_refused_with_their_names() {
+    for (options, needs) in [
+        ("", "num_tc, queues, clockid, sched-entry (expected a number of traffic classes)"),
+        (" num_tc 2", "queues, clockid, sched-entry (expected one for each of the 2 traffic classes)"),
+        (" num_tc 2 clockid TAI", "queues, sched-entry (expected one for each of the 2 traffic classes)"),
+        (" num_tc 1 queues 1@0", "clockid, sched-entry (expected a clock (CLOCK_TAI))"),
+        (" num_tc 1 queues 1@0 clockid CLOCK_TAI", "sched-entry (expected at least one entry)"),
+    ] {
+        let line = format!("qdisc add dev e root taprio{options}\n");
+        assert_eq!(said(&line), [format!("error missing p:1:22: taprio needs {needs}")]);
+    }
+    // Queues for too few classes are another mistake.
+    let line = "qdisc add dev e root taprio num_tc 2 queues 1@0 clockid CLOCK_TAI sched-entry S 1 300000\n";
+    assert_eq!(
+        said(line),
+        ["error mqprio p:1:36: taprio has 2 traffic classes, and queues for 1 (did you mean \"1\"?)"]
+    );
+}
+
 /// Traffic classes, queues and priorities.
 #[test]
 fn queues() {
